@@ -2,9 +2,8 @@
 """The methods from outside: what reports, traces and tables hold, that texts do not depend on the method, and the
 sentence that says what is missing."""
 import json
-import os
 
-from support import DEMO, PROMPT, SOURCE, EndToEnd, main, read_lines, run, write_lines
+from support import DEMO, PROMPT, EndToEnd, main, read_lines, run, write_lines
 
 RUNS = ["ngram", "jacobi", "lookahead", "uniform", "random", "clasp", "layerskip", "adaspeed", "ppd"]
 
@@ -47,8 +46,10 @@ class Methods(EndToEnd):
         lines = read_lines(DEMO)[:4]
         prompts = self.path("prompts.jsonl")
         write_lines(prompts, lines)
+        with open(self.path("mask.json"), "w", encoding="utf-8") as file:
+            json.dump({"format": "swiftlet-mask-1", "attention": [5, 9], "mlp": [9]}, file)
         result = run("bench", "methods", "-i", prompts, "--max-tokens", 12, "--methods", "auto,ngram,layerskip,self-spec,kangaroo",
-                     "--learn-steps", 4, "--json")
+                     "--mask", self.path("mask.json"), "--json")
         self.status(0, result)
         table = json.loads(result.stdout)
         self.assertEqual(table["prompts"], 4)
@@ -64,35 +65,17 @@ class Methods(EndToEnd):
     def test_a_method_by_each_stop_rule(self):
         prompts = self.path("prompts.jsonl")
         write_lines(prompts, read_lines(DEMO)[:2])
-        result = run("bench", "methods", "-i", prompts, "--max-tokens", 24, "--methods", "adaspeed,auto", "--stop-rules",
-                     "fixed,product,probe", "--whole", "--exit-block", 8, "--temp", 1, "--top-p", 0.9, "--json")
-        self.status(0, result)
-        rows = json.loads(result.stdout)["methods"]
-        by = ["adaspeed/" + rule + how for rule in ("fixed", "product", "probe") for how in ("", "/whole")]
-        self.assertEqual(set(rows), {"vanilla", "auto", *by})
-        for name, row in rows.items():
-            self.assertEqual(row["differing"], 0, name)
-        for option, value, word in (("--stop-rules", "fixed,never", "product"), ("--methods", "swifter", "kangaroo")):
-            result = run("bench", "methods", option, value)
-            self.assertEqual(result.returncode, 2)
-            self.assertIn(word, result.stderr.decode())
-
-    def test_stated_prices_make_a_table_that_repeats(self):
-        prompts = self.path("prompts.jsonl")
-        write_lines(prompts, read_lines(DEMO)[:3])
-        adapter = os.path.join(SOURCE, "tests", "data", "parts", "kangaroo.safetensors")
-        arguments = ["bench", "methods", "-i", prompts, "--max-tokens", 48, "--methods", "auto,clasp,layerskip,kangaroo", "--adapter",
-                     adapter, "--json"]
-        tables = [json.loads(run(*arguments, "--prices", "v2=1.1,v8=1.5", "--threads", threads).stdout) for threads in (1, 2, 2)]
-        for table in tables[1:]:
-            self.assertEqual(table["methods"], tables[0]["methods"])
-        self.assertEqual(tables[0]["methods"]["vanilla"]["realized"], 1)
-        self.assertAlmostEqual(tables[0]["plain_step_seconds"], 1)
-        free = json.loads(run(*arguments, "--prices", "slope=0").stdout)["methods"]
-        for name in ("layerskip", "kangaroo"):  # rows for nothing: the same drafts are worth more
-            self.assertGreater(free[name]["realized"], tables[0]["methods"][name]["realized"])
-        for prices in ("v2=0.5", "slope=0.1,c=0.5"):
-            self.assertEqual(run("bench", "methods", "--prices", prices).returncode, 1)
+        for rule in ("fixed", "product", "probe"):
+            for reuse in ("on", "off"):
+                result = run("bench", "methods", "-i", prompts, "--max-tokens", 24, "--methods", "adaspeed", "--stop-rule", rule,
+                             "--reuse", reuse, "--exit-block", 8, "--temp", 1, "--top-p", 0.9, "--json")
+                self.status(0, result)
+                rows = json.loads(result.stdout)["methods"]
+                self.assertEqual(set(rows), {"vanilla", "adaspeed"})
+                for name, row in rows.items():
+                    self.assertEqual(row["differing"], 0, name)
+        result = run("bench", "methods", "--methods", "swifter")
+        self.assertIn("kangaroo", self.status(2, result))
 
     def test_match_rate(self):
         prompts = self.path("prompts.jsonl")
@@ -125,7 +108,7 @@ class Methods(EndToEnd):
         with open(broken, "wb") as file:
             file.write((2).to_bytes(8, "little") + b"{}")
         for option in ("--adapter", "--heads", "--probe"):
-            result = run("inspect", "builtin", option, broken)
+            result = run("run", "-p", PROMPT, "--no-store", option, broken)
             self.assertEqual(result.returncode, 1)
             self.assertIn("broken.safetensors", result.stderr.decode())
             self.assertIn("tools/train", result.stderr.decode())

@@ -76,7 +76,7 @@ struct tree {
 	uint8_t want[MAX_ROWS];
 	int top[MAX_ROWS]; /* entries asked for */
 	struct result expected[MAX_ROWS], got[MAX_ROWS];
-	float* logits; /* (2, MAX_ROWS, vocab) expected, got */
+	float* logits; /* (2, n, vocab) expected, got */
 	/* poison where nothing has run */
 	float* expected_influence; /* (MAX_ROWS, 2L) */
 	float* got_influence;      /* (2L, n) */
@@ -91,7 +91,7 @@ static struct tree* tree_make(struct random* r, int n, const struct model_shape*
 	struct tree* t = calloc(1, sizeof *t);
 	t->n = n;
 	t->sub_layers = 2 * shape->n_blocks;
-	t->logits = calloc((size_t)2 * MAX_ROWS * (size_t)vocab, sizeof(float));
+	t->logits = calloc((size_t)2 * (size_t)n * (size_t)vocab, sizeof(float));
 	t->expected_influence = malloc(influence_bytes(t));
 	t->got_influence = malloc(influence_bytes(t));
 	memset(t->got_influence, 0xff, influence_bytes(t));
@@ -103,7 +103,7 @@ static struct tree* tree_make(struct random* r, int n, const struct model_shape*
 		t->want[i] =
 		    random_below(r, 5) ? WANT_TOKEN | WANT_TOP | WANT_NORMALISER | WANT_LOGITS : WANT_NOTHING;
 		t->expected[i].logits = t->logits + (size_t)i * (size_t)vocab;
-		t->got[i].logits = t->logits + (size_t)(MAX_ROWS + i) * (size_t)vocab;
+		t->got[i].logits = t->logits + (size_t)(n + i) * (size_t)vocab;
 		t->top[i] = 1 + random_below(r, MAX_TOP);
 		t->expected[i].top = t->got[i].top = t->top[i];
 	}
@@ -164,8 +164,7 @@ static void compare(struct tree* t, int vocab, const char* what) {
 		    memcmp(e->top_probability, g->top_probability, (size_t)e->top * sizeof(float)) != 0)
 			fail_msg("%s: the result of row %d of %d differs from one-row decoding", what, i, t->n);
 	}
-	memset(t->logits + (size_t)MAX_ROWS * (size_t)vocab, 0xff,
-	       (size_t)MAX_ROWS * (size_t)vocab * sizeof(float));
+	memset(t->logits + (size_t)t->n * (size_t)vocab, 0xff, (size_t)t->n * (size_t)vocab * sizeof(float));
 	for (int i = 0; i < t->n; i++) {
 		float* logits = t->got[i].logits;
 		const int top = t->top[i];

@@ -14,8 +14,9 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/dtype_blocks.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/sanitized.h"
 
-enum { DIM = 192, VOCAB = 1003, ROWS = 40, REPEATS = 5 };
+enum { DIM = 192, VOCAB = 1003, ROWS = 40, REPEATS = SANITIZED ? 1 : 5 };
 
 static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0};
 enum { N_TYPES = sizeof types / sizeof *types };

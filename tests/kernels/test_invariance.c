@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "tests/kernels/support_invariance.h"
+#include "tests/sanitized.h"
 
 static const char* const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm"};
 
@@ -32,6 +33,13 @@ static const int all_sizes[] = {1, 2, 5, 17, 64, 65, 83, 130, 256};
 static const int few_sizes[] = {3, 70};
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
+/* How rows are cut in slices is the same for every model. */
+static void try_sizes(const struct model_shape* shape, const enum dtype* types, int n_types, int with,
+                      uint64_t seed, enum dtype cache_type) {
+	try_model(shape, types, n_types, with, seed, cache_type, SANITIZED ? few_sizes : all_sizes,
+	          SANITIZED ? COUNT(few_sizes) : COUNT(all_sizes));
+}
+
 static void llama_f32(void** state) {
 	(void)state;
 	const enum dtype types[] = {DTYPE_F32};
@@ -46,7 +54,7 @@ static void llama_f16(void** state) {
 	shape.rope.scaling = ROPE_DYNAMIC;
 	shape.rope.factor = 2;
 	shape.rope.original_context = 32;
-	try_model(&shape, types, 3, WITH_BIASES | WITH_TIED_HEAD, 2, DTYPE_F16, all_sizes, COUNT(all_sizes));
+	try_sizes(&shape, types, 3, WITH_BIASES | WITH_TIED_HEAD, 2, DTYPE_F16);
 }
 
 static void quantized(void** state) {
@@ -64,8 +72,7 @@ static void gemma_like(void** state) {
 	shape.norm_plus_one = true;
 	shape.activation = ACTIVATION_GELU_TANH;
 	shape.embedding_scale = 6;
-	try_model(&shape, types, 1, WITH_POST_NORMS | WITH_SOFTCAPS | WITH_WINDOW | WITH_TIED_HEAD, 4, DTYPE_F16,
-	          all_sizes, COUNT(all_sizes));
+	try_sizes(&shape, types, 1, WITH_POST_NORMS | WITH_SOFTCAPS | WITH_WINDOW | WITH_TIED_HEAD, 4, DTYPE_F16);
 }
 
 static void phi_like(void** state) {
@@ -92,8 +99,8 @@ static void olmo_like(void** state) {
 	struct model_shape shape = random_shape(4, 48, 4, 2, 16, 60, 77);
 	shape.sliding_rope = (struct rope){.dim = 16, .theta = 100, .factor = 1, .attention_factor = 1};
 	block_set_put(&shape.unrotated, 3);
-	try_model(&shape, types, 1, WITH_POST_NORMS | WITH_WINDOW | WITH_NORM_OVER_HEADS | WITHOUT_NORMS_BEFORE,
-	          8, DTYPE_F16, all_sizes, COUNT(all_sizes));
+	try_sizes(&shape, types, 1, WITH_POST_NORMS | WITH_WINDOW | WITH_NORM_OVER_HEADS | WITHOUT_NORMS_BEFORE,
+	          8, DTYPE_F16);
 }
 
 /* LayerNorm, multipliers, attention that grows (StableLM, Granite, Ministral 3). */
@@ -107,7 +114,7 @@ static void scaled(void** state) {
 	shape.logit_scale = 0.3f;
 	shape.attention_growth = 0.3f;
 	shape.growth_context = 16;
-	try_model(&shape, types, 2, WITH_BIASES, 9, DTYPE_F32, all_sizes, COUNT(all_sizes));
+	try_sizes(&shape, types, 2, WITH_BIASES, 9, DTYPE_F32);
 }
 
 /* Every row has its own experts, so that rows of a pass share some and not others. */
@@ -119,7 +126,7 @@ static void experts(void** state) {
 	shape.experts_used = 3;
 	shape.expert_ffn = 128;
 	shape.experts_normalised = true;
-	try_model(&shape, types, 3, 0, 10, DTYPE_F16, all_sizes, COUNT(all_sizes));
+	try_sizes(&shape, types, 3, 0, 10, DTYPE_F16);
 }
 
 /* Sinks, biased experts in MXFP4, every second block with a window. */
@@ -132,8 +139,7 @@ static void gpt_oss_like(void** state) {
 	shape.expert_ffn = 96;
 	shape.experts_normalised = true;
 	shape.activation = ACTIVATION_SWIGLU_CLAMPED;
-	try_model(&shape, types, 2, WITH_SINKS | WITH_WINDOW | WITH_BIASES, 11, DTYPE_F16, all_sizes,
-	          COUNT(all_sizes));
+	try_sizes(&shape, types, 2, WITH_SINKS | WITH_WINDOW | WITH_BIASES, 11, DTYPE_F16);
 }
 
 /* Matrices large enough to be cut in parts for the pool. */

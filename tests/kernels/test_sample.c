@@ -13,8 +13,9 @@
 #include "kernels/noise.h"
 #include "kernels/sample.h"
 #include "tests/kernels/support_random_model.h"
+#include "tests/sanitized.h"
 
-enum { DRAWS = 200000, LARGE = 32000 };
+enum { DRAWS = SANITIZED ? 20000 : 200000, LARGE = 32000 };
 
 /* ---- the same, by sorting, in doubles ----------------------------------------------------------- */
 

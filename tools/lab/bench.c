@@ -48,30 +48,16 @@ static int print_help(void) {
 	return STATUS_DONE;
 }
 
-/* "decode, swift, … or gp" */
-static const char* names(char* text, size_t size) {
-	size_t n = 0;
-	text[0] = 0;
-	for (int i = 0; i < PARTS && n < size; i++)
-		n += (size_t)snprintf(text + n, size - n, "%s%s",
-		                      i == 0          ? ""
-		                      : i + 1 < PARTS ? ", "
-		                                      : " or ",
-		                      part[i].name);
-	return text;
-}
-
 int main(int argc, char** argv) {
-	char known[256];
 	const int joined = ranks_join();
 	if (joined != OPTIONS_GO_ON)
 		return joined;
 	if (argc < 2)
-		return complain(STATUS_USAGE, "bench: %s? (swiftlet bench --help)", names(known, sizeof known));
+		return complain(STATUS_USAGE, "bench: which part? (swiftlet bench --help)");
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
 		return print_help();
 	for (int i = 0; i < PARTS; i++)
 		if (strcmp(argv[1], part[i].name) == 0)
 			return part[i].run(argc - 1, argv + 1);
-	return complain(STATUS_USAGE, "bench: no part \"%s\"; expected %s", argv[1], names(known, sizeof known));
+	return complain(STATUS_USAGE, "bench: no part \"%s\" (swiftlet bench --help lists them)", argv[1]);
 }

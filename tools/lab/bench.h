@@ -6,7 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "optimizer/optimizer.h"
-#include "tools/program/options.h"
+#include "tools/program/runtime.h"
 
 /* argv[0] is the part's name. The exit status. */
 int bench_decode_main(int argc, char** argv);
@@ -23,31 +23,18 @@ int bench_gp_main(int argc, char** argv);
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
-struct bench {
-	swiftlet_model* model;
-	swiftlet_engine* engine;
-	struct swiftlet_options options;
-	bool json;
-	double load_seconds;
-};
-
-/* OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. A low-bit copy is made only
- * where one was asked for: one that joins at some time or other makes figures that do not repeat. */
-int bench_open(struct bench*, const char* model, const struct swiftlet_options*, bool json);
-/* Likewise, with the options as they are. */
-int bench_open_as_run(struct bench*, const char* model, const struct swiftlet_options*, bool json);
-void bench_close(struct bench*);
 /* Prompt number `index`, n ids: of made-up models random ones, else from a text that ships here. */
-bool bench_prompt(const struct bench*, uint64_t index, int32_t* id, int n, struct error*);
-/* Adds what was measured on: model, backend, threads, parameters, load_seconds. */
-void bench_describe(const struct bench*, cJSON* out);
+bool bench_prompt(const struct runtime*, uint64_t index, int32_t* id, int n, struct error*);
 
 /* ---- a part that measures one model ------------------------------------------------------- */
 
 struct bench_part {
-	struct bench bench; /* open while it measures */
-	const char* model;  /* what -m says, then what is meant */
+	struct runtime bench; /* open while it measures */
+	const char* model;    /* what -m says, then what is meant */
 	bool json;
+	bool as_run; /* a low-bit copy is made as a user gets it; else only where one was asked for: one that
+	              * joins at some time or other makes figures that do not repeat */
+	cJSON* runs; /* a list that takes the figures in place of printing them, or NULL */
 	struct swiftlet_options options; /* the command line's */
 	/* Before the model is opened, or NULL: OPTIONS_GO_ON, or the exit status with the message printed. */
 	int (*prepare)(struct bench_part*);
@@ -57,18 +44,20 @@ struct bench_part {
 
 /* Rows of its option table. */
 #define BENCH_OPTIONS(part)                                                                                  \
-	OPTION_OF_TEXT("model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", &(part).model),               \
-	    OPTION_OF_FLAG("json", "print one JSON object instead of tables", &(part).json)
+	TEXT("model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", &(part).model),                         \
+	    FLAG("json", "print one JSON object instead of tables", &(part).json)
 
 /* Everything from the command line to the exit status, which is 1 where "tokens_differing" are more than 0.
  */
 int bench_part_main(struct bench_part*, struct command_line*, int argc, char** argv);
+/* From the opening of the model on. */
+int bench_part_run(struct bench_part*);
 
 /* ---- v(n) --------------------------------------------------------------------------------- */
 
 /* Adds "rows": what full passes of 1 to 64 rows cost over `committed` tokens, medians of `repeats`
  * alternations. */
-bool bench_measure_rows(const struct bench*, int committed, int repeats, cJSON* out, struct error*);
+bool bench_measure_rows(const struct runtime*, int committed, int repeats, cJSON* out, struct error*);
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
@@ -84,9 +73,7 @@ void bench_json_numbers(cJSON* out, const char* name, const double* value, int n
 cJSON* bench_json_row(cJSON* list);
 /* Prints and frees. The exit status. */
 int bench_print_json(cJSON* out);
-/* The same as tables for people: figures a line each, lists of objects, and objects of objects, as a table.
- * What lies deeper is for --json alone. */
-int bench_print_tables(cJSON* out);
+/* Likewise, as tables (tools/program/tables.h) where it is not to be JSON. */
 int bench_tell(cJSON* out, bool json);
 
 #endif

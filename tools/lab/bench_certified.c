@@ -9,7 +9,6 @@
 #include "kernels/cpu/cpu.h"
 #include "tools/lab/bench.h"
 #include "tools/program/prompt_list.h"
-#include "tools/program/runtime.h"
 
 struct certified {
 	struct bench_part part;
@@ -90,7 +89,7 @@ static bool judge_rows(struct certified* c, const int32_t* token, int n, struct 
 }
 
 static bool judge(struct certified* c, struct error* error) {
-	const struct bench* bench = &c->part.bench;
+	const struct runtime* bench = &c->part.bench;
 	struct backend* backend = bench->engine->backend;
 	const int context = options_context(&bench->options, bench->model);
 	if (backend->certified_bytes == 0 || strncmp(backend->name, "cpu", 3) != 0)
@@ -155,9 +154,8 @@ int bench_certified_main(int argc, char** argv) {
 	struct certified c = {.part = {.prepare = prepare, .measure = measure}, .most = INT64_MAX};
 	const struct option option[] = {
 	    BENCH_OPTIONS(c.part),
-	    OPTION_OF_TEXT("input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", &c.input),
-	    OPTION_OF_COUNT("positions", 'n', "N", "end with the text that reaches so many (all)", &c.most, 1,
-	                    INT64_MAX),
+	    TEXT("input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", &c.input),
+	    COUNT("positions", 'n', "N", "end with the text that reaches so many (all)", &c.most, 1, INT64_MAX),
 	};
 	struct command_line line = {
 	    .name = "bench certified",
@@ -166,8 +164,7 @@ int bench_certified_main(int argc, char** argv) {
 	             "of them sampled, and counts tokens and winners' logits that differ (exit status 1 if any\n"
 	             "does) and the share of logits that the certified head computes exactly.",
 	    .examples = "  swiftlet bench certified -m model.gguf -i prompts.jsonl -n 100000 --threads 1",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	};
 	return bench_part_main(&c.part, &line, argc, argv);
 }

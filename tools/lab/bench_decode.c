@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "tools/lab/bench.h"
-#include "tools/program/runtime.h"
 
 enum {
 	REPEATS = 5,
@@ -51,13 +50,13 @@ static double weight_bytes(const struct weight_table* w) {
 	return sum;
 }
 
-static bool wide_cache(const struct bench* bench) {
+static bool wide_cache(const struct runtime* bench) {
 	const char* type = bench->options.cache_type;
 	return type[0] == 'f' ? type[1] == '3' : bench->model->dtype == DTYPE_F32;
 }
 
 /* Bytes of keys and values that a row at this depth reads. */
-static double cache_bytes(const struct bench* bench, int depth) {
+static double cache_bytes(const struct runtime* bench, int depth) {
 	const struct model_shape* s = &bench->model->weights.shape;
 	return 2.0 * (wide_cache(bench) ? 4 : 2) * s->n_blocks * s->kv_heads * s->head_dim * depth;
 }
@@ -78,7 +77,7 @@ static bool run_rows(struct cache* cache, enum pass_kind kind, const int32_t* id
 }
 
 /* Commits tokens until there are `depth` of them. */
-static bool fill_cache(const struct bench* bench, struct cache* cache, int depth, struct error* error) {
+static bool fill_cache(const struct runtime* bench, struct cache* cache, int depth, struct error* error) {
 	struct result out[MAX_ROWS];
 	int32_t path[MAX_ROWS], id[MAX_ROWS];
 	cache->prompt_length = depth;
@@ -98,7 +97,7 @@ static bool fill_cache(const struct bench* bench, struct cache* cache, int depth
 	return true;
 }
 
-static struct cache* open_cache(const struct bench* bench, int capacity, struct error* error) {
+static struct cache* open_cache(const struct runtime* bench, int capacity, struct error* error) {
 	struct backend* backend = bench->engine->backend;
 	return backend->cache_open(backend, capacity, wide_cache(bench) ? DTYPE_F32 : DTYPE_F16, error);
 }
@@ -130,7 +129,7 @@ static bool decode(struct cache* cache, int32_t* token, int n, double* seconds, 
 
 /* How the model itself goes on: of any other text it is less sure than of a draft's, and a certified head
  * takes longer. */
-static bool own_text(const struct bench* bench, struct cache* cache, int32_t* id, int n,
+static bool own_text(const struct runtime* bench, struct cache* cache, int32_t* id, int n,
                      struct error* error) {
 	const int before = cache->committed;
 	double ignored;
@@ -144,7 +143,7 @@ static bool own_text(const struct bench* bench, struct cache* cache, int32_t* id
 	return good;
 }
 
-bool bench_measure_rows(const struct bench* bench, int committed, int repeats, cJSON* out,
+bool bench_measure_rows(const struct runtime* bench, int committed, int repeats, cJSON* out,
                         struct error* error) {
 	enum { MOST = 16, COUNTS = 7 };
 	static const int count[COUNTS] = {1, 2, 4, 8, 16, 32, 64};
@@ -182,7 +181,7 @@ static int tokens_a_repetition(const struct decode* d, double seconds) {
 
 /* In turns with the bandwidth. */
 static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* out, struct error* error) {
-	const struct bench* bench = &d->part.bench;
+	const struct runtime* bench = &d->part.bench;
 	struct backend* backend = bench->engine->backend;
 	double seconds = 0, speed[REPEATS], bandwidth[REPEATS], share[REPEATS];
 	int32_t token;
@@ -301,11 +300,9 @@ int bench_decode_main(int argc, char** argv) {
 	struct decode d = {.part = {.prepare = prepare, .measure = measure}};
 	const struct option option[] = {
 	    BENCH_OPTIONS(d.part),
-	    OPTION_OF_COUNT("tokens", 'n', "N", "tokens a repetition (as many as take a second)", &d.tokens, 1,
-	                    4096),
-	    OPTION_OF_FLAG("rows", "also time passes of 1 to 64 rows", &d.rows),
-	    OPTION_OF_FLAG("where", "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)",
-	                   &d.where),
+	    COUNT("tokens", 'n', "N", "tokens a repetition (as many as take a second)", &d.tokens, 1, 4096),
+	    FLAG("rows", "also time passes of 1 to 64 rows", &d.rows),
+	    FLAG("where", "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)", &d.where),
 	};
 	struct command_line line = {
 	    .name = "bench decode",
@@ -316,8 +313,7 @@ int bench_decode_main(int argc, char** argv) {
 	        "(default 128). A token reads every weight but the embedding, and the keys and values before it.",
 	    .examples = "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16 --rows\n"
 	                "  swiftlet bench decode model.gguf --context 4096 --json",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	};
 	return bench_part_main(&d.part, &line, argc, argv);
 }

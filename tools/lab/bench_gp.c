@@ -72,15 +72,13 @@ static bool measure(struct gp* g, cJSON* out) {
 
 int bench_gp_main(int argc, char** argv) {
 	bool json = false;
-	const struct option option[] = {
-	    OPTION_OF_FLAG("json", "print one JSON object instead of a table", &json)};
+	const struct option option[] = {FLAG("json", "print one JSON object instead of a table", &json)};
 	struct command_line line = {
 	    .name = "bench gp",
 	    .usage = "[--json]",
 	    .about = "Times, with 1,000 observations in 156 dimensions (a model of 80 blocks): adding one, a\n"
 	             "Bayesian proposal, a fit of the hyper-parameters.",
-	    .option = option,
-	    .n_options = 1};
+	    OPTIONS(option)};
 	const int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)
 		return status;

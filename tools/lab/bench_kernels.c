@@ -198,11 +198,9 @@ int bench_kernels_main(int argc, char** argv) {
 	const char* isa = "auto";
 	int64_t threads = 0;
 	const struct option option[] = {
-	    OPTION_OF_FLAG("json", "print one JSON object instead of a table", &json),
-	    OPTION_OF_TEXT("isa", 0, "NAME",
-	                   "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm (auto)", &isa),
-	    OPTION_OF_COUNT("threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", &threads, 0,
-	                    1024),
+	    FLAG("json", "print one JSON object instead of a table", &json),
+	    TEXT("isa", 0, "NAME", "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm (auto)", &isa),
+	    COUNT("threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", &threads, 0, 1024),
 	};
 	struct command_line line = {
 	    .name = "bench kernels",
@@ -210,8 +208,8 @@ int bench_kernels_main(int argc, char** argv) {
 	    .about = "Times matrix products of every weight type with 1 to 64 rows, the preparation of their\n"
 	             "inputs, and attention; each against the time that reading its bytes alone would take at\n"
 	             "the bandwidth measured in the same run (share_of_floor: 1 is the memory's speed).",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option};
+	    OPTIONS(option),
+	};
 	int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)
 		return status;

@@ -7,9 +7,8 @@
 
 #include "core/decode/exit_choice.h"
 #include "tools/lab/bench.h"
-#include "tools/program/generation.h"
+#include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
-#include "tools/program/prompt_list.h"
 
 enum { POSITIONS = 4, ALL_ROWS = 128 };
 static const int upto[POSITIONS] = {16, 32, 64, ALL_ROWS};
@@ -23,8 +22,8 @@ struct match_bench {
 	const char* input;
 	int64_t most_prompts;
 	struct prompt_list prompts;
+	struct state_text* text; /* (prompts) */
 	struct cache *cache, *scratch;
-	struct session* plain;
 	int exits, block[MAX_BLOCKS];
 	int64_t rows[POSITIONS];
 	struct rates own[MAX_BLOCKS], trained[MAX_BLOCKS]; /* by exit */
@@ -110,44 +109,14 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 	return true;
 }
 
-/* The prompt but its last token, committed; that comes with the text. */
-static bool take_prompt(struct match_bench* b, const struct prompt* p, struct error* error) {
-	struct backend* backend = b->part.bench.engine->backend;
-	const int blocks = b->part.bench.engine->model->weights.shape.n_blocks;
-	int32_t path[MAX_ROWS];
-	backend->truncate(b->cache, 0);
-	b->cache->prompt_length = p->n;
-	for (int at = 0; at < p->n - 1;) {
-		const int n = p->n - 1 - at < MAX_ROWS ? p->n - 1 - at : MAX_ROWS;
-		const struct segment segment = {.cache = b->cache, .base = at, .n = n};
-		struct pass pass = pass_over(&segment, p->id + at, NULL, 2 * blocks, NULL, NULL);
-		if (!backend->run(backend, &pass, error))
-			return false;
-		for (int i = 0; i < n; i++)
-			path[i] = i;
-		backend->commit(b->cache, path, n);
-		at += n;
-	}
-	return true;
-}
-
-static bool generate(struct match_bench* b, struct session* s, const struct prompt* p, struct generation* g,
-                     struct error* error) {
-	const struct swiftlet_request request = request_for(
-	    &b->part.bench.options, p->id, p->n, p->max_tokens < ALL_ROWS ? p->max_tokens : ALL_ROWS, NULL);
-	return generation_run(g, s, &request, error);
-}
-
-static bool measure_text(struct match_bench* b, const struct prompt* p, struct error* error) {
-	struct generation g = {.show = NULL};
-	int32_t token[ALL_ROWS + 1];
-	bool good = generate(b, b->plain, p, &g, error);
-	token[0] = p->id[p->n - 1];
-	if (good)
-		memcpy(token + 1, g.token, (size_t)g.n_tokens * sizeof *token);
-	good = good && take_prompt(b, p, error) && run_exits(b, token, g.n_tokens, error);
-	generation_free(&g);
-	return good;
+/* The rows that say the answer's tokens, after all of the prompt but its last token. */
+static bool measure_text(struct match_bench* b, const struct state_text* t, struct error* error) {
+	int32_t next;
+	b->cache->backend->truncate(b->cache, 0);
+	if (!state_text_prefill(b->cache, t->id, t->n_prompt, &next, error))
+		return false;
+	b->cache->backend->truncate(b->cache, t->n_prompt - 1);
+	return run_exits(b, t->id + t->n_prompt - 1, t->n - t->n_prompt, error);
 }
 
 /* ---- telling -------------------------------------------------------------------------------- */
@@ -179,37 +148,46 @@ static void tell_rates(cJSON* list, const struct match_bench* b, const struct ra
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool open_all(struct match_bench* b, struct error* error) {
-	struct engine* engine = b->part.bench.engine;
+static bool open_all(struct match_bench* b, const struct text_maker* maker, struct error* error) {
+	struct engine* engine = maker->engine;
 	const struct model_shape* shape = &engine->model->weights.shape;
-	struct swiftlet_options o = b->part.bench.options;
-	const int context = options_context(&o, engine->model);
-	const enum dtype type = engine->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
-	o.method = SWIFTLET_VANILLA;
 	if (shape->n_blocks < 2)
 		return error_set(error, "%s has one block: an exit needs 2 at least", engine->model->name);
-	b->plain = swiftlet_session_open(engine, &o, error->message, sizeof error->message);
-	b->cache = b->plain ? engine->backend->cache_open(engine->backend, context, type, error) : NULL;
-	b->scratch = b->cache ? engine->backend->cache_open(engine->backend, 1, type, error) : NULL;
-	b->state = malloc(2 * (size_t)ALL_ROWS * (size_t)shape->dim * sizeof *b->state);
+	const struct text_maker one_row = {engine, 1};
+	b->cache = text_cache_open(maker, error);
+	b->scratch = b->cache ? text_cache_open(&one_row, error) : NULL;
 	if (!b->scratch)
 		return false;
-	if (!b->state)
+	b->state = malloc(2 * (size_t)ALL_ROWS * (size_t)shape->dim * sizeof *b->state);
+	b->text = calloc(MOST_PROMPTS, sizeof *b->text);
+	if (!b->state || !b->text)
 		return error_set(error, "out of memory for hidden states");
 	b->head_in = b->state + (size_t)ALL_ROWS * (size_t)shape->dim;
 	for (int e = 1; e < shape->n_blocks; e++)
 		b->block[b->exits++] = e;
-	if (!prompt_list_read(&b->prompts, b->part.bench.model, b->input, error))
-		return false;
-	prompt_list_fit(&b->prompts, context);
 	return true;
 }
 
+/* The prompts that are measured, with the model's answers. */
+static bool read_texts(struct match_bench* b, const struct text_maker* maker, int* n, struct error* error) {
+	if (!prompt_list_read(&b->prompts, maker->engine->model, b->input, error))
+		return false;
+	prompt_list_fit(&b->prompts, maker->context);
+	*n = least(b->prompts.n, (int)b->most_prompts);
+	for (int i = 0; i < *n; i++)
+		b->prompts.prompt[i].max_tokens = least(b->prompts.prompt[i].max_tokens, ALL_ROWS);
+	return state_texts_answer(maker, b->prompts.prompt, *n, b->text, error);
+}
+
 static bool measure_all(struct match_bench* b, cJSON* out, struct error* error) {
-	const int n = b->prompts.n < b->most_prompts ? b->prompts.n : (int)b->most_prompts;
+	struct engine* engine = b->part.bench.engine;
+	const struct text_maker maker = {engine, options_context(&b->part.options, engine->model)};
+	int n = 0;
+	if (!open_all(b, &maker, error) || !read_texts(b, &maker, &n, error))
+		return false;
 	for (int i = 0; i < n && !interrupted(); i++) {
 		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);
-		if (!measure_text(b, &b->prompts.prompt[i], error))
+		if (!measure_text(b, &b->text[i], error))
 			return false;
 	}
 	cJSON* const list = cJSON_AddArrayToObject(out, "rates");
@@ -223,13 +201,14 @@ static bool measure_all(struct match_bench* b, cJSON* out, struct error* error) 
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	struct match_bench* b = (struct match_bench*)part;
-	const bool good = open_all(b, error) && measure_all(b, out, error);
+	const bool good = measure_all(b, out, error);
 	if (b->cache)
 		b->cache->backend->cache_close(b->cache);
 	if (b->scratch)
 		b->scratch->backend->cache_close(b->scratch);
-	if (b->plain)
-		swiftlet_session_close(b->plain);
+	if (b->text)
+		state_texts_free(b->text, b->prompts.n);
+	free(b->text);
 	free(b->state);
 	prompt_list_free(&b->prompts);
 	return good;
@@ -243,9 +222,8 @@ int bench_match_rate_main(int argc, char** argv) {
 	b->most_prompts = 32;
 	const struct option option[] = {
 	    BENCH_OPTIONS(b->part),
-	    OPTION_OF_TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)",
-	                   &b->input),
-	    OPTION_OF_COUNT("prompts", 'n', "N", "stop after so many (32)", &b->most_prompts, 1, MOST_PROMPTS),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b->input),
+	    COUNT("prompts", 'n', "N", "stop after so many (32)", &b->most_prompts, 1, MOST_PROMPTS),
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
@@ -256,8 +234,7 @@ int bench_match_rate_main(int argc, char** argv) {
 	        "with the model's head and with trained ones (--heads).",
 	    .examples = "  swiftlet bench match-rate -i streams/demo.jsonl\n"
 	                "  swiftlet bench match-rate -m model --heads heads.safetensors --json",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	};
 	const int status = bench_part_main(&b->part, &line, argc, argv);
 	free(b);

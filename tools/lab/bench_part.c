@@ -6,42 +6,28 @@
 #include "tools/lab/bench.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
-#include "tools/program/runtime.h"
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
-int bench_open(struct bench* bench, const char* model, const struct swiftlet_options* options, bool json) {
-	struct swiftlet_options asked = *options;
-	if (asked.draft_bits < 0)
-		asked.draft_bits = 0;
-	return bench_open_as_run(bench, model, &asked, json);
-}
-
-int bench_open_as_run(struct bench* bench, const char* model, const struct swiftlet_options* options,
-                      bool json) {
+/* OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
+static int open_bench(struct bench_part* part) {
+	const struct runtime_wish wish = {.model = part->model};
+	struct swiftlet_options options = part->options;
 	struct error error = {{0}};
 	const double started = seconds_now();
-	*bench = (struct bench){.options = *options, .json = json};
-	bench_progress(0, "opening %s", model);
-	bench->model = open_aloud(model, options, error.message, sizeof error.message);
-	if (bench->model)
-		bench->engine =
-		    swiftlet_engine_open(bench->model, &bench->options, error.message, sizeof error.message);
-	bench->load_seconds = seconds_now() - started;
-	if (bench->engine)
+	if (options.draft_bits < 0 && !part->as_run)
+		options.draft_bits = 0;
+	bench_progress(0, "opening %s", part->model);
+	const bool good = runtime_open_engine(&part->bench, &wish, &options, &error);
+	part->bench.load_seconds = seconds_now() - started;
+	if (good)
 		return OPTIONS_GO_ON;
 	bench_progress_end();
 	return complain(STATUS_FAILED, "%s", error.message);
 }
 
-void bench_close(struct bench* bench) {
-	if (bench->engine)
-		swiftlet_engine_close(bench->engine);
-	if (bench->model)
-		swiftlet_model_close(bench->model);
-}
-
-void bench_describe(const struct bench* bench, cJSON* out) {
+/* What was measured on. */
+static void describe(const struct runtime* bench, cJSON* out) {
 	const struct backend* backend = bench->engine->backend;
 	cJSON_AddStringToObject(out, "model", swiftlet_model_name(bench->model));
 	cJSON_AddStringToObject(out, "backend", swiftlet_engine_name(bench->engine));
@@ -52,11 +38,11 @@ void bench_describe(const struct bench* bench, cJSON* out) {
 
 /* ---- prompts ------------------------------------------------------------------------------ */
 
-static bool is_made_up(const struct bench* bench) {
+static bool is_made_up(const struct runtime* bench) {
 	return bench->model->weights.embedding.synth.kind != SYNTH_NONE;
 }
 
-bool bench_prompt(const struct bench* bench, uint64_t index, int32_t* id, int n, struct error* error) {
+bool bench_prompt(const struct runtime* bench, uint64_t index, int32_t* id, int n, struct error* error) {
 	const struct tensor* embedding = &bench->model->weights.embedding;
 	int have = 0;
 	if (is_made_up(bench)) {
@@ -87,7 +73,7 @@ static int measure_and_tell(struct bench_part* part) {
 	struct error error = {{0}};
 	cJSON* const out = cJSON_CreateObject();
 	interrupt_watch();
-	bench_describe(&part->bench, out);
+	describe(&part->bench, out);
 	const bool good = part->measure(part, out, &error);
 	bench_progress_end();
 	if (!good) {
@@ -95,10 +81,20 @@ static int measure_and_tell(struct bench_part* part) {
 		return complain(STATUS_FAILED, "%s", error.message);
 	}
 	const double differing = cJSON_GetNumberValue(cJSON_GetObjectItem(out, "tokens_differing"));
-	const int status = bench_tell(out, part->json);
+	if (part->runs)
+		cJSON_AddItemToArray(part->runs, out);
+	const int status = part->runs ? STATUS_DONE : bench_tell(out, part->json);
 	return status == STATUS_DONE && differing > 0
 	           ? complain(STATUS_FAILED, "%.0f tokens differ from plain decoding's", differing)
 	           : status;
+}
+
+int bench_part_run(struct bench_part* part) {
+	int status = open_bench(part);
+	if (status == OPTIONS_GO_ON)
+		status = measure_and_tell(part);
+	runtime_close(&part->bench);
+	return status;
 }
 
 int bench_part_main(struct bench_part* part, struct command_line* line, int argc, char** argv) {
@@ -107,11 +103,5 @@ int bench_part_main(struct bench_part* part, struct command_line* line, int argc
 	int status = options_parse_model(line, argc, argv, &part->model);
 	if (status == OPTIONS_GO_ON && part->prepare)
 		status = part->prepare(part);
-	if (status != OPTIONS_GO_ON)
-		return status;
-	status = bench_open(&part->bench, part->model, &part->options, part->json);
-	if (status == OPTIONS_GO_ON)
-		status = measure_and_tell(part);
-	bench_close(&part->bench);
-	return status;
+	return status == OPTIONS_GO_ON ? bench_part_run(part) : status;
 }

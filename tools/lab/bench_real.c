@@ -11,7 +11,6 @@
 
 #include "core/draft/drafter.h"
 #include "tools/lab/contest.h"
-#include "tools/program/runtime.h"
 
 enum { PLAIN, DEFAULTS };
 
@@ -73,11 +72,8 @@ static void tell_contender(const struct contest* t, cJSON* list, int which) {
 	}
 }
 
-/* The figures, and in *differing the tokens that are not plain decoding's. */
-static cJSON* tell_run(const struct contest* t, int64_t* differing) {
-	int64_t compared = 0;
-	cJSON* const out = cJSON_CreateObject();
-	bench_describe(&t->bench, out);
+static void tell(const struct contest* t, cJSON* out) {
+	int64_t compared = 0, differing = 0;
 	cJSON_AddNumberToObject(out, "temperature", t->temperature);
 	cJSON* const list = cJSON_AddArrayToObject(out, "variants");
 	for (int i = 0; i < t->n; i++)
@@ -91,90 +87,70 @@ static cJSON* tell_run(const struct contest* t, int64_t* differing) {
 	for (int p = 0; p < t->asked; p++)
 		for (int i = 1; i < t->n; i++) {
 			compared += t->contender[i].answer[p].tokens;
-			*differing += t->contender[i].answer[p].differing;
+			differing += t->contender[i].answer[p].differing;
 		}
 	cJSON_AddNumberToObject(out, "tokens_compared", (double)compared);
-	cJSON_AddNumberToObject(out, "tokens_differing", (double)*differing);
-	return out;
+	cJSON_AddNumberToObject(out, "tokens_differing", (double)differing);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-struct wish {
-	const char *model, *input, *only;
+struct real {
+	struct bench_part part;
+	const char *input, *only;
 	int64_t tokens;
-	bool json, no_ablation;
-	struct swiftlet_options options;
+	bool no_ablation;
+	double temperature;
 };
 
-static bool prepare(struct contest* t, const struct wish* wish, struct error* error) {
-	if (!prompt_list_read(&t->prompts, t->bench.model, wish->input, error))
-		return false;
-	prompt_list_fit(&t->prompts, options_context(&wish->options, t->bench.model));
-	for (int i = 0; wish->tokens > 0 && i < t->prompts.n; i++)
-		t->prompts.prompt[i].max_tokens = (int)wish->tokens;
-	return enter_all(t, !wish->no_ablation, error);
-}
-
-/* One model at one temperature, with sessions that have seen nothing. The exit status. */
-static int run_once(const struct wish* wish, const char* model, double temperature, cJSON* list) {
-	struct swiftlet_options options = wish->options;
-	struct error error = {{0}};
+static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+	const struct real* r = (struct real*)part;
 	struct contest* t = calloc(1, sizeof *t);
-	int64_t differing = 0;
 	if (!t)
-		return complain(STATUS_FAILED, "out of memory");
-	t->temperature = temperature;
+		return error_set(error, "out of memory");
+	t->bench = part->bench;
+	t->temperature = r->temperature;
 	t->apart = true;
-	int status = bench_open_as_run(&t->bench, model, &options, wish->json);
-	if (status == OPTIONS_GO_ON) {
-		const bool good = prepare(t, wish, &error) && contest_run(t, &error);
-		bench_progress_end();
-		cJSON* const told = good ? tell_run(t, &differing) : NULL;
-		status = !good        ? complain(STATUS_FAILED, "%s", error.message)
-		         : wish->json ? STATUS_DONE
-		                      : bench_print_tables(told);
-		if (good && wish->json)
-			cJSON_AddItemToArray(list, told);
-	}
+	bool good = prompt_list_read(&t->prompts, part->bench.model, r->input, error);
+	prompt_list_fit(&t->prompts, options_context(&part->options, part->bench.model));
+	for (int i = 0; r->tokens > 0 && i < t->prompts.n; i++)
+		t->prompts.prompt[i].max_tokens = (int)r->tokens;
+	good = good && enter_all(t, !r->no_ablation, error) && contest_run(t, error);
+	if (good)
+		tell(t, out);
 	contest_close(t);
-	bench_close(&t->bench);
 	free(t);
-	if (status == STATUS_DONE && differing > 0)
-		return complain(STATUS_FAILED, "%lld tokens differ from plain decoding's", (long long)differing);
-	return status;
+	return good;
 }
 
-/* Every model, greedily and sampled, or as `only` says. */
-static int run_all(const struct wish* wish, const char* const* model, int n) {
-	const double sampled = wish->options.temperature > 0 ? wish->options.temperature : 0.7;
-	const bool greedily = !wish->only || strcmp(wish->only, "greedy") == 0;
-	const bool both = !wish->only || !greedily;
-	cJSON* list = wish->json ? cJSON_CreateArray() : NULL;
+/* Every model, greedily and sampled, or as `only` says, with sessions that have seen nothing. */
+static int run_all(struct real* r, const char* const* model, int n) {
+	const double sampled = r->part.options.temperature > 0 ? r->part.options.temperature : 0.7;
 	int status = STATUS_DONE;
-	for (int i = 0; i < n && status == STATUS_DONE; i++) {
-		if (greedily)
-			status = run_once(wish, model[i], 0, list);
-		if (both && status == STATUS_DONE)
-			status = run_once(wish, model[i], sampled, list);
+	r->part.runs = r->part.json ? cJSON_CreateArray() : NULL;
+	for (int i = 0; i < 2 * n && status == STATUS_DONE; i++) {
+		if (r->only && strcmp(r->only, i % 2 ? "sampled" : "greedy") != 0)
+			continue;
+		r->part.model = model[i / 2];
+		r->temperature = i % 2 ? sampled : 0;
+		status = bench_part_run(&r->part);
 	}
-	if (wish->json && status == STATUS_DONE)
-		return bench_print_json(list);
-	cJSON_Delete(list);
+	if (r->part.runs && status == STATUS_DONE)
+		return bench_print_json(r->part.runs);
+	cJSON_Delete(r->part.runs);
 	return status;
 }
 
 int bench_real_main(int argc, char** argv) {
-	struct wish wish = {.tokens = 0};
+	struct real r = {.part = {.measure = measure, .as_run = true}};
+	struct swiftlet_options* const options = &r.part.options;
 	const struct option option[] = {
-	    OPTION_OF_TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m", &wish.model),
-	    OPTION_OF_TEXT("input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", &wish.input),
-	    OPTION_OF_COUNT("tokens", 'n', "N", "tokens at most (each line's max_tokens)", &wish.tokens, 8,
-	                    1 << 20),
-	    OPTION_OF_TEXT("only", 0, "HOW", "greedy, or sampled at --temp (0.7); else first one, then the other",
-	                   &wish.only),
-	    OPTION_OF_FLAG("no-ablation", "only plain decoding and the defaults", &wish.no_ablation),
-	    OPTION_OF_FLAG("json", "print a JSON array of runs instead of tables", &wish.json),
+	    TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m", &r.part.model),
+	    TEXT("input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", &r.input),
+	    COUNT("tokens", 'n', "N", "tokens at most (each line's max_tokens)", &r.tokens, 8, 1 << 20),
+	    TEXT("only", 0, "HOW", "greedy, or sampled at --temp (0.7); else first one, then the other", &r.only),
+	    FLAG("no-ablation", "only plain decoding and the defaults", &r.no_ablation),
+	    FLAG("json", "print a JSON array of runs instead of tables", &r.part.json),
 	};
 	struct command_line line = {
 	    .name = "bench real",
@@ -192,21 +168,20 @@ int bench_real_main(int argc, char** argv) {
 	        "text.",
 	    .examples = "  swiftlet bench real $(tools/models smollm2-135m) -i tools/chat.jsonl\n"
 	                "  swiftlet bench real model.gguf other.gguf -i prompts.jsonl -n 128 --json",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
-	    .session = &wish.options,
+	    OPTIONS(option),
+	    .session = options,
 	    .max_words = 16,
 	};
 	const int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	if (!method_plans(&wish.options))
+	if (!method_plans(options))
 		return complain(STATUS_USAGE, "bench real: --method %s: expected auto or swift",
-		                swiftlet_method_name(wish.options.method));
-	if (line.n_words > 0 && wish.model)
+		                swiftlet_method_name(options->method));
+	if (line.n_words > 0 && r.part.model)
 		return complain(STATUS_USAGE, "bench real: models were given both with -m and without");
-	if (wish.only && strcmp(wish.only, "greedy") != 0 && strcmp(wish.only, "sampled") != 0)
-		return complain(STATUS_USAGE, "bench real: --only %s: expected greedy or sampled", wish.only);
-	const char* const one = wish.model ? wish.model : "builtin";
-	return line.n_words > 0 ? run_all(&wish, line.word, line.n_words) : run_all(&wish, &one, 1);
+	if (r.only && strcmp(r.only, "greedy") != 0 && strcmp(r.only, "sampled") != 0)
+		return complain(STATUS_USAGE, "bench real: --only %s: expected greedy or sampled", r.only);
+	const char* const one = r.part.model ? r.part.model : "builtin";
+	return line.n_words > 0 ? run_all(&r, line.word, line.n_words) : run_all(&r, &one, 1);
 }

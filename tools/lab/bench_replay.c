@@ -15,12 +15,11 @@
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
 #include "streams/jsonl.h"
-#include "streams/mask_file.h"
 #include "tools/lab/bench.h"
+#include "tools/lab/bridge_trial.h"
 #include "tools/lab/prices.h"
 #include "tools/lab/replay_oracle.h"
-#include "tools/program/bridge_trial.h"
-#include "tools/program/runtime.h"
+#include "tools/program/interrupt.h"
 
 struct sums {
 	int64_t tokens, rounds, rows, draft_passes;
@@ -33,7 +32,7 @@ struct sums {
 };
 
 struct replay {
-	struct bench bench;
+	struct bench_part part;
 	const char *input, *price_text, *drafter_text, *mask_path, *bridge_text, *learn_path, *answer_path;
 	int64_t pool_tokens, most_instances;
 	struct prices prices;
@@ -80,7 +79,7 @@ static bool read_prices(const char* text, struct prices* prices, struct error* e
 /* ---- decoding ------------------------------------------------------------------------------- */
 
 static bool run_pass(struct replay* r, const struct pass* pass, struct error* error) {
-	struct backend* backend = r->bench.engine->backend;
+	struct backend* backend = r->part.bench.engine->backend;
 	return backend->run(backend, pass, error);
 }
 
@@ -122,7 +121,7 @@ static void verify_recorded(struct replay* r, struct verdict* verdict) {
 /* Draft passes as long as the planner wants them; their cost. */
 static bool draft(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
-	const struct low_table* low = engine_low(r->bench.engine);
+	const struct low_table* low = engine_low(r->part.bench.engine);
 	bool low_head = false;
 	const struct mask low_layers = low ? low_sub_layers(low, &r->skip, &low_head) : (struct mask){0};
 	for (;;) {
@@ -147,7 +146,7 @@ static bool draft(struct replay* r, double* cost, struct error* error) {
 
 static bool decode_round(struct replay* r, int end, bool* more, struct error* error) {
 	struct planner* p = &r->planner;
-	const struct model* model = r->bench.model;
+	const struct model* model = r->part.bench.model;
 	const int left = end - r->n - 1;
 	const double budget = 1 + (ledger_round_limit(&r->ledger) - 1) / 2;
 	const struct round_limits limits = {SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, (float)budget};
@@ -206,7 +205,7 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 		r->n++;
 	}
 	drafter_set_append(&r->set, r->text, r->n);
-	bool more = !model_is_end(r->bench.model, r->text[r->n - 1]) && r->n < end;
+	bool more = !model_is_end(r->part.bench.model, r->text[r->n - 1]) && r->n < end;
 	if (r->oracle) {
 		memcpy(r->text + r->n, r->recorded + 1, (size_t)(end - r->n) * sizeof *r->text);
 		if (!oracle_add(r->oracle, r->text, r->n_prompt, end))
@@ -223,7 +222,7 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 
 static bool take_prompt(struct replay* r, const struct instance* instance, struct error* error) {
 	int n = 0;
-	int32_t* const id = instance_tokens(r->bench.model, instance, false, &n, error);
+	int32_t* const id = instance_tokens(r->part.bench.model, instance, false, &n, error);
 	if (!id)
 		return false;
 	const bool fits = n + 1 < r->context;
@@ -264,7 +263,7 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	struct instance instance;
 	enum jsonl_status status;
 	bool good = true;
-	while (good && r->instances < r->most_instances &&
+	while (good && !interrupted() && r->instances < r->most_instances &&
 	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
 		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
 		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
@@ -283,14 +282,12 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 /* ---- opening and telling -------------------------------------------------------------------- */
 
 static bool open_drafters(struct replay* r, struct error* error) {
-	const struct model_shape* shape = &r->bench.model->weights.shape;
+	const struct model_shape* shape = &r->part.bench.model->weights.shape;
 	const struct drafter_setup setup = {.context = r->context + 1, .vocab = shape->vocab};
-	struct backend* backend = r->bench.engine->backend;
 	r->text = calloc((size_t)r->context + MAX_DRAFT + 2, sizeof *r->text);
 	r->recorded = calloc((size_t)r->context, sizeof *r->recorded);
-	if (!r->answers &&
-	    !(r->cache = backend->cache_open(backend, r->context,
-	                                     r->bench.model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error)))
+	const struct text_maker maker = {r->part.bench.engine, r->context};
+	if (!r->answers && !(r->cache = text_cache_open(&maker, error)))
 		return false;
 	if (r->pool_tokens > 0)
 		r->pool = retrieval_pool_open((int)r->pool_tokens);
@@ -319,20 +316,17 @@ static void close_drafters(struct replay* r) {
 	free(r->text);
 }
 
-static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
-
-static int tell_json(const struct replay* r) {
+static void tell(const struct replay* r, cJSON* out) {
 	const struct sums* s = &r->sums;
-	cJSON *out = cJSON_CreateObject(), *sources = cJSON_AddObjectToObject(out, "sources");
-	bench_describe(&r->bench, out);
+	const double tokens = (double)s->tokens, rounds = (double)s->rounds;
 	cJSON_AddStringToObject(out, "prices", r->price_text);
 	cJSON_AddNumberToObject(out, "instances", r->instances);
 	cJSON_AddNumberToObject(out, "left_out", r->left_out);
-	cJSON_AddNumberToObject(out, "tokens", (double)s->tokens);
-	bench_json_number(out, "tokens_per_pass", ratio((double)s->tokens, (double)s->rounds));
-	bench_json_number(out, "rows_per_pass", ratio((double)s->rows, (double)s->rounds));
-	bench_json_number(out, "draft_passes_per_pass", ratio((double)s->draft_passes, (double)s->rounds));
-	bench_json_number(out, "speedup", ratio((double)s->tokens, s->cost));
+	cJSON_AddNumberToObject(out, "tokens", tokens);
+	bench_json_number(out, "tokens_per_pass", bench_ratio(tokens, rounds));
+	bench_json_number(out, "rows_per_pass", bench_ratio((double)s->rows, rounds));
+	bench_json_number(out, "draft_passes_per_pass", bench_ratio((double)s->draft_passes, rounds));
+	bench_json_number(out, "speedup", bench_ratio(tokens, s->cost));
 	if (r->oracle) {
 		const struct oracle_figures f = oracle_find(r->oracle, r->prices.verify);
 		bench_json_number(out, "hindsight", f.hindsight);
@@ -340,52 +334,14 @@ static int tell_json(const struct replay* r) {
 		cJSON_AddNumberToObject(out, "best_rule_match", f.rule_match);
 		cJSON_AddNumberToObject(out, "best_rule_tokens", f.rule_depth);
 	}
+	cJSON* sources = cJSON_AddObjectToObject(out, "sources");
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
 		cJSON* source = cJSON_AddObjectToObject(sources, drafters[i]->name);
 		cJSON_AddNumberToObject(source, "rows", (double)s->of[i].rows);
 		cJSON_AddNumberToObject(source, "accepted", (double)s->of[i].accepted);
 		bench_json_number(source, "predicted_over_realized",
-		                  ratio(s->of[i].expected, (double)s->of[i].accepted));
+		                  bench_ratio(s->of[i].expected, (double)s->of[i].accepted));
 	}
-	return bench_print_json(out);
-}
-
-static int tell(const struct replay* r) {
-	const struct sums* s = &r->sums;
-	printf("%d instances, %lld tokens at %s\n", r->instances, (long long)s->tokens, r->price_text);
-	printf("  tokens a pass      %8.3f\n", ratio((double)s->tokens, (double)s->rounds));
-	printf("  rows a pass        %8.3f\n", ratio((double)s->rows, (double)s->rounds));
-	printf("  draft passes a pass%8.3f\n", ratio((double)s->draft_passes, (double)s->rounds));
-	printf("  speed-up           %8.3f\n", ratio((double)s->tokens, s->cost));
-	if (r->oracle) {
-		const struct oracle_figures f = oracle_find(r->oracle, r->prices.verify);
-		printf("  in hindsight       %8.3f\n", f.hindsight);
-		printf("  best rule          %8.3f   %d tokens where the match is %d or more; ours over it %.3f\n",
-		       f.rule, f.rule_depth, f.rule_match, ratio((double)s->tokens, s->cost) / f.rule);
-	}
-	printf("  %-12s %10s %10s %10s %22s\n", "source", "rows", "accepted", "a pass", "predicted/realized");
-	for (int i = 0; i < DRAFTER_COUNT; i++)
-		if (s->of[i].rows > 0)
-			printf("  %-12s %10lld %10lld %10.3f %22.3f\n", drafters[i]->name, (long long)s->of[i].rows,
-			       (long long)s->of[i].accepted, ratio((double)s->of[i].accepted, (double)s->rounds),
-			       ratio(s->of[i].expected, (double)s->of[i].accepted));
-	return STATUS_DONE;
-}
-
-static bool read_mask(struct replay* r, struct error* error) {
-	const struct model* model = r->bench.model;
-	struct mask_list list = {0};
-	if (!r->mask_path)
-		return true;
-	bool good = mask_file_read(r->mask_path, &list, error);
-	const struct mask_entry* entry =
-	    good ? mask_list_pick(&list, NULL, model->fingerprint, r->mask_path, error) : NULL;
-	good = entry && mask_entry_fits(entry, model->weights.shape.n_blocks, model->fingerprint, false,
-	                                r->mask_path, error);
-	if (good)
-		r->skip = entry->mask;
-	mask_list_free(&list);
-	return good;
 }
 
 /* A bridge leaves out the span that it stands for. */
@@ -393,8 +349,8 @@ static bool learn_bridge(struct replay* r, struct error* error) {
 	struct bridge_trial* t = &r->trial;
 	if (!r->bridge_text)
 		return true;
-	t->maker = (struct text_maker){r->bench.engine, r->context, NULL};
-	if (!prompt_list_read(&t->learn, r->bench.model, r->learn_path, error) ||
+	t->maker = (struct text_maker){r->part.bench.engine, r->context};
+	if (!prompt_list_read(&t->learn, r->part.bench.model, r->learn_path, error) ||
 	    !bridge_trial_run(t, r->bridge_text, error))
 		return false;
 	r->bridge = &t->span[0].bridge;
@@ -403,39 +359,52 @@ static bool learn_bridge(struct replay* r, struct error* error) {
 	return t->n_spans == 1 || error_set(error, "--bridge: expected one span, found %d", t->n_spans);
 }
 
-static int run(struct replay* r, const char* model, const struct swiftlet_options* options, bool json) {
-	struct error error = {{0}};
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static bool replay(struct replay* r, struct error* error) {
 	FILE* file = strcmp(r->input, "-") == 0 ? stdin : fopen(r->input, "rb");
 	if (!file)
-		return complain(STATUS_FAILED, "%s: %s", r->input, strerror(errno));
-	if (r->answer_path && !(r->answers = fopen(r->answer_path, "rb")))
-		return complain(STATUS_FAILED, "%s: %s", r->answer_path, strerror(errno));
-	int status = bench_open(&r->bench, model, options, json);
-	if (status == OPTIONS_GO_ON) {
-		r->context = options_context(options, r->bench.model);
-		const bool good = read_mask(r, &error) && learn_bridge(r, &error) && open_drafters(r, &error) &&
-		                  replay_stream(r, file, &error);
-		bench_progress_end();
-		status = !good ? complain(STATUS_FAILED, "%s", error.message) : json ? tell_json(r) : tell(r);
-	}
-	close_drafters(r);
-	bridge_trial_close(&r->trial);
-	bench_close(&r->bench);
+		return error_set(error, "%s: %s", r->input, strerror(errno));
+	if (r->answer_path)
+		r->answers = fopen(r->answer_path, "rb");
+	const bool good =
+	    (!r->answer_path || r->answers || error_set(error, "%s: %s", r->answer_path, strerror(errno))) &&
+	    (!r->mask_path || mask_of_file(r->mask_path, NULL, r->part.bench.model, false, &r->skip, error)) &&
+	    learn_bridge(r, error) && open_drafters(r, error) && replay_stream(r, file, error);
 	if (r->answers)
 		fclose(r->answers);
 	if (file != stdin)
 		fclose(file);
-	return status;
+	return good;
+}
+
+static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+	struct replay* r = (struct replay*)part;
+	r->context = options_context(&part->options, part->bench.model);
+	const bool good = replay(r, error);
+	if (good)
+		tell(r, out);
+	close_drafters(r);
+	bridge_trial_close(&r->trial);
+	return good;
+}
+
+static int prepare(struct bench_part* part) {
+	struct replay* r = (struct replay*)part;
+	struct error error = {{0}};
+	if (!drafter_parse(r->drafter_text, &r->which, &error) || !read_prices(r->price_text, &r->prices, &error))
+		return complain(STATUS_USAGE, "%s", error.message);
+	if (r->answer_path ? r->which & 1u << SOURCE_mask : r->with_oracle)
+		return complain(STATUS_USAGE, "bench replay: --oracle wants --answers, with which no mask drafts");
+	return OPTIONS_GO_ON;
 }
 
 int bench_replay_main(int argc, char** argv) {
-	struct error error = {{0}};
-	struct swiftlet_options options;
-	const char* model_option = NULL;
-	bool json = false, cascade = false;
 	struct replay* r = calloc(1, sizeof *r);
 	if (!r)
 		return complain(STATUS_FAILED, "out of memory");
+	r->part.prepare = prepare;
+	r->part.measure = measure;
 	r->input = "-";
 	r->price_text = "slope=0.05,c=0.55";
 	r->drafter_text = "prediction,retrieval,recycle";
@@ -443,32 +412,26 @@ int bench_replay_main(int argc, char** argv) {
 	r->trial.tokens = 8000;
 	r->most_instances = INT32_MAX;
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "a model (builtin)", OPTION_TEXT, &model_option, 0, 0},
-	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &json, 0, 0},
-	    {"input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", OPTION_TEXT,
-	     &r->input, 0, 0},
-	    {"prices", 0, "LIST|FILE",
-	     "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json (slope=0.05,c=0.55)",
-	     OPTION_TEXT, &r->price_text, 0, 0},
-	    {"drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", OPTION_TEXT, &r->drafter_text, 0,
-	     0},
-	    {"answers", 0, "FILE",
-	     "what `stream --method vanilla -o` said to the same prompts: the model is not\nrun; no mask drafts, "
-	     "and recycle learns nothing",
-	     OPTION_TEXT, &r->answer_path, 0, 0},
-	    {"oracle", 0, NULL, "with --answers: what the best policies of the same tables would bring",
-	     OPTION_FLAG, &r->with_oracle, 0, 0},
-	    {"mask", 0, "FILE", "what `mask` skips (nothing)", OPTION_TEXT, &r->mask_path, 0, 0},
-	    {"bridge", 0, "SPAN", "`mask` has a bridge in place of these blocks, 9-16 (of none)", OPTION_TEXT,
-	     &r->bridge_text, 0, 0},
-	    {"learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", OPTION_TEXT,
-	     &r->learn_path, 0, 0},
-	    {"tokens", 0, "N", "tokens that it is learned from (8000)", OPTION_COUNT, &r->trial.tokens, 1,
-	     1 << 30},
-	    {"cascade", 0, NULL, "draft passes take cheap candidates along", OPTION_FLAG, &cascade, 0, 0},
-	    {"pool", 0, "N", "tokens of earlier texts that are kept (65536)", OPTION_COUNT, &r->pool_tokens, 0,
-	     1 << 24},
-	    {"instances", 'n', "N", "stop after so many", OPTION_COUNT, &r->most_instances, 1, INT32_MAX},
+	    BENCH_OPTIONS(r->part),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r->input),
+	    TEXT("prices", 0, "LIST|FILE",
+	         "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json "
+	         "(slope=0.05,c=0.55)",
+	         &r->price_text),
+	    TEXT("drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", &r->drafter_text),
+	    TEXT("answers", 0, "FILE",
+	         "what `stream --method vanilla -o` said to the same prompts: the model is not\nrun; "
+	         "no mask drafts, and recycle learns nothing",
+	         &r->answer_path),
+	    FLAG("oracle", "with --answers: what the best policies of the same tables would bring",
+	         &r->with_oracle),
+	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r->mask_path),
+	    TEXT("bridge", 0, "SPAN", "`mask` has a bridge in place of these blocks, 9-16 (of none)",
+	         &r->bridge_text),
+	    TEXT("learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", &r->learn_path),
+	    COUNT("tokens", 0, "N", "tokens that it is learned from (8000)", &r->trial.tokens, 1, 1 << 30),
+	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r->pool_tokens, 0, 1 << 24),
+	    COUNT("instances", 'n', "N", "stop after so many", &r->most_instances, 1, INT32_MAX),
 	};
 	struct command_line line = {
 	    .name = "bench replay",
@@ -479,25 +442,9 @@ int bench_replay_main(int argc, char** argv) {
 	        "by source how many tokens were expected of it and came. Nothing is timed.",
 	    .examples = "  swiftlet bench replay -i prompts.jsonl --prices slope=0.05\n"
 	                "  swiftlet bench replay -i prompts.jsonl --prices v2=1.15,v4=1.5,v8=2.5,v16=5.2",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
-	    .session = &options,
-	    .max_words = 1,
+	    OPTIONS(option),
 	};
-	int status = options_parse(&line, argc, argv);
-	if (status == OPTIONS_GO_ON) {
-		const char* const model = options_model(&line, model_option);
-		if (!drafter_parse(r->drafter_text, &r->which, &error) ||
-		    !read_prices(r->price_text, &r->prices, &error))
-			status = complain(STATUS_USAGE, "%s", error.message);
-		else if (r->answer_path ? r->which & 1u << SOURCE_mask : r->with_oracle)
-			status =
-			    complain(STATUS_USAGE, "bench replay: --oracle wants --answers, with which no mask drafts");
-		else {
-			r->prices.cascade = cascade;
-			status = model ? run(r, model, &options, json) : STATUS_USAGE;
-		}
-	}
+	const int status = bench_part_main(&r->part, &line, argc, argv);
 	free(r);
 	return status;
 }

@@ -2,14 +2,218 @@
  *
  * The model answers prompts; every other answer is searched on, the rest judge. For each share of a plain
  * step's cost: the best span by exhaustive trial, greedy removal, and the search's own proposers, scored on
- * windows one after another as serving gives them. What is judged is one-step alpha. */
+ * windows one after another as serving gives them. What is judged is one-step alpha.
+ *
+ * Nothing is simulated: a score is teacher-forced over the answers, a window of LAB_WINDOW rows a pass, each
+ * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's price
+ * is the share of a plain step's weight bytes that it saves. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/lab/search_lab.h"
+#include "optimizer/spans.h"
+#include "tools/lab/bench.h"
+#include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
+
+enum { LAB_WINDOW = 32, LAB_LEARN = 0, LAB_JUDGE = 1, LAB_MOST_WINDOWS = 1024 };
+
+struct lab_window {
+	int text, base, size; /* predicts id[base + 1 … base + size] from `base` committed tokens */
+};
+
+struct lab_half {
+	struct state_text* text; /* (n) with their caches */
+	int n;
+	struct lab_window window[LAB_MOST_WINDOWS]; /* round and round over the texts */
+	int windows;
+};
+
+struct lab {
+	struct text_maker maker;
+	struct backend* backend;
+	int blocks;
+	struct lab_half half[2];
+	struct spans spans;           /* over the answers to search on */
+	double attention, mlp, fixed; /* prices, in plain steps */
+	struct result out[LAB_WINDOW];
+};
+
+/* Sums over rows. */
+struct lab_score {
+	int rows, matches;
+	double log_probability; /* the draft's of the target's token; 0.03 at least in the log */
+};
+
+/* ---- answers and what is cut from them ------------------------------------------------------ */
+
+/* The k-th window of every text, then the next one's: what comes first is of many texts. */
+static void cut(struct lab_half* half) {
+	bool more = true;
+	for (int at = 0; more; at += LAB_WINDOW) {
+		more = false;
+		for (int i = 0; i < half->n; i++) {
+			const struct state_text* t = &half->text[i];
+			const int base = t->n_prompt - 1 + at, left = t->n - 1 - base;
+			if (left < LAB_WINDOW / 8 || half->windows == LAB_MOST_WINDOWS)
+				continue;
+			half->window[half->windows++] =
+			    (struct lab_window){i, base, left < LAB_WINDOW ? left : LAB_WINDOW};
+			more = true;
+		}
+	}
+}
+
+struct walk {
+	struct lab* lab;
+	struct lab_half* half;
+	int text;
+};
+
+/* Influence of the answer's rows. */
+static void take_states(void* user, int first, int n, float* const* state) {
+	struct walk* w = user;
+	struct lab* lab = w->lab;
+	const struct state_text* t = &w->half->text[w->text];
+	const size_t dim = (size_t)lab->backend->weights->shape.dim;
+	const int skip = t->n_prompt > first ? t->n_prompt - first : 0;
+	float* point[2 * MAX_BLOCKS + 1] = {NULL};
+	if (skip >= n || w->half != &lab->half[LAB_LEARN])
+		return;
+	for (int i = 0; i < 2 * lab->blocks; i++)
+		point[i + 1] = state[i] + (size_t)skip * dim;
+	spans_add(&lab->spans, point, n - skip, (int)dim);
+}
+
+/* The caches of a half, filled, and what its answers' states tell. */
+static bool walk(struct lab* lab, int half, struct error* error) {
+	struct state_points points = {.n = 0};
+	struct lab_half* h = &lab->half[half];
+	for (int s = 1; s <= 2 * lab->blocks; s++)
+		if (half == LAB_LEARN || s == 2 * lab->blocks)
+			points.at[points.n++] = s;
+	for (int i = 0; i < h->n; i++) {
+		struct walk w = {lab, h, i};
+		bench_progress((double)i / h->n, "states");
+		if (!state_text_walk(&lab->maker, &h->text[i], true, &points, take_states, &w, error))
+			return false;
+	}
+	cut(h);
+	return h->windows > 0 || error_set(error, "the answers are too short to score masks on");
+}
+
+static bool answer(struct lab* lab, const struct prompt* prompt, int n, struct error* error) {
+	struct prompt* split = calloc((size_t)n, sizeof *split);
+	int most[2] = {0, 0};
+	if (!split)
+		return error_set(error, "out of memory for prompts");
+	bool good = true;
+	for (int half = 0; half < 2 && good; half++) {
+		struct lab_half* h = &lab->half[half];
+		for (int i = half; i < n; i += 2)
+			split[most[half]++] = prompt[i];
+		h->text = calloc((size_t)n, sizeof *h->text);
+		h->n = most[half];
+		good = (h->text != NULL || error_set(error, "out of memory for texts")) &&
+		       state_texts_answer(&lab->maker, split, h->n, h->text, error);
+	}
+	free(split);
+	return good;
+}
+
+/* prompt: every other one to search on. False with the error set; close in any case. */
+static bool lab_open(struct lab* lab, const struct runtime* bench, const struct swiftlet_options* options,
+                     const struct prompt* prompt, int n, struct error* error) {
+	struct backend* backend = bench->engine->backend;
+	*lab = (struct lab){.maker = {bench->engine, options_context(options, bench->model)},
+	                    .backend = backend,
+	                    .blocks = backend->weights->shape.n_blocks};
+	const struct cost_model bytes = cost_by_bytes(&bench->engine->cost);
+	cost_sub_layers(&bytes, false, &lab->attention, &lab->mlp, &lab->fixed);
+	if (n < 2)
+		return error_set(error, "fewer than two prompts");
+	return (spans_open(&lab->spans, lab->blocks) || error_set(error, "out of memory for influence")) &&
+	       answer(lab, prompt, n, error) && walk(lab, LAB_LEARN, error) && walk(lab, LAB_JUDGE, error);
+}
+
+static void lab_close(struct lab* lab) {
+	for (int half = 0; half < 2; half++) {
+		if (lab->half[half].text)
+			state_texts_free(lab->half[half].text, lab->half[half].n);
+		free(lab->half[half].text);
+	}
+	spans_close(&lab->spans);
+}
+
+/* ---- scores --------------------------------------------------------------------------------- */
+
+/* Each row a segment of its own, that sees the tokens before it. */
+static bool score_window(struct lab* lab, struct lab_half* half, const struct mask* mask,
+                         const struct lab_window* w, struct lab_score* score, struct error* error) {
+	const struct state_text* t = &half->text[w->text];
+	struct segment segment[LAB_WINDOW];
+	int32_t parent[LAB_WINDOW];
+	uint8_t want[LAB_WINDOW];
+	for (int i = 0; i < w->size; i++) {
+		segment[i] = (struct segment){.cache = t->cache, .base = w->base + i, .n = 1};
+		parent[i] = -1;
+		want[i] = WANT_TOKEN | WANT_TOP;
+		lab->out[i].top = MAX_TOP;
+	}
+	const struct pass pass = {.kind = PASS_EXACT,
+	                          .n = w->size,
+	                          .n_segments = w->size,
+	                          .segment = segment,
+	                          .token = t->id + w->base,
+	                          .parent = parent,
+	                          .skip = mask,
+	                          .last = 2 * lab->blocks,
+	                          .head = true,
+	                          .tap = -1,
+	                          .want = want,
+	                          .out = lab->out};
+	if (!lab->backend->run(lab->backend, &pass, error))
+		return false;
+	lab->backend->discard(t->cache);
+	for (int i = 0; i < w->size; i++) {
+		const int32_t truth = t->id[w->base + i + 1];
+		const double p = result_probability(&lab->out[i], truth);
+		score->matches += lab->out[i].token == truth;
+		score->log_probability += search_log_probability(p);
+	}
+	score->rows += w->size;
+	return true;
+}
+
+/* Adds the mask's score on windows [first, first + n) of a half. */
+static bool lab_score(struct lab* lab, int half, const struct mask* mask, int first, int n,
+                      struct lab_score* score, struct error* error) {
+	struct lab_half* h = &lab->half[half];
+	for (int i = first; i < first + n; i++)
+		if (!score_window(lab, h, mask, &h->window[i % h->windows], score, error))
+			return false;
+	return true;
+}
+
+/* One-step alpha: the share of an answer's tokens that a single draft step finds after the full model's keys
+ * and values of all tokens before; negative with the error set. */
+static double lab_alpha(struct lab* lab, int half, const struct mask* mask, struct error* error) {
+	struct lab_score score = {0};
+	if (!lab_score(lab, half, mask, 0, lab->half[half].windows, &score, error))
+		return -1;
+	return (double)score.matches / score.rows;
+}
+
+/* Share of a plain step that a mask saves. */
+static double lab_saved(const struct lab* lab, const struct mask* mask) {
+	double saved = 0;
+	for (int s = 0; s < 2 * lab->blocks; s++)
+		saved += mask_has(mask, s) ? s & 1 ? lab->mlp : lab->attention : 0;
+	return saved;
+}
+
+/* ---- what is compared ----------------------------------------------------------------------- */
 
 enum { CHECKPOINTS = 5, MOST_COSTS = 8, NEVER = 1 << 30 };
 
@@ -275,16 +479,14 @@ int bench_search_main(int argc, char** argv) {
 	                      .windows = 8};
 	const struct option option[] = {
 	    BENCH_OPTIONS(s.part),
-	    OPTION_OF_TEXT("input", 'i', "FILE",
-	                   "prompts, as `swiftlet stream` takes them: every other one judges", &s.input),
-	    OPTION_OF_TEXT("costs", 0, "LIST", "percent of a plain step's cost to save (10,20,30,40,50)",
-	                   &s.list),
-	    OPTION_OF_COUNT("tokens", 'n', "N", "tokens of an answer at most (160)", &s.tokens, 16, 4096),
-	    OPTION_OF_COUNT("proposals", 0, "N", "the most that a search makes (300)", &s.most, 0, 300),
-	    OPTION_OF_COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on (8)", &s.windows,
-	                    1, 64),
-	    OPTION_OF_TEXT("only", 0, "NAME", "proposers whose name begins so", &s.only),
-	    OPTION_OF_FLAG("no-references", "without the best span and greedy removal", &s.alone),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them: every other one judges",
+	         &s.input),
+	    TEXT("costs", 0, "LIST", "percent of a plain step's cost to save (10,20,30,40,50)", &s.list),
+	    COUNT("tokens", 'n', "N", "tokens of an answer at most (160)", &s.tokens, 16, 4096),
+	    COUNT("proposals", 0, "N", "the most that a search makes (300)", &s.most, 0, 300),
+	    COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on (8)", &s.windows, 1, 64),
+	    TEXT("only", 0, "NAME", "proposers whose name begins so", &s.only),
+	    FLAG("no-references", "without the best span and greedy removal", &s.alone),
 	};
 	struct command_line line = {
 	    .name = "bench search",
@@ -294,8 +496,7 @@ int bench_search_main(int argc, char** argv) {
 	             "by share of cost saved, beside the best span and greedy removal on all of the answers "
 	             "searched on.",
 	    .examples = "  swiftlet bench search -m model.gguf -i tools/chat.jsonl",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	};
 	return bench_part_main(&s.part, &line, argc, argv);
 }

@@ -14,7 +14,9 @@
 #include "tools/lab/contest.h"
 
 /* Short slices where sessions are compared by their whole time: the machine's drift is shared evenly. */
-enum { SLICE = 32, COLD_SLICE = 8, RATIOS = 3, MOST_PAIRS = 5, ROW_REPEATS = 3, LOW_WAYS = 3 };
+enum { SLICE = 32, COLD_SLICE = 8, COLD_TOKENS = 512, RATIOS = 3, PAIRS = 5, ROW_REPEATS = 3, LOW_WAYS = 3 };
+/* Fewer cold starts where five take longer. */
+enum { COLD_SECONDS = 420 };
 enum { FIRST_DECODE_PROMPT = 1000, FIRST_COLD_PROMPT = 2000, FIRST_COPY_PROMPT = 3000 };
 
 static const double ratio_of[RATIOS] = {0.3, 0.45, 0.6};
@@ -22,7 +24,7 @@ static const double ratio_of[RATIOS] = {0.3, 0.45, 0.6};
 struct swift {
 	struct bench_part part;
 	const char* parts;
-	int64_t slices, pairs, cold_tokens, cold_seconds;
+	int64_t slices;
 	int bits; /* of the copy */
 	double matchness;
 	struct mask mask;
@@ -40,16 +42,8 @@ static struct swiftlet_options vanilla(const struct swiftlet_options* options) {
 
 /* ---- a. the search -------------------------------------------------------------------------- */
 
-static double share_of_planted(const struct model* model, const struct mask* mask) {
-	const struct mask* planted = &model->planted[0];
-	int both = 0;
-	for (int i = 0; i < 2 * model->weights.shape.n_blocks; i++)
-		both += mask_has(mask, i) && mask_has(planted, i);
-	return model->n_planted > 0 ? bench_ratio(both, mask_count(mask)) : (double)NAN;
-}
-
 static bool run_search(struct swift* w, cJSON* out, struct error* error) {
-	const struct bench* bench = &w->part.bench;
+	const struct runtime* bench = &w->part.bench;
 	struct swiftlet_options options = bench->options;
 	struct way way = {.name = "search"};
 	struct answer ignored;
@@ -71,7 +65,6 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 		bench_json_number(out, "seconds_to_stop", seconds_now() - started);
 		cJSON_AddStringToObject(out, "search_state", search_state_name(search_state(search)));
 		bench_json_number(out, "matchness", w->matchness);
-		bench_json_number(out, "planted_share", share_of_planted(bench->model, &w->mask));
 		w->searched = way_sum(&way);
 	}
 	ways_close(&way, 1);
@@ -96,7 +89,7 @@ static bool run_slices(struct swift* w, struct way* way, int n, int warm, const 
 }
 
 static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
-	const struct bench* bench = &w->part.bench;
+	const struct runtime* bench = &w->part.bench;
 	struct swiftlet_options options = bench->options, plain = vanilla(&options);
 	struct way way[2] = {{.name = "swift"}, {.name = "plain"}};
 	options.search = false;
@@ -126,8 +119,8 @@ static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
 /* ---- c. from a cold start ------------------------------------------------------------------- */
 
 /* Sessions that know nothing and a plain one, all of them slice by slice in turns: times over plain. */
-static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][MOST_PAIRS], struct error* error) {
-	const struct bench* bench = &w->part.bench;
+static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][PAIRS], struct error* error) {
+	const struct runtime* bench = &w->part.bench;
 	struct way way[RATIOS + 1] = {{.running = false}};
 	bool good = true;
 	engine_forget_costs(bench->engine);
@@ -136,9 +129,8 @@ static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][MOST_PA
 		options.skip_ratio = k < RATIOS ? ratio_of[k] : 0;
 		good = way_open(&way[k], bench, &options, (uint64_t)(FIRST_COLD_PROMPT + pair), error);
 	}
-	for (int turn = 0; good && turn * COLD_SLICE < w->cold_tokens; turn++) {
-		bench_progress((double)turn * COLD_SLICE / (double)w->cold_tokens, "cold start %d of %d", pair + 1,
-		               (int)w->pairs);
+	for (int turn = 0; good && turn * COLD_SLICE < COLD_TOKENS; turn++) {
+		bench_progress((double)turn * COLD_SLICE / COLD_TOKENS, "cold start %d of %d", pair + 1, PAIRS);
 		good = ways_turn(way, RATIOS + 1, bench, COLD_SLICE, turn, 0, error);
 	}
 	for (int k = 0; good && k < RATIOS; k++) {
@@ -153,11 +145,10 @@ static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][MOST_PA
 
 static bool run_cold(struct swift* w, cJSON* out, struct error* error) {
 	const double started = seconds_now();
-	double slowdown[RATIOS][MOST_PAIRS], worst = 0;
+	double slowdown[RATIOS][PAIRS], worst = 0;
 	int pairs = 0;
 	/* another pair would take as long as those before: stop where that is over the time allowed */
-	while (pairs < w->pairs &&
-	       (pairs == 0 || (seconds_now() - started) / pairs * (pairs + 1) <= (double)w->cold_seconds))
+	while (pairs < PAIRS && (pairs == 0 || (seconds_now() - started) / pairs * (pairs + 1) <= COLD_SECONDS))
 		if (!cold_pair(w, pairs++, slowdown, error))
 			return false;
 	cJSON* const list = cJSON_CreateArray();
@@ -185,7 +176,7 @@ static const struct low_way low_way[LOW_WAYS] = {{true, false}, {false, true}, {
  * not counted, and goes on to. */
 static bool open_way(struct swift* w, struct way* way, struct low_way how, struct error* error) {
 	static const struct mask nothing = {.word = {0}};
-	const struct bench* bench = &w->part.bench;
+	const struct runtime* bench = &w->part.bench;
 	const bool planted = bench->model->n_planted > 0;
 	struct swiftlet_options options = bench->options;
 	if (how.low && bench->engine->low.table.bytes == 0)
@@ -229,7 +220,7 @@ static bool tell_way(struct swift* w, struct way* way, const struct way* plain, 
 }
 
 static bool run_copy(struct swift* w, cJSON* out, struct error* error) {
-	const struct bench* bench = &w->part.bench;
+	const struct runtime* bench = &w->part.bench;
 	const struct low_copy* low = &bench->engine->low;
 	const struct swiftlet_options plain = vanilla(&bench->options);
 	struct way way[LOW_WAYS + 1] = {
@@ -294,21 +285,11 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_swift_main(int argc, char** argv) {
-	struct swift w = {.part = {.prepare = prepare, .measure = measure},
-	                  .parts = "abcd",
-	                  .slices = 16,
-	                  .pairs = MOST_PAIRS,
-	                  .cold_tokens = 512,
-	                  .cold_seconds = 420};
+	struct swift w = {.part = {.prepare = prepare, .measure = measure}, .parts = "abcd", .slices = 16};
 	const struct option option[] = {
 	    BENCH_OPTIONS(w.part),
-	    OPTION_OF_TEXT("parts", 0, "abcd", "which parts; b without a takes a made-up model's planted mask",
-	                   &w.parts),
-	    OPTION_OF_COUNT("slices", 0, "N", "slices of 32 tokens in b and d (16)", &w.slices, 1, MOST_SLICES),
-	    OPTION_OF_COUNT("pairs", 0, "N", "cold starts in c (5)", &w.pairs, 1, MOST_PAIRS),
-	    OPTION_OF_COUNT("cold-tokens", 0, "N", "tokens of each (512)", &w.cold_tokens, 32, 1 << 16),
-	    OPTION_OF_COUNT("cold-seconds", 0, "N", "fewer cold starts where five take longer (420)",
-	                    &w.cold_seconds, 1, 1 << 20),
+	    TEXT("parts", 0, "abcd", "which parts; b without a takes a made-up model's planted mask", &w.parts),
+	    COUNT("slices", 0, "N", "slices of 32 tokens in b and d (16)", &w.slices, 1, MOST_SLICES),
 	};
 	struct command_line line = {
 	    .name = "bench swift",
@@ -330,8 +311,7 @@ int bench_swift_main(int argc, char** argv) {
 	    .examples = "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45\n"
 	                "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45 --parts d\n"
 	                "  swiftlet bench swift -m synth:llama-2-13b,plant=0.45 --backend cuda --json",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	};
 	return bench_part_main(&w.part, &line, argc, argv);
 }

@@ -8,7 +8,6 @@
 
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
-#include "tools/program/runtime.h"
 
 const struct choice every_prompt = {NULL, -1};
 
@@ -70,7 +69,7 @@ static void add(struct answer* sum, const struct answer* a, int times) {
 	}
 }
 
-static bool open_session(struct way* w, const struct bench* bench, const struct swiftlet_options* options,
+static bool open_session(struct way* w, const struct runtime* bench, const struct swiftlet_options* options,
                          struct error* error) {
 	w->session = swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
 	return w->session != NULL;
@@ -104,7 +103,7 @@ static bool keep(struct way* w, const struct swiftlet_step* step, struct error* 
 }
 
 /* Decoding begins when the prefill has brought a token. */
-static bool step(struct way* w, const struct bench* bench, struct error* error) {
+static bool step(struct way* w, const struct runtime* bench, struct error* error) {
 	struct swiftlet_step step;
 	struct swiftlet_figures figures;
 	const double began = options_clock(&bench->options), cpu = cpu_seconds();
@@ -216,13 +215,9 @@ static void note_task(struct contest* t, int prompt) {
 
 bool contest_run(struct contest* t, struct error* error) {
 	const int most = t->most_prompts > 0 ? (int)t->most_prompts : MOST_PROMPTS, n = least(t->prompts.n, most);
-	const double began = options_clock(&t->bench.options);
 	if (n == 0)
 		return error_set(error, "no prompt to measure on: found none that the context holds");
 	for (int i = 0; i < n && !interrupted(); i++, t->asked++) {
-		if (i > 0 && t->most_seconds > 0 &&
-		    options_clock(&t->bench.options) - began > (double)t->most_seconds)
-			break;
 		bench_progress((double)i / n, "%s at temperature %g: prompt %d of %d by %d",
 		               swiftlet_model_name(t->bench.model), t->temperature, i + 1, n, t->n);
 		if (!one_prompt(t, i, error))
@@ -283,13 +278,13 @@ double contest_median_over_plain(const struct contest* t, int contender, struct 
 
 /* ---- by slices ------------------------------------------------------------------------------ */
 
-bool way_open(struct way* w, const struct bench* bench, const struct swiftlet_options* options,
+bool way_open(struct way* w, const struct runtime* bench, const struct swiftlet_options* options,
               uint64_t prompt, struct error* error) {
 	w->prompt = prompt;
 	return open_session(w, bench, options, error);
 }
 
-static bool begin_next(struct way* w, const struct bench* bench, struct error* error) {
+static bool begin_next(struct way* w, const struct runtime* bench, struct error* error) {
 	int32_t id[WAY_PROMPT];
 	if (!bench_prompt(bench, w->prompt++, id, WAY_PROMPT, error))
 		return false;
@@ -304,7 +299,8 @@ static struct answer all_of(const struct way* w) {
 	return sum;
 }
 
-bool way_advance(struct way* w, const struct bench* bench, int n, struct answer* taken, struct error* error) {
+bool way_advance(struct way* w, const struct runtime* bench, int n, struct answer* taken,
+                 struct error* error) {
 	const struct answer before = all_of(w);
 	do {
 		if ((!w->running && !begin_next(w, bench, error)) || !step(w, bench, error))
@@ -321,7 +317,7 @@ struct answer way_sum(const struct way* w) {
 	return sum;
 }
 
-bool ways_turn(struct way* way, int n, const struct bench* bench, int tokens, int turn, int slice,
+bool ways_turn(struct way* way, int n, const struct runtime* bench, int tokens, int turn, int slice,
                struct error* error) {
 	double each[MOST_WAYS] = {0}; /* seconds a token */
 	for (int k = 0; k < n; k++) {

@@ -48,14 +48,14 @@ struct contender {
 };
 
 struct contest {
-	struct bench bench;
+	struct runtime bench;
 	struct prompt_list prompts;
 	struct contender contender[MOST_CONTENDERS]; /* (n) the first decodes plainly */
 	int n, asked;                                /* asked: prompts that were answered */
-	bool apart;         /* a contender has prices of its own, a prompt is a sequence of its own */
-	double temperature; /* of requests */
-	int64_t most_prompts, most_seconds; /* no prompt is begun after so many; 0: no bound */
-	bool loops[MOST_PROMPTS];           /* the plain answer's last tokens stand earlier in it */
+	bool apart;               /* a contender has prices of its own, a prompt is a sequence of its own */
+	double temperature;       /* of requests */
+	int64_t most_prompts;     /* 0: all */
+	bool loops[MOST_PROMPTS]; /* the plain answer's last tokens stand earlier in it */
 	const char* task[MOST_TASKS];
 	int tasks;
 };
@@ -88,15 +88,15 @@ void answer_json(const struct answer*, double plain_step_seconds, cJSON* out);
 enum { MOST_WAYS = 4, WAY_PROMPT = 32 };
 
 /* `prompt`: number of its first text's; texts have 512 tokens. */
-bool way_open(struct way*, const struct bench*, const struct swiftlet_options*, uint64_t prompt,
+bool way_open(struct way*, const struct runtime*, const struct swiftlet_options*, uint64_t prompt,
               struct error*);
 /* At least n tokens more; `taken` gets what they took. */
-bool way_advance(struct way*, const struct bench*, int n, struct answer* taken, struct error*);
+bool way_advance(struct way*, const struct runtime*, int n, struct answer* taken, struct error*);
 /* Since it was opened, or reset. Host seconds are with the search's own thread. */
 struct answer way_sum(const struct way*);
 /* A turn of each of n ways, the last of them plain decoding, of so many tokens; who begins moves on with the
  * turns. slice: the ratios' place. */
-bool ways_turn(struct way*, int n, const struct bench*, int tokens, int turn, int slice, struct error*);
+bool ways_turn(struct way*, int n, const struct runtime*, int tokens, int turn, int slice, struct error*);
 void ways_reset(struct way*, int n);
 /* Adds to `compared` the tokens of all but the last, and to `differing` those that are not the last's. */
 void ways_compare(const struct way*, int n, int64_t* compared, int64_t* differing);

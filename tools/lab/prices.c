@@ -4,10 +4,9 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "tools/program/runtime.h"
+#include "core/files/json.h"
 
 /* v(n) between and beyond its knots along straight lines; knot (SLICE_ROWS + 1), 0 where none is. */
 static void fill_verify(double verify[SLICE_ROWS + 1], const double* knot) {
@@ -49,12 +48,9 @@ static bool read_list(const char* text, double* knot, double* c, struct error* e
 
 /* What `swiftlet bench decode --rows --json` prints: "rows": [{"rows", "v"}]; "c" where it was added. */
 static bool read_file(const char* path, double* knot, double* c, struct error* error) {
-	size_t size;
-	char* text = read_whole(path, &size, error);
-	if (!text)
+	cJSON* json = json_read(path, error);
+	if (!json)
 		return false;
-	cJSON* json = cJSON_ParseWithLength(text, size);
-	free(text);
 	const cJSON *list = cJSON_GetObjectItem(json, "rows"), *draft = cJSON_GetObjectItem(json, "c"), *item;
 	int found = 0;
 	cJSON_ArrayForEach (item, list) {
@@ -90,9 +86,4 @@ bool prices_read(struct price_list* prices, const char* text, struct error* erro
 		if (prices->verify[n] < prices->verify[n - 1] - 1e-9)
 			return error_set(error, "--prices: v(%d) is less than v(%d)", n, n - 1);
 	return true;
-}
-
-double prices_verify(const struct price_list* prices, int rows) {
-	const double *v = prices->verify, last = v[SLICE_ROWS];
-	return rows <= SLICE_ROWS ? v[rows] : last + (rows - SLICE_ROWS) * (last - v[SLICE_ROWS - 1]);
 }

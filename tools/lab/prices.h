@@ -13,7 +13,4 @@ struct price_list {
 /* text: "slope=0.05,c=0.55" or "v2=1.15,v4=1.5", straight lines between and beyond what is given; or a file
  * as `swiftlet bench decode --rows --json` prints it. False with the error set. */
 bool prices_read(struct price_list*, const char* text, struct error*);
-/* v of any number of rows, on along the last straight line. */
-double prices_verify(const struct price_list*, int rows);
-
 #endif

@@ -263,12 +263,11 @@ int command_chat(int argc, char** argv) {
 	struct chat chat = {.max_tokens = 256};
 	struct swiftlet_options options;
 	const struct option option[] = {
-	    {"system", 0, "TEXT", "the system message", OPTION_TEXT, &chat.system, 0, 0},
-	    {"chat-template-kwargs", 0, "JSON", "variables for the chat template, {\"enable_thinking\": false}…",
-	     OPTION_TEXT, &chat.variables, 0, 0},
-	    {"max-tokens", 'n', "N", "tokens an answer at most (256)", OPTION_COUNT, &chat.max_tokens, 1,
-	     1 << 20},
-	    {"stop", 0, "S", "end an answer before this text; may be repeated", OPTION_LIST, &chat.stop, 0, 0},
+	    TEXT("system", 0, "TEXT", "the system message", &chat.system),
+	    TEXT("chat-template-kwargs", 0, "JSON",
+	         "variables for the chat template, {\"enable_thinking\": false}…", &chat.variables),
+	    COUNT("max-tokens", 'n', "N", "tokens an answer at most (256)", &chat.max_tokens, 1, 1 << 20),
+	    LIST("stop", 0, "S", "end an answer before this text; may be repeated", &chat.stop),
 	    RUNTIME_OPTIONS(chat.wish),
 	};
 	struct command_line line = {
@@ -279,8 +278,7 @@ int command_chat(int argc, char** argv) {
 	        "turn to turn. /help, /mask, /stats, /reset and /quit are commands.",
 	    .examples = "  swiftlet chat ~/models/llama-3-8b.gguf --system 'Answer in one sentence.'\n"
 	                "  printf 'What is 2 + 3?\\n/stats\\n' | swiftlet chat",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	    .session = &options,
 	    .max_words = 1,
 	};

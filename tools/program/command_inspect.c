@@ -6,7 +6,6 @@
 
 #include "core/decode/method.h"
 #include "core/model/model.h"
-#include "core/model/parts.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
 #include "tools/program/command.h"
@@ -160,42 +159,9 @@ static int check(const struct model* model) {
 
 /* ---- methods -------------------------------------------------------------------------------- */
 
-struct part_files {
-	const char *adapter, *heads, *probe;
-};
-
-static bool print_heads(const char* path, const struct model* model, struct error* error) {
-	struct heads heads;
-	const bool good = heads_open(&heads, path, model, error);
-	for (int b = 1, n = 0; good && b <= model->weights.shape.n_blocks; b++)
-		if (heads.weight[b])
-			printf("%s %d", n++ ? "," : "heads        after blocks", b);
-	if (good)
-		putchar('\n');
-	heads_close(&heads);
-	return good;
-}
-
-/* Checks the parts that are named against the model. */
-static bool print_parts(const struct part_files* file, const struct model* model, struct error* error) {
-	struct adapter adapter = {0};
-	struct probe_weights probe = {0};
-	bool good = !file->adapter || adapter_open(&adapter, file->adapter, model, error);
-	if (good && file->adapter)
-		printf("adapter      on block %d, %.2f MiB\n", adapter.exit_block, (double)adapter.bytes / 1048576);
-	good = good && (!file->heads || print_heads(file->heads, model, error));
-	good = good && (!file->probe || probe_open(&probe, file->probe, model, error));
-	if (good && file->probe)
-		printf("probe        on block %d\n", probe.exit_block);
-	adapter_close(&adapter);
-	probe_close(&probe);
-	return good;
-}
-
 /* Which methods the model has parts for, and what the others lack. */
-static void print_methods(const struct part_files* file, struct model* model) {
-	static struct backend opened; /* stands for the one that would run the adapter */
-	const struct engine engine = {.model = model, .side = file->adapter ? &opened : NULL};
+static void print_methods(struct model* model) {
+	const struct engine engine = {.model = model};
 	struct error error;
 	fputs("methods     ", stdout);
 	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++) {
@@ -212,14 +178,10 @@ static void print_methods(const struct part_files* file, struct model* model) {
 
 int command_inspect(int argc, char** argv) {
 	const char* spec = NULL;
-	struct part_files file = {0};
 	bool checked = false;
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "the model, as for swiftlet run", OPTION_TEXT, &spec, 0, 0},
-	    {"check", 0, NULL, "read every weight too", OPTION_FLAG, &checked, 0, 0},
-	    {"adapter", 0, "FILE", "check kangaroo's adapter against it", OPTION_TEXT, &file.adapter, 0, 0},
-	    {"heads", 0, "FILE", "check ppd's heads against it", OPTION_TEXT, &file.heads, 0, 0},
-	    {"probe", 0, "FILE", "check adaspeed's probe against it", OPTION_TEXT, &file.probe, 0, 0},
+	    TEXT("model", 'm', "MODEL", "the model, as for swiftlet run", &spec),
+	    FLAG("check", "read every weight too", &checked),
 	};
 	struct command_line line = {
 	    .name = "inspect",
@@ -233,8 +195,7 @@ int command_inspect(int argc, char** argv) {
 	                "  swiftlet inspect ~/models/llama-3-8b.gguf --check\n"
 	                "  swiftlet inspect "
 	                "synth:layers=24,dim=256,heads=4,kv-heads=4,ffn=704,vocab=1024,dtype=f16,plant=0.45",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	    .max_words = 1,
 	};
 	const int status = options_parse(&line, argc, argv);
@@ -250,11 +211,7 @@ int command_inspect(int argc, char** argv) {
 	if (!model)
 		return complain(STATUS_FAILED, "%s", error.message);
 	print_model(model);
-	if (!print_parts(&file, model, &error)) {
-		model_close(model);
-		return complain(STATUS_FAILED, "%s", error.message);
-	}
-	print_methods(&file, model);
+	print_methods(model);
 	const int result = checked ? check(model) : STATUS_DONE;
 	model_close(model);
 	return output_written(result);

@@ -9,33 +9,26 @@
 #include "core/decode/engine.h"
 #include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
-#include "tools/program/bridge_trial.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
+#include "tools/program/tables.h"
 
-enum { MOST_POINTS = 4096, FIRST_TOKENS = 160 };
-
-struct point { /* after a text: how the mask that was best before it does on it */
-	double seconds;
-	int64_t proposals;
-	double unseen, speedup, skip_ratio;
-	int rows;
-};
+enum { FIRST_TOKENS = 160 };
 
 struct learn {
 	struct runtime_wish wish;
 	const char* input;
 	int64_t seconds;
-	bool json, live, bridges;
+	bool json, live;
 	struct runtime runtime;
 	struct generation generation;
 	struct prompt_list prompts;
-	struct point* point; /* (points) */
-	int points;
+	cJSON* curve;  /* a point after each text: how the mask that was best before it does on it */
+	double unseen; /* of the last one; NaN: none was judged */
 	int64_t proposals;
 	double began, shown_at;
 };
@@ -54,20 +47,16 @@ static void show_progress(void* user) {
 	fprintf(stderr, "\r\033[K[%.*s%.*s] %3.0f of %" PRId64 " s  %" PRId64 " proposals", done < 20 ? done : 20,
 	        "####################", done < 20 ? 20 - done : 0, "....................", now, l->seconds,
 	        l->proposals);
-	if (l->points > 0)
-		fprintf(stderr, "  matchness on unseen text %.2f", l->point[l->points - 1].unseen);
+	if (!isnan(l->unseen))
+		fprintf(stderr, "  matchness on unseen text %.2f", l->unseen);
 	fflush(stderr);
 }
 
 /* The text of a prompt, with the mask that is best so far, which is then judged on it. */
 static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, struct error* error) {
 	swiftlet_session* const session = l->runtime.session;
-	struct swiftlet_request request;
-	swiftlet_request_default(&request, &l->runtime.options);
-	request.prompt = prompt->id;
-	request.n_prompt = prompt->n;
-	request.max_tokens = tokens;
-	request.task = prompt->task;
+	const struct swiftlet_request request =
+	    request_for(&l->runtime.options, prompt->id, prompt->n, tokens, prompt->task);
 	if (!generation_run(&l->generation, session, &request, error))
 		return false;
 	l->proposals += l->generation.figures.optimize_steps;
@@ -75,15 +64,17 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 	int matches, rows;
 	if (!session_judge(session, &mask, &matches, &rows, error))
 		return false;
-	if (rows == 0 || l->points == MOST_POINTS)
+	if (rows == 0)
 		return true;
-	const struct search* const search = session_search(session);
-	l->point[l->points++] = (struct point){.seconds = elapsed(l),
-	                                       .proposals = l->proposals,
-	                                       .unseen = (double)matches / rows,
-	                                       .rows = rows,
-	                                       .speedup = search_speedup(search),
-	                                       .skip_ratio = l->generation.figures.skip_ratio};
+	l->unseen = (double)matches / rows;
+	cJSON* const point = cJSON_CreateObject();
+	cJSON_AddNumberToObject(point, "seconds", elapsed(l));
+	cJSON_AddNumberToObject(point, "proposals", (double)l->proposals);
+	cJSON_AddNumberToObject(point, "rows", rows);
+	cJSON_AddNumberToObject(point, "unseen_matchness", l->unseen);
+	cJSON_AddNumberToObject(point, "expected_speedup", search_speedup(session_search(session)));
+	cJSON_AddNumberToObject(point, "skip_ratio", l->generation.figures.skip_ratio);
+	cJSON_AddItemToArray(l->curve, point);
 	return true;
 }
 
@@ -132,53 +123,42 @@ static bool learn(struct learn* l, struct error* error) {
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
+static double number_of(const cJSON* point, const char* name) {
+	return cJSON_GetNumberValue(cJSON_GetObjectItem(point, name));
+}
+
 /* The mean over the last texts, of at least a quarter of all rows judged. */
 static double unseen_matchness(const struct learn* l) {
 	double matches = 0, rows = 0, all = 0;
-	for (int i = 0; i < l->points; i++)
-		all += l->point[i].rows;
-	for (int i = l->points - 1; i >= 0 && rows < 0.25 * all; i--) {
-		matches += l->point[i].unseen * l->point[i].rows;
-		rows += l->point[i].rows;
+	const cJSON* p;
+	cJSON_ArrayForEach (p, l->curve)
+		all += number_of(p, "rows");
+	for (p = all > 0 ? l->curve->child->prev : NULL; p && rows < 0.25 * all; p = p->prev) {
+		matches += number_of(p, "unseen_matchness") * number_of(p, "rows");
+		rows += number_of(p, "rows");
 	}
 	return rows > 0 ? matches / rows : (double)NAN;
 }
 
-static void print_number(const char* name, double value) {
-	if (isfinite(value))
-		printf("\"%s\": %.4f", name, value);
-	else
-		printf("\"%s\": null", name);
+/* The curve goes along. */
+static cJSON* figures_of(struct learn* l) {
+	cJSON* const out = cJSON_CreateObject();
+	cJSON_AddNumberToObject(out, "seconds", elapsed(l));
+	cJSON_AddNumberToObject(out, "proposals", (double)l->proposals);
+	cJSON_AddNumberToObject(out, "unseen_matchness", unseen_matchness(l));
+	cJSON_AddItemToObject(out, "curve", l->curve);
+	return out;
 }
 
-static void print_json(const struct learn* l, const cJSON* bridges) {
-	printf("{\"seconds\": %.2f, \"proposals\": %" PRId64 ", ", elapsed(l), l->proposals);
-	print_number("unseen_matchness", unseen_matchness(l));
-	printf(", \"curve\": [");
-	for (int i = 0; i < l->points; i++) {
-		const struct point* const p = &l->point[i];
-		printf("%s{\"seconds\": %.2f, \"proposals\": %" PRId64 ", \"rows\": %d, ", i ? ", " : "", p->seconds,
-		       p->proposals, p->rows);
-		print_number("unseen_matchness", p->unseen);
-		printf(", ");
-		print_number("expected_speedup", p->speedup);
-		printf(", ");
-		print_number("skip_ratio", p->skip_ratio);
-		printf("}");
-	}
-	char* const text = bridges ? cJSON_PrintUnformatted(bridges) : NULL;
-	printf("]%s%s}\n", text ? ", \"trial\": " : "", text ? text : "");
+static void print_json(const cJSON* figures) {
+	char* const text = cJSON_PrintUnformatted(figures);
+	if (text)
+		puts(text);
 	free(text);
 }
 
-static void print_table(const struct learn* l) {
-	printf("%9s  %9s  %21s  %17s  %10s\n", "seconds", "proposals", "matchness, unseen text",
-	       "expected speed-up", "skip ratio");
-	for (int i = 0; i < l->points; i++) {
-		const struct point* const p = &l->point[i];
-		printf("%9.1f  %9" PRId64 "  %22.3f  %17.2f  %10.2f\n", p->seconds, p->proposals, p->unseen,
-		       p->speedup, p->skip_ratio);
-	}
+static void print_table(const struct learn* l, const cJSON* figures) {
+	tables_print(figures);
 	const char* with = engine_low(l->runtime.engine) ? ", with the copy for drafting" : "";
 	printf("\nmatchness on unseen text%s, the last quarter: %.3f\n", with, unseen_matchness(l));
 	const struct mask mask = session_mask(l->runtime.session, NULL);
@@ -188,57 +168,24 @@ static void print_table(const struct learn* l) {
 		       store_path(memory_store(l->runtime.memory)));
 }
 
-static void show_trial(double share, const char* what) {
-	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r\033[K[%3.0f %%] %s", 100 * share, what);
-}
-
-/* The same prompts once more: half of them are learned from, the others judge. */
-static bool try_bridges(struct learn* l, struct bridge_trial* trial, struct error* error) {
-	trial->maker = (struct text_maker){l->runtime.engine,
-	                                   options_context(&l->runtime.options, l->runtime.model), show_trial};
-	trial->judge = l->prompts;
-	trial->tokens = 8000;
-	for (int n = 1; n <= BRIDGE_ROWS; n++)
-		trial->verify[n] = cost_verify(&l->runtime.engine->cost, n);
-	l->prompts.n = 0;
-	const bool good = bridge_trial_split(trial, error) && bridge_trial_run(trial, NULL, error);
-	show_trial(1, "");
-	return good;
-}
-
 static int finish(struct learn* l) {
-	struct bridge_trial* const trial = l->bridges ? calloc(1, sizeof *trial) : NULL;
-	struct error error = {"out of memory"};
-	cJSON* const bridges = l->bridges && l->json ? cJSON_CreateObject() : NULL;
 	if (l->live)
 		fputs("\r\033[K", stderr);
-	bool good =
-	    !l->bridges || (trial && try_bridges(l, trial, &error)) || complain(false, "%s", error.message);
-	if (bridges && good)
-		bridge_trial_json(trial, bridges);
+	cJSON* const figures = figures_of(l);
 	if (l->json)
-		print_json(l, bridges);
+		print_json(figures);
 	else
-		print_table(l);
-	if (trial && good && !l->json) {
-		printf("\nBlocks left out, with and without a bridge fitted in their place:\n");
-		bridge_trial_print(trial);
-	}
-	cJSON_Delete(bridges);
-	if (trial)
-		bridge_trial_close(trial);
-	free(trial);
-	good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0) && good;
+		print_table(l, figures);
+	cJSON_Delete(figures);
+	l->curve = NULL;
+	bool good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0);
 	good = runtime_keep(&l->runtime) && good;
-	if (fflush(stdout) != 0 || ferror(stdout))
-		good = complain(false, "standard output could not be written");
-	return good ? STATUS_DONE : STATUS_FAILED;
+	return output_written(good ? STATUS_DONE : STATUS_FAILED);
 }
 
 static void close_learn(struct learn* l) {
 	prompt_list_free(&l->prompts);
-	free(l->point);
+	cJSON_Delete(l->curve);
 	generation_free(&l->generation);
 	runtime_close(&l->runtime);
 	free(l);
@@ -251,9 +198,8 @@ static int open_learn(struct learn* l, const struct swiftlet_options* options) {
 	int status = runtime_open(&l->runtime, &l->wish, &waiting, seconds_now());
 	if (status != OPTIONS_GO_ON)
 		return status;
-	l->point = calloc(MOST_POINTS, sizeof *l->point);
-	if (!l->point)
-		return complain(STATUS_FAILED, "out of memory");
+	l->curve = cJSON_CreateArray();
+	l->unseen = NAN;
 	if (!session_search(l->runtime.session))
 		return complain(STATUS_FAILED, "learn: there is nothing to search for: %s",
 		                !method_plans(options) ? "--method auto and swift alone search for masks"
@@ -274,12 +220,10 @@ int command_learn(int argc, char** argv) {
 	l->seconds = 60;
 	struct swiftlet_options options;
 	const struct option option[] = {
-	    {"input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
-	     OPTION_TEXT, &l->input, 0, 0},
-	    {"seconds", 0, "N", "how long (60)", OPTION_COUNT, &l->seconds, 1, 1 << 24},
-	    {"bridges", 0, NULL, "then fit bridges for spans of blocks, and show what each would\nbring",
-	     OPTION_FLAG, &l->bridges, 0, 0},
-	    {"json", 0, NULL, "print one JSON object instead of a table", OPTION_FLAG, &l->json, 0, 0},
+	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
+	         &l->input),
+	    COUNT("seconds", 0, "N", "how long (60)", &l->seconds, 1, 1 << 24),
+	    FLAG("json", "print one JSON object instead of a table", &l->json),
 	    RUNTIME_OPTIONS(l->wish),
 	};
 	struct command_line line = {
@@ -292,8 +236,7 @@ int command_learn(int argc, char** argv) {
 	        "each mask on text that no search had seen. Ctrl-C ends early and keeps what was found.",
 	    .examples = "  swiftlet learn ~/models/llama-3-8b.gguf --seconds 300\n"
 	                "  swiftlet learn -m model.gguf -i prompts.jsonl",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	    .session = &options,
 	    .max_words = 1,
 	};

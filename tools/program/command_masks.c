@@ -363,18 +363,17 @@ static int act(struct masks* m, const char* action, const char* const* word, int
 int command_masks(int argc, char** argv) {
 	struct masks m = {0};
 	const struct option option[] = {
-	    {"model", 'm', "MODEL", "the model the masks are for; a mask that does not fit it is refused",
-	     OPTION_TEXT, &m.model_spec, 0, 0},
-	    {"force", 0, NULL, "take a mask learned on another model all the same", OPTION_FLAG, &m.force, 0, 0},
-	    {"key", 0, "KEY", "one mask of a file, by its key or task", OPTION_TEXT, &m.key, 0, 0},
-	    {"task", 0, "NAME", "import: the task's label", OPTION_TEXT, &m.task, 0, 0},
-	    {"output", 'o', "FILE",
-	     "export, import: write here (export: else standard output;\nimport: else the store)", OPTION_TEXT,
-	     &m.output, 0, 0},
-	    {"format", 0, "swiftlet|skip_layers", "export: ours, or the published code's (swiftlet)", OPTION_TEXT,
-	     &m.format, 0, 0},
-	    {"store", 0, "FILE|URL", "the mask store, or postgresql://…\n(~/.local/state/swiftlet/masks.db)",
-	     OPTION_TEXT, &m.store_path, 0, 0},
+	    TEXT("model", 'm', "MODEL", "the model the masks are for; a mask that does not fit it is refused",
+	         &m.model_spec),
+	    FLAG("force", "take a mask learned on another model all the same", &m.force),
+	    TEXT("key", 0, "KEY", "one mask of a file, by its key or task", &m.key),
+	    TEXT("task", 0, "NAME", "import: the task's label", &m.task),
+	    TEXT("output", 'o', "FILE",
+	         "export, import: write here (export: else standard output;\nimport: else the store)", &m.output),
+	    TEXT("format", 0, "swiftlet|skip_layers", "export: ours, or the published code's (swiftlet)",
+	         &m.format),
+	    TEXT("store", 0, "FILE|URL", "the mask store, or postgresql://…\n(~/.local/state/swiftlet/masks.db)",
+	         &m.store_path),
 	};
 	struct command_line line = {
 	    .name = "masks",
@@ -389,8 +388,7 @@ int command_masks(int argc, char** argv) {
 	                "cnndm.json\n"
 	                "  swiftlet masks list --store masks.db\n"
 	                "  swiftlet masks delete 17",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	    .max_words = 64,
 	};
 	int status = options_parse(&line, argc, argv);

@@ -139,25 +139,20 @@ int command_run(int argc, char** argv) {
 	struct run run = {.max_tokens = 128};
 	struct swiftlet_options options;
 	const struct option option[] = {
-	    {"prompt", 'p', "TEXT", "the prompt", OPTION_TEXT, &run.prompt, 0, 0},
-	    {"expect", 0, "FILE", "a text that the output is expected to follow", OPTION_TEXT, &run.expect_file,
-	     0, 0},
-	    {"file", 'f', "FILE", "read the prompt from a file (-: standard input)", OPTION_TEXT,
-	     &run.prompt_file, 0, 0},
-	    {"max-tokens", 'n', "N", "tokens to generate at most (128)", OPTION_COUNT, &run.max_tokens, 1,
-	     1 << 20},
-	    {"chat", 0, NULL, "put the prompt through the model's chat template", OPTION_FLAG, &run.chat, 0, 0},
-	    {"system", 0, "TEXT", "with --chat: the system message", OPTION_TEXT, &run.system, 0, 0},
-	    {"chat-template-kwargs", 0, "JSON",
-	     "with --chat: variables for its template,\n{\"enable_thinking\": false}…", OPTION_TEXT,
-	     &run.variables, 0, 0},
-	    {"stop", 0, "S", "end before this text; may be repeated", OPTION_LIST, &run.stop, 0, 0},
-	    {"json", 0, NULL, "print one JSON object instead of the text", OPTION_FLAG, &run.json, 0, 0},
-	    {"task", 0, "NAME", "label of the task, for the report and the mask", OPTION_TEXT, &run.task, 0, 0},
-	    {"trace", 0, "FILE", "a JSON line a round: what was drafted, why that ended, what came of it",
-	     OPTION_TEXT, &run.trace_file, 0, 0},
-	    {"no-special", 0, NULL, "special tokens written in the prompt are plain text", OPTION_FLAG,
-	     &run.no_special, 0, 0},
+	    TEXT("prompt", 'p', "TEXT", "the prompt", &run.prompt),
+	    TEXT("expect", 0, "FILE", "a text that the output is expected to follow", &run.expect_file),
+	    TEXT("file", 'f', "FILE", "read the prompt from a file (-: standard input)", &run.prompt_file),
+	    COUNT("max-tokens", 'n', "N", "tokens to generate at most (128)", &run.max_tokens, 1, 1 << 20),
+	    FLAG("chat", "put the prompt through the model's chat template", &run.chat),
+	    TEXT("system", 0, "TEXT", "with --chat: the system message", &run.system),
+	    TEXT("chat-template-kwargs", 0, "JSON",
+	         "with --chat: variables for its template,\n{\"enable_thinking\": false}…", &run.variables),
+	    LIST("stop", 0, "S", "end before this text; may be repeated", &run.stop),
+	    FLAG("json", "print one JSON object instead of the text", &run.json),
+	    TEXT("task", 0, "NAME", "label of the task, for the report and the mask", &run.task),
+	    TEXT("trace", 0, "FILE", "a JSON line a round: what was drafted, why that ended, what came of it",
+	         &run.trace_file),
+	    FLAG("no-special", "special tokens written in the prompt are plain text", &run.no_special),
 	    RUNTIME_OPTIONS(run.wish),
 	};
 	struct command_line line = {
@@ -170,8 +165,7 @@ int command_run(int argc, char** argv) {
 	    .examples = "  swiftlet run -p $'Question: Tom has 3 apples and buys 4. How many has he?\\nAnswer:'\n"
 	                "  swiftlet run ~/models/llama-3-8b.gguf --chat -p 'Why is the sky blue?' -n 200\n"
 	                "  swiftlet run -f story.txt --temp 0.8 --top-p 0.95 --seed 7 --json",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	    .session = &options,
 	    .max_words = 1,
 	};

@@ -123,60 +123,64 @@ int command_serve(int argc, char** argv) {
 	                  .prompt_mib = 1024};
 	struct swiftlet_options options;
 	const struct option option[] = {
-	    {"host", 0, "ADDRESS",
-	     "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", OPTION_TEXT,
-	     &s.host, 0, 0},
-	    {"port", 0, "N", "8080; 0 takes a free one and prints it", OPTION_COUNT, &s.port, 0, 65535},
-	    {"sessions", 0, "N", "sequences at once at most (32; 4 where processes share the model)",
-	     OPTION_COUNT, &s.sessions, 1, 256},
-	    {"queue", 0, "N", "generations that may wait (64), then 503", OPTION_COUNT, &s.queue, 1, 65536},
-	    {"prefill-chunk", 0, "N",
-	     "tokens of waiting prompts that are computed between two tokens of\nthe others (0: as many as cost "
-	     "eight plain steps, 32 to 256)",
-	     OPTION_COUNT, &s.chunk, 0, PREFILL_CHUNK},
-	    {"grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", OPTION_COUNT, &s.grace, 0, 86400},
-	    {"rate", 0, "N", "requests a minute and client (0: unlimited)", OPTION_COUNT, &s.rate, 0, 1000000},
-	    {"address-connections", 0, "N",
-	     "connections of one address at most, of 512 in all; this machine's\nown are not counted (128; 0: "
-	     "any number)",
-	     OPTION_COUNT, &s.address, 0, 512},
-	    {"idle", 0, "SECONDS", "until a silent connection is closed (60)", OPTION_COUNT, &s.idle, 1, 3600},
-	    {"header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)", OPTION_COUNT,
-	     &s.headers, 1, 3600},
-	    {"share-prefixes", 0, NULL,
-	     "keys share the cached beginnings of prompts: faster where they\nhave a system prompt in common, "
-	     "and each can tell "
-	     "what others sent",
-	     OPTION_FLAG, &s.share_prefixes, 0, 0},
-	    {"prompt-cache", 0, "DIR",
-	     "keep beginnings of prompts that came more than once on disk, by\nkey: a long system prompt "
-	     "survives "
-	     "a restart (off)",
-	     OPTION_TEXT, &s.prompt_cache, 0, 0},
-	    {"prompt-cache-size", 0, "MIB", "of all its files at most (1024)", OPTION_COUNT, &s.prompt_mib, 1,
-	     1 << 20},
-	    {"body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", OPTION_COUNT,
-	     &s.body, 1, 3600},
-	    {"api-key-file", 0, "FILE",
-	     "keys, one a line; asked of every request but /health and /ready.\nBehind a key: group=NAME (keys "
-	     "of one "
-	     "owner), admin (may change masks\nand read the metrics of all; where there is one owner, all may)",
-	     OPTION_TEXT, &s.key_file, 0, 0},
-	    {"cors", 0, "ORIGIN", "let browsers call from this origin (none)", OPTION_TEXT, &s.cors, 0, 0},
-	    {"store", 0, "FILE|URL",
-	     "what is learned: a file (~/.local/state/swiftlet/masks.db), or\npostgresql://USER@HOST/DATABASE, "
-	     "which "
-	     "any number of replicas\nshare: what one learns all draft with; no request waits for it",
-	     OPTION_TEXT, &s.wish.store, 0, 0},
-	    {"no-store", 0, NULL, "keep nothing on disk", OPTION_FLAG, &s.wish.no_store, 0, 0},
-	    {"per-request-spec-decode-metrics", 0, "none|summary",
-	     "summary: answers tell of speculative decoding in vLLM's\nfield metrics.speculative_decoding (none)",
-	     OPTION_TEXT, &s.speculation, 0, 0},
-	    {"log-requests", 0, NULL, "method, path, status and seconds on standard error;\nnever text",
-	     OPTION_FLAG, &s.log, 0, 0},
+	    TEXT("host", 0, "ADDRESS",
+	         "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", &s.host),
+	    COUNT("port", 0, "N", "8080; 0 takes a free one and prints it", &s.port, 0, 65535),
+	    COUNT("sessions", 0, "N", "sequences at once at most (32; 4 where processes share the model)",
+	          &s.sessions, 1, 256),
+	    COUNT("queue", 0, "N", "generations that may wait (64), then 503", &s.queue, 1, 65536),
+	    COUNT("prefill-chunk", 0, "N",
+	          "tokens of waiting prompts that are computed between two tokens of\nthe others (0: "
+	          "as many as cost "
+	          "eight plain steps, 32 to 256)",
+	          &s.chunk, 0, PREFILL_CHUNK),
+	    COUNT("grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", &s.grace, 0, 86400),
+	    COUNT("rate", 0, "N", "requests a minute and client (0: unlimited)", &s.rate, 0, 1000000),
+	    COUNT(
+	        "address-connections", 0, "N",
+	        "connections of one address at most, of 512 in all; this machine's\nown are not counted (128; 0: "
+	        "any number)",
+	        &s.address, 0, 512),
+	    COUNT("idle", 0, "SECONDS", "until a silent connection is closed (60)", &s.idle, 1, 3600),
+	    COUNT("header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)",
+	          &s.headers, 1, 3600),
+	    FLAG(
+	        "share-prefixes",
+	        "keys share the cached beginnings of prompts: faster where they\nhave a system prompt in common, "
+	        "and each can tell "
+	        "what others sent",
+	        &s.share_prefixes),
+	    TEXT("prompt-cache", 0, "DIR",
+	         "keep beginnings of prompts that came more than once on disk, by\nkey: a long system prompt "
+	         "survives "
+	         "a restart (off)",
+	         &s.prompt_cache),
+	    COUNT("prompt-cache-size", 0, "MIB", "of all its files at most (1024)", &s.prompt_mib, 1, 1 << 20),
+	    COUNT("body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", &s.body, 1,
+	          3600),
+	    TEXT("api-key-file", 0, "FILE",
+	         "keys, one a line; asked of every request but /health and /ready.\nBehind a key: "
+	         "group=NAME (keys "
+	         "of one "
+	         "owner), admin (may change masks\nand read the metrics of all; where there is one "
+	         "owner, all may)",
+	         &s.key_file),
+	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.cors),
+	    TEXT("store", 0, "FILE|URL",
+	         "what is learned: a file (~/.local/state/swiftlet/masks.db), "
+	         "or\npostgresql://USER@HOST/DATABASE, "
+	         "which "
+	         "any number of replicas\nshare: what one learns all draft with; no request waits for it",
+	         &s.wish.store),
+	    FLAG("no-store", "keep nothing on disk", &s.wish.no_store),
+	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
+	         "summary: answers tell of speculative decoding in vLLM's\nfield "
+	         "metrics.speculative_decoding (none)",
+	         &s.speculation),
+	    FLAG("log-requests", "method, path, status and seconds on standard error;\nnever text", &s.log),
 	    MODEL_OPTION(s.wish),
 	    TEMPLATE_OPTION(&s.wish.chat_template),
-	    {"alias", 0, "NAME", "the model's name for clients", OPTION_TEXT, &s.wish.alias, 0, 0},
+	    TEXT("alias", 0, "NAME", "the model's name for clients", &s.wish.alias),
 	};
 	struct command_line line = {
 	    .name = "serve",
@@ -191,8 +195,7 @@ int command_serve(int argc, char** argv) {
 	                "  swiftlet serve --store postgresql://swiftlet@db.internal/swiftlet\n"
 	                "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
 	                "    -d '{\"model\": \"builtin\", \"prompt\": \"Once\", \"max_tokens\": 32}'",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	    .session = &options,
 	    .max_words = 1,
 	};

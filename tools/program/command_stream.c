@@ -14,6 +14,7 @@
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
+#include "tools/program/tables.h"
 
 struct stream {
 	struct runtime_wish wish;
@@ -125,30 +126,15 @@ static void serve(struct stream* s, const struct instance* instance, struct erro
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-static void print_cell(double value, int width, int decimals) {
-	if (isnan(value))
-		printf("  %*s", width, "-");
-	else
-		printf("  %*.*f", width, decimals, value);
-}
-
-static void print_row(const char* name, const struct task_sum* sum) {
-	printf("%-16s  %9ld  %8" PRId64, name, sum->instances, sum->tokens);
-	print_cell(task_sum_mean_generated(sum), 6, 2);
-	print_cell(task_sum_alpha(sum), 6, 2);
-	print_cell(task_sum_matchness(sum), 9, 2);
-	printf("  %14" PRId64, sum->optimize_steps);
-	print_cell(task_sum_tokens_per_second(sum), 9, 1);
-	putchar('\n');
-}
-
 static void print_table(const struct stream* s) {
+	char* const text = summary_text(&s->summary);
+	cJSON* const sums = cJSON_Parse(text);
+	cJSON_AddItemToObject(cJSON_GetObjectItem(sums, "tasks"), "total",
+	                      cJSON_DetachItemFromObject(sums, "total"));
 	runtime_print(stdout, &s->runtime);
-	printf("%-16s  %9s  %8s  %6s  %6s  %9s  %14s  %9s\n", "task", "instances", "tokens", "M", "alpha",
-	       "matchness", "optimize_steps", "tokens/s");
-	for (int i = 0; i < s->summary.n; i++)
-		print_row(s->summary.task[i].name, &s->summary.task[i]);
-	print_row("total", &s->summary.total);
+	tables_print(sums);
+	cJSON_Delete(sums);
+	free(text);
 	sources_print(stdout, &s->drafted);
 	if (s->failed)
 		printf("%ld line%s failed\n", s->failed, s->failed == 1 ? "" : "s");
@@ -269,14 +255,12 @@ int command_stream(int argc, char** argv) {
 	struct stream s = {0};
 	struct swiftlet_options options;
 	const struct option option[] = {
-	    {"input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
-	     OPTION_TEXT, &s.input, 0, 0},
-	    {"output", 'o', "FILE",
-	     "results, one JSON object a line; the table per task then goes\nto standard output", OPTION_TEXT,
-	     &s.output, 0, 0},
-	    {"summary", 0, "FILE", "sums per task as one JSON object", OPTION_TEXT, &s.summary_path, 0, 0},
-	    {"no-special", 0, NULL, "special tokens written in prompts are plain text", OPTION_FLAG,
-	     &s.no_special, 0, 0},
+	    TEXT("input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
+	         &s.input),
+	    TEXT("output", 'o', "FILE",
+	         "results, one JSON object a line; the table per task then goes\nto standard output", &s.output),
+	    TEXT("summary", 0, "FILE", "sums per task as one JSON object", &s.summary_path),
+	    FLAG("no-special", "special tokens written in prompts are plain text", &s.no_special),
 	    RUNTIME_OPTIONS(s.wish),
 	};
 	struct command_line line = {
@@ -294,8 +278,7 @@ int command_stream(int argc, char** argv) {
 	                "  swiftlet stream -m model.gguf -i prompts.jsonl --preset paper > results.jsonl\n"
 	                "  swiftlet stream -i prompts.jsonl -o plain.jsonl --method vanilla\n"
 	                "  swiftlet stream -i code.jsonl -o out.jsonl --save-mask code.mask.json",
-	    .option = option,
-	    .n_options = sizeof option / sizeof *option,
+	    OPTIONS(option),
 	    .session = &options,
 	    .max_words = 1,
 	};

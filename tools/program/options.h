@@ -36,14 +36,17 @@ struct option {
 };
 
 /* Rows of an option table. */
-#define OPTION_OF_FLAG(name, help, target)                                                                   \
+#define FLAG(name, help, target)                                                                             \
 	{ name, 0, NULL, help, OPTION_FLAG, target, 0, 0 }
-#define OPTION_OF_TEXT(name, letter, value, help, target)                                                    \
+#define TEXT(name, letter, value, help, target)                                                              \
 	{ name, letter, value, help, OPTION_TEXT, target, 0, 0 }
-#define OPTION_OF_COUNT(name, letter, value, help, target, least, most)                                      \
+#define COUNT(name, letter, value, help, target, least, most)                                                \
 	{ name, letter, value, help, OPTION_COUNT, target, least, most }
-#define OPTION_OF_LIST(name, letter, value, help, target)                                                    \
+#define LIST(name, letter, value, help, target)                                                              \
 	{ name, letter, value, help, OPTION_LIST, target, 0, 0 }
+
+/* A command line's table. */
+#define OPTIONS(table) .option = (table), .n_options = sizeof(table) / sizeof *(table)
 
 struct command_line {
 	const char* name;            /* "run" */

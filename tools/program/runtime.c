@@ -18,18 +18,26 @@
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static bool start_mask(struct runtime* runtime, const struct runtime_wish* wish, struct error* error) {
+bool mask_of_file(const char* path, const char* key, const struct model* model, bool force, struct mask* mask,
+                  struct error* error) {
 	struct mask_list list = {0};
-	const struct model* const model = runtime->model;
-	bool good = mask_file_read(wish->mask, &list, error);
+	bool good = mask_file_read(path, &list, error);
 	const struct mask_entry* const entry =
-	    good ? mask_list_pick(&list, wish->key, model->fingerprint, wish->mask, error) : NULL;
-	good = entry && mask_entry_fits(entry, model->weights.shape.n_blocks, model->fingerprint, wish->force,
-	                                wish->mask, error);
+	    good ? mask_list_pick(&list, key, model->fingerprint, path, error) : NULL;
+	good = entry &&
+	       mask_entry_fits(entry, model->weights.shape.n_blocks, model->fingerprint, force, path, error);
 	if (good)
-		session_set_mask(runtime->session, &entry->mask);
+		*mask = entry->mask;
 	mask_list_free(&list);
 	return good;
+}
+
+static bool start_mask(struct runtime* runtime, const struct runtime_wish* wish, struct error* error) {
+	struct mask mask;
+	if (!mask_of_file(wish->mask, wish->key, runtime->model, wish->force, &mask, error))
+		return false;
+	session_set_mask(runtime->session, &mask);
+	return true;
 }
 
 struct memory* runtime_memory(const struct runtime_wish* wish, const struct model* model, const char* name,
@@ -142,9 +150,7 @@ void runtime_close(struct runtime* runtime) {
 
 double runtime_cache_bytes(const struct runtime* runtime, int* context) {
 	const struct model_shape* const shape = &runtime->model->weights.shape;
-	*context = runtime->options.context;
-	if (*context == 0)
-		*context = shape->context < 4096 ? shape->context : 4096;
+	*context = options_context(&runtime->options, runtime->model);
 	const bool wide =
 	    strcmp(runtime->options.cache_type, "f32") == 0 ||
 	    (strcmp(runtime->options.cache_type, "auto") == 0 && runtime->model->dtype == DTYPE_F32);

@@ -32,25 +32,25 @@ struct runtime_wish {
 
 /* Rows of a command's option table that fill a struct runtime_wish `w`. */
 #define MODEL_OPTION(w)                                                                                      \
-	OPTION_OF_TEXT("model", 'm', "MODEL",                                                                    \
-	               "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "       \
-	               "builtin (the default) or synth:SHAPE",                                                   \
-	               &(w).model)
+	TEXT("model", 'm', "MODEL",                                                                              \
+	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "                 \
+	     "builtin (the default) or synth:SHAPE",                                                             \
+	     &(w).model)
 #define TEMPLATE_OPTION(target)                                                                              \
-	OPTION_OF_TEXT("chat-template", 0, "FILE|NAME",                                                          \
-	               "a chat template instead of the model's, or that of its\nothers by name", target)
+	TEXT("chat-template", 0, "FILE|NAME",                                                                    \
+	     "a chat template instead of the model's, or that of its\nothers by name", target)
 #define RUNTIME_OPTIONS(w)                                                                                   \
 	MODEL_OPTION(w), TEMPLATE_OPTION(&(w).chat_template),                                                    \
-	    OPTION_OF_TEXT("alias", 0, "NAME", "the name that reports give the model", &(w).alias),              \
-	    OPTION_OF_TEXT("mask", 0, "FILE", "start from this mask (either format)", &(w).mask),                \
-	    OPTION_OF_TEXT("key", 0, "KEY", "which mask of the file, by key or task", &(w).key),                 \
-	    OPTION_OF_FLAG("force", "take a mask learned on another model", &(w).force),                         \
-	    OPTION_OF_TEXT("store", 0, "FILE",                                                                   \
-	                   "keep what is learned in this store, and begin with what is\nthere "                  \
-	                   "(~/.local/state/swiftlet/masks.db)",                                                 \
-	                   &(w).store),                                                                          \
-	    OPTION_OF_FLAG("no-store", "leave the store alone: nothing is read from it or kept", &(w).no_store), \
-	    OPTION_OF_TEXT("save-mask", 0, "FILE", "write the mask that was learned", &(w).save_mask)
+	    TEXT("alias", 0, "NAME", "the name that reports give the model", &(w).alias),                        \
+	    TEXT("mask", 0, "FILE", "start from this mask (either format)", &(w).mask),                          \
+	    TEXT("key", 0, "KEY", "which mask of the file, by key or task", &(w).key),                           \
+	    FLAG("force", "take a mask learned on another model", &(w).force),                                   \
+	    TEXT("store", 0, "FILE",                                                                             \
+	         "keep what is learned in this store, and begin with what is\nthere "                            \
+	         "(~/.local/state/swiftlet/masks.db)",                                                           \
+	         &(w).store),                                                                                    \
+	    FLAG("no-store", "leave the store alone: nothing is read from it or kept", &(w).no_store),           \
+	    TEXT("save-mask", 0, "FILE", "write the mask that was learned", &(w).save_mask)
 
 struct runtime {
 	swiftlet_model* model;
@@ -93,6 +93,11 @@ void runtime_print(FILE*, const struct runtime*);
 /* Writes --save-mask's file from the figures of what ran; true when there was nothing to write. */
 bool runtime_save_mask(const struct runtime*, const struct runtime_wish*, const struct swiftlet_figures*,
                        const char* task, int64_t tokens_served);
+
+/* The mask of a file, that of `key` where several lie there; of another model's too where `force`. False with
+ * the error set. */
+bool mask_of_file(const char* path, const char* key, const struct model*, bool force, struct mask*,
+                  struct error*);
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 

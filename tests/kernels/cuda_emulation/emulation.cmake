@@ -51,9 +51,8 @@ endif()
 
 # emulated_test(NAME SOURCE [ROOM…])
 function(emulated_test name source)
-  file(GLOB helpers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/support_*.c)
   string(REPLACE / - target test-${name})
-  add_executable(${target} ${source} ${helpers})
+  add_executable(${target} ${source} $<TARGET_OBJECTS:support-kernels>)
   target_compile_definitions(${target} PRIVATE SWIFTLET_EMULATED)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   # before the room, which has the real one

@@ -22,7 +22,8 @@ struct emulated_counts emulated_counts() {
 
 /* ---- fibers ------------------------------------------------------------------------------- */
 
-enum { MAX_THREADS = 1024, STACK = 64 << 10 };
+/* A stack is no power of two long: the ends of all would lie in the same few lines of the caches. */
+enum { MAX_THREADS = 1024, STACK = (64 << 10) + 640 };
 enum state { READY, AT_WARP, AT_BLOCK, DONE };
 
 #if defined(__x86_64__)
@@ -79,11 +80,30 @@ void emulated_check(bool good, const char* what) {
 
 void* emulated_dynamic_shared() { return dynamic_shared; }
 
+/* A warp's fibers in an order that turns, each until it waits: one goes straight on to the next. */
+static struct { unsigned first, count, turn, backwards, at; } turns;
+
+static struct fiber* next_fiber() {
+	while (turns.at < turns.count) {
+		const unsigned at = (turns.backwards ? turns.count - turns.at - 1 : turns.at) + turns.turn;
+		struct fiber* f = &fibers[turns.first + (at < turns.count ? at : at - turns.count)];
+		turns.at++;
+		if (f->state == READY)
+			return f;
+	}
+	return NULL;
+}
+
 static void leave(struct fiber* f) {
+	struct fiber* next = next_fiber();
+	if (next) {
+		current = next;
+		threadIdx = next->index;
+	}
 #if defined(__x86_64__)
-	emulated_switch(&f->stack_pointer, scheduler);
+	emulated_switch(&f->stack_pointer, next ? next->stack_pointer : scheduler);
 #else
-	swapcontext(&f->context, &scheduler);
+	swapcontext(&f->context, next ? &next->context : &scheduler);
 #endif
 }
 
@@ -176,19 +196,16 @@ static unsigned random_below(unsigned n) {
 	return (unsigned)((random_state >> 33) % n);
 }
 
-/* Runs a warp's fibers, in an order that turns, until none of them can go on by itself. */
+/* Runs a warp's fibers until none of them can go on by itself. */
 static void run_warp(unsigned first, unsigned last) {
 	for (;;) {
-		const unsigned count = last - first, turn = random_below(count), backwards = random_below(2);
-		unsigned waiting = 0, done = 0;
-		for (unsigned i = 0; i < count; i++) {
-			const unsigned at = (backwards ? count - i - 1 : i) + turn;
-			struct fiber* f = &fibers[first + (at < count ? at : at - count)];
-			if (f->state == READY)
-				resume(f);
-			waiting += f->state == AT_WARP;
-			done += f->state == DONE;
-		}
+		const unsigned count = last - first, turn = random_below(count);
+		unsigned waiting = 0;
+		turns = {first, count, turn, random_below(2), 0};
+		if (struct fiber* f = next_fiber())
+			resume(f);
+		for (unsigned i = first; i < last; i++)
+			waiting += fibers[i].state == AT_WARP;
 		if (waiting == 0)
 			return;
 		threadIdx = fibers[first].index;

@@ -1,12 +1,14 @@
 /* Answers of many prompts in shared passes, and full passes cut at the points where states are taken. */
-#include "tools/program/state_texts.h"
+#include "tools/lab/state_texts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/lab/bench.h"
+
 enum { TOGETHER = 16 };
 
-static struct cache* open_cache(const struct text_maker* maker, struct error* error) {
+struct cache* text_cache_open(const struct text_maker* maker, struct error* error) {
 	struct backend* backend = maker->engine->backend;
 	return backend->cache_open(backend, maker->context,
 	                           maker->engine->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
@@ -84,7 +86,7 @@ static bool answer_group(const struct text_maker* maker, const struct prompt* pr
 		t->id = malloc(((size_t)prompt[i].n + (size_t)prompt[i].max_tokens + 1) * sizeof *t->id);
 		if (t->id)
 			memcpy(t->id, prompt[i].id, (size_t)prompt[i].n * sizeof *t->id);
-		t->cache = open_cache(maker, error);
+		t->cache = text_cache_open(maker, error);
 		good = t->id && t->cache && state_text_prefill(t->cache, t->id, t->n, &t->id[t->n], error);
 		t->n += good;
 	}
@@ -112,8 +114,7 @@ static bool answer_group(const struct text_maker* maker, const struct prompt* pr
 bool state_texts_answer(const struct text_maker* maker, const struct prompt* prompt, int n,
                         struct state_text* text, struct error* error) {
 	for (int first = 0; first < n; first += TOGETHER) {
-		if (maker->progress)
-			maker->progress((double)first / n, "answers");
+		bench_progress((double)first / n, "answers");
 		if (!answer_group(maker, prompt + first, n - first < TOGETHER ? n - first : TOGETHER, text + first,
 		                  error))
 			return false;
@@ -154,7 +155,7 @@ bool state_text_walk(const struct text_maker* maker, struct state_text* t, bool 
 	float* state[2 * MAX_BLOCKS + 1];
 	float* const memory = malloc((size_t)points->n * rows_size * sizeof *memory);
 	bool good = memory != NULL || error_set(error, "out of memory for states");
-	t->cache = good ? open_cache(maker, error) : NULL;
+	t->cache = good ? text_cache_open(maker, error) : NULL;
 	good = t->cache != NULL;
 	if (good)
 		t->cache->prompt_length = t->n_prompt;

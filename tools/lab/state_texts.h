@@ -1,15 +1,17 @@
 /* Prompts with a model's own greedy answers, and the hidden states that full passes over them have. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
-#define SWIFTLET_TOOLS_PROGRAM_STATE_TEXTS_H
+#ifndef SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
+#define SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
 
 #include "core/decode/engine.h"
 #include "tools/program/prompt_list.h"
 
 struct text_maker {
 	struct engine* engine;
-	int context;                                      /* tokens a text may have */
-	void (*progress)(double share, const char* what); /* NULL: nobody looks */
+	int context; /* tokens a text may have */
 };
+
+/* As sessions open theirs where nothing else is asked for. NULL with the error set. */
+struct cache* text_cache_open(const struct text_maker*, struct error*);
 
 struct state_text {
 	int32_t* id; /* (n) prompt and answer, malloc'd */

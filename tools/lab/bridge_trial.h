@@ -7,13 +7,11 @@
  * final state. A step costs the bytes that it reads. At the caller's prices of rows, and at a GPU's, where v
  * grows by 0.006 a row, it is said what a span gains where nothing else drafts, and beside what speed-up of
  * other drafters one more of its steps still pays. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_BRIDGE_TRIAL_H
-#define SWIFTLET_TOOLS_PROGRAM_BRIDGE_TRIAL_H
-
-#include <cjson/cJSON.h>
+#ifndef SWIFTLET_TOOLS_LAB_BRIDGE_TRIAL_H
+#define SWIFTLET_TOOLS_LAB_BRIDGE_TRIAL_H
 
 #include "core/bridge/solve.h"
-#include "tools/program/state_texts.h"
+#include "tools/lab/state_texts.h"
 
 enum { BRIDGE_SPANS = 8, BRIDGE_SIZES = 8, BRIDGE_ROWS = 16 };
 
@@ -50,12 +48,9 @@ struct bridge_trial {
 /* Every other of the prompts that judge is learned from. False with the error set where there are fewer than
  * two. */
 bool bridge_trial_split(struct bridge_trial*, struct error*);
-/* Fits and, where there are prompts to judge by, judges. spans: "9-16,4-18", or NULL: of some lengths those
- * of least influence. False with the error set; close in any case. */
+/* Fits and, where there are prompts to judge by, judges. spans: "9-16,4-18". False with the error set; close
+ * in any case. */
 bool bridge_trial_run(struct bridge_trial*, const char* spans, struct error*);
 void bridge_trial_close(struct bridge_trial*);
-/* The table (bridge_tell.c), and in a sentence whether anything pays. */
-void bridge_trial_print(const struct bridge_trial*);
-bool bridge_trial_json(const struct bridge_trial*, cJSON* out);
 
 #endif

@@ -1,5 +1,5 @@
 /* Bridges tried on a model: spans, fits, one-step alpha. */
-#include "tools/program/bridge_trial.h"
+#include "tools/lab/bridge_trial.h"
 
 #include <gsl/gsl_blas.h>
 #include <math.h>
@@ -9,18 +9,13 @@
 
 #include "kernels/dtype_blocks.h"
 #include "optimizer/influence.h"
-#include "optimizer/spans.h"
+#include "tools/lab/bench.h"
 
 enum { BATCH = 64 };
 
 static const struct model* model_of(const struct bridge_trial* r) { return r->maker.engine->model; }
 static int dim_of(const struct bridge_trial* r) { return model_of(r)->weights.shape.dim; }
 static int blocks_of(const struct bridge_trial* r) { return model_of(r)->weights.shape.n_blocks; }
-
-static void tell_progress(const struct bridge_trial* r, double share, const char* what) {
-	if (r->maker.progress)
-		r->maker.progress(share, what);
-}
 
 /* ---- spans ---------------------------------------------------------------------------------- */
 
@@ -36,46 +31,6 @@ static bool read_spans(struct bridge_trial* r, const char* text, struct error* e
 		text += *text == ',';
 	}
 	return true;
-}
-
-struct influence_walk {
-	struct bridge_trial* run;
-	struct spans spans;
-};
-
-/* Of the states before all blocks but the first, and of the final one. */
-static void take_influence(void* user, int first, int n, float* const* state) {
-	struct influence_walk* w = user;
-	const int dim = dim_of(w->run), skip = first < INFLUENCE_FIRST ? INFLUENCE_FIRST - first : 0;
-	float* point[2 * MAX_BLOCKS + 1] = {NULL};
-	for (int i = 0; i < blocks_of(w->run); i++)
-		point[2 * (i + 1)] = state[i] + (size_t)skip * (size_t)dim;
-	if (n > skip)
-		spans_add(&w->spans, point, n - skip, dim);
-}
-
-/* Of each of some lengths the span with the least influence on the first text learned from. */
-static bool choose_spans(struct bridge_trial* r, struct error* error) {
-	static const double share[] = {0.14, 0.27, 0.4, 0.5};
-	const int blocks = blocks_of(r);
-	struct state_points all = {.n = blocks};
-	struct influence_walk walk = {.run = r};
-	for (int i = 0; i < blocks; i++)
-		all.at[i] = 2 * (i + 1);
-	const bool good = (spans_open(&walk.spans, blocks) || error_set(error, "out of memory for influence")) &&
-	                  state_text_walk(&r->maker, &r->learned[0], false, &all, take_influence, &walk, error);
-	for (size_t k = 0; good && k < sizeof share / sizeof *share; k++) {
-		const int length = (int)lround(share[k] * blocks);
-		int best = 1;
-		for (int first = 1; first + length < blocks; first++)
-			if (spans_influence(&walk.spans, 2 * first, 2 * (first + length)) <
-			    spans_influence(&walk.spans, 2 * best, 2 * (best + length)))
-				best = first;
-		if (length > 0 && length < blocks - 1)
-			r->span[r->n_spans++] = (struct bridge_span){.first = best, .last = best + length - 1};
-	}
-	spans_close(&walk.spans);
-	return good;
 }
 
 static int point_of(struct state_points* points, int at) {
@@ -158,7 +113,7 @@ static void keep_states(void* user, int first, int n, float* const* state) {
 static bool keep_judged(struct bridge_trial* r, struct error* error) {
 	for (int i = 0; i < r->judge.n; i++) {
 		struct state_text* t = &r->judged[i];
-		tell_progress(r, (double)i / r->judge.n, "states of unseen texts");
+		bench_progress((double)i / r->judge.n, "states of unseen texts");
 		r->state[i] = malloc((size_t)r->points.n * (size_t)t->n * (size_t)dim_of(r) * sizeof(float));
 		struct keeping keeping = {r, r->state[i], t->n};
 		if (!r->state[i])
@@ -277,7 +232,7 @@ static bool judge_all(struct bridge_trial* r, struct error* error) {
 	const int k = r->n_sizes;
 	for (int i = 0; i < r->n_spans; i++) {
 		struct bridge_span* s = &r->span[i];
-		tell_progress(r, (double)i / r->n_spans, "bridges");
+		bench_progress((double)i / r->n_spans, "bridges");
 		if (!ridge_solve(&s->gram, 1 + 2 * dim_of(r), r->weight, r->bias, &s->learned[k].fit))
 			return error_set(error, "%ld tokens are too few to learn from, or memory is",
 			                 gram_rows(&s->gram));
@@ -292,7 +247,7 @@ static bool judge_all(struct bridge_trial* r, struct error* error) {
 static bool learn(struct bridge_trial* r, struct error* error) {
 	long next = 2000;
 	for (int i = 0; i < r->learn.n && r->rows < r->tokens; i++) {
-		tell_progress(r, (double)i / r->learn.n, "states to learn from");
+		bench_progress((double)i / r->learn.n, "states to learn from");
 		if (!state_text_walk(&r->maker, &r->learned[i], false, &r->points, take_rows, r, error))
 			return false;
 		if (r->rows < next || r->n_sizes == BRIDGE_SIZES - 1 || r->judge.n == 0)
@@ -343,8 +298,8 @@ bool bridge_trial_run(struct bridge_trial* r, const char* spans, struct error* e
 	if (r->learn.n == 0)
 		return error_set(error, "no prompts to learn from");
 	return state_texts_answer(&r->maker, r->judge.prompt, r->judge.n, r->judged, error) &&
-	       answer_learned(r, error) && (spans ? read_spans(r, spans, error) : choose_spans(r, error)) &&
-	       open_spans(r, error) && keep_judged(r, error) && learn(r, error);
+	       answer_learned(r, error) && read_spans(r, spans, error) && open_spans(r, error) &&
+	       keep_judged(r, error) && learn(r, error);
 }
 
 void bridge_trial_close(struct bridge_trial* r) {
