@@ -4,8 +4,8 @@
 llama.cpp comes as the wheel `xllamacpp` (prebuilt; nothing is compiled): `pip install xllamacpp` into an environment
 of your own. Each prompt is answered greedily by llama.cpp plainly and with its own drafting from text (ngram-simple,
 ngram-mod, ngram-map-k), and by swiftlet plainly and with its defaults, one after another, in an order that moves on.
-Each has a process of its own, holds the file open and begins with nothing learned; one works at a time. Decoding and prompts are timed by
-each program's own clock.
+Each has a process of its own, holds the file open and begins with nothing learned; one works at a time. Decoding and
+prompts are timed by each program's own clock.
 
     llama_cpp.py -i tools/chat.jsonl $(tools/models smollm2-135m)
     llama_cpp.py -i prompts.jsonl --tokens 128 --json a.gguf b.gguf
@@ -60,8 +60,8 @@ class Theirs:
 class Ours:
     def __init__(self, path, method, args):
         self.process = subprocess.Popen(
-            [args.swiftlet, "stream", "-m", str(path), "-i", "-", "--no-store", "--threads", str(args.threads), "--context",
-             str(args.context), *method],
+            [args.swiftlet, "stream", "-m", str(path), "-i", "-", "--no-store", "--threads", str(args.threads), "--isa", args.isa,
+             "--context", str(args.context), *method],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def answer(self, prompt, n):
@@ -127,6 +127,7 @@ def main():
     parser.add_argument("--tokens", type=int, help="tokens at most (each line's max_tokens)")
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=2, help="of each program (2)")
+    parser.add_argument("--isa", default="auto", help="of swiftlet: the wheel's is avx2 (auto)")
     parser.add_argument("--swiftlet", default=os.environ.get("SWIFTLET", str(ROOT / "build" / "swiftlet")))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
