@@ -94,7 +94,7 @@ def replay(swiftlet, args, stream):
     if done.returncode != 0:
         return done.stderr
     figures = {k: v for k, v in json.loads(done.stdout).items() if k != "load_seconds"}
-    return [["", "", json.dumps(figures)]]
+    return [["", "", json.dumps(figures, sort_keys=True)]]
 
 
 def compare(name, how, before, after):
