@@ -1,6 +1,10 @@
 /* Products of few activation rows with quantized weights: they are multiplied in the registers where they are
  * taken apart, and nothing goes to a tile and back but scales and minima. The sums are those of the tiles, in
- * their order. Included behind matmul_products.h. */
+ * their order. Included behind matmul_products.h.
+ *
+ * A tile's rows lie as far apart as the range allows. So each lane reads a stream, row behind row, that the
+ * core's own fetching follows: eight at once come twice as fast as one whose lines are fetched ahead (two Zen
+ * 3 cores: 27 and 14 to 17 GB/s with as much to compute). */
 
 INLINED void multiply_now(const struct use* u, size_t vector, const ints w[4]) {
 	const int column = (int)vector * 4;
@@ -9,11 +13,16 @@ INLINED void multiply_now(const struct use* u, size_t vector, const ints w[4]) {
 		small_products(u->type, 1, u->n, u->sums, u->some, &held, u->in, column);
 		return;
 	}
-	const size_t lines = (LANES * dtype_bytes_of(u->type) + 63) / 64, part = vector / 4;
-	UNROLLED for (size_t line = part * lines / 16; line < (part + 1) * lines / 16; line++)
-	    _mm_prefetch((const char*)u->next + line * 64, _MM_HINT_T1);
 	super_products(u->type, 1, 4, u->n, u->sums, &held, &u->in->q, &u->in->behind, column,
 	               (const int32_t(*)[LANES])u->tile->scale);
+}
+
+/* The rows' next blocks: a block of q6_k is not read in the order of its bytes, which a core's own fetching
+ * does not follow (1.2 to 2 times as fast). */
+INLINED void fetch_next(const struct rows* rows, size_t bytes) {
+	UNROLLED for (size_t lane = 0; lane < LANES; lane++)
+	    UNROLLED for (size_t line = 0; line < bytes; line += 64)
+	        _mm_prefetch((const char*)rows->at + lane * rows->stride + bytes + line, _MM_HINT_T0);
 }
 
 INLINED void direct_tile(enum dtype type, int n, const struct run* run, struct rows rows) {
@@ -22,22 +31,20 @@ INLINED void direct_tile(enum dtype type, int n, const struct run* run, struct r
 	struct tile header; /* of one block; its columns stay in registers */
 	struct inputs in = inputs_of(type, run);
 	ints sums[DIRECT_ROWS], some[DIRECT_ROWS];
-	struct use use = {
-	    .tile = &header, .type = type, .n = n, .in = &in, .sums = sums, .some = some, .next = run->next};
+	struct use use = {.tile = &header, .type = type, .n = n, .in = &in, .sums = sums, .some = some};
 	for (int64_t b = 0; b < run->columns / (small ? 32 : 256); b++, advance_inputs(type, &in)) {
 		if (small) {
-			UNROLLED for (size_t line = 0; line < LANES * bytes; line += 64)
-			    _mm_prefetch((const char*)use.next + line, _MM_HINT_T1);
 			small_start(type, 1, n, sums, &in);
 			take_block(type, &use, 0, &rows);
 			small_end(type, 1, n, sums, &in, &header, 0, run->sum, b);
 		} else {
+			if (type == DTYPE_Q6_K)
+				fetch_next(&rows, bytes);
 			zeros(1, n, sums);
 			take_block(type, &use, 0, &rows);
 			super_end(type, 1, n, sums, &in, &header, 0, run->sum, b);
 		}
 		rows.at += bytes;
-		use.next += LANES * bytes;
 	}
 }
 
@@ -75,15 +82,17 @@ static bool direct_matmul(float* out, size_t out_stride, const struct tensor* w,
 	                  .x_stride = layout.bytes,
 	                  .columns = (int)w->cols,
 	                  .sum = sums};
-	for (int64_t r = begin; r < end; r += LANES) {
-		const int64_t at = r < end - LANES ? r : end - LANES; /* the last tile may do rows again */
-		const struct rows rows = {.at = (const uint8_t*)w->data + row_bytes * (size_t)at,
-		                          .stride = row_bytes};
-		run.next = rows.at + LANES * row_bytes;
+	const int64_t apart = (end - begin) / LANES;
+	for (int64_t r = 0; r < apart + ((end - begin) % LANES > 0); r++) {
+		/* the last tile may do rows again */
+		const int64_t first = r < apart ? begin + r : end - LANES, step = r < apart ? apart : 1;
+		const struct rows rows = {.at = (const uint8_t*)w->data + row_bytes * (size_t)first,
+		                          .stride = row_bytes * (size_t)step};
 		direct[n - 1](&run, &rows);
 		add_slots(sums, slots, n);
 		for (int i = 0; i < n; i++)
-			memcpy(out + (size_t)i * out_stride + at, sums + i * LANES, sizeof(float) * LANES);
+			for (int lane = 0; lane < LANES; lane++)
+				out[(size_t)i * out_stride + (size_t)(first + lane * step)] = sums[i * LANES + lane];
 	}
 	return true;
 }

@@ -54,7 +54,6 @@ struct use {
 	int n;
 	const struct inputs* in; /* of matmul_products.h, at the block's first column */
 	ints *sums, *some;       /* (n) */
-	const uint8_t* next;     /* what to fetch meanwhile */
 };
 
 #if DIRECT
