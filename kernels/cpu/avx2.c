@@ -89,18 +89,18 @@ static inline float vec_sum(vec x) { return lane_sum_256(x); }
 
 #include "kernels/cpu/wide.h"
 
+/* Four streams side by side: what the products read fastest. */
 static uint64_t read_memory(const void* memory, size_t bytes) {
-	const __m256i* words = memory;
-	__m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-	for (size_t i = 0; i < bytes / 32; i += 4) {
-		a = _mm256_xor_si256(a, _mm256_load_si256(words + i));
-		b = _mm256_xor_si256(b, _mm256_load_si256(words + i + 1));
-		c = _mm256_xor_si256(c, _mm256_load_si256(words + i + 2));
-		d = _mm256_xor_si256(d, _mm256_load_si256(words + i + 3));
-	}
+	const size_t part = bytes / 4 / 64 * 64;
+	const unsigned char* at = memory;
+	__m256i folded = _mm256_setzero_si256();
+	for (size_t i = 0; i < part; i += 32)
+		for (size_t stream = 0; stream < 4; stream++)
+			folded = _mm256_xor_si256(folded, _mm256_load_si256((const void*)(at + stream * part + i)));
+	for (size_t i = part * 4; i < bytes; i += 32)
+		folded = _mm256_xor_si256(folded, _mm256_load_si256((const void*)(at + i)));
 	uint64_t out[4];
-	_mm256_storeu_si256((__m256i*)(void*)out,
-	                    _mm256_xor_si256(_mm256_xor_si256(a, b), _mm256_xor_si256(c, d)));
+	_mm256_storeu_si256((void*)out, folded);
 	return out[0] ^ out[1] ^ out[2] ^ out[3];
 }
 

@@ -5,7 +5,7 @@
 #include "kernels/cpu/lane_sums.h"
 
 typedef __m256 V;
-enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3 };
+enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3, STREAMS = 4 };
 #define UP_TO_TILE_N UP_TO_3
 
 static inline V v_zero(void) { return _mm256_setzero_ps(); }

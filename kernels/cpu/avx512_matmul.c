@@ -5,7 +5,7 @@
 #include "kernels/cpu/lane_sums.h"
 
 typedef __m512 V;
-enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6 };
+enum { V_LANES = 16, TILE_ROWS = 4, TILE_N = 6, STREAMS = 1 };
 #define UP_TO_TILE_N UP_TO_6
 
 static inline V v_zero(void) { return _mm512_setzero_ps(); }

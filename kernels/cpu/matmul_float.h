@@ -5,6 +5,7 @@
  *   v_zero() v_load(float*) v_store(float*, V) v_fma(a, b, c) v_sum(V)
  *   v_sums(const V[4], float[4])  four v_sums at once, the same bits
  *   v_weights(type, bytes)        the next V_LANES weights as floats
+ *   STREAMS                       weight rows that are read side by side where activation rows are few
  *   TILE_ROWS (4), TILE_N (3 or 6), UP_TO_TILE_N (UP_TO_3 or UP_TO_6)
  *                                 weight rows and activation rows whose products fit in registers
  *
@@ -209,45 +210,58 @@ static void block_product(const struct cut* c, const struct block* b, const uint
 		block_piece(c, b, k, x, &fetched);
 }
 
-/* sum (n) += w · x for `vectors` vectors of columns */
-INLINED void stream_vectors(enum dtype type, int n, V sum[STREAM_N], const uint8_t* w, const uint8_t* x,
-                            size_t x_stride, int vectors) {
+/* sum (rows, n) += w · x for `vectors` vectors of columns; weight rows w_stride bytes apart */
+INLINED void stream_vectors(enum dtype type, int rows, int n, V sum[][STREAM_N], const uint8_t* w,
+                            size_t w_stride, const uint8_t* x, size_t x_stride, int vectors) {
 	UNROLLED for (int v = 0; v < vectors; v++) {
-		const V ws = v_weights(type, w + (size_t)v * V_LANES * (type == DTYPE_F32 ? 4 : 2));
-		UNROLLED for (int i = 0; i < n; i++) sum[i] =
-		    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + v * V_LANES), sum[i]);
+		V xs[STREAM_N];
+		UNROLLED for (int i = 0; i < n; i++) xs[i] =
+		    v_load((const float*)(const void*)(x + (size_t)i * x_stride) + v * V_LANES);
+		UNROLLED for (int r = 0; r < rows; r++) {
+			const V ws =
+			    v_weights(type, w + (size_t)r * w_stride + (size_t)v * V_LANES * (type == DTYPE_F32 ? 4 : 2));
+			UNROLLED for (int i = 0; i < n; i++) sum[r][i] = v_fma(ws, xs[i], sum[r][i]);
+		}
 	}
 }
 
-/* One weight row from end to end: memory is fastest at one long stream, each line fetched once, well ahead.
- */
-INLINED void stream_row(enum dtype type, int n, const uint8_t* w, int64_t cols, const uint8_t* x,
-                        size_t x_stride, float* out, size_t out_stride) {
-	const size_t size = type == DTYPE_F32 ? 4 : 2;
+/* Weight rows from end to end, `apart` rows from one to the next; outputs likewise. One alone is a part of
+ * one long stream, each line of which is fetched once, well ahead; several are followed by the core's own
+ * fetching, and do not wait for one another's sums. */
+INLINED void stream_row(enum dtype type, int rows, int n, const uint8_t* w, int64_t apart, int64_t cols,
+                        const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
+	const size_t size = type == DTYPE_F32 ? 4 : 2, w_stride = (size_t)(apart * cols) * size;
 	const int line = LINE / (int)size, tail = (int)(cols % V_LANES);
-	V sum[STREAM_N];
-	UNROLLED for (int i = 0; i < n; i++) sum[i] = v_zero();
+	V sum[STREAMS][STREAM_N];
+	UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int i = 0; i < n; i++) sum[r][i] = v_zero();
 	int64_t k = 0;
 	for (; k + line <= cols; k += line) {
 		const uint8_t* at = w + (size_t)k * size;
-		__builtin_prefetch(at + STREAM_AHEAD, 0, 2);
-		stream_vectors(type, n, sum, at, x + (size_t)k * 4, x_stride, line / V_LANES);
+		if (STREAMS == 1)
+			__builtin_prefetch(at + STREAM_AHEAD, 0, 2);
+		stream_vectors(type, rows, n, sum, at, w_stride, x + (size_t)k * 4, x_stride, line / V_LANES);
 	}
 	for (; k + V_LANES <= cols; k += V_LANES)
-		stream_vectors(type, n, sum, w + (size_t)k * size, x + (size_t)k * 4, x_stride, 1);
-	if (tail) {
-		const V ws = last_weights(type, w + (size_t)k * size, tail);
-		UNROLLED for (int i = 0; i < n; i++) sum[i] =
-		    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + k), sum[i]);
-	}
-	UNROLLED for (int i = 0; i < n; i++) out[(size_t)i * out_stride] = v_sum(sum[i]);
+		stream_vectors(type, rows, n, sum, w + (size_t)k * size, w_stride, x + (size_t)k * 4, x_stride, 1);
+	if (tail)
+		UNROLLED for (int r = 0; r < rows; r++) {
+			const V ws = last_weights(type, w + (size_t)r * w_stride + (size_t)k * size, tail);
+			UNROLLED for (int i = 0; i < n; i++) sum[r][i] =
+			    v_fma(ws, v_load((const float*)(const void*)(x + (size_t)i * x_stride) + k), sum[r][i]);
+		}
+	UNROLLED for (int r = 0; r < rows; r++) UNROLLED for (int i = 0; i < n; i++)
+	    out[(size_t)i * out_stride + (size_t)(r * apart)] = v_sum(sum[r][i]);
 }
 
 INLINED void stream_rows(int n, enum dtype type, const uint8_t* w, int64_t rows, int64_t cols,
                          const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
 	const size_t row_bytes = (size_t)cols * (type == DTYPE_F32 ? 4 : 2);
-	for (int64_t r = 0; r < rows; r++)
-		stream_row(type, n, w + (size_t)r * row_bytes, cols, x, x_stride, out + r, out_stride);
+	const int64_t apart = rows / STREAMS;
+	for (int64_t r = 0; STREAMS > 1 && r < apart; r++)
+		stream_row(type, STREAMS, n, w + (size_t)r * row_bytes, apart, cols, x, x_stride, out + r,
+		           out_stride);
+	for (int64_t r = STREAMS > 1 ? apart * STREAMS : 0; r < rows; r++)
+		stream_row(type, 1, n, w + (size_t)r * row_bytes, 0, cols, x, x_stride, out + r, out_stride);
 }
 
 /* One weight row at a time while the activation rows fit in the first-level cache beside it. */

@@ -7,7 +7,7 @@
 typedef struct {
 	float32x4_t low, high;
 } V;
-enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3 };
+enum { V_LANES = 8, TILE_ROWS = 4, TILE_N = 3, STREAMS = 1 };
 #define UP_TO_TILE_N UP_TO_3
 
 static inline V v_zero(void) { return (V){vdupq_n_f32(0), vdupq_n_f32(0)}; }
