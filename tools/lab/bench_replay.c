@@ -14,6 +14,7 @@
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
+#include "core/draft/round.h"
 #include "streams/jsonl.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/bridge_trial.h"
@@ -57,8 +58,7 @@ struct replay {
 	bool with_oracle;
 	int32_t* text; /* (context + 1) */
 	int n, context;
-	struct result out[MAX_ROWS];
-	uint8_t want[MAX_ROWS];
+	struct round round;
 };
 
 /* ---- prices --------------------------------------------------------------------------------- */
@@ -83,39 +83,31 @@ static bool run_pass(struct replay* r, const struct pass* pass, struct error* er
 	return backend->run(backend, pass, error);
 }
 
-static bool verify(struct replay* r, struct verdict* verdict, struct error* error) {
-	struct cache* cache = r->cache;
-	const struct tree* tree = &r->planner.tree;
-	const struct segment segment = {.cache = cache, .base = cache->committed, .n = tree->n};
-	for (int i = 0; i < tree->n; i++) {
-		r->want[i] = WANT_TOKEN | WANT_TOP;
-		r->out[i].top = TREE_RANKS;
-	}
-	struct pass pass = pass_over(&segment, tree->token, tree->parent,
-	                             2 * cache->backend->weights->shape.n_blocks, r->want, r->out);
-	pass.head = true;
-	if (cache->pending > 0)
-		cache->backend->discard(cache);
+static bool verify(struct replay* r, struct error* error) {
+	struct pass pass;
+	round_start(&r->round, r->cache, NULL);
+	round_verify_pass(&r->round, &r->planner.tree, r->part.bench.model->weights.shape.n_blocks, WANT_TOP,
+	                  &pass);
 	if (!run_pass(r, &pass, error))
 		return false;
-	tree_verify(tree, r->out, verdict);
-	cache->backend->commit(cache, verdict->path, verdict->accepted + 1);
+	round_take_verify(&r->round);
 	return true;
 }
 
 /* The target's tokens along the recorded answer; what it would say elsewhere is no part of one. */
-static void verify_recorded(struct replay* r, struct verdict* verdict) {
+static void verify_recorded(struct replay* r) {
 	const struct tree* tree = &r->planner.tree;
 	const int32_t* const rest = r->recorded + (r->n - r->n_prompt);
+	struct result* const out = r->round.out;
 	for (int i = 0; i < tree->n; i++) {
-		r->out[i].token = -1;
-		r->out[i].top = 0;
+		out[i].token = -1;
+		out[i].top = 0;
 	}
 	for (int row = 0, d = 0; row >= 0; d++) {
-		r->out[row].token = rest[d];
+		out[row].token = rest[d];
 		row = tree_child(tree, row, rest[d]);
 	}
-	tree_verify(tree, r->out, verdict);
+	tree_verify(tree, out, &r->round.verdict);
 }
 
 /* Draft passes as long as the planner wants them; their cost. */
@@ -150,7 +142,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	const int left = end - r->n - 1;
 	const double budget = 1 + (ledger_round_limit(&r->ledger) - 1) / 2;
 	const struct round_limits limits = {SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, (float)budget};
-	struct verdict verdict;
+	const struct verdict* const verdict = &r->round.verdict;
 	double cost = 0;
 	if (r->set.state[SOURCE_mask]) {
 		const struct mask_round round = {.cache = r->cache,
@@ -161,18 +153,18 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		mask_start(r->set.state[SOURCE_mask], &round);
 	}
 	planner_start(p, r->text[r->n - 1], &limits);
-	if (!draft(r, &cost, error) || (r->cache && !verify(r, &verdict, error)))
+	if (!draft(r, &cost, error) || (r->cache && !verify(r, error)))
 		return false;
 	if (!r->cache)
-		verify_recorded(r, &verdict);
+		verify_recorded(r);
 	cost += (double)p->prices.verify[p->tree.n];
 	const int before = r->n;
-	for (int i = 0; i <= verdict.accepted && *more; i++) {
-		const int32_t token = r->out[verdict.path[i]].token;
+	for (int i = 0; i <= verdict->accepted && *more; i++) {
+		const int32_t token = r->round.out[verdict->path[i]].token;
 		r->text[r->n++] = token;
 		*more = !model_is_end(model, token) && r->n < end;
 	}
-	planner_see(p, &verdict, r->out, r->n - before, (float)cost);
+	planner_see(p, verdict, r->round.out, r->n - before, (float)cost);
 	if (p->tree.n > 1 || cost > 1)
 		ledger_round(&r->ledger, cost, r->n - before);
 	else
@@ -182,8 +174,8 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		r->sums.of[p->tree.source[row]].rows++;
 		r->sums.of[p->tree.source[row]].expected += (double)p->tree.chance[row];
 	}
-	for (int i = 1; i <= verdict.accepted; i++)
-		r->sums.of[p->tree.source[verdict.path[i]]].accepted++;
+	for (int i = 1; i <= verdict->accepted; i++)
+		r->sums.of[p->tree.source[verdict->path[i]]].accepted++;
 	r->sums.tokens += r->n - before;
 	r->sums.rounds++;
 	r->sums.rows += p->tree.n;
