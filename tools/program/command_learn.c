@@ -178,17 +178,17 @@ static int finish(struct learn* l) {
 		print_table(l, figures);
 	cJSON_Delete(figures);
 	l->curve = NULL;
-	bool good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0);
-	good = runtime_keep(&l->runtime) && good;
+	const bool good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0);
 	return output_written(good ? STATUS_DONE : STATUS_FAILED);
 }
 
-static void close_learn(struct learn* l) {
+static int close_learn(struct learn* l, int status) {
 	prompt_list_free(&l->prompts);
 	cJSON_Delete(l->curve);
 	generation_free(&l->generation);
-	runtime_close(&l->runtime);
+	status = runtime_close(&l->runtime, status);
 	free(l);
+	return status;
 }
 
 static int open_learn(struct learn* l, const struct swiftlet_options* options) {
@@ -248,6 +248,5 @@ int command_learn(int argc, char** argv) {
 		interrupt_watch();
 		status = learn(l, &error) ? finish(l) : complain(STATUS_FAILED, "%s", error.message);
 	}
-	close_learn(l);
-	return status;
+	return close_learn(l, status);
 }

@@ -105,8 +105,7 @@ static int serve(struct serve* s, const struct swiftlet_options* options) {
 		status = complain(STATUS_FAILED, "%s", e.message);
 		close_serve(s, false);
 	}
-	runtime_close(&r);
-	return status;
+	return runtime_close(&r, status);
 }
 
 int command_serve(int argc, char** argv) {
