@@ -21,43 +21,37 @@ struct serve {
 	const char* cors;
 	bool log;
 	const char* speculation;
-	struct memory* memory;
 	struct server* server;
 };
 
-static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
-	if (!r->options.bank || !method_plans(&r->options))
-		return true;
-	s->memory = runtime_memory(&s->wish, r->model, r->name, e);
-	return s->memory != NULL;
-}
-
-static bool open_server(struct serve* s, const struct runtime* r, struct error* e) {
+static bool open_server(struct serve* s, struct runtime* r, struct error* e) {
+	if (r->options.bank && method_plans(&r->options) &&
+	    !(r->memory = runtime_memory(&s->wish, r->model, r->name, e)))
+		return false;
 	if (s->sessions == 0)
 		s->sessions = r->engine->backend->adopt ? 32 : 4;
 	struct server_options o = {.host = s->host,
 	                           .port = (int)s->port,
-	                           .name = r->name,
 	                           .version = SWIFTLET_VERSION,
 	                           .key_file = s->key_file,
 	                           .cors = s->cors,
-	                           .sessions = (int)s->sessions,
-	                           .queue = (int)s->queue,
-	                           .prefill_chunk = (int)s->chunk,
 	                           .rate = (int)s->rate,
 	                           .address_connections = (int)s->address,
 	                           .idle_seconds = (int)s->idle,
 	                           .header_seconds = (int)s->headers,
-	                           .share_prefixes = s->share_prefixes,
 	                           .prompt_cache = s->prompt_cache,
 	                           .prompt_cache_bytes = s->prompt_mib << 20,
 	                           .body_seconds = (int)s->body,
 	                           .log_requests = s->log,
 	                           .tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0,
-	                           .session = r->options};
-	if (!open_memory(s, r, e))
-		return false;
-	s->server = server_open(&o, r->model, r->engine, s->memory, e);
+	                           .work = {.sessions = (int)s->sessions,
+	                                    .queue = (int)s->queue,
+	                                    .prefill_chunk = (int)s->chunk,
+	                                    .share_prefixes = s->share_prefixes,
+	                                    .session = r->options,
+	                                    .model_name = r->name,
+	                                    .memory = r->memory}};
+	s->server = server_open(&o, r->model, r->engine, e);
 	return s->server != NULL;
 }
 
@@ -65,20 +59,10 @@ static void say_ready(const struct serve* s, const struct runtime* r) {
 	const char* open = strchr(s->host, ':') ? "[" : "";
 	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
 	       s->host, *open ? "]" : "", server_port(s->server));
-	if (s->memory && memory_store(s->memory))
-		printf("masks are kept in %s\n", store_path(memory_store(s->memory)));
+	if (r->memory && memory_store(r->memory))
+		printf("masks are kept in %s\n", store_path(memory_store(r->memory)));
 	fflush(stdout);
 	say_copy(r->engine, &r->options, false);
-}
-
-static int close_serve(struct serve* s, bool served) {
-	int status = STATUS_DONE;
-	server_close(s->server, (double)s->grace);
-	struct error e;
-	if (s->memory && served && !memory_flush(s->memory, &e))
-		status = complain(STATUS_FAILED, "%s", e.message);
-	memory_close(s->memory);
-	return status;
 }
 
 /* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
@@ -95,16 +79,15 @@ static int serve(struct serve* s, const struct swiftlet_options* options) {
 	interrupt_watch();
 	struct runtime r;
 	struct error e = {{0}};
-	int status;
+	int status = STATUS_DONE;
 	s->wish.shared = true;
 	if (runtime_open_engine(&r, &s->wish, options, &e) && open_server(s, &r, &e)) {
 		say_ready(s, &r);
 		wait_for_end();
-		status = close_serve(s, true);
 	} else {
 		status = complain(STATUS_FAILED, "%s", e.message);
-		close_serve(s, false);
 	}
+	server_close(s->server, (double)s->grace);
 	return runtime_close(&r, status);
 }
 
