@@ -215,15 +215,11 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 int bench_match_rate_main(int argc, char** argv) {
-	struct match_bench* b = calloc(1, sizeof *b);
-	if (!b)
-		return complain(STATUS_FAILED, "out of memory");
-	b->part.measure = measure;
-	b->most_prompts = 32;
+	struct match_bench b = {.part = {.measure = measure}, .most_prompts = 32};
 	const struct option option[] = {
-	    BENCH_OPTIONS(b->part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b->input),
-	    COUNT("prompts", 'n', "N", "stop after so many (32)", &b->most_prompts, 1, MOST_PROMPTS),
+	    BENCH_OPTIONS(b.part),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b.input),
+	    COUNT("prompts", 'n', "N", "stop after so many (32)", &b.most_prompts, 1, MOST_PROMPTS),
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
@@ -236,7 +232,5 @@ int bench_match_rate_main(int argc, char** argv) {
 	                "  swiftlet bench match-rate -m model --heads heads.safetensors --json",
 	    OPTIONS(option),
 	};
-	const int status = bench_part_main(&b->part, &line, argc, argv);
-	free(b);
-	return status;
+	return bench_part_main(&b.part, &line, argc, argv);
 }

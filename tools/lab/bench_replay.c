@@ -392,38 +392,34 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_replay_main(int argc, char** argv) {
-	struct replay* r = calloc(1, sizeof *r);
-	if (!r)
-		return complain(STATUS_FAILED, "out of memory");
-	r->part.prepare = prepare;
-	r->part.measure = measure;
-	r->input = "-";
-	r->price_text = "slope=0.05,c=0.55";
-	r->drafter_text = "prediction,retrieval,recycle";
-	r->pool_tokens = 1 << 16;
-	r->trial.tokens = 8000;
-	r->most_instances = INT32_MAX;
+	struct replay r = {.part = {.prepare = prepare, .measure = measure},
+	                   .input = "-",
+	                   .price_text = "slope=0.05,c=0.55",
+	                   .drafter_text = "prediction,retrieval,recycle",
+	                   .pool_tokens = 1 << 16,
+	                   .trial = {.tokens = 8000},
+	                   .most_instances = INT32_MAX};
 	const struct option option[] = {
-	    BENCH_OPTIONS(r->part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r->input),
+	    BENCH_OPTIONS(r.part),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
 	    TEXT("prices", 0, "LIST|FILE",
 	         "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json "
 	         "(slope=0.05,c=0.55)",
-	         &r->price_text),
-	    TEXT("drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", &r->drafter_text),
+	         &r.price_text),
+	    TEXT("drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", &r.drafter_text),
 	    TEXT("answers", 0, "FILE",
 	         "what `stream --method vanilla -o` said to the same prompts: the model is not\nrun; "
 	         "no mask drafts, and recycle learns nothing",
-	         &r->answer_path),
+	         &r.answer_path),
 	    FLAG("oracle", "with --answers: what the best policies of the same tables would bring",
-	         &r->with_oracle),
-	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r->mask_path),
+	         &r.with_oracle),
+	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r.mask_path),
 	    TEXT("bridge", 0, "SPAN", "`mask` has a bridge in place of these blocks, 9-16 (of none)",
-	         &r->bridge_text),
-	    TEXT("learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", &r->learn_path),
-	    COUNT("tokens", 0, "N", "tokens that it is learned from (8000)", &r->trial.tokens, 1, 1 << 30),
-	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r->pool_tokens, 0, 1 << 24),
-	    COUNT("instances", 'n', "N", "stop after so many", &r->most_instances, 1, INT32_MAX),
+	         &r.bridge_text),
+	    TEXT("learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", &r.learn_path),
+	    COUNT("tokens", 0, "N", "tokens that it is learned from (8000)", &r.trial.tokens, 1, 1 << 30),
+	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r.pool_tokens, 0, 1 << 24),
+	    COUNT("instances", 'n', "N", "stop after so many", &r.most_instances, 1, INT32_MAX),
 	};
 	struct command_line line = {
 	    .name = "bench replay",
@@ -436,7 +432,5 @@ int bench_replay_main(int argc, char** argv) {
 	                "  swiftlet bench replay -i prompts.jsonl --prices v2=1.15,v4=1.5,v8=2.5,v16=5.2",
 	    OPTIONS(option),
 	};
-	const int status = bench_part_main(&r->part, &line, argc, argv);
-	free(r);
-	return status;
+	return bench_part_main(&r.part, &line, argc, argv);
 }
