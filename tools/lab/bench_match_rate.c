@@ -30,7 +30,6 @@ struct match_bench {
 	/* work space of a text */
 	struct result out[ALL_ROWS];
 	uint8_t want[ALL_ROWS];
-	int32_t row[ALL_ROWS];
 	float *state, *head_in; /* (ALL_ROWS, dim) */
 };
 
@@ -55,7 +54,6 @@ static void ask(struct match_bench* b, int n) {
 	for (int i = 0; i < n; i++) {
 		b->out[i].top = TREE_RANKS;
 		b->want[i] = WANT_TOKEN | WANT_TOP;
-		b->row[i] = i;
 	}
 }
 
@@ -89,7 +87,7 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 	for (int e = 0, from = 0; e < b->exits; from = 2 * b->block[e++]) {
 		ask(b, n);
 		struct pass pass = pass_over(&segment, token, NULL, 2 * b->block[e], b->want, b->out);
-		pass.row = b->row;
+		pass.row = state_text_rows;
 		pass.first = from;
 		pass.head = true;
 		pass.tap = 2 * b->block[e] - 1;

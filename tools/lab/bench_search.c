@@ -161,18 +161,10 @@ static bool score_window(struct lab* lab, struct lab_half* half, const struct ma
 		want[i] = WANT_TOKEN | WANT_TOP;
 		lab->out[i].top = MAX_TOP;
 	}
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = w->size,
-	                          .n_segments = w->size,
-	                          .segment = segment,
-	                          .token = t->id + w->base,
-	                          .parent = parent,
-	                          .skip = mask,
-	                          .last = 2 * lab->blocks,
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = lab->out};
+	struct pass pass = pass_over(segment, t->id + w->base, parent, 2 * lab->blocks, want, lab->out);
+	pass.n = pass.n_segments = w->size;
+	pass.skip = mask;
+	pass.head = true;
 	if (!lab->backend->run(lab->backend, &pass, error))
 		return false;
 	lab->backend->discard(t->cache);
