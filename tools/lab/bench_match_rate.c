@@ -20,7 +20,7 @@ struct rates {
 struct match_bench {
 	struct bench_part part;
 	const char* input;
-	int64_t most_prompts;
+	int most_prompts;
 	struct prompt_list prompts;
 	struct state_text* text; /* (prompts) */
 	struct cache *cache, *scratch;
@@ -171,7 +171,7 @@ static bool read_texts(struct match_bench* b, const struct text_maker* maker, in
 	if (!prompt_list_read(&b->prompts, maker->engine->model, b->input, error))
 		return false;
 	prompt_list_fit(&b->prompts, maker->context);
-	*n = least(b->prompts.n, (int)b->most_prompts);
+	*n = least(b->prompts.n, b->most_prompts);
 	for (int i = 0; i < *n; i++)
 		b->prompts.prompt[i].max_tokens = least(b->prompts.prompt[i].max_tokens, ALL_ROWS);
 	return state_texts_answer(maker, b->prompts.prompt, *n, b->text, error);

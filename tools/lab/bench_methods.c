@@ -12,7 +12,7 @@ struct methods_bench {
 	struct bench_part part;
 	struct contest contest;
 	const char *input, *mask, *names;
-	int64_t most_tokens;
+	int most_tokens;
 	char missing[MOST_CONTENDERS][300]; /* why it did not run; "" */
 };
 
@@ -83,7 +83,7 @@ static bool enter_all(struct methods_bench* b, struct error* error) {
 		return false;
 	prompt_list_fit(&c->prompts, options_context(&c->bench.options, c->bench.model));
 	for (int i = 0; i < c->prompts.n; i++)
-		c->prompts.prompt[i].max_tokens = least(c->prompts.prompt[i].max_tokens, (int)b->most_tokens);
+		c->prompts.prompt[i].max_tokens = least(c->prompts.prompt[i].max_tokens, b->most_tokens);
 	if (!enter(b, SWIFTLET_VANILLA, error))
 		return false;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)

@@ -97,7 +97,7 @@ static void tell(const struct contest* t, cJSON* out) {
 struct real {
 	struct bench_part part;
 	const char *input, *only;
-	int64_t tokens;
+	int tokens;
 	bool no_ablation;
 	double temperature;
 };
@@ -108,7 +108,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	bool good = prompt_list_read(&t.prompts, part->bench.model, r->input, error);
 	prompt_list_fit(&t.prompts, options_context(&part->options, part->bench.model));
 	for (int i = 0; r->tokens > 0 && i < t.prompts.n; i++)
-		t.prompts.prompt[i].max_tokens = (int)r->tokens;
+		t.prompts.prompt[i].max_tokens = r->tokens;
 	good = good && enter_all(&t, !r->no_ablation, error) && contest_run(&t, error);
 	if (good)
 		tell(&t, out);

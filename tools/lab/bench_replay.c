@@ -35,7 +35,7 @@ struct sums {
 struct replay {
 	struct bench_part part;
 	const char *input, *price_text, *drafter_text, *mask_path, *bridge_text, *learn_path, *answer_path;
-	int64_t pool_tokens, most_instances;
+	int pool_tokens, most_instances;
 	struct prices prices;
 	unsigned which;
 	struct mask skip;
@@ -282,7 +282,7 @@ static bool open_drafters(struct replay* r, struct error* error) {
 	if (!r->answers && !(r->cache = text_cache_open(&maker, error)))
 		return false;
 	if (r->pool_tokens > 0)
-		r->pool = retrieval_pool_open((int)r->pool_tokens);
+		r->pool = retrieval_pool_open(r->pool_tokens);
 	if (!r->text || !r->recorded || !drafter_set_open(&r->set, r->which, &setup) ||
 	    (r->pool_tokens > 0 && !r->pool))
 		return error_set(error, "out of memory");

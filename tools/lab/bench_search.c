@@ -229,7 +229,7 @@ struct searching {
 	const char *input, *list, *only; /* shares of cost; proposers whose name begins so */
 	double cost[MOST_COSTS];
 	int costs;
-	int64_t most, tokens, windows;
+	int most, tokens, windows;
 	bool alone; /* without references */
 	cJSON* rows;
 };
@@ -383,14 +383,14 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 		}
 		struct proposal proposal;
 		struct lab_score score = {0};
-		const int w = scored / SEARCH_SPANS * (int)s->windows % half->windows;
+		const int w = scored / SEARCH_SPANS * s->windows % half->windows;
 		int rows = 0;
-		for (int i = w; i < w + (int)s->windows; i++)
+		for (int i = w; i < w + s->windows; i++)
 			rows += half->window[i % half->windows].size;
 		search_window(search, scored / SEARCH_SPANS + 1, rows);
-		bench_progress((double)scored / (double)s->most, "%s", p->name);
+		bench_progress((double)scored / s->most, "%s", p->name);
 		good = good && search_propose(search, &proposal) &&
-		       lab_score(&s->lab, LAB_LEARN, &proposal.mask, w, (int)s->windows, &score, error);
+		       lab_score(&s->lab, LAB_LEARN, &proposal.mask, w, s->windows, &score, error);
 		proposal.log_probability = score.log_probability / score.rows;
 		if (good)
 			search_observe(search, &proposal, score.matches, score.rows);
@@ -443,7 +443,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	bool good = prompt_list_read(&list, part->bench.model, s->input, error);
 	for (int i = 0; i < list.n; i++)
 		if (list.prompt[i].max_tokens > s->tokens)
-			list.prompt[i].max_tokens = (int)s->tokens;
+			list.prompt[i].max_tokens = s->tokens;
 	good = good && lab_open(&s->lab, &part->bench, &part->options, list.prompt, list.n, error);
 	if (good) {
 		bench_json_number(out, "attention", s->lab.attention);

@@ -211,7 +211,7 @@ static void note_task(struct contest* t, int prompt) {
 }
 
 bool contest_run(struct contest* t, struct error* error) {
-	const int most = t->most_prompts > 0 ? (int)t->most_prompts : MOST_PROMPTS, n = least(t->prompts.n, most);
+	const int most = t->most_prompts > 0 ? t->most_prompts : MOST_PROMPTS, n = least(t->prompts.n, most);
 	if (n == 0)
 		return error_set(error, "no prompt to measure on: found none that the context holds");
 	for (int i = 0; i < n && !interrupted(); i++, t->asked++) {

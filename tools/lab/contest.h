@@ -54,7 +54,7 @@ struct contest {
 	int n, asked;                                /* asked: prompts that were answered */
 	bool apart;               /* a contender has prices of its own, a prompt is a sequence of its own */
 	double temperature;       /* of requests */
-	int64_t most_prompts;     /* 0: all */
+	int most_prompts;         /* 0: all */
 	bool loops[MOST_PROMPTS]; /* the plain answer's last tokens stand earlier in it */
 	const char* task[MOST_TASKS];
 	int tasks;

@@ -21,7 +21,7 @@ struct chat {
 	struct runtime_wish wish;
 	const char* system;
 	const char* variables; /* chat_template_kwargs */
-	int64_t max_tokens;
+	int max_tokens;
 	struct text_list stop;
 	struct runtime runtime;
 	struct chat_message* message; /* (n) contents malloc'd */
@@ -89,7 +89,7 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 	bool good = prompt != NULL;
 	if (good) {
 		struct swiftlet_request request =
-		    request_for(&chat->runtime.options, prompt, n, (int)chat->max_tokens, "chat");
+		    request_for(&chat->runtime.options, prompt, n, chat->max_tokens, "chat");
 		request.stop = chat->stop.text;
 		request.n_stop = chat->stop.n;
 		chat->generation.show = stdout;

@@ -20,7 +20,7 @@ struct run {
 	const char* variables; /* chat_template_kwargs */
 	const char* task;
 	const char* trace_file;
-	int64_t max_tokens;
+	int max_tokens;
 	bool chat, json, no_special;
 	struct text_list stop;
 	struct runtime runtime;
@@ -95,7 +95,7 @@ static int generate(struct run* run, const char* text, size_t size) {
 		free(prompt);
 		return complain(STATUS_FAILED, "%s", error.message);
 	}
-	request = request_for(&run->runtime.options, prompt, n, (int)run->max_tokens, run->task);
+	request = request_for(&run->runtime.options, prompt, n, run->max_tokens, run->task);
 	request.stop = run->stop.text;
 	request.n_stop = run->stop.n;
 	request.expected = expected;
