@@ -212,7 +212,6 @@ static const struct bank_entry* in_the_way(const struct bank* b, int64_t kind) {
 static struct bank_entry* append(struct bank* b, int64_t kind) {
 	const struct bank_entry* least = in_the_way(b, kind);
 	if (least) {
-		b->evicted = *least;
 		b->evictions++;
 		drop(b, (int)(least - b->entry));
 	}
@@ -267,7 +266,6 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 		record_add(&e->record, &stored->record);
 		bank_signature_add(&e->signature, &stored->signature);
 		e->settled |= stored->settled;
-		b->merges++;
 		return true;
 	}
 	const int64_t kind = kind_of(b, stored->task, stored->kind);

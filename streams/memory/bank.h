@@ -54,10 +54,7 @@ struct bank {
 	struct bank_signature common;
 	int64_t clock, touches, next_id;
 	int64_t next_kind; /* begins at a random number: those of two processes that share a store do not meet */
-	int64_t merges, evictions;
-	/* entries that were merged away or evicted after they were stored are for the caller to forget:
-	 * the bank only says which mask and task the last eviction took */
-	struct bank_entry evicted;
+	int64_t evictions;
 	struct bank_entry entry[]; /* (capacity), of which n are used, in no order */
 };
 

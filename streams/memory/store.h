@@ -64,8 +64,7 @@ struct store_model {
 struct store_mask {
 	int64_t id; /* the row's; what `swiftlet masks show` takes */
 	struct store_model model;
-	struct bank_entry entry;  /* task, kind, mask, skip_ratio, record, signature, settled; the rest zero */
-	int64_t created, updated; /* seconds since 1970 */
+	struct bank_entry entry; /* task, kind, mask, skip_ratio, record, signature, settled; the rest zero */
 };
 
 /* Adds entry->unsaved (and its unsaved signature) to the row of this model, task and mask, which is made

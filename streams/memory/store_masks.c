@@ -153,7 +153,7 @@ bool run_masks(struct store* s, const struct store_job* job, int64_t model, stru
 
 #define MASK_COLUMNS                                                                                         \
 	"SELECT mask.id, fingerprint, name, blocks, task, skipped, skip_ratio, settled, signature,"              \
-	" signature_prompts, " RECORD_COLUMNS ", created, updated, kind FROM mask JOIN model"                    \
+	" signature_prompts, " RECORD_COLUMNS ", kind FROM mask JOIN model"                                      \
 	" ON model.id = mask.model "
 
 struct visiting {
@@ -189,9 +189,7 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 	read_signature(&column[8], &m->entry.signature);
 	for (int i = 0; i < BANK_SUMS; i++)
 		m->entry.record.sum[i] = column[10 + i].number;
-	m->created = column[21].number;
-	m->updated = column[22].number;
-	m->entry.kind = column[23].number;
+	m->entry.kind = column[21].number;
 	v->n++;
 	v->stopped = v->visit && !v->visit(v->user, m);
 	return !v->stopped;

@@ -130,6 +130,15 @@ bool api_number(const cJSON* object, const char* name, double least, double most
 	return true;
 }
 
+bool api_int(const cJSON* object, const char* name, double least, double most, int* out,
+             struct api_error* e) {
+	double v = *out;
+	if (!api_number(object, name, least, most, true, &v, e))
+		return false;
+	*out = (int)v;
+	return true;
+}
+
 bool api_flag(const cJSON* object, const char* name, bool* out, struct api_error* e) {
 	const cJSON* value = field(object, name);
 	if (value && !cJSON_IsBool(value))

@@ -43,6 +43,8 @@ const char* api_text(const cJSON* object, const char* name);
  * null: *out keeps its value. */
 bool api_number(const cJSON* object, const char* name, double least, double most, bool whole, double* out,
                 struct api_error*);
+/* The same, whole, of an int. */
+bool api_int(const cJSON* object, const char* name, double least, double most, int* out, struct api_error*);
 bool api_flag(const cJSON* object, const char* name, bool* out, struct api_error*);
 /* Borrowed from the object; at most `limit` bytes. */
 bool api_string(const cJSON* object, const char* name, size_t limit, const char** out, struct api_error*);

@@ -89,7 +89,7 @@ static void whole(struct exchange* x) {
 		text_put(out, "}");
 	}
 	text_json(out, "], 'model': %q, 'usage': {'prompt_tokens': %l, 'total_tokens': %l}}\n",
-	          x->server->option.name, x->usage.prompt_tokens, x->usage.prompt_tokens);
+	          x->server->option.work.model_name, x->usage.prompt_tokens, x->usage.prompt_tokens);
 }
 
 const struct reply_voice voice_embeddings = {.id = "embd-", .read = embeddings_read, .whole = whole};

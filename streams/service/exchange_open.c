@@ -11,7 +11,7 @@
 enum { PROMPT_END = 8 }; /* tokens of a prompt that may open a thought */
 
 static bool check_model(struct call* c, const struct api_request* q) {
-	const char* name = c->server->option.name;
+	const char* name = c->server->option.work.model_name;
 	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
 		return true;
 	api_fail(&c->error, 404, NULL, "model_not_found",

@@ -40,7 +40,7 @@ static void put_usage(struct exchange* x) {
 /* {…, "content": [ */
 static void put_head(struct exchange* x) {
 	text_json(&x->out, "{'id': '%s', 'type': 'message', 'role': 'assistant', 'model': %q, 'content': [",
-	          x->id, x->server->option.name);
+	          x->id, x->server->option.work.model_name);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------- */

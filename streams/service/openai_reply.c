@@ -115,7 +115,7 @@ static void put_logprobs(struct text* out, bool chat, const struct reply_logprob
 
 void reply_figures(struct text* out, const struct choice* c) {
 	text_put(out, "{");
-	report_figures(out, &c->figures, c->exchange->server->option.session.method);
+	report_figures(out, &c->figures, c->exchange->server->option.work.session.method);
 	text_put(out, "}");
 }
 
@@ -175,7 +175,7 @@ static void put_speculation(struct exchange* x) {
 	text_json(&x->out,
 	          "], 'num_spec_steps': %l, 'num_accepted_draft_tokens': %l, 'num_draft_tokens': %l, "
 	          "'num_spec_tokens': %d}}",
-	          f->rounds, f->accepted, rows, x->server->option.session.max_draft);
+	          f->rounds, f->accepted, rows, x->server->option.work.session.max_draft);
 }
 
 /* After the choices. */
@@ -192,7 +192,7 @@ static void put_head(struct exchange* x, const char* object) {
 	text_json(
 	    &x->out,
 	    "{'id': %q, 'object': '%s', 'created': %l, 'model': %q, 'system_fingerprint': null, 'choices': [",
-	    x->id, object, (int64_t)x->created, x->server->option.name);
+	    x->id, object, (int64_t)x->created, x->server->option.work.model_name);
 }
 
 /* [{"id", "type", "function"}, …]; in a stream those not told yet, with their numbers. */

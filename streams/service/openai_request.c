@@ -50,11 +50,7 @@ static bool read_number(struct reading* r) {
 }
 
 static bool read_int(struct reading* r, double least, double most, int* out) {
-	double v = *out;
-	if (!api_number(r->body, r->name, least, most, true, &v, r->error))
-		return false;
-	*out = (int)v;
-	return true;
+	return api_int(r->body, r->name, least, most, out, r->error);
 }
 
 static bool read_whole_number(struct reading* r) {

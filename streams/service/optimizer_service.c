@@ -63,15 +63,6 @@ void optimizer_service_close(struct optimizer_service* s) {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static bool read_int(const cJSON* body, const char* name, double least, double most, int* out,
-                     struct api_error* e) {
-	double v = *out;
-	if (!api_number(body, name, least, most, true, &v, e))
-		return false;
-	*out = (int)v;
-	return true;
-}
-
 /* One of two words. */
 static bool read_choice(const cJSON* body, const char* name, const char* first, const char* second, bool* out,
                         struct api_error* e) {
@@ -98,14 +89,14 @@ static bool read_options(const cJSON* body, struct search_options* o, int* windo
 	*window = 32;
 	double seed = 0;
 	bool ei = false, hamming = false, paper = false;
-	if (!api_only(body, known, e) || !read_int(body, "blocks", 3, MAX_BLOCKS, &o->blocks, e) ||
+	if (!api_only(body, known, e) || !api_int(body, "blocks", 3, MAX_BLOCKS, &o->blocks, e) ||
 	    !api_number(body, "skip_ratio", 0.01, 0.99, false, &o->skip_ratio, e) ||
 	    !api_number(body, "seed", 0, 0x1p53, true, &seed, e) ||
-	    !read_int(body, "window", 1, 4096, window, e) ||
-	    !read_int(body, "bayes_interval", 0, 100000, &o->bayes_interval, e) ||
-	    !read_int(body, "max_steps", 1, 4000, &o->max_steps, e) ||
-	    !read_int(body, "patience", 1, 4000, &o->patience, e) ||
-	    !read_int(body, "confirm", 0, 100, &o->confirm, e) ||
+	    !api_int(body, "window", 1, 4096, window, e) ||
+	    !api_int(body, "bayes_interval", 0, 100000, &o->bayes_interval, e) ||
+	    !api_int(body, "max_steps", 1, 4000, &o->max_steps, e) ||
+	    !api_int(body, "patience", 1, 4000, &o->patience, e) ||
+	    !api_int(body, "confirm", 0, 100, &o->confirm, e) ||
 	    !api_number(body, "max_matchness", 0, 1, false, &o->max_matchness, e) ||
 	    !api_number(body, "kappa", 0, 1000, false, &o->kappa, e) ||
 	    !read_choice(body, "acquisition", "ucb", "ei", &ei, e) ||

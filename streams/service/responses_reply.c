@@ -32,7 +32,7 @@ static void put_response(struct exchange* x, const char* status) {
 	          (int64_t)x->created, status);
 	text_json(out, error ? "{'code': 'server_error', 'message': %q}" : "null", x->error.message);
 	text_json(out, ", 'incomplete_details': %s, 'model': %q, 'output': [%s], 'usage': ",
-	          cut ? "{\"reason\": \"max_output_tokens\"}" : "null", x->server->option.name,
+	          cut ? "{\"reason\": \"max_output_tokens\"}" : "null", x->server->option.work.model_name,
 	          x->story.said.data ? x->story.said.data : "");
 	if (cut || strcmp(status, "completed") == 0)
 		put_usage(x);

@@ -41,10 +41,10 @@ struct job {
 
 struct scheduler_options {
 	int sessions, queue; /* at least 1 */
-	bool share_prefixes; /* between owners too */
-	int prefill_chunk;   /* rows of prompts that a turn computes; 0: by measured price */
+	bool share_prefixes; /* between owners too: what one sent shows in another's times and cached_tokens */
+	int prefill_chunk;   /* tokens of prompts that a turn computes; 0: by measured price */
 	struct swiftlet_options session;
-	const char* model_name;
+	const char* model_name;       /* for clients */
 	struct memory* memory;        /* the common one, with those of owners; NULL: nothing is remembered */
 	struct prompt_cache* prompts; /* on disk; NULL: in memory alone */
 	struct metrics* metrics;      /* [0] of all, and after it each owner's, as far as jobs have owners */

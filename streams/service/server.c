@@ -88,15 +88,15 @@ static bool open_prompts(struct server* s, struct error* e) {
 	if (!s->engine->backend->page_restore)
 		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
 		                 s->engine->backend->name);
-	s->prompts =
+	s->option.work.prompts =
 	    prompt_cache_open(s->option.prompt_cache, s->option.prompt_cache_bytes, s->model->fingerprint,
 	                      (const char(*)[PROMPT_CACHE_NAME])s->owner_name, s->n_owners + 1, e);
-	return s->prompts != NULL;
+	return s->option.work.prompts != NULL;
 }
 
 static bool open_memories(struct server* s, struct error* e) {
-	for (int owner = 1; s->memory && owner <= s->n_owners; owner++)
-		if (!memory_for(s->memory, owner, s->owner_name[owner], e))
+	for (int owner = 1; s->option.work.memory && owner <= s->n_owners; owner++)
+		if (!memory_for(s->option.work.memory, owner, s->owner_name[owner], e))
 			return false;
 	return true;
 }
@@ -108,22 +108,14 @@ static bool open_parts(struct server* s, struct error* e) {
 	s->doorman = doorman_open(&s->option, s->metrics);
 	if (!s->optimizer || !s->doorman)
 		return error_set(e, "out of memory");
-	const struct scheduler_options o = {.sessions = s->option.sessions,
-	                                    .queue = s->option.queue,
-	                                    .prefill_chunk = s->option.prefill_chunk,
-	                                    .share_prefixes = s->option.share_prefixes,
-	                                    .session = s->option.session,
-	                                    .model_name = s->option.name,
-	                                    .memory = s->memory,
-	                                    .prompts = s->prompts,
-	                                    .metrics = s->metrics,
-	                                    .events = &s->events};
-	s->scheduler = scheduler_open(s->engine, &o, e);
+	s->option.work.metrics = s->metrics;
+	s->option.work.events = &s->events;
+	s->scheduler = scheduler_open(s->engine, &s->option.work, e);
 	return s->scheduler && open_port(s, e);
 }
 
 struct server* server_open(const struct server_options* o, struct model* model, swiftlet_engine* engine,
-                           struct memory* memory, struct error* e) {
+                           struct error* e) {
 	struct server* s = calloc(1, sizeof *s);
 	if (!s) {
 		error_set(e, "out of memory");
@@ -132,13 +124,9 @@ struct server* server_open(const struct server_options* o, struct model* model, 
 	s->option = *o;
 	s->model = model;
 	s->engine = engine;
-	s->memory = memory;
 	s->loopback = server_is_loopback(o->host);
 	s->began = seconds_now();
-	s->context = o->session.context;
-	const int most = model->weights.shape.context;
-	if (s->context == 0)
-		s->context = most < 4096 ? most : 4096;
+	s->context = options_context(&o->work.session, model);
 	pthread_mutex_init(&s->rate_lock, NULL);
 	for (int i = 0; i <= SERVER_KEYS; i++)
 		metrics_open(&s->metrics[i]);
@@ -179,7 +167,7 @@ void server_close(struct server* s, double grace) {
 			MHD_stop_daemon(s->daemon[i]);
 	doorman_close(s->doorman);
 	scheduler_close(s->scheduler);
-	prompt_cache_close(s->prompts);
+	prompt_cache_close(s->option.work.prompts);
 	optimizer_service_close(s->optimizer);
 	events_close(&s->events);
 	for (int i = 0; i <= SERVER_KEYS; i++)

@@ -5,11 +5,8 @@
 #ifndef SWIFTLET_STREAMS_SERVICE_SERVER_H
 #define SWIFTLET_STREAMS_SERVICE_SERVER_H
 
-#include <stdint.h>
-
 #include "core/model/model.h"
-#include "streams/memory/memory.h"
-#include "swiftlet.h"
+#include "streams/service/scheduler.h"
 
 enum {
 	SERVER_BODY = 8 << 20,
@@ -22,32 +19,26 @@ enum {
 struct server_options {
 	const char* host;    /* an address, or "localhost" */
 	int port;            /* 0: any that is free */
-	const char* name;    /* of the model, for clients */
 	const char* version; /* of the program */
 	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one owner. Where all are one
 	 * owner's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
 	const char* key_file;
-	const char* cors; /* an origin that browsers may call from, or "*"; NULL: none */
-	int sessions, queue;
-	const char* prompt_cache;   /* a folder; NULL: none */
-	int64_t prompt_cache_bytes; /* of its files at most */
-	bool share_prefixes; /* between keys too: what one has sent shows in another's times and cached_tokens */
-	int prefill_chunk;   /* tokens of prompts between two tokens of others; 0: by measured price */
-	int rate;            /* requests a minute and client; 0: unlimited */
-	int address_connections; /* of one address that is not this machine's, at most; 0: any number */
-	int idle_seconds;        /* until a silent connection is closed */
-	int header_seconds;      /* until a request's headers must be there */
-	int body_seconds;        /* until a request's body must be there */
-	bool tell_speculation;   /* answers have vLLM's metrics.speculative_decoding */
-	bool log_requests;       /* method, route, status and seconds, on standard error; never text */
-	struct swiftlet_options session;
+	const char* cors;              /* an origin that browsers may call from, or "*"; NULL: none */
+	const char* prompt_cache;      /* a folder; NULL: none */
+	int64_t prompt_cache_bytes;    /* of its files at most */
+	int rate;                      /* requests a minute and client; 0: unlimited */
+	int address_connections;       /* of one address that is not this machine's, at most; 0: any number */
+	int idle_seconds;              /* until a silent connection is closed */
+	int header_seconds;            /* until a request's headers must be there */
+	int body_seconds;              /* until a request's body must be there */
+	bool tell_speculation;         /* answers have vLLM's metrics.speculative_decoding */
+	bool log_requests;             /* method, route, status and seconds, on standard error; never text */
+	struct scheduler_options work; /* what the server makes itself (prompts, metrics, events) is left open */
 };
 
 struct server;
-/* Opens the port and begins to serve. memory may be NULL. All that is given must outlive the server. NULL
- * with the error set. */
-struct server* server_open(const struct server_options*, struct model*, swiftlet_engine*, struct memory*,
-                           struct error*);
+/* Opens the port and begins to serve. All that is given must outlive the server. NULL with the error set. */
+struct server* server_open(const struct server_options*, struct model*, swiftlet_engine*, struct error*);
 int server_port(const struct server*);
 /* True when a host is the machine's own alone: "localhost", ::1, or an address in 127.0.0.0/8, and no name
  * that begins like one. */

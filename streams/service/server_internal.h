@@ -33,8 +33,6 @@ struct server {
 	struct server_options option;
 	struct model* model;
 	swiftlet_engine* engine;
-	struct memory* memory;
-	struct prompt_cache* prompts;            /* NULL: not kept */
 	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one a thread: without a port they have no pool */
 	int port;
 	struct doorman* doorman;

@@ -31,15 +31,15 @@ static bool answer_ready(struct call* c) {
 /* An admin reads all; others what their own requests did. */
 static bool answer_metrics(struct call* c) {
 	struct server* s = c->server;
-	struct metrics_now now = {.model = s->option.name,
+	struct metrics_now now = {.model = s->option.work.model_name,
 	                          .of_owner = !c->admin,
 	                          .connections = doorman_present(s->doorman),
 	                          .up_seconds = seconds_now() - s->began};
 	scheduler_now(s->scheduler, &now.scheduler);
-	if (s->memory)
-		memory_counts(s->memory, &now.memory);
-	if (s->prompts)
-		prompt_cache_count(s->prompts, &now.prompts);
+	if (s->option.work.memory)
+		memory_counts(s->option.work.memory, &now.memory);
+	if (s->option.work.prompts)
+		prompt_cache_count(s->option.work.prompts, &now.prompts);
 	struct text out = {0};
 	metrics_text(&s->metrics[c->admin ? 0 : c->owner], &now, &out);
 	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out) == MHD_YES;
@@ -49,7 +49,7 @@ static void put_model(const struct server* s, struct text* out) {
 	text_json(out,
 	          "{'id': %q, 'object': 'model', 'created': 0, 'owned_by': 'swiftlet', 'swiftlet': "
 	          "{'fingerprint': '%s', 'blocks': %d, 'context': %d, 'parameters': %l}}",
-	          s->option.name, s->model->fingerprint, s->model->weights.shape.n_blocks, s->context,
+	          s->option.work.model_name, s->model->fingerprint, s->model->weights.shape.n_blocks, s->context,
 	          (int64_t)s->model->parameters);
 }
 
@@ -62,7 +62,7 @@ static bool answer_models(struct call* c) {
 }
 
 static bool answer_model(struct call* c) {
-	if (strcmp(c->rest, c->server->option.name) != 0) {
+	if (strcmp(c->rest, c->server->option.work.model_name) != 0) {
 		api_fail(&c->error, 404, NULL, "model_not_found", "The model '%.120s' does not exist.", c->rest);
 		snprintf(c->error.param, sizeof c->error.param, "model");
 		return false;
@@ -107,7 +107,7 @@ static void put_entry(const struct server* s, struct text* out, int owner, const
 	text_json(
 	    out,
 	    "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, 'task': %q",
-	    e->id, owner, mask_format_name(&e->mask), s->option.name, s->model->fingerprint,
+	    e->id, owner, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
 	    s->model->weights.shape.n_blocks, e->task);
 	text_put(out, ", ");
 	mask_put_blocks(out, &e->mask);
@@ -136,13 +136,13 @@ static void list_entry(void* user, int owner, const struct bank_entry* e) {
 }
 
 static bool need_bank(struct call* c) {
-	return c->server->memory ||
+	return c->server->option.work.memory ||
 	       api_fail(&c->error, 404, NULL, "no_bank", "This server runs with --bank off.");
 }
 
 /* What the key's owner may know of. */
 static struct memory* own_memory(const struct call* c) {
-	struct memory* all = c->server->memory;
+	struct memory* all = c->server->option.work.memory;
 	return c->admin ? all : memory_of(all, c->owner);
 }
 
@@ -189,7 +189,7 @@ static bool delete_mask(struct call* c) {
 		return false;
 	struct error e;
 	const int64_t id = rest_number(c);
-	const int removed = id > 0 ? memory_remove(c->server->memory, id, &e) : 0;
+	const int removed = id > 0 ? memory_remove(c->server->option.work.memory, id, &e) : 0;
 	if (removed == 0)
 		return no_mask(c);
 	if (removed < 0) {
@@ -248,7 +248,7 @@ static bool put_mask(struct call* c) {
 		return false;
 	struct error e;
 	int64_t id;
-	if (!memory_put(c->server->memory, &entry, &id, &e)) {
+	if (!memory_put(c->server->option.work.memory, &entry, &id, &e)) {
 		fprintf(stderr, "swiftlet: %s\n", e.message);
 		return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
 	}

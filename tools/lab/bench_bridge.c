@@ -1,7 +1,6 @@
 /* `swiftlet bench bridge`: what bridges make of spans that are left out (tools/lab/bridge_trial.h), from
  * prompts of a file to learn from and others that judge: their alpha, what they cost, what that brings. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/lab/bench.h"
@@ -123,20 +122,15 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 int bench_bridge_main(int argc, char** argv) {
-	struct bridge_bench* b = calloc(1, sizeof *b);
-	if (!b)
-		return complain(STATUS_FAILED, "out of memory");
-	b->part.prepare = prepare;
-	b->part.measure = measure;
-	b->trial.tokens = 8000;
-	b->prices = "slope=0.05";
+	struct bridge_bench b = {
+	    .part = {.prepare = prepare, .measure = measure}, .trial = {.tokens = 8000}, .prices = "slope=0.05"};
 	const struct option option[] = {
-	    BENCH_OPTIONS(b->part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them", &b->judge),
-	    TEXT("learn", 0, "FILE", "prompts to learn from (every other of the prompts)", &b->learn),
-	    TEXT("spans", 0, "LIST", "blocks that are left out, as in 9-16,4-18", &b->spans),
-	    COUNT("tokens", 0, "N", "tokens to learn from (8000)", &b->trial.tokens, 1, 1 << 30),
-	    TEXT("prices", 0, "LIST|FILE", "of rows, as bench replay takes them (slope=0.05)", &b->prices),
+	    BENCH_OPTIONS(b.part),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them", &b.judge),
+	    TEXT("learn", 0, "FILE", "prompts to learn from (every other of the prompts)", &b.learn),
+	    TEXT("spans", 0, "LIST", "blocks that are left out, as in 9-16,4-18", &b.spans),
+	    COUNT("tokens", 0, "N", "tokens to learn from (8000)", &b.trial.tokens, 1, 1 << 30),
+	    TEXT("prices", 0, "LIST|FILE", "of rows, as bench replay takes them (slope=0.05)", &b.prices),
 	};
 	struct command_line line = {
 	    .name = "bench bridge",
@@ -146,7 +140,5 @@ int bench_bridge_main(int argc, char** argv) {
 	    .examples = "  swiftlet bench bridge -m model.gguf -i tools/chat.jsonl --spans 9-16 --tokens 2000",
 	    OPTIONS(option),
 	};
-	const int status = bench_part_main(&b->part, &line, argc, argv);
-	free(b);
-	return status;
+	return bench_part_main(&b.part, &line, argc, argv);
 }

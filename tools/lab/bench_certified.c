@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "tools/lab/bench.h"
-#include "tools/program/prompt_list.h"
+#include "tools/lab/state_texts.h"
 
 struct certified {
 	struct bench_part part;
@@ -26,8 +26,6 @@ struct certified {
 
 static int64_t positions(const struct certified* c) { return c->of[0].positions + c->of[1].positions; }
 
-static int32_t chain[SLICE_ROWS];
-
 /* The head on pending rows [first, first + n), n at most head_rows, whose logits stay behind. */
 static bool run_head(const struct certified* c, const struct sampler* sampler, int first, int n, uint8_t want,
                      struct result* out, struct error* error) {
@@ -39,7 +37,7 @@ static bool run_head(const struct certified* c, const struct sampler* sampler, i
 	memset(wants, want, sizeof wants);
 	struct pass pass = pass_over(&segment, NULL, NULL, last, wants, out);
 	pass.first = last;
-	pass.row = chain + first;
+	pass.row = state_text_rows + first;
 	pass.head = true;
 	return backend->run(backend, &pass, error);
 }
@@ -84,7 +82,7 @@ static bool judge_rows(struct certified* c, const int32_t* token, int n, struct 
 			return false;
 		compare(c, kind, certified, whole, rows);
 	}
-	backend->commit(c->cache, chain, n);
+	backend->commit(c->cache, state_text_rows, n);
 	return true;
 }
 
@@ -102,8 +100,6 @@ static bool judge(struct certified* c, struct error* error) {
 	    malloc((size_t)cpu_of(backend)->head_rows * (size_t)backend->weights->shape.vocab * sizeof *c->kept);
 	if (!c->cache || !c->kept)
 		return c->cache ? error_set(error, "out of memory") : false;
-	for (int i = 0; i < SLICE_ROWS; i++)
-		chain[i] = i;
 	for (int i = 0; i < c->prompts.n && positions(c) < c->most; i++) {
 		const struct prompt* p = &c->prompts.prompt[i];
 		backend->truncate(c->cache, 0);

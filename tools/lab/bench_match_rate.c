@@ -20,7 +20,7 @@ struct rates {
 struct match_bench {
 	struct bench_part part;
 	const char* input;
-	int64_t most_prompts;
+	int most_prompts;
 	struct prompt_list prompts;
 	struct state_text* text; /* (prompts) */
 	struct cache *cache, *scratch;
@@ -30,7 +30,6 @@ struct match_bench {
 	/* work space of a text */
 	struct result out[ALL_ROWS];
 	uint8_t want[ALL_ROWS];
-	int32_t row[ALL_ROWS];
 	float *state, *head_in; /* (ALL_ROWS, dim) */
 };
 
@@ -55,7 +54,6 @@ static void ask(struct match_bench* b, int n) {
 	for (int i = 0; i < n; i++) {
 		b->out[i].top = TREE_RANKS;
 		b->want[i] = WANT_TOKEN | WANT_TOP;
-		b->row[i] = i;
 	}
 }
 
@@ -89,7 +87,7 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 	for (int e = 0, from = 0; e < b->exits; from = 2 * b->block[e++]) {
 		ask(b, n);
 		struct pass pass = pass_over(&segment, token, NULL, 2 * b->block[e], b->want, b->out);
-		pass.row = b->row;
+		pass.row = state_text_rows;
 		pass.first = from;
 		pass.head = true;
 		pass.tap = 2 * b->block[e] - 1;
@@ -173,7 +171,7 @@ static bool read_texts(struct match_bench* b, const struct text_maker* maker, in
 	if (!prompt_list_read(&b->prompts, maker->engine->model, b->input, error))
 		return false;
 	prompt_list_fit(&b->prompts, maker->context);
-	*n = least(b->prompts.n, (int)b->most_prompts);
+	*n = least(b->prompts.n, b->most_prompts);
 	for (int i = 0; i < *n; i++)
 		b->prompts.prompt[i].max_tokens = least(b->prompts.prompt[i].max_tokens, ALL_ROWS);
 	return state_texts_answer(maker, b->prompts.prompt, *n, b->text, error);
@@ -215,15 +213,11 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 int bench_match_rate_main(int argc, char** argv) {
-	struct match_bench* b = calloc(1, sizeof *b);
-	if (!b)
-		return complain(STATUS_FAILED, "out of memory");
-	b->part.measure = measure;
-	b->most_prompts = 32;
+	struct match_bench b = {.part = {.measure = measure}, .most_prompts = 32};
 	const struct option option[] = {
-	    BENCH_OPTIONS(b->part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b->input),
-	    COUNT("prompts", 'n', "N", "stop after so many (32)", &b->most_prompts, 1, MOST_PROMPTS),
+	    BENCH_OPTIONS(b.part),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b.input),
+	    COUNT("prompts", 'n', "N", "stop after so many (32)", &b.most_prompts, 1, MOST_PROMPTS),
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
@@ -236,7 +230,5 @@ int bench_match_rate_main(int argc, char** argv) {
 	                "  swiftlet bench match-rate -m model --heads heads.safetensors --json",
 	    OPTIONS(option),
 	};
-	const int status = bench_part_main(&b->part, &line, argc, argv);
-	free(b);
-	return status;
+	return bench_part_main(&b.part, &line, argc, argv);
 }

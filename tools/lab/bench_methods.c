@@ -2,7 +2,6 @@
  *
  * A contest by prompt (contest.h). */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/decode/lone.h"
@@ -13,7 +12,7 @@ struct methods_bench {
 	struct bench_part part;
 	struct contest contest;
 	const char *input, *mask, *names;
-	int64_t most_tokens;
+	int most_tokens;
 	char missing[MOST_CONTENDERS][300]; /* why it did not run; "" */
 };
 
@@ -84,7 +83,7 @@ static bool enter_all(struct methods_bench* b, struct error* error) {
 		return false;
 	prompt_list_fit(&c->prompts, options_context(&c->bench.options, c->bench.model));
 	for (int i = 0; i < c->prompts.n; i++)
-		c->prompts.prompt[i].max_tokens = least(c->prompts.prompt[i].max_tokens, (int)b->most_tokens);
+		c->prompts.prompt[i].max_tokens = least(c->prompts.prompt[i].max_tokens, b->most_tokens);
 	if (!enter(b, SWIFTLET_VANILLA, error))
 		return false;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
@@ -154,19 +153,14 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_methods_main(int argc, char** argv) {
-	struct methods_bench* b = calloc(1, sizeof *b);
-	if (!b)
-		return complain(STATUS_FAILED, "out of memory");
-	b->part.prepare = prepare;
-	b->part.measure = measure;
-	b->most_tokens = 128;
+	struct methods_bench b = {.part = {.prepare = prepare, .measure = measure}, .most_tokens = 128};
 	const struct option option[] = {
-	    BENCH_OPTIONS(b->part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b->input),
-	    TEXT("methods", 0, "LIST", "only these, beside vanilla (all)", &b->names),
-	    COUNT("prompts", 'n', "N", "stop after so many", &b->contest.most_prompts, 1, MOST_PROMPTS),
-	    COUNT("max-tokens", 0, "N", "tokens a prompt at most (128)", &b->most_tokens, 2, 1 << 20),
-	    TEXT("mask", 0, "FILE", "self-spec's mask (without, it takes no part)", &b->mask),
+	    BENCH_OPTIONS(b.part),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b.input),
+	    TEXT("methods", 0, "LIST", "only these, beside vanilla (all)", &b.names),
+	    COUNT("prompts", 'n', "N", "stop after so many", &b.contest.most_prompts, 1, MOST_PROMPTS),
+	    COUNT("max-tokens", 0, "N", "tokens a prompt at most (128)", &b.most_tokens, 2, 1 << 20),
+	    TEXT("mask", 0, "FILE", "self-spec's mask (without, it takes no part)", &b.mask),
 	};
 	struct command_line line = {
 	    .name = "bench methods",
@@ -185,7 +179,5 @@ int bench_methods_main(int argc, char** argv) {
 	                "  swiftlet bench methods --methods layerskip --temp 0.8 --acceptance rejection",
 	    OPTIONS(option),
 	};
-	const int status = bench_part_main(&b->part, &line, argc, argv);
-	free(b);
-	return status;
+	return bench_part_main(&b.part, &line, argc, argv);
 }

@@ -93,8 +93,7 @@ int bench_part_run(struct bench_part* part) {
 	int status = open_bench(part);
 	if (status == OPTIONS_GO_ON)
 		status = measure_and_tell(part);
-	runtime_close(&part->bench);
-	return status;
+	return runtime_close(&part->bench, status);
 }
 
 int bench_part_main(struct bench_part* part, struct command_line* line, int argc, char** argv) {

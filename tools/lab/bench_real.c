@@ -6,7 +6,6 @@
  * from prompt to prompt, with prices of its own. Decoding alone is timed; every token is compared with plain
  * decoding's. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/draft/drafter.h"
@@ -98,28 +97,22 @@ static void tell(const struct contest* t, cJSON* out) {
 struct real {
 	struct bench_part part;
 	const char *input, *only;
-	int64_t tokens;
+	int tokens;
 	bool no_ablation;
 	double temperature;
 };
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct real* r = (struct real*)part;
-	struct contest* t = calloc(1, sizeof *t);
-	if (!t)
-		return error_set(error, "out of memory");
-	t->bench = part->bench;
-	t->temperature = r->temperature;
-	t->apart = true;
-	bool good = prompt_list_read(&t->prompts, part->bench.model, r->input, error);
-	prompt_list_fit(&t->prompts, options_context(&part->options, part->bench.model));
-	for (int i = 0; r->tokens > 0 && i < t->prompts.n; i++)
-		t->prompts.prompt[i].max_tokens = (int)r->tokens;
-	good = good && enter_all(t, !r->no_ablation, error) && contest_run(t, error);
+	struct contest t = {.bench = part->bench, .temperature = r->temperature, .apart = true};
+	bool good = prompt_list_read(&t.prompts, part->bench.model, r->input, error);
+	prompt_list_fit(&t.prompts, options_context(&part->options, part->bench.model));
+	for (int i = 0; r->tokens > 0 && i < t.prompts.n; i++)
+		t.prompts.prompt[i].max_tokens = r->tokens;
+	good = good && enter_all(&t, !r->no_ablation, error) && contest_run(&t, error);
 	if (good)
-		tell(t, out);
-	contest_close(t);
-	free(t);
+		tell(&t, out);
+	contest_close(&t);
 	return good;
 }
 

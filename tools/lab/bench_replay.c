@@ -14,6 +14,7 @@
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
+#include "core/draft/round.h"
 #include "streams/jsonl.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/bridge_trial.h"
@@ -34,7 +35,7 @@ struct sums {
 struct replay {
 	struct bench_part part;
 	const char *input, *price_text, *drafter_text, *mask_path, *bridge_text, *learn_path, *answer_path;
-	int64_t pool_tokens, most_instances;
+	int pool_tokens, most_instances;
 	struct prices prices;
 	unsigned which;
 	struct mask skip;
@@ -57,8 +58,7 @@ struct replay {
 	bool with_oracle;
 	int32_t* text; /* (context + 1) */
 	int n, context;
-	struct result out[MAX_ROWS];
-	uint8_t want[MAX_ROWS];
+	struct round round;
 };
 
 /* ---- prices --------------------------------------------------------------------------------- */
@@ -83,39 +83,31 @@ static bool run_pass(struct replay* r, const struct pass* pass, struct error* er
 	return backend->run(backend, pass, error);
 }
 
-static bool verify(struct replay* r, struct verdict* verdict, struct error* error) {
-	struct cache* cache = r->cache;
-	const struct tree* tree = &r->planner.tree;
-	const struct segment segment = {.cache = cache, .base = cache->committed, .n = tree->n};
-	for (int i = 0; i < tree->n; i++) {
-		r->want[i] = WANT_TOKEN | WANT_TOP;
-		r->out[i].top = TREE_RANKS;
-	}
-	struct pass pass = pass_over(&segment, tree->token, tree->parent,
-	                             2 * cache->backend->weights->shape.n_blocks, r->want, r->out);
-	pass.head = true;
-	if (cache->pending > 0)
-		cache->backend->discard(cache);
+static bool verify(struct replay* r, struct error* error) {
+	struct pass pass;
+	round_start(&r->round, r->cache, NULL);
+	round_verify_pass(&r->round, &r->planner.tree, r->part.bench.model->weights.shape.n_blocks, WANT_TOP,
+	                  &pass);
 	if (!run_pass(r, &pass, error))
 		return false;
-	tree_verify(tree, r->out, verdict);
-	cache->backend->commit(cache, verdict->path, verdict->accepted + 1);
+	round_take_verify(&r->round);
 	return true;
 }
 
 /* The target's tokens along the recorded answer; what it would say elsewhere is no part of one. */
-static void verify_recorded(struct replay* r, struct verdict* verdict) {
+static void verify_recorded(struct replay* r) {
 	const struct tree* tree = &r->planner.tree;
 	const int32_t* const rest = r->recorded + (r->n - r->n_prompt);
+	struct result* const out = r->round.out;
 	for (int i = 0; i < tree->n; i++) {
-		r->out[i].token = -1;
-		r->out[i].top = 0;
+		out[i].token = -1;
+		out[i].top = 0;
 	}
 	for (int row = 0, d = 0; row >= 0; d++) {
-		r->out[row].token = rest[d];
+		out[row].token = rest[d];
 		row = tree_child(tree, row, rest[d]);
 	}
-	tree_verify(tree, r->out, verdict);
+	tree_verify(tree, out, &r->round.verdict);
 }
 
 /* Draft passes as long as the planner wants them; their cost. */
@@ -150,7 +142,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	const int left = end - r->n - 1;
 	const double budget = 1 + (ledger_round_limit(&r->ledger) - 1) / 2;
 	const struct round_limits limits = {SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, (float)budget};
-	struct verdict verdict;
+	const struct verdict* const verdict = &r->round.verdict;
 	double cost = 0;
 	if (r->set.state[SOURCE_mask]) {
 		const struct mask_round round = {.cache = r->cache,
@@ -161,18 +153,18 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		mask_start(r->set.state[SOURCE_mask], &round);
 	}
 	planner_start(p, r->text[r->n - 1], &limits);
-	if (!draft(r, &cost, error) || (r->cache && !verify(r, &verdict, error)))
+	if (!draft(r, &cost, error) || (r->cache && !verify(r, error)))
 		return false;
 	if (!r->cache)
-		verify_recorded(r, &verdict);
+		verify_recorded(r);
 	cost += (double)p->prices.verify[p->tree.n];
 	const int before = r->n;
-	for (int i = 0; i <= verdict.accepted && *more; i++) {
-		const int32_t token = r->out[verdict.path[i]].token;
+	for (int i = 0; i <= verdict->accepted && *more; i++) {
+		const int32_t token = r->round.out[verdict->path[i]].token;
 		r->text[r->n++] = token;
 		*more = !model_is_end(model, token) && r->n < end;
 	}
-	planner_see(p, &verdict, r->out, r->n - before, (float)cost);
+	planner_see(p, verdict, r->round.out, r->n - before, (float)cost);
 	if (p->tree.n > 1 || cost > 1)
 		ledger_round(&r->ledger, cost, r->n - before);
 	else
@@ -182,8 +174,8 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		r->sums.of[p->tree.source[row]].rows++;
 		r->sums.of[p->tree.source[row]].expected += (double)p->tree.chance[row];
 	}
-	for (int i = 1; i <= verdict.accepted; i++)
-		r->sums.of[p->tree.source[verdict.path[i]]].accepted++;
+	for (int i = 1; i <= verdict->accepted; i++)
+		r->sums.of[p->tree.source[verdict->path[i]]].accepted++;
 	r->sums.tokens += r->n - before;
 	r->sums.rounds++;
 	r->sums.rows += p->tree.n;
@@ -290,7 +282,7 @@ static bool open_drafters(struct replay* r, struct error* error) {
 	if (!r->answers && !(r->cache = text_cache_open(&maker, error)))
 		return false;
 	if (r->pool_tokens > 0)
-		r->pool = retrieval_pool_open((int)r->pool_tokens);
+		r->pool = retrieval_pool_open(r->pool_tokens);
 	if (!r->text || !r->recorded || !drafter_set_open(&r->set, r->which, &setup) ||
 	    (r->pool_tokens > 0 && !r->pool))
 		return error_set(error, "out of memory");
@@ -400,38 +392,34 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_replay_main(int argc, char** argv) {
-	struct replay* r = calloc(1, sizeof *r);
-	if (!r)
-		return complain(STATUS_FAILED, "out of memory");
-	r->part.prepare = prepare;
-	r->part.measure = measure;
-	r->input = "-";
-	r->price_text = "slope=0.05,c=0.55";
-	r->drafter_text = "prediction,retrieval,recycle";
-	r->pool_tokens = 1 << 16;
-	r->trial.tokens = 8000;
-	r->most_instances = INT32_MAX;
+	struct replay r = {.part = {.prepare = prepare, .measure = measure},
+	                   .input = "-",
+	                   .price_text = "slope=0.05,c=0.55",
+	                   .drafter_text = "prediction,retrieval,recycle",
+	                   .pool_tokens = 1 << 16,
+	                   .trial = {.tokens = 8000},
+	                   .most_instances = INT32_MAX};
 	const struct option option[] = {
-	    BENCH_OPTIONS(r->part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r->input),
+	    BENCH_OPTIONS(r.part),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
 	    TEXT("prices", 0, "LIST|FILE",
 	         "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json "
 	         "(slope=0.05,c=0.55)",
-	         &r->price_text),
-	    TEXT("drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", &r->drafter_text),
+	         &r.price_text),
+	    TEXT("drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", &r.drafter_text),
 	    TEXT("answers", 0, "FILE",
 	         "what `stream --method vanilla -o` said to the same prompts: the model is not\nrun; "
 	         "no mask drafts, and recycle learns nothing",
-	         &r->answer_path),
+	         &r.answer_path),
 	    FLAG("oracle", "with --answers: what the best policies of the same tables would bring",
-	         &r->with_oracle),
-	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r->mask_path),
+	         &r.with_oracle),
+	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r.mask_path),
 	    TEXT("bridge", 0, "SPAN", "`mask` has a bridge in place of these blocks, 9-16 (of none)",
-	         &r->bridge_text),
-	    TEXT("learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", &r->learn_path),
-	    COUNT("tokens", 0, "N", "tokens that it is learned from (8000)", &r->trial.tokens, 1, 1 << 30),
-	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r->pool_tokens, 0, 1 << 24),
-	    COUNT("instances", 'n', "N", "stop after so many", &r->most_instances, 1, INT32_MAX),
+	         &r.bridge_text),
+	    TEXT("learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", &r.learn_path),
+	    COUNT("tokens", 0, "N", "tokens that it is learned from (8000)", &r.trial.tokens, 1, 1 << 30),
+	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r.pool_tokens, 0, 1 << 24),
+	    COUNT("instances", 'n', "N", "stop after so many", &r.most_instances, 1, INT32_MAX),
 	};
 	struct command_line line = {
 	    .name = "bench replay",
@@ -444,7 +432,5 @@ int bench_replay_main(int argc, char** argv) {
 	                "  swiftlet bench replay -i prompts.jsonl --prices v2=1.15,v4=1.5,v8=2.5,v16=5.2",
 	    OPTIONS(option),
 	};
-	const int status = bench_part_main(&r->part, &line, argc, argv);
-	free(r);
-	return status;
+	return bench_part_main(&r.part, &line, argc, argv);
 }

@@ -161,18 +161,10 @@ static bool score_window(struct lab* lab, struct lab_half* half, const struct ma
 		want[i] = WANT_TOKEN | WANT_TOP;
 		lab->out[i].top = MAX_TOP;
 	}
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = w->size,
-	                          .n_segments = w->size,
-	                          .segment = segment,
-	                          .token = t->id + w->base,
-	                          .parent = parent,
-	                          .skip = mask,
-	                          .last = 2 * lab->blocks,
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = lab->out};
+	struct pass pass = pass_over(segment, t->id + w->base, parent, 2 * lab->blocks, want, lab->out);
+	pass.n = pass.n_segments = w->size;
+	pass.skip = mask;
+	pass.head = true;
 	if (!lab->backend->run(lab->backend, &pass, error))
 		return false;
 	lab->backend->discard(t->cache);
@@ -233,11 +225,11 @@ static const int checkpoint[CHECKPOINTS] = {0, SEARCH_SPANS, 25, 100, 300};
 
 struct searching {
 	struct bench_part part;
-	struct lab* lab;
+	struct lab lab;
 	const char *input, *list, *only; /* shares of cost; proposers whose name begins so */
 	double cost[MOST_COSTS];
 	int costs;
-	int64_t most, tokens, windows;
+	int most, tokens, windows;
 	bool alone; /* without references */
 	cJSON* rows;
 };
@@ -246,12 +238,12 @@ struct searching {
 
 static bool show(struct searching* s, const char* name, double cost, int after, const struct mask* mask,
                  struct error* error) {
-	const double alpha = lab_alpha(s->lab, LAB_JUDGE, mask, error);
+	const double alpha = lab_alpha(&s->lab, LAB_JUDGE, mask, error);
 	if (alpha < 0)
 		return false;
 	char text[8 * MAX_BLOCKS * 2];
 	size_t n = 0;
-	for (int i = 0; i < 2 * s->lab->blocks; i++)
+	for (int i = 0; i < 2 * s->lab.blocks; i++)
 		if (mask_has(mask, i))
 			n +=
 			    (size_t)snprintf(text + n, sizeof text - n, "%s%c%d", n ? " " : "", i & 1 ? 'm' : 'a', i / 2);
@@ -259,7 +251,7 @@ static bool show(struct searching* s, const char* name, double cost, int after, 
 	cJSON_AddNumberToObject(row, "cost", cost);
 	cJSON_AddStringToObject(row, "proposer", name);
 	cJSON_AddNumberToObject(row, "proposals", after);
-	cJSON_AddNumberToObject(row, "saved", lab_saved(s->lab, mask));
+	cJSON_AddNumberToObject(row, "saved", lab_saved(&s->lab, mask));
 	cJSON_AddNumberToObject(row, "alpha", alpha);
 	cJSON_AddStringToObject(row, "left_out", n > 0 ? text : "");
 	return true;
@@ -270,8 +262,8 @@ static bool show(struct searching* s, const char* name, double cost, int after, 
 /* Mean log-probability on the windows to search on. */
 static bool quality(struct searching* s, const struct mask* mask, double* mean, struct error* error) {
 	struct lab_score score = {0};
-	const int windows = s->lab->half[LAB_LEARN].windows;
-	if (!lab_score(s->lab, LAB_LEARN, mask, 0, windows, &score, error))
+	const int windows = s->lab.half[LAB_LEARN].windows;
+	if (!lab_score(&s->lab, LAB_LEARN, mask, 0, windows, &score, error))
 		return false;
 	*mean = score.log_probability / score.rows;
 	return true;
@@ -280,12 +272,12 @@ static bool quality(struct searching* s, const struct mask* mask, double* mean, 
 /* Of whole blocks' beginnings, each as long as the cost wants. */
 static bool best_span(struct searching* s, double cost, struct mask* best, struct error* error) {
 	double most = -INFINITY, mean;
-	const int end = 2 * s->lab->blocks - 2;
+	const int end = 2 * s->lab.blocks - 2;
 	for (int first = 2; first < end; first += 2) {
 		struct mask mask = {.word = {0}};
-		for (int i = first; i < end && lab_saved(s->lab, &mask) < cost - 1e-9; i++)
+		for (int i = first; i < end && lab_saved(&s->lab, &mask) < cost - 1e-9; i++)
 			mask_set(&mask, i, true);
-		if (lab_saved(s->lab, &mask) < cost - 1e-9)
+		if (lab_saved(&s->lab, &mask) < cost - 1e-9)
 			break;
 		bench_progress((double)first / end, "spans");
 		if (!quality(s, &mask, &mean, error))
@@ -305,10 +297,10 @@ static bool remove_next(struct searching* s, struct mask* mask, double* now, dou
 	bool fresh[2 * MAX_BLOCKS] = {false};
 	for (;;) {
 		int best = -1;
-		for (int i = 2; i < 2 * s->lab->blocks - 2; i++)
+		for (int i = 2; i < 2 * s->lab.blocks - 2; i++)
 			if (!mask_has(mask, i) && (best < 0 || loss[i] < loss[best]))
 				best = i;
-		const double saves = best & 1 ? s->lab->mlp : s->lab->attention;
+		const double saves = best & 1 ? s->lab.mlp : s->lab.attention;
 		if (fresh[best]) {
 			mask_set(mask, best, true);
 			*now -= loss[best] * saves;
@@ -330,13 +322,13 @@ static bool references(struct searching* s, struct error* error) {
 	for (int c = 0; c < s->costs; c++)
 		if (!best_span(s, s->cost[c], &span, error) || !show(s, "best span", s->cost[c], 0, &span, error))
 			return false;
-	for (int i = 0; i < 2 * s->lab->blocks; i++)
+	for (int i = 0; i < 2 * s->lab.blocks; i++)
 		loss[i] = -INFINITY;
 	if (!quality(s, &mask, &now, error))
 		return false;
 	for (int c = 0; c < s->costs; c++) {
-		while (lab_saved(s->lab, &mask) < s->cost[c] - 1e-9) {
-			bench_progress(lab_saved(s->lab, &mask) / s->cost[s->costs - 1], "greedy removal");
+		while (lab_saved(&s->lab, &mask) < s->cost[c] - 1e-9) {
+			bench_progress(lab_saved(&s->lab, &mask) / s->cost[s->costs - 1], "greedy removal");
 			if (!remove_next(s, &mask, &now, loss, error))
 				return false;
 		}
@@ -350,7 +342,7 @@ static bool references(struct searching* s, struct error* error) {
 
 static struct search* open_search(const struct searching* s, const struct proposer* p, double cost,
                                   struct error* error) {
-	const struct lab* lab = s->lab;
+	const struct lab* lab = &s->lab;
 	const struct search_options options = {.blocks = lab->blocks,
 	                                       .skip_ratio = 0.45,
 	                                       .skip_cost = cost,
@@ -381,7 +373,7 @@ static struct search* open_search(const struct searching* s, const struct propos
 
 static bool run_search(struct searching* s, const struct proposer* p, double cost, struct error* error) {
 	struct search* search = open_search(s, p, cost, error);
-	const struct lab_half* half = &s->lab->half[LAB_LEARN];
+	const struct lab_half* half = &s->lab.half[LAB_LEARN];
 	bool good = search != NULL;
 	for (int scored = 0, at = 0; good && !interrupted() && at < CHECKPOINTS && checkpoint[at] <= s->most;
 	     scored++) {
@@ -391,14 +383,14 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 		}
 		struct proposal proposal;
 		struct lab_score score = {0};
-		const int w = scored / SEARCH_SPANS * (int)s->windows % half->windows;
+		const int w = scored / SEARCH_SPANS * s->windows % half->windows;
 		int rows = 0;
-		for (int i = w; i < w + (int)s->windows; i++)
+		for (int i = w; i < w + s->windows; i++)
 			rows += half->window[i % half->windows].size;
 		search_window(search, scored / SEARCH_SPANS + 1, rows);
-		bench_progress((double)scored / (double)s->most, "%s", p->name);
+		bench_progress((double)scored / s->most, "%s", p->name);
 		good = good && search_propose(search, &proposal) &&
-		       lab_score(s->lab, LAB_LEARN, &proposal.mask, w, (int)s->windows, &score, error);
+		       lab_score(&s->lab, LAB_LEARN, &proposal.mask, w, s->windows, &score, error);
 		proposal.log_probability = score.log_probability / score.rows;
 		if (good)
 			search_observe(search, &proposal, score.matches, score.rows);
@@ -448,25 +440,21 @@ static int prepare(struct bench_part* part) {
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	struct searching* s = (struct searching*)part;
 	struct prompt_list list = {.n = 0};
-	s->lab = calloc(1, sizeof *s->lab);
-	bool good = (s->lab || error_set(error, "out of memory")) &&
-	            prompt_list_read(&list, part->bench.model, s->input, error);
+	bool good = prompt_list_read(&list, part->bench.model, s->input, error);
 	for (int i = 0; i < list.n; i++)
 		if (list.prompt[i].max_tokens > s->tokens)
-			list.prompt[i].max_tokens = (int)s->tokens;
-	good = good && lab_open(s->lab, &part->bench, &part->options, list.prompt, list.n, error);
+			list.prompt[i].max_tokens = s->tokens;
+	good = good && lab_open(&s->lab, &part->bench, &part->options, list.prompt, list.n, error);
 	if (good) {
-		bench_json_number(out, "attention", s->lab->attention);
-		bench_json_number(out, "mlp", s->lab->mlp);
-		bench_json_number(out, "rest", s->lab->fixed);
-		bench_json_number(out, "windows_searched_on", s->lab->half[LAB_LEARN].windows);
-		bench_json_number(out, "windows_that_judge", s->lab->half[LAB_JUDGE].windows);
+		bench_json_number(out, "attention", s->lab.attention);
+		bench_json_number(out, "mlp", s->lab.mlp);
+		bench_json_number(out, "rest", s->lab.fixed);
+		bench_json_number(out, "windows_searched_on", s->lab.half[LAB_LEARN].windows);
+		bench_json_number(out, "windows_that_judge", s->lab.half[LAB_JUDGE].windows);
 		s->rows = cJSON_AddArrayToObject(out, "rows");
 		good = run_all(s, error);
 	}
-	if (s->lab)
-		lab_close(s->lab);
-	free(s->lab);
+	lab_close(&s->lab);
 	prompt_list_free(&list);
 	return good;
 }

@@ -24,7 +24,7 @@ static const double ratio_of[RATIOS] = {0.3, 0.45, 0.6};
 struct swift {
 	struct bench_part part;
 	const char* parts;
-	int64_t slices;
+	int slices;
 	int bits; /* of the copy */
 	double matchness;
 	struct mask mask;
@@ -105,7 +105,7 @@ static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
 		const double all = swift.seconds + w->searched.seconds;
 		bench_json_number(out, "plain_tokens_per_second", answer_speed(&of_plain));
 		bench_json_number(out, "tokens_per_second", answer_speed(&swift));
-		way_json(&way[0], &way[1], (int)w->slices, out);
+		way_json(&way[0], &way[1], w->slices, out);
 		bench_json_number(out, "realized_over_expected",
 		                  cJSON_GetNumberValue(cJSON_GetObjectItem(out, "speedup")) /
 		                      cJSON_GetNumberValue(cJSON_GetObjectItem(out, "expected_speedup")));
@@ -212,7 +212,7 @@ static bool tell_way(struct swift* w, struct way* way, const struct way* plain, 
 	double share;
 	cJSON_AddStringToObject(one, "name", way->name);
 	cJSON_AddNumberToObject(one, "skipped", mask_count(&mask));
-	way_json(way, plain, (int)w->slices, one);
+	way_json(way, plain, w->slices, one);
 	if (!predict(way, &mask, &share, error))
 		return false;
 	bench_json_number(one, "predicted", share);

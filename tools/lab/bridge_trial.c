@@ -131,36 +131,22 @@ static bool choices(struct bridge_trial* r, struct cache* cache, int base, int n
                     const float* state, struct result* out, struct error* error) {
 	struct backend* backend = r->maker.engine->backend;
 	struct segment segment[BATCH];
-	int32_t row[BATCH];
 	uint8_t want[BATCH];
 	static const int32_t none[1] = {-1};
 	for (int i = 0; i < n; i++) {
 		segment[i] = (struct segment){.cache = cache, .base = base + i, .n = 1};
-		row[i] = i;
 		want[i] = WANT_TOKEN;
-		const struct pass place = {.kind = PASS_EXACT,
-		                           .n = 1,
-		                           .n_segments = 1,
-		                           .segment = &segment[i],
-		                           .parent = none,
-		                           .state = state + (size_t)i * (size_t)dim_of(r),
-		                           .first = from,
-		                           .last = from,
-		                           .tap = -1};
+		struct pass place = pass_over(&segment[i], NULL, none, from, NULL, NULL);
+		place.state = state + (size_t)i * (size_t)dim_of(r);
+		place.first = from;
 		if (!backend->run(backend, &place, error))
 			return false;
 	}
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = n,
-	                          .segment = segment,
-	                          .row = row,
-	                          .first = from,
-	                          .last = 2 * blocks_of(r),
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = out};
+	struct pass pass = pass_over(segment, NULL, NULL, 2 * blocks_of(r), want, out);
+	pass.n = pass.n_segments = n;
+	pass.row = state_text_rows;
+	pass.first = from;
+	pass.head = true;
 	const bool good = backend->run(backend, &pass, error);
 	backend->discard(cache);
 	return good;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "core/files/grow.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 
@@ -90,15 +91,11 @@ static bool begin(struct way* w, const struct swiftlet_request* request, struct 
 }
 
 static bool keep(struct way* w, const struct swiftlet_step* step, struct error* error) {
-	if (w->n_token + step->n > w->capacity) {
-		w->capacity = 2 * (w->n_token + step->n);
-		int32_t* const grown = realloc(w->token, (size_t)w->capacity * sizeof *grown);
-		if (!grown)
+	for (int i = 0; i < step->n; i++) {
+		if (!grow_by_one(&w->token, (size_t)w->n_token, sizeof *w->token))
 			return error_set(error, "out of memory for the text");
-		w->token = grown;
-	}
-	for (int i = 0; i < step->n; i++)
 		w->token[w->n_token++] = step->token[i].id;
+	}
 	return true;
 }
 
@@ -214,7 +211,7 @@ static void note_task(struct contest* t, int prompt) {
 }
 
 bool contest_run(struct contest* t, struct error* error) {
-	const int most = t->most_prompts > 0 ? (int)t->most_prompts : MOST_PROMPTS, n = least(t->prompts.n, most);
+	const int most = t->most_prompts > 0 ? t->most_prompts : MOST_PROMPTS, n = least(t->prompts.n, most);
 	if (n == 0)
 		return error_set(error, "no prompt to measure on: found none that the context holds");
 	for (int i = 0; i < n && !interrupted(); i++, t->asked++) {
@@ -335,11 +332,9 @@ bool ways_turn(struct way* way, int n, const struct runtime* bench, int tokens, 
 }
 
 void ways_reset(struct way* way, int n) {
-	for (struct way* w = way; w < way + n; w++) {
-		if (!w->session)
-			continue;
-		w->before = all_of(w);
-	}
+	for (struct way* w = way; w < way + n; w++)
+		if (w->session)
+			w->before = all_of(w);
 }
 
 void ways_compare(const struct way* way, int n, int64_t* compared, int64_t* differing_tokens) {

@@ -35,7 +35,7 @@ struct way {
 	    before;          /* of the texts that are over; of the one at hand; what is not counted */
 	double seconds, cpu; /* of decoding the text at hand */
 	int32_t* token;      /* (n_token) those that were emitted */
-	int n_token, capacity;
+	int n_token;
 	/* by slices alone */
 	uint64_t prompt;           /* number of the next text's */
 	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
@@ -54,7 +54,7 @@ struct contest {
 	int n, asked;                                /* asked: prompts that were answered */
 	bool apart;               /* a contender has prices of its own, a prompt is a sequence of its own */
 	double temperature;       /* of requests */
-	int64_t most_prompts;     /* 0: all */
+	int most_prompts;         /* 0: all */
 	bool loops[MOST_PROMPTS]; /* the plain answer's last tokens stand earlier in it */
 	const char* task[MOST_TASKS];
 	int tasks;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "core/files/grow.h"
+
 enum { DEEPEST = 16, LONGEST = 12 };
 
 struct place {
@@ -16,7 +18,8 @@ struct place {
 struct replay_oracle {
 	void* drafter;
 	struct place* place; /* (n) of all answers, in order */
-	int n, capacity;
+	int n;
+	size_t capacity;
 };
 
 struct replay_oracle* oracle_open(const struct drafter_setup* setup, const struct retrieval_pool* pool) {
@@ -57,14 +60,8 @@ static struct place follow(struct replay_oracle* o, int32_t root, const int32_t*
 }
 
 bool oracle_add(struct replay_oracle* o, const int32_t* text, int n_prompt, int n) {
-	if (o->n + n - n_prompt > o->capacity) {
-		const int capacity = 2 * (o->n + n - n_prompt);
-		struct place* place = realloc(o->place, (size_t)capacity * sizeof *place);
-		if (!place)
-			return false;
-		o->place = place;
-		o->capacity = capacity;
-	}
+	if (!grow_to(&o->place, &o->capacity, (size_t)(o->n + n - n_prompt), sizeof *o->place))
+		return false;
 	drafters[SOURCE_retrieval]->forget(o->drafter, 0);
 	drafters[SOURCE_retrieval]->append(o->drafter, text, n_prompt);
 	for (int i = n_prompt; i < n; i++) { /* the first token comes with the prompt */

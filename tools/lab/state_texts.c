@@ -14,7 +14,7 @@ struct cache* text_cache_open(const struct text_maker* maker, struct error* erro
 	                           maker->engine->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
 }
 
-static const int32_t chain[MAX_ROWS] = {
+const int32_t state_text_rows[MAX_ROWS] = {
 #define ROW4(i) i, i + 1, i + 2, i + 3
 #define ROW16(i) ROW4(i), ROW4(i + 4), ROW4(i + 8), ROW4(i + 12)
 #define ROW64(i) ROW16(i), ROW16(i + 16), ROW16(i + 32), ROW16(i + 48)
@@ -36,7 +36,7 @@ bool state_text_prefill(struct cache* cache, const int32_t* id, int n, int32_t* 
 		pass.head = rows == left;
 		if (!backend->run(backend, &pass, error))
 			return false;
-		backend->commit(cache, chain, rows);
+		backend->commit(cache, state_text_rows, rows);
 		want[rows - 1] = WANT_NOTHING;
 		*next = out[rows - 1].token;
 	}
@@ -70,7 +70,7 @@ static bool step(const struct text_maker* maker, struct state_text* const* text,
 	if (!backend->run(backend, &pass, error))
 		return false;
 	for (int i = 0; i < n; i++) {
-		backend->commit(text[i]->cache, chain, 1);
+		backend->commit(text[i]->cache, state_text_rows, 1);
 		text[i]->id[text[i]->n++] = out[i].token;
 	}
 	return true;
@@ -137,14 +137,14 @@ static bool walk_rows(struct backend* backend, struct cache* cache, const int32_
 	const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
 	for (int i = 0, from = 0; i < points->n; from = points->at[i++]) {
 		struct pass pass = pass_over(&segment, token, NULL, points->at[i], NULL, NULL);
-		pass.row = chain;
+		pass.row = state_text_rows;
 		pass.first = from;
 		pass.tap = points->at[i] - 1;
 		pass.tap_out = state[i];
 		if (!backend->run(backend, &pass, error))
 			return false;
 	}
-	backend->commit(cache, chain, rows);
+	backend->commit(cache, state_text_rows, rows);
 	return true;
 }
 

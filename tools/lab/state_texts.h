@@ -10,6 +10,9 @@ struct text_maker {
 	int context; /* tokens a text may have */
 };
 
+/* 0, 1, 2…: a text's rows in a pass, and the path that commits them. */
+extern const int32_t state_text_rows[MAX_ROWS];
+
 /* As sessions open theirs where nothing else is asked for. NULL with the error set. */
 struct cache* text_cache_open(const struct text_maker*, struct error*);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/decode/session.h"
+#include "core/files/grow.h"
 #include "optimizer/idle.h"
 #include "streams/memory/memory.h"
 #include "tools/program/command.h"
@@ -20,11 +21,11 @@ struct chat {
 	struct runtime_wish wish;
 	const char* system;
 	const char* variables; /* chat_template_kwargs */
-	int64_t max_tokens;
+	int max_tokens;
 	struct text_list stop;
 	struct runtime runtime;
 	struct chat_message* message; /* (n) contents malloc'd */
-	int n, capacity;
+	int n;
 	struct generation generation;
 	int64_t tokens;
 	int turns;
@@ -36,15 +37,8 @@ struct chat {
 /* ---- history -------------------------------------------------------------------------------- */
 
 static bool remember(struct chat* chat, const char* role, const char* text, size_t size) {
-	if (chat->n == chat->capacity) {
-		const int capacity = chat->capacity ? 2 * chat->capacity : 16;
-		struct chat_message* const grown = realloc(chat->message, (size_t)capacity * sizeof *grown);
-		if (!grown)
-			return false;
-		chat->message = grown;
-		chat->capacity = capacity;
-	}
-	char* const content = malloc(size + 1);
+	char* const content =
+	    grow_by_one(&chat->message, (size_t)chat->n, sizeof *chat->message) ? malloc(size + 1) : NULL;
 	if (!content)
 		return false;
 	if (size)
@@ -95,7 +89,7 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 	bool good = prompt != NULL;
 	if (good) {
 		struct swiftlet_request request =
-		    request_for(&chat->runtime.options, prompt, n, (int)chat->max_tokens, "chat");
+		    request_for(&chat->runtime.options, prompt, n, chat->max_tokens, "chat");
 		request.stop = chat->stop.text;
 		request.n_stop = chat->stop.n;
 		chat->generation.show = stdout;
@@ -112,7 +106,7 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 	chat->turns++;
 	chat->tokens += chat->generation.figures.tokens;
 	interrupt_watch();
-	return remember(chat, "assistant", chat->generation.text, chat->generation.text_size) ||
+	return remember(chat, "assistant", chat->generation.text.data, chat->generation.text.size) ||
 	       error_set(error, "out of memory");
 }
 
@@ -288,12 +282,9 @@ int command_chat(int argc, char** argv) {
 	status = runtime_open(&chat.runtime, &chat.wish, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = start(&chat);
-	if (!runtime_keep(&chat.runtime) && status == STATUS_DONE)
-		status = STATUS_FAILED;
 	forget(&chat, 0, chat.n);
 	free(chat.message);
 	generation_free(&chat.generation);
 	idle_close(chat.idle);
-	runtime_close(&chat.runtime);
-	return status;
+	return runtime_close(&chat.runtime, status);
 }

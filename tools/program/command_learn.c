@@ -178,17 +178,15 @@ static int finish(struct learn* l) {
 		print_table(l, figures);
 	cJSON_Delete(figures);
 	l->curve = NULL;
-	bool good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0);
-	good = runtime_keep(&l->runtime) && good;
+	const bool good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0);
 	return output_written(good ? STATUS_DONE : STATUS_FAILED);
 }
 
-static void close_learn(struct learn* l) {
+static int close_learn(struct learn* l, int status) {
 	prompt_list_free(&l->prompts);
 	cJSON_Delete(l->curve);
 	generation_free(&l->generation);
-	runtime_close(&l->runtime);
-	free(l);
+	return runtime_close(&l->runtime, status);
 }
 
 static int open_learn(struct learn* l, const struct swiftlet_options* options) {
@@ -214,17 +212,14 @@ static int open_learn(struct learn* l, const struct swiftlet_options* options) {
 }
 
 int command_learn(int argc, char** argv) {
-	struct learn* const l = calloc(1, sizeof *l);
-	if (!l)
-		return complain(STATUS_FAILED, "out of memory");
-	l->seconds = 60;
+	struct learn l = {.seconds = 60};
 	struct swiftlet_options options;
 	const struct option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
-	         &l->input),
-	    COUNT("seconds", 0, "N", "how long (60)", &l->seconds, 1, 1 << 24),
-	    FLAG("json", "print one JSON object instead of a table", &l->json),
-	    RUNTIME_OPTIONS(l->wish),
+	         &l.input),
+	    COUNT("seconds", 0, "N", "how long (60)", &l.seconds, 1, 1 << 24),
+	    FLAG("json", "print one JSON object instead of a table", &l.json),
+	    RUNTIME_OPTIONS(l.wish),
 	};
 	struct command_line line = {
 	    .name = "learn",
@@ -240,14 +235,13 @@ int command_learn(int argc, char** argv) {
 	    .session = &options,
 	    .max_words = 1,
 	};
-	int status = options_parse_model(&line, argc, argv, &l->wish.model);
+	int status = options_parse_model(&line, argc, argv, &l.wish.model);
 	if (status == OPTIONS_GO_ON)
-		status = open_learn(l, &options);
+		status = open_learn(&l, &options);
 	if (status == OPTIONS_GO_ON) {
 		struct error error = {{0}};
 		interrupt_watch();
-		status = learn(l, &error) ? finish(l) : complain(STATUS_FAILED, "%s", error.message);
+		status = learn(&l, &error) ? finish(&l) : complain(STATUS_FAILED, "%s", error.message);
 	}
-	close_learn(l);
-	return status;
+	return close_learn(&l, status);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/model/model.h"
 #include "streams/mask_file.h"
 #include "streams/memory/store.h"
@@ -52,12 +53,10 @@ static void entry_of_store(const struct store_mask* from, struct mask_entry* to)
 }
 
 static bool append(struct masks* m, const struct mask_entry* entry, int64_t id) {
-	int64_t* const grown = realloc(m->id, ((size_t)m->list.n + 1) * sizeof *grown);
-	if (grown) {
-		m->id = grown;
-		m->id[m->list.n] = id;
-	}
-	return (grown && mask_list_append(&m->list, entry)) || error_set(&m->error, "out of memory");
+	if (!grow_by_one(&m->id, (size_t)m->list.n, sizeof *m->id) || !mask_list_append(&m->list, entry))
+		return error_set(&m->error, "out of memory");
+	m->id[m->list.n - 1] = id;
+	return true;
 }
 
 static bool append_stored(void* user, const struct store_mask* stored) {

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "streams/report.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/generation.h"
@@ -21,7 +20,7 @@ struct run {
 	const char* variables; /* chat_template_kwargs */
 	const char* task;
 	const char* trace_file;
-	int64_t max_tokens;
+	int max_tokens;
 	bool chat, json, no_special;
 	struct text_list stop;
 	struct runtime runtime;
@@ -38,22 +37,11 @@ static int32_t* tokens_of(const struct run* run, const char* text, size_t size, 
 	return chat_tokens(run->runtime.model, message, n_messages, run->variables, n, error);
 }
 
-static bool print_json(const struct run* run, const struct generation* g) {
-	const struct report report = {
-	    .task = run->task,
-	    .model = run->runtime.name,
-	    .backend = swiftlet_engine_name(run->runtime.engine),
-	    .method = run->runtime.options.method,
-	    .token = g->token,
-	    .n_tokens = g->n_tokens,
-	    .text = g->text ? g->text : "",
-	    .text_size = g->text_size,
-	    .figures = &g->figures,
-	};
-	char* const text = report_text(&report);
-	const bool good = text && puts(text) >= 0;
+static void print_json(const struct run* run, const struct generation* g) {
+	char* const text = generation_report(g, &run->runtime, NULL, run->task);
+	if (text)
+		puts(text);
 	free(text);
-	return good;
 }
 
 static void print_figures(const struct run* run, const struct generation* g) {
@@ -107,7 +95,7 @@ static int generate(struct run* run, const char* text, size_t size) {
 		free(prompt);
 		return complain(STATUS_FAILED, "%s", error.message);
 	}
-	request = request_for(&run->runtime.options, prompt, n, (int)run->max_tokens, run->task);
+	request = request_for(&run->runtime.options, prompt, n, run->max_tokens, run->task);
 	request.stop = run->stop.text;
 	request.n_stop = run->stop.n;
 	request.expected = expected;
@@ -188,9 +176,6 @@ int command_run(int argc, char** argv) {
 	status = runtime_open(&run.runtime, &run.wish, &options, started);
 	if (status == OPTIONS_GO_ON)
 		status = generate(&run, run.prompt ? run.prompt : file_text, size);
-	if (!runtime_keep(&run.runtime) && status == STATUS_DONE)
-		status = STATUS_FAILED;
-	runtime_close(&run.runtime);
 	free(file_text);
-	return status;
+	return runtime_close(&run.runtime, status);
 }

@@ -12,73 +12,36 @@
 
 struct serve {
 	struct runtime_wish wish;
-	const char* host;
-	int64_t port, sessions, queue, chunk, rate, address, idle, headers, body, grace;
-	int64_t prompt_mib;
-	const char* prompt_cache;
-	bool share_prefixes;
-	const char* key_file;
-	const char* cors;
-	bool log;
+	struct server_options option;
+	int prompt_mib, grace;
 	const char* speculation;
-	struct memory* memory;
 	struct server* server;
 };
 
-static bool open_memory(struct serve* s, const struct runtime* r, struct error* e) {
-	if (!r->options.bank || !method_plans(&r->options))
-		return true;
-	s->memory = runtime_memory(&s->wish, r->model, r->name, e);
-	return s->memory != NULL;
-}
-
-static bool open_server(struct serve* s, const struct runtime* r, struct error* e) {
-	if (s->sessions == 0)
-		s->sessions = r->engine->backend->adopt ? 32 : 4;
-	struct server_options o = {.host = s->host,
-	                           .port = (int)s->port,
-	                           .name = r->name,
-	                           .version = SWIFTLET_VERSION,
-	                           .key_file = s->key_file,
-	                           .cors = s->cors,
-	                           .sessions = (int)s->sessions,
-	                           .queue = (int)s->queue,
-	                           .prefill_chunk = (int)s->chunk,
-	                           .rate = (int)s->rate,
-	                           .address_connections = (int)s->address,
-	                           .idle_seconds = (int)s->idle,
-	                           .header_seconds = (int)s->headers,
-	                           .share_prefixes = s->share_prefixes,
-	                           .prompt_cache = s->prompt_cache,
-	                           .prompt_cache_bytes = s->prompt_mib << 20,
-	                           .body_seconds = (int)s->body,
-	                           .log_requests = s->log,
-	                           .tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0,
-	                           .session = r->options};
-	if (!open_memory(s, r, e))
+static bool open_server(struct serve* s, struct runtime* r, struct error* e) {
+	if (r->options.bank && method_plans(&r->options) &&
+	    !(r->memory = runtime_memory(&s->wish, r->model, r->name, e)))
 		return false;
-	s->server = server_open(&o, r->model, r->engine, s->memory, e);
+	struct server_options* o = &s->option;
+	if (o->work.sessions == 0)
+		o->work.sessions = r->engine->backend->adopt ? 32 : 4;
+	o->prompt_cache_bytes = (int64_t)s->prompt_mib << 20;
+	o->tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0;
+	o->work.session = r->options;
+	o->work.model_name = r->name;
+	o->work.memory = r->memory;
+	s->server = server_open(o, r->model, r->engine, e);
 	return s->server != NULL;
 }
 
 static void say_ready(const struct serve* s, const struct runtime* r) {
-	const char* open = strchr(s->host, ':') ? "[" : "";
+	const char* open = strchr(s->option.host, ':') ? "[" : "";
 	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
-	       s->host, *open ? "]" : "", server_port(s->server));
-	if (s->memory && memory_store(s->memory))
-		printf("masks are kept in %s\n", store_path(memory_store(s->memory)));
+	       s->option.host, *open ? "]" : "", server_port(s->server));
+	if (r->memory && memory_store(r->memory))
+		printf("masks are kept in %s\n", store_path(memory_store(r->memory)));
 	fflush(stdout);
 	say_copy(r->engine, &r->options, false);
-}
-
-static int close_serve(struct serve* s, bool served) {
-	int status = STATUS_DONE;
-	server_close(s->server, (double)s->grace);
-	struct error e;
-	if (s->memory && served && !memory_flush(s->memory, &e))
-		status = complain(STATUS_FAILED, "%s", e.message);
-	memory_close(s->memory);
-	return status;
 }
 
 /* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
@@ -95,77 +58,75 @@ static int serve(struct serve* s, const struct swiftlet_options* options) {
 	interrupt_watch();
 	struct runtime r;
 	struct error e = {{0}};
-	int status;
+	int status = STATUS_DONE;
 	s->wish.shared = true;
 	if (runtime_open_engine(&r, &s->wish, options, &e) && open_server(s, &r, &e)) {
 		say_ready(s, &r);
 		wait_for_end();
-		status = close_serve(s, true);
 	} else {
 		status = complain(STATUS_FAILED, "%s", e.message);
-		close_serve(s, false);
 	}
-	runtime_close(&r);
-	return status;
+	server_close(s->server, (double)s->grace);
+	return runtime_close(&r, status);
 }
 
 int command_serve(int argc, char** argv) {
-	struct serve s = {.host = "127.0.0.1",
-	                  .port = 8080,
-	                  .sessions = 0,
-	                  .queue = 64,
-	                  .rate = 0,
-	                  .address = 128,
-	                  .idle = 60,
-	                  .headers = 10,
-	                  .body = 60,
-	                  .grace = 10,
-	                  .prompt_mib = 1024};
+	struct serve s = {.option = {.host = "127.0.0.1",
+	                             .port = 8080,
+	                             .version = SWIFTLET_VERSION,
+	                             .address_connections = 128,
+	                             .idle_seconds = 60,
+	                             .header_seconds = 10,
+	                             .body_seconds = 60,
+	                             .work = {.queue = 64}},
+	                  .prompt_mib = 1024,
+	                  .grace = 10};
 	struct swiftlet_options options;
 	const struct option option[] = {
 	    TEXT("host", 0, "ADDRESS",
-	         "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", &s.host),
-	    COUNT("port", 0, "N", "8080; 0 takes a free one and prints it", &s.port, 0, 65535),
+	         "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", &s.option.host),
+	    COUNT("port", 0, "N", "8080; 0 takes a free one and prints it", &s.option.port, 0, 65535),
 	    COUNT("sessions", 0, "N", "sequences at once at most (32; 4 where processes share the model)",
-	          &s.sessions, 1, 256),
-	    COUNT("queue", 0, "N", "generations that may wait (64), then 503", &s.queue, 1, 65536),
+	          &s.option.work.sessions, 1, 256),
+	    COUNT("queue", 0, "N", "generations that may wait (64), then 503", &s.option.work.queue, 1, 65536),
 	    COUNT("prefill-chunk", 0, "N",
 	          "tokens of waiting prompts that are computed between two tokens of\nthe others (0: "
 	          "as many as cost "
 	          "eight plain steps, 32 to 256)",
-	          &s.chunk, 0, PREFILL_CHUNK),
+	          &s.option.work.prefill_chunk, 0, PREFILL_CHUNK),
 	    COUNT("grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", &s.grace, 0, 86400),
-	    COUNT("rate", 0, "N", "requests a minute and client (0: unlimited)", &s.rate, 0, 1000000),
+	    COUNT("rate", 0, "N", "requests a minute and client (0: unlimited)", &s.option.rate, 0, 1000000),
 	    COUNT(
 	        "address-connections", 0, "N",
 	        "connections of one address at most, of 512 in all; this machine's\nown are not counted (128; 0: "
 	        "any number)",
-	        &s.address, 0, 512),
-	    COUNT("idle", 0, "SECONDS", "until a silent connection is closed (60)", &s.idle, 1, 3600),
+	        &s.option.address_connections, 0, 512),
+	    COUNT("idle", 0, "SECONDS", "until a silent connection is closed (60)", &s.option.idle_seconds, 1,
+	          3600),
 	    COUNT("header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)",
-	          &s.headers, 1, 3600),
+	          &s.option.header_seconds, 1, 3600),
 	    FLAG(
 	        "share-prefixes",
 	        "keys share the cached beginnings of prompts: faster where they\nhave a system prompt in common, "
 	        "and each can tell "
 	        "what others sent",
-	        &s.share_prefixes),
+	        &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
 	         "keep beginnings of prompts that came more than once on disk, by\nkey: a long system prompt "
 	         "survives "
 	         "a restart (off)",
-	         &s.prompt_cache),
+	         &s.option.prompt_cache),
 	    COUNT("prompt-cache-size", 0, "MIB", "of all its files at most (1024)", &s.prompt_mib, 1, 1 << 20),
-	    COUNT("body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)", &s.body, 1,
-	          3600),
+	    COUNT("body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)",
+	          &s.option.body_seconds, 1, 3600),
 	    TEXT("api-key-file", 0, "FILE",
 	         "keys, one a line; asked of every request but /health and /ready.\nBehind a key: "
 	         "group=NAME (keys "
 	         "of one "
 	         "owner), admin (may change masks\nand read the metrics of all; where there is one "
 	         "owner, all may)",
-	         &s.key_file),
-	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.cors),
+	         &s.option.key_file),
+	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.option.cors),
 	    TEXT("store", 0, "FILE|URL",
 	         "what is learned: a file (~/.local/state/swiftlet/masks.db), "
 	         "or\npostgresql://USER@HOST/DATABASE, "
@@ -177,7 +138,8 @@ int command_serve(int argc, char** argv) {
 	         "summary: answers tell of speculative decoding in vLLM's\nfield "
 	         "metrics.speculative_decoding (none)",
 	         &s.speculation),
-	    FLAG("log-requests", "method, path, status and seconds on standard error;\nnever text", &s.log),
+	    FLAG("log-requests", "method, path, status and seconds on standard error;\nnever text",
+	         &s.option.log_requests),
 	    MODEL_OPTION(s.wish),
 	    TEMPLATE_OPTION(&s.wish.chat_template),
 	    TEXT("alias", 0, "NAME", "the model's name for clients", &s.wish.alias),

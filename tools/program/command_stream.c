@@ -100,19 +100,7 @@ static void serve(struct stream* s, const struct instance* instance, struct erro
 		return;
 	}
 	g->figures.seconds.load = s->served == 0 ? s->runtime.load_seconds : 0;
-	const struct report report = {
-	    .id = instance->id,
-	    .task = instance->task,
-	    .model = s->runtime.name,
-	    .backend = swiftlet_engine_name(s->runtime.engine),
-	    .method = s->runtime.options.method,
-	    .token = g->token,
-	    .n_tokens = g->n_tokens,
-	    .text = g->text ? g->text : "",
-	    .text_size = g->text_size,
-	    .figures = &g->figures,
-	};
-	put_line(s, report_text(&report));
+	put_line(s, generation_report(g, &s->runtime, instance->id, instance->task));
 	s->served++;
 	s->last = g->figures;
 	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
@@ -240,14 +228,14 @@ static int open_output(struct stream* s) {
 	return OPTIONS_GO_ON;
 }
 
-static void close_stream(struct stream* s) {
+static int close_stream(struct stream* s, int status) {
 	generation_free(&s->generation);
 	summary_free(&s->summary);
 	if (s->in && s->in != stdin)
 		fclose(s->in);
 	if (s->out && s->out != stdout)
 		fclose(s->out);
-	runtime_close(&s->runtime);
+	return runtime_close(&s->runtime, status);
 }
 
 int command_stream(int argc, char** argv) {
@@ -296,8 +284,5 @@ int command_stream(int argc, char** argv) {
 		s.generation.watch = s.runtime.watch;
 		status = serve_all(&s);
 	}
-	if (!runtime_keep(&s.runtime) && status == STATUS_DONE)
-		status = STATUS_FAILED;
-	close_stream(&s);
-	return status;
+	return close_stream(&s, status);
 }

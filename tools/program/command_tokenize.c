@@ -146,10 +146,10 @@ static bool work(const struct tokenize* t, struct model* model, const char* text
 	                 : encode(t, model->tokenizer, text, size, error);
 }
 
-static int tokenize_text(const struct tokenize* t, const char* spec, const char* text, size_t size) {
+static int tokenize_text(const struct tokenize* t, const char* text, size_t size) {
 	struct error error = {{0}};
 	const struct model_options options = {.vocabulary_only = true};
-	struct model* const model = model_open(spec, &options, &error);
+	struct model* const model = model_open(t->model, &options, &error);
 	if (!model)
 		return complain(STATUS_FAILED, "%s", error.message);
 	const bool good = work(t, model, text, size, &error);
@@ -193,12 +193,9 @@ int command_tokenize(int argc, char** argv) {
 	    OPTIONS(option),
 	    .max_words = 1,
 	};
-	int status = options_parse(&line, argc, argv);
+	int status = options_parse_model(&line, argc, argv, &t.model);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	const char* const spec = options_model(&line, t.model);
-	if (!spec)
-		return STATUS_USAGE;
 	const int given = (t.text != NULL) + (t.file != NULL) + (t.messages != NULL);
 	if (given != 1)
 		return complain(STATUS_USAGE, "tokenize: %s (swiftlet tokenize --help)",
@@ -213,7 +210,7 @@ int command_tokenize(int argc, char** argv) {
 	char* const file_text = t.text ? NULL : read_whole(t.file, &size, &error);
 	if (!t.text && !file_text)
 		return complain(STATUS_FAILED, "%s", error.message);
-	status = tokenize_text(&t, spec, t.text ? t.text : file_text, size);
+	status = tokenize_text(&t, t.text ? t.text : file_text, size);
 	free(file_text);
 	return status;
 }

@@ -7,30 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "streams/memory/memory.h"
+#include "streams/report.h"
 #include "tools/program/interrupt.h"
 
 static bool keep(struct generation* g, const struct swiftlet_step* step) {
-	if (g->n_tokens + step->n > g->token_capacity) {
-		g->token_capacity = 2 * (g->n_tokens + step->n);
-		int32_t* const grown = realloc(g->token, (size_t)g->token_capacity * sizeof *grown);
-		if (!grown)
+	for (int i = 0; i < step->n; i++) {
+		if (!grow_by_one(&g->token, (size_t)g->n_tokens, sizeof *g->token))
 			return false;
-		g->token = grown;
-	}
-	if (g->text_size + step->text_size >= g->text_capacity) {
-		g->text_capacity = 2 * (g->text_size + step->text_size) + 256;
-		char* const grown = realloc(g->text, g->text_capacity);
-		if (!grown)
-			return false;
-		g->text = grown;
-	}
-	for (int i = 0; i < step->n; i++)
 		g->token[g->n_tokens++] = step->token[i].id;
-	if (step->text_size)
-		memcpy(g->text + g->text_size, step->text, step->text_size);
-	g->text_size += step->text_size;
-	return true;
+	}
+	text_add(&g->text, step->text, step->text_size);
+	return !g->text.failed;
 }
 
 /* False: the generation is to end. */
@@ -78,8 +67,8 @@ struct swiftlet_request request_for(const struct swiftlet_options* options, cons
 bool generation_run(struct generation* g, swiftlet_session* session, const struct swiftlet_request* request,
                     struct error* error) {
 	g->n_tokens = 0;
-	g->text_size = 0;
-	g->no_memory = g->write_failed = false;
+	text_clear(&g->text);
+	g->no_memory = g->write_failed = g->text.failed = false;
 	if (!swiftlet_session_start(session, request, error->message, sizeof error->message))
 		return false;
 	if (g->watch)
@@ -99,9 +88,23 @@ bool generation_run(struct generation* g, swiftlet_session* session, const struc
 
 void generation_free(struct generation* g) {
 	free(g->token);
-	free(g->text);
 	g->token = NULL;
-	g->text = NULL;
+	text_free(&g->text);
+}
+
+char* generation_report(const struct generation* g, const struct runtime* runtime, const char* id,
+                        const char* task) {
+	const struct report report = {.id = id,
+	                              .task = task,
+	                              .model = runtime->name,
+	                              .backend = swiftlet_engine_name(runtime->engine),
+	                              .method = runtime->options.method,
+	                              .token = g->token,
+	                              .n_tokens = g->n_tokens,
+	                              .text = g->text.data ? g->text.data : "",
+	                              .text_size = g->text.size,
+	                              .figures = &g->figures};
+	return report_text(&report);
 }
 
 static void print_figure(FILE* out, const char* name, double value, const char* format) {

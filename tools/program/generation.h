@@ -5,9 +5,8 @@
 #include <stdio.h>
 
 #include "kernels/backend.h"
-#include "swiftlet.h"
-
-struct memory_watch;
+#include "streams/text.h"
+#include "tools/program/runtime.h"
 
 struct generation {
 	/* in */
@@ -17,9 +16,8 @@ struct generation {
 	struct memory_watch* watch; /* streams/memory/memory.h: told of each step; or NULL */
 	/* out */
 	int32_t* token; /* (n_tokens) */
-	int n_tokens, token_capacity;
-	char* text; /* (text_size) */
-	size_t text_size, text_capacity;
+	int n_tokens;
+	struct text text;
 	struct swiftlet_figures figures;
 	bool write_failed; /* `show` could not be written: the generation was cancelled */
 	bool no_memory;
@@ -31,6 +29,9 @@ struct swiftlet_request request_for(const struct swiftlet_options*, const int32_
 /* False with the error set. Ctrl-C (tools/program/interrupt.h) cancels, which is no failure. */
 bool generation_run(struct generation*, swiftlet_session*, const struct swiftlet_request*, struct error*);
 void generation_free(struct generation*);
+
+/* Its line of JSON (streams/report.h), malloc'd; id and task may be NULL. NULL on no memory. */
+char* generation_report(const struct generation*, const struct runtime*, const char* id, const char* task);
 
 /* The figures in a few lines for people. */
 void figures_print(FILE*, const struct swiftlet_figures*, enum swiftlet_method);

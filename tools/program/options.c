@@ -241,7 +241,10 @@ static int take_count(const struct command_line* line, const struct option* o, c
 		return complain(STATUS_USAGE,
 		                "%s: --%s is \"%s\", expected a whole number from %" PRId64 " to %" PRId64,
 		                line->name, o->name, value, o->least, o->most);
-	*(int64_t*)o->target = n;
+	if (o->size == sizeof(int))
+		*(int*)o->target = (int)n;
+	else
+		*(int64_t*)o->target = n;
 	return OPTIONS_GO_ON;
 }
 

@@ -21,7 +21,7 @@ struct text_list { /* the values of an option that may be repeated; pointers int
 enum option_kind {
 	OPTION_FLAG,  /* bool* target, set true */
 	OPTION_TEXT,  /* const char** target */
-	OPTION_COUNT, /* int64_t* target, in [least, most] */
+	OPTION_COUNT, /* int* or int64_t* target, in [least, most] */
 	OPTION_LIST   /* struct text_list* target */
 };
 
@@ -33,17 +33,18 @@ struct option {
 	enum option_kind kind;
 	void* target;
 	int64_t least, most;
+	size_t size; /* of what a count is kept in */
 };
 
 /* Rows of an option table. */
 #define FLAG(name, help, target)                                                                             \
-	{ name, 0, NULL, help, OPTION_FLAG, target, 0, 0 }
+	{ name, 0, NULL, help, OPTION_FLAG, target, 0, 0, 0 }
 #define TEXT(name, letter, value, help, target)                                                              \
-	{ name, letter, value, help, OPTION_TEXT, target, 0, 0 }
+	{ name, letter, value, help, OPTION_TEXT, target, 0, 0, 0 }
 #define COUNT(name, letter, value, help, target, least, most)                                                \
-	{ name, letter, value, help, OPTION_COUNT, target, least, most }
+	{ name, letter, value, help, OPTION_COUNT, target, least, most, sizeof *(target) }
 #define LIST(name, letter, value, help, target)                                                              \
-	{ name, letter, value, help, OPTION_LIST, target, 0, 0 }
+	{ name, letter, value, help, OPTION_LIST, target, 0, 0, 0 }
 
 /* A command line's table. */
 #define OPTIONS(table) .option = (table), .n_options = sizeof(table) / sizeof *(table)

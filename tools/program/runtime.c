@@ -68,8 +68,9 @@ static bool open_memory(struct runtime* runtime, const struct runtime_wish* wish
 	return runtime->watch || error_set(error, "out of memory for the mask bank");
 }
 
-struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
-                         size_t size) {
+/* Says on standard error what the files contradict themselves in. */
+static struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
+                                size_t size) {
 	interrupt_tell_lost_file(spec);
 	struct model* model = swiftlet_model_open(spec, options, message, size);
 	if (model && model->warning[0])
@@ -128,15 +129,13 @@ int runtime_open(struct runtime* runtime, const struct runtime_wish* wish,
 	return OPTIONS_GO_ON;
 }
 
-bool runtime_keep(struct runtime* runtime) {
+int runtime_close(struct runtime* runtime, int status) {
 	struct error error = {{0}};
 	memory_detach(runtime->watch);
-	runtime->watch = NULL;
-	return !runtime->memory || memory_flush(runtime->memory, &error) || complain(false, "%s", error.message);
-}
-
-void runtime_close(struct runtime* runtime) {
-	memory_detach(runtime->watch);
+	if (runtime->memory && !memory_flush(runtime->memory, &error)) {
+		complain(STATUS_FAILED, "%s", error.message);
+		status = status == STATUS_DONE ? STATUS_FAILED : status;
+	}
 	memory_close(runtime->memory);
 	if (runtime->session)
 		swiftlet_session_close(runtime->session);
@@ -146,6 +145,7 @@ void runtime_close(struct runtime* runtime) {
 	}
 	if (runtime->model)
 		swiftlet_model_close(runtime->model);
+	return status;
 }
 
 double runtime_cache_bytes(const struct runtime* runtime, int* context) {

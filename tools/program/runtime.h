@@ -63,9 +63,6 @@ struct runtime {
 	struct memory_watch* watch; /* on the session */
 };
 
-/* swiftlet_model_open, which says on standard error what the files contradict themselves in. */
-struct model* open_aloud(const char* spec, const struct swiftlet_options*, char* message, size_t size);
-
 /* Says what there is to say of a copy for drafting: what was asked for always, what goes wrong at the end
  * always, the rest on a terminal. */
 void say_copy(swiftlet_engine*, const struct swiftlet_options*, bool at_end);
@@ -77,9 +74,9 @@ bool runtime_open_engine(struct runtime*, const struct runtime_wish*, const stru
 /* Those, a session and the memory behind it; the time counts from `started` (seconds_now).
  * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
 int runtime_open(struct runtime*, const struct runtime_wish*, const struct swiftlet_options*, double started);
-void runtime_close(struct runtime*);
-/* Keeps what was learned. True when there was nothing to keep; false with the message printed. */
-bool runtime_keep(struct runtime*);
+/* Keeps what was learned. The status, or STATUS_FAILED with the message printed where it was STATUS_DONE and
+ * that cannot be kept. */
+int runtime_close(struct runtime*, int status);
 /* The memory of a model as the wish says: with the store of --store or the usual one, or without. NULL with
  * the error set. */
 struct memory* runtime_memory(const struct runtime_wish*, const struct model*, const char* name,
