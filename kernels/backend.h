@@ -94,6 +94,10 @@ struct tensor {
 };
 
 static inline bool tensor_present(const struct tensor* t) { return t->rows > 0; }
+/* As stored; 0 of an absent one. */
+static inline size_t tensor_bytes(const struct tensor* t) {
+	return (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
+}
 
 /* ---- the model ---------------------------------------------------------------------------- */
 

@@ -35,10 +35,6 @@ static enum dtype type_for(const struct low_table* low, const struct tensor* sto
 	return DTYPE_Q4_K;
 }
 
-static size_t tensor_bytes(const struct tensor* t) {
-	return (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
-}
-
 /* The stored matrix's copy in so many bits, no bytes yet */
 static struct tensor planned_copy(const struct low_table* low, const struct tensor* stored, int bits) {
 	const enum dtype type = type_for(low, stored, bits);

@@ -217,14 +217,11 @@ static bool open_optimizer(struct session* s, struct error* error) {
 }
 
 static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
-	struct mask mask = {.word = {0}};
-	struct vector v = {{0}};
-	struct gp_random random = {seed};
-	random_mask(&random, 2 * (blocks - 2), size, &v);
-	for (int i = 0; i < 2 * (blocks - 2); i++)
-		if (vector_has(&v, i))
-			mask_set(&mask, 2 + i, true);
-	return mask;
+	const struct copied none = {.head = false};
+	const int dims = 2 * (blocks - 2);
+	struct vector v;
+	random_mask(&(struct gp_random){seed}, dims, size, &v);
+	return mask_of(&v, &none, dims);
 }
 
 struct session* swiftlet_session_open(struct engine* engine, const struct swiftlet_options* options,

@@ -24,21 +24,18 @@ static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 9, 12, 16, 17, 24, 3
 
 static bool is_step(int knot) { return knot_rows[knot] == 9 || knot_rows[knot] == 17; }
 
-static double tensor_bytes(const struct tensor* t) {
-	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
-}
-
 static double attention_bytes(const struct block_weights* k) {
-	return tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) + tensor_bytes(&k->wo);
+	return (double)(tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) +
+	                tensor_bytes(&k->wo));
 }
 
 /* Of experts, those that one row chooses. */
 static double mlp_bytes(const struct block_weights* k, int experts_used) {
 	if (!tensor_present(&k->router))
-		return tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
+		return (double)(tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down));
 	const struct expert* e = k->expert;
-	return tensor_bytes(&k->router) +
-	       experts_used * (tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down));
+	const size_t each = tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down);
+	return (double)(tensor_bytes(&k->router) + (size_t)experts_used * each);
 }
 
 void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coarse_head) {
@@ -54,7 +51,7 @@ void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coa
 		cost->attention_bytes += attention_bytes(&w->block[b]) / w->shape.n_blocks;
 		cost->mlp_bytes += mlp_bytes(&w->block[b], w->shape.experts_used) / w->shape.n_blocks;
 	}
-	cost->fixed_bytes = coarse_head > 0 ? (double)coarse_head : tensor_bytes(&w->output);
+	cost->fixed_bytes = (double)(coarse_head > 0 ? coarse_head : tensor_bytes(&w->output));
 }
 
 void cost_take_low(struct cost_model* cost, const struct low_table* low) {
@@ -64,7 +61,7 @@ void cost_take_low(struct cost_model* cost, const struct low_table* low) {
 		cost->low_attention_bytes += attention_bytes(&low->block[b]) / shape->n_blocks;
 		cost->low_mlp_bytes += mlp_bytes(&low->block[b], shape->experts_used) / shape->n_blocks;
 	}
-	cost->low_fixed_bytes = low->head ? tensor_bytes(low->output) : cost->fixed_bytes;
+	cost->low_fixed_bytes = low->head ? (double)tensor_bytes(low->output) : cost->fixed_bytes;
 }
 
 struct cost_model cost_by_bytes(const struct cost_model* cost) {

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/draft/drafter.h"
 #include "core/text/tokenizer.h"
@@ -13,11 +12,7 @@
 #include "kernels/exchange.h"
 
 double options_clock(const struct swiftlet_options* options) {
-	if (options->clock)
-		return options->clock(options->clock_user);
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+	return options->clock ? options->clock(options->clock_user) : seconds_now();
 }
 
 int options_context(const struct swiftlet_options* options, const struct model* model) {

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "core/decode/session_state.h"
-#include "core/draft/drafter.h"
 
 /* The last one where it is for the same owner and grammar: its states and masks are known already. */
 static struct acceptor* open_acceptor(struct session* s, const struct grammar* grammar) {
@@ -22,7 +21,6 @@ static struct acceptor* open_acceptor(struct session* s, const struct grammar* g
 
 bool form_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
 	s->form.acceptor = NULL;
-	void* drafter = s->drafters.state[SOURCE_form];
 	if (r->grammar) {
 		if (!s->engine->backend->has_penalties)
 			return error_set(error, "the backend %s cannot keep a grammar: use the CPU",
@@ -33,8 +31,6 @@ bool form_start(struct session* s, const struct swiftlet_request* r, struct erro
 		if (acceptor_root(s->form.acceptor) == ACCEPTOR_DEAD)
 			return error_set(error, "the grammar is too ambiguous, or the vocabulary cannot write its texts");
 	}
-	if (drafter)
-		form_follow(drafter, s->form.acceptor);
 	return true;
 }
 

@@ -194,10 +194,10 @@ void lone_release(struct session* s) {
 	if (s->lone)
 		forget_aside(s->lone);
 	if (lone_sees_prompt(s) && s->again == 0)
-		s->lone->drafter->begin(s->lone->state, s->n_prompt, 0);
+		s->lone->drafter->begin(s->lone->state, &(struct drafter_text){.n_prompt = s->n_prompt});
 }
 
-bool lone_begin(struct session* s, int kept, struct error* error) {
+bool lone_begin(struct session* s, struct error* error) {
 	struct lone* m = s->lone;
 	if (m->method->mask == MASK_GIVEN && mask_count(&s->mask) == 0)
 		return error_set(error,
@@ -210,8 +210,6 @@ bool lone_begin(struct session* s, int kept, struct error* error) {
 	m->round = 0;
 	m->choice.measured_at = 0;
 	forget_aside(m);
-	if (m->drafter->begin)
-		m->drafter->begin(m->state, s->n_prompt, kept);
 	return true;
 }
 

@@ -71,7 +71,7 @@ void lone_close(struct lone*);
 struct backend* lone_backend(const struct session*, const struct cache*);
 /* A text begins; how many of the cached tokens may stay. */
 int lone_keeps(const struct session*, int kept);
-bool lone_begin(struct session*, int kept, struct error*); /* after s->text is set */
+bool lone_begin(struct session*, struct error*); /* after s->text is set */
 /* The cache is empty; the text is computed again. */
 void lone_release(struct session*);
 /* Whether the drafter has to see every row of the prompt: the prefill is then tapped where `lone_tap` says,

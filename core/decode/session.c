@@ -196,8 +196,6 @@ void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
 		s->cache->owner = pages;
 	}
 	draft_model_forget(s, pages);
-	if (s->owner != owner && s->drafters.state[SOURCE_recycle])
-		recycle_clear(s->drafters.state[SOURCE_recycle]);
 	s->owner = owner;
 }
 
@@ -232,8 +230,12 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 static void start_drafters(struct session* s, const struct swiftlet_request* r) {
 	drafter_set_forget(&s->drafters, 0);
 	drafter_set_append(&s->drafters, r->prompt, r->n_prompt);
-	if (s->drafters.state[SOURCE_prediction] && r->n_expected > 0)
-		prediction_feed(s->drafters.state[SOURCE_prediction], r->expected, r->n_expected);
+	drafter_set_begin(&s->drafters, &(struct drafter_text){.owner = s->owner,
+	                                                       .n_prompt = r->n_prompt,
+	                                                       .kept = s->figures.cached_tokens,
+	                                                       .expected = r->expected,
+	                                                       .n_expected = r->n_expected,
+	                                                       .acceptor = s->form.acceptor});
 }
 
 static void start_ends(struct session* s, const struct swiftlet_request* r) {
@@ -267,11 +269,9 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_ends(s, r);
 	start_sampler(s, r);
+	if (!form_start(s, r, &error) || (s->lone && !lone_begin(s, &error)))
+		return give_message(message, size, &error);
 	start_drafters(s, r);
-	if (!form_start(s, r, &error))
-		return give_message(message, size, &error);
-	if (s->lone && !lone_begin(s, s->figures.cached_tokens, &error))
-		return give_message(message, size, &error);
 	s->signature.rows = 0;
 	if (s->signature.mean)
 		memset(s->signature.mean, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);

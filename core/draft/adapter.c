@@ -67,11 +67,11 @@ static int adapter_seen(const void* state) {
 	return ((const struct adapter_drafter*)state)->chain.setup.side->committed;
 }
 
-static void adapter_begin(void* state, int n_prompt, int kept) {
+static void adapter_begin(void* state, const struct drafter_text* text) {
 	struct adapter_drafter* a = state;
 	struct cache* side = a->chain.setup.side;
-	side->backend->truncate(side, kept);
-	side->prompt_length = n_prompt;
+	side->backend->truncate(side, text->kept);
+	side->prompt_length = text->n_prompt;
 	a->n_behind = 0;
 	a->reading = false;
 }

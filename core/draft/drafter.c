@@ -34,6 +34,12 @@ void drafter_set_append(struct drafter_set* set, const int32_t* token, int n) {
 			drafters[i]->append(set->state[i], token, n);
 }
 
+void drafter_set_begin(struct drafter_set* set, const struct drafter_text* text) {
+	for (int i = 0; i < ALL_DRAFTERS; i++)
+		if (set->state[i] && drafters[i]->begin)
+			drafters[i]->begin(set->state[i], text);
+}
+
 uint8_t drafter_set_wants(const struct drafter_set* set) {
 	uint8_t wants = 0;
 	for (int i = 0; i < ALL_DRAFTERS; i++)

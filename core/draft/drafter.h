@@ -43,6 +43,15 @@ struct drafter_setup {
 	const struct chain_setup* chain; /* of lone ones that make passes (chain.h) */
 };
 
+/* A text that begins, beside its tokens. */
+struct drafter_text {
+	int owner;
+	int n_prompt, kept;        /* of the prompt so many tokens are kept from a text before */
+	const int32_t* expected;   /* (n_expected) what the output may follow; good for the call */
+	int n_expected;            /* beyond the context the end is left out */
+	struct acceptor* acceptor; /* of what the output has to be; NULL: it is free */
+};
+
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
 struct drafter {
 	const char* name;
@@ -58,6 +67,8 @@ struct drafter {
 	/* Tokens join the sequence: of the prompt, and as they are emitted. Those beyond the context are left
 	 * out. Optional. */
 	void (*append)(void* state, const int32_t* token, int n);
+	/* A text begins, whose prompt was appended. Optional. */
+	void (*begin)(void* state, const struct drafter_text*);
 	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens
 	 * that it brought are appended after this. Optional. */
 	void (*see)(void* state, const struct tree*, const struct verdict*, const struct result* out);
@@ -78,10 +89,8 @@ struct drafter {
 	/* Alone, by passes: its state begins with a struct chain, the steps so far. Its fill and take make the
 	 * next one, in as many passes as that takes, and look at no tree. */
 	bool makes_chain;
-	/* One that has to see every row of the prompt, which its chain's `prompt` is the tap of; all or none. A
-	 * text begins, of which some first tokens are kept; how many it has seen; the pass by which it sees n
-	 * more, whose results it takes. */
-	void (*begin)(void* state, int n_prompt, int kept);
+	/* One that has to see every row of the prompt, which its chain's `prompt` is the tap of; both or none.
+	 * How many it has seen; the pass by which it sees n more, whose results it takes. */
 	int (*seen)(const void* state);
 	void (*read)(void* state, int n, struct pass*);
 
@@ -112,20 +121,12 @@ bool drafter_set_open(struct drafter_set*, unsigned which, const struct drafter_
 void drafter_set_close(struct drafter_set*);
 void drafter_set_forget(struct drafter_set*, int length);
 void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
+void drafter_set_begin(struct drafter_set*, const struct drafter_text*);
 /* What the drafters that take part want of verified rows. */
 uint8_t drafter_set_wants(const struct drafter_set*);
 void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdict*,
                      const struct result* out);
 /* Bits of a list of names, "mask,retrieval"; "none" and "all" too. False with the error set. */
 bool drafter_parse(const char* list, unsigned* which, struct error*);
-
-/* Doors of some drafters' own; state: of the drafter. */
-/* form: the acceptor of the sequence's text, which is the caller's; NULL: the text is free. */
-void form_follow(void* state, struct acceptor*);
-/* prediction: the text that the tokens appended from now on are expected to follow; of one longer than the
- * context the beginning. n = 0: none. Returns the tokens taken. forget(0) drops it. */
-int prediction_feed(void* state, const int32_t* token, int n);
-/* recycle: forgets every successor: they were another owner's texts. */
-void recycle_clear(void* state);
 
 #endif

@@ -17,7 +17,9 @@ static void* form_open(const struct drafter_setup* setup) {
 	return calloc(1, sizeof(struct form));
 }
 
-void form_follow(void* state, struct acceptor* acceptor) { ((struct form*)state)->acceptor = acceptor; }
+static void form_begin(void* state, const struct drafter_text* text) {
+	((struct form*)state)->acceptor = text->acceptor;
+}
 
 static int form_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
 	struct form* f = state;
@@ -51,5 +53,6 @@ const struct drafter drafter_form = {.name = "form",
                                      .prior = form_prior,
                                      .open = form_open,
                                      .close = free,
+                                     .begin = form_begin,
                                      .extend = form_extend,
                                      .allows = form_allows};

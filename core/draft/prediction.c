@@ -40,25 +40,21 @@ static void* prediction_open(const struct drafter_setup* setup) {
 	return p;
 }
 
-static void begin(struct prediction* p) {
-	p->cursor = (struct cursor){0, 0};
-	p->n_tail = p->supposed = 0;
-}
-
-int prediction_feed(void* state, const int32_t* token, int n) {
-	struct prediction* p = state;
-	p->n = n < p->capacity ? n : p->capacity;
-	memcpy(p->text, token, (size_t)p->n * sizeof *token);
-	begin(p);
-	return p->n;
-}
-
 /* A sequence cut short within its output keeps its prediction: the place is found again by the text. */
 static void prediction_forget(void* state, int length) {
 	struct prediction* p = state;
 	if (length == 0)
 		p->n = 0;
-	begin(p);
+	p->cursor = (struct cursor){0, 0};
+	p->n_tail = p->supposed = 0;
+}
+
+static void prediction_begin(void* state, const struct drafter_text* text) {
+	struct prediction* p = state;
+	prediction_forget(p, 0);
+	p->n = least(text->n_expected, p->capacity);
+	for (int i = 0; i < p->n; i++)
+		p->text[i] = text->expected[i];
 }
 
 /* Tokens of the output's end that stand before `at` in the expected text. */
@@ -155,4 +151,5 @@ const struct drafter drafter_prediction = {.name = "prediction",
                                            .close = free,
                                            .forget = prediction_forget,
                                            .append = prediction_append,
+                                           .begin = prediction_begin,
                                            .extend = prediction_extend};

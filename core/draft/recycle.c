@@ -18,7 +18,7 @@ struct successors {
 };
 
 struct recycle {
-	int vocab;
+	int vocab, owner;
 	struct successors of[]; /* (vocab) */
 };
 
@@ -29,9 +29,12 @@ static void* recycle_open(const struct drafter_setup* setup) {
 	return r;
 }
 
-void recycle_clear(void* state) {
+/* Successors are of one owner's texts. */
+static void recycle_begin(void* state, const struct drafter_text* text) {
 	struct recycle* r = state;
-	memset(r->of, 0, (size_t)r->vocab * sizeof r->of[0]);
+	if (text->owner != r->owner)
+		memset(r->of, 0, (size_t)r->vocab * sizeof r->of[0]);
+	r->owner = text->owner;
 }
 
 static void recycle_see(void* state, const struct tree* tree, const struct verdict* verdict,
@@ -75,5 +78,6 @@ const struct drafter drafter_recycle = {.name = "recycle",
                                         .prior = recycle_prior,
                                         .open = recycle_open,
                                         .close = free,
+                                        .begin = recycle_begin,
                                         .see = recycle_see,
                                         .extend = recycle_extend};

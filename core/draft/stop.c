@@ -6,11 +6,6 @@
 /* Draft & Verify's constants, which AdaSPEED keeps. */
 static const float average_keeps = 0.5f, threshold_keeps = 0.9f, threshold_step = 0.01f;
 
-const char* stop_rule_name(enum stop_rule rule) {
-	static const char* const name[STOP_RULES] = {"fixed", "marginal", "product", "probe", "gain"};
-	return name[rule];
-}
-
 void stop_begin(struct stopper* s) {
 	s->threshold = s->start;
 	s->average = 0;

@@ -17,7 +17,7 @@
 
 #include "kernels/backend.h"
 
-enum stop_rule { STOP_FIXED, STOP_MARGINAL, STOP_PRODUCT, STOP_PROBE, STOP_GAIN, STOP_RULES };
+enum stop_rule { STOP_FIXED, STOP_MARGINAL, STOP_PRODUCT, STOP_PROBE, STOP_GAIN };
 
 struct stopper {
 	enum stop_rule rule;
@@ -33,8 +33,6 @@ struct stopper {
 	const struct draft_policy* policy; /* gain: the caller's */
 };
 
-/* "fixed", "marginal", … */
-const char* stop_rule_name(enum stop_rule);
 /* A text begins: thresholds start anew. */
 void stop_begin(struct stopper*);
 /* A chain begins. */

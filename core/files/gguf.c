@@ -173,7 +173,7 @@ static void set_type(struct named_tensor* t, uint32_t number) {
 }
 
 /* Bytes of the tensor; of one whose type is not known, none. */
-static bool tensor_bytes(struct named_tensor* t, const char* name, struct error* error) {
+static bool count_bytes(struct named_tensor* t, const char* name, struct error* error) {
 	int64_t rows = 1;
 	for (int i = 0; i + 1 < t->n_dims; i++)
 		if (__builtin_mul_overflow(rows, t->dim[i], &rows))
@@ -220,7 +220,7 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	if (!take_u32(c, &type, name) || !take_number(c, 8, &offset, name))
 		return false;
 	set_type(&t, type);
-	if (!tensor_bytes(&t, name, c->error))
+	if (!count_bytes(&t, name, c->error))
 		return false;
 	if (offset > (uint64_t)(c->end - c->start))
 		return fail(c, "tensor %s begins at byte %llu of the data, past the end of the file", name,

@@ -119,7 +119,7 @@ static void add_tensor(struct sha256* hash, const struct tensor* t) {
 		add_number(hash, t->synth.own);
 		return;
 	}
-	const size_t bytes = (size_t)t->rows * dtype_row_bytes(t->type, t->cols);
+	const size_t bytes = tensor_bytes(t);
 	const size_t part = bytes / SAMPLES;
 	if (bytes <= SAMPLES * SAMPLE_BYTES) {
 		sha256_add(hash, t->data, bytes);

@@ -502,22 +502,10 @@ static bool read_pieces(const struct source* s, struct vocabulary* v) {
 	return true;
 }
 
-/* Sentencepiece's own map of characters, which is not applied: only none, or an empty one, will do. */
-static bool refuse_charsmap(const struct source* s) {
-	const struct gguf_value* map = gguf_find(s->gguf, "tokenizer.ggml.precompiled_charsmap");
-	if (!map || (map->type == GGUF_ARRAY && map->n == 0))
-		return true;
-	return fail(s,
-	            "tokenizer.ggml.precompiled_charsmap has %llu elements, which is not supported, "
-	            "expected none (normalizer \"identity\")",
-	            (unsigned long long)map->n);
-}
-
 static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 	bool has_model = false, has_pre = false;
 	if (!copy_name(s, "tokenizer.ggml.model", v->model, sizeof v->model, &has_model) ||
-	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre, &has_pre) || !refuse_charsmap(s) ||
-	    !read_pieces(s, v))
+	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre, &has_pre) || !read_pieces(s, v))
 		return false;
 	if (!has_model)
 		return fail(s, "tokenizer.ggml.model is missing");

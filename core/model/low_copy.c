@@ -77,19 +77,15 @@ static double last_level_cache(void) {
 	return most < most_of_all ? most : most_of_all;
 }
 
-static double bytes_of(const struct tensor* t) {
-	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
-}
-
 static double sub_layer_bytes(const struct weight_table* w) {
 	double bytes = 0;
 	for (int b = 0; b < w->shape.n_blocks; b++) {
 		const struct block_weights* k = &w->block[b];
 		for (int part = 0; part < BLOCK_PARTS; part++)
-			bytes += bytes_of(block_tensor(k, part));
+			bytes += (double)tensor_bytes(block_tensor(k, part));
 		for (int e = 0; tensor_present(&k->router) && e < w->shape.n_experts; e++)
-			bytes += bytes_of(&k->expert[e].w_gate) + bytes_of(&k->expert[e].w_up) +
-			         bytes_of(&k->expert[e].w_down);
+			bytes += (double)(tensor_bytes(&k->expert[e].w_gate) + tensor_bytes(&k->expert[e].w_up) +
+			                  tensor_bytes(&k->expert[e].w_down));
 	}
 	return bytes;
 }
@@ -101,7 +97,7 @@ static bool is_worth_it(const struct low_table* low) {
 	double copied = 0, of = 0;
 	for (int i = 0; i < low->n_items - low->head; i++) {
 		copied += (double)low->item[i].bytes;
-		of += bytes_of(low->item[i].stored);
+		of += (double)tensor_bytes(low->item[i].stored);
 	}
 	return stored - of + copied <= MOST_SHARE * stored;
 }
@@ -121,7 +117,7 @@ int low_bits_for(const struct model* model) {
 bool low_head_pays(const struct weight_table* w) {
 	/* that of SmolLM2, 29 MiB, took 0.12 s to copy, and its bounds leave next to nothing out */
 	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
-	const double head = bytes_of(&w->output), step = head + sub_layer_bytes(w);
+	const double head = (double)tensor_bytes(&w->output), step = head + sub_layer_bytes(w);
 	const double available = memory_available();
 	const double copy = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
 	return head >= LEAST_BYTES && head >= LEAST_SHARE * step &&

@@ -233,9 +233,7 @@ static int list_tensors(struct tensor** list, struct weight_table* w, const stru
 
 /* Where a tensor begins is a multiple of 64. Sizes cannot overflow: rows and cols are at most 2^20 each,
  * and there are under 2^18 tensors. */
-static size_t stored_bytes(const struct tensor* t) {
-	return ((size_t)t->rows * dtype_row_bytes(t->type, t->cols) + 63) / 64 * 64;
-}
+static size_t stored_bytes(const struct tensor* t) { return (tensor_bytes(t) + 63) / 64 * 64; }
 
 static bool map_memory(struct synth_owned* owned, const char* text, struct error* error) {
 	const double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -279,7 +277,7 @@ static bool fill_model(struct model* model, struct synth_owned* owned, struct te
 	const int n = list_tensors(list, &model->weights, owned);
 	for (int i = 0; i < n; i++) {
 		owned->bytes += stored_bytes(list[i]);
-		model->weight_bytes += (size_t)list[i]->rows * dtype_row_bytes(list[i]->type, list[i]->cols);
+		model->weight_bytes += tensor_bytes(list[i]);
 		model->parameters += (double)list[i]->rows * (double)list[i]->cols;
 	}
 	model->tokenizer = tokenizer_bytes(s->vocab);

@@ -29,7 +29,7 @@ struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char*
 struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config, struct error*);
 /* What GGUF metadata says, arrays borrowed for the call. */
 struct gguf_vocabulary {
-	const char* model; /* tokenizer.ggml.model: "llama", "gpt2", "t5", "gemma4" */
+	const char* model; /* tokenizer.ggml.model: "llama", "gpt2", "gemma4" */
 	const char* pre;   /* tokenizer.ggml.pre, may be NULL */
 	int n;
 	const char* const* piece; /* (n) not NUL-terminated */
@@ -41,7 +41,7 @@ struct gguf_vocabulary {
 	const size_t* merge_size;
 	int32_t bos, eos, unknown;              /* -1 when absent */
 	int add_bos, add_eos, add_space_prefix; /* 1, 0, or -1 when the file does not say */
-	int remove_extra_whitespaces;           /* the same; without a word unigram vocabularies do */
+	int remove_extra_whitespaces;           /* the same */
 };
 struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary*, struct error*);
 /* Ids 0..255 are bytes, the rest print as <id>. No BOS, no EOS. */

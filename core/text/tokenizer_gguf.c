@@ -62,7 +62,7 @@ static bool add_user_defined(struct tokenizer* t, int32_t id, struct error* erro
 }
 
 /* Pieces that the file marks are added tokens, met before normalizing; sentencepiece's user-defined ones
- * after it, and a unigram weighs its own with the others. Sealed vocabulary only. */
+ * after it. Sealed vocabulary only. */
 static bool add_marked(struct tokenizer* t, struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	const bool ranked = t->kind == TOKENIZER_RANKED, phi3 = !ranked && is_phi3(v);
@@ -79,27 +79,23 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 		p->added = raw && ranked;
 		if (raw && !tokenizer_add_token(t, text, p->text_size, token, false, error))
 			return false;
-		if (user && t->kind == TOKENIZER_SCORED && !add_user_defined(t, id, error))
+		if (user && !ranked && !add_user_defined(t, id, error))
 			return false;
 	}
 	return true;
 }
 
-/* ---- sentencepiece ("llama") and unigram ("t5") ---------------------------------------------- */
+/* ---- sentencepiece ("llama") ------------------------------------------------------------------ */
 
 static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
 	if (!g->score)
 		return error_set(error, "tokenizer.ggml.scores is missing, expected %d scores for model \"%s\"", g->n,
 		                 g->model);
-	bool squeeze =
-	    g->remove_extra_whitespaces < 0 ? t->kind == TOKENIZER_UNIGRAM : g->remove_extra_whitespaces == 1;
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
-	t->single_precision = true;
 	enum prefix_scheme prefix = g->add_space_prefix == 0 ? PREFIX_NEVER : PREFIX_ALWAYS;
-	if (!tokenizer_space_as_block(t, prefix, squeeze, error))
-		return false;
-	return tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error);
+	return tokenizer_space_as_block(t, prefix, g->remove_extra_whitespaces == 1, error) &&
+	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error);
 }
 
 /* ---- byte-level BPE ("gpt2") ----------------------------------------------------------------- */
@@ -137,7 +133,7 @@ static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool adds_bos, bool adds_eos) {
+static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool adds_bos) {
 	t->bos = g->bos;
 	t->eos = g->eos;
 	t->unknown = g->unknown;
@@ -146,7 +142,7 @@ static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool 
 			t->unknown = id;
 	if (t->bos >= 0 && (g->add_bos < 0 ? adds_bos : g->add_bos == 1))
 		t->before = (struct id_list){.id = {t->bos}, .n = 1};
-	if (t->eos >= 0 && (g->add_eos < 0 ? adds_eos : g->add_eos == 1))
+	if (t->eos >= 0 && g->add_eos == 1)
 		t->after = (struct id_list){.id = {t->eos}, .n = 1};
 }
 
@@ -155,15 +151,15 @@ static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, struct er
 	if (!check_id("bos", g->bos, g, error) || !check_id("eos", g->eos, g, error) ||
 	    !check_id("unknown", g->unknown, g, error) || !read_pieces(t, g, error))
 		return false;
-	if (t->kind != TOKENIZER_RANKED) {
-		set_ends(t, g, t->kind == TOKENIZER_SCORED, t->kind == TOKENIZER_UNIGRAM);
+	if (t->kind == TOKENIZER_SCORED) {
+		set_ends(t, g, true);
 		return fill_sentencepiece(t, g, error);
 	}
 	struct named_habits habits = {0};
 	if (strcmp(g->model, "gemma4") == 0 ? !fill_characters(t, g, error)
 	                                    : !fill_byte_level(t, g, &habits, error))
 		return false;
-	set_ends(t, g, habits.adds_bos, false);
+	set_ends(t, g, habits.adds_bos);
 	return true;
 }
 
@@ -172,10 +168,7 @@ static bool read(struct tokenizer* t, const struct tokenizer_config* config, con
 	static const struct {
 		const char* name;
 		enum tokenizer_kind kind;
-	} model[] = {{"llama", TOKENIZER_SCORED},
-	             {"gpt2", TOKENIZER_RANKED},
-	             {"t5", TOKENIZER_UNIGRAM},
-	             {"gemma4", TOKENIZER_RANKED}};
+	} model[] = {{"llama", TOKENIZER_SCORED}, {"gpt2", TOKENIZER_RANKED}, {"gemma4", TOKENIZER_RANKED}};
 	const struct gguf_vocabulary* g = source;
 	(void)config;
 	for (size_t i = 0; i < sizeof model / sizeof model[0]; i++)
@@ -184,7 +177,7 @@ static bool read(struct tokenizer* t, const struct tokenizer_config* config, con
 			return fill(t, g, error);
 		}
 	return error_set(error,
-	                 "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2, t5 or gemma4",
+	                 "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2 or gemma4",
 	                 g->model ? g->model : "");
 }
 

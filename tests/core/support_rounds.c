@@ -9,7 +9,6 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-
 void rounds_open(struct rounds* r, const char* names, int context, int vocab, double slope, double c) {
 	struct prices prices = {.cascade = false};
 	struct error error;
@@ -66,8 +65,7 @@ void rounds_run(struct rounds* r, const int32_t* text, int from, int n) {
 	struct planner* p = &r->planner;
 	drafter_set_forget(&r->set, 0);
 	drafter_set_append(&r->set, text, from);
-	if (r->expected)
-		prediction_feed(r->set.state[SOURCE_prediction], r->expected, r->n_expected);
+	drafter_set_begin(&r->set, &(struct drafter_text){.expected = r->expected, .n_expected = r->n_expected});
 	for (int at = from - 1; at < n - 1;) { /* the root */
 		const int left = n - 2 - at;
 		const double budget = r->heed_ledger ? r->balance - floor_of(r) + 1 : INFINITY;

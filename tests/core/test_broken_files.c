@@ -584,37 +584,6 @@ static void gguf_models(void** state) {
 	remove_all();
 }
 
-/* What a vocabulary asks for beside its pieces and is not done. */
-static void gguf_vocabularies(void** state) {
-	(void)state;
-	const struct model_options options = {.vocabulary_only = true};
-	for (int elements = 0; elements < 2; elements++) {
-		struct bytes b;
-		char path[256];
-		struct error error = {""};
-		put_head(&b, 3, 0, 3);
-		put_text(&b, "general.architecture");
-		put(&b, GGUF_STRING, 4);
-		put_text(&b, "llama");
-		put_text(&b, "tokenizer.ggml.model");
-		put(&b, GGUF_STRING, 4);
-		put_text(&b, "t5");
-		put_text(&b, "tokenizer.ggml.precompiled_charsmap");
-		put(&b, GGUF_ARRAY, 4);
-		put(&b, GGUF_U8, 4);
-		put(&b, (uint64_t)elements, 8);
-		put(&b, 1, (size_t)elements);
-		write_file("broken.gguf", b.data, b.n);
-		snprintf(path, sizeof path, "%s/broken.gguf", folder);
-		struct model* model = model_open(path, &options, &error);
-		expect(model != NULL, &error,
-		       elements
-		           ? "broken.gguf: tokenizer.ggml.precompiled_charsmap has 1 elements, which is not supported"
-		           : "tokenizer.ggml.tokens is missing or empty");
-	}
-	remove_all();
-}
-
 /* A type that is known but not computed from is named, with the list of those that are. */
 static void gguf_types(void** state) {
 	(void)state;
@@ -635,10 +604,9 @@ static void gguf_types(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(safetensors),       cmocka_unit_test(deep_nesting), cmocka_unit_test(config),
-	    cmocka_unit_test(gguf_heads),        cmocka_unit_test(gguf_values),  cmocka_unit_test(gguf_tensors),
-	    cmocka_unit_test(gguf_types),        cmocka_unit_test(folders),      cmocka_unit_test(gguf_models),
-	    cmocka_unit_test(gguf_vocabularies),
+	    cmocka_unit_test(safetensors), cmocka_unit_test(deep_nesting), cmocka_unit_test(config),
+	    cmocka_unit_test(gguf_heads),  cmocka_unit_test(gguf_values),  cmocka_unit_test(gguf_tensors),
+	    cmocka_unit_test(gguf_types),  cmocka_unit_test(folders),      cmocka_unit_test(gguf_models),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -256,7 +256,7 @@ static void test_edits(void** state) {
 	const int n = 1 + edit(expected, text + 1);
 	rounds_open(&r, "prediction", 2 * FILE_TOKENS, 1000, 0.05, 1);
 	drafter_set_append(&r.set, text, 1);
-	assert_int_equal(prediction_feed(r.set.state[SOURCE_prediction], expected, FILE_TOKENS), FILE_TOKENS);
+	drafter_set_begin(&r.set, &(struct drafter_text){.expected = expected, .n_expected = FILE_TOKENS});
 	rounds_run(&r, text, 1, n); /* begins a sequence, which drops a prediction */
 	assert_int_equal(r.passes, r.tokens);
 	rounds_close(&r);
@@ -286,14 +286,21 @@ static void test_wrong_prediction(void** state) {
 	r.heed_ledger = true;
 	rounds_run(&r, text, 1, FILE_TOKENS);
 	assert_true((double)r.tokens / r.cost > 0.98);
-	void* drafter = drafters[SOURCE_prediction]->open(&(struct drafter_setup){.context = 10, .vocab = 1000});
-	assert_int_equal(prediction_feed(drafter, expected, 50), 10);
-	drafters[SOURCE_prediction]->append(drafter, expected, 50); /* to its end and beyond */
+	const struct drafter* prediction = drafters[SOURCE_prediction];
+	void* drafter = prediction->open(&(struct drafter_setup){.context = 10, .vocab = 1000});
 	struct candidate list[TREE_RANKS];
 	struct tree tree;
+	prediction->begin(drafter, &(struct drafter_text){.expected = expected, .n_expected = 50});
+	prediction->append(drafter, expected, 9);
+	tree_start(&tree, expected[8]);
+	assert_int_equal(prediction->extend(drafter, &tree, 0, list, TREE_RANKS), 1);
+	assert_int_equal(list[0].token, expected[9]);
+	prediction->append(drafter, expected + 9, 1);
+	assert_int_equal(prediction->extend(drafter, &tree, 0, list, TREE_RANKS), 0); /* ten were taken */
+	prediction->append(drafter, expected + 10, 40);                               /* beyond its end */
 	tree_start(&tree, expected[49]);
-	drafters[SOURCE_prediction]->extend(drafter, &tree, 0, list, TREE_RANKS);
-	drafters[SOURCE_prediction]->close(drafter);
+	prediction->extend(drafter, &tree, 0, list, TREE_RANKS);
+	prediction->close(drafter);
 	rounds_close(&r);
 }
 

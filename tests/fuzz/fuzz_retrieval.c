@@ -111,7 +111,9 @@ static size_t happen(struct sequence* s, const uint8_t* data, size_t size) {
 		retrieval_pool_add(s->pool, token, (int)length);
 		break;
 	case 3:
-		prediction_feed(s->set.state[SOURCE_prediction], token, (int)length);
+		drafters[SOURCE_prediction]->begin(
+		    s->set.state[SOURCE_prediction],
+		    &(struct drafter_text){.expected = token, .n_expected = (int)length});
 		break;
 	default:
 		if (s->n > 0 && s->n < CONTEXT && length > 0)
