@@ -257,10 +257,10 @@ INLINED void stream_rows(int n, enum dtype type, const uint8_t* w, int64_t rows,
                          const uint8_t* x, size_t x_stride, float* out, size_t out_stride) {
 	const size_t row_bytes = (size_t)cols * (type == DTYPE_F32 ? 4 : 2);
 	const int64_t apart = rows / STREAMS;
-	for (int64_t r = 0; STREAMS > 1 && r < apart; r++)
+	for (int64_t r = 0; r < apart; r++)
 		stream_row(type, STREAMS, n, w + (size_t)r * row_bytes, apart, cols, x, x_stride, out + r,
 		           out_stride);
-	for (int64_t r = STREAMS > 1 ? apart * STREAMS : 0; r < rows; r++)
+	for (int64_t r = apart * STREAMS; r < rows; r++)
 		stream_row(type, 1, n, w + (size_t)r * row_bytes, 0, cols, x, x_stride, out + r, out_stride);
 }
 
