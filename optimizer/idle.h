@@ -15,7 +15,7 @@ void idle_close(struct idle_runner*); /* NULL is nothing */
 
 /* Runs what session_next_idle gave, and takes its results; `waits` is asked every few milliseconds whether
  * someone waits: then the pass is given up, and the session is as it was. True when it ran to its end.
- * *seconds grows by what it took. */
+ * *seconds grows by what it took: the thread's processor seconds, or a device's on the clock. */
 bool idle_run(struct idle_runner*, struct session*, const struct session_work*, bool (*waits)(void* user),
               void* user, double* seconds);
 
