@@ -58,6 +58,7 @@ enum swiftlet_stop_rule {
 	SWIFTLET_STOP_GAIN
 };
 enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
+#define SWIFTLET_WHOEVER_PAYS (~0u)                        /* drafters: all that can pay on the backend */
 enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
 
 struct swiftlet_options {
@@ -87,7 +88,8 @@ struct swiftlet_options {
 	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and
 	 * is opened with the engine. "": none */
 	char draft_model[512];
-	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number */
+	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number, or
+	                    * SWIFTLET_WHOEVER_PAYS */
 	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
 	                    * Only for sessions that serve one owner */
 	int max_tree;      /* rows of a tree, root counted; or the two names above */

@@ -16,7 +16,7 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .isa = "auto",
 	    .cache_type = "auto",
 	    .certified_head = -1,
-	    .drafters = ~0u,
+	    .drafters = SWIFTLET_WHOEVER_PAYS,
 	    .pool = 1 << 16,
 	    .max_draft = 25,
 	    .threshold = 0.8,

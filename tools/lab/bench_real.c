@@ -19,7 +19,7 @@ static bool enter(struct contest* t, const char* name, enum swiftlet_method meth
 	struct error why = {{0}};
 	if (method == SWIFTLET_VANILLA)
 		options.method = method;
-	options.drafters &= which;
+	options.drafters = which;
 	if (!contest_enter(t, name, &options, &why, error))
 		return false;
 	return t->contender[t->n - 1].way.session || error_set(error, "%s", why.message);
@@ -27,14 +27,16 @@ static bool enter(struct contest* t, const char* name, enum swiftlet_method meth
 
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	char name[32];
-	bool good =
-	    enter(t, "plain", SWIFTLET_VANILLA, ~0u, error) && enter(t, "defaults", SWIFTLET_AUTO, ~0u, error);
+	const unsigned asked = t->bench.options.drafters;
+	bool good = enter(t, "plain", SWIFTLET_VANILLA, asked, error) &&
+	            enter(t, "defaults", SWIFTLET_AUTO, asked, error);
+	const unsigned all = good ? session_options(t->contender[DEFAULTS].way.session)->drafters : 0;
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
 		const bool model = i == SOURCE_model && !t->bench.options.draft_model[0];
-		if (i == SOURCE_prediction || i == SOURCE_form || model) /* nobody asks for one here */
-			continue;
+		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
+			continue; /* nobody asks for one here, or it takes no part */
 		snprintf(name, sizeof name, "without %s", drafters[i]->name);
-		good = enter(t, name, SWIFTLET_AUTO, ~(1u << i), error);
+		good = enter(t, name, SWIFTLET_AUTO, all & ~(1u << i), error);
 	}
 	return good;
 }

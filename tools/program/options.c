@@ -47,7 +47,8 @@ static const struct session_option session_option[] = {
      "adaspeed,\nkangaroo, ppd; vanilla decodes plainly. tools/methods.md\ntells them apart"},
     {"draft", "auto|always|never", "always never falls back to plain steps (auto)"},
     {"drafters", "LIST|none",
-     "who may draft: mask, model, prediction, retrieval, recycle,\nform, or all (all)"},
+     "who may draft: mask, model, prediction, retrieval, recycle,\nform, or all (all, recycle on a GPU "
+     "alone)"},
     {"draft-model", "MODEL",
      "another model, a smaller one of the same vocabulary, drafts too\nwhere that pays; it reads the prompt "
      "as well"},
