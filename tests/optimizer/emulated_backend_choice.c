@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "core/decode/session.h"
+#include "core/draft/drafter.h"
 #include "kernels/backend.h"
 #include "swiftlet.h"
 
@@ -64,6 +66,36 @@ static void unless_the_gpu_was_asked_for(void** state) {
 	assert_null(open_on("cuda", experts, &model, message));
 	assert_string_equal(message, "the CUDA backend does no mixture of experts: --backend cpu does");
 	swiftlet_model_close(model);
+}
+
+/* Recycling drafts unasked on a device alone, and anywhere where it is asked for. */
+static bool recycles(const char* backend, const char* who) {
+	char message[512] = "";
+	swiftlet_model* model;
+	swiftlet_engine* engine = open_on(backend, plain, &model, message);
+	struct swiftlet_options o;
+	swiftlet_options_default(&o);
+	o.context = 64;
+	if (who && swiftlet_options_set(&o, "drafters", who, message, sizeof message) != 1)
+		fail_msg("%s", message);
+	swiftlet_session* session = engine ? swiftlet_session_open(engine, &o, message, sizeof message) : NULL;
+	if (!session)
+		fail_msg("%s", message);
+	const unsigned may = session_options(session)->drafters;
+	assert_true(may >> SOURCE_retrieval & 1u);
+	swiftlet_session_close(session);
+	swiftlet_engine_close(engine);
+	swiftlet_model_close(model);
+	return may >> SOURCE_recycle & 1u;
+}
+
+static void recycling_takes_a_device(void** state) {
+	(void)state;
+	assert_true(recycles("cuda", NULL));
+	assert_false(recycles("cpu", NULL));
+	assert_true(recycles("cpu", "all"));
+	assert_true(recycles("cpu", "retrieval,recycle"));
+	assert_false(recycles("cuda", "retrieval"));
 }
 
 /* Greedy tokens of one request; how many. */
@@ -236,6 +268,7 @@ int main(void) {
 	                                   cmocka_unit_test(what_it_does_not_goes_to_the_cpu),
 	                                   cmocka_unit_test(unless_the_gpu_was_asked_for),
 	                                   cmocka_unit_test(penalties_hold_there_too),
+	                                   cmocka_unit_test(recycling_takes_a_device),
 	                                   cmocka_unit_test(several_give_the_tokens_of_one),
 	                                   cmocka_unit_test(a_certified_head_gives_the_whole_ones_tokens),
 	                                   cmocka_unit_test(devices_that_are_not_there_are_missed),
