@@ -29,8 +29,8 @@ static bool run_resting(struct backend* b, const struct pass* pass) {
 	return b->run(b, pass, &unsaid);
 }
 
-/* What the thread has computed, not what it has waited for: on a machine that others keep busy it waits most of
- * the time, which costs nobody anything. */
+/* What the thread has computed, not what it has waited for: on a machine that others keep busy it waits most
+ * of the time, which costs nobody anything. */
 static double computed_seconds(void) {
 	struct timespec now;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -146,8 +146,8 @@ static bool run_here(struct idle_runner* r, const struct pass* pass, double* sec
 
 bool idle_run(struct idle_runner* r, struct session* s, const struct session_work* work, bool (*waits)(void*),
               void* user, double* seconds) {
-	const bool ran = r->threaded ? run_on_thread(r, &work->pass, waits, user, seconds)
-	                             : run_here(r, &work->pass, seconds);
+	const bool ran =
+	    r->threaded ? run_on_thread(r, &work->pass, waits, user, seconds) : run_here(r, &work->pass, seconds);
 	if (ran)
 		session_absorb(s, work, 0);
 	return ran;

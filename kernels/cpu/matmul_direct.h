@@ -2,10 +2,10 @@
  * taken apart, and nothing goes to a tile and back but scales and minima. The sums are those of the tiles, in
  * their order. Included behind matmul_products.h.
  *
- * A tile's rows lie as far apart as the range allows. So each lane reads a stream, row behind row, and eight at
- * once come faster than one (two Zen 3 cores: 27 and 14 to 17 GB/s with as much to compute). Each is fetched
- * ahead: a Zen 3 follows them by itself, a Zen 5 does not (SmolLM2 270, 225 without, one stream 210 tokens/s;
- * Qwen 1.5B 36, 26, 36). */
+ * A tile's rows lie as far apart as the range allows. So each lane reads a stream, row behind row, and eight
+ * at once come faster than one (two Zen 3 cores: 27 and 14 to 17 GB/s with as much to compute). Each is
+ * fetched ahead: a Zen 3 follows them by itself, a Zen 5 does not (SmolLM2 270, 225 without, one stream 210
+ * tokens/s; Qwen 1.5B 36, 26, 36). */
 
 INLINED void multiply_now(const struct use* u, size_t vector, const ints w[4]) {
 	const int column = (int)vector * 4;
