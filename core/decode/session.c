@@ -20,13 +20,16 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
-/* Where nobody was named all may draft, but that recycling takes a device, whose rows cost next to nothing:
- * on CPUs to learn every row's likeliest tokens cost more than their drafts brought (sampled 3 to 7 % of the
- * speed on three models, greedily -3 to 4 %; tools/bench.md). */
+/* Bits of those that were asked for; of all that pay on the backend where nobody was. A backend with a draft
+ * loop of its own is a device. */
 static unsigned who_drafts(unsigned asked, const struct backend* backend) {
-	const unsigned every = (1u << DRAFTER_COUNT) - 1;
-	return asked == SWIFTLET_WHOEVER_PAYS && !backend->draft ? every & ~(1u << SOURCE_recycle)
-	                                                         : asked & every;
+	unsigned which = 0;
+	for (int i = 0; i < DRAFTER_COUNT; i++) {
+		const bool pays = backend->draft || !drafters[i]->pays_on_devices;
+		if (asked >> i & 1u && (pays || asked != SWIFTLET_WHOEVER_PAYS))
+			which |= 1u << i;
+	}
+	return which;
 }
 
 /* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */

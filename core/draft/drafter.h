@@ -55,8 +55,9 @@ struct drafter_text {
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
 struct drafter {
 	const char* name;
-	int bins;      /* at most EVIDENCE_BINS */
-	uint8_t wants; /* WANT_ bits of verified rows beside WANT_TOKEN */
+	int bins;             /* at most EVIDENCE_BINS */
+	uint8_t wants;        /* WANT_ bits of verified rows beside WANT_TOKEN */
+	bool pays_on_devices; /* and nowhere else: on a CPU it drafts only where it is asked for */
 	/* The chance that a candidate is right, those before it at its node being wrong, before anything was
 	 * learned. */
 	float (*prior)(int bin, int rank);

@@ -66,10 +66,13 @@ def learned_once(database):
     # each would begin with a mask of a size of its own: the second's first is the first's by the store alone
     with Server("--skip-ratio", "0.3", store=database.url) as first:
         serve_some(first, "tale", 12)
-        # learning at idle priority gets what a busy machine leaves: requests come seldom enough for a pass to end
-        tried = lambda: metric(first, "idle_optimize_steps_total") > 0
-        wait_for("something to be tried", lambda: tried() or serve_some(first, "tale", 1, first=12) < 0 or
-                 any(tried() or time.sleep(0.25) for _ in range(20)))
+
+        def tried():
+            """Another text now and then; seldom, for a busy machine leaves learning little, and a request ends its pass."""
+            serve_some(first, "tale", 1, first=12)
+            return any(metric(first, "idle_optimize_steps_total") > 0 or time.sleep(0.25) for _ in range(20))
+
+        wait_for("something to be tried", tried)
     assert tokens(database, "tale") > 0
     known = [m for m in masks(database) if m["task"] == "tale"]
     with Server("--skip-ratio", "0.6", store=database.url) as second:
