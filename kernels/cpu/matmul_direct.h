@@ -4,11 +4,27 @@
  *
  * A tile's rows lie as far apart as the range allows. So each lane reads a stream, row behind row, and eight
  * at once come faster than one (two Zen 3 cores: 27 and 14 to 17 GB/s with as much to compute). Each is
- * fetched ahead: a Zen 3 follows them by itself, a Zen 5 does not (SmolLM2 270, 225 without, one stream 210
- * tokens/s; Qwen 1.5B 36, 26, 36). */
+ * fetched ahead, a few lines at a time: a Zen 3 follows them by itself, a Zen 5 does not (SmolLM2 270, 225
+ * without, one stream 210 tokens/s; Qwen 1.5B 36, 26, 36). */
+
+enum { DIRECT_AHEAD = 512 }; /* 256 is as fast, 1024 is .85 to 1, 128 .9 (Zen 5) */
+
+/* Of the lines that come DIRECT_AHEAD later, into the first-level cache, the share of the columns from
+ * `vector` on: a block's all at once are as many as a core can wait for, and Q6_K's more (one row of it .87
+ * ms so, .53 by shares). */
+INLINED void fetch_share(const struct use* u, size_t vector) {
+	const size_t shares = small_blocks(u->type) ? 2 : 16, share = vector / 4 % shares;
+	const size_t lines = LANES * ((dtype_bytes_of(u->type) + 63) / 64), each = (lines + shares - 1) / shares;
+	UNROLLED for (size_t i = share * each; i < (share + 1) * each; i++) {
+		const uint8_t* lane = u->rows->at + i % LANES * u->rows->stride;
+		if (i < lines)
+			_mm_prefetch((const char*)lane + DIRECT_AHEAD + i / LANES * 64, _MM_HINT_T0);
+	}
+}
 
 INLINED void multiply_now(const struct use* u, size_t vector, const ints w[4]) {
 	const int column = (int)vector * 4;
+	fetch_share(u, vector);
 	const struct weights held = {.held = w};
 	if (small_blocks(u->type)) {
 		small_products(u->type, 1, u->n, u->sums, u->some, &held, u->in, column);
@@ -18,25 +34,15 @@ INLINED void multiply_now(const struct use* u, size_t vector, const ints w[4]) {
 	               (const int32_t(*)[LANES])u->tile->scale);
 }
 
-enum { DIRECT_AHEAD = 1024 }; /* 256 and 512 are .9 to 1 times as fast (Zen 5) */
-
-/* The next `bytes` of each row, DIRECT_AHEAD early, into the first-level cache */
-INLINED void fetch_rows(const struct rows* rows, size_t bytes) {
-	UNROLLED for (size_t lane = 0; lane < LANES; lane++)
-	    UNROLLED for (size_t line = 0; line < bytes; line += 64)
-	        _mm_prefetch((const char*)rows->at + lane * rows->stride + DIRECT_AHEAD + line, _MM_HINT_T0);
-}
-
 INLINED void direct_tile(enum dtype type, int n, const struct run* run, struct rows rows) {
 	const bool small = small_blocks(type);
 	const size_t bytes = dtype_bytes_of(type);
 	struct tile header; /* of one block; its columns stay in registers */
 	struct inputs in = inputs_of(type, run);
 	ints sums[DIRECT_ROWS], some[DIRECT_ROWS];
-	struct use use = {.tile = &header, .type = type, .n = n, .in = &in, .sums = sums, .some = some};
+	struct use use = {
+	    .tile = &header, .type = type, .n = n, .in = &in, .sums = sums, .some = some, .rows = &rows};
 	for (int64_t b = 0; b < run->columns / (small ? 32 : 256); b++, advance_inputs(type, &in)) {
-		if (!small || b % 2 == 0)
-			fetch_rows(&rows, small ? bytes * 2 : bytes);
 		if (small) {
 			small_start(type, 1, n, sums, &in);
 			take_block(type, &use, 0, &rows);

@@ -54,6 +54,7 @@ struct use {
 	int n;
 	const struct inputs* in; /* of matmul_products.h, at the block's first column */
 	ints *sums, *some;       /* (n) */
+	const struct rows* rows; /* of the block */
 };
 
 #if DIRECT
