@@ -56,15 +56,6 @@ void events_beat(struct events* e) {
 	pthread_mutex_unlock(&e->lock);
 }
 
-bool events_watched(struct events* e) {
-	bool any = false;
-	pthread_mutex_lock(&e->lock);
-	for (int i = 0; i < EVENTS_WATCHERS; i++)
-		any |= e->watcher[i] != NULL;
-	pthread_mutex_unlock(&e->lock);
-	return any;
-}
-
 /* From one to another in a watcher's place. */
 static bool replace(struct events* e, const struct watcher* from, struct watcher* to) {
 	int i = 0;

@@ -39,7 +39,6 @@ void events_state(struct events*, struct text* state);
 void events_point(struct events*, const double point[EVENTS_POINT]);
 void events_put_point(struct text*, const double point[EVENTS_POINT]);
 void events_beat(struct events*); /* a sign of life: finds out who is gone */
-bool events_watched(struct events*);
 
 /* A watcher more: the present state at once, events from now on. False where there are too many. */
 bool events_join(struct events*, struct watcher*);

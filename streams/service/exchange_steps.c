@@ -161,8 +161,6 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 	pthread_mutex_lock(&x->lock);
 	if (figures)
 		c->figures = *figures;
-	else
-		c->figures.search_state = "off";
 	if (problem && strcmp(problem, "stopping") == 0) {
 		cut_off(c);
 		problem = NULL;

@@ -381,7 +381,7 @@ static void wait_for_work(struct scheduler* s) {
 	while (!s->first && !s->stop && !beat)
 		beat = pthread_cond_timedwait(&s->work, &s->lock, &until) == ETIMEDOUT;
 	pthread_mutex_unlock(&s->lock);
-	if (beat && events_watched(s->option.events))
+	if (beat)
 		events_beat(s->option.events);
 }
 

@@ -36,7 +36,6 @@ struct job {
 	/* the scheduler's */
 	struct job* next;
 	double asked, first_token;
-	int session;
 };
 
 struct scheduler_options {

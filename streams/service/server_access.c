@@ -56,14 +56,12 @@ static int basic_key(const struct server* s, const char* text) {
 static int key_of(const struct call* c) {
 	const struct server* s = c->server;
 	const char* value = call_header(c, "Authorization");
-	if (s->n_keys > 0 && value && strncasecmp(value, "Bearer ", 7) == 0)
+	if (value && strncasecmp(value, "Bearer ", 7) == 0)
 		return key_number(s, value + 7, strlen(value + 7));
-	if (s->n_keys > 0 && value && strncasecmp(value, "Basic ", 6) == 0)
+	if (value && strncasecmp(value, "Basic ", 6) == 0)
 		return basic_key(s, value + 6);
 	const char* other = call_header(c, "X-Api-Key"); /* as Anthropic's clients send it */
-	if (s->n_keys > 0 && other)
-		return key_number(s, other, strlen(other));
-	return 0;
+	return other ? key_number(s, other, strlen(other)) : 0;
 }
 
 bool call_authorized(struct call* c) {
