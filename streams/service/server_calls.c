@@ -38,16 +38,20 @@ enum MHD_Result call_queue(struct call* c, int status, struct MHD_Response* r) {
 	return queued;
 }
 
+/* `data` is taken. NULL on no memory, for it or for what it is put in. */
+static struct MHD_Response* response_of(const char* type, char* data, size_t size) {
+	struct MHD_Response* r = data ? MHD_create_response_from_buffer(size, data, MHD_RESPMEM_MUST_FREE) : NULL;
+	if (r)
+		MHD_add_response_header(r, "Content-Type", type);
+	else
+		free(data);
+	return r;
+}
+
 enum MHD_Result call_reply(struct call* c, int status, const char* type, struct text* text) {
 	const size_t size = text->size;
-	char* data = text_take(text);
-	struct MHD_Response* r = data ? MHD_create_response_from_buffer(size, data, MHD_RESPMEM_MUST_FREE) : NULL;
-	if (!r) {
-		free(data);
-		return MHD_NO;
-	}
-	MHD_add_response_header(r, "Content-Type", type);
-	return call_queue(c, status, r);
+	struct MHD_Response* r = response_of(type, text_take(text), size);
+	return r ? call_queue(c, status, r) : MHD_NO;
 }
 
 bool call_reply_json(struct call* c, struct text* text) {
@@ -74,13 +78,9 @@ static char* error_text(const struct call* c, const struct api_error* e) {
 
 enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
 	char* text = error_text(c, e);
-	struct MHD_Response* r =
-	    text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
-	if (!r) {
-		free(text);
+	struct MHD_Response* r = response_of("application/json", text, text ? strlen(text) : 0);
+	if (!r)
 		return MHD_NO;
-	}
-	MHD_add_response_header(r, "Content-Type", "application/json");
 	if (e->status == 503 || e->status == 429)
 		MHD_add_response_header(r, "Retry-After", e->status == 503 ? "1" : "10");
 	if (e->status == 401)
@@ -325,12 +325,12 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
 		too_slow(c);
 	const char* route = c->route ? c->route->path : "(other)";
-	metrics_request(&s->metrics[0], route, c->status ? c->status : 499);
+	const int status = c->status ? c->status : 499;
+	metrics_request(&s->metrics[0], route, status);
 	if (c->owner > 0)
-		metrics_request(&s->metrics[c->owner], route, c->status ? c->status : 499);
+		metrics_request(&s->metrics[c->owner], route, status);
 	if (s->option.log_requests)
-		fprintf(stderr, "%s %s %d %.3f s\n", c->method, route, c->status ? c->status : 499,
-		        seconds_now() - c->began);
+		fprintf(stderr, "%s %s %d %.3f s\n", c->method, route, status, seconds_now() - c->began);
 	text_free(&c->body);
 	free(c);
 }

@@ -74,13 +74,16 @@ static bool begin_stream(struct call* c, struct exchange* x) {
 	return call_queue(c, 200, r) == MHD_YES;
 }
 
-static void sleep_until_done(struct exchange* x) {
+/* True when the answer is ready; else the connection sleeps. */
+static bool is_done_or_sleeps(struct exchange* x) {
 	pthread_mutex_lock(&x->lock);
-	if (!x->finished) {
+	const bool finished = x->finished;
+	if (!finished) {
 		x->asleep = true;
 		MHD_suspend_connection(x->connection);
 	}
 	pthread_mutex_unlock(&x->lock);
+	return finished;
 }
 
 static bool submit(struct call* c, struct exchange* x) {
@@ -114,20 +117,13 @@ bool answer_generation(struct call* c) {
 	atomic_fetch_add(&c->server->answers, 1);
 	if (stream)
 		return begin_stream(c, x);
-	sleep_until_done(x);
+	is_done_or_sleeps(x);
 	return true;
 }
 
 enum MHD_Result generate_resumed(struct call* c) {
 	struct exchange* x = c->exchange;
-	pthread_mutex_lock(&x->lock);
-	const bool finished = x->finished;
-	if (!finished) { /* not woken by us: sleep on */
-		x->asleep = true;
-		MHD_suspend_connection(x->connection);
-	}
-	pthread_mutex_unlock(&x->lock);
-	if (!finished)
+	if (!is_done_or_sleeps(x)) /* not woken by us: sleep on */
 		return MHD_YES;
 	if (x->error.status || x->gone) {
 		if (!x->error.status)

@@ -7,25 +7,24 @@
 #include "streams/mask_file.h"
 #include "streams/service/exchange.h"
 
-static const char json_type[] = "application/json";
-
 /* ---- health, metrics, models, the page ---------------------------------------------------- */
 
-static bool answer_health(struct call* c) {
+/* problem: NULL for none. */
+static bool reply_status(struct call* c, const char* good, const char* problem) {
 	struct text out = {0};
-	const bool stopping = atomic_load(&c->server->stopping);
-	text_json(&out, "{'status': '%s'}\n", stopping ? "stopping" : "ok");
-	return call_reply(c, stopping ? 503 : 200, json_type, &out) == MHD_YES;
+	if (atomic_load(&c->server->stopping))
+		problem = "stopping";
+	text_json(&out, "{'status': '%s'}\n", problem ? problem : good);
+	return call_reply(c, problem ? 503 : 200, "application/json", &out) == MHD_YES;
 }
+
+static bool answer_health(struct call* c) { return reply_status(c, "ok", NULL); }
 
 /* Whether new requests are welcome: neither stopping nor with a full queue. */
 static bool answer_ready(struct call* c) {
-	struct text out = {0};
 	struct scheduler_now n;
 	scheduler_now(c->server->scheduler, &n);
-	const bool stopping = atomic_load(&c->server->stopping), full = n.queue >= n.queue_limit;
-	text_json(&out, "{'status': '%s'}\n", stopping ? "stopping" : full ? "queue full" : "ready");
-	return call_reply(c, stopping || full ? 503 : 200, json_type, &out) == MHD_YES;
+	return reply_status(c, "ready", n.queue >= n.queue_limit ? "queue full" : NULL);
 }
 
 /* An admin reads all; others what their own requests did. */
@@ -104,12 +103,11 @@ static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b
  * is everybody's. */
 static void put_entry(const struct server* s, struct text* out, int owner, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
-	text_json(
-	    out,
-	    "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, 'task': %q",
-	    e->id, owner, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
-	    s->model->weights.shape.n_blocks, e->task);
-	text_put(out, ", ");
+	text_json(out,
+	          "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, "
+	          "'task': %q, ",
+	          e->id, owner, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
+	          s->model->weights.shape.n_blocks, e->task);
 	mask_put_blocks(out, &e->mask);
 	mask_put_stored(out, &e->mask);
 	text_json(
@@ -135,23 +133,21 @@ static void list_entry(void* user, int owner, const struct bank_entry* e) {
 	put_entry(l->server, &l->out, owner, e);
 }
 
-static bool need_bank(struct call* c) {
-	return c->server->option.work.memory ||
-	       api_fail(&c->error, 404, NULL, "no_bank", "This server runs with --bank off.");
-}
-
-/* What the key's owner may know of. */
-static struct memory* own_memory(const struct call* c) {
+/* What the key's owner may know of, admins of all; NULL with the error. */
+static struct memory* own_memory(struct call* c) {
 	struct memory* all = c->server->option.work.memory;
-	return c->admin ? all : memory_of(all, c->owner);
+	if (!all)
+		api_fail(&c->error, 404, NULL, "no_bank", "This server runs with --bank off.");
+	return !all || c->admin ? all : memory_of(all, c->owner);
 }
 
 static bool answer_masks(struct call* c) {
-	if (!need_bank(c))
-		return false;
+	struct memory* memory = own_memory(c);
 	struct listing l = {.server = c->server};
+	if (!memory)
+		return false;
 	text_json(&l.out, "{'object': 'list', 'data': [");
-	memory_each(own_memory(c), list_entry, &l);
+	memory_each(memory, list_entry, &l);
 	text_put(&l.out, "]}\n");
 	return call_reply_json(c, &l.out);
 }
@@ -166,9 +162,14 @@ static bool no_mask(struct call* c) {
 	return api_fail(&c->error, 404, NULL, "not_found", "There is no mask with this id.");
 }
 
-static bool show_mask(struct call* c, int64_t id) {
+static bool store_failed(struct call* c, const struct error* e) {
+	fprintf(stderr, "swiftlet: %s\n", e->message);
+	return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
+}
+
+static bool show_mask(struct call* c, struct memory* memory, int64_t id) {
 	struct listing l = {.server = c->server, .id = id};
-	memory_each(own_memory(c), list_entry, &l);
+	memory_each(memory, list_entry, &l);
 	if (l.n == 0) {
 		text_free(&l.out);
 		return no_mask(c);
@@ -178,24 +179,22 @@ static bool show_mask(struct call* c, int64_t id) {
 }
 
 static bool answer_mask(struct call* c) {
-	if (!need_bank(c))
-		return false;
+	struct memory* memory = own_memory(c);
 	const int64_t id = rest_number(c);
-	return id > 0 ? show_mask(c, id) : no_mask(c);
+	return memory && (id > 0 ? show_mask(c, memory, id) : no_mask(c));
 }
 
 static bool delete_mask(struct call* c) {
-	if (!need_bank(c))
-		return false;
+	struct memory* memory = own_memory(c);
 	struct error e;
 	const int64_t id = rest_number(c);
-	const int removed = id > 0 ? memory_remove(c->server->option.work.memory, id, &e) : 0;
+	if (!memory)
+		return false;
+	const int removed = id > 0 ? memory_remove(memory, id, &e) : 0;
 	if (removed == 0)
 		return no_mask(c);
-	if (removed < 0) {
-		fprintf(stderr, "swiftlet: %s\n", e.message);
-		return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
-	}
+	if (removed < 0)
+		return store_failed(c, &e);
 	struct text out = {0};
 	text_json(&out, "{'id': %l, 'deleted': true}\n", id);
 	return call_reply_json(c, &out);
@@ -209,12 +208,13 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	const struct model* m = c->server->model;
 	const int blocks = m->weights.shape.n_blocks;
 	const char *task = "", *fingerprint = NULL, *format = NULL;
-	double said = blocks, tokens = 0;
+	int said = blocks;
+	double tokens = 0;
 	struct api_error* error = &c->error;
 	if (!api_only(body, known, error) || !api_string(body, "task", BANK_TASK - 1, &task, error) ||
 	    !api_string(body, "fingerprint", 64, &fingerprint, error) ||
 	    !api_string(body, "format", 64, &format, error) ||
-	    !api_number(body, "blocks", 1, MAX_BLOCKS, true, &said, error) ||
+	    !api_int(body, "blocks", 1, MAX_BLOCKS, &said, error) ||
 	    !api_number(body, "skip_ratio", 0, 1, false, &e->skip_ratio, error) ||
 	    !api_number(body, "tokens_served", 0, 0x1p53, true, &tokens, error) ||
 	    !api_flag(body, "settled", &e->settled, error) || !api_mask(body, blocks, true, &e->mask, error))
@@ -224,9 +224,8 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 		                  mask_format_name(&e->mask));
 	if (fingerprint && strcmp(fingerprint, m->fingerprint) != 0)
 		return api_refuse(error, "fingerprint", "other_model", "The mask was learned on another model.");
-	if ((int)said != blocks)
-		return api_refuse(error, "blocks", "other_model", "The model has %d blocks, not %d.", blocks,
-		                  (int)said);
+	if (said != blocks)
+		return api_refuse(error, "blocks", "other_model", "The model has %d blocks, not %d.", blocks, said);
 	snprintf(e->task, sizeof e->task, "%s", task);
 	e->record.tokens = (int64_t)tokens;
 	if (!(e->skip_ratio > 0) && blocks > 2)
@@ -235,9 +234,8 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 }
 
 static bool put_mask(struct call* c) {
-	if (!need_bank(c))
-		return false;
-	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
+	struct memory* memory = own_memory(c);
+	cJSON* body = memory ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	if (!body)
 		return false;
 	struct bank_entry entry;
@@ -248,11 +246,7 @@ static bool put_mask(struct call* c) {
 		return false;
 	struct error e;
 	int64_t id;
-	if (!memory_put(c->server->option.work.memory, &entry, &id, &e)) {
-		fprintf(stderr, "swiftlet: %s\n", e.message);
-		return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
-	}
-	return show_mask(c, id);
+	return memory_put(memory, &entry, &id, &e) ? show_mask(c, memory, id) : store_failed(c, &e);
 }
 
 /* ---- the table ---------------------------------------------------------------------------- */
@@ -266,36 +260,36 @@ static bool answer_preflight(struct call* c) {
 }
 
 /* What generates may be asked for from other origins. */
-#define GENERATION(path, voice)                                                                              \
-	{"POST", path, answer_generation, false, false, &voice}, {                                               \
-		"OPTIONS", path, answer_preflight, true, false, NULL                                                 \
+#define GENERATION(at, how)                                                                                  \
+	{"POST", at, .answer = answer_generation, .voice = &how}, {                                              \
+		"OPTIONS", at, .answer = answer_preflight, .open = true                                              \
 	}
 const struct route server_routes[] = {
-    {"GET", "/", answer_page, false, true, NULL},
-    {"GET", "/health", answer_health, true, false, NULL},
-    {"GET", "/ready", answer_ready, true, false, NULL},
-    {"GET", "/metrics", answer_metrics, false, false, NULL},
-    {"GET", "/v1/models", answer_models, false, false, NULL},
-    {"GET", "/v1/models/", answer_model, false, false, NULL},
-    {"GET", "/version", answer_version, false, false, NULL},
-    {"POST", "/tokenize", answer_tokenize, false, false, NULL},
-    {"POST", "/detokenize", answer_detokenize, false, false, NULL},
+    {"GET", "/", .answer = answer_page, .admin = true},
+    {"GET", "/health", .answer = answer_health, .open = true},
+    {"GET", "/ready", .answer = answer_ready, .open = true},
+    {"GET", "/metrics", .answer = answer_metrics},
+    {"GET", "/v1/models", .answer = answer_models},
+    {"GET", "/v1/models/", .answer = answer_model},
+    {"GET", "/version", .answer = answer_version},
+    {"POST", "/tokenize", .answer = answer_tokenize},
+    {"POST", "/detokenize", .answer = answer_detokenize},
     GENERATION("/v1/completions", voice_completion),
     GENERATION("/v1/chat/completions", voice_chat),
     GENERATION("/v1/embeddings", voice_embeddings),
     GENERATION("/v1/responses", voice_responses),
     GENERATION("/v1/messages", voice_messages),
-    {"POST", "/v1/messages/count_tokens", answer_count_tokens, false, false, NULL},
-    {"GET", "/v1/swiftlet/state", answer_state, false, true, NULL},
-    {"GET", "/v1/swiftlet/masks", answer_masks, false, false, NULL},
-    {"PUT", "/v1/swiftlet/masks", put_mask, false, true, NULL},
-    {"POST", "/v1/swiftlet/masks", put_mask, false, true, NULL},
-    {"GET", "/v1/swiftlet/masks/", answer_mask, false, false, NULL},
-    {"DELETE", "/v1/swiftlet/masks/", delete_mask, false, true, NULL},
-    {"GET", "/v1/swiftlet/optimizer", answer_optimizer, false, false, NULL},
-    {"POST", "/v1/swiftlet/optimizer", answer_optimizer, false, false, NULL},
-    {"POST", "/v1/swiftlet/optimizer/", answer_optimizer, false, false, NULL},
-    {"GET", "/v1/swiftlet/optimizer/", answer_optimizer, false, false, NULL},
-    {"DELETE", "/v1/swiftlet/optimizer/", answer_optimizer, false, false, NULL},
+    {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens},
+    {"GET", "/v1/swiftlet/state", .answer = answer_state, .admin = true},
+    {"GET", "/v1/swiftlet/masks", .answer = answer_masks},
+    {"PUT", "/v1/swiftlet/masks", .answer = put_mask, .admin = true},
+    {"POST", "/v1/swiftlet/masks", .answer = put_mask, .admin = true},
+    {"GET", "/v1/swiftlet/masks/", .answer = answer_mask},
+    {"DELETE", "/v1/swiftlet/masks/", .answer = delete_mask, .admin = true},
+    {"GET", "/v1/swiftlet/optimizer", .answer = answer_optimizer},
+    {"POST", "/v1/swiftlet/optimizer", .answer = answer_optimizer},
+    {"POST", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
+    {"GET", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
+    {"DELETE", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
 };
 const int server_n_routes = sizeof server_routes / sizeof *server_routes;
