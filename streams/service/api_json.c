@@ -41,6 +41,10 @@ bool api_no_memory(struct api_error* e) {
 	return api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
 }
 
+bool api_unknown(struct api_error* e, const char* field) {
+	return api_refuse(e, field, "unsupported_field", "The field '%.80s' is not supported.", field);
+}
+
 char* api_error_text(const struct api_error* e) {
 	struct text out = {0};
 	text_json(&out, "{'error': {'message': %q, 'type': '%s', 'param': %q, 'code': %q}}\n", e->message,
@@ -227,8 +231,7 @@ static bool read_blocks(const cJSON* object, const char* name, int kind, int blo
 bool api_only(const cJSON* object, const char* known, struct api_error* e) {
 	for (const cJSON* item = object->child; item; item = item->next)
 		if (!json_lists(known, item->string))
-			return api_refuse(e, item->string, "unsupported_field", "The field '%.80s' is not supported.",
-			                  item->string);
+			return api_unknown(e, item->string);
 	return true;
 }
 

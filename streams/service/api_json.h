@@ -29,7 +29,8 @@ bool api_refuse(struct api_error*, const char* param, const char* code, const ch
 /* Any other status; type and code may be NULL. Returns false. */
 bool api_fail(struct api_error*, int status, const char* type, const char* code, const char* format, ...)
     __attribute__((format(printf, 5, 6)));
-bool api_no_memory(struct api_error*); /* false, with a 500 */
+bool api_no_memory(struct api_error*);                  /* false, with a 500 */
+bool api_unknown(struct api_error*, const char* field); /* false, with a 400 that names it */
 /* The body of the answer, malloc'd; NULL on no memory. */
 char* api_error_text(const struct api_error*);
 

@@ -113,8 +113,7 @@ static bool translate_fields(struct translation* t, const struct translator* how
 		if (json_lists(how->same, item->string))
 			translate_as(t, item->string, item->string);
 		else if (!json_lists(how->own, item->string) && !json_lists(how->hints, item->string))
-			return api_refuse(t->error, item->string, "unsupported_field",
-			                  "The field '%.80s' is not supported.", item->string);
+			return api_unknown(t->error, item->string);
 	}
 	return true;
 }

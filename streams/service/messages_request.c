@@ -161,21 +161,21 @@ static bool read_asked(struct translation* t) {
 	                        "'max_tokens' is required.");
 }
 
-#define MESSAGES(reader)                                                                                     \
-	{                                                                                                        \
-		.same = "model max_tokens temperature top_p top_k stream seed stop_token_ids repetition_penalty",    \
-		.own = "messages system stop_sequences tools tool_choice output_config output_format thinking",      \
-		.hints = "metadata service_tier cache_control inference_geo", .read = reader, .renamed = renamed     \
-	}
 static const char* const renamed[][2] = {{"stop", "stop_sequences"}, {NULL, NULL}};
+static const struct translator counted = {
+    .same = "model max_tokens temperature top_p top_k stream seed stop_token_ids repetition_penalty",
+    .own = "messages system stop_sequences tools tool_choice output_config output_format thinking",
+    .hints = "metadata service_tier cache_control inference_geo",
+    .read = read,
+    .renamed = renamed};
 
 bool messages_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
-	static const struct translator how = MESSAGES(read_asked);
-	return translation_read(&how, body, size, vocab, q, e);
+	struct translator asked = counted;
+	asked.read = read_asked;
+	return translation_read(&asked, body, size, vocab, q, e);
 }
 
 bool messages_read_counted(const char* body, size_t size, int vocab, struct api_request* q,
                            struct api_error* e) {
-	static const struct translator how = MESSAGES(read);
-	return translation_read(&how, body, size, vocab, q, e);
+	return translation_read(&counted, body, size, vocab, q, e);
 }

@@ -222,7 +222,7 @@ static bool take_schema(struct reading* r, const cJSON* schema) {
 }
 
 static bool read_response_format(struct reading* r) {
-	const char* type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->value, "type"));
+	const char* type = api_text(r->value, "type");
 	struct error error = {""};
 	if (type && strcmp(type, "text") == 0 && !r->value->child->next)
 		return true;
@@ -235,7 +235,9 @@ static bool read_response_format(struct reading* r) {
 	return take_schema(r, cJSON_GetObjectItemCaseSensitive(of, "schema"));
 }
 
-static bool take_choices(struct reading* r) {
+static bool read_guided_json(struct reading* r) { return take_schema(r, r->value); }
+
+static bool read_guided_choice(struct reading* r) {
 	const char* choice[MOST_CHOICES];
 	struct error error = {""};
 	const cJSON* item;
@@ -249,22 +251,20 @@ static bool take_choices(struct reading* r) {
 	return take(r, grammar_from_choices(choice, n, &error), &error);
 }
 
-static bool read_guided(struct reading* r) {
+static bool take_text(struct reading* r, struct grammar* (*from)(const char*, size_t, struct error*)) {
 	const char* text = cJSON_GetStringValue(r->value);
 	struct error error = {""};
-	if (strcmp(r->name, "guided_json") == 0)
-		return take_schema(r, r->value);
-	if (strcmp(r->name, "guided_choice") == 0)
-		return take_choices(r);
 	if (!text)
 		return refuse(r, "invalid_value", "'%.40s' is not a string.", r->name);
-	const bool regex = strcmp(r->name, "guided_regex") == 0;
-	return take(r, (regex ? grammar_from_regex : grammar_from_gbnf)(text, strlen(text), &error), &error);
+	return take(r, from(text, strlen(text), &error), &error);
 }
+
+static bool read_guided_regex(struct reading* r) { return take_text(r, grammar_from_regex); }
+static bool read_grammar(struct reading* r) { return take_text(r, grammar_from_gbnf); }
 
 /* ---- what we do not have ------------------------------------------------------------------ */
 
-static bool read_nothing(struct reading* r) {
+static bool read_only(struct reading* r) {
 	const char* only = r->field->only;
 	char* text = cJSON_PrintUnformatted(r->value);
 	const char* at = text ? strstr(only, text) : NULL;
@@ -343,7 +343,7 @@ static bool read_chat(struct reading* r) {
 
 /* OpenAI's {"type": "content", "content"}: a text that the output is expected to follow. */
 static bool read_prediction(struct reading* r) {
-	const char* type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->value, "type"));
+	const char* type = api_text(r->value, "type");
 	if (!type || strcmp(type, "content") != 0)
 		return refuse(r, "invalid_value",
 		              "'prediction' must be an object with \"type\": \"content\" and \"content\".");
@@ -355,10 +355,7 @@ static bool read_prediction(struct reading* r) {
 
 /* ---- tools -------------------------------------------------------------------------------- */
 
-static const char* function_name(const cJSON* tool) {
-	const cJSON* function = cJSON_GetObjectItemCaseSensitive(tool, "function");
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(function, "name"));
-}
+static const char* function_name(const cJSON* tool) { return api_text(json_field(tool, "function"), "name"); }
 
 static bool read_tool_name(struct reading* r, const cJSON* tools) {
 	const char* name = function_name(r->value);
@@ -401,63 +398,61 @@ static bool read_parallel(struct reading* r) {
 /* ---- the table ---------------------------------------------------------------------------- */
 
 /* Read in this order: `n` before `best_of`. */
-#define BY(reader) reader, 0, 0, 0, NULL
-/* Whatever it says, the text is the same; or another field's reader has read it. */
-#define NO_MATTER NULL, 0, 0, 0, NULL
-#define INTO(reader, member, least, most) reader, offsetof(struct api_request, member), least, most, NULL
-/* What OpenAI has and we have not is taken at the values that change nothing: JSON, each with a comma. */
-#define ONLY(values) read_nothing, 0, 0, 0, values
+#define INTO(reader, member, low, high)                                                                      \
+	.read = reader, .at = offsetof(struct api_request, member), .least = low, .most = high
+/* A row without a reader: whatever it says, the text is the same; or another field's reader has read it.
+ * What OpenAI has and we have not is taken at the values that change nothing: JSON, each with a comma. */
 static const struct field fields[] = {
-    {"model", BOTH, BY(read_model)},
-    {"prompt", COMPLETION | ALWAYS, BY(read_prompt)},
-    {"messages", CHAT | ALWAYS, BY(read_chat)},
-    {"tools", CHAT, NO_MATTER}, /* read_chat has read these */
-    {"documents", CHAT, NO_MATTER},
-    {"chat_template_kwargs", CHAT, NO_MATTER}, /* as vLLM and llama.cpp name it */
-    {"max_tokens", BOTH, BY(read_max_tokens)},
-    {"max_completion_tokens", CHAT, BY(read_max_tokens)},
+    {"model", BOTH, .read = read_model},
+    {"prompt", COMPLETION | ALWAYS, .read = read_prompt},
+    {"messages", CHAT | ALWAYS, .read = read_chat},
+    {"tools", CHAT, .read = NULL}, /* read_chat has read these */
+    {"documents", CHAT, .read = NULL},
+    {"chat_template_kwargs", CHAT, .read = NULL}, /* as vLLM and llama.cpp name it */
+    {"max_tokens", BOTH, .read = read_max_tokens},
+    {"max_completion_tokens", CHAT, .read = read_max_tokens},
     {"temperature", BOTH, INTO(read_number, ask.temperature, 0, 2)},
-    {"top_p", BOTH, BY(read_top_p)},
+    {"top_p", BOTH, .read = read_top_p},
     {"min_p", BOTH, INTO(read_number, ask.min_p, 0, 1)},             /* ours, as vLLM names it */
     {"top_k", BOTH, INTO(read_whole_number, ask.top_k, 0, 1 << 24)}, /* the same */
     {"n", BOTH, INTO(read_whole_number, n, 1, API_MAX_CHOICES)},
     {"stream", BOTH, INTO(read_flag, stream, 0, 1)},
-    {"stream_options", BOTH, BY(read_stream_options)},
-    {"logprobs", COMPLETION, BY(read_logprobs_count)},
+    {"stream_options", BOTH, .read = read_stream_options},
+    {"logprobs", COMPLETION, .read = read_logprobs_count},
     {"logprobs", CHAT, INTO(read_flag, logprobs, 0, 1)},
-    {"top_logprobs", CHAT, BY(read_top_logprobs)},
+    {"top_logprobs", CHAT, .read = read_top_logprobs},
     {"echo", COMPLETION, INTO(read_flag, echo, 0, 1)},
-    {"stop", BOTH, BY(read_stop)},
+    {"stop", BOTH, .read = read_stop},
     {"ignore_eos", BOTH, INTO(read_flag, ask.ignore_eos, 0, 1)}, /* ours, as vLLM names it */
-    {"stop_token_ids", BOTH, BY(read_end_tokens)},               /* the same */
-    {"seed", BOTH, BY(read_seed)},
-    {"metadata", BOTH, BY(read_metadata)},
-    {"prediction", BOTH, BY(read_prediction)},
-    {"user", BOTH, BY(read_user)},
-    {"best_of", COMPLETION, BY(read_best_of)},
-    {"suffix", COMPLETION, ONLY("\"\",")},
+    {"stop_token_ids", BOTH, .read = read_end_tokens},           /* the same */
+    {"seed", BOTH, .read = read_seed},
+    {"metadata", BOTH, .read = read_metadata},
+    {"prediction", BOTH, .read = read_prediction},
+    {"user", BOTH, .read = read_user},
+    {"best_of", COMPLETION, .read = read_best_of},
+    {"suffix", COMPLETION, .read = read_only, .only = "\"\","},
     {"presence_penalty", BOTH, INTO(read_number, ask.presence_penalty, -2, 2)},
     {"frequency_penalty", BOTH, INTO(read_number, ask.frequency_penalty, -2, 2)},
     {"repetition_penalty", BOTH,
      INTO(read_number, ask.repetition_penalty, 0.01, 10)}, /* ours, as vLLM names it */
-    {"logit_bias", BOTH, BY(read_logit_bias)},
-    {"response_format", CHAT, BY(read_response_format)},
-    {"guided_json", BOTH, BY(read_guided)}, /* ours, as vLLM names them */
-    {"guided_regex", BOTH, BY(read_guided)},
-    {"guided_choice", BOTH, BY(read_guided)},
-    {"guided_grammar", BOTH, BY(read_guided)},
-    {"grammar", BOTH, BY(read_guided)}, /* as llama.cpp names it */
-    {"functions", CHAT, ONLY("[],{},")},
-    {"tool_choice", CHAT | ALWAYS, BY(read_tool_choice)},
-    {"function_call", CHAT, ONLY("\"auto\",\"default\",\"none\",")},
-    {"parallel_tool_calls", CHAT, BY(read_parallel)},
-    {"store", CHAT, NO_MATTER}, /* nothing is ever stored of a request */
-    {"service_tier", CHAT, NO_MATTER},
-    {"reasoning_effort", CHAT, NO_MATTER},
-    {"verbosity", CHAT, NO_MATTER},
-    {"prompt_cache_key", BOTH, NO_MATTER},
-    {"safety_identifier", BOTH, NO_MATTER},
-    {"modalities", CHAT, ONLY("[\"text\"],")},
+    {"logit_bias", BOTH, .read = read_logit_bias},
+    {"response_format", CHAT, .read = read_response_format},
+    {"guided_json", BOTH, .read = read_guided_json}, /* ours, as vLLM names them */
+    {"guided_regex", BOTH, .read = read_guided_regex},
+    {"guided_choice", BOTH, .read = read_guided_choice},
+    {"guided_grammar", BOTH, .read = read_grammar},
+    {"grammar", BOTH, .read = read_grammar}, /* as llama.cpp names it */
+    {"functions", CHAT, .read = read_only, .only = "[],{},"},
+    {"tool_choice", CHAT | ALWAYS, .read = read_tool_choice},
+    {"function_call", CHAT, .read = read_only, .only = "\"auto\",\"default\",\"none\","},
+    {"parallel_tool_calls", CHAT, .read = read_parallel},
+    {"store", CHAT, .read = NULL}, /* nothing is ever stored of a request */
+    {"service_tier", CHAT, .read = NULL},
+    {"reasoning_effort", CHAT, .read = NULL},
+    {"verbosity", CHAT, .read = NULL},
+    {"prompt_cache_key", BOTH, .read = NULL},
+    {"safety_identifier", BOTH, .read = NULL},
+    {"modalities", CHAT, .read = read_only, .only = "[\"text\"],"},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -467,8 +462,7 @@ static bool all_known(struct reading* r, int where) {
 		for (int i = 0; i < FIELDS && !known; i++)
 			known = (fields[i].where & where) && strcmp(fields[i].name, item->string) == 0;
 		if (!known)
-			return api_refuse(r->error, item->string, "unsupported_field",
-			                  "The field '%.80s' is not supported.", item->string);
+			return api_unknown(r->error, item->string);
 	}
 	return true;
 }

@@ -15,7 +15,6 @@ struct binding {
 	int n;
 	struct text text[MAX_TOOLS]; /* before the arguments of the first call; of others without `all` */
 	char* schema[MAX_TOOLS];
-	bool strict;
 };
 
 static const cJSON* function_of(const cJSON* tool) {
@@ -28,7 +27,7 @@ static bool is_strict(const cJSON* tool) {
 }
 
 static bool add_tool(struct binding* b, const cJSON* tool, struct api_error* e) {
-	const char* name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(function_of(tool), "name"));
+	const char* name = api_text(function_of(tool), "name");
 	const cJSON* schema = cJSON_GetObjectItemCaseSensitive(function_of(tool), "parameters");
 	if (!name || b->n == MAX_TOOLS || strpbrk(name, "\"\\"))
 		return api_refuse(e, "tools", "invalid_value", "Strict tools: at most %d, each with a name.",
@@ -76,9 +75,10 @@ static bool compile(const struct binding* b, const struct api_request* q, const 
 static bool bind_all(struct binding* b, const cJSON* tools, const struct api_request* q,
                      const char* chat_template, const struct tokenizer* t, const char* begun,
                      struct grammar** out, struct api_error* e) {
+	bool strict = false;
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
-		b->strict |= is_strict(tool);
-	if (!b->strict)
+		strict |= is_strict(tool);
+	if (!strict)
 		return true;
 	b->syntax = tool_syntax_of(chat_template);
 	if (!b->syntax || !writes_as_text(b, chat_template, t, *begun != '\0'))
@@ -96,14 +96,12 @@ static bool bind_all(struct binding* b, const cJSON* tools, const struct api_req
 bool tools_bind(const struct api_request* q, const char* chat_template, const struct tokenizer* t,
                 const char* begun, struct grammar** out, struct api_error* e) {
 	*out = NULL;
-	cJSON* tools = q->tool_choice && q->parts.tools ? cJSON_Parse(q->parts.tools) : NULL;
-	struct binding* b = tools ? calloc(1, sizeof *b) : NULL;
-	if (q->tool_choice && q->parts.tools && !b) {
-		cJSON_Delete(tools);
-		return api_no_memory(e);
-	}
-	const bool good = !b || bind_all(b, tools, q, chat_template, t, begun, out, e);
-	for (int i = 0; b && i < MAX_TOOLS; i++) {
+	if (!q->tool_choice || !q->parts.tools)
+		return true;
+	cJSON* tools = cJSON_Parse(q->parts.tools);
+	struct binding* b = calloc(1, sizeof *b);
+	const bool good = tools && b ? bind_all(b, tools, q, chat_template, t, begun, out, e) : api_no_memory(e);
+	for (int i = 0; b && i < b->n; i++) {
 		text_free(&b->text[i]);
 		cJSON_free(b->schema[i]);
 	}
