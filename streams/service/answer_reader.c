@@ -21,10 +21,8 @@ enum reasoning_style reasoning_style_of(const char* chat_template) {
 }
 
 bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
-	while (size && isspace((unsigned char)end[size - 1]))
-		size--;
-	const size_t n = sizeof think_open - 1;
-	return style == REASONING_THINK && size >= n && memcmp(end + size - n, think_open, n) == 0;
+	const size_t n = sizeof think_open - 1, until = span_trimmed((struct span){end, size});
+	return style == REASONING_THINK && until >= n && memcmp(end + until - n, think_open, n) == 0;
 }
 
 /* ---- places in what is held ------------------------------------------------------------------ */
@@ -39,20 +37,15 @@ static void say(struct answer_reader* r, size_t n) {
 	text_drop(&r->held, n);
 }
 
-static void think(struct answer_reader* r, size_t n) {
-	const size_t blank = r->thought ? 0 : span_spaces((struct span){r->held.data, n});
-	if (n > blank) {
-		text_add(&r->reasoning, r->held.data + blank, n - blank);
+/* n bytes of a thought: white space at their end is held, and dropped where the thought is over. */
+static void think(struct answer_reader* r, size_t n, bool over) {
+	const struct span more = {r->held.data, span_trimmed((struct span){r->held.data, n})};
+	const size_t blank = r->thought ? 0 : span_spaces(more);
+	if (more.size > blank) {
+		text_add(&r->reasoning, more.data + blank, more.size - blank);
 		r->thought = true;
 	}
-	text_drop(&r->held, n);
-}
-
-/* Of n bytes of a thought those that are not white space at its end. */
-static size_t trimmed(const struct answer_reader* r, size_t n) {
-	while (n && isspace((unsigned char)r->held.data[n - 1]))
-		n--;
-	return n;
+	text_drop(&r->held, over ? n : more.size);
 }
 
 /* ---- <think> --------------------------------------------------------------------------------- */
@@ -70,14 +63,12 @@ static bool decide_before(struct answer_reader* r) {
 	return true;
 }
 
-static bool decide_thought(struct answer_reader* r, const char* closer, const char* const* marks) {
-	const size_t end = span_find(held(r), closer);
+static bool decide_thought(struct answer_reader* r) {
+	const size_t end = span_find(held(r), think_close);
 	const bool closed = end < r->held.size;
-	const size_t sure = closed ? end : r->held.size - span_undecided(held(r), marks);
-	const size_t n = trimmed(r, sure);
-	think(r, n);
+	think(r, closed ? end : r->held.size - span_undecided(held(r), think_marks), closed);
 	if (closed) {
-		text_drop(&r->held, end - n + strlen(closer));
+		text_drop(&r->held, sizeof think_close - 1);
 		r->state = READING_AFTER;
 	}
 	return closed;
@@ -95,7 +86,7 @@ static bool decide_thinking(struct answer_reader* r) {
 	case READING_BEFORE:
 		return decide_before(r);
 	case READING_THOUGHT:
-		return decide_thought(r, think_close, think_marks);
+		return decide_thought(r);
 	case READING_AFTER:
 		return decide_after(r);
 	default:
@@ -162,13 +153,9 @@ static bool decide_body(struct answer_reader* r) {
 	const bool closed = first < r->held.size;
 	if (!closed)
 		first -= span_undecided(held(r), closers);
-	if (r->state == READING_THOUGHT) {
-		const size_t n = trimmed(r, first);
-		think(r, n);
-		first -= n;
-		if (closed)
-			text_drop(&r->held, first);
-	} else
+	if (r->state == READING_THOUGHT)
+		think(r, first, closed);
+	else
 		say(r, first);
 	if (closed) {
 		text_drop(&r->held, size);
@@ -248,7 +235,7 @@ void answer_reader_end(struct answer_reader* r) {
 	answer_reader_add(r, "", 0);
 	r->n_marks = 0; /* beyond the text: a stop string cut it */
 	if (r->state == READING_THOUGHT)
-		think(r, trimmed(r, r->held.size));
+		think(r, r->held.size, true);
 	else if (r->state == READING_BEFORE || r->state == READING_ANSWER)
 		say(r, r->held.size);
 	if (r->calling)

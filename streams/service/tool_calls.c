@@ -27,13 +27,17 @@ size_t span_spaces(struct span s) {
 	return n;
 }
 
+size_t span_trimmed(struct span s) {
+	while (s.size && isspace((unsigned char)s.data[s.size - 1]))
+		s.size--;
+	return s.size;
+}
+
 static struct span after(struct span s, size_t n) { return (struct span){s.data + n, s.size - n}; }
 
 static struct span trimmed(struct span s) {
 	s = after(s, span_spaces(s));
-	while (s.size && isspace((unsigned char)s.data[s.size - 1]))
-		s.size--;
-	return s;
+	return (struct span){s.data, span_trimmed(s)};
 }
 
 static bool starts(struct span s, const char* with) {
@@ -317,8 +321,7 @@ void tool_reader_close(struct tool_reader* r) {
 }
 
 void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
-	if (size)
-		text_add(&r->held, text, size);
+	text_add(&r->held, text, size);
 	decide(r);
 }
 

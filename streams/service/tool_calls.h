@@ -20,7 +20,8 @@ struct span { /* of a text that comes piece by piece */
 	const char* data;
 	size_t size;
 };
-size_t span_spaces(struct span); /* at its beginning */
+size_t span_spaces(struct span);  /* at its beginning */
+size_t span_trimmed(struct span); /* bytes without the white space at its end */
 /* Where it is; s.size: nowhere. */
 size_t span_find(struct span s, const char* what);
 /* The bytes at the end that may begin one of the marks (NULL-ended), and so are nothing yet. */
