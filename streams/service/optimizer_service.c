@@ -1,7 +1,6 @@
 /* propose, observe, best for models that run elsewhere. */
 #include "streams/service/optimizer_service.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,17 +184,13 @@ static bool create(struct asked* a) {
 	if (!search)
 		return api_refuse(e, "blocks", "invalid_value", "%.300s", why.message);
 	struct remote* r = make_room(s, a->owner);
-	memset(r, 0, sizeof *r);
+	*r = (struct remote){
+	    .search = search, .owner = a->owner, .blocks = o.blocks, .size = window, .used = ++s->uses};
 	uint64_t random;
 	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
 		random = (uint64_t)s->uses * 0x9E3779B97F4A7C15u;
 	snprintf(r->id, sizeof r->id, "opt-%016llx", (unsigned long long)random);
 	snprintf(r->model, sizeof r->model, "%s", model);
-	r->search = search;
-	r->owner = a->owner;
-	r->blocks = o.blocks;
-	r->size = window;
-	r->used = ++s->uses;
 	if (given)
 		search_adopt(search, &start);
 	text_json(&a->out, "{'id': '%s', 'model': %q, 'blocks': %d, 'window': %d, 'best': ", r->id, r->model,
@@ -207,16 +202,17 @@ static bool create(struct asked* a) {
 
 /* The client's windows count up; its first is 1. */
 static bool take_window(struct remote* r, const cJSON* body, struct api_error* e) {
-	double window = (double)(r->window ? r->window : 1), size = r->size;
+	double window = (double)(r->window ? r->window : 1);
+	int size = r->size;
 	if (body && (!api_number(body, "window", 1, 0x1p53, true, &window, e) ||
-	             !api_number(body, "size", 1, 4096, true, &size, e)))
+	             !api_int(body, "size", 1, 4096, &size, e)))
 		return false;
 	if (r->window && window < (double)r->window)
 		return api_refuse(e, "window", "invalid_value", "'window' counts up; the last one was %lld.",
 		                  (long long)r->window);
-	if ((int64_t)window != r->window || (int)size != r->size) {
+	if ((int64_t)window != r->window || size != r->size) {
 		r->window = (int64_t)window;
-		r->size = (int)size;
+		r->size = size;
 		r->n_given = 0;
 		search_window(r->search, r->window, r->size);
 	}
@@ -257,11 +253,11 @@ static bool observe(struct asked* a) {
 	struct remote* r = a->of;
 	struct api_error* e = a->error;
 	struct mask mask;
-	double matches = -1, rows = -1, window = (double)r->window;
+	int matches = -1, rows = -1;
+	double window = (double)r->window;
 	if (!api_only(a->body, "attention mlp matches rows window distance", e) ||
-	    !api_mask(a->body, r->blocks, false, &mask, e) ||
-	    !api_number(a->body, "rows", 1, r->size, true, &rows, e) ||
-	    !api_number(a->body, "matches", 0, fmax(rows, 0), true, &matches, e) ||
+	    !api_mask(a->body, r->blocks, false, &mask, e) || !api_int(a->body, "rows", 1, r->size, &rows, e) ||
+	    !api_int(a->body, "matches", 0, rows > 0 ? rows : 0, &matches, e) ||
 	    !api_number(a->body, "window", 0, 0x1p53, true, &window, e))
 		return false;
 	if (rows < 0 || matches < 0)
@@ -269,7 +265,7 @@ static bool observe(struct asked* a) {
 		                  rows < 0 ? "rows" : "matches");
 	if (r->window == 0)
 		return api_refuse(e, "window", "invalid_value", "Ask for a proposal first: no window is open.");
-	take_report(r, &mask, (int)matches, (int)rows, (int64_t)window);
+	take_report(r, &mask, matches, rows, (int64_t)window);
 	text_json(&a->out, "{'state': '%s', 'steps': %d, 'best': ", search_state_name(search_state(r->search)),
 	          search_steps(r->search));
 	put_best(&a->out, r);

@@ -350,21 +350,19 @@ static bool may_share(const struct scheduler* s, const struct session_work* work
  * rest is returned. */
 static int run_group(struct scheduler* s, struct seat** waiting, int n) {
 	struct seat* group[MAX_SESSIONS] = {waiting[0]};
+	const bool shares = may_share(s, &waiting[0]->work);
 	int members = 1, left = 0;
-	if (!may_share(s, &waiting[0]->work)) {
-		members = 0;
-		run_alone(s, waiting[0]);
-	} else
+	if (shares)
 		merge_begin(s->merged, &waiting[0]->work.pass);
 	for (int i = 1; i < n; i++)
-		if (members > 0 && may_share(s, &waiting[i]->work) && merge_fits(s->merged, &waiting[i]->work.pass)) {
+		if (shares && may_share(s, &waiting[i]->work) && merge_fits(s->merged, &waiting[i]->work.pass)) {
 			merge_add(s->merged, &waiting[i]->work.pass);
 			group[members++] = waiting[i];
 		} else
 			waiting[left++] = waiting[i];
 	if (members > 1)
 		run_merged(s, group, members);
-	else if (members == 1)
+	else
 		run_alone(s, group[0]);
 	return left;
 }

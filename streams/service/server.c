@@ -75,7 +75,7 @@ static bool open_port(struct server* s, struct error* e) {
 		good = (s->daemon[i] = open_daemon(s));
 	if (good) {
 		s->port = port;
-		good = doorman_begin(s->doorman, fd, s->daemon, HTTP_THREADS);
+		good = doorman_begin(s->doorman, fd, s->daemon);
 	} else if (fd >= 0)
 		close(fd);
 	good = good || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,

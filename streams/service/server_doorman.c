@@ -16,9 +16,8 @@
 
 enum {
 	OUTSIDE = 256, /* places before the door */
-	DAEMONS = 4,
-	LOOKS = 64, /* at bytes as they come; after that only four times a second */
-	BEAT = 250, /* milliseconds */
+	LOOKS = 64,    /* at bytes as they come; after that only four times a second */
+	BEAT = 250,    /* milliseconds */
 	AT_ONCE = 64
 };
 
@@ -40,8 +39,8 @@ struct doorman {
 	const struct server_options* option;
 	struct metrics* metrics;
 	int listening, poll;
-	struct MHD_Daemon* daemon[DAEMONS];
-	int n_daemons, inside_of[DAEMONS];
+	struct MHD_Daemon* const* daemon; /* (HTTP_THREADS) */
+	int inside_of[HTTP_THREADS];
 	char bytes[SERVER_HEADERS + 1];
 	int n, inside, outside;
 	struct visitor visitor[]; /* (n) */
@@ -209,7 +208,7 @@ static void look(struct doorman* d, struct visitor* v) {
 /* With the lock, which is given up meanwhile: libmicrohttpd says at once that the connection has come. */
 static void let_in(struct doorman* d, struct visitor* v) {
 	int to = 0;
-	for (int i = 1; i < d->n_daemons; i++)
+	for (int i = 1; i < HTTP_THREADS; i++)
 		to = d->inside_of[i] < d->inside_of[to] ? i : to;
 	const int fd = v->fd;
 	const struct sockaddr_storage from = v->from;
@@ -314,11 +313,10 @@ struct doorman* doorman_open(const struct server_options* o, struct metrics* met
 	return d;
 }
 
-bool doorman_begin(struct doorman* d, int listening, struct MHD_Daemon* const* daemon, int n) {
+bool doorman_begin(struct doorman* d, int listening, struct MHD_Daemon* const* daemon) {
 	struct epoll_event event = {.events = EPOLLIN};
 	d->listening = listening;
-	d->n_daemons = n;
-	memcpy(d->daemon, daemon, (size_t)n * sizeof daemon[0]);
+	d->daemon = daemon;
 	return d->begun = epoll_ctl(d->poll, EPOLL_CTL_ADD, listening, &event) == 0 &&
 	                  pthread_create(&d->thread, NULL, watch, d) == 0;
 }

@@ -19,9 +19,9 @@ struct metrics;
 /* The options' address_connections, header_seconds and, for a further request's headers on the same
  * connection, idle_seconds more. Metrics count who is turned away. NULL on no memory. */
 struct doorman* doorman_open(const struct server_options*, struct metrics*);
-/* Begins to let in: from a socket that listens, which is the doorman's then, to daemons (n) in turn. False
- * where no thread can be had. */
-bool doorman_begin(struct doorman*, int listening, struct MHD_Daemon* const* daemon, int n);
+/* Begins to let in: from a socket that listens, which is the doorman's then, to daemons (HTTP_THREADS), each
+ * where there are fewest. False where no thread can be had. */
+bool doorman_begin(struct doorman*, int listening, struct MHD_Daemon* const* daemon);
 /* Lets nobody in any more: before daemons are stopped. */
 void doorman_shut(struct doorman*);
 /* After that. NULL is nothing. */
