@@ -160,19 +160,14 @@ bool server_read_keys(struct server* s, struct error* e) {
 
 /* ---- origins ------------------------------------------------------------------------------ */
 
-/* "[::1]:80" and "localhost:80" without their port. */
-static size_t host_size(const char* host) {
-	const char* bracket = host[0] == '[' ? strchr(host, ']') : NULL;
-	return bracket ? (size_t)(bracket + 1 - host) : strcspn(host, ":");
-}
-
+/* Of "[::1]:80" and "localhost:80" without their port. */
 static bool names_loopback(const char* host) {
 	char name[64];
 	const bool bracket = host[0] == '[';
-	const size_t n = host_size(host);
-	if (n >= sizeof name || n < (bracket ? 3u : 1u))
+	const size_t n = strcspn(host + bracket, bracket ? "]" : ":");
+	if (n == 0 || n >= sizeof name || (bracket && host[1 + n] != ']'))
 		return false;
-	snprintf(name, sizeof name, "%.*s", (int)n - (bracket ? 2 : 0), host + bracket);
+	snprintf(name, sizeof name, "%.*s", (int)n, host + bracket);
 	return server_is_loopback(name);
 }
 

@@ -30,9 +30,9 @@ static void add_headers(const struct call* c, struct MHD_Response* r) {
 	}
 }
 
-enum MHD_Result call_queue(struct call* c, int status, struct MHD_Response* r) {
+bool call_queue(struct call* c, int status, struct MHD_Response* r) {
 	add_headers(c, r);
-	const enum MHD_Result queued = MHD_queue_response(c->connection, (unsigned)status, r);
+	const bool queued = MHD_queue_response(c->connection, (unsigned)status, r) == MHD_YES;
 	MHD_destroy_response(r);
 	c->status = status;
 	return queued;
@@ -48,15 +48,15 @@ static struct MHD_Response* response_of(const char* type, char* data, size_t siz
 	return r;
 }
 
-enum MHD_Result call_reply(struct call* c, int status, const char* type, struct text* text) {
+bool call_reply(struct call* c, int status, const char* type, struct text* text) {
 	const size_t size = text->size;
 	struct MHD_Response* r = response_of(type, text_take(text), size);
-	return r ? call_queue(c, status, r) : MHD_NO;
+	return r && call_queue(c, status, r);
 }
 
 bool call_reply_json(struct call* c, struct text* text) {
 	if (!text->failed)
-		return call_reply(c, 200, "application/json", text) == MHD_YES;
+		return call_reply(c, 200, "application/json", text);
 	text_free(text);
 	return api_no_memory(&c->error);
 }
@@ -76,11 +76,11 @@ static char* error_text(const struct call* c, const struct api_error* e) {
 	return anthropic ? messages_error_text(e) : api_error_text(e);
 }
 
-enum MHD_Result call_reply_error(struct call* c, const struct api_error* e) {
+bool call_reply_error(struct call* c, const struct api_error* e) {
 	char* text = error_text(c, e);
 	struct MHD_Response* r = response_of("application/json", text, text ? strlen(text) : 0);
 	if (!r)
-		return MHD_NO;
+		return false;
 	if (e->status == 503 || e->status == 429)
 		MHD_add_response_header(r, "Retry-After", e->status == 503 ? "1" : "10");
 	if (e->status == 401)
@@ -245,7 +245,7 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 }
 
 /* Whoever is still writing is told so by hand: MHD takes no answer in the middle of a body. */
-static enum MHD_Result give_up(struct call* c, int status, const char* message) {
+static bool give_up(struct call* c, int status, const char* message) {
 	struct api_error e;
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -255,12 +255,12 @@ static enum MHD_Result give_up(struct call* c, int status, const char* message) 
 		head_answer(info->connect_fd, status, body);
 	free(body);
 	c->status = status;
-	return MHD_NO;
+	return false;
 }
 
-static enum MHD_Result too_slow(struct call* c) { return give_up(c, 408, "The body took too long."); }
+static bool too_slow(struct call* c) { return give_up(c, 408, "The body took too long."); }
 
-static enum MHD_Result take_body(struct call* c, const char* data, size_t* size) {
+static bool take_body(struct call* c, const char* data, size_t* size) {
 	if (seconds_now() - c->began > c->server->option.body_seconds)
 		return too_slow(c);
 	if (c->error.status) {
@@ -277,39 +277,39 @@ static enum MHD_Result take_body(struct call* c, const char* data, size_t* size)
 		text_add(&c->body, data, *size);
 	}
 	*size = 0;
-	return MHD_YES;
+	return true;
 }
 
-static enum MHD_Result answer(struct call* c) {
+static bool answer(struct call* c) {
 	if (!c->error.status && c->body.failed)
 		api_no_memory(&c->error);
 	if (!c->error.status && c->route->answer(c))
-		return MHD_YES;
+		return true;
 	if (!c->error.status)
 		api_fail(&c->error, 500, "server_error", NULL, "The answer could not be made.");
 	return call_reply_error(c, &c->error);
+}
+
+/* Far too much is refused before it is sent, and what has no certain end at once. */
+static bool ends_at_once(const struct call* c) {
+	const char* length = call_header(c, "Content-Length");
+	return c->error.status == 400 ||
+	       (c->error.status == 413 && length && strtoull(length, NULL, 10) > SWALLOW);
 }
 
 enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection, const char* url,
                                   const char* method, const char* version, const char* data, size_t* size,
                                   void** state) {
 	struct call* c = *state;
+	bool good;
 	if (!c) {
 		*state = c = begin_call(user, connection, url, method, version);
-		if (!c)
-			return MHD_NO;
-		/* far too much is refused before it is sent, and what has no certain end at once */
-		const char* length = call_header(c, "Content-Length");
-		if ((c->error.status == 413 && length && strtoull(length, NULL, 10) > SWALLOW) ||
-		    c->error.status == 400)
-			return call_reply_error(c, &c->error);
-		return MHD_YES;
-	}
-	if (*size)
-		return take_body(c, data, size);
-	if (c->exchange)
-		return generate_resumed(c);
-	return answer(c);
+		good = c && (!ends_at_once(c) || call_reply_error(c, &c->error));
+	} else if (*size)
+		good = take_body(c, data, size);
+	else
+		good = c->exchange ? generate_resumed(c) : answer(c);
+	return good ? MHD_YES : MHD_NO;
 }
 
 void server_on_completed(void* user, struct MHD_Connection* connection, void** state,

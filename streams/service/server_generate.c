@@ -71,7 +71,7 @@ static bool begin_stream(struct call* c, struct exchange* x) {
 		exchange_let_go(x);
 		return api_no_memory(&c->error);
 	}
-	return call_queue(c, 200, r) == MHD_YES;
+	return call_queue(c, 200, r);
 }
 
 /* True when the answer is ready; else the connection sleeps. */
@@ -121,10 +121,10 @@ bool answer_generation(struct call* c) {
 	return true;
 }
 
-enum MHD_Result generate_resumed(struct call* c) {
+bool generate_resumed(struct call* c) {
 	struct exchange* x = c->exchange;
 	if (!is_done_or_sleeps(x)) /* not woken by us: sleep on */
-		return MHD_YES;
+		return true;
 	if (x->error.status || x->gone) {
 		if (!x->error.status)
 			api_fail(&x->error, 499, NULL, "cancelled", "The client has gone.");
@@ -140,7 +140,6 @@ void generate_finished(struct call* c) {
 	pthread_mutex_lock(&x->lock);
 	x->gone = true;
 	x->connection = NULL;
-	x->socket = -1;
 	pthread_mutex_unlock(&x->lock);
 	c->exchange = NULL;
 	atomic_fetch_sub(&c->server->answers, 1);

@@ -81,12 +81,12 @@ struct route {
 	const struct reply_voice* voice; /* of generations: how they are asked for and told */
 };
 
-/* Queues an answer. `text` is taken. */
-enum MHD_Result call_reply(struct call*, int status, const char* type, struct text* text);
+/* Queues an answer; false where it could not be. `text` is taken. */
+bool call_reply(struct call*, int status, const char* type, struct text* text);
 /* The same of JSON and 200; false with the call's error where there was no memory for it. */
 bool call_reply_json(struct call*, struct text* text);
-enum MHD_Result call_reply_error(struct call*, const struct api_error*);
-enum MHD_Result call_queue(struct call*, int status, struct MHD_Response*);
+bool call_reply_error(struct call*, const struct api_error*);
+bool call_queue(struct call*, int status, struct MHD_Response*);
 /* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */
 struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
@@ -108,7 +108,7 @@ void server_on_completed(void* user, struct MHD_Connection*, void** state, enum 
 /* server_generate.c */
 bool answer_generation(struct call*);
 /* A suspended call has been resumed: its answer is ready. */
-enum MHD_Result generate_resumed(struct call*);
+bool generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
 
 /* server_tokens.c */

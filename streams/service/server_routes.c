@@ -15,7 +15,7 @@ static bool reply_status(struct call* c, const char* good, const char* problem) 
 	if (atomic_load(&c->server->stopping))
 		problem = "stopping";
 	text_json(&out, "{'status': '%s'}\n", problem ? problem : good);
-	return call_reply(c, problem ? 503 : 200, "application/json", &out) == MHD_YES;
+	return call_reply(c, problem ? 503 : 200, "application/json", &out);
 }
 
 static bool answer_health(struct call* c) { return reply_status(c, "ok", NULL); }
@@ -41,7 +41,7 @@ static bool answer_metrics(struct call* c) {
 		prompt_cache_count(s->option.work.prompts, &now.prompts);
 	struct text out = {0};
 	metrics_text(&s->metrics[c->admin ? 0 : c->owner], &now, &out);
-	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out) == MHD_YES;
+	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
 }
 
 static void put_model(const struct server* s, struct text* out) {
@@ -82,7 +82,7 @@ static bool answer_page(struct call* c) {
 	                        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
 	                        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
 	                        "frame-ancestors 'none'");
-	return call_queue(c, 200, r) == MHD_YES;
+	return call_queue(c, 200, r);
 }
 
 static bool answer_state(struct call* c) {
@@ -256,7 +256,7 @@ static bool answer_preflight(struct call* c) {
 	if (!c->server->option.cors)
 		return api_fail(&c->error, 403, NULL, "origin_not_allowed", "Other origins are not allowed.");
 	struct text out = {0};
-	return call_reply(c, 204, "text/plain", &out) == MHD_YES;
+	return call_reply(c, 204, "text/plain", &out);
 }
 
 /* What generates may be asked for from other origins. */

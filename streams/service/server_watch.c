@@ -51,7 +51,7 @@ bool watch_begin(struct call* c) {
 	}
 	struct MHD_Response* r = event_stream(read_events, w, stop_watching);
 	if (r)
-		return call_queue(c, 200, r) == MHD_YES;
+		return call_queue(c, 200, r);
 	stop_watching(w);
 	return api_no_memory(&c->error);
 }
