@@ -87,7 +87,6 @@ static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
 	add_up(s, job, &seat->figures);
 	seat->job = NULL;
 	seat->waits = false;
-	seat->remember = s->pool[job->owner] != NULL;
 	seat->ended = true;
 	s->running[job->owner]--;
 	job->calls->end(job->user, &seat->figures, problem);
@@ -117,11 +116,11 @@ static void keep_prompt(struct scheduler* s, const struct seat* seat) {
 static void remember_texts(struct scheduler* s) {
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
-		if (seat->remember)
+		if (seat->ended && s->pool[seat->owner])
 			session_remember(seat->session, s->pool[seat->owner]);
 		if (seat->ended && s->option.prompts)
 			keep_prompt(s, seat);
-		seat->remember = seat->ended = false;
+		seat->ended = false;
 	}
 }
 
@@ -142,7 +141,6 @@ static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
 	seat->job = job;
 	seat->used = ++s->uses;
 	seat->taken = 0;
-	seat->before = seat->tokens;
 	seat->rows = 1;
 	seat->passed_over = 0;
 	seat->progress = (struct idle_progress){.search = NULL};
@@ -295,9 +293,11 @@ static void show_sometimes(struct scheduler* s, bool always) {
 
 static void note_cache(struct scheduler* s) {
 	int64_t used = 0;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].job)
-			used += s->seat[i].job->request.n_prompt + s->seat[i].tokens - s->seat[i].before;
+	for (int i = 0; i < s->option.sessions; i++) {
+		int n;
+		session_text(s->seat[i].session, &n);
+		used += s->seat[i].job ? n : 0;
+	}
 	atomic_store(&s->cache_used, used);
 }
 

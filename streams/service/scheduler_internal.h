@@ -23,7 +23,6 @@ struct seat {
 	char task[128];        /* the last served */
 	int64_t used;          /* turn of the last use */
 	int64_t tokens;        /* emitted in all */
-	int64_t before;        /* tokens when its job began */
 	struct mask mask, low; /* and what drafts run with the low-bit copy */
 	bool low_head;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer's state last changed */
@@ -38,7 +37,6 @@ struct seat {
 	int owner;       /* its job's, or its last one's */
 	bool holds;      /* memory of a cache, as far as is known */
 	bool ended;      /* its job, in this turn */
-	bool remember;   /* its text is to join the owner's pool */
 	struct swiftlet_figures figures;
 	struct idle_progress progress; /* of learning from its last text */
 };
