@@ -10,7 +10,7 @@
 static bool on_gone(void* user) {
 	struct exchange* x = ((struct choice*)user)->exchange;
 	pthread_mutex_lock(&x->lock);
-	if (!x->gone && x->connection) {
+	if (!x->gone) {
 		struct pollfd p = {.fd = x->socket, .events = POLLRDHUP};
 		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 			x->gone = true;
@@ -84,6 +84,11 @@ static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	stream_calls(c);
 	reply_logprobs_free(&c->logprobs);
 	text_free(&detail);
+	if (x->out.size - x->sent > EXCHANGE_BEHIND) {
+		fprintf(stderr, "swiftlet: a client does not read its stream: cancelled\n");
+		x->gone = true;
+	}
+	exchange_wake(x);
 }
 
 static void on_step(void* user, const struct swiftlet_step* step) {
@@ -91,17 +96,12 @@ static void on_step(void* user, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
 	pthread_mutex_lock(&x->lock);
 	count_accepted(c, step);
-	if (!x->gone)
+	if (!x->gone) {
 		read_step(c, step);
-	if (!x->gone && x->request.logprobs)
-		add_logprobs(c, step);
-	if (!x->gone && x->request.stream) {
-		stream_step(c, step);
-		if (x->out.size - x->sent > EXCHANGE_BEHIND) {
-			fprintf(stderr, "swiftlet: a client does not read its stream: cancelled\n");
-			x->gone = true;
-		}
-		exchange_wake(x);
+		if (x->request.logprobs)
+			add_logprobs(c, step);
+		if (x->request.stream)
+			stream_step(c, step);
 	}
 	pthread_mutex_unlock(&x->lock);
 }

@@ -49,21 +49,25 @@ static const cJSON* read_texts(struct translation* t, const char* role, const cJ
 	return block;
 }
 
+static bool read_block(struct translation* t, const cJSON* block) {
+	const char* type = api_text(block, "type");
+	if (is_of(block, "tool_use"))
+		return read_use(t, block);
+	if (is_of(block, "tool_result"))
+		return read_result(t, block);
+	return is_of(block, "thinking") || is_of(block, "redacted_thinking") ||
+	       api_refuse(t->error, "messages", "unsupported_field",
+	                  "'messages' holds a block of type \"%.40s\".", type ? type : "");
+}
+
 static bool read_blocks(struct translation* t, const char* role, const cJSON* block) {
 	while (block) {
-		if (is_of(block, "text")) {
+		if (is_of(block, "text"))
 			block = read_texts(t, role, block);
-			continue;
-		}
-		const char* type = api_text(block, "type");
-		const bool thought = is_of(block, "thinking") || is_of(block, "redacted_thinking");
-		if (is_of(block, "tool_use") ? !read_use(t, block)
-		    : is_of(block, "tool_result")
-		        ? !read_result(t, block)
-		        : !thought && !api_refuse(t->error, "messages", "unsupported_field",
-		                                  "'messages' holds a block of type \"%.40s\".", type ? type : ""))
+		else if (read_block(t, block))
+			block = block->next;
+		else
 			return false;
-		block = block->next;
 	}
 	return true;
 }

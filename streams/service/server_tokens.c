@@ -118,15 +118,16 @@ static bool reply_text_of(struct call* c, const int32_t* id, int n) {
 
 bool answer_detokenize(struct call* c) {
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
-	bool good = body && api_only(body, "model tokens", &c->error);
-	const cJSON* tokens = good ? cJSON_GetObjectItemCaseSensitive(body, "tokens") : NULL;
-	const int most = cJSON_GetArraySize(tokens), vocab = c->server->model->weights.shape.vocab;
-	int32_t* id = good ? calloc((size_t)most + 1, sizeof *id) : NULL;
-	const int n = id ? api_tokens(tokens, "tokens", vocab, id, most, &c->error) : -1;
-	if (good && !id)
-		api_no_memory(&c->error);
+	int32_t* id = NULL;
+	int n = -1;
+	if (body && api_only(body, "model tokens", &c->error)) {
+		const cJSON* tokens = cJSON_GetObjectItemCaseSensitive(body, "tokens");
+		const int most = cJSON_GetArraySize(tokens), vocab = c->server->model->weights.shape.vocab;
+		id = calloc((size_t)most + 1, sizeof *id);
+		n = id ? api_tokens(tokens, "tokens", vocab, id, most, &c->error) : api_no_memory(&c->error) - 1;
+	}
 	cJSON_Delete(body);
-	good = n >= 0 && reply_text_of(c, id, n);
+	const bool good = n >= 0 && reply_text_of(c, id, n);
 	free(id);
 	return good;
 }
