@@ -124,7 +124,10 @@ bool answer_detokenize(struct call* c) {
 		const cJSON* tokens = cJSON_GetObjectItemCaseSensitive(body, "tokens");
 		const int most = cJSON_GetArraySize(tokens), vocab = c->server->model->weights.shape.vocab;
 		id = calloc((size_t)most + 1, sizeof *id);
-		n = id ? api_tokens(tokens, "tokens", vocab, id, most, &c->error) : api_no_memory(&c->error) - 1;
+		if (id)
+			n = api_tokens(tokens, "tokens", vocab, id, most, &c->error);
+		else
+			api_no_memory(&c->error);
 	}
 	cJSON_Delete(body);
 	const bool good = n >= 0 && reply_text_of(c, id, n);

@@ -2,8 +2,8 @@
 """How far next-token log probabilities are from those of the same weights in F32: swiftlet's, and llama.cpp's.
 
 Each prompt is cut at several places; at each, the five likeliest tokens by transformers (which reads the GGUF file, in F32), by
-`swiftlet serve` and by llama.cpp are compared: the mean of |difference| over tokens that are among the five of both. All three are
-given the same token ids. In an environment of your own:
+`swiftlet serve` and by llama.cpp are compared: a place's mean of |difference| over tokens that are among the five of both, and the
+mean of places with its standard error (places of one prompt are not quite independent). All three are given the same token ids. In an environment of your own:
 
     pip install torch transformers accelerate gguf sentencepiece protobuf xllamacpp
     log_probs.py $(tools/models smollm2-135m)
@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import urllib.request
@@ -70,9 +71,14 @@ def theirs(path, sequences, args):
     return out
 
 
-def error(want, got):
-    pairs = [abs(w[i] - g[i]) for w, g in zip(want, got) for i in w if i in g]
-    return sum(pairs) / len(pairs), len(pairs)
+def errors(want, got):
+    """The mean error of each place."""
+    return [sum(abs(w[i] - g[i]) for i in w if i in g) / max(1, sum(i in g for i in w)) for w, g in zip(want, got)]
+
+
+def told(values):
+    """Mean and its standard error"""
+    return f"{statistics.fmean(values):.4f} +- {statistics.stdev(values) / len(values)**.5:.4f}"
 
 
 def sequences_of(path, args):
@@ -80,7 +86,8 @@ def sequences_of(path, args):
     tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     sequences = []
     for line in pathlib.Path(args.input).read_text().splitlines():
-        ids = tokenizer(json.loads(line)["messages"][-1]["content"])["input_ids"][:512]
+        entry = json.loads(line)
+        ids = tokenizer(entry["prompt"] if "prompt" in entry else entry["messages"][-1]["content"])["input_ids"][:512]
         sequences += [ids[:len(ids) * k // args.cuts] for k in range(1, args.cuts + 1) if len(ids) * k // args.cuts > 3]
     return tokenizer, sequences
 
@@ -105,9 +112,10 @@ def main():
     for path in args.model:
         tokenizer, sequences = sequences_of(path, args)
         want = exact(path, sequences)
-        mine, n = error(want, by_id(tokenizer, ours(path, sequences, args)))
-        peer, m = error(want, theirs(path, sequences, args))
-        print(f"{path.name}: {len(sequences)} places; mean error swiftlet {mine:.4f} ({n} values), llama.cpp {peer:.4f} ({m} values)")
+        mine = errors(want, by_id(tokenizer, ours(path, sequences, args)))
+        peer = errors(want, theirs(path, sequences, args))
+        print(f"{path.name}: {len(sequences)} places; mean error swiftlet {told(mine)}, llama.cpp {told(peer)}, "
+              f"difference {told([a - b for a, b in zip(mine, peer)])}")
 
 
 if __name__ == "__main__":
