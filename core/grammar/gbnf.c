@@ -60,7 +60,7 @@ static int literal(struct reader* r) { /* after '"' */
 	}
 	if (!reader_take(r, '"'))
 		return reader_fail(r, "a literal is not closed");
-	return reader_node(r, (struct node){.kind = NODE_TEXT, .a = from, .b = r->n_ranges});
+	return reader_ranges(r, NODE_TEXT, from);
 }
 
 /* ---- rules ----------------------------------------------------------------------------------- */
@@ -99,7 +99,7 @@ static int atom(struct reader* r) {
 		return reader_class(r, &dialect);
 	if (reader_take(r, '.')) {
 		reader_range(r, 0, LAST_CODE);
-		return reader_node(r, (struct node){.kind = NODE_CLASS, .a = r->n_ranges - 1, .b = r->n_ranges});
+		return reader_ranges(r, NODE_CLASS, r->n_ranges - 1);
 	}
 	if (reader_take(r, '(')) {
 		const int inner = reader_alternatives(r, &syntax, true);

@@ -77,6 +77,8 @@ int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const cha
  * is kept; NULL: failed. */
 const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* other);
 
+/* Whether the list, which may be NULL, has an equal value. */
+bool schema_holds(const cJSON* list, const cJSON* value);
 /* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);
 /* The values that a schema lists, of an enum or else a const: the one after that, or the first; NULL: no

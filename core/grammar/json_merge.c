@@ -144,7 +144,7 @@ static cJSON* later(struct compiler* c, const cJSON* a, const cJSON* b) {
 
 /* ---- keyword by keyword ----------------------------------------------------------------------- */
 
-static bool holds(const cJSON* list, const cJSON* value) {
+bool schema_holds(const cJSON* list, const cJSON* value) {
 	const cJSON* one;
 	cJSON_ArrayForEach (one, list) {
 		if (cJSON_Compare(one, value, true))
@@ -157,7 +157,7 @@ static bool holds(const cJSON* list, const cJSON* value) {
 static void add_values(struct compiler* c, cJSON* list, const cJSON* from, const cJSON* other, bool held) {
 	const cJSON* one;
 	cJSON_ArrayForEach (one, from) {
-		if (holds(other, one) == held)
+		if (schema_holds(other, one) == held)
 			schema_append(c, list, cJSON_Duplicate(one, true));
 	}
 }

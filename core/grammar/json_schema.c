@@ -50,11 +50,17 @@ static bool grammar_takes(const struct grammar* grammar, const char* text, size_
 
 /* ---- shared rules --------------------------------------------------------------------------- */
 
-static int32_t emit_expression(struct compiler* c, const char* expression, enum pattern_text text,
-                               int32_t next) {
-	const int32_t at = pattern_emit(c->grammar, expression, strlen(expression), true, text, next, c->error);
+static int32_t emit_pattern(struct compiler* c, const char* expression, bool whole,
+                            character_emitter* characters, int32_t next) {
+	const int32_t at =
+	    pattern_emit(c->grammar, expression, strlen(expression), whole, characters, next, c->error);
 	c->failed |= at == NOWHERE;
 	return at;
+}
+
+/* A rule's whole text. */
+static int32_t emit_expression(struct compiler* c, const char* expression) {
+	return emit_pattern(c, expression, true, emit_characters, RETURNS);
 }
 
 static int32_t emit_literal(struct compiler* c, const char* text, int32_t next) {
@@ -98,17 +104,14 @@ static int32_t emit_any_value(struct compiler* c) {
 static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
 	switch (which) {
 	case SHARED_SPACE: /* bounded: a model may not dally */
-		return emit_expression(c, "( |\\n[ \\t]{0,40})?", PATTERN_PLAIN, RETURNS);
+		return emit_expression(c, "( |\\n[ \\t]{0,40})?");
 	case SHARED_STRING:
-		return emit_expression(c,
-		                       "\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/"
-		                       "bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"",
-		                       PATTERN_PLAIN, RETURNS);
+		return emit_expression(c, "\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/"
+		                          "bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"");
 	case SHARED_INTEGER:
-		return emit_expression(c, "-?(0|[1-9][0-9]*)", PATTERN_PLAIN, RETURNS);
+		return emit_expression(c, "-?(0|[1-9][0-9]*)");
 	case SHARED_NUMBER:
-		return emit_expression(c, "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]{1,2})?", PATTERN_PLAIN,
-		                       RETURNS);
+		return emit_expression(c, "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]{1,2})?");
 	case SHARED_OBJECT:
 		return emit_literal(c, "{", emit_list(c, any_member, emit_literal(c, "}", RETURNS)));
 	default:
@@ -178,21 +181,21 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 
 /* ---- strings -------------------------------------------------------------------------------- */
 
+#define DATE "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+#define HOUR_MINUTE "([01][0-9]|2[0-3]):[0-5][0-9]"
+#define TIME HOUR_MINUTE ":[0-5][0-9](\\.[0-9]{1,6})?(Z|[+\\-]" HOUR_MINUTE ")"
+#define LABEL "[A-Za-z0-9]([A-Za-z0-9\\-]{0,30}[A-Za-z0-9])?"
+
 static const char* format_expression(const char* format) {
 	static const char* const known[][2] = {
-	    {"date", "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"},
-	    {"time",
-	     "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+\\-]([01][0-9]|2[0-3]):[0-5][0-9])"},
-	    {"date-time",
-	     "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-	     "(\\.[0-9]{1,6})?(Z|[+\\-]([01][0-9]|2[0-3]):[0-5][0-9])"},
+	    {"date", DATE},
+	    {"time", TIME},
+	    {"date-time", DATE "T" TIME},
 	    {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
-	    {"email", "[A-Za-z0-9_+\\-]+(\\.[A-Za-z0-9_+\\-]+)*@[A-Za-z0-9]([A-Za-z0-9\\-]{0,30}[A-Za-z0-9])?"
-	              "(\\.[A-Za-z0-9]([A-Za-z0-9\\-]{0,30}[A-Za-z0-9])?)+"},
+	    {"email", "[A-Za-z0-9_+\\-]+(\\.[A-Za-z0-9_+\\-]+)*@" LABEL "(\\." LABEL ")+"},
 	    {"ipv4", "((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\\.){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]"
 	             "?[0-9])"},
-	    {"hostname",
-	     "[A-Za-z0-9]([A-Za-z0-9\\-]{0,30}[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9\\-]{0,30}[A-Za-z0-9])?)*"},
+	    {"hostname", LABEL "(\\." LABEL ")*"},
 	    {"uri", "[a-z][a-z0-9+.\\-]*://[A-Za-z0-9\\-._~/?#@!$&'()*+,;=:]+"},
 	    {"duration", "P([0-9]+Y)?([0-9]+M)?[0-9]+D(T[0-9]+H([0-9]+M)?)?"}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -203,11 +206,7 @@ static const char* format_expression(const char* format) {
 
 static int32_t emit_string_expression(struct compiler* c, const char* expression, bool whole, int32_t next) {
 	const int32_t close = emit_literal(c, "\"", next);
-	const int32_t body =
-	    pattern_emit(c->grammar, expression, strlen(expression), whole, PATTERN_JSON, close, c->error);
-	if (body == NOWHERE)
-		c->failed = true;
-	return emit_literal(c, "\"", body);
+	return emit_literal(c, "\"", emit_pattern(c, expression, whole, emit_json_characters, close));
 }
 
 static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next) {
@@ -345,6 +344,10 @@ static int item_rule(struct compiler* c, const cJSON* schema) {
 	return rule;
 }
 
+static int32_t emit_another(struct compiler* c, int rule, int32_t next) {
+	return emit_literal(c, ",", emit_space(c, emit_call(c->grammar, rule, next)));
+}
+
 /* From `least` to `most` (-1: any number) items, each after a comma, then `close`. */
 static int32_t emit_more_items(struct compiler* c, int rule, int least, int most, int32_t close) {
 	struct grammar* g = c->grammar;
@@ -353,12 +356,12 @@ static int32_t emit_more_items(struct compiler* c, int rule, int least, int most
 		return least > 0 ? NOWHERE : close;
 	if (most < 0) {
 		at = emit_loop(g, close);
-		loop_close(g, at, emit_literal(c, ",", emit_space(c, emit_call(g, rule, at))));
+		loop_close(g, at, emit_another(c, rule, at));
 	}
 	for (int i = least; i < most && !g->failed; i++)
-		at = emit_split(g, emit_literal(c, ",", emit_space(c, emit_call(g, rule, at))), close);
+		at = emit_split(g, emit_another(c, rule, at), close);
 	for (int i = 0; i < least && !g->failed; i++)
-		at = emit_literal(c, ",", emit_space(c, emit_call(g, rule, at)));
+		at = emit_another(c, rule, at);
 	return at;
 }
 
@@ -689,13 +692,15 @@ static bool needs_joining(const cJSON* schema) {
  * forgotten. */
 static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	struct error ignored;
-	struct compiler sub = {
-	    .grammar = program_open(c->error), .root = c->root, .error = c->error, .depth = c->depth};
+	struct compiler sub = {.grammar = program_open(c->error),
+	                       .root = c->root,
+	                       .error = c->error,
+	                       .depth = c->depth,
+	                       .joined = c->joined,
+	                       .schemas = c->schemas + 16}; /* a test costs as much as some parts */
 	char* text = cJSON_PrintUnformatted(value);
 	for (int i = 0; i < SHARED_COUNT; i++)
 		sub.shared[i] = -1;
-	sub.joined = c->joined;
-	sub.schemas = c->schemas + 16; /* a test costs as much as some parts */
 	bool good = false;
 	if (!sub.grammar || !text)
 		schema_refuse(&sub, "out of memory");
@@ -713,15 +718,6 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	return good;
 }
 
-static bool is_excepted(const cJSON* schema, const cJSON* value) {
-	const cJSON* one;
-	cJSON_ArrayForEach (one, json_field(schema, SCHEMA_EXCEPT)) {
-		if (cJSON_Compare(one, value, true))
-			return true;
-	}
-	return false;
-}
-
 /* "enum", "const", or both. */
 static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
 	const cJSON* constant = cJSON_GetObjectItemCaseSensitive(schema, "const");
@@ -733,7 +729,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 		schema_refuse(c, "\"enum\" is not an array");
 	for (const cJSON* value = NULL; (value = schema_value_after(schema, value)) && !c->failed;)
 		if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
-		    !is_excepted(schema, value) && (!rest || allows(c, rest, value)))
+		    !schema_holds(json_field(schema, SCHEMA_EXCEPT), value) && (!rest || allows(c, rest, value)))
 			all = emit_split(c->grammar, emit_constant(c, value, next), all);
 	cJSON_Delete(rest);
 	return all;
@@ -818,7 +814,7 @@ struct grammar* grammar_from_json_object(struct error* error) {
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {
 	struct grammar* g = program_open(error);
-	return g ? finished(g, pattern_emit(g, expression, size, true, PATTERN_PLAIN, RETURNS, error), error)
+	return g ? finished(g, pattern_emit(g, expression, size, true, emit_characters, RETURNS, error), error)
 	         : NULL;
 }
 

@@ -59,10 +59,6 @@ static int group(struct reader* r) {
 	return inner;
 }
 
-static int one_class(struct reader* r, int from) {
-	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
-}
-
 static int atom(struct reader* r) {
 	const int from = r->n_ranges;
 	if (reader_take(r, '('))
@@ -79,15 +75,15 @@ static int atom(struct reader* r) {
 		reader_range(r, 0x2028, 0x2029);
 		if (!r->failed)
 			reader_negate(r, from);
-		return one_class(r, from);
+		return reader_ranges(r, NODE_CLASS, from);
 	}
 	if (take_named(r))
-		return one_class(r, from);
+		return reader_ranges(r, NODE_CLASS, from);
 	if (reader_at(r, '*') || reader_at(r, '+') || reader_at(r, '?') || (reader_at(r, '{') && r->at == 0))
 		return reader_fail(r, "nothing to repeat");
 	const uint32_t code = reader_character(r, &outside);
 	reader_range(r, code, code);
-	return one_class(r, from);
+	return reader_ranges(r, NODE_CLASS, from);
 }
 
 static const struct syntax syntax = {.atom = atom, .lazy = true, .ends = "|)"};
@@ -148,13 +144,13 @@ static int32_t emit_alternatives(struct reader* r, int index, bool whole, int32_
 }
 
 int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t size, bool whole,
-                     enum pattern_text text, int32_t next, struct error* error) {
+                     character_emitter* characters, int32_t next, struct error* error) {
 	struct reader reader = {.text = expression,
 	                        .size = size,
 	                        .error = error,
 	                        .say = say,
 	                        .grammar = grammar,
-	                        .characters = text == PATTERN_JSON ? emit_json_characters : emit_characters,
+	                        .characters = characters,
 	                        .most_work = MAX_WORK};
 	struct reader* const r = &reader;
 	int32_t start = NOWHERE;

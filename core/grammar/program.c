@@ -1,10 +1,12 @@
 /* Emitting programs; characters as ranges of bytes. */
 #include "core/grammar/program.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/files/grow.h"
+#include "core/files/utf8.h"
 
 struct grammar* grammar_hold(const struct grammar* grammar) {
 	struct grammar* g = (struct grammar*)(uintptr_t)grammar; /* the count alone changes */
@@ -103,36 +105,27 @@ void loop_close(struct grammar* g, int32_t loop, int32_t body) {
 
 /* ---- characters ----------------------------------------------------------------------------- */
 
-static int utf8_length(uint32_t code) { return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4; }
-
-static void utf8_bytes(uint32_t code, int length, uint8_t* out) {
-	static const uint8_t lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-	for (int i = length - 1; i > 0; i--, code >>= 6)
-		out[i] = (uint8_t)(0x80 | (code & 0x3f));
-	out[0] = (uint8_t)(lead[length] | code);
-}
-
 /* Characters of one length: where the ends differ in more than their last digits (of 6 bits), the range is
  * cut so that each part is a product of ranges of bytes. */
-static int32_t same_length(struct grammar* g, uint32_t low, uint32_t high, int length, int32_t next) {
+static int32_t same_length(struct grammar* g, uint32_t low, uint32_t high, int32_t next) {
+	char from[4], to[4];
+	const int length = (int)utf8_put(low, from);
+	utf8_put(high, to);
 	for (int digit = 1; digit < length; digit++) {
 		const uint32_t rest = ((uint32_t)1 << 6 * digit) - 1;
 		if ((low & ~rest) == (high & ~rest))
 			break;
 		if ((low & rest) != 0) {
-			const int32_t a = same_length(g, low, low | rest, length, next);
-			return emit_split(g, a, same_length(g, (low | rest) + 1, high, length, next));
+			const int32_t a = same_length(g, low, low | rest, next);
+			return emit_split(g, a, same_length(g, (low | rest) + 1, high, next));
 		}
 		if ((high & rest) != rest) {
-			const int32_t a = same_length(g, low, (high & ~rest) - 1, length, next);
-			return emit_split(g, a, same_length(g, high & ~rest, high, length, next));
+			const int32_t a = same_length(g, low, (high & ~rest) - 1, next);
+			return emit_split(g, a, same_length(g, high & ~rest, high, next));
 		}
 	}
-	uint8_t from[4], to[4];
-	utf8_bytes(low, length, from);
-	utf8_bytes(high, length, to);
 	for (int i = length; i-- > 0;)
-		next = emit_range(g, from[i], to[i], next);
+		next = emit_range(g, (uint8_t)from[i], (uint8_t)to[i], next);
 	return next;
 }
 
@@ -143,23 +136,20 @@ int32_t emit_characters(struct grammar* g, uint32_t low, uint32_t high, int32_t 
 	for (int i = 0; i < 5; i++) {
 		const uint32_t from = low > first[i] ? low : first[i], to = high < last[i] ? high : last[i];
 		if (from <= to)
-			all = emit_split(g, same_length(g, from, to, utf8_length(from), next), all);
+			all = emit_split(g, same_length(g, from, to, next), all);
 	}
 	return all;
 }
 
 static int32_t escaped(struct grammar* g, uint32_t code, int32_t next) {
 	static const char letters[] = "btnvfr"; /* of 8 to 13; \v is none of JSON's */
-	static const char digits[] = "0123456789abcdef";
-	char text[8] = "\\";
+	char text[16] = "\\";
 	if (code == '"' || code == '\\')
 		text[1] = (char)code;
 	else if (code >= 8 && code <= 13 && code != 11)
 		text[1] = letters[code - 8];
-	else {
-		const char full[] = {'\\', 'u', '0', '0', digits[code >> 4 & 15], digits[code & 15], 0};
-		memcpy(text, full, sizeof full);
-	}
+	else
+		snprintf(text, sizeof text, "\\u%04x", code);
 	return emit_text(g, text, strlen(text), next);
 }
 

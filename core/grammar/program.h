@@ -51,21 +51,18 @@ int32_t emit_loop(struct grammar*, int32_t next);
 void loop_close(struct grammar*, int32_t loop, int32_t body);
 
 /* A character between two code points, as UTF-8; surrogates are left out. */
-int32_t emit_characters(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+typedef int32_t character_emitter(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+character_emitter emit_characters;
 /* The same as it stands within a JSON string: escaped where it has to be. */
-int32_t emit_json_characters(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+character_emitter emit_json_characters;
 
 /* pattern.c: regular expressions of ECMA-262, without what no automaton has: look-around, references, \b.
- * Laziness means nothing here. `^` and `$` may stand where a text begins and ends. */
-enum pattern_text {
-	PATTERN_PLAIN, /* characters stand for themselves */
-	PATTERN_JSON   /* within a JSON string: escaped where they have to be */
-};
-
-/* Emits the expression before `next`. whole: all of the text matches it; else it may stand anywhere within,
+ * Laziness means nothing here. `^` and `$` may stand where a text begins and ends.
+ *
+ * Emits the expression before `next`. whole: all of the text matches it; else it may stand anywhere within,
  * as JSON Schema's `pattern` does, unless it is anchored. NOWHERE with the error set: malformed, not
  * supported. */
-int32_t pattern_emit(struct grammar*, const char* expression, size_t size, bool whole, enum pattern_text,
+int32_t pattern_emit(struct grammar*, const char* expression, size_t size, bool whole, character_emitter*,
                      int32_t next, struct error*);
 
 /* A rule that calls itself before it consumes anything; NOWHERE: there is none, or the program has failed for

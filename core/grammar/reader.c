@@ -33,6 +33,10 @@ void reader_range(struct reader* r, uint32_t low, uint32_t high) {
 		r->range[r->n_ranges++] = (struct range){low, high};
 }
 
+int reader_ranges(struct reader* r, enum node_kind kind, int from) {
+	return reader_node(r, (struct node){.kind = kind, .a = from, .b = r->n_ranges});
+}
+
 static int compare_ranges(const void* a, const void* b) {
 	const struct range *x = a, *y = b;
 	return (x->low > y->low) - (x->low < y->low);
@@ -133,7 +137,7 @@ int reader_class(struct reader* r, const struct dialect* d) {
 		return reader_fail(r, "a class is not closed");
 	if (!r->failed)
 		(negated ? reader_negate : tidy)(r, from);
-	return reader_node(r, (struct node){.kind = NODE_CLASS, .a = from, .b = r->n_ranges});
+	return reader_ranges(r, NODE_CLASS, from);
 }
 
 /* ---- expressions ---------------------------------------------------------------------------- */

@@ -43,8 +43,7 @@ struct reader {
 	struct error* error;
 	void (*say)(const struct reader*, const char* why); /* sets it */
 	struct grammar* grammar;                            /* what is emitted to */
-	/* emit_characters, or emit_json_characters within a JSON string */
-	int32_t (*characters)(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+	character_emitter* characters;
 	/* nodes emitted: repeats of what is empty emit nothing, and are bounded all the same */
 	int work, most_work;
 };
@@ -55,6 +54,8 @@ void reader_close(struct reader*);
 int reader_fail(struct reader*, const char* why);
 int reader_node(struct reader*, struct node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
+/* A CLASS, or TEXT, of the ranges from `from` on. */
+int reader_ranges(struct reader*, enum node_kind, int from);
 /* Puts in the place of the ranges from `from` on those that they leave out. */
 void reader_negate(struct reader*, int from);
 

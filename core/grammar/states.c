@@ -63,7 +63,7 @@ static uint32_t hash(uint32_t a, uint32_t b) {
 	return (uint32_t)(x * 0xbf58476d1ce4e5b9u >> 32);
 }
 
-static void clear(struct states* s) {
+void states_forget(struct states* s) {
 	memset(s->bucket, 0, sizeof s->bucket);
 	memset(s->frame_bucket, 0, sizeof s->frame_bucket);
 	s->n_states = 1; /* the dead one */
@@ -79,7 +79,7 @@ struct states* states_open(const struct grammar* grammar) {
 	if (!s)
 		return NULL;
 	s->grammar = grammar;
-	clear(s);
+	states_forget(s);
 	return s;
 }
 
@@ -238,8 +238,6 @@ int states_step(struct states* s, int state, uint8_t byte) {
 	return next;
 }
 
-void states_forget(struct states* s) { clear(s); }
-
 void states_begin_walk(struct states* s) { s->walk++; }
 
 int states_walk(struct states* s, int state, uint8_t byte, int64_t* work) {
@@ -293,7 +291,7 @@ int states_renew(struct states* s, int state) {
 		for (int32_t f = s->waiting[i].stack; f && !(used[f >> 3] >> (f & 7) & 1); f = s->frame[f].under)
 			used[f >> 3] |= (uint8_t)(1u << (f & 7));
 	const int frames = s->n_frames;
-	clear(s);
+	states_forget(s);
 	begin_set(s);
 	int32_t* renumbered = (int32_t*)s->place; /* (MAX_STACKS) */
 	for (int32_t f = 1; f < frames; f++)
