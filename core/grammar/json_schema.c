@@ -334,14 +334,18 @@ static int32_t emit_item(struct compiler* c, const cJSON* schema, int32_t next) 
 	return schema ? schema_emit(c, schema, next) : any_value(c, next);
 }
 
+/* The rule, which starts there. 0: it matches nothing. */
+static int started(struct compiler* c, int rule, int32_t start) {
+	if (c->failed || c->grammar->failed || start == NOWHERE)
+		return 0;
+	c->grammar->rule[rule] = start;
+	return rule;
+}
+
 /* One rule for an item, however many there may be. 0: none is possible. */
 static int item_rule(struct compiler* c, const cJSON* schema) {
 	const int rule = program_rule(c->grammar);
-	const int32_t item = emit_item(c, schema, RETURNS);
-	if (c->failed || c->grammar->failed || item == NOWHERE)
-		return 0;
-	c->grammar->rule[rule] = item;
-	return rule;
+	return started(c, rule, emit_item(c, schema, RETURNS));
 }
 
 static int32_t emit_another(struct compiler* c, int rule, int32_t next) {
@@ -599,13 +603,10 @@ static int member_rule(struct compiler* c, const cJSON* schema, const cJSON* oth
 	if (c->failed || c->grammar->failed || value == NOWHERE)
 		return 0;
 	const int32_t named = colon(c, value);
-	const int32_t start = pattern ? emit_string_expression(c, pattern->string, false, named)
-	                      : names ? emit_names(c, names, named)
-	                              : emit_shared(c, SHARED_STRING, named);
-	if (c->failed || c->grammar->failed || start == NOWHERE)
-		return 0;
-	c->grammar->rule[rule] = start;
-	return rule;
+	return started(c, rule,
+	               pattern ? emit_string_expression(c, pattern->string, false, named)
+	               : names ? emit_names(c, names, named)
+	                       : emit_shared(c, SHARED_STRING, named));
 }
 
 /* Any names, with values of one schema. A name may come twice, so that a number of them is sure up to one. */

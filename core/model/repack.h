@@ -38,20 +38,21 @@ struct kept {
 void* kept_new(struct kept*, size_t bytes);
 void kept_free(struct kept*);
 
-/* Adds the new tensors to the sealed table, which stays sealed, or puts them in the old ones' place, and
+/* Adds the new tensors to the sealed table, which is sealed again, or puts them in the old ones' place, and
  * marks those they are made of used. False with the error set when a part is missing, of another shape or
  * type, or a scale is not a finite number. */
 bool repack_tensors(struct tensor_table*, const struct packing*, struct kept*, struct error*);
 
-/* The parts of the above. */
-bool repack_groups(struct tensor_table*, const struct packing*, struct kept*, struct error*);
-bool repack_experts(struct tensor_table*, struct kept*, struct error*);
+/* The parts of the above; what is new goes to `made`. */
+bool repack_groups(const struct tensor_table*, const struct packing*, struct tensor_table* made, struct kept*,
+                   struct error*);
+bool repack_experts(const struct tensor_table*, struct tensor_table* made, struct kept*, struct error*);
 bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
 
 /* `name` with its last `cut` bytes replaced. */
 const char* repack_name(char out[256], const char* name, size_t cut, const char* suffix);
 bool repack_ends(const char* name, const char* suffix);
-/* Adds a tensor of `file` whose data are kept. */
+/* tensor_table_add, with the error set. */
 bool repack_add(struct tensor_table*, const char* name, const struct named_tensor*, struct error*);
 
 #endif

@@ -9,7 +9,7 @@
 #include "kernels/dtype_blocks.h"
 
 struct stack {
-	const struct named_tensor *data, *exponents; /* exponents of MXFP4, or NULL */
+	struct named_tensor *data, *exponents; /* exponents of MXFP4, or NULL */
 	int64_t experts, outputs, inputs;
 };
 
@@ -48,8 +48,9 @@ static void put_floats(const struct stack* s, int64_t expert, int64_t output, ui
 }
 
 /* Every step-th output from `first` on, as a tensor of its own. */
-static bool lay(struct tensor_table* table, const struct stack* s, int64_t first, int64_t step,
-                const char* name, struct kept* kept, struct error* error) {
+static bool lay(struct tensor_table* to, const struct stack* s, int64_t first, int64_t step, size_t cut,
+                const char* suffix, struct kept* kept, struct error* error) {
+	char name[256];
 	struct named_tensor made = {.file = s->data->file,
 	                            .supported = true,
 	                            .type = s->exponents ? DTYPE_MXFP4 : s->data->type,
@@ -68,15 +69,15 @@ static bool lay(struct tensor_table* table, const struct stack* s, int64_t first
 				put_mxfp4(s, e * s->outputs + n, out);
 			else
 				put_floats(s, e, n, out);
-	return repack_add(table, name, &made, error);
+	return repack_add(to, repack_name(name, s->data->name, cut, suffix), &made, error);
 }
 
 /* ---- what is there ---------------------------------------------------------------------------- */
 
-static bool open_mxfp4(struct stack* s, const struct tensor_table* sealed, struct error* error) {
-	const struct named_tensor* t = s->data;
+static bool open_mxfp4(struct stack* s, const struct tensor_table* table, struct error* error) {
+	struct named_tensor* t = s->data;
 	char name[256];
-	struct named_tensor* scales = tensor_table_find(sealed, repack_name(name, t->name, 6, "scales"));
+	struct named_tensor* scales = tensor_table_find(table, repack_name(name, t->name, 6, "scales"));
 	if (strcmp(t->type_name, "U8") != 0 || t->n_dims != 4 || t->dim[3] != 16 || !sizes_fit(t))
 		return broken(t, "U8 of shape (experts, outputs, blocks, 16)", error);
 	if (!scales)
@@ -90,7 +91,7 @@ static bool open_mxfp4(struct stack* s, const struct tensor_table* sealed, struc
 }
 
 static bool open_floats(struct stack* s, struct error* error) {
-	const struct named_tensor* t = s->data;
+	struct named_tensor* t = s->data;
 	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 3 || !sizes_fit(t))
 		return broken(t, "floats of shape (experts, inputs, outputs)", error);
 	*s = (struct stack){t, NULL, t->dim[0], t->dim[2], t->dim[1]};
@@ -99,7 +100,7 @@ static bool open_floats(struct stack* s, struct error* error) {
 
 /* Biases are stacks with one input. */
 static bool open_bias(struct stack* s, struct error* error) {
-	const struct named_tensor* t = s->data;
+	struct named_tensor* t = s->data;
 	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 2 || !sizes_fit(t))
 		return broken(t, "floats of shape (experts, outputs)", error);
 	*s = (struct stack){t, NULL, t->dim[0], t->dim[1], 1};
@@ -110,46 +111,37 @@ static bool open_bias(struct stack* s, struct error* error) {
 static const struct kind {
 	const char* suffix;
 	enum { FLOATS, BIAS, BLOCKS } form;
-	bool gate_up;
-	const char *first, *second;
+	const char *first, *second; /* of the rows in turn; NULL: all are the first's */
 } kinds[] = {
-    {".experts.gate_up_proj", FLOATS, true, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
-    {".experts.gate_up_proj_blocks", BLOCKS, true, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
-    {".experts.gate_up_proj_bias", BIAS, true, ".experts.gate_proj.bias", ".experts.up_proj.bias"},
-    {".experts.down_proj", FLOATS, false, ".experts.down_proj.weight", NULL},
-    {".experts.down_proj_blocks", BLOCKS, false, ".experts.down_proj.weight", NULL},
-    {".experts.down_proj_bias", BIAS, false, ".experts.down_proj.bias", NULL},
+    {".experts.gate_up_proj", FLOATS, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
+    {".experts.gate_up_proj_blocks", BLOCKS, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
+    {".experts.gate_up_proj_bias", BIAS, ".experts.gate_proj.bias", ".experts.up_proj.bias"},
+    {".experts.down_proj", FLOATS, ".experts.down_proj.weight", NULL},
+    {".experts.down_proj_blocks", BLOCKS, ".experts.down_proj.weight", NULL},
+    {".experts.down_proj_bias", BIAS, ".experts.down_proj.bias", NULL},
 };
 
-static bool repack_stack(struct tensor_table* table, const struct tensor_table* sealed, size_t i,
-                         const struct kind* k, struct kept* kept, struct error* error) {
-	struct stack s = {.data = &sealed->item[i]};
-	char name[256];
+static bool repack_stack(const struct tensor_table* table, struct named_tensor* t, const struct kind* k,
+                         struct tensor_table* made, struct kept* kept, struct error* error) {
+	struct stack s = {.data = t};
 	const size_t cut = strlen(k->suffix);
-	if (!(k->form == BLOCKS ? open_mxfp4(&s, sealed, error)
+	if (!(k->form == BLOCKS ? open_mxfp4(&s, table, error)
 	      : k->form == BIAS ? open_bias(&s, error)
 	                        : open_floats(&s, error)))
 		return false;
-	if (k->gate_up && s.outputs % 2)
-		return broken(s.data, "of an even number of rows, gate's and up's", error);
-	sealed->item[i].used = true;
-	/* The tensor itself may move as the table grows. */
-	const struct named_tensor data = *s.data,
-	                          exponents = s.exponents ? *s.exponents : (struct named_tensor){0};
-	s.data = &data;
-	s.exponents = s.exponents ? &exponents : NULL;
-	return lay(table, &s, 0, k->gate_up ? 2 : 1, repack_name(name, data.name, cut, k->first), kept, error) &&
-	       (!k->second || lay(table, &s, 1, 2, repack_name(name, data.name, cut, k->second), kept, error));
+	if (k->second && s.outputs % 2)
+		return broken(t, "of an even number of rows, gate's and up's", error);
+	t->used = true;
+	return lay(made, &s, 0, k->second ? 2 : 1, cut, k->first, kept, error) &&
+	       (!k->second || lay(made, &s, 1, 2, cut, k->second, kept, error));
 }
 
-bool repack_experts(struct tensor_table* table, struct kept* kept, struct error* error) {
-	const size_t stored = table->n;
-	for (size_t i = 0; i < stored; i++)
-		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-			const struct tensor_table sealed = {table->item, stored};
+bool repack_experts(const struct tensor_table* table, struct tensor_table* made, struct kept* kept,
+                    struct error* error) {
+	for (size_t i = 0; i < table->n; i++)
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
 			if (repack_ends(table->item[i].name, kinds[k].suffix) &&
-			    !repack_stack(table, &sealed, i, &kinds[k], kept, error))
+			    !repack_stack(table, &table->item[i], &kinds[k], made, kept, error))
 				return false;
-		}
 	return true;
 }

@@ -16,8 +16,7 @@ enum { TILE = 128 }; /* outputs at a time: neighbours share lines of packed word
 
 struct packed {
 	const struct packing* packing;
-	/* The tensors as they were: the table moves as it grows. order NULL: groups one after another. */
-	const struct named_tensor *words, *zeros, *scales, *order;
+	struct named_tensor *words, *zeros, *scales, *order; /* order NULL: groups one after another */
 	int64_t inputs, outputs, groups;
 };
 
@@ -161,7 +160,7 @@ static void put_floats(const struct packed* p, float* out) {
 		}
 }
 
-static bool repack_matrix(struct tensor_table* table, const struct packed* p, struct kept* kept,
+static bool repack_matrix(struct tensor_table* to, const struct packed* p, struct kept* kept,
                           struct error* error) {
 	char name[256];
 	const bool blocks = fits_blocks(p);
@@ -180,7 +179,7 @@ static bool repack_matrix(struct tensor_table* table, const struct packed* p, st
 	else
 		put_floats(p, data);
 	made.data = data;
-	return repack_add(table, repack_name(name, p->words->name, 7, "weight"), &made, error);
+	return repack_add(to, repack_name(name, p->words->name, 7, "weight"), &made, error);
 }
 
 /* Old GPTQ folders give every layer a bias, of zeros where the model has none. */
@@ -194,24 +193,19 @@ static void excuse_bias(const struct tensor_table* table, const char* words) {
 		bias->used = true;
 }
 
-bool repack_groups(struct tensor_table* table, const struct packing* packing, struct kept* kept,
-                   struct error* error) {
-	const size_t stored = table->n; /* what is added comes after and is found by nobody yet */
-	for (size_t i = 0; i < stored; i++) {
+bool repack_groups(const struct tensor_table* table, const struct packing* packing, struct tensor_table* made,
+                   struct kept* kept, struct error* error) {
+	for (size_t i = 0; i < table->n; i++) {
 		if (!repack_ends(table->item[i].name, ".qweight"))
 			continue;
-		/* The table may move as it grows, and looks tensors up among the sealed. */
-		struct tensor_table sealed = {table->item, stored};
 		struct packed p = {.packing = packing, .words = &table->item[i]};
-		if (!find_parts(&p, &sealed, error))
+		if (!find_parts(&p, table, error))
 			return false;
-		table->item[i].used = true;
-		((struct named_tensor*)(uintptr_t)p.zeros)->used = ((struct named_tensor*)(uintptr_t)p.scales)->used =
-		    true;
+		p.words->used = p.zeros->used = p.scales->used = true;
 		if (p.order)
-			((struct named_tensor*)(uintptr_t)p.order)->used = true;
-		excuse_bias(&sealed, p.words->name);
-		if (!repack_matrix(table, &p, kept, error))
+			p.order->used = true;
+		excuse_bias(table, p.words->name);
+		if (!repack_matrix(made, &p, kept, error))
 			return false;
 	}
 	return true;
