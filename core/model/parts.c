@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/mapping.h"
 #include "core/files/safetensors.h"
 
 /* ---- a file of tensors ----------------------------------------------------------------------- */
@@ -18,8 +17,7 @@ struct part {
 
 static void part_close(struct part* part) {
 	tensor_table_free(&part->table);
-	if (part->file.data)
-		mapping_close(&part->file);
+	mapping_close(&part->file);
 }
 
 static bool part_open(struct part* part, const char* path, struct error* error) {
@@ -82,14 +80,14 @@ static bool bind_adapter(struct adapter* a, struct part* part, const struct mode
 bool adapter_open(struct adapter* a, const char* path, const struct model* model, struct error* error) {
 	struct part part;
 	*a = (struct adapter){0};
-	bool good = part_open(&part, path, error) &&
-	            part_holds(&part, "kangaroo.norm_in.weight", path, "Kangaroo adapter",
-	                       "tools/train/kangaroo.py", error) &&
-	            part_exit(&part, path, model, &a->exit_block, error);
+	const bool opened = part_open(&part, path, error) &&
+	                    part_holds(&part, "kangaroo.norm_in.weight", path, "Kangaroo adapter",
+	                               "tools/train/kangaroo.py", error) &&
+	                    part_exit(&part, path, model, &a->exit_block, error);
 	a->weights = model->weights;
 	a->weights.block = a->block;
 	a->weights.output_norm_bias = (struct tensor){0};
-	good = good && bind_adapter(a, &part, model, error);
+	const bool good = opened && bind_adapter(a, &part, model, error);
 	struct model_shape* shape = &a->weights.shape;
 	shape->n_blocks = 2;
 	shape->norm = NORM_RMS;
@@ -101,23 +99,13 @@ bool adapter_open(struct adapter* a, const char* path, const struct model* model
 	shape->sliding_rope = (struct rope){0};
 	shape->sliding = shape->unrotated = (struct block_set){0};
 	a->bytes = part.file.size;
-	a->file = good ? malloc(sizeof *a->file) : NULL;
-	if (good && !a->file)
-		good = error_set(error, "out of memory for %s", path);
-	if (good) {
-		*a->file = part.file;
-		part.file.data = NULL;
-	}
+	a->file = part.file;
+	part.file = (struct mapping){0};
 	part_close(&part);
 	return good;
 }
 
-void adapter_close(struct adapter* a) {
-	if (a->file)
-		mapping_close(a->file);
-	free(a->file);
-	a->file = NULL;
-}
+void adapter_close(struct adapter* a) { mapping_close(&a->file); }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #ifndef SWIFTLET_CORE_MODEL_PARTS_H
 #define SWIFTLET_CORE_MODEL_PARTS_H
 
+#include "core/files/mapping.h"
 #include "core/model/model.h"
 
 /* Kangaroo's adapter as a model of its own, which a backend of its own runs: its block 1 has the attention,
@@ -19,7 +20,7 @@ struct adapter {
 	struct weight_table weights;
 	struct block_weights block[2];
 	int exit_block;
-	struct mapping* file;
+	struct mapping file;
 	size_t bytes; /* of the part alone */
 };
 
