@@ -249,15 +249,14 @@ static void sum_up(struct model* model, const struct tensor_table* table) {
 			model->dtype = (enum dtype)i;
 }
 
-bool bind_weights(struct model* model, struct opened* o, const struct tensor_names* names,
-                  bool (*ignored)(const char* name), struct error* error) {
+bool bind_weights(struct model* model, const struct tensor_names* names, bool (*ignored)(const char* name),
+                  struct error* error) {
+	struct opened* o = model->owned;
 	struct binding b = {&o->config, names, &o->tensors, error, 0, 0};
 	const struct model_shape* m = &o->config.shape;
 	model->weights.shape = *m;
-	o->block = calloc((size_t)m->n_blocks, sizeof *o->block);
-	o->expert = calloc((size_t)m->n_blocks * (size_t)(m->n_experts ? m->n_experts : 1), sizeof *o->expert);
-	if (!o->block || !o->expert)
-		return error_set(error, "out of memory for %d blocks", m->n_blocks);
+	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))
+		return false;
 	model->weights.block = o->block;
 	if (!bind_ends(model, &o->config, names, &o->tensors, error) || !bind_blocks(&b, o) ||
 	    !tensor_table_all_used(&o->tensors, ignored, error))
@@ -268,20 +267,23 @@ bool bind_weights(struct model* model, struct opened* o, const struct tensor_nam
 	return true;
 }
 
-/* ---- the files ------------------------------------------------------------------------------ */
+/* ---- what is owned --------------------------------------------------------------------------- */
 
-struct opened* opened_new(struct model* model, struct error* error) {
+bool opened_new(struct model* model, struct error* error) {
 	struct opened* o = model->owned = calloc(1, sizeof *o);
 	if (o)
 		o->file = calloc(MOST_FILES, sizeof *o->file);
-	if (o && o->file)
-		return o;
-	error_set(error, "out of memory");
-	return NULL;
+	return (o && o->file) || error_set(error, "out of memory");
 }
 
-bool opened_ends(struct model* model, struct opened* o, const char* file, struct error* error) {
-	struct config* c = &o->config;
+bool opened_blocks(struct opened* o, int n_blocks, int n_experts, struct error* error) {
+	o->block = calloc((size_t)n_blocks, sizeof *o->block);
+	o->expert = calloc((size_t)n_blocks * (size_t)(n_experts ? n_experts : 1), sizeof *o->expert);
+	return (o->block && o->expert) || error_set(error, "out of memory for %d blocks", n_blocks);
+}
+
+bool opened_ends(struct model* model, const char* file, struct error* error) {
+	struct config* c = &model->owned->config;
 	if (c->n_end_tokens == 0 &&
 	    !config_add_end(c, tokenizer_eos(model->tokenizer), file, "the tokenizer's end token", error))
 		return false;
@@ -290,7 +292,7 @@ bool opened_ends(struct model* model, struct opened* o, const char* file, struct
 	return true;
 }
 
-void model_close_files(struct model* model) {
+void model_free_owned(struct model* model) {
 	struct opened* o = model->owned;
 	if (!o)
 		return;

@@ -1,5 +1,5 @@
-/* A model of files as it is opened, and its tensors found by the names its format gives them and hung into
- * the weight table. */
+/* What a model owns while it is open, and tensors of files found by the names their format gives them and
+ * hung into the weight table. */
 #ifndef SWIFTLET_CORE_MODEL_BIND_H
 #define SWIFTLET_CORE_MODEL_BIND_H
 
@@ -27,11 +27,11 @@ struct tensor_names {
 
 enum { MOST_FILES = 1024 };
 
-/* model->owned of the openers of files. */
+/* model->owned, which model_close frees. */
 struct opened {
 	struct config config;
 	struct gguf head;     /* of GGUF: the metadata of the first file of the set */
-	struct mapping* file; /* (n_files) tensors' file names point into it */
+	struct mapping* file; /* (n_files) tensors' file names point into it; a made-up model's memory */
 	int n_files;
 	struct tensor_table tensors;
 	struct kept kept;
@@ -39,14 +39,16 @@ struct opened {
 	struct expert* expert;       /* (n_blocks, n_experts) where there are any */
 };
 
-/* An empty one as model->owned, which model_close_files frees; NULL with the error set. */
-struct opened* opened_new(struct model*, struct error*);
+/* An empty one as model->owned. False with the error set. */
+bool opened_new(struct model*, struct error*);
+/* Absent tensors for so many blocks with so many experts (0 or more). False with the error set. */
+bool opened_blocks(struct opened*, int n_blocks, int n_experts, struct error*);
 /* Fills the model's weight table from the sealed tensor table, what is said of all weights, and its warning
  * where the files contradict themselves. False with the error set, also where a tensor is left over that is
  * not `ignored`. */
-bool bind_weights(struct model*, struct opened*, const struct tensor_names*,
-                  bool (*ignored)(const char* name), struct error*);
+bool bind_weights(struct model*, const struct tensor_names*, bool (*ignored)(const char* name),
+                  struct error*);
 /* Gives the model its end tokens: those that were found, or else the tokenizer's. */
-bool opened_ends(struct model*, struct opened*, const char* file, struct error*);
+bool opened_ends(struct model*, const char* file, struct error*);
 
 #endif

@@ -9,8 +9,6 @@
 #include "core/files/error_in.h"
 #include "core/files/json.h"
 
-enum { LARGEST = 1 << 24 }; /* of any size in a config: no product of two overflows 64 bits */
-
 /* What is being read: passed along so that every message can name the file. */
 struct source {
 	const cJSON* json;
@@ -99,31 +97,22 @@ static bool check_refused(const struct source* s) {
 
 /* ---- family ------------------------------------------------------------------------------- */
 
-static bool read_type(const struct source* s, const char** type) {
-	*type = NULL;
-	return read_string(s, "model_type", type);
-}
-
 /* A model of images and text nests what concerns us as text_config; s->json becomes that. */
-static bool enter_text_config(struct source* s, const char* type) {
-	const cJSON* inner = json_field(s->json, "text_config");
-	if (!cJSON_IsObject(inner))
-		return fail(s, "text_config is missing, which a %.60s has", type);
-	s->outer = s->json;
-	s->json = inner;
-	return true;
-}
-
 static bool read_family(struct source* s) {
 	const char* type = NULL;
 	char list[400];
-	if (!read_type(s, &type))
+	if (!read_string(s, "model_type", &type))
 		return false;
 	if (!type)
 		return fail(s, "model_type is missing");
 	s->config->family = family_within(type);
 	if (s->config->family) {
-		if (!enter_text_config(s, type) || !read_type(s, &type))
+		s->outer = s->json;
+		s->json = json_field(s->outer, "text_config");
+		if (!cJSON_IsObject(s->json))
+			return fail(s, "text_config is missing, which a %.60s has", type);
+		type = NULL;
+		if (!read_string(s, "model_type", &type))
 			return false;
 		if (!type)
 			return true;
@@ -241,7 +230,6 @@ static bool read_sizes(const struct source* s) {
 	m->kv_heads = f->kv_heads ? f->kv_heads : m->heads;
 	m->head_dim = f->head_dim ? f->head_dim : m->dim / m->heads;
 	m->context = f->context;
-	m->norm = f->norm;
 	m->norm_plus_one = f->norm_plus_one;
 	m->norm_epsilon = f->epsilon;
 	if (!f->head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
@@ -573,11 +561,14 @@ static bool read_smollm3(const struct source* s) {
 	return true;
 }
 
-static bool read_exaone4(const struct source* s) {
-	struct model_shape* m = &s->config->shape;
+void shape_rotate_sliding(struct model_shape* m) {
 	for (int b = 0; m->sliding_window && b < m->n_blocks; b++)
 		if (!block_set_has(&m->sliding, b))
 			block_set_put(&m->unrotated, b);
+}
+
+static bool read_exaone4(const struct source* s) {
+	shape_rotate_sliding(&s->config->shape);
 	return true;
 }
 
@@ -588,8 +579,6 @@ static bool read_ministral3(const struct source* s) {
 	return read_float(&in, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth) &&
 	       read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &m->growth_context);
 }
-
-enum { MOST_EXPERTS = 4096 };
 
 static bool read_expert_counts(const struct source* s, const char* other_name) {
 	struct model_shape* m = &s->config->shape;
@@ -665,16 +654,21 @@ static bool read_special(const struct source* s) {
 	return special == SPECIAL_NONE || read[special](s);
 }
 
+void config_scales(struct config* c) {
+	struct model_shape* m = &c->shape;
+	m->norm = c->family->norm;
+	m->embedding_scale = c->family->scaled_embedding ? sqrtf((float)m->dim) : 1;
+	m->residual_scale = m->logit_scale = 1;
+	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+}
+
 static bool read_parts(const struct source* s) {
 	struct config* c = s->config;
-	struct model_shape* m = &c->shape;
 	const struct family* f = c->family;
 	c->tied = f->tied;
 	c->qkv_bias = f->qkv_bias;
 	c->output_bias = f->output_bias;
-	m->embedding_scale = f->scaled_embedding ? sqrtf((float)m->dim) : 1;
-	m->residual_scale = m->logit_scale = 1;
-	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+	config_scales(c);
 	return read_bool(s, "tie_word_embeddings", &c->tied) &&
 	       (!s->outer || json_bool(s->outer, s->file, "tie_word_embeddings", &c->tied, s->error)) &&
 	       read_bool(s, f->qkv_bias_field, &c->qkv_bias) &&

@@ -7,6 +7,8 @@
 #include "core/model/model.h"
 #include "core/model/repack.h"
 
+enum { LARGEST = 1 << 24, MOST_EXPERTS = 4096 }; /* no product of two sizes overflows 64 bits */
+
 struct config {
 	const struct family* family;
 	struct model_shape shape; /* rope factors point into `factors` */
@@ -32,6 +34,10 @@ bool config_add_end(struct config*, int64_t token, const char* file, const char*
 /* Checks that the numbers fit each other and the backend's limits, whatever file they come from. */
 bool config_check(const struct config*, const char* file, struct error*);
 
+/* The norm and the scales of a family, its sizes known, where its file says nothing. */
+void config_scales(struct config*);
+/* Of blocks some of which see a window, those that see everything have no positions. */
+void shape_rotate_sliding(struct model_shape*);
 /* The factor on cos and sin of YaRN (Peng et al. 2023, section 3.4) for a scaling factor. */
 float rope_yarn_attention(float factor, float mscale, float mscale_all_dim);
 

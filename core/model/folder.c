@@ -70,11 +70,9 @@ static bool is_idle(const char* name) {
 			return true;
 	static const char* const suffix[] = {".rotary_emb.inv_freq", ".self_attn.bias", ".self_attn.masked_bias",
 	                                     ".input_scale", ".activation_scale"};
-	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++) {
-		const size_t n = strlen(name), s = strlen(suffix[i]);
-		if (n >= s && strcmp(name + n - s, suffix[i]) == 0)
+	for (size_t i = 0; i < sizeof suffix / sizeof *suffix; i++)
+		if (repack_ends(name, suffix[i]))
 			return true;
-	}
 	return false;
 }
 
@@ -202,8 +200,9 @@ static bool read_weights(struct opened* f, const char* folder, struct error* err
 
 /* ---- the opener --------------------------------------------------------------------------- */
 
-static bool fill(struct model* model, struct opened* f, const char* path, const struct model_options* options,
-                 struct error* error) {
+bool model_open_folder(struct model* model, const char* path, const struct model_options* options,
+                       struct error* error) {
+	struct opened* const f = model->owned;
 	if (!read_config(&f->config, path, error))
 		return false;
 	model->family = f->config.family->name;
@@ -213,15 +212,9 @@ static bool fill(struct model* model, struct opened* f, const char* path, const 
 		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error))
 			return false;
 		const struct tensor_names names = names_of(f->config.family, &f->tensors);
-		if (!bind_weights(model, f, &names, is_idle, error))
+		if (!bind_weights(model, &names, is_idle, error))
 			return false;
 	}
 	model->tokenizer = tokenizer_open_folder(path, f->config.shape.vocab, error);
-	return model->tokenizer && model_read_templates(model, path, error) && opened_ends(model, f, path, error);
-}
-
-bool model_open_folder(struct model* model, const char* path, const struct model_options* options,
-                       struct error* error) {
-	struct opened* f = opened_new(model, error);
-	return f && fill(model, f, path, options, error);
+	return model->tokenizer && model_read_templates(model, path, error) && opened_ends(model, path, error);
 }

@@ -9,8 +9,6 @@
 #include "core/model/bind.h"
 #include "core/text/tokenizer.h"
 
-enum { LARGEST = 1 << 24, MOST_EXPERTS = 4096 };
-
 static const char embedding_name[] = "token_embd.weight", output_name[] = "output.weight";
 
 static struct tensor_names names_of(const struct family* f) {
@@ -84,9 +82,8 @@ static bool read_int(const struct source* s, const char* key, int low, int high,
 }
 
 static bool required_int(const struct source* s, const char* key, int high, int* out) {
-	char name[96];
 	if (!has(s, key))
-		return fail(s, "%s is missing", key_of(s, key, name));
+		return fail(s, "%s.%s is missing", s->architecture, key);
 	return read_int(s, key, 1, high, out);
 }
 
@@ -115,12 +112,11 @@ static bool read_architecture(struct source* s) {
 }
 
 static bool refuse_value(const struct source* s, const char* key) {
-	char name[96];
 	float value = 0;
 	if (!read_float(s, key, -1e30, 1e30, &value))
 		return false;
 	if (value < 0 || value > 0)
-		return fail(s, "%s is %g, which this runtime does not do", key_of(s, key, name), (double)value);
+		return fail(s, "%s.%s is %g, which this runtime does not do", s->architecture, key, (double)value);
 	return true;
 }
 
@@ -154,14 +150,14 @@ static bool read_sizes(const struct source* s) {
 	if (!has(s, "attention.key_length") && m->dim % m->heads)
 		return fail(s, "embedding_length %d is not a multiple of attention.head_count %d", m->dim, m->heads);
 	int value_length = 0;
-	m->norm = s->config->family->norm;
 	m->norm_epsilon = 1e-5f;
 	if (!read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads) ||
 	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
 	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
-	    !read_float(
-	        s, m->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 0,
-	        1, &m->norm_epsilon))
+	    !read_float(s,
+	                s->config->family->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
+	                                                      : "attention.layer_norm_rms_epsilon",
+	                0, 1, &m->norm_epsilon))
 		return false;
 	if (value_length && value_length != m->head_dim)
 		return fail(s, "attention.value_length %d is not attention.key_length %d", value_length, m->head_dim);
@@ -268,12 +264,6 @@ static bool read_rope(const struct source* s) {
 
 /* ---- families ----------------------------------------------------------------------------- */
 
-static void slide_all_but_each(struct model_shape* m, int period) {
-	for (int b = 0; b < m->n_blocks; b++)
-		if (period == 0 || (b + 1) % period)
-			block_set_put(&m->sliding, b);
-}
-
 static bool read_gemma(const struct source* s, int deepest, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	m->activation = ACTIVATION_GELU_TANH;
@@ -299,12 +289,6 @@ static bool read_granite(const struct source* s) {
 	return true;
 }
 
-static void turn_only(struct model_shape* m, bool sliding) {
-	for (int b = 0; b < m->n_blocks; b++)
-		if (sliding ? !block_set_has(&m->sliding, b) : (b + 1) % 4 == 0)
-			block_set_put(&m->unrotated, b);
-}
-
 /* What the files do not say and whoever reads them knows. */
 static bool read_special(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -315,20 +299,20 @@ static bool read_special(const struct source* s) {
 		return read_gemma(s, 62, 0, 0);
 	case SPECIAL_GRANITE:
 		return read_granite(s);
-	case SPECIAL_SMOLLM3:
-		turn_only(m, false);
-		return true;
+	case SPECIAL_SMOLLM3: /* every fourth block has no positions */
+		for (int b = 3; b < m->n_blocks; b += 4)
+			block_set_put(&m->unrotated, b);
+		break;
 	case SPECIAL_EXAONE4:
-		if (m->sliding_window)
-			turn_only(m, true);
-		return true;
+		shape_rotate_sliding(m);
+		break;
 	case SPECIAL_MINISTRAL3:
 		m->growth_context = 1;
 		return read_float(s, "attention.temperature_scale", 0, 1e6, &m->attention_growth) &&
 		       read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context);
 	case SPECIAL_GPT_OSS:
 		m->activation = ACTIVATION_SWIGLU_CLAMPED;
-		return true;
+		break;
 	case SPECIAL_NONE:
 	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
 	case SPECIAL_MIXTRAL:
@@ -359,9 +343,8 @@ static bool read_window(const struct source* s) {
 	if (!read_int(s, "attention.sliding_window", 0, INT32_MAX / 2, &m->sliding_window))
 		return false;
 	/* Sets of OLMo 2 and 3 share an architecture; the window tells them apart. */
-	const struct family* olmo3 = family_by_name("olmo3");
 	if (f->head_norm == HEAD_NORM_ALL && m->sliding_window)
-		s->config->family = f = olmo3;
+		s->config->family = f = family_by_name("olmo3");
 	if (f->special == SPECIAL_GEMMA2 && !m->sliding_window)
 		m->sliding_window = 4096;
 	if (f->window_rule == WINDOW_UNUSED || f->window_rule == WINDOW_OPTED)
@@ -369,16 +352,14 @@ static bool read_window(const struct source* s) {
 	int period = f->window_rule == WINDOW_PERIOD ? f->window_period : 0;
 	if (!read_int(s, "attention.sliding_window_pattern", 0, LARGEST, &period))
 		return false;
-	if (m->sliding_window)
-		slide_all_but_each(m, period);
+	for (int b = 0; m->sliding_window && b < m->n_blocks; b++)
+		if (period == 0 || (b + 1) % period)
+			block_set_put(&m->sliding, b);
 	return true;
 }
 
 static bool read_habits(const struct source* s) {
-	struct model_shape* m = &s->config->shape;
-	m->embedding_scale = s->config->family->scaled_embedding ? sqrtf((float)m->dim) : 1;
-	m->residual_scale = m->logit_scale = 1;
-	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+	config_scales(s->config);
 	return read_window(s) && read_experts(s) && read_special(s);
 }
 
@@ -426,12 +407,12 @@ static void free_vocabulary(struct vocabulary* v) {
 	free(v->type);
 }
 
-static bool copy_name(const struct source* s, const char* key, char* out, size_t size, bool* there) {
+/* NUL-terminated; empty where the file has none. */
+static bool copy_name(const struct source* s, const char* key, char* out, size_t size) {
 	const char* text = NULL;
 	size_t n = 0;
 	if (!gguf_string(s->gguf, key, &text, &n, s->error))
 		return false;
-	*there = text != NULL;
 	if (n >= size)
 		return fail(s, "%s has %zu bytes, expected a short name", key, n);
 	if (n)
@@ -503,15 +484,14 @@ static bool read_pieces(const struct source* s, struct vocabulary* v) {
 }
 
 static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
-	bool has_model = false, has_pre = false;
-	if (!copy_name(s, "tokenizer.ggml.model", v->model, sizeof v->model, &has_model) ||
-	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre, &has_pre) || !read_pieces(s, v))
+	if (!copy_name(s, "tokenizer.ggml.model", v->model, sizeof v->model) ||
+	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre) || !read_pieces(s, v))
 		return false;
-	if (!has_model)
+	if (!gguf_find(s->gguf, "tokenizer.ggml.model"))
 		return fail(s, "tokenizer.ggml.model is missing");
 	struct gguf_vocabulary* w = &v->view;
 	w->model = v->model;
-	w->pre = has_pre ? v->pre : NULL;
+	w->pre = gguf_find(s->gguf, "tokenizer.ggml.pre") ? v->pre : NULL;
 	w->piece = v->piece;
 	w->piece_size = v->piece_size;
 	w->score = v->score;
@@ -564,7 +544,7 @@ static bool read_ends(const struct source* s, struct model* model) {
 		                                                s->gguf->file, piece, s->error))
 			return false;
 	}
-	return opened_ends(model, s->owner, s->gguf->file, s->error);
+	return opened_ends(model, s->gguf->file, s->error);
 }
 
 static bool open_tokenizer(const struct source* s, struct model* model) {
@@ -602,26 +582,18 @@ static const char* split_suffix(const char* path, int64_t no, int64_t count) {
 	return n > s && strcmp(path + n - s, expected) == 0 ? path + n - s : NULL;
 }
 
-/* Another file of the set: its place in it must be what its name says. */
-static bool add_split(struct opened* f, const char* path, int64_t no, int64_t count, bool head,
-                      struct error* error) {
-	struct gguf other = {0};
+/* Another file of the set: its place in it must be what its name says. The first is the set's head. */
+static bool add_split(struct opened* f, const char* path, int64_t no, int64_t count, struct error* error) {
+	struct gguf other = {0}, *const g = no == 0 ? &f->head : &other;
 	int64_t its_no = -1, its_count = -1;
-	if (!add_file(f, &other, path, error) ||
-	    !gguf_int(&other, "split.no", 0, MOST_FILES - 1, &its_no, error) ||
-	    !gguf_int(&other, "split.count", 1, MOST_FILES, &its_count, error)) {
-		gguf_free(&other);
-		return false;
-	}
+	gguf_free(g);
 	const bool good =
-	    (its_no == no && its_count == count) ||
-	    error_set(error, "%s: says it is part %lld of %lld, expected %lld of %lld", path,
-	              (long long)its_no + 1, (long long)its_count, (long long)no + 1, (long long)count);
-	if (good && head) {
-		gguf_free(&f->head);
-		f->head = other;
-	} else
-		gguf_free(&other);
+	    add_file(f, g, path, error) && gguf_int(g, "split.no", 0, MOST_FILES - 1, &its_no, error) &&
+	    gguf_int(g, "split.count", 1, MOST_FILES, &its_count, error) &&
+	    ((its_no == no && its_count == count) ||
+	     error_set(error, "%s: says it is part %lld of %lld, expected %lld of %lld", path,
+	               (long long)its_no + 1, (long long)its_count, (long long)no + 1, (long long)count));
+	gguf_free(&other);
 	return good;
 }
 
@@ -647,7 +619,7 @@ static bool add_others(struct opened* f, const char* path, struct error* error) 
 		                       (long long)i + 1, (long long)count);
 		if (n < 0 || (size_t)n >= sizeof other)
 			return error_set(error, "%.200s…: the path is too long", path);
-		if (i != no && !add_split(f, other, i, count, i == 0, error))
+		if (i != no && !add_split(f, other, i, count, error))
 			return false;
 	}
 	if (tensors >= 0 && (uint64_t)tensors != f->tensors.n)
@@ -676,16 +648,16 @@ static bool fill_weights(const struct source* s, struct model* model) {
 	read_parts(s);
 	struct tensor_names names = names_of(s->config->family);
 	find_single_experts(&names, &f->tensors);
-	if (!config_check(s->config, s->gguf->file, s->error) ||
-	    !bind_weights(model, f, &names, ignored, s->error))
+	if (!config_check(s->config, s->gguf->file, s->error) || !bind_weights(model, &names, ignored, s->error))
 		return false;
 	for (int i = 0; i < f->n_files; i++)
 		mapping_will_need(&f->file[i]);
 	return true;
 }
 
-static bool fill(struct model* model, struct opened* f, const char* path, const struct model_options* options,
-                 struct error* error) {
+bool model_open_gguf(struct model* model, const char* path, const struct model_options* options,
+                     struct error* error) {
+	struct opened* const f = model->owned;
 	struct source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
 	if (!add_file(f, &f->head, path, error) || !add_others(f, path, error) ||
 	    !tensor_table_seal(&f->tensors, error))
@@ -700,10 +672,4 @@ static bool fill(struct model* model, struct opened* f, const char* path, const 
 		return false;
 	model->weights.shape.vocab = f->config.shape.vocab;
 	return true;
-}
-
-bool model_open_gguf(struct model* model, const char* path, const struct model_options* options,
-                     struct error* error) {
-	struct opened* f = opened_new(model, error);
-	return f && fill(model, f, path, options, error);
 }

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/files/mapping.h"
+#include "core/model/bind.h"
 #include "core/text/tokenizer.h"
 
 enum { PATH_SIZE = 1024 };
@@ -24,7 +24,6 @@ static bool is_folder(const char* path) {
 
 /* The first of the places where `builtin` may be that has a config.json. */
 static bool find_builtin(char path[PATH_SIZE], struct error* error) {
-	static const char* const beside[] = {"builtin", "../builtin", "../share/swiftlet/builtin"};
 	char program[PATH_SIZE], probe[PATH_SIZE + 16];
 	const char* data = getenv("SWIFTLET_DATA");
 	const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -32,15 +31,14 @@ static bool find_builtin(char path[PATH_SIZE], struct error* error) {
 	char* slash = strrchr(program, '/');
 	if (slash)
 		*slash = '\0';
-	for (int i = -1; i < 4; i++) {
-		int length;
-		if (i < 0)
-			length = data && *data ? snprintf(path, PATH_SIZE, "%s/builtin", data) : -1;
-		else if (i < 3)
-			length = slash ? snprintf(path, PATH_SIZE, "%s/%s", program, beside[i]) : -1;
-		else
-			length = snprintf(path, PATH_SIZE, "%s/builtin", SWIFTLET_INSTALLED_DATA);
-		if (length < 0 || length >= PATH_SIZE)
+	const char* const beside = slash ? program : NULL;
+	const char* const places[][2] = {{data && *data ? data : NULL, "builtin"},
+	                                 {beside, "builtin"},
+	                                 {beside, "../builtin"},
+	                                 {beside, "../share/swiftlet/builtin"},
+	                                 {SWIFTLET_INSTALLED_DATA, "builtin"}};
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		if (!places[i][0] || snprintf(path, PATH_SIZE, "%s/%s", places[i][0], places[i][1]) >= PATH_SIZE)
 			continue;
 		snprintf(probe, sizeof probe, "%s/config.json", path);
 		if (access(probe, R_OK) == 0)
@@ -182,10 +180,10 @@ static bool open_spec(struct model* model, const char* spec, const struct model_
                       struct error* error) {
 	char found[PATH_SIZE];
 	snprintf(model->name, sizeof model->name, "%s", spec);
-	if (strncmp(spec, "synth:", 6) == 0) {
-		model->close = model_close_synth;
+	if (!opened_new(model, error))
+		return false;
+	if (strncmp(spec, "synth:", 6) == 0)
 		return set_path(model, spec, error) && model_open_synth(model, spec + 6, options, error);
-	}
 	struct stat status;
 	const bool here = stat(spec, &status) == 0;
 	if (strcmp(spec, "builtin") == 0) {
@@ -204,7 +202,6 @@ static bool open_spec(struct model* model, const char* spec, const struct model_
 	} else if (!find_in_hub(found, spec, error))
 		return false;
 	const bool folder = is_folder(found) && !only_gguf(found);
-	model->close = model_close_files;
 	return set_path(model, found, error) && (folder ? model_open_folder(model, model->path, options, error)
 	                                                : open_file(model, options, error));
 }
@@ -216,24 +213,19 @@ struct model* model_open(const char* spec, const struct model_options* options, 
 		error_set(error, "out of memory");
 		return NULL;
 	}
-	if (!spec || !*spec) {
-		error_set(error, "the model's name is empty");
-		model_close(model);
-		return NULL;
+	if (spec && *spec ? open_spec(model, spec, options ? options : &none, error)
+	                  : error_set(error, "the model's name is empty")) {
+		model_fingerprint(model);
+		return model;
 	}
-	if (!open_spec(model, spec, options ? options : &none, error)) {
-		model_close(model);
-		return NULL;
-	}
-	model_fingerprint(model);
-	return model;
+	model_close(model);
+	return NULL;
 }
 
 void model_close(struct model* model) {
 	if (!model)
 		return;
-	if (model->close)
-		model->close(model);
+	model_free_owned(model);
 	tokenizer_free(model->tokenizer);
 	model_free_templates(model);
 	free(model);

@@ -9,8 +9,7 @@
 #include "kernels/backend.h"
 
 struct tokenizer;
-struct gguf;    /* core/files/gguf.h */
-struct mapping; /* a read-only memory-mapped file: core/files/mapping.h */
+struct gguf; /* core/files/gguf.h */
 
 enum { MAX_END_TOKENS = 48 };
 
@@ -32,12 +31,11 @@ struct model {
 	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */
 	size_t weight_bytes;  /* in the files */
 	double parameters;
-	struct mask planted[2];       /* synth: what was planted, per task half */
-	int n_planted;                /* 0 unless synth with plant= */
-	const char* family;           /* "llama", "qwen2", …; NULL for synth */
-	char warning[512];            /* what the files contradict themselves in, for the user; empty for most */
-	void* owned;                  /* the opener's mappings and arrays */
-	void (*close)(struct model*); /* the opener's counterpart, which frees `owned` */
+	struct mask planted[2]; /* synth: what was planted, per task half */
+	int n_planted;          /* 0 unless synth with plant= */
+	const char* family;     /* "llama", "qwen2", …; NULL for synth */
+	char warning[512];      /* what the files contradict themselves in, for the user; empty for most */
+	struct opened* owned;   /* the opener's mappings and arrays: core/model/bind.h */
 };
 
 struct model_options {
@@ -58,13 +56,12 @@ const char* model_chat_template(const struct model*, bool tools);
 bool model_take_template(struct model*, const char* file_or_name, struct error*);
 
 /* The openers behind model_open; each fills a zeroed model (weights, tokenizer, template, end tokens)
- * and leaves what it made in model->owned. `path` is resolved. */
+ * and leaves what it made in model->owned, which is empty. `path` is resolved. */
 bool model_open_folder(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_gguf(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_synth(struct model*, const char* text, const struct model_options*, struct error*);
-/* Frees model->owned of the openers. */
-void model_close_files(struct model*);
-void model_close_synth(struct model*);
+/* Frees model->owned. */
+void model_free_owned(struct model*);
 
 /* The templates of a folder (tokenizer_config.json, chat_template.jinja, additional_chat_templates/) and of a
  * GGUF file (tokenizer.chat_template, tokenizer.chat_template.NAME). None is no error. */

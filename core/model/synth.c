@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/model/model.h"
+#include "core/model/bind.h"
 #include "core/text/tokenizer.h"
 #include "kernels/synth_value.h"
 
@@ -31,13 +31,6 @@ static const double LAYER_VARIANCE = 32, SCORE_DEVIATION = 2.5;
 /* Mean square of attention's output where the values' is 1 (the sum of squared weights at that score
  * deviation), and of silu(g)·u for standard normal g, u. */
 static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;
-
-struct synth_owned {
-	struct block_weights* block;
-	struct expert* expert; /* (layers, experts) */
-	void* data;
-	size_t bytes;
-};
 
 /* ---- what is planted ---------------------------------------------------------------------- */
 
@@ -164,7 +157,7 @@ static void fill_block(struct block_weights* b, struct expert* expert, struct re
 
 /* The table without data. A half's stream is zero outside its half, so its norm makes the rest larger by
  * sqrt(tasks), which the head's shared part takes into account. */
-static void fill_table(struct weight_table* w, const struct synth_owned* owned, const struct synth_spec* s,
+static void fill_table(struct weight_table* w, const struct opened* owned, const struct synth_spec* s,
                        const struct mask* planted) {
 	enum { FINE = 4096 };
 	const int adding = 2 * s->layers - planted_count(s);
@@ -211,7 +204,7 @@ enum { OTHER_TENSORS = 3 };
 
 /* Every tensor of the table; list (OTHER_TENSORS + (BLOCK_PARTS + 3 · experts) · n_blocks). Returns how
  * many. */
-static int list_tensors(struct tensor** list, struct weight_table* w, const struct synth_owned* owned) {
+static int list_tensors(struct tensor** list, struct weight_table* w, const struct opened* owned) {
 	int n = 0;
 	list[n++] = &w->embedding;
 	list[n++] = &w->output;
@@ -235,37 +228,41 @@ static int list_tensors(struct tensor** list, struct weight_table* w, const stru
  * and there are under 2^18 tensors. */
 static size_t stored_bytes(const struct tensor* t) { return (tensor_bytes(t) + 63) / 64 * 64; }
 
-static bool map_memory(struct synth_owned* owned, const char* text, struct error* error) {
+static bool map_memory(struct mapping* memory, size_t bytes, const char* text, struct error* error) {
 	const double here = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-	if ((double)owned->bytes > here)
+	if ((double)bytes > here)
 		return error_set(error, "synth:%.200s: its weights take %.1f GiB, this machine's memory is %.1f GiB",
-		                 text, (double)owned->bytes / 0x1p30, here / 0x1p30);
-	void* data = mmap(NULL, owned->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		                 text, (double)bytes / 0x1p30, here / 0x1p30);
+	void* data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (data == MAP_FAILED)
 		return error_set(error, "synth:%.200s: no memory for weights of %.1f GiB", text,
-		                 (double)owned->bytes / 0x1p30);
-	madvise(data, owned->bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
-	owned->data = data;
+		                 (double)bytes / 0x1p30);
+	madvise(data, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	*memory = (struct mapping){.data = data, .size = bytes};
 	return true;
 }
 
-static bool make_weights(struct synth_owned* owned, struct tensor* const* list, int n, const char* text,
+static bool make_weights(struct opened* owned, struct tensor* const* list, int n, const char* text,
                          struct error* error) {
-	size_t at = 0;
-	if (!map_memory(owned, text, error))
+	size_t bytes = 0, at = 0;
+	for (int i = 0; i < n; i++)
+		bytes += stored_bytes(list[i]);
+	struct mapping* const memory = &owned->file[0];
+	if (!map_memory(memory, bytes, text, error))
 		return false;
+	owned->n_files = 1;
 	for (int i = 0; i < n; i++) {
-		list[i]->data = (uint8_t*)owned->data + at;
+		list[i]->data = memory->data + at;
 		at += stored_bytes(list[i]);
 	}
 	const bool made = synth_fill(list, n, error);
-	mprotect(owned->data, owned->bytes, PROT_READ);
+	mprotect((void*)(uintptr_t)memory->data, bytes, PROT_READ);
 	return made;
 }
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-static bool fill_model(struct model* model, struct synth_owned* owned, struct tensor** list,
+static bool fill_model(struct model* model, struct opened* owned, struct tensor** list,
                        const struct synth_spec* s, const char* text, const struct model_options* options,
                        struct error* error) {
 	if (planted_count(s) > 0)
@@ -276,7 +273,6 @@ static bool fill_model(struct model* model, struct synth_owned* owned, struct te
 	model->dtype = s->dtype;
 	const int n = list_tensors(list, &model->weights, owned);
 	for (int i = 0; i < n; i++) {
-		owned->bytes += stored_bytes(list[i]);
 		model->weight_bytes += tensor_bytes(list[i]);
 		model->parameters += (double)list[i]->rows * (double)list[i]->cols;
 	}
@@ -293,29 +289,13 @@ bool model_open_synth(struct model* model, const char* text, const struct model_
 	struct synth_spec spec;
 	if (!synth_spec_parse(&spec, text, error))
 		return false;
-	struct synth_owned* owned = calloc(1, sizeof *owned);
-	model->owned = owned;
+	struct opened* const owned = model->owned;
+	if (!opened_blocks(owned, spec.layers, spec.experts, error))
+		return false;
 	const size_t blocks = (size_t)spec.layers, experts = (size_t)spec.experts;
-	if (owned) {
-		owned->block = calloc(blocks, sizeof *owned->block);
-		owned->expert = calloc(blocks * experts + 1, sizeof *owned->expert);
-	}
 	struct tensor** list = calloc(OTHER_TENSORS + (BLOCK_PARTS + 3 * experts) * blocks, sizeof *list);
-	const bool good = owned && owned->block && owned->expert && list
-	                      ? fill_model(model, owned, list, &spec, text, options, error)
-	                      : error_set(error, "synth: no memory for the table of weights");
+	const bool good = list ? fill_model(model, owned, list, &spec, text, options, error)
+	                       : error_set(error, "synth: no memory for the table of weights");
 	free(list);
 	return good;
-}
-
-void model_close_synth(struct model* model) {
-	struct synth_owned* owned = model->owned;
-	if (!owned)
-		return;
-	if (owned->data)
-		munmap(owned->data, owned->bytes);
-	free(owned->block);
-	free(owned->expert);
-	free(owned);
-	model->owned = NULL;
 }

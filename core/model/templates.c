@@ -30,7 +30,7 @@ static bool keep(struct model* model, const char* name, size_t name_size, const 
 	return set(&entry->name, name, name_size, error) && set(&entry->text, text, size, error);
 }
 
-static void forget(struct model* model) {
+void model_free_templates(struct model* model) {
 	for (int i = 0; i < model->n_named_templates; i++) {
 		free(model->named_template[i].name);
 		free(model->named_template[i].text);
@@ -38,10 +38,6 @@ static void forget(struct model* model) {
 	free(model->named_template);
 	model->named_template = NULL;
 	model->n_named_templates = 0;
-}
-
-void model_free_templates(struct model* model) {
-	forget(model);
 	free(model->chat_template);
 	model->chat_template = NULL;
 }
