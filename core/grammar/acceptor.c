@@ -203,7 +203,7 @@ bool acceptor_is_full(const struct acceptor* a) { return a->crowded || states_fu
 int acceptor_root(struct acceptor* a) {
 	if (a->root != ACCEPTOR_DEAD && !acceptor_allowed(a, a->root))
 		renew(a);
-	return a->root != ACCEPTOR_DEAD && acceptor_allowed(a, a->root) ? a->root : ACCEPTOR_DEAD;
+	return acceptor_allowed(a, a->root) ? a->root : ACCEPTOR_DEAD;
 }
 
 int32_t acceptor_forced(struct acceptor* a, int state) {

@@ -568,9 +568,8 @@ static void keep_names(struct compiler* c, const cJSON* names, struct member* me
 
 /* Strings that are valid names. */
 static int32_t emit_names(struct compiler* c, const cJSON* names, int32_t next) {
-	cJSON* string = cJSON_CreateObject();
-	const cJSON* joined =
-	    string && cJSON_AddStringToObject(string, "type", "string") ? schema_joined(c, names, string) : NULL;
+	cJSON* const string = schema_wrapped(c, "type", cJSON_CreateString("string"));
+	const cJSON* const joined = schema_joined(c, names, string);
 	cJSON_Delete(string);
 	return joined ? schema_emit(c, joined, next) : NOWHERE;
 }

@@ -15,18 +15,9 @@ struct grammar* grammar_hold(const struct grammar* grammar) {
 }
 
 bool grammar_same(const struct grammar* a, const struct grammar* b) {
-	if (a == b)
-		return true;
-	if (a->n != b->n || a->n_rules != b->n_rules ||
-	    memcmp(a->rule, b->rule, (size_t)a->n_rules * sizeof *a->rule) != 0)
-		return false;
-	for (int32_t i = 0; i < a->n; i++) { /* there are bytes between the members */
-		const struct instruction *x = &a->at[i], *y = &b->at[i];
-		if (x->opcode != y->opcode || x->next != y->next || x->low != y->low || x->high != y->high ||
-		    x->other != y->other)
-			return false;
-	}
-	return true;
+	return a == b || (a->n == b->n && a->n_rules == b->n_rules &&
+	                  memcmp(a->rule, b->rule, (size_t)a->n_rules * sizeof *a->rule) == 0 &&
+	                  memcmp(a->at, b->at, (size_t)a->n * sizeof *a->at) == 0);
 }
 
 void grammar_free(struct grammar* g) {

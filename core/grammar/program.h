@@ -21,6 +21,7 @@ enum opcode { OP_RANGE, OP_SPLIT, OP_CALL, OP_RETURN };
 struct instruction {
 	uint8_t opcode;
 	uint8_t low, high;   /* RANGE */
+	uint8_t none;        /* 0, where padding would be: programs are compared as bytes */
 	int32_t next, other; /* other: SPLIT's, or the rule that is called */
 };
 

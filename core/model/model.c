@@ -13,7 +13,7 @@
 #include "core/model/bind.h"
 #include "core/text/tokenizer.h"
 
-enum { PATH_SIZE = 1024 };
+enum { PATH_SIZE = sizeof((struct model*)0)->path };
 
 /* ---- where things lie --------------------------------------------------------------------- */
 
@@ -64,23 +64,20 @@ static bool is_hub_name(const char* spec) {
 }
 
 static bool hub_folder(char out[PATH_SIZE], const char* spec) {
-	const char *cache = getenv("HF_HUB_CACHE"), *home = getenv("HF_HOME"), *xdg = getenv("XDG_CACHE_HOME");
-	const char* user = getenv("HOME");
+	static const struct {
+		const char *variable, *below;
+	} places[] = {{"HF_HUB_CACHE", ""},
+	              {"HF_HOME", "/hub"},
+	              {"XDG_CACHE_HOME", "/huggingface/hub"},
+	              {"HOME", "/.cache/huggingface/hub"}};
 	const char* slash = strchr(spec, '/');
-	char base[PATH_SIZE];
-	int n = -1;
-	if (cache && *cache)
-		n = snprintf(base, sizeof base, "%s", cache);
-	else if (home && *home)
-		n = snprintf(base, sizeof base, "%s/hub", home);
-	else if (xdg && *xdg)
-		n = snprintf(base, sizeof base, "%s/huggingface/hub", xdg);
-	else if (user && *user)
-		n = snprintf(base, sizeof base, "%s/.cache/huggingface/hub", user);
-	if (n < 0 || (size_t)n >= sizeof base)
-		return false;
-	n = snprintf(out, PATH_SIZE, "%s/models--%.*s--%s", base, (int)(slash - spec), spec, slash + 1);
-	return n > 0 && n < PATH_SIZE;
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		const char* const base = getenv(places[i].variable);
+		if (base && *base)
+			return snprintf(out, PATH_SIZE, "%s%s/models--%.*s--%s", base, places[i].below,
+			                (int)(slash - spec), spec, slash + 1) < PATH_SIZE;
+	}
+	return false;
 }
 
 /* The commit that refs/main names, or the only snapshot there is. */
@@ -171,14 +168,14 @@ static bool set_path(struct model* model, const char* path, struct error* error)
 	const size_t n = strlen(path);
 	if (n >= sizeof model->path)
 		return error_set(error, "%.200s…: the path is too long", path);
-	memmove(model->path, path, n + 1);
+	memcpy(model->path, path, n + 1);
 	return true;
 }
 
 /* Fills name, path and what is behind them. */
 static bool open_spec(struct model* model, const char* spec, const struct model_options* options,
                       struct error* error) {
-	char found[PATH_SIZE];
+	char* const path = model->path;
 	snprintf(model->name, sizeof model->name, "%s", spec);
 	if (!opened_new(model, error))
 		return false;
@@ -187,23 +184,21 @@ static bool open_spec(struct model* model, const char* spec, const struct model_
 	struct stat status;
 	const bool here = stat(spec, &status) == 0;
 	if (strcmp(spec, "builtin") == 0) {
-		if (!find_builtin(found, error))
+		if (!find_builtin(path, error))
 			return false;
 	} else if (here || !is_hub_name(spec)) {
 		if (!here)
 			return error_set(error, "%.300s: %s", spec, strerror(errno));
-		const int n = snprintf(found, sizeof found, "%s", spec);
-		if (n < 0 || n >= PATH_SIZE)
-			return error_set(error, "%.200s…: the path is too long", spec);
-		for (size_t end = strlen(found); end > 1 && found[end - 1] == '/';)
-			found[--end] = '\0';
-		const char* slash = strrchr(found, '/');
-		snprintf(model->name, sizeof model->name, "%s", slash && slash[1] ? slash + 1 : found);
-	} else if (!find_in_hub(found, spec, error))
+		if (!set_path(model, spec, error))
+			return false;
+		for (size_t end = strlen(path); end > 1 && path[end - 1] == '/';)
+			path[--end] = '\0';
+		const char* slash = strrchr(path, '/');
+		snprintf(model->name, sizeof model->name, "%s", slash && slash[1] ? slash + 1 : path);
+	} else if (!find_in_hub(path, spec, error))
 		return false;
-	const bool folder = is_folder(found) && !only_gguf(found);
-	return set_path(model, found, error) && (folder ? model_open_folder(model, model->path, options, error)
-	                                                : open_file(model, options, error));
+	return is_folder(path) && !only_gguf(path) ? model_open_folder(model, path, options, error)
+	                                           : open_file(model, options, error);
 }
 
 struct model* model_open(const char* spec, const struct model_options* options, struct error* error) {

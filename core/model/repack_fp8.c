@@ -8,15 +8,9 @@
 
 #include "kernels/dtype_blocks.h"
 
-static size_t elements(const struct named_tensor* t) {
-	size_t n = 1;
-	for (int i = 0; i < t->n_dims; i++)
-		n *= (size_t)t->dim[i];
-	return n;
-}
-
 struct scale {
-	const struct named_tensor* tensor;
+	struct named_tensor* tensor;
+	size_t n;                              /* elements */
 	size_t block_rows, block_cols, stride; /* of row r and column c: element r / rows · stride + c / cols */
 };
 
@@ -39,7 +33,7 @@ static bool is_float(const struct named_tensor* t) {
 static bool shape_scale(struct scale* s, const struct named_tensor* t, const struct fp8_blocks* blocks,
                         struct error* error) {
 	const struct named_tensor* scale = s->tensor;
-	const size_t n = elements(scale), rows = (size_t)t->dim[0], cols = (size_t)t->dim[1];
+	const size_t n = s->n, rows = (size_t)t->dim[0], cols = (size_t)t->dim[1];
 	if (blocks->rows > 0 && blocks->cols > 0 && n > 1) {
 		const size_t block_rows = (size_t)blocks->rows, block_cols = (size_t)blocks->cols;
 		const size_t down = (rows + block_rows - 1) / block_rows,
@@ -64,11 +58,11 @@ static bool shape_scale(struct scale* s, const struct named_tensor* t, const str
 	return true;
 }
 
-static bool finite_scales(const float* scale, size_t n, const struct named_tensor* t, struct error* error) {
-	for (size_t i = 0; i < n; i++)
+static bool finite_scales(const struct scale* s, const float* scale, struct error* error) {
+	for (size_t i = 0; i < s->n; i++)
 		if (!isfinite(scale[i]))
-			return error_set(error, "%s: tensor %.120s: scale %zu is not a finite number", t->file, t->name,
-			                 i);
+			return error_set(error, "%s: tensor %.120s: scale %zu is not a finite number", s->tensor->file,
+			                 s->tensor->name, i);
 	return true;
 }
 
@@ -79,7 +73,7 @@ static float scale_of(const struct scale* s, const float* scale, size_t row, siz
 static void widen_elements(const struct named_tensor* t, const struct scale* s, const float* scale,
                            float* out) {
 	const size_t cols = (size_t)t->dim[1];
-	for (size_t i = 0; i < elements(t); i++)
+	for (size_t i = 0; i < t->bytes; i++)
 		out[i] = e4m3_to_float(t->data[i]) * scale_of(s, scale, i / cols, i % cols);
 }
 
@@ -98,27 +92,27 @@ static void lay_groups(const struct named_tensor* t, const struct scale* s, cons
 static bool repack_matrix(const struct tensor_table* table, struct named_tensor* t,
                           const struct fp8_blocks* blocks, struct kept* kept, struct error* error) {
 	struct named_tensor* found = find_scale(table, t);
-	struct scale s = {.tensor = found};
 	if (t->n_dims != 2)
 		return error_set(error, "%s: tensor %.120s is of type F8_E4M3 and no matrix", t->file, t->name);
 	if (!found || !is_float(found))
 		return error_set(error,
 		                 "%s: tensor %.120s is of type F8_E4M3, but its scale (…_scale or …_scale_inv) is %s",
 		                 t->file, t->name, found ? "not a float" : "missing");
+	struct scale s = {.tensor = found, .n = found->bytes / dtype_block_bytes(found->type)};
 	if (!shape_scale(&s, t, blocks, error))
 		return false;
 	const bool groups = t->dim[1] % BLOCK_SMALL == 0 &&
 	                    (s.block_cols % BLOCK_SMALL == 0 || s.block_cols == (size_t)t->dim[1]);
 	const enum dtype type = groups ? DTYPE_F8_GROUP : DTYPE_F32;
-	const size_t n_scales = elements(found), bytes = (size_t)t->dim[0] * dtype_row_bytes(type, t->dim[1]);
-	float* scale = malloc(n_scales * sizeof *scale);
+	const size_t bytes = (size_t)t->dim[0] * dtype_row_bytes(type, t->dim[1]);
+	float* scale = malloc(s.n * sizeof *scale);
 	void* out = kept_new(kept, bytes);
 	bool good = scale && out;
 	if (!good)
 		error_set(error, "%s: out of memory for tensor %.120s", t->file, t->name);
 	else {
-		dtype_to_float(found->type, found->data, scale, (int64_t)n_scales);
-		good = finite_scales(scale, n_scales, found, error);
+		dtype_to_float(found->type, found->data, scale, (int64_t)s.n);
+		good = finite_scales(&s, scale, error);
 	}
 	if (good && groups)
 		lay_groups(t, &s, scale, out);

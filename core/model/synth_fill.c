@@ -112,14 +112,14 @@ static void fill_piece(void* user, int piece, int thread) {
 bool synth_fill(struct tensor* const* list, int n, struct error* error) {
 	int64_t* first = calloc((size_t)n + 1, sizeof *first);
 	struct pool* pool = pool_open(0);
-	const struct work work = {.tensor = list, .first_piece = first, .n = n};
+	struct work work = {.tensor = list, .first_piece = first, .n = n};
 	for (int j = 0; first && j < n; j++) {
 		const int64_t rows = piece_rows(list[j]);
 		first[j + 1] = first[j] + (list[j]->rows + rows - 1) / rows;
 	}
 	const bool good = first && pool && first[n] <= INT_MAX;
 	if (good)
-		pool_run(pool, (int)first[n], fill_piece, (void*)(uintptr_t)&work);
+		pool_run(pool, (int)first[n], fill_piece, &work);
 	if (pool)
 		pool_close(pool);
 	free(first);
