@@ -44,7 +44,7 @@ struct compiler {
 	struct error* error;
 	bool failed;
 	int depth, schemas;
-	int shared[SHARED_COUNT];    /* a rule, or -1 */
+	int shared[SHARED_COUNT];    /* 1 + the rule; 0: not made yet */
 	struct reference* reference; /* (n_references) */
 	int n_references;
 	char path[PATH_SIZE]; /* of the schema at hand, for messages */

@@ -120,14 +120,14 @@ static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
 }
 
 static int32_t emit_shared(struct compiler* c, enum shared which, int32_t next) {
-	if (c->shared[which] < 0) {
+	if (c->shared[which] == 0) {
 		const int rule = program_rule(c->grammar);
-		c->shared[which] = rule; /* before its body, which may call it */
+		c->shared[which] = 1 + rule; /* before its body, which may call it */
 		const int32_t start = emit_shared_rule(c, which);
 		if (!c->grammar->failed)
 			c->grammar->rule[rule] = start;
 	}
-	return emit_call(c->grammar, c->shared[which], next);
+	return emit_call(c->grammar, c->shared[which] - 1, next);
 }
 
 /* ---- keywords ------------------------------------------------------------------------------- */
@@ -699,8 +699,6 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	                       .joined = c->joined,
 	                       .schemas = c->schemas + 16}; /* a test costs as much as some parts */
 	char* text = cJSON_PrintUnformatted(value);
-	for (int i = 0; i < SHARED_COUNT; i++)
-		sub.shared[i] = -1;
 	bool good = false;
 	if (!sub.grammar || !text)
 		schema_refuse(&sub, "out of memory");
@@ -781,8 +779,6 @@ int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
 
 int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t next, struct error* error) {
 	struct compiler c = {.grammar = grammar, .root = schema, .error = error};
-	for (int i = 0; i < SHARED_COUNT; i++)
-		c.shared[i] = -1;
 	const int32_t start = schema ? schema_emit(&c, schema, next) : emit_shared(&c, SHARED_OBJECT, next);
 	close_compiler(&c);
 	if (start == NOWHERE && !c.failed)

@@ -57,13 +57,12 @@ struct source {
 	const struct gguf* gguf;
 	struct opened* owner;
 	struct config* config;
-	char architecture[32];
 	struct error* error;
 };
 #define fail(s, ...) error_in((s)->error, (s)->gguf->file, __VA_ARGS__)
 
 static const char* key_of(const struct source* s, const char* key, char out[96]) {
-	snprintf(out, 96, "%s.%s", s->architecture, key);
+	snprintf(out, 96, "%s.%s", s->config->family->architecture, key);
 	return out;
 }
 
@@ -83,7 +82,7 @@ static bool read_int(const struct source* s, const char* key, int low, int high,
 
 static bool required_int(const struct source* s, const char* key, int high, int* out) {
 	if (!has(s, key))
-		return fail(s, "%s.%s is missing", s->architecture, key);
+		return fail(s, "%s.%s is missing", s->config->family->architecture, key);
 	return read_int(s, key, 1, high, out);
 }
 
@@ -94,30 +93,18 @@ static bool read_float(const struct source* s, const char* key, double low, doub
 
 /* ---- what it is --------------------------------------------------------------------------- */
 
-static bool read_architecture(struct source* s) {
+static bool read_architecture(const struct source* s) {
 	const char* text = NULL;
 	size_t size = 0;
 	if (!gguf_string(s->gguf, "general.architecture", &text, &size, s->error))
 		return false;
 	if (!text)
 		return fail(s, "general.architecture is missing");
+	char list[300];
 	s->config->family = family_by_architecture(text, size);
-	if (!s->config->family) {
-		char list[300];
-		return fail(s, "general.architecture is \"%.*s\", which is not supported; supported are %s",
-		            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
-	}
-	snprintf(s->architecture, sizeof s->architecture, "%s", s->config->family->architecture);
-	return true;
-}
-
-static bool refuse_value(const struct source* s, const char* key) {
-	float value = 0;
-	if (!read_float(s, key, -1e30, 1e30, &value))
-		return false;
-	if (value < 0 || value > 0)
-		return fail(s, "%s.%s is %g, which this runtime does not do", s->architecture, key, (double)value);
-	return true;
+	return s->config->family ||
+	       fail(s, "general.architecture is \"%.*s\", which is not supported; supported are %s",
+	            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
 }
 
 /* Keys that change the arithmetic in ways the pass does not know; zero stands for none. */
@@ -129,9 +116,14 @@ static bool check_refused(const struct source* s) {
 	const int n = s->config->family->special == SPECIAL_GRANITE ? GRANITES_OWN : 7;
 	char name[96];
 	bool causal = true;
-	for (int i = 0; i < n; i++)
-		if (!refuse_value(s, refused[i]))
+	for (int i = 0; i < n; i++) {
+		float value = 0;
+		if (!read_float(s, refused[i], -1e30, 1e30, &value))
 			return false;
+		if (value < 0 || value > 0)
+			return fail(s, "%s is %g, which this runtime does not do", key_of(s, refused[i], name),
+			            (double)value);
+	}
 	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
 		return false;
 	return causal || fail(s, "%s is false, which this runtime does not do", name);
