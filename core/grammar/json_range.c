@@ -86,29 +86,22 @@ static bool bounded(double bound, bool whole) {
 	return fabs(bound) <= 1e15 && (whole || fabs(bound - floor(bound)) < 1e-300);
 }
 
-static int32_t emit_between(struct grammar* g, const struct json_range* r, int32_t next) {
+bool json_range_emit(struct grammar* g, const struct json_range* r, int32_t next, int32_t* start) {
+	*start = NOWHERE;
+	if ((r->has_low && !bounded(r->low, r->whole)) || (r->has_high && !bounded(r->high, r->whole)))
+		return false;
 	const int64_t low = r->has_low ? (int64_t)ceil(r->low) : -unbounded,
 	              high = r->has_high ? (int64_t)floor(r->high) : unbounded;
 	/* beside a bound that is itself no whole number none is left out */
 	const bool low_exclusive = r->low_exclusive && ceil(r->low) <= r->low,
 	           high_exclusive = r->high_exclusive && floor(r->high) >= r->high;
-	int32_t all = NOWHERE;
 	if (high > 0 || (high == 0 && !high_exclusive))
-		all = from_zero(g, r, low > 0 ? low : 0, low >= 0 && low_exclusive, high, high_exclusive, next);
+		*start = from_zero(g, r, low > 0 ? low : 0, low >= 0 && low_exclusive, high, high_exclusive, next);
 	if (low < 0) { /* 0 is none of these */
 		const bool below = high < 0;
 		const int32_t mirrored = from_zero(g, r, below ? -high : 0, !below || high_exclusive,
 		                                   low == -unbounded ? unbounded : -low, low_exclusive, next);
-		all = emit_split(g, emit_range(g, '-', '-', mirrored), all);
+		*start = emit_split(g, emit_range(g, '-', '-', mirrored), *start);
 	}
-	return all;
-}
-
-bool json_range_emit(struct grammar* g, const struct json_range* range, int32_t next, int32_t* start) {
-	*start = NOWHERE;
-	if ((range->has_low && !bounded(range->low, range->whole)) ||
-	    (range->has_high && !bounded(range->high, range->whole)))
-		return false;
-	*start = emit_between(g, range, next);
 	return true;
 }

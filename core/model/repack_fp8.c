@@ -10,7 +10,8 @@
 
 struct scale {
 	struct named_tensor* tensor;
-	size_t n;                              /* elements */
+	float* value; /* (n) */
+	size_t n;
 	size_t block_rows, block_cols, stride; /* of row r and column c: element r / rows · stride + c / cols */
 };
 
@@ -58,31 +59,29 @@ static bool shape_scale(struct scale* s, const struct named_tensor* t, const str
 	return true;
 }
 
-static bool finite_scales(const struct scale* s, const float* scale, struct error* error) {
+static bool widen_scales(struct scale* s, struct error* error) {
+	dtype_to_float(s->tensor->type, s->tensor->data, s->value, (int64_t)s->n);
 	for (size_t i = 0; i < s->n; i++)
-		if (!isfinite(scale[i]))
+		if (!isfinite(s->value[i]))
 			return error_set(error, "%s: tensor %.120s: scale %zu is not a finite number", s->tensor->file,
 			                 s->tensor->name, i);
 	return true;
 }
 
-static float scale_of(const struct scale* s, const float* scale, size_t row, size_t col) {
-	return scale[row / s->block_rows * s->stride + col / s->block_cols];
+static float scale_of(const struct scale* s, size_t row, size_t col) {
+	return s->value[row / s->block_rows * s->stride + col / s->block_cols];
 }
 
-static void widen_elements(const struct named_tensor* t, const struct scale* s, const float* scale,
-                           float* out) {
+static void widen_elements(const struct named_tensor* t, const struct scale* s, float* out) {
 	const size_t cols = (size_t)t->dim[1];
 	for (size_t i = 0; i < t->bytes; i++)
-		out[i] = e4m3_to_float(t->data[i]) * scale_of(s, scale, i / cols, i % cols);
+		out[i] = e4m3_to_float(t->data[i]) * scale_of(s, i / cols, i % cols);
 }
 
-static void lay_groups(const struct named_tensor* t, const struct scale* s, const float* scale,
-                       struct block_f8_group* out) {
+static void lay_groups(const struct named_tensor* t, const struct scale* s, struct block_f8_group* out) {
 	const size_t blocks = (size_t)t->dim[1] / BLOCK_SMALL;
 	for (size_t i = 0; i < (size_t)t->dim[0] * blocks; i++) {
-		const float d = scale_of(s, scale, i / blocks, i % blocks * BLOCK_SMALL);
-		const uint32_t bits = bits_from_float(d);
+		const uint32_t bits = bits_from_float(scale_of(s, i / blocks, i % blocks * BLOCK_SMALL));
 		for (int j = 0; j < 4; j++)
 			out[i].d[j] = (uint8_t)(bits >> 8 * j);
 		memcpy(out[i].q, t->data + i * BLOCK_SMALL, BLOCK_SMALL);
@@ -105,20 +104,16 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
 	                    (s.block_cols % BLOCK_SMALL == 0 || s.block_cols == (size_t)t->dim[1]);
 	const enum dtype type = groups ? DTYPE_F8_GROUP : DTYPE_F32;
 	const size_t bytes = (size_t)t->dim[0] * dtype_row_bytes(type, t->dim[1]);
-	float* scale = malloc(s.n * sizeof *scale);
+	s.value = malloc(s.n * sizeof *s.value);
 	void* out = kept_new(kept, bytes);
-	bool good = scale && out;
-	if (!good)
-		error_set(error, "%s: out of memory for tensor %.120s", t->file, t->name);
-	else {
-		dtype_to_float(found->type, found->data, scale, (int64_t)s.n);
-		good = finite_scales(&s, scale, error);
-	}
+	const bool good = s.value && out
+	                      ? widen_scales(&s, error)
+	                      : error_set(error, "%s: out of memory for tensor %.120s", t->file, t->name);
 	if (good && groups)
-		lay_groups(t, &s, scale, out);
+		lay_groups(t, &s, out);
 	else if (good)
-		widen_elements(t, &s, scale, out);
-	free(scale);
+		widen_elements(t, &s, out);
+	free(s.value);
 	if (good) {
 		found->used = t->supported = true;
 		t->type = type;

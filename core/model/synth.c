@@ -262,9 +262,9 @@ static bool make_weights(struct opened* owned, struct tensor* const* list, int n
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-static bool fill_model(struct model* model, struct opened* owned, struct tensor** list,
-                       const struct synth_spec* s, const char* text, const struct model_options* options,
-                       struct error* error) {
+static bool fill_model(struct model* model, struct tensor** list, const struct synth_spec* s,
+                       const char* text, const struct model_options* options, struct error* error) {
+	struct opened* const owned = model->owned;
 	if (planted_count(s) > 0)
 		model->n_planted = s->tasks;
 	for (int half = 0; half < s->tasks; half++)
@@ -289,12 +289,11 @@ bool model_open_synth(struct model* model, const char* text, const struct model_
 	struct synth_spec spec;
 	if (!synth_spec_parse(&spec, text, error))
 		return false;
-	struct opened* const owned = model->owned;
-	if (!opened_blocks(owned, spec.layers, spec.experts, error))
+	if (!opened_blocks(model->owned, spec.layers, spec.experts, error))
 		return false;
 	const size_t blocks = (size_t)spec.layers, experts = (size_t)spec.experts;
 	struct tensor** list = calloc(OTHER_TENSORS + (BLOCK_PARTS + 3 * experts) * blocks, sizeof *list);
-	const bool good = list ? fill_model(model, owned, list, &spec, text, options, error)
+	const bool good = list ? fill_model(model, list, &spec, text, options, error)
 	                       : error_set(error, "synth: no memory for the table of weights");
 	free(list);
 	return good;
