@@ -50,8 +50,8 @@ static bool grammar_takes(const struct grammar* grammar, const char* text, size_
 
 /* ---- shared rules --------------------------------------------------------------------------- */
 
-static int32_t emit_pattern(struct compiler* c, const char* expression, bool whole,
-                            character_emitter* characters, int32_t next) {
+static int32_t emit_matching(struct compiler* c, const char* expression, bool whole,
+                             character_emitter* characters, int32_t next) {
 	const int32_t at =
 	    pattern_emit(c->grammar, expression, strlen(expression), whole, characters, next, c->error);
 	c->failed |= at == NOWHERE;
@@ -60,7 +60,7 @@ static int32_t emit_pattern(struct compiler* c, const char* expression, bool who
 
 /* A rule's whole text. */
 static int32_t emit_expression(struct compiler* c, const char* expression) {
-	return emit_pattern(c, expression, true, emit_characters, RETURNS);
+	return emit_matching(c, expression, true, emit_characters, RETURNS);
 }
 
 static int32_t emit_literal(struct compiler* c, const char* text, int32_t next) {
@@ -206,7 +206,7 @@ static const char* format_expression(const char* format) {
 
 static int32_t emit_string_expression(struct compiler* c, const char* expression, bool whole, int32_t next) {
 	const int32_t close = emit_literal(c, "\"", next);
-	return emit_literal(c, "\"", emit_pattern(c, expression, whole, emit_json_characters, close));
+	return emit_literal(c, "\"", emit_matching(c, expression, whole, emit_json_characters, close));
 }
 
 static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next) {

@@ -12,17 +12,17 @@ struct binding {
 	const struct tensor_names* names;
 	struct tensor_table* table;
 	struct error* error;
-	int block, expert;
+	int block, expert; /* NO_BLOCK: the names are no block's */
 };
 
-enum { NAME_SIZE = 160 };
+enum { NAME_SIZE = 160, NO_BLOCK = -1 };
 
-/* A block's name in full. Names come from our own tables: the block's has its one %d, an expert's another. */
+/* A name in full. Names come from our own tables: the block's has its one %d, an expert's another. */
 static const char* in_full(const struct binding* b, const char* name, const char* suffix,
                            char out[NAME_SIZE]) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	const int used = snprintf(out, NAME_SIZE, b->names->block, b->block);
+	const int used = b->block == NO_BLOCK ? 0 : snprintf(out, NAME_SIZE, b->names->block, b->block);
 	const int more = snprintf(out + used, (size_t)(NAME_SIZE - used), name, b->expert);
 #pragma GCC diagnostic pop
 	snprintf(out + used + more, (size_t)(NAME_SIZE - used - more), "%s", suffix);
@@ -179,14 +179,13 @@ static bool bind_norms(const struct binding* b, struct block_weights* w) {
 
 /* The head of a tied model is the embedding. Where the files hold another one all the same, that is the head,
  * as transformers 5 has it; where they hold the embedding again, it is a copy. */
-static bool bind_tied_head(struct model* model, const struct tensor_names* names, struct tensor_table* table,
-                           struct error* error) {
+static bool bind_tied_head(const struct binding* b, struct model* model) {
 	struct weight_table* w = &model->weights;
-	struct named_tensor* head = tensor_table_find(table, names->output);
+	struct named_tensor* head = tensor_table_find(b->table, b->names->output);
 	w->output = w->embedding;
 	if (!head)
 		return true;
-	struct named_tensor* embedding = tensor_table_find(table, names->embedding);
+	struct named_tensor* embedding = tensor_table_find(b->table, b->names->embedding);
 	if (head->type == embedding->type && head->bytes == embedding->bytes &&
 	    memcmp(head->data, embedding->data, head->bytes) == 0) {
 		head->used = true;
@@ -196,23 +195,18 @@ static bool bind_tied_head(struct model* model, const struct tensor_names* names
 	    model->warning, sizeof model->warning,
 	    "%.300s: tie_word_embeddings is true, but %s is stored and is not the embedding: the stored head is "
 	    "used",
-	    head->file, names->output);
-	return tensor_table_take(table, names->output, w->shape.vocab, w->shape.dim, &w->output, error);
+	    head->file, b->names->output);
+	return take(b, b->names->output, "", w->shape.vocab, w->shape.dim, &w->output);
 }
 
-static bool bind_ends(struct model* model, const struct config* config, const struct tensor_names* names,
-                      struct tensor_table* table, struct error* error) {
+static bool bind_ends(const struct binding* b, struct model* model) {
 	struct weight_table* w = &model->weights;
 	const struct model_shape* m = &w->shape;
-	char bias[NAME_SIZE], weight[NAME_SIZE];
-	snprintf(weight, sizeof weight, "%s.weight", names->output_norm);
-	snprintf(bias, sizeof bias, "%s.bias", names->output_norm);
-	return tensor_table_take(table, names->embedding, m->vocab, m->dim, &w->embedding, error) &&
-	       tensor_table_take(table, weight, 1, m->dim, &w->output_norm, error) &&
-	       (m->norm != NORM_LAYER ||
-	        tensor_table_take(table, bias, 1, m->dim, &w->output_norm_bias, error)) &&
-	       (config->tied ? bind_tied_head(model, names, table, error)
-	                     : tensor_table_take(table, names->output, m->vocab, m->dim, &w->output, error));
+	const struct tensor_names* n = b->names;
+	return take(b, n->embedding, "", m->vocab, m->dim, &w->embedding) &&
+	       bind_norm(b, n->output_norm, &w->output_norm, &w->output_norm_bias) &&
+	       (b->config->tied ? bind_tied_head(b, model)
+	                        : take(b, n->output, "", m->vocab, m->dim, &w->output));
 }
 
 static bool has_experts(const struct config* config, int block) {
@@ -252,14 +246,13 @@ static void sum_up(struct model* model, const struct tensor_table* table) {
 bool bind_weights(struct model* model, const struct tensor_names* names, bool (*ignored)(const char* name),
                   struct error* error) {
 	struct opened* o = model->owned;
-	struct binding b = {&o->config, names, &o->tensors, error, 0, 0};
+	struct binding b = {&o->config, names, &o->tensors, error, NO_BLOCK, 0};
 	const struct model_shape* m = &o->config.shape;
 	model->weights.shape = *m;
 	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))
 		return false;
 	model->weights.block = o->block;
-	if (!bind_ends(model, &o->config, names, &o->tensors, error) || !bind_blocks(&b, o) ||
-	    !tensor_table_all_used(&o->tensors, ignored, error))
+	if (!bind_ends(&b, model) || !bind_blocks(&b, o) || !tensor_table_all_used(&o->tensors, ignored, error))
 		return false;
 	sum_up(model, &o->tensors);
 	for (int i = 0; i < o->n_files; i++)
