@@ -11,7 +11,9 @@
 
 static const char embedding_name[] = "token_embd.weight", output_name[] = "output.weight";
 
-static struct tensor_names names_of(const struct family* f) {
+static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
+	/* Mixtral's first files hold each expert's tensors by themselves. */
+	const bool single = tensor_table_find(table, "blk.0.ffn_gate.0.weight") != NULL;
 	return (struct tensor_names){
 	    .embedding = embedding_name,
 	    .output_norm = "output_norm",
@@ -35,21 +37,15 @@ static struct tensor_names names_of(const struct family* f) {
 	    .w_down = "ffn_down",
 	    .fused_gate_up = "ffn_up",
 	    .router = "ffn_gate_inp.weight",
+	    .expert_gate = single ? "ffn_gate.%d.weight" : NULL,
+	    .expert_up = single ? "ffn_up.%d.weight" : NULL,
+	    .expert_down = single ? "ffn_down.%d.weight" : NULL,
 	    .stacked_gate = "ffn_gate_exps",
 	    .stacked_up = "ffn_up_exps",
 	    .stacked_down = "ffn_down_exps",
 	    .sinks = "attn_sinks.weight",
 	    .router_bias = "ffn_gate_inp.bias",
 	};
-}
-
-/* Mixtral's first files hold each expert's tensors by themselves. */
-static void find_single_experts(struct tensor_names* names, const struct tensor_table* table) {
-	if (!tensor_table_find(table, "blk.0.ffn_gate.0.weight"))
-		return;
-	names->expert_gate = "ffn_gate.%d.weight";
-	names->expert_up = "ffn_up.%d.weight";
-	names->expert_down = "ffn_down.%d.weight";
 }
 
 /* What is being read, so that keys can be given without their architecture prefix. */
@@ -350,11 +346,6 @@ static bool read_window(const struct source* s) {
 	return true;
 }
 
-static bool read_habits(const struct source* s) {
-	config_scales(s->config);
-	return read_window(s) && read_experts(s) && read_special(s);
-}
-
 /* Sliding blocks turn by a base of their own and unscaled. */
 static bool read_sliding_rope(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -635,11 +626,13 @@ static bool fill_weights(const struct source* s, struct model* model) {
 	if (!embedding || embedding->n_dims != 2 || embedding->dim[0] > LARGEST)
 		return fail(s, "tensor %s is missing or not a matrix", embedding_name);
 	m->vocab = (int)embedding->dim[0];
-	if (!read_sizes(s) || !read_habits(s) || !read_rope(s) || !read_sliding_rope(s))
+	if (!read_sizes(s))
+		return false;
+	config_scales(s->config);
+	if (!read_window(s) || !read_experts(s) || !read_special(s) || !read_rope(s) || !read_sliding_rope(s))
 		return false;
 	read_parts(s);
-	struct tensor_names names = names_of(s->config->family);
-	find_single_experts(&names, &f->tensors);
+	const struct tensor_names names = names_of(s->config->family, &f->tensors);
 	if (!config_check(s->config, s->gguf->file, s->error) || !bind_weights(model, &names, ignored, s->error))
 		return false;
 	for (int i = 0; i < f->n_files; i++)
