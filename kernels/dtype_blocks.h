@@ -206,6 +206,12 @@ static inline uint16_t load_u16(const void* p) {
 	return (uint16_t)(b[0] | b[1] << 8);
 }
 
+static inline uint32_t load_u32(const void* p) {
+	uint8_t b[4];
+	memcpy(b, p, 4);
+	return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
 static inline float float_from_bits(uint32_t bits) {
 	float x;
 	memcpy(&x, &bits, 4);
@@ -289,6 +295,41 @@ static inline int8_t iq4_scale(int j, const struct block_iq4_xs* b) {
 	const int low = b->scales_low[j / 2] >> 4 * (j & 1) & 15;
 	const int high = load_u16(b->scales_high) >> 2 * j & 3;
 	return (int8_t)((low | high << 4) - 32);
+}
+
+/* 2^(exponent - 128): for values that are doubled, and so whole */
+static inline float mxfp4_half_scale(const struct block_mxfp4* b) {
+	return float_from_bits(b->exponent < 2 ? 0x00200000u << b->exponent : (uint32_t)(b->exponent - 1) << 23);
+}
+
+/* ---- element j of a block, without its scale -------------------------------------------------- */
+
+/* Of 32 in nibbles; then with the fifth bit of q5_0 and q5_1 */
+static inline int nibble(const uint8_t* q, int j) { return j < 16 ? q[j] & 15 : q[j - 16] >> 4; }
+static inline int five_bits(const uint8_t* q, const uint8_t* high, int j) {
+	return nibble(q, j) | (high[j / 8] >> j % 8 & 1) << 4;
+}
+
+/* Of q2_k and tq2_0, and the low ones of q3_k */
+static inline int low_two_bits(const uint8_t* q, int j) {
+	return q[j / 128 * 32 + j % 32] >> 2 * (j / 32 % 4) & 3;
+}
+static inline int q3_bits(const struct block_q3_k* b, int j) {
+	return low_two_bits(b->q, j) + 4 * (b->high[j % 32] >> j / 32 & 1);
+}
+
+/* Of q4_k, and the low bits of q5_k */
+static inline int k4_nibble(const uint8_t* q, int j) {
+	return q[j / 64 * 32 + j % 32] >> 4 * (j / 32 & 1) & 15;
+}
+static inline int q5_bits(const struct block_q5_k* b, int j) {
+	return k4_nibble(b->q, j) | (b->high[j % 32] >> j / 32 & 1) << 4;
+}
+
+static inline int q6_bits(const struct block_q6_k* b, int j) {
+	const int half = j / 128, i = j % 128;
+	const int low = b->low[half * 64 + i % 64] >> 4 * (i / 64) & 15;
+	return low | (b->high[half * 32 + i % 32] >> 2 * (i / 32) & 3) << 4;
 }
 
 #endif

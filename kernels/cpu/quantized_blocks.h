@@ -9,12 +9,6 @@
 INLINED bool small_blocks(enum dtype type) { return dtype_table[type].elements == BLOCK_SMALL; }
 INLINED size_t dtype_bytes_of(enum dtype type) { return dtype_table[type].bytes; }
 
-INLINED uint32_t load_u32(const void* p) {
-	uint32_t x;
-	memcpy(&x, p, 4);
-	return x;
-}
-
 /* Types that are multiplied as stored: those that real files are mostly made of, all but iq4_xs,
  * and all */
 #define MAIN_TYPES(X)                                                                                        \

@@ -124,10 +124,6 @@ struct parts {
 
 static float half_at(const uint8_t* p) { return half_to_float(load_u16(p)); }
 
-static int nibble(const uint8_t* q, int j) { return j < 16 ? q[j] & 15 : q[j - 16] >> 4; }
-
-static int fifth(const uint8_t* high, int j) { return (high[j / 8] >> j % 8 & 1) << 4; }
-
 /* Blocks of 32: the integers, offset taken off; d and, negated, the minimum */
 static void take_small(enum dtype type, const void* block, struct parts* p) {
 	const struct block_q8_0* q8 = block;
@@ -150,26 +146,14 @@ static void take_small(enum dtype type, const void* block, struct parts* p) {
 			p->q[j] = nibble(q41->q, j);
 			break;
 		case DTYPE_Q5_0:
-			p->q[j] = (nibble(q5->q, j) | fifth(q5->high, j)) - 16;
+			p->q[j] = five_bits(q5->q, q5->high, j) - 16;
 			break;
 		case DTYPE_Q5_1:
-			p->q[j] = nibble(q51->q, j) | fifth(q51->high, j);
+			p->q[j] = five_bits(q51->q, q51->high, j);
 			break;
 		default:
 			p->q[j] = iq4_values[nibble(q4->q, j)];
 		}
-}
-
-/* the low two bits of q2_k and q3_k */
-static int two_bits(const uint8_t* q, int j) { return q[j / 128 * 32 + j % 32] >> 2 * (j / 32 % 4) & 3; }
-
-/* the nibbles of q4_k and q5_k */
-static int k4_bits(const uint8_t* q, int j) { return q[j / 64 * 32 + j % 32] >> 4 * (j / 32 & 1) & 15; }
-
-static int q6_bits(const struct block_q6_k* b, int j) {
-	const int half = j / 128, i = j % 128;
-	const int low = b->low[half * 64 + i % 64] >> 4 * (i / 64) & 15;
-	return low | (b->high[half * 32 + i % 32] >> 2 * (i / 32) & 3) << 4;
 }
 
 /* The scales and minima of sixteen groups of 16 (types with groups of 32: each twice) */
@@ -207,24 +191,22 @@ static void take_scales(enum dtype type, const void* block, struct parts* p) {
 
 static void take_super(enum dtype type, const void* block, struct parts* p) {
 	const struct block_q2_k* q2 = block;
-	const struct block_q3_k* q3 = block;
 	const struct block_q4_k* q4 = block;
-	const struct block_q5_k* q5 = block;
 	const struct block_iq4_xs* iq4 = block;
 	take_scales(type, block, p);
 	for (int j = 0; j < BLOCK_SUPER; j++)
 		switch (type) {
 		case DTYPE_Q2_K:
-			p->q[j] = two_bits(q2->q, j);
+			p->q[j] = low_two_bits(q2->q, j);
 			break;
 		case DTYPE_Q3_K:
-			p->q[j] = two_bits(q3->q, j) + 4 * (q3->high[j % 32] >> j / 32 & 1) - 4;
+			p->q[j] = q3_bits(block, j) - 4;
 			break;
 		case DTYPE_Q4_K:
-			p->q[j] = k4_bits(q4->q, j);
+			p->q[j] = k4_nibble(q4->q, j);
 			break;
 		case DTYPE_Q5_K:
-			p->q[j] = k4_bits(q5->q, j) | (q5->high[j % 32] >> j / 32 & 1) << 4;
+			p->q[j] = q5_bits(block, j);
 			break;
 		case DTYPE_Q6_K:
 			p->q[j] = q6_bits(block, j) - 32;
