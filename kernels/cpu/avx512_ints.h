@@ -13,6 +13,7 @@ enum { LANES = 16, SLOTS = 16, SUPER_SLOTS = 4, GROUP_ROWS = 8, TILES = 1, SIGNE
 static inline ints ints_set(int x) { return _mm512_set1_epi32(x); }
 static inline ints ints_bytes(int x) { return _mm512_set1_epi8((char)x); }
 static inline ints ints_load(const void* p) { return _mm512_load_si512(p); }
+static inline ints ints_load_anywhere(const void* p) { return _mm512_loadu_si512(p); }
 static inline void ints_store(void* p, ints v) { _mm512_store_si512(p, v); }
 static inline ints ints_and(ints a, ints b) { return _mm512_and_si512(a, b); }
 static inline ints ints_or(ints a, ints b) { return _mm512_or_si512(a, b); }
@@ -50,7 +51,16 @@ static inline ints ints_quarters(const uint8_t* p, size_t stride) {
 }
 /* A scale as the products want it */
 static inline ints ints_scale(ints scale) { return scale; }
+static inline ints ints_two_products(ints sum, ints a, ints b) { return _mm512_dpwssd_epi32(sum, a, b); }
+static inline ints ints_scaled(ints sum, ints products, ints scale) {
+	return _mm512_add_epi32(sum, _mm512_mullo_epi32(products, scale));
+}
+static inline floats floats_zero(void) { return _mm512_setzero_ps(); }
+static inline floats floats_load(const float* p) { return _mm512_load_ps(p); }
 static inline void floats_store(float* p, floats v) { _mm512_store_ps(p, v); }
+static inline void floats_store_anywhere(float* p, floats v) { _mm512_storeu_ps(p, v); }
+static inline floats floats_add(floats a, floats b) { return _mm512_add_ps(a, b); }
+static inline floats floats_fma(floats a, floats b, floats c) { return _mm512_fmadd_ps(a, b, c); }
 static inline floats floats_mul(floats a, floats b) { return _mm512_mul_ps(a, b); }
 static inline floats floats_from_ints(ints v) { return _mm512_cvtepi32_ps(v); }
 static inline floats floats_negated(floats v) { return _mm512_sub_ps(_mm512_set1_ps(-0.0f), v); }

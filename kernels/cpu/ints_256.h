@@ -38,6 +38,7 @@ static inline ints ints_quarters(const uint8_t* p, size_t stride) {
 	return _mm256_inserti128_si256(v, _mm_loadu_si128((const void*)(p + stride)), 1);
 }
 static inline void floats_store(float* p, floats v) { _mm256_store_ps(p, v); }
+static inline floats floats_zero(void) { return _mm256_setzero_ps(); }
 static inline floats floats_load(const float* p) { return _mm256_load_ps(p); }
 static inline void floats_store_anywhere(float* p, floats v) { _mm256_storeu_ps(p, v); }
 static inline floats floats_add(floats a, floats b) { return _mm256_add_ps(a, b); }
@@ -65,7 +66,5 @@ static inline floats float_to_all(const void* p) { return _mm256_castsi256_ps(to
 #define IN_ORDER(v) __asm__("" : "+x"(v))
 
 #define DIRECT 1
-#define WOVEN_CASES                                                                                          \
-	WOVEN_CASE(1)                                                                                            \
-	WOVEN_CASE(2)
+#define UP_TO_WOVEN_ROWS UP_TO_2
 #define WOVEN_HALVES_OF(p) _mm256_cvtph_ps(_mm_load_si128((const void*)(p)))

@@ -28,7 +28,8 @@
 #define INLINED static inline __attribute__((always_inline))
 
 /* Counts of rows that a kernel is compiled for, and in a switch over a count: `call` with it as a constant */
-#define UP_TO_3(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__)
+#define UP_TO_2(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__)
+#define UP_TO_3(X, ...) UP_TO_2(X, __VA_ARGS__) X(3, __VA_ARGS__)
 #define UP_TO_4(X, ...) UP_TO_3(X, __VA_ARGS__) X(4, __VA_ARGS__)
 #define UP_TO_6(X, ...) UP_TO_4(X, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
 #define UP_TO_8(X, ...) UP_TO_6(X, __VA_ARGS__) X(7, __VA_ARGS__) X(8, __VA_ARGS__)

@@ -1,9 +1,9 @@
 /* Products with woven weights (kernels/low.h), written once over a vector type.
  *
  * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
- * asks for, WOVEN_ROWS (activation rows whose sums fit the registers) and the products that matmul_products.h
- * asks for, or woven_halves and woven_small_dot of its own with WOVEN_HALVES 1; and WOVEN_HALVES_OF (LANES
- * neighbouring halves as floats).
+ * asks for, WOVEN_ROWS (activation rows whose sums fit the registers; UP_TO_WOVEN_ROWS) and the products that
+ * matmul_products.h asks for, or woven_halves and woven_small_dot of its own with WOVEN_HALVES 1; and
+ * WOVEN_HALVES_OF (LANES neighbouring halves as floats).
  *
  * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
  * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
@@ -129,7 +129,7 @@ INLINED void woven_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, 
 	const uint8_t *d = x + layout->d, *starts = x + layout->sums;
 	const int8_t* q = (const int8_t*)x;
 	floats sum[WOVEN_ROWS];
-	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_from_ints(ints_set(0));
+	UNROLLED for (int i = 0; i < n; i++) sum[i] = floats_zero();
 	for (int64_t b = 0; b < cols / 32; b++, w += WOVEN_SMALL, q += 32, d += 4, starts += 4) {
 		ints dot[WOVEN_ROWS];
 		fetch_ahead(w, WOVEN_SMALL);
@@ -150,25 +150,14 @@ INLINED void woven_small_lanes(int n, const uint8_t* w, int lane, int64_t cols, 
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-#define WOVEN_CASE(n)                                                                                        \
-	case n:                                                                                                  \
-		woven_lanes(n, w, cols, x, layout, out, out_stride);                                                 \
-		break;
-
 static void woven_rows(int n, const uint8_t* w, int64_t cols, const uint8_t* x, const struct prepared* layout,
                        float* out, size_t out_stride) {
-	switch (n) { WOVEN_CASES }
+	switch (n) { UP_TO_WOVEN_ROWS(CASE, woven_lanes, w, cols, x, layout, out, out_stride) }
 }
-
-#undef WOVEN_CASE
-#define WOVEN_CASE(n)                                                                                        \
-	case n:                                                                                                  \
-		woven_small_lanes(n, w, lane, cols, x, layout, out, out_stride);                                     \
-		break;
 
 static void woven_small_rows(int n, const uint8_t* w, int lane, int64_t cols, const uint8_t* x,
                              const struct prepared* layout, float* out, size_t out_stride) {
-	switch (n) { WOVEN_CASES }
+	switch (n) { UP_TO_WOVEN_ROWS(CASE, woven_small_lanes, w, lane, cols, x, layout, out, out_stride) }
 }
 
 /* begin and end are multiples of WOVEN. */

@@ -11,9 +11,9 @@ INLINED ints dot_16(ints sum, const ints w[4], const int8_t* q) {
 }
 
 /* sum (n) += `columns` columns of four weight rows, word by word, times those of the activation rows at q */
-INLINED void tile_dot(int n, ints sum[], int columns, int in_16_bits, const uint8_t* w, const int8_t* q,
+INLINED void tile_dot(int n, ints sum[], int columns, enum dtype type, const uint8_t* w, const int8_t* q,
                       size_t x_stride) {
-	(void)in_16_bits;
+	(void)type;
 	UNROLLED for (int k = 0; k < columns; k += 16) {
 		ints four[4];
 		UNROLLED for (int c = 0; c < 4; c++) four[c] = ints_load(w + (size_t)(k / 4 + c) * LANES * 4);
@@ -23,15 +23,7 @@ INLINED void tile_dot(int n, ints sum[], int columns, int in_16_bits, const uint
 
 enum { WOVEN_ROWS = 8 };
 #define WOVEN_HALVES 1
-#define WOVEN_CASES                                                                                          \
-	WOVEN_CASE(1)                                                                                            \
-	WOVEN_CASE(2)                                                                                            \
-	WOVEN_CASE(3)                                                                                            \
-	WOVEN_CASE(4)                                                                                            \
-	WOVEN_CASE(5)                                                                                            \
-	WOVEN_CASE(6)                                                                                            \
-	WOVEN_CASE(7)                                                                                            \
-	WOVEN_CASE(8)
+#define UP_TO_WOVEN_ROWS UP_TO_8
 
 /* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
 INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,

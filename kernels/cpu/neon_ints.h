@@ -57,12 +57,6 @@ INLINED ints ints_quarters(const uint8_t* p, size_t stride) {
 	(void)stride;
 	return ints_load(p);
 }
-/* 4 bytes at each of four places */
-INLINED ints ints_heads(const uint8_t* p, size_t stride) {
-	const ints v = {(int)load_u32(p), (int)load_u32(p + stride), (int)load_u32(p + 2 * stride),
-	                (int)load_u32(p + 3 * stride)};
-	return v;
-}
 /* Scales multiply whole lanes */
 INLINED ints ints_scale(ints scale) { return scale; }
 /* sum + the products of the 16-bit halves of each lane */
@@ -71,7 +65,9 @@ INLINED ints ints_two_products(ints sum, ints a, ints b) {
 	const int32x4_t low = vmull_s16(vget_low_s16(x), vget_low_s16(y)), high = vmull_high_s16(x, y);
 	return vaddq_s32(sum, vpaddq_s32(low, high));
 }
+INLINED ints ints_scaled(ints sum, ints products, ints scale) { return vmlaq_s32(sum, products, scale); }
 
+INLINED floats floats_zero(void) { return vdupq_n_f32(0); }
 INLINED floats floats_load(const float* p) { return vld1q_f32(p); }
 INLINED void floats_store(float* p, floats v) { vst1q_f32(p, v); }
 INLINED void floats_store_anywhere(float* p, floats v) { vst1q_f32(p, v); }

@@ -6,6 +6,20 @@
 #if defined(__aarch64__)
 #include "kernels/cpu/neon_ints.h"
 
+/* How many products of a weight with an activation, of at most 127, fit 16 bits */
+INLINED int products_in_16_bits(enum dtype type) {
+	switch (type) {
+	case DTYPE_Q8_0:
+	case DTYPE_IQ4_NL:
+	case DTYPE_IQ4_XS:
+		return 2;
+	case DTYPE_Q6_K:
+		return 4;
+	default:
+		return 8; /* of five bits or less */
+	}
+}
+
 /* Four weight rows' sums of 16-bit products: `pair` has rows 0 and 1, `other` rows 2 and 3 */
 struct wide_sums {
 	int32x4_t pair, other;
@@ -25,9 +39,9 @@ INLINED void words_dot(struct wide_sums* sum, int words, const ints w[], const i
 }
 
 /* sum (n) += `columns` columns of four weight rows, word by word, times those of the activation rows at q */
-INLINED void tile_dot(int n, ints sum[], int columns, int in_16_bits, const uint8_t* w, const int8_t* q,
+INLINED void tile_dot(int n, ints sum[], int columns, enum dtype type, const uint8_t* w, const int8_t* q,
                       size_t x_stride) {
-	const int words = in_16_bits < columns / 4 ? in_16_bits : columns / 4;
+	const int most = products_in_16_bits(type), words = most < columns / 4 ? most : columns / 4;
 	struct wide_sums sums[GROUP_ROWS];
 	UNROLLED for (int i = 0; i < n; i++) sums[i] = (struct wide_sums){ints_set(0), ints_set(0)};
 	UNROLLED for (int at = 0; at < columns / 4; at += words) {
@@ -41,11 +55,7 @@ INLINED void tile_dot(int n, ints sum[], int columns, int in_16_bits, const uint
 
 enum { WOVEN_ROWS = 4 };
 #define WOVEN_HALVES 1
-#define WOVEN_CASES                                                                                          \
-	WOVEN_CASE(1)                                                                                            \
-	WOVEN_CASE(2)                                                                                            \
-	WOVEN_CASE(3)                                                                                            \
-	WOVEN_CASE(4)
+#define UP_TO_WOVEN_ROWS UP_TO_4
 
 /* sum (n) += 64 columns: those of the low nibbles times `first`, those of the high ones times `second` */
 INLINED void woven_halves(int n, ints sum[], const uint8_t* w, ints first, ints second, const int8_t* q,
@@ -80,7 +90,7 @@ INLINED void woven_small_dot(int n, ints dot[], const uint8_t* w, const int8_t* 
 }
 
 /* dot (n) = 16·vectors columns of four weight rows times those of the activation rows at q */
-INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const struct taken* w, const int8_t* q,
+INLINED void rows_dot(int n, ints dot[], enum dtype type, int vectors, const struct taken* w, const int8_t* q,
                       size_t x_stride) {
 	UNROLLED for (int i = 0; i < n; i++) {
 		int8x16_t x[2];
@@ -94,7 +104,7 @@ INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const stru
 				sums[r] = vpaddlq_s16(some);
 				continue;
 			}
-			if (in_16_bits >= 4) {
+			if (products_in_16_bits(type) >= 4) {
 				some = vmlal_s8(some, vget_low_s8(four[1]), vget_low_s8(x[1]));
 				sums[r] = vpaddlq_s16(vmlal_high_s8(some, four[1], x[1]));
 				continue;

@@ -5,9 +5,9 @@
 #include "kernels/cpu/neon_dotprod.h"
 
 /* dot (n) = 16·vectors columns of four weight rows times those of the activation rows at q */
-INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const struct taken* w, const int8_t* q,
+INLINED void rows_dot(int n, ints dot[], enum dtype type, int vectors, const struct taken* w, const int8_t* q,
                       size_t x_stride) {
-	(void)in_16_bits;
+	(void)type;
 	UNROLLED for (int i = 0; i < n; i++) dot[i] = row_dot(vectors, w, q + (size_t)i * x_stride);
 }
 

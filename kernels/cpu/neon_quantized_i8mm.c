@@ -12,9 +12,9 @@ INLINED int8x16_t two_rows(int8x16_t a, int8x16_t b, int second) {
 }
 
 /* dot (n) = 16·vectors columns of four weight rows times those of the activation rows at q */
-INLINED void rows_dot(int n, ints dot[], int in_16_bits, int vectors, const struct taken* w, const int8_t* q,
+INLINED void rows_dot(int n, ints dot[], enum dtype type, int vectors, const struct taken* w, const int8_t* q,
                       size_t x_stride) {
-	(void)in_16_bits;
+	(void)type;
 	int8x16_t pair[4], other[4];
 	UNROLLED for (int k = 0; k < 2 * vectors; k++) {
 		pair[k] = two_rows(w->q[0][k / 2], w->q[1][k / 2], k % 2);

@@ -63,7 +63,7 @@ INLINED void small_block(enum dtype type, int n, const struct few* f, const uint
 	struct taken taken;
 	ints dot[GROUP_ROWS];
 	UNROLLED for (int r = 0; r < SIDE; r++) take_32(type, w[r], taken.q[r]);
-	rows_dot(n, dot, products_in_16_bits(type), 2, &taken, (const int8_t*)f->x + b * 32, f->layout.bytes);
+	rows_dot(n, dot, type, 2, &taken, (const int8_t*)f->x + b * 32, f->layout.bytes);
 	const floats wd = four_halves(w, 0), wm = minimum ? four_halves(w, 2) : wd;
 	UNROLLED for (int i = 0; i < n; i++) {
 		const uint8_t* x = f->x + (size_t)i * f->layout.bytes + b * 4;
@@ -89,7 +89,7 @@ INLINED void turned(const uint8_t* const w[SIDE], size_t at, ints out[4]) {
 INLINED void scaled_dot(enum dtype type, int n, ints dot[], int vectors, const struct taken* w, ints scale,
                         const int8_t* q, size_t x_stride) {
 	ints some[GROUP_ROWS];
-	rows_dot(n, some, products_in_16_bits(type), vectors, w, q, x_stride);
+	rows_dot(n, some, type, vectors, w, q, x_stride);
 	UNROLLED for (int i = 0; i < n; i++) dot[i] = vmlaq_s32(dot[i], some[i], scale);
 }
 
