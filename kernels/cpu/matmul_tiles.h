@@ -28,8 +28,8 @@ INLINED void small_run(int n, enum dtype type, const struct run* run) {
 		UNROLLED for (int i = 0; i < n; i++) {
 			const size_t row = (size_t)i * run->x_stride;
 			float* to = slot(run, SLOTS, block, i);
-			const floats d = floats_mul(wd, float_to_all(run->d + row + b * 4));
 			floats sum = block < SLOTS ? floats_zero() : floats_load(to);
+			const floats d = floats_mul(wd, float_to_all(run->d + row + b * 4));
 			sum = floats_fma(floats_from_ints(sums[i]), d, sum);
 			if (minimum)
 				sum = floats_fma(wm, float_to_all(run->sums + row + b * 4), sum);
@@ -44,29 +44,31 @@ INLINED void super_run(int n, enum dtype type, const struct run* run) {
 	const bool minimum = !group_offset(type);
 	for (int b = 0; b < run->columns / 256; b++) {
 		const int64_t block = run->column / 256 + b;
-		ints sums[GROUP_ROWS], less[GROUP_ROWS];
-		UNROLLED for (int i = 0; i < n; i++) sums[i] = less[i] = ints_set(0);
+		ints sums[GROUP_ROWS];
+		UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_set(0);
 		for (int g = b * groups; g < b * groups + groups; g++) {
 			ints some[GROUP_ROWS];
 			if (group == 32 || g % 2 == 0)
 				fetch(run, g * group);
 			UNROLLED for (int i = 0; i < n; i++) some[i] =
 			    minimum ? ints_set(0) : to_all(run->starts + (size_t)i * run->x_stride + g * 4);
-			tile_dot(n, some, group, type, w->q[g * (group / 4)], run->q + g * group, run->x_stride);
+			tile_dot(n, some, group, type, w->q[g * group / 4], run->q + g * group, run->x_stride);
 			const ints scale = ints_load(w->scale[g]);
 			UNROLLED for (int i = 0; i < n; i++) sums[i] = ints_scaled(sums[i], some[i], scale);
 		}
+		ints min[8];
 		if (minimum)
-			UNROLLED for (int p = b * groups / 2; p < b * groups / 2 + groups / 2; p++) {
-				const ints min = ints_load(w->min[p]);
-				UNROLLED for (int i = 0; i < n; i++) less[i] =
-				    ints_two_products(less[i], min, to_all(run->sums + (size_t)i * run->x_stride + p * 4));
-			}
+			UNROLLED for (int p = 0; p < groups / 2; p++) min[p] = ints_load(w->min[b * groups / 2 + p]);
 		const floats wd = floats_load(w->d[b]), wm = minimum ? floats_load(w->m[b]) : wd;
 		UNROLLED for (int i = 0; i < n; i++) {
 			floats product = floats_mul(wd, floats_from_ints(sums[i]));
-			if (minimum)
-				product = floats_fma(wm, floats_from_ints(less[i]), product);
+			if (minimum) {
+				const uint8_t* behind = run->sums + (size_t)i * run->x_stride + b * groups / 2 * 4;
+				ints less = ints_set(0);
+				UNROLLED for (int p = 0; p < groups / 2; p++) less =
+				    ints_two_products(less, min[p], to_all(behind + p * 4));
+				product = floats_fma(wm, floats_from_ints(less), product);
+			}
 			float* to = slot(run, SUPER_SLOTS, block, i);
 			const floats before = block < SUPER_SLOTS ? floats_zero() : floats_load(to);
 			const floats d = float_to_all(run->d + (size_t)i * run->x_stride + b * 4);
