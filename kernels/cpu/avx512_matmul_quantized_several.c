@@ -3,8 +3,10 @@
  * Sixteen weight rows lie across lanes as in matmul_quantized.h, but stay in registers from where they are
  * taken apart to where they are used: nothing goes to the cache and back, and the processor turns the next
  * columns round while it multiplies these. Up to eight rows share a turning, eight more turn anew, from the
- * cache. For more, the tile that all of them share is cheaper. The sums are those of
- * avx512_matmul_quantized.c, in its order. */
+ * cache. For more, the tile that all of them share is cheaper. For one row a tile's rows lie apart and are
+ * streams (matmul_direct.h): plain decoding takes .84 to .93 of the time so on a Zen 5, .91 to 1.01 on a Zen
+ * 4; two rows .90 to 1.06, four .98 to 1.08. The sums are those of avx512_matmul_quantized.c, in its order.
+ */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__AVX512VNNI__)
@@ -13,7 +15,7 @@
 #include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/quantized_lanes.h"
 
-enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2, STREAM_AHEAD = 512 /* bytes */ };
+enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
@@ -40,19 +42,6 @@ INLINED void fetch_near(const struct several* job, const uint8_t* at, int64_t st
 	UNROLLED for (size_t r = 0; r < LANES / 4; r++)
 	    UNROLLED for (size_t line = 0; line < bytes * 3 / 4; line += 64)
 	        _mm_prefetch((const char*)first + r * job->w.stride + line, _MM_HINT_T0);
-}
-
-/* For one activation row a tile's rows lie apart and are streams (matmul_direct.h): of each, STREAM_AHEAD
- * later, share `share` of `shares` of a block's lines into the first-level cache. Plain decoding takes .84 to
- * .93 of the time on a Zen 5, .91 to 1.01 on a Zen 4; two rows there 1.03, four 1.02 to 1.08. */
-INLINED void fetch_share(const uint8_t* at, size_t stride, size_t bytes, size_t share, size_t shares) {
-	const size_t lines = LANES * ((bytes + 63) / 64), each = (lines + shares - 1) / shares;
-	UNROLLED for (size_t i = 0; i < each; i++) {
-		const size_t line = share * each + i;
-		if (line < lines)
-			_mm_prefetch((const char*)at + line % LANES * stride + STREAM_AHEAD + line / LANES * 64,
-			             _MM_HINT_T0);
-	}
 }
 
 /* Packed columns: 32 of small blocks, 64 of others; their further bits. */
@@ -127,7 +116,7 @@ INLINED void small_tile(enum dtype type, int n, struct several* job) {
 		struct small block;
 		ints sums[SEVERAL];
 		if (n == 1) {
-			fetch_share(w.at, w.stride, bytes, 0, 1);
+			fetch_share(&w, bytes, 0, 1);
 		} else {
 			fetch_far(job, bytes);
 			if (b % 2 == 0)
@@ -225,7 +214,7 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
 		for (int step = 0; step < 4; step++) {
 			if (n == 1) {
-				fetch_share(w.at, w.stride, bytes, (size_t)step, 4);
+				fetch_share(&w, bytes, (size_t)step, 4);
 			} else {
 				fetch_far(job, bytes / 4);
 				fetch_near(job, w.at, step, bytes);

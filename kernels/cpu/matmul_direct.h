@@ -7,24 +7,10 @@
  * fetched ahead, a few lines at a time: a Zen 3 follows them by itself, a Zen 5 does not (SmolLM2 270, 225
  * without, one stream 210 tokens/s; Qwen 1.5B 36, 26, 36). */
 
-enum { DIRECT_AHEAD = 512 }; /* 256 is as fast, 1024 is .85 to 1, 128 .9 (Zen 5) */
-
-/* Of the lines that come DIRECT_AHEAD later, into the first-level cache, the share of the columns from
- * `vector` on: a block's all at once are as many as a core can wait for, and Q6_K's more (one row of it .79
- * ms so, 1 KiB ahead, .57 now). */
-INLINED void fetch_share(const struct use* u, size_t vector) {
-	const size_t shares = small_blocks(u->type) ? 2 : 16, share = vector / 4 % shares;
-	const size_t lines = LANES * ((dtype_bytes_of(u->type) + 63) / 64), each = (lines + shares - 1) / shares;
-	UNROLLED for (size_t i = share * each; i < (share + 1) * each; i++) {
-		const uint8_t* lane = u->rows->at + i % LANES * u->rows->stride;
-		if (i < lines)
-			_mm_prefetch((const char*)lane + DIRECT_AHEAD + i / LANES * 64, _MM_HINT_T0);
-	}
-}
-
 INLINED void multiply_now(const struct use* u, size_t vector, const ints w[4]) {
 	const int column = (int)vector * 4;
-	fetch_share(u, vector);
+	const size_t shares = small_blocks(u->type) ? 2 : 16; /* of sixteen columns each */
+	fetch_share(u->rows, dtype_bytes_of(u->type), vector / 4 % shares, shares);
 	const struct weights held = {.held = w};
 	if (small_blocks(u->type)) {
 		small_products(u->type, 1, u->n, u->sums, u->some, &held, u->in, column);

@@ -72,8 +72,8 @@ def theirs(path, sequences, args):
 
 
 def errors(want, got):
-    """The mean error of each place."""
-    return [sum(abs(w[i] - g[i]) for i in w if i in g) / max(1, sum(i in g for i in w)) for w, g in zip(want, got)]
+    """The mean error of each place; None where the two have no token in common."""
+    return [statistics.fmean(each) if (each := [abs(w[i] - g[i]) for i in w if i in g]) else None for w, g in zip(want, got)]
 
 
 def told(values):
@@ -114,8 +114,10 @@ def main():
         want = exact(path, sequences)
         mine = errors(want, by_id(tokenizer, ours(path, sequences, args)))
         peer = errors(want, theirs(path, sequences, args))
-        print(f"{path.name}: {len(sequences)} places; mean error swiftlet {told(mine)}, llama.cpp {told(peer)}, "
-              f"difference {told([a - b for a, b in zip(mine, peer)])}")
+        both = [(a, b) for a, b in zip(mine, peer) if a is not None and b is not None]
+        mine, peer = zip(*both)
+        print(f"{path.name}: {len(both)} of {len(sequences)} places; mean error swiftlet {told(mine)}, llama.cpp {told(peer)}, "
+              f"difference {told([a - b for a, b in both])}")
 
 
 if __name__ == "__main__":
