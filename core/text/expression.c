@@ -78,16 +78,16 @@ static bool translate(const char* pattern, size_t size, struct buffer* out, stru
 			in_class = false;
 		buffer_add(out, pattern + at++, 1);
 	}
-	return out->failed ? error_set(error, "no memory for an expression") : true;
+	return true;
 }
 
 static bool compile(struct expression* e, const char* pattern, size_t size, const struct buffer* text,
-                    struct error* error) {
+                    uint32_t options, struct error* error) {
 	int code = 0;
 	PCRE2_SIZE offset = 0;
-	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size,
-	                        PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code,
-	                        &offset, NULL);
+	if (text->failed)
+		return error_set(error, "no memory for an expression");
+	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size, PCRE2_UTF | options, &code, &offset, NULL);
 	if (!e->code) {
 		char why[128];
 		pcre2_get_error_message(code, (PCRE2_UCHAR*)why, sizeof why);
@@ -97,7 +97,7 @@ static bool compile(struct expression* e, const char* pattern, size_t size, cons
 	return true;
 }
 
-struct expression* expression_compile(const char* pattern, struct error* error) {
+struct expression* expression_compile(const char* pattern, bool regex, struct error* error) {
 	const size_t size = strlen(pattern);
 	if (size == 0 || size > MAX_PATTERN) {
 		error_set(error, "an expression of %zu bytes, expected 1 to %d", size, MAX_PATTERN);
@@ -108,15 +108,19 @@ struct expression* expression_compile(const char* pattern, struct error* error) 
 		error_set(error, "no memory for an expression");
 		return NULL;
 	}
-	e->trailing_space = strcmp(pattern, "\\s+$") == 0;
+	e->trailing_space = regex && strcmp(pattern, "\\s+$") == 0;
 	struct buffer text = {0};
-	bool good = translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error);
+	if (!regex)
+		buffer_add(&text, pattern, size);
+	const bool good =
+	    (!regex || translate(pattern, size, &text, error)) &&
+	    compile(e, pattern, size, &text,
+	            regex ? PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C : PCRE2_LITERAL, error);
 	buffer_free(&text);
-	if (!good) {
-		expression_free(e);
-		return NULL;
-	}
-	return e;
+	if (good)
+		return e;
+	expression_free(e);
+	return NULL;
 }
 
 void expression_free(struct expression* e) {

@@ -11,7 +11,6 @@
 
 void steps_free(struct steps* s) {
 	for (int i = 0; i < s->n; i++) {
-		free(s->step[i].pattern);
 		free(s->step[i].content);
 		expression_free(s->step[i].expression);
 	}
@@ -28,35 +27,44 @@ struct step* steps_add(struct steps* s, enum step_kind kind, struct error* error
 	return step;
 }
 
-struct step* steps_add_text(struct steps* s, enum step_kind kind, const char* pattern, const char* content,
-                            struct error* error) {
+static struct step* add_text(struct steps* s, enum step_kind kind, const char* content, struct error* error) {
 	struct step* step = steps_add(s, kind, error);
 	if (!step)
 		return NULL;
 	step->content = strdup(content);
-	step->pattern = pattern ? strdup(pattern) : NULL;
-	if (step->content && (step->pattern || !pattern))
+	if (step->content)
 		return step;
 	error_set(error, "no memory for a tokenizer's steps");
 	return NULL;
 }
 
-bool steps_add_split(struct steps* s, const char* pattern, enum split_behavior behavior, bool invert,
-                     struct error* error) {
+struct step* steps_add_prepend(struct steps* s, const char* content, struct error* error) {
+	return add_text(s, STEP_PREPEND, content, error);
+}
+
+bool steps_add_replace(struct steps* s, const char* pattern, bool regex, const char* content,
+                       struct error* error) {
+	struct step* step = add_text(s, STEP_REPLACE, content, error);
+	if (step)
+		step->expression = expression_compile(pattern, regex, error);
+	return step && step->expression;
+}
+
+struct step* steps_add_split(struct steps* s, const char* pattern, bool regex, enum split_behavior behavior,
+                             struct error* error) {
 	struct step* step = steps_add(s, STEP_SPLIT, error);
 	if (!step)
-		return false;
+		return NULL;
 	step->behavior = behavior;
-	step->invert = invert;
-	step->expression = expression_compile(pattern, error);
-	return step->expression != NULL;
+	step->expression = expression_compile(pattern, regex, error);
+	return step->expression ? step : NULL;
 }
 
 bool steps_add_blocks(struct steps* s, const char* block, enum prefix_scheme scheme, bool unless_there,
                       struct error* error) {
-	if (!steps_add_text(s, STEP_REPLACE, " ", block, error))
+	if (!steps_add_replace(s, " ", false, block, error))
 		return false;
-	struct step* step = scheme == PREFIX_NEVER ? NULL : steps_add_text(s, STEP_PREPEND, NULL, block, error);
+	struct step* step = scheme == PREFIX_NEVER ? NULL : steps_add_prepend(s, block, error);
 	if (!step)
 		return scheme == PREFIX_NEVER;
 	step->first_only = scheme == PREFIX_FIRST;
@@ -117,21 +125,13 @@ static void compose(enum step_kind kind, const char* text, size_t size, struct b
 	                              [STEP_NFD] = UTF8PROC_DECOMPOSE,
 	                              [STEP_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
 	                              [STEP_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
-	for (size_t at = 0; at < size;) {
-		utf8proc_uint8_t* made = NULL;
-		const size_t run = good_run(text, size, at);
-		const utf8proc_ssize_t n =
-		    run ? utf8proc_map((const utf8proc_uint8_t*)text + at, (utf8proc_ssize_t)run, &made,
-		                       (utf8proc_option_t)options[kind] | UTF8PROC_STABLE)
-		        : 0;
-		out->failed |= n == UTF8PROC_ERROR_NOMEM;
-		if (n > 0)
-			buffer_add(out, made, (size_t)n);
-		free(made);
-		at += run;
-		if (run == 0)
-			buffer_add(out, text + at++, 1);
-	}
+	utf8proc_uint8_t* made = NULL;
+	const utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t*)text, (utf8proc_ssize_t)size, &made,
+	                                        (utf8proc_option_t)options[kind] | UTF8PROC_STABLE);
+	out->failed |= n == UTF8PROC_ERROR_NOMEM;
+	if (n > 0)
+		buffer_add(out, made, (size_t)n);
+	free(made);
 }
 
 static void squeeze(const char* text, size_t size, struct buffer* out) {
@@ -155,22 +155,8 @@ static void squeeze(const char* text, size_t size, struct buffer* out) {
 	}
 }
 
-static void replace_text(const struct step* step, const char* text, size_t size, struct buffer* out) {
-	const size_t length = strlen(step->pattern);
-	for (size_t at = 0; at < size;) {
-		const char* found = memmem(text + at, size - at, step->pattern, length);
-		size_t run = found ? (size_t)(found - text) - at : size - at;
-		buffer_add(out, text + at, run);
-		at += run;
-		if (found) {
-			buffer_add(out, step->content, strlen(step->content));
-			at += length;
-		}
-	}
-}
-
-static void replace_matches(const struct step* step, struct matcher* m, const char* text, size_t size,
-                            struct buffer* out) {
+static void replace(const struct step* step, struct matcher* m, const char* text, size_t size,
+                    struct buffer* out) {
 	size_t at = 0, start, end;
 	while (expression_next(step->expression, m, text, size, at, &start, &end)) {
 		buffer_add(out, text + at, start - at);
@@ -180,18 +166,18 @@ static void replace_matches(const struct step* step, struct matcher* m, const ch
 	buffer_add(out, text + at, size - at);
 }
 
-static void replace(const struct step* step, struct matcher* m, const char* text, size_t size,
-                    struct buffer* out) {
-	if (!step->expression) {
-		replace_text(step, text, size, out);
-		return;
-	}
+/* Text is composed and replaced in where it is well-formed. */
+static void rewrite_runs(const struct step* step, struct matcher* m, const char* text, size_t size,
+                         struct buffer* out) {
 	for (size_t at = 0; at < size;) {
-		size_t run = good_run(text, size, at);
-		replace_matches(step, m, text + at, run, out);
-		at += run;
-		if (at < size)
+		const size_t run = good_run(text, size, at);
+		if (run == 0)
 			buffer_add(out, text + at++, 1);
+		else if (step->kind == STEP_REPLACE)
+			replace(step, m, text + at, run, out);
+		else
+			compose(step->kind, text + at, run, out);
+		at += run;
 	}
 }
 
@@ -211,12 +197,10 @@ static void rewrite(const struct step* step, struct matcher* m, bool first, cons
 		const struct span* s = &in->span[i];
 		const char* text = in->text.data + s->start;
 		const size_t start = out->text.size;
-		if (step->kind <= STEP_NFKD)
-			compose(step->kind, text, s->size, &out->text);
+		if (step->kind <= STEP_REPLACE)
+			rewrite_runs(step, m, text, s->size, &out->text);
 		else if (step->kind == STEP_SQUEEZE)
 			squeeze(text, s->size, &out->text);
-		else if (step->kind == STEP_REPLACE)
-			replace(step, m, text, s->size, &out->text);
 		else if (step->kind == STEP_PREPEND)
 			prepend(step, first && i == 0, text, s->size, &out->text);
 		else

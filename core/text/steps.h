@@ -14,8 +14,8 @@ enum step_kind {
 	STEP_NFD,
 	STEP_NFKC,
 	STEP_NFKD,
+	STEP_REPLACE,    /* what the expression matches by content */
 	STEP_SQUEEZE,    /* runs of spaces become one, outer ones go */
-	STEP_REPLACE,    /* pattern, or what the expression matches, by content */
 	STEP_PREPEND,    /* content before a word */
 	STEP_BYTE_LEVEL, /* words are written in GPT-2's alphabet */
 	STEP_SPLIT       /* words are cut at the matches of the expression */
@@ -31,8 +31,8 @@ enum split_behavior {                 /* what becomes of a match */
 
 struct step {
 	enum step_kind kind;
-	char *pattern, *content;       /* owned */
-	struct expression* expression; /* SPLIT; REPLACE: instead of the pattern, or NULL */
+	char* content;                 /* owned */
+	struct expression* expression; /* SPLIT, REPLACE */
 	bool first_only;               /* PREPEND: only where the whole text begins */
 	bool unless_there;             /* PREPEND: not when the word begins with it already */
 	bool invert;                   /* SPLIT: what does not match is the match */
@@ -61,10 +61,11 @@ struct words {
 void steps_free(struct steps*);
 /* A step at the end; NULL with the error set when there are too many. */
 struct step* steps_add(struct steps*, enum step_kind, struct error*);
-/* The same for REPLACE and PREPEND with copies of their strings (pattern may be NULL). */
-struct step* steps_add_text(struct steps*, enum step_kind, const char* pattern, const char* content,
-                            struct error*);
-bool steps_add_split(struct steps*, const char* pattern, enum split_behavior, bool invert, struct error*);
+/* The same for each kind that has parts; strings are copied. regex: as expression_compile takes it. */
+bool steps_add_replace(struct steps*, const char* pattern, bool regex, const char* content, struct error*);
+struct step* steps_add_prepend(struct steps*, const char* content, struct error*);
+struct step* steps_add_split(struct steps*, const char* pattern, bool regex, enum split_behavior,
+                             struct error*);
 /* Sentencepiece's way with spaces: another character in place of each, and one before the text. */
 enum prefix_scheme { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
 bool steps_add_blocks(struct steps*, const char* block, enum prefix_scheme, bool unless_there, struct error*);

@@ -118,7 +118,7 @@ static bool add(struct steps* s, const struct named* named, struct error* error)
 	for (int i = 0; i < MAX_EXPRESSIONS && named->expression[i]; i++) {
 		const char* text = named->expression[i];
 		if (text == letters ? !steps_add(s, STEP_BYTE_LEVEL, error)
-		                    : !steps_add_split(s, text, SPLIT_ISOLATED, false, error))
+		                    : !steps_add_split(s, text, true, SPLIT_ISOLATED, error))
 			return false;
 		rewritten |= text == letters;
 	}

@@ -42,34 +42,33 @@ bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, boo
 	return true;
 }
 
-static void encode_word(struct encoder* e, const char* word, size_t size) {
-	bool unigram = e->tokenizer->kind == TOKENIZER_UNIGRAM;
-	if (!e->failed && !(unigram ? unigram_encode(e, word, size) : bpe_encode(e, word, size)))
-		e->failed = true;
-}
-
-/* Normalized text between added tokens. */
-static void encode_stretch(struct encoder* e, const char* text, size_t size, bool first) {
-	const struct words* words = &e->words;
-	if (!steps_cut(&e->tokenizer->pretokenizer, &e->matcher, first, text, size, &e->words, &e->work))
-		e->failed = true;
-	for (size_t i = 0; i < words->n && !e->failed; i++)
-		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
-}
-
-static void split_normalized(struct encoder* e, const struct buffer* text, const struct plain_ranges* plain,
-                             bool first) {
+/* Emits the added tokens of a text; what is between them goes on to be encoded. */
+static void split_at_added(struct encoder* e, const struct added_tokens* added,
+                           const struct plain_ranges* plain, const char* text, size_t size,
+                           void (*encode)(struct encoder*, const char* text, size_t start, size_t end)) {
 	size_t at = 0;
 	struct added_match match;
-	while (!e->failed &&
-	       added_tokens_next(&e->tokenizer->normalized, text->data, text->size, at, plain, &match)) {
+	while (!e->failed && added_tokens_next(added, text, size, at, plain, &match)) {
 		if (match.start > at)
-			encode_stretch(e, text->data + at, match.start - at, first && at == 0);
+			encode(e, text, at, match.start);
 		encoder_emit(e, match.token->id);
 		at = match.end;
 	}
-	if (!e->failed && at < text->size)
-		encode_stretch(e, text->data + at, text->size - at, first && at == 0);
+	if (!e->failed && at < size)
+		encode(e, text, at, size);
+}
+
+/* Normalized text between added tokens. */
+static void encode_stretch(struct encoder* e, const char* text, size_t start, size_t end) {
+	const struct tokenizer* t = e->tokenizer;
+	const struct words* words = &e->words;
+	void (*const encode_word)(struct encoder*, const char*, size_t) =
+	    t->kind == TOKENIZER_UNIGRAM ? unigram_encode : bpe_encode;
+	if (!steps_cut(&t->pretokenizer, &e->matcher, e->first && start == 0, text + start, end - start,
+	               &e->words, &e->work))
+		e->failed = true;
+	for (size_t i = 0; i < words->n && !e->failed; i++)
+		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
 }
 
 static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
@@ -85,8 +84,11 @@ static const struct buffer* normalize(struct encoder* e, const char* text, size_
 /* Text between two added tokens, all plain or not at all. */
 static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
                            bool first) {
-	if (!e->failed)
-		split_normalized(e, normalize(e, text, size, first), plain, first);
+	if (e->failed)
+		return;
+	const struct buffer* normal = normalize(e, text, size, first);
+	e->first = first;
+	split_at_added(e, &e->tokenizer->normalized, plain, normal->data, normal->size, encode_stretch);
 }
 
 /* Whether normalizing the text brings a special token about. */
@@ -139,26 +141,13 @@ static void encode_segment(struct encoder* e, const char* text, size_t start, si
 		encode_uniform(e, text + at, end - at, &nowhere, at == 0);
 }
 
-static void encode_text(struct encoder* e, const char* text, size_t size) {
-	size_t at = 0;
-	struct added_match match;
-	while (!e->failed && added_tokens_next(&e->tokenizer->raw, text, size, at, &e->plain, &match)) {
-		if (match.start > at)
-			encode_segment(e, text, at, match.start);
-		encoder_emit(e, match.token->id);
-		at = match.end;
-	}
-	if (!e->failed && at < size)
-		encode_segment(e, text, at, size);
-}
-
 bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t size,
                              const struct plain_ranges* plain, struct token_list* out) {
 	if (size > INT32_MAX / 4)
 		return false;
 	struct encoder e = {.tokenizer = t, .out = out, .plain = *plain};
 	e.failed = !matcher_start(&e.matcher);
-	encode_text(&e, text, size);
+	split_at_added(&e, &t->raw, plain, text, size, encode_segment);
 	matcher_end(&e.matcher);
 	words_free(&e.normal);
 	words_free(&e.words);
@@ -187,10 +176,7 @@ bool tokenizer_encode(const struct tokenizer* t, const char* text, size_t size, 
 /* ---- decoding ----------------------------------------------------------------------------- */
 
 bool tokenizer_is_special(const struct tokenizer* t, int32_t id) {
-	if (id < 0 || id >= t->vocabulary.n)
-		return false;
-	uint8_t type = t->vocabulary.piece[id].type;
-	return type == PIECE_CONTROL || type == PIECE_UNKNOWN;
+	return id >= 0 && id < t->vocabulary.n && piece_is_special(&t->vocabulary.piece[id]);
 }
 
 size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char* out, size_t capacity) {

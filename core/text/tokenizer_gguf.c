@@ -7,7 +7,7 @@
 static bool read_pieces(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
 	for (int id = 0; id < g->n; id++) {
 		int32_t type = g->type ? g->type[id] : PIECE_NORMAL;
-		float score = g->score ? g->score[id] : 0;
+		const double score = g->score ? (double)g->score[id] : 0;
 		if (type < PIECE_NORMAL || type > PIECE_BYTE)
 			return error_set(error, "tokenizer.ggml.token_type: entry %d is %d, expected 1 to 6", id,
 			                 (int)type);
@@ -71,7 +71,7 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 		const char* text = vocabulary_text(v, id);
 		/* Phi-3's </s> is a user-defined piece, but is met before normalizing as its special ones are. */
 		const bool marks_end = phi3 && p->text_size == 4 && memcmp(text, "</s>", 4) == 0;
-		const bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		const bool special = piece_is_special(p);
 		const bool user = p->type == PIECE_USER_DEFINED && !marks_end;
 		const bool raw = special || marks_end || (user && ranked);
 		struct added_token token = {.id = id, .special = special};
@@ -126,7 +126,7 @@ static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
 	return tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
-	       steps_add_split(&t->pretokenizer, "\\n+", SPLIT_ISOLATED, false, error) &&
+	       steps_add_split(&t->pretokenizer, "\\n+", true, SPLIT_ISOLATED, error) &&
 	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error) &&
 	       add_merges(t, g, error);
 }
@@ -163,7 +163,7 @@ static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, struct er
 	return true;
 }
 
-static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+static bool read(struct tokenizer* t, const struct cJSON* config, const void* source, size_t size,
                  struct error* error) {
 	static const struct {
 		const char* name;
@@ -171,6 +171,7 @@ static bool read(struct tokenizer* t, const struct tokenizer_config* config, con
 	} model[] = {{"llama", TOKENIZER_SCORED}, {"gpt2", TOKENIZER_RANKED}, {"gemma4", TOKENIZER_RANKED}};
 	const struct gguf_vocabulary* g = source;
 	(void)config;
+	(void)size;
 	for (size_t i = 0; i < sizeof model / sizeof model[0]; i++)
 		if (g->model && strcmp(g->model, model[i].name) == 0) {
 			t->kind = model[i].kind;
@@ -182,5 +183,5 @@ static bool read(struct tokenizer* t, const struct tokenizer_config* config, con
 }
 
 struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct error* error) {
-	return tokenizer_make(TOKENIZER_RANKED, NULL, read, g, error);
+	return tokenizer_make(NULL, read, g, sizeof *g, error);
 }

@@ -1,7 +1,6 @@
 /* tekken.json, Mistral's own file: pieces as bytes in order of their rank, behind a number of special tokens.
  *
- * Two neighbours merge where their bytes together are a piece, the lowest rank first. That is a list of
- * merges in which every cut of a piece into two pieces stands, with the piece's rank. */
+ * Two neighbours merge where their bytes together are a piece, the lowest rank first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +70,8 @@ static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct
 	byte_level_write(text, bytes->data, bytes->size);
 	if (bytes->failed || text->failed)
 		return fail(k, "no memory for the vocabulary");
-	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL, 0,
-	                      k->error);
+	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL,
+	                      -(double)rank, k->error);
 }
 
 static bool read_pieces(struct tekken* k) {
@@ -142,60 +141,33 @@ static bool read_specials(struct tekken* k) {
 	return (!list || read_listed(k, list)) && fill_specials(k, list != NULL);
 }
 
-/* ---- merges ----------------------------------------------------------------------------------- */
-
-/* Every cut of every piece into two, counted, or added when there is room for them. */
-static bool cut_pieces(struct tekken* k, bool add, size_t* count) {
-	const struct vocabulary* v = &k->t->vocabulary;
-	for (int32_t id = k->specials; id < v->n; id++) {
-		const char* text = vocabulary_text(v, id);
-		const size_t size = v->piece[id].text_size;
-		for (size_t at = 1; v->piece[id].type == PIECE_NORMAL && at < size; at++) {
-			const bool within = ((unsigned char)text[at] & 0xc0) == 0x80; /* a character of the alphabet */
-			if (within || vocabulary_find_plain(v, text, at) < 0 ||
-			    vocabulary_find_plain(v, text + at, size - at) < 0)
-				continue;
-			++*count;
-			k->t->merges.n = (size_t)(id - k->specials); /* the rank it takes */
-			if (add && !tokenizer_add_merge(k->t, text, at, text + at, size - at, k->error))
-				return false;
-		}
-	}
-	return true;
-}
-
-static bool read_merges(struct tekken* k) {
-	size_t count = 0;
-	return cut_pieces(k, false, &count) && tokenizer_start_merges(k->t, count, k->error) &&
-	       cut_pieces(k, true, &count);
-}
-
 /* ---- the whole -------------------------------------------------------------------------------- */
 
 static bool fill(struct tekken* k) {
 	const cJSON* pattern = json_field(k->config, "pattern");
 	struct tokenizer* t = k->t;
+	t->kind = TOKENIZER_SCORED;
 	if (!cJSON_IsString(pattern))
 		return fail(k, "config.pattern is missing");
 	/* Special tokens first: ids come in order then. */
 	if (!read_specials(k) || !read_pieces(k) ||
-	    !steps_add_split(&t->pretokenizer, pattern->valuestring, SPLIT_ISOLATED, false, k->error) ||
+	    !steps_add_split(&t->pretokenizer, pattern->valuestring, true, SPLIT_ISOLATED, k->error) ||
 	    !steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, k->error) || !tokenizer_print_byte_level(t, k->error) ||
 	    !vocabulary_seal(&t->vocabulary, k->error))
 		return false;
+	t->merges_pieces = true;
 	t->ignore_merges = true;
-	t->unknown = vocabulary_find(&t->vocabulary, "<unk>", 5);
-	t->bos = vocabulary_find(&t->vocabulary, "<s>", 3);
-	t->eos = vocabulary_find(&t->vocabulary, "</s>", 4);
+	t->unknown = tokenizer_find(t, "<unk>");
+	t->bos = tokenizer_find(t, "<s>");
+	t->eos = tokenizer_find(t, "</s>");
 	if (t->bos >= 0)
 		t->before = (struct id_list){{t->bos}, 1};
-	return read_merges(k);
+	return true;
 }
 
-static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+static bool read(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
                  struct error* error) {
-	const struct tokenizer_file* text = source;
-	cJSON* root = json_parse(text->data, text->size, file, error);
+	cJSON* root = json_parse(source, size, file, error);
 	struct tekken k = {.t = t, .root = root, .error = error};
 	(void)config;
 	const bool good = root && read_sizes(&k) && fill(&k);
@@ -205,6 +177,5 @@ static bool read(struct tokenizer* t, const struct tokenizer_config* config, con
 
 struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config_text,
                                         struct error* error) {
-	const struct tokenizer_file text = {data, size};
-	return tokenizer_make(TOKENIZER_RANKED, config_text, read, &text, error);
+	return tokenizer_make(config_text, read, data, size, error);
 }
