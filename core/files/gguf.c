@@ -131,14 +131,10 @@ static bool take_value(struct gguf* g, struct cursor* c) {
 	return true;
 }
 
-static int compare_keys(const char* a, size_t a_size, const char* b, size_t b_size) {
-	const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
-	return order ? order : (a_size > b_size) - (a_size < b_size);
-}
-
 static int by_key(const void* a, const void* b) {
 	const struct gguf_value *x = a, *y = b;
-	return compare_keys(x->key, x->key_size, y->key, y->key_size);
+	const int order = memcmp(x->key, y->key, x->key_size < y->key_size ? x->key_size : y->key_size);
+	return order ? order : (x->key_size > y->key_size) - (x->key_size < y->key_size);
 }
 
 static bool take_values(struct gguf* g, struct cursor* c, uint64_t n) {
@@ -254,7 +250,7 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-static bool take_head(struct gguf* g, struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
+static bool take_head(struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
 	uint32_t version = 0;
 	if (left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
 		return fail(c, "does not begin with GGUF");
@@ -268,7 +264,6 @@ static bool take_head(struct gguf* g, struct cursor* c, uint64_t* n_tensors, uin
 		return fail(c, "a GGUF file with its bytes in big-endian order, which is not read");
 	if (version != 2 && version != 3)
 		return fail(c, "GGUF version %u, expected 2 or 3", version);
-	g->version = (int)version;
 	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))
 		return false;
 	/* The fewest bytes a value takes are 13, a tensor 32. */
@@ -286,7 +281,7 @@ bool gguf_read(struct gguf* g, struct tensor_table* table, const uint8_t* data, 
 	struct cursor c = {data, data, data + size, file, error};
 	uint64_t n_tensors = 0, n_values = 0;
 	*g = (struct gguf){.file = file};
-	if (!take_head(g, &c, &n_tensors, &n_values) || !take_values(g, &c, n_values))
+	if (!take_head(&c, &n_tensors, &n_values) || !take_values(g, &c, n_values))
 		return false;
 	int64_t alignment = 32;
 	if (!gguf_int(g, "general.alignment", 1, INT64_MAX, &alignment, error))
@@ -294,12 +289,11 @@ bool gguf_read(struct gguf* g, struct tensor_table* table, const uint8_t* data, 
 	if (alignment & (alignment - 1) || alignment > MAX_ALIGNMENT)
 		return error_set(error, "%s: general.alignment is %lld, expected a power of two up to %d", file,
 		                 (long long)alignment, MAX_ALIGNMENT);
-	g->alignment = (uint64_t)alignment;
 	const size_t first = table->n;
 	for (uint64_t i = 0; i < n_tensors; i++)
 		if (!take_tensor(&c, table))
 			return false;
-	return place_tensors(&c, n_tensors ? table->item + first : NULL, table->n - first, g->alignment);
+	return place_tensors(&c, n_tensors ? table->item + first : NULL, table->n - first, (uint64_t)alignment);
 }
 
 void gguf_free(struct gguf* g) {

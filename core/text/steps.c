@@ -90,22 +90,6 @@ static void add_span(struct words* w, size_t start, size_t end, bool broken) {
 	w->span[w->n++] = (struct span){.start = start, .size = end - start, .broken = broken};
 }
 
-/* The text's well-formed and broken stretches. */
-static void add_stretches(struct words* w) {
-	size_t start = 0;
-	bool broken = false;
-	for (size_t at = 0; at < w->text.size;) {
-		size_t length = utf8_character(w->text.data + at, w->text.size - at, NULL);
-		if ((length == 0) != broken) {
-			add_span(w, start, at, broken);
-			start = at;
-			broken = length == 0;
-		}
-		at += length > 0 ? length : 1;
-	}
-	add_span(w, start, w->text.size, broken);
-}
-
 /* Bytes from `at` on that are well-formed UTF-8. */
 static size_t good_run(const char* text, size_t size, size_t at) {
 	size_t from = at;
@@ -116,6 +100,18 @@ static size_t good_run(const char* text, size_t size, size_t at) {
 		at += length;
 	}
 	return at - from;
+}
+
+/* The text's well-formed and broken stretches. */
+static void add_stretches(struct words* w) {
+	for (size_t at = 0, end; at < w->text.size; at = end) {
+		const size_t run = good_run(w->text.data, w->text.size, at);
+		end = at + run;
+		while (run == 0 && end < w->text.size &&
+		       utf8_character(w->text.data + end, w->text.size - end, NULL) == 0)
+			end++;
+		add_span(w, at, end, run == 0);
+	}
 }
 
 /* ---- rewriting ---------------------------------------------------------------------------- */

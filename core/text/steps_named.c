@@ -6,7 +6,8 @@
 
 #define GPT2_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 #define ANY_CASE "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
-#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SPACES "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" SPACES
 #define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define WIDE "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
@@ -16,28 +17,26 @@ const char pretokenize_gpt2[] = GPT2_WORDS "|\\s+";
 static const char llama3[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" REST;
 static const char qwen2[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" REST;
 /* Mistral's later tokenizers: words also end where the case changes. */
-static const char tekken[] =
-    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER
-    "]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+#define CASED_WORDS(end)                                                                                     \
+	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" end "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]"    \
+	                                                                                                  "*" end
+#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" SPACES
+static const char tekken[] = CASED_WORDS("") "|\\p{N}" CASED_REST;
 /* GPT-4o's: the same, contractions stay with their word, and digits go by threes. */
-#define CASED_WORDS                                                                                          \
-	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" ANY_CASE "?|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER  \
-	"]*" ANY_CASE "?"
-#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-static const char gpt4o[] = CASED_WORDS "|\\p{N}{1,3}" CASED_REST;
+static const char gpt4o[] = CASED_WORDS(ANY_CASE "?") "|\\p{N}{1,3}" CASED_REST;
 /* Marks belong to words. */
-static const char qwen35[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
-                                      "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-static const char seed_coder[] = ANY_CASE
-    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char qwen35[] =
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES;
+static const char seed_coder[] =
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES;
 static const char minicpm5[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+" REST;
+/* A word of white space ends at each end of a line. */
+#define LINES "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 static const char bailing[] =
-    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|"
-             "\\s+";
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" LINES;
 static const char exaone_moe[] =
     ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "
-             "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|"
-             "\\s+";
+             "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?" LINES;
 /* The letters DeepSeek-LLM lists one range after the other: those that have a case. */
 static const char deepseek_letters[] =
     "\\s?["
@@ -64,7 +63,7 @@ static const char deepseek_marks[] =
     "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+";
 static const char deepseek3_words[] =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
-    "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES;
 
 /* Stands for rewriting in the byte alphabet, where that is not the last step: Falcon looks for digits in
  * rewritten text. */

@@ -14,15 +14,8 @@ static const char* token_text(const cJSON* config, const char* name) {
 
 /* An id written as a decimal key, or -1. */
 static int64_t id_of_key(const char* key) {
-	if (!key || !*key || strlen(key) > 9)
-		return -1;
-	int64_t id = 0;
-	for (; *key; key++) {
-		if (*key < '0' || *key > '9')
-			return -1;
-		id = id * 10 + (*key - '0');
-	}
-	return id;
+	const size_t digits = key ? strspn(key, "0123456789") : 0;
+	return digits > 0 && digits <= 9 && !key[digits] ? strtol(key, NULL, 10) : -1;
 }
 
 bool tokenizer_config_add_tokens(const cJSON* config, struct tokenizer* t, struct error* error) {
