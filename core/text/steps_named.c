@@ -19,7 +19,7 @@ static const char qwen2[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" RES
 /* Mistral's later tokenizers: words also end where the case changes. */
 #define CASED_WORDS(end)                                                                                     \
 	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" end "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]"    \
-	                                                                                                  "*" end
+	"*" end
 #define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" SPACES
 static const char tekken[] = CASED_WORDS("") "|\\p{N}" CASED_REST;
 /* GPT-4o's: the same, contractions stay with their word, and digits go by threes. */

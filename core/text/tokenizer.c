@@ -179,14 +179,21 @@ bool tokenizer_is_special(const struct tokenizer* t, int32_t id) {
 	return id >= 0 && id < t->vocabulary.n && piece_is_special(&t->vocabulary.piece[id]);
 }
 
-size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char* out, size_t capacity) {
+const char* tokenizer_printed(const struct tokenizer* t, int32_t id, bool special, size_t* size) {
+	*size = 0;
 	if (id < 0 || id >= t->vocabulary.n || (!special && tokenizer_is_special(t, id)))
-		return 0;
+		return "";
 	const struct piece* p = &t->vocabulary.piece[id];
-	size_t size = p->n_printed < capacity ? p->n_printed : capacity;
-	if (size > 0)
-		memcpy(out, t->vocabulary.store.data + p->printed, size);
-	return p->n_printed;
+	*size = p->n_printed;
+	return t->vocabulary.store.data + p->printed;
+}
+
+size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char* out, size_t capacity) {
+	size_t size;
+	const char* printed = tokenizer_printed(t, id, special, &size);
+	if (size > 0 && capacity > 0)
+		memcpy(out, printed, size < capacity ? size : capacity);
+	return size;
 }
 
 char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool special, bool at_start,
@@ -204,14 +211,13 @@ char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool
 	size_t at = 0;
 	bool first = true;
 	for (int i = 0; i < n; i++) {
-		size_t more = tokenizer_piece(t, id[i], special, text + at, total - at);
-		bool dummy = first && at_start && t->drops_first_space && more > 0 && text[at] == ' ';
-		if (dummy)
-			memmove(text + at, text + at + 1, --more);
+		size_t more;
+		const char* printed = tokenizer_printed(t, id[i], special, &more);
+		const bool dummy = first && at_start && t->drops_first_space && more > 0 && *printed == ' ';
+		memcpy(text + at, printed + dummy, more - dummy);
+		at += more - dummy;
 		/* The dummy space stands before the first piece of text, after any special ones (BOS). */
-		if (!tokenizer_is_special(t, id[i]))
-			first = false;
-		at += more;
+		first &= tokenizer_is_special(t, id[i]);
 	}
 	text[at] = 0;
 	*size = at;

@@ -210,7 +210,7 @@ static bool read(struct tokenizer* t, const cJSON* config, const void* source, s
 	return good;
 }
 
-struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char* config_text,
+struct tokenizer* tokenizer_from_json(const void* data, size_t size, const char* config,
                                       struct error* error) {
-	return tokenizer_make(config_text, read, data, size, error);
+	return tokenizer_make(config, read, data, size, error);
 }

@@ -81,6 +81,9 @@ struct encoder {
 	size_t lattice_capacity;
 };
 
+/* What tokenizer_piece writes, where it lies. */
+const char* tokenizer_printed(const struct tokenizer*, int32_t id, bool special, size_t* size);
+
 /* Appends the ids of a prompt in which special tokens are recognised but where they touch the plain
  * ranges. Where the ranges hold none, the ids are tokenizer_encode's. False: no memory. */
 bool tokenizer_encode_prompt(const struct tokenizer*, const char* text, size_t size,
