@@ -47,36 +47,28 @@ static bool refuse(const char* pattern, size_t size, const char* why, struct err
 	return error_set(error, "expression \"%.*s\": %s", (int)(size < 80 ? size : 80), pattern, why);
 }
 
+/* pattern[size] is 0. */
 static bool translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
 	bool in_class = false;
-	for (size_t at = 0; at < size;) {
-		if (pattern[at] == '\\') {
-			size_t taken = translate_escape(out, pattern + at, size - at, in_class);
+	for (size_t at = 0, taken; at < size; at += taken) {
+		const char c = pattern[at];
+		taken = 1;
+		if (c == '\\') {
+			taken = translate_escape(out, pattern + at, size - at, in_class);
 			if (taken == 0)
 				return refuse(pattern + at, size - at, "this escape is not supported here", error);
-			at += taken;
 			continue;
 		}
-		if (in_class && at + 1 < size && pattern[at] == '&' && pattern[at + 1] == '&')
+		if (in_class && c == '&' && pattern[at + 1] == '&')
 			return refuse(pattern, size, "class intersections (&&) are not supported", error);
-		if (pattern[at] == '[') {
-			if (in_class)
-				return refuse(pattern, size, "nested classes are not supported", error);
-			in_class = true;
-			/* A bracket that closes right after the opening one is a member. */
-			buffer_add(out, "[", 1);
-			at++;
-			if (at < size && pattern[at] == '^')
-				buffer_add(out, pattern + at++, 1);
-			if (at < size && pattern[at] == ']') {
-				add_text(out, "\\]");
-				at++;
-			}
-			continue;
+		if (in_class && c == '[')
+			return refuse(pattern, size, "nested classes are not supported", error);
+		if (c == '[') {
+			taken += pattern[at + taken] == '^';
+			taken += pattern[at + taken] == ']'; /* right after the opening one it is a member */
 		}
-		if (pattern[at] == ']' && in_class)
-			in_class = false;
-		buffer_add(out, pattern + at++, 1);
+		in_class = c == '[' || (in_class && c != ']');
+		buffer_add(out, pattern + at, taken);
 	}
 	return true;
 }

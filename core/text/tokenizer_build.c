@@ -40,15 +40,20 @@ static bool print_pieces(struct tokenizer* t,
                          struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	struct buffer work = {0};
-	bool good = true;
-	for (int id = 0; id < v->n && good; id++) {
+	for (int id = 0; id < v->n && !work.failed; id++) {
+		struct piece* p = &v->piece[id];
 		work.size = 0;
-		if (spell(&work, &v->piece[id], vocabulary_text(v, id)))
-			good = work.failed ? error_set(error, "no memory for the vocabulary")
-			                   : vocabulary_print(v, id, work.data, work.size, error);
+		const bool spelled = spell(&work, p, vocabulary_text(v, id));
+		if (!spelled || (work.size == p->n_printed &&
+		                 (work.size == 0 || !memcmp(work.data, v->store.data + p->printed, work.size))))
+			continue;
+		p->printed = v->store.size;
+		p->n_printed = work.size;
+		buffer_add(&v->store, work.data, work.size);
 	}
+	const bool good = !work.failed && !v->store.failed;
 	buffer_free(&work);
-	return good;
+	return good || error_set(error, "no memory for the vocabulary");
 }
 
 static bool spell_sentencepiece(struct buffer* out, const struct piece* p, const char* text) {

@@ -76,16 +76,6 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
 }
 
-bool vocabulary_print(struct vocabulary* v, int32_t id, const char* bytes, size_t size, struct error* error) {
-	struct piece* p = &v->piece[id];
-	if (size == p->n_printed && (size == 0 || memcmp(bytes, v->store.data + p->printed, size) == 0))
-		return true;
-	p->printed = v->store.size;
-	p->n_printed = size;
-	buffer_add(&v->store, bytes, size);
-	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
-}
-
 static uint64_t hash_bytes(const char* text, size_t size) {
 	uint64_t h = 0xcbf29ce484222325u ^ size;
 	for (size_t i = 0; i < size; i++)

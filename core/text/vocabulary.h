@@ -68,12 +68,11 @@ void vocabulary_free(struct vocabulary*);
 /* Announces n more pieces whose ids the file chooses: an id far above their number is then an error, so
  * that a small file cannot ask for a huge table. */
 void vocabulary_expect(struct vocabulary*, int n);
-/* Sets piece `id`, whose place must be empty; printed = text until vocabulary_print says otherwise.
+/* Sets piece `id`, whose place must be empty; printed = text until the reader says otherwise.
  * Ids between the last and this one become absent. Errors: id out of range or taken, text too long, no
  * memory. */
 bool vocabulary_set(struct vocabulary*, int64_t id, const char* text, size_t size, enum piece_type type,
                     double score, struct error*);
-bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t size, struct error*);
 /* Builds the lookup, of bytes too. A duplicate or empty text among pieces that can be met in text is an
  * error; unused and absent ids may share theirs. */
 bool vocabulary_seal(struct vocabulary*, struct error*);
