@@ -46,18 +46,6 @@ struct steps {
 	int n;
 };
 
-struct span {
-	size_t start, size;
-	bool broken; /* bytes that are not UTF-8: cut no further */
-};
-
-struct words {
-	struct buffer text;
-	struct span* span;
-	size_t n, capacity;
-	bool failed; /* memory ran out */
-};
-
 void steps_free(struct steps*);
 /* A step at the end; NULL with the error set when there are too many. */
 struct step* steps_add(struct steps*, enum step_kind, struct error*);
@@ -83,12 +71,22 @@ struct named_habits {
  * that lists the known ones. */
 bool steps_add_named(struct steps*, const char* name, struct named_habits*, struct error*);
 
-/* Runs the steps over a text (first: where the whole text begins), with *work as space: as one word, whose
- * text is words->text then, or cut into words->span. False: no memory. */
-bool steps_rewrite(const struct steps*, struct matcher*, bool first, const char* text, size_t size,
-                   struct words* words, struct words* work);
-bool steps_cut(const struct steps*, struct matcher*, bool first, const char* text, size_t size,
-               struct words* words, struct words* work);
-void words_free(struct words*);
+/* The way of texts through a list of steps; free with walk_end. */
+struct walk {
+	const struct steps* steps;
+	struct matcher* matcher;
+	void (*take)(void* user, const char* word, size_t size); /* the words of steps_cut, in order */
+	void* user;
+	bool failed;                      /* no memory */
+	bool first;                       /* the text begins the whole one */
+	bool met[MAX_STEPS];              /* whether a word of it came to the step */
+	struct buffer written[MAX_STEPS]; /* the word that the step wrote last */
+};
+
+/* The text as a list without SPLIT writes it, good until the next. first: where the whole text begins. */
+const char* steps_rewrite(struct walk*, bool first, const char* text, size_t* size);
+/* Words of well-formed or broken bytes, cut and written. */
+void steps_cut(struct walk*, bool first, const char* text, size_t size);
+void walk_end(struct walk*);
 
 #endif

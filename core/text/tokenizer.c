@@ -42,6 +42,16 @@ bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, boo
 	return true;
 }
 
+static void encode_word(void* encoder, const char* word, size_t size) {
+	struct encoder* e = encoder;
+	if (e->failed)
+		return;
+	if (e->tokenizer->kind == TOKENIZER_UNIGRAM)
+		unigram_encode(e, word, size);
+	else
+		bpe_encode(e, word, size);
+}
+
 /* Emits the added tokens of a text; what is between them goes on to be encoded. */
 static void split_at_added(struct encoder* e, const struct added_tokens* added,
                            const struct plain_ranges* plain, const char* text, size_t size,
@@ -60,25 +70,18 @@ static void split_at_added(struct encoder* e, const struct added_tokens* added,
 
 /* Normalized text between added tokens. */
 static void encode_stretch(struct encoder* e, const char* text, size_t start, size_t end) {
-	const struct tokenizer* t = e->tokenizer;
-	const struct words* words = &e->words;
-	void (*const encode_word)(struct encoder*, const char*, size_t) =
-	    t->kind == TOKENIZER_UNIGRAM ? unigram_encode : bpe_encode;
-	if (!steps_cut(&t->pretokenizer, &e->matcher, e->first && start == 0, text + start, end - start,
-	               &e->words, &e->work))
-		e->failed = true;
-	for (size_t i = 0; i < words->n && !e->failed; i++)
-		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
+	steps_cut(&e->pretokenizer, e->first && start == 0, text + start, end - start);
+	e->failed |= e->pretokenizer.failed;
 }
 
 static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
 static const struct text_range all = {.start = 0, .end = SIZE_MAX};
 static const struct plain_ranges everywhere = {.range = &all, .n = 1};
 
-static const struct buffer* normalize(struct encoder* e, const char* text, size_t size, bool first) {
-	if (!steps_rewrite(&e->tokenizer->normalizer, &e->matcher, first, text, size, &e->normal, &e->work))
-		e->failed = true;
-	return &e->normal.text;
+static const char* normalize(struct encoder* e, const char* text, size_t* size, bool first) {
+	const char* normal = steps_rewrite(&e->normalizer, first, text, size);
+	e->failed |= e->normalizer.failed;
+	return normal;
 }
 
 /* Text between two added tokens, all plain or not at all. */
@@ -86,18 +89,17 @@ static void encode_uniform(struct encoder* e, const char* text, size_t size, con
                            bool first) {
 	if (e->failed)
 		return;
-	const struct buffer* normal = normalize(e, text, size, first);
+	text = normalize(e, text, &size, first);
 	e->first = first;
-	split_at_added(e, &e->tokenizer->normalized, plain, normal->data, normal->size, encode_stretch);
+	split_at_added(e, &e->tokenizer->normalized, plain, text, size, encode_stretch);
 }
 
 /* Whether normalizing the text brings a special token about. */
 static bool holds_special(struct encoder* e, const char* text, size_t size) {
-	const struct buffer* normal = normalize(e, text, size, false);
 	const struct added_tokens* added = &e->tokenizer->normalized;
 	struct added_match match;
-	for (size_t at = 0;
-	     !e->failed && added_tokens_next(added, normal->data, normal->size, at, &nowhere, &match);
+	text = normalize(e, text, &size, false);
+	for (size_t at = 0; !e->failed && added_tokens_next(added, text, size, at, &nowhere, &match);
 	     at = match.end)
 		if (match.token->special)
 			return true;
@@ -146,12 +148,14 @@ bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t
 	if (size > INT32_MAX / 4)
 		return false;
 	struct encoder e = {.tokenizer = t, .out = out, .plain = *plain};
+	e.normalizer = (struct walk){.steps = &t->normalizer, .matcher = &e.matcher};
+	e.pretokenizer =
+	    (struct walk){.steps = &t->pretokenizer, .matcher = &e.matcher, .take = encode_word, .user = &e};
 	e.failed = !matcher_start(&e.matcher);
 	split_at_added(&e, &t->raw, plain, text, size, encode_segment);
 	matcher_end(&e.matcher);
-	words_free(&e.normal);
-	words_free(&e.words);
-	words_free(&e.work);
+	walk_end(&e.normalizer);
+	walk_end(&e.pretokenizer);
 	free(e.symbol);
 	free(e.heap);
 	free(e.lattice);

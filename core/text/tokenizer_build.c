@@ -113,18 +113,14 @@ bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, 
 	if (!on_normalized)
 		return added_tokens_add(&t->raw, content, size, token, error);
 	struct matcher matcher;
-	struct words words = {0}, work = {0};
-	bool good = matcher_start(&matcher);
-	if (good) {
-		good = steps_rewrite(&t->normalizer, &matcher, false, content, size, &words, &work);
-		matcher_end(&matcher);
-	}
-	if (!good)
-		error_set(error, "no memory for added tokens");
-	else if (words.text.size > 0)
-		good = added_tokens_add(&t->normalized, words.text.data, words.text.size, token, error);
-	words_free(&words);
-	words_free(&work);
+	struct walk walk = {.steps = &t->normalizer, .matcher = &matcher};
+	if (!matcher_start(&matcher))
+		return error_set(error, "no memory for added tokens");
+	const char* normal = steps_rewrite(&walk, false, content, &size);
+	const bool good = walk.failed ? error_set(error, "no memory for added tokens")
+	                              : size == 0 || added_tokens_add(&t->normalized, normal, size, token, error);
+	walk_end(&walk);
+	matcher_end(&matcher);
 	return good;
 }
 

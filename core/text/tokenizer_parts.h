@@ -72,7 +72,7 @@ struct encoder {
 	bool failed;               /* no memory */
 	bool first;                /* what is normalized begins the whole text */
 	struct matcher matcher;
-	struct words normal, words, work; /* normal.text: the text normalized */
+	struct walk normalizer, pretokenizer;
 	struct symbol* symbol;
 	size_t n_symbols, symbol_capacity;
 	struct candidate* heap;
