@@ -62,14 +62,10 @@ bool steps_add_blocks(struct steps*, const char* block, enum prefix_scheme, bool
 /* GPT-2's, also what ByteLevel means by itself. */
 extern const char pretokenize_gpt2[];
 
-struct named_habits {
-	bool ignore_merges; /* a word that is a piece is taken whole */
-	bool adds_bos;      /* unless the file says otherwise */
-};
-
-/* Adds the expressions' splits and the byte alphabet. name NULL: "default". An unknown name is an error
+/* Adds the expressions' splits and the byte alphabet; says whether a word that is a piece is taken whole, and
+ * whether a BOS is added unless the file says otherwise. name NULL: "default". An unknown name is an error
  * that lists the known ones. */
-bool steps_add_named(struct steps*, const char* name, struct named_habits*, struct error*);
+bool steps_add_named(struct steps*, const char* name, bool* ignore_merges, bool* adds_bos, struct error*);
 
 /* The way of texts through a list of steps; free with walk_end. */
 struct walk {

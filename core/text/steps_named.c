@@ -70,37 +70,38 @@ static const char deepseek3_words[] =
 static const char letters[] = "";
 
 enum { MAX_EXPRESSIONS = 6 };
+enum { IGNORES_MERGES = 1, ADDS_BOS = 2 };
 
 static const struct named {
 	const char* names; /* with spaces between */
+	unsigned habits;
 	const char* expression[MAX_EXPRESSIONS];
-	struct named_habits habits;
 } known[] = {
-    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
+    {"default", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {"gpt-2 phi-2 mpt olmo exaone4 mellum gigachat a.x-4.0 jais trillion granite-docling",
-     {pretokenize_gpt2},
-     {0}},
+     0,
+     {pretokenize_gpt2}},
     {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
-     {llama3},
-     {.ignore_merges = true, .adds_bos = true}},
-    {"dbrx glm4 chatglm-bpe smaug-bpe", {llama3}, {0}},
-    {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan grok-2 kormo solar-open", {qwen2}, {0}},
-    {"qwen35", {qwen35}, {0}},
-    {"seed-coder", {seed_coder}, {0}},
-    {"minicpm5", {"\\p{N}{1,3}", minicpm5}, {.ignore_merges = true}},
-    {"bailingmoe bailingmoe2", {bailing}, {0}},
-    {"exaone-moe", {exaone_moe}, {0}},
-    {"gpt-4o llama4 kanana2 minimax-m2", {gpt4o}, {0}},
-    {"tekken", {tekken}, {.ignore_merges = true, .adds_bos = true}},
-    {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", WIDE, "\\p{N}"}, {0}},
-    {"deepseek-llm", {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}"}, {0}},
+     IGNORES_MERGES | ADDS_BOS,
+     {llama3}},
+    {"dbrx glm4 chatglm-bpe smaug-bpe", 0, {llama3}},
+    {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan grok-2 kormo solar-open", 0, {qwen2}},
+    {"qwen35", 0, {qwen35}},
+    {"seed-coder", 0, {seed_coder}},
+    {"minicpm5", IGNORES_MERGES, {"\\p{N}{1,3}", minicpm5}},
+    {"bailingmoe bailingmoe2", 0, {bailing}},
+    {"exaone-moe", 0, {exaone_moe}},
+    {"gpt-4o llama4 kanana2 minimax-m2", 0, {gpt4o}},
+    {"tekken", IGNORES_MERGES | ADDS_BOS, {tekken}},
+    {"deepseek-coder", 0, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", WIDE, "\\p{N}"}},
+    {"deepseek-llm", 0, {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}"}},
     {"deepseek-v3 hunyuan-dense",
-     {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words},
-     {0}},
-    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", pretokenize_gpt2, letters, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
+     0,
+     {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words}},
+    {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", pretokenize_gpt2, letters, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
-     {"\\p{N}", pretokenize_gpt2},
-     {0}},
+     0,
+     {"\\p{N}", pretokenize_gpt2}},
 };
 
 static bool unknown(const char* name, struct error* error) {
@@ -124,11 +125,13 @@ static bool add(struct steps* s, const struct named* named, struct error* error)
 	return rewritten || steps_add(s, STEP_BYTE_LEVEL, error) != NULL;
 }
 
-bool steps_add_named(struct steps* s, const char* name, struct named_habits* habits, struct error* error) {
+bool steps_add_named(struct steps* s, const char* name, bool* ignore_merges, bool* adds_bos,
+                     struct error* error) {
 	name = name && *name ? name : "default";
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		if (json_lists(known[i].names, name)) {
-			*habits = known[i].habits;
+			*ignore_merges = known[i].habits & IGNORES_MERGES;
+			*adds_bos = known[i].habits & ADDS_BOS;
 			return add(s, &known[i], error);
 		}
 	}

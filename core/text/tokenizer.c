@@ -70,7 +70,7 @@ static void split_at_added(struct encoder* e, const struct added_tokens* added,
 
 /* Normalized text between added tokens. */
 static void encode_stretch(struct encoder* e, const char* text, size_t start, size_t end) {
-	steps_cut(&e->pretokenizer, e->first && start == 0, text + start, end - start);
+	steps_cut(&e->pretokenizer, e->normalizer.first && start == 0, text + start, end - start);
 	e->failed |= e->pretokenizer.failed;
 }
 
@@ -90,7 +90,6 @@ static void encode_uniform(struct encoder* e, const char* text, size_t size, con
 	if (e->failed)
 		return;
 	text = normalize(e, text, &size, first);
-	e->first = first;
 	split_at_added(e, &e->tokenizer->normalized, plain, text, size, encode_stretch);
 }
 
@@ -124,23 +123,20 @@ static bool next_plain(const struct plain_ranges* plain, size_t* i, size_t start
  * range would bring one about, the segment is encoded stretch by stretch. */
 static void encode_segment(struct encoder* e, const char* text, size_t start, size_t end) {
 	const struct plain_ranges* plain = &e->plain;
-	bool all_plain = plain->range == &all;
-	if (all_plain || !e->tokenizer->normalized.has_special || !plain_ranges_touch(plain, start, end)) {
-		encode_uniform(e, text + start, end - start, all_plain ? &everywhere : &nowhere, start == 0);
-		return;
-	}
+	const bool all_plain = plain->range == &all;
 	struct text_range part;
 	bool risk = false;
-	for (size_t i = 0; !risk && next_plain(plain, &i, start, end, &part);)
-		risk = holds_special(e, text + part.start, part.end - part.start);
 	size_t at = start;
+	if (!all_plain && e->tokenizer->normalized.has_special && plain_ranges_touch(plain, start, end))
+		for (size_t i = 0; !risk && next_plain(plain, &i, start, end, &part);)
+			risk = holds_special(e, text + part.start, part.end - part.start);
 	for (size_t i = 0; risk && next_plain(plain, &i, start, end, &part); at = part.end) {
 		if (part.start > at)
 			encode_uniform(e, text + at, part.start - at, &nowhere, at == 0);
 		encode_uniform(e, text + part.start, part.end - part.start, &everywhere, part.start == 0);
 	}
 	if (at < end)
-		encode_uniform(e, text + at, end - at, &nowhere, at == 0);
+		encode_uniform(e, text + at, end - at, all_plain ? &everywhere : &nowhere, at == 0);
 }
 
 bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t size,

@@ -81,9 +81,9 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 	return true;
 }
 
-/* ---- kinds: steps, printed pieces; whether a BOS goes before a text where the file does not say ---------
- */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
+/* Steps and printed pieces; whether a BOS goes before a text where the file does not say. */
 typedef bool kind_setter(struct tokenizer*, const struct gguf_vocabulary*, bool* adds_bos, struct error*);
 
 static bool set_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
@@ -101,12 +101,8 @@ static bool set_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary*
 
 static bool set_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
                            struct error* error) {
-	struct named_habits habits;
-	if (!steps_add_named(&t->pretokenizer, g->pre, &habits, error))
-		return false;
-	t->ignore_merges = habits.ignore_merges;
-	*adds_bos = habits.adds_bos;
-	return tokenizer_print_byte_level(t, error);
+	return steps_add_named(&t->pretokenizer, g->pre, &t->ignore_merges, adds_bos, error) &&
+	       tokenizer_print_byte_level(t, error);
 }
 
 /* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */

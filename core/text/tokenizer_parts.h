@@ -70,7 +70,6 @@ struct encoder {
 	struct token_list* out;
 	struct plain_ranges plain; /* of the text, where special tokens are none */
 	bool failed;               /* no memory */
-	bool first;                /* what is normalized begins the whole text */
 	struct matcher matcher;
 	struct walk normalizer, pretokenizer;
 	struct symbol* symbol;
