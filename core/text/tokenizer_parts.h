@@ -98,8 +98,9 @@ void encoder_emit(struct encoder*, int32_t id);
 bool encoder_emit_unknown(struct encoder*, const char* bytes, size_t size, bool after_unknown);
 
 /* For the readers. ---------------------------------------------------------------------------- */
-/* Fills in a tokenizer, its kind too, from its source. config: tokenizer_config.json, NULL: there is none. */
 struct cJSON;
+
+/* Fills in a tokenizer, its kind too, from its source. config: tokenizer_config.json, NULL: there is none. */
 typedef bool tokenizer_reader(struct tokenizer*, const struct cJSON* config, const void* source, size_t size,
                               struct error*);
 /* Makes a tokenizer of what is read: registers control, unknown and user-defined pieces as added tokens
