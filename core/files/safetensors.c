@@ -117,18 +117,11 @@ bool safetensors_read(struct tensor_table* table, const uint8_t* data, size_t si
 		return false;
 	bool good = cJSON_IsObject(json) || error_set(error, "%s: the header is not a JSON object", file);
 	const size_t first = table->n;
-	if (good) {
-		const cJSON* entry;
-		cJSON_ArrayForEach (entry, json) {
-			if (strcmp(entry->string, "__metadata__") == 0)
-				continue;
+	for (const cJSON* entry = json->child; entry && good; entry = entry->next)
+		if (strcmp(entry->string, "__metadata__") != 0)
 			good = cJSON_IsObject(entry)
 			           ? read_entry(table, entry, data + 8 + header, size - 8 - (size_t)header, file, error)
 			           : error_set(error, "%s: tensor %.120s is not a JSON object", file, entry->string);
-			if (!good)
-				break;
-		}
-	}
 	cJSON_Delete(json);
 	return good && (table->n == first || tensors_apart(table->item + first, table->n - first, error));
 }

@@ -41,7 +41,7 @@ static bool read_sizes(struct tekken* k) {
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
 
-/* Base64 with its padding (RFC 4648, section 4). */
+/* Base64 with its padding (RFC 4648, section 4), into the byte alphabet. */
 static bool decode(struct buffer* out, const char* text) {
 	static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const size_t n = strlen(text);
@@ -56,19 +56,16 @@ static bool decode(struct buffer* out, const char* text) {
 			return false;
 		bits = bits << 6 | (uint32_t)(digit - alphabet);
 		const char byte = (char)(bits >> (6 - 2 * (i % 4)));
-		buffer_add(out, &byte, i % 4 != 0);
+		byte_level_write(out, &byte, i % 4 != 0);
 	}
 	return true;
 }
 
-static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* bytes,
-                      struct buffer* text) {
+static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* text) {
 	const cJSON* encoded = json_field(entry, "token_bytes");
-	if (!cJSON_IsString(encoded) || !decode(bytes, encoded->valuestring))
+	if (!cJSON_IsString(encoded) || !decode(text, encoded->valuestring))
 		return fail(k, "vocab: token_bytes of rank %lld is missing or no base64", (long long)rank);
-	text->size = 0;
-	byte_level_write(text, bytes->data, bytes->size);
-	if (bytes->failed || text->failed)
+	if (text->failed)
 		return fail(k, "no memory for the vocabulary");
 	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL,
 	                      -(double)rank, k->error);
@@ -76,21 +73,18 @@ static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct
 
 static bool read_pieces(struct tekken* k) {
 	const cJSON *list = json_field(k->root, "vocab"), *entry;
-	struct buffer bytes = {0}, text = {0};
-	bool good = cJSON_IsArray(list) || fail(k, "vocab is not an array");
-	if (good) {
-		vocabulary_expect(&k->t->vocabulary, cJSON_GetArraySize(list));
-		cJSON_ArrayForEach (entry, list) {
-			int64_t rank;
-			good = json_whole(json_field(entry, "rank"), 0, MAX_VOCABULARY - 1, &rank) ||
-			       fail(k, "vocab: an entry has no rank");
-			if (good && rank < k->size - k->specials)
-				good = add_piece(k, entry, rank, &bytes, &text);
-			if (!good)
-				break;
-		}
+	struct buffer text = {0};
+	bool good = true;
+	if (!cJSON_IsArray(list))
+		return fail(k, "vocab is not an array");
+	vocabulary_expect(&k->t->vocabulary, cJSON_GetArraySize(list));
+	for (entry = list->child; entry && good; entry = entry->next) {
+		int64_t rank;
+		good = json_whole(json_field(entry, "rank"), 0, MAX_VOCABULARY - 1, &rank) ||
+		       fail(k, "vocab: an entry has no rank");
+		if (good && rank < k->size - k->specials)
+			good = add_piece(k, entry, rank, &text);
 	}
-	buffer_free(&bytes);
 	buffer_free(&text);
 	return good;
 }
