@@ -38,8 +38,14 @@ static struct step* add_text(struct steps* s, enum step_kind kind, const char* c
 	return NULL;
 }
 
-struct step* steps_add_prepend(struct steps* s, const char* content, struct error* error) {
-	return add_text(s, STEP_PREPEND, content, error);
+bool steps_add_prepend(struct steps* s, const char* content, bool first_only, bool unless_there,
+                       struct error* error) {
+	struct step* step = add_text(s, STEP_PREPEND, content, error);
+	if (!step)
+		return false;
+	step->first_only = first_only;
+	step->unless_there = unless_there;
+	return true;
 }
 
 bool steps_add_replace(struct steps* s, const char* pattern, bool regex, const char* content,
@@ -62,14 +68,9 @@ struct step* steps_add_split(struct steps* s, const char* pattern, bool regex, e
 
 bool steps_add_blocks(struct steps* s, const char* block, enum prefix_scheme scheme, bool unless_there,
                       struct error* error) {
-	if (!steps_add_replace(s, " ", false, block, error))
-		return false;
-	struct step* step = scheme == PREFIX_NEVER ? NULL : steps_add_prepend(s, block, error);
-	if (!step)
-		return scheme == PREFIX_NEVER;
-	step->first_only = scheme == PREFIX_FIRST;
-	step->unless_there = unless_there;
-	return true;
+	return steps_add_replace(s, " ", false, block, error) &&
+	       (scheme == PREFIX_NEVER ||
+	        steps_add_prepend(s, block, scheme == PREFIX_FIRST, unless_there, error));
 }
 
 /* ---- rewriting ---------------------------------------------------------------------------- */

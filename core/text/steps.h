@@ -51,7 +51,7 @@ void steps_free(struct steps*);
 struct step* steps_add(struct steps*, enum step_kind, struct error*);
 /* The same for each kind that has parts; strings are copied. regex: as expression_compile takes it. */
 bool steps_add_replace(struct steps*, const char* pattern, bool regex, const char* content, struct error*);
-struct step* steps_add_prepend(struct steps*, const char* content, struct error*);
+bool steps_add_prepend(struct steps*, const char* content, bool first_only, bool unless_there, struct error*);
 struct step* steps_add_split(struct steps*, const char* pattern, bool regex, enum split_behavior,
                              struct error*);
 /* Sentencepiece's way with spaces: another character in place of each, and one before the text. */

@@ -57,7 +57,7 @@ static bool add_prepend(struct tokenizer* t, const cJSON* section, struct error*
 	const char* text = text_of(section, "prepend");
 	if (!text)
 		return missing("normalizer", "Prepend", "prepend", error);
-	return steps_add_prepend(&t->normalizer, text, error) != NULL;
+	return steps_add_prepend(&t->normalizer, text, false, false, error);
 }
 
 /* ---- pre_tokenizer ------------------------------------------------------------------------ */
@@ -106,16 +106,11 @@ static bool add_digits(struct tokenizer* t, const cJSON* section, struct error* 
 
 static bool add_byte_level(struct tokenizer* t, const cJSON* section, struct error* error) {
 	struct steps* s = &t->pretokenizer;
-	if (tokenizer_json_flag(section, "add_prefix_space", true)) {
-		struct step* step = steps_add_prepend(s, " ", error);
-		if (!step)
-			return false;
-		step->unless_there = true;
-	}
-	if (tokenizer_json_flag(section, "use_regex", true) &&
-	    !steps_add_split(s, pretokenize_gpt2, true, SPLIT_ISOLATED, error))
-		return false;
-	return steps_add(s, STEP_BYTE_LEVEL, error) != NULL;
+	return (!tokenizer_json_flag(section, "add_prefix_space", true) ||
+	        steps_add_prepend(s, " ", false, true, error)) &&
+	       (!tokenizer_json_flag(section, "use_regex", true) ||
+	        steps_add_split(s, pretokenize_gpt2, true, SPLIT_ISOLATED, error)) &&
+	       steps_add(s, STEP_BYTE_LEVEL, error);
 }
 
 /* How a Metaspace treats the beginning of a text. */
