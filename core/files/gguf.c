@@ -43,14 +43,6 @@ static bool take_number(struct cursor* c, size_t bytes, uint64_t* out, const cha
 	return true;
 }
 
-static bool take_u32(struct cursor* c, uint32_t* out, const char* what) {
-	uint64_t wide = 0;
-	if (!take_number(c, 4, &wide, what))
-		return false;
-	*out = (uint32_t)wide;
-	return true;
-}
-
 static bool take_string(struct cursor* c, const char** out, size_t* size, const char* what) {
 	uint64_t n = 0;
 	if (!take_number(c, 8, &n, what))
@@ -73,11 +65,11 @@ static size_t scalar_bytes(enum gguf_type type) {
 }
 
 static bool take_type(struct cursor* c, enum gguf_type* out, const char* key) {
-	uint32_t type = 0;
-	if (!take_u32(c, &type, key))
+	uint64_t type = 0;
+	if (!take_number(c, 4, &type, key))
 		return false;
 	if (type >= GGUF_TYPES)
-		return fail(c, "%s has value type %u, expected 0 to %d", key, type, GGUF_TYPES - 1);
+		return fail(c, "%s has value type %u, expected 0 to %d", key, (unsigned)type, GGUF_TYPES - 1);
 	*out = (enum gguf_type)type;
 	return true;
 }
@@ -131,14 +123,10 @@ static bool take_value(struct gguf* g, struct cursor* c) {
 	return true;
 }
 
-static int compare_keys(const char* a, size_t a_size, const char* b, size_t b_size) {
-	const int order = memcmp(a, b, a_size < b_size ? a_size : b_size);
-	return order ? order : (a_size > b_size) - (a_size < b_size);
-}
-
 static int by_key(const void* a, const void* b) {
 	const struct gguf_value *x = a, *y = b;
-	return compare_keys(x->key, x->key_size, y->key, y->key_size);
+	const int order = memcmp(x->key, y->key, x->key_size < y->key_size ? x->key_size : y->key_size);
+	return order ? order : (x->key_size > y->key_size) - (x->key_size < y->key_size);
 }
 
 static bool take_values(struct gguf* g, struct cursor* c, uint64_t n) {
@@ -197,18 +185,17 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	struct named_tensor t = {.file = c->file};
 	const char* text = "";
 	size_t size = 0;
-	uint32_t dims = 0, type = 0;
-	uint64_t dim = 0, offset = 0;
+	uint64_t dims = 0, dim = 0, type = 0, offset = 0;
 	char name[80];
 	if (!take_string(c, &text, &size, "a tensor's name"))
 		return false;
 	snprintf(name, sizeof name, "%.*s", (int)(size < sizeof name ? size : sizeof name - 1), text);
 	if (size == 0 || size >= sizeof name || strlen(name) != size)
 		return fail(c, "a tensor's name is empty, longer than %zu bytes or holds a NUL", sizeof name - 1);
-	if (!take_u32(c, &dims, name))
+	if (!take_number(c, 4, &dims, name))
 		return false;
 	if (dims < 1 || dims > TENSOR_DIMS)
-		return fail(c, "tensor %s has %u dimensions, expected 1 to %d", name, dims, TENSOR_DIMS);
+		return fail(c, "tensor %s has %u dimensions, expected 1 to %d", name, (unsigned)dims, TENSOR_DIMS);
 	t.n_dims = (int)dims;
 	for (int i = t.n_dims; i-- > 0;) {
 		if (!take_number(c, 8, &dim, name))
@@ -217,9 +204,9 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 			return fail(c, "tensor %s has a size of %llu", name, (unsigned long long)dim);
 		t.dim[i] = (int64_t)dim;
 	}
-	if (!take_u32(c, &type, name) || !take_number(c, 8, &offset, name))
+	if (!take_number(c, 4, &type, name) || !take_number(c, 8, &offset, name))
 		return false;
-	set_type(&t, type);
+	set_type(&t, (uint32_t)type);
 	if (!count_bytes(&t, name, c->error))
 		return false;
 	if (offset > (uint64_t)(c->end - c->start))
@@ -254,12 +241,12 @@ static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n,
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-static bool take_head(struct gguf* g, struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
-	uint32_t version = 0;
+static bool take_head(struct cursor* c, uint64_t* n_tensors, uint64_t* n_values) {
+	uint64_t version = 0;
 	if (left(c) < 4 || memcmp(c->at, "GGUF", 4) != 0)
 		return fail(c, "does not begin with GGUF");
 	c->at += 4;
-	if (!take_u32(c, &version, "the header"))
+	if (!take_number(c, 4, &version, "the header"))
 		return false;
 	if (version == 1)
 		return fail(c, "GGUF version 1, which is not read; convert it with a newer program (2 and 3 "
@@ -267,8 +254,7 @@ static bool take_head(struct gguf* g, struct cursor* c, uint64_t* n_tensors, uin
 	if (version >= 1u << 24)
 		return fail(c, "a GGUF file with its bytes in big-endian order, which is not read");
 	if (version != 2 && version != 3)
-		return fail(c, "GGUF version %u, expected 2 or 3", version);
-	g->version = (int)version;
+		return fail(c, "GGUF version %u, expected 2 or 3", (unsigned)version);
 	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))
 		return false;
 	/* The fewest bytes a value takes are 13, a tensor 32. */
@@ -286,7 +272,7 @@ bool gguf_read(struct gguf* g, struct tensor_table* table, const uint8_t* data, 
 	struct cursor c = {data, data, data + size, file, error};
 	uint64_t n_tensors = 0, n_values = 0;
 	*g = (struct gguf){.file = file};
-	if (!take_head(g, &c, &n_tensors, &n_values) || !take_values(g, &c, n_values))
+	if (!take_head(&c, &n_tensors, &n_values) || !take_values(g, &c, n_values))
 		return false;
 	int64_t alignment = 32;
 	if (!gguf_int(g, "general.alignment", 1, INT64_MAX, &alignment, error))
@@ -294,12 +280,11 @@ bool gguf_read(struct gguf* g, struct tensor_table* table, const uint8_t* data, 
 	if (alignment & (alignment - 1) || alignment > MAX_ALIGNMENT)
 		return error_set(error, "%s: general.alignment is %lld, expected a power of two up to %d", file,
 		                 (long long)alignment, MAX_ALIGNMENT);
-	g->alignment = (uint64_t)alignment;
 	const size_t first = table->n;
 	for (uint64_t i = 0; i < n_tensors; i++)
 		if (!take_tensor(&c, table))
 			return false;
-	return place_tensors(&c, n_tensors ? table->item + first : NULL, table->n - first, g->alignment);
+	return place_tensors(&c, n_tensors ? table->item + first : NULL, table->n - first, (uint64_t)alignment);
 }
 
 void gguf_free(struct gguf* g) {

@@ -38,9 +38,7 @@ struct gguf_value {
 };
 
 struct gguf {
-	const char* file; /* for messages; the caller's */
-	int version;
-	uint64_t alignment;
+	const char* file;         /* for messages; the caller's */
 	struct gguf_value* value; /* (n) sorted by key */
 	size_t n;
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/error_in.h"
 #include "core/files/json.h"
 
 /* A header of 100 MB is what the format's own library allows at most. */
@@ -24,21 +25,20 @@ static const struct type* find_type(const char* name) {
 	return NULL;
 }
 
-static bool read_shape(struct named_tensor* t, const cJSON* shape, const char* name, size_t element,
+/* where: the tensor, for messages. */
+static bool read_shape(struct named_tensor* t, const cJSON* shape, const char* where, size_t element,
                        size_t* bytes, struct error* error) {
 	if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > TENSOR_DIMS)
-		return error_set(error, "%s: tensor %.120s: shape is not an array of at most %d sizes", t->file, name,
-		                 TENSOR_DIMS);
+		return error_in(error, where, "shape is not an array of at most %d sizes", TENSOR_DIMS);
 	*bytes = element;
 	const cJSON* size;
 	cJSON_ArrayForEach (size, shape) {
 		int64_t dim;
 		if (!json_whole(size, 0, INT64_MAX, &dim))
-			return error_set(error, "%s: tensor %.120s: a size in shape is not a whole number", t->file,
-			                 name);
+			return error_in(error, where, "a size in shape is not a whole number");
 		t->dim[t->n_dims++] = dim;
 		if (__builtin_mul_overflow(*bytes, (size_t)dim, bytes))
-			return error_set(error, "%s: tensor %.120s: shape is larger than any file", t->file, name);
+			return error_in(error, where, "shape is larger than any file");
 	}
 	return true;
 }
@@ -46,36 +46,36 @@ static bool read_shape(struct named_tensor* t, const cJSON* shape, const char* n
 /* One header entry; `data` and `size` are what follows the header. */
 static bool read_entry(struct tensor_table* table, const cJSON* entry, const uint8_t* data, size_t size,
                        const char* file, struct error* error) {
-	const char* name = entry->string;
 	const cJSON* dtype = json_field(entry, "dtype");
 	const cJSON* offsets = json_field(entry, "data_offsets");
 	struct named_tensor t = {.file = file};
+	char where[sizeof error->message];
+	snprintf(where, sizeof where, "%s: tensor %.120s", file, entry->string);
 	if (!cJSON_IsString(dtype))
-		return error_set(error, "%s: tensor %.120s: dtype is missing or not a string", file, name);
+		return error_in(error, where, "dtype is missing or not a string");
 	const struct type* type = find_type(dtype->valuestring);
 	if (!type)
-		return error_set(error, "%s: tensor %.120s: dtype %.20s is not known", file, name,
-		                 dtype->valuestring);
+		return error_in(error, where, "dtype %.20s is not known", dtype->valuestring);
 	t.supported = dtype_parse(type->name, &t.type);
 	snprintf(t.type_name, sizeof t.type_name, "%s", type->name);
 	size_t bytes = 0;
-	if (!read_shape(&t, json_field(entry, "shape"), name, (size_t)type->bytes, &bytes, error))
+	if (!read_shape(&t, json_field(entry, "shape"), where, (size_t)type->bytes, &bytes, error))
 		return false;
 	int64_t begin, end;
 	if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
 	    !json_whole(cJSON_GetArrayItem(offsets, 0), 0, INT64_MAX, &begin) ||
 	    !json_whole(cJSON_GetArrayItem(offsets, 1), 0, INT64_MAX, &end))
-		return error_set(error, "%s: tensor %.120s: data_offsets is not a pair of whole numbers", file, name);
+		return error_in(error, where, "data_offsets is not a pair of whole numbers");
 	if (begin > end || (uint64_t)end > size)
-		return error_set(error, "%s: tensor %.120s: data_offsets [%lld, %lld] leave the %zu bytes of data",
-		                 file, name, (long long)begin, (long long)end, size);
+		return error_in(error, where, "data_offsets [%lld, %lld] leave the %zu bytes of data",
+		                (long long)begin, (long long)end, size);
 	if ((uint64_t)(end - begin) != bytes)
-		return error_set(error,
-		                 "%s: tensor %.120s: data_offsets span %lld bytes, dtype and shape ask for %zu", file,
-		                 name, (long long)(end - begin), bytes);
+		return error_in(error, where, "data_offsets span %lld bytes, dtype and shape ask for %zu",
+		                (long long)(end - begin), bytes);
 	t.data = data + begin;
 	t.bytes = bytes;
-	return tensor_table_add(table, &t, name, strlen(name)) || error_set(error, "%s: out of memory", file);
+	return tensor_table_add(table, &t, entry->string, strlen(entry->string)) ||
+	       error_set(error, "%s: out of memory", file);
 }
 
 /* The header parsed; its length in *length. NULL with the error set. */
@@ -117,18 +117,11 @@ bool safetensors_read(struct tensor_table* table, const uint8_t* data, size_t si
 		return false;
 	bool good = cJSON_IsObject(json) || error_set(error, "%s: the header is not a JSON object", file);
 	const size_t first = table->n;
-	if (good) {
-		const cJSON* entry;
-		cJSON_ArrayForEach (entry, json) {
-			if (strcmp(entry->string, "__metadata__") == 0)
-				continue;
+	for (const cJSON* entry = json->child; entry && good; entry = entry->next)
+		if (strcmp(entry->string, "__metadata__") != 0)
 			good = cJSON_IsObject(entry)
 			           ? read_entry(table, entry, data + 8 + header, size - 8 - (size_t)header, file, error)
 			           : error_set(error, "%s: tensor %.120s is not a JSON object", file, entry->string);
-			if (!good)
-				break;
-		}
-	}
 	cJSON_Delete(json);
 	return good && (table->n == first || tensors_apart(table->item + first, table->n - first, error));
 }

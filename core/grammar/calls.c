@@ -63,22 +63,28 @@ static int matched_after(const char* trigger, int matched, uint8_t byte) {
 	return 0;
 }
 
+/* Each byte goes on at `to` of it. */
+static int32_t emit_bytes(struct grammar* g, const int32_t to[256]) {
+	int32_t all = NOWHERE;
+	for (int low = 0, past; low < 256; low = past) {
+		for (past = low + 1; past < 256 && to[past] == to[low]; past++)
+			;
+		all = emit_split(g, emit_range(g, (uint8_t)low, (uint8_t)(past - 1), to[low]), all);
+	}
+	return all;
+}
+
 /* `calls`: what follows the trigger. */
 static int32_t emit_free(struct grammar* g, const char* trigger, int32_t calls) {
 	const int n = (int)strlen(trigger);
-	int32_t state[MAX_TRIGGER + 1];
+	int32_t state[MAX_TRIGGER + 1], to[256];
 	for (int i = 0; i < n; i++)
 		state[i] = emit_loop(g, RETURNS);
 	state[n] = calls;
 	for (int i = 0; i < n; i++) {
-		int32_t all = NOWHERE;
-		for (int from = 0, to; from < 256; from = to) {
-			const int next = matched_after(trigger, i, (uint8_t)from);
-			for (to = from + 1; to < 256 && matched_after(trigger, i, (uint8_t)to) == next; to++)
-				;
-			all = emit_split(g, emit_range(g, (uint8_t)from, (uint8_t)(to - 1), state[next]), all);
-		}
-		loop_close(g, state[i], all);
+		for (int byte = 0; byte < 256; byte++)
+			to[byte] = state[matched_after(trigger, i, (uint8_t)byte)];
+		loop_close(g, state[i], emit_bytes(g, to));
 	}
 	return state[0];
 }
@@ -87,14 +93,12 @@ static int32_t emit_free(struct grammar* g, const char* trigger, int32_t calls) 
 static int32_t emit_first_decides(struct grammar* g, char trigger, int32_t calls) {
 	static const char space[] = "\t\n\v\f\r ";
 	const int32_t any = emit_loop(g, RETURNS), start = emit_loop(g, RETURNS);
-	loop_close(g, any, emit_range(g, 0, 255, any));
-	int32_t all = emit_range(g, (uint8_t)trigger, (uint8_t)trigger, calls);
+	int32_t to[256];
 	for (int byte = 0; byte < 256; byte++)
-		if (byte != (uint8_t)trigger)
-			all = emit_split(
-			    g, emit_range(g, (uint8_t)byte, (uint8_t)byte, byte && strchr(space, byte) ? start : any),
-			    all);
-	loop_close(g, start, all);
+		to[byte] = byte && strchr(space, byte) ? start : any;
+	to[(uint8_t)trigger] = calls;
+	loop_close(g, any, emit_range(g, 0, 255, any));
+	loop_close(g, start, emit_bytes(g, to));
 	return start;
 }
 

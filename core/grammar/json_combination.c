@@ -99,15 +99,12 @@ static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b) {
 		return false;
 	a = schema_followed(c, a);
 	b = schema_followed(c, b);
-	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties"), *name, *other;
-	cJSON_ArrayForEach (name, json_field(a, "required")) {
-		cJSON_ArrayForEach (other, json_field(b, "required")) {
-			if (cJSON_IsString(name) && cJSON_Compare(name, other, true) &&
-			    values_differ(c, cJSON_GetObjectItemCaseSensitive(of_a, name->valuestring),
-			                  cJSON_GetObjectItemCaseSensitive(of_b, name->valuestring)))
-				return true;
-		}
-	}
+	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties"), *name;
+	cJSON_ArrayForEach (name, json_field(a, "required"))
+		if (cJSON_IsString(name) && schema_holds(json_field(b, "required"), name) &&
+		    values_differ(c, cJSON_GetObjectItemCaseSensitive(of_a, name->valuestring),
+		                  cJSON_GetObjectItemCaseSensitive(of_b, name->valuestring)))
+			return true;
 	return false;
 }
 
@@ -121,14 +118,10 @@ static unsigned emitted_types(struct compiler* c, const cJSON* schema) {
 
 /* A member that the one requires and the other does not. */
 static const char* required_alone(const struct compiler* c, const cJSON* one, const cJSON* other) {
-	const cJSON *name, *known;
-	cJSON_ArrayForEach (name, json_field(schema_followed(c, one), "required")) {
-		bool found = !cJSON_IsString(name);
-		cJSON_ArrayForEach (known, json_field(schema_followed(c, other), "required"))
-			found |= cJSON_Compare(name, known, true);
-		if (!found)
+	const cJSON *name, *known = json_field(schema_followed(c, other), "required");
+	cJSON_ArrayForEach (name, json_field(schema_followed(c, one), "required"))
+		if (cJSON_IsString(name) && !schema_holds(known, name))
 			return name->valuestring;
-	}
 	return NULL;
 }
 

@@ -119,11 +119,14 @@ cJSON* schema_without(struct compiler*, const cJSON* schema, const char* keyword
 cJSON* schema_conditions(struct compiler*, const cJSON* schema);
 
 /* json_range.c: numbers between bounds, as JSON writes them */
+struct json_bound {
+	bool there, exclusive;
+	double at;
+};
 struct json_range {
 	bool whole;   /* integers */
 	int decimals; /* digits after the point, at most; -1: any number */
-	bool has_low, has_high, low_exclusive, high_exclusive;
-	double low, high;
+	struct json_bound low, high;
 };
 
 /* *start: before `next`; NOWHERE where no number is between the bounds. Of numbers that need not be whole the

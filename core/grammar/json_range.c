@@ -82,19 +82,20 @@ static int32_t from_zero(struct grammar* g, const struct json_range* r, int64_t 
 	return all;
 }
 
-static bool bounded(double bound, bool whole) {
-	return fabs(bound) <= 1e15 && (whole || fabs(bound - floor(bound)) < 1e-300);
+static bool bounded(const struct json_bound* bound, bool whole) {
+	return !bound->there ||
+	       (fabs(bound->at) <= 1e15 && (whole || fabs(bound->at - floor(bound->at)) < 1e-300));
 }
 
 bool json_range_emit(struct grammar* g, const struct json_range* r, int32_t next, int32_t* start) {
 	*start = NOWHERE;
-	if ((r->has_low && !bounded(r->low, r->whole)) || (r->has_high && !bounded(r->high, r->whole)))
+	if (!bounded(&r->low, r->whole) || !bounded(&r->high, r->whole))
 		return false;
-	const int64_t low = r->has_low ? (int64_t)ceil(r->low) : -unbounded,
-	              high = r->has_high ? (int64_t)floor(r->high) : unbounded;
+	const int64_t low = r->low.there ? (int64_t)ceil(r->low.at) : -unbounded,
+	              high = r->high.there ? (int64_t)floor(r->high.at) : unbounded;
 	/* beside a bound that is itself no whole number none is left out */
-	const bool low_exclusive = r->low_exclusive && ceil(r->low) <= r->low,
-	           high_exclusive = r->high_exclusive && floor(r->high) >= r->high;
+	const bool low_exclusive = r->low.exclusive && ceil(r->low.at) <= r->low.at,
+	           high_exclusive = r->high.exclusive && floor(r->high.at) >= r->high.at;
 	if (high > 0 || (high == 0 && !high_exclusive))
 		*start = from_zero(g, r, low > 0 ? low : 0, low >= 0 && low_exclusive, high, high_exclusive, next);
 	if (low < 0) { /* 0 is none of these */

@@ -58,11 +58,6 @@ static int32_t emit_matching(struct compiler* c, const char* expression, bool wh
 	return at;
 }
 
-/* A rule's whole text. */
-static int32_t emit_expression(struct compiler* c, const char* expression) {
-	return emit_matching(c, expression, true, emit_characters, RETURNS);
-}
-
 static int32_t emit_literal(struct compiler* c, const char* text, int32_t next) {
 	return emit_text(c->grammar, text, strlen(text), next);
 }
@@ -102,21 +97,17 @@ static int32_t emit_any_value(struct compiler* c) {
 }
 
 static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
-	switch (which) {
-	case SHARED_SPACE: /* bounded: a model may not dally */
-		return emit_expression(c, "( |\\n[ \\t]{0,40})?");
-	case SHARED_STRING:
-		return emit_expression(c, "\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/"
-		                          "bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"");
-	case SHARED_INTEGER:
-		return emit_expression(c, "-?(0|[1-9][0-9]*)");
-	case SHARED_NUMBER:
-		return emit_expression(c, "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]{1,2})?");
-	case SHARED_OBJECT:
+	static const char* const expression[SHARED_COUNT] = {
+	    [SHARED_SPACE] = "( |\\n[ \\t]{0,40})?", /* bounded: a model may not dally */
+	    [SHARED_STRING] = "\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/"
+	                      "bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"",
+	    [SHARED_INTEGER] = "-?(0|[1-9][0-9]*)",
+	    [SHARED_NUMBER] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]{1,2})?"};
+	if (expression[which])
+		return emit_matching(c, expression[which], true, emit_characters, RETURNS);
+	if (which == SHARED_OBJECT)
 		return emit_literal(c, "{", emit_list(c, any_member, emit_literal(c, "}", RETURNS)));
-	default:
-		return emit_any_value(c);
-	}
+	return emit_any_value(c);
 }
 
 static int32_t emit_shared(struct compiler* c, enum shared which, int32_t next) {
@@ -144,10 +135,10 @@ static bool check_keywords(struct compiler* c, const cJSON* schema) {
 	return !c->failed;
 }
 
-/* A count from 0 on, or -1 where there is none. */
-static int count_of(struct compiler* c, const cJSON* schema, const char* keyword) {
+/* A count from 0 on. */
+static int count_of(struct compiler* c, const cJSON* schema, const char* keyword, int otherwise) {
 	const cJSON* value = json_field(schema, keyword);
-	int64_t n = -1;
+	int64_t n = otherwise;
 	if (value && !json_whole(value, 0, 1 << 20, &n))
 		schema_refuse_keyword(c, keyword, "is not a whole number from 0 to 1048576");
 	return (int)n;
@@ -211,11 +202,12 @@ static int32_t emit_string_expression(struct compiler* c, const char* expression
 
 static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next) {
 	const cJSON *pattern = json_field(schema, "pattern"), *format = json_field(schema, "format");
-	const int least = count_of(c, schema, "minLength"), most = count_of(c, schema, "maxLength");
-	const char* of_format = cJSON_IsString(format) ? format_expression(format->valuestring) : NULL;
-	if (pattern || least > 0 || most >= 0)
-		of_format = NULL; /* an annotation, unless nothing else says what the string is */
-	if (pattern && (least > 0 || most >= 0))
+	const int least = count_of(c, schema, "minLength", 0), most = count_of(c, schema, "maxLength", -1);
+	const bool counted = least > 0 || most >= 0;
+	/* an annotation, unless nothing else says what the string is */
+	const char* of_format =
+	    cJSON_IsString(format) && !counted ? format_expression(format->valuestring) : NULL;
+	if (pattern && counted)
 		return schema_refuse(c, "a length beside \"pattern\" is not supported");
 	if (pattern && !cJSON_IsString(pattern))
 		return schema_refuse(c, "\"pattern\" is not a string");
@@ -223,7 +215,7 @@ static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next
 		return emit_string_expression(c, pattern->valuestring, false, next);
 	if (of_format)
 		return emit_string_expression(c, of_format, true, next);
-	if (least <= 0 && most < 0)
+	if (!counted)
 		return emit_shared(c, SHARED_STRING, next);
 	if (most > MAX_ITEMS || least > MAX_ITEMS)
 		return schema_refuse(c, "a length over 4096 is not supported");
@@ -233,29 +225,24 @@ static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next
 	if (most < 0)
 		snprintf(expression, sizeof expression, "[\\s\\S]{%d,}", least);
 	else
-		snprintf(expression, sizeof expression, "[\\s\\S]{%d,%d}", least < 0 ? 0 : least, most);
+		snprintf(expression, sizeof expression, "[\\s\\S]{%d,%d}", least, most);
 	return emit_string_expression(c, expression, true, next);
 }
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 /* The tightest of a bound and its exclusive twin; draft 4's boolean form too. */
-static bool bound_of(struct compiler* c, const cJSON* schema, bool upper, double* bound, bool* exclusive) {
+static struct json_bound bound_of(struct compiler* c, const cJSON* schema, bool upper) {
 	const cJSON* plain = json_field(schema, upper ? "maximum" : "minimum");
 	const cJSON* strict = json_field(schema, upper ? "exclusiveMaximum" : "exclusiveMinimum");
-	const bool strict_number = cJSON_IsNumber(strict);
-	*exclusive = cJSON_IsTrue(strict);
-	if ((plain && !cJSON_IsNumber(plain)) || (strict && !strict_number && !cJSON_IsBool(strict)))
-		return schema_refuse(c, "a bound is not a number"), false;
-	if (!plain && !strict_number)
-		return false;
-	*bound = plain ? plain->valuedouble : strict->valuedouble;
-	if (strict_number &&
-	    (!plain || (upper ? strict->valuedouble <= *bound : strict->valuedouble >= *bound))) {
-		*bound = strict->valuedouble;
-		*exclusive = true;
-	}
-	return true;
+	const bool number = cJSON_IsNumber(strict);
+	if ((plain && !cJSON_IsNumber(plain)) || (strict && !number && !cJSON_IsBool(strict)))
+		schema_refuse(c, "a bound is not a number");
+	if (number && (!plain || (upper ? strict->valuedouble <= plain->valuedouble
+	                                : strict->valuedouble >= plain->valuedouble)))
+		return (struct json_bound){.there = true, .exclusive = true, .at = strict->valuedouble};
+	return (struct json_bound){
+	    .there = plain != NULL, .exclusive = cJSON_IsTrue(strict), .at = plain ? plain->valuedouble : 0};
 }
 
 /* Digits after the point that a multipleOf allows: 0 for 1, 2 for 0.01; -1 where there is none. */
@@ -271,14 +258,14 @@ static int decimals_of(struct compiler* c, const cJSON* schema) {
 }
 
 static int32_t emit_number(struct compiler* c, const cJSON* schema, bool whole, int32_t next) {
-	struct json_range range = {.whole = whole, .decimals = decimals_of(c, schema)};
-	range.has_low = bound_of(c, schema, false, &range.low, &range.low_exclusive);
-	range.has_high = bound_of(c, schema, true, &range.high, &range.high_exclusive);
+	const int decimals = decimals_of(c, schema);
+	const struct json_range range = {.whole = whole || decimals == 0,
+	                                 .decimals = decimals,
+	                                 .low = bound_of(c, schema, false),
+	                                 .high = bound_of(c, schema, true)};
 	if (c->failed)
 		return NOWHERE;
-	if (range.decimals == 0)
-		range.whole = true;
-	if (!range.has_low && !range.has_high && range.decimals <= 0)
+	if (!range.low.there && !range.high.there && decimals <= 0)
 		return emit_shared(c, range.whole ? SHARED_INTEGER : SHARED_NUMBER, next);
 	int32_t at = NOWHERE;
 	if (!json_range_emit(c->grammar, &range, next, &at))
@@ -407,13 +394,11 @@ static int32_t emit_different_items(struct compiler* c, const cJSON* items, int 
 
 static int32_t emit_array(struct compiler* c, const cJSON* schema, int32_t next) {
 	const cJSON *prefix = json_field(schema, "prefixItems"), *items = json_field(schema, "items");
-	int least = count_of(c, schema, "minItems");
-	const int most = count_of(c, schema, "maxItems");
+	const int least = count_of(c, schema, "minItems", 0), most = count_of(c, schema, "maxItems", -1);
 	if (cJSON_IsArray(items)) { /* draft 7's tuples */
 		prefix = items;
 		items = NULL;
 	}
-	least = least < 0 ? 0 : least;
 	const int fixed = prefix ? cJSON_GetArraySize(prefix) : 0;
 	if (least > MAX_ITEMS || most > MAX_ITEMS || fixed > MAX_ITEMS)
 		return schema_refuse(c, "more than 4096 items are not supported");
@@ -610,17 +595,17 @@ static int member_rule(struct compiler* c, const cJSON* schema, const cJSON* oth
 
 /* Any names, with values of one schema. A name may come twice, so that a number of them is sure up to one. */
 static int32_t emit_map(struct compiler* c, const cJSON* schema, const cJSON* others, int32_t next) {
-	const int least = count_of(c, schema, "minProperties"), most = count_of(c, schema, "maxProperties");
+	const int least = count_of(c, schema, "minProperties", 0),
+	          most = count_of(c, schema, "maxProperties", -1);
 	const int32_t close = emit_literal(c, "}", next);
 	if (least > 1 || most > MAX_ITEMS)
 		return schema_refuse(c, "so many properties are not supported where none is named");
 	if (most >= 0 && most < least)
 		return NOWHERE;
 	const int rule = member_rule(c, schema, others);
-	return c->failed ? NOWHERE
-	                 : emit_literal(c, "{",
-	                                emit_same_items(c, rule, least < 0 ? 0 : least, most, close,
-	                                                emit_space(c, close)));
+	return c->failed
+	           ? NOWHERE
+	           : emit_literal(c, "{", emit_same_items(c, rule, least, most, close, emit_space(c, close)));
 }
 
 static int32_t emit_object(struct compiler* c, const cJSON* schema, int32_t next) {
@@ -637,8 +622,7 @@ static int32_t emit_object(struct compiler* c, const cJSON* schema, int32_t next
 		keep_names(c, json_field(schema, "propertyNames"), member, n);
 		for (int i = 0; i < n; i++)
 			required += member[i].required;
-		if (count_of(c, schema, "minProperties") > required ||
-		    (json_field(schema, "maxProperties") && count_of(c, schema, "maxProperties") < n))
+		if (count_of(c, schema, "minProperties", 0) > required || count_of(c, schema, "maxProperties", n) < n)
 			schema_refuse(c, "a number of properties beside named ones is not supported");
 		if (!c->failed)
 			at = emit_literal(c, "{", emit_members(c, member, n, emit_literal(c, "}", next)));

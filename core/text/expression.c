@@ -47,47 +47,39 @@ static bool refuse(const char* pattern, size_t size, const char* why, struct err
 	return error_set(error, "expression \"%.*s\": %s", (int)(size < 80 ? size : 80), pattern, why);
 }
 
+/* pattern[size] is 0. */
 static bool translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
 	bool in_class = false;
-	for (size_t at = 0; at < size;) {
-		if (pattern[at] == '\\') {
-			size_t taken = translate_escape(out, pattern + at, size - at, in_class);
+	for (size_t at = 0, taken; at < size; at += taken) {
+		const char c = pattern[at];
+		taken = 1;
+		if (c == '\\') {
+			taken = translate_escape(out, pattern + at, size - at, in_class);
 			if (taken == 0)
 				return refuse(pattern + at, size - at, "this escape is not supported here", error);
-			at += taken;
 			continue;
 		}
-		if (in_class && at + 1 < size && pattern[at] == '&' && pattern[at + 1] == '&')
+		if (in_class && c == '&' && pattern[at + 1] == '&')
 			return refuse(pattern, size, "class intersections (&&) are not supported", error);
-		if (pattern[at] == '[') {
-			if (in_class)
-				return refuse(pattern, size, "nested classes are not supported", error);
-			in_class = true;
-			/* A bracket that closes right after the opening one is a member. */
-			buffer_add(out, "[", 1);
-			at++;
-			if (at < size && pattern[at] == '^')
-				buffer_add(out, pattern + at++, 1);
-			if (at < size && pattern[at] == ']') {
-				add_text(out, "\\]");
-				at++;
-			}
-			continue;
+		if (in_class && c == '[')
+			return refuse(pattern, size, "nested classes are not supported", error);
+		if (c == '[') {
+			taken += pattern[at + taken] == '^';
+			taken += pattern[at + taken] == ']'; /* right after the opening one it is a member */
 		}
-		if (pattern[at] == ']' && in_class)
-			in_class = false;
-		buffer_add(out, pattern + at++, 1);
+		in_class = c == '[' || (in_class && c != ']');
+		buffer_add(out, pattern + at, taken);
 	}
-	return out->failed ? error_set(error, "no memory for an expression") : true;
+	return true;
 }
 
 static bool compile(struct expression* e, const char* pattern, size_t size, const struct buffer* text,
-                    struct error* error) {
+                    uint32_t options, struct error* error) {
 	int code = 0;
 	PCRE2_SIZE offset = 0;
-	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size,
-	                        PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &code,
-	                        &offset, NULL);
+	if (text->failed)
+		return error_set(error, "no memory for an expression");
+	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size, PCRE2_UTF | options, &code, &offset, NULL);
 	if (!e->code) {
 		char why[128];
 		pcre2_get_error_message(code, (PCRE2_UCHAR*)why, sizeof why);
@@ -97,7 +89,7 @@ static bool compile(struct expression* e, const char* pattern, size_t size, cons
 	return true;
 }
 
-struct expression* expression_compile(const char* pattern, struct error* error) {
+struct expression* expression_compile(const char* pattern, bool regex, struct error* error) {
 	const size_t size = strlen(pattern);
 	if (size == 0 || size > MAX_PATTERN) {
 		error_set(error, "an expression of %zu bytes, expected 1 to %d", size, MAX_PATTERN);
@@ -108,15 +100,19 @@ struct expression* expression_compile(const char* pattern, struct error* error) 
 		error_set(error, "no memory for an expression");
 		return NULL;
 	}
-	e->trailing_space = strcmp(pattern, "\\s+$") == 0;
+	e->trailing_space = regex && strcmp(pattern, "\\s+$") == 0;
 	struct buffer text = {0};
-	bool good = translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error);
+	if (!regex)
+		buffer_add(&text, pattern, size);
+	const bool good =
+	    (!regex || translate(pattern, size, &text, error)) &&
+	    compile(e, pattern, size, &text,
+	            regex ? PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C : PCRE2_LITERAL, error);
 	buffer_free(&text);
-	if (!good) {
-		expression_free(e);
-		return NULL;
-	}
-	return e;
+	if (good)
+		return e;
+	expression_free(e);
+	return NULL;
 }
 
 void expression_free(struct expression* e) {

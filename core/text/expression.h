@@ -16,8 +16,9 @@ struct matcher {
 	struct pcre2_real_jit_stack_8* stack;
 };
 
-/* NULL with the error set: it does not compile, or it uses what is not supported. */
-struct expression* expression_compile(const char* pattern, struct error*);
+/* regex false: the pattern stands for itself. NULL with the error set: it does not compile, or it uses what
+ * is not supported. */
+struct expression* expression_compile(const char* pattern, bool regex, struct error*);
 void expression_free(struct expression*);
 
 bool matcher_start(struct matcher*);

@@ -11,7 +11,6 @@
 
 void steps_free(struct steps* s) {
 	for (int i = 0; i < s->n; i++) {
-		free(s->step[i].pattern);
 		free(s->step[i].content);
 		expression_free(s->step[i].expression);
 	}
@@ -28,75 +27,59 @@ struct step* steps_add(struct steps* s, enum step_kind kind, struct error* error
 	return step;
 }
 
-struct step* steps_add_text(struct steps* s, enum step_kind kind, const char* pattern, const char* content,
-                            struct error* error) {
+static struct step* add_text(struct steps* s, enum step_kind kind, const char* content, struct error* error) {
 	struct step* step = steps_add(s, kind, error);
 	if (!step)
 		return NULL;
 	step->content = strdup(content);
-	step->pattern = pattern ? strdup(pattern) : NULL;
-	if (step->content && (step->pattern || !pattern))
+	if (step->content)
 		return step;
 	error_set(error, "no memory for a tokenizer's steps");
 	return NULL;
 }
 
-bool steps_add_split(struct steps* s, const char* pattern, enum split_behavior behavior, bool invert,
-                     struct error* error) {
-	struct step* step = steps_add(s, STEP_SPLIT, error);
+bool steps_add_prepend(struct steps* s, const char* content, bool first_only, bool unless_there,
+                       struct error* error) {
+	struct step* step = add_text(s, STEP_PREPEND, content, error);
 	if (!step)
 		return false;
-	step->behavior = behavior;
-	step->invert = invert;
-	step->expression = expression_compile(pattern, error);
-	return step->expression != NULL;
-}
-
-bool steps_add_blocks(struct steps* s, const char* block, enum prefix_scheme scheme, bool unless_there,
-                      struct error* error) {
-	if (!steps_add_text(s, STEP_REPLACE, " ", block, error))
-		return false;
-	struct step* step = scheme == PREFIX_NEVER ? NULL : steps_add_text(s, STEP_PREPEND, NULL, block, error);
-	if (!step)
-		return scheme == PREFIX_NEVER;
-	step->first_only = scheme == PREFIX_FIRST;
+	step->first_only = first_only;
 	step->unless_there = unless_there;
 	return true;
 }
 
-/* ---- words -------------------------------------------------------------------------------- */
-
-void words_free(struct words* w) {
-	buffer_free(&w->text);
-	free(w->span);
-	*w = (struct words){0};
+bool steps_add_replace(struct steps* s, const char* pattern, bool regex, const char* content,
+                       struct error* error) {
+	struct step* step = add_text(s, STEP_REPLACE, content, error);
+	if (step)
+		step->expression = expression_compile(pattern, regex, error);
+	return step && step->expression;
 }
 
-static void add_span(struct words* w, size_t start, size_t end, bool broken) {
-	if (start == end || w->failed)
-		return;
-	if (!grow_to(&w->span, &w->capacity, w->n + 1, sizeof *w->span)) {
-		w->failed = true;
-		return;
-	}
-	w->span[w->n++] = (struct span){.start = start, .size = end - start, .broken = broken};
+struct step* steps_add_split(struct steps* s, const char* pattern, bool regex, enum split_behavior behavior,
+                             struct error* error) {
+	struct step* step = steps_add(s, STEP_SPLIT, error);
+	if (!step)
+		return NULL;
+	step->behavior = behavior;
+	step->expression = expression_compile(pattern, regex, error);
+	return step->expression ? step : NULL;
 }
 
-/* The text's well-formed and broken stretches. */
-static void add_stretches(struct words* w) {
-	size_t start = 0;
-	bool broken = false;
-	for (size_t at = 0; at < w->text.size;) {
-		size_t length = utf8_character(w->text.data + at, w->text.size - at, NULL);
-		if ((length == 0) != broken) {
-			add_span(w, start, at, broken);
-			start = at;
-			broken = length == 0;
-		}
-		at += length > 0 ? length : 1;
-	}
-	add_span(w, start, w->text.size, broken);
+bool steps_add_blocks(struct steps* s, const char* block, enum prefix_scheme scheme, bool unless_there,
+                      struct error* error) {
+	return steps_add_replace(s, " ", false, block, error) &&
+	       (scheme == PREFIX_NEVER ||
+	        steps_add_prepend(s, block, scheme == PREFIX_FIRST, unless_there, error));
 }
+
+/* ---- rewriting ---------------------------------------------------------------------------- */
+
+struct word {
+	const char* text;
+	size_t size;
+	bool broken; /* bytes that are not UTF-8: cut no further */
+};
 
 /* Bytes from `at` on that are well-formed UTF-8. */
 static size_t good_run(const char* text, size_t size, size_t at) {
@@ -110,67 +93,42 @@ static size_t good_run(const char* text, size_t size, size_t at) {
 	return at - from;
 }
 
-/* ---- rewriting ---------------------------------------------------------------------------- */
-
 static void compose(enum step_kind kind, const char* text, size_t size, struct buffer* out) {
 	static const int options[] = {[STEP_NFC] = UTF8PROC_COMPOSE,
 	                              [STEP_NFD] = UTF8PROC_DECOMPOSE,
 	                              [STEP_NFKC] = UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
 	                              [STEP_NFKD] = UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
-	for (size_t at = 0; at < size;) {
-		utf8proc_uint8_t* made = NULL;
-		const size_t run = good_run(text, size, at);
-		const utf8proc_ssize_t n =
-		    run ? utf8proc_map((const utf8proc_uint8_t*)text + at, (utf8proc_ssize_t)run, &made,
-		                       (utf8proc_option_t)options[kind] | UTF8PROC_STABLE)
-		        : 0;
-		out->failed |= n == UTF8PROC_ERROR_NOMEM;
-		if (n > 0)
-			buffer_add(out, made, (size_t)n);
-		free(made);
-		at += run;
-		if (run == 0)
-			buffer_add(out, text + at++, 1);
-	}
+	utf8proc_uint8_t* made = NULL;
+	const utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t*)text, (utf8proc_ssize_t)size, &made,
+	                                        (utf8proc_option_t)options[kind] | UTF8PROC_STABLE);
+	out->failed |= n == UTF8PROC_ERROR_NOMEM;
+	if (n > 0)
+		buffer_add(out, made, (size_t)n);
+	free(made);
 }
 
 static void squeeze(const char* text, size_t size, struct buffer* out) {
-	const size_t start = out->size;
 	bool space = false;
 	for (size_t i = 0; i < size; i++) {
 		if (text[i] == ' ') {
 			space = true;
 			continue;
 		}
-		if (space && out->size > start)
+		if (space && out->size > 0)
 			buffer_add(out, " ", 1);
 		buffer_add(out, text + i, 1);
 		space = false;
 	}
 	/* At the end U+2581 counts as a space. */
 	for (bool more = true; more;) {
-		bool block = out->size >= start + 3 && memcmp(out->data + out->size - 3, "\xe2\x96\x81", 3) == 0;
-		more = block || (out->size > start && out->data[out->size - 1] == ' ');
+		bool block = out->size >= 3 && memcmp(out->data + out->size - 3, "\xe2\x96\x81", 3) == 0;
+		more = block || (out->size > 0 && out->data[out->size - 1] == ' ');
 		out->size -= block ? 3 : more ? 1 : 0;
 	}
 }
 
-static void replace_text(const struct step* step, const char* text, size_t size, struct buffer* out) {
-	const size_t length = strlen(step->pattern);
-	for (size_t at = 0; at < size;) {
-		const char* found = memmem(text + at, size - at, step->pattern, length);
-		size_t run = found ? (size_t)(found - text) - at : size - at;
-		buffer_add(out, text + at, run);
-		at += run;
-		if (found) {
-			buffer_add(out, step->content, strlen(step->content));
-			at += length;
-		}
-	}
-}
-
-static void replace_matches(const struct step* step, struct matcher* m, const char* text, size_t size,
-                            struct buffer* out) {
+static void replace(const struct step* step, struct matcher* m, const char* text, size_t size,
+                    struct buffer* out) {
 	size_t at = 0, start, end;
 	while (expression_next(step->expression, m, text, size, at, &start, &end)) {
 		buffer_add(out, text + at, start - at);
@@ -180,18 +138,18 @@ static void replace_matches(const struct step* step, struct matcher* m, const ch
 	buffer_add(out, text + at, size - at);
 }
 
-static void replace(const struct step* step, struct matcher* m, const char* text, size_t size,
-                    struct buffer* out) {
-	if (!step->expression) {
-		replace_text(step, text, size, out);
-		return;
-	}
+/* Text is composed and replaced in where it is well-formed. */
+static void rewrite_runs(const struct step* step, struct matcher* m, const char* text, size_t size,
+                         struct buffer* out) {
 	for (size_t at = 0; at < size;) {
-		size_t run = good_run(text, size, at);
-		replace_matches(step, m, text + at, run, out);
-		at += run;
-		if (at < size)
+		const size_t run = good_run(text, size, at);
+		if (run == 0)
 			buffer_add(out, text + at++, 1);
+		else if (step->kind == STEP_REPLACE)
+			replace(step, m, text + at, run, out);
+		else
+			compose(step->kind, text + at, run, out);
+		at += run;
 	}
 }
 
@@ -203,118 +161,116 @@ static void prepend(const struct step* step, bool first, const char* text, size_
 	buffer_add(out, text, size);
 }
 
-/* The steps that write the words anew. */
-static void rewrite(const struct step* step, struct matcher* m, bool first, const struct words* in,
-                    struct words* out) {
-	out->text.size = 0;
-	for (size_t i = 0; i < in->n; i++) {
-		const struct span* s = &in->span[i];
-		const char* text = in->text.data + s->start;
-		const size_t start = out->text.size;
-		if (step->kind <= STEP_NFKD)
-			compose(step->kind, text, s->size, &out->text);
-		else if (step->kind == STEP_SQUEEZE)
-			squeeze(text, s->size, &out->text);
-		else if (step->kind == STEP_REPLACE)
-			replace(step, m, text, s->size, &out->text);
-		else if (step->kind == STEP_PREPEND)
-			prepend(step, first && i == 0, text, s->size, &out->text);
-		else
-			byte_level_write(&out->text, text, s->size);
-		add_span(out, start, out->text.size, s->broken && step->kind != STEP_BYTE_LEVEL); /* all UTF-8 */
-	}
-	out->failed |= out->text.failed;
+/* The word as the step writes it. */
+static struct word rewritten(struct walk* w, int i, struct word in) {
+	const struct step* step = &w->steps->step[i];
+	struct buffer* out = &w->written[i];
+	out->size = 0;
+	if (step->kind <= STEP_REPLACE)
+		rewrite_runs(step, w->matcher, in.text, in.size, out);
+	else if (step->kind == STEP_SQUEEZE)
+		squeeze(in.text, in.size, out);
+	else if (step->kind == STEP_PREPEND)
+		prepend(step, w->first && !w->met[i], in.text, in.size, out);
+	else
+		byte_level_write(out, in.text, in.size);
+	w->met[i] = true;
+	w->failed |= out->failed;
+	return (struct word){out->data, out->size, in.broken && step->kind != STEP_BYTE_LEVEL}; /* all UTF-8 */
+}
+
+static void begin(struct walk* w, bool first) {
+	w->first = first;
+	memset(w->met, 0, sizeof w->met);
+}
+
+const char* steps_rewrite(struct walk* w, bool first, const char* text, size_t* size) {
+	struct word word = {text, *size, false};
+	begin(w, first);
+	for (int i = 0; i < w->steps->n && word.size > 0; i++)
+		word = rewritten(w, i, word);
+	*size = word.size;
+	return word.text;
 }
 
 /* ---- cutting ------------------------------------------------------------------------------ */
 
-/* Receives stretches in order, told whether each is a match, and joins them as the behavior says. */
+/* Receives stretches of a word in order, told whether each is a match, joins them as the behavior says, and
+ * passes the words that come of it on. */
 struct joiner {
-	struct words* out;
-	enum split_behavior behavior;
+	struct walk* walk;
+	int step;
+	const char* text;
 	size_t start, end; /* the word being built; start == end: none */
 	bool matched;      /* its last stretch was a match */
 };
 
+static void pass_on(struct walk*, int step, struct word);
+
 static void join_end(struct joiner* j) {
-	add_span(j->out, j->start, j->end, false);
+	pass_on(j->walk, j->step + 1, (struct word){j->text + j->start, j->end - j->start, false});
 	j->start = j->end;
 }
 
 static void join(struct joiner* j, size_t start, size_t end, bool match) {
+	const enum split_behavior behavior = j->walk->steps->step[j->step].behavior;
 	if (start == end)
 		return;
-	const bool grows = j->behavior == SPLIT_WITH_PREVIOUS ? match && !j->matched
-	                   : j->behavior == SPLIT_WITH_NEXT   ? !match && j->matched
-	                   : j->behavior == SPLIT_CONTIGUOUS  ? match == j->matched
-	                                                      : false;
+	const bool grows = behavior == SPLIT_WITH_PREVIOUS ? match && !j->matched
+	                   : behavior == SPLIT_WITH_NEXT   ? !match && j->matched
+	                   : behavior == SPLIT_CONTIGUOUS  ? match == j->matched
+	                                                   : false;
 	if (j->start == j->end || !grows) {
 		join_end(j);
 		j->start = start;
 	}
 	j->end = end;
 	j->matched = match;
-	if (match && j->behavior == SPLIT_REMOVED)
+	if (match && behavior == SPLIT_REMOVED)
 		j->start = j->end;
 }
 
-static void split(const struct step* step, struct matcher* m, struct words* in, struct words* out) {
-	for (size_t i = 0; i < in->n; i++) {
-		const struct span* s = &in->span[i];
-		if (s->broken) {
-			add_span(out, s->start, s->start + s->size, true);
-			continue;
-		}
-		const char* text = in->text.data + s->start;
-		struct joiner j = {.out = out, .behavior = step->behavior, .start = s->start, .end = s->start};
-		size_t at = 0, start, end;
-		while (expression_next(step->expression, m, text, s->size, at, &start, &end)) {
-			join(&j, s->start + at, s->start + start, step->invert);
-			join(&j, s->start + start, s->start + end, !step->invert);
-			at = end;
-		}
-		join(&j, s->start + at, s->start + s->size, step->invert);
-		join_end(&j);
+static void split(struct walk* w, int i, struct word word) {
+	const struct step* step = &w->steps->step[i];
+	struct joiner j = {.walk = w, .step = i, .text = word.text};
+	size_t at = 0, start, end;
+	while (!w->failed &&
+	       expression_next(step->expression, w->matcher, word.text, word.size, at, &start, &end)) {
+		join(&j, at, start, step->invert);
+		join(&j, start, end, !step->invert);
+		at = end;
 	}
-	struct buffer text = out->text; /* cutting leaves the text where it is */
-	out->text = in->text;
-	in->text = text;
+	join(&j, at, word.size, step->invert);
+	join_end(&j);
 }
 
-/* ---- the whole ---------------------------------------------------------------------------- */
-
-static bool run(const struct steps* steps, struct matcher* m, bool first, struct words* words,
-                struct words* work) {
-	for (int i = 0; i < steps->n && !words->failed; i++) {
-		const struct step* step = &steps->step[i];
-		work->n = 0;
-		if (step->kind == STEP_SPLIT)
-			split(step, m, words, work);
-		else
-			rewrite(step, m, first, words, work);
-		struct words other = *words;
-		*words = *work;
-		*work = other;
+/* A word goes through the steps from this one on. */
+static void pass_on(struct walk* w, int i, struct word word) {
+	for (; i < w->steps->n && word.size > 0 && !w->failed; i++) {
+		const bool cuts = w->steps->step[i].kind == STEP_SPLIT;
+		if (cuts && !word.broken) {
+			split(w, i, word);
+			return;
+		}
+		if (!cuts)
+			word = rewritten(w, i, word);
 	}
-	return !words->failed && !words->text.failed && !work->failed;
+	if (word.size > 0 && !w->failed)
+		w->take(w->user, word.text, word.size);
 }
 
-static void start(struct words* words, const char* text, size_t size) {
-	words->n = words->text.size = 0;
-	buffer_add(&words->text, text, size);
-	words->failed |= words->text.failed;
+void steps_cut(struct walk* w, bool first, const char* text, size_t size) {
+	begin(w, first);
+	for (size_t at = 0, end; at < size; at = end) {
+		const size_t run = good_run(text, size, at);
+		end = at + run;
+		while (run == 0 && end < size && utf8_character(text + end, size - end, NULL) == 0)
+			end++;
+		pass_on(w, 0, (struct word){text + at, end - at, run == 0});
+	}
 }
 
-bool steps_rewrite(const struct steps* steps, struct matcher* m, bool first, const char* text, size_t size,
-                   struct words* words, struct words* work) {
-	start(words, text, size);
-	add_span(words, 0, words->text.size, false);
-	return run(steps, m, first, words, work);
-}
-
-bool steps_cut(const struct steps* steps, struct matcher* m, bool first, const char* text, size_t size,
-               struct words* words, struct words* work) {
-	start(words, text, size);
-	add_stretches(words);
-	return run(steps, m, first, words, work);
+void walk_end(struct walk* w) {
+	for (int i = 0; i < MAX_STEPS; i++)
+		buffer_free(&w->written[i]);
 }

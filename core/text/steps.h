@@ -14,8 +14,8 @@ enum step_kind {
 	STEP_NFD,
 	STEP_NFKC,
 	STEP_NFKD,
+	STEP_REPLACE,    /* what the expression matches by content */
 	STEP_SQUEEZE,    /* runs of spaces become one, outer ones go */
-	STEP_REPLACE,    /* pattern, or what the expression matches, by content */
 	STEP_PREPEND,    /* content before a word */
 	STEP_BYTE_LEVEL, /* words are written in GPT-2's alphabet */
 	STEP_SPLIT       /* words are cut at the matches of the expression */
@@ -31,8 +31,8 @@ enum split_behavior {                 /* what becomes of a match */
 
 struct step {
 	enum step_kind kind;
-	char *pattern, *content;       /* owned */
-	struct expression* expression; /* SPLIT; REPLACE: instead of the pattern, or NULL */
+	char* content;                 /* owned */
+	struct expression* expression; /* SPLIT, REPLACE */
 	bool first_only;               /* PREPEND: only where the whole text begins */
 	bool unless_there;             /* PREPEND: not when the word begins with it already */
 	bool invert;                   /* SPLIT: what does not match is the match */
@@ -46,25 +46,14 @@ struct steps {
 	int n;
 };
 
-struct span {
-	size_t start, size;
-	bool broken; /* bytes that are not UTF-8: cut no further */
-};
-
-struct words {
-	struct buffer text;
-	struct span* span;
-	size_t n, capacity;
-	bool failed; /* memory ran out */
-};
-
 void steps_free(struct steps*);
 /* A step at the end; NULL with the error set when there are too many. */
 struct step* steps_add(struct steps*, enum step_kind, struct error*);
-/* The same for REPLACE and PREPEND with copies of their strings (pattern may be NULL). */
-struct step* steps_add_text(struct steps*, enum step_kind, const char* pattern, const char* content,
-                            struct error*);
-bool steps_add_split(struct steps*, const char* pattern, enum split_behavior, bool invert, struct error*);
+/* The same for each kind that has parts; strings are copied. regex: as expression_compile takes it. */
+bool steps_add_replace(struct steps*, const char* pattern, bool regex, const char* content, struct error*);
+bool steps_add_prepend(struct steps*, const char* content, bool first_only, bool unless_there, struct error*);
+struct step* steps_add_split(struct steps*, const char* pattern, bool regex, enum split_behavior,
+                             struct error*);
 /* Sentencepiece's way with spaces: another character in place of each, and one before the text. */
 enum prefix_scheme { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
 bool steps_add_blocks(struct steps*, const char* block, enum prefix_scheme, bool unless_there, struct error*);
@@ -73,21 +62,27 @@ bool steps_add_blocks(struct steps*, const char* block, enum prefix_scheme, bool
 /* GPT-2's, also what ByteLevel means by itself. */
 extern const char pretokenize_gpt2[];
 
-struct named_habits {
-	bool ignore_merges; /* a word that is a piece is taken whole */
-	bool adds_bos;      /* unless the file says otherwise */
+/* Adds the expressions' splits and the byte alphabet; says whether a word that is a piece is taken whole, and
+ * whether a BOS is added unless the file says otherwise. name NULL: "default". An unknown name is an error
+ * that lists the known ones. */
+bool steps_add_named(struct steps*, const char* name, bool* ignore_merges, bool* adds_bos, struct error*);
+
+/* The way of texts through a list of steps; free with walk_end. */
+struct walk {
+	const struct steps* steps;
+	struct matcher* matcher;
+	void (*take)(void* user, const char* word, size_t size); /* the words of steps_cut, in order */
+	void* user;
+	bool failed;                      /* no memory */
+	bool first;                       /* the text begins the whole one */
+	bool met[MAX_STEPS];              /* whether a word of it came to the step */
+	struct buffer written[MAX_STEPS]; /* the word that the step wrote last */
 };
 
-/* Adds the expressions' splits and the byte alphabet. name NULL: "default". An unknown name is an error
- * that lists the known ones. */
-bool steps_add_named(struct steps*, const char* name, struct named_habits*, struct error*);
-
-/* Runs the steps over a text (first: where the whole text begins), with *work as space: as one word, whose
- * text is words->text then, or cut into words->span. False: no memory. */
-bool steps_rewrite(const struct steps*, struct matcher*, bool first, const char* text, size_t size,
-                   struct words* words, struct words* work);
-bool steps_cut(const struct steps*, struct matcher*, bool first, const char* text, size_t size,
-               struct words* words, struct words* work);
-void words_free(struct words*);
+/* The text as a list without SPLIT writes it, good until the next. first: where the whole text begins. */
+const char* steps_rewrite(struct walk*, bool first, const char* text, size_t* size);
+/* Words of well-formed or broken bytes, cut and written. */
+void steps_cut(struct walk*, bool first, const char* text, size_t size);
+void walk_end(struct walk*);
 
 #endif

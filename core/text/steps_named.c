@@ -6,7 +6,8 @@
 
 #define GPT2_WORDS "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 #define ANY_CASE "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
-#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SPACES "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" SPACES
 #define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define WIDE "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
@@ -16,28 +17,26 @@ const char pretokenize_gpt2[] = GPT2_WORDS "|\\s+";
 static const char llama3[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" REST;
 static const char qwen2[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" REST;
 /* Mistral's later tokenizers: words also end where the case changes. */
-static const char tekken[] =
-    "[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER
-    "]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+#define CASED_WORDS(end)                                                                                     \
+	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" end "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]"    \
+	"*" end
+#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" SPACES
+static const char tekken[] = CASED_WORDS("") "|\\p{N}" CASED_REST;
 /* GPT-4o's: the same, contractions stay with their word, and digits go by threes. */
-#define CASED_WORDS                                                                                          \
-	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" ANY_CASE "?|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER  \
-	"]*" ANY_CASE "?"
-#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-static const char gpt4o[] = CASED_WORDS "|\\p{N}{1,3}" CASED_REST;
+static const char gpt4o[] = CASED_WORDS(ANY_CASE "?") "|\\p{N}{1,3}" CASED_REST;
 /* Marks belong to words. */
-static const char qwen35[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
-                                      "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-static const char seed_coder[] = ANY_CASE
-    "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char qwen35[] =
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" SPACES;
+static const char seed_coder[] =
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES;
 static const char minicpm5[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+" REST;
+/* A word of white space ends at each end of a line. */
+#define LINES "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 static const char bailing[] =
-    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|"
-             "\\s+";
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" LINES;
 static const char exaone_moe[] =
     ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "
-             "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|"
-             "\\s+";
+             "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?" LINES;
 /* The letters DeepSeek-LLM lists one range after the other: those that have a case. */
 static const char deepseek_letters[] =
     "\\s?["
@@ -64,44 +63,45 @@ static const char deepseek_marks[] =
     "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+";
 static const char deepseek3_words[] =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
-    "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES;
 
 /* Stands for rewriting in the byte alphabet, where that is not the last step: Falcon looks for digits in
  * rewritten text. */
 static const char letters[] = "";
 
 enum { MAX_EXPRESSIONS = 6 };
+enum { IGNORES_MERGES = 1, ADDS_BOS = 2 };
 
 static const struct named {
 	const char* names; /* with spaces between */
+	unsigned habits;
 	const char* expression[MAX_EXPRESSIONS];
-	struct named_habits habits;
 } known[] = {
-    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
+    {"default", 0, {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {"gpt-2 phi-2 mpt olmo exaone4 mellum gigachat a.x-4.0 jais trillion granite-docling",
-     {pretokenize_gpt2},
-     {0}},
+     0,
+     {pretokenize_gpt2}},
     {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
-     {llama3},
-     {.ignore_merges = true, .adds_bos = true}},
-    {"dbrx glm4 chatglm-bpe smaug-bpe", {llama3}, {0}},
-    {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan grok-2 kormo solar-open", {qwen2}, {0}},
-    {"qwen35", {qwen35}, {0}},
-    {"seed-coder", {seed_coder}, {0}},
-    {"minicpm5", {"\\p{N}{1,3}", minicpm5}, {.ignore_merges = true}},
-    {"bailingmoe bailingmoe2", {bailing}, {0}},
-    {"exaone-moe", {exaone_moe}, {0}},
-    {"gpt-4o llama4 kanana2 minimax-m2", {gpt4o}, {0}},
-    {"tekken", {tekken}, {.ignore_merges = true, .adds_bos = true}},
-    {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", WIDE, "\\p{N}"}, {0}},
-    {"deepseek-llm", {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}"}, {0}},
+     IGNORES_MERGES | ADDS_BOS,
+     {llama3}},
+    {"dbrx glm4 chatglm-bpe smaug-bpe", 0, {llama3}},
+    {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan grok-2 kormo solar-open", 0, {qwen2}},
+    {"qwen35", 0, {qwen35}},
+    {"seed-coder", 0, {seed_coder}},
+    {"minicpm5", IGNORES_MERGES, {"\\p{N}{1,3}", minicpm5}},
+    {"bailingmoe bailingmoe2", 0, {bailing}},
+    {"exaone-moe", 0, {exaone_moe}},
+    {"gpt-4o llama4 kanana2 minimax-m2", 0, {gpt4o}},
+    {"tekken", IGNORES_MERGES | ADDS_BOS, {tekken}},
+    {"deepseek-coder", 0, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", WIDE, "\\p{N}"}},
+    {"deepseek-llm", 0, {"[\\r\\n]", deepseek_letters, deepseek_marks, "\\s+$", WIDE, "\\p{N}"}},
     {"deepseek-v3 hunyuan-dense",
-     {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words},
-     {0}},
-    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", pretokenize_gpt2, letters, "\\p{N}+", "[0-9][0-9][0-9]"}, {0}},
+     0,
+     {"\\p{N}{1,3}", "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+", deepseek3_words}},
+    {"falcon", 0, {"[\\p{P}\\$\\+<=>\\^~\\|`]+", pretokenize_gpt2, letters, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {"starcoder refact command-r smollm codeshell exaone minerva-7b mellum2",
-     {"\\p{N}", pretokenize_gpt2},
-     {0}},
+     0,
+     {"\\p{N}", pretokenize_gpt2}},
 };
 
 static bool unknown(const char* name, struct error* error) {
@@ -118,18 +118,20 @@ static bool add(struct steps* s, const struct named* named, struct error* error)
 	for (int i = 0; i < MAX_EXPRESSIONS && named->expression[i]; i++) {
 		const char* text = named->expression[i];
 		if (text == letters ? !steps_add(s, STEP_BYTE_LEVEL, error)
-		                    : !steps_add_split(s, text, SPLIT_ISOLATED, false, error))
+		                    : !steps_add_split(s, text, true, SPLIT_ISOLATED, error))
 			return false;
 		rewritten |= text == letters;
 	}
 	return rewritten || steps_add(s, STEP_BYTE_LEVEL, error) != NULL;
 }
 
-bool steps_add_named(struct steps* s, const char* name, struct named_habits* habits, struct error* error) {
+bool steps_add_named(struct steps* s, const char* name, bool* ignore_merges, bool* adds_bos,
+                     struct error* error) {
 	name = name && *name ? name : "default";
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
 		if (json_lists(known[i].names, name)) {
-			*habits = known[i].habits;
+			*ignore_merges = known[i].habits & IGNORES_MERGES;
+			*adds_bos = known[i].habits & ADDS_BOS;
 			return add(s, &known[i], error);
 		}
 	}

@@ -2,13 +2,12 @@
 #include <string.h>
 
 #include "core/files/utf8.h"
-#include "core/text/tokenizer.h"
+#include "core/text/tokenizer_parts.h"
 
 static const char replacement[] = "\xef\xbf\xbd";
 
 void text_stream_start(struct text_stream* s, const struct tokenizer* tokenizer) {
-	memset(s, 0, sizeof *s);
-	s->tokenizer = tokenizer;
+	*s = (struct text_stream){.tokenizer = tokenizer};
 }
 
 struct writer {
@@ -47,19 +46,11 @@ static void take(struct text_stream* s, char byte, struct writer* w) {
 }
 
 size_t text_stream_add(struct text_stream* s, int32_t id, char* out, size_t capacity) {
-	/* The piece is laid at the end of `out` and read from there: writing can overtake reading only for
-	 * malformed bytes, which need room. */
-	size_t size = tokenizer_piece(s->tokenizer, id, false, NULL, 0);
-	if (size == 0 || size > capacity)
-		return 0;
-	char* piece = out + capacity - size;
-	tokenizer_piece(s->tokenizer, id, false, piece, size);
+	size_t size;
+	const char* printed = tokenizer_printed(s->tokenizer, id, false, &size);
 	struct writer w = {.out = out, .capacity = capacity};
-	for (size_t i = 0; i < size; i++) {
-		char byte = piece[i];
-		w.capacity = capacity - size + i + 1;
-		take(s, byte, &w);
-	}
+	for (size_t i = 0; i < size && size <= capacity; i++)
+		take(s, printed[i], &w);
 	return w.size;
 }
 

@@ -42,60 +42,63 @@ bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, boo
 	return true;
 }
 
-static void encode_word(struct encoder* e, const char* word, size_t size) {
-	bool unigram = e->tokenizer->kind == TOKENIZER_UNIGRAM;
-	if (!e->failed && !(unigram ? unigram_encode(e, word, size) : bpe_encode(e, word, size)))
-		e->failed = true;
+static void encode_word(void* encoder, const char* word, size_t size) {
+	struct encoder* e = encoder;
+	if (e->failed)
+		return;
+	if (e->tokenizer->kind == TOKENIZER_UNIGRAM)
+		unigram_encode(e, word, size);
+	else
+		bpe_encode(e, word, size);
 }
 
-/* Normalized text between added tokens. */
-static void encode_stretch(struct encoder* e, const char* text, size_t size, bool first) {
-	const struct words* words = &e->words;
-	if (!steps_cut(&e->tokenizer->pretokenizer, &e->matcher, first, text, size, &e->words, &e->work))
-		e->failed = true;
-	for (size_t i = 0; i < words->n && !e->failed; i++)
-		encode_word(e, words->text.data + words->span[i].start, words->span[i].size);
-}
-
-static void split_normalized(struct encoder* e, const struct buffer* text, const struct plain_ranges* plain,
-                             bool first) {
+/* Emits the added tokens of a text; what is between them goes on to be encoded. */
+static void split_at_added(struct encoder* e, const struct added_tokens* added,
+                           const struct plain_ranges* plain, const char* text, size_t size,
+                           void (*encode)(struct encoder*, const char* text, size_t start, size_t end)) {
 	size_t at = 0;
 	struct added_match match;
-	while (!e->failed &&
-	       added_tokens_next(&e->tokenizer->normalized, text->data, text->size, at, plain, &match)) {
+	while (!e->failed && added_tokens_next(added, text, size, at, plain, &match)) {
 		if (match.start > at)
-			encode_stretch(e, text->data + at, match.start - at, first && at == 0);
+			encode(e, text, at, match.start);
 		encoder_emit(e, match.token->id);
 		at = match.end;
 	}
-	if (!e->failed && at < text->size)
-		encode_stretch(e, text->data + at, text->size - at, first && at == 0);
+	if (!e->failed && at < size)
+		encode(e, text, at, size);
+}
+
+/* Normalized text between added tokens. */
+static void encode_stretch(struct encoder* e, const char* text, size_t start, size_t end) {
+	steps_cut(&e->pretokenizer, e->normalizer.first && start == 0, text + start, end - start);
+	e->failed |= e->pretokenizer.failed;
 }
 
 static const struct plain_ranges nowhere = {.range = NULL, .n = 0};
 static const struct text_range all = {.start = 0, .end = SIZE_MAX};
 static const struct plain_ranges everywhere = {.range = &all, .n = 1};
 
-static const struct buffer* normalize(struct encoder* e, const char* text, size_t size, bool first) {
-	if (!steps_rewrite(&e->tokenizer->normalizer, &e->matcher, first, text, size, &e->normal, &e->work))
-		e->failed = true;
-	return &e->normal.text;
+static const char* normalize(struct encoder* e, const char* text, size_t* size, bool first) {
+	const char* normal = steps_rewrite(&e->normalizer, first, text, size);
+	e->failed |= e->normalizer.failed;
+	return normal;
 }
 
 /* Text between two added tokens, all plain or not at all. */
 static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
                            bool first) {
-	if (!e->failed)
-		split_normalized(e, normalize(e, text, size, first), plain, first);
+	if (e->failed)
+		return;
+	text = normalize(e, text, &size, first);
+	split_at_added(e, &e->tokenizer->normalized, plain, text, size, encode_stretch);
 }
 
 /* Whether normalizing the text brings a special token about. */
 static bool holds_special(struct encoder* e, const char* text, size_t size) {
-	const struct buffer* normal = normalize(e, text, size, false);
 	const struct added_tokens* added = &e->tokenizer->normalized;
 	struct added_match match;
-	for (size_t at = 0;
-	     !e->failed && added_tokens_next(added, normal->data, normal->size, at, &nowhere, &match);
+	text = normalize(e, text, &size, false);
+	for (size_t at = 0; !e->failed && added_tokens_next(added, text, size, at, &nowhere, &match);
 	     at = match.end)
 		if (match.token->special)
 			return true;
@@ -120,36 +123,20 @@ static bool next_plain(const struct plain_ranges* plain, size_t* i, size_t start
  * range would bring one about, the segment is encoded stretch by stretch. */
 static void encode_segment(struct encoder* e, const char* text, size_t start, size_t end) {
 	const struct plain_ranges* plain = &e->plain;
-	bool all_plain = plain->range == &all;
-	if (all_plain || !e->tokenizer->normalized.has_special || !plain_ranges_touch(plain, start, end)) {
-		encode_uniform(e, text + start, end - start, all_plain ? &everywhere : &nowhere, start == 0);
-		return;
-	}
+	const bool all_plain = plain->range == &all;
 	struct text_range part;
 	bool risk = false;
-	for (size_t i = 0; !risk && next_plain(plain, &i, start, end, &part);)
-		risk = holds_special(e, text + part.start, part.end - part.start);
 	size_t at = start;
+	if (!all_plain && e->tokenizer->normalized.has_special && plain_ranges_touch(plain, start, end))
+		for (size_t i = 0; !risk && next_plain(plain, &i, start, end, &part);)
+			risk = holds_special(e, text + part.start, part.end - part.start);
 	for (size_t i = 0; risk && next_plain(plain, &i, start, end, &part); at = part.end) {
 		if (part.start > at)
 			encode_uniform(e, text + at, part.start - at, &nowhere, at == 0);
 		encode_uniform(e, text + part.start, part.end - part.start, &everywhere, part.start == 0);
 	}
 	if (at < end)
-		encode_uniform(e, text + at, end - at, &nowhere, at == 0);
-}
-
-static void encode_text(struct encoder* e, const char* text, size_t size) {
-	size_t at = 0;
-	struct added_match match;
-	while (!e->failed && added_tokens_next(&e->tokenizer->raw, text, size, at, &e->plain, &match)) {
-		if (match.start > at)
-			encode_segment(e, text, at, match.start);
-		encoder_emit(e, match.token->id);
-		at = match.end;
-	}
-	if (!e->failed && at < size)
-		encode_segment(e, text, at, size);
+		encode_uniform(e, text + at, end - at, all_plain ? &everywhere : &nowhere, at == 0);
 }
 
 bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t size,
@@ -157,12 +144,14 @@ bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t
 	if (size > INT32_MAX / 4)
 		return false;
 	struct encoder e = {.tokenizer = t, .out = out, .plain = *plain};
+	e.normalizer = (struct walk){.steps = &t->normalizer, .matcher = &e.matcher};
+	e.pretokenizer =
+	    (struct walk){.steps = &t->pretokenizer, .matcher = &e.matcher, .take = encode_word, .user = &e};
 	e.failed = !matcher_start(&e.matcher);
-	encode_text(&e, text, size);
+	split_at_added(&e, &t->raw, plain, text, size, encode_segment);
 	matcher_end(&e.matcher);
-	words_free(&e.normal);
-	words_free(&e.words);
-	words_free(&e.work);
+	walk_end(&e.normalizer);
+	walk_end(&e.pretokenizer);
 	free(e.symbol);
 	free(e.heap);
 	free(e.lattice);
@@ -187,20 +176,24 @@ bool tokenizer_encode(const struct tokenizer* t, const char* text, size_t size, 
 /* ---- decoding ----------------------------------------------------------------------------- */
 
 bool tokenizer_is_special(const struct tokenizer* t, int32_t id) {
-	if (id < 0 || id >= t->vocabulary.n)
-		return false;
-	uint8_t type = t->vocabulary.piece[id].type;
-	return type == PIECE_CONTROL || type == PIECE_UNKNOWN;
+	return id >= 0 && id < t->vocabulary.n && piece_is_special(&t->vocabulary.piece[id]);
+}
+
+const char* tokenizer_printed(const struct tokenizer* t, int32_t id, bool special, size_t* size) {
+	*size = 0;
+	if (id < 0 || id >= t->vocabulary.n || (!special && tokenizer_is_special(t, id)))
+		return "";
+	const struct piece* p = &t->vocabulary.piece[id];
+	*size = p->n_printed;
+	return t->vocabulary.store.data + p->printed;
 }
 
 size_t tokenizer_piece(const struct tokenizer* t, int32_t id, bool special, char* out, size_t capacity) {
-	if (id < 0 || id >= t->vocabulary.n || (!special && tokenizer_is_special(t, id)))
-		return 0;
-	const struct piece* p = &t->vocabulary.piece[id];
-	size_t size = p->n_printed < capacity ? p->n_printed : capacity;
-	if (size > 0)
-		memcpy(out, t->vocabulary.store.data + p->printed, size);
-	return p->n_printed;
+	size_t size;
+	const char* printed = tokenizer_printed(t, id, special, &size);
+	if (size > 0 && capacity > 0)
+		memcpy(out, printed, size < capacity ? size : capacity);
+	return size;
 }
 
 char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool special, bool at_start,
@@ -218,14 +211,13 @@ char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool
 	size_t at = 0;
 	bool first = true;
 	for (int i = 0; i < n; i++) {
-		size_t more = tokenizer_piece(t, id[i], special, text + at, total - at);
-		bool dummy = first && at_start && t->drops_first_space && more > 0 && text[at] == ' ';
-		if (dummy)
-			memmove(text + at, text + at + 1, --more);
+		size_t more;
+		const char* printed = tokenizer_printed(t, id[i], special, &more);
+		const bool dummy = first && at_start && t->drops_first_space && more > 0 && *printed == ' ';
+		memcpy(text + at, printed + dummy, more - dummy);
+		at += more - dummy;
 		/* The dummy space stands before the first piece of text, after any special ones (BOS). */
-		if (!tokenizer_is_special(t, id[i]))
-			first = false;
-		at += more;
+		first &= tokenizer_is_special(t, id[i]);
 	}
 	text[at] = 0;
 	*size = at;

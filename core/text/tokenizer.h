@@ -23,10 +23,8 @@ bool token_list_append(struct token_list*, int32_t id); /* false: out of memory 
 struct tokenizer* tokenizer_open_folder(const char* folder, int vocab, struct error*);
 /* The single readers, also what the fuzzers drive; bytes are not kept. config: tokenizer_config.json's
  * text, or NULL. */
-struct tokenizer* tokenizer_from_sentencepiece(const uint8_t* data, size_t size, const char* config,
-                                               struct error*);
-struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char* config, struct error*);
-struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config, struct error*);
+typedef struct tokenizer* tokenizer_from(const void* data, size_t size, const char* config, struct error*);
+tokenizer_from tokenizer_from_json, tokenizer_from_sentencepiece, tokenizer_from_tekken;
 /* What GGUF metadata says, arrays borrowed for the call. */
 struct gguf_vocabulary {
 	const char* model; /* tokenizer.ggml.model: "llama", "gpt2", "gemma4" */

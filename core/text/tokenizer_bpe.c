@@ -1,8 +1,8 @@
 /* Byte-pair merging in n log n: neighbours that may merge wait in a heap, the best merges first, and at
  * equal order the leftmost.
  *
- * Sentencepiece's BPE looks a pair up by its joint text and orders by score; the others look it up in
- * the list of merges and order by rank. */
+ * A pair is looked up by its joint text and ordered by the piece's score, or in the list of merges and
+ * ordered by rank. */
 #include "core/text/tokenizer_parts.h"
 
 #include <stdlib.h>
@@ -67,6 +67,14 @@ static void split_characters(struct encoder* e, const char* word, size_t size) {
 	e->symbol[e->n_symbols - 1].next = -1;
 }
 
+/* A float as an integer that grows as the score falls. */
+static uint32_t order_of_score(float score) {
+	uint32_t bits;
+	const float plain = score + 0.0f; /* -0 and 0 are equal scores */
+	memcpy(&bits, &plain, sizeof bits);
+	return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
+}
+
 /* Puts the pair (left, its right neighbour) into the heap when it may merge. */
 static void consider(struct encoder* e, const char* word, int32_t left) {
 	if (left < 0 || e->symbol[left].next < 0)
@@ -74,20 +82,18 @@ static void consider(struct encoder* e, const char* word, int32_t left) {
 	const struct tokenizer* t = e->tokenizer;
 	const struct symbol* a = &e->symbol[left];
 	const struct symbol* b = &e->symbol[a->next];
-	struct candidate c = {.left = (uint32_t)left, .size = a->size + b->size};
+	const bool pieces = a->id >= 0 && b->id >= 0;
+	struct candidate c = {.left = (uint32_t)left, .size = a->size + b->size, .id = -1};
 	if (t->kind == TOKENIZER_RANKED) {
-		const struct merge* merge = a->id < 0 || b->id < 0 ? NULL : merges_find(&t->merges, a->id, b->id);
-		if (!merge)
-			return;
-		c.id = merge->id;
-		c.order = merge->rank;
-	} else {
+		const struct merge* merge = pieces ? merges_find(&t->merges, a->id, b->id) : NULL;
+		c.id = merge ? merge->id : -1;
+		c.order = merge ? merge->rank : 0;
+	} else if (pieces || !t->merges_pieces) {
 		c.id = vocabulary_find_plain(&t->vocabulary, word + a->start, c.size);
-		if (c.id < 0)
-			return;
-		c.order = t->order[c.id];
+		c.order = c.id < 0 ? 0 : order_of_score((float)t->vocabulary.piece[c.id].score);
 	}
-	heap_push(e, c);
+	if (c.id >= 0)
+		heap_push(e, c);
 }
 
 static void merge_all(struct encoder* e, const char* word) {
@@ -112,16 +118,18 @@ static void merge_all(struct encoder* e, const char* word) {
 	}
 }
 
-bool bpe_encode(struct encoder* e, const char* word, size_t size) {
+void bpe_encode(struct encoder* e, const char* word, size_t size) {
 	const struct tokenizer* t = e->tokenizer;
 	int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
 	bool after_unknown = false;
 	if (whole >= 0) {
 		encoder_emit(e, whole);
-		return !e->failed;
+		return;
 	}
-	if (size > INT32_MAX / 2 || !grow_to(&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol))
-		return false;
+	if (size > INT32_MAX / 2 || !grow_to(&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol)) {
+		e->failed = true;
+		return;
+	}
 	split_characters(e, word, size);
 	merge_all(e, word);
 	for (int32_t i = 0; i >= 0 && !e->failed; i = e->symbol[i].next) {
@@ -130,5 +138,4 @@ bool bpe_encode(struct encoder* e, const char* word, size_t size) {
 			encoder_emit(e, s->id);
 		after_unknown = s->id < 0 && encoder_emit_unknown(e, word + s->start, s->size, after_unknown);
 	}
-	return !e->failed;
 }

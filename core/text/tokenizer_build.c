@@ -7,13 +7,12 @@
 #include "core/text/byte_level.h"
 #include "core/text/tokenizer_json.h"
 
-static struct tokenizer* tokenizer_new(enum tokenizer_kind kind, struct error* error) {
+static struct tokenizer* tokenizer_new(struct error* error) {
 	struct tokenizer* t = calloc(1, sizeof *t);
 	if (!t) {
 		error_set(error, "no memory for a tokenizer");
 		return NULL;
 	}
-	t->kind = kind;
 	t->bos = t->eos = t->unknown = -1;
 	vocabulary_start(&t->vocabulary);
 	added_tokens_start(&t->raw);
@@ -31,8 +30,6 @@ void tokenizer_free(struct tokenizer* t) {
 	added_tokens_free(&t->trie);
 	steps_free(&t->normalizer);
 	steps_free(&t->pretokenizer);
-	free(t->order);
-	free(t->score);
 	free(t->merges.slot);
 	free(t);
 }
@@ -43,15 +40,20 @@ static bool print_pieces(struct tokenizer* t,
                          struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	struct buffer work = {0};
-	bool good = true;
-	for (int id = 0; id < v->n && good; id++) {
+	for (int id = 0; id < v->n && !work.failed; id++) {
+		struct piece* p = &v->piece[id];
 		work.size = 0;
-		if (spell(&work, &v->piece[id], vocabulary_text(v, id)))
-			good = work.failed ? error_set(error, "no memory for the vocabulary")
-			                   : vocabulary_print(v, id, work.data, work.size, error);
+		const bool spelled = spell(&work, p, vocabulary_text(v, id));
+		if (!spelled || (work.size == p->n_printed &&
+		                 (work.size == 0 || !memcmp(work.data, v->store.data + p->printed, work.size))))
+			continue;
+		p->printed = v->store.size;
+		p->n_printed = work.size;
+		buffer_add(&v->store, work.data, work.size);
 	}
+	const bool good = !work.failed && !v->store.failed;
 	buffer_free(&work);
-	return good;
+	return good || error_set(error, "no memory for the vocabulary");
 }
 
 static bool spell_sentencepiece(struct buffer* out, const struct piece* p, const char* text) {
@@ -89,25 +91,10 @@ bool tokenizer_space_as_block(struct tokenizer* t, enum prefix_scheme scheme, bo
 	       steps_add_blocks(n, "\xe2\x96\x81", scheme, scheme == PREFIX_FIRST, error);
 }
 
-/* A float as an integer that grows as the score falls. */
-static uint32_t order_of_score(float score) {
-	uint32_t bits;
-	float plain = score + 0.0f; /* -0 and 0 are equal scores */
-	memcpy(&bits, &plain, sizeof bits);
-	uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-	return ~ascending;
-}
-
-static bool order_pieces(struct tokenizer* t, struct error* error) {
-	const struct vocabulary* v = &t->vocabulary;
-	t->order = malloc((size_t)v->n * sizeof *t->order);
-	if (!t->order)
-		return error_set(error, "no memory for the vocabulary");
-	for (int id = 0; id < v->n; id++) {
+static bool check_scores(const struct vocabulary* v, struct error* error) {
+	for (int id = 0; id < v->n; id++)
 		if (!isfinite(v->piece[id].score))
 			return error_set(error, "the score of piece %d is not a finite number", id);
-		t->order[id] = order_of_score(v->piece[id].score);
-	}
 	return true;
 }
 
@@ -126,18 +113,14 @@ bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, 
 	if (!on_normalized)
 		return added_tokens_add(&t->raw, content, size, token, error);
 	struct matcher matcher;
-	struct words words = {0}, work = {0};
-	bool good = matcher_start(&matcher);
-	if (good) {
-		good = steps_rewrite(&t->normalizer, &matcher, false, content, size, &words, &work);
-		matcher_end(&matcher);
-	}
-	if (!good)
-		error_set(error, "no memory for added tokens");
-	else if (words.text.size > 0)
-		good = added_tokens_add(&t->normalized, words.text.data, words.text.size, token, error);
-	words_free(&words);
-	words_free(&work);
+	struct walk walk = {.steps = &t->normalizer, .matcher = &matcher};
+	if (!matcher_start(&matcher))
+		return error_set(error, "no memory for added tokens");
+	const char* normal = steps_rewrite(&walk, false, content, &size);
+	const bool good = walk.failed ? error_set(error, "no memory for added tokens")
+	                              : size == 0 || added_tokens_add(&t->normalized, normal, size, token, error);
+	walk_end(&walk);
+	matcher_end(&matcher);
 	return good;
 }
 
@@ -146,7 +129,7 @@ static bool register_added(struct tokenizer* t, struct error* error) {
 	const struct vocabulary* v = &t->vocabulary;
 	for (int id = 0; id < v->n; id++) {
 		const struct piece* p = &v->piece[id];
-		bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		const bool special = piece_is_special(p);
 		if (!special && (p->type != PIECE_USER_DEFINED || t->kind == TOKENIZER_UNIGRAM))
 			continue; /* a unigram weighs its user-defined pieces with the others */
 		const char* text = vocabulary_text(v, id);
@@ -167,37 +150,42 @@ void tokenizer_default_end(const struct tokenizer* t, int32_t* end, const char* 
 static bool finish(struct tokenizer* t, struct error* error) {
 	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
 		return false;
-	if (t->kind == TOKENIZER_SCORED && !order_pieces(t, error))
+	if (t->kind != TOKENIZER_RANKED && !check_scores(&t->vocabulary, error))
 		return false;
 	if (t->kind == TOKENIZER_UNIGRAM && !unigram_prepare(t, error))
 		return false;
 	return t->lists_added || register_added(t, error);
 }
 
-struct tokenizer* tokenizer_make(enum tokenizer_kind kind, const char* config_text,
-                                 bool (*read)(struct tokenizer*, const struct tokenizer_config*, const void*,
-                                              struct error*),
-                                 const void* source, struct error* error) {
-	struct tokenizer_config config;
-	if (!tokenizer_config_read(&config, config_text, error))
+struct tokenizer* tokenizer_make(const char* config_text, tokenizer_reader* read, const void* source,
+                                 size_t size, struct error* error) {
+	static const char config_name[] = "tokenizer_config.json";
+	cJSON* config = config_text ? json_parse(config_text, strlen(config_text), config_name, error) : NULL;
+	if (config_text && !config)
 		return NULL;
-	struct tokenizer* t = tokenizer_new(kind, error);
-	if (t &&
-	    !(read(t, &config, source, error) && finish(t, error) && tokenizer_config_apply(&config, t, error))) {
+	struct tokenizer* t = NULL;
+	if (config && !cJSON_IsObject(config))
+		error_set(error, "%s: expected an object", config_name);
+	else
+		t = tokenizer_new(error);
+	if (t && !(read(t, config, source, size, error) && finish(t, error) &&
+	           tokenizer_config_apply(config, t, error))) {
 		tokenizer_free(t);
 		t = NULL;
 	}
-	tokenizer_config_free(&config);
+	cJSON_Delete(config);
 	return t;
 }
 
-/* The source: how many ids there are. Bytes are pieces of GPT-2's alphabet that nothing merges. */
-static bool read_bytes(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+/* size: how many ids there are. Bytes are pieces of GPT-2's alphabet that nothing merges. */
+static bool read_bytes(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
                        struct error* error) {
-	const int n = *(const int*)source;
+	const int n = (int)size;
 	struct buffer text = {0};
 	bool good = steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, error) != NULL;
 	(void)config;
+	(void)source;
+	t->kind = TOKENIZER_RANKED;
 	for (int id = 0; id < n && good; id++) {
 		char name[16];
 		const char byte = (char)(uint8_t)id;
@@ -215,7 +203,7 @@ static bool read_bytes(struct tokenizer* t, const struct tokenizer_config* confi
 
 struct tokenizer* tokenizer_bytes(int vocab) {
 	struct error ignored;
-	return tokenizer_make(TOKENIZER_RANKED, NULL, read_bytes, &vocab, &ignored);
+	return tokenizer_make(NULL, read_bytes, NULL, vocab > 0 ? (size_t)vocab : 0, &ignored);
 }
 
 bool tokenizer_fail_in(const char* where, struct error* error) {

@@ -27,16 +27,12 @@ static bool read_file(const char* folder, const char* name, struct mapping* out,
 	return false;
 }
 
-static struct tokenizer* from_model(const char* data, size_t size, const char* config, struct error* error) {
-	return tokenizer_from_sentencepiece((const uint8_t*)data, size, config, error);
-}
-
 static struct tokenizer* open_any(const char* folder, const char* config, struct error* error) {
 	static const struct {
 		const char* name;
-		struct tokenizer* (*from)(const char* data, size_t size, const char* config, struct error*);
+		tokenizer_from* from;
 	} known[] = {{"tokenizer.json", tokenizer_from_json},
-	             {"tokenizer.model", from_model},
+	             {"tokenizer.model", tokenizer_from_sentencepiece},
 	             {"tekken.json", tokenizer_from_tekken}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
 		struct mapping file;
@@ -44,7 +40,7 @@ static struct tokenizer* open_any(const char* folder, const char* config, struct
 			return NULL;
 		if (!file.data)
 			continue;
-		struct tokenizer* t = known[i].from((const char*)file.data, file.size, config, error);
+		struct tokenizer* t = known[i].from(file.data, file.size, config, error);
 		mapping_close(&file);
 		if (!t)
 			tokenizer_fail_in(folder, error);

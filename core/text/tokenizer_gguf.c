@@ -7,7 +7,7 @@
 static bool read_pieces(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
 	for (int id = 0; id < g->n; id++) {
 		int32_t type = g->type ? g->type[id] : PIECE_NORMAL;
-		float score = g->score ? g->score[id] : 0;
+		const double score = g->score ? (double)g->score[id] : 0;
 		if (type < PIECE_NORMAL || type > PIECE_BYTE)
 			return error_set(error, "tokenizer.ggml.token_type: entry %d is %d, expected 1 to 6", id,
 			                 (int)type);
@@ -24,10 +24,6 @@ static bool check_id(const char* field, int32_t id, const struct gguf_vocabulary
 		return true;
 	return error_set(error, "tokenizer.ggml.%s_token_id is %d, but the vocabulary has %d pieces", field,
 	                 (int)id, g->n);
-}
-
-static bool seal(struct tokenizer* t, struct error* error) {
-	return vocabulary_seal(&t->vocabulary, error) || tokenizer_fail_in("tokenizer.ggml.tokens", error);
 }
 
 /* ---- marked pieces ---------------------------------------------------------------------------- */
@@ -71,7 +67,7 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 		const char* text = vocabulary_text(v, id);
 		/* Phi-3's </s> is a user-defined piece, but is met before normalizing as its special ones are. */
 		const bool marks_end = phi3 && p->text_size == 4 && memcmp(text, "</s>", 4) == 0;
-		const bool special = p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+		const bool special = piece_is_special(p);
 		const bool user = p->type == PIECE_USER_DEFINED && !marks_end;
 		const bool raw = special || marks_end || (user && ranked);
 		struct added_token token = {.id = id, .special = special};
@@ -85,20 +81,51 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 	return true;
 }
 
-/* ---- sentencepiece ("llama") ------------------------------------------------------------------ */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
-static bool fill_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+/* Steps and printed pieces; whether a BOS goes before a text where the file does not say. */
+typedef bool kind_setter(struct tokenizer*, const struct gguf_vocabulary*, bool* adds_bos, struct error*);
+
+static bool set_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
+                              struct error* error) {
 	if (!g->score)
 		return error_set(error, "tokenizer.ggml.scores is missing, expected %d scores for model \"%s\"", g->n,
 		                 g->model);
 	t->byte_fallback = true;
 	t->fuse_unknown = true;
+	*adds_bos = true;
 	enum prefix_scheme prefix = g->add_space_prefix == 0 ? PREFIX_NEVER : PREFIX_ALWAYS;
 	return tokenizer_space_as_block(t, prefix, g->remove_extra_whitespaces == 1, error) &&
-	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error);
+	       tokenizer_print_sentencepiece(t, error);
 }
 
-/* ---- byte-level BPE ("gpt2") ----------------------------------------------------------------- */
+static bool set_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
+                           struct error* error) {
+	return steps_add_named(&t->pretokenizer, g->pre, &t->ignore_merges, adds_bos, error) &&
+	       tokenizer_print_byte_level(t, error);
+}
+
+/* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */
+static bool set_characters(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
+                           struct error* error) {
+	(void)g;
+	t->byte_fallback = true;
+	t->fuse_unknown = true;
+	*adds_bos = false;
+	return tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
+	       steps_add_split(&t->pretokenizer, "\\n+", true, SPLIT_ISOLATED, error) &&
+	       tokenizer_print_sentencepiece(t, error);
+}
+
+static const struct model {
+	const char* name;
+	enum tokenizer_kind kind;
+	kind_setter* set;
+} models[] = {{"llama", TOKENIZER_SCORED, set_sentencepiece},
+              {"gpt2", TOKENIZER_RANKED, set_byte_level},
+              {"gemma4", TOKENIZER_RANKED, set_characters}};
+
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static bool add_merges(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
 	if (!tokenizer_start_merges(t, (size_t)g->n_merges, error))
@@ -109,29 +136,6 @@ static bool add_merges(struct tokenizer* t, const struct gguf_vocabulary* g, str
 	}
 	return true;
 }
-
-static bool fill_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, struct named_habits* habits,
-                            struct error* error) {
-	if (!steps_add_named(&t->pretokenizer, g->pre, habits, error))
-		return false;
-	t->ignore_merges = habits->ignore_merges;
-	return tokenizer_print_byte_level(t, error) && seal(t, error) && add_marked(t, error) &&
-	       add_merges(t, g, error);
-}
-
-/* ---- BPE over characters ("gemma4") ----------------------------------------------------------- */
-
-/* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */
-static bool fill_characters(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
-	t->byte_fallback = true;
-	t->fuse_unknown = true;
-	return tokenizer_space_as_block(t, PREFIX_NEVER, false, error) &&
-	       steps_add_split(&t->pretokenizer, "\\n+", SPLIT_ISOLATED, false, error) &&
-	       tokenizer_print_sentencepiece(t, error) && seal(t, error) && add_marked(t, error) &&
-	       add_merges(t, g, error);
-}
-
-/* ---- the whole ------------------------------------------------------------------------------ */
 
 static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool adds_bos) {
 	t->bos = g->bos;
@@ -146,41 +150,34 @@ static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool 
 		t->after = (struct id_list){.id = {t->eos}, .n = 1};
 }
 
-static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, struct error* error) {
+static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, const struct model* model,
+                 struct error* error) {
+	bool adds_bos;
+	t->kind = model->kind;
 	t->lists_added = true;
 	if (!check_id("bos", g->bos, g, error) || !check_id("eos", g->eos, g, error) ||
-	    !check_id("unknown", g->unknown, g, error) || !read_pieces(t, g, error))
+	    !check_id("unknown", g->unknown, g, error) || !read_pieces(t, g, error) ||
+	    !model->set(t, g, &adds_bos, error))
 		return false;
-	if (t->kind == TOKENIZER_SCORED) {
-		set_ends(t, g, true);
-		return fill_sentencepiece(t, g, error);
-	}
-	struct named_habits habits = {0};
-	if (strcmp(g->model, "gemma4") == 0 ? !fill_characters(t, g, error)
-	                                    : !fill_byte_level(t, g, &habits, error))
-		return false;
-	set_ends(t, g, habits.adds_bos);
-	return true;
+	set_ends(t, g, adds_bos);
+	if (!vocabulary_seal(&t->vocabulary, error))
+		return tokenizer_fail_in("tokenizer.ggml.tokens", error);
+	return add_marked(t, error) && (t->kind == TOKENIZER_SCORED || add_merges(t, g, error));
 }
 
-static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+static bool read(struct tokenizer* t, const struct cJSON* config, const void* source, size_t size,
                  struct error* error) {
-	static const struct {
-		const char* name;
-		enum tokenizer_kind kind;
-	} model[] = {{"llama", TOKENIZER_SCORED}, {"gpt2", TOKENIZER_RANKED}, {"gemma4", TOKENIZER_RANKED}};
 	const struct gguf_vocabulary* g = source;
 	(void)config;
-	for (size_t i = 0; i < sizeof model / sizeof model[0]; i++)
-		if (g->model && strcmp(g->model, model[i].name) == 0) {
-			t->kind = model[i].kind;
-			return fill(t, g, error);
-		}
+	(void)size;
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+		if (g->model && strcmp(g->model, models[i].name) == 0)
+			return fill(t, g, &models[i], error);
 	return error_set(error,
 	                 "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2 or gemma4",
 	                 g->model ? g->model : "");
 }
 
 struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct error* error) {
-	return tokenizer_make(TOKENIZER_RANKED, NULL, read, g, error);
+	return tokenizer_make(NULL, read, g, sizeof *g, error);
 }

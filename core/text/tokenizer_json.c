@@ -41,23 +41,10 @@ static bool read_scored_pieces(struct tokenizer* t, const cJSON* vocab, struct e
 		if (!cJSON_IsString(piece) || !cJSON_IsNumber(score))
 			return error_set(error, "tokenizer.json: model.vocab: entry %d: expected [piece, score]", id);
 		const char* text = piece->valuestring;
-		if (!vocabulary_set(&t->vocabulary, id, text, strlen(text), type_of(t, text),
-		                    (float)score->valuedouble, error))
+		if (!vocabulary_set(&t->vocabulary, id, text, strlen(text), type_of(t, text), score->valuedouble,
+		                    error))
 			return false;
 		id++;
-	}
-	return true;
-}
-
-/* Scores in full precision, once the vocabulary has its final length. */
-static bool read_scores(struct tokenizer* t, const cJSON* vocab, struct error* error) {
-	t->score = calloc((size_t)t->vocabulary.n, sizeof *t->score);
-	if (!t->score)
-		return error_set(error, "no memory for the vocabulary");
-	const cJSON* entry;
-	int id = 0;
-	cJSON_ArrayForEach (entry, vocab) {
-		t->score[id++] = cJSON_GetArrayItem(entry, 1)->valuedouble;
 	}
 	return true;
 }
@@ -200,8 +187,7 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 		return tokenizer_fail_in("tokenizer.json", error);
 	if (!find_unknown(t, model, error) || !tokenizer_json_steps(t, root, "post_processor", error))
 		return false;
-	return t->kind == TOKENIZER_UNIGRAM ? read_scores(t, json_field(model, "vocab"), error)
-	                                    : read_merges(t, json_field(model, "merges"), error);
+	return t->kind == TOKENIZER_UNIGRAM || read_merges(t, json_field(model, "merges"), error);
 }
 
 /* What the config leaves unsaid is read off the post_processor. */
@@ -214,19 +200,17 @@ static void default_ends(struct tokenizer* t) {
 	tokenizer_default_end(t, &t->eos, "</s>", "");
 }
 
-static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+static bool read(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
                  struct error* error) {
-	const struct tokenizer_file* file = source;
-	cJSON* root = json_parse(file->data, file->size, "tokenizer.json", error);
+	cJSON* root = json_parse(source, size, "tokenizer.json", error);
 	const bool good = root && fill(t, root, error);
-	if (good && !config->root)
+	if (good && !config)
 		default_ends(t);
 	cJSON_Delete(root);
 	return good;
 }
 
-struct tokenizer* tokenizer_from_json(const char* data, size_t size, const char* config_text,
+struct tokenizer* tokenizer_from_json(const void* data, size_t size, const char* config,
                                       struct error* error) {
-	const struct tokenizer_file file = {data, size};
-	return tokenizer_make(TOKENIZER_RANKED, config_text, read, &file, error);
+	return tokenizer_make(config, read, data, size, error);
 }

@@ -6,19 +6,11 @@
 #include "core/files/json.h"
 #include "core/text/tokenizer_parts.h"
 
-struct tokenizer_config {
-	cJSON* root;                                    /* NULL when there is no file */
-	const char *bos, *eos, *unknown;                /* borrowed from root; NULL when not said */
-	int add_bos, add_eos, add_prefix_space, legacy; /* 1, 0, or -1 when not said */
-};
-
-/* text may be NULL: nothing is said. */
-bool tokenizer_config_read(struct tokenizer_config*, const char* text, struct error*);
-void tokenizer_config_free(struct tokenizer_config*);
-/* Adds or re-flags the tokens of added_tokens_decoder; before the vocabulary is sealed. */
-bool tokenizer_config_add_tokens(const struct tokenizer_config*, struct tokenizer*, struct error*);
+/* Of tokenizer_config.json, NULL when there is none. Adds or re-flags the tokens of added_tokens_decoder;
+ * before the vocabulary is sealed. */
+bool tokenizer_config_add_tokens(const cJSON* config, struct tokenizer*, struct error*);
 /* Resolves BOS, EOS and unknown, after it is. A name without a piece is an error. */
-bool tokenizer_config_apply(const struct tokenizer_config*, struct tokenizer*, struct error*);
+bool tokenizer_config_apply(const cJSON* config, struct tokenizer*, struct error*);
 
 /* Reads one section of tokenizer.json into the tokenizer: "normalizer", "pre_tokenizer", "decoder" (before
  * the vocabulary is sealed: what pieces print), "post_processor" (after it is: what goes before and after a
@@ -32,7 +24,7 @@ bool tokenizer_json_add_token(struct tokenizer*, const cJSON* entry, int64_t id,
 
 /* The section's `type`, or "" when it has none. */
 const char* tokenizer_json_type(const cJSON* section);
-/* A boolean field that may be absent. */
-bool tokenizer_json_flag(const cJSON* section, const char* field, bool otherwise);
+/* 1 or 0 of a boolean field; `otherwise` when it is absent. */
+int tokenizer_json_flag(const cJSON* section, const char* field, int otherwise);
 
 #endif

@@ -10,9 +10,9 @@ const char* tokenizer_json_type(const cJSON* section) {
 	return cJSON_IsString(type) ? type->valuestring : "";
 }
 
-bool tokenizer_json_flag(const cJSON* section, const char* field, bool otherwise) {
+int tokenizer_json_flag(const cJSON* section, const char* field, int otherwise) {
 	const cJSON* item = json_field(section, field);
-	return cJSON_IsBool(item) ? cJSON_IsTrue(item) != 0 : otherwise;
+	return cJSON_IsBool(item) ? cJSON_IsTrue(item) : otherwise;
 }
 
 static bool is(const char* a, const char* b) { return strcmp(a, b) == 0; }
@@ -50,17 +50,14 @@ static bool add_replace(struct tokenizer* t, const cJSON* section, struct error*
 	const char* content = text_of(section, "content");
 	if (!pattern || !*pattern || !content)
 		return missing("normalizer", "Replace", pattern && *pattern ? "content" : "pattern", error);
-	struct step* step = steps_add_text(&t->normalizer, STEP_REPLACE, pattern, content, error);
-	if (step && regex)
-		step->expression = expression_compile(pattern, error);
-	return step && (!regex || step->expression);
+	return steps_add_replace(&t->normalizer, pattern, regex, content, error);
 }
 
 static bool add_prepend(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const char* text = text_of(section, "prepend");
 	if (!text)
 		return missing("normalizer", "Prepend", "prepend", error);
-	return steps_add_text(&t->normalizer, STEP_PREPEND, NULL, text, error) != NULL;
+	return steps_add_prepend(&t->normalizer, text, false, false, error);
 }
 
 /* ---- pre_tokenizer ------------------------------------------------------------------------ */
@@ -82,59 +79,38 @@ static bool read_behavior(const cJSON* section, enum split_behavior* out, struct
 	                 tokenizer_json_type(section), text);
 }
 
-/* A string to look for as an expression. */
-static void quote(const char* text, struct buffer* out) {
-	for (; *text; text++) {
-		if (strchr("\\^$.[|()?*+{}]-#&~/ ", *text))
-			buffer_add(out, "\\", 1);
-		buffer_add(out, text, 1);
-	}
-}
-
 static bool add_split(struct tokenizer* t, const cJSON* section, struct error* error) {
 	bool regex;
 	enum split_behavior behavior;
 	const char* pattern = pattern_of(section, &regex);
-	struct buffer text = {0};
 	if (!pattern || !*pattern)
 		return missing("pre_tokenizer", "Split", "pattern", error);
 	if (!read_behavior(section, &behavior, error))
 		return false;
-	if (regex)
-		buffer_add(&text, pattern, strlen(pattern));
-	else
-		quote(pattern, &text);
-	buffer_add(&text, "", 1);
-	bool good = text.failed ? error_set(error, "no memory for a pre-tokenizer")
-	                        : steps_add_split(&t->pretokenizer, text.data, behavior,
-	                                          tokenizer_json_flag(section, "invert", false), error);
-	buffer_free(&text);
-	return good;
+	struct step* step = steps_add_split(&t->pretokenizer, pattern, regex, behavior, error);
+	if (step)
+		step->invert = tokenizer_json_flag(section, "invert", false);
+	return step != NULL;
 }
 
 static bool add_punctuation(struct tokenizer* t, const cJSON* section, struct error* error) {
 	enum split_behavior behavior;
 	return read_behavior(section, &behavior, error) &&
-	       steps_add_split(&t->pretokenizer, "[\\p{P}$+<=>^`|~]", behavior, false, error);
+	       steps_add_split(&t->pretokenizer, "[\\p{P}$+<=>^`|~]", true, behavior, error);
 }
 
 static bool add_digits(struct tokenizer* t, const cJSON* section, struct error* error) {
 	const bool one = tokenizer_json_flag(section, "individual_digits", false);
-	return steps_add_split(&t->pretokenizer, one ? "\\p{N}" : "\\p{N}+", SPLIT_ISOLATED, false, error);
+	return steps_add_split(&t->pretokenizer, one ? "\\p{N}" : "\\p{N}+", true, SPLIT_ISOLATED, error);
 }
 
 static bool add_byte_level(struct tokenizer* t, const cJSON* section, struct error* error) {
 	struct steps* s = &t->pretokenizer;
-	if (tokenizer_json_flag(section, "add_prefix_space", true)) {
-		struct step* step = steps_add_text(s, STEP_PREPEND, NULL, " ", error);
-		if (!step)
-			return false;
-		step->unless_there = true;
-	}
-	if (tokenizer_json_flag(section, "use_regex", true) &&
-	    !steps_add_split(s, pretokenize_gpt2, SPLIT_ISOLATED, false, error))
-		return false;
-	return steps_add(s, STEP_BYTE_LEVEL, error) != NULL;
+	return (!tokenizer_json_flag(section, "add_prefix_space", true) ||
+	        steps_add_prepend(s, " ", false, true, error)) &&
+	       (!tokenizer_json_flag(section, "use_regex", true) ||
+	        steps_add_split(s, pretokenize_gpt2, true, SPLIT_ISOLATED, error)) &&
+	       steps_add(s, STEP_BYTE_LEVEL, error);
 }
 
 /* How a Metaspace treats the beginning of a text. */
@@ -152,7 +128,7 @@ static bool add_metaspace(struct tokenizer* t, const cJSON* section, struct erro
 		return missing("pre_tokenizer", "Metaspace", "replacement", error);
 	return steps_add_blocks(&t->pretokenizer, block, scheme_of(section), true, error) &&
 	       (!tokenizer_json_flag(section, "split", true) ||
-	        steps_add_split(&t->pretokenizer, block, SPLIT_WITH_NEXT, false, error));
+	        steps_add_split(&t->pretokenizer, block, true, SPLIT_WITH_NEXT, error));
 }
 
 /* ---- decoder ------------------------------------------------------------------------------ */

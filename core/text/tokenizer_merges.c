@@ -48,17 +48,15 @@ bool tokenizer_add_merge(struct tokenizer* t, const char* left, size_t left_size
 	if (a < 0 || b < 0)
 		return error_set(error, "merge %zu: \"%.*s\" is no piece of the vocabulary", rank,
 		                 shown(a < 0 ? left_size : right_size), a < 0 ? left : right);
-	struct buffer joint = {0};
-	buffer_add(&joint, left, left_size);
-	buffer_add(&joint, right, right_size);
-	int32_t id = joint.failed ? -1 : vocabulary_find(v, joint.data, joint.size);
-	buffer_free(&joint);
+	char joint[2 * MAX_PIECE];
+	memcpy(joint, left, left_size);
+	memcpy(joint + left_size, right, right_size);
+	const int32_t id = vocabulary_find(v, joint, left_size + right_size);
 	if (id < 0)
 		return error_set(error, "merge %zu: \"%.*s\" and \"%.*s\" join to what is no piece of the vocabulary",
 		                 rank, shown(left_size), left, shown(right_size), right);
-	uint8_t type = v->piece[id].type;
 	struct merge* slot = &t->merges.slot[place_of(&t->merges, a, b)];
-	if (slot->left < 0 && type != PIECE_CONTROL && type != PIECE_UNKNOWN)
+	if (slot->left < 0 && !piece_is_special(&v->piece[id]))
 		*slot = (struct merge){.left = a, .right = b, .id = id, .rank = (uint32_t)rank};
 	return true;
 }

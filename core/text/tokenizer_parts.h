@@ -11,7 +11,7 @@
 #include "core/text/vocabulary.h"
 
 enum tokenizer_kind {
-	TOKENIZER_SCORED, /* sentencepiece BPE: the pair whose joint piece scores highest merges first */
+	TOKENIZER_SCORED, /* BPE: the pair whose joint piece scores highest merges first */
 	TOKENIZER_RANKED, /* BPE by a list of merges */
 	TOKENIZER_UNIGRAM /* the segmentation with the highest sum of scores */
 };
@@ -20,7 +20,7 @@ enum tokenizer_kind {
 struct merge {
 	int32_t left, right; /* left -1: an empty slot */
 	int32_t id;
-	uint32_t rank; /* lower merges first */
+	uint32_t rank; /* the lowest merges first */
 };
 struct merges {
 	struct merge* slot; /* (n_slots, a power of two) */
@@ -48,9 +48,8 @@ struct tokenizer {
 	bool byte_fallback;       /* characters without a piece become byte pieces */
 	bool fuse_unknown;        /* several unknown characters in a row are one unknown piece */
 	bool ignore_merges;       /* a word that is a piece is taken whole */
-	uint32_t* order;          /* (vocabulary.n) SCORED: merging order of each piece, lower first */
+	bool merges_pieces;       /* SCORED: only pieces merge; else characters without one do, too */
 	struct merges merges;     /* RANKED */
-	double* score;            /* (vocabulary.n) UNIGRAM: log probabilities */
 	bool single_precision;    /* UNIGRAM: sums are rounded as sentencepiece rounds them */
 	double unknown_score;     /* UNIGRAM: of a character without a piece */
 	struct added_tokens trie; /* UNIGRAM: the pieces */
@@ -70,9 +69,9 @@ struct encoder {
 	const struct tokenizer* tokenizer;
 	struct token_list* out;
 	struct plain_ranges plain; /* of the text, where special tokens are none */
-	bool failed;
+	bool failed;               /* no memory */
 	struct matcher matcher;
-	struct words normal, words, work; /* normal.text: the text normalized */
+	struct walk normalizer, pretokenizer;
 	struct symbol* symbol;
 	size_t n_symbols, symbol_capacity;
 	struct candidate* heap;
@@ -81,33 +80,33 @@ struct encoder {
 	size_t lattice_capacity;
 };
 
+/* What tokenizer_piece writes, where it lies. */
+const char* tokenizer_printed(const struct tokenizer*, int32_t id, bool special, size_t* size);
+
 /* Appends the ids of a prompt in which special tokens are recognised but where they touch the plain
  * ranges. Where the ranges hold none, the ids are tokenizer_encode's. False: no memory. */
 bool tokenizer_encode_prompt(const struct tokenizer*, const char* text, size_t size,
                              const struct plain_ranges*, struct token_list* out);
 
-/* The models: append the ids of one word (size > 0). False: no memory. */
-bool bpe_encode(struct encoder*, const char* word, size_t size);
-bool unigram_prepare(struct tokenizer*, struct error*); /* trie and scores, once the vocabulary is sealed */
-bool unigram_encode(struct encoder*, const char* word, size_t size);
+/* The models: append the ids of one word (size > 0). */
+void bpe_encode(struct encoder*, const char* word, size_t size);
+bool unigram_prepare(struct tokenizer*, struct error*); /* the trie, once the vocabulary is sealed */
+void unigram_encode(struct encoder*, const char* word, size_t size);
 void encoder_emit(struct encoder*, int32_t id);
 /* A character without a piece: its bytes, or the unknown piece unless it follows one and they fuse.
  * Returns whether it was unknown. */
 bool encoder_emit_unknown(struct encoder*, const char* bytes, size_t size, bool after_unknown);
 
 /* For the readers. ---------------------------------------------------------------------------- */
-struct tokenizer_config;
-struct tokenizer_file {
-	const char* data;
-	size_t size;
-};
-/* Makes a tokenizer of what `read` fills in from its source: registers control, unknown and user-defined
- * pieces as added tokens unless the source listed them, and applies tokenizer_config.json (NULL: there is
- * none). NULL with the error set. */
-struct tokenizer* tokenizer_make(enum tokenizer_kind, const char* config,
-                                 bool (*read)(struct tokenizer*, const struct tokenizer_config*,
-                                              const void* source, struct error*),
-                                 const void* source, struct error*);
+struct cJSON;
+
+/* Fills in a tokenizer, its kind too, from its source. config: tokenizer_config.json, NULL: there is none. */
+typedef bool tokenizer_reader(struct tokenizer*, const struct cJSON* config, const void* source, size_t size,
+                              struct error*);
+/* Makes a tokenizer of what is read: registers control, unknown and user-defined pieces as added tokens
+ * unless the source listed them, and applies the config. NULL with the error set. */
+struct tokenizer* tokenizer_make(const char* config, tokenizer_reader*, const void* source, size_t size,
+                                 struct error*);
 /* Where none is set: the piece of the first name, else of the second. Sealed vocabulary only. */
 void tokenizer_default_end(const struct tokenizer*, int32_t* end, const char* name, const char* other);
 /* Puts where it happened before the error's sentence. Returns false. */

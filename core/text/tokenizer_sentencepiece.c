@@ -123,7 +123,8 @@ static bool read_piece(struct tokenizer* t, const struct protobuf_field* message
 		                 (unsigned long long)type);
 	if (type == PIECE_UNKNOWN)
 		t->unknown = id;
-	return vocabulary_set(&t->vocabulary, id, (const char*)text, size, (enum piece_type)type, score, error);
+	return vocabulary_set(&t->vocabulary, id, (const char*)text, size, (enum piece_type)type, (double)score,
+	                      error);
 }
 
 /* trainer_spec or normalizer_spec. */
@@ -175,7 +176,7 @@ static bool read_model(struct tokenizer* t, struct specification* s, const uint8
 	return true;
 }
 
-static bool set_up(struct tokenizer* t, const struct specification* s, const struct tokenizer_config* config,
+static bool set_up(struct tokenizer* t, const struct specification* s, const cJSON* config,
                    struct error* error) {
 	if (s->model_type != MODEL_BPE && s->model_type != MODEL_UNIGRAM)
 		return error_set(error, "tokenizer.model: model_type is %llu, expected 1 (unigram) or 2 (BPE)",
@@ -191,8 +192,10 @@ static bool set_up(struct tokenizer* t, const struct specification* s, const str
 	t->byte_fallback = s->byte_fallback;
 	t->fuse_unknown = true;
 	t->single_precision = true;
-	bool prefix = config->add_prefix_space >= 0 ? config->add_prefix_space == 1 : s->dummy_prefix;
-	enum prefix_scheme scheme = !prefix ? PREFIX_NEVER : config->legacy == 0 ? PREFIX_FIRST : PREFIX_ALWAYS;
+	const bool prefix = tokenizer_json_flag(config, "add_prefix_space", s->dummy_prefix);
+	const enum prefix_scheme scheme = !prefix                                       ? PREFIX_NEVER
+	                                  : tokenizer_json_flag(config, "legacy", true) ? PREFIX_ALWAYS
+	                                                                                : PREFIX_FIRST;
 	if (!s->escape)
 		return error_set(error, "tokenizer.model: escape_whitespaces is false, which is not supported");
 	if (!tokenizer_space_as_block(t, scheme, s->squeeze, error))
@@ -200,25 +203,23 @@ static bool set_up(struct tokenizer* t, const struct specification* s, const str
 	return tokenizer_print_sentencepiece(t, error) && tokenizer_config_add_tokens(config, t, error);
 }
 
-static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+static bool read(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
                  struct error* error) {
-	const struct tokenizer_file* file = source;
 	struct specification s = {
 	    .model_type = MODEL_UNIGRAM, .dummy_prefix = true, .squeeze = true, .escape = true};
-	if (!read_model(t, &s, (const uint8_t*)file->data, file->size, error) || !set_up(t, &s, config, error) ||
+	if (!read_model(t, &s, source, size, error) || !set_up(t, &s, config, error) ||
 	    !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	/* The names every sentencepiece model of these families gives its ends, when the config does not say. */
 	tokenizer_default_end(t, &t->bos, "<s>", "<bos>");
 	tokenizer_default_end(t, &t->eos, "</s>", "<eos>");
 	/* Llama's tokenizer classes put a BOS before a text unless told otherwise. */
-	if (t->bos >= 0 && config->add_bos != 0)
+	if (t->bos >= 0 && tokenizer_json_flag(config, "add_bos_token", true))
 		t->before = (struct id_list){.id = {t->bos}, .n = 1};
 	return true;
 }
 
-struct tokenizer* tokenizer_from_sentencepiece(const uint8_t* data, size_t size, const char* config_text,
+struct tokenizer* tokenizer_from_sentencepiece(const void* data, size_t size, const char* config,
                                                struct error* error) {
-	const struct tokenizer_file file = {(const char*)data, size};
-	return tokenizer_make(TOKENIZER_SCORED, config_text, read, &file, error);
+	return tokenizer_make(config, read, data, size, error);
 }

@@ -1,7 +1,6 @@
 /* tekken.json, Mistral's own file: pieces as bytes in order of their rank, behind a number of special tokens.
  *
- * Two neighbours merge where their bytes together are a piece, the lowest rank first. That is a list of
- * merges in which every cut of a piece into two pieces stands, with the piece's rank. */
+ * Two neighbours merge where their bytes together are a piece, the lowest rank first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +41,7 @@ static bool read_sizes(struct tekken* k) {
 
 /* ---- pieces ----------------------------------------------------------------------------------- */
 
-/* Base64 with its padding (RFC 4648, section 4). */
+/* Base64 with its padding (RFC 4648, section 4), into the byte alphabet. */
 static bool decode(struct buffer* out, const char* text) {
 	static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const size_t n = strlen(text);
@@ -57,41 +56,35 @@ static bool decode(struct buffer* out, const char* text) {
 			return false;
 		bits = bits << 6 | (uint32_t)(digit - alphabet);
 		const char byte = (char)(bits >> (6 - 2 * (i % 4)));
-		buffer_add(out, &byte, i % 4 != 0);
+		byte_level_write(out, &byte, i % 4 != 0);
 	}
 	return true;
 }
 
-static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* bytes,
-                      struct buffer* text) {
+static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* text) {
 	const cJSON* encoded = json_field(entry, "token_bytes");
-	if (!cJSON_IsString(encoded) || !decode(bytes, encoded->valuestring))
+	if (!cJSON_IsString(encoded) || !decode(text, encoded->valuestring))
 		return fail(k, "vocab: token_bytes of rank %lld is missing or no base64", (long long)rank);
-	text->size = 0;
-	byte_level_write(text, bytes->data, bytes->size);
-	if (bytes->failed || text->failed)
+	if (text->failed)
 		return fail(k, "no memory for the vocabulary");
-	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL, 0,
-	                      k->error);
+	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL,
+	                      -(double)rank, k->error);
 }
 
 static bool read_pieces(struct tekken* k) {
 	const cJSON *list = json_field(k->root, "vocab"), *entry;
-	struct buffer bytes = {0}, text = {0};
-	bool good = cJSON_IsArray(list) || fail(k, "vocab is not an array");
-	if (good) {
-		vocabulary_expect(&k->t->vocabulary, cJSON_GetArraySize(list));
-		cJSON_ArrayForEach (entry, list) {
-			int64_t rank;
-			good = json_whole(json_field(entry, "rank"), 0, MAX_VOCABULARY - 1, &rank) ||
-			       fail(k, "vocab: an entry has no rank");
-			if (good && rank < k->size - k->specials)
-				good = add_piece(k, entry, rank, &bytes, &text);
-			if (!good)
-				break;
-		}
+	struct buffer text = {0};
+	bool good = true;
+	if (!cJSON_IsArray(list))
+		return fail(k, "vocab is not an array");
+	vocabulary_expect(&k->t->vocabulary, cJSON_GetArraySize(list));
+	for (entry = list->child; entry && good; entry = entry->next) {
+		int64_t rank;
+		good = json_whole(json_field(entry, "rank"), 0, MAX_VOCABULARY - 1, &rank) ||
+		       fail(k, "vocab: an entry has no rank");
+		if (good && rank < k->size - k->specials)
+			good = add_piece(k, entry, rank, &text);
 	}
-	buffer_free(&bytes);
 	buffer_free(&text);
 	return good;
 }
@@ -142,60 +135,33 @@ static bool read_specials(struct tekken* k) {
 	return (!list || read_listed(k, list)) && fill_specials(k, list != NULL);
 }
 
-/* ---- merges ----------------------------------------------------------------------------------- */
-
-/* Every cut of every piece into two, counted, or added when there is room for them. */
-static bool cut_pieces(struct tekken* k, bool add, size_t* count) {
-	const struct vocabulary* v = &k->t->vocabulary;
-	for (int32_t id = k->specials; id < v->n; id++) {
-		const char* text = vocabulary_text(v, id);
-		const size_t size = v->piece[id].text_size;
-		for (size_t at = 1; v->piece[id].type == PIECE_NORMAL && at < size; at++) {
-			const bool within = ((unsigned char)text[at] & 0xc0) == 0x80; /* a character of the alphabet */
-			if (within || vocabulary_find_plain(v, text, at) < 0 ||
-			    vocabulary_find_plain(v, text + at, size - at) < 0)
-				continue;
-			++*count;
-			k->t->merges.n = (size_t)(id - k->specials); /* the rank it takes */
-			if (add && !tokenizer_add_merge(k->t, text, at, text + at, size - at, k->error))
-				return false;
-		}
-	}
-	return true;
-}
-
-static bool read_merges(struct tekken* k) {
-	size_t count = 0;
-	return cut_pieces(k, false, &count) && tokenizer_start_merges(k->t, count, k->error) &&
-	       cut_pieces(k, true, &count);
-}
-
 /* ---- the whole -------------------------------------------------------------------------------- */
 
 static bool fill(struct tekken* k) {
 	const cJSON* pattern = json_field(k->config, "pattern");
 	struct tokenizer* t = k->t;
+	t->kind = TOKENIZER_SCORED;
 	if (!cJSON_IsString(pattern))
 		return fail(k, "config.pattern is missing");
 	/* Special tokens first: ids come in order then. */
 	if (!read_specials(k) || !read_pieces(k) ||
-	    !steps_add_split(&t->pretokenizer, pattern->valuestring, SPLIT_ISOLATED, false, k->error) ||
+	    !steps_add_split(&t->pretokenizer, pattern->valuestring, true, SPLIT_ISOLATED, k->error) ||
 	    !steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, k->error) || !tokenizer_print_byte_level(t, k->error) ||
 	    !vocabulary_seal(&t->vocabulary, k->error))
 		return false;
+	t->merges_pieces = true;
 	t->ignore_merges = true;
-	t->unknown = vocabulary_find(&t->vocabulary, "<unk>", 5);
-	t->bos = vocabulary_find(&t->vocabulary, "<s>", 3);
-	t->eos = vocabulary_find(&t->vocabulary, "</s>", 4);
+	t->unknown = tokenizer_find(t, "<unk>");
+	t->bos = tokenizer_find(t, "<s>");
+	t->eos = tokenizer_find(t, "</s>");
 	if (t->bos >= 0)
 		t->before = (struct id_list){{t->bos}, 1};
-	return read_merges(k);
+	return true;
 }
 
-static bool read(struct tokenizer* t, const struct tokenizer_config* config, const void* source,
+static bool read(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
                  struct error* error) {
-	const struct tokenizer_file* text = source;
-	cJSON* root = json_parse(text->data, text->size, file, error);
+	cJSON* root = json_parse(source, size, file, error);
 	struct tekken k = {.t = t, .root = root, .error = error};
 	(void)config;
 	const bool good = root && read_sizes(&k) && fill(&k);
@@ -203,8 +169,7 @@ static bool read(struct tokenizer* t, const struct tokenizer_config* config, con
 	return good;
 }
 
-struct tokenizer* tokenizer_from_tekken(const char* data, size_t size, const char* config_text,
+struct tokenizer* tokenizer_from_tekken(const void* data, size_t size, const char* config,
                                         struct error* error) {
-	const struct tokenizer_file text = {data, size};
-	return tokenizer_make(TOKENIZER_RANKED, config_text, read, &text, error);
+	return tokenizer_make(config, read, data, size, error);
 }

@@ -16,31 +16,19 @@ struct lattice_node { /* what ends at a byte on the best way */
 	uint32_t start; /* UINT32_MAX: not reached */
 };
 
-static bool is_usable(const struct piece* p) {
-	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED);
-}
-
 bool unigram_prepare(struct tokenizer* t, struct error* error) {
 	const struct vocabulary* v = &t->vocabulary;
-	if (!t->score) {
-		t->score = malloc((size_t)v->n * sizeof *t->score);
-		if (!t->score)
-			return error_set(error, "no memory for the vocabulary");
-		for (int id = 0; id < v->n; id++)
-			t->score[id] = (double)v->piece[id].score;
-	}
 	double lowest = INFINITY, highest = -INFINITY;
 	for (int id = 0; id < v->n; id++) {
-		if (!isfinite(t->score[id]))
-			return error_set(error, "the score of piece %d is not a finite number", id);
-		if (!is_usable(&v->piece[id]))
+		const struct piece* p = &v->piece[id];
+		if (!piece_is_plain(p))
 			continue;
-		if (v->piece[id].type == PIECE_NORMAL) {
-			lowest = fmin(lowest, t->score[id]);
-			highest = fmax(highest, t->score[id]);
+		if (p->type == PIECE_NORMAL) {
+			lowest = fmin(lowest, p->score);
+			highest = fmax(highest, p->score);
 		}
 		struct added_token token = {.id = id};
-		if (!added_tokens_add(&t->trie, vocabulary_text(v, id), v->piece[id].text_size, token, error))
+		if (!added_tokens_add(&t->trie, vocabulary_text(v, id), p->text_size, token, error))
 			return false;
 	}
 	lowest = isfinite(lowest) ? lowest : 0;
@@ -48,7 +36,7 @@ bool unigram_prepare(struct tokenizer* t, struct error* error) {
 	t->unknown_score = lowest - 10;
 	for (int id = 0; id < v->n && t->single_precision; id++)
 		if (v->piece[id].type == PIECE_USER_DEFINED)
-			t->score[id] = (double)v->piece[id].text_size * highest - 0.1;
+			v->piece[id].score = (double)v->piece[id].text_size * highest - 0.1;
 	return true;
 }
 
@@ -76,7 +64,7 @@ static void extend(const struct tokenizer* t, const char* word, size_t size, siz
 		if (token < 0)
 			continue;
 		int32_t id = t->trie.token[token].id;
-		reach(t, &node[end], score + t->score[id], id, at);
+		reach(t, &node[end], score + t->vocabulary.piece[id].score, id, at);
 		covered |= end - at == character;
 	}
 	if (!covered)
@@ -99,9 +87,11 @@ static void turn(struct lattice_node* node, size_t size) {
 	}
 }
 
-bool unigram_encode(struct encoder* e, const char* word, size_t size) {
-	if (!grow_to(&e->lattice, &e->lattice_capacity, size + 1, sizeof *e->lattice))
-		return false;
+void unigram_encode(struct encoder* e, const char* word, size_t size) {
+	if (!grow_to(&e->lattice, &e->lattice_capacity, size + 1, sizeof *e->lattice)) {
+		e->failed = true;
+		return;
+	}
 	struct lattice_node* node = e->lattice;
 	for (size_t i = 0; i <= size; i++)
 		node[i].start = UINT32_MAX;
@@ -119,5 +109,4 @@ bool unigram_encode(struct encoder* e, const char* word, size_t size) {
 			after_unknown = encoder_emit_unknown(e, word + at, node[at].start - at, after_unknown);
 		}
 	}
-	return !e->failed;
 }

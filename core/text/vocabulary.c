@@ -29,6 +29,8 @@ int piece_byte(const char* text, size_t size) {
 	return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
+static int shown(size_t size) { return (int)(size < 40 ? size : 40); }
+
 void vocabulary_start(struct vocabulary* v) {
 	memset(v, 0, sizeof *v);
 	for (int i = 0; i < 256; i++)
@@ -45,20 +47,19 @@ void vocabulary_free(struct vocabulary* v) {
 void vocabulary_expect(struct vocabulary* v, int n) { v->expected += n; }
 
 bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t size, enum piece_type type,
-                    float score, struct error* error) {
+                    double score, struct error* error) {
 	int64_t limit =
 	    v->expected > 0 && v->expected < MAX_VOCABULARY - MAX_GAPS ? v->expected + MAX_GAPS : MAX_VOCABULARY;
 	if (id < 0 || id >= limit)
-		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %lld",
-		                 (int)(size < 40 ? size : 40), text, (long long)id, (long long)limit - 1);
+		return error_set(error, "piece \"%.*s\" has id %lld, expected 0 to %lld", shown(size), text,
+		                 (long long)id, (long long)limit - 1);
 	if (size > MAX_PIECE)
 		return error_set(error, "piece %lld is %zu bytes long, expected at most %d", (long long)id, size,
 		                 MAX_PIECE);
 	int place = (int)id;
 	if (place < v->n && v->piece[place].type != PIECE_ABSENT)
 		return error_set(error, "id %d is given to two pieces, \"%.*s\" and \"%.*s\"", place,
-		                 (int)(v->piece[place].text_size < 40 ? v->piece[place].text_size : 40),
-		                 vocabulary_text(v, place), (int)(size < 40 ? size : 40), text);
+		                 shown(v->piece[place].text_size), vocabulary_text(v, place), shown(size), text);
 	if (!grow_to(&v->piece, &v->capacity, (size_t)place + 1, sizeof *v->piece))
 		return error_set(error, "no memory for a vocabulary of %d pieces", place + 1);
 	while (v->n <= place)
@@ -72,16 +73,6 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	p->type = (uint8_t)type;
 	p->added = false;
 	buffer_add(&v->store, text, size);
-	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
-}
-
-bool vocabulary_print(struct vocabulary* v, int32_t id, const char* bytes, size_t size, struct error* error) {
-	struct piece* p = &v->piece[id];
-	if (size == p->n_printed && (size == 0 || memcmp(bytes, v->store.data + p->printed, size) == 0))
-		return true;
-	p->printed = v->store.size;
-	p->n_printed = size;
-	buffer_add(&v->store, bytes, size);
 	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
 }
 
@@ -108,10 +99,6 @@ static size_t place_of(const struct vocabulary* v, const char* text, size_t size
 
 static bool can_be_met(const struct piece* p) { return p->type != PIECE_ABSENT && p->type != PIECE_UNUSED; }
 
-static bool merges_to(const struct piece* p) {
-	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED);
-}
-
 static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error) {
 	const struct piece* p = &v->piece[id];
 	if (p->text_size == 0)
@@ -120,7 +107,7 @@ static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error)
 	int32_t other = v->slot[at];
 	if (other >= 0 && can_be_met(p) && can_be_met(&v->piece[other]))
 		return error_set(error, "pieces %d and %d of the vocabulary are the same, \"%.*s\"", other, id,
-		                 (int)(p->text_size < 40 ? p->text_size : 40), vocabulary_text(v, id));
+		                 shown(p->text_size), vocabulary_text(v, id));
 	if (other < 0 || can_be_met(p))
 		v->slot[at] = id;
 	return true;
@@ -145,7 +132,7 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 			continue;
 		if (!add_to_lookup(v, id, error))
 			return false;
-		if (merges_to(p) && p->text_size > v->longest)
+		if (piece_is_plain(p) && p->text_size > v->longest)
 			v->longest = p->text_size;
 		const int byte = p->type == PIECE_BYTE ? piece_byte(vocabulary_text(v, id), p->text_size) : -1;
 		if (byte >= 0)
@@ -162,5 +149,5 @@ int32_t vocabulary_find_plain(const struct vocabulary* v, const char* text, size
 	if (size > v->longest)
 		return -1;
 	int32_t id = vocabulary_find(v, text, size);
-	return id >= 0 && merges_to(&v->piece[id]) ? id : -1;
+	return id >= 0 && piece_is_plain(&v->piece[id]) ? id : -1;
 }

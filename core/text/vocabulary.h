@@ -29,10 +29,18 @@ void buffer_free(struct buffer*);
 struct piece {
 	size_t text, text_size;    /* in vocabulary.store, as the file writes it */
 	size_t printed, n_printed; /* in vocabulary.store, the bytes it stands for */
-	float score;
-	uint8_t type; /* enum piece_type */
-	bool added;   /* met whole in a text only, never made by merging */
+	double score;              /* which merges come first, or a log probability */
+	uint8_t type;              /* enum piece_type */
+	bool added;                /* met whole in a text only, never made by merging */
 };
+
+static inline bool piece_is_special(const struct piece* p) {
+	return p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
+}
+/* What merging may make. */
+static inline bool piece_is_plain(const struct piece* p) {
+	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED);
+}
 
 struct vocabulary {
 	struct piece* piece; /* (n) by id */
@@ -60,18 +68,17 @@ void vocabulary_free(struct vocabulary*);
 /* Announces n more pieces whose ids the file chooses: an id far above their number is then an error, so
  * that a small file cannot ask for a huge table. */
 void vocabulary_expect(struct vocabulary*, int n);
-/* Sets piece `id`, whose place must be empty; printed = text until vocabulary_print says otherwise.
+/* Sets piece `id`, whose place must be empty; printed = text until the reader says otherwise.
  * Ids between the last and this one become absent. Errors: id out of range or taken, text too long, no
  * memory. */
 bool vocabulary_set(struct vocabulary*, int64_t id, const char* text, size_t size, enum piece_type type,
-                    float score, struct error*);
-bool vocabulary_print(struct vocabulary*, int32_t id, const char* bytes, size_t size, struct error*);
+                    double score, struct error*);
 /* Builds the lookup, of bytes too. A duplicate or empty text among pieces that can be met in text is an
  * error; unused and absent ids may share theirs. */
 bool vocabulary_seal(struct vocabulary*, struct error*);
 /* Id of an exact text, or -1. Sealed only. */
 int32_t vocabulary_find(const struct vocabulary*, const char* text, size_t size);
-/* The same among what merging may make: neither control, unknown, unused, byte nor added pieces. */
+/* The same among plain pieces: neither control, unknown, unused, byte nor added ones. */
 int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t size);
 static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
 	return v->store.data + v->piece[id].text;
