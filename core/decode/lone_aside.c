@@ -19,7 +19,7 @@ static bool begin_program(struct session* s) {
 	const int at = s->cache->committed - 1;
 	if (m->method->mask != MASK_PROGRAMMED || s->n_text <= s->n_prompt + 1)
 		return false;
-	layer_programming_begin(m->programming, s->cache, s->text + at, at, 1, method_mask_size(s),
+	layer_programming_begin(m->programming, s->cache, s->text[at], at, method_mask_size(s),
 	                        m->programmed_mask);
 	return true;
 }
