@@ -22,16 +22,11 @@ void exit_choice_keep(struct exit_choice* c, const struct heads* heads) {
 	int n = 0;
 	for (int block = 1; block < heads->shape->n_blocks; block++)
 		n += heads->weight[block] != NULL;
-	/* evenly, where there are more */
+	/* evenly, where there are more than EXITS */
 	c->exits = 0;
-	for (int block = 1, i = 0; block < heads->shape->n_blocks; block++) {
-		if (!heads->weight[block])
-			continue;
-		if (n <= EXITS || i * EXITS / n >= c->exits)
-			if (c->exits < EXITS)
-				c->block[c->exits++] = block;
-		i++;
-	}
+	for (int block = 1, i = 0; block < heads->shape->n_blocks; block++)
+		if (heads->weight[block] && i++ * EXITS / n >= c->exits)
+			c->block[c->exits++] = block;
 	if (c->exits > 0)
 		c->exit_block = c->block[c->exits / 3];
 }

@@ -63,8 +63,10 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	const bool last = n == left && s->again == 0;
 	int tap = 2 * (block_count(s) / 2) - 1;
 	float* tap_out = s->signature.tap;
-	if (lone_sees_prompt(s))
-		tap = lone_tap(s, &tap_out);
+	if (lone_sees_prompt(s)) {
+		tap = 2 * s->lone->choice.exit_block - 1;
+		tap_out = s->lone->chain->prompt;
+	}
 	if (s->embedding.out) {
 		tap = 2 * block_count(s) - 1;
 		tap_out = s->embedding.rows;
@@ -163,13 +165,6 @@ static void finish(struct session* s) {
 
 /* ---- next --------------------------------------------------------------------------------- */
 
-/* Nothing was drafted. */
-static bool is_plain(const struct session* s) {
-	if (s->plan.rule == RULE_LONE && s->lone->chain && s->lone->chain->steps > 0)
-		return false;
-	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
-}
-
 static void verify_work(struct session* s, struct session_work* work) {
 	struct round* round = &s->round;
 	const uint8_t logits = s->log_probs.top > 0 ? WANT_LOGITS : 0;
@@ -185,28 +180,26 @@ static void verify_work(struct session* s, struct session_work* work) {
 		round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
 	if (s->learner)
 		s->learner->calls->tap(s->learner, false, &work->pass);
-	work->kind = is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
+	work->kind = plan_is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
 	s->phase = PHASE_VERIFY;
 }
 
 static void draft_work(struct session* s, struct session_work* work) {
+	const struct plan_action* action = &s->plan.action;
+	work->kind = WORK_DRAFT;
 	if (s->plan.rule == RULE_LONE) {
-		work->kind = WORK_DRAFT;
 		lone_fill(s, &work->pass);
-		return;
-	}
-	if (session_loops(s)) {
+	} else if (session_loops(s)) {
 		work->kind = WORK_DRAFT_LOOP;
 		return;
+	} else {
+		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
+		                               action->carry, &work->pass);
 	}
-	work->kind = WORK_DRAFT;
-	const struct plan_action* action = &s->plan.action;
-	drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
-	                               action->carry, &work->pass);
-	if (work->pass.segment->cache != s->cache)
-		return; /* another model's */
-	work->pass.low = states_low(&s->drafts);
-	work->pass.low_head = s->drafts.head;
+	if (work->pass.skip) { /* with the mask, neither up to an exit nor another model */
+		work->pass.low = states_low(&s->drafts);
+		work->pass.low_head = s->drafts.head;
+	}
 }
 
 bool session_next(struct session* s, struct session_work* work) {
@@ -243,7 +236,7 @@ bool session_next(struct session* s, struct session_work* work) {
 		return true;
 	case PHASE_READ:
 		work->kind = WORK_DRAFT;
-		lone_read(s, s->segment.n, &work->pass);
+		s->lone->drafter->read(s->lone->state, s->segment.n, &work->pass);
 		return true;
 	case PHASE_DRAFT:
 		draft_work(s, work);
@@ -288,11 +281,8 @@ bool session_next_idle(struct session* s, struct session_work* work) {
 
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
 	const struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
-	struct backend* other = lone_backend(s, cache);
-	struct backend* backend = other                              ? other
-	                          : cache && cache == s->draft_cache ? s->engine->drafting->backend
-	                                                             : s->engine->backend;
-	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
+	const bool ran =
+	    cache ? cache->backend->run(cache->backend, &work->pass, error) : run_draft_loop(s, error);
 	if (!ran)
 		session_fail(s, error);
 	return ran;
@@ -377,9 +367,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 /* A pass's cost in units; one that took more than twice what was expected counts for two: the machine was
  * away, not the draft at fault. */
 static double measured_cost(const struct session* s, double seconds, double expected) {
-	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
-	const double cost = plain > 0 ? seconds / plain : expected;
-	return cost > 2 * expected ? 2 * expected : cost;
+	return fmin(2 * expected, price_of(s, seconds, expected));
 }
 
 static void charge(struct session* s, double cost) {
@@ -393,27 +381,11 @@ static double whole_cost(const struct session* s, const struct pass* pass, int r
 	return rows == pass->n ? cost_verify(cost, rows) : cost_between(cost, rows);
 }
 
-/* The rows that run up to an exit for verification alone are its. */
-static void absorb_lone(struct session* s, double seconds) {
-	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
-	if (s->lone->next == LONE_REST) {
-		s->figures.seconds.verify += seconds;
-		charge(s, plain > 0 ? seconds / plain : 0);
-	} else
-		lone_charge(s, seconds);
-	lone_take(s);
-	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
-}
-
 static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const bool alone = rows == pass->n, another = pass->segment->cache == s->draft_cache;
 	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
-	if (s->plan.rule == RULE_LONE) {
-		absorb_lone(s, share);
-		return;
-	}
 	if (another && alone)
 		draft_model_see(s->engine, rows, seconds);
 	const double thought = another ? draft_model_cost(s->engine, rows) : whole * cost_draft(cost, with);
@@ -423,7 +395,6 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 		cost_see_draft(cost, with, seconds / whole);
 	const int source = s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
-	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
 static void absorb_draft_loop(struct session* s, double seconds) {
@@ -433,7 +404,6 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s)) / price_unit(s)));
 	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
 	s->plan.looped = true;
-	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
 /* What the round took against plain steps for the tokens it brought. */
@@ -459,7 +429,7 @@ static double full_cost(const struct session* s, const struct pass* pass, int ro
 
 static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
-	const bool plain = is_plain(s);
+	const bool plain = plan_is_plain(s);
 	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += part(pass, rows, seconds);
 	s->round_cost += full_cost(s, pass, rows, seconds);
 	if (plain && rows == 1)
@@ -541,15 +511,19 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 			s->phase = PHASE_PREFILL;
 			return end_prefill(s, work->pass.n);
 		}
-		absorb_draft(s, &work->pass, rows, seconds);
-		return false;
+		if (s->plan.rule == RULE_LONE)
+			lone_take(s, part(&work->pass, rows, seconds));
+		else
+			absorb_draft(s, &work->pass, rows, seconds);
+		break;
 	case WORK_DRAFT_LOOP:
 		absorb_draft_loop(s, seconds);
-		return false;
+		break;
 	case WORK_PLAIN:
 	case WORK_VERIFY:
 		return absorb_verify(s, &work->pass, rows, seconds);
 	}
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 	return false;
 }
 

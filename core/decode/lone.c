@@ -28,7 +28,9 @@ static enum stop_rule rule_of(const struct swiftlet_options* o, const struct met
 }
 
 /* Kangaroo's eta and CLaSp's are their marginal rules'; another rule starts as AdaSPEED's. */
-static void set_stopper(struct lone* m, const struct swiftlet_options* o) {
+static void set_stopper(struct session* s) {
+	struct lone* m = s->lone;
+	const struct swiftlet_options* o = &s->options;
 	const struct method* method = m->method;
 	const bool own = o->stop_rule == SWIFTLET_STOP_OWN;
 	m->stop = (struct stopper){.rule = rule_of(o, method),
@@ -39,7 +41,7 @@ static void set_stopper(struct lone* m, const struct swiftlet_options* o) {
 	                           .at_most = own && method->at_most,
 	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
 	                           .target = 0.9f,
-	                           .policy = &m->policy};
+	                           .policy = &s->plan.draft};
 	if (method->source == SOURCE_exit && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
 	    o->speculations == 0)
 		m->stop.most = m->choice.steps;
@@ -136,7 +138,7 @@ bool lone_open(struct session* s, struct error* error) {
 	exit_choice_open(&m->choice, shape_of(s)->n_blocks, lone_given_exit(s));
 	if (!open_heads(s, error) || !open_adapter(s, error))
 		return false;
-	set_stopper(m, &s->options);
+	set_stopper(s);
 	return open_drafter(s, error) && open_probe(s, error) && open_rejection(s, error) && open_mask(s, error);
 }
 
@@ -213,19 +215,6 @@ bool lone_begin(struct session* s, struct error* error) {
 	return true;
 }
 
-int lone_tap(const struct session* s, float** out) {
-	*out = s->lone->chain->prompt;
-	return 2 * s->lone->choice.exit_block - 1;
-}
-
-void lone_read(struct session* s, int n, struct pass* pass) {
-	s->lone->drafter->read(s->lone->state, n, pass);
-}
-
-struct backend* lone_backend(const struct session* s, const struct cache* cache) {
-	return s->lone && cache && cache == s->lone->side && lone_sees_prompt(s) ? s->engine->side : NULL;
-}
-
 /* ---- a round --------------------------------------------------------------------------------- */
 
 /* Under rejection drafts draw noise of their own, another each round. */
@@ -267,8 +256,6 @@ void lone_start(struct session* s) {
 		lone_guess(s);
 }
 
-bool lone_goes_on(const struct session* s) { return s->lone->next != LONE_DONE; }
-
 void lone_fill(struct session* s, struct pass* pass) {
 	struct lone* m = s->lone;
 	if (m->next == LONE_REST) {
@@ -276,15 +263,10 @@ void lone_fill(struct session* s, struct pass* pass) {
 		return;
 	}
 	m->drafter->fill(m->state, &s->planner.tree, 0, 0, pass);
-	if (m->chain->skip) {
-		pass->low = states_low(&s->drafts);
-		pass->low_head = s->drafts.head;
-	}
 }
 
-void lone_charge(struct session* s, double seconds) {
-	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
-	const double cost = plain > 0 ? seconds / plain : 0;
+static void charge_draft(struct session* s, double seconds) {
+	const double cost = price_of(s, seconds, 0);
 	s->figures.seconds.draft += seconds;
 	s->round_cost += cost;
 	s->lone->draft_cost += cost;
@@ -313,16 +295,19 @@ static void after_step(struct session* s) {
 		end_chain(s);
 }
 
-void lone_take(struct session* s) {
+void lone_take(struct session* s, double seconds) {
 	struct lone* m = s->lone;
 	if (m->next == LONE_REST) {
+		s->figures.seconds.verify += seconds;
+		s->round_cost += price_of(s, seconds, 0);
 		m->next = LONE_DONE;
 		return;
 	}
 	const int before = m->chain->steps;
+	charge_draft(s, seconds);
 	const double began = options_clock(&s->options);
 	m->drafter->take(m->state);
-	lone_charge(s, options_clock(&s->options) - began);
+	charge_draft(s, options_clock(&s->options) - began);
 	if (m->chain->steps > before)
 		after_step(s);
 }

@@ -30,7 +30,6 @@ struct lone {
 
 	/* how far */
 	struct stopper stop;
-	struct draft_policy policy; /* of the rule gain */
 	struct probe probe;
 	int limit;       /* draft steps of this round */
 	const char* why; /* the chain ended */
@@ -67,18 +66,14 @@ size_t session_method_bytes(const struct session*);
 /* Opens the drafter and what it needs. False with the error set; close in any case. */
 bool lone_open(struct session*, struct error*);
 void lone_close(struct lone*);
-/* Whose passes over a cache are not the engine's own backend's: the adapter's; else NULL. */
-struct backend* lone_backend(const struct session*, const struct cache*);
 /* A text begins; how many of the cached tokens may stay. */
 int lone_keeps(const struct session*, int kept);
 bool lone_begin(struct session*, struct error*); /* after s->text is set */
 /* The cache is empty; the text is computed again. */
 void lone_release(struct session*);
-/* Whether the drafter has to see every row of the prompt: the prefill is then tapped where `lone_tap` says,
- * and after each pass of it lone_read fills the drafter's own. */
+/* Whether the drafter has to see every row of the prompt: the prefill is then tapped at its exit, and after
+ * each pass of it comes one of the drafter's own. */
 bool lone_sees_prompt(const struct session*);
-int lone_tap(const struct session*, float** out);
-void lone_read(struct session*, int n, struct pass*);
 
 /* lone_aside.c: passes before a round, whose results the next call takes; false when there are none. */
 bool lone_aside(struct session*, struct pass*);
@@ -90,17 +85,14 @@ int lone_given_exit(const struct session*);
 /* Whether the drafter drafts for the text at hand; else its rounds are plain steps. */
 bool lone_drafts(const struct session*);
 void lone_start(struct session*);
-bool lone_goes_on(const struct session*);
 void lone_fill(struct session*, struct pass*);
-/* After a draft pass that took so many plain steps. */
-void lone_take(struct session*);
+/* After such a pass, which took so long. The rows that run up to an exit for verification alone are its. */
+void lone_take(struct session*, double seconds);
 void lone_verify_pass(struct session*, uint8_t wants, struct pass*);
 /* The verdict and its commitment. */
 void lone_verdict(struct session*);
 /* What a verify pass that goes on from the span is of a whole one, by weight bytes. */
 double lone_rest_share(const struct session*);
-/* Drafting took so many seconds. */
-void lone_charge(struct session*, double seconds);
 
 /* lone_tree.c: what the steps become, and what is learned of them. */
 /* Each step's token, and beside it its alternatives in the order in which they were drawn. */

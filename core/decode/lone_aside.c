@@ -107,13 +107,13 @@ bool lone_aside(struct session* s, struct pass* pass) {
 
 void lone_set_policy(struct session* s) {
 	struct lone* m = s->lone;
+	struct draft_policy* policy = &s->plan.draft;
 	const struct cost_model cost = prices_of(s);
 	const bool timed = !s->options.rejection;
 	double right = 4, trials = 8, c = 0;
-	m->policy = (struct draft_policy){.max_steps = m->limit};
 	for (int i = 0; i < DRAFT_BINS; i++) {
 		const struct rate* bin = &m->bin[i];
-		m->policy.accept[i] = (bin->right + 2 * ((float)i + 0.5f) / DRAFT_BINS) / (bin->trials + 2);
+		policy->accept[i] = (bin->right + 2 * ((float)i + 0.5f) / DRAFT_BINS) / (bin->trials + 2);
 		right += (double)bin->right;
 		trials += (double)bin->trials;
 	}
@@ -122,6 +122,5 @@ void lone_set_policy(struct session* s) {
 		                            : cost_draft(&cost, states_variant(&s->drafts, &s->mask)) *
 		                                  m->chain->span / (2 * m->chain->setup.shape->n_blocks);
 	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
-	for (int d = 1; d <= MAX_DRAFT; d++)
-		m->policy.min_reach[d] = (float)(rate * price_least_token(&cost, c, right / trials, d));
+	price_reach(&cost, rate, c, right / trials, policy);
 }

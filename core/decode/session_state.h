@@ -36,8 +36,7 @@ struct emitter {
 	struct text_stream stream;
 	char* text; /* (capacity) held bytes first, then what this step added */
 	size_t capacity, n, shown;
-	char* stop_bytes; /* the stop strings, one after another */
-	const char* stop[MAX_STOPS];
+	char (*stop)[MAX_STOP_BYTES]; /* (n_stops) the stop strings */
 	size_t stop_size[MAX_STOPS];
 	int n_stops;
 	int stopped_by; /* the stop string that ended the text, or -1 */
@@ -109,7 +108,7 @@ struct last_round {
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_LONE } rule;
 	struct plan_action action; /* the pass that comes next, of RULE_FIXED and RULE_GAIN */
-	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
+	struct draft_policy draft; /* RULE_FIXED, of a device's loop, and of a lone drafter's rule gain */
 	bool looped;               /* a device's loop has drafted in this round */
 };
 
@@ -249,8 +248,10 @@ bool plan_goes_on(struct session*);
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
-/* Whether the mask's draft model, or the other model that drafts, was run in this round. */
+/* Whether the mask's draft model, or the other model that drafts, was run in this round; whether neither was,
+ * and nothing else was drafted. */
 bool plan_passed(const struct session*, int source);
+bool plan_is_plain(const struct session*);
 
 /* A slice of the copy, where the ledger allows one. */
 void plan_make_copy(struct session*);
