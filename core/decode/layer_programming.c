@@ -36,17 +36,14 @@ void layer_programming_begin(struct layer_programming* p, struct cache* cache, i
 
 /* The first block runs from the embedding, for nothing skipped; then each sub-layer but the last block's on
  * the states of all numbers. */
-bool layer_programming_fill(struct layer_programming* p, struct pass* pass) {
+void layer_programming_fill(struct layer_programming* p, struct pass* pass) {
 	const int end = p->s == 0 ? 2 : p->s + 1;
-	if (p->s >= p->last - 2)
-		return false;
 	p->segment.n = p->count = least(p->reach + 1 - p->j, MAX_ROWS);
 	*pass = pass_over(&p->segment, p->token, p->parent, end, NULL, NULL);
 	pass->state = p->s > 0 ? at(p, p->state, p->j) : NULL;
 	pass->first = p->s;
 	pass->tap = end - 1;
 	pass->tap_out = at(p, p->ran, p->j);
-	return true;
 }
 
 /* 1 - cosine with the full model's state. */
@@ -79,18 +76,18 @@ static void choose(struct layer_programming* p) {
 	p->reach = most;
 }
 
-void layer_programming_take(struct layer_programming* p) {
+bool layer_programming_take(struct layer_programming* p) {
 	p->segment.cache->backend->discard(p->segment.cache);
 	if (p->s == 0) {
 		memcpy(p->state, p->ran, (size_t)p->dim * sizeof *p->state);
 		p->s = 2;
-		return;
+		return false;
 	}
 	p->passes++;
 	p->j += p->count;
 	if (p->j <= p->reach)
-		return;
+		return false;
 	choose(p);
 	p->j = 0;
-	p->s++;
+	return ++p->s == p->last - 2;
 }

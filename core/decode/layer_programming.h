@@ -29,8 +29,8 @@ size_t layer_programming_bytes(const struct model_shape*);
  * Nothing may be pending. The array stays the caller's. */
 void layer_programming_begin(struct layer_programming*, struct cache*, int32_t token, int base, int size,
                              struct mask* mask);
-/* The next pass; false when the masks are there. */
-bool layer_programming_fill(struct layer_programming*, struct pass*);
-void layer_programming_take(struct layer_programming*);
+/* The next pass; takes its results, true when the masks are there. */
+void layer_programming_fill(struct layer_programming*, struct pass*);
+bool layer_programming_take(struct layer_programming*);
 
 #endif

@@ -187,14 +187,7 @@ int lone_keeps(const struct session* s, int kept) {
 	return seen < kept ? seen / PREFILL_CHUNK * PREFILL_CHUNK : kept;
 }
 
-static void forget_aside(struct lone* m) {
-	m->aside = ASIDE_NOTHING;
-	m->aside_at = 0;
-}
-
 void lone_release(struct session* s) {
-	if (s->lone)
-		forget_aside(s->lone);
 	if (lone_sees_prompt(s) && s->again == 0)
 		s->lone->drafter->begin(s->lone->state, &(struct drafter_text){.n_prompt = s->n_prompt});
 }
@@ -211,7 +204,6 @@ bool lone_begin(struct session* s, struct error* error) {
 	stop_begin(&m->stop);
 	m->round = 0;
 	m->choice.measured_at = 0;
-	forget_aside(m);
 	return true;
 }
 

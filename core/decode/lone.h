@@ -36,8 +36,6 @@ struct lone {
 	enum { LONE_STEP, LONE_REST, LONE_DONE } next;
 
 	/* before a round */
-	enum { ASIDE_NOTHING, ASIDE_PROGRAM, ASIDE_EXITS } aside; /* whose passes run */
-	int aside_at;                                             /* tokens of the text when they last ended */
 	struct exit_choice choice;
 	struct exit_heads exit_heads;
 	float* exit_state;                     /* (2·EXIT_ROWS, dim) with heads */
@@ -75,8 +73,11 @@ void lone_release(struct session*);
  * each pass of it comes one of the drafter's own. */
 bool lone_sees_prompt(const struct session*);
 
-/* lone_aside.c: passes before a round, whose results the next call takes; false when there are none. */
-bool lone_aside(struct session*, struct pass*);
+/* lone_aside.c: passes before a round. Whether there are any; the next; takes its results, in so many
+ * seconds, until it was the last. */
+bool lone_aside_begin(struct session*);
+void lone_aside_fill(struct session*, struct pass*);
+bool lone_aside_take(struct session*, double seconds);
 /* The chance that the next step is right, and the least chance at which a further one pays, by depth. */
 void lone_set_policy(struct session*);
 /* The exit that is given, or that a part was made for; 0: by price. */

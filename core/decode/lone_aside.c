@@ -41,7 +41,8 @@ static bool begin_exits(struct session* s) {
 	    lone_given_exit(s) > 0 && (m->method->tree == TREE_CHILDREN /* and one step */
 	                                   ? s->options.children > 0
 	                                   : s->options.speculations > 0 || m->stop.rule != STOP_FIXED);
-	if (m->method->source != SOURCE_exit || given || generated < 17 || generated < 4 * m->choice.measured_at)
+	if (m->method->source != SOURCE_exit || m->choice.exits == 0 || given || generated < 17 ||
+	    generated < 4 * m->choice.measured_at)
 		return false;
 	m->choice.measured_at = generated;
 	exit_choice_begin(&m->choice, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
@@ -72,35 +73,25 @@ bool lone_drafts(const struct session* s) {
 
 /* ---- passes ------------------------------------------------------------------------------- */
 
-/* The next pass of what is under way; false when that is done, or nothing is. */
-static bool goes_on(struct session* s, struct pass* pass) {
-	struct lone* m = s->lone;
-	if (m->aside == ASIDE_PROGRAM) {
-		if (layer_programming_fill(m->programming, pass))
-			return true;
-		s->mask = m->programmed_mask[method_mask_size(s)];
-	} else if (m->aside == ASIDE_EXITS) {
-		if (exit_choice_fill(&m->choice, pass))
-			return true;
-		choose_exit(s);
-	}
-	m->aside = ASIDE_NOTHING;
-	return false;
+bool lone_aside_begin(struct session* s) { return lone_drafts(s) && (begin_program(s) || begin_exits(s)); }
+
+void lone_aside_fill(struct session* s, struct pass* pass) {
+	if (s->lone->programming)
+		layer_programming_fill(s->lone->programming, pass);
+	else
+		exit_choice_fill(&s->lone->choice, pass);
 }
 
-bool lone_aside(struct session* s, struct pass* pass) {
+bool lone_aside_take(struct session* s, double seconds) {
 	struct lone* m = s->lone;
-	if (m->aside == ASIDE_NOTHING) {
-		if (m->aside_at == s->n_text || !lone_drafts(s))
-			return false;
-		m->aside_at = s->n_text;
-		m->aside = begin_program(s) ? ASIDE_PROGRAM : begin_exits(s) ? ASIDE_EXITS : ASIDE_NOTHING;
-	} else if (m->aside == ASIDE_PROGRAM) {
-		layer_programming_take(m->programming);
-	} else {
-		exit_choice_take(&m->choice);
-	}
-	return goes_on(s, pass);
+	s->figures.seconds.optimize += seconds;
+	if (!(m->programming ? layer_programming_take(m->programming) : exit_choice_take(&m->choice)))
+		return false;
+	if (m->programming)
+		s->mask = m->programmed_mask[method_mask_size(s)];
+	else
+		choose_exit(s);
+	return true;
 }
 
 /* ---- prices ------------------------------------------------------------------------------- */

@@ -112,9 +112,9 @@ void swiftlet_session_close(struct session* s) {
 	form_close(s);
 	free(s->log_probs.logits);
 	free(s->log_probs.scratch);
-	free(s->signature.tap);
-	embedding_close(&s->embedding);
+	free(s->tap);
 	free(s->signature.mean);
+	embedding_close(&s->embedding);
 	free(s);
 }
 
@@ -495,21 +495,20 @@ struct mask session_mask(const struct session* s, double* matchness) {
 	return s->mask;
 }
 
-void session_want_signature(struct session* s, bool wanted) {
+bool session_open_tap(struct session* s) {
 	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!wanted || s->signature.tap || lone_sees_prompt(s))
-		return;
-	s->signature.tap = malloc(dim * PREFILL_CHUNK * sizeof *s->signature.tap);
-	s->signature.mean = calloc(dim, sizeof *s->signature.mean);
-	if (!s->signature.tap || !s->signature.mean) {
-		free(s->signature.tap);
-		free(s->signature.mean);
-		s->signature.tap = s->signature.mean = NULL;
-	}
+	if (!s->tap)
+		s->tap = malloc(PREFILL_CHUNK * dim * sizeof *s->tap);
+	return s->tap != NULL;
+}
+
+void session_want_signature(struct session* s) {
+	if (!s->signature.mean && !lone_sees_prompt(s) && session_open_tap(s))
+		s->signature.mean = calloc((size_t)s->engine->model->weights.shape.dim, sizeof *s->signature.mean);
 }
 
 const float* session_signature(const struct session* s) {
-	return s->signature.tap && s->signature.rows > 0 && s->phase != PHASE_PREFILL ? s->signature.mean : NULL;
+	return s->signature.rows > 0 && s->phase != PHASE_PREFILL ? s->signature.mean : NULL;
 }
 
 int64_t session_last_round(const struct session* s, int* draft_steps, int* accepted) {

@@ -111,7 +111,7 @@ int session_common_prefix(const struct session*, const int32_t* prompt, int n);
 /* Mean hidden state in the middle of the model over the prompt's rows that were computed, (dim), once the
  * prefill is done; NULL before, or where it was not asked for. */
 const float* session_signature(const struct session*);
-void session_want_signature(struct session*, bool wanted); /* false on no memory is silent: no signature */
+void session_want_signature(struct session*); /* no memory is silent: no signature */
 /* The last verified round that had a draft step: draft steps taken and accepted; and a count of such rounds,
  * so that a caller can tell a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);

@@ -20,9 +20,8 @@ enum phase {
 	PHASE_PREFILL,
 	PHASE_ROUND,
 	PHASE_FOLLOW, /* the draft model reads the prompt */
-	PHASE_LEARN,  /* a pass of the learner's */
+	PHASE_LEARN,  /* a pass of the learner's, or one that a lone drafter's rounds are made with */
 	PHASE_READ,   /* a lone drafter sees what was prefilled */
-	PHASE_ASIDE,  /* a pass that a lone drafter's rounds are made with */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
@@ -69,10 +68,9 @@ struct form_state {
 
 /* Of a request that wants its prompt's mean state. */
 struct embedding {
-	float* out;  /* (dim) the caller's, NULL: not wanted */
-	float* rows; /* (PREFILL_CHUNK, dim) of a pass; NULL until one was wanted */
-	float *norm, *bias;
-	int n; /* tokens of the prompt that are added */
+	float* out;         /* (dim) the caller's, NULL: not wanted */
+	float *norm, *bias; /* (dim) NULL until one was wanted */
+	int n;              /* tokens of the prompt that are added */
 };
 
 /* What a request wants to be told of probabilities. */
@@ -88,8 +86,7 @@ struct log_probs {
 
 /* The prompt's mean state in the middle of the model. */
 struct signature {
-	float* tap;  /* (PREFILL_CHUNK, dim) of a pass; NULL: not wanted */
-	float* mean; /* (dim) the sum while the prompt is computed */
+	float* mean; /* (dim) the sum while the prompt is computed; NULL: not wanted */
 	int rows;    /* that are in it */
 };
 
@@ -174,6 +171,8 @@ struct session {
 	} rest[DRAFTER_COUNT];
 	struct last_round last_round;
 
+	float* tap; /* (PREFILL_CHUNK, dim) of the prompt's rows, for an embedding or the signature; NULL until
+	               then */
 	struct signature signature;
 	struct swiftlet_figures figures;
 	double started;
@@ -197,6 +196,8 @@ static inline struct variant session_drafts_with(const struct session* s) {
 /* session.c */
 /* Whether a key's rotation depends on the length of the prompt it came with. */
 bool session_length_matters(const struct session*, int n_prompt);
+/* Makes room for s->tap; false on no memory. */
+bool session_open_tap(struct session*);
 
 /* emit.c */
 bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */

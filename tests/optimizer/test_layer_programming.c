@@ -104,10 +104,10 @@ static int program(struct chain* c, int base, int size, struct mask* mask) {
 	struct error error;
 	assert_non_null(p);
 	layer_programming_begin(p, &c->cache, token, base, size, mask);
-	while (layer_programming_fill(p, &pass)) {
+	do {
+		layer_programming_fill(p, &pass);
 		assert_true(c->cache.backend->run(c->cache.backend, &pass, &error));
-		layer_programming_take(p);
-	}
+	} while (!layer_programming_take(p));
 	const int passes = p->passes;
 	free(p);
 	return passes;
