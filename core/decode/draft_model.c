@@ -33,12 +33,6 @@ bool draft_model_join(struct session* s, struct error* error) {
 	return s->draft_cache != NULL;
 }
 
-void draft_model_leave(struct session* s) {
-	if (s->draft_cache)
-		s->engine->drafting->backend->cache_close(s->draft_cache);
-	s->draft_cache = NULL;
-}
-
 static void drop_pending(struct cache* cache) {
 	if (cache->pending > 0)
 		cache->backend->discard(cache);

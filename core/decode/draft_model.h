@@ -12,9 +12,8 @@ double draft_model_cost(const struct engine*, int rows);
 /* Such a pass took so long. */
 void draft_model_see(struct engine*, int rows, double seconds);
 
-/* A session's cache there, where the drafter takes part; before the session is closed. */
+/* Opens a session's cache there, where the drafter takes part. */
 bool draft_model_join(struct session*, struct error*);
-void draft_model_leave(struct session*);
 /* A request's text begins: what the cache has of it stays. */
 void draft_model_begin(struct session*);
 /* The draft model reads the prompt before any round of its own, where what may still be emitted can make up

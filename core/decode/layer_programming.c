@@ -14,13 +14,14 @@ static size_t set_size(const struct model_shape* shape) {
 }
 
 size_t layer_programming_bytes(const struct model_shape* shape) {
-	return sizeof(struct layer_programming) + 2 * set_size(shape) * sizeof(float);
+	return sizeof(struct layer_programming) + 2 * (size_t)shape->n_blocks * sizeof(struct mask) +
+	       2 * set_size(shape) * sizeof(float);
 }
 
 void layer_programming_begin(struct layer_programming* p, struct cache* cache, int32_t token, int base,
-                             int size, struct mask* mask) {
+                             int size) {
 	const struct model_shape* shape = &cache->backend->weights->shape;
-	*p = (struct layer_programming){.mask = mask,
+	*p = (struct layer_programming){.mask = (struct mask*)(p + 1),
 	                                .size = size,
 	                                .dim = shape->dim,
 	                                .last = 2 * shape->n_blocks,
@@ -29,9 +30,9 @@ void layer_programming_begin(struct layer_programming* p, struct cache* cache, i
 		p->token[i] = token;
 		p->parent[i] = -1;
 	}
-	p->state = (float*)(p + 1);
+	p->state = (float*)(p->mask + p->last);
 	p->ran = p->state + set_size(shape);
-	memset(mask, 0, (size_t)(size + 1) * sizeof *mask);
+	memset(p->mask, 0, (size_t)(size + 1) * sizeof *p->mask);
 }
 
 /* The first block runs from the embedding, for nothing skipped; then each sub-layer but the last block's on

@@ -125,9 +125,7 @@ static bool open_mask(struct session* s, struct error* error) {
 	if (m->method->mask != MASK_PROGRAMMED)
 		return true;
 	m->programming = malloc(layer_programming_bytes(shape_of(s)));
-	m->programmed_mask = calloc(2 * (size_t)blocks, sizeof *m->programmed_mask);
-	return (m->programming && m->programmed_mask) ||
-	       error_set(error, "out of memory for dynamic programming");
+	return m->programming || error_set(error, "out of memory for dynamic programming");
 }
 
 bool lone_open(struct session* s, struct error* error) {
@@ -153,7 +151,6 @@ void lone_close(struct lone* m) {
 	free(m->target_logits);
 	free(m->distribution);
 	free(m->programming);
-	free(m->programmed_mask);
 	free(m);
 }
 

@@ -41,7 +41,6 @@ struct lone {
 	float* exit_state;                     /* (2·EXIT_ROWS, dim) with heads */
 	float* exit_logits;                    /* (3·vocab) likewise */
 	struct layer_programming* programming; /* NULL: none is run */
-	struct mask* programmed_mask;          /* (2L) what it finds */
 
 	/* acceptance by rejection */
 	struct sampler sampler; /* of drafts */

@@ -19,8 +19,7 @@ static bool begin_program(struct session* s) {
 	const int at = s->cache->committed - 1;
 	if (m->method->mask != MASK_PROGRAMMED || s->n_text <= s->n_prompt + 1)
 		return false;
-	layer_programming_begin(m->programming, s->cache, s->text[at], at, method_mask_size(s),
-	                        m->programmed_mask);
+	layer_programming_begin(m->programming, s->cache, s->text[at], at, method_mask_size(s));
 	return true;
 }
 
@@ -88,7 +87,7 @@ bool lone_aside_take(struct session* s, double seconds) {
 	if (!(m->programming ? layer_programming_take(m->programming) : exit_choice_take(&m->choice)))
 		return false;
 	if (m->programming)
-		s->mask = m->programmed_mask[method_mask_size(s)];
+		s->mask = m->programming->mask[m->programming->size];
 	else
 		choose_exit(s);
 	return true;

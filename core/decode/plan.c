@@ -271,10 +271,9 @@ bool plan_goes_on(struct session* s) {
 }
 
 void plan_new_mask(struct session* s) {
-	s->expected = s->learner ? s->learner->calls->expected(s->learner) : s->matchness;
-	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
+	const double expected = s->learner ? s->learner->calls->expected(s->learner) : s->matchness;
 	s->drafts = session_states(s, &s->mask);
-	chances_first_anew(&s->chances, SOURCE_mask, (float)expected);
+	chances_first_anew(&s->chances, SOURCE_mask, isnan(expected) ? hopeful : (float)expected);
 	s->rest[SOURCE_mask] = (struct rest){0};
 }
 

@@ -100,7 +100,8 @@ void swiftlet_session_close(struct session* s) {
 		return;
 	if (s->cache)
 		s->engine->backend->cache_close(s->cache);
-	draft_model_leave(s);
+	if (s->draft_cache)
+		s->draft_cache->backend->cache_close(s->draft_cache);
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
@@ -372,7 +373,7 @@ void session_set_mask(struct session* s, const struct mask* mask) {
 
 void session_expect(struct session* s, double matchness) {
 	plan_new_mask(s);
-	s->matchness = s->expected = matchness;
+	s->matchness = matchness;
 	chances_first_anew(&s->chances, SOURCE_mask, (float)matchness);
 }
 

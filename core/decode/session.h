@@ -33,7 +33,6 @@ struct batch {
 	int sequences; /* others that decode */
 	double rows;   /* theirs in a full pass, lately */
 	int drafting;  /* others whose draft steps share its own */
-	bool prompts;  /* rows of prompts share its full passes, whose tap is theirs */
 	bool hurried;  /* a plain step at most: someone waits for a first token */
 };
 void session_set_batch(struct session*, const struct batch*);

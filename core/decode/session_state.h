@@ -163,8 +163,6 @@ struct session {
 
 	/* deciding */
 	struct pace pace;
-	/* share of the mask's draft steps that are right, as the learner knows it; NaN: unknown */
-	double expected;
 	struct rest {
 		int rest, rested, passed; /* rounds that a drafter's passes are left out after failing, have been,
 		                             have been made */

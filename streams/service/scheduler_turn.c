@@ -198,12 +198,10 @@ static void size_batch(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), room = memory_for_prompts(s);
 	int decoding = 0;
 	double rows = 0;
-	bool prompts = false, hurried = false;
+	bool hurried = false;
 	for (int i = 0; i < s->option.sessions; i++)
-		if (wants_rows(s, &s->seat[i]) && may_begin(s, &s->seat[i], room)) {
-			prompts = true;
+		if (wants_rows(s, &s->seat[i]) && may_begin(s, &s->seat[i], room))
 			hurried |= session_prefill_left(s->seat[i].session) <= chunk;
-		}
 	for (int i = 0; i < s->option.sessions; i++)
 		if (decodes(&s->seat[i])) {
 			decoding++;
@@ -216,7 +214,6 @@ static void size_batch(struct scheduler* s) {
 		const struct batch batch = {.sequences = decoding - 1,
 		                            .rows = rows - seat->rows,
 		                            .drafting = fellow_drafters(s, seat),
-		                            .prompts = prompts,
 		                            .hurried = hurried};
 		session_set_batch(seat->session, &batch);
 	}

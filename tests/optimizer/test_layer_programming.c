@@ -103,12 +103,13 @@ static int program(struct chain* c, int base, int size, struct mask* mask) {
 	struct pass pass;
 	struct error error;
 	assert_non_null(p);
-	layer_programming_begin(p, &c->cache, token, base, size, mask);
+	layer_programming_begin(p, &c->cache, token, base, size);
 	do {
 		layer_programming_fill(p, &pass);
 		assert_true(c->cache.backend->run(c->cache.backend, &pass, &error));
 	} while (!layer_programming_take(p));
 	const int passes = p->passes;
+	memcpy(mask, p->mask, (size_t)(size + 1) * sizeof *mask);
 	free(p);
 	return passes;
 }
