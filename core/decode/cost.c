@@ -128,7 +128,7 @@ static bool is_known(const struct cost_model* cost, int rows) {
 		if (knot_rows[i] == rows)
 			return cost->rows_seen[i] >= KNOWN;
 		if (knot_rows[i] > rows && !is_left_out(cost, i))
-			return (i == 1 || cost->rows_seen[knot_below(cost, i)] >= KNOWN) && cost->rows_seen[i] >= KNOWN;
+			return cost->rows_seen[knot_below(cost, i)] >= KNOWN && cost->rows_seen[i] >= KNOWN;
 	}
 	return false;
 }

@@ -1,6 +1,5 @@
-/* Another model that drafts: what its passes cost, and a cache that follows each session's text. */
-#include "core/decode/draft_model.h"
-
+/* Another off-the-shelf model that drafts (--draft-model): opened with the engine, as an engine of its own;
+ * each session has a cache there, which follows the text. The rounds are the planner's as any drafter's. */
 #include "core/decode/session_state.h"
 
 #include <math.h>

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 #include "kernels/sample.h"
 

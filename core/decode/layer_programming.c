@@ -84,7 +84,6 @@ bool layer_programming_take(struct layer_programming* p) {
 		p->s = 2;
 		return false;
 	}
-	p->passes++;
 	p->j += p->count;
 	if (p->j <= p->reach)
 		return false;

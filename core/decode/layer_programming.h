@@ -15,7 +15,6 @@ struct layer_programming {
 	int size, dim, last; /* last: the model's sub-layers */
 	int s, j, count;     /* the pass at hand: its first sub-layer; states of so many numbers, from j on */
 	int reach;           /* most sub-layers that can have been skipped so far */
-	int passes;          /* after the first, of one or two sub-layers each */
 	struct segment segment;
 	int32_t token[MAX_ROWS], parent[MAX_ROWS]; /* all the same */
 	float *state, *ran;                        /* (size + 1, dim) before and after running the sub-layer */

@@ -23,17 +23,13 @@ static struct mask uniform_mask(int blocks, int size) {
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static enum stop_rule rule_of(const struct swiftlet_options* o, const struct method* method) {
-	return o->stop_rule == SWIFTLET_STOP_OWN ? method->stop : (enum stop_rule)(o->stop_rule - 1);
-}
-
 /* Kangaroo's eta and CLaSp's are their marginal rules'; another rule starts as AdaSPEED's. */
 static void set_stopper(struct session* s) {
 	struct lone* m = s->lone;
 	const struct swiftlet_options* o = &s->options;
 	const struct method* method = m->method;
 	const bool own = o->stop_rule == SWIFTLET_STOP_OWN;
-	m->stop = (struct stopper){.rule = rule_of(o, method),
+	m->stop = (struct stopper){.rule = own ? method->stop : (enum stop_rule)(o->stop_rule - 1),
 	                           .most = method_most(o),
 	                           .start = o->stop_threshold >= 0 ? (float)o->stop_threshold
 	                                    : own                  ? method->threshold

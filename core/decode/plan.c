@@ -3,7 +3,6 @@
  * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured prices and learned
  * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
  * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
-#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 
 #include <math.h>

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */

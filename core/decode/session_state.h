@@ -237,6 +237,23 @@ void form_emitted(struct session*, int32_t id);
 /* Nothing may follow any more, not even an end token: sets `stop`. */
 bool form_is_over(struct session*);
 
+/* draft_model.c */
+/* Opens a session's cache there, where the drafter takes part. */
+bool draft_model_join(struct session*, struct error*);
+/* A request's text begins: what the cache has of it stays. */
+void draft_model_begin(struct session*);
+/* The draft model reads the prompt before any round of its own, where what may still be emitted can make up
+ * for that: its next pass, or false; after it was run, as one of so many rows, for so many seconds of this
+ * session's. */
+bool draft_model_reads(struct session*, struct pass*);
+void draft_model_take(struct session*, const struct pass*, int rows, double seconds);
+/* A round begins; what its passes cost in it by now, for the planner, where it has made one or none. */
+void draft_model_round(struct session*);
+void draft_model_price(struct session*, bool passed);
+/* Another owner's requests come; the cache's memory is wanted. */
+void draft_model_forget(struct session*, int owner);
+void draft_model_release(struct session*);
+
 /* plan.c */
 void plan_round(struct session*);
 /* Whether another draft pass comes first; else the planner's tree is what is verified. */

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/decode/draft_model.h"
 #include "streams/service/chunk.h"
 #include "streams/service/scheduler_internal.h"
 
