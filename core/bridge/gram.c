@@ -38,7 +38,12 @@ bool gram_open(struct gram* g, int inputs, int outputs) {
 
 void gram_close(struct gram* g) { free(g->square); }
 
-long gram_rows(const struct gram* g) { return g->rows + (long)g->n_held * GRAM_BLOCK; }
+long gram_rows(const struct gram* g) { return g->blocks * GRAM_BLOCK; }
+
+int gram_held(const struct gram* g) {
+	const long held = g->blocks / HELD_SHARE;
+	return held < HELD_BLOCKS ? (int)held : HELD_BLOCKS;
+}
 
 void gram_sum(const struct gram* g, const struct gram_rows* rows, double* square, double* cross) {
 	const size_t p = (size_t)g->inputs, d = (size_t)g->outputs;
@@ -49,27 +54,20 @@ void gram_sum(const struct gram* g, const struct gram_rows* rows, double* square
 	gsl_blas_dgemm(CblasTrans, CblasNoTrans, 1, &u.matrix, &y.matrix, 1, &c.matrix);
 }
 
-static void sum(struct gram* g, const struct gram_rows* rows) {
-	gram_sum(g, rows, g->square, g->cross);
-	g->rows += GRAM_BLOCK;
-}
-
 /* A whole block joins the sums, or those held, whose oldest then joins the sums. */
 static void end_block(struct gram* g) {
+	const long block = g->blocks++, before = block / HELD_SHARE; /* of those held, or that were */
 	g->n_staged = 0;
-	if (g->blocks++ % HELD_SHARE != HELD_SHARE - 1) {
-		sum(g, &g->staged);
+	if (block % HELD_SHARE != HELD_SHARE - 1) {
+		gram_sum(g, &g->staged, g->square, g->cross);
 		return;
 	}
-	struct gram_rows* const held = &g->held[g->next_held];
+	struct gram_rows* const held = &g->held[before % HELD_BLOCKS];
 	const struct gram_rows free_now = *held;
-	if (g->n_held == HELD_BLOCKS)
-		sum(g, held);
-	else
-		g->n_held++;
+	if (before >= HELD_BLOCKS)
+		gram_sum(g, held, g->square, g->cross);
 	*held = g->staged;
 	g->staged = free_now;
-	g->next_held = (g->next_held + 1) % HELD_BLOCKS;
 }
 
 /* False where a value is not finite. */

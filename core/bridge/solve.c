@@ -55,7 +55,7 @@ static bool fit(struct solver* s, double lambda) {
 static double held_error(const struct solver* s) {
 	const struct gram* g = s->sums;
 	double error = 0, all = 0;
-	for (int i = 0; i < g->n_held; i++) {
+	for (int i = 0; i < gram_held(g); i++) {
 		gsl_matrix_view u = gsl_matrix_view_array(g->held[i].u, GRAM_BLOCK, s->p);
 		gsl_matrix_view w = gsl_matrix_view_array(s->weight, s->p, s->d);
 		gsl_matrix_view told = gsl_matrix_view_array(s->told, GRAM_BLOCK, s->d);
@@ -80,14 +80,14 @@ static bool solve(struct solver* s, struct ridge_fit* best) {
 	}
 	if (best->lambda < 0)
 		return false;
-	for (int i = 0; i < s->sums->n_held; i++)
+	for (int i = 0; i < gram_held(s->sums); i++)
 		gram_sum(s->sums, &s->sums->held[i], s->square, s->cross);
 	return fit(s, best->lambda);
 }
 
 bool ridge_solve(const struct gram* sums, float* weight, float* bias, struct ridge_fit* fitted) {
 	struct solver s = {.sums = sums, .p = (size_t)sums->inputs, .d = (size_t)sums->outputs};
-	if (sums->rows < GRAM_BLOCK || sums->n_held == 0)
+	if (gram_held(sums) == 0)
 		return false;
 	double* const memory = malloc(doubles(s.p, s.d) * sizeof *memory);
 	if (!memory)
