@@ -478,11 +478,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	return true;
 }
 
-bool session_absorb(struct session* s, const struct session_work* work, double seconds) {
-	return session_absorb_shared(s, work, work->pass.n, seconds);
-}
-
-bool session_absorb_shared(struct session* s, const struct session_work* work, int rows, double seconds) {
+bool session_absorb(struct session* s, const struct session_work* work, int rows, double seconds) {
 	if (s->phase == PHASE_DONE)
 		return true;
 	if (s->phase == PHASE_IDLE) {
@@ -552,7 +548,7 @@ bool swiftlet_session_step(struct session* s, struct swiftlet_step* step, char* 
 		const double before = options_clock(&s->options);
 		if (!session_run(s, &work, &error))
 			return give_message(message, size, &error);
-		if (session_absorb(s, &work, options_clock(&s->options) - before))
+		if (session_absorb(s, &work, work.pass.n, options_clock(&s->options) - before))
 			break;
 	}
 	if (session_failure(s))

@@ -6,7 +6,7 @@
  *     session_begin_step(s);
  *     while (session_next(s, &work)) {
  *         run it, in whatever company; measure
- *         if (session_absorb(s, &work, seconds)) … a step's output is in session_output(s)
+ *         if (session_absorb(s, &work, rows, seconds)) … a step's output is in session_output(s)
  *     }
  */
 #ifndef SWIFTLET_CORE_DECODE_SESSION_H
@@ -69,12 +69,10 @@ bool session_next(struct session*, struct session_work*);
 bool session_next_idle(struct session*, struct session_work*);
 /* Runs the work alone. False with the error set; the generation is then over. */
 bool session_run(struct session*, const struct session_work*, struct error*);
-/* Takes the results; `seconds` is this session's share of what the work took. True when a step ended: its
+/* Takes the results of a pass of `rows` rows that took so long as a whole (of a draft loop both are its own).
+ * Where some are other sequences', whoever ran it tells the engine what it cost. True when a step ended: its
  * output is ready (tokens, a chunk of the prefill, or the end). */
-bool session_absorb(struct session*, const struct session_work*, double seconds);
-/* Likewise of a pass of `rows` rows, some of them other sequences', that took so long as a whole: what it
- * cost is told to the engine by whoever ran it. */
-bool session_absorb_shared(struct session*, const struct session_work*, int rows, double seconds);
+bool session_absorb(struct session*, const struct session_work*, int rows, double seconds);
 /* The output of the step that ended. */
 void session_output(struct session*, struct swiftlet_step*);
 /* Ends the generation after a failure of the backend. */

@@ -247,9 +247,7 @@ static void take_results(struct scheduler* s, struct seat* seat, int rows, doubl
 	s->spent[seat->owner] += n;
 	seat->taken += seconds * n / rows;
 	seat->waits = false;
-	const bool ended = rows == n ? session_absorb(seat->session, work, seconds)
-	                             : session_absorb_shared(seat->session, work, rows, seconds);
-	if (ended)
+	if (session_absorb(seat->session, work, rows, seconds))
 		seat_step(s, seat);
 	else
 		advance(s, seat);
