@@ -6,6 +6,13 @@
 
 #include "core/decode/session_state.h"
 
+bool session_open_tap(struct session* s) {
+	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
+	if (!s->tap)
+		s->tap = malloc(PREFILL_CHUNK * dim * sizeof *s->tap);
+	return s->tap != NULL;
+}
+
 static bool open_embedding(struct embedding* e, const struct weight_table* w) {
 	const size_t dim = (size_t)w->shape.dim;
 	if (e->norm)

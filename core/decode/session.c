@@ -495,13 +495,6 @@ struct mask session_mask(const struct session* s, double* matchness) {
 	return s->mask;
 }
 
-bool session_open_tap(struct session* s) {
-	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!s->tap)
-		s->tap = malloc(PREFILL_CHUNK * dim * sizeof *s->tap);
-	return s->tap != NULL;
-}
-
 void session_want_signature(struct session* s) {
 	if (!s->signature.mean && !lone_sees_prompt(s) && session_open_tap(s))
 		s->signature.mean = calloc((size_t)s->engine->model->weights.shape.dim, sizeof *s->signature.mean);

@@ -194,8 +194,6 @@ static inline struct variant session_drafts_with(const struct session* s) {
 /* session.c */
 /* Whether a key's rotation depends on the length of the prompt it came with. */
 bool session_length_matters(const struct session*, int n_prompt);
-/* Makes room for s->tap; false on no memory. */
-bool session_open_tap(struct session*);
 
 /* emit.c */
 bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
@@ -221,6 +219,8 @@ const struct penalties* penalties_now(struct session*);
 void penalties_close(struct session*);
 
 /* embedding.c */
+/* Makes room for s->tap; false on no memory. */
+bool session_open_tap(struct session*);
 bool embedding_start(struct session*, const struct swiftlet_request*, struct error*);
 /* Rows of a pass over the prompt, from its token `first` on. */
 void embedding_add(struct session*, int first, int n);
