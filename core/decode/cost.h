@@ -50,6 +50,11 @@ static inline double cost_all_bytes(const struct cost_model* cost) {
 	return cost->blocks * (cost->stored.attention + cost->stored.mlp) + cost->stored.fixed;
 }
 
+/* What a full pass that goes on from this sub-layer, an attention, reads of that. */
+static inline double cost_rest(const struct cost_model* cost, int first) {
+	return 1 - first / 2 * (cost->stored.attention + cost->stored.mlp) / cost_all_bytes(cost);
+}
+
 /* coarse_head: bytes of the copy that passes read in the head's place; 0: they read the head. */
 void cost_open(struct cost_model*, const struct weight_table*, size_t coarse_head);
 /* Passes may run with this copy from now on. */

@@ -437,7 +437,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	if (rows == pass->n && pass->first == 0)
 		cost_see_full(&s->engine->cost, rows, seconds);
 	else if (rows == pass->n && rows > 1)
-		cost_see_full(&s->engine->cost, rows, seconds / lone_rest_share(s));
+		cost_see_full(&s->engine->cost, rows, seconds / cost_rest(&s->engine->cost, pass->first));
 	const int base = s->cache->committed;
 	if (s->plan.rule == RULE_LONE)
 		lone_verdict(s);

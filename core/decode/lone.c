@@ -54,17 +54,15 @@ static bool open_heads(struct session* s, struct error* error) {
 		exit_choice_keep(&m->choice, heads);
 	m->side = s->engine->backend->cache_open(s->engine->backend, 1, s->cache->type, error);
 	m->exit_state = malloc(2 * EXIT_ROWS * dim * sizeof *m->exit_state);
-	m->exit_logits = malloc(3 * vocab * sizeof *m->exit_logits);
-	if (m->side && (!m->exit_state || !m->exit_logits))
-		error_set(error, "out of memory for heads");
 	m->exit_heads = (struct exit_heads){.heads = heads,
 	                                    .shape = heads->shape,
 	                                    .weight = heads->weight,
 	                                    .apply = heads_apply,
 	                                    .scratch = m->side,
 	                                    .in = m->exit_state ? m->exit_state + EXIT_ROWS * dim : NULL,
-	                                    .logits = m->exit_logits};
-	return m->side && m->exit_state && m->exit_logits;
+	                                    .logits = malloc(3 * vocab * sizeof(float))};
+	return m->side &&
+	       ((m->exit_state && m->exit_heads.logits) || error_set(error, "out of memory for heads"));
 }
 
 static bool open_adapter(struct session* s, struct error* error) {
@@ -143,7 +141,7 @@ void lone_close(struct lone* m) {
 		m->side->backend->cache_close(m->side);
 	probe_end(&m->probe);
 	free(m->exit_state);
-	free(m->exit_logits);
+	free(m->exit_heads.logits);
 	free(m->target_logits);
 	free(m->distribution);
 	free(m->programming);
@@ -310,14 +308,6 @@ void lone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
 		chain_verify_pass(m->chain, &s->round, tree, wants, pass);
 	else
 		round_verify_pass(&s->round, tree, shape_of(s)->n_blocks, wants, pass);
-}
-
-double lone_rest_share(const struct session* s) {
-	double attention, mlp, fixed;
-	cost_sub_layers(&s->engine->cost, false, &attention, &mlp, &fixed);
-	const int blocks = shape_of(s)->n_blocks;
-	const double rest = (blocks - s->lone->chain->span / 2) * (attention + mlp) + fixed;
-	return rest / (blocks * (attention + mlp) + fixed);
 }
 
 static void reject(struct session* s) {

@@ -37,9 +37,8 @@ struct lone {
 
 	/* before a round */
 	struct exit_choice choice;
-	struct exit_heads exit_heads;
+	struct exit_heads exit_heads;          /* its logits (3·vocab) are ours */
 	float* exit_state;                     /* (2·EXIT_ROWS, dim) with heads */
-	float* exit_logits;                    /* (3·vocab) likewise */
 	struct layer_programming* programming; /* NULL: none is run */
 
 	/* acceptance by rejection */
@@ -91,8 +90,6 @@ void lone_take(struct session*, double seconds);
 void lone_verify_pass(struct session*, uint8_t wants, struct pass*);
 /* The verdict and its commitment. */
 void lone_verdict(struct session*);
-/* What a verify pass that goes on from the span is of a whole one, by weight bytes. */
-double lone_rest_share(const struct session*);
 
 /* lone_tree.c: what the steps become, and what is learned of them. */
 /* Each step's token, and beside it its alternatives in the order in which they were drawn. */
