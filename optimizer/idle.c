@@ -149,7 +149,7 @@ bool idle_run(struct idle_runner* r, struct session* s, const struct session_wor
 	const bool ran =
 	    r->threaded ? run_on_thread(r, &work->pass, waits, user, seconds) : run_here(r, &work->pass, seconds);
 	if (ran)
-		session_absorb(s, work, 0);
+		session_absorb(s, work, work->pass.n, 0);
 	return ran;
 }
 

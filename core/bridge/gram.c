@@ -25,52 +25,49 @@ static struct gram_rows place(double** at, int inputs, int outputs) {
 
 bool gram_open(struct gram* g, int inputs, int outputs) {
 	*g = (struct gram){.inputs = inputs, .outputs = outputs};
-	double* at = g->memory = calloc(doubles(inputs, outputs), sizeof *at);
-	if (!at)
+	g->square = calloc(doubles(inputs, outputs), sizeof *g->square);
+	if (!g->square)
 		return false;
-	g->square = at;
 	g->cross = g->square + (size_t)inputs * (size_t)inputs;
-	at = g->cross + (size_t)inputs * (size_t)outputs;
+	double* at = g->cross + (size_t)inputs * (size_t)outputs;
 	g->staged = place(&at, inputs, outputs);
 	for (int i = 0; i < HELD_BLOCKS; i++)
 		g->held[i] = place(&at, inputs, outputs);
 	return true;
 }
 
-void gram_close(struct gram* g) { free(g->memory); }
+void gram_close(struct gram* g) { free(g->square); }
 
-long gram_rows(const struct gram* g) { return g->rows + (long)g->n_held * GRAM_BLOCK; }
+long gram_rows(const struct gram* g) { return g->blocks * GRAM_BLOCK; }
 
-void gram_sum(const struct gram* g, const struct gram_rows* rows, int inputs, double* square, double* cross) {
-	const size_t p = (size_t)inputs, d = (size_t)g->outputs;
-	gsl_matrix_view u = gsl_matrix_view_array_with_tda(rows->u, GRAM_BLOCK, p, (size_t)g->inputs);
+int gram_held(const struct gram* g) {
+	const long held = g->blocks / HELD_SHARE;
+	return held < HELD_BLOCKS ? (int)held : HELD_BLOCKS;
+}
+
+void gram_sum(const struct gram* g, const struct gram_rows* rows, double* square, double* cross) {
+	const size_t p = (size_t)g->inputs, d = (size_t)g->outputs;
+	gsl_matrix_view u = gsl_matrix_view_array(rows->u, GRAM_BLOCK, p);
 	gsl_matrix_view y = gsl_matrix_view_array(rows->y, GRAM_BLOCK, d);
 	gsl_matrix_view s = gsl_matrix_view_array(square, p, p), c = gsl_matrix_view_array(cross, p, d);
 	gsl_blas_dsyrk(CblasLower, CblasTrans, 1, &u.matrix, 1, &s.matrix);
 	gsl_blas_dgemm(CblasTrans, CblasNoTrans, 1, &u.matrix, &y.matrix, 1, &c.matrix);
 }
 
-static void sum(struct gram* g, const struct gram_rows* rows) {
-	gram_sum(g, rows, g->inputs, g->square, g->cross);
-	g->rows += GRAM_BLOCK;
-}
-
 /* A whole block joins the sums, or those held, whose oldest then joins the sums. */
 static void end_block(struct gram* g) {
+	const long block = g->blocks++, before = block / HELD_SHARE; /* of those held, or that were */
 	g->n_staged = 0;
-	if (g->blocks++ % HELD_SHARE != HELD_SHARE - 1) {
-		sum(g, &g->staged);
+	if (block % HELD_SHARE != HELD_SHARE - 1) {
+		gram_sum(g, &g->staged, g->square, g->cross);
 		return;
 	}
-	struct gram_rows* const held = &g->held[g->next_held];
+	struct gram_rows* const held = &g->held[before % HELD_BLOCKS];
 	const struct gram_rows free_now = *held;
-	if (g->n_held == HELD_BLOCKS)
-		sum(g, held);
-	else
-		g->n_held++;
+	if (before >= HELD_BLOCKS)
+		gram_sum(g, held, g->square, g->cross);
 	*held = g->staged;
 	g->staged = free_now;
-	g->next_held = (g->next_held + 1) % HELD_BLOCKS;
 }
 
 /* False where a value is not finite. */

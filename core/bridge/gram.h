@@ -21,13 +21,12 @@ struct gram_rows {
 struct gram {
 	int inputs; /* the constant included */
 	int outputs;
-	long rows;      /* in the sums */
-	double* square; /* (inputs, inputs) the lower triangle */
+	double* square; /* (inputs, inputs) the lower triangle; what follows lies behind it */
 	double* cross;  /* (inputs, outputs) */
 	struct gram_rows staged, held[HELD_BLOCKS];
-	int n_staged, n_held, next_held; /* rows; blocks, all of them whole; the one that makes way next */
-	long blocks;                     /* that came so far */
-	void* memory;
+	int n_staged; /* rows */
+	long blocks;  /* whole ones so far; the k-th held one is held[k % HELD_BLOCKS] until another takes its
+	                 place */
 };
 
 /* Bytes that one takes, whatever is added. */
@@ -41,8 +40,9 @@ void gram_add(struct gram*, const float* first, int n_first, const float* second
               const float* y, double weight);
 /* Rows that count, held ones included; those of a block that is not whole do not yet. */
 long gram_rows(const struct gram*);
-/* Adds a block to sums (square (inputs, inputs), cross (inputs, outputs)) of the leading `inputs` of its
- * inputs. */
-void gram_sum(const struct gram*, const struct gram_rows*, int inputs, double* square, double* cross);
+/* Blocks that are held now. */
+int gram_held(const struct gram*);
+/* Adds a block to sums (square (inputs, inputs), cross (inputs, outputs)). */
+void gram_sum(const struct gram*, const struct gram_rows*, double* square, double* cross);
 
 #endif

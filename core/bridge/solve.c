@@ -6,6 +6,7 @@
 #include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* From where a ridge is nothing beside any variance to where it shrinks all but the strongest directions. */
 static const double ridges[] = {1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 0.3, 1};
@@ -21,20 +22,6 @@ struct solver {
 };
 
 static size_t doubles(size_t p, size_t d) { return 2 * p * (p + d) + GRAM_BLOCK * d + p; }
-
-static void take_sums(struct solver* s) {
-	const struct gram* g = s->sums;
-	for (size_t i = 0; i < s->p; i++)
-		for (size_t j = 0; j <= i; j++)
-			s->square[i * s->p + j] = g->square[i * (size_t)g->inputs + j];
-	for (size_t i = 0; i < s->p * s->d; i++)
-		s->cross[i] = g->cross[i];
-}
-
-static void take_held(struct solver* s) {
-	for (int i = 0; i < s->sums->n_held; i++)
-		gram_sum(s->sums, &s->sums->held[i], (int)s->p, s->square, s->cross);
-}
 
 /* weight = (square + ridge)⁻¹ · cross. Inputs are scaled to a unit diagonal, which the factor's digits want.
  */
@@ -68,8 +55,8 @@ static bool fit(struct solver* s, double lambda) {
 static double held_error(const struct solver* s) {
 	const struct gram* g = s->sums;
 	double error = 0, all = 0;
-	for (int i = 0; i < g->n_held; i++) {
-		gsl_matrix_view u = gsl_matrix_view_array_with_tda(g->held[i].u, GRAM_BLOCK, s->p, (size_t)g->inputs);
+	for (int i = 0; i < gram_held(g); i++) {
+		gsl_matrix_view u = gsl_matrix_view_array(g->held[i].u, GRAM_BLOCK, s->p);
 		gsl_matrix_view w = gsl_matrix_view_array(s->weight, s->p, s->d);
 		gsl_matrix_view told = gsl_matrix_view_array(s->told, GRAM_BLOCK, s->d);
 		gsl_blas_dgemm(CblasNoTrans, CblasNoTrans, 1, &u.matrix, &w.matrix, 0, &told.matrix);
@@ -84,7 +71,8 @@ static double held_error(const struct solver* s) {
 
 static bool solve(struct solver* s, struct ridge_fit* best) {
 	*best = (struct ridge_fit){.lambda = -1, .error = INFINITY};
-	take_sums(s);
+	memcpy(s->square, s->sums->square, s->p * s->p * sizeof *s->square);
+	memcpy(s->cross, s->sums->cross, s->p * s->d * sizeof *s->cross);
 	for (int i = 0; i < RIDGES; i++) {
 		const double error = fit(s, ridges[i]) ? held_error(s) : INFINITY;
 		if (error < best->error)
@@ -92,13 +80,14 @@ static bool solve(struct solver* s, struct ridge_fit* best) {
 	}
 	if (best->lambda < 0)
 		return false;
-	take_held(s);
+	for (int i = 0; i < gram_held(s->sums); i++)
+		gram_sum(s->sums, &s->sums->held[i], s->square, s->cross);
 	return fit(s, best->lambda);
 }
 
-bool ridge_solve(const struct gram* sums, int inputs, float* weight, float* bias, struct ridge_fit* fitted) {
-	struct solver s = {.sums = sums, .p = (size_t)inputs, .d = (size_t)sums->outputs};
-	if (sums->rows < GRAM_BLOCK || sums->n_held == 0)
+bool ridge_solve(const struct gram* sums, float* weight, float* bias, struct ridge_fit* fitted) {
+	struct solver s = {.sums = sums, .p = (size_t)sums->inputs, .d = (size_t)sums->outputs};
+	if (gram_held(sums) == 0)
 		return false;
 	double* const memory = malloc(doubles(s.p, s.d) * sizeof *memory);
 	if (!memory)

@@ -13,8 +13,7 @@ struct ridge_fit {
 	double error; /* on the rows held out, over what the mean of no fit (W = 0) leaves: 1 is as bad */
 };
 
-/* weight (outputs, inputs - 1) and bias (outputs), of the leading `inputs` of the sums' inputs, the constant
- * included. False where fewer than two blocks are there, none is held out, or no memory is. */
-bool ridge_solve(const struct gram*, int inputs, float* weight, float* bias, struct ridge_fit*);
+/* weight (outputs, inputs - 1) and bias (outputs). False where no block is held out yet, or no memory is. */
+bool ridge_solve(const struct gram*, float* weight, float* bias, struct ridge_fit*);
 
 #endif

@@ -38,30 +38,33 @@ static double mlp_bytes(const struct block_weights* k, int experts_used) {
 	return (double)(tensor_bytes(&k->router) + (size_t)experts_used * each);
 }
 
+static struct cost_bytes count_bytes(const struct block_weights* block, const struct model_shape* shape,
+                                     double fixed) {
+	struct cost_bytes bytes = {.fixed = fixed};
+	for (int b = 0; b < shape->n_blocks; b++) {
+		bytes.attention += attention_bytes(&block[b]) / shape->n_blocks;
+		bytes.mlp += mlp_bytes(&block[b], shape->experts_used) / shape->n_blocks;
+	}
+	return bytes;
+}
+
 void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coarse_head) {
-	*cost = (struct cost_model){.blocks = w->shape.n_blocks,
-	                            .draft_ratio = 1,
-	                            .low_ratio = 1,
-	                            .score_ratio = 1,
-	                            .slope = 0.02,
-	                            .off = 0.5};
+	*cost = (struct cost_model){
+	    .stored = count_bytes(w->block, &w->shape,
+	                          (double)(coarse_head > 0 ? coarse_head : tensor_bytes(&w->output))),
+	    .blocks = w->shape.n_blocks,
+	    .draft_ratio = 1,
+	    .low_ratio = 1,
+	    .score_ratio = 1,
+	    .slope = 0.02,
+	    .off = 0.5};
 	for (int i = 0; i < COST_KNOTS; i++)
 		cost->rows_trust[i] = FIRST_TRUST;
-	for (int b = 0; b < w->shape.n_blocks; b++) {
-		cost->attention_bytes += attention_bytes(&w->block[b]) / w->shape.n_blocks;
-		cost->mlp_bytes += mlp_bytes(&w->block[b], w->shape.experts_used) / w->shape.n_blocks;
-	}
-	cost->fixed_bytes = (double)(coarse_head > 0 ? coarse_head : tensor_bytes(&w->output));
 }
 
 void cost_take_low(struct cost_model* cost, const struct low_table* low) {
-	const struct model_shape* shape = &low->stored->shape;
-	cost->low_attention_bytes = cost->low_mlp_bytes = 0;
-	for (int b = 0; b < shape->n_blocks; b++) {
-		cost->low_attention_bytes += attention_bytes(&low->block[b]) / shape->n_blocks;
-		cost->low_mlp_bytes += mlp_bytes(&low->block[b], shape->experts_used) / shape->n_blocks;
-	}
-	cost->low_fixed_bytes = low->head ? (double)tensor_bytes(low->output) : cost->fixed_bytes;
+	cost->low = count_bytes(low->block, &low->stored->shape,
+	                        low->head ? (double)tensor_bytes(low->output) : cost->stored.fixed);
 }
 
 struct cost_model cost_by_bytes(const struct cost_model* cost) {
@@ -125,7 +128,7 @@ static bool is_known(const struct cost_model* cost, int rows) {
 		if (knot_rows[i] == rows)
 			return cost->rows_seen[i] >= KNOWN;
 		if (knot_rows[i] > rows && !is_left_out(cost, i))
-			return (i == 1 || cost->rows_seen[knot_below(cost, i)] >= KNOWN) && cost->rows_seen[i] >= KNOWN;
+			return cost->rows_seen[knot_below(cost, i)] >= KNOWN && cost->rows_seen[i] >= KNOWN;
 	}
 	return false;
 }
@@ -199,11 +202,11 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 		if (v.skip && mask_has(v.skip, s))
 			continue;
 		if (v.low && mask_has(v.low, s))
-			sum.low += s % 2 == 0 ? cost->low_attention_bytes : cost->low_mlp_bytes;
+			sum.low += s % 2 == 0 ? cost->low.attention : cost->low.mlp;
 		else
-			sum.stored += s % 2 == 0 ? cost->attention_bytes : cost->mlp_bytes;
+			sum.stored += s % 2 == 0 ? cost->stored.attention : cost->stored.mlp;
 	}
-	*(v.low_head ? &sum.low : &sum.stored) += v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes;
+	*(v.low_head ? &sum.low : &sum.stored) += v.low_head ? cost->low.fixed : cost->stored.fixed;
 	return (struct share){sum.stored / cost_all_bytes(cost), sum.low / cost_all_bytes(cost)};
 }
 
@@ -260,14 +263,11 @@ double cost_verify(const struct cost_model* cost, int rows) {
 		return 1;
 	if (plain <= 0)
 		return 1 + cost->slope * (rows - 1);
-	double below = 1, largest = 1;
+	double below = 1;
 	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
 		if (is_left_out(cost, i))
 			continue;
-		double here = knot_cost(cost, i, plain);
-		if (here < largest) /* more rows never cost less: noise */
-			here = largest;
-		largest = here;
+		const double here = fmax(below, knot_cost(cost, i, plain)); /* more rows never cost less: noise */
 		if (rows <= knot_rows[i]) {
 			const double part = (double)(rows - knot_rows[last]) / (knot_rows[i] - knot_rows[last]);
 			return below + part * (here - below);
@@ -282,32 +282,37 @@ double cost_verify(const struct cost_model* cost, int rows) {
  */
 static double worst_slope(const struct cost_model* cost, double plain) {
 	double steepest = 0, below = 1;
-	bool any = false;
-	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
+	int last = 0;
+	for (int i = 1; i < COST_KNOTS; i++) {
 		if (cost->rows[i] <= 0 || is_step(i))
 			continue;
 		const double here = cost->rows[i] / plain, slope = (here - below) / (knot_rows[i] - knot_rows[last]);
 		steepest = slope > steepest ? slope : steepest;
 		below = here;
 		last = i;
-		any = true;
 	}
-	return any ? 2 * steepest : 1;
+	return last > 0 ? 2 * steepest : 1;
 }
 
+/* The largest number of rows up to so many that was measured; 1: none was. */
+static int rows_known(const struct cost_model* cost, int most) {
+	int known = 1;
+	for (int i = 1; i < COST_KNOTS && knot_rows[i] <= most; i++)
+		if (cost->rows[i] > 0)
+			known = knot_rows[i];
+	return known;
+}
+
+int cost_rows_known(const struct cost_model* cost) { return rows_known(cost, MAX_ROWS); }
+
 double cost_verify_worst(const struct cost_model* cost, int rows) {
-	const double plain = cost_plain_seconds(cost), likely = cost_verify(cost, rows);
+	const double plain = cost_plain_seconds(cost);
 	if (plain <= 0)
 		return rows;
-	int known = 0;
-	for (int i = 1; i < COST_KNOTS && knot_rows[i] <= rows; i++)
-		if (cost->rows[i] > 0)
-			known = i;
-	const double beyond = rows - knot_rows[known];
-	const double worst =
-	    cost_verify(cost, knot_rows[known]) + (beyond > 0 ? beyond * worst_slope(cost, plain) : 0);
+	const int known = rows_known(cost, rows);
+	const double worst = cost_verify(cost, known) + (rows - known) * worst_slope(cost, plain);
 	/* what was measured long ago may hold still */
-	return fmax(cost_between(cost, rows), worst > likely ? worst : likely);
+	return fmax(cost_between(cost, rows), fmax(worst, cost_verify(cost, rows)));
 }
 
 double cost_between(const struct cost_model* cost, double rows) {
@@ -327,20 +332,12 @@ double cost_between(const struct cost_model* cost, double rows) {
 }
 
 double cost_rows_priced(const struct cost_model* cost, int rows, int with_head) {
-	const double all = cost_all_bytes(cost), head = all > 0 ? cost->fixed_bytes / all : 0;
+	const double all = cost_all_bytes(cost), head = all > 0 ? cost->stored.fixed / all : 0;
 	return rows - (rows - with_head) * head;
 }
 
 bool cost_rows_seen(const struct cost_model* cost, int rows) {
 	return cost->rows_seen[nearest_knot(rows)] >= FEW;
-}
-
-int cost_rows_known(const struct cost_model* cost) {
-	int known = 1;
-	for (int i = 1; i < COST_KNOTS; i++)
-		if (cost->rows[i] > 0)
-			known = knot_rows[i];
-	return known;
 }
 
 double cost_draft(const struct cost_model* cost, struct variant v) {
@@ -350,7 +347,7 @@ double cost_draft(const struct cost_model* cost, struct variant v) {
 
 double cost_head_share(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
-	const double head = v.low_head ? cost->low_fixed_bytes : cost->fixed_bytes;
+	const double head = v.low_head ? cost->low.fixed : cost->stored.fixed;
 	return head / cost_all_bytes(cost) / (share.stored + share.low);
 }
 
@@ -370,7 +367,8 @@ double cost_matchness(const struct cost_model* cost, struct variant v, int rows)
 
 void cost_sub_layers(const struct cost_model* cost, bool low, double* attention, double* mlp, double* fixed) {
 	const double unit = (low ? cost->low_ratio : cost->draft_ratio) / cost_all_bytes(cost);
-	*attention = (low ? cost->low_attention_bytes : cost->attention_bytes) * unit;
-	*mlp = (low ? cost->low_mlp_bytes : cost->mlp_bytes) * unit;
-	*fixed = (low ? cost->low_fixed_bytes : cost->fixed_bytes) * unit;
+	const struct cost_bytes* bytes = low ? &cost->low : &cost->stored;
+	*attention = bytes->attention * unit;
+	*mlp = bytes->mlp * unit;
+	*fixed = bytes->fixed * unit;
 }

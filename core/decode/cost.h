@@ -23,10 +23,13 @@ struct variant {
 	bool low_head;
 };
 
+/* Weight bytes of one block's sub-layers, averaged, and what no mask saves: the head. */
+struct cost_bytes {
+	double attention, mlp, fixed;
+};
+
 struct cost_model {
-	double attention_bytes, mlp_bytes; /* weight bytes of one block's sub-layers, averaged */
-	double fixed_bytes;                /* what no mask saves: the head */
-	double low_attention_bytes, low_mlp_bytes, low_fixed_bytes; /* of the low-bit copy; 0 without one */
+	struct cost_bytes stored, low; /* the latter of the low-bit copy; 0 without one */
 	int blocks;
 	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
 	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */
@@ -44,7 +47,12 @@ struct cost_model {
 
 /* Weight bytes that a full pass reads. */
 static inline double cost_all_bytes(const struct cost_model* cost) {
-	return cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	return cost->blocks * (cost->stored.attention + cost->stored.mlp) + cost->stored.fixed;
+}
+
+/* What a full pass that goes on from this sub-layer, an attention, reads of that. */
+static inline double cost_rest(const struct cost_model* cost, int first) {
+	return 1 - first / 2 * (cost->stored.attention + cost->stored.mlp) / cost_all_bytes(cost);
 }
 
 /* coarse_head: bytes of the copy that passes read in the head's place; 0: they read the head. */

@@ -1,6 +1,5 @@
-/* Another model that drafts: what its passes cost, and a cache that follows each session's text. */
-#include "core/decode/draft_model.h"
-
+/* Another off-the-shelf model that drafts (--draft-model): opened with the engine, as an engine of its own;
+ * each session has a cache there, which follows the text. The rounds are the planner's as any drafter's. */
 #include "core/decode/session_state.h"
 
 #include <math.h>
@@ -31,12 +30,6 @@ bool draft_model_join(struct session* s, struct error* error) {
 	struct backend* backend = s->engine->drafting->backend;
 	s->draft_cache = backend->cache_open(backend, s->cache->capacity, s->cache->type, error);
 	return s->draft_cache != NULL;
-}
-
-void draft_model_leave(struct session* s) {
-	if (s->draft_cache)
-		s->engine->drafting->backend->cache_close(s->draft_cache);
-	s->draft_cache = NULL;
 }
 
 static void drop_pending(struct cache* cache) {

@@ -6,14 +6,20 @@
 
 #include "core/decode/session_state.h"
 
+bool session_open_tap(struct session* s) {
+	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
+	if (!s->tap)
+		s->tap = malloc(PREFILL_CHUNK * dim * sizeof *s->tap);
+	return s->tap != NULL;
+}
+
 static bool open_embedding(struct embedding* e, const struct weight_table* w) {
 	const size_t dim = (size_t)w->shape.dim;
-	if (e->rows)
+	if (e->norm)
 		return true;
-	e->rows = malloc(PREFILL_CHUNK * dim * sizeof *e->rows);
 	e->norm = malloc(dim * sizeof *e->norm);
 	e->bias = calloc(dim, sizeof *e->bias);
-	if (!e->rows || !e->norm || !e->bias) {
+	if (!e->norm || !e->bias) {
 		embedding_close(e);
 		return false;
 	}
@@ -34,7 +40,8 @@ bool embedding_start(struct session* s, const struct swiftlet_request* r, struct
 	if (!w->output_norm.data)
 		return error_set(error, "embeddings need a model whose norms are in memory");
 	memset(r->embedding, 0, (size_t)w->shape.dim * sizeof *r->embedding);
-	return open_embedding(&s->embedding, w) || error_set(error, "out of memory for an embedding");
+	return (session_open_tap(s) && open_embedding(&s->embedding, w)) ||
+	       error_set(error, "out of memory for an embedding");
 }
 
 /* x (dim), normed in place */
@@ -54,7 +61,7 @@ void embedding_add(struct session* s, int first, int n) {
 	struct embedding* e = &s->embedding;
 	const struct model_shape* shape = &s->engine->model->weights.shape;
 	for (int i = 0; i < n; i++) {
-		float* x = e->rows + (size_t)i * (size_t)shape->dim;
+		float* x = s->tap + (size_t)i * (size_t)shape->dim;
 		if (first + i != e->n || e->n == s->n_prompt) /* added already, before the cache was released */
 			continue;
 		norm(e, shape, x);
@@ -67,7 +74,6 @@ void embedding_add(struct session* s, int first, int n) {
 }
 
 void embedding_close(struct embedding* e) {
-	free(e->rows);
 	free(e->norm);
 	free(e->bias);
 	*e = (struct embedding){0};

@@ -17,32 +17,29 @@ bool emitter_open(struct emitter* e, const struct tokenizer* tokenizer) {
 	/* one step's tokens, the bytes a character was held back by, and the held part of a stop string */
 	e->capacity = (MAX_DRAFT + 2) * (longest_piece(tokenizer) + 8) + MAX_STOP_BYTES + 64;
 	e->text = malloc(e->capacity);
-	e->stop_bytes = malloc((size_t)MAX_STOPS * MAX_STOP_BYTES);
-	return e->text && e->stop_bytes;
+	e->stop = malloc(MAX_STOPS * sizeof *e->stop);
+	return e->text && e->stop;
 }
 
 void emitter_close(struct emitter* e) {
 	free(e->text);
-	free(e->stop_bytes);
+	free(e->stop);
 }
 
 bool emitter_start(struct emitter* e, const struct tokenizer* tokenizer,
                    const struct swiftlet_request* request, struct error* error) {
 	if (request->n_stop > MAX_STOPS)
 		return error_set(error, "%d stop strings: at most %d are allowed", request->n_stop, MAX_STOPS);
-	char* to = e->stop_bytes;
-	e->n_stops = 0;
 	e->stopped_by = -1;
 	for (int i = 0; i < request->n_stop; i++) {
 		const size_t n = strlen(request->stop[i]);
 		if (n == 0 || n > MAX_STOP_BYTES)
 			return error_set(error, "stop string %d has %zu bytes: expected 1 to %d", i + 1, n,
 			                 MAX_STOP_BYTES);
-		memcpy(to, request->stop[i], n);
-		e->stop[e->n_stops] = to;
-		e->stop_size[e->n_stops++] = n;
-		to += n;
+		memcpy(e->stop[i], request->stop[i], n);
+		e->stop_size[i] = n;
 	}
+	e->n_stops = request->n_stop;
 	text_stream_start(&e->stream, tokenizer);
 	e->n = e->shown = 0;
 	return true;

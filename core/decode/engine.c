@@ -231,7 +231,7 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 	if (!wants_cuda(options))
 		return cpu_open(weights, how, error);
 	struct backend* backend = cuda_open(weights, how, error);
-	if (backend || !options || asks_for_cuda(options))
+	if (backend || asks_for_cuda(options))
 		return backend;
 	struct error ignored;
 	backend = cpu_open(weights, how, &ignored); /* what the GPU said stays the error */

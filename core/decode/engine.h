@@ -26,7 +26,7 @@ struct engine {
 	struct heads heads;
 	struct probe_weights probe;
 	struct engine*
-	    drafting; /* of another model that drafts (draft_model.h), owned with the model; NULL: none */
+	    drafting; /* of another model that drafts (draft_model.c), owned with the model; NULL: none */
 };
 
 /* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
@@ -36,6 +36,9 @@ const struct token_trie* engine_trie(struct engine*);
 const struct low_table* engine_low(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
+/* Cost of a pass of n rows of the model that drafts, in plain steps; such a pass took so long. */
+double draft_model_cost(const struct engine*, int rows);
+void draft_model_see(struct engine*, int rows, double seconds);
 /* Costs are learned from the beginning again. */
 void engine_forget_costs(struct engine*);
 /* The monotonic clock, or the options' own. Seconds. */

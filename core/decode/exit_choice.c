@@ -22,16 +22,11 @@ void exit_choice_keep(struct exit_choice* c, const struct heads* heads) {
 	int n = 0;
 	for (int block = 1; block < heads->shape->n_blocks; block++)
 		n += heads->weight[block] != NULL;
-	/* evenly, where there are more */
+	/* evenly, where there are more than EXITS */
 	c->exits = 0;
-	for (int block = 1, i = 0; block < heads->shape->n_blocks; block++) {
-		if (!heads->weight[block])
-			continue;
-		if (n <= EXITS || i * EXITS / n >= c->exits)
-			if (c->exits < EXITS)
-				c->block[c->exits++] = block;
-		i++;
-	}
+	for (int block = 1, i = 0; block < heads->shape->n_blocks; block++)
+		if (heads->weight[block] && i++ * EXITS / n >= c->exits)
+			c->block[c->exits++] = block;
 	if (c->exits > 0)
 		c->exit_block = c->block[c->exits / 3];
 }
@@ -73,15 +68,9 @@ static bool is_trained(const struct exit_choice* c) {
 	return c->heads && c->heads->weight[c->block[c->exit]];
 }
 
-static void ask(struct exit_choice* c) {
-	for (int i = 0; i < c->n; i++)
-		c->out[i].top = TREE_RANKS;
-}
-
 /* The rows go on from the exit before. */
 static void rows_pass(struct exit_choice* c, struct pass* pass) {
 	const int span = 2 * c->block[c->exit];
-	ask(c);
 	*pass = pass_over(&c->segment, c->token, NULL, span, c->want, c->out);
 	pass->row = c->row;
 	pass->first = c->exit > 0 ? 2 * c->block[c->exit - 1] : 0;
@@ -90,29 +79,28 @@ static void rows_pass(struct exit_choice* c, struct pass* pass) {
 	pass->tap_out = c->state;
 }
 
-bool exit_choice_fill(struct exit_choice* c, struct pass* pass) {
-	if (c->told) {
-		ask(c);
+void exit_choice_fill(struct exit_choice* c, struct pass* pass) {
+	for (int i = 0; i < c->n; i++)
+		c->out[i].top = TREE_RANKS;
+	if (c->told)
 		exit_heads_fill(c->heads, c->block[c->exit], c->state, c->n, c->want, c->out, pass);
-		return true;
-	}
-	if (c->exit < c->exits) {
+	else
 		rows_pass(c, pass);
-		return true;
-	}
-	c->segment.cache->backend->discard(c->segment.cache);
-	c->seen += c->n;
-	return false;
 }
 
-void exit_choice_take(struct exit_choice* c) {
+bool exit_choice_take(struct exit_choice* c) {
 	if (is_trained(c) && !c->told) {
 		c->told = true;
-		return;
+		return false;
 	}
 	if (c->told)
 		c->heads->scratch->backend->discard(c->heads->scratch);
 	count(c);
+	if (c->exit < c->exits)
+		return false;
+	c->segment.cache->backend->discard(c->segment.cache);
+	c->seen += c->n;
+	return true;
 }
 
 static void offer(struct exit_choice* c, double rate, int block, int steps, int children) {

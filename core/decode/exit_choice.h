@@ -48,12 +48,12 @@ void exit_choice_open(struct exit_choice*, int blocks, int given);
 void exit_choice_keep(struct exit_choice*, const struct heads*);
 /* Measures on the n <= EXIT_ROWS + 1 tokens after `base`, all committed but the last; nothing may be pending.
  * The sampler is the text's own, or NULL. Trained heads are asked where there are some (NULL: none; without
- * noise then), from states (EXIT_ROWS, dim) that are written to `state`. Begins; the next pass, false when it
- * is done; takes its results. The arrays stay the caller's. */
+ * noise then), from states (EXIT_ROWS, dim) that are written to `state`. Begins; the next pass; takes its
+ * results, true when it was the last. The arrays stay the caller's. */
 void exit_choice_begin(struct exit_choice*, struct cache*, const int32_t* token, int base, int n,
                        const struct sampler*, struct exit_heads*, float* state);
-bool exit_choice_fill(struct exit_choice*, struct pass*);
-void exit_choice_take(struct exit_choice*);
+void exit_choice_fill(struct exit_choice*, struct pass*);
+bool exit_choice_take(struct exit_choice*);
 /* Chooses, of `steps` and `children` those that are not given (0); children < 0: none, it is a chain. most:
  * steps. */
 void exit_choice_make(struct exit_choice*, const struct cost_model*, bool reuse, int steps, int children,

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 #include "kernels/sample.h"
 
@@ -40,15 +39,33 @@ static int prefill_limit(const struct session* s) {
 	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
 }
 
+/* Where a row's logits go. */
+static float* logits_of(const struct session* s, int row) {
+	return s->log_probs.logits + (size_t)row * (size_t)s->engine->model->weights.shape.vocab;
+}
+
 static void prefill_wants(struct session* s, int n, bool last) {
-	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
 	memset(s->want, WANT_NOTHING, sizeof s->want);
 	if (last)
 		s->want[n - 1] = (uint8_t)(WANT_TOKEN | (s->log_probs.top > 0 ? WANT_LOGITS : 0));
 	s->result[n - 1].logits = s->log_probs.logits;
 	for (int i = 0; i < n && tells_prompt(s); i++) {
 		s->want[i] |= WANT_LOGITS;
-		s->result[i].logits = s->log_probs.logits + (size_t)i * vocab;
+		s->result[i].logits = logits_of(s, i);
+	}
+}
+
+/* For the embedding that is asked for, a drafter that sees the prompt, or the signature. */
+static void tap_prompt(const struct session* s, struct pass* pass) {
+	if (s->embedding.out) {
+		pass->tap = pass->last - 1;
+		pass->tap_out = s->tap;
+	} else if (lone_sees_prompt(s)) {
+		pass->tap = 2 * s->lone->choice.exit_block - 1;
+		pass->tap_out = s->lone->chain->prompt;
+	} else if (s->signature.mean) {
+		pass->tap = 2 * (block_count(s) / 2) - 1;
+		pass->tap_out = s->tap;
 	}
 }
 
@@ -61,16 +78,6 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	const bool chunk = limit == 0 && s->n_prompt - from >= PREFILL_CHUNK && from % PREFILL_CHUNK == 0;
 	const int n = left < most ? left : most;
 	const bool last = n == left && s->again == 0;
-	int tap = 2 * (block_count(s) / 2) - 1;
-	float* tap_out = s->signature.tap;
-	if (lone_sees_prompt(s))
-		tap = lone_tap(s, &tap_out);
-	if (s->embedding.out) {
-		tap = 2 * block_count(s) - 1;
-		tap_out = s->embedding.rows;
-	}
-	if (s->again > 0)
-		tap_out = NULL; /* told already */
 	prefill_wants(s, n, last);
 	s->segment = (struct segment){.cache = s->cache,
 	                              .base = from,
@@ -82,9 +89,10 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	work->pass = pass_over(&s->segment, s->text + from, NULL, 2 * block_count(s), s->want, s->result);
 	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
 	work->pass.head = last || tells_prompt(s);
-	work->pass.tap = tap_out ? tap : -1;
-	work->pass.tap_out = tap_out;
-	if (s->learner && s->again == 0)
+	if (s->again > 0)
+		return; /* the rest is told already */
+	tap_prompt(s, &work->pass);
+	if (s->learner)
 		s->learner->calls->tap(s->learner, true, &work->pass);
 }
 
@@ -96,46 +104,43 @@ static void add_signature(struct session* s, int first, int rows) {
 	const int from = first < SIGNATURE_FIRST ? SIGNATURE_FIRST - first : 0;
 	for (int i = from; i < rows; i++)
 		for (int j = 0; j < dim; j++)
-			s->signature.mean[j] += s->signature.tap[(size_t)i * (size_t)dim + (size_t)j];
+			s->signature.mean[j] += s->tap[(size_t)i * (size_t)dim + (size_t)j];
 	s->signature.rows += rows > from ? rows - from : 0;
 }
 
 /* ---- emission ----------------------------------------------------------------------------- */
 
-static void fill_logprobs(struct session* s, struct swiftlet_token* token, const float* logits) {
+/* A token of this drafter (-1: of nobody), with its log probabilities where its row's logits are given. */
+static struct swiftlet_token token_of(struct session* s, int32_t id, int source, const float* logits) {
+	struct swiftlet_token token = {.id = id, .drafted = source >= 0, .source = source, .logprob = NAN};
 	struct result r = {.top = s->log_probs.top};
 	const int vocab = s->engine->model->weights.shape.vocab;
-	if (!result_from_logits(&r, WANT_TOP | WANT_NORMALISER, logits, vocab, NULL, 0, s->log_probs.scratch))
-		return;
-	token->logprob = logits[token->id] - r.log_normaliser;
-	token->n_top = r.top;
+	if (!logits ||
+	    !result_from_logits(&r, WANT_TOP | WANT_NORMALISER, logits, vocab, NULL, 0, s->log_probs.scratch))
+		return token;
+	token.logprob = logits[id] - r.log_normaliser;
+	token.n_top = r.top;
 	for (int i = 0; i < r.top; i++) {
-		token->top_id[i] = r.top_token[i];
-		token->top_logprob[i] = logits[r.top_token[i]] - r.log_normaliser;
+		token.top_id[i] = r.top_token[i];
+		token.top_logprob[i] = logits[r.top_token[i]] - r.log_normaliser;
 	}
+	return token;
 }
 
 /* Log probabilities of the prompt's tokens that n rows from this position on predict. */
 static void tell_prompt(struct session* s, int from, int n) {
-	if (s->log_probs.prompt_told == 0)
-		s->log_probs.prompt[s->log_probs.n_prompt++] =
-		    (struct swiftlet_token){.id = s->text[s->log_probs.prompt_told++], .source = -1, .logprob = NAN};
-	for (int i = 0; i < n; i++) {
-		if (from + i + 1 != s->log_probs.prompt_told || s->log_probs.prompt_told == s->n_prompt)
-			continue; /* computed again, or the first that is emitted */
-		struct swiftlet_token* token = &s->log_probs.prompt[s->log_probs.n_prompt++];
-		*token =
-		    (struct swiftlet_token){.id = s->text[s->log_probs.prompt_told++], .source = -1, .logprob = NAN};
-		fill_logprobs(s, token, s->result[i].logits);
-	}
+	struct log_probs* l = &s->log_probs;
+	if (l->prompt_told == 0)
+		l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_told++], -1, NULL);
+	/* neither those that are computed again nor the first that is emitted */
+	for (int i = 0; i < n; i++)
+		if (from + i + 1 == l->prompt_told && l->prompt_told < s->n_prompt)
+			l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_told++], -1, s->result[i].logits);
 }
 
 /* Emits one token, of this drafter (-1: the full model's own). False when the generation ends with it. */
 static bool emit(struct session* s, int32_t id, int source, const float* logits) {
-	struct swiftlet_token* token = &s->token[s->n_tokens++];
-	*token = (struct swiftlet_token){.id = id, .drafted = source >= 0, .source = source, .logprob = NAN};
-	if (logits)
-		fill_logprobs(s, token, logits);
+	s->token[s->n_tokens++] = token_of(s, id, source, logits);
 	s->text[s->n_text++] = id;
 	form_emitted(s, id);
 	if (session_ends(s, id))
@@ -163,21 +168,12 @@ static void finish(struct session* s) {
 
 /* ---- next --------------------------------------------------------------------------------- */
 
-/* Nothing was drafted. */
-static bool is_plain(const struct session* s) {
-	if (s->plan.rule == RULE_LONE && s->lone->chain && s->lone->chain->steps > 0)
-		return false;
-	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
-}
-
 static void verify_work(struct session* s, struct session_work* work) {
 	struct round* round = &s->round;
 	const uint8_t logits = s->log_probs.top > 0 ? WANT_LOGITS : 0;
 	const uint8_t wants = s->plan.rule == RULE_GAIN ? drafter_set_wants(&s->drafters) : 0;
-	if (s->log_probs.top > 0)
-		for (int i = 0; i < LOGPROB_ROWS; i++)
-			round->out[i].logits =
-			    s->log_probs.logits + (size_t)i * (size_t)s->engine->model->weights.shape.vocab;
+	for (int i = 0; i < LOGPROB_ROWS && s->log_probs.top > 0; i++)
+		round->out[i].logits = logits_of(s, i);
 	round->segment.allowed = form_rows(s, &s->planner.tree);
 	if (s->plan.rule == RULE_LONE)
 		lone_verify_pass(s, logits, &work->pass);
@@ -185,28 +181,26 @@ static void verify_work(struct session* s, struct session_work* work) {
 		round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
 	if (s->learner)
 		s->learner->calls->tap(s->learner, false, &work->pass);
-	work->kind = is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
+	work->kind = plan_is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
 	s->phase = PHASE_VERIFY;
 }
 
 static void draft_work(struct session* s, struct session_work* work) {
+	const struct plan_action* action = &s->plan.action;
+	work->kind = WORK_DRAFT;
 	if (s->plan.rule == RULE_LONE) {
-		work->kind = WORK_DRAFT;
 		lone_fill(s, &work->pass);
-		return;
-	}
-	if (session_loops(s)) {
+	} else if (session_loops(s)) {
 		work->kind = WORK_DRAFT_LOOP;
 		return;
+	} else {
+		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
+		                               action->carry, &work->pass);
 	}
-	work->kind = WORK_DRAFT;
-	const struct plan_action* action = &s->plan.action;
-	drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
-	                               action->carry, &work->pass);
-	if (work->pass.segment->cache != s->cache)
-		return; /* another model's */
-	work->pass.low = states_low(&s->drafts);
-	work->pass.low_head = s->drafts.head;
+	if (work->pass.skip) { /* with the mask, neither up to an exit nor another model */
+		work->pass.low = states_low(&s->drafts);
+		work->pass.low_head = s->drafts.head;
+	}
 }
 
 bool session_next(struct session* s, struct session_work* work) {
@@ -216,15 +210,11 @@ bool session_next(struct session* s, struct session_work* work) {
 		s->phase = PHASE_FOLLOW;
 		return true;
 	}
-	if ((s->phase == PHASE_ROUND || s->phase == PHASE_ASIDE) && s->lone) {
-		s->phase = lone_aside(s, &work->pass) ? PHASE_ASIDE : PHASE_ROUND;
-		work->kind = WORK_MATCHNESS;
-		if (s->phase == PHASE_ASIDE)
-			return true;
-	}
 	if (s->phase == PHASE_ROUND) {
 		plan_make_copy(s);
-		s->phase = s->learner && s->learner->calls->begin(s->learner) ? PHASE_LEARN : PHASE_PLAN;
+		const bool learns =
+		    s->lone ? lone_aside_begin(s) : s->learner && s->learner->calls->begin(s->learner);
+		s->phase = learns ? PHASE_LEARN : PHASE_PLAN;
 	}
 	if (s->phase == PHASE_PLAN) {
 		plan_round(s);
@@ -239,11 +229,14 @@ bool session_next(struct session* s, struct session_work* work) {
 		return true;
 	case PHASE_LEARN:
 		work->kind = WORK_MATCHNESS;
-		s->learner->calls->fill(s->learner, &work->pass);
+		if (s->lone)
+			lone_aside_fill(s, &work->pass);
+		else
+			s->learner->calls->fill(s->learner, &work->pass);
 		return true;
 	case PHASE_READ:
 		work->kind = WORK_DRAFT;
-		lone_read(s, s->segment.n, &work->pass);
+		s->lone->drafter->read(s->lone->state, s->segment.n, &work->pass);
 		return true;
 	case PHASE_DRAFT:
 		draft_work(s, work);
@@ -288,11 +281,8 @@ bool session_next_idle(struct session* s, struct session_work* work) {
 
 bool session_run(struct session* s, const struct session_work* work, struct error* error) {
 	const struct cache* cache = work->kind == WORK_DRAFT_LOOP ? NULL : work->pass.segment->cache;
-	struct backend* other = lone_backend(s, cache);
-	struct backend* backend = other                              ? other
-	                          : cache && cache == s->draft_cache ? s->engine->drafting->backend
-	                                                             : s->engine->backend;
-	const bool ran = cache ? backend->run(backend, &work->pass, error) : run_draft_loop(s, error);
+	const bool ran =
+	    cache ? cache->backend->run(cache->backend, &work->pass, error) : run_draft_loop(s, error);
 	if (!ran)
 		session_fail(s, error);
 	return ran;
@@ -333,7 +323,7 @@ static bool end_prefill(struct session* s, int n) {
 		s->phase = PHASE_ROUND;
 		return true;
 	}
-	for (int j = 0; s->signature.tap && s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
+	for (int j = 0; s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
 		s->signature.mean[j] /= (float)s->signature.rows;
 	if (s->learner)
 		s->learner->calls->prompt_is_told(s->learner);
@@ -352,10 +342,10 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	const int n = work->pass.n;
 	s->figures.seconds.prefill += part(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
-	if (s->signature.tap && work->pass.tap >= 0 && work->pass.tap_out == s->signature.tap)
-		add_signature(s, first, n);
-	if (s->embedding.out && work->pass.tap_out == s->embedding.rows)
+	if (work->pass.tap >= 0 && s->embedding.out)
 		embedding_add(s, first, n);
+	else if (work->pass.tap >= 0 && s->signature.mean)
+		add_signature(s, first, n);
 	int32_t path[PREFILL_CHUNK];
 	for (int i = 0; i < n; i++)
 		path[i] = i;
@@ -377,9 +367,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 /* A pass's cost in units; one that took more than twice what was expected counts for two: the machine was
  * away, not the draft at fault. */
 static double measured_cost(const struct session* s, double seconds, double expected) {
-	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
-	const double cost = plain > 0 ? seconds / plain : expected;
-	return cost > 2 * expected ? 2 * expected : cost;
+	return fmin(2 * expected, price_of(s, seconds, expected));
 }
 
 static void charge(struct session* s, double cost) {
@@ -393,27 +381,11 @@ static double whole_cost(const struct session* s, const struct pass* pass, int r
 	return rows == pass->n ? cost_verify(cost, rows) : cost_between(cost, rows);
 }
 
-/* The rows that run up to an exit for verification alone are its. */
-static void absorb_lone(struct session* s, double seconds) {
-	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
-	if (s->lone->next == LONE_REST) {
-		s->figures.seconds.verify += seconds;
-		charge(s, plain > 0 ? seconds / plain : 0);
-	} else
-		lone_charge(s, seconds);
-	lone_take(s);
-	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
-}
-
 static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const bool alone = rows == pass->n, another = pass->segment->cache == s->draft_cache;
 	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
-	if (s->plan.rule == RULE_LONE) {
-		absorb_lone(s, share);
-		return;
-	}
 	if (another && alone)
 		draft_model_see(s->engine, rows, seconds);
 	const double thought = another ? draft_model_cost(s->engine, rows) : whole * cost_draft(cost, with);
@@ -423,7 +395,6 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 		cost_see_draft(cost, with, seconds / whole);
 	const int source = s->plan.action.source;
 	drafters[source]->take(s->drafters.state[source]);
-	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
 static void absorb_draft_loop(struct session* s, double seconds) {
@@ -433,7 +404,6 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s)) / price_unit(s)));
 	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
 	s->plan.looped = true;
-	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 }
 
 /* What the round took against plain steps for the tokens it brought. */
@@ -459,7 +429,7 @@ static double full_cost(const struct session* s, const struct pass* pass, int ro
 
 static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
-	const bool plain = is_plain(s);
+	const bool plain = plan_is_plain(s);
 	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += part(pass, rows, seconds);
 	s->round_cost += full_cost(s, pass, rows, seconds);
 	if (plain && rows == 1)
@@ -467,7 +437,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	if (rows == pass->n && pass->first == 0)
 		cost_see_full(&s->engine->cost, rows, seconds);
 	else if (rows == pass->n && rows > 1)
-		cost_see_full(&s->engine->cost, rows, seconds / lone_rest_share(s));
+		cost_see_full(&s->engine->cost, rows, seconds / cost_rest(&s->engine->cost, pass->first));
 	const int base = s->cache->committed;
 	if (s->plan.rule == RULE_LONE)
 		lone_verdict(s);
@@ -508,11 +478,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	return true;
 }
 
-bool session_absorb(struct session* s, const struct session_work* work, double seconds) {
-	return session_absorb_shared(s, work, work->pass.n, seconds);
-}
-
-bool session_absorb_shared(struct session* s, const struct session_work* work, int rows, double seconds) {
+bool session_absorb(struct session* s, const struct session_work* work, int rows, double seconds) {
 	if (s->phase == PHASE_DONE)
 		return true;
 	if (s->phase == PHASE_IDLE) {
@@ -524,9 +490,7 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 	case WORK_PREFILL:
 		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS:
-		if (s->phase == PHASE_ASIDE)
-			s->figures.seconds.optimize += seconds;
-		else if (s->learner->calls->take(s->learner, &work->pass, seconds))
+		if (s->lone ? lone_aside_take(s, seconds) : s->learner->calls->take(s->learner, &work->pass, seconds))
 			s->phase = PHASE_PLAN;
 		return false;
 	case WORK_DRAFT:
@@ -541,15 +505,19 @@ bool session_absorb_shared(struct session* s, const struct session_work* work, i
 			s->phase = PHASE_PREFILL;
 			return end_prefill(s, work->pass.n);
 		}
-		absorb_draft(s, &work->pass, rows, seconds);
-		return false;
+		if (s->plan.rule == RULE_LONE)
+			lone_take(s, part(&work->pass, rows, seconds));
+		else
+			absorb_draft(s, &work->pass, rows, seconds);
+		break;
 	case WORK_DRAFT_LOOP:
 		absorb_draft_loop(s, seconds);
-		return false;
+		break;
 	case WORK_PLAIN:
 	case WORK_VERIFY:
 		return absorb_verify(s, &work->pass, rows, seconds);
 	}
+	s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 	return false;
 }
 
@@ -580,7 +548,7 @@ bool swiftlet_session_step(struct session* s, struct swiftlet_step* step, char* 
 		const double before = options_clock(&s->options);
 		if (!session_run(s, &work, &error))
 			return give_message(message, size, &error);
-		if (session_absorb(s, &work, options_clock(&s->options) - before))
+		if (session_absorb(s, &work, work.pass.n, options_clock(&s->options) - before))
 			break;
 	}
 	if (session_failure(s))

@@ -11,31 +11,23 @@
 #include "kernels/backend.h"
 
 struct layer_programming {
-	struct cache* cache;
-	const int32_t* token;      /* those of the rows */
-	struct mask* mask;         /* (size + 1) of each number skipped */
-	int base, size, dim, last; /* last: the model's sub-layers */
-	int n;                     /* tokens that it looks at: all states together are at most MAX_ROWS rows where
-	                              that leaves one */
-	int s, j, count; /* the pass at hand: its first sub-layer; states of so many numbers, from j on */
-	int reach;       /* most sub-layers that can have been skipped so far */
-	int passes;      /* after the first, of one or two sub-layers each */
+	struct mask* mask;   /* (size + 1) what it finds: of each number skipped */
+	int size, dim, last; /* last: the model's sub-layers */
+	int s, j, count;     /* the pass at hand: its first sub-layer; states of so many numbers, from j on */
+	int reach;           /* most sub-layers that can have been skipped so far */
 	struct segment segment;
-	int32_t parent[MAX_ROWS], row_token[MAX_ROWS];
-	struct result out[MAX_ROWS];
-	float *state, *ran; /* (size + 1, n, dim) before and after running the sub-layer */
+	int32_t token[MAX_ROWS], parent[MAX_ROWS]; /* all the same */
+	float *state, *ran;                        /* (size + 1, dim) before and after running the sub-layer */
 };
 
-/* Bytes of one for a model, its two sets of states included. */
+/* Bytes of one for a model, its masks and two sets of states included. */
 size_t layer_programming_bytes(const struct model_shape*);
 
-/* Begins in layer_programming_bytes() of the caller's; allocates nothing. mask (size + 1): becomes the mask
- * of each number skipped, 0 … size <= 2(L - 2), by the `n` tokens that follow `base` committed ones of the
- * cache (more than are useful are left out). Nothing may be pending. The arrays stay the caller's. */
-void layer_programming_begin(struct layer_programming*, struct cache*, const int32_t* token, int base, int n,
-                             int size, struct mask* mask);
-/* The next pass; false when the masks are there. */
-bool layer_programming_fill(struct layer_programming*, struct pass*);
-void layer_programming_take(struct layer_programming*);
+/* Begins in layer_programming_bytes() of the caller's; allocates nothing. Masks of 0 … size <= 2(L - 2)
+ * sub-layers, by the token that follows `base` committed ones of the cache. Nothing may be pending. */
+void layer_programming_begin(struct layer_programming*, struct cache*, int32_t token, int base, int size);
+/* The next pass; takes its results, true when the masks are there. */
+void layer_programming_fill(struct layer_programming*, struct pass*);
+bool layer_programming_take(struct layer_programming*);
 
 #endif

@@ -7,8 +7,11 @@
  * swings in step with the rounds, some of it was never earned. */
 static const double kept = 64;
 
+/* Of plain time, and in plain steps: what drafting may lose. */
+static const double share = 0.01, loan = 4;
+
 void ledger_open(struct ledger* ledger, double opt_budget) {
-	*ledger = (struct ledger){.share = 0.01, .loan = 4, .opt_budget = opt_budget};
+	*ledger = (struct ledger){.opt_budget = opt_budget};
 	if (opt_budget < 0) {
 		ledger->opt_budget = 0.01;
 		ledger->advance = 32;
@@ -16,9 +19,7 @@ void ledger_open(struct ledger* ledger, double opt_budget) {
 	}
 }
 
-double ledger_floor(const struct ledger* ledger) {
-	return -fmax(ledger->loan, ledger->share * ledger->plain);
-}
+double ledger_floor(const struct ledger* ledger) { return -fmax(loan, share * ledger->plain); }
 
 void ledger_plain(struct ledger* ledger) { ledger->plain += 1; }
 

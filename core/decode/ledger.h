@@ -3,8 +3,8 @@
  * Promise 3 of the design, "never slower": a token is worth one plain step, whatever it took.
  *
  * Drafting: failed drafts and extra rows are debits, tokens beyond the passes' own cost are credits. No round
- * starts whose worst case would take the balance under the floor: a share of the plain time of the tokens
- * emitted so far, or an opening loan while that is more. Learning: proposals and matchness passes draw on
+ * starts whose worst case would take the balance under the floor: 1 % of the plain time of the tokens emitted
+ * so far, or an opening loan of 4 steps while that is more. Learning: proposals and matchness passes draw on
  * their own share of plain time, and, unless that share was given by name, in the beginning on half of what
  * drafting has earned, up to some steps: a good mask is worth most when it is found early. Neither account
  * stops the other: what was spent on learning never stops a draft that pays, and failed drafts never stop
@@ -19,8 +19,6 @@
 #include <stdbool.h>
 
 struct ledger {
-	double share;      /* of plain time that drafting may lose: 0.01 */
-	double loan;       /* 4 steps */
 	double opt_budget; /* learning's share of plain time; infinity: unlimited */
 	double plain;      /* tokens emitted so far: their time had all been plain steps */
 	double balance;    /* of drafting: saved - spent, at most 64 */

@@ -23,15 +23,13 @@ static struct mask uniform_mask(int blocks, int size) {
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static enum stop_rule rule_of(const struct swiftlet_options* o, const struct method* method) {
-	return o->stop_rule == SWIFTLET_STOP_OWN ? method->stop : (enum stop_rule)(o->stop_rule - 1);
-}
-
 /* Kangaroo's eta and CLaSp's are their marginal rules'; another rule starts as AdaSPEED's. */
-static void set_stopper(struct lone* m, const struct swiftlet_options* o) {
+static void set_stopper(struct session* s) {
+	struct lone* m = s->lone;
+	const struct swiftlet_options* o = &s->options;
 	const struct method* method = m->method;
 	const bool own = o->stop_rule == SWIFTLET_STOP_OWN;
-	m->stop = (struct stopper){.rule = rule_of(o, method),
+	m->stop = (struct stopper){.rule = own ? method->stop : (enum stop_rule)(o->stop_rule - 1),
 	                           .most = method_most(o),
 	                           .start = o->stop_threshold >= 0 ? (float)o->stop_threshold
 	                                    : own                  ? method->threshold
@@ -39,7 +37,7 @@ static void set_stopper(struct lone* m, const struct swiftlet_options* o) {
 	                           .at_most = own && method->at_most,
 	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
 	                           .target = 0.9f,
-	                           .policy = &m->policy};
+	                           .policy = &s->plan.draft};
 	if (method->source == SOURCE_exit && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
 	    o->speculations == 0)
 		m->stop.most = m->choice.steps;
@@ -56,17 +54,15 @@ static bool open_heads(struct session* s, struct error* error) {
 		exit_choice_keep(&m->choice, heads);
 	m->side = s->engine->backend->cache_open(s->engine->backend, 1, s->cache->type, error);
 	m->exit_state = malloc(2 * EXIT_ROWS * dim * sizeof *m->exit_state);
-	m->exit_logits = malloc(3 * vocab * sizeof *m->exit_logits);
-	if (m->side && (!m->exit_state || !m->exit_logits))
-		error_set(error, "out of memory for heads");
 	m->exit_heads = (struct exit_heads){.heads = heads,
 	                                    .shape = heads->shape,
 	                                    .weight = heads->weight,
 	                                    .apply = heads_apply,
 	                                    .scratch = m->side,
 	                                    .in = m->exit_state ? m->exit_state + EXIT_ROWS * dim : NULL,
-	                                    .logits = m->exit_logits};
-	return m->side && m->exit_state && m->exit_logits;
+	                                    .logits = malloc(3 * vocab * sizeof(float))};
+	return m->side &&
+	       ((m->exit_state && m->exit_heads.logits) || error_set(error, "out of memory for heads"));
 }
 
 static bool open_adapter(struct session* s, struct error* error) {
@@ -123,9 +119,7 @@ static bool open_mask(struct session* s, struct error* error) {
 	if (m->method->mask != MASK_PROGRAMMED)
 		return true;
 	m->programming = malloc(layer_programming_bytes(shape_of(s)));
-	m->programmed_mask = calloc(2 * (size_t)blocks, sizeof *m->programmed_mask);
-	return (m->programming && m->programmed_mask) ||
-	       error_set(error, "out of memory for dynamic programming");
+	return m->programming || error_set(error, "out of memory for dynamic programming");
 }
 
 bool lone_open(struct session* s, struct error* error) {
@@ -136,7 +130,7 @@ bool lone_open(struct session* s, struct error* error) {
 	exit_choice_open(&m->choice, shape_of(s)->n_blocks, lone_given_exit(s));
 	if (!open_heads(s, error) || !open_adapter(s, error))
 		return false;
-	set_stopper(m, &s->options);
+	set_stopper(s);
 	return open_drafter(s, error) && open_probe(s, error) && open_rejection(s, error) && open_mask(s, error);
 }
 
@@ -147,11 +141,10 @@ void lone_close(struct lone* m) {
 		m->side->backend->cache_close(m->side);
 	probe_end(&m->probe);
 	free(m->exit_state);
-	free(m->exit_logits);
+	free(m->exit_heads.logits);
 	free(m->target_logits);
 	free(m->distribution);
 	free(m->programming);
-	free(m->programmed_mask);
 	free(m);
 }
 
@@ -185,14 +178,7 @@ int lone_keeps(const struct session* s, int kept) {
 	return seen < kept ? seen / PREFILL_CHUNK * PREFILL_CHUNK : kept;
 }
 
-static void forget_aside(struct lone* m) {
-	m->aside = ASIDE_NOTHING;
-	m->aside_at = 0;
-}
-
 void lone_release(struct session* s) {
-	if (s->lone)
-		forget_aside(s->lone);
 	if (lone_sees_prompt(s) && s->again == 0)
 		s->lone->drafter->begin(s->lone->state, &(struct drafter_text){.n_prompt = s->n_prompt});
 }
@@ -209,21 +195,7 @@ bool lone_begin(struct session* s, struct error* error) {
 	stop_begin(&m->stop);
 	m->round = 0;
 	m->choice.measured_at = 0;
-	forget_aside(m);
 	return true;
-}
-
-int lone_tap(const struct session* s, float** out) {
-	*out = s->lone->chain->prompt;
-	return 2 * s->lone->choice.exit_block - 1;
-}
-
-void lone_read(struct session* s, int n, struct pass* pass) {
-	s->lone->drafter->read(s->lone->state, n, pass);
-}
-
-struct backend* lone_backend(const struct session* s, const struct cache* cache) {
-	return s->lone && cache && cache == s->lone->side && lone_sees_prompt(s) ? s->engine->side : NULL;
 }
 
 /* ---- a round --------------------------------------------------------------------------------- */
@@ -267,8 +239,6 @@ void lone_start(struct session* s) {
 		lone_guess(s);
 }
 
-bool lone_goes_on(const struct session* s) { return s->lone->next != LONE_DONE; }
-
 void lone_fill(struct session* s, struct pass* pass) {
 	struct lone* m = s->lone;
 	if (m->next == LONE_REST) {
@@ -276,15 +246,10 @@ void lone_fill(struct session* s, struct pass* pass) {
 		return;
 	}
 	m->drafter->fill(m->state, &s->planner.tree, 0, 0, pass);
-	if (m->chain->skip) {
-		pass->low = states_low(&s->drafts);
-		pass->low_head = s->drafts.head;
-	}
 }
 
-void lone_charge(struct session* s, double seconds) {
-	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
-	const double cost = plain > 0 ? seconds / plain : 0;
+static void charge_draft(struct session* s, double seconds) {
+	const double cost = price_of(s, seconds, 0);
 	s->figures.seconds.draft += seconds;
 	s->round_cost += cost;
 	s->lone->draft_cost += cost;
@@ -313,16 +278,19 @@ static void after_step(struct session* s) {
 		end_chain(s);
 }
 
-void lone_take(struct session* s) {
+void lone_take(struct session* s, double seconds) {
 	struct lone* m = s->lone;
 	if (m->next == LONE_REST) {
+		s->figures.seconds.verify += seconds;
+		s->round_cost += price_of(s, seconds, 0);
 		m->next = LONE_DONE;
 		return;
 	}
 	const int before = m->chain->steps;
+	charge_draft(s, seconds);
 	const double began = options_clock(&s->options);
 	m->drafter->take(m->state);
-	lone_charge(s, options_clock(&s->options) - began);
+	charge_draft(s, options_clock(&s->options) - began);
 	if (m->chain->steps > before)
 		after_step(s);
 }
@@ -340,14 +308,6 @@ void lone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
 		chain_verify_pass(m->chain, &s->round, tree, wants, pass);
 	else
 		round_verify_pass(&s->round, tree, shape_of(s)->n_blocks, wants, pass);
-}
-
-double lone_rest_share(const struct session* s) {
-	double attention, mlp, fixed;
-	cost_sub_layers(&s->engine->cost, false, &attention, &mlp, &fixed);
-	const int blocks = shape_of(s)->n_blocks;
-	const double rest = (blocks - s->lone->chain->span / 2) * (attention + mlp) + fixed;
-	return rest / (blocks * (attention + mlp) + fixed);
 }
 
 static void reject(struct session* s) {

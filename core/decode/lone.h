@@ -30,21 +30,16 @@ struct lone {
 
 	/* how far */
 	struct stopper stop;
-	struct draft_policy policy; /* of the rule gain */
 	struct probe probe;
 	int limit;       /* draft steps of this round */
 	const char* why; /* the chain ended */
 	enum { LONE_STEP, LONE_REST, LONE_DONE } next;
 
 	/* before a round */
-	enum { ASIDE_NOTHING, ASIDE_PROGRAM, ASIDE_EXITS } aside; /* whose passes run */
-	int aside_at;                                             /* tokens of the text when they last ended */
 	struct exit_choice choice;
-	struct exit_heads exit_heads;
+	struct exit_heads exit_heads;          /* its logits (3·vocab) are ours */
 	float* exit_state;                     /* (2·EXIT_ROWS, dim) with heads */
-	float* exit_logits;                    /* (3·vocab) likewise */
 	struct layer_programming* programming; /* NULL: none is run */
-	struct mask* programmed_mask;          /* (2L) what it finds */
 
 	/* acceptance by rejection */
 	struct sampler sampler; /* of drafts */
@@ -67,21 +62,20 @@ size_t session_method_bytes(const struct session*);
 /* Opens the drafter and what it needs. False with the error set; close in any case. */
 bool lone_open(struct session*, struct error*);
 void lone_close(struct lone*);
-/* Whose passes over a cache are not the engine's own backend's: the adapter's; else NULL. */
-struct backend* lone_backend(const struct session*, const struct cache*);
 /* A text begins; how many of the cached tokens may stay. */
 int lone_keeps(const struct session*, int kept);
 bool lone_begin(struct session*, struct error*); /* after s->text is set */
 /* The cache is empty; the text is computed again. */
 void lone_release(struct session*);
-/* Whether the drafter has to see every row of the prompt: the prefill is then tapped where `lone_tap` says,
- * and after each pass of it lone_read fills the drafter's own. */
+/* Whether the drafter has to see every row of the prompt: the prefill is then tapped at its exit, and after
+ * each pass of it comes one of the drafter's own. */
 bool lone_sees_prompt(const struct session*);
-int lone_tap(const struct session*, float** out);
-void lone_read(struct session*, int n, struct pass*);
 
-/* lone_aside.c: passes before a round, whose results the next call takes; false when there are none. */
-bool lone_aside(struct session*, struct pass*);
+/* lone_aside.c: passes before a round. Whether there are any; the next; takes its results, in so many
+ * seconds, until it was the last. */
+bool lone_aside_begin(struct session*);
+void lone_aside_fill(struct session*, struct pass*);
+bool lone_aside_take(struct session*, double seconds);
 /* The chance that the next step is right, and the least chance at which a further one pays, by depth. */
 void lone_set_policy(struct session*);
 /* The exit that is given, or that a part was made for; 0: by price. */
@@ -90,17 +84,12 @@ int lone_given_exit(const struct session*);
 /* Whether the drafter drafts for the text at hand; else its rounds are plain steps. */
 bool lone_drafts(const struct session*);
 void lone_start(struct session*);
-bool lone_goes_on(const struct session*);
 void lone_fill(struct session*, struct pass*);
-/* After a draft pass that took so many plain steps. */
-void lone_take(struct session*);
+/* After such a pass, which took so long. The rows that run up to an exit for verification alone are its. */
+void lone_take(struct session*, double seconds);
 void lone_verify_pass(struct session*, uint8_t wants, struct pass*);
 /* The verdict and its commitment. */
 void lone_verdict(struct session*);
-/* What a verify pass that goes on from the span is of a whole one, by weight bytes. */
-double lone_rest_share(const struct session*);
-/* Drafting took so many seconds. */
-void lone_charge(struct session*, double seconds);
 
 /* lone_tree.c: what the steps become, and what is learned of them. */
 /* Each step's token, and beside it its alternatives in the order in which they were drawn. */

@@ -19,8 +19,7 @@ static bool begin_program(struct session* s) {
 	const int at = s->cache->committed - 1;
 	if (m->method->mask != MASK_PROGRAMMED || s->n_text <= s->n_prompt + 1)
 		return false;
-	layer_programming_begin(m->programming, s->cache, s->text + at, at, 1, method_mask_size(s),
-	                        m->programmed_mask);
+	layer_programming_begin(m->programming, s->cache, s->text[at], at, method_mask_size(s));
 	return true;
 }
 
@@ -41,7 +40,8 @@ static bool begin_exits(struct session* s) {
 	    lone_given_exit(s) > 0 && (m->method->tree == TREE_CHILDREN /* and one step */
 	                                   ? s->options.children > 0
 	                                   : s->options.speculations > 0 || m->stop.rule != STOP_FIXED);
-	if (m->method->source != SOURCE_exit || given || generated < 17 || generated < 4 * m->choice.measured_at)
+	if (m->method->source != SOURCE_exit || m->choice.exits == 0 || given || generated < 17 ||
+	    generated < 4 * m->choice.measured_at)
 		return false;
 	m->choice.measured_at = generated;
 	exit_choice_begin(&m->choice, s->cache, s->text + from, from, n, s->sampled ? &s->sampler : NULL,
@@ -72,48 +72,38 @@ bool lone_drafts(const struct session* s) {
 
 /* ---- passes ------------------------------------------------------------------------------- */
 
-/* The next pass of what is under way; false when that is done, or nothing is. */
-static bool goes_on(struct session* s, struct pass* pass) {
-	struct lone* m = s->lone;
-	if (m->aside == ASIDE_PROGRAM) {
-		if (layer_programming_fill(m->programming, pass))
-			return true;
-		s->mask = m->programmed_mask[method_mask_size(s)];
-	} else if (m->aside == ASIDE_EXITS) {
-		if (exit_choice_fill(&m->choice, pass))
-			return true;
-		choose_exit(s);
-	}
-	m->aside = ASIDE_NOTHING;
-	return false;
+bool lone_aside_begin(struct session* s) { return lone_drafts(s) && (begin_program(s) || begin_exits(s)); }
+
+void lone_aside_fill(struct session* s, struct pass* pass) {
+	if (s->lone->programming)
+		layer_programming_fill(s->lone->programming, pass);
+	else
+		exit_choice_fill(&s->lone->choice, pass);
 }
 
-bool lone_aside(struct session* s, struct pass* pass) {
+bool lone_aside_take(struct session* s, double seconds) {
 	struct lone* m = s->lone;
-	if (m->aside == ASIDE_NOTHING) {
-		if (m->aside_at == s->n_text || !lone_drafts(s))
-			return false;
-		m->aside_at = s->n_text;
-		m->aside = begin_program(s) ? ASIDE_PROGRAM : begin_exits(s) ? ASIDE_EXITS : ASIDE_NOTHING;
-	} else if (m->aside == ASIDE_PROGRAM) {
-		layer_programming_take(m->programming);
-	} else {
-		exit_choice_take(&m->choice);
-	}
-	return goes_on(s, pass);
+	s->figures.seconds.optimize += seconds;
+	if (!(m->programming ? layer_programming_take(m->programming) : exit_choice_take(&m->choice)))
+		return false;
+	if (m->programming)
+		s->mask = m->programming->mask[m->programming->size];
+	else
+		choose_exit(s);
+	return true;
 }
 
 /* ---- prices ------------------------------------------------------------------------------- */
 
 void lone_set_policy(struct session* s) {
 	struct lone* m = s->lone;
+	struct draft_policy* policy = &s->plan.draft;
 	const struct cost_model cost = prices_of(s);
 	const bool timed = !s->options.rejection;
 	double right = 4, trials = 8, c = 0;
-	m->policy = (struct draft_policy){.max_steps = m->limit};
 	for (int i = 0; i < DRAFT_BINS; i++) {
 		const struct rate* bin = &m->bin[i];
-		m->policy.accept[i] = (bin->right + 2 * ((float)i + 0.5f) / DRAFT_BINS) / (bin->trials + 2);
+		policy->accept[i] = (bin->right + 2 * ((float)i + 0.5f) / DRAFT_BINS) / (bin->trials + 2);
 		right += (double)bin->right;
 		trials += (double)bin->trials;
 	}
@@ -122,6 +112,5 @@ void lone_set_policy(struct session* s) {
 		                            : cost_draft(&cost, states_variant(&s->drafts, &s->mask)) *
 		                                  m->chain->span / (2 * m->chain->setup.shape->n_blocks);
 	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
-	for (int d = 1; d <= MAX_DRAFT; d++)
-		m->policy.min_reach[d] = (float)(rate * price_least_token(&cost, c, right / trials, d));
+	price_reach(&cost, rate, c, right / trials, policy);
 }

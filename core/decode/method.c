@@ -1,95 +1,43 @@
 /* The table, and what each row needs of a model. */
 #include "core/decode/method.h"
 
-#include <math.h>
-
 /* Thresholds and lengths are the papers': SWIFT's code (0.8, 25), Draft & Verify (12), CLaSp (0.7),
  * AdaSPEED's appendix (0.8), Kangaroo section 4.1 (0.6, 6). */
 const struct method methods[SWIFTLET_METHODS] = {
-    [SWIFTLET_SWIFT] = {.name = "swift",
-                        .drafter = DRAFTS_PLANNED,
-                        .about = "skipped sub-layers, chosen on the fly, beside drafts that cost no pass"},
-    [SWIFTLET_VANILLA] = {.name = "vanilla", .drafter = DRAFTS_NOTHING, .about = "plain decoding"},
-    [SWIFTLET_AUTO] = {.name = "auto",
-                       .drafter = DRAFTS_PLANNED,
-                       .about = "whatever pays by measured prices: skipped sub-layers, a low-bit copy, text"},
-    [SWIFTLET_NGRAM] = {.name = "ngram",
-                        .drafter = DRAFTS_ALONE,
-                        .source = SOURCE_ngram,
-                        .most = 10,
-                        .about = "what followed the last tokens earlier in the text (prompt lookup)"},
-    [SWIFTLET_JACOBI] = {.name = "jacobi",
-                         .drafter = DRAFTS_ALONE,
-                         .source = SOURCE_jacobi,
-                         .most = 8,
-                         .about = "a window of guesses, all positions at once (parallel decoding)"},
-    [SWIFTLET_LOOKAHEAD] = {.name = "lookahead",
-                            .drafter = DRAFTS_ALONE,
-                            .source = SOURCE_lookahead,
-                            .tree = TREE_GUESSED,
-                            .most = 2,
-                            .about = "a window of guesses that fills a pool of n-grams"},
-    [SWIFTLET_UNIFORM] = {.name = "uniform",
-                          .drafter = DRAFTS_ALONE,
-                          .source = SOURCE_skip,
-                          .mask = MASK_UNIFORM,
-                          .tree = TREE_WIDE,
-                          .stop = STOP_MARGINAL,
-                          .threshold = 0.8f,
-                          .most = 25,
-                          .about = "skipped sub-layers, evenly spaced"},
-    [SWIFTLET_RANDOM] = {.name = "random",
-                         .drafter = DRAFTS_ALONE,
-                         .source = SOURCE_skip,
-                         .mask = MASK_RANDOM,
-                         .tree = TREE_WIDE,
-                         .stop = STOP_MARGINAL,
-                         .threshold = 0.8f,
-                         .most = 25,
-                         .about = "skipped sub-layers, drawn once by --seed"},
-    [SWIFTLET_SELF_SPEC] = {.name = "self-spec",
-                            .drafter = DRAFTS_ALONE,
-                            .source = SOURCE_skip,
-                            .mask = MASK_GIVEN,
-                            .stop = STOP_MARGINAL,
-                            .threshold = 0.8f,
-                            .adapts = true,
-                            .most = 12,
-                            .about = "a mask found offline (--mask), adaptive stop (Draft & Verify)"},
-    [SWIFTLET_CLASP] = {.name = "clasp",
-                        .drafter = DRAFTS_ALONE,
-                        .source = SOURCE_skip,
-                        .mask = MASK_PROGRAMMED,
-                        .stop = STOP_MARGINAL,
-                        .threshold = 0.7f,
-                        .most = 25,
-                        .about = "a mask by dynamic programming after each verification"},
-    [SWIFTLET_LAYERSKIP] = {.name = "layerskip",
-                            .drafter = DRAFTS_ALONE,
-                            .source = SOURCE_exit,
-                            .about = "the first --exit-block blocks and the head, --speculations steps"},
-    [SWIFTLET_ADASPEED] = {.name = "adaspeed",
-                           .drafter = DRAFTS_ALONE,
-                           .source = SOURCE_exit,
-                           .stop = STOP_PRODUCT,
-                           .threshold = 0.8f,
-                           .adapts = true,
-                           .about = "an exit's drafts until their joint chance is too low"},
-    [SWIFTLET_KANGAROO] = {.name = "kangaroo",
-                           .drafter = DRAFTS_ALONE,
-                           .source = SOURCE_adapter,
-                           .stop = STOP_MARGINAL,
-                           .threshold = 0.6f,
-                           .at_most = true,
-                           .most = 6,
-                           .about = "an exit with a trained adapter (--adapter), double early exit"},
-    [SWIFTLET_PPD] = {.name = "ppd",
-                      .drafter = DRAFTS_ALONE,
-                      .source = SOURCE_exit,
-                      .tree = TREE_CHILDREN,
-                      .most = 1,
-                      .about =
-                          "the --children likeliest next tokens at --exit-block run with the present one"},
+    /* skipped sub-layers, chosen on the fly, beside drafts that cost no pass */
+    [SWIFTLET_SWIFT] = {"swift", DRAFTS_PLANNED},
+    /* plain decoding */
+    [SWIFTLET_VANILLA] = {"vanilla", DRAFTS_NOTHING},
+    /* whatever pays by measured prices: skipped sub-layers, a low-bit copy, text */
+    [SWIFTLET_AUTO] = {"auto", DRAFTS_PLANNED},
+    /* what followed the last tokens earlier in the text (prompt lookup) */
+    [SWIFTLET_NGRAM] = {"ngram", DRAFTS_ALONE, SOURCE_ngram, .most = 10},
+    /* a window of guesses, all positions at once (parallel decoding) */
+    [SWIFTLET_JACOBI] = {"jacobi", DRAFTS_ALONE, SOURCE_jacobi, .most = 8},
+    /* a window of guesses that fills a pool of n-grams */
+    [SWIFTLET_LOOKAHEAD] = {"lookahead", DRAFTS_ALONE, SOURCE_lookahead, .tree = TREE_GUESSED, .most = 2},
+    /* skipped sub-layers, evenly spaced */
+    [SWIFTLET_UNIFORM] = {"uniform", DRAFTS_ALONE, SOURCE_skip, MASK_UNIFORM, TREE_WIDE, STOP_MARGINAL, 0.8f,
+                          .most = 25},
+    /* skipped sub-layers, drawn once by --seed */
+    [SWIFTLET_RANDOM] = {"random", DRAFTS_ALONE, SOURCE_skip, MASK_RANDOM, TREE_WIDE, STOP_MARGINAL, 0.8f,
+                         .most = 25},
+    /* a mask found offline (--mask), adaptive stop (Draft & Verify) */
+    [SWIFTLET_SELF_SPEC] = {"self-spec", DRAFTS_ALONE, SOURCE_skip, MASK_GIVEN, TREE_CHAIN, STOP_MARGINAL,
+                            0.8f, .adapts = true, .most = 12},
+    /* a mask by dynamic programming after each verification */
+    [SWIFTLET_CLASP] = {"clasp", DRAFTS_ALONE, SOURCE_skip, MASK_PROGRAMMED, TREE_CHAIN, STOP_MARGINAL, 0.7f,
+                        .most = 25},
+    /* the first --exit-block blocks and the head, --speculations steps */
+    [SWIFTLET_LAYERSKIP] = {"layerskip", DRAFTS_ALONE, SOURCE_exit},
+    /* an exit's drafts until their joint chance is too low */
+    [SWIFTLET_ADASPEED] = {"adaspeed", DRAFTS_ALONE, SOURCE_exit, MASK_NONE, TREE_CHAIN, STOP_PRODUCT, 0.8f,
+                           .adapts = true},
+    /* an exit with a trained adapter (--adapter), double early exit */
+    [SWIFTLET_KANGAROO] = {"kangaroo", DRAFTS_ALONE, SOURCE_adapter, MASK_NONE, TREE_CHAIN, STOP_MARGINAL,
+                           0.6f, .at_most = true, .most = 6},
+    /* the --children likeliest next tokens at --exit-block run with the present one */
+    [SWIFTLET_PPD] = {"ppd", DRAFTS_ALONE, SOURCE_exit, .tree = TREE_CHILDREN, .most = 1},
 };
 
 int method_most(const struct swiftlet_options* o) {

@@ -36,8 +36,7 @@ struct method {
 	float threshold; /* of the stop rule */
 	bool at_most;    /* a chance that equals it ends the chain too */
 	bool adapts;
-	int most;          /* draft steps a round; 0: by price, or --max-draft */
-	const char* about; /* a line for people */
+	int most; /* draft steps a round; 0: by price, or --max-draft */
 };
 
 extern const struct method methods[SWIFTLET_METHODS];

@@ -3,7 +3,6 @@
  * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured prices and learned
  * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
  * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
-#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 
 #include <math.h>
@@ -164,6 +163,10 @@ bool plan_passed(const struct session* s, int source) {
 	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
+bool plan_is_plain(const struct session* s) {
+	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
+}
+
 /* A device's draft loop decides by itself when to stop. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
@@ -177,8 +180,7 @@ static void loop_policy(struct session* s) {
 		policy->max_steps--;
 	for (int bin = 0; bin < DRAFT_BINS; bin++)
 		policy->accept[bin] = chances_of(&s->chances, SOURCE_mask, bin, 0);
-	for (int d = 1; d <= MAX_DRAFT; d++)
-		policy->min_reach[d] = (float)(rate * price_least_token(cost, c, next, d));
+	price_reach(cost, rate, c, next, policy);
 }
 
 /* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
@@ -249,7 +251,7 @@ bool plan_goes_on(struct session* s) {
 	if (plan->rule == RULE_PLAIN)
 		return false;
 	if (plan->rule == RULE_LONE)
-		return lone_goes_on(s);
+		return s->lone->next != LONE_DONE;
 	if (plan->rule == RULE_FIXED) {
 		if (mask_drafts(s) && goes_on(s))
 			return true;
@@ -268,10 +270,9 @@ bool plan_goes_on(struct session* s) {
 }
 
 void plan_new_mask(struct session* s) {
-	s->expected = s->learner ? s->learner->calls->expected(s->learner) : s->matchness;
-	const double expected = isnan(s->expected) ? (double)hopeful : s->expected;
+	const double expected = s->learner ? s->learner->calls->expected(s->learner) : s->matchness;
 	s->drafts = session_states(s, &s->mask);
-	chances_first_anew(&s->chances, SOURCE_mask, (float)expected);
+	chances_first_anew(&s->chances, SOURCE_mask, isnan(expected) ? hopeful : (float)expected);
 	s->rest[SOURCE_mask] = (struct rest){0};
 }
 
@@ -314,7 +315,7 @@ void plan_settle(struct session* s, double seconds) {
 void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->pace.rounds;
 	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model);
-	if (s->planner.tree.n == 1 && !passed && !model) {
+	if (plan_is_plain(s)) {
 		ledger_plain(s->ledger);
 		s->pace.rounds_since_plain = 0;
 	} else {

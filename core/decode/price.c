@@ -17,6 +17,11 @@ double price_unit(const struct session* s) {
 	return sequences > 1 ? cost_between(&s->engine->cost, sequences) / sequences : 1;
 }
 
+double price_of(const struct session* s, double seconds, double unknown) {
+	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
+	return plain > 0 ? seconds / plain : unknown;
+}
+
 double price_rows(const struct session* s, double beside, int n) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences == 0 && beside < 1)
@@ -40,7 +45,7 @@ double price_chain_now(const struct cost_model* cost, int most, double a, double
 	return price_chain(verify, most, a, c);
 }
 
-double price_least_token(const struct cost_model* cost, double c, double next, int d) {
+static double least_token(const struct cost_model* cost, double c, double next, int d) {
 	double tokens = 0, reach = 1, least_cost = INFINITY;
 	for (int e = 1; e == 1 || d + e <= MAX_DRAFT; e++) {
 		tokens += reach *= next;
@@ -48,4 +53,10 @@ double price_least_token(const struct cost_model* cost, double c, double next, i
 		least_cost = fmin(least_cost, (e * c + verify) / tokens);
 	}
 	return least_cost;
+}
+
+void price_reach(const struct cost_model* cost, double rate, double c, double next,
+                 struct draft_policy* policy) {
+	for (int d = 1; d <= MAX_DRAFT; d++)
+		policy->min_reach[d] = (float)(rate * least_token(cost, c, next, d));
 }

@@ -3,6 +3,7 @@
 #define SWIFTLET_CORE_DECODE_PRICE_H
 
 #include "core/decode/cost.h"
+#include "kernels/backend.h"
 
 struct session;
 
@@ -11,6 +12,8 @@ int price_useful_depth(const struct session*, int most);
 /* What a plain step of the batch costs for each of its sequences, in plain steps alone: the unit of prices
  * and accounts, 1 for one that is alone. */
 double price_unit(const struct session*);
+/* So many seconds in units; before a plain step was measured, what is given for that. */
+double price_of(const struct session*, double seconds, double unknown);
 /* What n rows of this sequence cost beside `beside` rows of others, in units. */
 double price_rows(const struct session*, double beside, int n);
 
@@ -21,9 +24,10 @@ double price_rows(const struct session*, double beside, int n);
 double price_chain(const double* verify, int most, double a, double c);
 /* The same under a cost model. */
 double price_chain_now(const struct cost_model*, int most, double a, double c);
-/* The least cost per token that going on from d steps at cost c can have, if all d are accepted and the share
- * `next` of further ones is right: e steps more bring next + next² + … + next^e tokens. More than one ahead,
- * since v(n) may rise in steps. */
-double price_least_token(const struct cost_model*, double c, double next, int d);
+/* The policy's min_reach where tokens come at this rate in the time of a plain step: times the least cost per
+ * token that going on from d steps at cost c can have, if all d are accepted and the share `next` of further
+ * ones is right: e steps more bring next + next² + … + next^e tokens. More than one ahead, since v(n) may
+ * rise in steps. */
+void price_reach(const struct cost_model*, double rate, double c, double next, struct draft_policy*);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/draft_model.h"
 #include "core/decode/session_state.h"
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -100,7 +99,8 @@ void swiftlet_session_close(struct session* s) {
 		return;
 	if (s->cache)
 		s->engine->backend->cache_close(s->cache);
-	draft_model_leave(s);
+	if (s->draft_cache)
+		s->draft_cache->backend->cache_close(s->draft_cache);
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
@@ -112,9 +112,9 @@ void swiftlet_session_close(struct session* s) {
 	form_close(s);
 	free(s->log_probs.logits);
 	free(s->log_probs.scratch);
-	free(s->signature.tap);
-	embedding_close(&s->embedding);
+	free(s->tap);
 	free(s->signature.mean);
+	embedding_close(&s->embedding);
 	free(s);
 }
 
@@ -372,7 +372,7 @@ void session_set_mask(struct session* s, const struct mask* mask) {
 
 void session_expect(struct session* s, double matchness) {
 	plan_new_mask(s);
-	s->matchness = s->expected = matchness;
+	s->matchness = matchness;
 	chances_first_anew(&s->chances, SOURCE_mask, (float)matchness);
 }
 
@@ -495,21 +495,13 @@ struct mask session_mask(const struct session* s, double* matchness) {
 	return s->mask;
 }
 
-void session_want_signature(struct session* s, bool wanted) {
-	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
-	if (!wanted || s->signature.tap || lone_sees_prompt(s))
-		return;
-	s->signature.tap = malloc(dim * PREFILL_CHUNK * sizeof *s->signature.tap);
-	s->signature.mean = calloc(dim, sizeof *s->signature.mean);
-	if (!s->signature.tap || !s->signature.mean) {
-		free(s->signature.tap);
-		free(s->signature.mean);
-		s->signature.tap = s->signature.mean = NULL;
-	}
+void session_want_signature(struct session* s) {
+	if (!s->signature.mean && !lone_sees_prompt(s) && session_open_tap(s))
+		s->signature.mean = calloc((size_t)s->engine->model->weights.shape.dim, sizeof *s->signature.mean);
 }
 
 const float* session_signature(const struct session* s) {
-	return s->signature.tap && s->signature.rows > 0 && s->phase != PHASE_PREFILL ? s->signature.mean : NULL;
+	return s->signature.rows > 0 && s->phase != PHASE_PREFILL ? s->signature.mean : NULL;
 }
 
 int64_t session_last_round(const struct session* s, int* draft_steps, int* accepted) {

@@ -6,7 +6,7 @@
  *     session_begin_step(s);
  *     while (session_next(s, &work)) {
  *         run it, in whatever company; measure
- *         if (session_absorb(s, &work, seconds)) … a step's output is in session_output(s)
+ *         if (session_absorb(s, &work, rows, seconds)) … a step's output is in session_output(s)
  *     }
  */
 #ifndef SWIFTLET_CORE_DECODE_SESSION_H
@@ -33,7 +33,6 @@ struct batch {
 	int sequences; /* others that decode */
 	double rows;   /* theirs in a full pass, lately */
 	int drafting;  /* others whose draft steps share its own */
-	bool prompts;  /* rows of prompts share its full passes, whose tap is theirs */
 	bool hurried;  /* a plain step at most: someone waits for a first token */
 };
 void session_set_batch(struct session*, const struct batch*);
@@ -70,12 +69,10 @@ bool session_next(struct session*, struct session_work*);
 bool session_next_idle(struct session*, struct session_work*);
 /* Runs the work alone. False with the error set; the generation is then over. */
 bool session_run(struct session*, const struct session_work*, struct error*);
-/* Takes the results; `seconds` is this session's share of what the work took. True when a step ended: its
+/* Takes the results of a pass of `rows` rows that took so long as a whole (of a draft loop both are its own).
+ * Where some are other sequences', whoever ran it tells the engine what it cost. True when a step ended: its
  * output is ready (tokens, a chunk of the prefill, or the end). */
-bool session_absorb(struct session*, const struct session_work*, double seconds);
-/* Likewise of a pass of `rows` rows, some of them other sequences', that took so long as a whole: what it
- * cost is told to the engine by whoever ran it. */
-bool session_absorb_shared(struct session*, const struct session_work*, int rows, double seconds);
+bool session_absorb(struct session*, const struct session_work*, int rows, double seconds);
 /* The output of the step that ended. */
 void session_output(struct session*, struct swiftlet_step*);
 /* Ends the generation after a failure of the backend. */
@@ -111,7 +108,7 @@ int session_common_prefix(const struct session*, const int32_t* prompt, int n);
 /* Mean hidden state in the middle of the model over the prompt's rows that were computed, (dim), once the
  * prefill is done; NULL before, or where it was not asked for. */
 const float* session_signature(const struct session*);
-void session_want_signature(struct session*, bool wanted); /* false on no memory is silent: no signature */
+void session_want_signature(struct session*); /* no memory is silent: no signature */
 /* The last verified round that had a draft step: draft steps taken and accepted; and a count of such rounds,
  * so that a caller can tell a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);

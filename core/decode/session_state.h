@@ -20,9 +20,8 @@ enum phase {
 	PHASE_PREFILL,
 	PHASE_ROUND,
 	PHASE_FOLLOW, /* the draft model reads the prompt */
-	PHASE_LEARN,  /* a pass of the learner's */
+	PHASE_LEARN,  /* a pass of the learner's, or one that a lone drafter's rounds are made with */
 	PHASE_READ,   /* a lone drafter sees what was prefilled */
-	PHASE_ASIDE,  /* a pass that a lone drafter's rounds are made with */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
@@ -36,8 +35,7 @@ struct emitter {
 	struct text_stream stream;
 	char* text; /* (capacity) held bytes first, then what this step added */
 	size_t capacity, n, shown;
-	char* stop_bytes; /* the stop strings, one after another */
-	const char* stop[MAX_STOPS];
+	char (*stop)[MAX_STOP_BYTES]; /* (n_stops) the stop strings */
 	size_t stop_size[MAX_STOPS];
 	int n_stops;
 	int stopped_by; /* the stop string that ended the text, or -1 */
@@ -70,10 +68,9 @@ struct form_state {
 
 /* Of a request that wants its prompt's mean state. */
 struct embedding {
-	float* out;  /* (dim) the caller's, NULL: not wanted */
-	float* rows; /* (PREFILL_CHUNK, dim) of a pass; NULL until one was wanted */
-	float *norm, *bias;
-	int n; /* tokens of the prompt that are added */
+	float* out;         /* (dim) the caller's, NULL: not wanted */
+	float *norm, *bias; /* (dim) NULL until one was wanted */
+	int n;              /* tokens of the prompt that are added */
 };
 
 /* What a request wants to be told of probabilities. */
@@ -89,8 +86,7 @@ struct log_probs {
 
 /* The prompt's mean state in the middle of the model. */
 struct signature {
-	float* tap;  /* (PREFILL_CHUNK, dim) of a pass; NULL: not wanted */
-	float* mean; /* (dim) the sum while the prompt is computed */
+	float* mean; /* (dim) the sum while the prompt is computed; NULL: not wanted */
 	int rows;    /* that are in it */
 };
 
@@ -109,7 +105,7 @@ struct last_round {
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_LONE } rule;
 	struct plan_action action; /* the pass that comes next, of RULE_FIXED and RULE_GAIN */
-	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
+	struct draft_policy draft; /* RULE_FIXED, of a device's loop, and of a lone drafter's rule gain */
 	bool looped;               /* a device's loop has drafted in this round */
 };
 
@@ -167,14 +163,14 @@ struct session {
 
 	/* deciding */
 	struct pace pace;
-	/* share of the mask's draft steps that are right, as the learner knows it; NaN: unknown */
-	double expected;
 	struct rest {
 		int rest, rested, passed; /* rounds that a drafter's passes are left out after failing, have been,
 		                             have been made */
 	} rest[DRAFTER_COUNT];
 	struct last_round last_round;
 
+	float* tap; /* (PREFILL_CHUNK, dim) of the prompt's rows, for an embedding or the signature; NULL until
+	               then */
 	struct signature signature;
 	struct swiftlet_figures figures;
 	double started;
@@ -223,6 +219,8 @@ const struct penalties* penalties_now(struct session*);
 void penalties_close(struct session*);
 
 /* embedding.c */
+/* Makes room for s->tap; false on no memory. */
+bool session_open_tap(struct session*);
 bool embedding_start(struct session*, const struct swiftlet_request*, struct error*);
 /* Rows of a pass over the prompt, from its token `first` on. */
 void embedding_add(struct session*, int first, int n);
@@ -239,6 +237,23 @@ void form_emitted(struct session*, int32_t id);
 /* Nothing may follow any more, not even an end token: sets `stop`. */
 bool form_is_over(struct session*);
 
+/* draft_model.c */
+/* Opens a session's cache there, where the drafter takes part. */
+bool draft_model_join(struct session*, struct error*);
+/* A request's text begins: what the cache has of it stays. */
+void draft_model_begin(struct session*);
+/* The draft model reads the prompt before any round of its own, where what may still be emitted can make up
+ * for that: its next pass, or false; after it was run, as one of so many rows, for so many seconds of this
+ * session's. */
+bool draft_model_reads(struct session*, struct pass*);
+void draft_model_take(struct session*, const struct pass*, int rows, double seconds);
+/* A round begins; what its passes cost in it by now, for the planner, where it has made one or none. */
+void draft_model_round(struct session*);
+void draft_model_price(struct session*, bool passed);
+/* Another owner's requests come; the cache's memory is wanted. */
+void draft_model_forget(struct session*, int owner);
+void draft_model_release(struct session*);
+
 /* plan.c */
 void plan_round(struct session*);
 /* Whether another draft pass comes first; else the planner's tree is what is verified. */
@@ -249,8 +264,10 @@ bool plan_goes_on(struct session*);
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
-/* Whether the mask's draft model, or the other model that drafts, was run in this round. */
+/* Whether the mask's draft model, or the other model that drafts, was run in this round; whether neither was,
+ * and nothing else was drafted. */
 bool plan_passed(const struct session*, int source);
+bool plan_is_plain(const struct session*);
 
 /* A slice of the copy, where the ledger allows one. */
 void plan_make_copy(struct session*);

@@ -174,7 +174,7 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 		experience_load_costs(m->store, &m->model, m->device, &engine->cost);
 		m->cost_passes = engine->cost.passes;
 	}
-	session_want_signature(session, true);
+	session_want_signature(session);
 	return w;
 }
 

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "core/decode/draft_model.h"
 #include "streams/service/chunk.h"
 #include "streams/service/scheduler_internal.h"
 
@@ -198,12 +197,10 @@ static void size_batch(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), room = memory_for_prompts(s);
 	int decoding = 0;
 	double rows = 0;
-	bool prompts = false, hurried = false;
+	bool hurried = false;
 	for (int i = 0; i < s->option.sessions; i++)
-		if (wants_rows(s, &s->seat[i]) && may_begin(s, &s->seat[i], room)) {
-			prompts = true;
+		if (wants_rows(s, &s->seat[i]) && may_begin(s, &s->seat[i], room))
 			hurried |= session_prefill_left(s->seat[i].session) <= chunk;
-		}
 	for (int i = 0; i < s->option.sessions; i++)
 		if (decodes(&s->seat[i])) {
 			decoding++;
@@ -216,7 +213,6 @@ static void size_batch(struct scheduler* s) {
 		const struct batch batch = {.sequences = decoding - 1,
 		                            .rows = rows - seat->rows,
 		                            .drafting = fellow_drafters(s, seat),
-		                            .prompts = prompts,
 		                            .hurried = hurried};
 		session_set_batch(seat->session, &batch);
 	}
@@ -251,9 +247,7 @@ static void take_results(struct scheduler* s, struct seat* seat, int rows, doubl
 	s->spent[seat->owner] += n;
 	seat->taken += seconds * n / rows;
 	seat->waits = false;
-	const bool ended = rows == n ? session_absorb(seat->session, work, seconds)
-	                             : session_absorb_shared(seat->session, work, rows, seconds);
-	if (ended)
+	if (session_absorb(seat->session, work, rows, seconds))
 		seat_step(s, seat);
 	else
 		advance(s, seat);

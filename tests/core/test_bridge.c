@@ -54,7 +54,7 @@ static void make_rows(double noise) {
 
 static void add_rows(struct gram* g, int n) {
 	for (int i = 0; i < n; i++)
-		gram_add(g, rows.first[i], FIRST, rows.second[i], SECOND, rows.y[i], rows.weight[i]);
+		gram_add(g, rows.first[i], FIRST, rows.second[i], g->inputs - 1 - FIRST, rows.y[i], rows.weight[i]);
 }
 
 static void finds_the_map(void** unused) {
@@ -66,7 +66,7 @@ static void finds_the_map(void** unused) {
 	assert_true(gram_open(&g, INPUTS, OUTPUTS));
 	add_rows(&g, ROWS);
 	assert_int_equal(gram_rows(&g), ROWS);
-	assert_true(ridge_solve(&g, INPUTS, &weight[0][0], bias, &fit));
+	assert_true(ridge_solve(&g, &weight[0][0], bias, &fit));
 	assert_true(fit.error < 1e-6);
 	for (int k = 0; k < OUTPUTS; k++) {
 		double told = (double)bias[k], meant = rows.map[k][0];
@@ -134,9 +134,9 @@ static void equals_elimination(void** unused) {
 			struct gram g;
 			struct ridge_fit fit;
 			float weight[OUTPUTS * (INPUTS - 1)], bias[OUTPUTS];
-			assert_true(gram_open(&g, INPUTS, OUTPUTS));
+			assert_true(gram_open(&g, inputs, OUTPUTS));
 			add_rows(&g, blocks * GRAM_BLOCK + 5); /* the last five are of no whole block */
-			assert_true(ridge_solve(&g, inputs, weight, bias, &fit));
+			assert_true(ridge_solve(&g, weight, bias, &fit));
 			for (int k = 0; k < OUTPUTS; k++) {
 				double x[INPUTS];
 				oracle(blocks * GRAM_BLOCK, inputs, k, fit.lambda, x);
@@ -161,7 +161,7 @@ static void shrinks_noise(void** unused) {
 			rows.y[i][k] = (float)uniform();
 	assert_true(gram_open(&g, INPUTS, OUTPUTS));
 	add_rows(&g, 8 * GRAM_BLOCK);
-	assert_true(ridge_solve(&g, INPUTS, weight, bias, &fit));
+	assert_true(ridge_solve(&g, weight, bias, &fit));
 	assert_true(fit.lambda >= 0.3 && fit.error < 1.1 && fit.error > 0.9);
 	gram_close(&g);
 }
@@ -173,14 +173,14 @@ static void leaves_out_what_is_not_finite(void** unused) {
 	(void)unused;
 	make_rows(1);
 	assert_true(gram_open(&g, INPUTS, OUTPUTS));
-	assert_false(ridge_solve(&g, INPUTS, weight, bias, &fit)); /* nothing is there */
+	assert_false(ridge_solve(&g, weight, bias, &fit)); /* nothing is there */
 	for (int i = 0; i < 12 * GRAM_BLOCK; i++) {
 		gram_add(&g, rows.first[i], FIRST, rows.second[i], SECOND, broken, 1);
 		gram_add(&g, rows.first[i], FIRST, rows.second[i], SECOND, rows.y[i], INFINITY);
 		gram_add(&g, rows.first[i], FIRST, rows.second[i], SECOND, rows.y[i], 1);
 	}
 	assert_int_equal(gram_rows(&g), 12 * GRAM_BLOCK);
-	assert_true(ridge_solve(&g, INPUTS, weight, bias, &fit));
+	assert_true(ridge_solve(&g, weight, bias, &fit));
 	for (int i = 0; i < OUTPUTS * (INPUTS - 1); i++)
 		assert_true(isfinite(weight[i]));
 	gram_close(&g);

@@ -93,7 +93,7 @@ static bool run_kind(struct batch_run* b, bool drafts) {
 		struct error e;
 		assert_true(session_run(b->session[i], &b->work[i], &e));
 		b->waits[i] = false;
-		if (session_absorb_shared(b->session[i], &b->work[i], rows, seconds)) {
+		if (session_absorb(b->session[i], &b->work[i], rows, seconds)) {
 			finish_step(b, i);
 			if (n == 1)
 				share_costs(b, &b->fake[i].engine.cost);

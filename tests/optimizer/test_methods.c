@@ -451,7 +451,7 @@ static bool step_is_short(struct session* s) {
 			assert_int_equal(session_room(s), room);
 		if (!session_run(s, &work, &error))
 			fail_msg("%s: %s", swiftlet_method_name(s->options.method), error.message);
-		if (session_absorb(s, &work, 1))
+		if (session_absorb(s, &work, work.pass.n, 1))
 			return false;
 	}
 	return false;

@@ -16,7 +16,7 @@ static double verify_cost(const struct bridge_trial* r, bool flat, int n) {
 /* c by the bytes that a draft step reads. */
 static double draft_cost(const struct bridge_trial* r, const struct bridge_span* s, bool bridged) {
 	const struct cost_model* cost = &r->maker.engine->cost;
-	const double all = cost->blocks * (cost->attention_bytes + cost->mlp_bytes) + cost->fixed_bytes;
+	const double all = cost_all_bytes(cost);
 	const double dim = r->maker.engine->model->weights.shape.dim, bridge = 2 * dim * dim * sizeof(uint16_t);
 	struct mask skip = {0};
 	for (int l = s->bridge.first; l < s->bridge.last; l++)

@@ -219,7 +219,7 @@ static bool judge_all(struct bridge_trial* r, struct error* error) {
 	for (int i = 0; i < r->n_spans; i++) {
 		struct bridge_span* s = &r->span[i];
 		bench_progress((double)i / r->n_spans, "bridges");
-		if (!ridge_solve(&s->gram, 1 + 2 * dim_of(r), r->weight, r->bias, &s->learned[k].fit))
+		if (!ridge_solve(&s->gram, r->weight, r->bias, &s->learned[k].fit))
 			return error_set(error, "%ld tokens are too few to learn from, or memory is",
 			                 gram_rows(&s->gram));
 		if (!keep_bridge(r, s, error) || (k == 0 && !judge(r, s, false, &s->bare, error)) ||

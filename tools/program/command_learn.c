@@ -92,7 +92,7 @@ static bool search_text(struct learn* l, double seconds, struct error* error) {
 		if (!session_run(session, &work, error))
 			return false;
 		const int before = search_steps(search);
-		session_absorb(session, &work, 0);
+		session_absorb(session, &work, work.pass.n, 0);
 		l->proposals += search_steps(search) - before;
 		show_progress(l);
 	}
