@@ -250,13 +250,6 @@ static struct value evaluate_filter(struct machine* m, struct scope* s, const st
 	return routine_call(m, filter, v, &a);
 }
 
-struct value evaluate_filters(struct machine* m, struct scope* s, const struct node* n, struct value inner) {
-	machine_enter(m);
-	const struct value v = evaluate_filter(m, s, n, n->a ? evaluate_filters(m, s, n->a, inner) : inner);
-	machine_leave(m);
-	return v;
-}
-
 /* ---- expressions -------------------------------------------------------------------------- */
 
 static struct value evaluate_items(struct machine* m, struct scope* s, const struct node* n, enum kind kind) {
@@ -279,7 +272,7 @@ static struct value evaluate_compare(struct machine* m, struct scope* s, const s
 	struct value left = evaluate(m, s, n->a);
 	for (int i = 0; i < n->n; i++) {
 		const struct value right = evaluate(m, s, n->item[i]->a);
-		if (!operator_compare(m, n->item[i]->operator, left, right))
+		if (!operator_compare(m, n->item[i]->sign, left, right))
 			return value_boolean(false);
 		left = right;
 	}
@@ -340,11 +333,13 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 		return evaluate_compare(m, s, n);
 	case NODE_BINARY:
 		v = evaluate(m, s, n->a);
-		if (n->operator== AND || n->operator== OR)
-			return value_truth(v) == (n->operator== AND) ? evaluate(m, s, n->b) : v;
-		return operator_binary(m, n->operator, v, evaluate(m, s, n->b));
-	default: /* NODE_CHOOSE */
+		if (n->sign == AND || n->sign == OR)
+			return value_truth(v) == (n->sign == AND) ? evaluate(m, s, n->b) : v;
+		return operator_binary(m, n->sign, v, evaluate(m, s, n->b));
+	case NODE_CHOOSE:
 		return evaluate_choice(m, s, n);
+	default: /* NODE_WRITTEN */
+		return written(m, scope_within(m, s), n->a);
 	}
 }
 

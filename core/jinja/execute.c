@@ -16,7 +16,7 @@ void scope_set(struct machine* m, struct scope* s, const struct string* name, st
 	dict_set(m, &s->names, value_string(name), v);
 }
 
-static struct scope* scope_within(struct machine* m, struct scope* outer) {
+struct scope* scope_within(struct machine* m, struct scope* outer) {
 	return MACHINE_NEW(m, struct scope, .outer = outer);
 }
 
@@ -48,18 +48,10 @@ static void set_target(struct machine* m, struct scope* s, const struct node* ta
 		scope_set(m, s, target->name, v);
 }
 
-/* What a body writes, as a string. */
-static struct value written(struct machine* m, struct scope* s, const struct node* body) {
+struct value written(struct machine* m, struct scope* s, const struct node* body) {
 	struct builder b = {.machine = m};
 	execute(m, s, body, &b);
 	return value_string(builder_end(&b));
-}
-
-static void set_block(struct machine* m, struct scope* s, const struct node* n) {
-	struct value v = written(m, scope_within(m, s), n->d);
-	if (n->b)
-		v = evaluate_filters(m, s, n->b, v);
-	set_target(m, s, n->a, v);
 }
 
 /* ---- loops -------------------------------------------------------------------------------- */
@@ -189,15 +181,9 @@ static enum flow run(struct machine* m, struct scope* s, const struct node* n, s
 	case NODE_SET:
 		set_target(m, s, n->a, evaluate(m, s, n->b));
 		return GO_ON;
-	case NODE_SET_BLOCK:
-		set_block(m, s, n);
-		return GO_ON;
 	case NODE_MACRO:
 		macro.macro = MACHINE_NEW(m, struct macro, .node = n, .scope = s);
 		scope_set(m, s, n->name, macro);
-		return GO_ON;
-	case NODE_FILTER_BLOCK:
-		value_write(out, evaluate_filters(m, s, n->b, written(m, scope_within(m, s), n->d)));
 		return GO_ON;
 	case NODE_WITH:
 		return run_with(m, s, n, out);

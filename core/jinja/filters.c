@@ -134,7 +134,7 @@ static struct value filter_abs(struct machine* m, struct call* c) {
 	if (!value_is_number(c->self))
 		machine_fail(m, "bad operand type for abs(): '%s'", value_type(c->self));
 	const bool negative = c->self.kind == INTEGER && c->self.integer < 0;
-	return operator_binary(m, negative ? MINUS : PLUS, value_integer(0), c->self);
+	return operator_binary(m, negative ? '-' : '+', value_integer(0), c->self);
 }
 
 /* Half to even of the decimal that the number is, as Python's round(). */

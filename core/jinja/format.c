@@ -17,8 +17,6 @@ struct spec {
 };
 enum { WIDEST = 1 << 16 };
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 static int read_count(struct machine* m, const struct string* s, size_t* at, size_t end) {
 	int n = 0;
 	for (; *at < end && is_digit(s->data[*at]); ++*at) {

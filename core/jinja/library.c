@@ -83,7 +83,7 @@ static struct value is_truth(struct machine* m, struct call* c) {
 /* By its argument, or else by two; how: what is left over */
 static struct value is_divisible(struct machine* m, struct call* c) {
 	const struct value by = c->given[0].kind == ABSENT ? value_integer(2) : c->given[0];
-	return value_boolean(value_equal(m, operator_binary(m, MODULO, c->self, by), value_integer(c->how)));
+	return value_boolean(value_equal(m, operator_binary(m, '%', c->self, by), value_integer(c->how)));
 }
 
 static struct value is_in(struct machine* m, struct call* c) {
@@ -96,7 +96,7 @@ static struct value is_same(struct machine* m, struct call* c) {
 }
 /* how: the operator */
 static struct value compares(struct machine* m, struct call* c) {
-	return value_boolean(operator_compare(m, (enum operator)c->how, c->self, c->given[0]));
+	return value_boolean(operator_compare(m, c->how, c->self, c->given[0]));
 }
 
 static const struct routine value_tests[] = {
@@ -126,9 +126,9 @@ static const struct routine value_tests[] = {
     {"sameas", is_same, 0, 1, {"other"}},
     {"eq equalto ==", compares, EQUAL, 1, {"other"}},
     {"ne !=", compares, NOT_EQUAL, 1, {"other"}},
-    {"lt lessthan <", compares, LESS, 1, {"other"}},
+    {"lt lessthan <", compares, '<', 1, {"other"}},
     {"le <=", compares, LESS_EQUAL, 1, {"other"}},
-    {"gt greaterthan >", compares, GREATER, 1, {"other"}},
+    {"gt greaterthan >", compares, '>', 1, {"other"}},
     {"ge >=", compares, GREATER_EQUAL, 1, {"other"}},
     {NULL, NULL, 0, 0, {NULL}}};
 

@@ -61,8 +61,8 @@ int64_t clamp_index(int64_t index, int64_t length);
 
 /* ---- operators ---------------------------------------------------------------------------- */
 
-struct value operator_binary(struct machine*, enum operator, struct value, struct value);
-bool operator_compare(struct machine*, enum operator, struct value, struct value);
+struct value operator_binary(struct machine*, int sign, struct value, struct value);
+bool operator_compare(struct machine*, int sign, struct value, struct value);
 /* Python's %, format() and str.format(). */
 struct value format_percent(struct machine*, const struct string*, struct value);
 struct value format_braces(struct machine*, const struct string*, const struct arguments*);
@@ -88,15 +88,16 @@ struct loop {
 	struct value* item;
 	int n, at;
 };
+struct scope* scope_within(struct machine*, struct scope* outer);
 void scope_set(struct machine*, struct scope*, const struct string* name, struct value);
 /* NULL when the name is bound nowhere. */
 struct value* scope_find(struct machine*, struct scope*, const struct string* name);
 
 struct value evaluate(struct machine*, struct scope*, const struct node*);
-/* The filters of a block, around what it wrote. */
-struct value evaluate_filters(struct machine*, struct scope*, const struct node* filter, struct value inner);
 enum flow { GO_ON, BREAK, CONTINUE };
 enum flow execute(struct machine*, struct scope*, const struct node*, struct builder* out);
+/* What a body writes, as a string. */
+struct value written(struct machine*, struct scope*, const struct node* body);
 struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
 
 #endif

@@ -111,7 +111,7 @@ static struct value filter_sum(struct machine* m, struct call* c) {
 		machine_fail(m, "sum() can't sum strings [use ''.join(seq) instead]");
 	const struct list* const items = value_items(m, c->self);
 	for (int i = 0; i < items->n; i++)
-		sum = operator_binary(m, PLUS, sum, part(m, items->item[i], c->given[0]));
+		sum = operator_binary(m, '+', sum, part(m, items->item[i], c->given[0]));
 	return sum;
 }
 

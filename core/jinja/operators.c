@@ -5,19 +5,19 @@
 
 #include "core/jinja/library.h"
 
-const char* operator_text(enum operator o, char out[2]) {
+const char* sign_text(int o, char out[2]) {
 	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in", "and", "or"};
 	out[0] = (char)o;
 	out[1] = 0;
 	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
 }
 
-static _Noreturn void unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
+static _Noreturn void unsupported(struct machine* m, int o, struct value a, struct value b) {
 	char text[2];
 	value_check_defined(m, a);
 	value_check_defined(m, b);
-	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", operator_text(o, text),
-	             value_type(a), value_type(b));
+	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", sign_text(o, text), value_type(a),
+	             value_type(b));
 }
 
 static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
@@ -26,31 +26,31 @@ static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-static struct value integers(struct machine* m, enum operator o, int64_t a, int64_t b) {
+static struct value integers(struct machine* m, int o, int64_t a, int64_t b) {
 	int64_t out = 0;
 	bool fits = true;
-	if ((o == DIVIDE || o == FLOOR_DIVIDE || o == MODULO) && b == 0)
+	if ((o == '/' || o == FLOOR_DIVIDE || o == '%') && b == 0)
 		machine_fail(m, "division by zero");
-	if ((o == FLOOR_DIVIDE || o == MODULO) && b == -1) { /* the one quotient that may not fit */
-		a = o == MODULO ? 0 : a;
-		o = TIMES;
+	if ((o == FLOOR_DIVIDE || o == '%') && b == -1) { /* the one quotient that may not fit */
+		a = o == '%' ? 0 : a;
+		o = '*';
 	}
 	switch (o) {
-	case PLUS:
+	case '+':
 		fits = !__builtin_add_overflow(a, b, &out);
 		break;
-	case MINUS:
+	case '-':
 		fits = !__builtin_sub_overflow(a, b, &out);
 		break;
-	case TIMES:
+	case '*':
 		fits = !__builtin_mul_overflow(a, b, &out);
 		break;
-	case DIVIDE:
+	case '/':
 		return value_float((double)a / (double)b);
 	case FLOOR_DIVIDE:
 		out = floor_divide(a, b);
 		break;
-	case MODULO:
+	case '%':
 		out = a - floor_divide(a, b) * b;
 		break;
 	default:
@@ -65,19 +65,19 @@ static struct value integers(struct machine* m, enum operator o, int64_t a, int6
 	return value_integer(out);
 }
 
-static struct value floats(struct machine* m, enum operator o, double a, double b) {
-	const bool divides = o == DIVIDE || o == FLOOR_DIVIDE || o == MODULO;
+static struct value floats(struct machine* m, int o, double a, double b) {
+	const bool divides = o == '/' || o == FLOOR_DIVIDE || o == '%';
 	if (divides && !(b < 0) && !(b > 0) && !isnan(b))
 		machine_fail(m, "float division by zero");
 	double rest;
 	switch (o) {
-	case PLUS:
+	case '+':
 		return value_float(a + b);
-	case MINUS:
+	case '-':
 		return value_float(a - b);
-	case TIMES:
+	case '*':
 		return value_float(a * b);
-	case DIVIDE:
+	case '/':
 		return value_float(a / b);
 	case POWER:
 		return value_float(pow(a, b));
@@ -85,7 +85,7 @@ static struct value floats(struct machine* m, enum operator o, double a, double 
 		rest = fmod(a, b);
 		if ((rest < 0 && b > 0) || (rest > 0 && b < 0))
 			rest += b;
-		return value_float(o == MODULO ? rest : floor((a - rest) / b + 0.5));
+		return value_float(o == '%' ? rest : floor((a - rest) / b + 0.5));
 	}
 }
 
@@ -158,9 +158,9 @@ static bool repeats(struct value v, struct value n) {
 	       (n.kind == INTEGER || n.kind == BOOLEAN);
 }
 
-struct value operator_binary(struct machine* m, enum operator o, struct value a, struct value b) {
+struct value operator_binary(struct machine* m, int o, struct value a, struct value b) {
 	struct builder text = {.machine = m};
-	if (o == TILDE) {
+	if (o == '~') {
 		value_write(&text, a);
 		value_write(&text, b);
 		return value_string(builder_end(&text));
@@ -170,32 +170,32 @@ struct value operator_binary(struct machine* m, enum operator o, struct value a,
 			return floats(m, o, value_number(a), value_number(b));
 		return integers(m, o, whole(a), whole(b));
 	}
-	if (o == PLUS && a.kind == STRING && b.kind == STRING)
+	if (o == '+' && a.kind == STRING && b.kind == STRING)
 		return join_strings(m, a.string, b.string);
-	if (o == PLUS && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
+	if (o == '+' && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
 		return join_lists(m, a, b);
-	if (o == TIMES && repeats(a, b))
+	if (o == '*' && repeats(a, b))
 		return repeat(m, a, whole(b));
-	if (o == TIMES && repeats(b, a))
+	if (o == '*' && repeats(b, a))
 		return repeat(m, b, whole(a));
-	if (o == MODULO && a.kind == STRING)
+	if (o == '%' && a.kind == STRING)
 		return format_percent(m, a.string, b);
 	unsupported(m, o, a, b);
 }
 
-bool operator_compare(struct machine* m, enum operator o, struct value a, struct value b) {
+bool operator_compare(struct machine* m, int o, struct value a, struct value b) {
 	char text[2];
 	if (o == EQUAL || o == NOT_EQUAL)
 		return value_equal(m, a, b) == (o == EQUAL);
 	if (o == IN || o == NOT_IN)
 		return value_in(m, a, b) == (o == IN);
-	const int order = value_order(m, a, b, operator_text(o, text));
+	const int order = value_order(m, a, b, sign_text(o, text));
 	switch (o) {
-	case LESS:
+	case '<':
 		return order == -1;
 	case LESS_EQUAL:
 		return order == -1 || order == 0;
-	case GREATER:
+	case '>':
 		return order == 1;
 	default:
 		return order == 0 || order == 1;

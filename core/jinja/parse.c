@@ -13,16 +13,16 @@ void parser_next(struct parser* p) {
 	p->machine->line = p->token.line;
 }
 
-bool parser_at(const struct parser* p, enum operator o) {
-	return p->token.kind == TOKEN_OPERATOR && p->token.operator== o;
+bool parser_at(const struct parser* p, int sign) {
+	return p->token.kind == TOKEN_OPERATOR && p->token.sign == sign;
 }
 
 bool parser_at_name(const struct parser* p, const char* name) {
 	return p->token.kind == TOKEN_NAME && string_is(p->token.text, name);
 }
 
-bool parser_take(struct parser* p, enum operator o) {
-	if (!parser_at(p, o))
+bool parser_take(struct parser* p, int sign) {
+	if (!parser_at(p, sign))
 		return false;
 	parser_next(p);
 	return true;
@@ -44,12 +44,12 @@ void parser_fail(struct parser* p, const char* wanted) {
 	if (t->kind == TOKEN_NAME)
 		machine_fail(p->machine, "found '%.*s', expected %s", EXCERPT(t->text), wanted);
 	if (t->kind == TOKEN_OPERATOR)
-		machine_fail(p->machine, "found '%s', expected %s", operator_text(t->operator, written), wanted);
+		machine_fail(p->machine, "found '%s', expected %s", sign_text(t->sign, written), wanted);
 	machine_fail(p->machine, "found %s, expected %s", shown[t->kind], wanted);
 }
 
-void parser_want(struct parser* p, enum operator o, const char* what) {
-	if (!parser_take(p, o))
+void parser_want(struct parser* p, int sign, const char* what) {
+	if (!parser_take(p, sign))
 		parser_fail(p, what);
 }
 
@@ -85,42 +85,45 @@ static void want_end(struct parser* p) {
 
 static const struct node* parse_statement(struct parser*);
 
+static struct node* parse_text(struct parser* p) {
+	struct node* const text = parser_node(p, NODE_TEXT);
+	text->name = p->token.text;
+	parser_next(p);
+	return text;
+}
+
+static struct node* parse_print(struct parser* p) {
+	struct node* const print = parser_node(p, NODE_PRINT);
+	parser_next(p);
+	print->a = parse_tuple(p, true, false);
+	if (p->token.kind != TOKEN_PRINT_END)
+		parser_fail(p, "}}");
+	parser_next(p);
+	return print;
+}
+
 /* Up to a tag of one of these names, words with blanks between (NULL: the end of the template); stands at the
  * name then. */
 static const struct node* parse_body(struct parser* p, const char* until) {
 	struct node* const body = parser_node(p, NODE_BODY);
 	parser_nest(p);
-	for (;;) {
-		if (p->token.kind == TOKEN_END) {
-			if (until)
-				machine_fail(p->machine, "the template ends without {%% %.*s %%}", (int)strcspn(until, " "),
-				             until);
-			break;
-		}
-		struct node* part = NULL;
+	while (p->token.kind != TOKEN_END) {
 		if (p->token.kind == TOKEN_TEXT) {
-			part = parser_node(p, NODE_TEXT);
-			part->name = p->token.text;
-			parser_next(p);
+			node_add(p->machine, body, parse_text(p));
 		} else if (p->token.kind == TOKEN_PRINT) {
-			part = parser_node(p, NODE_PRINT);
-			parser_next(p);
-			part->a = parse_tuple(p, true, false);
-			if (p->token.kind != TOKEN_PRINT_END)
-				parser_fail(p, "}}");
-			parser_next(p);
-		} else if (until && p->ahead.kind == TOKEN_NAME && string_among(p->ahead.text, until)) {
-			parser_next(p);
-			break;
+			node_add(p->machine, body, parse_print(p));
 		} else {
 			parser_next(p);
+			if (until && p->token.kind == TOKEN_NAME && string_among(p->token.text, until)) {
+				p->nesting--;
+				return body;
+			}
 			node_add(p->machine, body, parse_statement(p));
 			want_end(p);
-			continue;
 		}
-		node_add(p->machine, body, part);
 	}
-	p->nesting--;
+	if (until)
+		machine_fail(p->machine, "the template ends without {%% %.*s %%}", (int)strcspn(until, " "), until);
 	return body;
 }
 
@@ -161,13 +164,13 @@ static const struct node* parse_if(struct parser* p) {
 static const struct node* parse_one_target(struct parser* p, bool member) {
 	parser_nest(p);
 	const struct node* target;
-	if (parser_take(p, OPEN)) {
+	if (parser_take(p, '(')) {
 		target = parse_target(p, false);
-		parser_want(p, CLOSE, ")");
+		parser_want(p, ')', ")");
 	} else {
 		struct node* const name = parser_node(p, NODE_NAME);
 		name->name = parser_want_name(p, "a name to set");
-		if (member && parser_take(p, DOT)) {
+		if (member && parser_take(p, '.')) {
 			struct node* const of = parser_node(p, NODE_TARGET_MEMBER);
 			of->a = name;
 			of->name = parser_want_name(p, "a name after the dot");
@@ -182,12 +185,12 @@ static const struct node* parse_one_target(struct parser* p, bool member) {
 
 const struct node* parse_target(struct parser* p, bool member) {
 	const struct node* const first = parse_one_target(p, member);
-	if (!parser_at(p, COMMA))
+	if (!parser_at(p, ','))
 		return first;
 	struct node* const tuple = parser_node(p, NODE_TUPLE);
 	node_add(p->machine, tuple, first);
-	while (parser_take(p, COMMA)) {
-		if (parser_at_name(p, "in") || parser_at(p, ASSIGN) || parser_at(p, CLOSE))
+	while (parser_take(p, ',')) {
+		if (parser_at_name(p, "in") || parser_at(p, '=') || parser_at(p, ')'))
 			break;
 		node_add(p->machine, tuple, parse_one_target(p, member));
 	}
@@ -215,29 +218,35 @@ static const struct node* parse_for(struct parser* p) {
 	return n;
 }
 
+/* What the body up to a tag of that name writes, through the filters that stand before it. */
+static const struct node* parse_written(struct parser* p, bool filtered, const char* end) {
+	struct node* const written = parser_node(p, NODE_WRITTEN);
+	const struct node* const value = parse_filters(p, written, filtered);
+	written->a = parse_inner(p, end);
+	return value;
+}
+
 static const struct node* parse_set(struct parser* p) {
 	struct node* const n = parser_node(p, NODE_SET);
 	parser_next(p);
 	n->a = parse_target(p, true);
-	if (parser_take(p, ASSIGN)) {
+	if (parser_take(p, '=')) {
 		n->b = parse_tuple(p, true, false);
 		return n;
 	}
-	n->kind = NODE_SET_BLOCK;
-	n->b = parser_at(p, PIPE) ? parse_filters(p, NULL, false) : NULL;
-	n->d = parse_inner(p, "endset");
+	n->b = parse_written(p, false, "endset");
 	return n;
 }
 
 /* (name, name=default, …) */
 static void parse_signature(struct parser* p, struct node* macro) {
-	parser_want(p, OPEN, "(");
-	while (!parser_take(p, CLOSE)) {
+	parser_want(p, '(', "(");
+	while (!parser_take(p, ')')) {
 		if (macro->n)
-			parser_want(p, COMMA, "a comma or )");
+			parser_want(p, ',', "a comma or )");
 		struct node* const parameter = parser_node(p, NODE_NAME);
 		parameter->name = parser_want_name(p, "a parameter's name");
-		if (parser_take(p, ASSIGN))
+		if (parser_take(p, '='))
 			parameter->a = parse_expression(p, true);
 		else if (macro->n && macro->item[macro->n - 1]->a)
 			parser_fail(p, "a default, as the parameter before has one");
@@ -260,10 +269,9 @@ static const struct node* parse_macro(struct parser* p) {
 }
 
 static const struct node* parse_filter_block(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_FILTER_BLOCK);
+	struct node* const n = parser_node(p, NODE_PRINT);
 	parser_next(p);
-	n->b = parse_filters(p, NULL, true);
-	n->d = parse_inner(p, "endfilter");
+	n->a = parse_written(p, true, "endfilter");
 	return n;
 }
 
@@ -272,9 +280,9 @@ static const struct node* parse_with(struct parser* p) {
 	parser_next(p);
 	while (p->token.kind != TOKEN_BLOCK_END) {
 		if (n->n)
-			parser_want(p, COMMA, "a comma or %}");
+			parser_want(p, ',', "a comma or %}");
 		node_add(p->machine, n, parse_target(p, false));
-		parser_want(p, ASSIGN, "=");
+		parser_want(p, '=', "=");
 		node_add(p->machine, n, parse_expression(p, true));
 	}
 	n->d = parse_inner(p, "endwith");
@@ -341,7 +349,7 @@ static void check_known(struct machine* m, const struct node* n, bool soft) {
 
 const struct node* parse(struct machine* m, const char* source, size_t size) {
 	struct parser p = {.machine = m};
-	lexer_start(&p.lexer, m, source, size);
+	p.lexer = lexer_start(m, source, size);
 	p.ahead = lexer_next(&p.lexer);
 	parser_next(&p);
 	const struct node* const body = parse_body(&p, NULL);

@@ -135,7 +135,7 @@ bool value_equal(struct machine* m, struct value a, struct value b) {
 	return equal;
 }
 
-int value_order(struct machine* m, struct value a, struct value b, const char* operator) {
+int value_order(struct machine* m, struct value a, struct value b, const char* sign) {
 	if (value_is_number(a) && value_is_number(b))
 		return number_order(a, b);
 	if (a.kind == STRING && b.kind == STRING)
@@ -143,13 +143,13 @@ int value_order(struct machine* m, struct value a, struct value b, const char* o
 	value_check_defined(m, a);
 	value_check_defined(m, b);
 	if (a.kind != b.kind || (a.kind != LIST && a.kind != TUPLE))
-		machine_fail(m, "'%s' not supported between instances of '%s' and '%s'", operator, value_type(a),
+		machine_fail(m, "'%s' not supported between instances of '%s' and '%s'", sign, value_type(a),
 		             value_type(b));
 	machine_enter(m);
 	int order = a.list->n < b.list->n ? -1 : a.list->n > b.list->n;
 	for (int i = 0; i < a.list->n && i < b.list->n; i++)
 		if (!value_equal(m, a.list->item[i], b.list->item[i])) {
-			order = value_order(m, a.list->item[i], b.list->item[i], operator);
+			order = value_order(m, a.list->item[i], b.list->item[i], sign);
 			break;
 		}
 	machine_leave(m);

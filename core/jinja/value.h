@@ -106,7 +106,7 @@ double value_number(struct value);    /* of such a one */
 bool value_truth(struct value);
 bool value_equal(struct machine*, struct value, struct value);
 /* -1, 0, 1, or 2 when the two are no larger and no smaller; fails when they do not compare at all. */
-int value_order(struct machine*, struct value, struct value, const char* operator);
+int value_order(struct machine*, struct value, struct value, const char* sign);
 bool value_in(struct machine*, struct value, struct value container);
 /* What is iterable as a list: itself where it is one, so not to be changed. Reads an iterator out. */
 const struct list* value_items(struct machine*, struct value);
