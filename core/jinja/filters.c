@@ -14,9 +14,7 @@ static struct value filter_escape(struct machine* m, struct call* c) {
 }
 
 static struct value filter_safe(struct machine* m, struct call* c) {
-	struct string s = *value_show(m, c->self);
-	s.markup = true;
-	return value_string(machine_new(m, &s, sizeof s));
+	return value_string(string_markup(m, value_show(m, c->self), true));
 }
 
 static struct value filter_string(struct machine* m, struct call* c) {
@@ -24,15 +22,14 @@ static struct value filter_string(struct machine* m, struct call* c) {
 }
 
 static struct value filter_format(struct machine* m, struct call* c) {
-	struct value operands = value_list(m, TUPLE);
-	if (c->all->n && c->all->n_keywords)
+	const struct arguments* const a = c->all;
+	if (a->place.n && a->named.n)
 		machine_fail(m, "can't handle positional and keyword arguments at the same time");
-	for (int i = 0; i < c->all->n; i++)
-		list_add(m, operands.list, c->all->value[i]);
-	if (c->all->n_keywords)
-		operands = value_dict(m);
-	for (int i = 0; i < c->all->n_keywords; i++)
-		dict_set(m, operands.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
+	struct value operands = a->named.n ? value_dict(m) : value_list(m, TUPLE);
+	if (a->named.n)
+		dict_set_all(m, operands.dict, &a->named);
+	else
+		list_add_all(m, operands.list, &a->place);
 	return format_percent(m, value_show(m, c->self), operands);
 }
 
@@ -107,8 +104,8 @@ static struct value filter_int(struct machine* m, struct call* c) {
 	int64_t whole;
 	double number;
 	value_check_defined(m, c->self);
-	if (c->self.kind == INTEGER || c->self.kind == BOOLEAN)
-		return value_integer(c->self.kind == INTEGER ? c->self.integer : c->self.boolean);
+	if (value_is_whole(c->self))
+		return value_integer(value_whole(c->self));
 	if (read_integer(m, c->self, &whole))
 		return value_integer(whole);
 	if (read_float(m, c->self, &number) && isfinite(number)) {
@@ -161,15 +158,15 @@ static struct value filter_default(struct machine* m, struct call* c) {
 	return c->self;
 }
 
-const struct routine value_filters[] = {
-    {"escape e", filter_escape, 0, 0, {NULL}},
-    {"safe", filter_safe, 0, 0, {NULL}},
-    {"string", filter_string, 0, 0, {NULL}},
-    {"format", filter_format, 0, AS_THEY_CAME, {NULL}},
-    {"tojson", filter_tojson, 0, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
-    {"int", filter_int, 0, 0, {"default"}},
-    {"float", filter_float, 0, 0, {"default"}},
-    {"abs", filter_abs, 0, 0, {NULL}},
-    {"round", filter_round, 0, 0, {"precision"}},
-    {"default d", filter_default, 0, 0, {"default_value", "boolean"}},
-    {NULL, NULL, 0, 0, {NULL}}};
+const struct routine value_routines[] = {
+    {"escape e", FILTER, filter_escape, 0, 0, {NULL}},
+    {"safe", FILTER, filter_safe, 0, 0, {NULL}},
+    {"string", FILTER, filter_string, 0, 0, {NULL}},
+    {"format", FILTER, filter_format, 0, AS_THEY_CAME, {NULL}},
+    {"tojson", FILTER, filter_tojson, 0, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
+    {"int", FILTER, filter_int, 0, 0, {"default"}},
+    {"float", FILTER, filter_float, 0, 0, {"default"}},
+    {"abs", FILTER, filter_abs, 0, 0, {NULL}},
+    {"round", FILTER, filter_round, 0, 0, {"precision"}},
+    {"default d", FILTER, filter_default, 0, 0, {"default_value", "boolean"}},
+    ROUTINES_END};

@@ -74,7 +74,7 @@ static void write_number(struct builder* b, struct value v, const struct spec* s
 	if (real && !type && spec->precision < 0) {
 		float_text(fabs(d), text + n);
 	} else {
-		const int64_t whole = real ? 0 : v.kind == BOOLEAN ? v.boolean : v.integer;
+		const int64_t whole = real ? 0 : value_whole(v);
 		const uint64_t plain = whole < 0 ? 0 - (uint64_t)whole : (uint64_t)whole;
 		const char real_pattern[] = {'%', '.', '*', type ? type : 'g', 0};
 		const char* const pattern = real          ? real_pattern
@@ -240,15 +240,15 @@ static struct value field_value(struct machine* m, const struct string* s, size_
 		const int i = at == end ? f->next++ : read_count(m, s, &at, end);
 		if (f->numbered && f->next)
 			machine_fail(m, "a format that numbers some of its fields and not others");
-		if (i >= f->arguments->n)
+		if (i >= f->arguments->place.n)
 			machine_fail(m, "Replacement index %d out of range for positional args tuple", i);
-		return f->arguments->value[i];
+		return f->arguments->place.item[i];
 	}
 	const struct string* const name = string_part(m, s, at, end);
-	for (int i = 0; i < f->arguments->n_keywords; i++)
-		if (string_equal(m, f->arguments->keyword[i].name, name))
-			return f->arguments->keyword[i].value;
-	machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
+	const struct value* const named = dict_find_name(m, &f->arguments->named, name);
+	if (!named)
+		machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
+	return *named;
 }
 
 static void write_field(struct builder* b, const struct string* s, size_t at, size_t end, struct fields* f) {

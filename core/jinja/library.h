@@ -18,24 +18,28 @@ struct call {
 	const struct arguments* all;         /* as they came */
 };
 
-/* What a template calls by a name: a filter, a test, a method, a global function. A row of a table each. */
+/* What a routine is: a filter, a test, or a method of these kinds. */
+#define OF(kind) (1 << (kind))
+enum { FILTER = 1 << 24, TEST = 1 << 25 };
+
+/* What a template calls by a name. A row of a table each. */
 struct routine {
 	const char* name; /* or several, with blanks between them */
+	int of;
+	/* NULL: what the sandbox keeps, as it would change the value in place */
 	struct value (*run)(struct machine*, struct call*);
 	int how;      /* which one, where several share a function */
 	int required; /* parameters that must be given, or AS_THEY_CAME */
 	const char* parameter[MOST_PARAMETERS];
 };
-/* NULL when there is none of that name. */
-const struct routine* library_filter(const struct string* name);
-const struct routine* library_test(const struct string* name);
-const struct routine* library_method(enum kind, const struct string* name);
-/* Whether the sandbox keeps the method: one that would change the value in place. */
-bool library_forbids(enum kind, const struct string* name);
-extern const struct routine global_functions[]; /* this and the tables below: up to a row without a name */
-extern const struct routine text_methods[], text_filters[], text_tests[];
-extern const struct routine list_methods[], dict_methods[], loop_methods[], list_filters[];
-extern const struct routine value_filters[];
+#define ROUTINES_END                                                                                         \
+	{                                                                                                        \
+		NULL, 0, NULL, 0, 0, { NULL }                                                                        \
+	}
+/* What has that name and is one of these; NULL when there is none. */
+const struct routine* library_find(int of, const struct string* name);
+/* These end with a row without a name. */
+extern const struct routine global_functions[], text_routines[], list_routines[], value_routines[];
 /* Fails naming the filter or test that the node asks for. */
 _Noreturn void library_fail(struct machine*, const struct node*);
 

@@ -20,8 +20,6 @@ static _Noreturn void unsupported(struct machine* m, int o, struct value a, stru
 	             value_type(b));
 }
 
-static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
-
 /* ---- numbers ------------------------------------------------------------------------------ */
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
@@ -97,19 +95,17 @@ const struct string* escape_markup(struct machine* m, const struct string* s) {
 	if (s->markup)
 		return s;
 	struct builder b = {.machine = m};
-	size_t kept = 0;
+	size_t written = 0;
 	for (size_t at = 0; at < s->size; at++) {
 		const char* const found = s->data[at] ? strchr(from, s->data[at]) : NULL;
 		if (!found)
 			continue;
-		builder_part(&b, s, kept, at);
+		builder_part(&b, s, written, at);
 		builder_add(&b, to[found - from], strlen(to[found - from]), string_foreign_at(s, at));
-		kept = at + 1;
+		written = at + 1;
 	}
-	builder_part(&b, s, kept, s->size);
-	struct string out = *builder_end(&b);
-	out.markup = true;
-	return machine_new(m, &out, sizeof out);
+	builder_part(&b, s, written, s->size);
+	return string_markup(m, builder_end(&b), true);
 }
 
 static struct value join_strings(struct machine* m, const struct string* a, const struct string* b) {
@@ -117,17 +113,13 @@ static struct value join_strings(struct machine* m, const struct string* a, cons
 	struct builder out = {.machine = m};
 	builder_string(&out, markup ? escape_markup(m, a) : a);
 	builder_string(&out, markup ? escape_markup(m, b) : b);
-	struct string joined = *builder_end(&out);
-	joined.markup = markup;
-	return value_string(machine_new(m, &joined, sizeof joined));
+	return value_string(string_markup(m, builder_end(&out), markup));
 }
 
 static struct value join_lists(struct machine* m, struct value a, struct value b) {
 	struct value out = value_list(m, a.kind);
-	for (int i = 0; i < a.list->n; i++)
-		list_add(m, out.list, a.list->item[i]);
-	for (int i = 0; i < b.list->n; i++)
-		list_add(m, out.list, b.list->item[i]);
+	list_add_all(m, out.list, a.list);
+	list_add_all(m, out.list, b.list);
 	return out;
 }
 
@@ -147,15 +139,13 @@ static struct value repeat(struct machine* m, struct value v, int64_t n) {
 	struct value out = value_list(m, v.kind);
 	for (int64_t i = 0; i < n && v.list->n; i++) {
 		machine_charge(m, 0);
-		for (int k = 0; k < v.list->n; k++)
-			list_add(m, out.list, v.list->item[k]);
+		list_add_all(m, out.list, v.list);
 	}
 	return out;
 }
 
 static bool repeats(struct value v, struct value n) {
-	return (v.kind == STRING || v.kind == LIST || v.kind == TUPLE) &&
-	       (n.kind == INTEGER || n.kind == BOOLEAN);
+	return (v.kind == STRING || v.kind == LIST || v.kind == TUPLE) && value_is_whole(n);
 }
 
 struct value operator_binary(struct machine* m, int o, struct value a, struct value b) {
@@ -168,16 +158,16 @@ struct value operator_binary(struct machine* m, int o, struct value a, struct va
 	if (value_is_number(a) && value_is_number(b)) {
 		if (a.kind == FLOAT || b.kind == FLOAT)
 			return floats(m, o, value_number(a), value_number(b));
-		return integers(m, o, whole(a), whole(b));
+		return integers(m, o, value_whole(a), value_whole(b));
 	}
 	if (o == '+' && a.kind == STRING && b.kind == STRING)
 		return join_strings(m, a.string, b.string);
 	if (o == '+' && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
 		return join_lists(m, a, b);
 	if (o == '*' && repeats(a, b))
-		return repeat(m, a, whole(b));
+		return repeat(m, a, value_whole(b));
 	if (o == '*' && repeats(b, a))
-		return repeat(m, b, whole(a));
+		return repeat(m, b, value_whole(a));
 	if (o == '%' && a.kind == STRING)
 		return format_percent(m, a.string, b);
 	unsupported(m, o, a, b);

@@ -210,7 +210,7 @@ const struct node* parse_filters(struct parser* p, const struct node* n, bool st
 		start = false;
 		struct node* const filter = binary(p, NODE_FILTER, n);
 		filter->name = parse_dotted(p, "a filter's name");
-		filter->table = library_filter(filter->name);
+		filter->table = library_find(FILTER, filter->name);
 		if (parser_at(p, '('))
 			parse_arguments(p, filter);
 		n = filter;
@@ -223,7 +223,7 @@ static const struct node* parse_test(struct parser* p, const struct node* of) {
 	parser_next(p);
 	test->flag = parser_take_name(p, "not");
 	test->name = parse_dotted(p, "a test's name");
-	test->table = library_test(test->name);
+	test->table = library_find(TEST, test->name);
 	const struct token* const t = &p->token;
 	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_NUMBER ||
 	                      parser_at(p, '[') || parser_at(p, '{');

@@ -6,14 +6,6 @@
 #include "core/files/utf8.h"
 #include "core/jinja/library.h"
 
-static struct value marked_as(struct machine* m, const struct string* s, const struct string* like) {
-	if (s->markup == like->markup)
-		return value_string(s);
-	struct string copy = *s;
-	copy.markup = like->markup;
-	return value_string(machine_new(m, &copy, sizeof copy));
-}
-
 /* ---- case --------------------------------------------------------------------------------- */
 
 static bool is_cased(uint32_t code) {
@@ -51,7 +43,7 @@ static const struct string* with_case(struct machine* m, const struct string* s,
 		write_case(&b, code, begins ? first : rest, foreign);
 		begins = between && between(code);
 	}
-	return marked_as(m, builder_end(&b), s).string;
+	return string_markup(m, builder_end(&b), s->markup);
 }
 
 const struct string* string_lower(struct machine* m, const struct string* s) {
@@ -75,35 +67,44 @@ static bool divides_title(uint32_t code) {
 
 /* The filter of that name, whose text is markup no more. */
 static struct value filter_title(struct machine* m, struct call* c) {
-	struct string plain = *value_show(m, c->self);
-	plain.markup = false;
-	return value_string(with_case(m, &plain, UPPER, LOWER, divides_title));
+	const struct string* const plain = string_markup(m, value_show(m, c->self), false);
+	return value_string(with_case(m, plain, UPPER, LOWER, divides_title));
 }
 
 /* ---- what a string is made of ------------------------------------------------------------- */
 
-enum classes { DECIMAL = 1, NUMERIC = 2, LETTER = 4, SPACE = 8, ASCII = 16 };
+enum {
+	LETTERS =
+	    UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT) | UTF8_CATEGORY(LM) | UTF8_CATEGORY(LO),
+	NUMBERS = UTF8_CATEGORY(ND) | UTF8_CATEGORY(NL) | UTF8_CATEGORY(NO)
+};
 
-static int classes_of(uint32_t code) {
-	static const uint32_t letters = UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT) |
-	                                UTF8_CATEGORY(LM) | UTF8_CATEGORY(LO),
-	                      numbers = UTF8_CATEGORY(ND) | UTF8_CATEGORY(NL) | UTF8_CATEGORY(NO);
-	const uint32_t category = utf8_category(code);
-	return (code < 0x80 ? ASCII : 0) | (code_is_space(code) ? SPACE : 0) | (category & letters ? LETTER : 0) |
-	       (category & UTF8_CATEGORY(ND) ? DECIMAL : 0) | (category & numbers ? NUMERIC : 0);
-}
-
-/* how: of which classes all characters are */
+/* how: of which categories all characters are */
 static struct value all_are(struct machine* m, struct call* c) {
 	(void)m;
 	const struct string* const s = c->self.string;
 	uint32_t code;
 	for (size_t at = 0; at < s->size;) {
 		at += string_character(s, at, &code);
-		if (!(classes_of(code) & c->how))
+		if (!(utf8_category(code) & (uint32_t)c->how))
 			return value_boolean(false);
 	}
-	return value_boolean(s->size > 0 || c->how == ASCII);
+	return value_boolean(s->size > 0);
+}
+
+static struct value is_space(struct machine* m, struct call* c) {
+	(void)m;
+	const struct string* const s = c->self.string;
+	return value_boolean(s->size > 0 && string_span(s, 0, true) == s->size);
+}
+
+static struct value is_ascii(struct machine* m, struct call* c) {
+	(void)m;
+	const struct string* const s = c->self.string;
+	size_t at = 0;
+	while (at < s->size && !(s->data[at] & 0x80))
+		at++;
+	return value_boolean(at == s->size);
 }
 
 /* Some letter has a case, and changing to the case `how` changes nothing. */
@@ -235,14 +236,12 @@ static struct value replace(struct machine* m, struct call* c) {
 		}
 	}
 	builder_part(&b, s, kept, s->size);
-	return marked_as(m, builder_end(&b), s);
+	return value_string(string_markup(m, builder_end(&b), s->markup));
 }
 
 /* The filter: all three are shown first. */
 static struct value filter_replace(struct machine* m, struct call* c) {
-	struct string plain = *value_show(m, c->self);
-	plain.markup = false;
-	c->self = value_string(machine_new(m, &plain, sizeof plain));
+	c->self = value_string(string_markup(m, value_show(m, c->self), false));
 	c->given[0] = value_string(value_show(m, c->given[0]));
 	c->given[1] = value_string(value_show(m, c->given[1]));
 	return replace(m, c);
@@ -262,27 +261,16 @@ static void reverse_list(struct list* list) {
 	}
 }
 
-static size_t skip_class(const struct string* s, size_t at, bool space) {
-	uint32_t code;
-	while (at < s->size) {
-		const size_t length = string_character(s, at, &code);
-		if (code_is_space(code) != space)
-			break;
-		at += length;
-	}
-	return at;
-}
-
 /* At stretches of white space. */
 static void split_words(struct machine* m, const struct string* s, int64_t most, struct list* list) {
-	for (size_t at = skip_class(s, 0, true); at < s->size;) {
+	for (size_t at = string_span(s, 0, true); at < s->size;) {
 		if (most-- == 0) {
 			add_part(m, list, s, at, s->size);
 			return;
 		}
-		const size_t end = skip_class(s, at, false);
+		const size_t end = string_span(s, at, false);
 		add_part(m, list, s, at, end);
-		at = skip_class(s, end, true);
+		at = string_span(s, end, true);
 	}
 }
 
@@ -372,7 +360,7 @@ static struct value join(struct machine* m, struct call* c) {
 			builder_string(&b, c->self.string);
 		builder_string(&b, items->item[i].string);
 	}
-	return marked_as(m, builder_end(&b), c->self.string);
+	return value_string(string_markup(m, builder_end(&b), c->self.string->markup));
 }
 
 static struct value format(struct machine* m, struct call* c) {
@@ -405,51 +393,45 @@ static struct value filter_indent(struct machine* m, struct call* c) {
 	return value_string(builder_end(&b));
 }
 
-const struct routine text_methods[] = {
-    {"lower casefold", change_case, CASES(LOWER, LOWER), 0, {NULL}},
-    {"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
-    {"title", change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER), 0, {NULL}},
-    {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
-    {"isdigit isdecimal", all_are, DECIMAL, 0, {NULL}},
-    {"isnumeric", all_are, NUMERIC, 0, {NULL}},
-    {"isalpha", all_are, LETTER, 0, {NULL}},
-    {"isalnum", all_are, LETTER | NUMERIC, 0, {NULL}},
-    {"isspace", all_are, SPACE, 0, {NULL}},
-    {"isascii", all_are, ASCII, 0, {NULL}},
-    {"isupper", all_in_case, UPPER, 0, {NULL}},
-    {"islower", all_in_case, LOWER, 0, {NULL}},
-    {"strip", strip, LEFT | RIGHT, 0, {"chars"}},
-    {"lstrip", strip, LEFT, 0, {"chars"}},
-    {"rstrip", strip, RIGHT, 0, {"chars"}},
-    {"startswith", test_end, LEFT, 1, {"prefix", "start", "end"}},
-    {"endswith", test_end, RIGHT, 1, {"prefix", "start", "end"}},
-    {"removeprefix", remove_end, LEFT, 1, {"affix"}},
-    {"removesuffix", remove_end, RIGHT, 1, {"affix"}},
-    {"find", find, 0, 1, {"sub", "start", "end"}},
-    {"rfind", find, LAST, 1, {"sub", "start", "end"}},
-    {"index", find, FAILING, 1, {"sub", "start", "end"}},
-    {"rindex", find, LAST | FAILING, 1, {"sub", "start", "end"}},
-    {"count", count, 0, 1, {"sub", "start", "end"}},
-    {"replace", replace, 0, 2, {"old", "new", "count"}},
-    {"split", split, LEFT, 0, {"sep", "maxsplit"}},
-    {"rsplit", split, RIGHT, 0, {"sep", "maxsplit"}},
-    {"splitlines", splitlines, 0, 0, {"keepends"}},
-    {"partition", partition, LEFT, 1, {"sep"}},
-    {"rpartition", partition, RIGHT, 1, {"sep"}},
-    {"join", join, 0, 1, {"iterable"}},
-    {"format", format, 0, AS_THEY_CAME, {NULL}},
-    {NULL, NULL, 0, 0, {NULL}}};
-
-/* Filters are asked of anything, and show it first. */
-const struct routine text_filters[] = {{"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
-                                       {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
-                                       {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
-                                       {"title", filter_title, 0, 0, {NULL}},
-                                       {"trim", strip, LEFT | RIGHT, 0, {"chars"}},
-                                       {"indent", filter_indent, 0, 0, {"width", "first", "blank"}},
-                                       {"replace", filter_replace, 0, 2, {"old", "new", "count"}},
-                                       {NULL, NULL, 0, 0, {NULL}}};
-
-const struct routine text_tests[] = {{"upper", all_in_case, UPPER, 0, {NULL}},
-                                     {"lower", all_in_case, LOWER, 0, {NULL}},
-                                     {NULL, NULL, 0, 0, {NULL}}};
+/* Methods are of strings, and filters are asked of anything, which is shown first. */
+const struct routine text_routines[] = {
+    {"lower", FILTER | OF(STRING), change_case, CASES(LOWER, LOWER), 0, {NULL}},
+    {"casefold", OF(STRING), change_case, CASES(LOWER, LOWER), 0, {NULL}},
+    {"upper", FILTER | OF(STRING), change_case, CASES(UPPER, UPPER), 0, {NULL}},
+    {"title", OF(STRING), change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER), 0, {NULL}},
+    {"title", FILTER, filter_title, 0, 0, {NULL}},
+    {"capitalize", FILTER | OF(STRING), change_case, CASES(TITLE, LOWER), 0, {NULL}},
+    {"upper", TEST, all_in_case, UPPER, 0, {NULL}},
+    {"lower", TEST, all_in_case, LOWER, 0, {NULL}},
+    {"isupper", OF(STRING), all_in_case, UPPER, 0, {NULL}},
+    {"islower", OF(STRING), all_in_case, LOWER, 0, {NULL}},
+    {"isdigit isdecimal", OF(STRING), all_are, UTF8_CATEGORY(ND), 0, {NULL}},
+    {"isnumeric", OF(STRING), all_are, NUMBERS, 0, {NULL}},
+    {"isalpha", OF(STRING), all_are, LETTERS, 0, {NULL}},
+    {"isalnum", OF(STRING), all_are, LETTERS | NUMBERS, 0, {NULL}},
+    {"isspace", OF(STRING), is_space, 0, 0, {NULL}},
+    {"isascii", OF(STRING), is_ascii, 0, 0, {NULL}},
+    {"trim", FILTER, strip, LEFT | RIGHT, 0, {"chars"}},
+    {"strip", OF(STRING), strip, LEFT | RIGHT, 0, {"chars"}},
+    {"lstrip", OF(STRING), strip, LEFT, 0, {"chars"}},
+    {"rstrip", OF(STRING), strip, RIGHT, 0, {"chars"}},
+    {"startswith", OF(STRING), test_end, LEFT, 1, {"prefix", "start", "end"}},
+    {"endswith", OF(STRING), test_end, RIGHT, 1, {"prefix", "start", "end"}},
+    {"removeprefix", OF(STRING), remove_end, LEFT, 1, {"affix"}},
+    {"removesuffix", OF(STRING), remove_end, RIGHT, 1, {"affix"}},
+    {"find", OF(STRING), find, 0, 1, {"sub", "start", "end"}},
+    {"rfind", OF(STRING), find, LAST, 1, {"sub", "start", "end"}},
+    {"index", OF(STRING), find, FAILING, 1, {"sub", "start", "end"}},
+    {"rindex", OF(STRING), find, LAST | FAILING, 1, {"sub", "start", "end"}},
+    {"count", OF(STRING), count, 0, 1, {"sub", "start", "end"}},
+    {"replace", OF(STRING), replace, 0, 2, {"old", "new", "count"}},
+    {"replace", FILTER, filter_replace, 0, 2, {"old", "new", "count"}},
+    {"split", OF(STRING), split, LEFT, 0, {"sep", "maxsplit"}},
+    {"rsplit", OF(STRING), split, RIGHT, 0, {"sep", "maxsplit"}},
+    {"splitlines", OF(STRING), splitlines, 0, 0, {"keepends"}},
+    {"partition", OF(STRING), partition, LEFT, 1, {"sep"}},
+    {"rpartition", OF(STRING), partition, RIGHT, 1, {"sep"}},
+    {"join", OF(STRING), join, 0, 1, {"iterable"}},
+    {"format", OF(STRING), format, 0, AS_THEY_CAME, {NULL}},
+    {"indent", FILTER, filter_indent, 0, 0, {"width", "first", "blank"}},
+    ROUTINES_END};
