@@ -44,20 +44,16 @@ static struct value method_attribute(struct machine* m, struct value v, const st
 /* As Jinja finds a.name: methods first, then items; else undefined. */
 static struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
 	value_check_defined(m, v);
-	if (v.kind == LOOP) {
-		const struct value found = loop_attribute(v, name);
-		return found.kind == UNDEFINED && found.of == LOOP ? method_attribute(m, v, name) : found;
-	}
+	const struct value found = method_attribute(m, v, name);
+	if (found.kind == FUNCTION || found.unsafe)
+		return found;
+	if (v.kind == LOOP)
+		return loop_attribute(v, name);
 	if (v.kind == MACRO && string_is(name, "name"))
 		return value_string(v.macro->node->name);
-	if (v.kind == NAMESPACE || v.kind == DICT) {
-		const struct value method = v.kind == DICT ? method_attribute(m, v, name) : missing(v, name);
-		if (method.kind == FUNCTION || method.unsafe)
-			return method;
-		const struct value* const found = dict_find_name(m, v.dict, name);
-		return found ? *found : method;
-	}
-	return method_attribute(m, v, name);
+	const struct value* const item =
+	    v.kind == NAMESPACE || v.kind == DICT ? dict_find_name(m, v.dict, name) : NULL;
+	return item ? *item : found;
 }
 
 int64_t clamp_index(int64_t index, int64_t length) {
@@ -88,11 +84,8 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 	}
 	if ((v.kind == STRING || v.kind == LIST || v.kind == TUPLE || v.kind == RANGE) && value_is_whole(index))
 		return index_sequence(m, v, value_whole(index));
-	if (index.kind == STRING) {
-		if (v.kind == DICT)
-			return method_attribute(m, v, index.string);
+	if (index.kind == STRING)
 		return value_attribute(m, v, index.string);
-	}
 	if (index.kind == UNDEFINED && index.unsafe)
 		value_check_defined(m, index);
 	return missing(v, NULL);

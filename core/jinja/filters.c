@@ -34,15 +34,10 @@ static struct value filter_format(struct machine* m, struct call* c) {
 }
 
 static struct value filter_tojson(struct machine* m, struct call* c) {
-	struct builder b = {.machine = m}, by = {.machine = m};
+	struct builder b = {.machine = m};
 	struct style style = {.json = true, .ascii = value_truth(c->given[0]), .sort = value_truth(c->given[3])};
-	if (c->given[1].kind == STRING) {
-		style.indent = c->given[1].string;
-	} else if (c->given[1].kind != ABSENT && c->given[1].kind != NONE) {
-		for (int64_t n = argument_integer(m, c->given[1], "tojson", 0); n > 0; n--)
-			builder_words(&by, " ");
-		style.indent = builder_end(&by);
-	}
+	if (c->given[1].kind != ABSENT && c->given[1].kind != NONE)
+		style.indent = argument_indent(m, c->given[1], "tojson");
 	style.comma = string_of(m, style.indent ? "," : ", ");
 	style.colon = string_of(m, ": ");
 	if (c->given[2].kind == TUPLE || c->given[2].kind == LIST) {
@@ -154,7 +149,7 @@ static struct value filter_round(struct machine* m, struct call* c) {
 
 static struct value filter_default(struct machine* m, struct call* c) {
 	if (c->self.kind == UNDEFINED || (value_truth(c->given[1]) && !value_truth(c->self)))
-		return c->given[0].kind == ABSENT ? value_words(m, "") : c->given[0];
+		return c->given[0].kind == ABSENT ? value_string(string_of(m, "")) : c->given[0];
 	return c->self;
 }
 

@@ -196,53 +196,44 @@ static bool in_name(char c) {
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
 }
 
-/* Digits and the underscores between them go to text; returns bytes read. */
-static size_t digits(const struct lexer* x, size_t from, char* text, size_t* n, size_t capacity) {
+/* Past the digits from there on and the underscores between them. */
+static size_t past_digits(const struct lexer* x, size_t from) {
 	size_t i = from;
-	for (; is_digit(peek(x, i)) || (peek(x, i) == '_' && !x->json && i > from && is_digit(peek(x, i + 1)));
-	     i++) {
-		if (peek(x, i) == '_')
-			continue;
-		if (*n + 1 >= capacity)
-			machine_fail(x->machine, "a number of more than %zu digits", capacity);
-		text[(*n)++] = peek(x, i);
-	}
-	return i - from;
+	while (is_digit(peek(x, i)) || (peek(x, i) == '_' && !x->json && i > from && is_digit(peek(x, i + 1))))
+		i++;
+	return i;
 }
 
 static struct token number_token(struct lexer* x) {
-	char text[128];
-	size_t n = 0;
+	enum { MOST_DIGITS = 120 };
+	char text[MOST_DIGITS + 1];
 	struct token token = {.kind = TOKEN_NUMBER, .line = x->line};
-	bool real = false;
 	const bool after_dot = x->at > 0 && byte_at(x, x->at - 1) == '.';
 	const size_t minus = peek(x, 0) == '-'; /* in JSON alone */
-	text[0] = '-';
-	n = minus;
-	size_t i = minus + digits(x, minus, text, &n, sizeof text - 8);
-	if (n == minus)
+	const size_t whole = past_digits(x, minus);
+	size_t end = whole, n = 0;
+	if (whole == minus)
 		machine_fail(x->machine, "unexpected character '-'");
-	if (!after_dot && peek(x, i) == '.' && is_digit(peek(x, i + 1))) {
-		real = true;
-		text[n++] = '.';
-		i += 1 + digits(x, i + 1, text, &n, sizeof text - 8);
-	}
-	const size_t sign = peek(x, i + 1) == '-' || peek(x, i + 1) == '+';
-	if (!after_dot && (peek(x, i) == 'e' || peek(x, i) == 'E') && is_digit(peek(x, i + 1 + sign))) {
-		real = true;
-		text[n++] = 'e';
-		if (sign)
-			text[n++] = peek(x, i + 1);
-		i += 1 + sign + digits(x, i + 1 + sign, text, &n, sizeof text - 1);
+	if (!after_dot && peek(x, end) == '.' && is_digit(peek(x, end + 1)))
+		end = past_digits(x, end + 1);
+	const size_t sign = sign_at(x, x->at + end + 1) != 0;
+	if (!after_dot && (peek(x, end) == 'e' || peek(x, end) == 'E') && is_digit(peek(x, end + 1 + sign)))
+		end = past_digits(x, end + 1 + sign);
+	for (size_t i = 0; i < end; i++) {
+		if (n == MOST_DIGITS)
+			machine_fail(x->machine, "a number of more than %d digits", MOST_DIGITS);
+		if (peek(x, i) != '_')
+			text[n++] = peek(x, i);
 	}
 	text[n] = 0;
+	const bool real = end > whole;
 	if (!real && !x->json && text[0] == '0' && strspn(text, "0") < n)
 		machine_fail(x->machine, "the number %s begins with 0", text);
 	errno = 0;
 	token.number = real ? value_float(strtod(text, NULL)) : value_integer(strtoll(text, NULL, 10));
 	if (errno == ERANGE && !real)
 		machine_fail(x->machine, "the whole number %s has more than 64 bits", text);
-	advance(x, x->at + i);
+	advance(x, x->at + end);
 	return token;
 }
 
@@ -333,19 +324,24 @@ static void balance(struct lexer* x, char c) {
 		machine_fail(x->machine, "unexpected '%c'", c);
 }
 
-static struct token operator_token(struct lexer* x) {
-	const char c = peek(x, 0);
-	struct token token = {.kind = TOKEN_OPERATOR, .line = x->line, .sign = c};
-	for (int sign = FIRST_OF_TWO; sign <= LAST_OF_TWO; sign++)
-		if (stands_at(x, x->at, sign_text(sign, (char[2]){0})))
-			token.sign = sign;
-	if (token.sign == c) {
-		if (!c || !strchr("+-*/%~<>=.,:;|()[]{}", c))
-			machine_fail(x->machine, "unexpected character '%c'", c >= ' ' && c <= '~' ? c : '?');
-		balance(x, c);
-	}
-	advance(x, x->at + (token.sign == c ? 1 : 2));
+/* The next n bytes. */
+static struct token part_token(struct lexer* x, enum token_kind kind, size_t n) {
+	const struct token token = {
+	    .kind = kind, .line = x->line, .text = string_part(x->machine, x->source, x->at, x->at + n)};
+	advance(x, x->at + n);
 	return token;
+}
+
+static struct token operator_token(struct lexer* x) {
+	static const char two[][3] = {"//", "**", "==", "!=", ">=", "<="};
+	const char c = peek(x, 0);
+	for (size_t i = 0; i < sizeof two / sizeof *two; i++)
+		if (stands_at(x, x->at, two[i]))
+			return part_token(x, TOKEN_OPERATOR, 2);
+	if (!c || !strchr("+-*/%~<>=.,:;|()[]{}", c))
+		machine_fail(x->machine, "unexpected character '%c'", c >= ' ' && c <= '~' ? c : '?');
+	balance(x, c);
+	return part_token(x, TOKEN_OPERATOR, 1);
 }
 
 static struct token next_inside(struct lexer* x) {
@@ -362,15 +358,10 @@ static struct token next_inside(struct lexer* x) {
 		return number_token(x);
 	if (c == '"' || (c == '\'' && !x->json))
 		return string_token(x);
-	if (!in_name(c))
-		return operator_token(x);
 	size_t n = 0;
 	while (in_name(peek(x, n)))
 		n++;
-	token = (struct token){
-	    .kind = TOKEN_NAME, .line = x->line, .text = string_part(x->machine, x->source, x->at, x->at + n)};
-	advance(x, x->at + n);
-	return token;
+	return n ? part_token(x, TOKEN_NAME, n) : operator_token(x);
 }
 
 struct token lexer_next(struct lexer* x) {

@@ -67,6 +67,15 @@ const struct string* argument_string(struct machine* m, struct value v, const ch
 	return v.string;
 }
 
+const struct string* argument_indent(struct machine* m, struct value v, const char* what) {
+	if (v.kind == STRING)
+		return v.string;
+	struct builder b = {.machine = m};
+	for (int64_t n = argument_integer(m, v, what, 0); n > 0; n--)
+		builder_words(&b, " ");
+	return builder_end(&b);
+}
+
 /* ---- tests -------------------------------------------------------------------------------- */
 
 /* What has a length and an index: dicts and the undefined too. */
@@ -89,9 +98,6 @@ static struct value is_divisible(struct machine* m, struct call* c) {
 	return value_boolean(value_equal(m, operator_binary(m, '%', c->self, by), value_integer(c->how)));
 }
 
-static struct value is_in(struct machine* m, struct call* c) {
-	return value_boolean(value_in(m, c->self, c->given[0]));
-}
 static struct value is_same(struct machine* m, struct call* c) {
 	const struct value v = c->self, other = c->given[0];
 	return value_boolean(v.kind == other.kind &&
@@ -120,7 +126,7 @@ static const struct routine tests[] = {
     {"even", TEST, is_divisible, 0, 0, {NULL}},
     {"odd", TEST, is_divisible, 1, 0, {NULL}},
     {"divisibleby", TEST, is_divisible, 0, 1, {"num"}},
-    {"in", TEST, is_in, 0, 1, {"seq"}},
+    {"in", TEST, compares, IN, 1, {"seq"}},
     {"sameas", TEST, is_same, 0, 1, {"other"}},
     {"eq equalto ==", TEST, compares, EQUAL, 1, {"other"}},
     {"ne !=", TEST, compares, NOT_EQUAL, 1, {"other"}},

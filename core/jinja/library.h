@@ -56,6 +56,8 @@ struct arguments arguments_rest(const struct arguments*, int skip);
 int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise);
 const struct string* argument_string(struct machine*, struct value, const char* what,
                                      const struct string* otherwise);
+/* One level of indentation: a string, or so many blanks. */
+const struct string* argument_indent(struct machine*, struct value, const char* what);
 /* None is as good as nothing. */
 static inline struct value argument_or_none(struct value v) {
 	return v.kind == NONE ? (struct value){.kind = ABSENT} : v;

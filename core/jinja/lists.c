@@ -132,11 +132,11 @@ enum { KEYS, VALUES, PAIRS };
 
 static void add_entries(struct machine* m, struct list* list, const struct dict* dict, int part) {
 	for (int i = 0; i < dict->n; i++) {
-		const struct entry* const e = &dict->entry[i];
-		list_add(m, list,
-		         part == KEYS     ? e->key
-		         : part == VALUES ? e->value
-		                          : value_pair(m, e->key, e->value));
+		const struct entry e = dict->entry[i];
+		struct value pair = value_list(m, TUPLE);
+		list_add(m, pair.list, e.key);
+		list_add(m, pair.list, e.value);
+		list_add(m, list, part == KEYS ? e.key : part == VALUES ? e.value : pair);
 	}
 }
 

@@ -17,21 +17,8 @@ enum token_kind {
 	TOKEN_END
 };
 
-/* A sign is what operators and brackets are told apart by: the character, or one of these. */
-enum {
-	FLOOR_DIVIDE = 128,
-	POWER,
-	EQUAL,
-	NOT_EQUAL,
-	LESS_EQUAL,
-	GREATER_EQUAL,
-	IN, /* from here on they are no tokens, but words */
-	NOT_IN,
-	AND,
-	OR,
-	FIRST_OF_TWO = FLOOR_DIVIDE,
-	LAST_OF_TWO = GREATER_EQUAL
-};
+/* Operators of expressions: the character, or one of these. */
+enum { FLOOR_DIVIDE = 128, POWER, EQUAL, NOT_EQUAL, LESS_EQUAL, GREATER_EQUAL, IN, NOT_IN, AND, OR };
 
 /* As it is written; a character into `out`. */
 const char* sign_text(int sign, char out[2]);
@@ -39,8 +26,7 @@ const char* sign_text(int sign, char out[2]);
 struct token {
 	enum token_kind kind;
 	int line;
-	int sign;                  /* OPERATOR */
-	const struct string* text; /* TEXT, STRING, NAME */
+	const struct string* text; /* TEXT, STRING, NAME, OPERATOR */
 	struct value number;
 };
 
@@ -122,11 +108,13 @@ struct parser {
 	bool in_macro;
 };
 void parser_next(struct parser*);
-bool parser_at(const struct parser*, int sign);
-bool parser_at_name(const struct parser*, const char* name);
-bool parser_take(struct parser*, int sign);
-bool parser_take_name(struct parser*, const char* name);
-void parser_want(struct parser*, int sign, const char* what);
+/* Whether the name or the operator stands here; with `take` it is passed over, with `want` it is an error
+ * when not.
+ */
+bool parser_at(const struct parser*, const char* word);
+bool parser_take(struct parser*, const char* word);
+void parser_want(struct parser*, const char* word, const char* what);
+void parser_want_kind(struct parser*, enum token_kind, const char* what);
 const struct string* parser_want_name(struct parser*, const char* what);
 _Noreturn void parser_fail(struct parser*, const char* wanted);
 struct node* parser_node(struct parser*, enum node_kind);

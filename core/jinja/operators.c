@@ -12,14 +12,6 @@ const char* sign_text(int o, char out[2]) {
 	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
 }
 
-static _Noreturn void unsupported(struct machine* m, int o, struct value a, struct value b) {
-	char text[2];
-	value_check_defined(m, a);
-	value_check_defined(m, b);
-	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", sign_text(o, text), value_type(a),
-	             value_type(b));
-}
-
 /* ---- numbers ------------------------------------------------------------------------------ */
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
@@ -150,6 +142,7 @@ static bool repeats(struct value v, struct value n) {
 
 struct value operator_binary(struct machine* m, int o, struct value a, struct value b) {
 	struct builder text = {.machine = m};
+	char sign[2];
 	if (o == '~') {
 		value_write(&text, a);
 		value_write(&text, b);
@@ -170,7 +163,10 @@ struct value operator_binary(struct machine* m, int o, struct value a, struct va
 		return repeat(m, b, value_whole(a));
 	if (o == '%' && a.kind == STRING)
 		return format_percent(m, a.string, b);
-	unsupported(m, o, a, b);
+	value_check_defined(m, a);
+	value_check_defined(m, b);
+	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", sign_text(o, sign), value_type(a),
+	             value_type(b));
 }
 
 bool operator_compare(struct machine* m, int o, struct value a, struct value b) {

@@ -31,33 +31,28 @@ static const struct node* parse_name(struct parser* p) {
 	return n;
 }
 
+/* Several side by side are one. */
 static const struct node* parse_string(struct parser* p) {
 	struct builder b = {.machine = p->machine};
-	const struct string* text = p->token.text;
-	parser_next(p);
-	if (p->token.kind == TOKEN_STRING) { /* side by side they are one */
-		builder_string(&b, text);
-		for (; p->token.kind == TOKEN_STRING; parser_next(p))
-			builder_string(&b, p->token.text);
-		text = builder_end(&b);
-	}
-	return literal(p, value_string(text));
+	for (; p->token.kind == TOKEN_STRING; parser_next(p))
+		builder_string(&b, p->token.text);
+	return literal(p, value_string(builder_end(&b)));
 }
 
 /* Whether another item follows: after a comma, which may be the last thing too, up to what closes. */
-static bool parse_another(struct parser* p, bool first, int close, const char* wanted) {
+static bool parse_another(struct parser* p, bool first, const char* close, const char* wanted) {
 	if (parser_take(p, close))
 		return false;
 	if (first)
 		return true;
-	parser_want(p, ',', wanted);
+	parser_want(p, ",", wanted);
 	return !parser_take(p, close);
 }
 
 static const struct node* parse_list(struct parser* p) {
 	struct node* const list = parser_node(p, NODE_LIST);
 	parser_next(p);
-	while (parse_another(p, list->n == 0, ']', "a comma or ]"))
+	while (parse_another(p, list->n == 0, "]", "a comma or ]"))
 		node_add(p->machine, list, parse_expression(p, true));
 	return list;
 }
@@ -65,9 +60,9 @@ static const struct node* parse_list(struct parser* p) {
 static const struct node* parse_dict(struct parser* p) {
 	struct node* const dict = parser_node(p, NODE_DICT);
 	parser_next(p);
-	while (parse_another(p, dict->n == 0, '}', "a comma or }")) {
+	while (parse_another(p, dict->n == 0, "}", "a comma or }")) {
 		node_add(p->machine, dict, parse_expression(p, true));
-		parser_want(p, ':', "a colon");
+		parser_want(p, ":", "a colon");
 		node_add(p->machine, dict, parse_expression(p, true));
 	}
 	return dict;
@@ -83,14 +78,14 @@ static const struct node* parse_primary(struct parser* p) {
 		parser_next(p);
 		return literal(p, t.number);
 	}
-	if (parser_take(p, '(')) {
+	if (parser_take(p, "(")) {
 		const struct node* const inner = parse_tuple(p, true, true);
-		parser_want(p, ')', "a closing )");
+		parser_want(p, ")", "a closing )");
 		return inner;
 	}
-	if (parser_at(p, '['))
+	if (parser_at(p, "["))
 		return parse_list(p);
-	if (parser_at(p, '{'))
+	if (parser_at(p, "{"))
 		return parse_dict(p);
 	parser_fail(p, "an expression");
 }
@@ -99,9 +94,9 @@ const struct node* parse_tuple(struct parser* p, bool choose, bool empty) {
 	struct node* const tuple = parser_node(p, NODE_TUPLE);
 	bool comma = true;
 	while (comma && p->token.kind != TOKEN_PRINT_END && p->token.kind != TOKEN_BLOCK_END &&
-	       !parser_at(p, ')')) {
+	       !parser_at(p, ")")) {
 		node_add(p->machine, tuple, parse_expression(p, choose));
-		comma = parser_take(p, ',');
+		comma = parser_take(p, ",");
 	}
 	if (tuple->n == 0 && !empty)
 		parser_fail(p, "an expression");
@@ -111,14 +106,15 @@ const struct node* parse_tuple(struct parser* p, bool choose, bool empty) {
 /* ---- what follows ------------------------------------------------------------------------- */
 
 static const struct node* parse_argument(struct parser* p, const struct node* before) {
-	const bool named = p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && p->ahead.sign == '=';
-	if (!named && !parser_at(p, '*') && !parser_at(p, POWER)) {
+	const bool named =
+	    p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && string_is(p->ahead.text, "=");
+	if (!named && !parser_at(p, "*") && !parser_at(p, "**")) {
 		if (before && (before->kind == NODE_KEYWORD || before->kind == NODE_SPREAD_DICT))
 			parser_fail(p, "no argument by place after one by name");
 		return parse_expression(p, true);
 	}
 	struct node* const argument = parser_node(p, named               ? NODE_KEYWORD
-	                                             : parser_at(p, '*') ? NODE_SPREAD
+	                                             : parser_at(p, "*") ? NODE_SPREAD
 	                                                                 : NODE_SPREAD_DICT);
 	argument->name = named ? p->token.text : NULL;
 	if (named)
@@ -130,8 +126,8 @@ static const struct node* parse_argument(struct parser* p, const struct node* be
 
 /* From ( to ). */
 static void parse_arguments(struct parser* p, struct node* call) {
-	parser_want(p, '(', "(");
-	while (parse_another(p, call->n == 0, ')', "a comma or )"))
+	parser_want(p, "(", "(");
+	while (parse_another(p, call->n == 0, ")", "a comma or )"))
 		node_add(p->machine, call, parse_argument(p, call->n ? call->item[call->n - 1] : NULL));
 }
 
@@ -146,8 +142,8 @@ static const struct node* parse_index(struct parser* p, const struct node* of) {
 	const struct node* part[3] = {0};
 	int n = 0;
 	parser_next(p);
-	while (!parser_at(p, ']') && !parser_at(p, ',')) {
-		if (parser_take(p, ':')) {
+	while (!parser_at(p, "]") && !parser_at(p, ",")) {
+		if (parser_take(p, ":")) {
 			if (++n > 2)
 				parser_fail(p, "]");
 		} else {
@@ -162,7 +158,7 @@ static const struct node* parse_index(struct parser* p, const struct node* of) {
 	index->b = part[0];
 	index->c = part[1];
 	index->d = part[2];
-	parser_want(p, ']', "one index");
+	parser_want(p, "]", "one index");
 	return index;
 }
 
@@ -181,11 +177,11 @@ static const struct node* parse_member(struct parser* p, const struct node* of) 
 
 static const struct node* parse_postfix(struct parser* p, const struct node* n) {
 	for (;;) {
-		if (parser_at(p, '.'))
+		if (parser_at(p, "."))
 			n = parse_member(p, n);
-		else if (parser_at(p, '['))
+		else if (parser_at(p, "["))
 			n = parse_index(p, n);
-		else if (parser_at(p, '('))
+		else if (parser_at(p, "("))
 			n = parse_call(p, n);
 		else
 			return n;
@@ -194,24 +190,22 @@ static const struct node* parse_postfix(struct parser* p, const struct node* n) 
 
 /* Names of filters and tests may have dots. */
 static const struct string* parse_dotted(struct parser* p, const char* what) {
-	const struct string* name = parser_want_name(p, what);
-	while (parser_take(p, '.')) {
-		struct builder b = {.machine = p->machine};
-		builder_string(&b, name);
+	struct builder b = {.machine = p->machine};
+	builder_string(&b, parser_want_name(p, what));
+	while (parser_take(p, ".")) {
 		builder_words(&b, ".");
 		builder_string(&b, parser_want_name(p, what));
-		name = builder_end(&b);
 	}
-	return name;
+	return builder_end(&b);
 }
 
 const struct node* parse_filters(struct parser* p, const struct node* n, bool start) {
-	while (start || parser_take(p, '|')) {
+	while (start || parser_take(p, "|")) {
 		start = false;
 		struct node* const filter = binary(p, NODE_FILTER, n);
 		filter->name = parse_dotted(p, "a filter's name");
 		filter->table = library_find(FILTER, filter->name);
-		if (parser_at(p, '('))
+		if (parser_at(p, "("))
 			parse_arguments(p, filter);
 		n = filter;
 	}
@@ -221,16 +215,16 @@ const struct node* parse_filters(struct parser* p, const struct node* n, bool st
 static const struct node* parse_test(struct parser* p, const struct node* of) {
 	struct node* const test = binary(p, NODE_TEST, of);
 	parser_next(p);
-	test->flag = parser_take_name(p, "not");
+	test->flag = parser_take(p, "not");
 	test->name = parse_dotted(p, "a test's name");
 	test->table = library_find(TEST, test->name);
 	const struct token* const t = &p->token;
 	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_NUMBER ||
-	                      parser_at(p, '[') || parser_at(p, '{');
-	if (parser_at(p, '(')) {
+	                      parser_at(p, "[") || parser_at(p, "{");
+	if (parser_at(p, "(")) {
 		parse_arguments(p, test);
 	} else if (argument && !(t->kind == TOKEN_NAME && string_among(t->text, "else or and"))) {
-		if (parser_at_name(p, "is"))
+		if (parser_at(p, "is"))
 			parser_fail(p, "no test after a test");
 		node_add(p->machine, test, parse_postfix(p, parse_primary(p)));
 	}
@@ -239,11 +233,11 @@ static const struct node* parse_test(struct parser* p, const struct node* of) {
 
 static const struct node* parse_filters_and_tests(struct parser* p, const struct node* n) {
 	for (;;) {
-		if (parser_at(p, '|'))
+		if (parser_at(p, "|"))
 			n = parse_filters(p, n, false);
-		else if (parser_at_name(p, "is"))
+		else if (parser_at(p, "is"))
 			n = parse_test(p, n);
-		else if (parser_at(p, '('))
+		else if (parser_at(p, "("))
 			n = parse_call(p, n);
 		else
 			return n;
@@ -255,9 +249,9 @@ static const struct node* parse_filters_and_tests(struct parser* p, const struct
 static const struct node* parse_unary(struct parser* p, bool filters) {
 	parser_nest(p);
 	const struct node* n;
-	if (parser_at(p, '-') || parser_at(p, '+')) {
+	if (parser_at(p, "-") || parser_at(p, "+")) {
 		struct node* const sign = binary(p, NODE_BINARY, literal(p, value_integer(0))); /* 0 - a */
-		sign->sign = p->token.sign;
+		sign->sign = parser_at(p, "-") ? '-' : '+';
 		parser_next(p);
 		sign->b = parse_unary(p, false);
 		n = sign;
@@ -274,14 +268,14 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 /* Whether the operator stands here; passes over it. */
 static bool take_operator(struct parser* p, int sign) {
 	char text[2];
-	if (sign == NOT_IN) {
-		const bool here =
-		    parser_at_name(p, "not") && p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, "in");
-		if (here)
-			parser_next(p);
-		sign = here ? IN : 0;
+	if (sign != NOT_IN)
+		return parser_take(p, sign_text(sign, text));
+	const bool here = parser_at(p, "not") && p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, "in");
+	if (here) {
+		parser_next(p);
+		parser_next(p);
 	}
-	return sign >= IN ? parser_take_name(p, sign_text(sign, text)) : parser_take(p, sign);
+	return here;
 }
 
 /* What binds looser has a lower level. */
@@ -332,7 +326,7 @@ static const struct node* parse_compare(struct parser* p) {
 }
 
 static const struct node* parse_not(struct parser* p) {
-	if (!parser_at_name(p, "not"))
+	if (!parser_at(p, "not"))
 		return parse_compare(p);
 	parser_nest(p);
 	struct node* const n = parser_node(p, NODE_NOT);
@@ -345,10 +339,10 @@ static const struct node* parse_not(struct parser* p) {
 const struct node* parse_expression(struct parser* p, bool choose) {
 	parser_nest(p);
 	const struct node* n = parse_level(p, LOOSEST);
-	while (choose && parser_take_name(p, "if")) {
+	while (choose && parser_take(p, "if")) {
 		struct node* const choice = binary(p, NODE_CHOOSE, n);
 		choice->b = parse_level(p, LOOSEST);
-		if (parser_take_name(p, "else"))
+		if (parser_take(p, "else"))
 			choice->c = parse_expression(p, true);
 		n = choice;
 	}

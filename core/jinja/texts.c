@@ -370,14 +370,10 @@ static struct value format(struct machine* m, struct call* c) {
 /* ---- shaping ------------------------------------------------------------------------------ */
 
 static struct value filter_indent(struct machine* m, struct call* c) {
-	struct builder by = {.machine = m}, b = {.machine = m};
-	if (c->given[0].kind == STRING)
-		builder_string(&by, c->given[0].string);
-	else
-		for (int64_t n = argument_integer(m, c->given[0], "indent", 4); n > 0; n--)
-			builder_words(&by, " ");
-	const struct string *const step = builder_end(&by), *const text =
-	                                                        argument_string(m, c->self, "indent", NULL);
+	const struct value width = c->given[0].kind == ABSENT ? value_integer(4) : c->given[0];
+	const struct string* const step = argument_indent(m, width, "indent");
+	const struct string* const text = argument_string(m, c->self, "indent", NULL);
+	struct builder b = {.machine = m};
 	struct builder ended = {.machine = m};
 	builder_string(&ended, text);
 	builder_words(&ended, "\n"); /* so that a line break at the end is kept */

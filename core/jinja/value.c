@@ -5,10 +5,6 @@
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-struct value value_words(struct machine* m, const char* words) {
-	return value_string(string_of(m, words));
-}
-
 struct value value_list(struct machine* m, enum kind kind) {
 	return (struct value){.kind = kind, .list = MACHINE_NEW(m, struct list, .item = NULL)};
 }
@@ -25,13 +21,6 @@ void list_add_all(struct machine* m, struct list* list, const struct list* more)
 
 struct value value_dict(struct machine* m) {
 	return (struct value){.kind = DICT, .dict = MACHINE_NEW(m, struct dict, .entry = NULL)};
-}
-
-struct value value_pair(struct machine* m, struct value a, struct value b) {
-	struct value pair = value_list(m, TUPLE);
-	list_add(m, pair.list, a);
-	list_add(m, pair.list, b);
-	return pair;
 }
 
 struct value value_function(struct machine* m, struct value self, const struct routine* what) {

@@ -79,13 +79,11 @@ static inline struct value value_string(const struct string* s) {
 static inline struct value value_undefined(const struct string* name) {
 	return (struct value){.kind = UNDEFINED, .string = name};
 }
-struct value value_words(struct machine*, const char* words);
 /* An empty one of the kinds LIST to ITERATOR. */
 struct value value_list(struct machine*, enum kind);
 void list_add(struct machine*, struct list*, struct value);
 void list_add_all(struct machine*, struct list*, const struct list* more);
 struct value value_dict(struct machine*);
-struct value value_pair(struct machine*, struct value, struct value); /* a tuple of two */
 
 struct value value_function(struct machine*, struct value self, const struct routine*);
 
