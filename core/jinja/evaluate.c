@@ -224,7 +224,7 @@ static struct value evaluate_filter(struct machine* m, struct scope* s, const st
 	const struct arguments a = evaluate_arguments(m, s, n);
 	m->line = n->line;
 	if (!filter)
-		library_fail(m, n);
+		library_fail(m, n->kind == NODE_FILTER ? FILTER : TEST, n->name);
 	return routine_call(m, filter, v, &a);
 }
 

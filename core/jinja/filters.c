@@ -43,8 +43,8 @@ static struct value filter_tojson(struct machine* m, struct call* c) {
 	if (c->given[2].kind == TUPLE || c->given[2].kind == LIST) {
 		if (c->given[2].list->n != 2)
 			machine_fail(m, "tojson: separators holds %d values, expected 2", c->given[2].list->n);
-		style.comma = argument_string(m, c->given[2].list->item[0], "tojson", NULL);
-		style.colon = argument_string(m, c->given[2].list->item[1], "tojson", NULL);
+		style.comma = argument_string(m, c->given[2].list->item[0], "tojson");
+		style.colon = argument_string(m, c->given[2].list->item[1], "tojson");
 	} else if (c->given[2].kind != ABSENT && c->given[2].kind != NONE) {
 		machine_fail(m, "tojson: separators is of type '%s', expected a pair", value_type(c->given[2]));
 	}

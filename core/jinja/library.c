@@ -57,10 +57,9 @@ int64_t argument_integer(struct machine* m, struct value v, const char* what, in
 	return value_whole(v);
 }
 
-const struct string* argument_string(struct machine* m, struct value v, const char* what,
-                                     const struct string* otherwise) {
+const struct string* argument_string(struct machine* m, struct value v, const char* what) {
 	if (v.kind == ABSENT)
-		return otherwise;
+		return NULL;
 	value_check_defined(m, v);
 	if (v.kind != STRING)
 		machine_fail(m, "%s: expected a string, found '%s'", what, value_type(v));
@@ -147,10 +146,8 @@ const struct routine* library_find(int of, const struct string* name) {
 	return NULL;
 }
 
-void library_fail(struct machine* m, const struct node* n) {
-	m->line = n->line;
-	machine_fail(m, "the %s '%.*s' is not known here", n->kind == NODE_FILTER ? "filter" : "test",
-	             EXCERPT(n->name));
+void library_fail(struct machine* m, int of, const struct string* name) {
+	machine_fail(m, "the %s '%.*s' is not known here", of == FILTER ? "filter" : "test", EXCERPT(name));
 }
 
 /* ---- global functions --------------------------------------------------------------------- */
@@ -163,7 +160,7 @@ static struct value raise_exception(struct machine* m, struct call* c) {
 static struct value strftime_now(struct machine* m, struct call* c) {
 	struct tm now;
 	char text[512];
-	const struct string* const f = argument_string(m, c->given[0], "strftime_now", NULL);
+	const struct string* const f = argument_string(m, c->given[0], "strftime_now");
 	char pattern[256];
 	if (f->size >= sizeof pattern || !localtime_r(&m->now, &now))
 		machine_fail(m, "strftime_now: a format of more than %zu bytes", sizeof pattern - 1);

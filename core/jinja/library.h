@@ -40,8 +40,8 @@ struct routine {
 const struct routine* library_find(int of, const struct string* name);
 /* These end with a row without a name. */
 extern const struct routine global_functions[], text_routines[], list_routines[], value_routines[];
-/* Fails naming the filter or test that the node asks for. */
-_Noreturn void library_fail(struct machine*, const struct node*);
+/* Fails naming the FILTER or TEST that there is none of. */
+_Noreturn void library_fail(struct machine*, int of, const struct string* name);
 
 /* Puts arguments by place and by name where they belong, and runs it. */
 struct value routine_call(struct machine*, const struct routine*, struct value self, const struct arguments*);
@@ -52,10 +52,9 @@ struct value routine_call(struct machine*, const struct routine*, struct value s
 void arguments_take(struct machine*, const struct routine*, const struct arguments*, struct value* given);
 /* Those of a filter's filter (map('join', ', ')): without the first `skip` by place. */
 struct arguments arguments_rest(const struct arguments*, int skip);
-/* Each fails naming what it is for; ABSENT gives the default. */
-int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise);
-const struct string* argument_string(struct machine*, struct value, const char* what,
-                                     const struct string* otherwise);
+/* Each fails naming what it is for. */
+int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise); /* ABSENT */
+const struct string* argument_string(struct machine*, struct value, const char* what); /* ABSENT: NULL */
 /* One level of indentation: a string, or so many blanks. */
 const struct string* argument_indent(struct machine*, struct value, const char* what);
 /* None is as good as nothing. */

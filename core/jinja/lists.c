@@ -151,14 +151,15 @@ static struct value filter_items(struct machine* m, struct call* c) {
 }
 
 static struct value filter_dictsort(struct machine* m, struct call* c) {
-	const struct string* const by = argument_string(m, c->given[1], "dictsort", string_of(m, "key"));
-	if (!string_is(by, "key") && !string_is(by, "value"))
+	const struct string* const by = argument_string(m, c->given[1], "dictsort");
+	const bool by_value = by && string_is(by, "value");
+	if (by && !by_value && !string_is(by, "key"))
 		machine_fail(m, "You can only sort by either \"key\" or \"value\"");
 	value_check_defined(m, c->self);
 	if (c->self.kind != DICT)
 		machine_fail(m, "'%s' object has no attribute 'items'", value_type(c->self));
 	const int64_t reverse = argument_integer(m, c->given[2], "dictsort", 0);
-	return sorted(m, filter_items(m, c).list, value_integer(string_is(by, "value")), c->given[0], reverse);
+	return sorted(m, filter_items(m, c).list, value_integer(by_value), c->given[0], reverse);
 }
 
 /* ---- choosing and mapping ------------------------------------------------------------------ */
@@ -179,11 +180,11 @@ static struct value filter_map(struct machine* m, struct call* c) {
 		}
 		return out;
 	}
-	const struct string* const by = argument_string(m, c->all->place.item[0], "map", NULL);
+	const struct string* const by = argument_string(m, c->all->place.item[0], "map");
 	const struct routine* const filter = library_find(FILTER, by);
 	const struct arguments rest = arguments_rest(c->all, 1);
 	if (!filter)
-		machine_fail(m, "the filter '%.*s' is not known here", EXCERPT(by));
+		library_fail(m, FILTER, by);
 	for (int i = 0; i < items->n; i++)
 		list_add(m, out.list, routine_call(m, filter, items->item[i], &rest));
 	return out;
@@ -203,10 +204,10 @@ static struct value filter_select(struct machine* m, struct call* c) {
 		machine_fail(m, "%s: the attribute is missing", c->name);
 	const struct routine* test = NULL;
 	if (given->n > first) {
-		const struct string* const name = argument_string(m, given->item[first], c->name, NULL);
+		const struct string* const name = argument_string(m, given->item[first], c->name);
 		test = library_find(TEST, name);
 		if (!test)
-			machine_fail(m, "the test '%.*s' is not known here", EXCERPT(name));
+			library_fail(m, TEST, name);
 	}
 	const struct arguments rest = arguments_rest(c->all, first + 1);
 	const struct list* const items = value_items(m, c->self);

@@ -250,25 +250,19 @@ static const struct node* parse_filter_block(struct parser* p) {
 	return n;
 }
 
+/* {% with %}, or what transformers marks the assistant's tokens with, which is a scope here. */
 static const struct node* parse_with(struct parser* p) {
+	const bool generation = parser_at(p, "generation");
 	struct node* const n = parser_node(p, NODE_WITH);
 	parser_next(p);
-	while (p->token.kind != TOKEN_BLOCK_END) {
+	while (!generation && p->token.kind != TOKEN_BLOCK_END) {
 		if (n->n)
 			parser_want(p, ",", "a comma or %}");
 		node_add(p->machine, n, parse_target(p, false));
 		parser_want(p, "=", "=");
 		node_add(p->machine, n, parse_expression(p, true));
 	}
-	n->d = parse_inner(p, "endwith");
-	return n;
-}
-
-/* What transformers marks the assistant's tokens with; here it is its body. */
-static const struct node* parse_generation(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_WITH);
-	parser_next(p);
-	n->d = parse_inner(p, "endgeneration");
+	n->d = parse_inner(p, generation ? "endgeneration" : "endwith");
 	return n;
 }
 
@@ -291,7 +285,7 @@ static const struct node* parse_statement(struct parser* p) {
 	             {"macro", parse_macro},
 	             {"filter", parse_filter_block},
 	             {"with", parse_with},
-	             {"generation", parse_generation},
+	             {"generation", parse_with},
 	             {"break", parse_jump},
 	             {"continue", parse_jump}};
 	if (p->token.kind != TOKEN_NAME)
@@ -311,7 +305,7 @@ static void check_known(struct machine* m, const struct node* n, bool soft) {
 	for (; n; n = n->c) {
 		m->line = n->line;
 		if ((n->kind == NODE_FILTER || n->kind == NODE_TEST) && !n->table && !soft)
-			library_fail(m, n);
+			library_fail(m, n->kind == NODE_FILTER ? FILTER : TEST, n->name);
 		soft = soft || n->kind == NODE_IF || n->kind == NODE_CHOOSE;
 		const struct node* const part[] = {n->a, n->b, n->d, n->e};
 		for (int i = 0; i < 4; i++)

@@ -126,7 +126,7 @@ static struct value all_in_case(struct machine* m, struct call* c) {
 enum { LEFT = 1, RIGHT = 2 };
 
 static struct value strip(struct machine* m, struct call* c) {
-	const struct string* const set = argument_string(m, argument_or_none(c->given[0]), c->name, NULL);
+	const struct string* const set = argument_string(m, argument_or_none(c->given[0]), c->name);
 	return value_string(string_strip(m, value_show(m, c->self), set, c->how & LEFT, c->how & RIGHT));
 }
 
@@ -149,7 +149,7 @@ static bool has_end(struct machine* m, const struct call* c, struct value what, 
 				return true;
 		return false;
 	}
-	const struct string* const w = argument_string(m, what, c->name, NULL);
+	const struct string* const w = argument_string(m, what, c->name);
 	if (range[0] > range[1] || w->size > range[1] - range[0])
 		return false;
 	machine_charge(m, w->size);
@@ -168,7 +168,7 @@ static struct value test_end(struct machine* m, struct call* c) {
 
 static struct value remove_end(struct machine* m, struct call* c) {
 	const size_t n = c->self.string->size, range[2] = {0, n};
-	const struct string* const w = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const w = argument_string(m, c->given[0], c->name);
 	if (!has_end(m, c, c->given[0], range))
 		return c->self;
 	return value_string(c->how == LEFT ? string_part(m, c->self.string, w->size, n)
@@ -177,37 +177,30 @@ static struct value remove_end(struct machine* m, struct call* c) {
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-static int64_t characters_before(struct machine* m, const struct string* s, size_t at) {
-	struct string part = *s;
-	part.size = at;
-	return string_length(m, &part);
-}
-
 /* how: the last; failing where there is none */
 enum { LAST = 1, FAILING = 2 };
 
 /* The character where `sub` lies first or last, or -1. */
 static struct value find(struct machine* m, struct call* c) {
 	size_t range[2];
-	const struct string* const sub = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const sub = argument_string(m, c->given[0], c->name);
 	byte_range(m, c->self.string, c->given[1], c->given[2], range);
 	const size_t at =
 	    (c->how & LAST ? string_find_last : string_find)(m, c->self.string, sub, range[0], range[1]);
 	if (at == SIZE_MAX && c->how & FAILING)
 		machine_fail(m, "substring not found");
-	return value_integer(at == SIZE_MAX ? -1 : characters_before(m, c->self.string, at));
+	return value_integer(at == SIZE_MAX ? -1 : string_length(m, string_part(m, c->self.string, 0, at)));
 }
 
 static struct value count(struct machine* m, struct call* c) {
 	size_t range[2];
 	int64_t n = 0;
-	const struct string* const sub = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const sub = argument_string(m, c->given[0], c->name);
 	byte_range(m, c->self.string, c->given[1], c->given[2], range);
 	if (range[0] > range[1])
 		return value_integer(0);
 	if (sub->size == 0)
-		return value_integer(characters_before(m, c->self.string, range[1]) -
-		                     characters_before(m, c->self.string, range[0]) + 1);
+		return value_integer(string_length(m, string_part(m, c->self.string, range[0], range[1])) + 1);
 	for (size_t at = range[0]; (at = string_find(m, c->self.string, sub, at, range[1])) != SIZE_MAX;
 	     at += sub->size)
 		n++;
@@ -215,9 +208,8 @@ static struct value count(struct machine* m, struct call* c) {
 }
 
 static struct value replace(struct machine* m, struct call* c) {
-	const struct string *const s = c->self.string,
-	                           *const from = argument_string(m, c->given[0], c->name, NULL),
-	                           *const to = argument_string(m, c->given[1], c->name, NULL);
+	const struct string *const s = c->self.string, *const from = argument_string(m, c->given[0], c->name),
+	                           *const to = argument_string(m, c->given[1], c->name);
 	int64_t left = argument_integer(m, argument_or_none(c->given[2]), c->name, -1);
 	struct builder b = {.machine = m};
 	size_t kept = 0;
@@ -293,7 +285,7 @@ static void split_at(struct machine* m, const struct string* s, const struct str
 
 static struct value split(struct machine* m, struct call* c) {
 	struct value out = value_list(m, LIST);
-	const struct string* const by = argument_string(m, argument_or_none(c->given[0]), c->name, NULL);
+	const struct string* const by = argument_string(m, argument_or_none(c->given[0]), c->name);
 	const int64_t most = argument_integer(m, c->given[1], c->name, -1);
 	if (by && by->size == 0)
 		machine_fail(m, "empty separator");
@@ -337,7 +329,7 @@ static struct value partition(struct machine* m, struct call* c) {
 	const bool right = c->how == RIGHT;
 	struct value out = value_list(m, TUPLE);
 	const struct string* const s = c->self.string;
-	const struct string* const w = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const w = argument_string(m, c->given[0], c->name);
 	if (w->size == 0)
 		machine_fail(m, "empty separator");
 	size_t at = (right ? string_find_last : string_find)(m, s, w, 0, s->size);
@@ -372,7 +364,7 @@ static struct value format(struct machine* m, struct call* c) {
 static struct value filter_indent(struct machine* m, struct call* c) {
 	const struct value width = c->given[0].kind == ABSENT ? value_integer(4) : c->given[0];
 	const struct string* const step = argument_indent(m, width, "indent");
-	const struct string* const text = argument_string(m, c->self, "indent", NULL);
+	const struct string* const text = argument_string(m, c->self, "indent");
 	struct builder b = {.machine = m};
 	struct builder ended = {.machine = m};
 	builder_string(&ended, text);
