@@ -1,5 +1,4 @@
 /* Values into a text by a format: Python's % operator and str.format. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,19 +74,15 @@ static void write_number(struct builder* b, struct value v, const struct spec* s
 		float_text(fabs(d), text + n);
 	} else {
 		const int64_t whole = real ? 0 : value_whole(v);
-		const uint64_t plain = whole < 0 ? 0 - (uint64_t)whole : (uint64_t)whole;
+		const unsigned long long plain = whole < 0 ? 0 - (uint64_t)whole : (uint64_t)whole;
 		const char real_pattern[] = {'%', '.', '*', type ? type : 'g', 0};
-		const char* const pattern = real          ? real_pattern
-		                            : type == 'x' ? "%" PRIx64
-		                            : type == 'X' ? "%" PRIX64
-		                            : type == 'o' ? "%" PRIo64
-		                                          : "%" PRIu64;
+		const char whole_pattern[] = {'%', 'l', 'l', type && strchr("xXo", type) ? type : 'u', 0};
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 		if (real)
-			snprintf(text + n, sizeof text - n, pattern, precision, fabs(d));
+			snprintf(text + n, sizeof text - n, real_pattern, precision, fabs(d));
 		else
-			snprintf(text + n, sizeof text - n, pattern, plain);
+			snprintf(text + n, sizeof text - n, whole_pattern, plain);
 #pragma GCC diagnostic pop
 	}
 	pad(b, string_of(b->machine, text), spec, spec->align ? spec->align : '>');

@@ -43,8 +43,10 @@ static char byte_at(const struct lexer* x, size_t at) {
 static char peek(const struct lexer* x, size_t ahead) { return byte_at(x, x->at + ahead); }
 
 static bool stands_at(const struct lexer* x, size_t at, const char* words) {
-	const size_t n = strlen(words);
-	return at + n <= x->source->size && memcmp(x->source->data + at, words, n) == 0;
+	for (; *words; words++, at++)
+		if (byte_at(x, at) != *words)
+			return false;
+	return true;
 }
 
 /* - or + of a tag, else 0. */

@@ -47,8 +47,10 @@ bool string_equal(struct machine* m, const struct string* a, const struct string
 }
 
 bool string_is(const struct string* s, const char* words) {
-	const size_t size = strlen(words);
-	return s->size == size && memcmp(s->data, words, size) == 0;
+	size_t n = 0;
+	while (n < s->size && words[n] && s->data[n] == words[n])
+		n++;
+	return n == s->size && !words[n];
 }
 
 bool string_among(const struct string* s, const char* words) {
