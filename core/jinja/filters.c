@@ -164,4 +164,4 @@ const struct routine value_routines[] = {
     {"abs", FILTER, filter_abs, 0, 0, {NULL}},
     {"round", FILTER, filter_round, 0, 0, {"precision"}},
     {"default d", FILTER, filter_default, 0, 0, {"default_value", "boolean"}},
-    ROUTINES_END};
+    {.name = NULL}};

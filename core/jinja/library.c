@@ -133,7 +133,7 @@ static const struct routine tests[] = {
     {"le <=", TEST, compares, LESS_EQUAL, 1, {"other"}},
     {"gt greaterthan >", TEST, compares, '>', 1, {"other"}},
     {"ge >=", TEST, compares, GREATER_EQUAL, 1, {"other"}},
-    ROUTINES_END};
+    {.name = NULL}};
 
 /* ---- by name ------------------------------------------------------------------------------ */
 
@@ -231,4 +231,4 @@ const struct routine global_functions[] = {{"raise_exception", 0, raise_exceptio
                                            {"range", 0, range, 0, AS_THEY_CAME, {NULL}},
                                            {"dict", 0, make_dict, 0, AS_THEY_CAME, {NULL}},
                                            {"namespace", 0, make_namespace, 0, AS_THEY_CAME, {NULL}},
-                                           ROUTINES_END};
+                                           {.name = NULL}};

@@ -32,10 +32,6 @@ struct routine {
 	int required; /* parameters that must be given, or AS_THEY_CAME */
 	const char* parameter[MOST_PARAMETERS];
 };
-#define ROUTINES_END                                                                                         \
-	{                                                                                                        \
-		NULL, 0, NULL, 0, 0, { NULL }                                                                        \
-	}
 /* What has that name and is one of these; NULL when there is none. */
 const struct routine* library_find(int of, const struct string* name);
 /* These end with a row without a name. */

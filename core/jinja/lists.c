@@ -293,4 +293,4 @@ const struct routine list_routines[] = {
     {"cycle", OF(LOOP), loop_cycle, 0, AS_THEY_CAME, {NULL}},
     {"append clear pop reverse insert sort extend remove", OF(LIST), NULL, 0, 0, {NULL}},
     {"clear pop popitem setdefault update", OF(DICT), NULL, 0, 0, {NULL}},
-    ROUTINES_END};
+    {.name = NULL}};

@@ -20,8 +20,8 @@ enum token_kind {
 /* Operators of expressions: the character, or one of these. */
 enum { FLOOR_DIVIDE = 128, POWER, EQUAL, NOT_EQUAL, LESS_EQUAL, GREATER_EQUAL, IN, NOT_IN, AND, OR };
 
-/* As it is written; a character into `out`. */
-const char* sign_text(int sign, char out[2]);
+/* As it is written. */
+const char* sign_text(int sign);
 
 struct token {
 	enum token_kind kind;

@@ -5,27 +5,30 @@
 
 #include "core/jinja/library.h"
 
-const char* sign_text(int o, char out[2]) {
-	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in", "and", "or"};
-	out[0] = (char)o;
-	out[1] = 0;
-	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
+const char* sign_text(int sign) {
+	static const char* const text[] = {
+	    ['+'] = "+",    ['-'] = "-",        ['*'] = "*",         ['/'] = "/",
+	    ['%'] = "%",    ['~'] = "~",        ['<'] = "<",         ['>'] = ">",
+	    [POWER] = "**", [EQUAL] = "==",     [LESS_EQUAL] = "<=", [FLOOR_DIVIDE] = "//",
+	    [IN] = "in",    [AND] = "and",      [NOT_EQUAL] = "!=",  [GREATER_EQUAL] = ">=",
+	    [OR] = "or",    [NOT_IN] = "not in"};
+	return text[sign];
 }
 
 /* ---- numbers ------------------------------------------------------------------------------ */
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-static struct value integers(struct machine* m, int o, int64_t a, int64_t b) {
+static struct value integers(struct machine* m, int sign, int64_t a, int64_t b) {
 	int64_t out = 0;
 	bool fits = true;
-	if ((o == '/' || o == FLOOR_DIVIDE || o == '%') && b == 0)
+	if ((sign == '/' || sign == FLOOR_DIVIDE || sign == '%') && b == 0)
 		machine_fail(m, "division by zero");
-	if ((o == FLOOR_DIVIDE || o == '%') && b == -1) { /* the one quotient that may not fit */
-		a = o == '%' ? 0 : a;
-		o = '*';
+	if ((sign == FLOOR_DIVIDE || sign == '%') && b == -1) { /* the one quotient that may not fit */
+		a = sign == '%' ? 0 : a;
+		sign = '*';
 	}
-	switch (o) {
+	switch (sign) {
 	case '+':
 		fits = !__builtin_add_overflow(a, b, &out);
 		break;
@@ -55,12 +58,12 @@ static struct value integers(struct machine* m, int o, int64_t a, int64_t b) {
 	return value_integer(out);
 }
 
-static struct value floats(struct machine* m, int o, double a, double b) {
-	const bool divides = o == '/' || o == FLOOR_DIVIDE || o == '%';
+static struct value floats(struct machine* m, int sign, double a, double b) {
+	const bool divides = sign == '/' || sign == FLOOR_DIVIDE || sign == '%';
 	if (divides && !(b < 0) && !(b > 0) && !isnan(b))
 		machine_fail(m, "float division by zero");
 	double rest;
-	switch (o) {
+	switch (sign) {
 	case '+':
 		return value_float(a + b);
 	case '-':
@@ -75,7 +78,7 @@ static struct value floats(struct machine* m, int o, double a, double b) {
 		rest = fmod(a, b);
 		if ((rest < 0 && b > 0) || (rest > 0 && b < 0))
 			rest += b;
-		return value_float(o == '%' ? rest : floor((a - rest) / b + 0.5));
+		return value_float(sign == '%' ? rest : floor((a - rest) / b + 0.5));
 	}
 }
 
@@ -140,43 +143,41 @@ static bool repeats(struct value v, struct value n) {
 	return (v.kind == STRING || v.kind == LIST || v.kind == TUPLE) && value_is_whole(n);
 }
 
-struct value operator_binary(struct machine* m, int o, struct value a, struct value b) {
+struct value operator_binary(struct machine* m, int sign, struct value a, struct value b) {
 	struct builder text = {.machine = m};
-	char sign[2];
-	if (o == '~') {
+	if (sign == '~') {
 		value_write(&text, a);
 		value_write(&text, b);
 		return value_string(builder_end(&text));
 	}
 	if (value_is_number(a) && value_is_number(b)) {
 		if (a.kind == FLOAT || b.kind == FLOAT)
-			return floats(m, o, value_number(a), value_number(b));
-		return integers(m, o, value_whole(a), value_whole(b));
+			return floats(m, sign, value_number(a), value_number(b));
+		return integers(m, sign, value_whole(a), value_whole(b));
 	}
-	if (o == '+' && a.kind == STRING && b.kind == STRING)
+	if (sign == '+' && a.kind == STRING && b.kind == STRING)
 		return join_strings(m, a.string, b.string);
-	if (o == '+' && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
+	if (sign == '+' && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
 		return join_lists(m, a, b);
-	if (o == '*' && repeats(a, b))
+	if (sign == '*' && repeats(a, b))
 		return repeat(m, a, value_whole(b));
-	if (o == '*' && repeats(b, a))
+	if (sign == '*' && repeats(b, a))
 		return repeat(m, b, value_whole(a));
-	if (o == '%' && a.kind == STRING)
+	if (sign == '%' && a.kind == STRING)
 		return format_percent(m, a.string, b);
 	value_check_defined(m, a);
 	value_check_defined(m, b);
-	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", sign_text(o, sign), value_type(a),
+	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", sign_text(sign), value_type(a),
 	             value_type(b));
 }
 
-bool operator_compare(struct machine* m, int o, struct value a, struct value b) {
-	char text[2];
-	if (o == EQUAL || o == NOT_EQUAL)
-		return value_equal(m, a, b) == (o == EQUAL);
-	if (o == IN || o == NOT_IN)
-		return value_in(m, a, b) == (o == IN);
-	const int order = value_order(m, a, b, sign_text(o, text));
-	switch (o) {
+bool operator_compare(struct machine* m, int sign, struct value a, struct value b) {
+	if (sign == EQUAL || sign == NOT_EQUAL)
+		return value_equal(m, a, b) == (sign == EQUAL);
+	if (sign == IN || sign == NOT_IN)
+		return value_in(m, a, b) == (sign == IN);
+	const int order = value_order(m, a, b, sign_text(sign));
+	switch (sign) {
 	case '<':
 		return order == -1;
 	case LESS_EQUAL:

@@ -49,23 +49,19 @@ static bool parse_another(struct parser* p, bool first, const char* close, const
 	return !parser_take(p, close);
 }
 
-static const struct node* parse_list(struct parser* p) {
-	struct node* const list = parser_node(p, NODE_LIST);
+/* From one bracket to the other. */
+static const struct node* parse_items(struct parser* p, enum node_kind kind, const char* close,
+                                      const char* wanted) {
+	struct node* const n = parser_node(p, kind);
 	parser_next(p);
-	while (parse_another(p, list->n == 0, "]", "a comma or ]"))
-		node_add(p->machine, list, parse_expression(p, true));
-	return list;
-}
-
-static const struct node* parse_dict(struct parser* p) {
-	struct node* const dict = parser_node(p, NODE_DICT);
-	parser_next(p);
-	while (parse_another(p, dict->n == 0, "}", "a comma or }")) {
-		node_add(p->machine, dict, parse_expression(p, true));
+	while (parse_another(p, n->n == 0, close, wanted)) {
+		node_add(p->machine, n, parse_expression(p, true));
+		if (kind == NODE_LIST)
+			continue;
 		parser_want(p, ":", "a colon");
-		node_add(p->machine, dict, parse_expression(p, true));
+		node_add(p->machine, n, parse_expression(p, true));
 	}
-	return dict;
+	return n;
 }
 
 static const struct node* parse_primary(struct parser* p) {
@@ -84,9 +80,9 @@ static const struct node* parse_primary(struct parser* p) {
 		return inner;
 	}
 	if (parser_at(p, "["))
-		return parse_list(p);
+		return parse_items(p, NODE_LIST, "]", "a comma or ]");
 	if (parser_at(p, "{"))
-		return parse_dict(p);
+		return parse_items(p, NODE_DICT, "}", "a comma or }");
 	parser_fail(p, "an expression");
 }
 
@@ -267,9 +263,8 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 
 /* Whether the operator stands here; passes over it. */
 static bool take_operator(struct parser* p, int sign) {
-	char text[2];
 	if (sign != NOT_IN)
-		return parser_take(p, sign_text(sign, text));
+		return parser_take(p, sign_text(sign));
 	const bool here = parser_at(p, "not") && p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, "in");
 	if (here) {
 		parser_next(p);

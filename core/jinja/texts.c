@@ -422,4 +422,4 @@ const struct routine text_routines[] = {
     {"join", OF(STRING), join, 0, 1, {"iterable"}},
     {"format", OF(STRING), format, 0, AS_THEY_CAME, {NULL}},
     {"indent", FILTER, filter_indent, 0, 0, {"width", "first", "blank"}},
-    ROUTINES_END};
+    {.name = NULL}};
