@@ -317,7 +317,7 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 	case NODE_CHOOSE:
 		return evaluate_choice(m, s, n);
 	default: /* NODE_WRITTEN */
-		return written(m, scope_within(m, s), n->a);
+		return body_text(m, scope_within(m, s), n->a);
 	}
 }
 

@@ -48,7 +48,7 @@ static void set_target(struct machine* m, struct scope* s, const struct node* ta
 		scope_set(m, s, target->name, v);
 }
 
-struct value written(struct machine* m, struct scope* s, const struct node* body) {
+struct value body_text(struct machine* m, struct scope* s, const struct node* body) {
 	struct builder b = {.machine = m};
 	execute(m, s, body, &b);
 	return value_string(builder_end(&b));
@@ -115,7 +115,7 @@ struct value call_macro(struct machine* m, const struct macro* macro, const stru
 			given[i] = parameter->a ? evaluate(m, s, parameter->a) : value_undefined(parameter->name);
 		scope_set(m, s, parameter->name, given[i]);
 	}
-	const struct value out = written(m, s, n->d);
+	const struct value out = body_text(m, s, n->d);
 	machine_leave(m);
 	m->line = line;
 	return out;

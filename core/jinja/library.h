@@ -98,7 +98,7 @@ struct value evaluate(struct machine*, struct scope*, const struct node*);
 enum flow { GO_ON, BREAK, CONTINUE };
 enum flow execute(struct machine*, struct scope*, const struct node*, struct builder* out);
 /* What a body writes, as a string. */
-struct value written(struct machine*, struct scope*, const struct node* body);
+struct value body_text(struct machine*, struct scope*, const struct node* body);
 struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
 
 #endif

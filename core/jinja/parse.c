@@ -83,10 +83,10 @@ static const struct node* parse_body(struct parser* p, const char* until) {
 			node_add(p->machine, body, part);
 			part->name = t.text;
 			parser_next(p);
-			if (t.kind == TOKEN_TEXT)
-				continue;
-			part->a = parse_tuple(p, true, false);
-			parser_want_kind(p, TOKEN_PRINT_END, "}}");
+			if (t.kind == TOKEN_PRINT) {
+				part->a = parse_tuple(p, true, false);
+				parser_want_kind(p, TOKEN_PRINT_END, "}}");
+			}
 		} else {
 			parser_next(p);
 			if (until && p->token.kind == TOKEN_NAME && string_among(p->token.text, until)) {

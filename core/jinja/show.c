@@ -91,20 +91,6 @@ static void new_line(struct builder* b, const struct style* style, int level) {
 		builder_string(b, style->indent);
 }
 
-static void write_items(struct builder* b, const struct list* list, const struct style* style, int level,
-                        const char* open, const char* close) {
-	builder_words(b, open);
-	for (int i = 0; i < list->n; i++) {
-		if (i)
-			builder_string(b, style->comma);
-		new_line(b, style, level + 1);
-		write_at(b, list->item[i], style, level + 1);
-	}
-	if (list->n)
-		new_line(b, style, level);
-	builder_words(b, close);
-}
-
 /* JSON's keys are strings: what else there is is written within one. */
 static void write_key(struct builder* b, struct value key, const struct style* style) {
 	const bool quoted = style->json && key.kind != STRING;
@@ -115,25 +101,33 @@ static void write_key(struct builder* b, struct value key, const struct style* s
 	builder_words(b, quoted ? "\"" : "");
 }
 
-static void write_dict(struct builder* b, const struct dict* d, const struct style* style, int level) {
-	const struct entry* entry = d->entry;
-	if (style->sort && d->n) {
-		struct entry* const sorted = machine_new(b->machine, entry, (size_t)d->n * sizeof *sorted);
-		value_sort(b->machine, sorted, d->n, false);
-		entry = sorted;
-	}
-	builder_words(b, "{");
-	for (int i = 0; i < d->n; i++) {
+/* Of a list, or of a dict when there is one. */
+static void write_items(struct builder* b, const struct list* list, const struct dict* dict,
+                        const struct style* style, int level, const char* open, const char* close) {
+	const int n = dict ? dict->n : list->n;
+	builder_words(b, open);
+	for (int i = 0; i < n; i++) {
 		if (i)
 			builder_string(b, style->comma);
 		new_line(b, style, level + 1);
-		write_key(b, entry[i].key, style);
-		builder_string(b, style->colon);
-		write_at(b, entry[i].value, style, level + 1);
+		if (dict) {
+			write_key(b, dict->entry[i].key, style);
+			builder_string(b, style->colon);
+		}
+		write_at(b, dict ? dict->entry[i].value : list->item[i], style, level + 1);
 	}
-	if (d->n)
+	if (n)
 		new_line(b, style, level);
-	builder_words(b, "}");
+	builder_words(b, close);
+}
+
+static void write_dict(struct builder* b, const struct dict* d, const struct style* style, int level) {
+	struct dict sorted = *d;
+	if (style->sort && d->n) {
+		sorted.entry = machine_new(b->machine, d->entry, (size_t)d->n * sizeof *d->entry);
+		value_sort(b->machine, sorted.entry, d->n, false);
+	}
+	write_items(b, NULL, &sorted, style, level, "{", "}");
 }
 
 static void write_range(struct builder* b, const struct list* list) {
@@ -171,7 +165,10 @@ static void write_at(struct builder* b, struct value v, const struct style* styl
 		write_quoted(b, v.string, style);
 		builder_words(b, markup ? ")" : "");
 	} else if (v.kind == LIST || v.kind == TUPLE)
-		write_items(b, v.list, style, level, tuple ? "(" : "[", !tuple ? "]" : v.list->n == 1 ? ",)" : ")");
+		write_items(b, v.list, NULL, style, level, tuple ? "(" : "[",
+		            !tuple           ? "]"
+		            : v.list->n == 1 ? ",)"
+		                             : ")");
 	else if (v.kind == DICT)
 		write_dict(b, v.dict, style, level);
 	else if (json)
@@ -182,7 +179,7 @@ static void write_at(struct builder* b, struct value v, const struct style* styl
 		write_range(b, v.list);
 	else if (v.kind == VIEW) {
 		builder_words(b, v.list->name);
-		write_items(b, v.list, style, level, "([", "])");
+		write_items(b, v.list, NULL, style, level, "([", "])");
 	} else if (v.kind == NAMESPACE) {
 		builder_words(b, "<Namespace ");
 		write_dict(b, v.dict, style, level);
