@@ -111,26 +111,26 @@ static void write_value(struct builder* b, struct value v, struct spec spec) {
 
 /* ---- % ------------------------------------------------------------------------------------ */
 
+/* What stands right of %. */
 struct operands {
-	struct value all; /* what stands right of % */
+	struct list place;
+	const struct dict* named; /* NULL when it is no dict */
 	int used;
 };
 
 static struct value next_operand(struct machine* m, struct operands* o) {
-	const int n = o->all.kind == TUPLE ? o->all.list->n : 1;
-	if (o->used >= n)
+	if (o->used >= o->place.n)
 		machine_fail(m, "not enough arguments for format string");
-	o->used++;
-	return o->all.kind == TUPLE ? o->all.list->item[o->used - 1] : o->all;
+	return o->place.item[o->used++];
 }
 
 /* (name) after the %: the operand of that name. */
 static struct value named_operand(struct machine* m, const struct string* s, size_t* at, struct operands* o) {
 	const struct string close = {.data = ")", .size = 1};
 	const size_t end = string_find(m, s, &close, *at, s->size);
-	if (end == SIZE_MAX || o->all.kind != DICT)
+	if (end == SIZE_MAX || !o->named)
 		machine_fail(m, "format requires a mapping");
-	const struct value* const v = dict_find_name(m, o->all.dict, string_part(m, s, *at + 1, end));
+	const struct value* const v = dict_find_name(m, o->named, string_part(m, s, *at + 1, end));
 	if (!v)
 		machine_fail(m, "a format names what the mapping does not have");
 	*at = end + 1;
@@ -177,7 +177,11 @@ static void write_percent(struct builder* b, const struct string* s, size_t* at,
 
 struct value format_percent(struct machine* m, const struct string* s, struct value operands) {
 	struct builder b = {.machine = m};
-	struct operands o = {.all = operands};
+	struct operands o = {.place = {.item = &operands, .n = 1}};
+	if (operands.kind == TUPLE)
+		o.place = *operands.list;
+	if (operands.kind == DICT)
+		o.named = operands.dict;
 	for (size_t at = 0; at < s->size;) {
 		const size_t percent = span_without(s, at, s->size, "%");
 		builder_part(&b, s, at, percent);
@@ -185,7 +189,7 @@ struct value format_percent(struct machine* m, const struct string* s, struct va
 		if (percent < s->size)
 			write_percent(&b, s, &at, &o);
 	}
-	if (operands.kind != DICT && o.used < (operands.kind == TUPLE ? operands.list->n : 1))
+	if (!o.named && o.used < o.place.n)
 		machine_fail(m, "not all arguments converted during string formatting");
 	return value_string(builder_end(&b));
 }

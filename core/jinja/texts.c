@@ -142,28 +142,25 @@ static void byte_range(struct machine* m, const struct string* s, struct value s
 
 static bool has_end(struct machine* m, const struct call* c, struct value what, const size_t range[2]) {
 	const struct string* const s = c->self.string;
-	const bool at_start = c->how == LEFT;
-	if (what.kind == TUPLE) {
-		for (int i = 0; i < what.list->n; i++)
-			if (has_end(m, c, what.list->item[i], range))
-				return true;
-		return false;
-	}
 	const struct string* const w = argument_string(m, what, c->name);
 	if (range[0] > range[1] || w->size > range[1] - range[0])
 		return false;
 	machine_charge(m, w->size);
 	return w->size == 0 ||
-	       memcmp(s->data + (at_start ? range[0] : range[1] - w->size), w->data, w->size) == 0;
+	       memcmp(s->data + (c->how == LEFT ? range[0] : range[1] - w->size), w->data, w->size) == 0;
 }
 
 static struct value test_end(struct machine* m, struct call* c) {
 	size_t range[2] = {0, c->self.string->size};
+	const struct value what = c->given[0];
 	if (c->given[1].kind != ABSENT || c->given[2].kind != ABSENT)
 		byte_range(m, c->self.string, c->given[1], c->given[2], range);
-	if (c->given[0].kind == TUPLE && c->given[0].list->n && c->given[0].list->item[0].kind == TUPLE)
-		machine_fail(m, "startswith and endswith take a string or a tuple of strings");
-	return value_boolean(has_end(m, c, c->given[0], range));
+	if (what.kind != TUPLE)
+		return value_boolean(has_end(m, c, what, range));
+	for (int i = 0; i < what.list->n; i++)
+		if (has_end(m, c, what.list->item[i], range))
+			return value_boolean(true);
+	return value_boolean(false);
 }
 
 static struct value remove_end(struct machine* m, struct call* c) {
