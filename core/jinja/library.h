@@ -26,7 +26,7 @@ enum { FILTER = 1 << 24, TEST = 1 << 25 };
 struct routine {
 	const char* name; /* or several, with blanks between them */
 	int of;
-	/* NULL: what the sandbox keeps, as it would change the value in place */
+	/* NULL: what would change a value in place, which the sandbox keeps */
 	struct value (*run)(struct machine*, struct call*);
 	int how;      /* which one, where several share a function */
 	int required; /* parameters that must be given, or AS_THEY_CAME */
@@ -48,9 +48,9 @@ struct value routine_call(struct machine*, const struct routine*, struct value s
 void arguments_take(struct machine*, const struct routine*, const struct arguments*, struct value* given);
 /* Those of a filter's filter (map('join', ', ')): without the first `skip` by place. */
 struct arguments arguments_rest(const struct arguments*, int skip);
-/* Each fails naming what it is for. */
-int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise); /* ABSENT */
-const struct string* argument_string(struct machine*, struct value, const char* what); /* ABSENT: NULL */
+/* Each fails naming what it is for; ABSENT gives `otherwise`, or NULL. */
+int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise);
+const struct string* argument_string(struct machine*, struct value, const char* what);
 /* One level of indentation: a string, or so many blanks. */
 const struct string* argument_indent(struct machine*, struct value, const char* what);
 /* None is as good as nothing. */

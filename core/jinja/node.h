@@ -108,9 +108,7 @@ struct parser {
 	bool in_macro;
 };
 void parser_next(struct parser*);
-/* Whether the name or the operator stands here; with `take` it is passed over, with `want` it is an error
- * when not.
- */
+/* Whether the name or the operator stands here; `take` passes over it, `want` fails where it is not. */
 bool parser_at(const struct parser*, const char* word);
 bool parser_take(struct parser*, const char* word);
 void parser_want(struct parser*, const char* word, const char* what);
