@@ -12,9 +12,10 @@ static bool is_cased(uint32_t code) {
 	return utf8_category(code) & (UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT));
 }
 
-enum letter { LOWER, UPPER, TITLE };
+/* Of a letter; and of a text: words begin with TITLE (of the filter: UPPER) letters, the rest is LOWER. */
+enum casing { LOWER, UPPER, TITLE, FIRST_WORD, EACH_WORD, EACH_WORD_OF_FILTER };
 
-static void write_case(struct builder* b, uint32_t code, enum letter to, bool foreign) {
+static void write_case(struct builder* b, uint32_t code, enum casing to, bool foreign) {
 	const utf8proc_int32_t c = (utf8proc_int32_t)code;
 	if (code > 0x10FFFF) {
 		builder_code(b, code, foreign);
@@ -31,44 +32,36 @@ static void write_case(struct builder* b, uint32_t code, enum letter to, bool fo
 	             foreign);
 }
 
-/* between: whether a word may begin after a character; NULL: only the text's first is one's first. */
-static const struct string* with_case(struct machine* m, const struct string* s, enum letter first,
-                                      enum letter rest, bool (*between)(uint32_t code)) {
+static bool divides_title(uint32_t code) {
+	return code_is_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code));
+}
+
+static const struct string* with_case(struct machine* m, const struct string* s, enum casing to) {
 	struct builder b = {.machine = m};
 	uint32_t code;
 	bool begins = true;
 	for (size_t at = 0; at < s->size;) {
 		const bool foreign = string_foreign_at(s, at);
+		const enum casing first = to == EACH_WORD_OF_FILTER ? UPPER : TITLE;
 		at += string_character(s, at, &code);
-		write_case(&b, code, begins ? first : rest, foreign);
-		begins = between && between(code);
+		write_case(&b, code, to < FIRST_WORD ? to : begins ? first : LOWER, foreign);
+		begins = to == EACH_WORD ? !is_cased(code) : to == EACH_WORD_OF_FILTER && divides_title(code);
 	}
 	return string_markup(m, builder_end(&b), s->markup);
 }
 
 const struct string* string_lower(struct machine* m, const struct string* s) {
-	return with_case(m, s, LOWER, LOWER, NULL);
+	return with_case(m, s, LOWER);
 }
 
-static bool is_uncased(uint32_t code) { return !is_cased(code); }
-
-/* how: the case of the first letter and of the rest */
-enum { FIRST_OF_WORDS = 16 };
-#define CASES(first, rest) ((first) << 2 | (rest))
+/* how: the casing */
 static struct value change_case(struct machine* m, struct call* c) {
-	const int how = c->how & (FIRST_OF_WORDS - 1);
-	return value_string(with_case(m, value_show(m, c->self), (enum letter)(how >> 2), (enum letter)(how & 3),
-	                              c->how & FIRST_OF_WORDS ? is_uncased : NULL));
-}
-
-static bool divides_title(uint32_t code) {
-	return code_is_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code));
+	return value_string(with_case(m, value_show(m, c->self), (enum casing)c->how));
 }
 
 /* The filter of that name, whose text is markup no more. */
 static struct value filter_title(struct machine* m, struct call* c) {
-	const struct string* const plain = string_markup(m, value_show(m, c->self), false);
-	return value_string(with_case(m, plain, UPPER, LOWER, divides_title));
+	return value_string(with_case(m, string_markup(m, value_show(m, c->self), false), EACH_WORD_OF_FILTER));
 }
 
 /* ---- what a string is made of ------------------------------------------------------------- */
@@ -110,14 +103,13 @@ static struct value is_ascii(struct machine* m, struct call* c) {
 /* Some letter has a case, and changing to the case `how` changes nothing. */
 static struct value all_in_case(struct machine* m, struct call* c) {
 	const struct string* const s = value_show(m, c->self);
-	const enum letter to = (enum letter)c->how;
 	bool cased = false;
 	uint32_t code;
 	for (size_t at = 0; at < s->size;) {
 		at += string_character(s, at, &code);
 		cased |= is_cased(code);
 	}
-	return value_boolean(cased && string_equal(m, s, with_case(m, s, to, to, NULL)));
+	return value_boolean(cased && string_equal(m, s, with_case(m, s, (enum casing)c->how)));
 }
 
 /* ---- ends --------------------------------------------------------------------------------- */
@@ -380,12 +372,12 @@ static struct value filter_indent(struct machine* m, struct call* c) {
 
 /* Methods are of strings, and filters are asked of anything, which is shown first. */
 const struct routine text_routines[] = {
-    {"lower", FILTER | OF(STRING), change_case, CASES(LOWER, LOWER), 0, {NULL}},
-    {"casefold", OF(STRING), change_case, CASES(LOWER, LOWER), 0, {NULL}},
-    {"upper", FILTER | OF(STRING), change_case, CASES(UPPER, UPPER), 0, {NULL}},
-    {"title", OF(STRING), change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER), 0, {NULL}},
+    {"lower", FILTER | OF(STRING), change_case, LOWER, 0, {NULL}},
+    {"casefold", OF(STRING), change_case, LOWER, 0, {NULL}},
+    {"upper", FILTER | OF(STRING), change_case, UPPER, 0, {NULL}},
+    {"title", OF(STRING), change_case, EACH_WORD, 0, {NULL}},
     {"title", FILTER, filter_title, 0, 0, {NULL}},
-    {"capitalize", FILTER | OF(STRING), change_case, CASES(TITLE, LOWER), 0, {NULL}},
+    {"capitalize", FILTER | OF(STRING), change_case, FIRST_WORD, 0, {NULL}},
     {"upper", TEST, all_in_case, UPPER, 0, {NULL}},
     {"lower", TEST, all_in_case, LOWER, 0, {NULL}},
     {"isupper", OF(STRING), all_in_case, UPPER, 0, {NULL}},
