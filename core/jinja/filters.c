@@ -36,17 +36,18 @@ static struct value filter_format(struct machine* m, struct call* c) {
 static struct value filter_tojson(struct machine* m, struct call* c) {
 	struct builder b = {.machine = m};
 	struct style style = {.json = true, .ascii = value_truth(c->given[0]), .sort = value_truth(c->given[3])};
-	if (c->given[1].kind != ABSENT && c->given[1].kind != NONE)
-		style.indent = argument_indent(m, c->given[1], "tojson");
+	const struct value indent = argument_or_none(c->given[1]), separators = argument_or_none(c->given[2]);
+	if (indent.kind != ABSENT)
+		style.indent = argument_indent(m, indent, "tojson");
 	style.comma = string_of(m, style.indent ? "," : ", ");
 	style.colon = string_of(m, ": ");
-	if (c->given[2].kind == TUPLE || c->given[2].kind == LIST) {
-		if (c->given[2].list->n != 2)
-			machine_fail(m, "tojson: separators holds %d values, expected 2", c->given[2].list->n);
-		style.comma = argument_string(m, c->given[2].list->item[0], "tojson");
-		style.colon = argument_string(m, c->given[2].list->item[1], "tojson");
-	} else if (c->given[2].kind != ABSENT && c->given[2].kind != NONE) {
-		machine_fail(m, "tojson: separators is of type '%s', expected a pair", value_type(c->given[2]));
+	if (separators.kind == TUPLE || separators.kind == LIST) {
+		if (separators.list->n != 2)
+			machine_fail(m, "tojson: separators holds %d values, expected 2", separators.list->n);
+		style.comma = argument_string(m, separators.list->item[0], "tojson");
+		style.colon = argument_string(m, separators.list->item[1], "tojson");
+	} else if (separators.kind != ABSENT) {
+		machine_fail(m, "tojson: separators is of type '%s', expected a pair", value_type(separators));
 	}
 	value_write_json(&b, c->self, &style);
 	return value_string(builder_end(&b));
