@@ -33,31 +33,27 @@ static struct value loop_attribute(struct value v, const struct string* name) {
 
 /* A bound method, or undefined where the kind has none of that name. */
 static struct value method_attribute(struct machine* m, struct value v, const struct string* name) {
-	const struct routine* const what = library_method(v.kind, name);
-	if (what)
+	const struct routine* const what = library_find(OF(v.kind), name);
+	if (what && what->run)
 		return value_function(m, v, what);
 	struct value found = missing(v, name);
-	found.unsafe = library_forbids(v.kind, name);
+	found.unsafe = what != NULL;
 	return found;
 }
 
 /* As Jinja finds a.name: methods first, then items; else undefined. */
 static struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
 	value_check_defined(m, v);
-	if (v.kind == LOOP) {
-		const struct value found = loop_attribute(v, name);
-		return found.kind == UNDEFINED && found.of == LOOP ? method_attribute(m, v, name) : found;
-	}
+	const struct value found = method_attribute(m, v, name);
+	if (found.kind == FUNCTION || found.unsafe)
+		return found;
+	if (v.kind == LOOP)
+		return loop_attribute(v, name);
 	if (v.kind == MACRO && string_is(name, "name"))
 		return value_string(v.macro->node->name);
-	if (v.kind == NAMESPACE || v.kind == DICT) {
-		const struct value method = v.kind == DICT ? method_attribute(m, v, name) : missing(v, name);
-		if (method.kind == FUNCTION || method.unsafe)
-			return method;
-		const struct value* const found = dict_find_name(m, v.dict, name);
-		return found ? *found : method;
-	}
-	return method_attribute(m, v, name);
+	const struct value* const item =
+	    v.kind == NAMESPACE || v.kind == DICT ? dict_find_name(m, v.dict, name) : NULL;
+	return item ? *item : found;
 }
 
 int64_t clamp_index(int64_t index, int64_t length) {
@@ -86,14 +82,10 @@ struct value value_index(struct machine* m, struct value v, struct value index) 
 		if (found)
 			return *found;
 	}
-	if ((v.kind == STRING || v.kind == LIST || v.kind == TUPLE || v.kind == RANGE) &&
-	    (index.kind == INTEGER || index.kind == BOOLEAN))
-		return index_sequence(m, v, index.kind == INTEGER ? index.integer : index.boolean);
-	if (index.kind == STRING) {
-		if (v.kind == DICT)
-			return method_attribute(m, v, index.string);
+	if ((v.kind == STRING || v.kind == LIST || v.kind == TUPLE || v.kind == RANGE) && value_is_whole(index))
+		return index_sequence(m, v, value_whole(index));
+	if (index.kind == STRING)
 		return value_attribute(m, v, index.string);
-	}
 	if (index.kind == UNDEFINED && index.unsafe)
 		value_check_defined(m, index);
 	return missing(v, NULL);
@@ -107,7 +99,7 @@ struct value value_path(struct machine* m, struct value v, const struct string* 
 		int64_t number = 0;
 		bool digits = end > at && end - at < 10;
 		for (size_t i = at; i < end && digits; i++) {
-			digits = path->data[i] >= '0' && path->data[i] <= '9';
+			digits = is_digit(path->data[i]);
 			number = number * 10 + (path->data[i] - '0');
 		}
 		v = value_index(m, v, digits ? value_integer(number) : value_string(string_part(m, path, at, end)));
@@ -187,24 +179,13 @@ static struct value evaluate_slice(struct machine* m, struct scope* s, const str
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
-static void add_argument(struct machine* m, struct arguments* a, struct value v) {
-	a->value = machine_grow(m, a->value, &a->capacity, a->n + 1, sizeof *a->value);
-	a->value[a->n++] = v;
-}
-
-static void add_keyword(struct machine* m, struct arguments* a, const struct string* name, struct value v) {
-	a->keyword = machine_grow(m, a->keyword, &a->keyword_capacity, a->n_keywords + 1, sizeof *a->keyword);
-	a->keyword[a->n_keywords++] = (struct keyword){name, v};
-}
-
 static void spread_dict(struct machine* m, struct arguments* a, struct value v) {
 	if (v.kind != DICT)
 		machine_fail(m, "argument after ** must be a mapping, not %s", value_type(v));
 	for (int i = 0; i < v.dict->n; i++) {
-		const struct value key = v.dict->entry[i].key;
-		if (key.kind != STRING)
+		if (v.dict->entry[i].key.kind != STRING)
 			machine_fail(m, "keywords must be strings");
-		add_keyword(m, a, key.string, v.dict->entry[i].value);
+		dict_add(m, &a->named, v.dict->entry[i].key, v.dict->entry[i].value);
 	}
 }
 
@@ -212,17 +193,14 @@ static struct arguments evaluate_arguments(struct machine* m, struct scope* s, c
 	struct arguments a = {0};
 	for (int i = 0; i < call->n; i++) {
 		const struct node* const item = call->item[i];
-		if (item->kind == NODE_KEYWORD) {
-			add_keyword(m, &a, item->name, evaluate(m, s, item->a));
-		} else if (item->kind == NODE_SPREAD) {
-			const struct list* const items = value_items(m, evaluate(m, s, item->a));
-			for (int k = 0; k < items->n; k++)
-				add_argument(m, &a, items->item[k]);
-		} else if (item->kind == NODE_SPREAD_DICT) {
+		if (item->kind == NODE_KEYWORD)
+			dict_add(m, &a.named, value_string(item->name), evaluate(m, s, item->a));
+		else if (item->kind == NODE_SPREAD)
+			list_add_all(m, &a.place, value_items(m, evaluate(m, s, item->a)));
+		else if (item->kind == NODE_SPREAD_DICT)
 			spread_dict(m, &a, evaluate(m, s, item->a));
-		} else {
-			add_argument(m, &a, evaluate(m, s, item));
-		}
+		else
+			list_add(m, &a.place, evaluate(m, s, item));
 	}
 	return a;
 }
@@ -246,15 +224,8 @@ static struct value evaluate_filter(struct machine* m, struct scope* s, const st
 	const struct arguments a = evaluate_arguments(m, s, n);
 	m->line = n->line;
 	if (!filter)
-		library_fail(m, n);
+		library_fail(m, n->kind == NODE_FILTER ? FILTER : TEST, n->name);
 	return routine_call(m, filter, v, &a);
-}
-
-struct value evaluate_filters(struct machine* m, struct scope* s, const struct node* n, struct value inner) {
-	machine_enter(m);
-	const struct value v = evaluate_filter(m, s, n, n->a ? evaluate_filters(m, s, n->a, inner) : inner);
-	machine_leave(m);
-	return v;
 }
 
 /* ---- expressions -------------------------------------------------------------------------- */
@@ -279,7 +250,7 @@ static struct value evaluate_compare(struct machine* m, struct scope* s, const s
 	struct value left = evaluate(m, s, n->a);
 	for (int i = 0; i < n->n; i++) {
 		const struct value right = evaluate(m, s, n->item[i]->a);
-		if (!operator_compare(m, n->item[i]->operator, left, right))
+		if (!operator_compare(m, n->item[i]->sign, left, right))
 			return value_boolean(false);
 		left = right;
 	}
@@ -340,11 +311,13 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 		return evaluate_compare(m, s, n);
 	case NODE_BINARY:
 		v = evaluate(m, s, n->a);
-		if (n->operator== AND || n->operator== OR)
-			return value_truth(v) == (n->operator== AND) ? evaluate(m, s, n->b) : v;
-		return operator_binary(m, n->operator, v, evaluate(m, s, n->b));
-	default: /* NODE_CHOOSE */
+		if (n->sign == AND || n->sign == OR)
+			return value_truth(v) == (n->sign == AND) ? evaluate(m, s, n->b) : v;
+		return operator_binary(m, n->sign, v, evaluate(m, s, n->b));
+	case NODE_CHOOSE:
 		return evaluate_choice(m, s, n);
+	default: /* NODE_WRITTEN */
+		return body_text(m, scope_within(m, s), n->a);
 	}
 }
 

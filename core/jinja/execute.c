@@ -16,7 +16,7 @@ void scope_set(struct machine* m, struct scope* s, const struct string* name, st
 	dict_set(m, &s->names, value_string(name), v);
 }
 
-static struct scope* scope_within(struct machine* m, struct scope* outer) {
+struct scope* scope_within(struct machine* m, struct scope* outer) {
 	return MACHINE_NEW(m, struct scope, .outer = outer);
 }
 
@@ -48,18 +48,10 @@ static void set_target(struct machine* m, struct scope* s, const struct node* ta
 		scope_set(m, s, target->name, v);
 }
 
-/* What a body writes, as a string. */
-static struct value written(struct machine* m, struct scope* s, const struct node* body) {
+struct value body_text(struct machine* m, struct scope* s, const struct node* body) {
 	struct builder b = {.machine = m};
 	execute(m, s, body, &b);
 	return value_string(builder_end(&b));
-}
-
-static void set_block(struct machine* m, struct scope* s, const struct node* n) {
-	struct value v = written(m, scope_within(m, s), n->d);
-	if (n->b)
-		v = evaluate_filters(m, s, n->b, v);
-	set_target(m, s, n->a, v);
 }
 
 /* ---- loops -------------------------------------------------------------------------------- */
@@ -98,43 +90,32 @@ static enum flow run_loop(struct machine* m, struct scope* s, const struct node*
 
 /* ---- macros ------------------------------------------------------------------------------- */
 
-/* The value given by name, and that it was used; NULL when none was. */
-static const struct value* by_name(struct machine* m, const struct arguments* a, const struct string* name,
-                                   bool* used) {
-	for (int i = 0; i < a->n_keywords; i++)
-		if (string_equal(m, a->keyword[i].name, name)) {
-			used[i] = true;
-			return &a->keyword[i].value;
-		}
-	return NULL;
-}
-
 struct value call_macro(struct machine* m, const struct macro* macro, const struct arguments* a) {
 	const struct node* const n = macro->node;
 	const int line = m->line;
 	struct scope* const s = scope_within(m, macro->scope);
-	bool* const used = machine_alloc(m, (size_t)a->n_keywords + 1);
-	memset(used, 0, (size_t)a->n_keywords + 1);
+	struct value* const given = machine_alloc(m, (size_t)n->n * sizeof *given);
 	machine_enter(m);
-	if (a->n > n->n)
+	if (a->place.n > n->n)
 		machine_fail(m, "macro '%.*s' takes not more than %d argument(s)", EXCERPT(n->name), n->n);
+	for (int i = 0; i < n->n; i++)
+		given[i] = i < a->place.n ? a->place.item[i] : (struct value){.kind = ABSENT};
+	for (int k = 0; k < a->named.n; k++) {
+		const struct string* const name = a->named.entry[k].key.string;
+		int i = 0;
+		while (i < n->n && !string_equal(m, n->item[i]->name, name))
+			i++;
+		if (i == n->n || given[i].kind != ABSENT)
+			machine_fail(m, "macro '%.*s' takes no keyword argument '%.*s'", EXCERPT(n->name), EXCERPT(name));
+		given[i] = a->named.entry[k].value;
+	}
 	for (int i = 0; i < n->n; i++) {
 		const struct node* const parameter = n->item[i];
-		const struct value* const named = i < a->n ? NULL : by_name(m, a, parameter->name, used);
-		struct value v = value_undefined(parameter->name);
-		if (i < a->n)
-			v = a->value[i];
-		else if (named)
-			v = *named;
-		else if (parameter->a)
-			v = evaluate(m, s, parameter->a);
-		scope_set(m, s, parameter->name, v);
+		if (given[i].kind == ABSENT)
+			given[i] = parameter->a ? evaluate(m, s, parameter->a) : value_undefined(parameter->name);
+		scope_set(m, s, parameter->name, given[i]);
 	}
-	for (int i = 0; i < a->n_keywords; i++)
-		if (!used[i])
-			machine_fail(m, "macro '%.*s' takes no keyword argument '%.*s'", EXCERPT(n->name),
-			             EXCERPT(a->keyword[i].name));
-	const struct value out = written(m, s, n->d);
+	const struct value out = body_text(m, s, n->d);
 	machine_leave(m);
 	m->line = line;
 	return out;
@@ -189,15 +170,9 @@ static enum flow run(struct machine* m, struct scope* s, const struct node* n, s
 	case NODE_SET:
 		set_target(m, s, n->a, evaluate(m, s, n->b));
 		return GO_ON;
-	case NODE_SET_BLOCK:
-		set_block(m, s, n);
-		return GO_ON;
 	case NODE_MACRO:
 		macro.macro = MACHINE_NEW(m, struct macro, .node = n, .scope = s);
 		scope_set(m, s, n->name, macro);
-		return GO_ON;
-	case NODE_FILTER_BLOCK:
-		value_write(out, evaluate_filters(m, s, n->b, written(m, scope_within(m, s), n->d)));
 		return GO_ON;
 	case NODE_WITH:
 		return run_with(m, s, n, out);

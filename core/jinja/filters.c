@@ -14,9 +14,7 @@ static struct value filter_escape(struct machine* m, struct call* c) {
 }
 
 static struct value filter_safe(struct machine* m, struct call* c) {
-	struct string s = *value_show(m, c->self);
-	s.markup = true;
-	return value_string(machine_new(m, &s, sizeof s));
+	return value_string(string_markup(m, value_show(m, c->self), true));
 }
 
 static struct value filter_string(struct machine* m, struct call* c) {
@@ -24,37 +22,32 @@ static struct value filter_string(struct machine* m, struct call* c) {
 }
 
 static struct value filter_format(struct machine* m, struct call* c) {
-	struct value operands = value_list(m, TUPLE);
-	if (c->all->n && c->all->n_keywords)
+	const struct arguments* const a = c->all;
+	if (a->place.n && a->named.n)
 		machine_fail(m, "can't handle positional and keyword arguments at the same time");
-	for (int i = 0; i < c->all->n; i++)
-		list_add(m, operands.list, c->all->value[i]);
-	if (c->all->n_keywords)
-		operands = value_dict(m);
-	for (int i = 0; i < c->all->n_keywords; i++)
-		dict_set(m, operands.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
+	struct value operands = a->named.n ? value_dict(m) : value_list(m, TUPLE);
+	if (a->named.n)
+		dict_set_all(m, operands.dict, &a->named);
+	else
+		list_add_all(m, operands.list, &a->place);
 	return format_percent(m, value_show(m, c->self), operands);
 }
 
 static struct value filter_tojson(struct machine* m, struct call* c) {
-	struct builder b = {.machine = m}, by = {.machine = m};
+	struct builder b = {.machine = m};
 	struct style style = {.json = true, .ascii = value_truth(c->given[0]), .sort = value_truth(c->given[3])};
-	if (c->given[1].kind == STRING) {
-		style.indent = c->given[1].string;
-	} else if (c->given[1].kind != ABSENT && c->given[1].kind != NONE) {
-		for (int64_t n = argument_integer(m, c->given[1], "tojson", 0); n > 0; n--)
-			builder_words(&by, " ");
-		style.indent = builder_end(&by);
-	}
+	const struct value indent = argument_or_none(c->given[1]), separators = argument_or_none(c->given[2]);
+	if (indent.kind != ABSENT)
+		style.indent = argument_indent(m, indent, "tojson");
 	style.comma = string_of(m, style.indent ? "," : ", ");
 	style.colon = string_of(m, ": ");
-	if (c->given[2].kind == TUPLE || c->given[2].kind == LIST) {
-		if (c->given[2].list->n != 2)
-			machine_fail(m, "tojson: separators holds %d values, expected 2", c->given[2].list->n);
-		style.comma = argument_string(m, c->given[2].list->item[0], "tojson", NULL);
-		style.colon = argument_string(m, c->given[2].list->item[1], "tojson", NULL);
-	} else if (c->given[2].kind != ABSENT && c->given[2].kind != NONE) {
-		machine_fail(m, "tojson: separators is of type '%s', expected a pair", value_type(c->given[2]));
+	if (separators.kind == TUPLE || separators.kind == LIST) {
+		if (separators.list->n != 2)
+			machine_fail(m, "tojson: separators holds %d values, expected 2", separators.list->n);
+		style.comma = argument_string(m, separators.list->item[0], "tojson");
+		style.colon = argument_string(m, separators.list->item[1], "tojson");
+	} else if (separators.kind != ABSENT) {
+		machine_fail(m, "tojson: separators is of type '%s', expected a pair", value_type(separators));
 	}
 	value_write_json(&b, c->self, &style);
 	return value_string(builder_end(&b));
@@ -107,8 +100,8 @@ static struct value filter_int(struct machine* m, struct call* c) {
 	int64_t whole;
 	double number;
 	value_check_defined(m, c->self);
-	if (c->self.kind == INTEGER || c->self.kind == BOOLEAN)
-		return value_integer(c->self.kind == INTEGER ? c->self.integer : c->self.boolean);
+	if (value_is_whole(c->self))
+		return value_integer(value_whole(c->self));
 	if (read_integer(m, c->self, &whole))
 		return value_integer(whole);
 	if (read_float(m, c->self, &number) && isfinite(number)) {
@@ -134,7 +127,7 @@ static struct value filter_abs(struct machine* m, struct call* c) {
 	if (!value_is_number(c->self))
 		machine_fail(m, "bad operand type for abs(): '%s'", value_type(c->self));
 	const bool negative = c->self.kind == INTEGER && c->self.integer < 0;
-	return operator_binary(m, negative ? MINUS : PLUS, value_integer(0), c->self);
+	return operator_binary(m, negative ? '-' : '+', value_integer(0), c->self);
 }
 
 /* Half to even of the decimal that the number is, as Python's round(). */
@@ -157,19 +150,19 @@ static struct value filter_round(struct machine* m, struct call* c) {
 
 static struct value filter_default(struct machine* m, struct call* c) {
 	if (c->self.kind == UNDEFINED || (value_truth(c->given[1]) && !value_truth(c->self)))
-		return c->given[0].kind == ABSENT ? value_words(m, "") : c->given[0];
+		return c->given[0].kind == ABSENT ? value_string(string_of(m, "")) : c->given[0];
 	return c->self;
 }
 
-const struct routine value_filters[] = {
-    {"escape e", filter_escape, 0, 0, {NULL}},
-    {"safe", filter_safe, 0, 0, {NULL}},
-    {"string", filter_string, 0, 0, {NULL}},
-    {"format", filter_format, 0, AS_THEY_CAME, {NULL}},
-    {"tojson", filter_tojson, 0, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
-    {"int", filter_int, 0, 0, {"default"}},
-    {"float", filter_float, 0, 0, {"default"}},
-    {"abs", filter_abs, 0, 0, {NULL}},
-    {"round", filter_round, 0, 0, {"precision"}},
-    {"default d", filter_default, 0, 0, {"default_value", "boolean"}},
-    {NULL, NULL, 0, 0, {NULL}}};
+const struct routine value_routines[] = {
+    {"escape e", FILTER, filter_escape, 0, 0, {NULL}},
+    {"safe", FILTER, filter_safe, 0, 0, {NULL}},
+    {"string", FILTER, filter_string, 0, 0, {NULL}},
+    {"format", FILTER, filter_format, 0, AS_THEY_CAME, {NULL}},
+    {"tojson", FILTER, filter_tojson, 0, 0, {"ensure_ascii", "indent", "separators", "sort_keys"}},
+    {"int", FILTER, filter_int, 0, 0, {"default"}},
+    {"float", FILTER, filter_float, 0, 0, {"default"}},
+    {"abs", FILTER, filter_abs, 0, 0, {NULL}},
+    {"round", FILTER, filter_round, 0, 0, {"precision"}},
+    {"default d", FILTER, filter_default, 0, 0, {"default_value", "boolean"}},
+    {.name = NULL}};

@@ -1,5 +1,4 @@
 /* Values into a text by a format: Python's % operator and str.format. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +15,6 @@ struct spec {
 	char type;
 };
 enum { WIDEST = 1 << 16 };
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static int read_count(struct machine* m, const struct string* s, size_t* at, size_t end) {
 	int n = 0;
@@ -76,20 +73,16 @@ static void write_number(struct builder* b, struct value v, const struct spec* s
 	if (real && !type && spec->precision < 0) {
 		float_text(fabs(d), text + n);
 	} else {
-		const int64_t whole = real ? 0 : v.kind == BOOLEAN ? v.boolean : v.integer;
-		const uint64_t plain = whole < 0 ? 0 - (uint64_t)whole : (uint64_t)whole;
+		const int64_t whole = real ? 0 : value_whole(v);
+		const unsigned long long plain = whole < 0 ? 0 - (uint64_t)whole : (uint64_t)whole;
 		const char real_pattern[] = {'%', '.', '*', type ? type : 'g', 0};
-		const char* const pattern = real          ? real_pattern
-		                            : type == 'x' ? "%" PRIx64
-		                            : type == 'X' ? "%" PRIX64
-		                            : type == 'o' ? "%" PRIo64
-		                                          : "%" PRIu64;
+		const char whole_pattern[] = {'%', 'l', 'l', type && strchr("xXo", type) ? type : 'u', 0};
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 		if (real)
-			snprintf(text + n, sizeof text - n, pattern, precision, fabs(d));
+			snprintf(text + n, sizeof text - n, real_pattern, precision, fabs(d));
 		else
-			snprintf(text + n, sizeof text - n, pattern, plain);
+			snprintf(text + n, sizeof text - n, whole_pattern, plain);
 #pragma GCC diagnostic pop
 	}
 	pad(b, string_of(b->machine, text), spec, spec->align ? spec->align : '>');
@@ -118,26 +111,26 @@ static void write_value(struct builder* b, struct value v, struct spec spec) {
 
 /* ---- % ------------------------------------------------------------------------------------ */
 
+/* What stands right of %. */
 struct operands {
-	struct value all; /* what stands right of % */
+	struct list place;
+	const struct dict* named; /* NULL when it is no dict */
 	int used;
 };
 
 static struct value next_operand(struct machine* m, struct operands* o) {
-	const int n = o->all.kind == TUPLE ? o->all.list->n : 1;
-	if (o->used >= n)
+	if (o->used >= o->place.n)
 		machine_fail(m, "not enough arguments for format string");
-	o->used++;
-	return o->all.kind == TUPLE ? o->all.list->item[o->used - 1] : o->all;
+	return o->place.item[o->used++];
 }
 
 /* (name) after the %: the operand of that name. */
 static struct value named_operand(struct machine* m, const struct string* s, size_t* at, struct operands* o) {
 	const struct string close = {.data = ")", .size = 1};
 	const size_t end = string_find(m, s, &close, *at, s->size);
-	if (end == SIZE_MAX || o->all.kind != DICT)
+	if (end == SIZE_MAX || !o->named)
 		machine_fail(m, "format requires a mapping");
-	const struct value* const v = dict_find_name(m, o->all.dict, string_part(m, s, *at + 1, end));
+	const struct value* const v = dict_find_name(m, o->named, string_part(m, s, *at + 1, end));
 	if (!v)
 		machine_fail(m, "a format names what the mapping does not have");
 	*at = end + 1;
@@ -184,7 +177,11 @@ static void write_percent(struct builder* b, const struct string* s, size_t* at,
 
 struct value format_percent(struct machine* m, const struct string* s, struct value operands) {
 	struct builder b = {.machine = m};
-	struct operands o = {.all = operands};
+	struct operands o = {.place = {.item = &operands, .n = 1}};
+	if (operands.kind == TUPLE)
+		o.place = *operands.list;
+	if (operands.kind == DICT)
+		o.named = operands.dict;
 	for (size_t at = 0; at < s->size;) {
 		const size_t percent = span_without(s, at, s->size, "%");
 		builder_part(&b, s, at, percent);
@@ -192,7 +189,7 @@ struct value format_percent(struct machine* m, const struct string* s, struct va
 		if (percent < s->size)
 			write_percent(&b, s, &at, &o);
 	}
-	if (operands.kind != DICT && o.used < (operands.kind == TUPLE ? operands.list->n : 1))
+	if (!o.named && o.used < o.place.n)
 		machine_fail(m, "not all arguments converted during string formatting");
 	return value_string(builder_end(&b));
 }
@@ -242,15 +239,15 @@ static struct value field_value(struct machine* m, const struct string* s, size_
 		const int i = at == end ? f->next++ : read_count(m, s, &at, end);
 		if (f->numbered && f->next)
 			machine_fail(m, "a format that numbers some of its fields and not others");
-		if (i >= f->arguments->n)
+		if (i >= f->arguments->place.n)
 			machine_fail(m, "Replacement index %d out of range for positional args tuple", i);
-		return f->arguments->value[i];
+		return f->arguments->place.item[i];
 	}
 	const struct string* const name = string_part(m, s, at, end);
-	for (int i = 0; i < f->arguments->n_keywords; i++)
-		if (string_equal(m, f->arguments->keyword[i].name, name))
-			return f->arguments->keyword[i].value;
-	machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
+	const struct value* const named = dict_find_name(m, &f->arguments->named, name);
+	if (!named)
+		machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
+	return *named;
 }
 
 static void write_field(struct builder* b, const struct string* s, size_t at, size_t end, struct fields* f) {

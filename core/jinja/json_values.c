@@ -13,12 +13,12 @@ static struct value read_value(struct reader*, bool trusted);
 static struct value read_list(struct reader* r) {
 	struct parser* const p = &r->parser;
 	struct value list = value_list(p->machine, LIST);
-	if (parser_take(p, CLOSE_LIST))
+	if (parser_take(p, "]"))
 		return list;
 	do
 		list_add(p->machine, list.list, read_value(r, false));
-	while (parser_take(p, COMMA));
-	parser_want(p, CLOSE_LIST, "a comma or ]");
+	while (parser_take(p, ","));
+	parser_want(p, "]", "a comma or ]");
 	return list;
 }
 
@@ -34,17 +34,17 @@ static struct value read_text(struct reader* r, bool trusted) {
 static struct value read_object(struct reader* r) {
 	struct parser* const p = &r->parser;
 	struct value object = value_dict(p->machine);
-	if (parser_take(p, CLOSE_DICT))
+	if (parser_take(p, "}"))
 		return object;
 	do {
 		if (p->token.kind != TOKEN_STRING)
 			parser_fail(p, "a member's name");
 		const struct value key = read_text(r, false);
-		parser_want(p, COLON, "a colon");
+		parser_want(p, ":", "a colon");
 		const bool trusted = r->trusted_member && string_is(key.string, r->trusted_member);
 		dict_set(p->machine, object.dict, key, read_value(r, trusted));
-	} while (parser_take(p, COMMA));
-	parser_want(p, CLOSE_DICT, "a comma or }");
+	} while (parser_take(p, ","));
+	parser_want(p, "}", "a comma or }");
 	return object;
 }
 
@@ -54,9 +54,9 @@ static struct value read_value(struct reader* r, bool trusted) {
 	machine_charge(p->machine, 0);
 	if (t.kind == TOKEN_STRING)
 		return read_text(r, trusted);
-	if (parser_take(p, OPEN_LIST))
+	if (parser_take(p, "["))
 		return read_list(r);
-	if (parser_take(p, OPEN_DICT))
+	if (parser_take(p, "{"))
 		return read_object(r);
 	const bool word = t.kind == TOKEN_NAME && string_among(t.text, "true false null");
 	if (!word && t.kind != TOKEN_NUMBER)
@@ -73,19 +73,12 @@ struct value json_value(struct machine* m, const char* text, size_t size, const 
 	struct reader r = {.trusted_member = trusted_member, .trusted_words = trusted_words};
 	struct parser* const p = &r.parser;
 	p->machine = m;
-	p->lexer = (struct lexer){.machine = m,
-	                          .source = text,
-	                          .size = size,
-	                          .line = 1,
-	                          .inside = true,
-	                          .in_print = true,
-	                          .json = true};
+	p->lexer = lexer_start_json(m, text, size);
 	m->reading = what;
 	p->ahead = lexer_next(&p->lexer);
 	parser_next(p);
 	const struct value v = read_value(&r, false);
-	if (p->token.kind != TOKEN_END)
-		parser_fail(p, "the end");
+	parser_want_kind(p, TOKEN_END, "the end");
 	m->reading = NULL;
 	m->line = line;
 	return v;

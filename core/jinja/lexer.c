@@ -10,7 +10,7 @@
 
 /* ---- places ------------------------------------------------------------------------------- */
 
-void lexer_start(struct lexer* x, struct machine* m, const char* source, size_t size) {
+struct lexer lexer_start(struct machine* m, const char* source, size_t size) {
 	char* const copy = machine_alloc(m, size);
 	size_t n = 0;
 	for (size_t i = 0; i < size; i++) {
@@ -20,43 +20,62 @@ void lexer_start(struct lexer* x, struct machine* m, const char* source, size_t 
 	}
 	if (n && copy[n - 1] == '\n')
 		n--;
-	*x = (struct lexer){.machine = m, .source = copy, .size = n, .line = 1, .line_starting = true};
+	return (struct lexer){.machine = m,
+	                      .source = MACHINE_NEW(m, struct string, .data = copy, .size = n),
+	                      .line = 1,
+	                      .line_starting = true};
 }
 
-static char peek(const struct lexer* x, size_t ahead) {
-	return x->at + ahead < x->size ? x->source[x->at + ahead] : 0;
+struct lexer lexer_start_json(struct machine* m, const char* text, size_t size) {
+	return (struct lexer){.machine = m,
+	                      .source = MACHINE_NEW(m, struct string, .data = text, .size = size),
+	                      .line = 1,
+	                      .inside = true,
+	                      .in_print = true,
+	                      .json = true};
+}
+
+/* 0 past the end. */
+static char byte_at(const struct lexer* x, size_t at) {
+	return at < x->source->size ? x->source->data[at] : 0;
+}
+
+static char peek(const struct lexer* x, size_t ahead) { return byte_at(x, x->at + ahead); }
+
+static bool stands_at(const struct lexer* x, size_t at, const char* words) {
+	for (; *words; words++, at++)
+		if (byte_at(x, at) != *words)
+			return false;
+	return true;
+}
+
+/* - or + of a tag, else 0. */
+static char sign_at(const struct lexer* x, size_t at) {
+	const char c = byte_at(x, at);
+	return c == '-' || c == '+' ? c : 0;
 }
 
 static void advance(struct lexer* x, size_t to) {
 	for (; x->at < to; x->at++)
-		x->line += x->source[x->at] == '\n';
+		x->line += x->source->data[x->at] == '\n';
 	x->machine->line = x->line;
-}
-
-/* Bytes of white space at a place. */
-static size_t white(const struct lexer* x, size_t at) {
-	const size_t start = at;
-	uint32_t code;
-	for (size_t length; at < x->size; at += length) {
-		length = utf8_character(x->source + at, x->size - at, &code);
-		if (length == 0 || !code_is_space(code))
-			break;
-	}
-	return at - start;
 }
 
 /* The end of the text [start, end) without the white space before it. */
 static size_t strip_right(const struct lexer* x, size_t start, size_t end) {
-	struct string text = {.data = x->source + start, .size = end - start};
-	return start + string_strip(x->machine, &text, NULL, false, true)->size;
+	const struct string* const text = string_part(x->machine, x->source, start, end);
+	return start + string_strip(x->machine, text, NULL, false, true)->size;
 }
 
-/* The same of the last line alone, where it is all white: lstrip_blocks. */
-static size_t strip_line(const struct lexer* x, size_t start, size_t end) {
+/* The end of the text [start, end) before a tag with that sign. Where there is none, a block takes the white
+ * space of the last line along if that is all the line has: lstrip_blocks. */
+static size_t text_end(const struct lexer* x, size_t start, size_t end, char sign, bool block) {
+	if (sign == '-')
+		return strip_right(x, start, end);
 	size_t line = end;
-	while (line > start && x->source[line - 1] != '\n')
+	while (line > start && x->source->data[line - 1] != '\n')
 		line--;
-	if (line == start && !x->line_starting)
+	if (sign == '+' || !block || (line == start && !x->line_starting))
 		return end;
 	return strip_right(x, line, end) == line ? line : end;
 }
@@ -64,61 +83,54 @@ static size_t strip_line(const struct lexer* x, size_t start, size_t end) {
 /* Past the end of a tag that began at `x->at` with `sign`: -, + or none. */
 static void close_tag(struct lexer* x, size_t past, char sign, bool trims) {
 	if (sign == '-')
-		past += white(x, past);
-	else if (sign != '+' && trims && past < x->size && x->source[past] == '\n')
+		past = string_span(x->source, past, true);
+	else if (sign != '+' && trims && byte_at(x, past) == '\n')
 		past++;
 	advance(x, past);
-	x->line_starting = past > 0 && x->source[past - 1] == '\n';
+	x->line_starting = past > 0 && x->source->data[past - 1] == '\n';
 }
 
 /* ---- between tags ------------------------------------------------------------------------- */
 
 static struct token text_token(struct lexer* x, size_t start, size_t end, int line) {
-	struct string text = {.data = x->source + start, .size = end - start};
 	return (struct token){
-	    .kind = TOKEN_TEXT, .line = line, .text = machine_new(x->machine, &text, sizeof text)};
+	    .kind = TOKEN_TEXT, .line = line, .text = string_part(x->machine, x->source, start, end)};
 }
 
 static void skip_comment(struct lexer* x) {
-	const size_t from = x->at + 2 + (peek(x, 2) == '-' || peek(x, 2) == '+');
-	const char* const end = from <= x->size ? memmem(x->source + from, x->size - from, "#}", 2) : NULL;
-	if (!end)
+	const struct string close = {.data = "#}", .size = 2};
+	const size_t from = x->at + 2 + (sign_at(x, x->at + 2) != 0);
+	const size_t end = string_find(x->machine, x->source, &close, from, x->source->size);
+	if (end == SIZE_MAX)
 		machine_fail(x->machine, "a comment without its end #}");
-	const size_t at = (size_t)(end - x->source);
-	close_tag(x, at + 2, at > from ? end[-1] : 0, true);
+	close_tag(x, end + 2, end > from ? byte_at(x, end - 1) : 0, true);
 }
 
-/* Bytes of "{%- name -%}" at a place, 0 where there is none. *open and *close: its signs. */
-static size_t tag_size(const struct lexer* x, size_t at, const char* name, char* open, char* close) {
-	const char* const s = x->source;
-	size_t i = at + 2;
-	if (i > x->size || s[at] != '{' || s[at + 1] != '%')
+/* Past the end of "{%- name -%}" at a place, 0 where there is none. *open and *close: its signs. */
+static size_t past_tag(const struct lexer* x, size_t at, const char* name, char* open, char* close) {
+	if (!stands_at(x, at, "{%"))
 		return 0;
-	*open = i < x->size && (s[i] == '-' || s[i] == '+') ? s[i++] : 0;
-	i += white(x, i);
-	const size_t length = strlen(name);
-	if (x->size - i < length || memcmp(s + i, name, length) != 0)
+	*open = sign_at(x, at + 2);
+	at = string_span(x->source, at + 2 + (*open != 0), true);
+	if (!stands_at(x, at, name))
 		return 0;
-	i += length;
-	i += white(x, i);
-	*close = i < x->size && (s[i] == '-' || s[i] == '+') ? s[i++] : 0;
-	return x->size - i >= 2 && s[i] == '%' && s[i + 1] == '}' ? i + 2 - at : 0;
+	at = string_span(x->source, at + strlen(name), true);
+	*close = sign_at(x, at);
+	at += *close != 0;
+	return stands_at(x, at, "%}") ? at + 2 : 0;
 }
 
-/* The text of a raw block whose opening tag stands at x->at. */
-static struct token raw_token(struct lexer* x, size_t tag, char close) {
+/* The text of a raw block, past whose opening tag, which ended with `close`, the lexer goes first. */
+static struct token raw_token(struct lexer* x, size_t past, char close) {
 	const int line = x->line;
-	close_tag(x, x->at + tag, close == '-' ? '-' : '+', false);
-	for (size_t at = x->at; at + 1 < x->size; at++) {
+	close_tag(x, past, close == '-' ? '-' : '+', false);
+	for (size_t at = x->at; at < x->source->size; at++) {
 		char sign = 0, end_sign = 0;
-		const size_t size = tag_size(x, at, "endraw", &sign, &end_sign);
-		if (!size)
+		past = past_tag(x, at, "endraw", &sign, &end_sign);
+		if (!past)
 			continue;
-		const size_t end = sign == '-'   ? strip_right(x, x->at, at)
-		                   : sign == '+' ? at
-		                                 : strip_line(x, x->at, at);
-		const struct token token = text_token(x, x->at, end, line);
-		close_tag(x, at + size, end_sign, true);
+		const struct token token = text_token(x, x->at, text_end(x, x->at, at, sign, true), line);
+		close_tag(x, past, end_sign, true);
 		return token;
 	}
 	machine_fail(x->machine, "a raw block without its end");
@@ -126,65 +138,55 @@ static struct token raw_token(struct lexer* x, size_t tag, char close) {
 
 /* The next place where "{{", "{%" or "{#" begins. */
 static size_t next_tag(const struct lexer* x) {
-	for (size_t at = x->at; at + 1 < x->size; at++) {
-		const char* const brace = memchr(x->source + at, '{', x->size - 1 - at);
-		if (!brace)
-			break;
-		if (brace[1] == '{' || brace[1] == '%' || brace[1] == '#')
-			return (size_t)(brace - x->source);
-		at = (size_t)(brace - x->source);
-	}
-	return x->size;
+	size_t at = x->at;
+	while (at < x->source->size &&
+	       !(byte_at(x, at) == '{' && byte_at(x, at + 1) && strchr("{%#", byte_at(x, at + 1))))
+		at++;
+	return at;
 }
 
 /* Text up to the next tag, or what the tag is; an empty text is passed over. */
 static struct token next_outside(struct lexer* x) {
-	for (;;) {
+	while (x->at < x->source->size) {
 		machine_charge(x->machine, 0);
-		if (x->at >= x->size)
-			return (struct token){.kind = TOKEN_END, .line = x->line};
 		const size_t start = x->at, tag = next_tag(x);
 		const int line = x->line;
-		size_t end = tag;
-		if (tag < x->size) {
-			const char sign = tag + 2 < x->size ? x->source[tag + 2] : 0;
-			if (sign == '-')
-				end = strip_right(x, start, tag);
-			else if (sign != '+' && x->source[tag + 1] != '{')
-				end = strip_line(x, start, tag);
-		}
+		const char sign = sign_at(x, tag + 2), kind = byte_at(x, tag + 1);
+		const size_t end = kind ? text_end(x, start, tag, sign, kind != '{') : tag;
 		advance(x, tag);
 		if (tag > start)
 			x->line_starting = false; /* a tag stands before what comes next */
 		if (end > start)
 			return text_token(x, start, end, line);
-		if (tag == x->size)
-			continue;
+		if (tag == x->source->size)
+			break;
 		char open = 0, close = 0;
-		const size_t raw = tag_size(x, tag, "raw", &open, &close);
+		const size_t past = past_tag(x, tag, "raw", &open, &close);
 		x->line_starting = false;
-		if (raw && close != '+')
-			return raw_token(x, raw, close);
-		if (x->source[tag + 1] == '#') {
+		if (past && close != '+')
+			return raw_token(x, past, close);
+		if (kind == '#') {
 			skip_comment(x);
 			continue;
 		}
 		x->inside = true;
 		x->n_open = 0;
-		x->in_print = x->source[tag + 1] == '{';
-		advance(x, tag + 2 + (peek(x, 2) == '-' || peek(x, 2) == '+'));
+		x->in_print = kind == '{';
+		advance(x, tag + 2 + (sign != 0));
 		return (struct token){.kind = x->in_print ? TOKEN_PRINT : TOKEN_BLOCK, .line = x->line};
 	}
+	return (struct token){.kind = TOKEN_END, .line = x->line};
 }
 
 /* ---- within tags -------------------------------------------------------------------------- */
 
 /* The tag's end at x->at, when it is there. */
 static bool tag_end(struct lexer* x, struct token* token) {
-	const char c = peek(x, 0);
-	const char sign = c == '-' || (c == '+' && !x->in_print) ? c : 0;
+	char sign = sign_at(x, x->at);
+	if (sign == '+' && x->in_print)
+		sign = 0;
 	const size_t skip = sign ? 1 : 0;
-	if (x->n_open || peek(x, skip) != (x->in_print ? '}' : '%') || peek(x, skip + 1) != '}')
+	if (x->n_open || !stands_at(x, x->at + skip, x->in_print ? "}}" : "%}"))
 		return false;
 	*token = (struct token){.kind = x->in_print ? TOKEN_PRINT_END : TOKEN_BLOCK_END, .line = x->line};
 	close_tag(x, x->at + skip + 2, sign, !x->in_print);
@@ -192,65 +194,55 @@ static bool tag_end(struct lexer* x, struct token* token) {
 	return true;
 }
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool in_name(char c) {
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
 }
 
-/* Digits and the underscores between them go to text; returns bytes read. */
-static size_t digits(const struct lexer* x, size_t from, char* text, size_t* n, size_t capacity) {
+/* Past the digits from there on and the underscores between them. */
+static size_t past_digits(const struct lexer* x, size_t from) {
 	size_t i = from;
-	for (; is_digit(peek(x, i)) || (peek(x, i) == '_' && !x->json && i > from && is_digit(peek(x, i + 1)));
-	     i++) {
-		if (peek(x, i) == '_')
-			continue;
-		if (*n + 1 >= capacity)
-			machine_fail(x->machine, "a number of more than %zu digits", capacity);
-		text[(*n)++] = peek(x, i);
-	}
-	return i - from;
+	while (is_digit(peek(x, i)) || (peek(x, i) == '_' && !x->json && i > from && is_digit(peek(x, i + 1))))
+		i++;
+	return i;
 }
 
 static struct token number_token(struct lexer* x) {
-	char text[128];
-	size_t n = 0;
+	enum { MOST_DIGITS = 120 };
+	char text[MOST_DIGITS + 1];
 	struct token token = {.kind = TOKEN_NUMBER, .line = x->line};
-	bool real = false;
-	const bool after_dot = x->at > 0 && x->source[x->at - 1] == '.';
+	const bool after_dot = x->at > 0 && byte_at(x, x->at - 1) == '.';
 	const size_t minus = peek(x, 0) == '-'; /* in JSON alone */
-	text[0] = '-';
-	n = minus;
-	size_t i = minus + digits(x, minus, text, &n, sizeof text - 8);
-	if (n == minus)
+	const size_t whole = past_digits(x, minus);
+	size_t end = whole, n = 0;
+	if (whole == minus)
 		machine_fail(x->machine, "unexpected character '-'");
-	if (!after_dot && peek(x, i) == '.' && is_digit(peek(x, i + 1))) {
-		real = true;
-		text[n++] = '.';
-		i += 1 + digits(x, i + 1, text, &n, sizeof text - 8);
-	}
-	const size_t sign = peek(x, i + 1) == '-' || peek(x, i + 1) == '+';
-	if (!after_dot && (peek(x, i) == 'e' || peek(x, i) == 'E') && is_digit(peek(x, i + 1 + sign))) {
-		real = true;
-		text[n++] = 'e';
-		if (sign)
-			text[n++] = peek(x, i + 1);
-		i += 1 + sign + digits(x, i + 1 + sign, text, &n, sizeof text - 1);
+	if (!after_dot && peek(x, end) == '.' && is_digit(peek(x, end + 1)))
+		end = past_digits(x, end + 1);
+	const size_t sign = sign_at(x, x->at + end + 1) != 0;
+	if (!after_dot && (peek(x, end) == 'e' || peek(x, end) == 'E') && is_digit(peek(x, end + 1 + sign)))
+		end = past_digits(x, end + 1 + sign);
+	for (size_t i = 0; i < end; i++) {
+		if (n == MOST_DIGITS)
+			machine_fail(x->machine, "a number of more than %d digits", MOST_DIGITS);
+		if (peek(x, i) != '_')
+			text[n++] = peek(x, i);
 	}
 	text[n] = 0;
+	const bool real = end > whole;
 	if (!real && !x->json && text[0] == '0' && strspn(text, "0") < n)
 		machine_fail(x->machine, "the number %s begins with 0", text);
 	errno = 0;
 	token.number = real ? value_float(strtod(text, NULL)) : value_integer(strtoll(text, NULL, 10));
 	if (errno == ERANGE && !real)
 		machine_fail(x->machine, "the whole number %s has more than 64 bits", text);
-	advance(x, x->at + i);
+	advance(x, x->at + end);
 	return token;
 }
 
 static uint32_t hex_digits(struct lexer* x, int n, size_t end) {
 	uint32_t code = 0;
 	for (; n > 0; n--, x->at++) {
-		const int digit = x->at < end ? hexadecimal_digit(x->source[x->at]) : -1;
+		const int digit = x->at < end ? hexadecimal_digit(peek(x, 0)) : -1;
 		if (digit < 0)
 			machine_fail(x->machine, "a string with a broken \\x, \\u or \\U escape");
 		code = code << 4 | (uint32_t)digit;
@@ -262,8 +254,7 @@ static uint32_t hex_digits(struct lexer* x, int n, size_t end) {
 static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
 	uint32_t code = hex_digits(x, n, end);
 	const size_t past = x->at;
-	if (x->json && code >= 0xD800 && code < 0xDC00 && past + 1 < end && x->source[past] == '\\' &&
-	    x->source[past + 1] == 'u') {
+	if (x->json && code >= 0xD800 && code < 0xDC00 && past + 1 < end && stands_at(x, past, "\\u")) {
 		x->at += 2;
 		const uint32_t low = hex_digits(x, 4, end);
 		if (low >= 0xDC00 && low < 0xE000)
@@ -281,7 +272,7 @@ static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
 static void read_escape(struct lexer* x, struct builder* b, size_t end) {
 	static const char from[] = "\\\"bfnrt/'av", to[] = "\\\"\b\f\n\r\t/'\a\v";
 	enum { IN_BOTH = 7, IN_JSON = 8 };
-	const char c = x->source[x->at];
+	const char c = peek(x, 0);
 	const char* const found = c ? strchr(from, c) : NULL;
 	const ptrdiff_t place = found ? found - from : -1;
 	if (found && (place < IN_BOTH || (place < IN_JSON) == x->json)) {
@@ -305,17 +296,17 @@ static struct token string_token(struct lexer* x) {
 	struct token token = {.kind = TOKEN_STRING, .line = x->line};
 	const char quote = peek(x, 0);
 	size_t end = x->at + 1;
-	while (end < x->size && x->source[end] != quote)
-		end += x->source[end] == '\\' ? 2 : 1;
-	if (end >= x->size)
+	while (end < x->source->size && byte_at(x, end) != quote)
+		end += byte_at(x, end) == '\\' ? 2 : 1;
+	if (end >= x->source->size)
 		machine_fail(x->machine, "a string without its closing %c", quote);
 	struct builder b = {.machine = x->machine};
 	x->at++;
 	while (x->at < end) {
 		size_t plain = x->at;
-		while (plain < end && x->source[plain] != '\\')
+		while (plain < end && byte_at(x, plain) != '\\')
 			plain++;
-		builder_add(&b, x->source + x->at, plain - x->at, false);
+		builder_part(&b, x->source, x->at, plain);
 		advance(x, plain);
 		if (x->at < end) {
 			x->at++;
@@ -335,51 +326,44 @@ static void balance(struct lexer* x, char c) {
 		machine_fail(x->machine, "unexpected '%c'", c);
 }
 
+/* The next n bytes. */
+static struct token part_token(struct lexer* x, enum token_kind kind, size_t n) {
+	const struct token token = {
+	    .kind = kind, .line = x->line, .text = string_part(x->machine, x->source, x->at, x->at + n)};
+	advance(x, x->at + n);
+	return token;
+}
+
 static struct token operator_token(struct lexer* x) {
-	static const struct {
-		char text[3];
-		enum operator operator;
-	} pairs[] = {{"//", FLOOR_DIVIDE}, {"**", POWER},         {"==", EQUAL},
-	             {"!=", NOT_EQUAL},    {">=", GREATER_EQUAL}, {"<=", LESS_EQUAL}};
+	static const char two[][3] = {"//", "**", "==", "!=", ">=", "<="};
 	const char c = peek(x, 0);
-	struct token token = {.kind = TOKEN_OPERATOR, .line = x->line};
-	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-		if (c == pairs[i].text[0] && peek(x, 1) == pairs[i].text[1]) {
-			token.operator= pairs[i].operator;
-			advance(x, x->at + 2);
-			return token;
-		}
+	for (size_t i = 0; i < sizeof two / sizeof *two; i++)
+		if (stands_at(x, x->at, two[i]))
+			return part_token(x, TOKEN_OPERATOR, 2);
 	if (!c || !strchr("+-*/%~<>=.,:;|()[]{}", c))
 		machine_fail(x->machine, "unexpected character '%c'", c >= ' ' && c <= '~' ? c : '?');
 	balance(x, c);
-	token.operator=(enum operator) c;
-	advance(x, x->at + 1);
-	return token;
+	return part_token(x, TOKEN_OPERATOR, 1);
 }
 
 static struct token next_inside(struct lexer* x) {
 	struct token token;
-	advance(x, x->at + white(x, x->at));
+	advance(x, string_span(x->source, x->at, true));
 	if (tag_end(x, &token))
 		return token;
-	if (x->at >= x->size && x->json)
+	if (x->at >= x->source->size && x->json)
 		return (struct token){.kind = TOKEN_END, .line = x->line};
-	if (x->at >= x->size)
+	if (x->at >= x->source->size)
 		machine_fail(x->machine, "the template ends within a tag");
 	const char c = peek(x, 0);
 	if (is_digit(c) || (x->json && c == '-'))
 		return number_token(x);
 	if (c == '"' || (c == '\'' && !x->json))
 		return string_token(x);
-	if (!in_name(c))
-		return operator_token(x);
 	size_t n = 0;
 	while (in_name(peek(x, n)))
 		n++;
-	token = (struct token){.kind = TOKEN_NAME, .line = x->line};
-	token.text = string_new(x->machine, x->source + x->at, n);
-	advance(x, x->at + n);
-	return token;
+	return n ? part_token(x, TOKEN_NAME, n) : operator_token(x);
 }
 
 struct token lexer_next(struct lexer* x) {

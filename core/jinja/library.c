@@ -12,17 +12,18 @@ void arguments_take(struct machine* m, const struct routine* r, const struct arg
                     struct value* given) {
 	int n = 0;
 	for (; n < MOST_PARAMETERS && r->parameter[n]; n++)
-		given[n] = n < a->n ? a->value[n] : (struct value){.kind = ABSENT};
-	if (a->n > n)
-		machine_fail(m, "%s takes at most %d argument%s, %d were given", r->name, n, n == 1 ? "" : "s", a->n);
-	for (int k = 0; k < a->n_keywords; k++) {
-		const struct keyword* const keyword = &a->keyword[k];
+		given[n] = n < a->place.n ? a->place.item[n] : (struct value){.kind = ABSENT};
+	if (a->place.n > n)
+		machine_fail(m, "%s takes at most %d argument%s, %d were given", r->name, n, n == 1 ? "" : "s",
+		             a->place.n);
+	for (int k = 0; k < a->named.n; k++) {
+		const struct string* const name = a->named.entry[k].key.string;
 		int i = 0;
-		while (i < n && !string_is(keyword->name, r->parameter[i]))
+		while (i < n && !string_is(name, r->parameter[i]))
 			i++;
 		if (i == n || given[i].kind != ABSENT)
-			machine_fail(m, "%s: unexpected argument '%.*s'", r->name, EXCERPT(keyword->name));
-		given[i] = keyword->value;
+			machine_fail(m, "%s: unexpected argument '%.*s'", r->name, EXCERPT(name));
+		given[i] = a->named.entry[k].value;
 	}
 	for (int i = 0; i < r->required; i++)
 		if (given[i].kind == ABSENT)
@@ -42,8 +43,8 @@ struct value routine_call(struct machine* m, const struct routine* r, struct val
 
 struct arguments arguments_rest(const struct arguments* a, int skip) {
 	struct arguments rest = *a;
-	rest.value = rest.n > skip ? rest.value + skip : NULL;
-	rest.n = rest.n > skip ? rest.n - skip : 0;
+	rest.place.item = rest.place.n > skip ? rest.place.item + skip : NULL;
+	rest.place.n = rest.place.n > skip ? rest.place.n - skip : 0;
 	return rest;
 }
 
@@ -51,29 +52,39 @@ int64_t argument_integer(struct machine* m, struct value v, const char* what, in
 	if (v.kind == ABSENT)
 		return otherwise;
 	value_check_defined(m, v);
-	if (v.kind != INTEGER && v.kind != BOOLEAN)
+	if (!value_is_whole(v))
 		machine_fail(m, "%s: '%s' object cannot be interpreted as an integer", what, value_type(v));
-	return v.kind == INTEGER ? v.integer : v.boolean;
+	return value_whole(v);
 }
 
-const struct string* argument_string(struct machine* m, struct value v, const char* what,
-                                     const struct string* otherwise) {
+const struct string* argument_string(struct machine* m, struct value v, const char* what) {
 	if (v.kind == ABSENT)
-		return otherwise;
+		return NULL;
 	value_check_defined(m, v);
 	if (v.kind != STRING)
 		machine_fail(m, "%s: expected a string, found '%s'", what, value_type(v));
 	return v.string;
 }
 
+const struct string* argument_indent(struct machine* m, struct value v, const char* what) {
+	if (v.kind == STRING)
+		return v.string;
+	struct builder b = {.machine = m};
+	for (int64_t n = argument_integer(m, v, what, 0); n > 0; n--)
+		builder_words(&b, " ");
+	return builder_end(&b);
+}
+
 /* ---- tests -------------------------------------------------------------------------------- */
+
+/* What has a length and an index: dicts and the undefined too. */
+enum { INDEXED = OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED) };
 
 /* how: the kinds that are meant */
 static struct value is_of(struct machine* m, struct call* c) {
 	(void)m;
 	return value_boolean(c->how >> c->self.kind & 1);
 }
-#define OF(kind) (1 << (kind))
 
 /* how: which of the two */
 static struct value is_truth(struct machine* m, struct call* c) {
@@ -83,12 +94,9 @@ static struct value is_truth(struct machine* m, struct call* c) {
 /* By its argument, or else by two; how: what is left over */
 static struct value is_divisible(struct machine* m, struct call* c) {
 	const struct value by = c->given[0].kind == ABSENT ? value_integer(2) : c->given[0];
-	return value_boolean(value_equal(m, operator_binary(m, MODULO, c->self, by), value_integer(c->how)));
+	return value_boolean(value_equal(m, operator_binary(m, '%', c->self, by), value_integer(c->how)));
 }
 
-static struct value is_in(struct machine* m, struct call* c) {
-	return value_boolean(value_in(m, c->self, c->given[0]));
-}
 static struct value is_same(struct machine* m, struct call* c) {
 	const struct value v = c->self, other = c->given[0];
 	return value_boolean(v.kind == other.kind &&
@@ -96,90 +104,50 @@ static struct value is_same(struct machine* m, struct call* c) {
 }
 /* how: the operator */
 static struct value compares(struct machine* m, struct call* c) {
-	return value_boolean(operator_compare(m, (enum operator)c->how, c->self, c->given[0]));
+	return value_boolean(operator_compare(m, c->how, c->self, c->given[0]));
 }
 
-static const struct routine value_tests[] = {
-    {"defined", is_of, ~OF(UNDEFINED), 0, {NULL}},
-    {"undefined", is_of, OF(UNDEFINED), 0, {NULL}},
-    {"none", is_of, OF(NONE), 0, {NULL}},
-    {"boolean", is_of, OF(BOOLEAN), 0, {NULL}},
-    {"true", is_truth, true, 0, {NULL}},
-    {"false", is_truth, false, 0, {NULL}},
-    {"integer", is_of, OF(INTEGER), 0, {NULL}},
-    {"float", is_of, OF(FLOAT), 0, {NULL}},
-    {"number", is_of, OF(BOOLEAN) | OF(INTEGER) | OF(FLOAT), 0, {NULL}},
-    {"string", is_of, OF(STRING), 0, {NULL}},
-    {"mapping", is_of, OF(DICT), 0, {NULL}},
-    {"iterable",
-     is_of,
-     OF(UNDEFINED) | OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(VIEW) | OF(ITERATOR) | OF(DICT),
-     0,
-     {NULL}},
-    /* what has a length and an index: dicts and the undefined too */
-    {"sequence", is_of, OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED), 0, {NULL}},
-    {"callable", is_of, OF(FUNCTION) | OF(MACRO), 0, {NULL}},
-    {"even", is_divisible, 0, 0, {NULL}},
-    {"odd", is_divisible, 1, 0, {NULL}},
-    {"divisibleby", is_divisible, 0, 1, {"num"}},
-    {"in", is_in, 0, 1, {"seq"}},
-    {"sameas", is_same, 0, 1, {"other"}},
-    {"eq equalto ==", compares, EQUAL, 1, {"other"}},
-    {"ne !=", compares, NOT_EQUAL, 1, {"other"}},
-    {"lt lessthan <", compares, LESS, 1, {"other"}},
-    {"le <=", compares, LESS_EQUAL, 1, {"other"}},
-    {"gt greaterthan >", compares, GREATER, 1, {"other"}},
-    {"ge >=", compares, GREATER_EQUAL, 1, {"other"}},
-    {NULL, NULL, 0, 0, {NULL}}};
+static const struct routine tests[] = {
+    {"defined", TEST, is_of, ~OF(UNDEFINED), 0, {NULL}},
+    {"undefined", TEST, is_of, OF(UNDEFINED), 0, {NULL}},
+    {"none", TEST, is_of, OF(NONE), 0, {NULL}},
+    {"boolean", TEST, is_of, OF(BOOLEAN), 0, {NULL}},
+    {"true", TEST, is_truth, true, 0, {NULL}},
+    {"false", TEST, is_truth, false, 0, {NULL}},
+    {"integer", TEST, is_of, OF(INTEGER), 0, {NULL}},
+    {"float", TEST, is_of, OF(FLOAT), 0, {NULL}},
+    {"number", TEST, is_of, OF(BOOLEAN) | OF(INTEGER) | OF(FLOAT), 0, {NULL}},
+    {"string", TEST, is_of, OF(STRING), 0, {NULL}},
+    {"mapping", TEST, is_of, OF(DICT), 0, {NULL}},
+    {"iterable", TEST, is_of, INDEXED | OF(VIEW) | OF(ITERATOR), 0, {NULL}},
+    {"sequence", TEST, is_of, INDEXED, 0, {NULL}},
+    {"callable", TEST, is_of, OF(FUNCTION) | OF(MACRO), 0, {NULL}},
+    {"even", TEST, is_divisible, 0, 0, {NULL}},
+    {"odd", TEST, is_divisible, 1, 0, {NULL}},
+    {"divisibleby", TEST, is_divisible, 0, 1, {"num"}},
+    {"in", TEST, compares, IN, 1, {"seq"}},
+    {"sameas", TEST, is_same, 0, 1, {"other"}},
+    {"eq equalto ==", TEST, compares, EQUAL, 1, {"other"}},
+    {"ne !=", TEST, compares, NOT_EQUAL, 1, {"other"}},
+    {"lt lessthan <", TEST, compares, '<', 1, {"other"}},
+    {"le <=", TEST, compares, LESS_EQUAL, 1, {"other"}},
+    {"gt greaterthan >", TEST, compares, '>', 1, {"other"}},
+    {"ge >=", TEST, compares, GREATER_EQUAL, 1, {"other"}},
+    {.name = NULL}};
 
 /* ---- by name ------------------------------------------------------------------------------ */
 
-static const struct routine* find(const struct routine* table, const struct string* name) {
-	for (; table->name; table++)
-		if (string_among(name, table->name))
-			return table;
+const struct routine* library_find(int of, const struct string* name) {
+	static const struct routine* const table[] = {tests, value_routines, text_routines, list_routines};
+	for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+		for (const struct routine* r = table[i]; r->name; r++)
+			if (r->of & of && string_among(name, r->name))
+				return r;
 	return NULL;
 }
 
-const struct routine* library_test(const struct string* name) {
-	const struct routine* const found = find(value_tests, name);
-	return found ? found : find(text_tests, name);
-}
-
-const struct routine* library_filter(const struct string* name) {
-	const struct routine* found = find(text_filters, name);
-	if (!found)
-		found = find(list_filters, name);
-	return found ? found : find(value_filters, name);
-}
-
-const struct routine* library_method(enum kind kind, const struct string* name) {
-	switch (kind) {
-	case STRING:
-		return find(text_methods, name);
-	case DICT:
-		return find(dict_methods, name);
-	case LOOP:
-		return find(loop_methods, name);
-	case LIST:
-		return find(list_methods, name);
-	case TUPLE:
-	case RANGE:
-		return string_among(name, "index count") ? find(list_methods, name) : NULL;
-	default:
-		return NULL;
-	}
-}
-
-bool library_forbids(enum kind kind, const struct string* name) {
-	return (kind == LIST && string_among(name, "append clear pop reverse insert sort extend remove")) ||
-	       (kind == DICT && string_among(name, "clear pop popitem setdefault update"));
-}
-
-void library_fail(struct machine* m, const struct node* n) {
-	m->line = n->line;
-	machine_fail(m, "the %s '%.*s' is not known here", n->kind == NODE_FILTER ? "filter" : "test",
-	             EXCERPT(n->name));
+void library_fail(struct machine* m, int of, const struct string* name) {
+	machine_fail(m, "the %s '%.*s' is not known here", of == FILTER ? "filter" : "test", EXCERPT(name));
 }
 
 /* ---- global functions --------------------------------------------------------------------- */
@@ -192,7 +160,7 @@ static struct value raise_exception(struct machine* m, struct call* c) {
 static struct value strftime_now(struct machine* m, struct call* c) {
 	struct tm now;
 	char text[512];
-	const struct string* const f = argument_string(m, c->given[0], "strftime_now", NULL);
+	const struct string* const f = argument_string(m, c->given[0], "strftime_now");
 	char pattern[256];
 	if (f->size >= sizeof pattern || !localtime_r(&m->now, &now))
 		machine_fail(m, "strftime_now: a format of more than %zu bytes", sizeof pattern - 1);
@@ -211,10 +179,11 @@ enum { RANGE_MOST = 100000 }; /* the sandbox's */
 
 static struct value range(struct machine* m, struct call* c) {
 	int64_t part[3] = {0, 0, 1};
-	if (c->all->n_keywords || c->all->n < 1 || c->all->n > 3)
+	const struct list* const given = &c->all->place;
+	if (c->all->named.n || given->n < 1 || given->n > 3)
 		machine_fail(m, "range takes from 1 to 3 arguments");
-	for (int i = 0; i < c->all->n; i++)
-		part[c->all->n == 1 ? 1 : i] = argument_integer(m, c->all->value[i], "range", 0);
+	for (int i = 0; i < given->n; i++)
+		part[given->n == 1 ? 1 : i] = argument_integer(m, given->item[i], "range", 0);
 	if (part[2] == 0)
 		machine_fail(m, "range() arg 3 must not be zero");
 	for (int i = 0; i < 3; i++)
@@ -233,13 +202,13 @@ static struct value range(struct machine* m, struct call* c) {
 /* dict(mapping or pairs, name=value…). */
 static struct value make_dict(struct machine* m, struct call* c) {
 	struct value out = value_dict(m);
-	if (c->all->n > 1)
-		machine_fail(m, "dict expected at most 1 argument, got %d", c->all->n);
-	if (c->all->n && c->all->value[0].kind == DICT) {
-		for (int i = 0; i < c->all->value[0].dict->n; i++)
-			dict_set(m, out.dict, c->all->value[0].dict->entry[i].key, c->all->value[0].dict->entry[i].value);
-	} else if (c->all->n) {
-		const struct list* const pairs = value_items(m, c->all->value[0]);
+	const struct list* const given = &c->all->place;
+	if (given->n > 1)
+		machine_fail(m, "dict expected at most 1 argument, got %d", given->n);
+	if (given->n && given->item[0].kind == DICT) {
+		dict_set_all(m, out.dict, given->item[0].dict);
+	} else if (given->n) {
+		const struct list* const pairs = value_items(m, given->item[0]);
 		for (int i = 0; i < pairs->n; i++) {
 			const struct list* const pair = value_items(m, pairs->item[i]);
 			if (pair->n != 2)
@@ -247,8 +216,7 @@ static struct value make_dict(struct machine* m, struct call* c) {
 			dict_set(m, out.dict, pair->item[0], pair->item[1]);
 		}
 	}
-	for (int i = 0; i < c->all->n_keywords; i++)
-		dict_set(m, out.dict, value_string(c->all->keyword[i].name), c->all->keyword[i].value);
+	dict_set_all(m, out.dict, &c->all->named);
 	return out;
 }
 
@@ -258,9 +226,9 @@ static struct value make_namespace(struct machine* m, struct call* c) {
 	return out;
 }
 
-const struct routine global_functions[] = {{"raise_exception", raise_exception, 0, 1, {"message"}},
-                                           {"strftime_now", strftime_now, 0, 1, {"format"}},
-                                           {"range", range, 0, AS_THEY_CAME, {NULL}},
-                                           {"dict", make_dict, 0, AS_THEY_CAME, {NULL}},
-                                           {"namespace", make_namespace, 0, AS_THEY_CAME, {NULL}},
-                                           {NULL, NULL, 0, 0, {NULL}}};
+const struct routine global_functions[] = {{"raise_exception", 0, raise_exception, 0, 1, {"message"}},
+                                           {"strftime_now", 0, strftime_now, 0, 1, {"format"}},
+                                           {"range", 0, range, 0, AS_THEY_CAME, {NULL}},
+                                           {"dict", 0, make_dict, 0, AS_THEY_CAME, {NULL}},
+                                           {"namespace", 0, make_namespace, 0, AS_THEY_CAME, {NULL}},
+                                           {.name = NULL}};

@@ -18,26 +18,26 @@ struct call {
 	const struct arguments* all;         /* as they came */
 };
 
-/* What a template calls by a name: a filter, a test, a method, a global function. A row of a table each. */
+/* What a routine is: a filter, a test, or a method of these kinds. */
+#define OF(kind) (1 << (kind))
+enum { FILTER = 1 << 24, TEST = 1 << 25 };
+
+/* What a template calls by a name. A row of a table each. */
 struct routine {
 	const char* name; /* or several, with blanks between them */
+	int of;
+	/* NULL: what would change a value in place, which the sandbox keeps */
 	struct value (*run)(struct machine*, struct call*);
 	int how;      /* which one, where several share a function */
 	int required; /* parameters that must be given, or AS_THEY_CAME */
 	const char* parameter[MOST_PARAMETERS];
 };
-/* NULL when there is none of that name. */
-const struct routine* library_filter(const struct string* name);
-const struct routine* library_test(const struct string* name);
-const struct routine* library_method(enum kind, const struct string* name);
-/* Whether the sandbox keeps the method: one that would change the value in place. */
-bool library_forbids(enum kind, const struct string* name);
-extern const struct routine global_functions[]; /* this and the tables below: up to a row without a name */
-extern const struct routine text_methods[], text_filters[], text_tests[];
-extern const struct routine list_methods[], dict_methods[], loop_methods[], list_filters[];
-extern const struct routine value_filters[];
-/* Fails naming the filter or test that the node asks for. */
-_Noreturn void library_fail(struct machine*, const struct node*);
+/* What has that name and is one of these; NULL when there is none. */
+const struct routine* library_find(int of, const struct string* name);
+/* These end with a row without a name. */
+extern const struct routine global_functions[], text_routines[], list_routines[], value_routines[];
+/* Fails naming the FILTER or TEST that there is none of. */
+_Noreturn void library_fail(struct machine*, int of, const struct string* name);
 
 /* Puts arguments by place and by name where they belong, and runs it. */
 struct value routine_call(struct machine*, const struct routine*, struct value self, const struct arguments*);
@@ -48,10 +48,11 @@ struct value routine_call(struct machine*, const struct routine*, struct value s
 void arguments_take(struct machine*, const struct routine*, const struct arguments*, struct value* given);
 /* Those of a filter's filter (map('join', ', ')): without the first `skip` by place. */
 struct arguments arguments_rest(const struct arguments*, int skip);
-/* Each fails naming what it is for; ABSENT gives the default. */
+/* Each fails naming what it is for; ABSENT gives `otherwise`, or NULL. */
 int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise);
-const struct string* argument_string(struct machine*, struct value, const char* what,
-                                     const struct string* otherwise);
+const struct string* argument_string(struct machine*, struct value, const char* what);
+/* One level of indentation: a string, or so many blanks. */
+const struct string* argument_indent(struct machine*, struct value, const char* what);
 /* None is as good as nothing. */
 static inline struct value argument_or_none(struct value v) {
 	return v.kind == NONE ? (struct value){.kind = ABSENT} : v;
@@ -61,8 +62,8 @@ int64_t clamp_index(int64_t index, int64_t length);
 
 /* ---- operators ---------------------------------------------------------------------------- */
 
-struct value operator_binary(struct machine*, enum operator, struct value, struct value);
-bool operator_compare(struct machine*, enum operator, struct value, struct value);
+struct value operator_binary(struct machine*, int sign, struct value, struct value);
+bool operator_compare(struct machine*, int sign, struct value, struct value);
 /* Python's %, format() and str.format(). */
 struct value format_percent(struct machine*, const struct string*, struct value);
 struct value format_braces(struct machine*, const struct string*, const struct arguments*);
@@ -88,15 +89,16 @@ struct loop {
 	struct value* item;
 	int n, at;
 };
+struct scope* scope_within(struct machine*, struct scope* outer);
 void scope_set(struct machine*, struct scope*, const struct string* name, struct value);
 /* NULL when the name is bound nowhere. */
 struct value* scope_find(struct machine*, struct scope*, const struct string* name);
 
 struct value evaluate(struct machine*, struct scope*, const struct node*);
-/* The filters of a block, around what it wrote. */
-struct value evaluate_filters(struct machine*, struct scope*, const struct node* filter, struct value inner);
 enum flow { GO_ON, BREAK, CONTINUE };
 enum flow execute(struct machine*, struct scope*, const struct node*, struct builder* out);
+/* What a body writes, as a string. */
+struct value body_text(struct machine*, struct scope*, const struct node* body);
 struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
 
 #endif

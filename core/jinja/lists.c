@@ -12,28 +12,27 @@ static struct value part(struct machine* m, struct value v, struct value by) {
 	return by.kind == STRING ? value_path(m, v, by.string) : value_index(m, v, by);
 }
 
-static struct list* copy_items(struct machine* m, struct value v) {
-	const struct list* const items = value_items(m, v);
-	struct list* const copy = value_list(m, LIST).list;
-	for (int i = 0; i < items->n; i++)
-		list_add(m, copy, items->item[i]);
-	return copy;
-}
-
-static struct value as(enum kind kind, struct list* list) {
-	return (struct value){.kind = kind, .list = list};
-}
-
-/* What the items are sorted by: strings in lower case when case does not count. */
-static struct value* keys_of(struct machine* m, const struct list* items, struct value by,
-                             struct value sensitive) {
-	struct value* const keys = machine_alloc(m, (size_t)items->n * sizeof *keys);
+/* The items, each with what it is sorted by: strings in lower case when case does not count. */
+static struct entry* with_keys(struct machine* m, const struct list* items, struct value by,
+                               struct value sensitive) {
+	struct entry* const entry = machine_alloc(m, (size_t)items->n * sizeof *entry);
 	for (int i = 0; i < items->n; i++) {
-		keys[i] = part(m, items->item[i], by);
-		if (keys[i].kind == STRING && !value_truth(sensitive))
-			keys[i] = value_string(string_lower(m, keys[i].string));
+		struct value key = part(m, items->item[i], by);
+		if (key.kind == STRING && !value_truth(sensitive))
+			key = value_string(string_lower(m, key.string));
+		entry[i] = (struct entry){key, items->item[i]};
 	}
-	return keys;
+	return entry;
+}
+
+static struct value sorted(struct machine* m, const struct list* items, struct value by,
+                           struct value sensitive, int64_t reverse) {
+	struct value out = value_list(m, LIST);
+	struct entry* const entry = with_keys(m, items, by, sensitive);
+	value_sort(m, entry, items->n, reverse != 0);
+	for (int i = 0; i < items->n; i++)
+		list_add(m, out.list, entry[i].value);
+	return out;
 }
 
 static struct value filter_length(struct machine* m, struct call* c) {
@@ -44,7 +43,9 @@ static struct value filter_length(struct machine* m, struct call* c) {
 }
 
 static struct value filter_list(struct machine* m, struct call* c) {
-	return as(LIST, copy_items(m, c->self));
+	struct value out = value_list(m, LIST);
+	list_add_all(m, out.list, value_items(m, c->self));
+	return out;
 }
 
 static struct value filter_first(struct machine* m, struct call* c) {
@@ -75,21 +76,20 @@ static struct value filter_reverse(struct machine* m, struct call* c) {
 }
 
 static struct value filter_sort(struct machine* m, struct call* c) {
-	struct list* const items = copy_items(m, c->self);
-	value_sort(m, items->item, keys_of(m, items, c->given[2], c->given[1]), items->n,
-	           argument_integer(m, c->given[0], "sort", 0) != 0);
-	return as(LIST, items);
+	const struct list* const items = value_items(m, c->self);
+	const int64_t reverse = argument_integer(m, c->given[0], "sort", 0);
+	return sorted(m, items, c->given[2], c->given[1], reverse);
 }
 
 static struct value filter_unique(struct machine* m, struct call* c) {
 	struct value out = value_list(m, ITERATOR), seen = value_dict(m);
 	const struct list* const items = value_items(m, c->self);
-	const struct value* const keys = keys_of(m, items, c->given[1], c->given[0]);
+	const struct entry* const entry = with_keys(m, items, c->given[1], c->given[0]);
 	for (int i = 0; i < items->n; i++) {
-		if (dict_find(m, seen.dict, keys[i]))
+		if (dict_find(m, seen.dict, entry[i].key))
 			continue;
-		dict_set(m, seen.dict, keys[i], value_none());
-		list_add(m, out.list, items->item[i]);
+		dict_add(m, seen.dict, entry[i].key, value_none());
+		list_add(m, out.list, entry[i].value);
 	}
 	return out;
 }
@@ -97,10 +97,10 @@ static struct value filter_unique(struct machine* m, struct call* c) {
 /* how: -1 the least, 1 the most */
 static struct value filter_extreme(struct machine* m, struct call* c) {
 	const struct list* const items = value_items(m, c->self);
-	const struct value* const keys = keys_of(m, items, c->given[1], c->given[0]);
+	const struct entry* const entry = with_keys(m, items, c->given[1], c->given[0]);
 	int best = 0;
 	for (int i = 1; i < items->n; i++)
-		if (value_order(m, keys[i], keys[best], c->how < 0 ? "<" : ">") == c->how)
+		if (value_order(m, entry[i].key, entry[best].key, c->how < 0 ? "<" : ">") == c->how)
 			best = i;
 	return items->n ? items->item[best] : value_undefined(NULL);
 }
@@ -111,7 +111,7 @@ static struct value filter_sum(struct machine* m, struct call* c) {
 		machine_fail(m, "sum() can't sum strings [use ''.join(seq) instead]");
 	const struct list* const items = value_items(m, c->self);
 	for (int i = 0; i < items->n; i++)
-		sum = operator_binary(m, PLUS, sum, part(m, items->item[i], c->given[0]));
+		sum = operator_binary(m, '+', sum, part(m, items->item[i], c->given[0]));
 	return sum;
 }
 
@@ -132,11 +132,11 @@ enum { KEYS, VALUES, PAIRS };
 
 static void add_entries(struct machine* m, struct list* list, const struct dict* dict, int part) {
 	for (int i = 0; i < dict->n; i++) {
-		const struct entry* const e = &dict->entry[i];
-		list_add(m, list,
-		         part == KEYS     ? e->key
-		         : part == VALUES ? e->value
-		                          : value_pair(m, e->key, e->value));
+		const struct entry e = dict->entry[i];
+		struct value pair = value_list(m, TUPLE);
+		list_add(m, pair.list, e.key);
+		list_add(m, pair.list, e.value);
+		list_add(m, list, part == KEYS ? e.key : part == VALUES ? e.value : pair);
 	}
 }
 
@@ -151,28 +151,27 @@ static struct value filter_items(struct machine* m, struct call* c) {
 }
 
 static struct value filter_dictsort(struct machine* m, struct call* c) {
-	const struct string* const by = argument_string(m, c->given[1], "dictsort", string_of(m, "key"));
-	if (!string_is(by, "key") && !string_is(by, "value"))
+	const struct string* const by = argument_string(m, c->given[1], "dictsort");
+	const bool by_value = by && string_is(by, "value");
+	if (by && !by_value && !string_is(by, "key"))
 		machine_fail(m, "You can only sort by either \"key\" or \"value\"");
 	value_check_defined(m, c->self);
 	if (c->self.kind != DICT)
 		machine_fail(m, "'%s' object has no attribute 'items'", value_type(c->self));
-	struct list* const pairs = filter_items(m, c).list;
-	struct value* const keys = keys_of(m, pairs, value_integer(string_is(by, "value")), c->given[0]);
-	value_sort(m, pairs->item, keys, pairs->n, argument_integer(m, c->given[2], "dictsort", 0) != 0);
-	return as(LIST, pairs);
+	const int64_t reverse = argument_integer(m, c->given[2], "dictsort", 0);
+	return sorted(m, filter_items(m, c).list, value_integer(by_value), c->given[0], reverse);
 }
 
 /* ---- choosing and mapping ------------------------------------------------------------------ */
 
 static struct value filter_map(struct machine* m, struct call* c) {
-	static const struct routine by_attribute = {"map", NULL, 0, 1, {"attribute", "default"}};
+	static const struct routine by_attribute = {"map", FILTER, NULL, 0, 1, {"attribute", "default"}};
 	struct value out = value_list(m, ITERATOR);
 	const struct value *const attribute = &c->given[0], *const otherwise = &c->given[1];
 	if (!value_truth(c->self)) /* so None is an empty list here, and nothing is asked for */
 		return out;
 	const struct list* const items = value_items(m, c->self);
-	if (c->all->n == 0) {
+	if (c->all->place.n == 0) {
 		arguments_take(m, &by_attribute, c->all, c->given);
 		for (int i = 0; i < items->n; i++) {
 			const struct value one = part(m, items->item[i], *attribute);
@@ -181,11 +180,11 @@ static struct value filter_map(struct machine* m, struct call* c) {
 		}
 		return out;
 	}
-	const struct string* const by = argument_string(m, c->all->value[0], "map", NULL);
-	const struct routine* const filter = library_filter(by);
+	const struct string* const by = argument_string(m, c->all->place.item[0], "map");
+	const struct routine* const filter = library_find(FILTER, by);
 	const struct arguments rest = arguments_rest(c->all, 1);
 	if (!filter)
-		machine_fail(m, "the filter '%.*s' is not known here", EXCERPT(by));
+		library_fail(m, FILTER, by);
 	for (int i = 0; i < items->n; i++)
 		list_add(m, out.list, routine_call(m, filter, items->item[i], &rest));
 	return out;
@@ -195,25 +194,25 @@ static struct value filter_map(struct machine* m, struct call* c) {
 enum { PASSING = 1, OF_ATTRIBUTE = 2 };
 
 static struct value filter_select(struct machine* m, struct call* c) {
-	const struct arguments* const a = c->all;
+	const struct list* const given = &c->all->place;
 	struct value out = value_list(m, ITERATOR);
 	const bool attribute = c->how & OF_ATTRIBUTE, wanted = c->how & PASSING;
 	const int first = attribute ? 1 : 0;
 	if (!value_truth(c->self))
 		return out;
-	if (a->n < first)
+	if (given->n < first)
 		machine_fail(m, "%s: the attribute is missing", c->name);
 	const struct routine* test = NULL;
-	if (a->n > first) {
-		const struct string* const name = argument_string(m, a->value[first], c->name, NULL);
-		test = library_test(name);
+	if (given->n > first) {
+		const struct string* const name = argument_string(m, given->item[first], c->name);
+		test = library_find(TEST, name);
 		if (!test)
-			machine_fail(m, "the test '%.*s' is not known here", EXCERPT(name));
+			library_fail(m, TEST, name);
 	}
-	const struct arguments rest = arguments_rest(a, first + 1);
+	const struct arguments rest = arguments_rest(c->all, first + 1);
 	const struct list* const items = value_items(m, c->self);
 	for (int i = 0; i < items->n; i++) {
-		const struct value one = attribute ? part(m, items->item[i], a->value[0]) : items->item[i];
+		const struct value one = attribute ? part(m, items->item[i], given->item[0]) : items->item[i];
 		machine_charge(m, 0);
 		if (value_truth(test ? routine_call(m, test, one, &rest) : one) == wanted)
 			list_add(m, out.list, items->item[i]);
@@ -257,45 +256,41 @@ static struct value list_count(struct machine* m, struct call* c) {
 }
 
 static struct value loop_cycle(struct machine* m, struct call* c) {
-	if (c->all->n == 0)
+	const struct list* const given = &c->all->place;
+	if (given->n == 0)
 		machine_fail(m, "no items for cycling given");
-	return c->all->value[c->self.loop->at % c->all->n];
+	return given->item[c->self.loop->at % given->n];
 }
 
 /* ---- tables ------------------------------------------------------------------------------- */
 
-const struct routine list_filters[] = {
-    {"length count", filter_length, 0, 0, {NULL}},
-    {"list", filter_list, 0, 0, {NULL}},
-    {"first", filter_first, 0, 0, {NULL}},
-    {"last", filter_last, 0, 0, {NULL}},
-    {"reverse", filter_reverse, 0, 0, {NULL}},
-    {"sort", filter_sort, 0, 0, {"reverse", "case_sensitive", "attribute"}},
-    {"unique", filter_unique, 0, 0, {"case_sensitive", "attribute"}},
-    {"min", filter_extreme, -1, 0, {"case_sensitive", "attribute"}},
-    {"max", filter_extreme, 1, 0, {"case_sensitive", "attribute"}},
-    {"sum", filter_sum, 0, 0, {"attribute", "start"}},
-    {"join", filter_join, 0, 0, {"d", "attribute"}},
-    {"items", filter_items, 0, 0, {NULL}},
-    {"dictsort", filter_dictsort, 0, 0, {"case_sensitive", "by", "reverse"}},
-    {"map", filter_map, 0, AS_THEY_CAME, {NULL}},
-    {"select", filter_select, PASSING, AS_THEY_CAME, {NULL}},
-    {"reject", filter_select, 0, AS_THEY_CAME, {NULL}},
-    {"selectattr", filter_select, PASSING | OF_ATTRIBUTE, AS_THEY_CAME, {NULL}},
-    {"rejectattr", filter_select, OF_ATTRIBUTE, AS_THEY_CAME, {NULL}},
-    {NULL, NULL, 0, 0, {NULL}}};
-
-const struct routine dict_methods[] = {{"get", dict_get, 0, 1, {"key", "default"}},
-                                       {"keys", dict_view, KEYS, 0, {NULL}},
-                                       {"values", dict_view, VALUES, 0, {NULL}},
-                                       {"items", dict_view, PAIRS, 0, {NULL}},
-                                       {"copy", same, 0, 0, {NULL}},
-                                       {NULL, NULL, 0, 0, {NULL}}};
-
-const struct routine list_methods[] = {{"index", list_index, 0, 1, {"value"}},
-                                       {"count", list_count, 0, 1, {"value"}},
-                                       {"copy", same, 0, 0, {NULL}},
-                                       {NULL, NULL, 0, 0, {NULL}}};
-
-const struct routine loop_methods[] = {{"cycle", loop_cycle, 0, AS_THEY_CAME, {NULL}},
-                                       {NULL, NULL, 0, 0, {NULL}}};
+const struct routine list_routines[] = {
+    {"length count", FILTER, filter_length, 0, 0, {NULL}},
+    {"list", FILTER, filter_list, 0, 0, {NULL}},
+    {"first", FILTER, filter_first, 0, 0, {NULL}},
+    {"last", FILTER, filter_last, 0, 0, {NULL}},
+    {"reverse", FILTER, filter_reverse, 0, 0, {NULL}},
+    {"sort", FILTER, filter_sort, 0, 0, {"reverse", "case_sensitive", "attribute"}},
+    {"unique", FILTER, filter_unique, 0, 0, {"case_sensitive", "attribute"}},
+    {"min", FILTER, filter_extreme, -1, 0, {"case_sensitive", "attribute"}},
+    {"max", FILTER, filter_extreme, 1, 0, {"case_sensitive", "attribute"}},
+    {"sum", FILTER, filter_sum, 0, 0, {"attribute", "start"}},
+    {"join", FILTER, filter_join, 0, 0, {"d", "attribute"}},
+    {"items", FILTER, filter_items, 0, 0, {NULL}},
+    {"dictsort", FILTER, filter_dictsort, 0, 0, {"case_sensitive", "by", "reverse"}},
+    {"map", FILTER, filter_map, 0, AS_THEY_CAME, {NULL}},
+    {"select", FILTER, filter_select, PASSING, AS_THEY_CAME, {NULL}},
+    {"reject", FILTER, filter_select, 0, AS_THEY_CAME, {NULL}},
+    {"selectattr", FILTER, filter_select, PASSING | OF_ATTRIBUTE, AS_THEY_CAME, {NULL}},
+    {"rejectattr", FILTER, filter_select, OF_ATTRIBUTE, AS_THEY_CAME, {NULL}},
+    {"get", OF(DICT), dict_get, 0, 1, {"key", "default"}},
+    {"keys", OF(DICT), dict_view, KEYS, 0, {NULL}},
+    {"values", OF(DICT), dict_view, VALUES, 0, {NULL}},
+    {"items", OF(DICT), dict_view, PAIRS, 0, {NULL}},
+    {"index", OF(LIST) | OF(TUPLE) | OF(RANGE), list_index, 0, 1, {"value"}},
+    {"count", OF(LIST) | OF(TUPLE) | OF(RANGE), list_count, 0, 1, {"value"}},
+    {"copy", OF(LIST) | OF(DICT), same, 0, 0, {NULL}},
+    {"cycle", OF(LOOP), loop_cycle, 0, AS_THEY_CAME, {NULL}},
+    {"append clear pop reverse insert sort extend remove", OF(LIST), NULL, 0, 0, {NULL}},
+    {"clear pop popitem setdefault update", OF(DICT), NULL, 0, 0, {NULL}},
+    {.name = NULL}};

@@ -29,6 +29,14 @@ const struct string* string_part(struct machine* m, const struct string* s, size
 	return machine_new(m, &part, sizeof part);
 }
 
+const struct string* string_markup(struct machine* m, const struct string* s, bool markup) {
+	if (s->markup == markup)
+		return s;
+	struct string copy = *s;
+	copy.markup = markup;
+	return machine_new(m, &copy, sizeof copy);
+}
+
 bool string_equal(struct machine* m, const struct string* a, const struct string* b) {
 	if (a == b)
 		return true;
@@ -39,8 +47,10 @@ bool string_equal(struct machine* m, const struct string* a, const struct string
 }
 
 bool string_is(const struct string* s, const char* words) {
-	const size_t size = strlen(words);
-	return s->size == size && memcmp(s->data, words, size) == 0;
+	size_t n = 0;
+	while (n < s->size && words[n] && s->data[n] == words[n])
+		n++;
+	return n == s->size && !words[n];
 }
 
 bool string_among(const struct string* s, const char* words) {
@@ -115,6 +125,17 @@ size_t string_find_last(struct machine* m, const struct string* s, const struct 
 
 bool code_is_space(uint32_t code) {
 	return code < BROKEN && (utf8_is_white(code) || (code >= 0x1C && code <= 0x1F));
+}
+
+size_t string_span(const struct string* s, size_t at, bool white) {
+	uint32_t code;
+	while (at < s->size) {
+		const size_t length = string_character(s, at, &code);
+		if (code_is_space(code) != white)
+			break;
+		at += length;
+	}
+	return at;
 }
 
 static bool among(const struct string* set, uint32_t code) {

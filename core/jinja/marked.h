@@ -27,6 +27,8 @@ static inline bool string_foreign_at(const struct string* s, size_t i) { return 
 const struct string* string_new(struct machine*, const char* data, size_t size);
 const struct string* string_of(struct machine*, const char* words);
 const struct string* string_part(struct machine*, const struct string*, size_t start, size_t end);
+const struct string* string_markup(struct machine*, const struct string*,
+                                   bool markup); /* the same, marked so */
 bool string_equal(struct machine*, const struct string*, const struct string*);
 bool string_is(const struct string*, const char* text);
 /* Whether it is one of these words, which have blanks between them. */
@@ -44,8 +46,11 @@ size_t string_offset(struct machine*, const struct string*, int64_t index);
 size_t string_find(struct machine*, const struct string*, const struct string* what, size_t from, size_t end);
 size_t string_find_last(struct machine*, const struct string*, const struct string* what, size_t from,
                         size_t end);
-/* What Python's str.isspace() takes. */
+/* What Python's str.isspace() takes; where such characters, or all others (not `white`), end that begin at a
+ * place. */
 bool code_is_space(uint32_t code);
+size_t string_span(const struct string*, size_t at, bool white);
+static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 /* Without the characters at its ends that are among `set` (NULL: white space). */
 const struct string* string_strip(struct machine*, const struct string*, const struct string* set, bool left,
                                   bool right);

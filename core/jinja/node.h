@@ -17,48 +17,16 @@ enum token_kind {
 	TOKEN_END
 };
 
-enum operator{
-	OPERATOR_NONE,
-	PLUS = '+',
-	MINUS = '-',
-	TIMES = '*',
-	DIVIDE = '/',
-	MODULO = '%',
-	TILDE = '~',
-	LESS = '<',
-	GREATER = '>',
-	ASSIGN = '=',
-	DOT = '.',
-	COMMA = ',',
-	COLON = ':',
-	SEMICOLON = ';',
-	PIPE = '|',
-	OPEN = '(',
-	CLOSE = ')',
-	OPEN_LIST = '[',
-	CLOSE_LIST = ']',
-	OPEN_DICT = '{',
-	CLOSE_DICT = '}',
-	FLOOR_DIVIDE = 128,
-	POWER,
-	EQUAL,
-	NOT_EQUAL,
-	LESS_EQUAL,
-	GREATER_EQUAL,
-	IN, /* these are no tokens, but words */
-	NOT_IN,
-	AND,
-	OR
-};
+/* Operators of expressions: the character, or one of these. */
+enum { FLOOR_DIVIDE = 128, POWER, EQUAL, NOT_EQUAL, LESS_EQUAL, GREATER_EQUAL, IN, NOT_IN, AND, OR };
 
-/* As it is written; one of a letter into `out`. */
-const char* operator_text(enum operator, char out[2]);
+/* As it is written. */
+const char* sign_text(int sign);
 
 struct token {
 	enum token_kind kind;
-	enum operator operator;
 	int line;
-	const struct string* text; /* TEXT, STRING, NAME */
+	const struct string* text; /* TEXT, STRING, NAME, OPERATOR */
 	struct value number;
 };
 
@@ -76,13 +44,14 @@ enum node_kind {
 	NODE_KEYWORD,   /* an argument name=a */
 	NODE_SPREAD,    /* an argument *a */
 	NODE_SPREAD_DICT,
-	NODE_FILTER, /* a|name(item…), a NULL in a filter block */
+	NODE_FILTER, /* a|name(item…) */
 	NODE_TEST,   /* a is name(item…) */
 	NODE_NOT,
-	NODE_COMPARE, /* a, then item: nodes OPERAND with operator and a */
+	NODE_COMPARE, /* a, then item: nodes OPERAND with sign and a */
 	NODE_OPERAND,
 	NODE_BINARY,
-	NODE_CHOOSE, /* a if b else c; c may be NULL */
+	NODE_CHOOSE,  /* a if b else c; c may be NULL */
+	NODE_WRITTEN, /* what body a writes, as a string: of {% set %} without = and {% filter %} */
 	/* statements */
 	NODE_BODY, /* item… */
 	NODE_TEXT,
@@ -90,10 +59,8 @@ enum node_kind {
 	NODE_IF,            /* a: condition, b: body, c: else, an IF or a BODY or NULL */
 	NODE_FOR,           /* a: target, b: iterable, c: condition or NULL, d: body, e: else or NULL */
 	NODE_SET,           /* a = b */
-	NODE_SET_BLOCK,     /* a = d, through filters b (innermost a NULL) when not NULL */
 	NODE_TARGET_MEMBER, /* a target NAME.name */
 	NODE_MACRO,         /* name, item: NAMEs with defaults in a; d: body */
-	NODE_FILTER_BLOCK,  /* b: filters, d: body */
 	NODE_WITH,          /* item: target, value, …; d: body */
 	NODE_BREAK,
 	NODE_CONTINUE
@@ -102,7 +69,7 @@ enum node_kind {
 struct node {
 	enum node_kind kind;
 	int line;
-	enum operator operator;
+	int sign;                  /* BINARY, OPERAND */
 	bool flag;                 /* TEST: negated; NAME: what Jinja would give macros beyond their parameters */
 	struct value value;        /* LITERAL */
 	const struct string* name; /* TEXT: the text */
@@ -115,8 +82,8 @@ struct node {
 /* The next token of the source; fails at what is none. */
 struct lexer {
 	struct machine* machine;
-	const char* source; /* newlines normalized, the last one dropped */
-	size_t size, at;
+	const struct string* source;
+	size_t at;
 	int line;
 	bool inside;        /* a tag */
 	bool in_print;      /* {{, else {% */
@@ -124,7 +91,9 @@ struct lexer {
 	bool line_starting; /* what came last ended a line */
 	int n_open;         /* brackets */
 };
-void lexer_start(struct lexer*, struct machine*, const char* source, size_t size);
+/* Of a template: newlines are normalized, the last one is dropped. */
+struct lexer lexer_start(struct machine*, const char* source, size_t size);
+struct lexer lexer_start_json(struct machine*, const char* text, size_t size);
 struct token lexer_next(struct lexer*);
 
 /* The whole template. */
@@ -139,11 +108,11 @@ struct parser {
 	bool in_macro;
 };
 void parser_next(struct parser*);
-bool parser_at(const struct parser*, enum operator);
-bool parser_at_name(const struct parser*, const char* name);
-bool parser_take(struct parser*, enum operator);
-bool parser_take_name(struct parser*, const char* name);
-void parser_want(struct parser*, enum operator, const char* what);
+/* Whether the name or the operator stands here; `take` passes over it, `want` fails where it is not. */
+bool parser_at(const struct parser*, const char* word);
+bool parser_take(struct parser*, const char* word);
+void parser_want(struct parser*, const char* word, const char* what);
+void parser_want_kind(struct parser*, enum token_kind, const char* what);
 const struct string* parser_want_name(struct parser*, const char* what);
 _Noreturn void parser_fail(struct parser*, const char* wanted);
 struct node* parser_node(struct parser*, enum node_kind);

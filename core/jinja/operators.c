@@ -5,52 +5,45 @@
 
 #include "core/jinja/library.h"
 
-const char* operator_text(enum operator o, char out[2]) {
-	static const char* const named[] = {"//", "**", "==", "!=", "<=", ">=", "in", "not in", "and", "or"};
-	out[0] = (char)o;
-	out[1] = 0;
-	return o >= FLOOR_DIVIDE ? named[o - FLOOR_DIVIDE] : out;
+const char* sign_text(int sign) {
+	static const char* const text[] = {
+	    ['+'] = "+",    ['-'] = "-",        ['*'] = "*",         ['/'] = "/",
+	    ['%'] = "%",    ['~'] = "~",        ['<'] = "<",         ['>'] = ">",
+	    [POWER] = "**", [EQUAL] = "==",     [LESS_EQUAL] = "<=", [FLOOR_DIVIDE] = "//",
+	    [IN] = "in",    [AND] = "and",      [NOT_EQUAL] = "!=",  [GREATER_EQUAL] = ">=",
+	    [OR] = "or",    [NOT_IN] = "not in"};
+	return text[sign];
 }
-
-static _Noreturn void unsupported(struct machine* m, enum operator o, struct value a, struct value b) {
-	char text[2];
-	value_check_defined(m, a);
-	value_check_defined(m, b);
-	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", operator_text(o, text),
-	             value_type(a), value_type(b));
-}
-
-static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
 
 /* ---- numbers ------------------------------------------------------------------------------ */
 
 static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-static struct value integers(struct machine* m, enum operator o, int64_t a, int64_t b) {
+static struct value integers(struct machine* m, int sign, int64_t a, int64_t b) {
 	int64_t out = 0;
 	bool fits = true;
-	if ((o == DIVIDE || o == FLOOR_DIVIDE || o == MODULO) && b == 0)
+	if ((sign == '/' || sign == FLOOR_DIVIDE || sign == '%') && b == 0)
 		machine_fail(m, "division by zero");
-	if ((o == FLOOR_DIVIDE || o == MODULO) && b == -1) { /* the one quotient that may not fit */
-		a = o == MODULO ? 0 : a;
-		o = TIMES;
+	if ((sign == FLOOR_DIVIDE || sign == '%') && b == -1) { /* the one quotient that may not fit */
+		a = sign == '%' ? 0 : a;
+		sign = '*';
 	}
-	switch (o) {
-	case PLUS:
+	switch (sign) {
+	case '+':
 		fits = !__builtin_add_overflow(a, b, &out);
 		break;
-	case MINUS:
+	case '-':
 		fits = !__builtin_sub_overflow(a, b, &out);
 		break;
-	case TIMES:
+	case '*':
 		fits = !__builtin_mul_overflow(a, b, &out);
 		break;
-	case DIVIDE:
+	case '/':
 		return value_float((double)a / (double)b);
 	case FLOOR_DIVIDE:
 		out = floor_divide(a, b);
 		break;
-	case MODULO:
+	case '%':
 		out = a - floor_divide(a, b) * b;
 		break;
 	default:
@@ -65,19 +58,19 @@ static struct value integers(struct machine* m, enum operator o, int64_t a, int6
 	return value_integer(out);
 }
 
-static struct value floats(struct machine* m, enum operator o, double a, double b) {
-	const bool divides = o == DIVIDE || o == FLOOR_DIVIDE || o == MODULO;
+static struct value floats(struct machine* m, int sign, double a, double b) {
+	const bool divides = sign == '/' || sign == FLOOR_DIVIDE || sign == '%';
 	if (divides && !(b < 0) && !(b > 0) && !isnan(b))
 		machine_fail(m, "float division by zero");
 	double rest;
-	switch (o) {
-	case PLUS:
+	switch (sign) {
+	case '+':
 		return value_float(a + b);
-	case MINUS:
+	case '-':
 		return value_float(a - b);
-	case TIMES:
+	case '*':
 		return value_float(a * b);
-	case DIVIDE:
+	case '/':
 		return value_float(a / b);
 	case POWER:
 		return value_float(pow(a, b));
@@ -85,7 +78,7 @@ static struct value floats(struct machine* m, enum operator o, double a, double 
 		rest = fmod(a, b);
 		if ((rest < 0 && b > 0) || (rest > 0 && b < 0))
 			rest += b;
-		return value_float(o == MODULO ? rest : floor((a - rest) / b + 0.5));
+		return value_float(sign == '%' ? rest : floor((a - rest) / b + 0.5));
 	}
 }
 
@@ -97,19 +90,17 @@ const struct string* escape_markup(struct machine* m, const struct string* s) {
 	if (s->markup)
 		return s;
 	struct builder b = {.machine = m};
-	size_t kept = 0;
+	size_t written = 0;
 	for (size_t at = 0; at < s->size; at++) {
 		const char* const found = s->data[at] ? strchr(from, s->data[at]) : NULL;
 		if (!found)
 			continue;
-		builder_part(&b, s, kept, at);
+		builder_part(&b, s, written, at);
 		builder_add(&b, to[found - from], strlen(to[found - from]), string_foreign_at(s, at));
-		kept = at + 1;
+		written = at + 1;
 	}
-	builder_part(&b, s, kept, s->size);
-	struct string out = *builder_end(&b);
-	out.markup = true;
-	return machine_new(m, &out, sizeof out);
+	builder_part(&b, s, written, s->size);
+	return string_markup(m, builder_end(&b), true);
 }
 
 static struct value join_strings(struct machine* m, const struct string* a, const struct string* b) {
@@ -117,17 +108,13 @@ static struct value join_strings(struct machine* m, const struct string* a, cons
 	struct builder out = {.machine = m};
 	builder_string(&out, markup ? escape_markup(m, a) : a);
 	builder_string(&out, markup ? escape_markup(m, b) : b);
-	struct string joined = *builder_end(&out);
-	joined.markup = markup;
-	return value_string(machine_new(m, &joined, sizeof joined));
+	return value_string(string_markup(m, builder_end(&out), markup));
 }
 
 static struct value join_lists(struct machine* m, struct value a, struct value b) {
 	struct value out = value_list(m, a.kind);
-	for (int i = 0; i < a.list->n; i++)
-		list_add(m, out.list, a.list->item[i]);
-	for (int i = 0; i < b.list->n; i++)
-		list_add(m, out.list, b.list->item[i]);
+	list_add_all(m, out.list, a.list);
+	list_add_all(m, out.list, b.list);
 	return out;
 }
 
@@ -147,55 +134,55 @@ static struct value repeat(struct machine* m, struct value v, int64_t n) {
 	struct value out = value_list(m, v.kind);
 	for (int64_t i = 0; i < n && v.list->n; i++) {
 		machine_charge(m, 0);
-		for (int k = 0; k < v.list->n; k++)
-			list_add(m, out.list, v.list->item[k]);
+		list_add_all(m, out.list, v.list);
 	}
 	return out;
 }
 
 static bool repeats(struct value v, struct value n) {
-	return (v.kind == STRING || v.kind == LIST || v.kind == TUPLE) &&
-	       (n.kind == INTEGER || n.kind == BOOLEAN);
+	return (v.kind == STRING || v.kind == LIST || v.kind == TUPLE) && value_is_whole(n);
 }
 
-struct value operator_binary(struct machine* m, enum operator o, struct value a, struct value b) {
+struct value operator_binary(struct machine* m, int sign, struct value a, struct value b) {
 	struct builder text = {.machine = m};
-	if (o == TILDE) {
+	if (sign == '~') {
 		value_write(&text, a);
 		value_write(&text, b);
 		return value_string(builder_end(&text));
 	}
 	if (value_is_number(a) && value_is_number(b)) {
 		if (a.kind == FLOAT || b.kind == FLOAT)
-			return floats(m, o, value_number(a), value_number(b));
-		return integers(m, o, whole(a), whole(b));
+			return floats(m, sign, value_number(a), value_number(b));
+		return integers(m, sign, value_whole(a), value_whole(b));
 	}
-	if (o == PLUS && a.kind == STRING && b.kind == STRING)
+	if (sign == '+' && a.kind == STRING && b.kind == STRING)
 		return join_strings(m, a.string, b.string);
-	if (o == PLUS && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
+	if (sign == '+' && a.kind == b.kind && (a.kind == LIST || a.kind == TUPLE))
 		return join_lists(m, a, b);
-	if (o == TIMES && repeats(a, b))
-		return repeat(m, a, whole(b));
-	if (o == TIMES && repeats(b, a))
-		return repeat(m, b, whole(a));
-	if (o == MODULO && a.kind == STRING)
+	if (sign == '*' && repeats(a, b))
+		return repeat(m, a, value_whole(b));
+	if (sign == '*' && repeats(b, a))
+		return repeat(m, b, value_whole(a));
+	if (sign == '%' && a.kind == STRING)
 		return format_percent(m, a.string, b);
-	unsupported(m, o, a, b);
+	value_check_defined(m, a);
+	value_check_defined(m, b);
+	machine_fail(m, "unsupported operand type(s) for %s: '%s' and '%s'", sign_text(sign), value_type(a),
+	             value_type(b));
 }
 
-bool operator_compare(struct machine* m, enum operator o, struct value a, struct value b) {
-	char text[2];
-	if (o == EQUAL || o == NOT_EQUAL)
-		return value_equal(m, a, b) == (o == EQUAL);
-	if (o == IN || o == NOT_IN)
-		return value_in(m, a, b) == (o == IN);
-	const int order = value_order(m, a, b, operator_text(o, text));
-	switch (o) {
-	case LESS:
+bool operator_compare(struct machine* m, int sign, struct value a, struct value b) {
+	if (sign == EQUAL || sign == NOT_EQUAL)
+		return value_equal(m, a, b) == (sign == EQUAL);
+	if (sign == IN || sign == NOT_IN)
+		return value_in(m, a, b) == (sign == IN);
+	const int order = value_order(m, a, b, sign_text(sign));
+	switch (sign) {
+	case '<':
 		return order == -1;
 	case LESS_EQUAL:
 		return order == -1 || order == 0;
-	case GREATER:
+	case '>':
 		return order == 1;
 	default:
 		return order == 0 || order == 1;

@@ -13,51 +13,41 @@ void parser_next(struct parser* p) {
 	p->machine->line = p->token.line;
 }
 
-bool parser_at(const struct parser* p, enum operator o) {
-	return p->token.kind == TOKEN_OPERATOR && p->token.operator== o;
+bool parser_at(const struct parser* p, const char* word) {
+	return (p->token.kind == TOKEN_OPERATOR || p->token.kind == TOKEN_NAME) && string_is(p->token.text, word);
 }
 
-bool parser_at_name(const struct parser* p, const char* name) {
-	return p->token.kind == TOKEN_NAME && string_is(p->token.text, name);
-}
-
-bool parser_take(struct parser* p, enum operator o) {
-	if (!parser_at(p, o))
-		return false;
-	parser_next(p);
-	return true;
-}
-
-bool parser_take_name(struct parser* p, const char* name) {
-	if (!parser_at_name(p, name))
-		return false;
-	parser_next(p);
-	return true;
+bool parser_take(struct parser* p, const char* word) {
+	const bool here = parser_at(p, word);
+	if (here)
+		parser_next(p);
+	return here;
 }
 
 void parser_fail(struct parser* p, const char* wanted) {
 	static const char* const shown[] = {"text",   "{{",       "}}",       "{%", "%}",
 	                                    "a name", "a string", "a number", "",   "the end"};
-	char written[2];
 	const struct token* const t = &p->token;
 	p->machine->line = t->line;
-	if (t->kind == TOKEN_NAME)
+	if (t->kind == TOKEN_NAME || t->kind == TOKEN_OPERATOR)
 		machine_fail(p->machine, "found '%.*s', expected %s", EXCERPT(t->text), wanted);
-	if (t->kind == TOKEN_OPERATOR)
-		machine_fail(p->machine, "found '%s', expected %s", operator_text(t->operator, written), wanted);
 	machine_fail(p->machine, "found %s, expected %s", shown[t->kind], wanted);
 }
 
-void parser_want(struct parser* p, enum operator o, const char* what) {
-	if (!parser_take(p, o))
+void parser_want(struct parser* p, const char* word, const char* what) {
+	if (!parser_take(p, word))
 		parser_fail(p, what);
 }
 
-const struct string* parser_want_name(struct parser* p, const char* what) {
-	if (p->token.kind != TOKEN_NAME)
+void parser_want_kind(struct parser* p, enum token_kind kind, const char* what) {
+	if (p->token.kind != kind)
 		parser_fail(p, what);
-	const struct string* const name = p->token.text;
 	parser_next(p);
+}
+
+const struct string* parser_want_name(struct parser* p, const char* what) {
+	const struct string* const name = p->token.text;
+	parser_want_kind(p, TOKEN_NAME, what);
 	return name;
 }
 
@@ -75,11 +65,7 @@ void parser_nest(struct parser* p) {
 		machine_fail(p->machine, "nested deeper than %d", MACHINE_NESTING);
 }
 
-static void want_end(struct parser* p) {
-	if (p->token.kind != TOKEN_BLOCK_END)
-		parser_fail(p, "%}");
-	parser_next(p);
-}
+static void want_end(struct parser* p) { parser_want_kind(p, TOKEN_BLOCK_END, "%}"); }
 
 /* ---- bodies ------------------------------------------------------------------------------- */
 
@@ -90,37 +76,29 @@ static const struct node* parse_statement(struct parser*);
 static const struct node* parse_body(struct parser* p, const char* until) {
 	struct node* const body = parser_node(p, NODE_BODY);
 	parser_nest(p);
-	for (;;) {
-		if (p->token.kind == TOKEN_END) {
-			if (until)
-				machine_fail(p->machine, "the template ends without {%% %.*s %%}", (int)strcspn(until, " "),
-				             until);
-			break;
-		}
-		struct node* part = NULL;
-		if (p->token.kind == TOKEN_TEXT) {
-			part = parser_node(p, NODE_TEXT);
-			part->name = p->token.text;
+	while (p->token.kind != TOKEN_END) {
+		const struct token t = p->token;
+		if (t.kind == TOKEN_TEXT || t.kind == TOKEN_PRINT) {
+			struct node* const part = parser_node(p, t.kind == TOKEN_TEXT ? NODE_TEXT : NODE_PRINT);
+			node_add(p->machine, body, part);
+			part->name = t.text;
 			parser_next(p);
-		} else if (p->token.kind == TOKEN_PRINT) {
-			part = parser_node(p, NODE_PRINT);
-			parser_next(p);
-			part->a = parse_tuple(p, true, false);
-			if (p->token.kind != TOKEN_PRINT_END)
-				parser_fail(p, "}}");
-			parser_next(p);
-		} else if (until && p->ahead.kind == TOKEN_NAME && string_among(p->ahead.text, until)) {
-			parser_next(p);
-			break;
+			if (t.kind == TOKEN_PRINT) {
+				part->a = parse_tuple(p, true, false);
+				parser_want_kind(p, TOKEN_PRINT_END, "}}");
+			}
 		} else {
 			parser_next(p);
+			if (until && p->token.kind == TOKEN_NAME && string_among(p->token.text, until)) {
+				p->nesting--;
+				return body;
+			}
 			node_add(p->machine, body, parse_statement(p));
 			want_end(p);
-			continue;
 		}
-		node_add(p->machine, body, part);
 	}
-	p->nesting--;
+	if (until)
+		machine_fail(p->machine, "the template ends without {%% %.*s %%}", (int)strcspn(until, " "), until);
 	return body;
 }
 
@@ -142,14 +120,14 @@ static const struct node* parse_if(struct parser* p) {
 		n->a = parse_tuple(p, false, false);
 		want_end(p);
 		n->b = parse_body(p, "endif elif else");
-		if (!parser_at_name(p, "elif"))
+		if (!parser_at(p, "elif"))
 			break;
 		struct node* const next = parser_node(p, NODE_IF);
 		parser_next(p);
 		n->c = next;
 		n = next;
 	}
-	if (parser_take_name(p, "else")) {
+	if (parser_take(p, "else")) {
 		want_end(p);
 		n->c = parse_body(p, "endif");
 	}
@@ -161,13 +139,13 @@ static const struct node* parse_if(struct parser* p) {
 static const struct node* parse_one_target(struct parser* p, bool member) {
 	parser_nest(p);
 	const struct node* target;
-	if (parser_take(p, OPEN)) {
+	if (parser_take(p, "(")) {
 		target = parse_target(p, false);
-		parser_want(p, CLOSE, ")");
+		parser_want(p, ")", ")");
 	} else {
 		struct node* const name = parser_node(p, NODE_NAME);
 		name->name = parser_want_name(p, "a name to set");
-		if (member && parser_take(p, DOT)) {
+		if (member && parser_take(p, ".")) {
 			struct node* const of = parser_node(p, NODE_TARGET_MEMBER);
 			of->a = name;
 			of->name = parser_want_name(p, "a name after the dot");
@@ -182,12 +160,12 @@ static const struct node* parse_one_target(struct parser* p, bool member) {
 
 const struct node* parse_target(struct parser* p, bool member) {
 	const struct node* const first = parse_one_target(p, member);
-	if (!parser_at(p, COMMA))
+	if (!parser_at(p, ","))
 		return first;
 	struct node* const tuple = parser_node(p, NODE_TUPLE);
 	node_add(p->machine, tuple, first);
-	while (parser_take(p, COMMA)) {
-		if (parser_at_name(p, "in") || parser_at(p, ASSIGN) || parser_at(p, CLOSE))
+	while (parser_take(p, ",")) {
+		if (parser_at(p, "in") || parser_at(p, "=") || parser_at(p, ")"))
 			break;
 		node_add(p->machine, tuple, parse_one_target(p, member));
 	}
@@ -198,16 +176,16 @@ static const struct node* parse_for(struct parser* p) {
 	struct node* const n = parser_node(p, NODE_FOR);
 	parser_next(p);
 	n->a = parse_target(p, false);
-	if (!parser_take_name(p, "in"))
+	if (!parser_take(p, "in"))
 		parser_fail(p, "in");
 	n->b = parse_tuple(p, false, false);
-	if (parser_take_name(p, "if"))
+	if (parser_take(p, "if"))
 		n->c = parse_expression(p, true);
 	want_end(p);
 	p->loops++;
 	n->d = parse_body(p, "endfor else");
 	p->loops--;
-	if (parser_take_name(p, "else")) {
+	if (parser_take(p, "else")) {
 		want_end(p);
 		n->e = parse_body(p, "endfor");
 	}
@@ -215,29 +193,35 @@ static const struct node* parse_for(struct parser* p) {
 	return n;
 }
 
+/* What the body up to a tag of that name writes, through the filters that stand before it. */
+static const struct node* parse_written(struct parser* p, bool filtered, const char* end) {
+	struct node* const written = parser_node(p, NODE_WRITTEN);
+	const struct node* const value = parse_filters(p, written, filtered);
+	written->a = parse_inner(p, end);
+	return value;
+}
+
 static const struct node* parse_set(struct parser* p) {
 	struct node* const n = parser_node(p, NODE_SET);
 	parser_next(p);
 	n->a = parse_target(p, true);
-	if (parser_take(p, ASSIGN)) {
+	if (parser_take(p, "=")) {
 		n->b = parse_tuple(p, true, false);
 		return n;
 	}
-	n->kind = NODE_SET_BLOCK;
-	n->b = parser_at(p, PIPE) ? parse_filters(p, NULL, false) : NULL;
-	n->d = parse_inner(p, "endset");
+	n->b = parse_written(p, false, "endset");
 	return n;
 }
 
 /* (name, name=default, …) */
 static void parse_signature(struct parser* p, struct node* macro) {
-	parser_want(p, OPEN, "(");
-	while (!parser_take(p, CLOSE)) {
+	parser_want(p, "(", "(");
+	while (!parser_take(p, ")")) {
 		if (macro->n)
-			parser_want(p, COMMA, "a comma or )");
+			parser_want(p, ",", "a comma or )");
 		struct node* const parameter = parser_node(p, NODE_NAME);
 		parameter->name = parser_want_name(p, "a parameter's name");
-		if (parser_take(p, ASSIGN))
+		if (parser_take(p, "="))
 			parameter->a = parse_expression(p, true);
 		else if (macro->n && macro->item[macro->n - 1]->a)
 			parser_fail(p, "a default, as the parameter before has one");
@@ -260,37 +244,30 @@ static const struct node* parse_macro(struct parser* p) {
 }
 
 static const struct node* parse_filter_block(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_FILTER_BLOCK);
+	struct node* const n = parser_node(p, NODE_PRINT);
 	parser_next(p);
-	n->b = parse_filters(p, NULL, true);
-	n->d = parse_inner(p, "endfilter");
+	n->a = parse_written(p, true, "endfilter");
 	return n;
 }
 
+/* {% with %}, or what transformers marks the assistant's tokens with, which is a scope here. */
 static const struct node* parse_with(struct parser* p) {
+	const bool generation = parser_at(p, "generation");
 	struct node* const n = parser_node(p, NODE_WITH);
 	parser_next(p);
-	while (p->token.kind != TOKEN_BLOCK_END) {
+	while (!generation && p->token.kind != TOKEN_BLOCK_END) {
 		if (n->n)
-			parser_want(p, COMMA, "a comma or %}");
+			parser_want(p, ",", "a comma or %}");
 		node_add(p->machine, n, parse_target(p, false));
-		parser_want(p, ASSIGN, "=");
+		parser_want(p, "=", "=");
 		node_add(p->machine, n, parse_expression(p, true));
 	}
-	n->d = parse_inner(p, "endwith");
-	return n;
-}
-
-/* What transformers marks the assistant's tokens with; here it is its body. */
-static const struct node* parse_generation(struct parser* p) {
-	struct node* const n = parser_node(p, NODE_WITH);
-	parser_next(p);
-	n->d = parse_inner(p, "endgeneration");
+	n->d = parse_inner(p, generation ? "endgeneration" : "endwith");
 	return n;
 }
 
 static const struct node* parse_jump(struct parser* p) {
-	struct node* const n = parser_node(p, parser_at_name(p, "break") ? NODE_BREAK : NODE_CONTINUE);
+	struct node* const n = parser_node(p, parser_at(p, "break") ? NODE_BREAK : NODE_CONTINUE);
 	if (!p->loops)
 		parser_fail(p, "it within a loop");
 	parser_next(p);
@@ -308,7 +285,7 @@ static const struct node* parse_statement(struct parser* p) {
 	             {"macro", parse_macro},
 	             {"filter", parse_filter_block},
 	             {"with", parse_with},
-	             {"generation", parse_generation},
+	             {"generation", parse_with},
 	             {"break", parse_jump},
 	             {"continue", parse_jump}};
 	if (p->token.kind != TOKEN_NAME)
@@ -328,7 +305,7 @@ static void check_known(struct machine* m, const struct node* n, bool soft) {
 	for (; n; n = n->c) {
 		m->line = n->line;
 		if ((n->kind == NODE_FILTER || n->kind == NODE_TEST) && !n->table && !soft)
-			library_fail(m, n);
+			library_fail(m, n->kind == NODE_FILTER ? FILTER : TEST, n->name);
 		soft = soft || n->kind == NODE_IF || n->kind == NODE_CHOOSE;
 		const struct node* const part[] = {n->a, n->b, n->d, n->e};
 		for (int i = 0; i < 4; i++)
@@ -341,7 +318,7 @@ static void check_known(struct machine* m, const struct node* n, bool soft) {
 
 const struct node* parse(struct machine* m, const char* source, size_t size) {
 	struct parser p = {.machine = m};
-	lexer_start(&p.lexer, m, source, size);
+	p.lexer = lexer_start(m, source, size);
 	p.ahead = lexer_next(&p.lexer);
 	parser_next(&p);
 	const struct node* const body = parse_body(&p, NULL);

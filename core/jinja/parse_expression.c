@@ -31,46 +31,37 @@ static const struct node* parse_name(struct parser* p) {
 	return n;
 }
 
+/* Several side by side are one. */
 static const struct node* parse_string(struct parser* p) {
 	struct builder b = {.machine = p->machine};
-	const struct string* text = p->token.text;
-	parser_next(p);
-	if (p->token.kind == TOKEN_STRING) { /* side by side they are one */
-		builder_string(&b, text);
-		for (; p->token.kind == TOKEN_STRING; parser_next(p))
-			builder_string(&b, p->token.text);
-		text = builder_end(&b);
-	}
-	return literal(p, value_string(text));
+	for (; p->token.kind == TOKEN_STRING; parser_next(p))
+		builder_string(&b, p->token.text);
+	return literal(p, value_string(builder_end(&b)));
 }
 
 /* Whether another item follows: after a comma, which may be the last thing too, up to what closes. */
-static bool parse_another(struct parser* p, bool first, enum operator close, const char* wanted) {
+static bool parse_another(struct parser* p, bool first, const char* close, const char* wanted) {
 	if (parser_take(p, close))
 		return false;
 	if (first)
 		return true;
-	parser_want(p, COMMA, wanted);
+	parser_want(p, ",", wanted);
 	return !parser_take(p, close);
 }
 
-static const struct node* parse_list(struct parser* p) {
-	struct node* const list = parser_node(p, NODE_LIST);
+/* From one bracket to the other. */
+static const struct node* parse_items(struct parser* p, enum node_kind kind, const char* close,
+                                      const char* wanted) {
+	struct node* const n = parser_node(p, kind);
 	parser_next(p);
-	while (parse_another(p, list->n == 0, CLOSE_LIST, "a comma or ]"))
-		node_add(p->machine, list, parse_expression(p, true));
-	return list;
-}
-
-static const struct node* parse_dict(struct parser* p) {
-	struct node* const dict = parser_node(p, NODE_DICT);
-	parser_next(p);
-	while (parse_another(p, dict->n == 0, CLOSE_DICT, "a comma or }")) {
-		node_add(p->machine, dict, parse_expression(p, true));
-		parser_want(p, COLON, "a colon");
-		node_add(p->machine, dict, parse_expression(p, true));
+	while (parse_another(p, n->n == 0, close, wanted)) {
+		node_add(p->machine, n, parse_expression(p, true));
+		if (kind == NODE_LIST)
+			continue;
+		parser_want(p, ":", "a colon");
+		node_add(p->machine, n, parse_expression(p, true));
 	}
-	return dict;
+	return n;
 }
 
 static const struct node* parse_primary(struct parser* p) {
@@ -83,53 +74,44 @@ static const struct node* parse_primary(struct parser* p) {
 		parser_next(p);
 		return literal(p, t.number);
 	}
-	if (parser_take(p, OPEN)) {
+	if (parser_take(p, "(")) {
 		const struct node* const inner = parse_tuple(p, true, true);
-		parser_want(p, CLOSE, "a closing )");
+		parser_want(p, ")", "a closing )");
 		return inner;
 	}
-	if (parser_at(p, OPEN_LIST))
-		return parse_list(p);
-	if (parser_at(p, OPEN_DICT))
-		return parse_dict(p);
+	if (parser_at(p, "["))
+		return parse_items(p, NODE_LIST, "]", "a comma or ]");
+	if (parser_at(p, "{"))
+		return parse_items(p, NODE_DICT, "}", "a comma or }");
 	parser_fail(p, "an expression");
 }
 
 const struct node* parse_tuple(struct parser* p, bool choose, bool empty) {
 	struct node* const tuple = parser_node(p, NODE_TUPLE);
-	bool comma = false;
-	for (;;) {
-		const bool ends =
-		    p->token.kind == TOKEN_PRINT_END || p->token.kind == TOKEN_BLOCK_END || parser_at(p, CLOSE);
-		if (ends)
-			break;
+	bool comma = true;
+	while (comma && p->token.kind != TOKEN_PRINT_END && p->token.kind != TOKEN_BLOCK_END &&
+	       !parser_at(p, ")")) {
 		node_add(p->machine, tuple, parse_expression(p, choose));
-		if (!parser_take(p, COMMA))
-			break;
-		comma = true;
+		comma = parser_take(p, ",");
 	}
-	if (comma)
-		return tuple;
-	if (tuple->n == 1)
-		return tuple->item[0];
-	if (!empty)
+	if (tuple->n == 0 && !empty)
 		parser_fail(p, "an expression");
-	return tuple;
+	return tuple->n == 1 && !comma ? tuple->item[0] : tuple;
 }
 
 /* ---- what follows ------------------------------------------------------------------------- */
 
 static const struct node* parse_argument(struct parser* p, const struct node* before) {
 	const bool named =
-	    p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && p->ahead.operator== ASSIGN;
-	if (!named && !parser_at(p, TIMES) && !parser_at(p, POWER)) {
+	    p->token.kind == TOKEN_NAME && p->ahead.kind == TOKEN_OPERATOR && string_is(p->ahead.text, "=");
+	if (!named && !parser_at(p, "*") && !parser_at(p, "**")) {
 		if (before && (before->kind == NODE_KEYWORD || before->kind == NODE_SPREAD_DICT))
 			parser_fail(p, "no argument by place after one by name");
 		return parse_expression(p, true);
 	}
-	struct node* const argument = parser_node(p, named                 ? NODE_KEYWORD
-	                                             : parser_at(p, TIMES) ? NODE_SPREAD
-	                                                                   : NODE_SPREAD_DICT);
+	struct node* const argument = parser_node(p, named               ? NODE_KEYWORD
+	                                             : parser_at(p, "*") ? NODE_SPREAD
+	                                                                 : NODE_SPREAD_DICT);
 	argument->name = named ? p->token.text : NULL;
 	if (named)
 		parser_next(p);
@@ -140,8 +122,8 @@ static const struct node* parse_argument(struct parser* p, const struct node* be
 
 /* From ( to ). */
 static void parse_arguments(struct parser* p, struct node* call) {
-	parser_want(p, OPEN, "(");
-	while (parse_another(p, call->n == 0, CLOSE, "a comma or )"))
+	parser_want(p, "(", "(");
+	while (parse_another(p, call->n == 0, ")", "a comma or )"))
 		node_add(p->machine, call, parse_argument(p, call->n ? call->item[call->n - 1] : NULL));
 }
 
@@ -151,14 +133,13 @@ static const struct node* parse_call(struct parser* p, const struct node* callee
 	return call;
 }
 
-/* One subscript: an index, or a slice whose parts may be missing. */
+/* [index], or a slice whose parts may be missing. */
 static const struct node* parse_index(struct parser* p, const struct node* of) {
 	const struct node* part[3] = {0};
 	int n = 0;
-	bool slice = false;
-	while (!parser_at(p, CLOSE_LIST) && !parser_at(p, COMMA)) {
-		if (parser_take(p, COLON)) {
-			slice = true;
+	parser_next(p);
+	while (!parser_at(p, "]") && !parser_at(p, ",")) {
+		if (parser_take(p, ":")) {
 			if (++n > 2)
 				parser_fail(p, "]");
 		} else {
@@ -167,40 +148,36 @@ static const struct node* parse_index(struct parser* p, const struct node* of) {
 			part[n] = parse_expression(p, true);
 		}
 	}
-	if (!slice && !part[0])
+	if (!n && !part[0])
 		parser_fail(p, "an index");
-	struct node* const index = binary(p, slice ? NODE_SLICE : NODE_ITEM, of);
+	struct node* const index = binary(p, n ? NODE_SLICE : NODE_ITEM, of);
 	index->b = part[0];
 	index->c = part[1];
 	index->d = part[2];
+	parser_want(p, "]", "one index");
 	return index;
 }
 
-static const struct node* parse_subscript(struct parser* p, const struct node* of) {
-	if (parser_take(p, DOT)) {
-		const bool number = p->token.kind == TOKEN_NUMBER && p->token.number.kind == INTEGER;
-		struct node* const n = binary(p, number ? NODE_ITEM : NODE_ATTRIBUTE, of);
-		if (number) {
-			n->b = literal(p, p->token.number);
-			parser_next(p);
-		} else {
-			n->name = parser_want_name(p, "a name after the dot");
-		}
-		return n;
-	}
+static const struct node* parse_member(struct parser* p, const struct node* of) {
 	parser_next(p);
-	const struct node* const index = parse_index(p, of);
-	if (parser_at(p, COMMA))
-		parser_fail(p, "one index");
-	parser_want(p, CLOSE_LIST, "]");
-	return index;
+	const bool number = p->token.kind == TOKEN_NUMBER && p->token.number.kind == INTEGER;
+	struct node* const n = binary(p, number ? NODE_ITEM : NODE_ATTRIBUTE, of);
+	if (number) {
+		n->b = literal(p, p->token.number);
+		parser_next(p);
+	} else {
+		n->name = parser_want_name(p, "a name after the dot");
+	}
+	return n;
 }
 
 static const struct node* parse_postfix(struct parser* p, const struct node* n) {
 	for (;;) {
-		if (parser_at(p, DOT) || parser_at(p, OPEN_LIST))
-			n = parse_subscript(p, n);
-		else if (parser_at(p, OPEN))
+		if (parser_at(p, "."))
+			n = parse_member(p, n);
+		else if (parser_at(p, "["))
+			n = parse_index(p, n);
+		else if (parser_at(p, "("))
 			n = parse_call(p, n);
 		else
 			return n;
@@ -209,25 +186,22 @@ static const struct node* parse_postfix(struct parser* p, const struct node* n) 
 
 /* Names of filters and tests may have dots. */
 static const struct string* parse_dotted(struct parser* p, const char* what) {
-	const struct string* name = parser_want_name(p, what);
-	while (parser_take(p, DOT)) {
-		struct builder b = {.machine = p->machine};
-		builder_string(&b, name);
+	struct builder b = {.machine = p->machine};
+	builder_string(&b, parser_want_name(p, what));
+	while (parser_take(p, ".")) {
 		builder_words(&b, ".");
 		builder_string(&b, parser_want_name(p, what));
-		name = builder_end(&b);
 	}
-	return name;
+	return builder_end(&b);
 }
 
-const struct node* parse_filters(struct parser* p, const struct node* from, bool start) {
-	const struct node* n = from;
-	while (start || parser_take(p, PIPE)) {
+const struct node* parse_filters(struct parser* p, const struct node* n, bool start) {
+	while (start || parser_take(p, "|")) {
 		start = false;
 		struct node* const filter = binary(p, NODE_FILTER, n);
 		filter->name = parse_dotted(p, "a filter's name");
-		filter->table = library_filter(filter->name);
-		if (parser_at(p, OPEN))
+		filter->table = library_find(FILTER, filter->name);
+		if (parser_at(p, "("))
 			parse_arguments(p, filter);
 		n = filter;
 	}
@@ -237,16 +211,16 @@ const struct node* parse_filters(struct parser* p, const struct node* from, bool
 static const struct node* parse_test(struct parser* p, const struct node* of) {
 	struct node* const test = binary(p, NODE_TEST, of);
 	parser_next(p);
-	test->flag = parser_take_name(p, "not");
+	test->flag = parser_take(p, "not");
 	test->name = parse_dotted(p, "a test's name");
-	test->table = library_test(test->name);
+	test->table = library_find(TEST, test->name);
 	const struct token* const t = &p->token;
 	const bool argument = t->kind == TOKEN_NAME || t->kind == TOKEN_STRING || t->kind == TOKEN_NUMBER ||
-	                      parser_at(p, OPEN_LIST) || parser_at(p, OPEN_DICT);
-	if (parser_at(p, OPEN)) {
+	                      parser_at(p, "[") || parser_at(p, "{");
+	if (parser_at(p, "(")) {
 		parse_arguments(p, test);
 	} else if (argument && !(t->kind == TOKEN_NAME && string_among(t->text, "else or and"))) {
-		if (parser_at_name(p, "is"))
+		if (parser_at(p, "is"))
 			parser_fail(p, "no test after a test");
 		node_add(p->machine, test, parse_postfix(p, parse_primary(p)));
 	}
@@ -255,11 +229,11 @@ static const struct node* parse_test(struct parser* p, const struct node* of) {
 
 static const struct node* parse_filters_and_tests(struct parser* p, const struct node* n) {
 	for (;;) {
-		if (parser_at(p, PIPE))
+		if (parser_at(p, "|"))
 			n = parse_filters(p, n, false);
-		else if (parser_at_name(p, "is"))
+		else if (parser_at(p, "is"))
 			n = parse_test(p, n);
-		else if (parser_at(p, OPEN))
+		else if (parser_at(p, "("))
 			n = parse_call(p, n);
 		else
 			return n;
@@ -271,9 +245,9 @@ static const struct node* parse_filters_and_tests(struct parser* p, const struct
 static const struct node* parse_unary(struct parser* p, bool filters) {
 	parser_nest(p);
 	const struct node* n;
-	if (parser_at(p, MINUS) || parser_at(p, PLUS)) {
+	if (parser_at(p, "-") || parser_at(p, "+")) {
 		struct node* const sign = binary(p, NODE_BINARY, literal(p, value_integer(0))); /* 0 - a */
-		sign->operator= p->token.operator;
+		sign->sign = parser_at(p, "-") ? '-' : '+';
 		parser_next(p);
 		sign->b = parse_unary(p, false);
 		n = sign;
@@ -287,64 +261,59 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 	return n;
 }
 
-static bool at_one_of(const struct parser* p, const enum operator* operators) {
-	for (; *operators; operators++)
-		if (*operators == AND || *operators == OR ? parser_at_name(p, *operators == AND ? "and" : "or")
-		                                          : parser_at(p, *operators))
-			return true;
-	return false;
+/* Whether the operator stands here; passes over it. */
+static bool take_operator(struct parser* p, int sign) {
+	if (sign != NOT_IN)
+		return parser_take(p, sign_text(sign));
+	const bool here = parser_at(p, "not") && p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, "in");
+	if (here) {
+		parser_next(p);
+		parser_next(p);
+	}
+	return here;
+}
+
+/* What binds looser has a lower level. */
+enum { LOOSEST = 0, COMPARISONS = 2, SUMS, LEVELS = 7 };
+
+/* The level's operator that stands here, passed over; 0 when there is none. */
+static int take_of_level(struct parser* p, int level) {
+	static const int operators[LEVELS][9] = {
+	    {OR},       {AND}, {EQUAL, NOT_EQUAL, '<', LESS_EQUAL, '>', GREATER_EQUAL, IN, NOT_IN},
+	    {'+', '-'}, {'~'}, {'*', '/', FLOOR_DIVIDE, '%'},
+	    {POWER}};
+	for (const int* sign = operators[level]; *sign; sign++)
+		if (take_operator(p, *sign))
+			return *sign;
+	return 0;
 }
 
 static const struct node* parse_not(struct parser*);
 
-/* Left to right, what binds looser first. */
-enum { LOOSEST = 0, COMPARISONS = 2, SUMS };
+/* Left to right. */
 static const struct node* parse_level(struct parser* p, int level) {
-	static const enum operator operators[][5] = {
-	    {OR}, {AND}, {OPERATOR_NONE}, {PLUS, MINUS}, {TILDE}, {TIMES, DIVIDE, FLOOR_DIVIDE, MODULO}, {POWER}};
 	if (level == COMPARISONS)
 		return parse_not(p);
-	if (level == sizeof operators / sizeof *operators)
+	if (level == LEVELS)
 		return parse_unary(p, true);
 	const struct node* n = parse_level(p, level + 1);
-	while (at_one_of(p, operators[level])) {
+	for (int sign; (sign = take_of_level(p, level)) != 0;) {
 		struct node* const both = binary(p, NODE_BINARY, n);
-		const bool word = level < COMPARISONS;
-		both->operator= word ? *operators[level] : p->token.operator;
-		parser_next(p);
+		both->sign = sign;
 		both->b = parse_level(p, level + 1);
 		n = both;
 	}
 	return n;
 }
 
-/* The comparison at the parser's place, passed over; OPERATOR_NONE when there is none. */
-static enum operator take_comparison(struct parser* p) {
-	static const enum operator operators[] = {EQUAL,   NOT_EQUAL,     LESS,         LESS_EQUAL,
-	                                          GREATER, GREATER_EQUAL, OPERATOR_NONE};
-	if (at_one_of(p, operators)) {
-		const enum operator o = p->token.operator;
-		parser_next(p);
-		return o;
-	}
-	if (parser_take_name(p, "in"))
-		return IN;
-	if (parser_at_name(p, "not") && p->ahead.kind == TOKEN_NAME && string_is(p->ahead.text, "in")) {
-		parser_next(p);
-		parser_next(p);
-		return NOT_IN;
-	}
-	return OPERATOR_NONE;
-}
-
 static const struct node* parse_compare(struct parser* p) {
 	const struct node* const first = parse_level(p, SUMS);
 	struct node* chain = NULL;
-	for (enum operator o; (o = take_comparison(p)) != OPERATOR_NONE;) {
+	for (int sign; (sign = take_of_level(p, COMPARISONS)) != 0;) {
 		if (!chain)
 			chain = binary(p, NODE_COMPARE, first);
 		struct node* const operand = parser_node(p, NODE_OPERAND);
-		operand->operator= o;
+		operand->sign = sign;
 		operand->a = parse_level(p, SUMS);
 		node_add(p->machine, chain, operand);
 	}
@@ -352,7 +321,7 @@ static const struct node* parse_compare(struct parser* p) {
 }
 
 static const struct node* parse_not(struct parser* p) {
-	if (!parser_at_name(p, "not"))
+	if (!parser_at(p, "not"))
 		return parse_compare(p);
 	parser_nest(p);
 	struct node* const n = parser_node(p, NODE_NOT);
@@ -365,10 +334,10 @@ static const struct node* parse_not(struct parser* p) {
 const struct node* parse_expression(struct parser* p, bool choose) {
 	parser_nest(p);
 	const struct node* n = parse_level(p, LOOSEST);
-	while (choose && parser_take_name(p, "if")) {
+	while (choose && parser_take(p, "if")) {
 		struct node* const choice = binary(p, NODE_CHOOSE, n);
 		choice->b = parse_level(p, LOOSEST);
-		if (parser_take_name(p, "else"))
+		if (parser_take(p, "else"))
 			choice->c = parse_expression(p, true);
 		n = choice;
 	}

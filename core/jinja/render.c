@@ -20,15 +20,6 @@ static struct scope* globals(struct machine* m) {
 	return s;
 }
 
-static void set_members(struct machine* m, struct scope* s, struct value object, const char* what) {
-	if (object.kind != DICT)
-		machine_fail(m, "%s: expected a JSON object", what);
-	for (int i = 0; i < object.dict->n; i++) {
-		const struct entry* const e = &object.dict->entry[i];
-		scope_set(m, s, e->key.string, e->value);
-	}
-}
-
 static struct scope* variables(struct machine* m, const struct jinja_call* call) {
 	struct scope* const s = MACHINE_NEW(m, struct scope, .outer = globals(m));
 	for (int i = 0; i < call->n_variables; i++) {
@@ -38,8 +29,10 @@ static struct scope* variables(struct machine* m, const struct jinja_call* call)
 			value = value_string(string_new(m, v->text, v->size));
 		else
 			value = json_value(m, v->text, v->size, v->name, call->trusted_member, call->trusted_words);
+		if (v->form == JINJA_MEMBERS && value.kind != DICT)
+			machine_fail(m, "%s: expected a JSON object", v->name);
 		if (v->form == JINJA_MEMBERS)
-			set_members(m, s, value, v->name);
+			dict_set_all(m, &s->names, value.dict);
 		else
 			scope_set(m, s, string_of(m, v->name), value);
 	}

@@ -39,12 +39,18 @@ static bool prints(uint32_t code) {
 	return code == ' ' || utf8_category(code) & ~hidden;
 }
 
-static void write_escape(struct builder* b, uint32_t code, char quote, bool foreign) {
+/* JSON has a letter for \f and \b, too, and writes all others as UTF-16. */
+static void write_escape(struct builder* b, uint32_t code, bool json, bool foreign) {
+	static const char from[] = "\"'\\\n\r\t\f\b", to[] = "\"'\\nrtfb";
+	const char* const found = code && code < 0x80 ? strchr(from, (int)code) : NULL;
 	char text[16];
-	if (code == '\n' || code == '\r' || code == '\t')
-		snprintf(text, sizeof text, "\\%c", code == '\n' ? 'n' : code == '\r' ? 'r' : 't');
-	else if (code == '\\' || code == (uint32_t)quote)
-		snprintf(text, sizeof text, "\\%c", (char)code);
+	if (found && (json || (code != '\f' && code != '\b')))
+		snprintf(text, sizeof text, "\\%c", to[found - from]);
+	else if (json && code >= 0x10000 && code <= 0x10FFFF)
+		snprintf(text, sizeof text, "\\u%04x\\u%04x", (unsigned)(0xD800 + ((code - 0x10000) >> 10)),
+		         (unsigned)(0xDC00 + ((code - 0x10000) & 0x3FF)));
+	else if (json)
+		snprintf(text, sizeof text, "\\u%04x", (unsigned)(code > 0x10FFFF ? 0xFFFD : code));
 	else
 		snprintf(text, sizeof text,
 		         code < 0x100     ? "\\x%02x"
@@ -54,58 +60,23 @@ static void write_escape(struct builder* b, uint32_t code, char quote, bool fore
 	builder_add(b, text, strlen(text), foreign);
 }
 
-static void write_quoted(struct builder* b, const struct string* s) {
+static void write_quoted(struct builder* b, const struct string* s, const struct style* style) {
 	const bool doubled = s->size && memchr(s->data, '\'', s->size) && !memchr(s->data, '"', s->size);
-	const char quote = doubled ? '"' : '\'';
+	const char quote = style->json || doubled ? '"' : '\'';
 	builder_add(b, &quote, 1, false);
 	uint32_t code;
+	size_t written = 0;
 	for (size_t at = 0, length; at < s->size; at += length) {
 		length = string_character(s, at, &code);
-		if (prints(code) && code != '\\' && code != (uint32_t)quote)
-			builder_part(b, s, at, at + length);
-		else
-			write_escape(b, code, quote, string_foreign_at(s, at));
+		const bool plain = style->json ? code >= 0x20 && (!style->ascii || code <= 0x7E) : prints(code);
+		if (plain && code != '\\' && code != (uint32_t)quote)
+			continue;
+		builder_part(b, s, written, at);
+		write_escape(b, code, style->json, string_foreign_at(s, at));
+		written = at + length;
 	}
+	builder_part(b, s, written, s->size);
 	builder_add(b, &quote, 1, false);
-}
-
-/* ---- JSON's strings ----------------------------------------------------------------------- */
-
-static void write_unit(struct builder* b, unsigned unit, bool foreign) {
-	char text[8];
-	snprintf(text, sizeof text, "\\u%04x", unit);
-	builder_add(b, text, 6, foreign);
-}
-
-static void write_character(struct builder* b, uint32_t code, bool foreign) {
-	static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
-	const char* const found = code && code < 0x80 ? strchr(from, (int)code) : NULL;
-	if (found) {
-		const char text[2] = {'\\', to[found - from]};
-		builder_add(b, text, 2, foreign);
-	} else if (code >= 0x10000 && code <= 0x10FFFF) {
-		write_unit(b, 0xD800 + ((code - 0x10000) >> 10), foreign);
-		write_unit(b, 0xDC00 + ((code - 0x10000) & 0x3FF), foreign);
-	} else {
-		write_unit(b, code > 0x10FFFF ? 0xFFFD : code, foreign);
-	}
-}
-
-static void write_json_string(struct builder* b, const struct string* s, bool ascii) {
-	builder_words(b, "\"");
-	uint32_t code;
-	size_t kept = 0, at = 0;
-	while (at < s->size) {
-		const size_t length = string_character(s, at, &code);
-		if (code < 0x20 || code == '"' || code == '\\' || (ascii && code > 0x7E)) {
-			builder_part(b, s, kept, at);
-			write_character(b, code, string_foreign_at(s, at));
-			kept = at + length;
-		}
-		at += length;
-	}
-	builder_part(b, s, kept, at);
-	builder_words(b, "\"");
 }
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -120,20 +91,6 @@ static void new_line(struct builder* b, const struct style* style, int level) {
 		builder_string(b, style->indent);
 }
 
-static void write_items(struct builder* b, const struct list* list, const struct style* style, int level,
-                        const char* open, const char* close) {
-	builder_words(b, open);
-	for (int i = 0; i < list->n; i++) {
-		if (i)
-			builder_string(b, style->comma);
-		new_line(b, style, level + 1);
-		write_at(b, list->item[i], style, level + 1);
-	}
-	if (list->n)
-		new_line(b, style, level);
-	builder_words(b, close);
-}
-
 /* JSON's keys are strings: what else there is is written within one. */
 static void write_key(struct builder* b, struct value key, const struct style* style) {
 	const bool quoted = style->json && key.kind != STRING;
@@ -144,27 +101,33 @@ static void write_key(struct builder* b, struct value key, const struct style* s
 	builder_words(b, quoted ? "\"" : "");
 }
 
-static void write_dict(struct builder* b, const struct dict* d, const struct style* style, int level) {
-	struct value* const key = machine_alloc(b->machine, (size_t)d->n * sizeof *key);
-	struct value* const value = machine_alloc(b->machine, (size_t)d->n * sizeof *value);
-	for (int i = 0; i < d->n; i++) {
-		key[i] = d->entry[i].key;
-		value[i] = d->entry[i].value;
-	}
-	if (style->sort)
-		value_sort(b->machine, value, key, d->n, false);
-	builder_words(b, "{");
-	for (int i = 0; i < d->n; i++) {
+/* Of a list, or of a dict when there is one. */
+static void write_items(struct builder* b, const struct list* list, const struct dict* dict,
+                        const struct style* style, int level, const char* open, const char* close) {
+	const int n = dict ? dict->n : list->n;
+	builder_words(b, open);
+	for (int i = 0; i < n; i++) {
 		if (i)
 			builder_string(b, style->comma);
 		new_line(b, style, level + 1);
-		write_key(b, key[i], style);
-		builder_string(b, style->colon);
-		write_at(b, value[i], style, level + 1);
+		if (dict) {
+			write_key(b, dict->entry[i].key, style);
+			builder_string(b, style->colon);
+		}
+		write_at(b, dict ? dict->entry[i].value : list->item[i], style, level + 1);
 	}
-	if (d->n)
+	if (n)
 		new_line(b, style, level);
-	builder_words(b, "}");
+	builder_words(b, close);
+}
+
+static void write_dict(struct builder* b, const struct dict* d, const struct style* style, int level) {
+	struct dict sorted = *d;
+	if (style->sort && d->n) {
+		sorted.entry = machine_new(b->machine, d->entry, (size_t)d->n * sizeof *d->entry);
+		value_sort(b->machine, sorted.entry, d->n, false);
+	}
+	write_items(b, NULL, &sorted, style, level, "{", "}");
 }
 
 static void write_range(struct builder* b, const struct list* list) {
@@ -187,24 +150,6 @@ static void write_number(struct builder* b, struct value v, bool json) {
 	builder_words(b, text);
 }
 
-/* What JSON has no form for, as Python's repr; false where that would be an address. */
-static bool write_other(struct builder* b, struct value v, const struct style* style, int level) {
-	if (v.kind == UNDEFINED)
-		builder_words(b, "Undefined");
-	else if (v.kind == RANGE)
-		write_range(b, v.list);
-	else if (v.kind == VIEW) {
-		builder_words(b, v.list->name);
-		write_items(b, v.list, style, level, "([", "])");
-	} else if (v.kind == NAMESPACE) {
-		builder_words(b, "<Namespace ");
-		write_dict(b, v.dict, style, level);
-		builder_words(b, ">");
-	} else
-		return false;
-	return true;
-}
-
 static void write_at(struct builder* b, struct value v, const struct style* style, int level) {
 	const bool json = style->json, tuple = v.kind == TUPLE && !json;
 	machine_enter(b->machine);
@@ -214,19 +159,32 @@ static void write_at(struct builder* b, struct value v, const struct style* styl
 		builder_words(b, json ? (v.boolean ? "true" : "false") : v.boolean ? "True" : "False");
 	else if (value_is_number(v))
 		write_number(b, v, json);
-	else if (v.kind == STRING && json)
-		write_json_string(b, v.string, style->ascii);
 	else if (v.kind == STRING) {
-		builder_words(b, v.string->markup ? "Markup(" : "");
-		write_quoted(b, v.string);
-		builder_words(b, v.string->markup ? ")" : "");
+		const bool markup = v.string->markup && !json;
+		builder_words(b, markup ? "Markup(" : "");
+		write_quoted(b, v.string, style);
+		builder_words(b, markup ? ")" : "");
 	} else if (v.kind == LIST || v.kind == TUPLE)
-		write_items(b, v.list, style, level, tuple ? "(" : "[", !tuple ? "]" : v.list->n == 1 ? ",)" : ")");
+		write_items(b, v.list, NULL, style, level, tuple ? "(" : "[",
+		            !tuple           ? "]"
+		            : v.list->n == 1 ? ",)"
+		                             : ")");
 	else if (v.kind == DICT)
 		write_dict(b, v.dict, style, level);
 	else if (json)
 		machine_fail(b->machine, "Object of type %s is not JSON serializable", value_type(v));
-	else if (!write_other(b, v, style, level))
+	else if (v.kind == UNDEFINED)
+		builder_words(b, "Undefined");
+	else if (v.kind == RANGE)
+		write_range(b, v.list);
+	else if (v.kind == VIEW) {
+		builder_words(b, v.list->name);
+		write_items(b, v.list, NULL, style, level, "([", "])");
+	} else if (v.kind == NAMESPACE) {
+		builder_words(b, "<Namespace ");
+		write_dict(b, v.dict, style, level);
+		builder_words(b, ">");
+	} else
 		machine_fail(b->machine, "a value of type '%s' has no text", value_type(v));
 	machine_leave(b->machine);
 }

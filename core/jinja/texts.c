@@ -6,23 +6,16 @@
 #include "core/files/utf8.h"
 #include "core/jinja/library.h"
 
-static struct value marked_as(struct machine* m, const struct string* s, const struct string* like) {
-	if (s->markup == like->markup)
-		return value_string(s);
-	struct string copy = *s;
-	copy.markup = like->markup;
-	return value_string(machine_new(m, &copy, sizeof copy));
-}
-
 /* ---- case --------------------------------------------------------------------------------- */
 
 static bool is_cased(uint32_t code) {
 	return utf8_category(code) & (UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT));
 }
 
-enum letter { LOWER, UPPER, TITLE };
+/* Of a letter; and of a text: words begin with TITLE (of the filter: UPPER) letters, the rest is LOWER. */
+enum casing { LOWER, UPPER, TITLE, FIRST_WORD, EACH_WORD, EACH_WORD_OF_FILTER };
 
-static void write_case(struct builder* b, uint32_t code, enum letter to, bool foreign) {
+static void write_case(struct builder* b, uint32_t code, enum casing to, bool foreign) {
 	const utf8proc_int32_t c = (utf8proc_int32_t)code;
 	if (code > 0x10FFFF) {
 		builder_code(b, code, foreign);
@@ -39,84 +32,84 @@ static void write_case(struct builder* b, uint32_t code, enum letter to, bool fo
 	             foreign);
 }
 
-/* between: whether a word may begin after a character; NULL: only the text's first is one's first. */
-static const struct string* with_case(struct machine* m, const struct string* s, enum letter first,
-                                      enum letter rest, bool (*between)(uint32_t code)) {
+static bool divides_title(uint32_t code) {
+	return code_is_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code));
+}
+
+static const struct string* with_case(struct machine* m, const struct string* s, enum casing to) {
 	struct builder b = {.machine = m};
 	uint32_t code;
 	bool begins = true;
 	for (size_t at = 0; at < s->size;) {
 		const bool foreign = string_foreign_at(s, at);
+		const enum casing first = to == EACH_WORD_OF_FILTER ? UPPER : TITLE;
 		at += string_character(s, at, &code);
-		write_case(&b, code, begins ? first : rest, foreign);
-		begins = between && between(code);
+		write_case(&b, code, to < FIRST_WORD ? to : begins ? first : LOWER, foreign);
+		begins = to == EACH_WORD ? !is_cased(code) : to == EACH_WORD_OF_FILTER && divides_title(code);
 	}
-	return marked_as(m, builder_end(&b), s).string;
+	return string_markup(m, builder_end(&b), s->markup);
 }
 
 const struct string* string_lower(struct machine* m, const struct string* s) {
-	return with_case(m, s, LOWER, LOWER, NULL);
+	return with_case(m, s, LOWER);
 }
 
-static bool is_uncased(uint32_t code) { return !is_cased(code); }
-
-/* how: the case of the first letter and of the rest */
-enum { FIRST_OF_WORDS = 16 };
-#define CASES(first, rest) ((first) << 2 | (rest))
+/* how: the casing */
 static struct value change_case(struct machine* m, struct call* c) {
-	const int how = c->how & (FIRST_OF_WORDS - 1);
-	return value_string(with_case(m, value_show(m, c->self), (enum letter)(how >> 2), (enum letter)(how & 3),
-	                              c->how & FIRST_OF_WORDS ? is_uncased : NULL));
-}
-
-static bool divides_title(uint32_t code) {
-	return code_is_space(code) || (code && code < 0x80 && strchr("-({[<", (int)code));
+	return value_string(with_case(m, value_show(m, c->self), (enum casing)c->how));
 }
 
 /* The filter of that name, whose text is markup no more. */
 static struct value filter_title(struct machine* m, struct call* c) {
-	struct string plain = *value_show(m, c->self);
-	plain.markup = false;
-	return value_string(with_case(m, &plain, UPPER, LOWER, divides_title));
+	return value_string(with_case(m, string_markup(m, value_show(m, c->self), false), EACH_WORD_OF_FILTER));
 }
 
 /* ---- what a string is made of ------------------------------------------------------------- */
 
-enum classes { DECIMAL = 1, NUMERIC = 2, LETTER = 4, SPACE = 8, ASCII = 16 };
+enum {
+	LETTERS =
+	    UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT) | UTF8_CATEGORY(LM) | UTF8_CATEGORY(LO),
+	NUMBERS = UTF8_CATEGORY(ND) | UTF8_CATEGORY(NL) | UTF8_CATEGORY(NO)
+};
 
-static int classes_of(uint32_t code) {
-	static const uint32_t letters = UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT) |
-	                                UTF8_CATEGORY(LM) | UTF8_CATEGORY(LO),
-	                      numbers = UTF8_CATEGORY(ND) | UTF8_CATEGORY(NL) | UTF8_CATEGORY(NO);
-	const uint32_t category = utf8_category(code);
-	return (code < 0x80 ? ASCII : 0) | (code_is_space(code) ? SPACE : 0) | (category & letters ? LETTER : 0) |
-	       (category & UTF8_CATEGORY(ND) ? DECIMAL : 0) | (category & numbers ? NUMERIC : 0);
-}
-
-/* how: of which classes all characters are */
+/* how: of which categories all characters are */
 static struct value all_are(struct machine* m, struct call* c) {
 	(void)m;
 	const struct string* const s = c->self.string;
 	uint32_t code;
 	for (size_t at = 0; at < s->size;) {
 		at += string_character(s, at, &code);
-		if (!(classes_of(code) & c->how))
+		if (!(utf8_category(code) & (uint32_t)c->how))
 			return value_boolean(false);
 	}
-	return value_boolean(s->size > 0 || c->how == ASCII);
+	return value_boolean(s->size > 0);
+}
+
+static struct value is_space(struct machine* m, struct call* c) {
+	(void)m;
+	const struct string* const s = c->self.string;
+	return value_boolean(s->size > 0 && string_span(s, 0, true) == s->size);
+}
+
+static struct value is_ascii(struct machine* m, struct call* c) {
+	(void)m;
+	const struct string* const s = c->self.string;
+	size_t at = 0;
+	while (at < s->size && !(s->data[at] & 0x80))
+		at++;
+	return value_boolean(at == s->size);
 }
 
 /* Some letter has a case, and changing to the case `how` changes nothing. */
 static struct value all_in_case(struct machine* m, struct call* c) {
 	const struct string* const s = value_show(m, c->self);
-	const enum letter to = (enum letter)c->how;
 	bool cased = false;
 	uint32_t code;
 	for (size_t at = 0; at < s->size;) {
 		at += string_character(s, at, &code);
 		cased |= is_cased(code);
 	}
-	return value_boolean(cased && string_equal(m, s, with_case(m, s, to, to, NULL)));
+	return value_boolean(cased && string_equal(m, s, with_case(m, s, (enum casing)c->how)));
 }
 
 /* ---- ends --------------------------------------------------------------------------------- */
@@ -125,7 +118,7 @@ static struct value all_in_case(struct machine* m, struct call* c) {
 enum { LEFT = 1, RIGHT = 2 };
 
 static struct value strip(struct machine* m, struct call* c) {
-	const struct string* const set = argument_string(m, argument_or_none(c->given[0]), c->name, NULL);
+	const struct string* const set = argument_string(m, argument_or_none(c->given[0]), c->name);
 	return value_string(string_strip(m, value_show(m, c->self), set, c->how & LEFT, c->how & RIGHT));
 }
 
@@ -141,33 +134,30 @@ static void byte_range(struct machine* m, const struct string* s, struct value s
 
 static bool has_end(struct machine* m, const struct call* c, struct value what, const size_t range[2]) {
 	const struct string* const s = c->self.string;
-	const bool at_start = c->how == LEFT;
-	if (what.kind == TUPLE) {
-		for (int i = 0; i < what.list->n; i++)
-			if (has_end(m, c, what.list->item[i], range))
-				return true;
-		return false;
-	}
-	const struct string* const w = argument_string(m, what, c->name, NULL);
+	const struct string* const w = argument_string(m, what, c->name);
 	if (range[0] > range[1] || w->size > range[1] - range[0])
 		return false;
 	machine_charge(m, w->size);
 	return w->size == 0 ||
-	       memcmp(s->data + (at_start ? range[0] : range[1] - w->size), w->data, w->size) == 0;
+	       memcmp(s->data + (c->how == LEFT ? range[0] : range[1] - w->size), w->data, w->size) == 0;
 }
 
 static struct value test_end(struct machine* m, struct call* c) {
 	size_t range[2] = {0, c->self.string->size};
+	const struct value what = c->given[0];
 	if (c->given[1].kind != ABSENT || c->given[2].kind != ABSENT)
 		byte_range(m, c->self.string, c->given[1], c->given[2], range);
-	if (c->given[0].kind == TUPLE && c->given[0].list->n && c->given[0].list->item[0].kind == TUPLE)
-		machine_fail(m, "startswith and endswith take a string or a tuple of strings");
-	return value_boolean(has_end(m, c, c->given[0], range));
+	if (what.kind != TUPLE)
+		return value_boolean(has_end(m, c, what, range));
+	for (int i = 0; i < what.list->n; i++)
+		if (has_end(m, c, what.list->item[i], range))
+			return value_boolean(true);
+	return value_boolean(false);
 }
 
 static struct value remove_end(struct machine* m, struct call* c) {
 	const size_t n = c->self.string->size, range[2] = {0, n};
-	const struct string* const w = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const w = argument_string(m, c->given[0], c->name);
 	if (!has_end(m, c, c->given[0], range))
 		return c->self;
 	return value_string(c->how == LEFT ? string_part(m, c->self.string, w->size, n)
@@ -176,37 +166,30 @@ static struct value remove_end(struct machine* m, struct call* c) {
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-static int64_t characters_before(struct machine* m, const struct string* s, size_t at) {
-	struct string part = *s;
-	part.size = at;
-	return string_length(m, &part);
-}
-
 /* how: the last; failing where there is none */
 enum { LAST = 1, FAILING = 2 };
 
 /* The character where `sub` lies first or last, or -1. */
 static struct value find(struct machine* m, struct call* c) {
 	size_t range[2];
-	const struct string* const sub = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const sub = argument_string(m, c->given[0], c->name);
 	byte_range(m, c->self.string, c->given[1], c->given[2], range);
 	const size_t at =
 	    (c->how & LAST ? string_find_last : string_find)(m, c->self.string, sub, range[0], range[1]);
 	if (at == SIZE_MAX && c->how & FAILING)
 		machine_fail(m, "substring not found");
-	return value_integer(at == SIZE_MAX ? -1 : characters_before(m, c->self.string, at));
+	return value_integer(at == SIZE_MAX ? -1 : string_length(m, string_part(m, c->self.string, 0, at)));
 }
 
 static struct value count(struct machine* m, struct call* c) {
 	size_t range[2];
 	int64_t n = 0;
-	const struct string* const sub = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const sub = argument_string(m, c->given[0], c->name);
 	byte_range(m, c->self.string, c->given[1], c->given[2], range);
 	if (range[0] > range[1])
 		return value_integer(0);
 	if (sub->size == 0)
-		return value_integer(characters_before(m, c->self.string, range[1]) -
-		                     characters_before(m, c->self.string, range[0]) + 1);
+		return value_integer(string_length(m, string_part(m, c->self.string, range[0], range[1])) + 1);
 	for (size_t at = range[0]; (at = string_find(m, c->self.string, sub, at, range[1])) != SIZE_MAX;
 	     at += sub->size)
 		n++;
@@ -214,9 +197,8 @@ static struct value count(struct machine* m, struct call* c) {
 }
 
 static struct value replace(struct machine* m, struct call* c) {
-	const struct string *const s = c->self.string,
-	                           *const from = argument_string(m, c->given[0], c->name, NULL),
-	                           *const to = argument_string(m, c->given[1], c->name, NULL);
+	const struct string *const s = c->self.string, *const from = argument_string(m, c->given[0], c->name),
+	                           *const to = argument_string(m, c->given[1], c->name);
 	int64_t left = argument_integer(m, argument_or_none(c->given[2]), c->name, -1);
 	struct builder b = {.machine = m};
 	size_t kept = 0;
@@ -235,14 +217,12 @@ static struct value replace(struct machine* m, struct call* c) {
 		}
 	}
 	builder_part(&b, s, kept, s->size);
-	return marked_as(m, builder_end(&b), s);
+	return value_string(string_markup(m, builder_end(&b), s->markup));
 }
 
 /* The filter: all three are shown first. */
 static struct value filter_replace(struct machine* m, struct call* c) {
-	struct string plain = *value_show(m, c->self);
-	plain.markup = false;
-	c->self = value_string(machine_new(m, &plain, sizeof plain));
+	c->self = value_string(string_markup(m, value_show(m, c->self), false));
 	c->given[0] = value_string(value_show(m, c->given[0]));
 	c->given[1] = value_string(value_show(m, c->given[1]));
 	return replace(m, c);
@@ -262,27 +242,16 @@ static void reverse_list(struct list* list) {
 	}
 }
 
-static size_t skip_class(const struct string* s, size_t at, bool space) {
-	uint32_t code;
-	while (at < s->size) {
-		const size_t length = string_character(s, at, &code);
-		if (code_is_space(code) != space)
-			break;
-		at += length;
-	}
-	return at;
-}
-
 /* At stretches of white space. */
 static void split_words(struct machine* m, const struct string* s, int64_t most, struct list* list) {
-	for (size_t at = skip_class(s, 0, true); at < s->size;) {
+	for (size_t at = string_span(s, 0, true); at < s->size;) {
 		if (most-- == 0) {
 			add_part(m, list, s, at, s->size);
 			return;
 		}
-		const size_t end = skip_class(s, at, false);
+		const size_t end = string_span(s, at, false);
 		add_part(m, list, s, at, end);
-		at = skip_class(s, end, true);
+		at = string_span(s, end, true);
 	}
 }
 
@@ -305,7 +274,7 @@ static void split_at(struct machine* m, const struct string* s, const struct str
 
 static struct value split(struct machine* m, struct call* c) {
 	struct value out = value_list(m, LIST);
-	const struct string* const by = argument_string(m, argument_or_none(c->given[0]), c->name, NULL);
+	const struct string* const by = argument_string(m, argument_or_none(c->given[0]), c->name);
 	const int64_t most = argument_integer(m, c->given[1], c->name, -1);
 	if (by && by->size == 0)
 		machine_fail(m, "empty separator");
@@ -349,7 +318,7 @@ static struct value partition(struct machine* m, struct call* c) {
 	const bool right = c->how == RIGHT;
 	struct value out = value_list(m, TUPLE);
 	const struct string* const s = c->self.string;
-	const struct string* const w = argument_string(m, c->given[0], c->name, NULL);
+	const struct string* const w = argument_string(m, c->given[0], c->name);
 	if (w->size == 0)
 		machine_fail(m, "empty separator");
 	size_t at = (right ? string_find_last : string_find)(m, s, w, 0, s->size);
@@ -372,7 +341,7 @@ static struct value join(struct machine* m, struct call* c) {
 			builder_string(&b, c->self.string);
 		builder_string(&b, items->item[i].string);
 	}
-	return marked_as(m, builder_end(&b), c->self.string);
+	return value_string(string_markup(m, builder_end(&b), c->self.string->markup));
 }
 
 static struct value format(struct machine* m, struct call* c) {
@@ -382,14 +351,10 @@ static struct value format(struct machine* m, struct call* c) {
 /* ---- shaping ------------------------------------------------------------------------------ */
 
 static struct value filter_indent(struct machine* m, struct call* c) {
-	struct builder by = {.machine = m}, b = {.machine = m};
-	if (c->given[0].kind == STRING)
-		builder_string(&by, c->given[0].string);
-	else
-		for (int64_t n = argument_integer(m, c->given[0], "indent", 4); n > 0; n--)
-			builder_words(&by, " ");
-	const struct string *const step = builder_end(&by), *const text =
-	                                                        argument_string(m, c->self, "indent", NULL);
+	const struct value width = c->given[0].kind == ABSENT ? value_integer(4) : c->given[0];
+	const struct string* const step = argument_indent(m, width, "indent");
+	const struct string* const text = argument_string(m, c->self, "indent");
+	struct builder b = {.machine = m};
 	struct builder ended = {.machine = m};
 	builder_string(&ended, text);
 	builder_words(&ended, "\n"); /* so that a line break at the end is kept */
@@ -405,51 +370,45 @@ static struct value filter_indent(struct machine* m, struct call* c) {
 	return value_string(builder_end(&b));
 }
 
-const struct routine text_methods[] = {
-    {"lower casefold", change_case, CASES(LOWER, LOWER), 0, {NULL}},
-    {"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
-    {"title", change_case, FIRST_OF_WORDS | CASES(TITLE, LOWER), 0, {NULL}},
-    {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
-    {"isdigit isdecimal", all_are, DECIMAL, 0, {NULL}},
-    {"isnumeric", all_are, NUMERIC, 0, {NULL}},
-    {"isalpha", all_are, LETTER, 0, {NULL}},
-    {"isalnum", all_are, LETTER | NUMERIC, 0, {NULL}},
-    {"isspace", all_are, SPACE, 0, {NULL}},
-    {"isascii", all_are, ASCII, 0, {NULL}},
-    {"isupper", all_in_case, UPPER, 0, {NULL}},
-    {"islower", all_in_case, LOWER, 0, {NULL}},
-    {"strip", strip, LEFT | RIGHT, 0, {"chars"}},
-    {"lstrip", strip, LEFT, 0, {"chars"}},
-    {"rstrip", strip, RIGHT, 0, {"chars"}},
-    {"startswith", test_end, LEFT, 1, {"prefix", "start", "end"}},
-    {"endswith", test_end, RIGHT, 1, {"prefix", "start", "end"}},
-    {"removeprefix", remove_end, LEFT, 1, {"affix"}},
-    {"removesuffix", remove_end, RIGHT, 1, {"affix"}},
-    {"find", find, 0, 1, {"sub", "start", "end"}},
-    {"rfind", find, LAST, 1, {"sub", "start", "end"}},
-    {"index", find, FAILING, 1, {"sub", "start", "end"}},
-    {"rindex", find, LAST | FAILING, 1, {"sub", "start", "end"}},
-    {"count", count, 0, 1, {"sub", "start", "end"}},
-    {"replace", replace, 0, 2, {"old", "new", "count"}},
-    {"split", split, LEFT, 0, {"sep", "maxsplit"}},
-    {"rsplit", split, RIGHT, 0, {"sep", "maxsplit"}},
-    {"splitlines", splitlines, 0, 0, {"keepends"}},
-    {"partition", partition, LEFT, 1, {"sep"}},
-    {"rpartition", partition, RIGHT, 1, {"sep"}},
-    {"join", join, 0, 1, {"iterable"}},
-    {"format", format, 0, AS_THEY_CAME, {NULL}},
-    {NULL, NULL, 0, 0, {NULL}}};
-
-/* Filters are asked of anything, and show it first. */
-const struct routine text_filters[] = {{"upper", change_case, CASES(UPPER, UPPER), 0, {NULL}},
-                                       {"lower", change_case, CASES(LOWER, LOWER), 0, {NULL}},
-                                       {"capitalize", change_case, CASES(TITLE, LOWER), 0, {NULL}},
-                                       {"title", filter_title, 0, 0, {NULL}},
-                                       {"trim", strip, LEFT | RIGHT, 0, {"chars"}},
-                                       {"indent", filter_indent, 0, 0, {"width", "first", "blank"}},
-                                       {"replace", filter_replace, 0, 2, {"old", "new", "count"}},
-                                       {NULL, NULL, 0, 0, {NULL}}};
-
-const struct routine text_tests[] = {{"upper", all_in_case, UPPER, 0, {NULL}},
-                                     {"lower", all_in_case, LOWER, 0, {NULL}},
-                                     {NULL, NULL, 0, 0, {NULL}}};
+/* Methods are of strings, and filters are asked of anything, which is shown first. */
+const struct routine text_routines[] = {
+    {"lower", FILTER | OF(STRING), change_case, LOWER, 0, {NULL}},
+    {"casefold", OF(STRING), change_case, LOWER, 0, {NULL}},
+    {"upper", FILTER | OF(STRING), change_case, UPPER, 0, {NULL}},
+    {"title", OF(STRING), change_case, EACH_WORD, 0, {NULL}},
+    {"title", FILTER, filter_title, 0, 0, {NULL}},
+    {"capitalize", FILTER | OF(STRING), change_case, FIRST_WORD, 0, {NULL}},
+    {"upper", TEST, all_in_case, UPPER, 0, {NULL}},
+    {"lower", TEST, all_in_case, LOWER, 0, {NULL}},
+    {"isupper", OF(STRING), all_in_case, UPPER, 0, {NULL}},
+    {"islower", OF(STRING), all_in_case, LOWER, 0, {NULL}},
+    {"isdigit isdecimal", OF(STRING), all_are, UTF8_CATEGORY(ND), 0, {NULL}},
+    {"isnumeric", OF(STRING), all_are, NUMBERS, 0, {NULL}},
+    {"isalpha", OF(STRING), all_are, LETTERS, 0, {NULL}},
+    {"isalnum", OF(STRING), all_are, LETTERS | NUMBERS, 0, {NULL}},
+    {"isspace", OF(STRING), is_space, 0, 0, {NULL}},
+    {"isascii", OF(STRING), is_ascii, 0, 0, {NULL}},
+    {"trim", FILTER, strip, LEFT | RIGHT, 0, {"chars"}},
+    {"strip", OF(STRING), strip, LEFT | RIGHT, 0, {"chars"}},
+    {"lstrip", OF(STRING), strip, LEFT, 0, {"chars"}},
+    {"rstrip", OF(STRING), strip, RIGHT, 0, {"chars"}},
+    {"startswith", OF(STRING), test_end, LEFT, 1, {"prefix", "start", "end"}},
+    {"endswith", OF(STRING), test_end, RIGHT, 1, {"prefix", "start", "end"}},
+    {"removeprefix", OF(STRING), remove_end, LEFT, 1, {"affix"}},
+    {"removesuffix", OF(STRING), remove_end, RIGHT, 1, {"affix"}},
+    {"find", OF(STRING), find, 0, 1, {"sub", "start", "end"}},
+    {"rfind", OF(STRING), find, LAST, 1, {"sub", "start", "end"}},
+    {"index", OF(STRING), find, FAILING, 1, {"sub", "start", "end"}},
+    {"rindex", OF(STRING), find, LAST | FAILING, 1, {"sub", "start", "end"}},
+    {"count", OF(STRING), count, 0, 1, {"sub", "start", "end"}},
+    {"replace", OF(STRING), replace, 0, 2, {"old", "new", "count"}},
+    {"replace", FILTER, filter_replace, 0, 2, {"old", "new", "count"}},
+    {"split", OF(STRING), split, LEFT, 0, {"sep", "maxsplit"}},
+    {"rsplit", OF(STRING), split, RIGHT, 0, {"sep", "maxsplit"}},
+    {"splitlines", OF(STRING), splitlines, 0, 0, {"keepends"}},
+    {"partition", OF(STRING), partition, LEFT, 1, {"sep"}},
+    {"rpartition", OF(STRING), partition, RIGHT, 1, {"sep"}},
+    {"join", OF(STRING), join, 0, 1, {"iterable"}},
+    {"format", OF(STRING), format, 0, AS_THEY_CAME, {NULL}},
+    {"indent", FILTER, filter_indent, 0, 0, {"width", "first", "blank"}},
+    {.name = NULL}};

@@ -5,10 +5,6 @@
 
 /* ---- making ------------------------------------------------------------------------------- */
 
-struct value value_words(struct machine* m, const char* words) {
-	return value_string(string_of(m, words));
-}
-
 struct value value_list(struct machine* m, enum kind kind) {
 	return (struct value){.kind = kind, .list = MACHINE_NEW(m, struct list, .item = NULL)};
 }
@@ -18,15 +14,13 @@ void list_add(struct machine* m, struct list* list, struct value v) {
 	list->item[list->n++] = v;
 }
 
-struct value value_dict(struct machine* m) {
-	return (struct value){.kind = DICT, .dict = MACHINE_NEW(m, struct dict, .entry = NULL)};
+void list_add_all(struct machine* m, struct list* list, const struct list* more) {
+	for (int i = 0; i < more->n; i++)
+		list_add(m, list, more->item[i]);
 }
 
-struct value value_pair(struct machine* m, struct value a, struct value b) {
-	struct value pair = value_list(m, TUPLE);
-	list_add(m, pair.list, a);
-	list_add(m, pair.list, b);
-	return pair;
+struct value value_dict(struct machine* m) {
+	return (struct value){.kind = DICT, .dict = MACHINE_NEW(m, struct dict, .entry = NULL)};
 }
 
 struct value value_function(struct machine* m, struct value self, const struct routine* what) {
@@ -49,13 +43,13 @@ const char* value_type(struct value v) {
 	return v.kind == STRING && v.string->markup ? "Markup" : kind_name(v.kind);
 }
 
-bool value_is_number(struct value v) { return v.kind == BOOLEAN || v.kind == INTEGER || v.kind == FLOAT; }
+bool value_is_whole(struct value v) { return v.kind == BOOLEAN || v.kind == INTEGER; }
 
-double value_number(struct value v) {
-	return v.kind == FLOAT ? v.number : v.kind == INTEGER ? (double)v.integer : (double)v.boolean;
-}
+int64_t value_whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
 
-static int64_t whole(struct value v) { return v.kind == BOOLEAN ? v.boolean : v.integer; }
+bool value_is_number(struct value v) { return value_is_whole(v) || v.kind == FLOAT; }
+
+double value_number(struct value v) { return v.kind == FLOAT ? v.number : (double)value_whole(v); }
 
 /* Of those that are read more than once. */
 static bool is_list(struct value v) { return v.kind >= LIST && v.kind <= VIEW; }
@@ -91,7 +85,7 @@ void value_check_defined(struct machine* m, struct value v) {
 /* Numbers of any two kinds: -1, 0, 1, or 2 where one is no number. */
 static int number_order(struct value a, struct value b) {
 	if (a.kind != FLOAT && b.kind != FLOAT)
-		return whole(a) < whole(b) ? -1 : whole(a) > whole(b);
+		return value_whole(a) < value_whole(b) ? -1 : value_whole(a) > value_whole(b);
 	const double x = value_number(a), y = value_number(b);
 	return x < y ? -1 : x > y ? 1 : isnan(x) || isnan(y) ? 2 : 0;
 }
@@ -135,7 +129,7 @@ bool value_equal(struct machine* m, struct value a, struct value b) {
 	return equal;
 }
 
-int value_order(struct machine* m, struct value a, struct value b, const char* operator) {
+int value_order(struct machine* m, struct value a, struct value b, const char* sign) {
 	if (value_is_number(a) && value_is_number(b))
 		return number_order(a, b);
 	if (a.kind == STRING && b.kind == STRING)
@@ -143,13 +137,13 @@ int value_order(struct machine* m, struct value a, struct value b, const char* o
 	value_check_defined(m, a);
 	value_check_defined(m, b);
 	if (a.kind != b.kind || (a.kind != LIST && a.kind != TUPLE))
-		machine_fail(m, "'%s' not supported between instances of '%s' and '%s'", operator, value_type(a),
+		machine_fail(m, "'%s' not supported between instances of '%s' and '%s'", sign, value_type(a),
 		             value_type(b));
 	machine_enter(m);
 	int order = a.list->n < b.list->n ? -1 : a.list->n > b.list->n;
 	for (int i = 0; i < a.list->n && i < b.list->n; i++)
 		if (!value_equal(m, a.list->item[i], b.list->item[i])) {
-			order = value_order(m, a.list->item[i], b.list->item[i], operator);
+			order = value_order(m, a.list->item[i], b.list->item[i], sign);
 			break;
 		}
 	machine_leave(m);
@@ -157,20 +151,18 @@ int value_order(struct machine* m, struct value a, struct value b, const char* o
 }
 
 /* By insertion: lists are short, and every move is counted as work. */
-void value_sort(struct machine* m, struct value* items, struct value* keys, int n, bool reverse) {
+void value_sort(struct machine* m, struct entry* entry, int n, bool reverse) {
 	for (int i = 1; i < n; i++) {
-		const struct value item = items[i], key = keys[i];
+		const struct entry moved = entry[i];
 		int at = i;
 		for (; at > 0; at--) {
-			const struct value before = keys[at - 1];
-			if (value_order(m, reverse ? before : key, reverse ? key : before, "<") != -1)
+			const struct value before = entry[at - 1].key;
+			if (value_order(m, reverse ? before : moved.key, reverse ? moved.key : before, "<") != -1)
 				break;
 			machine_charge(m, 0);
-			items[at] = items[at - 1];
-			keys[at] = before;
+			entry[at] = entry[at - 1];
 		}
-		items[at] = item;
-		keys[at] = key;
+		entry[at] = moved;
 	}
 }
 
@@ -208,14 +200,22 @@ struct value* dict_find_name(struct machine* m, const struct dict* d, const stru
 	return dict_find(m, d, value_string(name));
 }
 
-void dict_set(struct machine* m, struct dict* d, struct value key, struct value v) {
-	struct value* const found = dict_find(m, d, key);
-	if (found) {
-		*found = v;
-		return;
-	}
+void dict_add(struct machine* m, struct dict* d, struct value key, struct value v) {
 	d->entry = machine_grow(m, d->entry, &d->capacity, d->n + 1, sizeof *d->entry);
 	d->entry[d->n++] = (struct entry){key, v};
+}
+
+void dict_set(struct machine* m, struct dict* d, struct value key, struct value v) {
+	struct value* const found = dict_find(m, d, key);
+	if (found)
+		*found = v;
+	else
+		dict_add(m, d, key, v);
+}
+
+void dict_set_all(struct machine* m, struct dict* d, const struct dict* more) {
+	for (int i = 0; i < more->n; i++)
+		dict_set(m, d, more->entry[i].key, more->entry[i].value);
 }
 
 /* ---- containers --------------------------------------------------------------------------- */

@@ -58,15 +58,9 @@ struct dict { /* in the order of first insertion */
 };
 
 /* Arguments of a call. */
-struct keyword {
-	const struct string* name; /* as it came, with its marks: f(**mapping) */
-	struct value value;
-};
 struct arguments {
-	struct value* value;
-	int n, capacity;
-	struct keyword* keyword;
-	int n_keywords, keyword_capacity;
+	struct list place;
+	struct dict named; /* as they came: one name may be there twice */
 };
 
 struct function {
@@ -85,12 +79,11 @@ static inline struct value value_string(const struct string* s) {
 static inline struct value value_undefined(const struct string* name) {
 	return (struct value){.kind = UNDEFINED, .string = name};
 }
-struct value value_words(struct machine*, const char* words);
 /* An empty one of the kinds LIST to ITERATOR. */
 struct value value_list(struct machine*, enum kind);
 void list_add(struct machine*, struct list*, struct value);
+void list_add_all(struct machine*, struct list*, const struct list* more);
 struct value value_dict(struct machine*);
-struct value value_pair(struct machine*, struct value, struct value); /* a tuple of two */
 
 struct value value_function(struct machine*, struct value self, const struct routine*);
 
@@ -98,15 +91,20 @@ struct value value_function(struct machine*, struct value self, const struct rou
 struct value* dict_find(struct machine*, const struct dict*, struct value key);
 struct value* dict_find_name(struct machine*, const struct dict*, const struct string* name);
 void dict_set(struct machine*, struct dict*, struct value key, struct value);
+void dict_set_all(struct machine*, struct dict*, const struct dict* more);
+/* Behind the others, whether the key is there or not. */
+void dict_add(struct machine*, struct dict*, struct value key, struct value);
 bool value_is_key(struct value);
 
 const char* value_type(struct value); /* "str", "int", "NoneType"… */
 bool value_is_number(struct value);   /* bool, int or float */
 double value_number(struct value);    /* of such a one */
+bool value_is_whole(struct value);    /* bool or int */
+int64_t value_whole(struct value);    /* of such a one */
 bool value_truth(struct value);
 bool value_equal(struct machine*, struct value, struct value);
 /* -1, 0, 1, or 2 when the two are no larger and no smaller; fails when they do not compare at all. */
-int value_order(struct machine*, struct value, struct value, const char* operator);
+int value_order(struct machine*, struct value, struct value, const char* sign);
 bool value_in(struct machine*, struct value, struct value container);
 /* What is iterable as a list: itself where it is one, so not to be changed. Reads an iterator out. */
 const struct list* value_items(struct machine*, struct value);
@@ -133,7 +131,7 @@ struct style {
 	const struct string *comma, *colon;
 };
 void value_write_json(struct builder*, struct value, const struct style*);
-/* Stable, by the keys, which go with the items. */
-void value_sort(struct machine*, struct value* items, struct value* keys, int n, bool reverse);
+/* By the keys; stable. */
+void value_sort(struct machine*, struct entry*, int n, bool reverse);
 
 #endif
