@@ -5,9 +5,9 @@
 
 #include "optimizer/random_mask.h"
 
-enum { FIT_FIRST = 32, FIT_EVALUATIONS = 16, FIT_MOST = 512, MAX_OBSERVATIONS = 1024 };
+enum { FIT_FIRST = 32, FIT_LAST = 512, FIT_EVALUATIONS = 16, MAX_OBSERVATIONS = 1024 };
 
-static struct gp* open_process(const struct search_options* o, int dims, int capacity) {
+static struct gp* open_process(const struct search_options* o, int dims) {
 	const bool hamming = o->kernel == SEARCH_HAMMING;
 	/* Half of the cube away is one length away, to begin with. */
 	const double length = hamming ? 0.5 * dims : sqrt(0.5 * dims);
@@ -17,7 +17,7 @@ static struct gp* open_process(const struct search_options* o, int dims, int cap
 	return gp_open(&(struct gp_options){
 	    .dims = dims,
 	    .group = kind,
-	    .capacity = capacity,
+	    .capacity = MAX_OBSERVATIONS,
 	    .kernel = hamming ? GP_HAMMING : GP_MATERN52,
 	    .jitter = 1e-6,
 	    .hyper = {.amplitude = 0.2, .length = {length, length}, .window = 0.05},
@@ -30,23 +30,21 @@ bool published_open(struct published* p, const struct search_options* o, int dim
 	                        .dims = dims,
 	                        .size = size,
 	                        .random = {o->seed},
-	                        .capacity =
-	                            o->max_steps < MAX_OBSERVATIONS - 64 ? o->max_steps + 64 : MAX_OBSERVATIONS,
 	                        .next_fit = FIT_FIRST,
 	                        .best = *start,
 	                        .best_score = -1};
 	if (o->bayes_interval > 0)
-		p->gp = open_process(o, dims, p->capacity);
+		p->gp = open_process(o, dims);
 	return o->bayes_interval == 0 || p->gp;
 }
 
 void published_close(struct published* p) { gp_close(p->gp); }
 
-/* At 32, 64, 128… observations: the factor is rebuilt only then. */
+/* At 32, 64… 512 observations: the factor is rebuilt only then. */
 static void fit_when_due(struct published* p) {
-	if (gp_count(p->gp) < p->next_fit)
+	if (gp_count(p->gp) < p->next_fit || p->next_fit > FIT_LAST)
 		return;
-	gp_fit(p->gp, FIT_EVALUATIONS, FIT_MOST);
+	gp_fit(p->gp, FIT_EVALUATIONS);
 	while (p->next_fit <= gp_count(p->gp))
 		p->next_fit *= 2;
 }
@@ -61,8 +59,8 @@ static bool propose_bayes(struct published* p, struct vector* out) {
 	return gp_propose(p->gp, &how, out->word) == GP_OK;
 }
 
-bool published_propose(struct published* p, struct vector* out) {
-	if (p->gp && (p->steps + 1) % p->option->bayes_interval == 0 && propose_bayes(p, out))
+bool published_propose(struct published* p, int step, struct vector* out) {
+	if (p->gp && step % p->option->bayes_interval == 0 && propose_bayes(p, out))
 		return true;
 	random_mask(&p->random, p->dims, p->size, out);
 	return false;
@@ -70,21 +68,19 @@ bool published_propose(struct published* p, struct vector* out) {
 
 /* The published process is told raw scores as if they had no noise to speak of (alpha = 1e-6). */
 static void tell_process(struct published* p, const struct vector* v, double score) {
-	if (gp_count(p->gp) == p->capacity) {
-		gp_forget(p->gp, p->capacity - p->capacity / 4);
-		p->next_fit = p->capacity;
-	}
+	if (gp_count(p->gp) == MAX_OBSERVATIONS)
+		gp_forget(p->gp, MAX_OBSERVATIONS * 3 / 4);
 	gp_add(p->gp, v->word, score, 1e-6, 0);
 }
 
-void published_observe(struct published* p, const struct vector* v, int matches, int rows) {
+bool published_observe(struct published* p, const struct vector* v, int matches, int rows) {
 	const double score = (double)matches / rows;
-	p->steps++;
-	if (score > p->best_score) {
+	const bool better = score > p->best_score;
+	if (better) {
 		p->best = *v;
 		p->best_score = score;
-		p->improved_at = p->steps;
 	}
 	if (p->gp)
 		tell_process(p, v, score);
+	return better;
 }

@@ -17,18 +17,18 @@ struct published {
 	int dims, size;
 	struct gp_random random;
 	struct gp* gp; /* NULL: never Bayesian */
-	int capacity, next_fit;
+	int next_fit;  /* at so many observations */
 	struct vector best;
 	double best_score; /* negative before any */
-	int steps, improved_at;
 };
 
 /* `best` is the start mask. False on no memory; close in any case. */
 bool published_open(struct published*, const struct search_options*, int dims, int size,
                     const struct vector* start);
 void published_close(struct published*);
-/* True where the proposal is a Bayesian one. */
-bool published_propose(struct published*, struct vector* out);
-void published_observe(struct published*, const struct vector*, int matches, int rows);
+/* Proposal number `step`, from 1 on. True where it is a Bayesian one. */
+bool published_propose(struct published*, int step, struct vector* out);
+/* True where no score was better. */
+bool published_observe(struct published*, const struct vector*, int matches, int rows);
 
 #endif

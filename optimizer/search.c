@@ -194,13 +194,6 @@ static bool plausible(const struct search* s, const struct mask* mask, int match
 	       vector_of(mask, &s->copied, s->dims, out);
 }
 
-static void observe_published(struct search* s, const struct vector* v, int matches, int rows) {
-	published_observe(&s->published, v, matches, rows);
-	s->steps++;
-	if (s->published.improved_at == s->published.steps)
-		s->improved_at = s->steps;
-}
-
 void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
 	struct vector v;
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
@@ -208,7 +201,9 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 	const double began = now(s);
 	const bool step = search_is_step(p->kind);
 	if (s->option.published) {
-		observe_published(s, &v, matches, rows);
+		s->steps++;
+		if (published_observe(&s->published, &v, matches, rows))
+			s->improved_at = s->steps;
 	} else {
 		s->steps += step;
 		s->steps_on_window += step;

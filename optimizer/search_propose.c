@@ -125,7 +125,7 @@ static bool propose_published(struct search* s, struct proposal* p) {
 	if (s->state != SEARCH_RUNNING)
 		return false;
 	struct vector v;
-	const bool bayes = published_propose(&s->published, &v);
+	const bool bayes = published_propose(&s->published, s->steps + 1, &v);
 	return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
 }
 
