@@ -49,12 +49,8 @@ bool belief_open(struct belief* b, int dims, int copy_bits, int size, uint64_t s
 	                     .bits = copy_bits > 0 ? dims + 1 : dims,
 	                     .rounding = ROUNDING * pow(4, 4 - copy_bits),
 	                     .misses = ALONE};
-	b->linear = linear_open(&(struct linear_options){.dims = b->bits,
-	                                                 .members = BELIEF_DRAWS,
-	                                                 .mean_sd = LEAST,
-	                                                 .weight_sd = 1,
-	                                                 .offset_sd = WINDOW_SD,
-	                                                 .seed = seed});
+	b->linear = linear_open(&(struct linear_options){
+	    .dims = b->bits, .constant_sd = LEAST, .offset_sd = WINDOW_SD, .seed = seed});
 	b->span = calloc((size_t)(dims + 1) * (size_t)(dims + 1), sizeof *b->span);
 	if (b->linear)
 		uninformed(b, size);

@@ -42,8 +42,6 @@ struct belief {
 	double* span; /* (dims + 1, dims + 1) where spanned: mean influence of the sub-layers [i + 2, j + 2) */
 };
 
-enum { BELIEF_DRAWS = 24 };
-
 /* size: sub-layers that are skipped as a rule; without influence a mask of that many is expected to match
  * two thirds. copy_bits: of the low-bit copy that drafts may run with; 0: there is none. False on no
  * memory; close in any case. */

@@ -37,7 +37,6 @@ struct search {
 	struct removal removal;
 	double standing,
 	    level; /* of the incumbent, as entries stand; its log-probability on this window, NaN: none */
-	int next_draw;
 
 	int64_t window;
 	int window_size;     /* 0: none set */
