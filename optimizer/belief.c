@@ -83,14 +83,10 @@ void belief_window(struct belief* b) {
 	b->here = 0;
 }
 
-void belief_inform_spans(struct belief* b, const struct spans* spans) {
-	double influence[MAX_DIMS + 4];
+void belief_inform_spans(struct belief* b, const struct spans* spans, const double* influence) {
 	for (int i = 0; i <= b->dims; i++)
 		for (int j = i + 1; j <= b->dims; j++)
 			b->span[i * (b->dims + 1) + j] = spans_influence(spans, i + 2, j + 2);
-	for (int i = 1; i < b->dims + 4; i++)
-		influence[i] = spans_influence(spans, i, i + 1);
-	influence[0] = influence[1]; /* the embedding is no tap's */
 	b->spanned = true;
 	belief_inform(b, influence);
 }

@@ -50,8 +50,8 @@ void belief_close(struct belief*);
 /* Begins again from influence (dims + 4: of every sub-layer) as the prior mean; the caller then brings all
  * scores again. */
 void belief_inform(struct belief*, const double* influence);
-/* Likewise from the influence of spans: neighbours left out together do other damage than one by one. */
-void belief_inform_spans(struct belief*, const struct spans*);
+/* Likewise from that of spans too: neighbours left out together do other damage than one by one. */
+void belief_inform_spans(struct belief*, const struct spans*, const double* influence);
 /* The damage of leaving out the sub-layers [i + 2, j + 2) over the sum of theirs one by one; 1 where no spans
  * are known. */
 double belief_together(const struct belief*, int i, int j);

@@ -235,31 +235,48 @@ static bool take_walk(struct optimizer* o) {
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
+/* n rows of the text from the token at `base` on, as the mask drafts them: each one a segment of its own
+ * where there are `segment` (n), else as published a chain, whose rows see the draft's keys and values of
+ * those before. */
+static struct pass scoring_pass(struct session* s, const struct mask* mask, const struct states* states,
+                                int base, int n, int32_t* parent, struct segment* segment) {
+	for (int i = 0; i < n; i++) {
+		parent[i] = segment ? -1 : i - 1;
+		s->want[i] = segment ? WANT_TOKEN | WANT_TOP : WANT_TOKEN;
+		s->result[i].top = MAX_TOP;
+		if (segment)
+			segment[i] = (struct segment){.cache = s->cache, .base = base + i, .n = 1};
+	}
+	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
+	struct pass pass = pass_over(&s->segment, s->text + base, parent,
+	                             2 * s->engine->model->weights.shape.n_blocks, s->want, s->result);
+	if (segment) {
+		pass.segment = segment;
+		pass.n_segments = n;
+	}
+	pass.skip = mask;
+	pass.low = states_low(states);
+	pass.low_head = states->head;
+	pass.head = true;
+	return pass;
+}
+
+static int count_matches(const struct session* s, int base, int n) {
+	int matches = 0;
+	for (int i = 0; i < n; i++)
+		matches += s->result[i].token == s->text[base + i + 1];
+	return matches;
+}
+
 void score_fill(struct learner* learner, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
 	struct window* w = &o->window;
-	if (w->walks) {
+	if (w->walks)
 		walk_pass(o, pass);
-		return;
-	}
-	const int n = w->size, last = 2 * s->engine->model->weights.shape.n_blocks;
-	for (int i = 0; i < n; i++) {
-		o->row_parent[i] = s->options.published ? i - 1 : -1;
-		s->want[i] = s->options.published ? WANT_TOKEN : WANT_TOKEN | WANT_TOP;
-		s->result[i].top = MAX_TOP;
-		o->segment[i] = (struct segment){.cache = s->cache, .base = w->base + i, .n = 1};
-	}
-	s->segment = (struct segment){.cache = s->cache, .base = w->base, .n = n};
-	*pass = pass_over(&s->segment, s->text + w->base, o->row_parent, last, s->want, s->result);
-	if (!s->options.published) {
-		pass->segment = o->segment;
-		pass->n_segments = n;
-	}
-	pass->skip = &w->proposal.mask;
-	pass->low = states_low(&o->scored);
-	pass->low_head = o->scored.head;
-	pass->head = true;
+	else
+		*pass = scoring_pass(s, &w->proposal.mask, &o->scored, w->base, w->size, o->row_parent,
+		                     s->options.published ? NULL : o->segment);
 }
 
 /* On the learning account, unless no request waits. */
@@ -284,16 +301,12 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	if (w->walks)
 		return take_walk(o);
 	const int32_t* truth = s->text + w->base + 1;
-	int matches = 0;
 	double sum = s->options.published ? NAN : 0; /* as published no probabilities were wanted */
-	for (int i = 0; i < w->size; i++) {
-		matches += s->result[i].token == truth[i];
-		if (!s->options.published)
-			sum += search_log_probability(result_probability(&s->result[i], truth[i]));
-	}
+	for (int i = 0; i < w->size && !s->options.published; i++)
+		sum += search_log_probability(result_probability(&s->result[i], truth[i]));
 	s->cache->backend->discard(s->cache);
 	w->proposal.log_probability = sum / w->size;
-	search_observe(o->search, &w->proposal, matches, w->size);
+	search_observe(o->search, &w->proposal, count_matches(s, w->base, w->size), w->size);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;
 	optimizer_adopt_best(o);
@@ -308,24 +321,13 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
                          struct error* error) {
 	int32_t parent[MAX_ROWS];
-	for (int i = 0; i < n; i++) {
-		parent[i] = i - 1;
-		s->want[i] = WANT_TOKEN;
-	}
-	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
 	const struct states states = session_states(s, mask);
-	struct pass pass = pass_over(&s->segment, s->text + base, parent,
-	                             2 * s->engine->model->weights.shape.n_blocks, s->want, s->result);
-	pass.skip = mask;
-	pass.low = states_low(&states);
-	pass.low_head = states.head;
-	pass.head = true;
+	const struct pass pass = scoring_pass(s, mask, &states, base, n, parent, NULL);
 	struct backend* backend = s->engine->backend;
 	if (!backend->run(backend, &pass, error))
 		return false;
 	backend->discard(s->cache);
-	for (int i = 0; i < n; i++)
-		*matches += s->result[i].token == s->text[base + i + 1];
+	*matches += count_matches(s, base, n);
 	return true;
 }
 

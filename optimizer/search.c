@@ -22,17 +22,8 @@ static double now(const struct search* s) {
 }
 
 const char* search_state_name(enum search_state state) {
-	switch (state) {
-	case SEARCH_RUNNING:
-		return "running";
-	case SEARCH_CONFIRMED:
-		return "confirmed";
-	case SEARCH_EXHAUSTED:
-		return "exhausted";
-	case SEARCH_PATIENCE:
-		return "patience";
-	}
-	return "unknown";
+	static const char* const name[] = {"running", "confirmed", "exhausted", "patience"};
+	return name[state];
 }
 
 double search_log_probability(double p) { return log(fmax(0.03, p)); }
@@ -94,8 +85,6 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	s->dims = 2 * (o->blocks - 2);
 	s->free_size = o->skip_ratio == 0;
 	s->size = value_size(s, s->free_size ? FIRST_RATIO : o->skip_ratio);
-	if (o->copy_bits > 0)
-		s->planned = (struct copied){o->copied, o->head_copied};
 	s->random.state = o->seed;
 	s->incumbent = -1;
 	if (!open_parts(s, o)) {
@@ -313,13 +302,16 @@ static void weigh_again(struct search* s) {
 	s->hopeless = !value_hopes(s);
 }
 
+/* Of the sub-layers that may be skipped. */
+static bool is_influence(const struct search* s, const double* influence) {
+	for (int i = 2; i < s->dims + 2; i++)
+		if (!(influence[i] >= 0 && isfinite(influence[i])))
+			return false;
+	return true;
+}
+
 void search_set_influence(struct search* s, const double* influence, double rows) {
-	if (s->option.published || !(rows > 0))
-		return;
-	for (int i = 0; i < s->dims; i++)
-		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
-			return;
-	if (s->belief.spanned)
+	if (s->option.published || !(rows > 0) || s->belief.spanned || !is_influence(s, influence))
 		return;
 	const double began = now(s);
 	belief_inform(&s->belief, influence);
@@ -328,16 +320,17 @@ void search_set_influence(struct search* s, const double* influence, double rows
 }
 
 void search_set_spans(struct search* s, const struct spans* spans) {
-	double influence[MAX_DIMS];
+	double influence[MAX_DIMS + 4];
 	if (s->option.published || !(spans->rows > 0) || 2 * (spans->blocks - 2) != s->dims)
 		return;
-	for (int i = 0; i < s->dims; i++) {
-		influence[i] = spans_influence(spans, i + 2, i + 3);
-		if (!(influence[i] >= 0 && isfinite(influence[i])))
-			return;
+	for (int i = 0; i < s->dims + 4; i++) {
+		const int first = i > 0 ? i : 1; /* the embedding is no tap's */
+		influence[i] = spans_influence(spans, first, first + 1);
 	}
+	if (!is_influence(s, influence))
+		return;
 	const double began = now(s);
-	belief_inform_spans(&s->belief, spans);
+	belief_inform_spans(&s->belief, spans, influence);
 	s->removal.begun = false;
 	weigh_again(s);
 	s->seconds += now(s) - began;
@@ -402,7 +395,7 @@ void search_take_copy(struct search* s) {
 		return;
 	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
 	double damage[MAX_BITS];
-	s->copied = s->planned;
+	s->copied = (struct copied){s->option.copied, s->option.head_copied};
 	s->hopeless = !value_hopes(s);
 	if (asked)
 		vector_of(&s->asked, &s->copied, s->dims, &v);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "gp/ranked.h"
+
 /* Where masks save the same, one takes the incumbent's place when its rows' log-probabilities on the same
  * windows are higher by so much over the root of their number, one and a half standard errors of what one row
  * strays: the best of many by luck is not. Chosen on SmolLM2 with tools/chat.jsonl, and held on Gemma and
@@ -153,17 +155,7 @@ static int runners_up(const struct search* s, int* best, int most) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
 			continue;
-		const double mine = worth(s, e, false);
-		int at = n < most ? n++ : most;
-		for (; at > 0 && value[at - 1] < mine; at--)
-			if (at < most) {
-				value[at] = value[at - 1];
-				best[at] = best[at - 1];
-			}
-		if (at < most) {
-			value[at] = mine;
-			best[at] = i;
-		}
+		n = ranked_add(value, best, n, most, worth(s, e, false), i);
 	}
 	return n;
 }

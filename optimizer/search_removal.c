@@ -57,15 +57,12 @@ void removal_window(struct removal* r) {
 
 static void begin(struct search* s) {
 	struct removal* r = &s->removal;
-	double influence[MAX_BITS];
 	*r = (struct removal){.begun = true};
-	for (int i = 0; i < s->dims; i++) {
+	for (int i = 0; i < s->dims; i++)
 		r->loss[i] = NAN;
-		influence[i] = s->belief.influence[i];
-	}
 	/* 5 % have room to grow into any; where the size is free, the best may be smaller */
 	if (!(s->free_size && value_by_speedup(s)))
-		value_best_spans(s, influence, FIRST_SHARE, 1, &r->mask);
+		value_best_spans(s, s->belief.influence, FIRST_SHARE, 1, &r->mask);
 	removal_window(r);
 }
 

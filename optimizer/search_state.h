@@ -27,9 +27,9 @@ struct search {
 	struct search_options option;
 	struct search_costs cost;
 	bool have_costs;
-	int dims, size;                /* skippable sub-layers; those a proposal skips where the size is fixed */
-	bool free_size;                /* as many as pay */
-	struct copied planned, copied; /* what the copy has; the same once drafts run with it, nothing before */
+	int dims, size;       /* skippable sub-layers; those a proposal skips where the size is fixed */
+	bool free_size;       /* as many as pay */
+	struct copied copied; /* what the copy has once drafts run with it, nothing before */
 	struct record record;
 	struct belief belief;
 	struct gp_random random;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/decode/price.h"
+#include "gp/ranked.h"
 #include "optimizer/search_state.h"
 
 /* The most that is skipped, before any score, when what is believed there is extrapolated far; and after. */
@@ -87,7 +88,7 @@ static bool counted(const struct search* s) { return !by_cost(s) && !(s->free_si
 double value_saves(const struct search* s, int i) {
 	if (counted(s))
 		return 1.0 / s->dims;
-	return i & 1 ? s->cost.mlp : s->cost.attention;
+	return sub_layer_cost(s, i + 2, false);
 }
 
 double value_saved(const struct search* s, const struct vector* v) {
@@ -132,22 +133,16 @@ static int best_end(const struct search* s, const double* damage, double share, 
 int value_best_spans(const struct search* s, const double* damage, double share, int most,
                      struct vector* out) {
 	double value[SEARCH_SPANS], mine;
-	int n = 0;
+	int first[SEARCH_SPANS], end[MAX_DIMS], n = 0;
 	for (int i = 0; i < s->dims; i++) {
-		const int end = best_end(s, damage, share, i, &mine);
-		int at = n;
-		for (; end >= 0 && at > 0 && mine > value[at - 1]; at--)
-			if (at < most) {
-				value[at] = value[at - 1];
-				out[at] = out[at - 1];
-			}
-		if (end < 0 || at == most)
-			continue;
-		n += n < most;
-		value[at] = mine;
-		out[at] = (struct vector){{0}};
-		for (int j = i; j < end; j++)
-			vector_set(&out[at], j, true);
+		end[i] = best_end(s, damage, share, i, &mine);
+		if (end[i] >= 0)
+			n = ranked_add(value, first, n, most, mine, i);
+	}
+	for (int k = 0; k < n; k++) {
+		out[k] = (struct vector){{0}};
+		for (int i = first[k]; i < end[first[k]]; i++)
+			vector_set(&out[k], i, true);
 	}
 	return n;
 }
@@ -275,7 +270,7 @@ int value_first_guesses(const struct search* s, int most, struct vector* out) {
 	double damage[MAX_BITS];
 	linear_weights(s->belief.linear, damage);
 	if (!s->belief.spanned) {
-		out[0] = value_best(s, s->belief.informed ? s->belief.influence : damage);
+		out[0] = value_best(s, damage);
 		return 1;
 	}
 	const int n = value_best_spans(s, damage, 0, most, out);
