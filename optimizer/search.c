@@ -70,7 +70,10 @@ static bool open_parts(struct search* s, const struct search_options* o) {
 	    !belief_open(&s->belief, s->dims, o->copy_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
-	return !o->published || published_open(&s->published, &s->option, s->dims, s->size, &start);
+	if (!o->published)
+		return true;
+	published_place(s, &start, NAN);
+	return published_open(s);
 }
 
 struct search* search_open(const struct search_options* o, struct error* error) {
@@ -98,7 +101,7 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 void search_close(struct search* s) {
 	if (!s)
 		return;
-	published_close(&s->published);
+	gp_close(s->gp);
 	record_close(&s->record);
 	belief_close(&s->belief);
 	free(s);
@@ -190,9 +193,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 	const double began = now(s);
 	const bool step = search_is_step(p->kind);
 	if (s->option.published) {
-		s->steps++;
-		if (published_observe(&s->published, &v, matches, rows))
-			s->improved_at = s->steps;
+		published_observe(s, &v, (double)matches / rows);
 	} else {
 		s->steps += step;
 		s->steps_on_window += step;
@@ -341,36 +342,26 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 struct mask search_best(const struct search* s, double* matchness) {
 	if (matchness)
 		*matchness = s->unseen_rows > 0 ? (double)s->unseen_matches / (double)s->unseen_rows : NAN;
-	const struct vector* best = s->option.published ? &s->published.best : &search_incumbent(s)->bits;
-	return incumbent_mask(s, best);
+	return incumbent_mask(s, &search_incumbent(s)->bits);
 }
 
-double search_chosen_by(const struct search* s) {
-	if (s->option.published)
-		return s->published.best_score < 0 ? NAN : s->published.best_score;
-	return s->chosen_by;
-}
+double search_chosen_by(const struct search* s) { return s->chosen_by; }
 
 double search_expected(const struct search* s) {
 	if (s->option.published)
-		return search_chosen_by(s);
+		return s->chosen_by;
 	const bool known =
 	    s->belief.informed || s->record.observations > 0 || incumbent_is_known(search_incumbent(s));
 	return known ? value_matchness(s, search_incumbent(s)) : NAN;
 }
 
 double search_hope(const struct search* s) {
-	return s->option.published || s->record.observations == 0 ? NAN
-	                                                          : sqrt(value_matchness(s, search_incumbent(s)));
+	return s->record.observations > 0 ? sqrt(value_matchness(s, search_incumbent(s))) : NAN;
 }
 
 bool search_hopeless(const struct search* s) { return s->hopeless; }
 
-double search_speedup(const struct search* s) {
-	if (!s->have_costs || s->option.published)
-		return NAN;
-	return value_present(s);
-}
+double search_speedup(const struct search* s) { return s->have_costs ? value_present(s) : NAN; }
 
 void search_adopt(struct search* s, const struct mask* mask) {
 	struct vector v;
@@ -379,7 +370,7 @@ void search_adopt(struct search* s, const struct mask* mask) {
 	s->given = true;
 	s->asked = *mask;
 	if (s->option.published)
-		s->published.best = v;
+		published_place(s, &v, s->chosen_by);
 	else
 		incumbent_place(s, &v);
 }
@@ -443,9 +434,7 @@ void search_settle(struct search* s) {
 	s->waiting = 0;
 }
 
-bool search_waits(const struct search* s) {
-	return !s->option.published && (s->pending || s->suggestions > 0);
-}
+bool search_waits(const struct search* s) { return s->pending || s->suggestions > 0; }
 
 enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }

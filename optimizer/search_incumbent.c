@@ -135,8 +135,8 @@ static bool is_confirmed(const struct search* s, const struct entry* e) {
 void incumbent_check_stop(struct search* s) {
 	if (s->state != SEARCH_RUNNING)
 		return;
-	const bool confirmed = s->option.published ? s->published.best_score > s->option.max_matchness
-	                                           : is_confirmed(s, search_incumbent(s));
+	const bool confirmed =
+	    s->option.published ? s->chosen_by > s->option.max_matchness : is_confirmed(s, search_incumbent(s));
 	if (confirmed)
 		s->state = SEARCH_CONFIRMED;
 	else if (s->exhausted || s->steps >= s->option.max_steps)
@@ -166,7 +166,7 @@ void incumbent_stand_again(struct search* s) {
 	const int steps = s->steps_on_window;
 	s->steps_on_window = 0;
 	s->waiting = 0;
-	if (s->state != SEARCH_RUNNING || s->pending || steps == 0 || s->option.published)
+	if (s->state != SEARCH_RUNNING || s->pending || steps == 0)
 		return;
 	const int many = search_ranks(s) ? 1 : RUNNERS_UP, room = steps - 1 < many ? steps - 1 : many;
 	int best[RUNNERS_UP];

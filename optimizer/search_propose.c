@@ -67,6 +67,10 @@ static bool fill(const struct search* s, struct proposal* p, enum proposal_kind 
 
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
+	if (s->option.published) {
+		const bool bayes = published_propose(s, &v);
+		return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
+	}
 	/* where windows may not cost what they like there is nothing to propose: removal compares proposals by
 	 * all rows of a window, which is more than a budget pays for */
 	if (search_ranks(s) && s->sparing)
@@ -83,20 +87,9 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	return false;
 }
 
-static bool propose_published(struct search* s, struct proposal* p) {
-	incumbent_check_stop(s);
-	if (s->state != SEARCH_RUNNING)
-		return false;
-	struct vector v;
-	const bool bayes = published_propose(&s->published, s->steps + 1, &v);
-	return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
-}
-
 bool propose_next(struct search* s, struct proposal* p) {
 	if (s->window_size < 1)
 		return false;
-	if (s->option.published)
-		return propose_published(s, p);
 	if (s->pending)
 		return fill(s, p, PROPOSAL_START, &search_incumbent(s)->bits);
 	if (s->suggestions > 0)

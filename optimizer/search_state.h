@@ -1,12 +1,12 @@
 /* The search's state, shared by the files that make it up. Each calls only those after it: search.c (the
  * object, its doors, what it observes), search_propose.c (which mask is scored next), search_removal.c
  * (which sub-layer goes next), search_incumbent.c (which mask drafts, and when the search ends),
- * search_value.c (what a mask is worth). */
+ * search_value.c (what a mask is worth); or published.c. */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 #define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 
+#include "gp/gp.h"
 #include "gp/random.h"
-#include "optimizer/published.h"
 #include "optimizer/record.h"
 #include "optimizer/search.h"
 
@@ -33,7 +33,8 @@ struct search {
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
-	struct published published;
+	struct gp* gp; /* as published; NULL: never Bayesian */
+	int next_fit;  /* of the process, at so many observations */
 	struct removal removal;
 	double standing,
 	    level; /* of the incumbent, as entries stand; its log-probability on this window, NaN: none */
@@ -135,6 +136,14 @@ bool incumbent_scored_here(const struct search*, int entry);
 void incumbent_check_stop(struct search*);
 /* A new window, of which nothing has been scored: what is to be scored again on it. */
 void incumbent_stand_again(struct search*);
+
+/* published.c: the search as it was published, if that is wanted. False on no memory. */
+bool published_open(struct search*);
+/* The best mask so far, and its score; NaN: it has none. */
+void published_place(struct search*, const struct vector*, double score);
+/* True where the proposal is a Bayesian one. */
+bool published_propose(struct search*, struct vector* out);
+void published_observe(struct search*, const struct vector*, double score);
 
 /* search_propose.c */
 /* False where the search has ended and nothing waits. */
