@@ -19,6 +19,18 @@ void optimizer_adopt_best(struct optimizer* o) {
 	session_adopt(o->session, &best, matchness);
 }
 
+void optimizer_charge(struct optimizer* o, double seconds) {
+	struct session* s = o->session;
+	const double plain = cost_plain_seconds(&s->engine->cost);
+	if (s->phase == PHASE_IDLE)
+		return;
+	s->figures.seconds.optimize += seconds;
+	if (plain > 0)
+		ledger_learn(s->ledger, seconds / plain / price_unit(s));
+}
+
+static double now(const struct optimizer* o) { return options_clock(&o->session->options); }
+
 /* To be called while the text is still the one before. */
 void score_new_instance(struct optimizer* o) {
 	const struct session* s = o->session;
@@ -104,20 +116,9 @@ static void move_window(struct optimizer* o) {
 	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = w->walked = 0;
+	const double began = now(o);
 	search_window(o->search, w->id, rows);
-}
-
-/* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
-static void charge_search(struct optimizer* o) {
-	struct session* s = o->session;
-	const double used = search_seconds(o->search);
-	const double seconds = used - o->search_host, plain = cost_plain_seconds(&s->engine->cost);
-	o->search_host = used;
-	if (s->phase == PHASE_IDLE)
-		return;
-	s->figures.seconds.optimize += seconds;
-	if (plain > 0)
-		ledger_learn(s->ledger, seconds / plain / price_unit(s));
+	optimizer_charge(o, now(o) - began);
 }
 
 /* Whether masks may come to pay here beside what drafts now: the best so far, mended by what searching on may
@@ -172,9 +173,10 @@ bool score_begin(struct learner* learner) {
 		w->walked = 0;
 		return true;
 	}
+	const double began = now(o);
 	search_spend(o->search, is_free(s));
 	const bool proposed = search_propose(o->search, &w->proposal);
-	charge_search(o);
+	optimizer_charge(o, now(o) - began);
 	if (!proposed)
 		return false;
 	o->scored = (struct states){.head = false};
@@ -227,7 +229,9 @@ static bool take_walk(struct optimizer* o) {
 	for (int i = 0; i < 2 * blocks; i++)
 		state[i + 1] = o->walk + (size_t)i * walk_size(o) + (size_t)left_out * (size_t)dim;
 	spans_add(&o->spans, state, walk_rows(o) - left_out, dim);
+	const double began = now(o);
 	search_set_spans(o->search, &o->spans);
+	optimizer_charge(o, now(o) - began);
 	o->window.walks = false;
 	optimizer_adopt_best(o);
 	return true;
@@ -279,38 +283,27 @@ void score_fill(struct learner* learner, struct pass* pass) {
 		                     s->options.published ? NULL : o->segment);
 }
 
-/* On the learning account, unless no request waits. */
-static void charge_pass(struct optimizer* o, const struct pass* pass, double seconds) {
-	struct session* s = o->session;
-	struct cost_model* cost = &s->engine->cost;
-	const double plain = cost_plain_seconds(cost);
-	if (s->phase == PHASE_IDLE)
-		return;
-	s->figures.seconds.optimize += seconds;
-	if (plain > 0)
-		ledger_learn(s->ledger, seconds / plain / price_unit(s));
-	if (!o->window.walks)
-		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
-}
-
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
 	struct window* w = &o->window;
-	charge_pass(o, pass, seconds);
+	optimizer_charge(o, seconds);
 	if (w->walks)
 		return take_walk(o);
+	if (s->phase != PHASE_IDLE)
+		cost_see_score(&s->engine->cost, states_variant(&o->scored, &w->proposal.mask), pass->n, seconds);
 	const int32_t* truth = s->text + w->base + 1;
 	double sum = s->options.published ? NAN : 0; /* as published no probabilities were wanted */
 	for (int i = 0; i < w->size && !s->options.published; i++)
 		sum += search_log_probability(result_probability(&s->result[i], truth[i]));
 	s->cache->backend->discard(s->cache);
 	w->proposal.log_probability = sum / w->size;
+	const double began = now(o);
 	search_observe(o->search, &w->proposal, count_matches(s, w->base, w->size), w->size);
+	optimizer_charge(o, now(o) - began);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;
 	optimizer_adopt_best(o);
-	charge_search(o);
 	return true;
 }
 

@@ -10,16 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/clock.h"
 #include "optimizer/search_state.h"
 
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
-
-/* Seconds. */
-static double now(const struct search* s) {
-	return s->option.clock ? s->option.clock(s->option.clock_user) : seconds_now();
-}
 
 const char* search_state_name(enum search_state state) {
 	static const char* const name[] = {"running", "confirmed", "exhausted", "patience"};
@@ -112,7 +106,6 @@ void search_close(struct search* s) {
 void search_window(struct search* s, int64_t window, int size) {
 	if (size < 1 || window < 1 || (window == s->window && size == s->window_size))
 		return;
-	const double began = now(s);
 	if (window != s->window)
 		belief_window(&s->belief);
 	s->window = window;
@@ -120,17 +113,9 @@ void search_window(struct search* s, int64_t window, int size) {
 	s->level = NAN;
 	removal_window(&s->removal);
 	incumbent_stand_again(s);
-	s->seconds += now(s) - began;
 }
 
 void search_spend(struct search* s, bool freely) { s->sparing = !freely; }
-
-bool search_propose(struct search* s, struct proposal* p) {
-	const double began = now(s);
-	const bool more = propose_next(s, p);
-	s->seconds += now(s) - began;
-	return more;
-}
 
 /* ---- observing ---------------------------------------------------------------------------- */
 
@@ -190,7 +175,6 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 	struct vector v;
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
-	const double began = now(s);
 	const bool step = search_is_step(p->kind);
 	if (s->option.published) {
 		published_observe(s, &v, (double)matches / rows);
@@ -217,18 +201,15 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		incumbent_compare(s, step);
 	}
 	incumbent_check_stop(s);
-	s->seconds += now(s) - began;
 }
 
 void search_observe_mask(struct search* s, const struct mask* mask, int matches, int rows, int64_t window) {
 	struct vector v;
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
-	const double began = now(s);
 	s->record.entry[learn(s, &v, &(struct score){matches, rows, window})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
-	s->seconds += now(s) - began;
 }
 
 /* Looked at again once as many draft steps have been seen as a mask's acceptance may have moved by. */
@@ -314,10 +295,8 @@ static bool is_influence(const struct search* s, const double* influence) {
 void search_set_influence(struct search* s, const double* influence, double rows) {
 	if (s->option.published || !(rows > 0) || s->belief.spanned || !is_influence(s, influence))
 		return;
-	const double began = now(s);
 	belief_inform(&s->belief, influence);
 	weigh_again(s);
-	s->seconds += now(s) - began;
 }
 
 void search_set_spans(struct search* s, const struct spans* spans) {
@@ -330,11 +309,9 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 	}
 	if (!is_influence(s, influence))
 		return;
-	const double began = now(s);
 	belief_inform_spans(&s->belief, spans, influence);
 	s->removal.begun = false;
 	weigh_again(s);
-	s->seconds += now(s) - began;
 }
 
 /* ---- the best, and what comes from outside ------------------------------------------------ */
@@ -444,5 +421,3 @@ double search_skip_ratio(const struct search* s) {
 	           ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
 	           : s->option.skip_ratio;
 }
-
-double search_seconds(const struct search* s) { return s->seconds; }

@@ -35,9 +35,6 @@ struct search_options {
 	enum search_kernel kernel;
 	double kappa;
 	uint64_t seed;
-	/* Seconds, for what the search itself takes; NULL: the monotonic clock. */
-	double (*clock)(void* user);
-	void* clock_user;
 	/* A low-bit copy of the weights that drafts may run with once search_take_copy says so: its bits (0:
 	 * there never is one), the sub-layers that it has, and whether it has the head. With OBJECTIVE_SPEEDUP
 	 * only: a mask then says of each sub-layer whether it is skipped, low, or as stored. */
@@ -163,7 +160,5 @@ bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*);         /* proposals observed, START and RESCORE left out */
 double search_skip_ratio(const struct search*); /* of proposals now: r as set, or that of the best mask */
-/* Seconds spent here outside any model pass. */
-double search_seconds(const struct search*);
 
 #endif

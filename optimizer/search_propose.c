@@ -87,7 +87,7 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	return false;
 }
 
-bool propose_next(struct search* s, struct proposal* p) {
+bool search_propose(struct search* s, struct proposal* p) {
 	if (s->window_size < 1)
 		return false;
 	if (s->pending)

@@ -61,7 +61,6 @@ struct search {
 	bool sparing;    /* windows may not cost what they like */
 	bool exhausted;  /* no mask of this size is left */
 	bool hopeless;   /* no mask is thought to pay */
-	double seconds;
 };
 
 static inline struct entry* search_incumbent(const struct search* s) {
@@ -144,9 +143,5 @@ void published_place(struct search*, const struct vector*, double score);
 /* True where the proposal is a Bayesian one. */
 bool published_propose(struct search*, struct vector* out);
 void published_observe(struct search*, const struct vector*, double score);
-
-/* search_propose.c */
-/* False where the search has ended and nothing waits. */
-bool propose_next(struct search*, struct proposal*);
 
 #endif
