@@ -42,12 +42,10 @@ int record_entry(struct record* r, const struct vector* v, int* keep) {
 	return found;
 }
 
-int record_observe(struct record* r, int entry, const struct score* score, int* keep) {
-	const struct vector bits = r->entry[entry].bits;
-	if (r->observations == r->capacity) {
+int record_observe(struct record* r, const struct vector* v, const struct score* score, int* keep) {
+	if (r->observations == r->capacity)
 		forget(r, keep);
-		entry = record_entry(r, &bits, keep);
-	}
+	const int entry = record_entry(r, v, keep);
 	r->observation[r->observations++] = (struct observation){entry, *score};
 	return entry;
 }

@@ -39,7 +39,7 @@ void record_close(struct record*);
 int record_find(const struct record*, const struct vector*); /* entry, or -1; O(entries) */
 /* The entry of the mask, made when it is new. May forget, keeping `keep`, which is renumbered. */
 int record_entry(struct record*, const struct vector*, int* keep);
-/* Adds the observation; the entry's number, which forgetting may have changed. */
-int record_observe(struct record*, int entry, const struct score*, int* keep);
+/* Adds the observation of a mask; its entry. */
+int record_observe(struct record*, const struct vector*, const struct score*, int* keep);
 
 #endif

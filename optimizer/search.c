@@ -41,6 +41,8 @@ static bool check(const struct search_options* o, struct error* error) {
 	if (!(o->skip_cost >= 0 && o->skip_cost < 1) || (o->skip_cost > 0 && o->published))
 		return error_set(error, "search: share of cost to save %g, expected 0 or more, under 1",
 		                 o->skip_cost);
+	if (!by_price && o->copy_bits > 0)
+		return error_set(error, "search: a low-bit copy where the size is no matter of price");
 	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
@@ -139,8 +141,7 @@ static void note_window(struct search* s, struct entry* e, const struct score* s
 static int learn(struct search* s, const struct vector* v, const struct score* score) {
 	const bool here = score->window == s->window && score->window != 0;
 	const int before = s->record.observations;
-	int index = record_entry(&s->record, v, &s->incumbent);
-	index = record_observe(&s->record, index, score, &s->incumbent);
+	const int index = record_observe(&s->record, v, score, &s->incumbent);
 	if (s->record.observations <= before)
 		s->waiting = 0;
 	struct entry* e = &s->record.entry[index];
@@ -338,7 +339,10 @@ double search_hope(const struct search* s) {
 
 bool search_hopeless(const struct search* s) { return s->hopeless; }
 
-double search_speedup(const struct search* s) { return s->have_costs ? value_present(s) : NAN; }
+double search_speedup(const struct search* s) {
+	const struct entry* e = search_incumbent(s);
+	return s->have_costs ? value_speedup(s, &e->bits, value_matchness(s, e)) : NAN;
+}
 
 void search_adopt(struct search* s, const struct mask* mask) {
 	struct vector v;
@@ -362,17 +366,12 @@ void search_take_copy(struct search* s) {
 	if (s->option.copy_bits == 0 || s->option.published || copied_any(&s->copied))
 		return;
 	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
-	double damage[MAX_BITS];
 	s->copied = (struct copied){s->option.copied, s->option.head_copied};
 	s->hopeless = !value_hopes(s);
 	if (asked)
 		vector_of(&s->asked, &s->copied, s->dims, &v);
-	else if (free || s->free_size)
+	else
 		value_first_guesses(s, 1, &v);
-	else {
-		linear_weights(s->belief.linear, damage);
-		value_round(s, &v, damage);
-	}
 	if (asked || free) {
 		incumbent_place(s, &v);
 		return;

@@ -36,8 +36,8 @@ struct search_options {
 	double kappa;
 	uint64_t seed;
 	/* A low-bit copy of the weights that drafts may run with once search_take_copy says so: its bits (0:
-	 * there never is one), the sub-layers that it has, and whether it has the head. With OBJECTIVE_SPEEDUP
-	 * only: a mask then says of each sub-layer whether it is skipped, low, or as stored. */
+	 * there never is one), the sub-layers that it has, and whether it has the head. Only where the size is a
+	 * matter of price: a mask then says of each sub-layer whether it is skipped, low, or as stored. */
 	int copy_bits;
 	struct mask copied;
 	bool head_copied;

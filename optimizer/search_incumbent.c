@@ -47,17 +47,10 @@ bool incumbent_scored_here(const struct search* s, int entry) {
 
 bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.trials > 0; }
 
-/* Whether it can run, and drafts with less than the full model: what is known of a copy may come before the
- * copy does. */
-static bool runs(const struct search* s, const struct entry* e) {
-	const struct vector skips = vector_skips(&e->bits, s->dims);
-	return copied_any(&s->copied) || (vector_equal(&skips, &e->bits) && vector_count(&skips, s->dims) > 0);
-}
-
-/* By matchness alone the smallest mask would win. */
+/* Whether it drafts with less than the full model. By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return runs(s, e) && (e->may_draft || !search_ranks(s)) &&
-	       (value_by_speedup(s) || value_enough(s, &e->bits));
+	return (copied_any(&s->copied) || vector_count(&e->bits, s->dims) > 0) &&
+	       (e->may_draft || !search_ranks(s)) && (value_by_speedup(s) || value_enough(s, &e->bits));
 }
 
 void incumbent_weigh(struct search* s, int entry, double log_probability) {
@@ -77,10 +70,10 @@ void incumbent_weigh(struct search* s, int entry, double log_probability) {
  * error of their hits. */
 static double worth(const struct search* s, const struct entry* e, bool prove) {
 	const bool proven = !prove || e->equal || e == search_incumbent(s);
+	if (search_ranks(s) && e == search_incumbent(s))
+		return s->standing;
 	if (search_ranks(s)) {
-		if (e == search_incumbent(s))
-			return s->standing;
-		const double luck = prove && !e->equal ? PROVEN / sqrt(e->compared) : 0;
+		const double luck = proven ? 0 : PROVEN / sqrt(e->compared);
 		return e->compared > 0 ? e->above_incumbent / e->compared - luck : -INFINITY;
 	}
 	if (!search_removes(s) || proven || e->rows == 0)
@@ -139,7 +132,7 @@ void incumbent_check_stop(struct search* s) {
 	    s->option.published ? s->chosen_by > s->option.max_matchness : is_confirmed(s, search_incumbent(s));
 	if (confirmed)
 		s->state = SEARCH_CONFIRMED;
-	else if (s->exhausted || s->steps >= s->option.max_steps)
+	else if (s->steps >= s->option.max_steps)
 		s->state = SEARCH_EXHAUSTED;
 	else if (s->steps - s->improved_at >= s->option.patience)
 		s->state = SEARCH_PATIENCE;

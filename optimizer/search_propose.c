@@ -35,7 +35,6 @@ static bool propose_random(struct search* s, struct vector* out) {
 	/* where so many are known, few that are not are left */
 	for (int try = 0; try < 1024; try++) {
 		random_mask(&s->random, s->dims, s->size, out);
-		round_rest(s, out);
 		if (is_new(s, out))
 			return true;
 	}
@@ -76,14 +75,14 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	if (search_ranks(s) && s->sparing)
 		return false;
 	if (search_removes(s)) {
-		const bool found = removal_propose(s, &v);
+		if (!removal_propose(s, &v))
+			return false;
 		round_rest(s, &v);
-		return found && fill(s, p, PROPOSAL_REMOVAL, &v);
+		return fill(s, p, PROPOSAL_REMOVAL, &v);
 	}
 	if ((s->option.bayes_interval > 0 && propose_drawn(s, &v)) || propose_random(s, &v))
 		return fill(s, p, PROPOSAL_RANDOM, &v);
-	s->exhausted = true;
-	incumbent_check_stop(s);
+	s->state = SEARCH_EXHAUSTED;
 	return false;
 }
 

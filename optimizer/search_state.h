@@ -59,7 +59,6 @@ struct search {
 	int steps;       /* proposals observed */
 	int improved_at; /* steps when the incumbent last changed */
 	bool sparing;    /* windows may not cost what they like */
-	bool exhausted;  /* no mask of this size is left */
 	bool hopeless;   /* no mask is thought to pay */
 };
 
@@ -81,8 +80,8 @@ static inline bool search_ranks(const struct search* s) { return search_removes(
 int value_size(const struct search*, double skip_ratio);
 /* Whether costs count: they are known, and speed is what is searched. */
 bool value_by_speedup(const struct search*);
-/* The speed-up of the incumbent. */
-double value_present(const struct search*);
+/* The speed-up of a mask whose draft steps are right with the chance alpha. */
+double value_speedup(const struct search*, const struct vector*, double alpha);
 /* In the search's objective; the matchness itself breaks ties, as where no chain pays. */
 double value_of(const struct search*, const struct vector*, double matchness);
 /* The matchness to expect of a mask with its own scores, and what to count on from it in the objective. */

@@ -40,8 +40,7 @@ static double speedup_of(const struct search* s, double step, double alpha) {
 	return price_chain(s->cost.verify, s->cost.max_draft, fmax(0, fmin(1, alpha)), fmax(1e-3, step));
 }
 
-/* The speed-up of a mask whose draft steps are right with the chance alpha. */
-static double value_speedup(const struct search* s, const struct vector* v, double alpha) {
+double value_speedup(const struct search* s, const struct vector* v, double alpha) {
 	return speedup_of(s, value_cost(s, v), alpha);
 }
 
@@ -51,10 +50,6 @@ double value_of(const struct search* s, const struct vector* v, double matchness
 
 double value_matchness(const struct search* s, const struct entry* e) {
 	return belief_matchness(&s->belief, &e->bits, &e->own);
-}
-
-double value_present(const struct search* s) {
-	return value_speedup(s, &search_incumbent(s)->bits, value_matchness(s, search_incumbent(s)));
 }
 
 /* What to count on from a mask that was scored so often, where masks of all sizes compete: other text may
@@ -195,8 +190,8 @@ void value_round(const struct search* s, struct vector* v, const double* damage)
 		return;
 	struct vector low = *v;
 	vector_set(&low, s->dims, true);
-	if (!value_by_speedup(s) || value_by(s, &low, sum_of(&low, s->belief.bits, damage)) >=
-	                                value_by(s, v, sum_of(v, s->belief.bits, damage)))
+	if (value_by(s, &low, sum_of(&low, s->belief.bits, damage)) >=
+	    value_by(s, v, sum_of(v, s->belief.bits, damage)))
 		*v = low;
 }
 
@@ -239,14 +234,13 @@ struct vector value_best(const struct search* s, const double* damage) {
 	for (int n = 0; n < s->size && !by_cost(s); n++)
 		vector_set(&v, order[n], true);
 	value_trim(s, &v, damage);
-	value_round(s, &v, damage);
 	return v;
 }
 
 bool value_hopes(const struct search* s) {
 	double damage[MAX_BITS];
 	struct vector low = {{0}};
-	if (!copied_any(&s->copied) || !s->free_size || !value_by_speedup(s) || !s->belief.informed)
+	if (!copied_any(&s->copied) || !s->belief.informed)
 		return true;
 	linear_weights(s->belief.linear, damage);
 	vector_set(&low, s->dims, true);
