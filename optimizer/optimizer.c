@@ -135,7 +135,6 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	    .patience = o->patience,
 	    .max_matchness = o->max_matchness,
 	    .confirm = o->confirm,
-	    .objective = priced ? OBJECTIVE_SPEEDUP : OBJECTIVE_MATCHNESS,
 	    .acquisition = o->expected_improvement ? SEARCH_EI : SEARCH_UCB,
 	    .kernel = o->hamming ? SEARCH_HAMMING : SEARCH_MATERN52,
 	    .published = o->published,

@@ -37,7 +37,7 @@ static bool check(const struct search_options* o, struct error* error) {
 	if (o->blocks < 3 || o->blocks > MAX_BLOCKS)
 		return error_set(error, "search: %d blocks, expected 3 to %d: the first and last are never skipped",
 		                 o->blocks, MAX_BLOCKS);
-	const bool by_price = o->skip_ratio == 0 && o->objective == OBJECTIVE_SPEEDUP && !o->published;
+	const bool by_price = o->skip_ratio == 0 && o->skip_cost == 0 && !o->published;
 	if (!(o->skip_cost >= 0 && o->skip_cost < 1) || (o->skip_cost > 0 && o->published))
 		return error_set(error, "search: share of cost to save %g, expected 0 or more, under 1",
 		                 o->skip_cost);
@@ -397,7 +397,7 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 	s->have_costs = true;
 	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
 		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
-	if (is_guess(s) && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
+	if (is_guess(s) && s->belief.informed && (value_priced(s) || s->option.skip_cost > 0)) {
 		guess(s);
 	} else {
 		incumbent_compare(s, false);

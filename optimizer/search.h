@@ -11,14 +11,13 @@
 
 #include "optimizer/spans.h"
 
-enum search_objective { OBJECTIVE_MATCHNESS, OBJECTIVE_SPEEDUP };
 enum search_acquisition { SEARCH_UCB, SEARCH_EI };
 enum search_kernel { SEARCH_MATERN52, SEARCH_HAMMING };
 
 struct search_options {
 	int blocks; /* L; sub-layers of the first and last block are never skipped */
-	/* r: exactly floor(r·2(L-2)) sub-layers are skipped. 0, with OBJECTIVE_SPEEDUP only: as many as pay at
-	 * measured costs, the start (before costs are known) at r = 0.45. */
+	/* r: exactly floor(r·2(L-2)) sub-layers are skipped. 0, not as published: speed is searched, as many are
+	 * skipped as pay at measured costs, the start (before costs are known) at r = 0.45. */
 	double skip_ratio;
 	/* Share of a plain step's cost that a mask saves at least, where costs are known; 0: by ratio or price.
 	 */
@@ -30,7 +29,6 @@ struct search_options {
 	int patience;         /* steps without improvement */
 	double max_matchness; /* stop above it ... */
 	int confirm;          /* ... on confirm + 1 disjoint windows */
-	enum search_objective objective;
 	enum search_acquisition acquisition;
 	enum search_kernel kernel;
 	double kappa;
@@ -47,7 +45,7 @@ struct search_options {
 	bool published;
 };
 
-/* Costs for OBJECTIVE_SPEEDUP, in one-row full passes. */
+/* Costs in one-row full passes. */
 struct search_costs {
 	double attention, mlp;                    /* one sub-layer of each kind, as stored */
 	double fixed;                             /* what no mask saves: embedding, head, overhead */
@@ -150,7 +148,7 @@ void search_adopt(struct search*, const struct mask*);
 void search_take_copy(struct search*);
 /* Whether they do. */
 bool search_has_copy(const struct search*);
-/* For OBJECTIVE_SPEEDUP: what is known is weighed again. */
+/* What is known is weighed again. */
 void search_set_costs(struct search*, const struct search_costs*);
 /* The mask is known to hold (a bank's, long served): proposals end, as confirmed. */
 void search_settle(struct search*);

@@ -50,7 +50,7 @@ bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.tr
 /* Whether it drafts with less than the full model. By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
 	return (copied_any(&s->copied) || vector_count(&e->bits, s->dims) > 0) &&
-	       (e->may_draft || !search_ranks(s)) && (value_by_speedup(s) || value_enough(s, &e->bits));
+	       (e->may_draft || !search_ranks(s)) && (value_priced(s) || value_enough(s, &e->bits));
 }
 
 void incumbent_weigh(struct search* s, int entry, double log_probability) {
@@ -111,7 +111,7 @@ void incumbent_compare(struct search* s, bool step) {
  * lucky windows are common; so where confirmation is asked for, one window more is pooled, with one success
  * and one failure added, and the posterior mean must agree. */
 static bool is_confirmed(const struct search* s, const struct entry* e) {
-	if (s->free_size && value_by_speedup(s))
+	if (value_priced(s))
 		return false; /* a small mask is soon that good; a larger one may be worth more */
 	if (e->last_window != s->window || e->above <= s->option.confirm)
 		return false;

@@ -78,8 +78,8 @@ static inline bool search_ranks(const struct search* s) { return search_removes(
 /* search_value.c */
 /* Sub-layers that a ratio skips. */
 int value_size(const struct search*, double skip_ratio);
-/* Whether costs count: they are known, and speed is what is searched. */
-bool value_by_speedup(const struct search*);
+/* Whether size is a matter of price, and prices are known: then speed is what is searched. */
+bool value_priced(const struct search*);
 /* The speed-up of a mask whose draft steps are right with the chance alpha. */
 double value_speedup(const struct search*, const struct vector*, double alpha);
 /* In the search's objective; the matchness itself breaks ties, as where no chain pays. */

@@ -11,9 +11,7 @@ static const double MOST_RATIO[2] = {0.7, 0.9};
 
 int value_size(const struct search* s, double skip_ratio) { return (int)floor(skip_ratio * s->dims + 1e-9); }
 
-bool value_by_speedup(const struct search* s) {
-	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
-}
+bool value_priced(const struct search* s) { return s->free_size && s->have_costs; }
 
 /* Of one of all sub-layers. */
 static double sub_layer_cost(const struct search* s, int i, bool low) {
@@ -45,7 +43,7 @@ double value_speedup(const struct search* s, const struct vector* v, double alph
 }
 
 double value_of(const struct search* s, const struct vector* v, double matchness) {
-	return value_by_speedup(s) ? value_speedup(s, v, matchness) + 1e-6 * matchness : matchness;
+	return value_priced(s) ? value_speedup(s, v, matchness) + 1e-6 * matchness : matchness;
 }
 
 double value_matchness(const struct search* s, const struct entry* e) {
@@ -78,7 +76,7 @@ static void value_sort(const double* key, int* order, int n) {
 static bool by_cost(const struct search* s) { return s->option.skip_cost > 0 && s->have_costs; }
 
 /* Whether sub-layers are counted, cost being unknown or not what is given. */
-static bool counted(const struct search* s) { return !by_cost(s) && !(s->free_size && value_by_speedup(s)); }
+static bool counted(const struct search* s) { return !by_cost(s) && !value_priced(s); }
 
 double value_saves(const struct search* s, int i) {
 	if (counted(s))
@@ -99,7 +97,7 @@ bool value_enough(const struct search* s, const struct vector* v) {
 
 /* The best span from sub-layer `i` on: its end, or where none saves enough -1; its value. */
 static int best_end(const struct search* s, const double* damage, double share, int i, double* value) {
-	const bool any = share == 0 && s->free_size && value_by_speedup(s);
+	const bool any = share == 0 && value_priced(s);
 	const double most = any ? value_size(s, MOST_RATIO[s->record.observations > 0]) : s->dims;
 	const double wanted = share > 0 ? share : s->option.skip_cost;
 	const struct vector none = {{0}};
@@ -222,7 +220,7 @@ static double skip_on(const struct search* s, struct vector* v, const double* da
 }
 
 struct vector value_best(const struct search* s, const double* damage) {
-	if (s->free_size && value_by_speedup(s)) {
+	if (value_priced(s)) {
 		struct vector stored = {{0}}, low = {{0}};
 		const double without = skip_on(s, &stored, damage);
 		vector_set(&low, s->dims, true);
