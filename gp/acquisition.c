@@ -350,10 +350,8 @@ enum gp_result gp_propose(struct gp* g, const struct gp_search* s, uint64_t* bit
 	const int known = best_observed(&h, STARTS - 1, from);
 	bool found = false;
 	for (int i = 0; i < STARTS; i++) {
-		uint64_t rounded[WORDS] = {0}, origin[WORDS];
-		if (i < known)
-			memcpy(origin, point(g, from[i]), (size_t)g->words * sizeof *origin);
-		climb(&h, i < known ? origin : NULL, &random, rounded);
+		uint64_t rounded[WORDS] = {0};
+		climb(&h, i < known ? point(g, from[i]) : NULL, &random, rounded);
 		found = refine(&h, rounded, &best) || found;
 	}
 	if (!found)

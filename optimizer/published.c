@@ -12,7 +12,7 @@
 enum { FIT_FIRST = 32, FIT_LAST = 512, FIT_EVALUATIONS = 16, MAX_OBSERVATIONS = 1024 };
 
 bool published_open(struct search* s) {
-	const bool hamming = s->option.kernel == SEARCH_HAMMING;
+	const bool hamming = s->option.hamming;
 	/* Half of the cube away is one length away, to begin with. */
 	const double length = hamming ? 0.5 * s->dims : sqrt(0.5 * s->dims);
 	uint8_t kind[MAX_DIMS];
@@ -48,7 +48,7 @@ static void fit_when_due(struct search* s) {
 
 static bool propose_bayes(struct search* s, struct vector* out) {
 	const struct gp_search how = {.size = s->size,
-	                              .acquisition = s->option.acquisition == SEARCH_EI ? GP_EI : GP_UCB,
+	                              .acquisition = s->option.expected_improvement ? GP_EI : GP_UCB,
 	                              .kappa = s->option.kappa,
 	                              .seed = gp_random_bits(&s->random)};
 	fit_when_due(s);

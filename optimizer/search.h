@@ -11,9 +11,6 @@
 
 #include "optimizer/spans.h"
 
-enum search_acquisition { SEARCH_UCB, SEARCH_EI };
-enum search_kernel { SEARCH_MATERN52, SEARCH_HAMMING };
-
 struct search_options {
 	int blocks; /* L; sub-layers of the first and last block are never skipped */
 	/* r: exactly floor(r·2(L-2)) sub-layers are skipped. 0, not as published: speed is searched, as many are
@@ -25,12 +22,12 @@ struct search_options {
 	/* beta: as published step o is Bayesian when o % beta == 0. 0: uniformly random proposals only, where no
 	 * spans are known. */
 	int bayes_interval;
-	int max_steps;        /* S */
-	int patience;         /* steps without improvement */
-	double max_matchness; /* stop above it ... */
-	int confirm;          /* ... on confirm + 1 disjoint windows */
-	enum search_acquisition acquisition;
-	enum search_kernel kernel;
+	int max_steps;             /* S */
+	int patience;              /* steps without improvement */
+	double max_matchness;      /* stop above it ... */
+	int confirm;               /* ... on confirm + 1 disjoint windows */
+	bool expected_improvement; /* the process's acquisition; else upper confidence bound */
+	bool hamming;              /* its kernel; else Matern 5/2 */
 	double kappa;
 	uint64_t seed;
 	/* A low-bit copy of the weights that drafts may run with once search_take_copy says so: its bits (0:

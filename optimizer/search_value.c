@@ -15,7 +15,7 @@ bool value_priced(const struct search* s) { return s->free_size && s->have_costs
 
 /* Of one of all sub-layers. */
 static double sub_layer_cost(const struct search* s, int i, bool low) {
-	if (low && copied_has(&s->copied, i))
+	if (low && mask_has(&s->copied.sub_layers, i))
 		return i & 1 ? s->cost.low_mlp : s->cost.low_attention;
 	return i & 1 ? s->cost.mlp : s->cost.attention;
 }
@@ -61,14 +61,17 @@ double value_expected(const struct search* s, const struct entry* e) {
 	return value_of(s, &e->bits, s->free_size ? cautious(matchness, e->own.scores) : matchness);
 }
 
-/* order (n) by rising key: insertion sort, stable, for at most some hundred. */
-static void value_sort(const double* key, int* order, int n) {
-	for (int i = 0; i < n; i++) {
-		int at = i;
-		for (; at > 0 && key[order[at - 1]] > key[i]; at--)
-			order[at] = order[at - 1];
-		order[at] = i;
-	}
+/* What is to be expected at that damage, and the value of a draft step at that cost then. */
+static double worth_at(const struct search* s, double step, double damage) {
+	const double alpha = cautious(belief_at(&s->belief, fmax(0, damage)), s->record.observations);
+	return speedup_of(s, step, alpha) + 1e-6 * alpha;
+}
+
+/* The `most` of n that have the least keys, the least first. */
+static void least_of(const double* key, int n, int most, int* order) {
+	double least[MAX_DIMS];
+	for (int i = 0, kept = 0; i < n; i++)
+		kept = ranked_add(least, order, kept, most, -key[i], i);
 }
 
 /* ---- spans ---------------------------------------------------------------------------------- */
@@ -113,8 +116,7 @@ static int best_end(const struct search* s, const double* damage, double share, 
 			*value = -all;
 			return j;
 		}
-		const double alpha = cautious(belief_at(&s->belief, all), s->record.observations);
-		const double here = any ? speedup_of(s, full - gone, alpha) + 1e-6 * alpha : -INFINITY;
+		const double here = any ? worth_at(s, full - gone, all) : -INFINITY;
 		if (here > *value) {
 			*value = here;
 			end = j;
@@ -169,17 +171,12 @@ static void value_trim(const struct search* s, struct vector* v, const double* d
 
 /* ---- states by price ---------------------------------------------------------------------- */
 
-static double sum_of(const struct vector* v, int bits, const double* damage) {
+/* Of states whose damage adds up. */
+static double value_by(const struct search* s, const struct vector* v, const double* damage) {
 	double sum = 0;
-	for (int i = 0; i < bits; i++)
+	for (int i = 0; i < s->belief.bits; i++)
 		sum += vector_has(v, i) ? damage[i] : 0;
-	return sum;
-}
-
-/* What is to be expected of states whose damage adds up. */
-static double value_by(const struct search* s, const struct vector* v, double damage) {
-	const double alpha = cautious(belief_at(&s->belief, fmax(0, damage)), s->record.observations);
-	return speedup_of(s, value_cost(s, v), alpha) + 1e-6 * alpha;
+	return worth_at(s, value_cost(s, v), sum);
 }
 
 void value_round(const struct search* s, struct vector* v, const double* damage) {
@@ -188,8 +185,7 @@ void value_round(const struct search* s, struct vector* v, const double* damage)
 		return;
 	struct vector low = *v;
 	vector_set(&low, s->dims, true);
-	if (value_by(s, &low, sum_of(&low, s->belief.bits, damage)) >=
-	    value_by(s, v, sum_of(v, s->belief.bits, damage)))
+	if (value_by(s, &low, damage) >= value_by(s, v, damage))
 		*v = low;
 }
 
@@ -202,15 +198,14 @@ static double skip_on(const struct search* s, struct vector* v, const double* da
 		const double saved = sub_layer_cost(s, i + 2, vector_has(v, s->dims));
 		key[i] = damage[i] > 0 && saved > 0 ? damage[i] / saved : damage[i];
 	}
-	value_sort(key, order, s->dims);
 	const int most = value_size(s, MOST_RATIO[s->record.observations > 0]);
-	const struct vector full = {{0}};
+	least_of(key, s->dims, most, order);
 	struct vector now = *v;
 	/* the full model is no draft */
-	double best = vector_equal(v, &full) ? 0 : value_by(s, v, sum_of(v, s->belief.bits, damage));
+	double best = vector_has(v, s->dims) ? value_by(s, v, damage) : 0;
 	for (int n = 0; n < most; n++) {
 		vector_set(&now, order[n], true);
-		const double value = value_by(s, &now, sum_of(&now, s->belief.bits, damage));
+		const double value = value_by(s, &now, damage);
 		if (value > best) {
 			best = value;
 			*v = now;
@@ -227,8 +222,8 @@ struct vector value_best(const struct search* s, const double* damage) {
 		return copied_any(&s->copied) && skip_on(s, &low, damage) >= without ? low : stored;
 	}
 	int order[MAX_DIMS];
-	value_sort(damage, order, s->dims);
 	struct vector v = {{0}};
+	least_of(damage, s->dims, s->size, order);
 	for (int n = 0; n < s->size && !by_cost(s); n++)
 		vector_set(&v, order[n], true);
 	value_trim(s, &v, damage);
@@ -242,16 +237,14 @@ bool value_hopes(const struct search* s) {
 		return true;
 	linear_weights(s->belief.linear, damage);
 	vector_set(&low, s->dims, true);
-	const double c = value_cost(s, &low), sum = damage[s->dims];
-	const double present = value_by(s, &low, sum);
+	const double c = value_cost(s, &low), sum = damage[s->dims], present = value_by(s, &low, damage);
 	for (int i = 0; i < s->dims; i++) {
 		double saved = 0, hurt = 0;
 		for (int j = i; j < s->dims; j++) {
 			saved += sub_layer_cost(s, j + 2, true);
 			hurt += damage[j];
 			const double all = sum + 0.5 * belief_together(&s->belief, i, j + 1) * hurt;
-			const double alpha = cautious(belief_at(&s->belief, fmax(0, all)), s->record.observations);
-			if (speedup_of(s, c - saved, alpha) > present)
+			if (worth_at(s, c - saved, all) > present)
 				return true;
 		}
 	}

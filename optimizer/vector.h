@@ -48,9 +48,6 @@ static inline int vector_count(const struct vector* v, int dims) {
 		n += __builtin_popcountll(skips.word[i]);
 	return n;
 }
-static inline bool copied_has(const struct copied* c, int sub_layer) {
-	return mask_has(&c->sub_layers, sub_layer);
-}
 static inline bool copied_any(const struct copied* c) { return c->head || mask_count(&c->sub_layers) > 0; }
 
 /* Of a mask as it runs with this copy: low where any of it is. False when it skips what may not be skipped in
@@ -64,7 +61,7 @@ static inline bool vector_of(const struct mask* mask, const struct copied* copie
 			return false;
 		if (mask_has(mask, s))
 			vector_set(out, s - 2, true);
-		else if (s < dims + 4 && copied_has(copied, s) && !mask_stores(mask, s))
+		else if (s < dims + 4 && mask_has(&copied->sub_layers, s) && !mask_stores(mask, s))
 			low = true;
 	}
 	vector_set(out, dims, low);
@@ -78,7 +75,7 @@ static inline struct mask mask_of(const struct vector* v, const struct copied* c
 		const bool may_skip = s >= 2 && s < dims + 2;
 		if (may_skip && vector_has(v, s - 2))
 			mask_set(&mask, s, true);
-		else if (copied_has(copied, s) && !low)
+		else if (mask_has(&copied->sub_layers, s) && !low)
 			mask_store(&mask, s);
 	}
 	mask.stored_head = copied->head && !low;

@@ -25,8 +25,6 @@ static struct search_options options(int blocks, uint64_t seed) {
 	                               .patience = 300,
 	                               .max_matchness = 0.95,
 	                               .confirm = 1,
-	                               .acquisition = SEARCH_UCB,
-	                               .kernel = SEARCH_MATERN52,
 	                               .kappa = 2.5,
 	                               .seed = seed};
 }
