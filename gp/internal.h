@@ -75,7 +75,7 @@ void halve(const struct gp*, const double* factor, double* half_y, double* half_
 double solve_halves(const struct gp*, const double* factor, const double* half_y, const double* half_one,
                     double* alpha, double* mean);
 gsl_matrix_view square(const struct gp*, double* data);
-/* Fits hyper-parameters' natural scale. */
+/* All of them finite and over 0. */
 bool hyper_valid(const struct gp_hyper*, int groups);
 
 #endif

@@ -153,9 +153,10 @@ void linear_draw(struct linear_model* m, double scale, double* out) {
 		out[i] = scale * gp_normal(&m->random);
 	}
 	gsl_matrix_view factor = gsl_matrix_view_array(m->factor, dims, dims);
-	if (gsl_linalg_cholesky_decomp1(&factor.matrix) != 0)
+	if (gsl_linalg_cholesky_decomp1(&factor.matrix) == GSL_SUCCESS)
+		cblas_dtrmv(CblasRowMajor, CblasLower, CblasNoTrans, CblasNonUnit, m->option.dims, m->factor,
+		            m->option.dims, out, 1);
+	else
 		memset(out, 0, dims * sizeof *out);
-	cblas_dtrmv(CblasRowMajor, CblasLower, CblasNoTrans, CblasNonUnit, m->option.dims, m->factor,
-	            m->option.dims, out, 1);
 	cblas_daxpy(m->option.dims, 1, m->mean + WEIGHTS, 1, out, 1);
 }

@@ -46,15 +46,12 @@ static bool is_free(const struct session* s) {
 	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
 }
 
-static int most_rows(const struct session* s) {
-	enum { IDLE_ROWS = 64 };
-	return s->options.published || s->options.window > IDLE_ROWS ? s->options.window : IDLE_ROWS;
-}
-
 /* While no request waits: all that was generated, in windows as long as they may be. */
 static int long_window(const struct optimizer* o) {
+	enum { IDLE_ROWS = 64 };
 	const struct session* s = o->session;
-	const int generated = s->n_text - s->n_prompt - 1, most = most_rows(s);
+	const int generated = s->n_text - s->n_prompt - 1;
+	const int most = s->options.window > IDLE_ROWS ? s->options.window : IDLE_ROWS;
 	const int rows = generated < most ? generated : most;
 	return rows > s->options.window_min ? rows : s->options.window_min;
 }

@@ -363,7 +363,7 @@ static const double BETTER = 1.03;
 
 void search_take_copy(struct search* s) {
 	struct vector v = search_incumbent(s)->bits;
-	if (s->option.copy_bits == 0 || s->option.published || copied_any(&s->copied))
+	if (s->option.copy_bits == 0 || copied_any(&s->copied))
 		return;
 	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
 	s->copied = (struct copied){s->option.copied, s->option.head_copied};
