@@ -62,6 +62,8 @@ static inline bool same_window(const struct gp* g, int i, int j) {
 }
 
 /* regression.c */
+/* GSL tells of errors by its results, OpenBLAS computes on the caller's thread. */
+void set_up_libraries(void);
 /* (n, n) in place: lower triangle of the covariance under these, and its factor. Returns GP_OK or
  * GP_NOT_POSITIVE. */
 enum gp_result covariance_factor(const struct gp*, const struct gp_hyper*, const struct table*, double jitter,

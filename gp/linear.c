@@ -3,12 +3,12 @@
  * update a rank-one downdate. */
 #include "gp/linear.h"
 
-#include <gsl/gsl_cblas.h>
 #include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gp/internal.h"
 #include "gp/random.h"
 
 enum { CONSTANT, OFFSET, WEIGHTS };
@@ -43,7 +43,6 @@ struct linear_model* linear_open(const struct linear_options* o) {
 		linear_close(m);
 		return NULL;
 	}
-	gsl_set_error_handler_off();
 	return m;
 }
 
@@ -152,6 +151,7 @@ void linear_draw(struct linear_model* m, double scale, double* out) {
 		memcpy(m->factor + i * dims, m->covariance + (WEIGHTS + i) * n + WEIGHTS, dims * sizeof *m->factor);
 		out[i] = scale * gp_normal(&m->random);
 	}
+	set_up_libraries();
 	gsl_matrix_view factor = gsl_matrix_view_array(m->factor, dims, dims);
 	if (gsl_linalg_cholesky_decomp1(&factor.matrix) == GSL_SUCCESS)
 		cblas_dtrmv(CblasRowMajor, CblasLower, CblasNoTrans, CblasNonUnit, m->option.dims, m->factor,

@@ -12,6 +12,11 @@
  * rows gain little from them. */
 void openblas_set_num_threads(int);
 
+void set_up_libraries(void) {
+	gsl_set_error_handler_off();
+	openblas_set_num_threads(1);
+}
+
 bool hyper_valid(const struct gp_hyper* h, int groups) {
 	bool good = isfinite(h->amplitude) && h->amplitude > 0 && isfinite(h->window) && h->window > 0;
 	for (int i = 0; i < groups; i++)
@@ -87,8 +92,7 @@ struct gp* gp_open(const struct gp_options* o) {
 		gp_close(g);
 		return NULL;
 	}
-	gsl_set_error_handler_off();
-	openblas_set_num_threads(1);
+	set_up_libraries();
 	table_fill(g, &g->hyper, &g->table);
 	return g;
 }
