@@ -149,17 +149,13 @@ static double objective(unsigned n, const double* u, double* gradient, void* use
 }
 
 static void round_to_largest(const struct hunt* h, uint64_t* bits) {
-	const int dims = h->g->option.dims;
-	bool taken[GP_MAX_DIMS] = {false};
+	double x[GP_MAX_DIMS];
+	int largest[GP_MAX_DIMS], n = 0;
+	for (int i = 0; i < h->g->option.dims; i++)
+		n = ranked_add(x, largest, n, h->search->size, h->x[i], i);
 	memset(bits, 0, (size_t)h->g->words * sizeof *bits);
-	for (int n = 0; n < h->search->size; n++) {
-		int best = -1;
-		for (int i = 0; i < dims; i++)
-			if (!taken[i] && (best < 0 || h->x[i] > h->x[best]))
-				best = i;
-		taken[best] = true;
-		flip(bits, best);
-	}
+	for (int i = 0; i < n; i++)
+		flip(bits, largest[i]);
 }
 
 static void climb(struct hunt* h, const uint64_t* from, struct gp_random* random, uint64_t* bits) {
