@@ -38,7 +38,7 @@ struct search_options {
 	bool head_copied;
 	/* SWIFT as published, in everything that changes a mask: uniformly random proposals, a plain Gaussian
 	 * process each bayes_interval-th, the first mask scored replaces the start mask, the best raw score ever
-	 * drafts, nothing is scored twice. Influence, distances, costs and `confirm` are ignored. */
+	 * drafts, nothing is scored twice. Influence, costs and `confirm` are ignored. */
 	bool published;
 };
 

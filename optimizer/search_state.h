@@ -96,7 +96,8 @@ bool value_enough(const struct search*, const struct vector*);
 /* The sub-layers of least damage (bits), or of least damage for what skipping them saves: exactly
  * s->size of them skipped, or where the size is free as many as pay. */
 struct vector value_best(const struct search*, const double* damage);
-/* The best by influence, or without it by what scores have said; of spans as many as are asked for. */
+/* The best by what is believed: by influence, as far as scores have not said more; of spans as many as are
+ * asked for. */
 int value_first_guesses(const struct search*, int most, struct vector* out);
 /* Of what is not skipped all that a copy makes cheaper runs low, where that pays by this damage (bits). */
 void value_round(const struct search*, struct vector*, const double* damage);

@@ -144,9 +144,7 @@ int value_best_spans(const struct search* s, const double* damage, double share,
 
 /* Adds the sub-layers of least damage for what they save until the share of cost wanted is saved, and takes
  * out those of most damage that it does not need. */
-static void value_trim(const struct search* s, struct vector* v, const double* damage) {
-	if (!by_cost(s))
-		return;
+static void skip_to_cost(const struct search* s, struct vector* v, const double* damage) {
 	while (!value_enough(s, v)) {
 		int best = -1;
 		for (int i = 0; i < s->dims; i++)
@@ -223,10 +221,13 @@ struct vector value_best(const struct search* s, const double* damage) {
 	}
 	int order[MAX_DIMS];
 	struct vector v = {{0}};
+	if (by_cost(s)) {
+		skip_to_cost(s, &v, damage);
+		return v;
+	}
 	least_of(damage, s->dims, s->size, order);
-	for (int n = 0; n < s->size && !by_cost(s); n++)
+	for (int n = 0; n < s->size; n++)
 		vector_set(&v, order[n], true);
-	value_trim(s, &v, damage);
 	return v;
 }
 
