@@ -207,7 +207,7 @@ static double stray(double excess, double weight) {
 /* A mask's damage: the sum's, corrected by its own scores. */
 static double own_damage(const struct belief* b, const struct vector* v, const struct evidence* own) {
 	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum + LEAST_SD * LEAST_SD);
-	return own ? fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight)) : sum;
+	return fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight));
 }
 
 /* Acceptance is matchness but for this: its texts are others, and it counts only where the draft was right so
@@ -219,11 +219,9 @@ static double draft_weight(const struct evidence* own) {
 
 double belief_matchness(const struct belief* b, const struct vector* v, const struct evidence* own) {
 	double m = belief_at(b, own_damage(b, v, own));
-	if (own) {
-		const double weight = own->hits_weight, drafts = draft_weight(own);
-		const double excess = weight > 0 ? (own->hits - weight * m) / weight : 0; /* of its own scores */
-		const double accepted = own->trials > 0 ? own->accepted / own->trials - m : 0;
-		m += (excess * weight + accepted * drafts) / (1 / stray(excess, weight) + weight + drafts);
-	}
+	const double weight = own->hits_weight, drafts = draft_weight(own);
+	const double excess = weight > 0 ? (own->hits - weight * m) / weight : 0; /* of its own scores */
+	const double accepted = own->trials > 0 ? own->accepted / own->trials - m : 0;
+	m += (excess * weight + accepted * drafts) / (1 / stray(excess, weight) + weight + drafts);
 	return m < 0 ? 0 : m > 1 ? 1 : m;
 }

@@ -64,7 +64,7 @@ void belief_see_draft(struct evidence* own, double accepted, double trials);
 
 /* The matchness to expect at a damage >= 0, in [0, 1]. */
 double belief_at(const struct belief*, double damage);
-/* The matchness to expect of a mask; own may be NULL. In [0, 1]. */
+/* The matchness to expect of a mask. In [0, 1]. */
 double belief_matchness(const struct belief*, const struct vector*, const struct evidence* own);
 /* Variance of the share of `rows` hits about the matchness m. */
 double belief_noise(double m, int rows);
