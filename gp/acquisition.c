@@ -4,7 +4,6 @@
  * makes the sum right, so that NLopt's L-BFGS sees no constraint but a box. Both kernels depend on a point
  * through s_j = Σ weight (x_i - z_ji)² (Matérn) or Σ weight |x_i - z_ji| (Hamming) to each observation
  * z_j, which for bits z is a constant plus a sum over the set bits of z. */
-#include <gsl/gsl_blas.h>
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_randist.h>
 #include <math.h>
@@ -14,6 +13,7 @@
 
 #include "gp/internal.h"
 #include "gp/random.h"
+#include "gp/ranked.h"
 
 /* STARTS of the relaxed maximisation, of so many EVALUATIONS each, then ROUNDS of swaps. */
 enum { STARTS = 3, EVALUATIONS = 6, ROUNDS = 3, PARTNERS = 16 };
@@ -90,19 +90,18 @@ static double relaxed(struct hunt* h) {
 	const size_t n = (size_t)g->n, capacity = (size_t)g->option.capacity;
 	double *s = g->work, *k = s + capacity, *slope = k + capacity, *solved = slope + capacity;
 	distances(h, s);
-	double mean = g->mean, variance = g->hyper.amplitude * g->hyper.amplitude, used = 0;
+	double mean = g->mean;
 	for (size_t j = 0; j < n; j++) {
 		k[j] = kernel_at(g->option.kernel, g->hyper.amplitude, s[j], &slope[j]);
 		mean += k[j] * g->alpha[j];
 		solved[j] = k[j];
 	}
-	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
-	gsl_vector_view v = gsl_vector_view_array(solved, n);
-	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &v.vector);
-	gsl_blas_ddot(&v.vector, &v.vector, &used);
-	gsl_blas_dtrsv(CblasLower, CblasTrans, CblasNonUnit, &l.matrix, &v.vector);
+	solve_factor(g, g->factor, CblasNoTrans, solved);
+	const double used = cblas_ddot(g->n, solved, 1, solved, 1);
+	const double variance = g->hyper.amplitude * g->hyper.amplitude - used;
+	solve_factor(g, g->factor, CblasTrans, solved);
 	double by_mean, by_variance;
-	const double value = acquisition(h, mean, variance - used, &by_mean, &by_variance);
+	const double value = acquisition(h, mean, variance, &by_mean, &by_variance);
 	for (size_t j = 0; j < n; j++)
 		slope[j] *= by_mean * g->alpha[j] - 2 * by_variance * solved[j];
 	slopes(h, slope);
@@ -150,17 +149,13 @@ static double objective(unsigned n, const double* u, double* gradient, void* use
 }
 
 static void round_to_largest(const struct hunt* h, uint64_t* bits) {
-	const int dims = h->g->option.dims;
-	bool taken[GP_MAX_DIMS] = {false};
+	double x[GP_MAX_DIMS];
+	int largest[GP_MAX_DIMS], n = 0;
+	for (int i = 0; i < h->g->option.dims; i++)
+		n = ranked_add(x, largest, n, h->search->size, h->x[i], i);
 	memset(bits, 0, (size_t)h->g->words * sizeof *bits);
-	for (int n = 0; n < h->search->size; n++) {
-		int best = -1;
-		for (int i = 0; i < dims; i++)
-			if (!taken[i] && (best < 0 || h->x[i] > h->x[best]))
-				best = i;
-		taken[best] = true;
-		flip(bits, best);
-	}
+	for (int i = 0; i < n; i++)
+		flip(bits, largest[i]);
 }
 
 static void climb(struct hunt* h, const uint64_t* from, struct gp_random* random, uint64_t* bits) {
@@ -188,13 +183,6 @@ struct candidate {
 	double mean, value;
 };
 
-static double mean_at(const struct gp* g, const uint64_t* bits) {
-	double mean = g->mean;
-	for (int j = 0; j < g->n; j++)
-		mean += g->table.value[cell_of(g, point(g, j), bits)] * g->alpha[j];
-	return mean;
-}
-
 /* The mean with some bits flipped, from the cells of the point as it is. A flip of bit i moves the cell of
  * observation j by its group's stride, up where z_ji equals the point's bit, else down. */
 static double mean_flipped(const struct gp* g, const int* cell, const uint64_t* bits, int first, int second) {
@@ -221,9 +209,8 @@ static void judge(struct hunt* h, struct candidate* c, int count) {
 	for (int j = 0; j < g->n; j++)
 		for (int i = 0; i < count; i++)
 			k[j * count + i] = g->table.value[cell_of(g, point(g, j), c[i].bits)];
-	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
-	gsl_matrix_view v = gsl_matrix_view_array(k, (size_t)g->n, (size_t)count);
-	gsl_blas_dtrsm(CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, 1, &l.matrix, &v.matrix);
+	cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, g->n, count, 1, g->factor,
+	            g->option.capacity, k, count);
 	for (int i = 0; i < count; i++) {
 		double used = 0, by_mean, by_variance;
 		for (int j = 0; j < g->n; j++)
@@ -237,31 +224,18 @@ static void judge(struct hunt* h, struct candidate* c, int count) {
 static int partners(const struct gp* g, const int* cell, const uint64_t* bits, bool set, int* best) {
 	double mean[PARTNERS];
 	int count = 0;
-	for (int i = 0; i < g->option.dims; i++) {
-		if (has(bits, i) != set)
-			continue;
-		const double mine = mean_flipped(g, cell, bits, i, i);
-		int at = count < PARTNERS ? count++ : PARTNERS;
-		for (; at > 0 && mean[at - 1] < mine; at--)
-			if (at < PARTNERS) {
-				mean[at] = mean[at - 1];
-				best[at] = best[at - 1];
-			}
-		if (at < PARTNERS) {
-			mean[at] = mine;
-			best[at] = i;
-		}
-	}
+	for (int i = 0; i < g->option.dims; i++)
+		if (has(bits, i) == set)
+			count = ranked_add(mean, best, count, PARTNERS, mean_flipped(g, cell, bits, i, i), i);
 	return count;
 }
 
-static void keep_best(struct candidate* list, int* count, const struct candidate* c) {
-	int at = *count < BATCH ? (*count)++ : BATCH;
-	for (; at > 0 && list[at - 1].mean < c->mean; at--)
-		if (at < BATCH)
-			list[at] = list[at - 1];
-	if (at < BATCH)
-		list[at] = *c;
+static struct candidate swapped(const struct gp* g, const uint64_t* from, int drop, int take, double mean) {
+	struct candidate c = {.mean = mean};
+	memcpy(c.bits, from, (size_t)g->words * sizeof *from);
+	flip(c.bits, drop);
+	flip(c.bits, take);
+	return c;
 }
 
 /* The swaps of `from` with the highest mean that may be proposed: among the best of each side. */
@@ -270,19 +244,20 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* li
 	int* cell = (int*)(void*)(g->work + (size_t)BATCH * (size_t)g->option.capacity);
 	for (int j = 0; j < g->n; j++)
 		cell[j] = cell_of(g, point(g, j), from);
-	int drop[PARTNERS], take[PARTNERS], count = 0;
+	int drop[PARTNERS], take[PARTNERS], pair[BATCH], count = 0;
+	double mean[BATCH];
 	const int drops = partners(g, cell, from, true, drop), takes = partners(g, cell, from, false, take);
 	for (int a = 0; a < drops; a++)
 		for (int b = 0; b < takes; b++) {
-			struct candidate c = {.mean = mean_flipped(g, cell, from, drop[a], take[b])};
-			if (count == BATCH && list[count - 1].mean >= c.mean)
+			const double mine = mean_flipped(g, cell, from, drop[a], take[b]);
+			if (count == BATCH && mean[count - 1] >= mine)
 				continue;
-			memcpy(c.bits, from, (size_t)g->words * sizeof *from);
-			flip(c.bits, drop[a]);
-			flip(c.bits, take[b]);
-			if (!gp_observed(h->g, c.bits))
-				keep_best(list, &count, &c);
+			const struct candidate c = swapped(g, from, drop[a], take[b], mine);
+			if (!gp_observed(g, c.bits))
+				count = ranked_add(mean, pair, count, BATCH, mine, a * PARTNERS + b);
 		}
+	for (int i = 0; i < count; i++)
+		list[i] = swapped(g, from, drop[pair[i] / PARTNERS], take[pair[i] % PARTNERS], mean[i]);
 	return count;
 }
 
@@ -293,7 +268,7 @@ static bool refine(struct hunt* h, const uint64_t* from, struct candidate* best)
 	memcpy(here.bits, from, (size_t)h->g->words * sizeof *from);
 	bool found = !gp_observed(h->g, from);
 	if (found) {
-		here.mean = mean_at(h->g, from);
+		gp_predict(h->g, from, &here.mean, NULL);
 		judge(h, &here, 1);
 	}
 	for (int round = 0; round < ROUNDS || !found; round++) {
@@ -319,11 +294,12 @@ static bool refine(struct hunt* h, const uint64_t* from, struct candidate* best)
 static void fitted(const struct gp* g, double* value) {
 	const double square_window = g->hyper.window * g->hyper.window;
 	for (int i = 0; i < g->n; i++) {
-		double offset = g->window[i] == 0 ? g->alpha[i] : 0;
+		const struct observation* o = &g->observation[i];
+		double offset = o->window == 0 ? g->alpha[i] : 0;
 		for (int j = 0; j < g->n; j++)
 			if (same_window(g, i, j))
 				offset += g->alpha[j];
-		value[i] = g->y[i] - (g->variance[i] + g->jitter) * g->alpha[i] - square_window * offset;
+		value[i] = o->y - (o->variance + g->jitter) * g->alpha[i] - square_window * offset;
 	}
 }
 
@@ -370,10 +346,8 @@ enum gp_result gp_propose(struct gp* g, const struct gp_search* s, uint64_t* bit
 	const int known = best_observed(&h, STARTS - 1, from);
 	bool found = false;
 	for (int i = 0; i < STARTS; i++) {
-		uint64_t rounded[WORDS] = {0}, origin[WORDS];
-		if (i < known)
-			memcpy(origin, point(g, from[i]), (size_t)g->words * sizeof *origin);
-		climb(&h, i < known ? origin : NULL, &random, rounded);
+		uint64_t rounded[WORDS] = {0};
+		climb(&h, i < known ? point(g, from[i]) : NULL, &random, rounded);
 		found = refine(&h, rounded, &best) || found;
 	}
 	if (!found)

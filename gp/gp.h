@@ -80,9 +80,8 @@ enum gp_result gp_set_hyper(struct gp*, const struct gp_hyper*);
 enum gp_result gp_likelihood(struct gp*, const struct gp_hyper*, double* value, double* gradient);
 int gp_parameters(const struct gp*); /* entries of the gradient */
 /* Maximises the likelihood from the present hyper-parameters (NLopt, L-BFGS, within bounds of a factor 1000
- * about 1) with at most `evaluations` of value and gradient, on all observations or, where there are more
- * than `most` > 0, on that many spread evenly over them; then rebuilds. */
-enum gp_result gp_fit(struct gp*, int evaluations, int most);
+ * about 1) with at most `evaluations` of value and gradient, O(n³) each; then rebuilds. */
+enum gp_result gp_fit(struct gp*, int evaluations);
 
 struct gp_search {
 	int size; /* bits set in the proposal, exactly */

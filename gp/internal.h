@@ -5,13 +5,19 @@
 #ifndef SWIFTLET_GP_INTERNAL_H
 #define SWIFTLET_GP_INTERNAL_H
 
+#include <gsl/gsl_cblas.h>
 #include <gsl/gsl_matrix.h>
-#include <gsl/gsl_vector.h>
 #include <stddef.h>
 
 #include "gp/gp.h"
 
 enum { WORDS = (GP_MAX_DIMS + 63) / 64, BATCH = 16 };
+
+struct observation {
+	uint64_t bits[WORDS];
+	double y, variance;
+	int64_t window; /* as given */
+};
 
 struct table {
 	double* value;                /* (cells) k at (h_0, h_1), amplitude included */
@@ -30,43 +36,48 @@ struct gp {
 	struct table table, trial; /* in use; of the likelihood's hyper-parameters */
 	double jitter;             /* in use: raised where the covariance would not factor */
 
-	uint64_t* bits;    /* (capacity, words) */
-	double* y;         /* (capacity) */
-	double* variance;  /* (capacity) */
-	int64_t* window;   /* (capacity) as given */
-	double* factor;    /* (capacity, capacity) lower Cholesky factor of the covariance */
-	double* scratch;   /* (capacity, capacity) the likelihood's */
-	double* half_y;    /* (capacity) L⁻¹ y, grows with the factor */
-	double* half_one;  /* (capacity) L⁻¹ 1 */
-	double* alpha;     /* (capacity) K⁻¹ (y - mean) */
-	double* work;      /* (BATCH + 4, capacity) */
-	double* histogram; /* (cells) */
-	double mean;       /* in use */
+	struct observation* observation; /* (capacity) */
+	double* factor;                  /* (capacity, capacity) lower Cholesky factor of the covariance */
+	double* scratch;                 /* (capacity, capacity) the likelihood's */
+	double* vectors;                 /* the memory of these and of the tables: */
+	double* half_y;                  /* (capacity) L⁻¹ y, grows with the factor */
+	double* half_one;                /* (capacity) L⁻¹ 1 */
+	double* alpha;                   /* (capacity) K⁻¹ (y - mean) */
+	double* work;                    /* (BATCH + 4, capacity) */
+	double* histogram;               /* (cells) */
+	double mean;                     /* in use */
 };
 
 /* kernel.c */
-bool table_open(const struct gp*, struct table*);
-void table_close(struct table*);
 void table_fill(const struct gp*, const struct gp_hyper*, struct table*);
 /* k and dk/ds at a real s >= 0, for relaxed points. */
 double kernel_at(enum gp_kernel, double amplitude, double s, double* slope);
 /* Exponent p of weight = length^-p. */
 int kernel_power(enum gp_kernel);
 int cell_of(const struct gp*, const uint64_t* a, const uint64_t* b);
-static inline const uint64_t* point(const struct gp* g, int i) {
-	return g->bits + (size_t)i * (size_t)g->words;
-}
+static inline const uint64_t* point(const struct gp* g, int i) { return g->observation[i].bits; }
 static inline bool same_window(const struct gp* g, int i, int j) {
-	return g->window[i] != 0 && g->window[i] == g->window[j];
+	const int64_t window = g->observation[i].window;
+	return window != 0 && window == g->observation[j].window;
 }
 
 /* regression.c */
+/* GSL tells of errors by its results, OpenBLAS computes on the caller's thread. */
+void set_up_libraries(void);
 /* (n, n) in place: lower triangle of the covariance under these, and its factor. Returns GP_OK or
  * GP_NOT_POSITIVE. */
 enum gp_result covariance_factor(const struct gp*, const struct gp_hyper*, const struct table*, double jitter,
-                                 const int* chosen, int n, double* matrix);
-gsl_matrix_view square(double* data, int n, int capacity);
-/* Fits hyper-parameters' natural scale. */
+                                 double* matrix);
+/* Of a factor of all observations: x = L⁻¹ x, or with CblasTrans L'⁻¹ x. */
+void solve_factor(const struct gp*, const double* factor, enum CBLAS_TRANSPOSE, double* x);
+/* half_y = L⁻¹ y, half_one = L⁻¹ 1. */
+void halve(const struct gp*, const double* factor, double* half_y, double* half_one);
+/* From these halves: the mean, profiled (1'K⁻¹y / 1'K⁻¹1), and alpha = K⁻¹(y - mean). Returns
+ * (y - mean)'alpha. */
+double solve_halves(const struct gp*, const double* factor, const double* half_y, const double* half_one,
+                    double* alpha, double* mean);
+gsl_matrix_view square(const struct gp*, double* data);
+/* All of them finite and over 0. */
 bool hyper_valid(const struct gp_hyper*, int groups);
 
 #endif

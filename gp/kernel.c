@@ -1,6 +1,5 @@
 /* The kernels, on counts of differing bits and on real distances, with their slopes. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "gp/internal.h"
 
@@ -17,17 +16,6 @@ double kernel_at(enum gp_kernel kernel, double amplitude, double s, double* slop
 	const double x = sqrt(5 * (s > 0 ? s : 0)), decay = square * exp(-x);
 	*slope = -5.0 / 6 * (1 + x) * decay;
 	return (1 + x + x * x / 3) * decay;
-}
-
-bool table_open(const struct gp* g, struct table* t) {
-	t->value = calloc((size_t)g->cells, sizeof *t->value);
-	t->slope = calloc((size_t)g->cells, sizeof *t->slope);
-	return t->value && t->slope;
-}
-
-void table_close(struct table* t) {
-	free(t->value);
-	free(t->slope);
 }
 
 void table_fill(const struct gp* g, const struct gp_hyper* h, struct table* t) {

@@ -1,13 +1,14 @@
 /* Bayesian linear regression in covariance form. The state is (constant, offset, weights…); an observation
  * is one Kalman measurement with the row h, 0/1 but for the offset, so h'P is a sum of rows of P and the
- * update a rank-one downdate. Members share the gain and differ in their noise (Matheron's rule: exact
- * posterior draws). */
+ * update a rank-one downdate. */
 #include "gp/linear.h"
 
+#include <gsl/gsl_linalg.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "gp/internal.h"
 #include "gp/random.h"
 
 enum { CONSTANT, OFFSET, WEIGHTS };
@@ -16,41 +17,15 @@ struct linear_model {
 	struct linear_options option;
 	int n;              /* state length: dims + 2 */
 	double* covariance; /* (n, n) symmetric */
+	double* factor;     /* (dims, dims) workspace: of the weights' covariance */
 	double* mean;       /* (n) */
-	double* member;     /* (members, n) */
 	double* gain;       /* (n) workspace */
 	int* active;        /* (n) workspace: indices where h is not 0 */
-	double* sd;         /* (n) prior standard deviations, the weights' own parts */
 	struct gp_random random;
 };
 
-/* p may be NULL: weights alike about zero. */
-static void start(struct linear_model* m, const struct linear_prior* p) {
-	const size_t n = (size_t)m->n, split = WEIGHTS + (size_t)(p ? p->split : 0);
-	for (size_t i = 0; i < n; i++)
-		m->mean[i] = i == CONSTANT ? m->option.mean : i >= WEIGHTS && p ? p->mean[i - WEIGHTS] : 0;
-	for (size_t i = 0; i < n; i++)
-		for (size_t j = 0; j < n; j++) {
-			const bool together = p && i >= WEIGHTS && j >= WEIGHTS && i < split && j < split;
-			const double scale = together ? p->scale_sd : 0;
-			m->covariance[i * n + j] =
-			    scale * scale * m->mean[i] * m->mean[j] + (i == j ? m->sd[i] * m->sd[i] : 0);
-		}
-	for (int e = 0; e < m->option.members; e++) {
-		const double scale = p ? 1 + p->scale_sd * gp_normal(&m->random) : 1;
-		for (size_t i = 0; i < n; i++)
-			m->member[(size_t)e * n + i] =
-			    m->mean[i] * (i >= WEIGHTS && i < split ? scale : 1) + m->sd[i] * gp_normal(&m->random);
-	}
-}
-
-static bool in_range(const struct linear_options* o) {
-	return o->dims >= 1 && o->dims <= 1024 && o->members >= 0 && o->members <= 4096 && isfinite(o->mean) &&
-	       o->mean_sd > 0 && o->weight_sd > 0 && o->offset_sd >= 0;
-}
-
 struct linear_model* linear_open(const struct linear_options* o) {
-	if (!in_range(o))
+	if (!(o->dims >= 1 && o->dims <= 1024 && o->constant_sd > 0 && o->offset_sd >= 0))
 		return NULL;
 	struct linear_model* m = calloc(1, sizeof *m);
 	if (!m)
@@ -60,18 +35,14 @@ struct linear_model* linear_open(const struct linear_options* o) {
 	m->n = (int)n;
 	m->random.state = o->seed;
 	m->covariance = calloc(n * n, sizeof *m->covariance);
+	m->factor = calloc(n * n, sizeof *m->factor);
 	m->mean = calloc(n, sizeof *m->mean);
-	m->member = calloc(n * ((size_t)o->members + 1), sizeof *m->member);
 	m->gain = calloc(n, sizeof *m->gain);
 	m->active = calloc(n, sizeof *m->active);
-	m->sd = calloc(n, sizeof *m->sd);
-	if (!m->covariance || !m->mean || !m->member || !m->gain || !m->active || !m->sd) {
+	if (!m->covariance || !m->factor || !m->mean || !m->gain || !m->active) {
 		linear_close(m);
 		return NULL;
 	}
-	for (size_t i = 0; i < n; i++)
-		m->sd[i] = i == CONSTANT ? o->mean_sd : i == OFFSET ? o->offset_sd : o->weight_sd;
-	start(m, NULL);
 	return m;
 }
 
@@ -79,18 +50,25 @@ void linear_close(struct linear_model* m) {
 	if (!m)
 		return;
 	free(m->covariance);
+	free(m->factor);
 	free(m->mean);
-	free(m->member);
 	free(m->gain);
 	free(m->active);
-	free(m->sd);
 	free(m);
 }
 
 void linear_begin(struct linear_model* m, const struct linear_prior* p) {
-	for (int i = 0; i < m->option.dims; i++)
-		m->sd[WEIGHTS + i] = p->sd[i];
-	start(m, p);
+	const size_t n = (size_t)m->n, split = WEIGHTS + (size_t)p->split;
+	memset(m->covariance, 0, n * n * sizeof *m->covariance);
+	m->mean[CONSTANT] = m->mean[OFFSET] = 0;
+	m->covariance[CONSTANT * n + CONSTANT] = m->option.constant_sd * m->option.constant_sd;
+	m->covariance[OFFSET * n + OFFSET] = m->option.offset_sd * m->option.offset_sd;
+	memcpy(m->mean + WEIGHTS, p->mean, (size_t)m->option.dims * sizeof *p->mean);
+	for (size_t i = WEIGHTS; i < n; i++) {
+		for (size_t j = WEIGHTS; i < split && j < split; j++)
+			m->covariance[i * n + j] = p->scale_sd * p->scale_sd * m->mean[i] * m->mean[j];
+		m->covariance[i * n + i] += p->sd[i - WEIGHTS] * p->sd[i - WEIGHTS];
+	}
 }
 
 void linear_group(struct linear_model* m) {
@@ -99,8 +77,6 @@ void linear_group(struct linear_model* m) {
 		m->covariance[i * n + OFFSET] = m->covariance[OFFSET * n + i] = 0;
 	m->covariance[OFFSET * n + OFFSET] = m->option.offset_sd * m->option.offset_sd;
 	m->mean[OFFSET] = 0;
-	for (int e = 0; e < m->option.members; e++)
-		m->member[(size_t)e * n + OFFSET] = m->option.offset_sd * gp_normal(&m->random);
 }
 
 /* Indices where h is not 0, the offset's left out. */
@@ -146,13 +122,6 @@ void linear_add(struct linear_model* m, const uint64_t* bits, double y, double v
 	take_gain(m, count, share);
 	const double scale = 1 / (sum_at(m, m->gain, count, share) + variance);
 	const double surprise = (y - sum_at(m, m->mean, count, share)) * scale;
-	for (int e = 0; e < m->option.members; e++) {
-		double* member = m->member + (size_t)e * n;
-		const double noise = sqrt(variance) * gp_normal(&m->random);
-		const double own = (y + noise - sum_at(m, member, count, share)) * scale;
-		for (size_t j = 0; j < n; j++)
-			member[j] += own * m->gain[j];
-	}
 	for (size_t i = 0; i < n; i++) {
 		m->mean[i] += surprise * m->gain[i];
 		const double part = m->gain[i] * scale;
@@ -173,15 +142,21 @@ double linear_mean(const struct linear_model* m, const uint64_t* bits) {
 double linear_offset(const struct linear_model* m) { return m->mean[OFFSET]; }
 
 void linear_weights(const struct linear_model* m, double* out) {
-	for (int i = 0; i < m->option.dims; i++)
-		out[i] = m->mean[WEIGHTS + i];
+	memcpy(out, m->mean + WEIGHTS, (size_t)m->option.dims * sizeof *out);
 }
 
-double linear_draw(const struct linear_model* m, int member, double scale, double* out) {
-	const double* draw = m->member + (size_t)member * (size_t)m->n;
-	for (int i = 0; i < m->option.dims; i++) {
-		const double mean = m->mean[WEIGHTS + i];
-		out[i] = mean + scale * (draw[WEIGHTS + i] - mean);
+void linear_draw(struct linear_model* m, double scale, double* out) {
+	const size_t dims = (size_t)m->option.dims, n = (size_t)m->n;
+	for (size_t i = 0; i < dims; i++) {
+		memcpy(m->factor + i * dims, m->covariance + (WEIGHTS + i) * n + WEIGHTS, dims * sizeof *m->factor);
+		out[i] = scale * gp_normal(&m->random);
 	}
-	return m->mean[CONSTANT] + scale * (draw[CONSTANT] - m->mean[CONSTANT]);
+	set_up_libraries();
+	gsl_matrix_view factor = gsl_matrix_view_array(m->factor, dims, dims);
+	if (gsl_linalg_cholesky_decomp1(&factor.matrix) == GSL_SUCCESS)
+		cblas_dtrmv(CblasRowMajor, CblasLower, CblasNoTrans, CblasNonUnit, m->option.dims, m->factor,
+		            m->option.dims, out, 1);
+	else
+		memset(out, 0, dims * sizeof *out);
+	cblas_daxpy(m->option.dims, 1, m->mean + WEIGHTS, 1, out, 1);
 }

@@ -1,5 +1,4 @@
 /* The regression itself: observations, the Cholesky factor that grows with them, predictions. */
-#include <gsl/gsl_blas.h>
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>
 #include <math.h>
@@ -12,6 +11,11 @@
 /* OpenBLAS's own; its helper threads would compete with the caller's for cores, and matrices of a thousand
  * rows gain little from them. */
 void openblas_set_num_threads(int);
+
+void set_up_libraries(void) {
+	gsl_set_error_handler_off();
+	openblas_set_num_threads(1);
+}
 
 bool hyper_valid(const struct gp_hyper* h, int groups) {
 	bool good = isfinite(h->amplitude) && h->amplitude > 0 && isfinite(h->window) && h->window > 0;
@@ -51,21 +55,27 @@ static void square_close(double* square, size_t n) {
 }
 
 static bool take_memory(struct gp* g) {
-	const size_t n = (size_t)g->option.capacity;
-	g->bits = calloc(n * (size_t)g->words, sizeof *g->bits);
-	g->y = calloc(n, sizeof *g->y);
-	g->variance = calloc(n, sizeof *g->variance);
-	g->window = calloc(n, sizeof *g->window);
+	const size_t n = (size_t)g->option.capacity, cells = (size_t)g->cells;
+	const struct {
+		double** vector;
+		size_t size;
+	} part[] = {{&g->half_y, n},          {&g->half_one, n},
+	            {&g->alpha, n},           {&g->work, n * (BATCH + 4)},
+	            {&g->histogram, cells},   {&g->table.value, cells},
+	            {&g->table.slope, cells}, {&g->trial.value, cells},
+	            {&g->trial.slope, cells}};
+	g->observation = calloc(n, sizeof *g->observation);
 	g->factor = square_open(n);
 	g->scratch = square_open(n);
-	g->half_y = calloc(n, sizeof *g->half_y);
-	g->half_one = calloc(n, sizeof *g->half_one);
-	g->alpha = calloc(n, sizeof *g->alpha);
-	g->work = calloc(n * (BATCH + 4), sizeof *g->work);
-	g->histogram = calloc((size_t)g->cells, sizeof *g->histogram);
-	return g->bits && g->y && g->variance && g->window && g->factor && g->scratch && g->half_y &&
-	       g->half_one && g->alpha && g->work && g->histogram && table_open(g, &g->table) &&
-	       table_open(g, &g->trial);
+	g->vectors = calloc(n * (BATCH + 7) + cells * 5, sizeof *g->vectors);
+	if (!g->observation || !g->factor || !g->scratch || !g->vectors)
+		return false;
+	double* next = g->vectors;
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+		*part[i].vector = next;
+		next += part[i].size;
+	}
+	return true;
 }
 
 struct gp* gp_open(const struct gp_options* o) {
@@ -82,8 +92,7 @@ struct gp* gp_open(const struct gp_options* o) {
 		gp_close(g);
 		return NULL;
 	}
-	gsl_set_error_handler_off();
-	openblas_set_num_threads(1);
+	set_up_libraries();
 	table_fill(g, &g->hyper, &g->table);
 	return g;
 }
@@ -91,19 +100,10 @@ struct gp* gp_open(const struct gp_options* o) {
 void gp_close(struct gp* g) {
 	if (!g)
 		return;
-	table_close(&g->table);
-	table_close(&g->trial);
-	free(g->bits);
-	free(g->y);
-	free(g->variance);
-	free(g->window);
+	free(g->observation);
 	square_close(g->factor, (size_t)g->option.capacity);
 	square_close(g->scratch, (size_t)g->option.capacity);
-	free(g->half_y);
-	free(g->half_one);
-	free(g->alpha);
-	free(g->work);
-	free(g->histogram);
+	free(g->vectors);
 	free(g);
 }
 
@@ -116,8 +116,8 @@ bool gp_observed(const struct gp* g, const uint64_t* bits) {
 	return false;
 }
 
-gsl_matrix_view square(double* data, int n, int capacity) {
-	return gsl_matrix_view_array_with_tda(data, (size_t)n, (size_t)n, (size_t)capacity);
+gsl_matrix_view square(const struct gp* g, double* data) {
+	return gsl_matrix_view_array_with_tda(data, (size_t)g->n, (size_t)g->n, (size_t)g->option.capacity);
 }
 
 /* ---- the factor --------------------------------------------------------------------------- */
@@ -128,61 +128,55 @@ static double covariance(const struct gp* g, const struct table* t, double windo
 }
 
 enum gp_result covariance_factor(const struct gp* g, const struct gp_hyper* h, const struct table* t,
-                                 double jitter, const int* chosen, int n, double* matrix) {
-	const size_t row = (size_t)g->option.capacity;
-	for (int i = 0; i < n; i++) {
-		const int a = chosen ? chosen[i] : i;
+                                 double jitter, double* matrix) {
+	for (int i = 0; i < g->n; i++) {
+		double* row = matrix + (size_t)i * (size_t)g->option.capacity;
 		for (int j = 0; j <= i; j++)
-			matrix[(size_t)i * row + (size_t)j] = covariance(g, t, h->window, a, chosen ? chosen[j] : j);
-		matrix[(size_t)i * row + (size_t)i] += g->variance[a] + jitter;
+			row[j] = covariance(g, t, h->window, i, j);
+		row[i] += g->observation[i].variance + jitter;
 	}
-	if (n == 0)
+	if (g->n == 0)
 		return GP_OK;
-	gsl_matrix_view view = square(matrix, n, g->option.capacity);
+	gsl_matrix_view view = square(g, matrix);
 	return gsl_linalg_cholesky_decomp1(&view.matrix) == GSL_SUCCESS ? GP_OK : GP_NOT_POSITIVE;
 }
 
-/* The mean (profiled: 1'K⁻¹y / 1'K⁻¹1, from the halves) and alpha = K⁻¹(y - mean). */
-static void solve(struct gp* g) {
-	if (g->n == 0)
-		return;
-	const size_t n = (size_t)g->n;
-	gsl_vector_view y = gsl_vector_view_array(g->half_y, n), one = gsl_vector_view_array(g->half_one, n);
-	double cross = 0, own = 1;
-	gsl_blas_ddot(&one.vector, &y.vector, &cross);
-	gsl_blas_ddot(&one.vector, &one.vector, &own);
-	g->mean = cross / own;
-	gsl_vector_view alpha = gsl_vector_view_array(g->alpha, n);
-	gsl_vector_memcpy(&alpha.vector, &y.vector);
-	gsl_blas_daxpy(-g->mean, &one.vector, &alpha.vector);
-	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
-	gsl_blas_dtrsv(CblasLower, CblasTrans, CblasNonUnit, &l.matrix, &alpha.vector);
+void solve_factor(const struct gp* g, const double* factor, enum CBLAS_TRANSPOSE transpose, double* x) {
+	cblas_dtrsv(CblasRowMajor, CblasLower, transpose, CblasNonUnit, g->n, factor, g->option.capacity, x, 1);
 }
 
-/* half_y = L⁻¹ y */
-static void halve_y(struct gp* g) {
-	memcpy(g->half_y, g->y, (size_t)g->n * sizeof *g->y);
-	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
-	gsl_vector_view y = gsl_vector_view_array(g->half_y, (size_t)g->n);
-	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &y.vector);
+void halve(const struct gp* g, const double* factor, double* half_y, double* half_one) {
+	for (int i = 0; i < g->n; i++) {
+		half_y[i] = g->observation[i].y;
+		half_one[i] = 1;
+	}
+	solve_factor(g, factor, CblasNoTrans, half_y);
+	solve_factor(g, factor, CblasNoTrans, half_one);
 }
+
+double solve_halves(const struct gp* g, const double* factor, const double* half_y, const double* half_one,
+                    double* alpha, double* mean) {
+	const int n = g->n;
+	*mean = cblas_ddot(n, half_one, 1, half_y, 1) / cblas_ddot(n, half_one, 1, half_one, 1);
+	memcpy(alpha, half_y, (size_t)n * sizeof *alpha);
+	cblas_daxpy(n, -*mean, half_one, 1, alpha, 1);
+	const double fit = cblas_ddot(n, alpha, 1, alpha, 1);
+	solve_factor(g, factor, CblasTrans, alpha);
+	return fit;
+}
+
+static void solve(struct gp* g) { solve_halves(g, g->factor, g->half_y, g->half_one, g->alpha, &g->mean); }
 
 static enum gp_result rebuild(struct gp* g) {
-	enum gp_result result =
-	    covariance_factor(g, &g->hyper, &g->table, g->option.jitter, NULL, g->n, g->factor);
+	enum gp_result result = covariance_factor(g, &g->hyper, &g->table, g->option.jitter, g->factor);
 	g->jitter = g->option.jitter;
 	for (int raise = 0; raise < 6 && result != GP_OK; raise++) {
 		g->jitter *= 10;
-		result = covariance_factor(g, &g->hyper, &g->table, g->jitter, NULL, g->n, g->factor);
+		result = covariance_factor(g, &g->hyper, &g->table, g->jitter, g->factor);
 	}
 	if (result != GP_OK || g->n == 0)
 		return result;
-	const size_t n = (size_t)g->n;
-	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
-	gsl_vector_view one = gsl_vector_view_array(g->half_one, n);
-	gsl_vector_set_all(&one.vector, 1);
-	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &one.vector);
-	halve_y(g);
+	halve(g, g->factor, g->half_y, g->half_one);
 	solve(g);
 	return GP_OK;
 }
@@ -193,28 +187,15 @@ static bool grow(struct gp* g) {
 	double* row = g->factor + (size_t)n * (size_t)g->option.capacity;
 	for (int j = 0; j < n; j++)
 		row[j] = covariance(g, &g->table, g->hyper.window, n, j);
-	const double own = covariance(g, &g->table, g->hyper.window, n, n) + g->variance[n] + g->jitter;
-	double used = 0, y = g->y[n], one = 1;
-	if (n > 0) {
-		const size_t size = (size_t)n;
-		gsl_matrix_view l = square(g->factor, n, g->option.capacity);
-		gsl_vector_view v = gsl_vector_view_array(row, size);
-		gsl_vector_view half_y = gsl_vector_view_array(g->half_y, size);
-		gsl_vector_view half_one = gsl_vector_view_array(g->half_one, size);
-		gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &v.vector);
-		double along_y = 0, along_one = 0;
-		gsl_blas_ddot(&v.vector, &v.vector, &used);
-		gsl_blas_ddot(&v.vector, &half_y.vector, &along_y);
-		gsl_blas_ddot(&v.vector, &half_one.vector, &along_one);
-		y -= along_y;
-		one -= along_one;
-	}
-	const double left = own - used;
+	const struct observation* o = &g->observation[n];
+	const double own = covariance(g, &g->table, g->hyper.window, n, n) + o->variance + g->jitter;
+	solve_factor(g, g->factor, CblasNoTrans, row);
+	const double left = own - cblas_ddot(n, row, 1, row, 1);
 	if (!(left > 1e-12 * own))
 		return false;
 	row[n] = sqrt(left);
-	g->half_y[n] = y / row[n];
-	g->half_one[n] = one / row[n];
+	g->half_y[n] = (o->y - cblas_ddot(n, row, 1, g->half_y, 1)) / row[n];
+	g->half_one[n] = (1 - cblas_ddot(n, row, 1, g->half_one, 1)) / row[n];
 	g->n++;
 	return true;
 }
@@ -224,12 +205,10 @@ enum gp_result gp_add(struct gp* g, const uint64_t* bits, double y, double varia
 		return GP_INVALID;
 	if (g->n == g->option.capacity)
 		return GP_FULL;
-	uint64_t* mine = g->bits + (size_t)g->n * (size_t)g->words;
+	struct observation* o = &g->observation[g->n];
+	*o = (struct observation){.y = y, .variance = variance, .window = window};
 	for (int w = 0; w < g->words; w++)
-		mine[w] = bits[w] & (g->group_mask[0][w] | g->group_mask[1][w]);
-	g->y[g->n] = y;
-	g->variance[g->n] = variance;
-	g->window[g->n] = window;
+		o->bits[w] = bits[w] & (g->group_mask[0][w] | g->group_mask[1][w]);
 	if (grow(g)) {
 		solve(g);
 		return GP_OK;
@@ -248,11 +227,7 @@ enum gp_result gp_forget(struct gp* g, int keep) {
 		return GP_INVALID;
 	if (keep >= g->n)
 		return GP_OK;
-	const size_t from = (size_t)(g->n - keep), left = (size_t)keep, words = (size_t)g->words;
-	memmove(g->bits, g->bits + from * words, left * words * sizeof *g->bits);
-	memmove(g->y, g->y + from, left * sizeof *g->y);
-	memmove(g->variance, g->variance + from, left * sizeof *g->variance);
-	memmove(g->window, g->window + from, left * sizeof *g->window);
+	memmove(g->observation, g->observation + g->n - keep, (size_t)keep * sizeof *g->observation);
 	g->n = keep;
 	return rebuild(g);
 }
@@ -289,13 +264,6 @@ void gp_predict(struct gp* g, const uint64_t* bits, double* mean, double* varian
 	}
 	if (!variance)
 		return;
-	*variance = g->hyper.amplitude * g->hyper.amplitude;
-	if (g->n == 0)
-		return;
-	double used = 0;
-	gsl_matrix_view l = square(g->factor, g->n, g->option.capacity);
-	gsl_vector_view v = gsl_vector_view_array(k, (size_t)g->n);
-	gsl_blas_dtrsv(CblasLower, CblasNoTrans, CblasNonUnit, &l.matrix, &v.vector);
-	gsl_blas_ddot(&v.vector, &v.vector, &used);
-	*variance = *variance > used ? *variance - used : 0;
+	solve_factor(g, g->factor, CblasNoTrans, k);
+	*variance = fmax(0, g->hyper.amplitude * g->hyper.amplitude - cblas_ddot(g->n, k, 1, k, 1));
 }

@@ -49,12 +49,8 @@ bool belief_open(struct belief* b, int dims, int copy_bits, int size, uint64_t s
 	                     .bits = copy_bits > 0 ? dims + 1 : dims,
 	                     .rounding = ROUNDING * pow(4, 4 - copy_bits),
 	                     .misses = ALONE};
-	b->linear = linear_open(&(struct linear_options){.dims = b->bits,
-	                                                 .members = BELIEF_DRAWS,
-	                                                 .mean_sd = LEAST,
-	                                                 .weight_sd = 1,
-	                                                 .offset_sd = WINDOW_SD,
-	                                                 .seed = seed});
+	b->linear = linear_open(&(struct linear_options){
+	    .dims = b->bits, .constant_sd = LEAST, .offset_sd = WINDOW_SD, .seed = seed});
 	b->span = calloc((size_t)(dims + 1) * (size_t)(dims + 1), sizeof *b->span);
 	if (b->linear)
 		uninformed(b, size);
@@ -87,14 +83,10 @@ void belief_window(struct belief* b) {
 	b->here = 0;
 }
 
-void belief_inform_spans(struct belief* b, const struct spans* spans) {
-	double influence[MAX_DIMS + 4];
+void belief_inform_spans(struct belief* b, const struct spans* spans, const double* influence) {
 	for (int i = 0; i <= b->dims; i++)
 		for (int j = i + 1; j <= b->dims; j++)
 			b->span[i * (b->dims + 1) + j] = spans_influence(spans, i + 2, j + 2);
-	for (int i = 1; i < b->dims + 4; i++)
-		influence[i] = spans_influence(spans, i, i + 1);
-	influence[0] = influence[1]; /* the embedding is no tap's */
 	b->spanned = true;
 	belief_inform(b, influence);
 }
@@ -215,7 +207,7 @@ static double stray(double excess, double weight) {
 /* A mask's damage: the sum's, corrected by its own scores. */
 static double own_damage(const struct belief* b, const struct vector* v, const struct evidence* own) {
 	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum + LEAST_SD * LEAST_SD);
-	return own ? fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight)) : sum;
+	return fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight));
 }
 
 /* Acceptance is matchness but for this: its texts are others, and it counts only where the draft was right so
@@ -227,11 +219,9 @@ static double draft_weight(const struct evidence* own) {
 
 double belief_matchness(const struct belief* b, const struct vector* v, const struct evidence* own) {
 	double m = belief_at(b, own_damage(b, v, own));
-	if (own) {
-		const double weight = own->hits_weight, drafts = draft_weight(own);
-		const double excess = weight > 0 ? (own->hits - weight * m) / weight : 0; /* of its own scores */
-		const double accepted = own->trials > 0 ? own->accepted / own->trials - m : 0;
-		m += (excess * weight + accepted * drafts) / (1 / stray(excess, weight) + weight + drafts);
-	}
+	const double weight = own->hits_weight, drafts = draft_weight(own);
+	const double excess = weight > 0 ? (own->hits - weight * m) / weight : 0; /* of its own scores */
+	const double accepted = own->trials > 0 ? own->accepted / own->trials - m : 0;
+	m += (excess * weight + accepted * drafts) / (1 / stray(excess, weight) + weight + drafts);
 	return m < 0 ? 0 : m > 1 ? 1 : m;
 }

@@ -42,8 +42,6 @@ struct belief {
 	double* span; /* (dims + 1, dims + 1) where spanned: mean influence of the sub-layers [i + 2, j + 2) */
 };
 
-enum { BELIEF_DRAWS = 24 };
-
 /* size: sub-layers that are skipped as a rule; without influence a mask of that many is expected to match
  * two thirds. copy_bits: of the low-bit copy that drafts may run with; 0: there is none. False on no
  * memory; close in any case. */
@@ -52,8 +50,8 @@ void belief_close(struct belief*);
 /* Begins again from influence (dims + 4: of every sub-layer) as the prior mean; the caller then brings all
  * scores again. */
 void belief_inform(struct belief*, const double* influence);
-/* Likewise from the influence of spans: neighbours left out together do other damage than one by one. */
-void belief_inform_spans(struct belief*, const struct spans*);
+/* Likewise from that of spans too: neighbours left out together do other damage than one by one. */
+void belief_inform_spans(struct belief*, const struct spans*, const double* influence);
 /* The damage of leaving out the sub-layers [i + 2, j + 2) over the sum of theirs one by one; 1 where no spans
  * are known. */
 double belief_together(const struct belief*, int i, int j);
@@ -66,7 +64,7 @@ void belief_see_draft(struct evidence* own, double accepted, double trials);
 
 /* The matchness to expect at a damage >= 0, in [0, 1]. */
 double belief_at(const struct belief*, double damage);
-/* The matchness to expect of a mask; own may be NULL. In [0, 1]. */
+/* The matchness to expect of a mask. In [0, 1]. */
 double belief_matchness(const struct belief*, const struct vector*, const struct evidence* own);
 /* Variance of the share of `rows` hits about the matchness m. */
 double belief_noise(double m, int rows);

@@ -79,12 +79,8 @@ struct idle_runner* idle_open(struct engine* engine, struct error* e) {
 	}
 	r->backend = engine->backend;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_condattr_t attributes;
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&r->begun, &attributes);
-	pthread_cond_init(&r->ended, &attributes);
-	pthread_condattr_destroy(&attributes);
+	pthread_cond_init(&r->begun, NULL);
+	pthread_cond_init(&r->ended, NULL);
 	if (!r->backend->rest || start_thread(r))
 		return r;
 	idle_close(r);
@@ -116,7 +112,7 @@ static void wait_a_moment(struct idle_runner* r) {
 		until.tv_nsec -= 1000000000;
 		until.tv_sec++;
 	}
-	pthread_cond_timedwait(&r->ended, &r->lock, &until);
+	pthread_cond_clockwait(&r->ended, &r->lock, CLOCK_MONOTONIC, &until);
 }
 
 static bool run_on_thread(struct idle_runner* r, const struct pass* pass, bool (*waits)(void*), void* user,

@@ -50,7 +50,9 @@ static void tell_influence(struct optimizer* o) {
 	struct influence all = o->influence;
 	influence_join(&all, &o->text_influence, blocks);
 	influence_mean(&all, blocks, mean);
+	const double began = options_clock(&o->session->options);
 	search_set_influence(o->search, mean, all.rows);
+	optimizer_charge(o, options_clock(&o->session->options) - began);
 	o->influence_told = rows;
 	optimizer_adopt_best(o);
 }
@@ -133,17 +135,14 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	    .patience = o->patience,
 	    .max_matchness = o->max_matchness,
 	    .confirm = o->confirm,
-	    .objective = priced ? OBJECTIVE_SPEEDUP : OBJECTIVE_MATCHNESS,
-	    .acquisition = o->expected_improvement ? SEARCH_EI : SEARCH_UCB,
-	    .kernel = o->hamming ? SEARCH_HAMMING : SEARCH_MATERN52,
+	    .expected_improvement = o->expected_improvement,
+	    .hamming = o->hamming,
 	    .published = o->published,
 	    .kappa = o->kappa,
 	    .seed = o->seed,
 	    .copy_bits = priced ? copy->form.bits : 0,
 	    .copied = copy->sub_layers,
 	    .head_copied = copy->head,
-	    .clock = o->clock,
-	    .clock_user = o->clock_user,
 	};
 	struct search* search = search_open(&how, error);
 	if (search && s->copy) {
@@ -258,7 +257,6 @@ struct search* session_swap_search(struct session* s, struct search* other, stru
 	o->influence_told = 0;
 	spans_forget(&o->spans);
 	o->search = other;
-	o->search_host = search_seconds(other);
 	s->mask = search_best(other, &s->matchness);
 	o->window.size = 0;
 	plan_new_mask(s);

@@ -31,7 +31,6 @@ struct optimizer {
 	float* walk; /* (2L, walk_rows, dim) a window's states, after each sub-layer */
 	int walk_rows;
 	double influence_told; /* rows that the search was told of */
-	double search_host;    /* seconds of the search's own already on the ledger */
 	int32_t row_parent[MAX_ROWS];
 	struct segment segment[MAX_ROWS]; /* a row each, of the proposal at hand */
 };
@@ -42,6 +41,8 @@ static inline struct optimizer* optimizer_of(const struct session* s) {
 
 /* The best mask drafts, if it is another now. */
 void optimizer_adopt_best(struct optimizer*);
+/* What learning took, a pass or the search itself, goes on the learning account, unless no request waits. */
+void optimizer_charge(struct optimizer*, double seconds);
 /* The learner's calls of these names. */
 void score_new_instance(struct optimizer*);
 bool score_begin(struct learner*);

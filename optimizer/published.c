@@ -1,90 +1,81 @@
-/* Uniform proposals, a Bayesian one now and then, the best raw score: published.h. */
-#include "optimizer/published.h"
-
+/* SWIFT's search as published (Xia et al. 2025, section 4.1; the code where that and the paper differ).
+ *
+ * Proposal o is Bayesian where o is a multiple of the interval, else uniformly random among the sets of
+ * floor(r·2(L-2)) sub-layers. The first one scored replaces the start mask, later ones do where their raw
+ * score is strictly greater than the best ever. Nothing is scored twice. It is kept as it was published: what
+ * makes the search better belongs to the other files. */
 #include <math.h>
 
 #include "optimizer/random_mask.h"
+#include "optimizer/search_state.h"
 
-enum { FIT_FIRST = 32, FIT_EVALUATIONS = 16, FIT_MOST = 512, MAX_OBSERVATIONS = 1024 };
+enum { FIT_FIRST = 32, FIT_LAST = 512, FIT_EVALUATIONS = 16, MAX_OBSERVATIONS = 1024 };
 
-static struct gp* open_process(const struct search_options* o, int dims, int capacity) {
-	const bool hamming = o->kernel == SEARCH_HAMMING;
+bool published_open(struct search* s) {
+	const bool hamming = s->option.hamming;
 	/* Half of the cube away is one length away, to begin with. */
-	const double length = hamming ? 0.5 * dims : sqrt(0.5 * dims);
+	const double length = hamming ? 0.5 * s->dims : sqrt(0.5 * s->dims);
 	uint8_t kind[MAX_DIMS];
-	for (int i = 0; i < dims; i++)
+	for (int i = 0; i < s->dims; i++)
 		kind[i] = i & 1;
-	return gp_open(&(struct gp_options){
-	    .dims = dims,
-	    .group = kind,
-	    .capacity = capacity,
-	    .kernel = hamming ? GP_HAMMING : GP_MATERN52,
-	    .jitter = 1e-6,
-	    .hyper = {.amplitude = 0.2, .length = {length, length}, .window = 0.05},
-	});
+	s->next_fit = FIT_FIRST;
+	if (s->option.bayes_interval > 0)
+		s->gp = gp_open(&(struct gp_options){
+		    .dims = s->dims,
+		    .group = kind,
+		    .capacity = MAX_OBSERVATIONS,
+		    .kernel = hamming ? GP_HAMMING : GP_MATERN52,
+		    .jitter = 1e-6,
+		    .hyper = {.amplitude = 0.2, .length = {length, length}, .window = 0.05},
+		});
+	return s->option.bayes_interval == 0 || s->gp;
 }
 
-bool published_open(struct published* p, const struct search_options* o, int dims, int size,
-                    const struct vector* start) {
-	*p = (struct published){.option = o,
-	                        .dims = dims,
-	                        .size = size,
-	                        .random = {o->seed},
-	                        .capacity =
-	                            o->max_steps < MAX_OBSERVATIONS - 64 ? o->max_steps + 64 : MAX_OBSERVATIONS,
-	                        .next_fit = FIT_FIRST,
-	                        .best = *start,
-	                        .best_score = -1};
-	if (o->bayes_interval > 0)
-		p->gp = open_process(o, dims, p->capacity);
-	return o->bayes_interval == 0 || p->gp;
+void published_place(struct search* s, const struct vector* v, double score) {
+	incumbent_place(s, v);
+	s->pending = false;
+	s->chosen_by = score;
 }
 
-void published_close(struct published* p) { gp_close(p->gp); }
-
-/* At 32, 64, 128… observations: the factor is rebuilt only then. */
-static void fit_when_due(struct published* p) {
-	if (gp_count(p->gp) < p->next_fit)
+/* At 32, 64… 512 observations: the factor is rebuilt only then. */
+static void fit_when_due(struct search* s) {
+	if (gp_count(s->gp) < s->next_fit || s->next_fit > FIT_LAST)
 		return;
-	gp_fit(p->gp, FIT_EVALUATIONS, FIT_MOST);
-	while (p->next_fit <= gp_count(p->gp))
-		p->next_fit *= 2;
+	gp_fit(s->gp, FIT_EVALUATIONS);
+	while (s->next_fit <= gp_count(s->gp))
+		s->next_fit *= 2;
 }
 
-static bool propose_bayes(struct published* p, struct vector* out) {
-	const struct gp_search how = {.size = p->size,
-	                              .acquisition = p->option->acquisition == SEARCH_EI ? GP_EI : GP_UCB,
-	                              .kappa = p->option->kappa,
-	                              .seed = gp_random_bits(&p->random)};
-	fit_when_due(p);
+static bool propose_bayes(struct search* s, struct vector* out) {
+	const struct gp_search how = {.size = s->size,
+	                              .acquisition = s->option.expected_improvement ? GP_EI : GP_UCB,
+	                              .kappa = s->option.kappa,
+	                              .seed = gp_random_bits(&s->random)};
+	fit_when_due(s);
 	*out = (struct vector){{0}};
-	return gp_propose(p->gp, &how, out->word) == GP_OK;
+	return gp_propose(s->gp, &how, out->word) == GP_OK;
 }
 
-bool published_propose(struct published* p, struct vector* out) {
-	if (p->gp && (p->steps + 1) % p->option->bayes_interval == 0 && propose_bayes(p, out))
+bool published_propose(struct search* s, struct vector* out) {
+	if (s->gp && (s->steps + 1) % s->option.bayes_interval == 0 && propose_bayes(s, out))
 		return true;
-	random_mask(&p->random, p->dims, p->size, out);
+	random_mask(&s->random, s->dims, s->size, out);
 	return false;
 }
 
 /* The published process is told raw scores as if they had no noise to speak of (alpha = 1e-6). */
-static void tell_process(struct published* p, const struct vector* v, double score) {
-	if (gp_count(p->gp) == p->capacity) {
-		gp_forget(p->gp, p->capacity - p->capacity / 4);
-		p->next_fit = p->capacity;
-	}
-	gp_add(p->gp, v->word, score, 1e-6, 0);
+static void tell_process(struct gp* gp, const struct vector* v, double score) {
+	if (gp_count(gp) == MAX_OBSERVATIONS)
+		gp_forget(gp, MAX_OBSERVATIONS * 3 / 4);
+	gp_add(gp, v->word, score, 1e-6, 0);
 }
 
-void published_observe(struct published* p, const struct vector* v, int matches, int rows) {
-	const double score = (double)matches / rows;
-	p->steps++;
-	if (score > p->best_score) {
-		p->best = *v;
-		p->best_score = score;
-		p->improved_at = p->steps;
+void published_observe(struct search* s, const struct vector* v, double score) {
+	s->steps++;
+	if (!(score <= s->chosen_by)) { /* NaN before any */
+		published_place(s, v, score);
+		s->improved_at = s->steps;
 	}
-	if (p->gp)
-		tell_process(p, v, score);
+	if (s->gp)
+		tell_process(s->gp, v, score);
 }

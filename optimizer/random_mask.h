@@ -1,4 +1,4 @@
-/* Masks at random: uniform sets of a size, and swaps. */
+/* Masks at random: uniform sets of a size. */
 #ifndef SWIFTLET_OPTIMIZER_RANDOM_MASK_H
 #define SWIFTLET_OPTIMIZER_RANDOM_MASK_H
 
@@ -8,7 +8,5 @@
 /* A uniformly random set of `size` of `dims` sub-layers: the first of a Fisher-Yates shuffle of 0, 1, 2…,
  * with one gp_below(dims - i) each. */
 void random_mask(struct gp_random*, int dims, int size, struct vector* out);
-/* Changes one sub-layer for another at random; the size stays. */
-void random_swap(struct gp_random*, int dims, struct vector*);
 
 #endif

@@ -1,7 +1,7 @@
 /* The record of the search: every mask once, with what its windows said, and every observation in order.
  *
- * Fixed arrays taken at the start (untouched pages cost nothing); when they are full the older half of the
- * observations goes, and with it the masks that have no other. */
+ * Fixed arrays taken at the start (untouched pages cost nothing), for more than a search itself asks for;
+ * when they are full all but one mask is forgotten. */
 #ifndef SWIFTLET_OPTIMIZER_RECORD_H
 #define SWIFTLET_OPTIMIZER_RECORD_H
 
@@ -31,7 +31,6 @@ struct observation {
 struct record {
 	struct entry* entry;
 	struct observation* observation;
-	int* moved; /* (capacity) workspace of forgetting */
 	int capacity, entries, observations;
 };
 
@@ -40,7 +39,7 @@ void record_close(struct record*);
 int record_find(const struct record*, const struct vector*); /* entry, or -1; O(entries) */
 /* The entry of the mask, made when it is new. May forget, keeping `keep`, which is renumbered. */
 int record_entry(struct record*, const struct vector*, int* keep);
-/* Adds the observation; the entry's number, which forgetting may have changed. */
-int record_observe(struct record*, int entry, const struct score*, int* keep);
+/* Adds the observation of a mask; its entry. */
+int record_observe(struct record*, const struct vector*, const struct score*, int* keep);
 
 #endif

@@ -19,6 +19,18 @@ void optimizer_adopt_best(struct optimizer* o) {
 	session_adopt(o->session, &best, matchness);
 }
 
+void optimizer_charge(struct optimizer* o, double seconds) {
+	struct session* s = o->session;
+	const double plain = cost_plain_seconds(&s->engine->cost);
+	if (s->phase == PHASE_IDLE)
+		return;
+	s->figures.seconds.optimize += seconds;
+	if (plain > 0)
+		ledger_learn(s->ledger, seconds / plain / price_unit(s));
+}
+
+static double now(const struct optimizer* o) { return options_clock(&o->session->options); }
+
 /* To be called while the text is still the one before. */
 void score_new_instance(struct optimizer* o) {
 	const struct session* s = o->session;
@@ -34,15 +46,12 @@ static bool is_free(const struct session* s) {
 	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
 }
 
-static int most_rows(const struct session* s) {
-	enum { IDLE_ROWS = 64 };
-	return s->options.published || s->options.window > IDLE_ROWS ? s->options.window : IDLE_ROWS;
-}
-
 /* While no request waits: all that was generated, in windows as long as they may be. */
 static int long_window(const struct optimizer* o) {
+	enum { IDLE_ROWS = 64 };
 	const struct session* s = o->session;
-	const int generated = s->n_text - s->n_prompt - 1, most = most_rows(s);
+	const int generated = s->n_text - s->n_prompt - 1;
+	const int most = s->options.window > IDLE_ROWS ? s->options.window : IDLE_ROWS;
 	const int rows = generated < most ? generated : most;
 	return rows > s->options.window_min ? rows : s->options.window_min;
 }
@@ -104,20 +113,9 @@ static void move_window(struct optimizer* o) {
 	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
 	w->scored = w->walked = 0;
+	const double began = now(o);
 	search_window(o->search, w->id, rows);
-}
-
-/* Puts the seconds that the search itself has used since the last call on the ledger and in the figures. */
-static void charge_search(struct optimizer* o) {
-	struct session* s = o->session;
-	const double used = search_seconds(o->search);
-	const double seconds = used - o->search_host, plain = cost_plain_seconds(&s->engine->cost);
-	o->search_host = used;
-	if (s->phase == PHASE_IDLE)
-		return;
-	s->figures.seconds.optimize += seconds;
-	if (plain > 0)
-		ledger_learn(s->ledger, seconds / plain / price_unit(s));
+	optimizer_charge(o, now(o) - began);
 }
 
 /* Whether masks may come to pay here beside what drafts now: the best so far, mended by what searching on may
@@ -172,9 +170,10 @@ bool score_begin(struct learner* learner) {
 		w->walked = 0;
 		return true;
 	}
+	const double began = now(o);
 	search_spend(o->search, is_free(s));
 	const bool proposed = search_propose(o->search, &w->proposal);
-	charge_search(o);
+	optimizer_charge(o, now(o) - began);
 	if (!proposed)
 		return false;
 	o->scored = (struct states){.head = false};
@@ -227,7 +226,9 @@ static bool take_walk(struct optimizer* o) {
 	for (int i = 0; i < 2 * blocks; i++)
 		state[i + 1] = o->walk + (size_t)i * walk_size(o) + (size_t)left_out * (size_t)dim;
 	spans_add(&o->spans, state, walk_rows(o) - left_out, dim);
+	const double began = now(o);
 	search_set_spans(o->search, &o->spans);
+	optimizer_charge(o, now(o) - began);
 	o->window.walks = false;
 	optimizer_adopt_best(o);
 	return true;
@@ -235,69 +236,71 @@ static bool take_walk(struct optimizer* o) {
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
+/* n rows of the text from the token at `base` on, as the mask drafts them: each one a segment of its own
+ * where there are `segment` (n), else as published a chain, whose rows see the draft's keys and values of
+ * those before. */
+static struct pass scoring_pass(struct session* s, const struct mask* mask, const struct states* states,
+                                int base, int n, int32_t* parent, struct segment* segment) {
+	for (int i = 0; i < n; i++) {
+		parent[i] = segment ? -1 : i - 1;
+		s->want[i] = segment ? WANT_TOKEN | WANT_TOP : WANT_TOKEN;
+		s->result[i].top = MAX_TOP;
+		if (segment)
+			segment[i] = (struct segment){.cache = s->cache, .base = base + i, .n = 1};
+	}
+	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
+	struct pass pass = pass_over(&s->segment, s->text + base, parent,
+	                             2 * s->engine->model->weights.shape.n_blocks, s->want, s->result);
+	if (segment) {
+		pass.segment = segment;
+		pass.n_segments = n;
+	}
+	pass.skip = mask;
+	pass.low = states_low(states);
+	pass.low_head = states->head;
+	pass.head = true;
+	return pass;
+}
+
+static int count_matches(const struct session* s, int base, int n) {
+	int matches = 0;
+	for (int i = 0; i < n; i++)
+		matches += s->result[i].token == s->text[base + i + 1];
+	return matches;
+}
+
 void score_fill(struct learner* learner, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
 	struct window* w = &o->window;
-	if (w->walks) {
+	if (w->walks)
 		walk_pass(o, pass);
-		return;
-	}
-	const int n = w->size, last = 2 * s->engine->model->weights.shape.n_blocks;
-	for (int i = 0; i < n; i++) {
-		o->row_parent[i] = s->options.published ? i - 1 : -1;
-		s->want[i] = s->options.published ? WANT_TOKEN : WANT_TOKEN | WANT_TOP;
-		s->result[i].top = MAX_TOP;
-		o->segment[i] = (struct segment){.cache = s->cache, .base = w->base + i, .n = 1};
-	}
-	s->segment = (struct segment){.cache = s->cache, .base = w->base, .n = n};
-	*pass = pass_over(&s->segment, s->text + w->base, o->row_parent, last, s->want, s->result);
-	if (!s->options.published) {
-		pass->segment = o->segment;
-		pass->n_segments = n;
-	}
-	pass->skip = &w->proposal.mask;
-	pass->low = states_low(&o->scored);
-	pass->low_head = o->scored.head;
-	pass->head = true;
-}
-
-/* On the learning account, unless no request waits. */
-static void charge_pass(struct optimizer* o, const struct pass* pass, double seconds) {
-	struct session* s = o->session;
-	struct cost_model* cost = &s->engine->cost;
-	const double plain = cost_plain_seconds(cost);
-	if (s->phase == PHASE_IDLE)
-		return;
-	s->figures.seconds.optimize += seconds;
-	if (plain > 0)
-		ledger_learn(s->ledger, seconds / plain / price_unit(s));
-	if (!o->window.walks)
-		cost_see_score(cost, states_variant(&o->scored, &o->window.proposal.mask), pass->n, seconds);
+	else
+		*pass = scoring_pass(s, &w->proposal.mask, &o->scored, w->base, w->size, o->row_parent,
+		                     s->options.published ? NULL : o->segment);
 }
 
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
 	struct window* w = &o->window;
-	charge_pass(o, pass, seconds);
+	optimizer_charge(o, seconds);
 	if (w->walks)
 		return take_walk(o);
+	if (s->phase != PHASE_IDLE)
+		cost_see_score(&s->engine->cost, states_variant(&o->scored, &w->proposal.mask), pass->n, seconds);
 	const int32_t* truth = s->text + w->base + 1;
-	int matches = 0;
 	double sum = s->options.published ? NAN : 0; /* as published no probabilities were wanted */
-	for (int i = 0; i < w->size; i++) {
-		matches += s->result[i].token == truth[i];
-		if (!s->options.published)
-			sum += search_log_probability(result_probability(&s->result[i], truth[i]));
-	}
+	for (int i = 0; i < w->size && !s->options.published; i++)
+		sum += search_log_probability(result_probability(&s->result[i], truth[i]));
 	s->cache->backend->discard(s->cache);
 	w->proposal.log_probability = sum / w->size;
-	search_observe(o->search, &w->proposal, matches, w->size);
+	const double began = now(o);
+	search_observe(o->search, &w->proposal, count_matches(s, w->base, w->size), w->size);
+	optimizer_charge(o, now(o) - began);
 	w->scored++;
 	s->figures.optimize_steps += w->proposal.step > 0;
 	optimizer_adopt_best(o);
-	charge_search(o);
 	return true;
 }
 
@@ -308,24 +311,13 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
                          struct error* error) {
 	int32_t parent[MAX_ROWS];
-	for (int i = 0; i < n; i++) {
-		parent[i] = i - 1;
-		s->want[i] = WANT_TOKEN;
-	}
-	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
 	const struct states states = session_states(s, mask);
-	struct pass pass = pass_over(&s->segment, s->text + base, parent,
-	                             2 * s->engine->model->weights.shape.n_blocks, s->want, s->result);
-	pass.skip = mask;
-	pass.low = states_low(&states);
-	pass.low_head = states.head;
-	pass.head = true;
+	const struct pass pass = scoring_pass(s, mask, &states, base, n, parent, NULL);
 	struct backend* backend = s->engine->backend;
 	if (!backend->run(backend, &pass, error))
 		return false;
 	backend->discard(s->cache);
-	for (int i = 0; i < n; i++)
-		*matches += s->result[i].token == s->text[base + i + 1];
+	*matches += count_matches(s, base, n);
 	return true;
 }
 

@@ -10,29 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/clock.h"
 #include "optimizer/search_state.h"
 
 /* r until costs are known, where it is the search's to choose. */
 static const double FIRST_RATIO = 0.45;
 
-/* Seconds. */
-static double now(const struct search* s) {
-	return s->option.clock ? s->option.clock(s->option.clock_user) : seconds_now();
-}
-
 const char* search_state_name(enum search_state state) {
-	switch (state) {
-	case SEARCH_RUNNING:
-		return "running";
-	case SEARCH_CONFIRMED:
-		return "confirmed";
-	case SEARCH_EXHAUSTED:
-		return "exhausted";
-	case SEARCH_PATIENCE:
-		return "patience";
-	}
-	return "unknown";
+	static const char* const name[] = {"running", "confirmed", "exhausted", "patience"};
+	return name[state];
 }
 
 double search_log_probability(double p) { return log(fmax(0.03, p)); }
@@ -52,10 +37,12 @@ static bool check(const struct search_options* o, struct error* error) {
 	if (o->blocks < 3 || o->blocks > MAX_BLOCKS)
 		return error_set(error, "search: %d blocks, expected 3 to %d: the first and last are never skipped",
 		                 o->blocks, MAX_BLOCKS);
-	const bool by_price = o->skip_ratio == 0 && o->objective == OBJECTIVE_SPEEDUP && !o->published;
+	const bool by_price = o->skip_ratio == 0 && o->skip_cost == 0 && !o->published;
 	if (!(o->skip_cost >= 0 && o->skip_cost < 1) || (o->skip_cost > 0 && o->published))
 		return error_set(error, "search: share of cost to save %g, expected 0 or more, under 1",
 		                 o->skip_cost);
+	if (!by_price && o->copy_bits > 0)
+		return error_set(error, "search: a low-bit copy where the size is no matter of price");
 	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
@@ -79,7 +66,10 @@ static bool open_parts(struct search* s, const struct search_options* o) {
 	    !belief_open(&s->belief, s->dims, o->copy_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
-	return !o->published || published_open(&s->published, &s->option, s->dims, s->size, &start);
+	if (!o->published)
+		return true;
+	published_place(s, &start, NAN);
+	return published_open(s);
 }
 
 struct search* search_open(const struct search_options* o, struct error* error) {
@@ -94,8 +84,6 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	s->dims = 2 * (o->blocks - 2);
 	s->free_size = o->skip_ratio == 0;
 	s->size = value_size(s, s->free_size ? FIRST_RATIO : o->skip_ratio);
-	if (o->copy_bits > 0)
-		s->planned = (struct copied){o->copied, o->head_copied};
 	s->random.state = o->seed;
 	s->incumbent = -1;
 	if (!open_parts(s, o)) {
@@ -109,7 +97,7 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 void search_close(struct search* s) {
 	if (!s)
 		return;
-	published_close(&s->published);
+	gp_close(s->gp);
 	record_close(&s->record);
 	belief_close(&s->belief);
 	free(s);
@@ -120,7 +108,6 @@ void search_close(struct search* s) {
 void search_window(struct search* s, int64_t window, int size) {
 	if (size < 1 || window < 1 || (window == s->window && size == s->window_size))
 		return;
-	const double began = now(s);
 	if (window != s->window)
 		belief_window(&s->belief);
 	s->window = window;
@@ -128,17 +115,9 @@ void search_window(struct search* s, int64_t window, int size) {
 	s->level = NAN;
 	removal_window(&s->removal);
 	incumbent_stand_again(s);
-	s->seconds += now(s) - began;
 }
 
 void search_spend(struct search* s, bool freely) { s->sparing = !freely; }
-
-bool search_propose(struct search* s, struct proposal* p) {
-	const double began = now(s);
-	const bool more = propose_next(s, p);
-	s->seconds += now(s) - began;
-	return more;
-}
 
 /* ---- observing ---------------------------------------------------------------------------- */
 
@@ -162,8 +141,7 @@ static void note_window(struct search* s, struct entry* e, const struct score* s
 static int learn(struct search* s, const struct vector* v, const struct score* score) {
 	const bool here = score->window == s->window && score->window != 0;
 	const int before = s->record.observations;
-	int index = record_entry(&s->record, v, &s->incumbent);
-	index = record_observe(&s->record, index, score, &s->incumbent);
+	const int index = record_observe(&s->record, v, score, &s->incumbent);
 	if (s->record.observations <= before)
 		s->waiting = 0;
 	struct entry* e = &s->record.entry[index];
@@ -194,21 +172,13 @@ static bool plausible(const struct search* s, const struct mask* mask, int match
 	       vector_of(mask, &s->copied, s->dims, out);
 }
 
-static void observe_published(struct search* s, const struct vector* v, int matches, int rows) {
-	published_observe(&s->published, v, matches, rows);
-	s->steps++;
-	if (s->published.improved_at == s->published.steps)
-		s->improved_at = s->steps;
-}
-
 void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
 	struct vector v;
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
-	const double began = now(s);
 	const bool step = search_is_step(p->kind);
 	if (s->option.published) {
-		observe_published(s, &v, matches, rows);
+		published_observe(s, &v, (double)matches / rows);
 	} else {
 		s->steps += step;
 		s->steps_on_window += step;
@@ -232,18 +202,15 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		incumbent_compare(s, step);
 	}
 	incumbent_check_stop(s);
-	s->seconds += now(s) - began;
 }
 
 void search_observe_mask(struct search* s, const struct mask* mask, int matches, int rows, int64_t window) {
 	struct vector v;
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
-	const double began = now(s);
 	s->record.entry[learn(s, &v, &(struct score){matches, rows, window})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
-	s->seconds += now(s) - began;
 }
 
 /* Looked at again once as many draft steps have been seen as a mask's acceptance may have moved by. */
@@ -318,34 +285,34 @@ static void weigh_again(struct search* s) {
 	s->hopeless = !value_hopes(s);
 }
 
+/* Of the sub-layers that may be skipped. */
+static bool is_influence(const struct search* s, const double* influence) {
+	for (int i = 2; i < s->dims + 2; i++)
+		if (!(influence[i] >= 0 && isfinite(influence[i])))
+			return false;
+	return true;
+}
+
 void search_set_influence(struct search* s, const double* influence, double rows) {
-	if (s->option.published || !(rows > 0))
+	if (s->option.published || !(rows > 0) || s->belief.spanned || !is_influence(s, influence))
 		return;
-	for (int i = 0; i < s->dims; i++)
-		if (!(influence[i + 2] >= 0) || !isfinite(influence[i + 2]))
-			return;
-	if (s->belief.spanned)
-		return;
-	const double began = now(s);
 	belief_inform(&s->belief, influence);
 	weigh_again(s);
-	s->seconds += now(s) - began;
 }
 
 void search_set_spans(struct search* s, const struct spans* spans) {
-	double influence[MAX_DIMS];
+	double influence[MAX_DIMS + 4];
 	if (s->option.published || !(spans->rows > 0) || 2 * (spans->blocks - 2) != s->dims)
 		return;
-	for (int i = 0; i < s->dims; i++) {
-		influence[i] = spans_influence(spans, i + 2, i + 3);
-		if (!(influence[i] >= 0 && isfinite(influence[i])))
-			return;
+	for (int i = 0; i < s->dims + 4; i++) {
+		const int first = i > 0 ? i : 1; /* the embedding is no tap's */
+		influence[i] = spans_influence(spans, first, first + 1);
 	}
-	const double began = now(s);
-	belief_inform_spans(&s->belief, spans);
+	if (!is_influence(s, influence))
+		return;
+	belief_inform_spans(&s->belief, spans, influence);
 	s->removal.begun = false;
 	weigh_again(s);
-	s->seconds += now(s) - began;
 }
 
 /* ---- the best, and what comes from outside ------------------------------------------------ */
@@ -353,35 +320,28 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 struct mask search_best(const struct search* s, double* matchness) {
 	if (matchness)
 		*matchness = s->unseen_rows > 0 ? (double)s->unseen_matches / (double)s->unseen_rows : NAN;
-	const struct vector* best = s->option.published ? &s->published.best : &search_incumbent(s)->bits;
-	return incumbent_mask(s, best);
+	return incumbent_mask(s, &search_incumbent(s)->bits);
 }
 
-double search_chosen_by(const struct search* s) {
-	if (s->option.published)
-		return s->published.best_score < 0 ? NAN : s->published.best_score;
-	return s->chosen_by;
-}
+double search_chosen_by(const struct search* s) { return s->chosen_by; }
 
 double search_expected(const struct search* s) {
 	if (s->option.published)
-		return search_chosen_by(s);
+		return s->chosen_by;
 	const bool known =
 	    s->belief.informed || s->record.observations > 0 || incumbent_is_known(search_incumbent(s));
 	return known ? value_matchness(s, search_incumbent(s)) : NAN;
 }
 
 double search_hope(const struct search* s) {
-	return s->option.published || s->record.observations == 0 ? NAN
-	                                                          : sqrt(value_matchness(s, search_incumbent(s)));
+	return s->record.observations > 0 ? sqrt(value_matchness(s, search_incumbent(s))) : NAN;
 }
 
 bool search_hopeless(const struct search* s) { return s->hopeless; }
 
 double search_speedup(const struct search* s) {
-	if (!s->have_costs || s->option.published)
-		return NAN;
-	return value_present(s);
+	const struct entry* e = search_incumbent(s);
+	return s->have_costs ? value_speedup(s, &e->bits, value_matchness(s, e)) : NAN;
 }
 
 void search_adopt(struct search* s, const struct mask* mask) {
@@ -391,7 +351,7 @@ void search_adopt(struct search* s, const struct mask* mask) {
 	s->given = true;
 	s->asked = *mask;
 	if (s->option.published)
-		s->published.best = v;
+		published_place(s, &v, s->chosen_by);
 	else
 		incumbent_place(s, &v);
 }
@@ -403,20 +363,15 @@ static const double BETTER = 1.03;
 
 void search_take_copy(struct search* s) {
 	struct vector v = search_incumbent(s)->bits;
-	if (s->option.copy_bits == 0 || s->option.published || copied_any(&s->copied))
+	if (s->option.copy_bits == 0 || copied_any(&s->copied))
 		return;
 	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
-	double damage[MAX_BITS];
-	s->copied = s->planned;
+	s->copied = (struct copied){s->option.copied, s->option.head_copied};
 	s->hopeless = !value_hopes(s);
 	if (asked)
 		vector_of(&s->asked, &s->copied, s->dims, &v);
-	else if (free || s->free_size)
+	else
 		value_first_guesses(s, 1, &v);
-	else {
-		linear_weights(s->belief.linear, damage);
-		value_round(s, &v, damage);
-	}
 	if (asked || free) {
 		incumbent_place(s, &v);
 		return;
@@ -442,7 +397,7 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 	s->have_costs = true;
 	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
 		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
-	if (is_guess(s) && s->belief.informed && (value_by_speedup(s) || s->option.skip_cost > 0)) {
+	if (is_guess(s) && s->belief.informed && (value_priced(s) || s->option.skip_cost > 0)) {
 		guess(s);
 	} else {
 		incumbent_compare(s, false);
@@ -455,9 +410,7 @@ void search_settle(struct search* s) {
 	s->waiting = 0;
 }
 
-bool search_waits(const struct search* s) {
-	return !s->option.published && (s->pending || s->suggestions > 0);
-}
+bool search_waits(const struct search* s) { return s->pending || s->suggestions > 0; }
 
 enum search_state search_state(const struct search* s) { return s->state; }
 int search_steps(const struct search* s) { return s->steps; }
@@ -467,5 +420,3 @@ double search_skip_ratio(const struct search* s) {
 	           ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
 	           : s->option.skip_ratio;
 }
-
-double search_seconds(const struct search* s) { return s->seconds; }

@@ -2,15 +2,54 @@
  *
  * SWIFT section 4.1: the set of sub-layers to skip is found by random search, with a proposal of
  * Bayesian optimization (gp/) every `bayes_interval` steps (Eq. 2), scored by matchness (Eq. 4) on text
- * the model has just generated. So it is as published (published.h). By default masks come by greedy removal
+ * the model has just generated. So it is as published (published.c). By default masks come by greedy removal
  * (search_removal.c), or where no spans are known, by draws from a linear model's posterior. This file knows
  * masks and scores only: it runs no model, and serves any runtime that can score a mask (streams/ offers it
  * over HTTP). The state is carried from window to window and from instance to instance. */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_H
 #define SWIFTLET_OPTIMIZER_SEARCH_H
 
-#include "optimizer/search_options.h"
 #include "optimizer/spans.h"
+
+struct search_options {
+	int blocks; /* L; sub-layers of the first and last block are never skipped */
+	/* r: exactly floor(r·2(L-2)) sub-layers are skipped. 0, not as published: speed is searched, as many are
+	 * skipped as pay at measured costs, the start (before costs are known) at r = 0.45. */
+	double skip_ratio;
+	/* Share of a plain step's cost that a mask saves at least, where costs are known; 0: by ratio or price.
+	 */
+	double skip_cost;
+	/* beta: as published step o is Bayesian when o % beta == 0. 0: uniformly random proposals only, where no
+	 * spans are known. */
+	int bayes_interval;
+	int max_steps;             /* S */
+	int patience;              /* steps without improvement */
+	double max_matchness;      /* stop above it ... */
+	int confirm;               /* ... on confirm + 1 disjoint windows */
+	bool expected_improvement; /* the process's acquisition; else upper confidence bound */
+	bool hamming;              /* its kernel; else Matern 5/2 */
+	double kappa;
+	uint64_t seed;
+	/* A low-bit copy of the weights that drafts may run with once search_take_copy says so: its bits (0:
+	 * there never is one), the sub-layers that it has, and whether it has the head. Only where the size is a
+	 * matter of price: a mask then says of each sub-layer whether it is skipped, low, or as stored. */
+	int copy_bits;
+	struct mask copied;
+	bool head_copied;
+	/* SWIFT as published, in everything that changes a mask: uniformly random proposals, a plain Gaussian
+	 * process each bayes_interval-th, the first mask scored replaces the start mask, the best raw score ever
+	 * drafts, nothing is scored twice. Influence, costs and `confirm` are ignored. */
+	bool published;
+};
+
+/* Costs in one-row full passes. */
+struct search_costs {
+	double attention, mlp;                    /* one sub-layer of each kind, as stored */
+	double fixed;                             /* what no mask saves: embedding, head, overhead */
+	double low_attention, low_mlp, low_fixed; /* the same with the low-bit copy, where there is one */
+	double verify[SLICE_ROWS + 1];            /* v(n) of n rows; v[1] = 1 */
+	int max_draft;
+};
 
 /* Spans of least influence that are scored before anything else, all on one window: the best of them is the
  * first mask. A window is good for so many proposals. */
@@ -106,7 +145,7 @@ void search_adopt(struct search*, const struct mask*);
 void search_take_copy(struct search*);
 /* Whether they do. */
 bool search_has_copy(const struct search*);
-/* For OBJECTIVE_SPEEDUP: what is known is weighed again. */
+/* What is known is weighed again. */
 void search_set_costs(struct search*, const struct search_costs*);
 /* The mask is known to hold (a bank's, long served): proposals end, as confirmed. */
 void search_settle(struct search*);
@@ -116,7 +155,5 @@ bool search_waits(const struct search*);
 enum search_state search_state(const struct search*);
 int search_steps(const struct search*);         /* proposals observed, START and RESCORE left out */
 double search_skip_ratio(const struct search*); /* of proposals now: r as set, or that of the best mask */
-/* Seconds spent here outside any model pass. */
-double search_seconds(const struct search*);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "gp/ranked.h"
+
 /* Where masks save the same, one takes the incumbent's place when its rows' log-probabilities on the same
  * windows are higher by so much over the root of their number, one and a half standard errors of what one row
  * strays: the best of many by luck is not. Chosen on SmolLM2 with tools/chat.jsonl, and held on Gemma and
@@ -45,17 +47,10 @@ bool incumbent_scored_here(const struct search* s, int entry) {
 
 bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.trials > 0; }
 
-/* Whether it can run, and drafts with less than the full model: what is known of a copy may come before the
- * copy does. */
-static bool runs(const struct search* s, const struct entry* e) {
-	const struct vector skips = vector_skips(&e->bits, s->dims);
-	return copied_any(&s->copied) || (vector_equal(&skips, &e->bits) && vector_count(&skips, s->dims) > 0);
-}
-
-/* By matchness alone the smallest mask would win. */
+/* Whether it drafts with less than the full model. By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return runs(s, e) && (e->may_draft || !search_ranks(s)) &&
-	       (value_by_speedup(s) || value_enough(s, &e->bits));
+	return (copied_any(&s->copied) || vector_count(&e->bits, s->dims) > 0) &&
+	       (e->may_draft || !search_ranks(s)) && (value_priced(s) || value_enough(s, &e->bits));
 }
 
 void incumbent_weigh(struct search* s, int entry, double log_probability) {
@@ -75,10 +70,10 @@ void incumbent_weigh(struct search* s, int entry, double log_probability) {
  * error of their hits. */
 static double worth(const struct search* s, const struct entry* e, bool prove) {
 	const bool proven = !prove || e->equal || e == search_incumbent(s);
+	if (search_ranks(s) && e == search_incumbent(s))
+		return s->standing;
 	if (search_ranks(s)) {
-		if (e == search_incumbent(s))
-			return s->standing;
-		const double luck = prove && !e->equal ? PROVEN / sqrt(e->compared) : 0;
+		const double luck = proven ? 0 : PROVEN / sqrt(e->compared);
 		return e->compared > 0 ? e->above_incumbent / e->compared - luck : -INFINITY;
 	}
 	if (!search_removes(s) || proven || e->rows == 0)
@@ -116,7 +111,7 @@ void incumbent_compare(struct search* s, bool step) {
  * lucky windows are common; so where confirmation is asked for, one window more is pooled, with one success
  * and one failure added, and the posterior mean must agree. */
 static bool is_confirmed(const struct search* s, const struct entry* e) {
-	if (s->free_size && value_by_speedup(s))
+	if (value_priced(s))
 		return false; /* a small mask is soon that good; a larger one may be worth more */
 	if (e->last_window != s->window || e->above <= s->option.confirm)
 		return false;
@@ -133,11 +128,11 @@ static bool is_confirmed(const struct search* s, const struct entry* e) {
 void incumbent_check_stop(struct search* s) {
 	if (s->state != SEARCH_RUNNING)
 		return;
-	const bool confirmed = s->option.published ? s->published.best_score > s->option.max_matchness
-	                                           : is_confirmed(s, search_incumbent(s));
+	const bool confirmed =
+	    s->option.published ? s->chosen_by > s->option.max_matchness : is_confirmed(s, search_incumbent(s));
 	if (confirmed)
 		s->state = SEARCH_CONFIRMED;
-	else if (s->exhausted || s->steps >= s->option.max_steps)
+	else if (s->steps >= s->option.max_steps)
 		s->state = SEARCH_EXHAUSTED;
 	else if (s->steps - s->improved_at >= s->option.patience)
 		s->state = SEARCH_PATIENCE;
@@ -153,17 +148,7 @@ static int runners_up(const struct search* s, int* best, int most) {
 		const struct entry* e = &s->record.entry[i];
 		if (i == s->incumbent || e->rows == 0 || !fits(s, e))
 			continue;
-		const double mine = worth(s, e, false);
-		int at = n < most ? n++ : most;
-		for (; at > 0 && value[at - 1] < mine; at--)
-			if (at < most) {
-				value[at] = value[at - 1];
-				best[at] = best[at - 1];
-			}
-		if (at < most) {
-			value[at] = mine;
-			best[at] = i;
-		}
+		n = ranked_add(value, best, n, most, worth(s, e, false), i);
 	}
 	return n;
 }
@@ -174,7 +159,7 @@ void incumbent_stand_again(struct search* s) {
 	const int steps = s->steps_on_window;
 	s->steps_on_window = 0;
 	s->waiting = 0;
-	if (s->state != SEARCH_RUNNING || s->pending || steps == 0 || s->option.published)
+	if (s->state != SEARCH_RUNNING || s->pending || steps == 0)
 		return;
 	const int many = search_ranks(s) ? 1 : RUNNERS_UP, room = steps - 1 < many ? steps - 1 : many;
 	int best[RUNNERS_UP];

@@ -17,62 +17,24 @@ static void round_rest(const struct search* s, struct vector* v) {
 	value_round(s, v, damage);
 }
 
-/* Swaps sub-layers at random until the mask is one not seen before; false when a few swaps do not get there.
- */
-static bool make_new(struct search* s, struct vector* v) {
+/* The best mask of a draw from the posterior (Thompson sampling), narrowed: with all weights as far off as
+ * they may be a proposal has many sub-layers wrong at once, and matchness is flattest there. */
+static bool propose_drawn(struct search* s, struct vector* out) {
+	static const double narrowed = 0.8;
+	double drawn[MAX_BITS];
 	for (int try = 0; try < 16; try++) {
-		if (is_new(s, v))
-			return true;
-		*v = vector_skips(v, s->dims);
-		random_swap(&s->random, s->dims, v);
-		round_rest(s, v);
-	}
-	return is_new(s, v);
-}
-
-/* How many of the weights a proposal draws; the others stay at their mean. With all of them drawn a proposal
- * has many sub-layers wrong at once, and matchness is flattest there: it falls with the square root of the
- * number that are wrong, so that a token near the top tells several times as much. */
-static const double DRAWN_SHARE = 0.5;
-
-/* The best mask of a draw from the posterior (Thompson sampling), in some of its weights, or where the size
- * is to be found too in all of them. Rounding stays at its mean: what scores say of it counts, but to find
- * out which few sub-layers it hurts costs more than storing them has brought (tools/bench.md). */
-static bool propose_informed(struct search* s, struct vector* out) {
-	double mean[MAX_BITS], drawn[MAX_BITS];
-	linear_weights(s->belief.linear, mean);
-	const double share = s->free_size ? 1 : DRAWN_SHARE;
-	for (int try = 0; try < 4; try++) {
-		linear_draw(s->belief.linear, s->next_draw++ % BELIEF_DRAWS, 1.5, drawn);
-		for (int i = 0; i < s->belief.bits; i++)
-			if (i >= s->dims || gp_uniform(&s->random) > share)
-				drawn[i] = mean[i];
+		linear_draw(s->belief.linear, narrowed, drawn);
 		*out = value_best(s, drawn);
 		if (is_new(s, out))
 			return true;
 	}
-	return make_new(s, out);
-}
-
-/* The size that proposals have now: where it is free, that of the best mask, but not so small that there
- * would soon be none left (the best mask is small where nothing pays). */
-static int present_size(const struct search* s) {
-	if (!s->free_size || !value_by_speedup(s))
-		return s->size;
-	const int best = vector_count(&search_incumbent(s)->bits, s->dims), least = (s->dims + 4) / 5;
-	return best > least ? best : least;
+	return false;
 }
 
 static bool propose_random(struct search* s, struct vector* out) {
-	const bool blind = s->option.bayes_interval == 0 || (!s->belief.informed && s->steps < 8);
-	const bool uniform = blind || (!s->belief.informed && gp_below(&s->random, 8) == 0);
-	if (!uniform && propose_informed(s, out))
-		return true;
-	const int size = present_size(s);
 	/* where so many are known, few that are not are left */
 	for (int try = 0; try < 1024; try++) {
-		random_mask(&s->random, s->dims, size, out);
-		round_rest(s, out);
+		random_mask(&s->random, s->dims, s->size, out);
 		if (is_new(s, out))
 			return true;
 	}
@@ -104,36 +66,29 @@ static bool fill(const struct search* s, struct proposal* p, enum proposal_kind 
 
 static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
+	if (s->option.published) {
+		const bool bayes = published_propose(s, &v);
+		return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
+	}
 	/* where windows may not cost what they like there is nothing to propose: removal compares proposals by
 	 * all rows of a window, which is more than a budget pays for */
 	if (search_ranks(s) && s->sparing)
 		return false;
 	if (search_removes(s)) {
-		const bool found = removal_propose(s, &v);
+		if (!removal_propose(s, &v))
+			return false;
 		round_rest(s, &v);
-		return found && fill(s, p, PROPOSAL_REMOVAL, &v);
+		return fill(s, p, PROPOSAL_REMOVAL, &v);
 	}
-	if (propose_random(s, &v))
+	if ((s->option.bayes_interval > 0 && propose_drawn(s, &v)) || propose_random(s, &v))
 		return fill(s, p, PROPOSAL_RANDOM, &v);
-	s->exhausted = true;
-	incumbent_check_stop(s);
+	s->state = SEARCH_EXHAUSTED;
 	return false;
 }
 
-static bool propose_published(struct search* s, struct proposal* p) {
-	incumbent_check_stop(s);
-	if (s->state != SEARCH_RUNNING)
-		return false;
-	struct vector v;
-	const bool bayes = published_propose(&s->published, &v);
-	return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
-}
-
-bool propose_next(struct search* s, struct proposal* p) {
+bool search_propose(struct search* s, struct proposal* p) {
 	if (s->window_size < 1)
 		return false;
-	if (s->option.published)
-		return propose_published(s, p);
 	if (s->pending)
 		return fill(s, p, PROPOSAL_START, &search_incumbent(s)->bits);
 	if (s->suggestions > 0)

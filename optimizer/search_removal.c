@@ -57,15 +57,12 @@ void removal_window(struct removal* r) {
 
 static void begin(struct search* s) {
 	struct removal* r = &s->removal;
-	double influence[MAX_BITS];
 	*r = (struct removal){.begun = true};
-	for (int i = 0; i < s->dims; i++) {
+	for (int i = 0; i < s->dims; i++)
 		r->loss[i] = NAN;
-		influence[i] = s->belief.influence[i];
-	}
 	/* 5 % have room to grow into any; where the size is free, the best may be smaller */
-	if (!(s->free_size && value_by_speedup(s)))
-		value_best_spans(s, influence, FIRST_SHARE, 1, &r->mask);
+	if (!value_priced(s))
+		value_best_spans(s, s->belief.influence, FIRST_SHARE, 1, &r->mask);
 	removal_window(r);
 }
 
@@ -81,7 +78,7 @@ static int entry_of(const struct search* s, const struct vector* mask) {
 
 static bool at_end(const struct search* s) {
 	const struct removal* r = &s->removal;
-	if (!s->free_size || !value_by_speedup(s))
+	if (!value_priced(s))
 		return value_enough(s, &r->mask);
 	if (value_saved(s, &r->mask) >= LAST_SHARE)
 		return true;

@@ -1,12 +1,12 @@
 /* The search's state, shared by the files that make it up. Each calls only those after it: search.c (the
  * object, its doors, what it observes), search_propose.c (which mask is scored next), search_removal.c
  * (which sub-layer goes next), search_incumbent.c (which mask drafts, and when the search ends),
- * search_value.c (what a mask is worth). */
+ * search_value.c (what a mask is worth); or published.c. */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 #define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 
+#include "gp/gp.h"
 #include "gp/random.h"
-#include "optimizer/published.h"
 #include "optimizer/record.h"
 #include "optimizer/search.h"
 
@@ -27,17 +27,17 @@ struct search {
 	struct search_options option;
 	struct search_costs cost;
 	bool have_costs;
-	int dims, size;                /* skippable sub-layers; those a proposal skips where the size is fixed */
-	bool free_size;                /* as many as pay */
-	struct copied planned, copied; /* what the copy has; the same once drafts run with it, nothing before */
+	int dims, size;       /* skippable sub-layers; those a proposal skips where the size is fixed */
+	bool free_size;       /* as many as pay */
+	struct copied copied; /* what the copy has once drafts run with it, nothing before */
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
-	struct published published;
+	struct gp* gp; /* as published; NULL: never Bayesian */
+	int next_fit;  /* of the process, at so many observations */
 	struct removal removal;
 	double standing,
 	    level; /* of the incumbent, as entries stand; its log-probability on this window, NaN: none */
-	int next_draw;
 
 	int64_t window;
 	int window_size;     /* 0: none set */
@@ -59,9 +59,7 @@ struct search {
 	int steps;       /* proposals observed */
 	int improved_at; /* steps when the incumbent last changed */
 	bool sparing;    /* windows may not cost what they like */
-	bool exhausted;  /* no mask of this size is left */
 	bool hopeless;   /* no mask is thought to pay */
-	double seconds;
 };
 
 static inline struct entry* search_incumbent(const struct search* s) {
@@ -80,10 +78,10 @@ static inline bool search_ranks(const struct search* s) { return search_removes(
 /* search_value.c */
 /* Sub-layers that a ratio skips. */
 int value_size(const struct search*, double skip_ratio);
-/* Whether costs count: they are known, and speed is what is searched. */
-bool value_by_speedup(const struct search*);
-/* The speed-up of the incumbent. */
-double value_present(const struct search*);
+/* Whether size is a matter of price, and prices are known: then speed is what is searched. */
+bool value_priced(const struct search*);
+/* The speed-up of a mask whose draft steps are right with the chance alpha. */
+double value_speedup(const struct search*, const struct vector*, double alpha);
 /* In the search's objective; the matchness itself breaks ties, as where no chain pays. */
 double value_of(const struct search*, const struct vector*, double matchness);
 /* The matchness to expect of a mask with its own scores, and what to count on from it in the objective. */
@@ -98,7 +96,8 @@ bool value_enough(const struct search*, const struct vector*);
 /* The sub-layers of least damage (bits), or of least damage for what skipping them saves: exactly
  * s->size of them skipped, or where the size is free as many as pay. */
 struct vector value_best(const struct search*, const double* damage);
-/* The best by influence, or without it by what scores have said; of spans as many as are asked for. */
+/* The best by what is believed: by influence, as far as scores have not said more; of spans as many as are
+ * asked for. */
 int value_first_guesses(const struct search*, int most, struct vector* out);
 /* Of what is not skipped all that a copy makes cheaper runs low, where that pays by this damage (bits). */
 void value_round(const struct search*, struct vector*, const double* damage);
@@ -137,8 +136,12 @@ void incumbent_check_stop(struct search*);
 /* A new window, of which nothing has been scored: what is to be scored again on it. */
 void incumbent_stand_again(struct search*);
 
-/* search_propose.c */
-/* False where the search has ended and nothing waits. */
-bool propose_next(struct search*, struct proposal*);
+/* published.c: the search as it was published, if that is wanted. False on no memory. */
+bool published_open(struct search*);
+/* The best mask so far, and its score; NaN: it has none. */
+void published_place(struct search*, const struct vector*, double score);
+/* True where the proposal is a Bayesian one. */
+bool published_propose(struct search*, struct vector* out);
+void published_observe(struct search*, const struct vector*, double score);
 
 #endif

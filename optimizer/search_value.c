@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/decode/price.h"
+#include "gp/ranked.h"
 #include "optimizer/search_state.h"
 
 /* The most that is skipped, before any score, when what is believed there is extrapolated far; and after. */
@@ -10,13 +11,11 @@ static const double MOST_RATIO[2] = {0.7, 0.9};
 
 int value_size(const struct search* s, double skip_ratio) { return (int)floor(skip_ratio * s->dims + 1e-9); }
 
-bool value_by_speedup(const struct search* s) {
-	return s->option.objective == OBJECTIVE_SPEEDUP && s->have_costs;
-}
+bool value_priced(const struct search* s) { return s->free_size && s->have_costs; }
 
 /* Of one of all sub-layers. */
 static double sub_layer_cost(const struct search* s, int i, bool low) {
-	if (low && copied_has(&s->copied, i))
+	if (low && mask_has(&s->copied.sub_layers, i))
 		return i & 1 ? s->cost.low_mlp : s->cost.low_attention;
 	return i & 1 ? s->cost.mlp : s->cost.attention;
 }
@@ -39,21 +38,16 @@ static double speedup_of(const struct search* s, double step, double alpha) {
 	return price_chain(s->cost.verify, s->cost.max_draft, fmax(0, fmin(1, alpha)), fmax(1e-3, step));
 }
 
-/* The speed-up of a mask whose draft steps are right with the chance alpha. */
-static double value_speedup(const struct search* s, const struct vector* v, double alpha) {
+double value_speedup(const struct search* s, const struct vector* v, double alpha) {
 	return speedup_of(s, value_cost(s, v), alpha);
 }
 
 double value_of(const struct search* s, const struct vector* v, double matchness) {
-	return value_by_speedup(s) ? value_speedup(s, v, matchness) + 1e-6 * matchness : matchness;
+	return value_priced(s) ? value_speedup(s, v, matchness) + 1e-6 * matchness : matchness;
 }
 
 double value_matchness(const struct search* s, const struct entry* e) {
 	return belief_matchness(&s->belief, &e->bits, &e->own);
-}
-
-double value_present(const struct search* s) {
-	return value_speedup(s, &search_incumbent(s)->bits, value_matchness(s, search_incumbent(s)));
 }
 
 /* What to count on from a mask that was scored so often, where masks of all sizes compete: other text may
@@ -67,14 +61,17 @@ double value_expected(const struct search* s, const struct entry* e) {
 	return value_of(s, &e->bits, s->free_size ? cautious(matchness, e->own.scores) : matchness);
 }
 
-/* order (n) by rising key: insertion sort, stable, for at most some hundred. */
-static void value_sort(const double* key, int* order, int n) {
-	for (int i = 0; i < n; i++) {
-		int at = i;
-		for (; at > 0 && key[order[at - 1]] > key[i]; at--)
-			order[at] = order[at - 1];
-		order[at] = i;
-	}
+/* What is to be expected at that damage, and the value of a draft step at that cost then. */
+static double worth_at(const struct search* s, double step, double damage) {
+	const double alpha = cautious(belief_at(&s->belief, fmax(0, damage)), s->record.observations);
+	return speedup_of(s, step, alpha) + 1e-6 * alpha;
+}
+
+/* The `most` of n that have the least keys, the least first. */
+static void least_of(const double* key, int n, int most, int* order) {
+	double least[MAX_DIMS];
+	for (int i = 0, kept = 0; i < n; i++)
+		kept = ranked_add(least, order, kept, most, -key[i], i);
 }
 
 /* ---- spans ---------------------------------------------------------------------------------- */
@@ -82,12 +79,12 @@ static void value_sort(const double* key, int* order, int n) {
 static bool by_cost(const struct search* s) { return s->option.skip_cost > 0 && s->have_costs; }
 
 /* Whether sub-layers are counted, cost being unknown or not what is given. */
-static bool counted(const struct search* s) { return !by_cost(s) && !(s->free_size && value_by_speedup(s)); }
+static bool counted(const struct search* s) { return !by_cost(s) && !value_priced(s); }
 
 double value_saves(const struct search* s, int i) {
 	if (counted(s))
 		return 1.0 / s->dims;
-	return i & 1 ? s->cost.mlp : s->cost.attention;
+	return sub_layer_cost(s, i + 2, false);
 }
 
 double value_saved(const struct search* s, const struct vector* v) {
@@ -103,7 +100,7 @@ bool value_enough(const struct search* s, const struct vector* v) {
 
 /* The best span from sub-layer `i` on: its end, or where none saves enough -1; its value. */
 static int best_end(const struct search* s, const double* damage, double share, int i, double* value) {
-	const bool any = share == 0 && s->free_size && value_by_speedup(s);
+	const bool any = share == 0 && value_priced(s);
 	const double most = any ? value_size(s, MOST_RATIO[s->record.observations > 0]) : s->dims;
 	const double wanted = share > 0 ? share : s->option.skip_cost;
 	const struct vector none = {{0}};
@@ -119,8 +116,7 @@ static int best_end(const struct search* s, const double* damage, double share, 
 			*value = -all;
 			return j;
 		}
-		const double alpha = cautious(belief_at(&s->belief, all), s->record.observations);
-		const double here = any ? speedup_of(s, full - gone, alpha) + 1e-6 * alpha : -INFINITY;
+		const double here = any ? worth_at(s, full - gone, all) : -INFINITY;
 		if (here > *value) {
 			*value = here;
 			end = j;
@@ -132,31 +128,23 @@ static int best_end(const struct search* s, const double* damage, double share, 
 int value_best_spans(const struct search* s, const double* damage, double share, int most,
                      struct vector* out) {
 	double value[SEARCH_SPANS], mine;
-	int n = 0;
+	int first[SEARCH_SPANS], end[MAX_DIMS], n = 0;
 	for (int i = 0; i < s->dims; i++) {
-		const int end = best_end(s, damage, share, i, &mine);
-		int at = n;
-		for (; end >= 0 && at > 0 && mine > value[at - 1]; at--)
-			if (at < most) {
-				value[at] = value[at - 1];
-				out[at] = out[at - 1];
-			}
-		if (end < 0 || at == most)
-			continue;
-		n += n < most;
-		value[at] = mine;
-		out[at] = (struct vector){{0}};
-		for (int j = i; j < end; j++)
-			vector_set(&out[at], j, true);
+		end[i] = best_end(s, damage, share, i, &mine);
+		if (end[i] >= 0)
+			n = ranked_add(value, first, n, most, mine, i);
+	}
+	for (int k = 0; k < n; k++) {
+		out[k] = (struct vector){{0}};
+		for (int i = first[k]; i < end[first[k]]; i++)
+			vector_set(&out[k], i, true);
 	}
 	return n;
 }
 
 /* Adds the sub-layers of least damage for what they save until the share of cost wanted is saved, and takes
  * out those of most damage that it does not need. */
-static void value_trim(const struct search* s, struct vector* v, const double* damage) {
-	if (!by_cost(s))
-		return;
+static void skip_to_cost(const struct search* s, struct vector* v, const double* damage) {
 	while (!value_enough(s, v)) {
 		int best = -1;
 		for (int i = 0; i < s->dims; i++)
@@ -181,17 +169,12 @@ static void value_trim(const struct search* s, struct vector* v, const double* d
 
 /* ---- states by price ---------------------------------------------------------------------- */
 
-static double sum_of(const struct vector* v, int bits, const double* damage) {
+/* Of states whose damage adds up. */
+static double value_by(const struct search* s, const struct vector* v, const double* damage) {
 	double sum = 0;
-	for (int i = 0; i < bits; i++)
+	for (int i = 0; i < s->belief.bits; i++)
 		sum += vector_has(v, i) ? damage[i] : 0;
-	return sum;
-}
-
-/* What is to be expected of states whose damage adds up. */
-static double value_by(const struct search* s, const struct vector* v, double damage) {
-	const double alpha = cautious(belief_at(&s->belief, fmax(0, damage)), s->record.observations);
-	return speedup_of(s, value_cost(s, v), alpha) + 1e-6 * alpha;
+	return worth_at(s, value_cost(s, v), sum);
 }
 
 void value_round(const struct search* s, struct vector* v, const double* damage) {
@@ -200,8 +183,7 @@ void value_round(const struct search* s, struct vector* v, const double* damage)
 		return;
 	struct vector low = *v;
 	vector_set(&low, s->dims, true);
-	if (!value_by_speedup(s) || value_by(s, &low, sum_of(&low, s->belief.bits, damage)) >=
-	                                value_by(s, v, sum_of(v, s->belief.bits, damage)))
+	if (value_by(s, &low, damage) >= value_by(s, v, damage))
 		*v = low;
 }
 
@@ -214,15 +196,14 @@ static double skip_on(const struct search* s, struct vector* v, const double* da
 		const double saved = sub_layer_cost(s, i + 2, vector_has(v, s->dims));
 		key[i] = damage[i] > 0 && saved > 0 ? damage[i] / saved : damage[i];
 	}
-	value_sort(key, order, s->dims);
 	const int most = value_size(s, MOST_RATIO[s->record.observations > 0]);
-	const struct vector full = {{0}};
+	least_of(key, s->dims, most, order);
 	struct vector now = *v;
 	/* the full model is no draft */
-	double best = vector_equal(v, &full) ? 0 : value_by(s, v, sum_of(v, s->belief.bits, damage));
+	double best = vector_has(v, s->dims) ? value_by(s, v, damage) : 0;
 	for (int n = 0; n < most; n++) {
 		vector_set(&now, order[n], true);
-		const double value = value_by(s, &now, sum_of(&now, s->belief.bits, damage));
+		const double value = value_by(s, &now, damage);
 		if (value > best) {
 			best = value;
 			*v = now;
@@ -232,39 +213,39 @@ static double skip_on(const struct search* s, struct vector* v, const double* da
 }
 
 struct vector value_best(const struct search* s, const double* damage) {
-	if (s->free_size && value_by_speedup(s)) {
+	if (value_priced(s)) {
 		struct vector stored = {{0}}, low = {{0}};
 		const double without = skip_on(s, &stored, damage);
 		vector_set(&low, s->dims, true);
 		return copied_any(&s->copied) && skip_on(s, &low, damage) >= without ? low : stored;
 	}
 	int order[MAX_DIMS];
-	value_sort(damage, order, s->dims);
 	struct vector v = {{0}};
-	for (int n = 0; n < s->size && !by_cost(s); n++)
+	if (by_cost(s)) {
+		skip_to_cost(s, &v, damage);
+		return v;
+	}
+	least_of(damage, s->dims, s->size, order);
+	for (int n = 0; n < s->size; n++)
 		vector_set(&v, order[n], true);
-	value_trim(s, &v, damage);
-	value_round(s, &v, damage);
 	return v;
 }
 
 bool value_hopes(const struct search* s) {
 	double damage[MAX_BITS];
 	struct vector low = {{0}};
-	if (!copied_any(&s->copied) || !s->free_size || !value_by_speedup(s) || !s->belief.informed)
+	if (!copied_any(&s->copied) || !s->belief.informed)
 		return true;
 	linear_weights(s->belief.linear, damage);
 	vector_set(&low, s->dims, true);
-	const double c = value_cost(s, &low), sum = damage[s->dims];
-	const double present = value_by(s, &low, sum);
+	const double c = value_cost(s, &low), sum = damage[s->dims], present = value_by(s, &low, damage);
 	for (int i = 0; i < s->dims; i++) {
 		double saved = 0, hurt = 0;
 		for (int j = i; j < s->dims; j++) {
 			saved += sub_layer_cost(s, j + 2, true);
 			hurt += damage[j];
 			const double all = sum + 0.5 * belief_together(&s->belief, i, j + 1) * hurt;
-			const double alpha = cautious(belief_at(&s->belief, fmax(0, all)), s->record.observations);
-			if (speedup_of(s, c - saved, alpha) > present)
+			if (worth_at(s, c - saved, all) > present)
 				return true;
 		}
 	}
@@ -275,7 +256,7 @@ int value_first_guesses(const struct search* s, int most, struct vector* out) {
 	double damage[MAX_BITS];
 	linear_weights(s->belief.linear, damage);
 	if (!s->belief.spanned) {
-		out[0] = value_best(s, s->belief.informed ? s->belief.influence : damage);
+		out[0] = value_best(s, damage);
 		return 1;
 	}
 	const int n = value_best_spans(s, damage, 0, most, out);

@@ -7,6 +7,8 @@
 #ifndef SWIFTLET_OPTIMIZER_VECTOR_H
 #define SWIFTLET_OPTIMIZER_VECTOR_H
 
+#include <string.h>
+
 #include "kernels/backend.h"
 
 enum { MAX_DIMS = 2 * MAX_BLOCKS - 4, MAX_BITS = MAX_DIMS + 1, VECTOR_WORDS = (MAX_BITS + 63) / 64 };
@@ -30,30 +32,21 @@ static inline void vector_set(struct vector* v, int i, bool on) {
 		v->word[i >> 6] &= ~bit;
 }
 static inline bool vector_equal(const struct vector* a, const struct vector* b) {
-	uint64_t differs = 0;
-	for (int i = 0; i < VECTOR_WORDS; i++)
-		differs |= a->word[i] ^ b->word[i];
-	return differs == 0;
+	return memcmp(a, b, sizeof *a) == 0;
 }
 /* What it skips, alone. */
 static inline struct vector vector_skips(const struct vector* v, int dims) {
-	struct vector skips = {{0}};
-	for (int i = 0; i < dims / 64; i++)
-		skips.word[i] = v->word[i];
-	if (dims % 64)
-		skips.word[dims / 64] = v->word[dims / 64] & (((uint64_t)1 << dims % 64) - 1);
+	struct vector skips = *v;
+	vector_set(&skips, dims, false);
 	return skips;
 }
 /* Sub-layers that it skips. */
 static inline int vector_count(const struct vector* v, int dims) {
 	const struct vector skips = vector_skips(v, dims);
 	int n = 0;
-	for (int i = 0; i * 64 < dims; i++)
+	for (int i = 0; i < VECTOR_WORDS; i++)
 		n += __builtin_popcountll(skips.word[i]);
 	return n;
-}
-static inline bool copied_has(const struct copied* c, int sub_layer) {
-	return mask_has(&c->sub_layers, sub_layer);
 }
 static inline bool copied_any(const struct copied* c) { return c->head || mask_count(&c->sub_layers) > 0; }
 
@@ -68,7 +61,7 @@ static inline bool vector_of(const struct mask* mask, const struct copied* copie
 			return false;
 		if (mask_has(mask, s))
 			vector_set(out, s - 2, true);
-		else if (s < dims + 4 && copied_has(copied, s) && !mask_stores(mask, s))
+		else if (s < dims + 4 && mask_has(&copied->sub_layers, s) && !mask_stores(mask, s))
 			low = true;
 	}
 	vector_set(out, dims, low);
@@ -82,7 +75,7 @@ static inline struct mask mask_of(const struct vector* v, const struct copied* c
 		const bool may_skip = s >= 2 && s < dims + 2;
 		if (may_skip && vector_has(v, s - 2))
 			mask_set(&mask, s, true);
-		else if (copied_has(copied, s) && !low)
+		else if (mask_has(&copied->sub_layers, s) && !low)
 			mask_store(&mask, s);
 	}
 	mask.stored_head = copied->head && !low;

@@ -106,8 +106,8 @@ static bool read_options(const cJSON* body, struct search_options* o, int* windo
 		return api_refuse(e, "blocks", "missing_required_parameter", "'blocks' is required.");
 	o->seed = (uint64_t)seed;
 	o->published = paper;
-	o->acquisition = ei ? SEARCH_EI : SEARCH_UCB;
-	o->kernel = hamming ? SEARCH_HAMMING : SEARCH_MATERN52;
+	o->expected_improvement = ei;
+	o->hamming = hamming;
 	return true;
 }
 

@@ -13,13 +13,19 @@
 
 enum { DIMS = 9, STATE = DIMS + 4, OBSERVATIONS = 40 }; /* constant, three groups' offsets, weights */
 
-static const struct linear_options OPTIONS = {.dims = DIMS,
-                                              .members = 400,
-                                              .mean = 0.6,
-                                              .mean_sd = 0.3,
-                                              .weight_sd = 0.1,
-                                              .offset_sd = 0.05,
-                                              .seed = 4};
+static const struct linear_options OPTIONS = {.dims = DIMS, .constant_sd = 0.3, .offset_sd = 0.05, .seed = 4};
+static const double WEIGHT_SD = 0.1;
+
+/* Weights alike about zero. */
+static struct linear_model* begun(void) {
+	double mean[DIMS] = {0}, sd[DIMS];
+	for (int i = 0; i < DIMS; i++)
+		sd[i] = WEIGHT_SD;
+	struct linear_model* m = linear_open(&OPTIONS);
+	assert_non_null(m);
+	linear_begin(m, &(struct linear_prior){.mean = mean, .sd = sd});
+	return m;
+}
 
 struct data {
 	uint64_t bits[OBSERVATIONS];
@@ -41,9 +47,8 @@ static void make(struct data* d) {
 static void solve_at_once(const struct data* d, double* x) {
 	double a[STATE][STATE + 1] = {{0}};
 	for (int i = 0; i < STATE; i++) {
-		const double sd = i == 0 ? OPTIONS.mean_sd : i < 4 ? OPTIONS.offset_sd : OPTIONS.weight_sd;
+		const double sd = i == 0 ? OPTIONS.constant_sd : i < 4 ? OPTIONS.offset_sd : WEIGHT_SD;
 		a[i][i] = 1 / (sd * sd);
-		a[i][STATE] = i == 0 ? OPTIONS.mean / (sd * sd) : 0;
 	}
 	for (int n = 0; n < OBSERVATIONS; n++) {
 		double h[STATE] = {1};
@@ -72,8 +77,7 @@ static void solve_at_once(const struct data* d, double* x) {
 }
 
 static struct linear_model* learn(const struct data* d) {
-	struct linear_model* m = linear_open(&OPTIONS);
-	assert_non_null(m);
+	struct linear_model* m = begun();
 	for (int i = 0, group = 0; i < OBSERVATIONS; i++) {
 		if (i * 3 / OBSERVATIONS != group) {
 			group = i * 3 / OBSERVATIONS;
@@ -107,24 +111,25 @@ static void same_as_at_once(void** state) {
 /* The draws have the posterior's mean, and its spread: narrower than the prior's, and no draw is the mean. */
 static void draws(void** state) {
 	(void)state;
+	enum { DRAWS = 400 };
 	struct data d;
 	make(&d);
 	struct linear_model* m = learn(&d);
 	double weight[DIMS], draw[DIMS], sum[DIMS] = {0}, square[DIMS] = {0};
 	linear_weights(m, weight);
-	for (int e = 0; e < OPTIONS.members; e++) {
-		linear_draw(m, e, 1, draw);
+	for (int e = 0; e < DRAWS; e++) {
+		linear_draw(m, 1, draw);
 		for (int b = 0; b < DIMS; b++) {
 			sum[b] += draw[b] - weight[b];
 			square[b] += (draw[b] - weight[b]) * (draw[b] - weight[b]);
 		}
 	}
 	for (int b = 0; b < DIMS; b++) {
-		const double sd = sqrt(square[b] / OPTIONS.members);
-		assert_true(sd > 0.005 && sd < OPTIONS.weight_sd);
-		assert_true(fabs(sum[b] / OPTIONS.members) < 4 * sd / sqrt(OPTIONS.members));
+		const double sd = sqrt(square[b] / DRAWS);
+		assert_true(sd > 0.005 && sd < WEIGHT_SD);
+		assert_true(fabs(sum[b] / DRAWS) < 4 * sd / sqrt(DRAWS));
 	}
-	linear_draw(m, 0, 0, draw);
+	linear_draw(m, 0, draw);
 	assert_memory_equal(draw, weight, sizeof draw);
 	linear_close(m);
 }
@@ -143,8 +148,7 @@ static double variance_at(struct linear_model* m, const uint64_t* bits) {
 static void prior_with_a_scale(void** state) {
 	(void)state;
 	struct linear_options o = OPTIONS;
-	o.mean = 0;
-	o.mean_sd = 1e-9;
+	o.constant_sd = 1e-9;
 	struct linear_model* m = linear_open(&o);
 	double mean[DIMS], sd[DIMS], prior = 0, own = 0, weight[DIMS];
 	uint64_t bits = 0;
@@ -190,9 +194,9 @@ static void refusals(void** state) {
 	o.dims = 0;
 	assert_null(linear_open(&o));
 	o = OPTIONS;
-	o.weight_sd = 0;
+	o.constant_sd = 0;
 	assert_null(linear_open(&o));
-	struct linear_model* m = linear_open(&OPTIONS);
+	struct linear_model* m = begun();
 	const uint64_t bits = 5;
 	const double before = linear_mean(m, &bits);
 	linear_add(m, &bits, NAN, 0.1, 1, true);

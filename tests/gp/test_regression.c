@@ -143,7 +143,7 @@ static void same_optimum(void** state) {
 	cJSON_ArrayForEach (c, list(golden, "cases")) {
 		struct gp* g = open_case(c, MOST);
 		add_all(g, c);
-		assert_int_equal(gp_fit(g, 200, 0), GP_OK);
+		assert_int_equal(gp_fit(g, 200), GP_OK);
 		const struct gp_hyper best = gp_hyper(g), theirs = hyper_of(list(c, "best_hyper"));
 		double value;
 		assert_int_equal(gp_likelihood(g, &best, &value, NULL), GP_OK);

@@ -61,9 +61,6 @@ static struct search* open_search(const struct texts* texts, int blocks, uint64_
 	                                       .patience = STEPS,
 	                                       .max_matchness = 1,
 	                                       .confirm = 1,
-	                                       .objective = OBJECTIVE_MATCHNESS,
-	                                       .acquisition = SEARCH_UCB,
-	                                       .kernel = SEARCH_MATERN52,
 	                                       .kappa = 2.5,
 	                                       .seed = seed};
 	struct search* search = search_open(&options, &error);

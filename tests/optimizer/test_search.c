@@ -25,9 +25,6 @@ static struct search_options options(int blocks, uint64_t seed) {
 	                               .patience = 300,
 	                               .max_matchness = 0.95,
 	                               .confirm = 1,
-	                               .objective = OBJECTIVE_MATCHNESS,
-	                               .acquisition = SEARCH_UCB,
-	                               .kernel = SEARCH_MATERN52,
 	                               .kappa = 2.5,
 	                               .seed = seed};
 }
@@ -83,6 +80,7 @@ static void bad_options(void** state) {
 			break;
 		case 2:
 			o.skip_ratio = 0;
+			o.published = true;
 			break;
 		case 3:
 			o.skip_ratio = NAN;
@@ -450,7 +448,6 @@ static void speedup_objective(void** state) {
 		struct planted p;
 		planted_make(&p, 24, seed + 1);
 		struct search_options o = options(24, seed + 2);
-		o.objective = OBJECTIVE_SPEEDUP;
 		o.skip_ratio = 0;
 		o.max_matchness = 1;
 		o.patience = 1000;
@@ -578,7 +575,6 @@ static void costs_change_the_size(void** state) {
 	double influence[48];
 	make_influence(influence, 24, 3);
 	struct search_options o = options(24, 1);
-	o.objective = OBJECTIVE_SPEEDUP;
 	o.skip_ratio = 0;
 	struct search* s = open_search(&o);
 	assert_true(isnan(search_speedup(s)));
@@ -628,7 +624,6 @@ static void a_given_ratio_stays(void** state) {
 	double influence[48];
 	make_influence(influence, 24, 3);
 	struct search_options o = options(24, 1);
-	o.objective = OBJECTIVE_SPEEDUP;
 	struct search* s = open_search(&o);
 	const struct search_costs costs = costs_of(24, 0.02);
 	search_set_influence(s, influence, 64);
@@ -665,7 +660,6 @@ static struct search* open_states(struct rounded* r, double low, const struct ma
 	struct search_options o = options(24, 1);
 	*r = (struct rounded){.influence = {0}};
 	make_influence(r->influence, 24, 3);
-	o.objective = OBJECTIVE_SPEEDUP;
 	o.skip_ratio = 0;
 	o.copy_bits = 4;
 	o.head_copied = true;

@@ -109,7 +109,6 @@ static struct search* open_search(int blocks, double ratio, double share, const 
 	                                       .max_steps = 200,
 	                                       .patience = 200,
 	                                       .max_matchness = 1,
-	                                       .objective = ratio > 0 ? OBJECTIVE_MATCHNESS : OBJECTIVE_SPEEDUP,
 	                                       .kappa = 2.5,
 	                                       .seed = 3};
 	struct search* s = search_open(&options, &error);

@@ -53,7 +53,7 @@ static bool measure(struct gp* g, cJSON* out) {
 	}
 	bench_json_number(out, "add_ms", 1e3 * bench_median(times, ADDED));
 	const double began = seconds_now();
-	if (gp_fit(g, EVALUATIONS, 0) != GP_OK)
+	if (gp_fit(g, EVALUATIONS) != GP_OK)
 		return false;
 	const double fit = seconds_now() - began;
 	for (int i = 0; i < PROPOSALS; i++) {

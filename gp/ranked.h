@@ -1,0 +1,20 @@
+/* The best few of what comes one after another, the best first; of equals the one that came first. */
+#ifndef SWIFTLET_GP_RANKED_H
+#define SWIFTLET_GP_RANKED_H
+
+/* Puts `which` among the n kept of at most `most`, by its value. Returns how many are kept then. */
+static inline int ranked_add(double* value, int* index, int n, int most, double mine, int which) {
+	int at = n < most ? n++ : most;
+	for (; at > 0 && value[at - 1] < mine; at--)
+		if (at < most) {
+			value[at] = value[at - 1];
+			index[at] = index[at - 1];
+		}
+	if (at < most) {
+		value[at] = mine;
+		index[at] = which;
+	}
+	return n;
+}
+
+#endif
