@@ -174,6 +174,11 @@ static void what_does_not_end_ends(void** state) {
 	fails_soon("{% for a in range(99999) %}{{ 'a' * 99999 in 'b' }}{{ ('ab' * 9999).split('a')|length }}{% "
 	           "endfor %}",
 	           "line 1", "");
+	/* a tuple nested three hundred thousand deep is not walked down */
+	fails_soon(
+	    "{% set ns = namespace(x='b') %}{% for a in range(3) %}{% for b in range(99999) %}{% set ns.x = "
+	    "('b', ns.x) %}{% endfor %}{% endfor %}\n{{ 'a'.startswith(ns.x) }}",
+	    "line 2", "expected a string");
 	fails_soon("{{ '%65536d' % 1 }}{{ '{:>99999}'.format(1) }}", "line 1", "wider");
 	const char* const nests[] = {"(",  "[", "{{ {1:", "{% if 1 %}", "not ", "- ", "{% for a in b %}",
 	                             "a[", "f("};
