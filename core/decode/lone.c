@@ -92,7 +92,7 @@ static bool open_drafter(struct session* s, struct error* error) {
 	if (!drafter_set_open(&s->drafters, 1u << m->method->source, &setup))
 		return error_set(error, "out of memory for the drafter of --method %s", m->method->name);
 	m->state = s->drafters.state[m->method->source];
-	m->chain = m->drafter->makes_chain ? m->state : NULL;
+	m->chain = m->drafter->step ? m->state : NULL;
 	return true;
 }
 
@@ -275,7 +275,7 @@ void lone_fill(struct session* s, struct pass* pass) {
 		chain_rest_pass(m->chain, &s->planner.tree, pass);
 		return;
 	}
-	m->drafter->fill(m->state, &s->planner.tree, 0, 0, pass);
+	m->drafter->step(m->state, pass);
 	if (m->chain->skip) {
 		pass->low = states_low(&s->drafts);
 		pass->low_head = s->drafts.head;

@@ -112,10 +112,7 @@ static void* skip_open(const struct drafter_setup* setup) {
 	return chain_open(sizeof(struct chain), setup->chain);
 }
 
-static void skip_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
-	(void)tree, (void)head, (void)carry;
-	chain_row_pass(state, true, pass);
-}
+static void skip_step(void* state, struct pass* pass) { chain_row_pass(state, true, pass); }
 
 static void skip_take(void* state) {
 	struct chain* c = state;
@@ -123,9 +120,5 @@ static void skip_take(void* state) {
 	chain_step(c);
 }
 
-const struct drafter drafter_skip = {.name = "skip",
-                                     .open = skip_open,
-                                     .close = chain_close,
-                                     .makes_chain = true,
-                                     .fill = skip_fill,
-                                     .take = skip_take};
+const struct drafter drafter_skip = {
+    .name = "skip", .open = skip_open, .close = chain_close, .step = skip_step, .take = skip_take};

@@ -6,6 +6,21 @@
 #define DRAFTER_LISTED(name) &drafter_##name,
 const struct drafter* const drafters[ALL_DRAFTERS] = {DRAFTERS(DRAFTER_LISTED) LONE_DRAFTERS(DRAFTER_LISTED)};
 
+int candidate_add(struct candidate* list, int n, int32_t token, int bin) {
+	for (int i = 0; i < n; i++)
+		if (list[i].token == token)
+			return n;
+	list[n] = (struct candidate){.token = token, .bin = (uint8_t)bin};
+	return n + 1;
+}
+
+int evidence_class(const int* lowest, int n, int value) {
+	int class = n - 1;
+	while (class > 0 && value < lowest[class])
+		class --;
+	return class;
+}
+
 bool drafter_set_open(struct drafter_set* set, unsigned which, const struct drafter_setup* setup) {
 	bool good = true;
 	for (int i = 0; i < ALL_DRAFTERS; i++) {
@@ -20,12 +35,6 @@ void drafter_set_close(struct drafter_set* set) {
 		if (set->state[i])
 			drafters[i]->close(set->state[i]);
 	memset(set, 0, sizeof *set);
-}
-
-void drafter_set_forget(struct drafter_set* set, int length) {
-	for (int i = 0; i < ALL_DRAFTERS; i++)
-		if (set->state[i] && drafters[i]->forget)
-			drafters[i]->forget(set->state[i], length);
 }
 
 void drafter_set_append(struct drafter_set* set, const int32_t* token, int n) {

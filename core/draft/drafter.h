@@ -1,8 +1,8 @@
 /* One interface for whoever drafts.
  *
  * A candidate is a token proposed for a child of one node of a tree, with the evidence for it: a bin that
- * only its drafter can read, and its rank there. What a bin is worth is learned from verification
- * (chances.h); what a row and a pass cost is the planner's business (planner.h). A drafter knows neither.
+ * only its drafter can read. What a bin is worth is learned from verification (chances.h); what a row and a
+ * pass cost is the planner's business (planner.h). A drafter knows neither.
  *
  * Drafters that need no pass extend a node at once. The others own passes besides: what their results say of
  * a node is then had at once as well. Adding a drafter takes its file and one line of DRAFTERS. */
@@ -31,9 +31,8 @@ enum { EVIDENCE_BINS = 64 };
 
 struct candidate {
 	int32_t token;
-	uint8_t bin;  /* below the drafter's `bins` */
-	uint8_t rank; /* 0 the best, below TREE_RANKS */
-	bool spare;   /* told to be learned from alone, not for the tree */
+	uint8_t bin; /* below the drafter's `bins` */
+	bool spare;  /* told to be learned from alone, not for the tree */
 };
 
 struct drafter_setup {
@@ -43,11 +42,12 @@ struct drafter_setup {
 	const struct chain_setup* chain; /* of lone ones that make passes (chain.h) */
 };
 
-/* A text that begins, beside its tokens. */
+/* A text that begins; the arrays are good for the call. */
 struct drafter_text {
 	int owner;
+	const int32_t* prompt;     /* (n_prompt) */
 	int n_prompt, kept;        /* of the prompt so many tokens are kept from a text before */
-	const int32_t* expected;   /* (n_expected) what the output may follow; good for the call */
+	const int32_t* expected;   /* (n_expected) what the output may follow */
 	int n_expected;            /* beyond the context the end is left out */
 	struct acceptor* acceptor; /* of what the output has to be; NULL: it is free */
 };
@@ -63,15 +63,12 @@ struct drafter {
 	float (*prior)(int bin, int rank);
 	void* (*open)(const struct drafter_setup*); /* NULL on no memory */
 	void (*close)(void* state);
-	/* The sequence keeps its first `length` tokens; 0: another begins. Optional. */
-	void (*forget)(void* state, int length);
-	/* Tokens join the sequence: of the prompt, and as they are emitted. Those beyond the context are left
-	 * out. Optional. */
-	void (*append)(void* state, const int32_t* token, int n);
-	/* A text begins, whose prompt was appended. Optional. */
+	/* A text begins in place of the one before. Optional. */
 	void (*begin)(void* state, const struct drafter_text*);
-	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens
-	 * that it brought are appended after this. Optional. */
+	/* Tokens that were emitted join the text; those beyond the context are left out. Optional. */
+	void (*append)(void* state, const int32_t* token, int n);
+	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens that it brought are
+	 * appended after this. Optional. */
 	void (*see)(void* state, const struct tree*, const struct verdict*, const struct result* out);
 	/* Candidates for children of a row, different tokens, at most `most` <= TREE_RANKS, best first; returns
 	 * how many. Called once for each row in row order as a tree grows, from row 0, which holds the sequence's
@@ -87,9 +84,9 @@ struct drafter {
 	 * before the others, whose candidates it holds for. */
 	bool (*allows)(void* state, int row, int32_t token);
 
-	/* Alone, by passes: its state begins with a struct chain, the steps so far. Its fill and take make the
-	 * next one, in as many passes as that takes, and look at no tree. */
-	bool makes_chain;
+	/* Alone, by passes: its state begins with a struct chain, the steps so far. Fills a pass that makes the
+	 * next one, which may take several; their results go to `take`. */
+	void (*step)(void* state, struct pass*);
 	/* One that has to see every row of the prompt, which its chain's `prompt` is the tap of; both or none.
 	 * How many it has seen; the pass by which it sees n more, whose results it takes. */
 	int (*seen)(const void* state);
@@ -104,6 +101,12 @@ struct drafter {
 	/* Takes its results. */
 	void (*take)(void* state);
 };
+
+/* What drafters' own candidates are made with. Puts one after n in the list unless its token is there; how
+ * many there are then. */
+int candidate_add(struct candidate* list, int n, int32_t token, int bin);
+/* The last of n classes, by their ascending lower bounds, that a value reaches; 0: none. */
+int evidence_class(const int* lowest, int n, int value);
 
 #define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
 DRAFTERS(DRAFTER_DECLARED)
@@ -120,9 +123,8 @@ struct drafter_set {
 /* Opens those whose bit is set. False on no memory; close in any case. */
 bool drafter_set_open(struct drafter_set*, unsigned which, const struct drafter_setup*);
 void drafter_set_close(struct drafter_set*);
-void drafter_set_forget(struct drafter_set*, int length);
-void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
 void drafter_set_begin(struct drafter_set*, const struct drafter_text*);
+void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
 /* What the drafters that take part want of verified rows. */
 uint8_t drafter_set_wants(const struct drafter_set*);
 void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdict*,

@@ -1,6 +1,7 @@
 /* The `exit` drafter: the model's first blocks, and its own head (LayerSkip, Elhoushi et al. 2024) or one
  * that was trained for the exit (PPD, Zhang et al. 2024). */
 #include "core/draft/chain.h"
+#include "kernels/sample.h"
 
 struct exit_drafter {
 	struct chain chain;
@@ -19,8 +20,6 @@ static bool is_trained(const struct chain* c) {
 	return c->setup.heads && c->setup.heads->weight[c->span / 2];
 }
 
-static uint64_t position_of(const struct chain* c) { return (uint64_t)(c->segment.base + c->steps + 1); }
-
 /* What the trained head says of the newest row. */
 static void ask_head(struct exit_drafter* e, struct pass* pass) {
 	struct chain* c = &e->chain;
@@ -33,9 +32,16 @@ static void ask_head(struct exit_drafter* e, struct pass* pass) {
 	exit_heads_fill(heads, c->span / 2, last, 1, &e->want, &e->result, pass);
 }
 
-static void exit_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+/* The head's pass knows no positions: its choices with the sampler's noise for the token that comes. */
+static void draw(struct exit_drafter* e) {
+	const struct chain* c = &e->chain;
+	const int vocab = c->setup.shape->vocab;
+	result_from_logits(&e->result, WANT_TOKEN | WANT_TOP, e->result.logits, vocab, c->segment.sampler,
+	                   (uint64_t)(c->segment.base + c->steps + 1), c->setup.heads->logits + vocab);
+}
+
+static void exit_step(void* state, struct pass* pass) {
 	struct exit_drafter* e = state;
-	(void)tree, (void)head, (void)carry;
 	if (e->chain.second)
 		ask_head(e, pass);
 	else
@@ -48,7 +54,7 @@ static void exit_take(void* state) {
 	struct exit_heads* heads = c->setup.heads;
 	if (c->second) {
 		if (c->segment.sampler)
-			exit_heads_draw(heads, c->segment.sampler, position_of(c), &e->result);
+			draw(e);
 		heads->scratch->backend->discard(heads->scratch);
 		c->result[c->steps] = e->result;
 		chain_step(c);
@@ -60,9 +66,5 @@ static void exit_take(void* state) {
 		chain_step(c);
 }
 
-const struct drafter drafter_exit = {.name = "exit",
-                                     .open = exit_open,
-                                     .close = chain_close,
-                                     .makes_chain = true,
-                                     .fill = exit_fill,
-                                     .take = exit_take};
+const struct drafter drafter_exit = {
+    .name = "exit", .open = exit_open, .close = chain_close, .step = exit_step, .take = exit_take};

@@ -1,8 +1,6 @@
 /* A pass that begins at the head, from what the trained heads make of states. */
 #include "core/draft/exit_heads.h"
 
-#include "kernels/sample.h"
-
 void exit_heads_fill(struct exit_heads* e, int blocks, const float* state, int n, const uint8_t* want,
                      struct result* out, struct pass* pass) {
 	const size_t dim = (size_t)e->shape->dim;
@@ -14,11 +12,4 @@ void exit_heads_fill(struct exit_heads* e, int blocks, const float* state, int n
 	pass->state = e->in;
 	pass->first = end;
 	pass->head = pass->bare_head = true;
-}
-
-bool exit_heads_draw(const struct exit_heads* e, const struct sampler* sampler, uint64_t position,
-                     struct result* out) {
-	const int vocab = e->shape->vocab;
-	return result_from_logits(out, WANT_TOKEN | WANT_TOP, out->logits, vocab, sampler, position,
-	                          e->logits + vocab);
 }

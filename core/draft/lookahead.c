@@ -19,7 +19,6 @@ struct kept {
 
 struct lookahead {
 	int vocab;
-	bool begun;
 	int32_t level[LEVELS][COLUMNS];
 	int row[LEVELS][COLUMNS]; /* of the tree at hand; -1: not in it */
 	struct kept pool[];       /* (vocab) */
@@ -36,19 +35,13 @@ static void* lookahead_open(const struct drafter_setup* setup) {
 	return g;
 }
 
-static void lookahead_forget(void* state, int length) {
-	struct lookahead* g = state;
-	g->begun = length > 0;
-	if (length == 0)
-		memset(g->pool, 0, (size_t)g->vocab * sizeof *g->pool);
-}
-
 /* The levels start as the prompt's last tokens, over and over. */
-static void lookahead_append(void* state, const int32_t* token, int n) {
+static void lookahead_begin(void* state, const struct drafter_text* text) {
 	struct lookahead* g = state;
-	for (int i = 0; !g->begun && i < LEVELS * COLUMNS; i++)
-		g->level[i / COLUMNS][i % COLUMNS] = token[n - 1 - i % n];
-	g->begun = true;
+	const int n = text->n_prompt;
+	memset(g->pool, 0, (size_t)g->vocab * sizeof *g->pool);
+	for (int i = 0; i < LEVELS * COLUMNS; i++)
+		g->level[i / COLUMNS][i % COLUMNS] = text->prompt[n - 1 - i % n];
 }
 
 static void grow_window(struct lookahead* g, struct tree* tree, int depth) {
@@ -108,7 +101,6 @@ const struct drafter drafter_lookahead = {.name = "lookahead",
                                           .open = lookahead_open,
                                           .close = free,
                                           .bytes = lookahead_bytes,
-                                          .forget = lookahead_forget,
-                                          .append = lookahead_append,
+                                          .begin = lookahead_begin,
                                           .grow = lookahead_grow,
                                           .see = lookahead_see};

@@ -35,11 +35,10 @@ static void* mask_open(const struct drafter_setup* setup) {
 	return NULL;
 }
 
-static void mask_forget(void* state, int length) {
+static void mask_begin(void* state, const struct drafter_text* text) {
 	struct mask_drafter* m = state;
-	if (length > 0)
-		return;
 	shortlist_begin(&m->shortlist);
+	shortlist_take(&m->shortlist, text->prompt, text->n_prompt, false);
 	m->drafted = false;
 }
 
@@ -107,7 +106,6 @@ static int mask_extend(void* state, const struct tree* tree, int row, struct can
 	for (int i = 0; i < n; i++)
 		out[i] = (struct candidate){.token = result->top_token[i],
 		                            .bin = (uint8_t)draft_bin(result->max_probability),
-		                            .rank = (uint8_t)i,
 		                            .spare = i >= width};
 	return n;
 }
@@ -198,7 +196,7 @@ const struct drafter drafter_mask = {.name = "mask",
                                      .prior = mask_prior,
                                      .open = mask_open,
                                      .close = mask_close,
-                                     .forget = mask_forget,
+                                     .begin = mask_begin,
                                      .append = mask_append,
                                      .extend = mask_extend,
                                      .head = mask_head,

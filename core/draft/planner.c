@@ -139,8 +139,9 @@ static void ask_drafters(struct planner* p, int row) {
 }
 
 /* What a token that comes with this chance at this depth is worth. */
-static float worth_of(float chance, int depth, float next) { return chance * powf(next, (float)(depth - 1)); }
-static float worth(float chance, int depth) { return worth_of(chance, depth, deeper); }
+static float worth(const struct planner* p, float chance, int depth) {
+	return chance * powf(p->deeper, (float)(depth - 1));
+}
 
 static void expand(struct planner* p, int row) {
 	ask_drafters(p, row);
@@ -149,11 +150,10 @@ static void expand(struct planner* p, int row) {
 	const int depth = p->tree.depth[row] + 1;
 	for (int i = 0; i < p->n_children[row] && !p->child[row][i].spare; i++)
 		queue_push(&p->queue,
-		           (struct queued){
-		               .chance = worth_of(p->tree.chance[row] * p->child[row][i].chance, depth, p->deeper),
-		               .depth = (int16_t)depth,
-		               .rank = (int16_t)i,
-		               .id = row});
+		           (struct queued){.chance = worth(p, p->tree.chance[row] * p->child[row][i].chance, depth),
+		                           .depth = (int16_t)depth,
+		                           .rank = (int16_t)i,
+		                           .id = row});
 }
 
 /* ---- growing -------------------------------------------------------------------------------- */
@@ -235,7 +235,8 @@ struct below {
 	float chance[SLICE_ROWS], sum; /* (n) by row order, parents first */
 };
 
-static void look_below(const struct tree* tree, int head, struct below* below) {
+static void look_below(const struct planner* p, int head, struct below* below) {
+	const struct tree* tree = &p->tree;
 	bool under[SLICE_ROWS] = {false};
 	below->n = 0;
 	below->sum = 0;
@@ -244,7 +245,7 @@ static void look_below(const struct tree* tree, int head, struct below* below) {
 		under[row] = under[tree->parent[row]];
 		if (under[row]) {
 			below->chance[below->n++] = tree->chance[row];
-			below->sum += worth(tree->chance[row], tree->depth[row]);
+			below->sum += worth(p, tree->chance[row], tree->depth[row]);
 		}
 	}
 }
@@ -268,7 +269,7 @@ static float best_carry(const struct planner* p, float head_chance, const struct
  * none. */
 static float pass_gain(const struct planner* p, int source, int head, int* carry) {
 	struct below below;
-	look_below(&p->tree, head, &below);
+	look_below(p, head, &below);
 	const float chance = p->tree.chance[head], next = chances_first(p->chances, source);
 	const float step = p->prices.pass[source] * best_carry(p, chance, &below, carry);
 	const float rate = planner_rate(p), *verify = p->prices.verify;
@@ -280,7 +281,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	float best = 0, tokens = 0, power = chance;
 	for (int e = 1; e <= most; e++) {
 		power *= next;
-		tokens += worth(power, p->tree.depth[head] + e);
+		tokens += worth(p, power, p->tree.depth[head] + e);
 		best = fmaxf(best,
 		             tokens - rate * (start + (float)e * step + verify[rows + e] - verify[rows]) - present);
 	}

@@ -65,7 +65,7 @@ static int recycle_extend(void* state, const struct tree* tree, int row, struct 
 	const struct successors* s = &r->of[token];
 	const int n = s->n < most ? s->n : most;
 	for (int i = 0; i < n; i++)
-		out[i] = (struct candidate){.token = s->token[i], .bin = s->bin[i], .rank = (uint8_t)i};
+		out[i] = (struct candidate){.token = s->token[i], .bin = s->bin[i]};
 	return n;
 }
 

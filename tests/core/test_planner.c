@@ -62,8 +62,7 @@ static int32_t teach(struct rounds* r) {
 	int32_t text[TEXT_BEFORE];
 	for (int i = 0; i < TEXT_BEFORE; i++)
 		text[i] = rand() % LETTERS;
-	drafter_set_forget(&r->set, 0);
-	drafter_set_append(&r->set, text, TEXT_BEFORE);
+	drafter_set_begin(&r->set, &(struct drafter_text){.prompt = text, .n_prompt = TEXT_BEFORE});
 	chances_open(&r->chances);
 	for (int bin = 0; bin < drafters[SOURCE_retrieval]->bins; bin++)
 		for (int k = 0; k < LETTERS; k++)

@@ -184,7 +184,6 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 }
 
 static bool decode(struct replay* r, int max_tokens, struct error* error) {
-	drafter_set_forget(&r->set, 0);
 	int end = r->n + max_tokens < r->context ? r->n + max_tokens : r->context;
 	r->n_prompt = r->n;
 	if (!r->cache) {
@@ -196,7 +195,7 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 			return false;
 		r->n++;
 	}
-	drafter_set_append(&r->set, r->text, r->n);
+	drafter_set_begin(&r->set, &(struct drafter_text){.prompt = r->text, .n_prompt = r->n});
 	bool more = !model_is_end(r->part.bench.model, r->text[r->n - 1]) && r->n < end;
 	if (r->oracle) {
 		memcpy(r->text + r->n, r->recorded + 1, (size_t)(end - r->n) * sizeof *r->text);
