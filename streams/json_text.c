@@ -156,23 +156,19 @@ static bool skip_container(struct cursor* c, char close) {
 		return wrong(c, "nested too deep (at most 64 levels)");
 	c->at++;
 	skip_space(c);
-	if (peek(c) == close) {
-		c->at++;
-		c->depth--;
-		return true;
-	}
-	for (;;) {
+	for (bool more = peek(c) != close; more;) {
 		if (close == '}' && (!skip_name(c) || !skip_colon(c)))
 			return false;
 		if (!skip_value(c))
 			return false;
 		skip_space(c);
-		if (peek(c) == close)
-			break;
-		if (peek(c) != ',')
+		more = peek(c) == ',';
+		if (!more && peek(c) != close)
 			return wrong(c, close == '}' ? "',' or '}' was expected" : "',' or ']' was expected");
-		c->at++;
-		skip_space(c);
+		if (more) {
+			c->at++;
+			skip_space(c);
+		}
 	}
 	c->at++;
 	c->depth--;

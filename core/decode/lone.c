@@ -38,7 +38,6 @@ static void set_stopper(struct lone* m, const struct swiftlet_options* o) {
 	                                                           : 0.8f,
 	                           .at_most = own && method->at_most,
 	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
-	                           .target = 0.9f,
 	                           .policy = &m->policy};
 	if (method->source == SOURCE_exit && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
 	    o->speculations == 0)
@@ -60,7 +59,6 @@ static bool open_heads(struct session* s, struct error* error) {
 	if (m->side && (!m->exit_state || !m->exit_logits))
 		error_set(error, "out of memory for heads");
 	m->exit_heads = (struct exit_heads){.heads = heads,
-	                                    .shape = heads->shape,
 	                                    .weight = heads->weight,
 	                                    .apply = heads_apply,
 	                                    .scratch = m->side,
@@ -339,7 +337,7 @@ void lone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
 	if (m->chain)
 		chain_verify_pass(m->chain, &s->round, tree, wants, pass);
 	else
-		round_verify_pass(&s->round, tree, shape_of(s)->n_blocks, wants, pass);
+		round_verify_pass(&s->round, tree, wants, pass);
 }
 
 double lone_rest_share(const struct session* s) {

@@ -485,7 +485,7 @@ void session_remember(struct session* s, struct retrieval_pool* pool) {
 }
 
 const char* swiftlet_source_name(int source) {
-	return source >= 0 && source < DRAFTER_COUNT ? drafters[source]->name : NULL;
+	return source >= 0 && source < DRAFTER_COUNT ? drafter_name[source] : NULL;
 }
 
 struct mask session_mask(const struct session* s, double* matchness) {

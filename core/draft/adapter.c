@@ -144,8 +144,7 @@ static void adapter_see(void* state, const struct tree* tree, const struct verdi
 		memcpy(a->in + (size_t)a->n_behind++ * dim, c->hidden + (size_t)i * dim, dim * sizeof *a->in);
 }
 
-const struct drafter drafter_adapter = {.name = "adapter",
-                                        .open = adapter_open,
+const struct drafter drafter_adapter = {.open = adapter_open,
                                         .close = adapter_close,
                                         .begin = adapter_begin,
                                         .see = adapter_see,

@@ -97,13 +97,12 @@ bool chain_rest_pass(struct chain* c, const struct tree* tree, struct pass* pass
 void chain_verify_pass(struct chain* c, struct round* round, const struct tree* tree, uint8_t wants,
                        struct pass* pass) {
 	struct cache* cache = c->segment.cache;
-	const int blocks = c->setup.shape->n_blocks;
 	if (c->setup.reuse && c->steps > 0 && cache->backend->rewind(cache, c->span)) {
 		rest_rows(c, tree);
-		round_rest_pass(round, tree, c->pending, c->span, blocks, wants, pass);
+		round_rest_pass(round, tree, c->pending, c->span, wants, pass);
 		return;
 	}
-	round_verify_pass(round, tree, blocks, wants, pass);
+	round_verify_pass(round, tree, wants, pass);
 	if (c->prompt)
 		tap(c, 0, pass);
 }
@@ -121,4 +120,4 @@ static void skip_take(void* state) {
 }
 
 const struct drafter drafter_skip = {
-    .name = "skip", .open = skip_open, .close = chain_close, .step = skip_step, .take = skip_take};
+    .open = skip_open, .close = chain_close, .step = skip_step, .take = skip_take};

@@ -13,7 +13,7 @@
 
 struct acceptor; /* core/grammar/acceptor.h */
 
-/* name: the name for the option --drafters. At a node, earlier ones are asked first. */
+/* By their names for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 /* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
 #define LONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
@@ -35,6 +35,23 @@ struct candidate {
 	bool spare;  /* told to be learned from alone, not for the tree */
 };
 
+/* Puts one after n in the list unless its token is there; how many there are then. */
+static inline int candidate_add(struct candidate* list, int n, int32_t token, int bin) {
+	for (int i = 0; i < n; i++)
+		if (list[i].token == token)
+			return n;
+	list[n] = (struct candidate){.token = token, .bin = (uint8_t)bin};
+	return n + 1;
+}
+
+/* The last of n classes, by their ascending lower bounds, that a value reaches; 0: none. */
+static inline int evidence_class(const int* lowest, int n, int value) {
+	int at = n - 1;
+	while (at > 0 && value < lowest[at])
+		at--;
+	return at;
+}
+
 struct drafter_setup {
 	int context; /* the most tokens a sequence has */
 	int vocab;
@@ -54,7 +71,6 @@ struct drafter_text {
 
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
 struct drafter {
-	const char* name;
 	int bins;             /* at most EVIDENCE_BINS */
 	uint8_t wants;        /* WANT_ bits of verified rows beside WANT_TOKEN */
 	bool pays_on_devices; /* and nowhere else: on a CPU it drafts only where it is asked for */
@@ -102,18 +118,13 @@ struct drafter {
 	void (*take)(void* state);
 };
 
-/* What drafters' own candidates are made with. Puts one after n in the list unless its token is there; how
- * many there are then. */
-int candidate_add(struct candidate* list, int n, int32_t token, int bin);
-/* The last of n classes, by their ascending lower bounds, that a value reaches; 0: none. */
-int evidence_class(const int* lowest, int n, int value);
-
 #define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
 DRAFTERS(DRAFTER_DECLARED)
 LONE_DRAFTERS(DRAFTER_DECLARED)
 #undef DRAFTER_DECLARED
 
 extern const struct drafter* const drafters[ALL_DRAFTERS];
+extern const char* const drafter_name[DRAFTER_COUNT];
 
 /* The drafters of one sequence. */
 struct drafter_set {

@@ -67,4 +67,4 @@ static void exit_take(void* state) {
 }
 
 const struct drafter drafter_exit = {
-    .name = "exit", .open = exit_open, .close = chain_close, .step = exit_step, .take = exit_take};
+    .open = exit_open, .close = chain_close, .step = exit_step, .take = exit_take};

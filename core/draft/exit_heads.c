@@ -3,8 +3,9 @@
 
 void exit_heads_fill(struct exit_heads* e, int blocks, const float* state, int n, const uint8_t* want,
                      struct result* out, struct pass* pass) {
-	const size_t dim = (size_t)e->shape->dim;
-	const int end = 2 * e->shape->n_blocks;
+	const struct model_shape* shape = &e->scratch->backend->weights->shape;
+	const size_t dim = (size_t)shape->dim;
+	const int end = 2 * shape->n_blocks;
 	for (int i = 0; i < n; i++)
 		e->apply(e->heads, blocks, state + (size_t)i * dim, e->in + (size_t)i * dim);
 	e->segment = (struct segment){.cache = e->scratch, .base = e->scratch->committed, .n = n};

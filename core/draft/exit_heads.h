@@ -9,7 +9,6 @@ struct heads;
 
 struct exit_heads {
 	const struct heads* heads;
-	const struct model_shape* shape;
 	float* const* weight; /* by blocks run; NULL: no head */
 	/* out (dim) of the state x (dim) */
 	void (*apply)(const struct heads*, int blocks, const float* x, float* out);

@@ -39,9 +39,5 @@ static void jacobi_see(void* state, const struct tree* tree, const struct verdic
 		g->window[n++] = v->bonus;
 }
 
-const struct drafter drafter_jacobi = {.name = "jacobi",
-                                       .open = jacobi_open,
-                                       .close = free,
-                                       .begin = jacobi_begin,
-                                       .grow = jacobi_grow,
-                                       .see = jacobi_see};
+const struct drafter drafter_jacobi = {
+    .open = jacobi_open, .close = free, .begin = jacobi_begin, .grow = jacobi_grow, .see = jacobi_see};

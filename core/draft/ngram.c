@@ -51,9 +51,5 @@ static void ngram_grow(void* state, struct tree* tree, int depth) {
 		row = tree_add(tree, row, g->text[from + i], SOURCE_retrieval, 0, 1);
 }
 
-const struct drafter drafter_ngram = {.name = "ngram",
-                                      .open = ngram_open,
-                                      .close = free,
-                                      .begin = ngram_begin,
-                                      .append = ngram_append,
-                                      .grow = ngram_grow};
+const struct drafter drafter_ngram = {
+    .open = ngram_open, .close = free, .begin = ngram_begin, .append = ngram_append, .grow = ngram_grow};

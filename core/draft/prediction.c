@@ -127,8 +127,7 @@ static int prediction_extend(void* state, const struct tree* tree, int row, stru
 	return n;
 }
 
-const struct drafter drafter_prediction = {.name = "prediction",
-                                           .bins = RUNS,
+const struct drafter drafter_prediction = {.bins = RUNS,
                                            .prior = prediction_prior,
                                            .open = prediction_open,
                                            .close = free,

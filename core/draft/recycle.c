@@ -75,8 +75,7 @@ static float recycle_prior(int bin, int rank) {
 	return rank == 0 ? 0.6f * p : 0.1f + 0.4f * p;
 }
 
-const struct drafter drafter_recycle = {.name = "recycle",
-                                        .bins = BINS,
+const struct drafter drafter_recycle = {.bins = BINS,
                                         .wants = WANT_TOP | WANT_ROUGH,
                                         .pays_on_devices = true,
                                         .prior = recycle_prior,

@@ -31,12 +31,9 @@ static void retrieval_close(void* state) {
 
 static void* retrieval_open(const struct drafter_setup* setup) {
 	struct retrieval* r = calloc(1, sizeof *r);
-	if (!r)
-		return NULL;
-	r->own = suffix_open(setup->context);
-	if (r->own)
+	if (!r || (r->own = suffix_open(setup->context)))
 		return r;
-	retrieval_close(r);
+	free(r);
 	return NULL;
 }
 
@@ -184,8 +181,7 @@ static int retrieval_extend(void* state, const struct tree* tree, int row, struc
 	return n;
 }
 
-const struct drafter drafter_retrieval = {.name = "retrieval",
-                                          .bins = BINS,
+const struct drafter drafter_retrieval = {.bins = BINS,
                                           .prior = retrieval_prior,
                                           .open = retrieval_open,
                                           .close = retrieval_close,

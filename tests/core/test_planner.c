@@ -159,9 +159,9 @@ static int plan_with_passes(struct rounds* r, struct draft_model* m, float sure,
 	float spent = 0;
 	m->backend.weights = &m->weights;
 	m->cache.backend = &m->backend;
-	mask_start(
-	    r->set.state[SOURCE_mask],
-	    &(struct mask_round){.cache = &m->cache, .skip = &m->skip, .end_token = &end, .n_end_tokens = 1});
+	mask_start(r->set.state[SOURCE_mask],
+	           &(struct mask_round){
+	               .segment = {.cache = &m->cache}, .skip = &m->skip, .end_token = &end, .n_end_tokens = 1});
 	planner_start(p, 0, limits);
 	for (;;) {
 		struct pass pass;
