@@ -114,10 +114,8 @@ bool logistic_fit(const float* x, const uint8_t* y, int n, int dims, double ridg
 		*bias = (float)constant;
 	}
 	free(p.mean);
-	if (v)
-		gsl_vector_free(v);
-	if (how)
-		gsl_multimin_fdfminimizer_free(how);
+	gsl_vector_free(v);
+	gsl_multimin_fdfminimizer_free(how);
 	return good;
 }
 
