@@ -21,14 +21,8 @@ struct writing {
 	struct error* error;
 };
 
-static bool named(const struct json_item* item, const char* name) {
-	return item->name_size == strlen(name) && memcmp(item->name, name, item->name_size) == 0;
-}
-
-static void write_member(struct writing* w, const struct json_item* item) {
-	text_put(w->to, ", \"");
-	text_add(w->to, item->name, item->name_size);
-	text_put(w->to, "\": ");
+static void write_name(struct writing* w, const char* separator, const struct json_item* item) {
+	text_print(w->to, "%s\"%.*s\": ", separator, (int)item->name_size, item->name);
 }
 
 /* ---- tool calls --------------------------------------------------------------------------- */
@@ -53,8 +47,8 @@ static void write_object(struct writing* w, const char* object, size_t size, con
 	struct json_item item = {0};
 	text_put(w->to, "{");
 	for (const char* separator = ""; json_next(object, size, &item); separator = ", ") {
-		text_print(w->to, "%s\"%.*s\": ", separator, (int)item.name_size, item.name);
-		const bool on_path = named(&item, path[0]);
+		write_name(w, separator, &item);
+		const bool on_path = json_named(&item, path[0]);
 		if (on_path && !path[1])
 			write_arguments(w, &item);
 		else if (on_path && item.value[0] == '{')
@@ -70,7 +64,7 @@ static bool write_calls(struct writing* w, const struct json_item* calls) {
 	struct json_item item = {0};
 	if (calls->value[0] != '[')
 		return error_set(w->error, "messages[%d].tool_calls is no list", w->index);
-	write_member(w, calls);
+	write_name(w, ", ", calls);
 	text_put(w->to, "[");
 	for (const char* separator = ""; json_next(calls->value, calls->value_size, &item); separator = ", ") {
 		if (item.value[0] != '{')
@@ -138,14 +132,14 @@ static bool write_content(struct writing* w, const cJSON* message) {
 static bool write_others(struct writing* w, const char* message, size_t size) {
 	struct json_item item = {0};
 	while (json_next(message, size, &item)) {
-		if (named(&item, "role") || named(&item, "content") || item.value[0] == 'n')
+		if (json_named(&item, "role") || json_named(&item, "content") || item.value[0] == 'n')
 			continue;
-		if (named(&item, "tool_calls")) {
+		if (json_named(&item, "tool_calls")) {
 			if (!write_calls(w, &item))
 				return false;
 			continue;
 		}
-		write_member(w, &item);
+		write_name(w, ", ", &item);
 		text_add(w->to, item.value, item.value_size);
 	}
 	text_put(w->to, "}");
@@ -227,7 +221,7 @@ static bool check_variables(const char* object, struct error* error) {
 	struct json_item item = {0};
 	while (object && json_next(object, strlen(object), &item))
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-			if (named(&item, own[i]))
+			if (json_named(&item, own[i]))
 				return error_set(error,
 				                 "chat_template_kwargs.%s: the request's own %s are what the template gets",
 				                 own[i], own[i]);

@@ -71,13 +71,10 @@ static bool skip_number(struct cursor* c) {
 static int hex4(struct cursor* c) {
 	int value = 0;
 	for (int i = 0; i < 4; i++) {
-		const int d = peek(c);
-		if (d >= '0' && d <= '9')
-			value = value * 16 + (d - '0');
-		else if ((d | 32) >= 'a' && (d | 32) <= 'f')
-			value = value * 16 + ((d | 32) - 'a' + 10);
-		else
+		const int digit = c->at < c->size ? hexadecimal_digit(c->text[c->at]) : -1;
+		if (digit < 0)
 			return -1;
+		value = value * 16 + digit;
 		c->at++;
 	}
 	return value;
@@ -141,12 +138,11 @@ static bool skip_word(struct cursor* c, const char* word) {
 
 static bool skip_value(struct cursor* c);
 
-/* `"name" :`, the cursor before and after white space. */
 static bool skip_name(struct cursor* c) {
-	if (peek(c) != '"')
-		return wrong(c, "a member's name in quotes was expected");
-	if (!skip_string(c))
-		return false;
+	return peek(c) == '"' ? skip_string(c) : wrong(c, "a member's name in quotes was expected");
+}
+
+static bool skip_colon(struct cursor* c) {
 	skip_space(c);
 	if (peek(c) != ':')
 		return wrong(c, "':' was expected");
@@ -160,23 +156,19 @@ static bool skip_container(struct cursor* c, char close) {
 		return wrong(c, "nested too deep (at most 64 levels)");
 	c->at++;
 	skip_space(c);
-	if (peek(c) == close) {
-		c->at++;
-		c->depth--;
-		return true;
-	}
-	for (;;) {
-		if (close == '}' && !skip_name(c))
+	for (bool more = peek(c) != close; more;) {
+		if (close == '}' && (!skip_name(c) || !skip_colon(c)))
 			return false;
 		if (!skip_value(c))
 			return false;
 		skip_space(c);
-		if (peek(c) == close)
-			break;
-		if (peek(c) != ',')
+		more = peek(c) == ',';
+		if (!more && peek(c) != close)
 			return wrong(c, close == '}' ? "',' or '}' was expected" : "',' or ']' was expected");
-		c->at++;
-		skip_space(c);
+		if (more) {
+			c->at++;
+			skip_space(c);
+		}
 	}
 	c->at++;
 	c->depth--;
@@ -233,12 +225,11 @@ bool json_next(const char* text, size_t size, struct json_item* item) {
 	*item = (struct json_item){0};
 	if (open == '{') {
 		const size_t start = c.at;
-		if (peek(&c) != '"' || !skip_string(&c))
+		if (!skip_name(&c))
 			return false;
 		item->name = text + start + 1;
 		item->name_size = c.at - start - 2;
-		c.at = start;
-		if (!skip_name(&c))
+		if (!skip_colon(&c))
 			return false;
 	}
 	const size_t start = c.at;
@@ -249,10 +240,14 @@ bool json_next(const char* text, size_t size, struct json_item* item) {
 	return true;
 }
 
+bool json_named(const struct json_item* item, const char* name) {
+	return item->name && item->name_size == strlen(name) && memcmp(item->name, name, item->name_size) == 0;
+}
+
 const char* json_member(const char* text, size_t size, const char* name, size_t* value_size) {
 	struct json_item item = {0};
 	while (json_next(text, size, &item))
-		if (item.name && item.name_size == strlen(name) && memcmp(item.name, name, item.name_size) == 0) {
+		if (json_named(&item, name)) {
 			*value_size = item.value_size;
 			return item.value;
 		}

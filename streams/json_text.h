@@ -32,9 +32,7 @@ struct json_item {    /* what json_next stands at; {0} before the first */
 /* The next element of a checked list or object, both pointing into text. False at the end, and when text is
  * neither. */
 bool json_next(const char* text, size_t size, struct json_item*);
-
-/* The JSON string of any bytes, quotes included; what is not UTF-8 becomes U+FFFD. malloc'd and
- * NUL-terminated, NULL on no memory. */
-char* json_quote(const char* text, size_t size);
+/* Whether it is a member of that name, as written. */
+bool json_named(const struct json_item*, const char* name);
 
 #endif

@@ -302,12 +302,8 @@ static bool write_whole(const char* path, const char* text) {
 	FILE* const file = fopen(path, "wb");
 	if (!file)
 		return false;
-	const bool written = fputs(text, file) >= 0 && fflush(file) == 0;
-	const int why = errno;
-	const bool closed = fclose(file) == 0;
-	if (!written)
-		errno = why;
-	return written && closed;
+	const bool written = fputs(text, file) >= 0;
+	return fclose(file) == 0 && written;
 }
 
 bool mask_file_write(const char* path, const struct mask_entry* entry, int n, enum mask_format format,

@@ -11,7 +11,6 @@
 
 #include "core/files/grow.h"
 #include "core/files/utf8.h"
-#include "streams/json_text.h"
 
 static bool reserve(struct text* t, size_t more) {
 	t->failed |= more > SIZE_MAX / 4 - t->size || !grow_to(&t->data, &t->capacity, t->size + more + 1, 1);
@@ -76,12 +75,6 @@ void text_quote(struct text* t, const char* data, size_t size) {
 		at += step ? step : utf8_malformed(data + at, size - at);
 	}
 	text_put(t, "\"");
-}
-
-char* json_quote(const char* text, size_t size) {
-	struct text t = {0};
-	text_quote(&t, text, size);
-	return text_take(&t);
 }
 
 void text_number(struct text* t, double value) {

@@ -15,7 +15,7 @@ struct text {
 void text_add(struct text*, const void* data, size_t size);
 void text_put(struct text*, const char* string);
 void text_print(struct text*, const char* format, ...) __attribute__((format(printf, 2, 3)));
-/* A JSON string of any bytes, quotes included. */
+/* A JSON string of any bytes, quotes included; what is not UTF-8 becomes U+FFFD. */
 void text_quote(struct text*, const char* data, size_t size);
 /* A JSON number with six digits, null where it is not finite. */
 void text_number(struct text*, double value);

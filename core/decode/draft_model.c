@@ -138,9 +138,9 @@ void draft_model_round(struct session* s) {
 		return;
 	drop_pending(s->draft_cache);
 	const int n = draft_behind(s);
-	const struct mask_round round = {.cache = s->draft_cache,
-	                                 .sampler = s->sampled ? &s->sampler : NULL,
-	                                 .penalties = penalties_now(s),
+	const struct mask_round round = {.segment = {.cache = s->draft_cache,
+	                                             .sampler = s->sampled ? &s->sampler : NULL,
+	                                             .penalties = penalties_now(s)},
 	                                 .end_token = s->end_token,
 	                                 .n_end_tokens = s->n_end_tokens,
 	                                 .behind = s->text + s->draft_cache->committed,

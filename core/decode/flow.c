@@ -178,7 +178,7 @@ static void verify_work(struct session* s, struct session_work* work) {
 	if (s->plan.rule == RULE_LONE)
 		lone_verify_pass(s, logits, &work->pass);
 	else
-		round_verify_pass(round, &s->planner.tree, block_count(s), (uint8_t)(logits | wants), &work->pass);
+		round_verify_pass(round, &s->planner.tree, (uint8_t)(logits | wants), &work->pass);
 	if (s->learner)
 		s->learner->calls->tap(s->learner, false, &work->pass);
 	work->kind = plan_is_plain(s) ? WORK_PLAIN : WORK_VERIFY;

@@ -36,7 +36,6 @@ static void set_stopper(struct session* s) {
 	                                                           : 0.8f,
 	                           .at_most = own && method->at_most,
 	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
-	                           .target = 0.9f,
 	                           .policy = &s->plan.draft};
 	if (method->source == SOURCE_exit && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
 	    o->speculations == 0)
@@ -55,7 +54,6 @@ static bool open_heads(struct session* s, struct error* error) {
 	m->side = s->engine->backend->cache_open(s->engine->backend, 1, s->cache->type, error);
 	m->exit_state = malloc(2 * EXIT_ROWS * dim * sizeof *m->exit_state);
 	m->exit_heads = (struct exit_heads){.heads = heads,
-	                                    .shape = heads->shape,
 	                                    .weight = heads->weight,
 	                                    .apply = heads_apply,
 	                                    .scratch = m->side,
@@ -88,7 +86,7 @@ static bool open_drafter(struct session* s, struct error* error) {
 	if (!drafter_set_open(&s->drafters, 1u << m->method->source, &setup))
 		return error_set(error, "out of memory for the drafter of --method %s", m->method->name);
 	m->state = s->drafters.state[m->method->source];
-	m->chain = m->drafter->makes_chain ? m->state : NULL;
+	m->chain = m->drafter->step ? m->state : NULL;
 	return true;
 }
 
@@ -245,7 +243,7 @@ void lone_fill(struct session* s, struct pass* pass) {
 		chain_rest_pass(m->chain, &s->planner.tree, pass);
 		return;
 	}
-	m->drafter->fill(m->state, &s->planner.tree, 0, 0, pass);
+	m->drafter->step(m->state, pass);
 }
 
 static void charge_draft(struct session* s, double seconds) {
@@ -307,7 +305,7 @@ void lone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
 	if (m->chain)
 		chain_verify_pass(m->chain, &s->round, tree, wants, pass);
 	else
-		round_verify_pass(&s->round, tree, shape_of(s)->n_blocks, wants, pass);
+		round_verify_pass(&s->round, tree, wants, pass);
 }
 
 static void reject(struct session* s) {

@@ -221,9 +221,9 @@ void plan_round(struct session* s) {
 	}
 	if (s->drafters.state[SOURCE_mask]) {
 		const struct mask_round round = {
-		    .cache = s->cache,
-		    .sampler = s->sampled ? &s->sampler : NULL,
-		    .penalties = penalties_now(s),
+		    .segment = {.cache = s->cache,
+		                .sampler = s->sampled ? &s->sampler : NULL,
+		                .penalties = penalties_now(s)},
 		    .skip = &s->mask,
 		    .top_k = s->plan.rule == RULE_FIXED ? method_top_k(&s->options, s->sampled) : NULL,
 		    .end_token = s->end_token,

@@ -240,9 +240,8 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 
 /* Drafters learn of the prompt while nothing waits for a token. */
 static void start_drafters(struct session* s, const struct swiftlet_request* r) {
-	drafter_set_forget(&s->drafters, 0);
-	drafter_set_append(&s->drafters, r->prompt, r->n_prompt);
 	drafter_set_begin(&s->drafters, &(struct drafter_text){.owner = s->owner,
+	                                                       .prompt = r->prompt,
 	                                                       .n_prompt = r->n_prompt,
 	                                                       .kept = s->figures.cached_tokens,
 	                                                       .expected = r->expected,
@@ -486,7 +485,7 @@ void session_remember(struct session* s, struct retrieval_pool* pool) {
 }
 
 const char* swiftlet_source_name(int source) {
-	return source >= 0 && source < DRAFTER_COUNT ? drafters[source]->name : NULL;
+	return source >= 0 && source < DRAFTER_COUNT ? drafter_name[source] : NULL;
 }
 
 struct mask session_mask(const struct session* s, double* matchness) {

@@ -13,9 +13,8 @@ enum { ADAPTER_ROWS = PREFILL_CHUNK > MAX_DRAFT + 3 ? PREFILL_CHUNK : MAX_DRAFT 
 struct adapter_drafter {
 	struct chain chain;
 	struct segment segment;
-	float* behind; /* (MAX_DRAFT + 2, dim) states of committed tokens that it has not seen */
-	int n_behind;
-	float* in;    /* (MAX_DRAFT + 3, dim) */
+	float* in; /* (MAX_DRAFT + 3, dim) states: of committed tokens that it has not seen, and the new row's */
+	int n_behind; /* the former */
 	int rows;     /* pending in its cache */
 	int filled;   /* of the pass that is under way */
 	bool reading; /* the prompt */
@@ -26,7 +25,6 @@ struct adapter_drafter {
 
 static void adapter_close(void* state) {
 	struct adapter_drafter* a = state;
-	free(a->behind);
 	free(a->in);
 	chain_close(a);
 }
@@ -38,10 +36,9 @@ static void* adapter_open(const struct drafter_setup* setup) {
 	struct adapter_drafter* a = chain_open(sizeof *a, &chain);
 	if (!a)
 		return NULL;
-	a->behind = malloc((MAX_DRAFT + 2) * row);
 	a->in = malloc((MAX_DRAFT + 3) * row);
 	a->chain.prompt = malloc(PREFILL_CHUNK * row);
-	if (a->behind && a->in && a->chain.prompt)
+	if (a->in && a->chain.prompt)
 		return a;
 	adapter_close(a);
 	return NULL;
@@ -92,19 +89,17 @@ static void step_pass(struct adapter_drafter* a, struct pass* pass) {
 	if (c->steps == 0 && side->pending > 0)
 		side->backend->discard(side); /* of a round that came to nothing */
 	a->rows = c->steps == 0 ? 0 : a->rows;
-	const int n = c->steps == 0 ? a->n_behind : 0;
-	memcpy(a->in, a->behind, (size_t)n * dim * sizeof *a->in);
-	memcpy(a->in + (size_t)n * dim, c->hidden + (size_t)(c->rows - 1) * dim, dim * sizeof *a->in);
-	side_pass(a, a->in, n + 1, chain_ask(c, &a->result[n]), pass);
+	const int behind = a->n_behind, n = c->steps == 0 ? behind : 0;
+	memcpy(a->in + (size_t)behind * dim, c->hidden + (size_t)(c->rows - 1) * dim, dim * sizeof *a->in);
+	side_pass(a, a->in + (size_t)(behind - n) * dim, n + 1, chain_ask(c, &a->result[n]), pass);
 	/* rows of a round form one chain */
 	for (int i = 0; i <= n; i++)
 		a->parent[i] = a->rows + i - 1;
 	pass->parent = a->parent;
 }
 
-static void adapter_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+static void adapter_step(void* state, struct pass* pass) {
 	struct adapter_drafter* a = state;
-	(void)tree, (void)head, (void)carry;
 	if (a->chain.second)
 		step_pass(a, pass);
 	else
@@ -146,16 +141,14 @@ static void adapter_see(void* state, const struct tree* tree, const struct verdi
 		a->n_behind = 0;
 	}
 	for (int i = seen; i < path_rows; i++)
-		memcpy(a->behind + (size_t)a->n_behind++ * dim, c->hidden + (size_t)i * dim, dim * sizeof *a->behind);
+		memcpy(a->in + (size_t)a->n_behind++ * dim, c->hidden + (size_t)i * dim, dim * sizeof *a->in);
 }
 
-const struct drafter drafter_adapter = {.name = "adapter",
-                                        .open = adapter_open,
+const struct drafter drafter_adapter = {.open = adapter_open,
                                         .close = adapter_close,
-                                        .see = adapter_see,
-                                        .makes_chain = true,
                                         .begin = adapter_begin,
+                                        .see = adapter_see,
                                         .seen = adapter_seen,
                                         .read = adapter_read,
-                                        .fill = adapter_fill,
+                                        .step = adapter_step,
                                         .take = adapter_take};

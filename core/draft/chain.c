@@ -97,13 +97,12 @@ bool chain_rest_pass(struct chain* c, const struct tree* tree, struct pass* pass
 void chain_verify_pass(struct chain* c, struct round* round, const struct tree* tree, uint8_t wants,
                        struct pass* pass) {
 	struct cache* cache = c->segment.cache;
-	const int blocks = c->setup.shape->n_blocks;
 	if (c->setup.reuse && c->steps > 0 && cache->backend->rewind(cache, c->span)) {
 		rest_rows(c, tree);
-		round_rest_pass(round, tree, c->pending, c->span, blocks, wants, pass);
+		round_rest_pass(round, tree, c->pending, c->span, wants, pass);
 		return;
 	}
-	round_verify_pass(round, tree, blocks, wants, pass);
+	round_verify_pass(round, tree, wants, pass);
 	if (c->prompt)
 		tap(c, 0, pass);
 }
@@ -112,10 +111,7 @@ static void* skip_open(const struct drafter_setup* setup) {
 	return chain_open(sizeof(struct chain), setup->chain);
 }
 
-static void skip_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
-	(void)tree, (void)head, (void)carry;
-	chain_row_pass(state, true, pass);
-}
+static void skip_step(void* state, struct pass* pass) { chain_row_pass(state, true, pass); }
 
 static void skip_take(void* state) {
 	struct chain* c = state;
@@ -123,9 +119,5 @@ static void skip_take(void* state) {
 	chain_step(c);
 }
 
-const struct drafter drafter_skip = {.name = "skip",
-                                     .open = skip_open,
-                                     .close = chain_close,
-                                     .makes_chain = true,
-                                     .fill = skip_fill,
-                                     .take = skip_take};
+const struct drafter drafter_skip = {
+    .open = skip_open, .close = chain_close, .step = skip_step, .take = skip_take};

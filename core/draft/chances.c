@@ -7,10 +7,6 @@
 static const float memory = 400, prior_weight = 16, first_weight = 8, first_memory = 200, misses_weight = 1;
 static const float most_chance = 0.998f, unknown_first = 0.75f;
 
-static float mean(struct tally tally, float prior, float weight) {
-	return (tally.right + weight * prior) / (tally.trials + weight);
-}
-
 static void count(struct tally* tally, bool right, float most) {
 	if (tally->trials >= most) {
 		tally->trials *= 1 - 1 / most;
@@ -37,11 +33,12 @@ static float prior_of(const struct chances* chances, int source, int bin, int ra
 
 float chances_of(const struct chances* chances, int source, int bin, int rank) {
 	const float prior = prior_of(chances, source, bin, rank);
-	return fminf(most_chance, mean(chances->seen[source][bin][rank], prior, prior_weight));
+	const struct tally* seen = &chances->seen[source][bin][rank];
+	return fminf(most_chance, (seen->right + prior_weight * prior) / (seen->trials + prior_weight));
 }
 
 float chances_first(const struct chances* chances, int source) {
-	return mean(chances->first[source], unknown_first, 0);
+	return chances->first[source].right / chances->first[source].trials;
 }
 
 void chances_first_anew(struct chances* chances, int source, float start) {

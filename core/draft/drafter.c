@@ -5,6 +5,8 @@
 
 #define DRAFTER_LISTED(name) &drafter_##name,
 const struct drafter* const drafters[ALL_DRAFTERS] = {DRAFTERS(DRAFTER_LISTED) LONE_DRAFTERS(DRAFTER_LISTED)};
+#define DRAFTER_NAMED(name) #name,
+const char* const drafter_name[DRAFTER_COUNT] = {DRAFTERS(DRAFTER_NAMED)};
 
 bool drafter_set_open(struct drafter_set* set, unsigned which, const struct drafter_setup* setup) {
 	bool good = true;
@@ -20,12 +22,6 @@ void drafter_set_close(struct drafter_set* set) {
 		if (set->state[i])
 			drafters[i]->close(set->state[i]);
 	memset(set, 0, sizeof *set);
-}
-
-void drafter_set_forget(struct drafter_set* set, int length) {
-	for (int i = 0; i < ALL_DRAFTERS; i++)
-		if (set->state[i] && drafters[i]->forget)
-			drafters[i]->forget(set->state[i], length);
 }
 
 void drafter_set_append(struct drafter_set* set, const int32_t* token, int n) {
@@ -57,7 +53,7 @@ void drafter_set_see(struct drafter_set* set, const struct tree* tree, const str
 
 static int find_name(const char* name, size_t size) {
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		if (strlen(drafters[i]->name) == size && strncmp(drafters[i]->name, name, size) == 0)
+		if (strlen(drafter_name[i]) == size && strncmp(drafter_name[i], name, size) == 0)
 			return i;
 	return -1;
 }
@@ -65,7 +61,7 @@ static int find_name(const char* name, size_t size) {
 static bool unknown_name(const char* name, size_t size, struct error* error) {
 	char known[256] = "";
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
-		strcat(known, drafters[i]->name);
+		strcat(known, drafter_name[i]);
 		strcat(known, ", ");
 	}
 	return error_set(error, "drafters: no drafter \"%.*s\"; expected %sall or none", (int)size, name, known);

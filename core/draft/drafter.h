@@ -1,8 +1,8 @@
 /* One interface for whoever drafts.
  *
  * A candidate is a token proposed for a child of one node of a tree, with the evidence for it: a bin that
- * only its drafter can read, and its rank there. What a bin is worth is learned from verification
- * (chances.h); what a row and a pass cost is the planner's business (planner.h). A drafter knows neither.
+ * only its drafter can read. What a bin is worth is learned from verification (chances.h); what a row and a
+ * pass cost is the planner's business (planner.h). A drafter knows neither.
  *
  * Drafters that need no pass extend a node at once. The others own passes besides: what their results say of
  * a node is then had at once as well. Adding a drafter takes its file and one line of DRAFTERS. */
@@ -13,7 +13,7 @@
 
 struct acceptor; /* core/grammar/acceptor.h */
 
-/* name: the name for the option --drafters. At a node, earlier ones are asked first. */
+/* By their names for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 /* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
 #define LONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
@@ -31,10 +31,26 @@ enum { EVIDENCE_BINS = 64 };
 
 struct candidate {
 	int32_t token;
-	uint8_t bin;  /* below the drafter's `bins` */
-	uint8_t rank; /* 0 the best, below TREE_RANKS */
-	bool spare;   /* told to be learned from alone, not for the tree */
+	uint8_t bin; /* below the drafter's `bins` */
+	bool spare;  /* told to be learned from alone, not for the tree */
 };
+
+/* Puts one after n in the list unless its token is there; how many there are then. */
+static inline int candidate_add(struct candidate* list, int n, int32_t token, int bin) {
+	for (int i = 0; i < n; i++)
+		if (list[i].token == token)
+			return n;
+	list[n] = (struct candidate){.token = token, .bin = (uint8_t)bin};
+	return n + 1;
+}
+
+/* The last of n classes, by their ascending lower bounds, that a value reaches; 0: none. */
+static inline int evidence_class(const int* lowest, int n, int value) {
+	int at = n - 1;
+	while (at > 0 && value < lowest[at])
+		at--;
+	return at;
+}
 
 struct drafter_setup {
 	int context; /* the most tokens a sequence has */
@@ -43,18 +59,18 @@ struct drafter_setup {
 	const struct chain_setup* chain; /* of lone ones that make passes (chain.h) */
 };
 
-/* A text that begins, beside its tokens. */
+/* A text that begins; the arrays are good for the call. */
 struct drafter_text {
 	int owner;
+	const int32_t* prompt;     /* (n_prompt) */
 	int n_prompt, kept;        /* of the prompt so many tokens are kept from a text before */
-	const int32_t* expected;   /* (n_expected) what the output may follow; good for the call */
+	const int32_t* expected;   /* (n_expected) what the output may follow */
 	int n_expected;            /* beyond the context the end is left out */
 	struct acceptor* acceptor; /* of what the output has to be; NULL: it is free */
 };
 
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
 struct drafter {
-	const char* name;
 	int bins;             /* at most EVIDENCE_BINS */
 	uint8_t wants;        /* WANT_ bits of verified rows beside WANT_TOKEN */
 	bool pays_on_devices; /* and nowhere else: on a CPU it drafts only where it is asked for */
@@ -63,15 +79,12 @@ struct drafter {
 	float (*prior)(int bin, int rank);
 	void* (*open)(const struct drafter_setup*); /* NULL on no memory */
 	void (*close)(void* state);
-	/* The sequence keeps its first `length` tokens; 0: another begins. Optional. */
-	void (*forget)(void* state, int length);
-	/* Tokens join the sequence: of the prompt, and as they are emitted. Those beyond the context are left
-	 * out. Optional. */
-	void (*append)(void* state, const int32_t* token, int n);
-	/* A text begins, whose prompt was appended. Optional. */
+	/* A text begins in place of the one before. Optional. */
 	void (*begin)(void* state, const struct drafter_text*);
-	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens
-	 * that it brought are appended after this. Optional. */
+	/* Tokens that were emitted join the text; those beyond the context are left out. Optional. */
+	void (*append)(void* state, const int32_t* token, int n);
+	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens that it brought are
+	 * appended after this. Optional. */
 	void (*see)(void* state, const struct tree*, const struct verdict*, const struct result* out);
 	/* Candidates for children of a row, different tokens, at most `most` <= TREE_RANKS, best first; returns
 	 * how many. Called once for each row in row order as a tree grows, from row 0, which holds the sequence's
@@ -87,9 +100,9 @@ struct drafter {
 	 * before the others, whose candidates it holds for. */
 	bool (*allows)(void* state, int row, int32_t token);
 
-	/* Alone, by passes: its state begins with a struct chain, the steps so far. Its fill and take make the
-	 * next one, in as many passes as that takes, and look at no tree. */
-	bool makes_chain;
+	/* Alone, by passes: its state begins with a struct chain, the steps so far. Fills a pass that makes the
+	 * next one, which may take several; their results go to `take`. */
+	void (*step)(void* state, struct pass*);
 	/* One that has to see every row of the prompt, which its chain's `prompt` is the tap of; both or none.
 	 * How many it has seen; the pass by which it sees n more, whose results it takes. */
 	int (*seen)(const void* state);
@@ -111,6 +124,7 @@ LONE_DRAFTERS(DRAFTER_DECLARED)
 #undef DRAFTER_DECLARED
 
 extern const struct drafter* const drafters[ALL_DRAFTERS];
+extern const char* const drafter_name[DRAFTER_COUNT];
 
 /* The drafters of one sequence. */
 struct drafter_set {
@@ -120,9 +134,8 @@ struct drafter_set {
 /* Opens those whose bit is set. False on no memory; close in any case. */
 bool drafter_set_open(struct drafter_set*, unsigned which, const struct drafter_setup*);
 void drafter_set_close(struct drafter_set*);
-void drafter_set_forget(struct drafter_set*, int length);
-void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
 void drafter_set_begin(struct drafter_set*, const struct drafter_text*);
+void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
 /* What the drafters that take part want of verified rows. */
 uint8_t drafter_set_wants(const struct drafter_set*);
 void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdict*,

@@ -1,17 +1,12 @@
 /* The `exit` drafter: the model's first blocks, and its own head (LayerSkip, Elhoushi et al. 2024) or one
  * that was trained for the exit (PPD, Zhang et al. 2024). */
 #include "core/draft/chain.h"
-
-struct exit_drafter {
-	struct chain chain;
-	struct result result; /* of a trained head's pass */
-	uint8_t want;
-};
+#include "kernels/sample.h"
 
 static void* exit_open(const struct drafter_setup* setup) {
 	struct chain_setup chain = *setup->chain;
 	chain.states |= chain.heads != NULL;
-	return chain_open(sizeof(struct exit_drafter), &chain);
+	return chain_open(sizeof(struct chain), &chain);
 }
 
 /* Whether a trained head stands in for the model's at this exit. */
@@ -19,38 +14,42 @@ static bool is_trained(const struct chain* c) {
 	return c->setup.heads && c->setup.heads->weight[c->span / 2];
 }
 
-static uint64_t position_of(const struct chain* c) { return (uint64_t)(c->segment.base + c->steps + 1); }
-
 /* What the trained head says of the newest row. */
-static void ask_head(struct exit_drafter* e, struct pass* pass) {
-	struct chain* c = &e->chain;
+static void ask_head(struct chain* c, struct pass* pass) {
 	struct exit_heads* heads = c->setup.heads;
+	struct result* out = &c->result[c->steps];
+	uint8_t* want = &c->want[c->steps];
 	const float* last = c->hidden + (size_t)(c->rows - 1) * (size_t)c->setup.shape->dim;
-	e->result.logits = heads->logits;
-	e->want = chain_ask(c, &e->result);
+	out->logits = heads->logits;
+	*want = chain_ask(c, out);
 	if (c->segment.sampler)
-		e->want |= WANT_LOGITS;
-	exit_heads_fill(heads, c->span / 2, last, 1, &e->want, &e->result, pass);
+		*want |= WANT_LOGITS;
+	exit_heads_fill(heads, c->span / 2, last, 1, want, out, pass);
 }
 
-static void exit_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
-	struct exit_drafter* e = state;
-	(void)tree, (void)head, (void)carry;
-	if (e->chain.second)
-		ask_head(e, pass);
+/* The head's pass knows no positions: its choices with the sampler's noise for the token that comes. */
+static void draw(struct chain* c) {
+	const int vocab = c->setup.shape->vocab;
+	struct result* out = &c->result[c->steps];
+	result_from_logits(out, WANT_TOKEN | WANT_TOP, out->logits, vocab, c->segment.sampler,
+	                   (uint64_t)(c->segment.base + c->steps + 1), c->setup.heads->logits + vocab);
+}
+
+static void exit_step(void* state, struct pass* pass) {
+	struct chain* c = state;
+	if (c->second)
+		ask_head(c, pass);
 	else
-		chain_row_pass(&e->chain, !is_trained(&e->chain), pass);
+		chain_row_pass(c, !is_trained(c), pass);
 }
 
 static void exit_take(void* state) {
-	struct exit_drafter* e = state;
-	struct chain* c = &e->chain;
-	struct exit_heads* heads = c->setup.heads;
+	struct chain* c = state;
 	if (c->second) {
+		struct cache* scratch = c->setup.heads->scratch;
 		if (c->segment.sampler)
-			exit_heads_draw(heads, c->segment.sampler, position_of(c), &e->result);
-		heads->scratch->backend->discard(heads->scratch);
-		c->result[c->steps] = e->result;
+			draw(c);
+		scratch->backend->discard(scratch);
 		chain_step(c);
 		return;
 	}
@@ -60,9 +59,5 @@ static void exit_take(void* state) {
 		chain_step(c);
 }
 
-const struct drafter drafter_exit = {.name = "exit",
-                                     .open = exit_open,
-                                     .close = chain_close,
-                                     .makes_chain = true,
-                                     .fill = exit_fill,
-                                     .take = exit_take};
+const struct drafter drafter_exit = {
+    .open = exit_open, .close = chain_close, .step = exit_step, .take = exit_take};

@@ -1,12 +1,11 @@
 /* A pass that begins at the head, from what the trained heads make of states. */
 #include "core/draft/exit_heads.h"
 
-#include "kernels/sample.h"
-
 void exit_heads_fill(struct exit_heads* e, int blocks, const float* state, int n, const uint8_t* want,
                      struct result* out, struct pass* pass) {
-	const size_t dim = (size_t)e->shape->dim;
-	const int end = 2 * e->shape->n_blocks;
+	const struct model_shape* shape = &e->scratch->backend->weights->shape;
+	const size_t dim = (size_t)shape->dim;
+	const int end = 2 * shape->n_blocks;
 	for (int i = 0; i < n; i++)
 		e->apply(e->heads, blocks, state + (size_t)i * dim, e->in + (size_t)i * dim);
 	e->segment = (struct segment){.cache = e->scratch, .base = e->scratch->committed, .n = n};
@@ -14,11 +13,4 @@ void exit_heads_fill(struct exit_heads* e, int blocks, const float* state, int n
 	pass->state = e->in;
 	pass->first = end;
 	pass->head = pass->bare_head = true;
-}
-
-bool exit_heads_draw(const struct exit_heads* e, const struct sampler* sampler, uint64_t position,
-                     struct result* out) {
-	const int vocab = e->shape->vocab;
-	return result_from_logits(out, WANT_TOKEN | WANT_TOP, out->logits, vocab, sampler, position,
-	                          e->logits + vocab);
 }

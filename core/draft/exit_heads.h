@@ -9,7 +9,6 @@ struct heads;
 
 struct exit_heads {
 	const struct heads* heads;
-	const struct model_shape* shape;
 	float* const* weight; /* by blocks run; NULL: no head */
 	/* out (dim) of the state x (dim) */
 	void (*apply)(const struct heads*, int blocks, const float* x, float* out);
@@ -24,8 +23,5 @@ struct exit_heads {
  * blocks says of state (n, dim). */
 void exit_heads_fill(struct exit_heads*, int blocks, const float* state, int n, const uint8_t* want,
                      struct result* out, struct pass*);
-/* Such a pass knows no positions: the choices by its out->logits (vocab), with the noise of a sampler for a
- * text's token at `position`. False where they are not finite. */
-bool exit_heads_draw(const struct exit_heads*, const struct sampler*, uint64_t position, struct result* out);
 
 #endif

@@ -48,8 +48,7 @@ static float form_prior(int bin, int rank) {
 	return rank == 0 ? 0.9999f : 0.0001f;
 }
 
-const struct drafter drafter_form = {.name = "form",
-                                     .bins = 1,
+const struct drafter drafter_form = {.bins = 1,
                                      .prior = form_prior,
                                      .open = form_open,
                                      .close = free,

@@ -6,7 +6,6 @@
 
 struct jacobi {
 	int most;
-	bool begun;
 	int32_t window[MAX_DRAFT]; /* (most) */
 };
 
@@ -17,14 +16,11 @@ static void* jacobi_open(const struct drafter_setup* setup) {
 	return g;
 }
 
-static void jacobi_forget(void* state, int length) { ((struct jacobi*)state)->begun = length > 0; }
-
 /* The window starts as the prompt's last token, over and over. */
-static void jacobi_append(void* state, const int32_t* token, int n) {
+static void jacobi_begin(void* state, const struct drafter_text* text) {
 	struct jacobi* g = state;
-	for (int i = 0; !g->begun && i < g->most; i++)
-		g->window[i] = token[n - 1];
-	g->begun = true;
+	for (int i = 0; i < g->most; i++)
+		g->window[i] = text->prompt[text->n_prompt - 1];
 }
 
 static void jacobi_grow(void* state, struct tree* tree, int depth) {
@@ -43,10 +39,5 @@ static void jacobi_see(void* state, const struct tree* tree, const struct verdic
 		g->window[n++] = v->bonus;
 }
 
-const struct drafter drafter_jacobi = {.name = "jacobi",
-                                       .open = jacobi_open,
-                                       .close = free,
-                                       .forget = jacobi_forget,
-                                       .append = jacobi_append,
-                                       .grow = jacobi_grow,
-                                       .see = jacobi_see};
+const struct drafter drafter_jacobi = {
+    .open = jacobi_open, .close = free, .begin = jacobi_begin, .grow = jacobi_grow, .see = jacobi_see};

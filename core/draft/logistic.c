@@ -19,22 +19,23 @@ static const float* row(const struct problem* p, int i) { return p->x + (size_t)
 /* log(1 + e^z) */
 static double softplus(double z) { return z > 0 ? z + log1p(exp(-z)) : log1p(exp(z)); }
 
-/* v (dims + 1): weights of scaled features, then the bias. */
-static double score(const struct problem* p, const gsl_vector* v, int i) {
-	double z = gsl_vector_get(v, (size_t)p->dims);
+/* w (dims + 1): weights of scaled features, then the bias. */
+static double score(const struct problem* p, const double* w, int i) {
+	double z = w[p->dims];
 	for (int j = 0; j < p->dims; j++)
-		z += gsl_vector_get(v, (size_t)j) * ((double)row(p, i)[j] - p->mean[j]) * p->scale[j];
+		z += w[j] * ((double)row(p, i)[j] - p->mean[j]) * p->scale[j];
 	return z;
 }
 
-/* The loss; its slope where there is a vector for it. */
+/* The loss; its slope where there is a vector for it. Both vectors are the minimiser's own: stride 1. */
 static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slope) {
 	double value = 0;
-	double* g = slope ? slope->data : NULL; /* the minimiser's own: stride 1 */
+	const double* w = v->data;
+	double* g = slope ? slope->data : NULL;
 	if (slope)
 		gsl_vector_set_zero(slope);
 	for (int i = 0; i < p->n; i++) {
-		const double z = score(p, v, i);
+		const double z = score(p, w, i);
 		const double error = 1 / (1 + exp(-z)) - p->y[i];
 		value += softplus(p->y[i] ? -z : z) / p->n;
 		for (int j = 0; slope && j < p->dims; j++)
@@ -43,10 +44,9 @@ static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slo
 			g[p->dims] += error / p->n;
 	}
 	for (int j = 0; j < p->dims; j++) {
-		const double w = gsl_vector_get(v, (size_t)j);
-		value += p->ridge / 2 * w * w;
+		value += p->ridge / 2 * w[j] * w[j];
 		if (slope)
-			g[j] += p->ridge * w;
+			g[j] += p->ridge * w[j];
 	}
 	return value;
 }
@@ -100,24 +100,22 @@ bool logistic_fit(const float* x, const uint8_t* y, int n, int dims, double ridg
 		measure(&p);
 		double constant = (double)*bias;
 		for (int j = 0; j < dims; j++) {
-			gsl_vector_set(v, (size_t)j, p.scale[j] > 0 ? (double)weight[j] / p.scale[j] : 0);
+			v->data[j] = p.scale[j] > 0 ? (double)weight[j] / p.scale[j] : 0;
 			constant += (double)weight[j] * p.mean[j];
 		}
-		gsl_vector_set(v, (size_t)dims, constant);
+		v->data[dims] = constant;
 		minimise(&p, how, v, steps);
-		constant = gsl_vector_get(v, (size_t)dims);
+		constant = v->data[dims];
 		for (int j = 0; j < dims; j++) {
-			const double w = gsl_vector_get(v, (size_t)j) * p.scale[j];
+			const double w = v->data[j] * p.scale[j];
 			weight[j] = (float)w;
 			constant -= w * p.mean[j];
 		}
 		*bias = (float)constant;
 	}
 	free(p.mean);
-	if (v)
-		gsl_vector_free(v);
-	if (how)
-		gsl_multimin_fdfminimizer_free(how);
+	gsl_vector_free(v);
+	gsl_multimin_fdfminimizer_free(how);
 	return good;
 }
 

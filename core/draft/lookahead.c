@@ -9,20 +9,19 @@
 enum { COLUMNS = 5, LEVELS = 2, KEPT = 5 }; /* W; N - 1; n-grams a token */
 
 struct gram {
-	int32_t token[LEVELS]; /* that follow the first */
+	int32_t token[LEVELS];
 };
 
 struct kept {
-	struct gram gram[KEPT]; /* the newest first */
+	struct gram gram[KEPT]; /* that followed a token, the newest first */
 	int n;
 };
 
 struct lookahead {
 	int vocab;
-	bool begun;
-	int32_t level[LEVELS][COLUMNS];
-	int row[LEVELS][COLUMNS]; /* of the tree at hand; -1: not in it */
-	struct kept pool[];       /* (vocab) */
+	struct gram column[COLUMNS]; /* the window's */
+	int last[COLUMNS];           /* the row of its last token in the tree at hand; -1: not in it */
+	struct kept pool[];          /* (vocab) */
 };
 
 static size_t lookahead_bytes(const struct drafter_setup* setup) {
@@ -36,19 +35,13 @@ static void* lookahead_open(const struct drafter_setup* setup) {
 	return g;
 }
 
-static void lookahead_forget(void* state, int length) {
-	struct lookahead* g = state;
-	g->begun = length > 0;
-	if (length == 0)
-		memset(g->pool, 0, (size_t)g->vocab * sizeof *g->pool);
-}
-
 /* The levels start as the prompt's last tokens, over and over. */
-static void lookahead_append(void* state, const int32_t* token, int n) {
+static void lookahead_begin(void* state, const struct drafter_text* text) {
 	struct lookahead* g = state;
-	for (int i = 0; !g->begun && i < LEVELS * COLUMNS; i++)
-		g->level[i / COLUMNS][i % COLUMNS] = token[n - 1 - i % n];
-	g->begun = true;
+	const int n = text->n_prompt;
+	memset(g->pool, 0, (size_t)g->vocab * sizeof *g->pool);
+	for (int i = 0; i < LEVELS * COLUMNS; i++)
+		g->column[i % COLUMNS].token[i / COLUMNS] = text->prompt[n - 1 - i % n];
 }
 
 static void grow_window(struct lookahead* g, struct tree* tree, int depth) {
@@ -56,10 +49,11 @@ static void grow_window(struct lookahead* g, struct tree* tree, int depth) {
 		int row = above;
 		for (int i = 0; i < LEVELS; i++) {
 			const bool fits = row >= 0 && tree->depth[row] < depth;
-			row = g->row[i][j] = fits ? tree_add(tree, row, g->level[i][j], SOURCE_retrieval, 0, 1) : -1;
+			row = fits ? tree_add(tree, row, g->column[j].token[i], SOURCE_retrieval, 0, 1) : -1;
 			if (i == 0)
 				above = row;
 		}
+		g->last[j] = row;
 	}
 }
 
@@ -90,25 +84,19 @@ static void lookahead_see(void* state, const struct tree* tree, const struct ver
 	(void)tree;
 	(void)verdict;
 	for (int j = 0; j < COLUMNS; j++) {
-		const int last = g->row[LEVELS - 1][j];
-		if (last < 0)
+		if (g->last[j] < 0)
 			continue;
-		struct gram gram;
-		for (int i = 0; i + 1 < LEVELS; i++)
-			gram.token[i] = g->level[i + 1][j];
-		gram.token[LEVELS - 1] = out[last].token;
-		keep_gram(&g->pool[g->level[0][j]], &gram);
-		for (int i = 0; i + 1 < LEVELS; i++)
-			g->level[i][j] = g->level[i + 1][j];
-		g->level[LEVELS - 1][j] = out[last].token;
+		int32_t* const token = g->column[j].token;
+		const int32_t first = token[0];
+		memmove(token, token + 1, (LEVELS - 1) * sizeof *token);
+		token[LEVELS - 1] = out[g->last[j]].token;
+		keep_gram(&g->pool[first], &g->column[j]);
 	}
 }
 
-const struct drafter drafter_lookahead = {.name = "lookahead",
-                                          .open = lookahead_open,
+const struct drafter drafter_lookahead = {.open = lookahead_open,
                                           .close = free,
                                           .bytes = lookahead_bytes,
-                                          .forget = lookahead_forget,
-                                          .append = lookahead_append,
+                                          .begin = lookahead_begin,
                                           .grow = lookahead_grow,
                                           .see = lookahead_see};

@@ -7,7 +7,6 @@
 
 struct mask_drafter {
 	struct mask_round round;
-	struct segment segment;
 	int n;                          /* rows with results */
 	int filled;                     /* rows of the pass that is under way */
 	int32_t token[MAX_ROWS];        /* (n) */
@@ -28,18 +27,16 @@ static void mask_close(void* state) {
 
 static void* mask_open(const struct drafter_setup* setup) {
 	struct mask_drafter* m = calloc(1, sizeof *m);
-	if (m && shortlist_open(&m->shortlist, setup->vocab))
+	if (!m || shortlist_open(&m->shortlist, setup->vocab))
 		return m;
-	if (m)
-		mask_close(m);
+	mask_close(m);
 	return NULL;
 }
 
-static void mask_forget(void* state, int length) {
+static void mask_begin(void* state, const struct drafter_text* text) {
 	struct mask_drafter* m = state;
-	if (length > 0)
-		return;
 	shortlist_begin(&m->shortlist);
+	shortlist_take(&m->shortlist, text->prompt, text->n_prompt, false);
 	m->drafted = false;
 }
 
@@ -55,16 +52,13 @@ static void take_shortlist(struct mask_drafter* m, double head_share) {
 	const uint64_t* bits = head_share > 0 ? shortlist_bits(&m->shortlist, head_share) : NULL;
 	for (int i = 0; bits && i < MAX_ROWS; i++)
 		m->allowed[i] = bits;
-	m->segment.allowed = bits ? m->allowed : NULL;
+	m->round.segment.allowed = bits ? m->allowed : NULL;
 }
 
 void mask_start(void* state, const struct mask_round* round) {
 	struct mask_drafter* m = state;
 	m->round = *round;
-	m->segment = (struct segment){.cache = round->cache,
-	                              .base = round->cache->committed,
-	                              .sampler = round->sampler,
-	                              .penalties = round->penalties};
+	m->round.segment.base = round->segment.cache->committed;
 	m->n = m->filled = 0;
 	take_shortlist(m, round->head_share);
 }
@@ -107,7 +101,6 @@ static int mask_extend(void* state, const struct tree* tree, int row, struct can
 	for (int i = 0; i < n; i++)
 		out[i] = (struct candidate){.token = result->top_token[i],
 		                            .bin = (uint8_t)draft_bin(result->max_probability),
-		                            .rank = (uint8_t)i,
 		                            .spare = i >= width};
 	return n;
 }
@@ -141,9 +134,10 @@ static void mask_fill(void* state, const struct tree* tree, int head, int carry,
 	for (int row = head + 1; row < tree->n && m->filled < most && m->n + m->filled < MAX_ROWS; row++)
 		if (m->of[tree->parent[row]] >= m->n && !is_end(m, tree->token[row]))
 			m->of[row] = add_row(m, tree->token[row], m->of[tree->parent[row]], want);
-	m->segment.n = m->filled;
-	*pass = pass_over(&m->segment, m->token + m->n, m->parent + m->n,
-	                  2 * m->round.cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
+	struct segment* const segment = &m->round.segment;
+	segment->n = m->filled;
+	*pass = pass_over(segment, m->token + m->n, m->parent + m->n,
+	                  2 * segment->cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
 	pass->skip = m->round.skip;
 	pass->bridge = m->round.bridge;
 	pass->head = true;
@@ -193,12 +187,11 @@ static float mask_prior(int bin, int rank) {
 	return rank == 0 ? p : 0.5f;
 }
 
-const struct drafter drafter_mask = {.name = "mask",
-                                     .bins = DRAFT_BINS,
+const struct drafter drafter_mask = {.bins = DRAFT_BINS,
                                      .prior = mask_prior,
                                      .open = mask_open,
                                      .close = mask_close,
-                                     .forget = mask_forget,
+                                     .begin = mask_begin,
                                      .append = mask_append,
                                      .extend = mask_extend,
                                      .head = mask_head,
@@ -210,7 +203,7 @@ const struct drafter drafter_mask = {.name = "mask",
 static void model_see(void* state, const struct tree* tree, const struct verdict* verdict,
                       const struct result* out) {
 	struct mask_drafter* m = state;
-	struct cache* cache = m->round.cache;
+	struct cache* cache = m->round.segment.cache;
 	int32_t path[MAX_ROWS];
 	int n = 0, at = root_of(m);
 	(void)out;
@@ -224,8 +217,7 @@ static void model_see(void* state, const struct tree* tree, const struct verdict
 		cache->backend->commit(cache, path, n);
 }
 
-const struct drafter drafter_model = {.name = "model",
-                                      .bins = DRAFT_BINS,
+const struct drafter drafter_model = {.bins = DRAFT_BINS,
                                       .prior = mask_prior,
                                       .open = mask_open,
                                       .close = mask_close,

@@ -13,9 +13,9 @@
 
 /* What a sequence drafts with in the round that begins. The pointers are the caller's, good until it ends. */
 struct mask_round {
-	struct cache* cache; /* nothing pending; a pass's rows stay pending, for the caller to discard */
-	const struct sampler* sampler;     /* NULL: greedy */
-	const struct penalties* penalties; /* NULL: none */
+	/* Its cache, where nothing is pending (a pass's rows stay so, for the caller to discard), sampler and
+	 * penalties; the rest is the drafter's. */
+	struct segment segment;
 	const struct mask* skip;
 	const int* top_k; /* (4) as tree_width takes them: a row's candidates beyond are spare; NULL: none is */
 	const struct bridge* bridge; /* in place of a span that it leaves out, or NULL */

@@ -19,13 +19,16 @@ static void* ngram_open(const struct drafter_setup* setup) {
 	return g;
 }
 
-static void ngram_forget(void* state, int length) { ((struct ngram*)state)->n = length; }
-
 static void ngram_append(void* state, const int32_t* token, int n) {
 	struct ngram* g = state;
 	const int more = n < g->capacity - g->n ? n : g->capacity - g->n;
 	memcpy(g->text + g->n, token, (size_t)more * sizeof *token);
 	g->n += more;
+}
+
+static void ngram_begin(void* state, const struct drafter_text* text) {
+	((struct ngram*)state)->n = 0;
+	ngram_append(state, text->prompt, text->n_prompt);
 }
 
 /* Where the text's last `size` tokens stand first, or -1; not at the end itself. */
@@ -48,9 +51,5 @@ static void ngram_grow(void* state, struct tree* tree, int depth) {
 		row = tree_add(tree, row, g->text[from + i], SOURCE_retrieval, 0, 1);
 }
 
-const struct drafter drafter_ngram = {.name = "ngram",
-                                      .open = ngram_open,
-                                      .close = free,
-                                      .forget = ngram_forget,
-                                      .append = ngram_append,
-                                      .grow = ngram_grow};
+const struct drafter drafter_ngram = {
+    .open = ngram_open, .close = free, .begin = ngram_begin, .append = ngram_append, .grow = ngram_grow};

@@ -33,47 +33,6 @@ void planner_start(struct planner* p, int32_t root, const struct round_limits* l
 
 void planner_passed(struct planner* p, float cost) { p->spent += cost; }
 
-/* ---- the queue: sifting up and down ---------------------------------------------------------- */
-
-static bool before(const struct queued* x, const struct queued* y) {
-	if (x->chance != y->chance)
-		return x->chance > y->chance;
-	if (x->depth != y->depth)
-		return x->depth < y->depth;
-	if (x->rank != y->rank)
-		return x->rank < y->rank;
-	return x->id < y->id;
-}
-
-/* At equal chance the shallower comes first, then the better ranked, then the lower id, so that a parent
- * always precedes its children (a child's chance is its parent's times at most 1). Nothing is done when full.
- */
-static void queue_push(struct queue* queue, struct queued new) {
-	if (queue->n == QUEUE_CAPACITY)
-		return;
-	int i = queue->n++;
-	while (i > 0 && before(&new, &queue->entry[(i - 1) / 2])) {
-		queue->entry[i] = queue->entry[(i - 1) / 2];
-		i = (i - 1) / 2;
-	}
-	queue->entry[i] = new;
-}
-
-static struct queued queue_pop(struct queue* queue) {
-	const struct queued first = queue->entry[0], last = queue->entry[--queue->n];
-	int i = 0;
-	for (int child = 1; child < queue->n; child = 2 * i + 1) {
-		if (child + 1 < queue->n && before(&queue->entry[child + 1], &queue->entry[child]))
-			child++;
-		if (!before(&queue->entry[child], &last))
-			break;
-		queue->entry[i] = queue->entry[child];
-		i = child;
-	}
-	queue->entry[i] = last;
-	return first;
-}
-
 /* ---- children ------------------------------------------------------------------------------- */
 
 /* Joins a drafter's candidates to the row's; what one before it has proposed stays that one's. */
@@ -139,24 +98,50 @@ static void ask_drafters(struct planner* p, int row) {
 }
 
 /* What a token that comes with this chance at this depth is worth. */
-static float worth_of(float chance, int depth, float next) { return chance * powf(next, (float)(depth - 1)); }
-static float worth(float chance, int depth) { return worth_of(chance, depth, deeper); }
+static float worth(const struct planner* p, float chance, int depth) {
+	return chance * powf(p->deeper, (float)(depth - 1));
+}
+
+/* Of equals the better ranked. */
+static void find_next(struct planner* p, int row) {
+	const struct child* child = p->child[row];
+	const float sure = worth(p, 1, p->tree.depth[row] + 1);
+	p->next[row] = -1;
+	for (int i = 0; i < p->n_children[row] && !child[i].spare; i++) {
+		const float brings = p->tree.chance[row] * child[i].chance * sure;
+		if (!child[i].joined && (p->next[row] < 0 || brings > p->worth[row])) {
+			p->next[row] = i;
+			p->worth[row] = brings;
+		}
+	}
+}
 
 static void expand(struct planner* p, int row) {
 	ask_drafters(p, row);
-	if (p->tree.depth[row] >= p->limits.depth)
-		return;
-	const int depth = p->tree.depth[row] + 1;
-	for (int i = 0; i < p->n_children[row] && !p->child[row][i].spare; i++)
-		queue_push(&p->queue,
-		           (struct queued){
-		               .chance = worth_of(p->tree.chance[row] * p->child[row][i].chance, depth, p->deeper),
-		               .depth = (int16_t)depth,
-		               .rank = (int16_t)i,
-		               .id = row});
+	p->next[row] = -1;
+	if (p->tree.depth[row] < p->limits.depth)
+		find_next(p, row);
 }
 
 /* ---- growing -------------------------------------------------------------------------------- */
+
+/* Whether the next child of row x joins before that of y: of equals the shallower, then the better ranked. */
+static bool before(const struct planner* p, int x, int y) {
+	if (p->worth[x] != p->worth[y])
+		return p->worth[x] > p->worth[y];
+	if (p->tree.depth[x] != p->tree.depth[y])
+		return p->tree.depth[x] < p->tree.depth[y];
+	return p->next[x] < p->next[y];
+}
+
+/* The row whose next child joins first; -1: none may. */
+static int first_row(const struct planner* p) {
+	int first = -1;
+	for (int row = 0; row < p->tree.n; row++)
+		if (p->next[row] >= 0 && (first < 0 || before(p, row, first)))
+			first = row;
+	return first;
+}
 
 /* Rows that may be for nothing are paid from the budget; the first `sure` ones bring a token each. */
 static int affordable_rows(const struct planner* p, int sure) {
@@ -167,40 +152,40 @@ static int affordable_rows(const struct planner* p, int sure) {
 	return rows;
 }
 
-/* Adds the most worthy child; what it is worth. */
-static float add_first(struct planner* p) {
-	const struct queued first = queue_pop(&p->queue);
-	const struct child* child = &p->child[first.id][first.rank];
-	const float chance = p->tree.chance[first.id] * child->chance;
-	expand(p, tree_add(&p->tree, first.id, child->token, child->source, child->rank, chance));
-	return first.chance;
+/* The row's next child joins the tree; what it is worth. */
+static float add_next(struct planner* p, int row) {
+	struct child* child = &p->child[row][p->next[row]];
+	const float brings = p->worth[row], chance = p->tree.chance[row] * child->chance;
+	child->joined = true;
+	find_next(p, row);
+	expand(p, tree_add(&p->tree, row, child->token, child->source, child->rank, chance));
+	return brings;
 }
 
 static void start_growing(struct planner* p, float next) {
 	p->deeper = next;
 	tree_start(&p->tree, p->tree.token[0]);
-	p->queue.n = 0;
 	expand(p, 0);
 }
 
 /* The only child that may follow, which its drafter knows: such a row cannot fail, and takes the place of one
  * of a later pass. No price speaks against it. */
-static bool is_forced(const struct planner* p, const struct queued* q) {
-	const struct child* child = &p->child[q->id][q->rank];
-	return drafters[child->source]->allows != NULL;
+static bool is_forced(const struct planner* p, int row) {
+	return drafters[p->child[row][p->next[row]].source]->allows != NULL;
 }
 
 static void grow(struct planner* p) {
 	const float rate = planner_rate(p);
 	start_growing(p, deeper);
 	float tokens = 1;
-	while (p->queue.n > 0 && p->tree.n < p->limits.rows && is_forced(p, &p->queue.entry[0]))
-		tokens += add_first(p);
+	int row;
+	while ((row = first_row(p)) >= 0 && p->tree.n < p->limits.rows && is_forced(p, row))
+		tokens += add_next(p, row);
 	int best_rows = p->tree.n;
 	const int limit = affordable_rows(p, best_rows);
 	float best = tokens - rate * p->prices.verify[best_rows];
-	while (p->queue.n > 0 && p->tree.n < limit && p->queue.entry[0].chance > rate * p->slope[p->tree.n]) {
-		tokens += add_first(p);
+	while ((row = first_row(p)) >= 0 && p->tree.n < limit && p->worth[row] > rate * p->slope[p->tree.n]) {
+		tokens += add_next(p, row);
 		const float gain = tokens - rate * p->prices.verify[p->tree.n];
 		if (gain > best) {
 			best = gain;
@@ -213,9 +198,9 @@ static void grow(struct planner* p) {
 void planner_take_all(struct planner* p, int max_rows, bool priced, float draft_cost) {
 	float tokens = 1, best = 0;
 	start_growing(p, 1);
-	int best_rows = p->tree.n;
-	while (p->queue.n > 0 && p->tree.n < max_rows) {
-		tokens += add_first(p);
+	int row, best_rows = p->tree.n;
+	while ((row = first_row(p)) >= 0 && p->tree.n < max_rows) {
+		tokens += add_next(p, row);
 		const int n = p->tree.n;
 		const float rate = n <= SLICE_ROWS ? tokens / (draft_cost + p->prices.verify[n]) : 0;
 		if (rate > best) {
@@ -235,7 +220,8 @@ struct below {
 	float chance[SLICE_ROWS], sum; /* (n) by row order, parents first */
 };
 
-static void look_below(const struct tree* tree, int head, struct below* below) {
+static void look_below(const struct planner* p, int head, struct below* below) {
+	const struct tree* tree = &p->tree;
 	bool under[SLICE_ROWS] = {false};
 	below->n = 0;
 	below->sum = 0;
@@ -244,7 +230,7 @@ static void look_below(const struct tree* tree, int head, struct below* below) {
 		under[row] = under[tree->parent[row]];
 		if (under[row]) {
 			below->chance[below->n++] = tree->chance[row];
-			below->sum += worth(tree->chance[row], tree->depth[row]);
+			below->sum += worth(p, tree->chance[row], tree->depth[row]);
 		}
 	}
 }
@@ -268,7 +254,7 @@ static float best_carry(const struct planner* p, float head_chance, const struct
  * none. */
 static float pass_gain(const struct planner* p, int source, int head, int* carry) {
 	struct below below;
-	look_below(&p->tree, head, &below);
+	look_below(p, head, &below);
 	const float chance = p->tree.chance[head], next = chances_first(p->chances, source);
 	const float step = p->prices.pass[source] * best_carry(p, chance, &below, carry);
 	const float rate = planner_rate(p), *verify = p->prices.verify;
@@ -280,7 +266,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	float best = 0, tokens = 0, power = chance;
 	for (int e = 1; e <= most; e++) {
 		power *= next;
-		tokens += worth(power, p->tree.depth[head] + e);
+		tokens += worth(p, power, p->tree.depth[head] + e);
 		best = fmaxf(best,
 		             tokens - rate * (start + (float)e * step + verify[rows + e] - verify[rows]) - present);
 	}

@@ -22,7 +22,7 @@
 
 #include "core/draft/chances.h"
 
-enum { QUEUE_CAPACITY = 1024, ROW_CANDIDATES = QUEUE_CAPACITY / SLICE_ROWS };
+enum { ROW_CANDIDATES = 16 };
 
 /* In plain steps. */
 struct prices {
@@ -49,18 +49,7 @@ struct child {
 	uint8_t rank;        /* among the row's children */
 	bool agreed;         /* another proposes it as well */
 	bool spare;          /* not for the tree */
-};
-
-/* Children that may join the tree, the likeliest first: a binary heap in a fixed array. */
-struct queued {
-	float chance; /* that verification accepts the whole path to it */
-	int16_t depth, rank;
-	int32_t id; /* the row's */
-};
-
-struct queue {
-	int n;
-	struct queued entry[QUEUE_CAPACITY];
+	bool joined;         /* is in the tree */
 };
 
 struct planner {
@@ -72,9 +61,11 @@ struct planner {
 	struct round_limits limits;
 	float spent; /* on this round's passes */
 	struct tree tree;
-	struct queue queue;
 	float deeper; /* worth of a token over that of the one before it */
 	int n_children[MAX_ROWS];
+	/* By row: the worthiest of its children that may yet join the tree (-1: none), and what that is worth. */
+	int next[MAX_ROWS];
+	float worth[MAX_ROWS];
 	struct child child[MAX_ROWS][ROW_CANDIDATES];
 };
 

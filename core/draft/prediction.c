@@ -40,18 +40,10 @@ static void* prediction_open(const struct drafter_setup* setup) {
 	return p;
 }
 
-/* A sequence cut short within its output keeps its prediction: the place is found again by the text. */
-static void prediction_forget(void* state, int length) {
-	struct prediction* p = state;
-	if (length == 0)
-		p->n = 0;
-	p->cursor = (struct cursor){0, 0};
-	p->n_tail = p->supposed = 0;
-}
-
 static void prediction_begin(void* state, const struct drafter_text* text) {
 	struct prediction* p = state;
-	prediction_forget(p, 0);
+	p->cursor = (struct cursor){0, 0};
+	p->n_tail = p->supposed = 0;
 	p->n = least(text->n_expected, p->capacity);
 	for (int i = 0; i < p->n; i++)
 		p->text[i] = text->expected[i];
@@ -103,11 +95,8 @@ static void prediction_append(void* state, const int32_t* token, int n) {
 /* ---- candidates ----------------------------------------------------------------------------- */
 
 static int run_class(int run) {
-	static const int least[RUNS] = {0, 1, 2, 3, 5, 9, 17, 33};
-	int class = RUNS - 1;
-	while (run < least[class])
-		class --;
-	return class;
+	static const int lowest[RUNS] = {0, 1, 2, 3, 5, 9, 17, 33};
+	return evidence_class(lowest, RUNS, run);
 }
 
 static float prediction_prior(int bin, int rank) {
@@ -116,13 +105,7 @@ static float prediction_prior(int bin, int rank) {
 }
 
 static int add(const struct prediction* p, int at, int run, struct candidate* out, int n) {
-	if (at < 0 || at >= p->n)
-		return n;
-	for (int i = 0; i < n; i++)
-		if (out[i].token == p->text[at])
-			return n;
-	out[n] = (struct candidate){.token = p->text[at], .bin = (uint8_t)run_class(run), .rank = (uint8_t)n};
-	return n + 1;
+	return at >= 0 && at < p->n ? candidate_add(out, n, p->text[at], run_class(run)) : n;
 }
 
 static int prediction_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
@@ -144,12 +127,10 @@ static int prediction_extend(void* state, const struct tree* tree, int row, stru
 	return n;
 }
 
-const struct drafter drafter_prediction = {.name = "prediction",
-                                           .bins = RUNS,
+const struct drafter drafter_prediction = {.bins = RUNS,
                                            .prior = prediction_prior,
                                            .open = prediction_open,
                                            .close = free,
-                                           .forget = prediction_forget,
-                                           .append = prediction_append,
                                            .begin = prediction_begin,
+                                           .append = prediction_append,
                                            .extend = prediction_extend};

@@ -65,7 +65,7 @@ static int recycle_extend(void* state, const struct tree* tree, int row, struct 
 	const struct successors* s = &r->of[token];
 	const int n = s->n < most ? s->n : most;
 	for (int i = 0; i < n; i++)
-		out[i] = (struct candidate){.token = s->token[i], .bin = s->bin[i], .rank = (uint8_t)i};
+		out[i] = (struct candidate){.token = s->token[i], .bin = s->bin[i]};
 	return n;
 }
 
@@ -75,8 +75,7 @@ static float recycle_prior(int bin, int rank) {
 	return rank == 0 ? 0.6f * p : 0.1f + 0.4f * p;
 }
 
-const struct drafter drafter_recycle = {.name = "recycle",
-                                        .bins = BINS,
+const struct drafter drafter_recycle = {.bins = BINS,
                                         .wants = WANT_TOP | WANT_ROUGH,
                                         .pays_on_devices = true,
                                         .prior = recycle_prior,

@@ -2,6 +2,7 @@
 #include "core/draft/retrieval.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
 	INDEXES = 1 + POOL_GENERATIONS, /* the sequence's own, then the pool's */
@@ -14,12 +15,12 @@ enum {
 
 struct retrieval {
 	struct suffix_index* own;
-	const struct retrieval_pool* pool;
+	const struct retrieval_pool* pool; /* or NULL */
 	int64_t pool_version;
-	int capacity, n;
-	struct suffix_place place[POOL_GENERATIONS]; /* in the pool, of the text */
-	struct suffix_place row[MAX_ROWS][INDEXES];  /* of the text along the tree */
-	int32_t text[];                              /* (capacity) */
+	/* By row of the tree, of the text along it; of row 0, which is the text, as tokens join it. Without a
+	 * pool its places are empty. */
+	struct suffix_place place[MAX_ROWS][INDEXES];
+	int32_t recent[CAUGHT_UP]; /* the text's last tokens, a ring */
 };
 
 static void retrieval_close(void* state) {
@@ -29,28 +30,25 @@ static void retrieval_close(void* state) {
 }
 
 static void* retrieval_open(const struct drafter_setup* setup) {
-	struct retrieval* r = calloc(1, sizeof *r + (size_t)setup->context * sizeof r->text[0]);
-	if (!r)
-		return NULL;
-	r->capacity = setup->context;
-	r->own = suffix_open(setup->context);
-	if (r->own)
+	struct retrieval* r = calloc(1, sizeof *r);
+	if (!r || (r->own = suffix_open(setup->context)))
 		return r;
-	retrieval_close(r);
+	free(r);
 	return NULL;
 }
 
-static void match_pool(struct retrieval* r, int from) {
+static void match_pool(struct retrieval* r, int32_t token) {
 	for (int g = 0; r->pool && g < POOL_GENERATIONS; g++)
-		for (int i = from; i < r->n; i++)
-			r->place[g] = suffix_step(r->pool->generation[g], r->place[g], r->text[i]);
+		r->place[0][1 + g] = suffix_step(r->pool->generation[g], r->place[0][1 + g], token);
 }
 
 static void match_pool_anew(struct retrieval* r) {
+	const int n = suffix_size(r->own);
 	for (int g = 0; g < POOL_GENERATIONS; g++)
-		r->place[g] = (struct suffix_place){0, 0};
+		r->place[0][1 + g] = (struct suffix_place){0, 0};
 	r->pool_version = r->pool ? r->pool->version : 0;
-	match_pool(r, r->n > CAUGHT_UP ? r->n - CAUGHT_UP : 0);
+	for (int i = n > CAUGHT_UP ? n - CAUGHT_UP : 0; i < n; i++)
+		match_pool(r, r->recent[i % CAUGHT_UP]);
 }
 
 static void keep_pool(struct retrieval* r) {
@@ -67,33 +65,24 @@ void retrieval_use_pool(void* state, const struct retrieval_pool* pool) {
 static void retrieval_append(void* state, const int32_t* token, int n) {
 	struct retrieval* r = state;
 	keep_pool(r);
-	const int from = r->n;
-	for (int i = 0; i < n && r->n < r->capacity; i++) {
-		suffix_append(r->own, token[i]);
-		r->text[r->n++] = token[i];
+	for (int i = 0; i < n && suffix_append(r->own, token[i]); i++) {
+		r->recent[(suffix_size(r->own) - 1) % CAUGHT_UP] = token[i];
+		match_pool(r, token[i]);
 	}
-	match_pool(r, from);
 }
 
-static void retrieval_forget(void* state, int length) {
+static void retrieval_begin(void* state, const struct drafter_text* text) {
 	struct retrieval* r = state;
-	if (length >= r->n)
-		return;
 	suffix_clear(r->own);
-	r->n = length;
-	for (int i = 0; i < length; i++)
-		suffix_append(r->own, r->text[i]);
 	match_pool_anew(r);
+	retrieval_append(r, text->prompt, text->n_prompt);
 }
 
 /* ---- evidence ------------------------------------------------------------------------------- */
 
 static int length_class(int length) {
-	static const int least[LENGTHS] = {1, 2, 3, 4, 5, 7, 10, 16};
-	int class = LENGTHS - 1;
-	while (class > 0 && length < least[class])
-		class --;
-	return class;
+	static const int lowest[LENGTHS] = {1, 2, 3, 4, 5, 7, 10, 16};
+	return evidence_class(lowest, LENGTHS, length);
 }
 
 /* How much of what followed was this follower: of several the lesser or the greater part, one alone, one
@@ -134,24 +123,15 @@ static const struct suffix_index* index_of(const struct retrieval* r, int i) {
 }
 
 static void find_places(struct retrieval* r, const struct tree* tree, int row) {
-	struct suffix_place* place = r->row[row];
 	if (row == 0) {
 		keep_pool(r);
-		place[0] = suffix_repeated(r->own);
-		for (int g = 0; g < POOL_GENERATIONS; g++)
-			place[1 + g] = r->place[g];
+		r->place[0][0] = suffix_repeated(r->own);
 		return;
 	}
-	for (int i = 0; i < INDEXES; i++)
-		if (index_of(r, i))
-			place[i] = suffix_step(index_of(r, i), r->row[tree->parent[row]][i], tree->token[row]);
-}
-
-static bool holds(const struct candidate* list, int n, int32_t token) {
-	for (int i = 0; i < n; i++)
-		if (list[i].token == token)
-			return true;
-	return false;
+	for (int i = 0; i < INDEXES; i++) {
+		const struct suffix_place above = r->place[tree->parent[row]][i];
+		r->place[row][i] = index_of(r, i) ? suffix_step(index_of(r, i), above, tree->token[row]) : above;
+	}
 }
 
 /* What followed one suffix in one index, after the candidates there are. */
@@ -161,14 +141,8 @@ static int add_followers(const struct suffix_index* index, struct suffix_place p
 	int32_t total;
 	const int found = suffix_followers(index, place, follower, most, &total);
 	const int bin = ((from_pool ? LENGTHS : 0) + length_class(place.length)) * SHARES;
-	for (int i = 0; i < found && n < most; i++) {
-		if (holds(out, n, follower[i].token))
-			continue;
-		out[n] = (struct candidate){.token = follower[i].token,
-		                            .bin = (uint8_t)(bin + share_class(follower[i].count, total)),
-		                            .rank = (uint8_t)n};
-		n++;
-	}
+	for (int i = 0; i < found && n < most; i++)
+		n = candidate_add(out, n, follower[i].token, bin + share_class(follower[i].count, total));
 	return n;
 }
 
@@ -188,7 +162,7 @@ static int most_promising(const struct suffix_place* place) {
 
 int retrieval_match(const void* state) {
 	const struct retrieval* r = state;
-	return r->row[0][most_promising(r->row[0])].length;
+	return r->place[0][most_promising(r->place[0])].length;
 }
 
 static int retrieval_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
@@ -196,8 +170,7 @@ static int retrieval_extend(void* state, const struct tree* tree, int row, struc
 	struct suffix_place place[INDEXES];
 	int n = 0;
 	find_places(r, tree, row);
-	for (int i = 0; i < INDEXES; i++)
-		place[i] = index_of(r, i) ? r->row[row][i] : (struct suffix_place){0, 0};
+	memcpy(place, r->place[row], sizeof place);
 	for (int looked = 0; looked < SUFFIXES && n < most; looked++) {
 		const int i = most_promising(place);
 		if (place[i].length == 0)
@@ -208,11 +181,10 @@ static int retrieval_extend(void* state, const struct tree* tree, int row, struc
 	return n;
 }
 
-const struct drafter drafter_retrieval = {.name = "retrieval",
-                                          .bins = BINS,
+const struct drafter drafter_retrieval = {.bins = BINS,
                                           .prior = retrieval_prior,
                                           .open = retrieval_open,
                                           .close = retrieval_close,
-                                          .forget = retrieval_forget,
+                                          .begin = retrieval_begin,
                                           .append = retrieval_append,
                                           .extend = retrieval_extend};

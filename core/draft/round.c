@@ -7,8 +7,8 @@ void round_start(struct round* round, struct cache* cache, const struct sampler*
 	round->pending = NULL;
 }
 
-static void whole_pass(struct round* round, const struct tree* tree, int blocks, uint8_t extra_want,
-                       struct pass* pass) {
+static void whole_pass(struct round* round, const struct tree* tree, uint8_t extra_want, struct pass* pass) {
+	const int blocks = round->segment.cache->backend->weights->shape.n_blocks;
 	round->tree = tree;
 	round->segment.n = tree->n;
 	for (int i = 0; i < tree->n; i++) {
@@ -19,19 +19,18 @@ static void whole_pass(struct round* round, const struct tree* tree, int blocks,
 	pass->head = true;
 }
 
-void round_verify_pass(struct round* round, const struct tree* tree, int blocks, uint8_t extra_want,
-                       struct pass* pass) {
+void round_verify_pass(struct round* round, const struct tree* tree, uint8_t extra_want, struct pass* pass) {
 	struct cache* cache = round->segment.cache;
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
 	round->pending = NULL;
-	whole_pass(round, tree, blocks, extra_want, pass);
+	whole_pass(round, tree, extra_want, pass);
 }
 
 void round_rest_pass(struct round* round, const struct tree* tree, const int32_t* pending, int from,
-                     int blocks, uint8_t extra_want, struct pass* pass) {
+                     uint8_t extra_want, struct pass* pass) {
 	round->pending = pending;
-	whole_pass(round, tree, blocks, extra_want, pass);
+	whole_pass(round, tree, extra_want, pass);
 	pass->first = from;
 	pass->row = pending;
 }

@@ -20,12 +20,12 @@ struct round {
 /* Starts a round after the cache's committed tokens. sampler may be NULL. */
 void round_start(struct round*, struct cache*, const struct sampler*);
 /* Drops what drafts left pending and fills the verify pass. extra_want is added to every row's WANT_TOKEN. */
-void round_verify_pass(struct round*, const struct tree*, int blocks, uint8_t extra_want, struct pass*);
+void round_verify_pass(struct round*, const struct tree*, uint8_t extra_want, struct pass*);
 /* The same for a tree whose rows have all run [0, from) as the cache's pending rows `pending` (the caller's,
  * until the round ends), and go on from there: LayerSkip's reuse, section 4.3.3. The caller has
  * rewound the cache to `from`. */
-void round_rest_pass(struct round*, const struct tree*, const int32_t* pending, int from, int blocks,
-                     uint8_t extra_want, struct pass*);
+void round_rest_pass(struct round*, const struct tree*, const int32_t* pending, int from, uint8_t extra_want,
+                     struct pass*);
 /* Takes the target's results and commits the accepted path. */
 void round_take_verify(struct round*);
 /* Commits the path of a verdict that was come to otherwise. */

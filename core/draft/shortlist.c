@@ -13,7 +13,7 @@ static const double MEMORY = 512;
 static const double A_MISS_OVER_A_SHARE = 4;
 
 bool shortlist_open(struct shortlist* list, int vocab) {
-	*list = (struct shortlist){.vocab = vocab, .words = (vocab + 63) / 64, .size = SHORTLIST_SIZES};
+	*list = (struct shortlist){.vocab = vocab, .words = (vocab + 63) / 64};
 	list->text = calloc((size_t)list->words, sizeof *list->text);
 	list->bits = calloc((size_t)list->words, sizeof *list->bits);
 	/* what answers of two models had beyond an eighth, a fourth, a half of their vocabularies */
@@ -32,7 +32,6 @@ void shortlist_close(struct shortlist* list) {
 
 void shortlist_begin(struct shortlist* list) {
 	memset(list->text, 0, (size_t)list->words * sizeof *list->text);
-	list->size = SHORTLIST_SIZES;
 }
 
 static int first_beyond(const struct shortlist* list, int size) {
@@ -60,7 +59,6 @@ void shortlist_take(struct shortlist* list, const int32_t* token, int n, bool co
 		if (counted)
 			count(list, token[i], list->text[word] & bit);
 		list->text[word] |= bit;
-		list->bits[word] |= bit;
 	}
 }
 
@@ -82,13 +80,9 @@ const uint64_t* shortlist_bits(struct shortlist* list, double head_share) {
 	const int size = best_size(list, head_share);
 	if (size == SHORTLIST_SIZES - 1)
 		return NULL;
-	if (size != list->size) {
-		const int first = first_beyond(list, size), whole = first / 64;
-		memset(list->bits, 0xff, (size_t)whole * sizeof *list->bits);
-		for (int w = whole; w < list->words; w++)
-			list->bits[w] = list->text[w];
-		list->bits[whole] |= ((uint64_t)1 << first % 64) - 1;
-		list->size = size;
-	}
+	const int first = first_beyond(list, size), whole = first / 64;
+	memset(list->bits, 0xff, (size_t)whole * sizeof *list->bits);
+	memcpy(list->bits + whole, list->text + whole, (size_t)(list->words - whole) * sizeof *list->bits);
+	list->bits[whole] |= ((uint64_t)1 << first % 64) - 1;
 	return list->bits;
 }

@@ -16,7 +16,6 @@ enum { SHORTLIST_SIZES = 4 }; /* an eighth, a fourth, a half, all */
 struct shortlist {
 	int vocab, words;
 	uint64_t *text, *bits; /* (words) tokens of the text; and what drafts choose among */
-	int size;              /* that `bits` has; SHORTLIST_SIZES: none yet */
 	/* Of the last tokens, those that the text had not before, by the smallest size that holds them; and all.
 	 */
 	double new_in[SHORTLIST_SIZES], seen;

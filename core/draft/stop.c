@@ -3,8 +3,8 @@
 
 #include "core/draft/tree.h"
 
-/* Draft & Verify's constants, which AdaSPEED keeps. */
-static const float average_keeps = 0.5f, threshold_keeps = 0.9f, threshold_step = 0.01f;
+/* Draft & Verify's constants, which AdaSPEED keeps: b1, b2, e and a, the share accepted that is aimed at. */
+static const float average_keeps = 0.5f, threshold_keeps = 0.9f, threshold_step = 0.01f, target = 0.9f;
 
 void stop_begin(struct stopper* s) {
 	s->threshold = s->start;
@@ -49,6 +49,6 @@ void stop_learn(struct stopper* s, int drafted, int accepted) {
 	if (!s->adapts || drafted < 1)
 		return;
 	s->average = average_keeps * s->average + (1 - average_keeps) * (float)accepted / (float)drafted;
-	const float moved = s->threshold + (s->average <= s->target ? threshold_step : -threshold_step);
+	const float moved = s->threshold + (s->average <= target ? threshold_step : -threshold_step);
 	s->threshold = threshold_keeps * s->threshold + (1 - threshold_keeps) * moved;
 }

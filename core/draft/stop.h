@@ -26,7 +26,6 @@ struct stopper {
 	float start;     /* what it is at the start of a text */
 	bool at_most;    /* a chance that equals the threshold ends the chain too (Kangaroo Eq. 4) */
 	bool adapts;
-	float target;                      /* a: the share accepted that is aimed at */
 	float average;                     /* AR */
 	float product;                     /* of this chain's chances so far */
 	int steps;                         /* of this chain */

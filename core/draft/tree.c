@@ -17,15 +17,12 @@ int tree_child(const struct tree* tree, int row, int32_t token) {
 	return -1;
 }
 
-static void credit(struct tree* tree, int row, int source, int rank, float chance) {
-	if (chance <= tree->chance[row])
-		return;
-	tree->chance[row] = chance;
-	tree->source[row] = (uint8_t)source;
-	tree->rank[row] = (int16_t)rank;
-}
-
-static int append(struct tree* tree, int parent, int32_t token, int source, int rank, float chance) {
+int tree_add(struct tree* tree, int parent, int32_t token, int source, int rank, float chance) {
+	const int row = tree_child(tree, parent, token);
+	if (row >= 0)
+		return row;
+	if (tree->n == MAX_ROWS || tree->depth[parent] == MAX_DRAFT)
+		return -1;
 	const int i = tree->n++;
 	tree->token[i] = token;
 	tree->parent[i] = parent;
@@ -34,17 +31,6 @@ static int append(struct tree* tree, int parent, int32_t token, int source, int 
 	tree->source[i] = (uint8_t)source;
 	tree->chance[i] = chance;
 	return i;
-}
-
-int tree_add(struct tree* tree, int parent, int32_t token, int source, int rank, float chance) {
-	const int row = tree_child(tree, parent, token);
-	if (row >= 0) {
-		credit(tree, row, source, rank, chance);
-		return row;
-	}
-	if (tree->n == MAX_ROWS || tree->depth[parent] == MAX_DRAFT)
-		return -1;
-	return append(tree, parent, token, source, rank, chance);
 }
 
 void tree_cut(struct tree* tree, int n) { tree->n = n < tree->n ? n : tree->n; }

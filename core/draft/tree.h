@@ -24,9 +24,8 @@ struct tree {
 void tree_start(struct tree*, int32_t root);
 /* The child of `row` that holds the token, or -1. */
 int tree_child(const struct tree*, int row, int32_t token);
-/* Adds a child of `parent` whose path is accepted with this chance, or, where the parent has that child
- * already, credits it to this source too and keeps the better chance. The row; -1 when MAX_ROWS are taken or
- * the parent is at depth MAX_DRAFT. */
+/* Adds a child of `parent` whose path is accepted with this chance, unless the parent has that child already.
+ * The row; -1 when MAX_ROWS are taken or the parent is at depth MAX_DRAFT. */
 int tree_add(struct tree*, int parent, int32_t token, int source, int rank, float chance);
 /* Keeps the first n rows. */
 void tree_cut(struct tree*, int n);

@@ -63,9 +63,9 @@ static double predicted(const struct tree* tree, const struct verdict* verdict) 
 
 void rounds_run(struct rounds* r, const int32_t* text, int from, int n) {
 	struct planner* p = &r->planner;
-	drafter_set_forget(&r->set, 0);
-	drafter_set_append(&r->set, text, from);
-	drafter_set_begin(&r->set, &(struct drafter_text){.expected = r->expected, .n_expected = r->n_expected});
+	drafter_set_begin(
+	    &r->set, &(struct drafter_text){
+	                 .prompt = text, .n_prompt = from, .expected = r->expected, .n_expected = r->n_expected});
 	for (int at = from - 1; at < n - 1;) { /* the root */
 		const int left = n - 2 - at;
 		const double budget = r->heed_ledger ? r->balance - floor_of(r) + 1 : INFINITY;

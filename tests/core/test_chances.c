@@ -80,7 +80,7 @@ static void test_misses_scale_the_prior(void** state) {
 	assert_true(chances_of(&chances, SOURCE_mask, other, 0) > 0);
 }
 
-/* The same child from two sources is one row, which both are credited with, at the better chance. */
+/* The same child from two sources is one row, the first one's. */
 static void test_merging(void** state) {
 	(void)state;
 	struct tree tree;
@@ -91,10 +91,10 @@ static void test_merging(void** state) {
 	assert_int_equal(tree_add(&tree, 0, 8, SOURCE_prediction, 1, 0.5f), 1);
 	assert_int_equal(tree_add(&tree, 0, 9, SOURCE_retrieval, 3, 0.1f), 2);
 	assert_int_equal(tree.n, 4);
-	assert_int_equal(tree.source[1], SOURCE_prediction);
-	assert_int_equal(tree.rank[1], 1);
+	assert_int_equal(tree.source[1], SOURCE_retrieval);
+	assert_int_equal(tree.rank[1], 2);
 	assert_int_equal(tree.source[2], SOURCE_prediction);
-	assert_true(fabsf(tree.chance[1] - 0.5f) < 1e-6f && fabsf(tree.chance[2] - 0.2f) < 1e-6f);
+	assert_true(fabsf(tree.chance[1] - 0.3f) < 1e-6f && fabsf(tree.chance[2] - 0.2f) < 1e-6f);
 	assert_true(fabsf(tree.chance[0] - 1) < 1e-6f && fabsf(tree.chance[3] - 0.1f) < 1e-6f);
 	assert_int_equal(tree_child(&tree, 1, 9), 3);
 	tree_cut(&tree, 2);

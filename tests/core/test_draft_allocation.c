@@ -34,7 +34,7 @@ static void nothing_allocated(void** state) {
 	for (int i = 0; i < 6; i++) {
 		rounds_run(&r, text, 10 + i, TEXT);
 		retrieval_pool_add(pool, text, TEXT);
-		drafter_set_forget(&r.set, TEXT / 2);
+		drafter_set_begin(&r.set, &(struct drafter_text){.prompt = text, .n_prompt = TEXT / 2});
 	}
 	assert_int_equal(atomic_load(&allocations) - before, 0);
 	assert_true(r.rows > 3 * r.passes); /* there were trees */

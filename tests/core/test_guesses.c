@@ -36,7 +36,7 @@ static void prompt_lookup(void** state) {
 	for (int alphabet = 2; alphabet <= VOCAB; alphabet += 16) {
 		for (int i = 0; i < TEXT; i++)
 			text[i] = rand() % alphabet;
-		d->forget(ngram, 0);
+		d->begin(ngram, &(struct drafter_text){.prompt = text});
 		for (int n = 0, more; n < TEXT; n += more) {
 			struct tree tree;
 			more = 1 + rand() % (TEXT - n < 9 ? TEXT - n : 9);
@@ -64,8 +64,7 @@ static int rounds(enum drafter_source source, int most, int period, int n_rounds
 	void* guesser = d->open(&setup);
 	int32_t last = 7;
 	int accepted = 0;
-	d->forget(guesser, 0);
-	d->append(guesser, (const int32_t[]){3, 5, 7}, 3);
+	d->begin(guesser, &(struct drafter_text){.prompt = (const int32_t[]){3, 5, 7}, .n_prompt = 3});
 	for (int r = 0; r < n_rounds; r++) {
 		struct tree tree;
 		struct verdict verdict;
@@ -79,7 +78,6 @@ static int rounds(enum drafter_source source, int most, int period, int n_rounds
 		d->see(guesser, &tree, &verdict, out);
 		accepted += verdict.accepted;
 		last = verdict.bonus;
-		d->append(guesser, &last, 1);
 	}
 	d->close(guesser);
 	return accepted;
@@ -100,8 +98,8 @@ static void nothing_deeper(void** state) {
 			const struct drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = 25};
 			void* guesser = drafters[source]->open(&setup);
 			struct tree tree;
-			drafters[source]->forget(guesser, 0);
-			drafters[source]->append(guesser, (const int32_t[]){1, 2, 1, 2, 1}, 5);
+			drafters[source]->begin(
+			    guesser, &(struct drafter_text){.prompt = (const int32_t[]){1, 2, 1, 2, 1}, .n_prompt = 5});
 			tree_start(&tree, 1);
 			drafters[source]->grow(guesser, &tree, depth);
 			for (int i = 0; i < tree.n; i++)

@@ -62,8 +62,7 @@ static int32_t teach(struct rounds* r) {
 	int32_t text[TEXT_BEFORE];
 	for (int i = 0; i < TEXT_BEFORE; i++)
 		text[i] = rand() % LETTERS;
-	drafter_set_forget(&r->set, 0);
-	drafter_set_append(&r->set, text, TEXT_BEFORE);
+	drafter_set_begin(&r->set, &(struct drafter_text){.prompt = text, .n_prompt = TEXT_BEFORE});
 	chances_open(&r->chances);
 	for (int bin = 0; bin < drafters[SOURCE_retrieval]->bins; bin++)
 		for (int k = 0; k < LETTERS; k++)
@@ -160,9 +159,9 @@ static int plan_with_passes(struct rounds* r, struct draft_model* m, float sure,
 	float spent = 0;
 	m->backend.weights = &m->weights;
 	m->cache.backend = &m->backend;
-	mask_start(
-	    r->set.state[SOURCE_mask],
-	    &(struct mask_round){.cache = &m->cache, .skip = &m->skip, .end_token = &end, .n_end_tokens = 1});
+	mask_start(r->set.state[SOURCE_mask],
+	           &(struct mask_round){
+	               .segment = {.cache = &m->cache}, .skip = &m->skip, .end_token = &end, .n_end_tokens = 1});
 	planner_start(p, 0, limits);
 	for (;;) {
 		struct pass pass;

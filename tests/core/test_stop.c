@@ -23,7 +23,7 @@ static const float CHANCES[] = {0.9f, 0.9f, 0.85f, 0.7f, 0.95f, 0.2f, 0.9f, 0.9f
 enum { N = sizeof CHANCES / sizeof *CHANCES };
 
 static struct stopper stopper(enum stop_rule rule, float threshold, int most) {
-	struct stopper s = {.rule = rule, .start = threshold, .most = most, .target = 0.9f};
+	struct stopper s = {.rule = rule, .start = threshold, .most = most};
 	stop_begin(&s);
 	return s;
 }

@@ -40,7 +40,7 @@ static const struct tree* take_all(struct drafted* d, const struct result* step,
                                    const float* cost, float draft_cost) {
 	void* mask = d->set.state[SOURCE_mask];
 	const struct round_limits limits = {SLICE_ROWS, MAX_DRAFT, 1};
-	mask_start(mask, &(struct mask_round){.cache = &d->cache, .top_k = paper_top_k});
+	mask_start(mask, &(struct mask_round){.segment = {.cache = &d->cache}, .top_k = paper_top_k});
 	memcpy(mask_loop_results(mask), step, (size_t)steps * sizeof *step);
 	mask_take_loop(mask, 7, steps);
 	if (cost)

@@ -105,7 +105,7 @@ static size_t happen(struct sequence* s, const uint8_t* data, size_t size) {
 		break;
 	case 1:
 		s->n = s->n > 0 ? data[1] % s->n : 0;
-		drafter_set_forget(&s->set, s->n);
+		drafter_set_begin(&s->set, &(struct drafter_text){.prompt = s->text, .n_prompt = s->n});
 		return 0;
 	case 2:
 		retrieval_pool_add(s->pool, token, (int)length);

@@ -314,7 +314,7 @@ static void reuse_leaves_the_same_bits(void** state) {
 	round_start(round, cache, NULL);
 	for (int i = 0; i < ROWS; i++)
 		round->out[i].logits = whole + i * VOCAB;
-	round_verify_pass(round, &tree, 6, WANT_LOGITS, &pass);
+	round_verify_pass(round, &tree, WANT_LOGITS, &pass);
 	assert_true(backend->run(backend, &pass, &error));
 	backend->discard(cache);
 	for (int i = 0; i < ROWS; i++) { /* one by one up to the exit, then the rest of them at once */
@@ -339,7 +339,7 @@ static void reuse_leaves_the_same_bits(void** state) {
 	assert_true(backend->rewind(cache, EXIT));
 	for (int i = 0; i < ROWS; i++)
 		round->out[i].logits = parts + i * VOCAB;
-	round_rest_pass(round, &tree, pending, EXIT, 6, WANT_LOGITS, &pass);
+	round_rest_pass(round, &tree, pending, EXIT, WANT_LOGITS, &pass);
 	assert_true(backend->run(backend, &pass, &error));
 	assert_memory_equal(whole, parts, sizeof whole);
 	round_take_verify(round);

@@ -67,7 +67,6 @@ static bool run_heads(struct match_bench* b, int exit, int n, struct error* erro
 	struct backend* backend = b->part.bench.engine->backend;
 	const struct heads* trained = &b->part.bench.engine->heads;
 	struct exit_heads heads = {.heads = trained,
-	                           .shape = trained->shape,
 	                           .weight = trained->weight,
 	                           .apply = heads_apply,
 	                           .scratch = b->scratch,

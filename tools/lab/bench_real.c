@@ -35,7 +35,7 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 		const bool model = i == SOURCE_model && !t->bench.options.draft_model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
 			continue; /* nobody asks for one here, or it takes no part */
-		snprintf(name, sizeof name, "without %s", drafters[i]->name);
+		snprintf(name, sizeof name, "without %s", drafter_name[i]);
 		good = enter(t, name, SWIFTLET_AUTO, all & ~(1u << i), error);
 	}
 	return good;

@@ -86,8 +86,7 @@ static bool run_pass(struct replay* r, const struct pass* pass, struct error* er
 static bool verify(struct replay* r, struct error* error) {
 	struct pass pass;
 	round_start(&r->round, r->cache, NULL);
-	round_verify_pass(&r->round, &r->planner.tree, r->part.bench.model->weights.shape.n_blocks, WANT_TOP,
-	                  &pass);
+	round_verify_pass(&r->round, &r->planner.tree, WANT_TOP, &pass);
 	if (!run_pass(r, &pass, error))
 		return false;
 	round_take_verify(&r->round);
@@ -145,7 +144,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	const struct verdict* const verdict = &r->round.verdict;
 	double cost = 0;
 	if (r->set.state[SOURCE_mask]) {
-		const struct mask_round round = {.cache = r->cache,
+		const struct mask_round round = {.segment = {.cache = r->cache},
 		                                 .skip = &r->skip,
 		                                 .bridge = r->bridge,
 		                                 .end_token = model->end_token,
@@ -184,7 +183,6 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 }
 
 static bool decode(struct replay* r, int max_tokens, struct error* error) {
-	drafter_set_forget(&r->set, 0);
 	int end = r->n + max_tokens < r->context ? r->n + max_tokens : r->context;
 	r->n_prompt = r->n;
 	if (!r->cache) {
@@ -196,7 +194,7 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 			return false;
 		r->n++;
 	}
-	drafter_set_append(&r->set, r->text, r->n);
+	drafter_set_begin(&r->set, &(struct drafter_text){.prompt = r->text, .n_prompt = r->n});
 	bool more = !model_is_end(r->part.bench.model, r->text[r->n - 1]) && r->n < end;
 	if (r->oracle) {
 		memcpy(r->text + r->n, r->recorded + 1, (size_t)(end - r->n) * sizeof *r->text);
@@ -328,7 +326,7 @@ static void tell(const struct replay* r, cJSON* out) {
 	}
 	cJSON* sources = cJSON_AddObjectToObject(out, "sources");
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
-		cJSON* source = cJSON_AddObjectToObject(sources, drafters[i]->name);
+		cJSON* source = cJSON_AddObjectToObject(sources, drafter_name[i]);
 		cJSON_AddNumberToObject(source, "rows", (double)s->of[i].rows);
 		cJSON_AddNumberToObject(source, "accepted", (double)s->of[i].accepted);
 		bench_json_number(source, "predicted_over_realized",

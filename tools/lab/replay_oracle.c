@@ -62,8 +62,8 @@ static struct place follow(struct replay_oracle* o, int32_t root, const int32_t*
 bool oracle_add(struct replay_oracle* o, const int32_t* text, int n_prompt, int n) {
 	if (!grow_to(&o->place, &o->capacity, (size_t)(o->n + n - n_prompt), sizeof *o->place))
 		return false;
-	drafters[SOURCE_retrieval]->forget(o->drafter, 0);
-	drafters[SOURCE_retrieval]->append(o->drafter, text, n_prompt);
+	drafters[SOURCE_retrieval]->begin(o->drafter,
+	                                  &(struct drafter_text){.prompt = text, .n_prompt = n_prompt});
 	for (int i = n_prompt; i < n; i++) { /* the first token comes with the prompt */
 		drafters[SOURCE_retrieval]->append(o->drafter, text + i, 1);
 		if (i + 1 < n)

@@ -8,7 +8,7 @@
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
-#include "streams/json_text.h"
+#include "streams/text.h"
 #include "tools/program/command.h"
 #include "tools/program/options.h"
 #include "tools/program/runtime.h"
@@ -73,14 +73,16 @@ static bool decode(const struct tokenize* t, const struct tokenizer* tokenizer, 
 	    good ? tokenizer_decode(tokenizer, list.id, list.n, !t->no_special, true, &decoded_size) : NULL;
 	if (good && !decoded)
 		good = error_set(error, "out of memory");
-	char* const quoted = good && t->json ? json_quote(decoded, decoded_size) : NULL;
-	if (good && t->json && !quoted)
+	struct text line = {0};
+	if (good && t->json)
+		text_json(&line, "{'text': %Q}\n", decoded, decoded_size);
+	if (line.failed)
 		good = error_set(error, "out of memory");
-	if (quoted)
-		printf("{\"text\": %s}\n", quoted);
+	if (good && t->json)
+		fwrite(line.data, 1, line.size, stdout);
 	else if (good)
 		fwrite(decoded, 1, decoded_size, stdout);
-	free(quoted);
+	text_free(&line);
 	free(decoded);
 	token_list_free(&list);
 	return good;
