@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "core/files/grow.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 
@@ -26,52 +25,40 @@ static struct answer answer_of(const struct swiftlet_figures* f, double seconds,
 	struct answer a = {.prompts = 1,
 	                   .tokens = f->tokens,
 	                   .timed = f->tokens - 1,
-	                   .rounds = f->rounds,
-	                   .round_tokens = f->round_tokens,
-	                   .draft_steps = f->draft_steps,
-	                   .accepted = f->draft_accepted,
-	                   .full_passes = f->full_passes,
-	                   .verify_passes = f->verify_passes,
-	                   .plain_steps = f->plain_steps,
-	                   .rows = f->verified_rows,
+	                   .rounds = (double)f->rounds,
+	                   .round_tokens = (double)f->round_tokens,
+	                   .draft_steps = (double)f->draft_steps,
+	                   .accepted = (double)f->draft_accepted,
+	                   .full_passes = (double)f->full_passes,
+	                   .verify_passes = (double)f->verify_passes,
+	                   .plain_steps = (double)f->plain_steps,
+	                   .rows = (double)f->verified_rows,
 	                   .seconds = seconds,
 	                   .cpu = cpu,
 	                   .draft = f->seconds.draft,
 	                   .plain = f->seconds.plain,
 	                   .search = f->seconds.optimize,
 	                   .host = seconds - passes};
-	memcpy(a.ctar, f->ctar_passes, sizeof a.ctar);
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		a.ctar[w] = (double)f->ctar_passes[w];
 	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
-		a.source_rows[i] = f->source[i].rows;
-		a.source_accepted[i] = f->source[i].accepted;
+		a.source_rows[i] = (double)f->source[i].rows;
+		a.source_accepted[i] = (double)f->source[i].accepted;
 	}
 	return a;
 }
 
 /* times: 1, or -1 to take away. */
 static void add(struct answer* sum, const struct answer* a, int times) {
-	int64_t* const to[] = {&sum->prompts,       &sum->tokens,       &sum->timed,    &sum->differing,
-	                       &sum->rounds,        &sum->round_tokens, &sum->accepted, &sum->draft_steps,
-	                       &sum->verify_passes, &sum->full_passes,  &sum->rows,     &sum->plain_steps};
-	const int64_t of[] = {a->prompts,       a->tokens,       a->timed,    a->differing,
-	                      a->rounds,        a->round_tokens, a->accepted, a->draft_steps,
-	                      a->verify_passes, a->full_passes,  a->rows,     a->plain_steps};
-	double* const seconds[] = {&sum->seconds, &sum->cpu, &sum->draft, &sum->plain, &sum->search, &sum->host};
-	const double took[] = {a->seconds, a->cpu, a->draft, a->plain, a->search, a->host};
-	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-		*to[i] += times * of[i];
-	for (size_t i = 0; i < sizeof took / sizeof *took; i++)
-		*seconds[i] += times * took[i];
-	for (int w = 0; w < SWIFTLET_CTAR; w++)
-		sum->ctar[w] += times * a->ctar[w];
-	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
-		sum->source_rows[i] += times * a->source_rows[i];
-		sum->source_accepted[i] += times * a->source_accepted[i];
-	}
+	double* const to = (double*)sum;
+	const double* const of = (const double*)a;
+	for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+		to[i] += times * of[i];
 }
 
 static bool open_session(struct way* w, const struct runtime* bench, const struct swiftlet_options* options,
                          struct error* error) {
+	w->bench = bench;
 	w->session = swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
 	return w->session != NULL;
 }
@@ -79,7 +66,7 @@ static bool open_session(struct way* w, const struct runtime* bench, const struc
 static void close_session(struct way* w) {
 	if (w->session)
 		swiftlet_session_close(w->session);
-	free(w->token);
+	token_list_free(&w->tokens);
 }
 
 static bool begin(struct way* w, const struct swiftlet_request* request, struct error* error) {
@@ -90,30 +77,25 @@ static bool begin(struct way* w, const struct swiftlet_request* request, struct 
 	return w->running;
 }
 
-static bool keep(struct way* w, const struct swiftlet_step* step, struct error* error) {
-	for (int i = 0; i < step->n; i++) {
-		if (!grow_by_one(&w->token, (size_t)w->n_token, sizeof *w->token))
-			return error_set(error, "out of memory for the text");
-		w->token[w->n_token++] = step->token[i].id;
-	}
-	return true;
-}
-
 /* Decoding begins when the prefill has brought a token. */
-static bool step(struct way* w, const struct runtime* bench, struct error* error) {
+static bool step(struct way* w, struct error* error) {
 	struct swiftlet_step step;
 	struct swiftlet_figures figures;
-	const double began = options_clock(&bench->options), cpu = cpu_seconds();
+	const struct swiftlet_options* const options = &w->bench->options;
+	const double began = options_clock(options), cpu = cpu_seconds();
 	if (!swiftlet_session_step(w->session, &step, error->message, sizeof error->message))
 		return false;
-	w->seconds += w->now.tokens > 0 ? options_clock(&bench->options) - began : 0;
+	w->seconds += w->now.tokens > 0 ? options_clock(options) - began : 0;
 	w->cpu += w->now.tokens > 0 ? cpu_seconds() - cpu : 0;
 	swiftlet_session_figures(w->session, &figures);
 	if (figures.tokens > 0)
 		w->now = answer_of(&figures, w->seconds, w->cpu);
 	w->exit_block = figures.exit_block;
 	w->running = step.stop == SWIFTLET_RUNNING;
-	return keep(w, &step, error);
+	for (int i = 0; i < step.n; i++)
+		if (!token_list_append(&w->tokens, step.token[i].id))
+			return error_set(error, "out of memory for the text");
+	return true;
 }
 
 /* ---- entering ------------------------------------------------------------------------------- */
@@ -124,8 +106,8 @@ bool contest_enter(struct contest* t, const char* name, const struct swiftlet_op
 	if (t->n == MOST_CONTENDERS)
 		return error_set(error, "more than %d to compare", MOST_CONTENDERS);
 	snprintf(c->way.name, sizeof c->way.name, "%s", name);
-	open_session(&c->way, &t->bench, options, why);
-	c->cost = t->bench.engine->cost;
+	open_session(&c->way, t->bench, options, why);
+	c->cost = t->bench->engine->cost;
 	c->answer = calloc((size_t)t->prompts.n + 1, sizeof *c->answer);
 	t->n++;
 	return c->answer || error_set(error, "out of memory for the figures");
@@ -156,18 +138,18 @@ static bool answer(struct contest* t, int which, int prompt, struct error* error
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
-		take_prices(t->bench.engine, &c->cost);
-	c->way.n_token = 0;
+		take_prices(t->bench->engine, &c->cost);
+	c->way.tokens.n = 0;
 	if (!begin(&c->way, &request, error))
 		return false;
 	while (c->way.running) {
 		if (interrupted())
 			swiftlet_session_cancel(c->way.session);
-		if (!step(&c->way, &t->bench, error))
+		if (!step(&c->way, error))
 			return false;
 	}
 	c->answer[prompt] = c->way.now;
-	c->cost = t->bench.engine->cost;
+	c->cost = t->bench->engine->cost;
 	return true;
 }
 
@@ -180,10 +162,11 @@ static bool ends_in_loop(const int32_t* text, int n) {
 	return false;
 }
 
-static int64_t differing(const struct way* a, const struct way* b) {
-	int64_t n = abs(a->n_token - b->n_token);
-	for (int i = 0; i < a->n_token && i < b->n_token; i++)
-		n += a->token[i] != b->token[i];
+/* Of the tokens that both have. */
+static int differing(const struct way* a, const struct way* b) {
+	int n = 0;
+	for (int i = 0; i < least(a->tokens.n, b->tokens.n); i++)
+		n += a->tokens.id[i] != b->tokens.id[i];
 	return n;
 }
 
@@ -196,8 +179,9 @@ static bool one_prompt(struct contest* t, int prompt, struct error* error) {
 	}
 	for (int i = 0; i < t->n; i++)
 		if (t->contender[i].way.session)
-			t->contender[i].answer[prompt].differing = differing(plain, &t->contender[i].way);
-	t->loops[prompt] = ends_in_loop(plain->token, plain->n_token);
+			t->contender[i].answer[prompt].differing =
+			    differing(plain, &t->contender[i].way) + abs(plain->tokens.n - t->contender[i].way.tokens.n);
+	t->loops[prompt] = ends_in_loop(plain->tokens.id, plain->tokens.n);
 	return true;
 }
 
@@ -216,7 +200,7 @@ bool contest_run(struct contest* t, struct error* error) {
 		return error_set(error, "no prompt to measure on: found none that the context holds");
 	for (int i = 0; i < n && !interrupted(); i++, t->asked++) {
 		bench_progress((double)i / n, "%s at temperature %g: prompt %d of %d by %d",
-		               swiftlet_model_name(t->bench.model), t->temperature, i + 1, n, t->n);
+		               swiftlet_model_name(t->bench->model), t->temperature, i + 1, n, t->n);
 		if (!one_prompt(t, i, error))
 			return false;
 		note_task(t, i);
@@ -226,9 +210,7 @@ bool contest_run(struct contest* t, struct error* error) {
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
-double answer_speed(const struct answer* a) {
-	return a->seconds > 0 ? (double)a->timed / a->seconds : (double)NAN;
-}
+double answer_speed(const struct answer* a) { return a->seconds > 0 ? a->timed / a->seconds : (double)NAN; }
 
 /* A text of one token came with the prefill: there is nothing to time. */
 static bool is_chosen(const struct contest* t, int prompt, struct choice choice) {
@@ -239,9 +221,9 @@ static bool is_chosen(const struct contest* t, int prompt, struct choice choice)
 }
 
 void answer_json(const struct answer* a, double plain_step_seconds, cJSON* out) {
-	const double m = bench_ratio((double)a->round_tokens, (double)a->rounds);
-	const double alpha = bench_ratio((double)a->accepted, (double)a->draft_steps);
-	const double c = bench_ratio(a->draft, (double)a->draft_steps) / plain_step_seconds;
+	const double m = bench_ratio(a->round_tokens, a->rounds);
+	const double alpha = bench_ratio(a->accepted, a->draft_steps);
+	const double c = bench_ratio(a->draft, a->draft_steps) / plain_step_seconds;
 	bench_json_number(out, "M", m);
 	bench_json_number(out, "alpha", alpha);
 	bench_json_number(out, "c", c);
@@ -281,9 +263,9 @@ bool way_open(struct way* w, const struct runtime* bench, const struct swiftlet_
 	return open_session(w, bench, options, error);
 }
 
-static bool begin_next(struct way* w, const struct runtime* bench, struct error* error) {
+static bool begin_next(struct way* w, struct error* error) {
 	int32_t id[WAY_PROMPT];
-	if (!bench_prompt(bench, w->prompt++, id, WAY_PROMPT, error))
+	if (!bench_prompt(w->bench, w->prompt++, id, WAY_PROMPT, error))
 		return false;
 	const struct swiftlet_request request =
 	    request_for(session_options(w->session), id, WAY_PROMPT, 512, NULL);
@@ -296,11 +278,10 @@ static struct answer all_of(const struct way* w) {
 	return sum;
 }
 
-bool way_advance(struct way* w, const struct runtime* bench, int n, struct answer* taken,
-                 struct error* error) {
+bool way_advance(struct way* w, int n, struct answer* taken, struct error* error) {
 	const struct answer before = all_of(w);
 	do {
-		if ((!w->running && !begin_next(w, bench, error)) || !step(w, bench, error))
+		if ((!w->running && !begin_next(w, error)) || !step(w, error))
 			return false;
 		*taken = all_of(w);
 		add(taken, &before, -1);
@@ -314,17 +295,16 @@ struct answer way_sum(const struct way* w) {
 	return sum;
 }
 
-bool ways_turn(struct way* way, int n, const struct runtime* bench, int tokens, int turn, int slice,
-               struct error* error) {
+bool ways_turn(struct way* way, int n, int tokens, int turn, int slice, struct error* error) {
 	double each[MOST_WAYS] = {0}; /* seconds a token */
 	for (int k = 0; k < n; k++) {
 		struct way* w = &way[(turn + k) % n];
 		struct answer taken;
 		if (!w->session)
 			continue;
-		if (!way_advance(w, bench, tokens, &taken, error))
+		if (!way_advance(w, tokens, &taken, error))
 			return false;
-		each[w - way] = taken.seconds / (double)taken.timed;
+		each[w - way] = taken.seconds / taken.timed;
 	}
 	for (int k = 0; k + 1 < n; k++)
 		way[k].ratio[slice] = bench_ratio(each[n - 1], each[k]);
@@ -340,10 +320,8 @@ void ways_reset(struct way* way, int n) {
 void ways_compare(const struct way* way, int n, int64_t* compared, int64_t* differing_tokens) {
 	const struct way* plain = &way[n - 1];
 	for (const struct way* w = way; w < plain; w++) {
-		const int both = least(w->n_token, plain->n_token);
-		*compared += both;
-		for (int i = 0; i < both; i++)
-			*differing_tokens += w->token[i] != plain->token[i];
+		*compared += least(w->tokens.n, plain->tokens.n);
+		*differing_tokens += differing(w, plain);
 	}
 }
 
@@ -357,5 +335,5 @@ void way_json(struct way* w, const struct way* plain, int slices, cJSON* out) {
 	bench_json_number(out, "speedup", bench_median(w->ratio, slices));
 	bench_json_number(out, "speedup_lower_quartile", w->ratio[slices / 4]);
 	bench_json_number(out, "speedup_upper_quartile", w->ratio[slices - 1 - slices / 4]);
-	answer_json(&sum, bench_ratio(of_plain.plain, (double)of_plain.plain_steps), out);
+	answer_json(&sum, bench_ratio(of_plain.plain, of_plain.plain_steps), out);
 }
