@@ -48,15 +48,10 @@ static double weight_bytes(const struct weight_table* w) {
 	return (double)sum;
 }
 
-static bool wide_cache(const struct runtime* bench) {
-	const char* type = bench->options.cache_type;
-	return type[0] == 'f' ? type[1] == '3' : bench->model->dtype == DTYPE_F32;
-}
-
 /* Bytes of keys and values that a row at this depth reads. */
-static double cache_bytes(const struct runtime* bench, int depth) {
-	const struct model_shape* s = &bench->model->weights.shape;
-	return 2.0 * (wide_cache(bench) ? 4 : 2) * s->n_blocks * s->kv_heads * s->head_dim * depth;
+static double cache_bytes(const struct cache* cache, int depth) {
+	const struct model_shape* s = &cache->backend->weights->shape;
+	return 2.0 * s->n_blocks * (double)dtype_row_bytes(cache->type, s->kv_heads * s->head_dim) * depth;
 }
 
 /* ---- passes on the backend itself --------------------------------------------------------- */
@@ -91,11 +86,6 @@ static bool fill_cache(const struct runtime* bench, struct cache* cache, int dep
 		bench_progress((double)cache->committed / depth, "filling the context");
 	}
 	return true;
-}
-
-static struct cache* open_cache(const struct runtime* bench, int capacity, struct error* error) {
-	struct backend* backend = bench->engine->backend;
-	return backend->cache_open(backend, capacity, wide_cache(bench) ? DTYPE_F32 : DTYPE_F16, error);
 }
 
 static bool time_rows(struct cache* cache, const int32_t* id, int n, double* seconds, struct error* error) {
@@ -147,7 +137,7 @@ bool bench_measure_rows(const struct runtime* bench, int committed, int repeats,
 	double sample[COUNTS][MOST], seconds[COUNTS], ignored;
 	int32_t id[MAX_ROWS];
 	const int n_repeats = least(repeats, MOST);
-	struct cache* cache = open_cache(bench, committed + OWN_TEXT, error);
+	struct cache* cache = text_cache_open(bench, committed + OWN_TEXT, error);
 	bool good = cache && fill_cache(bench, cache, committed, error) &&
 	            own_text(bench, cache, id, OWN_TEXT, error) && time_rows(cache, id, 1, &ignored, error);
 	for (int k = 0; good && k < n_repeats * COUNTS; k++) {
@@ -188,7 +178,7 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	            decode(cache, &token, WARM_UP, &seconds, error);
 	const int n = tokens_a_repetition(d, seconds / WARM_UP),
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
-	const double kept = cache_bytes(bench, d->depth), certified = (double)backend->certified_bytes;
+	const double kept = cache_bytes(cache, d->depth), certified = (double)backend->certified_bytes;
 	double bytes = weight_bytes(&bench->model->weights) + kept;
 	if (certified > 0) /* read in the head's place */
 		bytes += certified - (double)tensor_bytes(&bench->model->weights.output);
@@ -278,7 +268,7 @@ static bool measure_where(const struct decode* d, struct cache* cache, cJSON* ou
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct decode* d = (struct decode*)part;
-	struct cache* cache = open_cache(&part->bench, part->bench.options.context, error);
+	struct cache* cache = text_cache_open(&part->bench, part->bench.options.context, error);
 	const bool good = cache && (d->where ? measure_where : measure_speed)(d, cache, out, error);
 	if (cache)
 		cache->backend->cache_close(cache);

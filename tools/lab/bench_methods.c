@@ -65,7 +65,7 @@ static bool enter(struct methods_bench* b, enum swiftlet_method method, struct e
 	o.method = method;
 	if (!contest_enter(c, methods[method].name, &o, &why, error))
 		return false;
-	struct way* way = &c->contender[c->n - 1].way;
+	struct way* way = &c->way[c->n - 1];
 	if (way->session && method == SWIFTLET_SELF_SPEC && !give_mask(b, way, &why, error))
 		return false;
 	snprintf(b->missing[c->n - 1], sizeof *b->missing, "%.299s", way->session ? "" : why.message);
@@ -113,15 +113,15 @@ static void tell(const struct methods_bench* b, cJSON* out) {
 	cJSON_AddStringToObject(out, "acceptance", c->bench->options.rejection ? "rejection" : "coupled");
 	cJSON* const rows = cJSON_AddObjectToObject(out, "methods");
 	for (int i = 0; i < c->n; i++) {
-		const struct contender* is = &c->contender[i];
-		cJSON* const to = cJSON_AddObjectToObject(rows, is->way.name);
-		if (!is->way.session) {
+		const struct way* is = &c->way[i];
+		cJSON* const to = cJSON_AddObjectToObject(rows, is->name);
+		if (!is->session) {
 			cJSON_AddStringToObject(to, "missing", b->missing[i]);
 			continue;
 		}
 		tell_figures(b, i, every_prompt, plain_seconds, to);
-		bench_json_number(to, "memory_bytes", (double)session_method_bytes(is->way.session));
-		bench_json_number(to, "exit_block", is->way.exit_block > 0 ? is->way.exit_block : (double)NAN);
+		bench_json_number(to, "memory_bytes", (double)session_method_bytes(is->session));
+		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
 			tell_figures(b, i, (struct choice){c->task[k], -1}, plain_seconds,

@@ -22,7 +22,7 @@ static bool enter(struct contest* t, const char* name, enum swiftlet_method meth
 	options.drafters = which;
 	if (!contest_enter(t, name, &options, &why, error))
 		return false;
-	return t->contender[t->n - 1].way.session || error_set(error, "%s", why.message);
+	return t->way[t->n - 1].session || error_set(error, "%s", why.message);
 }
 
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
@@ -30,7 +30,7 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	const unsigned asked = t->bench->options.drafters;
 	bool good = enter(t, "plain", SWIFTLET_VANILLA, asked, error) &&
 	            enter(t, "defaults", SWIFTLET_AUTO, asked, error);
-	const unsigned all = good ? session_options(t->contender[DEFAULTS].way.session)->drafters : 0;
+	const unsigned all = good ? session_options(t->way[DEFAULTS].session)->drafters : 0;
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
 		const bool model = i == SOURCE_model && !t->bench->options.draft_model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
@@ -57,7 +57,7 @@ static void tell_choice(const struct contest* t, cJSON* list, const char* name, 
 static void tell_contender(const struct contest* t, cJSON* list, int which) {
 	const struct answer sum = contest_sum(t, which, every_prompt);
 	cJSON* const out = bench_json_row(list);
-	cJSON_AddStringToObject(out, "name", t->contender[which].way.name);
+	cJSON_AddStringToObject(out, "name", t->way[which].name);
 	cJSON_AddNumberToObject(out, "tokens", sum.timed);
 	bench_json_number(out, "tokens_per_second", answer_speed(&sum));
 	bench_json_number(out, "over_plain", contest_over_plain(t, which, every_prompt));
@@ -87,8 +87,8 @@ static void tell(const struct contest* t, cJSON* out) {
 	tell_choice(t, by, "all", every_prompt);
 	for (int p = 0; p < t->asked; p++)
 		for (int i = 1; i < t->n; i++) {
-			compared += t->contender[i].answer[p].tokens;
-			differing += t->contender[i].answer[p].differing;
+			compared += t->way[i].answer[p].tokens;
+			differing += t->way[i].answer[p].differing;
 		}
 	cJSON_AddNumberToObject(out, "tokens_compared", compared);
 	cJSON_AddNumberToObject(out, "tokens_differing", differing);

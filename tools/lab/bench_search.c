@@ -100,7 +100,7 @@ static bool answer(struct searching* s, int which, struct error* error) {
 	const struct runtime* const bench = &s->part.bench;
 	struct half* h = &s->half[which];
 	struct state_points points = {.n = 0};
-	for (int l = which == LEARN ? 1 : 2 * s->blocks; l <= 2 * s->blocks; l++)
+	for (int l = 1; l <= 2 * s->blocks; l++)
 		points.at[points.n++] = l;
 	h->text = calloc((size_t)h->prompts.n, sizeof *h->text);
 	if (!h->text)
@@ -110,8 +110,8 @@ static bool answer(struct searching* s, int which, struct error* error) {
 	for (int i = 0; i < h->prompts.n; i++) {
 		struct walk w = {s, &h->text[i]};
 		bench_progress((double)i / h->prompts.n, "states");
-		if (!state_text_walk(bench, &h->text[i], true, &points, which == LEARN ? take_states : NULL, &w,
-		                     error))
+		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], true, &points, take_states, &w, error)
+		                     : state_text_fill(bench, &h->text[i], error)))
 			return false;
 	}
 	cut(h);

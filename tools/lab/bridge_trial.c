@@ -95,10 +95,8 @@ static void take_rows(void* user, int first, int n, float* const* state) {
 static bool open_judged(struct bridge_trial* r, struct error* error) {
 	for (int i = 0; i < r->judge.n; i++) {
 		struct state_text* t = &r->judged[i];
-		int32_t ignored;
 		bench_progress((double)i / r->judge.n, "unseen texts");
-		t->cache = text_cache_open(r->bench, bench_context(r->bench), error);
-		if (!t->cache || !state_text_prefill(t->cache, t->id, t->n - 1, &ignored, error))
+		if (!state_text_fill(r->bench, t, error))
 			return false;
 		r->positions += t->n - 1 - t->n_prompt;
 	}

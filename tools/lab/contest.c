@@ -63,12 +63,6 @@ static bool open_session(struct way* w, const struct runtime* bench, const struc
 	return w->session != NULL;
 }
 
-static void close_session(struct way* w) {
-	if (w->session)
-		swiftlet_session_close(w->session);
-	token_list_free(&w->tokens);
-}
-
 static bool begin(struct way* w, const struct swiftlet_request* request, struct error* error) {
 	add(&w->ended, &w->now, 1);
 	w->now = (struct answer){.prompts = 0};
@@ -102,22 +96,19 @@ static bool step(struct way* w, struct error* error) {
 
 bool contest_enter(struct contest* t, const char* name, const struct swiftlet_options* options,
                    struct error* why, struct error* error) {
-	struct contender* c = &t->contender[t->n];
+	struct way* w = &t->way[t->n];
 	if (t->n == MOST_CONTENDERS)
 		return error_set(error, "more than %d to compare", MOST_CONTENDERS);
-	snprintf(c->way.name, sizeof c->way.name, "%s", name);
-	open_session(&c->way, t->bench, options, why);
-	c->cost = t->bench->engine->cost;
-	c->answer = calloc((size_t)t->prompts.n + 1, sizeof *c->answer);
+	snprintf(w->name, sizeof w->name, "%s", name);
+	open_session(w, t->bench, options, why);
+	w->cost = t->bench->engine->cost;
+	w->answer = calloc((size_t)t->prompts.n + 1, sizeof *w->answer);
 	t->n++;
-	return c->answer || error_set(error, "out of memory for the figures");
+	return w->answer || error_set(error, "out of memory for the figures");
 }
 
 void contest_close(struct contest* t) {
-	for (int i = 0; i < t->n; i++) {
-		close_session(&t->contender[i].way);
-		free(t->contender[i].answer);
-	}
+	ways_close(t->way, t->n);
 	prompt_list_free(&t->prompts);
 }
 
@@ -131,25 +122,25 @@ static void take_prices(struct engine* engine, const struct cost_model* cost) {
 }
 
 static bool answer(struct contest* t, int which, int prompt, struct error* error) {
-	struct contender* c = &t->contender[which];
+	struct way* w = &t->way[which];
 	const struct prompt* p = &t->prompts.prompt[prompt];
 	struct swiftlet_request request =
-	    request_for(session_options(c->way.session), p->id, p->n, p->max_tokens, NULL);
+	    request_for(session_options(w->session), p->id, p->n, p->max_tokens, NULL);
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
-		take_prices(t->bench->engine, &c->cost);
-	c->way.tokens.n = 0;
-	if (!begin(&c->way, &request, error))
+		take_prices(t->bench->engine, &w->cost);
+	w->tokens.n = 0;
+	if (!begin(w, &request, error))
 		return false;
-	while (c->way.running) {
+	while (w->running) {
 		if (interrupted())
-			swiftlet_session_cancel(c->way.session);
-		if (!step(&c->way, error))
+			swiftlet_session_cancel(w->session);
+		if (!step(w, error))
 			return false;
 	}
-	c->answer[prompt] = c->way.now;
-	c->cost = t->bench->engine->cost;
+	w->answer[prompt] = w->now;
+	w->cost = t->bench->engine->cost;
 	return true;
 }
 
@@ -171,16 +162,15 @@ static int differing(const struct way* a, const struct way* b) {
 }
 
 static bool one_prompt(struct contest* t, int prompt, struct error* error) {
-	const struct way* plain = &t->contender[0].way;
+	const struct way* plain = &t->way[0];
 	for (int i = 0; i < t->n; i++) {
 		const int which = (prompt + i) % t->n;
-		if (t->contender[which].way.session && !answer(t, which, prompt, error))
+		if (t->way[which].session && !answer(t, which, prompt, error))
 			return false;
 	}
-	for (int i = 0; i < t->n; i++)
-		if (t->contender[i].way.session)
-			t->contender[i].answer[prompt].differing =
-			    differing(plain, &t->contender[i].way) + abs(plain->tokens.n - t->contender[i].way.tokens.n);
+	for (struct way* w = t->way; w < t->way + t->n; w++)
+		if (w->session)
+			w->answer[prompt].differing = differing(plain, w) + abs(plain->tokens.n - w->tokens.n);
 	t->loops[prompt] = ends_in_loop(plain->tokens.id, plain->tokens.n);
 	return true;
 }
@@ -215,7 +205,7 @@ double answer_speed(const struct answer* a) { return a->seconds > 0 ? a->timed /
 /* A text of one token came with the prefill: there is nothing to time. */
 static bool is_chosen(const struct contest* t, int prompt, struct choice choice) {
 	const char* task = t->prompts.prompt[prompt].task;
-	return t->contender[0].answer[prompt].timed > 0 &&
+	return t->way[0].answer[prompt].timed > 0 &&
 	       (!choice.task || strcmp(task ? task : "", choice.task) == 0) &&
 	       (choice.loops < 0 || t->loops[prompt] == choice.loops);
 }
@@ -230,25 +220,24 @@ void answer_json(const struct answer* a, double plain_step_seconds, cJSON* out) 
 	bench_json_number(out, "expected_speedup", alpha > 0 ? m * alpha / ((m - 1) * c + alpha) : (double)NAN);
 }
 
-struct answer contest_sum(const struct contest* t, int contender, struct choice choice) {
+struct answer contest_sum(const struct contest* t, int which, struct choice choice) {
 	struct answer sum = {0};
 	for (int p = 0; p < t->asked; p++)
 		if (is_chosen(t, p, choice))
-			add(&sum, &t->contender[contender].answer[p], 1);
+			add(&sum, &t->way[which].answer[p], 1);
 	return sum;
 }
 
-double contest_over_plain(const struct contest* t, int contender, struct choice choice) {
-	const struct answer of = contest_sum(t, contender, choice), plain = contest_sum(t, 0, choice);
+double contest_over_plain(const struct contest* t, int which, struct choice choice) {
+	const struct answer of = contest_sum(t, which, choice), plain = contest_sum(t, 0, choice);
 	return answer_speed(&of) / answer_speed(&plain);
 }
 
-double contest_median_over_plain(const struct contest* t, int contender, struct choice choice) {
+double contest_median_over_plain(const struct contest* t, int which, struct choice choice) {
 	double ratio[MOST_PROMPTS];
 	int n = 0;
 	for (int p = 0; p < t->asked; p++) {
-		const double value =
-		    answer_speed(&t->contender[contender].answer[p]) / answer_speed(&t->contender[0].answer[p]);
+		const double value = answer_speed(&t->way[which].answer[p]) / answer_speed(&t->way[0].answer[p]);
 		if (is_chosen(t, p, choice) && isfinite(value))
 			ratio[n++] = value;
 	}
@@ -326,8 +315,12 @@ void ways_compare(const struct way* way, int n, int64_t* compared, int64_t* diff
 }
 
 void ways_close(struct way* way, int n) {
-	for (struct way* w = way; w < way + n; w++)
-		close_session(w);
+	for (struct way* w = way; w < way + n; w++) {
+		if (w->session)
+			swiftlet_session_close(w->session);
+		token_list_free(&w->tokens);
+		free(w->answer);
+	}
 }
 
 void way_json(struct way* w, const struct way* plain, int slices, cJSON* out) {

@@ -34,22 +34,19 @@ struct way {
 	    before;               /* of the texts that are over; of the one at hand; what is not counted */
 	double seconds, cpu;      /* of decoding the text at hand */
 	struct token_list tokens; /* those that were emitted */
+	/* by prompt alone */
+	struct cost_model cost;
+	struct answer* answer; /* (prompts) owned */
 	/* by slices alone */
 	uint64_t prompt;           /* number of the next text's */
 	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
 };
 
-struct contender {
-	struct way way;
-	struct cost_model cost;
-	struct answer* answer; /* (prompts) owned */
-};
-
 struct contest {
 	const struct runtime* bench;
 	struct prompt_list prompts;
-	struct contender contender[MOST_CONTENDERS]; /* (n) the first decodes plainly */
-	int n, asked;                                /* asked: prompts that were answered */
+	struct way way[MOST_CONTENDERS]; /* (n) the first decodes plainly */
+	int n, asked;                    /* asked: prompts that were answered */
 	bool apart;               /* a contender has prices of its own, a prompt is a sequence of its own */
 	double temperature;       /* of requests */
 	int most_prompts;         /* 0: all */
@@ -72,10 +69,10 @@ bool contest_enter(struct contest*, const char* name, const struct swiftlet_opti
 bool contest_run(struct contest*, struct error*);
 void contest_close(struct contest*); /* all but the bench */
 /* Sums over what was answered by more than the prefill. */
-struct answer contest_sum(const struct contest*, int contender, struct choice);
+struct answer contest_sum(const struct contest*, int which, struct choice);
 /* Tokens a second of them over plain decoding's: of all together, and the median over prompts. */
-double contest_over_plain(const struct contest*, int contender, struct choice);
-double contest_median_over_plain(const struct contest*, int contender, struct choice);
+double contest_over_plain(const struct contest*, int which, struct choice);
+double contest_median_over_plain(const struct contest*, int which, struct choice);
 double answer_speed(const struct answer*);
 /* M, alpha, c (a draft step over a plain one of so many seconds), and the speed-up that they promise (SWIFT
  * Eq. 6). */

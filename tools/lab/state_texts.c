@@ -8,8 +8,9 @@ enum { TOGETHER = 16 };
 
 struct cache* text_cache_open(const struct runtime* bench, int capacity, struct error* error) {
 	struct backend* backend = bench->engine->backend;
-	return backend->cache_open(backend, capacity, bench->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16,
-	                           error);
+	const char* type = bench->options.cache_type;
+	const bool wide = type[0] == 'f' ? type[1] == '3' : bench->model->dtype == DTYPE_F32;
+	return backend->cache_open(backend, capacity, wide ? DTYPE_F32 : DTYPE_F16, error);
 }
 
 bool prompts_split(struct prompt_list* list, struct prompt_list* others, struct error* error) {
@@ -147,6 +148,12 @@ static bool walk_rows(struct backend* backend, struct cache* cache, const int32_
 	return true;
 }
 
+bool state_text_fill(const struct runtime* bench, struct state_text* t, struct error* error) {
+	int32_t ignored;
+	t->cache = text_cache_open(bench, bench_context(bench), error);
+	return t->cache && state_text_prefill(t->cache, t->id, t->n - 1, &ignored, error);
+}
+
 bool state_text_walk(const struct runtime* bench, struct state_text* t, bool keep,
                      const struct state_points* points, state_taker* take, void* user, struct error* error) {
 	struct backend* backend = bench->engine->backend;
@@ -164,7 +171,7 @@ bool state_text_walk(const struct runtime* bench, struct state_text* t, bool kee
 	for (int first = 0; good && first < t->n - 1;) {
 		const int rows = least(t->n - 1 - first, MAX_ROWS);
 		good = walk_rows(backend, t->cache, t->id + first, rows, points, state, error);
-		if (good && take)
+		if (good)
 			take(user, first, rows, state);
 		first += rows;
 	}

@@ -134,8 +134,7 @@ static bool obey(struct chat* chat, const char* line) {
 	if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
 		return false;
 	if (strcmp(line, "/help") == 0) {
-		puts("/mask    the sub-layers that drafting skips\n"
-		     "/stats   figures of the last answer\n"
+		puts("/mask    the sub-layers that drafting skips\n/stats   figures of the last answer\n"
 		     "/reset   forget the conversation (what the search learned stays)\n"
 		     "/quit    end (as does Ctrl-D); Ctrl-C ends an answer\n"
 		     "A line that begins with two slashes is sent with one.");

@@ -344,9 +344,8 @@ int command_masks(int argc, char** argv) {
 	        "store. `show` draws a mask, attention above MLP, one cell a block.",
 	    .examples = "  swiftlet masks show code.mask.json\n"
 	                "  swiftlet masks export code.mask.json --format skip_layers -o skip_layers.json\n"
-	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m llama-2-13b.gguf -o "
-	                "cnndm.json\n"
-	                "  swiftlet masks list --store masks.db\n"
+	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m "
+	                "llama-2-13b.gguf -o cnndm.json\n  swiftlet masks list --store masks.db\n"
 	                "  swiftlet masks delete 17",
 	    OPTIONS(option),
 	    .max_words = 64,

@@ -89,9 +89,8 @@ int command_serve(int argc, char** argv) {
 	          &s.option.work.sessions, 1, 256),
 	    COUNT("queue", 0, "N", "generations that may wait (64), then 503", &s.option.work.queue, 1, 65536),
 	    COUNT("prefill-chunk", 0, "N",
-	          "tokens of waiting prompts that are computed between two tokens of\nthe others (0: "
-	          "as many as cost "
-	          "eight plain steps, 32 to 256)",
+	          "tokens of waiting prompts that are computed between two tokens of\n"
+	          "the others (0: as many as cost eight plain steps, 32 to 256)",
 	          &s.option.work.prefill_chunk, 0, PREFILL_CHUNK),
 	    COUNT("grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", &s.grace, 0, 86400),
 	    COUNT("rate", 0, "N", "requests a minute and client (0: unlimited)", &s.option.rate, 0, 1000000),
@@ -104,33 +103,27 @@ int command_serve(int argc, char** argv) {
 	          3600),
 	    COUNT("header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)",
 	          &s.option.header_seconds, 1, 3600),
-	    FLAG(
-	        "share-prefixes",
-	        "keys share the cached beginnings of prompts: faster where they\nhave a system prompt in common, "
-	        "and each can tell "
-	        "what others sent",
-	        &s.option.work.share_prefixes),
+	    FLAG("share-prefixes",
+	         "keys share the cached beginnings of prompts: faster where they\n"
+	         "have a system prompt in common, and each can tell what others sent",
+	         &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
-	         "keep beginnings of prompts that came more than once on disk, by\nkey: a long system prompt "
-	         "survives "
-	         "a restart (off)",
+	         "keep beginnings of prompts that came more than once on disk, by\n"
+	         "key: a long system prompt survives a restart (off)",
 	         &s.option.prompt_cache),
 	    COUNT("prompt-cache-size", 0, "MIB", "of all its files at most (1024)", &s.prompt_mib, 1, 1 << 20),
 	    COUNT("body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)",
 	          &s.option.body_seconds, 1, 3600),
 	    TEXT("api-key-file", 0, "FILE",
-	         "keys, one a line; asked of every request but /health and /ready.\nBehind a key: "
-	         "group=NAME (keys "
-	         "of one "
-	         "owner), admin (may change masks\nand read the metrics of all; where there is one "
-	         "owner, all may)",
+	         "keys, one a line; asked of every request but /health and /ready.\n"
+	         "Behind a key: group=NAME (keys of one owner), admin (may change masks\n"
+	         "and read the metrics of all; where there is one owner, all may)",
 	         &s.option.key_file),
 	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.option.cors),
 	    TEXT("store", 0, "FILE|URL",
-	         "what is learned: a file (~/.local/state/swiftlet/masks.db), "
-	         "or\npostgresql://USER@HOST/DATABASE, "
-	         "which "
-	         "any number of replicas\nshare: what one learns all draft with; no request waits for it",
+	         "what is learned: a file (~/.local/state/swiftlet/masks.db), or\n"
+	         "postgresql://USER@HOST/DATABASE, which any number of replicas\n"
+	         "share: what one learns all draft with; no request waits for it",
 	         &s.runtime.wish.store),
 	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
 	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
