@@ -265,10 +265,11 @@ char* read_whole(const char* path, size_t* size, struct error* error) {
 	size_t n;
 	while (text.size < LARGEST && !text.failed && (n = fread(part, 1, sizeof part, file)) > 0)
 		text_add(&text, part, n);
-	const bool fits = !text.failed && text.size < LARGEST;
-	const bool good = !fits
-	                      ? error_set(error, "%s: larger than %d MiB, or out of memory", path, LARGEST >> 20)
-	                      : !ferror(file) || error_set(error, "%s: %s", path, strerror(errno));
+	bool good = !text.failed && text.size < LARGEST;
+	if (!good)
+		error_set(error, "%s: larger than %d MiB, or out of memory", path, LARGEST >> 20);
+	else if (ferror(file))
+		good = error_set(error, "%s: %s", path, strerror(errno));
 	if (!standard)
 		fclose(file);
 	if (!good)
