@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "optimizer/optimizer.h"
+#include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
 
 /* argv[0] is the part's name. The exit status. */
@@ -25,17 +26,21 @@ int bench_gp_main(int argc, char** argv);
 
 /* Prompt number `index`, n ids: of made-up models random ones, else from a text that ships here. */
 bool bench_prompt(const struct runtime*, uint64_t index, int32_t* id, int n, struct error*);
+/* Tokens that a text may have. */
+int bench_context(const struct runtime*);
+/* The prompts of a file, or the usual ones, that the context holds, their answers of most_tokens at most.
+ * False with the error set; free in any case. */
+bool bench_prompts(const struct runtime*, struct prompt_list*, const char* input, int most_tokens,
+                   struct error*);
 
 /* ---- a part that measures one model ------------------------------------------------------- */
 
 struct bench_part {
-	struct runtime bench; /* open while it measures */
-	const char* model;    /* what -m says, then what is meant */
+	struct runtime bench; /* what the command line says; open while it measures */
 	bool json;
 	bool as_run; /* a low-bit copy is made as a user gets it; else only where one was asked for: one that
 	              * joins at some time or other makes figures that do not repeat */
 	cJSON* runs; /* a list that takes the figures in place of printing them, or NULL */
-	struct swiftlet_options options; /* the command line's */
 	/* Before the model is opened, or NULL: OPTIONS_GO_ON, or the exit status with the message printed. */
 	int (*prepare)(struct bench_part*);
 	/* Figures into `out`; false with the error set. */
@@ -44,7 +49,7 @@ struct bench_part {
 
 /* Rows of its option table. */
 #define BENCH_OPTIONS(part)                                                                                  \
-	TEXT("model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", &(part).model),                         \
+	TEXT("model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", &(part).bench.wish.model),              \
 	    FLAG("json", "print one JSON object instead of tables", &(part).json)
 
 /* Everything from the command line to the exit status, which is 1 where "tokens_differing" are more than 0.
@@ -71,9 +76,7 @@ void bench_json_number(cJSON* out, const char* name, double value);
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n);
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);
-/* Prints and frees. The exit status. */
-int bench_print_json(cJSON* out);
-/* Likewise, as tables (tools/program/tables.h) where it is not to be JSON. */
+/* Prints, as JSON or as tables (tools/program/tables.h), and frees. The exit status. */
 int bench_tell(cJSON* out, bool json);
 
 #endif

@@ -73,7 +73,7 @@ static bool judge_rows(struct certified* c, const int32_t* token, int n, struct 
 	if (!backend->run(backend, &pass, error))
 		return false;
 	for (int first = 0; first < n; first += cpu->head_rows) {
-		const int rows = n - first < cpu->head_rows ? n - first : cpu->head_rows;
+		const int rows = least(n - first, cpu->head_rows);
 		cpu->certified.price = cpu->certified.resting = 0; /* whether it pays is not asked */
 		if (!run_head(c, sampler, first, rows, WANT_TOKEN, certified, error))
 			return false;
@@ -89,13 +89,11 @@ static bool judge_rows(struct certified* c, const int32_t* token, int n, struct 
 static bool judge(struct certified* c, struct error* error) {
 	const struct runtime* bench = &c->part.bench;
 	struct backend* backend = bench->engine->backend;
-	const int context = options_context(&bench->options, bench->model);
 	if (backend->certified_bytes == 0 || strncmp(backend->name, "cpu", 3) != 0)
 		return error_set(error, "%s has no certified head for this model", backend->name);
-	if (!prompt_list_read(&c->prompts, bench->model, c->input, error))
+	if (!bench_prompts(bench, &c->prompts, c->input, INT32_MAX, error))
 		return false;
-	prompt_list_fit(&c->prompts, context);
-	c->cache = backend->cache_open(backend, context, DTYPE_F16, error);
+	c->cache = backend->cache_open(backend, bench_context(bench), DTYPE_F16, error);
 	c->kept =
 	    malloc((size_t)cpu_of(backend)->head_rows * (size_t)backend->weights->shape.vocab * sizeof *c->kept);
 	if (!c->cache || !c->kept)
@@ -106,7 +104,7 @@ static bool judge(struct certified* c, struct error* error) {
 		c->cache->prompt_length = p->n;
 		bench_progress((double)positions(c) / (double)c->most, "text %d", i + 1);
 		for (int first = 0; first < p->n; first += SLICE_ROWS)
-			if (!judge_rows(c, p->id + first, p->n - first < SLICE_ROWS ? p->n - first : SLICE_ROWS, error))
+			if (!judge_rows(c, p->id + first, least(p->n - first, SLICE_ROWS), error))
 				return false;
 	}
 	return positions(c) > 0 || error_set(error, "no text to read");
@@ -130,7 +128,7 @@ static void tell(const struct certified* c, cJSON* out) {
 }
 
 static int prepare(struct bench_part* part) {
-	part->options.certified_head = 1;
+	part->bench.options.certified_head = 1;
 	return OPTIONS_GO_ON;
 }
 

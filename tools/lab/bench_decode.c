@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/lab/bench.h"
+#include "tools/lab/state_texts.h"
 
 enum {
 	REPEATS = 5,
@@ -28,37 +29,29 @@ struct decode {
 
 /* ---- what a token reads ------------------------------------------------------------------- */
 
-static double bytes_of(const struct tensor* t) {
-	return tensor_present(t) ? (double)t->rows * (double)dtype_row_bytes(t->type, t->cols) : 0;
-}
-
-static double expert_bytes(const struct expert* e) {
-	return bytes_of(&e->w_gate) + bytes_of(&e->w_up) + bytes_of(&e->w_down);
+static size_t expert_bytes(const struct expert* e) {
+	return tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down);
 }
 
 /* Bytes of weights that a one-row pass reads: all but the embedding, of which it takes a row, and the experts
  * that the row does not choose. */
 static double weight_bytes(const struct weight_table* w) {
-	double sum = bytes_of(&w->output) + bytes_of(&w->output_norm) + bytes_of(&w->output_norm_bias) +
-	             bytes_of(&w->output_bias) + (double)dtype_row_bytes(w->embedding.type, w->embedding.cols);
+	size_t sum = tensor_bytes(&w->output) + tensor_bytes(&w->output_norm) +
+	             tensor_bytes(&w->output_norm_bias) + tensor_bytes(&w->output_bias) +
+	             dtype_row_bytes(w->embedding.type, w->embedding.cols);
 	for (const struct block_weights* b = w->block; b < w->block + w->shape.n_blocks; b++) {
 		for (int i = 0; i < BLOCK_PARTS; i++)
-			sum += bytes_of(block_tensor(b, i));
+			sum += tensor_bytes(block_tensor(b, i));
 		if (tensor_present(&b->router))
-			sum += w->shape.experts_used * expert_bytes(b->expert);
+			sum += (size_t)w->shape.experts_used * expert_bytes(b->expert);
 	}
-	return sum;
-}
-
-static bool wide_cache(const struct runtime* bench) {
-	const char* type = bench->options.cache_type;
-	return type[0] == 'f' ? type[1] == '3' : bench->model->dtype == DTYPE_F32;
+	return (double)sum;
 }
 
 /* Bytes of keys and values that a row at this depth reads. */
-static double cache_bytes(const struct runtime* bench, int depth) {
-	const struct model_shape* s = &bench->model->weights.shape;
-	return 2.0 * (wide_cache(bench) ? 4 : 2) * s->n_blocks * s->kv_heads * s->head_dim * depth;
+static double cache_bytes(const struct cache* cache, int depth) {
+	const struct model_shape* s = &cache->backend->weights->shape;
+	return 2.0 * s->n_blocks * (double)dtype_row_bytes(cache->type, s->kv_heads * s->head_dim) * depth;
 }
 
 /* ---- passes on the backend itself --------------------------------------------------------- */
@@ -79,27 +72,20 @@ static bool run_rows(struct cache* cache, enum pass_kind kind, const int32_t* id
 /* Commits tokens until there are `depth` of them. */
 static bool fill_cache(const struct runtime* bench, struct cache* cache, int depth, struct error* error) {
 	struct result out[MAX_ROWS];
-	int32_t path[MAX_ROWS], id[MAX_ROWS];
+	int32_t id[MAX_ROWS];
 	cache->prompt_length = depth;
 	for (uint64_t part = 0; cache->committed < depth; part++) {
 		const int left = depth - cache->committed;
 		const bool chunk = left >= PREFILL_CHUNK && cache->committed % PREFILL_CHUNK == 0;
-		const int n = chunk ? PREFILL_CHUNK : left < PREFILL_CHUNK ? left : PREFILL_CHUNK;
+		const int n = least(left, PREFILL_CHUNK);
 		if (!bench_prompt(bench, part, id, n, error) ||
 		    !run_rows(cache, chunk ? PASS_PREFILL : PASS_EXACT, id, n, false, out, error))
 			return false;
-		for (int i = 0; i < n; i++)
-			path[i] = i;
 		if (!chunk)
-			cache->backend->commit(cache, path, n);
+			cache->backend->commit(cache, state_text_rows, n);
 		bench_progress((double)cache->committed / depth, "filling the context");
 	}
 	return true;
-}
-
-static struct cache* open_cache(const struct runtime* bench, int capacity, struct error* error) {
-	struct backend* backend = bench->engine->backend;
-	return backend->cache_open(backend, capacity, wide_cache(bench) ? DTYPE_F32 : DTYPE_F16, error);
 }
 
 static bool time_rows(struct cache* cache, const int32_t* id, int n, double* seconds, struct error* error) {
@@ -114,13 +100,12 @@ static bool time_rows(struct cache* cache, const int32_t* id, int n, double* sec
 
 /* Greedy tokens one by one, the next from the last's result; commits them. */
 static bool decode(struct cache* cache, int32_t* token, int n, double* seconds, struct error* error) {
-	static const int32_t path[1] = {0};
 	struct result out[1];
 	const double start = seconds_now();
 	for (int i = 0; i < n; i++) {
 		if (!run_rows(cache, PASS_EXACT, token, 1, true, out, error))
 			return false;
-		cache->backend->commit(cache, path, 1);
+		cache->backend->commit(cache, state_text_rows, 1);
 		*token = out->token;
 	}
 	*seconds = seconds_now() - start;
@@ -151,8 +136,8 @@ bool bench_measure_rows(const struct runtime* bench, int committed, int repeats,
 	static const int count[COUNTS] = {1, 2, 4, 8, 16, 32, 64};
 	double sample[COUNTS][MOST], seconds[COUNTS], ignored;
 	int32_t id[MAX_ROWS];
-	const int n_repeats = repeats < MOST ? repeats : MOST;
-	struct cache* cache = open_cache(bench, committed + OWN_TEXT, error);
+	const int n_repeats = least(repeats, MOST);
+	struct cache* cache = text_cache_open(bench, committed + OWN_TEXT, error);
 	bool good = cache && fill_cache(bench, cache, committed, error) &&
 	            own_text(bench, cache, id, OWN_TEXT, error) && time_rows(cache, id, 1, &ignored, error);
 	for (int k = 0; good && k < n_repeats * COUNTS; k++) {
@@ -193,10 +178,10 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	            decode(cache, &token, WARM_UP, &seconds, error);
 	const int n = tokens_a_repetition(d, seconds / WARM_UP),
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
-	const double kept = cache_bytes(bench, d->depth), certified = (double)backend->certified_bytes;
+	const double kept = cache_bytes(cache, d->depth), certified = (double)backend->certified_bytes;
 	double bytes = weight_bytes(&bench->model->weights) + kept;
 	if (certified > 0) /* read in the head's place */
-		bytes += certified - bytes_of(&bench->model->weights.output);
+		bytes += certified - (double)tensor_bytes(&bench->model->weights.output);
 	for (int i = 0; good && i < REPEATS; i++) {
 		bench_progress((double)i / REPEATS, "decoding");
 		bandwidth[i] = backend->bandwidth(backend);
@@ -283,7 +268,7 @@ static bool measure_where(const struct decode* d, struct cache* cache, cJSON* ou
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct decode* d = (struct decode*)part;
-	struct cache* cache = open_cache(&part->bench, part->options.context, error);
+	struct cache* cache = text_cache_open(&part->bench, part->bench.options.context, error);
 	const bool good = cache && (d->where ? measure_where : measure_speed)(d, cache, out, error);
 	if (cache)
 		cache->backend->cache_close(cache);
@@ -293,7 +278,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 /* --context is the depth to measure at; the engine is sized for it. */
 static int prepare(struct bench_part* part) {
 	struct decode* d = (struct decode*)part;
-	struct swiftlet_options* options = &part->options;
+	struct swiftlet_options* options = &part->bench.options;
 	d->depth = options->context > 0 ? options->context : d->where ? DEEPEST : DEFAULT_DEPTH;
 	const int further = d->tokens > 0 ? (int)d->tokens : MOST_TOKENS;
 	options->context = d->depth + (further > OWN_TEXT ? further : OWN_TEXT) + WARM_UP;

@@ -29,17 +29,17 @@ static const int row_counts[] = {1, 2, 4, 8, 16, 32, 64};
 enum { N_ROW_COUNTS = sizeof row_counts / sizeof *row_counts };
 
 struct sweeps {
+	_Alignas(4096) unsigned char buffer[BUFFER_BYTES];
+	_Alignas(64) unsigned char prepared[SLICE_ROWS * (MATRIX_COLS * 4 + 4096)];
+	float x[SLICE_ROWS * MATRIX_COLS];
+	float out[SLICE_ROWS * MATRIX_ROWS]; /* and attention's outputs a thread */
+	float scores[MAX_THREADS * GROUP * (CONTEXT + 1)];
+	uint64_t sink[MAX_THREADS * 8];
 	const struct cpu_kernels* kernels;
 	struct pool* pool;
-	unsigned char* buffer;
 	int matrices;    /* of the type in hand */
 	struct tensor w; /* the first of them */
 	int rows;
-	float* x;                /* (SLICE_ROWS, MATRIX_COLS) */
-	unsigned char* prepared; /* (SLICE_ROWS) */
-	float* out;              /* (SLICE_ROWS, MATRIX_ROWS), and attention's outputs a thread */
-	float* scores;           /* (MAX_THREADS, GROUP, CONTEXT + 1) */
-	uint64_t sink[MAX_THREADS * 8];
 	double bandwidth; /* bytes a second */
 	cJSON* list;
 };
@@ -175,17 +175,13 @@ static void fill(struct sweeps* b) {
 
 /* The figures; NULL with the error set. */
 static cJSON* measure(struct sweeps* b, const char* isa, int threads, struct error* error) {
+	memset(b->sink, 0, sizeof b->sink);
+	b->pool = NULL;
 	b->kernels = cpu_kernels_choose(isa, error);
 	if (!b->kernels)
 		return NULL;
 	b->pool = pool_open(threads);
-	b->buffer = aligned_alloc(4096, BUFFER_BYTES);
-	b->x = malloc(sizeof(float) * SLICE_ROWS * MATRIX_COLS);
-	b->prepared = aligned_alloc(64, (size_t)SLICE_ROWS * (MATRIX_COLS * 4 + 4096));
-	b->out = malloc(sizeof(float) * SLICE_ROWS * MATRIX_ROWS);
-	b->scores = malloc(sizeof(float) * MAX_THREADS * GROUP * (CONTEXT + 1));
-	if (!b->pool || !b->buffer || !b->x || !b->prepared || !b->out || !b->scores ||
-	    pool_threads(b->pool) > MAX_THREADS) {
+	if (!b->pool || pool_threads(b->pool) > MAX_THREADS) {
 		error_set(error, "not enough memory, or too many threads, for the kernels' benchmark");
 		return NULL;
 	}
@@ -214,18 +210,11 @@ int bench_kernels_main(int argc, char** argv) {
 	if (status != OPTIONS_GO_ON)
 		return status;
 	struct error error = {"out of memory"};
-	struct sweeps* b = calloc(1, sizeof *b);
+	struct sweeps* b = aligned_alloc(_Alignof(struct sweeps), sizeof *b);
 	cJSON* const out = b ? measure(b, isa, (int)threads, &error) : NULL;
 	status = out ? bench_tell(out, json) : complain(STATUS_FAILED, "%s", error.message);
 	if (b && b->pool)
 		pool_close(b->pool);
-	if (b) {
-		free(b->buffer);
-		free(b->x);
-		free(b->prepared);
-		free(b->out);
-		free(b->scores);
-	}
 	free(b);
 	return status;
 }

@@ -145,14 +145,13 @@ static void tell_rates(cJSON* list, const struct match_bench* b, const struct ra
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool open_all(struct match_bench* b, const struct text_maker* maker, struct error* error) {
-	struct engine* engine = maker->engine;
-	const struct model_shape* shape = &engine->model->weights.shape;
+static bool open_all(struct match_bench* b, struct error* error) {
+	const struct runtime* const bench = &b->part.bench;
+	const struct model_shape* shape = &bench->model->weights.shape;
 	if (shape->n_blocks < 2)
-		return error_set(error, "%s has one block: an exit needs 2 at least", engine->model->name);
-	const struct text_maker one_row = {engine, 1};
-	b->cache = text_cache_open(maker, error);
-	b->scratch = b->cache ? text_cache_open(&one_row, error) : NULL;
+		return error_set(error, "%s has one block: an exit needs 2 at least", bench->model->name);
+	b->cache = text_cache_open(bench, bench_context(bench), error);
+	b->scratch = b->cache ? text_cache_open(bench, 1, error) : NULL;
 	if (!b->scratch)
 		return false;
 	b->state = malloc(2 * (size_t)ALL_ROWS * (size_t)shape->dim * sizeof *b->state);
@@ -165,22 +164,12 @@ static bool open_all(struct match_bench* b, const struct text_maker* maker, stru
 	return true;
 }
 
-/* The prompts that are measured, with the model's answers. */
-static bool read_texts(struct match_bench* b, const struct text_maker* maker, int* n, struct error* error) {
-	if (!prompt_list_read(&b->prompts, maker->engine->model, b->input, error))
-		return false;
-	prompt_list_fit(&b->prompts, maker->context);
-	*n = least(b->prompts.n, b->most_prompts);
-	for (int i = 0; i < *n; i++)
-		b->prompts.prompt[i].max_tokens = least(b->prompts.prompt[i].max_tokens, ALL_ROWS);
-	return state_texts_answer(maker, b->prompts.prompt, *n, b->text, error);
-}
-
 static bool measure_all(struct match_bench* b, cJSON* out, struct error* error) {
-	struct engine* engine = b->part.bench.engine;
-	const struct text_maker maker = {engine, options_context(&b->part.options, engine->model)};
-	int n = 0;
-	if (!open_all(b, &maker, error) || !read_texts(b, &maker, &n, error))
+	const struct runtime* const bench = &b->part.bench;
+	if (!open_all(b, error) || !bench_prompts(bench, &b->prompts, b->input, ALL_ROWS, error))
+		return false;
+	const int n = least(b->prompts.n, b->most_prompts);
+	if (!state_texts_answer(bench, b->prompts.prompt, n, b->text, error))
 		return false;
 	for (int i = 0; i < n && !interrupted(); i++) {
 		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);

@@ -12,37 +12,34 @@ struct methods_bench {
 	struct bench_part part;
 	struct contest contest;
 	const char *input, *mask, *names;
+	bool named[SWIFTLET_METHODS];
 	int most_tokens;
 	char missing[MOST_CONTENDERS][300]; /* why it did not run; "" */
 };
 
 /* ---- who takes part ------------------------------------------------------------------------- */
 
-static bool is_named(const char* list, const char* name) {
-	const size_t n = strlen(name);
-	for (const char* at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
-		if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == 0))
-			return true;
-	return list == NULL;
-}
-
-/* Every name in --methods is one of the table's. */
-static bool check_names(const char* list) {
-	for (const char* at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+/* Which methods --methods lists; all where it is not given. The exit status where one has no such name. */
+static int prepare(struct bench_part* part) {
+	struct methods_bench* b = (struct methods_bench*)part;
+	for (int i = 0; i < SWIFTLET_METHODS; i++)
+		b->named[i] = !b->names;
+	for (const char* at = b->names; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
 		const size_t n = strcspn(at, ",");
+		char known[400] = "";
 		int i = 0;
 		while (i < SWIFTLET_METHODS && (strncmp(methods[i].name, at, n) != 0 || methods[i].name[n] != 0))
 			i++;
-		if (i < SWIFTLET_METHODS)
+		if (i < SWIFTLET_METHODS) {
+			b->named[i] = true;
 			continue;
-		char known[400] = "";
+		}
 		for (int k = 0; k < SWIFTLET_METHODS; k++)
 			snprintf(known + strlen(known), sizeof known - strlen(known), k > 0 ? ", %s" : "%s",
 			         methods[k].name);
-		complain(STATUS_USAGE, "--methods: found %.*s, expected some of: %s", (int)n, at, known);
-		return false;
+		return complain(STATUS_USAGE, "--methods: found %.*s, expected some of: %s", (int)n, at, known);
 	}
-	return true;
+	return OPTIONS_GO_ON;
 }
 
 /* The mask that self-spec drafts with, or no session where none is given. */
@@ -68,7 +65,7 @@ static bool enter(struct methods_bench* b, enum swiftlet_method method, struct e
 	o.method = method;
 	if (!contest_enter(c, methods[method].name, &o, &why, error))
 		return false;
-	struct way* way = &c->contender[c->n - 1].way;
+	struct way* way = &c->way[c->n - 1];
 	if (way->session && method == SWIFTLET_SELF_SPEC && !give_mask(b, way, &why, error))
 		return false;
 	snprintf(b->missing[c->n - 1], sizeof *b->missing, "%.299s", way->session ? "" : why.message);
@@ -77,18 +74,13 @@ static bool enter(struct methods_bench* b, enum swiftlet_method method, struct e
 
 static bool enter_all(struct methods_bench* b, struct error* error) {
 	struct contest* c = &b->contest;
-	c->bench = b->part.bench;
-	c->temperature = c->bench.options.temperature;
-	if (!prompt_list_read(&c->prompts, c->bench.model, b->input, error))
-		return false;
-	prompt_list_fit(&c->prompts, options_context(&c->bench.options, c->bench.model));
-	for (int i = 0; i < c->prompts.n; i++)
-		c->prompts.prompt[i].max_tokens = least(c->prompts.prompt[i].max_tokens, b->most_tokens);
-	if (!enter(b, SWIFTLET_VANILLA, error))
+	c->bench = &b->part.bench;
+	c->temperature = c->bench->options.temperature;
+	if (!bench_prompts(c->bench, &c->prompts, b->input, b->most_tokens, error) ||
+	    !enter(b, SWIFTLET_VANILLA, error))
 		return false;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
-		if (i != SWIFTLET_VANILLA && is_named(b->names, methods[i].name) &&
-		    !enter(b, (enum swiftlet_method)i, error))
+		if (i != SWIFTLET_VANILLA && b->named[i] && !enter(b, (enum swiftlet_method)i, error))
 			return false;
 	return true;
 }
@@ -100,16 +92,16 @@ static void tell_figures(const struct methods_bench* b, int which, struct choice
 	const struct answer s = contest_sum(&b->contest, which, choice);
 	double ctar[SWIFTLET_CTAR];
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
-		ctar[w] = bench_ratio((double)s.ctar[w], (double)s.full_passes);
+		ctar[w] = bench_ratio(s.ctar[w], s.full_passes);
 	bench_json_number(to, "speedup", contest_median_over_plain(&b->contest, which, choice));
 	bench_json_number(to, "realized", answer_speed(&s) * plain_seconds);
 	answer_json(&s, plain_seconds, to);
 	bench_json_number(to, "tokens_per_second", answer_speed(&s));
-	bench_json_number(to, "CR", bench_ratio((double)s.timed, (double)s.full_passes));
+	bench_json_number(to, "CR", bench_ratio(s.timed, s.full_passes));
 	bench_json_numbers(to, "CTAR", ctar, SWIFTLET_CTAR);
-	bench_json_number(to, "rows", bench_ratio((double)s.rows, (double)s.verify_passes));
-	bench_json_number(to, "tokens", (double)s.tokens);
-	bench_json_number(to, "differing", (double)s.differing);
+	bench_json_number(to, "rows", bench_ratio(s.rows, s.verify_passes));
+	bench_json_number(to, "tokens", s.tokens);
+	bench_json_number(to, "differing", s.differing);
 }
 
 static void tell(const struct methods_bench* b, cJSON* out) {
@@ -118,18 +110,18 @@ static void tell(const struct methods_bench* b, cJSON* out) {
 	const double plain_seconds = 1 / answer_speed(&plain);
 	bench_json_number(out, "prompts", c->asked);
 	bench_json_number(out, "plain_step_seconds", plain_seconds);
-	cJSON_AddStringToObject(out, "acceptance", c->bench.options.rejection ? "rejection" : "coupled");
+	cJSON_AddStringToObject(out, "acceptance", c->bench->options.rejection ? "rejection" : "coupled");
 	cJSON* const rows = cJSON_AddObjectToObject(out, "methods");
 	for (int i = 0; i < c->n; i++) {
-		const struct contender* is = &c->contender[i];
-		cJSON* const to = cJSON_AddObjectToObject(rows, is->way.name);
-		if (!is->way.session) {
+		const struct way* is = &c->way[i];
+		cJSON* const to = cJSON_AddObjectToObject(rows, is->name);
+		if (!is->session) {
 			cJSON_AddStringToObject(to, "missing", b->missing[i]);
 			continue;
 		}
 		tell_figures(b, i, every_prompt, plain_seconds, to);
-		bench_json_number(to, "memory_bytes", (double)session_method_bytes(is->way.session));
-		bench_json_number(to, "exit_block", is->way.exit_block > 0 ? is->way.exit_block : (double)NAN);
+		bench_json_number(to, "memory_bytes", (double)session_method_bytes(is->session));
+		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
 			tell_figures(b, i, (struct choice){c->task[k], -1}, plain_seconds,
@@ -146,10 +138,6 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 		tell(b, out);
 	contest_close(&b->contest);
 	return good;
-}
-
-static int prepare(struct bench_part* part) {
-	return check_names(((struct methods_bench*)part)->names) ? OPTIONS_GO_ON : STATUS_USAGE;
 }
 
 int bench_methods_main(int argc, char** argv) {

@@ -5,26 +5,8 @@
 #include "kernels/synth_value.h"
 #include "tools/lab/bench.h"
 #include "tools/program/interrupt.h"
-#include "tools/program/prompt_list.h"
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
-
-/* OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
-static int open_bench(struct bench_part* part) {
-	const struct runtime_wish wish = {.model = part->model};
-	struct swiftlet_options options = part->options;
-	struct error error = {{0}};
-	const double started = seconds_now();
-	if (options.draft_bits < 0 && !part->as_run)
-		options.draft_bits = 0;
-	bench_progress(0, "opening %s", part->model);
-	const bool good = runtime_open_engine(&part->bench, &wish, &options, &error);
-	part->bench.load_seconds = seconds_now() - started;
-	if (good)
-		return OPTIONS_GO_ON;
-	bench_progress_end();
-	return complain(STATUS_FAILED, "%s", error.message);
-}
 
 /* What was measured on. */
 static void describe(const struct runtime* bench, cJSON* out) {
@@ -67,39 +49,54 @@ bool bench_prompt(const struct runtime* bench, uint64_t index, int32_t* id, int 
 	return true;
 }
 
+int bench_context(const struct runtime* bench) { return options_context(&bench->options, bench->model); }
+
+bool bench_prompts(const struct runtime* bench, struct prompt_list* list, const char* input, int most_tokens,
+                   struct error* error) {
+	if (!prompt_list_read(list, bench->model, input, error))
+		return false;
+	prompt_list_fit(list, bench_context(bench));
+	for (int i = 0; i < list->n; i++)
+		list->prompt[i].max_tokens = least(list->prompt[i].max_tokens, most_tokens);
+	return true;
+}
+
 /* ---- a part --------------------------------------------------------------------------------- */
 
-static int measure_and_tell(struct bench_part* part) {
+static bool open_and_measure(struct bench_part* part, cJSON* out, struct error* error) {
+	struct runtime* const bench = &part->bench;
+	if (bench->options.draft_bits < 0 && !part->as_run)
+		bench->options.draft_bits = 0;
+	bench_progress(0, "opening %s", bench->wish.model);
+	if (!runtime_open_engine(bench, error))
+		return false;
+	interrupt_watch();
+	describe(bench, out);
+	return part->measure(part, out, error);
+}
+
+int bench_part_run(struct bench_part* part) {
 	struct error error = {{0}};
 	cJSON* const out = cJSON_CreateObject();
-	interrupt_watch();
-	describe(&part->bench, out);
-	const bool good = part->measure(part, out, &error);
+	const bool good = open_and_measure(part, out, &error);
 	bench_progress_end();
 	if (!good) {
 		cJSON_Delete(out);
-		return complain(STATUS_FAILED, "%s", error.message);
+		return runtime_close(&part->bench, complain(STATUS_FAILED, "%s", error.message));
 	}
 	const double differing = cJSON_GetNumberValue(cJSON_GetObjectItem(out, "tokens_differing"));
 	if (part->runs)
 		cJSON_AddItemToArray(part->runs, out);
-	const int status = part->runs ? STATUS_DONE : bench_tell(out, part->json);
-	return status == STATUS_DONE && differing > 0
-	           ? complain(STATUS_FAILED, "%.0f tokens differ from plain decoding's", differing)
-	           : status;
-}
-
-int bench_part_run(struct bench_part* part) {
-	int status = open_bench(part);
-	if (status == OPTIONS_GO_ON)
-		status = measure_and_tell(part);
+	int status = part->runs ? STATUS_DONE : bench_tell(out, part->json);
+	if (status == STATUS_DONE && differing > 0)
+		status = complain(STATUS_FAILED, "%.0f tokens differ from plain decoding's", differing);
 	return runtime_close(&part->bench, status);
 }
 
 int bench_part_main(struct bench_part* part, struct command_line* line, int argc, char** argv) {
-	line->session = &part->options;
+	line->session = &part->bench.options;
 	line->max_words = 1;
-	int status = options_parse_model(line, argc, argv, &part->model);
+	int status = options_parse_model(line, argc, argv, &part->bench.wish.model);
 	if (status == OPTIONS_GO_ON && part->prepare)
 		status = part->prepare(part);
 	return status == OPTIONS_GO_ON ? bench_part_run(part) : status;

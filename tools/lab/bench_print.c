@@ -63,20 +63,14 @@ cJSON* bench_json_row(cJSON* list) {
 	return row;
 }
 
-int bench_print_json(cJSON* out) {
-	char* text = cJSON_PrintUnformatted(out);
-	cJSON_Delete(out);
-	if (!text)
-		return complain(STATUS_FAILED, "out of memory for the figures");
-	puts(text);
-	free(text);
-	return output_written(STATUS_DONE);
-}
-
 int bench_tell(cJSON* out, bool json) {
-	if (json)
-		return bench_print_json(out);
-	tables_print(out);
+	char* const text = json ? cJSON_PrintUnformatted(out) : NULL;
+	if (text)
+		puts(text);
+	else if (!json)
+		tables_print(out);
 	cJSON_Delete(out);
-	return output_written(STATUS_DONE);
+	free(text);
+	return json && !text ? complain(STATUS_FAILED, "out of memory for the figures")
+	                     : output_written(STATUS_DONE);
 }

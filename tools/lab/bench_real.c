@@ -15,24 +15,24 @@ enum { PLAIN, DEFAULTS };
 
 static bool enter(struct contest* t, const char* name, enum swiftlet_method method, unsigned which,
                   struct error* error) {
-	struct swiftlet_options options = t->bench.options;
+	struct swiftlet_options options = t->bench->options;
 	struct error why = {{0}};
 	if (method == SWIFTLET_VANILLA)
 		options.method = method;
 	options.drafters = which;
 	if (!contest_enter(t, name, &options, &why, error))
 		return false;
-	return t->contender[t->n - 1].way.session || error_set(error, "%s", why.message);
+	return t->way[t->n - 1].session || error_set(error, "%s", why.message);
 }
 
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	char name[32];
-	const unsigned asked = t->bench.options.drafters;
+	const unsigned asked = t->bench->options.drafters;
 	bool good = enter(t, "plain", SWIFTLET_VANILLA, asked, error) &&
 	            enter(t, "defaults", SWIFTLET_AUTO, asked, error);
-	const unsigned all = good ? session_options(t->contender[DEFAULTS].way.session)->drafters : 0;
+	const unsigned all = good ? session_options(t->way[DEFAULTS].session)->drafters : 0;
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
-		const bool model = i == SOURCE_model && !t->bench.options.draft_model[0];
+		const bool model = i == SOURCE_model && !t->bench->options.draft_model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
 			continue; /* nobody asks for one here, or it takes no part */
 		snprintf(name, sizeof name, "without %s", drafter_name[i]);
@@ -47,7 +47,7 @@ static void tell_choice(const struct contest* t, cJSON* list, const char* name, 
 	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
 	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "prompts_of", name);
-	cJSON_AddNumberToObject(out, "prompts", (double)plain.prompts);
+	cJSON_AddNumberToObject(out, "prompts", plain.prompts);
 	bench_json_number(out, "plain", answer_speed(&plain));
 	bench_json_number(out, "defaults", answer_speed(&defaults));
 	bench_json_number(out, "over_plain", contest_over_plain(t, DEFAULTS, choice));
@@ -57,24 +57,24 @@ static void tell_choice(const struct contest* t, cJSON* list, const char* name, 
 static void tell_contender(const struct contest* t, cJSON* list, int which) {
 	const struct answer sum = contest_sum(t, which, every_prompt);
 	cJSON* const out = bench_json_row(list);
-	cJSON_AddStringToObject(out, "name", t->contender[which].way.name);
-	cJSON_AddNumberToObject(out, "tokens", (double)sum.timed);
+	cJSON_AddStringToObject(out, "name", t->way[which].name);
+	cJSON_AddNumberToObject(out, "tokens", sum.timed);
 	bench_json_number(out, "tokens_per_second", answer_speed(&sum));
 	bench_json_number(out, "over_plain", contest_over_plain(t, which, every_prompt));
 	bench_json_number(out, "median_over_plain", contest_median_over_plain(t, which, every_prompt));
-	bench_json_number(out, "cpu_seconds_per_token", sum.cpu / (double)sum.timed);
+	bench_json_number(out, "cpu_seconds_per_token", sum.cpu / sum.timed);
 	cJSON* const sources = cJSON_AddObjectToObject(out, "sources");
 	for (int i = 0; swiftlet_source_name(i); i++) {
 		if (sum.source_rows[i] == 0)
 			continue;
 		cJSON* const source = cJSON_AddObjectToObject(sources, swiftlet_source_name(i));
-		cJSON_AddNumberToObject(source, "rows", (double)sum.source_rows[i]);
-		cJSON_AddNumberToObject(source, "accepted", (double)sum.source_accepted[i]);
+		cJSON_AddNumberToObject(source, "rows", sum.source_rows[i]);
+		cJSON_AddNumberToObject(source, "accepted", sum.source_accepted[i]);
 	}
 }
 
 static void tell(const struct contest* t, cJSON* out) {
-	int64_t compared = 0, differing = 0;
+	double compared = 0, differing = 0;
 	cJSON_AddNumberToObject(out, "temperature", t->temperature);
 	cJSON* const list = cJSON_AddArrayToObject(out, "variants");
 	for (int i = 0; i < t->n; i++)
@@ -87,11 +87,11 @@ static void tell(const struct contest* t, cJSON* out) {
 	tell_choice(t, by, "all", every_prompt);
 	for (int p = 0; p < t->asked; p++)
 		for (int i = 1; i < t->n; i++) {
-			compared += t->contender[i].answer[p].tokens;
-			differing += t->contender[i].answer[p].differing;
+			compared += t->way[i].answer[p].tokens;
+			differing += t->way[i].answer[p].differing;
 		}
-	cJSON_AddNumberToObject(out, "tokens_compared", (double)compared);
-	cJSON_AddNumberToObject(out, "tokens_differing", (double)differing);
+	cJSON_AddNumberToObject(out, "tokens_compared", compared);
+	cJSON_AddNumberToObject(out, "tokens_differing", differing);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -106,9 +106,8 @@ struct real {
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct real* r = (struct real*)part;
-	struct contest t = {.bench = part->bench, .temperature = r->temperature, .apart = true};
-	bool good = prompt_list_read(&t.prompts, part->bench.model, r->input, error);
-	prompt_list_fit(&t.prompts, options_context(&part->options, part->bench.model));
+	struct contest t = {.bench = &part->bench, .temperature = r->temperature, .apart = true};
+	bool good = bench_prompts(&part->bench, &t.prompts, r->input, INT32_MAX, error);
 	for (int i = 0; r->tokens > 0 && i < t.prompts.n; i++)
 		t.prompts.prompt[i].max_tokens = r->tokens;
 	good = good && enter_all(&t, !r->no_ablation, error) && contest_run(&t, error);
@@ -120,27 +119,28 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 
 /* Every model, greedily and sampled, or as `only` says, with sessions that have seen nothing. */
 static int run_all(struct real* r, const char* const* model, int n) {
-	const double sampled = r->part.options.temperature > 0 ? r->part.options.temperature : 0.7;
+	const double asked = r->part.bench.options.temperature, sampled = asked > 0 ? asked : 0.7;
 	int status = STATUS_DONE;
 	r->part.runs = r->part.json ? cJSON_CreateArray() : NULL;
 	for (int i = 0; i < 2 * n && status == STATUS_DONE; i++) {
 		if (r->only && strcmp(r->only, i % 2 ? "sampled" : "greedy") != 0)
 			continue;
-		r->part.model = model[i / 2];
+		r->part.bench.wish.model = model[i / 2];
 		r->temperature = i % 2 ? sampled : 0;
 		status = bench_part_run(&r->part);
 	}
 	if (r->part.runs && status == STATUS_DONE)
-		return bench_print_json(r->part.runs);
+		return bench_tell(r->part.runs, true);
 	cJSON_Delete(r->part.runs);
 	return status;
 }
 
 int bench_real_main(int argc, char** argv) {
 	struct real r = {.part = {.measure = measure, .as_run = true}};
-	struct swiftlet_options* const options = &r.part.options;
+	struct swiftlet_options* const options = &r.part.bench.options;
 	const struct option option[] = {
-	    TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m", &r.part.model),
+	    TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m",
+	         &r.part.bench.wish.model),
 	    TEXT("input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", &r.input),
 	    COUNT("tokens", 'n', "N", "tokens at most (each line's max_tokens)", &r.tokens, 8, 1 << 20),
 	    TEXT("only", 0, "HOW", "greedy, or sampled at --temp (0.7); else first one, then the other", &r.only),
@@ -173,10 +173,11 @@ int bench_real_main(int argc, char** argv) {
 	if (!method_plans(options))
 		return complain(STATUS_USAGE, "bench real: --method %s: expected auto or swift",
 		                swiftlet_method_name(options->method));
-	if (line.n_words > 0 && r.part.model)
+	if (line.n_words > 0 && r.part.bench.wish.model)
 		return complain(STATUS_USAGE, "bench real: models were given both with -m and without");
 	if (r.only && strcmp(r.only, "greedy") != 0 && strcmp(r.only, "sampled") != 0)
 		return complain(STATUS_USAGE, "bench real: --only %s: expected greedy or sampled", r.only);
-	const char* const one = r.part.model ? r.part.model : "builtin";
+	const char* const given = r.part.bench.wish.model;
+	const char* const one = given ? given : "builtin";
 	return line.n_words > 0 ? run_all(&r, line.word, line.n_words) : run_all(&r, &one, 1);
 }

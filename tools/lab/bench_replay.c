@@ -78,16 +78,12 @@ static bool read_prices(const char* text, struct prices* prices, struct error* e
 
 /* ---- decoding ------------------------------------------------------------------------------- */
 
-static bool run_pass(struct replay* r, const struct pass* pass, struct error* error) {
-	struct backend* backend = r->part.bench.engine->backend;
-	return backend->run(backend, pass, error);
-}
-
 static bool verify(struct replay* r, struct error* error) {
 	struct pass pass;
+	struct backend* const backend = r->cache->backend;
 	round_start(&r->round, r->cache, NULL);
 	round_verify_pass(&r->round, &r->planner.tree, WANT_TOP, &pass);
-	if (!run_pass(r, &pass, error))
+	if (!backend->run(backend, &pass, error))
 		return false;
 	round_take_verify(&r->round);
 	return true;
@@ -112,6 +108,7 @@ static void verify_recorded(struct replay* r) {
 /* Draft passes as long as the planner wants them; their cost. */
 static bool draft(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
+	struct backend* const backend = r->part.bench.engine->backend;
 	const struct low_table* low = engine_low(r->part.bench.engine);
 	bool low_head = false;
 	const struct mask low_layers = low ? low_sub_layers(low, &r->skip, &low_head) : (struct mask){0};
@@ -125,7 +122,7 @@ static bool draft(struct replay* r, double* cost, struct error* error) {
 		drafter->fill(state, &p->tree, action.head, action.carry, &pass);
 		pass.low = low ? &low_layers : NULL;
 		pass.low_head = low_head;
-		if (!run_pass(r, &pass, error))
+		if (!backend->run(backend, &pass, error))
 			return false;
 		drafter->take(state);
 		const float c = p->prices.pass[action.source] * p->prices.verify[pass.n];
@@ -211,17 +208,15 @@ static bool decode(struct replay* r, int max_tokens, struct error* error) {
 }
 
 static bool take_prompt(struct replay* r, const struct instance* instance, struct error* error) {
-	int n = 0;
-	int32_t* const id = instance_tokens(r->part.bench.model, instance, false, &n, error);
-	if (!id)
-		return false;
-	const bool fits = n + 1 < r->context;
-	if (fits)
-		memcpy(r->text, id, (size_t)n * sizeof *id);
-	r->n = n;
-	free(id);
-	return fits || error_set(error, "line %ld: a prompt of %d tokens, the context has %d", instance->line, n,
-	                         r->context);
+	struct token_list tokens = {0};
+	const bool good = instance_tokens(r->part.bench.model, instance, false, &tokens, error);
+	const bool fits = tokens.n + 1 < r->context;
+	if (good && fits)
+		memcpy(r->text, tokens.id, (size_t)tokens.n * sizeof *r->text);
+	r->n = tokens.n;
+	token_list_free(&tokens);
+	return good && (fits || error_set(error, "line %ld: a prompt of %d tokens, the context has %d",
+	                                  instance->line, r->n, r->context));
 }
 
 /* The next answer, as `swiftlet stream -o` wrote it for the same prompts. */
@@ -276,8 +271,7 @@ static bool open_drafters(struct replay* r, struct error* error) {
 	const struct drafter_setup setup = {.context = r->context + 1, .vocab = shape->vocab};
 	r->text = calloc((size_t)r->context + MAX_DRAFT + 2, sizeof *r->text);
 	r->recorded = calloc((size_t)r->context, sizeof *r->recorded);
-	const struct text_maker maker = {r->part.bench.engine, r->context};
-	if (!r->answers && !(r->cache = text_cache_open(&maker, error)))
+	if (!r->answers && !(r->cache = text_cache_open(&r->part.bench, r->context, error)))
 		return false;
 	if (r->pool_tokens > 0)
 		r->pool = retrieval_pool_open(r->pool_tokens);
@@ -339,8 +333,8 @@ static bool learn_bridge(struct replay* r, struct error* error) {
 	struct bridge_trial* t = &r->trial;
 	if (!r->bridge_text)
 		return true;
-	t->maker = (struct text_maker){r->part.bench.engine, r->context};
-	if (!prompt_list_read(&t->learn, r->part.bench.model, r->learn_path, error) ||
+	t->bench = &r->part.bench;
+	if (!bench_prompts(t->bench, &t->learn, r->learn_path, INT32_MAX, error) ||
 	    !bridge_trial_run(t, r->bridge_text, error))
 		return false;
 	r->bridge = &t->span[0].bridge;
@@ -370,7 +364,7 @@ static bool replay(struct replay* r, struct error* error) {
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	struct replay* r = (struct replay*)part;
-	r->context = options_context(&part->options, part->bench.model);
+	r->context = bench_context(&part->bench);
 	const bool good = replay(r, error);
 	if (good)
 		tell(r, out);

@@ -4,7 +4,7 @@
  * step's cost: the best span by exhaustive trial, greedy removal, and the search's own proposers, scored on
  * windows one after another as serving gives them. What is judged is one-step alpha.
  *
- * Nothing is simulated: a score is teacher-forced over the answers, a window of LAB_WINDOW rows a pass, each
+ * Nothing is simulated: a score is teacher-forced over the answers, a window of WINDOW rows a pass, each
  * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's price
  * is the share of a plain step's weight bytes that it saves. */
 #include <math.h>
@@ -17,197 +17,19 @@
 #include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
 
-enum { LAB_WINDOW = 32, LAB_LEARN = 0, LAB_JUDGE = 1, LAB_MOST_WINDOWS = 1024 };
+enum { WINDOW = 32, MOST_WINDOWS = 1024, CHECKPOINTS = 5, MOST_COSTS = 8, NEVER = 1 << 30 };
+enum { LEARN, JUDGE };
 
-struct lab_window {
+struct window {
 	int text, base, size; /* predicts id[base + 1 … base + size] from `base` committed tokens */
 };
 
-struct lab_half {
-	struct state_text* text; /* (n) with their caches */
-	int n;
-	struct lab_window window[LAB_MOST_WINDOWS]; /* round and round over the texts */
+struct half {
+	struct prompt_list prompts;
+	struct state_text* text;            /* (prompts.n) with their caches */
+	struct window window[MOST_WINDOWS]; /* round and round over the texts */
 	int windows;
 };
-
-struct lab {
-	struct text_maker maker;
-	struct backend* backend;
-	int blocks;
-	struct lab_half half[2];
-	struct spans spans;           /* over the answers to search on */
-	double attention, mlp, fixed; /* prices, in plain steps */
-	struct result out[LAB_WINDOW];
-};
-
-/* Sums over rows. */
-struct lab_score {
-	int rows, matches;
-	double log_probability; /* the draft's of the target's token; 0.03 at least in the log */
-};
-
-/* ---- answers and what is cut from them ------------------------------------------------------ */
-
-/* The k-th window of every text, then the next one's: what comes first is of many texts. */
-static void cut(struct lab_half* half) {
-	bool more = true;
-	for (int at = 0; more; at += LAB_WINDOW) {
-		more = false;
-		for (int i = 0; i < half->n; i++) {
-			const struct state_text* t = &half->text[i];
-			const int base = t->n_prompt - 1 + at, left = t->n - 1 - base;
-			if (left < LAB_WINDOW / 8 || half->windows == LAB_MOST_WINDOWS)
-				continue;
-			half->window[half->windows++] =
-			    (struct lab_window){i, base, left < LAB_WINDOW ? left : LAB_WINDOW};
-			more = true;
-		}
-	}
-}
-
-struct walk {
-	struct lab* lab;
-	struct lab_half* half;
-	int text;
-};
-
-/* Influence of the answer's rows. */
-static void take_states(void* user, int first, int n, float* const* state) {
-	struct walk* w = user;
-	struct lab* lab = w->lab;
-	const struct state_text* t = &w->half->text[w->text];
-	const size_t dim = (size_t)lab->backend->weights->shape.dim;
-	const int skip = t->n_prompt > first ? t->n_prompt - first : 0;
-	float* point[2 * MAX_BLOCKS + 1] = {NULL};
-	if (skip >= n || w->half != &lab->half[LAB_LEARN])
-		return;
-	for (int i = 0; i < 2 * lab->blocks; i++)
-		point[i + 1] = state[i] + (size_t)skip * dim;
-	spans_add(&lab->spans, point, n - skip, (int)dim);
-}
-
-/* The caches of a half, filled, and what its answers' states tell. */
-static bool walk(struct lab* lab, int half, struct error* error) {
-	struct state_points points = {.n = 0};
-	struct lab_half* h = &lab->half[half];
-	for (int s = 1; s <= 2 * lab->blocks; s++)
-		if (half == LAB_LEARN || s == 2 * lab->blocks)
-			points.at[points.n++] = s;
-	for (int i = 0; i < h->n; i++) {
-		struct walk w = {lab, h, i};
-		bench_progress((double)i / h->n, "states");
-		if (!state_text_walk(&lab->maker, &h->text[i], true, &points, take_states, &w, error))
-			return false;
-	}
-	cut(h);
-	return h->windows > 0 || error_set(error, "the answers are too short to score masks on");
-}
-
-static bool answer(struct lab* lab, const struct prompt* prompt, int n, struct error* error) {
-	struct prompt* split = calloc((size_t)n, sizeof *split);
-	int most[2] = {0, 0};
-	if (!split)
-		return error_set(error, "out of memory for prompts");
-	bool good = true;
-	for (int half = 0; half < 2 && good; half++) {
-		struct lab_half* h = &lab->half[half];
-		for (int i = half; i < n; i += 2)
-			split[most[half]++] = prompt[i];
-		h->text = calloc((size_t)n, sizeof *h->text);
-		h->n = most[half];
-		good = (h->text != NULL || error_set(error, "out of memory for texts")) &&
-		       state_texts_answer(&lab->maker, split, h->n, h->text, error);
-	}
-	free(split);
-	return good;
-}
-
-/* prompt: every other one to search on. False with the error set; close in any case. */
-static bool lab_open(struct lab* lab, const struct runtime* bench, const struct swiftlet_options* options,
-                     const struct prompt* prompt, int n, struct error* error) {
-	struct backend* backend = bench->engine->backend;
-	*lab = (struct lab){.maker = {bench->engine, options_context(options, bench->model)},
-	                    .backend = backend,
-	                    .blocks = backend->weights->shape.n_blocks};
-	const struct cost_model bytes = cost_by_bytes(&bench->engine->cost);
-	cost_sub_layers(&bytes, false, &lab->attention, &lab->mlp, &lab->fixed);
-	if (n < 2)
-		return error_set(error, "fewer than two prompts");
-	return (spans_open(&lab->spans, lab->blocks) || error_set(error, "out of memory for influence")) &&
-	       answer(lab, prompt, n, error) && walk(lab, LAB_LEARN, error) && walk(lab, LAB_JUDGE, error);
-}
-
-static void lab_close(struct lab* lab) {
-	for (int half = 0; half < 2; half++) {
-		if (lab->half[half].text)
-			state_texts_free(lab->half[half].text, lab->half[half].n);
-		free(lab->half[half].text);
-	}
-	spans_close(&lab->spans);
-}
-
-/* ---- scores --------------------------------------------------------------------------------- */
-
-/* Each row a segment of its own, that sees the tokens before it. */
-static bool score_window(struct lab* lab, struct lab_half* half, const struct mask* mask,
-                         const struct lab_window* w, struct lab_score* score, struct error* error) {
-	const struct state_text* t = &half->text[w->text];
-	struct segment segment[LAB_WINDOW];
-	int32_t parent[LAB_WINDOW];
-	uint8_t want[LAB_WINDOW];
-	for (int i = 0; i < w->size; i++) {
-		segment[i] = (struct segment){.cache = t->cache, .base = w->base + i, .n = 1};
-		parent[i] = -1;
-		want[i] = WANT_TOKEN | WANT_TOP;
-		lab->out[i].top = MAX_TOP;
-	}
-	struct pass pass = pass_over(segment, t->id + w->base, parent, 2 * lab->blocks, want, lab->out);
-	pass.n = pass.n_segments = w->size;
-	pass.skip = mask;
-	pass.head = true;
-	if (!lab->backend->run(lab->backend, &pass, error))
-		return false;
-	lab->backend->discard(t->cache);
-	for (int i = 0; i < w->size; i++) {
-		const int32_t truth = t->id[w->base + i + 1];
-		const double p = result_probability(&lab->out[i], truth);
-		score->matches += lab->out[i].token == truth;
-		score->log_probability += search_log_probability(p);
-	}
-	score->rows += w->size;
-	return true;
-}
-
-/* Adds the mask's score on windows [first, first + n) of a half. */
-static bool lab_score(struct lab* lab, int half, const struct mask* mask, int first, int n,
-                      struct lab_score* score, struct error* error) {
-	struct lab_half* h = &lab->half[half];
-	for (int i = first; i < first + n; i++)
-		if (!score_window(lab, h, mask, &h->window[i % h->windows], score, error))
-			return false;
-	return true;
-}
-
-/* One-step alpha: the share of an answer's tokens that a single draft step finds after the full model's keys
- * and values of all tokens before; negative with the error set. */
-static double lab_alpha(struct lab* lab, int half, const struct mask* mask, struct error* error) {
-	struct lab_score score = {0};
-	if (!lab_score(lab, half, mask, 0, lab->half[half].windows, &score, error))
-		return -1;
-	return (double)score.matches / score.rows;
-}
-
-/* Share of a plain step that a mask saves. */
-static double lab_saved(const struct lab* lab, const struct mask* mask) {
-	double saved = 0;
-	for (int s = 0; s < 2 * lab->blocks; s++)
-		saved += mask_has(mask, s) ? s & 1 ? lab->mlp : lab->attention : 0;
-	return saved;
-}
-
-/* ---- what is compared ----------------------------------------------------------------------- */
-
-enum { CHECKPOINTS = 5, MOST_COSTS = 8, NEVER = 1 << 30 };
 
 struct proposer {
 	const char* name;
@@ -225,25 +47,170 @@ static const int checkpoint[CHECKPOINTS] = {0, SEARCH_SPANS, 25, 100, 300};
 
 struct searching {
 	struct bench_part part;
-	struct lab lab;
 	const char *input, *list, *only; /* shares of cost; proposers whose name begins so */
 	double cost[MOST_COSTS];
 	int costs;
 	int most, tokens, windows;
 	bool alone; /* without references */
+	int blocks;
+	struct half half[2];
+	struct spans spans;           /* over the answers to search on */
+	double attention, mlp, fixed; /* prices, in plain steps */
 	cJSON* rows;
 };
 
+/* ---- answers and what is cut from them ------------------------------------------------------ */
+
+/* The k-th window of every text, then the next one's: what comes first is of many texts. */
+static void cut(struct half* half) {
+	bool more = true;
+	for (int at = 0; more; at += WINDOW) {
+		more = false;
+		for (int i = 0; i < half->prompts.n; i++) {
+			const struct state_text* t = &half->text[i];
+			const int base = t->n_prompt - 1 + at, left = t->n - 1 - base;
+			if (left < WINDOW / 8 || half->windows == MOST_WINDOWS)
+				continue;
+			half->window[half->windows++] = (struct window){i, base, least(left, WINDOW)};
+			more = true;
+		}
+	}
+}
+
+struct walk {
+	struct searching* s;
+	const struct state_text* text;
+};
+
+/* Influence of the answer's rows. */
+static void take_states(void* user, int first, int n, float* const* state) {
+	const struct walk* w = user;
+	const int dim = w->s->part.bench.model->weights.shape.dim;
+	const int skip = w->text->n_prompt > first ? w->text->n_prompt - first : 0;
+	float* point[2 * MAX_BLOCKS + 1] = {NULL};
+	if (skip >= n)
+		return;
+	for (int i = 0; i < 2 * w->s->blocks; i++)
+		point[i + 1] = state[i] + (size_t)skip * (size_t)dim;
+	spans_add(&w->s->spans, point, n - skip, dim);
+}
+
+/* The answers of a half, their caches, filled, and what the states of those to search on tell. */
+static bool answer(struct searching* s, int which, struct error* error) {
+	const struct runtime* const bench = &s->part.bench;
+	struct half* h = &s->half[which];
+	struct state_points points = {.n = 0};
+	for (int l = 1; l <= 2 * s->blocks; l++)
+		points.at[points.n++] = l;
+	h->text = calloc((size_t)h->prompts.n, sizeof *h->text);
+	if (!h->text)
+		return error_set(error, "out of memory for texts");
+	if (!state_texts_answer(bench, h->prompts.prompt, h->prompts.n, h->text, error))
+		return false;
+	for (int i = 0; i < h->prompts.n; i++) {
+		struct walk w = {s, &h->text[i]};
+		bench_progress((double)i / h->prompts.n, "states");
+		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], true, &points, take_states, &w, error)
+		                     : state_text_fill(bench, &h->text[i], error)))
+			return false;
+	}
+	cut(h);
+	return h->windows > 0 || error_set(error, "the answers are too short to score masks on");
+}
+
+/* Every other prompt to search on. False with the error set; close in any case. */
+static bool open_texts(struct searching* s, struct error* error) {
+	const struct runtime* const bench = &s->part.bench;
+	struct prompt_list* const all = &s->half[JUDGE].prompts;
+	const struct cost_model bytes = cost_by_bytes(&bench->engine->cost);
+	cost_sub_layers(&bytes, false, &s->attention, &s->mlp, &s->fixed);
+	s->blocks = bench->model->weights.shape.n_blocks;
+	return bench_prompts(bench, all, s->input, s->tokens, error) &&
+	       prompts_split(all, &s->half[LEARN].prompts, error) &&
+	       (spans_open(&s->spans, s->blocks) || error_set(error, "out of memory for influence")) &&
+	       answer(s, LEARN, error) && answer(s, JUDGE, error);
+}
+
+static void close_texts(struct searching* s) {
+	for (struct half* h = s->half; h < s->half + 2; h++) {
+		if (h->text)
+			state_texts_free(h->text, h->prompts.n);
+		free(h->text);
+		prompt_list_free(&h->prompts);
+	}
+	spans_close(&s->spans);
+}
+
+/* ---- scores --------------------------------------------------------------------------------- */
+
+/* Sums over rows. */
+struct score {
+	int rows, matches;
+	double log_probability; /* the draft's of the target's token; 0.03 at least in the log */
+};
+
+/* Each row a segment of its own, that sees the tokens before it. */
+static bool score_window(const struct searching* s, const struct half* half, const struct mask* mask,
+                         const struct window* w, struct score* score, struct error* error) {
+	struct backend* const backend = s->part.bench.engine->backend;
+	const struct state_text* t = &half->text[w->text];
+	struct segment segment[WINDOW];
+	struct result out[WINDOW];
+	int32_t parent[WINDOW];
+	uint8_t want[WINDOW];
+	for (int i = 0; i < w->size; i++) {
+		segment[i] = (struct segment){.cache = t->cache, .base = w->base + i, .n = 1};
+		parent[i] = -1;
+		want[i] = WANT_TOKEN | WANT_TOP;
+		out[i].top = MAX_TOP;
+	}
+	struct pass pass = pass_over(segment, t->id + w->base, parent, 2 * s->blocks, want, out);
+	pass.n = pass.n_segments = w->size;
+	pass.skip = mask;
+	pass.head = true;
+	if (!backend->run(backend, &pass, error))
+		return false;
+	backend->discard(t->cache);
+	for (int i = 0; i < w->size; i++) {
+		const int32_t truth = t->id[w->base + i + 1];
+		score->matches += out[i].token == truth;
+		score->log_probability += search_log_probability(result_probability(&out[i], truth));
+	}
+	score->rows += w->size;
+	return true;
+}
+
+/* The mask's score on windows [first, first + n) of a half. */
+static bool score_windows(const struct searching* s, int which, const struct mask* mask, int first, int n,
+                          struct score* score, struct error* error) {
+	const struct half* h = &s->half[which];
+	*score = (struct score){0};
+	for (int i = first; i < first + n; i++)
+		if (!score_window(s, h, mask, &h->window[i % h->windows], score, error))
+			return false;
+	return true;
+}
+
+/* Share of a plain step that a mask saves. */
+static double saved_by(const struct searching* s, const struct mask* mask) {
+	double saved = 0;
+	for (int l = 0; l < 2 * s->blocks; l++)
+		saved += mask_has(mask, l) ? l & 1 ? s->mlp : s->attention : 0;
+	return saved;
+}
+
 /* ---- a row of the table --------------------------------------------------------------------- */
 
-static bool show(struct searching* s, const char* name, double cost, int after, const struct mask* mask,
+/* With one-step alpha: the share of an answer's tokens that a single draft step finds after the full model's
+ * keys and values of all tokens before. */
+static bool show(const struct searching* s, const char* name, double cost, int after, const struct mask* mask,
                  struct error* error) {
-	const double alpha = lab_alpha(&s->lab, LAB_JUDGE, mask, error);
-	if (alpha < 0)
+	struct score score;
+	if (!score_windows(s, JUDGE, mask, 0, s->half[JUDGE].windows, &score, error))
 		return false;
 	char text[8 * MAX_BLOCKS * 2];
 	size_t n = 0;
-	for (int i = 0; i < 2 * s->lab.blocks; i++)
+	for (int i = 0; i < 2 * s->blocks; i++)
 		if (mask_has(mask, i))
 			n +=
 			    (size_t)snprintf(text + n, sizeof text - n, "%s%c%d", n ? " " : "", i & 1 ? 'm' : 'a', i / 2);
@@ -251,8 +218,8 @@ static bool show(struct searching* s, const char* name, double cost, int after, 
 	cJSON_AddNumberToObject(row, "cost", cost);
 	cJSON_AddStringToObject(row, "proposer", name);
 	cJSON_AddNumberToObject(row, "proposals", after);
-	cJSON_AddNumberToObject(row, "saved", lab_saved(&s->lab, mask));
-	cJSON_AddNumberToObject(row, "alpha", alpha);
+	cJSON_AddNumberToObject(row, "saved", saved_by(s, mask));
+	cJSON_AddNumberToObject(row, "alpha", (double)score.matches / score.rows);
 	cJSON_AddStringToObject(row, "left_out", n > 0 ? text : "");
 	return true;
 }
@@ -260,24 +227,23 @@ static bool show(struct searching* s, const char* name, double cost, int after, 
 /* ---- what a mask could be ------------------------------------------------------------------- */
 
 /* Mean log-probability on the windows to search on. */
-static bool quality(struct searching* s, const struct mask* mask, double* mean, struct error* error) {
-	struct lab_score score = {0};
-	const int windows = s->lab.half[LAB_LEARN].windows;
-	if (!lab_score(&s->lab, LAB_LEARN, mask, 0, windows, &score, error))
+static bool quality(const struct searching* s, const struct mask* mask, double* mean, struct error* error) {
+	struct score score;
+	if (!score_windows(s, LEARN, mask, 0, s->half[LEARN].windows, &score, error))
 		return false;
 	*mean = score.log_probability / score.rows;
 	return true;
 }
 
 /* Of whole blocks' beginnings, each as long as the cost wants. */
-static bool best_span(struct searching* s, double cost, struct mask* best, struct error* error) {
+static bool best_span(const struct searching* s, double cost, struct mask* best, struct error* error) {
 	double most = -INFINITY, mean;
-	const int end = 2 * s->lab.blocks - 2;
+	const int end = 2 * s->blocks - 2;
 	for (int first = 2; first < end; first += 2) {
 		struct mask mask = {.word = {0}};
-		for (int i = first; i < end && lab_saved(&s->lab, &mask) < cost - 1e-9; i++)
+		for (int i = first; i < end && saved_by(s, &mask) < cost - 1e-9; i++)
 			mask_set(&mask, i, true);
-		if (lab_saved(&s->lab, &mask) < cost - 1e-9)
+		if (saved_by(s, &mask) < cost - 1e-9)
 			break;
 		bench_progress((double)first / end, "spans");
 		if (!quality(s, &mask, &mean, error))
@@ -292,15 +258,15 @@ static bool best_span(struct searching* s, double cost, struct mask* best, struc
 
 /* The sub-layer of least loss for what it saves goes, again and again. A loss seldom falls as more is gone,
  * so that only those are tried again whose last one was less than the best of now. */
-static bool remove_next(struct searching* s, struct mask* mask, double* now, double* loss,
+static bool remove_next(const struct searching* s, struct mask* mask, double* now, double* loss,
                         struct error* error) {
 	bool fresh[2 * MAX_BLOCKS] = {false};
 	for (;;) {
 		int best = -1;
-		for (int i = 2; i < 2 * s->lab.blocks - 2; i++)
+		for (int i = 2; i < 2 * s->blocks - 2; i++)
 			if (!mask_has(mask, i) && (best < 0 || loss[i] < loss[best]))
 				best = i;
-		const double saves = best & 1 ? s->lab.mlp : s->lab.attention;
+		const double saves = best & 1 ? s->mlp : s->attention;
 		if (fresh[best]) {
 			mask_set(mask, best, true);
 			*now -= loss[best] * saves;
@@ -316,19 +282,19 @@ static bool remove_next(struct searching* s, struct mask* mask, double* now, dou
 	}
 }
 
-static bool references(struct searching* s, struct error* error) {
+static bool references(const struct searching* s, struct error* error) {
 	struct mask mask = {.word = {0}}, span;
 	double loss[2 * MAX_BLOCKS], now;
 	for (int c = 0; c < s->costs; c++)
 		if (!best_span(s, s->cost[c], &span, error) || !show(s, "best span", s->cost[c], 0, &span, error))
 			return false;
-	for (int i = 0; i < 2 * s->lab.blocks; i++)
+	for (int i = 0; i < 2 * s->blocks; i++)
 		loss[i] = -INFINITY;
 	if (!quality(s, &mask, &now, error))
 		return false;
 	for (int c = 0; c < s->costs; c++) {
-		while (lab_saved(&s->lab, &mask) < s->cost[c] - 1e-9) {
-			bench_progress(lab_saved(&s->lab, &mask) / s->cost[s->costs - 1], "greedy removal");
+		while (saved_by(s, &mask) < s->cost[c] - 1e-9) {
+			bench_progress(saved_by(s, &mask) / s->cost[s->costs - 1], "greedy removal");
 			if (!remove_next(s, &mask, &now, loss, error))
 				return false;
 		}
@@ -342,8 +308,7 @@ static bool references(struct searching* s, struct error* error) {
 
 static struct search* open_search(const struct searching* s, const struct proposer* p, double cost,
                                   struct error* error) {
-	const struct lab* lab = &s->lab;
-	const struct search_options options = {.blocks = lab->blocks,
+	const struct search_options options = {.blocks = s->blocks,
 	                                       .skip_ratio = 0.45,
 	                                       .skip_cost = cost,
 	                                       .bayes_interval = p->bayes_interval,
@@ -354,7 +319,7 @@ static struct search* open_search(const struct searching* s, const struct propos
 	                                       .kappa = 2.5,
 	                                       .seed = 1};
 	struct search_costs costs = {
-	    .attention = lab->attention, .mlp = lab->mlp, .fixed = lab->fixed, .max_draft = 25};
+	    .attention = s->attention, .mlp = s->mlp, .fixed = s->fixed, .max_draft = 25};
 	for (int n = 1; n <= SLICE_ROWS; n++)
 		costs.verify[n] = 1 + 0.1 * (n - 1);
 	struct search* search = search_open(&options, error);
@@ -362,18 +327,19 @@ static struct search* open_search(const struct searching* s, const struct propos
 		return NULL;
 	search_set_costs(search, &costs);
 	double influence[2 * MAX_BLOCKS] = {0};
-	for (int i = 1; i < 2 * lab->blocks; i++)
-		influence[i] = spans_influence(&lab->spans, i, i + 1);
+	for (int i = 1; i < 2 * s->blocks; i++)
+		influence[i] = spans_influence(&s->spans, i, i + 1);
 	if (p->spans)
-		search_set_spans(search, &lab->spans);
+		search_set_spans(search, &s->spans);
 	else if (p->bayes_interval > 0)
-		search_set_influence(search, influence, lab->spans.rows);
+		search_set_influence(search, influence, s->spans.rows);
 	return search;
 }
 
-static bool run_search(struct searching* s, const struct proposer* p, double cost, struct error* error) {
+static bool run_search(const struct searching* s, const struct proposer* p, double cost,
+                       struct error* error) {
 	struct search* search = open_search(s, p, cost, error);
-	const struct lab_half* half = &s->lab.half[LAB_LEARN];
+	const struct half* half = &s->half[LEARN];
 	bool good = search != NULL;
 	for (int scored = 0, at = 0; good && !interrupted() && at < CHECKPOINTS && checkpoint[at] <= s->most;
 	     scored++) {
@@ -382,7 +348,7 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 			good = show(s, p->name, cost, checkpoint[at++], &best, error);
 		}
 		struct proposal proposal;
-		struct lab_score score = {0};
+		struct score score = {0};
 		const int w = scored / SEARCH_SPANS * s->windows % half->windows;
 		int rows = 0;
 		for (int i = w; i < w + s->windows; i++)
@@ -390,7 +356,7 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 		search_window(search, scored / SEARCH_SPANS + 1, rows);
 		bench_progress((double)scored / s->most, "%s", p->name);
 		good = good && search_propose(search, &proposal) &&
-		       lab_score(&s->lab, LAB_LEARN, &proposal.mask, w, s->windows, &score, error);
+		       score_windows(s, LEARN, &proposal.mask, w, s->windows, &score, error);
 		proposal.log_probability = score.log_probability / score.rows;
 		if (good)
 			search_observe(search, &proposal, score.matches, score.rows);
@@ -399,7 +365,7 @@ static bool run_search(struct searching* s, const struct proposer* p, double cos
 	return good;
 }
 
-static bool run_all(struct searching* s, struct error* error) {
+static bool run_all(const struct searching* s, struct error* error) {
 	if (!s->alone && !references(s, error))
 		return false;
 	for (int c = 0; c < s->costs; c++)
@@ -439,23 +405,17 @@ static int prepare(struct bench_part* part) {
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	struct searching* s = (struct searching*)part;
-	struct prompt_list list = {.n = 0};
-	bool good = prompt_list_read(&list, part->bench.model, s->input, error);
-	for (int i = 0; i < list.n; i++)
-		if (list.prompt[i].max_tokens > s->tokens)
-			list.prompt[i].max_tokens = s->tokens;
-	good = good && lab_open(&s->lab, &part->bench, &part->options, list.prompt, list.n, error);
+	bool good = open_texts(s, error);
 	if (good) {
-		bench_json_number(out, "attention", s->lab.attention);
-		bench_json_number(out, "mlp", s->lab.mlp);
-		bench_json_number(out, "rest", s->lab.fixed);
-		bench_json_number(out, "windows_searched_on", s->lab.half[LAB_LEARN].windows);
-		bench_json_number(out, "windows_that_judge", s->lab.half[LAB_JUDGE].windows);
+		bench_json_number(out, "attention", s->attention);
+		bench_json_number(out, "mlp", s->mlp);
+		bench_json_number(out, "rest", s->fixed);
+		bench_json_number(out, "windows_searched_on", s->half[LEARN].windows);
+		bench_json_number(out, "windows_that_judge", s->half[JUDGE].windows);
 		s->rows = cJSON_AddArrayToObject(out, "rows");
 		good = run_all(s, error);
 	}
-	lab_close(&s->lab);
-	prompt_list_free(&list);
+	close_texts(s);
 	return good;
 }
 

@@ -55,7 +55,7 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 	const double started = seconds_now();
 	bool good = search != NULL || error_set(error, "a model of fewer than 3 blocks has nothing to search");
 	while (good && search_state(search) == SEARCH_RUNNING) {
-		good = way_advance(&way, bench, 1, &ignored, error);
+		good = way_advance(&way, 1, &ignored, error);
 		w->mask = session_mask(way.session, &w->matchness);
 		bench_progress((double)search_steps(search) / options.max_steps,
 		               "search: %d proposals, matchness %.2f", search_steps(search), w->matchness);
@@ -81,7 +81,7 @@ static bool run_slices(struct swift* w, struct way* way, int n, int warm, const 
 		if (i == warm)
 			ways_reset(way, n);
 		bench_progress((double)i / (double)(warm + w->slices), "%s", what);
-		good = ways_turn(way, n, &w->part.bench, SLICE, i, i < warm ? 0 : i - warm, error);
+		good = ways_turn(way, n, SLICE, i, i < warm ? 0 : i - warm, error);
 	}
 	if (good)
 		ways_compare(way, n, &w->compared, &w->differing);
@@ -131,7 +131,7 @@ static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][PAIRS],
 	}
 	for (int turn = 0; good && turn * COLD_SLICE < COLD_TOKENS; turn++) {
 		bench_progress((double)turn * COLD_SLICE / COLD_TOKENS, "cold start %d of %d", pair + 1, PAIRS);
-		good = ways_turn(way, RATIOS + 1, bench, COLD_SLICE, turn, 0, error);
+		good = ways_turn(way, RATIOS + 1, COLD_SLICE, turn, 0, error);
 	}
 	for (int k = 0; good && k < RATIOS; k++) {
 		const struct answer tried = way_sum(&way[k]), plain = way_sum(&way[RATIOS]);
@@ -271,7 +271,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 
 static int prepare(struct bench_part* part) {
 	struct swift* w = (struct swift*)part;
-	struct swiftlet_options* options = &part->options;
+	struct swiftlet_options* options = &part->bench.options;
 	if (strspn(w->parts, "abcd") != strlen(w->parts) || !*w->parts)
 		return complain(STATUS_USAGE, "bench swift: --parts %s, expected letters of abcd", w->parts);
 	if (options->context == 0)

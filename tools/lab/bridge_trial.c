@@ -1,7 +1,6 @@
 /* Bridges tried on a model: spans, fits, one-step alpha. */
 #include "tools/lab/bridge_trial.h"
 
-#include <gsl/gsl_blas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +8,9 @@
 
 #include "kernels/dtype_blocks.h"
 #include "optimizer/influence.h"
-#include "tools/lab/bench.h"
 
-enum { BATCH = 64 };
-
-static const struct model* model_of(const struct bridge_trial* r) { return r->maker.engine->model; }
-static int dim_of(const struct bridge_trial* r) { return model_of(r)->weights.shape.dim; }
-static int blocks_of(const struct bridge_trial* r) { return model_of(r)->weights.shape.n_blocks; }
+static int dim_of(const struct bridge_trial* r) { return r->bench->model->weights.shape.dim; }
+static int blocks_of(const struct bridge_trial* r) { return r->bench->model->weights.shape.n_blocks; }
 
 /* ---- spans ---------------------------------------------------------------------------------- */
 
@@ -55,6 +50,8 @@ static bool open_spans(struct bridge_trial* r, struct error* error) {
 	for (int i = 0; i < r->n_spans; i++) {
 		struct bridge_span* s = &r->span[i];
 		s->bridge = (struct bridge){.first = 2 * s->first, .last = 2 * s->last + 2};
+		for (int l = s->bridge.first; l < s->bridge.last; l++)
+			mask_set(&s->mask, l, true);
 		s->before = point_of(&r->points, s->bridge.first);
 		s->after = point_of(&r->points, s->bridge.last);
 		if (!gram_open(&s->gram, 1 + 2 * dim, dim))
@@ -64,9 +61,7 @@ static bool open_spans(struct bridge_trial* r, struct error* error) {
 	r->difference = calloc((size_t)dim, sizeof(float));
 	r->weight = calloc(2 * (size_t)dim * (size_t)dim, sizeof(float));
 	r->bias = calloc((size_t)dim, sizeof(float));
-	r->bridged = calloc(BATCH * (size_t)dim, sizeof(float));
-	r->state = calloc((size_t)r->judge.n, sizeof *r->state);
-	return (r->previous && r->difference && r->weight && r->bias && r->bridged && r->state) ||
+	return (r->previous && r->difference && r->weight && r->bias) ||
 	       error_set(error, "out of memory for bridges");
 }
 
@@ -96,92 +91,56 @@ static void take_rows(void* user, int first, int n, float* const* state) {
 
 /* ---- judging -------------------------------------------------------------------------------- */
 
-struct keeping {
-	struct bridge_trial* run;
-	float* to; /* (points, rows, dim) */
-	int rows;
-};
-
-static void keep_states(void* user, int first, int n, float* const* state) {
-	const struct keeping* k = user;
-	const size_t dim = (size_t)dim_of(k->run);
-	for (int i = 0; i < k->run->points.n; i++)
-		memcpy(k->to + ((size_t)i * (size_t)k->rows + (size_t)first) * dim, state[i],
-		       (size_t)n * dim * sizeof(float));
-}
-
-static bool keep_judged(struct bridge_trial* r, struct error* error) {
+/* The caches of the texts that judge, with all of them but the last token. */
+static bool open_judged(struct bridge_trial* r, struct error* error) {
 	for (int i = 0; i < r->judge.n; i++) {
 		struct state_text* t = &r->judged[i];
-		bench_progress((double)i / r->judge.n, "states of unseen texts");
-		r->state[i] = malloc((size_t)r->points.n * (size_t)t->n * (size_t)dim_of(r) * sizeof(float));
-		struct keeping keeping = {r, r->state[i], t->n};
-		if (!r->state[i])
-			return error_set(error, "out of memory for states");
-		if (!state_text_walk(&r->maker, t, true, &r->points, keep_states, &keeping, error))
+		bench_progress((double)i / r->judge.n, "unseen texts");
+		if (!state_text_fill(r->bench, t, error))
 			return false;
 		r->positions += t->n - 1 - t->n_prompt;
 	}
 	return true;
 }
 
-/* The first choices after rows [0, n) with these states, which go on behind the span; row i follows base + i
- * committed tokens. */
-static bool choices(struct bridge_trial* r, struct cache* cache, int base, int n, int from,
-                    const float* state, struct result* out, struct error* error) {
-	struct backend* backend = r->maker.engine->backend;
-	struct segment segment[BATCH];
-	uint8_t want[BATCH];
-	static const int32_t none[1] = {-1};
-	for (int i = 0; i < n; i++) {
-		segment[i] = (struct segment){.cache = cache, .base = base + i, .n = 1};
-		want[i] = WANT_TOKEN;
-		struct pass place = pass_over(&segment[i], NULL, none, from, NULL, NULL);
-		place.state = state + (size_t)i * (size_t)dim_of(r);
-		place.first = from;
-		if (!backend->run(backend, &place, error))
-			return false;
-	}
-	struct pass pass = pass_over(segment, NULL, NULL, 2 * blocks_of(r), want, out);
-	pass.n = pass.n_segments = n;
-	pass.row = state_text_rows;
-	pass.first = from;
-	pass.head = true;
-	const bool good = backend->run(backend, &pass, error);
-	backend->discard(cache);
-	return good;
-}
-
-/* bridged = before + W·[before; final of the row before] + b, n rows. */
-static void apply(struct bridge_trial* r, const float* before, const float* final, int n) {
-	const size_t dim = (size_t)dim_of(r);
-	gsl_matrix_float_view to = gsl_matrix_float_view_array(r->bridged, (size_t)n, dim);
-	for (int part = 0; part < 2; part++) {
-		gsl_matrix_float_const_view in =
-		    gsl_matrix_float_const_view_array(part ? final : before, (size_t)n, dim);
-		gsl_matrix_float_view w =
-		    gsl_matrix_float_view_array_with_tda(r->weight + (size_t)part * dim, dim, dim, 2 * dim);
-		gsl_blas_sgemm(CblasNoTrans, CblasTrans, 1, &in.matrix, &w.matrix, 1, &to.matrix);
-	}
-	for (size_t i = 0; i < (size_t)n * dim; i++)
-		r->bridged[i] += r->bias[i % dim];
-}
-
-static bool judge(struct bridge_trial* r, const struct bridge_span* s, bool bridged, double* share,
+/* The first choices after tokens [0, n) that follow the committed ones: of draft steps, each a child of the
+ * token before it, which the full model has run. Commits the tokens. */
+static bool draft(struct bridge_trial* r, struct cache* cache, const int32_t* token, int n,
+                  const struct bridge_span* s, const struct bridge* bridge, struct result* out,
                   struct error* error) {
-	const size_t dim = (size_t)dim_of(r);
-	struct result out[BATCH];
+	struct backend* backend = cache->backend;
+	const struct segment segment = {.cache = cache, .base = cache->committed, .n = n};
+	int32_t before[SLICE_ROWS];
+	uint8_t want[SLICE_ROWS];
+	for (int i = 0; i < n; i++) {
+		before[i] = i - 1;
+		want[i] = WANT_TOKEN;
+	}
+	const struct pass full = pass_over(&segment, token, NULL, 2 * blocks_of(r), NULL, NULL);
+	struct pass pass = pass_over(&segment, token, before, 2 * blocks_of(r), want, out);
+	pass.skip = &s->mask;
+	pass.bridge = bridge;
+	pass.head = true;
+	if (!backend->run(backend, &full, error) || !backend->run(backend, &pass, error))
+		return false;
+	backend->commit(cache, state_text_rows, n);
+	return true;
+}
+
+/* bridge: NULL for a bare span. */
+static bool judge(struct bridge_trial* r, const struct bridge_span* s, const struct bridge* bridge,
+                  double* share, struct error* error) {
+	struct result out[SLICE_ROWS];
+	int32_t ignored;
 	long right = 0;
 	for (int i = 0; i < r->judge.n; i++) {
 		const struct state_text* t = &r->judged[i];
-		const float* before = r->state[i] + (size_t)s->before * (size_t)t->n * dim;
-		const float* final = r->state[i] + (size_t)(r->points.n - 1) * (size_t)t->n * dim;
-		for (int first = t->n_prompt; first < t->n - 1; first += BATCH) {
-			const int n = t->n - 1 - first < BATCH ? t->n - 1 - first : BATCH;
-			memcpy(r->bridged, before + (size_t)first * dim, (size_t)n * dim * sizeof(float));
-			if (bridged)
-				apply(r, before + (size_t)first * dim, final + (size_t)(first - 1) * dim, n);
-			if (!choices(r, t->cache, first, n, 2 * s->last + 2, r->bridged, out, error))
+		t->cache->backend->truncate(t->cache, t->n_prompt - 1);
+		if (!state_text_prefill(t->cache, t->id, t->n_prompt, &ignored, error))
+			return false;
+		for (int first = t->n_prompt; first < t->n - 1; first += SLICE_ROWS) {
+			const int n = least(t->n - 1 - first, SLICE_ROWS);
+			if (!draft(r, t->cache, t->id + first, n, s, bridge, out, error))
 				return false;
 			for (int j = 0; j < n; j++)
 				right += out[j].token == t->id[first + j + 1];
@@ -222,8 +181,8 @@ static bool judge_all(struct bridge_trial* r, struct error* error) {
 		if (!ridge_solve(&s->gram, r->weight, r->bias, &s->learned[k].fit))
 			return error_set(error, "%ld tokens are too few to learn from, or memory is",
 			                 gram_rows(&s->gram));
-		if (!keep_bridge(r, s, error) || (k == 0 && !judge(r, s, false, &s->bare, error)) ||
-		    !judge(r, s, true, &s->learned[k].right, error))
+		if (!keep_bridge(r, s, error) || (k == 0 && !judge(r, s, NULL, &s->bare, error)) ||
+		    !judge(r, s, &s->bridge, &s->learned[k].right, error))
 			return false;
 	}
 	r->size[r->n_sizes++] = r->rows;
@@ -234,7 +193,7 @@ static bool learn(struct bridge_trial* r, struct error* error) {
 	long next = 2000;
 	for (int i = 0; i < r->learn.n && r->rows < r->tokens; i++) {
 		bench_progress((double)i / r->learn.n, "states to learn from");
-		if (!state_text_walk(&r->maker, &r->learned[i], false, &r->points, take_rows, r, error))
+		if (!state_text_walk(r->bench, &r->learned[i], false, &r->points, take_rows, r, error))
 			return false;
 		if (r->rows < next || r->n_sizes == BRIDGE_SIZES - 1 || r->judge.n == 0)
 			continue;
@@ -252,8 +211,8 @@ static bool answer_learned(struct bridge_trial* r, struct error* error) {
 	enum { STRIDE = 16 };
 	long tokens = 0;
 	for (int done = 0; done < r->learn.n && tokens < r->tokens; done += STRIDE) {
-		const int n = r->learn.n - done < STRIDE ? r->learn.n - done : STRIDE;
-		if (!state_texts_answer(&r->maker, r->learn.prompt + done, n, r->learned + done, error))
+		const int n = least(r->learn.n - done, STRIDE);
+		if (!state_texts_answer(r->bench, r->learn.prompt + done, n, r->learned + done, error))
 			return false;
 		for (int i = done; i < done + n; i++)
 			tokens += r->learned[i].n - 1 - INFLUENCE_FIRST;
@@ -261,31 +220,18 @@ static bool answer_learned(struct bridge_trial* r, struct error* error) {
 	return true;
 }
 
-bool bridge_trial_split(struct bridge_trial* r, struct error* error) {
-	int kept = 0;
-	for (int i = 0; i < r->judge.n; i++)
-		if (i % 2 == 0)
-			r->learn.prompt[r->learn.n++] = r->judge.prompt[i];
-		else
-			r->judge.prompt[kept++] = r->judge.prompt[i];
-	r->judge.n = kept;
-	return kept > 0 || error_set(error, "one prompt is too few: some are learned from, the others judge");
-}
-
 bool bridge_trial_run(struct bridge_trial* r, const char* spans, struct error* error) {
-	if (!r->maker.engine->backend->has_bridges)
+	if (!r->bench->engine->backend->has_bridges)
 		return error_set(error, "bridges run in one process: leave out mpirun");
-	prompt_list_fit(&r->judge, r->maker.context);
-	prompt_list_fit(&r->learn, r->maker.context);
 	r->judged = calloc((size_t)r->judge.n + 1, sizeof *r->judged);
 	r->learned = calloc((size_t)r->learn.n + 1, sizeof *r->learned);
 	if (!r->judged || !r->learned)
 		return error_set(error, "out of memory for texts");
 	if (r->learn.n == 0)
 		return error_set(error, "no prompts to learn from");
-	return state_texts_answer(&r->maker, r->judge.prompt, r->judge.n, r->judged, error) &&
+	return state_texts_answer(r->bench, r->judge.prompt, r->judge.n, r->judged, error) &&
 	       answer_learned(r, error) && read_spans(r, spans, error) && open_spans(r, error) &&
-	       keep_judged(r, error) && learn(r, error);
+	       open_judged(r, error) && learn(r, error);
 }
 
 void bridge_trial_close(struct bridge_trial* r) {
@@ -293,20 +239,16 @@ void bridge_trial_close(struct bridge_trial* r) {
 		gram_close(&r->span[i].gram);
 		free(r->span[i].memory);
 	}
-	for (int i = 0; r->state && i < r->judge.n; i++)
-		free(r->state[i]);
 	if (r->judged)
 		state_texts_free(r->judged, r->judge.n);
 	if (r->learned)
 		state_texts_free(r->learned, r->learn.n);
 	free(r->judged);
 	free(r->learned);
-	free(r->state);
 	free(r->previous);
 	free(r->difference);
 	free(r->weight);
 	free(r->bias);
-	free(r->bridged);
 	prompt_list_free(&r->judge);
 	prompt_list_free(&r->learn);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "core/files/grow.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 
@@ -26,60 +25,42 @@ static struct answer answer_of(const struct swiftlet_figures* f, double seconds,
 	struct answer a = {.prompts = 1,
 	                   .tokens = f->tokens,
 	                   .timed = f->tokens - 1,
-	                   .rounds = f->rounds,
-	                   .round_tokens = f->round_tokens,
-	                   .draft_steps = f->draft_steps,
-	                   .accepted = f->draft_accepted,
-	                   .full_passes = f->full_passes,
-	                   .verify_passes = f->verify_passes,
-	                   .plain_steps = f->plain_steps,
-	                   .rows = f->verified_rows,
+	                   .rounds = (double)f->rounds,
+	                   .round_tokens = (double)f->round_tokens,
+	                   .draft_steps = (double)f->draft_steps,
+	                   .accepted = (double)f->draft_accepted,
+	                   .full_passes = (double)f->full_passes,
+	                   .verify_passes = (double)f->verify_passes,
+	                   .plain_steps = (double)f->plain_steps,
+	                   .rows = (double)f->verified_rows,
 	                   .seconds = seconds,
 	                   .cpu = cpu,
 	                   .draft = f->seconds.draft,
 	                   .plain = f->seconds.plain,
 	                   .search = f->seconds.optimize,
 	                   .host = seconds - passes};
-	memcpy(a.ctar, f->ctar_passes, sizeof a.ctar);
+	for (int w = 0; w < SWIFTLET_CTAR; w++)
+		a.ctar[w] = (double)f->ctar_passes[w];
 	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
-		a.source_rows[i] = f->source[i].rows;
-		a.source_accepted[i] = f->source[i].accepted;
+		a.source_rows[i] = (double)f->source[i].rows;
+		a.source_accepted[i] = (double)f->source[i].accepted;
 	}
 	return a;
 }
 
 /* times: 1, or -1 to take away. */
 static void add(struct answer* sum, const struct answer* a, int times) {
-	int64_t* const to[] = {&sum->prompts,       &sum->tokens,       &sum->timed,    &sum->differing,
-	                       &sum->rounds,        &sum->round_tokens, &sum->accepted, &sum->draft_steps,
-	                       &sum->verify_passes, &sum->full_passes,  &sum->rows,     &sum->plain_steps};
-	const int64_t of[] = {a->prompts,       a->tokens,       a->timed,    a->differing,
-	                      a->rounds,        a->round_tokens, a->accepted, a->draft_steps,
-	                      a->verify_passes, a->full_passes,  a->rows,     a->plain_steps};
-	double* const seconds[] = {&sum->seconds, &sum->cpu, &sum->draft, &sum->plain, &sum->search, &sum->host};
-	const double took[] = {a->seconds, a->cpu, a->draft, a->plain, a->search, a->host};
-	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
-		*to[i] += times * of[i];
-	for (size_t i = 0; i < sizeof took / sizeof *took; i++)
-		*seconds[i] += times * took[i];
-	for (int w = 0; w < SWIFTLET_CTAR; w++)
-		sum->ctar[w] += times * a->ctar[w];
-	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
-		sum->source_rows[i] += times * a->source_rows[i];
-		sum->source_accepted[i] += times * a->source_accepted[i];
-	}
+	double* const to = (double*)sum;
+	const double* const of = (const double*)a;
+	for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
+		to[i] += times * of[i];
 }
 
 static bool open_session(struct way* w, const struct runtime* bench, const struct swiftlet_options* options,
                          struct error* error) {
+	w->bench = bench;
 	w->session = swiftlet_session_open(bench->engine, options, error->message, sizeof error->message);
 	return w->session != NULL;
-}
-
-static void close_session(struct way* w) {
-	if (w->session)
-		swiftlet_session_close(w->session);
-	free(w->token);
 }
 
 static bool begin(struct way* w, const struct swiftlet_request* request, struct error* error) {
@@ -90,52 +71,44 @@ static bool begin(struct way* w, const struct swiftlet_request* request, struct 
 	return w->running;
 }
 
-static bool keep(struct way* w, const struct swiftlet_step* step, struct error* error) {
-	for (int i = 0; i < step->n; i++) {
-		if (!grow_by_one(&w->token, (size_t)w->n_token, sizeof *w->token))
-			return error_set(error, "out of memory for the text");
-		w->token[w->n_token++] = step->token[i].id;
-	}
-	return true;
-}
-
 /* Decoding begins when the prefill has brought a token. */
-static bool step(struct way* w, const struct runtime* bench, struct error* error) {
+static bool step(struct way* w, struct error* error) {
 	struct swiftlet_step step;
 	struct swiftlet_figures figures;
-	const double began = options_clock(&bench->options), cpu = cpu_seconds();
+	const struct swiftlet_options* const options = &w->bench->options;
+	const double began = options_clock(options), cpu = cpu_seconds();
 	if (!swiftlet_session_step(w->session, &step, error->message, sizeof error->message))
 		return false;
-	w->seconds += w->now.tokens > 0 ? options_clock(&bench->options) - began : 0;
+	w->seconds += w->now.tokens > 0 ? options_clock(options) - began : 0;
 	w->cpu += w->now.tokens > 0 ? cpu_seconds() - cpu : 0;
 	swiftlet_session_figures(w->session, &figures);
 	if (figures.tokens > 0)
 		w->now = answer_of(&figures, w->seconds, w->cpu);
 	w->exit_block = figures.exit_block;
 	w->running = step.stop == SWIFTLET_RUNNING;
-	return keep(w, &step, error);
+	for (int i = 0; i < step.n; i++)
+		if (!token_list_append(&w->tokens, step.token[i].id))
+			return error_set(error, "out of memory for the text");
+	return true;
 }
 
 /* ---- entering ------------------------------------------------------------------------------- */
 
 bool contest_enter(struct contest* t, const char* name, const struct swiftlet_options* options,
                    struct error* why, struct error* error) {
-	struct contender* c = &t->contender[t->n];
+	struct way* w = &t->way[t->n];
 	if (t->n == MOST_CONTENDERS)
 		return error_set(error, "more than %d to compare", MOST_CONTENDERS);
-	snprintf(c->way.name, sizeof c->way.name, "%s", name);
-	open_session(&c->way, &t->bench, options, why);
-	c->cost = t->bench.engine->cost;
-	c->answer = calloc((size_t)t->prompts.n + 1, sizeof *c->answer);
+	snprintf(w->name, sizeof w->name, "%s", name);
+	open_session(w, t->bench, options, why);
+	w->cost = t->bench->engine->cost;
+	w->answer = calloc((size_t)t->prompts.n + 1, sizeof *w->answer);
 	t->n++;
-	return c->answer || error_set(error, "out of memory for the figures");
+	return w->answer || error_set(error, "out of memory for the figures");
 }
 
 void contest_close(struct contest* t) {
-	for (int i = 0; i < t->n; i++) {
-		close_session(&t->contender[i].way);
-		free(t->contender[i].answer);
-	}
+	ways_close(t->way, t->n);
 	prompt_list_free(&t->prompts);
 }
 
@@ -149,25 +122,25 @@ static void take_prices(struct engine* engine, const struct cost_model* cost) {
 }
 
 static bool answer(struct contest* t, int which, int prompt, struct error* error) {
-	struct contender* c = &t->contender[which];
+	struct way* w = &t->way[which];
 	const struct prompt* p = &t->prompts.prompt[prompt];
 	struct swiftlet_request request =
-	    request_for(session_options(c->way.session), p->id, p->n, p->max_tokens, NULL);
+	    request_for(session_options(w->session), p->id, p->n, p->max_tokens, NULL);
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
-		take_prices(t->bench.engine, &c->cost);
-	c->way.n_token = 0;
-	if (!begin(&c->way, &request, error))
+		take_prices(t->bench->engine, &w->cost);
+	w->tokens.n = 0;
+	if (!begin(w, &request, error))
 		return false;
-	while (c->way.running) {
+	while (w->running) {
 		if (interrupted())
-			swiftlet_session_cancel(c->way.session);
-		if (!step(&c->way, &t->bench, error))
+			swiftlet_session_cancel(w->session);
+		if (!step(w, error))
 			return false;
 	}
-	c->answer[prompt] = c->way.now;
-	c->cost = t->bench.engine->cost;
+	w->answer[prompt] = w->now;
+	w->cost = t->bench->engine->cost;
 	return true;
 }
 
@@ -180,24 +153,25 @@ static bool ends_in_loop(const int32_t* text, int n) {
 	return false;
 }
 
-static int64_t differing(const struct way* a, const struct way* b) {
-	int64_t n = abs(a->n_token - b->n_token);
-	for (int i = 0; i < a->n_token && i < b->n_token; i++)
-		n += a->token[i] != b->token[i];
+/* Of the tokens that both have. */
+static int differing(const struct way* a, const struct way* b) {
+	int n = 0;
+	for (int i = 0; i < least(a->tokens.n, b->tokens.n); i++)
+		n += a->tokens.id[i] != b->tokens.id[i];
 	return n;
 }
 
 static bool one_prompt(struct contest* t, int prompt, struct error* error) {
-	const struct way* plain = &t->contender[0].way;
+	const struct way* plain = &t->way[0];
 	for (int i = 0; i < t->n; i++) {
 		const int which = (prompt + i) % t->n;
-		if (t->contender[which].way.session && !answer(t, which, prompt, error))
+		if (t->way[which].session && !answer(t, which, prompt, error))
 			return false;
 	}
-	for (int i = 0; i < t->n; i++)
-		if (t->contender[i].way.session)
-			t->contender[i].answer[prompt].differing = differing(plain, &t->contender[i].way);
-	t->loops[prompt] = ends_in_loop(plain->token, plain->n_token);
+	for (struct way* w = t->way; w < t->way + t->n; w++)
+		if (w->session)
+			w->answer[prompt].differing = differing(plain, w) + abs(plain->tokens.n - w->tokens.n);
+	t->loops[prompt] = ends_in_loop(plain->tokens.id, plain->tokens.n);
 	return true;
 }
 
@@ -216,7 +190,7 @@ bool contest_run(struct contest* t, struct error* error) {
 		return error_set(error, "no prompt to measure on: found none that the context holds");
 	for (int i = 0; i < n && !interrupted(); i++, t->asked++) {
 		bench_progress((double)i / n, "%s at temperature %g: prompt %d of %d by %d",
-		               swiftlet_model_name(t->bench.model), t->temperature, i + 1, n, t->n);
+		               swiftlet_model_name(t->bench->model), t->temperature, i + 1, n, t->n);
 		if (!one_prompt(t, i, error))
 			return false;
 		note_task(t, i);
@@ -226,47 +200,44 @@ bool contest_run(struct contest* t, struct error* error) {
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
-double answer_speed(const struct answer* a) {
-	return a->seconds > 0 ? (double)a->timed / a->seconds : (double)NAN;
-}
+double answer_speed(const struct answer* a) { return a->seconds > 0 ? a->timed / a->seconds : (double)NAN; }
 
 /* A text of one token came with the prefill: there is nothing to time. */
 static bool is_chosen(const struct contest* t, int prompt, struct choice choice) {
 	const char* task = t->prompts.prompt[prompt].task;
-	return t->contender[0].answer[prompt].timed > 0 &&
+	return t->way[0].answer[prompt].timed > 0 &&
 	       (!choice.task || strcmp(task ? task : "", choice.task) == 0) &&
 	       (choice.loops < 0 || t->loops[prompt] == choice.loops);
 }
 
 void answer_json(const struct answer* a, double plain_step_seconds, cJSON* out) {
-	const double m = bench_ratio((double)a->round_tokens, (double)a->rounds);
-	const double alpha = bench_ratio((double)a->accepted, (double)a->draft_steps);
-	const double c = bench_ratio(a->draft, (double)a->draft_steps) / plain_step_seconds;
+	const double m = bench_ratio(a->round_tokens, a->rounds);
+	const double alpha = bench_ratio(a->accepted, a->draft_steps);
+	const double c = bench_ratio(a->draft, a->draft_steps) / plain_step_seconds;
 	bench_json_number(out, "M", m);
 	bench_json_number(out, "alpha", alpha);
 	bench_json_number(out, "c", c);
 	bench_json_number(out, "expected_speedup", alpha > 0 ? m * alpha / ((m - 1) * c + alpha) : (double)NAN);
 }
 
-struct answer contest_sum(const struct contest* t, int contender, struct choice choice) {
+struct answer contest_sum(const struct contest* t, int which, struct choice choice) {
 	struct answer sum = {0};
 	for (int p = 0; p < t->asked; p++)
 		if (is_chosen(t, p, choice))
-			add(&sum, &t->contender[contender].answer[p], 1);
+			add(&sum, &t->way[which].answer[p], 1);
 	return sum;
 }
 
-double contest_over_plain(const struct contest* t, int contender, struct choice choice) {
-	const struct answer of = contest_sum(t, contender, choice), plain = contest_sum(t, 0, choice);
+double contest_over_plain(const struct contest* t, int which, struct choice choice) {
+	const struct answer of = contest_sum(t, which, choice), plain = contest_sum(t, 0, choice);
 	return answer_speed(&of) / answer_speed(&plain);
 }
 
-double contest_median_over_plain(const struct contest* t, int contender, struct choice choice) {
+double contest_median_over_plain(const struct contest* t, int which, struct choice choice) {
 	double ratio[MOST_PROMPTS];
 	int n = 0;
 	for (int p = 0; p < t->asked; p++) {
-		const double value =
-		    answer_speed(&t->contender[contender].answer[p]) / answer_speed(&t->contender[0].answer[p]);
+		const double value = answer_speed(&t->way[which].answer[p]) / answer_speed(&t->way[0].answer[p]);
 		if (is_chosen(t, p, choice) && isfinite(value))
 			ratio[n++] = value;
 	}
@@ -281,9 +252,9 @@ bool way_open(struct way* w, const struct runtime* bench, const struct swiftlet_
 	return open_session(w, bench, options, error);
 }
 
-static bool begin_next(struct way* w, const struct runtime* bench, struct error* error) {
+static bool begin_next(struct way* w, struct error* error) {
 	int32_t id[WAY_PROMPT];
-	if (!bench_prompt(bench, w->prompt++, id, WAY_PROMPT, error))
+	if (!bench_prompt(w->bench, w->prompt++, id, WAY_PROMPT, error))
 		return false;
 	const struct swiftlet_request request =
 	    request_for(session_options(w->session), id, WAY_PROMPT, 512, NULL);
@@ -296,11 +267,10 @@ static struct answer all_of(const struct way* w) {
 	return sum;
 }
 
-bool way_advance(struct way* w, const struct runtime* bench, int n, struct answer* taken,
-                 struct error* error) {
+bool way_advance(struct way* w, int n, struct answer* taken, struct error* error) {
 	const struct answer before = all_of(w);
 	do {
-		if ((!w->running && !begin_next(w, bench, error)) || !step(w, bench, error))
+		if ((!w->running && !begin_next(w, error)) || !step(w, error))
 			return false;
 		*taken = all_of(w);
 		add(taken, &before, -1);
@@ -314,17 +284,16 @@ struct answer way_sum(const struct way* w) {
 	return sum;
 }
 
-bool ways_turn(struct way* way, int n, const struct runtime* bench, int tokens, int turn, int slice,
-               struct error* error) {
+bool ways_turn(struct way* way, int n, int tokens, int turn, int slice, struct error* error) {
 	double each[MOST_WAYS] = {0}; /* seconds a token */
 	for (int k = 0; k < n; k++) {
 		struct way* w = &way[(turn + k) % n];
 		struct answer taken;
 		if (!w->session)
 			continue;
-		if (!way_advance(w, bench, tokens, &taken, error))
+		if (!way_advance(w, tokens, &taken, error))
 			return false;
-		each[w - way] = taken.seconds / (double)taken.timed;
+		each[w - way] = taken.seconds / taken.timed;
 	}
 	for (int k = 0; k + 1 < n; k++)
 		way[k].ratio[slice] = bench_ratio(each[n - 1], each[k]);
@@ -340,16 +309,18 @@ void ways_reset(struct way* way, int n) {
 void ways_compare(const struct way* way, int n, int64_t* compared, int64_t* differing_tokens) {
 	const struct way* plain = &way[n - 1];
 	for (const struct way* w = way; w < plain; w++) {
-		const int both = least(w->n_token, plain->n_token);
-		*compared += both;
-		for (int i = 0; i < both; i++)
-			*differing_tokens += w->token[i] != plain->token[i];
+		*compared += least(w->tokens.n, plain->tokens.n);
+		*differing_tokens += differing(w, plain);
 	}
 }
 
 void ways_close(struct way* way, int n) {
-	for (struct way* w = way; w < way + n; w++)
-		close_session(w);
+	for (struct way* w = way; w < way + n; w++) {
+		if (w->session)
+			swiftlet_session_close(w->session);
+		token_list_free(&w->tokens);
+		free(w->answer);
+	}
 }
 
 void way_json(struct way* w, const struct way* plain, int slices, cJSON* out) {
@@ -357,5 +328,5 @@ void way_json(struct way* w, const struct way* plain, int slices, cJSON* out) {
 	bench_json_number(out, "speedup", bench_median(w->ratio, slices));
 	bench_json_number(out, "speedup_lower_quartile", w->ratio[slices / 4]);
 	bench_json_number(out, "speedup_upper_quartile", w->ratio[slices - 1 - slices / 4]);
-	answer_json(&sum, bench_ratio(of_plain.plain, (double)of_plain.plain_steps), out);
+	answer_json(&sum, bench_ratio(of_plain.plain, of_plain.plain_steps), out);
 }

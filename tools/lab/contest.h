@@ -8,18 +8,16 @@
 #define SWIFTLET_TOOLS_LAB_CONTEST_H
 
 #include "tools/lab/bench.h"
-#include "tools/program/prompt_list.h"
 
 /* ---- by prompt ---------------------------------------------------------------------------- */
 
 enum { MOST_CONTENDERS = 64, MOST_TASKS = 32, MOST_SLICES = 64 };
 
-/* To one prompt, or the sums over some. */
+/* To one prompt, or the sums over some: numbers, all of one type, so that they are added in a row. */
 struct answer {
-	int64_t prompts, tokens, timed; /* timed: after the first, which comes with the prefill */
-	int64_t differing, rounds, round_tokens, draft_steps, accepted, full_passes, verify_passes, rows;
-	int64_t plain_steps, ctar[SWIFTLET_CTAR], source_rows[SWIFTLET_SOURCES],
-	    source_accepted[SWIFTLET_SOURCES];
+	double prompts, tokens, timed; /* timed: after the first, which comes with the prefill */
+	double differing, rounds, round_tokens, draft_steps, accepted, full_passes, verify_passes, rows;
+	double plain_steps, ctar[SWIFTLET_CTAR], source_rows[SWIFTLET_SOURCES], source_accepted[SWIFTLET_SOURCES];
 	double seconds, cpu; /* of decoding */
 	double draft, plain, search,
 	    host; /* of it: draft steps, plain steps, scoring proposals, outside of passes */
@@ -28,30 +26,27 @@ struct answer {
 /* A session and the texts that it writes. */
 struct way {
 	char name[40];
+	const struct runtime* bench;
 	swiftlet_session* session; /* owned; NULL: takes no part */
 	bool running;
 	int exit_block; /* of the last text; 0: none */
 	struct answer ended, now,
-	    before;          /* of the texts that are over; of the one at hand; what is not counted */
-	double seconds, cpu; /* of decoding the text at hand */
-	int32_t* token;      /* (n_token) those that were emitted */
-	int n_token;
+	    before;               /* of the texts that are over; of the one at hand; what is not counted */
+	double seconds, cpu;      /* of decoding the text at hand */
+	struct token_list tokens; /* those that were emitted */
+	/* by prompt alone */
+	struct cost_model cost;
+	struct answer* answer; /* (prompts) owned */
 	/* by slices alone */
 	uint64_t prompt;           /* number of the next text's */
 	double ratio[MOST_SLICES]; /* plain decoding's time a token over its own */
 };
 
-struct contender {
-	struct way way;
-	struct cost_model cost;
-	struct answer* answer; /* (prompts) owned */
-};
-
 struct contest {
-	struct runtime bench;
+	const struct runtime* bench;
 	struct prompt_list prompts;
-	struct contender contender[MOST_CONTENDERS]; /* (n) the first decodes plainly */
-	int n, asked;                                /* asked: prompts that were answered */
+	struct way way[MOST_CONTENDERS]; /* (n) the first decodes plainly */
+	int n, asked;                    /* asked: prompts that were answered */
 	bool apart;               /* a contender has prices of its own, a prompt is a sequence of its own */
 	double temperature;       /* of requests */
 	int most_prompts;         /* 0: all */
@@ -74,10 +69,10 @@ bool contest_enter(struct contest*, const char* name, const struct swiftlet_opti
 bool contest_run(struct contest*, struct error*);
 void contest_close(struct contest*); /* all but the bench */
 /* Sums over what was answered by more than the prefill. */
-struct answer contest_sum(const struct contest*, int contender, struct choice);
+struct answer contest_sum(const struct contest*, int which, struct choice);
 /* Tokens a second of them over plain decoding's: of all together, and the median over prompts. */
-double contest_over_plain(const struct contest*, int contender, struct choice);
-double contest_median_over_plain(const struct contest*, int contender, struct choice);
+double contest_over_plain(const struct contest*, int which, struct choice);
+double contest_median_over_plain(const struct contest*, int which, struct choice);
 double answer_speed(const struct answer*);
 /* M, alpha, c (a draft step over a plain one of so many seconds), and the speed-up that they promise (SWIFT
  * Eq. 6). */
@@ -91,12 +86,12 @@ enum { MOST_WAYS = 4, WAY_PROMPT = 32 };
 bool way_open(struct way*, const struct runtime*, const struct swiftlet_options*, uint64_t prompt,
               struct error*);
 /* At least n tokens more; `taken` gets what they took. */
-bool way_advance(struct way*, const struct runtime*, int n, struct answer* taken, struct error*);
+bool way_advance(struct way*, int n, struct answer* taken, struct error*);
 /* Since it was opened, or reset. Host seconds are with the search's own thread. */
 struct answer way_sum(const struct way*);
 /* A turn of each of n ways, the last of them plain decoding, of so many tokens; who begins moves on with the
  * turns. slice: the ratios' place. */
-bool ways_turn(struct way*, int n, const struct runtime*, int tokens, int turn, int slice, struct error*);
+bool ways_turn(struct way*, int n, int tokens, int turn, int slice, struct error*);
 void ways_reset(struct way*, int n);
 /* Adds to `compared` the tokens of all but the last, and to `differing` those that are not the last's. */
 void ways_compare(const struct way*, int n, int64_t* compared, int64_t* differing);

@@ -4,14 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/lab/bench.h"
-
 enum { TOGETHER = 16 };
 
-struct cache* text_cache_open(const struct text_maker* maker, struct error* error) {
-	struct backend* backend = maker->engine->backend;
-	return backend->cache_open(backend, maker->context,
-	                           maker->engine->model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16, error);
+struct cache* text_cache_open(const struct runtime* bench, int capacity, struct error* error) {
+	struct backend* backend = bench->engine->backend;
+	const char* type = bench->options.cache_type;
+	const bool wide = type[0] == 'f' ? type[1] == '3' : bench->model->dtype == DTYPE_F32;
+	return backend->cache_open(backend, capacity, wide ? DTYPE_F32 : DTYPE_F16, error);
+}
+
+bool prompts_split(struct prompt_list* list, struct prompt_list* others, struct error* error) {
+	int kept = 0;
+	for (int i = 0; i < list->n; i++)
+		if (i % 2 == 0)
+			others->prompt[others->n++] = list->prompt[i];
+		else
+			list->prompt[kept++] = list->prompt[i];
+	list->n = kept;
+	return kept > 0 || error_set(error, "one prompt is too few: some are learned from, the others judge");
 }
 
 const int32_t state_text_rows[MAX_ROWS] = {
@@ -28,7 +38,7 @@ bool state_text_prefill(struct cache* cache, const int32_t* id, int n, int32_t* 
 	struct result out[MAX_ROWS];
 	cache->prompt_length = n;
 	while (cache->committed < n) {
-		const int left = n - cache->committed, rows = left < MAX_ROWS ? left : MAX_ROWS;
+		const int left = n - cache->committed, rows = least(left, MAX_ROWS);
 		const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
 		want[rows - 1] = WANT_TOKEN;
 		struct pass pass =
@@ -44,11 +54,10 @@ bool state_text_prefill(struct cache* cache, const int32_t* id, int n, int32_t* 
 }
 
 /* One token more for each of the texts that go on (n of them). */
-static bool step(const struct text_maker* maker, struct state_text* const* text, int n, struct error* error) {
-	struct backend* backend = maker->engine->backend;
-	struct segment segment[TOGETHER];
-	int32_t token[TOGETHER], parent[TOGETHER];
-	uint8_t want[TOGETHER];
+static bool step(struct backend* backend, struct state_text* const* text, int n, struct error* error) {
+	struct segment segment[TOGETHER] = {{0}};
+	int32_t token[TOGETHER] = {0}, parent[TOGETHER] = {0};
+	uint8_t want[TOGETHER] = {0};
 	struct result out[TOGETHER];
 	for (int i = 0; i < n; i++) {
 		segment[i] = (struct segment){.cache = text[i]->cache, .base = text[i]->cache->committed, .n = 1};
@@ -56,17 +65,9 @@ static bool step(const struct text_maker* maker, struct state_text* const* text,
 		parent[i] = -1;
 		want[i] = WANT_TOKEN;
 	}
-	const struct pass pass = {.kind = PASS_EXACT,
-	                          .n = n,
-	                          .n_segments = n,
-	                          .segment = segment,
-	                          .token = token,
-	                          .parent = parent,
-	                          .last = 2 * maker->engine->model->weights.shape.n_blocks,
-	                          .head = true,
-	                          .tap = -1,
-	                          .want = want,
-	                          .out = out};
+	struct pass pass = pass_over(segment, token, parent, 2 * backend->weights->shape.n_blocks, want, out);
+	pass.n = pass.n_segments = n;
+	pass.head = true;
 	if (!backend->run(backend, &pass, error))
 		return false;
 	for (int i = 0; i < n; i++) {
@@ -76,9 +77,9 @@ static bool step(const struct text_maker* maker, struct state_text* const* text,
 	return true;
 }
 
-static bool answer_group(const struct text_maker* maker, const struct prompt* prompt, int n,
+static bool answer_group(const struct runtime* bench, const struct prompt* prompt, int n,
                          struct state_text* text, struct error* error) {
-	const int context = maker->context;
+	const int context = bench_context(bench);
 	bool good = true;
 	for (int i = 0; i < n && good; i++) {
 		struct state_text* t = &text[i];
@@ -86,7 +87,7 @@ static bool answer_group(const struct text_maker* maker, const struct prompt* pr
 		t->id = malloc(((size_t)prompt[i].n + (size_t)prompt[i].max_tokens + 1) * sizeof *t->id);
 		if (t->id)
 			memcpy(t->id, prompt[i].id, (size_t)prompt[i].n * sizeof *t->id);
-		t->cache = text_cache_open(maker, error);
+		t->cache = text_cache_open(bench, context, error);
 		good = t->id && t->cache && state_text_prefill(t->cache, t->id, t->n, &t->id[t->n], error);
 		t->n += good;
 	}
@@ -96,12 +97,12 @@ static bool answer_group(const struct text_maker* maker, const struct prompt* pr
 		for (int i = 0; i < n; i++) {
 			struct state_text* t = &text[i];
 			if (t->n - t->n_prompt < prompt[i].max_tokens && t->n < context &&
-			    !model_is_end(maker->engine->model, t->id[t->n - 1]))
+			    !model_is_end(bench->model, t->id[t->n - 1]))
 				going[count++] = t;
 		}
 		if (count == 0)
 			break;
-		good = step(maker, going, count, error);
+		good = step(bench->engine->backend, going, count, error);
 	}
 	for (int i = 0; i < n; i++) {
 		if (text[i].cache)
@@ -111,12 +112,11 @@ static bool answer_group(const struct text_maker* maker, const struct prompt* pr
 	return good || (error->message[0] ? false : error_set(error, "out of memory for answers"));
 }
 
-bool state_texts_answer(const struct text_maker* maker, const struct prompt* prompt, int n,
+bool state_texts_answer(const struct runtime* bench, const struct prompt* prompt, int n,
                         struct state_text* text, struct error* error) {
 	for (int first = 0; first < n; first += TOGETHER) {
 		bench_progress((double)first / n, "answers");
-		if (!answer_group(maker, prompt + first, n - first < TOGETHER ? n - first : TOGETHER, text + first,
-		                  error))
+		if (!answer_group(bench, prompt + first, least(n - first, TOGETHER), text + first, error))
 			return false;
 	}
 	return true;
@@ -148,14 +148,20 @@ static bool walk_rows(struct backend* backend, struct cache* cache, const int32_
 	return true;
 }
 
-bool state_text_walk(const struct text_maker* maker, struct state_text* t, bool keep,
+bool state_text_fill(const struct runtime* bench, struct state_text* t, struct error* error) {
+	int32_t ignored;
+	t->cache = text_cache_open(bench, bench_context(bench), error);
+	return t->cache && state_text_prefill(t->cache, t->id, t->n - 1, &ignored, error);
+}
+
+bool state_text_walk(const struct runtime* bench, struct state_text* t, bool keep,
                      const struct state_points* points, state_taker* take, void* user, struct error* error) {
-	struct backend* backend = maker->engine->backend;
-	const size_t rows_size = (size_t)MAX_ROWS * (size_t)maker->engine->model->weights.shape.dim;
+	struct backend* backend = bench->engine->backend;
+	const size_t rows_size = (size_t)MAX_ROWS * (size_t)backend->weights->shape.dim;
 	float* state[2 * MAX_BLOCKS + 1];
 	float* const memory = malloc((size_t)points->n * rows_size * sizeof *memory);
 	bool good = memory != NULL || error_set(error, "out of memory for states");
-	t->cache = good ? text_cache_open(maker, error) : NULL;
+	t->cache = good ? text_cache_open(bench, bench_context(bench), error) : NULL;
 	good = t->cache != NULL;
 	if (good)
 		t->cache->prompt_length = t->n_prompt;
@@ -163,9 +169,9 @@ bool state_text_walk(const struct text_maker* maker, struct state_text* t, bool 
 		state[i] = memory + (size_t)i * rows_size;
 	/* the last token is never run: nothing follows it */
 	for (int first = 0; good && first < t->n - 1;) {
-		const int rows = t->n - 1 - first < MAX_ROWS ? t->n - 1 - first : MAX_ROWS;
+		const int rows = least(t->n - 1 - first, MAX_ROWS);
 		good = walk_rows(backend, t->cache, t->id + first, rows, points, state, error);
-		if (good && take)
+		if (good)
 			take(user, first, rows, state);
 		first += rows;
 	}

@@ -3,28 +3,27 @@
 #define SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
 
 #include "core/decode/engine.h"
-#include "tools/program/prompt_list.h"
+#include "tools/lab/bench.h"
 
-struct text_maker {
-	struct engine* engine;
-	int context; /* tokens a text may have */
-};
+/* Every other of some prompts, the first one too, goes to another list. False with the error set where none
+ * stays. */
+bool prompts_split(struct prompt_list*, struct prompt_list* others, struct error*);
 
 /* 0, 1, 2…: a text's rows in a pass, and the path that commits them. */
 extern const int32_t state_text_rows[MAX_ROWS];
 
-/* As sessions open theirs where nothing else is asked for. NULL with the error set. */
-struct cache* text_cache_open(const struct text_maker*, struct error*);
+/* F32 or F16 as the options say, or the model's weights. NULL with the error set. */
+struct cache* text_cache_open(const struct runtime*, int capacity, struct error*);
 
 struct state_text {
 	int32_t* id; /* (n) prompt and answer, malloc'd */
 	int n_prompt, n;
-	struct cache* cache; /* NULL unless kept by state_text_walk */
+	struct cache* cache; /* NULL unless kept by state_text_walk or made by state_text_fill */
 };
 
 /* Answers prompt i of [0, n) for each i, several at a time; text (n). False with the error set; free in any
  * case. */
-bool state_texts_answer(const struct text_maker*, const struct prompt* prompt, int n, struct state_text* text,
+bool state_texts_answer(const struct runtime*, const struct prompt* prompt, int n, struct state_text* text,
                         struct error*);
 void state_texts_free(struct state_text* text, int n);
 
@@ -37,9 +36,11 @@ struct state_points {
 };
 /* Rows [first, first + n) of a text; state[i] (n, dim) at points->at[i]. */
 typedef void state_taker(void* user, int first, int n, float* const* state);
-/* Runs a text through the full model, up to MAX_ROWS rows at a time; take may be NULL. `keep`: its cache
- * stays in text->cache, with all of it committed. */
-bool state_text_walk(const struct text_maker*, struct state_text*, bool keep, const struct state_points*,
+/* Runs a text through the full model, up to MAX_ROWS rows at a time. `keep`: its cache stays in text->cache,
+ * with all of it but the last token committed. */
+bool state_text_walk(const struct runtime*, struct state_text*, bool keep, const struct state_points*,
                      state_taker*, void* user, struct error*);
+/* The same for its cache alone. */
+bool state_text_fill(const struct runtime*, struct state_text*, struct error*);
 
 #endif

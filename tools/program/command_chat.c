@@ -18,7 +18,6 @@
 #include "tools/program/runtime.h"
 
 struct chat {
-	struct runtime_wish wish;
 	const char* system;
 	const char* variables; /* chat_template_kwargs */
 	int max_tokens;
@@ -63,16 +62,15 @@ static int first_turn(const struct chat* chat) {
 }
 
 /* The conversation's ids; the oldest turns are forgotten until it leaves room for an answer. */
-static int32_t* fitting_tokens(struct chat* chat, int* n, struct error* error) {
-	int context;
-	runtime_cache_bytes(&chat->runtime, &context);
+static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct error* error) {
+	const int context = options_context(&chat->runtime.options, chat->runtime.model);
 	for (bool said = false;; said = true) {
-		int32_t* const id =
-		    chat_tokens(chat->runtime.model, chat->message, chat->n, chat->variables, n, error);
+		tokens->n = 0;
+		if (!chat_tokens(chat->runtime.model, chat->message, chat->n, chat->variables, tokens, error))
+			return false;
 		const int start = first_turn(chat);
-		if (!id || *n + chat->max_tokens / 4 < context || chat->n - start < 3)
-			return id;
-		free(id);
+		if (tokens->n + chat->max_tokens / 4 < context || chat->n - start < 3)
+			return true;
 		if (!said)
 			fprintf(stderr, "(the context is full: the oldest turns are forgotten)\n");
 		forget(chat, start, 2);
@@ -84,12 +82,11 @@ static int32_t* fitting_tokens(struct chat* chat, int* n, struct error* error) {
 static bool answer(struct chat* chat, const char* text, size_t size, struct error* error) {
 	if (!remember(chat, "user", text, size))
 		return error_set(error, "out of memory");
-	int n = 0;
-	int32_t* const prompt = fitting_tokens(chat, &n, error);
-	bool good = prompt != NULL;
+	struct token_list prompt = {0};
+	bool good = fitting_tokens(chat, &prompt, error);
 	if (good) {
 		struct swiftlet_request request =
-		    request_for(&chat->runtime.options, prompt, n, chat->max_tokens, "chat");
+		    request_for(&chat->runtime.options, prompt.id, prompt.n, chat->max_tokens, "chat");
 		request.stop = chat->stop.text;
 		request.n_stop = chat->stop.n;
 		chat->generation.show = stdout;
@@ -97,7 +94,7 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 		interrupt_watch();
 		good = generation_run(&chat->generation, chat->runtime.session, &request, error);
 	}
-	free(prompt);
+	token_list_free(&prompt);
 	if (!good) {
 		forget(chat, chat->n - 1, 1);
 		return false;
@@ -137,8 +134,7 @@ static bool obey(struct chat* chat, const char* line) {
 	if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
 		return false;
 	if (strcmp(line, "/help") == 0) {
-		puts("/mask    the sub-layers that drafting skips\n"
-		     "/stats   figures of the last answer\n"
+		puts("/mask    the sub-layers that drafting skips\n/stats   figures of the last answer\n"
 		     "/reset   forget the conversation (what the search learned stays)\n"
 		     "/quit    end (as does Ctrl-D); Ctrl-C ends an answer\n"
 		     "A line that begins with two slashes is sent with one.");
@@ -246,23 +242,20 @@ static int start(struct chat* chat) {
 		puts("/help lists the commands.");
 	}
 	int status = converse(chat);
-	if (chat->turns &&
-	    !runtime_save_mask(&chat->runtime, &chat->wish, &chat->generation.figures, "chat", chat->tokens))
+	if (chat->turns && !runtime_save_mask(&chat->runtime, &chat->generation.figures, "chat", chat->tokens))
 		status = STATUS_FAILED;
 	return status;
 }
 
 int command_chat(int argc, char** argv) {
-	const double started = seconds_now();
 	struct chat chat = {.max_tokens = 256};
-	struct swiftlet_options options;
 	const struct option option[] = {
 	    TEXT("system", 0, "TEXT", "the system message", &chat.system),
 	    TEXT("chat-template-kwargs", 0, "JSON",
 	         "variables for the chat template, {\"enable_thinking\": false}…", &chat.variables),
 	    COUNT("max-tokens", 'n', "N", "tokens an answer at most (256)", &chat.max_tokens, 1, 1 << 20),
 	    LIST("stop", 0, "S", "end an answer before this text; may be repeated", &chat.stop),
-	    RUNTIME_OPTIONS(chat.wish),
+	    RUNTIME_OPTIONS(chat.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "chat",
@@ -273,13 +266,13 @@ int command_chat(int argc, char** argv) {
 	    .examples = "  swiftlet chat ~/models/llama-3-8b.gguf --system 'Answer in one sentence.'\n"
 	                "  printf 'What is 2 + 3?\\n/stats\\n' | swiftlet chat",
 	    OPTIONS(option),
-	    .session = &options,
+	    .session = &chat.runtime.options,
 	    .max_words = 1,
 	};
-	int status = options_parse_model(&line, argc, argv, &chat.wish.model);
+	int status = options_parse_model(&line, argc, argv, &chat.runtime.wish.model);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	status = runtime_open(&chat.runtime, &chat.wish, &options, started);
+	status = runtime_open(&chat.runtime);
 	if (status == OPTIONS_GO_ON)
 		status = start(&chat);
 	forget(&chat, 0, chat.n);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/decode/method.h"
+#include "core/files/grow.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
@@ -92,63 +93,61 @@ static void print_model(const struct model* model) {
 
 /* ---- whether it is sound -------------------------------------------------------------------- */
 
-/* Every element is finite. `row` (cols) is scratch. */
-static bool check_tensor(const struct tensor* t, const char* name, int block, float* row,
-                         struct error* error) {
+struct check {
+	float* row; /* scratch */
+	size_t capacity;
+	struct error error;
+};
+
+/* Every element is finite. block: -1 where it belongs to none. */
+static bool check_tensor(struct check* c, const struct tensor* t, const char* name, int block) {
 	const size_t stride = dtype_row_bytes(t->type, t->cols);
-	for (int64_t r = 0; r < t->rows && t->data; r++) {
-		dtype_to_float(t->type, (const char*)t->data + (size_t)r * stride, row, t->cols);
+	char of[40] = "";
+	if (!t->data)
+		return true;
+	if (!grow_to(&c->row, &c->capacity, (size_t)t->cols, sizeof *c->row))
+		return error_set(&c->error, "out of memory");
+	if (block >= 0)
+		snprintf(of, sizeof of, " of block %d", block);
+	for (int64_t r = 0; r < t->rows; r++) {
+		dtype_to_float(t->type, (const char*)t->data + (size_t)r * stride, c->row, t->cols);
 		for (int64_t i = 0; i < t->cols; i++)
-			if (!isfinite(row[i]))
-				return block < 0 ? error_set(error, "%s: element (%lld, %lld) is not finite", name,
-				                             (long long)r, (long long)i)
-				                 : error_set(error, "%s of block %d: element (%lld, %lld) is not finite",
-				                             name, block, (long long)r, (long long)i);
+			if (!isfinite(c->row[i]))
+				return error_set(&c->error, "%s%s: element (%lld, %lld) is not finite", name, of,
+				                 (long long)r, (long long)i);
 	}
 	return true;
 }
 
-static bool check_block(const struct block_weights* b, int n_experts, int index, float* row,
-                        struct error* error) {
+static bool check_block(struct check* c, const struct block_weights* b, int n_experts, int index) {
 	for (int i = 0; i < BLOCK_PARTS; i++)
-		if (!check_tensor(block_tensor(b, i), block_tensor_name(i), index, row, error))
+		if (!check_tensor(c, block_tensor(b, i), block_tensor_name(i), index))
 			return false;
 	for (int e = 0; tensor_present(&b->router) && e < n_experts; e++)
-		if (!check_tensor(&b->expert[e].w_gate, "an expert's gate weights", index, row, error) ||
-		    !check_tensor(&b->expert[e].w_up, "an expert's up weights", index, row, error) ||
-		    !check_tensor(&b->expert[e].w_down, "an expert's down weights", index, row, error))
+		if (!check_tensor(c, &b->expert[e].w_gate, "an expert's gate weights", index) ||
+		    !check_tensor(c, &b->expert[e].w_up, "an expert's up weights", index) ||
+		    !check_tensor(c, &b->expert[e].w_down, "an expert's down weights", index))
 			return false;
 	return true;
 }
 
-static int64_t widest(const struct model_shape* s) {
-	int64_t n = s->dim > s->ffn ? s->dim : s->ffn;
-	n = s->expert_ffn > n ? s->expert_ffn : n;
-	const int64_t heads = (int64_t)s->heads * s->head_dim;
-	n = heads > n ? heads : n;
-	return s->vocab > n ? s->vocab : n; /* biases are one row */
-}
-
-static bool check_weights(const struct model* model, struct error* error) {
-	const struct weight_table* const w = &model->weights;
-	float* const row = malloc((size_t)widest(&w->shape) * sizeof *row);
-	if (!row)
-		return error_set(error, "out of memory");
-	bool good = check_tensor(&w->embedding, "embedding", -1, row, error) &&
-	            check_tensor(&w->output_norm, "output norm", -1, row, error) &&
-	            check_tensor(&w->output_norm_bias, "output norm bias", -1, row, error) &&
-	            check_tensor(&w->output, "output head", -1, row, error) &&
-	            check_tensor(&w->output_bias, "output bias", -1, row, error);
+static bool check_weights(struct check* c, const struct weight_table* w) {
+	bool good = check_tensor(c, &w->embedding, "embedding", -1) &&
+	            check_tensor(c, &w->output_norm, "output norm", -1) &&
+	            check_tensor(c, &w->output_norm_bias, "output norm bias", -1) &&
+	            check_tensor(c, &w->output, "output head", -1) &&
+	            check_tensor(c, &w->output_bias, "output bias", -1);
 	for (int b = 0; b < w->shape.n_blocks && good; b++)
-		good = check_block(&w->block[b], w->shape.n_experts, b, row, error);
-	free(row);
+		good = check_block(c, &w->block[b], w->shape.n_experts, b);
 	return good;
 }
 
 static int check(const struct model* model) {
-	struct error error = {{0}};
-	if (!check_weights(model, &error))
-		return complain(STATUS_FAILED, "%s: %s", model->path, error.message);
+	struct check c = {.row = NULL};
+	const bool good = check_weights(&c, &model->weights);
+	free(c.row);
+	if (!good)
+		return complain(STATUS_FAILED, "%s: %s", model->path, c.error.message);
 	for (int i = 0; i < model->n_end_tokens; i++)
 		if (model->end_token[i] < 0 || model->end_token[i] >= model->weights.shape.vocab)
 			return complain(STATUS_FAILED, "%s: end token %d lies beyond the vocabulary of %d", model->path,
@@ -191,8 +190,7 @@ int command_inspect(int argc, char** argv) {
 	        "has\n"
 	        "parts for, and what was planted in a synth: model. With --check every weight is read; a file "
 	        "that is not sound is named.",
-	    .examples = "  swiftlet inspect builtin\n"
-	                "  swiftlet inspect ~/models/llama-3-8b.gguf --check\n"
+	    .examples = "  swiftlet inspect builtin\n  swiftlet inspect ~/models/llama-3-8b.gguf --check\n"
 	                "  swiftlet inspect "
 	                "synth:layers=24,dim=256,heads=4,kv-heads=4,ffn=704,vocab=1024,dtype=f16,plant=0.45",
 	    OPTIONS(option),

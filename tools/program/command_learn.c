@@ -20,7 +20,6 @@
 enum { FIRST_TOKENS = 160 };
 
 struct learn {
-	struct runtime_wish wish;
 	const char* input;
 	int64_t seconds;
 	bool json, live;
@@ -178,7 +177,7 @@ static int finish(struct learn* l) {
 		print_table(l, figures);
 	cJSON_Delete(figures);
 	l->curve = NULL;
-	const bool good = runtime_save_mask(&l->runtime, &l->wish, &l->generation.figures, NULL, 0);
+	const bool good = runtime_save_mask(&l->runtime, &l->generation.figures, NULL, 0);
 	return output_written(good ? STATUS_DONE : STATUS_FAILED);
 }
 
@@ -189,19 +188,18 @@ static int close_learn(struct learn* l, int status) {
 	return runtime_close(&l->runtime, status);
 }
 
-static int open_learn(struct learn* l, const struct swiftlet_options* options) {
+static int open_learn(struct learn* l) {
 	struct error error = {{0}};
-	struct swiftlet_options waiting = *options;
-	waiting.draft_wait = true; /* this is the time to make a copy for drafting */
-	int status = runtime_open(&l->runtime, &l->wish, &waiting, seconds_now());
+	l->runtime.options.draft_wait = true; /* this is the time to make a copy for drafting */
+	int status = runtime_open(&l->runtime);
 	if (status != OPTIONS_GO_ON)
 		return status;
 	l->curve = cJSON_CreateArray();
 	l->unseen = NAN;
 	if (!session_search(l->runtime.session))
 		return complain(STATUS_FAILED, "learn: there is nothing to search for: %s",
-		                !method_plans(options) ? "--method auto and swift alone search for masks"
-		                                       : "the model has fewer than three blocks");
+		                !method_plans(&l->runtime.options) ? "--method auto and swift alone search for masks"
+		                                                   : "the model has fewer than three blocks");
 	if (!prompt_list_read(&l->prompts, l->runtime.model, l->input, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	l->live = isatty(STDERR_FILENO) != 0;
@@ -213,13 +211,12 @@ static int open_learn(struct learn* l, const struct swiftlet_options* options) {
 
 int command_learn(int argc, char** argv) {
 	struct learn l = {.seconds = 60};
-	struct swiftlet_options options;
 	const struct option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
 	         &l.input),
 	    COUNT("seconds", 0, "N", "how long (60)", &l.seconds, 1, 1 << 24),
 	    FLAG("json", "print one JSON object instead of a table", &l.json),
-	    RUNTIME_OPTIONS(l.wish),
+	    RUNTIME_OPTIONS(l.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "learn",
@@ -232,12 +229,12 @@ int command_learn(int argc, char** argv) {
 	    .examples = "  swiftlet learn ~/models/llama-3-8b.gguf --seconds 300\n"
 	                "  swiftlet learn -m model.gguf -i prompts.jsonl",
 	    OPTIONS(option),
-	    .session = &options,
+	    .session = &l.runtime.options,
 	    .max_words = 1,
 	};
-	int status = options_parse_model(&line, argc, argv, &l.wish.model);
+	int status = options_parse_model(&line, argc, argv, &l.runtime.wish.model);
 	if (status == OPTIONS_GO_ON)
-		status = open_learn(&l, &options);
+		status = open_learn(&l);
 	if (status == OPTIONS_GO_ON) {
 		struct error error = {{0}};
 		interrupt_watch();

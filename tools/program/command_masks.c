@@ -23,9 +23,12 @@ struct masks {
 	const char* key;
 	const char* task;
 	bool force;
+	const char* const* word; /* (n_words) what stands behind the action */
+	int n_words;
 	struct mask_list list; /* (list.n) what the words named */
 	int64_t* id;           /* (list.n) the store's, 0 of a file */
 	struct model* model;   /* with -m */
+	struct store* store;   /* NULL: not opened yet */
 	const char* source;    /* for messages */
 	struct error error;
 };
@@ -68,22 +71,17 @@ static bool append_stored(void* user, const struct store_mask* stored) {
 	return append(user, &entry, stored->id);
 }
 
-static struct store* open_store(struct masks* m, enum store_mode mode) {
+static bool open_store(struct masks* m, enum store_mode mode) {
 	char path[4096];
+	if (m->store)
+		store_close(m->store);
+	m->store = NULL;
 	if (m->store_path)
 		snprintf(path, sizeof path, "%s", m->store_path);
 	else if (!store_default_path(path, sizeof path, &m->error))
-		return NULL;
-	return store_open(path, mode, &m->error);
-}
-
-/* All of the store, or of one model's with -m. */
-static bool gather_store(struct masks* m) {
-	struct store* const store = open_store(m, STORE_READ);
-	const bool good = store && store_each(store, NULL, append_stored, m, &m->error) && !m->error.message[0];
-	if (store)
-		store_close(store);
-	return good;
+		return false;
+	m->store = store_open(path, mode, &m->error);
+	return m->store != NULL;
 }
 
 static bool is_id(const char* word, int64_t* id) {
@@ -94,15 +92,11 @@ static bool is_id(const char* word, int64_t* id) {
 }
 
 static bool gather_id(struct masks* m, int64_t id) {
-	struct store* const store = open_store(m, STORE_READ);
 	struct store_mask stored;
-	const int found = store ? store_get(store, id, &stored, &m->error) : -1;
+	const int found = open_store(m, STORE_READ) ? store_get(m->store, id, &stored, &m->error) : -1;
 	if (found == 0)
-		error_set(&m->error, "%s holds no mask %" PRId64 " (swiftlet masks list)", store_path(store), id);
-	const bool good = found > 0 && append_stored(m, &stored);
-	if (store)
-		store_close(store);
-	return good;
+		error_set(&m->error, "%s holds no mask %" PRId64 " (swiftlet masks list)", store_path(m->store), id);
+	return found > 0 && append_stored(m, &stored);
 }
 
 static bool gather_file(struct masks* m, const char* path) {
@@ -118,15 +112,17 @@ static bool gather_file(struct masks* m, const char* path) {
 	return good;
 }
 
-/* The masks that the words name: ids of the store, files, or without words all of the store. */
-static bool gather(struct masks* m, const char* const* word, int n) {
+/* The masks that the words name: ids of the store, files, or without words all of the store, or of one
+ * model's with -m. */
+static bool gather(struct masks* m) {
 	int64_t id;
 	bool good = true;
-	m->source = n ? word[0] : "the store";
-	if (n == 0)
-		good = gather_store(m);
-	for (int i = 0; i < n && good; i++)
-		good = is_id(word[i], &id) ? gather_id(m, id) : gather_file(m, word[i]);
+	m->source = m->n_words ? m->word[0] : "the store";
+	if (m->n_words == 0)
+		good = open_store(m, STORE_READ) && store_each(m->store, NULL, append_stored, m, &m->error) &&
+		       !m->error.message[0];
+	for (int i = 0; i < m->n_words && good; i++)
+		good = is_id(m->word[i], &id) ? gather_id(m, id) : gather_file(m, m->word[i]);
 	for (int i = 0; i < m->list.n && good && m->model; i++)
 		good = mask_entry_fits(&m->list.entry[i], m->model->weights.shape.n_blocks, m->model->fingerprint,
 		                       m->force, m->source, &m->error);
@@ -153,7 +149,7 @@ static int blocks_of(const struct masks* m, const struct mask_entry* entry) {
 	return last + 2 > MAX_BLOCKS ? MAX_BLOCKS : last + 2;
 }
 
-static int show(struct masks* m) {
+static bool show(struct masks* m) {
 	for (int i = 0; i < m->list.n; i++) {
 		const struct mask_entry* const entry = &m->list.entry[i];
 		char key[MASK_KEY];
@@ -172,7 +168,7 @@ static int show(struct masks* m) {
 		putchar('\n');
 		draw_mask(stdout, &entry->mask, blocks_of(m, entry));
 	}
-	return STATUS_DONE;
+	return true;
 }
 
 static void print_cell(double value) {
@@ -182,7 +178,7 @@ static void print_cell(double value) {
 		printf("  %9.2f", value);
 }
 
-static int list(struct masks* m) {
+static bool list(struct masks* m) {
 	printf("%6s  %-20s  %-16s  %7s  %9s  %9s  %9s  %13s\n", "id", "model", "task", "skipped", "matchness",
 	       "alpha", "M", "tokens_served");
 	for (int i = 0; i < m->list.n; i++) {
@@ -201,26 +197,23 @@ static int list(struct masks* m) {
 		print_cell(e->mean_generated);
 		printf("  %13" PRId64 "\n", e->tokens_served);
 	}
-	return STATUS_DONE;
+	return true;
 }
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
-static int export(struct masks* m) {
+static bool export(struct masks* m) {
 	const bool ours = !m->format || strcmp(m->format, "swiftlet") == 0;
 	const enum mask_format format = ours ? MASK_FORMAT_SWIFTLET : MASK_FORMAT_SKIP_LAYERS;
 	if (m->list.n == 0)
-		return complain(STATUS_FAILED, "%s holds no mask to export", m->source);
+		return error_set(&m->error, "%s holds no mask to export", m->source);
 	if (m->output)
-		return mask_file_write(m->output, m->list.entry, m->list.n, format, &m->error)
-		           ? STATUS_DONE
-		           : complain(STATUS_FAILED, "%s", m->error.message);
+		return mask_file_write(m->output, m->list.entry, m->list.n, format, &m->error);
 	char* const text = mask_text(m->list.entry, m->list.n, format, &m->error);
-	if (!text)
-		return complain(STATUS_FAILED, "%s", m->error.message);
-	fputs(text, stdout);
+	if (text)
+		fputs(text, stdout);
 	free(text);
-	return STATUS_DONE;
+	return text != NULL;
 }
 
 /* What the file leaves open is the model's that -m names. */
@@ -244,119 +237,87 @@ static bool complete(struct masks* m, struct mask_entry* entry) {
 	return mask_entry_fits(entry, entry->blocks, entry->fingerprint, m->force, m->source, &m->error);
 }
 
-/* A record whose ratios are the file's figures, to four digits. */
-static void store_of_entry(const struct mask_entry* from, struct store_model* model, struct bank_entry* to) {
+/* A record's two sums whose ratio is a file's figure, to four digits; none where it is unknown. */
+static void sums_of(double figure, int64_t* part, int64_t* whole) {
 	enum { WHOLE = 10000 };
+	*part = isnan(figure) ? 0 : llround(figure * WHOLE);
+	*whole = isnan(figure) ? 0 : WHOLE;
+}
+
+static void store_of_entry(const struct mask_entry* from, struct store_model* model, struct bank_entry* to) {
+	struct bank_record* const r = &to->record;
 	*model = (struct store_model){.blocks = from->blocks};
 	snprintf(model->fingerprint, sizeof model->fingerprint, "%s", from->fingerprint);
 	snprintf(model->name, sizeof model->name, "%s", from->model);
 	*to = (struct bank_entry){.mask = from->mask, .skip_ratio = from->skip_ratio};
 	snprintf(to->task, sizeof to->task, "%.*s", (int)sizeof to->task - 1, from->task);
-	if (!isnan(from->matchness)) {
-		to->record.matches = llround(from->matchness * WHOLE);
-		to->record.rows = WHOLE;
-	}
-	if (!isnan(from->alpha)) {
-		to->record.accepted = llround(from->alpha * WHOLE);
-		to->record.draft_steps = WHOLE;
-	}
-	if (!isnan(from->mean_generated)) {
-		to->record.round_tokens = llround(from->mean_generated * WHOLE);
-		to->record.rounds = WHOLE;
-	}
-	to->record.tokens = from->tokens_served;
+	sums_of(from->matchness, &r->matches, &r->rows);
+	sums_of(from->alpha, &r->accepted, &r->draft_steps);
+	sums_of(from->mean_generated, &r->round_tokens, &r->rounds);
+	r->tokens = from->tokens_served;
 }
 
 static bool import_to_store(struct masks* m) {
-	struct store* const store = open_store(m, STORE_WRITE);
-	bool good = store != NULL;
+	bool good = open_store(m, STORE_WRITE);
 	for (int i = 0; i < m->list.n && good; i++) {
 		struct store_model model;
 		struct bank_entry entry;
 		int64_t id = 0;
 		store_of_entry(&m->list.entry[i], &model, &entry);
-		good = store_put(store, &model, &entry, &id, &m->error);
+		good = store_put(m->store, &model, &entry, &id, &m->error);
 		if (good)
 			printf("%" PRId64 "  %s %s\n", id, model.name, entry.task);
 	}
-	if (store)
-		store_close(store);
 	return good;
 }
 
-static int import(struct masks* m) {
-	bool good = true;
-	for (int i = 0; i < m->list.n && good; i++)
-		good = complete(m, &m->list.entry[i]);
-	if (good)
-		good = m->output
-		           ? mask_file_write(m->output, m->list.entry, m->list.n, MASK_FORMAT_SWIFTLET, &m->error)
-		           : import_to_store(m);
-	return good ? STATUS_DONE : complain(STATUS_FAILED, "%s", m->error.message);
+static bool import(struct masks* m) {
+	for (int i = 0; i < m->list.n; i++)
+		if (!complete(m, &m->list.entry[i]))
+			return false;
+	return m->output ? mask_file_write(m->output, m->list.entry, m->list.n, MASK_FORMAT_SWIFTLET, &m->error)
+	                 : import_to_store(m);
 }
 
-static int delete_ids(struct masks* m, const char* const* word, int n) {
-	int64_t id = 0;
-	for (int i = 0; i < n; i++)
-		if (!is_id(word[i], &id))
-			return complain(STATUS_USAGE, "masks delete: \"%s\" is no id of the store (swiftlet masks list)",
-			                word[i]);
-	struct store* const store = open_store(m, STORE_EDIT);
-	bool good = store != NULL;
-	for (int i = 0; i < n && good; i++) {
-		is_id(word[i], &id);
-		const int found = store_delete(store, id, &m->error);
+static bool delete_ids(struct masks* m) {
+	bool good = open_store(m, STORE_EDIT);
+	for (int i = 0; i < m->n_words && good; i++) {
+		int64_t id = 0;
+		is_id(m->word[i], &id);
+		const int found = store_delete(m->store, id, &m->error);
 		good = found > 0 ||
-		       (found == 0 && error_set(&m->error, "%s holds no mask %" PRId64, store_path(store), id));
+		       (found == 0 && error_set(&m->error, "%s holds no mask %" PRId64, store_path(m->store), id));
 	}
-	if (store)
-		store_close(store);
-	return good ? STATUS_DONE : complain(STATUS_FAILED, "%s", m->error.message);
+	return good;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static int check_usage(const struct masks* m, const char* action, int n_words) {
-	static const char* const actions[] = {"list", "show", "export", "import", "delete"};
-	bool known = false;
-	for (int i = 0; i < 5; i++)
-		known = known || strcmp(action, actions[i]) == 0;
-	if (!known) {
-		const char* const near = nearest_name(action, actions, 5);
-		return complain(STATUS_USAGE, "masks: no action \"%s\"; %s%s", action,
+enum { LIST_MASKS, SHOW, EXPORT, IMPORT, DELETE, ACTIONS };
+static const char* const action_name[ACTIONS] = {"list", "show", "export", "import", "delete"};
+static bool (*const act[ACTIONS])(struct masks*) = {list, show, export, import, delete_ids};
+
+static int check_usage(const struct masks* m, const char* name, int* action) {
+	int64_t id;
+	for (*action = 0; *action < ACTIONS && strcmp(name, action_name[*action]) != 0;)
+		++*action;
+	if (*action == ACTIONS) {
+		const char* const near = nearest_name(name, action_name, ACTIONS);
+		return complain(STATUS_USAGE, "masks: no action \"%s\"; %s%s", name,
 		                near ? "did you mean " : "expected list, show, export, import or delete",
 		                near ? near : "");
 	}
 	if (m->format && strcmp(m->format, "swiftlet") != 0 && strcmp(m->format, "skip_layers") != 0)
 		return complain(STATUS_USAGE, "masks: --format is \"%s\", expected swiftlet or skip_layers",
 		                m->format);
-	const bool import_or_delete = action[0] == 'i' || action[0] == 'd';
-	if (import_or_delete && n_words < 1)
-		return complain(STATUS_USAGE, "masks %s: %s", action,
-		                action[0] == 'i' ? "which FILE?" : "which ID? (swiftlet masks list)");
+	if (*action >= IMPORT && m->n_words < 1)
+		return complain(STATUS_USAGE, "masks %s: %s", name,
+		                *action == IMPORT ? "which FILE?" : "which ID? (swiftlet masks list)");
+	for (int i = 0; i < m->n_words && *action == DELETE; i++)
+		if (!is_id(m->word[i], &id))
+			return complain(STATUS_USAGE, "masks delete: \"%s\" is no id of the store (swiftlet masks list)",
+			                m->word[i]);
 	return OPTIONS_GO_ON;
-}
-
-static int act(struct masks* m, const char* action, const char* const* word, int n) {
-	if (m->model_spec) {
-		m->model = model_open(m->model_spec, NULL, &m->error);
-		if (!m->model)
-			return complain(STATUS_FAILED, "%s", m->error.message);
-	}
-	if (strcmp(action, "delete") == 0)
-		return delete_ids(m, word, n);
-	if (!gather(m, word, n))
-		return complain(STATUS_FAILED, "%s", m->error.message);
-	switch (action[0]) {
-	case 'l':
-		return list(m);
-	case 's':
-		return show(m);
-	case 'e':
-		return export(m);
-	default:
-		return import(m);
-	}
 }
 
 int command_masks(int argc, char** argv) {
@@ -383,9 +344,8 @@ int command_masks(int argc, char** argv) {
 	        "store. `show` draws a mask, attention above MLP, one cell a block.",
 	    .examples = "  swiftlet masks show code.mask.json\n"
 	                "  swiftlet masks export code.mask.json --format skip_layers -o skip_layers.json\n"
-	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m llama-2-13b.gguf -o "
-	                "cnndm.json\n"
-	                "  swiftlet masks list --store masks.db\n"
+	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m "
+	                "llama-2-13b.gguf -o cnndm.json\n  swiftlet masks list --store masks.db\n"
 	                "  swiftlet masks delete 17",
 	    OPTIONS(option),
 	    .max_words = 64,
@@ -396,11 +356,18 @@ int command_masks(int argc, char** argv) {
 	if (line.n_words == 0)
 		return complain(STATUS_USAGE,
 		                "masks: expected list, show, export, import or delete (swiftlet masks --help)");
-	status = check_usage(&m, line.word[0], line.n_words - 1);
-	if (status == OPTIONS_GO_ON)
-		status = act(&m, line.word[0], line.word + 1, line.n_words - 1);
-	if (status == STATUS_DONE)
-		status = output_written(status);
+	m.word = line.word + 1;
+	m.n_words = line.n_words - 1;
+	int action;
+	status = check_usage(&m, line.word[0], &action);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (m.model_spec)
+		m.model = model_open(m.model_spec, NULL, &m.error);
+	const bool good = (!m.model_spec || m.model) && (action == DELETE || gather(&m)) && act[action](&m);
+	status = good ? output_written(STATUS_DONE) : complain(STATUS_FAILED, "%s", m.error.message);
+	if (m.store)
+		store_close(m.store);
 	mask_list_free(&m.list);
 	free(m.id);
 	if (m.model)

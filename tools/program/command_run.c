@@ -1,18 +1,18 @@
 /* swiftlet run: one prompt, its text as it is accepted, and the figures. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "core/decode/lone.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
-#include "tools/program/trace.h"
 
 struct run {
-	struct runtime_wish wish;
 	const char* prompt;
 	const char* prompt_file;
 	const char* expect_file;
@@ -24,18 +24,76 @@ struct run {
 	bool chat, json, no_special;
 	struct text_list stop;
 	struct runtime runtime;
+	FILE* trace;    /* NULL: none is wanted */
+	int64_t rounds; /* written to it */
 };
 
-static int32_t* tokens_of(const struct run* run, const char* text, size_t size, int* n, struct error* error) {
+static bool tokens_of(const struct run* run, const char* text, size_t size, struct token_list* tokens,
+                      struct error* error) {
 	if (!run->chat)
-		return prompt_tokens(run->runtime.model, text, size, run->no_special, n, error);
+		return prompt_tokens(run->runtime.model, text, size, run->no_special, tokens, error);
 	struct chat_message message[2];
 	int n_messages = 0;
 	if (run->system)
 		message[n_messages++] = (struct chat_message){"system", run->system, strlen(run->system)};
 	message[n_messages++] = (struct chat_message){"user", text, size};
-	return chat_tokens(run->runtime.model, message, n_messages, run->variables, n, error);
+	return chat_tokens(run->runtime.model, message, n_messages, run->variables, tokens, error);
 }
+
+/* Of --expect's file; nothing where there is none. False with the error set. */
+static bool read_expected(const struct run* run, struct token_list* tokens, struct error* error) {
+	size_t size;
+	char* const text = run->expect_file ? read_whole(run->expect_file, &size, error) : NULL;
+	const bool good =
+	    !run->expect_file || (text && expected_tokens(run->runtime.model, text, size, tokens, error));
+	free(text);
+	return good;
+}
+
+/* ---- the trace ------------------------------------------------------------------------------ */
+
+/* The rounds of a generation as JSON lines, for comparison with references and for looking at:
+ *
+ *     {"round", "position", "root", "draft": [token…], "probability": […], "stop",
+ *      "rows": [[token, parent]…], "accepted", "bonus"}
+ *
+ * position: of the root, the last token emitted before the round, in prompt and text; draft: the chain of
+ * first choices with their probabilities; stop: why it ended (steps, threshold, end of text, limit of what
+ * may be emitted, or that drafting was planned); rows: the verified tree, root first. */
+static void trace_step(void* user) {
+	struct run* const run = user;
+	FILE* const out = run->trace;
+	struct round_trace t;
+	session_trace(run->runtime.session, &t);
+	if (t.round <= run->rounds)
+		return;
+	fprintf(out, "{\"round\": %" PRId64 ", \"position\": %d, \"root\": %" PRId32 ", \"draft\": [",
+	        run->rounds++, t.position, t.tree->token[0]);
+	for (int i = 0; i < t.steps; i++)
+		fprintf(out, "%s%" PRId32, i > 0 ? ", " : "", t.step[i].token);
+	fputs("], \"probability\": [", out);
+	for (int i = 0; i < t.steps; i++)
+		fprintf(out, "%s%.6g", i > 0 ? ", " : "", (double)t.step[i].max_probability);
+	fprintf(out, "], \"stop\": \"%s\", \"rows\": [", t.why);
+	for (int i = 0; i < t.tree->n; i++)
+		fprintf(out, "%s[%" PRId32 ", %" PRId32 "]", i > 0 ? ", " : "", t.tree->token[i], t.tree->parent[i]);
+	fprintf(out, "], \"accepted\": %d, \"bonus\": %" PRId32 "}\n", t.accepted, t.bonus);
+}
+
+static bool trace_open(struct run* run, struct error* error) {
+	run->trace = run->trace_file ? fopen(run->trace_file, "w") : NULL;
+	return !run->trace_file || run->trace ||
+	       error_set(error, "%s could not be written: %s", run->trace_file, strerror(errno));
+}
+
+static int trace_close(struct run* run, int status) {
+	const bool written = !run->trace || ferror(run->trace) == 0;
+	if (run->trace && (fclose(run->trace) != 0 || !written))
+		return complain(STATUS_FAILED, "%s could not be written: %s", run->trace_file, strerror(errno));
+	return status;
+}
+
+/* ---- the text ------------------------------------------------------------------------------- */
 
 static void print_json(const struct run* run, const struct generation* g) {
 	char* const text = generation_report(g, &run->runtime, NULL, run->task);
@@ -64,68 +122,37 @@ static int finish(const struct run* run, struct generation* g) {
 		return STATUS_FAILED;
 	if (!run->json && (terminal || g->figures.stop == SWIFTLET_CANCELLED))
 		print_figures(run, g);
-	const bool saved =
-	    runtime_save_mask(&run->runtime, &run->wish, &g->figures, run->task, g->figures.tokens);
+	const bool saved = runtime_save_mask(&run->runtime, &g->figures, run->task, g->figures.tokens);
 	return saved ? STATUS_DONE : STATUS_FAILED;
-}
-
-/* Of --expect's file; *n = 0 where there is none. False with the error set. */
-static bool read_expected(const struct run* run, int32_t** id, int* n, struct error* error) {
-	size_t size;
-	*id = NULL;
-	*n = 0;
-	if (!run->expect_file)
-		return true;
-	char* const text = read_whole(run->expect_file, &size, error);
-	if (text && size > 0)
-		*id = expected_tokens(run->runtime.model, text, size, n, error);
-	const bool good = text && (size == 0 || *id);
-	free(text);
-	return good;
 }
 
 static int generate(struct run* run, const char* text, size_t size) {
 	struct error error = {{0}};
-	struct swiftlet_request request;
-	int n = 0;
-	int32_t* const prompt = tokens_of(run, text, size, &n, &error);
-	int32_t* expected = NULL;
-	int n_expected = 0;
-	if (!prompt || !read_expected(run, &expected, &n_expected, &error)) {
-		free(prompt);
-		return complain(STATUS_FAILED, "%s", error.message);
-	}
-	request = request_for(&run->runtime.options, prompt, n, run->max_tokens, run->task);
-	request.stop = run->stop.text;
-	request.n_stop = run->stop.n;
-	request.expected = expected;
-	request.n_expected = n_expected;
+	struct token_list prompt = {0}, expected = {0};
 	struct generation g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
-	struct trace trace;
-	if (run->trace_file && !trace_open(&trace, run->trace_file, run->runtime.session, &error)) {
-		free(expected);
-		free(prompt);
-		return complain(STATUS_FAILED, "%s", error.message);
+	bool good = tokens_of(run, text, size, &prompt, &error) && read_expected(run, &expected, &error) &&
+	            trace_open(run, &error);
+	if (good) {
+		struct swiftlet_request request =
+		    request_for(&run->runtime.options, prompt.id, prompt.n, run->max_tokens, run->task);
+		request.stop = run->stop.text;
+		request.n_stop = run->stop.n;
+		request.expected = expected.id;
+		request.n_expected = expected.n;
+		g.on_step = run->trace ? trace_step : NULL;
+		g.on_user = run;
+		interrupt_watch();
+		good = generation_run(&g, run->runtime.session, &request, &error);
 	}
-	if (run->trace_file) {
-		g.on_step = trace_step;
-		g.on_user = &trace;
-	}
-	interrupt_watch();
-	const bool good = generation_run(&g, run->runtime.session, &request, &error);
-	int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
-	if (run->trace_file && !trace_close(&trace, &error))
-		status = complain(STATUS_FAILED, "%s", error.message);
+	const int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
 	generation_free(&g);
-	free(expected);
-	free(prompt);
-	return status;
+	token_list_free(&expected);
+	token_list_free(&prompt);
+	return trace_close(run, status);
 }
 
 int command_run(int argc, char** argv) {
-	const double started = seconds_now();
 	struct run run = {.max_tokens = 128};
-	struct swiftlet_options options;
 	const struct option option[] = {
 	    TEXT("prompt", 'p', "TEXT", "the prompt", &run.prompt),
 	    TEXT("expect", 0, "FILE", "a text that the output is expected to follow", &run.expect_file),
@@ -141,7 +168,7 @@ int command_run(int argc, char** argv) {
 	    TEXT("trace", 0, "FILE", "a JSON line a round: what was drafted, why that ended, what came of it",
 	         &run.trace_file),
 	    FLAG("no-special", "special tokens written in the prompt are plain text", &run.no_special),
-	    RUNTIME_OPTIONS(run.wish),
+	    RUNTIME_OPTIONS(run.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "run",
@@ -154,10 +181,10 @@ int command_run(int argc, char** argv) {
 	                "  swiftlet run ~/models/llama-3-8b.gguf --chat -p 'Why is the sky blue?' -n 200\n"
 	                "  swiftlet run -f story.txt --temp 0.8 --top-p 0.95 --seed 7 --json",
 	    OPTIONS(option),
-	    .session = &options,
+	    .session = &run.runtime.options,
 	    .max_words = 1,
 	};
-	int status = options_parse_model(&line, argc, argv, &run.wish.model);
+	int status = options_parse_model(&line, argc, argv, &run.runtime.wish.model);
 	if (status != OPTIONS_GO_ON)
 		return status;
 	if (!run.prompt == !run.prompt_file)
@@ -173,7 +200,7 @@ int command_run(int argc, char** argv) {
 	char* const file_text = run.prompt ? NULL : read_whole(run.prompt_file, &size, &error);
 	if (!run.prompt && !file_text)
 		return complain(STATUS_FAILED, "%s", error.message);
-	status = runtime_open(&run.runtime, &run.wish, &options, started);
+	status = runtime_open(&run.runtime);
 	if (status == OPTIONS_GO_ON)
 		status = generate(&run, run.prompt ? run.prompt : file_text, size);
 	free(file_text);

@@ -11,18 +11,18 @@
 #include "tools/program/runtime.h"
 
 struct serve {
-	struct runtime_wish wish;
+	struct runtime runtime;
 	struct server_options option;
 	int prompt_mib, grace;
 	const char* speculation;
 	struct server* server;
 };
 
-static bool open_server(struct serve* s, struct runtime* r, struct error* e) {
-	if (r->options.bank && method_plans(&r->options) &&
-	    !(r->memory = runtime_memory(&s->wish, r->model, r->name, e)))
-		return false;
+static bool open_server(struct serve* s, struct error* e) {
+	struct runtime* const r = &s->runtime;
 	struct server_options* o = &s->option;
+	if (!runtime_open_engine(r, e) || !runtime_open_memory(r, e))
+		return false;
 	if (o->work.sessions == 0)
 		o->work.sessions = r->engine->backend->adopt ? 32 : 4;
 	o->prompt_cache_bytes = (int64_t)s->prompt_mib << 20;
@@ -34,14 +34,15 @@ static bool open_server(struct serve* s, struct runtime* r, struct error* e) {
 	return s->server != NULL;
 }
 
-static void say_ready(const struct serve* s, const struct runtime* r) {
+static void say_ready(const struct serve* s) {
+	const struct runtime* const r = &s->runtime;
 	const char* open = strchr(s->option.host, ':') ? "[" : "";
 	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
 	       s->option.host, *open ? "]" : "", server_port(s->server));
 	if (r->memory && memory_store(r->memory))
 		printf("masks are kept in %s\n", store_path(memory_store(r->memory)));
 	fflush(stdout);
-	say_copy(r->engine, &r->options, false);
+	say_copy(r, false);
 }
 
 /* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
@@ -51,23 +52,22 @@ static void wait_for_end(void) {
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
-static int serve(struct serve* s, const struct swiftlet_options* options) {
+static int serve(struct serve* s) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
 	interrupt_watch();
-	struct runtime r;
 	struct error e = {{0}};
 	int status = STATUS_DONE;
-	s->wish.shared = true;
-	if (runtime_open_engine(&r, &s->wish, options, &e) && open_server(s, &r, &e)) {
-		say_ready(s, &r);
+	s->runtime.wish.shared = true;
+	if (open_server(s, &e)) {
+		say_ready(s);
 		wait_for_end();
 	} else {
 		status = complain(STATUS_FAILED, "%s", e.message);
 	}
 	server_close(s->server, (double)s->grace);
-	return runtime_close(&r, status);
+	return runtime_close(&s->runtime, status);
 }
 
 int command_serve(int argc, char** argv) {
@@ -81,7 +81,6 @@ int command_serve(int argc, char** argv) {
 	                             .work = {.queue = 64}},
 	                  .prompt_mib = 1024,
 	                  .grace = 10};
-	struct swiftlet_options options;
 	const struct option option[] = {
 	    TEXT("host", 0, "ADDRESS",
 	         "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", &s.option.host),
@@ -90,9 +89,8 @@ int command_serve(int argc, char** argv) {
 	          &s.option.work.sessions, 1, 256),
 	    COUNT("queue", 0, "N", "generations that may wait (64), then 503", &s.option.work.queue, 1, 65536),
 	    COUNT("prefill-chunk", 0, "N",
-	          "tokens of waiting prompts that are computed between two tokens of\nthe others (0: "
-	          "as many as cost "
-	          "eight plain steps, 32 to 256)",
+	          "tokens of waiting prompts that are computed between two tokens of\n"
+	          "the others (0: as many as cost eight plain steps, 32 to 256)",
 	          &s.option.work.prefill_chunk, 0, PREFILL_CHUNK),
 	    COUNT("grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", &s.grace, 0, 86400),
 	    COUNT("rate", 0, "N", "requests a minute and client (0: unlimited)", &s.option.rate, 0, 1000000),
@@ -105,44 +103,38 @@ int command_serve(int argc, char** argv) {
 	          3600),
 	    COUNT("header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)",
 	          &s.option.header_seconds, 1, 3600),
-	    FLAG(
-	        "share-prefixes",
-	        "keys share the cached beginnings of prompts: faster where they\nhave a system prompt in common, "
-	        "and each can tell "
-	        "what others sent",
-	        &s.option.work.share_prefixes),
+	    FLAG("share-prefixes",
+	         "keys share the cached beginnings of prompts: faster where they\n"
+	         "have a system prompt in common, and each can tell what others sent",
+	         &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
-	         "keep beginnings of prompts that came more than once on disk, by\nkey: a long system prompt "
-	         "survives "
-	         "a restart (off)",
+	         "keep beginnings of prompts that came more than once on disk, by\n"
+	         "key: a long system prompt survives a restart (off)",
 	         &s.option.prompt_cache),
 	    COUNT("prompt-cache-size", 0, "MIB", "of all its files at most (1024)", &s.prompt_mib, 1, 1 << 20),
 	    COUNT("body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)",
 	          &s.option.body_seconds, 1, 3600),
 	    TEXT("api-key-file", 0, "FILE",
-	         "keys, one a line; asked of every request but /health and /ready.\nBehind a key: "
-	         "group=NAME (keys "
-	         "of one "
-	         "owner), admin (may change masks\nand read the metrics of all; where there is one "
-	         "owner, all may)",
+	         "keys, one a line; asked of every request but /health and /ready.\n"
+	         "Behind a key: group=NAME (keys of one owner), admin (may change masks\n"
+	         "and read the metrics of all; where there is one owner, all may)",
 	         &s.option.key_file),
 	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.option.cors),
 	    TEXT("store", 0, "FILE|URL",
-	         "what is learned: a file (~/.local/state/swiftlet/masks.db), "
-	         "or\npostgresql://USER@HOST/DATABASE, "
-	         "which "
-	         "any number of replicas\nshare: what one learns all draft with; no request waits for it",
-	         &s.wish.store),
-	    FLAG("no-store", "keep nothing on disk", &s.wish.no_store),
+	         "what is learned: a file (~/.local/state/swiftlet/masks.db), or\n"
+	         "postgresql://USER@HOST/DATABASE, which any number of replicas\n"
+	         "share: what one learns all draft with; no request waits for it",
+	         &s.runtime.wish.store),
+	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
 	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
 	         "summary: answers tell of speculative decoding in vLLM's\nfield "
 	         "metrics.speculative_decoding (none)",
 	         &s.speculation),
 	    FLAG("log-requests", "method, path, status and seconds on standard error;\nnever text",
 	         &s.option.log_requests),
-	    MODEL_OPTION(s.wish),
-	    TEMPLATE_OPTION(&s.wish.chat_template),
-	    TEXT("alias", 0, "NAME", "the model's name for clients", &s.wish.alias),
+	    MODEL_OPTION(s.runtime.wish),
+	    TEMPLATE_OPTION(&s.runtime.wish.chat_template),
+	    TEXT("alias", 0, "NAME", "the model's name for clients", &s.runtime.wish.alias),
 	};
 	struct command_line line = {
 	    .name = "serve",
@@ -158,14 +150,14 @@ int command_serve(int argc, char** argv) {
 	                "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
 	                "    -d '{\"model\": \"builtin\", \"prompt\": \"Once\", \"max_tokens\": 32}'",
 	    OPTIONS(option),
-	    .session = &options,
+	    .session = &s.runtime.options,
 	    .max_words = 1,
 	};
-	int status = options_parse_model(&line, argc, argv, &s.wish.model);
+	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)
 		status =
 		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
 		             s.speculation);
-	return status == OPTIONS_GO_ON ? serve(&s, &options) : status;
+	return status == OPTIONS_GO_ON ? serve(&s) : status;
 }

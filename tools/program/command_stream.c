@@ -17,7 +17,6 @@
 #include "tools/program/tables.h"
 
 struct stream {
-	struct runtime_wish wish;
 	const char* input;
 	const char* output;
 	const char* summary_path;
@@ -81,14 +80,14 @@ static void put_line(struct stream* s, char* text) {
 }
 
 static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
-	int n = 0;
-	int32_t* const prompt = instance_tokens(s->runtime.model, instance, s->no_special, &n, error);
-	if (!prompt)
-		return false;
-	const struct swiftlet_request request =
-	    request_for(&s->runtime.options, prompt, n, instance->max_tokens, instance->task);
-	const bool good = generation_run(&s->generation, s->runtime.session, &request, error);
-	free(prompt);
+	struct token_list prompt = {0};
+	bool good = instance_tokens(s->runtime.model, instance, s->no_special, &prompt, error);
+	if (good) {
+		const struct swiftlet_request request =
+		    request_for(&s->runtime.options, prompt.id, prompt.n, instance->max_tokens, instance->task);
+		good = generation_run(&s->generation, s->runtime.session, &request, error);
+	}
+	token_list_free(&prompt);
 	return good;
 }
 
@@ -153,8 +152,8 @@ static int finish(struct stream* s) {
 	s->last.alpha = task_sum_alpha(total);
 	s->last.mean_generated = task_sum_mean_generated(total);
 	const bool one_task = s->summary.n == 1 && strcmp(s->summary.task[0].name, SUMMARY_NO_TASK) != 0;
-	if (s->served && !runtime_save_mask(&s->runtime, &s->wish, &s->last,
-	                                    one_task ? s->summary.task[0].name : NULL, total->tokens))
+	if (s->served &&
+	    !runtime_save_mask(&s->runtime, &s->last, one_task ? s->summary.task[0].name : NULL, total->tokens))
 		good = false;
 	good = output_written(STATUS_DONE) == STATUS_DONE && good;
 	if (interrupted())
@@ -239,9 +238,7 @@ static int close_stream(struct stream* s, int status) {
 }
 
 int command_stream(int argc, char** argv) {
-	const double started = seconds_now();
 	struct stream s = {0};
-	struct swiftlet_options options;
 	const struct option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
 	         &s.input),
@@ -249,7 +246,7 @@ int command_stream(int argc, char** argv) {
 	         "results, one JSON object a line; the table per task then goes\nto standard output", &s.output),
 	    TEXT("summary", 0, "FILE", "sums per task as one JSON object", &s.summary_path),
 	    FLAG("no-special", "special tokens written in prompts are plain text", &s.no_special),
-	    RUNTIME_OPTIONS(s.wish),
+	    RUNTIME_OPTIONS(s.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "stream",
@@ -267,14 +264,14 @@ int command_stream(int argc, char** argv) {
 	                "  swiftlet stream -i prompts.jsonl -o plain.jsonl --method vanilla\n"
 	                "  swiftlet stream -i code.jsonl -o out.jsonl --save-mask code.mask.json",
 	    OPTIONS(option),
-	    .session = &options,
+	    .session = &s.runtime.options,
 	    .max_words = 1,
 	};
-	int status = options_parse_model(&line, argc, argv, &s.wish.model);
+	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);
 	if (status == OPTIONS_GO_ON)
 		status = open_input(&s);
 	if (status == OPTIONS_GO_ON)
-		status = runtime_open(&s.runtime, &s.wish, &options, started);
+		status = runtime_open(&s.runtime);
 	if (status == OPTIONS_GO_ON)
 		status = open_output(&s);
 	if (status == OPTIONS_GO_ON) {

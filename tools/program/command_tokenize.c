@@ -30,14 +30,10 @@ static void print_ids(const struct token_list* list, bool json) {
 }
 
 static bool encode(const struct tokenize* t, const struct tokenizer* tokenizer, const char* text, size_t size,
-                   struct error* error) {
-	struct token_list list = {0};
+                   struct token_list* list, struct error* error) {
 	const int flags = (t->add_special ? TOKENIZE_ADD_SPECIAL : 0) | (t->no_special ? TOKENIZE_NO_SPECIAL : 0);
-	const bool good = tokenizer_encode(tokenizer, text, size, flags, &list);
-	if (good)
-		print_ids(&list, t->json);
-	token_list_free(&list);
-	return good || error_set(error, "out of memory for a text of %zu bytes", size);
+	return tokenizer_encode(tokenizer, text, size, flags, list) ||
+	       error_set(error, "out of memory for a text of %zu bytes", size);
 }
 
 /* Ids between white space, commas and brackets; {"tokens": …} is read too. */
@@ -109,9 +105,9 @@ static bool check_given(const struct tokenize* t, const struct chat_json* messag
 	return check_json("--messages", messages->text, messages->size, '[', error);
 }
 
-/* The prompt that the chat template makes of messages: its ids, or with --text its text. */
+/* The prompt that the chat template makes of messages: its ids, or with --text its text, printed. */
 static bool chat(const struct tokenize* t, const struct model* model, const char* text, size_t size,
-                 struct error* error) {
+                 struct token_list* list, struct error* error) {
 	const struct chat_request request = {.messages = {text, size},
 	                                     .tools = json_of(t->tools),
 	                                     .documents = json_of(t->documents),
@@ -128,12 +124,7 @@ static bool chat(const struct tokenize* t, const struct model* model, const char
 		free(prompt);
 		return prompt != NULL;
 	}
-	struct token_list list = {0};
-	const bool good = chat_template_encode(template_text, model->tokenizer, &request, &list, error);
-	if (good)
-		print_ids(&list, t->json);
-	token_list_free(&list);
-	return good;
+	return chat_template_encode(template_text, model->tokenizer, &request, list, error);
 }
 
 /* ---- one text ------------------------------------------------------------------------------- */
@@ -142,10 +133,15 @@ static bool work(const struct tokenize* t, struct model* model, const char* text
                  struct error* error) {
 	if (t->chat_template && !model_take_template(model, t->chat_template, error))
 		return false;
-	if (t->messages)
-		return chat(t, model, text, size, error);
-	return t->decode ? decode(t, model->tokenizer, text, size, error)
-	                 : encode(t, model->tokenizer, text, size, error);
+	if (t->decode && !t->messages)
+		return decode(t, model->tokenizer, text, size, error);
+	struct token_list list = {0};
+	const bool good = t->messages ? chat(t, model, text, size, &list, error)
+	                              : encode(t, model->tokenizer, text, size, &list, error);
+	if (good && !(t->messages && t->as_text))
+		print_ids(&list, t->json);
+	token_list_free(&list);
+	return good;
 }
 
 static int tokenize_text(const struct tokenize* t, const char* text, size_t size) {

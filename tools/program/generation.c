@@ -4,53 +4,41 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/files/grow.h"
 #include "streams/memory/memory.h"
 #include "streams/report.h"
 #include "tools/program/interrupt.h"
 
-static bool keep(struct generation* g, const struct swiftlet_step* step) {
-	for (int i = 0; i < step->n; i++) {
-		if (!grow_by_one(&g->token, (size_t)g->n_tokens, sizeof *g->token))
-			return false;
-		g->token[g->n_tokens++] = step->token[i].id;
-	}
+/* False with the error set: the generation is to end. */
+static bool take(struct generation* g, const struct swiftlet_step* step, struct error* error) {
+	for (int i = 0; i < step->n; i++)
+		g->text.failed |= !token_list_append(&g->tokens, step->token[i].id);
 	text_add(&g->text, step->text, step->text_size);
-	return !g->text.failed;
-}
-
-/* False: the generation is to end. */
-static bool take(struct generation* g, const struct swiftlet_step* step) {
-	if (!keep(g, step)) {
-		g->no_memory = true;
-		return false;
-	}
-	if (g->show && step->text_size) {
-		const bool written = fwrite(step->text, 1, step->text_size, g->show) == step->text_size;
-		if (!written || fflush(g->show) != 0) {
-			g->write_failed = true;
-			return false;
-		}
-	}
+	if (g->text.failed)
+		return error_set(error, "out of memory for the text");
+	if (g->show && step->text_size &&
+	    (fwrite(step->text, 1, step->text_size, g->show) != step->text_size || fflush(g->show) != 0))
+		return error_set(error, "standard output could not be written: %s", strerror(errno));
 	if (g->on_step)
 		g->on_step(g->on_user);
-	return !interrupted();
+	return true;
 }
 
 static bool run_steps(struct generation* g, swiftlet_session* session, struct error* error) {
 	struct swiftlet_step step;
+	struct error unsaid; /* after the first error */
+	bool good = true;
 	do {
 		if (!swiftlet_session_step(session, &step, error->message, sizeof error->message))
 			return false;
 		if (g->watch)
 			memory_step(g->watch, &step);
-		if (!take(g, &step))
+		good = take(g, &step, good ? error : &unsaid) && good;
+		if (!good || interrupted())
 			swiftlet_session_cancel(session);
 	} while (step.stop == SWIFTLET_RUNNING);
-	return true;
+	return good;
 }
 
 struct swiftlet_request request_for(const struct swiftlet_options* options, const int32_t* prompt, int n,
@@ -66,9 +54,9 @@ struct swiftlet_request request_for(const struct swiftlet_options* options, cons
 
 bool generation_run(struct generation* g, swiftlet_session* session, const struct swiftlet_request* request,
                     struct error* error) {
-	g->n_tokens = 0;
+	g->tokens.n = 0;
 	text_clear(&g->text);
-	g->no_memory = g->write_failed = g->text.failed = false;
+	g->text.failed = false;
 	if (!swiftlet_session_start(session, request, error->message, sizeof error->message))
 		return false;
 	if (g->watch)
@@ -76,19 +64,13 @@ bool generation_run(struct generation* g, swiftlet_session* session, const struc
 	const bool good = run_steps(g, session, error);
 	if (g->watch)
 		memory_end(g->watch);
-	if (!good)
-		return false;
-	swiftlet_session_figures(session, &g->figures);
-	if (g->no_memory)
-		return error_set(error, "out of memory for the text");
-	if (g->write_failed)
-		return error_set(error, "standard output could not be written: %s", strerror(errno));
-	return true;
+	if (good)
+		swiftlet_session_figures(session, &g->figures);
+	return good;
 }
 
 void generation_free(struct generation* g) {
-	free(g->token);
-	g->token = NULL;
+	token_list_free(&g->tokens);
 	text_free(&g->text);
 }
 
@@ -99,8 +81,8 @@ char* generation_report(const struct generation* g, const struct runtime* runtim
 	                              .model = runtime->name,
 	                              .backend = swiftlet_engine_name(runtime->engine),
 	                              .method = runtime->options.method,
-	                              .token = g->token,
-	                              .n_tokens = g->n_tokens,
+	                              .token = g->tokens.id,
+	                              .n_tokens = g->tokens.n,
 	                              .text = g->text.data ? g->text.data : "",
 	                              .text_size = g->text.size,
 	                              .figures = &g->figures};

@@ -15,18 +15,16 @@ struct generation {
 	void* on_user;
 	struct memory_watch* watch; /* streams/memory/memory.h: told of each step; or NULL */
 	/* out */
-	int32_t* token; /* (n_tokens) */
-	int n_tokens;
+	struct token_list tokens;
 	struct text text;
 	struct swiftlet_figures figures;
-	bool write_failed; /* `show` could not be written: the generation was cancelled */
-	bool no_memory;
 };
 
 /* With the options' own sampling; task may be NULL. */
 struct swiftlet_request request_for(const struct swiftlet_options*, const int32_t* prompt, int n,
                                     int max_tokens, const char* task);
-/* False with the error set. Ctrl-C (tools/program/interrupt.h) cancels, which is no failure. */
+/* False with the error set, as where `show` cannot be written. Ctrl-C (tools/program/interrupt.h) cancels,
+ * which is no failure. */
 bool generation_run(struct generation*, swiftlet_session*, const struct swiftlet_request*, struct error*);
 void generation_free(struct generation*);
 

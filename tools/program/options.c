@@ -28,9 +28,8 @@ static const struct session_option session_option[] = {
     {"isa", "NAME", "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm"},
     {"context", "N", "tokens the cache holds (default min(the model's, 4096))"},
     {"cache-type", "f16|f32|q8_0",
-     "keys and values (default f32 for F32 models, else f16); q8_0, on\na CPU, takes half of f16's memory "
-     "and "
-     "gives other tokens"},
+     "keys and values (default f32 for F32 models, else f16); q8_0, on\n"
+     "a CPU, takes half of f16's memory and gives other tokens"},
     {"cache-memory", "SIZE",
      "of all caches, as in 800M or 1.5G, in pages that sequences share\n(default: full contexts for all, "
      "serve: for four)"},

@@ -21,43 +21,37 @@ const char* const usual_prompt[USUAL_PROMPTS] = {
     "that.\nSummary:",
 };
 
-static bool add(struct prompt_list* list, const char* task, int32_t* id, int n, int max_tokens,
+/* Takes the ids over. */
+static bool add(struct prompt_list* list, const char* task, const struct token_list* tokens, int max_tokens,
                 struct error* error) {
 	char* const label = task ? strdup(task) : NULL;
-	if (!id || (task && !label)) {
-		free(id);
-		free(label);
-		return error->message[0] ? false : error_set(error, "out of memory");
-	}
-	list->prompt[list->n++] = (struct prompt){label, id, n, max_tokens};
-	return true;
+	list->prompt[list->n++] = (struct prompt){label, tokens->id, tokens->n, max_tokens};
+	return !task || label || error_set(error, "out of memory");
 }
 
 static bool usual_prompts(struct prompt_list* list, const swiftlet_model* model, struct error* error) {
 	for (int i = 0; i < USUAL_PROMPTS; i++) {
-		int n = 0;
-		int32_t* const id = prompt_tokens(model, usual_prompt[i], strlen(usual_prompt[i]), false, &n, error);
-		if (!add(list, NULL, id, n, 128, error))
+		struct token_list tokens = {0};
+		const bool good =
+		    prompt_tokens(model, usual_prompt[i], strlen(usual_prompt[i]), false, &tokens, error);
+		if (!add(list, NULL, &tokens, 128, error) || !good)
 			return false;
 	}
 	return true;
 }
 
 /* Of messages that a model without a chat template is given, the last one's text. */
-static int32_t* tokens_of(const swiftlet_model* model, const struct instance* instance, int* n,
-                          struct error* error) {
+static bool tokens_of(const swiftlet_model* model, const struct instance* instance, struct token_list* tokens,
+                      struct error* error) {
 	if (instance->prompt || model_chat_template(model, false))
-		return instance_tokens(model, instance, false, n, error);
+		return instance_tokens(model, instance, false, tokens, error);
 	cJSON* messages = cJSON_Parse(instance->chat.messages);
 	const cJSON* last = cJSON_GetArrayItem(messages, cJSON_GetArraySize(messages) - 1);
 	const char* text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(last, "content"));
-	int32_t* id = NULL;
-	if (text)
-		id = prompt_tokens(model, text, strlen(text), false, n, error);
-	else
-		error_set(error, "the last message has no text");
+	const bool good = text ? prompt_tokens(model, text, strlen(text), false, tokens, error)
+	                       : error_set(error, "the last message has no text");
 	cJSON_Delete(messages);
-	return id;
+	return good;
 }
 
 static bool read_file(struct prompt_list* list, const swiftlet_model* model, FILE* file, const char* name,
@@ -70,10 +64,10 @@ static bool read_file(struct prompt_list* list, const swiftlet_model* model, FIL
 		const enum jsonl_status status = jsonl_next(&reader, &instance, &why);
 		if (status == JSONL_END)
 			break;
-		int n = 0;
-		int32_t* const id = status == JSONL_INSTANCE ? tokens_of(model, &instance, &n, &why) : NULL;
-		good = id ? add(list, instance.task, id, n, instance.max_tokens, error)
-		          : error_set(error, "%s, line %ld: %.300s", name, instance.line, why.message);
+		struct token_list tokens = {0};
+		good = (status == JSONL_INSTANCE && tokens_of(model, &instance, &tokens, &why)) ||
+		       error_set(error, "%s, line %ld: %.300s", name, instance.line, why.message);
+		good = add(list, instance.task, &tokens, instance.max_tokens, error) && good;
 		instance_free(&instance);
 	}
 	jsonl_free(&reader);

@@ -1,5 +1,5 @@
-/* What run, chat and stream have in common: a model, an engine and a session opened as the command line
- * says, and the mask that goes in and out. */
+/* What the commands have in common: a model, an engine and a session opened as the command line says, and the
+ * mask that goes in and out. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
 #define SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
 
@@ -53,43 +53,41 @@ struct runtime_wish {
 	    TEXT("save-mask", 0, "FILE", "write the mask that was learned", &(w).save_mask)
 
 struct runtime {
+	/* in */
+	struct runtime_wish wish;
+	struct swiftlet_options options;
+	/* while it is open, else NULL */
 	swiftlet_model* model;
 	swiftlet_engine* engine;
 	swiftlet_session* session;
-	struct swiftlet_options options;
-	const char* name; /* the alias, or the model's own */
-	double load_seconds;
 	struct memory* memory;      /* what was learned before; NULL with --bank off, a mask given or no search */
 	struct memory_watch* watch; /* on the session */
+	const char* name;           /* the alias, or the model's own */
+	double load_seconds;
 };
 
 /* Says what there is to say of a copy for drafting: what was asked for always, what goes wrong at the end
  * always, the rest on a terminal. */
-void say_copy(swiftlet_engine*, const struct swiftlet_options*, bool at_end);
+void say_copy(const struct runtime*, bool at_end);
 
 /* The model and the engine, with a progress line of a copy for drafting where standard error is a terminal.
- * False with the error set. */
-bool runtime_open_engine(struct runtime*, const struct runtime_wish*, const struct swiftlet_options*,
-                         struct error*);
-/* Those, a session and the memory behind it; the time counts from `started` (seconds_now).
- * OPTIONS_GO_ON, or the exit status with the message printed. Close in any case. */
-int runtime_open(struct runtime*, const struct runtime_wish*, const struct swiftlet_options*, double started);
-/* Keeps what was learned. The status, or STATUS_FAILED with the message printed where it was STATUS_DONE and
- * that cannot be kept. */
+ * False with the error set; close in any case. */
+bool runtime_open_engine(struct runtime*, struct error*);
+/* Then the memory: with the store of --store or the usual one, or without. False with the error set. */
+bool runtime_open_memory(struct runtime*, struct error*);
+/* Both, and a session between them that the memory watches. OPTIONS_GO_ON, or the exit status with the
+ * message printed. */
+int runtime_open(struct runtime*);
+/* Keeps what was learned; it can be opened again. The status, or STATUS_FAILED with the message printed where
+ * it was STATUS_DONE and that cannot be kept. */
 int runtime_close(struct runtime*, int status);
-/* The memory of a model as the wish says: with the store of --store or the usual one, or without. NULL with
- * the error set. */
-struct memory* runtime_memory(const struct runtime_wish*, const struct model*, const char* name,
-                              struct error*);
 
-/* Bytes of the cache for the session's context, as its options say. */
-double runtime_cache_bytes(const struct runtime*, int* context);
 /* A line for people: the model, the backend and the size of the cache. */
 void runtime_print(FILE*, const struct runtime*);
 
 /* Writes --save-mask's file from the figures of what ran; true when there was nothing to write. */
-bool runtime_save_mask(const struct runtime*, const struct runtime_wish*, const struct swiftlet_figures*,
-                       const char* task, int64_t tokens_served);
+bool runtime_save_mask(const struct runtime*, const struct swiftlet_figures*, const char* task,
+                       int64_t tokens_served);
 
 /* The mask of a file, that of `key` where several lie there; of another model's too where `force`. False with
  * the error set. */
@@ -98,25 +96,27 @@ bool mask_of_file(const char* path, const char* key, const struct model*, bool f
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-/* The ids of a prompt (malloc'd, *n), from BOS where it is empty. NULL with the error set. */
-int32_t* prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, int* n,
-                       struct error*);
-/* The ids of a text that an output is expected to follow: without what begins a prompt. */
-int32_t* expected_tokens(const swiftlet_model*, const char* text, size_t size, int* n, struct error*);
+/* These add ids to a list; false with the error set. */
+
+/* Of a prompt, BOS alone where it is empty. */
+bool prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, struct token_list*,
+                   struct error*);
+/* Of a text that an output is expected to follow: without what begins a prompt. */
+bool expected_tokens(const swiftlet_model*, const char* text, size_t size, struct token_list*, struct error*);
 struct chat_message {
 	const char* role;
 	const char* content;
 	size_t content_size;
 };
-/* The ids of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL.
- */
-int32_t* chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, const char* variables,
-                     int* n, struct error*);
+/* Of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL. */
+bool chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, const char* variables,
+                 struct token_list*, struct error*);
+/* Of a stream's line: its prompt, or its messages through the chat template. */
+bool instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, struct token_list*,
+                     struct error*);
+
 /* True when text is JSON that begins with the bracket `first`; `what` names it in the message. */
 bool check_json(const char* what, const char* text, size_t size, char first, struct error*);
-/* The ids of a stream's line: its prompt, or its messages through the chat template. */
-int32_t* instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, int* n,
-                         struct error*);
 /* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
 char* read_whole(const char* path, size_t* size, struct error*);
 

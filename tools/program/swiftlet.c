@@ -38,8 +38,7 @@ static int print_help(void) {
 	puts("\nExamples\n"
 	     "  swiftlet run -p 'def fibonacci(n):'         the small model that ships with swiftlet\n"
 	     "  swiftlet run model.gguf --chat -p 'Hello'  your own\n"
-	     "  swiftlet stream -i prompts.jsonl -o results.jsonl\n"
-	     "  swiftlet inspect model.gguf\n\n"
+	     "  swiftlet stream -i prompts.jsonl -o results.jsonl\n  swiftlet inspect model.gguf\n\n"
 	     "swiftlet COMMAND --help tells more; swiftlet --version gives the version.");
 	return STATUS_DONE;
 }
