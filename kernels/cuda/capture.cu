@@ -103,7 +103,7 @@ static bool step_back(struct cuda_backend* b, const struct error* why) {
  */
 static void capture_loop(struct cuda_backend* b) {
 	struct error why = {""};
-	if (!is_alone(b) || !b->head.draft)
+	if (!b->head.draft)
 		return;
 	if (b->group->captures && draft_capture(b, &why))
 		return;

@@ -126,11 +126,11 @@ static void join_parts(const struct cuda_backend* b, const struct parts& p, int 
 	const int dim = b->shape.dim;
 	const auto store = [&](auto* out) {
 		const auto kernel = join_parts_kernel<typename std::remove_pointer<decltype(out)>::type, false>;
-		launch(b, b->stream, dim3(grid), THREADS, 0, kernel, out, p, s, sub_layer);
+		launch(b, dim3(grid), THREADS, 0, kernel, out, p, s, sub_layer);
 	};
 	switch (what) {
 	case GATHERED_EMBEDDING:
-		launch(b, b->stream, dim3(grid), THREADS, 0, choose_part_kernel, k->x, p, dim, s);
+		launch(b, dim3(grid), THREADS, 0, choose_part_kernel, k->x, p, dim, s);
 		return;
 	case GATHERED_MIXED:
 		store((uint16_t*)k->mixed);
@@ -145,7 +145,7 @@ static void join_parts(const struct cuda_backend* b, const struct parts& p, int 
 		store(k->logits);
 		return;
 	case GATHERED_ADDED:
-		launch(b, b->stream, dim3(grid), THREADS, 0, join_parts_kernel<float, true>, k->x, p, s, sub_layer);
+		launch(b, dim3(grid), THREADS, 0, join_parts_kernel<float, true>, k->x, p, s, sub_layer);
 	}
 }
 

@@ -318,16 +318,16 @@ __global__ void join_kernel(struct choosing c, const struct device_slice* s, str
 	}
 }
 
-void launch_results(const struct cuda_backend* b, cudaStream_t stream, int rows, struct device_result* out) {
+void launch_results(const struct cuda_backend* b, int rows, struct device_result* out) {
 	const struct device_slice* s = (const struct device_slice*)b->slice;
 	const struct workspace* w = &b->work;
 	const int vocab = b->shape.vocab;
 	if (b->output_bias || b->shape.logit_softcap > 0)
 		finish_kernel<<<dim3((unsigned)((vocab + THREADS - 1) / THREADS), (unsigned)rows), THREADS, 0,
-		                stream>>>(w->logits, b->output_bias, b->shape.logit_softcap, vocab, s);
-	sample_kernel<<<rows, SAMPLE_THREADS, 0, stream>>>(w->score, w->logits, vocab, s);
+		                b->stream>>>(w->logits, b->output_bias, b->shape.logit_softcap, vocab, s);
+	sample_kernel<<<rows, SAMPLE_THREADS, 0, b->stream>>>(w->score, w->logits, vocab, s);
 	const struct choosing c = {w->logits,    w->score, w->segment_sum, w->top_score,
 	                           w->top_token, vocab,    b->segments};
-	segment_kernel<<<dim3((unsigned)b->segments, (unsigned)rows), THREADS, 0, stream>>>(c, s);
-	join_kernel<<<rows, THREADS, 0, stream>>>(c, s, out);
+	segment_kernel<<<dim3((unsigned)b->segments, (unsigned)rows), THREADS, 0, b->stream>>>(c, s);
+	join_kernel<<<rows, THREADS, 0, b->stream>>>(c, s, out);
 }

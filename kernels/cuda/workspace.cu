@@ -1,4 +1,6 @@
 /* What passes work in: how much of it there is, whether it fits the device beside the weights, taking it. */
+#include <assert.h>
+
 #include "kernels/cuda/cuda.cuh"
 
 /* A launch that a graph holds, and its arguments, as the driver keeps them on the device: assumed, and put
@@ -34,20 +36,19 @@ template <class T> static bool pin(struct taker* t, T** out, size_t count) {
 		return true;
 	const bool done = cuda_ok(cudaMallocHost(&taken, count * sizeof(T)), "cudaMallocHost", t->error);
 	*out = (T*)taken;
+	assert(t->b->n_pinned < MOST_PINNED);
+	if (done)
+		t->b->pinned[t->b->n_pinned++] = taken;
 	return done;
 }
 
 /* Elements of the largest matrix that a prefill's products have to have widened. */
 static size_t largest_quantized(const struct cuda_backend* b) {
 	size_t most = 1;
-	for (int i = 0; i < b->shape.n_blocks; i++) {
-		struct shared_matrix m[BLOCK_MATRICES];
-		matrices_of(b, i, m);
-		for (int k = 0; k < BLOCK_MATRICES; k++) {
-			const size_t count = (size_t)m[k].share.n * (size_t)m[k].of->cols;
-			most = kept_as_stored(m[k].of->type) && count > most ? count : most;
-		}
-	}
+	each_matrix(b, [&](const struct shared_matrix& m) {
+		const size_t count = (size_t)m.share.n * (size_t)m.of->cols;
+		most = kept_as_stored(m.of->type) && count > most ? count : most;
+	});
 	return most;
 }
 
