@@ -191,7 +191,6 @@ template <class T> __global__ void combine_kernel(struct attend a, T* out, const
 
 void launch_attention(const struct cuda_backend* b, int rows, int block, int first_row) {
 	const struct model_shape* m = &b->shape;
-	const struct device_slice* s = (const struct device_slice*)b->slice;
 	const bool slides = block_set_has(&m->sliding, block);
 	const struct attend a = {b->work.q,
 	                         b->work.partial,
@@ -212,8 +211,8 @@ void launch_attention(const struct cuda_backend* b, int rows, int block, int fir
 		using T = decltype(type);
 		T* out = (T*)(is_alone(b) ? b->work.mixed : b->work.part);
 		launch(b, dim3((unsigned)(all < most ? all : most)), CHUNK,
-		       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, out, s);
+		       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, out, b->slice);
 		if (!a.done)
-			launch(b, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out, s);
+			launch(b, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out, b->slice);
 	});
 }

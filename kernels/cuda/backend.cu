@@ -236,7 +236,6 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->adopt = paged_adopt;
 	head->reserve = paged_reserve;
 	head->room = paged_room;
-	head->has_penalties = true;
 	head->bandwidth = bandwidth;
 	head->threads = threads;
 	head->use_low = cuda_use_low;

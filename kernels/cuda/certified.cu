@@ -39,21 +39,22 @@ __device__ static float length_above(float squares) { return sqrtf(squares) * 1.
 /* A group of 32 columns as q4_1 in its planes; adds up squares: of what is left, the weights, s·q and m. */
 __device__ static void make_group(const struct matrix& coarse, const struct matrix& w, int row, int group,
                                   float square[4]) {
-	unsigned char block[20], *data, *scale;
+	struct block_q4_1 block;
 	float x[UNIT];
 	__half2 both;
 	for (int i = 0; i < UNIT; i++)
 		x[i] = element_of(w, row, group * UNIT + i);
-	synth_block(DTYPE_Q4_1, block, x);
-	data = static_cast<unsigned char*>(coarse.data) + (size_t)row * units_of<true>(coarse) * UNIT_BYTES;
-	scale = static_cast<unsigned char*>(coarse.scale) +
-	        ((size_t)row * (coarse.cols / UNIT) + group) * sizeof both;
-	memcpy(&both, block, sizeof both);
-	memcpy(scale, block, sizeof both);
+	synth_q4_1(&block, x);
+	unsigned char* data =
+	    static_cast<unsigned char*>(coarse.data) + (size_t)row * units_of<true>(coarse) * UNIT_BYTES;
+	unsigned char* scale = static_cast<unsigned char*>(coarse.scale) +
+	                       ((size_t)row * (coarse.cols / UNIT) + group) * sizeof both;
+	memcpy(&both, &block, sizeof both);
+	memcpy(scale, &both, sizeof both);
 	const float2 s = __half22float2(both);
 	for (int i = 0; i < UNIT; i++) {
 		const struct nibble_place at = nibble_place(group, i, false);
-		const int value = block[4 + i % 16] >> 4 * (i / 16) & 15;
+		const int value = nibble(block.q, i);
 		data[at.byte] = (unsigned char)((at.shift ? data[at.byte] : 0) | value << at.shift);
 		const float scaled = s.x * (float)value, left = x[i] - (scaled + s.y);
 		square[0] += left * left;
@@ -96,8 +97,7 @@ size_t certified_room(const struct cuda_backend* b) {
 	const struct planes p = planes_of(DTYPE_Q4_1, w->cols);
 	const size_t coarse = rows * (p.data + p.scale + sizeof(float));
 	const bool serves = w->type == DTYPE_Q8_0 || !kept_as_stored(w->type);
-	if (!serves || !is_alone(b) || tensor_present(&b->head.weights->output_bias) ||
-	    b->shape.logit_softcap > 0 || !is_worth_it(b, stored, coarse))
+	if (!serves || !is_alone(b) || b->shape.logit_softcap > 0 || !is_worth_it(b, stored, coarse))
 		return 0;
 	return coarse + SLICE_ROWS * (sizeof(struct certified_reach) + sizeof(unsigned)) + 5 * 256;
 }
@@ -291,15 +291,15 @@ void launch_certified(const struct cuda_backend* b, int bucket) {
 	const struct certifying c = {b->output.stored, of->slack, w->logits, w->top_score,
 	                             w->top_token,     of->reach, of->done,  b->segments};
 	const unsigned blocks = (unsigned)((c.head.rows + THREADS - 1) / THREADS);
-	struct device_slice* s = (struct device_slice*)b->slice;
 	if (of->coarse.rows == 0)
 		return;
 	by_activation(b, [&](auto type) {
 		using T = decltype(type);
 		const T* x = (const T*)w->normed;
-		best_kernel<<<dim3((unsigned)c.segments, (unsigned)(8 * bucket)), THREADS, 0, b->stream>>>(c, x, s);
+		best_kernel<<<dim3((unsigned)c.segments, (unsigned)(8 * bucket)), THREADS, 0, b->stream>>>(c, x,
+		                                                                                           b->slice);
 		by_tiles(bucket, [&](auto tiles) {
-			exact_kernel<T, decltype(tiles)::value><<<blocks, THREADS, 0, b->stream>>>(c, x, s);
+			exact_kernel<T, decltype(tiles)::value><<<blocks, THREADS, 0, b->stream>>>(c, x, b->slice);
 		});
 	});
 }

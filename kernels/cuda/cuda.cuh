@@ -191,9 +191,9 @@ struct cuda_backend {
 	struct device_block* block;                 /* (n_blocks) on the host, pointers to the device */
 	struct weights output;
 	void* embedding; /* (vocab, dim) in the activations' type */
-	float *output_norm, *output_bias;
+	float* output_norm;
 	struct workspace work;
-	unsigned char *staging, *slice; /* pinned host memory; the same on the device */
+	struct device_slice *staging, *slice; /* (slice_bytes) pinned host memory; the same on the device */
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
 	float* host_influence;                      /* as work.influence, pinned */
@@ -463,9 +463,8 @@ size_t list_pages(const struct cuda_backend*, const struct paged_cache*, size_t 
 /* Where a part of the staging block begins, at `at` or behind it. */
 static inline size_t align_place(size_t at) { return (at + 15) / 16 * 16; }
 bool cuda_run(struct backend*, const struct pass*, struct error*);
-/* The full span for up to `rows` rows, the head and the results, as launches on the devices' streams; what
- * the slice skips may be left out. */
-void launch_span(const struct cuda_backend*, int rows, const struct mask* skip);
+/* All sub-layers for up to `rows` rows, the head and the results, as launches on the devices' streams. */
+void launch_whole(const struct cuda_backend*, int rows);
 
 #ifdef __CUDACC__
 /* A launch in stream order; with LAUNCHES_EARLY it may begin before the one before it has ended, so every

@@ -50,9 +50,9 @@ static bool capture_step(struct cuda_backend* b, cudaGraph_t body, cudaGraphCond
 	/* whether a conditional node's body may hold early launches is not documented */
 	const enum launches launches = b->launches;
 	b->launches = launches == LAUNCHES_EARLY ? LAUNCHES_FUSED : launches;
-	launch_span(b, 8, NULL);
+	launch_whole(b, 8);
 	b->launches = launches;
-	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
+	end_step_kernel<<<1, 1, 0, b->stream>>>(b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
 	return true;
 }
@@ -105,7 +105,7 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 
 static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, struct result* out,
                      struct error* error) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	if (!cuda_ok(cudaMemcpyAsync(b->host_result, b->result, (size_t)policy->max_steps * sizeof *b->result,
 	                             cudaMemcpyDeviceToHost, b->stream),
 	             "cudaMemcpyAsync", error) ||

@@ -150,26 +150,28 @@ static void end_launches(const struct cuda_backend* b, int rows, int end, bool k
 
 static bool is_skipped(const struct mask* skip, int sub_layer) { return skip && mask_has(skip, sub_layer); }
 
-void launch_span(const struct cuda_backend* b, int rows, const struct mask* skip) {
+void launch_whole(const struct cuda_backend* b, int rows) {
 	const int sub_layers = 2 * b->shape.n_blocks;
 	embed_launches(b, rows);
 	for (int s = 0; s < sub_layers; s++)
-		if (!is_skipped(skip, s))
-			sub_layer_launches(b, rows, s);
+		sub_layer_launches(b, rows, s);
 	end_launches(b, rows, sub_layers, true);
 	head_launches(b, rows, false);
 }
 
 /* ---- describing a slice ------------------------------------------------------------------- */
 
+/* Of the staging block, from that byte on. */
+static void* staged(const struct cuda_backend* b, size_t at) { return (unsigned char*)b->staging + at; }
+
 size_t list_pages(const struct cuda_backend* b, const struct paged_cache* c, size_t at) {
 	const size_t bytes = (size_t)c->n_pages * sizeof(unsigned char*);
-	memcpy(b->staging + at, paged_bytes(c, b->rank), bytes);
+	memcpy(staged(b, at), paged_bytes(c, b->rank), bytes);
 	return bytes;
 }
 
 size_t reserve_angles(const struct cuda_backend* b, size_t at, int rows) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	const size_t each = 2 * (size_t)rows * sizeof(float);
 	s->angle_rows = rows;
 	s->angles = (int)align_place(at);
@@ -178,7 +180,7 @@ size_t reserve_angles(const struct cuda_backend* b, size_t at, int rows) {
 }
 
 void put_angles(const struct cuda_backend* b, int row, int position, int prompt_length) {
-	const struct device_slice* s = (const struct device_slice*)b->staging;
+	const struct device_slice* s = b->staging;
 	const int length = prompt_length > position + 1 ? prompt_length : position + 1;
 	const struct {
 		const struct rope_frequencies* rope;
@@ -186,7 +188,7 @@ void put_angles(const struct cuda_backend* b, int row, int position, int prompt_
 	} kinds[] = {{&b->rope, s->angles}, {&b->sliding_rope, s->sliding_angles}};
 	for (int k = 0; k < 2; k++) {
 		const size_t pairs = (size_t)kinds[k].rope->pairs;
-		float* cosine = (float*)(b->staging + kinds[k].at);
+		float* cosine = (float*)staged(b, (size_t)kinds[k].at);
 		if (pairs > 0)
 			rope_row(kinds[k].rope, position, length, cosine + (size_t)row * pairs,
 			         cosine + (size_t)(s->angle_rows + row) * pairs);
@@ -195,7 +197,7 @@ void put_angles(const struct cuda_backend* b, int row, int position, int prompt_
 
 struct device_slice* describe_slice(struct cuda_backend* b, int n, const struct mask* skip,
                                     const struct mask* low) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	memset(s, 0, sizeof *s);
 	s->n = n;
 	if (skip)
@@ -242,7 +244,7 @@ static struct device_row open_row(const struct pass* pass, struct walk* walk, in
 /* The leading device's staging block, with what another one's cache holds. */
 static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, size_t bytes,
                     struct error* error) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	if (b != lead)
 		memcpy(s, lead->staging, bytes);
 	for (int i = 0; b != lead && i < s->n; i++) {
@@ -257,7 +259,7 @@ static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, siz
 
 /* Each sequence's once; returns where they end. */
 static size_t list_all_pages(struct cuda_backend* b, size_t at) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	for (int i = 0; i < s->n; i++) {
 		const bool again = i > 0 && b->of_row[i] == b->of_row[i - 1];
 		s->row[i].pages = again ? s->row[i - 1].pages : (int)at;
@@ -275,7 +277,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 	s->measure = pass->influence != NULL;
 	size_t at = reserve_angles(b, sizeof *s + (size_t)n * sizeof(struct device_row), n);
 	s->ancestors = (int)at;
-	int32_t* ancestors = (int32_t*)(b->staging + at);
+	int32_t* ancestors = (int32_t*)staged(b, at);
 	int listed = 0;
 	for (int i = 0; i < n; i++) {
 		struct device_row row = open_row(pass, walk, r0 + i);
@@ -318,7 +320,7 @@ static bool settle(struct cuda_backend* b, struct error* error) {
  * chosen there, as on a CPU, from the device's logits. The stream is idle. */
 static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
                         struct error* error) {
-	const struct device_row* row = &((const struct device_slice*)b->staging)->row[i];
+	const struct device_row* row = &b->staging->row[i];
 	const struct segment* segment = b->of_row[i];
 	const int vocab = b->shape.vocab;
 	const float* logits = b->host_logits;
@@ -368,7 +370,7 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 			                         vocab * sizeof(float), cudaMemcpyDeviceToHost, b->stream),
 			         error);
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
-	bool weighed = ((const struct device_slice*)b->staging)->head != HEAD_COARSE;
+	bool weighed = b->staging->head != HEAD_COARSE;
 	for (int i = 0; i < n; i++) {
 		struct result* out = &pass->out[r0 + i];
 		const struct device_result* in = &b->host_result[i];
@@ -458,33 +460,30 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	return true;
 }
 
-static bool launch_whole(struct cuda_backend* b, const struct mask* skip, int n, struct error* error) {
-	const int index = !is_alone(b) && n == 1 ? 0 : bucket_of(n);
-	if (!captured_now(b)->pass[index]) {
-		launch_span(b, n, skip);
-		CUDA_TRY(cudaGetLastError(), error);
-		return true;
-	}
+/* The graph of all sub-layers and the head, where the pass asks for no more and one was captured. */
+static bool is_captured(struct cuda_backend* b, const struct pass* pass, int index) {
+	const int sub_layers = 2 * b->shape.n_blocks;
+	return pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
+	       (pass->tap < 0 || pass->tap == sub_layers - 1) && captured_now(b)->pass[index];
+}
+
+static bool run_captured(struct cuda_backend* b, const struct pass* pass, int index, int n,
+                         struct error* error) {
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) {
 		done = done &&
 		       cuda_ok(cudaGraphLaunch(captured_now(p)->pass[index], p->stream), "cudaGraphLaunch", error);
 	});
-	return done;
+	return done && (pass->tap < 0 || ask_tap(b, n, error));
 }
 
 static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
                       struct error* error) {
 	if (!send_slice(b, pass, walk, r0, n, error))
 		return false;
-	const int sub_layers = 2 * b->shape.n_blocks;
-	const bool at_end = pass->tap == sub_layers - 1;
-	const bool whole = pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
-	                   (pass->tap < 0 || at_end);
-	if (whole) {
-		if (!launch_whole(b, pass->skip, n, error) || (at_end && !ask_tap(b, n, error)))
-			return false;
-	} else if (!run_span(b, pass, r0, n, error))
+	const int index = !is_alone(b) && n == 1 ? 0 : bucket_of(n);
+	if (!(is_captured(b, pass, index) ? run_captured(b, pass, index, n, error)
+	                                  : run_span(b, pass, r0, n, error)))
 		return false;
 	cudaSetDevice(b->device);
 	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)) ||
@@ -532,7 +531,7 @@ static bool prefill_block(struct cuda_backend* b, int block, int n, struct error
 
 /* The last row alone goes through the head, by the exact kernels: its hidden state moves to the front. */
 static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n, struct error* error) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	const size_t dim = (size_t)b->shape.dim;
 	for (int i = 0; i < n - 1; i++)
 		if (pass->want[i])

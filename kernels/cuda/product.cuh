@@ -211,10 +211,9 @@ __global__ void __launch_bounds__(WARPS * 32 / 2)
 template <class T, bool MIXED, int TILES>
 static void launch_split(const struct cuda_backend* b, const struct product& p, const void* x, int sub_layer,
                          int parts) {
-	const struct device_slice* slice = (const struct device_slice*)b->slice;
 	const struct split split = {b->work.tile_sums, b->work.tile_done, parts};
 	launch(b, dim3((unsigned)(tiles_in(p.w[0].rows) * parts)), (unsigned)(WARPS * 32 / parts), 0,
-	       split_kernel<T, TILES, MIXED>, p, x, slice, sub_layer, split);
+	       split_kernel<T, TILES, MIXED>, p, x, b->slice, sub_layer, split);
 }
 
 template <class T, bool MIXED, int TILES, bool NORM>
@@ -223,11 +222,10 @@ static void launch_tiles(const struct cuda_backend* b, const struct product& p, 
 	int blocks = 0;
 	for (int i = 0; i < (p.end == PRODUCT_GATE ? 1 : p.parts); i++)
 		blocks += tiles_in(p.w[i].rows);
-	const struct device_slice* slice = (const struct device_slice*)b->slice;
 	launch(b, dim3((unsigned)blocks), WARPS * 32, 0,
 	       p.end == PRODUCT_GATE ? product_kernel<T, TILES, MIXED, NORM, true>
 	                             : product_kernel<T, TILES, MIXED, NORM, false>,
-	       p, x, slice, sub_layer);
+	       p, x, b->slice, sub_layer);
 }
 
 /* what(tiles) with the least number of tiles that hold so many rows, 8 a bucket, as a constant. */

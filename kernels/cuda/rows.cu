@@ -5,10 +5,6 @@
 
 enum { THREADS = ROW_THREADS };
 
-static const struct device_slice* slice_of(const struct cuda_backend* b) {
-	return (const struct device_slice*)b->slice;
-}
-
 /* ---- embedding ---------------------------------------------------------------------------- */
 
 /* The table holds the embeddings of tokens [first, end); other tokens' are left to who has them. */
@@ -35,7 +31,7 @@ void launch_embed(const struct cuda_backend* b, int rows) {
 	float* x = is_alone(b) ? b->work.x : (float*)b->work.part;
 	by_activation(b, [&](auto type) {
 		embed_kernel<<<rows, THREADS, 0, b->stream>>>(x, (const decltype(type)*)b->embedding, first, end, dim,
-		                                              scale, slice_of(b));
+		                                              scale, b->slice);
 	});
 }
 
@@ -50,7 +46,7 @@ __global__ void influence_kernel(const float* x, struct measure m, int dim, cons
 
 void launch_influence(const struct cuda_backend* b, int rows, int end) {
 	const struct measure m = {b->work.before, b->work.influence};
-	influence_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, m, b->shape.dim, slice_of(b), end);
+	influence_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, m, b->shape.dim, b->slice, end);
 }
 
 /* ---- norms -------------------------------------------------------------------------------- */
@@ -84,7 +80,7 @@ void launch_norm(const struct cuda_backend* b, int rows, const float* weight, in
 	by_activation(b, [&](auto type) {
 		using T = decltype(type);
 		launch(b, dim3((unsigned)rows), THREADS, 0, norm_kernel<T>, (T*)b->work.normed, x, dim, norm,
-		       slice_of(b));
+		       b->slice);
 	});
 }
 
@@ -118,7 +114,7 @@ void launch_post_norm(const struct cuda_backend* b, int rows, const float* weigh
 	const struct model_shape* m = &b->shape;
 	const float* y = b->work.y;
 	launch(b, dim3((unsigned)rows), THREADS, 0, post_norm_kernel, b->work.x, y, weight, m->dim,
-	       m->norm_plus_one ? 1.0f : 0.0f, m->norm_epsilon, slice_of(b), sub_layer);
+	       m->norm_plus_one ? 1.0f : 0.0f, m->norm_epsilon, b->slice, sub_layer);
 }
 
 /* ---- prefill's separate steps ------------------------------------------------------------- */
@@ -192,7 +188,7 @@ struct turn turn_of(const struct cuda_backend* b, int block) {
 }
 
 void launch_turn(const struct cuda_backend* b, int rows, int block) {
-	launch(b, dim3((unsigned)rows), THREADS, 0, turn_kernel, turn_of(b, block), slice_of(b));
+	launch(b, dim3((unsigned)rows), THREADS, 0, turn_kernel, turn_of(b, block), b->slice);
 }
 
 /* ---- hidden states ------------------------------------------------------------------------ */
@@ -206,5 +202,5 @@ __global__ void keep_kernel(const float* x, int dim, const struct device_slice* 
 }
 
 void launch_keep(const struct cuda_backend* b, int rows) {
-	keep_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, b->shape.dim, slice_of(b));
+	keep_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, b->shape.dim, b->slice);
 }

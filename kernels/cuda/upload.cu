@@ -26,7 +26,7 @@ __global__ void make_half_kernel(uint16_t* out, struct synth_tensor t, int64_t f
 	const struct synth_row r = synth_row_of(&t, first + row, rows, cols);
 	for (int64_t j = threadIdx.x; j < cols; j += blockDim.x) {
 		const float x = synth_element(&t, &r, j);
-		out[row * cols + j] = bf16 ? synth_bf16(x) : synth_f16(x);
+		out[row * cols + j] = bf16 ? bf16_from_float(x) : half_from_float(x);
 	}
 }
 
@@ -54,12 +54,10 @@ __global__ void make_blocks_kernel(uint8_t* out, enum dtype type, int block_colu
 /* The whole number of a group's element: all its bits, without an offset. from: the group's block. */
 __device__ static int bits_of(int type, const unsigned char* from, int group, int within) {
 	if (type == DTYPE_Q4_1)
-		return from[4 + within % 16] >> 4 * (within / 16) & 15;
-	if (type == DTYPE_Q4_K)
-		return from[16 + 32 * (group % 8 / 2) + within] >> 4 * (group % 2) & 15;
-	const int half = group % 8 / 4, at = group % 4 * 32 + within;
-	const int low = from[64 * half + at % 64] >> 4 * (at / 64) & 15;
-	return low | (from[128 + 32 * half + within] >> 2 * (group % 4) & 3) << 4;
+		return nibble(((const struct block_q4_1*)from)->q, within);
+	const int at = group % 8 * GROUP_COLUMNS + within;
+	return type == DTYPE_Q4_K ? k4_nibble(((const struct block_q4_k*)from)->q, at)
+	                          : q6_bits((const struct block_q6_k*)from, at);
 }
 
 /* A group's scales, or a whole block's by its first group. */
@@ -68,11 +66,11 @@ __device__ static void copy_scales(const struct matrix& to, const struct planes&
 	const int64_t super = group / 8;
 	unsigned char* scale = static_cast<unsigned char*>(to.scale) + row * planes.scale;
 	const int size = to.type == DTYPE_Q8_0 ? 2 : to.type == DTYPE_Q4_1 ? 4 : group % 8 == 0 ? 16 : 0;
-	const unsigned char* begin = from + (to.type == DTYPE_Q6_K ? 192 : 0);
-	for (int i = 0; i < size; i++)
-		scale[(size == 16 ? super : group) * size + i] = begin[i];
-	if (to.type == DTYPE_Q6_K && group % 8 == 0)
-		memcpy(reinterpret_cast<unsigned char*>(to.factor) + row * planes.factor + 2 * super, from + 208, 2);
+	const struct block_q6_k* six = to.type == DTYPE_Q6_K ? (const struct block_q6_k*)from : NULL;
+	const void* begin = six ? (const void*)six->scales : from;
+	memcpy(scale + (size == 16 ? super : group) * size, begin, size);
+	if (six && group % 8 == 0)
+		memcpy((unsigned char*)to.factor + row * planes.factor + 2 * super, six->d, sizeof six->d);
 }
 
 /* A thread a group of columns, so that no two write the same byte. */
@@ -398,9 +396,7 @@ static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* 
 	for (int i = 0; i < w->shape.n_blocks; i++)
 		if (!block_up(b, i, c, error))
 			return false;
-	const struct own_rows dim = {0, w->shape.dim}, logits = {0, w->shape.vocab};
-	return vector_up(b, &w->output_norm, dim, &b->output_norm, c, error) &&
-	       vector_up(b, &w->output_bias, logits, &b->output_bias, c, error);
+	return vector_up(b, &w->output_norm, {0, w->shape.dim}, &b->output_norm, c, error);
 }
 
 bool upload_weights(struct cuda_backend* b, struct error* error) {

@@ -24,22 +24,18 @@ static bool take_bytes(struct taker* t, void** out, size_t bytes, const char* wh
 }
 
 template <class T> static bool take(struct taker* t, T** out, size_t count, const char* what) {
-	void* taken = NULL;
-	const bool done = take_bytes(t, &taken, count * sizeof(T), what);
-	*out = t->counts ? *out : (T*)taken;
-	return done;
+	return take_bytes(t, (void**)out, count * sizeof(T), what);
 }
 
-template <class T> static bool pin(struct taker* t, T** out, size_t count) {
-	void* taken = NULL;
+static bool pin(struct taker* t, void** out, size_t bytes) {
+	struct cuda_backend* b = t->b;
 	if (t->counts)
 		return true;
-	const bool done = cuda_ok(cudaMallocHost(&taken, count * sizeof(T)), "cudaMallocHost", t->error);
-	*out = (T*)taken;
-	assert(t->b->n_pinned < MOST_PINNED);
-	if (done)
-		t->b->pinned[t->b->n_pinned++] = taken;
-	return done;
+	if (!cuda_ok(cudaMallocHost(out, bytes), "cudaMallocHost", t->error))
+		return false;
+	assert(b->n_pinned < MOST_PINNED);
+	b->pinned[b->n_pinned++] = *out;
+	return true;
 }
 
 /* Elements of the largest matrix that a prefill's products have to have widened. */
@@ -74,8 +70,9 @@ static bool take_results(struct taker* t) {
 	       take(t, &w->segment_sum, 2 * segments, "the logits") &&
 	       take(t, &w->top_score, segments * MAX_TOP, "the logits") &&
 	       take(t, &w->top_token, segments * MAX_TOP, "the logits") &&
-	       take(t, &b->result, results, "the logits") && pin(t, &b->host_result, results) &&
-	       pin(t, &b->host_logits, 3 * vocab);
+	       take(t, &b->result, results, "the logits") &&
+	       pin(t, (void**)&b->host_result, results * sizeof *b->host_result) &&
+	       pin(t, (void**)&b->host_logits, 3 * vocab * sizeof(float));
 }
 
 static bool take_attention(struct taker* t) {
@@ -105,8 +102,9 @@ static bool take_rows(struct taker* t) {
 	       take_bytes(t, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2, what) &&
 	       take_bytes(t, &w->gated, rows * (size_t)whole->ffn * 2, what) &&
 	       take(t, &w->wide, rows * (size_t)m->ffn, what) &&
-	       take(t, &w->wide_up, rows * (size_t)m->ffn, what) && pin(t, &b->host_influence, influence) &&
-	       pin(t, &b->host_tap, states);
+	       take(t, &w->wide_up, rows * (size_t)m->ffn, what) &&
+	       pin(t, (void**)&b->host_influence, influence * sizeof(float)) &&
+	       pin(t, (void**)&b->host_tap, states * sizeof(float));
 }
 
 static bool take_all(struct taker* t) {
@@ -122,7 +120,8 @@ static bool take_all(struct taker* t) {
 	       take_bytes(t, &w->dequantized, 2 * largest_quantized(b), "one matrix of a prefill") &&
 	       take_bytes(t, &w->part, part, what) &&
 	       take_bytes(t, &w->gathered, (size_t)b->group->devices * part, what) &&
-	       take(t, &b->slice, b->slice_bytes, what) && pin(t, &b->staging, b->slice_bytes);
+	       take_bytes(t, (void**)&b->slice, b->slice_bytes, what) &&
+	       pin(t, (void**)&b->staging, b->slice_bytes);
 }
 
 bool workspace_open(struct cuda_backend* b, struct error* error) {

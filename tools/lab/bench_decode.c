@@ -40,7 +40,7 @@ static double expert_bytes(const struct expert* e) {
  * that the row does not choose. */
 static double weight_bytes(const struct weight_table* w) {
 	double sum = bytes_of(&w->output) + bytes_of(&w->output_norm) + bytes_of(&w->output_norm_bias) +
-	             bytes_of(&w->output_bias) + (double)dtype_row_bytes(w->embedding.type, w->embedding.cols);
+	             (double)dtype_row_bytes(w->embedding.type, w->embedding.cols);
 	for (const struct block_weights* b = w->block; b < w->block + w->shape.n_blocks; b++) {
 		for (int i = 0; i < BLOCK_PARTS; i++)
 			sum += bytes_of(block_tensor(b, i));

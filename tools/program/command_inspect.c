@@ -137,8 +137,7 @@ static bool check_weights(const struct model* model, struct error* error) {
 	bool good = check_tensor(&w->embedding, "embedding", -1, row, error) &&
 	            check_tensor(&w->output_norm, "output norm", -1, row, error) &&
 	            check_tensor(&w->output_norm_bias, "output norm bias", -1, row, error) &&
-	            check_tensor(&w->output, "output head", -1, row, error) &&
-	            check_tensor(&w->output_bias, "output bias", -1, row, error);
+	            check_tensor(&w->output, "output head", -1, row, error);
 	for (int b = 0; b < w->shape.n_blocks && good; b++)
 		good = check_block(&w->block[b], w->shape.n_experts, b, row, error);
 	free(row);
