@@ -21,12 +21,10 @@ void mark(struct cpu_backend* b, enum pass_part part) {
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-static void open_row(struct slice_row* row, const struct pass* pass, const struct segment* segment,
-                     int index) {
+static void open_row(struct slice_row* row, const struct segment* segment, int index) {
 	struct cpu_cache* c = (struct cpu_cache*)segment->cache;
 	const struct pending_row* p = &c->paged.row[index];
-	assert(p->base == segment->base && p->at == pass->first);
-	(void)pass;
+	assert(p->base == segment->base);
 	row->cache = c;
 	row->sampler = segment->sampler;
 	row->penalties = segment->penalties;
@@ -36,24 +34,15 @@ static void open_row(struct slice_row* row, const struct pass* pass, const struc
 	row->n_ancestors = paged_ancestors(&c->paged, index, row->ancestor);
 }
 
-/* Where the walk over the pass's rows stands: it goes on from slice to slice. */
-struct walk {
-	int segment, within;
-	int first; /* the segment's, among its cache's pending rows, where the pass appends */
-};
-
-static void open_slice(struct cpu_backend* b, const struct pass* pass, struct walk* walk, int r0, int n) {
-	for (int i = 0; i < n; i++, walk->within++) {
-		while (walk->within >= pass->segment[walk->segment].n) {
-			walk->segment++;
-			walk->within = 0;
-		}
-		const struct segment* segment = &pass->segment[walk->segment];
-		if (walk->within == 0 && pass_appends(pass))
-			walk->first = paged_first(pass, walk->segment);
-		open_row(&b->row[i], pass, segment,
-		         pass_appends(pass) ? walk->first + walk->within : pass->row[r0 + i]);
-		b->row[i].allowed = segment->allowed ? segment->allowed[walk->within] : NULL;
+static void open_slice(struct cpu_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
+                       int n) {
+	for (int i = 0; i < n; i++) {
+		struct slice_row* row = &b->row[i];
+		int index;
+		const struct segment* segment = paged_next(pass, walk, r0 + i, &index);
+		open_row(row, segment, index);
+		assert(row->cache->paged.row[index].at == pass->first);
+		row->allowed = segment->allowed ? segment->allowed[walk->within - 1] : NULL;
 	}
 }
 
@@ -379,7 +368,7 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 		return false;
 	pool_begin(b->pool);
 	b->marked = b->head.part_seconds ? seconds_now() : 0;
-	struct walk walk = {0};
+	struct paged_walk walk = {0};
 	bool done = true;
 	for (int r0 = 0; r0 < pass->n && done; r0 += b->slice_rows) {
 		const int n = pass->n - r0 < b->slice_rows ? pass->n - r0 : b->slice_rows;

@@ -191,21 +191,12 @@ template <class T> __global__ void combine_kernel(struct attend a, T* out, const
 
 void launch_attention(const struct cuda_backend* b, int rows, int block, int first_row) {
 	const struct model_shape* m = &b->shape;
-	const bool slides = block_set_has(&m->sliding, block);
-	const struct attend a = {b->work.q,
-	                         b->work.partial,
-	                         b->work.scale,
-	                         m->heads,
-	                         m->kv_heads,
-	                         m->head_dim,
-	                         block,
-	                         b->chunks,
-	                         slides ? m->sliding_window : 0,
-	                         first_row,
-	                         rows,
-	                         m->attention_scale,
-	                         m->attention_softcap,
-	                         b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done};
+	const int window = block_set_has(&m->sliding, block) ? m->sliding_window : 0;
+	const float scale = m->attention_scale;
+	unsigned* done = b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done;
+	const struct attend a = {
+	    b->work.q, b->work.partial, b->work.scale, m->heads, m->kv_heads, m->head_dim,          block,
+	    b->chunks, window,          first_row,     rows,     scale,       m->attention_softcap, done};
 	const int all = m->kv_heads * rows * b->chunks, most = b->multiprocessors * BLOCKS_A_MULTIPROCESSOR;
 	by_activation(b, [&](auto type) {
 		using T = decltype(type);

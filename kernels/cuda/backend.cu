@@ -150,11 +150,11 @@ static bool open_cublas(struct cuda_backend* b, struct error* error) {
 	}
 	CUBLAS_TRY(b->calls.create(&b->cublas), error);
 	CUBLAS_TRY(b->calls.set_stream(b->cublas, b->stream), error);
-	b->cublas_workspace = cuda_take(b, CUBLAS_WORKSPACE, "cuBLAS's workspace", error);
-	if (!b->cublas_workspace)
+	void* workspace = cuda_take(b, CUBLAS_WORKSPACE, "cuBLAS's workspace", error);
+	if (!workspace)
 		return false;
 	/* a workspace of our own, of fixed size: cuBLAS then chooses the same algorithm for a shape every time */
-	CUBLAS_TRY(b->calls.set_workspace(b->cublas, b->cublas_workspace, CUBLAS_WORKSPACE), error);
+	CUBLAS_TRY(b->calls.set_workspace(b->cublas, workspace, CUBLAS_WORKSPACE), error);
 	return true;
 }
 

@@ -28,7 +28,7 @@ enum {
 
 /* F16 and BF16 as stored; Q8_0, Q4_1, Q4_K and Q6_K with their bits as stored, in planes (planes.cuh). */
 struct matrix {
-	int type; /* DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_1, DTYPE_Q4_K or DTYPE_Q6_K */
+	enum dtype type; /* DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_1, DTYPE_Q4_K or DTYPE_Q6_K */
 	int rows, cols;
 	void *data, *high, *scale;
 	__half* factor;
@@ -186,7 +186,6 @@ struct cuda_backend {
 	cudaStream_t stream;
 	struct cublas_calls calls;
 	cublasHandle_t cublas; /* NULL where the library is not installed: prefill then runs as exact rows */
-	void* cublas_workspace;
 	struct rope_frequencies rope, sliding_rope; /* the latter without pairs where all blocks are alike */
 	struct device_block* block;                 /* (n_blocks) on the host, pointers to the device */
 	struct weights output;
@@ -335,8 +334,8 @@ size_t weight_bytes(const struct cuda_backend*);
 /* Whether the kernels take this type's bits as stored; else they become halves. */
 bool kept_as_stored(enum dtype);
 /* Device memory for a matrix as stored, in planes; nothing is in it yet. */
-bool take_matrix(struct cuda_backend*, int type, int64_t rows, int64_t cols, struct matrix*, const char* what,
-                 struct error*);
+bool take_matrix(struct cuda_backend*, enum dtype type, int64_t rows, int64_t cols, struct matrix*,
+                 const char* what, struct error*);
 /* Fills n rows from `first` on of such a matrix with rows as stored, by way of device memory (n rows). */
 bool arrange_rows(const struct matrix*, const void* rows, void* raw, int64_t first, int64_t n, struct error*);
 

@@ -217,18 +217,7 @@ struct device_row describe_row(const struct segment* segment) {
 	return row;
 }
 
-struct walk { /* over the pass's rows, from slice to slice */
-	int segment, within;
-};
-
-static struct device_row open_row(const struct pass* pass, struct walk* walk, int r) {
-	while (walk->within >= pass->segment[walk->segment].n) {
-		walk->segment++;
-		walk->within = 0;
-	}
-	const struct segment* segment = &pass->segment[walk->segment];
-	const int index = pass_appends(pass) ? paged_first(pass, walk->segment) + walk->within : pass->row[r];
-	walk->within++;
+static struct device_row open_row(const struct pass* pass, const struct segment* segment, int r, int index) {
 	const struct pending_row* p = &((const struct paged_cache*)segment->cache)->row[index];
 	struct device_row row = describe_row(segment);
 	row.token = pass->first > 0 ? 0 : pass->token[r];
@@ -270,8 +259,8 @@ static size_t list_all_pages(struct cuda_backend* b, size_t at) {
 }
 
 /* Fills the staging block for rows [r0, r0 + n) and sends it. */
-static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
-                       struct error* error) {
+static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
+                       int n, struct error* error) {
 	struct device_slice* s = describe_slice(b, n, pass->skip, pass->low);
 	s->first = pass->first;
 	s->measure = pass->influence != NULL;
@@ -280,9 +269,10 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 	int32_t* ancestors = (int32_t*)staged(b, at);
 	int listed = 0;
 	for (int i = 0; i < n; i++) {
-		struct device_row row = open_row(pass, walk, r0 + i);
-		const int within = walk->within - 1; /* of its segment: the walk is past it */
-		const struct paged_cache* c = (const struct paged_cache*)pass->segment[walk->segment].cache;
+		int index;
+		const struct segment* segment = paged_next(pass, walk, r0 + i, &index);
+		const struct paged_cache* c = (const struct paged_cache*)segment->cache;
+		struct device_row row = open_row(pass, segment, r0 + i, index);
 		row.angle = i;
 		if (pass->kind != PASS_PREFILL) {
 			row.ancestor = listed;
@@ -292,10 +282,10 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		if (s->chunks < row.position / ATTENTION_CHUNK + 1)
 			s->chunks = row.position / ATTENTION_CHUNK + 1;
 		s->row[i] = row;
-		b->of_row[i] = &pass->segment[walk->segment];
+		b->of_row[i] = segment;
 		/* a guess may be any token */
 		b->allowed[i] =
-		    b->of_row[i]->allowed && !(row.want & WANT_GUESS) ? b->of_row[i]->allowed[within] : NULL;
+		    segment->allowed && !(row.want & WANT_GUESS) ? segment->allowed[walk->within - 1] : NULL;
 	}
 	s->head = head_for(b, s, pass->low_head);
 	at = list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors));
@@ -477,7 +467,7 @@ static bool run_captured(struct cuda_backend* b, const struct pass* pass, int in
 	return done && (pass->tap < 0 || ask_tap(b, n, error));
 }
 
-static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
+static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct paged_walk* walk, int r0, int n,
                       struct error* error) {
 	if (!send_slice(b, pass, walk, r0, n, error))
 		return false;
@@ -557,7 +547,7 @@ static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n,
 }
 
 static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct error* error) {
-	struct walk walk = {0, 0};
+	struct paged_walk walk = {};
 	if (pass->skip || pass->first != 0 || pass->last != 2 * b->shape.n_blocks)
 		return error_set(error, "a prefill chunk runs the whole model");
 	if (pass->n_segments > SLICE_ROWS)
@@ -585,17 +575,14 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 /* ---- the pass ----------------------------------------------------------------------------- */
 
 static void note_rows(const struct pass* pass) {
-	for (int i = 0, r = 0; i < pass->n_segments; i++) {
-		struct paged_cache* c = (struct paged_cache*)pass->segment[i].cache;
-		const int first = pass_appends(pass) ? paged_first(pass, i) : 0;
-		for (int j = 0; j < pass->segment[i].n; j++, r++) {
-			const int index = pass_appends(pass) ? first + j : pass->row[r];
-			c->row[index].at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
-			for (int s = pass->first; s < pass->last; s++)
-				if (((pass->skip && mask_has(pass->skip, s)) || (pass->low && mask_has(pass->low, s))) &&
-				    c->row[index].skipped > s)
-					c->row[index].skipped = s;
-		}
+	struct paged_walk walk = {};
+	for (int r = 0, index; r < pass->n; r++) {
+		const struct segment* segment = paged_next(pass, &walk, r, &index);
+		struct pending_row* row = &((struct paged_cache*)segment->cache)->row[index];
+		row->at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
+		for (int s = pass->first; s < pass->last && s < row->skipped; s++)
+			if (is_skipped(pass->skip, s) || is_skipped(pass->low, s))
+				row->skipped = s;
 	}
 }
 
@@ -607,7 +594,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	assert((!pass->low && !pass->low_head) || pass->kind != PASS_PREFILL);
 	b->group->with_low = b->low && (pass->low || pass->low_head); /* it may have been given back */
 	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
-	struct walk walk = {0, 0};
+	struct paged_walk walk = {};
 	if (pass->kind == PASS_PREFILL && b->cublas)
 		done = done && run_prefill(b, pass, error);
 	else

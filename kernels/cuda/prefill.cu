@@ -18,7 +18,7 @@ bool prefill_product(struct cuda_backend* b, const struct weights* weights, cons
 	const float one = 1, zero = 0;
 	const void* data = w->data;
 	const cudaDataType_t type = b->bf16 ? CUDA_R_16BF : CUDA_R_16F;
-	if (kept_as_stored((enum dtype)w->type)) {
+	if (kept_as_stored(w->type)) {
 		const int64_t count = (int64_t)w->rows * w->cols;
 		const unsigned blocks = (unsigned)((count + 255) / 256);
 		data = b->work.dequantized;

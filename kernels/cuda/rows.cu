@@ -167,24 +167,13 @@ __global__ void turn_kernel(struct turn t, const struct device_slice* s) {
 struct turn turn_of(const struct cuda_backend* b, int block) {
 	const struct model_shape* m = &b->shape;
 	const struct device_block* w = &b->block[block];
+	const struct workspace* k = &b->work;
 	const bool sliding = b->sliding_rope.pairs > 0 && block_set_has(&m->sliding, block);
-	const struct rope* rope = sliding ? &m->sliding_rope : &m->rope;
-	const int pairs = sliding ? b->sliding_rope.pairs : b->rope.pairs;
-	return {b->work.q,
-	        b->work.k,
-	        b->work.v,
-	        w->q_norm,
-	        w->k_norm,
-	        m->heads,
-	        m->kv_heads,
-	        m->head_dim,
-	        pairs,
-	        block,
-	        rope->interleaved,
-	        sliding,
-	        m->norm_plus_one ? 1.0f : 0.0f,
-	        m->norm_epsilon,
-	        NULL};
+	const struct rope_frequencies* rope = sliding ? &b->sliding_rope : &b->rope;
+	const int interleaved = rope->rope->interleaved;
+	const float plus = m->norm_plus_one ? 1.0f : 0.0f;
+	return {k->q,        k->k,  k->v,        w->q_norm, w->k_norm, m->heads,        m->kv_heads, m->head_dim,
+	        rope->pairs, block, interleaved, sliding,   plus,      m->norm_epsilon, NULL};
 }
 
 void launch_turn(const struct cuda_backend* b, int rows, int block) {

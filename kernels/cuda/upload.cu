@@ -52,7 +52,7 @@ __global__ void make_blocks_kernel(uint8_t* out, enum dtype type, int block_colu
 /* ---- in planes ---------------------------------------------------------------------------- */
 
 /* The whole number of a group's element: all its bits, without an offset. from: the group's block. */
-__device__ static int bits_of(int type, const unsigned char* from, int group, int within) {
+__device__ static int bits_of(enum dtype type, const unsigned char* from, int group, int within) {
 	if (type == DTYPE_Q4_1)
 		return nibble(((const struct block_q4_1*)from)->q, within);
 	const int at = group % 8 * GROUP_COLUMNS + within;
@@ -104,13 +104,13 @@ __global__ void arrange_kernel(struct matrix to, struct planes planes, const uns
 
 static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-static size_t placed_bytes(int type, int64_t rows, int64_t cols) {
+static size_t placed_bytes(enum dtype type, int64_t rows, int64_t cols) {
 	const struct planes p = planes_of(type, cols);
 	const size_t n = (size_t)rows;
 	return aligned(n * p.data) + aligned(n * p.high) + aligned(n * p.scale) + aligned(n * p.factor);
 }
 
-bool take_matrix(struct cuda_backend* b, int type, int64_t rows, int64_t cols, struct matrix* m,
+bool take_matrix(struct cuda_backend* b, enum dtype type, int64_t rows, int64_t cols, struct matrix* m,
                  const char* what, struct error* error) {
 	const struct planes p = planes_of(type, cols);
 	unsigned char* data = (unsigned char*)cuda_take(b, placed_bytes(type, rows, cols), what, error);
@@ -125,16 +125,15 @@ bool take_matrix(struct cuda_backend* b, int type, int64_t rows, int64_t cols, s
 
 static bool arrange(const struct matrix* m, const unsigned char* raw, int64_t first, int64_t n,
                     struct error* error) {
-	const enum dtype type = (enum dtype)m->type;
-	arrange_kernel<<<(unsigned)n, THREADS>>>(*m, planes_of(type, m->cols), raw, dtype_block(type),
-	                                         (int)dtype_block_bytes(type), first);
+	arrange_kernel<<<(unsigned)n, THREADS>>>(*m, planes_of(m->type, m->cols), raw, dtype_block(m->type),
+	                                         (int)dtype_block_bytes(m->type), first);
 	CUDA_TRY(cudaGetLastError(), error);
 	return true;
 }
 
 bool arrange_rows(const struct matrix* m, const void* rows, void* raw, int64_t first, int64_t n,
                   struct error* error) {
-	const size_t row_bytes = dtype_row_bytes((enum dtype)m->type, m->cols);
+	const size_t row_bytes = dtype_row_bytes(m->type, m->cols);
 	CUDA_TRY(cudaMemcpy(raw, rows, (size_t)n * row_bytes, cudaMemcpyHostToDevice), error);
 	return arrange(m, (const unsigned char*)raw, first, n, error);
 }
@@ -153,10 +152,10 @@ struct copier { /* pieces of rows: converted on the host, or raw on the device *
 };
 
 /* One row of a tensor on the host in halves. */
-static void convert_row(const struct tensor* t, int64_t row, int type, float* wide, void* out) {
+static void convert_row(const struct tensor* t, int64_t row, enum dtype type, float* wide, void* out) {
 	const unsigned char* from =
 	    (const unsigned char*)t->data + (size_t)row * dtype_row_bytes(t->type, t->cols);
-	if ((int)t->type == type) {
+	if (t->type == type) {
 		memcpy(out, from, dtype_row_bytes(t->type, t->cols));
 		return;
 	}
@@ -212,7 +211,7 @@ static bool fill_planes(const struct tensor* t, struct own_rows share, const str
 	return true;
 }
 
-static bool place(struct cuda_backend* b, const struct shared_matrix& from, int type, struct matrix* m,
+static bool place(struct cuda_backend* b, const struct shared_matrix& from, enum dtype type, struct matrix* m,
                   struct copier* copier, struct error* error) {
 	const struct tensor* t = from.of;
 	const struct own_rows share = from.share;
@@ -221,7 +220,7 @@ static bool place(struct cuda_backend* b, const struct shared_matrix& from, int 
 	if (!t->data && t->synth.kind == SYNTH_NONE)
 		return error_set(error, "a tensor of %lld x %lld has neither data nor a way to make it",
 		                 (long long)t->rows, (long long)t->cols);
-	if (kept_as_stored((enum dtype)type))
+	if (kept_as_stored(type))
 		return fill_planes(t, share, m, copier, error);
 	if (t->data)
 		return copy_halves(t, share, m, copier, error);
@@ -232,7 +231,7 @@ static bool place(struct cuda_backend* b, const struct shared_matrix& from, int 
 }
 
 /* The type a matrix has on the device. */
-static int placed_type(const struct cuda_backend* b, const struct tensor* t) {
+static enum dtype placed_type(const struct cuda_backend* b, const struct tensor* t) {
 	if (kept_as_stored(t->type))
 		return t->type;
 	return b->bf16 ? DTYPE_BF16 : DTYPE_F16;
@@ -356,7 +355,7 @@ size_t upload_room(const struct cuda_backend* b) {
 static void say_conversions(const struct cuda_backend* b) {
 	bool said[DTYPE_COUNT] = {};
 	each_matrix(b, [&](const struct shared_matrix& m) {
-		const enum dtype from = m.of->type, to = (enum dtype)placed_type(b, m.of);
+		const enum dtype from = m.of->type, to = placed_type(b, m.of);
 		if (to != from && !said[from])
 			fprintf(stderr, "swiftlet: weights of type %s are converted to %s for the GPU\n",
 			        dtype_name(from), dtype_name(to));
