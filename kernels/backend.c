@@ -67,8 +67,8 @@ static const struct part {
 #undef PART
 };
 
-const struct tensor* block_tensor(const struct block_weights* block, int part) {
-	return (const struct tensor*)((const char*)block + parts[part].offset);
+struct tensor* block_tensor(const struct block_weights* block, int part) {
+	return (struct tensor*)((uintptr_t)block + parts[part].offset);
 }
 
 const char* block_tensor_name(int part) { return parts[part].name; }

@@ -50,7 +50,7 @@ enum dtype {
 	DTYPE_Q6_K,
 	DTYPE_IQ4_NL,
 	DTYPE_IQ4_XS,
-	DTYPE_MXFP4, /* from here on multiplied as floats: kernels/dtype_decoded.h */
+	DTYPE_MXFP4, /* from here on multiplied as floats: kernels/dtype_table.h */
 	DTYPE_IQ1_S,
 	DTYPE_IQ1_M,
 	DTYPE_IQ2_XXS,
@@ -203,7 +203,7 @@ struct block_weights {
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
 enum { BLOCK_PARTS = 28 };
-const struct tensor* block_tensor(const struct block_weights* block, int part);
+struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 
 /* Everything a backend needs. Owned by the model; must outlive the backend. A fused projection in a
@@ -214,7 +214,6 @@ struct weight_table {
 	struct tensor output_norm;         /* (1, dim) */
 	struct tensor output_norm_bias;    /* (1, dim) with NORM_LAYER */
 	struct tensor output;              /* (vocab, dim); the embedding again when tied */
-	struct tensor output_bias;         /* (1, vocab) absent for most */
 	const struct block_weights* block; /* (n_blocks) */
 };
 
@@ -371,11 +370,9 @@ struct segment {
 	int base;                      /* committed tokens these rows see; a row's position is base + its depth */
 	int n;                         /* rows */
 	const struct sampler* sampler; /* NULL: greedy */
-	const struct penalties* penalties; /* NULL: none; only where the backend says it has them */
+	const struct penalties* penalties; /* NULL: none */
 	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
-	 * chosen under no circumstances, but in rows of WANT_GUESS. NULL, of all or of one: no bound. Only where
-	 * the backend has penalties.
-	 */
+	 * chosen under no circumstances, but in rows of WANT_GUESS. NULL, of all or of one: no bound. */
 	const uint64_t* const* allowed;
 };
 
@@ -487,14 +484,12 @@ struct backend {
 	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
-	bool has_penalties; /* segments may carry them, and what is allowed */
-	bool has_bridges;   /* passes may */
+	bool has_bridges; /* passes may carry them */
 	/* That the certified head takes beside the weights, and passes read in the head's place; 0: none. */
 	size_t certified_bytes;
 	bool bounds_guesses; /* rows of WANT_GUESS read no more of it than what they are allowed */
 	bool times_parts;
-	double*
-	    part_seconds; /* (PASS_PARTS) the caller's, to which passes add where times_parts; NULL: unasked */
+	double* part_seconds; /* (PASS_PARTS) the caller's: passes add to it where times_parts; NULL: unasked */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);

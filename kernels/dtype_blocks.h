@@ -5,8 +5,9 @@
 #ifndef SWIFTLET_KERNELS_DTYPE_BLOCKS_H
 #define SWIFTLET_KERNELS_DTYPE_BLOCKS_H
 
-#include <stdint.h>
-#include <string.h>
+#include <assert.h>
+
+#include "kernels/anywhere.h"
 
 enum { BLOCK_SMALL = 32, BLOCK_SUPER = 256 };
 
@@ -181,51 +182,45 @@ struct block_f8_group {
 	uint8_t q[32];
 };
 
-_Static_assert(sizeof(struct block_mxfp4) == 17 && sizeof(struct block_iq1_s) == 50 &&
-                   sizeof(struct block_iq1_m) == 56 && sizeof(struct block_iq2_xxs) == 66 &&
-                   sizeof(struct block_iq2_xs) == 74 && sizeof(struct block_iq2_s) == 82 &&
-                   sizeof(struct block_iq3_xxs) == 98 && sizeof(struct block_iq3_s) == 110 &&
-                   sizeof(struct block_tq1_0) == 54 && sizeof(struct block_tq2_0) == 66,
-               "GGUF's block sizes");
+static_assert(sizeof(struct block_mxfp4) == 17 && sizeof(struct block_iq1_s) == 50 &&
+                  sizeof(struct block_iq1_m) == 56 && sizeof(struct block_iq2_xxs) == 66 &&
+                  sizeof(struct block_iq2_xs) == 74 && sizeof(struct block_iq2_s) == 82 &&
+                  sizeof(struct block_iq3_xxs) == 98 && sizeof(struct block_iq3_s) == 110 &&
+                  sizeof(struct block_tq1_0) == 54 && sizeof(struct block_tq2_0) == 66,
+              "GGUF's block sizes");
 
-_Static_assert(sizeof(struct block_q8_0) == 34 && sizeof(struct block_q4_0) == 18 &&
-                   sizeof(struct block_q4_1) == 20 && sizeof(struct block_q5_0) == 22 &&
-                   sizeof(struct block_q5_1) == 24 && sizeof(struct block_q2_k) == 84 &&
-                   sizeof(struct block_q3_k) == 110 && sizeof(struct block_q4_k) == 144 &&
-                   sizeof(struct block_q5_k) == 176 && sizeof(struct block_q6_k) == 210 &&
-                   sizeof(struct block_iq4_nl) == 18 && sizeof(struct block_iq4_xs) == 136,
-               "GGUF's block sizes");
+static_assert(sizeof(struct block_q8_0) == 34 && sizeof(struct block_q4_0) == 18 &&
+                  sizeof(struct block_q4_1) == 20 && sizeof(struct block_q5_0) == 22 &&
+                  sizeof(struct block_q5_1) == 24 && sizeof(struct block_q2_k) == 84 &&
+                  sizeof(struct block_q3_k) == 110 && sizeof(struct block_q4_k) == 144 &&
+                  sizeof(struct block_q5_k) == 176 && sizeof(struct block_q6_k) == 210 &&
+                  sizeof(struct block_iq4_nl) == 18 && sizeof(struct block_iq4_xs) == 136,
+              "GGUF's block sizes");
 
 /* The sixteen values of IQ4, ascending. */
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 
-static inline uint16_t load_u16(const void* p) {
+/* The points that GGUF's IQ1, IQ2 and IQ3 types choose among (dtype_codebooks.c), coordinate 0 in the lowest
+ * bits. Eight coordinates of two bits: iq1's stand for -1, 0, 1, iq2's for 8, 25, 43. */
+extern const uint16_t codebook_iq1[2048], codebook_iq2_xxs[256], codebook_iq2_xs[512], codebook_iq2_s[1024];
+/* Four coordinates of four bits: iq3_xxs's stand for 4, 12, 20, 28, 36, 44, 52, 62, iq3_s's for 1, 3 … 15. */
+extern const uint16_t codebook_iq3_xxs[256], codebook_iq3_s[512];
+
+ANYWHERE uint16_t load_u16(const void* p) {
 	uint8_t b[2];
 	memcpy(b, p, 2);
 	return (uint16_t)(b[0] | b[1] << 8);
 }
 
-static inline uint32_t load_u32(const void* p) {
+ANYWHERE uint32_t load_u32(const void* p) {
 	uint8_t b[4];
 	memcpy(b, p, 4);
 	return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
 
-static inline float float_from_bits(uint32_t bits) {
-	float x;
-	memcpy(&x, &bits, 4);
-	return x;
-}
-
-static inline uint32_t bits_from_float(float x) {
-	uint32_t bits;
-	memcpy(&bits, &x, 4);
-	return bits;
-}
-
 /* IEEE half to float, exact; NaNs keep their payload and become quiet, as the processor's do. */
-static inline float half_to_float(uint16_t h) {
+ANYWHERE float half_to_float(uint16_t h) {
 	const uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
 	const uint32_t exponent = (h >> 10) & 0x1fu, fraction = h & 0x3ffu;
 	if (exponent == 0x1f)
@@ -237,7 +232,7 @@ static inline float half_to_float(uint16_t h) {
 }
 
 /* Float to IEEE half, to nearest, ties to even; NaNs as the processor converts them. */
-static inline uint16_t half_from_float(float x) {
+ANYWHERE uint16_t half_from_float(float x) {
 	const uint32_t bits = bits_from_float(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
 	if (magnitude > 0x7f800000u)
 		return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
@@ -252,7 +247,7 @@ static inline uint16_t half_from_float(float x) {
 }
 
 /* One sign, four exponent and three mantissa bits; no infinities (Micikevicius et al. 2022, table 1). */
-static inline float e4m3_to_float(uint8_t bits) {
+ANYWHERE float e4m3_to_float(uint8_t bits) {
 	const uint32_t sign = (uint32_t)(bits & 128) << 24, magnitude = bits & 127u;
 	if (magnitude == 127)
 		return float_from_bits(sign | 0x7fc00000u);
@@ -261,10 +256,10 @@ static inline float e4m3_to_float(uint8_t bits) {
 	return float_from_bits(sign | bits_from_float((float)magnitude * 0x1p-9f));
 }
 
-static inline float bf16_to_float(uint16_t b) { return float_from_bits((uint32_t)b << 16); }
+ANYWHERE float bf16_to_float(uint16_t b) { return float_from_bits((uint32_t)b << 16); }
 
 /* To nearest, ties to even; NaNs become quiet. */
-static inline uint16_t bf16_from_float(float x) {
+ANYWHERE uint16_t bf16_from_float(float x) {
 	const uint32_t bits = bits_from_float(x);
 	if ((bits & 0x7fffffffu) > 0x7f800000u)
 		return (uint16_t)(bits >> 16 | 0x40u);
@@ -273,7 +268,7 @@ static inline uint16_t bf16_from_float(float x) {
 
 /* Scale and min of group j < 8 of q4_k and q5_k: six bits each, the first four whole, the others' top
  * two bits above them. */
-static inline void k4_scale_min(int j, const uint8_t* packed, uint8_t* scale, uint8_t* min) {
+ANYWHERE void k4_scale_min(int j, const uint8_t* packed, uint8_t* scale, uint8_t* min) {
 	if (j < 4) {
 		*scale = packed[j] & 63;
 		*min = packed[j + 4] & 63;
@@ -284,49 +279,47 @@ static inline void k4_scale_min(int j, const uint8_t* packed, uint8_t* scale, ui
 }
 
 /* Scale of group j < 16 of q3_k, 32 already taken off. */
-static inline int8_t q3_scale(int j, const uint8_t* packed) {
+ANYWHERE int8_t q3_scale(int j, const uint8_t* packed) {
 	const int low = j < 8 ? packed[j] & 15 : packed[j - 8] >> 4;
 	const int high = packed[8 + j % 4] >> 2 * (j / 4) & 3;
 	return (int8_t)((low | high << 4) - 32);
 }
 
 /* Scale of group j < 8 of iq4_xs, 32 already taken off. */
-static inline int8_t iq4_scale(int j, const struct block_iq4_xs* b) {
+ANYWHERE int8_t iq4_scale(int j, const struct block_iq4_xs* b) {
 	const int low = b->scales_low[j / 2] >> 4 * (j & 1) & 15;
 	const int high = load_u16(b->scales_high) >> 2 * j & 3;
 	return (int8_t)((low | high << 4) - 32);
 }
 
 /* 2^(exponent - 128): for values that are doubled, and so whole */
-static inline float mxfp4_half_scale(const struct block_mxfp4* b) {
+ANYWHERE float mxfp4_half_scale(const struct block_mxfp4* b) {
 	return float_from_bits(b->exponent < 2 ? 0x00200000u << b->exponent : (uint32_t)(b->exponent - 1) << 23);
 }
 
 /* ---- element j of a block, without its scale -------------------------------------------------- */
 
 /* Of 32 in nibbles; then with the fifth bit of q5_0 and q5_1 */
-static inline int nibble(const uint8_t* q, int j) { return j < 16 ? q[j] & 15 : q[j - 16] >> 4; }
-static inline int five_bits(const uint8_t* q, const uint8_t* high, int j) {
+ANYWHERE int nibble(const uint8_t* q, int j) { return j < 16 ? q[j] & 15 : q[j - 16] >> 4; }
+ANYWHERE int five_bits(const uint8_t* q, const uint8_t* high, int j) {
 	return nibble(q, j) | (high[j / 8] >> j % 8 & 1) << 4;
 }
 
 /* Of q2_k and tq2_0, and the low ones of q3_k */
-static inline int low_two_bits(const uint8_t* q, int j) {
+ANYWHERE int low_two_bits(const uint8_t* q, int j) {
 	return q[j / 128 * 32 + j % 32] >> 2 * (j / 32 % 4) & 3;
 }
-static inline int q3_bits(const struct block_q3_k* b, int j) {
+ANYWHERE int q3_bits(const struct block_q3_k* b, int j) {
 	return low_two_bits(b->q, j) + 4 * (b->high[j % 32] >> j / 32 & 1);
 }
 
 /* Of q4_k, and the low bits of q5_k */
-static inline int k4_nibble(const uint8_t* q, int j) {
-	return q[j / 64 * 32 + j % 32] >> 4 * (j / 32 & 1) & 15;
-}
-static inline int q5_bits(const struct block_q5_k* b, int j) {
+ANYWHERE int k4_nibble(const uint8_t* q, int j) { return q[j / 64 * 32 + j % 32] >> 4 * (j / 32 & 1) & 15; }
+ANYWHERE int q5_bits(const struct block_q5_k* b, int j) {
 	return k4_nibble(b->q, j) | (b->high[j % 32] >> j / 32 & 1) << 4;
 }
 
-static inline int q6_bits(const struct block_q6_k* b, int j) {
+ANYWHERE int q6_bits(const struct block_q6_k* b, int j) {
 	const int half = j / 128, i = j % 128;
 	const int low = b->low[half * 64 + i % 64] >> 4 * (i / 64) & 15;
 	return low | (b->high[half * 32 + i % 32] >> 2 * (i / 32) & 3) << 4;

@@ -1,6 +1,6 @@
 /* The points that GGUF's IQ1, IQ2 and IQ3 types choose among, as the format defines them (ggml's
  * iq1s_grid, iq2xxs_grid…). Written by tools/oracle/codebooks.py. */
-#include "kernels/dtype_decoded.h"
+#include "kernels/dtype_blocks.h"
 
 // clang-format off
 const uint16_t codebook_iq1[2048] = {

@@ -50,4 +50,8 @@ static const struct dtype_properties dtype_table[DTYPE_COUNT] = {
     [DTYPE_F8_GROUP] = {"f8_group", BLOCK_SMALL, sizeof(struct block_f8_group)},
 };
 
+/* Types that are multiplied as floats, a block at a time: too rare, or too far from whole numbers on a grid,
+ * for products of their own. */
+static inline bool dtype_is_decoded(enum dtype type) { return type >= DTYPE_MXFP4 && type < DTYPE_COUNT; }
+
 #endif

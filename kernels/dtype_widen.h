@@ -10,7 +10,6 @@
  * Products are written in the order of the format's published formula, so that every bit equals the
  * `gguf` package's dequantization. */
 #include "kernels/dtype_blocks.h"
-#include "kernels/dtype_decoded.h"
 
 static void widen_q8_0(const struct block_q8_0* b, float* x) {
 	const float d = half_at(b->d);

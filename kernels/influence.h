@@ -6,15 +6,11 @@
 
 #include <math.h>
 
-#ifdef __CUDACC__
-#define INFLUENCE_INLINE static __host__ __device__ __forceinline__
-#else
-#define INFLUENCE_INLINE static inline
-#endif
+#include "kernels/anywhere.h"
 
 /* From x·x, x·y and y·y, as sin² / (1 + cos), which keeps its digits where y is small. 1 where one of the two
  * states is zero and the other is not. */
-INFLUENCE_INLINE float influence_of(double xx, double xy, double yy) {
+ANYWHERE float influence_of(double xx, double xy, double yy) {
 	const double zz = xx + 2 * xy + yy;
 	if (xx <= 0 || zz <= 0)
 		return yy > 0 ? 1.0f : 0.0f;

@@ -5,46 +5,18 @@
  * comes w in (0, 1), and G = -log(E), E = -log(1 - w), standard exponential; both ends of w keep their
  * relative precision, so that the upper tail (which decides) reaches 22.
  *
- * Logarithms are our own: separate, correctly rounded multiplications, additions and divisions, never
- * fused, in one order. So a CPU of any kind and a GPU agree to the bit. */
+ * Logarithms are our own: separate, correctly rounded multiplications, additions and divisions in one
+ * order, which no compiler may fuse (-ffp-contract=off, -fmad=false). So a CPU of any kind and a GPU agree to
+ * the bit. */
 #ifndef SWIFTLET_KERNELS_NOISE_H
 #define SWIFTLET_KERNELS_NOISE_H
 
-#include <stdint.h>
-#include <string.h>
-
-#ifdef __CUDACC__
-#define NOISE_INLINE static __host__ __device__ __forceinline__
-#else
-#define NOISE_INLINE static inline
-#endif
-
-#ifdef __CUDA_ARCH__
-NOISE_INLINE float noise_mul(float a, float b) { return __fmul_rn(a, b); }
-NOISE_INLINE float noise_add(float a, float b) { return __fadd_rn(a, b); }
-NOISE_INLINE float noise_div(float a, float b) { return __fdiv_rn(a, b); }
-NOISE_INLINE uint32_t noise_bits(float x) { return __float_as_uint(x); }
-NOISE_INLINE float noise_float(uint32_t bits) { return __uint_as_float(bits); }
-#else
-NOISE_INLINE float noise_mul(float a, float b) { return a * b; }
-NOISE_INLINE float noise_add(float a, float b) { return a + b; }
-NOISE_INLINE float noise_div(float a, float b) { return a / b; }
-NOISE_INLINE uint32_t noise_bits(float x) {
-	uint32_t bits;
-	memcpy(&bits, &x, sizeof bits);
-	return bits;
-}
-NOISE_INLINE float noise_float(uint32_t bits) {
-	float x;
-	memcpy(&x, &bits, sizeof x);
-	return x;
-}
-#endif
+#include "kernels/anywhere.h"
 
 /* a when which is 1, b when it is 0; both are computed, so that loops have no branch. */
-NOISE_INLINE float noise_select(uint32_t which, float a, float b) {
+ANYWHERE float noise_select(uint32_t which, float a, float b) {
 	const uint32_t mask = 0u - which;
-	return noise_float((noise_bits(a) & mask) | (noise_bits(b) & ~mask));
+	return float_from_bits((bits_from_float(a) & mask) | (bits_from_float(b) & ~mask));
 }
 
 struct noise_words {
@@ -52,8 +24,7 @@ struct noise_words {
 };
 
 /* Philox 4x32, ten rounds. */
-NOISE_INLINE struct noise_words noise_philox(uint64_t seed, uint64_t sequence, uint32_t position,
-                                             uint32_t quad) {
+ANYWHERE struct noise_words noise_philox(uint64_t seed, uint64_t sequence, uint32_t position, uint32_t quad) {
 	uint32_t c0 = quad, c1 = position, c2 = (uint32_t)sequence, c3 = (uint32_t)(sequence >> 32);
 	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 #if defined(__GNUC__) && !defined(__CUDACC__)
@@ -77,35 +48,35 @@ NOISE_INLINE struct noise_words noise_philox(uint64_t seed, uint64_t sequence, u
 }
 
 /* 2·atanh(s) = log((1 + s) / (1 - s)) for |s| <= 1/3, by its series. */
-NOISE_INLINE float noise_log_ratio(float s) {
-	const float z = noise_mul(s, s);
+ANYWHERE float noise_log_ratio(float s) {
+	const float z = s * s;
 	float p = 1.0f / 15;
-	p = noise_add(noise_mul(p, z), 1.0f / 13);
-	p = noise_add(noise_mul(p, z), 1.0f / 11);
-	p = noise_add(noise_mul(p, z), 1.0f / 9);
-	p = noise_add(noise_mul(p, z), 1.0f / 7);
-	p = noise_add(noise_mul(p, z), 1.0f / 5);
-	p = noise_add(noise_mul(p, z), 1.0f / 3);
-	const float twice = noise_add(s, s);
-	return noise_add(twice, noise_mul(twice, noise_mul(p, z)));
+	p = p * z + 1.0f / 13;
+	p = p * z + 1.0f / 11;
+	p = p * z + 1.0f / 9;
+	p = p * z + 1.0f / 7;
+	p = p * z + 1.0f / 5;
+	p = p * z + 1.0f / 3;
+	const float twice = s + s;
+	return twice + twice * (p * z);
 }
 
 /* x = (1 + f)·2^e with 1 + f in [sqrt(1/2), sqrt(2)), x a normal positive float. */
-NOISE_INLINE float noise_split(float x, float* e) {
-	const uint32_t bits = noise_bits(x);
+ANYWHERE float noise_split(float x, float* e) {
+	const uint32_t bits = bits_from_float(x);
 	const int32_t exponent = (int32_t)(bits - 0x3f3504f3u) >> 23;
 	*e = (float)exponent;
-	return noise_add(noise_float(bits - ((uint32_t)exponent << 23)), -1.0f);
+	return float_from_bits(bits - ((uint32_t)exponent << 23)) - 1.0f;
 }
 
 /* log((1 + f)·2^e), f in [-1/2, 1/2) */
-NOISE_INLINE float noise_log_of(float f, float e) {
-	const float small = noise_log_ratio(noise_div(f, noise_add(f, 2.0f)));
+ANYWHERE float noise_log_of(float f, float e) {
+	const float small = noise_log_ratio(f / (f + 2.0f));
 	/* log 2 in two parts: the first has trailing zeros, so that e times it is exact */
-	return noise_add(noise_mul(e, 0.693359375f), noise_add(small, noise_mul(e, -2.12194440e-4f)));
+	return e * 0.693359375f + (small - e * 2.12194440e-4f);
 }
 
-NOISE_INLINE float noise_log(float x) {
+ANYWHERE float noise_log(float x) {
 	float e;
 	const float f = noise_split(x, &e);
 	return noise_log_of(f, e);
@@ -113,18 +84,18 @@ NOISE_INLINE float noise_log(float x) {
 
 /* -log(1 - w) for w made of 31 random bits and a half: below one half straight from w, above from the
  * bits of 1 - w. */
-NOISE_INLINE float noise_exponential(uint32_t word) {
+ANYWHERE float noise_exponential(uint32_t word) {
 	const float scale = 1.0f / 2147483648.0f;
 	const uint32_t bits = word >> 1;
-	const float w = noise_mul(noise_add((float)(int32_t)bits, 0.5f), scale);
-	const float rest = noise_mul(noise_add((float)(int32_t)(0x7fffffffu - bits), 0.5f), scale);
+	const float w = ((float)(int32_t)bits + 0.5f) * scale;
+	const float rest = ((float)(int32_t)(0x7fffffffu - bits) + 0.5f) * scale;
 	float e;
 	const float f = noise_split(rest, &e);
 	const uint32_t below = bits < 0x40000000u;
 	return -noise_log_of(noise_select(below, -w, f), noise_select(below, 0.0f, e));
 }
 
-NOISE_INLINE float noise_gumbel(uint32_t word) { return -noise_log(noise_exponential(word)); }
+ANYWHERE float noise_gumbel(uint32_t word) { return -noise_log(noise_exponential(word)); }
 
 /* No noise is over 22.2 (w = 2^-32). */
 #define NOISE_MOST 22.25f
@@ -132,8 +103,8 @@ NOISE_INLINE float noise_gumbel(uint32_t word) { return -noise_log(noise_exponen
 enum { NOISE_BLOCK = 64 };
 
 /* noise (NOISE_BLOCK): of tokens 4·first_quad and on. In steps that a compiler can lay side by side. */
-NOISE_INLINE void noise_block(float* noise, uint64_t seed, uint64_t sequence, uint32_t position,
-                              uint32_t first_quad) {
+ANYWHERE void noise_block(float* noise, uint64_t seed, uint64_t sequence, uint32_t position,
+                          uint32_t first_quad) {
 	enum { QUADS = NOISE_BLOCK / 4 };
 	uint32_t word[NOISE_BLOCK]; /* (4, QUADS) */
 	float made[NOISE_BLOCK];
@@ -151,26 +122,26 @@ NOISE_INLINE void noise_block(float* noise, uint64_t seed, uint64_t sequence, ui
 }
 
 /* e^x for x <= 0, 0 below -87. Polynomial of Cephes' expf. */
-NOISE_INLINE float noise_exp(float x) {
+ANYWHERE float noise_exp(float x) {
 	const float y = x < -87.0f ? -87.0f : x;
-	const float shifted = noise_add(noise_mul(y, 1.44269504f), 12582912.0f); /* rounds to an integer */
-	const float n = noise_add(shifted, -12582912.0f);
-	float r = noise_add(y, -noise_mul(n, 0.693359375f));
-	r = noise_add(r, noise_mul(n, 2.12194440e-4f));
+	const float shifted = y * 1.44269504f + 12582912.0f; /* rounds to an integer */
+	const float n = shifted - 12582912.0f;
+	float r = y - n * 0.693359375f;
+	r += n * 2.12194440e-4f;
 	float p = 1.9875691500e-4f;
-	p = noise_add(noise_mul(p, r), 1.3981999507e-3f);
-	p = noise_add(noise_mul(p, r), 8.3334519073e-3f);
-	p = noise_add(noise_mul(p, r), 4.1665795894e-2f);
-	p = noise_add(noise_mul(p, r), 1.6666665459e-1f);
-	p = noise_add(noise_mul(p, r), 5.0000001201e-1f);
-	p = noise_add(noise_add(noise_mul(p, noise_mul(r, r)), r), 1.0f);
-	const float e = noise_mul(p, noise_float((noise_bits(shifted) + 127u) << 23));
+	p = p * r + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * (r * r) + r + 1.0f;
+	const float e = p * float_from_bits((bits_from_float(shifted) + 127u) << 23);
 	return noise_select(x < -87.0f, 0.0f, e);
 }
 
 /* What the sampler compares: the processed logit and the noise. max: the row's largest logit. */
-NOISE_INLINE float noise_score(float logit, float max, float temperature, float gumbel) {
-	return noise_add(noise_div(noise_add(logit, -max), temperature), gumbel);
+ANYWHERE float noise_score(float logit, float max, float temperature, float gumbel) {
+	return (logit - max) / temperature + gumbel;
 }
 
 #endif

@@ -222,12 +222,23 @@ bool paged_begin(const struct pass* pass, struct error* error) {
 	return true;
 }
 
-int paged_first(const struct pass* pass, int segment) {
+/* The first row of a segment among its cache's pending ones, which the pass has appended. */
+static int first_of(const struct pass* pass, int segment) {
 	const struct cache* cache = pass->segment[segment].cache;
 	int first = cache->pending;
 	for (int i = segment; i < pass->n_segments; i++)
 		first -= pass->segment[i].cache == cache ? pass->segment[i].n : 0;
 	return first;
+}
+
+const struct segment* paged_next(const struct pass* pass, struct paged_walk* walk, int r, int* index) {
+	for (; walk->within >= pass->segment[walk->segment].n; walk->within = 0)
+		walk->segment++;
+	if (walk->within == 0 && pass_appends(pass))
+		walk->first = first_of(pass, walk->segment);
+	*index = pass_appends(pass) ? walk->first + walk->within : pass->row[r];
+	walk->within++;
+	return &pass->segment[walk->segment];
 }
 
 /* The first n pending rows, or those of the path, which lie in order now, are text. Others find what the full

@@ -57,8 +57,13 @@ static inline unsigned char* const* paged_bytes(const struct paged_cache* c, int
 /* A pass begins: its new rows have memory and are pending. False with the error set when there is none; no
  * row is pending then. */
 bool paged_begin(const struct pass*, struct error*);
-/* Of a pass that appends, once it has begun: the first row of a segment among its cache's pending ones. */
-int paged_first(const struct pass*, int segment);
+/* Over the rows of a pass that has begun, zeros before the first. */
+struct paged_walk {
+	int segment, within; /* the next row's, and which of its rows */
+	int first;           /* the segment's, among its cache's pending rows, where the pass appends */
+};
+/* Row r of the pass, the next one: its segment, and its index among the cache's pending rows. */
+const struct segment* paged_next(const struct pass*, struct paged_walk*, int r, int* index);
 /* It is over: a prefill's rows are committed; those of one that failed are dropped. */
 void paged_end(const struct pass*, bool done);
 

@@ -14,7 +14,7 @@ float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t
 /* ---- filters -------------------------------------------------------------------------------- */
 
 /* Processed logits are at most 0, so their bits without the sign ascend as the probability falls. */
-static uint32_t rank_key(float processed) { return noise_bits(processed) & 0x7fffffffu; }
+static uint32_t rank_key(float processed) { return bits_from_float(processed) & 0x7fffffffu; }
 
 struct cut {
 	uint32_t key;
@@ -64,6 +64,13 @@ static void apply_cut(float* processed, int n, struct cut cut) {
 	}
 }
 
+static float largest(const float* x, int n) {
+	float max = x[0];
+	for (int i = 1; i < n; i++)
+		max = x[i] > max ? x[i] : max;
+	return max;
+}
+
 /* In four interleaved sums, so that no addition waits for the one before. */
 static double sum_of(const float* x, int n) {
 	double sum[4] = {0};
@@ -109,10 +116,7 @@ static bool any_over(const float* x, int n, float limit) {
 
 void sample_distribution(const float* logits, int vocab, const struct sampler* sampler, float* p,
                          float* scratch) {
-	float max = logits[0];
-	for (int v = 1; v < vocab; v++)
-		max = logits[v] > max ? logits[v] : max;
-	scale(p, logits, vocab, max, sampler->temperature);
+	scale(p, logits, vocab, largest(logits, vocab), sampler->temperature);
 	filter(p, scratch, vocab, sampler);
 	for (int v = 0; v < vocab; v++)
 		p[v] = noise_exp(p[v]);
@@ -134,13 +138,6 @@ static int times_in(const int32_t* path, int n, int32_t token) {
 	for (int i = 0; i < n; i++)
 		times += path[i] == token;
 	return times;
-}
-
-static float largest(const float* x, int n) {
-	float max = x[0];
-	for (int i = 1; i < n; i++)
-		max = x[i] > max ? x[i] : max;
-	return max;
 }
 
 /* out (vocab): the logits with penalties and biases. Returns the largest. */

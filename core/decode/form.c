@@ -22,9 +22,6 @@ static struct acceptor* open_acceptor(struct session* s, const struct grammar* g
 bool form_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
 	s->form.acceptor = NULL;
 	if (r->grammar) {
-		if (!s->engine->backend->has_penalties)
-			return error_set(error, "the backend %s cannot keep a grammar: use the CPU",
-			                 s->engine->backend->name);
 		s->form.acceptor = open_acceptor(s, r->grammar);
 		if (!s->form.acceptor)
 			return error_set(error, "out of memory for a grammar");

@@ -35,7 +35,6 @@ static bool in_range(double x, double least, double most, const char* name, stru
 }
 
 bool penalties_check(const struct session* s, const struct swiftlet_request* r, struct error* error) {
-	const struct backend* backend = s->engine->backend;
 	const int vocab = s->engine->model->weights.shape.vocab;
 	if (!in_range(r->presence_penalty, -2, 2, "presence_penalty", error) ||
 	    !in_range(r->frequency_penalty, -2, 2, "frequency_penalty", error) ||
@@ -43,10 +42,7 @@ bool penalties_check(const struct session* s, const struct swiftlet_request* r, 
 		return false;
 	if (r->n_bias < 0 || r->n_bias > vocab)
 		return error_set(error, "logit_bias holds %d tokens: expected 0 to %d", r->n_bias, vocab);
-	if (!check_biases(r, vocab, error))
-		return false;
-	return !wanted(r) || backend->has_penalties ||
-	       error_set(error, "the backend %s has no penalties and no logit_bias: use the CPU", backend->name);
+	return check_biases(r, vocab, error);
 }
 
 static bool room(struct history* h, int vocab, int n_bias) {

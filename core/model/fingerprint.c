@@ -152,6 +152,7 @@ bool model_same_vocabulary(const struct model* model, const struct model* other)
 
 void model_fingerprint(struct model* model) {
 	const struct weight_table* w = &model->weights;
+	const struct tensor absent = {0}; /* as which the first models' bias of the output went in */
 	struct sha256 hash;
 	sha256_start(&hash);
 	add_shape(&hash, &w->shape);
@@ -162,7 +163,7 @@ void model_fingerprint(struct model* model) {
 	if (tensor_present(&w->output_norm_bias))
 		add_tensor(&hash, &w->output_norm_bias);
 	add_tensor(&hash, &w->output);
-	add_tensor(&hash, &w->output_bias);
+	add_tensor(&hash, &absent);
 	for (int b = 0; w->block && b < w->shape.n_blocks; b++) {
 		const struct block_weights* k = &w->block[b];
 		for (int i = 0; i < BLOCK_PARTS; i++)

@@ -20,10 +20,7 @@ struct packed {
 	int64_t inputs, outputs, groups;
 };
 
-static uint32_t word_at(const struct named_tensor* t, int64_t i) {
-	const uint8_t* p = t->data + 4 * i;
-	return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
+static uint32_t word_at(const struct named_tensor* t, int64_t i) { return load_u32(t->data + 4 * i); }
 
 /* Where output n stands in its word: AWQ deals columns 0 2 4 6 1 3 5 7. */
 static int nibble_of(const struct packed* p, int64_t n) {

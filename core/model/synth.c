@@ -213,7 +213,7 @@ static int list_tensors(struct tensor** list, struct weight_table* w, const stru
 		struct block_weights* b = &owned->block[i];
 		for (int part = 0; part < BLOCK_PARTS; part++)
 			if (tensor_present(block_tensor(b, part)))
-				list[n++] = (struct tensor*)(uintptr_t)block_tensor(b, part);
+				list[n++] = block_tensor(b, part);
 		struct expert* expert = owned->expert + (size_t)i * (size_t)w->shape.n_experts;
 		for (int e = 0; e < w->shape.n_experts; e++) {
 			list[n++] = &expert[e].w_gate;

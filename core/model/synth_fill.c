@@ -14,7 +14,8 @@ enum { PIECE_ELEMENTS = 1 << 19, STRIP = 1024 };
 
 /* ---- draws -------------------------------------------------------------------------------- */
 
-SYNTH_INLINE void draw_strip(float* out, const struct synth_row* row, uint32_t first, int n) {
+static inline __attribute__((always_inline)) void draw_strip(float* out, const struct synth_row* row,
+                                                             uint32_t first, int n) {
 	for (int i = 0; i < n; i++)
 		out[i] = (float)synth_draw(row->own, first + (uint32_t)i) * row->scale;
 }
@@ -47,10 +48,10 @@ void synth_encode(enum dtype type, void* out, const float* x, int64_t n) {
 		memcpy(out, x, (size_t)n * sizeof *x);
 	else if (type == DTYPE_F16)
 		for (int64_t i = 0; i < n; i++)
-			half[i] = synth_f16(x[i]);
+			half[i] = half_from_float(x[i]);
 	else if (type == DTYPE_BF16)
 		for (int64_t i = 0; i < n; i++)
-			half[i] = synth_bf16(x[i]);
+			half[i] = bf16_from_float(x[i]);
 	else
 		for (int64_t i = 0; i < n; i += block, out = (uint8_t*)out + bytes)
 			synth_block(type, out, x + i);

@@ -27,6 +27,7 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	const struct slice_row* row = &b->row[i];
 	const struct cpu_cache* c = row->cache;
 	const int group = s->heads / s->kv_heads;
+	const float* sinks = floats(&b->block[job->block].sinks);
 	return (struct attention_row){
 	    .page = (const unsigned char* const*)paged_bytes(&c->paged, 0),
 	    .key = keys_at(c, job->block, h),
@@ -41,7 +42,7 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	    .group = group,
 	    .scale = scale_at(s, row->position),
 	    .softcap = s->attention_softcap,
-	    .sinks = b->block[job->block].sinks ? b->block[job->block].sinks + h * group : NULL,
+	    .sinks = sinks ? sinks + h * group : NULL,
 	};
 }
 

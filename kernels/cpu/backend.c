@@ -72,41 +72,49 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	return true;
 }
 
-static bool check_tensor(const struct tensor* t, const char* name, int64_t rows, int64_t cols, bool optional,
-                         struct error* error) {
-	if (!tensor_present(t)) {
-		if (optional)
-			return true;
-		return error_set(error, "the weight table has no %s", name);
-	}
-	if (t->rows != rows || t->cols != cols)
+/* What a tensor must be like; an optional one may be absent. */
+struct expected {
+	const struct tensor* tensor;
+	const char* name;
+	int64_t rows, cols;
+	bool optional;
+};
+
+static bool check_tensor(const struct expected* e, const char* name, struct error* error) {
+	const struct tensor* t = e->tensor;
+	if (!tensor_present(t))
+		return e->optional || error_set(error, "the weight table has no %s", name);
+	if (t->rows != e->rows || t->cols != e->cols)
 		return error_set(error, "%s is (%lld, %lld), (%lld, %lld) was expected", name, (long long)t->rows,
-		                 (long long)t->cols, (long long)rows, (long long)cols);
+		                 (long long)t->cols, (long long)e->rows, (long long)e->cols);
 	if (!t->data)
 		return error_set(error, "%s has no data; the CPU backend does not make synthetic weights itself",
 		                 name);
-	if (dtype_row_bytes(t->type, cols) == 0)
-		return error_set(error, "%s has rows of %lld elements, not whole blocks of %s", name, (long long)cols,
-		                 dtype_name(t->type));
+	if (dtype_row_bytes(t->type, t->cols) == 0)
+		return error_set(error, "%s has rows of %lld elements, not whole blocks of %s", name,
+		                 (long long)t->cols, dtype_name(t->type));
+	return true;
+}
+
+/* whose: before each name. */
+static bool check_all(const struct expected* e, size_t n, const char* whose, struct error* error) {
+	char name[96];
+	for (size_t k = 0; k < n; k++) {
+		snprintf(name, sizeof name, "%s%s", whose, e[k].name);
+		if (!check_tensor(&e[k], name, error))
+			return false;
+	}
 	return true;
 }
 
 static bool check_expert(const struct expert* e, const struct model_shape* s, int block, int i,
                          struct error* error) {
-	const struct {
-		const struct tensor* tensor;
-		const char* name;
-		int64_t rows, cols;
-	} expected[] = {{&e->w_gate, "w_gate", s->expert_ffn, s->dim},
-	                {&e->w_up, "w_up", s->expert_ffn, s->dim},
-	                {&e->w_down, "w_down", s->dim, s->expert_ffn}};
-	for (size_t k = 0; k < sizeof expected / sizeof *expected; k++) {
-		char name[80];
-		snprintf(name, sizeof name, "block %d's expert %d's %s", block, i, expected[k].name);
-		if (!check_tensor(expected[k].tensor, name, expected[k].rows, expected[k].cols, false, error))
-			return false;
-	}
-	return true;
+	const struct expected expected[] = {{&e->w_gate, "w_gate", s->expert_ffn, s->dim, false},
+	                                    {&e->w_up, "w_up", s->expert_ffn, s->dim, false},
+	                                    {&e->w_down, "w_down", s->dim, s->expert_ffn, false}};
+	char whose[64];
+	snprintf(whose, sizeof whose, "block %d's expert %d's ", block, i);
+	return check_all(expected, sizeof expected / sizeof *expected, whose, error);
 }
 
 static bool check_experts(const struct weight_table* w, int block, struct error* error) {
@@ -119,7 +127,7 @@ static bool check_experts(const struct weight_table* w, int block, struct error*
 	for (int i = 0; i < s->n_experts; i++)
 		if (!check_expert(&b->expert[i], s, block, i, error))
 			return false;
-	return check_tensor(&b->router, "a router", s->n_experts, s->dim, false, error);
+	return check_tensor(&(struct expected){&b->router, NULL, s->n_experts, s->dim, false}, "a router", error);
 }
 
 /* A norm of queries or keys is over a head or over all of them. */
@@ -132,12 +140,7 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	const struct block_weights* b = &w->block[i];
 	const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim, d = s->dim;
 	const bool experts = tensor_present(&b->router);
-	const struct {
-		const struct tensor* tensor;
-		const char* name;
-		int64_t rows, cols;
-		bool optional;
-	} expected[] = {
+	const struct expected expected[] = {
 	    {&b->attention_norm, "attention_norm", 1, d, true},
 	    {&b->attention_norm_bias, "attention_norm_bias", 1, d, true},
 	    {&b->wq, "wq", q, d, false},
@@ -166,24 +169,19 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	    {&b->expert_up_bias, "expert_up_bias", 1, (int64_t)s->n_experts * s->expert_ffn, true},
 	    {&b->expert_down_bias, "expert_down_bias", 1, (int64_t)s->n_experts * d, true},
 	};
-	for (size_t k = 0; k < sizeof expected / sizeof *expected; k++) {
-		char name[64];
-		snprintf(name, sizeof name, "block %d's %s", i, expected[k].name);
-		if (!check_tensor(expected[k].tensor, name, expected[k].rows, expected[k].cols, expected[k].optional,
-		                  error))
-			return false;
-	}
-	return check_experts(w, i, error);
+	char whose[32];
+	snprintf(whose, sizeof whose, "block %d's ", i);
+	return check_all(expected, sizeof expected / sizeof *expected, whose, error) &&
+	       check_experts(w, i, error);
 }
 
 static bool check_weights(const struct weight_table* w, struct error* error) {
 	const struct model_shape* s = &w->shape;
-	if (!check_shape(w, error) ||
-	    !check_tensor(&w->embedding, "the embedding", s->vocab, s->dim, false, error) ||
-	    !check_tensor(&w->output_norm, "output_norm", 1, s->dim, false, error) ||
-	    !check_tensor(&w->output_norm_bias, "output_norm_bias", 1, s->dim, true, error) ||
-	    !check_tensor(&w->output, "the output head", s->vocab, s->dim, false, error) ||
-	    !check_tensor(&w->output_bias, "output_bias", 1, s->vocab, true, error))
+	const struct expected expected[] = {{&w->embedding, "the embedding", s->vocab, s->dim, false},
+	                                    {&w->output_norm, "output_norm", 1, s->dim, false},
+	                                    {&w->output_norm_bias, "output_norm_bias", 1, s->dim, true},
+	                                    {&w->output, "the output head", s->vocab, s->dim, false}};
+	if (!check_shape(w, error) || !check_all(expected, sizeof expected / sizeof *expected, "", error))
 		return false;
 	for (int i = 0; i < s->n_blocks; i++)
 		if (!check_block(w, i, error))
@@ -195,14 +193,7 @@ static bool check_weights(const struct weight_table* w, struct error* error) {
 
 static size_t vector_floats(const struct tensor* t) { return t->rows == 1 ? (size_t)t->cols : 0; }
 
-static size_t block_vector_floats(const struct block_weights* w) {
-	size_t count = 0;
-	for (int i = 0; i < BLOCK_PARTS; i++)
-		count += vector_floats(block_tensor(w, i));
-	return count;
-}
-
-static float* widen(float** next, const struct tensor* t) {
+static const float* widen(float** next, const struct tensor* t) {
 	if (!tensor_present(t))
 		return NULL;
 	float* out = *next;
@@ -214,10 +205,10 @@ static float* widen(float** next, const struct tensor* t) {
 static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const int n_blocks = w->shape.n_blocks;
-	size_t count =
-	    vector_floats(&w->output_norm) + vector_floats(&w->output_norm_bias) + vector_floats(&w->output_bias);
+	size_t count = vector_floats(&w->output_norm) + vector_floats(&w->output_norm_bias);
 	for (int i = 0; i < n_blocks; i++)
-		count += block_vector_floats(&w->block[i]);
+		for (int part = 0; part < BLOCK_PARTS; part++)
+			count += vector_floats(block_tensor(&w->block[i], part));
 	b->vectors = malloc(count * sizeof(float));
 	b->block = calloc((size_t)n_blocks, sizeof *b->block);
 	if (!b->vectors || !b->block)
@@ -225,31 +216,15 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	float* next = b->vectors;
 	b->output_norm = widen(&next, &w->output_norm);
 	b->output_norm_bias = widen(&next, &w->output_norm_bias);
-	b->output_bias = widen(&next, &w->output_bias);
 	for (int i = 0; i < n_blocks; i++) {
-		const struct block_weights* from = &w->block[i];
-		b->block[i] = (struct block_vectors){
-		    .attention_norm = widen(&next, &from->attention_norm),
-		    .attention_norm_bias = widen(&next, &from->attention_norm_bias),
-		    .bq = widen(&next, &from->bq),
-		    .bk = widen(&next, &from->bk),
-		    .bv = widen(&next, &from->bv),
-		    .q_norm = widen(&next, &from->q_norm),
-		    .k_norm = widen(&next, &from->k_norm),
-		    .bo = widen(&next, &from->bo),
-		    .post_attention_norm = widen(&next, &from->post_attention_norm),
-		    .mlp_norm = widen(&next, &from->mlp_norm),
-		    .mlp_norm_bias = widen(&next, &from->mlp_norm_bias),
-		    .b_gate = widen(&next, &from->b_gate),
-		    .b_up = widen(&next, &from->b_up),
-		    .b_down = widen(&next, &from->b_down),
-		    .post_mlp_norm = widen(&next, &from->post_mlp_norm),
-		    .sinks = widen(&next, &from->sinks),
-		    .router_bias = widen(&next, &from->router_bias),
-		    .expert_gate_bias = widen(&next, &from->expert_gate_bias),
-		    .expert_up_bias = widen(&next, &from->expert_up_bias),
-		    .expert_down_bias = widen(&next, &from->expert_down_bias),
-		};
+		b->block[i] = w->block[i];
+		for (int part = 0; part < BLOCK_PARTS; part++) {
+			struct tensor* t = block_tensor(&b->block[i], part);
+			if (vector_floats(t) == 0)
+				continue;
+			t->data = widen(&next, t);
+			t->type = DTYPE_F32;
+		}
 	}
 	return true;
 }
@@ -258,24 +233,24 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t prepared_bytes(const struct cpu_backend* b, const struct tensor* t) {
-	return t->rows > 1 ? b->kernels->prepared_bytes(t->type, (int)t->cols) : 0;
+static size_t prepared_bytes(const struct tensor* t) {
+	return t->rows > 1 ? reference_prepared_bytes(t->type, (int)t->cols) : 0;
 }
 
 /* Bytes of a prepared row for the widest input of any matrix of the model. */
 static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tensor* output,
                                  const struct block_weights* block) {
 	const struct model_shape* s = &b->head.weights->shape;
-	size_t most = larger(b->kernels->prepared_bytes(output->type, (int)output->cols),
-	                     b->kernels->prepared_bytes(DTYPE_Q4_0, (int)output->cols));
+	size_t most = larger(reference_prepared_bytes(output->type, (int)output->cols),
+	                     reference_prepared_bytes(DTYPE_Q4_0, (int)output->cols));
 	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
 		for (int j = 0; j < BLOCK_PARTS; j++)
-			most = larger(most, prepared_bytes(b, block_tensor(k, j)));
+			most = larger(most, prepared_bytes(block_tensor(k, j)));
 		for (int e = 0; tensor_present(&k->router) && e < s->n_experts; e++) {
-			most = larger(most, prepared_bytes(b, &k->expert[e].w_gate));
-			most = larger(most, prepared_bytes(b, &k->expert[e].w_up));
-			most = larger(most, prepared_bytes(b, &k->expert[e].w_down));
+			most = larger(most, prepared_bytes(&k->expert[e].w_gate));
+			most = larger(most, prepared_bytes(&k->expert[e].w_up));
+			most = larger(most, prepared_bytes(&k->expert[e].w_down));
 		}
 	}
 	return most;
@@ -312,7 +287,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
 	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
 	const struct weight_table* w = b->head.weights;
-	const size_t bridged = b->kernels->prepared_bytes(DTYPE_F32, 2 * s->dim);
+	const size_t bridged = reference_prepared_bytes(DTYPE_F32, 2 * s->dim);
 	const size_t prepared = larger(prepared_row_bytes(b, &w->output, w->block), bridged);
 	size_t used = 0;
 	struct angles* const angles[] = {&b->every, &b->sliding};
@@ -403,7 +378,6 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	b->head = (struct backend){
 	    .weights = weights,
 	    .prefill_is_exact = true,
-	    .has_penalties = true,
 	    .has_bridges = !options->exchange,
 	    .times_parts = true,
 	    .close = cpu_close,

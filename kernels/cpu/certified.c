@@ -96,7 +96,7 @@ static bool can_serve(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct tensor* w = &b->head.weights->output;
 	return !b->exchange && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
-	       w->rows >= WOVEN && !b->output_bias && s->logit_scale == 1.0f && s->logit_softcap == 0;
+	       w->rows >= WOVEN && s->logit_scale == 1.0f && s->logit_softcap == 0;
 }
 
 static void* take(struct certified_head* c, size_t count, size_t size) {
@@ -116,7 +116,7 @@ static void lay_out(const struct cpu_backend* b, struct certified_head* c) {
 	c->coarse.data = take(c, rows, dtype_row_bytes(DTYPE_Q4_0, w->cols));
 	c->slack = take(c, rows, sizeof(float));
 	c->norm = take(c, rows, sizeof(float));
-	c->input = take(c, head_rows, b->kernels->prepared_bytes(w->type, (int)w->cols));
+	c->input = take(c, head_rows, reference_prepared_bytes(w->type, (int)w->cols));
 	c->survivor = take(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
 	c->group = take(c, rows / WOVEN, sizeof(int32_t));
 }
@@ -250,7 +250,7 @@ struct certifying {
 /* Exact logits of row i into their places; one alone has the bits that it has among others. */
 static void exact_logits(const struct cpu_backend* b, int i, int64_t begin, int64_t end) {
 	const struct tensor* w = &b->head.weights->output;
-	const size_t bytes = b->kernels->prepared_bytes(w->type, (int)w->cols);
+	const size_t bytes = reference_prepared_bytes(w->type, (int)w->cols);
 	b->kernels->matmul(b->logits + (size_t)i * (size_t)w->rows, (size_t)w->rows, w, begin, end,
 	                   b->certified.input + (size_t)i * bytes, 1);
 }
@@ -324,13 +324,12 @@ static void certify_row(void* user, int i, int thread) {
 	const int cols = (int)w->cols;
 	const float* logits = b->logits + (size_t)i * (size_t)w->rows;
 	const struct slice_row* of = &b->row[job->row[i]];
-	unsigned char* input = c->input + (size_t)i * b->kernels->prepared_bytes(w->type, cols);
+	unsigned char* input = c->input + (size_t)i * reference_prepared_bytes(w->type, cols);
 	int32_t* id = c->survivor + (size_t)i * (size_t)c->most_survivors;
 	double norm, apart;
 	b->kernels->prepare(w->type, input, b->normed + (size_t)i * (size_t)cols, cols);
-	activation_norms(w->type, input,
-	                 b->prepared[0] + (size_t)i * b->kernels->prepared_bytes(DTYPE_Q4_0, cols), cols, &norm,
-	                 &apart);
+	activation_norms(w->type, input, b->prepared[0] + (size_t)i * reference_prepared_bytes(DTYPE_Q4_0, cols),
+	                 cols, &norm, &apart);
 	job->found[i] = -1;
 	if (!((norm + apart) * (double)c->largest < most_product) || !(norm < most_product)) /* or no number */
 		return;

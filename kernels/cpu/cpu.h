@@ -15,13 +15,6 @@
 #include "kernels/paged_cache.h"
 #include "kernels/rope.h"
 
-/* A block's vectors, widened to floats when the backend opens; NULL where the model has none. */
-struct block_vectors {
-	const float *attention_norm, *attention_norm_bias, *bq, *bk, *bv, *q_norm, *k_norm, *bo;
-	const float *post_attention_norm, *mlp_norm, *mlp_norm_bias, *b_gate, *b_up, *b_down, *post_mlp_norm;
-	const float *sinks, *router_bias, *expert_gate_bias, *expert_up_bias, *expert_down_bias;
-};
-
 /* RoPE of a kind of block, and the angles of the slice's rows. */
 struct angles {
 	struct rope_frequencies rope;
@@ -68,8 +61,8 @@ struct cpu_backend {
 
 	struct certified_head certified; /* its memory is NULL where there is none */
 
-	struct block_vectors* block; /* (n_blocks) */
-	float *output_norm, *output_norm_bias, *output_bias;
+	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
+	const float *output_norm, *output_norm_bias;
 	float* vectors; /* what those point into */
 
 	int slice_rows; /* rows of a slice at most, SLICE_ROWS to MAX_ROWS: what the workspace below is cut for */
@@ -94,6 +87,9 @@ struct cpu_backend {
 	float* scratch;                        /* (threads, 2·vocab) */
 	void* workspace;                       /* what those point into */
 };
+
+/* A vector of cpu_backend.block; NULL where the model has none. */
+static inline const float* floats(const struct tensor* vector) { return vector->data; }
 
 static inline struct cpu_backend* cpu_of(const struct backend* b) {
 	return (struct cpu_backend*)(uintptr_t)b;
@@ -136,6 +132,11 @@ static inline unsigned char* slot_at(const struct cpu_cache* c, size_t head, int
 /* ---- pass.c ---- */
 bool cpu_run(struct backend*, const struct pass*, struct error*);
 
+/* rows (n, width) += bias, which may be NULL. */
+void add_bias(float* rows, const float* bias, int width, int n);
+/* gate (n, width) = activation(gate + its bias)·(up + its bias) of the workspace, spread over the pool. */
+void gate_rows(struct cpu_backend*, int width, const float* gate_bias, const float* up_bias, int n);
+
 /* What has run since the last mark was this part: adds its seconds, where somebody asked for them. */
 void mark(struct cpu_backend*, enum pass_part);
 
@@ -163,7 +164,7 @@ void norm_rows(const struct cpu_backend*, float* out, const float* x, const floa
 
 /* ---- experts.c ---- */
 /* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those its router chose. */
-void run_experts(struct cpu_backend*, const struct block_weights*, const struct block_vectors*,
+void run_experts(struct cpu_backend*, const struct block_weights*, const struct block_weights* vectors,
                  const float* x, int n);
 
 /* ---- attention.c ---- */

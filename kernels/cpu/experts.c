@@ -88,22 +88,6 @@ struct expert_job {
 	const float *gate_bias, *up_bias, *down_bias; /* (expert_ffn) twice, (dim) */
 };
 
-static void add_bias(float* x, const float* bias, int n) {
-	for (int i = 0; bias && i < n; i++)
-		x[i] += bias[i];
-}
-
-static void gate_row(void* user, int i, int thread) {
-	(void)thread;
-	const struct expert_job* job = user;
-	struct cpu_backend* b = job->b;
-	const struct model_shape* s = &b->head.weights->shape;
-	const size_t at = (size_t)i * (size_t)s->expert_ffn;
-	add_bias(b->gate + at, job->gate_bias, s->expert_ffn);
-	add_bias(b->up + at, job->up_bias, s->expert_ffn);
-	b->kernels->gate(b->gate + at, b->up + at, s->activation, s->expert_ffn);
-}
-
 static void run_expert(struct expert_job* job, const float* x, const struct part* part, int count) {
 	struct cpu_backend* b = job->b;
 	const struct expert* e = job->expert;
@@ -114,13 +98,13 @@ static void run_expert(struct expert_job* job, const float* x, const struct part
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->expert_ffn, .w = &e->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->expert_ffn, .w = &e->w_up}};
 	multiply(b, b->gathered, s->dim, count, in, 2);
-	spread(b, count, (double)count * s->expert_ffn * 8, gate_row, job);
+	gate_rows(b, s->expert_ffn, job->gate_bias, job->up_bias, count);
 	const struct product out = {.out = b->given, .stride = dim, .w = &e->w_down};
 	multiply(b, b->gate, s->expert_ffn, count, &out, 1);
 	for (int j = 0; j < count; j++) {
 		float* y = b->y + (size_t)part[j].row * dim;
 		float* given = b->given + (size_t)j * dim;
-		add_bias(given, job->down_bias, s->dim);
+		add_bias(given, job->down_bias, s->dim, 1);
 		for (size_t i = 0; i < dim; i++)
 			y[i] += part[j].weight * given[i];
 	}
@@ -130,22 +114,22 @@ static const float* nth(const float* rows, int i, int width) {
 	return rows ? rows + (size_t)i * (size_t)width : NULL;
 }
 
-void run_experts(struct cpu_backend* b, const struct block_weights* w, const struct block_vectors* vectors,
+void run_experts(struct cpu_backend* b, const struct block_weights* w, const struct block_weights* vectors,
                  const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	struct part part[MAX_ROWS];
 	const struct product router = {.out = b->chances, .stride = (size_t)s->n_experts, .w = &w->router};
 	multiply(b, x, s->dim, n, &router, 1);
-	struct route_job route_all = {b, vectors->router_bias};
+	struct route_job route_all = {b, floats(&vectors->router_bias)};
 	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route, &route_all);
 	memset(b->y, 0, (size_t)n * (size_t)s->dim * sizeof *b->y);
 	for (int e = 0; e < s->n_experts; e++) {
 		const int count = rows_of(b, e, n, part);
 		struct expert_job job = {.b = b,
 		                         .expert = &w->expert[e],
-		                         .gate_bias = nth(vectors->expert_gate_bias, e, s->expert_ffn),
-		                         .up_bias = nth(vectors->expert_up_bias, e, s->expert_ffn),
-		                         .down_bias = nth(vectors->expert_down_bias, e, s->dim)};
+		                         .gate_bias = nth(floats(&vectors->expert_gate_bias), e, s->expert_ffn),
+		                         .up_bias = nth(floats(&vectors->expert_up_bias), e, s->expert_ffn),
+		                         .down_bias = nth(floats(&vectors->expert_down_bias), e, s->dim)};
 		if (count > 0)
 			run_expert(&job, x, part, count);
 	}

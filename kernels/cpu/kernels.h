@@ -36,16 +36,18 @@ struct attention_share {
 	int part, parts;
 };
 
+/* Bytes of one activation row prepared for products with weights of a type: the floats themselves
+ * for F32, F16 and BF16; int8 blocks with scales for the quantized types. 64-byte multiple. */
+size_t reference_prepared_bytes(enum dtype weight, int cols);
+
 struct cpu_kernels {
 	const char* name;
 
-	/* Bytes of one activation row prepared for products with weights of a type: the floats themselves
-	 * for F32, F16 and BF16; int8 blocks with scales for the quantized types. 64-byte multiple. */
-	size_t (*prepared_bytes)(enum dtype weight, int cols);
+	/* An activation row for products with weights of a type. out (reference_prepared_bytes) */
 	void (*prepare)(enum dtype weight, void* out, const float* x, int cols);
 
 	/* out[i·out_stride + r] = w[r] · x[i] for r in [begin, end), i in [0, n); x holds n prepared rows,
-	 * each prepared_bytes apart; n in 1..MAX_ROWS. Each weight is read once for all n rows. */
+	 * each reference_prepared_bytes apart; n in 1..MAX_ROWS. Each weight is read once for all n rows. */
 	void (*matmul)(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
 	               const void* x, int n);
 
@@ -72,13 +74,12 @@ struct cpu_kernels {
 	uint64_t (*read)(const void* memory, size_t bytes);
 };
 
-/* A table of the functions of these names in the file that it stands in; reference_prepared_bytes: matmul.h.
- */
+/* A table of the functions of these names in the file that it stands in. */
 #define CPU_KERNELS(named, prepares, multiplies)                                                             \
 	{                                                                                                        \
-		.name = named, .prepared_bytes = reference_prepared_bytes, .prepare = prepares,                      \
-		.matmul = multiplies, .attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join,      \
-		.store = store, .normaliser = normaliser, .softcap = softcap, .read = read_memory,                   \
+		.name = named, .prepare = prepares, .matmul = multiplies, .attention = attention,                    \
+		.rms_norm = rms_norm, .gate = gate, .join = join, .store = store, .normaliser = normaliser,          \
+		.softcap = softcap, .read = read_memory,                                                             \
 	}
 
 extern const struct cpu_kernels cpu_reference;

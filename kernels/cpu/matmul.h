@@ -15,7 +15,6 @@
 
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
-#include "kernels/dtype_decoded.h"
 #include "kernels/dtype_table.h"
 
 #include <stdbool.h>
@@ -92,8 +91,6 @@ static inline struct prepared prepared_layout(enum dtype type, int cols) {
 		p.bytes += 64;
 	return p;
 }
-
-size_t reference_prepared_bytes(enum dtype weight, int cols);
 
 /* As cpu_kernels.prepare has it */
 typedef void prepare_function(enum dtype weight, void* out, const float* x, int cols);

@@ -69,7 +69,7 @@ static void prepare_inputs(struct cpu_backend* b, struct multiply_job* job, cons
 			continue;
 		struct prepare_job prepare = {
 		    .kernels = b->kernels, .type = type, .out = b->prepared[kinds++], .x = x};
-		prepare.bytes = b->kernels->prepared_bytes(type, (int)cols);
+		prepare.bytes = reference_prepared_bytes(type, (int)cols);
 		prepare.cols = cols;
 		spread(b, job->n, (double)job->n * (double)cols * 2, prepare_row, &prepare);
 		job->input[i] = prepare.out;

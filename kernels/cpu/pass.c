@@ -21,12 +21,10 @@ void mark(struct cpu_backend* b, enum pass_part part) {
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-static void open_row(struct slice_row* row, const struct pass* pass, const struct segment* segment,
-                     int index) {
+static void open_row(struct slice_row* row, const struct segment* segment, int index) {
 	struct cpu_cache* c = (struct cpu_cache*)segment->cache;
 	const struct pending_row* p = &c->paged.row[index];
-	assert(p->base == segment->base && p->at == pass->first);
-	(void)pass;
+	assert(p->base == segment->base);
 	row->cache = c;
 	row->sampler = segment->sampler;
 	row->penalties = segment->penalties;
@@ -36,24 +34,15 @@ static void open_row(struct slice_row* row, const struct pass* pass, const struc
 	row->n_ancestors = paged_ancestors(&c->paged, index, row->ancestor);
 }
 
-/* Where the walk over the pass's rows stands: it goes on from slice to slice. */
-struct walk {
-	int segment, within;
-	int first; /* the segment's, among its cache's pending rows, where the pass appends */
-};
-
-static void open_slice(struct cpu_backend* b, const struct pass* pass, struct walk* walk, int r0, int n) {
-	for (int i = 0; i < n; i++, walk->within++) {
-		while (walk->within >= pass->segment[walk->segment].n) {
-			walk->segment++;
-			walk->within = 0;
-		}
-		const struct segment* segment = &pass->segment[walk->segment];
-		if (walk->within == 0 && pass_appends(pass))
-			walk->first = paged_first(pass, walk->segment);
-		open_row(&b->row[i], pass, segment,
-		         pass_appends(pass) ? walk->first + walk->within : pass->row[r0 + i]);
-		b->row[i].allowed = segment->allowed ? segment->allowed[walk->within] : NULL;
+static void open_slice(struct cpu_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
+                       int n) {
+	for (int i = 0; i < n; i++) {
+		struct slice_row* row = &b->row[i];
+		int index;
+		const struct segment* segment = paged_next(pass, walk, r0 + i, &index);
+		open_row(row, segment, index);
+		assert(row->cache->paged.row[index].at == pass->first);
+		row->allowed = segment->allowed ? segment->allowed[walk->within - 1] : NULL;
 	}
 }
 
@@ -61,7 +50,7 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct wa
 
 static float* nth(float* rows, int i, int width) { return rows + (size_t)i * (size_t)width; }
 
-static void add_bias(float* rows, const float* bias, int width, int n) {
+void add_bias(float* rows, const float* bias, int width, int n) {
 	if (bias)
 		for (int i = 0; i < n; i++)
 			for (int j = 0; j < width; j++)
@@ -85,15 +74,15 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 
 /* Norm per head (Qwen3) or over all of them (OLMo 2), then the rotation; queries and keys alike. */
 static void turn_heads(const struct cpu_backend* b, int block, float* heads, int count,
-                       const struct tensor* norm, const float* weight, int i) {
+                       const struct tensor* norm, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct angles* a =
 	    b->sliding.rope.pairs && block_set_has(&s->sliding, block) ? &b->sliding : &b->every;
 	const int pairs = a->rope.pairs;
-	if (weight && norm->cols == s->head_dim)
-		norm_rows(b, heads, heads, weight, NULL, s->head_dim, count);
-	else if (weight)
-		norm_rows(b, heads, heads, weight, NULL, s->head_dim * count, 1);
+	if (tensor_present(norm) && norm->cols == s->head_dim)
+		norm_rows(b, heads, heads, floats(norm), NULL, s->head_dim, count);
+	else if (tensor_present(norm))
+		norm_rows(b, heads, heads, floats(norm), NULL, s->head_dim * count, 1);
 	if (block_set_has(&s->unrotated, block))
 		return;
 	for (int h = 0; h < count; h++)
@@ -112,14 +101,13 @@ static void store_row(void* user, int i, int thread) {
 	const struct store_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct block_vectors* vectors = &b->block[job->block];
+	const struct block_weights* vectors = &b->block[job->block];
 	const struct slice_row* row = &b->row[i];
 	struct cpu_cache* c = row->cache;
 	float *q = nth(b->q, i, s->heads * s->head_dim), *k = nth(b->k, i, s->kv_heads * s->head_dim);
 	float* v = nth(b->v, i, s->kv_heads * s->head_dim);
-	const struct block_weights* w = &b->head.weights->block[job->block];
-	turn_heads(b, job->block, q, s->heads, &w->q_norm, vectors->q_norm, i);
-	turn_heads(b, job->block, k, s->kv_heads, &w->k_norm, vectors->k_norm, i);
+	turn_heads(b, job->block, q, s->heads, &vectors->q_norm, i);
+	turn_heads(b, job->block, k, s->kv_heads, &vectors->k_norm, i);
 	const int slot = c->paged.head.committed + row->index;
 	for (int h = 0; h < s->kv_heads; h++) {
 		unsigned char* key = slot_at(c, keys_at(c, job->block, h), slot);
@@ -140,18 +128,19 @@ static const float* sub_layer_input(const struct cpu_backend* b, const float* no
 
 static void attention_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct block_vectors* vectors = &b->block[block];
+	const struct block_weights* vectors = &b->block[block];
 	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
-	const float* x = sub_layer_input(b, vectors->attention_norm, vectors->attention_norm_bias, n);
+	const float* x =
+	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
 	mark(b, PART_NORM);
 	const struct product qkv[] = {{.out = b->q, .stride = (size_t)q_width, .w = &w->wq},
 	                              {.out = b->k, .stride = (size_t)kv_width, .w = &w->wk},
 	                              {.out = b->v, .stride = (size_t)kv_width, .w = &w->wv}};
 	multiply(b, x, s->dim, n, qkv, 3);
 	mark(b, PART_QKV);
-	add_bias(b->q, vectors->bq, q_width, n);
-	add_bias(b->k, vectors->bk, kv_width, n);
-	add_bias(b->v, vectors->bv, kv_width, n);
+	add_bias(b->q, floats(&vectors->bq), q_width, n);
+	add_bias(b->k, floats(&vectors->bk), kv_width, n);
+	add_bias(b->v, floats(&vectors->bv), kv_width, n);
 	struct store_job job = {.b = b, .block = block};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
 	mark(b, PART_KEEP);
@@ -160,22 +149,27 @@ static void attention_sub_layer(struct cpu_backend* b, const struct block_weight
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
 	multiply(b, b->mixed, q_width, n, &out, 1);
 	mark(b, PART_ATTENTION_OUT);
-	add_output(b, vectors->bo, vectors->post_attention_norm, n);
+	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
 }
 
 struct gate_job {
 	struct cpu_backend* b;
-	const struct block_vectors* vectors;
+	int width;
+	const float *gate_bias, *up_bias;
 };
 
 static void gate_row(void* user, int i, int thread) {
 	(void)thread;
 	const struct gate_job* job = user;
-	const struct model_shape* s = &job->b->head.weights->shape;
-	float *gate = nth(job->b->gate, i, s->ffn), *up = nth(job->b->up, i, s->ffn);
-	add_bias(gate, job->vectors->b_gate, s->ffn, 1);
-	add_bias(up, job->vectors->b_up, s->ffn, 1);
-	job->b->kernels->gate(gate, up, s->activation, s->ffn);
+	float *gate = nth(job->b->gate, i, job->width), *up = nth(job->b->up, i, job->width);
+	add_bias(gate, job->gate_bias, job->width, 1);
+	add_bias(up, job->up_bias, job->width, 1);
+	job->b->kernels->gate(gate, up, job->b->head.weights->shape.activation, job->width);
+}
+
+void gate_rows(struct cpu_backend* b, int width, const float* gate_bias, const float* up_bias, int n) {
+	struct gate_job job = {b, width, gate_bias, up_bias};
+	spread(b, n, (double)n * width * 8, gate_row, &job);
 }
 
 static void run_mlp(struct cpu_backend* b, const struct block_weights* w, int block, const float* x, int n) {
@@ -184,8 +178,7 @@ static void run_mlp(struct cpu_backend* b, const struct block_weights* w, int bl
 	                             {.out = b->up, .stride = (size_t)s->ffn, .w = &w->w_up}};
 	multiply(b, x, s->dim, n, in, 2);
 	mark(b, PART_GATE_UP);
-	struct gate_job job = {.b = b, .vectors = &b->block[block]};
-	spread(b, n, (double)n * s->ffn * 8, gate_row, &job);
+	gate_rows(b, s->ffn, floats(&b->block[block].b_gate), floats(&b->block[block].b_up), n);
 	mark(b, PART_ACTIVATION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->w_down};
 	multiply(b, b->gate, s->ffn, n, &out, 1);
@@ -193,8 +186,8 @@ static void run_mlp(struct cpu_backend* b, const struct block_weights* w, int bl
 }
 
 static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
-	const struct block_vectors* vectors = &b->block[block];
-	const float* x = sub_layer_input(b, vectors->mlp_norm, vectors->mlp_norm_bias, n);
+	const struct block_weights* vectors = &b->block[block];
+	const float* x = sub_layer_input(b, floats(&vectors->mlp_norm), floats(&vectors->mlp_norm_bias), n);
 	mark(b, PART_NORM);
 	if (tensor_present(&w->router)) {
 		run_experts(b, w, vectors, x, n);
@@ -202,7 +195,7 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, 
 	} else {
 		run_mlp(b, w, block, x, n);
 	}
-	add_output(b, vectors->b_down, vectors->post_mlp_norm, n);
+	add_output(b, floats(&vectors->b_down), floats(&vectors->post_mlp_norm), n);
 }
 
 /* ---- the slice ----------------------------------------------------------------------------- */
@@ -375,7 +368,7 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 		return false;
 	pool_begin(b->pool);
 	b->marked = b->head.part_seconds ? seconds_now() : 0;
-	struct walk walk = {0};
+	struct paged_walk walk = {0};
 	bool done = true;
 	for (int r0 = 0; r0 < pass->n && done; r0 += b->slice_rows) {
 		const int n = pass->n - r0 < b->slice_rows ? pass->n - r0 : b->slice_rows;

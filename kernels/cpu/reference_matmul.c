@@ -2,6 +2,7 @@
  *
  * Float types: sixteen running sums, column k going to sum k mod 16. Quantized types: the integer dot
  * product of each block, exact, scaled and added in ascending order of the block. */
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul.h"
 
 #include <math.h>

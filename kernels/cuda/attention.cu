@@ -189,37 +189,21 @@ template <class T> __global__ void combine_kernel(struct attend a, T* out, const
 	combine_head(a, out, (int)blockIdx.y, r, h, a.window > 0 ? max(0, position + 1 - a.window) : 0, position);
 }
 
-template <class T>
-static void launch_both(const struct cuda_backend* b, cudaStream_t stream, int rows, const struct attend& a) {
+void launch_attention(const struct cuda_backend* b, int rows, int block, int first_row) {
 	const struct model_shape* m = &b->shape;
-	const struct device_slice* s = (const struct device_slice*)b->slice;
-	T* out = (T*)(is_alone(b) ? b->work.mixed : b->work.part);
+	const int window = block_set_has(&m->sliding, block) ? m->sliding_window : 0;
+	const float scale = m->attention_scale;
+	unsigned* done = b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done;
+	const struct attend a = {
+	    b->work.q, b->work.partial, b->work.scale, m->heads, m->kv_heads, m->head_dim,          block,
+	    b->chunks, window,          first_row,     rows,     scale,       m->attention_softcap, done};
 	const int all = m->kv_heads * rows * b->chunks, most = b->multiprocessors * BLOCKS_A_MULTIPROCESSOR;
-	launch(b, stream, dim3((unsigned)(all < most ? all : most)), CHUNK,
-	       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, out, s);
-	if (!a.done)
-		launch(b, stream, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out, s);
-}
-
-void launch_attention(const struct cuda_backend* b, cudaStream_t stream, int rows, int block, int first_row) {
-	const struct model_shape* m = &b->shape;
-	const bool slides = block_set_has(&m->sliding, block);
-	const struct attend a = {b->work.q,
-	                         b->work.partial,
-	                         b->work.scale,
-	                         m->heads,
-	                         m->kv_heads,
-	                         m->head_dim,
-	                         block,
-	                         b->chunks,
-	                         slides ? m->sliding_window : 0,
-	                         first_row,
-	                         rows,
-	                         m->attention_scale,
-	                         m->attention_softcap,
-	                         b->launches == LAUNCHES_SEPARATE ? NULL : b->work.row_done};
-	if (b->bf16)
-		launch_both<__nv_bfloat16>(b, stream, rows, a);
-	else
-		launch_both<__half>(b, stream, rows, a);
+	by_activation(b, [&](auto type) {
+		using T = decltype(type);
+		T* out = (T*)(is_alone(b) ? b->work.mixed : b->work.part);
+		launch(b, dim3((unsigned)(all < most ? all : most)), CHUNK,
+		       HEADS_AT_ONCE * (size_t)m->head_dim * sizeof(float), attend_kernel<T>, a, out, b->slice);
+		if (!a.done)
+			launch(b, dim3((unsigned)m->heads, (unsigned)rows), 128, 0, combine_kernel<T>, a, out, b->slice);
+	});
 }

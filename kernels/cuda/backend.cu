@@ -79,46 +79,51 @@ static int threads(const struct backend* backend) { return backend ? 1 : 0; }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* SWIFTLET_CUDA_LAUNCHES=separate|fused|early, so that they can be compared; the best that the device can. */
+/* What an environment variable says, by its place among `names`, which end with NULL; `usual` where it is not
+ * set. */
+static bool choose(const char* variable, const char* const* names, const char* expected, int usual,
+                   int* chosen, struct error* error) {
+	const char* wish = getenv(variable);
+	*chosen = usual;
+	for (int i = 0; wish && names[i]; i++)
+		if (strcmp(wish, names[i]) == 0) {
+			*chosen = i;
+			return true;
+		}
+	return !wish || error_set(error, "%s=%.40s: %s was expected", variable, wish, expected);
+}
+
+/* So that ways to launch can be compared; by itself the best that the device can. */
 static bool choose_launches(struct cuda_backend* b, int major, struct error* error) {
-	static const char* const name[] = {"separate", "fused", "early"};
-	const char* wish = getenv("SWIFTLET_CUDA_LAUNCHES");
-	int chosen = LAUNCHES_EARLY;
-	for (int i = 0; wish && i < 3; i++)
-		if (strcmp(wish, name[i]) == 0)
-			chosen = i;
-	if (wish && strcmp(wish, name[chosen]) != 0)
-		return error_set(error, "SWIFTLET_CUDA_LAUNCHES=%.40s: separate, fused or early was expected", wish);
+	static const char* const names[] = {"separate", "fused", "early", NULL};
+	int chosen;
+	if (!choose("SWIFTLET_CUDA_LAUNCHES", names, "separate, fused or early", LAUNCHES_EARLY, &chosen, error))
+		return false;
 	/* whether NCCL's kernels go between launches that start early is not documented */
 	const bool can = major >= 9 && is_alone(b);
 	b->launches = chosen == LAUNCHES_EARLY && !can ? LAUNCHES_FUSED : (enum launches)chosen;
 	return true;
 }
 
-/* SWIFTLET_CUDA_PARTS=shape|1|2|4, likewise. */
+/* Likewise. */
 static bool choose_parts(struct cuda_backend* b, struct error* error) {
-	static const char* const name[] = {"shape", "1", "2", "4"};
+	static const char* const names[] = {"shape", "1", "2", "4", NULL};
 	static const int parts[] = {0, 1, 2, MOST_PARTS};
-	const char* wish = getenv("SWIFTLET_CUDA_PARTS");
-	int chosen = 0;
-	for (int i = 0; wish && i < 4; i++)
-		if (strcmp(wish, name[i]) == 0)
-			chosen = i;
-	if (wish && strcmp(wish, name[chosen]) != 0)
-		return error_set(error, "SWIFTLET_CUDA_PARTS=%.40s: shape, 1, 2 or 4 was expected", wish);
+	int chosen;
+	const bool done = choose("SWIFTLET_CUDA_PARTS", names, "shape, 1, 2 or 4", 0, &chosen, error);
 	b->column_parts = parts[chosen];
-	return true;
+	return done;
 }
 
-/* SWIFTLET_CUDA_GRAPHS=on|off: one device captures its passes unless told not to, several if told to. NCCL's
- * guide advises against it where one thread drives them: a graph's launch may wait for the other devices,
- * which have not got theirs.
+/* One device captures its passes unless told not to, several if told to. NCCL's guide advises against it
+ * where one thread drives them: a graph's launch may wait for the other devices, which have not got theirs.
  */
 static bool choose_captures(struct device_group* g, struct error* error) {
-	const char* wish = getenv("SWIFTLET_CUDA_GRAPHS");
-	const bool on = wish && strcmp(wish, "on") == 0, off = wish && strcmp(wish, "off") == 0;
-	g->captures = on || (g->devices == 1 && !off);
-	return !wish || on || off || error_set(error, "SWIFTLET_CUDA_GRAPHS=%.40s: on or off was expected", wish);
+	static const char* const names[] = {"off", "on", NULL};
+	int chosen;
+	const bool done = choose("SWIFTLET_CUDA_GRAPHS", names, "on or off", g->devices == 1, &chosen, error);
+	g->captures = chosen;
+	return done;
 }
 
 static bool open_device(struct cuda_backend* b, struct error* error) {
@@ -145,11 +150,11 @@ static bool open_cublas(struct cuda_backend* b, struct error* error) {
 	}
 	CUBLAS_TRY(b->calls.create(&b->cublas), error);
 	CUBLAS_TRY(b->calls.set_stream(b->cublas, b->stream), error);
-	b->cublas_workspace = cuda_take(b, CUBLAS_WORKSPACE, "cuBLAS's workspace", error);
-	if (!b->cublas_workspace)
+	void* workspace = cuda_take(b, CUBLAS_WORKSPACE, "cuBLAS's workspace", error);
+	if (!workspace)
 		return false;
 	/* a workspace of our own, of fixed size: cuBLAS then chooses the same algorithm for a shape every time */
-	CUBLAS_TRY(b->calls.set_workspace(b->cublas, b->cublas_workspace, CUBLAS_WORKSPACE), error);
+	CUBLAS_TRY(b->calls.set_workspace(b->cublas, workspace, CUBLAS_WORKSPACE), error);
 	return true;
 }
 
@@ -158,26 +163,16 @@ static void close_device(struct cuda_backend* b) {
 	low_state_close(b);
 	if (b->cublas)
 		b->calls.destroy(b->cublas);
-	for (int i = 0; i < b->n_allocations; i++)
-		cudaFree(b->allocation[i]);
-	if (b->staging)
-		cudaFreeHost(b->staging);
-	if (b->host_result)
-		cudaFreeHost(b->host_result);
-	if (b->host_influence)
-		cudaFreeHost(b->host_influence);
-	if (b->host_logits)
-		cudaFreeHost(b->host_logits);
-	if (b->host_tap)
-		cudaFreeHost(b->host_tap);
+	cuda_give_back(b, 0);
+	for (int i = 0; i < b->n_pinned; i++)
+		cudaFreeHost(b->pinned[i]);
 	if (b->stream)
 		cudaStreamDestroy(b->stream);
 }
 
 /* What devices hold of which one failed is left to them: giving it back would wait for that one. Captured
  * passes go before what they exchange by. */
-static void cuda_close(struct backend* backend) {
-	struct device_group* g = ((struct cuda_backend*)backend)->group;
+static void close_group(struct device_group* g) {
 	const bool gone = g->failure.message[0] != 0;
 	for (int d = 0; d < g->devices && !gone; d++)
 		for (int i = 0; g->device[d] && i < 2; i++)
@@ -200,37 +195,32 @@ static void cuda_close(struct backend* backend) {
 	free(g);
 }
 
+static void cuda_close(struct backend* backend) { close_group(((struct cuda_backend*)backend)->group); }
+
 /* ---- what it does not do --------------------------------------------------------------------- */
 
-static bool does_blocks(const struct weight_table* w, struct error* error) {
-	const struct model_shape* m = &w->shape;
-	for (int i = 0; i < m->n_blocks; i++) {
-		const struct block_weights* b = &w->block[i];
-		if (tensor_present(&b->router))
-			return error_set(error, "the CUDA backend does no mixture of experts: --backend cpu does");
-		if (tensor_present(&b->sinks))
-			return error_set(error, "the CUDA backend does no attention sinks: --backend cpu does");
-		if (!tensor_present(&b->attention_norm) || !tensor_present(&b->mlp_norm))
-			return error_set(error, "the CUDA backend does no sub-layers without a norm before them: "
-			                        "--backend cpu does");
-		if (tensor_present(&b->q_norm) && b->q_norm.cols != m->head_dim)
-			return error_set(error,
-			                 "the CUDA backend does no norm over all heads at once: --backend cpu does");
-		if (block_set_has(&m->unrotated, i))
-			return error_set(error, "the CUDA backend does no blocks without RoPE: --backend cpu does");
-	}
-	return true;
+static const char* lacking_for(const struct block_weights* w, const struct model_shape* m, int block) {
+	if (tensor_present(&w->router))
+		return "mixture of experts";
+	if (tensor_present(&w->sinks))
+		return "attention sinks";
+	if (!tensor_present(&w->attention_norm) || !tensor_present(&w->mlp_norm))
+		return "sub-layers without a norm before them";
+	if (tensor_present(&w->q_norm) && w->q_norm.cols != m->head_dim)
+		return "norm over all heads at once";
+	return block_set_has(&m->unrotated, block) ? "blocks without RoPE" : NULL;
 }
 
 /* Families that came later than this backend ask for parts it lacks. */
 static bool does_model(const struct weight_table* w, struct error* error) {
 	const struct model_shape* m = &w->shape;
-	if (m->norm != NORM_RMS)
-		return error_set(error, "the CUDA backend does no LayerNorm: --backend cpu does");
-	if (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f)
+	const char* lacking = m->norm != NORM_RMS ? "LayerNorm" : NULL;
+	if (!lacking && (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f))
 		return error_set(error, "the CUDA backend does not scale residuals, logits or long attention: "
 		                        "--backend cpu does");
-	return does_blocks(w, error);
+	for (int i = 0; i < m->n_blocks && !lacking; i++)
+		lacking = lacking_for(&w->block[i], m, i);
+	return !lacking || error_set(error, "the CUDA backend does no %s: --backend cpu does", lacking);
 }
 
 static void fill_in(struct backend* head, const struct weight_table* weights, bool alone) {
@@ -246,7 +236,6 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->adopt = paged_adopt;
 	head->reserve = paged_reserve;
 	head->room = paged_room;
-	head->has_penalties = true;
 	head->bandwidth = bandwidth;
 	head->threads = threads;
 	head->use_low = cuda_use_low;
@@ -273,7 +262,7 @@ static bool fits(struct cuda_backend* b, bool library, struct error* error) {
 	return b->certifies || weights_fit(b, beside, error);
 }
 
-/* The group's next device; cuda_close frees it whether it opened or not. */
+/* The group's next device; close_group frees it whether it opened or not. */
 static bool open_one(struct device_group* g, int rank, const struct weight_table* weights,
                      const struct backend_options* options, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)calloc(1, sizeof *b);
@@ -311,24 +300,20 @@ struct backend* cuda_open(const struct weight_table* weights, const struct backe
 		error_set(error, "out of memory for the backend");
 		return NULL;
 	}
-	if (!devices_check(weights, options->device, devices, &g->nccl, error)) {
-		free(g);
+	g->cache_bytes = options->cache_bytes;
+	bool done = devices_check(weights, options->device, devices, &g->nccl, error);
+	g->devices = done ? devices : 0;
+	done = done && choose_captures(g, error);
+	for (int d = 0; d < g->devices && done; d++)
+		done = open_one(g, d, weights, options, error);
+	if (!done || !devices_join(g, error) || !capture_passes(g->device[0], error)) {
+		close_group(g);
 		return NULL;
 	}
-	g->devices = devices;
-	g->cache_bytes = options->cache_bytes;
-	bool done = choose_captures(g, error);
-	for (int d = 0; d < devices && done; d++)
-		done = open_one(g, d, weights, options, error);
-	done = done && devices_join(g, error) && capture_passes(g->device[0], error);
-	struct backend* head = g->device[0] ? &g->device[0]->head : NULL;
-	if (done && devices > 1) {
+	struct backend* head = &g->device[0]->head;
+	if (devices > 1) {
 		const size_t used = strlen(head->name);
 		snprintf(head->name + used, sizeof head->name - used, " x %d", devices);
 	}
-	if (!done && head)
-		cuda_close(head);
-	else if (!head)
-		free(g);
-	return done ? head : NULL;
+	return head;
 }

@@ -21,7 +21,7 @@ static bool warm_up(struct cuda_backend* b, struct error* error) {
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) { done = done && clear(p, error); });
 	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0] && done; i++)
-		launch_span(b, 8 * bucket[i], NULL);
+		launch_whole(b, 8 * bucket[i]);
 	if (!done)
 		return false;
 	CUDA_TRY(cudaGetLastError(), error);
@@ -37,7 +37,7 @@ static bool capture(struct cuda_backend* b, int index, int rows, struct error* e
 		begun[p->rank] = done;
 	});
 	if (done)
-		launch_span(b, rows, NULL);
+		launch_whole(b, rows);
 	each_device(b, [&](struct cuda_backend* p) {
 		cudaGraph_t graph = NULL;
 		const bool ended = !begun[p->rank] ||
@@ -103,7 +103,7 @@ static bool step_back(struct cuda_backend* b, const struct error* why) {
  */
 static void capture_loop(struct cuda_backend* b) {
 	struct error why = {""};
-	if (!is_alone(b) || !b->head.draft)
+	if (!b->head.draft)
 		return;
 	if (b->group->captures && draft_capture(b, &why))
 		return;

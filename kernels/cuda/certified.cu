@@ -39,20 +39,22 @@ __device__ static float length_above(float squares) { return sqrtf(squares) * 1.
 /* A group of 32 columns as q4_1 in its planes; adds up squares: of what is left, the weights, s·q and m. */
 __device__ static void make_group(const struct matrix& coarse, const struct matrix& w, int row, int group,
                                   float square[4]) {
-	unsigned char block[20], *data, *scale;
+	struct block_q4_1 block;
 	float x[UNIT];
 	__half2 both;
 	for (int i = 0; i < UNIT; i++)
 		x[i] = element_of(w, row, group * UNIT + i);
-	synth_block(DTYPE_Q4_1, block, x);
-	data = (unsigned char*)coarse.data + (size_t)row * units_of<true>(coarse) * UNIT_BYTES;
-	scale = (unsigned char*)coarse.scale + ((size_t)row * (coarse.cols / UNIT) + group) * sizeof both;
-	memcpy(&both, block, sizeof both);
-	memcpy(scale, block, sizeof both);
+	synth_q4_1(&block, x);
+	unsigned char* data =
+	    static_cast<unsigned char*>(coarse.data) + (size_t)row * units_of<true>(coarse) * UNIT_BYTES;
+	unsigned char* scale = static_cast<unsigned char*>(coarse.scale) +
+	                       ((size_t)row * (coarse.cols / UNIT) + group) * sizeof both;
+	memcpy(&both, &block, sizeof both);
+	memcpy(scale, &both, sizeof both);
 	const float2 s = __half22float2(both);
 	for (int i = 0; i < UNIT; i++) {
 		const struct nibble_place at = nibble_place(group, i, false);
-		const int value = block[4 + i % 16] >> 4 * (i / 16) & 15;
+		const int value = nibble(block.q, i);
 		data[at.byte] = (unsigned char)((at.shift ? data[at.byte] : 0) | value << at.shift);
 		const float scaled = s.x * (float)value, left = x[i] - (scaled + s.y);
 		square[0] += left * left;
@@ -95,8 +97,7 @@ size_t certified_room(const struct cuda_backend* b) {
 	const struct planes p = planes_of(DTYPE_Q4_1, w->cols);
 	const size_t coarse = rows * (p.data + p.scale + sizeof(float));
 	const bool serves = w->type == DTYPE_Q8_0 || !kept_as_stored(w->type);
-	if (!serves || !is_alone(b) || tensor_present(&b->head.weights->output_bias) ||
-	    b->shape.logit_softcap > 0 || !is_worth_it(b, stored, coarse))
+	if (!serves || !is_alone(b) || b->shape.logit_softcap > 0 || !is_worth_it(b, stored, coarse))
 		return 0;
 	return coarse + SLICE_ROWS * (sizeof(struct certified_reach) + sizeof(unsigned)) + 5 * 256;
 }
@@ -105,8 +106,8 @@ static bool take_rooms(struct cuda_backend* b) {
 	struct device_certified* c = &b->certified;
 	struct error none;
 	const char* what = "a coarse copy of the head";
-	const size_t rows = (size_t)b->output.rows;
-	if (!take_matrix(b, DTYPE_Q4_1, b->output.rows, b->output.cols, &c->coarse, what, &none))
+	const size_t rows = (size_t)b->output.stored.rows;
+	if (!take_matrix(b, DTYPE_Q4_1, b->output.stored.rows, b->output.stored.cols, &c->coarse, what, &none))
 		return false;
 	c->slack = (float*)cuda_take(b, rows * sizeof *c->slack, what, &none);
 	c->reach = (struct certified_reach*)cuda_take(b, SLICE_ROWS * sizeof *c->reach, what, &none);
@@ -119,12 +120,10 @@ bool certified_open(struct cuda_backend* b, struct error* error) {
 	const size_t room = certified_room(b);
 	const int before = b->n_allocations;
 	unsigned bad = 1;
-	if (room == 0)
-		return true;
 	if (take_rooms(b)) {
 		CUDA_TRY(cudaMemsetAsync(c->done, 0, SLICE_ROWS * sizeof *c->done, b->stream), error);
-		coarse_kernel<<<(unsigned)b->output.rows, THREADS, 0, b->stream>>>(c->coarse, c->slack, b->output,
-		                                                                   c->done);
+		coarse_kernel<<<(unsigned)b->output.stored.rows, THREADS, 0, b->stream>>>(c->coarse, c->slack,
+		                                                                          b->output.stored, c->done);
 		CUDA_TRY(cudaGetLastError(), error);
 		CUDA_TRY(cudaMemcpyAsync(&bad, c->done, sizeof bad, cudaMemcpyDeviceToHost, b->stream), error);
 		CUDA_TRY(cudaStreamSynchronize(b->stream), error);
@@ -132,8 +131,7 @@ bool certified_open(struct cuda_backend* b, struct error* error) {
 	if (!bad)
 		b->head.certified_bytes = room;
 	else {
-		while (b->n_allocations > before)
-			cudaFree(b->allocation[--b->n_allocations]);
+		cuda_give_back(b, before);
 		*c = {};
 	}
 	return true;
@@ -165,10 +163,10 @@ enum head_matrix head_for(struct cuda_backend* b, const struct device_slice* s, 
 void certified_weigh(struct cuda_backend* b, unsigned survivors) {
 	static const double part = 0.05, scattered = 2;
 	struct device_certified* c = &b->certified;
-	const struct planes stored = planes_of(b->output.type, b->output.cols);
-	const struct planes coarse = planes_of(DTYPE_Q4_1, b->output.cols);
+	const struct planes stored = planes_of(b->output.stored.type, b->output.stored.cols);
+	const struct planes coarse = planes_of(DTYPE_Q4_1, b->output.stored.cols);
 	const double share = (double)(coarse.data + coarse.scale) / (double)(stored.data + stored.scale);
-	c->price += part * (share + scattered * survivors / b->output.rows - c->price);
+	c->price += part * (share + scattered * survivors / b->output.stored.rows - c->price);
 	if (c->price > 1) {
 		c->resting = LONGEST_REST;
 		c->price = share;
@@ -287,31 +285,21 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once(TILES, true))
 		atomicAdd(&s->survivors, (unsigned)n);
 }
 
-template <class T>
-static void launch_of(const struct certifying& c, const T* x, cudaStream_t stream, int bucket,
-                      struct device_slice* s) {
-	const unsigned blocks = (unsigned)((c.head.rows + THREADS - 1) / THREADS);
-	best_kernel<<<dim3((unsigned)c.segments, (unsigned)(8 * bucket)), THREADS, 0, stream>>>(c, x, s);
-	if (bucket == 1)
-		exact_kernel<T, 1><<<blocks, THREADS, 0, stream>>>(c, x, s);
-	else if (bucket == 2)
-		exact_kernel<T, 2><<<blocks, THREADS, 0, stream>>>(c, x, s);
-	else if (bucket <= 4)
-		exact_kernel<T, 4><<<blocks, THREADS, 0, stream>>>(c, x, s);
-	else
-		exact_kernel<T, 8><<<blocks, THREADS, 0, stream>>>(c, x, s);
-}
-
-void launch_certified(const struct cuda_backend* b, cudaStream_t stream, int bucket) {
+void launch_certified(const struct cuda_backend* b, int bucket) {
 	const struct device_certified* of = &b->certified;
 	const struct workspace* w = &b->work;
-	const struct certifying c = {b->output,    of->slack, w->logits, w->top_score,
-	                             w->top_token, of->reach, of->done,  b->segments};
-	struct device_slice* s = (struct device_slice*)b->slice;
+	const struct certifying c = {b->output.stored, of->slack, w->logits, w->top_score,
+	                             w->top_token,     of->reach, of->done,  b->segments};
+	const unsigned blocks = (unsigned)((c.head.rows + THREADS - 1) / THREADS);
 	if (of->coarse.rows == 0)
 		return;
-	if (b->bf16)
-		launch_of(c, (const __nv_bfloat16*)w->normed, stream, bucket, s);
-	else
-		launch_of(c, (const __half*)w->normed, stream, bucket, s);
+	by_activation(b, [&](auto type) {
+		using T = decltype(type);
+		const T* x = (const T*)w->normed;
+		best_kernel<<<dim3((unsigned)c.segments, (unsigned)(8 * bucket)), THREADS, 0, b->stream>>>(c, x,
+		                                                                                           b->slice);
+		by_tiles(bucket, [&](auto tiles) {
+			exact_kernel<T, decltype(tiles)::value><<<blocks, THREADS, 0, b->stream>>>(c, x, b->slice);
+		});
+	});
 }

@@ -20,25 +20,29 @@ enum {
 	BUCKETS = SLICE_ROWS / 8,
 	ATTENTION_CHUNK = 256,
 	RESULT_SEGMENT = 1024,
-	MAX_DEVICES = MAX_PAGE_MEMORIES
+	MAX_DEVICES = MAX_PAGE_MEMORIES,
+	MOST_PINNED = 5 /* see workspace.cu */
 };
 
 /* ---- weights on the device ---------------------------------------------------------------- */
 
 /* F16 and BF16 as stored; Q8_0, Q4_1, Q4_K and Q6_K with their bits as stored, in planes (planes.cuh). */
 struct matrix {
-	int type; /* DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_1, DTYPE_Q4_K or DTYPE_Q6_K */
+	enum dtype type; /* DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_1, DTYPE_Q4_K or DTYPE_Q6_K */
 	int rows, cols;
-	const void *data, *high, *scale;
-	const __half* factor;
+	void *data, *high, *scale;
+	__half* factor;
 };
 
+/* A matrix, and what a pass with low-bit copies runs: where it has none, the stored one again. */
+struct weights {
+	struct matrix stored, low;
+};
+
+enum block_matrix { WQ, WK, WV, WO, W_GATE, W_UP, W_DOWN, BLOCK_MATRICES };
+
 struct device_block {
-	struct matrix wq, wk, wv, wo, gate, up, down;
-	/* what a pass with low-bit copies runs: where a matrix has none, the stored one again */
-	struct low_matrices {
-		struct matrix wq, wk, wv, wo, gate, up, down;
-	} low;
+	struct weights matrix[BLOCK_MATRICES];
 	float *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm, *q_norm, *k_norm;
 	float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down;
 };
@@ -182,14 +186,13 @@ struct cuda_backend {
 	cudaStream_t stream;
 	struct cublas_calls calls;
 	cublasHandle_t cublas; /* NULL where the library is not installed: prefill then runs as exact rows */
-	void* cublas_workspace;
 	struct rope_frequencies rope, sliding_rope; /* the latter without pairs where all blocks are alike */
 	struct device_block* block;                 /* (n_blocks) on the host, pointers to the device */
-	struct matrix output, low_output;
+	struct weights output;
 	void* embedding; /* (vocab, dim) in the activations' type */
-	float *output_norm, *output_bias;
+	float* output_norm;
 	struct workspace work;
-	unsigned char *staging, *slice; /* pinned host memory; the same on the device */
+	struct device_slice *staging, *slice; /* (slice_bytes) pinned host memory; the same on the device */
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
 	float* host_influence;                      /* as work.influence, pinned */
@@ -197,6 +200,8 @@ struct cuda_backend {
 	float* host_logits; /* (3, vocab) a row whose token penalties choose, and scratch; pinned */
 	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
 	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */
+	void* pinned[MOST_PINNED];                   /* all that cudaMallocHost gave */
+	int n_pinned;
 	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some. What is
 	 * NULL is launched kernel by kernel. */
 	struct captured {
@@ -233,6 +238,8 @@ bool cublas_find(struct cublas_calls*);
 
 /* Device memory that the backend owns. NULL with the error set: how much was asked for and what is free. */
 void* cuda_take(struct cuda_backend*, size_t bytes, const char* what, struct error*);
+/* Gives back all of it but the first n takings. */
+void cuda_give_back(struct cuda_backend*, int n);
 
 /* memory.cu */
 struct cache* cuda_cache_open(struct backend*, int capacity, enum dtype, struct error*);
@@ -301,13 +308,24 @@ struct matrix_shares {
 	struct own_rows q, kv, dim, ffn, vocab;
 };
 struct matrix_shares shares_of(const struct cuda_backend*);
-/* A block's matrices as the model has them, and which of their rows this device has. */
-enum { BLOCK_MATRICES = 7 };
+/* A matrix as the model has it, and which of its rows this device has. */
 struct shared_matrix {
 	const struct tensor* of;
 	struct own_rows share;
+	const char* name; /* for messages */
 };
-void matrices_of(const struct cuda_backend*, int block, struct shared_matrix matrix[BLOCK_MATRICES]);
+/* By enum block_matrix. */
+void matrices_of(const struct cuda_backend*, const struct block_weights*,
+                 struct shared_matrix matrix[BLOCK_MATRICES]);
+/* Does it for each matrix of the model's blocks. */
+template <class F> void each_matrix(const struct cuda_backend* b, F what) {
+	for (int i = 0; i < b->shape.n_blocks; i++) {
+		struct shared_matrix all[BLOCK_MATRICES];
+		matrices_of(b, &b->head.weights->block[i], all);
+		for (const struct shared_matrix& matrix : all)
+			what(matrix);
+	}
+}
 bool upload_weights(struct cuda_backend*, struct error*);
 /* Bytes that it takes meanwhile beside the weights. */
 size_t upload_room(const struct cuda_backend*);
@@ -316,11 +334,10 @@ size_t weight_bytes(const struct cuda_backend*);
 /* Whether the kernels take this type's bits as stored; else they become halves. */
 bool kept_as_stored(enum dtype);
 /* Device memory for a matrix as stored, in planes; nothing is in it yet. */
-bool take_matrix(struct cuda_backend*, int type, int64_t rows, int64_t cols, struct matrix*, const char* what,
-                 struct error*);
+bool take_matrix(struct cuda_backend*, enum dtype type, int64_t rows, int64_t cols, struct matrix*,
+                 const char* what, struct error*);
 /* Fills n rows from `first` on of such a matrix with rows as stored, by way of device memory (n rows). */
-bool arrange_rows(const struct matrix*, enum dtype, const void* rows, void* raw, int64_t first, int64_t n,
-                  struct error*);
+bool arrange_rows(const struct matrix*, const void* rows, void* raw, int64_t first, int64_t n, struct error*);
 
 /* low.cu */
 bool cuda_use_low(struct backend*, const struct low_table*, struct error*);
@@ -369,38 +386,37 @@ struct product {
 	struct norm norm; /* of what the product reads, which are hidden states then */
 	struct turn turn; /* parts are a block's queries, keys and values */
 };
-void launch_product(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
-                    int bucket, int sub_layer);
+void launch_product(const struct cuda_backend*, const struct product*, const void* x, int bucket,
+                    int sub_layer);
 /* Whether the norm before a product goes with it, and the rotation with a block's. */
 bool norm_goes_along(const struct cuda_backend*, const struct product*, int bucket);
 bool turn_goes_along(const struct cuda_backend*);
 /* Room for products that several blocks share out: floats of workspace.tile_sums, and its counts. */
 size_t tile_sums_of(const struct cuda_backend*);
 size_t tiles_of(const struct cuda_backend*);
-/* The same for a prefill chunk, by cuBLAS. */
-bool prefill_product(struct cuda_backend*, const struct matrix*, const void* x, int n, float* out,
-                     struct error*);
+/* The same for a prefill chunk, by cuBLAS; bias NULL for most. */
+bool prefill_product(struct cuda_backend*, const struct weights*, const float* bias, const void* x, int n,
+                     float* out, struct error*);
 
 /* rows.cu */
-void launch_embed(const struct cuda_backend*, cudaStream_t, int rows);
-void launch_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
-void launch_round(const struct cuda_backend*, cudaStream_t, int rows); /* the states as they are */
-void launch_turn(const struct cuda_backend*, cudaStream_t, int rows, int block);
+void launch_embed(const struct cuda_backend*, int rows);
+void launch_norm(const struct cuda_backend*, int rows, const float* weight, int sub_layer);
+void launch_round(const struct cuda_backend*, int rows); /* the states as they are */
+void launch_turn(const struct cuda_backend*, int rows, int block);
 struct norm norm_of(const struct cuda_backend*, const float* weight, int sub_layer);
 struct turn turn_of(const struct cuda_backend*, int block);
-void launch_post_norm(const struct cuda_backend*, cudaStream_t, int rows, const float* weight, int sub_layer);
-void launch_add(const struct cuda_backend*, cudaStream_t, int rows, const float* bias);
-void launch_bias(const struct cuda_backend*, cudaStream_t, int rows, float* x, const float* bias, int width);
-void launch_gate(const struct cuda_backend*, cudaStream_t, int rows, const float* b_gate, const float* b_up);
-void launch_keep(const struct cuda_backend*, cudaStream_t, int rows);
+void launch_post_norm(const struct cuda_backend*, int rows, const float* weight, int sub_layer);
+void launch_add(const struct cuda_backend*, int rows);  /* a prefill's y to x */
+void launch_gate(const struct cuda_backend*, int rows); /* a prefill's wide and wide_up to gated */
+void launch_keep(const struct cuda_backend*, int rows);
 /* Of the last sub-layer before `end` that was run; launch_norm does those before its own. */
-void launch_influence(const struct cuda_backend*, cudaStream_t, int rows, int end);
+void launch_influence(const struct cuda_backend*, int rows, int end);
 
 /* attention.cu */
-void launch_attention(const struct cuda_backend*, cudaStream_t, int rows, int block, int first_row);
+void launch_attention(const struct cuda_backend*, int rows, int block, int first_row);
 
 /* results.cu */
-void launch_results(const struct cuda_backend*, cudaStream_t, int rows, struct device_result* out);
+void launch_results(const struct cuda_backend*, int rows, struct device_result* out);
 
 /* draft.cu */
 /* Captures the loop for launches as the group's with_low says. */
@@ -417,7 +433,7 @@ bool certified_open(struct cuda_backend*, struct error*);
 /* What reads the head for the slice's rows as they are described: `low_head` as a pass asks for it. */
 enum head_matrix head_for(struct cuda_backend*, const struct device_slice*, bool low_head);
 /* After the coarse product of the normed states: what may be the largest logit becomes exact. */
-void launch_certified(const struct cuda_backend*, cudaStream_t, int bucket);
+void launch_certified(const struct cuda_backend*, int bucket);
 /* So many rows were computed as stored, in a slice. */
 void certified_weigh(struct cuda_backend*, unsigned survivors);
 
@@ -429,6 +445,13 @@ bool capture_passes(struct cuda_backend*, struct error*);
 void captured_close(struct cuda_backend::captured*);
 
 /* pass.cu */
+/* Begins the staging block of a slice of n rows; the caller fills in what is not nothing. */
+struct device_slice* describe_slice(struct cuda_backend*, int n, const struct mask* skip,
+                                    const struct mask* low);
+/* A row of the segment's, without ancestors but the tokens before it. */
+struct device_row describe_row(const struct segment*);
+/* What the device chose of a row. */
+void give_result(const struct device_result*, uint8_t want, struct result*);
 /* Room for the angles of so many rows from `at` of the staging block on; where it ends. And one row's, in a
  * text whose prompt is so long. */
 size_t reserve_angles(const struct cuda_backend*, size_t at, int rows);
@@ -439,16 +462,15 @@ size_t list_pages(const struct cuda_backend*, const struct paged_cache*, size_t 
 /* Where a part of the staging block begins, at `at` or behind it. */
 static inline size_t align_place(size_t at) { return (at + 15) / 16 * 16; }
 bool cuda_run(struct backend*, const struct pass*, struct error*);
-/* The full span for up to `rows` rows, the head and the results, as launches on the devices' streams; what
- * the slice skips may be left out. */
-void launch_span(const struct cuda_backend*, int rows, const struct mask* skip);
+/* All sub-layers for up to `rows` rows, the head and the results, as launches on the devices' streams. */
+void launch_whole(const struct cuda_backend*, int rows);
 
 #ifdef __CUDACC__
 /* A launch in stream order; with LAUNCHES_EARLY it may begin before the one before it has ended, so every
  * kernel launched by this begins with wait_for_inputs. */
 template <class... P, class... A>
-void launch(const struct cuda_backend* b, cudaStream_t stream, dim3 grid, unsigned threads, size_t shared,
-            void (*kernel)(P...), A... arguments) {
+void launch(const struct cuda_backend* b, dim3 grid, unsigned threads, size_t shared, void (*kernel)(P...),
+            A... arguments) {
 	cudaLaunchAttribute early = {};
 	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
 	early.val.programmaticStreamSerializationAllowed = 1;
@@ -456,10 +478,18 @@ void launch(const struct cuda_backend* b, cudaStream_t stream, dim3 grid, unsign
 	config.gridDim = grid;
 	config.blockDim = dim3(threads);
 	config.dynamicSmemBytes = shared;
-	config.stream = stream;
+	config.stream = b->stream;
 	config.attrs = &early;
 	config.numAttrs = b->launches == LAUNCHES_EARLY;
 	cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+/* what(x), where x is one of the activations' type, for what is compiled for either. */
+template <class F> void by_activation(const struct cuda_backend* b, F what) {
+	if (b->bf16)
+		what(__nv_bfloat16());
+	else
+		what(__half());
 }
 
 /* ---- on the device ------------------------------------------------------------------------ */

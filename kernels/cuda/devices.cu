@@ -15,6 +15,7 @@
 #include <time.h>
 #include <type_traits>
 
+#include "kernels/clock.h"
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/exchange.h"
 
@@ -120,17 +121,16 @@ __global__ void choose_part_kernel(float* x, struct parts p, int dim, const stru
 
 static void join_parts(const struct cuda_backend* b, const struct parts& p, int rows, enum gathered what,
                        int sub_layer) {
-	const struct device_slice* s = (const struct device_slice*)b->slice;
 	const struct workspace* k = &b->work;
 	const unsigned grid = (unsigned)rows;
 	const int dim = b->shape.dim;
 	const auto store = [&](auto* out) {
 		const auto kernel = join_parts_kernel<typename std::remove_pointer<decltype(out)>::type, false>;
-		launch(b, b->stream, dim3(grid), THREADS, 0, kernel, out, p, s, sub_layer);
+		launch(b, dim3(grid), THREADS, 0, kernel, out, p, b->slice, sub_layer);
 	};
 	switch (what) {
 	case GATHERED_EMBEDDING:
-		launch(b, b->stream, dim3(grid), THREADS, 0, choose_part_kernel, k->x, p, dim, s);
+		launch(b, dim3(grid), THREADS, 0, choose_part_kernel, k->x, p, dim, b->slice);
 		return;
 	case GATHERED_MIXED:
 		store((uint16_t*)k->mixed);
@@ -145,7 +145,7 @@ static void join_parts(const struct cuda_backend* b, const struct parts& p, int 
 		store(k->logits);
 		return;
 	case GATHERED_ADDED:
-		launch(b, b->stream, dim3(grid), THREADS, 0, join_parts_kernel<float, true>, k->x, p, s, sub_layer);
+		launch(b, dim3(grid), THREADS, 0, join_parts_kernel<float, true>, k->x, p, b->slice, sub_layer);
 	}
 }
 
@@ -239,12 +239,6 @@ void devices_leave(struct device_group* g) {
 
 /* ---- waiting, and failing ----------------------------------------------------------------- */
 
-static double now_seconds(void) {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* What one device says: cudaSuccess where all is done, cudaErrorNotReady, or its failure. */
 static cudaError_t look_at(const struct cuda_backend* b) {
 	cudaSetDevice(b->device);
@@ -317,7 +311,7 @@ static int find_silent(struct device_group* g) {
 	bool done = false;
 	cudaError_t failed;
 	abort_all(g);
-	for (const double until = now_seconds() + END; !done && now_seconds() < until; sched_yield())
+	for (const double until = seconds_now() + END; !done && seconds_now() < until; sched_yield())
 		if (const int d = look_at_all(g, &done, &failed); d >= 0)
 			return d;
 	for (int d = 0; d < g->devices; d++)
@@ -345,7 +339,7 @@ static bool wait_for_several(const struct cuda_backend* b, struct error* error) 
 	struct device_group* g = b->group;
 	bool done = false;
 	cudaError_t failed = cudaSuccess;
-	for (const double until = now_seconds() + PATIENCE; !done && now_seconds() < until; sched_yield()) {
+	for (const double until = seconds_now() + PATIENCE; !done && seconds_now() < until; sched_yield()) {
 		int d = look_at_all(g, &done, &failed);
 		if (d >= 0)
 			return give_up(b, d, cudaGetErrorString(failed), error);

@@ -50,9 +50,9 @@ static bool capture_step(struct cuda_backend* b, cudaGraph_t body, cudaGraphCond
 	/* whether a conditional node's body may hold early launches is not documented */
 	const enum launches launches = b->launches;
 	b->launches = launches == LAUNCHES_EARLY ? LAUNCHES_FUSED : launches;
-	launch_span(b, 8, NULL);
+	launch_whole(b, 8);
 	b->launches = launches;
-	end_step_kernel<<<1, 1, 0, b->stream>>>((struct device_slice*)b->slice, b->result, handle);
+	end_step_kernel<<<1, 1, 0, b->stream>>>(b->slice, b->result, handle);
 	CUDA_TRY(cudaStreamEndCapture(b->stream, &body), error);
 	return true;
 }
@@ -78,14 +78,9 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
                       const struct draft_policy* policy, struct error* error) {
 	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
 	const struct cache* cache = &c->paged.head;
-	struct device_slice* s = (struct device_slice*)b->staging;
 	const int steps = policy->max_steps;
-	memset(s, 0, sizeof *s);
-	s->n = s->steps = 1; /* the step that runs */
-	if (skip)
-		memcpy(s->skip, skip->word, sizeof s->skip);
-	if (low)
-		memcpy(s->low, low->word, sizeof s->low);
+	struct device_slice* s = describe_slice(b, 1, skip, low);
+	s->steps = 1; /* the one that runs */
 	s->max_steps = steps;
 	s->chance = 1;
 	s->threshold = policy->threshold;
@@ -95,18 +90,13 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	size_t at = reserve_angles(b, sizeof *s, steps);
 	for (int i = 0; i < steps; i++)
 		put_angles(b, i, cache->committed + i, cache->prompt_length);
-	struct device_row row = {};
+	struct device_row row = describe_row(segment);
 	row.token = token;
-	row.position = row.slot = row.base = cache->committed;
-	row.ancestor = -1; /* a chain after the committed tokens: slot = position */
+	row.position = row.slot = row.base = cache->committed; /* a chain after the committed tokens */
 	row.pages = (int)at;
 	at += list_pages(b, &c->paged, at);
 	row.want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
 	row.top = policy->top;
-	row.sampled = segment->sampler != NULL;
-	if (segment->sampler)
-		row.sampler = *segment->sampler;
-	row.hidden = c->hidden[0];
 	s->row[0] = row;
 	s->head = head_for(b, s, low_head);
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
@@ -115,7 +105,7 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 
 static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, struct result* out,
                      struct error* error) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	if (!cuda_ok(cudaMemcpyAsync(b->host_result, b->result, (size_t)policy->max_steps * sizeof *b->result,
 	                             cudaMemcpyDeviceToHost, b->stream),
 	             "cudaMemcpyAsync", error) ||
@@ -129,12 +119,7 @@ static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, 
 			error_set(error, "the model gave logits that are not finite numbers while drafting");
 			return 0;
 		}
-		out[d].token = r->token;
-		out[d].top = r->top;
-		out[d].max_probability = r->max_probability;
-		out[d].log_normaliser = r->log_normaliser;
-		memcpy(out[d].top_token, r->top_token, sizeof out[d].top_token);
-		memcpy(out[d].top_probability, r->top_probability, sizeof out[d].top_probability);
+		give_result(r, WANT_TOP, &out[d]);
 	}
 	return s->steps;
 }

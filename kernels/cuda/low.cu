@@ -12,13 +12,18 @@
 
 enum { PIECE_BYTES = 16 << 20 };
 
+/* This device's rows of an item. */
+struct low_place {
+	struct matrix matrix;
+	struct own_rows own;
+};
+
 struct low_state {
 	const struct low_table* table;
-	struct matrix* place; /* (n_items) this device's rows of each */
-	struct own_rows* own; /* (n_items) which they are */
-	unsigned char* raw;   /* a piece, as stored */
-	int allocations;      /* of the backend's, before it took this copy's */
-	int item;             /* all rows of those before are there, and of this one those before `row` */
+	struct low_place* place; /* (n_items) */
+	unsigned char* raw;      /* a piece, as stored */
+	int allocations;         /* of the backend's, before it took this copy's */
+	int item;                /* all rows of those before are there, and of this one those before `row` */
 	int64_t row;
 };
 
@@ -27,44 +32,35 @@ void low_state_close(struct cuda_backend* b) {
 		return;
 	cudaFree(b->low->raw);
 	free(b->low->place);
-	free(b->low->own);
 	free(b->low);
 	b->low = NULL;
 }
 
 /* Where a pass with the copy finds a matrix: in a place of its own, or, where it has no copy, as stored.
  * Items come in the order of the blocks' matrices. */
-static bool take_place(struct cuda_backend* b, int* item, const struct tensor* copy, struct own_rows own,
-                       const struct matrix& stored, struct matrix* low, struct error* error) {
+static bool take_place(struct cuda_backend* b, int* item, const struct shared_matrix& copy,
+                       struct weights* weights, struct error* error) {
 	struct low_state* s = b->low;
-	*low = stored;
-	if (*item == s->table->n_items || s->table->item[*item].copy != copy)
+	weights->low = weights->stored;
+	if (*item == s->table->n_items || s->table->item[*item].copy != copy.of)
 		return true;
-	if (!take_matrix(b, copy->type, own.n, copy->cols, low, "a low-bit copy", error))
+	if (!take_matrix(b, copy.of->type, copy.share.n, copy.of->cols, &weights->low, "a low-bit copy", error))
 		return false;
-	s->place[*item] = *low;
-	s->own[(*item)++] = own;
+	s->place[(*item)++] = {weights->low, copy.share};
 	return true;
 }
 
 static bool take_places(struct cuda_backend* b, struct error* error) {
 	const struct low_table* table = b->low->table;
-	const struct matrix_shares own = shares_of(b);
 	int item = 0;
 	for (int i = 0; i < b->shape.n_blocks; i++) {
-		const struct block_weights* c = &table->block[i];
-		struct device_block* d = &b->block[i];
-		struct device_block::low_matrices* low = &d->low;
-		if (!take_place(b, &item, &c->wq, own.q, d->wq, &low->wq, error) ||
-		    !take_place(b, &item, &c->wk, own.kv, d->wk, &low->wk, error) ||
-		    !take_place(b, &item, &c->wv, own.kv, d->wv, &low->wv, error) ||
-		    !take_place(b, &item, &c->wo, own.dim, d->wo, &low->wo, error) ||
-		    !take_place(b, &item, &c->w_gate, own.ffn, d->gate, &low->gate, error) ||
-		    !take_place(b, &item, &c->w_up, own.ffn, d->up, &low->up, error) ||
-		    !take_place(b, &item, &c->w_down, own.dim, d->down, &low->down, error))
-			return false;
+		struct shared_matrix copy[BLOCK_MATRICES];
+		matrices_of(b, &table->block[i], copy);
+		for (int k = 0; k < BLOCK_MATRICES; k++)
+			if (!take_place(b, &item, copy[k], &b->block[i].matrix[k], error))
+				return false;
 	}
-	return take_place(b, &item, table->output, own.vocab, b->output, &b->low_output, error);
+	return take_place(b, &item, {table->output, shares_of(b).vocab, NULL}, &b->output, error);
 }
 
 static bool take_raw(struct cuda_backend* b, struct error* error) {
@@ -80,24 +76,22 @@ static bool take_raw(struct cuda_backend* b, struct error* error) {
 
 /* On one device. */
 static bool open_low(struct cuda_backend* b, const struct low_table* table, struct error* error) {
-	const size_t items = (size_t)table->n_items + 1;
 	struct low_state* s = (struct low_state*)calloc(1, sizeof *s);
 	if (!s)
 		return error_set(error, "out of memory for a low-bit copy");
 	b->low = s;
 	s->table = table;
 	s->allocations = b->n_allocations;
-	s->place = (struct matrix*)calloc(items, sizeof *s->place);
-	s->own = (struct own_rows*)calloc(items, sizeof *s->own);
-	if (!s->place || !s->own)
+	s->place = (struct low_place*)calloc((size_t)table->n_items + 1, sizeof *s->place);
+	if (!s->place)
 		return error_set(error, "out of memory for a low-bit copy");
 	return take_places(b, error) && take_raw(b, error);
 }
 
 /* What was taken for a copy: one that cannot be run, or has to give way. */
 static void give_back(struct cuda_backend* b) {
-	while (b->low && b->n_allocations > b->low->allocations)
-		cudaFree(b->allocation[--b->n_allocations]);
+	if (b->low)
+		cuda_give_back(b, b->low->allocations);
 	captured_close(&b->captured[1]);
 	low_state_close(b);
 }
@@ -138,12 +132,12 @@ bool cuda_use_low(struct backend* backend, const struct low_table* table, struct
 static bool carry(struct low_state* s, size_t bytes, struct error* error) {
 	for (size_t left = bytes; left > 0 && s->item < s->table->n_items;) {
 		const struct tensor* copy = s->table->item[s->item].copy;
-		const struct own_rows own = s->own[s->item];
+		const struct own_rows own = s->place[s->item].own;
 		const size_t row = dtype_row_bytes(copy->type, copy->cols);
 		const size_t most = left < (size_t)PIECE_BYTES ? left : (size_t)PIECE_BYTES;
 		int64_t n = most > row ? (int64_t)(most / row) : 1;
 		n = n < own.n - s->row ? n : own.n - s->row;
-		if (!arrange_rows(&s->place[s->item], copy->type,
+		if (!arrange_rows(&s->place[s->item].matrix,
 		                  (const unsigned char*)copy->data + (size_t)(own.first + s->row) * row, s->raw,
 		                  s->row, n, error))
 			return false;

@@ -29,14 +29,14 @@ static int parts_for(const struct cuda_backend* b, const struct product& p, int 
 	                      b->multiprocessors);
 }
 
-void launch_product(const struct cuda_backend* b, cudaStream_t stream, const struct product* p, const void* x,
-                    int bucket, int sub_layer) {
+void launch_product(const struct cuda_backend* b, const struct product* p, const void* x, int bucket,
+                    int sub_layer) {
 	const int parts = parts_for(b, *p, bucket);
-	if (is_plain(*p))
-		(b->bf16 ? launch_product_bf16 : launch_product_half)(b, stream, p, x, bucket, sub_layer, parts);
-	else
-		(b->bf16 ? launch_product_bf16_mixed : launch_product_half_mixed)(b, stream, p, x, bucket, sub_layer,
-		                                                                  parts);
+	by_activation(b, [&](auto type) {
+		using T = decltype(type);
+		(is_plain(*p) ? launch_product_of<T, false> : launch_product_of<T, true>)(b, p, x, bucket, sub_layer,
+		                                                                          parts);
+	});
 }
 
 /* Every block of the product would make the normed activations anew: beside weights of few bits, which are

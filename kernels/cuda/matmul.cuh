@@ -9,15 +9,10 @@ enum { WARPS = 8, TILE = 16, FUSED_HEAD = 256, FEW_BUCKETS = 2 };
 
 __device__ __host__ static inline int tiles_in(int rows) { return (rows + TILE - 1) / TILE; }
 
-/* A product whose activations are halves or BF16, and whose weights are all of the same, or of any type
- * (mixed). `parts` blocks share out a tile. */
-void launch_product_half(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
-                         int bucket, int sub_layer, int parts);
-void launch_product_half_mixed(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
-                               int bucket, int sub_layer, int parts);
-void launch_product_bf16(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
-                         int bucket, int sub_layer, int parts);
-void launch_product_bf16_mixed(const struct cuda_backend*, cudaStream_t, const struct product*, const void* x,
-                               int bucket, int sub_layer, int parts);
+/* A product whose activations are of type T, and whose weights are all of the same, or of any type (MIXED).
+ * `parts` blocks share out a tile. */
+template <class T, bool MIXED>
+void launch_product_of(const struct cuda_backend*, const struct product*, const void* x, int bucket,
+                       int sub_layer, int parts);
 
 #endif

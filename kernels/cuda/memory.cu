@@ -37,6 +37,11 @@ void* cuda_take(struct cuda_backend* b, size_t bytes, const char* what, struct e
 	return p;
 }
 
+void cuda_give_back(struct cuda_backend* b, int n) {
+	while (b->n_allocations > n)
+		cudaFree(b->allocation[--b->n_allocations]);
+}
+
 /* ---- pages -------------------------------------------------------------------------------- */
 
 static void* take_pages(void* owner, size_t bytes) {

@@ -15,11 +15,11 @@
 static int bucket_of(int rows) { return (rows + 7) / 8; }
 
 /* Adds a matrix to a product, with its low-bit copy where passes may take that. */
-static void take_part(const struct cuda_backend* b, struct product* p, const struct matrix& stored,
-                      const struct matrix& low, float* out, const float* bias) {
-	p->w[p->parts] = stored;
-	p->low[p->parts] = b->group->with_low ? low : stored;
-	p->has_low = p->has_low || (b->group->with_low && low.data != stored.data);
+static void take_part(const struct cuda_backend* b, struct product* p, const struct weights& w, float* out,
+                      const float* bias) {
+	p->w[p->parts] = w.stored;
+	p->low[p->parts] = b->group->with_low ? w.low : w.stored;
+	p->has_low = p->has_low || (b->group->with_low && w.low.data != w.stored.data);
 	p->out[p->parts] = out;
 	p->bias[p->parts] = bias;
 	p->parts++;
@@ -31,20 +31,19 @@ static void launch_normed_product(const struct cuda_backend* b, int bucket, cons
 	if (norm_goes_along(b, product, bucket))
 		product->norm = norm_of(b, norm, sub_layer);
 	else
-		launch_norm(b, b->stream, 8 * bucket, norm, sub_layer);
-	launch_product(b, b->stream, product, product->norm.weight ? b->work.x : b->work.normed, bucket,
-	               sub_layer);
+		launch_norm(b, 8 * bucket, norm, sub_layer);
+	launch_product(b, product, product->norm.weight ? b->work.x : b->work.normed, bucket, sub_layer);
 }
 
-/* A sub-layer's last matrix, with its copy and what is added to the product. */
+/* A sub-layer's last matrix, and what is added to the product. */
 struct last_matrix {
-	const struct matrix *stored, *low;
+	const struct weights* weights;
 	const float *bias, *post_norm;
 };
 static struct last_matrix last_of(const struct device_block* w, int sub_layer) {
 	if (sub_layer % 2 == 0)
-		return {&w->wo, &w->low.wo, w->bo, w->post_attention_norm};
-	return {&w->down, &w->low.down, w->b_down, w->post_mlp_norm};
+		return {&w->matrix[WO], w->bo, w->post_attention_norm};
+	return {&w->matrix[W_DOWN], w->b_down, w->post_mlp_norm};
 }
 
 /* The product at a sub-layer's end: into the hidden states, or by way of the norm after it. */
@@ -56,18 +55,17 @@ static void launch_last_product(const struct cuda_backend* b, int rows, int sub_
 		struct product product = {};
 		normed = w.post_norm != NULL;
 		product.end = normed || !is_alone(p) ? PRODUCT_STORE : PRODUCT_ADD;
-		take_part(p, &product, *w.stored, *w.low,
+		take_part(p, &product, *w.weights,
 		          !is_alone(p) ? (float*)p->work.part
 		          : normed     ? p->work.y
 		                       : p->work.x,
 		          w.bias);
-		launch_product(p, p->stream, &product, sub_layer % 2 == 0 ? p->work.mixed : p->work.gated, bucket,
-		               sub_layer);
+		launch_product(p, &product, sub_layer % 2 == 0 ? p->work.mixed : p->work.gated, bucket, sub_layer);
 	});
 	launch_gather(b, rows, normed ? GATHERED_OUTPUT : GATHERED_ADDED, sub_layer);
 	if (normed)
 		each_device(b, [&](const struct cuda_backend* p) {
-			launch_post_norm(p, p->stream, 8 * bucket, last_of(&p->block[sub_layer / 2], sub_layer).post_norm,
+			launch_post_norm(p, 8 * bucket, last_of(&p->block[sub_layer / 2], sub_layer).post_norm,
 			                 sub_layer);
 		});
 }
@@ -77,17 +75,17 @@ static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
 	struct product qkv = {};
-	take_part(b, &qkv, w->wq, w->low.wq, k->q, w->bq);
-	take_part(b, &qkv, w->wk, w->low.wk, k->k, w->bk);
-	take_part(b, &qkv, w->wv, w->low.wv, k->v, w->bv);
+	take_part(b, &qkv, w->matrix[WQ], k->q, w->bq);
+	take_part(b, &qkv, w->matrix[WK], k->k, w->bk);
+	take_part(b, &qkv, w->matrix[WV], k->v, w->bv);
 	if (turn_goes_along(b)) {
 		qkv.turn = turn_of(b, block);
 		qkv.turn.done = k->head_done;
 	}
 	launch_normed_product(b, bucket, w->attention_norm, &qkv, 2 * block);
 	if (!qkv.turn.done)
-		launch_turn(b, b->stream, 8 * bucket, block);
-	launch_attention(b, b->stream, 8 * bucket, block, 0);
+		launch_turn(b, 8 * bucket, block);
+	launch_attention(b, 8 * bucket, block, 0);
 }
 
 /* One device's share of the feed-forward's activations. */
@@ -97,8 +95,8 @@ static void launch_gated(const struct cuda_backend* b, int bucket, int block) {
 	gate.end = PRODUCT_GATE;
 	gate.gated = is_alone(b) ? b->work.gated : b->work.part;
 	gate.gelu = b->shape.activation == ACTIVATION_GELU_TANH;
-	take_part(b, &gate, w->gate, w->low.gate, NULL, w->b_gate);
-	take_part(b, &gate, w->up, w->low.up, NULL, w->b_up);
+	take_part(b, &gate, w->matrix[W_GATE], NULL, w->b_gate);
+	take_part(b, &gate, w->matrix[W_UP], NULL, w->b_up);
 	launch_normed_product(b, bucket, w->mlp_norm, &gate, 2 * block + 1);
 }
 
@@ -119,60 +117,61 @@ static void head_launches(const struct cuda_backend* b, int rows, bool bare) {
 	const int bucket = bucket_of(rows);
 	each_device(b, [&](const struct cuda_backend* p) {
 		if (bare)
-			launch_round(p, p->stream, 8 * bucket);
+			launch_round(p, 8 * bucket);
 		else
-			launch_norm(p, p->stream, 8 * bucket, p->output_norm, -1);
+			launch_norm(p, 8 * bucket, p->output_norm, -1);
 		struct product head = {};
-		take_part(p, &head, p->output, p->low_output, is_alone(p) ? p->work.logits : (float*)p->work.part,
-		          NULL);
+		take_part(p, &head, p->output, is_alone(p) ? p->work.logits : (float*)p->work.part, NULL);
 		if (p->certified.coarse.rows > 0) {
 			head.low[HEAD_COARSE - HEAD_LOW] = p->certified.coarse;
 			head.has_low = true;
 		}
-		launch_product(p, p->stream, &head, p->work.normed, bucket, -1);
+		launch_product(p, &head, p->work.normed, bucket, -1);
 	});
 	launch_gather(b, rows, GATHERED_LOGITS, -1);
 	cudaSetDevice(b->device);
-	launch_certified(b, b->stream, bucket);
-	launch_results(b, b->stream, 8 * bucket, b->result);
+	launch_certified(b, bucket);
+	launch_results(b, 8 * bucket, b->result);
 }
 
 static void embed_launches(const struct cuda_backend* b, int rows) {
-	each_device(b, [&](const struct cuda_backend* p) { launch_embed(p, p->stream, rows); });
+	each_device(b, [&](const struct cuda_backend* p) { launch_embed(p, rows); });
 	launch_gather(b, rows, GATHERED_EMBEDDING, -1);
 }
 
 /* After a span: influence where it is measured, and the states as they are left. */
 static void end_launches(const struct cuda_backend* b, int rows, int end, bool keep) {
 	each_device(b, [&](const struct cuda_backend* p) {
-		launch_influence(p, p->stream, rows, end);
+		launch_influence(p, rows, end);
 		if (keep)
-			launch_keep(p, p->stream, rows);
+			launch_keep(p, rows);
 	});
 }
 
 static bool is_skipped(const struct mask* skip, int sub_layer) { return skip && mask_has(skip, sub_layer); }
 
-void launch_span(const struct cuda_backend* b, int rows, const struct mask* skip) {
+void launch_whole(const struct cuda_backend* b, int rows) {
 	const int sub_layers = 2 * b->shape.n_blocks;
 	embed_launches(b, rows);
 	for (int s = 0; s < sub_layers; s++)
-		if (!is_skipped(skip, s))
-			sub_layer_launches(b, rows, s);
+		sub_layer_launches(b, rows, s);
 	end_launches(b, rows, sub_layers, true);
 	head_launches(b, rows, false);
 }
 
 /* ---- describing a slice ------------------------------------------------------------------- */
 
+/* Of the staging block, from that byte on. */
+static void* staged(const struct cuda_backend* b, size_t at) { return (unsigned char*)b->staging + at; }
+
 size_t list_pages(const struct cuda_backend* b, const struct paged_cache* c, size_t at) {
 	const size_t bytes = (size_t)c->n_pages * sizeof(unsigned char*);
-	memcpy(b->staging + at, paged_bytes(c, b->rank), bytes);
+	memcpy(staged(b, at), paged_bytes(c, b->rank), bytes);
 	return bytes;
 }
 
 size_t reserve_angles(const struct cuda_backend* b, size_t at, int rows) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	const size_t each = 2 * (size_t)rows * sizeof(float);
 	s->angle_rows = rows;
 	s->angles = (int)align_place(at);
@@ -181,7 +180,7 @@ size_t reserve_angles(const struct cuda_backend* b, size_t at, int rows) {
 }
 
 void put_angles(const struct cuda_backend* b, int row, int position, int prompt_length) {
-	const struct device_slice* s = (const struct device_slice*)b->staging;
+	const struct device_slice* s = b->staging;
 	const int length = prompt_length > position + 1 ? prompt_length : position + 1;
 	const struct {
 		const struct rope_frequencies* rope;
@@ -189,47 +188,52 @@ void put_angles(const struct cuda_backend* b, int row, int position, int prompt_
 	} kinds[] = {{&b->rope, s->angles}, {&b->sliding_rope, s->sliding_angles}};
 	for (int k = 0; k < 2; k++) {
 		const size_t pairs = (size_t)kinds[k].rope->pairs;
-		float* cosine = (float*)(b->staging + kinds[k].at);
+		float* cosine = (float*)staged(b, (size_t)kinds[k].at);
 		if (pairs > 0)
 			rope_row(kinds[k].rope, position, length, cosine + (size_t)row * pairs,
 			         cosine + (size_t)(s->angle_rows + row) * pairs);
 	}
 }
 
-struct walk { /* over the pass's rows, from slice to slice */
-	int segment, within;
-};
+struct device_slice* describe_slice(struct cuda_backend* b, int n, const struct mask* skip,
+                                    const struct mask* low) {
+	struct device_slice* s = b->staging;
+	memset(s, 0, sizeof *s);
+	s->n = n;
+	if (skip)
+		memcpy(s->skip, skip->word, sizeof s->skip);
+	if (low)
+		memcpy(s->low, low->word, sizeof s->low);
+	return s;
+}
 
-static struct device_row open_row(const struct pass* pass, struct walk* walk, int r) {
-	while (walk->within >= pass->segment[walk->segment].n) {
-		walk->segment++;
-		walk->within = 0;
-	}
-	const struct segment* segment = &pass->segment[walk->segment];
-	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
-	const int index = pass_appends(pass) ? paged_first(pass, walk->segment) + walk->within : pass->row[r];
-	walk->within++;
-	const struct pending_row* p = &c->paged.row[index];
+struct device_row describe_row(const struct segment* segment) {
 	struct device_row row = {};
+	row.ancestor = -1;
+	row.sampled = segment->sampler != NULL;
+	if (segment->sampler)
+		row.sampler = *segment->sampler;
+	row.hidden = ((const struct cuda_cache*)segment->cache)->hidden[0];
+	return row;
+}
+
+static struct device_row open_row(const struct pass* pass, const struct segment* segment, int r, int index) {
+	const struct pending_row* p = &((const struct paged_cache*)segment->cache)->row[index];
+	struct device_row row = describe_row(segment);
 	row.token = pass->first > 0 ? 0 : pass->token[r];
 	row.position = p->base + p->depth;
 	row.slot = segment->cache->committed + index;
 	row.base = p->base;
-	row.ancestor = -1;
 	row.pending = index;
 	row.want = pass->head ? pass->want[r] : 0;
 	row.top = row.want & WANT_TOP ? pass->out[r].top : 0;
-	row.sampled = segment->sampler != NULL;
-	if (segment->sampler)
-		row.sampler = *segment->sampler;
-	row.hidden = c->hidden[0];
 	return row;
 }
 
 /* The leading device's staging block, with what another one's cache holds. */
 static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, size_t bytes,
                     struct error* error) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	if (b != lead)
 		memcpy(s, lead->staging, bytes);
 	for (int i = 0; b != lead && i < s->n; i++) {
@@ -244,7 +248,7 @@ static bool send_to(struct cuda_backend* b, const struct cuda_backend* lead, siz
 
 /* Each sequence's once; returns where they end. */
 static size_t list_all_pages(struct cuda_backend* b, size_t at) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	for (int i = 0; i < s->n; i++) {
 		const bool again = i > 0 && b->of_row[i] == b->of_row[i - 1];
 		s->row[i].pages = again ? s->row[i - 1].pages : (int)at;
@@ -255,25 +259,20 @@ static size_t list_all_pages(struct cuda_backend* b, size_t at) {
 }
 
 /* Fills the staging block for rows [r0, r0 + n) and sends it. */
-static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
-                       struct error* error) {
-	struct device_slice* s = (struct device_slice*)b->staging;
-	memset(s, 0, sizeof *s);
-	s->n = n;
+static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
+                       int n, struct error* error) {
+	struct device_slice* s = describe_slice(b, n, pass->skip, pass->low);
 	s->first = pass->first;
 	s->measure = pass->influence != NULL;
-	if (pass->skip)
-		memcpy(s->skip, pass->skip->word, sizeof s->skip);
-	if (pass->low)
-		memcpy(s->low, pass->low->word, sizeof s->low);
 	size_t at = reserve_angles(b, sizeof *s + (size_t)n * sizeof(struct device_row), n);
 	s->ancestors = (int)at;
-	int32_t* ancestors = (int32_t*)(b->staging + at);
+	int32_t* ancestors = (int32_t*)staged(b, at);
 	int listed = 0;
 	for (int i = 0; i < n; i++) {
-		struct device_row row = open_row(pass, walk, r0 + i);
-		const int within = walk->within - 1; /* of its segment: the walk is past it */
-		const struct paged_cache* c = (const struct paged_cache*)pass->segment[walk->segment].cache;
+		int index;
+		const struct segment* segment = paged_next(pass, walk, r0 + i, &index);
+		const struct paged_cache* c = (const struct paged_cache*)segment->cache;
+		struct device_row row = open_row(pass, segment, r0 + i, index);
 		row.angle = i;
 		if (pass->kind != PASS_PREFILL) {
 			row.ancestor = listed;
@@ -283,10 +282,10 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct w
 		if (s->chunks < row.position / ATTENTION_CHUNK + 1)
 			s->chunks = row.position / ATTENTION_CHUNK + 1;
 		s->row[i] = row;
-		b->of_row[i] = &pass->segment[walk->segment];
+		b->of_row[i] = segment;
 		/* a guess may be any token */
 		b->allowed[i] =
-		    b->of_row[i]->allowed && !(row.want & WANT_GUESS) ? b->of_row[i]->allowed[within] : NULL;
+		    segment->allowed && !(row.want & WANT_GUESS) ? segment->allowed[walk->within - 1] : NULL;
 	}
 	s->head = head_for(b, s, pass->low_head);
 	at = list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors));
@@ -311,7 +310,7 @@ static bool settle(struct cuda_backend* b, struct error* error) {
  * chosen there, as on a CPU, from the device's logits. The stream is idle. */
 static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
                         struct error* error) {
-	const struct device_row* row = &((const struct device_slice*)b->staging)->row[i];
+	const struct device_row* row = &b->staging->row[i];
 	const struct segment* segment = b->of_row[i];
 	const int vocab = b->shape.vocab;
 	const float* logits = b->host_logits;
@@ -336,6 +335,17 @@ static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct resu
 	return true;
 }
 
+void give_result(const struct device_result* from, uint8_t want, struct result* to) {
+	to->token = from->token;
+	to->max_probability = from->max_probability;
+	to->log_normaliser = from->log_normaliser;
+	if (!(want & WANT_TOP))
+		return;
+	to->top = from->top;
+	memcpy(to->top_token, from->top_token, sizeof to->top_token);
+	memcpy(to->top_probability, from->top_probability, sizeof to->top_probability);
+}
+
 static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0, int n,
                          struct error* error) {
 	if (!settle(b, error))
@@ -350,7 +360,7 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 			                         vocab * sizeof(float), cudaMemcpyDeviceToHost, b->stream),
 			         error);
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
-	bool weighed = ((const struct device_slice*)b->staging)->head != HEAD_COARSE;
+	bool weighed = b->staging->head != HEAD_COARSE;
 	for (int i = 0; i < n; i++) {
 		struct result* out = &pass->out[r0 + i];
 		const struct device_result* in = &b->host_result[i];
@@ -363,19 +373,13 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 		if (!weighed)
 			certified_weigh(b, in->survivors);
 		weighed = true;
-		out->log_normaliser = in->log_normaliser;
-		if (b->of_row[i]->penalties || b->allowed[i]) {
-			if (!host_result(b, i, pass->want[r0 + i], out, error))
-				return false;
+		if (!b->of_row[i]->penalties && !b->allowed[i]) {
+			give_result(in, pass->want[r0 + i], out);
 			continue;
 		}
-		out->token = in->token;
-		out->max_probability = in->max_probability;
-		if (pass->want[r0 + i] & WANT_TOP) {
-			out->top = in->top;
-			memcpy(out->top_token, in->top_token, sizeof out->top_token);
-			memcpy(out->top_probability, in->top_probability, sizeof out->top_probability);
-		}
+		out->log_normaliser = in->log_normaliser;
+		if (!host_result(b, i, pass->want[r0 + i], out, error))
+			return false;
 	}
 	return true;
 }
@@ -435,7 +439,7 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 			sub_layer_launches(b, n, s);
 		if (s != pass->tap)
 			continue;
-		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, p->stream, n); });
+		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, n); });
 		if (!ask_tap(b, n, error))
 			return false;
 	}
@@ -446,33 +450,30 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	return true;
 }
 
-static bool launch_whole(struct cuda_backend* b, const struct mask* skip, int n, struct error* error) {
-	const int index = !is_alone(b) && n == 1 ? 0 : bucket_of(n);
-	if (!captured_now(b)->pass[index]) {
-		launch_span(b, n, skip);
-		CUDA_TRY(cudaGetLastError(), error);
-		return true;
-	}
+/* The graph of all sub-layers and the head, where the pass asks for no more and one was captured. */
+static bool is_captured(struct cuda_backend* b, const struct pass* pass, int index) {
+	const int sub_layers = 2 * b->shape.n_blocks;
+	return pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
+	       (pass->tap < 0 || pass->tap == sub_layers - 1) && captured_now(b)->pass[index];
+}
+
+static bool run_captured(struct cuda_backend* b, const struct pass* pass, int index, int n,
+                         struct error* error) {
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) {
 		done = done &&
 		       cuda_ok(cudaGraphLaunch(captured_now(p)->pass[index], p->stream), "cudaGraphLaunch", error);
 	});
-	return done;
+	return done && (pass->tap < 0 || ask_tap(b, n, error));
 }
 
-static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct walk* walk, int r0, int n,
+static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct paged_walk* walk, int r0, int n,
                       struct error* error) {
 	if (!send_slice(b, pass, walk, r0, n, error))
 		return false;
-	const int sub_layers = 2 * b->shape.n_blocks;
-	const bool at_end = pass->tap == sub_layers - 1;
-	const bool whole = pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
-	                   (pass->tap < 0 || at_end);
-	if (whole) {
-		if (!launch_whole(b, pass->skip, n, error) || (at_end && !ask_tap(b, n, error)))
-			return false;
-	} else if (!run_span(b, pass, r0, n, error))
+	const int index = !is_alone(b) && n == 1 ? 0 : bucket_of(n);
+	if (!(is_captured(b, pass, index) ? run_captured(b, pass, index, n, error)
+	                                  : run_span(b, pass, r0, n, error)))
 		return false;
 	cudaSetDevice(b->device);
 	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)) ||
@@ -484,49 +485,43 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct wa
 
 /* ---- prefill ------------------------------------------------------------------------------ */
 
-/* A sub-layer's output y joins the hidden states. */
-static void finish_prefill(struct cuda_backend* b, int n, const float* bias, const float* post_norm) {
-	if (!post_norm) {
-		launch_add(b, b->stream, n, bias);
-		return;
-	}
-	launch_bias(b, b->stream, n, b->work.y, bias, b->shape.dim);
-	launch_post_norm(b, b->stream, n, post_norm, -1);
+/* A sub-layer's output joins the hidden states. */
+static bool finish_prefill(struct cuda_backend* b, const struct last_matrix& w, const void* x, int n,
+                           struct error* error) {
+	if (!prefill_product(b, w.weights, w.bias, x, n, b->work.y, error))
+		return false;
+	if (w.post_norm)
+		launch_post_norm(b, n, w.post_norm, -1);
+	else
+		launch_add(b, n);
+	return true;
 }
 
 static bool prefill_block(struct cuda_backend* b, int block, int n, struct error* error) {
 	const struct device_block* w = &b->block[block];
 	struct workspace* k = &b->work;
-	const struct model_shape* m = &b->shape;
-	launch_norm(b, b->stream, n, w->attention_norm, 2 * block);
-	if (!prefill_product(b, &w->wq, k->normed, n, k->q, error) ||
-	    !prefill_product(b, &w->wk, k->normed, n, k->k, error) ||
-	    !prefill_product(b, &w->wv, k->normed, n, k->v, error))
+	launch_norm(b, n, w->attention_norm, 2 * block);
+	if (!prefill_product(b, &w->matrix[WQ], w->bq, k->normed, n, k->q, error) ||
+	    !prefill_product(b, &w->matrix[WK], w->bk, k->normed, n, k->k, error) ||
+	    !prefill_product(b, &w->matrix[WV], w->bv, k->normed, n, k->v, error))
 		return false;
-	launch_bias(b, b->stream, n, k->q, w->bq, m->heads * m->head_dim);
-	launch_bias(b, b->stream, n, k->k, w->bk, m->kv_heads * m->head_dim);
-	launch_bias(b, b->stream, n, k->v, w->bv, m->kv_heads * m->head_dim);
-	launch_turn(b, b->stream, n, block);
+	launch_turn(b, n, block);
 	/* attention's partial results are sized for a slice */
 	for (int first = 0; first < n; first += SLICE_ROWS)
-		launch_attention(b, b->stream, n - first < SLICE_ROWS ? n - first : SLICE_ROWS, block, first);
-	if (!prefill_product(b, &w->wo, k->mixed, n, k->y, error))
+		launch_attention(b, n - first < SLICE_ROWS ? n - first : SLICE_ROWS, block, first);
+	if (!finish_prefill(b, last_of(w, 2 * block), k->mixed, n, error))
 		return false;
-	finish_prefill(b, n, w->bo, w->post_attention_norm);
-	launch_norm(b, b->stream, n, w->mlp_norm, 2 * block + 1);
-	if (!prefill_product(b, &w->gate, k->normed, n, k->wide, error) ||
-	    !prefill_product(b, &w->up, k->normed, n, k->wide_up, error))
+	launch_norm(b, n, w->mlp_norm, 2 * block + 1);
+	if (!prefill_product(b, &w->matrix[W_GATE], w->b_gate, k->normed, n, k->wide, error) ||
+	    !prefill_product(b, &w->matrix[W_UP], w->b_up, k->normed, n, k->wide_up, error))
 		return false;
-	launch_gate(b, b->stream, n, w->b_gate, w->b_up);
-	if (!prefill_product(b, &w->down, k->gated, n, k->y, error))
-		return false;
-	finish_prefill(b, n, w->b_down, w->post_mlp_norm);
-	return true;
+	launch_gate(b, n);
+	return finish_prefill(b, last_of(w, 2 * block + 1), k->gated, n, error);
 }
 
 /* The last row alone goes through the head, by the exact kernels: its hidden state moves to the front. */
 static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n, struct error* error) {
-	struct device_slice* s = (struct device_slice*)b->staging;
+	struct device_slice* s = b->staging;
 	const size_t dim = (size_t)b->shape.dim;
 	for (int i = 0; i < n - 1; i++)
 		if (pass->want[i])
@@ -552,7 +547,7 @@ static bool prefill_head(struct cuda_backend* b, const struct pass* pass, int n,
 }
 
 static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct error* error) {
-	struct walk walk = {0, 0};
+	struct paged_walk walk = {};
 	if (pass->skip || pass->first != 0 || pass->last != 2 * b->shape.n_blocks)
 		return error_set(error, "a prefill chunk runs the whole model");
 	if (pass->n_segments > SLICE_ROWS)
@@ -561,14 +556,14 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 		return error_set(error, "a prefill chunk is tapped at the end of a block");
 	if (!send_slice(b, pass, &walk, 0, pass->n, error))
 		return false;
-	launch_embed(b, b->stream, pass->n);
+	launch_embed(b, pass->n);
 	for (int block = 0; block < b->shape.n_blocks; block++) {
 		if (!prefill_block(b, block, pass->n, error))
 			return false;
 		if (pass->tap == 2 * block + 1 && !ask_tap(b, pass->n, error))
 			return false;
 	}
-	launch_influence(b, b->stream, pass->n, pass->last);
+	launch_influence(b, pass->n, pass->last);
 	CUDA_TRY(cudaGetLastError(), error);
 	if (!ask_influence(b, pass, pass->n, error) || (pass->head && !prefill_head(b, pass, pass->n, error)))
 		return false;
@@ -580,17 +575,14 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 /* ---- the pass ----------------------------------------------------------------------------- */
 
 static void note_rows(const struct pass* pass) {
-	for (int i = 0, r = 0; i < pass->n_segments; i++) {
-		struct paged_cache* c = (struct paged_cache*)pass->segment[i].cache;
-		const int first = pass_appends(pass) ? paged_first(pass, i) : 0;
-		for (int j = 0; j < pass->segment[i].n; j++, r++) {
-			const int index = pass_appends(pass) ? first + j : pass->row[r];
-			c->row[index].at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
-			for (int s = pass->first; s < pass->last; s++)
-				if (((pass->skip && mask_has(pass->skip, s)) || (pass->low && mask_has(pass->low, s))) &&
-				    c->row[index].skipped > s)
-					c->row[index].skipped = s;
-		}
+	struct paged_walk walk = {};
+	for (int r = 0, index; r < pass->n; r++) {
+		const struct segment* segment = paged_next(pass, &walk, r, &index);
+		struct pending_row* row = &((struct paged_cache*)segment->cache)->row[index];
+		row->at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
+		for (int s = pass->first; s < pass->last && s < row->skipped; s++)
+			if (is_skipped(pass->skip, s) || is_skipped(pass->low, s))
+				row->skipped = s;
 	}
 }
 
@@ -602,7 +594,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	assert((!pass->low && !pass->low_head) || pass->kind != PASS_PREFILL);
 	b->group->with_low = b->low && (pass->low || pass->low_head); /* it may have been given back */
 	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
-	struct walk walk = {0, 0};
+	struct paged_walk walk = {};
 	if (pass->kind == PASS_PREFILL && b->cublas)
 		done = done && run_prefill(b, pass, error);
 	else

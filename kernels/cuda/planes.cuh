@@ -47,7 +47,7 @@ struct planes {
 	size_t data, high, scale, factor;
 };
 
-static inline struct planes planes_of(int type, int64_t cols) {
+static inline struct planes planes_of(enum dtype type, int64_t cols) {
 	const size_t groups = (size_t)cols / GROUP_COLUMNS, super = (size_t)cols / SUPER_COLUMNS;
 	const size_t pairs = (groups + 1) / 2 * UNIT_BYTES, fours = (groups + 3) / 4 * UNIT_BYTES;
 	switch (type) {

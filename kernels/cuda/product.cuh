@@ -9,6 +9,8 @@
 #ifndef SWIFTLET_KERNELS_CUDA_PRODUCT_H
 #define SWIFTLET_KERNELS_CUDA_PRODUCT_H
 
+#include <type_traits>
+
 #include "kernels/cuda/multiply.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -29,19 +31,12 @@ template <int TILES> __device__ __forceinline__ void spill(float* to, int warp, 
 }
 
 /* They are summed in the order of the warps. */
-
 template <int TILES> __device__ __forceinline__ float gather(const float* shared, int row, int column) {
 	float sum = 0;
 #pragma unroll
 	for (int warp = 0; warp < WARPS; warp++)
 		sum += shared[((size_t)warp * TILE + row) * 8 * TILES + column];
 	return sum;
-}
-
-__device__ __forceinline__ float activate(float x, int gelu) {
-	if (!gelu)
-		return x / (1.0f + __expf(-x));
-	return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
 }
 
 /* Every block needs the rows' roots, so each takes them; the first also measures. inverse (n) */
@@ -214,52 +209,50 @@ __global__ void __launch_bounds__(WARPS * 32 / 2)
 /* ---- launches ----------------------------------------------------------------------------- */
 
 template <class T, bool MIXED, int TILES>
-static void launch_split(const struct cuda_backend* b, cudaStream_t stream, const struct product& p,
-                         const void* x, int sub_layer, int parts) {
-	const struct device_slice* slice = (const struct device_slice*)b->slice;
+static void launch_split(const struct cuda_backend* b, const struct product& p, const void* x, int sub_layer,
+                         int parts) {
 	const struct split split = {b->work.tile_sums, b->work.tile_done, parts};
-	launch(b, stream, dim3((unsigned)(tiles_in(p.w[0].rows) * parts)), (unsigned)(WARPS * 32 / parts), 0,
-	       split_kernel<T, TILES, MIXED>, p, x, slice, sub_layer, split);
+	launch(b, dim3((unsigned)(tiles_in(p.w[0].rows) * parts)), (unsigned)(WARPS * 32 / parts), 0,
+	       split_kernel<T, TILES, MIXED>, p, x, b->slice, sub_layer, split);
 }
 
 template <class T, bool MIXED, int TILES, bool NORM>
-static void launch_tiles(const struct cuda_backend* b, cudaStream_t stream, const struct product& p,
-                         const void* x, int sub_layer) {
+static void launch_tiles(const struct cuda_backend* b, const struct product& p, const void* x,
+                         int sub_layer) {
 	int blocks = 0;
 	for (int i = 0; i < (p.end == PRODUCT_GATE ? 1 : p.parts); i++)
 		blocks += tiles_in(p.w[i].rows);
-	const struct device_slice* slice = (const struct device_slice*)b->slice;
-	launch(b, stream, dim3((unsigned)blocks), WARPS * 32, 0,
+	launch(b, dim3((unsigned)blocks), WARPS * 32, 0,
 	       p.end == PRODUCT_GATE ? product_kernel<T, TILES, MIXED, NORM, true>
 	                             : product_kernel<T, TILES, MIXED, NORM, false>,
-	       p, x, slice, sub_layer);
+	       p, x, b->slice, sub_layer);
+}
+
+/* what(tiles) with the least number of tiles that hold so many rows, 8 a bucket, as a constant. */
+template <class F> static void by_tiles(int bucket, F what) {
+	if (bucket == 1)
+		what(std::integral_constant<int, 1>());
+	else if (bucket == 2)
+		what(std::integral_constant<int, 2>());
+	else if (bucket <= 4)
+		what(std::integral_constant<int, 4>());
+	else
+		what(std::integral_constant<int, 8>());
 }
 
 template <class T, bool MIXED>
-static void launch_product_of(const struct cuda_backend* b, cudaStream_t stream, const struct product* p,
-                              const void* x, int bucket, int sub_layer, int parts) {
-	const bool norm = p->norm.weight != NULL;
-	if (parts > 1) {
-		bucket == 1 ? launch_split<T, MIXED, 1>(b, stream, *p, x, sub_layer, parts)
-		            : launch_split<T, MIXED, 2>(b, stream, *p, x, sub_layer, parts);
-		return;
-	}
-	switch (bucket) {
-	case 1:
-		norm ? launch_tiles<T, MIXED, 1, true>(b, stream, *p, x, sub_layer)
-		     : launch_tiles<T, MIXED, 1, false>(b, stream, *p, x, sub_layer);
-		return;
-	case 2:
-		norm ? launch_tiles<T, MIXED, 2, true>(b, stream, *p, x, sub_layer)
-		     : launch_tiles<T, MIXED, 2, false>(b, stream, *p, x, sub_layer);
-		return;
-	case 3:
-	case 4:
-		launch_tiles<T, MIXED, 4, false>(b, stream, *p, x, sub_layer);
-		return;
-	default:
-		launch_tiles<T, MIXED, 8, false>(b, stream, *p, x, sub_layer);
-	}
+void launch_product_of(const struct cuda_backend* b, const struct product* p, const void* x, int bucket,
+                       int sub_layer, int parts) {
+	by_tiles(bucket, [&](auto tiles) {
+		constexpr int TILES = decltype(tiles)::value;
+		if constexpr (TILES <= FEW_BUCKETS) {
+			if (parts > 1)
+				return launch_split<T, MIXED, TILES>(b, *p, x, sub_layer, parts);
+			if (p->norm.weight)
+				return launch_tiles<T, MIXED, TILES, true>(b, *p, x, sub_layer);
+		}
+		launch_tiles<T, MIXED, TILES, false>(b, *p, x, sub_layer);
+	});
 }
 
 #endif

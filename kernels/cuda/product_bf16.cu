@@ -1,7 +1,5 @@
 /* Products of activations in BF16, by BF16: a file by itself, so that several are compiled at once. */
 #include "kernels/cuda/product.cuh"
 
-void launch_product_bf16(const struct cuda_backend* b, cudaStream_t stream, const struct product* p,
-                         const void* x, int bucket, int sub_layer, int parts) {
-	launch_product_of<__nv_bfloat16, false>(b, stream, p, x, bucket, sub_layer, parts);
-}
+template void launch_product_of<__nv_bfloat16, false>(const struct cuda_backend*, const struct product*,
+                                                      const void*, int, int, int);

@@ -2,7 +2,5 @@
  * once. */
 #include "kernels/cuda/product.cuh"
 
-void launch_product_bf16_mixed(const struct cuda_backend* b, cudaStream_t stream, const struct product* p,
-                               const void* x, int bucket, int sub_layer, int parts) {
-	launch_product_of<__nv_bfloat16, true>(b, stream, p, x, bucket, sub_layer, parts);
-}
+template void launch_product_of<__nv_bfloat16, true>(const struct cuda_backend*, const struct product*,
+                                                     const void*, int, int, int);

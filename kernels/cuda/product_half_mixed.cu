@@ -2,7 +2,5 @@
  * at once. */
 #include "kernels/cuda/product.cuh"
 
-void launch_product_half_mixed(const struct cuda_backend* b, cudaStream_t stream, const struct product* p,
-                               const void* x, int bucket, int sub_layer, int parts) {
-	launch_product_of<__half, true>(b, stream, p, x, bucket, sub_layer, parts);
-}
+template void launch_product_of<__half, true>(const struct cuda_backend*, const struct product*, const void*,
+                                              int, int, int);

@@ -13,15 +13,12 @@ enum { SAMPLE_THREADS = 1024, SAMPLE_WARPS = SAMPLE_THREADS / 32, OWN_BINS = BIN
 
 /* ---- finishing the logits ----------------------------------------------------------------- */
 
-__global__ void finish_kernel(float* logits, const float* bias, float cap, int vocab,
-                              const struct device_slice* s) {
+__global__ void softcap_kernel(float* logits, float cap, int vocab, const struct device_slice* s) {
 	const int v = (int)(blockIdx.x * blockDim.x + threadIdx.x);
 	if (blockIdx.y >= (unsigned)s->n || v >= vocab)
 		return;
 	float* x = &logits[(size_t)blockIdx.y * vocab + v];
-	*x += bias ? bias[v] : 0.0f;
-	if (cap > 0)
-		*x = cap * tanhf(*x / cap);
+	*x = cap * tanhf(*x / cap);
 }
 
 /* ---- sampling ----------------------------------------------------------------------------- */
@@ -119,7 +116,7 @@ __device__ struct cut find_cut(const float* x, int vocab, bool weighted, unsigne
 		__syncthreads();
 		for (int from = 0; from < vocab; from += blockDim.x) {
 			const int v = from + (int)threadIdx.x;
-			const uint32_t key = v < vocab ? noise_bits(x[v]) & 0x7fffffffu : 0;
+			const uint32_t key = v < vocab ? bits_from_float(x[v]) & 0x7fffffffu : 0;
 			const bool counts = v < vocab && (key & known) == f->prefix;
 			add_to_bin(f->bins, key >> shift[level] & within, counts ? weigh(x[v], weighted) : 0);
 		}
@@ -137,7 +134,7 @@ __device__ struct cut find_cut(const float* x, int vocab, bool weighted, unsigne
 		__syncthreads();
 	}
 	for (int v = threadIdx.x; v < vocab && weighted; v += blockDim.x)
-		if ((noise_bits(x[v]) & 0x7fffffffu) == f->prefix)
+		if ((bits_from_float(x[v]) & 0x7fffffffu) == f->prefix)
 			f->one = weigh(x[v], true); /* the same value whoever writes it */
 	__syncthreads();
 	struct cut cut;
@@ -154,10 +151,10 @@ __device__ void apply_cut(float* x, int vocab, struct cut cut, unsigned long lon
 	const int end = min(first + each, vocab);
 	unsigned long long mine = 0;
 	for (int v = first; v < end; v++)
-		mine += (noise_bits(x[v]) & 0x7fffffffu) == cut.key;
+		mine += (bits_from_float(x[v]) & 0x7fffffffu) == cut.key;
 	unsigned long long before = block_running(mine, shared).before;
 	for (int v = first; v < end; v++) {
-		const uint32_t key = noise_bits(x[v]) & 0x7fffffffu;
+		const uint32_t key = bits_from_float(x[v]) & 0x7fffffffu;
 		if (key > cut.key || (key == cut.key && before++ >= (unsigned long long)cut.ties))
 			x[v] = -INFINITY;
 	}
@@ -198,7 +195,7 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
 			continue;
 		const struct noise_words words =
 		    noise_philox(p.seed, p.sequence, (uint32_t)(row.position + 1), (uint32_t)v / 4);
-		x[v] = noise_add(x[v], noise_gumbel(words.word[v % 4]));
+		x[v] += noise_gumbel(words.word[v % 4]);
 	}
 }
 
@@ -318,16 +315,15 @@ __global__ void join_kernel(struct choosing c, const struct device_slice* s, str
 	}
 }
 
-void launch_results(const struct cuda_backend* b, cudaStream_t stream, int rows, struct device_result* out) {
-	const struct device_slice* s = (const struct device_slice*)b->slice;
+void launch_results(const struct cuda_backend* b, int rows, struct device_result* out) {
 	const struct workspace* w = &b->work;
 	const int vocab = b->shape.vocab;
-	if (b->output_bias || b->shape.logit_softcap > 0)
-		finish_kernel<<<dim3((unsigned)((vocab + THREADS - 1) / THREADS), (unsigned)rows), THREADS, 0,
-		                stream>>>(w->logits, b->output_bias, b->shape.logit_softcap, vocab, s);
-	sample_kernel<<<rows, SAMPLE_THREADS, 0, stream>>>(w->score, w->logits, vocab, s);
+	if (b->shape.logit_softcap > 0)
+		softcap_kernel<<<dim3((unsigned)((vocab + THREADS - 1) / THREADS), (unsigned)rows), THREADS, 0,
+		                 b->stream>>>(w->logits, b->shape.logit_softcap, vocab, b->slice);
+	sample_kernel<<<rows, SAMPLE_THREADS, 0, b->stream>>>(w->score, w->logits, vocab, b->slice);
 	const struct choosing c = {w->logits,    w->score, w->segment_sum, w->top_score,
 	                           w->top_token, vocab,    b->segments};
-	segment_kernel<<<dim3((unsigned)b->segments, (unsigned)rows), THREADS, 0, stream>>>(c, s);
-	join_kernel<<<rows, THREADS, 0, stream>>>(c, s, out);
+	segment_kernel<<<dim3((unsigned)b->segments, (unsigned)rows), THREADS, 0, b->stream>>>(c, b->slice);
+	join_kernel<<<rows, THREADS, 0, b->stream>>>(c, b->slice, out);
 }

@@ -5,10 +5,6 @@
 
 enum { THREADS = ROW_THREADS };
 
-static const struct device_slice* slice_of(const struct cuda_backend* b) {
-	return (const struct device_slice*)b->slice;
-}
-
 /* ---- embedding ---------------------------------------------------------------------------- */
 
 /* The table holds the embeddings of tokens [first, end); other tokens' are left to who has them. */
@@ -27,18 +23,16 @@ __global__ void embed_kernel(float* x, const T* table, int first, int end, int d
 			out[j] = to_float(table[(size_t)(row.token - first) * dim + j]) * scale;
 }
 
-void launch_embed(const struct cuda_backend* b, cudaStream_t stream, int rows) {
+void launch_embed(const struct cuda_backend* b, int rows) {
 	const int dim = b->shape.dim;
 	const float scale = b->shape.embedding_scale;
 	const struct shares shares = shares_of_rows(b->group->devices, b->shape.vocab);
 	const int first = shares.first[b->rank], end = shares.first[b->rank + 1];
 	float* x = is_alone(b) ? b->work.x : (float*)b->work.part;
-	if (b->bf16)
-		embed_kernel<<<rows, THREADS, 0, stream>>>(x, (const __nv_bfloat16*)b->embedding, first, end, dim,
-		                                           scale, slice_of(b));
-	else
-		embed_kernel<<<rows, THREADS, 0, stream>>>(x, (const __half*)b->embedding, first, end, dim, scale,
-		                                           slice_of(b));
+	by_activation(b, [&](auto type) {
+		embed_kernel<<<rows, THREADS, 0, b->stream>>>(x, (const decltype(type)*)b->embedding, first, end, dim,
+		                                              scale, b->slice);
+	});
 }
 
 /* ---- influence ---------------------------------------------------------------------------- */
@@ -50,9 +44,9 @@ __global__ void influence_kernel(const float* x, struct measure m, int dim, cons
 		measure_row(x + (size_t)blockIdx.x * dim, (int)blockIdx.x, m, dim, s, end, shared);
 }
 
-void launch_influence(const struct cuda_backend* b, cudaStream_t stream, int rows, int end) {
+void launch_influence(const struct cuda_backend* b, int rows, int end) {
 	const struct measure m = {b->work.before, b->work.influence};
-	influence_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, m, b->shape.dim, slice_of(b), end);
+	influence_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, m, b->shape.dim, b->slice, end);
 }
 
 /* ---- norms -------------------------------------------------------------------------------- */
@@ -79,17 +73,15 @@ __global__ void norm_kernel(T* out, const float* x, int dim, struct norm norm, c
 		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(row[j] * r * (norm.weight[j] + norm.plus));
 }
 
-void launch_norm(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* weight,
-                 int sub_layer) {
+void launch_norm(const struct cuda_backend* b, int rows, const float* weight, int sub_layer) {
 	const struct norm norm = norm_of(b, weight, sub_layer);
 	const int dim = b->shape.dim;
 	const float* x = b->work.x;
-	if (b->bf16)
-		launch(b, stream, dim3((unsigned)rows), THREADS, 0, norm_kernel<__nv_bfloat16>,
-		       (__nv_bfloat16*)b->work.normed, x, dim, norm, slice_of(b));
-	else
-		launch(b, stream, dim3((unsigned)rows), THREADS, 0, norm_kernel<__half>, (__half*)b->work.normed, x,
-		       dim, norm, slice_of(b));
+	by_activation(b, [&](auto type) {
+		using T = decltype(type);
+		launch(b, dim3((unsigned)rows), THREADS, 0, norm_kernel<T>, (T*)b->work.normed, x, dim, norm,
+		       b->slice);
+	});
 }
 
 /* The states as they are, in the activations' type. */
@@ -98,11 +90,11 @@ template <class T> __global__ void round_kernel(T* out, const float* x, int dim)
 		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(x[(size_t)blockIdx.x * dim + j]);
 }
 
-void launch_round(const struct cuda_backend* b, cudaStream_t stream, int rows) {
-	if (b->bf16)
-		round_kernel<<<rows, THREADS, 0, stream>>>((__nv_bfloat16*)b->work.normed, b->work.x, b->shape.dim);
-	else
-		round_kernel<<<rows, THREADS, 0, stream>>>((__half*)b->work.normed, b->work.x, b->shape.dim);
+void launch_round(const struct cuda_backend* b, int rows) {
+	by_activation(b, [&](auto type) {
+		round_kernel<<<rows, THREADS, 0, b->stream>>>((decltype(type)*)b->work.normed, b->work.x,
+		                                              b->shape.dim);
+	});
 }
 
 /* x += norm(y): Gemma 2's norm on a sub-layer's output */
@@ -118,58 +110,38 @@ __global__ void post_norm_kernel(float* x, const float* y, const float* weight, 
 		x[(size_t)blockIdx.x * dim + j] += row[j] * r * (weight[j] + plus);
 }
 
-void launch_post_norm(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* weight,
-                      int sub_layer) {
+void launch_post_norm(const struct cuda_backend* b, int rows, const float* weight, int sub_layer) {
 	const struct model_shape* m = &b->shape;
 	const float* y = b->work.y;
-	launch(b, stream, dim3((unsigned)rows), THREADS, 0, post_norm_kernel, b->work.x, y, weight, m->dim,
-	       m->norm_plus_one ? 1.0f : 0.0f, m->norm_epsilon, slice_of(b), sub_layer);
+	launch(b, dim3((unsigned)rows), THREADS, 0, post_norm_kernel, b->work.x, y, weight, m->dim,
+	       m->norm_plus_one ? 1.0f : 0.0f, m->norm_epsilon, b->slice, sub_layer);
 }
 
 /* ---- prefill's separate steps ------------------------------------------------------------- */
 
-__global__ void add_kernel(float* x, const float* y, const float* bias, int dim) {
+__global__ void add_kernel(float* x, const float* y, int dim) {
 	const size_t at = (size_t)blockIdx.x * dim;
 	for (int j = threadIdx.x; j < dim; j += blockDim.x)
-		x[at + j] += y[at + j] + (bias ? bias[j] : 0.0f);
+		x[at + j] += y[at + j];
 }
 
-void launch_add(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* bias) {
-	add_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, b->work.y, bias, b->shape.dim);
-}
-
-__global__ void bias_kernel(float* x, const float* bias, int width) {
-	for (int j = threadIdx.x; j < width; j += blockDim.x)
-		x[(size_t)blockIdx.x * width + j] += bias[j];
-}
-
-void launch_bias(const struct cuda_backend*, cudaStream_t stream, int rows, float* x, const float* bias,
-                 int width) {
-	if (bias)
-		bias_kernel<<<rows, THREADS, 0, stream>>>(x, bias, width);
+void launch_add(const struct cuda_backend* b, int rows) {
+	add_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, b->work.y, b->shape.dim);
 }
 
 template <class T>
-__global__ void gate_kernel(T* out, const float* gate, const float* up, const float* b_gate,
-                            const float* b_up, int ffn, int gelu) {
+__global__ void gate_kernel(T* out, const float* gate, const float* up, int ffn, int gelu) {
 	const size_t at = (size_t)blockIdx.x * ffn;
-	for (int j = threadIdx.x; j < ffn; j += blockDim.x) {
-		const float g = gate[at + j] + (b_gate ? b_gate[j] : 0.0f), u = up[at + j] + (b_up ? b_up[j] : 0.0f);
-		const float a = gelu ? 0.5f * g * (1.0f + tanhf(0.7978845608028654f * (g + 0.044715f * g * g * g)))
-		                     : g / (1.0f + __expf(-g));
-		out[at + j] = to_activation<T>(a * u);
-	}
+	for (int j = threadIdx.x; j < ffn; j += blockDim.x)
+		out[at + j] = to_activation<T>(activate(gate[at + j], gelu) * up[at + j]);
 }
 
-void launch_gate(const struct cuda_backend* b, cudaStream_t stream, int rows, const float* b_gate,
-                 const float* b_up) {
+void launch_gate(const struct cuda_backend* b, int rows) {
 	const int gelu = b->shape.activation == ACTIVATION_GELU_TANH;
-	if (b->bf16)
-		gate_kernel<<<rows, THREADS, 0, stream>>>((__nv_bfloat16*)b->work.gated, b->work.wide,
-		                                          b->work.wide_up, b_gate, b_up, b->shape.ffn, gelu);
-	else
-		gate_kernel<<<rows, THREADS, 0, stream>>>((__half*)b->work.gated, b->work.wide, b->work.wide_up,
-		                                          b_gate, b_up, b->shape.ffn, gelu);
+	by_activation(b, [&](auto type) {
+		gate_kernel<<<rows, THREADS, 0, b->stream>>>((decltype(type)*)b->work.gated, b->work.wide,
+		                                             b->work.wide_up, b->shape.ffn, gelu);
+	});
 }
 
 /* ---- rotation and the cache --------------------------------------------------------------- */
@@ -195,28 +167,17 @@ __global__ void turn_kernel(struct turn t, const struct device_slice* s) {
 struct turn turn_of(const struct cuda_backend* b, int block) {
 	const struct model_shape* m = &b->shape;
 	const struct device_block* w = &b->block[block];
+	const struct workspace* k = &b->work;
 	const bool sliding = b->sliding_rope.pairs > 0 && block_set_has(&m->sliding, block);
-	const struct rope* rope = sliding ? &m->sliding_rope : &m->rope;
-	const int pairs = sliding ? b->sliding_rope.pairs : b->rope.pairs;
-	return {b->work.q,
-	        b->work.k,
-	        b->work.v,
-	        w->q_norm,
-	        w->k_norm,
-	        m->heads,
-	        m->kv_heads,
-	        m->head_dim,
-	        pairs,
-	        block,
-	        rope->interleaved,
-	        sliding,
-	        m->norm_plus_one ? 1.0f : 0.0f,
-	        m->norm_epsilon,
-	        NULL};
+	const struct rope_frequencies* rope = sliding ? &b->sliding_rope : &b->rope;
+	const int interleaved = rope->rope->interleaved;
+	const float plus = m->norm_plus_one ? 1.0f : 0.0f;
+	return {k->q,        k->k,  k->v,        w->q_norm, w->k_norm, m->heads,        m->kv_heads, m->head_dim,
+	        rope->pairs, block, interleaved, sliding,   plus,      m->norm_epsilon, NULL};
 }
 
-void launch_turn(const struct cuda_backend* b, cudaStream_t stream, int rows, int block) {
-	launch(b, stream, dim3((unsigned)rows), THREADS, 0, turn_kernel, turn_of(b, block), slice_of(b));
+void launch_turn(const struct cuda_backend* b, int rows, int block) {
+	launch(b, dim3((unsigned)rows), THREADS, 0, turn_kernel, turn_of(b, block), b->slice);
 }
 
 /* ---- hidden states ------------------------------------------------------------------------ */
@@ -229,6 +190,6 @@ __global__ void keep_kernel(const float* x, int dim, const struct device_slice* 
 		row.hidden[(size_t)row.pending * dim + j] = x[(size_t)blockIdx.x * dim + j];
 }
 
-void launch_keep(const struct cuda_backend* b, cudaStream_t stream, int rows) {
-	keep_kernel<<<rows, THREADS, 0, stream>>>(b->work.x, b->shape.dim, slice_of(b));
+void launch_keep(const struct cuda_backend* b, int rows) {
+	keep_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, b->shape.dim, b->slice);
 }

@@ -9,7 +9,7 @@
 enum { ROW_THREADS = 256 };
 
 /* 1 - cos of the row's states before and after the last sub-layer below `end` that was run, as influence_of
- * in kernels/cpu/kernels.h. Between two sub-layers nothing else touches the states, so that the next one's
+ * in kernels/influence.h. Between two sub-layers nothing else touches the states, so that the next one's
  * norm, which reads them anyway, is the place to measure. */
 __device__ inline void measure_row(const float* x, int row, const struct measure& m, int dim,
                                    const struct device_slice* s, int end, float* shared) {
@@ -46,6 +46,12 @@ __device__ __forceinline__ float inverse_root(const float* x, int n, float epsil
 	for (int j = threadIdx.x; j < n; j += blockDim.x)
 		sum = __fmaf_rn(x[j], x[j], sum);
 	return rsqrtf(block_sum(sum, shared) / (float)n + epsilon);
+}
+
+__device__ __forceinline__ float activate(float x, int gelu) {
+	if (!gelu)
+		return x / (1.0f + __expf(-x));
+	return 0.5f * x * (1.0f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
 }
 
 /* One warp a head: its norm (Qwen3), its rotation, and for keys and values the rounding into the cache. */

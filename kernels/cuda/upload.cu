@@ -26,7 +26,7 @@ __global__ void make_half_kernel(uint16_t* out, struct synth_tensor t, int64_t f
 	const struct synth_row r = synth_row_of(&t, first + row, rows, cols);
 	for (int64_t j = threadIdx.x; j < cols; j += blockDim.x) {
 		const float x = synth_element(&t, &r, j);
-		out[row * cols + j] = bf16 ? synth_bf16(x) : synth_f16(x);
+		out[row * cols + j] = bf16 ? bf16_from_float(x) : half_from_float(x);
 	}
 }
 
@@ -37,84 +37,56 @@ __global__ void make_float_kernel(float* out, struct synth_tensor t, int64_t fir
 }
 
 /* Rows from `first` on as a file would hold them, a thread a block. */
-template <enum dtype TYPE, int COLUMNS, int BYTES>
-__global__ void make_blocks_kernel(uint8_t* out, struct synth_tensor t, int64_t first, int64_t rows,
-                                   int64_t cols) {
-	const int64_t blocks = cols / COLUMNS;
+__global__ void make_blocks_kernel(uint8_t* out, enum dtype type, int block_columns, int block_bytes,
+                                   struct synth_tensor t, int64_t first, int64_t rows, int64_t cols) {
+	const int64_t blocks = cols / block_columns;
 	const struct synth_row r = synth_row_of(&t, first + blockIdx.x, rows, cols);
 	for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) {
-		float x[COLUMNS];
-		for (int j = 0; j < COLUMNS; j++)
-			x[j] = synth_element(&t, &r, COLUMNS * i + j);
-		synth_block(TYPE, out + (blockIdx.x * blocks + i) * BYTES, x);
-	}
-}
-
-static void make_blocks(const struct tensor* t, uint8_t* raw, int64_t first, int64_t n) {
-	const unsigned grid = (unsigned)n;
-	switch (t->type) {
-	case DTYPE_Q8_0:
-		make_blocks_kernel<DTYPE_Q8_0, 32, 34><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
-		return;
-	case DTYPE_Q4_1:
-		make_blocks_kernel<DTYPE_Q4_1, 32, 20><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
-		return;
-	case DTYPE_Q4_K:
-		make_blocks_kernel<DTYPE_Q4_K, 256, 144><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
-		return;
-	default:
-		make_blocks_kernel<DTYPE_Q6_K, 256, 210><<<grid, THREADS>>>(raw, t->synth, first, t->rows, t->cols);
+		float x[SUPER_COLUMNS];
+		for (int j = 0; j < block_columns; j++)
+			x[j] = synth_element(&t, &r, block_columns * i + j);
+		synth_block(type, out + (blockIdx.x * blocks + i) * block_bytes, x);
 	}
 }
 
 /* ---- in planes ---------------------------------------------------------------------------- */
 
-/* Where a matrix's rows lie, to be written. */
-struct arranged {
-	unsigned char *data, *high, *scale, *factor;
-	struct planes planes;
-	int type;
-	int64_t cols;
-};
-
 /* The whole number of a group's element: all its bits, without an offset. from: the group's block. */
-__device__ static int bits_of(int type, const unsigned char* from, int group, int within) {
+__device__ static int bits_of(enum dtype type, const unsigned char* from, int group, int within) {
 	if (type == DTYPE_Q4_1)
-		return from[4 + within % 16] >> 4 * (within / 16) & 15;
-	if (type == DTYPE_Q4_K)
-		return from[16 + 32 * (group % 8 / 2) + within] >> 4 * (group % 2) & 15;
-	const int half = group % 8 / 4, at = group % 4 * 32 + within;
-	const int low = from[64 * half + at % 64] >> 4 * (at / 64) & 15;
-	return low | (from[128 + 32 * half + within] >> 2 * (group % 4) & 3) << 4;
+		return nibble(((const struct block_q4_1*)from)->q, within);
+	const int at = group % 8 * GROUP_COLUMNS + within;
+	return type == DTYPE_Q4_K ? k4_nibble(((const struct block_q4_k*)from)->q, at)
+	                          : q6_bits((const struct block_q6_k*)from, at);
 }
 
 /* A group's scales, or a whole block's by its first group. */
-__device__ static void copy_scales(const struct arranged& to, const unsigned char* from, int64_t row,
-                                   int64_t group) {
+__device__ static void copy_scales(const struct matrix& to, const struct planes& planes,
+                                   const unsigned char* from, int64_t row, int64_t group) {
 	const int64_t super = group / 8;
-	unsigned char* scale = to.scale + row * to.planes.scale;
+	unsigned char* scale = static_cast<unsigned char*>(to.scale) + row * planes.scale;
 	const int size = to.type == DTYPE_Q8_0 ? 2 : to.type == DTYPE_Q4_1 ? 4 : group % 8 == 0 ? 16 : 0;
-	const unsigned char* begin = from + (to.type == DTYPE_Q6_K ? 192 : 0);
-	for (int i = 0; i < size; i++)
-		scale[(size == 16 ? super : group) * size + i] = begin[i];
-	for (int i = 0; i < 2 && to.type == DTYPE_Q6_K && group % 8 == 0; i++)
-		to.factor[row * to.planes.factor + 2 * super + i] = from[208 + i];
+	const struct block_q6_k* six = to.type == DTYPE_Q6_K ? (const struct block_q6_k*)from : NULL;
+	const void* begin = six ? (const void*)six->scales : from;
+	memcpy(scale + (size == 16 ? super : group) * size, begin, size);
+	if (six && group % 8 == 0)
+		memcpy((unsigned char*)to.factor + row * planes.factor + 2 * super, six->d, sizeof six->d);
 }
 
 /* A thread a group of columns, so that no two write the same byte. */
-__global__ void arrange_kernel(struct arranged to, const unsigned char* raw, int64_t row_bytes,
-                               int64_t first) {
+__global__ void arrange_kernel(struct matrix to, struct planes planes, const unsigned char* raw,
+                               int block_columns, int block_bytes, int64_t first) {
 	const int64_t row = first + blockIdx.x, groups = to.cols / GROUP_COLUMNS;
 	const bool bytes = to.type == DTYPE_Q8_0, six = to.type == DTYPE_Q6_K;
-	const int block = to.type == DTYPE_Q4_K ? 144 : six ? 210 : bytes ? 34 : 20;
-	const int64_t all = (int64_t)to.planes.data / (bytes ? 32 : 16);
-	unsigned char *data = to.data + row * to.planes.data, *high = to.high + row * to.planes.high;
+	const int64_t all = (int64_t)planes.data / (bytes ? 32 : 16);
+	const unsigned char* from_row = raw + (int64_t)blockIdx.x * (to.cols / block_columns) * block_bytes;
+	unsigned char* data = static_cast<unsigned char*>(to.data) + row * planes.data;
+	unsigned char* high = static_cast<unsigned char*>(to.high) + row * planes.high;
 	for (int64_t g = threadIdx.x; g < all; g += blockDim.x) {
-		const unsigned char* from =
-		    raw + blockIdx.x * row_bytes + (to.type == DTYPE_Q4_K || six ? g / 8 : g) * block;
+		const unsigned char* from = from_row + g * GROUP_COLUMNS / block_columns * block_bytes;
 		const bool there = g < groups;
 		if (there)
-			copy_scales(to, from, row, g);
+			copy_scales(to, planes, from, row, g);
 		for (int i = 0; i < GROUP_COLUMNS && bytes; i++)
 			data[interleaved_byte(g, i)] = there ? from[2 + i] : 0;
 		/* the two nibbles of a byte are columns two apart, and so are pairs of two bits */
@@ -132,13 +104,13 @@ __global__ void arrange_kernel(struct arranged to, const unsigned char* raw, int
 
 static size_t aligned(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-static size_t placed_bytes(int type, int64_t rows, int64_t cols) {
+static size_t placed_bytes(enum dtype type, int64_t rows, int64_t cols) {
 	const struct planes p = planes_of(type, cols);
 	const size_t n = (size_t)rows;
 	return aligned(n * p.data) + aligned(n * p.high) + aligned(n * p.scale) + aligned(n * p.factor);
 }
 
-bool take_matrix(struct cuda_backend* b, int type, int64_t rows, int64_t cols, struct matrix* m,
+bool take_matrix(struct cuda_backend* b, enum dtype type, int64_t rows, int64_t cols, struct matrix* m,
                  const char* what, struct error* error) {
 	const struct planes p = planes_of(type, cols);
 	unsigned char* data = (unsigned char*)cuda_take(b, placed_bytes(type, rows, cols), what, error);
@@ -146,30 +118,24 @@ bool take_matrix(struct cuda_backend* b, int type, int64_t rows, int64_t cols, s
 	if (!data)
 		return false;
 	m->high = data + aligned((size_t)rows * p.data);
-	m->scale = (const unsigned char*)m->high + aligned((size_t)rows * p.high);
-	m->factor = (const __half*)((const unsigned char*)m->scale + aligned((size_t)rows * p.scale));
+	m->scale = (unsigned char*)m->high + aligned((size_t)rows * p.high);
+	m->factor = (__half*)((unsigned char*)m->scale + aligned((size_t)rows * p.scale));
 	return true;
 }
 
-static bool arrange(const struct matrix* m, const unsigned char* raw, enum dtype type, int64_t first,
-                    int64_t n, struct error* error) {
-	const struct arranged to = {(unsigned char*)m->data,
-	                            (unsigned char*)m->high,
-	                            (unsigned char*)m->scale,
-	                            (unsigned char*)m->factor,
-	                            planes_of(type, m->cols),
-	                            type,
-	                            m->cols};
-	arrange_kernel<<<(unsigned)n, THREADS>>>(to, raw, (int64_t)dtype_row_bytes(type, m->cols), first);
+static bool arrange(const struct matrix* m, const unsigned char* raw, int64_t first, int64_t n,
+                    struct error* error) {
+	arrange_kernel<<<(unsigned)n, THREADS>>>(*m, planes_of(m->type, m->cols), raw, dtype_block(m->type),
+	                                         (int)dtype_block_bytes(m->type), first);
 	CUDA_TRY(cudaGetLastError(), error);
 	return true;
 }
 
-bool arrange_rows(const struct matrix* m, enum dtype type, const void* rows, void* raw, int64_t first,
-                  int64_t n, struct error* error) {
-	CUDA_TRY(cudaMemcpy(raw, rows, (size_t)n * dtype_row_bytes(type, m->cols), cudaMemcpyHostToDevice),
-	         error);
-	return arrange(m, (const unsigned char*)raw, type, first, n, error);
+bool arrange_rows(const struct matrix* m, const void* rows, void* raw, int64_t first, int64_t n,
+                  struct error* error) {
+	const size_t row_bytes = dtype_row_bytes(m->type, m->cols);
+	CUDA_TRY(cudaMemcpy(raw, rows, (size_t)n * row_bytes, cudaMemcpyHostToDevice), error);
+	return arrange(m, (const unsigned char*)raw, first, n, error);
 }
 
 /* ---- one matrix --------------------------------------------------------------------------- */
@@ -186,10 +152,10 @@ struct copier { /* pieces of rows: converted on the host, or raw on the device *
 };
 
 /* One row of a tensor on the host in halves. */
-static void convert_row(const struct tensor* t, int64_t row, int type, float* wide, void* out) {
+static void convert_row(const struct tensor* t, int64_t row, enum dtype type, float* wide, void* out) {
 	const unsigned char* from =
 	    (const unsigned char*)t->data + (size_t)row * dtype_row_bytes(t->type, t->cols);
-	if ((int)t->type == type) {
+	if (t->type == type) {
 		memcpy(out, from, dtype_row_bytes(t->type, t->cols));
 		return;
 	}
@@ -231,27 +197,30 @@ static bool fill_planes(const struct tensor* t, struct own_rows share, const str
 	for (int64_t row = 0; row < share.n; row += at_once) {
 		const int64_t n = share.n - row < at_once ? share.n - row : at_once;
 		if (t->data) {
-			if (!arrange_rows(m, t->type,
-			                  (const unsigned char*)t->data + (size_t)(share.first + row) * row_bytes,
+			if (!arrange_rows(m, (const unsigned char*)t->data + (size_t)(share.first + row) * row_bytes,
 			                  copier->raw, row, n, error))
 				return false;
 			continue;
 		}
-		make_blocks(t, copier->raw, share.first + row, n);
-		if (!arrange(m, copier->raw, t->type, row, n, error))
+		make_blocks_kernel<<<(unsigned)n, THREADS>>>(copier->raw, t->type, dtype_block(t->type),
+		                                             (int)dtype_block_bytes(t->type), t->synth,
+		                                             share.first + row, t->rows, t->cols);
+		if (!arrange(m, copier->raw, row, n, error))
 			return false;
 	}
 	return true;
 }
 
-static bool place(struct cuda_backend* b, const struct tensor* t, struct own_rows share, int type,
-                  struct matrix* m, const char* what, struct copier* copier, struct error* error) {
-	if (!take_matrix(b, type, share.n, t->cols, m, what, error))
+static bool place(struct cuda_backend* b, const struct shared_matrix& from, enum dtype type, struct matrix* m,
+                  struct copier* copier, struct error* error) {
+	const struct tensor* t = from.of;
+	const struct own_rows share = from.share;
+	if (!take_matrix(b, type, share.n, t->cols, m, from.name, error))
 		return false;
 	if (!t->data && t->synth.kind == SYNTH_NONE)
 		return error_set(error, "a tensor of %lld x %lld has neither data nor a way to make it",
 		                 (long long)t->rows, (long long)t->cols);
-	if (kept_as_stored((enum dtype)type))
+	if (kept_as_stored(type))
 		return fill_planes(t, share, m, copier, error);
 	if (t->data)
 		return copy_halves(t, share, m, copier, error);
@@ -262,7 +231,7 @@ static bool place(struct cuda_backend* b, const struct tensor* t, struct own_row
 }
 
 /* The type a matrix has on the device. */
-static int placed_type(const struct cuda_backend* b, const struct tensor* t) {
+static enum dtype placed_type(const struct cuda_backend* b, const struct tensor* t) {
 	if (kept_as_stored(t->type))
 		return t->type;
 	return b->bf16 ? DTYPE_BF16 : DTYPE_F16;
@@ -303,19 +272,10 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	struct device_block* d = &b->block[i];
 	const struct matrix_shares s = shares_of(b);
 	const struct own_rows dim = {0, b->shape.dim}, head = {0, b->shape.head_dim};
-	const struct {
-		const struct tensor* from;
-		struct matrix* to;
-		struct own_rows share;
-		const char* what;
-	} matrix[] = {
-	    {&w->wq, &d->wq, s.q, "query weights"},        {&w->wk, &d->wk, s.kv, "key weights"},
-	    {&w->wv, &d->wv, s.kv, "value weights"},       {&w->wo, &d->wo, s.dim, "attention output weights"},
-	    {&w->w_gate, &d->gate, s.ffn, "gate weights"}, {&w->w_up, &d->up, s.ffn, "up weights"},
-	    {&w->w_down, &d->down, s.dim, "down weights"}};
-	for (size_t k = 0; k < sizeof matrix / sizeof matrix[0]; k++)
-		if (!place(b, matrix[k].from, matrix[k].share, placed_type(b, matrix[k].from), matrix[k].to,
-		           matrix[k].what, c, error))
+	struct shared_matrix matrix[BLOCK_MATRICES];
+	matrices_of(b, w, matrix);
+	for (int k = 0; k < BLOCK_MATRICES; k++)
+		if (!place(b, matrix[k], placed_type(b, matrix[k].of), &d->matrix[k].stored, c, error))
 			return false;
 	const struct {
 		const struct tensor* from;
@@ -340,13 +300,15 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	return true;
 }
 
-void matrices_of(const struct cuda_backend* b, int block, struct shared_matrix m[BLOCK_MATRICES]) {
-	const struct block_weights* k = &b->head.weights->block[block];
+void matrices_of(const struct cuda_backend* b, const struct block_weights* w,
+                 struct shared_matrix matrix[BLOCK_MATRICES]) {
 	const struct matrix_shares s = shares_of(b);
 	const struct shared_matrix all[BLOCK_MATRICES] = {
-	    {&k->wq, s.q},       {&k->wk, s.kv},    {&k->wv, s.kv},     {&k->wo, s.dim},
-	    {&k->w_gate, s.ffn}, {&k->w_up, s.ffn}, {&k->w_down, s.dim}};
-	memcpy(m, all, sizeof all);
+	    {&w->wq, s.q, "query weights"},      {&w->wk, s.kv, "key weights"},
+	    {&w->wv, s.kv, "value weights"},     {&w->wo, s.dim, "attention output weights"},
+	    {&w->w_gate, s.ffn, "gate weights"}, {&w->w_up, s.ffn, "up weights"},
+	    {&w->w_down, s.dim, "down weights"}};
+	memcpy(matrix, all, sizeof all);
 }
 
 /* BF16 where all is stored so; and where the gate is a GELU, as Gemma's, whose activations were trained in
@@ -354,67 +316,51 @@ void matrices_of(const struct cuda_backend* b, int block, struct shared_matrix m
 static bool takes_bf16(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
 	bool all = w->output.type == DTYPE_BF16;
-	for (int i = 0; i < w->shape.n_blocks && all; i++) {
-		struct shared_matrix m[BLOCK_MATRICES];
-		matrices_of(b, i, m);
-		for (int k = 0; k < BLOCK_MATRICES; k++)
-			all = all && m[k].of->type == DTYPE_BF16;
-	}
+	each_matrix(b, [&](const struct shared_matrix& m) { all = all && m.of->type == DTYPE_BF16; });
 	return all || w->shape.activation == ACTIVATION_GELU_TANH;
+}
+
+/* Whether the head is the embedding's matrix on the device, too. */
+static bool is_tied(const struct weight_table* w) {
+	return w->output.data && w->output.data == w->embedding.data && !kept_as_stored(w->output.type);
 }
 
 size_t weight_bytes(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
 	const int64_t vocab = shares_of(b).vocab.n;
 	size_t bytes = 2 * (size_t)vocab * (size_t)w->embedding.cols;
-	const bool tied = w->output.data && w->output.data == w->embedding.data;
-	if (!tied || kept_as_stored(w->output.type))
+	if (!is_tied(w))
 		bytes += placed_bytes(placed_type(b, &w->output), vocab, w->output.cols);
-	for (int i = 0; i < w->shape.n_blocks; i++) {
-		struct shared_matrix m[BLOCK_MATRICES];
-		matrices_of(b, i, m);
-		for (int k = 0; k < BLOCK_MATRICES; k++)
-			bytes += placed_bytes(placed_type(b, m[k].of), m[k].share.n, m[k].of->cols);
-	}
+	each_matrix(b, [&](const struct shared_matrix& m) {
+		bytes += placed_bytes(placed_type(b, m.of), m.share.n, m.of->cols);
+	});
 	return bytes;
 }
 
 /* Of the quantized matrices the largest, as stored, or a piece of it. */
 size_t upload_room(const struct cuda_backend* b) {
-	const struct weight_table* w = b->head.weights;
-	const struct shared_matrix output = {&w->output, shares_of(b).vocab};
 	size_t most = 0;
-	for (int i = 0; i <= w->shape.n_blocks; i++) {
-		struct shared_matrix m[BLOCK_MATRICES] = {output};
-		if (i < w->shape.n_blocks)
-			matrices_of(b, i, m);
-		for (int k = 0; k < (i < w->shape.n_blocks ? BLOCK_MATRICES : 1); k++) {
-			if (!kept_as_stored(m[k].of->type))
-				continue;
-			const size_t row = dtype_row_bytes(m[k].of->type, m[k].of->cols);
-			const size_t all = (size_t)m[k].share.n * row, piece = (size_t)rows_at_once(row) * row;
-			const size_t bytes = all < piece ? all : piece;
-			most = bytes > most ? bytes : most;
-		}
-	}
+	const auto look_at = [&](const struct shared_matrix& m) {
+		const size_t row = dtype_row_bytes(m.of->type, m.of->cols);
+		const size_t all = (size_t)m.share.n * row, piece = (size_t)rows_at_once(row) * row;
+		const size_t bytes = all < piece ? all : piece;
+		most = kept_as_stored(m.of->type) && bytes > most ? bytes : most;
+	};
+	each_matrix(b, look_at);
+	look_at({&b->head.weights->output, shares_of(b).vocab, NULL});
 	return most;
 }
 
 /* What is not taken as stored is said, once a type: it changes the bits and may change the size. */
 static void say_conversions(const struct cuda_backend* b) {
-	const struct weight_table* w = b->head.weights;
 	bool said[DTYPE_COUNT] = {};
-	for (int i = 0; i < w->shape.n_blocks; i++) {
-		struct shared_matrix m[BLOCK_MATRICES];
-		matrices_of(b, i, m);
-		for (int k = 0; k < BLOCK_MATRICES; k++) {
-			const enum dtype from = m[k].of->type, to = (enum dtype)placed_type(b, m[k].of);
-			if (to != from && !said[from])
-				fprintf(stderr, "swiftlet: weights of type %s are converted to %s for the GPU\n",
-				        dtype_name(from), dtype_name(to));
-			said[from] = said[from] || to != from;
-		}
-	}
+	each_matrix(b, [&](const struct shared_matrix& m) {
+		const enum dtype from = m.of->type, to = placed_type(b, m.of);
+		if (to != from && !said[from])
+			fprintf(stderr, "swiftlet: weights of type %s are converted to %s for the GPU\n",
+			        dtype_name(from), dtype_name(to));
+		said[from] = said[from] || to != from;
+	});
 }
 
 static bool check_widths(const struct cuda_backend* b, struct error* error) {
@@ -437,21 +383,19 @@ static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* 
 	const struct weight_table* w = b->head.weights;
 	const struct own_rows vocab = shares_of(b).vocab;
 	struct matrix embedding;
-	if (!place(b, &w->embedding, vocab, b->bf16 ? DTYPE_BF16 : DTYPE_F16, &embedding, "token embeddings", c,
+	if (!place(b, {&w->embedding, vocab, "token embeddings"}, b->bf16 ? DTYPE_BF16 : DTYPE_F16, &embedding, c,
 	           error))
 		return false;
-	b->embedding = (void*)embedding.data;
-	const bool tied = w->output.data && w->output.data == w->embedding.data;
-	if (tied && !kept_as_stored(w->output.type))
-		b->output = embedding;
-	else if (!place(b, &w->output, vocab, placed_type(b, &w->output), &b->output, "output weights", c, error))
+	b->embedding = embedding.data;
+	if (is_tied(w))
+		b->output.stored = embedding;
+	else if (!place(b, {&w->output, vocab, "output weights"}, placed_type(b, &w->output), &b->output.stored,
+	                c, error))
 		return false;
 	for (int i = 0; i < w->shape.n_blocks; i++)
 		if (!block_up(b, i, c, error))
 			return false;
-	const struct own_rows dim = {0, w->shape.dim}, logits = {0, w->shape.vocab};
-	return vector_up(b, &w->output_norm, dim, &b->output_norm, c, error) &&
-	       vector_up(b, &w->output_bias, logits, &b->output_bias, c, error);
+	return vector_up(b, &w->output_norm, {0, w->shape.dim}, &b->output_norm, c, error);
 }
 
 bool upload_weights(struct cuda_backend* b, struct error* error) {

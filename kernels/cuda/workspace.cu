@@ -1,4 +1,6 @@
 /* What passes work in: how much of it there is, whether it fits the device beside the weights, taking it. */
+#include <assert.h>
+
 #include "kernels/cuda/cuda.cuh"
 
 /* A launch that a graph holds, and its arguments, as the driver keeps them on the device: assumed, and put
@@ -9,45 +11,43 @@ enum { NODE_BYTES = 16 << 10, NODES_A_BLOCK = 9, NODES_BESIDE = 10 };
 struct taker {
 	struct cuda_backend* b;
 	bool counts;
-	size_t bytes; /* of those counted */
+	size_t bytes;     /* of those counted */
+	const char* what; /* for messages */
 	struct error* error;
 };
 
-static bool take_bytes(struct taker* t, void** out, size_t bytes, const char* what) {
+template <class T> static bool take_bytes(struct taker* t, T** out, size_t bytes) {
 	t->bytes += (bytes + 255) / 256 * 256;
 	if (t->counts)
 		return true;
-	*out = cuda_take(t->b, bytes, what, t->error);
+	*out = (T*)cuda_take(t->b, bytes, t->what, t->error);
 	return *out != NULL;
 }
 
-template <class T> static bool take(struct taker* t, T** out, size_t count, const char* what) {
-	void* taken = NULL;
-	const bool done = take_bytes(t, &taken, count * sizeof(T), what);
-	*out = t->counts ? *out : (T*)taken;
-	return done;
+template <class T> static bool take(struct taker* t, T** out, size_t count) {
+	return take_bytes(t, out, count * sizeof(T));
 }
 
-template <class T> static bool pin(struct taker* t, T** out, size_t count) {
+template <class T> static bool pin(struct taker* t, T** out, size_t bytes) {
+	struct cuda_backend* b = t->b;
 	void* taken = NULL;
 	if (t->counts)
 		return true;
-	const bool done = cuda_ok(cudaMallocHost(&taken, count * sizeof(T)), "cudaMallocHost", t->error);
+	if (!cuda_ok(cudaMallocHost(&taken, bytes), "cudaMallocHost", t->error))
+		return false;
+	assert(b->n_pinned < MOST_PINNED);
+	b->pinned[b->n_pinned++] = taken;
 	*out = (T*)taken;
-	return done;
+	return true;
 }
 
 /* Elements of the largest matrix that a prefill's products have to have widened. */
 static size_t largest_quantized(const struct cuda_backend* b) {
 	size_t most = 1;
-	for (int i = 0; i < b->shape.n_blocks; i++) {
-		struct shared_matrix m[BLOCK_MATRICES];
-		matrices_of(b, i, m);
-		for (int k = 0; k < BLOCK_MATRICES; k++) {
-			const size_t count = (size_t)m[k].share.n * (size_t)m[k].of->cols;
-			most = kept_as_stored(m[k].of->type) && count > most ? count : most;
-		}
-	}
+	each_matrix(b, [&](const struct shared_matrix& m) {
+		const size_t count = (size_t)m.share.n * (size_t)m.of->cols;
+		most = kept_as_stored(m.of->type) && count > most ? count : most;
+	});
 	return most;
 }
 
@@ -68,13 +68,12 @@ static bool take_results(struct taker* t) {
 	struct workspace* w = &b->work;
 	const size_t vocab = (size_t)b->shape.vocab, segments = (size_t)SLICE_ROWS * (size_t)b->segments;
 	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? (size_t)SLICE_ROWS : (size_t)MAX_DRAFT;
-	return take(t, &w->logits, (size_t)SLICE_ROWS * vocab, "the logits") &&
-	       take(t, &w->score, (size_t)SLICE_ROWS * vocab, "the logits") &&
-	       take(t, &w->segment_sum, 2 * segments, "the logits") &&
-	       take(t, &w->top_score, segments * MAX_TOP, "the logits") &&
-	       take(t, &w->top_token, segments * MAX_TOP, "the logits") &&
-	       take(t, &b->result, results, "the logits") && pin(t, &b->host_result, results) &&
-	       pin(t, &b->host_logits, 3 * vocab);
+	t->what = "the logits";
+	return take(t, &w->logits, (size_t)SLICE_ROWS * vocab) &&
+	       take(t, &w->score, (size_t)SLICE_ROWS * vocab) && take(t, &w->segment_sum, 2 * segments) &&
+	       take(t, &w->top_score, segments * MAX_TOP) && take(t, &w->top_token, segments * MAX_TOP) &&
+	       take(t, &b->result, results) && pin(t, &b->host_result, results * sizeof *b->host_result) &&
+	       pin(t, &b->host_logits, 3 * vocab * sizeof(float));
 }
 
 static bool take_attention(struct taker* t) {
@@ -83,12 +82,11 @@ static bool take_attention(struct taker* t) {
 	struct workspace* w = &b->work;
 	const size_t rows = PREFILL_CHUNK, kv = (size_t)m->kv_heads * (size_t)m->head_dim;
 	const size_t chunks = (size_t)SLICE_ROWS * (size_t)m->heads * (size_t)b->chunks;
-	const char* what = "attention's workspace";
-	return take(t, &w->q, rows * (size_t)m->heads * (size_t)m->head_dim, what) &&
-	       take(t, &w->k, rows * kv, what) && take(t, &w->v, rows * kv, what) &&
-	       take(t, &w->partial, chunks * (size_t)m->head_dim, what) && take(t, &w->scale, 2 * chunks, what) &&
-	       take(t, &w->head_done, 3 * (size_t)m->heads, what) &&
-	       take(t, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads, what);
+	t->what = "attention's workspace";
+	return take(t, &w->q, rows * (size_t)m->heads * (size_t)m->head_dim) && take(t, &w->k, rows * kv) &&
+	       take(t, &w->v, rows * kv) && take(t, &w->partial, chunks * (size_t)m->head_dim) &&
+	       take(t, &w->scale, 2 * chunks) && take(t, &w->head_done, 3 * (size_t)m->heads) &&
+	       take(t, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads);
 }
 
 static bool take_rows(struct taker* t) {
@@ -97,35 +95,36 @@ static bool take_rows(struct taker* t) {
 	struct workspace* w = &b->work;
 	const size_t rows = PREFILL_CHUNK, states = rows * (size_t)m->dim;
 	const size_t influence = 2 * (size_t)m->n_blocks * rows;
-	const char* what = "the workspace";
-	return take(t, &w->x, states, what) && take(t, &w->y, states, what) &&
-	       take(t, &w->before, states, what) && take(t, &w->influence, influence, what) &&
-	       take_bytes(t, &w->normed, states * 2, what) &&
-	       take_bytes(t, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2, what) &&
-	       take_bytes(t, &w->gated, rows * (size_t)whole->ffn * 2, what) &&
-	       take(t, &w->wide, rows * (size_t)m->ffn, what) &&
-	       take(t, &w->wide_up, rows * (size_t)m->ffn, what) && pin(t, &b->host_influence, influence) &&
-	       pin(t, &b->host_tap, states);
+	t->what = "the workspace";
+	return take(t, &w->x, states) && take(t, &w->y, states) && take(t, &w->before, states) &&
+	       take(t, &w->influence, influence) && take_bytes(t, &w->normed, states * 2) &&
+	       take_bytes(t, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2) &&
+	       take_bytes(t, &w->gated, rows * (size_t)whole->ffn * 2) &&
+	       take(t, &w->wide, rows * (size_t)m->ffn) && take(t, &w->wide_up, rows * (size_t)m->ffn) &&
+	       pin(t, &b->host_influence, influence * sizeof(float)) &&
+	       pin(t, &b->host_tap, states * sizeof(float));
 }
 
 static bool take_all(struct taker* t) {
 	struct cuda_backend* b = t->b;
 	struct workspace* w = &b->work;
 	const size_t part = is_alone(b) ? 1 : most_of_a_part(b);
-	const char* what = "the workspace";
 	b->chunks = (b->context + MAX_ROWS + ATTENTION_CHUNK - 1) / ATTENTION_CHUNK;
 	b->segments = (b->shape.vocab + RESULT_SEGMENT - 1) / RESULT_SEGMENT;
 	b->slice_bytes = slice_room(b);
-	return take_rows(t) && take_attention(t) && take_results(t) &&
-	       take(t, &w->tile_sums, tile_sums_of(b), what) && take(t, &w->tile_done, tiles_of(b), what) &&
-	       take_bytes(t, &w->dequantized, 2 * largest_quantized(b), "one matrix of a prefill") &&
-	       take_bytes(t, &w->part, part, what) &&
-	       take_bytes(t, &w->gathered, (size_t)b->group->devices * part, what) &&
-	       take(t, &b->slice, b->slice_bytes, what) && pin(t, &b->staging, b->slice_bytes);
+	if (!take_rows(t) || !take_attention(t) || !take_results(t))
+		return false;
+	t->what = "one matrix of a prefill";
+	if (!take_bytes(t, &w->dequantized, 2 * largest_quantized(b)))
+		return false;
+	t->what = "the workspace";
+	return take(t, &w->tile_sums, tile_sums_of(b)) && take(t, &w->tile_done, tiles_of(b)) &&
+	       take_bytes(t, &w->part, part) && take_bytes(t, &w->gathered, (size_t)b->group->devices * part) &&
+	       take_bytes(t, &b->slice, b->slice_bytes) && pin(t, &b->staging, b->slice_bytes);
 }
 
 bool workspace_open(struct cuda_backend* b, struct error* error) {
-	struct taker t = {b, false, 0, error};
+	struct taker t = {b, false, 0, NULL, error};
 	return take_all(&t);
 }
 
@@ -147,7 +146,7 @@ size_t graphs_room(const struct cuda_backend* b) {
 /* Said before anything is loaded, rather than after minutes of copying. */
 bool weights_fit(struct cuda_backend* b, size_t beside, struct error* error) {
 	size_t available = 0, total = 0;
-	struct taker count = {b, true, 0, error};
+	struct taker count = {b, true, 0, NULL, error};
 	CUDA_TRY(cudaMemGetInfo(&available, &total), error);
 	take_all(&count);
 	const size_t weights = weight_bytes(b), passes = count.bytes + graphs_room(b) + beside;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/clock.h"
 #include "kernels/exchange.h"
 
 struct mpi_exchange {
@@ -18,21 +19,15 @@ struct mpi_exchange {
 	int *count, *first; /* (ranks) floats of each rank's part */
 };
 
-static double now_seconds(void) {
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static void wait_for(MPI_Request* request) {
 	static const double awake = 2e-3; /* seconds */
 	const struct timespec nap = {.tv_nsec = 50000};
-	const double begun = now_seconds();
+	const double begun = seconds_now();
 	for (int done = 0;;) {
 		MPI_Test(request, &done, MPI_STATUS_IGNORE);
 		if (done)
 			return;
-		if (now_seconds() - begun < awake)
+		if (seconds_now() - begun < awake)
 			sched_yield();
 		else
 			nanosleep(&nap, NULL);

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/dtype_decoded.h"
+#include "kernels/dtype_table.h"
 #include "support_golden.h"
 #include "tests/sanitized.h"
 

@@ -172,8 +172,6 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 	m->weights.output_norm = vector(m, s->dim, s->norm_plus_one ? 0 : 1, &r);
 	m->weights.output = with & WITH_TIED_HEAD ? m->weights.embedding
 	                                          : make(m, types[n_types - 1], s->vocab, s->dim, 0, 0.4f, &r);
-	if (with & WITH_OUTPUT_BIAS)
-		m->weights.output_bias = vector(m, s->vocab, 0, &r);
 	if (s->norm == NORM_LAYER)
 		m->weights.output_norm_bias = vector(m, s->dim, 0, &r);
 	m->expert = calloc((size_t)(s->n_blocks * s->n_experts + 1), sizeof *m->expert);

@@ -406,7 +406,6 @@ static void where_there_is_none(void** unused) {
 	(void)unused;
 	assert_true(certified_of(DTYPE_F16, 0, 0) > 0);
 	assert_true(certified_of(DTYPE_F16, 0, 1) > 0);
-	assert_int_equal(certified_of(DTYPE_F16, WITH_OUTPUT_BIAS, 0), 0);
 	assert_int_equal(certified_of(DTYPE_F16, WITH_SOFTCAPS, 0), 0);
 	assert_int_equal(certified_of(DTYPE_Q6_K, 0, 0), 0); /* hardly larger than the copy */
 	unsetenv("SWIFTLET_CUDA_HEAD");

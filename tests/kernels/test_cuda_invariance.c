@@ -50,8 +50,7 @@ static void biases_and_scaling(void** state) {
 	shape.rope.scaling = ROPE_DYNAMIC;
 	shape.rope.factor = 2;
 	shape.rope.original_context = 32;
-	try_model(&shape, types, 2, WITH_BIASES | WITH_TIED_HEAD | WITH_OUTPUT_BIAS, 2, few_sizes,
-	          COUNT(few_sizes));
+	try_model(&shape, types, 2, WITH_BIASES | WITH_TIED_HEAD, 2, few_sizes, COUNT(few_sizes));
 }
 
 static void quantized(void** state) {

@@ -88,7 +88,7 @@ static void phi_like(void** state) {
 	                           .attention_factor = 1.2f,
 	                           .short_factor = small,
 	                           .long_factor = large};
-	try_model(&shape, types, 2, WITH_OUTPUT_BIAS, 5, DTYPE_F32, few_sizes, COUNT(few_sizes));
+	try_model(&shape, types, 2, 0, 5, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
 
 /* Norms after the sub-layers alone and over all heads at once; a window with a RoPE of its own; a block

@@ -8,7 +8,7 @@
 enum { ROWS = 16, COLS = 2048 };
 
 static void measure(const struct cpu_kernels* k, enum dtype type, int n) {
-	const size_t bytes = dtype_row_bytes(type, COLS) * ROWS, row = k->prepared_bytes(type, COLS);
+	const size_t bytes = dtype_row_bytes(type, COLS) * ROWS, row = reference_prepared_bytes(type, COLS);
 	uint8_t* weights = calloc(bytes, 1);
 	uint8_t* x = aligned_alloc(64, row * (size_t)n);
 	float *out = malloc(sizeof *out * ROWS * (size_t)n), values[COLS];

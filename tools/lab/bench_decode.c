@@ -37,8 +37,7 @@ static size_t expert_bytes(const struct expert* e) {
  * that the row does not choose. */
 static double weight_bytes(const struct weight_table* w) {
 	size_t sum = tensor_bytes(&w->output) + tensor_bytes(&w->output_norm) +
-	             tensor_bytes(&w->output_norm_bias) + tensor_bytes(&w->output_bias) +
-	             dtype_row_bytes(w->embedding.type, w->embedding.cols);
+	             tensor_bytes(&w->output_norm_bias) + dtype_row_bytes(w->embedding.type, w->embedding.cols);
 	for (const struct block_weights* b = w->block; b < w->block + w->shape.n_blocks; b++) {
 		for (int i = 0; i < BLOCK_PARTS; i++)
 			sum += tensor_bytes(block_tensor(b, i));

@@ -78,7 +78,7 @@ static void matmul_part(void* user, int part, int thread) {
 static void prepare_part(void* user, int part, int thread) {
 	(void)thread;
 	struct sweeps* b = user;
-	const size_t bytes = b->kernels->prepared_bytes(b->w.type, MATRIX_COLS);
+	const size_t bytes = reference_prepared_bytes(b->w.type, MATRIX_COLS);
 	b->kernels->prepare(b->w.type, b->prepared + (size_t)part * bytes, b->x + part * MATRIX_COLS,
 	                    MATRIX_COLS);
 }
@@ -132,7 +132,7 @@ static void sweep_products(struct sweeps* b, const char* kernel, const struct te
 /* Products, and how long it takes to prepare a row. Copies for drafting have the type that can be woven. */
 static void sweep_type(struct sweeps* b, enum dtype type) {
 	const size_t bytes = dtype_row_bytes(type, MATRIX_COLS) * MATRIX_ROWS;
-	const size_t prepared = b->kernels->prepared_bytes(type, MATRIX_COLS);
+	const size_t prepared = reference_prepared_bytes(type, MATRIX_COLS);
 	struct tensor w = {.type = type, .rows = MATRIX_ROWS, .cols = MATRIX_COLS};
 	b->w = w;
 	b->matrices = strcmp(b->kernels->name, "reference") ? (int)(BUFFER_BYTES / bytes) : 1;

@@ -30,7 +30,7 @@ def main():
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     text = ("/* The points that GGUF's IQ1, IQ2 and IQ3 types choose among, as the format defines them (ggml's\n"
             " * iq1s_grid, iq2xxs_grid…). Written by tools/oracle/codebooks.py. */\n"
-            '#include "kernels/dtype_decoded.h"\n\n// clang-format off\n')
+            '#include "kernels/dtype_blocks.h"\n\n// clang-format off\n')
     for book, name in BOOKS.items():
         values = points(name)
         text += f"const uint16_t codebook_{book}[{len(values)}] = {{\n"

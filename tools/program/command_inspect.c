@@ -135,8 +135,7 @@ static bool check_weights(struct check* c, const struct weight_table* w) {
 	bool good = check_tensor(c, &w->embedding, "embedding", -1) &&
 	            check_tensor(c, &w->output_norm, "output norm", -1) &&
 	            check_tensor(c, &w->output_norm_bias, "output norm bias", -1) &&
-	            check_tensor(c, &w->output, "output head", -1) &&
-	            check_tensor(c, &w->output_bias, "output bias", -1);
+	            check_tensor(c, &w->output, "output head", -1);
 	for (int b = 0; b < w->shape.n_blocks && good; b++)
 		good = check_block(c, &w->block[b], w->shape.n_experts, b);
 	return good;
