@@ -4,12 +4,13 @@
  *
  * Drafting: failed drafts and extra rows are debits, tokens beyond the passes' own cost are credits. No round
  * starts whose worst case would take the balance under the floor: 1 % of the plain time of the tokens emitted
- * so far, or an opening loan of 4 steps while that is more. Learning: proposals and matchness passes draw on
- * their own share of plain time, and, unless that share was given by name, in the beginning on half of what
- * drafting has earned, up to some steps: a good mask is worth most when it is found early. Neither account
- * stops the other: what was spent on learning never stops a draft that pays, and failed drafts never stop
- * learning. With the defaults both together stay within 2 % for runs of 512 tokens and more; a copy that
- * never pays may take up to 24 steps ahead of that. Time in which no request waits is on neither account.
+ * so far, or an opening loan of 3.5 steps and 0.3 % while that is more. Learning: proposals and matchness
+ * passes draw on their own share of plain time, and, unless that share was given by name, in the beginning on
+ * half of what drafting has earned, up to some steps: a good mask is worth most when it is found early.
+ * Neither account stops the other: what was spent on learning never stops a draft that pays, and failed
+ * drafts never stop learning. With the defaults both together stay within 2 % for runs of 512 tokens and
+ * more; a copy that never pays may take up to 24 steps ahead of that. Time in which no request waits is on
+ * neither account.
  *
  * It reads no clock: callers bring costs, so that it is tested under adversarial acceptance without timing.
  */
