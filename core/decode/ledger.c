@@ -7,9 +7,9 @@
  * swings in step with the rounds, some of it was never earned. */
 static const double kept = 64;
 
-/* What drafting may lose: of plain time, but in the first 500 tokens a loan that grows by a little. One that
- * stood still (4 steps) was gone within 50 tokens where the machine was busy with something else, and drafts
- * that paid waited for token 400. */
+/* What drafting may lose: of plain time, but in the first 500 tokens a loan that grows by a little. Of one
+ * that stood still (4 steps) charges for speed that had been misjudged often left nothing by token 50, and
+ * drafts that paid waited for token 400. */
 static const double share = 0.01, loan = 3.5, growth = 0.003;
 
 void ledger_open(struct ledger* ledger, double opt_budget) {
