@@ -8,7 +8,7 @@
 static const double kept = 64;
 
 /* What drafting may lose: of plain time, but in the first 500 tokens a loan that grows by a little. Of one
- * that stood still (4 steps) charges for speed that had been misjudged often left nothing by token 50, and
+ * that stood still (4 steps) losses and charges for misjudged speed often left nothing by token 50, and
  * drafts that paid waited for token 400. */
 static const double share = 0.01, loan = 3.5, growth = 0.003;
 
