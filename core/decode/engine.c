@@ -224,6 +224,12 @@ void engine_forget_costs(struct engine* engine) {
 		cost_take_low(&engine->cost, &engine->low.table);
 }
 
+/* Before what is said of the copy for drafting, which note_low writes anew. */
+static void note_certified(struct engine* engine) {
+	note(engine, "%scertified head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
+	     (double)engine->backend->certified_bytes / 0x1p20);
+}
+
 /* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
 static struct backend* open_backend(struct engine* engine, const struct swiftlet_options* options,
                                     const struct backend_options* how, struct error* error) {
@@ -309,6 +315,8 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, &error);
+	if (engine->backend && engine->backend->certified_bytes > 0 && options->certified_head > 0)
+		note_certified(engine);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
 	    (wants_low(options) && !open_low(engine, options, &error)) ||
 	    !open_parts(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
@@ -316,9 +324,6 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 		swiftlet_engine_close(engine);
 		return NULL;
 	}
-	if (engine->backend->certified_bytes > 0 && options->certified_head > 0)
-		note(engine, "%scertified head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
-		     (double)engine->backend->certified_bytes / 0x1p20);
 	engine_forget_costs(engine);
 	return engine;
 }

@@ -128,7 +128,7 @@ static bool add_metaspace(struct tokenizer* t, const cJSON* section, struct erro
 		return missing("pre_tokenizer", "Metaspace", "replacement", error);
 	return steps_add_blocks(&t->pretokenizer, block, scheme_of(section), true, error) &&
 	       (!tokenizer_json_flag(section, "split", true) ||
-	        steps_add_split(&t->pretokenizer, block, true, SPLIT_WITH_NEXT, error));
+	        steps_add_split(&t->pretokenizer, block, false, SPLIT_WITH_NEXT, error));
 }
 
 /* ---- decoder ------------------------------------------------------------------------------ */

@@ -275,6 +275,29 @@ static void added_tokens_obey_their_flags(void** state) {
 	tokenizer_free(t);
 }
 
+#define METASPACE(split)                                                                                     \
+	"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"+\",\"prepend_scheme\":\"always\","        \
+	"\"split\":" split "},\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"+\",-3]," \
+	                   "[\"a\",-3],[\"b\",-3],"                                                              \
+	"[\"+a\",-2],[\"a+b\",-1],[\"+b\",-2]]}}"
+
+/* Nothing that a pattern would read in it means more than itself: ids are those of the library tokenizers. */
+static void any_character_stands_for_a_space(void** state) {
+	(void)state;
+	struct error error = {""};
+	struct tokenizer* t = tokenizer_from_json(METASPACE("true"), strlen(METASPACE("true")), NULL, &error);
+	if (!t)
+		fail_msg("%s", error.message);
+	expect_ids(t, "a b", 0, (int32_t[]){4, 6}, 2);
+	expect_ids(t, "a+b", 0, (int32_t[]){4, 6}, 2);
+	expect_ids(t, "ab", 0, (int32_t[]){4, 3}, 2);
+	tokenizer_free(t);
+	t = tokenizer_from_json(METASPACE("false"), strlen(METASPACE("false")), NULL, &error);
+	assert_non_null(t);
+	expect_ids(t, "a b", 0, (int32_t[]){1, 5}, 2);
+	tokenizer_free(t);
+}
+
 /* A vocabulary as GGUF gives it: sentencepiece, with Phi-3's special tokens and a user-defined piece. */
 static struct tokenizer* phi3_vocabulary(void) {
 	enum { N = 10 };
@@ -544,6 +567,7 @@ int main(void) {
 	    cmocka_unit_test(bytes_print_as_bytes_and_ids),
 	    cmocka_unit_test(special_tokens_are_recognised_when_asked),
 	    cmocka_unit_test(added_tokens_obey_their_flags),
+	    cmocka_unit_test(any_character_stands_for_a_space),
 	    cmocka_unit_test(gguf_vocabularies_keep_their_habits),
 	    cmocka_unit_test(gguf_honours_its_white_space),
 	    cmocka_unit_test(broken_json_gets_a_sentence),
