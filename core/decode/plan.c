@@ -167,12 +167,12 @@ bool plan_is_plain(const struct session* s) {
 	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
 }
 
-/* A device's draft loop decides by itself when to stop. */
+/* A device's draft loop decides by itself when to stop, within what the round may lose. */
 static void loop_policy(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const double c = cost_draft(cost, with), worst = cost_draft_worst(cost, with);
-	const double rate = (double)planner_rate(&s->planner), limit = ledger_round_limit(s->ledger);
+	const double rate = (double)planner_rate(&s->planner), limit = (double)s->planner.limits.budget;
 	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
 	while (policy->max_steps > 1 &&
