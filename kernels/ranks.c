@@ -220,7 +220,7 @@ static void follow_run(struct following* f) {
 	pass.low = NULL;
 	pass.low_head = false;
 	pass.bridge = NULL;
-	pass.influence = NULL;
+	pass.influence = pass.states = NULL;
 	f->backend->run(f->backend, &pass, &ignored);
 }
 

@@ -57,14 +57,41 @@ static void tell_influence(struct optimizer* o) {
 	optimizer_adopt_best(o);
 }
 
+/* The first row of a pass that verifies is text whatever is accepted: its states tell of spans for nothing.
+ * The search hears of them when there is as much again to hear. */
+static void add_spans(struct optimizer* o) {
+	enum { FIRST_TOLD = 8 };
+	struct spans* const spans = &o->spans;
+	const int dim = o->session->engine->model->weights.shape.dim;
+	float* state[2 * MAX_BLOCKS + 1] = {NULL};
+	const double began = options_clock(&o->session->options);
+	for (int i = 0; i < 2 * spans->blocks; i++)
+		state[i + 1] = o->states + (size_t)i * (size_t)dim;
+	spans_add(spans, state, 1, dim);
+	const bool told = spans->rows >= fmax(FIRST_TOLD, 2 * o->spans_told);
+	if (told) {
+		search_set_spans(o->search, spans);
+		o->spans_told = spans->rows;
+	}
+	optimizer_charge(o, options_clock(&o->session->options) - began);
+	if (told)
+		optimizer_adopt_best(o);
+}
+
 static void tap(struct learner* learner, bool prompt, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	if (prompt || influence_rows(o) < INFLUENCE_ENOUGH)
 		pass->influence = o->influence_rows;
+	if (!prompt && pass->tap < 0 && o->states && o->spans.rows < SPANS_ENOUGH) {
+		pass->states = o->states;
+		o->states[0] = NAN;
+	}
 }
 
 static void rows(struct learner* learner, const struct pass* pass, const int32_t* row, int n, int position) {
 	struct optimizer* o = (struct optimizer*)learner;
+	if (pass->states && !isnan(o->states[0]))
+		add_spans(o);
 	for (int i = 0; i < n && pass->influence; i++)
 		if (position + i >= INFLUENCE_FIRST)
 			influence_add(&o->text_influence, o->influence_rows, block_count(o->session), pass->n, row[i]);
@@ -160,7 +187,7 @@ static void close(struct learner* learner) {
 	if (o->search)
 		search_close(o->search);
 	free(o->influence_rows);
-	free(o->walk);
+	free(o->states);
 	spans_close(&o->spans);
 	free(o);
 }
@@ -180,16 +207,6 @@ static const struct learner_calls calls = {.close = close,
                                            .expected = expected,
                                            .figures = figures};
 
-/* A window's states may take WALK_BYTES, but are of 8 rows at least. */
-static bool open_walk(struct optimizer* o, const struct model_shape* shape) {
-	enum { WALK_BYTES = 32 << 20 };
-	const size_t row = 2 * (size_t)shape->n_blocks * (size_t)shape->dim * sizeof *o->walk;
-	const int rows = (int)(WALK_BYTES / row), window = o->session->options.window;
-	o->walk_rows = rows > window ? window : rows > 8 ? rows : 8;
-	o->walk = malloc((size_t)o->walk_rows * row);
-	return spans_open(&o->spans, shape->n_blocks) && o->walk;
-}
-
 /* The session closes it, also when something is missing. */
 static bool open_optimizer(struct session* s, struct error* error) {
 	const struct weight_table* weights = &s->engine->model->weights;
@@ -201,14 +218,12 @@ static bool open_optimizer(struct session* s, struct error* error) {
 	o->search = session_new_search(s, error);
 	if (!o->search)
 		return false;
+	const size_t sub_layers = 2 * (size_t)weights->shape.n_blocks, dim = (size_t)weights->shape.dim;
 	if (!s->options.published) {
-		o->influence_rows =
-		    malloc(2 * (size_t)weights->shape.n_blocks * MAX_ROWS * sizeof *o->influence_rows);
-		if (!o->influence_rows)
+		o->influence_rows = malloc(sub_layers * MAX_ROWS * sizeof *o->influence_rows);
+		o->states = malloc(sub_layers * dim * sizeof *o->states);
+		if (!o->influence_rows || !o->states || !spans_open(&o->spans, weights->shape.n_blocks))
 			return error_set(error, "out of memory for the influence of %d blocks", weights->shape.n_blocks);
-		if (!open_walk(o, &weights->shape))
-			return error_set(error, "out of memory for the states of %d sub-layers",
-			                 2 * weights->shape.n_blocks);
 	}
 	s->mask = search_best(o->search, NULL);
 	plan_new_mask(s);
@@ -254,7 +269,7 @@ struct search* session_swap_search(struct session* s, struct search* other, stru
 	const struct influence known = o->influence;
 	o->influence = *influence;
 	*influence = known;
-	o->influence_told = 0;
+	o->influence_told = o->spans_told = 0;
 	spans_forget(&o->spans);
 	o->search = other;
 	s->mask = search_best(other, &s->matchness);

@@ -14,8 +14,6 @@ struct window {
 	int base;
 	int scored; /* proposals scored on it */
 	struct proposal proposal;
-	bool walks;   /* its rows go through the full model a sub-layer a pass, for span influence */
-	int walked;   /* sub-layers until now; all of them: it has been told */
 	double usual; /* tokens that a request generates, of late; 0: none has ended yet */
 };
 
@@ -28,9 +26,8 @@ struct optimizer {
 	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
 	struct spans spans;                         /* of generated text; no sum: not measured */
-	float* walk; /* (2L, walk_rows, dim) a window's states, after each sub-layer */
-	int walk_rows;
-	double influence_told; /* rows that the search was told of */
+	float* states;                              /* (2L, dim) of a pass's first row, for the spans */
+	double influence_told, spans_told;          /* rows that the search was told of */
 	int32_t row_parent[MAX_ROWS];
 	struct segment segment[MAX_ROWS]; /* a row each, of the proposal at hand */
 };

@@ -38,7 +38,6 @@ void score_new_instance(struct optimizer* o) {
 	if (generated > 0)
 		o->window.usual += (generated - o->window.usual) * (o->window.usual > 0 ? 0.125 : 1);
 	o->window.size = 0;
-	o->window.walks = false;
 }
 
 /* Whether a window may cost what it likes: under an unlimited budget, or while no request waits. */
@@ -112,7 +111,7 @@ static void move_window(struct optimizer* o) {
 	w->start = start;
 	w->size = rows;
 	w->base = s->n_prompt + w->start - 1;
-	w->scored = w->walked = 0;
+	w->scored = 0;
 	const double began = now(o);
 	search_window(o->search, w->id, rows);
 	optimizer_charge(o, now(o) - began);
@@ -165,11 +164,6 @@ bool score_begin(struct learner* learner) {
 	move_window(o);
 	if (w->size == 0 || !is_affordable(o))
 		return false;
-	w->walks = o->walk && w->walked < 2 * o->spans.blocks && o->spans.rows < SPANS_ENOUGH;
-	if (w->walks) {
-		w->walked = 0;
-		return true;
-	}
 	const double began = now(o);
 	search_spend(o->search, is_free(s));
 	const bool proposed = search_propose(o->search, &w->proposal);
@@ -179,58 +173,6 @@ bool score_begin(struct learner* learner) {
 	o->scored = (struct states){.head = false};
 	if (search_has_copy(o->search))
 		o->scored = session_states(s, &w->proposal.mask);
-	return true;
-}
-
-/* ---- span influence ----------------------------------------------------------------------- */
-
-static size_t walk_size(const struct optimizer* o) {
-	return (size_t)o->walk_rows * (size_t)o->session->engine->model->weights.shape.dim;
-}
-
-static int walk_rows(const struct optimizer* o) {
-	return o->window.size < o->walk_rows ? o->window.size : o->walk_rows;
-}
-
-/* The window's rows through the next sub-layer of the full model, from the states before it. */
-static void walk_pass(struct optimizer* o, struct pass* pass) {
-	struct session* s = o->session;
-	const int at = o->window.walked, rows = walk_rows(o);
-	memset(s->want, WANT_NOTHING, sizeof s->want);
-	for (int i = 0; i < rows; i++)
-		o->row_parent[i] = i - 1;
-	s->segment = (struct segment){.cache = s->cache, .base = o->window.base, .n = rows};
-	*pass = (struct pass){.kind = PASS_EXACT,
-	                      .n = rows,
-	                      .n_segments = 1,
-	                      .segment = &s->segment,
-	                      .token = s->text + o->window.base,
-	                      .parent = o->row_parent,
-	                      .state = at > 0 ? o->walk + (size_t)(at - 1) * walk_size(o) : NULL,
-	                      .first = at,
-	                      .last = at + 1,
-	                      .tap = at,
-	                      .tap_out = o->walk + (size_t)at * walk_size(o),
-	                      .want = s->want,
-	                      .out = s->result};
-}
-
-/* Rows of generated tokens: the window's first row may be the prompt's last one. True once all is told. */
-static bool take_walk(struct optimizer* o) {
-	const int dim = o->session->engine->model->weights.shape.dim, blocks = o->spans.blocks;
-	const int left_out = o->window.start == 0;
-	float* state[2 * MAX_BLOCKS + 1] = {NULL};
-	o->session->cache->backend->discard(o->session->cache);
-	if (++o->window.walked < 2 * blocks)
-		return false;
-	for (int i = 0; i < 2 * blocks; i++)
-		state[i + 1] = o->walk + (size_t)i * walk_size(o) + (size_t)left_out * (size_t)dim;
-	spans_add(&o->spans, state, walk_rows(o) - left_out, dim);
-	const double began = now(o);
-	search_set_spans(o->search, &o->spans);
-	optimizer_charge(o, now(o) - began);
-	o->window.walks = false;
-	optimizer_adopt_best(o);
 	return true;
 }
 
@@ -273,11 +215,8 @@ void score_fill(struct learner* learner, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
 	struct window* w = &o->window;
-	if (w->walks)
-		walk_pass(o, pass);
-	else
-		*pass = scoring_pass(s, &w->proposal.mask, &o->scored, w->base, w->size, o->row_parent,
-		                     s->options.published ? NULL : o->segment);
+	*pass = scoring_pass(s, &w->proposal.mask, &o->scored, w->base, w->size, o->row_parent,
+	                     s->options.published ? NULL : o->segment);
 }
 
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
@@ -285,8 +224,6 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	struct session* s = o->session;
 	struct window* w = &o->window;
 	optimizer_charge(o, seconds);
-	if (w->walks)
-		return take_walk(o);
 	if (s->phase != PHASE_IDLE)
 		cost_see_score(&s->engine->cost, states_variant(&o->scored, &w->proposal.mask), pass->n, seconds);
 	const int32_t* truth = s->text + w->base + 1;

@@ -11,7 +11,7 @@
 
 /* Rows after which more would move the best span little: 31 of one answer chose what 700 of twelve did, or
  * nearly. */
-enum { SPANS_ENOUGH = 64 };
+enum { SPANS_ENOUGH = 32 };
 
 struct spans {
 	int blocks;

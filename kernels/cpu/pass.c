@@ -330,6 +330,9 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 			cross_bridge(b, pass->bridge, n);
 		if (!skip)
 			run_sub_layer(b, pass, w, s, r0, n);
+		if (pass->states && r0 == 0 && !skip)
+			memcpy(nth(pass->states, s, b->head.weights->shape.dim), b->x,
+			       (size_t)b->head.weights->shape.dim * sizeof(float));
 		if (s == pass->tap)
 			tap_hidden(b, pass, r0, n);
 	}

@@ -386,14 +386,18 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 
 /* ---- one slice ---------------------------------------------------------------------------- */
 
-/* Asks for the states as they stand in work.x; like the influence, they are there once the stream is idle. */
-static bool ask_tap(struct cuda_backend* b, int n, struct error* error) {
+/* Asks for n rows' states as they stand in work.x, to lie from row `at` of host_tap on; like the influence,
+ * they are there once the stream is idle. */
+static bool ask_states(struct cuda_backend* b, int at, int n, struct error* error) {
+	const size_t dim = (size_t)b->shape.dim;
 	cudaSetDevice(b->device);
-	CUDA_TRY(cudaMemcpyAsync(b->host_tap, b->work.x, (size_t)n * (size_t)b->shape.dim * sizeof(float),
+	CUDA_TRY(cudaMemcpyAsync(b->host_tap + (size_t)at * dim, b->work.x, (size_t)n * dim * sizeof(float),
 	                         cudaMemcpyDeviceToHost, b->stream),
 	         error);
 	return true;
 }
+
+static bool ask_tap(struct cuda_backend* b, int n, struct error* error) { return ask_states(b, 0, n, error); }
 
 /* Asks for the slice's influence; it is there once the stream is idle. */
 static bool ask_influence(struct cuda_backend* b, const struct pass* pass, int n, struct error* error) {
@@ -409,10 +413,15 @@ static void take_asked(const struct cuda_backend* b, const struct pass* pass, in
 	const size_t dim = (size_t)b->shape.dim;
 	if (pass->tap >= 0)
 		memcpy(pass->tap_out + (size_t)r0 * dim, b->host_tap, (size_t)n * dim * sizeof(float));
-	for (int s = pass->first; pass->influence && s < pass->last; s++)
-		if (!is_skipped(pass->skip, s))
+	for (int s = pass->first; s < pass->last; s++) {
+		if (is_skipped(pass->skip, s))
+			continue;
+		if (pass->influence)
 			memcpy(pass->influence + (size_t)s * (size_t)pass->n + r0,
 			       b->host_influence + (size_t)s * (size_t)n, (size_t)n * sizeof(float));
+		if (pass->states && r0 == 0)
+			memcpy(pass->states + (size_t)s * dim, b->host_tap + (size_t)s * dim, dim * sizeof(float));
+	}
 }
 
 /* Hidden states come from the caller, or from tokens or the cache. */
@@ -437,6 +446,8 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	for (int s = pass->first; s < pass->last; s++) {
 		if (!is_skipped(pass->skip, s))
 			sub_layer_launches(b, n, s);
+		if (pass->states && r0 == 0 && !ask_states(b, s, 1, error))
+			return false;
 		if (s != pass->tap)
 			continue;
 		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, n); });
@@ -453,7 +464,7 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 /* The graph of all sub-layers and the head, where the pass asks for no more and one was captured. */
 static bool is_captured(struct cuda_backend* b, const struct pass* pass, int index) {
 	const int sub_layers = 2 * b->shape.n_blocks;
-	return pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head &&
+	return pass->first == 0 && pass->last == sub_layers && pass->head && !pass->bare_head && !pass->states &&
 	       (pass->tap < 0 || pass->tap == sub_layers - 1) && captured_now(b)->pass[index];
 }
 

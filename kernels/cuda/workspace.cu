@@ -94,7 +94,8 @@ static bool take_rows(struct taker* t) {
 	const struct model_shape *m = &b->shape, *whole = &b->whole;
 	struct workspace* w = &b->work;
 	const size_t rows = PREFILL_CHUNK, states = rows * (size_t)m->dim;
-	const size_t influence = 2 * (size_t)m->n_blocks * rows;
+	const size_t sub_layers = 2 * (size_t)m->n_blocks, influence = sub_layers * rows;
+	const size_t tapped = (sub_layers > rows ? sub_layers : rows) * (size_t)m->dim;
 	t->what = "the workspace";
 	return take(t, &w->x, states) && take(t, &w->y, states) && take(t, &w->before, states) &&
 	       take(t, &w->influence, influence) && take_bytes(t, &w->normed, states * 2) &&
@@ -102,7 +103,7 @@ static bool take_rows(struct taker* t) {
 	       take_bytes(t, &w->gated, rows * (size_t)whole->ffn * 2) &&
 	       take(t, &w->wide, rows * (size_t)m->ffn) && take(t, &w->wide_up, rows * (size_t)m->ffn) &&
 	       pin(t, &b->host_influence, influence * sizeof(float)) &&
-	       pin(t, &b->host_tap, states * sizeof(float));
+	       pin(t, &b->host_tap, tapped * sizeof(float));
 }
 
 static bool take_all(struct taker* t) {

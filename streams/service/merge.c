@@ -34,6 +34,7 @@ void merge_begin(struct merged_pass* m, const struct pass* p) {
 	                        .last = p->last,
 	                        .tap = -1,
 	                        .tap_out = m->state,
+	                        .states = p->states,
 	                        .want = m->want,
 	                        .out = m->out};
 	merge_add(m, p);

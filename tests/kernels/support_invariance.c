@@ -350,6 +350,33 @@ static void from_states(struct bench* b, struct tree* t, int base, const struct 
 	free(state);
 }
 
+/* The first row's states after each sub-layer are what taps give, and asking for them changes nothing. */
+static void states_of_the_first(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
+	const size_t dim = (size_t)b->model->weights.shape.dim;
+	float* states = calloc((size_t)t->sub_layers * dim, sizeof *states);
+	float* tapped = calloc((size_t)t->n * dim, sizeof *tapped);
+	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
+	struct pass pass = pass_of(b, t, &segment, NULL);
+	pass.states = states;
+	run(b->backend, &pass);
+	b->backend->discard(b->cache);
+	compare(t, b->model->weights.shape.vocab, "states of the first row");
+	compare_influence(t, "states of the first row");
+	pass.states = NULL;
+	pass.influence = NULL;
+	pass.head = false;
+	pass.tap_out = tapped;
+	for (int s = 0; s < t->sub_layers; s++) {
+		pass.tap = s;
+		pass.last = s + 1;
+		run(b->backend, &pass);
+		b->backend->discard(b->cache);
+		assert_memory_equal(states + (size_t)s * dim, tapped, dim * sizeof *states);
+	}
+	free(states);
+	free(tapped);
+}
+
 static double plain_influence(const float* before, const float* after, int n) {
 	double dot = 0, a = 0, b = 0;
 	for (int i = 0; i < n; i++) {
@@ -538,6 +565,7 @@ static void one_tree(struct bench* b, int n) {
 	in_spans(b, t, base, sampled);
 	with_tap(b, t, base, sampled);
 	from_states(b, t, base, sampled);
+	states_of_the_first(b, t, base, sampled);
 	tapped_at_the_end(b, t, base, NULL, sampled);
 	in_company(b, t, base, sampled);
 	measured_by_taps(b, t, base, t->n % 2 ? &mask : NULL);

@@ -56,6 +56,8 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 		pass->tap_out[i] = 1;
 	for (int i = 0; pass->influence && i < 2 * FAKE_BLOCKS * pass->n; i++)
 		pass->influence[i] = 0.1f;
+	for (int i = 0; pass->states && i < 2 * FAKE_BLOCKS * fake->model.weights.shape.dim; i++)
+		pass->states[i] = 1;
 	for (int i = 0, segment = 0, end = pass->segment->n; i < pass->n; i++) {
 		while (i >= end)
 			end += pass->segment[++segment].n;
@@ -80,7 +82,7 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	fake->now += seconds;
 	if (!is_draft(pass))
 		fake->full++;
-	else if (pass->want && pass->want[0] & WANT_TOP)
+	else if (pass->want && pass->want[0] & WANT_TOP && pass->n_segments == 1)
 		fake->drafts++;
 	else
 		fake->scored++;
