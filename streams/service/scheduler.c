@@ -181,7 +181,10 @@ void seat_step(struct scheduler* s, struct seat* seat) {
 		memory_step(seat->watch, &step);
 	note_mask(seat);
 	if (step.stop != SWIFTLET_RUNNING)
-		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (seat->gone ? "cancelled" : "stopping") : NULL);
+		leave(s, seat,
+		      step.stop != SWIFTLET_CANCELLED ? NULL
+		      : job->calls->gone(job->user)   ? "cancelled"
+		                                      : "stopping");
 }
 
 void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
@@ -192,8 +195,7 @@ void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
 /* The free session that suits the job best; there is one. */
 static struct seat* choose(struct scheduler* s, const struct job* job) {
 	struct seat* best = NULL;
-	int best_prefix = -1;
-	int best_fit = 0;
+	int best_score = 0;
 	const char* task = job->request.task ? job->request.task : "";
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
@@ -204,14 +206,11 @@ static struct seat* choose(struct scheduler* s, const struct job* job) {
 		    own || s->option.share_prefixes
 		        ? session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt)
 		        : 0;
-		const int fit = own + (own && seat->used > 0 && strcmp(seat->task, task) == 0);
-		const bool better =
-		    !best || prefix > best_prefix ||
-		    (prefix == best_prefix && (fit > best_fit || (fit == best_fit && seat->used < best->used)));
-		if (better) {
+		/* prefixes are whole chunks: the longer one counts for more than owner and task */
+		const int score = prefix + own + (own && seat->used > 0 && strcmp(seat->task, task) == 0);
+		if (!best || score > best_score || (score == best_score && seat->used < best->used)) {
 			best = seat;
-			best_prefix = prefix;
-			best_fit = fit;
+			best_score = score;
 		}
 	}
 	return best;
@@ -370,11 +369,22 @@ static bool search_idly(struct scheduler* s) {
 	return any;
 }
 
+/* For pthread_cond_timedwait. */
+static struct timespec moment_after(double seconds) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += (time_t)seconds;
+	t.tv_nsec += (long)((seconds - floor(seconds)) * 1e9);
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	return t;
+}
+
 /* Sleeps until there is work; every few seconds gives watchers a sign of life. */
 static void wait_for_work(struct scheduler* s) {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += 5;
+	const struct timespec until = moment_after(5);
 	bool beat = false;
 	pthread_mutex_lock(&s->lock);
 	pthread_cond_broadcast(&s->idle);
@@ -454,7 +464,6 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	s->blocks = engine->model->weights.shape.n_blocks;
 	s->began = s->shown = seconds_now();
 	s->seat = sane ? calloc((size_t)o->sessions, sizeof *s->seat) : NULL;
-	s->merged = calloc(1, sizeof *s->merged);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_t attributes;
 	pthread_condattr_init(&attributes);
@@ -462,9 +471,8 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_cond_init(&s->work, &attributes);
 	pthread_cond_init(&s->idle, &attributes);
 	pthread_condattr_destroy(&attributes);
-	bool good =
-	    (s->seat && s->merged && merge_open(s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
-	    error_set(e, "out of memory for %d sessions", o->sessions);
+	bool good = (s->seat && merge_open(&s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
+	            error_set(e, "out of memory for %d sessions", o->sessions);
 	ledger_open(&s->ledger, o->session.opt_budget);
 	for (int i = 0; i < o->sessions && good; i++)
 		good = open_seat(s, &s->seat[i], i, e);
@@ -518,15 +526,7 @@ void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 }
 
 void scheduler_drain(struct scheduler* s, double grace) {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	grace = fmin(fmax(grace, 0), 1e6);
-	until.tv_sec += (time_t)grace;
-	until.tv_nsec += (long)((grace - floor(grace)) * 1e9);
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
+	const struct timespec until = moment_after(fmin(fmax(grace, 0), 1e6));
 	pthread_mutex_lock(&s->lock);
 	s->refusing = true;
 	bool late = false;
@@ -564,9 +564,7 @@ void scheduler_close(struct scheduler* s) {
 	pthread_mutex_destroy(&s->lock);
 	for (int i = 0; i < MAX_OWNERS; i++)
 		retrieval_pool_close(s->pool[i]);
-	if (s->merged)
-		merge_close(s->merged);
-	free(s->merged);
+	merge_close(&s->merged);
 	free(s->seat);
 	free(s);
 }

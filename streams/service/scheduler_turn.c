@@ -198,14 +198,14 @@ static void size_batch(struct scheduler* s) {
 	int decoding = 0;
 	double rows = 0;
 	bool hurried = false;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (wants_rows(s, &s->seat[i]) && may_begin(s, &s->seat[i], room))
-			hurried |= session_prefill_left(s->seat[i].session) <= chunk;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (decodes(&s->seat[i])) {
+	for (int i = 0; i < s->option.sessions; i++) {
+		const struct seat* seat = &s->seat[i];
+		if (decodes(seat)) {
 			decoding++;
-			rows += s->seat[i].rows;
-		}
+			rows += seat->rows;
+		} else if (wants_rows(s, seat) && may_begin(s, seat, room))
+			hurried |= session_prefill_left(seat->session) <= chunk;
+	}
 	for (int i = 0; i < s->option.sessions; i++) {
 		struct seat* seat = &s->seat[i];
 		if (!decodes(seat))
@@ -292,7 +292,7 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 		return;
 	}
 	if (is_full(work)) {
-		see_full(s, &s->merged->pass, seconds);
+		see_full(s, &s->merged.pass, seconds);
 		return;
 	}
 	const struct variant v = {
@@ -315,9 +315,9 @@ static void run_apart(struct scheduler* s, struct seat** seat, int n, const stru
 static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 	struct error e = {{0}};
 	struct backend* backend = is_other(s, &seat[0]->work) ? s->engine->drafting->backend : s->engine->backend;
-	const int rows = s->merged->pass.n;
+	const int rows = s->merged.pass.n;
 	const double before = seconds_now();
-	const bool ran = backend->run(backend, &s->merged->pass, &e);
+	const bool ran = backend->run(backend, &s->merged.pass, &e);
 	const double seconds = seconds_now() - before;
 	note_drafted(s, &seat[0]->work, seconds);
 	s->shared++;
@@ -327,7 +327,7 @@ static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 	}
 	see_cost(s, &seat[0]->work, rows, seconds);
 	for (int i = 0, row = 0; i < n; i++)
-		row = merge_take(s->merged, &seat[i]->work.pass, row);
+		row = merge_take(&s->merged, &seat[i]->work.pass, row);
 	for (int i = 0; i < n; i++)
 		take_results(s, seat[i], rows, seconds);
 }
@@ -347,10 +347,10 @@ static int run_group(struct scheduler* s, struct seat** waiting, int n) {
 	const bool shares = may_share(s, &waiting[0]->work);
 	int members = 1, left = 0;
 	if (shares)
-		merge_begin(s->merged, &waiting[0]->work.pass);
+		merge_begin(&s->merged, &waiting[0]->work.pass);
 	for (int i = 1; i < n; i++)
-		if (shares && may_share(s, &waiting[i]->work) && merge_fits(s->merged, &waiting[i]->work.pass)) {
-			merge_add(s->merged, &waiting[i]->work.pass);
+		if (shares && may_share(s, &waiting[i]->work) && merge_fits(&s->merged, &waiting[i]->work.pass)) {
+			merge_add(&s->merged, &waiting[i]->work.pass);
 			group[members++] = waiting[i];
 		} else
 			waiting[left++] = waiting[i];
@@ -397,8 +397,7 @@ static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) 
 	struct job* job = seat->job;
 	const double began = seconds_now();
 	seat->begun = s->turns;
-	seat->gone = job->calls->gone(job->user);
-	if (seat->gone || cancel_all)
+	if (job->calls->gone(job->user) || cancel_all)
 		swiftlet_session_cancel(seat->session);
 	else if (session_prefill_left(seat->session) > 0 && seat->allotted == 0)
 		return;

@@ -16,8 +16,9 @@
 
 enum {
 	OUTSIDE = 256, /* places before the door */
-	LOOKS = 64,    /* at bytes as they come; after that only four times a second */
-	BEAT = 250,    /* milliseconds */
+	PLACES = SERVER_CONNECTIONS + OUTSIDE,
+	LOOKS = 64, /* at bytes as they come; after that only four times a second */
+	BEAT = 250, /* milliseconds */
 	AT_ONCE = 64
 };
 
@@ -42,8 +43,8 @@ struct doorman {
 	struct MHD_Daemon* const* daemon; /* (HTTP_THREADS) */
 	int inside_of[HTTP_THREADS];
 	char bytes[SERVER_HEADERS + 1];
-	int n, inside, outside;
-	struct visitor visitor[]; /* (n) */
+	int inside, outside;
+	struct visitor visitor[PLACES];
 };
 
 static const double pressed_seconds = 1; /* for headers, while places are scarce; to read a refusal */
@@ -56,7 +57,7 @@ static void set_free(struct doorman* d, struct visitor* v) {
 		d->inside_of[v->daemon]--;
 	} else
 		d->outside--;
-	*v = (struct visitor){.fd = -1};
+	*v = (struct visitor){.where = NOBODY};
 }
 
 static void hang_up(struct doorman* d, struct visitor* v) {
@@ -64,11 +65,14 @@ static void hang_up(struct doorman* d, struct visitor* v) {
 	set_free(d, v);
 }
 
+/* By what recv() returned. */
+static bool has_gone(ssize_t n) { return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR); }
+
 static void read_what_came(struct doorman* d, struct visitor* v) {
 	ssize_t n = 1;
 	for (int i = 0; i < AT_ONCE && n > 0; i++)
 		n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_DONTWAIT);
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+	if (has_gone(n))
 		hang_up(d, v);
 }
 
@@ -100,8 +104,7 @@ static void turn_away_slow(struct doorman* d, struct visitor* v) {
 /* Of those outside, or of those who are ready, who has waited longest; NULL: nobody. */
 static struct visitor* longest(struct doorman* d, bool ready) {
 	struct visitor* first = NULL;
-	for (int i = 0; i < d->n; i++) {
-		struct visitor* v = &d->visitor[i];
+	for (struct visitor* v = d->visitor; v < d->visitor + PLACES; v++) {
 		const bool one = ready ? v->where == READY : v->where != NOBODY && v->where != INSIDE;
 		if (one && (!first || v->since < first->since))
 			first = v;
@@ -137,7 +140,7 @@ void doorman_address(const struct sockaddr* from, uint8_t out[16]) {
 static bool too_many(const struct doorman* d, const uint8_t address[16]) {
 	static const uint8_t own[16];
 	int n = 0;
-	for (int i = 0; i < d->n; i++)
+	for (int i = 0; i < PLACES; i++)
 		n += d->visitor[i].where != NOBODY && memcmp(d->visitor[i].address, address, 16) == 0;
 	return d->option->address_connections > 0 && n > d->option->address_connections &&
 	       memcmp(address, own, 16) != 0;
@@ -146,11 +149,11 @@ static bool too_many(const struct doorman* d, const uint8_t address[16]) {
 static void receive(struct doorman* d, int fd, const struct sockaddr_storage* from) {
 	struct api_error e;
 	struct visitor* v = NULL; /* there are more than may be inside and outside */
-	for (int i = 0; i < d->n; i++) {
-		if (d->visitor[i].fd == fd) /* libmicrohttpd closed it and could not say so */
-			set_free(d, &d->visitor[i]);
-		if (d->visitor[i].where == NOBODY)
-			v = &d->visitor[i];
+	for (struct visitor* other = d->visitor; other < d->visitor + PLACES; other++) {
+		if (other->where != NOBODY && other->fd == fd) /* libmicrohttpd closed it and could not say so */
+			set_free(d, other);
+		if (other->where == NOBODY)
+			v = other;
 	}
 	*v = (struct visitor){.fd = fd, .where = KNOCKING, .since = seconds_now(), .from = *from};
 	doorman_address((const struct sockaddr*)from, v->address);
@@ -187,20 +190,15 @@ static void look(struct doorman* d, struct visitor* v) {
 	struct api_error e;
 	const ssize_t n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_PEEK | MSG_DONTWAIT);
 	v->looks++;
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+	if (has_gone(n)) {
 		hang_up(d, v);
 		return;
 	}
-	switch (n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART) {
-	case HEAD_PART:
-		break;
-	case HEAD_WHOLE:
+	const enum head_state head = n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART;
+	if (head == HEAD_WHOLE)
 		v->where = READY;
-		break;
-	case HEAD_REFUSED:
+	else if (head == HEAD_REFUSED)
 		turn_away(d, v, &e);
-		break;
-	}
 }
 
 /* ---- going in ----------------------------------------------------------------------------- */
@@ -286,9 +284,11 @@ static void* watch(void* user) {
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < n; i++)
 			see_to(d, event[i].data.ptr);
-		for (int i = 0; i < d->n && now - beaten >= 1e-3 * BEAT; i++)
-			beat(d, &d->visitor[i], now);
-		beaten = now - beaten >= 1e-3 * BEAT ? now : beaten;
+		if (now - beaten >= 1e-3 * BEAT) {
+			beaten = now;
+			for (int i = 0; i < PLACES; i++)
+				beat(d, &d->visitor[i], now);
+		}
 		let_in_all(d);
 		pthread_mutex_unlock(&d->lock);
 	}
@@ -298,16 +298,12 @@ static void* watch(void* user) {
 /* ---- opening and closing ------------------------------------------------------------------ */
 
 struct doorman* doorman_open(const struct server_options* o, struct metrics* metrics) {
-	const int n = SERVER_CONNECTIONS + OUTSIDE;
-	struct doorman* d = calloc(1, sizeof *d + (size_t)n * sizeof d->visitor[0]);
+	struct doorman* d = calloc(1, sizeof *d);
 	if (!d)
 		return NULL;
 	d->option = o;
 	d->metrics = metrics;
-	d->n = n;
 	d->listening = -1;
-	for (int i = 0; i < n; i++)
-		d->visitor[i].fd = -1;
 	d->poll = epoll_create1(EPOLL_CLOEXEC);
 	pthread_mutex_init(&d->lock, NULL);
 	return d;
@@ -330,9 +326,8 @@ void doorman_shut(struct doorman* d) {
 		close(d->listening);
 	d->listening = -1;
 	pthread_mutex_lock(&d->lock);
-	for (int i = 0; i < d->n; i++)
-		if (d->visitor[i].where != NOBODY && d->visitor[i].where != INSIDE)
-			hang_up(d, &d->visitor[i]);
+	for (struct visitor* v; (v = longest(d, false));)
+		hang_up(d, v);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -361,7 +356,7 @@ void doorman_on_connection(void* user, struct MHD_Connection* connection, void**
 	pthread_mutex_lock(&d->lock);
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		const int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-		for (int i = 0; i < d->n && !*context; i++)
+		for (int i = 0; i < PLACES && !*context; i++)
 			if (d->visitor[i].where == INSIDE && d->visitor[i].fd == fd)
 				*context = &d->visitor[i];
 	} else if (*context) {

@@ -10,7 +10,6 @@
 #include "streams/service/api_json.h"
 #include "streams/service/events.h"
 #include "streams/service/metrics.h"
-#include "streams/service/optimizer_service.h"
 #include "streams/service/scheduler.h"
 #include "streams/service/server.h"
 #include "streams/service/server_doorman.h"
@@ -43,8 +42,7 @@ struct server {
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
-	char group[SERVER_KEYS + 1][SERVER_GROUP];           /* by owner; "": a key that stands alone */
-	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* in the store, and of prompts on disk */
+	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* by owner: in the store, and of prompts on disk */
 	int n_keys, n_owners;
 	double began;
 	atomic_bool stopping;
@@ -117,12 +115,16 @@ bool answer_tokenize(struct call*);
 bool answer_detokenize(struct call*);
 bool answer_count_tokens(struct call*);
 
+/* optimizer_service.c: searches for models that run elsewhere; NULL on no memory */
+struct optimizer_service* optimizer_service_open(int owners);
+void optimizer_service_close(struct optimizer_service*);
+bool answer_optimizer(struct call*); /* every request of them */
+
 /* server_watch.c: server-sent events of the live state */
 bool watch_begin(struct call*);
 
 /* server_routes.c */
-extern const struct route server_routes[];
-extern const int server_n_routes;
+extern const struct route server_routes[]; /* ends with one without a method */
 
 /* page.c, made from page.html */
 extern const unsigned char page_html[];

@@ -291,5 +291,5 @@ const struct route server_routes[] = {
     {"POST", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
     {"GET", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
     {"DELETE", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
+    {.method = NULL},
 };
-const int server_n_routes = sizeof server_routes / sizeof *server_routes;
