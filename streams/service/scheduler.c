@@ -114,8 +114,7 @@ static void keep_prompt(struct scheduler* s, const struct seat* seat) {
 
 /* Pools may grow only between rounds: when a turn is over, before anyone else sits down. */
 static void remember_texts(struct scheduler* s) {
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (seat->ended && s->pool[seat->owner])
 			session_remember(seat->session, s->pool[seat->owner]);
 		if (seat->ended && s->option.prompts)
@@ -197,8 +196,7 @@ static struct seat* choose(struct scheduler* s, const struct job* job) {
 	struct seat* best = NULL;
 	int best_score = 0;
 	const char* task = job->request.task ? job->request.task : "";
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (seat->job)
 			continue;
 		const bool own = seat->owner == job->owner;
@@ -284,18 +282,18 @@ static void show_sometimes(struct scheduler* s, bool always) {
 	const double at = seconds_now();
 	if (!always && at - s->shown < 0.25)
 		return;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].job)
-			swiftlet_session_figures(s->seat[i].session, &s->seat[i].figures);
+	for (struct seat* seat = s->seat; seat < s->end; seat++)
+		if (seat->job)
+			swiftlet_session_figures(seat->session, &seat->figures);
 	scheduler_show(s, at);
 }
 
 static void note_cache(struct scheduler* s) {
 	int64_t used = 0;
-	for (int i = 0; i < s->option.sessions; i++) {
+	for (const struct seat* seat = s->seat; seat < s->end; seat++) {
 		int n;
-		session_text(s->seat[i].session, &n);
-		used += s->seat[i].job ? n : 0;
+		session_text(seat->session, &n);
+		used += seat->job ? n : 0;
 	}
 	atomic_store(&s->cache_used, used);
 }
@@ -336,9 +334,8 @@ static bool learn_from(struct scheduler* s, struct seat* seat) {
 
 const char* scheduler_says(const struct scheduler* s) {
 	const char* says = NULL;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].used > 0 && session_search(s->seat[i].session) &&
-		    !(says = idle_says(s->seat[i].session)))
+	for (const struct seat* seat = s->seat; seat < s->end; seat++)
+		if (seat->used > 0 && session_search(seat->session) && !(says = idle_says(seat->session)))
 			return NULL;
 	return says;
 }
@@ -360,8 +357,7 @@ static bool search_idly(struct scheduler* s) {
 		return false;
 	if (!s->runner && !(s->runner = idle_open(s->engine, &unsaid)))
 		return false;
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		struct search* const search = session_search(seat->session);
 		if (seat->used > 0 && search && idle_goes_on(&seat->progress, search, s->option.session.patience))
 			any |= learn_from(s, seat);
@@ -464,6 +460,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	s->blocks = engine->model->weights.shape.n_blocks;
 	s->began = s->shown = seconds_now();
 	s->seat = sane ? calloc((size_t)o->sessions, sizeof *s->seat) : NULL;
+	s->end = s->seat ? s->seat + o->sessions : NULL;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_t attributes;
 	pthread_condattr_init(&attributes);
@@ -551,10 +548,10 @@ void scheduler_close(struct scheduler* s) {
 		pthread_join(s->thread, NULL);
 	}
 	idle_close(s->runner);
-	for (int i = 0; s->seat && i < s->option.sessions; i++) {
-		memory_detach(s->seat[i].watch);
-		if (s->seat[i].session)
-			swiftlet_session_close(s->seat[i].session);
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
+		memory_detach(seat->watch);
+		if (seat->session)
+			swiftlet_session_close(seat->session);
 	}
 	if (s->option.memory)
 		memory_on_event(s->option.memory, NULL, NULL);

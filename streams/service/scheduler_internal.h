@@ -55,7 +55,7 @@ struct scheduler {
 	bool refusing, cancel_all, stop;
 
 	/* the thread's own */
-	struct seat* seat;
+	struct seat *seat, *end; /* of the sessions */
 	struct merged_pass merged;
 	struct ledger ledger;            /* what drafting and learning may lose, for all seats together */
 	int64_t turns, shared, separate; /* passes of several sequences, of one */
