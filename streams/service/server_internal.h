@@ -110,7 +110,6 @@ bool generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
 
 /* server_tokens.c */
-bool answer_version(struct call*);
 bool answer_tokenize(struct call*);
 bool answer_detokenize(struct call*);
 bool answer_count_tokens(struct call*);

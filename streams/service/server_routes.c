@@ -44,6 +44,12 @@ static bool answer_metrics(struct call* c) {
 	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
 }
 
+static bool answer_version(struct call* c) {
+	struct text out = {0};
+	text_json(&out, "{'version': '%s'}\n", c->server->option.version);
+	return call_reply_json(c, &out);
+}
+
 static void put_model(const struct server* s, struct text* out) {
 	text_json(out,
 	          "{'id': %q, 'object': 'model', 'created': 0, 'owned_by': 'swiftlet', 'swiftlet': "
