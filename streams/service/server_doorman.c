@@ -1,7 +1,14 @@
-/* See server_doorman.h. A thread waits for what comes to the door, and looks at all who wait four times a
- * second. Bytes outside are looked at and left where they are, for libmicrohttpd to read. */
-#include "streams/service/server_doorman.h"
-
+/* The door: who comes in, and who has to go because he keeps the service waiting for a request's headers.
+ *
+ * A connection waits outside until all headers of its first request are there and are HTTP (server_head.h);
+ * then libmicrohttpd gets it. So whoever is silent, slow or writes nonsense takes no place inside, and is
+ * told so in JSON. Outside each has until a deadline, while it is crowded hardly any time, and beyond that
+ * who has waited longest goes first. Inside, a connection between two requests is closed at its deadline, or
+ * sooner where others find no place; while a request is answered it never is. One address, this machine's own
+ * apart, has so many places and no more: a further connection is told so (429).
+ *
+ * A thread waits for what comes to the door, and looks at all who wait four times a second. Bytes outside are
+ * looked at and left where they are, for libmicrohttpd to read. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -37,11 +44,9 @@ struct doorman {
 	pthread_t thread;
 	bool begun;
 	atomic_bool shut;
-	const struct server_options* option;
-	struct metrics* metrics;
+	struct server* server;
 	int listening, poll;
-	struct MHD_Daemon* const* daemon; /* (HTTP_THREADS) */
-	int inside_of[HTTP_THREADS];
+	int inside_of[HTTP_THREADS]; /* its daemons */
 	char bytes[SERVER_HEADERS + 1];
 	int inside, outside;
 	struct visitor visitor[PLACES];
@@ -84,7 +89,7 @@ static void turn_away(struct doorman* d, struct visitor* v, const struct api_err
 		head_answer(v->fd, e->status, body);
 	free(body);
 	shutdown(v->fd, SHUT_WR);
-	metrics_request(d->metrics, "(other)", e->status);
+	metrics_request(&d->server->metrics[0], "(other)", e->status);
 	v->where = LEAVING;
 	v->since = seconds_now();
 	read_what_came(d, v);
@@ -139,11 +144,11 @@ void doorman_address(const struct sockaddr* from, uint8_t out[16]) {
 
 static bool too_many(const struct doorman* d, const uint8_t address[16]) {
 	static const uint8_t own[16];
+	const int most = d->server->option.address_connections;
 	int n = 0;
 	for (int i = 0; i < PLACES; i++)
 		n += d->visitor[i].where != NOBODY && memcmp(d->visitor[i].address, address, 16) == 0;
-	return d->option->address_connections > 0 && n > d->option->address_connections &&
-	       memcmp(address, own, 16) != 0;
+	return most > 0 && n > most && memcmp(address, own, 16) != 0;
 }
 
 static void receive(struct doorman* d, int fd, const struct sockaddr_storage* from) {
@@ -217,7 +222,7 @@ static void let_in(struct doorman* d, struct visitor* v) {
 	d->inside++;
 	d->inside_of[to]++;
 	pthread_mutex_unlock(&d->lock);
-	const bool in = MHD_add_connection(d->daemon[to], fd, (const struct sockaddr*)&from,
+	const bool in = MHD_add_connection(d->server->daemon[to], fd, (const struct sockaddr*)&from,
 	                                   from.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 	                                                              : sizeof(struct sockaddr_in)) == MHD_YES;
 	pthread_mutex_lock(&d->lock);
@@ -234,7 +239,7 @@ static void let_in_all(struct doorman* d) {
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 static void beat(struct doorman* d, struct visitor* v, double now) {
-	const struct server_options* o = d->option;
+	const struct server_options* o = &d->server->option;
 	const bool crowded = 4 * d->outside > 3 * OUTSIDE;
 	const bool none_left = 32 * (SERVER_CONNECTIONS - d->inside) <= SERVER_CONNECTIONS;
 	const double waits = now - v->since;
@@ -297,22 +302,20 @@ static void* watch(void* user) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-struct doorman* doorman_open(const struct server_options* o, struct metrics* metrics) {
+struct doorman* doorman_open(struct server* s) {
 	struct doorman* d = calloc(1, sizeof *d);
 	if (!d)
 		return NULL;
-	d->option = o;
-	d->metrics = metrics;
+	d->server = s;
 	d->listening = -1;
 	d->poll = epoll_create1(EPOLL_CLOEXEC);
 	pthread_mutex_init(&d->lock, NULL);
 	return d;
 }
 
-bool doorman_begin(struct doorman* d, int listening, struct MHD_Daemon* const* daemon) {
+bool doorman_begin(struct doorman* d, int listening) {
 	struct epoll_event event = {.events = EPOLLIN};
 	d->listening = listening;
-	d->daemon = daemon;
 	return d->begun = epoll_ctl(d->poll, EPOLL_CTL_ADD, listening, &event) == 0 &&
 	                  pthread_create(&d->thread, NULL, watch, d) == 0;
 }

@@ -12,7 +12,6 @@
 #include "streams/service/metrics.h"
 #include "streams/service/scheduler.h"
 #include "streams/service/server.h"
-#include "streams/service/server_doorman.h"
 #include "streams/text.h"
 
 enum { RATE_CLIENTS = 1024, MAX_PATH = 512, HTTP_THREADS = 2 };
@@ -89,6 +88,27 @@ bool call_queue(struct call*, int status, struct MHD_Response*);
 struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
 const char* call_header(const struct call*, const char* name);
+
+/* server_doorman.c: who comes in, by the options' address_connections, header_seconds and, for a further
+ * request's headers on the same connection, idle_seconds more. Metrics count who is turned away. */
+struct doorman* doorman_open(struct server*); /* NULL on no memory */
+/* Begins to let in: from a socket that listens, which is the doorman's then, to the server's daemons, each
+ * where there are fewest. False where no thread can be had. */
+bool doorman_begin(struct doorman*, int listening);
+/* Lets nobody in any more: before daemons are stopped. */
+void doorman_shut(struct doorman*);
+/* After that. NULL is nothing. */
+void doorman_close(struct doorman*);
+/* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
+ * to choose. */
+void doorman_address(const struct sockaddr*, uint8_t out[16]);
+/* Connections inside. */
+int doorman_present(struct doorman*);
+/* MHD's callback for connections that come and go. */
+void doorman_on_connection(void* doorman, struct MHD_Connection*, void** context,
+                           enum MHD_ConnectionNotificationCode);
+/* A request's headers are all there (false), or it has been answered and another's are waited for. */
+void doorman_waits(struct doorman*, struct MHD_Connection*, bool waiting);
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
