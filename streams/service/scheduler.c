@@ -515,8 +515,6 @@ void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 	pthread_mutex_lock(&s->lock);
 	*out = (struct scheduler_now){.queue = s->queue,
 	                              .busy = s->busy,
-	                              .sessions = s->option.sessions,
-	                              .queue_limit = s->option.queue,
 	                              .cache_used = atomic_load(&s->cache_used),
 	                              .cache_tokens = s->cache_tokens};
 	pthread_mutex_unlock(&s->lock);

@@ -95,7 +95,7 @@ void scheduler_show(struct scheduler* s, double at) {
 	text_json(&out,
 	          "{'model': %q, 'backend': %q, 'blocks': %d, 'queue': %d, 'queue_limit': %d, 'tokens': %l, "
 	          "'sessions': [",
-	          s->option.model_name, swiftlet_engine_name(s->engine), s->blocks, n.queue, n.queue_limit,
+	          s->option.model_name, swiftlet_engine_name(s->engine), s->blocks, n.queue, s->option.queue,
 	          s->tokens);
 	for (int i = 0; i < s->option.sessions; i++) {
 		text_put(&out, i ? ", " : "");

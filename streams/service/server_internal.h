@@ -129,6 +129,9 @@ bool answer_generation(struct call*);
 bool generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
 
+/* server_metrics.c */
+bool answer_metrics(struct call*);
+
 /* server_tokens.c */
 bool answer_tokenize(struct call*);
 bool answer_detokenize(struct call*);
