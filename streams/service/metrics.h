@@ -1,15 +1,15 @@
-/* Counters of the service, and their text in Prometheus' exposition format (version 0.0.4). */
+/* Counters of the service; server_metrics.c tells them. */
 #ifndef SWIFTLET_STREAMS_SERVICE_METRICS_H
 #define SWIFTLET_STREAMS_SERVICE_METRICS_H
 
 #include <pthread.h>
 
-#include "streams/memory/memory.h"
-#include "streams/memory/prompt_cache.h"
-#include "streams/service/scheduler.h"
-#include "streams/text.h"
+#include "swiftlet.h"
 
 enum { METRIC_ROUTES = 48, METRIC_STATUSES = 16, METRIC_BUCKETS = 12 };
+
+/* Seconds to the first token: upper bounds of the histogram. */
+extern const double metrics_bound[METRIC_BUCKETS];
 
 struct metrics {
 	pthread_mutex_t lock;
@@ -32,16 +32,6 @@ struct metrics {
 	double first_token_sum;
 };
 
-struct metrics_now { /* what is so at this moment */
-	const char* model;
-	bool of_owner; /* what one owner may know: its own counts, and nothing of this moment but the name */
-	struct scheduler_now scheduler;
-	int connections;
-	struct memory_counts memory;
-	double up_seconds;
-	struct prompt_cache_counts prompts; /* on disk */
-};
-
 void metrics_open(struct metrics*);
 void metrics_close(struct metrics*);
 /* route: a static string ("/v1/completions"), never what a client wrote. */
@@ -51,5 +41,5 @@ void metrics_generation(struct metrics*, const struct swiftlet_figures*, double 
 /* Masks scored while no request ran, and the time it took. */
 void metrics_idle(struct metrics*, int steps, double seconds);
 void metrics_failure(struct metrics*);
-void metrics_text(struct metrics*, const struct metrics_now*, struct text* out);
+
 #endif

@@ -1,6 +1,22 @@
-/* propose, observe, best for models that run elsewhere. */
-#include "streams/service/optimizer_service.h"
-
+/* The layer-set optimizer as a service: searches for models that run elsewhere.
+ *
+ * A client opens a search for a model of L blocks, asks for masks to try, reports how many of a window's
+ * tokens the masked model predicted, and takes the best. One lock, a bounded number of searches: of
+ * each owner, whose longest unused makes room for another of his and never for another's. A search is there
+ * for its owner alone; for admins, and where the server has no keys, all are.
+ *
+ *   GET /v1/swiftlet/optimizer -> {"data": [{"id", "model", "blocks", "steps"}]}
+ *   POST /v1/swiftlet/optimizer {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32,
+ *     "bayes_interval"? 25, "max_steps"? 1000, "patience"? 300, "max_matchness"? 0.95, "confirm"? 1,
+ *     "acquisition"? "ucb"|"ei", "kernel"? "matern52"|"hamming", "kappa"? 2.5, "start"? {"attention", "mlp"},
+ *     "preset"? "default"|"paper"} -> {"id", …}. The preset alone heeds acquisition, kernel and kappa.
+ *   POST …/ID/propose {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention",
+ *     "mlp", "needed", "window", "size"}, or {"done": true, "state"} when the search has ended. It can do
+ *     without a body.
+ *   POST …/ID/observe {"attention", "mlp", "matches", "rows", "window"?} -> {"state", "steps",
+ *     "best": {…}}. A "distance", which clients used to tell, is heeded no more.
+ *   GET …/ID, …/ID/best -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"}
+ *   DELETE …/ID */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +49,9 @@ struct optimizer_service {
 
 /* A request under way, with the lock held. */
 struct asked {
+	const struct call* call;
 	struct optimizer_service* service;
 	struct remote* of; /* NULL: of none */
-	int owner;
-	bool all; /* may see the others' too */
 	const cJSON* body;
 	struct text out;
 	struct api_error* error;
@@ -126,7 +141,7 @@ static void put_best(struct text* out, const struct remote* r) {
 /* ---- finding ------------------------------------------------------------------------------ */
 
 static bool may_see(const struct asked* a, const struct remote* r) {
-	return r->search && (a->all || r->owner == a->owner);
+	return r->search && (a->call->admin || r->owner == a->call->owner);
 }
 
 static bool find(struct asked* a, const char* id, size_t n) {
@@ -183,9 +198,9 @@ static bool create(struct asked* a) {
 	struct search* search = search_open(&o, &why);
 	if (!search)
 		return api_refuse(e, "blocks", "invalid_value", "%.300s", why.message);
-	struct remote* r = make_room(s, a->owner);
+	struct remote* r = make_room(s, a->call->owner);
 	*r = (struct remote){
-	    .search = search, .owner = a->owner, .blocks = o.blocks, .size = window, .used = ++s->uses};
+	    .search = search, .owner = a->call->owner, .blocks = o.blocks, .size = window, .used = ++s->uses};
 	uint64_t random;
 	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
 		random = (uint64_t)s->uses * 0x9E3779B97F4A7C15u;
@@ -335,11 +350,7 @@ bool answer_optimizer(struct call* c) {
 		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
 	const bool reads = q->body == BODY || (q->body == MAY_HAVE_BODY && c->body.size);
 	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
-	struct asked a = {.service = c->server->optimizer,
-	                  .owner = c->owner,
-	                  .all = c->admin || c->owner == 0,
-	                  .body = body,
-	                  .error = &c->error};
+	struct asked a = {.call = c, .service = c->server->optimizer, .body = body, .error = &c->error};
 	pthread_mutex_lock(&a.service->lock);
 	const bool good = (body || !reads) && (!c->rest || find(&a, c->rest, n)) && q->answer(&a);
 	pthread_mutex_unlock(&a.service->lock);

@@ -114,8 +114,7 @@ static void keep_prompt(struct scheduler* s, const struct seat* seat) {
 
 /* Pools may grow only between rounds: when a turn is over, before anyone else sits down. */
 static void remember_texts(struct scheduler* s) {
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (seat->ended && s->pool[seat->owner])
 			session_remember(seat->session, s->pool[seat->owner]);
 		if (seat->ended && s->option.prompts)
@@ -181,7 +180,10 @@ void seat_step(struct scheduler* s, struct seat* seat) {
 		memory_step(seat->watch, &step);
 	note_mask(seat);
 	if (step.stop != SWIFTLET_RUNNING)
-		leave(s, seat, step.stop == SWIFTLET_CANCELLED ? (seat->gone ? "cancelled" : "stopping") : NULL);
+		leave(s, seat,
+		      step.stop != SWIFTLET_CANCELLED ? NULL
+		      : job->calls->gone(job->user)   ? "cancelled"
+		                                      : "stopping");
 }
 
 void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
@@ -192,11 +194,9 @@ void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
 /* The free session that suits the job best; there is one. */
 static struct seat* choose(struct scheduler* s, const struct job* job) {
 	struct seat* best = NULL;
-	int best_prefix = -1;
-	int best_fit = 0;
+	int best_score = 0;
 	const char* task = job->request.task ? job->request.task : "";
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (seat->job)
 			continue;
 		const bool own = seat->owner == job->owner;
@@ -204,14 +204,11 @@ static struct seat* choose(struct scheduler* s, const struct job* job) {
 		    own || s->option.share_prefixes
 		        ? session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt)
 		        : 0;
-		const int fit = own + (own && seat->used > 0 && strcmp(seat->task, task) == 0);
-		const bool better =
-		    !best || prefix > best_prefix ||
-		    (prefix == best_prefix && (fit > best_fit || (fit == best_fit && seat->used < best->used)));
-		if (better) {
+		/* prefixes are whole chunks: the longer one counts for more than owner and task */
+		const int score = prefix + own + (own && seat->used > 0 && strcmp(seat->task, task) == 0);
+		if (!best || score > best_score || (score == best_score && seat->used < best->used)) {
 			best = seat;
-			best_prefix = prefix;
-			best_fit = fit;
+			best_score = score;
 		}
 	}
 	return best;
@@ -285,18 +282,18 @@ static void show_sometimes(struct scheduler* s, bool always) {
 	const double at = seconds_now();
 	if (!always && at - s->shown < 0.25)
 		return;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].job)
-			swiftlet_session_figures(s->seat[i].session, &s->seat[i].figures);
+	for (struct seat* seat = s->seat; seat < s->end; seat++)
+		if (seat->job)
+			swiftlet_session_figures(seat->session, &seat->figures);
 	scheduler_show(s, at);
 }
 
 static void note_cache(struct scheduler* s) {
 	int64_t used = 0;
-	for (int i = 0; i < s->option.sessions; i++) {
+	for (const struct seat* seat = s->seat; seat < s->end; seat++) {
 		int n;
-		session_text(s->seat[i].session, &n);
-		used += s->seat[i].job ? n : 0;
+		session_text(seat->session, &n);
+		used += seat->job ? n : 0;
 	}
 	atomic_store(&s->cache_used, used);
 }
@@ -337,9 +334,8 @@ static bool learn_from(struct scheduler* s, struct seat* seat) {
 
 const char* scheduler_says(const struct scheduler* s) {
 	const char* says = NULL;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].used > 0 && session_search(s->seat[i].session) &&
-		    !(says = idle_says(s->seat[i].session)))
+	for (const struct seat* seat = s->seat; seat < s->end; seat++)
+		if (seat->used > 0 && session_search(seat->session) && !(says = idle_says(seat->session)))
 			return NULL;
 	return says;
 }
@@ -361,8 +357,7 @@ static bool search_idly(struct scheduler* s) {
 		return false;
 	if (!s->runner && !(s->runner = idle_open(s->engine, &unsaid)))
 		return false;
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		struct search* const search = session_search(seat->session);
 		if (seat->used > 0 && search && idle_goes_on(&seat->progress, search, s->option.session.patience))
 			any |= learn_from(s, seat);
@@ -370,11 +365,22 @@ static bool search_idly(struct scheduler* s) {
 	return any;
 }
 
+/* For pthread_cond_timedwait. */
+static struct timespec moment_after(double seconds) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += (time_t)seconds;
+	t.tv_nsec += (long)((seconds - floor(seconds)) * 1e9);
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	return t;
+}
+
 /* Sleeps until there is work; every few seconds gives watchers a sign of life. */
 static void wait_for_work(struct scheduler* s) {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += 5;
+	const struct timespec until = moment_after(5);
 	bool beat = false;
 	pthread_mutex_lock(&s->lock);
 	pthread_cond_broadcast(&s->idle);
@@ -454,7 +460,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	s->blocks = engine->model->weights.shape.n_blocks;
 	s->began = s->shown = seconds_now();
 	s->seat = sane ? calloc((size_t)o->sessions, sizeof *s->seat) : NULL;
-	s->merged = calloc(1, sizeof *s->merged);
+	s->end = s->seat ? s->seat + o->sessions : NULL;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_t attributes;
 	pthread_condattr_init(&attributes);
@@ -462,9 +468,8 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_cond_init(&s->work, &attributes);
 	pthread_cond_init(&s->idle, &attributes);
 	pthread_condattr_destroy(&attributes);
-	bool good =
-	    (s->seat && s->merged && merge_open(s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
-	    error_set(e, "out of memory for %d sessions", o->sessions);
+	bool good = (s->seat && merge_open(&s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
+	            error_set(e, "out of memory for %d sessions", o->sessions);
 	ledger_open(&s->ledger, o->session.opt_budget);
 	for (int i = 0; i < o->sessions && good; i++)
 		good = open_seat(s, &s->seat[i], i, e);
@@ -510,23 +515,13 @@ void scheduler_now(struct scheduler* s, struct scheduler_now* out) {
 	pthread_mutex_lock(&s->lock);
 	*out = (struct scheduler_now){.queue = s->queue,
 	                              .busy = s->busy,
-	                              .sessions = s->option.sessions,
-	                              .queue_limit = s->option.queue,
 	                              .cache_used = atomic_load(&s->cache_used),
 	                              .cache_tokens = s->cache_tokens};
 	pthread_mutex_unlock(&s->lock);
 }
 
 void scheduler_drain(struct scheduler* s, double grace) {
-	struct timespec until;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	grace = fmin(fmax(grace, 0), 1e6);
-	until.tv_sec += (time_t)grace;
-	until.tv_nsec += (long)((grace - floor(grace)) * 1e9);
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
+	const struct timespec until = moment_after(fmin(fmax(grace, 0), 1e6));
 	pthread_mutex_lock(&s->lock);
 	s->refusing = true;
 	bool late = false;
@@ -551,10 +546,10 @@ void scheduler_close(struct scheduler* s) {
 		pthread_join(s->thread, NULL);
 	}
 	idle_close(s->runner);
-	for (int i = 0; s->seat && i < s->option.sessions; i++) {
-		memory_detach(s->seat[i].watch);
-		if (s->seat[i].session)
-			swiftlet_session_close(s->seat[i].session);
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
+		memory_detach(seat->watch);
+		if (seat->session)
+			swiftlet_session_close(seat->session);
 	}
 	if (s->option.memory)
 		memory_on_event(s->option.memory, NULL, NULL);
@@ -564,9 +559,7 @@ void scheduler_close(struct scheduler* s) {
 	pthread_mutex_destroy(&s->lock);
 	for (int i = 0; i < MAX_OWNERS; i++)
 		retrieval_pool_close(s->pool[i]);
-	if (s->merged)
-		merge_close(s->merged);
-	free(s->merged);
+	merge_close(&s->merged);
 	free(s->seat);
 	free(s);
 }

@@ -57,7 +57,7 @@ enum submission { SUBMIT_TAKEN, SUBMIT_FULL, SUBMIT_STOPPING };
 /* Takes n jobs linked by `next`, all or none. */
 enum submission scheduler_submit(struct scheduler*, struct job* first, int n);
 struct scheduler_now {
-	int queue, busy, sessions, queue_limit;
+	int queue, busy;
 	int64_t cache_used;   /* tokens that running generations hold, prompts included */
 	int64_t cache_tokens; /* that all sessions together can hold, where none are shared */
 };

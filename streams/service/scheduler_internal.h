@@ -27,7 +27,6 @@ struct seat {
 	bool low_head;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer's state last changed */
 	double taken;                  /* seconds of its job's turns */
-	bool gone;                     /* its client */
 	bool waits;                    /* `work` is the step's next and has not run */
 	struct session_work work;
 	int64_t begun;   /* turn of its last step */
@@ -56,8 +55,8 @@ struct scheduler {
 	bool refusing, cancel_all, stop;
 
 	/* the thread's own */
-	struct seat* seat;
-	struct merged_pass* merged;
+	struct seat *seat, *end; /* of the sessions */
+	struct merged_pass merged;
 	struct ledger ledger;            /* what drafting and learning may lose, for all seats together */
 	int64_t turns, shared, separate; /* passes of several sequences, of one */
 	double drafted;                  /* seconds of this turn's passes before the full one */

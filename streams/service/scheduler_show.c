@@ -39,9 +39,9 @@ static double mean_of(const struct scheduler* s, size_t offset) {
 	double sum = 0;
 	int n = 0;
 	for (int busy = 1; busy >= 0 && n == 0; busy--)
-		for (int i = 0; i < s->option.sessions; i++) {
-			const double v = *(const double*)(const void*)((const char*)&s->seat[i].figures + offset);
-			if (isfinite(v) && s->seat[i].used > 0 && (!busy || s->seat[i].job)) {
+		for (const struct seat* seat = s->seat; seat < s->end; seat++) {
+			const double v = *(const double*)(const void*)((const char*)&seat->figures + offset);
+			if (isfinite(v) && seat->used > 0 && (!busy || seat->job)) {
 				sum += v;
 				n++;
 			}
@@ -95,7 +95,7 @@ void scheduler_show(struct scheduler* s, double at) {
 	text_json(&out,
 	          "{'model': %q, 'backend': %q, 'blocks': %d, 'queue': %d, 'queue_limit': %d, 'tokens': %l, "
 	          "'sessions': [",
-	          s->option.model_name, swiftlet_engine_name(s->engine), s->blocks, n.queue, n.queue_limit,
+	          s->option.model_name, swiftlet_engine_name(s->engine), s->blocks, n.queue, s->option.queue,
 	          s->tokens);
 	for (int i = 0; i < s->option.sessions; i++) {
 		text_put(&out, i ? ", " : "");

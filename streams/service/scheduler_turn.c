@@ -29,8 +29,7 @@ enum {
 /* The longest unused free session gives its cache's memory back. False when none holds any. */
 static bool release_idle(struct scheduler* s) {
 	struct seat* longest = NULL;
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (!seat->job && seat->holds && (!longest || seat->used < longest->used))
 			longest = seat;
 	}
@@ -50,8 +49,7 @@ static void preempt(struct scheduler* s, struct seat* seat) {
 /* The youngest that holds memory and is younger than this one, or this one. */
 static struct seat* who_gives_way(struct scheduler* s, struct seat* seat) {
 	struct seat* youngest = seat;
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* other = &s->seat[i];
+	for (struct seat* other = s->seat; other < s->end; other++) {
 		if (other->job && other->holds && other->used > youngest->used)
 			youngest = other;
 	}
@@ -92,9 +90,9 @@ static int next_rows(const struct scheduler* s, const struct seat* seat, int mos
 
 static struct seat* oldest_seat(struct scheduler* s) {
 	struct seat* oldest = NULL;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].job && (!oldest || s->seat[i].used < oldest->used))
-			oldest = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++)
+		if (seat->job && (!oldest || seat->used < oldest->used))
+			oldest = seat;
 	return oldest;
 }
 
@@ -106,8 +104,7 @@ static bool may_begin(struct scheduler* s, const struct seat* seat, int room) {
 static struct seat* most_urgent_prompt(struct scheduler* s, int chunk, int room) {
 	struct seat* first = NULL;
 	double most = 0;
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (seat->allotted > 0 || !wants_rows(s, seat) || !may_begin(s, seat, room))
 			continue;
 		const double urgency =
@@ -123,9 +120,9 @@ static struct seat* most_urgent_prompt(struct scheduler* s, int chunk, int room)
 /* Tokens that prompts may take. Those who sleep give way to those who wait. */
 static int memory_for_prompts(struct scheduler* s) {
 	int wanted = 0, room = session_room(s->seat[0].session);
-	for (int i = 0; i < s->option.sessions && room < INT_MAX; i++)
-		if (s->seat[i].job && session_prefill_left(s->seat[i].session) > 0)
-			wanted += session_prefill_left(s->seat[i].session) + ROOM_BESIDE;
+	for (const struct seat* seat = s->seat; seat < s->end && room < INT_MAX; seat++)
+		if (seat->job && session_prefill_left(seat->session) > 0)
+			wanted += session_prefill_left(seat->session) + ROOM_BESIDE;
 	while (room < wanted && release_idle(s))
 		room = session_room(s->seat[0].session);
 	return room;
@@ -134,8 +131,8 @@ static int memory_for_prompts(struct scheduler* s) {
 /* Rows of the others in the full pass that this turn ends with. */
 static int rows_beside(const struct scheduler* s) {
 	int rows = 0;
-	for (int i = 0; i < s->option.sessions; i++)
-		rows += s->seat[i].waits ? s->seat[i].work.pass.n : 0;
+	for (const struct seat* seat = s->seat; seat < s->end; seat++)
+		rows += seat->waits ? seat->work.pass.n : 0;
 	return rows;
 }
 
@@ -152,8 +149,8 @@ static int chunk_for_long(const struct scheduler* s, int chunk) {
 static void share_chunk(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), most = chunk_for_long(s, chunk);
 	int taken = 0, room = memory_for_prompts(s);
-	for (int i = 0; i < s->option.sessions; i++)
-		s->seat[i].allotted = 0;
+	for (struct seat* seat = s->seat; seat < s->end; seat++)
+		seat->allotted = 0;
 	bool hurries = false;
 	for (;;) {
 		struct seat* seat = most_urgent_prompt(s, chunk, room);
@@ -171,8 +168,7 @@ static void share_chunk(struct scheduler* s) {
 		taken += rows;
 		room -= room < INT_MAX ? session_prefill_left(seat->session) : 0;
 	}
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (wants_rows(s, seat))
 			seat->passed_over = 4 * seat->allotted >= chunk ? 0 : seat->passed_over + 1;
 	}
@@ -185,8 +181,7 @@ static bool decodes(const struct seat* seat) { return seat->job && session_prefi
 /* Others whose draft steps run the same weights. */
 static int fellow_drafters(const struct scheduler* s, const struct seat* seat) {
 	int n = 0;
-	for (int i = 0; i < s->option.sessions; i++) {
-		const struct seat* other = &s->seat[i];
+	for (const struct seat* other = s->seat; other < s->end; other++) {
 		n += other != seat && decodes(other) && mask_equal(&other->mask, &seat->mask);
 	}
 	return n;
@@ -198,16 +193,14 @@ static void size_batch(struct scheduler* s) {
 	int decoding = 0;
 	double rows = 0;
 	bool hurried = false;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (wants_rows(s, &s->seat[i]) && may_begin(s, &s->seat[i], room))
-			hurried |= session_prefill_left(s->seat[i].session) <= chunk;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (decodes(&s->seat[i])) {
+	for (const struct seat* seat = s->seat; seat < s->end; seat++) {
+		if (decodes(seat)) {
 			decoding++;
-			rows += s->seat[i].rows;
-		}
-	for (int i = 0; i < s->option.sessions; i++) {
-		struct seat* seat = &s->seat[i];
+			rows += seat->rows;
+		} else if (wants_rows(s, seat) && may_begin(s, seat, room))
+			hurried |= session_prefill_left(seat->session) <= chunk;
+	}
+	for (struct seat* seat = s->seat; seat < s->end; seat++) {
 		if (!decodes(seat))
 			continue;
 		const struct batch batch = {.sequences = decoding - 1,
@@ -292,7 +285,7 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 		return;
 	}
 	if (is_full(work)) {
-		see_full(s, &s->merged->pass, seconds);
+		see_full(s, &s->merged.pass, seconds);
 		return;
 	}
 	const struct variant v = {
@@ -315,9 +308,9 @@ static void run_apart(struct scheduler* s, struct seat** seat, int n, const stru
 static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 	struct error e = {{0}};
 	struct backend* backend = is_other(s, &seat[0]->work) ? s->engine->drafting->backend : s->engine->backend;
-	const int rows = s->merged->pass.n;
+	const int rows = s->merged.pass.n;
 	const double before = seconds_now();
-	const bool ran = backend->run(backend, &s->merged->pass, &e);
+	const bool ran = backend->run(backend, &s->merged.pass, &e);
 	const double seconds = seconds_now() - before;
 	note_drafted(s, &seat[0]->work, seconds);
 	s->shared++;
@@ -327,7 +320,7 @@ static void run_merged(struct scheduler* s, struct seat** seat, int n) {
 	}
 	see_cost(s, &seat[0]->work, rows, seconds);
 	for (int i = 0, row = 0; i < n; i++)
-		row = merge_take(s->merged, &seat[i]->work.pass, row);
+		row = merge_take(&s->merged, &seat[i]->work.pass, row);
 	for (int i = 0; i < n; i++)
 		take_results(s, seat[i], rows, seconds);
 }
@@ -347,10 +340,10 @@ static int run_group(struct scheduler* s, struct seat** waiting, int n) {
 	const bool shares = may_share(s, &waiting[0]->work);
 	int members = 1, left = 0;
 	if (shares)
-		merge_begin(s->merged, &waiting[0]->work.pass);
+		merge_begin(&s->merged, &waiting[0]->work.pass);
 	for (int i = 1; i < n; i++)
-		if (shares && may_share(s, &waiting[i]->work) && merge_fits(s->merged, &waiting[i]->work.pass)) {
-			merge_add(s->merged, &waiting[i]->work.pass);
+		if (shares && may_share(s, &waiting[i]->work) && merge_fits(&s->merged, &waiting[i]->work.pass)) {
+			merge_add(&s->merged, &waiting[i]->work.pass);
 			group[members++] = waiting[i];
 		} else
 			waiting[left++] = waiting[i];
@@ -380,9 +373,9 @@ static int keep_those_with_memory(struct scheduler* s, struct seat** waiting, in
 static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session_work*)) {
 	struct seat* waiting[MAX_SESSIONS];
 	int n = 0;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (s->seat[i].waits && wanted(&s->seat[i].work))
-			waiting[n++] = &s->seat[i];
+	for (struct seat* seat = s->seat; seat < s->end; seat++)
+		if (seat->waits && wanted(&seat->work))
+			waiting[n++] = seat;
 	if (n == 0)
 		return false;
 	n = keep_those_with_memory(s, waiting, n);
@@ -397,8 +390,7 @@ static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) 
 	struct job* job = seat->job;
 	const double began = seconds_now();
 	seat->begun = s->turns;
-	seat->gone = job->calls->gone(job->user);
-	if (seat->gone || cancel_all)
+	if (job->calls->gone(job->user) || cancel_all)
 		swiftlet_session_cancel(seat->session);
 	else if (session_prefill_left(seat->session) > 0 && seat->allotted == 0)
 		return;
@@ -411,10 +403,10 @@ static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) 
 /* Of those who wait for rows of their prompts, or of those who decode; whether there is any. */
 static bool begin_steps(struct scheduler* s, bool prompts, bool cancel_all) {
 	bool any = false;
-	for (int i = 0; i < s->option.sessions; i++)
-		if (prompts ? wants_rows(s, &s->seat[i]) : decodes(&s->seat[i])) {
+	for (struct seat* seat = s->seat; seat < s->end; seat++)
+		if (prompts ? wants_rows(s, seat) : decodes(seat)) {
 			any = true;
-			begin_step(s, &s->seat[i], cancel_all);
+			begin_step(s, seat, cancel_all);
 		}
 	return any;
 }

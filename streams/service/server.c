@@ -75,7 +75,7 @@ static bool open_port(struct server* s, struct error* e) {
 		good = (s->daemon[i] = open_daemon(s));
 	if (good) {
 		s->port = port;
-		good = doorman_begin(s->doorman, fd, s->daemon);
+		good = doorman_begin(s->doorman, fd);
 	} else if (fd >= 0)
 		close(fd);
 	good = good || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
@@ -105,7 +105,7 @@ static bool open_parts(struct server* s, struct error* e) {
 	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
 	s->optimizer = optimizer_service_open(s->n_owners);
-	s->doorman = doorman_open(&s->option, s->metrics);
+	s->doorman = doorman_open(s);
 	if (!s->optimizer || !s->doorman)
 		return error_set(e, "out of memory");
 	s->option.work.metrics = s->metrics;

@@ -74,12 +74,16 @@ bool call_authorized(struct call* c) {
 
 /* ---- keys from a file --------------------------------------------------------------------- */
 
-/* The owner that the group's keys have in common; NULL: a new one, for a key that stands alone. */
-static int find_owner(struct server* s, const char* group) {
-	for (int owner = 1; group && owner <= s->n_owners; owner++)
-		if (strcmp(s->group[owner], group) == 0)
+/* The one that the group's keys have in common, or a key that stands alone (group NULL) has for itself. */
+static int find_owner(struct server* s, const char* key, const char* group) {
+	char words[SERVER_GROUP + 8]; /* no key: none has a blank */
+	char name[PROMPT_CACHE_NAME];
+	snprintf(words, sizeof words, "group %s", group ? group : "");
+	prompt_cache_owner(group ? words : key, name);
+	for (int owner = 1; owner <= s->n_owners; owner++)
+		if (strcmp(s->owner_name[owner], name) == 0)
 			return owner;
-	snprintf(s->group[++s->n_owners], SERVER_GROUP, "%s", group ? group : "");
+	strcpy(s->owner_name[++s->n_owners], name);
 	return s->n_owners;
 }
 
@@ -114,7 +118,7 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (s->n_keys == SERVER_KEYS)
 		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
-	*added = (struct server_key){.owner = find_owner(s, group), .admin = admin};
+	*added = (struct server_key){.owner = find_owner(s, key, group), .admin = admin};
 	strcpy(added->text, key);
 	return true;
 }
@@ -128,19 +132,9 @@ static void name_admins(struct server* s) {
 		s->key[i].admin = true;
 }
 
-static void name_owners(struct server* s) {
-	char group[SERVER_GROUP + 8]; /* no key: none has a blank */
-	prompt_cache_owner("", s->owner_name[0]);
-	for (int i = 0; i < s->n_keys; i++) {
-		const int owner = s->key[i].owner;
-		snprintf(group, sizeof group, "group %s", s->group[owner]);
-		prompt_cache_owner(s->group[owner][0] ? group : s->key[i].text, s->owner_name[owner]);
-	}
-}
-
 bool server_read_keys(struct server* s, struct error* e) {
 	const char* path = s->option.key_file;
-	name_owners(s);
+	prompt_cache_owner("", s->owner_name[0]);
 	if (!path)
 		return s->loopback ||
 		       error_set(e, "--host %s is not this machine's own alone: an --api-key-file is required then",
@@ -154,7 +148,6 @@ bool server_read_keys(struct server* s, struct error* e) {
 		good = add_key(s, line, path, number, e);
 	fclose(f);
 	name_admins(s);
-	name_owners(s);
 	return good && (s->n_keys > 0 || error_set(e, "%s holds no key, one a line is expected", path));
 }
 
@@ -201,20 +194,16 @@ bool call_within_rate(const struct call* c) {
 		doorman_address(info->client_addr, address);
 	const double now = seconds_now(), most = s->option.rate;
 	pthread_mutex_lock(&s->rate_lock);
-	struct rate_client* mine = &s->rate[0];
-	for (int i = 0; i < RATE_CLIENTS; i++) {
-		struct rate_client* r = &s->rate[i];
-		if (r->at > 0 && memcmp(r->address, address, 16) == 0) {
+	struct rate_client *mine = NULL, *silent = s->rate;
+	for (struct rate_client* r = s->rate; r < s->rate + RATE_CLIENTS && !mine; r++)
+		if (r->at > 0 && memcmp(r->address, address, 16) == 0)
 			mine = r;
-			break;
-		}
-		if (r->at < mine->at)
-			mine = r; /* the one longest silent makes room */
-	}
-	if (!(mine->at > 0) || memcmp(mine->address, address, 16) != 0) {
+		else if (r->at < silent->at)
+			silent = r;
+	if (!mine) { /* the one longest silent makes room */
+		mine = silent;
+		*mine = (struct rate_client){.tokens = most, .at = now};
 		memcpy(mine->address, address, 16);
-		mine->tokens = most;
-		mine->at = now;
 	}
 	mine->tokens = fmin(most, mine->tokens + (now - mine->at) * most / 60);
 	mine->at = now;

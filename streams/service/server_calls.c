@@ -136,9 +136,8 @@ static bool not_built(struct call* c) {
 static bool find_route(struct call* c) {
 	char allowed[96] = "";
 	const char* method = strcmp(c->method, "HEAD") == 0 ? "GET" : c->method;
-	for (int i = 0; i < server_n_routes; i++) {
+	for (const struct route* r = server_routes; r->method; r++) {
 		const char* rest;
-		const struct route* r = &server_routes[i];
 		if (!matches(r, c->path, &rest))
 			continue;
 		if (strcmp(r->method, method) == 0) {

@@ -1,7 +1,14 @@
-/* See server_doorman.h. A thread waits for what comes to the door, and looks at all who wait four times a
- * second. Bytes outside are looked at and left where they are, for libmicrohttpd to read. */
-#include "streams/service/server_doorman.h"
-
+/* The door: who comes in, and who has to go because he keeps the service waiting for a request's headers.
+ *
+ * A connection waits outside until all headers of its first request are there and are HTTP (server_head.h);
+ * then libmicrohttpd gets it. So whoever is silent, slow or writes nonsense takes no place inside, and is
+ * told so in JSON. Outside each has until a deadline, while it is crowded hardly any time, and beyond that
+ * who has waited longest goes first. Inside, a connection between two requests is closed at its deadline, or
+ * sooner where others find no place; while a request is answered it never is. One address, this machine's own
+ * apart, has so many places and no more: a further connection is told so (429).
+ *
+ * A thread waits for what comes to the door, and looks at all who wait four times a second. Bytes outside are
+ * looked at and left where they are, for libmicrohttpd to read. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,8 +23,9 @@
 
 enum {
 	OUTSIDE = 256, /* places before the door */
-	LOOKS = 64,    /* at bytes as they come; after that only four times a second */
-	BEAT = 250,    /* milliseconds */
+	PLACES = SERVER_CONNECTIONS + OUTSIDE,
+	LOOKS = 64, /* at bytes as they come; after that only four times a second */
+	BEAT = 250, /* milliseconds */
 	AT_ONCE = 64
 };
 
@@ -36,14 +44,12 @@ struct doorman {
 	pthread_t thread;
 	bool begun;
 	atomic_bool shut;
-	const struct server_options* option;
-	struct metrics* metrics;
+	struct server* server;
 	int listening, poll;
-	struct MHD_Daemon* const* daemon; /* (HTTP_THREADS) */
-	int inside_of[HTTP_THREADS];
+	int inside_of[HTTP_THREADS]; /* its daemons */
 	char bytes[SERVER_HEADERS + 1];
-	int n, inside, outside;
-	struct visitor visitor[]; /* (n) */
+	int inside, outside;
+	struct visitor visitor[PLACES];
 };
 
 static const double pressed_seconds = 1; /* for headers, while places are scarce; to read a refusal */
@@ -56,7 +62,7 @@ static void set_free(struct doorman* d, struct visitor* v) {
 		d->inside_of[v->daemon]--;
 	} else
 		d->outside--;
-	*v = (struct visitor){.fd = -1};
+	*v = (struct visitor){.where = NOBODY};
 }
 
 static void hang_up(struct doorman* d, struct visitor* v) {
@@ -64,11 +70,14 @@ static void hang_up(struct doorman* d, struct visitor* v) {
 	set_free(d, v);
 }
 
+/* By what recv() returned. */
+static bool has_gone(ssize_t n) { return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR); }
+
 static void read_what_came(struct doorman* d, struct visitor* v) {
 	ssize_t n = 1;
 	for (int i = 0; i < AT_ONCE && n > 0; i++)
 		n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_DONTWAIT);
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+	if (has_gone(n))
 		hang_up(d, v);
 }
 
@@ -80,7 +89,7 @@ static void turn_away(struct doorman* d, struct visitor* v, const struct api_err
 		head_answer(v->fd, e->status, body);
 	free(body);
 	shutdown(v->fd, SHUT_WR);
-	metrics_request(d->metrics, "(other)", e->status);
+	metrics_request(&d->server->metrics[0], "(other)", e->status);
 	v->where = LEAVING;
 	v->since = seconds_now();
 	read_what_came(d, v);
@@ -100,8 +109,7 @@ static void turn_away_slow(struct doorman* d, struct visitor* v) {
 /* Of those outside, or of those who are ready, who has waited longest; NULL: nobody. */
 static struct visitor* longest(struct doorman* d, bool ready) {
 	struct visitor* first = NULL;
-	for (int i = 0; i < d->n; i++) {
-		struct visitor* v = &d->visitor[i];
+	for (struct visitor* v = d->visitor; v < d->visitor + PLACES; v++) {
 		const bool one = ready ? v->where == READY : v->where != NOBODY && v->where != INSIDE;
 		if (one && (!first || v->since < first->since))
 			first = v;
@@ -136,21 +144,21 @@ void doorman_address(const struct sockaddr* from, uint8_t out[16]) {
 
 static bool too_many(const struct doorman* d, const uint8_t address[16]) {
 	static const uint8_t own[16];
+	const int most = d->server->option.address_connections;
 	int n = 0;
-	for (int i = 0; i < d->n; i++)
+	for (int i = 0; i < PLACES; i++)
 		n += d->visitor[i].where != NOBODY && memcmp(d->visitor[i].address, address, 16) == 0;
-	return d->option->address_connections > 0 && n > d->option->address_connections &&
-	       memcmp(address, own, 16) != 0;
+	return most > 0 && n > most && memcmp(address, own, 16) != 0;
 }
 
 static void receive(struct doorman* d, int fd, const struct sockaddr_storage* from) {
 	struct api_error e;
 	struct visitor* v = NULL; /* there are more than may be inside and outside */
-	for (int i = 0; i < d->n; i++) {
-		if (d->visitor[i].fd == fd) /* libmicrohttpd closed it and could not say so */
-			set_free(d, &d->visitor[i]);
-		if (d->visitor[i].where == NOBODY)
-			v = &d->visitor[i];
+	for (struct visitor* other = d->visitor; other < d->visitor + PLACES; other++) {
+		if (other->where != NOBODY && other->fd == fd) /* libmicrohttpd closed it and could not say so */
+			set_free(d, other);
+		if (other->where == NOBODY)
+			v = other;
 	}
 	*v = (struct visitor){.fd = fd, .where = KNOCKING, .since = seconds_now(), .from = *from};
 	doorman_address((const struct sockaddr*)from, v->address);
@@ -187,20 +195,15 @@ static void look(struct doorman* d, struct visitor* v) {
 	struct api_error e;
 	const ssize_t n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_PEEK | MSG_DONTWAIT);
 	v->looks++;
-	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+	if (has_gone(n)) {
 		hang_up(d, v);
 		return;
 	}
-	switch (n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART) {
-	case HEAD_PART:
-		break;
-	case HEAD_WHOLE:
+	const enum head_state head = n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART;
+	if (head == HEAD_WHOLE)
 		v->where = READY;
-		break;
-	case HEAD_REFUSED:
+	else if (head == HEAD_REFUSED)
 		turn_away(d, v, &e);
-		break;
-	}
 }
 
 /* ---- going in ----------------------------------------------------------------------------- */
@@ -219,7 +222,7 @@ static void let_in(struct doorman* d, struct visitor* v) {
 	d->inside++;
 	d->inside_of[to]++;
 	pthread_mutex_unlock(&d->lock);
-	const bool in = MHD_add_connection(d->daemon[to], fd, (const struct sockaddr*)&from,
+	const bool in = MHD_add_connection(d->server->daemon[to], fd, (const struct sockaddr*)&from,
 	                                   from.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 	                                                              : sizeof(struct sockaddr_in)) == MHD_YES;
 	pthread_mutex_lock(&d->lock);
@@ -236,7 +239,7 @@ static void let_in_all(struct doorman* d) {
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 static void beat(struct doorman* d, struct visitor* v, double now) {
-	const struct server_options* o = d->option;
+	const struct server_options* o = &d->server->option;
 	const bool crowded = 4 * d->outside > 3 * OUTSIDE;
 	const bool none_left = 32 * (SERVER_CONNECTIONS - d->inside) <= SERVER_CONNECTIONS;
 	const double waits = now - v->since;
@@ -286,9 +289,11 @@ static void* watch(void* user) {
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < n; i++)
 			see_to(d, event[i].data.ptr);
-		for (int i = 0; i < d->n && now - beaten >= 1e-3 * BEAT; i++)
-			beat(d, &d->visitor[i], now);
-		beaten = now - beaten >= 1e-3 * BEAT ? now : beaten;
+		if (now - beaten >= 1e-3 * BEAT) {
+			beaten = now;
+			for (int i = 0; i < PLACES; i++)
+				beat(d, &d->visitor[i], now);
+		}
 		let_in_all(d);
 		pthread_mutex_unlock(&d->lock);
 	}
@@ -297,26 +302,20 @@ static void* watch(void* user) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-struct doorman* doorman_open(const struct server_options* o, struct metrics* metrics) {
-	const int n = SERVER_CONNECTIONS + OUTSIDE;
-	struct doorman* d = calloc(1, sizeof *d + (size_t)n * sizeof d->visitor[0]);
+struct doorman* doorman_open(struct server* s) {
+	struct doorman* d = calloc(1, sizeof *d);
 	if (!d)
 		return NULL;
-	d->option = o;
-	d->metrics = metrics;
-	d->n = n;
+	d->server = s;
 	d->listening = -1;
-	for (int i = 0; i < n; i++)
-		d->visitor[i].fd = -1;
 	d->poll = epoll_create1(EPOLL_CLOEXEC);
 	pthread_mutex_init(&d->lock, NULL);
 	return d;
 }
 
-bool doorman_begin(struct doorman* d, int listening, struct MHD_Daemon* const* daemon) {
+bool doorman_begin(struct doorman* d, int listening) {
 	struct epoll_event event = {.events = EPOLLIN};
 	d->listening = listening;
-	d->daemon = daemon;
 	return d->begun = epoll_ctl(d->poll, EPOLL_CTL_ADD, listening, &event) == 0 &&
 	                  pthread_create(&d->thread, NULL, watch, d) == 0;
 }
@@ -330,9 +329,8 @@ void doorman_shut(struct doorman* d) {
 		close(d->listening);
 	d->listening = -1;
 	pthread_mutex_lock(&d->lock);
-	for (int i = 0; i < d->n; i++)
-		if (d->visitor[i].where != NOBODY && d->visitor[i].where != INSIDE)
-			hang_up(d, &d->visitor[i]);
+	for (struct visitor* v; (v = longest(d, false));)
+		hang_up(d, v);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -361,7 +359,7 @@ void doorman_on_connection(void* user, struct MHD_Connection* connection, void**
 	pthread_mutex_lock(&d->lock);
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		const int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-		for (int i = 0; i < d->n && !*context; i++)
+		for (int i = 0; i < PLACES && !*context; i++)
 			if (d->visitor[i].where == INSIDE && d->visitor[i].fd == fd)
 				*context = &d->visitor[i];
 	} else if (*context) {

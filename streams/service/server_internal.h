@@ -10,10 +10,8 @@
 #include "streams/service/api_json.h"
 #include "streams/service/events.h"
 #include "streams/service/metrics.h"
-#include "streams/service/optimizer_service.h"
 #include "streams/service/scheduler.h"
 #include "streams/service/server.h"
-#include "streams/service/server_doorman.h"
 #include "streams/text.h"
 
 enum { RATE_CLIENTS = 1024, MAX_PATH = 512, HTTP_THREADS = 2 };
@@ -43,8 +41,7 @@ struct server {
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
-	char group[SERVER_KEYS + 1][SERVER_GROUP];           /* by owner; "": a key that stands alone */
-	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* in the store, and of prompts on disk */
+	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* by owner: in the store, and of prompts on disk */
 	int n_keys, n_owners;
 	double began;
 	atomic_bool stopping;
@@ -92,6 +89,27 @@ struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_Con
 /* The header's value, or NULL. */
 const char* call_header(const struct call*, const char* name);
 
+/* server_doorman.c: who comes in, by the options' address_connections, header_seconds and, for a further
+ * request's headers on the same connection, idle_seconds more. Metrics count who is turned away. */
+struct doorman* doorman_open(struct server*); /* NULL on no memory */
+/* Begins to let in: from a socket that listens, which is the doorman's then, to the server's daemons, each
+ * where there are fewest. False where no thread can be had. */
+bool doorman_begin(struct doorman*, int listening);
+/* Lets nobody in any more: before daemons are stopped. */
+void doorman_shut(struct doorman*);
+/* After that. NULL is nothing. */
+void doorman_close(struct doorman*);
+/* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
+ * to choose. */
+void doorman_address(const struct sockaddr*, uint8_t out[16]);
+/* Connections inside. */
+int doorman_present(struct doorman*);
+/* MHD's callback for connections that come and go. */
+void doorman_on_connection(void* doorman, struct MHD_Connection*, void** context,
+                           enum MHD_ConnectionNotificationCode);
+/* A request's headers are all there (false), or it has been answered and another's are waited for. */
+void doorman_waits(struct doorman*, struct MHD_Connection*, bool waiting);
+
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
 bool call_origin_allowed(const struct call*);
@@ -111,18 +129,24 @@ bool answer_generation(struct call*);
 bool generate_resumed(struct call*);
 void generate_finished(struct call*); /* the client has its answer, or has gone */
 
+/* server_metrics.c */
+bool answer_metrics(struct call*);
+
 /* server_tokens.c */
-bool answer_version(struct call*);
 bool answer_tokenize(struct call*);
 bool answer_detokenize(struct call*);
 bool answer_count_tokens(struct call*);
+
+/* optimizer_service.c: searches for models that run elsewhere; NULL on no memory */
+struct optimizer_service* optimizer_service_open(int owners);
+void optimizer_service_close(struct optimizer_service*);
+bool answer_optimizer(struct call*); /* every request of them */
 
 /* server_watch.c: server-sent events of the live state */
 bool watch_begin(struct call*);
 
 /* server_routes.c */
-extern const struct route server_routes[];
-extern const int server_n_routes;
+extern const struct route server_routes[]; /* ends with one without a method */
 
 /* page.c, made from page.html */
 extern const unsigned char page_html[];

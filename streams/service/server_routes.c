@@ -1,4 +1,4 @@
-/* Every path but the generating ones: models, health, metrics, state, masks, the optimizer, the page. */
+/* The table of paths, and what answers the small ones: models, health, state, masks, the page. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "streams/mask_file.h"
 #include "streams/service/exchange.h"
 
-/* ---- health, metrics, models, the page ---------------------------------------------------- */
+/* ---- health, models, the page ------------------------------------------------------------- */
 
 /* problem: NULL for none. */
 static bool reply_status(struct call* c, const char* good, const char* problem) {
@@ -24,24 +24,13 @@ static bool answer_health(struct call* c) { return reply_status(c, "ok", NULL); 
 static bool answer_ready(struct call* c) {
 	struct scheduler_now n;
 	scheduler_now(c->server->scheduler, &n);
-	return reply_status(c, "ready", n.queue >= n.queue_limit ? "queue full" : NULL);
+	return reply_status(c, "ready", n.queue >= c->server->option.work.queue ? "queue full" : NULL);
 }
 
-/* An admin reads all; others what their own requests did. */
-static bool answer_metrics(struct call* c) {
-	struct server* s = c->server;
-	struct metrics_now now = {.model = s->option.work.model_name,
-	                          .of_owner = !c->admin,
-	                          .connections = doorman_present(s->doorman),
-	                          .up_seconds = seconds_now() - s->began};
-	scheduler_now(s->scheduler, &now.scheduler);
-	if (s->option.work.memory)
-		memory_counts(s->option.work.memory, &now.memory);
-	if (s->option.work.prompts)
-		prompt_cache_count(s->option.work.prompts, &now.prompts);
+static bool answer_version(struct call* c) {
 	struct text out = {0};
-	metrics_text(&s->metrics[c->admin ? 0 : c->owner], &now, &out);
-	return call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+	text_json(&out, "{'version': '%s'}\n", c->server->option.version);
+	return call_reply_json(c, &out);
 }
 
 static void put_model(const struct server* s, struct text* out) {
@@ -291,5 +280,5 @@ const struct route server_routes[] = {
     {"POST", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
     {"GET", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
     {"DELETE", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
+    {.method = NULL},
 };
-const int server_n_routes = sizeof server_routes / sizeof *server_routes;

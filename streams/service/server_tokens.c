@@ -1,5 +1,5 @@
 /* A model's tokens, for clients that count or cut texts themselves: /tokenize and /detokenize, whose fields
- * are named as vLLM's, and as llama.cpp's where those differ; /version. */
+ * are named as vLLM's, and as llama.cpp's where those differ. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,6 @@
 #include "streams/chat_parts.h"
 #include "streams/service/chat_translation.h"
 #include "streams/service/server_internal.h"
-
-bool answer_version(struct call* c) {
-	struct text out = {0};
-	text_json(&out, "{'version': '%s'}\n", c->server->option.version);
-	return call_reply_json(c, &out);
-}
 
 /* ---- tokens of a text --------------------------------------------------------------------- */
 

@@ -8,7 +8,6 @@ struct watching {
 	struct watcher watcher;
 	struct server* server;
 	struct text out;
-	size_t sent;
 };
 
 /* The connection, or the server, has done with it. */
@@ -22,19 +21,17 @@ static void stop_watching(void* user) {
 static ssize_t read_events(void* user, uint64_t position, char* buffer, size_t most) {
 	(void)position;
 	struct watching* w = user;
-	if (w->sent == w->out.size) {
-		text_clear(&w->out);
-		w->sent = 0;
+	if (w->out.size == 0) {
 		if (atomic_load(&w->server->stopping))
 			return MHD_CONTENT_READER_END_OF_STREAM;
 		events_read(&w->server->events, &w->watcher, &w->out);
 	}
 	if (w->out.failed)
 		return MHD_CONTENT_READER_END_WITH_ERROR;
-	const size_t there = w->out.size - w->sent, n = there < most ? there : most;
+	const size_t n = w->out.size < most ? w->out.size : most;
 	if (n)
-		memcpy(buffer, w->out.data + w->sent, n);
-	w->sent += n;
+		memcpy(buffer, w->out.data, n);
+	text_drop(&w->out, n);
 	return (ssize_t)n;
 }
 
