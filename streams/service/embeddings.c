@@ -8,25 +8,23 @@
 #include "streams/service/exchange.h"
 
 static bool read_embeddings(struct translation* t) {
-	const char* format = NULL;
+	const char* format = "float";
 	if (!api_string(t->from, "encoding_format", 16, &format, t->error))
 		return false;
 	if (json_field(t->from, "dimensions"))
 		return api_refuse(t->error, "dimensions", "unsupported_field", "'dimensions' is not supported.");
-	if (format && strcmp(format, "float") != 0 && strcmp(format, "base64") != 0)
+	if (strcmp(format, "float") != 0 && strcmp(format, "base64") != 0)
 		return api_refuse(t->error, "encoding_format", "invalid_value",
 		                  "'encoding_format' must be \"float\" or \"base64\".");
-	translate_as(t, "input", "prompt");
-	translate_add(t, t->to, "max_tokens", cJSON_CreateNumber(1));
+	text_put(translate_member(t, "max_tokens"), "1");
+	text_put(translate_member(t, "temperature"), "0");
 	return json_field(t->from, "input") ||
 	       api_refuse(t->error, "input", "missing_required_parameter", "'input' is required.");
 }
 
 static bool finish(const cJSON* from, struct api_request* q) {
-	const char* format = api_text(from, "encoding_format");
 	q->embedding = true;
-	q->base64 = format && strcmp(format, "base64") == 0;
-	q->ask.temperature = 0;
+	q->base64 = api_is(from, "encoding_format", "base64");
 	return true;
 }
 
@@ -34,12 +32,11 @@ static bool embeddings_read(const char* body, size_t size, int vocab, struct api
                             struct api_error* e) {
 	static const char* const renamed[][2] = {{"prompt", "input"}, {NULL, NULL}};
 	static const struct translator how = {.same = "model",
-	                                      .own = "input encoding_format dimensions",
+	                                      .own = "encoding_format dimensions",
 	                                      .hints = "user",
-	                                      .read = read_embeddings,
-	                                      .finish = finish,
 	                                      .renamed = renamed,
-	                                      .completion = true};
+	                                      .read = read_embeddings,
+	                                      .finish = finish};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
