@@ -30,7 +30,7 @@ bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
 static struct span held(const struct answer_reader* r) { return (struct span){r->held.data, r->held.size}; }
 
 static void say(struct answer_reader* r, size_t n) {
-	if (n && r->has_tools)
+	if (n && r->tools.tools)
 		tool_reader_add(&r->tools, r->held.data, n);
 	else if (n)
 		text_add(&r->content, r->held.data, n);
@@ -111,7 +111,7 @@ static void enter_channel(struct answer_reader* r, size_t size) {
 	     i < size && n < 64 && header.data[i] != '<' && !isspace((unsigned char)header.data[i]); i++)
 		call[n++] = header.data[i];
 	text_drop(&r->held, size + sizeof message - 1);
-	r->calling = n > 0 && r->has_tools;
+	r->calling = n > 0 && r->tools.tools;
 	r->state = thought && n == 0 ? READING_THOUGHT : READING_ANSWER;
 	if (r->calling) { /* in a syntax that the reader of calls knows */
 		tool_reader_add(&r->tools, "<function=", strlen("<function="));
@@ -142,26 +142,19 @@ static bool decide_header(struct answer_reader* r) {
 
 static bool decide_body(struct answer_reader* r) {
 	static const char* const closers[] = {turn_end, call_end, turn_start, channel, NULL};
-	size_t first = r->held.size, size = 0;
-	for (int i = 0; closers[i]; i++) {
-		const size_t at = span_find(held(r), closers[i]);
-		if (at < first) {
-			first = at;
-			size = i < 2 ? strlen(closers[i]) : 0;
-		}
-	}
-	const bool closed = first < r->held.size;
-	if (!closed)
-		first -= span_undecided(held(r), closers);
+	const char* closer;
+	size_t n = span_first(held(r), closers, &closer);
+	if (!closer)
+		n -= span_undecided(held(r), closers);
 	if (r->state == READING_THOUGHT)
-		think(r, first, closed);
+		think(r, n, closer);
 	else
-		say(r, first);
-	if (closed) {
-		text_drop(&r->held, size);
+		say(r, n);
+	if (closer == turn_end || closer == call_end) /* the others begin the next header */
+		text_drop(&r->held, strlen(closer));
+	if (closer)
 		leave_channel(r);
-	}
-	return closed;
+	return closer;
 }
 
 static bool decide_channels(struct answer_reader* r) {
@@ -171,25 +164,17 @@ static bool decide_channels(struct answer_reader* r) {
 /* ---- from outside ---------------------------------------------------------------------------- */
 
 static void decide(struct answer_reader* r) {
-	bool more = r->held.size > 0;
-	if (r->style == REASONING_NONE)
-		say(r, r->held.size);
-	else
-		while (more && r->held.size > 0)
-			more = r->style == REASONING_THINK ? decide_thinking(r) : decide_channels(r);
-	if (r->has_tools && r->tools.content.size) {
-		text_add(&r->content, r->tools.content.data, r->tools.content.size);
-		text_clear(&r->tools.content);
-	}
+	for (bool more = true; more && r->held.size > 0;)
+		more = r->style == REASONING_CHANNELS ? decide_channels(r) : decide_thinking(r);
+	text_add(&r->content, r->tools.content.data, r->tools.content.size);
+	text_clear(&r->tools.content);
 }
 
 void answer_reader_open(struct answer_reader* r, enum reasoning_style style, bool begun) {
-	*r = (struct answer_reader){.style = style, .state = begun ? READING_THOUGHT : READING_BEFORE};
-}
-
-void answer_reader_tools(struct answer_reader* r, const char* tools, bool only_one, uint64_t seed) {
-	r->has_tools = true;
-	tool_reader_open(&r->tools, tools, only_one, seed);
+	*r = (struct answer_reader){.style = style,
+	                            .state = begun                     ? READING_THOUGHT
+	                                     : style == REASONING_NONE ? READING_ANSWER
+	                                                               : READING_BEFORE};
 }
 
 void answer_reader_close(struct answer_reader* r) {
@@ -204,7 +189,7 @@ void answer_reader_mark(struct answer_reader* r, size_t at, const char* piece) {
 	const char* const* const marks[] = {r->style == REASONING_THINK      ? think_marks
 	                                    : r->style == REASONING_CHANNELS ? channel_marks
 	                                                                     : none,
-	                                    r->has_tools ? tool_marks : none};
+	                                    r->tools.tools ? tool_marks : none};
 	for (int list = 0; list < 2; list++)
 		for (int i = 0; marks[list][i]; i++)
 			if (strcmp(piece, marks[list][i]) == 0 && r->n_marks < ANSWER_MARKS) {
@@ -240,7 +225,7 @@ void answer_reader_end(struct answer_reader* r) {
 		say(r, r->held.size);
 	if (r->calling)
 		leave_channel(r);
-	if (r->has_tools)
+	if (r->tools.tools)
 		tool_reader_end(&r->tools);
 	text_clear(&r->held);
 	decide(r);

@@ -50,6 +50,19 @@ size_t span_find(struct span s, const char* what) {
 	return at ? (size_t)(at - s.data) : s.size;
 }
 
+size_t span_first(struct span s, const char* const* marks, const char** which) {
+	size_t first = s.size;
+	*which = NULL;
+	for (int i = 0; marks[i]; i++) {
+		const size_t at = span_find(s, marks[i]);
+		if (at < first) {
+			first = at;
+			*which = marks[i];
+		}
+	}
+	return first;
+}
+
 size_t span_undecided(struct span s, const char* const* marks) {
 	for (size_t n = s.size < 16 ? s.size : 16; n > 0; n--)
 		for (int i = 0; marks[i]; i++)
@@ -221,43 +234,33 @@ static void give_back(struct tool_reader* r, size_t n) {
 	say(r, n);
 }
 
+/* What closes a call that the opener began; NULL: the end of the text. */
+static const char* closer_of(const char* opener) {
+	return opener == tag_open ? tag_close : opener == function_open ? function_close : NULL;
+}
+
 /* With a tag or function that is closed, or ends with the text. */
 static void take_closed(struct tool_reader* r, size_t n, size_t closer) {
 	const struct span body = {r->held.data, n};
-	const bool good = r->state == TOOL_TAG ? take_object(r, body, false, false) : take_named(r, body, ">");
+	const bool good = r->opener == tag_open ? take_object(r, body, false, false) : take_named(r, body, ">");
 	if (!good)
 		give_back(r, n + closer);
 	text_drop(&r->held, n + closer);
-	r->state = TOOL_CONTENT;
-}
-
-static void enter(struct tool_reader* r, size_t at, const char* opener) {
-	say(r, at);
-	text_drop(&r->held, at + strlen(opener));
-	strcpy(r->opener, opener);
-	r->state = opener == tag_open ? TOOL_TAG : opener == function_open ? TOOL_FUNCTION : TOOL_REST;
+	r->opener = NULL;
 }
 
 /* True when there is more to decide. */
 static bool decide_content(struct tool_reader* r) {
 	const struct span s = held(r);
-	size_t first = s.size;
-	const char* opener = NULL;
-	for (int i = 0; openers[i]; i++) {
-		const size_t at = span_find(s, openers[i]);
-		if (at < first) {
-			first = at;
-			opener = openers[i];
-		}
-	}
 	const size_t blank = span_spaces(s);
 	if (!r->begun && r->n == 0 && blank < s.size && s.data[blank] == '{') {
-		r->state = TOOL_REST; /* the whole answer may be a call; the opener is none */
-		r->opener[0] = '\0';
+		r->opener = "";
 		return false;
 	}
-	if (opener) {
-		enter(r, first, opener);
+	const size_t first = span_first(s, openers, &r->opener);
+	if (r->opener) {
+		say(r, first);
+		text_drop(&r->held, first + strlen(r->opener));
 		return true;
 	}
 	if (!r->begun && blank == s.size)
@@ -270,13 +273,13 @@ static bool decide_content(struct tool_reader* r) {
 
 static void decide(struct tool_reader* r) {
 	for (bool more = r->held.size > 0; more;) {
-		if (r->state == TOOL_CONTENT) {
+		if (!r->opener) {
 			more = decide_content(r);
 			continue;
 		}
-		const char* closer = r->state == TOOL_TAG ? tag_close : function_close;
-		const size_t n = span_find(held(r), closer);
-		more = r->state != TOOL_REST && n < r->held.size;
+		const char* closer = closer_of(r->opener);
+		const size_t n = closer ? span_find(held(r), closer) : r->held.size;
+		more = n < r->held.size;
 		if (more)
 			take_closed(r, n, strlen(closer));
 	}
@@ -284,18 +287,14 @@ static void decide(struct tool_reader* r) {
 
 void tool_reader_end(struct tool_reader* r) {
 	decide(r);
-	if (r->state == TOOL_TAG || r->state == TOOL_FUNCTION)
-		take_closed(r, r->held.size, 0);
-	else if (r->state == TOOL_REST) {
-		const bool list = strcmp(r->opener, list_open) == 0;
-		const bool good = list ? take_list(r, held(r)) : take_objects(r, held(r), !r->opener[0]);
-		if (!good)
-			give_back(r, r->held.size);
-		text_drop(&r->held, r->held.size);
-	} else if (r->held.size) {
-		say(r, r->held.size);
-		text_drop(&r->held, r->held.size);
-	}
+	const size_t n = r->held.size;
+	if (!r->opener)
+		say(r, n);
+	else if (closer_of(r->opener))
+		take_closed(r, n, 0);
+	else if (!(r->opener == list_open ? take_list(r, held(r)) : take_objects(r, held(r), !*r->opener)))
+		give_back(r, n);
+	text_clear(&r->held);
 	r->failed |= r->content.failed || r->held.failed;
 }
 

@@ -24,7 +24,9 @@ size_t span_spaces(struct span);  /* at its beginning */
 size_t span_trimmed(struct span); /* bytes without the white space at its end */
 /* Where it is; s.size: nowhere. */
 size_t span_find(struct span s, const char* what);
-/* The bytes at the end that may begin one of the marks (NULL-ended), and so are nothing yet. */
+/* Where the first of the marks (NULL-ended) is, and which; s.size and NULL: nowhere. */
+size_t span_first(struct span s, const char* const* marks, const char** which);
+/* The bytes at the end that may begin one of the marks, and so are nothing yet. */
 size_t span_undecided(struct span, const char* const* marks);
 
 enum { TOOL_ID = 10 };
@@ -33,8 +35,6 @@ struct tool_call {
 	char id[TOOL_ID]; /* nine letters and digits: more than Mistral's template refuses */
 	char *name, *arguments;
 };
-
-enum tool_state { TOOL_CONTENT, TOOL_TAG, TOOL_FUNCTION, TOOL_REST };
 
 struct tool_reader {
 	struct text content;    /* to be taken, and cleared, by whoever wants it */
@@ -45,10 +45,9 @@ struct tool_reader {
 	const char* tools; /* the request's, JSON */
 	bool one;          /* only the first call counts */
 	uint64_t seed;
-	struct text held; /* not decided yet */
-	enum tool_state state;
-	bool begun; /* something but white space has been content, or a call */
-	char opener[20];
+	struct text held;   /* not decided yet */
+	const char* opener; /* which it follows; NULL: none, "": the whole answer may be a call */
+	bool begun;         /* something but white space has been content, or a call */
 };
 
 /* tools: a JSON list, which must outlive the reader. seed: of the ids. */
