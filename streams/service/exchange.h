@@ -23,8 +23,7 @@ enum { EXCHANGE_BEHIND = 16 << 20, CHOICE_ACCEPTED = 65 };
 
 /* Log probabilities of one choice, put together as tokens come; in a stream those not told yet. */
 struct reply_logprobs {
-	struct text tokens, values, tops, offsets; /* completions: four arrays' members */
-	struct text content;                       /* chat: one array's */
+	struct text tokens, values, tops, offsets; /* completions: four arrays' members; chats: the first alone */
 	size_t offset;                             /* of the next token in the text, bytes */
 	int n;
 };
@@ -102,13 +101,13 @@ extern const struct reply_voice voice_completion, voice_chat, voice_responses, v
     voice_embeddings;
 
 /* How a voice with a story says a thought or a text: that it begins, more of it, and that it ends, with the
- * whole item (JSON, added to `item`). The story's `open` says which of both it is. A call is an item at once.
- */
+ * whole item added to what the story has said. Its `open` says which of both it is. A call is an item at
+ * once, and added too. */
 struct story_voice {
 	void (*open)(struct exchange*);
 	void (*more)(struct exchange*, const char* text, size_t size);
-	void (*close)(struct exchange*, struct text* item);
-	void (*call)(struct exchange*, const struct tool_call*, struct text* item);
+	void (*close)(struct exchange*);
+	void (*call)(struct exchange*, const struct tool_call*);
 	bool never_empty; /* an answer without a word is an item all the same */
 };
 /* reply_story.c: three of such a voice's routines. */
@@ -132,11 +131,10 @@ void reply_tokens(struct text*, const struct tokenizer*, const struct swiftlet_s
 /* exchange_open.c: from a request to jobs. NULL with the call's error set. */
 struct exchange* exchange_open(struct call*);
 
-/* tool_binding.c: the grammar of an answer in which strict tools' arguments are bound to their schemas.
- * NULL without an error: no tool of the request is strict. begun: what the answer was made to begin with.
- * False with a 400 where the schemas, or how the model writes its calls, cannot be kept. */
-bool tools_bind(const struct api_request*, const char* chat_template, const struct tokenizer*,
-                const char* begun, struct grammar** out, struct api_error*);
+/* tool_binding.c: where a tool of the request is strict, the answer gets a grammar in which such tools'
+ * arguments are bound to their schemas. To be called after `begun`, which is no part of it, is known. False
+ * with a 400 where the schemas, or how the model writes its calls, cannot be kept. */
+bool tools_bind(struct exchange*, struct api_error*);
 
 /* exchange_steps.c: from steps to an answer */
 extern const struct job_calls exchange_calls;

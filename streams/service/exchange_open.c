@@ -51,10 +51,10 @@ static bool encode_chat(struct call* c, struct exchange* x) {
 }
 
 static bool encode_prediction(struct call* c, struct exchange* x) {
-	const struct api_request* q = &x->request;
-	return !q->prediction || q->prediction_size == 0 ||
-	       tokenizer_encode(c->server->model->tokenizer, q->prediction, q->prediction_size,
-	                        TOKENIZE_NO_SPECIAL, &x->expected) ||
+	const char* text = x->request.prediction;
+	return !text || !*text ||
+	       tokenizer_encode(c->server->model->tokenizer, text, strlen(text), TOKENIZE_NO_SPECIAL,
+	                        &x->expected) ||
 	       api_no_memory(&c->error);
 }
 
@@ -166,21 +166,9 @@ static void open_reader(struct exchange* x, struct choice* c, uint64_t seed) {
 		return;
 	uint64_t name = 0;
 	memcpy(&name, x->id + strlen(x->voice->id), sizeof name);
-	answer_reader_tools(&c->reader, q->parts.tools, q->one_tool_call, seed ^ name ^ (uint64_t)c->index << 32);
+	tool_reader_open(&c->reader.tools, q->parts.tools, q->one_tool_call,
+	                 seed ^ name ^ (uint64_t)c->index << 32);
 	tool_reader_begin(&c->reader.tools, x->begun.data, x->begun.size);
-}
-
-/* After the prompts: what an answer was made to begin with is no part of its grammar. */
-static bool bind_tools(struct call* c, struct exchange* x) {
-	const struct model* m = c->server->model;
-	struct grammar* grammar = NULL;
-	if (!tools_bind(&x->request, model_chat_template(m, true), m->tokenizer,
-	                x->begun.data ? x->begun.data : "", &grammar, &c->error))
-		return false;
-	if (grammar)
-		x->request.grammar = grammar;
-	x->bound = grammar != NULL;
-	return true;
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {
@@ -242,7 +230,7 @@ struct exchange* exchange_open(struct call* c) {
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	x->detail = detail && strcmp(detail, "tokens") == 0;
 	if (read && check_model(c, &x->request) && check_echo(c, &x->request) && name_exchange(c, x) &&
-	    encode_prompts(c, x) && bind_tools(c, x) && make_choices(c, x))
+	    encode_prompts(c, x) && tools_bind(x, &c->error) && make_choices(c, x))
 		return x;
 	exchange_let_go(x);
 	return NULL;

@@ -81,9 +81,9 @@ static void more_of_block(struct exchange* x, const char* text, size_t size) {
 	put_delta(x, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
 }
 
-static void close_block(struct exchange* x, struct text* item) {
+static void close_block(struct exchange* x) {
 	put_block_end(x);
-	put_block(item, x->story.open, x->story.text.data, x->story.text.size);
+	put_block(&x->story.said, x->story.open, x->story.text.data, x->story.text.size);
 }
 
 /* Theirs are objects: whatever else a model wrote is kept in one. */
@@ -98,7 +98,7 @@ static void put_use(struct text* out, const struct tool_call* call, const char* 
 	text_json(out, "{'type': 'tool_use', 'id': '%s', 'name': %q, 'input': %s}", call->id, call->name, input);
 }
 
-static void tell_call(struct exchange* x, const struct tool_call* call, struct text* item) {
+static void tell_call(struct exchange* x, const struct tool_call* call) {
 	struct text input = {0};
 	put_input(&input, call->arguments);
 	put_start(x);
@@ -106,8 +106,8 @@ static void tell_call(struct exchange* x, const struct tool_call* call, struct t
 	finish(&x->out);
 	put_delta(x, "input_json_delta", "partial_json", input.data, input.size);
 	put_block_end(x);
-	put_use(item, call, input.data ? input.data : "{}");
-	item->failed |= input.failed;
+	put_use(&x->story.said, call, input.data ? input.data : "{}");
+	x->story.said.failed |= input.failed;
 	text_free(&input);
 }
 

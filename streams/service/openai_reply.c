@@ -44,15 +44,15 @@ static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t 
 
 static void add_chat(struct reply_logprobs* l, const struct tokenizer* t, const struct swiftlet_token* k,
                      int n) {
-	text_put(&l->content, l->n ? ", " : "");
-	put_chat_token(&l->content, t, k->id, k->logprob);
-	text_json(&l->content, ", 'top_logprobs': [");
+	text_put(&l->tokens, l->n ? ", " : "");
+	put_chat_token(&l->tokens, t, k->id, k->logprob);
+	text_json(&l->tokens, ", 'top_logprobs': [");
 	for (int i = 0; i < n && i < k->n_top; i++) {
-		text_put(&l->content, i ? ", " : "");
-		put_chat_token(&l->content, t, k->top_id[i], k->top_logprob[i]);
-		text_put(&l->content, "}");
+		text_put(&l->tokens, i ? ", " : "");
+		put_chat_token(&l->tokens, t, k->top_id[i], k->top_logprob[i]);
+		text_put(&l->tokens, "}");
 	}
-	text_put(&l->content, "]}");
+	text_put(&l->tokens, "]}");
 }
 
 static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
@@ -93,7 +93,6 @@ void reply_logprobs_free(struct reply_logprobs* l) {
 	text_free(&l->values);
 	text_free(&l->tops);
 	text_free(&l->offsets);
-	text_free(&l->content);
 	l->n = 0;
 }
 
@@ -103,7 +102,7 @@ static void put_logprobs(struct text* out, bool chat, const struct reply_logprob
 	if (!l)
 		text_json(out, ", 'logprobs': null");
 	else if (chat)
-		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", of(&l->content));
+		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", of(&l->tokens));
 	else
 		text_json(out,
 		          ", 'logprobs': {'tokens': [%s], 'token_logprobs': [%s], 'top_logprobs': [%s], "
@@ -226,22 +225,27 @@ static const char* finish_reason(const struct choice* c) {
 	return c->figures.stop == SWIFTLET_LENGTH ? "length" : c->reader.tools.n ? "tool_calls" : "stop";
 }
 
-static void put_choice(struct text* out, const struct choice* c) {
-	const struct api_request* q = &c->exchange->request;
-	text_json(out, "{'index': %d, ", c->index);
-	if (q->chat)
-		put_message(out, c);
+/* reason: NULL where it goes on. */
+static void end_choice(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason) {
+	put_logprobs(&x->out, x->request.chat, logprobs);
+	text_json(&x->out, ", 'finish_reason': %q}", reason);
+}
+
+static void put_choice(const struct choice* c) {
+	struct exchange* x = c->exchange;
+	text_json(&x->out, "{'index': %d, ", c->index);
+	if (x->request.chat)
+		put_message(&x->out, c);
 	else
-		text_json(out, "'text': %Q", c->reader.content.data, c->reader.content.size);
-	put_logprobs(out, q->chat, q->logprobs ? &c->logprobs : NULL);
-	text_json(out, ", 'finish_reason': '%s'}", finish_reason(c));
+		text_json(&x->out, "'text': %Q", c->reader.content.data, c->reader.content.size);
+	end_choice(x, x->request.logprobs ? &c->logprobs : NULL, finish_reason(c));
 }
 
 static void whole(struct exchange* x) {
 	put_head(x, x->request.chat ? "chat.completion" : "text_completion");
 	for (int i = 0; i < x->n; i++) {
 		text_put(&x->out, i ? ", " : "");
-		put_choice(&x->out, &x->choice[i]);
+		put_choice(&x->choice[i]);
 	}
 	end_with_usage(x);
 }
@@ -253,59 +257,51 @@ static void begin_chunk(struct exchange* x) {
 	put_head(x, x->request.chat ? "chat.completion.chunk" : "text_completion");
 }
 
-static void end_chunk(struct exchange* x, const char* detail) {
+/* Of one choice; and its end, for which `reason` is NULL where it goes on. */
+static struct text* begin_part(const struct choice* c) {
+	begin_chunk(c->exchange);
+	text_json(&c->exchange->out, "{'index': %d, ", c->index);
+	return &c->exchange->out;
+}
+
+static void end_part(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason,
+                     const char* detail) {
+	end_choice(x, logprobs, reason);
 	text_json(&x->out, detail ? "], 'swiftlet': %s}\n\n" : "]}\n\n", detail);
 }
 
 static void first_chunk(struct choice* c) {
-	struct exchange* x = c->exchange;
-	if (!x->request.chat)
+	if (!c->exchange->request.chat)
 		return;
-	begin_chunk(x);
-	text_json(&x->out,
-	          "{'index': %d, 'delta': {'role': 'assistant', 'content': ''}, 'logprobs': null, "
-	          "'finish_reason': null}",
-	          c->index);
-	end_chunk(x, NULL);
+	text_json(begin_part(c), "'delta': {'role': 'assistant', 'content': ''}");
+	end_part(c->exchange, NULL, NULL, NULL);
 }
 
 static void part(struct choice* c, const struct reply_logprobs* logprobs, const char* detail) {
 	struct exchange* x = c->exchange;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
 	if (reasoning->size) { /* what is thought has a delta of its own */
-		begin_chunk(x);
-		text_json(
-		    &x->out,
-		    "{'index': %d, 'delta': {'reasoning_content': %Q}, 'logprobs': null, 'finish_reason': null}",
-		    c->index, reasoning->data, reasoning->size);
-		end_chunk(x, NULL);
+		text_json(begin_part(c), "'delta': {'reasoning_content': %Q}", reasoning->data, reasoning->size);
+		end_part(x, NULL, NULL, NULL);
 	}
 	if (!content->size && !detail && !logprobs)
 		return;
-	begin_chunk(x);
-	text_json(&x->out,
-	          x->request.chat ? "{'index': %d, 'delta': {'content': %Q}" : "{'index': %d, 'text': %Q",
-	          c->index, content->data, content->size);
-	put_logprobs(&x->out, x->request.chat, logprobs);
-	text_json(&x->out, ", 'finish_reason': null}");
-	end_chunk(x, detail);
+	text_json(begin_part(c), x->request.chat ? "'delta': {'content': %Q}" : "'text': %Q", content->data,
+	          content->size);
+	end_part(x, logprobs, NULL, detail);
 }
 
 static void calls(struct choice* c) {
-	struct exchange* x = c->exchange;
-	begin_chunk(x);
-	text_json(&x->out, "{'index': %d, 'delta': {", c->index);
-	put_calls(&x->out, c);
-	text_json(&x->out, "}, 'logprobs': null, 'finish_reason': null}");
-	end_chunk(x, NULL);
+	struct text* out = begin_part(c);
+	text_json(out, "'delta': {");
+	put_calls(out, c);
+	text_put(out, "}");
+	end_part(c->exchange, NULL, NULL, NULL);
 }
 
 static void last(struct choice* c, const char* detail) {
-	struct exchange* x = c->exchange;
-	begin_chunk(x);
-	text_json(&x->out, "{'index': %d, %s, 'logprobs': null, 'finish_reason': '%s'}", c->index,
-	          x->request.chat ? "\"delta\": {}" : "\"text\": \"\"", finish_reason(c));
-	end_chunk(x, detail);
+	text_json(begin_part(c), c->exchange->request.chat ? "'delta': {}" : "'text': ''");
+	end_part(c->exchange, NULL, finish_reason(c), detail);
 }
 
 static void end(struct exchange* x) {

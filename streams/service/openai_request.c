@@ -31,6 +31,7 @@ struct reading {
 	const struct field* field; /* that is read */
 	const char* name;          /* its name */
 	const cJSON* value;        /* and value; NULL: there is none, or null */
+	struct error why;          /* what a grammar lacks */
 	struct api_error* error;
 };
 
@@ -199,9 +200,9 @@ static bool read_end_tokens(struct reading* r) {
 enum { MOST_CHOICES = 1024 };
 
 /* Takes what was compiled; one form an answer. */
-static bool take(struct reading* r, struct grammar* grammar, const struct error* error) {
+static bool take(struct reading* r, struct grammar* grammar) {
 	if (!grammar)
-		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, error->message);
+		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, r->why.message);
 	if (r->to->grammar) {
 		grammar_free(grammar);
 		return refuse(r, "invalid_value", "More than one form is asked for.");
@@ -211,24 +212,21 @@ static bool take(struct reading* r, struct grammar* grammar, const struct error*
 }
 
 static bool take_schema(struct reading* r, const cJSON* schema) {
-	struct error error = {""};
 	char* text = cJSON_IsString(schema) ? NULL : cJSON_PrintUnformatted(schema);
 	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
 	if (!of)
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
-	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &error);
+	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &r->why);
 	cJSON_free(text);
-	return take(r, grammar, &error);
+	return take(r, grammar);
 }
 
 static bool read_response_format(struct reading* r) {
-	const char* type = api_text(r->value, "type");
-	struct error error = {""};
-	if (type && strcmp(type, "text") == 0 && !r->value->child->next)
+	if (api_is(r->value, "type", "text") && !r->value->child->next)
 		return true;
-	if (type && strcmp(type, "json_object") == 0)
-		return take(r, grammar_from_json_object(&error), &error);
-	if (!type || strcmp(type, "json_schema") != 0)
+	if (api_is(r->value, "type", "json_object"))
+		return take(r, grammar_from_json_object(&r->why));
+	if (!api_is(r->value, "type", "json_schema"))
 		return refuse(r, "invalid_value",
 		              "'response_format' has a type of \"text\", \"json_object\" or \"json_schema\".");
 	const cJSON* of = cJSON_GetObjectItemCaseSensitive(r->value, "json_schema");
@@ -239,7 +237,6 @@ static bool read_guided_json(struct reading* r) { return take_schema(r, r->value
 
 static bool read_guided_choice(struct reading* r) {
 	const char* choice[MOST_CHOICES];
-	struct error error = {""};
 	const cJSON* item;
 	int n = 0;
 	cJSON_ArrayForEach (item, r->value) {
@@ -248,15 +245,14 @@ static bool read_guided_choice(struct reading* r) {
 			              MOST_CHOICES);
 		choice[n++] = item->valuestring;
 	}
-	return take(r, grammar_from_choices(choice, n, &error), &error);
+	return take(r, grammar_from_choices(choice, n, &r->why));
 }
 
 static bool take_text(struct reading* r, struct grammar* (*from)(const char*, size_t, struct error*)) {
 	const char* text = cJSON_GetStringValue(r->value);
-	struct error error = {""};
 	if (!text)
 		return refuse(r, "invalid_value", "'%.40s' is not a string.", r->name);
-	return take(r, from(text, strlen(text), &error), &error);
+	return take(r, from(text, strlen(text), &r->why));
 }
 
 static bool read_guided_regex(struct reading* r) { return take_text(r, grammar_from_regex); }
@@ -335,21 +331,18 @@ static bool read_prompt(struct reading* r) {
 
 /* Messages, tools, documents and chat_template_kwargs. */
 static bool read_chat(struct reading* r) {
-	struct error error;
 	const char* field = r->name;
-	return chat_parts_read(r->text, r->size, &r->to->parts, &field, &error) ||
-	       api_refuse(r->error, field, "invalid_value", "%.300s", error.message);
+	return chat_parts_read(r->text, r->size, &r->to->parts, &field, &r->why) ||
+	       api_refuse(r->error, field, "invalid_value", "%.300s", r->why.message);
 }
 
 /* OpenAI's {"type": "content", "content"}: a text that the output is expected to follow. */
 static bool read_prediction(struct reading* r) {
-	const char* type = api_text(r->value, "type");
-	if (!type || strcmp(type, "content") != 0)
+	if (!api_is(r->value, "type", "content"))
 		return refuse(r, "invalid_value",
 		              "'prediction' must be an object with \"type\": \"content\" and \"content\".");
 	const cJSON* content = cJSON_GetObjectItemCaseSensitive(r->value, "content");
 	r->to->prediction = api_texts(content, r->name, "prediction.content", "text", r->error);
-	r->to->prediction_size = r->to->prediction ? strlen(r->to->prediction) : 0;
 	return r->to->prediction != NULL;
 }
 

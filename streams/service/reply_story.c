@@ -3,22 +3,16 @@
 
 void story_end(struct exchange* x) { x->out.failed |= x->story.text.failed || x->story.said.failed; }
 
-static void keep(struct reply_story* s, struct text* item) {
-	text_put(&s->said, s->items++ ? ", " : "");
-	text_add(&s->said, item->data, item->size);
-	s->said.failed |= item->failed;
-	text_free(item);
-}
+static void begin_saying(struct reply_story* s) { text_put(&s->said, s->items ? ", " : ""); }
 
 /* Ends the item that is open, if one is. */
 static void close_item(struct exchange* x) {
 	struct reply_story* s = &x->story;
-	struct text item = {0};
 	if (s->open == STORY_NOTHING)
 		return;
-	text_put(&s->text, ""); /* an item without a word is one too */
-	x->voice->story->close(x, &item);
-	keep(s, &item);
+	begin_saying(s);
+	x->voice->story->close(x);
+	s->items++;
 	text_clear(&s->text);
 	s->open = STORY_NOTHING;
 }
@@ -49,10 +43,10 @@ void story_part(struct choice* c, const struct reply_logprobs* logprobs, const c
 void story_calls(struct choice* c) {
 	struct exchange* x = c->exchange;
 	for (int i = c->told_calls; i < c->reader.tools.n; i++) {
-		struct text item = {0};
 		close_item(x);
-		x->voice->story->call(x, &c->reader.tools.call[i], &item);
-		keep(&x->story, &item);
+		begin_saying(&x->story);
+		x->voice->story->call(x, &c->reader.tools.call[i]);
+		x->story.items++;
 	}
 }
 

@@ -61,8 +61,16 @@ static void put_part(struct text* out, const struct exchange* x) {
 	          x->story.text.data, x->story.text.size);
 }
 
-static void put_item(struct text* out, const struct exchange* x, bool whole) {
+/* call: NULL where the item is not one but what is open. */
+static void put_item(struct text* out, const struct exchange* x, const struct tool_call* call, bool whole) {
 	const char* status = whole ? "completed" : "in_progress";
+	if (call) {
+		text_json(out,
+		          "{'type': 'function_call', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, "
+		          "'arguments': %q}",
+		          suffix(x), x->story.items, call->id, status, call->name, whole ? call->arguments : "");
+		return;
+	}
 	if (is_thought(x))
 		text_json(out, "{'type': 'reasoning', 'id': 'rs_%s_%d', 'summary': [], 'content': [", suffix(x),
 		          x->story.items);
@@ -82,10 +90,10 @@ static void begin_part(struct exchange* x, const char* type) {
 	          is_thought(x) ? "rs" : "msg", suffix(x), x->story.items, x->story.items);
 }
 
-static void put_item_event(struct exchange* x, const char* type, bool whole) {
-	begin(x, type);
+static void put_item_event(struct exchange* x, const struct tool_call* call, bool whole) {
+	begin(x, whole ? "response.output_item.done" : "response.output_item.added");
 	text_json(&x->out, ", 'output_index': %d, 'item': ", x->story.items);
-	put_item(&x->out, x, whole);
+	put_item(&x->out, x, call, whole);
 	finish(x);
 }
 
@@ -104,7 +112,7 @@ static void put_text_event(struct exchange* x, const char* type, const char* nam
 }
 
 static void open_item(struct exchange* x) {
-	put_item_event(x, "response.output_item.added", false);
+	put_item_event(x, NULL, false);
 	put_part_event(x, "response.content_part.added");
 }
 
@@ -113,30 +121,15 @@ static void more_of_item(struct exchange* x, const char* text, size_t size) {
 	               text, size);
 }
 
-static void close_item(struct exchange* x, struct text* item) {
+static void close_item(struct exchange* x) {
 	put_text_event(x, is_thought(x) ? "response.reasoning_text.done" : "response.output_text.done", "text",
 	               x->story.text.data, x->story.text.size);
 	put_part_event(x, "response.content_part.done");
-	put_item_event(x, "response.output_item.done", true);
-	put_item(item, x, true);
+	put_item_event(x, NULL, true);
+	put_item(&x->story.said, x, NULL, true);
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
-
-static void put_call(struct text* out, const struct exchange* x, const struct tool_call* call, bool whole) {
-	text_json(out,
-	          "{'type': 'function_call', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, "
-	          "'arguments': %q}",
-	          suffix(x), x->story.items, call->id, whole ? "completed" : "in_progress", call->name,
-	          whole ? call->arguments : "");
-}
-
-static void put_call_event(struct exchange* x, const struct tool_call* call, bool whole) {
-	begin(x, whole ? "response.output_item.done" : "response.output_item.added");
-	text_json(&x->out, ", 'output_index': %d, 'item': ", x->story.items);
-	put_call(&x->out, x, call, whole);
-	finish(x);
-}
 
 static void begin_arguments(struct exchange* x, const char* type) {
 	begin(x, type);
@@ -144,14 +137,14 @@ static void begin_arguments(struct exchange* x, const char* type) {
 	          x->story.items);
 }
 
-static void tell_call(struct exchange* x, const struct tool_call* call, struct text* item) {
-	put_call_event(x, call, false);
+static void tell_call(struct exchange* x, const struct tool_call* call) {
+	put_item_event(x, call, false);
 	begin_arguments(x, "response.function_call_arguments.delta");
 	text_json(&x->out, "'delta': %q}\n\n", call->arguments);
 	begin_arguments(x, "response.function_call_arguments.done");
 	text_json(&x->out, "'name': %q, 'arguments': %q}\n\n", call->name, call->arguments);
-	put_call_event(x, call, true);
-	put_call(item, x, call, true);
+	put_item_event(x, call, true);
+	put_item(&x->story.said, x, call, true);
 }
 
 /* ---- the voice ------------------------------------------------------------------------------ */
