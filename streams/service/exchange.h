@@ -87,12 +87,11 @@ struct exchange {
 struct reply_voice {
 	const char* id; /* what an answer's name begins with */
 	bool (*read)(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
-	/* Streams, a choice at a time. part: what its reader has, reasoning before text, with the tokens' log
-	 * probabilities (NULL: none). calls: those not told yet. detail: JSON for the page, or NULL. */
+	/* Streams, a choice at a time. part: what its reader has, reasoning, text and the calls not told yet, of
+	 * a step (NULL: of none, so without what goes with tokens). */
 	void (*first)(struct choice*);
-	void (*part)(struct choice*, const struct reply_logprobs*, const char* detail);
-	void (*calls)(struct choice*);
-	void (*last)(struct choice*, const char* detail);
+	void (*part)(struct choice*, const struct swiftlet_step*);
+	void (*last)(struct choice*);
 	void (*end)(struct exchange*); /* all choices have ended; an error ends a stream early */
 	void (*whole)(struct exchange*);
 	const struct story_voice* story; /* NULL: it has none */
@@ -110,11 +109,10 @@ struct story_voice {
 	void (*call)(struct exchange*, const struct tool_call*);
 	bool never_empty; /* an answer without a word is an item all the same */
 };
-/* reply_story.c: three of such a voice's routines. */
-void story_part(struct choice*, const struct reply_logprobs*, const char* detail);
-void story_calls(struct choice*);
-void story_last(struct choice*, const char* detail);
-#define STORY(how) .story = how, .part = story_part, .calls = story_calls, .last = story_last
+/* reply_story.c: two of such a voice's routines. */
+void story_part(struct choice*, const struct swiftlet_step*);
+void story_last(struct choice*);
+#define STORY(how) .story = how, .part = story_part, .last = story_last
 /* A whole answer becomes the story that a stream would have told, of which only `said` is kept. */
 void story_whole(struct exchange*);
 /* An answer is over: whether there was memory for its story. */
@@ -123,10 +121,6 @@ void story_end(struct exchange*);
 /* openai_reply.c */
 void reply_logprobs_add(struct choice*, const struct swiftlet_token*);
 void reply_logprobs_free(struct reply_logprobs*); /* `offset` stays */
-/* The figures of one generation as an object. */
-void reply_figures(struct text*, const struct choice*);
-/* [["piece", who drafted it or null], …] of a step's tokens, for the page. */
-void reply_tokens(struct text*, const struct tokenizer*, const struct swiftlet_step*);
 
 /* exchange_open.c: from a request to jobs. NULL with the call's error set. */
 struct exchange* exchange_open(struct call*);

@@ -135,7 +135,7 @@ static bool echo_prompt(struct exchange* x, struct choice* c) {
 	text_add(&c->reader.content, p->text ? p->text : decoded, size);
 	free(decoded);
 	if (x->request.stream) {
-		x->voice->part(c, NULL, NULL);
+		x->voice->part(c, NULL);
 		text_clear(&c->reader.content);
 	}
 	size_t pieces = 0; /* the first one's space may not be the text's */

@@ -112,7 +112,7 @@ static void put_logprobs(struct text* out, bool chat, const struct reply_logprob
 
 /* ---- usage -------------------------------------------------------------------------------- */
 
-void reply_figures(struct text* out, const struct choice* c) {
+static void put_figures(struct text* out, const struct choice* c) {
 	text_put(out, "{");
 	report_figures(out, &c->figures, c->exchange->server->option.work.session.method);
 	text_put(out, "}");
@@ -143,7 +143,7 @@ static void put_usage(struct exchange* x) {
 	text_json(out, x->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
 	for (int i = 0; i < x->n; i++) {
 		text_put(out, i ? ", " : "");
-		reply_figures(out, &x->choice[i]);
+		put_figures(out, &x->choice[i]);
 	}
 	text_put(out, x->n == 1 ? "}" : "]}}");
 }
@@ -257,51 +257,76 @@ static void begin_chunk(struct exchange* x) {
 	put_head(x, x->request.chat ? "chat.completion.chunk" : "text_completion");
 }
 
-/* Of one choice; and its end, for which `reason` is NULL where it goes on. */
+/* With one choice, whose delta or text is to be written. */
 static struct text* begin_part(const struct choice* c) {
 	begin_chunk(c->exchange);
 	text_json(&c->exchange->out, "{'index': %d, ", c->index);
 	return &c->exchange->out;
 }
 
-static void end_part(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason,
-                     const char* detail) {
+/* Members of the chunk may follow. */
+static void end_part(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason) {
 	end_choice(x, logprobs, reason);
-	text_json(&x->out, detail ? "], 'swiftlet': %s}\n\n" : "]}\n\n", detail);
+	text_put(&x->out, "]");
 }
+
+static void end_chunk(struct exchange* x) { text_put(&x->out, "}\n\n"); }
 
 static void first_chunk(struct choice* c) {
 	if (!c->exchange->request.chat)
 		return;
 	text_json(begin_part(c), "'delta': {'role': 'assistant', 'content': ''}");
-	end_part(c->exchange, NULL, NULL, NULL);
+	end_part(c->exchange, NULL, NULL);
+	end_chunk(c->exchange);
 }
 
-static void part(struct choice* c, const struct reply_logprobs* logprobs, const char* detail) {
+/* For the page: pairs of a token's text and who drafted it. */
+static void put_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
+	text_json(out, ", 'swiftlet': {'tokens': [");
+	for (int i = 0; i < step->n; i++) {
+		char piece[PIECE];
+		const size_t n = piece_of(t, step->token[i].id, false, piece);
+		text_json(out, i ? ", [%Q, %q]" : "[%Q, %q]", piece, n, swiftlet_source_name(step->token[i].source));
+	}
+	text_put(out, "]}");
+}
+
+/* What is thought, what is said and what is called have chunks of their own. Text may be held back for a stop
+ * string or an unfinished character: then there may be nothing to say. */
+static void part(struct choice* c, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
-	if (reasoning->size) { /* what is thought has a delta of its own */
+	if (reasoning->size) {
 		text_json(begin_part(c), "'delta': {'reasoning_content': %Q}", reasoning->data, reasoning->size);
-		end_part(x, NULL, NULL, NULL);
+		end_part(x, NULL, NULL);
+		end_chunk(x);
 	}
-	if (!content->size && !detail && !logprobs)
-		return;
-	text_json(begin_part(c), x->request.chat ? "'delta': {'content': %Q}" : "'text': %Q", content->data,
-	          content->size);
-	end_part(x, logprobs, NULL, detail);
+	if (content->size || c->logprobs.n || (x->detail && step && step->n)) {
+		text_json(begin_part(c), x->request.chat ? "'delta': {'content': %Q}" : "'text': %Q", content->data,
+		          content->size);
+		end_part(x, step && x->request.logprobs ? &c->logprobs : NULL, NULL);
+		if (x->detail && step)
+			put_tokens(&x->out, x->server->model->tokenizer, step);
+		end_chunk(x);
+	}
+	if (c->told_calls < c->reader.tools.n) {
+		text_json(begin_part(c), "'delta': {");
+		put_calls(&x->out, c);
+		text_put(&x->out, "}");
+		end_part(x, NULL, NULL);
+		end_chunk(x);
+	}
 }
 
-static void calls(struct choice* c) {
-	struct text* out = begin_part(c);
-	text_json(out, "'delta': {");
-	put_calls(out, c);
-	text_put(out, "}");
-	end_part(c->exchange, NULL, NULL, NULL);
-}
-
-static void last(struct choice* c, const char* detail) {
-	text_json(begin_part(c), c->exchange->request.chat ? "'delta': {}" : "'text': ''");
-	end_part(c->exchange, NULL, finish_reason(c), detail);
+static void last(struct choice* c) {
+	struct exchange* x = c->exchange;
+	text_json(begin_part(c), x->request.chat ? "'delta': {}" : "'text': ''");
+	end_part(x, NULL, finish_reason(c));
+	if (x->detail) {
+		text_json(&x->out, ", 'swiftlet': ");
+		put_figures(&x->out, c);
+	}
+	end_chunk(x);
 }
 
 static void end(struct exchange* x) {
@@ -320,18 +345,8 @@ static void end(struct exchange* x) {
 
 #define VOICE(name, reader)                                                                                  \
 	{                                                                                                        \
-		.id = name, .read = reader, .first = first_chunk, .part = part, .calls = calls, .last = last,        \
-		.end = end, .whole = whole                                                                           \
+		.id = name, .read = reader, .first = first_chunk, .part = part, .last = last, .end = end,            \
+		.whole = whole                                                                                       \
 	}
 const struct reply_voice voice_completion = VOICE("cmpl-", api_read_completion);
 const struct reply_voice voice_chat = VOICE("chatcmpl-", api_read_chat);
-
-void reply_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
-	text_put(out, "[");
-	for (int i = 0; i < step->n; i++) {
-		char piece[PIECE];
-		const size_t n = piece_of(t, step->token[i].id, false, piece);
-		text_json(out, i ? ", [%Q, %q]" : "[%Q, %q]", piece, n, swiftlet_source_name(step->token[i].source));
-	}
-	text_put(out, "]");
-}

@@ -34,14 +34,11 @@ static void say(struct exchange* x, enum story_part what, const struct text* wor
 	text_add(&x->story.text, words->data, words->size);
 }
 
-void story_part(struct choice* c, const struct reply_logprobs* logprobs, const char* detail) {
-	(void)logprobs, (void)detail;
-	say(c->exchange, STORY_REASONING, &c->reader.reasoning);
-	say(c->exchange, STORY_TEXT, &c->reader.content);
-}
-
-void story_calls(struct choice* c) {
+void story_part(struct choice* c, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
+	(void)step;
+	say(x, STORY_REASONING, &c->reader.reasoning);
+	say(x, STORY_TEXT, &c->reader.content);
 	for (int i = c->told_calls; i < c->reader.tools.n; i++) {
 		close_item(x);
 		begin_saying(&x->story);
@@ -50,17 +47,15 @@ void story_calls(struct choice* c) {
 	}
 }
 
-void story_last(struct choice* c, const char* detail) {
+void story_last(struct choice* c) {
 	struct exchange* x = c->exchange;
-	(void)detail;
 	if (x->voice->story->never_empty && x->story.items == 0)
 		open_item(x, x->story.open == STORY_NOTHING ? STORY_TEXT : x->story.open);
 	close_item(x);
 }
 
 void story_whole(struct exchange* x) {
-	story_part(&x->choice[0], NULL, NULL);
-	story_calls(&x->choice[0]);
-	story_last(&x->choice[0], NULL);
+	story_part(&x->choice[0], NULL);
+	story_last(&x->choice[0]);
 	text_clear(&x->out);
 }
