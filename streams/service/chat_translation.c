@@ -33,15 +33,20 @@ void translate_call(struct translation* t, const char* id, const char* name, con
 	t->calls = true;
 }
 
+bool translate_texts(struct translation* t, const char* role, const cJSON* content, const char* field,
+                     const char* types) {
+	char* text = api_texts(content, field, field, types, t->error);
+	if (text)
+		translate_message(t, role, text);
+	free(text);
+	return text != NULL;
+}
+
 bool translate_result(struct translation* t, const char* id, const cJSON* content, const char* field,
                       const char* types) {
-	char* text = api_texts(content, field, field, types, t->error);
-	if (!text)
-		return false;
-	translate_message(t, "tool", text);
+	const bool good = translate_texts(t, "tool", content, field, types);
 	text_json(&t->to, ", 'tool_call_id': %q", id);
-	free(text);
-	return true;
+	return good;
 }
 
 static bool translate_messages(struct translation* t, const struct translator* how) {

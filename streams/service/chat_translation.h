@@ -38,7 +38,9 @@ void translate_call(struct translation*, const char* id, const char* name, const
  * members, where it has them. kind: the one type that is supported, otherwise: of a tool that names none.
  * False with a 400. */
 bool translate_tools(struct translation*, const char* kind, const char* otherwise, const char* parameters);
-/* What a call gave, as api_texts reads it; false with a 400. */
+/* A message with what api_texts reads; and one with what a call gave. False with a 400. */
+bool translate_texts(struct translation*, const char* role, const cJSON* content, const char* field,
+                     const char* types);
 bool translate_result(struct translation*, const char* id, const cJSON* content, const char* field,
                       const char* types);
 /* The tool that has to be called. */

@@ -115,8 +115,6 @@ void story_last(struct choice*);
 #define STORY(how) .story = how, .part = story_part, .last = story_last
 /* A whole answer becomes the story that a stream would have told, of which only `said` is kept. */
 void story_whole(struct exchange*);
-/* An answer is over: whether there was memory for its story. */
-void story_end(struct exchange*);
 
 /* openai_reply.c */
 void reply_logprobs_add(struct choice*, const struct swiftlet_token*);

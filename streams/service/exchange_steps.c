@@ -114,6 +114,7 @@ static void finish(struct exchange* x) {
 		x->voice->end(x);
 	else if (!x->error.status)
 		x->voice->whole(x);
+	x->out.failed |= x->story.text.failed || x->story.said.failed;
 	bool failed = x->out.failed;
 	for (int i = 0; i < x->n; i++)
 		failed |= x->choice[i].reader.failed;

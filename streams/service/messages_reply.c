@@ -141,7 +141,6 @@ static void end(struct exchange* x) {
 	finish(out);
 	begin(out, "message_stop");
 	finish(out);
-	story_end(x);
 }
 
 static void whole(struct exchange* x) {
@@ -153,7 +152,6 @@ static void whole(struct exchange* x) {
 	text_put(&x->out, ", ");
 	put_usage(x);
 	text_put(&x->out, "}\n");
-	story_end(x);
 }
 
 char* messages_error_text(const struct api_error* e) {

@@ -1,11 +1,8 @@
 /* Anthropic's Messages: blocks become messages, calls and their results; tools that the vendor hosts and what
  * is no text are refused by name. What a model thought before is not told to it again. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
-
-static const char text_types[] = "text";
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
@@ -17,7 +14,7 @@ static bool read_result(struct translation* t, const cJSON* block) {
 	const cJSON* content = json_field(block, "content");
 	if (!id)
 		return api_refuse(t->error, "messages", "invalid_value", "A tool_result needs 'tool_use_id'.");
-	return translate_result(t, id, content ? content : &nothing, "messages", text_types);
+	return translate_result(t, id, content ? content : &nothing, "messages", "text");
 }
 
 static bool read_use(struct translation* t, const cJSON* block) {
@@ -69,13 +66,8 @@ static bool read_blocks(struct translation* t, const char* role, const cJSON* bl
 
 static bool read_messages(struct translation* t) {
 	const cJSON *messages = json_field(t->from, "messages"), *system = json_field(t->from, "system");
-	if (system) {
-		char* text = api_texts(system, "system", "system", text_types, t->error);
-		if (!text)
-			return false;
-		translate_message(t, "system", text);
-		free(text);
-	}
+	if (system && !translate_texts(t, "system", system, "system", "text"))
+		return false;
 	if (!cJSON_IsArray(messages))
 		return api_refuse(t->error, "messages", "invalid_type", "'messages' must be an array.");
 	for (const cJSON* message = messages->child; message; message = message->next) {

@@ -1,8 +1,6 @@
 /* What answers of vendors have in common that are told as items which open, grow and close (exchange.h). */
 #include "streams/service/exchange.h"
 
-void story_end(struct exchange* x) { x->out.failed |= x->story.text.failed || x->story.said.failed; }
-
 static void begin_saying(struct reply_story* s) { text_put(&s->said, s->items ? ", " : ""); }
 
 /* Ends the item that is open, if one is. */

@@ -2,7 +2,6 @@
  *
  * Nothing is stored: previous_response_id, conversation, background and stored prompts are refused by name,
  * and tools that the vendor hosts too. What a model thought before is not told to it again. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -13,12 +12,8 @@ static bool read_message(struct translation* t, const cJSON* item) {
 	const char* role = api_text(item, "role");
 	if (!role)
 		return api_refuse(t->error, "input", "invalid_value", "A message of 'input' has no 'role'.");
-	char* text = api_texts(json_field(item, "content"), "input", "input",
-	                       "input_text output_text text refusal", t->error);
-	if (text)
-		translate_message(t, role, text);
-	free(text);
-	return text != NULL;
+	return translate_texts(t, role, json_field(item, "content"), "input",
+	                       "input_text output_text text refusal");
 }
 
 static bool read_call(struct translation* t, const cJSON* item) {
@@ -85,18 +80,6 @@ static bool read_input(struct translation* t) {
 
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
-static bool read_tools(struct translation* t) {
-	const cJSON* choice = json_field(t->from, "tool_choice");
-	const char* name = api_text(choice, "name");
-	if (!translate_tools(t, "function", "", "parameters"))
-		return false;
-	if (cJSON_IsObject(choice))
-		translate_choice(t, name ? name : "");
-	else if (choice)
-		api_put(translate_member(t, "tool_choice"), choice);
-	return true;
-}
-
 /* {"format": {"type": "json_schema", "name", "schema"}}, flat where chat nests it. */
 static void read_text(struct translation* t) {
 	const cJSON* format = json_field(json_field(t->from, "text"), "format");
@@ -109,6 +92,17 @@ static void read_text(struct translation* t) {
 		api_put(&t->to, format);
 	}
 	text_put(&t->to, "}");
+}
+
+static bool read(struct translation* t) {
+	const cJSON* choice = json_field(t->from, "tool_choice");
+	const char* name = api_text(choice, "name");
+	read_text(t);
+	if (cJSON_IsObject(choice))
+		translate_choice(t, name ? name : "");
+	else if (choice)
+		api_put(translate_member(t, "tool_choice"), choice);
+	return translate_tools(t, "function", "", "parameters");
 }
 
 /* ---- what the answer repeats ---------------------------------------------------------------- */
@@ -145,11 +139,6 @@ static bool echo(const cJSON* body, struct api_request* q) {
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
-
-static bool read(struct translation* t) {
-	read_text(t);
-	return read_tools(t);
-}
 
 bool responses_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
 	static const char* const renamed[][2] = {{"messages", "input"},

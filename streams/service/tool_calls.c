@@ -326,15 +326,22 @@ void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* trigger, all, begin, middle, end, between, finish, at_beginning */
+/* trigger, some, all, begin, middle, end, between, finish, at_beginning */
 static const struct tool_syntax
-    hermes = {tag_open, "",   "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n",
-              "",       false},
-    mistral_list = {list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]",
-                    false},
-    mistral_named = {list_open, "", list_open, arguments_open, "", "", "", false},
-    functionary = {function_open, "", function_open, ">", function_close, "", "", false},
-    llama = {"{", "", "{\"name\": \"", "\", \"parameters\": ", "}", "; ", "", true};
+    hermes = {tag_open,
+              "<tool_call>\n{\"name\":",
+              "",
+              "<tool_call>\n{\"name\": \"",
+              "\", \"arguments\": ",
+              "}\n</tool_call>",
+              "\n",
+              "",
+              false},
+    mistral_list = {list_open, list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ",
+                    "]",       false},
+    mistral_named = {list_open, list_open, "", list_open, arguments_open, "", "", "", false},
+    functionary = {function_open, function_open, "", function_open, ">", function_close, "", "", false},
+    llama = {"{", "{\"name\":", "", "{\"name\": \"", "\", \"parameters\": ", "}", "; ", "", true};
 
 const struct tool_syntax* tool_syntax_of(const char* chat_template) {
 	if (strstr(chat_template, tag_open))
@@ -350,18 +357,11 @@ const struct tool_syntax* tool_syntax_of(const char* chat_template) {
  * left to them. */
 bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
 	const struct tool_syntax* s = tool_syntax_of(chat_template);
-	if (!s)
-		return false;
-	if (name || s->begin[strlen(s->begin) - 1] != '"') {
-		text_put(out, s->all);
-		text_put(out, s->begin);
-		text_put(out, name ? name : "");
-		text_put(out, name ? s->middle : "");
-	} else if (*s->all)
-		text_put(out, list_open);
-	else
-		text_add(out, s->begin, strlen(s->begin) - 2);
+	if (s && name)
+		text_print(out, "%s%s%s%s", s->all, s->begin, name, s->middle);
+	else if (s)
+		text_put(out, s->some);
 	while (out->size && out->data[out->size - 1] == ' ')
 		out->data[--out->size] = '\0';
-	return true;
+	return s;
 }

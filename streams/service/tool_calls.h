@@ -64,6 +64,7 @@ extern const char* const tool_marks[];
  * finish. Strings may be empty, not NULL. */
 struct tool_syntax {
 	const char* trigger; /* what a text that is no call does not hold */
+	const char* some;    /* what a call of whatever tool begins with */
 	const char *all, *begin, *middle, *end, *between, *finish;
 	bool at_beginning; /* a call is the whole answer */
 };
