@@ -2,7 +2,6 @@
 #include "streams/service/answer_reader.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char think_open[] = "<think>", think_close[] = "</think>", channel[] = "<|channel|>",

@@ -1,7 +1,6 @@
 /* OpenAI's embeddings (/v1/embeddings): a text's vector, of length 1, is the mean of the model's last states.
  * It is read as a completion of one token whose text is not told. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -56,25 +55,22 @@ static void put_base64(struct text* out, const uint8_t* byte, size_t n) {
 	text_put(out, "\"");
 }
 
-/* Of length 1, as OpenAI's are. */
-static void put_vector(struct text* out, const float* embedding, int dim, bool base64) {
+/* Of length 1, as OpenAI's are: it is scaled where it lies. */
+static void put_vector(struct text* out, float* embedding, int dim, bool base64) {
 	double squares = 0;
 	for (int j = 0; j < dim; j++)
 		squares += (double)embedding[j] * (double)embedding[j];
 	const double scale = squares > 0 ? 1 / sqrt(squares) : 0;
-	float* vector = malloc((size_t)dim * sizeof *vector);
-	out->failed |= !vector;
-	for (int j = 0; vector && j < dim; j++)
-		vector[j] = (float)((double)embedding[j] * scale);
-	if (vector && base64) /* little-endian, as every machine here is */
-		put_base64(out, (const uint8_t*)vector, (size_t)dim * sizeof *vector);
-	else if (vector) {
-		text_put(out, "[");
-		for (int j = 0; j < dim; j++)
-			text_print(out, "%s%.9g", j ? ", " : "", (double)vector[j]);
-		text_put(out, "]");
+	for (int j = 0; j < dim; j++)
+		embedding[j] = (float)((double)embedding[j] * scale);
+	if (base64) { /* little-endian, as every machine here is */
+		put_base64(out, (const uint8_t*)embedding, (size_t)dim * sizeof *embedding);
+		return;
 	}
-	free(vector);
+	text_put(out, "[");
+	for (int j = 0; j < dim; j++)
+		text_print(out, "%s%.9g", j ? ", " : "", (double)embedding[j]);
+	text_put(out, "]");
 }
 
 static void whole(struct exchange* x) {

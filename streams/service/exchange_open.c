@@ -97,7 +97,7 @@ static bool encode_prompts(struct call* c, struct exchange* x) {
 	return good;
 }
 
-static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
+static void fill_job(struct exchange* x, struct choice* c) {
 	const struct api_request* q = &x->request;
 	const int prompt = c->index / q->n;
 	struct swiftlet_request* r = &c->job.request;
@@ -111,7 +111,6 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->end_token = q->end_token;
 	r->bias = q->bias;
 	r->n_bias = q->n_bias;
-	r->seed = seed;
 	r->sequence = (uint64_t)(c->index % q->n);
 	r->logprobs = q->logprobs ? (q->top_logprobs > 0 ? q->top_logprobs : 1) : 0;
 	r->prompt_logprobs = q->echo && q->logprobs;
@@ -147,7 +146,7 @@ static bool echo_prompt(struct exchange* x, struct choice* c) {
 }
 
 /* What an answer goes on from: a call that it was made to begin with, or a thought. */
-static void open_reader(struct exchange* x, struct choice* c, uint64_t seed) {
+static void open_reader(struct exchange* x, struct choice* c) {
 	const struct model* m = x->server->model;
 	const struct api_request* q = &x->request;
 	const char* template = q->chat ? model_chat_template(m, q->parts.tools != NULL) : NULL;
@@ -167,13 +166,12 @@ static void open_reader(struct exchange* x, struct choice* c, uint64_t seed) {
 	uint64_t name = 0;
 	memcpy(&name, x->id + strlen(x->voice->id), sizeof name);
 	tool_reader_open(&c->reader.tools, q->parts.tools, q->one_tool_call,
-	                 seed ^ name ^ (uint64_t)c->index << 32);
+	                 q->ask.seed ^ name ^ (uint64_t)c->index << 32);
 	tool_reader_begin(&c->reader.tools, x->begun.data, x->begun.size);
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {
 	const int n = x->n_prompts * x->request.n;
-	const uint64_t seed = x->request.ask.seed;
 	x->choice = calloc((size_t)n, sizeof *x->choice);
 	if (!x->choice)
 		return api_no_memory(&c->error);
@@ -183,7 +181,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 		struct choice* choice = &x->choice[i];
 		choice->exchange = x;
 		choice->index = i;
-		fill_job(x, choice, seed);
+		fill_job(x, choice);
 		if (x->request.embedding) {
 			choice->embedding = calloc((size_t)swiftlet_model_dim(c->server->model), sizeof(float));
 			choice->job.request.embedding = choice->embedding;
@@ -191,7 +189,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 				return api_no_memory(&c->error);
 		}
 		choice->job.owner = c->owner;
-		open_reader(x, choice, seed);
+		open_reader(x, choice);
 		choice->job.next = i + 1 < n ? &x->choice[i + 1].job : NULL;
 		if (x->request.stream)
 			x->voice->first(choice);

@@ -1,7 +1,6 @@
 /* From the steps of generations to an exchange's answer: what the scheduler's thread calls. */
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/exchange.h"

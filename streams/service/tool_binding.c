@@ -1,7 +1,6 @@
 /* Strict tools: what a model calls is bound to their schemas. The other tools' arguments are any object. */
 #include "streams/service/exchange.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
