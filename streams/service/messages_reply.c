@@ -129,7 +129,7 @@ static void end(struct exchange* x) {
 	if (x->error.status) {
 		char* text = messages_error_text(&x->error);
 		if (text)
-			text_print(out, "event: error\ndata: %.*s\n\n", (int)strcspn(text, "\n"), text);
+			text_print(out, "event: error\ndata: %s\n", text); /* which ends in one already */
 		free(text);
 		return;
 	}

@@ -333,7 +333,7 @@ static void end(struct exchange* x) {
 	if (x->error.status) {
 		char* text = api_error_text(&x->error);
 		if (text)
-			text_print(&x->out, "data: %.*s\n\n", (int)strcspn(text, "\n"), text);
+			text_print(&x->out, "data: %s\n", text); /* which ends in one already */
 		free(text);
 	} else if (x->request.include_usage) {
 		begin_chunk(x);
