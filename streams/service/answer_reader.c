@@ -52,9 +52,9 @@ static void think(struct answer_reader* r, size_t n, bool over) {
 /* Each decides what it can of what is held; true: another state goes on with the rest. */
 static bool decide_before(struct answer_reader* r) {
 	const size_t blank = span_spaces(held(r)), left = r->held.size - blank, n = sizeof think_open - 1;
-	if (left < n && (left == 0 || memcmp(r->held.data + blank, think_open, left) == 0))
+	if (left < n && memcmp(r->held.data + blank, think_open, left) == 0)
 		return false;
-	if (memcmp(r->held.data + blank, think_open, n) == 0) {
+	if (span_starts(span_after(held(r), blank), think_open)) {
 		text_drop(&r->held, blank + n);
 		r->state = READING_THOUGHT;
 	} else
@@ -100,23 +100,19 @@ static bool decide_thinking(struct answer_reader* r) {
 static void enter_channel(struct answer_reader* r, size_t size) {
 	const struct span header = {r->held.data, size};
 	const size_t at = span_find(header, channel), to = span_find(header, addressee);
-	static const char analysis[] = "analysis";
-	const size_t name = at + sizeof channel - 1;
-	const bool thought = at < size && name + sizeof analysis - 1 <= size &&
-	                     memcmp(header.data + name, analysis, sizeof analysis - 1) == 0;
-	char call[96] = "";
+	const bool thought = at < size && span_starts(span_after(header, at + sizeof channel - 1), "analysis");
+	const struct span name = span_after(header, to < size ? to + sizeof addressee - 1 : size);
 	size_t n = 0;
-	for (size_t i = to + sizeof addressee - 1;
-	     i < size && n < 64 && header.data[i] != '<' && !isspace((unsigned char)header.data[i]); i++)
-		call[n++] = header.data[i];
-	text_drop(&r->held, size + sizeof message - 1);
+	while (n < name.size && n < 64 && name.data[n] != '<' && !isspace((unsigned char)name.data[n]))
+		n++;
 	r->calling = n > 0 && r->tools.tools;
 	r->state = thought && n == 0 ? READING_THOUGHT : READING_ANSWER;
 	if (r->calling) { /* in a syntax that the reader of calls knows */
 		tool_reader_add(&r->tools, "<function=", strlen("<function="));
-		tool_reader_add(&r->tools, call, n);
+		tool_reader_add(&r->tools, name.data, n);
 		tool_reader_add(&r->tools, ">", 1);
 	}
+	text_drop(&r->held, size + sizeof message - 1);
 }
 
 static void leave_channel(struct answer_reader* r) {
@@ -224,8 +220,7 @@ void answer_reader_end(struct answer_reader* r) {
 		say(r, r->held.size);
 	if (r->calling)
 		leave_channel(r);
-	if (r->tools.tools)
-		tool_reader_end(&r->tools);
+	tool_reader_end(&r->tools);
 	text_clear(&r->held);
 	decide(r);
 	r->failed |= r->tools.failed || r->reasoning.failed || r->content.failed || r->held.failed;

@@ -8,8 +8,7 @@
 
 struct translation {
 	const cJSON* from;
-	struct text
-	    to; /* the new body, as far as it is written; while there are messages, the last one is open */
+	struct text to;            /* the new body so far; among its messages the last one is open */
 	bool begun, answer, calls; /* there is one; it is the assistant's; it has a list of calls */
 	struct api_error* error;
 };
@@ -17,8 +16,8 @@ struct translation {
 struct translator {
 	/* Fields, words with a blank between: that mean the same, that `read` reads, that change nothing. */
 	const char *same, *own, *hints;
-	/* Ours and the vendor's name of a field, for errors, and where it is none of those, of one that means the
-	 * same; NULL-ended. Any field beside them is refused by its name. */
+	/* Ours and the vendor's name of a field, NULL-ended: one that is not `own` means the same, and an error
+	 * of ours names the vendor's. Any other field is refused by its name. */
 	const char* const (*renamed)[2];
 	bool (*messages)(struct translation*); /* false with a 400; NULL: it is no chat but a completion */
 	bool (*read)(struct translation*);     /* the other members, likewise */

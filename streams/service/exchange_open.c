@@ -167,7 +167,7 @@ static void open_reader(struct exchange* x, struct choice* c) {
 	memcpy(&name, x->id + strlen(x->voice->id), sizeof name);
 	tool_reader_open(&c->reader.tools, q->parts.tools, q->one_tool_call,
 	                 q->ask.seed ^ name ^ (uint64_t)c->index << 32);
-	tool_reader_begin(&c->reader.tools, x->begun.data, x->begun.size);
+	tool_reader_add(&c->reader.tools, x->begun.data, x->begun.size);
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {

@@ -33,14 +33,16 @@ size_t span_trimmed(struct span s) {
 	return s.size;
 }
 
-static struct span after(struct span s, size_t n) { return (struct span){s.data + n, s.size - n}; }
+struct span span_after(struct span s, size_t n) {
+	return (struct span){s.data + n, s.size - n};
+}
 
 static struct span trimmed(struct span s) {
-	s = after(s, span_spaces(s));
+	s = span_after(s, span_spaces(s));
 	return (struct span){s.data, span_trimmed(s)};
 }
 
-static bool starts(struct span s, const char* with) {
+bool span_starts(struct span s, const char* with) {
 	const size_t n = strlen(with);
 	return s.size >= n && memcmp(s.data, with, n) == 0;
 }
@@ -177,9 +179,9 @@ static bool take_object(struct tool_reader* r, struct span object, bool must_be_
 static bool take_named(struct tool_reader* r, struct span s, const char* end) {
 	struct error unsaid;
 	const size_t n = span_find(s, end);
-	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(after(s, n));
-	if (*end != '{' && starts(arguments, end))
-		arguments = trimmed(after(arguments, strlen(end)));
+	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(span_after(s, n));
+	if (*end != '{' && span_starts(arguments, end))
+		arguments = trimmed(span_after(arguments, strlen(end)));
 	const size_t id = span_find(name, id_open); /* the model's own, before the arguments */
 	name.size = id;
 	if (!name.size || memchr(name.data, '"', name.size) || !arguments.size ||
@@ -196,9 +198,9 @@ static bool take_objects(struct tool_reader* r, struct span s, bool must_be_know
 			const size_t n = value_size(left);
 			if (!n || !take_object(r, (struct span){left.data, n}, must_be_known, pass == 0))
 				return false;
-			left = trimmed(after(left, n));
+			left = trimmed(span_after(left, n));
 			while (left.size && (*left.data == ';' || *left.data == ','))
-				left = trimmed(after(left, 1));
+				left = trimmed(span_after(left, 1));
 		}
 	return true;
 }
@@ -207,20 +209,20 @@ static bool take_objects(struct tool_reader* r, struct span s, bool must_be_know
 static bool take_list(struct tool_reader* r, struct span s) {
 	struct error unsaid;
 	s = trimmed(s);
-	if (s.size && *s.data == '[' && json_check(s.data, s.size, &unsaid) && trimmed(after(s, 1)).size > 1)
+	if (s.size && *s.data == '[' && json_check(s.data, s.size, &unsaid) && trimmed(span_after(s, 1)).size > 1)
 		return take_objects(r, (struct span){s.data + 1, s.size - 2}, false);
 	if (s.size && *s.data == '{')
 		return take_objects(r, s, false);
 	bool any = false;
 	while (s.size) { /* NAME[ARGS]{…}, perhaps with [TOOL_CALLS] before the next */
-		const size_t from = span_find(s, "{"), n = value_size(after(s, from));
+		const size_t from = span_find(s, "{"), n = value_size(span_after(s, from));
 		const size_t name_end = span_find((struct span){s.data, from}, arguments_open);
 		if (!n || !take_named(r, (struct span){s.data, from + n}, name_end < from ? arguments_open : "{"))
 			return any;
 		any = true;
-		s = trimmed(after(s, from + n));
-		if (starts(s, list_open))
-			s = trimmed(after(s, strlen(list_open)));
+		s = trimmed(span_after(s, from + n));
+		if (span_starts(s, list_open))
+			s = trimmed(span_after(s, strlen(list_open)));
 	}
 	return any;
 }
@@ -286,7 +288,6 @@ static void decide(struct tool_reader* r) {
 }
 
 void tool_reader_end(struct tool_reader* r) {
-	decide(r);
 	const size_t n = r->held.size;
 	if (!r->opener)
 		say(r, n);
@@ -302,11 +303,6 @@ void tool_reader_end(struct tool_reader* r) {
 
 void tool_reader_open(struct tool_reader* r, const char* tools, bool only_one, uint64_t seed) {
 	*r = (struct tool_reader){.tools = tools, .one = only_one, .seed = seed};
-}
-
-void tool_reader_begin(struct tool_reader* r, const char* text, size_t size) {
-	if (size)
-		text_add(&r->held, text, size);
 }
 
 void tool_reader_close(struct tool_reader* r) {
@@ -326,17 +322,11 @@ void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+static const char hermes_call[] = "<tool_call>\n{\"name\":", hermes_begin[] = "<tool_call>\n{\"name\": \"";
 /* trigger, some, all, begin, middle, end, between, finish, at_beginning */
 static const struct tool_syntax
-    hermes = {tag_open,
-              "<tool_call>\n{\"name\":",
-              "",
-              "<tool_call>\n{\"name\": \"",
-              "\", \"arguments\": ",
-              "}\n</tool_call>",
-              "\n",
-              "",
-              false},
+    hermes = {tag_open,          hermes_call, "", hermes_begin, "\", \"arguments\": ",
+              "}\n</tool_call>", "\n",        "", false},
     mistral_list = {list_open, list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ",
                     "]",       false},
     mistral_named = {list_open, list_open, "", list_open, arguments_open, "", "", "", false},

@@ -20,6 +20,8 @@ struct span { /* of a text that comes piece by piece */
 	const char* data;
 	size_t size;
 };
+struct span span_after(struct span, size_t n); /* without its first n bytes */
+bool span_starts(struct span, const char* with);
 size_t span_spaces(struct span);  /* at its beginning */
 size_t span_trimmed(struct span); /* bytes without the white space at its end */
 /* Where it is; s.size: nowhere. */
@@ -53,8 +55,7 @@ struct tool_reader {
 /* tools: a JSON list, which must outlive the reader. seed: of the ids. */
 void tool_reader_open(struct tool_reader*, const char* tools, bool only_one, uint64_t seed);
 void tool_reader_close(struct tool_reader*);
-/* The answer was made to begin with this, which is no part of the text that comes. */
-void tool_reader_begin(struct tool_reader*, const char* text, size_t size);
+/* More of the answer; first what it was made to begin with, which is no part of the text that comes. */
 void tool_reader_add(struct tool_reader*, const char* text, size_t size);
 void tool_reader_end(struct tool_reader*);
 /* What begins or ends a call, NULL-ended: some vocabularies have special tokens for it. */
