@@ -77,12 +77,11 @@ static bool encode_text(struct call* c, struct exchange* x, int i) {
 }
 
 static bool encode_prompts(struct call* c, struct exchange* x) {
-	x->n_prompts = x->request.chat ? 1 : x->request.n_prompts;
-	x->prompt = calloc((size_t)x->n_prompts, sizeof *x->prompt);
-	if (!x->prompt) {
-		x->n_prompts = 0;
+	const int n_prompts = x->request.chat ? 1 : x->request.n_prompts;
+	x->prompt = calloc((size_t)n_prompts, sizeof *x->prompt);
+	if (!x->prompt)
 		return api_no_memory(&c->error);
-	}
+	x->n_prompts = n_prompts;
 	bool good = encode_prediction(c, x);
 	for (int i = 0; i < x->n_prompts && good; i++)
 		good = x->request.chat ? encode_chat(c, x) : encode_text(c, x, i);
