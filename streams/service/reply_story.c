@@ -47,8 +47,8 @@ void story_part(struct choice* c, const struct swiftlet_step* step) {
 
 void story_last(struct choice* c) {
 	struct exchange* x = c->exchange;
-	if (x->voice->story->never_empty && x->story.items == 0)
-		open_item(x, x->story.open == STORY_NOTHING ? STORY_TEXT : x->story.open);
+	if (x->voice->story->never_empty && x->story.items == 0 && x->story.open == STORY_NOTHING)
+		open_item(x, STORY_TEXT);
 	close_item(x);
 }
 
