@@ -2,7 +2,6 @@
 #include "streams/service/answer_reader.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char think_open[] = "<think>", think_close[] = "</think>", channel[] = "<|channel|>",
@@ -30,7 +29,7 @@ bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
 static struct span held(const struct answer_reader* r) { return (struct span){r->held.data, r->held.size}; }
 
 static void say(struct answer_reader* r, size_t n) {
-	if (n && r->has_tools)
+	if (n && r->tools.tools)
 		tool_reader_add(&r->tools, r->held.data, n);
 	else if (n)
 		text_add(&r->content, r->held.data, n);
@@ -53,9 +52,9 @@ static void think(struct answer_reader* r, size_t n, bool over) {
 /* Each decides what it can of what is held; true: another state goes on with the rest. */
 static bool decide_before(struct answer_reader* r) {
 	const size_t blank = span_spaces(held(r)), left = r->held.size - blank, n = sizeof think_open - 1;
-	if (left < n && (left == 0 || memcmp(r->held.data + blank, think_open, left) == 0))
+	if (left < n && memcmp(r->held.data + blank, think_open, left) == 0)
 		return false;
-	if (memcmp(r->held.data + blank, think_open, n) == 0) {
+	if (span_starts(span_after(held(r), blank), think_open)) {
 		text_drop(&r->held, blank + n);
 		r->state = READING_THOUGHT;
 	} else
@@ -101,23 +100,19 @@ static bool decide_thinking(struct answer_reader* r) {
 static void enter_channel(struct answer_reader* r, size_t size) {
 	const struct span header = {r->held.data, size};
 	const size_t at = span_find(header, channel), to = span_find(header, addressee);
-	static const char analysis[] = "analysis";
-	const size_t name = at + sizeof channel - 1;
-	const bool thought = at < size && name + sizeof analysis - 1 <= size &&
-	                     memcmp(header.data + name, analysis, sizeof analysis - 1) == 0;
-	char call[96] = "";
+	const bool thought = at < size && span_starts(span_after(header, at + sizeof channel - 1), "analysis");
+	const struct span name = span_after(header, to < size ? to + sizeof addressee - 1 : size);
 	size_t n = 0;
-	for (size_t i = to + sizeof addressee - 1;
-	     i < size && n < 64 && header.data[i] != '<' && !isspace((unsigned char)header.data[i]); i++)
-		call[n++] = header.data[i];
-	text_drop(&r->held, size + sizeof message - 1);
-	r->calling = n > 0 && r->has_tools;
+	while (n < name.size && n < 64 && name.data[n] != '<' && !isspace((unsigned char)name.data[n]))
+		n++;
+	r->calling = n > 0 && r->tools.tools;
 	r->state = thought && n == 0 ? READING_THOUGHT : READING_ANSWER;
 	if (r->calling) { /* in a syntax that the reader of calls knows */
 		tool_reader_add(&r->tools, "<function=", strlen("<function="));
-		tool_reader_add(&r->tools, call, n);
+		tool_reader_add(&r->tools, name.data, n);
 		tool_reader_add(&r->tools, ">", 1);
 	}
+	text_drop(&r->held, size + sizeof message - 1);
 }
 
 static void leave_channel(struct answer_reader* r) {
@@ -142,26 +137,19 @@ static bool decide_header(struct answer_reader* r) {
 
 static bool decide_body(struct answer_reader* r) {
 	static const char* const closers[] = {turn_end, call_end, turn_start, channel, NULL};
-	size_t first = r->held.size, size = 0;
-	for (int i = 0; closers[i]; i++) {
-		const size_t at = span_find(held(r), closers[i]);
-		if (at < first) {
-			first = at;
-			size = i < 2 ? strlen(closers[i]) : 0;
-		}
-	}
-	const bool closed = first < r->held.size;
-	if (!closed)
-		first -= span_undecided(held(r), closers);
+	const char* closer;
+	size_t n = span_first(held(r), closers, &closer);
+	if (!closer)
+		n -= span_undecided(held(r), closers);
 	if (r->state == READING_THOUGHT)
-		think(r, first, closed);
+		think(r, n, closer);
 	else
-		say(r, first);
-	if (closed) {
-		text_drop(&r->held, size);
+		say(r, n);
+	if (closer == turn_end || closer == call_end) /* the others begin the next header */
+		text_drop(&r->held, strlen(closer));
+	if (closer)
 		leave_channel(r);
-	}
-	return closed;
+	return closer;
 }
 
 static bool decide_channels(struct answer_reader* r) {
@@ -171,25 +159,17 @@ static bool decide_channels(struct answer_reader* r) {
 /* ---- from outside ---------------------------------------------------------------------------- */
 
 static void decide(struct answer_reader* r) {
-	bool more = r->held.size > 0;
-	if (r->style == REASONING_NONE)
-		say(r, r->held.size);
-	else
-		while (more && r->held.size > 0)
-			more = r->style == REASONING_THINK ? decide_thinking(r) : decide_channels(r);
-	if (r->has_tools && r->tools.content.size) {
-		text_add(&r->content, r->tools.content.data, r->tools.content.size);
-		text_clear(&r->tools.content);
-	}
+	for (bool more = true; more && r->held.size > 0;)
+		more = r->style == REASONING_CHANNELS ? decide_channels(r) : decide_thinking(r);
+	text_add(&r->content, r->tools.content.data, r->tools.content.size);
+	text_clear(&r->tools.content);
 }
 
 void answer_reader_open(struct answer_reader* r, enum reasoning_style style, bool begun) {
-	*r = (struct answer_reader){.style = style, .state = begun ? READING_THOUGHT : READING_BEFORE};
-}
-
-void answer_reader_tools(struct answer_reader* r, const char* tools, bool only_one, uint64_t seed) {
-	r->has_tools = true;
-	tool_reader_open(&r->tools, tools, only_one, seed);
+	*r = (struct answer_reader){.style = style,
+	                            .state = begun                     ? READING_THOUGHT
+	                                     : style == REASONING_NONE ? READING_ANSWER
+	                                                               : READING_BEFORE};
 }
 
 void answer_reader_close(struct answer_reader* r) {
@@ -204,7 +184,7 @@ void answer_reader_mark(struct answer_reader* r, size_t at, const char* piece) {
 	const char* const* const marks[] = {r->style == REASONING_THINK      ? think_marks
 	                                    : r->style == REASONING_CHANNELS ? channel_marks
 	                                                                     : none,
-	                                    r->has_tools ? tool_marks : none};
+	                                    r->tools.tools ? tool_marks : none};
 	for (int list = 0; list < 2; list++)
 		for (int i = 0; marks[list][i]; i++)
 			if (strcmp(piece, marks[list][i]) == 0 && r->n_marks < ANSWER_MARKS) {
@@ -240,8 +220,7 @@ void answer_reader_end(struct answer_reader* r) {
 		say(r, r->held.size);
 	if (r->calling)
 		leave_channel(r);
-	if (r->has_tools)
-		tool_reader_end(&r->tools);
+	tool_reader_end(&r->tools);
 	text_clear(&r->held);
 	decide(r);
 	r->failed |= r->tools.failed || r->reasoning.failed || r->content.failed || r->held.failed;

@@ -18,8 +18,8 @@ enum { ANSWER_MARKS = 32 };
 
 struct answer_reader {
 	struct text reasoning, content; /* to be taken, and cleared, by whoever wants them */
-	struct tool_reader tools;       /* its content goes to ours */
-	bool has_tools, failed;
+	struct tool_reader tools;       /* its content goes to ours; without `tools` it is not asked */
+	bool failed;
 
 	enum reasoning_style style;
 	enum reading_state state;
@@ -39,10 +39,8 @@ enum reasoning_style reasoning_style_of(const char* chat_template);
 /* Whether a prompt leaves a thought open; `end` is its last characters. */
 bool reasoning_begun(enum reasoning_style, const char* end, size_t size);
 
-/* begun: the text goes on with a thought. */
+/* begun: the text goes on with a thought. To be asked for calls too, open `tools` after it. */
 void answer_reader_open(struct answer_reader*, enum reasoning_style, bool begun);
-/* To be asked for calls too; arguments as tool_reader_open's. */
-void answer_reader_tools(struct answer_reader*, const char* tools, bool only_one, uint64_t seed);
 void answer_reader_close(struct answer_reader*);
 /* Special tokens are left out of texts, and some mean something here: one whose piece is this stands at that
  * byte of the text. To be told before the text beyond it is. Others are not heeded. */

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/json_text.h"
@@ -113,6 +112,18 @@ const char* api_text(const cJSON* object, const char* name) {
 	return cJSON_GetStringValue(json_field(object, name));
 }
 
+bool api_is(const cJSON* object, const char* name, const char* text) {
+	const char* is = api_text(object, name);
+	return is && strcmp(is, text) == 0;
+}
+
+void api_put(struct text* out, const cJSON* value) {
+	char* text = cJSON_PrintUnformatted(value);
+	out->failed |= !text;
+	text_put(out, text ? text : "");
+	cJSON_free(text);
+}
+
 static const cJSON* field(const cJSON* object, const char* name) {
 	const char* dot = strrchr(name, '.');
 	return json_field(object, dot ? dot + 1 : name);
@@ -166,14 +177,14 @@ bool api_string(const cJSON* object, const char* name, size_t limit, const char*
 
 char* api_texts(const cJSON* content, const char* field, const char* name, const char* types,
                 struct api_error* e) {
+	const char* whole = cJSON_GetStringValue(content);
 	struct text all = {0};
 	const cJSON* part;
-	text_put(&all, cJSON_IsString(content) ? content->valuestring : "");
-	if (!cJSON_IsString(content) && !cJSON_IsArray(content)) {
+	if (!whole && !cJSON_IsArray(content)) {
 		api_refuse(e, field, "invalid_type", "'%s' must be a string or an array of text parts.", name);
-		text_free(&all);
 		return NULL;
 	}
+	text_put(&all, whole ? whole : "");
 	cJSON_ArrayForEach (part, content) {
 		const char *type = api_text(part, "type"), *text = api_text(part, "text");
 		if (!type || !text || !json_lists(types, type)) {

@@ -37,8 +37,11 @@ char* api_error_text(const struct api_error*);
 /* The body as an object without duplicated keys; free with cJSON_Delete. NULL with a 400. */
 cJSON* api_parse(const char* body, size_t size, struct api_error*);
 
-/* A member's text, NULL for what is no string. */
+/* A member's text, NULL for what is no string; and whether it is this one. */
 const char* api_text(const cJSON* object, const char* name);
+bool api_is(const cJSON* object, const char* name, const char* text);
+/* A value as JSON text. */
+void api_put(struct text*, const cJSON* value);
 /* object.name as a number in [least, most] (whole where `whole`); `name` may be a path for messages, of
  * which the last part is the key. False with a 400 on another type, out of range or not whole. Absent or
  * null: *out keeps its value. */

@@ -7,39 +7,39 @@
 #include "streams/service/openai.h"
 
 struct translation {
-	cJSON* from;
-	cJSON *to, *messages; /* the body, and in a chat's its messages */
-	bool failed;          /* no memory */
+	const cJSON* from;
+	struct text to;            /* the new body so far; among its messages the last one is open */
+	bool begun, answer, calls; /* there is one; it is the assistant's; it has a list of calls */
 	struct api_error* error;
 };
 
 struct translator {
-	/* Fields, words with a blank between: that mean the same, that `read` reads, that change nothing. Any
-	 * other is refused by its name. */
+	/* Fields, words with a blank between: that mean the same, that `read` reads, that change nothing. */
 	const char *same, *own, *hints;
-	bool (*read)(struct translation*); /* false with a 400 */
+	/* Ours and the vendor's name of a field, NULL-ended: one that is not `own` means the same, and an error
+	 * of ours names the vendor's. Any other field is refused by its name. */
+	const char* const (*renamed)[2];
+	bool (*messages)(struct translation*); /* false with a 400; NULL: it is no chat but a completion */
+	bool (*read)(struct translation*);     /* the other members, likewise */
 	/* What the request is told beside it; NULL: nothing. False: no memory. */
 	bool (*finish)(const cJSON* from, struct api_request*);
-	const char* const (*renamed)[2]; /* ours and the vendor's name of a field, for errors; NULL-ended */
-	bool completion;                 /* no chat */
 };
 bool translation_read(const struct translator*, const char* body, size_t size, int vocab, struct api_request*,
                       struct api_error*);
 
-/* A value of an object of the new body, which takes it over; both may be NULL. */
-void translate_add(struct translation*, cJSON* object, const char* name, cJSON* value);
-cJSON* translate_object(struct translation*, cJSON* object, const char* name);
-/* A member that means the same under another name, and is not null. */
-void translate_as(struct translation*, const char* name, const char* as);
-/* A message with a text, which is copied; NULL: without content. The message, for more members. */
-cJSON* translate_message(struct translation*, const char* role, const char* text);
+/* Begins a member of the new body; whoever asks writes its value. */
+struct text* translate_member(struct translation*, const char* name);
+/* A message with a text; NULL: without content. */
+void translate_message(struct translation*, const char* role, const char* text);
 /* A call in the last message, which is the assistant's, or in a new one. arguments: JSON text. */
 void translate_call(struct translation*, const char* id, const char* name, const char* arguments);
 /* "tools" as {"type": "function", "function": {"name", "description", "parameters", "strict"}}; of each its
  * members, where it has them. kind: the one type that is supported, otherwise: of a tool that names none.
  * False with a 400. */
 bool translate_tools(struct translation*, const char* kind, const char* otherwise, const char* parameters);
-/* What a call gave, as api_texts reads it; false with a 400. */
+/* A message with what api_texts reads; and one with what a call gave. False with a 400. */
+bool translate_texts(struct translation*, const char* role, const cJSON* content, const char* field,
+                     const char* types);
 bool translate_result(struct translation*, const char* id, const cJSON* content, const char* field,
                       const char* types);
 /* The tool that has to be called. */

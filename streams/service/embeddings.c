@@ -1,32 +1,29 @@
 /* OpenAI's embeddings (/v1/embeddings): a text's vector, of length 1, is the mean of the model's last states.
  * It is read as a completion of one token whose text is not told. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
 #include "streams/service/exchange.h"
 
 static bool read_embeddings(struct translation* t) {
-	const char* format = NULL;
+	const char* format = "float";
 	if (!api_string(t->from, "encoding_format", 16, &format, t->error))
 		return false;
 	if (json_field(t->from, "dimensions"))
 		return api_refuse(t->error, "dimensions", "unsupported_field", "'dimensions' is not supported.");
-	if (format && strcmp(format, "float") != 0 && strcmp(format, "base64") != 0)
+	if (strcmp(format, "float") != 0 && strcmp(format, "base64") != 0)
 		return api_refuse(t->error, "encoding_format", "invalid_value",
 		                  "'encoding_format' must be \"float\" or \"base64\".");
-	translate_as(t, "input", "prompt");
-	translate_add(t, t->to, "max_tokens", cJSON_CreateNumber(1));
+	text_put(translate_member(t, "max_tokens"), "1");
+	text_put(translate_member(t, "temperature"), "0");
 	return json_field(t->from, "input") ||
 	       api_refuse(t->error, "input", "missing_required_parameter", "'input' is required.");
 }
 
 static bool finish(const cJSON* from, struct api_request* q) {
-	const char* format = api_text(from, "encoding_format");
 	q->embedding = true;
-	q->base64 = format && strcmp(format, "base64") == 0;
-	q->ask.temperature = 0;
+	q->base64 = api_is(from, "encoding_format", "base64");
 	return true;
 }
 
@@ -34,12 +31,11 @@ static bool embeddings_read(const char* body, size_t size, int vocab, struct api
                             struct api_error* e) {
 	static const char* const renamed[][2] = {{"prompt", "input"}, {NULL, NULL}};
 	static const struct translator how = {.same = "model",
-	                                      .own = "input encoding_format dimensions",
+	                                      .own = "encoding_format dimensions",
 	                                      .hints = "user",
-	                                      .read = read_embeddings,
-	                                      .finish = finish,
 	                                      .renamed = renamed,
-	                                      .completion = true};
+	                                      .read = read_embeddings,
+	                                      .finish = finish};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
@@ -59,25 +55,22 @@ static void put_base64(struct text* out, const uint8_t* byte, size_t n) {
 	text_put(out, "\"");
 }
 
-/* Of length 1, as OpenAI's are. */
-static void put_vector(struct text* out, const float* embedding, int dim, bool base64) {
+/* Of length 1, as OpenAI's are: it is scaled where it lies. */
+static void put_vector(struct text* out, float* embedding, int dim, bool base64) {
 	double squares = 0;
 	for (int j = 0; j < dim; j++)
 		squares += (double)embedding[j] * (double)embedding[j];
 	const double scale = squares > 0 ? 1 / sqrt(squares) : 0;
-	float* vector = malloc((size_t)dim * sizeof *vector);
-	out->failed |= !vector;
-	for (int j = 0; vector && j < dim; j++)
-		vector[j] = (float)((double)embedding[j] * scale);
-	if (vector && base64) /* little-endian, as every machine here is */
-		put_base64(out, (const uint8_t*)vector, (size_t)dim * sizeof *vector);
-	else if (vector) {
-		text_put(out, "[");
-		for (int j = 0; j < dim; j++)
-			text_print(out, "%s%.9g", j ? ", " : "", (double)vector[j]);
-		text_put(out, "]");
+	for (int j = 0; j < dim; j++)
+		embedding[j] = (float)((double)embedding[j] * scale);
+	if (base64) { /* little-endian, as every machine here is */
+		put_base64(out, (const uint8_t*)embedding, (size_t)dim * sizeof *embedding);
+		return;
 	}
-	free(vector);
+	text_put(out, "[");
+	for (int j = 0; j < dim; j++)
+		text_print(out, "%s%.9g", j ? ", " : "", (double)embedding[j]);
+	text_put(out, "]");
 }
 
 static void whole(struct exchange* x) {

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <microhttpd.h>
-#include <stdio.h>
 #include <string.h>
 
 void events_open(struct events* e) {

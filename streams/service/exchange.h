@@ -23,8 +23,7 @@ enum { EXCHANGE_BEHIND = 16 << 20, CHOICE_ACCEPTED = 65 };
 
 /* Log probabilities of one choice, put together as tokens come; in a stream those not told yet. */
 struct reply_logprobs {
-	struct text tokens, values, tops, offsets; /* completions: four arrays' members */
-	struct text content;                       /* chat: one array's */
+	struct text tokens, values, tops, offsets; /* completions: four arrays' members; chats: the first alone */
 	size_t offset;                             /* of the next token in the text, bytes */
 	int n;
 };
@@ -88,12 +87,11 @@ struct exchange {
 struct reply_voice {
 	const char* id; /* what an answer's name begins with */
 	bool (*read)(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
-	/* Streams, a choice at a time. part: what its reader has, reasoning before text, with the tokens' log
-	 * probabilities (NULL: none). calls: those not told yet. detail: JSON for the page, or NULL. */
+	/* Streams, a choice at a time. part: what its reader has, reasoning, text and the calls not told yet, of
+	 * a step (NULL: of none, so without what goes with tokens). */
 	void (*first)(struct choice*);
-	void (*part)(struct choice*, const struct reply_logprobs*, const char* detail);
-	void (*calls)(struct choice*);
-	void (*last)(struct choice*, const char* detail);
+	void (*part)(struct choice*, const struct swiftlet_step*);
+	void (*last)(struct choice*);
 	void (*end)(struct exchange*); /* all choices have ended; an error ends a stream early */
 	void (*whole)(struct exchange*);
 	const struct story_voice* story; /* NULL: it has none */
@@ -102,41 +100,33 @@ extern const struct reply_voice voice_completion, voice_chat, voice_responses, v
     voice_embeddings;
 
 /* How a voice with a story says a thought or a text: that it begins, more of it, and that it ends, with the
- * whole item (JSON, added to `item`). The story's `open` says which of both it is. A call is an item at once.
- */
+ * whole item added to what the story has said. Its `open` says which of both it is. A call is an item at
+ * once, and added too. */
 struct story_voice {
 	void (*open)(struct exchange*);
 	void (*more)(struct exchange*, const char* text, size_t size);
-	void (*close)(struct exchange*, struct text* item);
-	void (*call)(struct exchange*, const struct tool_call*, struct text* item);
+	void (*close)(struct exchange*);
+	void (*call)(struct exchange*, const struct tool_call*);
 	bool never_empty; /* an answer without a word is an item all the same */
 };
-/* reply_story.c: three of such a voice's routines. */
-void story_part(struct choice*, const struct reply_logprobs*, const char* detail);
-void story_calls(struct choice*);
-void story_last(struct choice*, const char* detail);
-#define STORY(how) .story = how, .part = story_part, .calls = story_calls, .last = story_last
+/* reply_story.c: two of such a voice's routines. */
+void story_part(struct choice*, const struct swiftlet_step*);
+void story_last(struct choice*);
+#define STORY(how) .story = how, .part = story_part, .last = story_last
 /* A whole answer becomes the story that a stream would have told, of which only `said` is kept. */
 void story_whole(struct exchange*);
-/* An answer is over: whether there was memory for its story. */
-void story_end(struct exchange*);
 
 /* openai_reply.c */
 void reply_logprobs_add(struct choice*, const struct swiftlet_token*);
 void reply_logprobs_free(struct reply_logprobs*); /* `offset` stays */
-/* The figures of one generation as an object. */
-void reply_figures(struct text*, const struct choice*);
-/* [["piece", who drafted it or null], …] of a step's tokens, for the page. */
-void reply_tokens(struct text*, const struct tokenizer*, const struct swiftlet_step*);
 
 /* exchange_open.c: from a request to jobs. NULL with the call's error set. */
 struct exchange* exchange_open(struct call*);
 
-/* tool_binding.c: the grammar of an answer in which strict tools' arguments are bound to their schemas.
- * NULL without an error: no tool of the request is strict. begun: what the answer was made to begin with.
- * False with a 400 where the schemas, or how the model writes its calls, cannot be kept. */
-bool tools_bind(const struct api_request*, const char* chat_template, const struct tokenizer*,
-                const char* begun, struct grammar** out, struct api_error*);
+/* tool_binding.c: where a tool of the request is strict, the answer gets a grammar in which such tools'
+ * arguments are bound to their schemas. To be called after `begun`, which is no part of it, is known. False
+ * with a 400 where the schemas, or how the model writes its calls, cannot be kept. */
+bool tools_bind(struct exchange*, struct api_error*);
 
 /* exchange_steps.c: from steps to an answer */
 extern const struct job_calls exchange_calls;

@@ -51,10 +51,10 @@ static bool encode_chat(struct call* c, struct exchange* x) {
 }
 
 static bool encode_prediction(struct call* c, struct exchange* x) {
-	const struct api_request* q = &x->request;
-	return !q->prediction || q->prediction_size == 0 ||
-	       tokenizer_encode(c->server->model->tokenizer, q->prediction, q->prediction_size,
-	                        TOKENIZE_NO_SPECIAL, &x->expected) ||
+	const char* text = x->request.prediction;
+	return !text || !*text ||
+	       tokenizer_encode(c->server->model->tokenizer, text, strlen(text), TOKENIZE_NO_SPECIAL,
+	                        &x->expected) ||
 	       api_no_memory(&c->error);
 }
 
@@ -77,12 +77,11 @@ static bool encode_text(struct call* c, struct exchange* x, int i) {
 }
 
 static bool encode_prompts(struct call* c, struct exchange* x) {
-	x->n_prompts = x->request.chat ? 1 : x->request.n_prompts;
-	x->prompt = calloc((size_t)x->n_prompts, sizeof *x->prompt);
-	if (!x->prompt) {
-		x->n_prompts = 0;
+	const int n_prompts = x->request.chat ? 1 : x->request.n_prompts;
+	x->prompt = calloc((size_t)n_prompts, sizeof *x->prompt);
+	if (!x->prompt)
 		return api_no_memory(&c->error);
-	}
+	x->n_prompts = n_prompts;
 	bool good = encode_prediction(c, x);
 	for (int i = 0; i < x->n_prompts && good; i++)
 		good = x->request.chat ? encode_chat(c, x) : encode_text(c, x, i);
@@ -97,7 +96,7 @@ static bool encode_prompts(struct call* c, struct exchange* x) {
 	return good;
 }
 
-static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
+static void fill_job(struct exchange* x, struct choice* c) {
 	const struct api_request* q = &x->request;
 	const int prompt = c->index / q->n;
 	struct swiftlet_request* r = &c->job.request;
@@ -111,7 +110,6 @@ static void fill_job(struct exchange* x, struct choice* c, uint64_t seed) {
 	r->end_token = q->end_token;
 	r->bias = q->bias;
 	r->n_bias = q->n_bias;
-	r->seed = seed;
 	r->sequence = (uint64_t)(c->index % q->n);
 	r->logprobs = q->logprobs ? (q->top_logprobs > 0 ? q->top_logprobs : 1) : 0;
 	r->prompt_logprobs = q->echo && q->logprobs;
@@ -135,7 +133,7 @@ static bool echo_prompt(struct exchange* x, struct choice* c) {
 	text_add(&c->reader.content, p->text ? p->text : decoded, size);
 	free(decoded);
 	if (x->request.stream) {
-		x->voice->part(c, NULL, NULL);
+		x->voice->part(c, NULL);
 		text_clear(&c->reader.content);
 	}
 	size_t pieces = 0; /* the first one's space may not be the text's */
@@ -147,7 +145,7 @@ static bool echo_prompt(struct exchange* x, struct choice* c) {
 }
 
 /* What an answer goes on from: a call that it was made to begin with, or a thought. */
-static void open_reader(struct exchange* x, struct choice* c, uint64_t seed) {
+static void open_reader(struct exchange* x, struct choice* c) {
 	const struct model* m = x->server->model;
 	const struct api_request* q = &x->request;
 	const char* template = q->chat ? model_chat_template(m, q->parts.tools != NULL) : NULL;
@@ -166,26 +164,13 @@ static void open_reader(struct exchange* x, struct choice* c, uint64_t seed) {
 		return;
 	uint64_t name = 0;
 	memcpy(&name, x->id + strlen(x->voice->id), sizeof name);
-	answer_reader_tools(&c->reader, q->parts.tools, q->one_tool_call, seed ^ name ^ (uint64_t)c->index << 32);
-	tool_reader_begin(&c->reader.tools, x->begun.data, x->begun.size);
-}
-
-/* After the prompts: what an answer was made to begin with is no part of its grammar. */
-static bool bind_tools(struct call* c, struct exchange* x) {
-	const struct model* m = c->server->model;
-	struct grammar* grammar = NULL;
-	if (!tools_bind(&x->request, model_chat_template(m, true), m->tokenizer,
-	                x->begun.data ? x->begun.data : "", &grammar, &c->error))
-		return false;
-	if (grammar)
-		x->request.grammar = grammar;
-	x->bound = grammar != NULL;
-	return true;
+	tool_reader_open(&c->reader.tools, q->parts.tools, q->one_tool_call,
+	                 q->ask.seed ^ name ^ (uint64_t)c->index << 32);
+	tool_reader_add(&c->reader.tools, x->begun.data, x->begun.size);
 }
 
 static bool make_choices(struct call* c, struct exchange* x) {
 	const int n = x->n_prompts * x->request.n;
-	const uint64_t seed = x->request.ask.seed;
 	x->choice = calloc((size_t)n, sizeof *x->choice);
 	if (!x->choice)
 		return api_no_memory(&c->error);
@@ -195,7 +180,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 		struct choice* choice = &x->choice[i];
 		choice->exchange = x;
 		choice->index = i;
-		fill_job(x, choice, seed);
+		fill_job(x, choice);
 		if (x->request.embedding) {
 			choice->embedding = calloc((size_t)swiftlet_model_dim(c->server->model), sizeof(float));
 			choice->job.request.embedding = choice->embedding;
@@ -203,7 +188,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 				return api_no_memory(&c->error);
 		}
 		choice->job.owner = c->owner;
-		open_reader(x, choice, seed);
+		open_reader(x, choice);
 		choice->job.next = i + 1 < n ? &x->choice[i + 1].job : NULL;
 		if (x->request.stream)
 			x->voice->first(choice);
@@ -242,7 +227,7 @@ struct exchange* exchange_open(struct call* c) {
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	x->detail = detail && strcmp(detail, "tokens") == 0;
 	if (read && check_model(c, &x->request) && check_echo(c, &x->request) && name_exchange(c, x) &&
-	    encode_prompts(c, x) && bind_tools(c, x) && make_choices(c, x))
+	    encode_prompts(c, x) && tools_bind(x, &c->error) && make_choices(c, x))
 		return x;
 	exchange_let_go(x);
 	return NULL;

@@ -1,7 +1,6 @@
 /* From the steps of generations to an exchange's answer: what the scheduler's thread calls. */
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/exchange.h"
@@ -35,13 +34,13 @@ static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
 		reply_logprobs_add(c, &step->token[i]);
 }
 
-/* Calls that are whole and not told yet; what has been said of the rest is forgotten. */
-static void stream_calls(struct choice* c) {
-	if (c->reader.tools.n > c->told_calls)
-		c->exchange->voice->calls(c);
+/* Says what there is, and forgets what has been said. */
+static void tell(struct choice* c, const struct swiftlet_step* step) {
+	c->exchange->voice->part(c, step);
 	c->told_calls = c->reader.tools.n;
 	text_clear(&c->reader.content);
 	text_clear(&c->reader.reasoning);
+	reply_logprobs_free(&c->logprobs);
 }
 
 /* Special tokens, which texts leave out, may begin a call or end a thought. */
@@ -71,19 +70,7 @@ static void count_accepted(struct choice* c, const struct swiftlet_step* step) {
 
 static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
-	const struct answer_reader* r = &c->reader;
-	struct text detail = {0};
-	if (x->detail) {
-		text_put(&detail, "{\"tokens\": ");
-		reply_tokens(&detail, x->server->model->tokenizer, step);
-		text_put(&detail, "}");
-	}
-	/* text may be held back for a stop string or an unfinished character: then there is nothing to say */
-	if (r->content.size > 0 || r->reasoning.size > 0 || (step->n > 0 && x->detail) || c->logprobs.n > 0)
-		x->voice->part(c, x->request.logprobs ? &c->logprobs : NULL, detail.size ? detail.data : NULL);
-	stream_calls(c);
-	reply_logprobs_free(&c->logprobs);
-	text_free(&detail);
+	tell(c, step);
 	if (x->out.size - x->sent > EXCHANGE_BEHIND) {
 		fprintf(stderr, "swiftlet: a client does not read its stream: cancelled\n");
 		x->gone = true;
@@ -126,6 +113,7 @@ static void finish(struct exchange* x) {
 		x->voice->end(x);
 	else if (!x->error.status)
 		x->voice->whole(x);
+	x->out.failed |= x->story.text.failed || x->story.said.failed;
 	bool failed = x->out.failed;
 	for (int i = 0; i < x->n; i++)
 		failed |= x->choice[i].reader.failed;
@@ -169,14 +157,8 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 	if (!x->gone && !problem)
 		answer_reader_end(&c->reader);
 	if (x->request.stream && !x->gone && !problem && !x->error.status) {
-		struct text detail = {0};
-		if (c->reader.content.size || c->reader.reasoning.size)
-			x->voice->part(c, NULL, NULL);
-		stream_calls(c);
-		if (x->detail)
-			reply_figures(&detail, c);
-		x->voice->last(c, detail.size ? detail.data : NULL);
-		text_free(&detail);
+		tell(c, NULL);
+		x->voice->last(c);
 	}
 	if (++x->ended == x->n)
 		finish(x);

@@ -81,9 +81,9 @@ static void more_of_block(struct exchange* x, const char* text, size_t size) {
 	put_delta(x, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
 }
 
-static void close_block(struct exchange* x, struct text* item) {
+static void close_block(struct exchange* x) {
 	put_block_end(x);
-	put_block(item, x->story.open, x->story.text.data, x->story.text.size);
+	put_block(&x->story.said, x->story.open, x->story.text.data, x->story.text.size);
 }
 
 /* Theirs are objects: whatever else a model wrote is kept in one. */
@@ -98,7 +98,7 @@ static void put_use(struct text* out, const struct tool_call* call, const char* 
 	text_json(out, "{'type': 'tool_use', 'id': '%s', 'name': %q, 'input': %s}", call->id, call->name, input);
 }
 
-static void tell_call(struct exchange* x, const struct tool_call* call, struct text* item) {
+static void tell_call(struct exchange* x, const struct tool_call* call) {
 	struct text input = {0};
 	put_input(&input, call->arguments);
 	put_start(x);
@@ -106,8 +106,8 @@ static void tell_call(struct exchange* x, const struct tool_call* call, struct t
 	finish(&x->out);
 	put_delta(x, "input_json_delta", "partial_json", input.data, input.size);
 	put_block_end(x);
-	put_use(item, call, input.data ? input.data : "{}");
-	item->failed |= input.failed;
+	put_use(&x->story.said, call, input.data ? input.data : "{}");
+	x->story.said.failed |= input.failed;
 	text_free(&input);
 }
 
@@ -129,7 +129,7 @@ static void end(struct exchange* x) {
 	if (x->error.status) {
 		char* text = messages_error_text(&x->error);
 		if (text)
-			text_print(out, "event: error\ndata: %.*s\n\n", (int)strcspn(text, "\n"), text);
+			text_print(out, "event: error\ndata: %s\n", text); /* which ends in one already */
 		free(text);
 		return;
 	}
@@ -141,7 +141,6 @@ static void end(struct exchange* x) {
 	finish(out);
 	begin(out, "message_stop");
 	finish(out);
-	story_end(x);
 }
 
 static void whole(struct exchange* x) {
@@ -153,7 +152,6 @@ static void whole(struct exchange* x) {
 	text_put(&x->out, ", ");
 	put_usage(x);
 	text_put(&x->out, "}\n");
-	story_end(x);
 }
 
 char* messages_error_text(const struct api_error* e) {

@@ -1,18 +1,12 @@
 /* Anthropic's Messages: blocks become messages, calls and their results; tools that the vendor hosts and what
  * is no text are refused by name. What a model thought before is not told to it again. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
 
-static const char text_types[] = "text";
-
 /* ---- messages ----------------------------------------------------------------------------- */
 
-static bool is_of(const cJSON* block, const char* type) {
-	const char* is = api_text(block, "type");
-	return is && strcmp(is, type) == 0;
-}
+static bool is_of(const cJSON* block, const char* type) { return api_is(block, "type", type); }
 
 static bool read_result(struct translation* t, const cJSON* block) {
 	static const cJSON nothing = {.type = cJSON_String, .valuestring = ""};
@@ -20,7 +14,7 @@ static bool read_result(struct translation* t, const cJSON* block) {
 	const cJSON* content = json_field(block, "content");
 	if (!id)
 		return api_refuse(t->error, "messages", "invalid_value", "A tool_result needs 'tool_use_id'.");
-	return translate_result(t, id, content ? content : &nothing, "messages", text_types);
+	return translate_result(t, id, content ? content : &nothing, "messages", "text");
 }
 
 static bool read_use(struct translation* t, const cJSON* block) {
@@ -29,12 +23,10 @@ static bool read_use(struct translation* t, const cJSON* block) {
 	if (!id || !name || (input && !cJSON_IsObject(input)))
 		return api_refuse(t->error, "messages", "invalid_value",
 		                  "A tool_use needs 'id', 'name' and an object 'input'.");
-	char* arguments = input ? cJSON_PrintUnformatted(input) : strdup("{}");
-	if (arguments)
-		translate_call(t, id, name, arguments);
-	else
-		t->failed = true;
-	free(arguments);
+	char* arguments = input ? cJSON_PrintUnformatted(input) : NULL;
+	t->to.failed |= input && !arguments;
+	translate_call(t, id, name, input ? arguments : "{}");
+	cJSON_free(arguments);
 	return true;
 }
 
@@ -43,7 +35,7 @@ static const cJSON* read_texts(struct translation* t, const char* role, const cJ
 	struct text all = {0};
 	for (; block && is_of(block, "text"); block = block->next)
 		text_put(&all, api_text(block, "text") ? api_text(block, "text") : "");
-	t->failed |= all.failed;
+	t->to.failed |= all.failed;
 	translate_message(t, role, all.data ? all.data : "");
 	text_free(&all);
 	return block;
@@ -74,20 +66,14 @@ static bool read_blocks(struct translation* t, const char* role, const cJSON* bl
 
 static bool read_messages(struct translation* t) {
 	const cJSON *messages = json_field(t->from, "messages"), *system = json_field(t->from, "system");
-	if (system) {
-		char* text = api_texts(system, "system", "system", text_types, t->error);
-		if (!text)
-			return false;
-		translate_message(t, "system", text);
-		free(text);
-	}
+	if (system && !translate_texts(t, "system", system, "system", "text"))
+		return false;
 	if (!cJSON_IsArray(messages))
 		return api_refuse(t->error, "messages", "invalid_type", "'messages' must be an array.");
 	for (const cJSON* message = messages->child; message; message = message->next) {
 		const cJSON* content = json_field(message, "content");
 		const char* role = api_text(message, "role");
-		if (!role ||
-		    (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0 && strcmp(role, "system") != 0))
+		if (!role || !json_lists("user assistant system", role))
 			return api_refuse(t->error, "messages", "invalid_value",
 			                  "A message's 'role' is \"user\" or \"assistant\".");
 		if (cJSON_IsString(content))
@@ -105,19 +91,18 @@ static bool read_messages(struct translation* t) {
 
 static bool read_tool_choice(struct translation* t) {
 	const cJSON* choice = json_field(t->from, "tool_choice");
-	const char* type = api_text(choice, "type");
 	static const char* const words[][2] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
 	if (!choice)
 		return true;
 	if (cJSON_IsTrue(json_field(choice, "disable_parallel_tool_use")))
-		translate_add(t, t->to, "parallel_tool_calls", cJSON_CreateFalse());
-	for (size_t i = 0; type && i < sizeof words / sizeof *words; i++)
-		if (strcmp(type, words[i][0]) == 0) {
-			translate_add(t, t->to, "tool_choice", cJSON_CreateString(words[i][1]));
+		text_put(translate_member(t, "parallel_tool_calls"), "false");
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (is_of(choice, words[i][0])) {
+			text_json(translate_member(t, "tool_choice"), "%q", words[i][1]);
 			return true;
 		}
 	const char* name = api_text(choice, "name");
-	if (!type || strcmp(type, "tool") != 0 || !name)
+	if (!is_of(choice, "tool") || !name)
 		return api_refuse(
 		    t->error, "tool_choice", "invalid_value",
 		    "'tool_choice' has a type of \"auto\", \"any\", \"none\" or \"tool\" with a 'name'.");
@@ -128,39 +113,36 @@ static bool read_tool_choice(struct translation* t) {
 static bool read_form(struct translation* t) {
 	const cJSON* format = json_field(json_field(t->from, "output_config"), "format");
 	format = format ? format : json_field(t->from, "output_format");
-	const char* type = api_text(format, "type");
 	const cJSON* schema = json_field(format, "schema");
 	if (!format)
 		return true;
-	if (!type || strcmp(type, "json_schema") != 0 || !schema)
+	if (!is_of(format, "json_schema") || !schema)
 		return api_refuse(t->error, "output_config", "invalid_value",
 		                  "'output_config.format' has a type of \"json_schema\" and a 'schema'.");
-	cJSON* to = translate_object(t, t->to, "response_format");
-	translate_add(t, to, "type", cJSON_CreateString("json_schema"));
-	translate_add(t, translate_object(t, to, "json_schema"), "schema", cJSON_Duplicate(schema, true));
+	text_json(translate_member(t, "response_format"), "{'type': 'json_schema', 'json_schema': {'schema': ");
+	api_put(&t->to, schema);
+	text_put(&t->to, "}}");
 	return true;
 }
 
 /* As Qwen3's templates name it. */
-static bool read_thinking(struct translation* t) {
+static void read_thinking(struct translation* t) {
 	const char* type = api_text(json_field(t->from, "thinking"), "type");
 	if (type)
-		translate_add(t, translate_object(t, t->to, "chat_template_kwargs"), "enable_thinking",
-		              cJSON_CreateBool(strcmp(type, "disabled") != 0));
-	return true;
+		text_json(translate_member(t, "chat_template_kwargs"), "{'enable_thinking': %b}",
+		          strcmp(type, "disabled") != 0);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static bool read(struct translation* t) {
-	translate_as(t, "stop_sequences", "stop");
-	return read_messages(t) && translate_tools(t, "custom", "custom", "input_schema") &&
-	       read_tool_choice(t) && read_form(t) && read_thinking(t);
+	read_thinking(t);
+	return translate_tools(t, "custom", "custom", "input_schema") && read_tool_choice(t) && read_form(t);
 }
 
 static bool read_asked(struct translation* t) {
 	return json_field(t->from, "max_tokens")
-	           ? read(t)
+	           ? read_messages(t)
 	           : api_refuse(t->error, "max_tokens", "missing_required_parameter",
 	                        "'max_tokens' is required.");
 }
@@ -168,14 +150,15 @@ static bool read_asked(struct translation* t) {
 static const char* const renamed[][2] = {{"stop", "stop_sequences"}, {NULL, NULL}};
 static const struct translator counted = {
     .same = "model max_tokens temperature top_p top_k stream seed stop_token_ids repetition_penalty",
-    .own = "messages system stop_sequences tools tool_choice output_config output_format thinking",
+    .own = "messages system tools tool_choice output_config output_format thinking",
     .hints = "metadata service_tier cache_control inference_geo",
-    .read = read,
-    .renamed = renamed};
+    .renamed = renamed,
+    .messages = read_messages,
+    .read = read};
 
 bool messages_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
 	struct translator asked = counted;
-	asked.read = read_asked;
+	asked.messages = read_asked;
 	return translation_read(&asked, body, size, vocab, q, e);
 }
 

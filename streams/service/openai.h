@@ -53,7 +53,6 @@ struct api_request {
 	char* task;                             /* metadata.task, or NULL */
 	struct grammar* grammar;                /* that the answer has to keep, or NULL */
 	char* prediction;                       /* a text that the output is expected to follow, or NULL */
-	size_t prediction_size;
 	bool embedding, base64; /* the prompts' vectors, and how they are written, instead of texts */
 	char* echoed;           /* members that the answer repeats, each as `, "name": value`; or NULL */
 };

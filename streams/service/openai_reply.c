@@ -44,15 +44,15 @@ static void put_chat_token(struct text* out, const struct tokenizer* t, int32_t 
 
 static void add_chat(struct reply_logprobs* l, const struct tokenizer* t, const struct swiftlet_token* k,
                      int n) {
-	text_put(&l->content, l->n ? ", " : "");
-	put_chat_token(&l->content, t, k->id, k->logprob);
-	text_json(&l->content, ", 'top_logprobs': [");
+	text_put(&l->tokens, l->n ? ", " : "");
+	put_chat_token(&l->tokens, t, k->id, k->logprob);
+	text_json(&l->tokens, ", 'top_logprobs': [");
 	for (int i = 0; i < n && i < k->n_top; i++) {
-		text_put(&l->content, i ? ", " : "");
-		put_chat_token(&l->content, t, k->top_id[i], k->top_logprob[i]);
-		text_put(&l->content, "}");
+		text_put(&l->tokens, i ? ", " : "");
+		put_chat_token(&l->tokens, t, k->top_id[i], k->top_logprob[i]);
+		text_put(&l->tokens, "}");
 	}
-	text_put(&l->content, "]}");
+	text_put(&l->tokens, "]}");
 }
 
 static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
@@ -93,7 +93,6 @@ void reply_logprobs_free(struct reply_logprobs* l) {
 	text_free(&l->values);
 	text_free(&l->tops);
 	text_free(&l->offsets);
-	text_free(&l->content);
 	l->n = 0;
 }
 
@@ -103,7 +102,7 @@ static void put_logprobs(struct text* out, bool chat, const struct reply_logprob
 	if (!l)
 		text_json(out, ", 'logprobs': null");
 	else if (chat)
-		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", of(&l->content));
+		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", of(&l->tokens));
 	else
 		text_json(out,
 		          ", 'logprobs': {'tokens': [%s], 'token_logprobs': [%s], 'top_logprobs': [%s], "
@@ -113,7 +112,7 @@ static void put_logprobs(struct text* out, bool chat, const struct reply_logprob
 
 /* ---- usage -------------------------------------------------------------------------------- */
 
-void reply_figures(struct text* out, const struct choice* c) {
+static void put_figures(struct text* out, const struct choice* c) {
 	text_put(out, "{");
 	report_figures(out, &c->figures, c->exchange->server->option.work.session.method);
 	text_put(out, "}");
@@ -144,7 +143,7 @@ static void put_usage(struct exchange* x) {
 	text_json(out, x->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
 	for (int i = 0; i < x->n; i++) {
 		text_put(out, i ? ", " : "");
-		reply_figures(out, &x->choice[i]);
+		put_figures(out, &x->choice[i]);
 	}
 	text_put(out, x->n == 1 ? "}" : "]}}");
 }
@@ -226,22 +225,27 @@ static const char* finish_reason(const struct choice* c) {
 	return c->figures.stop == SWIFTLET_LENGTH ? "length" : c->reader.tools.n ? "tool_calls" : "stop";
 }
 
-static void put_choice(struct text* out, const struct choice* c) {
-	const struct api_request* q = &c->exchange->request;
-	text_json(out, "{'index': %d, ", c->index);
-	if (q->chat)
-		put_message(out, c);
+/* reason: NULL where it goes on. */
+static void end_choice(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason) {
+	put_logprobs(&x->out, x->request.chat, logprobs);
+	text_json(&x->out, ", 'finish_reason': %q}", reason);
+}
+
+static void put_choice(const struct choice* c) {
+	struct exchange* x = c->exchange;
+	text_json(&x->out, "{'index': %d, ", c->index);
+	if (x->request.chat)
+		put_message(&x->out, c);
 	else
-		text_json(out, "'text': %Q", c->reader.content.data, c->reader.content.size);
-	put_logprobs(out, q->chat, q->logprobs ? &c->logprobs : NULL);
-	text_json(out, ", 'finish_reason': '%s'}", finish_reason(c));
+		text_json(&x->out, "'text': %Q", c->reader.content.data, c->reader.content.size);
+	end_choice(x, x->request.logprobs ? &c->logprobs : NULL, finish_reason(c));
 }
 
 static void whole(struct exchange* x) {
 	put_head(x, x->request.chat ? "chat.completion" : "text_completion");
 	for (int i = 0; i < x->n; i++) {
 		text_put(&x->out, i ? ", " : "");
-		put_choice(&x->out, &x->choice[i]);
+		put_choice(&x->choice[i]);
 	}
 	end_with_usage(x);
 }
@@ -253,66 +257,83 @@ static void begin_chunk(struct exchange* x) {
 	put_head(x, x->request.chat ? "chat.completion.chunk" : "text_completion");
 }
 
-static void end_chunk(struct exchange* x, const char* detail) {
-	text_json(&x->out, detail ? "], 'swiftlet': %s}\n\n" : "]}\n\n", detail);
+/* With one choice, whose delta or text is to be written. */
+static struct text* begin_part(const struct choice* c) {
+	begin_chunk(c->exchange);
+	text_json(&c->exchange->out, "{'index': %d, ", c->index);
+	return &c->exchange->out;
 }
+
+/* Members of the chunk may follow. */
+static void end_part(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason) {
+	end_choice(x, logprobs, reason);
+	text_put(&x->out, "]");
+}
+
+static void end_chunk(struct exchange* x) { text_put(&x->out, "}\n\n"); }
 
 static void first_chunk(struct choice* c) {
-	struct exchange* x = c->exchange;
-	if (!x->request.chat)
+	if (!c->exchange->request.chat)
 		return;
-	begin_chunk(x);
-	text_json(&x->out,
-	          "{'index': %d, 'delta': {'role': 'assistant', 'content': ''}, 'logprobs': null, "
-	          "'finish_reason': null}",
-	          c->index);
-	end_chunk(x, NULL);
+	text_json(begin_part(c), "'delta': {'role': 'assistant', 'content': ''}");
+	end_part(c->exchange, NULL, NULL);
+	end_chunk(c->exchange);
 }
 
-static void part(struct choice* c, const struct reply_logprobs* logprobs, const char* detail) {
+/* For the page: pairs of a token's text and who drafted it. */
+static void put_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
+	text_json(out, ", 'swiftlet': {'tokens': [");
+	for (int i = 0; i < step->n; i++) {
+		char piece[PIECE];
+		const size_t n = piece_of(t, step->token[i].id, false, piece);
+		text_json(out, i ? ", [%Q, %q]" : "[%Q, %q]", piece, n, swiftlet_source_name(step->token[i].source));
+	}
+	text_put(out, "]}");
+}
+
+/* What is thought, what is said and what is called have chunks of their own. Text may be held back for a stop
+ * string or an unfinished character: then there may be nothing to say. */
+static void part(struct choice* c, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
-	if (reasoning->size) { /* what is thought has a delta of its own */
-		begin_chunk(x);
-		text_json(
-		    &x->out,
-		    "{'index': %d, 'delta': {'reasoning_content': %Q}, 'logprobs': null, 'finish_reason': null}",
-		    c->index, reasoning->data, reasoning->size);
-		end_chunk(x, NULL);
+	if (reasoning->size) {
+		text_json(begin_part(c), "'delta': {'reasoning_content': %Q}", reasoning->data, reasoning->size);
+		end_part(x, NULL, NULL);
+		end_chunk(x);
 	}
-	if (!content->size && !detail && !logprobs)
-		return;
-	begin_chunk(x);
-	text_json(&x->out,
-	          x->request.chat ? "{'index': %d, 'delta': {'content': %Q}" : "{'index': %d, 'text': %Q",
-	          c->index, content->data, content->size);
-	put_logprobs(&x->out, x->request.chat, logprobs);
-	text_json(&x->out, ", 'finish_reason': null}");
-	end_chunk(x, detail);
+	if (content->size || c->logprobs.n || (x->detail && step && step->n)) {
+		text_json(begin_part(c), x->request.chat ? "'delta': {'content': %Q}" : "'text': %Q", content->data,
+		          content->size);
+		end_part(x, step && x->request.logprobs ? &c->logprobs : NULL, NULL);
+		if (x->detail && step)
+			put_tokens(&x->out, x->server->model->tokenizer, step);
+		end_chunk(x);
+	}
+	if (c->told_calls < c->reader.tools.n) {
+		text_json(begin_part(c), "'delta': {");
+		put_calls(&x->out, c);
+		text_put(&x->out, "}");
+		end_part(x, NULL, NULL);
+		end_chunk(x);
+	}
 }
 
-static void calls(struct choice* c) {
+static void last(struct choice* c) {
 	struct exchange* x = c->exchange;
-	begin_chunk(x);
-	text_json(&x->out, "{'index': %d, 'delta': {", c->index);
-	put_calls(&x->out, c);
-	text_json(&x->out, "}, 'logprobs': null, 'finish_reason': null}");
-	end_chunk(x, NULL);
-}
-
-static void last(struct choice* c, const char* detail) {
-	struct exchange* x = c->exchange;
-	begin_chunk(x);
-	text_json(&x->out, "{'index': %d, %s, 'logprobs': null, 'finish_reason': '%s'}", c->index,
-	          x->request.chat ? "\"delta\": {}" : "\"text\": \"\"", finish_reason(c));
-	end_chunk(x, detail);
+	text_json(begin_part(c), x->request.chat ? "'delta': {}" : "'text': ''");
+	end_part(x, NULL, finish_reason(c));
+	if (x->detail) {
+		text_json(&x->out, ", 'swiftlet': ");
+		put_figures(&x->out, c);
+	}
+	end_chunk(x);
 }
 
 static void end(struct exchange* x) {
 	if (x->error.status) {
 		char* text = api_error_text(&x->error);
 		if (text)
-			text_print(&x->out, "data: %.*s\n\n", (int)strcspn(text, "\n"), text);
+			text_print(&x->out, "data: %s\n", text); /* which ends in one already */
 		free(text);
 	} else if (x->request.include_usage) {
 		begin_chunk(x);
@@ -324,18 +345,8 @@ static void end(struct exchange* x) {
 
 #define VOICE(name, reader)                                                                                  \
 	{                                                                                                        \
-		.id = name, .read = reader, .first = first_chunk, .part = part, .calls = calls, .last = last,        \
-		.end = end, .whole = whole                                                                           \
+		.id = name, .read = reader, .first = first_chunk, .part = part, .last = last, .end = end,            \
+		.whole = whole                                                                                       \
 	}
 const struct reply_voice voice_completion = VOICE("cmpl-", api_read_completion);
 const struct reply_voice voice_chat = VOICE("chatcmpl-", api_read_chat);
-
-void reply_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
-	text_put(out, "[");
-	for (int i = 0; i < step->n; i++) {
-		char piece[PIECE];
-		const size_t n = piece_of(t, step->token[i].id, false, piece);
-		text_json(out, i ? ", [%Q, %q]" : "[%Q, %q]", piece, n, swiftlet_source_name(step->token[i].source));
-	}
-	text_put(out, "]");
-}

@@ -11,8 +11,7 @@
 enum { COMPLETION = 1, CHAT = 2, BOTH = 3, ALWAYS = 4 /* read where the request lacks it too */ };
 
 struct reading;
-/* A row of the table: in which requests, who reads it, and for those that only store it where and within
- * what. */
+/* A row of the table: in which requests, who reads it, and of numbers and flags where to and within what. */
 struct field {
 	const char* name;
 	int where;
@@ -31,6 +30,7 @@ struct reading {
 	const struct field* field; /* that is read */
 	const char* name;          /* its name */
 	const cJSON* value;        /* and value; NULL: there is none, or null */
+	struct error why;          /* of a form or a chat that cannot be had */
 	struct api_error* error;
 };
 
@@ -49,12 +49,8 @@ static bool read_number(struct reading* r) {
 	return api_number(r->body, r->name, r->field->least, r->field->most, false, member(r), r->error);
 }
 
-static bool read_int(struct reading* r, double least, double most, int* out) {
-	return api_int(r->body, r->name, least, most, out, r->error);
-}
-
 static bool read_whole_number(struct reading* r) {
-	return read_int(r, r->field->least, r->field->most, member(r));
+	return api_int(r->body, r->name, r->field->least, r->field->most, member(r), r->error);
 }
 
 static bool read_flag(struct reading* r) { return api_flag(r->body, r->name, member(r), r->error); }
@@ -65,21 +61,11 @@ static bool read_model(struct reading* r) {
 }
 
 static bool read_max_tokens(struct reading* r) {
-	const int before = r->to->ask.max_tokens;
-	const bool both = r->to->chat && strcmp(r->name, "max_completion_tokens") == 0 &&
-	                  cJSON_GetObjectItemCaseSensitive(r->body, "max_tokens") && before > 0;
-	if (!read_int(r, 1, 1 << 24, &r->to->ask.max_tokens))
+	const int before = r->to->chat ? r->to->ask.max_tokens : 0; /* the other name's */
+	if (!read_whole_number(r))
 		return false;
-	return !both || before == r->to->ask.max_tokens ||
+	return before == 0 || before == r->to->ask.max_tokens ||
 	       refuse(r, "invalid_value", "'max_tokens' and 'max_completion_tokens' differ; give one.");
-}
-
-static bool read_top_p(struct reading* r) {
-	if (!api_number(r->body, r->name, 0, 1, false, &r->to->ask.top_p, r->error))
-		return false;
-	/* 0 keeps the most probable token, as the smallest positive share does */
-	r->to->ask.top_p = fmax(r->to->ask.top_p, 1e-6);
-	return true;
 }
 
 static bool read_seed(struct reading* r) {
@@ -93,14 +79,11 @@ static bool read_seed(struct reading* r) {
 
 /* ---- log probabilities -------------------------------------------------------------------- */
 
-static bool read_logprobs_count(struct reading* r) {
-	return r->to->logprobs = read_int(r, 0, API_MAX_TOP, &r->to->top_logprobs);
-}
+static bool read_logprobs_count(struct reading* r) { return r->to->logprobs = read_whole_number(r); }
 
 static bool read_top_logprobs(struct reading* r) {
-	return read_int(r, 0, API_MAX_TOP, &r->to->top_logprobs) &&
-	       (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r->body, "logprobs")) ||
-	        refuse(r, "invalid_value", "'top_logprobs' needs 'logprobs': true."));
+	return read_whole_number(r) && (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r->body, "logprobs")) ||
+	                                refuse(r, "invalid_value", "'top_logprobs' needs 'logprobs': true."));
 }
 
 /* ---- objects ------------------------------------------------------------------------------ */
@@ -199,9 +182,9 @@ static bool read_end_tokens(struct reading* r) {
 enum { MOST_CHOICES = 1024 };
 
 /* Takes what was compiled; one form an answer. */
-static bool take(struct reading* r, struct grammar* grammar, const struct error* error) {
+static bool take(struct reading* r, struct grammar* grammar) {
 	if (!grammar)
-		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, error->message);
+		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, r->why.message);
 	if (r->to->grammar) {
 		grammar_free(grammar);
 		return refuse(r, "invalid_value", "More than one form is asked for.");
@@ -211,24 +194,21 @@ static bool take(struct reading* r, struct grammar* grammar, const struct error*
 }
 
 static bool take_schema(struct reading* r, const cJSON* schema) {
-	struct error error = {""};
 	char* text = cJSON_IsString(schema) ? NULL : cJSON_PrintUnformatted(schema);
 	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
 	if (!of)
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
-	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &error);
+	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &r->why);
 	cJSON_free(text);
-	return take(r, grammar, &error);
+	return take(r, grammar);
 }
 
 static bool read_response_format(struct reading* r) {
-	const char* type = api_text(r->value, "type");
-	struct error error = {""};
-	if (type && strcmp(type, "text") == 0 && !r->value->child->next)
+	if (api_is(r->value, "type", "text") && !r->value->child->next)
 		return true;
-	if (type && strcmp(type, "json_object") == 0)
-		return take(r, grammar_from_json_object(&error), &error);
-	if (!type || strcmp(type, "json_schema") != 0)
+	if (api_is(r->value, "type", "json_object"))
+		return take(r, grammar_from_json_object(&r->why));
+	if (!api_is(r->value, "type", "json_schema"))
 		return refuse(r, "invalid_value",
 		              "'response_format' has a type of \"text\", \"json_object\" or \"json_schema\".");
 	const cJSON* of = cJSON_GetObjectItemCaseSensitive(r->value, "json_schema");
@@ -239,7 +219,6 @@ static bool read_guided_json(struct reading* r) { return take_schema(r, r->value
 
 static bool read_guided_choice(struct reading* r) {
 	const char* choice[MOST_CHOICES];
-	struct error error = {""};
 	const cJSON* item;
 	int n = 0;
 	cJSON_ArrayForEach (item, r->value) {
@@ -248,15 +227,14 @@ static bool read_guided_choice(struct reading* r) {
 			              MOST_CHOICES);
 		choice[n++] = item->valuestring;
 	}
-	return take(r, grammar_from_choices(choice, n, &error), &error);
+	return take(r, grammar_from_choices(choice, n, &r->why));
 }
 
 static bool take_text(struct reading* r, struct grammar* (*from)(const char*, size_t, struct error*)) {
 	const char* text = cJSON_GetStringValue(r->value);
-	struct error error = {""};
 	if (!text)
 		return refuse(r, "invalid_value", "'%.40s' is not a string.", r->name);
-	return take(r, from(text, strlen(text), &error), &error);
+	return take(r, from(text, strlen(text), &r->why));
 }
 
 static bool read_guided_regex(struct reading* r) { return take_text(r, grammar_from_regex); }
@@ -335,21 +313,18 @@ static bool read_prompt(struct reading* r) {
 
 /* Messages, tools, documents and chat_template_kwargs. */
 static bool read_chat(struct reading* r) {
-	struct error error;
 	const char* field = r->name;
-	return chat_parts_read(r->text, r->size, &r->to->parts, &field, &error) ||
-	       api_refuse(r->error, field, "invalid_value", "%.300s", error.message);
+	return chat_parts_read(r->text, r->size, &r->to->parts, &field, &r->why) ||
+	       api_refuse(r->error, field, "invalid_value", "%.300s", r->why.message);
 }
 
 /* OpenAI's {"type": "content", "content"}: a text that the output is expected to follow. */
 static bool read_prediction(struct reading* r) {
-	const char* type = api_text(r->value, "type");
-	if (!type || strcmp(type, "content") != 0)
+	if (!api_is(r->value, "type", "content"))
 		return refuse(r, "invalid_value",
 		              "'prediction' must be an object with \"type\": \"content\" and \"content\".");
 	const cJSON* content = cJSON_GetObjectItemCaseSensitive(r->value, "content");
 	r->to->prediction = api_texts(content, r->name, "prediction.content", "text", r->error);
-	r->to->prediction_size = r->to->prediction ? strlen(r->to->prediction) : 0;
 	return r->to->prediction != NULL;
 }
 
@@ -409,18 +384,18 @@ static const struct field fields[] = {
     {"tools", CHAT, .read = NULL}, /* read_chat has read these */
     {"documents", CHAT, .read = NULL},
     {"chat_template_kwargs", CHAT, .read = NULL}, /* as vLLM and llama.cpp name it */
-    {"max_tokens", BOTH, .read = read_max_tokens},
-    {"max_completion_tokens", CHAT, .read = read_max_tokens},
+    {"max_tokens", BOTH, INTO(read_max_tokens, ask.max_tokens, 1, 1 << 24)},
+    {"max_completion_tokens", CHAT, INTO(read_max_tokens, ask.max_tokens, 1, 1 << 24)},
     {"temperature", BOTH, INTO(read_number, ask.temperature, 0, 2)},
-    {"top_p", BOTH, .read = read_top_p},
+    {"top_p", BOTH, INTO(read_number, ask.top_p, 0, 1)},
     {"min_p", BOTH, INTO(read_number, ask.min_p, 0, 1)},             /* ours, as vLLM names it */
     {"top_k", BOTH, INTO(read_whole_number, ask.top_k, 0, 1 << 24)}, /* the same */
     {"n", BOTH, INTO(read_whole_number, n, 1, API_MAX_CHOICES)},
     {"stream", BOTH, INTO(read_flag, stream, 0, 1)},
     {"stream_options", BOTH, .read = read_stream_options},
-    {"logprobs", COMPLETION, .read = read_logprobs_count},
+    {"logprobs", COMPLETION, INTO(read_logprobs_count, top_logprobs, 0, API_MAX_TOP)},
     {"logprobs", CHAT, INTO(read_flag, logprobs, 0, 1)},
-    {"top_logprobs", CHAT, .read = read_top_logprobs},
+    {"top_logprobs", CHAT, INTO(read_top_logprobs, top_logprobs, 0, API_MAX_TOP)},
     {"echo", COMPLETION, INTO(read_flag, echo, 0, 1)},
     {"stop", BOTH, .read = read_stop},
     {"ignore_eos", BOTH, INTO(read_flag, ask.ignore_eos, 0, 1)}, /* ours, as vLLM names it */
@@ -478,7 +453,9 @@ static bool read_fields(struct reading* r, int where) {
 		    !r->field->read(r))
 			return false;
 	}
-	const struct api_request* q = r->to;
+	struct api_request* q = r->to;
+	/* 0 keeps the most probable token, as the smallest positive share does */
+	q->ask.top_p = fmax(q->ask.top_p, 1e-6);
 	if (q->grammar && q->ask.ignore_eos && q->ask.n_end_tokens == 0)
 		return api_refuse(r->error, "ignore_eos", "invalid_value",
 		                  "'ignore_eos' beside a form of the answer needs 'stop_token_ids', which end it.");

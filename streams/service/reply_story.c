@@ -1,24 +1,16 @@
 /* What answers of vendors have in common that are told as items which open, grow and close (exchange.h). */
 #include "streams/service/exchange.h"
 
-void story_end(struct exchange* x) { x->out.failed |= x->story.text.failed || x->story.said.failed; }
-
-static void keep(struct reply_story* s, struct text* item) {
-	text_put(&s->said, s->items++ ? ", " : "");
-	text_add(&s->said, item->data, item->size);
-	s->said.failed |= item->failed;
-	text_free(item);
-}
+static void begin_saying(struct reply_story* s) { text_put(&s->said, s->items ? ", " : ""); }
 
 /* Ends the item that is open, if one is. */
 static void close_item(struct exchange* x) {
 	struct reply_story* s = &x->story;
-	struct text item = {0};
 	if (s->open == STORY_NOTHING)
 		return;
-	text_put(&s->text, ""); /* an item without a word is one too */
-	x->voice->story->close(x, &item);
-	keep(s, &item);
+	begin_saying(s);
+	x->voice->story->close(x);
+	s->items++;
 	text_clear(&s->text);
 	s->open = STORY_NOTHING;
 }
@@ -40,33 +32,28 @@ static void say(struct exchange* x, enum story_part what, const struct text* wor
 	text_add(&x->story.text, words->data, words->size);
 }
 
-void story_part(struct choice* c, const struct reply_logprobs* logprobs, const char* detail) {
-	(void)logprobs, (void)detail;
-	say(c->exchange, STORY_REASONING, &c->reader.reasoning);
-	say(c->exchange, STORY_TEXT, &c->reader.content);
-}
-
-void story_calls(struct choice* c) {
+void story_part(struct choice* c, const struct swiftlet_step* step) {
 	struct exchange* x = c->exchange;
+	(void)step;
+	say(x, STORY_REASONING, &c->reader.reasoning);
+	say(x, STORY_TEXT, &c->reader.content);
 	for (int i = c->told_calls; i < c->reader.tools.n; i++) {
-		struct text item = {0};
 		close_item(x);
-		x->voice->story->call(x, &c->reader.tools.call[i], &item);
-		keep(&x->story, &item);
+		begin_saying(&x->story);
+		x->voice->story->call(x, &c->reader.tools.call[i]);
+		x->story.items++;
 	}
 }
 
-void story_last(struct choice* c, const char* detail) {
+void story_last(struct choice* c) {
 	struct exchange* x = c->exchange;
-	(void)detail;
-	if (x->voice->story->never_empty && x->story.items == 0)
-		open_item(x, x->story.open == STORY_NOTHING ? STORY_TEXT : x->story.open);
+	if (x->voice->story->never_empty && x->story.items == 0 && x->story.open == STORY_NOTHING)
+		open_item(x, STORY_TEXT);
 	close_item(x);
 }
 
 void story_whole(struct exchange* x) {
-	story_part(&x->choice[0], NULL, NULL);
-	story_calls(&x->choice[0]);
-	story_last(&x->choice[0], NULL);
+	story_part(&x->choice[0], NULL);
+	story_last(&x->choice[0]);
 	text_clear(&x->out);
 }

@@ -7,9 +7,10 @@
 
 static const char* suffix(const struct exchange* x) { return x->id + strlen(voice_responses.id); }
 
-static void begin(struct exchange* x, const char* type) {
-	text_json(&x->out, "event: %s\ndata: {'type': '%s', 'sequence_number': %d", type, type,
-	          x->story.events++);
+/* what: what happens to that, ".done"; "": no more is to be said. */
+static void begin(struct exchange* x, const char* type, const char* what) {
+	text_json(&x->out, "event: response.%s%s\ndata: {'type': 'response.%s%s', 'sequence_number': %d", type,
+	          what, type, what, x->story.events++);
 }
 
 static void finish(struct exchange* x) { text_put(&x->out, "}\n\n"); }
@@ -42,8 +43,8 @@ static void put_response(struct exchange* x, const char* status) {
 	text_put(out, "}");
 }
 
-static void put_state(struct exchange* x, const char* event, const char* status) {
-	begin(x, event);
+static void put_state(struct exchange* x, const char* type, const char* status) {
+	begin(x, type, "");
 	text_json(&x->out, ", 'response': ");
 	put_response(x, status);
 	finish(x);
@@ -61,8 +62,16 @@ static void put_part(struct text* out, const struct exchange* x) {
 	          x->story.text.data, x->story.text.size);
 }
 
-static void put_item(struct text* out, const struct exchange* x, bool whole) {
+/* call: NULL where the item is not one but what is open. */
+static void put_item(struct text* out, const struct exchange* x, const struct tool_call* call, bool whole) {
 	const char* status = whole ? "completed" : "in_progress";
+	if (call) {
+		text_json(out,
+		          "{'type': 'function_call', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, "
+		          "'arguments': %q}",
+		          suffix(x), x->story.items, call->id, status, call->name, whole ? call->arguments : "");
+		return;
+	}
 	if (is_thought(x))
 		text_json(out, "{'type': 'reasoning', 'id': 'rs_%s_%d', 'summary': [], 'content': [", suffix(x),
 		          x->story.items);
@@ -76,108 +85,86 @@ static void put_item(struct text* out, const struct exchange* x, bool whole) {
 }
 
 /* {…, "item_id", "output_index", "content_index": its part's events have all three */
-static void begin_part(struct exchange* x, const char* type) {
-	begin(x, type);
+static void begin_part(struct exchange* x, const char* type, const char* what) {
+	begin(x, type, what);
 	text_json(&x->out, ", 'item_id': '%s_%s_%d', 'output_index': %d, 'content_index': 0",
 	          is_thought(x) ? "rs" : "msg", suffix(x), x->story.items, x->story.items);
 }
 
-static void put_item_event(struct exchange* x, const char* type, bool whole) {
-	begin(x, type);
+static void put_item_event(struct exchange* x, const struct tool_call* call, bool whole) {
+	begin(x, "output_item", whole ? ".done" : ".added");
 	text_json(&x->out, ", 'output_index': %d, 'item': ", x->story.items);
-	put_item(&x->out, x, whole);
+	put_item(&x->out, x, call, whole);
 	finish(x);
 }
 
-static void put_part_event(struct exchange* x, const char* type) {
-	begin_part(x, type);
+static void put_part_event(struct exchange* x, const char* what) {
+	begin_part(x, "content_part", what);
 	text_json(&x->out, ", 'part': ");
 	put_part(&x->out, x);
 	finish(x);
 }
 
-static void put_text_event(struct exchange* x, const char* type, const char* name, const char* text,
+static void put_text_event(struct exchange* x, const char* what, const char* name, const char* text,
                            size_t size) {
-	begin_part(x, type);
+	begin_part(x, is_thought(x) ? "reasoning_text" : "output_text", what);
 	text_json(&x->out, is_thought(x) ? ", '%s': %Q" : ", '%s': %Q, 'logprobs': []", name, text, size);
 	finish(x);
 }
 
 static void open_item(struct exchange* x) {
-	put_item_event(x, "response.output_item.added", false);
-	put_part_event(x, "response.content_part.added");
+	put_item_event(x, NULL, false);
+	put_part_event(x, ".added");
 }
 
 static void more_of_item(struct exchange* x, const char* text, size_t size) {
-	put_text_event(x, is_thought(x) ? "response.reasoning_text.delta" : "response.output_text.delta", "delta",
-	               text, size);
+	put_text_event(x, ".delta", "delta", text, size);
 }
 
-static void close_item(struct exchange* x, struct text* item) {
-	put_text_event(x, is_thought(x) ? "response.reasoning_text.done" : "response.output_text.done", "text",
-	               x->story.text.data, x->story.text.size);
-	put_part_event(x, "response.content_part.done");
-	put_item_event(x, "response.output_item.done", true);
-	put_item(item, x, true);
+static void close_item(struct exchange* x) {
+	put_text_event(x, ".done", "text", x->story.text.data, x->story.text.size);
+	put_part_event(x, ".done");
+	put_item_event(x, NULL, true);
+	put_item(&x->story.said, x, NULL, true);
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-static void put_call(struct text* out, const struct exchange* x, const struct tool_call* call, bool whole) {
-	text_json(out,
-	          "{'type': 'function_call', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, "
-	          "'arguments': %q}",
-	          suffix(x), x->story.items, call->id, whole ? "completed" : "in_progress", call->name,
-	          whole ? call->arguments : "");
-}
-
-static void put_call_event(struct exchange* x, const struct tool_call* call, bool whole) {
-	begin(x, whole ? "response.output_item.done" : "response.output_item.added");
-	text_json(&x->out, ", 'output_index': %d, 'item': ", x->story.items);
-	put_call(&x->out, x, call, whole);
-	finish(x);
-}
-
-static void begin_arguments(struct exchange* x, const char* type) {
-	begin(x, type);
+static void begin_arguments(struct exchange* x, const char* what) {
+	begin(x, "function_call_arguments", what);
 	text_json(&x->out, ", 'item_id': 'fc_%s_%d', 'output_index': %d, ", suffix(x), x->story.items,
 	          x->story.items);
 }
 
-static void tell_call(struct exchange* x, const struct tool_call* call, struct text* item) {
-	put_call_event(x, call, false);
-	begin_arguments(x, "response.function_call_arguments.delta");
+static void tell_call(struct exchange* x, const struct tool_call* call) {
+	put_item_event(x, call, false);
+	begin_arguments(x, ".delta");
 	text_json(&x->out, "'delta': %q}\n\n", call->arguments);
-	begin_arguments(x, "response.function_call_arguments.done");
+	begin_arguments(x, ".done");
 	text_json(&x->out, "'name': %q, 'arguments': %q}\n\n", call->name, call->arguments);
-	put_call_event(x, call, true);
-	put_call(item, x, call, true);
+	put_item_event(x, call, true);
+	put_item(&x->story.said, x, call, true);
 }
 
 /* ---- the voice ------------------------------------------------------------------------------ */
 
 static void first_events(struct choice* c) {
-	put_state(c->exchange, "response.created", "in_progress");
-	put_state(c->exchange, "response.in_progress", "in_progress");
+	put_state(c->exchange, "created", "in_progress");
+	put_state(c->exchange, "in_progress", "in_progress");
 }
 
-static bool was_cut(const struct exchange* x) { return x->choice[0].figures.stop == SWIFTLET_LENGTH; }
-
-static void end(struct exchange* x) {
-	if (x->error.status)
-		put_state(x, "response.failed", "failed");
-	else if (was_cut(x))
-		put_state(x, "response.incomplete", "incomplete");
-	else
-		put_state(x, "response.completed", "completed");
-	story_end(x);
+static const char* status_of(const struct exchange* x) {
+	return x->error.status                                ? "failed"
+	       : x->choice[0].figures.stop == SWIFTLET_LENGTH ? "incomplete"
+	                                                      : "completed";
 }
+
+static void end(struct exchange* x) { put_state(x, status_of(x), status_of(x)); }
 
 static void whole(struct exchange* x) {
 	story_whole(x);
-	put_response(x, was_cut(x) ? "incomplete" : "completed");
+	put_response(x, status_of(x));
 	text_put(&x->out, "\n");
-	story_end(x);
 }
 
 static const struct story_voice items = {

@@ -2,7 +2,6 @@
  *
  * Nothing is stored: previous_response_id, conversation, background and stored prompts are refused by name,
  * and tools that the vendor hosts too. What a model thought before is not told to it again. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -13,12 +12,8 @@ static bool read_message(struct translation* t, const cJSON* item) {
 	const char* role = api_text(item, "role");
 	if (!role)
 		return api_refuse(t->error, "input", "invalid_value", "A message of 'input' has no 'role'.");
-	char* text = api_texts(json_field(item, "content"), "input", "input",
-	                       "input_text output_text text refusal", t->error);
-	if (text)
-		translate_message(t, role, text);
-	free(text);
-	return text != NULL;
+	return translate_texts(t, role, json_field(item, "content"), "input",
+	                       "input_text output_text text refusal");
 }
 
 static bool read_call(struct translation* t, const cJSON* item) {
@@ -50,12 +45,26 @@ static bool read_item(struct translation* t, const cJSON* item) {
 	                                                    "'input' holds an item of type \"%.40s\".", type);
 }
 
+static bool refuse_stored(struct translation* t) {
+	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls"};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (json_field(t->from, names[i]))
+			return api_refuse(t->error, names[i], "unsupported_field",
+			                  "'%s' is not supported: this server stores nothing; send the whole input.",
+			                  names[i]);
+	return !cJSON_IsTrue(json_field(t->from, "background")) ||
+	       api_refuse(t->error, "background", "unsupported_field", "'background' is not supported.");
+}
+
 static bool read_input(struct translation* t) {
-	const cJSON *input = json_field(t->from, "input"), *instructions = json_field(t->from, "instructions");
-	if (instructions && !cJSON_IsString(instructions))
-		return api_refuse(t->error, "instructions", "invalid_type", "'instructions' must be a string.");
+	if (!refuse_stored(t))
+		return false;
+	const cJSON* input = json_field(t->from, "input");
+	const char* instructions = NULL;
+	if (!api_string(t->from, "instructions", SIZE_MAX, &instructions, t->error))
+		return false;
 	if (instructions)
-		translate_message(t, "system", instructions->valuestring);
+		translate_message(t, "system", instructions);
 	if (cJSON_IsString(input)) {
 		translate_message(t, "user", input->valuestring);
 		return true;
@@ -71,29 +80,29 @@ static bool read_input(struct translation* t) {
 
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
-static bool read_tools(struct translation* t) {
-	const cJSON* choice = json_field(t->from, "tool_choice");
-	const char* name = api_text(choice, "name");
-	if (!translate_tools(t, "function", "", "parameters"))
-		return false;
-	if (cJSON_IsObject(choice))
-		translate_choice(t, name ? name : "");
-	else
-		translate_as(t, "tool_choice", "tool_choice");
-	return true;
-}
-
 /* {"format": {"type": "json_schema", "name", "schema"}}, flat where chat nests it. */
-static bool read_text(struct translation* t) {
+static void read_text(struct translation* t) {
 	const cJSON* format = json_field(json_field(t->from, "text"), "format");
 	const char* type = api_text(format, "type");
 	if (!format)
-		return true;
-	cJSON* to = translate_object(t, t->to, "response_format");
-	translate_add(t, to, "type", cJSON_CreateString(type ? type : ""));
-	if (type && strcmp(type, "json_schema") == 0)
-		translate_add(t, to, "json_schema", cJSON_Duplicate(format, true));
-	return true;
+		return;
+	text_json(translate_member(t, "response_format"), "{'type': %q", type ? type : "");
+	if (api_is(format, "type", "json_schema")) {
+		text_json(&t->to, ", 'json_schema': ");
+		api_put(&t->to, format);
+	}
+	text_put(&t->to, "}");
+}
+
+static bool read(struct translation* t) {
+	const cJSON* choice = json_field(t->from, "tool_choice");
+	const char* name = api_text(choice, "name");
+	read_text(t);
+	if (cJSON_IsObject(choice))
+		translate_choice(t, name ? name : "");
+	else if (choice)
+		api_put(translate_member(t, "tool_choice"), choice);
+	return translate_tools(t, "function", "", "parameters");
 }
 
 /* ---- what the answer repeats ---------------------------------------------------------------- */
@@ -118,11 +127,11 @@ static bool echo(const cJSON* body, struct api_request* q) {
 	struct text out = {0};
 	for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
 		const cJSON* value = json_field(body, repeated[i].name);
-		char* text = value ? cJSON_PrintUnformatted(value) : NULL;
-		out.failed |= value && !text;
-		text_print(&out, ", \"%s\": ", repeated[i].name);
-		text_put(&out, text ? text : repeated[i].otherwise);
-		cJSON_free(text);
+		text_json(&out, ", '%s': ", repeated[i].name);
+		if (value)
+			api_put(&out, value);
+		else
+			text_put(&out, repeated[i].otherwise);
 	}
 	text_put(&out, ", \"store\": false");
 	q->echoed = text_take(&out);
@@ -130,22 +139,6 @@ static bool echo(const cJSON* body, struct api_request* q) {
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
-
-static bool refuse_stored(struct translation* t) {
-	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls"};
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (json_field(t->from, names[i]))
-			return api_refuse(t->error, names[i], "unsupported_field",
-			                  "'%s' is not supported: this server stores nothing; send the whole input.",
-			                  names[i]);
-	return !cJSON_IsTrue(json_field(t->from, "background")) ||
-	       api_refuse(t->error, "background", "unsupported_field", "'background' is not supported.");
-}
-
-static bool read(struct translation* t) {
-	translate_as(t, "max_output_tokens", "max_completion_tokens");
-	return refuse_stored(t) && read_input(t) && read_tools(t) && read_text(t);
-}
 
 bool responses_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
 	static const char* const renamed[][2] = {{"messages", "input"},
@@ -157,12 +150,14 @@ bool responses_read(const char* body, size_t size, int vocab, struct api_request
 	        "model metadata temperature top_p stream parallel_tool_calls seed top_k min_p stop ignore_eos "
 	        "stop_token_ids presence_penalty logit_bias repetition_penalty frequency_penalty "
 	        "chat_template_kwargs",
-	    .own = "input instructions tools text tool_choice max_output_tokens background previous_response_id "
-	           "conversation prompt max_tool_calls",
+	    .own =
+	        "input instructions tools text tool_choice background previous_response_id conversation prompt "
+	        "max_tool_calls",
 	    .hints = "store include reasoning truncation user service_tier stream_options prompt_cache_key "
 	             "safety_identifier prompt_cache_retention",
+	    .renamed = renamed,
+	    .messages = read_input,
 	    .read = read,
-	    .finish = echo,
-	    .renamed = renamed};
+	    .finish = echo};
 	return translation_read(&how, body, size, vocab, q, e);
 }

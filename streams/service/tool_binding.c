@@ -1,7 +1,6 @@
 /* Strict tools: what a model calls is bound to their schemas. The other tools' arguments are any object. */
 #include "streams/service/exchange.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,61 +45,58 @@ static bool add_tool(struct binding* b, const cJSON* tool, struct api_error* e) 
 }
 
 /* What begins a call has to be text, and what ends a thought too: a grammar allows no special tokens. */
-static bool writes_as_text(const struct binding* b, const char* chat_template, const struct tokenizer* t,
-                           bool must) {
-	const int32_t trigger = must ? -1 : tokenizer_find(t, b->syntax->trigger);
-	const int32_t thought = tokenizer_find(t, "</think>");
+static bool writes_as_text(const struct tool_syntax* syntax, const struct exchange* x) {
+	const struct model* m = x->server->model;
+	const struct tokenizer* t = m->tokenizer;
+	const enum reasoning_style style = reasoning_style_of(model_chat_template(m, true));
+	const int32_t trigger = x->begun.size ? -1 : tokenizer_find(t, syntax->trigger);
+	const int32_t thought = style == REASONING_THINK ? tokenizer_find(t, "</think>") : -1;
 	return (trigger < 0 || !tokenizer_is_special(t, trigger)) &&
-	       (reasoning_style_of(chat_template) == REASONING_NONE || thought < 0 ||
-	        !tokenizer_is_special(t, thought)) &&
-	       reasoning_style_of(chat_template) != REASONING_CHANNELS;
+	       (thought < 0 || !tokenizer_is_special(t, thought)) && style != REASONING_CHANNELS;
 }
 
-static bool compile(const struct binding* b, const struct api_request* q, const char* begun,
-                    struct grammar** out, struct api_error* e) {
+static bool compile(const struct binding* b, struct exchange* x, struct api_error* e) {
 	struct error error = {""};
+	const bool must = x->begun.size > 0;
 	const struct grammar_calls calls = {.call = b->call,
 	                                    .n = b->n,
 	                                    .between = b->syntax->between,
 	                                    .finish = b->syntax->finish,
-	                                    .one = q->one_tool_call,
-	                                    .begun = *begun ? begun : b->syntax->trigger,
-	                                    .must = *begun != '\0',
+	                                    .one = x->request.one_tool_call,
+	                                    .begun = must ? x->begun.data : b->syntax->trigger,
+	                                    .must = must,
 	                                    .at_beginning = b->syntax->at_beginning};
-	*out = grammar_from_calls(&calls, &error);
-	return *out ||
+	x->request.grammar = grammar_from_calls(&calls, &error);
+	x->bound = x->request.grammar != NULL;
+	return x->bound ||
 	       api_refuse(e, "tools", "invalid_value", "A strict tool's parameters: %.300s.", error.message);
 }
 
-static bool bind_all(struct binding* b, const cJSON* tools, const struct api_request* q,
-                     const char* chat_template, const struct tokenizer* t, const char* begun,
-                     struct grammar** out, struct api_error* e) {
+static bool bind_all(struct binding* b, const cJSON* tools, struct exchange* x, struct api_error* e) {
 	bool strict = false;
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		strict |= is_strict(tool);
 	if (!strict)
 		return true;
-	b->syntax = tool_syntax_of(chat_template);
-	if (!b->syntax || !writes_as_text(b, chat_template, t, *begun != '\0'))
+	b->syntax = tool_syntax_of(model_chat_template(x->server->model, true));
+	if (!b->syntax || !writes_as_text(b->syntax, x))
 		return api_refuse(e, "tools", "unsupported_field",
 		                  "'strict' is not supported for the way in which this model writes its calls.");
-	if (q->grammar)
+	if (x->request.grammar)
 		return api_refuse(e, "tools", "unsupported_field",
 		                  "Strict tools beside a form of the answer are not supported.");
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		if (!add_tool(b, tool, e))
 			return false;
-	return compile(b, q, begun, out, e);
+	return compile(b, x, e);
 }
 
-bool tools_bind(const struct api_request* q, const char* chat_template, const struct tokenizer* t,
-                const char* begun, struct grammar** out, struct api_error* e) {
-	*out = NULL;
-	if (!q->tool_choice || !q->parts.tools)
+bool tools_bind(struct exchange* x, struct api_error* e) {
+	if (!x->request.tool_choice)
 		return true;
-	cJSON* tools = cJSON_Parse(q->parts.tools);
+	cJSON* tools = cJSON_Parse(x->request.parts.tools);
 	struct binding* b = calloc(1, sizeof *b);
-	const bool good = tools && b ? bind_all(b, tools, q, chat_template, t, begun, out, e) : api_no_memory(e);
+	const bool good = tools && b ? bind_all(b, tools, x, e) : api_no_memory(e);
 	for (int i = 0; b && i < b->n; i++) {
 		text_free(&b->text[i]);
 		cJSON_free(b->schema[i]);

@@ -33,14 +33,16 @@ size_t span_trimmed(struct span s) {
 	return s.size;
 }
 
-static struct span after(struct span s, size_t n) { return (struct span){s.data + n, s.size - n}; }
+struct span span_after(struct span s, size_t n) {
+	return (struct span){s.data + n, s.size - n};
+}
 
 static struct span trimmed(struct span s) {
-	s = after(s, span_spaces(s));
+	s = span_after(s, span_spaces(s));
 	return (struct span){s.data, span_trimmed(s)};
 }
 
-static bool starts(struct span s, const char* with) {
+bool span_starts(struct span s, const char* with) {
 	const size_t n = strlen(with);
 	return s.size >= n && memcmp(s.data, with, n) == 0;
 }
@@ -48,6 +50,19 @@ static bool starts(struct span s, const char* with) {
 size_t span_find(struct span s, const char* what) {
 	const char* at = s.size ? memmem(s.data, s.size, what, strlen(what)) : NULL;
 	return at ? (size_t)(at - s.data) : s.size;
+}
+
+size_t span_first(struct span s, const char* const* marks, const char** which) {
+	size_t first = s.size;
+	*which = NULL;
+	for (int i = 0; marks[i]; i++) {
+		const size_t at = span_find(s, marks[i]);
+		if (at < first) {
+			first = at;
+			*which = marks[i];
+		}
+	}
+	return first;
 }
 
 size_t span_undecided(struct span s, const char* const* marks) {
@@ -164,9 +179,9 @@ static bool take_object(struct tool_reader* r, struct span object, bool must_be_
 static bool take_named(struct tool_reader* r, struct span s, const char* end) {
 	struct error unsaid;
 	const size_t n = span_find(s, end);
-	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(after(s, n));
-	if (*end != '{' && starts(arguments, end))
-		arguments = trimmed(after(arguments, strlen(end)));
+	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(span_after(s, n));
+	if (*end != '{' && span_starts(arguments, end))
+		arguments = trimmed(span_after(arguments, strlen(end)));
 	const size_t id = span_find(name, id_open); /* the model's own, before the arguments */
 	name.size = id;
 	if (!name.size || memchr(name.data, '"', name.size) || !arguments.size ||
@@ -183,9 +198,9 @@ static bool take_objects(struct tool_reader* r, struct span s, bool must_be_know
 			const size_t n = value_size(left);
 			if (!n || !take_object(r, (struct span){left.data, n}, must_be_known, pass == 0))
 				return false;
-			left = trimmed(after(left, n));
+			left = trimmed(span_after(left, n));
 			while (left.size && (*left.data == ';' || *left.data == ','))
-				left = trimmed(after(left, 1));
+				left = trimmed(span_after(left, 1));
 		}
 	return true;
 }
@@ -194,20 +209,20 @@ static bool take_objects(struct tool_reader* r, struct span s, bool must_be_know
 static bool take_list(struct tool_reader* r, struct span s) {
 	struct error unsaid;
 	s = trimmed(s);
-	if (s.size && *s.data == '[' && json_check(s.data, s.size, &unsaid) && trimmed(after(s, 1)).size > 1)
+	if (s.size && *s.data == '[' && json_check(s.data, s.size, &unsaid) && trimmed(span_after(s, 1)).size > 1)
 		return take_objects(r, (struct span){s.data + 1, s.size - 2}, false);
 	if (s.size && *s.data == '{')
 		return take_objects(r, s, false);
 	bool any = false;
 	while (s.size) { /* NAME[ARGS]{…}, perhaps with [TOOL_CALLS] before the next */
-		const size_t from = span_find(s, "{"), n = value_size(after(s, from));
+		const size_t from = span_find(s, "{"), n = value_size(span_after(s, from));
 		const size_t name_end = span_find((struct span){s.data, from}, arguments_open);
 		if (!n || !take_named(r, (struct span){s.data, from + n}, name_end < from ? arguments_open : "{"))
 			return any;
 		any = true;
-		s = trimmed(after(s, from + n));
-		if (starts(s, list_open))
-			s = trimmed(after(s, strlen(list_open)));
+		s = trimmed(span_after(s, from + n));
+		if (span_starts(s, list_open))
+			s = trimmed(span_after(s, strlen(list_open)));
 	}
 	return any;
 }
@@ -221,43 +236,33 @@ static void give_back(struct tool_reader* r, size_t n) {
 	say(r, n);
 }
 
+/* What closes a call that the opener began; NULL: the end of the text. */
+static const char* closer_of(const char* opener) {
+	return opener == tag_open ? tag_close : opener == function_open ? function_close : NULL;
+}
+
 /* With a tag or function that is closed, or ends with the text. */
 static void take_closed(struct tool_reader* r, size_t n, size_t closer) {
 	const struct span body = {r->held.data, n};
-	const bool good = r->state == TOOL_TAG ? take_object(r, body, false, false) : take_named(r, body, ">");
+	const bool good = r->opener == tag_open ? take_object(r, body, false, false) : take_named(r, body, ">");
 	if (!good)
 		give_back(r, n + closer);
 	text_drop(&r->held, n + closer);
-	r->state = TOOL_CONTENT;
-}
-
-static void enter(struct tool_reader* r, size_t at, const char* opener) {
-	say(r, at);
-	text_drop(&r->held, at + strlen(opener));
-	strcpy(r->opener, opener);
-	r->state = opener == tag_open ? TOOL_TAG : opener == function_open ? TOOL_FUNCTION : TOOL_REST;
+	r->opener = NULL;
 }
 
 /* True when there is more to decide. */
 static bool decide_content(struct tool_reader* r) {
 	const struct span s = held(r);
-	size_t first = s.size;
-	const char* opener = NULL;
-	for (int i = 0; openers[i]; i++) {
-		const size_t at = span_find(s, openers[i]);
-		if (at < first) {
-			first = at;
-			opener = openers[i];
-		}
-	}
 	const size_t blank = span_spaces(s);
 	if (!r->begun && r->n == 0 && blank < s.size && s.data[blank] == '{') {
-		r->state = TOOL_REST; /* the whole answer may be a call; the opener is none */
-		r->opener[0] = '\0';
+		r->opener = "";
 		return false;
 	}
-	if (opener) {
-		enter(r, first, opener);
+	const size_t first = span_first(s, openers, &r->opener);
+	if (r->opener) {
+		say(r, first);
+		text_drop(&r->held, first + strlen(r->opener));
 		return true;
 	}
 	if (!r->begun && blank == s.size)
@@ -270,32 +275,27 @@ static bool decide_content(struct tool_reader* r) {
 
 static void decide(struct tool_reader* r) {
 	for (bool more = r->held.size > 0; more;) {
-		if (r->state == TOOL_CONTENT) {
+		if (!r->opener) {
 			more = decide_content(r);
 			continue;
 		}
-		const char* closer = r->state == TOOL_TAG ? tag_close : function_close;
-		const size_t n = span_find(held(r), closer);
-		more = r->state != TOOL_REST && n < r->held.size;
+		const char* closer = closer_of(r->opener);
+		const size_t n = closer ? span_find(held(r), closer) : r->held.size;
+		more = n < r->held.size;
 		if (more)
 			take_closed(r, n, strlen(closer));
 	}
 }
 
 void tool_reader_end(struct tool_reader* r) {
-	decide(r);
-	if (r->state == TOOL_TAG || r->state == TOOL_FUNCTION)
-		take_closed(r, r->held.size, 0);
-	else if (r->state == TOOL_REST) {
-		const bool list = strcmp(r->opener, list_open) == 0;
-		const bool good = list ? take_list(r, held(r)) : take_objects(r, held(r), !r->opener[0]);
-		if (!good)
-			give_back(r, r->held.size);
-		text_drop(&r->held, r->held.size);
-	} else if (r->held.size) {
-		say(r, r->held.size);
-		text_drop(&r->held, r->held.size);
-	}
+	const size_t n = r->held.size;
+	if (!r->opener)
+		say(r, n);
+	else if (closer_of(r->opener))
+		take_closed(r, n, 0);
+	else if (!(r->opener == list_open ? take_list(r, held(r)) : take_objects(r, held(r), !*r->opener)))
+		give_back(r, n);
+	text_clear(&r->held);
 	r->failed |= r->content.failed || r->held.failed;
 }
 
@@ -303,11 +303,6 @@ void tool_reader_end(struct tool_reader* r) {
 
 void tool_reader_open(struct tool_reader* r, const char* tools, bool only_one, uint64_t seed) {
 	*r = (struct tool_reader){.tools = tools, .one = only_one, .seed = seed};
-}
-
-void tool_reader_begin(struct tool_reader* r, const char* text, size_t size) {
-	if (size)
-		text_add(&r->held, text, size);
 }
 
 void tool_reader_close(struct tool_reader* r) {
@@ -327,15 +322,16 @@ void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* trigger, all, begin, middle, end, between, finish, at_beginning */
+static const char hermes_call[] = "<tool_call>\n{\"name\":", hermes_begin[] = "<tool_call>\n{\"name\": \"";
+/* trigger, some, all, begin, middle, end, between, finish, at_beginning */
 static const struct tool_syntax
-    hermes = {tag_open, "",   "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", "\n",
-              "",       false},
-    mistral_list = {list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]",
-                    false},
-    mistral_named = {list_open, "", list_open, arguments_open, "", "", "", false},
-    functionary = {function_open, "", function_open, ">", function_close, "", "", false},
-    llama = {"{", "", "{\"name\": \"", "\", \"parameters\": ", "}", "; ", "", true};
+    hermes = {tag_open,          hermes_call, "", hermes_begin, "\", \"arguments\": ",
+              "}\n</tool_call>", "\n",        "", false},
+    mistral_list = {list_open, list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ",
+                    "]",       false},
+    mistral_named = {list_open, list_open, "", list_open, arguments_open, "", "", "", false},
+    functionary = {function_open, function_open, "", function_open, ">", function_close, "", "", false},
+    llama = {"{", "{\"name\":", "", "{\"name\": \"", "\", \"parameters\": ", "}", "; ", "", true};
 
 const struct tool_syntax* tool_syntax_of(const char* chat_template) {
 	if (strstr(chat_template, tag_open))
@@ -351,18 +347,11 @@ const struct tool_syntax* tool_syntax_of(const char* chat_template) {
  * left to them. */
 bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
 	const struct tool_syntax* s = tool_syntax_of(chat_template);
-	if (!s)
-		return false;
-	if (name || s->begin[strlen(s->begin) - 1] != '"') {
-		text_put(out, s->all);
-		text_put(out, s->begin);
-		text_put(out, name ? name : "");
-		text_put(out, name ? s->middle : "");
-	} else if (*s->all)
-		text_put(out, list_open);
-	else
-		text_add(out, s->begin, strlen(s->begin) - 2);
+	if (s && name)
+		text_print(out, "%s%s%s%s", s->all, s->begin, name, s->middle);
+	else if (s)
+		text_put(out, s->some);
 	while (out->size && out->data[out->size - 1] == ' ')
 		out->data[--out->size] = '\0';
-	return true;
+	return s;
 }

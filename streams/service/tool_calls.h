@@ -20,11 +20,15 @@ struct span { /* of a text that comes piece by piece */
 	const char* data;
 	size_t size;
 };
+struct span span_after(struct span, size_t n); /* without its first n bytes */
+bool span_starts(struct span, const char* with);
 size_t span_spaces(struct span);  /* at its beginning */
 size_t span_trimmed(struct span); /* bytes without the white space at its end */
 /* Where it is; s.size: nowhere. */
 size_t span_find(struct span s, const char* what);
-/* The bytes at the end that may begin one of the marks (NULL-ended), and so are nothing yet. */
+/* Where the first of the marks (NULL-ended) is, and which; s.size and NULL: nowhere. */
+size_t span_first(struct span s, const char* const* marks, const char** which);
+/* The bytes at the end that may begin one of the marks, and so are nothing yet. */
 size_t span_undecided(struct span, const char* const* marks);
 
 enum { TOOL_ID = 10 };
@@ -33,8 +37,6 @@ struct tool_call {
 	char id[TOOL_ID]; /* nine letters and digits: more than Mistral's template refuses */
 	char *name, *arguments;
 };
-
-enum tool_state { TOOL_CONTENT, TOOL_TAG, TOOL_FUNCTION, TOOL_REST };
 
 struct tool_reader {
 	struct text content;    /* to be taken, and cleared, by whoever wants it */
@@ -45,17 +47,15 @@ struct tool_reader {
 	const char* tools; /* the request's, JSON */
 	bool one;          /* only the first call counts */
 	uint64_t seed;
-	struct text held; /* not decided yet */
-	enum tool_state state;
-	bool begun; /* something but white space has been content, or a call */
-	char opener[20];
+	struct text held;   /* not decided yet */
+	const char* opener; /* which it follows; NULL: none, "": the whole answer may be a call */
+	bool begun;         /* something but white space has been content, or a call */
 };
 
 /* tools: a JSON list, which must outlive the reader. seed: of the ids. */
 void tool_reader_open(struct tool_reader*, const char* tools, bool only_one, uint64_t seed);
 void tool_reader_close(struct tool_reader*);
-/* The answer was made to begin with this, which is no part of the text that comes. */
-void tool_reader_begin(struct tool_reader*, const char* text, size_t size);
+/* More of the answer; first what it was made to begin with, which is no part of the text that comes. */
 void tool_reader_add(struct tool_reader*, const char* text, size_t size);
 void tool_reader_end(struct tool_reader*);
 /* What begins or ends a call, NULL-ended: some vocabularies have special tokens for it. */
@@ -65,6 +65,7 @@ extern const char* const tool_marks[];
  * finish. Strings may be empty, not NULL. */
 struct tool_syntax {
 	const char* trigger; /* what a text that is no call does not hold */
+	const char* some;    /* what a call of whatever tool begins with */
 	const char *all, *begin, *middle, *end, *between, *finish;
 	bool at_beginning; /* a call is the whole answer */
 };

@@ -51,7 +51,7 @@ static void take_out(struct answer_reader* r, const char* text, size_t piece) {
 static void read_cut(const struct reading_case* c, size_t piece, bool marks, char out[2048]) {
 	struct answer_reader r;
 	answer_reader_open(&r, c->style, c->begun);
-	answer_reader_tools(&r, tools, false, 1);
+	tool_reader_open(&r.tools, tools, false, 1);
 	const size_t size = strlen(c->text);
 	if (marks)
 		take_out(&r, c->text, piece);
