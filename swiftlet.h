@@ -271,8 +271,8 @@ struct swiftlet_figures {
 		int64_t rows, accepted; /* verified for it, and accepted of them */
 		double predicted;       /* accepted, as was expected */
 	} source[SWIFTLET_SOURCES];
-	int64_t round_tokens;               /* tokens emitted by rounds with a draft: M = round_tokens / rounds */
-	int64_t rounds, lost_rounds;        /* and those that took longer than plain steps for their tokens */
+	int64_t round_tokens; /* tokens emitted by rounds with a draft: M = round_tokens / verify_passes */
+	int64_t lost_rounds;  /* of these, what took longer than plain steps for their tokens */
 	double seconds_saved, seconds_lost; /* against plain steps: by the rounds that won, by those that lost */
 	double mean_generated;              /* M */
 	/* Kangaroo Eq. 1 and 2: tokens a full pass, and the share of full passes that accepted more than w - 1

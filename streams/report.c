@@ -108,7 +108,7 @@ static void add_to(struct task_sum* sum, const struct swiftlet_figures* f) {
 	sum->tokens += f->tokens;
 	sum->accepted += f->draft_accepted;
 	sum->draft_steps += f->draft_steps;
-	sum->rounds += f->rounds;
+	sum->rounds += f->verify_passes;
 	sum->round_tokens += f->round_tokens;
 	sum->optimize_steps += f->optimize_steps;
 	sum->seconds += isnan(f->seconds.decode) ? 0 : f->seconds.decode;

@@ -463,7 +463,6 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	f->plain_steps += plain;
 	f->verify_passes += !plain;
 	f->accepted += accepted;
-	f->rounds += !plain;
 	f->verified_rows += plain ? 0 : round->tree->n;
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
 		f->ctar_passes[w] += emitted > w + 1;

@@ -321,7 +321,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->seconds.other = fmax(0, f->seconds.decode - named);
 	/* the first token comes with the prefill */
 	f->tokens_per_second = ratio(f->tokens - 1, f->seconds.decode);
-	f->mean_generated = ratio((double)f->round_tokens, (double)f->rounds);
+	f->mean_generated = ratio((double)f->round_tokens, (double)f->verify_passes);
 	f->alpha = ratio((double)f->draft_accepted, (double)f->draft_steps);
 	f->matchness = s->matchness;
 	f->chosen_by = NAN;

@@ -101,8 +101,9 @@ void translate_choice(struct translation* t, const char* name) {
 
 /* "messages[3].content" is of "messages" too. */
 static void rename_error(struct api_error* error, const char* const (*renamed)[2]) {
+	const size_t name = strcspn(error->param, "[.");
 	for (; (*renamed)[0]; renamed++)
-		if (strncmp(error->param, (*renamed)[0], strlen((*renamed)[0])) == 0) {
+		if (strlen((*renamed)[0]) == name && strncmp(error->param, (*renamed)[0], name) == 0) {
 			snprintf(error->param, sizeof error->param, "%s", (*renamed)[1]);
 			return;
 		}

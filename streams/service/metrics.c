@@ -39,7 +39,7 @@ void metrics_generation(struct metrics* m, const struct swiftlet_figures* f, dou
 	m->tokens += f->tokens;
 	m->draft_steps += f->draft_steps;
 	m->accepted += f->draft_accepted;
-	m->rounds += f->rounds;
+	m->rounds += f->verify_passes;
 	m->round_tokens += f->round_tokens;
 	m->full_passes += f->full_passes;
 	m->lost_rounds += f->lost_rounds;

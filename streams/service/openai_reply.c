@@ -160,7 +160,7 @@ static void put_speculation(struct exchange* x) {
 		with += c->accepted[i];
 		last = c->accepted[i] ? i : last;
 	}
-	if (f->rounds == 0 || x->n != 1) {
+	if (f->verify_passes == 0 || x->n != 1) {
 		text_json(&x->out, ", 'metrics': {'speculative_decoding': null}");
 		return;
 	}
@@ -168,13 +168,13 @@ static void put_speculation(struct exchange* x) {
 	    &x->out,
 	    ", 'metrics': {'speculative_decoding': {'mean_acceptance_length': %g, 'draft_acceptance_rate': %g, "
 	    "'acceptance_histogram': [",
-	    1 + (double)f->accepted / (double)f->rounds, (double)f->accepted / (double)rows);
+	    1 + (double)f->accepted / (double)f->verify_passes, (double)f->accepted / (double)rows);
 	for (int i = 0; i <= last; i++)
-		text_json(&x->out, i ? ", %l" : "%l", i ? c->accepted[i] : f->rounds - with);
+		text_json(&x->out, i ? ", %l" : "%l", i ? c->accepted[i] : f->verify_passes - with);
 	text_json(&x->out,
 	          "], 'num_spec_steps': %l, 'num_accepted_draft_tokens': %l, 'num_draft_tokens': %l, "
 	          "'num_spec_tokens': %d}}",
-	          f->rounds, f->accepted, rows, x->server->option.work.session.max_draft);
+	          f->verify_passes, f->accepted, rows, x->server->option.work.session.max_draft);
 }
 
 /* After the choices. */

@@ -17,7 +17,7 @@ static struct swiftlet_figures sample(void) {
 	struct swiftlet_figures f = {.prompt_tokens = 7, .tokens = 3, .stop = SWIFTLET_EOS};
 	f.tokens_per_second = 12.5;
 	f.seconds.decode = 0.24;
-	f.rounds = 2;
+	f.verify_passes = 2;
 	f.round_tokens = 3;
 	f.draft_steps = 4;
 	f.accepted = f.draft_accepted = 1;
@@ -120,7 +120,7 @@ static void sums_by_task(void** state) {
 	struct swiftlet_figures f = sample();
 	assert_true(summary_add(&summary, "math", &f));
 	f.matchness = 0.5;
-	f.rounds = 4;
+	f.verify_passes = 4;
 	f.round_tokens = 12;
 	assert_true(summary_add(&summary, "math", &f));
 	assert_true(summary_add(&summary, NULL, &f));
