@@ -25,7 +25,7 @@ static bool refresh(void* user, const struct store_mask* stored) {
 	struct bank_entry entry = stored->entry;
 	entry.settled |= served_well(&entry.record);
 	if (stored->model.blocks == m->model.blocks)
-		bank_refresh(m->bank, &entry);
+		bank_restore(m->bank, &entry);
 	return true;
 }
 
