@@ -133,21 +133,18 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 	if (found || !s)
 		return found;
 	double best = BANK_AGREES;
-	int64_t kind = 0;
 	for (int i = 0; i < b->n; i++) {
-		bool seen = !is_open_to(&b->entry[i], labelled);
-		for (int j = 0; j < i && !seen; j++)
-			seen = b->entry[j].kind == b->entry[i].kind && is_open_to(&b->entry[j], labelled);
-		if (seen)
-			continue;
-		const struct bank_signature all = kind_signature(b, b->entry[i].kind, labelled);
+		struct bank_entry* e = &b->entry[i];
+		if (best_known(b, e->kind, labelled) != e)
+			continue; /* one speaks for its kind */
+		const struct bank_signature all = kind_signature(b, e->kind, labelled);
 		const double agrees = similarity(b, &all, s);
 		if (agrees >= best) {
 			best = agrees;
-			kind = b->entry[i].kind;
+			found = e;
 		}
 	}
-	return kind ? best_known(b, kind, labelled) : NULL;
+	return found;
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */

@@ -41,14 +41,10 @@ struct outbox {
 
 /* ---- the queue ---------------------------------------------------------------------------- */
 
-static size_t data_of(const struct store_job* job, const void** data) {
-	*data = job->kind == JOB_FIGURES ? (const void*)job->figure : job->entry;
-	return (size_t)job->n * (job->kind == JOB_FIGURES ? sizeof *job->figure : sizeof *job->entry);
-}
-
 bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) {
-	const void* data;
-	const size_t bytes = data_of(job, &data);
+	const bool figures = job->kind == JOB_FIGURES;
+	const void* data = figures ? (const void*)job->figure : job->entry;
+	const size_t bytes = (size_t)job->n * (figures ? sizeof *job->figure : sizeof *job->entry);
 	struct waiting w = {.job = *job, .data = malloc(bytes + 1), .bytes = bytes};
 	if (!w.data)
 		return error_set(e, "out of memory");
