@@ -1,7 +1,6 @@
 /* JSON by the letter of RFC 8259: one recursive descent over bytes that makes nothing. */
 #include "streams/json_text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/files/utf8.h"

@@ -133,21 +133,18 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 	if (found || !s)
 		return found;
 	double best = BANK_AGREES;
-	int64_t kind = 0;
 	for (int i = 0; i < b->n; i++) {
-		bool seen = !is_open_to(&b->entry[i], labelled);
-		for (int j = 0; j < i && !seen; j++)
-			seen = b->entry[j].kind == b->entry[i].kind && is_open_to(&b->entry[j], labelled);
-		if (seen)
-			continue;
-		const struct bank_signature all = kind_signature(b, b->entry[i].kind, labelled);
+		struct bank_entry* e = &b->entry[i];
+		if (best_known(b, e->kind, labelled) != e)
+			continue; /* one speaks for its kind */
+		const struct bank_signature all = kind_signature(b, e->kind, labelled);
 		const double agrees = similarity(b, &all, s);
 		if (agrees >= best) {
 			best = agrees;
-			kind = b->entry[i].kind;
+			found = e;
 		}
 	}
-	return kind ? best_known(b, kind, labelled) : NULL;
+	return found;
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */
@@ -240,11 +237,9 @@ struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, co
 }
 
 int64_t bank_kind(struct bank* b, const char* task, const struct mask* mask) {
-	const struct bank_entry* e = lookup(b, task, 0, mask);
+	const struct bank_entry* e = mask ? lookup(b, task, 0, mask) : NULL;
 	return e ? e->kind : kind_of(b, task, 0);
 }
-
-int64_t bank_new_kind(struct bank* b, const char* task) { return kind_of(b, task ? task : "", -1); }
 
 void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
               const struct bank_signature* s) {
@@ -258,21 +253,14 @@ void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
 	e->changed = true;
 }
 
-bool bank_restore(struct bank* b, const struct bank_entry* stored) {
+static bool take_up(struct bank* b, const struct bank_entry* stored) {
 	if (stored->signature.prompts > 0)
 		bank_signature_add(&b->common, &stored->signature);
-	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
-	if (e) { /* coincides with one that is here: one entry, with both records */
-		record_add(&e->record, &stored->record);
-		bank_signature_add(&e->signature, &stored->signature);
-		e->settled |= stored->settled;
-		return true;
-	}
 	const int64_t kind = kind_of(b, stored->task, stored->kind);
 	const struct bank_entry* least = in_the_way(b, kind);
 	if (least && usefulness(b, least) >= (double)(stored->record.tokens + 1))
 		return false;
-	e = append(b, kind);
+	struct bank_entry* e = append(b, kind);
 	const int64_t id = e->id;
 	*e = *stored;
 	e->task[BANK_TASK - 1] = '\0';
@@ -286,10 +274,10 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	return true;
 }
 
-bool bank_refresh(struct bank* b, const struct bank_entry* stored) {
+bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
 	if (!e)
-		return bank_restore(b, stored);
+		return take_up(b, stored);
 	e->record = stored->record;
 	record_add(&e->record, &e->unsaved);
 	e->signature = stored->signature;

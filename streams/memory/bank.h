@@ -78,17 +78,13 @@ struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_s
  * Entries of one mask coincide when they share the label, or without one the kind. Never NULL. The pointer is
  * good until the next call. */
 struct bank_entry* bank_entry(struct bank*, const char* task, int64_t kind, const struct mask*);
-/* The kind of an entry of this task and mask, that of the label, or a new one. */
+/* The kind of an entry of this task and mask (NULL: none is known), that of the label, or a new one. */
 int64_t bank_kind(struct bank*, const char* task, const struct mask*);
-/* The kind that a first text of this label, or without one, begins. */
-int64_t bank_new_kind(struct bank*, const char* task);
 /* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
 void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);
-/* Takes up an entry as stored; kind 0 is not known. False when it was not taken: the bank is full of more
- * useful ones. */
+/* Takes up an entry as stored; kind 0 is not known. Where it is here already, its record is then what is
+ * stored and what is unsaved here. False when it was not taken: the bank is full of more useful ones. */
 bool bank_restore(struct bank*, const struct bank_entry*);
-/* The same of an entry that may be here: its record is then what is stored and what is unsaved here. */
-bool bank_refresh(struct bank*, const struct bank_entry*);
 void bank_remove(struct bank*, int64_t id);
 /* One more instance has begun: ages what is not used. */
 void bank_tick(struct bank*);

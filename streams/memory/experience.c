@@ -74,7 +74,7 @@ bool experience_save_costs(struct store* s, const struct store_model* model, con
 		list[n].total = *f.mean;
 		list[n++].samples = 1;
 	}
-	if (!store_add_figures(s, model, costs_of(device), list, n, e))
+	if (!store_add_figures(s, model, costs_of(device), false, list, n, e))
 		return false;
 	*passes = cost->passes;
 	return true;
@@ -128,11 +128,10 @@ bool experience_save_influence(struct store* s, const struct store_model* model,
 	for (int i = 0; i < 2 * model->blocks; i++) {
 		list[i].total = of->sum[i];
 		list[i].samples = of->rows;
-		store_name_influence(list[i].what, i);
+		snprintf(list[i].what, STORE_WHAT, "influence %d", i);
 	}
 	struct influence stored;
 	bool damaged;
 	load_influence(s, model, influence_of(task, kind), &stored, &damaged, e);
-	return (damaged ? store_put_figures : store_add_figures)(s, model, influence_of(task, kind), list,
-	                                                         2 * model->blocks, e);
+	return store_add_figures(s, model, influence_of(task, kind), damaged, list, 2 * model->blocks, e);
 }

@@ -25,7 +25,7 @@ static bool refresh(void* user, const struct store_mask* stored) {
 	struct bank_entry entry = stored->entry;
 	entry.settled |= served_well(&entry.record);
 	if (stored->model.blocks == m->model.blocks)
-		bank_refresh(m->bank, &entry);
+		bank_restore(m->bank, &entry);
 	return true;
 }
 
@@ -143,7 +143,7 @@ static bool write_changed(struct memory* m, struct error* e) {
 	for (int i = 0; i < m->bank->n; i++)
 		if (m->bank->entry[i].changed && m->bank->entry[i].record.tokens > 0)
 			changed[n++] = m->bank->entry[i];
-	const bool good = store_add_all(m->store, &m->model, changed, n, e) &&
+	const bool good = store_add(m->store, &m->model, changed, n, NULL, e) &&
 	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_A_KIND, e);
 	for (int i = 0; good && i < m->bank->n; i++) {
 		struct bank_entry* entry = &m->bank->entry[i];

@@ -48,14 +48,14 @@ struct memory_counts {
 struct memory;
 struct memory_watch;
 
-/* on_event may be NULL; it is called on the watches' thread. NULL with the error set. path NULL: nothing
- * is stored. The model must outlive the memory. */
+/* NULL with the error set. path NULL: nothing is stored. The model must outlive the memory. */
 struct memory* memory_open(const struct model*, const char* name, const char* path, struct error*);
 /* The memory of an owner (> 0, once each), known to the store by `name`: hex digits, of which 16 count.
  * Closed with the common one. NULL with the error set. */
 struct memory* memory_for(struct memory* common, int owner, const char* name, struct error*);
 /* The owner's memory, where there is one; else the common one. */
 struct memory* memory_of(struct memory* common, int owner);
+/* on_event may be NULL; it is called on the watches' thread. */
 void memory_on_event(struct memory*,
                      void (*on_event)(void* user, int session, enum memory_event, const char* task),
                      void* user);

@@ -21,8 +21,8 @@
 enum { SEARCHES = 8 };
 
 struct kind_search {
-	int64_t kind;          /* 0: a free place; before a session's first move */
-	struct search* search; /* NULL: a free place; of a session's present one, which is the session's own */
+	int64_t kind;          /* 0: a free place */
+	struct search* search; /* NULL: a free place */
 	struct influence influence;
 	int64_t used;
 };

@@ -17,16 +17,16 @@ struct memory_watch {
 	int number;
 	char task[BANK_TASK];
 	bool placed; /* the instance's kind is known */
-	bool has_entry;
-	struct mask mask; /* of the entry that is being served */
+	/* of the entry that is being served, or, until the instance is placed, that was served last: */
+	struct mask mask;
 	char entry_task[BANK_TASK];
-	int64_t entry_kind;
+	int64_t entry_kind; /* 0: there was none */
 	struct bank_signature signature;
-	struct bank_record record; /* of this instance, since the entry's last update */
+	struct bank_record record; /* of this instance, since it was placed or the entry was last updated */
 	struct drift drift;
 	int64_t round_seen;                 /* session_last_round's count */
 	int steps_seen;                     /* search_steps */
-	struct kind_search present;         /* of the session's search */
+	int64_t search_kind;                /* of the session's search; 0: before its first move */
 	struct influence unsaved_influence; /* of this kind, for the store */
 	int64_t unsaved_kind;
 	char unsaved_task[BANK_TASK];
@@ -91,23 +91,23 @@ static void inherit_from(struct memory_watch* w, struct memory* m, int64_t kind)
 static bool carry_search(struct memory_watch* w, int64_t kind, int64_t common_kind) {
 	struct searches* s = &memory_common(w->memory)->searches;
 	struct kind_search* const aside = find(s, kind);
-	struct kind_search next = {.kind = kind}, last = w->present;
+	struct kind_search last = {.kind = w->search_kind}, next = {.kind = 0};
 	struct error unsaid;
 	if (!w->search || last.kind == kind)
 		return false;
 	if (aside || last.kind != 0) { /* the first kind takes the session's own search */
-		if (aside)
+		if (aside) {
 			next = *aside;
-		else if (!(next.search = session_new_search(w->session, &unsaid)))
-			return false;
-		if (aside)
 			*aside = (struct kind_search){.kind = 0};
+		} else if (!(next.search = session_new_search(w->session, &unsaid))) {
+			return false;
+		}
 		/* the session's influence and this one's change places; so the last kind's belongs to `last` */
 		last.influence = next.influence;
 		last.search = session_swap_search(w->session, next.search, &last.influence);
 		keep(s, &last);
 	}
-	w->present = (struct kind_search){.kind = kind};
+	w->search_kind = kind;
 	take_up_search(w);
 	if (!aside) {
 		inherit_from(w, w->memory, kind);
@@ -125,15 +125,14 @@ static void carry_anew(struct memory_watch* w) {
 	if (!fresh)
 		return;
 	search_close(session_swap_search(w->session, fresh, &nothing));
-	w->search = fresh;
-	w->steps_seen = 0;
+	take_up_search(w);
 }
 
 /* What the text told of influence waits for the store, with its kind. */
 static void carry_influence(struct memory_watch* w) {
 	const struct influence* text = session_text_influence(w->session);
 	struct error unsaid;
-	if (!w->memory->store || !w->has_entry || text->rows == 0)
+	if (!w->memory->store || text->rows == 0)
 		return;
 	if (w->unsaved_kind != w->entry_kind)
 		carry_store(w, &unsaid);
@@ -147,11 +146,11 @@ static void carry_away(struct memory_watch* w) {
 	struct error unsaid;
 	carry_store(w, &unsaid);
 	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
-	struct kind_search last = w->present;
+	struct kind_search last = {.kind = w->search_kind};
 	last.search = session_forget(w->session, &last.influence);
 	if (last.search) {
 		keep(&memory_common(w->memory)->searches, &last);
-		w->present = (struct kind_search){.kind = 0};
+		w->search_kind = 0;
 	}
 	if (w->search)
 		take_up_search(w);
@@ -222,7 +221,8 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 	set_chances_aside(w);
 	carry_away(w);
 	w->memory = to;
-	w->placed = w->has_entry = false;
+	w->placed = false;
+	w->entry_kind = 0;
 	drift_open(&w->drift);
 	if (to->chances)
 		*session_chances(w->session) = *to->chances;
@@ -238,18 +238,17 @@ static void tell(struct memory_watch* w, enum memory_event event, int64_t* count
 		common->on_event(common->on_user, w->number, event, w->task);
 }
 
+/* Of an instance that is placed. */
 static struct bank_entry* current(struct memory_watch* w) {
-	return w->has_entry ? bank_entry(w->memory->bank, w->entry_task, w->entry_kind, &w->mask) : NULL;
+	return bank_entry(w->memory->bank, w->entry_task, w->entry_kind, &w->mask);
 }
 
-/* From now on this entry is served; w->record starts afresh. What it is known to reach is the change test's
- * baseline, so that it can start at once. */
-static void place(struct memory_watch* w, struct bank_entry* e) {
-	w->has_entry = true;
+/* From now on this entry is served. What it is known to reach is the change test's baseline, so that it can
+ * start at once. */
+static void place(struct memory_watch* w, const struct bank_entry* e) {
 	w->mask = e->mask;
 	w->entry_kind = e->kind;
 	memcpy(w->entry_task, e->task, sizeof w->entry_task);
-	memset(&w->record, 0, sizeof w->record);
 	drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
 }
 
@@ -267,10 +266,8 @@ static void recall(struct memory_watch* w, struct bank_entry* e, int64_t common_
 		e->settled |= settled && !running;
 	}
 	const bool same = mask_equal(&now, &e->mask);
-	const bool goes_on = same && w->has_entry && w->entry_kind == e->kind && mask_equal(&w->mask, &now);
-	if (goes_on) /* the change test runs on across instances */
-		memset(&w->record, 0, sizeof w->record);
-	else
+	const bool goes_on = same && w->entry_kind == e->kind && mask_equal(&w->mask, &now);
+	if (!goes_on) /* else the change test runs on across instances */
 		place(w, e);
 	if (!same) {
 		session_set_mask(w->session, &e->mask);
@@ -282,7 +279,7 @@ static void recall(struct memory_watch* w, struct bank_entry* e, int64_t common_
 
 /* The first instance of its kind: a search of its own, which begins with what the prompt tells. */
 static void begin_kind(struct memory_watch* w) {
-	const int64_t kind = bank_new_kind(w->memory->bank, w->task);
+	const int64_t kind = bank_kind(w->memory->bank, w->task, NULL);
 	carry_search(w, kind, 0);
 	const struct mask now = session_mask(w->session, NULL);
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, kind, &now);
@@ -303,7 +300,7 @@ static struct bank_entry* take_common(struct memory_watch* w, const struct bank_
 	struct bank_entry* e = NULL;
 	if (known) {
 		*kind = known->kind;
-		e = bank_entry(w->memory->bank, w->task, bank_new_kind(w->memory->bank, w->task), &known->mask);
+		e = bank_entry(w->memory->bank, w->task, -1, &known->mask);
 		e->skip_ratio = known->skip_ratio;
 		e->settled = known->settled;
 		e->signature = known->signature;
@@ -345,26 +342,21 @@ void memory_begin(struct memory_watch* w, const char* task) {
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Adds what the instance has gathered to its entry. */
-static void account(struct memory_watch* w) {
+/* Adds what the instance has gathered to its entry; signature: NULL until it ends. */
+static struct bank_entry* account(struct memory_watch* w, const struct bank_signature* signature) {
 	struct bank_entry* e = current(w);
-	if (!e)
-		return;
-	bank_add(w->memory->bank, e, &w->record, NULL);
+	bank_add(w->memory->bank, e, &w->record, signature);
 	memset(&w->record, 0, sizeof w->record);
+	return e;
 }
 
 /* The text has turned: it is searched for anew, from the influence that it shows itself. */
 static void fell(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
-	account(w);
-	struct bank_entry* e = current(w);
-	if (e) {
-		e->settled = false;
-		const struct bank_record back = {.held = -e->record.held};
-		bank_add(m->bank, e, &back, NULL);
-	}
+	struct bank_entry* e = account(w, NULL);
+	e->settled = false;
+	bank_add(m->bank, e, &(struct bank_record){.held = -e->record.held}, NULL);
 	tell(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
 	carry_anew(w);
@@ -390,12 +382,7 @@ static void watch_rounds(struct memory_watch* w) {
 static void improved(struct memory_watch* w, const struct mask* now) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
-	account(w);
-	struct bank_entry* old = current(w);
-	if (old && old->settled) {
-		old->settled = false;
-		old->changed = true;
-	}
+	account(w, NULL)->settled = false;
 	struct bank_entry* e = bank_entry(m->bank, w->task, w->entry_kind, now);
 	e->skip_ratio = search_skip_ratio(w->search);
 	place(w, e);
@@ -409,9 +396,9 @@ static void settle_if_held(struct memory_watch* w) {
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = current(w);
-	const int64_t held = e ? e->record.held + w->record.held : 0;
-	const bool long_enough = e && held >= (memory_drafts_well(&e->record) ? MEMORY_HOLD : 4 * MEMORY_HOLD);
-	if (e && !e->settled && (ended || long_enough)) {
+	const int64_t held = e->record.held + w->record.held;
+	const bool long_enough = held >= (memory_drafts_well(&e->record) ? MEMORY_HOLD : 4 * MEMORY_HOLD);
+	if (!e->settled && (ended || long_enough)) {
 		e->settled = e->changed = true;
 		search_settle(w->search);
 		tell(w, MEMORY_SETTLED, &m->counts.settled);
@@ -464,11 +451,7 @@ void memory_end(struct memory_watch* w) {
 		w->record.matches = lround(f.matchness * (double)w->record.rows);
 	}
 	pthread_mutex_lock(&m->lock);
-	struct bank_entry* e = current(w);
-	if (e) {
-		account(w);
-		bank_add(m->bank, e, &(struct bank_record){.tokens = 0}, &w->signature);
-	}
+	account(w, &w->signature);
 	carry_influence(w);
 	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;

@@ -47,8 +47,8 @@ struct prompt_cache {
 	char* path;
 	int64_t limit;
 	char program[65], model[65];
-	char (*owner)[PROMPT_CACHE_NAME];
-	struct page_file* read; /* a file that is looked at, of read_size bytes at most */
+	const char (*owner)[PROMPT_CACHE_NAME]; /* the caller's */
+	struct page_file* read;                 /* a file that is looked at, of read_size bytes at most */
 	size_t read_size;
 	pthread_t thread;
 	bool started, failed; /* failed: the thread's */
@@ -397,8 +397,7 @@ static bool open_folder(struct prompt_cache* p, struct error* e) {
 }
 
 struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const char* model,
-                                       const char (*owner)[PROMPT_CACHE_NAME], int n_owners,
-                                       struct error* e) {
+                                       const char (*owner)[PROMPT_CACHE_NAME], struct error* e) {
 	struct prompt_cache* p = calloc(1, sizeof *p);
 	if (!p) {
 		error_set(e, "out of memory");
@@ -409,11 +408,9 @@ struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const 
 	pthread_cond_init(&p->work, NULL);
 	p->limit = bytes;
 	p->path = strdup(folder);
-	p->owner = malloc((size_t)n_owners * sizeof *p->owner);
-	if (p->owner)
-		memcpy(p->owner, owner, (size_t)n_owners * sizeof *p->owner);
+	p->owner = owner;
 	snprintf(p->model, sizeof p->model, "%s", model);
-	if (!p->path || !p->owner)
+	if (!p->path)
 		error_set(e, "out of memory");
 	else if (!name_program(p->program))
 		error_set(e, "--prompt-cache: the program cannot be read, by which files are told apart");
@@ -444,7 +441,6 @@ void prompt_cache_close(struct prompt_cache* p) {
 	pthread_mutex_destroy(&p->lock);
 	pthread_cond_destroy(&p->work);
 	free(p->path);
-	free(p->owner);
 	free(p->read);
 	free(p);
 }

@@ -24,13 +24,13 @@ struct prompt_cache_counts {
 /* What names an API key from one start to the next without giving it away: SHA-256 of it, in hex. */
 void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]);
 /* folder: made where it is missing, for its user alone; bytes: of all files at most; model: its fingerprint;
- * owner: (n_owners) what names each from one start to the next. All are copied. NULL with the error set. */
+ * owner: what names each from one start to the next, which outlives the cache. NULL with the error set. */
 struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const char* model,
-                                       const char (*owner)[PROMPT_CACHE_NAME], int n_owners, struct error*);
+                                       const char (*owner)[PROMPT_CACHE_NAME], struct error*);
 /* Writes what waits. NULL is nothing. */
 void prompt_cache_close(struct prompt_cache*);
 /* Makes the cache, whose backend saves and restores pages, hold the beginning of these tokens, as far as it,
- * others or files have it. Nothing may be pending. owner: in [0, n_owners). */
+ * others or files have it. Nothing may be pending. owner: an index of prompt_cache_open's. */
 void prompt_cache_bring(struct prompt_cache*, struct cache*, int owner, const int32_t* token, int n);
 /* Takes a copy of the cache's leading pages that no file has, to be written; token (n): what the cache holds.
  */

@@ -56,6 +56,10 @@ void store_tell_upgrade(const struct store* s, int64_t version, int figures_sinc
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
+static bool is_address(const char* path) {
+	return strncmp(path, "postgresql://", 13) == 0 || strncmp(path, "postgres://", 11) == 0;
+}
+
 struct store* store_new(const char* path, struct error* e) {
 	struct store* s = calloc(1, sizeof *s);
 	if (!s || !(s->path = strdup(path))) {
@@ -67,19 +71,22 @@ struct store* store_new(const char* path, struct error* e) {
 	return s;
 }
 
-static struct store* open_shared(const char* path, struct error* e) {
-	struct store* s = sqlite_open(":memory:", STORE_WRITE, e);
-	if (s && !(s->outbox = outbox_open(s, path, e))) {
-		store_close(s);
-		return NULL;
-	}
-	return s;
-}
-
 struct store* store_open(const char* path, enum store_mode mode, struct error* e) {
-	if (!postgres_is(path))
+	struct store* s;
+	bool good;
+	if (!is_address(path))
 		return sqlite_open(path, mode == STORE_SERVE ? STORE_WRITE : mode, e);
-	return mode == STORE_SERVE ? open_shared(path, e) : postgres_open(path, mode, e);
+	if (mode == STORE_SERVE) {
+		s = sqlite_open(":memory:", STORE_WRITE, e);
+		good = s && (s->outbox = outbox_open(s, path, e));
+	} else {
+		s = postgres_prepare(path, mode, e);
+		good = s && postgres_connect(s, e);
+	}
+	if (good)
+		return s;
+	store_close(s);
+	return NULL;
 }
 
 void store_close(struct store* s) {
@@ -157,19 +164,17 @@ static bool run(struct store* s, const struct store_job* job, struct error* e) {
 	return good || (put && s->outbox); /* the database will be told, which is what counts */
 }
 
-bool store_add(struct store* s, const struct store_model* model, const struct bank_entry* entry, int64_t* id,
-               struct error* e) {
-	return run(s, &(struct store_job){.kind = JOB_ADD, .model = *model, .entry = entry, .n = 1, .id = id}, e);
-}
-
-bool store_add_all(struct store* s, const struct store_model* model, const struct bank_entry* entry, int n,
-                   struct error* e) {
-	return n == 0 || run(s, &(struct store_job){.kind = JOB_ADD, .model = *model, .entry = entry, .n = n}, e);
+bool store_add(struct store* s, const struct store_model* model, const struct bank_entry* entry, int n,
+               int64_t* id, struct error* e) {
+	const struct store_job job = {.kind = JOB_MASKS, .model = *model, .entry = entry, .n = n, .id = id};
+	return n == 0 || run(s, &job, e);
 }
 
 bool store_put(struct store* s, const struct store_model* model, const struct bank_entry* entry, int64_t* id,
                struct error* e) {
-	return run(s, &(struct store_job){.kind = JOB_PUT, .model = *model, .entry = entry, .n = 1, .id = id}, e);
+	const struct store_job job = {
+	    .kind = JOB_MASKS, .model = *model, .entry = entry, .n = 1, .anew = true, .id = id};
+	return run(s, &job, e);
 }
 
 int store_delete(struct store* s, int64_t id, struct error* e) {
@@ -191,27 +196,13 @@ bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_ki
 	return run(s, &job, e);
 }
 
-static bool figures(struct store* s, const struct store_model* model, struct store_place at, bool anew,
-                    const struct store_figure* figure, int n, struct error* e) {
+bool store_add_figures(struct store* s, const struct store_model* model, struct store_place at, bool anew,
+                       const struct store_figure* figure, int n, struct error* e) {
 	struct store_job job = {
 	    .kind = JOB_FIGURES, .model = *model, .text_kind = at.kind, .figure = figure, .n = n, .anew = anew};
 	strncpy(job.device, at.device, sizeof job.device - 1);
 	strncpy(job.task, at.task, sizeof job.task - 1);
 	return n == 0 || run(s, &job, e);
-}
-
-bool store_add_figures(struct store* s, const struct store_model* model, struct store_place at,
-                       const struct store_figure* figure, int n, struct error* e) {
-	return figures(s, model, at, false, figure, n, e);
-}
-
-bool store_put_figures(struct store* s, const struct store_model* model, struct store_place at,
-                       const struct store_figure* figure, int n, struct error* e) {
-	return figures(s, model, at, true, figure, n, e);
-}
-
-void store_name_influence(char what[STORE_WHAT], int sub_layer) {
-	snprintf(what, STORE_WHAT, "influence %d", sub_layer);
 }
 
 struct visiting {

@@ -67,12 +67,11 @@ struct store_mask {
 	struct bank_entry entry; /* task, kind, mask, skip_ratio, record, signature, settled; the rest zero */
 };
 
-/* Adds entry->unsaved (and its unsaved signature) to the row of this model, task and mask, which is made
- * when there is none; settled and skip_ratio are set. Durable when it returns true. *id may be NULL. */
-bool store_add(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
+/* Adds each entry's `unsaved` (and its unsaved signature) to the row of this model, task and mask, which is
+ * made when there is none; settled and skip_ratio are set. All n or none; durable when it returns true. id:
+ * the last one's row, or NULL. */
+bool store_add(struct store*, const struct store_model*, const struct bank_entry*, int n, int64_t* id,
                struct error*);
-/* The same for several, all or none. */
-bool store_add_all(struct store*, const struct store_model*, const struct bank_entry*, int n, struct error*);
 /* Sets a mask's record to what is given (an import): entry->record, not unsaved. */
 bool store_put(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
                struct error*);
@@ -101,16 +100,11 @@ struct store_place {
 	const char *device, *task;
 	int64_t kind;
 };
-/* Adds to what is stored. */
-bool store_add_figures(struct store*, const struct store_model*, struct store_place,
-                       const struct store_figure*, int n, struct error*);
-/* In place of what is stored, which is damaged. */
-bool store_put_figures(struct store*, const struct store_model*, struct store_place,
+/* Adds to what is stored; anew: in place of that, which is damaged. */
+bool store_add_figures(struct store*, const struct store_model*, struct store_place, bool anew,
                        const struct store_figure*, int n, struct error*);
 bool store_each_figure(struct store*, const struct store_model*, struct store_place,
                        void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
-/* The figure of a sub-layer's influence. */
-void store_name_influence(char what[STORE_WHAT], int sub_layer);
 
 /* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
  * anything else. STORE_MASK_TEXT bytes always suffice. */

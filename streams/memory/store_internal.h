@@ -107,20 +107,20 @@ void store_tell_upgrade(const struct store*, int64_t version, int figures_since)
 
 /* ---- jobs --------------------------------------------------------------------------------- */
 
-enum job_kind { JOB_ADD, JOB_PUT, JOB_DELETE, JOB_TRIM, JOB_FIGURES };
+enum job_kind { JOB_MASKS, JOB_DELETE, JOB_TRIM, JOB_FIGURES };
 
 /* A write. The arrays are the caller's. */
 struct store_job {
 	enum job_kind kind;
 	struct store_model model;
-	const struct bank_entry* entry;    /* (n) ADD; one of PUT and DELETE (task, kind, mask) */
+	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, kind, mask) */
 	const struct store_figure* figure; /* (n) */
-	bool anew;                         /* figures: in place of what is stored */
+	bool anew;                         /* MASKS, FIGURES: in place of what is stored, not added to it */
 	int n, capacity, a_kind;
 	char task[BANK_TASK];
 	int64_t text_kind;
 	char device[STORE_DEVICE];
-	int64_t* id; /* PUT, ADD of one: the row's; may be NULL */
+	int64_t* id; /* of MASKS: the last one's row; may be NULL */
 };
 
 /* With the store's lock held; a transaction. */

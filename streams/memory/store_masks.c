@@ -137,11 +137,10 @@ static int64_t write_row(struct store* s, int64_t model, const struct bank_entry
 }
 
 bool run_masks(struct store* s, const struct store_job* job, int64_t model, struct error* e) {
-	const bool put = job->kind == JOB_PUT;
 	bool good = true;
 	for (const struct bank_entry* entry = job->entry; good && entry < job->entry + job->n; entry++) {
-		const int64_t id = write_row(s, model, entry, put, e);
-		const bool signs = !put && entry->unsaved_signature.prompts > 0;
+		const int64_t id = write_row(s, model, entry, job->anew, e);
+		const bool signs = !job->anew && entry->unsaved_signature.prompts > 0;
 		good = id >= 0 && (!signs || add_signature(s, id, &entry->unsaved_signature, e));
 		if (job->id)
 			*job->id = id;

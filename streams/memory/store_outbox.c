@@ -41,14 +41,10 @@ struct outbox {
 
 /* ---- the queue ---------------------------------------------------------------------------- */
 
-static size_t data_of(const struct store_job* job, const void** data) {
-	*data = job->kind == JOB_FIGURES ? (const void*)job->figure : job->entry;
-	return (size_t)job->n * (job->kind == JOB_FIGURES ? sizeof *job->figure : sizeof *job->entry);
-}
-
 bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) {
-	const void* data;
-	const size_t bytes = data_of(job, &data);
+	const bool figures = job->kind == JOB_FIGURES;
+	const void* data = figures ? (const void*)job->figure : job->entry;
+	const size_t bytes = (size_t)job->n * (figures ? sizeof *job->figure : sizeof *job->entry);
 	struct waiting w = {.job = *job, .data = malloc(bytes + 1), .bytes = bytes};
 	if (!w.data)
 		return error_set(e, "out of memory");
@@ -123,16 +119,14 @@ static bool send_first(struct outbox* o) {
 
 /* ---- what others have learned ------------------------------------------------------------- */
 
-/* A table's columns, and as many parameters. */
 static const struct table {
-	const char *name, *columns, *parameters;
+	const char *name, *columns;
 } tables[] = {
-    {"model", "id, fingerprint, name, blocks", "?1, ?2, ?3, ?4"},
+    {"model", "id, fingerprint, name, blocks"},
     {"mask",
      "id, model, task, kind, skipped, skip_ratio, settled, signature, signature_prompts, " RECORD_COLUMNS
-     ", created, updated",
-     "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22"},
-    {"figure", "model, device, task, kind, what, total, samples", "?1, ?2, ?3, ?4, ?5, ?6, ?7"},
+     ", created, updated"},
+    {"figure", "model, device, task, kind, what, total, samples"},
 };
 
 struct copying {
@@ -150,10 +144,11 @@ static bool copy_table(struct store* to, struct store* from, const struct table*
                        struct error* e) {
 	char read[512];
 	struct copying c = {.to = to, .doing = doing, .columns = 1};
-	for (const char* at = t->columns; *at; at++)
-		c.columns += *at == ',';
 	snprintf(read, sizeof read, "SELECT %s FROM %s", t->columns, t->name);
-	snprintf(c.sql, sizeof c.sql, "INSERT INTO %s(%s) VALUES(%s)", t->name, t->columns, t->parameters);
+	int n = snprintf(c.sql, sizeof c.sql, "INSERT INTO %s(%s) VALUES(?1", t->name, t->columns);
+	for (const char* at = t->columns; (at = strchr(at, ',')); at++)
+		n += snprintf(c.sql + n, sizeof c.sql - (size_t)n, ", ?%d", ++c.columns);
+	snprintf(c.sql + n, sizeof c.sql - (size_t)n, ")");
 	return from->driver->run(from, read, doing, NULL, 0, copy_row, &c, e);
 }
 

@@ -25,9 +25,7 @@ struct postgres {
 	bool blames_data; /* a statement has failed for what it held, not for the database's state */
 };
 
-bool postgres_is(const char* path); /* "postgresql://…" or "postgres://…" */
-struct store* postgres_open(const char* path, enum store_mode, struct error*);
-/* The same, not connected yet; NULL when the path is no address. */
+/* path: "postgresql://…" or "postgres://…". Not connected yet; NULL when it is no address. */
 struct store* postgres_prepare(const char* path, enum store_mode, struct error*);
 /* Does nothing where there is a connection. */
 bool postgres_connect(struct store*, struct error*);

@@ -90,7 +90,7 @@ static bool open_prompts(struct server* s, struct error* e) {
 		                 s->engine->backend->name);
 	s->option.work.prompts =
 	    prompt_cache_open(s->option.prompt_cache, s->option.prompt_cache_bytes, s->model->fingerprint,
-	                      (const char(*)[PROMPT_CACHE_NAME])s->owner_name, s->n_owners + 1, e);
+	                      (const char(*)[PROMPT_CACHE_NAME])s->owner_name, e);
 	return s->option.work.prompts != NULL;
 }
 

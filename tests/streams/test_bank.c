@@ -240,14 +240,14 @@ static void what_others_stored_is_taken_in(void** unused) {
 	stored.signature = s;
 	stored.signature.prompts = 8;
 	for (int i = 0; i < 3; i++)
-		assert_true(bank_refresh(b, &stored));
+		assert_true(bank_restore(b, &stored));
 	struct bank_entry* e = bank_entry(b, "math", 0, &here);
 	assert_int_equal(b->n, 1);
 	assert_int_equal(e->record.tokens, 110);
 	assert_int_equal(e->unsaved.tokens, 10);
 	assert_true(e->settled && e->changed && fabs(e->signature.prompts - 9) < 1e-9);
 	stored.mask = new;
-	assert_true(bank_refresh(b, &stored) && b->n == 2);
+	assert_true(bank_restore(b, &stored) && b->n == 2);
 	assert_int_equal(bank_entry(b, "math", 0, &new)->record.tokens, 100);
 	bank_close(b);
 }

@@ -85,9 +85,9 @@ static void what_is_stored_comes_back(void** unused) {
 		state[i] = (float)i;
 	bank_signature(&entry.unsaved_signature, state, 40);
 	int64_t id = 0, again = 0;
-	assert_true(store_add(s, &model, &entry, &id, &e));
+	assert_true(store_add(s, &model, &entry, 1, &id, &e));
 	entry.settled = true;
-	assert_true(store_add(s, &model, &entry, &again, &e));
+	assert_true(store_add(s, &model, &entry, 1, &again, &e));
 	assert_int_equal(id, again);
 	store_close(s);
 
@@ -107,7 +107,7 @@ static void what_is_stored_comes_back(void** unused) {
 	assert_true(seen.last.entry.signature.value[39] > 0.5f);
 	assert_true(store_each(s, "other", see, &seen, &e));
 	assert_int_equal(seen.n, 1);
-	assert_false(store_add(s, &model, &entry, NULL, &e)); /* opened for reading */
+	assert_false(store_add(s, &model, &entry, 1, NULL, &e)); /* opened for reading */
 	struct store_mask one;
 	assert_int_equal(store_get(s, id, &one, &e), 1);
 	assert_int_equal(store_get(s, id + 1, &one, &e), 0);
@@ -121,7 +121,7 @@ static void what_is_stored_comes_back(void** unused) {
 	assert_int_equal(store_delete(s, id, &e), 1);
 	assert_int_equal(store_delete(s, id, &e), 0);
 	struct bank_entry two[2] = {entry_of(2, 1), entry_of(3, 1)};
-	assert_true(store_add_all(s, &model, two, 2, &e));
+	assert_true(store_add(s, &model, two, 2, NULL, &e));
 	seen.n = 0;
 	assert_true(store_each(s, NULL, see, &seen, &e));
 	assert_int_equal(seen.n, 2);
@@ -136,10 +136,10 @@ static void kinds_without_a_label_are_told_apart(void** unused) {
 	entry.task[0] = '\0';
 	int64_t first = 0, second = 0, third = 0;
 	entry.kind = 11;
-	assert_true(store_add(s, &model, &entry, &first, &e));
+	assert_true(store_add(s, &model, &entry, 1, &first, &e));
 	entry.kind = 12;
-	assert_true(store_add(s, &model, &entry, &second, &e));
-	assert_true(store_add(s, &model, &entry, &third, &e));
+	assert_true(store_add(s, &model, &entry, 1, &second, &e));
+	assert_true(store_add(s, &model, &entry, 1, &third, &e));
 	assert_int_equal(second, third);
 	assert_int_not_equal(first, second);
 	entry.kind = 0;
@@ -155,9 +155,9 @@ static void kinds_without_a_label_are_told_apart(void** unused) {
 	assert_true(m.entry.kind > 12);
 	strcpy(entry.task, "code");
 	entry.kind = 5;
-	assert_true(store_add(s, &model, &entry, &first, &e));
+	assert_true(store_add(s, &model, &entry, 1, &first, &e));
 	entry.kind = 6; /* another process's number for the same label */
-	assert_true(store_add(s, &model, &entry, &second, &e));
+	assert_true(store_add(s, &model, &entry, 1, &second, &e));
 	assert_int_equal(first, second);
 	/* each kind keeps its best few */
 	entry.task[0] = '\0';
@@ -165,7 +165,7 @@ static void kinds_without_a_label_are_told_apart(void** unused) {
 		entry = entry_of(i, i);
 		entry.task[0] = '\0';
 		entry.kind = 20 + i % 2;
-		assert_true(store_add(s, &model, &entry, NULL, &e));
+		assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 	}
 	assert_true(store_trim(s, "00ff", 64, 3, &e));
 	static struct seen seen;
@@ -231,7 +231,7 @@ static void processes_share_a_file(void** unused) {
 				store_set_patience(s, 600000); /* all wait for one another, and for the disk */
 			for (int i = 0; i < ADDS && good; i++) {
 				const struct bank_entry entry = entry_of(i % 5, 1);
-				good = store_add(s, &model, &entry, NULL, &e);
+				good = store_add(s, &model, &entry, 1, NULL, &e);
 			}
 			_exit(good ? 0 : 1);
 		}
@@ -256,7 +256,7 @@ static void writer(int out, int start) {
 		_exit(1);
 	for (int i = start;; i++) {
 		const struct bank_entry entry = entry_of(i % 12, 1);
-		if (!store_add(s, &model, &entry, NULL, &e))
+		if (!store_add(s, &model, &entry, 1, NULL, &e))
 			_exit(1);
 		const char which = (char)(i % 12);
 		if (write(out, &which, 1) != 1)
@@ -370,7 +370,7 @@ static void bad_files_are_named_and_kept(void** unused) {
 	struct store* s = must_open("whole.db", STORE_WRITE);
 	for (int i = 0; i < 12; i++) {
 		const struct bank_entry entry = entry_of(i, 1);
-		assert_true(store_add(s, &model, &entry, NULL, &e));
+		assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 	}
 	store_close(s);
 	size_t size;
@@ -402,11 +402,11 @@ static void locked_and_read_only(void** unused) {
 	assert_int_equal(sqlite3_open(path_of("locked.db"), &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
 	const struct bank_entry entry = entry_of(1, 1);
-	assert_false(store_add(s, &model, &entry, NULL, &e));
+	assert_false(store_add(s, &model, &entry, 1, NULL, &e));
 	assert_non_null(strstr(e.message, "locked by another process"));
 	sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
 	sqlite3_close(db);
-	assert_true(store_add(s, &model, &entry, NULL, &e)); /* and it goes on */
+	assert_true(store_add(s, &model, &entry, 1, NULL, &e)); /* and it goes on */
 	store_close(s);
 
 	/* root may write anything, so the rest is done as nobody */
@@ -432,7 +432,7 @@ static void a_full_disk_loses_nothing(void** unused) {
 	(void)unused;
 	struct store* s = must_open("full.db", STORE_WRITE);
 	struct bank_entry entry = entry_of(1, 5);
-	assert_true(store_add(s, &model, &entry, NULL, &e));
+	assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 	store_close(s);
 	const pid_t child = fork();
 	if (child == 0) { /* a file size limit stands for the disk */
@@ -446,7 +446,7 @@ static void a_full_disk_loses_nothing(void** unused) {
 				snprintf(f[j].what, sizeof f[j].what, "figure %d", 200 * i + j);
 				f[j].total = f[j].samples = 1;
 			}
-			if (!store_add_figures(s, &model, (struct store_place){"", "", 0}, f, 200, &e))
+			if (!store_add_figures(s, &model, (struct store_place){"", "", 0}, false, f, 200, &e))
 				_exit(strstr(e.message, "what was stored before is kept") ? 0 : 2);
 		}
 		_exit(1);
@@ -509,8 +509,8 @@ static void every_later_schema_keeps_its_masks(void** unused) {
 		const struct store_place here = {"a cpu", "", 0};
 		const struct store_figure cost = {"rows-8", 0.5, 2};
 		const struct bank_entry entry = entry_of(1, 7);
-		assert_true(store_add(s, &model, &entry, NULL, &e));
-		assert_true(store_add_figures(s, &model, here, &cost, 1, &e));
+		assert_true(store_add(s, &model, &entry, 1, NULL, &e));
+		assert_true(store_add_figures(s, &model, here, false, &cost, 1, &e));
 		store_close(s);
 		for (int v = STORE_SCHEMA - 1; v >= version; v--)
 			sql(name, back[v]);
@@ -527,8 +527,8 @@ static void every_later_schema_keeps_its_masks(void** unused) {
 		struct store_figure figure = {.samples = 0};
 		assert_true(store_each_figure(s, &model, here, see_figure, &figure, &e));
 		assert_true(figure.samples == (version == STORE_SCHEMA - 1 ? 2 : 0)); /* else measured anew */
-		assert_true(store_add_figures(s, &model, here, &cost, 1, &e));
-		assert_true(store_add(s, &model, &entry, NULL, &e));
+		assert_true(store_add_figures(s, &model, here, false, &cost, 1, &e));
+		assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 		store_close(s);
 		store_close(must_open(name, STORE_READ));
 	}

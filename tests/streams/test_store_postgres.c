@@ -132,9 +132,9 @@ static void keeps_everything(const char* path) {
 		state[i] = (float)i;
 	bank_signature(&entry.unsaved_signature, state, 40);
 	int64_t id = 0, again = 0;
-	assert_true(store_add(s, &model, &entry, &id, &e));
+	assert_true(store_add(s, &model, &entry, 1, &id, &e));
 	entry.settled = true;
-	assert_true(store_add(s, &model, &entry, &again, &e));
+	assert_true(store_add(s, &model, &entry, 1, &again, &e));
 	assert_int_equal(id, again);
 	struct influence influence = {.rows = 8};
 	for (int i = 0; i < 40; i++)
@@ -142,9 +142,9 @@ static void keeps_everything(const char* path) {
 	for (int i = 0; i < 2; i++) {
 		assert_true(experience_save_influence(s, &model, "math", 0, &influence, &e));
 		const struct store_figure chance = {"mask/2 3 1", 2.5, 4};
-		assert_true(store_add_figures(s, &model, chances_here, &chance, 1, &e));
+		assert_true(store_add_figures(s, &model, chances_here, false, &chance, 1, &e));
 		const struct store_figure cost = {"rows-8", 0.5, 2};
-		assert_true(store_add_figures(s, &model, costs_here, &cost, 1, &e));
+		assert_true(store_add_figures(s, &model, costs_here, false, &cost, 1, &e));
 	}
 	store_close(s);
 
@@ -170,7 +170,7 @@ static void keeps_everything(const char* path) {
 	assert_true(store_each_figure(s, &model, costs_here, sum_cost, &costs, &e));
 	assert_true(store_each_figure(s, &model, costs_there, sum_cost, &costs, &e));
 	assert_true(costs > 1003.9 && costs < 1004.1);
-	assert_false(store_add(s, &model, &entry, NULL, &e)); /* opened for reading */
+	assert_false(store_add(s, &model, &entry, 1, NULL, &e)); /* opened for reading */
 	store_close(s);
 
 	s = store_open(path, STORE_EDIT, &e);
@@ -183,11 +183,11 @@ static void keeps_everything(const char* path) {
 	assert_int_equal(store_get(s, id + 1, &one, &e), 0);
 	assert_true(store_trim(s, "00ff", 0, 0, &e));
 	assert_int_equal(look(s).n, 0);
-	assert_true(store_add(s, &model, &entry, &id, &e));
+	assert_true(store_add(s, &model, &entry, 1, &id, &e));
 	assert_int_equal(store_delete(s, id, &e), 1);
 	assert_int_equal(store_delete(s, id, &e), 0);
 	struct bank_entry two[2] = {entry_of(2, 1), entry_of(3, 1)};
-	assert_true(store_add_all(s, &model, two, 2, &e));
+	assert_true(store_add(s, &model, two, 2, NULL, &e));
 	assert_int_equal(look(s).n, 2);
 	store_close(s);
 }
@@ -212,7 +212,7 @@ static void writer(int out, int start) {
 	for (int i = start;; i++) {
 		const struct bank_entry entry = entry_of(i % 12, 1);
 		const char which = (char)(i % 12);
-		if (!store_add(s, &model, &entry, NULL, &e) || write(out, &which, 1) != 1)
+		if (!store_add(s, &model, &entry, 1, NULL, &e) || write(out, &which, 1) != 1)
 			_exit(1);
 	}
 }
@@ -282,7 +282,7 @@ static void each_write_is_stored_once(void** unused) {
 	for (int k = 0; k < 4; k++) {
 		for (int i = 0; i < 30; i++, added++) {
 			const struct bank_entry entry = entry_of(i % 12, 1);
-			assert_true(store_add(s, &model, &entry, NULL, &e));
+			assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 			if (i == 10)
 				assert_int_equal(postgres("kill"), 0);
 		}
@@ -307,11 +307,11 @@ static void replicas_hear_of_each_other(void** unused) {
 	assert_string_equal(strstr(store_path(first), "/postgres"), "/postgres");
 	assert_null(strstr(store_path(first), "swiftlet@"));
 	const struct bank_entry entry = entry_of(1, 100), other = entry_of(2, 50);
-	assert_true(store_add(first, &model, &entry, NULL, &e));
+	assert_true(store_add(first, &model, &entry, 1, NULL, &e));
 	wait_for(second, has_news); /* by notification: nothing else makes it read */
 	assert_int_equal(look(second).tokens, 100);
-	assert_true(store_add(second, &model, &entry, NULL, &e));
-	assert_true(store_add(second, &model, &other, NULL, &e));
+	assert_true(store_add(second, &model, &entry, 1, NULL, &e));
+	assert_true(store_add(second, &model, &other, 1, NULL, &e));
 	wait_for(second, all_stored);
 	for (int i = 0; i < 15000 && look(first).tokens < 250; i++)
 		pause_ms(20);
@@ -331,7 +331,7 @@ static void replicas_hear_of_each_other(void** unused) {
 static void add_many(struct store* s, int n) {
 	for (int i = 0; i < n; i++) {
 		const struct bank_entry entry = entry_of(i % 12, 1);
-		assert_true(store_add(s, &model, &entry, NULL, &e));
+		assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 	}
 }
 
@@ -346,7 +346,7 @@ static void a_database_that_is_away_is_waited_for(void** unused) {
 	const struct bank_entry entry = entry_of(1, 1);
 	int refused = 0;
 	for (int i = 0; i < 300; i++)
-		refused += !store_add(s, &model, &entry, NULL, &e);
+		refused += !store_add(s, &model, &entry, 1, NULL, &e);
 	assert_in_range(refused, 40, 100); /* the queue is bounded: 256 */
 	assert_non_null(strstr(e.message, "writes wait for it already"));
 	assert_int_equal(postgres("start"), 0);
@@ -405,7 +405,7 @@ static void a_write_that_cannot_be_is_left_out(void** unused) {
 	struct store* s = must_open(STORE_SERVE);
 	struct bank_entry entry = entry_of(1, 1);
 	strcpy(entry.task, "\xff no UTF-8");
-	assert_true(store_add(s, &model, &entry, NULL, &e));
+	assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 	add_many(s, 3);
 	wait_for(s, all_stored);
 	store_close(s);
@@ -489,7 +489,7 @@ static void older_schemas_keep_their_masks(void** unused) {
 		add_many(s, 2);
 		const struct store_figure cost = {"rows-8", 0.5, 2};
 		const struct influence influence = {.rows = 8};
-		assert_true(store_add_figures(s, &model, costs_here, &cost, 1, &e));
+		assert_true(store_add_figures(s, &model, costs_here, false, &cost, 1, &e));
 		assert_true(experience_save_influence(s, &model, "math", 0, &influence, &e));
 		store_close(s);
 		s = must_open(STORE_READ);
