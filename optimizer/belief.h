@@ -6,9 +6,9 @@
  * model learns damage by sub-layer, from a prior mean of influence times a learned scale; a window's text is
  * harder or easier by a factor that all its scores share; and the share of misses is taken to be
  * b1·sqrt(d) + b2·d at a damage d, since near 0 misses grow with the number of wrong sub-layers or with its
- * root, as the model has it. Running a sub-layer with rounded weights does damage too, and that adds up the
- * same way: about its influence times the share of its output that rounding takes. What a mask's own scores
- * and drafts say beside the model corrects its estimate. */
+ * root, as the model has it. Rounded weights do damage too, and that adds up the same way: before any was
+ * measured, as much as makes a copy miss what copies of so many bits do. What a mask's own scores and drafts
+ * say beside the model corrects its estimate. */
 #ifndef SWIFTLET_OPTIMIZER_BELIEF_H
 #define SWIFTLET_OPTIMIZER_BELIEF_H
 
@@ -32,7 +32,7 @@ struct evidence {
 
 struct belief {
 	int dims, bits;              /* skippable sub-layers; of a vector: one more where there is a copy */
-	double rounding;             /* damage of rounding over that of skipping, before any was measured */
+	double rounding;             /* tokens that a copy gets wrong, before any was measured */
 	struct linear_model* linear; /* damage by bit */
 	const double* misses;        /* b1 and b2 */
 	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */

@@ -210,6 +210,19 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 	return (struct share){sum.stored / cost_all_bytes(cost), sum.low / cost_all_bytes(cost)};
 }
 
+/* Of a ratio to what bytes say. The first step with a copy reads what no core has read: what it takes beyond
+ * that is half believed, or one slow step would keep the copy from being used. */
+static void see_ratio(double* ratio, int* seen, double now) {
+	see(ratio, seen, *seen == 0 && now > 1 ? 1 + (now - 1) / 2 : now, 0.05, 1);
+}
+
+void cost_draft_anew(struct cost_model* cost, struct variant v) {
+	const bool low = byte_share(cost, v).low > 0;
+	double* ratio = low ? &cost->low_ratio : &cost->draft_ratio;
+	if ((low ? cost->low_seen : cost->draft_seen) <= 2 * FEW)
+		*ratio = fmin(1, *ratio);
+}
+
 /* A step with low-bit sub-layers tells what those cost, beside the others at what is known of them. */
 void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
 	const double plain = cost_plain_seconds(cost);
@@ -218,9 +231,9 @@ void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
 		return;
 	const double rest = seconds / plain - share.stored * cost->draft_ratio;
 	if (share.low <= 0)
-		see(&cost->draft_ratio, &cost->draft_seen, seconds / plain / share.stored, 0.05, 1);
+		see_ratio(&cost->draft_ratio, &cost->draft_seen, seconds / plain / share.stored);
 	else
-		see(&cost->low_ratio, &cost->low_seen, rest > 0 ? rest / share.low : 0, 0.05, 1);
+		see_ratio(&cost->low_ratio, &cost->low_seen, rest > 0 ? rest / share.low : 0);
 }
 
 void cost_see_score(struct cost_model* cost, struct variant v, int rows, double seconds) {

@@ -186,7 +186,8 @@ static void loop_policy(struct session* s) {
 /* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
 static const float hopeful = 0.9f;
 
-/* A drafter whose passes do not pay rests, each time longer, before it is given another chance. */
+/* A drafter whose passes do not pay rests, each time longer, before it is given another chance: what it
+ * reaches and what it costs are both hoped for again. */
 static void rest(struct session* s, int source, bool passed) {
 	struct rest* r = &s->rest[source];
 	r->rested = passed ? 0 : r->rested + 1;
@@ -198,6 +199,8 @@ static void rest(struct session* s, int source, bool passed) {
 	r->rest = r->rest > 0 ? least(2 * r->rest, LONGEST_REST) : FIRST_REST;
 	r->rested = 0;
 	chances_first_anew(&s->chances, source, hopeful);
+	if (source == SOURCE_mask)
+		cost_draft_anew(&s->engine->cost, session_drafts_with(s));
 }
 
 /* ---- a round ------------------------------------------------------------------------------ */

@@ -226,8 +226,35 @@ static void a_variant_costs_what_its_states_do(void** state) {
 	assert_true(cost_draft_worst(&cost, lows) < 1);
 }
 
+/* One slow first step is half believed, and forgotten where few more have said so: a drafter is tried again.
+ */
+static void a_slow_first_step_is_no_verdict(void** state) {
+	(void)state;
+	struct block_weights block[1] = {{.wq = {0}}};
+	const struct tensor stored = {.data = &block, .type = DTYPE_F16, .rows = 64, .cols = 64};
+	block[0].wq = block[0].w_up = stored;
+	const struct weight_table table = {.shape.n_blocks = 1, .block = block, .output = stored};
+	const struct mask attention = {.word = {1}};
+	const struct variant skip = {.skip = &attention};
+	const double by_bytes = 2.0 / 3;
+	struct cost_model cost;
+	cost_open(&cost, &table, 0);
+	see(&cost, 1, 0.010, 20);
+	cost_see_draft(&cost, skip, 0.010 * 2 * by_bytes);
+	assert_float_equal(cost_draft(&cost, skip), 1.5 * by_bytes, 1e-9);
+	cost_draft_anew(&cost, skip);
+	assert_float_equal(cost_draft(&cost, skip), by_bytes, 1e-9);
+	for (int i = 0; i < 20; i++)
+		cost_see_draft(&cost, skip, 0.010 * 2 * by_bytes);
+	const double known = cost_draft(&cost, skip);
+	assert_true(known > 1.8 * by_bytes);
+	cost_draft_anew(&cost, skip);
+	assert_float_equal(cost_draft(&cost, skip), known, 0);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(a_slow_first_step_is_no_verdict),
 	    cmocka_unit_test(ratios_are_to_the_plain_step),
 	    cmocka_unit_test(a_dear_row_count_is_tried_again),
 	    cmocka_unit_test(of_a_few_the_least_counts),
