@@ -409,8 +409,8 @@ struct pass {
 	 * the family has one (Block Influence, Men et al. 2024, eq. 1, per sub-layer); what is skipped or outside
 	 * the span is left as it is. NULL: not measured. */
 	float* influence;
-	/* (2L, dim) the first row's states after each sub-layer that is run, in exact passes without a tap; a pass
-	 * that others join may leave them as they are. NULL: not wanted. */
+	/* (2L, dim) the first row's states after each sub-layer that is run, in exact passes without a tap; a
+	 * pass that others join may leave them as they are. NULL: not wanted. */
 	float* states;
 };
 

@@ -67,7 +67,7 @@ struct cost_model cost_by_bytes(const struct cost_model*);
 void cost_see_full(struct cost_model*, int rows, double seconds);
 void cost_see_draft(struct cost_model*, struct variant, double seconds);
 void cost_see_score(struct cost_model*, struct variant, int rows, double seconds);
-/* Draft steps of this kind are held to cost what bytes say, if more was measured: they are to be tried again.
+/* Draft steps of this kind are to be tried again: where few were measured they cost at most what bytes say.
  */
 void cost_draft_anew(struct cost_model*, struct variant);
 

@@ -296,12 +296,15 @@ static void cross_bridge(struct cpu_backend* b, const struct bridge* bridge, int
 
 static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct block_weights* w,
                           int sub_layer, int r0, int n) {
+	const int dim = b->head.weights->shape.dim;
 	if (sub_layer % 2 == 0)
 		attention_sub_layer(b, w, sub_layer / 2, n);
 	else
 		mlp_sub_layer(b, w, sub_layer / 2, n);
 	if (pass->influence)
 		memcpy(nth(pass->influence, sub_layer, pass->n) + r0, b->influence, (size_t)n * sizeof(float));
+	if (pass->states && r0 == 0)
+		memcpy(nth(pass->states, sub_layer, dim), b->x, (size_t)dim * sizeof(float));
 }
 
 static void open_angles(const struct cpu_backend* b, const struct angles* a, int n) {
@@ -330,9 +333,6 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 			cross_bridge(b, pass->bridge, n);
 		if (!skip)
 			run_sub_layer(b, pass, w, s, r0, n);
-		if (pass->states && r0 == 0 && !skip)
-			memcpy(nth(pass->states, s, b->head.weights->shape.dim), b->x,
-			       (size_t)b->head.weights->shape.dim * sizeof(float));
 		if (s == pass->tap)
 			tap_hidden(b, pass, r0, n);
 	}
@@ -355,6 +355,7 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(pass->n >= 1 && pass->n <= MAX_ROWS && rows == pass->n);
 	assert(pass->first >= 0 && pass->first <= pass->last && pass->last <= sub_layers);
 	assert(pass->tap < 0 || (pass->tap >= pass->first && pass->tap < pass->last && pass->tap_out));
+	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	assert(!pass->head || (pass->want && pass->out));
 	assert(pass->kind != PASS_PREFILL ||
 	       (pass->first == 0 && !pass->low && !pass->low_head && !pass->bridge));

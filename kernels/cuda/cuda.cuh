@@ -196,7 +196,7 @@ struct cuda_backend {
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
 	float* host_influence;                      /* as work.influence, pinned */
-	float* host_tap;                            /* (PREFILL_CHUNK or 2L, dim) a tapped slice's states, or one row's, pinned */
+	float* host_tap;    /* (PREFILL_CHUNK or 2L, dim) a tapped slice's states, or one row's, pinned */
 	float* host_logits; /* (3, vocab) a row whose token penalties choose, and scratch; pinned */
 	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
 	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */

@@ -444,10 +444,11 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 	if (!begin_span(b, pass, r0, n, error))
 		return false;
 	for (int s = pass->first; s < pass->last; s++) {
-		if (!is_skipped(pass->skip, s))
+		if (!is_skipped(pass->skip, s)) {
 			sub_layer_launches(b, n, s);
-		if (pass->states && r0 == 0 && !ask_states(b, s, 1, error))
-			return false;
+			if (pass->states && r0 == 0 && !ask_states(b, s, 1, error))
+				return false;
+		}
 		if (s != pass->tap)
 			continue;
 		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, n); });
@@ -603,6 +604,8 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	if (devices_gone(b))
 		done = error_set(error, "%s", b->group->failure.message);
 	assert((!pass->low && !pass->low_head) || pass->kind != PASS_PREFILL);
+	/* both lie in host_tap */
+	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	b->group->with_low = b->low && (pass->low || pass->low_head); /* it may have been given back */
 	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
 	struct paged_walk walk = {};

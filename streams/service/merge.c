@@ -63,8 +63,10 @@ void merge_add(struct merged_pass* m, const struct pass* p) {
 	for (int i = 0; i < p->n; i++)
 		m->parent[at + i] = p->parent ? p->parent[i] : i == 0 ? -1 : pending + i - 1;
 	m->pass.head |= p->head;
-	if (p->tap >= 0)
+	if (p->tap >= 0) {
 		m->pass.tap = p->tap;
+		m->pass.states = NULL; /* no pass gives both */
+	}
 	if (p->influence)
 		m->pass.influence = m->influence;
 	m->pass.n += p->n;

@@ -278,7 +278,7 @@ static void added_tokens_obey_their_flags(void** state) {
 #define METASPACE(split)                                                                                     \
 	"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"+\",\"prepend_scheme\":\"always\","        \
 	"\"split\":" split "},\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"+\",-3]," \
-	                   "[\"a\",-3],[\"b\",-3],"                                                              \
+	"[\"a\",-3],[\"b\",-3],"                                                                                 \
 	"[\"+a\",-2],[\"a+b\",-1],[\"+b\",-2]]}}"
 
 /* Nothing that a pattern would read in it means more than itself: ids are those of the library tokenizers. */

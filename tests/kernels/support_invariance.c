@@ -350,33 +350,6 @@ static void from_states(struct bench* b, struct tree* t, int base, const struct 
 	free(state);
 }
 
-/* The first row's states after each sub-layer are what taps give, and asking for them changes nothing. */
-static void states_of_the_first(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
-	const size_t dim = (size_t)b->model->weights.shape.dim;
-	float* states = calloc((size_t)t->sub_layers * dim, sizeof *states);
-	float* tapped = calloc((size_t)t->n * dim, sizeof *tapped);
-	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
-	struct pass pass = pass_of(b, t, &segment, NULL);
-	pass.states = states;
-	run(b->backend, &pass);
-	b->backend->discard(b->cache);
-	compare(t, b->model->weights.shape.vocab, "states of the first row");
-	compare_influence(t, "states of the first row");
-	pass.states = NULL;
-	pass.influence = NULL;
-	pass.head = false;
-	pass.tap_out = tapped;
-	for (int s = 0; s < t->sub_layers; s++) {
-		pass.tap = s;
-		pass.last = s + 1;
-		run(b->backend, &pass);
-		b->backend->discard(b->cache);
-		assert_memory_equal(states + (size_t)s * dim, tapped, dim * sizeof *states);
-	}
-	free(states);
-	free(tapped);
-}
-
 static double plain_influence(const float* before, const float* after, int n) {
 	double dot = 0, a = 0, b = 0;
 	for (int i = 0; i < n; i++) {
@@ -400,6 +373,26 @@ static void states_after(struct bench* b, struct pass pass, const struct mask* s
 	pass.influence = NULL;
 	run(b->backend, &pass);
 	b->backend->discard(b->cache);
+}
+
+/* The first row's states after each sub-layer are what taps give, and asking for them changes nothing. */
+static void states_of_the_first(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
+	const size_t dim = (size_t)b->model->weights.shape.dim;
+	float* states = calloc(((size_t)t->sub_layers + (size_t)t->n) * dim, sizeof *states);
+	float* tapped = states + (size_t)t->sub_layers * dim;
+	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
+	struct pass pass = pass_of(b, t, &segment, NULL);
+	pass.states = states;
+	run(b->backend, &pass);
+	b->backend->discard(b->cache);
+	compare(t, b->model->weights.shape.vocab, "states of the first row");
+	compare_influence(t, "states of the first row");
+	pass.states = NULL;
+	for (int s = 0; s < t->sub_layers; s++) {
+		states_after(b, pass, NULL, s, tapped);
+		assert_memory_equal(states + (size_t)s * dim, tapped, dim * sizeof *states);
+	}
+	free(states);
 }
 
 /* What a pass measures is 1 - cos of the states that taps give. */

@@ -382,7 +382,7 @@ static void a_session_measures_its_own_text(void** state) {
 	                     "cache-type", "f16",    "threads",  "2",     "context",    "256"};
 	struct opened opened =
 	    open_session("synth:layers=6,dim=64,heads=2,kv-heads=1,ffn=128,vocab=512,dtype=f16,plant=0.45,seed=1",
-	                 60, set, sizeof set / sizeof *set);
+	                 240, set, sizeof set / sizeof *set);
 	struct session* session = opened.session;
 	char message[256];
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
@@ -395,7 +395,7 @@ static void a_session_measures_its_own_text(void** state) {
 		assert_true(rows <= o->spans.rows && o->spans.rows <= rows + 1);
 		rows = (int)o->spans.rows;
 	}
-	assert_true(rows >= 8 && row[0] >= 5);
+	assert_true(rows >= 24 && row[0] >= 5);
 	float* at[13] = {NULL};
 	for (int i = 1; i <= 12; i++)
 		at[i] = plain_states(session_engine(session)->backend, session->text, row[rows - 1] + 1, i - 1);

@@ -46,8 +46,8 @@ static void tell_figures(const struct swiftlet_figures* f) {
 	printf("\n%d %d %s, passes %lld %lld %lld, drafts %lld %lld %lld, rounds %lld, rows %lld, exit %d",
 	       f->cached_tokens, f->tokens, swiftlet_stop_name(f->stop), (long long)f->full_passes,
 	       (long long)f->verify_passes, (long long)f->plain_steps, (long long)f->draft_steps,
-	       (long long)f->accepted, (long long)f->draft_accepted,
-	       (long long)f->round_tokens, (long long)f->verified_rows, f->exit_block);
+	       (long long)f->accepted, (long long)f->draft_accepted, (long long)f->round_tokens,
+	       (long long)f->verified_rows, f->exit_block);
 	printf(", M %a, alpha %a, matchness %a %a, proposals %lld %s", f->mean_generated, f->alpha, f->matchness,
 	       f->chosen_by, (long long)f->optimize_steps, f->search_state);
 	for (int i = 0; swiftlet_source_name(i); i++)
