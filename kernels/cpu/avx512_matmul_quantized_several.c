@@ -3,9 +3,10 @@
  * Sixteen weight rows lie across lanes as in matmul_quantized.h, but stay in registers from where they are
  * taken apart to where they are used: nothing goes to the cache and back, and the processor turns the next
  * columns round while it multiplies these. Up to eight rows share a turning, eight more turn anew, from the
- * cache. For more, the tile that all of them share is cheaper. For one row a tile's rows lie apart and are
- * streams (matmul_direct.h): plain decoding takes .84 to .93 of the time so on a Zen 5, .91 to 1.01 on a Zen
- * 4; two rows .90 to 1.06, four .98 to 1.08. The sums are those of avx512_matmul_quantized.c, in its order.
+ * cache. For more, the tile that all of them share is cheaper. For one row and two a tile's rows lie apart
+ * and are streams (matmul_direct.h). One takes .84 to .93 of the time so on a Zen 5, .91 to 1.01 on a Zen 4;
+ * two .90 to 1.06 there, .70 to .93 on an Emerald Rapids; four .98 to 1.08 and .71 to 1.02. The sums are
+ * those of avx512_matmul_quantized.c, in its order.
  */
 #include "kernels/cpu/matmul.h"
 
@@ -15,7 +16,7 @@
 #include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/quantized_lanes.h"
 
-enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
+enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2, STREAMED = 2 };
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
@@ -115,7 +116,7 @@ INLINED void small_tile(enum dtype type, int n, struct several* job) {
 	for (int64_t b = 0; b < job->cols / 32; b++, w.at += bytes, advance(&q, 32)) {
 		struct small block;
 		ints sums[SEVERAL];
-		if (n == 1) {
+		if (n <= STREAMED) {
 			fetch_share(&w, bytes, 0, 1);
 		} else {
 			fetch_far(job, bytes);
@@ -213,7 +214,7 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 		take_header(type, &header, &w);
 		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
 		for (int step = 0; step < 4; step++) {
-			if (n == 1) {
+			if (n <= STREAMED) {
 				fetch_share(&w, bytes, (size_t)step, 4);
 			} else {
 				fetch_far(job, bytes / 4);
@@ -338,7 +339,7 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 	const int64_t tiles_whole = (end - begin) / LANES;
 	for (int64_t t = 0; t < tiles_whole + ((end - begin) % LANES > 0); t++) {
 		/* the last tile may do rows again */
-		const bool rest = t == tiles_whole, streams = n == 1 && !rest;
+		const bool rest = t == tiles_whole, streams = n <= STREAMED && !rest;
 		const int64_t step = streams ? tiles_whole : 1;
 		const int64_t at = rest ? end - LANES : begin + t * (streams ? 1 : LANES);
 		const uint8_t* first = (const uint8_t*)w->data + row_bytes * (size_t)at;
