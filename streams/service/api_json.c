@@ -10,11 +10,13 @@
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-static void say(struct api_error* e, int status, const char* type, const char* param, const char* code,
-                const char* format, va_list arguments) {
+static void say(struct api_error* e, int status, const char* param, const char* code, const char* format,
+                va_list arguments) {
 	memset(e, 0, sizeof *e);
 	e->status = status;
-	snprintf(e->type, sizeof e->type, "%s", type ? type : "invalid_request_error");
+	e->type = status == 429                    ? "rate_limit_error"
+	          : status == 500 || status == 503 ? "server_error"
+	                                           : "invalid_request_error";
 	snprintf(e->param, sizeof e->param, "%s", param ? param : "");
 	snprintf(e->code, sizeof e->code, "%s", code ? code : "");
 	vsnprintf(e->message, sizeof e->message, format, arguments);
@@ -23,22 +25,20 @@ static void say(struct api_error* e, int status, const char* type, const char* p
 bool api_refuse(struct api_error* e, const char* param, const char* code, const char* format, ...) {
 	va_list arguments;
 	va_start(arguments, format);
-	say(e, 400, NULL, param, code, format, arguments);
+	say(e, 400, param, code, format, arguments);
 	va_end(arguments);
 	return false;
 }
 
-bool api_fail(struct api_error* e, int status, const char* type, const char* code, const char* format, ...) {
+bool api_fail(struct api_error* e, int status, const char* code, const char* format, ...) {
 	va_list arguments;
 	va_start(arguments, format);
-	say(e, status, type, NULL, code, format, arguments);
+	say(e, status, NULL, code, format, arguments);
 	va_end(arguments);
 	return false;
 }
 
-bool api_no_memory(struct api_error* e) {
-	return api_fail(e, 500, "server_error", NULL, "The server is out of memory.");
-}
+bool api_no_memory(struct api_error* e) { return api_fail(e, 500, NULL, "The server is out of memory."); }
 
 bool api_unknown(struct api_error* e, const char* field) {
 	return api_refuse(e, field, "unsupported_field", "The field '%.80s' is not supported.", field);

@@ -18,7 +18,7 @@ enum { API_MAX_VALUES = 1 << 19, API_MAX_KEYS = 320 };
 struct api_error {
 	int status; /* HTTP */
 	char message[400];
-	char type[32]; /* "invalid_request_error", "server_error"… */
+	const char* type; /* "invalid_request_error", "server_error"…: follows from the status */
 	char param[96];
 	char code[48]; /* param and code: "" is null */
 };
@@ -26,9 +26,9 @@ struct api_error {
 /* Fills a 400 that names the field; param and code may be NULL. Returns false. */
 bool api_refuse(struct api_error*, const char* param, const char* code, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Any other status; type and code may be NULL. Returns false. */
-bool api_fail(struct api_error*, int status, const char* type, const char* code, const char* format, ...)
-    __attribute__((format(printf, 5, 6)));
+/* Any other status; code may be NULL. Returns false. */
+bool api_fail(struct api_error*, int status, const char* code, const char* format, ...)
+    __attribute__((format(printf, 4, 5)));
 bool api_no_memory(struct api_error*);                  /* false, with a 500 */
 bool api_unknown(struct api_error*, const char* field); /* false, with a 400 that names it */
 /* The body of the answer, malloc'd; NULL on no memory. */

@@ -14,7 +14,7 @@ static bool check_model(struct call* c, const struct api_request* q) {
 	const char* name = c->server->option.work.model_name;
 	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
 		return true;
-	api_fail(&c->error, 404, NULL, "model_not_found",
+	api_fail(&c->error, 404, "model_not_found",
 	         "The model '%.120s' does not exist; this server has '%.120s'.", q->model, name);
 	snprintf(c->error.param, sizeof c->error.param, "model");
 	return false;
@@ -202,7 +202,7 @@ static bool make_choices(struct call* c, struct exchange* x) {
 static bool name_exchange(struct call* c, struct exchange* x) {
 	uint64_t random[3];
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-		return api_fail(&c->error, 500, "server_error", NULL, "No random name could be had.");
+		return api_fail(&c->error, 500, NULL, "No random name could be had.");
 	if (!x->request.has_seed)
 		x->request.ask.seed = random[2];
 	snprintf(x->id, sizeof x->id, "%s%016llx%08llx", x->voice->id, (unsigned long long)random[0],

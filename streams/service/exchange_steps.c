@@ -130,7 +130,7 @@ static void note_problem(struct exchange* x, const char* problem) {
 		return;
 	}
 	fprintf(stderr, "swiftlet: a generation failed: %s\n", problem);
-	api_fail(&x->error, 500, "server_error", NULL, "The generation failed.");
+	api_fail(&x->error, 500, NULL, "The generation failed.");
 }
 
 /* The server ends: the answer is what there is of it, as if its limit had been reached. One of which there is
@@ -140,7 +140,7 @@ static void cut_off(struct choice* c) {
 	c->figures.stop = SWIFTLET_LENGTH;
 	x->unbegun += c->figures.tokens == 0;
 	if (x->unbegun == x->n || c->embedding)
-		api_fail(&x->error, 503, "server_error", "stopping", "The server is stopping.");
+		api_fail(&x->error, 503, "stopping", "The server is stopping.");
 }
 
 static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {

@@ -153,7 +153,7 @@ static bool find(struct asked* a, const char* id, size_t n) {
 			a->of->used = ++s->uses;
 			return true;
 		}
-	return api_fail(a->error, 404, NULL, "not_found", "There is no optimizer with this id.");
+	return api_fail(a->error, 404, "not_found", "There is no optimizer with this id.");
 }
 
 /* Each owner has so many places that all owners' find room; his own longest unused search makes way. */
@@ -345,9 +345,9 @@ bool answer_optimizer(struct call* c) {
 	const char* verb = !c->rest ? NULL : c->rest[n] ? c->rest + n + 1 : "";
 	const struct request* q = find_request(c->route->method, verb);
 	if (c->rest && n == 0)
-		return api_fail(&c->error, 404, NULL, "not_found", "There is no optimizer with this id.");
+		return api_fail(&c->error, 404, "not_found", "There is no optimizer with this id.");
 	if (!q)
-		return api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
+		return api_fail(&c->error, 404, "not_found", "There is nothing at this path.");
 	const bool reads = q->body == BODY || (q->body == MAY_HAVE_BODY && c->body.size);
 	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	struct asked a = {.call = c, .service = c->server->optimizer, .body = body, .error = &c->error};

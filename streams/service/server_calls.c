@@ -125,7 +125,7 @@ static bool not_built(struct call* c) {
 	                                       {"/v1/realtime", "realtime sessions"}};
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strncmp(c->path, known[i][0], strlen(known[i][0])) == 0)
-			return !api_fail(&c->error, 404, NULL, "unsupported_endpoint",
+			return !api_fail(&c->error, 404, "unsupported_endpoint",
 			                 "This server has no %s: it answers /v1/chat/completions, /v1/responses, "
 			                 "/v1/messages and /v1/completions.",
 			                 known[i][1]);
@@ -151,8 +151,8 @@ static bool find_route(struct call* c) {
 		}
 	}
 	if (!allowed[0])
-		return !not_built(c) && api_fail(&c->error, 404, NULL, "not_found", "There is nothing at this path.");
-	api_fail(&c->error, 405, NULL, "method_not_allowed", "This path takes %s.", allowed);
+		return !not_built(c) && api_fail(&c->error, 404, "not_found", "There is nothing at this path.");
+	api_fail(&c->error, 405, "method_not_allowed", "This path takes %s.", allowed);
 	snprintf(c->error.param, sizeof c->error.param, "%s", allowed);
 	return false;
 }
@@ -162,10 +162,10 @@ static bool check_body_headers(struct call* c) {
 	const char* length = call_header(c, "Content-Length");
 	const char* type = call_header(c, "Content-Type");
 	if (length && strtoull(length, NULL, 10) > SERVER_BODY)
-		return api_fail(&c->error, 413, NULL, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
+		return api_fail(&c->error, 413, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
 	const bool has_body = (length && strcmp(length, "0") != 0) || call_header(c, "Transfer-Encoding");
 	return !takes_body || !has_body || (type && strncasecmp(type, "application/json", 16) == 0) ||
-	       api_fail(&c->error, 415, NULL, "unsupported_media_type",
+	       api_fail(&c->error, 415, "unsupported_media_type",
 	                "The body must be JSON: send Content-Type: application/json.");
 }
 
@@ -173,19 +173,18 @@ static bool check_body_headers(struct call* c) {
  * still writing reads it. */
 static bool first_look(struct call* c) {
 	if (!call_origin_allowed(c))
-		return api_fail(&c->error, 403, NULL, "origin_not_allowed",
-		                "Requests from this origin are not allowed.");
+		return api_fail(&c->error, 403, "origin_not_allowed", "Requests from this origin are not allowed.");
 	const bool found = find_route(c);
 	if ((!found || !c->route->open) && !call_authorized(c))
-		return api_fail(&c->error, 401, NULL, "invalid_api_key",
+		return api_fail(&c->error, 401, "invalid_api_key",
 		                "A valid API key is needed: send Authorization: Bearer KEY.");
 	if (!found)
 		return false;
 	if (c->route->admin && !c->admin)
-		return api_fail(&c->error, 403, NULL, "admin_key_needed",
+		return api_fail(&c->error, 403, "admin_key_needed",
 		                "This needs an admin key: one that the key file marks with the word admin.");
 	if (!c->route->open && !call_within_rate(c))
-		return api_fail(&c->error, 429, "rate_limit_error", "rate_limit_exceeded",
+		return api_fail(&c->error, 429, "rate_limit_exceeded",
 		                "More than %d requests a minute; try again later.", c->server->option.rate);
 	return check_body_headers(c);
 }
@@ -235,7 +234,7 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 	doorman_waits(s->doorman, connection, false);
 	snprintf(c->method, sizeof c->method, "%s", method);
 	if (strlen(url) >= sizeof c->path)
-		api_fail(&c->error, 414, NULL, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
+		api_fail(&c->error, 414, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
 	else if (head_is_good(c, version)) {
 		snprintf(c->path, sizeof c->path, "%s", url);
 		first_look(c);
@@ -248,7 +247,7 @@ static bool give_up(struct call* c, int status, const char* message) {
 	struct api_error e;
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	api_fail(&e, status, NULL, NULL, "%s", message);
+	api_fail(&e, status, NULL, "%s", message);
 	char* body = error_text(c, &e);
 	if (info && body)
 		head_answer(info->connect_fd, status, body);
@@ -269,7 +268,7 @@ static bool take_body(struct call* c, const char* data, size_t* size) {
 			               c->error.status == 413 ? "The body is too large."
 			                                      : "The body is too large for a request that is refused.");
 	} else if (c->body.size + *size > SERVER_BODY) {
-		api_fail(&c->error, 413, NULL, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
+		api_fail(&c->error, 413, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
 		text_free(&c->body);
 		c->body.size = SERVER_BODY; /* what was swallowed so far */
 	} else {
@@ -285,7 +284,7 @@ static bool answer(struct call* c) {
 	if (!c->error.status && c->route->answer(c))
 		return true;
 	if (!c->error.status)
-		api_fail(&c->error, 500, "server_error", NULL, "The answer could not be made.");
+		api_fail(&c->error, 500, NULL, "The answer could not be made.");
 	return call_reply_error(c, &c->error);
 }
 

@@ -102,7 +102,7 @@ static void turn_away_slow(struct doorman* d, struct visitor* v) {
 		hang_up(d, v);
 		return;
 	}
-	api_fail(&e, 408, NULL, NULL, "The request's headers took too long.");
+	api_fail(&e, 408, NULL, "The request's headers took too long.");
 	turn_away(d, v, &e);
 }
 
@@ -167,8 +167,7 @@ static void receive(struct doorman* d, int fd, const struct sockaddr_storage* fr
 	if (epoll_ctl(d->poll, EPOLL_CTL_ADD, fd, &event) != 0) {
 		hang_up(d, v);
 	} else if (too_many(d, v->address)) {
-		api_fail(&e, 429, "rate_limit_error", "too_many_connections",
-		         "Too many connections from this address.");
+		api_fail(&e, 429, "too_many_connections", "Too many connections from this address.");
 		turn_away(d, v, &e);
 	}
 }
@@ -256,7 +255,7 @@ static void beat(struct doorman* d, struct visitor* v, double now) {
 	case READY:
 		if (waits <= o->header_seconds)
 			break;
-		api_fail(&e, 503, "server_error", "no_connection_free", "The server is busy: no connection is free.");
+		api_fail(&e, 503, "no_connection_free", "The server is busy: no connection is free.");
 		turn_away(d, v, &e);
 		break;
 	case LEAVING:

@@ -93,14 +93,13 @@ static bool submit(struct call* c, struct exchange* x) {
 		return true;
 	atomic_fetch_sub(&x->holders, x->n);
 	if (s == SUBMIT_STOPPING)
-		return api_fail(&c->error, 503, "server_error", "stopping", "The server is stopping.");
-	return api_fail(&c->error, 503, "server_error", "queue_full",
-	                "The server is busy: its queue is full. Try again.");
+		return api_fail(&c->error, 503, "stopping", "The server is stopping.");
+	return api_fail(&c->error, 503, "queue_full", "The server is busy: its queue is full. Try again.");
 }
 
 bool answer_generation(struct call* c) {
 	if (atomic_load(&c->server->stopping))
-		return api_fail(&c->error, 503, "server_error", "stopping", "The server is stopping.");
+		return api_fail(&c->error, 503, "stopping", "The server is stopping.");
 	struct exchange* x = exchange_open(c);
 	if (!x)
 		return false;
@@ -127,7 +126,7 @@ bool generate_resumed(struct call* c) {
 		return true;
 	if (x->error.status || x->gone) {
 		if (!x->error.status)
-			api_fail(&x->error, 499, NULL, "cancelled", "The client has gone.");
+			api_fail(&x->error, 499, "cancelled", "The client has gone.");
 		return call_reply_error(c, &x->error);
 	}
 	struct text body = x->out;

@@ -58,7 +58,7 @@ void head_field(struct head* h, const char* name, size_t name_size, const char* 
 }
 
 static bool refuse(struct api_error* e, int status, const char* code, const char* message) {
-	return api_fail(e, status, NULL, code, "%s", message);
+	return api_fail(e, status, code, "%s", message);
 }
 
 bool head_allowed(const struct head* h, bool old, struct api_error* e) {

@@ -51,7 +51,7 @@ static bool answer_models(struct call* c) {
 
 static bool answer_model(struct call* c) {
 	if (strcmp(c->rest, c->server->option.work.model_name) != 0) {
-		api_fail(&c->error, 404, NULL, "model_not_found", "The model '%.120s' does not exist.", c->rest);
+		api_fail(&c->error, 404, "model_not_found", "The model '%.120s' does not exist.", c->rest);
 		snprintf(c->error.param, sizeof c->error.param, "model");
 		return false;
 	}
@@ -126,7 +126,7 @@ static void list_entry(void* user, int owner, const struct bank_entry* e) {
 static struct memory* own_memory(struct call* c) {
 	struct memory* all = c->server->option.work.memory;
 	if (!all)
-		api_fail(&c->error, 404, NULL, "no_bank", "This server runs with --bank off.");
+		api_fail(&c->error, 404, "no_bank", "This server runs with --bank off.");
 	return !all || c->admin ? all : memory_of(all, c->owner);
 }
 
@@ -148,12 +148,12 @@ static int64_t rest_number(const struct call* c) {
 }
 
 static bool no_mask(struct call* c) {
-	return api_fail(&c->error, 404, NULL, "not_found", "There is no mask with this id.");
+	return api_fail(&c->error, 404, "not_found", "There is no mask with this id.");
 }
 
 static bool store_failed(struct call* c, const struct error* e) {
 	fprintf(stderr, "swiftlet: %s\n", e->message);
-	return api_fail(&c->error, 500, "server_error", "store_failed", "The store could not be written.");
+	return api_fail(&c->error, 500, "store_failed", "The store could not be written.");
 }
 
 static bool show_mask(struct call* c, struct memory* memory, int64_t id) {
@@ -243,7 +243,7 @@ static bool put_mask(struct call* c) {
 /* A browser asks before it calls from another origin; only where --cors allows one. */
 static bool answer_preflight(struct call* c) {
 	if (!c->server->option.cors)
-		return api_fail(&c->error, 403, NULL, "origin_not_allowed", "Other origins are not allowed.");
+		return api_fail(&c->error, 403, "origin_not_allowed", "Other origins are not allowed.");
 	struct text out = {0};
 	return call_reply(c, 204, "text/plain", &out);
 }

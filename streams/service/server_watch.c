@@ -43,8 +43,8 @@ bool watch_begin(struct call* c) {
 	w->watcher.connection = c->connection;
 	if (!events_join(&c->server->events, &w->watcher)) {
 		free(w);
-		return api_fail(&c->error, 503, "server_error", "too_many_watchers",
-		                "%d connections watch already; try again later.", EVENTS_WATCHERS);
+		return api_fail(&c->error, 503, "too_many_watchers", "%d connections watch already; try again later.",
+		                EVENTS_WATCHERS);
 	}
 	struct MHD_Response* r = event_stream(read_events, w, stop_watching);
 	if (r)
