@@ -5,7 +5,7 @@
  * columns round while it multiplies these. Up to eight rows share a turning, eight more turn anew, from the
  * cache. For more, the tile that all of them share is cheaper. For one row and two a tile's rows lie apart
  * and are streams (matmul_direct.h). One takes .84 to .93 of the time so on a Zen 5, .91 to 1.01 on a Zen 4;
- * two .90 to 1.06 there, .70 to .93 on an Emerald Rapids; four .98 to 1.08 and .71 to 1.02. The sums are
+ * two .90 to 1.06 there, .70 to .99 on an Emerald Rapids; four .98 to 1.08 and .71 to 1.02. The sums are
  * those of avx512_matmul_quantized.c, in its order.
  */
 #include "kernels/cpu/matmul.h"
@@ -16,7 +16,8 @@
 #include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/quantized_lanes.h"
 
-enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2, STREAMED = 2 };
+enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
+enum { STREAMED = 2 }; /* up to so many activation rows the weight rows are streams */
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
