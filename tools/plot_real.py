@@ -7,7 +7,7 @@ import argparse
 import html
 import json
 
-WIDTH, LEFT, ROW, GAP, SCALE = 720, 190, 18, 26, 210  # pixels; SCALE: of a speed-up of 1
+WIDTH, LEFT, ROW, GAP, SCALE = 840, 190, 18, 26, 210  # pixels; SCALE: of a speed-up of 1
 COLOURS = {"bar": "#3b7dd8", "less": "#c0504d", "line": "#888", "text": "#222"}
 
 
