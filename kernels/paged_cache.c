@@ -315,7 +315,6 @@ void paged_truncate(struct cache* cache, int committed) {
 	assert(committed >= 0 && committed <= cache->committed);
 	cache->committed = committed;
 	c->clean = c->clean < committed ? c->clean : committed;
-	c->final_of = c->final_of <= committed ? c->final_of : 0;
 	c->named = c->named < committed / PAGE_SLOTS ? c->named : committed / PAGE_SLOTS;
 	cache->pending = 0;
 	give_back(c, pages_for(committed));

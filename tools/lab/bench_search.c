@@ -110,7 +110,7 @@ static bool answer(struct searching* s, int which, struct error* error) {
 	for (int i = 0; i < h->prompts.n; i++) {
 		struct walk w = {s, &h->text[i]};
 		bench_progress((double)i / h->prompts.n, "states");
-		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], true, &points, take_states, &w, error)
+		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], &points, take_states, &w, error)
 		                     : state_text_fill(bench, &h->text[i], error)))
 			return false;
 	}
