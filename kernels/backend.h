@@ -281,8 +281,9 @@ struct cache {
 	int pending;
 	int prompt_length; /* set by the caller before prefill; length-dependent RoPE uses
 	                      max(prompt_length, position + 1) */
-	/* Set by the caller while nothing is committed: beginnings are shared among caches of one owner alone. */
-	int owner;
+	/* Set by the caller while nothing is committed: beginnings are shared among caches of one tenant alone.
+	 */
+	int tenant;
 	enum dtype type; /* F16, F32, or where the backend has it Q8_0 */
 	size_t bytes;    /* of `capacity` tokens, if none are shared */
 };

@@ -21,7 +21,7 @@ struct successors {
 };
 
 struct recycle {
-	int vocab, owner;
+	int vocab, tenant;
 	struct successors of[]; /* (vocab) */
 };
 
@@ -32,12 +32,12 @@ static void* recycle_open(const struct drafter_setup* setup) {
 	return r;
 }
 
-/* Successors are of one owner's texts. */
+/* Successors are of one tenant's texts. */
 static void recycle_begin(void* state, const struct drafter_text* text) {
 	struct recycle* r = state;
-	if (text->owner != r->owner)
+	if (text->tenant != r->tenant)
 		memset(r->of, 0, (size_t)r->vocab * sizeof r->of[0]);
-	r->owner = text->owner;
+	r->tenant = text->tenant;
 }
 
 static void recycle_see(void* state, const struct tree* tree, const struct verdict* verdict,

@@ -93,8 +93,8 @@ static bool same_task(const struct bank_entry* e, const char* task) {
 
 /* Of two entries of one kind. */
 static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
-	if (a->settled != b->settled)
-		return a->settled;
+	if (a->converged != b->converged)
+		return a->converged;
 	if (a->touched != b->touched)
 		return a->touched > b->touched;
 	return a->record.tokens > b->record.tokens;
@@ -282,7 +282,7 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 	record_add(&e->record, &e->unsaved);
 	e->signature = stored->signature;
 	bank_signature_add(&e->signature, &e->unsaved_signature);
-	e->settled |= stored->settled;
+	e->converged |= stored->converged;
 	return true;
 }
 

@@ -43,7 +43,7 @@ struct bank_entry {
 	struct bank_record record;
 	struct bank_record unsaved; /* what of the record the store has not been told yet */
 	struct bank_signature signature, unsaved_signature;
-	bool settled;      /* its search has ended: the mask holds until drift says otherwise */
+	bool converged;    /* its search has ended: the mask holds until drift says otherwise */
 	int64_t last_used; /* on the bank's count of instances */
 	int64_t touched;   /* order of uses; 0: not since it was restored */
 	bool changed;      /* since it was last stored */
@@ -68,9 +68,9 @@ void bank_signature(struct bank_signature*, const float* state, int dim);
 
 void bank_signature_add(struct bank_signature* to, const struct bank_signature* from);
 
-/* The entry learned on this kind of text, or NULL; of several the settled one, else the last used. A label on
- * both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is known of the
- * kind's prompts, better than with any other's. */
+/* The entry learned on this kind of text, or NULL; of several the converged one, else the last used. A label
+ * on both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is known of
+ * the kind's prompts, better than with any other's. */
 #define BANK_AGREES 0.5
 struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_signature*);
 /* The entry of this task and mask (without a label: of this kind, 0 any, -1 one that is new), made when there

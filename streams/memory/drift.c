@@ -13,13 +13,13 @@ enum { FIRST = 64, MEMORY = 1024, BLOCK = 32 };
 /* The baseline is learned anew. Counters stay. */
 static void restart(struct drift* d) {
 	d->successes = d->trials = 0;
-	d->fall = 0;
+	d->cusum = 0;
 	d->block_trials = d->block_failures = 0;
 	d->dispersion_sum = d->dispersion_weight = 16; /* blocks of belief in a fair coin */
 }
 
 void drift_open(struct drift* d) {
-	*d = (struct drift){.falls = 0};
+	*d = (struct drift){.drifts = 0};
 	restart(d);
 }
 
@@ -72,10 +72,10 @@ static bool trial(struct drift* d, bool success) {
 		const double p = estimate(d);
 		const double low = clamp(p - sqrt(p * (1 - p) / d->trials));
 		const double dispersion = fmin(fmax(d->dispersion_sum / d->dispersion_weight, 1), 4);
-		d->fall += ratio(success, low, shift_odds(low, 1 / ODDS)) / dispersion;
-		d->fall = fmax(d->fall, 0);
-		if (d->fall > THRESHOLD) {
-			d->falls++;
+		d->cusum += ratio(success, low, shift_odds(low, 1 / ODDS)) / dispersion;
+		d->cusum = fmax(d->cusum, 0);
+		if (d->cusum > THRESHOLD) {
+			d->drifts++;
 			restart(d);
 			return true;
 		}
@@ -85,8 +85,8 @@ static bool trial(struct drift* d, bool success) {
 }
 
 bool drift_add(struct drift* d, int accepted, int steps) {
-	bool fell = false;
-	for (int i = 0; i < accepted && !fell; i++)
-		fell = trial(d, true);
-	return fell || (accepted < steps && trial(d, false));
+	bool drifted = false;
+	for (int i = 0; i < accepted && !drifted; i++)
+		drifted = trial(d, true);
+	return drifted || (accepted < steps && trial(d, false));
 }

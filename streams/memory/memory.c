@@ -23,7 +23,7 @@ static bool served_well(const struct bank_record* r) {
 static bool refresh(void* user, const struct store_mask* stored) {
 	struct memory* m = user;
 	struct bank_entry entry = stored->entry;
-	entry.settled |= served_well(&entry.record);
+	entry.converged |= served_well(&entry.record);
 	if (stored->model.blocks == m->model.blocks)
 		bank_restore(m->bank, &entry);
 	return true;
@@ -32,18 +32,18 @@ static bool refresh(void* user, const struct store_mask* stored) {
 /* What other replicas have learned meanwhile; the store has it here in memory. */
 void memory_take_news(struct memory* m) {
 	struct store_state state;
-	struct error unsaid;
+	struct error ignored;
 	if (!m->store)
 		return;
 	store_state(m->store, &state);
 	if (state.generation == m->generation)
 		return;
 	m->generation = state.generation;
-	store_each(m->store, m->model.fingerprint, refresh, m, &unsaid);
+	store_each(m->store, m->model.fingerprint, refresh, m, &ignored);
 }
 
-/* So that no two owners' entries have one number. */
-enum { IDS_AN_OWNER = 40 }; /* bits */
+/* So that no two tenants' entries have one number. */
+enum { TENANT_ID_BITS = 40 }; /* bits */
 
 static struct memory* new_memory(struct error* e) {
 	struct memory* m = calloc(1, sizeof *m);
@@ -56,16 +56,16 @@ static struct memory* new_memory(struct error* e) {
 	return m;
 }
 
-struct memory* memory_for(struct memory* common, int owner, const char* name, struct error* e) {
+struct memory* memory_for(struct memory* common, int tenant, const char* name, struct error* e) {
 	struct memory* m = new_memory(e);
 	if (!m)
 		return NULL;
 	m->common = common;
-	m->owner = owner;
+	m->tenant = tenant;
 	m->model = common->model;
 	m->dim = common->dim;
 	m->store = common->store;
-	m->bank->next_id = ((int64_t)owner << IDS_AN_OWNER) + 1;
+	m->bank->next_id = ((int64_t)tenant << TENANT_ID_BITS) + 1;
 	snprintf(m->model.fingerprint, sizeof m->model.fingerprint, "%.64s.%.16s", common->model.fingerprint,
 	         name);
 	pthread_mutex_lock(&common->lock);
@@ -75,9 +75,9 @@ struct memory* memory_for(struct memory* common, int owner, const char* name, st
 	return m->store && !store_each(m->store, m->model.fingerprint, refresh, m, e) ? NULL : m;
 }
 
-struct memory* memory_of(struct memory* common, int owner) {
-	struct memory* m = owner > 0 ? common->next : NULL;
-	while (m && m->owner != owner)
+struct memory* memory_of(struct memory* common, int tenant) {
+	struct memory* m = tenant > 0 ? common->next : NULL;
+	while (m && m->tenant != tenant)
 		m = m->next;
 	return m ? m : common;
 }
@@ -122,9 +122,9 @@ void memory_close(struct memory* m) {
 	for (int i = 0; i < SEARCHES; i++)
 		search_close(m->searches.aside[i].search);
 	while (m->next) {
-		struct memory* const owners = m->next;
-		m->next = owners->next;
-		free_one(owners);
+		struct memory* const tenants = m->next;
+		m->next = tenants->next;
+		free_one(tenants);
 	}
 	free_one(m);
 }
@@ -168,7 +168,7 @@ static bool flush_one(struct memory* m, struct error* e) {
 	return good;
 }
 
-/* The memory, and of the common one the owners' after it. */
+/* The memory, and of the common one the tenants' after it. */
 static struct memory* next_of(const struct memory* all, struct memory* m) {
 	return all->common ? NULL : m->next;
 }
@@ -186,7 +186,7 @@ static void add_counts(struct memory_counts* to, struct memory* m) {
 	to->recalled += c->recalled;
 	to->new_kinds += c->new_kinds;
 	to->improved += c->improved;
-	to->settled += c->settled;
+	to->converged += c->converged;
 	to->drifts += c->drifts;
 	to->trials += c->trials;
 	to->entries += m->bank->n;
@@ -211,7 +211,7 @@ void memory_counts(struct memory* m, struct memory_counts* out) {
 static void visit_bank(struct memory* m, void (*visit)(void*, int, const struct bank_entry*), void* user) {
 	pthread_mutex_lock(&m->lock);
 	for (int i = 0; i < m->bank->n; i++)
-		visit(user, m->owner, &m->bank->entry[i]);
+		visit(user, m->tenant, &m->bank->entry[i]);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -231,7 +231,7 @@ bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, s
 		struct bank_entry* entry = bank_entry(m->bank, given->task, put.kind, &given->mask);
 		entry->record = given->record;
 		entry->skip_ratio = given->skip_ratio;
-		entry->settled = given->settled;
+		entry->converged = given->converged;
 		memset(&entry->unsaved, 0, sizeof entry->unsaved);
 		entry->changed = false;
 		*id = entry->id;

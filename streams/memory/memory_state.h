@@ -6,8 +6,8 @@
 #include <pthread.h>
 
 #include "optimizer/optimizer.h"
-#include "streams/memory/experience.h"
 #include "streams/memory/memory.h"
+#include "streams/memory/statistics.h"
 
 /* ---- searches --------------------------------------------------------------------------- */
 
@@ -46,8 +46,8 @@ struct memory {
 	struct bank* bank;
 	struct memory*
 	    common;          /* NULL: this is it, whose are the store, the searches, the costs and the listener */
-	struct memory* next; /* another owner's */
-	int owner;
+	struct memory* next; /* another tenant's */
+	int tenant;
 	struct chances* chances; /* of its sessions that have turned to others' texts; NULL: none */
 	struct searches searches;
 	struct store* store;
@@ -60,7 +60,7 @@ struct memory {
 	void* on_user;
 };
 
-/* Of all owners together. */
+/* Of all tenants together. */
 static inline struct memory* memory_common(struct memory* m) { return m->common ? m->common : m; }
 
 /* memory.c */

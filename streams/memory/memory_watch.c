@@ -71,7 +71,7 @@ static void take_up_search(struct memory_watch* w) {
 static bool carry_store(struct memory_watch* w, struct error* e) {
 	if (!(w->unsaved_influence.rows > 0))
 		return true;
-	const bool good = experience_save_influence(w->memory->store, &w->memory->model, w->unsaved_task,
+	const bool good = statistics_save_influence(w->memory->store, &w->memory->model, w->unsaved_task,
 	                                            w->unsaved_kind, &w->unsaved_influence, e);
 	if (good)
 		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
@@ -81,7 +81,7 @@ static bool carry_store(struct memory_watch* w, struct error* e) {
 static void inherit_from(struct memory_watch* w, struct memory* m, int64_t kind) {
 	struct influence influence;
 	struct error e;
-	if (m->store && kind && experience_load_influence(m->store, &m->model, w->task, kind, &influence, &e))
+	if (m->store && kind && statistics_load_influence(m->store, &m->model, w->task, kind, &influence, &e))
 		session_add_influence(w->session, &influence);
 }
 
@@ -92,14 +92,14 @@ static bool carry_search(struct memory_watch* w, int64_t kind, int64_t common_ki
 	struct searches* s = &memory_common(w->memory)->searches;
 	struct kind_search* const aside = find(s, kind);
 	struct kind_search last = {.kind = w->search_kind}, next = {.kind = 0};
-	struct error unsaid;
+	struct error ignored;
 	if (!w->search || last.kind == kind)
 		return false;
 	if (aside || last.kind != 0) { /* the first kind takes the session's own search */
 		if (aside) {
 			next = *aside;
 			*aside = (struct kind_search){.kind = 0};
-		} else if (!(next.search = session_new_search(w->session, &unsaid))) {
+		} else if (!(next.search = session_new_search(w->session, &ignored))) {
 			return false;
 		}
 		/* the session's influence and this one's change places; so the last kind's belongs to `last` */
@@ -120,8 +120,8 @@ static bool carry_search(struct memory_watch* w, int64_t kind, int64_t common_ki
  * the bank. */
 static void carry_anew(struct memory_watch* w) {
 	struct influence nothing = {.rows = 0};
-	struct error unsaid;
-	struct search* const fresh = session_new_search(w->session, &unsaid);
+	struct error ignored;
+	struct search* const fresh = session_new_search(w->session, &ignored);
 	if (!fresh)
 		return;
 	search_close(session_swap_search(w->session, fresh, &nothing));
@@ -131,11 +131,11 @@ static void carry_anew(struct memory_watch* w) {
 /* What the text told of influence waits for the store, with its kind. */
 static void carry_influence(struct memory_watch* w) {
 	const struct influence* text = session_text_influence(w->session);
-	struct error unsaid;
+	struct error ignored;
 	if (!w->memory->store || text->rows == 0)
 		return;
 	if (w->unsaved_kind != w->entry_kind)
-		carry_store(w, &unsaid);
+		carry_store(w, &ignored);
 	w->unsaved_kind = w->entry_kind;
 	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
 	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
@@ -143,8 +143,8 @@ static void carry_influence(struct memory_watch* w) {
 
 /* The search, and what it knows, is put aside with its kind; the session has another that knows nothing. */
 static void carry_away(struct memory_watch* w) {
-	struct error unsaid;
-	carry_store(w, &unsaid);
+	struct error ignored;
+	carry_store(w, &ignored);
 	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
 	struct kind_search last = {.kind = w->search_kind};
 	last.search = session_forget(w->session, &last.influence);
@@ -169,8 +169,8 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	drift_open(&w->drift);
 	if (m->store && !m->device[0]) { /* the first session */
 		struct engine* engine = session_engine(session);
-		experience_device(m->device, engine);
-		experience_load_costs(m->store, &m->model, m->device, &engine->cost);
+		statistics_device(m->device, engine);
+		statistics_load_costs(m->store, &m->model, m->device, &engine->cost);
 		m->cost_passes = engine->cost.passes;
 	}
 	session_want_signature(session);
@@ -179,7 +179,7 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 
 static bool save_costs(struct memory_watch* w, struct error* e) {
 	struct memory* m = memory_common(w->memory);
-	return !m->store || experience_save_costs(m->store, &m->model, m->device,
+	return !m->store || statistics_save_costs(m->store, &m->model, m->device,
 	                                          &session_engine(w->session)->cost, &m->cost_passes, e);
 }
 
@@ -201,9 +201,9 @@ static void store_all(struct memory_watch* w) {
 void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
-	struct error unsaid;
-	carry_store(w, &unsaid);
-	save_costs(w, &unsaid);
+	struct error ignored;
+	carry_store(w, &ignored);
+	save_costs(w, &ignored);
 	free(w);
 }
 
@@ -253,17 +253,17 @@ static void place(struct memory_watch* w, const struct bank_entry* e) {
 }
 
 /* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
- * another session has settled the matter, with the stored mask. */
+ * another session has converged on the stored mask. */
 static void recall(struct memory_watch* w, struct bank_entry* e, int64_t common_kind) {
 	const bool fresh = carry_search(w, e->kind, common_kind);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
-	const bool take = !w->search || fresh || (e->settled && running);
+	const bool take = !w->search || fresh || (e->converged && running);
 	if (!take && !mask_equal(&now, &e->mask)) {
-		const bool settled = e->settled;
+		const bool converged = e->converged;
 		e = bank_entry(w->memory->bank, e->task, e->kind, &now);
 		e->skip_ratio = search_skip_ratio(w->search);
-		e->settled |= settled && !running;
+		e->converged |= converged && !running;
 	}
 	const bool same = mask_equal(&now, &e->mask);
 	const bool goes_on = same && w->entry_kind == e->kind && mask_equal(&w->mask, &now);
@@ -273,7 +273,7 @@ static void recall(struct memory_watch* w, struct bank_entry* e, int64_t common_
 		session_set_mask(w->session, &e->mask);
 		tell(w, MEMORY_RECALLED, &w->memory->counts.recalled);
 	}
-	if (take && w->search && e->settled)
+	if (take && w->search && e->converged)
 		search_settle(w->search);
 }
 
@@ -288,8 +288,8 @@ static void begin_kind(struct memory_watch* w) {
 	tell(w, MEMORY_NEW_KIND, &w->memory->counts.new_kinds);
 }
 
-/* A kind that the owner's texts have not shown yet and the common memory knows: an entry of the owner's own,
- * with a record of its own. NULL: there is none. */
+/* A kind that the tenant's texts have not shown yet and the common memory knows: an entry of the tenant's
+ * own, with a record of its own. NULL: there is none. */
 static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s, int64_t* kind) {
 	struct memory* const common = w->memory->common;
 	if (!common)
@@ -302,7 +302,7 @@ static struct bank_entry* take_common(struct memory_watch* w, const struct bank_
 		*kind = known->kind;
 		e = bank_entry(w->memory->bank, w->task, -1, &known->mask);
 		e->skip_ratio = known->skip_ratio;
-		e->settled = known->settled;
+		e->converged = known->converged;
 		e->signature = known->signature;
 	}
 	pthread_mutex_unlock(&common->lock);
@@ -351,11 +351,11 @@ static struct bank_entry* account(struct memory_watch* w, const struct bank_sign
 }
 
 /* The text has turned: it is searched for anew, from the influence that it shows itself. */
-static void fell(struct memory_watch* w) {
+static void restart_search(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry* e = account(w, NULL);
-	e->settled = false;
+	e->converged = false;
 	bank_add(m->bank, e, &(struct bank_record){.held = -e->record.held}, NULL);
 	tell(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
@@ -375,14 +375,14 @@ static void watch_rounds(struct memory_watch* w) {
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
 	if (drift_add(&w->drift, accepted, steps) && w->search)
-		fell(w);
+		restart_search(w);
 }
 
 /* The search has found a better mask: it becomes this kind's entry. */
 static void improved(struct memory_watch* w, const struct mask* now) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
-	account(w, NULL)->settled = false;
+	account(w, NULL)->converged = false;
 	struct bank_entry* e = bank_entry(m->bank, w->task, w->entry_kind, now);
 	e->skip_ratio = search_skip_ratio(w->search);
 	place(w, e);
@@ -398,10 +398,10 @@ static void settle_if_held(struct memory_watch* w) {
 	struct bank_entry* e = current(w);
 	const int64_t held = e->record.held + w->record.held;
 	const bool long_enough = held >= (memory_drafts_well(&e->record) ? MEMORY_HOLD : 4 * MEMORY_HOLD);
-	if (!e->settled && (ended || long_enough)) {
-		e->settled = e->changed = true;
+	if (!e->converged && (ended || long_enough)) {
+		e->converged = e->changed = true;
 		search_settle(w->search);
-		tell(w, MEMORY_SETTLED, &m->counts.settled);
+		tell(w, MEMORY_CONVERGED, &m->counts.converged);
 	}
 	pthread_mutex_unlock(&m->lock);
 }

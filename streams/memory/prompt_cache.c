@@ -47,8 +47,8 @@ struct prompt_cache {
 	char* path;
 	int64_t limit;
 	char program[65], model[65];
-	const char (*owner)[PROMPT_CACHE_NAME]; /* the caller's */
-	struct page_file* read;                 /* a file that is looked at, of read_size bytes at most */
+	const char (*tenant)[PROMPT_CACHE_NAME]; /* the caller's */
+	struct page_file* read;                  /* a file that is looked at, of read_size bytes at most */
 	size_t read_size;
 	pthread_t thread;
 	bool started, failed; /* failed: the thread's */
@@ -86,15 +86,15 @@ static void name_both(char name[65], const void* first, size_t n, const void* se
 	sha256_end(&hash, name);
 }
 
-static void name_start(const struct prompt_cache* p, const struct cache* cache, int owner,
+static void name_start(const struct prompt_cache* p, const struct cache* cache, int tenant,
                        char name[NAME + 1]) {
 	char text[512];
 	const int n = snprintf(text, sizeof text, "swiftlet page 1\n%s\n%s\n%s\n%s\n%s\n", p->program, p->model,
-	                       cache->backend->name, dtype_name(cache->type), p->owner[owner]);
+	                       cache->backend->name, dtype_name(cache->type), p->tenant[tenant]);
 	name_both(name, text, (size_t)n, "", 0);
 }
 
-void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]) {
+void prompt_cache_tenant(const char* key, char name[PROMPT_CACHE_NAME]) {
 	static const char purpose[] = "swiftlet tenant: ";
 	name_both(name, purpose, sizeof purpose - 1, key, strlen(key));
 }
@@ -221,14 +221,14 @@ static bool write_file(const struct prompt_cache* p, const struct waiting* w) {
 
 /* A problem is told once each time that it begins. */
 static void written(struct prompt_cache* p, const struct waiting* w, const char* problem) {
-	struct error unsaid;
+	struct error ignored;
 	pthread_mutex_lock(&p->lock);
 	if (!problem)
 		p->counts.bytes += (int64_t)w->size;
 	const bool over = p->counts.bytes > p->limit;
 	pthread_mutex_unlock(&p->lock);
 	if (over)
-		keep_to_size(p, &unsaid);
+		keep_to_size(p, &ignored);
 	if (problem && !p->failed)
 		fprintf(stderr, "swiftlet: the prompt cache in %s cannot be written: %s\n", p->path, problem);
 	p->failed = problem != NULL;
@@ -287,10 +287,10 @@ static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 	return w || faccessat(p->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
+void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token, int n) {
 	char name[NAME + 1];
 	bool room;
-	name_start(p, cache, owner, name);
+	name_start(p, cache, tenant, name);
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
 		name_next(name, token + page * PAGE_SLOTS);
 		if (is_taken(p, name, &room))
@@ -328,7 +328,7 @@ static ssize_t read_file(struct prompt_cache* p, const char* name) {
 
 static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* name, const int32_t* token) {
 	const size_t bytes = cache->backend->page_bytes(cache), size = sizeof *p->read + bytes;
-	struct error unsaid;
+	struct error ignored;
 	if (p->read_size < size + 1) { /* one more, so that a longer file shows */
 		free(p->read);
 		p->read = malloc(size + 1);
@@ -343,7 +343,7 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 		pthread_mutex_lock(&p->lock);
 		p->counts.damaged++;
 		pthread_mutex_unlock(&p->lock);
-		keep_to_size(p, &unsaid);
+		keep_to_size(p, &ignored);
 		return false;
 	}
 	if (cache->committed % PAGE_SLOTS != 0)
@@ -351,14 +351,15 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 	return cache->backend->page_restore(cache, token, p->read->content);
 }
 
-void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
+void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token,
+                        int n) {
 	char name[NAME + 1];
 	const int64_t now = clock_now();
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
 	/* what is found in memory has no need of files; the last row has to be computed */
 	const int held = cache->backend->adopt(cache, token, n - 1) / PAGE_SLOTS;
-	name_start(p, cache, owner, name);
+	name_start(p, cache, tenant, name);
 	int64_t found = 0;
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n - 1; page++) {
 		const int32_t* of_page = token + page * PAGE_SLOTS;
@@ -397,7 +398,7 @@ static bool open_folder(struct prompt_cache* p, struct error* e) {
 }
 
 struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const char* model,
-                                       const char (*owner)[PROMPT_CACHE_NAME], struct error* e) {
+                                       const char (*tenant)[PROMPT_CACHE_NAME], struct error* e) {
 	struct prompt_cache* p = calloc(1, sizeof *p);
 	if (!p) {
 		error_set(e, "out of memory");
@@ -408,7 +409,7 @@ struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const 
 	pthread_cond_init(&p->work, NULL);
 	p->limit = bytes;
 	p->path = strdup(folder);
-	p->owner = owner;
+	p->tenant = tenant;
 	snprintf(p->model, sizeof p->model, "%s", model);
 	if (!p->path)
 		error_set(e, "out of memory");

@@ -100,10 +100,10 @@ void store_close(struct store* s) {
 	free(s);
 }
 
-const char* store_path(const struct store* s) { return s->far ? s->far->path : s->path; }
+const char* store_path(const struct store* s) { return s->remote ? s->remote->path : s->path; }
 
 void store_set_patience(struct store* s, int milliseconds) {
-	struct store* waits = s->far ? s->far : s;
+	struct store* waits = s->remote ? s->remote : s;
 	waits->driver->set_patience(waits, milliseconds);
 }
 

@@ -19,7 +19,7 @@ struct store {
 	struct postgres* postgres;
 	char* path;            /* for messages: without a password */
 	struct outbox* outbox; /* NULL: this is the store; else a copy in memory of one that others share, */
-	struct store* far;     /* which is this one */
+	struct store* remote;  /* which is this one */
 };
 
 /* ---- statements --------------------------------------------------------------------------- */

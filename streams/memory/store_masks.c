@@ -126,7 +126,7 @@ static int64_t write_row(struct store* s, int64_t model, const struct bank_entry
 	store_mask_text(&entry->mask, text);
 	struct sql_value value[20] = {sql_of_int(model), sql_of_text(entry->task), sql_of_text(text),
 	                              sql_of_real(isfinite(entry->skip_ratio) ? entry->skip_ratio : 0),
-	                              sql_of_int(entry->settled)};
+	                              sql_of_int(entry->converged)};
 	for (int i = 0; i < BANK_SUMS; i++)
 		value[5 + i] = sql_of_int(r->sum[i]);
 	value[16] = sql_of_int(time(NULL));
@@ -184,7 +184,7 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 		                 (long long)m->id, text, (long long)blocks);
 	m->model.blocks = (int)blocks;
 	m->entry.skip_ratio = column[6].real;
-	m->entry.settled = column[7].number != 0;
+	m->entry.converged = column[7].number != 0;
 	read_signature(&column[8], &m->entry.signature);
 	for (int i = 0; i < BANK_SUMS; i++)
 		m->entry.record.sum[i] = column[10 + i].number;
@@ -230,7 +230,7 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 	    sql_of_int(*job->entry->task ? 0 : job->entry->kind), sql_of_text(text));
 }
 
-/* A settled mask outranks all others: it is what its kind of text is served with. */
+/* A converged mask outranks all others: it is what its kind of text is served with. */
 bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
 	return sql_run(
 	    s,

@@ -21,15 +21,15 @@ struct waiting { /* a write with arrays of its own */
 };
 
 struct outbox {
-	struct store *near, *far; /* far: near's */
+	struct store *local, *remote; /* remote: local's */
 	pthread_t thread;
 	bool running;
 	int wake; /* an eventfd */
 	/* the thread's: */
-	bool stale;     /* others have written since `near` was filled */
+	bool stale;     /* others have written since `local` was filled */
 	int64_t filled; /* when it was; of many replicas' writes not each is worth a reading */
 
-	pthread_mutex_t lock; /* of all below; taken after near's */
+	pthread_mutex_t lock; /* of all below; taken after local's */
 	struct waiting queue[JOBS];
 	int first, n;
 	size_t bytes;
@@ -61,7 +61,7 @@ bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) 
 		o->put++;
 	} else {
 		free(w.data);
-		error_set(e, "%s: %d writes wait for it already", o->far->path, o->n);
+		error_set(e, "%s: %d writes wait for it already", o->remote->path, o->n);
 	}
 	pthread_mutex_unlock(&o->lock);
 	(void)!write(o->wake, &(uint64_t){1}, sizeof(uint64_t));
@@ -74,7 +74,7 @@ static void pop(struct outbox* o) { /* with the lock held */
 	free(w->data);
 	o->first = (o->first + 1) % JOBS;
 	o->n--;
-	o->far->postgres->number++;
+	o->remote->postgres->number++;
 }
 
 /* ---- the database ------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static void note(struct outbox* o, bool away, const char* message) {
 	if (away && !was_away)
 		fprintf(stderr, "swiftlet: %s; serving on, it is tried again\n", message);
 	if (!away && was_away)
-		fprintf(stderr, "swiftlet: %s is there again; %d writes wait for it\n", o->far->path, waiting);
+		fprintf(stderr, "swiftlet: %s is there again; %d writes wait for it\n", o->remote->path, waiting);
 }
 
 /* Tells the database the queue's first write. False: it is to be tried again. */
@@ -98,9 +98,9 @@ static bool send_first(struct outbox* o) {
 	pthread_mutex_lock(&o->lock);
 	const struct store_job job = o->queue[o->first].job; /* nobody else takes it out */
 	pthread_mutex_unlock(&o->lock);
-	struct postgres* p = o->far->postgres;
+	struct postgres* p = o->remote->postgres;
 	p->has_it = p->blames_data = false;
-	bool done = run_job(o->far, &job, &e) || p->has_it;
+	bool done = run_job(o->remote, &job, &e) || p->has_it;
 	if (!done && p->blames_data) {
 		fprintf(stderr, "swiftlet: a write is left out: %s\n", e.message);
 		done = true;
@@ -164,18 +164,18 @@ static bool copy_store(struct store* to, struct store* from, const char* doing, 
 
 /* Takes in what was read, unless something was written here meanwhile. */
 static bool take_in(struct outbox* o, struct store* fresh, int64_t put) {
-	struct store* near = o->near;
-	pthread_mutex_lock(&near->lock);
+	struct store* local = o->local;
+	pthread_mutex_lock(&local->lock);
 	pthread_mutex_lock(&o->lock);
 	const bool good = o->n == 0 && o->put == put;
 	if (good) {
-		struct sqlite3* old = near->sqlite;
-		near->sqlite = fresh->sqlite;
+		struct sqlite3* old = local->sqlite;
+		local->sqlite = fresh->sqlite;
 		fresh->sqlite = old;
 		o->state.generation++;
 	}
 	pthread_mutex_unlock(&o->lock);
-	pthread_mutex_unlock(&near->lock);
+	pthread_mutex_unlock(&local->lock);
 	return good;
 }
 
@@ -188,12 +188,12 @@ static bool fill(struct outbox* o) {
 	pthread_mutex_unlock(&o->lock);
 	struct store* fresh = sqlite_open(":memory:", STORE_WRITE, &e);
 	o->filled = milliseconds_now();
-	const bool begun = fresh && o->far->driver->execute(
-	                                o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
-	bool good = begun && copy_store(fresh, o->far, doing, &e);
-	if (begun && o->far->postgres->connection) {
-		struct error unsaid;
-		good = o->far->driver->execute(o->far, "COMMIT", doing, &unsaid) && good;
+	const bool begun = fresh && o->remote->driver->execute(
+	                                o->remote, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
+	bool good = begun && copy_store(fresh, o->remote, doing, &e);
+	if (begun && o->remote->postgres->connection) {
+		struct error ignored;
+		good = o->remote->driver->execute(o->remote, "COMMIT", doing, &ignored) && good;
 	}
 	if (good)
 		o->stale = !take_in(o, fresh, put);
@@ -218,8 +218,8 @@ static struct now look(struct outbox* o) {
 /* Does what is to be done. False: something failed, and is tried again after a pause. */
 static bool work(struct outbox* o) {
 	struct error e = {""};
-	const bool fresh = !o->far->postgres->connection;
-	if (!postgres_connect(o->far, &e)) {
+	const bool fresh = !o->remote->postgres->connection;
+	if (!postgres_connect(o->remote, &e)) {
 		note(o, true, e.message);
 		return false;
 	}
@@ -247,7 +247,7 @@ static void* run(void* user) {
 		if (is.stopping && (is.n == 0 || is.late))
 			return NULL;
 		if (good && is.n == 0)
-			o->stale |= postgres_news(o->far->postgres, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
+			o->stale |= postgres_news(o->remote->postgres, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
 		else if (!good)
 			rest(o, pause);
 		pause = good || is.stopping ? FIRST_PAUSE : pause * 2 > LONGEST_PAUSE ? LONGEST_PAUSE : pause * 2;
@@ -267,14 +267,14 @@ static void name_writer(struct postgres* p) {
 	p->number = 1;
 }
 
-static bool open_far(struct outbox* o, const char* path, struct error* e) {
-	o->far = o->near->far = postgres_prepare(path, STORE_WRITE, e);
-	if (!o->far)
+static bool open_remote(struct outbox* o, const char* path, struct error* e) {
+	o->remote = o->local->remote = postgres_prepare(path, STORE_WRITE, e);
+	if (!o->remote)
 		return false;
-	name_writer(o->far->postgres);
-	o->far->postgres->listens = true;
-	if (!postgres_connect(o->far, e)) {
-		if (o->far->postgres->unfit)
+	name_writer(o->remote->postgres);
+	o->remote->postgres->listens = true;
+	if (!postgres_connect(o->remote, e)) {
+		if (o->remote->postgres->unfit)
 			return false;
 		note(o, true, e->message);
 		return true;
@@ -283,17 +283,17 @@ static bool open_far(struct outbox* o, const char* path, struct error* e) {
 	return true;
 }
 
-struct outbox* outbox_open(struct store* near, const char* path, struct error* e) {
+struct outbox* outbox_open(struct store* local, const char* path, struct error* e) {
 	struct outbox* o = calloc(1, sizeof *o);
 	if (!o) {
 		error_set(e, "out of memory");
 		return NULL;
 	}
-	o->near = near;
+	o->local = local;
 	o->state.shared = true;
 	pthread_mutex_init(&o->lock, NULL);
 	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	bool good = open_far(o, path, e);
+	bool good = open_remote(o, path, e);
 	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run, o) != 0))
 		good = error_set(e, "no thread could be started for the mask store");
 	o->running = good;
@@ -314,10 +314,11 @@ void outbox_close(struct outbox* o) {
 	if (o->running)
 		pthread_join(o->thread, NULL);
 	if (o->n > 0)
-		fprintf(stderr, "swiftlet: %d writes did not reach %s: %s\n", o->n, o->far->path, o->state.message);
+		fprintf(stderr, "swiftlet: %d writes did not reach %s: %s\n", o->n, o->remote->path,
+		        o->state.message);
 	while (o->n > 0)
 		pop(o);
-	store_close(o->far);
+	store_close(o->remote);
 	if (o->wake >= 0)
 		close(o->wake);
 	pthread_mutex_destroy(&o->lock);

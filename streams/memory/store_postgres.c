@@ -93,8 +93,8 @@ static bool receive(struct store* s, PGresult** last, const char* doing, int64_t
 }
 
 /* The last result of the statements, which the caller clears; NULL with the error set. */
-static PGresult* exchange(struct store* s, const char* sql, const struct postgres_values* v,
-                          const char* doing, struct error* e) {
+static PGresult* send_query(struct store* s, const char* sql, const struct postgres_values* v,
+                            const char* doing, struct error* e) {
 	PGconn* c = s->postgres->connection;
 	const int64_t until = milliseconds_now() + s->postgres->patience;
 	PGresult* result = NULL;
@@ -231,7 +231,7 @@ bool postgres_connect(struct store* s, struct error* e) {
 	         "SET search_path = swiftlet; SET client_min_messages = warning; SET statement_timeout = %d;"
 	         "SET synchronous_commit = on; %s",
 	         p->patience, p->listens ? "LISTEN swiftlet" : "");
-	PGresult* result = exchange(s, sql, NULL, "setting up the connection", e);
+	PGresult* result = send_query(s, sql, NULL, "setting up the connection", e);
 	PQclear(result);
 	if (result && check_schema(s, e))
 		return true;
@@ -268,7 +268,7 @@ static void close_connection(struct store* s) {
 static void set_patience(struct store* s, int milliseconds) { s->postgres->patience = milliseconds; }
 
 static bool execute(struct store* s, const char* sql, const char* doing, struct error* e) {
-	PGresult* result = exchange(s, sql, NULL, doing, e);
+	PGresult* result = send_query(s, sql, NULL, doing, e);
 	PQclear(result);
 	return result != NULL;
 }
@@ -283,7 +283,7 @@ static bool note_stamp(struct store* s, const char* doing, struct error* e) {
 	         "INSERT INTO writer(id, number) VALUES('%s', %lld) ON CONFLICT(id) DO UPDATE SET"
 	         " number = excluded.number, seen = now() WHERE writer.number < excluded.number RETURNING number",
 	         p->writer, (long long)p->number);
-	PGresult* result = exchange(s, sql, NULL, doing, e);
+	PGresult* result = send_query(s, sql, NULL, doing, e);
 	p->has_it = result && PQntuples(result) == 0;
 	const bool fresh = result && !p->has_it;
 	PQclear(result);
@@ -309,9 +309,9 @@ static bool end(struct store* s, bool good, const char* doing, struct error* e) 
 	p->in_transaction = false;
 	if (good && execute(s, "NOTIFY swiftlet; COMMIT", doing, e))
 		return true;
-	struct error unsaid;
+	struct error ignored;
 	if (p->connection)
-		execute(s, "ROLLBACK", doing, &unsaid);
+		execute(s, "ROLLBACK", doing, &ignored);
 	return false;
 }
 
@@ -376,7 +376,7 @@ static bool run(struct store* s, const char* sql, const char* doing, const struc
 	for (char* at = dollars; (at = strchr(at, '?')); at++)
 		*at = '$';
 	PGresult* result =
-	    exchange(s, dollars, &(struct postgres_values){n, type, text, length, format}, doing, e);
+	    send_query(s, dollars, &(struct postgres_values){n, type, text, length, format}, doing, e);
 	const bool good = result && (!visit || visit_rows(result, visit, user, e));
 	PQclear(result);
 	free(dollars);

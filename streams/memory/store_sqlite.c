@@ -156,7 +156,7 @@ static bool set_up(struct store* s, struct error* e) {
 }
 
 /* Whose file is it, and how old? Refuses others' and newer ones. */
-static bool check_owner(struct store* s, int64_t* version, struct error* e) {
+static bool check_application(struct store* s, int64_t* version, struct error* e) {
 	const char* doing = "reading its header";
 	*version = pragma(s, "PRAGMA user_version", doing, e);
 	if (*version < 0)
@@ -188,7 +188,7 @@ static bool prepare_file(struct store* s, enum store_mode mode, struct error* e)
 	int64_t version;
 	sqlite3_busy_timeout(s->sqlite, PATIENCE);
 	sqlite3_extended_result_codes(s->sqlite, 0);
-	if (!check_owner(s, &version, e) || !check_whole(s, e))
+	if (!check_application(s, &version, e) || !check_whole(s, e))
 		return false;
 	if (mode == STORE_READ)
 		return version == STORE_SCHEMA ||

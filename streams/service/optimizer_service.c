@@ -2,8 +2,8 @@
  *
  * A client opens a search for a model of L blocks, asks for masks to try, reports how many of a window's
  * tokens the masked model predicted, and takes the best. One lock, a bounded number of searches: of
- * each owner, whose longest unused makes room for another of his and never for another's. A search is there
- * for its owner alone; for admins, and where the server has no keys, all are.
+ * each tenant, whose longest unused makes room for another of his and never for another's. A search is there
+ * for its tenant alone; for admins, and where the server has no keys, all are.
  *
  *   GET /v1/swiftlet/optimizer -> {"data": [{"id", "model", "blocks", "steps"}]}
  *   POST /v1/swiftlet/optimizer {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32,
@@ -27,12 +27,12 @@
 #include "streams/mask_file.h"
 #include "streams/service/server_internal.h"
 
-enum { SERVICE_SEARCHES = 64, OUTSTANDING = 16, MOST_AN_OWNER = 32 };
+enum { SERVICE_SEARCHES = 64, OUTSTANDING = 16, MOST_PER_TENANT = 32 };
 
 struct remote {
 	struct search* search; /* NULL: free */
 	char id[24], model[128];
-	int owner;
+	int tenant;
 	int blocks, size;
 	int64_t window, used;
 	/* proposals that were given and not yet reported, so that a report counts as the step it is */
@@ -43,7 +43,7 @@ struct remote {
 struct optimizer_service {
 	pthread_mutex_t lock;
 	struct remote remote[SERVICE_SEARCHES];
-	int an_owner; /* searches */
+	int per_tenant; /* searches */
 	int64_t uses;
 };
 
@@ -57,12 +57,14 @@ struct asked {
 	struct api_error* error;
 };
 
-struct optimizer_service* optimizer_service_open(int owners) {
+struct optimizer_service* optimizer_service_open(int tenants) {
 	struct optimizer_service* s = calloc(1, sizeof *s);
 	if (!s)
 		return NULL;
 	pthread_mutex_init(&s->lock, NULL);
-	s->an_owner = owners <= 1 ? MOST_AN_OWNER : owners < MOST_AN_OWNER ? MOST_AN_OWNER / owners : 1;
+	s->per_tenant = tenants <= 1                ? MOST_PER_TENANT
+	                : tenants < MOST_PER_TENANT ? MOST_PER_TENANT / tenants
+	                                            : 1;
 	return s;
 }
 
@@ -141,7 +143,7 @@ static void put_best(struct text* out, const struct remote* r) {
 /* ---- finding ------------------------------------------------------------------------------ */
 
 static bool may_see(const struct asked* a, const struct remote* r) {
-	return r->search && (a->call->admin || r->owner == a->call->owner);
+	return r->search && (a->call->admin || r->tenant == a->call->tenant);
 }
 
 static bool find(struct asked* a, const char* id, size_t n) {
@@ -156,21 +158,21 @@ static bool find(struct asked* a, const char* id, size_t n) {
 	return api_fail(a->error, 404, "not_found", "There is no optimizer with this id.");
 }
 
-/* Each owner has so many places that all owners' find room; his own longest unused search makes way. */
-static struct remote* make_room(struct optimizer_service* s, int owner) {
+/* Each tenant has so many places that all tenants' find room; his own longest unused search makes way. */
+static struct remote* make_room(struct optimizer_service* s, int tenant) {
 	struct remote *oldest = NULL, *place = NULL;
 	int n = 0;
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
 		struct remote* r = &s->remote[i];
 		if (!r->search)
 			place = r;
-		else if (r->owner == owner) {
+		else if (r->tenant == tenant) {
 			n++;
 			if (!oldest || r->used < oldest->used)
 				oldest = r;
 		}
 	}
-	if (n < s->an_owner && place)
+	if (n < s->per_tenant && place)
 		return place;
 	search_close(oldest->search);
 	oldest->search = NULL;
@@ -198,9 +200,9 @@ static bool create(struct asked* a) {
 	struct search* search = search_open(&o, &why);
 	if (!search)
 		return api_refuse(e, "blocks", "invalid_value", "%.300s", why.message);
-	struct remote* r = make_room(s, a->call->owner);
+	struct remote* r = make_room(s, a->call->tenant);
 	*r = (struct remote){
-	    .search = search, .owner = a->call->owner, .blocks = o.blocks, .size = window, .used = ++s->uses};
+	    .search = search, .tenant = a->call->tenant, .blocks = o.blocks, .size = window, .used = ++s->uses};
 	uint64_t random;
 	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
 		random = (uint64_t)s->uses * 0x9E3779B97F4A7C15u;

@@ -231,7 +231,7 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 	c->server = s;
 	c->connection = connection;
 	c->began = seconds_now();
-	doorman_waits(s->doorman, connection, false);
+	gate_waits(s->gate, connection, false);
 	snprintf(c->method, sizeof c->method, "%s", method);
 	if (strlen(url) >= sizeof c->path)
 		api_fail(&c->error, 414, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
@@ -306,7 +306,7 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection,
 	} else if (*size)
 		good = take_body(c, data, size);
 	else
-		good = c->exchange ? generate_resumed(c) : answer(c);
+		good = c->generation ? generate_resumed(c) : answer(c);
 	return good ? MHD_YES : MHD_NO;
 }
 
@@ -314,19 +314,19 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
                          enum MHD_RequestTerminationCode how) {
 	struct server* s = user;
 	struct call* c = *state;
-	doorman_waits(s->doorman, connection, true);
+	gate_waits(s->gate, connection, true);
 	if (!c)
 		return;
 	*state = NULL;
-	if (c->exchange)
+	if (c->generation)
 		generate_finished(c);
 	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
 		too_slow(c);
 	const char* route = c->route ? c->route->path : "(other)";
 	const int status = c->status ? c->status : 499;
 	metrics_request(&s->metrics[0], route, status);
-	if (c->owner > 0)
-		metrics_request(&s->metrics[c->owner], route, status);
+	if (c->tenant > 0)
+		metrics_request(&s->metrics[c->tenant], route, status);
 	if (s->option.log_requests)
 		fprintf(stderr, "%s %s %d %.3f s\n", c->method, route, status, seconds_now() - c->began);
 	text_free(&c->body);

@@ -23,7 +23,7 @@ struct rate_client { /* a token bucket */
 
 struct server_key {
 	char text[256];
-	int owner; /* from 1 */
+	int tenant; /* from 1 */
 	bool admin;
 };
 
@@ -33,16 +33,17 @@ struct server {
 	swiftlet_engine* engine;
 	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one a thread: without a port they have no pool */
 	int port;
-	struct doorman* doorman;
+	struct connection_gate* gate;
 	struct scheduler* scheduler;
 	struct optimizer_service* optimizer;
-	struct metrics metrics[SERVER_KEYS + 1]; /* of all, then by owner */
+	struct metrics metrics[SERVER_KEYS + 1]; /* of all, then by tenant */
 	struct events events;
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
-	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* by owner: in the store, and of prompts on disk */
-	int n_keys, n_owners;
+	char tenant_name[SERVER_KEYS + 1]
+	                [PROMPT_CACHE_NAME]; /* by tenant: in the store, and of prompts on disk */
+	int n_keys, n_tenants;
 	double began;
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
@@ -50,7 +51,7 @@ struct server {
 	struct rate_client rate[RATE_CLIENTS]; /* used where option.rate > 0 */
 };
 
-struct exchange; /* a generation's: server_generate.c */
+struct generation; /* generation.h */
 
 /* One HTTP request. MHD's thread alone touches it. */
 struct call {
@@ -62,20 +63,20 @@ struct call {
 	struct text body;
 	struct api_error error; /* status != 0: refused; said once the body has been read */
 	double began;
-	int owner;  /* the API key's or its group's number from 1; 0 where the server has none */
+	int tenant; /* the API key's or its group's number from 1; 0 where the server has none */
 	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
-	struct exchange* exchange;
+	struct generation* generation;
 };
 
 /* A route takes a complete request and answers it. */
 struct route {
 	const char* method;
-	const char* path;                /* ending in '/': what follows is `rest`, and must not be empty */
-	bool (*answer)(struct call*);    /* false: call->error is to be said */
-	bool open;                       /* needs no key */
-	bool admin;                      /* needs an admin key */
-	const struct reply_voice* voice; /* of generations: how they are asked for and told */
+	const char* path;             /* ending in '/': what follows is `rest`, and must not be empty */
+	bool (*answer)(struct call*); /* false: call->error is to be said */
+	bool open;                    /* needs no key */
+	bool admin;                   /* needs an admin key */
+	const struct response_formatter* formatter; /* of generations: how they are asked for and told */
 };
 
 /* Queues an answer; false where it could not be. `text` is taken. */
@@ -89,31 +90,31 @@ struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_Con
 /* The header's value, or NULL. */
 const char* call_header(const struct call*, const char* name);
 
-/* server_doorman.c: who comes in, by the options' address_connections, header_seconds and, for a further
+/* server_gate.c: who comes in, by the options' address_connections, header_seconds and, for a further
  * request's headers on the same connection, idle_seconds more. Metrics count who is turned away. */
-struct doorman* doorman_open(struct server*); /* NULL on no memory */
-/* Begins to let in: from a socket that listens, which is the doorman's then, to the server's daemons, each
+struct connection_gate* gate_open(struct server*); /* NULL on no memory */
+/* Begins to let in: from a socket that listens, which is the gate's then, to the server's daemons, each
  * where there are fewest. False where no thread can be had. */
-bool doorman_begin(struct doorman*, int listening);
+bool gate_begin(struct connection_gate*, int listening);
 /* Lets nobody in any more: before daemons are stopped. */
-void doorman_shut(struct doorman*);
+void gate_shut(struct connection_gate*);
 /* After that. NULL is nothing. */
-void doorman_close(struct doorman*);
+void gate_close(struct connection_gate*);
 /* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
  * to choose. */
-void doorman_address(const struct sockaddr*, uint8_t out[16]);
+void gate_address(const struct sockaddr*, uint8_t out[16]);
 /* Connections inside. */
-int doorman_present(struct doorman*);
+int gate_present(struct connection_gate*);
 /* MHD's callback for connections that come and go. */
-void doorman_on_connection(void* doorman, struct MHD_Connection*, void** context,
-                           enum MHD_ConnectionNotificationCode);
+void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
+                        enum MHD_ConnectionNotificationCode);
 /* A request's headers are all there (false), or it has been answered and another's are waited for. */
-void doorman_waits(struct doorman*, struct MHD_Connection*, bool waiting);
+void gate_waits(struct connection_gate*, struct MHD_Connection*, bool waiting);
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
 bool call_origin_allowed(const struct call*);
-/* Sets the call's owner, and whether he is an admin. */
+/* Sets the call's tenant, and whether he is an admin. */
 bool call_authorized(struct call*);
 bool call_within_rate(const struct call*);
 
@@ -138,7 +139,7 @@ bool answer_detokenize(struct call*);
 bool answer_count_tokens(struct call*);
 
 /* optimizer_service.c: searches for models that run elsewhere; NULL on no memory */
-struct optimizer_service* optimizer_service_open(int owners);
+struct optimizer_service* optimizer_service_open(int tenants);
 void optimizer_service_close(struct optimizer_service*);
 bool answer_optimizer(struct call*); /* every request of them */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "streams/mask_file.h"
-#include "streams/service/exchange.h"
+#include "streams/service/generation.h"
 
 /* ---- health, models, the page ------------------------------------------------------------- */
 
@@ -90,12 +90,12 @@ static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b
 
 /* The members of a mask file (design section 7), with the bank's own beside them: "owner" is 0 where the mask
  * is everybody's. */
-static void put_entry(const struct server* s, struct text* out, int owner, const struct bank_entry* e) {
+static void put_entry(const struct server* s, struct text* out, int tenant, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
 	text_json(out,
 	          "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, "
 	          "'task': %q, ",
-	          e->id, owner, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
+	          e->id, tenant, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
 	          s->model->weights.shape.n_blocks, e->task);
 	mask_put_blocks(out, &e->mask);
 	mask_put_stored(out, &e->mask);
@@ -104,7 +104,7 @@ static void put_entry(const struct server* s, struct text* out, int owner, const
 	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
 	    "'settled': %b, 'optimize_steps': %l}",
 	    share(r->matches, r->rows), share(r->accepted, r->draft_steps), share(r->round_tokens, r->rounds),
-	    e->skip_ratio, r->tokens, r->instances, e->settled, r->steps);
+	    e->skip_ratio, r->tokens, r->instances, e->converged, r->steps);
 }
 
 struct listing {
@@ -114,20 +114,20 @@ struct listing {
 	int n;
 };
 
-static void list_entry(void* user, int owner, const struct bank_entry* e) {
+static void list_entry(void* user, int tenant, const struct bank_entry* e) {
 	struct listing* l = user;
 	if (l->id && e->id != l->id)
 		return;
 	text_put(&l->out, l->n++ ? ", " : "");
-	put_entry(l->server, &l->out, owner, e);
+	put_entry(l->server, &l->out, tenant, e);
 }
 
-/* What the key's owner may know of, admins of all; NULL with the error. */
+/* What the key's tenant may know of, admins of all; NULL with the error. */
 static struct memory* own_memory(struct call* c) {
 	struct memory* all = c->server->option.work.memory;
 	if (!all)
 		api_fail(&c->error, 404, "no_bank", "This server runs with --bank off.");
-	return !all || c->admin ? all : memory_of(all, c->owner);
+	return !all || c->admin ? all : memory_of(all, c->tenant);
 }
 
 static bool answer_masks(struct call* c) {
@@ -206,7 +206,7 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	    !api_int(body, "blocks", 1, MAX_BLOCKS, &said, error) ||
 	    !api_number(body, "skip_ratio", 0, 1, false, &e->skip_ratio, error) ||
 	    !api_number(body, "tokens_served", 0, 0x1p53, true, &tokens, error) ||
-	    !api_flag(body, "settled", &e->settled, error) || !api_mask(body, blocks, true, &e->mask, error))
+	    !api_flag(body, "settled", &e->converged, error) || !api_mask(body, blocks, true, &e->mask, error))
 		return false;
 	if (format && strcmp(format, mask_format_name(&e->mask)) != 0)
 		return api_refuse(error, "format", "invalid_value", "'format' must be \"%s\" for this mask.",
@@ -250,7 +250,7 @@ static bool answer_preflight(struct call* c) {
 
 /* What generates may be asked for from other origins. */
 #define GENERATION(at, how)                                                                                  \
-	{"POST", at, .answer = answer_generation, .voice = &how}, {                                              \
+	{"POST", at, .answer = answer_generation, .formatter = &how}, {                                          \
 		"OPTIONS", at, .answer = answer_preflight, .open = true                                              \
 	}
 const struct route server_routes[] = {
@@ -263,11 +263,11 @@ const struct route server_routes[] = {
     {"GET", "/version", .answer = answer_version},
     {"POST", "/tokenize", .answer = answer_tokenize},
     {"POST", "/detokenize", .answer = answer_detokenize},
-    GENERATION("/v1/completions", voice_completion),
-    GENERATION("/v1/chat/completions", voice_chat),
-    GENERATION("/v1/embeddings", voice_embeddings),
-    GENERATION("/v1/responses", voice_responses),
-    GENERATION("/v1/messages", voice_messages),
+    GENERATION("/v1/completions", formatter_completion),
+    GENERATION("/v1/chat/completions", formatter_chat),
+    GENERATION("/v1/embeddings", formatter_embeddings),
+    GENERATION("/v1/responses", formatter_responses),
+    GENERATION("/v1/messages", formatter_messages),
     {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens},
     {"GET", "/v1/swiftlet/state", .answer = answer_state, .admin = true},
     {"GET", "/v1/swiftlet/masks", .answer = answer_masks},

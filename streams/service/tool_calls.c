@@ -155,9 +155,9 @@ static void add_call(struct tool_reader* r, char* name, char* arguments) {
 
 /* {"name", "arguments" or "parameters"}. False: it is no call. */
 static bool take_object(struct tool_reader* r, struct span object, bool must_be_known, bool only_look) {
-	struct error unsaid;
+	struct error ignored;
 	object = trimmed(object);
-	if (!object.size || *object.data != '{' || !json_check(object.data, object.size, &unsaid))
+	if (!object.size || *object.data != '{' || !json_check(object.data, object.size, &ignored))
 		return false;
 	char* name = string_of(member(object, "name"));
 	const bool good = name && *name && (!must_be_known || is_tool(r, name));
@@ -177,7 +177,7 @@ static bool take_object(struct tool_reader* r, struct span object, bool must_be_
 
 /* NAME>{…} of a function, or NAME{…}; `end` ends the name. */
 static bool take_named(struct tool_reader* r, struct span s, const char* end) {
-	struct error unsaid;
+	struct error ignored;
 	const size_t n = span_find(s, end);
 	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(span_after(s, n));
 	if (*end != '{' && span_starts(arguments, end))
@@ -185,7 +185,7 @@ static bool take_named(struct tool_reader* r, struct span s, const char* end) {
 	const size_t id = span_find(name, id_open); /* the model's own, before the arguments */
 	name.size = id;
 	if (!name.size || memchr(name.data, '"', name.size) || !arguments.size ||
-	    !json_check(arguments.data, arguments.size, &unsaid))
+	    !json_check(arguments.data, arguments.size, &ignored))
 		return false;
 	add_call(r, strndup(name.data, name.size), strndup(arguments.data, arguments.size));
 	return true;
@@ -207,9 +207,10 @@ static bool take_objects(struct tool_reader* r, struct span s, bool must_be_know
 
 /* All after [TOOL_CALLS]. */
 static bool take_list(struct tool_reader* r, struct span s) {
-	struct error unsaid;
+	struct error ignored;
 	s = trimmed(s);
-	if (s.size && *s.data == '[' && json_check(s.data, s.size, &unsaid) && trimmed(span_after(s, 1)).size > 1)
+	if (s.size && *s.data == '[' && json_check(s.data, s.size, &ignored) &&
+	    trimmed(span_after(s, 1)).size > 1)
 		return take_objects(r, (struct span){s.data + 1, s.size - 2}, false);
 	if (s.size && *s.data == '{')
 		return take_objects(r, s, false);

@@ -214,10 +214,10 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 	}
 	assert_int_equal(b->n, BANK_A_KIND + 1);
 	assert_non_null(bank_find(b, "rare", NULL));
-	/* a settled mask is what its task is served with, whatever was tried since */
-	struct bank_entry* settled = bank_find(b, "busy", NULL);
-	settled->settled = true;
-	const int64_t id = settled->id;
+	/* a converged mask is what its task is served with, whatever was tried since */
+	struct bank_entry* converged = bank_find(b, "busy", NULL);
+	converged->converged = true;
+	const int64_t id = converged->id;
 	for (int i = 0; i < 3; i++) {
 		m = mask_of(i, 200);
 		bank_tick(b);
@@ -235,7 +235,7 @@ static void what_others_stored_is_taken_in(void** unused) {
 	struct bank_signature s = {.prompts = 1};
 	s.value[0] = 1;
 	bank_add(b, bank_entry(b, "math", 0, &here), &(struct bank_record){.tokens = 10}, &s);
-	struct bank_entry stored = {.task = "math", .mask = here, .settled = true};
+	struct bank_entry stored = {.task = "math", .mask = here, .converged = true};
 	stored.record.tokens = 100;
 	stored.signature = s;
 	stored.signature.prompts = 8;
@@ -245,7 +245,7 @@ static void what_others_stored_is_taken_in(void** unused) {
 	assert_int_equal(b->n, 1);
 	assert_int_equal(e->record.tokens, 110);
 	assert_int_equal(e->unsaved.tokens, 10);
-	assert_true(e->settled && e->changed && fabs(e->signature.prompts - 9) < 1e-9);
+	assert_true(e->converged && e->changed && fabs(e->signature.prompts - 9) < 1e-9);
 	stored.mask = new;
 	assert_true(bank_restore(b, &stored) && b->n == 2);
 	assert_int_equal(bank_entry(b, "math", 0, &new)->record.tokens, 100);

@@ -1,5 +1,5 @@
 /* The store: what was committed is there, whatever dies; what is not a good store is named and kept. */
-#include "streams/memory/experience.h"
+#include "streams/memory/statistics.h"
 #include "streams/memory/store.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ static void what_is_stored_comes_back(void** unused) {
 	bank_signature(&entry.unsaved_signature, state, 40);
 	int64_t id = 0, again = 0;
 	assert_true(store_add(s, &model, &entry, 1, &id, &e));
-	entry.settled = true;
+	entry.converged = true;
 	assert_true(store_add(s, &model, &entry, 1, &again, &e));
 	assert_int_equal(id, again);
 	store_close(s);
@@ -102,7 +102,7 @@ static void what_is_stored_comes_back(void** unused) {
 	assert_int_equal(seen.last.model.blocks, 20);
 	assert_int_equal(seen.last.entry.record.tokens, 200);
 	assert_int_equal(seen.last.entry.record.rows, 64);
-	assert_true(seen.last.entry.settled);
+	assert_true(seen.last.entry.converged);
 	assert_true(seen.last.entry.signature.prompts > 1.5 && seen.last.entry.signature.prompts < 2.5);
 	assert_true(seen.last.entry.signature.value[39] > 0.5f);
 	assert_true(store_each(s, "other", see, &seen, &e));
@@ -541,33 +541,33 @@ static void influence_adds_up_by_kind(void** unused) {
 	struct influence out, one = {.rows = 8};
 	for (int i = 0; i < 2 * model.blocks; i++)
 		one.sum[i] = 0.01 * i;
-	assert_false(experience_load_influence(s, &model, "math", 0, &out, &e));
+	assert_false(statistics_load_influence(s, &model, "math", 0, &out, &e));
 	assert_string_equal(e.message, "");
 	assert_true(
-	    experience_save_influence(s, &model, "math", 5, &one, &e)); /* under a label its kind is one */
-	assert_true(experience_save_influence(s, &model, "", 7, &one, &e));
+	    statistics_save_influence(s, &model, "math", 5, &one, &e)); /* under a label its kind is one */
+	assert_true(statistics_save_influence(s, &model, "", 7, &one, &e));
 	store_close(s);
 	s = must_open("influence.db", STORE_WRITE);
-	assert_true(experience_save_influence(s, &model, "math", 0, &one, &e));
-	assert_true(experience_load_influence(s, &model, "math", 9, &out, &e));
+	assert_true(statistics_save_influence(s, &model, "math", 0, &one, &e));
+	assert_true(statistics_load_influence(s, &model, "math", 9, &out, &e));
 	assert_float_equal(out.rows, 16, 1e-9);
 	for (int i = 0; i < 2 * model.blocks; i++)
 		assert_true(fabs(out.sum[i] - 0.02 * i) < 1e-9);
-	assert_true(experience_load_influence(s, &model, "", 7, &out, &e));
+	assert_true(statistics_load_influence(s, &model, "", 7, &out, &e));
 	assert_float_equal(out.rows, 8, 1e-9);
-	assert_false(experience_load_influence(s, &model, "", 8, &out, &e));
+	assert_false(statistics_load_influence(s, &model, "", 8, &out, &e));
 	const struct store_model other = {.fingerprint = "00fe", .name = "a-model", .blocks = 20};
-	assert_false(experience_load_influence(s, &other, "math", 0, &out, &e));
+	assert_false(statistics_load_influence(s, &other, "math", 0, &out, &e));
 	store_close(s);
 	sql("influence.db", "DELETE FROM figure WHERE what = 'influence 39' AND task = 'math'");
 	sql("influence.db",
 	    "UPDATE figure SET total = 17 WHERE what = 'influence 39'"); /* 1 - cos is 2 at most */
 	s = must_open("influence.db", STORE_WRITE);
-	assert_false(experience_load_influence(s, &model, "math", 0, &out, &e));
-	assert_false(experience_load_influence(s, &model, "", 7, &out, &e));
+	assert_false(statistics_load_influence(s, &model, "math", 0, &out, &e));
+	assert_false(statistics_load_influence(s, &model, "", 7, &out, &e));
 	assert_true(
-	    experience_save_influence(s, &model, "math", 0, &one, &e)); /* what is damaged is begun again */
-	assert_true(experience_load_influence(s, &model, "math", 0, &out, &e));
+	    statistics_save_influence(s, &model, "math", 0, &one, &e)); /* what is damaged is begun again */
+	assert_true(statistics_load_influence(s, &model, "math", 0, &out, &e));
 	assert_float_equal(out.rows, 8, 1e-9);
 	store_close(s);
 }

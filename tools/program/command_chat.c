@@ -12,8 +12,8 @@
 #include "optimizer/idle.h"
 #include "streams/memory/memory.h"
 #include "tools/program/command.h"
+#include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
-#include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
 
@@ -25,7 +25,7 @@ struct chat {
 	struct runtime runtime;
 	struct chat_message* message; /* (n) contents malloc'd */
 	int n;
-	struct generation generation;
+	struct completion completion;
 	int64_t tokens;
 	int turns;
 	bool terminal;
@@ -89,10 +89,10 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 		    request_for(&chat->runtime.options, prompt.id, prompt.n, chat->max_tokens, "chat");
 		request.stop = chat->stop.text;
 		request.n_stop = chat->stop.n;
-		chat->generation.show = stdout;
-		chat->generation.watch = chat->runtime.watch;
+		chat->completion.show = stdout;
+		chat->completion.watch = chat->runtime.watch;
 		interrupt_watch();
-		good = generation_run(&chat->generation, chat->runtime.session, &request, error);
+		good = completion_run(&chat->completion, chat->runtime.session, &request, error);
 	}
 	token_list_free(&prompt);
 	if (!good) {
@@ -101,9 +101,9 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 	}
 	putchar('\n');
 	chat->turns++;
-	chat->tokens += chat->generation.figures.tokens;
+	chat->tokens += chat->completion.figures.tokens;
 	interrupt_watch();
-	return remember(chat, "assistant", chat->generation.text.data, chat->generation.text.size) ||
+	return remember(chat, "assistant", chat->completion.text.data, chat->completion.text.size) ||
 	       error_set(error, "out of memory");
 }
 
@@ -112,7 +112,7 @@ static void print_stats(const struct chat* chat) {
 		puts("nothing was said yet");
 		return;
 	}
-	struct swiftlet_figures figures = chat->generation.figures;
+	struct swiftlet_figures figures = chat->completion.figures;
 	figures.seconds.load = chat->runtime.load_seconds;
 	figures_print(stdout, &figures, chat->runtime.options.method);
 	printf("%d turns, %" PRId64 " tokens; %d of the last prompt's tokens were still in the cache\n",
@@ -167,12 +167,12 @@ static void search_idly(struct chat* chat) {
 	const struct swiftlet_options* o = &chat->runtime.options;
 	struct idle_progress progress = {.search = NULL};
 	struct session_work work;
-	struct error unsaid;
+	struct error ignored;
 	bool any = false;
 	if (!chat->terminal || !(o->idle_learning > 0) || !session_search(session))
 		return;
 	if (!chat->idle)
-		chat->idle = idle_open(chat->runtime.engine, &unsaid);
+		chat->idle = idle_open(chat->runtime.engine, &ignored);
 	while (chat->idle && !line_waits(NULL) && chat->learned < o->idle_learning * fmax(chat->answered, 1e-9) &&
 	       idle_goes_on(&progress, session_search(session), o->patience) &&
 	       session_next_idle(session, &work) &&
@@ -215,7 +215,7 @@ static int converse(struct chat* chat) {
 		}
 		if (!command)
 			chat->answered +=
-			    chat->generation.figures.seconds.prefill + chat->generation.figures.seconds.decode;
+			    chat->completion.figures.seconds.prefill + chat->completion.figures.seconds.decode;
 		if (ferror(stdout)) {
 			status = complain(STATUS_FAILED, "standard output could not be written");
 			break;
@@ -242,7 +242,7 @@ static int start(struct chat* chat) {
 		puts("/help lists the commands.");
 	}
 	int status = converse(chat);
-	if (chat->turns && !runtime_save_mask(&chat->runtime, &chat->generation.figures, "chat", chat->tokens))
+	if (chat->turns && !runtime_save_mask(&chat->runtime, &chat->completion.figures, "chat", chat->tokens))
 		status = STATUS_FAILED;
 	return status;
 }
@@ -277,7 +277,7 @@ int command_chat(int argc, char** argv) {
 		status = start(&chat);
 	forget(&chat, 0, chat.n);
 	free(chat.message);
-	generation_free(&chat.generation);
+	completion_free(&chat.completion);
 	idle_close(chat.idle);
 	return runtime_close(&chat.runtime, status);
 }

@@ -10,8 +10,8 @@
 #include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
 #include "tools/program/command.h"
+#include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
-#include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
@@ -24,7 +24,7 @@ struct learn {
 	int64_t seconds;
 	bool json, live;
 	struct runtime runtime;
-	struct generation generation;
+	struct completion completion;
 	struct prompt_list prompts;
 	cJSON* curve;  /* a point after each text: how the mask that was best before it does on it */
 	double unseen; /* of the last one; NaN: none was judged */
@@ -56,9 +56,9 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 	swiftlet_session* const session = l->runtime.session;
 	const struct swiftlet_request request =
 	    request_for(&l->runtime.options, prompt->id, prompt->n, tokens, prompt->task);
-	if (!generation_run(&l->generation, session, &request, error))
+	if (!completion_run(&l->completion, session, &request, error))
 		return false;
-	l->proposals += l->generation.figures.optimize_steps;
+	l->proposals += l->completion.figures.optimize_steps;
 	const struct mask mask = session_mask(session, NULL);
 	int matches, rows;
 	if (!session_judge(session, &mask, &matches, &rows, error))
@@ -72,7 +72,7 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 	cJSON_AddNumberToObject(point, "rows", rows);
 	cJSON_AddNumberToObject(point, "unseen_matchness", l->unseen);
 	cJSON_AddNumberToObject(point, "expected_speedup", search_speedup(session_search(session)));
-	cJSON_AddNumberToObject(point, "skip_ratio", l->generation.figures.skip_ratio);
+	cJSON_AddNumberToObject(point, "skip_ratio", l->completion.figures.skip_ratio);
 	cJSON_AddItemToArray(l->curve, point);
 	return true;
 }
@@ -177,14 +177,14 @@ static int finish(struct learn* l) {
 		print_table(l, figures);
 	cJSON_Delete(figures);
 	l->curve = NULL;
-	const bool good = runtime_save_mask(&l->runtime, &l->generation.figures, NULL, 0);
+	const bool good = runtime_save_mask(&l->runtime, &l->completion.figures, NULL, 0);
 	return output_written(good ? STATUS_DONE : STATUS_FAILED);
 }
 
 static int close_learn(struct learn* l, int status) {
 	prompt_list_free(&l->prompts);
 	cJSON_Delete(l->curve);
-	generation_free(&l->generation);
+	completion_free(&l->completion);
 	return runtime_close(&l->runtime, status);
 }
 
@@ -203,9 +203,9 @@ static int open_learn(struct learn* l) {
 	if (!prompt_list_read(&l->prompts, l->runtime.model, l->input, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	l->live = isatty(STDERR_FILENO) != 0;
-	l->generation.watch = l->runtime.watch;
-	l->generation.on_step = show_progress;
-	l->generation.on_user = l;
+	l->completion.watch = l->runtime.watch;
+	l->completion.on_step = show_progress;
+	l->completion.on_user = l;
 	return OPTIONS_GO_ON;
 }
 

@@ -43,7 +43,7 @@ static void entry_of_store(const struct store_mask* from, struct mask_entry* to)
 	const struct bank_record* const r = &from->entry.record;
 	mask_entry_start(to);
 	snprintf(to->model, sizeof to->model, "%s", from->model.name);
-	/* an owner's name, which may follow, is not the model's */
+	/* a tenant's name, which may follow, is not the model's */
 	snprintf(to->fingerprint, sizeof to->fingerprint, "%.64s", from->model.fingerprint);
 	snprintf(to->task, sizeof to->task, "%s", from->entry.task);
 	to->blocks = from->model.blocks;

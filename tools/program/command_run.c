@@ -7,8 +7,8 @@
 
 #include "core/decode/lone.h"
 #include "tools/program/command.h"
+#include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
-#include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
 
@@ -95,14 +95,14 @@ static int trace_close(struct run* run, int status) {
 
 /* ---- the text ------------------------------------------------------------------------------- */
 
-static void print_json(const struct run* run, const struct generation* g) {
-	char* const text = generation_report(g, &run->runtime, NULL, run->task);
+static void print_json(const struct run* run, const struct completion* g) {
+	char* const text = completion_report(g, &run->runtime, NULL, run->task);
 	if (text)
 		puts(text);
 	free(text);
 }
 
-static void print_figures(const struct run* run, const struct generation* g) {
+static void print_figures(const struct run* run, const struct completion* g) {
 	const struct swiftlet_figures* const f = &g->figures;
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
@@ -111,7 +111,7 @@ static void print_figures(const struct run* run, const struct generation* g) {
 		draw_figures(stderr, f, run->runtime.model->weights.shape.n_blocks);
 }
 
-static int finish(const struct run* run, struct generation* g) {
+static int finish(const struct run* run, struct completion* g) {
 	g->figures.seconds.load = run->runtime.load_seconds;
 	const bool terminal = isatty(STDOUT_FILENO);
 	if (run->json)
@@ -129,7 +129,7 @@ static int finish(const struct run* run, struct generation* g) {
 static int generate(struct run* run, const char* text, size_t size) {
 	struct error error = {{0}};
 	struct token_list prompt = {0}, expected = {0};
-	struct generation g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
+	struct completion g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
 	bool good = tokens_of(run, text, size, &prompt, &error) && read_expected(run, &expected, &error) &&
 	            trace_open(run, &error);
 	if (good) {
@@ -142,10 +142,10 @@ static int generate(struct run* run, const char* text, size_t size) {
 		g.on_step = run->trace ? trace_step : NULL;
 		g.on_user = run;
 		interrupt_watch();
-		good = generation_run(&g, run->runtime.session, &request, &error);
+		good = completion_run(&g, run->runtime.session, &request, &error);
 	}
 	const int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
-	generation_free(&g);
+	completion_free(&g);
 	token_list_free(&expected);
 	token_list_free(&prompt);
 	return trace_close(run, status);

@@ -116,8 +116,8 @@ int command_serve(int argc, char** argv) {
 	          &s.option.body_seconds, 1, 3600),
 	    TEXT("api-key-file", 0, "FILE",
 	         "keys, one a line; asked of every request but /health and /ready.\n"
-	         "Behind a key: group=NAME (keys of one owner), admin (may change masks\n"
-	         "and read the metrics of all; where there is one owner, all may)",
+	         "Behind a key: group=NAME (keys of one tenant), admin (may change masks\n"
+	         "and read the metrics of all; where there is one tenant, all may)",
 	         &s.option.key_file),
 	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.option.cors),
 	    TEXT("store", 0, "FILE|URL",

@@ -10,8 +10,8 @@
 #include "streams/jsonl.h"
 #include "streams/report.h"
 #include "tools/program/command.h"
+#include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
-#include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
 #include "tools/program/tables.h"
@@ -25,7 +25,7 @@ struct stream {
 	FILE* in;
 	FILE* out;
 	struct summary summary;
-	struct generation generation;
+	struct completion completion;
 	struct swiftlet_figures last; /* of the last instance that was served */
 	long served, failed;
 	struct swiftlet_figures drafted; /* of all, by source; nothing else */
@@ -85,21 +85,21 @@ static bool generate(struct stream* s, const struct instance* instance, struct e
 	if (good) {
 		const struct swiftlet_request request =
 		    request_for(&s->runtime.options, prompt.id, prompt.n, instance->max_tokens, instance->task);
-		good = generation_run(&s->generation, s->runtime.session, &request, error);
+		good = completion_run(&s->completion, s->runtime.session, &request, error);
 	}
 	token_list_free(&prompt);
 	return good;
 }
 
 static void serve(struct stream* s, const struct instance* instance, struct error* error) {
-	struct generation* const g = &s->generation;
+	struct completion* const g = &s->completion;
 	if (!generate(s, instance, error)) {
 		s->failed++;
 		put_line(s, report_error_text(instance->id, instance->line, error->message));
 		return;
 	}
 	g->figures.seconds.load = s->served == 0 ? s->runtime.load_seconds : 0;
-	put_line(s, generation_report(g, &s->runtime, instance->id, instance->task));
+	put_line(s, completion_report(g, &s->runtime, instance->id, instance->task));
 	s->served++;
 	s->last = g->figures;
 	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
@@ -228,7 +228,7 @@ static int open_output(struct stream* s) {
 }
 
 static int close_stream(struct stream* s, int status) {
-	generation_free(&s->generation);
+	completion_free(&s->completion);
 	summary_free(&s->summary);
 	if (s->in && s->in != stdin)
 		fclose(s->in);
@@ -276,9 +276,9 @@ int command_stream(int argc, char** argv) {
 		status = open_output(&s);
 	if (status == OPTIONS_GO_ON) {
 		s.live = isatty(STDERR_FILENO) != 0;
-		s.generation.on_step = show_progress;
-		s.generation.on_user = &s;
-		s.generation.watch = s.runtime.watch;
+		s.completion.on_step = show_progress;
+		s.completion.on_user = &s;
+		s.completion.watch = s.runtime.watch;
 		status = serve_all(&s);
 	}
 	return close_stream(&s, status);

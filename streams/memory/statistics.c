@@ -1,12 +1,12 @@
 /* Costs and influence as the store's rows. */
-#include "streams/memory/experience.h"
+#include "streams/memory/statistics.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-void experience_device(char device[STORE_DEVICE], const struct engine* engine) {
+void statistics_device(char device[STORE_DEVICE], const struct engine* engine) {
 	char processor[64] = "";
 	FILE* f = fopen("/proc/cpuinfo", "r");
 	char line[256];
@@ -55,13 +55,13 @@ static void take_cost(void* user, const struct store_figure* stored) {
 
 static struct store_place costs_of(const char* device) { return (struct store_place){device, "", 0}; }
 
-void experience_load_costs(struct store* s, const struct store_model* model, const char* device,
+void statistics_load_costs(struct store* s, const struct store_model* model, const char* device,
                            struct cost_model* cost) {
-	struct error unsaid;
-	store_each_figure(s, model, costs_of(device), take_cost, cost, &unsaid);
+	struct error ignored;
+	store_each_figure(s, model, costs_of(device), take_cost, cost, &ignored);
 }
 
-bool experience_save_costs(struct store* s, const struct store_model* model, const char* device,
+bool statistics_save_costs(struct store* s, const struct store_model* model, const char* device,
                            const struct cost_model* cost, int64_t* passes, struct error* e) {
 	struct cost_model copy = *cost;
 	struct store_figure list[COSTS];
@@ -116,13 +116,13 @@ static bool load_influence(struct store* s, const struct store_model* model, str
 	return good;
 }
 
-bool experience_load_influence(struct store* s, const struct store_model* model, const char* task,
+bool statistics_load_influence(struct store* s, const struct store_model* model, const char* task,
                                int64_t kind, struct influence* out, struct error* e) {
 	bool damaged;
 	return load_influence(s, model, influence_of(task, kind), out, &damaged, e);
 }
 
-bool experience_save_influence(struct store* s, const struct store_model* model, const char* task,
+bool statistics_save_influence(struct store* s, const struct store_model* model, const char* task,
                                int64_t kind, const struct influence* of, struct error* e) {
 	struct store_figure list[2 * MAX_BLOCKS];
 	for (int i = 0; i < 2 * model->blocks; i++) {

@@ -29,7 +29,7 @@ enum {
 	AT_ONCE = 64
 };
 
-struct visitor {
+struct pending_connection {
 	int fd;
 	enum { NOBODY, KNOCKING, READY, LEAVING, INSIDE } where;
 	bool waiting; /* inside: for a further request's headers */
@@ -39,8 +39,8 @@ struct visitor {
 	struct sockaddr_storage from;
 };
 
-struct doorman {
-	pthread_mutex_t lock; /* of visitors */
+struct connection_gate {
+	pthread_mutex_t lock; /* of pending connections */
 	pthread_t thread;
 	bool begun;
 	atomic_bool shut;
@@ -49,23 +49,23 @@ struct doorman {
 	int inside_of[HTTP_THREADS]; /* its daemons */
 	char bytes[SERVER_HEADERS + 1];
 	int inside, outside;
-	struct visitor visitor[PLACES];
+	struct pending_connection pending[PLACES];
 };
 
 static const double pressed_seconds = 1; /* for headers, while places are scarce; to read a refusal */
 
 /* ---- leaving ------------------------------------------------------------------------------ */
 
-static void set_free(struct doorman* d, struct visitor* v) {
+static void set_free(struct connection_gate* d, struct pending_connection* v) {
 	if (v->where == INSIDE) {
 		d->inside--;
 		d->inside_of[v->daemon]--;
 	} else
 		d->outside--;
-	*v = (struct visitor){.where = NOBODY};
+	*v = (struct pending_connection){.where = NOBODY};
 }
 
-static void hang_up(struct doorman* d, struct visitor* v) {
+static void hang_up(struct connection_gate* d, struct pending_connection* v) {
 	close(v->fd);
 	set_free(d, v);
 }
@@ -73,7 +73,7 @@ static void hang_up(struct doorman* d, struct visitor* v) {
 /* By what recv() returned. */
 static bool has_gone(ssize_t n) { return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR); }
 
-static void read_what_came(struct doorman* d, struct visitor* v) {
+static void read_what_came(struct connection_gate* d, struct pending_connection* v) {
 	ssize_t n = 1;
 	for (int i = 0; i < AT_ONCE && n > 0; i++)
 		n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_DONTWAIT);
@@ -83,7 +83,7 @@ static void read_what_came(struct doorman* d, struct visitor* v) {
 
 /* Once he has read it he goes, or is sent; what he sends meanwhile is read, since closing before would undo
  * the answer. */
-static void turn_away(struct doorman* d, struct visitor* v, const struct api_error* e) {
+static void turn_away(struct connection_gate* d, struct pending_connection* v, const struct api_error* e) {
 	char* body = api_error_text(e);
 	if (body)
 		head_answer(v->fd, e->status, body);
@@ -96,7 +96,7 @@ static void turn_away(struct doorman* d, struct visitor* v, const struct api_err
 }
 
 /* Who has said nothing is told nothing. */
-static void turn_away_slow(struct doorman* d, struct visitor* v) {
+static void turn_away_slow(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
 	if (recv(v->fd, d->bytes, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) {
 		hang_up(d, v);
@@ -107,9 +107,9 @@ static void turn_away_slow(struct doorman* d, struct visitor* v) {
 }
 
 /* Of those outside, or of those who are ready, who has waited longest; NULL: nobody. */
-static struct visitor* longest(struct doorman* d, bool ready) {
-	struct visitor* first = NULL;
-	for (struct visitor* v = d->visitor; v < d->visitor + PLACES; v++) {
+static struct pending_connection* longest(struct connection_gate* d, bool ready) {
+	struct pending_connection* first = NULL;
+	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++) {
 		const bool one = ready ? v->where == READY : v->where != NOBODY && v->where != INSIDE;
 		if (one && (!first || v->since < first->since))
 			first = v;
@@ -118,8 +118,8 @@ static struct visitor* longest(struct doorman* d, bool ready) {
 }
 
 /* Who has waited longest goes; whether there was one. */
-static bool make_room(struct doorman* d) {
-	struct visitor* first = longest(d, false);
+static bool make_room(struct connection_gate* d) {
+	struct pending_connection* first = longest(d, false);
 	if (first && first->where == KNOCKING)
 		turn_away_slow(d, first);
 	if (first && first->where != NOBODY)
@@ -129,7 +129,7 @@ static bool make_room(struct doorman* d) {
 
 /* ---- coming ------------------------------------------------------------------------------- */
 
-void doorman_address(const struct sockaddr* from, uint8_t out[16]) {
+void gate_address(const struct sockaddr* from, uint8_t out[16]) {
 	memset(out, 0, 16);
 	if (from->sa_family == AF_INET) {
 		const struct in_addr four = ((const struct sockaddr_in*)(const void*)from)->sin_addr;
@@ -142,26 +142,26 @@ void doorman_address(const struct sockaddr* from, uint8_t out[16]) {
 	}
 }
 
-static bool too_many(const struct doorman* d, const uint8_t address[16]) {
+static bool too_many(const struct connection_gate* d, const uint8_t address[16]) {
 	static const uint8_t own[16];
 	const int most = d->server->option.address_connections;
 	int n = 0;
 	for (int i = 0; i < PLACES; i++)
-		n += d->visitor[i].where != NOBODY && memcmp(d->visitor[i].address, address, 16) == 0;
+		n += d->pending[i].where != NOBODY && memcmp(d->pending[i].address, address, 16) == 0;
 	return most > 0 && n > most && memcmp(address, own, 16) != 0;
 }
 
-static void receive(struct doorman* d, int fd, const struct sockaddr_storage* from) {
+static void receive(struct connection_gate* d, int fd, const struct sockaddr_storage* from) {
 	struct api_error e;
-	struct visitor* v = NULL; /* there are more than may be inside and outside */
-	for (struct visitor* other = d->visitor; other < d->visitor + PLACES; other++) {
+	struct pending_connection* v = NULL; /* there are more than may be inside and outside */
+	for (struct pending_connection* other = d->pending; other < d->pending + PLACES; other++) {
 		if (other->where != NOBODY && other->fd == fd) /* libmicrohttpd closed it and could not say so */
 			set_free(d, other);
 		if (other->where == NOBODY)
 			v = other;
 	}
-	*v = (struct visitor){.fd = fd, .where = KNOCKING, .since = seconds_now(), .from = *from};
-	doorman_address((const struct sockaddr*)from, v->address);
+	*v = (struct pending_connection){.fd = fd, .where = KNOCKING, .since = seconds_now(), .from = *from};
+	gate_address((const struct sockaddr*)from, v->address);
 	d->outside++;
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = v};
 	if (epoll_ctl(d->poll, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -172,7 +172,7 @@ static void receive(struct doorman* d, int fd, const struct sockaddr_storage* fr
 	}
 }
 
-static void answer_door(struct doorman* d) {
+static void answer_door(struct connection_gate* d) {
 	for (int i = 0; i < AT_ONCE; i++) {
 		struct sockaddr_storage from = {0};
 		socklen_t size = sizeof from;
@@ -190,7 +190,7 @@ static void answer_door(struct doorman* d) {
 	}
 }
 
-static void look(struct doorman* d, struct visitor* v) {
+static void look(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
 	const ssize_t n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_PEEK | MSG_DONTWAIT);
 	v->looks++;
@@ -208,7 +208,7 @@ static void look(struct doorman* d, struct visitor* v) {
 /* ---- going in ----------------------------------------------------------------------------- */
 
 /* With the lock, which is given up meanwhile: libmicrohttpd says at once that the connection has come. */
-static void let_in(struct doorman* d, struct visitor* v) {
+static void let_in(struct connection_gate* d, struct pending_connection* v) {
 	int to = 0;
 	for (int i = 1; i < HTTP_THREADS; i++)
 		to = d->inside_of[i] < d->inside_of[to] ? i : to;
@@ -230,14 +230,14 @@ static void let_in(struct doorman* d, struct visitor* v) {
 }
 
 /* Those who are ready, first come first. */
-static void let_in_all(struct doorman* d) {
-	for (struct visitor* v; d->inside < SERVER_CONNECTIONS && (v = longest(d, true));)
+static void let_in_all(struct connection_gate* d) {
+	for (struct pending_connection* v; d->inside < SERVER_CONNECTIONS && (v = longest(d, true));)
 		let_in(d, v);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-static void beat(struct doorman* d, struct visitor* v, double now) {
+static void beat(struct connection_gate* d, struct pending_connection* v, double now) {
 	const struct server_options* o = &d->server->option;
 	const bool crowded = 4 * d->outside > 3 * OUTSIDE;
 	const bool none_left = 32 * (SERVER_CONNECTIONS - d->inside) <= SERVER_CONNECTIONS;
@@ -269,7 +269,7 @@ static void beat(struct doorman* d, struct visitor* v, double now) {
 	}
 }
 
-static void see_to(struct doorman* d, struct visitor* v) {
+static void see_to(struct connection_gate* d, struct pending_connection* v) {
 	if (!v)
 		answer_door(d);
 	else if (v->where == LEAVING)
@@ -279,7 +279,7 @@ static void see_to(struct doorman* d, struct visitor* v) {
 }
 
 static void* watch(void* user) {
-	struct doorman* d = user;
+	struct connection_gate* d = user;
 	struct epoll_event event[64];
 	double beaten = 0;
 	while (!atomic_load(&d->shut)) {
@@ -291,7 +291,7 @@ static void* watch(void* user) {
 		if (now - beaten >= 1e-3 * BEAT) {
 			beaten = now;
 			for (int i = 0; i < PLACES; i++)
-				beat(d, &d->visitor[i], now);
+				beat(d, &d->pending[i], now);
 		}
 		let_in_all(d);
 		pthread_mutex_unlock(&d->lock);
@@ -301,8 +301,8 @@ static void* watch(void* user) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-struct doorman* doorman_open(struct server* s) {
-	struct doorman* d = calloc(1, sizeof *d);
+struct connection_gate* gate_open(struct server* s) {
+	struct connection_gate* d = calloc(1, sizeof *d);
 	if (!d)
 		return NULL;
 	d->server = s;
@@ -312,14 +312,14 @@ struct doorman* doorman_open(struct server* s) {
 	return d;
 }
 
-bool doorman_begin(struct doorman* d, int listening) {
+bool gate_begin(struct connection_gate* d, int listening) {
 	struct epoll_event event = {.events = EPOLLIN};
 	d->listening = listening;
 	return d->begun = epoll_ctl(d->poll, EPOLL_CTL_ADD, listening, &event) == 0 &&
 	                  pthread_create(&d->thread, NULL, watch, d) == 0;
 }
 
-void doorman_shut(struct doorman* d) {
+void gate_shut(struct connection_gate* d) {
 	atomic_store(&d->shut, true);
 	if (d->begun)
 		pthread_join(d->thread, NULL);
@@ -328,22 +328,22 @@ void doorman_shut(struct doorman* d) {
 		close(d->listening);
 	d->listening = -1;
 	pthread_mutex_lock(&d->lock);
-	for (struct visitor* v; (v = longest(d, false));)
+	for (struct pending_connection* v; (v = longest(d, false));)
 		hang_up(d, v);
 	pthread_mutex_unlock(&d->lock);
 }
 
-void doorman_close(struct doorman* d) {
+void gate_close(struct connection_gate* d) {
 	if (!d)
 		return;
-	doorman_shut(d);
+	gate_shut(d);
 	if (d->poll >= 0)
 		close(d->poll);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
 
-int doorman_present(struct doorman* d) {
+int gate_present(struct connection_gate* d) {
 	pthread_mutex_lock(&d->lock);
 	const int n = d->inside;
 	pthread_mutex_unlock(&d->lock);
@@ -352,15 +352,15 @@ int doorman_present(struct doorman* d) {
 
 /* ---- what goes on inside ------------------------------------------------------------------ */
 
-void doorman_on_connection(void* user, struct MHD_Connection* connection, void** context,
-                           enum MHD_ConnectionNotificationCode code) {
-	struct doorman* d = user;
+void gate_on_connection(void* user, struct MHD_Connection* connection, void** context,
+                        enum MHD_ConnectionNotificationCode code) {
+	struct connection_gate* d = user;
 	pthread_mutex_lock(&d->lock);
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		const int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 		for (int i = 0; i < PLACES && !*context; i++)
-			if (d->visitor[i].where == INSIDE && d->visitor[i].fd == fd)
-				*context = &d->visitor[i];
+			if (d->pending[i].where == INSIDE && d->pending[i].fd == fd)
+				*context = &d->pending[i];
 	} else if (*context) {
 		set_free(d, *context);
 		*context = NULL;
@@ -368,9 +368,9 @@ void doorman_on_connection(void* user, struct MHD_Connection* connection, void**
 	pthread_mutex_unlock(&d->lock);
 }
 
-void doorman_waits(struct doorman* d, struct MHD_Connection* connection, bool waiting) {
+void gate_waits(struct connection_gate* d, struct MHD_Connection* connection, bool waiting) {
 	pthread_mutex_lock(&d->lock);
-	struct visitor* v =
+	struct pending_connection* v =
 	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 	if (v) {
 		v->waiting = waiting;
