@@ -43,7 +43,7 @@ static const struct session_option session_option[] = {
     {"method", "NAME",
      "who drafts (auto): auto, swift, ngram, jacobi, lookahead,\nuniform, random, self-spec, clasp, "
      "layerskip, "
-     "adaspeed,\nkangaroo, ppd; vanilla decodes plainly. tools/methods.md\ntells them apart"},
+     "adaspeed,\nkangaroo, ppd; vanilla decodes plainly. docs/methods.md\ntells them apart"},
     {"draft", "auto|always|never", "always never falls back to plain steps (auto)"},
     {"drafters", "LIST|none",
      "who may draft: mask, model, prediction, retrieval, recycle,\nform, or all (all, recycle on a GPU "
