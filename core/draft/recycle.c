@@ -6,7 +6,7 @@
  * probability that the successor had there.
  *
  * To learn every row's likeliest tokens costs a CPU up to 9 % of its speed when sampling, and greedily as
- * much as the drafts bring (tools/bench.md); it pays where rows cost next to nothing. */
+ * much as the drafts bring (docs/lessons.md); it pays where rows cost next to nothing. */
 #include <stdlib.h>
 #include <string.h>
 
