@@ -24,8 +24,11 @@ static const char* next_number(const char* at, const char* end) {
 static const char* keep_numbers(cJSON* value, const char* at, const char* end) {
 	if (cJSON_IsNumber(value)) {
 		const char* from = next_number(at, end);
+		bool plain = true;
 		for (at = from; at < end && *at && strchr("+-.eE0123456789", *at); at++)
-			;
+			plain = plain && (*at == '-' || (*at >= '0' && *at <= '9'));
+		if (plain && at - from <= 15)
+			return at; /* a double holds it, and prints it as it was */
 		value->valuestring = cJSON_malloc((size_t)(at - from) + 1);
 		if (value->valuestring) {
 			memcpy(value->valuestring, from, (size_t)(at - from));

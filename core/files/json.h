@@ -8,7 +8,7 @@
 #include "kernels/backend.h"
 
 /* Parses the whole text; only white space may follow. `file` names it in messages. Free with cJSON_Delete.
- * A number's valuestring is as it was written: doubles do not hold every number.
+ * The valuestring of a number that a double may not hold, or print so, is as it was written.
  * NULL with the error set; nesting is bounded by cJSON's own limit of 1,000. */
 cJSON* json_parse(const char* text, size_t size, const char* file, struct error*);
 /* The same of a file. */
