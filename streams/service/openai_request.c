@@ -194,7 +194,7 @@ static bool take_grammar(struct reading* r, struct grammar* grammar) {
 }
 
 static bool take_schema(struct reading* r, const cJSON* schema) {
-	char* text = cJSON_IsString(schema) ? NULL : cJSON_PrintUnformatted(schema);
+	char* text = cJSON_IsString(schema) ? NULL : json_print(schema);
 	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
 	if (!of)
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
