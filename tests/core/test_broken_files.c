@@ -70,8 +70,8 @@ static void safetensors(void** state) {
 	    {"{\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}}", 0, 4, "tensor a: dtype is missing"},
 	    {"{\"a\": {\"dtype\": \"F31\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 0, 4,
 	     "dtype F31 is not known"},
-	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 1, 1], \"data_offsets\": [0, 4]}}", 0, 4,
-	     "shape is not an array of at most 4"},
+	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], \"data_offsets\": [0, 4]}}", 0,
+	     4, "shape is not an array of at most 8"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1], \"data_offsets\": [0, 4]}}", 0, 4,
 	     "a size in shape is not a whole number"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1.5], \"data_offsets\": [0, 4]}}", 0, 4,
@@ -533,6 +533,10 @@ static void folders(void** state) {
 	refuse_model("", "tokenizer");
 	write_text("generation_config.json", "{\"eos_token_id\": 9}");
 	refuse_model("", "generation_config.json: eos_token_id 9 lies beyond the vocabulary of 4");
+	write_text("generation_config.json", "{\"suppress_tokens\": [1, 4]}");
+	refuse_model("", "generation_config.json: suppress_tokens holds something that is no token of 4");
+	write_text("generation_config.json", "{\"repetition_penalty\": -1}");
+	refuse_model("", "generation_config.json: repetition_penalty is -1");
 	write_text("generation_config.json", "{");
 	refuse_model("", "generation_config.json: not JSON");
 	refuse_model("model.safetensors", "a safetensors file alone");
