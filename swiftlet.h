@@ -91,7 +91,7 @@ struct swiftlet_options {
 	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number, or
 	                    * SWIFTLET_WHOEVER_PAYS */
 	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
-	                    * Only for sessions that serve one owner */
+	                    * Only for sessions that serve one tenant */
 	int max_tree;      /* rows of a tree, root counted; or the two names above */
 	/* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]; zeros: 10, 8, 5, 3 when
 	 * greedy, 10, 5, 3, 1 when sampled (published code) */

@@ -266,19 +266,6 @@ static inline bool mask_equal(const struct mask* a, const struct mask* b) {
 	return a->stored_head == b->stored_head;
 }
 
-/* ---- bridges ------------------------------------------------------------------------------ */
-
-/* What stands for the sub-layers [first, last), all skipped: x becomes x + weight·[x; final] + bias, where
- * final is the state after the last sub-layer of the row's parent, or of the last committed token for a row
- * without one; zeros where the backend does not have it (the row before ended elsewhere, or the tokens were
- * shared). It is learned (core/bridge) and computes a guess, as everything skipped is; the rows' keys and
- * values of the span stay absent. */
-struct bridge {
-	int first, last;
-	struct tensor weight; /* (dim, 2·dim) f16 or f32 */
-	const float* bias;    /* (dim) */
-};
-
 /* ---- the cache ---------------------------------------------------------------------------- */
 
 static inline int least(int a, int b) { return a < b ? a : b; }
@@ -294,8 +281,9 @@ struct cache {
 	int pending;
 	int prompt_length; /* set by the caller before prefill; length-dependent RoPE uses
 	                      max(prompt_length, position + 1) */
-	/* Set by the caller while nothing is committed: beginnings are shared among caches of one owner alone. */
-	int owner;
+	/* Set by the caller while nothing is committed: beginnings are shared among caches of one tenant alone.
+	 */
+	int tenant;
 	enum dtype type; /* F16, F32, or where the backend has it Q8_0 */
 	size_t bytes;    /* of `capacity` tokens, if none are shared */
 };
@@ -391,9 +379,6 @@ struct pass {
 	 * with keys and values from `first` on alone: the caller discards them. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
-	/* In the place of sub-layers that `skip` leaves out; NULL: nothing. Only where the backend has_bridges,
-	 * in passes from the first sub-layer on that measure no influence, never in a prefill. */
-	const struct bridge* bridge;
 	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
 	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
 	const struct mask* low;
@@ -487,7 +472,6 @@ struct backend {
 	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
-	bool has_bridges; /* passes may carry them */
 	/* That the certified head takes beside the weights, and passes read in the head's place; 0: none. */
 	size_t certified_bytes;
 	bool bounds_guesses; /* rows of WANT_GUESS read no more of it than what they are allowed */

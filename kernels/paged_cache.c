@@ -106,9 +106,9 @@ static bool sharable(const struct paged_cache* c) {
 	       sliding != ROPE_LONGROPE;
 }
 
-/* What comes before the first page of a text: no page has such a name, and owners have each their own. */
+/* What comes before the first page of a text: no page has such a name, and tenants have each their own. */
 static int64_t name_before(const struct paged_cache* c, int page) {
-	return page > 0 ? c->page[page - 1]->name : -(int64_t)c->head.owner;
+	return page > 0 ? c->page[page - 1]->name : -(int64_t)c->head.tenant;
 }
 
 /* Pages that have become full get their names, or make way for the ones that hold the same. */
@@ -315,7 +315,6 @@ void paged_truncate(struct cache* cache, int committed) {
 	assert(committed >= 0 && committed <= cache->committed);
 	cache->committed = committed;
 	c->clean = c->clean < committed ? c->clean : committed;
-	c->final_of = c->final_of <= committed ? c->final_of : 0;
 	c->named = c->named < committed / PAGE_SLOTS ? c->named : committed / PAGE_SLOTS;
 	cache->pending = 0;
 	give_back(c, pages_for(committed));

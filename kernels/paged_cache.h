@@ -36,7 +36,6 @@ struct paged_cache {
 	unsigned char** bytes; /* (memories, most_pages) where they lie */
 	int named;             /* leading pages that have names */
 	int clean;             /* leading committed tokens that others may find */
-	int final_of;          /* committed tokens whose last one's final state the backend keeps; 0: of none */
 	int32_t* token;        /* (capacity) the committed ones */
 	struct pending_row row[MAX_ROWS];
 };

@@ -219,7 +219,6 @@ static void follow_run(struct following* f) {
 	pass.out = f->out;
 	pass.low = NULL;
 	pass.low_head = false;
-	pass.bridge = NULL;
 	pass.influence = pass.states = NULL;
 	f->backend->run(f->backend, &pass, &ignored);
 }

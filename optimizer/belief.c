@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* How scores stray, as measured (tools/bench.md) on the built-in model with prompts
+/* How scores stray, as measured (docs/lessons.md) on the built-in model with prompts
  * of spec-bench and on planted and graded made-up models, seeds 101 to 103; nothing here was chosen on the
  * streams that figures are shown on. Relative standard deviations: of a window's factor; of a mask's damage
  * about the sum over its sub-layers; and, absolute, of matchness about that of the damage; of a window's ease

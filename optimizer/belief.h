@@ -2,7 +2,7 @@
  *
  * Skipping a set of sub-layers moves the state that the model ends with away from the full model's; the
  * *damage* is that distance, 1 - cosine. Measured, it is close to a sum over the sub-layers skipped, each
- * contributing about its influence (tools/bench.md), where matchness itself is no sum. So a Bayesian linear
+ * contributing about its influence (docs/lessons.md), where matchness itself is no sum. So a Bayesian linear
  * model learns damage by sub-layer, from a prior mean of influence times a learned scale; a window's text is
  * harder or easier by a factor that all its scores share; and the share of misses is taken to be
  * b1·sqrt(d) + b2·d at a damage d, since near 0 misses grow with the number of wrong sub-layers or with its

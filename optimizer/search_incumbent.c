@@ -8,7 +8,7 @@
 /* Where masks save the same, one takes the incumbent's place when its rows' log-probabilities on the same
  * windows are higher by so much over the root of their number, one and a half standard errors of what one row
  * strays: the best of many by luck is not. Chosen on SmolLM2 with tools/chat.jsonl, and held on Gemma and
- * Qwen, which had no part in it (tools/bench.md). */
+ * Qwen, which had no part in it (docs/lessons.md). */
 static const double PROVEN = 0.6;
 
 /* From now on what is scored of it is unseen. */

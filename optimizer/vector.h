@@ -3,7 +3,7 @@
  *
  * Bit i < dims: sub-layer i + 2 is skipped; those of the first and the last block never are. Bit dims: what
  * is not skipped runs with the low-bit copy, as far as it has one; which sub-layers rounding hurts is not
- * worth finding out (tools/bench.md). */
+ * worth finding out (docs/lessons.md). */
 #ifndef SWIFTLET_OPTIMIZER_VECTOR_H
 #define SWIFTLET_OPTIMIZER_VECTOR_H
 

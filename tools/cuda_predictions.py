@@ -18,7 +18,7 @@ BESIDE = 8  # launches beside the blocks: embedding, influence, kept states, nor
 BITS = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_1": 5, "q4_k": 4.5, "q6_k": 6.5625}
 NIBBLES = ("q4_1", "q4_k", "q6_k")  # their norms are launches of their own
 
-# instructions of a warp for 16 rows of 32 columns (tools/cuda-bench.md): with one tile of rows, and for every further one
+# instructions of a warp for 16 rows of 32 columns (docs/gpu.md): with one tile of rows, and for every further one
 INSTRUCTIONS = {"f16": (14, 8), "bf16": (14, 8), "q8_0": (40, 16), "q4_1": (50, 26), "q4_k": (50, 26), "q6_k": (56, 22)}
 
 

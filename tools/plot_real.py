@@ -2,12 +2,12 @@
 """Draws `swiftlet bench real … --json`: speed over plain decoding by kind of prompt, greedily, a row a model. Standard library.
 
     swiftlet bench real a.gguf b.gguf -i tools/chat.jsonl --json > real.json
-    tools/plot_real.py real.json -o real.svg"""
+    tools/plot_real.py real.json -o docs/speed.svg"""
 import argparse
 import html
 import json
 
-WIDTH, LEFT, ROW, GAP, SCALE = 720, 190, 18, 26, 210  # pixels; SCALE: of a speed-up of 1
+WIDTH, LEFT, ROW, GAP, SCALE = 840, 190, 18, 26, 210  # pixels; SCALE: of a speed-up of 1
 COLOURS = {"bar": "#3b7dd8", "less": "#c0504d", "line": "#888", "text": "#222"}
 
 

@@ -42,11 +42,11 @@ void draft_model_release(struct session* s) {
 		s->draft_cache->backend->truncate(s->draft_cache, 0);
 }
 
-void draft_model_forget(struct session* s, int owner) {
-	if (!s->draft_cache || s->draft_cache->owner == owner)
+void draft_model_forget(struct session* s, int tenant) {
+	if (!s->draft_cache || s->draft_cache->tenant == tenant)
 		return;
 	draft_model_release(s);
-	s->draft_cache->owner = owner;
+	s->draft_cache->tenant = tenant;
 }
 
 void draft_model_begin(struct session* s) {

@@ -4,10 +4,10 @@
 
 #include "core/decode/session_state.h"
 
-/* The last one where it is for the same owner and grammar: its states and masks are known already. */
+/* The last one where it is for the same tenant and grammar: its states and masks are known already. */
 static struct acceptor* open_acceptor(struct session* s, const struct grammar* grammar) {
 	struct form_state* f = &s->form;
-	if (f->kept && f->kept_owner == s->owner &&
+	if (f->kept && f->kept_tenant == s->tenant &&
 	    acceptor_is_for(f->kept, grammar, s->end_token, s->n_end_tokens)) {
 		acceptor_start(f->kept);
 		return f->kept;
@@ -15,7 +15,7 @@ static struct acceptor* open_acceptor(struct session* s, const struct grammar* g
 	acceptor_close(f->kept);
 	const struct token_trie* trie = engine_trie(s->engine);
 	f->kept = trie ? acceptor_open(grammar, trie, s->end_token, s->n_end_tokens) : NULL;
-	f->kept_owner = s->owner;
+	f->kept_tenant = s->tenant;
 	return f->kept;
 }
 

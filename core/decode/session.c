@@ -200,15 +200,15 @@ int session_common_prefix(const struct session* s, const int32_t* prompt, int n)
 	return common / PREFILL_CHUNK * PREFILL_CHUNK;
 }
 
-void session_set_owner(struct session* s, int owner, bool shares_prefixes) {
-	const int pages = shares_prefixes ? 0 : owner;
-	if (s->cache->owner != pages) {
+void session_set_tenant(struct session* s, int tenant, bool shares_prefixes) {
+	const int pages = shares_prefixes ? 0 : tenant;
+	if (s->cache->tenant != pages) {
 		s->cache->backend->truncate(s->cache, 0);
 		s->chunk_tokens = 0;
-		s->cache->owner = pages;
+		s->cache->tenant = pages;
 	}
 	draft_model_forget(s, pages);
-	s->owner = owner;
+	s->tenant = tenant;
 }
 
 /* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
@@ -240,7 +240,7 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 
 /* Drafters learn of the prompt while nothing waits for a token. */
 static void start_drafters(struct session* s, const struct swiftlet_request* r) {
-	drafter_set_begin(&s->drafters, &(struct drafter_text){.owner = s->owner,
+	drafter_set_begin(&s->drafters, &(struct drafter_text){.tenant = s->tenant,
 	                                                       .prompt = r->prompt,
 	                                                       .n_prompt = r->n_prompt,
 	                                                       .kept = s->figures.cached_tokens,

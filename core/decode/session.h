@@ -102,7 +102,7 @@ struct mask session_low(const struct session*, bool* head);
 void session_expect(struct session*, double matchness);
 /* Whose requests come from now on: nothing that was kept of another's text is drafted from, nor, unless
  * prefixes are shared, found. Between requests. */
-void session_set_owner(struct session*, int owner, bool shares_prefixes);
+void session_set_tenant(struct session*, int tenant, bool shares_prefixes);
 /* Tokens that a request with this prompt would find in the cache (whole chunks). */
 int session_common_prefix(const struct session*, const int32_t* prompt, int n);
 /* Mean hidden state in the middle of the model over the prompt's rows that were computed, (dim), once the

@@ -62,7 +62,7 @@ struct states {
 struct form_state {
 	struct acceptor* acceptor; /* NULL: the answer is free */
 	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
-	int kept_owner;
+	int kept_tenant;
 	const uint64_t* allowed[MAX_ROWS];
 };
 
@@ -113,7 +113,7 @@ struct session {
 	struct engine* engine;
 	struct swiftlet_options options;
 	struct cache* cache;
-	int owner;                         /* of the requests */
+	int tenant;                        /* of the requests */
 	struct learner* learner;           /* NULL: masks are given */
 	struct ledger own_ledger, *ledger; /* the latter what it draws on */
 	struct drafter_set drafters;
@@ -250,8 +250,8 @@ void draft_model_take(struct session*, const struct pass*, int rows, double seco
 /* A round begins; what its passes cost in it by now, for the planner, where it has made one or none. */
 void draft_model_round(struct session*);
 void draft_model_price(struct session*, bool passed);
-/* Another owner's requests come; the cache's memory is wanted. */
-void draft_model_forget(struct session*, int owner);
+/* Another tenant's requests come; the cache's memory is wanted. */
+void draft_model_forget(struct session*, int tenant);
 void draft_model_release(struct session*);
 
 /* plan.c */

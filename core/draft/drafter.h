@@ -61,7 +61,7 @@ struct drafter_setup {
 
 /* A text that begins; the arrays are good for the call. */
 struct drafter_text {
-	int owner;
+	int tenant;
 	const int32_t* prompt;     /* (n_prompt) */
 	int n_prompt, kept;        /* of the prompt so many tokens are kept from a text before */
 	const int32_t* expected;   /* (n_expected) what the output may follow */

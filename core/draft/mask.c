@@ -139,7 +139,6 @@ static void mask_fill(void* state, const struct tree* tree, int head, int carry,
 	*pass = pass_over(segment, m->token + m->n, m->parent + m->n,
 	                  2 * segment->cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
 	pass->skip = m->round.skip;
-	pass->bridge = m->round.bridge;
 	pass->head = true;
 }
 

@@ -18,8 +18,7 @@ struct mask_round {
 	struct segment segment;
 	const struct mask* skip;
 	const int* top_k; /* (4) as tree_width takes them: a row's candidates beyond are spare; NULL: none is */
-	const struct bridge* bridge; /* in place of a span that it leaves out, or NULL */
-	const int32_t* end_token;    /* (n_end_tokens) nothing is drafted after one */
+	const int32_t* end_token; /* (n_end_tokens) nothing is drafted after one */
 	int n_end_tokens;
 	/* (n_behind) of the text before the root what the cache has not: it goes with the first pass */
 	const int32_t* behind;

@@ -6,7 +6,7 @@
  * probability that the successor had there.
  *
  * To learn every row's likeliest tokens costs a CPU up to 9 % of its speed when sampling, and greedily as
- * much as the drafts bring (tools/bench.md); it pays where rows cost next to nothing. */
+ * much as the drafts bring (docs/lessons.md); it pays where rows cost next to nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct successors {
 };
 
 struct recycle {
-	int vocab, owner;
+	int vocab, tenant;
 	struct successors of[]; /* (vocab) */
 };
 
@@ -32,12 +32,12 @@ static void* recycle_open(const struct drafter_setup* setup) {
 	return r;
 }
 
-/* Successors are of one owner's texts. */
+/* Successors are of one tenant's texts. */
 static void recycle_begin(void* state, const struct drafter_text* text) {
 	struct recycle* r = state;
-	if (text->owner != r->owner)
+	if (text->tenant != r->tenant)
 		memset(r->of, 0, (size_t)r->vocab * sizeof r->of[0]);
-	r->owner = text->owner;
+	r->tenant = text->tenant;
 }
 
 static void recycle_see(void* state, const struct tree* tree, const struct verdict* verdict,

@@ -12,8 +12,8 @@
 
 enum { POOL_GENERATIONS = 2 };
 
-/* Earlier texts of one owner (an API key, a stream), never of two: what a text is drafted from can be told by
- * its timing. Sequences read it; nobody may read while it grows. Old texts leave in whole generations. */
+/* Earlier texts of one tenant (an API key, a stream), never of two: what a text is drafted from can be told
+ * by its timing. Sequences read it; nobody may read while it grows. Old texts leave in whole generations. */
 struct retrieval_pool {
 	struct suffix_index* generation[POOL_GENERATIONS]; /* the one that grows first */
 	int capacity;                                      /* of a generation, tokens */

@@ -287,8 +287,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
 	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
 	const struct weight_table* w = b->head.weights;
-	const size_t bridged = reference_prepared_bytes(DTYPE_F32, 2 * s->dim);
-	const size_t prepared = larger(prepared_row_bytes(b, &w->output, w->block), bridged);
+	const size_t prepared = prepared_row_bytes(b, &w->output, w->block);
 	size_t used = 0;
 	struct angles* const angles[] = {&b->every, &b->sliding};
 	for (int i = 0; i < 2; i++) {
@@ -304,7 +303,6 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->v = take(b, &used, rows, kv, sizeof(float));
 	b->gate = take(b, &used, rows, ffn, sizeof(float));
 	b->up = take(b, &used, rows, ffn, sizeof(float));
-	b->bridged = take(b, &used, rows, 2 * dim, sizeof(float));
 	b->chances = take(b, &used, rows, experts, sizeof(float));
 	b->chosen_weight = take(b, &used, rows, chosen, sizeof(float));
 	b->chosen = take(b, &used, rows, chosen, sizeof(int32_t));
@@ -378,7 +376,6 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	b->head = (struct backend){
 	    .weights = weights,
 	    .prefill_is_exact = true,
-	    .has_bridges = !options->exchange,
 	    .times_parts = true,
 	    .close = cpu_close,
 	    .cache_open = cpu_cache_open,

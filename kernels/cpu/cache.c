@@ -70,8 +70,7 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	}
 	struct page_pool* pool = pool_of(b, type);
 	size_t page_bytes = 0;
-	c->hidden = calloc((MAX_ROWS + 1) * (size_t)s->dim, sizeof(float));
-	c->final = c->hidden ? c->hidden + (size_t)MAX_ROWS * (size_t)s->dim : NULL;
+	c->hidden = calloc(MAX_ROWS * (size_t)s->dim, sizeof(float));
 	if (!sizes(c, s, capacity, type, &page_bytes))
 		error_set(error, "a cache of %d tokens is too large", capacity);
 	else if (!c->hidden)
@@ -111,10 +110,5 @@ void cpu_commit(struct cache* cache, const int32_t* path, int n) {
 				compact(c, keys_at(c, i, h), path, n);
 				compact(c, values_at(c, i, h), path, n);
 			}
-	const bool whole = n > 0 && c->paged.row[path[n - 1]].at == 2 * s->n_blocks;
-	if (whole)
-		memcpy(c->final, c->hidden + (size_t)path[n - 1] * (size_t)s->dim, (size_t)s->dim * sizeof *c->final);
-	if (n > 0)
-		c->paged.final_of = whole ? cache->committed + n : 0;
 	paged_commit(&c->paged, path, n);
 }

@@ -26,7 +26,6 @@ struct cpu_cache {
 	size_t slot_bytes, head_bytes, block_bytes; /* of one slot of a head, a page's slots, keys and values of a
 	                                               block in a page */
 	float* hidden;                              /* (MAX_ROWS, dim) of the pending rows */
-	float* final;                               /* (dim) of the last of paged.final_of committed tokens */
 };
 
 /* A row of the slice that is running. */
@@ -75,7 +74,6 @@ struct cpu_backend {
 	float *k, *v;              /* (slice_rows, kv_heads·head_dim) */
 	float* y;                  /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;          /* (slice_rows, the larger of ffn and expert_ffn) */
-	float* bridged;            /* (slice_rows, 2·dim) what a bridge reads */
 	float* chances;            /* (slice_rows, n_experts) what the router says */
 	float* chosen_weight;      /* (slice_rows, experts_used) */
 	int32_t* chosen;           /* (slice_rows, experts_used) ascending */

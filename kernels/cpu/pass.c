@@ -232,18 +232,6 @@ static void keep_hidden(struct cpu_backend* b, int at, int n) {
 	}
 }
 
-/* A prefill's rows are committed as they are: the state of a sequence's last one is the sequence's. */
-static void keep_final(struct cpu_backend* b, int n) {
-	const int dim = b->head.weights->shape.dim;
-	for (int i = 0; i < n; i++) {
-		struct cpu_cache* c = b->row[i].cache;
-		if (i + 1 < n && b->row[i + 1].cache == c)
-			continue;
-		memcpy(c->final, nth(b->x, i, dim), (size_t)dim * sizeof(float));
-		c->paged.final_of = b->row[i].position + 1;
-	}
-}
-
 static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
 	memcpy(nth(pass->tap_out, r0, dim), b->x, (size_t)n * (size_t)dim * sizeof(float));
@@ -258,38 +246,6 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 		if (p->skipped > sub_layer)
 			p->skipped = sub_layer;
 	}
-}
-
-/* ---- bridges ------------------------------------------------------------------------------- */
-
-/* The final state of the token before a row; NULL where it is not kept. */
-static const float* final_before(const struct cpu_backend* b, const struct slice_row* row) {
-	const struct cpu_cache* c = row->cache;
-	const int parent = c->paged.row[row->index].parent, dim = b->head.weights->shape.dim;
-	if (parent < 0)
-		return c->paged.final_of > 0 && c->paged.final_of == row->base ? c->final : NULL;
-	return c->paged.row[parent].at == 2 * b->head.weights->shape.n_blocks ? nth(c->hidden, parent, dim)
-	                                                                      : NULL;
-}
-
-/* The bridge's guess joins the hidden states. A parent in the same pass has not got to its end: the rows of
- * one pass are then of one depth, or do without. */
-static void cross_bridge(struct cpu_backend* b, const struct bridge* bridge, int n) {
-	const int dim = b->head.weights->shape.dim;
-	for (int i = 0; i < n; i++) {
-		float* in = nth(b->bridged, i, 2 * dim);
-		const float* final = final_before(b, &b->row[i]);
-		memcpy(in, nth(b->x, i, dim), (size_t)dim * sizeof *in);
-		if (final)
-			memcpy(in + dim, final, (size_t)dim * sizeof *in);
-		else
-			memset(in + dim, 0, (size_t)dim * sizeof *in);
-	}
-	const struct product out = {.out = b->y, .stride = (size_t)dim, .w = &bridge->weight};
-	multiply(b, b->bridged, 2 * dim, n, &out, 1);
-	add_bias(b->y, bridge->bias, dim, n);
-	for (int i = 0; i < n; i++)
-		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
 }
 
 /* ---- sub-layers in turn -------------------------------------------------------------------- */
@@ -329,15 +285,11 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 			return error_set(error, "the pass was abandoned");
 		if (skip || low)
 			note_skipped(b, s, n);
-		if (pass->bridge && s == pass->bridge->first)
-			cross_bridge(b, pass->bridge, n);
 		if (!skip)
 			run_sub_layer(b, pass, w, s, r0, n);
 		if (s == pass->tap)
 			tap_hidden(b, pass, r0, n);
 	}
-	if (pass->kind == PASS_PREFILL && pass->last == 2 * b->head.weights->shape.n_blocks)
-		keep_final(b, n);
 	if (pass->tap < 0 && pass->kind != PASS_PREFILL)
 		keep_hidden(b, pass->last, n);
 	return !pass->head || head_results(b, pass, r0, n, error);
@@ -357,9 +309,7 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(pass->tap < 0 || (pass->tap >= pass->first && pass->tap < pass->last && pass->tap_out));
 	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	assert(!pass->head || (pass->want && pass->out));
-	assert(pass->kind != PASS_PREFILL ||
-	       (pass->first == 0 && !pass->low && !pass->low_head && !pass->bridge));
-	assert(!pass->bridge || (pass->skip && pass->first == 0 && mask_has(pass->skip, pass->bridge->first)));
+	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->low && !pass->low_head));
 	assert(b->low || (!pass->low && !pass->low_head));
 	(void)sub_layers;
 	(void)rows;

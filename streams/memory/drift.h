@@ -9,7 +9,7 @@
  * not a coin (quasi-likelihood).
  *
  * False alarms, simulated by tests/streams/test_drift.c with the defaults (baseline learned): at most 0.3
- * falls per 10,000 trials where acceptance is constant between 0.5 and 0.97, 0.4 where it differs from
+ * drifts per 10,000 trials where acceptance is constant between 0.5 and 0.97, 0.4 where it differs from
  * instance to instance (sd 0.08). A turn from 0.9 to 0.6 is noticed after about 30 trials (median). On
  * streams: tools/streams/README.md. */
 #ifndef SWIFTLET_STREAMS_MEMORY_DRIFT_H
@@ -21,10 +21,10 @@
 /* A plain value: copy it freely. Read the counters; change it through the functions. */
 struct drift {
 	double successes, trials; /* of the baseline */
-	double fall;              /* the cumulative sum */
+	double cusum;             /* the cumulative sum */
 	int block_trials, block_failures;
 	double dispersion_sum, dispersion_weight;
-	int64_t trials_seen, falls;
+	int64_t trials_seen, drifts;
 };
 
 void drift_open(struct drift*);

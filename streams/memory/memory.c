@@ -20,10 +20,10 @@ static bool served_well(const struct bank_record* r) {
 }
 
 /* What the store holds, and what is unsaved here. */
-static bool refresh(void* user, const struct store_mask* stored) {
+static bool refresh_entry(void* user, const struct store_mask* stored) {
 	struct memory* m = user;
 	struct bank_entry entry = stored->entry;
-	entry.settled |= served_well(&entry.record);
+	entry.converged |= served_well(&entry.record);
 	if (stored->model.blocks == m->model.blocks)
 		bank_restore(m->bank, &entry);
 	return true;
@@ -32,18 +32,18 @@ static bool refresh(void* user, const struct store_mask* stored) {
 /* What other replicas have learned meanwhile; the store has it here in memory. */
 void memory_take_news(struct memory* m) {
 	struct store_state state;
-	struct error unsaid;
+	struct error ignored;
 	if (!m->store)
 		return;
 	store_state(m->store, &state);
 	if (state.generation == m->generation)
 		return;
 	m->generation = state.generation;
-	store_each(m->store, m->model.fingerprint, refresh, m, &unsaid);
+	store_each(m->store, m->model.fingerprint, refresh_entry, m, &ignored);
 }
 
-/* So that no two owners' entries have one number. */
-enum { IDS_AN_OWNER = 40 }; /* bits */
+/* So that no two tenants' entries have one number. */
+enum { TENANT_ID_BITS = 40 }; /* bits */
 
 static struct memory* new_memory(struct error* e) {
 	struct memory* m = calloc(1, sizeof *m);
@@ -56,28 +56,28 @@ static struct memory* new_memory(struct error* e) {
 	return m;
 }
 
-struct memory* memory_for(struct memory* common, int owner, const char* name, struct error* e) {
+struct memory* memory_for(struct memory* common, int tenant, const char* name, struct error* e) {
 	struct memory* m = new_memory(e);
 	if (!m)
 		return NULL;
 	m->common = common;
-	m->owner = owner;
+	m->tenant = tenant;
 	m->model = common->model;
 	m->dim = common->dim;
 	m->store = common->store;
-	m->bank->next_id = ((int64_t)owner << IDS_AN_OWNER) + 1;
+	m->bank->next_id = ((int64_t)tenant << TENANT_ID_BITS) + 1;
 	snprintf(m->model.fingerprint, sizeof m->model.fingerprint, "%.64s.%.16s", common->model.fingerprint,
 	         name);
 	pthread_mutex_lock(&common->lock);
 	m->next = common->next;
 	common->next = m;
 	pthread_mutex_unlock(&common->lock);
-	return m->store && !store_each(m->store, m->model.fingerprint, refresh, m, e) ? NULL : m;
+	return m->store && !store_each(m->store, m->model.fingerprint, refresh_entry, m, e) ? NULL : m;
 }
 
-struct memory* memory_of(struct memory* common, int owner) {
-	struct memory* m = owner > 0 ? common->next : NULL;
-	while (m && m->owner != owner)
+struct memory* memory_of(struct memory* common, int tenant) {
+	struct memory* m = tenant > 0 ? common->next : NULL;
+	while (m && m->tenant != tenant)
 		m = m->next;
 	return m ? m : common;
 }
@@ -91,7 +91,7 @@ struct memory* memory_open(const struct model* model, const char* name, const ch
 	m->model.blocks = model->weights.shape.n_blocks;
 	m->dim = model->weights.shape.dim;
 	if (path && (!(m->store = store_open(path, STORE_SERVE, e)) ||
-	             !store_each(m->store, m->model.fingerprint, refresh, m, e))) {
+	             !store_each(m->store, m->model.fingerprint, refresh_entry, m, e))) {
 		store_close(m->store);
 		m->store = NULL;
 		memory_close(m);
@@ -106,7 +106,7 @@ void memory_on_event(struct memory* m, void (*on_event)(void*, int, enum memory_
 	m->on_user = user;
 }
 
-static void free_one(struct memory* m) {
+static void free_memory(struct memory* m) {
 	bank_close(m->bank);
 	free(m->chances);
 	pthread_mutex_destroy(&m->lock);
@@ -122,11 +122,11 @@ void memory_close(struct memory* m) {
 	for (int i = 0; i < SEARCHES; i++)
 		search_close(m->searches.aside[i].search);
 	while (m->next) {
-		struct memory* const owners = m->next;
-		m->next = owners->next;
-		free_one(owners);
+		struct memory* const tenants = m->next;
+		m->next = tenants->next;
+		free_memory(tenants);
 	}
-	free_one(m);
+	free_memory(m);
 }
 
 struct store* memory_store(struct memory* m) {
@@ -144,7 +144,7 @@ static bool write_changed(struct memory* m, struct error* e) {
 		if (m->bank->entry[i].changed && m->bank->entry[i].record.tokens > 0)
 			changed[n++] = m->bank->entry[i];
 	const bool good = store_add(m->store, &m->model, changed, n, NULL, e) &&
-	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_A_KIND, e);
+	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_PER_CLUSTER, e);
 	for (int i = 0; good && i < m->bank->n; i++) {
 		struct bank_entry* entry = &m->bank->entry[i];
 		if (entry->record.tokens == 0)
@@ -157,7 +157,7 @@ static bool write_changed(struct memory* m, struct error* e) {
 	return good;
 }
 
-static bool flush_one(struct memory* m, struct error* e) {
+static bool flush_memory(struct memory* m, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	const bool good = write_changed(m, e);
 	m->unflushed = 0;
@@ -168,7 +168,7 @@ static bool flush_one(struct memory* m, struct error* e) {
 	return good;
 }
 
-/* The memory, and of the common one the owners' after it. */
+/* The memory, and of the common one the tenants' after it. */
 static struct memory* next_of(const struct memory* all, struct memory* m) {
 	return all->common ? NULL : m->next;
 }
@@ -176,7 +176,7 @@ static struct memory* next_of(const struct memory* all, struct memory* m) {
 bool memory_flush(struct memory* m, struct error* e) {
 	bool good = true;
 	for (struct memory* each = m; each && m->store; each = next_of(m, each))
-		good &= flush_one(each, e);
+		good &= flush_memory(each, e);
 	return good;
 }
 
@@ -184,9 +184,9 @@ static void add_counts(struct memory_counts* to, struct memory* m) {
 	pthread_mutex_lock(&m->lock);
 	const struct memory_counts* c = &m->counts;
 	to->recalled += c->recalled;
-	to->new_kinds += c->new_kinds;
+	to->new_clusters += c->new_clusters;
 	to->improved += c->improved;
-	to->settled += c->settled;
+	to->converged += c->converged;
 	to->drifts += c->drifts;
 	to->trials += c->trials;
 	to->entries += m->bank->n;
@@ -211,7 +211,7 @@ void memory_counts(struct memory* m, struct memory_counts* out) {
 static void visit_bank(struct memory* m, void (*visit)(void*, int, const struct bank_entry*), void* user) {
 	pthread_mutex_lock(&m->lock);
 	for (int i = 0; i < m->bank->n; i++)
-		visit(user, m->owner, &m->bank->entry[i]);
+		visit(user, m->tenant, &m->bank->entry[i]);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -225,13 +225,13 @@ void memory_each(struct memory* m, void (*visit)(void*, int, const struct bank_e
 bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry put = *given;
-	put.kind = bank_kind(m->bank, given->task, &given->mask);
+	put.cluster = bank_cluster(m->bank, given->task, &given->mask);
 	bool good = !m->store || store_put(m->store, &m->model, &put, NULL, e);
 	if (good) {
-		struct bank_entry* entry = bank_entry(m->bank, given->task, put.kind, &given->mask);
+		struct bank_entry* entry = bank_entry(m->bank, given->task, put.cluster, &given->mask);
 		entry->record = given->record;
 		entry->skip_ratio = given->skip_ratio;
-		entry->settled = given->settled;
+		entry->converged = given->converged;
 		memset(&entry->unsaved, 0, sizeof entry->unsaved);
 		entry->changed = false;
 		*id = entry->id;

@@ -6,29 +6,29 @@
 #include <pthread.h>
 
 #include "optimizer/optimizer.h"
-#include "streams/memory/experience.h"
 #include "streams/memory/memory.h"
+#include "streams/memory/statistics.h"
 
 /* ---- searches --------------------------------------------------------------------------- */
 
-/* The searches of the kinds of text that are not served now, of all sessions together, each with the
- * influence of its kind.
+/* The searches of the workload clusters that are not served now, of all sessions together, each with the
+ * influence of its cluster.
  *
- * A session has one search, its present one. When it turns to another kind of text its search is kept here,
- * and whichever session turns to that kind next goes on with it; the one longest unused makes way for
- * another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the sessions
- * and these places, not by sessions times kinds. */
+ * A session has one search, its present one. When it turns to another workload cluster its search is kept
+ * here, and whichever session turns to that cluster next goes on with it; the one longest unused makes way
+ * for another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the
+ * sessions and these places, not by sessions times clusters. */
 enum { SEARCHES = 8 };
 
-struct kind_search {
-	int64_t kind;          /* 0: a free place */
+struct cluster_search {
+	int64_t cluster;       /* 0: a free place */
 	struct search* search; /* NULL: a free place */
 	struct influence influence;
 	int64_t used;
 };
 
 struct searches {
-	struct kind_search aside[SEARCHES];
+	struct cluster_search aside[SEARCHES];
 	int64_t uses;
 };
 
@@ -46,8 +46,8 @@ struct memory {
 	struct bank* bank;
 	struct memory*
 	    common;          /* NULL: this is it, whose are the store, the searches, the costs and the listener */
-	struct memory* next; /* another owner's */
-	int owner;
+	struct memory* next; /* another tenant's */
+	int tenant;
 	struct chances* chances; /* of its sessions that have turned to others' texts; NULL: none */
 	struct searches searches;
 	struct store* store;
@@ -60,7 +60,7 @@ struct memory {
 	void* on_user;
 };
 
-/* Of all owners together. */
+/* Of all tenants together. */
 static inline struct memory* memory_common(struct memory* m) { return m->common ? m->common : m; }
 
 /* memory.c */

@@ -35,8 +35,8 @@ struct page_file {
 };
 static const char magic[8] = {'s', 'w', 'p', 'a', 'g', 'e', '1', '\n'};
 
-struct waiting {
-	struct waiting* next;
+struct waiting_page {
+	struct waiting_page* next;
 	size_t size;
 	char name[NAME + 1];
 	struct page_file* file;
@@ -47,15 +47,15 @@ struct prompt_cache {
 	char* path;
 	int64_t limit;
 	char program[65], model[65];
-	const char (*owner)[PROMPT_CACHE_NAME]; /* the caller's */
-	struct page_file* read;                 /* a file that is looked at, of read_size bytes at most */
+	const char (*tenant)[PROMPT_CACHE_NAME]; /* the caller's */
+	struct page_file* read;                  /* a file that is looked at, of read_size bytes at most */
 	size_t read_size;
 	pthread_t thread;
 	bool started, failed; /* failed: the thread's */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t work;
-	struct waiting *first, *last;
+	struct waiting_page *first, *last;
 	size_t waiting_bytes;
 	bool stop;
 	struct prompt_cache_counts counts;
@@ -86,15 +86,15 @@ static void name_both(char name[65], const void* first, size_t n, const void* se
 	sha256_end(&hash, name);
 }
 
-static void name_start(const struct prompt_cache* p, const struct cache* cache, int owner,
+static void name_start(const struct prompt_cache* p, const struct cache* cache, int tenant,
                        char name[NAME + 1]) {
 	char text[512];
 	const int n = snprintf(text, sizeof text, "swiftlet page 1\n%s\n%s\n%s\n%s\n%s\n", p->program, p->model,
-	                       cache->backend->name, dtype_name(cache->type), p->owner[owner]);
+	                       cache->backend->name, dtype_name(cache->type), p->tenant[tenant]);
 	name_both(name, text, (size_t)n, "", 0);
 }
 
-void prompt_cache_owner(const char* key, char name[PROMPT_CACHE_NAME]) {
+void prompt_cache_tenant(const char* key, char name[PROMPT_CACHE_NAME]) {
 	static const char purpose[] = "swiftlet tenant: ";
 	name_both(name, purpose, sizeof purpose - 1, key, strlen(key));
 }
@@ -132,13 +132,13 @@ static bool file_is_good(const struct page_file* f, size_t size, size_t page_byt
 
 /* ---- the folder --------------------------------------------------------------------------- */
 
-struct kept {
+struct kept_file {
 	char name[NAME + 1];
 	int64_t bytes, used; /* nanoseconds of the clock: the file's time of change */
 };
 
 static int by_use(const void* a, const void* b) {
-	const int64_t x = ((const struct kept*)a)->used, y = ((const struct kept*)b)->used;
+	const int64_t x = ((const struct kept_file*)a)->used, y = ((const struct kept_file*)b)->used;
 	return (x > y) - (x < y);
 }
 
@@ -151,7 +151,7 @@ static bool keep_to_size(struct prompt_cache* p, struct error* e) {
 	const int n = scandir(p->path, &found, is_page, NULL);
 	if (n < 0)
 		return error_set(e, "%s cannot be read: %s", p->path, strerror(errno));
-	struct kept* list = calloc((size_t)n + 1, sizeof *list);
+	struct kept_file* list = calloc((size_t)n + 1, sizeof *list);
 	int64_t bytes = 0;
 	for (int i = 0; i < n; i++) {
 		struct stat s;
@@ -185,7 +185,7 @@ static int64_t clock_now(void) {
 }
 
 /* The beginning of a text is used later than what follows: without it the rest is of no use. */
-static void touch(const struct prompt_cache* p, const char* name, int64_t used) {
+static void touch_file(const struct prompt_cache* p, const char* name, int64_t used) {
 	const struct timespec t = {.tv_sec = (time_t)(used / 1000000000), .tv_nsec = (long)(used % 1000000000)};
 	utimensat(p->folder, name, (const struct timespec[2]){t, t}, 0);
 }
@@ -205,7 +205,7 @@ static bool write_all(int to, const void* from, size_t size) {
 	return true;
 }
 
-static bool write_file(const struct prompt_cache* p, const struct waiting* w) {
+static bool write_file(const struct prompt_cache* p, const struct waiting_page* w) {
 	static const char aside[] = "page.new";
 	const int to = openat(p->folder, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (to < 0)
@@ -220,15 +220,15 @@ static bool write_file(const struct prompt_cache* p, const struct waiting* w) {
 }
 
 /* A problem is told once each time that it begins. */
-static void written(struct prompt_cache* p, const struct waiting* w, const char* problem) {
-	struct error unsaid;
+static void note_written(struct prompt_cache* p, const struct waiting_page* w, const char* problem) {
+	struct error ignored;
 	pthread_mutex_lock(&p->lock);
 	if (!problem)
 		p->counts.bytes += (int64_t)w->size;
 	const bool over = p->counts.bytes > p->limit;
 	pthread_mutex_unlock(&p->lock);
 	if (over)
-		keep_to_size(p, &unsaid);
+		keep_to_size(p, &ignored);
 	if (problem && !p->failed)
 		fprintf(stderr, "swiftlet: the prompt cache in %s cannot be written: %s\n", p->path, problem);
 	p->failed = problem != NULL;
@@ -246,20 +246,20 @@ static void* write_what_waits(void* user) {
 		pthread_mutex_lock(&p->lock);
 		while (!p->first && !p->stop)
 			pthread_cond_wait(&p->work, &p->lock);
-		struct waiting* w = p->first;
+		struct waiting_page* w = p->first;
 		pthread_mutex_unlock(&p->lock);
 		if (!w)
 			return NULL;
-		written(p, w, write_file(p, w) ? NULL : strerror(errno));
+		note_written(p, w, write_file(p, w) ? NULL : strerror(errno));
 		free(w->file);
 		free(w);
 	}
 }
 
-static struct waiting* copy_page(const struct cache* cache, int page, const char* name,
-                                 const int32_t* token) {
+static struct waiting_page* copy_page(const struct cache* cache, int page, const char* name,
+                                      const int32_t* token) {
 	const size_t bytes = cache->backend->page_bytes(cache);
-	struct waiting* w = calloc(1, sizeof *w);
+	struct waiting_page* w = calloc(1, sizeof *w);
 	struct page_file* f = w ? malloc(sizeof *f + bytes) : NULL;
 	if (!f || !cache->backend->page_save(cache, page, f->content)) {
 		free(f);
@@ -279,7 +279,7 @@ static struct waiting* copy_page(const struct cache* cache, int page, const char
 /* A file is there, or waits to be written; or there is no room for it. */
 static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 	pthread_mutex_lock(&p->lock);
-	const struct waiting* w = p->first;
+	const struct waiting_page* w = p->first;
 	while (w && strcmp(w->name, name) != 0)
 		w = w->next;
 	*room = p->waiting_bytes < QUEUED_BYTES;
@@ -287,15 +287,15 @@ static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 	return w || faccessat(p->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
+void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token, int n) {
 	char name[NAME + 1];
 	bool room;
-	name_start(p, cache, owner, name);
+	name_start(p, cache, tenant, name);
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n; page++) {
 		name_next(name, token + page * PAGE_SLOTS);
 		if (is_taken(p, name, &room))
 			continue;
-		struct waiting* w = room ? copy_page(cache, page, name, token + page * PAGE_SLOTS) : NULL;
+		struct waiting_page* w = room ? copy_page(cache, page, name, token + page * PAGE_SLOTS) : NULL;
 		if (!w)
 			return;
 		pthread_mutex_lock(&p->lock);
@@ -328,7 +328,7 @@ static ssize_t read_file(struct prompt_cache* p, const char* name) {
 
 static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* name, const int32_t* token) {
 	const size_t bytes = cache->backend->page_bytes(cache), size = sizeof *p->read + bytes;
-	struct error unsaid;
+	struct error ignored;
 	if (p->read_size < size + 1) { /* one more, so that a longer file shows */
 		free(p->read);
 		p->read = malloc(size + 1);
@@ -343,7 +343,7 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 		pthread_mutex_lock(&p->lock);
 		p->counts.damaged++;
 		pthread_mutex_unlock(&p->lock);
-		keep_to_size(p, &unsaid);
+		keep_to_size(p, &ignored);
 		return false;
 	}
 	if (cache->committed % PAGE_SLOTS != 0)
@@ -351,14 +351,15 @@ static bool bring_page(struct prompt_cache* p, struct cache* cache, const char* 
 	return cache->backend->page_restore(cache, token, p->read->content);
 }
 
-void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, const int32_t* token, int n) {
+void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int tenant, const int32_t* token,
+                        int n) {
 	char name[NAME + 1];
 	const int64_t now = clock_now();
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
 	/* what is found in memory has no need of files; the last row has to be computed */
 	const int held = cache->backend->adopt(cache, token, n - 1) / PAGE_SLOTS;
-	name_start(p, cache, owner, name);
+	name_start(p, cache, tenant, name);
 	int64_t found = 0;
 	for (int page = 0; (page + 1) * PAGE_SLOTS <= n - 1; page++) {
 		const int32_t* of_page = token + page * PAGE_SLOTS;
@@ -368,7 +369,7 @@ void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int owner, 
 		if (page >= held && !bring_page(p, cache, name, of_page))
 			break;
 		found += page >= held;
-		touch(p, name, now - page);
+		touch_file(p, name, now - page);
 	}
 	pthread_mutex_lock(&p->lock);
 	p->counts.found += found;
@@ -397,7 +398,7 @@ static bool open_folder(struct prompt_cache* p, struct error* e) {
 }
 
 struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const char* model,
-                                       const char (*owner)[PROMPT_CACHE_NAME], struct error* e) {
+                                       const char (*tenant)[PROMPT_CACHE_NAME], struct error* e) {
 	struct prompt_cache* p = calloc(1, sizeof *p);
 	if (!p) {
 		error_set(e, "out of memory");
@@ -408,7 +409,7 @@ struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const 
 	pthread_cond_init(&p->work, NULL);
 	p->limit = bytes;
 	p->path = strdup(folder);
-	p->owner = owner;
+	p->tenant = tenant;
 	snprintf(p->model, sizeof p->model, "%s", model);
 	if (!p->path)
 		error_set(e, "out of memory");

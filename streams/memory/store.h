@@ -14,11 +14,11 @@
  *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
  *        created, updated)                                       one a model, task, kind and mask
  *   figure(model, device, task, kind, what, total, samples)        influence, costs of passes: sums
- *                                                                  (streams/memory/experience.h)
+ *                                                                  (streams/memory/statistics.h)
  *
- * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
- * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some as stored those
- * after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
+ * `kind` tells workload clusters without a label apart (struct bank_entry), and is 0 under one. `skipped` is
+ * the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some as stored
+ * those after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
@@ -55,8 +55,9 @@ struct store_state {    /* all zero where calls are durable when they return */
 void store_state(struct store*, struct store_state*);
 
 struct store_model {
-	char fingerprint[96]; /* 64 hex digits; what belongs to one owner of requests, those, a point and its name
-	                       */
+	char
+	    fingerprint[96]; /* 64 hex digits; what belongs to one tenant of requests, those, a point and its name
+	                      */
 	char name[STORE_NAME];
 	int blocks;
 };
@@ -64,11 +65,11 @@ struct store_model {
 struct store_mask {
 	int64_t id; /* the row's; what `swiftlet masks show` takes */
 	struct store_model model;
-	struct bank_entry entry; /* task, kind, mask, skip_ratio, record, signature, settled; the rest zero */
+	struct bank_entry entry; /* task, kind, mask, skip_ratio, record, signature, converged; the rest zero */
 };
 
 /* Adds each entry's `unsaved` (and its unsaved signature) to the row of this model, task and mask, which is
- * made when there is none; settled and skip_ratio are set. All n or none; durable when it returns true. id:
+ * made when there is none; converged and skip_ratio are set. All n or none; durable when it returns true. id:
  * the last one's row, or NULL. */
 bool store_add(struct store*, const struct store_model*, const struct bank_entry*, int n, int64_t* id,
                struct error*);
@@ -86,10 +87,10 @@ int store_delete(struct store*, int64_t id, struct error*);
 /* Deletes the row of this model, task, kind and mask, where there is one. */
 bool store_forget(struct store*, const struct store_model*, const struct bank_entry*, struct error*);
 
-/* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
-bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);
+/* Keeps a model's `capacity` masks that served most, and `per_cluster` of one task or kind. */
+bool store_trim(struct store*, const char* fingerprint, int capacity, int per_cluster, struct error*);
 
-/* A sum of what was measured: `samples` of it came to `total`. experience.h says of what. */
+/* A sum of what was measured: `samples` of it came to `total`. statistics.h says of what. */
 struct store_figure {
 	char what[STORE_WHAT];
 	double total, samples;
@@ -98,7 +99,7 @@ struct store_figure {
  * one (""), 0 where that matters little. */
 struct store_place {
 	const char *device, *task;
-	int64_t kind;
+	int64_t cluster;
 };
 /* Adds to what is stored; anew: in place of that, which is damaged. */
 bool store_add_figures(struct store*, const struct store_model*, struct store_place, bool anew,

@@ -14,23 +14,23 @@
 
 enum { JOBS = 256, BYTES = 32 << 20, FIRST_PAUSE = 250, LONGEST_PAUSE = 5000, BETWEEN = 1000, GRACE = 10000 };
 
-struct waiting { /* a write with arrays of its own */
+struct waiting_write { /* a write with arrays of its own */
 	struct store_job job;
 	void* data;
 	size_t bytes;
 };
 
 struct outbox {
-	struct store *near, *far; /* far: near's */
+	struct store *local, *remote; /* remote: local's */
 	pthread_t thread;
 	bool running;
 	int wake; /* an eventfd */
 	/* the thread's: */
-	bool stale;     /* others have written since `near` was filled */
+	bool stale;     /* others have written since `local` was filled */
 	int64_t filled; /* when it was; of many replicas' writes not each is worth a reading */
 
-	pthread_mutex_t lock; /* of all below; taken after near's */
-	struct waiting queue[JOBS];
+	pthread_mutex_t lock; /* of all below; taken after local's */
+	struct waiting_write queue[JOBS];
 	int first, n;
 	size_t bytes;
 	int64_t put; /* writes that came */
@@ -45,7 +45,7 @@ bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) 
 	const bool figures = job->kind == JOB_FIGURES;
 	const void* data = figures ? (const void*)job->figure : job->entry;
 	const size_t bytes = (size_t)job->n * (figures ? sizeof *job->figure : sizeof *job->entry);
-	struct waiting w = {.job = *job, .data = malloc(bytes + 1), .bytes = bytes};
+	struct waiting_write w = {.job = *job, .data = malloc(bytes + 1), .bytes = bytes};
 	if (!w.data)
 		return error_set(e, "out of memory");
 	if (bytes)
@@ -61,25 +61,25 @@ bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) 
 		o->put++;
 	} else {
 		free(w.data);
-		error_set(e, "%s: %d writes wait for it already", o->far->path, o->n);
+		error_set(e, "%s: %d writes wait for it already", o->remote->path, o->n);
 	}
 	pthread_mutex_unlock(&o->lock);
 	(void)!write(o->wake, &(uint64_t){1}, sizeof(uint64_t));
 	return fits;
 }
 
-static void pop(struct outbox* o) { /* with the lock held */
-	struct waiting* w = &o->queue[o->first];
+static void drop_first(struct outbox* o) { /* with the lock held */
+	struct waiting_write* w = &o->queue[o->first];
 	o->bytes -= w->bytes;
 	free(w->data);
 	o->first = (o->first + 1) % JOBS;
 	o->n--;
-	o->far->postgres->number++;
+	o->remote->postgres->number++;
 }
 
 /* ---- the database ------------------------------------------------------------------------- */
 
-static void note(struct outbox* o, bool away, const char* message) {
+static void note_state(struct outbox* o, bool away, const char* message) {
 	pthread_mutex_lock(&o->lock);
 	const bool was_away = o->state.away;
 	o->state.away = away;
@@ -89,7 +89,7 @@ static void note(struct outbox* o, bool away, const char* message) {
 	if (away && !was_away)
 		fprintf(stderr, "swiftlet: %s; serving on, it is tried again\n", message);
 	if (!away && was_away)
-		fprintf(stderr, "swiftlet: %s is there again; %d writes wait for it\n", o->far->path, waiting);
+		fprintf(stderr, "swiftlet: %s is there again; %d writes wait for it\n", o->remote->path, waiting);
 }
 
 /* Tells the database the queue's first write. False: it is to be tried again. */
@@ -98,28 +98,28 @@ static bool send_first(struct outbox* o) {
 	pthread_mutex_lock(&o->lock);
 	const struct store_job job = o->queue[o->first].job; /* nobody else takes it out */
 	pthread_mutex_unlock(&o->lock);
-	struct postgres* p = o->far->postgres;
+	struct postgres* p = o->remote->postgres;
 	p->has_it = p->blames_data = false;
-	bool done = run_job(o->far, &job, &e) || p->has_it;
+	bool done = run_job(o->remote, &job, &e) || p->has_it;
 	if (!done && p->blames_data) {
 		fprintf(stderr, "swiftlet: a write is left out: %s\n", e.message);
 		done = true;
 	}
 	if (!done) {
-		note(o, true, e.message);
+		note_state(o, true, e.message);
 		return false;
 	}
 	pthread_mutex_lock(&o->lock);
-	pop(o);
+	drop_first(o);
 	o->state.stored++;
 	pthread_mutex_unlock(&o->lock);
-	note(o, false, "");
+	note_state(o, false, "");
 	return true;
 }
 
 /* ---- what others have learned ------------------------------------------------------------- */
 
-static const struct table {
+static const struct copied_table {
 	const char *name, *columns;
 } tables[] = {
     {"model", "id, fingerprint, name, blocks"},
@@ -129,21 +129,21 @@ static const struct table {
     {"figure", "model, device, task, kind, what, total, samples"},
 };
 
-struct copying {
+struct row_copy {
 	struct store* to;
 	char sql[768];
 	const char* doing;
 	int columns;
 };
 static bool copy_row(void* user, const struct sql_value* column, struct error* e) {
-	const struct copying* c = user;
+	const struct row_copy* c = user;
 	return c->to->driver->run(c->to, c->sql, c->doing, column, c->columns, NULL, NULL, e);
 }
 
-static bool copy_table(struct store* to, struct store* from, const struct table* t, const char* doing,
+static bool copy_table(struct store* to, struct store* from, const struct copied_table* t, const char* doing,
                        struct error* e) {
 	char read[512];
-	struct copying c = {.to = to, .doing = doing, .columns = 1};
+	struct row_copy c = {.to = to, .doing = doing, .columns = 1};
 	snprintf(read, sizeof read, "SELECT %s FROM %s", t->columns, t->name);
 	int n = snprintf(c.sql, sizeof c.sql, "INSERT INTO %s(%s) VALUES(?1", t->name, t->columns);
 	for (const char* at = t->columns; (at = strchr(at, ',')); at++)
@@ -163,24 +163,24 @@ static bool copy_store(struct store* to, struct store* from, const char* doing, 
 }
 
 /* Takes in what was read, unless something was written here meanwhile. */
-static bool take_in(struct outbox* o, struct store* fresh, int64_t put) {
-	struct store* near = o->near;
-	pthread_mutex_lock(&near->lock);
+static bool swap_local(struct outbox* o, struct store* fresh, int64_t put) {
+	struct store* local = o->local;
+	pthread_mutex_lock(&local->lock);
 	pthread_mutex_lock(&o->lock);
 	const bool good = o->n == 0 && o->put == put;
 	if (good) {
-		struct sqlite3* old = near->sqlite;
-		near->sqlite = fresh->sqlite;
+		struct sqlite3* old = local->sqlite;
+		local->sqlite = fresh->sqlite;
 		fresh->sqlite = old;
 		o->state.generation++;
 	}
 	pthread_mutex_unlock(&o->lock);
-	pthread_mutex_unlock(&near->lock);
+	pthread_mutex_unlock(&local->lock);
 	return good;
 }
 
 /* Fills the copy in memory from the database. False: to be tried again. */
-static bool fill(struct outbox* o) {
+static bool fill_local(struct outbox* o) {
 	struct error e = {""};
 	const char* doing = "reading what others have learned";
 	pthread_mutex_lock(&o->lock);
@@ -188,68 +188,68 @@ static bool fill(struct outbox* o) {
 	pthread_mutex_unlock(&o->lock);
 	struct store* fresh = sqlite_open(":memory:", STORE_WRITE, &e);
 	o->filled = milliseconds_now();
-	const bool begun = fresh && o->far->driver->execute(
-	                                o->far, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
-	bool good = begun && copy_store(fresh, o->far, doing, &e);
-	if (begun && o->far->postgres->connection) {
-		struct error unsaid;
-		good = o->far->driver->execute(o->far, "COMMIT", doing, &unsaid) && good;
+	const bool begun = fresh && o->remote->driver->execute(
+	                                o->remote, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", doing, &e);
+	bool good = begun && copy_store(fresh, o->remote, doing, &e);
+	if (begun && o->remote->postgres->connection) {
+		struct error ignored;
+		good = o->remote->driver->execute(o->remote, "COMMIT", doing, &ignored) && good;
 	}
 	if (good)
-		o->stale = !take_in(o, fresh, put);
+		o->stale = !swap_local(o, fresh, put);
 	store_close(fresh);
-	note(o, !good, good ? "" : e.message);
+	note_state(o, !good, good ? "" : e.message);
 	return good;
 }
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-struct now {
+struct outbox_status {
 	int n;
 	bool stopping, late;
 };
-static struct now look(struct outbox* o) {
+static struct outbox_status read_status(struct outbox* o) {
 	pthread_mutex_lock(&o->lock);
-	const struct now is = {o->n, o->stopping, o->stopping && milliseconds_now() > o->stop_at};
+	const struct outbox_status is = {o->n, o->stopping, o->stopping && milliseconds_now() > o->stop_at};
 	pthread_mutex_unlock(&o->lock);
 	return is;
 }
 
 /* Does what is to be done. False: something failed, and is tried again after a pause. */
-static bool work(struct outbox* o) {
+static bool work_queue(struct outbox* o) {
 	struct error e = {""};
-	const bool fresh = !o->far->postgres->connection;
-	if (!postgres_connect(o->far, &e)) {
-		note(o, true, e.message);
+	const bool fresh = !o->remote->postgres->connection;
+	if (!postgres_connect(o->remote, &e)) {
+		note_state(o, true, e.message);
 		return false;
 	}
 	o->stale |= fresh; /* what was said while nobody listened */
-	for (struct now is = look(o); is.n > 0 && !is.late; is = look(o))
+	for (struct outbox_status is = read_status(o); is.n > 0 && !is.late; is = read_status(o))
 		if (!send_first(o))
 			return false;
-	return !o->stale || look(o).stopping || milliseconds_now() < o->filled + BETWEEN || fill(o);
+	return !o->stale || read_status(o).stopping || milliseconds_now() < o->filled + BETWEEN || fill_local(o);
 }
 
 /* Until the next trial, or until there is little time left for trials. */
-static void rest(struct outbox* o, int milliseconds) {
-	const bool stopping = look(o).stopping;
+static void wait_before_retry(struct outbox* o, int milliseconds) {
+	const bool stopping = read_status(o).stopping;
 	for (int64_t until = milliseconds_now() + milliseconds;
-	     milliseconds_now() < until && look(o).stopping == stopping;)
+	     milliseconds_now() < until && read_status(o).stopping == stopping;)
 		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 }
 
-static void* run(void* user) {
+static void* run_thread(void* user) {
 	struct outbox* o = user;
 	int pause = FIRST_PAUSE;
 	for (;;) {
-		const bool good = work(o);
-		const struct now is = look(o);
+		const bool good = work_queue(o);
+		const struct outbox_status is = read_status(o);
 		if (is.stopping && (is.n == 0 || is.late))
 			return NULL;
 		if (good && is.n == 0)
-			o->stale |= postgres_news(o->far->postgres, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
+			o->stale |= postgres_news(o->remote->postgres, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
 		else if (!good)
-			rest(o, pause);
+			wait_before_retry(o, pause);
 		pause = good || is.stopping ? FIRST_PAUSE : pause * 2 > LONGEST_PAUSE ? LONGEST_PAUSE : pause * 2;
 		uint64_t count;
 		(void)!read(o->wake, &count, sizeof count);
@@ -267,34 +267,34 @@ static void name_writer(struct postgres* p) {
 	p->number = 1;
 }
 
-static bool open_far(struct outbox* o, const char* path, struct error* e) {
-	o->far = o->near->far = postgres_prepare(path, STORE_WRITE, e);
-	if (!o->far)
+static bool open_remote(struct outbox* o, const char* path, struct error* e) {
+	o->remote = o->local->remote = postgres_prepare(path, STORE_WRITE, e);
+	if (!o->remote)
 		return false;
-	name_writer(o->far->postgres);
-	o->far->postgres->listens = true;
-	if (!postgres_connect(o->far, e)) {
-		if (o->far->postgres->unfit)
+	name_writer(o->remote->postgres);
+	o->remote->postgres->listens = true;
+	if (!postgres_connect(o->remote, e)) {
+		if (o->remote->postgres->unfit)
 			return false;
-		note(o, true, e->message);
+		note_state(o, true, e->message);
 		return true;
 	}
-	o->stale = !fill(o);
+	o->stale = !fill_local(o);
 	return true;
 }
 
-struct outbox* outbox_open(struct store* near, const char* path, struct error* e) {
+struct outbox* outbox_open(struct store* local, const char* path, struct error* e) {
 	struct outbox* o = calloc(1, sizeof *o);
 	if (!o) {
 		error_set(e, "out of memory");
 		return NULL;
 	}
-	o->near = near;
+	o->local = local;
 	o->state.shared = true;
 	pthread_mutex_init(&o->lock, NULL);
 	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	bool good = open_far(o, path, e);
-	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run, o) != 0))
+	bool good = open_remote(o, path, e);
+	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run_thread, o) != 0))
 		good = error_set(e, "no thread could be started for the mask store");
 	o->running = good;
 	if (good)
@@ -314,10 +314,11 @@ void outbox_close(struct outbox* o) {
 	if (o->running)
 		pthread_join(o->thread, NULL);
 	if (o->n > 0)
-		fprintf(stderr, "swiftlet: %d writes did not reach %s: %s\n", o->n, o->far->path, o->state.message);
+		fprintf(stderr, "swiftlet: %d writes did not reach %s: %s\n", o->n, o->remote->path,
+		        o->state.message);
 	while (o->n > 0)
-		pop(o);
-	store_close(o->far);
+		drop_first(o);
+	store_close(o->remote);
 	if (o->wake >= 0)
 		close(o->wake);
 	pthread_mutex_destroy(&o->lock);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
-#include "streams/service/exchange.h"
+#include "streams/service/generation.h"
 
 static bool read_embeddings(struct translation* t) {
 	const char* format = "float";
@@ -21,7 +21,7 @@ static bool read_embeddings(struct translation* t) {
 	       api_refuse(t->error, "input", "missing_required_parameter", "'input' is required.");
 }
 
-static bool finish(const cJSON* from, struct api_request* q) {
+static bool finish_request(const cJSON* from, struct api_request* q) {
 	q->embedding = true;
 	q->base64 = api_is(from, "encoding_format", "base64");
 	return true;
@@ -35,7 +35,7 @@ static bool embeddings_read(const char* body, size_t size, int vocab, struct api
 	                                      .hints = "user",
 	                                      .renamed = renamed,
 	                                      .read = read_embeddings,
-	                                      .finish = finish};
+	                                      .finish = finish_request};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
@@ -73,16 +73,17 @@ static void put_vector(struct text* out, float* embedding, int dim, bool base64)
 	text_put(out, "]");
 }
 
-static void whole(struct exchange* x) {
-	struct text* out = &x->out;
+static void format_embeddings(struct generation* g) {
+	struct text* out = &g->out;
 	text_json(out, "{'object': 'list', 'data': [");
-	for (int i = 0; i < x->n; i++) {
+	for (int i = 0; i < g->n; i++) {
 		text_json(out, "%s{'object': 'embedding', 'index': %d, 'embedding': ", i ? ", " : "", i);
-		put_vector(out, x->choice[i].embedding, swiftlet_model_dim(x->server->model), x->request.base64);
+		put_vector(out, g->choice[i].embedding, swiftlet_model_dim(g->server->model), g->request.base64);
 		text_put(out, "}");
 	}
 	text_json(out, "], 'model': %q, 'usage': {'prompt_tokens': %l, 'total_tokens': %l}}\n",
-	          x->server->option.work.model_name, x->usage.prompt_tokens, x->usage.prompt_tokens);
+	          g->server->option.work.model_name, g->usage.prompt_tokens, g->usage.prompt_tokens);
 }
 
-const struct reply_voice voice_embeddings = {.id = "embd-", .read = embeddings_read, .whole = whole};
+const struct response_formatter formatter_embeddings = {
+    .id = "embd-", .read = embeddings_read, .whole = format_embeddings};

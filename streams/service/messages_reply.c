@@ -1,20 +1,20 @@
-/* Anthropic's Messages as a voice: a message with its blocks, the events of a stream, and errors. A whole
- * answer is the story that a stream would have told. */
+/* Formats Anthropic's Messages: a message with its blocks, the events of a stream, and errors. A whole
+ * response is built from the same item stream. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "streams/json_text.h"
 #include "streams/service/chat_translation.h"
-#include "streams/service/exchange.h"
+#include "streams/service/generation.h"
 
-static void begin(struct text* out, const char* type) {
+static void begin_event(struct text* out, const char* type) {
 	text_json(out, "event: %s\ndata: {'type': '%s'", type, type);
 }
 
-static void finish(struct text* out) { text_put(out, "}\n\n"); }
+static void finish_event(struct text* out) { text_put(out, "}\n\n"); }
 
-static void put_stop(struct exchange* x) {
-	const struct choice* c = &x->choice[0];
+static void put_stop(struct generation* g) {
+	const struct choice* c = &g->choice[0];
 	const char* string = NULL;
 	const char* reason = "end_turn";
 	if (c->figures.stop == SWIFTLET_LENGTH)
@@ -23,67 +23,68 @@ static void put_stop(struct exchange* x) {
 		reason = "tool_use";
 	else if (c->figures.stop_string >= 0) {
 		reason = "stop_sequence";
-		string = x->request.stop[c->figures.stop_string];
+		string = g->request.stop[c->figures.stop_string];
 	}
-	text_json(&x->out, "'stop_reason': '%s', 'stop_sequence': %q", reason, string);
+	text_json(&g->out, "'stop_reason': '%s', 'stop_sequence': %q", reason, string);
 }
 
 /* Theirs leaves out of the input what a cache held. */
-static void put_usage(struct exchange* x) {
+static void put_usage(struct generation* g) {
 	text_json(
-	    &x->out,
+	    &g->out,
 	    "'usage': {'input_tokens': %l, 'cache_creation_input_tokens': 0, 'cache_read_input_tokens': %l, "
 	    "'output_tokens': %l}",
-	    x->usage.prompt_tokens - x->usage.cached_tokens, x->usage.cached_tokens, x->usage.completion_tokens);
+	    g->usage.prompt_tokens - g->usage.cached_tokens, g->usage.cached_tokens, g->usage.completion_tokens);
 }
 
 /* {…, "content": [ */
-static void put_head(struct exchange* x) {
-	text_json(&x->out, "{'id': '%s', 'type': 'message', 'role': 'assistant', 'model': %q, 'content': [",
-	          x->id, x->server->option.work.model_name);
+static void put_head(struct generation* g) {
+	text_json(&g->out, "{'id': '%s', 'type': 'message', 'role': 'assistant', 'model': %q, 'content': [",
+	          g->id, g->server->option.work.model_name);
 }
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 
-static void put_block(struct text* out, enum story_part what, const char* text, size_t size) {
+static void put_block(struct text* out, enum item_kind what, const char* text, size_t size) {
 	text_json(out,
-	          what == STORY_REASONING ? "{'type': 'thinking', 'thinking': %Q, 'signature': ''}"
-	                                  : "{'type': 'text', 'text': %Q}",
+	          what == ITEM_REASONING ? "{'type': 'thinking', 'thinking': %Q, 'signature': ''}"
+	                                 : "{'type': 'text', 'text': %Q}",
 	          text, size);
 }
 
-static void put_start(struct exchange* x) {
-	begin(&x->out, "content_block_start");
-	text_json(&x->out, ", 'index': %d, 'content_block': ", x->story.items);
+static void put_start(struct generation* g) {
+	begin_event(&g->out, "content_block_start");
+	text_json(&g->out, ", 'index': %d, 'content_block': ", g->items.count);
 }
 
-static void put_delta(struct exchange* x, const char* type, const char* name, const char* text, size_t size) {
-	begin(&x->out, "content_block_delta");
-	text_json(&x->out, ", 'index': %d, 'delta': {'type': '%s', '%s': %Q}", x->story.items, type, name, text,
+static void put_delta(struct generation* g, const char* type, const char* name, const char* text,
+                      size_t size) {
+	begin_event(&g->out, "content_block_delta");
+	text_json(&g->out, ", 'index': %d, 'delta': {'type': '%s', '%s': %Q}", g->items.count, type, name, text,
 	          size);
-	finish(&x->out);
+	finish_event(&g->out);
 }
 
-static void put_block_end(struct exchange* x) {
-	begin(&x->out, "content_block_stop");
-	text_json(&x->out, ", 'index': %d", x->story.items);
-	finish(&x->out);
+static void put_block_end(struct generation* g) {
+	begin_event(&g->out, "content_block_stop");
+	text_json(&g->out, ", 'index': %d", g->items.count);
+	finish_event(&g->out);
 }
 
-static void open_block(struct exchange* x) {
-	put_start(x);
-	put_block(&x->out, x->story.open, "", 0);
-	finish(&x->out);
+static void open_block(struct generation* g) {
+	put_start(g);
+	put_block(&g->out, g->items.open, "", 0);
+	finish_event(&g->out);
 }
 
-static void more_of_block(struct exchange* x, const char* text, size_t size) {
-	const bool thought = x->story.open == STORY_REASONING;
-	put_delta(x, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
+static void more_of_block(struct generation* g, const char* text, size_t size) {
+	const bool thought = g->items.open == ITEM_REASONING;
+	put_delta(g, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
 }
 
-static void close_block(struct exchange* x) {
-	put_block_end(x);
-	put_block(&x->story.said, x->story.open, x->story.text.data, x->story.text.size);
+static void close_block(struct generation* g) {
+	put_block_end(g);
+	put_block(&g->items.closed, g->items.open, g->items.text.data, g->items.text.size);
 }
 
 /* Theirs are objects: whatever else a model wrote is kept in one. */
@@ -98,60 +99,60 @@ static void put_use(struct text* out, const struct tool_call* call, const char* 
 	text_json(out, "{'type': 'tool_use', 'id': '%s', 'name': %q, 'input': %s}", call->id, call->name, input);
 }
 
-static void tell_call(struct exchange* x, const struct tool_call* call) {
+static void put_call(struct generation* g, const struct tool_call* call) {
 	struct text input = {0};
 	put_input(&input, call->arguments);
-	put_start(x);
-	put_use(&x->out, call, "{}");
-	finish(&x->out);
-	put_delta(x, "input_json_delta", "partial_json", input.data, input.size);
-	put_block_end(x);
-	put_use(&x->story.said, call, input.data ? input.data : "{}");
-	x->story.said.failed |= input.failed;
+	put_start(g);
+	put_use(&g->out, call, "{}");
+	finish_event(&g->out);
+	put_delta(g, "input_json_delta", "partial_json", input.data, input.size);
+	put_block_end(g);
+	put_use(&g->items.closed, call, input.data ? input.data : "{}");
+	g->items.closed.failed |= input.failed;
 	text_free(&input);
 }
 
-/* ---- the voice ------------------------------------------------------------------------------ */
+/* ---- the formatter -------------------------------------------------------------------------- */
 
 static void first_events(struct choice* c) {
-	struct exchange* x = c->exchange;
-	begin(&x->out, "message_start");
-	text_json(&x->out, ", 'message': ");
-	put_head(x);
-	text_json(&x->out, "], 'stop_reason': null, 'stop_sequence': null, ");
-	put_usage(x);
-	text_put(&x->out, "}");
-	finish(&x->out);
+	struct generation* g = c->generation;
+	begin_event(&g->out, "message_start");
+	text_json(&g->out, ", 'message': ");
+	put_head(g);
+	text_json(&g->out, "], 'stop_reason': null, 'stop_sequence': null, ");
+	put_usage(g);
+	text_put(&g->out, "}");
+	finish_event(&g->out);
 }
 
-static void end(struct exchange* x) {
-	struct text* out = &x->out;
-	if (x->error.status) {
-		char* text = messages_error_text(&x->error);
+static void end_stream(struct generation* g) {
+	struct text* out = &g->out;
+	if (g->error.status) {
+		char* text = messages_error_text(&g->error);
 		if (text)
 			text_print(out, "event: error\ndata: %s\n", text); /* which ends in one already */
 		free(text);
 		return;
 	}
-	begin(out, "message_delta");
+	begin_event(out, "message_delta");
 	text_json(out, ", 'delta': {");
-	put_stop(x);
+	put_stop(g);
 	text_put(out, "}, ");
-	put_usage(x);
-	finish(out);
-	begin(out, "message_stop");
-	finish(out);
+	put_usage(g);
+	finish_event(out);
+	begin_event(out, "message_stop");
+	finish_event(out);
 }
 
-static void whole(struct exchange* x) {
-	story_whole(x);
-	put_head(x);
-	text_put(&x->out, x->story.said.data ? x->story.said.data : "");
-	text_put(&x->out, "], ");
-	put_stop(x);
-	text_put(&x->out, ", ");
-	put_usage(x);
-	text_put(&x->out, "}\n");
+static void format_message(struct generation* g) {
+	items_whole(g);
+	put_head(g);
+	text_put(&g->out, g->items.closed.data ? g->items.closed.data : "");
+	text_put(&g->out, "], ");
+	put_stop(g);
+	text_put(&g->out, ", ");
+	put_usage(g);
+	text_put(&g->out, "}\n");
 }
 
 char* messages_error_text(const struct api_error* e) {
@@ -168,7 +169,11 @@ char* messages_error_text(const struct api_error* e) {
 	return text_take(&out);
 }
 
-static const struct story_voice blocks = {
-    .open = open_block, .more = more_of_block, .close = close_block, .call = tell_call};
-const struct reply_voice voice_messages = {
-    .id = "msg_", .read = messages_read, .first = first_events, STORY(&blocks), .end = end, .whole = whole};
+static const struct item_formatter blocks = {
+    .open = open_block, .more = more_of_block, .close = close_block, .call = put_call};
+const struct response_formatter formatter_messages = {.id = "msg_",
+                                                      .read = messages_read,
+                                                      .first = first_events,
+                                                      ITEM_STREAM(&blocks),
+                                                      .end = end_stream,
+                                                      .whole = format_message};

@@ -38,7 +38,7 @@ struct api_request {
 	enum { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED } tool_choice;
 	char* tool_name; /* TOOLS_REQUIRED: this one, NULL any */
 	bool one_tool_call;
-	/* Its numbers; max_tokens 0: what the context leaves. What it points to is below and the exchange's. */
+	/* Its numbers; max_tokens 0: what the context leaves. What it points to is below and the generation's. */
 	struct swiftlet_request ask;
 	struct swiftlet_bias* bias; /* (n_bias) by ascending token */
 	int n_bias;

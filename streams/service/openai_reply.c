@@ -1,5 +1,5 @@
 /* What a client of OpenAI's API is given: whole answers, and chunks of a stream. */
-#include "streams/service/exchange.h"
+#include "streams/service/generation.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,8 +79,8 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 }
 
 void reply_logprobs_add(struct choice* c, const struct swiftlet_token* k) {
-	const struct api_request* q = &c->exchange->request;
-	const struct tokenizer* t = c->exchange->server->model->tokenizer;
+	const struct api_request* q = &c->generation->request;
+	const struct tokenizer* t = c->generation->server->model->tokenizer;
 	if (q->chat)
 		add_chat(&c->logprobs, t, k, q->top_logprobs);
 	else
@@ -96,61 +96,62 @@ void reply_logprobs_free(struct reply_logprobs* l) {
 	l->n = 0;
 }
 
-static const char* of(const struct text* t) { return t->data ? t->data : ""; }
+static const char* text_or_empty(const struct text* t) { return t->data ? t->data : ""; }
 
 static void put_logprobs(struct text* out, bool chat, const struct reply_logprobs* l) {
 	if (!l)
 		text_json(out, ", 'logprobs': null");
 	else if (chat)
-		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", of(&l->tokens));
+		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", text_or_empty(&l->tokens));
 	else
 		text_json(out,
 		          ", 'logprobs': {'tokens': [%s], 'token_logprobs': [%s], 'top_logprobs': [%s], "
 		          "'text_offset': [%s]}",
-		          of(&l->tokens), of(&l->values), of(&l->tops), of(&l->offsets));
+		          text_or_empty(&l->tokens), text_or_empty(&l->values), text_or_empty(&l->tops),
+		          text_or_empty(&l->offsets));
 }
 
 /* ---- usage -------------------------------------------------------------------------------- */
 
 static void put_figures(struct text* out, const struct choice* c) {
 	text_put(out, "{");
-	report_figures(out, &c->figures, c->exchange->server->option.work.session.method);
+	report_figures(out, &c->figures, c->generation->server->option.work.session.method);
 	text_put(out, "}");
 }
 
 /* As OpenAI counts them: predicted tokens that became output, and those that were tried in vain. */
-static void put_prediction(struct exchange* x) {
+static void put_prediction(struct generation* g) {
 	int64_t rows = 0, accepted = 0;
 	for (int s = 0; swiftlet_source_name(s); s++)
-		for (int i = 0; strcmp(swiftlet_source_name(s), "prediction") == 0 && i < x->n; i++) {
-			rows += x->choice[i].figures.source[s].rows;
-			accepted += x->choice[i].figures.source[s].accepted;
+		for (int i = 0; strcmp(swiftlet_source_name(s), "prediction") == 0 && i < g->n; i++) {
+			rows += g->choice[i].figures.source[s].rows;
+			accepted += g->choice[i].figures.source[s].accepted;
 		}
-	text_json(&x->out,
+	text_json(&g->out,
 	          "'completion_tokens_details': {'reasoning_tokens': %l, 'accepted_prediction_tokens': %l, "
 	          "'rejected_prediction_tokens': %l}, ",
-	          x->usage.reasoning_tokens, accepted, rows - accepted);
+	          g->usage.reasoning_tokens, accepted, rows - accepted);
 }
 
-static void put_usage(struct exchange* x) {
-	struct text* out = &x->out;
+static void put_usage(struct generation* g) {
+	struct text* out = &g->out;
 	text_json(out,
 	          "], 'usage': {'prompt_tokens': %l, 'completion_tokens': %l, 'total_tokens': %l, "
 	          "'prompt_tokens_details': {'cached_tokens': %l}, ",
-	          x->usage.prompt_tokens, x->usage.completion_tokens,
-	          x->usage.prompt_tokens + x->usage.completion_tokens, x->usage.cached_tokens);
-	put_prediction(x);
-	text_json(out, x->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
-	for (int i = 0; i < x->n; i++) {
+	          g->usage.prompt_tokens, g->usage.completion_tokens,
+	          g->usage.prompt_tokens + g->usage.completion_tokens, g->usage.cached_tokens);
+	put_prediction(g);
+	text_json(out, g->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
+	for (int i = 0; i < g->n; i++) {
 		text_put(out, i ? ", " : "");
-		put_figures(out, &x->choice[i]);
+		put_figures(out, &g->choice[i]);
 	}
-	text_put(out, x->n == 1 ? "}" : "]}}");
+	text_put(out, g->n == 1 ? "}" : "]}}");
 }
 
 /* vLLM's metrics, under its names. */
-static void put_speculation(struct exchange* x) {
-	const struct choice* c = &x->choice[0];
+static void put_speculation(struct generation* g) {
+	const struct choice* c = &g->choice[0];
 	const struct swiftlet_figures* f = &c->figures;
 	int64_t rows = 0, with = 0;
 	int last = 0;
@@ -160,47 +161,47 @@ static void put_speculation(struct exchange* x) {
 		with += c->accepted[i];
 		last = c->accepted[i] ? i : last;
 	}
-	if (f->verify_passes == 0 || x->n != 1) {
-		text_json(&x->out, ", 'metrics': {'speculative_decoding': null}");
+	if (f->verify_passes == 0 || g->n != 1) {
+		text_json(&g->out, ", 'metrics': {'speculative_decoding': null}");
 		return;
 	}
 	text_json(
-	    &x->out,
+	    &g->out,
 	    ", 'metrics': {'speculative_decoding': {'mean_acceptance_length': %g, 'draft_acceptance_rate': %g, "
 	    "'acceptance_histogram': [",
 	    1 + (double)f->accepted / (double)f->verify_passes, (double)f->accepted / (double)rows);
 	for (int i = 0; i <= last; i++)
-		text_json(&x->out, i ? ", %l" : "%l", i ? c->accepted[i] : f->verify_passes - with);
-	text_json(&x->out,
+		text_json(&g->out, i ? ", %l" : "%l", i ? c->accepted[i] : f->verify_passes - with);
+	text_json(&g->out,
 	          "], 'num_spec_steps': %l, 'num_accepted_draft_tokens': %l, 'num_draft_tokens': %l, "
 	          "'num_spec_tokens': %d}}",
-	          f->verify_passes, f->accepted, rows, x->server->option.work.session.max_draft);
+	          f->verify_passes, f->accepted, rows, g->server->option.work.session.max_draft);
 }
 
 /* After the choices. */
-static void end_with_usage(struct exchange* x) {
-	put_usage(x);
-	if (x->server->option.tell_speculation)
-		put_speculation(x);
-	text_put(&x->out, "}\n");
+static void end_with_usage(struct generation* g) {
+	put_usage(g);
+	if (g->server->option.tell_speculation)
+		put_speculation(g);
+	text_put(&g->out, "}\n");
 }
 
 /* ---- whole answers ------------------------------------------------------------------------ */
 
-static void put_head(struct exchange* x, const char* object) {
+static void put_head(struct generation* g, const char* object) {
 	text_json(
-	    &x->out,
+	    &g->out,
 	    "{'id': %q, 'object': '%s', 'created': %l, 'model': %q, 'system_fingerprint': null, 'choices': [",
-	    x->id, object, (int64_t)x->created, x->server->option.work.model_name);
+	    g->id, object, (int64_t)g->created, g->server->option.work.model_name);
 }
 
 /* [{"id", "type", "function"}, …]; in a stream those not told yet, with their numbers. */
 static void put_calls(struct text* out, const struct choice* c) {
 	const struct tool_reader* tools = &c->reader.tools;
 	text_json(out, "'tool_calls': [");
-	for (int i = c->told_calls; i < tools->n; i++) {
-		text_put(out, i > c->told_calls ? ", {" : "{");
-		if (c->exchange->request.stream)
+	for (int i = c->sent_calls; i < tools->n; i++) {
+		text_put(out, i > c->sent_calls ? ", {" : "{");
+		if (c->generation->request.stream)
 			text_json(out, "'index': %d, ", i);
 		text_json(out, "'id': '%s', 'type': 'function', 'function': {'name': %q, 'arguments': %q}}",
 		          tools->call[i].id, tools->call[i].name, tools->call[i].arguments);
@@ -226,58 +227,58 @@ static const char* finish_reason(const struct choice* c) {
 }
 
 /* reason: NULL where it goes on. */
-static void end_choice(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason) {
-	put_logprobs(&x->out, x->request.chat, logprobs);
-	text_json(&x->out, ", 'finish_reason': %q}", reason);
+static void end_choice(struct generation* g, const struct reply_logprobs* logprobs, const char* reason) {
+	put_logprobs(&g->out, g->request.chat, logprobs);
+	text_json(&g->out, ", 'finish_reason': %q}", reason);
 }
 
 static void put_choice(const struct choice* c) {
-	struct exchange* x = c->exchange;
-	text_json(&x->out, "{'index': %d, ", c->index);
-	if (x->request.chat)
-		put_message(&x->out, c);
+	struct generation* g = c->generation;
+	text_json(&g->out, "{'index': %d, ", c->index);
+	if (g->request.chat)
+		put_message(&g->out, c);
 	else
-		text_json(&x->out, "'text': %Q", c->reader.content.data, c->reader.content.size);
-	end_choice(x, x->request.logprobs ? &c->logprobs : NULL, finish_reason(c));
+		text_json(&g->out, "'text': %Q", c->reader.content.data, c->reader.content.size);
+	end_choice(g, g->request.logprobs ? &c->logprobs : NULL, finish_reason(c));
 }
 
-static void whole(struct exchange* x) {
-	put_head(x, x->request.chat ? "chat.completion" : "text_completion");
-	for (int i = 0; i < x->n; i++) {
-		text_put(&x->out, i ? ", " : "");
-		put_choice(&x->choice[i]);
+static void format_response(struct generation* g) {
+	put_head(g, g->request.chat ? "chat.completion" : "text_completion");
+	for (int i = 0; i < g->n; i++) {
+		text_put(&g->out, i ? ", " : "");
+		put_choice(&g->choice[i]);
 	}
-	end_with_usage(x);
+	end_with_usage(g);
 }
 
 /* ---- streams ------------------------------------------------------------------------------ */
 
-static void begin_chunk(struct exchange* x) {
-	text_put(&x->out, "data: ");
-	put_head(x, x->request.chat ? "chat.completion.chunk" : "text_completion");
+static void begin_chunk(struct generation* g) {
+	text_put(&g->out, "data: ");
+	put_head(g, g->request.chat ? "chat.completion.chunk" : "text_completion");
 }
 
 /* With one choice, whose delta or text is to be written. */
 static struct text* begin_part(const struct choice* c) {
-	begin_chunk(c->exchange);
-	text_json(&c->exchange->out, "{'index': %d, ", c->index);
-	return &c->exchange->out;
+	begin_chunk(c->generation);
+	text_json(&c->generation->out, "{'index': %d, ", c->index);
+	return &c->generation->out;
 }
 
 /* Members of the chunk may follow. */
-static void end_part(struct exchange* x, const struct reply_logprobs* logprobs, const char* reason) {
-	end_choice(x, logprobs, reason);
-	text_put(&x->out, "]");
+static void end_part(struct generation* g, const struct reply_logprobs* logprobs, const char* reason) {
+	end_choice(g, logprobs, reason);
+	text_put(&g->out, "]");
 }
 
-static void end_chunk(struct exchange* x) { text_put(&x->out, "}\n\n"); }
+static void end_chunk(struct generation* g) { text_put(&g->out, "}\n\n"); }
 
 static void first_chunk(struct choice* c) {
-	if (!c->exchange->request.chat)
+	if (!c->generation->request.chat)
 		return;
 	text_json(begin_part(c), "'delta': {'role': 'assistant', 'content': ''}");
-	end_part(c->exchange, NULL, NULL);
-	end_chunk(c->exchange);
+	end_part(c->generation, NULL, NULL);
+	end_chunk(c->generation);
 }
 
 /* For the page: pairs of a token's text and who drafted it. */
@@ -293,60 +294,60 @@ static void put_tokens(struct text* out, const struct tokenizer* t, const struct
 
 /* What is thought, what is said and what is called have chunks of their own. Text may be held back for a stop
  * string or an unfinished character: then there may be nothing to say. */
-static void part(struct choice* c, const struct swiftlet_step* step) {
-	struct exchange* x = c->exchange;
+static void emit_part(struct choice* c, const struct swiftlet_step* step) {
+	struct generation* g = c->generation;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
 	if (reasoning->size) {
 		text_json(begin_part(c), "'delta': {'reasoning_content': %Q}", reasoning->data, reasoning->size);
-		end_part(x, NULL, NULL);
-		end_chunk(x);
+		end_part(g, NULL, NULL);
+		end_chunk(g);
 	}
-	if (content->size || c->logprobs.n || (x->detail && step && step->n)) {
-		text_json(begin_part(c), x->request.chat ? "'delta': {'content': %Q}" : "'text': %Q", content->data,
+	if (content->size || c->logprobs.n || (g->detail && step && step->n)) {
+		text_json(begin_part(c), g->request.chat ? "'delta': {'content': %Q}" : "'text': %Q", content->data,
 		          content->size);
-		end_part(x, step && x->request.logprobs ? &c->logprobs : NULL, NULL);
-		if (x->detail && step)
-			put_tokens(&x->out, x->server->model->tokenizer, step);
-		end_chunk(x);
+		end_part(g, step && g->request.logprobs ? &c->logprobs : NULL, NULL);
+		if (g->detail && step)
+			put_tokens(&g->out, g->server->model->tokenizer, step);
+		end_chunk(g);
 	}
-	if (c->told_calls < c->reader.tools.n) {
+	if (c->sent_calls < c->reader.tools.n) {
 		text_json(begin_part(c), "'delta': {");
-		put_calls(&x->out, c);
-		text_put(&x->out, "}");
-		end_part(x, NULL, NULL);
-		end_chunk(x);
+		put_calls(&g->out, c);
+		text_put(&g->out, "}");
+		end_part(g, NULL, NULL);
+		end_chunk(g);
 	}
 }
 
-static void last(struct choice* c) {
-	struct exchange* x = c->exchange;
-	text_json(begin_part(c), x->request.chat ? "'delta': {}" : "'text': ''");
-	end_part(x, NULL, finish_reason(c));
-	if (x->detail) {
-		text_json(&x->out, ", 'swiftlet': ");
-		put_figures(&x->out, c);
+static void emit_last(struct choice* c) {
+	struct generation* g = c->generation;
+	text_json(begin_part(c), g->request.chat ? "'delta': {}" : "'text': ''");
+	end_part(g, NULL, finish_reason(c));
+	if (g->detail) {
+		text_json(&g->out, ", 'swiftlet': ");
+		put_figures(&g->out, c);
 	}
-	end_chunk(x);
+	end_chunk(g);
 }
 
-static void end(struct exchange* x) {
-	if (x->error.status) {
-		char* text = api_error_text(&x->error);
+static void end_stream(struct generation* g) {
+	if (g->error.status) {
+		char* text = api_error_text(&g->error);
 		if (text)
-			text_print(&x->out, "data: %s\n", text); /* which ends in one already */
+			text_print(&g->out, "data: %s\n", text); /* which ends in one already */
 		free(text);
-	} else if (x->request.include_usage) {
-		begin_chunk(x);
-		end_with_usage(x);
-		text_put(&x->out, "\n");
+	} else if (g->request.include_usage) {
+		begin_chunk(g);
+		end_with_usage(g);
+		text_put(&g->out, "\n");
 	}
-	text_put(&x->out, "data: [DONE]\n\n");
+	text_put(&g->out, "data: [DONE]\n\n");
 }
 
-#define VOICE(name, reader)                                                                                  \
+#define FORMATTER(name, reader)                                                                              \
 	{                                                                                                        \
-		.id = name, .read = reader, .first = first_chunk, .part = part, .last = last, .end = end,            \
-		.whole = whole                                                                                       \
+		.id = name, .read = reader, .first = first_chunk, .part = emit_part, .last = emit_last,              \
+		.end = end_stream, .whole = format_response                                                          \
 	}
-const struct reply_voice voice_completion = VOICE("cmpl-", api_read_completion);
-const struct reply_voice voice_chat = VOICE("chatcmpl-", api_read_chat);
+const struct response_formatter formatter_completion = FORMATTER("cmpl-", api_read_completion);
+const struct response_formatter formatter_chat = FORMATTER("chatcmpl-", api_read_chat);

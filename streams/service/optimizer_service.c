@@ -2,8 +2,8 @@
  *
  * A client opens a search for a model of L blocks, asks for masks to try, reports how many of a window's
  * tokens the masked model predicted, and takes the best. One lock, a bounded number of searches: of
- * each owner, whose longest unused makes room for another of his and never for another's. A search is there
- * for its owner alone; for admins, and where the server has no keys, all are.
+ * each tenant, whose longest unused makes room for another of his and never for another's. A search is there
+ * for its tenant alone; for admins, and where the server has no keys, all are.
  *
  *   GET /v1/swiftlet/optimizer -> {"data": [{"id", "model", "blocks", "steps"}]}
  *   POST /v1/swiftlet/optimizer {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32,
@@ -27,12 +27,12 @@
 #include "streams/mask_file.h"
 #include "streams/service/server_internal.h"
 
-enum { SERVICE_SEARCHES = 64, OUTSTANDING = 16, MOST_AN_OWNER = 32 };
+enum { SERVICE_SEARCHES = 64, OUTSTANDING = 16, MOST_PER_TENANT = 32 };
 
 struct remote {
 	struct search* search; /* NULL: free */
 	char id[24], model[128];
-	int owner;
+	int tenant;
 	int blocks, size;
 	int64_t window, used;
 	/* proposals that were given and not yet reported, so that a report counts as the step it is */
@@ -43,13 +43,13 @@ struct remote {
 struct optimizer_service {
 	pthread_mutex_t lock;
 	struct remote remote[SERVICE_SEARCHES];
-	int an_owner; /* searches */
+	int per_tenant; /* searches */
 	int64_t uses;
 };
 
 /* A request under way, with the lock held. */
 struct asked {
-	const struct call* call;
+	const struct http_call* call;
 	struct optimizer_service* service;
 	struct remote* of; /* NULL: of none */
 	const cJSON* body;
@@ -57,12 +57,14 @@ struct asked {
 	struct api_error* error;
 };
 
-struct optimizer_service* optimizer_service_open(int owners) {
+struct optimizer_service* optimizer_service_open(int tenants) {
 	struct optimizer_service* s = calloc(1, sizeof *s);
 	if (!s)
 		return NULL;
 	pthread_mutex_init(&s->lock, NULL);
-	s->an_owner = owners <= 1 ? MOST_AN_OWNER : owners < MOST_AN_OWNER ? MOST_AN_OWNER / owners : 1;
+	s->per_tenant = tenants <= 1                ? MOST_PER_TENANT
+	                : tenants < MOST_PER_TENANT ? MOST_PER_TENANT / tenants
+	                                            : 1;
 	return s;
 }
 
@@ -141,10 +143,10 @@ static void put_best(struct text* out, const struct remote* r) {
 /* ---- finding ------------------------------------------------------------------------------ */
 
 static bool may_see(const struct asked* a, const struct remote* r) {
-	return r->search && (a->call->admin || r->owner == a->call->owner);
+	return r->search && (a->call->admin || r->tenant == a->call->tenant);
 }
 
-static bool find(struct asked* a, const char* id, size_t n) {
+static bool find_optimizer(struct asked* a, const char* id, size_t n) {
 	struct optimizer_service* s = a->service;
 	for (int i = 0; i < SERVICE_SEARCHES; i++)
 		if (may_see(a, &s->remote[i]) && strlen(s->remote[i].id) == n &&
@@ -156,21 +158,21 @@ static bool find(struct asked* a, const char* id, size_t n) {
 	return api_fail(a->error, 404, "not_found", "There is no optimizer with this id.");
 }
 
-/* Each owner has so many places that all owners' find room; his own longest unused search makes way. */
-static struct remote* make_room(struct optimizer_service* s, int owner) {
+/* Each tenant has so many places that all tenants' find room; his own longest unused search makes way. */
+static struct remote* make_room(struct optimizer_service* s, int tenant) {
 	struct remote *oldest = NULL, *place = NULL;
 	int n = 0;
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
 		struct remote* r = &s->remote[i];
 		if (!r->search)
 			place = r;
-		else if (r->owner == owner) {
+		else if (r->tenant == tenant) {
 			n++;
 			if (!oldest || r->used < oldest->used)
 				oldest = r;
 		}
 	}
-	if (n < s->an_owner && place)
+	if (n < s->per_tenant && place)
 		return place;
 	search_close(oldest->search);
 	oldest->search = NULL;
@@ -179,7 +181,7 @@ static struct remote* make_room(struct optimizer_service* s, int owner) {
 
 /* ---- the six ------------------------------------------------------------------------------ */
 
-static bool create(struct asked* a) {
+static bool create_optimizer(struct asked* a) {
 	struct optimizer_service* s = a->service;
 	struct api_error* e = a->error;
 	const cJSON* body = a->body;
@@ -198,9 +200,9 @@ static bool create(struct asked* a) {
 	struct search* search = search_open(&o, &why);
 	if (!search)
 		return api_refuse(e, "blocks", "invalid_value", "%.300s", why.message);
-	struct remote* r = make_room(s, a->call->owner);
+	struct remote* r = make_room(s, a->call->tenant);
 	*r = (struct remote){
-	    .search = search, .owner = a->call->owner, .blocks = o.blocks, .size = window, .used = ++s->uses};
+	    .search = search, .tenant = a->call->tenant, .blocks = o.blocks, .size = window, .used = ++s->uses};
 	uint64_t random;
 	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
 		random = (uint64_t)s->uses * 0x9E3779B97F4A7C15u;
@@ -234,7 +236,7 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 	return true;
 }
 
-static bool propose(struct asked* a) {
+static bool answer_proposal(struct asked* a) {
 	static const char* const kind[] = {"start", "rescore", "random", "bayes", "removal"};
 	struct remote* r = a->of;
 	if ((a->body && !api_only(a->body, "window size", a->error)) || !take_window(r, a->body, a->error))
@@ -264,7 +266,7 @@ static void take_report(struct remote* r, const struct mask* mask, int matches, 
 	search_observe_mask(r->search, mask, matches, rows, window == r->window ? window : 0);
 }
 
-static bool observe(struct asked* a) {
+static bool take_observation(struct asked* a) {
 	struct remote* r = a->of;
 	struct api_error* e = a->error;
 	struct mask mask;
@@ -288,7 +290,7 @@ static bool observe(struct asked* a) {
 	return true;
 }
 
-static bool best(struct asked* a) {
+static bool answer_best(struct asked* a) {
 	put_best(&a->out, a->of);
 	text_put(&a->out, "\n");
 	return true;
@@ -301,7 +303,7 @@ static bool remove_one(struct asked* a) {
 	return true;
 }
 
-static bool list(struct asked* a) {
+static bool list_optimizers(struct asked* a) {
 	text_json(&a->out, "{'object': 'list', 'data': [");
 	const char* separator = "";
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
@@ -318,19 +320,19 @@ static bool list(struct asked* a) {
 
 /* ---- the door ----------------------------------------------------------------------------- */
 
-static const struct request {
+static const struct optimizer_request {
 	const char *method, *verb; /* NULL: of no search */
 	bool (*answer)(struct asked*);
 	enum { NO_BODY, MAY_HAVE_BODY, BODY } body;
-} requests[] = {{"GET", NULL, list, NO_BODY},
-                {"POST", NULL, create, BODY},
-                {"POST", "propose", propose, MAY_HAVE_BODY},
-                {"POST", "observe", observe, BODY},
-                {"GET", "", best, NO_BODY},
-                {"GET", "best", best, NO_BODY},
+} requests[] = {{"GET", NULL, list_optimizers, NO_BODY},
+                {"POST", NULL, create_optimizer, BODY},
+                {"POST", "propose", answer_proposal, MAY_HAVE_BODY},
+                {"POST", "observe", take_observation, BODY},
+                {"GET", "", answer_best, NO_BODY},
+                {"GET", "best", answer_best, NO_BODY},
                 {"DELETE", "", remove_one, NO_BODY}};
 
-static const struct request* find_request(const char* method, const char* verb) {
+static const struct optimizer_request* find_request(const char* method, const char* verb) {
 	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
 		const char* known = requests[i].verb;
 		if (strcmp(method, requests[i].method) == 0 &&
@@ -340,10 +342,10 @@ static const struct request* find_request(const char* method, const char* verb) 
 	return NULL;
 }
 
-bool answer_optimizer(struct call* c) {
+bool answer_optimizer(struct http_call* c) {
 	const size_t n = c->rest ? strcspn(c->rest, "/") : 0;
 	const char* verb = !c->rest ? NULL : c->rest[n] ? c->rest + n + 1 : "";
-	const struct request* q = find_request(c->route->method, verb);
+	const struct optimizer_request* q = find_request(c->route->method, verb);
 	if (c->rest && n == 0)
 		return api_fail(&c->error, 404, "not_found", "There is no optimizer with this id.");
 	if (!q)
@@ -352,7 +354,7 @@ bool answer_optimizer(struct call* c) {
 	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	struct asked a = {.call = c, .service = c->server->optimizer, .body = body, .error = &c->error};
 	pthread_mutex_lock(&a.service->lock);
-	const bool good = (body || !reads) && (!c->rest || find(&a, c->rest, n)) && q->answer(&a);
+	const bool good = (body || !reads) && (!c->rest || find_optimizer(&a, c->rest, n)) && q->answer(&a);
 	pthread_mutex_unlock(&a.service->lock);
 	cJSON_Delete(body);
 	if (good)

@@ -1,4 +1,4 @@
-/* The thread that owns the engine: queue, sessions, and who has a seat. */
+/* The thread that owns the engine: queue, sessions, and who has a slot. */
 #include "streams/service/scheduler.h"
 
 #include <errno.h>
@@ -17,16 +17,16 @@ static void on_memory_event(void* user, int session, enum memory_event event, co
 
 /* ---- jobs and sessions -------------------------------------------------------------------- */
 
-static void note_mask(struct seat* seat) {
-	const struct mask mask = session_mask(seat->session, NULL);
+static void note_mask(struct slot* slot) {
+	const struct mask mask = session_mask(slot->session, NULL);
 	bool head;
-	const struct mask low = session_low(seat->session, &head);
+	const struct mask low = session_low(slot->session, &head);
 	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
-		if (mask_has(&mask, i) != mask_has(&seat->mask, i) || mask_has(&low, i) != mask_has(&seat->low, i))
-			seat->since[i] = seat->tokens;
-	seat->mask = mask;
-	seat->low = low;
-	seat->low_head = head;
+		if (mask_has(&mask, i) != mask_has(&slot->mask, i) || mask_has(&low, i) != mask_has(&slot->low, i))
+			slot->since[i] = slot->tokens;
+	slot->mask = mask;
+	slot->low = low;
+	slot->low_head = head;
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
@@ -38,14 +38,14 @@ static void add_up(struct scheduler* s, const struct job* job, const struct swif
 	summary_add(&s->summary, known ? task : "(other)", f);
 	const double first_token = job->first_token > 0 ? job->first_token - job->asked : (double)NAN;
 	metrics_generation(&s->option.metrics[0], f, first_token);
-	if (job->owner > 0)
-		metrics_generation(&s->option.metrics[job->owner], f, first_token);
+	if (job->tenant > 0)
+		metrics_generation(&s->option.metrics[job->tenant], f, first_token);
 }
 
 static void count_failure(struct scheduler* s, const struct job* job) {
 	metrics_failure(&s->option.metrics[0]);
-	if (job->owner > 0)
-		metrics_failure(&s->option.metrics[job->owner]);
+	if (job->tenant > 0)
+		metrics_failure(&s->option.metrics[job->tenant]);
 }
 
 static void one_less(struct scheduler* s) {
@@ -55,176 +55,176 @@ static void one_less(struct scheduler* s) {
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* What a session calls "other" is all the time it did not compute; here that is mostly the others' turns,
- * which are their own. */
-static void own_time(struct seat* seat) {
-	struct swiftlet_figures* f = &seat->figures;
+/* What a session calls "other" is all the time it did not compute; here that is mostly the others'
+ * iterations, which are their own. */
+static void own_time(struct slot* slot) {
+	struct swiftlet_figures* f = &slot->figures;
 	const double phases =
 	    f->seconds.prefill + f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
-	f->seconds.other = fmax(0, seat->taken - phases);
+	f->seconds.other = fmax(0, slot->taken - phases);
 }
 
 /* Once each time that it begins and ends. */
-static void tell_store(struct scheduler* s) {
+static void log_store(struct scheduler* s) {
 	struct memory_counts k;
 	memory_counts(s->option.memory, &k);
-	if (k.store_failed && !s->told_full)
+	if (k.store_failed && !s->logged_full)
 		fprintf(stderr, "swiftlet: %s; what was learned is kept in memory until it can be stored\n",
 		        k.store_message);
-	else if (!k.store_failed && s->told_full)
+	else if (!k.store_failed && s->logged_full)
 		fputs("swiftlet: the store is written again\n", stderr);
-	s->told_full = k.store_failed;
+	s->logged_full = k.store_failed;
 }
 
-static void leave(struct scheduler* s, struct seat* seat, const char* problem) {
-	struct job* job = seat->job;
-	swiftlet_session_figures(seat->session, &seat->figures);
-	own_time(seat);
-	if (seat->watch) {
-		memory_end(seat->watch);
-		tell_store(s);
+static void finish_job(struct scheduler* s, struct slot* slot, const char* problem) {
+	struct job* job = slot->job;
+	swiftlet_session_figures(slot->session, &slot->figures);
+	own_time(slot);
+	if (slot->watch) {
+		memory_end(slot->watch);
+		log_store(s);
 	}
-	add_up(s, job, &seat->figures);
-	seat->job = NULL;
-	seat->waits = false;
-	seat->ended = true;
-	s->running[job->owner]--;
-	job->calls->end(job->user, &seat->figures, problem);
+	add_up(s, job, &slot->figures);
+	slot->job = NULL;
+	slot->waits = false;
+	slot->ended = true;
+	s->running[job->tenant]--;
+	job->calls->end(job->user, &slot->figures, problem);
 	one_less(s);
 }
 
 /* Retrieval looks in earlier texts of the same key and in no others. Where there is no memory for a pool the
  * key goes without. */
-static void use_pool(struct scheduler* s, struct seat* seat) {
-	struct retrieval_pool** pool = &s->pool[seat->owner];
+static void use_pool(struct scheduler* s, struct slot* slot) {
+	struct retrieval_pool** pool = &s->pool[slot->tenant];
 	if (!*pool && s->option.session.pool > 0 && s->option.session.method != SWIFTLET_VANILLA)
 		*pool = retrieval_pool_open(s->option.session.pool);
-	session_use_pool(seat->session, *pool);
+	session_use_pool(slot->session, *pool);
 }
 
 /* What was found was asked for twice: it is worth a file. */
-static void keep_prompt(struct scheduler* s, const struct seat* seat) {
+static void keep_prompt(struct scheduler* s, const struct slot* slot) {
 	int n;
-	const int32_t* text = session_text(seat->session, &n);
-	if (seat->figures.cached_tokens < n)
-		n = seat->figures.cached_tokens;
-	prompt_cache_keep(s->option.prompts, session_cache(seat->session), session_cache(seat->session)->owner,
+	const int32_t* text = session_text(slot->session, &n);
+	if (slot->figures.cached_tokens < n)
+		n = slot->figures.cached_tokens;
+	prompt_cache_keep(s->option.prompts, session_cache(slot->session), session_cache(slot->session)->tenant,
 	                  text, n);
 }
 
-/* Pools may grow only between rounds: when a turn is over, before anyone else sits down. */
+/* Pools may grow only between rounds: when an iteration is over, before anyone else sits down. */
 static void remember_texts(struct scheduler* s) {
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		if (seat->ended && s->pool[seat->owner])
-			session_remember(seat->session, s->pool[seat->owner]);
-		if (seat->ended && s->option.prompts)
-			keep_prompt(s, seat);
-		seat->ended = false;
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		if (slot->ended && s->pool[slot->tenant])
+			session_remember(slot->session, s->pool[slot->tenant]);
+		if (slot->ended && s->option.prompts)
+			keep_prompt(s, slot);
+		slot->ended = false;
 	}
 }
 
-/* What a seat has learned of texts stays with their owner. */
-static void change_owner(struct scheduler* s, struct seat* seat, int owner) {
-	if (seat->owner != owner && seat->watch)
-		memory_move(seat->watch, memory_of(s->option.memory, owner));
-	else if (seat->owner != owner) {
+/* What a slot has learned of texts stays with their tenant. */
+static void change_tenant(struct scheduler* s, struct slot* slot, int tenant) {
+	if (slot->tenant != tenant && slot->watch)
+		memory_move(slot->watch, memory_of(s->option.memory, tenant));
+	else if (slot->tenant != tenant) {
 		struct influence known;
-		search_close(session_forget(seat->session, &known));
+		search_close(session_forget(slot->session, &known));
 	}
-	seat->owner = owner;
-	session_set_owner(seat->session, owner, s->option.share_prefixes);
+	slot->tenant = tenant;
+	session_set_tenant(slot->session, tenant, s->option.share_prefixes);
 }
 
-static void sit(struct scheduler* s, struct seat* seat, struct job* job) {
+static void start_job(struct scheduler* s, struct slot* slot, struct job* job) {
 	struct error e = {{0}};
-	seat->job = job;
-	seat->used = ++s->uses;
-	seat->taken = 0;
-	seat->rows = 1;
-	seat->passed_over = 0;
-	seat->progress = (struct idle_progress){.search = NULL};
-	seat->holds = true; /* what it finds in caches is kept from the others */
-	change_owner(s, seat, job->owner);
-	use_pool(s, seat);
+	slot->job = job;
+	slot->used = ++s->uses;
+	slot->taken = 0;
+	slot->rows = 1;
+	slot->passed_over = 0;
+	slot->progress = (struct idle_progress){.search = NULL};
+	slot->holds = true; /* what it finds in caches is kept from the others */
+	change_tenant(s, slot, job->tenant);
+	use_pool(s, slot);
 	if (s->option.prompts)
-		prompt_cache_bring(s->option.prompts, session_cache(seat->session),
-		                   session_cache(seat->session)->owner, job->request.prompt, job->request.n_prompt);
-	snprintf(seat->task, sizeof seat->task, "%s", job->request.task ? job->request.task : "");
-	if (!swiftlet_session_start(seat->session, &job->request, e.message, sizeof e.message)) {
-		seat->job = NULL;
+		prompt_cache_bring(s->option.prompts, session_cache(slot->session),
+		                   session_cache(slot->session)->tenant, job->request.prompt, job->request.n_prompt);
+	snprintf(slot->task, sizeof slot->task, "%s", job->request.task ? job->request.task : "");
+	if (!swiftlet_session_start(slot->session, &job->request, e.message, sizeof e.message)) {
+		slot->job = NULL;
 		count_failure(s, job);
 		job->calls->end(job->user, NULL, e.message);
 		one_less(s);
 		return;
 	}
-	s->running[job->owner]++;
-	if (seat->watch)
-		memory_begin(seat->watch, job->request.task);
-	note_mask(seat);
+	s->running[job->tenant]++;
+	if (slot->watch)
+		memory_begin(slot->watch, job->request.task);
+	note_mask(slot);
 }
 
-void seat_step(struct scheduler* s, struct seat* seat) {
-	struct job* job = seat->job;
-	if (session_failure(seat->session)) {
-		seat_fail(s, seat, session_failure(seat->session));
+void slot_step(struct scheduler* s, struct slot* slot) {
+	struct job* job = slot->job;
+	if (session_failure(slot->session)) {
+		slot_fail(s, slot, session_failure(slot->session));
 		return;
 	}
 	struct swiftlet_step step = {.stop = SWIFTLET_RUNNING};
-	session_output(seat->session, &step);
+	session_output(slot->session, &step);
 	if (step.n > 0 && !(job->first_token > 0))
 		job->first_token = seconds_now();
-	seat->tokens += step.n;
+	slot->tokens += step.n;
 	s->tokens += step.n;
 	job->calls->step(job->user, &step);
-	if (seat->watch)
-		memory_step(seat->watch, &step);
-	note_mask(seat);
+	if (slot->watch)
+		memory_step(slot->watch, &step);
+	note_mask(slot);
 	if (step.stop != SWIFTLET_RUNNING)
-		leave(s, seat,
-		      step.stop != SWIFTLET_CANCELLED ? NULL
-		      : job->calls->gone(job->user)   ? "cancelled"
-		                                      : "stopping");
+		finish_job(s, slot,
+		           step.stop != SWIFTLET_CANCELLED ? NULL
+		           : job->calls->gone(job->user)   ? "cancelled"
+		                                           : "stopping");
 }
 
-void seat_fail(struct scheduler* s, struct seat* seat, const struct error* e) {
-	count_failure(s, seat->job);
-	leave(s, seat, e->message[0] ? e->message : "the pass failed");
+void slot_fail(struct scheduler* s, struct slot* slot, const struct error* e) {
+	count_failure(s, slot->job);
+	finish_job(s, slot, e->message[0] ? e->message : "the pass failed");
 }
 
 /* The free session that suits the job best; there is one. */
-static struct seat* choose(struct scheduler* s, const struct job* job) {
-	struct seat* best = NULL;
+static struct slot* choose_slot(struct scheduler* s, const struct job* job) {
+	struct slot* best = NULL;
 	int best_score = 0;
 	const char* task = job->request.task ? job->request.task : "";
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		if (seat->job)
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		if (slot->job)
 			continue;
-		const bool own = seat->owner == job->owner;
+		const bool own = slot->tenant == job->tenant;
 		const int prefix =
 		    own || s->option.share_prefixes
-		        ? session_common_prefix(seat->session, job->request.prompt, job->request.n_prompt)
+		        ? session_common_prefix(slot->session, job->request.prompt, job->request.n_prompt)
 		        : 0;
-		/* prefixes are whole chunks: the longer one counts for more than owner and task */
-		const int score = prefix + own + (own && seat->used > 0 && strcmp(seat->task, task) == 0);
-		if (!best || score > best_score || (score == best_score && seat->used < best->used)) {
-			best = seat;
+		/* prefixes are whole chunks: the longer one counts for more than tenant and task */
+		const int score = prefix + own + (own && slot->used > 0 && strcmp(slot->task, task) == 0);
+		if (!best || score > best_score || (score == best_score && slot->used < best->used)) {
+			best = slot;
 			best_score = score;
 		}
 	}
 	return best;
 }
 
-/* The link to the job that comes next: of the owner with the fewest that run, the first that came. */
+/* The link to the job that comes next: of the tenant with the fewest that run, the first that came. */
 static struct job** next_in_queue(struct scheduler* s) {
 	struct job** best = &s->first;
 	for (struct job** at = &s->first; *at; at = &(*at)->next)
-		if (s->running[(*at)->owner] < s->running[(*best)->owner])
+		if (s->running[(*at)->tenant] < s->running[(*best)->tenant])
 			best = at;
 	return best;
 }
 
 /* Takes the next job out of the queue when a session is free for it. */
-static struct job* take(struct scheduler* s) {
+static struct job* take_job(struct scheduler* s) {
 	struct job* job = NULL;
 	pthread_mutex_lock(&s->lock);
 	if (s->first && s->busy < s->option.sessions) {
@@ -238,9 +238,9 @@ static struct job* take(struct scheduler* s) {
 	return job;
 }
 
-static void fill_seats(struct scheduler* s) {
-	for (struct job* job = take(s); job; job = take(s))
-		sit(s, choose(s, job), job);
+static void fill_slots(struct scheduler* s) {
+	for (struct job* job = take_job(s); job; job = take_job(s))
+		start_job(s, choose_slot(s, job), job);
 }
 
 /* Jobs that wait and whose client has gone, or that are to end, leave the queue. */
@@ -282,18 +282,18 @@ static void show_sometimes(struct scheduler* s, bool always) {
 	const double at = seconds_now();
 	if (!always && at - s->shown < 0.25)
 		return;
-	for (struct seat* seat = s->seat; seat < s->end; seat++)
-		if (seat->job)
-			swiftlet_session_figures(seat->session, &seat->figures);
+	for (struct slot* slot = s->slot; slot < s->end; slot++)
+		if (slot->job)
+			swiftlet_session_figures(slot->session, &slot->figures);
 	scheduler_show(s, at);
 }
 
 static void note_cache(struct scheduler* s) {
 	int64_t used = 0;
-	for (const struct seat* seat = s->seat; seat < s->end; seat++) {
+	for (const struct slot* slot = s->slot; slot < s->end; slot++) {
 		int n;
-		session_text(seat->session, &n);
-		used += seat->job ? n : 0;
+		session_text(slot->session, &n);
+		used += slot->job ? n : 0;
 	}
 	atomic_store(&s->cache_used, used);
 }
@@ -313,54 +313,54 @@ static bool may_learn(const struct scheduler* s) {
 }
 
 /* Some passes of one session's search, on its last text. False when there is nothing to learn. */
-static bool learn_from(struct scheduler* s, struct seat* seat) {
+static bool learn_from(struct scheduler* s, struct slot* slot) {
 	struct session_work work;
 	bool scored = false;
-	const int before = search_steps(session_search(seat->session));
+	const int before = search_steps(session_search(slot->session));
 	const double began = s->idle_seconds;
 	for (int n = 0;
-	     n < IDLE_PASSES && may_learn(s) && !work_waits(s) && session_next_idle(seat->session, &work); n++) {
-		if (!idle_run(s->runner, seat->session, &work, work_waits, s, &s->idle_seconds))
+	     n < IDLE_PASSES && may_learn(s) && !work_waits(s) && session_next_idle(slot->session, &work); n++) {
+		if (!idle_run(s->runner, slot->session, &work, work_waits, s, &s->idle_seconds))
 			break;
 		scored = true;
 	}
-	metrics_idle(&s->option.metrics[0], search_steps(session_search(seat->session)) - before,
+	metrics_idle(&s->option.metrics[0], search_steps(session_search(slot->session)) - before,
 	             s->idle_seconds - began);
-	if (scored && seat->watch)
-		memory_idle(seat->watch);
-	note_mask(seat);
+	if (scored && slot->watch)
+		memory_idle(slot->watch);
+	note_mask(slot);
 	return scored;
 }
 
-const char* scheduler_says(const struct scheduler* s) {
+const char* scheduler_status(const struct scheduler* s) {
 	const char* says = NULL;
-	for (const struct seat* seat = s->seat; seat < s->end; seat++)
-		if (seat->used > 0 && session_search(seat->session) && !(says = idle_says(seat->session)))
+	for (const struct slot* slot = s->slot; slot < s->end; slot++)
+		if (slot->used > 0 && session_search(slot->session) && !(says = idle_says(slot->session)))
 			return NULL;
 	return says;
 }
 
 /* Once, when learning has come to its end and brought nothing. */
 static void say_what_skipping_brings(struct scheduler* s) {
-	const char* says = scheduler_says(s);
-	if (says && !s->said && s->idle_seconds > 0)
+	const char* says = scheduler_status(s);
+	if (says && !s->logged_status && s->idle_seconds > 0)
 		fprintf(stderr, "swiftlet: %s\n", says);
-	s->said |= says && s->idle_seconds > 0;
+	s->logged_status |= says && s->idle_seconds > 0;
 }
 
 /* While no request runs the searches go on, session by session and pass by pass, until one comes, or their
  * time is over, or there is nothing more to learn from the last texts. True when something was scored. */
 static bool search_idly(struct scheduler* s) {
-	struct error unsaid;
+	struct error ignored;
 	bool any = false;
 	if (!may_learn(s))
 		return false;
-	if (!s->runner && !(s->runner = idle_open(s->engine, &unsaid)))
+	if (!s->runner && !(s->runner = idle_open(s->engine, &ignored)))
 		return false;
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		struct search* const search = session_search(seat->session);
-		if (seat->used > 0 && search && idle_goes_on(&seat->progress, search, s->option.session.patience))
-			any |= learn_from(s, seat);
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		struct search* const search = session_search(slot->session);
+		if (slot->used > 0 && search && idle_goes_on(&slot->progress, search, s->option.session.patience))
+			any |= learn_from(s, slot);
 	}
 	return any;
 }
@@ -391,7 +391,7 @@ static void wait_for_work(struct scheduler* s) {
 		events_beat(s->option.events);
 }
 
-static void* run(void* user) {
+static void* run_thread(void* user) {
 	struct scheduler* s = user;
 	show_sometimes(s, true);
 	for (;;) {
@@ -405,8 +405,8 @@ static void* run(void* user) {
 			sweep_queue(s, cancel);
 			s->swept = at;
 		}
-		fill_seats(s);
-		if (scheduler_turn(s, cancel)) {
+		fill_slots(s);
+		if (scheduler_iterate(s, cancel)) {
 			s->busy_seconds += seconds_now() - at;
 			remember_texts(s);
 			note_cache(s);
@@ -424,18 +424,18 @@ static void* run(void* user) {
 
 /* ---- the door ----------------------------------------------------------------------------- */
 
-static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct error* e) {
+static bool open_slot(struct scheduler* s, struct slot* slot, int index, struct error* e) {
 	struct swiftlet_options own = s->option.session;
-	own.pool = 0; /* a seat serves many owners: no one's text may be drafted from for another */
-	seat->session = swiftlet_session_open(s->engine, &own, e->message, sizeof e->message);
-	if (!seat->session)
+	own.pool = 0; /* a slot serves many tenants: no one's text may be drafted from for another */
+	slot->session = swiftlet_session_open(s->engine, &own, e->message, sizeof e->message);
+	if (!slot->session)
 		return false;
-	session_share_ledger(seat->session, &s->ledger);
-	seat->figures.matchness = seat->figures.alpha = seat->figures.mean_generated = NAN;
-	seat->figures.c = seat->figures.expected_speedup = seat->figures.tokens_per_second = NAN;
-	seat->figures.skip_ratio = NAN;
-	seat->mask = session_mask(seat->session, NULL);
-	if (s->option.memory && !(seat->watch = memory_attach(s->option.memory, seat->session, index)))
+	session_share_ledger(slot->session, &s->ledger);
+	slot->figures.matchness = slot->figures.alpha = slot->figures.mean_generated = NAN;
+	slot->figures.c = slot->figures.expected_speedup = slot->figures.tokens_per_second = NAN;
+	slot->figures.skip_ratio = NAN;
+	slot->mask = session_mask(slot->session, NULL);
+	if (s->option.memory && !(slot->watch = memory_attach(s->option.memory, slot->session, index)))
 		return error_set(e, "out of memory for session %d", index);
 	return true;
 }
@@ -443,7 +443,7 @@ static bool open_seat(struct scheduler* s, struct seat* seat, int index, struct 
 static void measure_cache(struct scheduler* s) {
 	const int64_t contexts =
 	    (int64_t)s->option.sessions * options_context(&s->option.session, s->engine->model);
-	const int room = session_room(s->seat[0].session);
+	const int room = session_room(s->slot[0].session);
 	s->cache_tokens = room < contexts ? room : contexts;
 }
 
@@ -459,8 +459,8 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	s->engine = engine;
 	s->blocks = engine->model->weights.shape.n_blocks;
 	s->began = s->shown = seconds_now();
-	s->seat = sane ? calloc((size_t)o->sessions, sizeof *s->seat) : NULL;
-	s->end = s->seat ? s->seat + o->sessions : NULL;
+	s->slot = sane ? calloc((size_t)o->sessions, sizeof *s->slot) : NULL;
+	s->end = s->slot ? s->slot + o->sessions : NULL;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_t attributes;
 	pthread_condattr_init(&attributes);
@@ -468,18 +468,18 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_cond_init(&s->work, &attributes);
 	pthread_cond_init(&s->idle, &attributes);
 	pthread_condattr_destroy(&attributes);
-	bool good = (s->seat && merge_open(&s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
+	bool good = (s->slot && merge_open(&s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
 	            error_set(e, "out of memory for %d sessions", o->sessions);
 	ledger_open(&s->ledger, o->session.opt_budget);
 	for (int i = 0; i < o->sessions && good; i++)
-		good = open_seat(s, &s->seat[i], i, e);
+		good = open_slot(s, &s->slot[i], i, e);
 	if (good)
 		measure_cache(s);
 	if (good && o->memory)
 		memory_on_event(o->memory, on_memory_event, s);
 	if (good)
-		s->started =
-		    pthread_create(&s->thread, NULL, run, s) == 0 || error_set(e, "no thread for the scheduler");
+		s->started = pthread_create(&s->thread, NULL, run_thread, s) == 0 ||
+		             error_set(e, "no thread for the scheduler");
 	if (s->started)
 		return s;
 	scheduler_close(s);
@@ -546,10 +546,10 @@ void scheduler_close(struct scheduler* s) {
 		pthread_join(s->thread, NULL);
 	}
 	idle_close(s->runner);
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		memory_detach(seat->watch);
-		if (seat->session)
-			swiftlet_session_close(seat->session);
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		memory_detach(slot->watch);
+		if (slot->session)
+			swiftlet_session_close(slot->session);
 	}
 	if (s->option.memory)
 		memory_on_event(s->option.memory, NULL, NULL);
@@ -557,9 +557,9 @@ void scheduler_close(struct scheduler* s) {
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->idle);
 	pthread_mutex_destroy(&s->lock);
-	for (int i = 0; i < MAX_OWNERS; i++)
+	for (int i = 0; i < MAX_TENANTS; i++)
 		retrieval_pool_close(s->pool[i]);
 	merge_close(&s->merged);
-	free(s->seat);
+	free(s->slot);
 	free(s);
 }

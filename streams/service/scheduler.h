@@ -1,12 +1,12 @@
 /* Several sequences at once: one thread owns the engine and its sessions, and steps them fairly in turn.
  *
- * Each turn is a step of every session. Their rows are one budget: draft steps that run the same weights
+ * Each iteration is a step of every session. Their rows are one budget: draft steps that run the same weights
  * share a pass, and so do plain steps, verified trees and one chunk of the newcomers' prompts
- * (scheduler_turn.c).
+ * (scheduler_iteration.c).
  *
- * Jobs wait in a bounded queue, those of the owner with the fewest at work first, then first come first
+ * Jobs wait in a bounded queue, those of the tenant with the fewest at work first, then first come first
  * served; each goes to the free session whose cache holds
- * most of its prompt (whole chunks), else to one that last served its owner, and best its task, else to the
+ * most of its prompt (whole chunks), else to one that last served its tenant, and best its task, else to the
  * one longest idle. Before every step a job is asked whether its client has gone; its place is then free.
  * What happens is counted (metrics), remembered (memory) and shown (events). */
 #ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
@@ -32,7 +32,7 @@ struct job {
 	struct swiftlet_request request; /* what it points to is the caller's, until `end` */
 	const struct job_calls* calls;
 	void* user;
-	int owner; /* whose texts are his alone: the API key's number from 1, 0 without keys; at most 64 */
+	int tenant; /* whose texts are his alone: the API key's number from 1, 0 without keys; at most 64 */
 	/* the scheduler's */
 	struct job* next;
 	double asked, first_token;
@@ -40,13 +40,13 @@ struct job {
 
 struct scheduler_options {
 	int sessions, queue; /* at least 1 */
-	bool share_prefixes; /* between owners too: what one sent shows in another's times and cached_tokens */
-	int prefill_chunk;   /* tokens of prompts that a turn computes; 0: by measured price */
+	bool share_prefixes; /* between tenants too: what one sent shows in another's times and cached_tokens */
+	int prefill_chunk;   /* tokens of prompts that an iteration computes; 0: by measured price */
 	struct swiftlet_options session;
 	const char* model_name;       /* for clients */
-	struct memory* memory;        /* the common one, with those of owners; NULL: nothing is remembered */
+	struct memory* memory;        /* the common one, with those of tenants; NULL: nothing is remembered */
 	struct prompt_cache* prompts; /* on disk; NULL: in memory alone */
-	struct metrics* metrics;      /* [0] of all, and after it each owner's, as far as jobs have owners */
+	struct metrics* metrics;      /* [0] of all, and after it each tenant's, as far as jobs have tenants */
 	struct events* events;
 };
 

@@ -13,29 +13,29 @@
 #include "streams/service/metrics.h"
 #include "streams/service/scheduler.h"
 
-enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_OWNERS = 65 };
+enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_TENANTS = 65 };
 
 /* One session with what it serves. The scheduler's thread alone touches it. */
-struct seat {
+struct slot {
 	swiftlet_session* session;
 	struct memory_watch* watch;
 	struct job* job;       /* NULL: free */
 	char task[128];        /* the last served */
-	int64_t used;          /* turn of the last use */
+	int64_t used;          /* iteration of the last use */
 	int64_t tokens;        /* emitted in all */
 	struct mask mask, low; /* and what drafts run with the low-bit copy */
 	bool low_head;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer's state last changed */
-	double taken;                  /* seconds of its job's turns */
+	double taken;                  /* seconds of its job's iterations */
 	bool waits;                    /* `work` is the step's next and has not run */
 	struct session_work work;
-	int64_t begun;   /* turn of its last step */
+	int64_t begun;   /* iteration of its last step */
 	double rows;     /* of its full passes, lately */
-	int allotted;    /* rows of its prompt that this turn computes */
-	int passed_over; /* turns in which it got less than a quarter of the chunk */
-	int owner;       /* its job's, or its last one's */
+	int allotted;    /* rows of its prompt that this iteration computes */
+	int passed_over; /* iterations in which it got less than a quarter of the chunk */
+	int tenant;      /* its job's, or its last one's */
 	bool holds;      /* memory of a cache, as far as is known */
-	bool ended;      /* its job, in this turn */
+	bool ended;      /* its job, in this iteration */
 	struct swiftlet_figures figures;
 	struct idle_progress progress; /* of learning from its last text */
 };
@@ -55,38 +55,38 @@ struct scheduler {
 	bool refusing, cancel_all, stop;
 
 	/* the thread's own */
-	struct seat *seat, *end; /* of the sessions */
+	struct slot *slot, *end; /* of the sessions */
 	struct merged_pass merged;
-	struct ledger ledger;            /* what drafting and learning may lose, for all seats together */
-	int64_t turns, shared, separate; /* passes of several sequences, of one */
-	double drafted;                  /* seconds of this turn's passes before the full one */
-	int64_t preempted;               /* times that a sequence gave its memory to others */
-	struct retrieval_pool* pool[MAX_OWNERS];
-	int running[MAX_OWNERS];  /* generations */
-	double spent[MAX_OWNERS]; /* rows lately, fading: who had much waits for the others' prompts */
+	struct ledger ledger;                 /* what drafting and learning may lose, for all slots together */
+	int64_t iterations, shared, separate; /* passes of several sequences, of one */
+	double drafted;                       /* seconds of this iteration's passes before the full one */
+	int64_t preempted;                    /* times that a sequence gave its memory to others */
+	struct retrieval_pool* pool[MAX_TENANTS];
+	int running[MAX_TENANTS];  /* generations */
+	double spent[MAX_TENANTS]; /* rows lately, fading: who had much waits for the others' prompts */
 	int64_t uses;
 	struct summary summary;
 	double swept, shown;
 	struct idle_runner* runner; /* NULL: nothing was learned yet while no request ran */
 	double busy_seconds, idle_seconds;
-	bool said;      /* that skipping does not pay */
-	bool told_full; /* that the store cannot be written */
+	bool logged_status; /* that skipping does not pay */
+	bool logged_full;   /* that the store cannot be written */
 	int64_t tokens, tokens_shown;
 
 	int64_t cache_tokens;       /* what memory there is for */
 	_Atomic int64_t cache_used; /* tokens that running generations hold; whoever asks reads it */
 };
 
-/* One step of every sequence (scheduler_turn.c). False when none runs. */
-bool scheduler_turn(struct scheduler*, bool cancel_all);
-/* Rows of prompts that a turn computes. */
+/* One step of every sequence (scheduler_iteration.c). False when none runs. */
+bool scheduler_iterate(struct scheduler*, bool cancel_all);
+/* Rows of prompts that an iteration computes. */
 int scheduler_chunk(const struct scheduler*);
 /* The step that ended is given to the job, which leaves when it is over; or the job fails. */
-void seat_step(struct scheduler*, struct seat*);
-void seat_fail(struct scheduler*, struct seat*, const struct error*);
+void slot_step(struct scheduler*, struct slot*);
+void slot_fail(struct scheduler*, struct slot*, const struct error*);
 
 /* What skipping brings, in words; NULL where it pays in some session. */
-const char* scheduler_says(const struct scheduler*);
+const char* scheduler_status(const struct scheduler*);
 /* Publishes the state as one JSON object, and its point of the curves; `at` by the scheduler's clock. */
 void scheduler_show(struct scheduler*, double at);
 

@@ -6,14 +6,14 @@
 #include "streams/mask_file.h"
 #include "streams/service/scheduler_internal.h"
 
-static void show_since(struct text* out, const char* name, const struct seat* s, int kind, int blocks) {
+static void show_since(struct text* out, const char* name, const struct slot* s, int kind, int blocks) {
 	text_json(out, "'%s': [", name);
 	for (int b = 0; b < blocks; b++)
 		text_json(out, b ? ", %l" : "%l", s->tokens - s->since[2 * b + kind]);
 	text_put(out, "]");
 }
 
-static void show_seat(struct text* out, const struct seat* s, int index, int blocks) {
+static void show_slot(struct text* out, const struct slot* s, int index, int blocks) {
 	const struct swiftlet_figures* f = &s->figures;
 	const struct search* search = session_search(s->session);
 	text_json(out, "{'session': %d, 'busy': %b, 'task': %q, 'used': %l, ", index, s->job != NULL, s->task,
@@ -39,9 +39,9 @@ static double mean_of(const struct scheduler* s, size_t offset) {
 	double sum = 0;
 	int n = 0;
 	for (int busy = 1; busy >= 0 && n == 0; busy--)
-		for (const struct seat* seat = s->seat; seat < s->end; seat++) {
-			const double v = *(const double*)(const void*)((const char*)&seat->figures + offset);
-			if (isfinite(v) && seat->used > 0 && (!busy || seat->job)) {
+		for (const struct slot* slot = s->slot; slot < s->end; slot++) {
+			const double v = *(const double*)(const void*)((const char*)&slot->figures + offset);
+			if (isfinite(v) && slot->used > 0 && (!busy || slot->job)) {
 				sum += v;
 				n++;
 			}
@@ -79,11 +79,11 @@ static void show_totals(struct scheduler* s, struct text* out) {
 	    ", 'bank': {'masks': %d, 'recalled': %l, 'improved': %l, 'settled': %l, 'new_kinds': %l, "
 	    "'evicted': %l, 'store_failed': %b}, 'drift': {'events': %l, 'trials': %l}, 'passes': {'shared': %l, "
 	    "'separate': %l, 'preempted': %l}",
-	    k.entries, k.recalled, k.improved, k.settled, k.new_kinds, k.evictions, k.store_failed, k.drifts,
+	    k.entries, k.recalled, k.improved, k.converged, k.new_clusters, k.evictions, k.store_failed, k.drifts,
 	    k.trials, s->shared, s->separate, s->preempted);
 	text_json(out, ", 'idle_seconds': %g, 'skipping': %q, 'prefill_chunk': %d", s->idle_seconds,
-	          scheduler_says(s), scheduler_chunk(s));
-	const int room = session_room(s->seat[0].session);
+	          scheduler_status(s), scheduler_chunk(s));
+	const int room = session_room(s->slot[0].session);
 	if (room < INT_MAX)
 		text_json(out, ", 'cache_free_tokens': %d", room);
 }
@@ -99,7 +99,7 @@ void scheduler_show(struct scheduler* s, double at) {
 	          s->tokens);
 	for (int i = 0; i < s->option.sessions; i++) {
 		text_put(&out, i ? ", " : "");
-		show_seat(&out, &s->seat[i], i, s->blocks);
+		show_slot(&out, &s->slot[i], i, s->blocks);
 	}
 	text_put(&out, "], ");
 	show_totals(s, &out);

@@ -52,7 +52,7 @@ static struct MHD_Daemon* open_daemon(struct server* s) {
 	    MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET;
 	return MHD_start_daemon(
 	    flags, 0, NULL, NULL, server_on_request, s, MHD_OPTION_NOTIFY_COMPLETED, server_on_completed, s,
-	    MHD_OPTION_NOTIFY_CONNECTION, doorman_on_connection, s->doorman, MHD_OPTION_CONNECTION_LIMIT,
+	    MHD_OPTION_NOTIFY_CONNECTION, gate_on_connection, s->gate, MHD_OPTION_CONNECTION_LIMIT,
 	    (unsigned)SERVER_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)2 * SERVER_HEADERS,
 	    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->option.idle_seconds, MHD_OPTION_UNESCAPE_CALLBACK,
 	    server_unescape, s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
@@ -75,7 +75,7 @@ static bool open_port(struct server* s, struct error* e) {
 		good = (s->daemon[i] = open_daemon(s));
 	if (good) {
 		s->port = port;
-		good = doorman_begin(s->doorman, fd);
+		good = gate_begin(s->gate, fd);
 	} else if (fd >= 0)
 		close(fd);
 	good = good || error_set(e, "%s port %d cannot be served: %s", s->option.host, s->option.port,
@@ -90,13 +90,13 @@ static bool open_prompts(struct server* s, struct error* e) {
 		                 s->engine->backend->name);
 	s->option.work.prompts =
 	    prompt_cache_open(s->option.prompt_cache, s->option.prompt_cache_bytes, s->model->fingerprint,
-	                      (const char(*)[PROMPT_CACHE_NAME])s->owner_name, e);
+	                      (const char(*)[PROMPT_CACHE_NAME])s->tenant_name, e);
 	return s->option.work.prompts != NULL;
 }
 
 static bool open_memories(struct server* s, struct error* e) {
-	for (int owner = 1; s->option.work.memory && owner <= s->n_owners; owner++)
-		if (!memory_for(s->option.work.memory, owner, s->owner_name[owner], e))
+	for (int tenant = 1; s->option.work.memory && tenant <= s->n_tenants; tenant++)
+		if (!memory_for(s->option.work.memory, tenant, s->tenant_name[tenant], e))
 			return false;
 	return true;
 }
@@ -104,9 +104,9 @@ static bool open_memories(struct server* s, struct error* e) {
 static bool open_parts(struct server* s, struct error* e) {
 	if (!server_read_keys(s, e) || !open_memories(s, e) || (s->option.prompt_cache && !open_prompts(s, e)))
 		return false;
-	s->optimizer = optimizer_service_open(s->n_owners);
-	s->doorman = doorman_open(s);
-	if (!s->optimizer || !s->doorman)
+	s->optimizer = optimizer_service_open(s->n_tenants);
+	s->gate = gate_open(s);
+	if (!s->optimizer || !s->gate)
 		return error_set(e, "out of memory");
 	s->option.work.metrics = s->metrics;
 	s->option.work.events = &s->events;
@@ -146,7 +146,7 @@ static void wait_for_answers(struct server* s) {
 	const double began = seconds_now();
 	for (;;) {
 		const double limit = atomic_load(&s->answers) > 0 ? ANSWERS : MOMENT;
-		if (doorman_present(s->doorman) == 0 || seconds_now() - began > limit)
+		if (gate_present(s->gate) == 0 || seconds_now() - began > limit)
 			return;
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}
@@ -159,13 +159,13 @@ void server_close(struct server* s, double grace) {
 	if (s->port) {
 		scheduler_drain(s->scheduler, grace);
 		events_beat(&s->events); /* event streams see that it ends */
-		doorman_shut(s->doorman);
+		gate_shut(s->gate);
 		wait_for_answers(s);
 	}
 	for (int i = 0; i < HTTP_THREADS; i++)
 		if (s->daemon[i])
 			MHD_stop_daemon(s->daemon[i]);
-	doorman_close(s->doorman);
+	gate_close(s->gate);
 	scheduler_close(s->scheduler);
 	prompt_cache_close(s->option.work.prompts);
 	optimizer_service_close(s->optimizer);

@@ -20,8 +20,8 @@ struct server_options {
 	const char* host;    /* an address, or "localhost" */
 	int port;            /* 0: any that is free */
 	const char* version; /* of the program */
-	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one owner. Where all are one
-	 * owner's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
+	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one tenant. Where all are one
+	 * tenant's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
 	const char* key_file;
 	const char* cors;              /* an origin that browsers may call from, or "*"; NULL: none */
 	const char* prompt_cache;      /* a folder; NULL: none */

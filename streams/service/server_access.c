@@ -53,7 +53,7 @@ static int basic_key(const struct server* s, const char* text) {
 	return colon ? key_number(s, colon + 1, n - (size_t)(colon + 1 - out)) : 0;
 }
 
-static int key_of(const struct call* c) {
+static int key_of(const struct http_call* c) {
 	const struct server* s = c->server;
 	const char* value = call_header(c, "Authorization");
 	if (value && strncasecmp(value, "Bearer ", 7) == 0)
@@ -64,10 +64,10 @@ static int key_of(const struct call* c) {
 	return other ? key_number(s, other, strlen(other)) : 0;
 }
 
-bool call_authorized(struct call* c) {
+bool call_authorized(struct http_call* c) {
 	const struct server* s = c->server;
 	const int number = key_of(c);
-	c->owner = number ? s->key[number - 1].owner : 0;
+	c->tenant = number ? s->key[number - 1].tenant : 0;
 	c->admin = s->n_keys == 0 || (number && s->key[number - 1].admin);
 	return s->n_keys == 0 || number > 0;
 }
@@ -75,16 +75,16 @@ bool call_authorized(struct call* c) {
 /* ---- keys from a file --------------------------------------------------------------------- */
 
 /* The one that the group's keys have in common, or a key that stands alone (group NULL) has for itself. */
-static int find_owner(struct server* s, const char* key, const char* group) {
+static int find_tenant(struct server* s, const char* key, const char* group) {
 	char words[SERVER_GROUP + 8]; /* no key: none has a blank */
 	char name[PROMPT_CACHE_NAME];
 	snprintf(words, sizeof words, "group %s", group ? group : "");
-	prompt_cache_owner(group ? words : key, name);
-	for (int owner = 1; owner <= s->n_owners; owner++)
-		if (strcmp(s->owner_name[owner], name) == 0)
-			return owner;
-	strcpy(s->owner_name[++s->n_owners], name);
-	return s->n_owners;
+	prompt_cache_tenant(group ? words : key, name);
+	for (int tenant = 1; tenant <= s->n_tenants; tenant++)
+		if (strcmp(s->tenant_name[tenant], name) == 0)
+			return tenant;
+	strcpy(s->tenant_name[++s->n_tenants], name);
+	return s->n_tenants;
 }
 
 /* group=NAME, or admin */
@@ -118,14 +118,14 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (s->n_keys == SERVER_KEYS)
 		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
-	*added = (struct server_key){.owner = find_owner(s, key, group), .admin = admin};
+	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
 	return true;
 }
 
 /* Who shares the server with nobody need not be told apart from its operator. */
 static void name_admins(struct server* s) {
-	bool any = s->n_owners != 1;
+	bool any = s->n_tenants != 1;
 	for (int i = 0; i < s->n_keys; i++)
 		any |= s->key[i].admin;
 	for (int i = 0; i < s->n_keys && !any; i++)
@@ -134,7 +134,7 @@ static void name_admins(struct server* s) {
 
 bool server_read_keys(struct server* s, struct error* e) {
 	const char* path = s->option.key_file;
-	prompt_cache_owner("", s->owner_name[0]);
+	prompt_cache_tenant("", s->tenant_name[0]);
 	if (!path)
 		return s->loopback ||
 		       error_set(e, "--host %s is not this machine's own alone: an --api-key-file is required then",
@@ -166,7 +166,7 @@ static bool names_loopback(const char* host) {
 
 /* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
  * this machine (the Host header tells), or by a plain form post (the Origin header tells). */
-bool call_origin_allowed(const struct call* c) {
+bool call_origin_allowed(const struct http_call* c) {
 	const char* host = call_header(c, "Host");
 	const char* origin = call_header(c, "Origin");
 	const char* cors = c->server->option.cors;
@@ -183,7 +183,7 @@ bool call_origin_allowed(const struct call* c) {
 
 /* ---- rates -------------------------------------------------------------------------------- */
 
-bool call_within_rate(const struct call* c) {
+bool call_within_rate(const struct http_call* c) {
 	struct server* s = c->server;
 	if (s->option.rate <= 0)
 		return true;
@@ -191,7 +191,7 @@ bool call_within_rate(const struct call* c) {
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	if (info)
-		doorman_address(info->client_addr, address);
+		gate_address(info->client_addr, address);
 	const double now = seconds_now(), most = s->option.rate;
 	pthread_mutex_lock(&s->rate_lock);
 	struct rate_client *mine = NULL, *silent = s->rate;

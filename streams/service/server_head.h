@@ -1,7 +1,7 @@
 /* A request's head, read by the letter of RFC 9112 before anybody acts on it.
  *
  * libmicrohttpd forgives much that another reader in front of it may see otherwise, and says in HTML what it
- * does not forgive. A connection's first head is read here before it is handed over (server_doorman.c); the
+ * does not forgive. A connection's first head is read here before it is handed over (server_gate.c); the
  * fields of later ones are looked at as they come. What is wrong is said in JSON. */
 #ifndef SWIFTLET_STREAMS_SERVICE_SERVER_HEAD_H
 #define SWIFTLET_STREAMS_SERVICE_SERVER_HEAD_H

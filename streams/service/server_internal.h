@@ -23,7 +23,7 @@ struct rate_client { /* a token bucket */
 
 struct server_key {
 	char text[256];
-	int owner; /* from 1 */
+	int tenant; /* from 1 */
 	bool admin;
 };
 
@@ -33,16 +33,17 @@ struct server {
 	swiftlet_engine* engine;
 	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one a thread: without a port they have no pool */
 	int port;
-	struct doorman* doorman;
+	struct connection_gate* gate;
 	struct scheduler* scheduler;
 	struct optimizer_service* optimizer;
-	struct metrics metrics[SERVER_KEYS + 1]; /* of all, then by owner */
+	struct metrics metrics[SERVER_KEYS + 1]; /* of all, then by tenant */
 	struct events events;
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
-	char owner_name[SERVER_KEYS + 1][PROMPT_CACHE_NAME]; /* by owner: in the store, and of prompts on disk */
-	int n_keys, n_owners;
+	char tenant_name[SERVER_KEYS + 1]
+	                [PROMPT_CACHE_NAME]; /* by tenant: in the store, and of prompts on disk */
+	int n_keys, n_tenants;
 	double began;
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
@@ -50,10 +51,10 @@ struct server {
 	struct rate_client rate[RATE_CLIENTS]; /* used where option.rate > 0 */
 };
 
-struct exchange; /* a generation's: server_generate.c */
+struct generation; /* generation.h */
 
 /* One HTTP request. MHD's thread alone touches it. */
-struct call {
+struct http_call {
 	struct server* server;
 	struct MHD_Connection* connection;
 	const struct route* route; /* NULL: none fits */
@@ -62,60 +63,60 @@ struct call {
 	struct text body;
 	struct api_error error; /* status != 0: refused; said once the body has been read */
 	double began;
-	int owner;  /* the API key's or its group's number from 1; 0 where the server has none */
+	int tenant; /* the API key's or its group's number from 1; 0 where the server has none */
 	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
-	struct exchange* exchange;
+	struct generation* generation;
 };
 
 /* A route takes a complete request and answers it. */
 struct route {
 	const char* method;
-	const char* path;                /* ending in '/': what follows is `rest`, and must not be empty */
-	bool (*answer)(struct call*);    /* false: call->error is to be said */
-	bool open;                       /* needs no key */
-	bool admin;                      /* needs an admin key */
-	const struct reply_voice* voice; /* of generations: how they are asked for and told */
+	const char* path;                  /* ending in '/': what follows is `rest`, and must not be empty */
+	bool (*answer)(struct http_call*); /* false: call->error is to be said */
+	bool open;                         /* needs no key */
+	bool admin;                        /* needs an admin key */
+	const struct response_formatter* formatter; /* of generations: how they are asked for and told */
 };
 
 /* Queues an answer; false where it could not be. `text` is taken. */
-bool call_reply(struct call*, int status, const char* type, struct text* text);
+bool call_reply(struct http_call*, int status, const char* type, struct text* text);
 /* The same of JSON and 200; false with the call's error where there was no memory for it. */
-bool call_reply_json(struct call*, struct text* text);
-bool call_reply_error(struct call*, const struct api_error*);
-bool call_queue(struct call*, int status, struct MHD_Response*);
+bool call_reply_json(struct http_call*, struct text* text);
+bool call_reply_error(struct http_call*, const struct api_error*);
+bool call_queue(struct http_call*, int status, struct MHD_Response*);
 /* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */
 struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
-const char* call_header(const struct call*, const char* name);
+const char* call_header(const struct http_call*, const char* name);
 
-/* server_doorman.c: who comes in, by the options' address_connections, header_seconds and, for a further
+/* server_gate.c: who comes in, by the options' address_connections, header_seconds and, for a further
  * request's headers on the same connection, idle_seconds more. Metrics count who is turned away. */
-struct doorman* doorman_open(struct server*); /* NULL on no memory */
-/* Begins to let in: from a socket that listens, which is the doorman's then, to the server's daemons, each
+struct connection_gate* gate_open(struct server*); /* NULL on no memory */
+/* Begins to let in: from a socket that listens, which is the gate's then, to the server's daemons, each
  * where there are fewest. False where no thread can be had. */
-bool doorman_begin(struct doorman*, int listening);
+bool gate_begin(struct connection_gate*, int listening);
 /* Lets nobody in any more: before daemons are stopped. */
-void doorman_shut(struct doorman*);
+void gate_shut(struct connection_gate*);
 /* After that. NULL is nothing. */
-void doorman_close(struct doorman*);
+void gate_close(struct connection_gate*);
 /* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
  * to choose. */
-void doorman_address(const struct sockaddr*, uint8_t out[16]);
+void gate_address(const struct sockaddr*, uint8_t out[16]);
 /* Connections inside. */
-int doorman_present(struct doorman*);
+int gate_present(struct connection_gate*);
 /* MHD's callback for connections that come and go. */
-void doorman_on_connection(void* doorman, struct MHD_Connection*, void** context,
-                           enum MHD_ConnectionNotificationCode);
+void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
+                        enum MHD_ConnectionNotificationCode);
 /* A request's headers are all there (false), or it has been answered and another's are waited for. */
-void doorman_waits(struct doorman*, struct MHD_Connection*, bool waiting);
+void gate_waits(struct connection_gate*, struct MHD_Connection*, bool waiting);
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
-bool call_origin_allowed(const struct call*);
-/* Sets the call's owner, and whether he is an admin. */
-bool call_authorized(struct call*);
-bool call_within_rate(const struct call*);
+bool call_origin_allowed(const struct http_call*);
+/* Sets the call's tenant, and whether he is an admin. */
+bool call_authorized(struct http_call*);
+bool call_within_rate(const struct http_call*);
 
 /* server_calls.c: MHD's callbacks */
 enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char* url, const char* method,
@@ -124,26 +125,26 @@ size_t server_unescape(void* user, struct MHD_Connection*, char* text);
 void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
 
 /* server_generate.c */
-bool answer_generation(struct call*);
+bool answer_generation(struct http_call*);
 /* A suspended call has been resumed: its answer is ready. */
-bool generate_resumed(struct call*);
-void generate_finished(struct call*); /* the client has its answer, or has gone */
+bool generate_resumed(struct http_call*);
+void generate_finished(struct http_call*); /* the client has its answer, or has gone */
 
 /* server_metrics.c */
-bool answer_metrics(struct call*);
+bool answer_metrics(struct http_call*);
 
 /* server_tokens.c */
-bool answer_tokenize(struct call*);
-bool answer_detokenize(struct call*);
-bool answer_count_tokens(struct call*);
+bool answer_tokenize(struct http_call*);
+bool answer_detokenize(struct http_call*);
+bool answer_count_tokens(struct http_call*);
 
 /* optimizer_service.c: searches for models that run elsewhere; NULL on no memory */
-struct optimizer_service* optimizer_service_open(int owners);
+struct optimizer_service* optimizer_service_open(int tenants);
 void optimizer_service_close(struct optimizer_service*);
-bool answer_optimizer(struct call*); /* every request of them */
+bool answer_optimizer(struct http_call*); /* every request of them */
 
 /* server_watch.c: server-sent events of the live state */
-bool watch_begin(struct call*);
+bool watch_begin(struct http_call*);
 
 /* server_routes.c */
 extern const struct route server_routes[]; /* ends with one without a method */

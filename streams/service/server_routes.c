@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "streams/mask_file.h"
-#include "streams/service/exchange.h"
+#include "streams/service/generation.h"
 
 /* ---- health, models, the page ------------------------------------------------------------- */
 
 /* problem: NULL for none. */
-static bool reply_status(struct call* c, const char* good, const char* problem) {
+static bool reply_status(struct http_call* c, const char* good, const char* problem) {
 	struct text out = {0};
 	if (atomic_load(&c->server->stopping))
 		problem = "stopping";
@@ -18,16 +18,16 @@ static bool reply_status(struct call* c, const char* good, const char* problem) 
 	return call_reply(c, problem ? 503 : 200, "application/json", &out);
 }
 
-static bool answer_health(struct call* c) { return reply_status(c, "ok", NULL); }
+static bool answer_health(struct http_call* c) { return reply_status(c, "ok", NULL); }
 
 /* Whether new requests are welcome: neither stopping nor with a full queue. */
-static bool answer_ready(struct call* c) {
+static bool answer_ready(struct http_call* c) {
 	struct scheduler_now n;
 	scheduler_now(c->server->scheduler, &n);
 	return reply_status(c, "ready", n.queue >= c->server->option.work.queue ? "queue full" : NULL);
 }
 
-static bool answer_version(struct call* c) {
+static bool answer_version(struct http_call* c) {
 	struct text out = {0};
 	text_json(&out, "{'version': '%s'}\n", c->server->option.version);
 	return call_reply_json(c, &out);
@@ -41,7 +41,7 @@ static void put_model(const struct server* s, struct text* out) {
 	          (int64_t)s->model->parameters);
 }
 
-static bool answer_models(struct call* c) {
+static bool answer_models(struct http_call* c) {
 	struct text out = {0};
 	text_json(&out, "{'object': 'list', 'data': [");
 	put_model(c->server, &out);
@@ -49,7 +49,7 @@ static bool answer_models(struct call* c) {
 	return call_reply_json(c, &out);
 }
 
-static bool answer_model(struct call* c) {
+static bool answer_model(struct http_call* c) {
 	if (strcmp(c->rest, c->server->option.work.model_name) != 0) {
 		api_fail(&c->error, 404, "model_not_found", "The model '%.120s' does not exist.", c->rest);
 		snprintf(c->error.param, sizeof c->error.param, "model");
@@ -61,7 +61,7 @@ static bool answer_model(struct call* c) {
 	return call_reply_json(c, &out);
 }
 
-static bool answer_page(struct call* c) {
+static bool answer_page(struct http_call* c) {
 	struct MHD_Response* r =
 	    MHD_create_response_from_buffer(page_html_size, (void*)(uintptr_t)page_html, MHD_RESPMEM_PERSISTENT);
 	if (!r)
@@ -74,7 +74,7 @@ static bool answer_page(struct call* c) {
 	return call_queue(c, 200, r);
 }
 
-static bool answer_state(struct call* c) {
+static bool answer_state(struct http_call* c) {
 	const char* accept = call_header(c, "Accept");
 	if (accept && strstr(accept, "text/event-stream"))
 		return watch_begin(c);
@@ -86,16 +86,16 @@ static bool answer_state(struct call* c) {
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
+static double divide_counts(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
 
 /* The members of a mask file (design section 7), with the bank's own beside them: "owner" is 0 where the mask
  * is everybody's. */
-static void put_entry(const struct server* s, struct text* out, int owner, const struct bank_entry* e) {
+static void put_entry(const struct server* s, struct text* out, int tenant, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
 	text_json(out,
 	          "{'id': %l, 'owner': %d, 'format': '%s', 'model': %q, 'fingerprint': '%s', 'blocks': %d, "
 	          "'task': %q, ",
-	          e->id, owner, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
+	          e->id, tenant, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
 	          s->model->weights.shape.n_blocks, e->task);
 	mask_put_blocks(out, &e->mask);
 	mask_put_stored(out, &e->mask);
@@ -103,8 +103,9 @@ static void put_entry(const struct server* s, struct text* out, int owner, const
 	    out,
 	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
 	    "'settled': %b, 'optimize_steps': %l}",
-	    share(r->matches, r->rows), share(r->accepted, r->draft_steps), share(r->round_tokens, r->rounds),
-	    e->skip_ratio, r->tokens, r->instances, e->settled, r->steps);
+	    divide_counts(r->matches, r->rows), divide_counts(r->accepted, r->draft_steps),
+	    divide_counts(r->round_tokens, r->rounds), e->skip_ratio, r->tokens, r->instances, e->converged,
+	    r->steps);
 }
 
 struct listing {
@@ -114,23 +115,23 @@ struct listing {
 	int n;
 };
 
-static void list_entry(void* user, int owner, const struct bank_entry* e) {
+static void list_entry(void* user, int tenant, const struct bank_entry* e) {
 	struct listing* l = user;
 	if (l->id && e->id != l->id)
 		return;
 	text_put(&l->out, l->n++ ? ", " : "");
-	put_entry(l->server, &l->out, owner, e);
+	put_entry(l->server, &l->out, tenant, e);
 }
 
-/* What the key's owner may know of, admins of all; NULL with the error. */
-static struct memory* own_memory(struct call* c) {
+/* What the key's tenant may know of, admins of all; NULL with the error. */
+static struct memory* own_memory(struct http_call* c) {
 	struct memory* all = c->server->option.work.memory;
 	if (!all)
 		api_fail(&c->error, 404, "no_bank", "This server runs with --bank off.");
-	return !all || c->admin ? all : memory_of(all, c->owner);
+	return !all || c->admin ? all : memory_of(all, c->tenant);
 }
 
-static bool answer_masks(struct call* c) {
+static bool answer_masks(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	struct listing l = {.server = c->server};
 	if (!memory)
@@ -142,21 +143,21 @@ static bool answer_masks(struct call* c) {
 }
 
 /* The number after the route; 0 where it is none. */
-static int64_t rest_number(const struct call* c) {
+static int64_t rest_number(const struct http_call* c) {
 	const size_t n = strspn(c->rest, "0123456789");
 	return c->rest[n] || n > 18 ? 0 : strtoll(c->rest, NULL, 10);
 }
 
-static bool no_mask(struct call* c) {
+static bool no_mask(struct http_call* c) {
 	return api_fail(&c->error, 404, "not_found", "There is no mask with this id.");
 }
 
-static bool store_failed(struct call* c, const struct error* e) {
+static bool store_failed(struct http_call* c, const struct error* e) {
 	fprintf(stderr, "swiftlet: %s\n", e->message);
 	return api_fail(&c->error, 500, "store_failed", "The store could not be written.");
 }
 
-static bool show_mask(struct call* c, struct memory* memory, int64_t id) {
+static bool show_mask(struct http_call* c, struct memory* memory, int64_t id) {
 	struct listing l = {.server = c->server, .id = id};
 	memory_each(memory, list_entry, &l);
 	if (l.n == 0) {
@@ -167,13 +168,13 @@ static bool show_mask(struct call* c, struct memory* memory, int64_t id) {
 	return call_reply_json(c, &l.out);
 }
 
-static bool answer_mask(struct call* c) {
+static bool answer_mask(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	const int64_t id = rest_number(c);
 	return memory && (id > 0 ? show_mask(c, memory, id) : no_mask(c));
 }
 
-static bool delete_mask(struct call* c) {
+static bool delete_mask(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	struct error e;
 	const int64_t id = rest_number(c);
@@ -190,7 +191,7 @@ static bool delete_mask(struct call* c) {
 }
 
 /* The members that a mask object of ours may have; those that only tell are not taken back. */
-static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entry* e) {
+static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank_entry* e) {
 	static const char known[] =
 	    "id owner format model fingerprint blocks task attention mlp matchness alpha M "
 	    "skip_ratio tokens_served instances settled optimize_steps stored";
@@ -206,7 +207,7 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	    !api_int(body, "blocks", 1, MAX_BLOCKS, &said, error) ||
 	    !api_number(body, "skip_ratio", 0, 1, false, &e->skip_ratio, error) ||
 	    !api_number(body, "tokens_served", 0, 0x1p53, true, &tokens, error) ||
-	    !api_flag(body, "settled", &e->settled, error) || !api_mask(body, blocks, true, &e->mask, error))
+	    !api_flag(body, "settled", &e->converged, error) || !api_mask(body, blocks, true, &e->mask, error))
 		return false;
 	if (format && strcmp(format, mask_format_name(&e->mask)) != 0)
 		return api_refuse(error, "format", "invalid_value", "'format' must be \"%s\" for this mask.",
@@ -222,7 +223,7 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	return true;
 }
 
-static bool put_mask(struct call* c) {
+static bool put_mask(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	cJSON* body = memory ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	if (!body)
@@ -241,7 +242,7 @@ static bool put_mask(struct call* c) {
 /* ---- the table ---------------------------------------------------------------------------- */
 
 /* A browser asks before it calls from another origin; only where --cors allows one. */
-static bool answer_preflight(struct call* c) {
+static bool answer_preflight(struct http_call* c) {
 	if (!c->server->option.cors)
 		return api_fail(&c->error, 403, "origin_not_allowed", "Other origins are not allowed.");
 	struct text out = {0};
@@ -250,7 +251,7 @@ static bool answer_preflight(struct call* c) {
 
 /* What generates may be asked for from other origins. */
 #define GENERATION(at, how)                                                                                  \
-	{"POST", at, .answer = answer_generation, .voice = &how}, {                                              \
+	{"POST", at, .answer = answer_generation, .formatter = &how}, {                                          \
 		"OPTIONS", at, .answer = answer_preflight, .open = true                                              \
 	}
 const struct route server_routes[] = {
@@ -263,11 +264,11 @@ const struct route server_routes[] = {
     {"GET", "/version", .answer = answer_version},
     {"POST", "/tokenize", .answer = answer_tokenize},
     {"POST", "/detokenize", .answer = answer_detokenize},
-    GENERATION("/v1/completions", voice_completion),
-    GENERATION("/v1/chat/completions", voice_chat),
-    GENERATION("/v1/embeddings", voice_embeddings),
-    GENERATION("/v1/responses", voice_responses),
-    GENERATION("/v1/messages", voice_messages),
+    GENERATION("/v1/completions", formatter_completion),
+    GENERATION("/v1/chat/completions", formatter_chat),
+    GENERATION("/v1/embeddings", formatter_embeddings),
+    GENERATION("/v1/responses", formatter_responses),
+    GENERATION("/v1/messages", formatter_messages),
     {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens},
     {"GET", "/v1/swiftlet/state", .answer = answer_state, .admin = true},
     {"GET", "/v1/swiftlet/masks", .answer = answer_masks},

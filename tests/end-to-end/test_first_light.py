@@ -21,7 +21,7 @@ class FirstLight(EndToEnd):
 
     def test_the_plan_has_every_line_of_the_table(self):
         plan = self.tool("--dry-run")
-        with open(os.path.join(SOURCE, "tools", "cuda-bench.md"), encoding="utf-8") as file:
+        with open(os.path.join(SOURCE, "docs", "gpu.md"), encoding="utf-8") as file:
             commands = set(re.findall(r"`swiftlet (bench [a-z]+ -m [^ ]+)", file.read()))
         self.assertGreater(len(commands), 4)
         for command in commands:
@@ -100,12 +100,12 @@ class FirstLight(EndToEnd):
         self.assertEqual([(m[1], m[2], m[3]) for m in mistakes], [(1, ["b"], ["x"]), (2, ["c"], [])])
 
     def test_the_page_has_the_plan_and_what_is_predicted(self):
-        with open(os.path.join(SOURCE, "tools", "cuda-bench.md"), encoding="utf-8") as file:
+        with open(os.path.join(SOURCE, "docs", "gpu.md"), encoding="utf-8") as file:
             page = file.read()
         table = self.tool("--table")
         self.assertEqual(table.count("\n| not yet run |"), self.tool("--dry-run").count("\n") - 1)
         if "| not yet run |  | first token |" in page:  # until a device has spoken the page's table is this one
-            self.assertTrue("begin -->\n" + table + "<!-- end -->" in page, "tools/cuda-first-light --write tools/cuda-bench.md")
+            self.assertTrue("begin -->\n" + table + "<!-- end -->" in page, "tools/cuda-first-light --write docs/gpu.md")
         told = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "cuda_predictions.py")], stdout=subprocess.PIPE,
                               text=True, check=True)
         self.assertTrue(told.stdout in page, "what tools/cuda_predictions.py prints is not on the page")

@@ -14,7 +14,7 @@ cd "$place"
 usr/bin/swiftlet run -p 'Once upon a time' -n 8 --temp 0 > program.txt
 library=$(dirname "$(find usr -name libswiftlet.so | head -1)")
 for wanted in usr/include/swiftlet.h usr/share/man/man1/swiftlet.1 usr/lib/systemd/system/swiftlet.service \
-	usr/share/bash-completion/completions/swiftlet "$library"/pkgconfig/swiftlet.pc "$library"/cmake/swiftlet/swiftlet-config.cmake; do
+	usr/share/bash-completion/completions/swiftlet usr/share/doc/swiftlet/methods.md "$library"/pkgconfig/swiftlet.pc "$library"/cmake/swiftlet/swiftlet-config.cmake; do
 	[ -s "$wanted" ] || { echo "missing: $wanted"; exit 1; }
 done
 example=$(find usr -name example.c)

@@ -1,4 +1,4 @@
-"""Beginnings of prompts on disk: found after a restart with the same text, by their owner alone, and never when damaged."""
+"""Beginnings of prompts on disk: found after a restart with the same text, by their tenant alone, and never when damaged."""
 import glob, os, random, shutil, signal, subprocess, tempfile
 
 from service import MODEL, PROGRAM, Server, run_text, wait_for
@@ -57,7 +57,7 @@ def killed_and_found_again(options, folder, text):
             assert figure(s, "found_total") == cached // 32
             assert ask(s, FIRST, PROMPT.replace("small", "large"))[0] < found
     with Server(*options, "--share-prefixes") as s:
-        assert ask(s) == (0, text), "an owner's own are not everybody's afterwards"
+        assert ask(s) == (0, text), "a tenant's own are not everybody's afterwards"
     with Server(*options, "--cache-type", "q8_0") as s:
         assert ask(s)[0] == 0, "another type's bits are others"
     if MODEL == "builtin":

@@ -27,7 +27,7 @@ def keys_are_kept_apart(folder):
         rows = attacks.attack(lambda key, prompt: ask(s, key, prompt), "first-key-0001", "second-key-0002")
         assert all(len(set(told)) == 1 for _, told in rows), "the right word shows: %s" % rows
         assert ask(s, "first-key-0001", SECRET) > 0, "and still after another key's request"
-    with Server("--api-key-file", file, "--sessions", "1") as s:  # one seat, which passes from key to key
+    with Server("--api-key-file", file, "--sessions", "1") as s:  # one slot, which passes from key to key
         assert ask(s, "first-key-0001", SECRET) == 0
         assert ask(s, "second-key-0002", SECRET) == 0
         assert ask(s, "first-key-0001", SECRET) > 0
@@ -62,7 +62,7 @@ def generate(s, key, task, tokens=48, prompt="Once upon a time there was a fox w
     return answer
 
 
-def masks_are_an_owners(s):
+def masks_are_a_tenants(s):
     generate(s, FIRST, "letters")
     generate(s, SECOND, "poems")
     for key, mine in ((FIRST, {"letters"}), (THIRD, {"letters"}), (SECOND, {"poems"}), (ADMIN, {"letters", "poems"})):
@@ -79,12 +79,12 @@ def masks_are_an_owners(s):
     assert tasks(s, SECOND)["everyone"]["owner"] == 0, "the operator's masks are everybody's"
     generate(s, SECOND, "everyone")
     seen = [m for m in s.call("GET", "/v1/swiftlet/masks", headers=ADMIN)[2]["data"] if m["task"] == "everyone"]
-    assert [m["tokens_served"] for m in seen if m["owner"] == 0] == [0], "what a text shows is its owner's: %s" % seen
+    assert [m["tokens_served"] for m in seen if m["owner"] == 0] == [0], "what a text shows is its tenant's: %s" % seen
     assert sum(m["tokens_served"] for m in seen) == 48 and len({m["owner"] for m in seen}) == 2, seen
     assert {m["owner"] for m in s.call("GET", "/v1/swiftlet/masks", headers=FIRST)[2]["data"] if m["task"] == "everyone"} == {0}
 
 
-def optimizers_are_an_owners(s):
+def optimizers_are_a_tenants(s):
     path = "/v1/swiftlet/optimizer"
     made = s.call("POST", path, {"blocks": 8}, FIRST)[2]["id"]
     for call in (("GET", path + "/" + made, None), ("POST", path + "/" + made + "/propose", {}), ("DELETE", path + "/" + made, None)):
@@ -98,7 +98,7 @@ def optimizers_are_an_owners(s):
     assert s.call("DELETE", path + "/" + mine[0]["id"], headers=ADMIN)[0] == 200
 
 
-def figures_are_an_owners(s):
+def figures_are_a_tenants(s):
     name = 'swiftlet_tokens_total{kind="generated"}'
     before = figure(s, FIRST, name), figure(s, SECOND, name), figure(s, ADMIN, name)
     generate(s, FIRST, "letters", 40)
@@ -111,7 +111,7 @@ def figures_are_an_owners(s):
 
 
 def what_was_learned_shows_in_no_other_keys_figures(file):
-    """On one seat, with what repeats where nothing is measured: a key's second answer drafts otherwise than its first, and
+    """On one slot, with what repeats where nothing is measured: a key's second answer drafts otherwise than its first, and
     another key's is the same whether there was a first key or not."""
     options = ("--sessions", "1", "--draft", "always", "--max-tree", "16", "--opt-budget", "inf", "--idle-learning", "off")
 
@@ -133,11 +133,11 @@ def learned_things_are_kept_apart(folder):
         f.write(FILE)
     what_was_learned_shows_in_no_other_keys_figures(file)
     with Server("--api-key-file", file, "--sessions", "2", "--idle-learning", "off", store=store) as s:
-        assert ask(s, "first-key-0001", SECRET) == 0 and ask(s, "first-key-0003", SECRET) > 0, "one owner has two keys"
+        assert ask(s, "first-key-0001", SECRET) == 0 and ask(s, "first-key-0003", SECRET) > 0, "one tenant has two keys"
         assert ask(s, "second-key-0002", SECRET) == 0
     os.remove(store)
     with Server("--api-key-file", file, "--sessions", "2", "--idle-learning", "off", store=store) as s:
-        for check in (masks_are_an_owners, optimizers_are_an_owners, figures_are_an_owners):
+        for check in (masks_are_a_tenants, optimizers_are_a_tenants, figures_are_a_tenants):
             check(s)
     with Server("--api-key-file", file, store=store) as s:
         assert "letters" in tasks(s, THIRD) and "letters" not in tasks(s, SECOND) and "poems" in tasks(s, SECOND), "and after a restart"

@@ -207,28 +207,29 @@ void what_is_not_the_models_text_is_not_found(void** state) {
 	close_backend(&f);
 }
 
-/* The same tokens of another owner are other text: neither found nor held together, though they are alike. */
-void owners_find_their_own_alone(void** state) {
+/* The same tokens of another tenant are other text: neither found nor held together, though they are alike.
+ */
+void tenants_find_their_own_alone(void** state) {
 	const struct pages_way* way = *state;
 	struct fixture f;
 	float first[VOCAB], second[VOCAB];
 	open_backend(&f, way, ROPE_NONE, 16);
 	struct cache *a = open_cache(&f, DTYPE_F16), *b = open_cache(&f, DTYPE_F16),
 	             *c = open_cache(&f, DTYPE_F16);
-	a->owner = 1;
-	b->owner = 2;
-	c->owner = 1;
+	a->tenant = 1;
+	b->tenant = 2;
+	c->tenant = 1;
 	assert_true(run(&f, a, f.text, 100, first));
 	assert_int_equal(f.b->adopt(b, f.text, 99), 0);
 	assert_true(run(&f, b, f.text, 100, second));
 	assert_memory_equal(first, second, sizeof first);
 	assert_int_equal(f.b->room(a), (16 - 2 * 4) * PAGE_SLOTS);
 	assert_int_equal(f.b->adopt(c, f.text, 99), 96);
-	/* what an owner left is not found when the cache becomes another's */
+	/* what a tenant left is not found when the cache becomes another's */
 	f.b->truncate(c, 0);
-	c->owner = 3;
+	c->tenant = 3;
 	assert_int_equal(f.b->adopt(c, f.text, 99), 0);
-	c->owner = 2;
+	c->tenant = 2;
 	assert_int_equal(f.b->adopt(c, f.text, 99), 96);
 	assert_true(run(&f, c, f.text + 96, 4, second));
 	assert_memory_equal(first, second, sizeof first);

@@ -173,7 +173,7 @@ static void lossless(const char* drafts, bool helps) {
 			assert_true(!given || text->releases > 0);
 			struct text* again = generate(&bench, &request, 0); /* what was kept of it is its beginning */
 			same_text(expected, again);
-			session_set_owner(bench.session, 2, false);
+			session_set_tenant(bench.session, 2, false);
 			assert_int_equal(bench.session->draft_cache->committed, 0);
 			close_bench(&bench);
 			timed.drafts = NULL;

@@ -19,7 +19,7 @@ enum {
 	CONTEXT = 192,
 	MOST_PROMPT = 120,
 	MOST_TOKENS = 150,
-	OWNERS = 3,
+	TENANTS = 3,
 	SESSIONS = 12,
 	PAGE = 32,
 	PAGES = 16
@@ -75,7 +75,7 @@ static void make_request(struct case_job* c, const struct swiftlet_options* opti
 		r->n_bias = 1;
 	}
 	c->leaves_after = i % 11 == 7 && !grows ? below(20) : INT_MAX;
-	c->job.owner = i % OWNERS;
+	c->job.tenant = i % TENANTS;
 }
 
 /* ---- alone -------------------------------------------------------------------------------- */
@@ -154,19 +154,19 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 
 static const struct job_calls calls = {.gone = on_gone, .step = on_step, .end = on_end};
 
-/* Texts of one owner are in that owner's pool alone. */
+/* Texts of one tenant are in that tenant's pool alone. */
 static void check_pools(const struct scheduler* s, const struct case_job* list, int n) {
-	int64_t texts[OWNERS] = {0};
+	int64_t texts[TENANTS] = {0};
 	for (int i = 0; i < n; i++)
-		texts[list[i].job.owner] += list[i].job.request.n_prompt + list[i].n_got;
-	for (int i = 0; i < OWNERS; i++) {
+		texts[list[i].job.tenant] += list[i].job.request.n_prompt + list[i].n_got;
+	for (int i = 0; i < TENANTS; i++) {
 		assert_non_null(s->pool[i]);
 		const int64_t held = suffix_size(s->pool[i]->generation[0]) + suffix_size(s->pool[i]->generation[1]);
 		assert_true(held > 0 && held <= texts[i]);
 		for (int k = 0; k < i; k++)
 			assert_ptr_not_equal(s->pool[i], s->pool[k]);
 	}
-	assert_null(s->pool[OWNERS]);
+	assert_null(s->pool[TENANTS]);
 }
 
 /* Its thread has ended: what it wrote may be looked at. */
@@ -197,11 +197,11 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
                          const char* drafts) {
 	char message[512];
 	struct swiftlet_options o;
-	struct metrics metrics[OWNERS];
+	struct metrics metrics[TENANTS];
 	struct events events;
 	struct error e;
 	open_options(&o, PAGES, cache_type, drafts);
-	for (int i = 0; i < OWNERS; i++)
+	for (int i = 0; i < TENANTS; i++)
 		metrics_open(&metrics[i]);
 	events_open(&events);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
@@ -233,7 +233,7 @@ static void run_together(swiftlet_model* model, struct case_job* list, int n, co
 	scheduler_close(s);
 	swiftlet_engine_close(engine);
 	events_close(&events);
-	for (int i = 0; i < OWNERS; i++)
+	for (int i = 0; i < TENANTS; i++)
 		metrics_close(&metrics[i]);
 }
 

@@ -1,4 +1,4 @@
-/* The arithmetic of a prompt's chunk: what a turn costs is bounded, and a prompt gets on. */
+/* The arithmetic of a prompt's chunk: what an iteration costs is bounded, and a prompt gets on. */
 #include "streams/service/chunk.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 static struct cost_model costs(double slope) {
 	static const int rows[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
 	struct cost_model cost = {.blocks = 4, .slope = slope};
-	for (int turn = 0; turn < 4; turn++)
+	for (int iteration = 0; iteration < 4; iteration++)
 		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 			cost_see_full(&cost, rows[i], 0.01 * (1 + slope * (rows[i] - 1)));
 	return cost;
@@ -29,7 +29,7 @@ static void a_whole_chunk_costs_eight_plain_steps(void** unused) {
 	assert_int_equal(chunk_whole(&dear, 1000), PREFILL_CHUNK);
 }
 
-static void what_the_turn_did_is_taken_off(void** unused) {
+static void what_the_iteration_did_is_taken_off(void** unused) {
 	(void)unused;
 	const struct cost_model cost = costs(0.2);
 	assert_int_equal(chunk_rest(&cost, 32, 0, 0), 32);
@@ -40,7 +40,7 @@ static void what_the_turn_did_is_taken_off(void** unused) {
 	assert_int_equal(chunk_rest(&cost, 1, 100, 64), 1);
 }
 
-static void no_turn_costs_more_than_a_chunk_but_where_a_quarter_does(void** unused) {
+static void no_iteration_costs_more_than_a_chunk_but_where_a_quarter_does(void** unused) {
 	(void)unused;
 	for (double slope = 0.01; slope < 0.5; slope *= 2) {
 		const struct cost_model cost = costs(slope);
@@ -58,8 +58,8 @@ static void no_turn_costs_more_than_a_chunk_but_where_a_quarter_does(void** unus
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_whole_chunk_costs_eight_plain_steps),
-	    cmocka_unit_test(what_the_turn_did_is_taken_off),
-	    cmocka_unit_test(no_turn_costs_more_than_a_chunk_but_where_a_quarter_does),
+	    cmocka_unit_test(what_the_iteration_did_is_taken_off),
+	    cmocka_unit_test(no_iteration_costs_more_than_a_chunk_but_where_a_quarter_does),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "streams/memory/experience.h"
+#include "streams/memory/statistics.h"
 #include "streams/memory/store.h"
 
 static const struct store_model model = {.fingerprint = "00ff", .name = "a-model", .blocks = 20};
@@ -133,14 +133,14 @@ static void keeps_everything(const char* path) {
 	bank_signature(&entry.unsaved_signature, state, 40);
 	int64_t id = 0, again = 0;
 	assert_true(store_add(s, &model, &entry, 1, &id, &e));
-	entry.settled = true;
+	entry.converged = true;
 	assert_true(store_add(s, &model, &entry, 1, &again, &e));
 	assert_int_equal(id, again);
 	struct influence influence = {.rows = 8};
 	for (int i = 0; i < 40; i++)
 		influence.sum[i] = 0.125 * i / 8;
 	for (int i = 0; i < 2; i++) {
-		assert_true(experience_save_influence(s, &model, "math", 0, &influence, &e));
+		assert_true(statistics_save_influence(s, &model, "math", 0, &influence, &e));
 		const struct store_figure chance = {"mask/2 3 1", 2.5, 4};
 		assert_true(store_add_figures(s, &model, chances_here, false, &chance, 1, &e));
 		const struct store_figure cost = {"rows-8", 0.5, 2};
@@ -156,12 +156,12 @@ static void keeps_everything(const char* path) {
 	assert_true(mask_equal(&seen.last.entry.mask, &entry.mask));
 	assert_string_equal(seen.last.entry.task, "task-1");
 	assert_string_equal(seen.last.model.name, "a-model");
-	assert_true(seen.last.entry.settled);
+	assert_true(seen.last.entry.converged);
 	assert_true(seen.last.entry.signature.prompts > 1.5 && seen.last.entry.signature.prompts < 2.5);
 	assert_memory_equal(&seen.last.entry.signature.value[39], &(float){2 * entry.unsaved_signature.value[39]},
 	                    sizeof(float));
 	struct influence sum;
-	assert_true(experience_load_influence(s, &model, "math", 0, &sum, &e));
+	assert_true(statistics_load_influence(s, &model, "math", 0, &sum, &e));
 	assert_true(sum.rows > 15.9 && sum.rows < 16.1 && sum.sum[39] > 1.2 && sum.sum[39] < 1.23);
 	double chances = 0, costs = 0;
 	assert_true(store_each_figure(s, &model, chances_here, sum_chance, &chances, &e));
@@ -485,12 +485,12 @@ static void older_schemas_keep_their_masks(void** unused) {
 		assert_non_null(strstr(e.message, "open it once for writing"));
 		struct store* s = must_open(STORE_WRITE);
 		assert_int_equal(look(s).tokens, 77);
-		assert_true(look(s).last.entry.settled);
+		assert_true(look(s).last.entry.converged);
 		add_many(s, 2);
 		const struct store_figure cost = {"rows-8", 0.5, 2};
 		const struct influence influence = {.rows = 8};
 		assert_true(store_add_figures(s, &model, costs_here, false, &cost, 1, &e));
-		assert_true(experience_save_influence(s, &model, "math", 0, &influence, &e));
+		assert_true(statistics_save_influence(s, &model, "math", 0, &influence, &e));
 		store_close(s);
 		s = must_open(STORE_READ);
 		assert_int_equal(look(s).tokens, 79);

@@ -25,8 +25,6 @@ static const struct {
      "            plain decoding"},
     {"search", bench_search_main,
      "which ways of proposing masks find good ones: made-up models and trained ones"},
-    {"bridge", bench_bridge_main,
-     "what a bridge, fitted by least squares, makes of a span of blocks that drafts leave out"},
     {"replay", bench_replay_main,
      "what drafting would bring on a stream of prompts, at stated prices of passes"},
     {"certified", bench_certified_main,

@@ -17,9 +17,9 @@
 #include "core/draft/round.h"
 #include "streams/jsonl.h"
 #include "tools/lab/bench.h"
-#include "tools/lab/bridge_trial.h"
 #include "tools/lab/prices.h"
 #include "tools/lab/replay_oracle.h"
+#include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
 
 struct sums {
@@ -34,14 +34,12 @@ struct sums {
 
 struct replay {
 	struct bench_part part;
-	const char *input, *price_text, *drafter_text, *mask_path, *bridge_text, *learn_path, *answer_path;
+	const char *input, *price_text, *drafter_text, *mask_path, *answer_path;
 	int pool_tokens, most_instances;
 	struct prices prices;
 	unsigned which;
 	struct mask skip;
-	struct bridge_trial trial;
-	const struct bridge* bridge; /* the trial's, or NULL */
-	struct cache* cache;         /* NULL: answers were recorded, no pass is run */
+	struct cache* cache; /* NULL: answers were recorded, no pass is run */
 	FILE* answers;
 	char* line;
 	size_t line_capacity;
@@ -143,7 +141,6 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	if (r->set.state[SOURCE_mask]) {
 		const struct mask_round round = {.segment = {.cache = r->cache},
 		                                 .skip = &r->skip,
-		                                 .bridge = r->bridge,
 		                                 .end_token = model->end_token,
 		                                 .n_end_tokens = model->n_end_tokens};
 		mask_start(r->set.state[SOURCE_mask], &round);
@@ -328,21 +325,6 @@ static void tell(const struct replay* r, cJSON* out) {
 	}
 }
 
-/* A bridge leaves out the span that it stands for. */
-static bool learn_bridge(struct replay* r, struct error* error) {
-	struct bridge_trial* t = &r->trial;
-	if (!r->bridge_text)
-		return true;
-	t->bench = &r->part.bench;
-	if (!bench_prompts(t->bench, &t->learn, r->learn_path, INT32_MAX, error) ||
-	    !bridge_trial_run(t, r->bridge_text, error))
-		return false;
-	r->bridge = &t->span[0].bridge;
-	for (int s = r->bridge->first; s < r->bridge->last; s++)
-		mask_set(&r->skip, s, true);
-	return t->n_spans == 1 || error_set(error, "--bridge: expected one span, found %d", t->n_spans);
-}
-
 /* ---- the command ---------------------------------------------------------------------------- */
 
 static bool replay(struct replay* r, struct error* error) {
@@ -354,7 +336,7 @@ static bool replay(struct replay* r, struct error* error) {
 	const bool good =
 	    (!r->answer_path || r->answers || error_set(error, "%s: %s", r->answer_path, strerror(errno))) &&
 	    (!r->mask_path || mask_of_file(r->mask_path, NULL, r->part.bench.model, false, &r->skip, error)) &&
-	    learn_bridge(r, error) && open_drafters(r, error) && replay_stream(r, file, error);
+	    open_drafters(r, error) && replay_stream(r, file, error);
 	if (r->answers)
 		fclose(r->answers);
 	if (file != stdin)
@@ -369,7 +351,6 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	if (good)
 		tell(r, out);
 	close_drafters(r);
-	bridge_trial_close(&r->trial);
 	return good;
 }
 
@@ -389,9 +370,8 @@ int bench_replay_main(int argc, char** argv) {
 	                   .price_text = "slope=0.05,c=0.55",
 	                   .drafter_text = "prediction,retrieval,recycle",
 	                   .pool_tokens = 1 << 16,
-	                   .trial = {.tokens = 8000},
 	                   .most_instances = INT32_MAX};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(r.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
 	    TEXT("prices", 0, "LIST|FILE",
@@ -406,10 +386,6 @@ int bench_replay_main(int argc, char** argv) {
 	    FLAG("oracle", "with --answers: what the best policies of the same tables would bring",
 	         &r.with_oracle),
 	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r.mask_path),
-	    TEXT("bridge", 0, "SPAN", "`mask` has a bridge in place of these blocks, 9-16 (of none)",
-	         &r.bridge_text),
-	    TEXT("learn", 0, "FILE", "prompts that the bridge is learned from (the usual ones)", &r.learn_path),
-	    COUNT("tokens", 0, "N", "tokens that it is learned from (8000)", &r.trial.tokens, 1, 1 << 30),
 	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r.pool_tokens, 0, 1 << 24),
 	    COUNT("instances", 'n', "N", "stop after so many", &r.most_instances, 1, INT32_MAX),
 	};

@@ -110,7 +110,7 @@ static bool answer(struct searching* s, int which, struct error* error) {
 	for (int i = 0; i < h->prompts.n; i++) {
 		struct walk w = {s, &h->text[i]};
 		bench_progress((double)i / h->prompts.n, "states");
-		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], true, &points, take_states, &w, error)
+		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], &points, take_states, &w, error)
 		                     : state_text_fill(bench, &h->text[i], error)))
 			return false;
 	}
@@ -425,7 +425,7 @@ int bench_search_main(int argc, char** argv) {
 	                      .most = 300,
 	                      .tokens = 160,
 	                      .windows = 8};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(s.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them: every other one judges",
 	         &s.input),

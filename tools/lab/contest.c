@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "tools/program/generation.h"
+#include "tools/program/completion.h"
 #include "tools/program/interrupt.h"
 
 const struct choice every_prompt = {NULL, -1};

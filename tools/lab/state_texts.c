@@ -154,8 +154,8 @@ bool state_text_fill(const struct runtime* bench, struct state_text* t, struct e
 	return t->cache && state_text_prefill(t->cache, t->id, t->n - 1, &ignored, error);
 }
 
-bool state_text_walk(const struct runtime* bench, struct state_text* t, bool keep,
-                     const struct state_points* points, state_taker* take, void* user, struct error* error) {
+bool state_text_walk(const struct runtime* bench, struct state_text* t, const struct state_points* points,
+                     state_taker* take, void* user, struct error* error) {
 	struct backend* backend = bench->engine->backend;
 	const size_t rows_size = (size_t)MAX_ROWS * (size_t)backend->weights->shape.dim;
 	float* state[2 * MAX_BLOCKS + 1];
@@ -176,9 +176,5 @@ bool state_text_walk(const struct runtime* bench, struct state_text* t, bool kee
 		first += rows;
 	}
 	free(memory);
-	if (!keep && t->cache) {
-		backend->cache_close(t->cache);
-		t->cache = NULL;
-	}
 	return good;
 }

@@ -18,7 +18,7 @@ struct cache* text_cache_open(const struct runtime*, int capacity, struct error*
 struct state_text {
 	int32_t* id; /* (n) prompt and answer, malloc'd */
 	int n_prompt, n;
-	struct cache* cache; /* NULL unless kept by state_text_walk or made by state_text_fill */
+	struct cache* cache; /* NULL until state_text_walk or state_text_fill makes it */
 };
 
 /* Answers prompt i of [0, n) for each i, several at a time; text (n). False with the error set; free in any
@@ -36,10 +36,10 @@ struct state_points {
 };
 /* Rows [first, first + n) of a text; state[i] (n, dim) at points->at[i]. */
 typedef void state_taker(void* user, int first, int n, float* const* state);
-/* Runs a text through the full model, up to MAX_ROWS rows at a time. `keep`: its cache stays in text->cache,
- * with all of it but the last token committed. */
-bool state_text_walk(const struct runtime*, struct state_text*, bool keep, const struct state_points*,
-                     state_taker*, void* user, struct error*);
+/* Runs a text through the full model, up to MAX_ROWS rows at a time. Its cache stays in text->cache, with all
+ * of it but the last token committed. */
+bool state_text_walk(const struct runtime*, struct state_text*, const struct state_points*, state_taker*,
+                     void* user, struct error*);
 /* The same for its cache alone. */
 bool state_text_fill(const struct runtime*, struct state_text*, struct error*);
 

@@ -10,8 +10,8 @@
 #include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
 #include "tools/program/command.h"
+#include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
-#include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
@@ -24,7 +24,7 @@ struct learn {
 	int64_t seconds;
 	bool json, live;
 	struct runtime runtime;
-	struct generation generation;
+	struct completion completion;
 	struct prompt_list prompts;
 	cJSON* curve;  /* a point after each text: how the mask that was best before it does on it */
 	double unseen; /* of the last one; NaN: none was judged */
@@ -34,11 +34,11 @@ struct learn {
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-static double elapsed(const struct learn* l) { return seconds_now() - l->began; }
+static double elapsed_seconds(const struct learn* l) { return seconds_now() - l->began; }
 
 static void show_progress(void* user) {
 	struct learn* const l = user;
-	const double now = elapsed(l);
+	const double now = elapsed_seconds(l);
 	if (!l->live || now - l->shown_at < 0.1)
 		return;
 	l->shown_at = now;
@@ -56,9 +56,9 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 	swiftlet_session* const session = l->runtime.session;
 	const struct swiftlet_request request =
 	    request_for(&l->runtime.options, prompt->id, prompt->n, tokens, prompt->task);
-	if (!generation_run(&l->generation, session, &request, error))
+	if (!completion_run(&l->completion, session, &request, error))
 		return false;
-	l->proposals += l->generation.figures.optimize_steps;
+	l->proposals += l->completion.figures.optimize_steps;
 	const struct mask mask = session_mask(session, NULL);
 	int matches, rows;
 	if (!session_judge(session, &mask, &matches, &rows, error))
@@ -67,12 +67,12 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 		return true;
 	l->unseen = (double)matches / rows;
 	cJSON* const point = cJSON_CreateObject();
-	cJSON_AddNumberToObject(point, "seconds", elapsed(l));
+	cJSON_AddNumberToObject(point, "seconds", elapsed_seconds(l));
 	cJSON_AddNumberToObject(point, "proposals", (double)l->proposals);
 	cJSON_AddNumberToObject(point, "rows", rows);
 	cJSON_AddNumberToObject(point, "unseen_matchness", l->unseen);
 	cJSON_AddNumberToObject(point, "expected_speedup", search_speedup(session_search(session)));
-	cJSON_AddNumberToObject(point, "skip_ratio", l->generation.figures.skip_ratio);
+	cJSON_AddNumberToObject(point, "skip_ratio", l->completion.figures.skip_ratio);
 	cJSON_AddItemToArray(l->curve, point);
 	return true;
 }
@@ -86,7 +86,7 @@ static bool search_text(struct learn* l, double seconds, struct error* error) {
 	struct search* const search = session_search(session);
 	struct session_work work;
 	const int64_t enough = l->proposals + AT_LEAST;
-	while ((seconds_now() < until || l->proposals < enough) && elapsed(l) < (double)l->seconds &&
+	while ((seconds_now() < until || l->proposals < enough) && elapsed_seconds(l) < (double)l->seconds &&
 	       !interrupted() && session_next_idle(session, &work)) {
 		if (!session_run(session, &work, error))
 			return false;
@@ -102,10 +102,10 @@ static bool search_text(struct learn* l, double seconds, struct error* error) {
 
 /* Each prompt's text, and a search on it for as long as it took to write: windows of one text agree with one
  * another, so many texts tell more than many windows. Later turns go further into each text. */
-static bool learn(struct learn* l, struct error* error) {
+static bool learn_masks(struct learn* l, struct error* error) {
 	l->began = seconds_now();
 	int tokens = FIRST_TOKENS;
-	for (int turn = 0, i = 0; elapsed(l) < (double)l->seconds && !interrupted(); i++) {
+	for (int turn = 0, i = 0; elapsed_seconds(l) < (double)l->seconds && !interrupted(); i++) {
 		if (i == l->prompts.n) {
 			i = 0;
 			turn++;
@@ -142,7 +142,7 @@ static double unseen_matchness(const struct learn* l) {
 /* The curve goes along. */
 static cJSON* figures_of(struct learn* l) {
 	cJSON* const out = cJSON_CreateObject();
-	cJSON_AddNumberToObject(out, "seconds", elapsed(l));
+	cJSON_AddNumberToObject(out, "seconds", elapsed_seconds(l));
 	cJSON_AddNumberToObject(out, "proposals", (double)l->proposals);
 	cJSON_AddNumberToObject(out, "unseen_matchness", unseen_matchness(l));
 	cJSON_AddItemToObject(out, "curve", l->curve);
@@ -167,7 +167,7 @@ static void print_table(const struct learn* l, const cJSON* figures) {
 		       store_path(memory_store(l->runtime.memory)));
 }
 
-static int finish(struct learn* l) {
+static int finish_learning(struct learn* l) {
 	if (l->live)
 		fputs("\r\033[K", stderr);
 	cJSON* const figures = figures_of(l);
@@ -177,14 +177,14 @@ static int finish(struct learn* l) {
 		print_table(l, figures);
 	cJSON_Delete(figures);
 	l->curve = NULL;
-	const bool good = runtime_save_mask(&l->runtime, &l->generation.figures, NULL, 0);
+	const bool good = runtime_save_mask(&l->runtime, &l->completion.figures, NULL, 0);
 	return output_written(good ? STATUS_DONE : STATUS_FAILED);
 }
 
 static int close_learn(struct learn* l, int status) {
 	prompt_list_free(&l->prompts);
 	cJSON_Delete(l->curve);
-	generation_free(&l->generation);
+	completion_free(&l->completion);
 	return runtime_close(&l->runtime, status);
 }
 
@@ -203,15 +203,15 @@ static int open_learn(struct learn* l) {
 	if (!prompt_list_read(&l->prompts, l->runtime.model, l->input, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
 	l->live = isatty(STDERR_FILENO) != 0;
-	l->generation.watch = l->runtime.watch;
-	l->generation.on_step = show_progress;
-	l->generation.on_user = l;
+	l->completion.watch = l->runtime.watch;
+	l->completion.on_step = show_progress;
+	l->completion.on_user = l;
 	return OPTIONS_GO_ON;
 }
 
 int command_learn(int argc, char** argv) {
 	struct learn l = {.seconds = 60};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
 	         &l.input),
 	    COUNT("seconds", 0, "N", "how long (60)", &l.seconds, 1, 1 << 24),
@@ -238,7 +238,7 @@ int command_learn(int argc, char** argv) {
 	if (status == OPTIONS_GO_ON) {
 		struct error error = {{0}};
 		interrupt_watch();
-		status = learn(&l, &error) ? finish(&l) : complain(STATUS_FAILED, "%s", error.message);
+		status = learn_masks(&l, &error) ? finish_learning(&l) : complain(STATUS_FAILED, "%s", error.message);
 	}
 	return close_learn(&l, status);
 }

@@ -52,7 +52,7 @@ static void wait_for_end(void) {
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
-static int serve(struct serve* s) {
+static int run_server(struct serve* s) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
@@ -81,7 +81,7 @@ int command_serve(int argc, char** argv) {
 	                             .work = {.queue = 64}},
 	                  .prompt_mib = 1024,
 	                  .grace = 10};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("host", 0, "ADDRESS",
 	         "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", &s.option.host),
 	    COUNT("port", 0, "N", "8080; 0 takes a free one and prints it", &s.option.port, 0, 65535),
@@ -116,8 +116,8 @@ int command_serve(int argc, char** argv) {
 	          &s.option.body_seconds, 1, 3600),
 	    TEXT("api-key-file", 0, "FILE",
 	         "keys, one a line; asked of every request but /health and /ready.\n"
-	         "Behind a key: group=NAME (keys of one owner), admin (may change masks\n"
-	         "and read the metrics of all; where there is one owner, all may)",
+	         "Behind a key: group=NAME (keys of one tenant), admin (may change masks\n"
+	         "and read the metrics of all; where there is one tenant, all may)",
 	         &s.option.key_file),
 	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.option.cors),
 	    TEXT("store", 0, "FILE|URL",
@@ -159,5 +159,5 @@ int command_serve(int argc, char** argv) {
 		status =
 		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
 		             s.speculation);
-	return status == OPTIONS_GO_ON ? serve(&s) : status;
+	return status == OPTIONS_GO_ON ? run_server(&s) : status;
 }

@@ -10,8 +10,8 @@
 #include "streams/jsonl.h"
 #include "streams/report.h"
 #include "tools/program/command.h"
+#include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
-#include "tools/program/generation.h"
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
 #include "tools/program/tables.h"
@@ -25,7 +25,7 @@ struct stream {
 	FILE* in;
 	FILE* out;
 	struct summary summary;
-	struct generation generation;
+	struct completion completion;
 	struct swiftlet_figures last; /* of the last instance that was served */
 	long served, failed;
 	struct swiftlet_figures drafted; /* of all, by source; nothing else */
@@ -42,7 +42,7 @@ static void clear_progress(const struct stream* s) {
 }
 
 /* What the program is about: the prompt, or the search while it decodes. */
-static const char* phase(const struct stream* s, const struct swiftlet_figures* f) {
+static const char* name_phase(const struct stream* s, const struct swiftlet_figures* f) {
 	if (f->tokens == 0)
 		return "prefill";
 	if (s->runtime.options.method == SWIFTLET_VANILLA)
@@ -60,7 +60,7 @@ static void show_progress(void* user) {
 	s->shown_at = now;
 	struct swiftlet_figures f;
 	swiftlet_session_figures(s->runtime.session, &f);
-	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1, phase(s, &f));
+	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1, name_phase(s, &f));
 	if (!isnan(f.matchness))
 		fprintf(stderr, "  matchness %.2f", f.matchness);
 	if (!isnan(f.mean_generated))
@@ -79,27 +79,27 @@ static void put_line(struct stream* s, char* text) {
 	free(text);
 }
 
-static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
+static bool generate_text(struct stream* s, const struct instance* instance, struct error* error) {
 	struct token_list prompt = {0};
 	bool good = instance_tokens(s->runtime.model, instance, s->no_special, &prompt, error);
 	if (good) {
 		const struct swiftlet_request request =
 		    request_for(&s->runtime.options, prompt.id, prompt.n, instance->max_tokens, instance->task);
-		good = generation_run(&s->generation, s->runtime.session, &request, error);
+		good = completion_run(&s->completion, s->runtime.session, &request, error);
 	}
 	token_list_free(&prompt);
 	return good;
 }
 
-static void serve(struct stream* s, const struct instance* instance, struct error* error) {
-	struct generation* const g = &s->generation;
-	if (!generate(s, instance, error)) {
+static void serve_instance(struct stream* s, const struct instance* instance, struct error* error) {
+	struct completion* const g = &s->completion;
+	if (!generate_text(s, instance, error)) {
 		s->failed++;
 		put_line(s, report_error_text(instance->id, instance->line, error->message));
 		return;
 	}
 	g->figures.seconds.load = s->served == 0 ? s->runtime.load_seconds : 0;
-	put_line(s, generation_report(g, &s->runtime, instance->id, instance->task));
+	put_line(s, completion_report(g, &s->runtime, instance->id, instance->task));
 	s->served++;
 	s->last = g->figures;
 	for (int i = 0; i < SWIFTLET_SOURCES; i++) {
@@ -139,7 +139,7 @@ static bool write_summary(const struct stream* s) {
 	return good || complain(false, "%s: could not be written: %s", s->summary_path, strerror(errno));
 }
 
-static int finish(struct stream* s) {
+static int finish_stream(struct stream* s) {
 	clear_progress(s);
 	bool good = !s->out_failed || complain(false, "%s could not be written: %s",
 	                                       s->output ? s->output : "standard output", strerror(errno));
@@ -184,7 +184,7 @@ static int serve_all(struct stream* s) {
 			break;
 		}
 		if (status == JSONL_INSTANCE) {
-			serve(s, &instance, &error);
+			serve_instance(s, &instance, &error);
 		} else {
 			s->failed++;
 			put_line(s, report_error_text(instance.id, instance.line, error.message));
@@ -193,7 +193,7 @@ static int serve_all(struct stream* s) {
 	}
 	const bool read_failed = ferror(s->in) != 0 && !interrupted();
 	jsonl_free(&reader);
-	const int result = finish(s);
+	const int result = finish_stream(s);
 	if (read_failed)
 		return complain(STATUS_FAILED, "%s could not be read", s->input ? s->input : "standard input");
 	return result;
@@ -228,7 +228,7 @@ static int open_output(struct stream* s) {
 }
 
 static int close_stream(struct stream* s, int status) {
-	generation_free(&s->generation);
+	completion_free(&s->completion);
 	summary_free(&s->summary);
 	if (s->in && s->in != stdin)
 		fclose(s->in);
@@ -239,7 +239,7 @@ static int close_stream(struct stream* s, int status) {
 
 int command_stream(int argc, char** argv) {
 	struct stream s = {0};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
 	         &s.input),
 	    TEXT("output", 'o', "FILE",
@@ -276,9 +276,9 @@ int command_stream(int argc, char** argv) {
 		status = open_output(&s);
 	if (status == OPTIONS_GO_ON) {
 		s.live = isatty(STDERR_FILENO) != 0;
-		s.generation.on_step = show_progress;
-		s.generation.on_user = &s;
-		s.generation.watch = s.runtime.watch;
+		s.completion.on_step = show_progress;
+		s.completion.on_user = &s;
+		s.completion.watch = s.runtime.watch;
 		status = serve_all(&s);
 	}
 	return close_stream(&s, status);

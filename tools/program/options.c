@@ -43,7 +43,7 @@ static const struct session_option session_option[] = {
     {"method", "NAME",
      "who drafts (auto): auto, swift, ngram, jacobi, lookahead,\nuniform, random, self-spec, clasp, "
      "layerskip, "
-     "adaspeed,\nkangaroo, ppd; vanilla decodes plainly. tools/methods.md\ntells them apart"},
+     "adaspeed,\nkangaroo, ppd; vanilla decodes plainly. docs/methods.md\ntells them apart"},
     {"draft", "auto|always|never", "always never falls back to plain steps (auto)"},
     {"drafters", "LIST|none",
      "who may draft: mask, model, prediction, retrieval, recycle,\nform, or all (all, recycle on a GPU "
@@ -132,7 +132,7 @@ int output_written(int status) {
 enum { LONGEST_NAME = 40 };
 
 /* Levenshtein's distance. */
-static int distance(const char* a, const char* b) {
+static int edit_distance(const char* a, const char* b) {
 	int row[LONGEST_NAME + 1];
 	const int n = (int)strlen(b);
 	for (int j = 0; j <= n; j++)
@@ -157,7 +157,7 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 	int least = (int)strlen(mistyped) / 3 + 1;
 	for (int i = 0; i < n; i++) {
 		const bool begins = strlen(mistyped) >= 3 && strncmp(name[i], mistyped, strlen(mistyped)) == 0;
-		const int far = begins ? 0 : distance(mistyped, name[i]);
+		const int far = begins ? 0 : edit_distance(mistyped, name[i]);
 		if (strlen(name[i]) <= LONGEST_NAME && far <= least) {
 			least = far - 1;
 			best = name[i];
@@ -189,7 +189,7 @@ static void print_help(const struct command_line* line) {
 		printf("\nExamples\n%s\n", line->examples);
 	printf("\nOptions (defaults in parentheses)\n");
 	for (int i = 0; i < line->n_options; i++) {
-		const struct option* const o = &line->option[i];
+		const struct command_option* const o = &line->option[i];
 		const char letter[] = {'-', o->letter, ',', ' ', 0};
 		snprintf(left, sizeof left, "%s--%s%s%s", o->letter ? letter : "", o->name, o->value ? " " : "",
 		         o->value ? o->value : "");
@@ -233,7 +233,7 @@ static bool is_session_option(const char* name) {
 	return false;
 }
 
-static int take_count(const struct command_line* line, const struct option* o, const char* value) {
+static int take_count(const struct command_line* line, const struct command_option* o, const char* value) {
 	char* end;
 	errno = 0;
 	const long long n = strtoll(value, &end, 10);
@@ -249,7 +249,7 @@ static int take_count(const struct command_line* line, const struct option* o, c
 }
 
 /* value is NULL for a flag. */
-static int take(const struct command_line* line, const struct option* o, const char* value) {
+static int take_option(const struct command_line* line, const struct command_option* o, const char* value) {
 	if (o->kind == OPTION_FLAG) {
 		*(bool*)o->target = true;
 	} else if (o->kind == OPTION_TEXT) {
@@ -273,7 +273,8 @@ static int take_session_option(const struct command_line* line, const char* name
 	return result > 0 ? OPTIONS_GO_ON : refuse_unknown(line, name);
 }
 
-static const struct option* find_option(const struct command_line* line, const char* name, char letter) {
+static const struct command_option* find_option(const struct command_line* line, const char* name,
+                                                char letter) {
 	for (int i = 0; i < line->n_options; i++)
 		if (name ? strcmp(line->option[i].name, name) == 0 : line->option[i].letter == letter)
 			return &line->option[i];
@@ -296,7 +297,7 @@ static int parse_option(const struct command_line* line, int argc, char** argv, 
 	} else if (text[2]) {
 		value = text + 2;
 	}
-	const struct option* const o = find_option(line, is_long ? name : NULL, text[1]);
+	const struct command_option* const o = find_option(line, is_long ? name : NULL, text[1]);
 	const bool of_session = !o && is_long && line->session && is_session_option(name);
 	if (!o && !of_session) {
 		if (is_long)
@@ -312,7 +313,7 @@ static int parse_option(const struct command_line* line, int argc, char** argv, 
 			return complain(STATUS_USAGE, "%s: %s needs a value", line->name, text);
 		value = argv[++*at];
 	}
-	return o ? take(line, o, value) : take_session_option(line, name, value);
+	return o ? take_option(line, o, value) : take_session_option(line, name, value);
 }
 
 static int take_word(struct command_line* line, const char* word) {

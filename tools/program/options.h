@@ -25,7 +25,7 @@ enum option_kind {
 	OPTION_LIST   /* struct text_list* target */
 };
 
-struct option {
+struct command_option {
 	const char* name;  /* without dashes */
 	char letter;       /* short form, or 0 */
 	const char* value; /* what stands for the value in the help; NULL for a flag */
@@ -50,11 +50,11 @@ struct option {
 #define OPTIONS(table) .option = (table), .n_options = sizeof(table) / sizeof *(table)
 
 struct command_line {
-	const char* name;            /* "run" */
-	const char* usage;           /* what follows `swiftlet run` */
-	const char* about;           /* a paragraph, lines broken by hand, no final newline */
-	const char* examples;        /* lines, or NULL */
-	const struct option* option; /* (n_options) */
+	const char* name;                    /* "run" */
+	const char* usage;                   /* what follows `swiftlet run` */
+	const char* about;                   /* a paragraph, lines broken by hand, no final newline */
+	const char* examples;                /* lines, or NULL */
+	const struct command_option* option; /* (n_options) */
 	int n_options;
 	struct swiftlet_options* session; /* takes the common options too; NULL: none are taken */
 	const char* word[64];             /* out: (n_words) what stands between the options */

@@ -1,21 +1,21 @@
-/* From the steps of generations to an exchange's answer: what the scheduler's thread calls. */
+/* From the steps of generations to a generation's answer: what the scheduler's thread calls. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "streams/service/exchange.h"
+#include "streams/service/generation.h"
 
 /* A sleeping connection is not watched by MHD; whether its client has hung up, the socket tells. */
 static bool on_gone(void* user) {
-	struct exchange* x = ((struct choice*)user)->exchange;
-	pthread_mutex_lock(&x->lock);
-	if (!x->gone) {
-		struct pollfd p = {.fd = x->socket, .events = POLLRDHUP};
+	struct generation* g = ((struct choice*)user)->generation;
+	pthread_mutex_lock(&g->lock);
+	if (!g->gone) {
+		struct pollfd p = {.fd = g->socket, .events = POLLRDHUP};
 		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
-			x->gone = true;
+			g->gone = true;
 	}
-	const bool gone = x->gone;
-	pthread_mutex_unlock(&x->lock);
+	const bool gone = g->gone;
+	pthread_mutex_unlock(&g->lock);
 	return gone;
 }
 
@@ -35,9 +35,9 @@ static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
 }
 
 /* Says what there is, and forgets what has been said. */
-static void tell(struct choice* c, const struct swiftlet_step* step) {
-	c->exchange->voice->part(c, step);
-	c->told_calls = c->reader.tools.n;
+static void emit_output(struct choice* c, const struct swiftlet_step* step) {
+	c->generation->formatter->part(c, step);
+	c->sent_calls = c->reader.tools.n;
 	text_clear(&c->reader.content);
 	text_clear(&c->reader.reasoning);
 	reply_logprobs_free(&c->logprobs);
@@ -45,7 +45,7 @@ static void tell(struct choice* c, const struct swiftlet_step* step) {
 
 /* Special tokens, which texts leave out, may begin a call or end a thought. */
 static void read_step(struct choice* c, const struct swiftlet_step* step) {
-	const struct tokenizer* t = c->exchange->server->model->tokenizer;
+	const struct tokenizer* t = c->generation->server->model->tokenizer;
 	for (int i = 0; i < step->n; i++) {
 		char piece[32];
 		const size_t shown = tokenizer_piece(t, step->token[i].id, false, NULL, 0);
@@ -69,103 +69,103 @@ static void count_accepted(struct choice* c, const struct swiftlet_step* step) {
 }
 
 static void stream_step(struct choice* c, const struct swiftlet_step* step) {
-	struct exchange* x = c->exchange;
-	tell(c, step);
-	if (x->out.size - x->sent > EXCHANGE_BEHIND) {
+	struct generation* g = c->generation;
+	emit_output(c, step);
+	if (g->out.size - g->sent > GENERATION_BACKLOG) {
 		fprintf(stderr, "swiftlet: a client does not read its stream: cancelled\n");
-		x->gone = true;
+		g->gone = true;
 	}
-	exchange_wake(x);
+	generation_wake(g);
 }
 
 static void on_step(void* user, const struct swiftlet_step* step) {
 	struct choice* c = user;
-	struct exchange* x = c->exchange;
-	pthread_mutex_lock(&x->lock);
+	struct generation* g = c->generation;
+	pthread_mutex_lock(&g->lock);
 	count_accepted(c, step);
-	if (!x->gone) {
+	if (!g->gone) {
 		read_step(c, step);
-		if (x->request.logprobs)
+		if (g->request.logprobs)
 			add_logprobs(c, step);
-		if (x->request.stream)
+		if (g->request.stream)
 			stream_step(c, step);
 	}
-	pthread_mutex_unlock(&x->lock);
+	pthread_mutex_unlock(&g->lock);
 }
 
-static void count_usage(struct exchange* x) {
-	x->usage.prompt_tokens = x->usage.cached_tokens = 0;
-	for (int i = 0; i < x->n; i++) {
-		const struct swiftlet_figures* f = &x->choice[i].figures;
-		x->usage.completion_tokens += f->tokens;
-		x->usage.reasoning_tokens += x->choice[i].thought;
+static void count_usage(struct generation* g) {
+	g->usage.prompt_tokens = g->usage.cached_tokens = 0;
+	for (int i = 0; i < g->n; i++) {
+		const struct swiftlet_figures* f = &g->choice[i].figures;
+		g->usage.completion_tokens += f->tokens;
+		g->usage.reasoning_tokens += g->choice[i].thought;
 		/* OpenAI counts a prompt once, however many choices it is given */
-		if (i % x->request.n == 0) {
-			x->usage.prompt_tokens += f->prompt_tokens;
-			x->usage.cached_tokens += f->cached_tokens;
+		if (i % g->request.n == 0) {
+			g->usage.prompt_tokens += f->prompt_tokens;
+			g->usage.cached_tokens += f->cached_tokens;
 		}
 	}
 }
 
-static void finish(struct exchange* x) {
-	count_usage(x);
-	if (x->request.stream)
-		x->voice->end(x);
-	else if (!x->error.status)
-		x->voice->whole(x);
-	x->out.failed |= x->story.text.failed || x->story.said.failed;
-	bool failed = x->out.failed;
-	for (int i = 0; i < x->n; i++)
-		failed |= x->choice[i].reader.failed;
+static void finish_generation(struct generation* g) {
+	count_usage(g);
+	if (g->request.stream)
+		g->formatter->end(g);
+	else if (!g->error.status)
+		g->formatter->whole(g);
+	g->out.failed |= g->items.text.failed || g->items.closed.failed;
+	bool failed = g->out.failed;
+	for (int i = 0; i < g->n; i++)
+		failed |= g->choice[i].reader.failed;
 	if (failed)
-		api_no_memory(&x->error);
-	x->finished = true;
-	exchange_wake(x);
+		api_no_memory(&g->error);
+	g->finished = true;
+	generation_wake(g);
 }
 
 /* What the client is told of a problem says nothing of the machine; the log has the sentence. */
-static void note_problem(struct exchange* x, const char* problem) {
+static void note_problem(struct generation* g, const char* problem) {
 	if (strcmp(problem, "cancelled") == 0) {
-		x->gone = true;
+		g->gone = true;
 		return;
 	}
 	fprintf(stderr, "swiftlet: a generation failed: %s\n", problem);
-	api_fail(&x->error, 500, NULL, "The generation failed.");
+	api_fail(&g->error, 500, NULL, "The generation failed.");
 }
 
 /* The server ends: the answer is what there is of it, as if its limit had been reached. One of which there is
  * nothing is refused, so that it is asked for elsewhere. */
 static void cut_off(struct choice* c) {
-	struct exchange* x = c->exchange;
+	struct generation* g = c->generation;
 	c->figures.stop = SWIFTLET_LENGTH;
-	x->unbegun += c->figures.tokens == 0;
-	if (x->unbegun == x->n || c->embedding)
-		api_fail(&x->error, 503, "stopping", "The server is stopping.");
+	g->unbegun += c->figures.tokens == 0;
+	if (g->unbegun == g->n || c->embedding)
+		api_fail(&g->error, 503, "stopping", "The server is stopping.");
 }
 
 static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {
 	struct choice* c = user;
-	struct exchange* x = c->exchange;
-	pthread_mutex_lock(&x->lock);
+	struct generation* g = c->generation;
+	pthread_mutex_lock(&g->lock);
 	if (figures)
 		c->figures = *figures;
 	if (problem && strcmp(problem, "stopping") == 0) {
 		cut_off(c);
 		problem = NULL;
 	} else if (problem)
-		note_problem(x, problem);
-	if (!x->gone && !problem)
+		note_problem(g, problem);
+	if (!g->gone && !problem)
 		answer_reader_end(&c->reader);
-	if (x->request.stream && !x->gone && !problem && !x->error.status) {
-		tell(c, NULL);
-		x->voice->last(c);
+	if (g->request.stream && !g->gone && !problem && !g->error.status) {
+		emit_output(c, NULL);
+		g->formatter->last(c);
 	}
-	if (++x->ended == x->n)
-		finish(x);
-	else if (x->request.stream)
-		exchange_wake(x);
-	pthread_mutex_unlock(&x->lock);
-	exchange_let_go(x);
+	if (++g->ended == g->n)
+		finish_generation(g);
+	else if (g->request.stream)
+		generation_wake(g);
+	pthread_mutex_unlock(&g->lock);
+	generation_let_go(g);
 }
 
-const struct job_calls exchange_calls = {.gone = on_gone, .step = on_step, .end = on_end};
+const struct job_calls generation_calls = {.gone = on_gone, .step = on_step, .end = on_end};

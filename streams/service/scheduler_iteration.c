@@ -1,13 +1,13 @@
-/* A turn: every sequence takes a step, and rows that can share a pass do.
+/* An iteration: every sequence takes a step, and rows that can share a pass do.
  *
  *     draft steps, wave by wave, those of one variant together … → one full pass for all: plain steps,
  *     trees, and a chunk of the newcomers' prompts
  *
- * A turn costs no more than a chunk (streams/service/chunk.h): that bounds what a long prompt delays the
- * others' tokens by, and a newcomer's first one, who waits for the end of one turn and then for its own. Of
- * the prompts that wait, the one with the fewest tokens left goes first, but waiting counts, and so does what
- * its owner has had lately. What a pass costs is measured here, since no sequence sees the whole of it; each
- * is charged for its rows.
+ * An iteration costs no more than a chunk (streams/service/chunk.h): that bounds what a long prompt delays
+ * the others' tokens by, and a newcomer's first one, who waits for the end of one iteration and then for its
+ * own. Of the prompts that wait, the one with the fewest tokens left goes first, but waiting counts, and so
+ * does what its tenant has had lately. What a pass costs is measured here, since no sequence sees the whole
+ * of it; each is charged for its rows.
  *
  * Where caches share memory and it is short, the youngest gives way: its cache is dropped, and computed again
  * when there is room. The oldest always goes on, so that all come to their ends. */
@@ -20,7 +20,7 @@
 #include "streams/service/scheduler_internal.h"
 
 enum {
-	PATIENCE = 4,     /* turns that a long prompt is passed over for the sake of short ones */
+	PATIENCE = 4,     /* iterations that a long prompt is passed over for the sake of short ones */
 	ROOM_BESIDE = 128 /* tokens that must be free beyond a prompt's own */
 };
 
@@ -28,10 +28,10 @@ enum {
 
 /* The longest unused free session gives its cache's memory back. False when none holds any. */
 static bool release_idle(struct scheduler* s) {
-	struct seat* longest = NULL;
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		if (!seat->job && seat->holds && (!longest || seat->used < longest->used))
-			longest = seat;
+	struct slot* longest = NULL;
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		if (!slot->job && slot->holds && (!longest || slot->used < longest->used))
+			longest = slot;
 	}
 	if (!longest)
 		return false;
@@ -40,30 +40,30 @@ static bool release_idle(struct scheduler* s) {
 	return true;
 }
 
-static void preempt(struct scheduler* s, struct seat* seat) {
-	session_release(seat->session);
-	seat->waits = seat->holds = false;
+static void preempt_slot(struct scheduler* s, struct slot* slot) {
+	session_release(slot->session);
+	slot->waits = slot->holds = false;
 	s->preempted++;
 }
 
 /* The youngest that holds memory and is younger than this one, or this one. */
-static struct seat* who_gives_way(struct scheduler* s, struct seat* seat) {
-	struct seat* youngest = seat;
-	for (struct seat* other = s->seat; other < s->end; other++) {
+static struct slot* who_gives_way(struct scheduler* s, struct slot* slot) {
+	struct slot* youngest = slot;
+	for (struct slot* other = s->slot; other < s->end; other++) {
 		if (other->job && other->holds && other->used > youngest->used)
 			youngest = other;
 	}
 	return youngest;
 }
 
-/* Memory for the seat's next pass. False when it has to wait. */
-static bool find_memory(struct scheduler* s, struct seat* seat) {
-	seat->holds = true;
-	while (!session_reserve(seat->session, &seat->work)) {
-		struct seat* other = release_idle(s) ? NULL : who_gives_way(s, seat);
+/* Memory for the slot's next pass. False when it has to wait. */
+static bool find_memory(struct scheduler* s, struct slot* slot) {
+	slot->holds = true;
+	while (!session_reserve(slot->session, &slot->work)) {
+		struct slot* other = release_idle(s) ? NULL : who_gives_way(s, slot);
 		if (other)
-			preempt(s, other);
-		if (other == seat)
+			preempt_slot(s, other);
+		if (other == slot)
 			return false;
 	}
 	return true;
@@ -77,40 +77,40 @@ int scheduler_chunk(const struct scheduler* s) {
 	return chunk_whole(&s->engine->cost, s->option.prefill_chunk);
 }
 
-/* A prompt that gets its rows in this turn, if any are left for it. */
-static bool wants_rows(const struct scheduler* s, const struct seat* seat) {
-	return seat->job && seat->begun != s->turns && session_prefill_left(seat->session) > 0;
+/* A prompt that gets its rows in this iteration, if any are left for it. */
+static bool wants_rows(const struct scheduler* s, const struct slot* slot) {
+	return slot->job && slot->begun != s->iterations && session_prefill_left(slot->session) > 0;
 }
 
-/* Rows that the seat's next pass over its prompt would take of `most`. */
-static int next_rows(const struct scheduler* s, const struct seat* seat, int most) {
-	const int left = session_prefill_left(seat->session);
+/* Rows that the slot's next pass over its prompt would take of `most`. */
+static int next_rows(const struct scheduler* s, const struct slot* slot, int most) {
+	const int left = session_prefill_left(slot->session);
 	return s->engine->backend->prefill_is_exact ? least(left, most) : least(left, PREFILL_CHUNK);
 }
 
-static struct seat* oldest_seat(struct scheduler* s) {
-	struct seat* oldest = NULL;
-	for (struct seat* seat = s->seat; seat < s->end; seat++)
-		if (seat->job && (!oldest || seat->used < oldest->used))
-			oldest = seat;
+static struct slot* oldest_slot(struct scheduler* s) {
+	struct slot* oldest = NULL;
+	for (struct slot* slot = s->slot; slot < s->end; slot++)
+		if (slot->job && (!oldest || slot->used < oldest->used))
+			oldest = slot;
 	return oldest;
 }
 
 /* A prompt begins where all of it will find memory; the oldest sequence always goes on. */
-static bool may_begin(struct scheduler* s, const struct seat* seat, int room) {
-	return session_prefill_left(seat->session) <= room - ROOM_BESIDE || seat == oldest_seat(s);
+static bool may_begin(struct scheduler* s, const struct slot* slot, int room) {
+	return session_prefill_left(slot->session) <= room - ROOM_BESIDE || slot == oldest_slot(s);
 }
 
-static struct seat* most_urgent_prompt(struct scheduler* s, int chunk, int room) {
-	struct seat* first = NULL;
+static struct slot* most_urgent_prompt(struct scheduler* s, int chunk, int room) {
+	struct slot* first = NULL;
 	double most = 0;
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		if (seat->allotted > 0 || !wants_rows(s, seat) || !may_begin(s, seat, room))
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		if (slot->allotted > 0 || !wants_rows(s, slot) || !may_begin(s, slot, room))
 			continue;
 		const double urgency =
-		    0.25 * chunk * seat->passed_over - session_prefill_left(seat->session) - s->spent[seat->owner];
+		    0.25 * chunk * slot->passed_over - session_prefill_left(slot->session) - s->spent[slot->tenant];
 		if (!first || urgency > most) {
-			first = seat;
+			first = slot;
 			most = urgency;
 		}
 	}
@@ -119,24 +119,24 @@ static struct seat* most_urgent_prompt(struct scheduler* s, int chunk, int room)
 
 /* Tokens that prompts may take. Those who sleep give way to those who wait. */
 static int memory_for_prompts(struct scheduler* s) {
-	int wanted = 0, room = session_room(s->seat[0].session);
-	for (const struct seat* seat = s->seat; seat < s->end && room < INT_MAX; seat++)
-		if (seat->job && session_prefill_left(seat->session) > 0)
-			wanted += session_prefill_left(seat->session) + ROOM_BESIDE;
+	int wanted = 0, room = session_room(s->slot[0].session);
+	for (const struct slot* slot = s->slot; slot < s->end && room < INT_MAX; slot++)
+		if (slot->job && session_prefill_left(slot->session) > 0)
+			wanted += session_prefill_left(slot->session) + ROOM_BESIDE;
 	while (room < wanted && release_idle(s))
-		room = session_room(s->seat[0].session);
+		room = session_room(s->slot[0].session);
 	return room;
 }
 
-/* Rows of the others in the full pass that this turn ends with. */
+/* Rows of the others in the full pass that this iteration ends with. */
 static int rows_beside(const struct scheduler* s) {
 	int rows = 0;
-	for (const struct seat* seat = s->seat; seat < s->end; seat++)
-		rows += seat->waits ? seat->work.pass.n : 0;
+	for (const struct slot* slot = s->slot; slot < s->end; slot++)
+		rows += slot->waits ? slot->work.pass.n : 0;
 	return rows;
 }
 
-/* Of the chunk, what long prompts get: the turn has drafted, and others have rows in the pass. */
+/* Of the chunk, what long prompts get: the iteration has drafted, and others have rows in the pass. */
 static int chunk_for_long(const struct scheduler* s, int chunk) {
 	const double plain = cost_plain_seconds(&s->engine->cost);
 	if (!s->engine->backend->prefill_is_exact)
@@ -144,80 +144,82 @@ static int chunk_for_long(const struct scheduler* s, int chunk) {
 	return chunk_rest(&s->engine->cost, chunk, plain > 0 ? s->drafted / plain : 0, rows_beside(s));
 }
 
-/* Says for each prompt how many of its rows this turn computes: a chunk for all together. One that ends in it
- * is not cut. */
+/* Says for each prompt how many of its rows this iteration computes: a chunk for all together. One that ends
+ * in it is not cut. */
 static void share_chunk(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), most = chunk_for_long(s, chunk);
 	int taken = 0, room = memory_for_prompts(s);
-	for (struct seat* seat = s->seat; seat < s->end; seat++)
-		seat->allotted = 0;
+	for (struct slot* slot = s->slot; slot < s->end; slot++)
+		slot->allotted = 0;
 	bool hurries = false;
 	for (;;) {
-		struct seat* seat = most_urgent_prompt(s, chunk, room);
-		if (!seat)
+		struct slot* slot = most_urgent_prompt(s, chunk, room);
+		if (!slot)
 			break;
-		const bool ends = session_prefill_left(seat->session) <= chunk - taken;
-		const int left = (ends ? chunk : most) - taken, rows = left > 0 ? next_rows(s, seat, left) : 0;
+		const bool ends = session_prefill_left(slot->session) <= chunk - taken;
+		const int left = (ends ? chunk : most) - taken, rows = left > 0 ? next_rows(s, slot, left) : 0;
 		if (rows == 0 || rows > left)
 			break;
 		/* a short prompt's first token does not wait for a long one's rows, but for now and then */
-		if (hurries && !ends && seat->passed_over < PATIENCE)
+		if (hurries && !ends && slot->passed_over < PATIENCE)
 			break;
 		hurries |= ends;
-		seat->allotted = rows;
+		slot->allotted = rows;
 		taken += rows;
-		room -= room < INT_MAX ? session_prefill_left(seat->session) : 0;
+		room -= room < INT_MAX ? session_prefill_left(slot->session) : 0;
 	}
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		if (wants_rows(s, seat))
-			seat->passed_over = 4 * seat->allotted >= chunk ? 0 : seat->passed_over + 1;
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		if (wants_rows(s, slot))
+			slot->passed_over = 4 * slot->allotted >= chunk ? 0 : slot->passed_over + 1;
 	}
 }
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-static bool decodes(const struct seat* seat) { return seat->job && session_prefill_left(seat->session) == 0; }
+static bool is_decoding(const struct slot* slot) {
+	return slot->job && session_prefill_left(slot->session) == 0;
+}
 
 /* Others whose draft steps run the same weights. */
-static int fellow_drafters(const struct scheduler* s, const struct seat* seat) {
+static int fellow_drafters(const struct scheduler* s, const struct slot* slot) {
 	int n = 0;
-	for (const struct seat* other = s->seat; other < s->end; other++) {
-		n += other != seat && decodes(other) && mask_equal(&other->mask, &seat->mask);
+	for (const struct slot* other = s->slot; other < s->end; other++) {
+		n += other != slot && is_decoding(other) && mask_equal(&other->mask, &slot->mask);
 	}
 	return n;
 }
 
-/* While a prompt waits that ends in this turn nobody drafts. */
+/* While a prompt waits that ends in this iteration nobody drafts. */
 static void size_batch(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), room = memory_for_prompts(s);
 	int decoding = 0;
 	double rows = 0;
 	bool hurried = false;
-	for (const struct seat* seat = s->seat; seat < s->end; seat++) {
-		if (decodes(seat)) {
+	for (const struct slot* slot = s->slot; slot < s->end; slot++) {
+		if (is_decoding(slot)) {
 			decoding++;
-			rows += seat->rows;
-		} else if (wants_rows(s, seat) && may_begin(s, seat, room))
-			hurried |= session_prefill_left(seat->session) <= chunk;
+			rows += slot->rows;
+		} else if (wants_rows(s, slot) && may_begin(s, slot, room))
+			hurried |= session_prefill_left(slot->session) <= chunk;
 	}
-	for (struct seat* seat = s->seat; seat < s->end; seat++) {
-		if (!decodes(seat))
+	for (struct slot* slot = s->slot; slot < s->end; slot++) {
+		if (!is_decoding(slot))
 			continue;
 		const struct batch batch = {.sequences = decoding - 1,
-		                            .rows = rows - seat->rows,
-		                            .drafting = fellow_drafters(s, seat),
+		                            .rows = rows - slot->rows,
+		                            .drafting = fellow_drafters(s, slot),
 		                            .hurried = hurried};
-		session_set_batch(seat->session, &batch);
+		session_set_batch(slot->session, &batch);
 	}
 }
 
 /* ---- passes ------------------------------------------------------------------------------- */
 
 /* The step's next work, or its end. */
-static void advance(struct scheduler* s, struct seat* seat) {
-	seat->waits = session_next(seat->session, &seat->work);
-	if (!seat->waits)
-		seat_step(s, seat);
+static void advance_slot(struct scheduler* s, struct slot* slot) {
+	slot->waits = session_next(slot->session, &slot->work);
+	if (!slot->waits)
+		slot_step(s, slot);
 }
 
 static bool is_full(const struct session_work* work) {
@@ -227,23 +229,23 @@ static bool is_full(const struct session_work* work) {
 static bool is_draft(const struct session_work* work) { return work->kind == WORK_DRAFT; }
 static bool is_own(const struct session_work* work) { return !is_full(work) && !is_draft(work); }
 
-/* The price of a work other than the turn's full pass, which prompts do without. */
+/* The price of a work other than the iteration's full pass, which prompts do without. */
 static void note_drafted(struct scheduler* s, const struct session_work* work, double seconds) {
 	s->drafted += is_full(work) ? 0 : seconds;
 }
 
-static void take_results(struct scheduler* s, struct seat* seat, int rows, double seconds) {
-	const struct session_work* work = &seat->work;
+static void take_results(struct scheduler* s, struct slot* slot, int rows, double seconds) {
+	const struct session_work* work = &slot->work;
 	const int n = work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n;
 	if (work->kind == WORK_PLAIN || work->kind == WORK_VERIFY)
-		seat->rows += 0.25 * (n - seat->rows);
-	s->spent[seat->owner] += n;
-	seat->taken += seconds * n / rows;
-	seat->waits = false;
-	if (session_absorb(seat->session, work, rows, seconds))
-		seat_step(s, seat);
+		slot->rows += 0.25 * (n - slot->rows);
+	s->spent[slot->tenant] += n;
+	slot->taken += seconds * n / rows;
+	slot->waits = false;
+	if (session_absorb(slot->session, work, rows, seconds))
+		slot_step(s, slot);
 	else
-		advance(s, seat);
+		advance_slot(s, slot);
 }
 
 static void see_full(struct scheduler* s, const struct pass* pass, double seconds) {
@@ -254,23 +256,23 @@ static void see_full(struct scheduler* s, const struct pass* pass, double second
 	              seconds);
 }
 
-static void run_alone(struct scheduler* s, struct seat* seat) {
+static void run_alone(struct scheduler* s, struct slot* slot) {
 	struct error e = {{0}};
-	const struct session_work* work = &seat->work;
+	const struct session_work* work = &slot->work;
 	const double before = seconds_now();
-	const bool ran = session_run(seat->session, work, &e);
+	const bool ran = session_run(slot->session, work, &e);
 	const double seconds = seconds_now() - before;
 	note_drafted(s, work, seconds);
 	s->separate++;
 	if (!ran) {
-		seat->taken += seconds;
-		seat_fail(s, seat, &e);
+		slot->taken += seconds;
+		slot_fail(s, slot, &e);
 		return;
 	}
 	/* the first prompts pay for memory that is touched for the first time: no price for drafts' rows */
 	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK_ROWS && s->engine->cost.plain > 0)
 		see_full(s, &work->pass, seconds);
-	take_results(s, seat, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
+	take_results(s, slot, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
 
 /* Whether another model runs it, which drafts. */
@@ -295,34 +297,34 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 }
 
 /* The pass failed for one of them: full ones run each for itself; drafts have lost what they built on. */
-static void run_apart(struct scheduler* s, struct seat** seat, int n, const struct error* e) {
+static void run_apart(struct scheduler* s, struct slot** slot, int n, const struct error* e) {
 	for (int i = 0; i < n; i++)
-		if (is_full(&seat[i]->work))
-			run_alone(s, seat[i]);
+		if (is_full(&slot[i]->work))
+			run_alone(s, slot[i]);
 		else {
-			session_fail(seat[i]->session, e);
-			seat_fail(s, seat[i], e);
+			session_fail(slot[i]->session, e);
+			slot_fail(s, slot[i], e);
 		}
 }
 
-static void run_merged(struct scheduler* s, struct seat** seat, int n) {
+static void run_merged(struct scheduler* s, struct slot** slot, int n) {
 	struct error e = {{0}};
-	struct backend* backend = is_other(s, &seat[0]->work) ? s->engine->drafting->backend : s->engine->backend;
+	struct backend* backend = is_other(s, &slot[0]->work) ? s->engine->drafting->backend : s->engine->backend;
 	const int rows = s->merged.pass.n;
 	const double before = seconds_now();
 	const bool ran = backend->run(backend, &s->merged.pass, &e);
 	const double seconds = seconds_now() - before;
-	note_drafted(s, &seat[0]->work, seconds);
+	note_drafted(s, &slot[0]->work, seconds);
 	s->shared++;
 	if (!ran) {
-		run_apart(s, seat, n, &e);
+		run_apart(s, slot, n, &e);
 		return;
 	}
-	see_cost(s, &seat[0]->work, rows, seconds);
+	see_cost(s, &slot[0]->work, rows, seconds);
 	for (int i = 0, row = 0; i < n; i++)
-		row = merge_take(&s->merged, &seat[i]->work.pass, row);
+		row = merge_take(&s->merged, &slot[i]->work.pass, row);
 	for (int i = 0; i < n; i++)
-		take_results(s, seat[i], rows, seconds);
+		take_results(s, slot[i], rows, seconds);
 }
 
 /* Whole passes: what ends at an exit has a price of its own. */
@@ -335,8 +337,8 @@ static bool may_share(const struct scheduler* s, const struct session_work* work
 
 /* Runs the first of the works that wait, with all others that can share its pass. They leave the list; the
  * rest is returned. */
-static int run_group(struct scheduler* s, struct seat** waiting, int n) {
-	struct seat* group[MAX_SESSIONS] = {waiting[0]};
+static int run_group(struct scheduler* s, struct slot** waiting, int n) {
+	struct slot* group[MAX_SESSIONS] = {waiting[0]};
 	const bool shares = may_share(s, &waiting[0]->work);
 	int members = 1, left = 0;
 	if (shares)
@@ -355,14 +357,14 @@ static int run_group(struct scheduler* s, struct seat** waiting, int n) {
 }
 
 static int by_age(const void* a, const void* b) {
-	const struct seat *x = *(struct seat*const*)a, *y = *(struct seat*const*)b;
+	const struct slot *x = *(struct slot*const*)a, *y = *(struct slot*const*)b;
 	return x->used < y->used ? -1 : x->used > y->used;
 }
 
 /* The oldest first; those that must wait, or have given way, leave the list. */
-static int keep_those_with_memory(struct scheduler* s, struct seat** waiting, int n) {
+static int keep_those_with_memory(struct scheduler* s, struct slot** waiting, int n) {
 	int kept = 0;
-	qsort(waiting, (size_t)n, sizeof(struct seat*), by_age);
+	qsort(waiting, (size_t)n, sizeof(struct slot*), by_age);
 	for (int i = 0; i < n; i++)
 		if (waiting[i]->waits && find_memory(s, waiting[i]))
 			waiting[kept++] = waiting[i];
@@ -371,11 +373,11 @@ static int keep_those_with_memory(struct scheduler* s, struct seat** waiting, in
 
 /* Runs the works of a kind that wait, once each. False when there were none. */
 static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session_work*)) {
-	struct seat* waiting[MAX_SESSIONS];
+	struct slot* waiting[MAX_SESSIONS];
 	int n = 0;
-	for (struct seat* seat = s->seat; seat < s->end; seat++)
-		if (seat->waits && wanted(&seat->work))
-			waiting[n++] = seat;
+	for (struct slot* slot = s->slot; slot < s->end; slot++)
+		if (slot->waits && wanted(&slot->work))
+			waiting[n++] = slot;
 	if (n == 0)
 		return false;
 	n = keep_those_with_memory(s, waiting, n);
@@ -384,37 +386,37 @@ static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session
 	return true;
 }
 
-/* ---- the turn ----------------------------------------------------------------------------- */
+/* ---- the iteration ----------------------------------------------------------------------------- */
 
-static void begin_step(struct scheduler* s, struct seat* seat, bool cancel_all) {
-	struct job* job = seat->job;
+static void begin_step(struct scheduler* s, struct slot* slot, bool cancel_all) {
+	struct job* job = slot->job;
 	const double began = seconds_now();
-	seat->begun = s->turns;
+	slot->begun = s->iterations;
 	if (job->calls->gone(job->user) || cancel_all)
-		swiftlet_session_cancel(seat->session);
-	else if (session_prefill_left(seat->session) > 0 && seat->allotted == 0)
+		swiftlet_session_cancel(slot->session);
+	else if (session_prefill_left(slot->session) > 0 && slot->allotted == 0)
 		return;
-	session_limit_prefill(seat->session, seat->allotted);
-	session_begin_step(seat->session);
-	advance(s, seat);
-	seat->taken += seconds_now() - began;
+	session_limit_prefill(slot->session, slot->allotted);
+	session_begin_step(slot->session);
+	advance_slot(s, slot);
+	slot->taken += seconds_now() - began;
 }
 
 /* Of those who wait for rows of their prompts, or of those who decode; whether there is any. */
 static bool begin_steps(struct scheduler* s, bool prompts, bool cancel_all) {
 	bool any = false;
-	for (struct seat* seat = s->seat; seat < s->end; seat++)
-		if (prompts ? wants_rows(s, seat) : decodes(seat)) {
+	for (struct slot* slot = s->slot; slot < s->end; slot++)
+		if (prompts ? wants_rows(s, slot) : is_decoding(slot)) {
 			any = true;
-			begin_step(s, seat, cancel_all);
+			begin_step(s, slot, cancel_all);
 		}
 	return any;
 }
 
-bool scheduler_turn(struct scheduler* s, bool cancel_all) {
-	s->turns++;
+bool scheduler_iterate(struct scheduler* s, bool cancel_all) {
+	s->iterations++;
 	s->drafted = 0;
-	for (int i = 0; i < MAX_OWNERS; i++)
+	for (int i = 0; i < MAX_TENANTS; i++)
 		s->spent[i] *= 0.9;
 	size_batch(s);
 	bool any = begin_steps(s, false, cancel_all);

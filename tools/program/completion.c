@@ -1,5 +1,5 @@
 /* One request run to its end. */
-#include "tools/program/generation.h"
+#include "tools/program/completion.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "tools/program/interrupt.h"
 
 /* False with the error set: the generation is to end. */
-static bool take(struct generation* g, const struct swiftlet_step* step, struct error* error) {
+static bool take_step(struct completion* g, const struct swiftlet_step* step, struct error* error) {
 	for (int i = 0; i < step->n; i++)
 		g->text.failed |= !token_list_append(&g->tokens, step->token[i].id);
 	text_add(&g->text, step->text, step->text_size);
@@ -25,16 +25,16 @@ static bool take(struct generation* g, const struct swiftlet_step* step, struct 
 	return true;
 }
 
-static bool run_steps(struct generation* g, swiftlet_session* session, struct error* error) {
+static bool run_steps(struct completion* g, swiftlet_session* session, struct error* error) {
 	struct swiftlet_step step;
-	struct error unsaid; /* after the first error */
+	struct error ignored; /* after the first error */
 	bool good = true;
 	do {
 		if (!swiftlet_session_step(session, &step, error->message, sizeof error->message))
 			return false;
 		if (g->watch)
 			memory_step(g->watch, &step);
-		good = take(g, &step, good ? error : &unsaid) && good;
+		good = take_step(g, &step, good ? error : &ignored) && good;
 		if (!good || interrupted())
 			swiftlet_session_cancel(session);
 	} while (step.stop == SWIFTLET_RUNNING);
@@ -52,7 +52,7 @@ struct swiftlet_request request_for(const struct swiftlet_options* options, cons
 	return request;
 }
 
-bool generation_run(struct generation* g, swiftlet_session* session, const struct swiftlet_request* request,
+bool completion_run(struct completion* g, swiftlet_session* session, const struct swiftlet_request* request,
                     struct error* error) {
 	g->tokens.n = 0;
 	text_clear(&g->text);
@@ -69,12 +69,12 @@ bool generation_run(struct generation* g, swiftlet_session* session, const struc
 	return good;
 }
 
-void generation_free(struct generation* g) {
+void completion_free(struct completion* g) {
 	token_list_free(&g->tokens);
 	text_free(&g->text);
 }
 
-char* generation_report(const struct generation* g, const struct runtime* runtime, const char* id,
+char* completion_report(const struct completion* g, const struct runtime* runtime, const char* id,
                         const char* task) {
 	const struct report report = {.id = id,
 	                              .task = task,

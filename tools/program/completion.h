@@ -1,6 +1,6 @@
 /* One request run to its end: its ids and text kept, and shown as they come. */
-#ifndef SWIFTLET_TOOLS_PROGRAM_GENERATION_H
-#define SWIFTLET_TOOLS_PROGRAM_GENERATION_H
+#ifndef SWIFTLET_TOOLS_PROGRAM_COMPLETION_H
+#define SWIFTLET_TOOLS_PROGRAM_COMPLETION_H
 
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 #include "streams/text.h"
 #include "tools/program/runtime.h"
 
-struct generation {
+struct completion {
 	/* in */
 	FILE* show;                     /* text as it is accepted, or NULL */
 	void (*on_step)(void* on_user); /* between steps, or NULL */
@@ -25,11 +25,11 @@ struct swiftlet_request request_for(const struct swiftlet_options*, const int32_
                                     int max_tokens, const char* task);
 /* False with the error set, as where `show` cannot be written. Ctrl-C (tools/program/interrupt.h) cancels,
  * which is no failure. */
-bool generation_run(struct generation*, swiftlet_session*, const struct swiftlet_request*, struct error*);
-void generation_free(struct generation*);
+bool completion_run(struct completion*, swiftlet_session*, const struct swiftlet_request*, struct error*);
+void completion_free(struct completion*);
 
 /* Its line of JSON (streams/report.h), malloc'd; id and task may be NULL. NULL on no memory. */
-char* generation_report(const struct generation*, const struct runtime*, const char* id, const char* task);
+char* completion_report(const struct completion*, const struct runtime*, const char* id, const char* task);
 
 /* The figures in a few lines for people. */
 void figures_print(FILE*, const struct swiftlet_figures*, enum swiftlet_method);
