@@ -156,11 +156,12 @@ static bool read_activation(const struct source* s) {
 /* ---- quantized weights -------------------------------------------------------------------- */
 
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
-	return fail(s,
-	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
-	            "awq of 4 bits, "
-	            "mxfp4, fp8 and compressed-tensors' float-quantized are, and GGUF's types",
-	            method ? method : "", what, value);
+	return fail(
+	    s,
+	    "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
+	    "awq of 4 bits, mxfp4, fp8 and compressed-tensors' float-quantized and pack-quantized of 4 bits "
+	    "are, and GGUF's types",
+	    method ? method : "", what, value);
 }
 
 /* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
@@ -188,6 +189,43 @@ static bool read_groups(const struct source* s, const char* method) {
 	return true;
 }
 
+/* A pair of sizes, absent or null: none. */
+static bool read_blocks(const struct source* s, const char* field) {
+	const cJSON* size = json_field(s->json, field);
+	int64_t rows, cols;
+	if (!size)
+		return true;
+	if (!cJSON_IsArray(size) || cJSON_GetArraySize(size) != 2 ||
+	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
+	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
+		return fail(s, "quantization_config.%s is not a pair of sizes", field);
+	s->config->packing.fp8 = (struct fp8_blocks){(int)rows, (int)cols};
+	return true;
+}
+
+/* compressed-tensors: what it says of its first group's weights; there is one in what is published. */
+static bool read_compressed(const struct source* s, const char* method, const char* format) {
+	struct packing* p = &s->config->packing;
+	const cJSON* groups = json_field(s->json, "config_groups");
+	const struct source in = within(s, json_field(groups ? groups->child : NULL, "weights"));
+	const bool packed = format && strcmp(format, "pack-quantized") == 0;
+	int bits = packed ? 4 : 8, group = 0;
+	char text[32];
+	if (!packed && !(format && strcmp(format, "float-quantized") == 0))
+		return not_read(s, method, format ? ", format " : "", format ? format : "");
+	if (!read_int(&in, "num_bits", 1, 64, &bits) || !read_int(&in, "group_size", -1, LARGEST, &group) ||
+	    !read_blocks(&in, "block_structure"))
+		return false;
+	snprintf(text, sizeof text, "%d", bits);
+	if (bits != (packed ? 4 : 8))
+		return not_read(s, method, " with num_bits ", text);
+	if (packed) {
+		p->method = PACKING_COMPRESSED;
+		p->group = group > 0 ? group : 0;
+	}
+	return true;
+}
+
 /* What is not read is named, with what stands for it. */
 static bool read_quantization(const struct source* s) {
 	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
@@ -195,6 +233,10 @@ static bool read_quantization(const struct source* s) {
 	const char *method = NULL, *format = NULL;
 	s->config->packing.experts_inverted = s->config->family->special == SPECIAL_GPT_OSS;
 	const struct source in = within(s, q);
+	if (json_field(json_field(s->outer ? s->outer : s->json, "quantization"), "bits"))
+		return fail(s,
+		            "quantization is MLX's, which is not read; convert the folder once with: mlx_lm.convert "
+		            "--dequantize --hf-path FOLDER --mlx-path NEW_FOLDER");
 	if (!q)
 		return true;
 	if (!read_string(&in, "quant_method", &method) || !read_string(&in, "format", &format))
@@ -203,20 +245,11 @@ static bool read_quantization(const struct source* s) {
 		return read_groups(&in, method);
 	if (method && strcmp(method, "mxfp4") == 0 && s->config->packing.experts_inverted)
 		return true;
-	const bool fp8 = method && strcmp(method, "fp8") == 0;
-	if (!fp8 && !(method && strcmp(method, "compressed-tensors") == 0 && format &&
-	              strcmp(format, "float-quantized") == 0))
+	if (method && strcmp(method, "compressed-tensors") == 0)
+		return read_compressed(&in, method, format);
+	if (!method || strcmp(method, "fp8") != 0)
 		return not_read(s, method, format ? ", format " : "", format ? format : "");
-	const cJSON* size = json_field(q, "weight_block_size");
-	int64_t rows, cols;
-	if (!size)
-		return true;
-	if (!cJSON_IsArray(size) || cJSON_GetArraySize(size) != 2 ||
-	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
-	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
-		return fail(s, "quantization_config.weight_block_size is not a pair of sizes");
-	s->config->packing.fp8 = (struct fp8_blocks){(int)rows, (int)cols};
-	return true;
+	return read_blocks(&in, "weight_block_size");
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */

@@ -191,8 +191,18 @@ static void config(void** state) {
 	     "\"mamba\", \"mamba\", \"attention\"]",
 	     "layer_types has a block without attention, which this runtime does not do"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
-	     "\"pack-quantized\"}",
-	     "quant_method is \"compressed-tensors\", format pack-quantized, which is not read"},
+	     "\"int-quantized\"}",
+	     "quant_method is \"compressed-tensors\", format int-quantized, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+	     "\"pack-quantized\", "
+	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 8}}}}",
+	     "quant_method is \"compressed-tensors\" with num_bits 8, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+	     "\"float-quantized\", "
+	     "\"config_groups\": {\"group_0\": {\"weights\": {\"block_structure\": 128}}}}",
+	     "block_structure is not a pair of sizes"},
+	    {"\"quantization\": {\"group_size\": 64, \"bits\": 4}",
+	     "quantization is MLX's, which is not read; convert the folder once with: mlx_lm.convert"},
 	    {"\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128]}",
 	     "weight_block_size is not a pair of sizes"},
 	    {"\"num_local_experts\": 8", "num_local_experts is 8, which this runtime does not do"},
