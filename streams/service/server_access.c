@@ -1,4 +1,4 @@
-/* Who may ask: API keys, origins of browsers, rates of clients. */
+/* Access control: API keys, browser origins and request rates. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -114,16 +114,16 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (strlen(key) < 8 || strlen(key) >= sizeof s->key[0].text)
 		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(key));
 	if (key_number(s, key, strlen(key)))
-		return error_set(e, "%s, line %d: this key is there already", path, number);
+		return error_set(e, "%s, line %d: this key is listed twice; delete one of the lines", path, number);
 	if (s->n_keys == SERVER_KEYS)
-		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
+		return error_set(e, "%s: more than %d keys; the server takes no more", path, SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
 	return true;
 }
 
-/* Who shares the server with nobody need not be told apart from its operator. */
+/* A single tenant is the operator. */
 static void name_admins(struct server* s) {
 	bool any = s->n_tenants != 1;
 	for (int i = 0; i < s->n_keys; i++)
@@ -136,9 +136,10 @@ bool server_read_keys(struct server* s, struct error* e) {
 	const char* path = s->option.key_file;
 	prompt_cache_tenant("", s->tenant_name[0]);
 	if (!path)
-		return s->loopback ||
-		       error_set(e, "--host %s is not this machine's own alone: an --api-key-file is required then",
-		                 s->option.host);
+		return s->loopback || error_set(e,
+		                                "--host %s can be reached from other machines: give an "
+		                                "--api-key-file, or a loopback --host",
+		                                s->option.host);
 	FILE* f = fopen(path, "r");
 	if (!f)
 		return error_set(e, "%s: %s", path, strerror(errno));
@@ -148,7 +149,7 @@ bool server_read_keys(struct server* s, struct error* e) {
 		good = add_key(s, line, path, number, e);
 	fclose(f);
 	name_admins(s);
-	return good && (s->n_keys > 0 || error_set(e, "%s holds no key, one a line is expected", path));
+	return good && (s->n_keys > 0 || error_set(e, "%s holds no key: put one key on each line", path));
 }
 
 /* ---- origins ------------------------------------------------------------------------------ */

@@ -55,7 +55,7 @@ static void wait_for_end(void) {
 static int run_server(struct serve* s) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
+	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is reported; the server goes on */
 	interrupt_watch();
 	struct error e = {{0}};
 	int status = STATUS_DONE;
@@ -104,11 +104,11 @@ int command_serve(int argc, char** argv) {
 	    COUNT("header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)",
 	          &s.option.header_seconds, 1, 3600),
 	    FLAG("share-prefixes",
-	         "keys share the cached beginnings of prompts: faster where they\n"
-	         "have a system prompt in common, and each can tell what others sent",
+	         "keys share the cached prefixes of prompts: faster where they\n"
+	         "have a system prompt in common, but each can find out what others sent",
 	         &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
-	         "keep beginnings of prompts that came more than once on disk, by\n"
+	         "keep prefixes of prompts that came more than once on disk, by\n"
 	         "key: a long system prompt survives a restart (off)",
 	         &s.option.prompt_cache),
 	    COUNT("prompt-cache-size", 0, "MIB", "of all its files at most (1024)", &s.prompt_mib, 1, 1 << 20),
@@ -127,7 +127,7 @@ int command_serve(int argc, char** argv) {
 	         &s.runtime.wish.store),
 	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
 	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
-	         "summary: answers tell of speculative decoding in vLLM's\nfield "
+	         "summary: answers report speculative decoding in vLLM's\nfield "
 	         "metrics.speculative_decoding (none)",
 	         &s.speculation),
 	    FLAG("log-requests", "method, path, status and seconds on standard error;\nnever text",

@@ -16,7 +16,7 @@ struct session_option {
 	const char* help;
 };
 
-/* swiftlet_options_set knows them; here is what the help says. */
+/* swiftlet_options_set parses them; this is their help. */
 static const struct session_option session_option[] = {
     {"Engine", NULL, NULL},
     {"backend", "auto|cpu|cuda", "where the model runs (auto: a GPU when there is one)"},
