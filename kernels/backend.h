@@ -246,7 +246,7 @@ static inline void mask_store(struct mask* m, int sub_layer) {
 	m->stored[sub_layer >> 6] |= (uint64_t)1 << (sub_layer & 63);
 }
 /* Whether it says of anything that it runs as stored. */
-static inline bool mask_says_stored(const struct mask* m) {
+static inline bool mask_has_stored(const struct mask* m) {
 	uint64_t any = m->stored_head;
 	for (int i = 0; i < MASK_WORDS; i++)
 		any |= m->stored[i];
@@ -272,7 +272,7 @@ static inline int least(int a, int b) { return a < b ? a : b; }
 
 enum { MAX_ROWS = 256, SLICE_ROWS = 64, PREFILL_CHUNK = 256, MAX_TOP = 20 };
 
-/* One sequence's keys and values. Committed tokens come first; rows appended since are pending and
+/* One sequence's KV cache. Committed tokens come first; rows appended since are pending and
  * form a tree. Read the counters freely; change them only through the backend. */
 struct cache {
 	struct backend* backend;
@@ -281,7 +281,7 @@ struct cache {
 	int pending;
 	int prompt_length; /* set by the caller before prefill; length-dependent RoPE uses
 	                      max(prompt_length, position + 1) */
-	/* Set by the caller while nothing is committed: beginnings are shared among caches of one tenant alone.
+	/* Set by the caller while nothing is committed: prefixes are shared among caches of one tenant alone.
 	 */
 	int tenant;
 	enum dtype type; /* F16, F32, or where the backend has it Q8_0 */
@@ -430,7 +430,7 @@ struct draft_policy {
 /* ---- the backend -------------------------------------------------------------------------- */
 
 struct draft_weights; /* quantized draft weights of the weights: kernels/draft_weights.h */
-struct exchange;      /* between the processes that share a model: kernels/exchange.h */
+struct process_group; /* between the processes that share a model: kernels/process_group.h */
 struct leading;       /* kernels/ranks.c */
 
 struct backend_options {
@@ -446,7 +446,7 @@ struct backend_options {
 	/* Rows of which no more than the largest logit is asked read the head as a coarse copy, and exactly what
 	 * may be that one, where the backend has such a copy: the same tokens, the same bits. */
 	bool screened_head;
-	struct exchange* exchange; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
+	struct process_group* group; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
 /* What a pass spends its time on, in the order of a block's. */
@@ -454,7 +454,7 @@ enum pass_part {
 	PART_INPUT, /* rows of the embedding, angles of the rotation */
 	PART_NORM,
 	PART_QKV,
-	PART_KV_CACHE, /* rotation of queries and keys, keys and values into the cache */
+	PART_KV_CACHE, /* rotation of queries and keys, new keys and values into the KV cache */
 	PART_ATTENTION,
 	PART_ATTENTION_OUT,
 	PART_JOIN, /* post-norms included */
@@ -496,8 +496,8 @@ struct backend {
 	/* Forgets committed tokens from `committed` on, and all pending rows. */
 	void (*truncate)(struct cache*, int committed);
 	/* Optional, all three or none (NULL: each cache has memory of its own, whatever the others hold). */
-	/* Makes the cache hold the beginning of these tokens and nothing else, as far as it does already, or
-	 * another cache of its backend in whole pages; keys and values are shared, not copied. Returns how many
+	/* Makes the cache hold a prefix of these tokens and nothing else, as far as it does already, or
+	 * another KV cache of its backend in whole pages; pages are shared, not copied. Returns how many
 	 * tokens it holds then. Of others' rows those are found that the full model ran; none where the
 	 * rotation depends on the prompt's length. Where prefill_is_exact is false only what prefill chunks of
 	 * PREFILL_CHUNK rows left is kept and found, in such chunks counted from 0. Nothing may be pending. */

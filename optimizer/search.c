@@ -37,13 +37,13 @@ static bool check(const struct search_options* o, struct error* error) {
 	if (o->blocks < 3 || o->blocks > MAX_BLOCKS)
 		return error_set(error, "search: %d blocks, expected 3 to %d: the first and last are never skipped",
 		                 o->blocks, MAX_BLOCKS);
-	const bool by_price = o->skip_ratio == 0 && o->skip_cost == 0 && !o->published;
+	const bool by_cost = o->skip_ratio == 0 && o->skip_cost == 0 && !o->published;
 	if (!(o->skip_cost >= 0 && o->skip_cost < 1) || (o->skip_cost > 0 && o->published))
 		return error_set(error, "search: share of cost to save %g, expected 0 or more, under 1",
 		                 o->skip_cost);
-	if (!by_price && o->draft_bits > 0)
-		return error_set(error, "search: quantized draft weights where the size is no matter of price");
-	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
+	if (!by_cost && o->draft_bits > 0)
+		return error_set(error, "search: quantized draft weights where the size is no matter of cost");
+	if (!by_cost && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
 	    o->confirm < 0 || o->confirm > 1000)

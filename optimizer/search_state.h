@@ -78,7 +78,7 @@ static inline bool search_ranks(const struct search* s) { return search_removes(
 /* search_value.c */
 /* Sub-layers that a ratio skips. */
 int value_size(const struct search*, double skip_ratio);
-/* Whether size is a matter of price, and prices are known: then speed is what is searched. */
+/* Whether size is a matter of cost, and costs are known: then speed is what is searched. */
 bool value_priced(const struct search*);
 /* The speed-up of a mask whose draft steps are right with the chance alpha. */
 double value_speedup(const struct search*, const struct vector*, double alpha);

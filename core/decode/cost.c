@@ -347,7 +347,7 @@ double cost_between(const struct cost_model* cost, double rows) {
 	return below + fmax(from > 1 ? mean : slope, slope) * (rows - from);
 }
 
-double cost_rows_priced(const struct cost_model* cost, int rows, int with_head) {
+double cost_rows_with_heads(const struct cost_model* cost, int rows, int with_head) {
 	const double all = cost_all_bytes(cost), head = all > 0 ? cost->stored.fixed / all : 0;
 	return rows - (rows - with_head) * head;
 }

@@ -9,7 +9,7 @@
 #include "core/draft/drafter.h"
 #include "core/text/tokenizer.h"
 #include "kernels/clock.h"
-#include "kernels/exchange.h"
+#include "kernels/process_group.h"
 
 double options_clock(const struct swiftlet_options* options) {
 	return options->clock ? options->clock(options->clock_user) : seconds_now();
@@ -31,7 +31,7 @@ static bool asks_for_cuda(const struct swiftlet_options* options) {
 /* The GPU when it was asked for, or when nothing was and there is one. */
 static bool wants_cuda(const struct swiftlet_options* options) {
 	struct error ignored;
-	if (!options || options->exchange || strcmp(options->backend, "cpu") == 0)
+	if (!options || options->group || strcmp(options->backend, "cpu") == 0)
 		return false;
 	return asks_for_cuda(options) || cuda_available(&ignored);
 }
@@ -42,7 +42,7 @@ static bool check_backend(const struct swiftlet_options* options, struct error* 
 		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none", options->devices);
 	if (!asks_for_cuda(options))
 		return true;
-	if (options->exchange)
+	if (options->group)
 		return error_set(error, "several processes share a model on CPUs alone: leave out --backend cuda and "
 		                        "--devices");
 	return cuda_available(error);
@@ -204,8 +204,8 @@ const char* swiftlet_engine_note(struct engine* engine) {
 }
 
 /* The adapter runs on a backend of its own beside the model's, on one GPU: it is a block. */
-static bool open_parts(struct engine* engine, const struct swiftlet_options* options,
-                       const struct backend_options* how, struct error* error) {
+static bool open_auxiliary_weights(struct engine* engine, const struct swiftlet_options* options,
+                                   const struct backend_options* how, struct error* error) {
 	const struct model* model = engine->model;
 	if (options->heads[0] && !heads_open(&engine->heads, options->heads, model, error))
 		return false;
@@ -268,7 +268,7 @@ static bool open_drafting(struct engine* engine, const struct swiftlet_options* 
 	char message[sizeof error->message - 32] = "";
 	if (!options->draft_model[0])
 		return true;
-	if (options->exchange)
+	if (options->group)
 		return error_set(error, "--draft-model runs in one process: leave out mpirun");
 	const struct swiftlet_options alone = drafting_options(options, engine->model);
 	struct model* model = swiftlet_model_open(options->draft_model, &alone, message, sizeof message);
@@ -315,16 +315,16 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    .devices = options->devices,
 	    .screened_head =
 	        options->screened_head < 0 ? wants_screened_head(&model->weights) : options->screened_head > 0,
-	    .exchange = options->exchange,
+	    .group = options->group,
 	    /* processes that share a model keep their caches alike, each its own */
-	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
+	    .cache_bytes = options->group ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, &error);
 	if (engine->backend && engine->backend->screened_bytes > 0 && options->screened_head > 0)
 		note_screened_head(engine);
-	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
+	if (!engine->backend || (options->group && !engine_lead(engine, &how, &error)) ||
 	    (wants_draft_weights(options) && !open_draft_weights(engine, options, &error)) ||
-	    !open_parts(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
+	    !open_auxiliary_weights(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
 		return NULL;

@@ -179,7 +179,7 @@ bool suffix_append(struct suffix_index* s, int32_t token) {
 		return false;
 	s->n++;
 	const int32_t from = s->text;
-	if (find_edge(s, from, token) != NONE) { /* another text has had this one's beginning */
+	if (find_edge(s, from, token) != NONE) { /* another text has had this one's prefix */
 		s->text = target_of(s, from, token);
 		count(s, from, token);
 		return true;

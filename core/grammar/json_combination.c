@@ -170,7 +170,7 @@ static int32_t emit_alternative(struct compiler* c, const cJSON* const* list, in
 
 int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const char* keyword, int32_t next) {
 	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = NULL; /* what stands beside it */
-	if (schema_says_more_than(schema, keyword))
+	if (schema_constrains_beyond(schema, keyword))
 		rest = keep(c, schema_without(c, schema, keyword));
 	const bool exactly_one = strcmp(keyword, "oneOf") == 0;
 	const cJSON* list[MAX_SCHEMAS_EITHER];

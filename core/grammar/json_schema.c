@@ -270,7 +270,7 @@ static int32_t emit_different_items(struct compiler* c, const cJSON* items, int 
 	const cJSON* values = json_field(schema_followed(c, items), "enum");
 	const int n = cJSON_GetArraySize(values);
 	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n) &&
-	             !schema_says_more_than(schema_followed(c, items), "enum type");
+	             !schema_constrains_beyond(schema_followed(c, items), "enum type");
 	for (int i = 0; i < n && plain; i++)
 		for (int j = 0; j < i; j++)
 			plain &= !cJSON_Compare(cJSON_GetArrayItem(values, i), cJSON_GetArrayItem(values, j), true);
@@ -461,14 +461,14 @@ static int32_t emit_names(struct compiler* c, const cJSON* names, int32_t next) 
 static const cJSON* telling_pattern(struct compiler* c, const cJSON* schema) {
 	const cJSON *pattern, *found = NULL;
 	cJSON_ArrayForEach (pattern, json_field(schema, "patternProperties")) {
-		const bool tells = !cJSON_IsTrue(pattern) && pattern->child;
-		if (tells && found && (found->child || cJSON_IsFalse(found)) &&
+		const bool constrains = !cJSON_IsTrue(pattern) && pattern->child;
+		if (constrains && found && (found->child || cJSON_IsFalse(found)) &&
 		    !cJSON_Compare(found, pattern, true)) {
 			schema_refuse(
 			    c, "\"patternProperties\" with several schemas is not supported where no property is named");
 			return NULL;
 		}
-		if (!found || tells)
+		if (!found || constrains)
 			found = pattern;
 	}
 	return found;
@@ -572,8 +572,8 @@ static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned type
 static bool needs_joining(const cJSON* schema) {
 	const cJSON* all = json_field(schema, "allOf");
 	return schema_has(schema, SCHEMA_CONDITIONS) ||
-	       (json_field(schema, "$ref") && schema_says_more_than(schema, "$ref")) ||
-	       (all && (schema_says_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
+	       (json_field(schema, "$ref") && schema_constrains_beyond(schema, "$ref")) ||
+	       (all && (schema_constrains_beyond(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
 	                all->child->next));
 }
 
@@ -608,7 +608,7 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 /* "enum", "const", or both. */
 static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
 	const cJSON* constant = cJSON_GetObjectItemCaseSensitive(schema, "const");
-	cJSON* rest = schema_says_more_than(schema, "enum const type nullable " SCHEMA_EXCEPT)
+	cJSON* rest = schema_constrains_beyond(schema, "enum const type nullable " SCHEMA_EXCEPT)
 	                  ? schema_without(c, schema, "enum const " SCHEMA_EXCEPT)
 	                  : NULL;
 	int32_t all = NOWHERE;

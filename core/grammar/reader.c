@@ -14,7 +14,7 @@ void reader_close(struct reader* r) {
 
 int reader_fail(struct reader* r, const char* why) {
 	if (!r->failed)
-		r->say(r, why);
+		r->report_error(r, why);
 	r->failed = true;
 	return 0;
 }

@@ -190,7 +190,7 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 	return t->kind == TOKENIZER_UNIGRAM || read_merges(t, json_field(model, "merges"), error);
 }
 
-/* What the config leaves unsaid is read off the post_processor. */
+/* What the config leaves out is read off the post_processor. */
 static void default_ends(struct tokenizer* t) {
 	if (t->bos < 0 && t->before.n > 0)
 		t->bos = t->before.id[0];

@@ -303,7 +303,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->v = take(b, &used, rows, kv, sizeof(float));
 	b->gate = take(b, &used, rows, ffn, sizeof(float));
 	b->up = take(b, &used, rows, ffn, sizeof(float));
-	b->chances = take(b, &used, rows, experts, sizeof(float));
+	b->probabilities = take(b, &used, rows, experts, sizeof(float));
 	b->chosen_weight = take(b, &used, rows, chosen, sizeof(float));
 	b->chosen = take(b, &used, rows, chosen, sizeof(int32_t));
 	b->gathered = take(b, &used, experts ? rows : 0, dim, sizeof(float));
@@ -344,7 +344,7 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	if (!b->workspace)
 		return error_set(error, "out of memory for %zu MiB of workspace", bytes >> 20);
 	lay_out(b);
-	return !b->exchange || b->exchange->reserve(b->exchange, most_shared(b)) ||
+	return !b->group || b->group->reserve(b->group, most_shared(b)) ||
 	       error_set(error, "out of memory for what the processes that share the model exchange");
 }
 
@@ -372,7 +372,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 		return NULL;
 	}
 	b->kernels = kernels;
-	b->exchange = options->exchange;
+	b->group = options->group;
 	b->cache_bytes = options->cache_bytes;
 	b->context = options->context > 0 ? options->context : weights->shape.context;
 	b->head = (struct backend){

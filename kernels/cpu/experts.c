@@ -51,7 +51,7 @@ static void route(void* user, int i, int thread) {
 	const struct route_job* job = user;
 	struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
-	float* chance = b->chances + (size_t)i * (size_t)s->n_experts;
+	float* chance = b->probabilities + (size_t)i * (size_t)s->n_experts;
 	int32_t* chosen = b->chosen + (size_t)i * (size_t)s->experts_used;
 	float* weight = b->chosen_weight + (size_t)i * (size_t)s->experts_used;
 	for (int e = 0; job->bias && e < s->n_experts; e++)
@@ -118,7 +118,7 @@ void run_experts(struct cpu_backend* b, const struct block_weights* w, const str
                  const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	struct part part[MAX_ROWS];
-	const struct product router = {.out = b->chances, .stride = (size_t)s->n_experts, .w = &w->router};
+	const struct product router = {.out = b->probabilities, .stride = (size_t)s->n_experts, .w = &w->router};
 	multiply(b, x, s->dim, n, &router, 1);
 	struct route_job route_all = {b, floats(&vectors->router_bias)};
 	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route, &route_all);

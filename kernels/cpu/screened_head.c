@@ -96,7 +96,7 @@ static void make_part(void* user, int part, int thread) {
 static bool can_serve(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct tensor* w = &b->head.weights->output;
-	return !b->exchange && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
+	return !b->group && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
 	       w->rows >= INTERLEAVED_ROWS && s->logit_scale == 1.0f && s->logit_softcap == 0;
 }
 
@@ -392,18 +392,18 @@ static void weigh(struct screened_head* c, const struct certifying* job, const s
 	static const double part = 0.05, scattered = 4;
 	for (int i = 0; i < job->n; i++) {
 		const double rows = job->found[i] < 0 ? 1 : scattered * job->found[i] / (double)w->rows;
-		c->price += part * (coarse_share(w) + rows - c->price);
+		c->cost += part * (coarse_share(w) + rows - c->cost);
 	}
-	if (c->price > 1) {
+	if (c->cost > 1) {
 		c->resting = LONGEST_REST;
-		c->price = coarse_share(w);
+		c->cost = coarse_share(w);
 	}
 }
 
 bool screened_pays(struct cpu_backend* b, int n) {
 	struct screened_head* c = &b->screened;
 	const double coarse = coarse_share(&b->head.weights->output);
-	return coarse + n * (c->price - coarse) < 1 || ++c->refused % TRIED_AGAIN == 0;
+	return coarse + n * (c->cost - coarse) < 1 || ++c->refused % TRIED_AGAIN == 0;
 }
 
 static void find_and_compute(struct cpu_backend* b, struct certifying* job) {

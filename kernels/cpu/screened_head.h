@@ -40,7 +40,7 @@ struct screened_head {
 	void* memory;         /* what those point into; NULL: there is none */
 	size_t bytes;
 	/* What it cost of late, in the full head's bytes, and rows that do without because of it. */
-	double price;
+	double cost;
 	int resting;
 	unsigned refused; /* passes that had too many rows for it */
 };

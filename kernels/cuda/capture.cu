@@ -58,7 +58,7 @@ static size_t memory_left(const struct cuda_backend* b) {
 }
 
 /* SWIFTLET_CUDA_TELL=memory: what graphs take, beside what weights_fit assumes of them. */
-static void tell_memory(const struct cuda_backend* b, size_t before) {
+static void log_memory(const struct cuda_backend* b, size_t before) {
 	const char* wish = getenv("SWIFTLET_CUDA_TELL");
 	const size_t after = memory_left(b);
 	if (wish && strcmp(wish, "memory") == 0)
@@ -77,7 +77,7 @@ static bool capture_all(struct cuda_backend* b, struct error* error) {
 		done = capture(b, i, 8 * i, error);
 	done = done && devices_wait(b, error); /* whether NCCL took all that it was asked for */
 	if (done)
-		tell_memory(b, before);
+		log_memory(b, before);
 	return done;
 }
 

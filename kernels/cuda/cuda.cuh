@@ -167,7 +167,7 @@ struct device_screened {
 	float* slack;                 /* (vocab) */
 	struct screened_reach* reach; /* (SLICE_ROWS) */
 	unsigned* done;               /* (SLICE_ROWS) as workspace.row_done */
-	double price;                 /* of late, in the stored head's bytes */
+	double cost;                  /* of late, in the stored head's bytes */
 	int resting;                  /* passes that do without because of it */
 };
 

@@ -352,14 +352,14 @@ size_t upload_room(const struct cuda_backend* b) {
 }
 
 /* What is not taken as stored is said, once a type: it changes the bits and may change the size. */
-static void say_conversions(const struct cuda_backend* b) {
-	bool said[DTYPE_COUNT] = {};
+static void log_conversions(const struct cuda_backend* b) {
+	bool logged[DTYPE_COUNT] = {};
 	each_matrix(b, [&](const struct shared_matrix& m) {
 		const enum dtype from = m.of->type, to = placed_type(b, m.of);
-		if (to != from && !said[from])
+		if (to != from && !logged[from])
 			fprintf(stderr, "swiftlet: weights of type %s are converted to %s for the GPU\n",
 			        dtype_name(from), dtype_name(to));
-		said[from] = said[from] || to != from;
+		logged[from] = logged[from] || to != from;
 	});
 }
 
@@ -404,7 +404,7 @@ bool upload_weights(struct cuda_backend* b, struct error* error) {
 	if (!check_widths(b, error))
 		return false;
 	if (b->rank == 0)
-		say_conversions(b);
+		log_conversions(b);
 	int64_t widest = w->shape.vocab;
 	const int64_t width[] = {w->shape.dim, w->shape.ffn, (int64_t)w->shape.heads * w->shape.head_dim};
 	for (int i = 0; i < 3; i++)

@@ -26,7 +26,7 @@ static const struct {
     {"search", bench_search_main,
      "which ways of proposing masks find good ones: made-up models and trained ones"},
     {"replay", bench_replay_main,
-     "what drafting would bring on a stream of prompts, at stated prices of passes"},
+     "what drafting would bring on a stream of prompts, at stated costs of passes"},
     {"screened", bench_screened_head_main,
      "the screened head against the whole one, on text: tokens, bits, survivors"},
     {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},

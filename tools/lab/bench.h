@@ -76,6 +76,6 @@ void bench_json_numbers(cJSON* out, const char* name, const double* value, int n
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);
 /* Prints, as JSON or as tables (tools/program/tables.h), and frees. The exit status. */
-int bench_tell(cJSON* out, bool json);
+int bench_report(cJSON* out, bool json);
 
 #endif

@@ -47,7 +47,7 @@ static double weight_bytes(const struct weight_table* w) {
 	return (double)sum;
 }
 
-/* Bytes of keys and values that a row at this depth reads. */
+/* Bytes of the KV cache that a row at this depth reads. */
 static double cache_bytes(const struct cache* cache, int depth) {
 	const struct model_shape* s = &cache->backend->weights->shape;
 	return 2.0 * s->n_blocks * (double)dtype_row_bytes(cache->type, s->kv_heads * s->head_dim) * depth;
@@ -239,7 +239,7 @@ static bool time_parts(struct cache* cache, int depth, int32_t* token, double se
 	return good;
 }
 
-/* The longest context first: the shorter ones are its beginnings. */
+/* The longest context first: the shorter ones are its prefixes. */
 static bool measure_where(const struct decode* d, struct cache* cache, cJSON* out, struct error* error) {
 	static const int depth[] = {DEEPEST, 2048, DEFAULT_DEPTH};
 	const int n = sizeof depth / sizeof *depth;
@@ -298,7 +298,7 @@ int bench_decode_main(int argc, char** argv) {
 	    .about =
 	        "Plain decoding, one row a pass, in turns with a measurement of the memory's bandwidth (reads\n"
 	        "on a CPU, a copy on a GPU), medians of five. --context is the number of tokens in the cache\n"
-	        "(default 128). A token reads every weight but the embedding, and the keys and values before it.",
+	        "(default 128). A token reads every weight but the embedding, and the KV cache before it.",
 	    .examples = "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16 --rows\n"
 	                "  swiftlet bench decode model.gguf --context 4096 --json",
 	    OPTIONS(option),

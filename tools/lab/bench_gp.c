@@ -99,7 +99,7 @@ int bench_gp_main(int argc, char** argv) {
 	const bool done = g && measure(g, out);
 	gp_close(g);
 	if (done)
-		return bench_tell(out, json);
+		return bench_report(out, json);
 	cJSON_Delete(out);
 	return complain(STATUS_FAILED, "the Gaussian process could not be run: no memory for %d observations",
 	                OBSERVATIONS);

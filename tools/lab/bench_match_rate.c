@@ -129,8 +129,8 @@ static double rate(const struct match_bench* b, const struct rates* r, int posit
 	return bench_ratio(hits, rows);
 }
 
-static void tell_rates(cJSON* list, const struct match_bench* b, const struct rates* r, int exit,
-                       bool trained) {
+static void report_rates(cJSON* list, const struct match_bench* b, const struct rates* r, int exit,
+                         bool trained) {
 	cJSON* const row = bench_json_row(list);
 	double all[TREE_RANKS], by[POSITIONS];
 	for (int k = 0; k < TREE_RANKS; k++)
@@ -178,9 +178,9 @@ static bool measure_all(struct match_bench* b, cJSON* out, struct error* error) 
 	}
 	cJSON* const list = cJSON_AddArrayToObject(out, "rates");
 	for (int e = 0; e < b->exits; e++) {
-		tell_rates(list, b, &b->own[e], e, false);
+		report_rates(list, b, &b->own[e], e, false);
 		if (has_trained(b, e))
-			tell_rates(list, b, &b->trained[e], e, true);
+			report_rates(list, b, &b->trained[e], e, true);
 	}
 	return true;
 }

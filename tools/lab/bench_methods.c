@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/decode/lone.h"
 #include "core/decode/method.h"
+#include "core/decode/standalone.h"
 #include "tools/lab/contest.h"
 
 struct methods_bench {
@@ -85,10 +85,10 @@ static bool enter_all(struct methods_bench* b, struct error* error) {
 	return true;
 }
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- report --------------------------------------------------------------------------------- */
 
-static void tell_figures(const struct methods_bench* b, int which, struct choice choice, double plain_seconds,
-                         cJSON* to) {
+static void report_method(const struct methods_bench* b, int which, struct choice choice,
+                          double plain_seconds, cJSON* to) {
 	const struct answer s = contest_sum(&b->contest, which, choice);
 	double ctar[SWIFTLET_CTAR];
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
@@ -104,7 +104,7 @@ static void tell_figures(const struct methods_bench* b, int which, struct choice
 	bench_json_number(to, "differing", s.differing);
 }
 
-static void tell(const struct methods_bench* b, cJSON* out) {
+static void report_figures(const struct methods_bench* b, cJSON* out) {
 	const struct contest* c = &b->contest;
 	const struct answer plain = contest_sum(c, 0, every_prompt);
 	const double plain_seconds = 1 / answer_speed(&plain);
@@ -119,13 +119,13 @@ static void tell(const struct methods_bench* b, cJSON* out) {
 			cJSON_AddStringToObject(to, "missing", b->missing[i]);
 			continue;
 		}
-		tell_figures(b, i, every_prompt, plain_seconds, to);
+		report_method(b, i, every_prompt, plain_seconds, to);
 		bench_json_number(to, "memory_bytes", (double)session_method_bytes(is->session));
 		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
-			tell_figures(b, i, (struct choice){c->task[k], -1}, plain_seconds,
-			             cJSON_AddObjectToObject(tasks, c->task[k][0] ? c->task[k] : "all"));
+			report_method(b, i, (struct choice){c->task[k], -1}, plain_seconds,
+			              cJSON_AddObjectToObject(tasks, c->task[k][0] ? c->task[k] : "all"));
 	}
 }
 
@@ -135,7 +135,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	struct methods_bench* b = (struct methods_bench*)part;
 	const bool good = enter_all(b, error) && contest_run(&b->contest, error);
 	if (good)
-		tell(b, out);
+		report_figures(b, out);
 	contest_close(&b->contest);
 	return good;
 }

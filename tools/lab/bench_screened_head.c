@@ -74,7 +74,7 @@ static bool judge_rows(struct screened* c, const int32_t* token, int n, struct e
 		return false;
 	for (int first = 0; first < n; first += cpu->head_rows) {
 		const int rows = least(n - first, cpu->head_rows);
-		cpu->screened.price = cpu->screened.resting = 0; /* whether it pays is not asked */
+		cpu->screened.cost = cpu->screened.resting = 0; /* whether it pays is not asked */
 		if (!run_head(c, sampler, first, rows, WANT_TOKEN, screened, error))
 			return false;
 		memcpy(c->kept, cpu->logits, (size_t)rows * row);
@@ -110,7 +110,7 @@ static bool judge(struct screened* c, struct error* error) {
 	return positions(c) > 0 || error_set(error, "no text to read");
 }
 
-static void tell(const struct screened* c, cJSON* out) {
+static void report_figures(const struct screened* c, cJSON* out) {
 	static const char* const kind[] = {"greedy", "sampled"};
 	int64_t differing = 0;
 	for (int k = 0; k < 2; k++) {
@@ -136,7 +136,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	struct screened* c = (struct screened*)part;
 	const bool good = judge(c, error);
 	if (good)
-		tell(c, out);
+		report_figures(c, out);
 	if (c->cache)
 		c->cache->backend->cache_close(c->cache);
 	free(c->kept);

@@ -5,7 +5,7 @@
  * windows one after another as serving gives them. What is judged is one-step alpha.
  *
  * Nothing is simulated: a score is teacher-forced over the answers, a window of WINDOW rows a pass, each
- * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's price
+ * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's cost
  * is the share of a plain step's weight bytes that it saves. */
 #include <math.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ struct searching {
 	int blocks;
 	struct half half[2];
 	struct spans spans;           /* over the answers to search on */
-	double attention, mlp, fixed; /* prices, in plain steps */
+	double attention, mlp, fixed; /* costs, in plain steps */
 	cJSON* rows;
 };
 
@@ -235,7 +235,7 @@ static bool quality(const struct searching* s, const struct mask* mask, double* 
 	return true;
 }
 
-/* Of whole blocks' beginnings, each as long as the cost wants. */
+/* Of prefixes of blocks, each as long as the cost wants. */
 static bool best_span(const struct searching* s, double cost, struct mask* best, struct error* error) {
 	double most = -INFINITY, mean;
 	const int end = 2 * s->blocks - 2;

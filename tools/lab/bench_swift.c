@@ -213,8 +213,8 @@ static bool predict(struct way* way, const struct mask* mask, double* share, str
 	return true;
 }
 
-static bool tell_way(struct swift* w, struct way* way, const struct way* plain, cJSON* list,
-                     struct error* error) {
+static bool report_way(struct swift* w, struct way* way, const struct way* plain, cJSON* list,
+                       struct error* error) {
 	const struct mask mask = session_mask(way->session, NULL);
 	cJSON* const one = bench_json_row(list);
 	double share;
@@ -249,7 +249,7 @@ static bool run_draft_weights(struct swift* w, cJSON* out, struct error* error) 
 	cJSON* const list = cJSON_AddArrayToObject(out, "ways");
 	for (int k = 0; good && k < DRAFT_WAYS; k++)
 		if (way[k].session)
-			good = tell_way(w, &way[k], &way[DRAFT_WAYS], list, error);
+			good = report_way(w, &way[k], &way[DRAFT_WAYS], list, error);
 	ways_close(way, DRAFT_WAYS + 1);
 	return good;
 }

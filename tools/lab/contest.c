@@ -115,7 +115,7 @@ void contest_close(struct contest* t) {
 /* ---- running -------------------------------------------------------------------------------- */
 
 /* Which may be from before the draft weights was there: another contender's passes have made it since. */
-static void take_prices(struct engine* engine, const struct cost_model* cost) {
+static void take_costs(struct engine* engine, const struct cost_model* cost) {
 	engine->cost = *cost;
 	if (engine->draft_weights_ready)
 		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
@@ -129,7 +129,7 @@ static bool answer(struct contest* t, int which, int prompt, struct error* error
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
-		take_prices(t->bench->engine, &w->cost);
+		take_costs(t->bench->engine, &w->cost);
 	w->tokens.n = 0;
 	if (!begin(w, &request, error))
 		return false;
