@@ -6,10 +6,11 @@
  * (Σqx - ΣqΣx/n)² / (Σq² - (Σq)²/n) of Σ(x - mean)². The division whose line explains more is kept, and the
  * weights are rounded once more to what s and m became when they were stored.
  *
- * Making draft weights must cost few plain steps, or drafting earns it too late: so nothing here is summed
- * across lanes, and the words of the blocks come out as interleaved rows have them (kernels/interleaved.h).
- * Blocks lie side by side in as many rows, or one after another in one. It is compiled for any processor, for
- * AVX2 and for AVX-512 (cpu/avx2_quantize_row.c, cpu/avx512_quantize_row.c), to the same bytes. */
+ * Making draft weights must cost few plain steps, or drafting earns them back too late: so nothing here is
+ * summed across lanes, and the words of the blocks come out as interleaved rows have them
+ * (kernels/interleaved.h). Blocks lie side by side in as many rows, or one after another in one. It is
+ * compiled for any processor, for AVX2 and for AVX-512 (cpu/avx2_quantize_row.c, cpu/avx512_quantize_row.c),
+ * to the same bytes. */
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif

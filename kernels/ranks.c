@@ -1,4 +1,4 @@
-/* Rank 0's calls, told and repeated. */
+/* Rank 0's calls, broadcast and repeated. */
 #include "kernels/ranks.h"
 
 #include <stdio.h>

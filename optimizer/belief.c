@@ -16,8 +16,8 @@ static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
 /* Damage below which nothing is told apart; and how far at least a mask's is from the sum. */
 static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
-/* So many tokens are wrong of draft weights in 4 bits, and four times as many with each bit less; so much is
- * that damage known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; weights of real
+/* So many tokens are wrong with draft weights in 4 bits, and four times as many with each bit less; so much
+ * is that damage known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; weights of real
  * models that were quantized before 0.96 to 0.98). */
 static const double ROUNDING = 0.05, ROUNDING_SD = 0.7;
 

@@ -30,10 +30,10 @@ struct search_options {
 	bool hamming;              /* its kernel; else Matern 5/2 */
 	double kappa;
 	uint64_t seed;
-	/* Quantized draft weights of the weights that drafts may run with once search_use_draft_weights says so:
-	 * its bits (0: there never is one), the sub-layers that it has, and whether it has the head. Only where
-	 * the size is a matter of cost: a mask then says of each sub-layer whether it is skipped, low, or as
-	 * stored. */
+	/* Quantized draft weights that drafts may run with once search_use_draft_weights was called: their bits
+	 * (0: there never is one), the sub-layers that it has, and whether it has the head. Only where the size
+	 * is a matter of cost: a mask then says of each sub-layer whether it is skipped, quantized, or as stored.
+	 */
 	int draft_bits;
 	struct mask quantized;
 	bool head_quantized;

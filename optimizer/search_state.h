@@ -29,7 +29,7 @@ struct search {
 	bool have_costs;
 	int dims, size;                 /* skippable sub-layers; those a proposal skips where the size is fixed */
 	bool free_size;                 /* as many as pay */
-	struct quantized_set quantized; /* what the draft weights have once drafts run with it, nothing before */
+	struct quantized_set quantized; /* what has draft weights once drafts run with them, nothing before */
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
@@ -99,7 +99,8 @@ struct vector value_best(const struct search*, const double* damage);
 /* The best by what is believed: by influence, as far as scores have not said more; of spans as many as are
  * asked for. */
 int value_first_guesses(const struct search*, int most, struct vector* out);
-/* Of what is not skipped all that draft weights make cheaper runs low, where that pays by this damage (bits).
+/* All that is not skipped and that draft weights make cheaper runs quantized, where that pays by this damage
+ * (bits).
  */
 void value_round(const struct search*, struct vector*, const double* damage);
 

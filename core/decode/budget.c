@@ -1,4 +1,4 @@
-/* The budget's few sums. */
+/* Sums of the speculation budget. */
 #include "core/decode/budget.h"
 
 #include <math.h>
@@ -7,9 +7,8 @@
  * swings in step with the rounds, some of it was never earned. */
 static const double kept = 64;
 
-/* What drafting may lose: of plain time, but in the first 500 tokens an allowance that grows by a little. Of
- * one that stood still (4 steps) losses and charges for misjudged speed often left nothing by token 50, and
- * drafts that paid waited for token 400. */
+/* Drafting may lose a share of plain time, and in the first 500 tokens an allowance that grows slowly. A
+ * fixed allowance (4 steps) was often spent by token 50, and drafts that paid waited until token 400. */
 static const double share = 0.01, allowance = 3.5, growth = 0.003;
 
 void budget_open(struct speculation_budget* budget, double opt_budget) {

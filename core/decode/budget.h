@@ -1,10 +1,10 @@
-/* The budget: what drafting and learning have cost and saved, in plain steps; two accounts.
+/* The speculation budget: two accounts of what drafting and learning have cost and saved, in plain steps.
  *
  * Promise 3 of the design, "never slower": a token is worth one plain step, whatever it took.
  *
- * Drafting: failed drafts and extra rows are debits, tokens beyond the passes' own cost are credits. No round
- * starts whose worst case would take the balance under the floor: 1 % of the plain time of the tokens emitted
- * so far, or an opening allowance of 3.5 steps and 0.3 % while that is more. Learning: proposals and
+ * Drafting: failed drafts and extra rows lower the balance, tokens beyond the passes' own cost raise it. No
+ * round starts whose worst case would take the balance under the floor: 1 % of the plain time of the tokens
+ * emitted so far, or an opening allowance of 3.5 steps and 0.3 % while that is more. Learning: proposals and
  * matchness passes draw on their own share of plain time, and, unless that share was given by name, in the
  * beginning on half of what drafting has earned, up to some steps: a good mask is worth most when it is found
  * early. Neither account stops the other: what was spent on learning never stops a draft that pays, and
@@ -44,9 +44,9 @@ void budget_learn(struct speculation_budget*, double cost);
 /* Making quantized draft weights, on which half of what drafting has saved may be spent, gone from its
  * balance, and else what learning may spend, ahead of time where all of it takes no more than the prepayment
  * and the request is long enough for draft weights that make decoding a quarter faster to bring in what is
- * left: draft weights are worth most when it is made early, nothing when it is made by half, and a model
- * whose layers cannot be skipped gets one, too. whole, left: what all of it and the rest are thought to take,
- * by half too little at worst; tokens: that the request may still come to. */
+ * left: they are worth most when they are made early and nothing when they are half made, and a model whose
+ * layers cannot be skipped gets them, too. whole, left: what all of it and the rest are thought to take, by
+ * half too little at worst; tokens: that the request may still come to. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
 void budget_make(struct speculation_budget*, double cost);

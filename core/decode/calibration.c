@@ -1,5 +1,5 @@
-/* What a standalone drafter's rounds are made with: a mask by dynamic programming, an exit by its cost, the
- * costs of the rule gain. */
+/* Calibration of a standalone method before its rounds: a mask by dynamic programming, an exit by its cost,
+ * the costs for the rule gain. */
 #include <math.h>
 
 #include "core/decode/session_state.h"
@@ -49,8 +49,8 @@ static bool begin_exits(struct session* s) {
 	return true;
 }
 
-/* Under rejection what is drafted decides what is said, and one seed is to mean one text: costs are by bytes
- * then, not by the clock. */
+/* Under rejection sampling the drafts decide the text, and one seed has to give one text: costs then come
+ * from bytes, not from the clock. */
 static struct cost_model costs_of(const struct session* s) {
 	return s->options.rejection ? cost_by_bytes(&s->engine->cost) : s->engine->cost;
 }

@@ -192,8 +192,8 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 		see_rows(cost, knot, rows, seconds, between);
 }
 
-/* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the quantized draft
- * weights. */
+/* What a variant reads, as shares of a full pass's weight bytes: as stored, and as quantized draft weights.
+ */
 struct share {
 	double stored, quantized;
 };
@@ -226,7 +226,7 @@ void cost_draft_anew(struct cost_model* cost, struct variant v) {
 		*ratio = fmin(1, *ratio);
 }
 
-/* A step with quantized sub-layers tells what those cost, beside the others at what is known of them. */
+/* A step with quantized sub-layers measures their cost: the other sub-layers count at their known cost. */
 void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	const struct share share = byte_share(cost, v);

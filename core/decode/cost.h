@@ -29,7 +29,7 @@ struct cost_bytes {
 };
 
 struct cost_model {
-	struct cost_bytes stored, quantized; /* the latter of the quantized draft weights; 0 without one */
+	struct cost_bytes stored, quantized; /* the latter of the quantized draft weights; 0 without them */
 	int blocks;
 	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
 	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */

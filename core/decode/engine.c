@@ -55,7 +55,7 @@ struct model* swiftlet_model_open(const char* spec, const struct swiftlet_option
 		give_message(message, size, &error);
 		return NULL;
 	}
-	/* draft weights are made of weights in the host's memory */
+	/* draft weights are made from weights in the host's memory */
 	const struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
 	struct model* model = model_open(spec, &how, &error);
 	if (!model)
@@ -114,8 +114,8 @@ static bool go_without(struct engine* engine, const char* why) {
 	return true;
 }
 
-/* So many bytes of the draft weights to the device, where the backend has one; whether all are there. What
- * fails there will fail the next pass, too, and be told by it. */
+/* Uploads so many bytes of the draft weights to the device, where the backend has one; true when all are
+ * there. An error here will fail the next pass, too, which reports it. */
 static bool upload_draft_weights(struct engine* engine, size_t bytes) {
 	struct backend* backend = engine->backend;
 	struct error ignored;
@@ -229,7 +229,7 @@ void engine_forget_costs(struct engine* engine) {
 		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
 }
 
-/* Before what is said of the draft weights, which note_draft_weights writes anew. */
+/* Stands before the note on the draft weights, which note_draft_weights rewrites. */
 static void note_screened_head(struct engine* engine) {
 	note(engine, "%sscreened head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
 	     (double)engine->backend->screened_bytes / 0x1p20);

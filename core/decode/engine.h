@@ -34,7 +34,7 @@ struct engine {
 /* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
  */
 const struct token_trie* engine_trie(struct engine*);
-/* The draft weights, from the call on that finds it ready; NULL before, and where there is none. */
+/* The draft weights, from the call that finds them ready on; NULL before, and where there are none. */
 const struct draft_weights* engine_draft_weights(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);

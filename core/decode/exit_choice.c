@@ -1,4 +1,4 @@
-/* Match rates by exit, and the best of the costs. */
+/* Match rates by exit, and the exit that pays best. */
 #include "core/decode/exit_choice.h"
 
 #include <math.h>

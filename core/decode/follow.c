@@ -1,5 +1,5 @@
-/* A model over several processes: rank 0 opens an engine and tells the others of which model, with what; they
- * open the same and make every call that it makes (kernels/ranks.h). */
+/* A model over several processes: rank 0 opens an engine and broadcasts the model and the options; the others
+ * open the same and repeat every call (kernels/ranks.h). */
 #include <stdio.h>
 #include <string.h>
 

@@ -30,7 +30,7 @@ struct learner_calls {
 	void (*drafted)(struct learner*, int right, int looked_at);
 	/* Costs may have changed; a mask that is better by now is given to the session (session_adopt). */
 	void (*look)(struct learner*);
-	/* Draft weights has joined. */
+	/* Draft weights have become available. */
 	void (*draft_weights_joined)(struct learner*);
 	/* The mask was set by someone else. */
 	void (*adopt)(struct learner*, const struct mask*);

@@ -51,8 +51,8 @@ struct states session_states(const struct session* s, const struct mask* mask) {
 	return states;
 }
 
-/* Draft weights joins between two rounds. Where the learner knows states it says what runs with it, else all
- * that does not say otherwise. */
+/* Draft weights are taken into use between two rounds. A learner that knows states chooses which sub-layers
+ * run with them; else all run with them that the mask does not keep as stored. */
 static void join_draft_weights(struct session* s) {
 	if (s->draft_weights || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
 		return;

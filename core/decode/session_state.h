@@ -52,7 +52,7 @@ struct history {
 	int counted; /* tokens of the text seen so far, the prompt included */
 };
 
-/* What runs with the quantized draft weights. */
+/* Which sub-layers run with the quantized draft weights. */
 struct states {
 	struct mask sub_layers;
 	bool head, any;
@@ -124,9 +124,9 @@ struct session {
 	struct standalone* standalone; /* of a method that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool;   /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
-	const struct draft_weights*
-	    draft_weights; /* the quantized draft weights, once it has joined and where it is wanted; else NULL */
-	struct states drafts; /* of the draft at hand */
+	const struct draft_weights* draft_weights; /* the quantized draft weights, once they are ready and where
+	                                              they are wanted; else NULL */
+	struct states drafts;                      /* of the draft at hand */
 	double matchness;
 	struct batch batch, priced; /* now; that the planner's costs were made for */
 	int64_t priced_at;          /* after so many of the engine's full passes */

@@ -1,4 +1,4 @@
-/* The tree that a standalone drafter's steps become, and what verification teaches of them. */
+/* Builds the tree from a standalone drafter's steps, and learns from its verification. */
 #include "core/decode/session_state.h"
 
 /* ---- steps -------------------------------------------------------------------------------- */

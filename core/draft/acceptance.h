@@ -1,4 +1,4 @@
-/* What evidence is worth: the chance that a candidate is the target's token, learned from verification.
+/* The acceptance estimate: the probability that a candidate is the target's token, learned from verification.
  *
  * Drafters ask about the children of one node in turn, so a candidate's chance is that of being right when
  * all those before it are wrong, times what those before it leave: probabilities at one node never sum to
@@ -17,8 +17,8 @@ struct tally {
 	float right, trials;
 };
 
-/* Of first choices, fading: those that came, and those that the prior told of. A copy of the weights in few
- * bits misses far less often than its probabilities say, much left out more often. */
+/* Rejected first choices, fading: those that came, and those that the prior expected. Drafts by quantized
+ * weights are rejected far less often than their probabilities suggest, drafts that skip much more often. */
 struct rejections {
 	float came, expected;
 };

@@ -376,7 +376,7 @@ struct head_rotation {
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 struct product {
 	struct matrix w[3], quantized[3];
-	bool has_quantized;   /* some passes run `low`, as the slice says */
+	bool has_quantized;   /* some passes run `quantized`, as the slice says */
 	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
 	const float* bias[3]; /* NULL for most */
 	int parts;

@@ -1,4 +1,4 @@
-/* Rounds without a model: a text that the target will say whatever is drafted, and costs instead of a clock.
+/* Rounds without a model: a text that the target emits whatever is drafted, and costs instead of a clock.
  */
 #ifndef SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
 #define SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
@@ -13,7 +13,7 @@ struct rounds {
 	int32_t vocab;
 	int64_t passes, tokens, rows;
 	double cost, balance;    /* plain steps; what was saved so far */
-	double predicted;        /* of rows whose parents were right: the acceptance estimate that they are */
+	double predicted;        /* over rows whose parents were right: their acceptance estimates */
 	double worst;            /* least balance, less the floor it may fall to */
 	const int32_t* expected; /* (n_expected) what `prediction` is fed after the beginning, or NULL */
 	int n_expected;

@@ -1,4 +1,4 @@
-/* Chances are learned from whatever comes, and stay probabilities; trees of several sources merge.
+/* Estimates are learned from whatever comes, and stay probabilities; trees of several sources merge.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -89,7 +89,7 @@ struct place {
 	double now;
 };
 
-/* Weights in the host's memory, so that draft weights of them can be made. */
+/* Weights in the host's memory, so that draft weights can be made from them. */
 static struct place open_place(int draft_bits, int devices) {
 	char message[512];
 	struct place p = {.now = 0};

@@ -57,7 +57,7 @@ struct run {
 	double learned;        /* spent on learning, in plain steps */
 };
 
-/* join: the token from which on there is quantized draft weights of steps that cost quantized_c; 0: never. */
+/* join: the token from which on there are quantized draft weights whose steps cost quantized_c; 0: never. */
 static struct run run_joined(struct fake* fake, const char* const* option, int tokens, int join,
                              double quantized_c) {
 	struct swiftlet_options options;
@@ -169,7 +169,7 @@ static void test_learning_ends_where_no_mask_may_pay(void** state) {
 	assert_true(learned[0] > 0 && learned[1] == learned[0]);
 }
 
-/* Draft weights that joins is no way around the budget, whatever it guesses, and however dear it proves. */
+/* Draft weights are no way around the budget, whatever they guess, and however slow they prove. */
 static void test_adversaries_with_a_copy(void** state) {
 	(void)state;
 	static bool (*const right[])(struct fake*, int, float*) = {always_wrong, lures, turns, flips_coins};
@@ -188,7 +188,7 @@ static void test_adversaries_with_a_copy(void** state) {
 		}
 }
 
-/* Draft weights that pays is made use of soon after it joined, where nothing else did. */
+/* Draft weights that pay are used soon after they are ready, where nothing else pays. */
 static void test_a_copy_pays(void** state) {
 	(void)state;
 	struct fake fake;
@@ -279,7 +279,7 @@ static void test_accounts(void** state) {
 	assert_float_equal(budget.balance, 30, 1e-12);
 }
 
-/* Draft weights is paid out of what drafting has earned, or else by learning's share. */
+/* Draft weights are paid for with what drafting has earned, or else by learning's share. */
 static void test_making_a_copy(void** state) {
 	(void)state;
 	struct speculation_budget budget;
@@ -309,7 +309,7 @@ static void test_making_a_copy(void** state) {
 	budget_make(&budget, 4);
 	assert_float_equal(budget.balance, 4, 1e-12);
 	assert_float_equal(budget.learned, 25, 1e-12);
-	/* drafts that lost do not keep a model from its copy: learning has a share of its own */
+	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);
 	assert_true(budget_allows_making(&budget, 10, 100, 100, 0));

@@ -678,8 +678,8 @@ static struct search* open_states(struct rounded* r, double quantized, const str
 	return s;
 }
 
-/* Draft weights comes: where it is much cheaper all runs low and nothing is skipped, at once; where it is no
- * cheaper all is as it was. */
+/* Draft weights arrive: where they are much cheaper all runs quantized and nothing is skipped, at once; where
+ * they are no cheaper all is as it was. */
 static void a_copy_is_taken_where_it_pays(void** state) {
 	(void)state;
 	struct rounded r;
@@ -694,7 +694,7 @@ static void a_copy_is_taken_where_it_pays(void** state) {
 	assert_int_equal(mask_count(&best), 0);
 	assert_false(mask_has_stored(&best));
 	assert_true(search_speedup(s) > without);
-	/* what is proposed then runs low as well, or says what does not */
+	/* what is proposed then runs quantized as well, or names what does not */
 	struct proposal p;
 	for (int i = 0; i < 60 && search_propose(s, &p); i++) {
 		const double damage = damage_of(&r, &p.mask);

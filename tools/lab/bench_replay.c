@@ -25,7 +25,7 @@
 struct sums {
 	int64_t tokens, rounds, rows, draft_passes;
 	double cost;
-	/* draft tokens by source: verified rows, the acceptance estimate they had, those that were accepted */
+	/* draft tokens by source: verified rows, their acceptance estimates, those that were accepted */
 	struct {
 		int64_t rows, accepted;
 		double expected;

@@ -4,7 +4,7 @@
  * the mask found beside one that decodes plainly, in alternating slices, so that both see the same machine;
  * the speed-up is the median of the slices' ratios, and stands beside what M, alpha and c promise (SWIFT
  * Eq. 6). cold: sessions with the defaults and nothing learned, at three skip ratios, beside a plain one:
- * the most that trying may cost. copy: sub-layers skipped, quantized draft weights of the weights, and both.
+ * the most that trying may cost. copy: sub-layers skipped, quantized draft weights, and both.
  * Every token of every session is compared with the plain one's. */
 #include <math.h>
 #include <stdio.h>

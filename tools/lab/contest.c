@@ -114,7 +114,7 @@ void contest_close(struct contest* t) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Which may be from before the draft weights was there: another contender's passes have made it since. */
+/* Costs may be from before the draft weights were ready: another contender's passes have made them since. */
 static void take_costs(struct engine* engine, const struct cost_model* cost) {
 	engine->cost = *cost;
 	if (engine->draft_weights_ready)

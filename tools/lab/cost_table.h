@@ -1,4 +1,4 @@
-/* Costs that a bench is told instead of measuring them: v(n), what a full pass of n rows costs in plain
+/* Costs that are given to a bench instead of measured: v(n), what a full pass of n rows costs in plain
  * steps, and c, what a draft pass does. */
 #ifndef SWIFTLET_TOOLS_LAB_COST_TABLE_H
 #define SWIFTLET_TOOLS_LAB_COST_TABLE_H
