@@ -1,5 +1,5 @@
 /* OpenAI's embeddings (/v1/embeddings): a text's vector, of length 1, is the mean of the model's last states.
- * It is read as a completion of one token whose text is not told. */
+ * The request is read as a completion of one token whose text is not sent. */
 #include <math.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void put_base64(struct text* out, const uint8_t* byte, size_t n) {
 	text_put(out, "\"");
 }
 
-/* Of length 1, as OpenAI's are: it is scaled where it lies. */
+/* Scales the vector in place to length 1, as OpenAI's are. */
 static void put_vector(struct text* out, float* embedding, int dim, bool base64) {
 	double squares = 0;
 	for (int j = 0; j < dim; j++)

@@ -33,7 +33,7 @@ static bool encode_begin(struct http_call* c, struct generation* g) {
 	if (!tool_call_begin(model_chat_template(m, true), g->request.tool_name, &g->begun))
 		return api_refuse(
 		    &c->error, "tool_choice", "unsupported_field",
-		    "The model's chat template says nothing of tool calls: 'tool_choice' can be \"auto\" or "
+		    "The model's chat template has no tool calls: 'tool_choice' can only be \"auto\" or "
 		    "\"none\".");
 	return (!g->begun.failed &&
 	        tokenizer_encode(m->tokenizer, g->begun.data, g->begun.size, 0, &g->prompt[0])) ||
@@ -144,7 +144,7 @@ static bool echo_prompt(struct generation* g, struct choice* c) {
 	return true;
 }
 
-/* What an answer goes on from: a call that it was made to begin with, or a thought. */
+/* Sets the state that the answer continues: a forced call, or a thought. */
 static void open_reader(struct generation* g, struct choice* c) {
 	const struct model* m = g->server->model;
 	const struct api_request* q = &g->request;

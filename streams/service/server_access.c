@@ -154,7 +154,7 @@ bool server_read_keys(struct server* s, struct error* e) {
 
 /* ---- origins ------------------------------------------------------------------------------ */
 
-/* Of "[::1]:80" and "localhost:80" without their port. */
+/* Checks a host such as "[::1]:80" or "localhost:80"; the port is ignored. */
 static bool names_loopback(const char* host) {
 	char name[64];
 	const bool bracket = host[0] == '[';
@@ -166,7 +166,7 @@ static bool names_loopback(const char* host) {
 }
 
 /* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
- * this machine (the Host header tells), or by a plain form post (the Origin header tells). */
+ * this machine (seen in the Host header), or by a plain form post (seen in the Origin header). */
 bool call_origin_allowed(const struct http_call* c) {
 	const char* host = call_header(c, "Host");
 	const char* origin = call_header(c, "Origin");

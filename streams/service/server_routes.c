@@ -251,7 +251,7 @@ static bool answer_preflight(struct http_call* c) {
 	return call_reply(c, 204, "text/plain", &out);
 }
 
-/* What generates may be asked for from other origins. */
+/* Browsers of other origins may use the endpoints that generate. */
 #define GENERATION(at, how)                                                                                  \
 	{"POST", at, .answer = answer_generation, .formatter = &how}, {                                          \
 		"OPTIONS", at, .answer = answer_preflight, .open = true                                              \

@@ -44,7 +44,7 @@ static bool add_tool(struct tool_binding* b, const cJSON* tool, struct api_error
 	return true;
 }
 
-/* What begins a call has to be text, and what ends a thought too: a grammar allows no special tokens. */
+/* The marks that begin a call and end a thought must be text: a grammar allows no special tokens. */
 static bool writes_as_text(const struct tool_syntax* syntax, const struct generation* g) {
 	const struct model* m = g->server->model;
 	const struct tokenizer* t = m->tokenizer;

@@ -232,14 +232,14 @@ static bool take_list(struct tool_reader* r, struct span s) {
 
 /* ---- deciding ----------------------------------------------------------------------------- */
 
-/* What was held since the opener is content after all. */
+/* The text held since the opener turns out to be content. */
 static void give_back(struct tool_reader* r, size_t n) {
 	text_put(&r->content, r->opener);
 	r->begun = true;
 	emit_content(r, n);
 }
 
-/* What closes a call that the opener began; NULL: the end of the text. */
+/* The mark that closes a call of this opener; NULL: the end of the text. */
 static const char* closer_of(const char* opener) {
 	return opener == tag_open ? tag_close : opener == function_open ? function_close : NULL;
 }
