@@ -55,7 +55,7 @@ static void one_less(struct scheduler* s) {
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* What a session calls "other" is all the time it did not compute; here that is mostly the others'
+/* A session counts as "other" all the time that it did not compute; here that is mostly the others'
  * iterations, which are their own. */
 static void own_time(struct slot* slot) {
 	struct swiftlet_figures* f = &slot->figures;
