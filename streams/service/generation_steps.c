@@ -19,7 +19,7 @@ static void beat(struct generation* g) {
 	generation_wake(g);
 }
 
-/* A sleeping connection is not watched by MHD; whether its client has hung up, the socket tells. */
+/* MHD does not watch a sleeping connection, so this asks the socket whether the client has disconnected. */
 static bool on_gone(void* user) {
 	struct generation* g = ((struct choice*)user)->generation;
 	pthread_mutex_lock(&g->lock);

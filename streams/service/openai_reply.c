@@ -229,7 +229,7 @@ static const char* arguments_of(const struct tool_call* call) {
 	return call->arguments ? call->arguments : "";
 }
 
-/* [{"id", "type", "function"}, …]; in a stream those not told yet, with their numbers. */
+/* [{"id", "type", "function"}, …]; in a stream those not sent yet, with their numbers. */
 static void put_calls(struct text* out, const struct choice* c) {
 	const struct tool_reader* tools = &c->reader.tools;
 	text_json(out, "'tool_calls': [");

@@ -104,8 +104,8 @@ const struct tool_syntax* tool_syntax_of(const char* chat_template);
 /* For models whose template speaks of none: what the prompt says instead (streams/chat_shape.h). */
 extern const struct tool_syntax tool_syntax_generic;
 void tool_syntax_begin(const struct tool_syntax*, const char* name, struct text* out);
-/* What an answer begins with that calls a tool (NULL: some tool), in the format that the chat template speaks
- * of. False: it speaks of none. */
+/* The text that begins an answer which calls a tool (NULL: any tool), in the format that the chat template
+ * speaks of. False: it speaks of none. */
 bool tool_call_begin(const char* chat_template, const char* name, struct text* out);
 
 #endif
