@@ -1,4 +1,4 @@
-/* The thread that owns the engine: queue, sessions, and who has a slot. */
+/* The thread that owns the engine: the queue, the sessions, and which job has which slot. */
 #include "streams/service/scheduler.h"
 
 #include <errno.h>
@@ -20,13 +20,14 @@ static void on_memory_event(void* user, int session, enum memory_event event, co
 static void note_mask(struct slot* slot) {
 	const struct mask mask = session_mask(slot->session, NULL);
 	bool head;
-	const struct mask low = session_low(slot->session, &head);
+	const struct mask quantized = session_quantized(slot->session, &head);
 	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
-		if (mask_has(&mask, i) != mask_has(&slot->mask, i) || mask_has(&low, i) != mask_has(&slot->low, i))
+		if (mask_has(&mask, i) != mask_has(&slot->mask, i) ||
+		    mask_has(&quantized, i) != mask_has(&slot->quantized, i))
 			slot->since[i] = slot->tokens;
 	slot->mask = mask;
-	slot->low = low;
-	slot->low_head = head;
+	slot->quantized = quantized;
+	slot->quantized_head = head;
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
@@ -265,7 +266,7 @@ static void sweep_queue(struct scheduler* s, bool all) {
 		gone->calls->end(gone->user, NULL, all ? "stopping" : "cancelled");
 		gone = next;
 	}
-	/* counted until they have been told, so that a drain waits for that too */
+	/* counted until their ends are reported, so that a drain waits for that too */
 	if (n) {
 		pthread_mutex_lock(&s->lock);
 		s->queue -= n;
@@ -333,19 +334,19 @@ static bool learn_from(struct scheduler* s, struct slot* slot) {
 }
 
 const char* scheduler_status(const struct scheduler* s) {
-	const char* says = NULL;
+	const char* status = NULL;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
-		if (slot->used > 0 && session_search(slot->session) && !(says = idle_says(slot->session)))
+		if (slot->used > 0 && session_search(slot->session) && !(status = idle_says(slot->session)))
 			return NULL;
-	return says;
+	return status;
 }
 
 /* Once, when learning has come to its end and brought nothing. */
 static void say_what_skipping_brings(struct scheduler* s) {
-	const char* says = scheduler_status(s);
-	if (says && !s->logged_status && s->idle_seconds > 0)
-		fprintf(stderr, "swiftlet: %s\n", says);
-	s->logged_status |= says && s->idle_seconds > 0;
+	const char* status = scheduler_status(s);
+	if (status && !s->logged_status && s->idle_seconds > 0)
+		fprintf(stderr, "swiftlet: %s\n", status);
+	s->logged_status |= status && s->idle_seconds > 0;
 }
 
 /* While no request runs the searches go on, session by session and pass by pass, until one comes, or their
@@ -493,7 +494,9 @@ enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) 
 	/* those that find a free session do not wait, and do not count against the queue */
 	if (s->refusing)
 		result = SUBMIT_STOPPING;
-	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy)
+	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy &&
+	         (s->queue > 0 ||
+	          n <= s->option.queue + s->option.sessions)) /* one that never fits has its turn */
 		result = SUBMIT_FULL;
 	else {
 		struct job** end = &s->first;

@@ -41,10 +41,12 @@ struct server {
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
+	struct text ignored; /* fields that were ignored so far, a blank behind each; under rate_lock */
 	char tenant_name[SERVER_KEYS + 1]
 	                [PROMPT_CACHE_NAME]; /* by tenant: in the store, and of prompts on disk */
 	int n_keys, n_tenants;
 	double began;
+	time_t opened;
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
 	pthread_mutex_t rate_lock;
@@ -61,22 +63,24 @@ struct http_call {
 	const char* rest;          /* what follows the route's path, into path */
 	char path[MAX_PATH], method[16];
 	struct text body;
-	struct api_error error; /* status != 0: refused; said once the body has been read */
+	struct api_error error; /* status != 0: refused; sent once the body has been read */
 	double began;
 	int tenant; /* the API key's or its group's number from 1; 0 where the server has none */
 	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
 	struct generation* generation;
+	char* ignored; /* fields of the request that nobody read, with a comma between; or NULL */
+	char id[24];   /* the request's, for logs: x-request-id */
 };
 
 /* A route takes a complete request and answers it. */
 struct route {
 	const char* method;
 	const char* path;                  /* ending in '/': what follows is `rest`, and must not be empty */
-	bool (*answer)(struct http_call*); /* false: call->error is to be said */
+	bool (*answer)(struct http_call*); /* false: call->error is to be sent */
 	bool open;                         /* needs no key */
 	bool admin;                        /* needs an admin key */
-	const struct response_formatter* formatter; /* of generations: how they are asked for and told */
+	const struct response_formatter* formatter; /* of generations: reads requests, writes responses */
 };
 
 /* Queues an answer; false where it could not be. `text` is taken. */
@@ -85,35 +89,38 @@ bool call_reply(struct http_call*, int status, const char* type, struct text* te
 bool call_reply_json(struct http_call*, struct text* text);
 bool call_reply_error(struct http_call*, const struct api_error*);
 bool call_queue(struct http_call*, int status, struct MHD_Response*);
-/* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */
-struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
+/* A stream, of server-sent events where type is NULL, as MHD asks for it; NULL on no memory, and then nothing
+ * is freed. */
+struct MHD_Response* event_stream(const char* type, MHD_ContentReaderCallback, void* user,
+                                  MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
 const char* call_header(const struct http_call*, const char* name);
 
-/* server_gate.c: who comes in, by the options' address_connections, header_seconds and, for a further
- * request's headers on the same connection, idle_seconds more. Metrics count who is turned away. */
+/* server_gate.c: accepts connections within the options' address_connections and header_seconds; a next
+ * request's headers on the same connection may take idle_seconds more. Metrics count refused connections. */
 struct connection_gate* gate_open(struct server*); /* NULL on no memory */
-/* Begins to let in: from a socket that listens, which is the gate's then, to the server's daemons, each
- * where there are fewest. False where no thread can be had. */
+/* Starts to accept from a listening socket, which the gate then owns. Each connection goes to the daemon with
+ * the fewest. False when no thread can be started. */
 bool gate_begin(struct connection_gate*, int listening);
-/* Lets nobody in any more: before daemons are stopped. */
+/* Stops accepting. Call before the daemons are stopped. */
 void gate_shut(struct connection_gate*);
-/* After that. NULL is nothing. */
+/* Call after the daemons are stopped. NULL is allowed. */
 void gate_close(struct connection_gate*);
-/* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
- * to choose. */
+/* The address that limits count by: all zero for loopback; the /64 prefix of an IPv6 address, because a
+ * client may choose the rest freely. */
 void gate_address(const struct sockaddr*, uint8_t out[16]);
-/* Connections inside. */
+/* The number of open connections. */
 int gate_present(struct connection_gate*);
-/* MHD's callback for connections that come and go. */
+/* libmicrohttpd's callback for opened and closed connections. */
 void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
                         enum MHD_ConnectionNotificationCode);
-/* A request's headers are all there (false), or it has been answered and another's are waited for. */
+/* waiting: false when a request's headers have arrived, true when it was answered and the next is awaited. */
 void gate_waits(struct connection_gate*, struct MHD_Connection*, bool waiting);
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
-bool call_origin_allowed(const struct http_call*);
+bool call_origin_allowed(struct http_call*);     /* false with the call's error */
+bool call_cors_allowed(const struct http_call*); /* by --cors: a browser may read the answer */
 /* Sets the call's tenant, and whether he is an admin. */
 bool call_authorized(struct http_call*);
 bool call_within_rate(const struct http_call*);
@@ -123,6 +130,11 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char
                                   const char* version, const char* data, size_t* size, void** state);
 size_t server_unescape(void* user, struct MHD_Connection*, char* text);
 void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
+
+/* server.c: the model's name, its file's, or an alias; and fields that are ignored, each named once in the
+ * log */
+bool server_is_model(const struct server*, const char* name);
+void server_note_ignored(struct server*, const char* fields);
 
 /* server_generate.c */
 bool answer_generation(struct http_call*);
@@ -137,6 +149,8 @@ bool answer_metrics(struct http_call*);
 bool answer_tokenize(struct http_call*);
 bool answer_detokenize(struct http_call*);
 bool answer_count_tokens(struct http_call*);
+bool answer_input_tokens(struct http_call*);
+bool answer_tokenizer_info(struct http_call*);
 
 /* optimizer_service.c: searches for models that run elsewhere; NULL on no memory */
 struct optimizer_service* optimizer_service_open(int tenants);
@@ -147,7 +161,8 @@ bool answer_optimizer(struct http_call*); /* every request of them */
 bool watch_begin(struct http_call*);
 
 /* server_routes.c */
-extern const struct route server_routes[]; /* ends with one without a method */
+extern const struct route server_preflight; /* of every path that a browser may ask for from elsewhere */
+extern const struct route server_routes[];  /* ends with one without a method */
 
 /* page.c, made from page.html */
 extern const unsigned char page_html[];

@@ -116,7 +116,7 @@ def what_was_learned_shows_in_no_other_keys_figures(file):
     options = ("--sessions", "1", "--draft", "always", "--max-tree", "16", "--opt-budget", "inf", "--idle-learning", "off")
 
     def drafted(s, key):
-        u = generate(s, key, "letters", 120)["usage"]["swiftlet"]
+        u = generate(s, key, "letters", 120)["swiftlet"]
         return [u[k] for k in ("draft_steps", "accepted", "verify_passes", "optimize_steps", "mask")]
 
     with Server("--api-key-file", file, *options) as s:
@@ -142,7 +142,7 @@ def learned_things_are_kept_apart(folder):
     with Server("--api-key-file", file, store=store) as s:
         assert "letters" in tasks(s, THIRD) and "letters" not in tasks(s, SECOND) and "poems" in tasks(s, SECOND), "and after a restart"
     for text, words in (("first-key-0001 root\n", "expected group=NAME"), ("first-key-0001 group=\n", "expected group=NAME"),
-                        ("first-key-0001\nfirst-key-0001 admin\n", "there already"), ("short\n", "8 to 255")):
+                        ("first-key-0001\nfirst-key-0001 admin\n", "this key is listed twice"), ("short\n", "8 to 255")):
         with open(file, "w") as f:
             f.write(text)
         try:

@@ -106,6 +106,10 @@ static void thoughts_in_channels(void** unused) {
 	     "<|end|><|start|>assistant<|channel|>final<|message|>Yes!",
 	     "Think it over.|Yes!"},
 	    {REASONING_CHANNELS, false, "<|channel|>final<|message|>Yes <|x", "|Yes <|x"},
+	    {REASONING_CHANNELS, false,
+	     " to=functions.add<|channel|>commentary json<|message|>{\"x\": \"</function>\"}",
+	     "||add({\"x\": \"</function>\"})"},
+	    {REASONING_CHANNELS, false, "to be or not", "|to be or not"},
 	    {REASONING_CHANNELS, false, "<|channel|>analysis<|message|>cut o", "cut o|"},
 	    {REASONING_CHANNELS, false,
 	     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.add "
@@ -129,7 +133,7 @@ static void styles(void** unused) {
 }
 
 /* Special tokens that mean nothing here are left out, as they are of the text. */
-static void other_marks_are_not_heeded(void** unused) {
+static void other_marks_are_ignored(void** unused) {
 	(void)unused;
 	static const struct reading_case c = {REASONING_NONE, false, "a<think>b<unused>c", "|abc"};
 	char out[2048];
@@ -140,6 +144,6 @@ static void other_marks_are_not_heeded(void** unused) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(thoughts_between_tags),
 	                                   cmocka_unit_test(thoughts_in_channels), cmocka_unit_test(styles),
-	                                   cmocka_unit_test(other_marks_are_not_heeded)};
+	                                   cmocka_unit_test(other_marks_are_ignored)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* The command line: one parser for every command.
  *
- * A command lists its own options and says whether the session's (swiftlet_options) are taken too; the
- * parser reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`, prints help, and refuses
- * what it does not know with the nearest name it does. */
+ * A command lists its own options and whether it takes the session's (swiftlet_options) too. The parser reads
+ * `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`, and prints help. It refuses an unknown
+ * option and suggests the nearest known name. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
 #define SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
 

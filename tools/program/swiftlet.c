@@ -39,7 +39,7 @@ static int print_help(void) {
 	     "  swiftlet run -p 'def fibonacci(n):'         the small model that ships with swiftlet\n"
 	     "  swiftlet run model.gguf --chat -p 'Hello'  your own\n"
 	     "  swiftlet stream -i prompts.jsonl -o results.jsonl\n  swiftlet inspect model.gguf\n\n"
-	     "swiftlet COMMAND --help tells more; swiftlet --version gives the version.");
+	     "swiftlet COMMAND --help lists a command's options; swiftlet --version prints the version.");
 	return STATUS_DONE;
 }
 
