@@ -222,9 +222,8 @@ int32_t schema_emit_constant(struct compiler* c, const cJSON* value, int32_t nex
 		cJSON_free(text);
 		return at;
 	}
-	/* with white space where any array and object may have it */
+	/* an object's members as others write them too: with a blank after colons and commas */
 	int32_t at = emit_literal(c, array ? "]" : "}", next);
-	at = value->child ? emit_space(c, at) : at;
 	for (const cJSON* one = value->child ? value->child->prev : NULL; one;
 	     one = one == value->child ? NULL : one->prev) {
 		at = schema_emit_constant(c, one, at);
@@ -232,8 +231,8 @@ int32_t schema_emit_constant(struct compiler* c, const cJSON* value, int32_t nex
 			const cJSON name = {.type = cJSON_String, .valuestring = one->string};
 			at = schema_emit_constant(c, &name, colon(c, at));
 		}
-		at = emit_space(c, at);
-		at = one == value->child ? at : emit_literal(c, ",", at);
+		if (one != value->child)
+			at = emit_literal(c, ",", array ? at : emit_split(c->grammar, at, emit_literal(c, " ", at)));
 	}
 	return emit_literal(c, array ? "[" : "{", at);
 }
