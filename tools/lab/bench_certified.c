@@ -146,7 +146,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 
 int bench_certified_main(int argc, char** argv) {
 	struct certified c = {.part = {.prepare = prepare, .measure = measure}, .most = INT64_MAX};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(c.part),
 	    TEXT("input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", &c.input),
 	    COUNT("positions", 'n', "N", "end with the text that reaches so many (all)", &c.most, 1, INT64_MAX),

@@ -286,7 +286,7 @@ static int prepare(struct bench_part* part) {
 
 int bench_decode_main(int argc, char** argv) {
 	struct decode d = {.part = {.prepare = prepare, .measure = measure}};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(d.part),
 	    COUNT("tokens", 'n', "N", "tokens a repetition (as many as take a second)", &d.tokens, 1, 4096),
 	    FLAG("rows", "also time passes of 1 to 64 rows", &d.rows),

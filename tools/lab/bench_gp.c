@@ -72,7 +72,7 @@ static bool measure(struct gp* g, cJSON* out) {
 
 int bench_gp_main(int argc, char** argv) {
 	bool json = false;
-	const struct option option[] = {FLAG("json", "print one JSON object instead of a table", &json)};
+	const struct command_option option[] = {FLAG("json", "print one JSON object instead of a table", &json)};
 	struct command_line line = {
 	    .name = "bench gp",
 	    .usage = "[--json]",

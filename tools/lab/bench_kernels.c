@@ -193,7 +193,7 @@ int bench_kernels_main(int argc, char** argv) {
 	bool json = false;
 	const char* isa = "auto";
 	int64_t threads = 0;
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    FLAG("json", "print one JSON object instead of a table", &json),
 	    TEXT("isa", 0, "NAME", "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm (auto)", &isa),
 	    COUNT("threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", &threads, 0, 1024),

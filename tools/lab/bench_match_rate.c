@@ -202,7 +202,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 
 int bench_match_rate_main(int argc, char** argv) {
 	struct match_bench b = {.part = {.measure = measure}, .most_prompts = 32};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b.input),
 	    COUNT("prompts", 'n', "N", "stop after so many (32)", &b.most_prompts, 1, MOST_PROMPTS),

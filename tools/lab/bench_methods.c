@@ -142,7 +142,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 
 int bench_methods_main(int argc, char** argv) {
 	struct methods_bench b = {.part = {.prepare = prepare, .measure = measure}, .most_tokens = 128};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b.input),
 	    TEXT("methods", 0, "LIST", "only these, beside vanilla (all)", &b.names),

@@ -138,7 +138,7 @@ static int run_all(struct real* r, const char* const* model, int n) {
 int bench_real_main(int argc, char** argv) {
 	struct real r = {.part = {.measure = measure, .as_run = true}};
 	struct swiftlet_options* const options = &r.part.bench.options;
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m",
 	         &r.part.bench.wish.model),
 	    TEXT("input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", &r.input),

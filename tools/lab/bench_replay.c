@@ -371,7 +371,7 @@ int bench_replay_main(int argc, char** argv) {
 	                   .drafter_text = "prediction,retrieval,recycle",
 	                   .pool_tokens = 1 << 16,
 	                   .most_instances = INT32_MAX};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(r.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
 	    TEXT("prices", 0, "LIST|FILE",

@@ -425,7 +425,7 @@ int bench_search_main(int argc, char** argv) {
 	                      .most = 300,
 	                      .tokens = 160,
 	                      .windows = 8};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(s.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them: every other one judges",
 	         &s.input),

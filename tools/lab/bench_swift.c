@@ -286,7 +286,7 @@ static int prepare(struct bench_part* part) {
 
 int bench_swift_main(int argc, char** argv) {
 	struct swift w = {.part = {.prepare = prepare, .measure = measure}, .parts = "abcd", .slices = 16};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    BENCH_OPTIONS(w.part),
 	    TEXT("parts", 0, "abcd", "which parts; b without a takes a made-up model's planted mask", &w.parts),
 	    COUNT("slices", 0, "N", "slices of 32 tokens in b and d (16)", &w.slices, 1, MOST_SLICES),

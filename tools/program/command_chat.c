@@ -249,7 +249,7 @@ static int start(struct chat* chat) {
 
 int command_chat(int argc, char** argv) {
 	struct chat chat = {.max_tokens = 256};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("system", 0, "TEXT", "the system message", &chat.system),
 	    TEXT("chat-template-kwargs", 0, "JSON",
 	         "variables for the chat template, {\"enable_thinking\": false}…", &chat.variables),

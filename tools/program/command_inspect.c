@@ -177,7 +177,7 @@ static void print_methods(struct model* model) {
 int command_inspect(int argc, char** argv) {
 	const char* spec = NULL;
 	bool checked = false;
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL", "the model, as for swiftlet run", &spec),
 	    FLAG("check", "read every weight too", &checked),
 	};

@@ -211,7 +211,7 @@ static int open_learn(struct learn* l) {
 
 int command_learn(int argc, char** argv) {
 	struct learn l = {.seconds = 60};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
 	         &l.input),
 	    COUNT("seconds", 0, "N", "how long (60)", &l.seconds, 1, 1 << 24),

@@ -322,7 +322,7 @@ static int check_usage(const struct masks* m, const char* name, int* action) {
 
 int command_masks(int argc, char** argv) {
 	struct masks m = {0};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL", "the model the masks are for; a mask that does not fit it is refused",
 	         &m.model_spec),
 	    FLAG("force", "take a mask learned on another model all the same", &m.force),

@@ -153,7 +153,7 @@ static int generate(struct run* run, const char* text, size_t size) {
 
 int command_run(int argc, char** argv) {
 	struct run run = {.max_tokens = 128};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("prompt", 'p', "TEXT", "the prompt", &run.prompt),
 	    TEXT("expect", 0, "FILE", "a text that the output is expected to follow", &run.expect_file),
 	    TEXT("file", 'f', "FILE", "read the prompt from a file (-: standard input)", &run.prompt_file),

@@ -81,7 +81,7 @@ int command_serve(int argc, char** argv) {
 	                             .work = {.queue = 64}},
 	                  .prompt_mib = 1024,
 	                  .grace = 10};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("host", 0, "ADDRESS",
 	         "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", &s.option.host),
 	    COUNT("port", 0, "N", "8080; 0 takes a free one and prints it", &s.option.port, 0, 65535),

@@ -239,7 +239,7 @@ static int close_stream(struct stream* s, int status) {
 
 int command_stream(int argc, char** argv) {
 	struct stream s = {0};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
 	         &s.input),
 	    TEXT("output", 'o', "FILE",

@@ -157,7 +157,7 @@ static int tokenize_text(const struct tokenize* t, const char* text, size_t size
 
 int command_tokenize(int argc, char** argv) {
 	struct tokenize t = {0};
-	const struct option option[] = {
+	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL", "whose tokenizer (builtin); a GGUF with a vocabulary alone will do",
 	         &t.model),
 	    TEXT("prompt", 'p', "TEXT", "the text, or with --decode the ids", &t.text),
