@@ -123,7 +123,7 @@ static bool read_line(struct jsonl_reader* reader, size_t* size, bool* memory) {
 	return any;
 }
 
-static bool blank(const char* text, size_t size) {
+static bool is_blank(const char* text, size_t size) {
 	for (size_t i = 0; i < size; i++)
 		if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
 			return false;
@@ -146,7 +146,7 @@ enum jsonl_status jsonl_next(struct jsonl_reader* reader, struct instance* insta
 			error_set(error, "out of memory for a line of %zu bytes", size);
 		else if (size > JSONL_MAX_LINE)
 			error_set(error, "the line has %zu bytes, expected at most %d", size, JSONL_MAX_LINE);
-		else if (blank(text, size))
+		else if (is_blank(text, size))
 			continue;
 		else
 			good = instance_parse(text, size, instance, error);

@@ -56,7 +56,7 @@ bool mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
 /* ---- reading ------------------------------------------------------------------------------ */
 
 /* Where a field is, for messages. */
-struct place {
+struct mask_location {
 	const char* file;
 	char entry[512]; /* "FILE: mask N" */
 	struct error* error;
@@ -64,7 +64,7 @@ struct place {
 #define wrong(at, ...) error_in((at)->error, (at)->entry, __VA_ARGS__)
 
 static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
-                        const struct place* at) {
+                        const struct mask_location* at) {
 	const cJSON* const list = cJSON_GetObjectItemCaseSensitive(object, field);
 	if (!cJSON_IsArray(list))
 		return wrong(at, "\"%s\" is %s, expected a list of blocks", field, list ? "no list" : "missing");
@@ -85,7 +85,7 @@ static bool read_blocks(const cJSON* object, const char* field, int kind, int bl
 
 /* An optional string; null and absent are "". */
 static bool read_string(const cJSON* object, const char* field, char* out, size_t size,
-                        const struct place* at) {
+                        const struct mask_location* at) {
 	const cJSON* const item = json_field(object, field);
 	if (!item)
 		return true;
@@ -98,7 +98,7 @@ static bool read_string(const cJSON* object, const char* field, char* out, size_
 
 /* An optional figure in [least, most]; null and absent leave *out as it is. */
 static bool read_figure(const cJSON* object, const char* field, double least, double most, double* out,
-                        const struct place* at) {
+                        const struct mask_location* at) {
 	const cJSON* const item = json_field(object, field);
 	if (!item)
 		return true;
@@ -109,7 +109,7 @@ static bool read_figure(const cJSON* object, const char* field, double least, do
 }
 
 /* What runs as stored: nothing that is skipped. */
-static bool read_stored(const cJSON* object, int blocks, struct mask* mask, const struct place* at) {
+static bool read_stored(const cJSON* object, int blocks, struct mask* mask, const struct mask_location* at) {
 	const cJSON* const stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
 	const cJSON* const head = cJSON_GetObjectItemCaseSensitive(stored, "head");
 	struct mask set = {.word = {0}};
@@ -130,7 +130,7 @@ static bool read_stored(const cJSON* object, int blocks, struct mask* mask, cons
 	return true;
 }
 
-static bool read_entry(const cJSON* object, struct mask_entry* entry, const struct place* at) {
+static bool read_entry(const cJSON* object, struct mask_entry* entry, const struct mask_location* at) {
 	mask_entry_start(entry);
 	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(object, "format");
 	const char* const is = cJSON_IsString(format) ? format->valuestring : "";
@@ -158,7 +158,7 @@ static bool read_entry(const cJSON* object, struct mask_entry* entry, const stru
 	return good;
 }
 
-static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const struct place* at) {
+static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const struct mask_location* at) {
 	mask_entry_start(entry);
 	if (!cJSON_IsObject(item))
 		return error_set(at->error,
@@ -172,7 +172,7 @@ static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const st
 	       read_blocks(item, "mlp", 1, 0, &entry->mask, at);
 }
 
-static bool read_entries(const cJSON* root, struct mask_list* list, struct place* at) {
+static bool read_entries(const cJSON* root, struct mask_list* list, struct mask_location* at) {
 	/* A mask of skip_layers may have "format" for its key; ours has a string there. */
 	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(root, "format");
 	const bool ours = cJSON_IsArray(root) || (format && !cJSON_IsObject(format));
@@ -201,7 +201,7 @@ bool mask_text_read(const char* text, size_t size, const char* name, struct mask
 	if (!root)
 		return error_set(error, "%s: could not be read as JSON", name);
 	const int before = list->n;
-	struct place at = {.file = name, .error = error};
+	struct mask_location at = {.file = name, .error = error};
 	const bool good = read_entries(root, list, &at);
 	if (!good)
 		list->n = before;

@@ -127,14 +127,20 @@ bool summary_add(struct summary* summary, const char* task, const struct swiftle
 	return true;
 }
 
-static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
+static double divide_sums(double a, double b) { return b > 0 ? a / b : NAN; }
 
 double task_sum_mean_generated(const struct task_sum* s) {
-	return ratio((double)s->round_tokens, (double)s->rounds);
+	return divide_sums((double)s->round_tokens, (double)s->rounds);
 }
-double task_sum_alpha(const struct task_sum* s) { return ratio((double)s->accepted, (double)s->draft_steps); }
-double task_sum_matchness(const struct task_sum* s) { return ratio(s->matchness, (double)s->matchness_n); }
-double task_sum_tokens_per_second(const struct task_sum* s) { return ratio((double)s->tokens, s->seconds); }
+double task_sum_alpha(const struct task_sum* s) {
+	return divide_sums((double)s->accepted, (double)s->draft_steps);
+}
+double task_sum_matchness(const struct task_sum* s) {
+	return divide_sums(s->matchness, (double)s->matchness_n);
+}
+double task_sum_tokens_per_second(const struct task_sum* s) {
+	return divide_sums((double)s->tokens, s->seconds);
+}
 
 static void put_sum(struct text* out, const struct task_sum* s) {
 	text_json(out,

@@ -12,13 +12,13 @@
 #include "core/files/grow.h"
 #include "core/files/utf8.h"
 
-static bool reserve(struct text* t, size_t more) {
+static bool reserve_bytes(struct text* t, size_t more) {
 	t->failed |= more > SIZE_MAX / 4 - t->size || !grow_to(&t->data, &t->capacity, t->size + more + 1, 1);
 	return !t->failed;
 }
 
 void text_add(struct text* t, const void* data, size_t size) {
-	if (!reserve(t, size))
+	if (!reserve_bytes(t, size))
 		return;
 	if (size)
 		memcpy(t->data + t->size, data, size);
@@ -33,7 +33,7 @@ void text_print(struct text* t, const char* format, ...) {
 	va_start(arguments, format);
 	va_copy(again, arguments);
 	const int n = vsnprintf(NULL, 0, format, arguments);
-	if (n >= 0 && reserve(t, (size_t)n)) {
+	if (n >= 0 && reserve_bytes(t, (size_t)n)) {
 		vsnprintf(t->data + t->size, (size_t)n + 1, format, again);
 		t->size += (size_t)n;
 	}

@@ -12,7 +12,7 @@ enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 128 };
 /* Of the places that a mask may visit: what takes more, some hundredths of a second, is too ambiguous. */
 enum { MOST_WORK = 1 << 21 };
 
-struct slot {
+struct state_slot {
 	int state;      /* 0: free */
 	uint64_t round; /* asked for last */
 	int n;          /* tokens allowed; -1: too ambiguous */
@@ -28,7 +28,7 @@ struct acceptor {
 	int root;
 	uint64_t round;
 	size_t words;
-	struct slot slot[SLOTS];
+	struct state_slot slot[SLOTS];
 	uint64_t* bits; /* (SLOTS, words) */
 	bool crowded;   /* a round wanted more than SLOTS, or what is too ambiguous */
 	bool ambiguous; /* the text has come to what is too ambiguous */
@@ -105,7 +105,7 @@ bool acceptor_take(struct acceptor* a, int32_t token) {
 
 /* ---- masks ---------------------------------------------------------------------------------- */
 
-static void allow(struct slot* slot, uint64_t* bits, int32_t token) {
+static void allow(struct state_slot* slot, uint64_t* bits, int32_t token) {
 	bits[token >> 6] |= (uint64_t)1 << (token & 63);
 	slot->first = token;
 	slot->n++;
@@ -129,7 +129,7 @@ static int32_t longest_forced(struct acceptor* a, int state) {
 	return best;
 }
 
-static void walk(struct acceptor* a, int state, struct slot* slot, uint64_t* bits) {
+static void walk(struct acceptor* a, int state, struct state_slot* slot, uint64_t* bits) {
 	const struct token_trie* trie = a->trie;
 	const int32_t forced = longest_forced(a, state);
 	int after[TRIE_DEPTH + 1] = {state};
@@ -160,10 +160,10 @@ static void walk(struct acceptor* a, int state, struct slot* slot, uint64_t* bit
 		allow(slot, bits, a->end_token[i]);
 }
 
-static struct slot* find_slot(struct acceptor* a, int state) {
-	struct slot* oldest = NULL;
+static struct state_slot* find_slot(struct acceptor* a, int state) {
+	struct state_slot* oldest = NULL;
 	for (int i = 0; i < SLOTS; i++) {
-		struct slot* slot = &a->slot[i];
+		struct state_slot* slot = &a->slot[i];
 		if (slot->state == state)
 			return slot;
 		if (!oldest || slot->round < oldest->round)
@@ -175,16 +175,16 @@ static struct slot* find_slot(struct acceptor* a, int state) {
 	}
 	if (states_full(a->states))
 		return NULL;
-	*oldest = (struct slot){.state = state, .first = -1};
+	*oldest = (struct state_slot){.state = state, .first = -1};
 	walk(a, state, oldest, a->bits + (size_t)(oldest - a->slot) * a->words);
 	if (!states_full(a->states))
 		return oldest;
-	*oldest = (struct slot){0}; /* what is left out may be for want of room */
+	*oldest = (struct state_slot){0}; /* what is left out may be for want of room */
 	return NULL;
 }
 
 const uint64_t* acceptor_allowed(struct acceptor* a, int state) {
-	struct slot* slot = state == ACCEPTOR_DEAD ? NULL : find_slot(a, state);
+	struct state_slot* slot = state == ACCEPTOR_DEAD ? NULL : find_slot(a, state);
 	if (!slot)
 		return NULL;
 	slot->round = a->round;
@@ -207,6 +207,6 @@ int acceptor_root(struct acceptor* a) {
 }
 
 int32_t acceptor_forced(struct acceptor* a, int state) {
-	const struct slot* slot = acceptor_allowed(a, state) ? find_slot(a, state) : NULL;
+	const struct state_slot* slot = acceptor_allowed(a, state) ? find_slot(a, state) : NULL;
 	return slot && slot->n == 1 ? slot->first : -1;
 }

@@ -19,8 +19,8 @@ struct bank* bank_open(int capacity) {
 	b->next_id = 1;
 	uint64_t first = 0;
 	if (getrandom(&first, sizeof first, 0) != sizeof first)
-		first = (uint64_t)(uintptr_t)b; /* two processes' kinds may then meet: they share an entry */
-	b->next_kind = (int64_t)(first >> 2) + 1;
+		first = (uint64_t)(uintptr_t)b; /* two processes' clusters may then meet: they share an entry */
+	b->next_cluster = (int64_t)(first >> 2) + 1;
 	return b;
 }
 
@@ -29,7 +29,7 @@ void bank_close(struct bank* b) { free(b); }
 /* ---- signatures --------------------------------------------------------------------------- */
 
 /* Every input gives each output a random sign; 64 signs come from one number. */
-static void project(float* out, const float* state, int dim) {
+static void project_state(float* out, const float* state, int dim) {
 	for (int i = 0; i < dim; i++)
 		for (int w = 0; w < BANK_SIGNATURE / 64; w++) {
 			const uint64_t signs =
@@ -46,7 +46,7 @@ void bank_signature(struct bank_signature* s, const float* state, int dim) {
 	if (dim <= BANK_SIGNATURE)
 		memcpy(s->value, state, (size_t)dim * sizeof *state);
 	else
-		project(s->value, state, dim);
+		project_state(s->value, state, dim);
 	double norm = 0;
 	for (int i = 0; i < BANK_SIGNATURE; i++)
 		norm += (double)s->value[i] * s->value[i];
@@ -67,8 +67,8 @@ void bank_signature_add(struct bank_signature* to, const struct bank_signature* 
 }
 
 /* Cosine of two signatures after the bank's common mean is taken off; 0 when either says nothing. */
-static double similarity(const struct bank* b, const struct bank_signature* x,
-                         const struct bank_signature* y) {
+static double compare_signatures(const struct bank* b, const struct bank_signature* x,
+                                 const struct bank_signature* y) {
 	if (!(x->prompts > 0) || !(y->prompts > 0))
 		return 0;
 	/* With few prompts seen the common mean is mostly these two themselves: it is taken off in part. */
@@ -91,7 +91,7 @@ static bool same_task(const struct bank_entry* e, const char* task) {
 	return task && *task && strncmp(e->task, task, BANK_TASK - 1) == 0;
 }
 
-/* Of two entries of one kind. */
+/* Of two entries of one cluster. */
 static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
 	if (a->converged != b->converged)
 		return a->converged;
@@ -100,24 +100,24 @@ static bool better_known(const struct bank_entry* a, const struct bank_entry* b)
 	return a->record.tokens > b->record.tokens;
 }
 
-/* The kind's entries that are looked at: those without a label where both have one and they differ. */
+/* The cluster's entries that are looked at: those without a label where both have one and they differ. */
 static bool is_open_to(const struct bank_entry* e, bool labelled) { return !labelled || !e->task[0]; }
 
-static struct bank_entry* best_known(struct bank* b, int64_t kind, bool labelled) {
+static struct bank_entry* best_known(struct bank* b, int64_t cluster, bool labelled) {
 	struct bank_entry* found = NULL;
 	for (int i = 0; i < b->n; i++) {
 		struct bank_entry* e = &b->entry[i];
-		if (e->kind == kind && is_open_to(e, labelled) && (!found || better_known(e, found)))
+		if (e->cluster == cluster && is_open_to(e, labelled) && (!found || better_known(e, found)))
 			found = e;
 	}
 	return found;
 }
 
-/* All that is known of a kind's prompts. */
-static struct bank_signature kind_signature(const struct bank* b, int64_t kind, bool labelled) {
+/* All that is known of a cluster's prompts. */
+static struct bank_signature cluster_signature(const struct bank* b, int64_t cluster, bool labelled) {
 	struct bank_signature sum = {.prompts = 0};
 	for (int i = 0; i < b->n; i++)
-		if (b->entry[i].kind == kind && is_open_to(&b->entry[i], labelled))
+		if (b->entry[i].cluster == cluster && is_open_to(&b->entry[i], labelled))
 			bank_signature_add(&sum, &b->entry[i].signature);
 	return sum;
 }
@@ -135,10 +135,10 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 	double best = BANK_AGREES;
 	for (int i = 0; i < b->n; i++) {
 		struct bank_entry* e = &b->entry[i];
-		if (best_known(b, e->kind, labelled) != e)
-			continue; /* one speaks for its kind */
-		const struct bank_signature all = kind_signature(b, e->kind, labelled);
-		const double agrees = similarity(b, &all, s);
+		if (best_known(b, e->cluster, labelled) != e)
+			continue; /* one speaks for its cluster */
+		const struct bank_signature all = cluster_signature(b, e->cluster, labelled);
+		const double agrees = compare_signatures(b, &all, s);
 		if (agrees >= best) {
 			best = agrees;
 			found = e;
@@ -152,7 +152,7 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 void bank_tick(struct bank* b) { b->clock++; }
 
 /* What eviction compares: tokens served, halved for each 512 instances without use. */
-static double usefulness(const struct bank* b, const struct bank_entry* e) {
+static double rate_entry(const struct bank* b, const struct bank_entry* e) {
 	return (double)(e->record.tokens + 1) * exp2(-(double)(b->clock - e->last_used) / 512);
 }
 
@@ -161,72 +161,73 @@ static void record_add(struct bank_record* to, const struct bank_record* from) {
 		to->sum[i] += from->sum[i];
 }
 
-/* Under a label its kind is one; without, 0 stands for any kind. */
-static struct bank_entry* lookup(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
+/* Under a label its cluster is one; without, 0 stands for any cluster. */
+static struct bank_entry* find_entry(struct bank* b, const char* task, int64_t cluster,
+                                     const struct mask* mask) {
 	for (int i = 0; i < b->n; i++) {
 		struct bank_entry* e = &b->entry[i];
-		const bool same_kind = *task || kind == 0 || e->kind == kind;
-		if (same_kind && mask_equal(&e->mask, mask) && strncmp(e->task, task, BANK_TASK - 1) == 0)
+		const bool same_cluster = *task || cluster == 0 || e->cluster == cluster;
+		if (same_cluster && mask_equal(&e->mask, mask) && strncmp(e->task, task, BANK_TASK - 1) == 0)
 			return e;
 	}
 	return NULL;
 }
 
-static void drop(struct bank* b, int index) {
+static void drop_entry(struct bank* b, int index) {
 	b->n--;
 	if (index != b->n)
 		b->entry[index] = b->entry[b->n];
 }
 
-/* The kind that a label has already, else the one given, else a new one. */
-static int64_t kind_of(struct bank* b, const char* task, int64_t given) {
+/* The cluster that a label has already, else the one given, else a new one. */
+static int64_t cluster_of(struct bank* b, const char* task, int64_t given) {
 	for (int i = 0; i < b->n && *task; i++)
 		if (strcmp(b->entry[i].task, task) == 0)
-			return b->entry[i].kind;
-	return given > 0 ? given : b->next_kind++;
+			return b->entry[i].cluster;
+	return given > 0 ? given : b->next_cluster++;
 }
 
-/* Of all entries, or of those of one kind. */
-static int least_useful(const struct bank* b, int64_t kind) {
+/* Of all entries, or of those of one cluster. */
+static int least_useful(const struct bank* b, int64_t cluster) {
 	int least = -1;
 	for (int i = 0; i < b->n; i++)
-		if ((!kind || b->entry[i].kind == kind) &&
-		    (least < 0 || usefulness(b, &b->entry[i]) < usefulness(b, &b->entry[least])))
+		if ((!cluster || b->entry[i].cluster == cluster) &&
+		    (least < 0 || rate_entry(b, &b->entry[i]) < rate_entry(b, &b->entry[least])))
 			least = i;
 	return least;
 }
 
-/* The one that makes room for another of this kind: one kind's many masks do not push out the others'. NULL:
- * there is room. */
-static const struct bank_entry* in_the_way(const struct bank* b, int64_t kind) {
+/* The one that makes room for another of this cluster: one cluster's many masks do not push out the others'.
+ * NULL: there is room. */
+static const struct bank_entry* in_the_way(const struct bank* b, int64_t cluster) {
 	int n = 0;
 	for (int i = 0; i < b->n; i++)
-		n += b->entry[i].kind == kind;
-	const bool crowded = n >= BANK_A_KIND;
-	return crowded || b->n == b->capacity ? &b->entry[least_useful(b, crowded ? kind : 0)] : NULL;
+		n += b->entry[i].cluster == cluster;
+	const bool crowded = n >= BANK_PER_CLUSTER;
+	return crowded || b->n == b->capacity ? &b->entry[least_useful(b, crowded ? cluster : 0)] : NULL;
 }
 
-static struct bank_entry* append(struct bank* b, int64_t kind) {
-	const struct bank_entry* least = in_the_way(b, kind);
+static struct bank_entry* append_entry(struct bank* b, int64_t cluster) {
+	const struct bank_entry* least = in_the_way(b, cluster);
 	if (least) {
 		b->evictions++;
-		drop(b, (int)(least - b->entry));
+		drop_entry(b, (int)(least - b->entry));
 	}
 	struct bank_entry* e = &b->entry[b->n++];
 	memset(e, 0, sizeof *e);
 	e->id = b->next_id++;
-	e->kind = kind;
+	e->cluster = cluster;
 	e->last_used = b->clock;
 	return e;
 }
 
-struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, const struct mask* mask) {
+struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t cluster, const struct mask* mask) {
 	char own[BANK_TASK]; /* the one given may be an entry's here, which moves when another makes room */
 	snprintf(own, sizeof own, "%.*s", BANK_TASK - 1, task ? task : "");
 	task = own;
-	struct bank_entry* e = lookup(b, task, kind, mask);
+	struct bank_entry* e = find_entry(b, task, cluster, mask);
 	if (!e) {
-		e = append(b, kind_of(b, task, kind));
+		e = append_entry(b, cluster_of(b, task, cluster));
 		memcpy(e->task, own, sizeof own);
 		e->mask = *mask;
 		e->changed = true;
@@ -236,9 +237,9 @@ struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t kind, co
 	return e;
 }
 
-int64_t bank_kind(struct bank* b, const char* task, const struct mask* mask) {
-	const struct bank_entry* e = mask ? lookup(b, task, 0, mask) : NULL;
-	return e ? e->kind : kind_of(b, task, 0);
+int64_t bank_cluster(struct bank* b, const char* task, const struct mask* mask) {
+	const struct bank_entry* e = mask ? find_entry(b, task, 0, mask) : NULL;
+	return e ? e->cluster : cluster_of(b, task, 0);
 }
 
 void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
@@ -256,16 +257,16 @@ void bank_add(struct bank* b, struct bank_entry* e, const struct bank_record* r,
 static bool take_up(struct bank* b, const struct bank_entry* stored) {
 	if (stored->signature.prompts > 0)
 		bank_signature_add(&b->common, &stored->signature);
-	const int64_t kind = kind_of(b, stored->task, stored->kind);
-	const struct bank_entry* least = in_the_way(b, kind);
-	if (least && usefulness(b, least) >= (double)(stored->record.tokens + 1))
+	const int64_t cluster = cluster_of(b, stored->task, stored->cluster);
+	const struct bank_entry* least = in_the_way(b, cluster);
+	if (least && rate_entry(b, least) >= (double)(stored->record.tokens + 1))
 		return false;
-	struct bank_entry* e = append(b, kind);
+	struct bank_entry* e = append_entry(b, cluster);
 	const int64_t id = e->id;
 	*e = *stored;
 	e->task[BANK_TASK - 1] = '\0';
 	e->id = id;
-	e->kind = kind;
+	e->cluster = cluster;
 	e->last_used = b->clock;
 	e->touched = 0;
 	e->changed = false;
@@ -275,7 +276,7 @@ static bool take_up(struct bank* b, const struct bank_entry* stored) {
 }
 
 bool bank_restore(struct bank* b, const struct bank_entry* stored) {
-	struct bank_entry* e = lookup(b, stored->task, stored->kind, &stored->mask);
+	struct bank_entry* e = find_entry(b, stored->task, stored->cluster, &stored->mask);
 	if (!e)
 		return take_up(b, stored);
 	e->record = stored->record;
@@ -289,7 +290,7 @@ bool bank_restore(struct bank* b, const struct bank_entry* stored) {
 void bank_remove(struct bank* b, int64_t id) {
 	for (int i = 0; i < b->n; i++)
 		if (b->entry[i].id == id) {
-			drop(b, i);
+			drop_entry(b, i);
 			return;
 		}
 }

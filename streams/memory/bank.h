@@ -11,7 +11,7 @@
 
 #include "kernels/backend.h"
 
-enum { BANK_CAPACITY = 64, BANK_A_KIND = 6, BANK_SIGNATURE = 256, BANK_TASK = 128 };
+enum { BANK_CAPACITY = 64, BANK_PER_CLUSTER = 6, BANK_SIGNATURE = 256, BANK_TASK = 128 };
 
 struct bank_signature {
 	float value[BANK_SIGNATURE]; /* the sum over prompts; zero where nothing is known */
@@ -28,15 +28,16 @@ struct bank_record { /* sums: those of two processes can be added */
 			int64_t rounds, round_tokens; /* M = round_tokens / rounds */
 			int64_t tokens, instances;    /* served with this mask */
 			int64_t steps;                /* proposals scored while it was the best */
-			int64_t held; /* tokens served since its kind of text was new, or since the last drift */
+			int64_t held; /* tokens served since its workload cluster was new, or since the last drift */
 		};
 		int64_t sum[BANK_SUMS]; /* the same as a list */
 	};
 };
 
 struct bank_entry {
-	int64_t id;   /* the bank's own, never 0 and never used twice */
-	int64_t kind; /* > 0; entries of one kind of text share it: one label, or one cluster of signatures */
+	int64_t id; /* the bank's own, never 0 and never used twice */
+	int64_t
+	    cluster; /* > 0; entries of one workload cluster share it: one label, or one cluster of signatures */
 	char task[BANK_TASK]; /* "" when none was given */
 	struct mask mask;
 	double skip_ratio;
@@ -53,7 +54,8 @@ struct bank {
 	int capacity, n;
 	struct bank_signature common;
 	int64_t clock, touches, next_id;
-	int64_t next_kind; /* begins at a random number: those of two processes that share a store do not meet */
+	int64_t
+	    next_cluster; /* begins at a random number: those of two processes that share a store do not meet */
 	int64_t evictions;
 	struct bank_entry entry[]; /* (capacity), of which n are used, in no order */
 };
@@ -68,21 +70,21 @@ void bank_signature(struct bank_signature*, const float* state, int dim);
 
 void bank_signature_add(struct bank_signature* to, const struct bank_signature* from);
 
-/* The entry learned on this kind of text, or NULL; of several the converged one, else the last used. A label
- * on both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is known of
- * the kind's prompts, better than with any other's. */
+/* The entry learned on this workload cluster, or NULL; of several the converged one, else the last used. A
+ * label on both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is
+ * known of the cluster's prompts, better than with any other's. */
 #define BANK_AGREES 0.5
 struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_signature*);
-/* The entry of this task and mask (without a label: of this kind, 0 any, -1 one that is new), made when there
- * is none (evicting the least useful when the bank is full, or that of the kind when it has BANK_A_KIND).
- * Entries of one mask coincide when they share the label, or without one the kind. Never NULL. The pointer is
- * good until the next call. */
-struct bank_entry* bank_entry(struct bank*, const char* task, int64_t kind, const struct mask*);
-/* The kind of an entry of this task and mask (NULL: none is known), that of the label, or a new one. */
-int64_t bank_kind(struct bank*, const char* task, const struct mask*);
+/* The entry of this task and mask (without a label: of this cluster, 0 any, -1 one that is new), made when
+ * there is none (evicting the least useful when the bank is full, or that of the cluster when it has
+ * BANK_PER_CLUSTER). Entries of one mask coincide when they share the label, or without one the cluster.
+ * Never NULL. The pointer is good until the next call. */
+struct bank_entry* bank_entry(struct bank*, const char* task, int64_t cluster, const struct mask*);
+/* The cluster of an entry of this task and mask (NULL: none is known), that of the label, or a new one. */
+int64_t bank_cluster(struct bank*, const char* task, const struct mask*);
 /* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
 void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);
-/* Takes up an entry as stored; kind 0 is not known. Where it is here already, its record is then what is
+/* Takes up an entry as stored; cluster 0 is not known. Where it is here already, its record is then what is
  * stored and what is unsaved here. False when it was not taken: the bank is full of more useful ones. */
 bool bank_restore(struct bank*, const struct bank_entry*);
 void bank_remove(struct bank*, int64_t id);

@@ -20,7 +20,7 @@ static bool served_well(const struct bank_record* r) {
 }
 
 /* What the store holds, and what is unsaved here. */
-static bool refresh(void* user, const struct store_mask* stored) {
+static bool refresh_entry(void* user, const struct store_mask* stored) {
 	struct memory* m = user;
 	struct bank_entry entry = stored->entry;
 	entry.converged |= served_well(&entry.record);
@@ -39,7 +39,7 @@ void memory_take_news(struct memory* m) {
 	if (state.generation == m->generation)
 		return;
 	m->generation = state.generation;
-	store_each(m->store, m->model.fingerprint, refresh, m, &ignored);
+	store_each(m->store, m->model.fingerprint, refresh_entry, m, &ignored);
 }
 
 /* So that no two tenants' entries have one number. */
@@ -72,7 +72,7 @@ struct memory* memory_for(struct memory* common, int tenant, const char* name, s
 	m->next = common->next;
 	common->next = m;
 	pthread_mutex_unlock(&common->lock);
-	return m->store && !store_each(m->store, m->model.fingerprint, refresh, m, e) ? NULL : m;
+	return m->store && !store_each(m->store, m->model.fingerprint, refresh_entry, m, e) ? NULL : m;
 }
 
 struct memory* memory_of(struct memory* common, int tenant) {
@@ -91,7 +91,7 @@ struct memory* memory_open(const struct model* model, const char* name, const ch
 	m->model.blocks = model->weights.shape.n_blocks;
 	m->dim = model->weights.shape.dim;
 	if (path && (!(m->store = store_open(path, STORE_SERVE, e)) ||
-	             !store_each(m->store, m->model.fingerprint, refresh, m, e))) {
+	             !store_each(m->store, m->model.fingerprint, refresh_entry, m, e))) {
 		store_close(m->store);
 		m->store = NULL;
 		memory_close(m);
@@ -106,7 +106,7 @@ void memory_on_event(struct memory* m, void (*on_event)(void*, int, enum memory_
 	m->on_user = user;
 }
 
-static void free_one(struct memory* m) {
+static void free_memory(struct memory* m) {
 	bank_close(m->bank);
 	free(m->chances);
 	pthread_mutex_destroy(&m->lock);
@@ -124,9 +124,9 @@ void memory_close(struct memory* m) {
 	while (m->next) {
 		struct memory* const tenants = m->next;
 		m->next = tenants->next;
-		free_one(tenants);
+		free_memory(tenants);
 	}
-	free_one(m);
+	free_memory(m);
 }
 
 struct store* memory_store(struct memory* m) {
@@ -144,7 +144,7 @@ static bool write_changed(struct memory* m, struct error* e) {
 		if (m->bank->entry[i].changed && m->bank->entry[i].record.tokens > 0)
 			changed[n++] = m->bank->entry[i];
 	const bool good = store_add(m->store, &m->model, changed, n, NULL, e) &&
-	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_A_KIND, e);
+	                  store_trim(m->store, m->model.fingerprint, BANK_CAPACITY, BANK_PER_CLUSTER, e);
 	for (int i = 0; good && i < m->bank->n; i++) {
 		struct bank_entry* entry = &m->bank->entry[i];
 		if (entry->record.tokens == 0)
@@ -157,7 +157,7 @@ static bool write_changed(struct memory* m, struct error* e) {
 	return good;
 }
 
-static bool flush_one(struct memory* m, struct error* e) {
+static bool flush_memory(struct memory* m, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	const bool good = write_changed(m, e);
 	m->unflushed = 0;
@@ -176,7 +176,7 @@ static struct memory* next_of(const struct memory* all, struct memory* m) {
 bool memory_flush(struct memory* m, struct error* e) {
 	bool good = true;
 	for (struct memory* each = m; each && m->store; each = next_of(m, each))
-		good &= flush_one(each, e);
+		good &= flush_memory(each, e);
 	return good;
 }
 
@@ -184,7 +184,7 @@ static void add_counts(struct memory_counts* to, struct memory* m) {
 	pthread_mutex_lock(&m->lock);
 	const struct memory_counts* c = &m->counts;
 	to->recalled += c->recalled;
-	to->new_kinds += c->new_kinds;
+	to->new_clusters += c->new_clusters;
 	to->improved += c->improved;
 	to->converged += c->converged;
 	to->drifts += c->drifts;
@@ -225,10 +225,10 @@ void memory_each(struct memory* m, void (*visit)(void*, int, const struct bank_e
 bool memory_put(struct memory* m, const struct bank_entry* given, int64_t* id, struct error* e) {
 	pthread_mutex_lock(&m->lock);
 	struct bank_entry put = *given;
-	put.kind = bank_kind(m->bank, given->task, &given->mask);
+	put.cluster = bank_cluster(m->bank, given->task, &given->mask);
 	bool good = !m->store || store_put(m->store, &m->model, &put, NULL, e);
 	if (good) {
-		struct bank_entry* entry = bank_entry(m->bank, given->task, put.kind, &given->mask);
+		struct bank_entry* entry = bank_entry(m->bank, given->task, put.cluster, &given->mask);
 		entry->record = given->record;
 		entry->skip_ratio = given->skip_ratio;
 		entry->converged = given->converged;

@@ -1,20 +1,20 @@
 /* What is remembered between instances: the bank, drift and the store, attached to sessions from outside.
  *
  * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
- * ends. At the beginning, by label, or once the prefill has shown what kind of text it is, by signature, the
- * session goes on with the search of that kind (memory_watch.c); a kind never seen begins with the
- * influence its first prompt shows. A kind of text whose mask has held for MEMORY_HOLD tokens without
+ * ends. At the beginning, by label, or once the prefill has shown what workload cluster it is, by signature,
+ * the session goes on with the search of that cluster (memory_watch.c); a cluster never seen begins with the
+ * influence its first prompt shows. A workload cluster whose mask has held for MEMORY_HOLD tokens without
  * drift and drafts well (four times as many where it does not), or whose search has ended, has converged on
  * its mask, and nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every
- * verify pass; after a fall the kind is searched for anew, from the influence that the turned text shows.
- * What a process ended with on a kind that drafted well counts as converged in the next.
+ * verify pass; after a fall the cluster is searched for anew, from the influence that the turned text shows.
+ * What a process ended with on a cluster that drafted well counts as converged in the next.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; the others
  * may come from any.
  *
  * Where requests belong to tenants, each has a memory of its own beside the common one, in the same store:
- * what its texts have shown is recalled for its texts alone. A kind that it knows nothing of begins with what
- * the common memory knows, which is the operator's, and which no tenant's text changes. */
+ * what its texts have shown is recalled for its texts alone. A cluster that it knows nothing of begins with
+ * what the common memory knows, which is the operator's, and which no tenant's text changes. */
 #ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_H
 #define SWIFTLET_STREAMS_MEMORY_MEMORY_H
 
@@ -27,16 +27,16 @@
 enum { MEMORY_HOLD = 1024 };
 
 enum memory_event {
-	MEMORY_RECALLED,  /* a stored mask was taken up */
-	MEMORY_NEW_KIND,  /* a kind of text no mask is known for */
-	MEMORY_IMPROVED,  /* the search found a better mask */
-	MEMORY_CONVERGED, /* the mask has held: the search rests */
-	MEMORY_DRIFT      /* acceptance fell: the search begins anew */
+	MEMORY_RECALLED,    /* a stored mask was taken up */
+	MEMORY_NEW_CLUSTER, /* a workload cluster no mask is known for */
+	MEMORY_IMPROVED,    /* the search found a better mask */
+	MEMORY_CONVERGED,   /* the mask has held: the search rests */
+	MEMORY_DRIFT        /* acceptance fell: the search begins anew */
 };
 const char* memory_event_name(enum memory_event);
 
 struct memory_counts {
-	int64_t recalled, new_kinds, improved, converged, drifts;
+	int64_t recalled, new_clusters, improved, converged, drifts;
 	int64_t trials; /* of the change test */
 	int entries;
 	int64_t evictions;

@@ -11,24 +11,24 @@
 
 /* ---- searches --------------------------------------------------------------------------- */
 
-/* The searches of the kinds of text that are not served now, of all sessions together, each with the
- * influence of its kind.
+/* The searches of the workload clusters that are not served now, of all sessions together, each with the
+ * influence of its cluster.
  *
- * A session has one search, its present one. When it turns to another kind of text its search is kept here,
- * and whichever session turns to that kind next goes on with it; the one longest unused makes way for
- * another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the sessions
- * and these places, not by sessions times kinds. */
+ * A session has one search, its present one. When it turns to another workload cluster its search is kept
+ * here, and whichever session turns to that cluster next goes on with it; the one longest unused makes way
+ * for another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the
+ * sessions and these places, not by sessions times clusters. */
 enum { SEARCHES = 8 };
 
-struct kind_search {
-	int64_t kind;          /* 0: a free place */
+struct cluster_search {
+	int64_t cluster;       /* 0: a free place */
 	struct search* search; /* NULL: a free place */
 	struct influence influence;
 	int64_t used;
 };
 
 struct searches {
-	struct kind_search aside[SEARCHES];
+	struct cluster_search aside[SEARCHES];
 	int64_t uses;
 };
 

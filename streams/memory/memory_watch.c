@@ -1,5 +1,5 @@
-/* A session's texts one after another: which kind each is, which mask and search it begins with, and what it
- * shows, carried to the store and back. */
+/* A session's texts one after another: which cluster each is, which mask and search it begins with, and what
+ * it shows, carried to the store and back. */
 #include "streams/memory/memory_state.h"
 
 #include <math.h>
@@ -16,36 +16,36 @@ struct memory_watch {
 	struct search* search; /* NULL: no search, nothing to remember but what is drafted with */
 	int number;
 	char task[BANK_TASK];
-	bool placed; /* the instance's kind is known */
+	bool placed; /* the instance's cluster is known */
 	/* of the entry that is being served, or, until the instance is placed, that was served last: */
 	struct mask mask;
 	char entry_task[BANK_TASK];
-	int64_t entry_kind; /* 0: there was none */
+	int64_t entry_cluster; /* 0: there was none */
 	struct bank_signature signature;
 	struct bank_record record; /* of this instance, since it was placed or the entry was last updated */
 	struct drift drift;
 	int64_t round_seen;                 /* session_last_round's count */
 	int steps_seen;                     /* search_steps */
-	int64_t search_kind;                /* of the session's search; 0: before its first move */
-	struct influence unsaved_influence; /* of this kind, for the store */
-	int64_t unsaved_kind;
+	int64_t search_cluster;             /* of the session's search; 0: before its first move */
+	struct influence unsaved_influence; /* of this cluster, for the store */
+	int64_t unsaved_cluster;
 	char unsaved_task[BANK_TASK];
 };
 
 /* ---- searches ------------------------------------------------------------------------------ */
 
-static struct kind_search* find(struct searches* s, int64_t kind) {
+static struct cluster_search* find_search(struct searches* s, int64_t cluster) {
 	for (int i = 0; i < SEARCHES; i++)
-		if (s->aside[i].kind == kind)
+		if (s->aside[i].cluster == cluster)
 			return &s->aside[i];
 	return NULL;
 }
 
-/* Puts a search aside, where it is of a kind. Two sessions may have searched for one kind at the same time:
- * who took more steps is kept. */
-static void keep(struct searches* s, const struct kind_search* last) {
-	struct kind_search* at = last->kind ? find(s, last->kind) : NULL;
-	if (last->kind == 0 || (at && search_steps(at->search) > search_steps(last->search))) {
+/* Puts a search aside, where it is of a cluster. Two sessions may have searched for one cluster at the same
+ * time: who took more steps is kept. */
+static void keep_search(struct searches* s, const struct cluster_search* last) {
+	struct cluster_search* at = last->cluster ? find_search(s, last->cluster) : NULL;
+	if (last->cluster == 0 || (at && search_steps(at->search) > search_steps(last->search))) {
 		search_close(last->search);
 		return;
 	}
@@ -72,51 +72,53 @@ static bool carry_store(struct memory_watch* w, struct error* e) {
 	if (!(w->unsaved_influence.rows > 0))
 		return true;
 	const bool good = statistics_save_influence(w->memory->store, &w->memory->model, w->unsaved_task,
-	                                            w->unsaved_kind, &w->unsaved_influence, e);
+	                                            w->unsaved_cluster, &w->unsaved_influence, e);
 	if (good)
 		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
 	return good;
 }
 
-static void inherit_from(struct memory_watch* w, struct memory* m, int64_t kind) {
+static void inherit_from(struct memory_watch* w, struct memory* m, int64_t cluster) {
 	struct influence influence;
 	struct error e;
-	if (m->store && kind && statistics_load_influence(m->store, &m->model, w->task, kind, &influence, &e))
+	if (m->store && cluster &&
+	    statistics_load_influence(m->store, &m->model, w->task, cluster, &influence, &e))
 		session_add_influence(w->session, &influence);
 }
 
-/* Goes on with the search of this kind. True when it is a new one, which begins with what earlier runs
- * measured on texts of this label, or of this kind; or of that kind of the common memory, where it is not 0.
+/* Goes on with the search of this cluster. True when it is a new one, which begins with what earlier runs
+ * measured on texts of this label, or of this cluster; or of that cluster of the common memory, where it is
+ * not 0.
  */
-static bool carry_search(struct memory_watch* w, int64_t kind, int64_t common_kind) {
+static bool carry_search(struct memory_watch* w, int64_t cluster, int64_t common_cluster) {
 	struct searches* s = &memory_common(w->memory)->searches;
-	struct kind_search* const aside = find(s, kind);
-	struct kind_search last = {.kind = w->search_kind}, next = {.kind = 0};
+	struct cluster_search* const aside = find_search(s, cluster);
+	struct cluster_search last = {.cluster = w->search_cluster}, next = {.cluster = 0};
 	struct error ignored;
-	if (!w->search || last.kind == kind)
+	if (!w->search || last.cluster == cluster)
 		return false;
-	if (aside || last.kind != 0) { /* the first kind takes the session's own search */
+	if (aside || last.cluster != 0) { /* the first cluster takes the session's own search */
 		if (aside) {
 			next = *aside;
-			*aside = (struct kind_search){.kind = 0};
+			*aside = (struct cluster_search){.cluster = 0};
 		} else if (!(next.search = session_new_search(w->session, &ignored))) {
 			return false;
 		}
-		/* the session's influence and this one's change places; so the last kind's belongs to `last` */
+		/* the session's influence and this one's change places; so the last cluster's belongs to `last` */
 		last.influence = next.influence;
 		last.search = session_swap_search(w->session, next.search, &last.influence);
-		keep(s, &last);
+		keep_search(s, &last);
 	}
-	w->search_kind = kind;
+	w->search_cluster = cluster;
 	take_up_search(w);
 	if (!aside) {
-		inherit_from(w, w->memory, kind);
-		inherit_from(w, memory_common(w->memory), common_kind);
+		inherit_from(w, w->memory, cluster);
+		inherit_from(w, memory_common(w->memory), common_cluster);
 	}
 	return !aside;
 }
 
-/* A new search for the kind at hand, which knows nothing but the text at hand. The old one's mask stays in
+/* A new search for the cluster at hand, which knows nothing but the text at hand. The old one's mask stays in
  * the bank. */
 static void carry_anew(struct memory_watch* w) {
 	struct influence nothing = {.rows = 0};
@@ -128,29 +130,30 @@ static void carry_anew(struct memory_watch* w) {
 	take_up_search(w);
 }
 
-/* What the text told of influence waits for the store, with its kind. */
+/* What the text told of influence waits for the store, with its cluster. */
 static void carry_influence(struct memory_watch* w) {
 	const struct influence* text = session_text_influence(w->session);
 	struct error ignored;
 	if (!w->memory->store || text->rows == 0)
 		return;
-	if (w->unsaved_kind != w->entry_kind)
+	if (w->unsaved_cluster != w->entry_cluster)
 		carry_store(w, &ignored);
-	w->unsaved_kind = w->entry_kind;
+	w->unsaved_cluster = w->entry_cluster;
 	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
 	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
 }
 
-/* The search, and what it knows, is put aside with its kind; the session has another that knows nothing. */
+/* The search, and what it knows, is put aside with its cluster; the session has another that knows nothing.
+ */
 static void carry_away(struct memory_watch* w) {
 	struct error ignored;
 	carry_store(w, &ignored);
 	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
-	struct kind_search last = {.kind = w->search_kind};
+	struct cluster_search last = {.cluster = w->search_cluster};
 	last.search = session_forget(w->session, &last.influence);
 	if (last.search) {
-		keep(&memory_common(w->memory)->searches, &last);
-		w->search_kind = 0;
+		keep_search(&memory_common(w->memory)->searches, &last);
+		w->search_cluster = 0;
 	}
 	if (w->search)
 		take_up_search(w);
@@ -222,7 +225,7 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 	carry_away(w);
 	w->memory = to;
 	w->placed = false;
-	w->entry_kind = 0;
+	w->entry_cluster = 0;
 	drift_open(&w->drift);
 	if (to->chances)
 		*session_chances(w->session) = *to->chances;
@@ -231,7 +234,7 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 /* ---- entries ------------------------------------------------------------------------------ */
 
 /* The event is told with the lock held: the listener calls nothing of the memory. */
-static void tell(struct memory_watch* w, enum memory_event event, int64_t* counter) {
+static void emit_event(struct memory_watch* w, enum memory_event event, int64_t* counter) {
 	++*counter;
 	const struct memory* common = memory_common(w->memory);
 	if (common->on_event)
@@ -239,58 +242,59 @@ static void tell(struct memory_watch* w, enum memory_event event, int64_t* count
 }
 
 /* Of an instance that is placed. */
-static struct bank_entry* current(struct memory_watch* w) {
-	return bank_entry(w->memory->bank, w->entry_task, w->entry_kind, &w->mask);
+static struct bank_entry* current_entry(struct memory_watch* w) {
+	return bank_entry(w->memory->bank, w->entry_task, w->entry_cluster, &w->mask);
 }
 
 /* From now on this entry is served. What it is known to reach is the change test's baseline, so that it can
  * start at once. */
-static void place(struct memory_watch* w, const struct bank_entry* e) {
+static void serve_entry(struct memory_watch* w, const struct bank_entry* e) {
 	w->mask = e->mask;
-	w->entry_kind = e->kind;
+	w->entry_cluster = e->cluster;
 	memcpy(w->entry_task, e->task, sizeof w->entry_task);
 	drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
 }
 
-/* A kind that was served before goes on: with what its search drafts with now, or, where the search is new or
- * another session has converged on the stored mask. */
-static void recall(struct memory_watch* w, struct bank_entry* e, int64_t common_kind) {
-	const bool fresh = carry_search(w, e->kind, common_kind);
+/* A cluster that was served before goes on: with what its search drafts with now, or, where the search is new
+ * or another session has converged on the stored mask. */
+static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t common_cluster) {
+	const bool fresh = carry_search(w, e->cluster, common_cluster);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
 	const bool take = !w->search || fresh || (e->converged && running);
 	if (!take && !mask_equal(&now, &e->mask)) {
 		const bool converged = e->converged;
-		e = bank_entry(w->memory->bank, e->task, e->kind, &now);
+		e = bank_entry(w->memory->bank, e->task, e->cluster, &now);
 		e->skip_ratio = search_skip_ratio(w->search);
 		e->converged |= converged && !running;
 	}
 	const bool same = mask_equal(&now, &e->mask);
-	const bool goes_on = same && w->entry_kind == e->kind && mask_equal(&w->mask, &now);
+	const bool goes_on = same && w->entry_cluster == e->cluster && mask_equal(&w->mask, &now);
 	if (!goes_on) /* else the change test runs on across instances */
-		place(w, e);
+		serve_entry(w, e);
 	if (!same) {
 		session_set_mask(w->session, &e->mask);
-		tell(w, MEMORY_RECALLED, &w->memory->counts.recalled);
+		emit_event(w, MEMORY_RECALLED, &w->memory->counts.recalled);
 	}
 	if (take && w->search && e->converged)
 		search_settle(w->search);
 }
 
-/* The first instance of its kind: a search of its own, which begins with what the prompt tells. */
-static void begin_kind(struct memory_watch* w) {
-	const int64_t kind = bank_kind(w->memory->bank, w->task, NULL);
-	carry_search(w, kind, 0);
+/* The first instance of its cluster: a search of its own, which begins with what the prompt tells. */
+static void begin_cluster(struct memory_watch* w) {
+	const int64_t cluster = bank_cluster(w->memory->bank, w->task, NULL);
+	carry_search(w, cluster, 0);
 	const struct mask now = session_mask(w->session, NULL);
-	struct bank_entry* e = bank_entry(w->memory->bank, w->task, kind, &now);
+	struct bank_entry* e = bank_entry(w->memory->bank, w->task, cluster, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
-	place(w, e);
-	tell(w, MEMORY_NEW_KIND, &w->memory->counts.new_kinds);
+	serve_entry(w, e);
+	emit_event(w, MEMORY_NEW_CLUSTER, &w->memory->counts.new_clusters);
 }
 
-/* A kind that the tenant's texts have not shown yet and the common memory knows: an entry of the tenant's
+/* A cluster that the tenant's texts have not shown yet and the common memory knows: an entry of the tenant's
  * own, with a record of its own. NULL: there is none. */
-static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s, int64_t* kind) {
+static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s,
+                                      int64_t* cluster) {
 	struct memory* const common = w->memory->common;
 	if (!common)
 		return NULL;
@@ -299,7 +303,7 @@ static struct bank_entry* take_common(struct memory_watch* w, const struct bank_
 	const struct bank_entry* known = bank_find(common->bank, w->task, s);
 	struct bank_entry* e = NULL;
 	if (known) {
-		*kind = known->kind;
+		*cluster = known->cluster;
 		e = bank_entry(w->memory->bank, w->task, -1, &known->mask);
 		e->skip_ratio = known->skip_ratio;
 		e->converged = known->converged;
@@ -312,16 +316,16 @@ static struct bank_entry* take_common(struct memory_watch* w, const struct bank_
 static void find_place(struct memory_watch* w, bool signature_known) {
 	const struct bank_signature* s = signature_known ? &w->signature : NULL;
 	struct bank_entry* e = bank_find(w->memory->bank, w->task, s);
-	int64_t common_kind = 0;
+	int64_t common_cluster = 0;
 	if (!e)
-		e = take_common(w, s, &common_kind);
+		e = take_common(w, s, &common_cluster);
 	if (!e && !signature_known)
 		return; /* the prefill will tell */
 	w->placed = true;
 	if (e)
-		recall(w, e, common_kind);
+		recall_entry(w, e, common_cluster);
 	else
-		begin_kind(w);
+		begin_cluster(w);
 }
 
 /* ---- an instance -------------------------------------------------------------------------- */
@@ -343,8 +347,8 @@ void memory_begin(struct memory_watch* w, const char* task) {
 }
 
 /* Adds what the instance has gathered to its entry; signature: NULL until it ends. */
-static struct bank_entry* account(struct memory_watch* w, const struct bank_signature* signature) {
-	struct bank_entry* e = current(w);
+static struct bank_entry* record_instance(struct memory_watch* w, const struct bank_signature* signature) {
+	struct bank_entry* e = current_entry(w);
 	bank_add(w->memory->bank, e, &w->record, signature);
 	memset(&w->record, 0, sizeof w->record);
 	return e;
@@ -354,10 +358,10 @@ static struct bank_entry* account(struct memory_watch* w, const struct bank_sign
 static void restart_search(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
-	struct bank_entry* e = account(w, NULL);
+	struct bank_entry* e = record_instance(w, NULL);
 	e->converged = false;
 	bank_add(m->bank, e, &(struct bank_record){.held = -e->record.held}, NULL);
-	tell(w, MEMORY_DRIFT, &m->counts.drifts);
+	emit_event(w, MEMORY_DRIFT, &m->counts.drifts);
 	pthread_mutex_unlock(&m->lock);
 	carry_anew(w);
 }
@@ -378,15 +382,15 @@ static void watch_rounds(struct memory_watch* w) {
 		restart_search(w);
 }
 
-/* The search has found a better mask: it becomes this kind's entry. */
-static void improved(struct memory_watch* w, const struct mask* now) {
+/* The search has found a better mask: it becomes this cluster's entry. */
+static void take_better_mask(struct memory_watch* w, const struct mask* now) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
-	account(w, NULL)->converged = false;
-	struct bank_entry* e = bank_entry(m->bank, w->task, w->entry_kind, now);
+	record_instance(w, NULL)->converged = false;
+	struct bank_entry* e = bank_entry(m->bank, w->task, w->entry_cluster, now);
 	e->skip_ratio = search_skip_ratio(w->search);
-	place(w, e);
-	tell(w, MEMORY_IMPROVED, &m->counts.improved);
+	serve_entry(w, e);
+	emit_event(w, MEMORY_IMPROVED, &m->counts.improved);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -395,13 +399,13 @@ static void settle_if_held(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;
 	pthread_mutex_lock(&m->lock);
-	struct bank_entry* e = current(w);
+	struct bank_entry* e = current_entry(w);
 	const int64_t held = e->record.held + w->record.held;
 	const bool long_enough = held >= (memory_drafts_well(&e->record) ? MEMORY_HOLD : 4 * MEMORY_HOLD);
 	if (!e->converged && (ended || long_enough)) {
 		e->converged = e->changed = true;
 		search_settle(w->search);
-		tell(w, MEMORY_CONVERGED, &m->counts.converged);
+		emit_event(w, MEMORY_CONVERGED, &m->counts.converged);
 	}
 	pthread_mutex_unlock(&m->lock);
 }
@@ -412,7 +416,7 @@ static void take_improvement(struct memory_watch* w) {
 	w->steps_seen = steps;
 	const struct mask now = session_mask(w->session, NULL);
 	if (!mask_equal(&now, &w->mask))
-		improved(w, &now);
+		take_better_mask(w, &now);
 	else
 		settle_if_held(w);
 }
@@ -451,7 +455,7 @@ void memory_end(struct memory_watch* w) {
 		w->record.matches = lround(f.matchness * (double)w->record.rows);
 	}
 	pthread_mutex_lock(&m->lock);
-	account(w, &w->signature);
+	record_instance(w, &w->signature);
 	carry_influence(w);
 	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;

@@ -35,8 +35,8 @@ struct page_file {
 };
 static const char magic[8] = {'s', 'w', 'p', 'a', 'g', 'e', '1', '\n'};
 
-struct waiting {
-	struct waiting* next;
+struct waiting_page {
+	struct waiting_page* next;
 	size_t size;
 	char name[NAME + 1];
 	struct page_file* file;
@@ -55,7 +55,7 @@ struct prompt_cache {
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t work;
-	struct waiting *first, *last;
+	struct waiting_page *first, *last;
 	size_t waiting_bytes;
 	bool stop;
 	struct prompt_cache_counts counts;
@@ -132,13 +132,13 @@ static bool file_is_good(const struct page_file* f, size_t size, size_t page_byt
 
 /* ---- the folder --------------------------------------------------------------------------- */
 
-struct kept {
+struct kept_file {
 	char name[NAME + 1];
 	int64_t bytes, used; /* nanoseconds of the clock: the file's time of change */
 };
 
 static int by_use(const void* a, const void* b) {
-	const int64_t x = ((const struct kept*)a)->used, y = ((const struct kept*)b)->used;
+	const int64_t x = ((const struct kept_file*)a)->used, y = ((const struct kept_file*)b)->used;
 	return (x > y) - (x < y);
 }
 
@@ -151,7 +151,7 @@ static bool keep_to_size(struct prompt_cache* p, struct error* e) {
 	const int n = scandir(p->path, &found, is_page, NULL);
 	if (n < 0)
 		return error_set(e, "%s cannot be read: %s", p->path, strerror(errno));
-	struct kept* list = calloc((size_t)n + 1, sizeof *list);
+	struct kept_file* list = calloc((size_t)n + 1, sizeof *list);
 	int64_t bytes = 0;
 	for (int i = 0; i < n; i++) {
 		struct stat s;
@@ -185,7 +185,7 @@ static int64_t clock_now(void) {
 }
 
 /* The beginning of a text is used later than what follows: without it the rest is of no use. */
-static void touch(const struct prompt_cache* p, const char* name, int64_t used) {
+static void touch_file(const struct prompt_cache* p, const char* name, int64_t used) {
 	const struct timespec t = {.tv_sec = (time_t)(used / 1000000000), .tv_nsec = (long)(used % 1000000000)};
 	utimensat(p->folder, name, (const struct timespec[2]){t, t}, 0);
 }
@@ -205,7 +205,7 @@ static bool write_all(int to, const void* from, size_t size) {
 	return true;
 }
 
-static bool write_file(const struct prompt_cache* p, const struct waiting* w) {
+static bool write_file(const struct prompt_cache* p, const struct waiting_page* w) {
 	static const char aside[] = "page.new";
 	const int to = openat(p->folder, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (to < 0)
@@ -220,7 +220,7 @@ static bool write_file(const struct prompt_cache* p, const struct waiting* w) {
 }
 
 /* A problem is told once each time that it begins. */
-static void written(struct prompt_cache* p, const struct waiting* w, const char* problem) {
+static void note_written(struct prompt_cache* p, const struct waiting_page* w, const char* problem) {
 	struct error ignored;
 	pthread_mutex_lock(&p->lock);
 	if (!problem)
@@ -246,20 +246,20 @@ static void* write_what_waits(void* user) {
 		pthread_mutex_lock(&p->lock);
 		while (!p->first && !p->stop)
 			pthread_cond_wait(&p->work, &p->lock);
-		struct waiting* w = p->first;
+		struct waiting_page* w = p->first;
 		pthread_mutex_unlock(&p->lock);
 		if (!w)
 			return NULL;
-		written(p, w, write_file(p, w) ? NULL : strerror(errno));
+		note_written(p, w, write_file(p, w) ? NULL : strerror(errno));
 		free(w->file);
 		free(w);
 	}
 }
 
-static struct waiting* copy_page(const struct cache* cache, int page, const char* name,
-                                 const int32_t* token) {
+static struct waiting_page* copy_page(const struct cache* cache, int page, const char* name,
+                                      const int32_t* token) {
 	const size_t bytes = cache->backend->page_bytes(cache);
-	struct waiting* w = calloc(1, sizeof *w);
+	struct waiting_page* w = calloc(1, sizeof *w);
 	struct page_file* f = w ? malloc(sizeof *f + bytes) : NULL;
 	if (!f || !cache->backend->page_save(cache, page, f->content)) {
 		free(f);
@@ -279,7 +279,7 @@ static struct waiting* copy_page(const struct cache* cache, int page, const char
 /* A file is there, or waits to be written; or there is no room for it. */
 static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 	pthread_mutex_lock(&p->lock);
-	const struct waiting* w = p->first;
+	const struct waiting_page* w = p->first;
 	while (w && strcmp(w->name, name) != 0)
 		w = w->next;
 	*room = p->waiting_bytes < QUEUED_BYTES;
@@ -295,7 +295,7 @@ void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int tenant, 
 		name_next(name, token + page * PAGE_SLOTS);
 		if (is_taken(p, name, &room))
 			continue;
-		struct waiting* w = room ? copy_page(cache, page, name, token + page * PAGE_SLOTS) : NULL;
+		struct waiting_page* w = room ? copy_page(cache, page, name, token + page * PAGE_SLOTS) : NULL;
 		if (!w)
 			return;
 		pthread_mutex_lock(&p->lock);
@@ -369,7 +369,7 @@ void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int tenant,
 		if (page >= held && !bring_page(p, cache, name, of_page))
 			break;
 		found += page >= held;
-		touch(p, name, now - page);
+		touch_file(p, name, now - page);
 	}
 	pthread_mutex_lock(&p->lock);
 	p->counts.found += found;

@@ -21,7 +21,7 @@ void statistics_device(char device[STORE_DEVICE], const struct engine* engine) {
 
 /* ---- costs -------------------------------------------------------------------------------- */
 
-struct figure {
+struct cost_figure {
 	double* mean;
 	int* seen;
 };
@@ -29,23 +29,23 @@ struct figure {
 /* "rows-N", N a knot's place, and after them the prices of other passes. */
 enum { COSTS = COST_KNOTS + 4 };
 
-static struct figure figure_of(struct cost_model* c, int i, char what[STORE_WHAT]) {
+static struct cost_figure figure_of(struct cost_model* c, int i, char what[STORE_WHAT]) {
 	static const char* const name[] = {"plain", "draft", "low", "score"};
-	const struct figure other[] = {{&c->plain, &c->plain_seen},
-	                               {&c->draft_ratio, &c->draft_seen},
-	                               {&c->low_ratio, &c->low_seen},
-	                               {&c->score_ratio, &c->score_seen}};
+	const struct cost_figure other[] = {{&c->plain, &c->plain_seen},
+	                                    {&c->draft_ratio, &c->draft_seen},
+	                                    {&c->low_ratio, &c->low_seen},
+	                                    {&c->score_ratio, &c->score_seen}};
 	if (i < COST_KNOTS)
 		snprintf(what, STORE_WHAT, "rows-%d", i);
 	else
 		snprintf(what, STORE_WHAT, "%s", name[i - COST_KNOTS]);
-	return i < COST_KNOTS ? (struct figure){&c->rows[i], &c->rows_seen[i]} : other[i - COST_KNOTS];
+	return i < COST_KNOTS ? (struct cost_figure){&c->rows[i], &c->rows_seen[i]} : other[i - COST_KNOTS];
 }
 
 static void take_cost(void* user, const struct store_figure* stored) {
 	char what[STORE_WHAT];
 	for (int i = 0; i < COSTS; i++) {
-		const struct figure f = figure_of(user, i, what);
+		const struct cost_figure f = figure_of(user, i, what);
 		if (strcmp(what, stored->what) != 0 || *f.seen > 0 || !(stored->total > 0))
 			continue;
 		*f.mean = stored->total / stored->samples;
@@ -67,7 +67,7 @@ bool statistics_save_costs(struct store* s, const struct store_model* model, con
 	struct store_figure list[COSTS];
 	int n = 0;
 	for (int i = 0; i < COSTS && cost->passes != *passes; i++) {
-		const struct figure f = figure_of(&copy, i, list[n].what);
+		const struct cost_figure f = figure_of(&copy, i, list[n].what);
 		const bool old = i < COST_KNOTS && cost->rows_last[i] <= *passes;
 		if (old || *f.seen < 1 || !(*f.mean > 0))
 			continue;
@@ -82,16 +82,16 @@ bool statistics_save_costs(struct store* s, const struct store_model* model, con
 
 /* ---- influence ---------------------------------------------------------------------------- */
 
-static struct store_place influence_of(const char* task, int64_t kind) {
-	return (struct store_place){"", task, kind};
+static struct store_place influence_of(const char* task, int64_t cluster) {
+	return (struct store_place){"", task, cluster};
 }
 
-struct taking {
+struct influence_reading {
 	struct influence* influence;
 	int blocks, seen, found;
 };
 static void take_influence(void* user, const struct store_figure* stored) {
-	struct taking* t = user;
+	struct influence_reading* t = user;
 	int i, end = 0;
 	t->seen++;
 	if (sscanf(stored->what, "influence %d%n", &i, &end) != 1 || stored->what[end] || i < 0 ||
@@ -105,7 +105,7 @@ static void take_influence(void* user, const struct store_figure* stored) {
 /* Whether all is there; *damaged: not all is, or not as it can be. */
 static bool load_influence(struct store* s, const struct store_model* model, struct store_place at,
                            struct influence* out, bool* damaged, struct error* e) {
-	struct taking t = {out, model->blocks, 0, 0};
+	struct influence_reading t = {out, model->blocks, 0, 0};
 	e->message[0] = 0;
 	*out = (struct influence){.rows = 0};
 	const bool read = store_each_figure(s, model, at, take_influence, &t, e);
@@ -117,13 +117,13 @@ static bool load_influence(struct store* s, const struct store_model* model, str
 }
 
 bool statistics_load_influence(struct store* s, const struct store_model* model, const char* task,
-                               int64_t kind, struct influence* out, struct error* e) {
+                               int64_t cluster, struct influence* out, struct error* e) {
 	bool damaged;
-	return load_influence(s, model, influence_of(task, kind), out, &damaged, e);
+	return load_influence(s, model, influence_of(task, cluster), out, &damaged, e);
 }
 
 bool statistics_save_influence(struct store* s, const struct store_model* model, const char* task,
-                               int64_t kind, const struct influence* of, struct error* e) {
+                               int64_t cluster, const struct influence* of, struct error* e) {
 	struct store_figure list[2 * MAX_BLOCKS];
 	for (int i = 0; i < 2 * model->blocks; i++) {
 		list[i].total = of->sum[i];
@@ -132,6 +132,6 @@ bool statistics_save_influence(struct store* s, const struct store_model* model,
 	}
 	struct influence stored;
 	bool damaged;
-	load_influence(s, model, influence_of(task, kind), &stored, &damaged, e);
-	return store_add_figures(s, model, influence_of(task, kind), damaged, list, 2 * model->blocks, e);
+	load_influence(s, model, influence_of(task, cluster), &stored, &damaged, e);
+	return store_add_figures(s, model, influence_of(task, cluster), damaged, list, 2 * model->blocks, e);
 }

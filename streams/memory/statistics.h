@@ -1,5 +1,5 @@
-/* What the store keeps as figures: what passes cost on a device, and what a kind of text's sub-layers do to
- * it. It is where a later process begins; what it sees itself soon weighs more. (How often drafters were
+/* What the store keeps as figures: what passes cost on a device, and what a workload cluster's sub-layers do
+ * to it. It is where a later process begins; what it sees itself soon weighs more. (How often drafters were
  * right is not kept: chances that begin with it came within .009 of a cold start.) */
 #ifndef SWIFTLET_STREAMS_MEMORY_STATISTICS_H
 #define SWIFTLET_STREAMS_MEMORY_STATISTICS_H
@@ -17,11 +17,11 @@ void statistics_load_costs(struct store*, const struct store_model*, const char*
 bool statistics_save_costs(struct store*, const struct store_model*, const char* device,
                            const struct cost_model*, int64_t* passes, struct error*);
 
-/* On texts of this label, or of this kind without one. False when there is none (the message is then empty),
- * or on an error. */
-bool statistics_load_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
+/* On texts of this label, or of this cluster without one. False when there is none (the message is then
+ * empty), or on an error. */
+bool statistics_load_influence(struct store*, const struct store_model*, const char* task, int64_t cluster,
                                struct influence*, struct error*);
-bool statistics_save_influence(struct store*, const struct store_model*, const char* task, int64_t kind,
+bool statistics_save_influence(struct store*, const struct store_model*, const char* task, int64_t cluster,
                                const struct influence*, struct error*);
 
 #endif

@@ -46,7 +46,7 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 	                 s->path, (long long)version);
 }
 
-void store_tell_upgrade(const struct store* s, int64_t version, int figures_since) {
+void store_log_upgrade(const struct store* s, int64_t version, int figures_since) {
 	if (version > 0 && version < figures_since)
 		fprintf(stderr,
 		        "swiftlet: %s had schema version %lld: its masks are kept, what was measured beside "
@@ -125,7 +125,7 @@ static bool run_figures(struct store* s, const struct store_job* job, int64_t mo
 	bool good = true;
 	for (const struct store_figure* f = job->figure; good && f < job->figure + job->n; f++)
 		good = sql_run(s, sql, "storing figures", e, sql_of_int(model), sql_of_text(job->device),
-		               sql_of_text(job->task), sql_of_int(*job->task ? 0 : job->text_kind),
+		               sql_of_text(job->task), sql_of_int(*job->task ? 0 : job->cluster),
 		               sql_of_text(f->what), sql_of_real(f->total), sql_of_real(f->samples));
 	return good;
 }
@@ -156,7 +156,7 @@ bool run_job(struct store* s, const struct store_job* job, struct error* e) {
 
 /* Where others share the store, what does not fit the outbox is refused: the caller keeps it and tries again.
  */
-static bool run(struct store* s, const struct store_job* job, struct error* e) {
+static bool run_or_queue(struct store* s, const struct store_job* job, struct error* e) {
 	pthread_mutex_lock(&s->lock);
 	const bool put = !s->outbox || outbox_put(s->outbox, job, e);
 	const bool good = put && run_job(s, job, e);
@@ -167,14 +167,14 @@ static bool run(struct store* s, const struct store_job* job, struct error* e) {
 bool store_add(struct store* s, const struct store_model* model, const struct bank_entry* entry, int n,
                int64_t* id, struct error* e) {
 	const struct store_job job = {.kind = JOB_MASKS, .model = *model, .entry = entry, .n = n, .id = id};
-	return n == 0 || run(s, &job, e);
+	return n == 0 || run_or_queue(s, &job, e);
 }
 
 bool store_put(struct store* s, const struct store_model* model, const struct bank_entry* entry, int64_t* id,
                struct error* e) {
 	const struct store_job job = {
 	    .kind = JOB_MASKS, .model = *model, .entry = entry, .n = 1, .anew = true, .id = id};
-	return run(s, &job, e);
+	return run_or_queue(s, &job, e);
 }
 
 int store_delete(struct store* s, int64_t id, struct error* e) {
@@ -187,30 +187,31 @@ int store_delete(struct store* s, int64_t id, struct error* e) {
 
 bool store_forget(struct store* s, const struct store_model* model, const struct bank_entry* entry,
                   struct error* e) {
-	return run(s, &(struct store_job){.kind = JOB_DELETE, .model = *model, .entry = entry, .n = 1}, e);
+	return run_or_queue(s, &(struct store_job){.kind = JOB_DELETE, .model = *model, .entry = entry, .n = 1},
+	                    e);
 }
 
-bool store_trim(struct store* s, const char* fingerprint, int capacity, int a_kind, struct error* e) {
-	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .a_kind = a_kind};
+bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_cluster, struct error* e) {
+	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .per_cluster = per_cluster};
 	strncpy(job.model.fingerprint, fingerprint, sizeof job.model.fingerprint - 1);
-	return run(s, &job, e);
+	return run_or_queue(s, &job, e);
 }
 
 bool store_add_figures(struct store* s, const struct store_model* model, struct store_place at, bool anew,
                        const struct store_figure* figure, int n, struct error* e) {
 	struct store_job job = {
-	    .kind = JOB_FIGURES, .model = *model, .text_kind = at.kind, .figure = figure, .n = n, .anew = anew};
+	    .kind = JOB_FIGURES, .model = *model, .cluster = at.cluster, .figure = figure, .n = n, .anew = anew};
 	strncpy(job.device, at.device, sizeof job.device - 1);
 	strncpy(job.task, at.task, sizeof job.task - 1);
-	return n == 0 || run(s, &job, e);
+	return n == 0 || run_or_queue(s, &job, e);
 }
 
-struct visiting {
+struct figure_visit {
 	void (*visit)(void* user, const struct store_figure*);
 	void* user;
 };
 static bool see_figure(void* user, const struct sql_value* column, struct error* e) {
-	const struct visiting* v = user;
+	const struct figure_visit* v = user;
 	struct store_figure f = {.total = column[1].real, .samples = column[2].real};
 	(void)e;
 	sql_copy_text(&column[0], f.what, sizeof f.what);
@@ -228,8 +229,8 @@ bool store_each_figure(struct store* s, const struct store_model* model, struct 
 	                   " WHERE fingerprint = ?1 AND device = ?2 AND task = ?3 AND kind = ?4 ORDER BY what",
 	                   "reading figures",
 	                   sql_with(sql_of_text(model->fingerprint), sql_of_text(at.device), sql_of_text(at.task),
-	                            sql_of_int(*at.task ? 0 : at.kind)),
-	                   see_figure, &(struct visiting){visit, user}, e);
+	                            sql_of_int(*at.task ? 0 : at.cluster)),
+	                   see_figure, &(struct figure_visit){visit, user}, e);
 	pthread_mutex_unlock(&s->lock);
 	return good;
 }

@@ -16,9 +16,9 @@
  *   figure(model, device, task, kind, what, total, samples)        influence, costs of passes: sums
  *                                                                  (streams/memory/statistics.h)
  *
- * `kind` tells kinds of text without a label apart (struct bank_entry), and is 0 under one. `skipped` is the
- * mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some as stored those
- * after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
+ * `kind` tells workload clusters without a label apart (struct bank_entry), and is 0 under one. `skipped` is
+ * the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some as stored
+ * those after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
@@ -87,8 +87,8 @@ int store_delete(struct store*, int64_t id, struct error*);
 /* Deletes the row of this model, task, kind and mask, where there is one. */
 bool store_forget(struct store*, const struct store_model*, const struct bank_entry*, struct error*);
 
-/* Keeps a model's `capacity` masks that served most, and `a_kind` of one task or kind. */
-bool store_trim(struct store*, const char* fingerprint, int capacity, int a_kind, struct error*);
+/* Keeps a model's `capacity` masks that served most, and `per_cluster` of one task or kind. */
+bool store_trim(struct store*, const char* fingerprint, int capacity, int per_cluster, struct error*);
 
 /* A sum of what was measured: `samples` of it came to `total`. statistics.h says of what. */
 struct store_figure {
@@ -99,7 +99,7 @@ struct store_figure {
  * one (""), 0 where that matters little. */
 struct store_place {
 	const char *device, *task;
-	int64_t kind;
+	int64_t cluster;
 };
 /* Adds to what is stored; anew: in place of that, which is damaged. */
 bool store_add_figures(struct store*, const struct store_model*, struct store_place, bool anew,

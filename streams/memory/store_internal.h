@@ -103,7 +103,7 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 /* Refuses a schema that is newer than this program's or older than `oldest`. */
 bool store_check_schema(const struct store*, int64_t version, int oldest, struct error*);
 /* Says that of a schema before figures the masks alone were taken over. */
-void store_tell_upgrade(const struct store*, int64_t version, int figures_since);
+void store_log_upgrade(const struct store*, int64_t version, int figures_since);
 
 /* ---- jobs --------------------------------------------------------------------------------- */
 
@@ -116,9 +116,9 @@ struct store_job {
 	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, kind, mask) */
 	const struct store_figure* figure; /* (n) */
 	bool anew;                         /* MASKS, FIGURES: in place of what is stored, not added to it */
-	int n, capacity, a_kind;
+	int n, capacity, per_cluster;
 	char task[BANK_TASK];
-	int64_t text_kind;
+	int64_t cluster;
 	char device[STORE_DEVICE];
 	int64_t* id; /* of MASKS: the last one's row; may be NULL */
 };

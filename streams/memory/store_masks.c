@@ -112,7 +112,7 @@ static const char write_sql[] =
     " steps = ?20 * mask.steps + ?15,"
     " held = CASE WHEN ?20 * mask.held + ?16 > 0 THEN ?20 * mask.held + ?16 ELSE 0 END RETURNING id";
 
-static int64_t new_kind(void) {
+static int64_t new_cluster(void) {
 	uint64_t number = 0;
 	(void)!getrandom(&number, sizeof number, 0);
 	return 1 + (int64_t)(number >> 3);
@@ -130,8 +130,8 @@ static int64_t write_row(struct store* s, int64_t model, const struct bank_entry
 	for (int i = 0; i < BANK_SUMS; i++)
 		value[5 + i] = sql_of_int(r->sum[i]);
 	value[16] = sql_of_int(time(NULL));
-	value[17] = sql_of_int(entry->kind);
-	value[18] = sql_of_int(new_kind());
+	value[17] = sql_of_int(entry->cluster);
+	value[18] = sql_of_int(new_cluster());
 	value[19] = sql_of_int(!put);
 	return sql_number(s, write_sql, "storing a mask", e, value, 20);
 }
@@ -155,7 +155,7 @@ bool run_masks(struct store* s, const struct store_job* job, int64_t model, stru
 	" signature_prompts, " RECORD_COLUMNS ", kind FROM mask JOIN model"                                      \
 	" ON model.id = mask.model "
 
-struct visiting {
+struct mask_visit {
 	const struct store* store;
 	bool (*visit)(void* user, const struct store_mask*);
 	void* user;
@@ -166,7 +166,7 @@ struct visiting {
 
 /* What a row holds is checked like any other file: a mask with a block the model lacks is damage. */
 static bool see_mask(void* user, const struct sql_value* column, struct error* e) {
-	struct visiting* v = user;
+	struct mask_visit* v = user;
 	struct store_mask* m = v->mask;
 	char text[STORE_MASK_TEXT + 1];
 	const int64_t blocks = column[3].number;
@@ -188,7 +188,7 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 	read_signature(&column[8], &m->entry.signature);
 	for (int i = 0; i < BANK_SUMS; i++)
 		m->entry.record.sum[i] = column[10 + i].number;
-	m->entry.kind = column[21].number;
+	m->entry.cluster = column[21].number;
 	v->n++;
 	v->stopped = v->visit && !v->visit(v->user, m);
 	return !v->stopped;
@@ -196,7 +196,7 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 
 bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, const struct store_mask*),
                 void* user, struct error* e) {
-	struct visiting v = {s, visit, user, malloc(sizeof *v.mask), 0, false};
+	struct mask_visit v = {s, visit, user, malloc(sizeof *v.mask), 0, false};
 	if (!v.mask)
 		return error_set(e, "out of memory");
 	pthread_mutex_lock(&s->lock);
@@ -209,7 +209,7 @@ bool store_each(struct store* s, const char* fingerprint, bool (*visit)(void*, c
 }
 
 int store_get(struct store* s, int64_t id, struct store_mask* out, struct error* e) {
-	struct visiting v = {.store = s, .mask = out};
+	struct mask_visit v = {.store = s, .mask = out};
 	pthread_mutex_lock(&s->lock);
 	const bool good = s->driver->run(s, MASK_COLUMNS "WHERE mask.id = ?1", "reading a mask",
 	                                 sql_with(sql_of_int(id)), see_mask, &v, e);
@@ -227,10 +227,10 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 	    "DELETE FROM mask WHERE model IN (SELECT id FROM model WHERE fingerprint = ?1) AND task = ?2"
 	    " AND kind = ?3 AND skipped = ?4",
 	    "deleting a mask", e, sql_of_text(job->model.fingerprint), sql_of_text(job->entry->task),
-	    sql_of_int(*job->entry->task ? 0 : job->entry->kind), sql_of_text(text));
+	    sql_of_int(*job->entry->task ? 0 : job->entry->cluster), sql_of_text(text));
 }
 
-/* A converged mask outranks all others: it is what its kind of text is served with. */
+/* A converged mask outranks all others: it is what its workload cluster is served with. */
 bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
 	return sql_run(
 	    s,
@@ -240,5 +240,5 @@ bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
 	    " FROM mask JOIN model ON model.id = mask.model WHERE fingerprint = ?1) AS ranked"
 	    " WHERE rank > ?2 OR kind_rank > ?3)",
 	    "trimming masks", e, sql_of_text(job->model.fingerprint), sql_of_int(job->capacity),
-	    sql_of_int(job->a_kind));
+	    sql_of_int(job->per_cluster));
 }

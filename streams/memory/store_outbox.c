@@ -14,7 +14,7 @@
 
 enum { JOBS = 256, BYTES = 32 << 20, FIRST_PAUSE = 250, LONGEST_PAUSE = 5000, BETWEEN = 1000, GRACE = 10000 };
 
-struct waiting { /* a write with arrays of its own */
+struct waiting_write { /* a write with arrays of its own */
 	struct store_job job;
 	void* data;
 	size_t bytes;
@@ -30,7 +30,7 @@ struct outbox {
 	int64_t filled; /* when it was; of many replicas' writes not each is worth a reading */
 
 	pthread_mutex_t lock; /* of all below; taken after local's */
-	struct waiting queue[JOBS];
+	struct waiting_write queue[JOBS];
 	int first, n;
 	size_t bytes;
 	int64_t put; /* writes that came */
@@ -45,7 +45,7 @@ bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) 
 	const bool figures = job->kind == JOB_FIGURES;
 	const void* data = figures ? (const void*)job->figure : job->entry;
 	const size_t bytes = (size_t)job->n * (figures ? sizeof *job->figure : sizeof *job->entry);
-	struct waiting w = {.job = *job, .data = malloc(bytes + 1), .bytes = bytes};
+	struct waiting_write w = {.job = *job, .data = malloc(bytes + 1), .bytes = bytes};
 	if (!w.data)
 		return error_set(e, "out of memory");
 	if (bytes)
@@ -68,8 +68,8 @@ bool outbox_put(struct outbox* o, const struct store_job* job, struct error* e) 
 	return fits;
 }
 
-static void pop(struct outbox* o) { /* with the lock held */
-	struct waiting* w = &o->queue[o->first];
+static void drop_first(struct outbox* o) { /* with the lock held */
+	struct waiting_write* w = &o->queue[o->first];
 	o->bytes -= w->bytes;
 	free(w->data);
 	o->first = (o->first + 1) % JOBS;
@@ -79,7 +79,7 @@ static void pop(struct outbox* o) { /* with the lock held */
 
 /* ---- the database ------------------------------------------------------------------------- */
 
-static void note(struct outbox* o, bool away, const char* message) {
+static void note_state(struct outbox* o, bool away, const char* message) {
 	pthread_mutex_lock(&o->lock);
 	const bool was_away = o->state.away;
 	o->state.away = away;
@@ -106,20 +106,20 @@ static bool send_first(struct outbox* o) {
 		done = true;
 	}
 	if (!done) {
-		note(o, true, e.message);
+		note_state(o, true, e.message);
 		return false;
 	}
 	pthread_mutex_lock(&o->lock);
-	pop(o);
+	drop_first(o);
 	o->state.stored++;
 	pthread_mutex_unlock(&o->lock);
-	note(o, false, "");
+	note_state(o, false, "");
 	return true;
 }
 
 /* ---- what others have learned ------------------------------------------------------------- */
 
-static const struct table {
+static const struct copied_table {
 	const char *name, *columns;
 } tables[] = {
     {"model", "id, fingerprint, name, blocks"},
@@ -129,21 +129,21 @@ static const struct table {
     {"figure", "model, device, task, kind, what, total, samples"},
 };
 
-struct copying {
+struct row_copy {
 	struct store* to;
 	char sql[768];
 	const char* doing;
 	int columns;
 };
 static bool copy_row(void* user, const struct sql_value* column, struct error* e) {
-	const struct copying* c = user;
+	const struct row_copy* c = user;
 	return c->to->driver->run(c->to, c->sql, c->doing, column, c->columns, NULL, NULL, e);
 }
 
-static bool copy_table(struct store* to, struct store* from, const struct table* t, const char* doing,
+static bool copy_table(struct store* to, struct store* from, const struct copied_table* t, const char* doing,
                        struct error* e) {
 	char read[512];
-	struct copying c = {.to = to, .doing = doing, .columns = 1};
+	struct row_copy c = {.to = to, .doing = doing, .columns = 1};
 	snprintf(read, sizeof read, "SELECT %s FROM %s", t->columns, t->name);
 	int n = snprintf(c.sql, sizeof c.sql, "INSERT INTO %s(%s) VALUES(?1", t->name, t->columns);
 	for (const char* at = t->columns; (at = strchr(at, ',')); at++)
@@ -163,7 +163,7 @@ static bool copy_store(struct store* to, struct store* from, const char* doing, 
 }
 
 /* Takes in what was read, unless something was written here meanwhile. */
-static bool take_in(struct outbox* o, struct store* fresh, int64_t put) {
+static bool swap_local(struct outbox* o, struct store* fresh, int64_t put) {
 	struct store* local = o->local;
 	pthread_mutex_lock(&local->lock);
 	pthread_mutex_lock(&o->lock);
@@ -180,7 +180,7 @@ static bool take_in(struct outbox* o, struct store* fresh, int64_t put) {
 }
 
 /* Fills the copy in memory from the database. False: to be tried again. */
-static bool fill(struct outbox* o) {
+static bool fill_local(struct outbox* o) {
 	struct error e = {""};
 	const char* doing = "reading what others have learned";
 	pthread_mutex_lock(&o->lock);
@@ -196,60 +196,60 @@ static bool fill(struct outbox* o) {
 		good = o->remote->driver->execute(o->remote, "COMMIT", doing, &ignored) && good;
 	}
 	if (good)
-		o->stale = !take_in(o, fresh, put);
+		o->stale = !swap_local(o, fresh, put);
 	store_close(fresh);
-	note(o, !good, good ? "" : e.message);
+	note_state(o, !good, good ? "" : e.message);
 	return good;
 }
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-struct now {
+struct outbox_status {
 	int n;
 	bool stopping, late;
 };
-static struct now look(struct outbox* o) {
+static struct outbox_status read_status(struct outbox* o) {
 	pthread_mutex_lock(&o->lock);
-	const struct now is = {o->n, o->stopping, o->stopping && milliseconds_now() > o->stop_at};
+	const struct outbox_status is = {o->n, o->stopping, o->stopping && milliseconds_now() > o->stop_at};
 	pthread_mutex_unlock(&o->lock);
 	return is;
 }
 
 /* Does what is to be done. False: something failed, and is tried again after a pause. */
-static bool work(struct outbox* o) {
+static bool work_queue(struct outbox* o) {
 	struct error e = {""};
 	const bool fresh = !o->remote->postgres->connection;
 	if (!postgres_connect(o->remote, &e)) {
-		note(o, true, e.message);
+		note_state(o, true, e.message);
 		return false;
 	}
 	o->stale |= fresh; /* what was said while nobody listened */
-	for (struct now is = look(o); is.n > 0 && !is.late; is = look(o))
+	for (struct outbox_status is = read_status(o); is.n > 0 && !is.late; is = read_status(o))
 		if (!send_first(o))
 			return false;
-	return !o->stale || look(o).stopping || milliseconds_now() < o->filled + BETWEEN || fill(o);
+	return !o->stale || read_status(o).stopping || milliseconds_now() < o->filled + BETWEEN || fill_local(o);
 }
 
 /* Until the next trial, or until there is little time left for trials. */
-static void rest(struct outbox* o, int milliseconds) {
-	const bool stopping = look(o).stopping;
+static void wait_before_retry(struct outbox* o, int milliseconds) {
+	const bool stopping = read_status(o).stopping;
 	for (int64_t until = milliseconds_now() + milliseconds;
-	     milliseconds_now() < until && look(o).stopping == stopping;)
+	     milliseconds_now() < until && read_status(o).stopping == stopping;)
 		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 }
 
-static void* run(void* user) {
+static void* run_thread(void* user) {
 	struct outbox* o = user;
 	int pause = FIRST_PAUSE;
 	for (;;) {
-		const bool good = work(o);
-		const struct now is = look(o);
+		const bool good = work_queue(o);
+		const struct outbox_status is = read_status(o);
 		if (is.stopping && (is.n == 0 || is.late))
 			return NULL;
 		if (good && is.n == 0)
 			o->stale |= postgres_news(o->remote->postgres, o->wake, o->stale ? BETWEEN / 4 : LONGEST_PAUSE);
 		else if (!good)
-			rest(o, pause);
+			wait_before_retry(o, pause);
 		pause = good || is.stopping ? FIRST_PAUSE : pause * 2 > LONGEST_PAUSE ? LONGEST_PAUSE : pause * 2;
 		uint64_t count;
 		(void)!read(o->wake, &count, sizeof count);
@@ -276,10 +276,10 @@ static bool open_remote(struct outbox* o, const char* path, struct error* e) {
 	if (!postgres_connect(o->remote, e)) {
 		if (o->remote->postgres->unfit)
 			return false;
-		note(o, true, e->message);
+		note_state(o, true, e->message);
 		return true;
 	}
-	o->stale = !fill(o);
+	o->stale = !fill_local(o);
 	return true;
 }
 
@@ -294,7 +294,7 @@ struct outbox* outbox_open(struct store* local, const char* path, struct error* 
 	pthread_mutex_init(&o->lock, NULL);
 	o->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	bool good = open_remote(o, path, e);
-	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run, o) != 0))
+	if (good && (o->wake < 0 || pthread_create(&o->thread, NULL, run_thread, o) != 0))
 		good = error_set(e, "no thread could be started for the mask store");
 	o->running = good;
 	if (good)
@@ -317,7 +317,7 @@ void outbox_close(struct outbox* o) {
 		fprintf(stderr, "swiftlet: %d writes did not reach %s: %s\n", o->n, o->remote->path,
 		        o->state.message);
 	while (o->n > 0)
-		pop(o);
+		drop_first(o);
 	store_close(o->remote);
 	if (o->wake >= 0)
 		close(o->wake);

@@ -24,7 +24,7 @@ struct postgres_values { /* (n) parameters of a statement */
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-static void drop(struct postgres* p) {
+static void drop_connection(struct postgres* p) {
 	PQfinish(p->connection);
 	p->connection = NULL;
 }
@@ -32,23 +32,23 @@ static void drop(struct postgres* p) {
 /* libpq's messages have lines; the first says it. */
 static int first_line(const char* words) { return (int)strcspn(words, "\n"); }
 
-static bool away(struct store* s, const char* why, struct error* e) {
+static bool report_away(struct store* s, const char* why, struct error* e) {
 	error_set(e, "%s cannot be reached: %.*s", s->path, first_line(why), why);
-	drop(s->postgres);
+	drop_connection(s->postgres);
 	return false;
 }
 
-static bool late(struct store* s, const char* doing, struct error* e) {
+static bool report_timeout(struct store* s, const char* doing, struct error* e) {
 	error_set(e, "%s did not answer within %d ms while %s", s->path, s->postgres->patience, doing);
-	drop(s->postgres);
+	drop_connection(s->postgres);
 	return false;
 }
 
-static bool refused(struct store* s, const PGresult* result, const char* doing, struct error* e) {
+static bool report_refusal(struct store* s, const PGresult* result, const char* doing, struct error* e) {
 	const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 	const char* words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 	if (!state || !words)
-		return away(s, PQerrorMessage(s->postgres->connection), e);
+		return report_away(s, PQerrorMessage(s->postgres->connection), e);
 	/* classes of https://www.postgresql.org/docs/current/errcodes-appendix.html */
 	s->postgres->blames_data = strncmp(state, "22", 2) == 0 || strncmp(state, "23", 2) == 0;
 	if (strcmp(state, "53100") == 0)
@@ -58,7 +58,7 @@ static bool refused(struct store* s, const PGresult* result, const char* doing, 
 	else
 		error_set(e, "%s: %s (%s) while %s", s->path, words, state, doing);
 	if (PQstatus(s->postgres->connection) == CONNECTION_BAD)
-		drop(s->postgres);
+		drop_connection(s->postgres);
 	return false;
 }
 
@@ -70,14 +70,15 @@ static bool wait_until(const PGconn* c, short events, int64_t until) {
 	return left > 0 && poll(&p, 1, (int)left) > 0;
 }
 
-static bool receive(struct store* s, PGresult** last, const char* doing, int64_t until, struct error* e) {
+static bool receive_result(struct store* s, PGresult** last, const char* doing, int64_t until,
+                           struct error* e) {
 	PGconn* c = s->postgres->connection;
 	for (;;) {
 		while (PQisBusy(c)) {
 			if (!wait_until(c, POLLIN, until))
-				return late(s, doing, e);
+				return report_timeout(s, doing, e);
 			if (!PQconsumeInput(c))
-				return away(s, PQerrorMessage(c), e);
+				return report_away(s, PQerrorMessage(c), e);
 		}
 		PGresult* result = PQgetResult(c);
 		if (!result)
@@ -105,20 +106,20 @@ static PGresult* send_query(struct store* s, const char* sql, const struct postg
 	const int sent =
 	    v ? PQsendQueryParams(c, sql, v->n, v->type, v->value, v->length, v->format, 0) : PQsendQuery(c, sql);
 	if (!sent) {
-		away(s, PQerrorMessage(c), e);
+		report_away(s, PQerrorMessage(c), e);
 		return NULL;
 	}
 	for (int more; (more = PQflush(c)) != 0;)
 		if (more < 0 || !wait_until(c, POLLOUT, until)) {
-			late(s, doing, e);
+			report_timeout(s, doing, e);
 			return NULL;
 		}
-	const bool received = receive(s, &result, doing, until, e);
+	const bool received = receive_result(s, &result, doing, until, e);
 	const ExecStatusType status = PQresultStatus(result);
 	if (received && (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK))
 		return result;
 	if (received)
-		refused(s, result, doing, e);
+		report_refusal(s, result, doing, e);
 	PQclear(result);
 	return NULL;
 }
@@ -127,7 +128,7 @@ static PGresult* send_query(struct store* s, const char* sql, const struct postg
 
 static void no_notice(void* unused, const PGresult* result) { (void)unused, (void)result; }
 
-static bool establish(struct store* s, struct error* e) {
+static bool establish_connection(struct store* s, struct error* e) {
 	struct postgres* p = s->postgres;
 	const int64_t until = milliseconds_now() + p->patience;
 	/* what follows the address takes the place of what it says */
@@ -137,15 +138,15 @@ static bool establish(struct store* s, struct error* e) {
 	if (!p->connection)
 		return error_set(e, "out of memory");
 	if (PQstatus(p->connection) == CONNECTION_BAD)
-		return away(s, PQerrorMessage(p->connection), e);
+		return report_away(s, PQerrorMessage(p->connection), e);
 	PQsetNoticeReceiver(p->connection, no_notice, NULL);
 	PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 	while (next != PGRES_POLLING_OK) {
 		if (!wait_until(p->connection, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, until))
-			return late(s, "connecting", e);
+			return report_timeout(s, "connecting", e);
 		next = PQconnectPoll(p->connection);
 		if (next == PGRES_POLLING_FAILED)
-			return away(s, PQerrorMessage(p->connection), e);
+			return report_away(s, PQerrorMessage(p->connection), e);
 	}
 	PQsetnonblocking(p->connection, 1);
 	return true;
@@ -194,7 +195,7 @@ static bool set_up(struct store* s, struct error* e) {
 	                   (s->driver->execute(s, tables, doing, e) && s->driver->execute(s, header, doing, e)));
 	if (!s->driver->end(s, good, doing, e))
 		return false;
-	store_tell_upgrade(s, version, FIGURES_SINCE);
+	store_log_upgrade(s, version, FIGURES_SINCE);
 	return true;
 }
 
@@ -222,9 +223,9 @@ bool postgres_connect(struct store* s, struct error* e) {
 	struct postgres* p = s->postgres;
 	if (p->connection && PQstatus(p->connection) == CONNECTION_OK)
 		return true;
-	drop(p);
+	drop_connection(p);
 	p->unfit = false;
-	if (!establish(s, e))
+	if (!establish_connection(s, e))
 		return false;
 	char sql[256];
 	snprintf(sql, sizeof sql,
@@ -235,7 +236,7 @@ bool postgres_connect(struct store* s, struct error* e) {
 	PQclear(result);
 	if (result && check_schema(s, e))
 		return true;
-	drop(p);
+	drop_connection(p);
 	return false;
 }
 
@@ -246,7 +247,7 @@ bool postgres_news(struct postgres* p, int wake, int milliseconds) {
 	if (!p->connection)
 		return false;
 	if (!PQconsumeInput(p->connection)) {
-		drop(p);
+		drop_connection(p);
 		return false;
 	}
 	bool others = false;
@@ -267,7 +268,7 @@ static void close_connection(struct store* s) {
 
 static void set_patience(struct store* s, int milliseconds) { s->postgres->patience = milliseconds; }
 
-static bool execute(struct store* s, const char* sql, const char* doing, struct error* e) {
+static bool execute_sql(struct store* s, const char* sql, const char* doing, struct error* e) {
 	PGresult* result = send_query(s, sql, NULL, doing, e);
 	PQclear(result);
 	return result != NULL;
@@ -292,32 +293,32 @@ static bool note_stamp(struct store* s, const char* doing, struct error* e) {
 	return fresh;
 }
 
-static bool begin(struct store* s, const char* doing, struct error* e) {
+static bool begin_transaction(struct store* s, const char* doing, struct error* e) {
 	struct postgres* p = s->postgres;
 	if (!postgres_connect(s, e))
 		return false;
 	if (p->mode == STORE_READ)
 		return error_set(e, "%s is opened for reading", s->path);
-	if (!execute(s, "BEGIN", doing, e))
+	if (!execute_sql(s, "BEGIN", doing, e))
 		return false;
 	p->in_transaction = true;
 	return p->number == 0 || note_stamp(s, doing, e) || s->driver->end(s, false, doing, e);
 }
 
-static bool end(struct store* s, bool good, const char* doing, struct error* e) {
+static bool end_transaction(struct store* s, bool good, const char* doing, struct error* e) {
 	struct postgres* p = s->postgres;
 	p->in_transaction = false;
-	if (good && execute(s, "NOTIFY swiftlet; COMMIT", doing, e))
+	if (good && execute_sql(s, "NOTIFY swiftlet; COMMIT", doing, e))
 		return true;
 	struct error ignored;
 	if (p->connection)
-		execute(s, "ROLLBACK", doing, &ignored);
+		execute_sql(s, "ROLLBACK", doing, &ignored);
 	return false;
 }
 
 /* ---- statements --------------------------------------------------------------------------- */
 
-static struct sql_value column(const PGresult* result, int row, int i) {
+static struct sql_value read_column(const PGresult* result, int row, int i) {
 	struct sql_value v = {.kind = SQL_TEXT};
 	if (PQgetisnull(result, row, i))
 		return v;
@@ -341,7 +342,7 @@ static bool visit_rows(const PGresult* result, sql_visit* visit, void* user, str
 	for (int row = 0; good && row < PQntuples(result); row++) {
 		struct sql_value value[SQL_MOST];
 		for (int i = 0; i < n; i++)
-			value[i] = column(result, row, i);
+			value[i] = read_column(result, row, i);
 		good = visit(user, value, e);
 		for (int i = 0; i < n; i++)
 			if (value[i].kind == SQL_BLOB)
@@ -350,8 +351,8 @@ static bool visit_rows(const PGresult* result, sql_visit* visit, void* user, str
 	return good;
 }
 
-static bool run(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
-                sql_visit* visit, void* user, struct error* e) {
+static bool run_sql(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
+                    sql_visit* visit, void* user, struct error* e) {
 	static const Oid types[] = {[SQL_INT] = INT8, [SQL_REAL] = FLOAT8, [SQL_TEXT] = TEXT, [SQL_BLOB] = BYTEA};
 	char number[SQL_MOST][32];
 	const char* text[SQL_MOST];
@@ -385,10 +386,10 @@ static bool run(struct store* s, const char* sql, const char* doing, const struc
 
 static const struct sql_driver postgres_driver = {.close = close_connection,
                                                   .set_patience = set_patience,
-                                                  .execute = execute,
-                                                  .begin = begin,
-                                                  .end = end,
-                                                  .run = run};
+                                                  .execute = execute_sql,
+                                                  .begin = begin_transaction,
+                                                  .end = end_transaction,
+                                                  .run = run_sql};
 
 /* ---- opening ------------------------------------------------------------------------------ */
 

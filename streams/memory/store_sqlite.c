@@ -14,7 +14,7 @@ enum { APPLICATION_ID = 0x73776674 /* "swft" */, PATIENCE = 5000 };
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-static bool fail(const struct store* s, const char* doing, struct error* e) {
+static bool report_failure(const struct store* s, const char* doing, struct error* e) {
 	const int code = sqlite3_errcode(s->sqlite);
 	const char* path = s->path;
 	const char* words = sqlite3_errmsg(s->sqlite);
@@ -47,24 +47,24 @@ static void close_file(struct store* s) { sqlite3_close(s->sqlite); }
 
 static void set_patience(struct store* s, int milliseconds) { sqlite3_busy_timeout(s->sqlite, milliseconds); }
 
-static bool execute(struct store* s, const char* sql, const char* doing, struct error* e) {
+static bool execute_sql(struct store* s, const char* sql, const char* doing, struct error* e) {
 	errno = 0;
-	return sqlite3_exec(s->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK || fail(s, doing, e);
+	return sqlite3_exec(s->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK || report_failure(s, doing, e);
 }
 
-static bool begin(struct store* s, const char* doing, struct error* e) {
-	return execute(s, "BEGIN IMMEDIATE", doing, e);
+static bool begin_transaction(struct store* s, const char* doing, struct error* e) {
+	return execute_sql(s, "BEGIN IMMEDIATE", doing, e);
 }
 
-static bool end(struct store* s, bool good, const char* doing, struct error* e) {
-	if (good && execute(s, "COMMIT", doing, e))
+static bool end_transaction(struct store* s, bool good, const char* doing, struct error* e) {
+	if (good && execute_sql(s, "COMMIT", doing, e))
 		return true;
 	if (!sqlite3_get_autocommit(s->sqlite))
 		sqlite3_exec(s->sqlite, "ROLLBACK", NULL, NULL, NULL);
 	return false;
 }
 
-static void bind(sqlite3_stmt* q, int i, const struct sql_value* v) {
+static void bind_value(sqlite3_stmt* q, int i, const struct sql_value* v) {
 	switch (v->kind) {
 	case SQL_INT:
 		sqlite3_bind_int64(q, i, v->number);
@@ -80,7 +80,7 @@ static void bind(sqlite3_stmt* q, int i, const struct sql_value* v) {
 	}
 }
 
-static struct sql_value column(sqlite3_stmt* q, int i) {
+static struct sql_value read_column(sqlite3_stmt* q, int i) {
 	const int type = sqlite3_column_type(q, i);
 	struct sql_value v = {.kind = SQL_TEXT};
 	if (type == SQLITE_TEXT) {
@@ -97,34 +97,34 @@ static struct sql_value column(sqlite3_stmt* q, int i) {
 	return v;
 }
 
-static bool run(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
-                sql_visit* visit, void* user, struct error* e) {
+static bool run_sql(struct store* s, const char* sql, const char* doing, const struct sql_value* value, int n,
+                    sql_visit* visit, void* user, struct error* e) {
 	sqlite3_stmt* q;
 	errno = 0;
 	if (sqlite3_prepare_v2(s->sqlite, sql, -1, &q, NULL) != SQLITE_OK)
-		return fail(s, doing, e);
+		return report_failure(s, doing, e);
 	for (int i = 0; i < n; i++)
-		bind(q, i + 1, &value[i]);
+		bind_value(q, i + 1, &value[i]);
 	bool good = true;
 	int is = SQLITE_DONE;
 	while (good && (is = sqlite3_step(q)) == SQLITE_ROW) {
 		struct sql_value row[SQL_MOST];
 		for (int i = 0; i < sqlite3_column_count(q) && i < SQL_MOST; i++)
-			row[i] = column(q, i);
+			row[i] = read_column(q, i);
 		good = !visit || visit(user, row, e);
 	}
 	if (good && is != SQLITE_DONE)
-		good = fail(s, doing, e);
+		good = report_failure(s, doing, e);
 	sqlite3_finalize(q);
 	return good;
 }
 
 static const struct sql_driver sqlite_driver = {.close = close_file,
                                                 .set_patience = set_patience,
-                                                .execute = execute,
-                                                .begin = begin,
-                                                .end = end,
-                                                .run = run};
+                                                .execute = execute_sql,
+                                                .begin = begin_transaction,
+                                                .end = end_transaction,
+                                                .run = run_sql};
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
@@ -141,17 +141,17 @@ static bool set_up(struct store* s, struct error* e) {
 	char header[128];
 	snprintf(header, sizeof header, "PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID,
 	         STORE_SCHEMA);
-	if (!begin(s, doing, e))
+	if (!begin_transaction(s, doing, e))
 		return false;
 	/* read again under the lock: another process may have been first */
 	const int64_t version = pragma(s, "PRAGMA user_version", doing, e);
 	const bool good =
 	    version >= 0 && store_check_schema(s, version, MASKS_SINCE, e) &&
-	    execute(s, STORE_TABLES("INTEGER PRIMARY KEY AUTOINCREMENT") STORE_FORGOTTEN, doing, e) &&
-	    execute(s, header, doing, e);
-	if (!end(s, good, doing, e))
+	    execute_sql(s, STORE_TABLES("INTEGER PRIMARY KEY AUTOINCREMENT") STORE_FORGOTTEN, doing, e) &&
+	    execute_sql(s, header, doing, e);
+	if (!end_transaction(s, good, doing, e))
 		return false;
-	store_tell_upgrade(s, version, FIGURES_SINCE);
+	store_log_upgrade(s, version, FIGURES_SINCE);
 	return true;
 }
 
@@ -178,7 +178,7 @@ static bool take_words(void* user, const struct sql_value* column, struct error*
 
 static bool check_whole(struct store* s, struct error* e) {
 	char found[200] = "the check gave nothing";
-	return run(s, "PRAGMA quick_check(1)", "checking it", NULL, 0, take_words, found, e) &&
+	return run_sql(s, "PRAGMA quick_check(1)", "checking it", NULL, 0, take_words, found, e) &&
 	       (strcmp(found, "ok") == 0 ||
 	        error_set(e, "%s is damaged: %s (left as it is; restore a copy or choose another --store)",
 	                  s->path, found));
@@ -196,8 +196,8 @@ static bool prepare_file(struct store* s, enum store_mode mode, struct error* e)
 		                 (long long)version, STORE_SCHEMA);
 	if (sqlite3_db_readonly(s->sqlite, "main") == 1)
 		return error_set(e, "%s cannot be written: it or its folder is read-only", s->path);
-	if (!execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
-	             "setting it up", e))
+	if (!execute_sql(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON",
+	                 "setting it up", e))
 		return false;
 	return version == STORE_SCHEMA || set_up(s, e);
 }
@@ -250,7 +250,7 @@ struct store* sqlite_open(const char* path, enum store_mode mode, struct error* 
 	s->driver = &sqlite_driver;
 	errno = 0;
 	const bool opened = sqlite3_open_v2(path, &s->sqlite, flags | SQLITE_OPEN_NOMUTEX, NULL) == SQLITE_OK ||
-	                    fail(s, "opening it", e);
+	                    report_failure(s, "opening it", e);
 	if (opened && prepare_file(s, mode, e))
 		return s;
 	store_close(s);

@@ -26,9 +26,11 @@ bool reasoning_begun(enum reasoning_style style, const char* end, size_t size) {
 
 /* ---- places in what is held ------------------------------------------------------------------ */
 
-static struct span held(const struct answer_reader* r) { return (struct span){r->held.data, r->held.size}; }
+static struct span held_text(const struct answer_reader* r) {
+	return (struct span){r->held.data, r->held.size};
+}
 
-static void say(struct answer_reader* r, size_t n) {
+static void emit_content(struct answer_reader* r, size_t n) {
 	if (n && r->tools.tools)
 		tool_reader_add(&r->tools, r->held.data, n);
 	else if (n)
@@ -37,7 +39,7 @@ static void say(struct answer_reader* r, size_t n) {
 }
 
 /* n bytes of a thought: white space at their end is held, and dropped where the thought is over. */
-static void think(struct answer_reader* r, size_t n, bool over) {
+static void emit_reasoning(struct answer_reader* r, size_t n, bool over) {
 	const struct span more = {r->held.data, span_trimmed((struct span){r->held.data, n})};
 	const size_t blank = r->thought ? 0 : span_spaces(more);
 	if (more.size > blank) {
@@ -51,10 +53,10 @@ static void think(struct answer_reader* r, size_t n, bool over) {
 
 /* Each decides what it can of what is held; true: another state goes on with the rest. */
 static bool decide_before(struct answer_reader* r) {
-	const size_t blank = span_spaces(held(r)), left = r->held.size - blank, n = sizeof think_open - 1;
+	const size_t blank = span_spaces(held_text(r)), left = r->held.size - blank, n = sizeof think_open - 1;
 	if (left < n && memcmp(r->held.data + blank, think_open, left) == 0)
 		return false;
-	if (span_starts(span_after(held(r), blank), think_open)) {
+	if (span_starts(span_after(held_text(r), blank), think_open)) {
 		text_drop(&r->held, blank + n);
 		r->state = READING_THOUGHT;
 	} else
@@ -63,9 +65,9 @@ static bool decide_before(struct answer_reader* r) {
 }
 
 static bool decide_thought(struct answer_reader* r) {
-	const size_t end = span_find(held(r), think_close);
+	const size_t end = span_find(held_text(r), think_close);
 	const bool closed = end < r->held.size;
-	think(r, closed ? end : r->held.size - span_undecided(held(r), think_marks), closed);
+	emit_reasoning(r, closed ? end : r->held.size - span_undecided(held_text(r), think_marks), closed);
 	if (closed) {
 		text_drop(&r->held, sizeof think_close - 1);
 		r->state = READING_AFTER;
@@ -74,7 +76,7 @@ static bool decide_thought(struct answer_reader* r) {
 }
 
 static bool decide_after(struct answer_reader* r) {
-	text_drop(&r->held, span_spaces(held(r)));
+	text_drop(&r->held, span_spaces(held_text(r)));
 	if (r->held.size)
 		r->state = READING_ANSWER;
 	return r->held.size > 0;
@@ -89,7 +91,7 @@ static bool decide_thinking(struct answer_reader* r) {
 	case READING_AFTER:
 		return decide_after(r);
 	default:
-		say(r, r->held.size);
+		emit_content(r, r->held.size);
 		return false;
 	}
 }
@@ -124,7 +126,7 @@ static void leave_channel(struct answer_reader* r) {
 
 /* A text that begins with no mark has no channels. */
 static bool decide_header(struct answer_reader* r) {
-	const size_t end = span_find(held(r), message), blank = span_spaces(held(r));
+	const size_t end = span_find(held_text(r), message), blank = span_spaces(held_text(r));
 	if (end < r->held.size) {
 		enter_channel(r, end);
 		return true;
@@ -138,13 +140,13 @@ static bool decide_header(struct answer_reader* r) {
 static bool decide_body(struct answer_reader* r) {
 	static const char* const closers[] = {turn_end, call_end, turn_start, channel, NULL};
 	const char* closer;
-	size_t n = span_first(held(r), closers, &closer);
+	size_t n = span_first(held_text(r), closers, &closer);
 	if (!closer)
-		n -= span_undecided(held(r), closers);
+		n -= span_undecided(held_text(r), closers);
 	if (r->state == READING_THOUGHT)
-		think(r, n, closer);
+		emit_reasoning(r, n, closer);
 	else
-		say(r, n);
+		emit_content(r, n);
 	if (closer == turn_end || closer == call_end) /* the others begin the next header */
 		text_drop(&r->held, strlen(closer));
 	if (closer)
@@ -158,7 +160,7 @@ static bool decide_channels(struct answer_reader* r) {
 
 /* ---- from outside ---------------------------------------------------------------------------- */
 
-static void decide(struct answer_reader* r) {
+static void decide_held(struct answer_reader* r) {
 	for (bool more = true; more && r->held.size > 0;)
 		more = r->style == REASONING_CHANNELS ? decide_channels(r) : decide_thinking(r);
 	text_add(&r->content, r->tools.content.data, r->tools.content.size);
@@ -208,20 +210,20 @@ void answer_reader_add(struct answer_reader* r, const char* text, size_t size) {
 		text_put(&r->held, r->mark[0].text);
 		memmove(r->mark, r->mark + 1, (size_t)--r->n_marks * sizeof *r->mark);
 	}
-	decide(r);
+	decide_held(r);
 }
 
 void answer_reader_end(struct answer_reader* r) {
 	answer_reader_add(r, "", 0);
 	r->n_marks = 0; /* beyond the text: a stop string cut it */
 	if (r->state == READING_THOUGHT)
-		think(r, r->held.size, true);
+		emit_reasoning(r, r->held.size, true);
 	else if (r->state == READING_BEFORE || r->state == READING_ANSWER)
-		say(r, r->held.size);
+		emit_content(r, r->held.size);
 	if (r->calling)
 		leave_channel(r);
 	tool_reader_end(&r->tools);
 	text_clear(&r->held);
-	decide(r);
+	decide_held(r);
 	r->failed |= r->tools.failed || r->reasoning.failed || r->content.failed || r->held.failed;
 }

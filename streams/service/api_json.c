@@ -10,8 +10,8 @@
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-static void say(struct api_error* e, int status, const char* param, const char* code, const char* format,
-                va_list arguments) {
+static void write_error(struct api_error* e, int status, const char* param, const char* code,
+                        const char* format, va_list arguments) {
 	memset(e, 0, sizeof *e);
 	e->status = status;
 	e->type = status == 429                    ? "rate_limit_error"
@@ -25,7 +25,7 @@ static void say(struct api_error* e, int status, const char* param, const char* 
 bool api_refuse(struct api_error* e, const char* param, const char* code, const char* format, ...) {
 	va_list arguments;
 	va_start(arguments, format);
-	say(e, 400, param, code, format, arguments);
+	write_error(e, 400, param, code, format, arguments);
 	va_end(arguments);
 	return false;
 }
@@ -33,7 +33,7 @@ bool api_refuse(struct api_error* e, const char* param, const char* code, const 
 bool api_fail(struct api_error* e, int status, const char* code, const char* format, ...) {
 	va_list arguments;
 	va_start(arguments, format);
-	say(e, status, NULL, code, format, arguments);
+	write_error(e, status, NULL, code, format, arguments);
 	va_end(arguments);
 	return false;
 }
@@ -124,14 +124,14 @@ void api_put(struct text* out, const cJSON* value) {
 	cJSON_free(text);
 }
 
-static const cJSON* field(const cJSON* object, const char* name) {
+static const cJSON* find_field(const cJSON* object, const char* name) {
 	const char* dot = strrchr(name, '.');
 	return json_field(object, dot ? dot + 1 : name);
 }
 
 bool api_number(const cJSON* object, const char* name, double least, double most, bool whole, double* out,
                 struct api_error* e) {
-	const cJSON* value = field(object, name);
+	const cJSON* value = find_field(object, name);
 	if (!value)
 		return true;
 	const char* kind = whole ? "a whole number" : "a number";
@@ -155,7 +155,7 @@ bool api_int(const cJSON* object, const char* name, double least, double most, i
 }
 
 bool api_flag(const cJSON* object, const char* name, bool* out, struct api_error* e) {
-	const cJSON* value = field(object, name);
+	const cJSON* value = find_field(object, name);
 	if (value && !cJSON_IsBool(value))
 		return api_refuse(e, name, "invalid_type", "'%s' must be true or false.", name);
 	if (value)
@@ -164,7 +164,7 @@ bool api_flag(const cJSON* object, const char* name, bool* out, struct api_error
 }
 
 bool api_string(const cJSON* object, const char* name, size_t limit, const char** out, struct api_error* e) {
-	const cJSON* value = field(object, name);
+	const cJSON* value = find_field(object, name);
 	if (!value)
 		return true;
 	if (!cJSON_IsString(value))
@@ -221,7 +221,7 @@ int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int
 
 static bool read_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
                         struct api_error* e) {
-	const cJSON* list = field(object, name);
+	const cJSON* list = find_field(object, name);
 	if (!list)
 		return true;
 	if (!cJSON_IsArray(list))

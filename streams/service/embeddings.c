@@ -21,7 +21,7 @@ static bool read_embeddings(struct translation* t) {
 	       api_refuse(t->error, "input", "missing_required_parameter", "'input' is required.");
 }
 
-static bool finish(const cJSON* from, struct api_request* q) {
+static bool finish_request(const cJSON* from, struct api_request* q) {
 	q->embedding = true;
 	q->base64 = api_is(from, "encoding_format", "base64");
 	return true;
@@ -35,7 +35,7 @@ static bool embeddings_read(const char* body, size_t size, int vocab, struct api
 	                                      .hints = "user",
 	                                      .renamed = renamed,
 	                                      .read = read_embeddings,
-	                                      .finish = finish};
+	                                      .finish = finish_request};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
@@ -73,7 +73,7 @@ static void put_vector(struct text* out, float* embedding, int dim, bool base64)
 	text_put(out, "]");
 }
 
-static void whole(struct generation* g) {
+static void format_embeddings(struct generation* g) {
 	struct text* out = &g->out;
 	text_json(out, "{'object': 'list', 'data': [");
 	for (int i = 0; i < g->n; i++) {
@@ -86,4 +86,4 @@ static void whole(struct generation* g) {
 }
 
 const struct response_formatter formatter_embeddings = {
-    .id = "embd-", .read = embeddings_read, .whole = whole};
+    .id = "embd-", .read = embeddings_read, .whole = format_embeddings};

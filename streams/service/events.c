@@ -56,7 +56,7 @@ void events_beat(struct events* e) {
 }
 
 /* From one to another in a watcher's place. */
-static bool replace(struct events* e, const struct watcher* from, struct watcher* to) {
+static bool replace_watcher(struct events* e, const struct watcher* from, struct watcher* to) {
 	int i = 0;
 	while (i < EVENTS_WATCHERS && e->watcher[i] != from)
 		i++;
@@ -70,14 +70,14 @@ bool events_join(struct events* e, struct watcher* w) {
 	w->event = e->next;
 	w->state = e->state_number - 1;
 	w->beat = e->beat;
-	const bool good = replace(e, NULL, w);
+	const bool good = replace_watcher(e, NULL, w);
 	pthread_mutex_unlock(&e->lock);
 	return good;
 }
 
 void events_leave(struct events* e, const struct watcher* w) {
 	pthread_mutex_lock(&e->lock);
-	replace(e, w, NULL);
+	replace_watcher(e, w, NULL);
 	pthread_mutex_unlock(&e->lock);
 }
 

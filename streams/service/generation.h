@@ -123,7 +123,7 @@ void reply_logprobs_add(struct choice*, const struct swiftlet_token*);
 void reply_logprobs_free(struct reply_logprobs*); /* `offset` stays */
 
 /* generation_open.c: from a request to jobs. NULL with the call's error set. */
-struct generation* generation_open(struct call*);
+struct generation* generation_open(struct http_call*);
 
 /* tool_binding.c: where a tool of the request is strict, the answer gets a grammar in which such tools'
  * arguments are bound to their schemas. To be called after `begun`, which is no part of it, is known. False

@@ -10,7 +10,7 @@
 
 enum { PROMPT_END = 8 }; /* tokens of a prompt that may open a thought */
 
-static bool check_model(struct call* c, const struct api_request* q) {
+static bool check_model(struct http_call* c, const struct api_request* q) {
 	const char* name = c->server->option.work.model_name;
 	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
 		return true;
@@ -20,7 +20,7 @@ static bool check_model(struct call* c, const struct api_request* q) {
 	return false;
 }
 
-static bool check_echo(struct call* c, const struct api_request* q) {
+static bool check_echo(struct http_call* c, const struct api_request* q) {
 	const struct backend* backend = c->server->engine->backend;
 	return !q->echo || !q->logprobs || backend->prefill_is_exact ||
 	       api_refuse(&c->error, "echo", "unsupported_field",
@@ -28,7 +28,7 @@ static bool check_echo(struct call* c, const struct api_request* q) {
 }
 
 /* An answer that must call a tool begins with a call, which the prompt then ends with. */
-static bool encode_begin(struct call* c, struct generation* g) {
+static bool encode_begin(struct http_call* c, struct generation* g) {
 	const struct model* m = c->server->model;
 	if (!tool_call_begin(model_chat_template(m, true), g->request.tool_name, &g->begun))
 		return api_refuse(
@@ -40,7 +40,7 @@ static bool encode_begin(struct call* c, struct generation* g) {
 	       api_no_memory(&c->error);
 }
 
-static bool encode_chat(struct call* c, struct generation* g) {
+static bool encode_chat(struct http_call* c, struct generation* g) {
 	const struct model* m = c->server->model;
 	struct error e;
 	if (!chat_parts_encode(&g->request.parts, m, &g->prompt[0], &e))
@@ -50,7 +50,7 @@ static bool encode_chat(struct call* c, struct generation* g) {
 	return g->request.tool_choice != TOOLS_REQUIRED || encode_begin(c, g);
 }
 
-static bool encode_prediction(struct call* c, struct generation* g) {
+static bool encode_prediction(struct http_call* c, struct generation* g) {
 	const char* text = g->request.prediction;
 	return !text || !*text ||
 	       tokenizer_encode(c->server->model->tokenizer, text, strlen(text), TOKENIZE_NO_SPECIAL,
@@ -58,7 +58,7 @@ static bool encode_prediction(struct call* c, struct generation* g) {
 	       api_no_memory(&c->error);
 }
 
-static bool encode_text(struct call* c, struct generation* g, int i) {
+static bool encode_text(struct http_call* c, struct generation* g, int i) {
 	const struct tokenizer* t = c->server->model->tokenizer;
 	const struct api_prompt* p = &g->request.prompt[i];
 	struct token_list* list = &g->prompt[i];
@@ -76,7 +76,7 @@ static bool encode_text(struct call* c, struct generation* g, int i) {
 	                                 "'prompt' is empty and the model has no token to begin with.");
 }
 
-static bool encode_prompts(struct call* c, struct generation* g) {
+static bool encode_prompts(struct http_call* c, struct generation* g) {
 	const int n_prompts = g->request.chat ? 1 : g->request.n_prompts;
 	g->prompt = calloc((size_t)n_prompts, sizeof *g->prompt);
 	if (!g->prompt)
@@ -169,7 +169,7 @@ static void open_reader(struct generation* g, struct choice* c) {
 	tool_reader_add(&c->reader.tools, g->begun.data, g->begun.size);
 }
 
-static bool make_choices(struct call* c, struct generation* g) {
+static bool make_choices(struct http_call* c, struct generation* g) {
 	const int n = g->n_prompts * g->request.n;
 	g->choice = calloc((size_t)n, sizeof *g->choice);
 	if (!g->choice)
@@ -199,7 +199,7 @@ static bool make_choices(struct call* c, struct generation* g) {
 }
 
 /* Its name, and a seed where none was given. */
-static bool name_generation(struct call* c, struct generation* g) {
+static bool name_generation(struct http_call* c, struct generation* g) {
 	uint64_t random[3];
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		return api_fail(&c->error, 500, NULL, "No random name could be had.");
@@ -211,7 +211,7 @@ static bool name_generation(struct call* c, struct generation* g) {
 	return true;
 }
 
-struct generation* generation_open(struct call* c) {
+struct generation* generation_open(struct http_call* c) {
 	struct generation* g = calloc(1, sizeof *g);
 	if (!g) {
 		api_no_memory(&c->error);

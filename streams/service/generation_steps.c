@@ -35,7 +35,7 @@ static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
 }
 
 /* Says what there is, and forgets what has been said. */
-static void tell(struct choice* c, const struct swiftlet_step* step) {
+static void emit_output(struct choice* c, const struct swiftlet_step* step) {
 	c->generation->formatter->part(c, step);
 	c->sent_calls = c->reader.tools.n;
 	text_clear(&c->reader.content);
@@ -70,7 +70,7 @@ static void count_accepted(struct choice* c, const struct swiftlet_step* step) {
 
 static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
-	tell(c, step);
+	emit_output(c, step);
 	if (g->out.size - g->sent > GENERATION_BACKLOG) {
 		fprintf(stderr, "swiftlet: a client does not read its stream: cancelled\n");
 		g->gone = true;
@@ -107,7 +107,7 @@ static void count_usage(struct generation* g) {
 	}
 }
 
-static void finish(struct generation* g) {
+static void finish_generation(struct generation* g) {
 	count_usage(g);
 	if (g->request.stream)
 		g->formatter->end(g);
@@ -157,11 +157,11 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 	if (!g->gone && !problem)
 		answer_reader_end(&c->reader);
 	if (g->request.stream && !g->gone && !problem && !g->error.status) {
-		tell(c, NULL);
+		emit_output(c, NULL);
 		g->formatter->last(c);
 	}
 	if (++g->ended == g->n)
-		finish(g);
+		finish_generation(g);
 	else if (g->request.stream)
 		generation_wake(g);
 	pthread_mutex_unlock(&g->lock);

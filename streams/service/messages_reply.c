@@ -7,11 +7,11 @@
 #include "streams/service/chat_translation.h"
 #include "streams/service/generation.h"
 
-static void begin(struct text* out, const char* type) {
+static void begin_event(struct text* out, const char* type) {
 	text_json(out, "event: %s\ndata: {'type': '%s'", type, type);
 }
 
-static void finish(struct text* out) { text_put(out, "}\n\n"); }
+static void finish_event(struct text* out) { text_put(out, "}\n\n"); }
 
 static void put_stop(struct generation* g) {
 	const struct choice* c = &g->choice[0];
@@ -53,28 +53,28 @@ static void put_block(struct text* out, enum item_kind what, const char* text, s
 }
 
 static void put_start(struct generation* g) {
-	begin(&g->out, "content_block_start");
+	begin_event(&g->out, "content_block_start");
 	text_json(&g->out, ", 'index': %d, 'content_block': ", g->items.count);
 }
 
 static void put_delta(struct generation* g, const char* type, const char* name, const char* text,
                       size_t size) {
-	begin(&g->out, "content_block_delta");
+	begin_event(&g->out, "content_block_delta");
 	text_json(&g->out, ", 'index': %d, 'delta': {'type': '%s', '%s': %Q}", g->items.count, type, name, text,
 	          size);
-	finish(&g->out);
+	finish_event(&g->out);
 }
 
 static void put_block_end(struct generation* g) {
-	begin(&g->out, "content_block_stop");
+	begin_event(&g->out, "content_block_stop");
 	text_json(&g->out, ", 'index': %d", g->items.count);
-	finish(&g->out);
+	finish_event(&g->out);
 }
 
 static void open_block(struct generation* g) {
 	put_start(g);
 	put_block(&g->out, g->items.open, "", 0);
-	finish(&g->out);
+	finish_event(&g->out);
 }
 
 static void more_of_block(struct generation* g, const char* text, size_t size) {
@@ -104,7 +104,7 @@ static void put_call(struct generation* g, const struct tool_call* call) {
 	put_input(&input, call->arguments);
 	put_start(g);
 	put_use(&g->out, call, "{}");
-	finish(&g->out);
+	finish_event(&g->out);
 	put_delta(g, "input_json_delta", "partial_json", input.data, input.size);
 	put_block_end(g);
 	put_use(&g->items.closed, call, input.data ? input.data : "{}");
@@ -116,16 +116,16 @@ static void put_call(struct generation* g, const struct tool_call* call) {
 
 static void first_events(struct choice* c) {
 	struct generation* g = c->generation;
-	begin(&g->out, "message_start");
+	begin_event(&g->out, "message_start");
 	text_json(&g->out, ", 'message': ");
 	put_head(g);
 	text_json(&g->out, "], 'stop_reason': null, 'stop_sequence': null, ");
 	put_usage(g);
 	text_put(&g->out, "}");
-	finish(&g->out);
+	finish_event(&g->out);
 }
 
-static void end(struct generation* g) {
+static void end_stream(struct generation* g) {
 	struct text* out = &g->out;
 	if (g->error.status) {
 		char* text = messages_error_text(&g->error);
@@ -134,17 +134,17 @@ static void end(struct generation* g) {
 		free(text);
 		return;
 	}
-	begin(out, "message_delta");
+	begin_event(out, "message_delta");
 	text_json(out, ", 'delta': {");
 	put_stop(g);
 	text_put(out, "}, ");
 	put_usage(g);
-	finish(out);
-	begin(out, "message_stop");
-	finish(out);
+	finish_event(out);
+	begin_event(out, "message_stop");
+	finish_event(out);
 }
 
-static void whole(struct generation* g) {
+static void format_message(struct generation* g) {
 	items_whole(g);
 	put_head(g);
 	text_put(&g->out, g->items.closed.data ? g->items.closed.data : "");
@@ -175,5 +175,5 @@ const struct response_formatter formatter_messages = {.id = "msg_",
                                                       .read = messages_read,
                                                       .first = first_events,
                                                       ITEM_STREAM(&blocks),
-                                                      .end = end,
-                                                      .whole = whole};
+                                                      .end = end_stream,
+                                                      .whole = format_message};

@@ -135,7 +135,7 @@ static void read_thinking(struct translation* t) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static bool read(struct translation* t) {
+static bool translate_fields(struct translation* t) {
 	read_thinking(t);
 	return translate_tools(t, "custom", "custom", "input_schema") && read_tool_choice(t) && read_form(t);
 }
@@ -154,7 +154,7 @@ static const struct translator counted = {
     .hints = "metadata service_tier cache_control inference_geo",
     .renamed = renamed,
     .messages = read_messages,
-    .read = read};
+    .read = translate_fields};
 
 bool messages_read(const char* body, size_t size, int vocab, struct api_request* q, struct api_error* e) {
 	struct translator asked = counted;

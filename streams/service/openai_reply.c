@@ -96,18 +96,19 @@ void reply_logprobs_free(struct reply_logprobs* l) {
 	l->n = 0;
 }
 
-static const char* of(const struct text* t) { return t->data ? t->data : ""; }
+static const char* text_or_empty(const struct text* t) { return t->data ? t->data : ""; }
 
 static void put_logprobs(struct text* out, bool chat, const struct reply_logprobs* l) {
 	if (!l)
 		text_json(out, ", 'logprobs': null");
 	else if (chat)
-		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", of(&l->tokens));
+		text_json(out, ", 'logprobs': {'content': [%s], 'refusal': null}", text_or_empty(&l->tokens));
 	else
 		text_json(out,
 		          ", 'logprobs': {'tokens': [%s], 'token_logprobs': [%s], 'top_logprobs': [%s], "
 		          "'text_offset': [%s]}",
-		          of(&l->tokens), of(&l->values), of(&l->tops), of(&l->offsets));
+		          text_or_empty(&l->tokens), text_or_empty(&l->values), text_or_empty(&l->tops),
+		          text_or_empty(&l->offsets));
 }
 
 /* ---- usage -------------------------------------------------------------------------------- */
@@ -241,7 +242,7 @@ static void put_choice(const struct choice* c) {
 	end_choice(g, g->request.logprobs ? &c->logprobs : NULL, finish_reason(c));
 }
 
-static void whole(struct generation* g) {
+static void format_response(struct generation* g) {
 	put_head(g, g->request.chat ? "chat.completion" : "text_completion");
 	for (int i = 0; i < g->n; i++) {
 		text_put(&g->out, i ? ", " : "");
@@ -293,7 +294,7 @@ static void put_tokens(struct text* out, const struct tokenizer* t, const struct
 
 /* What is thought, what is said and what is called have chunks of their own. Text may be held back for a stop
  * string or an unfinished character: then there may be nothing to say. */
-static void part(struct choice* c, const struct swiftlet_step* step) {
+static void emit_part(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
 	if (reasoning->size) {
@@ -318,7 +319,7 @@ static void part(struct choice* c, const struct swiftlet_step* step) {
 	}
 }
 
-static void last(struct choice* c) {
+static void emit_last(struct choice* c) {
 	struct generation* g = c->generation;
 	text_json(begin_part(c), g->request.chat ? "'delta': {}" : "'text': ''");
 	end_part(g, NULL, finish_reason(c));
@@ -329,7 +330,7 @@ static void last(struct choice* c) {
 	end_chunk(g);
 }
 
-static void end(struct generation* g) {
+static void end_stream(struct generation* g) {
 	if (g->error.status) {
 		char* text = api_error_text(&g->error);
 		if (text)
@@ -345,8 +346,8 @@ static void end(struct generation* g) {
 
 #define FORMATTER(name, reader)                                                                              \
 	{                                                                                                        \
-		.id = name, .read = reader, .first = first_chunk, .part = part, .last = last, .end = end,            \
-		.whole = whole                                                                                       \
+		.id = name, .read = reader, .first = first_chunk, .part = emit_part, .last = emit_last,              \
+		.end = end_stream, .whole = format_response                                                          \
 	}
 const struct response_formatter formatter_completion = FORMATTER("cmpl-", api_read_completion);
 const struct response_formatter formatter_chat = FORMATTER("chatcmpl-", api_read_chat);

@@ -36,28 +36,28 @@ struct reading {
 
 #define refuse(r, code, ...) api_refuse((r)->error, (r)->name, code, __VA_ARGS__)
 
-static bool copy(struct reading* r, const char* from, char** to) {
+static bool copy_text(struct reading* r, const char* from, char** to) {
 	*to = strdup(from);
 	return *to || api_no_memory(r->error);
 }
 
 /* ---- numbers and flags -------------------------------------------------------------------- */
 
-static void* member(const struct reading* r) { return (char*)r->to + r->field->at; }
+static void* member_of(const struct reading* r) { return (char*)r->to + r->field->at; }
 
 static bool read_number(struct reading* r) {
-	return api_number(r->body, r->name, r->field->least, r->field->most, false, member(r), r->error);
+	return api_number(r->body, r->name, r->field->least, r->field->most, false, member_of(r), r->error);
 }
 
 static bool read_whole_number(struct reading* r) {
-	return api_int(r->body, r->name, r->field->least, r->field->most, member(r), r->error);
+	return api_int(r->body, r->name, r->field->least, r->field->most, member_of(r), r->error);
 }
 
-static bool read_flag(struct reading* r) { return api_flag(r->body, r->name, member(r), r->error); }
+static bool read_flag(struct reading* r) { return api_flag(r->body, r->name, member_of(r), r->error); }
 
 static bool read_model(struct reading* r) {
 	const char* model = NULL;
-	return api_string(r->body, r->name, 512, &model, r->error) && copy(r, model, &r->to->model);
+	return api_string(r->body, r->name, 512, &model, r->error) && copy_text(r, model, &r->to->model);
 }
 
 static bool read_max_tokens(struct reading* r) {
@@ -106,7 +106,7 @@ static bool read_metadata(struct reading* r) {
 	const char* task = NULL;
 	if (!api_string(r->value, "metadata.task", API_MAX_TASK, &task, r->error))
 		return false;
-	return !task || !*task || copy(r, task, &r->to->task);
+	return !task || !*task || copy_text(r, task, &r->to->task);
 }
 
 /* A token's id as JSON's keys have it: digits, no zero before others. -1: it is none. */
@@ -156,7 +156,7 @@ static bool add_stop(struct reading* r, const cJSON* item) {
 		return refuse(r, "invalid_value", "'stop' holds more than %d strings.", API_MAX_STOPS);
 	if (strlen(item->valuestring) > API_MAX_STOP_BYTES)
 		return refuse(r, "invalid_value", "A string of 'stop' is longer than %d bytes.", API_MAX_STOP_BYTES);
-	if (!copy(r, item->valuestring, &r->to->stop[r->to->n_stop]))
+	if (!copy_text(r, item->valuestring, &r->to->stop[r->to->n_stop]))
 		return false;
 	r->to->n_stop++;
 	return true;
@@ -182,7 +182,7 @@ static bool read_end_tokens(struct reading* r) {
 enum { MOST_CHOICES = 1024 };
 
 /* Takes what was compiled; one form an answer. */
-static bool take(struct reading* r, struct grammar* grammar) {
+static bool take_grammar(struct reading* r, struct grammar* grammar) {
 	if (!grammar)
 		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, r->why.message);
 	if (r->to->grammar) {
@@ -200,14 +200,14 @@ static bool take_schema(struct reading* r, const cJSON* schema) {
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
 	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &r->why);
 	cJSON_free(text);
-	return take(r, grammar);
+	return take_grammar(r, grammar);
 }
 
 static bool read_response_format(struct reading* r) {
 	if (api_is(r->value, "type", "text") && !r->value->child->next)
 		return true;
 	if (api_is(r->value, "type", "json_object"))
-		return take(r, grammar_from_json_object(&r->why));
+		return take_grammar(r, grammar_from_json_object(&r->why));
 	if (!api_is(r->value, "type", "json_schema"))
 		return refuse(r, "invalid_value",
 		              "'response_format' has a type of \"text\", \"json_object\" or \"json_schema\".");
@@ -227,14 +227,14 @@ static bool read_guided_choice(struct reading* r) {
 			              MOST_CHOICES);
 		choice[n++] = item->valuestring;
 	}
-	return take(r, grammar_from_choices(choice, n, &r->why));
+	return take_grammar(r, grammar_from_choices(choice, n, &r->why));
 }
 
 static bool take_text(struct reading* r, struct grammar* (*from)(const char*, size_t, struct error*)) {
 	const char* text = cJSON_GetStringValue(r->value);
 	if (!text)
 		return refuse(r, "invalid_value", "'%.40s' is not a string.", r->name);
-	return take(r, from(text, strlen(text), &r->why));
+	return take_grammar(r, from(text, strlen(text), &r->why));
 }
 
 static bool read_guided_regex(struct reading* r) { return take_text(r, grammar_from_regex); }
@@ -285,7 +285,7 @@ static bool read_one_prompt(struct reading* r, const cJSON* item) {
 		              "'prompt' must be a string, an array of strings, an array of tokens or an array of "
 		              "arrays of tokens.");
 	p->text_size = strlen(item->valuestring);
-	return copy(r, item->valuestring, &p->text);
+	return copy_text(r, item->valuestring, &p->text);
 }
 
 static bool read_prompt(struct reading* r) {
@@ -341,7 +341,7 @@ static bool read_tool_name(struct reading* r, const cJSON* tools) {
 		              "\"function\": {\"name\"}}.");
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		if (function_name(tool) && strcmp(function_name(tool), name) == 0)
-			return copy(r, name, &r->to->tool_name);
+			return copy_text(r, name, &r->to->tool_name);
 	return refuse(r, "invalid_value", "'tool_choice' names '%.64s', which is none of 'tools'.", name);
 }
 

@@ -49,7 +49,7 @@ struct optimizer_service {
 
 /* A request under way, with the lock held. */
 struct asked {
-	const struct call* call;
+	const struct http_call* call;
 	struct optimizer_service* service;
 	struct remote* of; /* NULL: of none */
 	const cJSON* body;
@@ -146,7 +146,7 @@ static bool may_see(const struct asked* a, const struct remote* r) {
 	return r->search && (a->call->admin || r->tenant == a->call->tenant);
 }
 
-static bool find(struct asked* a, const char* id, size_t n) {
+static bool find_optimizer(struct asked* a, const char* id, size_t n) {
 	struct optimizer_service* s = a->service;
 	for (int i = 0; i < SERVICE_SEARCHES; i++)
 		if (may_see(a, &s->remote[i]) && strlen(s->remote[i].id) == n &&
@@ -181,7 +181,7 @@ static struct remote* make_room(struct optimizer_service* s, int tenant) {
 
 /* ---- the six ------------------------------------------------------------------------------ */
 
-static bool create(struct asked* a) {
+static bool create_optimizer(struct asked* a) {
 	struct optimizer_service* s = a->service;
 	struct api_error* e = a->error;
 	const cJSON* body = a->body;
@@ -236,7 +236,7 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 	return true;
 }
 
-static bool propose(struct asked* a) {
+static bool answer_proposal(struct asked* a) {
 	static const char* const kind[] = {"start", "rescore", "random", "bayes", "removal"};
 	struct remote* r = a->of;
 	if ((a->body && !api_only(a->body, "window size", a->error)) || !take_window(r, a->body, a->error))
@@ -266,7 +266,7 @@ static void take_report(struct remote* r, const struct mask* mask, int matches, 
 	search_observe_mask(r->search, mask, matches, rows, window == r->window ? window : 0);
 }
 
-static bool observe(struct asked* a) {
+static bool take_observation(struct asked* a) {
 	struct remote* r = a->of;
 	struct api_error* e = a->error;
 	struct mask mask;
@@ -290,7 +290,7 @@ static bool observe(struct asked* a) {
 	return true;
 }
 
-static bool best(struct asked* a) {
+static bool answer_best(struct asked* a) {
 	put_best(&a->out, a->of);
 	text_put(&a->out, "\n");
 	return true;
@@ -303,7 +303,7 @@ static bool remove_one(struct asked* a) {
 	return true;
 }
 
-static bool list(struct asked* a) {
+static bool list_optimizers(struct asked* a) {
 	text_json(&a->out, "{'object': 'list', 'data': [");
 	const char* separator = "";
 	for (int i = 0; i < SERVICE_SEARCHES; i++) {
@@ -320,19 +320,19 @@ static bool list(struct asked* a) {
 
 /* ---- the door ----------------------------------------------------------------------------- */
 
-static const struct request {
+static const struct optimizer_request {
 	const char *method, *verb; /* NULL: of no search */
 	bool (*answer)(struct asked*);
 	enum { NO_BODY, MAY_HAVE_BODY, BODY } body;
-} requests[] = {{"GET", NULL, list, NO_BODY},
-                {"POST", NULL, create, BODY},
-                {"POST", "propose", propose, MAY_HAVE_BODY},
-                {"POST", "observe", observe, BODY},
-                {"GET", "", best, NO_BODY},
-                {"GET", "best", best, NO_BODY},
+} requests[] = {{"GET", NULL, list_optimizers, NO_BODY},
+                {"POST", NULL, create_optimizer, BODY},
+                {"POST", "propose", answer_proposal, MAY_HAVE_BODY},
+                {"POST", "observe", take_observation, BODY},
+                {"GET", "", answer_best, NO_BODY},
+                {"GET", "best", answer_best, NO_BODY},
                 {"DELETE", "", remove_one, NO_BODY}};
 
-static const struct request* find_request(const char* method, const char* verb) {
+static const struct optimizer_request* find_request(const char* method, const char* verb) {
 	for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
 		const char* known = requests[i].verb;
 		if (strcmp(method, requests[i].method) == 0 &&
@@ -342,10 +342,10 @@ static const struct request* find_request(const char* method, const char* verb) 
 	return NULL;
 }
 
-bool answer_optimizer(struct call* c) {
+bool answer_optimizer(struct http_call* c) {
 	const size_t n = c->rest ? strcspn(c->rest, "/") : 0;
 	const char* verb = !c->rest ? NULL : c->rest[n] ? c->rest + n + 1 : "";
-	const struct request* q = find_request(c->route->method, verb);
+	const struct optimizer_request* q = find_request(c->route->method, verb);
 	if (c->rest && n == 0)
 		return api_fail(&c->error, 404, "not_found", "There is no optimizer with this id.");
 	if (!q)
@@ -354,7 +354,7 @@ bool answer_optimizer(struct call* c) {
 	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	struct asked a = {.call = c, .service = c->server->optimizer, .body = body, .error = &c->error};
 	pthread_mutex_lock(&a.service->lock);
-	const bool good = (body || !reads) && (!c->rest || find(&a, c->rest, n)) && q->answer(&a);
+	const bool good = (body || !reads) && (!c->rest || find_optimizer(&a, c->rest, n)) && q->answer(&a);
 	pthread_mutex_unlock(&a.service->lock);
 	cJSON_Delete(body);
 	if (good)

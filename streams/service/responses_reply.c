@@ -5,15 +5,15 @@
 #include "streams/service/chat_translation.h"
 #include "streams/service/generation.h"
 
-static const char* suffix(const struct generation* g) { return g->id + strlen(formatter_responses.id); }
+static const char* id_suffix(const struct generation* g) { return g->id + strlen(formatter_responses.id); }
 
 /* what: what happens to that, ".done"; "": no more is to be said. */
-static void begin(struct generation* g, const char* type, const char* what) {
+static void begin_event(struct generation* g, const char* type, const char* what) {
 	text_json(&g->out, "event: response.%s%s\ndata: {'type': 'response.%s%s', 'sequence_number': %d", type,
 	          what, type, what, g->items.events++);
 }
 
-static void finish(struct generation* g) { text_put(&g->out, "}\n\n"); }
+static void finish_event(struct generation* g) { text_put(&g->out, "}\n\n"); }
 
 /* ---- the response --------------------------------------------------------------------------- */
 
@@ -44,10 +44,10 @@ static void put_response(struct generation* g, const char* status) {
 }
 
 static void put_state(struct generation* g, const char* type, const char* status) {
-	begin(g, type, "");
+	begin_event(g, type, "");
 	text_json(&g->out, ", 'response': ");
 	put_response(g, status);
-	finish(g);
+	finish_event(g);
 }
 
 /* ---- items ---------------------------------------------------------------------------------- */
@@ -69,16 +69,16 @@ static void put_item(struct text* out, const struct generation* g, const struct 
 		text_json(out,
 		          "{'type': 'function_call', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, "
 		          "'arguments': %q}",
-		          suffix(g), g->items.count, call->id, status, call->name, whole ? call->arguments : "");
+		          id_suffix(g), g->items.count, call->id, status, call->name, whole ? call->arguments : "");
 		return;
 	}
 	if (is_thought(g))
-		text_json(out, "{'type': 'reasoning', 'id': 'rs_%s_%d', 'summary': [], 'content': [", suffix(g),
+		text_json(out, "{'type': 'reasoning', 'id': 'rs_%s_%d', 'summary': [], 'content': [", id_suffix(g),
 		          g->items.count);
 	else
 		text_json(out,
 		          "{'type': 'message', 'id': 'msg_%s_%d', 'status': '%s', 'role': 'assistant', 'content': [",
-		          suffix(g), g->items.count, status);
+		          id_suffix(g), g->items.count, status);
 	if (whole)
 		put_part(out, g);
 	text_json(out, is_thought(g) ? "], 'status': '%s'}" : "]}", status);
@@ -86,30 +86,30 @@ static void put_item(struct text* out, const struct generation* g, const struct 
 
 /* {…, "item_id", "output_index", "content_index": its part's events have all three */
 static void begin_part(struct generation* g, const char* type, const char* what) {
-	begin(g, type, what);
+	begin_event(g, type, what);
 	text_json(&g->out, ", 'item_id': '%s_%s_%d', 'output_index': %d, 'content_index': 0",
-	          is_thought(g) ? "rs" : "msg", suffix(g), g->items.count, g->items.count);
+	          is_thought(g) ? "rs" : "msg", id_suffix(g), g->items.count, g->items.count);
 }
 
 static void put_item_event(struct generation* g, const struct tool_call* call, bool whole) {
-	begin(g, "output_item", whole ? ".done" : ".added");
+	begin_event(g, "output_item", whole ? ".done" : ".added");
 	text_json(&g->out, ", 'output_index': %d, 'item': ", g->items.count);
 	put_item(&g->out, g, call, whole);
-	finish(g);
+	finish_event(g);
 }
 
 static void put_part_event(struct generation* g, const char* what) {
 	begin_part(g, "content_part", what);
 	text_json(&g->out, ", 'part': ");
 	put_part(&g->out, g);
-	finish(g);
+	finish_event(g);
 }
 
 static void put_text_event(struct generation* g, const char* what, const char* name, const char* text,
                            size_t size) {
 	begin_part(g, is_thought(g) ? "reasoning_text" : "output_text", what);
 	text_json(&g->out, is_thought(g) ? ", '%s': %Q" : ", '%s': %Q, 'logprobs': []", name, text, size);
-	finish(g);
+	finish_event(g);
 }
 
 static void open_item(struct generation* g) {
@@ -131,8 +131,8 @@ static void close_item(struct generation* g) {
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 static void begin_arguments(struct generation* g, const char* what) {
-	begin(g, "function_call_arguments", what);
-	text_json(&g->out, ", 'item_id': 'fc_%s_%d', 'output_index': %d, ", suffix(g), g->items.count,
+	begin_event(g, "function_call_arguments", what);
+	text_json(&g->out, ", 'item_id': 'fc_%s_%d', 'output_index': %d, ", id_suffix(g), g->items.count,
 	          g->items.count);
 }
 
@@ -159,9 +159,9 @@ static const char* status_of(const struct generation* g) {
 	                                                      : "completed";
 }
 
-static void end(struct generation* g) { put_state(g, status_of(g), status_of(g)); }
+static void end_stream(struct generation* g) { put_state(g, status_of(g), status_of(g)); }
 
-static void whole(struct generation* g) {
+static void format_response(struct generation* g) {
 	items_whole(g);
 	put_response(g, status_of(g));
 	text_put(&g->out, "\n");
@@ -173,5 +173,5 @@ const struct response_formatter formatter_responses = {.id = "resp_",
                                                        .read = responses_read,
                                                        .first = first_events,
                                                        ITEM_STREAM(&items),
-                                                       .end = end,
-                                                       .whole = whole};
+                                                       .end = end_stream,
+                                                       .whole = format_response};

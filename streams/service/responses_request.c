@@ -94,7 +94,7 @@ static void read_text(struct translation* t) {
 	text_put(&t->to, "}");
 }
 
-static bool read(struct translation* t) {
+static bool translate_fields(struct translation* t) {
 	const cJSON* choice = json_field(t->from, "tool_choice");
 	const char* name = api_text(choice, "name");
 	read_text(t);
@@ -123,7 +123,7 @@ static const struct {
                 {"truncation", "\"disabled\""},
                 {"user", "null"}};
 
-static bool echo(const cJSON* body, struct api_request* q) {
+static bool echo_fields(const cJSON* body, struct api_request* q) {
 	struct text out = {0};
 	for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
 		const cJSON* value = json_field(body, repeated[i].name);
@@ -157,7 +157,7 @@ bool responses_read(const char* body, size_t size, int vocab, struct api_request
 	             "safety_identifier prompt_cache_retention",
 	    .renamed = renamed,
 	    .messages = read_input,
-	    .read = read,
-	    .finish = echo};
+	    .read = translate_fields,
+	    .finish = echo_fields};
 	return translation_read(&how, body, size, vocab, q, e);
 }

@@ -65,24 +65,24 @@ static void own_time(struct slot* slot) {
 }
 
 /* Once each time that it begins and ends. */
-static void tell_store(struct scheduler* s) {
+static void log_store(struct scheduler* s) {
 	struct memory_counts k;
 	memory_counts(s->option.memory, &k);
-	if (k.store_failed && !s->told_full)
+	if (k.store_failed && !s->logged_full)
 		fprintf(stderr, "swiftlet: %s; what was learned is kept in memory until it can be stored\n",
 		        k.store_message);
-	else if (!k.store_failed && s->told_full)
+	else if (!k.store_failed && s->logged_full)
 		fputs("swiftlet: the store is written again\n", stderr);
-	s->told_full = k.store_failed;
+	s->logged_full = k.store_failed;
 }
 
-static void leave(struct scheduler* s, struct slot* slot, const char* problem) {
+static void finish_job(struct scheduler* s, struct slot* slot, const char* problem) {
 	struct job* job = slot->job;
 	swiftlet_session_figures(slot->session, &slot->figures);
 	own_time(slot);
 	if (slot->watch) {
 		memory_end(slot->watch);
-		tell_store(s);
+		log_store(s);
 	}
 	add_up(s, job, &slot->figures);
 	slot->job = NULL;
@@ -135,7 +135,7 @@ static void change_tenant(struct scheduler* s, struct slot* slot, int tenant) {
 	session_set_tenant(slot->session, tenant, s->option.share_prefixes);
 }
 
-static void sit(struct scheduler* s, struct slot* slot, struct job* job) {
+static void start_job(struct scheduler* s, struct slot* slot, struct job* job) {
 	struct error e = {{0}};
 	slot->job = job;
 	slot->used = ++s->uses;
@@ -180,19 +180,19 @@ void slot_step(struct scheduler* s, struct slot* slot) {
 		memory_step(slot->watch, &step);
 	note_mask(slot);
 	if (step.stop != SWIFTLET_RUNNING)
-		leave(s, slot,
-		      step.stop != SWIFTLET_CANCELLED ? NULL
-		      : job->calls->gone(job->user)   ? "cancelled"
-		                                      : "stopping");
+		finish_job(s, slot,
+		           step.stop != SWIFTLET_CANCELLED ? NULL
+		           : job->calls->gone(job->user)   ? "cancelled"
+		                                           : "stopping");
 }
 
 void slot_fail(struct scheduler* s, struct slot* slot, const struct error* e) {
 	count_failure(s, slot->job);
-	leave(s, slot, e->message[0] ? e->message : "the pass failed");
+	finish_job(s, slot, e->message[0] ? e->message : "the pass failed");
 }
 
 /* The free session that suits the job best; there is one. */
-static struct slot* choose(struct scheduler* s, const struct job* job) {
+static struct slot* choose_slot(struct scheduler* s, const struct job* job) {
 	struct slot* best = NULL;
 	int best_score = 0;
 	const char* task = job->request.task ? job->request.task : "";
@@ -224,7 +224,7 @@ static struct job** next_in_queue(struct scheduler* s) {
 }
 
 /* Takes the next job out of the queue when a session is free for it. */
-static struct job* take(struct scheduler* s) {
+static struct job* take_job(struct scheduler* s) {
 	struct job* job = NULL;
 	pthread_mutex_lock(&s->lock);
 	if (s->first && s->busy < s->option.sessions) {
@@ -239,8 +239,8 @@ static struct job* take(struct scheduler* s) {
 }
 
 static void fill_slots(struct scheduler* s) {
-	for (struct job* job = take(s); job; job = take(s))
-		sit(s, choose(s, job), job);
+	for (struct job* job = take_job(s); job; job = take_job(s))
+		start_job(s, choose_slot(s, job), job);
 }
 
 /* Jobs that wait and whose client has gone, or that are to end, leave the queue. */
@@ -332,7 +332,7 @@ static bool learn_from(struct scheduler* s, struct slot* slot) {
 	return scored;
 }
 
-const char* scheduler_says(const struct scheduler* s) {
+const char* scheduler_status(const struct scheduler* s) {
 	const char* says = NULL;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
 		if (slot->used > 0 && session_search(slot->session) && !(says = idle_says(slot->session)))
@@ -342,10 +342,10 @@ const char* scheduler_says(const struct scheduler* s) {
 
 /* Once, when learning has come to its end and brought nothing. */
 static void say_what_skipping_brings(struct scheduler* s) {
-	const char* says = scheduler_says(s);
-	if (says && !s->said && s->idle_seconds > 0)
+	const char* says = scheduler_status(s);
+	if (says && !s->logged_status && s->idle_seconds > 0)
 		fprintf(stderr, "swiftlet: %s\n", says);
-	s->said |= says && s->idle_seconds > 0;
+	s->logged_status |= says && s->idle_seconds > 0;
 }
 
 /* While no request runs the searches go on, session by session and pass by pass, until one comes, or their
@@ -391,7 +391,7 @@ static void wait_for_work(struct scheduler* s) {
 		events_beat(s->option.events);
 }
 
-static void* run(void* user) {
+static void* run_thread(void* user) {
 	struct scheduler* s = user;
 	show_sometimes(s, true);
 	for (;;) {
@@ -478,8 +478,8 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	if (good && o->memory)
 		memory_on_event(o->memory, on_memory_event, s);
 	if (good)
-		s->started =
-		    pthread_create(&s->thread, NULL, run, s) == 0 || error_set(e, "no thread for the scheduler");
+		s->started = pthread_create(&s->thread, NULL, run_thread, s) == 0 ||
+		             error_set(e, "no thread for the scheduler");
 	if (s->started)
 		return s;
 	scheduler_close(s);

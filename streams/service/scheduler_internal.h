@@ -69,8 +69,8 @@ struct scheduler {
 	double swept, shown;
 	struct idle_runner* runner; /* NULL: nothing was learned yet while no request ran */
 	double busy_seconds, idle_seconds;
-	bool said;      /* that skipping does not pay */
-	bool told_full; /* that the store cannot be written */
+	bool logged_status; /* that skipping does not pay */
+	bool logged_full;   /* that the store cannot be written */
 	int64_t tokens, tokens_shown;
 
 	int64_t cache_tokens;       /* what memory there is for */
@@ -86,7 +86,7 @@ void slot_step(struct scheduler*, struct slot*);
 void slot_fail(struct scheduler*, struct slot*, const struct error*);
 
 /* What skipping brings, in words; NULL where it pays in some session. */
-const char* scheduler_says(const struct scheduler*);
+const char* scheduler_status(const struct scheduler*);
 /* Publishes the state as one JSON object, and its point of the curves; `at` by the scheduler's clock. */
 void scheduler_show(struct scheduler*, double at);
 

@@ -40,7 +40,7 @@ static bool release_idle(struct scheduler* s) {
 	return true;
 }
 
-static void preempt(struct scheduler* s, struct slot* slot) {
+static void preempt_slot(struct scheduler* s, struct slot* slot) {
 	session_release(slot->session);
 	slot->waits = slot->holds = false;
 	s->preempted++;
@@ -62,7 +62,7 @@ static bool find_memory(struct scheduler* s, struct slot* slot) {
 	while (!session_reserve(slot->session, &slot->work)) {
 		struct slot* other = release_idle(s) ? NULL : who_gives_way(s, slot);
 		if (other)
-			preempt(s, other);
+			preempt_slot(s, other);
 		if (other == slot)
 			return false;
 	}
@@ -176,13 +176,15 @@ static void share_chunk(struct scheduler* s) {
 
 /* ---- the batch ------------------------------------------------------------------------------ */
 
-static bool decodes(const struct slot* slot) { return slot->job && session_prefill_left(slot->session) == 0; }
+static bool is_decoding(const struct slot* slot) {
+	return slot->job && session_prefill_left(slot->session) == 0;
+}
 
 /* Others whose draft steps run the same weights. */
 static int fellow_drafters(const struct scheduler* s, const struct slot* slot) {
 	int n = 0;
 	for (const struct slot* other = s->slot; other < s->end; other++) {
-		n += other != slot && decodes(other) && mask_equal(&other->mask, &slot->mask);
+		n += other != slot && is_decoding(other) && mask_equal(&other->mask, &slot->mask);
 	}
 	return n;
 }
@@ -194,14 +196,14 @@ static void size_batch(struct scheduler* s) {
 	double rows = 0;
 	bool hurried = false;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++) {
-		if (decodes(slot)) {
+		if (is_decoding(slot)) {
 			decoding++;
 			rows += slot->rows;
 		} else if (wants_rows(s, slot) && may_begin(s, slot, room))
 			hurried |= session_prefill_left(slot->session) <= chunk;
 	}
 	for (struct slot* slot = s->slot; slot < s->end; slot++) {
-		if (!decodes(slot))
+		if (!is_decoding(slot))
 			continue;
 		const struct batch batch = {.sequences = decoding - 1,
 		                            .rows = rows - slot->rows,
@@ -214,7 +216,7 @@ static void size_batch(struct scheduler* s) {
 /* ---- passes ------------------------------------------------------------------------------- */
 
 /* The step's next work, or its end. */
-static void advance(struct scheduler* s, struct slot* slot) {
+static void advance_slot(struct scheduler* s, struct slot* slot) {
 	slot->waits = session_next(slot->session, &slot->work);
 	if (!slot->waits)
 		slot_step(s, slot);
@@ -243,7 +245,7 @@ static void take_results(struct scheduler* s, struct slot* slot, int rows, doubl
 	if (session_absorb(slot->session, work, rows, seconds))
 		slot_step(s, slot);
 	else
-		advance(s, slot);
+		advance_slot(s, slot);
 }
 
 static void see_full(struct scheduler* s, const struct pass* pass, double seconds) {
@@ -396,7 +398,7 @@ static void begin_step(struct scheduler* s, struct slot* slot, bool cancel_all) 
 		return;
 	session_limit_prefill(slot->session, slot->allotted);
 	session_begin_step(slot->session);
-	advance(s, slot);
+	advance_slot(s, slot);
 	slot->taken += seconds_now() - began;
 }
 
@@ -404,7 +406,7 @@ static void begin_step(struct scheduler* s, struct slot* slot, bool cancel_all) 
 static bool begin_steps(struct scheduler* s, bool prompts, bool cancel_all) {
 	bool any = false;
 	for (struct slot* slot = s->slot; slot < s->end; slot++)
-		if (prompts ? wants_rows(s, slot) : decodes(slot)) {
+		if (prompts ? wants_rows(s, slot) : is_decoding(slot)) {
 			any = true;
 			begin_step(s, slot, cancel_all);
 		}

@@ -53,7 +53,7 @@ static int basic_key(const struct server* s, const char* text) {
 	return colon ? key_number(s, colon + 1, n - (size_t)(colon + 1 - out)) : 0;
 }
 
-static int key_of(const struct call* c) {
+static int key_of(const struct http_call* c) {
 	const struct server* s = c->server;
 	const char* value = call_header(c, "Authorization");
 	if (value && strncasecmp(value, "Bearer ", 7) == 0)
@@ -64,7 +64,7 @@ static int key_of(const struct call* c) {
 	return other ? key_number(s, other, strlen(other)) : 0;
 }
 
-bool call_authorized(struct call* c) {
+bool call_authorized(struct http_call* c) {
 	const struct server* s = c->server;
 	const int number = key_of(c);
 	c->tenant = number ? s->key[number - 1].tenant : 0;
@@ -166,7 +166,7 @@ static bool names_loopback(const char* host) {
 
 /* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
  * this machine (the Host header tells), or by a plain form post (the Origin header tells). */
-bool call_origin_allowed(const struct call* c) {
+bool call_origin_allowed(const struct http_call* c) {
 	const char* host = call_header(c, "Host");
 	const char* origin = call_header(c, "Origin");
 	const char* cors = c->server->option.cors;
@@ -183,7 +183,7 @@ bool call_origin_allowed(const struct call* c) {
 
 /* ---- rates -------------------------------------------------------------------------------- */
 
-bool call_within_rate(const struct call* c) {
+bool call_within_rate(const struct http_call* c) {
 	struct server* s = c->server;
 	if (s->option.rate <= 0)
 		return true;

@@ -14,11 +14,11 @@ enum { SWALLOW = 2 * SERVER_BODY };
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
-const char* call_header(const struct call* c, const char* name) {
+const char* call_header(const struct http_call* c, const char* name) {
 	return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
 }
 
-static void add_headers(const struct call* c, struct MHD_Response* r) {
+static void add_headers(const struct http_call* c, struct MHD_Response* r) {
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(r, "Cache-Control", "no-store");
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
@@ -30,7 +30,7 @@ static void add_headers(const struct call* c, struct MHD_Response* r) {
 	}
 }
 
-bool call_queue(struct call* c, int status, struct MHD_Response* r) {
+bool call_queue(struct http_call* c, int status, struct MHD_Response* r) {
 	add_headers(c, r);
 	const bool queued = MHD_queue_response(c->connection, (unsigned)status, r) == MHD_YES;
 	MHD_destroy_response(r);
@@ -48,13 +48,13 @@ static struct MHD_Response* response_of(const char* type, char* data, size_t siz
 	return r;
 }
 
-bool call_reply(struct call* c, int status, const char* type, struct text* text) {
+bool call_reply(struct http_call* c, int status, const char* type, struct text* text) {
 	const size_t size = text->size;
 	struct MHD_Response* r = response_of(type, text_take(text), size);
 	return r && call_queue(c, status, r);
 }
 
-bool call_reply_json(struct call* c, struct text* text) {
+bool call_reply_json(struct http_call* c, struct text* text) {
 	if (!text->failed)
 		return call_reply(c, 200, "application/json", text);
 	text_free(text);
@@ -71,12 +71,12 @@ struct MHD_Response* event_stream(MHD_ContentReaderCallback read, void* user,
 	return r;
 }
 
-static char* error_text(const struct call* c, const struct api_error* e) {
+static char* error_text(const struct http_call* c, const struct api_error* e) {
 	const bool anthropic = strncmp(c->path, "/v1/messages", strlen("/v1/messages")) == 0;
 	return anthropic ? messages_error_text(e) : api_error_text(e);
 }
 
-bool call_reply_error(struct call* c, const struct api_error* e) {
+bool call_reply_error(struct http_call* c, const struct api_error* e) {
 	char* text = error_text(c, e);
 	struct MHD_Response* r = response_of("application/json", text, text ? strlen(text) : 0);
 	if (!r)
@@ -95,7 +95,7 @@ bool call_reply_error(struct call* c, const struct api_error* e) {
 
 /* ---- where it goes ------------------------------------------------------------------------ */
 
-static bool matches(const struct route* r, const char* path, const char** rest) {
+static bool match_route(const struct route* r, const char* path, const char** rest) {
 	const size_t n = strlen(r->path);
 	*rest = NULL;
 	if (n > 1 && r->path[n - 1] == '/') {
@@ -108,7 +108,7 @@ static bool matches(const struct route* r, const char* path, const char** rest) 
 }
 
 /* Whether others have something at a path where there is nothing here: then the error says so. */
-static bool not_built(struct call* c) {
+static bool not_built(struct http_call* c) {
 	static const char* const known[][2] = {{"/v1/audio/", "audio"},
 	                                       {"/v1/images/", "images"},
 	                                       {"/v1/moderations", "moderation"},
@@ -133,12 +133,12 @@ static bool not_built(struct call* c) {
 }
 
 /* HEAD is a GET whose body MHD leaves out. */
-static bool find_route(struct call* c) {
+static bool find_route(struct http_call* c) {
 	char allowed[96] = "";
 	const char* method = strcmp(c->method, "HEAD") == 0 ? "GET" : c->method;
 	for (const struct route* r = server_routes; r->method; r++) {
 		const char* rest;
-		if (!matches(r, c->path, &rest))
+		if (!match_route(r, c->path, &rest))
 			continue;
 		if (strcmp(r->method, method) == 0) {
 			c->route = r;
@@ -157,7 +157,7 @@ static bool find_route(struct call* c) {
 	return false;
 }
 
-static bool check_body_headers(struct call* c) {
+static bool check_body_headers(struct http_call* c) {
 	const bool takes_body = strcmp(c->method, "POST") == 0 || strcmp(c->method, "PUT") == 0;
 	const char* length = call_header(c, "Content-Length");
 	const char* type = call_header(c, "Content-Type");
@@ -171,7 +171,7 @@ static bool check_body_headers(struct call* c) {
 
 /* When its headers are there. What is refused here is said at the end of the body, so that a client that is
  * still writing reads it. */
-static bool first_look(struct call* c) {
+static bool first_look(struct http_call* c) {
 	if (!call_origin_allowed(c))
 		return api_fail(&c->error, 403, "origin_not_allowed", "Requests from this origin are not allowed.");
 	const bool found = find_route(c);
@@ -198,7 +198,7 @@ static enum MHD_Result take_field(void* head, enum MHD_ValueKind kind, const cha
 	return MHD_YES;
 }
 
-static bool head_is_good(struct call* c, const char* version) {
+static bool head_is_good(struct http_call* c, const char* version) {
 	struct head head = {0};
 	MHD_get_connection_values_n(c->connection, MHD_HEADER_KIND, take_field, &head);
 	return head_allowed(&head, strcmp(version, "HTTP/1.0") == 0, &c->error);
@@ -223,9 +223,9 @@ size_t server_unescape(void* user, struct MHD_Connection* connection, char* text
 	return (size_t)(to - text);
 }
 
-static struct call* begin_call(struct server* s, struct MHD_Connection* connection, const char* url,
-                               const char* method, const char* version) {
-	struct call* c = calloc(1, sizeof *c);
+static struct http_call* begin_call(struct server* s, struct MHD_Connection* connection, const char* url,
+                                    const char* method, const char* version) {
+	struct http_call* c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
 	c->server = s;
@@ -243,7 +243,7 @@ static struct call* begin_call(struct server* s, struct MHD_Connection* connecti
 }
 
 /* Whoever is still writing is told so by hand: MHD takes no answer in the middle of a body. */
-static bool give_up(struct call* c, int status, const char* message) {
+static bool give_up(struct http_call* c, int status, const char* message) {
 	struct api_error e;
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -256,9 +256,9 @@ static bool give_up(struct call* c, int status, const char* message) {
 	return false;
 }
 
-static bool too_slow(struct call* c) { return give_up(c, 408, "The body took too long."); }
+static bool too_slow(struct http_call* c) { return give_up(c, 408, "The body took too long."); }
 
-static bool take_body(struct call* c, const char* data, size_t* size) {
+static bool take_body(struct http_call* c, const char* data, size_t* size) {
 	if (seconds_now() - c->began > c->server->option.body_seconds)
 		return too_slow(c);
 	if (c->error.status) {
@@ -278,7 +278,7 @@ static bool take_body(struct call* c, const char* data, size_t* size) {
 	return true;
 }
 
-static bool answer(struct call* c) {
+static bool answer_call(struct http_call* c) {
 	if (!c->error.status && c->body.failed)
 		api_no_memory(&c->error);
 	if (!c->error.status && c->route->answer(c))
@@ -289,7 +289,7 @@ static bool answer(struct call* c) {
 }
 
 /* Far too much is refused before it is sent, and what has no certain end at once. */
-static bool ends_at_once(const struct call* c) {
+static bool ends_at_once(const struct http_call* c) {
 	const char* length = call_header(c, "Content-Length");
 	return c->error.status == 400 ||
 	       (c->error.status == 413 && length && strtoull(length, NULL, 10) > SWALLOW);
@@ -298,7 +298,7 @@ static bool ends_at_once(const struct call* c) {
 enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection, const char* url,
                                   const char* method, const char* version, const char* data, size_t* size,
                                   void** state) {
-	struct call* c = *state;
+	struct http_call* c = *state;
 	bool good;
 	if (!c) {
 		*state = c = begin_call(user, connection, url, method, version);
@@ -306,14 +306,14 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection,
 	} else if (*size)
 		good = take_body(c, data, size);
 	else
-		good = c->generation ? generate_resumed(c) : answer(c);
+		good = c->generation ? generate_resumed(c) : answer_call(c);
 	return good ? MHD_YES : MHD_NO;
 }
 
 void server_on_completed(void* user, struct MHD_Connection* connection, void** state,
                          enum MHD_RequestTerminationCode how) {
 	struct server* s = user;
-	struct call* c = *state;
+	struct http_call* c = *state;
 	gate_waits(s->gate, connection, true);
 	if (!c)
 		return;

@@ -56,7 +56,7 @@ static const double pressed_seconds = 1; /* for headers, while places are scarce
 
 /* ---- leaving ------------------------------------------------------------------------------ */
 
-static void set_free(struct connection_gate* d, struct pending_connection* v) {
+static void release_place(struct connection_gate* d, struct pending_connection* v) {
 	if (v->where == INSIDE) {
 		d->inside--;
 		d->inside_of[v->daemon]--;
@@ -65,25 +65,26 @@ static void set_free(struct connection_gate* d, struct pending_connection* v) {
 	*v = (struct pending_connection){.where = NOBODY};
 }
 
-static void hang_up(struct connection_gate* d, struct pending_connection* v) {
+static void close_connection(struct connection_gate* d, struct pending_connection* v) {
 	close(v->fd);
-	set_free(d, v);
+	release_place(d, v);
 }
 
 /* By what recv() returned. */
-static bool has_gone(ssize_t n) { return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR); }
+static bool is_closed(ssize_t n) { return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR); }
 
-static void read_what_came(struct connection_gate* d, struct pending_connection* v) {
+static void discard_input(struct connection_gate* d, struct pending_connection* v) {
 	ssize_t n = 1;
 	for (int i = 0; i < AT_ONCE && n > 0; i++)
 		n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_DONTWAIT);
-	if (has_gone(n))
-		hang_up(d, v);
+	if (is_closed(n))
+		close_connection(d, v);
 }
 
 /* Once he has read it he goes, or is sent; what he sends meanwhile is read, since closing before would undo
  * the answer. */
-static void turn_away(struct connection_gate* d, struct pending_connection* v, const struct api_error* e) {
+static void refuse_connection(struct connection_gate* d, struct pending_connection* v,
+                              const struct api_error* e) {
 	char* body = api_error_text(e);
 	if (body)
 		head_answer(v->fd, e->status, body);
@@ -92,22 +93,22 @@ static void turn_away(struct connection_gate* d, struct pending_connection* v, c
 	metrics_request(&d->server->metrics[0], "(other)", e->status);
 	v->where = LEAVING;
 	v->since = seconds_now();
-	read_what_came(d, v);
+	discard_input(d, v);
 }
 
 /* Who has said nothing is told nothing. */
-static void turn_away_slow(struct connection_gate* d, struct pending_connection* v) {
+static void refuse_slow(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
 	if (recv(v->fd, d->bytes, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) {
-		hang_up(d, v);
+		close_connection(d, v);
 		return;
 	}
 	api_fail(&e, 408, NULL, "The request's headers took too long.");
-	turn_away(d, v, &e);
+	refuse_connection(d, v, &e);
 }
 
 /* Of those outside, or of those who are ready, who has waited longest; NULL: nobody. */
-static struct pending_connection* longest(struct connection_gate* d, bool ready) {
+static struct pending_connection* find_oldest(struct connection_gate* d, bool ready) {
 	struct pending_connection* first = NULL;
 	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++) {
 		const bool one = ready ? v->where == READY : v->where != NOBODY && v->where != INSIDE;
@@ -119,11 +120,11 @@ static struct pending_connection* longest(struct connection_gate* d, bool ready)
 
 /* Who has waited longest goes; whether there was one. */
 static bool make_room(struct connection_gate* d) {
-	struct pending_connection* first = longest(d, false);
+	struct pending_connection* first = find_oldest(d, false);
 	if (first && first->where == KNOCKING)
-		turn_away_slow(d, first);
+		refuse_slow(d, first);
 	if (first && first->where != NOBODY)
-		hang_up(d, first);
+		close_connection(d, first);
 	return first;
 }
 
@@ -151,12 +152,12 @@ static bool too_many(const struct connection_gate* d, const uint8_t address[16])
 	return most > 0 && n > most && memcmp(address, own, 16) != 0;
 }
 
-static void receive(struct connection_gate* d, int fd, const struct sockaddr_storage* from) {
+static void accept_connection(struct connection_gate* d, int fd, const struct sockaddr_storage* from) {
 	struct api_error e;
 	struct pending_connection* v = NULL; /* there are more than may be inside and outside */
 	for (struct pending_connection* other = d->pending; other < d->pending + PLACES; other++) {
 		if (other->where != NOBODY && other->fd == fd) /* libmicrohttpd closed it and could not say so */
-			set_free(d, other);
+			release_place(d, other);
 		if (other->where == NOBODY)
 			v = other;
 	}
@@ -165,14 +166,14 @@ static void receive(struct connection_gate* d, int fd, const struct sockaddr_sto
 	d->outside++;
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = v};
 	if (epoll_ctl(d->poll, EPOLL_CTL_ADD, fd, &event) != 0) {
-		hang_up(d, v);
+		close_connection(d, v);
 	} else if (too_many(d, v->address)) {
 		api_fail(&e, 429, "too_many_connections", "Too many connections from this address.");
-		turn_away(d, v, &e);
+		refuse_connection(d, v, &e);
 	}
 }
 
-static void answer_door(struct connection_gate* d) {
+static void accept_all(struct connection_gate* d) {
 	for (int i = 0; i < AT_ONCE; i++) {
 		struct sockaddr_storage from = {0};
 		socklen_t size = sizeof from;
@@ -180,7 +181,7 @@ static void answer_door(struct connection_gate* d) {
 			make_room(d);
 		const int fd = accept4(d->listening, (struct sockaddr*)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			receive(d, fd, &from);
+			accept_connection(d, fd, &from);
 		else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			if (!make_room(d))
 				nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -190,25 +191,25 @@ static void answer_door(struct connection_gate* d) {
 	}
 }
 
-static void look(struct connection_gate* d, struct pending_connection* v) {
+static void read_head(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
 	const ssize_t n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_PEEK | MSG_DONTWAIT);
 	v->looks++;
-	if (has_gone(n)) {
-		hang_up(d, v);
+	if (is_closed(n)) {
+		close_connection(d, v);
 		return;
 	}
 	const enum head_state head = n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART;
 	if (head == HEAD_WHOLE)
 		v->where = READY;
 	else if (head == HEAD_REFUSED)
-		turn_away(d, v, &e);
+		refuse_connection(d, v, &e);
 }
 
 /* ---- going in ----------------------------------------------------------------------------- */
 
 /* With the lock, which is given up meanwhile: libmicrohttpd says at once that the connection has come. */
-static void let_in(struct connection_gate* d, struct pending_connection* v) {
+static void hand_over(struct connection_gate* d, struct pending_connection* v) {
 	int to = 0;
 	for (int i = 1; i < HTTP_THREADS; i++)
 		to = d->inside_of[i] < d->inside_of[to] ? i : to;
@@ -226,18 +227,18 @@ static void let_in(struct connection_gate* d, struct pending_connection* v) {
 	                                                              : sizeof(struct sockaddr_in)) == MHD_YES;
 	pthread_mutex_lock(&d->lock);
 	if (!in) /* it has closed it */
-		set_free(d, v);
+		release_place(d, v);
 }
 
 /* Those who are ready, first come first. */
-static void let_in_all(struct connection_gate* d) {
-	for (struct pending_connection* v; d->inside < SERVER_CONNECTIONS && (v = longest(d, true));)
-		let_in(d, v);
+static void hand_over_ready(struct connection_gate* d) {
+	for (struct pending_connection* v; d->inside < SERVER_CONNECTIONS && (v = find_oldest(d, true));)
+		hand_over(d, v);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-static void beat(struct connection_gate* d, struct pending_connection* v, double now) {
+static void check_deadline(struct connection_gate* d, struct pending_connection* v, double now) {
 	const struct server_options* o = &d->server->option;
 	const bool crowded = 4 * d->outside > 3 * OUTSIDE;
 	const bool none_left = 32 * (SERVER_CONNECTIONS - d->inside) <= SERVER_CONNECTIONS;
@@ -248,19 +249,19 @@ static void beat(struct connection_gate* d, struct pending_connection* v, double
 		break;
 	case KNOCKING:
 		if (v->looks > LOOKS)
-			look(d, v);
+			read_head(d, v);
 		if (v->where == KNOCKING && waits > (crowded ? pressed_seconds : o->header_seconds))
-			turn_away_slow(d, v);
+			refuse_slow(d, v);
 		break;
 	case READY:
 		if (waits <= o->header_seconds)
 			break;
 		api_fail(&e, 503, "no_connection_free", "The server is busy: no connection is free.");
-		turn_away(d, v, &e);
+		refuse_connection(d, v, &e);
 		break;
 	case LEAVING:
 		if (waits > pressed_seconds)
-			hang_up(d, v);
+			close_connection(d, v);
 		break;
 	case INSIDE: /* the daemon finds it at its end, and closes it */
 		if (v->waiting && waits > (none_left ? pressed_seconds : o->header_seconds + o->idle_seconds))
@@ -269,16 +270,16 @@ static void beat(struct connection_gate* d, struct pending_connection* v, double
 	}
 }
 
-static void see_to(struct connection_gate* d, struct pending_connection* v) {
+static void handle_event(struct connection_gate* d, struct pending_connection* v) {
 	if (!v)
-		answer_door(d);
+		accept_all(d);
 	else if (v->where == LEAVING)
-		read_what_came(d, v);
+		discard_input(d, v);
 	else if (v->where == KNOCKING && v->looks <= LOOKS)
-		look(d, v);
+		read_head(d, v);
 }
 
-static void* watch(void* user) {
+static void* run_thread(void* user) {
 	struct connection_gate* d = user;
 	struct epoll_event event[64];
 	double beaten = 0;
@@ -287,13 +288,13 @@ static void* watch(void* user) {
 		const double now = seconds_now();
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < n; i++)
-			see_to(d, event[i].data.ptr);
+			handle_event(d, event[i].data.ptr);
 		if (now - beaten >= 1e-3 * BEAT) {
 			beaten = now;
 			for (int i = 0; i < PLACES; i++)
-				beat(d, &d->pending[i], now);
+				check_deadline(d, &d->pending[i], now);
 		}
-		let_in_all(d);
+		hand_over_ready(d);
 		pthread_mutex_unlock(&d->lock);
 	}
 	return NULL;
@@ -316,7 +317,7 @@ bool gate_begin(struct connection_gate* d, int listening) {
 	struct epoll_event event = {.events = EPOLLIN};
 	d->listening = listening;
 	return d->begun = epoll_ctl(d->poll, EPOLL_CTL_ADD, listening, &event) == 0 &&
-	                  pthread_create(&d->thread, NULL, watch, d) == 0;
+	                  pthread_create(&d->thread, NULL, run_thread, d) == 0;
 }
 
 void gate_shut(struct connection_gate* d) {
@@ -328,8 +329,8 @@ void gate_shut(struct connection_gate* d) {
 		close(d->listening);
 	d->listening = -1;
 	pthread_mutex_lock(&d->lock);
-	for (struct pending_connection* v; (v = longest(d, false));)
-		hang_up(d, v);
+	for (struct pending_connection* v; (v = find_oldest(d, false));)
+		close_connection(d, v);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -362,7 +363,7 @@ void gate_on_connection(void* user, struct MHD_Connection* connection, void** co
 			if (d->pending[i].where == INSIDE && d->pending[i].fd == fd)
 				*context = &d->pending[i];
 	} else if (*context) {
-		set_free(d, *context);
+		release_place(d, *context);
 		*context = NULL;
 	}
 	pthread_mutex_unlock(&d->lock);

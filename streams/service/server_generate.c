@@ -64,7 +64,7 @@ static ssize_t read_stream(void* user, uint64_t position, char* buffer, size_t m
 
 static void stream_freed(void* user) { generation_let_go(user); }
 
-static bool begin_stream(struct call* c, struct generation* g) {
+static bool begin_stream(struct http_call* c, struct generation* g) {
 	atomic_fetch_add(&g->holders, 1);
 	struct MHD_Response* r = event_stream(read_stream, g, stream_freed);
 	if (!r) {
@@ -86,7 +86,7 @@ static bool is_done_or_sleeps(struct generation* g) {
 	return finished;
 }
 
-static bool submit(struct call* c, struct generation* g) {
+static bool submit_jobs(struct http_call* c, struct generation* g) {
 	atomic_fetch_add(&g->holders, g->n);
 	const enum submission s = scheduler_submit(c->server->scheduler, &g->choice[0].job, g->n);
 	if (s == SUBMIT_TAKEN)
@@ -97,7 +97,7 @@ static bool submit(struct call* c, struct generation* g) {
 	return api_fail(&c->error, 503, "queue_full", "The server is busy: its queue is full. Try again.");
 }
 
-bool answer_generation(struct call* c) {
+bool answer_generation(struct http_call* c) {
 	if (atomic_load(&c->server->stopping))
 		return api_fail(&c->error, 503, "stopping", "The server is stopping.");
 	struct generation* g = generation_open(c);
@@ -108,7 +108,7 @@ bool answer_generation(struct call* c) {
 	g->connection = c->connection;
 	g->socket = info ? info->connect_fd : -1;
 	const bool stream = g->request.stream;
-	if (!submit(c, g)) {
+	if (!submit_jobs(c, g)) {
 		generation_let_go(g);
 		return false;
 	}
@@ -120,7 +120,7 @@ bool answer_generation(struct call* c) {
 	return true;
 }
 
-bool generate_resumed(struct call* c) {
+bool generate_resumed(struct http_call* c) {
 	struct generation* g = c->generation;
 	if (!is_done_or_sleeps(g)) /* not woken by us: sleep on */
 		return true;
@@ -134,7 +134,7 @@ bool generate_resumed(struct call* c) {
 	return call_reply(c, 200, "application/json", &body);
 }
 
-void generate_finished(struct call* c) {
+void generate_finished(struct http_call* c) {
 	struct generation* g = c->generation;
 	pthread_mutex_lock(&g->lock);
 	g->gone = true;

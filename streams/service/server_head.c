@@ -29,7 +29,7 @@ static bool is_shown(const char* text, size_t n, bool blanks) {
 
 static bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
-static bool names(const char* text, size_t n, const char* word) {
+static bool has_name(const char* text, size_t n, const char* word) {
 	return n == strlen(word) && strncasecmp(text, word, n) == 0;
 }
 
@@ -43,36 +43,36 @@ void head_field(struct head* h, const char* name, size_t name_size, const char* 
 	h->fields++;
 	h->bad_name |= !is_token(name, name_size);
 	h->bad_value |= !is_shown(value, value_size, true);
-	h->hosts += names(name, name_size, "Host");
-	if (names(name, name_size, "Content-Length")) {
+	h->hosts += has_name(name, name_size, "Host");
+	if (has_name(name, name_size, "Content-Length")) {
 		size_t digits = 0;
 		while (digits < value_size && isdigit((unsigned char)value[digits]))
 			digits++;
 		h->lengths++;
 		h->bad_length |= digits == 0 || digits < value_size;
 		h->huge_length |= digits > 18;
-	} else if (names(name, name_size, "Transfer-Encoding")) {
+	} else if (has_name(name, name_size, "Transfer-Encoding")) {
 		h->codings++;
-		h->other_coding |= !names(value, value_size, "chunked");
+		h->other_coding |= !has_name(value, value_size, "chunked");
 	}
 }
 
-static bool refuse(struct api_error* e, int status, const char* code, const char* message) {
+static bool refuse_head(struct api_error* e, int status, const char* code, const char* message) {
 	return api_fail(e, status, code, "%s", message);
 }
 
 bool head_allowed(const struct head* h, bool old, struct api_error* e) {
 	if (h->fields > HEAD_FIELDS)
-		return refuse(e, 431, "too_large", "The request has too many headers.");
+		return refuse_head(e, 431, "too_large", "The request has too many headers.");
 	if (h->bad_name || h->bad_value)
-		return refuse(e, 400, NULL, "A header's name or value holds what it may not.");
+		return refuse_head(e, 400, NULL, "A header's name or value holds what it may not.");
 	if (h->hosts != 1 && !(old && h->hosts == 0))
-		return refuse(e, 400, NULL, "One Host header is expected.");
+		return refuse_head(e, 400, NULL, "One Host header is expected.");
 	if (h->lengths + h->codings > 1 || h->other_coding)
-		return refuse(e, 400, NULL, "Content-Length and Transfer-Encoding contradict each other.");
+		return refuse_head(e, 400, NULL, "Content-Length and Transfer-Encoding contradict each other.");
 	if (h->bad_length)
-		return refuse(e, 400, NULL, "Content-Length is no number.");
-	return !h->huge_length || refuse(e, 413, "too_large", "The body is too large.");
+		return refuse_head(e, 400, NULL, "Content-Length is no number.");
+	return !h->huge_length || refuse_head(e, 413, "too_large", "The body is too large.");
 }
 
 /* METHOD target HTTP/1.x */
@@ -83,21 +83,21 @@ static bool read_request_line(const char* line, size_t n, bool* old, struct api_
 	const char* version = target ? memchr(target + 1, ' ', rest) : NULL;
 	const size_t size = version ? (size_t)(version - target) - 1 : 0;
 	if (!is_token(line, method) || size == 0 || !is_shown(target + 1, size, false))
-		return refuse(e, 400, NULL, "The request's first line is not METHOD PATH HTTP/1.1.");
+		return refuse_head(e, 400, NULL, "The request's first line is not METHOD PATH HTTP/1.1.");
 	const size_t left = rest - size - 1;
 	version++;
 	if (left != 8 || memcmp(version, "HTTP/", 5) != 0 || !isdigit((unsigned char)version[5]) ||
 	    version[6] != '.' || !isdigit((unsigned char)version[7]))
-		return refuse(e, 400, NULL, "The request's first line is not METHOD PATH HTTP/1.1.");
+		return refuse_head(e, 400, NULL, "The request's first line is not METHOD PATH HTTP/1.1.");
 	*old = version[7] == '0';
 	return (version[5] == '1' && version[7] < '2') ||
-	       refuse(e, 505, NULL, "This server speaks HTTP/1.1 and HTTP/1.0.");
+	       refuse_head(e, 505, NULL, "This server speaks HTTP/1.1 and HTTP/1.0.");
 }
 
 static bool read_field(struct head* h, const char* line, size_t n, struct api_error* e) {
 	const char* colon = memchr(line, ':', n);
 	if (!colon)
-		return refuse(e, 400, NULL, "A header is not NAME: VALUE.");
+		return refuse_head(e, 400, NULL, "A header is not NAME: VALUE.");
 	head_field(h, line, (size_t)(colon - line), colon + 1, (size_t)(line + n - colon) - 1);
 	return true;
 }
@@ -117,15 +117,15 @@ enum head_state head_read(const char* bytes, size_t size, struct api_error* e) {
 			return HEAD_REFUSED;
 	}
 	if (lines == 0 && at < end && *at != '\r' && !is_token(at, 1)) { /* TLS, as a rule */
-		refuse(e, 400, NULL, "This is no HTTP.");
+		refuse_head(e, 400, NULL, "This is no HTTP.");
 		return HEAD_REFUSED;
 	}
 	if (size <= SERVER_HEADERS)
 		return HEAD_PART;
 	if (lines)
-		refuse(e, 431, "too_large", "The request's headers are too large.");
+		refuse_head(e, 431, "too_large", "The request's headers are too large.");
 	else
-		refuse(e, 414, "too_long", "The request's first line is too long.");
+		refuse_head(e, 414, "too_long", "The request's first line is too long.");
 	return HEAD_REFUSED;
 }
 

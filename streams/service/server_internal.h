@@ -54,7 +54,7 @@ struct server {
 struct generation; /* generation.h */
 
 /* One HTTP request. MHD's thread alone touches it. */
-struct call {
+struct http_call {
 	struct server* server;
 	struct MHD_Connection* connection;
 	const struct route* route; /* NULL: none fits */
@@ -72,23 +72,23 @@ struct call {
 /* A route takes a complete request and answers it. */
 struct route {
 	const char* method;
-	const char* path;             /* ending in '/': what follows is `rest`, and must not be empty */
-	bool (*answer)(struct call*); /* false: call->error is to be said */
-	bool open;                    /* needs no key */
-	bool admin;                   /* needs an admin key */
+	const char* path;                  /* ending in '/': what follows is `rest`, and must not be empty */
+	bool (*answer)(struct http_call*); /* false: call->error is to be said */
+	bool open;                         /* needs no key */
+	bool admin;                        /* needs an admin key */
 	const struct response_formatter* formatter; /* of generations: how they are asked for and told */
 };
 
 /* Queues an answer; false where it could not be. `text` is taken. */
-bool call_reply(struct call*, int status, const char* type, struct text* text);
+bool call_reply(struct http_call*, int status, const char* type, struct text* text);
 /* The same of JSON and 200; false with the call's error where there was no memory for it. */
-bool call_reply_json(struct call*, struct text* text);
-bool call_reply_error(struct call*, const struct api_error*);
-bool call_queue(struct call*, int status, struct MHD_Response*);
+bool call_reply_json(struct http_call*, struct text* text);
+bool call_reply_error(struct http_call*, const struct api_error*);
+bool call_queue(struct http_call*, int status, struct MHD_Response*);
 /* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */
 struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
-const char* call_header(const struct call*, const char* name);
+const char* call_header(const struct http_call*, const char* name);
 
 /* server_gate.c: who comes in, by the options' address_connections, header_seconds and, for a further
  * request's headers on the same connection, idle_seconds more. Metrics count who is turned away. */
@@ -113,10 +113,10 @@ void gate_waits(struct connection_gate*, struct MHD_Connection*, bool waiting);
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
-bool call_origin_allowed(const struct call*);
+bool call_origin_allowed(const struct http_call*);
 /* Sets the call's tenant, and whether he is an admin. */
-bool call_authorized(struct call*);
-bool call_within_rate(const struct call*);
+bool call_authorized(struct http_call*);
+bool call_within_rate(const struct http_call*);
 
 /* server_calls.c: MHD's callbacks */
 enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char* url, const char* method,
@@ -125,26 +125,26 @@ size_t server_unescape(void* user, struct MHD_Connection*, char* text);
 void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
 
 /* server_generate.c */
-bool answer_generation(struct call*);
+bool answer_generation(struct http_call*);
 /* A suspended call has been resumed: its answer is ready. */
-bool generate_resumed(struct call*);
-void generate_finished(struct call*); /* the client has its answer, or has gone */
+bool generate_resumed(struct http_call*);
+void generate_finished(struct http_call*); /* the client has its answer, or has gone */
 
 /* server_metrics.c */
-bool answer_metrics(struct call*);
+bool answer_metrics(struct http_call*);
 
 /* server_tokens.c */
-bool answer_tokenize(struct call*);
-bool answer_detokenize(struct call*);
-bool answer_count_tokens(struct call*);
+bool answer_tokenize(struct http_call*);
+bool answer_detokenize(struct http_call*);
+bool answer_count_tokens(struct http_call*);
 
 /* optimizer_service.c: searches for models that run elsewhere; NULL on no memory */
 struct optimizer_service* optimizer_service_open(int tenants);
 void optimizer_service_close(struct optimizer_service*);
-bool answer_optimizer(struct call*); /* every request of them */
+bool answer_optimizer(struct http_call*); /* every request of them */
 
 /* server_watch.c: server-sent events of the live state */
-bool watch_begin(struct call*);
+bool watch_begin(struct http_call*);
 
 /* server_routes.c */
 extern const struct route server_routes[]; /* ends with one without a method */

@@ -40,7 +40,7 @@ static void put_rows(struct text* out, const char* prefix, const char* label, co
 #define ROWS(out, prefix, label, rows)                                                                       \
 	put_rows(out, prefix, label, rows, (int)(sizeof(rows) / sizeof *(rows)))
 
-static double ratio(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
+static double divide_counts(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
 
 static void write_requests(const struct metrics* m, struct text* out) {
 	const char* help = "HTTP requests answered, by route and status.";
@@ -110,9 +110,9 @@ static void write_work(const struct metrics* m, struct text* out) {
 	    {"idle_seconds_total", NULL, "Seconds of learning while no request ran, at idle priority.",
 	     m->idle_seconds},
 	    {"mean_generated", NULL, "M: tokens a round, over all generations.",
-	     ratio(m->round_tokens, m->rounds)},
+	     divide_counts(m->round_tokens, m->rounds)},
 	    {"alpha", NULL, "Accepted over draft steps, over all generations.",
-	     ratio(m->accepted, m->draft_steps)},
+	     divide_counts(m->accepted, m->draft_steps)},
 	    {"matchness", NULL, "Of the mask that drafted last.", m->matchness},
 	    {"speedup", NULL, "Expected speed-up of the last generation (SWIFT, Eq. 6).", m->expected_speedup},
 	    {"tokens_per_second", NULL, "Generated tokens a second of decoding.",
@@ -225,7 +225,7 @@ static void write_standard(const struct metrics* m, const char* model_name, cons
 }
 
 /* An admin reads all; others what their own requests did, and nothing of this moment. */
-bool answer_metrics(struct call* c) {
+bool answer_metrics(struct http_call* c) {
 	struct server* s = c->server;
 	struct metrics* m = &s->metrics[c->admin ? 0 : c->tenant];
 	struct scheduler_now now;

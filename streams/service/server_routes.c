@@ -10,7 +10,7 @@
 /* ---- health, models, the page ------------------------------------------------------------- */
 
 /* problem: NULL for none. */
-static bool reply_status(struct call* c, const char* good, const char* problem) {
+static bool reply_status(struct http_call* c, const char* good, const char* problem) {
 	struct text out = {0};
 	if (atomic_load(&c->server->stopping))
 		problem = "stopping";
@@ -18,16 +18,16 @@ static bool reply_status(struct call* c, const char* good, const char* problem) 
 	return call_reply(c, problem ? 503 : 200, "application/json", &out);
 }
 
-static bool answer_health(struct call* c) { return reply_status(c, "ok", NULL); }
+static bool answer_health(struct http_call* c) { return reply_status(c, "ok", NULL); }
 
 /* Whether new requests are welcome: neither stopping nor with a full queue. */
-static bool answer_ready(struct call* c) {
+static bool answer_ready(struct http_call* c) {
 	struct scheduler_now n;
 	scheduler_now(c->server->scheduler, &n);
 	return reply_status(c, "ready", n.queue >= c->server->option.work.queue ? "queue full" : NULL);
 }
 
-static bool answer_version(struct call* c) {
+static bool answer_version(struct http_call* c) {
 	struct text out = {0};
 	text_json(&out, "{'version': '%s'}\n", c->server->option.version);
 	return call_reply_json(c, &out);
@@ -41,7 +41,7 @@ static void put_model(const struct server* s, struct text* out) {
 	          (int64_t)s->model->parameters);
 }
 
-static bool answer_models(struct call* c) {
+static bool answer_models(struct http_call* c) {
 	struct text out = {0};
 	text_json(&out, "{'object': 'list', 'data': [");
 	put_model(c->server, &out);
@@ -49,7 +49,7 @@ static bool answer_models(struct call* c) {
 	return call_reply_json(c, &out);
 }
 
-static bool answer_model(struct call* c) {
+static bool answer_model(struct http_call* c) {
 	if (strcmp(c->rest, c->server->option.work.model_name) != 0) {
 		api_fail(&c->error, 404, "model_not_found", "The model '%.120s' does not exist.", c->rest);
 		snprintf(c->error.param, sizeof c->error.param, "model");
@@ -61,7 +61,7 @@ static bool answer_model(struct call* c) {
 	return call_reply_json(c, &out);
 }
 
-static bool answer_page(struct call* c) {
+static bool answer_page(struct http_call* c) {
 	struct MHD_Response* r =
 	    MHD_create_response_from_buffer(page_html_size, (void*)(uintptr_t)page_html, MHD_RESPMEM_PERSISTENT);
 	if (!r)
@@ -74,7 +74,7 @@ static bool answer_page(struct call* c) {
 	return call_queue(c, 200, r);
 }
 
-static bool answer_state(struct call* c) {
+static bool answer_state(struct http_call* c) {
 	const char* accept = call_header(c, "Accept");
 	if (accept && strstr(accept, "text/event-stream"))
 		return watch_begin(c);
@@ -86,7 +86,7 @@ static bool answer_state(struct call* c) {
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-static double share(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
+static double divide_counts(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
 
 /* The members of a mask file (design section 7), with the bank's own beside them: "owner" is 0 where the mask
  * is everybody's. */
@@ -103,8 +103,9 @@ static void put_entry(const struct server* s, struct text* out, int tenant, cons
 	    out,
 	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
 	    "'settled': %b, 'optimize_steps': %l}",
-	    share(r->matches, r->rows), share(r->accepted, r->draft_steps), share(r->round_tokens, r->rounds),
-	    e->skip_ratio, r->tokens, r->instances, e->converged, r->steps);
+	    divide_counts(r->matches, r->rows), divide_counts(r->accepted, r->draft_steps),
+	    divide_counts(r->round_tokens, r->rounds), e->skip_ratio, r->tokens, r->instances, e->converged,
+	    r->steps);
 }
 
 struct listing {
@@ -123,14 +124,14 @@ static void list_entry(void* user, int tenant, const struct bank_entry* e) {
 }
 
 /* What the key's tenant may know of, admins of all; NULL with the error. */
-static struct memory* own_memory(struct call* c) {
+static struct memory* own_memory(struct http_call* c) {
 	struct memory* all = c->server->option.work.memory;
 	if (!all)
 		api_fail(&c->error, 404, "no_bank", "This server runs with --bank off.");
 	return !all || c->admin ? all : memory_of(all, c->tenant);
 }
 
-static bool answer_masks(struct call* c) {
+static bool answer_masks(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	struct listing l = {.server = c->server};
 	if (!memory)
@@ -142,21 +143,21 @@ static bool answer_masks(struct call* c) {
 }
 
 /* The number after the route; 0 where it is none. */
-static int64_t rest_number(const struct call* c) {
+static int64_t rest_number(const struct http_call* c) {
 	const size_t n = strspn(c->rest, "0123456789");
 	return c->rest[n] || n > 18 ? 0 : strtoll(c->rest, NULL, 10);
 }
 
-static bool no_mask(struct call* c) {
+static bool no_mask(struct http_call* c) {
 	return api_fail(&c->error, 404, "not_found", "There is no mask with this id.");
 }
 
-static bool store_failed(struct call* c, const struct error* e) {
+static bool store_failed(struct http_call* c, const struct error* e) {
 	fprintf(stderr, "swiftlet: %s\n", e->message);
 	return api_fail(&c->error, 500, "store_failed", "The store could not be written.");
 }
 
-static bool show_mask(struct call* c, struct memory* memory, int64_t id) {
+static bool show_mask(struct http_call* c, struct memory* memory, int64_t id) {
 	struct listing l = {.server = c->server, .id = id};
 	memory_each(memory, list_entry, &l);
 	if (l.n == 0) {
@@ -167,13 +168,13 @@ static bool show_mask(struct call* c, struct memory* memory, int64_t id) {
 	return call_reply_json(c, &l.out);
 }
 
-static bool answer_mask(struct call* c) {
+static bool answer_mask(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	const int64_t id = rest_number(c);
 	return memory && (id > 0 ? show_mask(c, memory, id) : no_mask(c));
 }
 
-static bool delete_mask(struct call* c) {
+static bool delete_mask(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	struct error e;
 	const int64_t id = rest_number(c);
@@ -190,7 +191,7 @@ static bool delete_mask(struct call* c) {
 }
 
 /* The members that a mask object of ours may have; those that only tell are not taken back. */
-static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entry* e) {
+static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank_entry* e) {
 	static const char known[] =
 	    "id owner format model fingerprint blocks task attention mlp matchness alpha M "
 	    "skip_ratio tokens_served instances settled optimize_steps stored";
@@ -222,7 +223,7 @@ static bool read_mask_object(struct call* c, const cJSON* body, struct bank_entr
 	return true;
 }
 
-static bool put_mask(struct call* c) {
+static bool put_mask(struct http_call* c) {
 	struct memory* memory = own_memory(c);
 	cJSON* body = memory ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	if (!body)
@@ -241,7 +242,7 @@ static bool put_mask(struct call* c) {
 /* ---- the table ---------------------------------------------------------------------------- */
 
 /* A browser asks before it calls from another origin; only where --cors allows one. */
-static bool answer_preflight(struct call* c) {
+static bool answer_preflight(struct http_call* c) {
 	if (!c->server->option.cors)
 		return api_fail(&c->error, 403, "origin_not_allowed", "Other origins are not allowed.");
 	struct text out = {0};

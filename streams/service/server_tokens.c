@@ -10,7 +10,7 @@
 
 /* ---- tokens of a text --------------------------------------------------------------------- */
 
-static bool encode_chat(struct call* c, struct token_list* list) {
+static bool encode_chat(struct http_call* c, struct token_list* list) {
 	struct chat_parts parts;
 	struct error e;
 	const char* field;
@@ -21,7 +21,7 @@ static bool encode_chat(struct call* c, struct token_list* list) {
 }
 
 /* vLLM adds special tokens unless told not to, llama.cpp the other way round. */
-static bool encode_prompt(struct call* c, const cJSON* body, struct token_list* list) {
+static bool encode_prompt(struct http_call* c, const cJSON* body, struct token_list* list) {
 	const bool other = cJSON_GetObjectItemCaseSensitive(body, "content") != NULL;
 	const char* name = other ? "content" : "prompt";
 	const char* text = NULL;
@@ -49,7 +49,7 @@ static void put_pieces(struct text* out, const struct tokenizer* t, const struct
 	text_put(out, "]");
 }
 
-static bool reply_tokens_of(struct call* c, const struct token_list* list, bool pieces) {
+static bool reply_tokens_of(struct http_call* c, const struct token_list* list, bool pieces) {
 	struct text out = {0};
 	text_json(&out, "{'count': %d, 'max_model_len': %d, 'tokens': ", list->n, c->server->context);
 	text_integers(&out, list->id, list->n);
@@ -62,7 +62,7 @@ static bool reply_tokens_of(struct call* c, const struct token_list* list, bool 
 	return call_reply_json(c, &out);
 }
 
-bool answer_tokenize(struct call* c) {
+bool answer_tokenize(struct http_call* c) {
 	static const char known[] = "model prompt content messages tools documents chat_template_kwargs "
 	                            "add_special_tokens add_special return_token_strs";
 	struct token_list list = {0};
@@ -80,7 +80,7 @@ bool answer_tokenize(struct call* c) {
 }
 
 /* As Anthropic's. */
-bool answer_count_tokens(struct call* c) {
+bool answer_count_tokens(struct http_call* c) {
 	struct api_request q;
 	struct token_list list = {0};
 	struct error e;
@@ -99,7 +99,7 @@ bool answer_count_tokens(struct call* c) {
 /* ---- text of tokens ----------------------------------------------------------------------- */
 
 /* Both names that clients look for. */
-static bool reply_text_of(struct call* c, const int32_t* id, int n) {
+static bool reply_text_of(struct http_call* c, const int32_t* id, int n) {
 	struct text out = {0};
 	size_t size = 0;
 	char* text = tokenizer_decode(c->server->model->tokenizer, id, n, true, true, &size);
@@ -110,7 +110,7 @@ static bool reply_text_of(struct call* c, const int32_t* id, int n) {
 	return call_reply_json(c, &out);
 }
 
-bool answer_detokenize(struct call* c) {
+bool answer_detokenize(struct http_call* c) {
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
 	int32_t* id = NULL;
 	int n = -1;

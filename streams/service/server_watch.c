@@ -35,7 +35,7 @@ static ssize_t read_events(void* user, uint64_t position, char* buffer, size_t m
 	return (ssize_t)n;
 }
 
-bool watch_begin(struct call* c) {
+bool watch_begin(struct http_call* c) {
 	struct watching* w = calloc(1, sizeof *w);
 	if (!w)
 		return api_no_memory(&c->error);

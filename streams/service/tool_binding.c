@@ -8,7 +8,7 @@
 
 enum { MAX_TOOLS = 128 };
 
-struct binding {
+struct tool_binding {
 	const struct tool_syntax* syntax;
 	struct grammar_call call[MAX_TOOLS];
 	int n;
@@ -25,7 +25,7 @@ static bool is_strict(const cJSON* tool) {
 	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(function_of(tool), "strict"));
 }
 
-static bool add_tool(struct binding* b, const cJSON* tool, struct api_error* e) {
+static bool add_tool(struct tool_binding* b, const cJSON* tool, struct api_error* e) {
 	const char* name = api_text(function_of(tool), "name");
 	const cJSON* schema = cJSON_GetObjectItemCaseSensitive(function_of(tool), "parameters");
 	if (!name || b->n == MAX_TOOLS || strpbrk(name, "\"\\"))
@@ -55,7 +55,7 @@ static bool writes_as_text(const struct tool_syntax* syntax, const struct genera
 	       (thought < 0 || !tokenizer_is_special(t, thought)) && style != REASONING_CHANNELS;
 }
 
-static bool compile(const struct binding* b, struct generation* g, struct api_error* e) {
+static bool compile_grammar(const struct tool_binding* b, struct generation* g, struct api_error* e) {
 	struct error error = {""};
 	const bool must = g->begun.size > 0;
 	const struct grammar_calls calls = {.call = b->call,
@@ -72,7 +72,7 @@ static bool compile(const struct binding* b, struct generation* g, struct api_er
 	       api_refuse(e, "tools", "invalid_value", "A strict tool's parameters: %.300s.", error.message);
 }
 
-static bool bind_all(struct binding* b, const cJSON* tools, struct generation* g, struct api_error* e) {
+static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generation* g, struct api_error* e) {
 	bool strict = false;
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		strict |= is_strict(tool);
@@ -88,14 +88,14 @@ static bool bind_all(struct binding* b, const cJSON* tools, struct generation* g
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		if (!add_tool(b, tool, e))
 			return false;
-	return compile(b, g, e);
+	return compile_grammar(b, g, e);
 }
 
 bool tools_bind(struct generation* g, struct api_error* e) {
 	if (!g->request.tool_choice)
 		return true;
 	cJSON* tools = cJSON_Parse(g->request.parts.tools);
-	struct binding* b = calloc(1, sizeof *b);
+	struct tool_binding* b = calloc(1, sizeof *b);
 	const bool good = tools && b ? bind_all(b, tools, g, e) : api_no_memory(e);
 	for (int i = 0; b && i < b->n; i++) {
 		text_free(&b->text[i]);

@@ -37,7 +37,7 @@ struct span span_after(struct span s, size_t n) {
 	return (struct span){s.data + n, s.size - n};
 }
 
-static struct span trimmed(struct span s) {
+static struct span trim_span(struct span s) {
 	s = span_after(s, span_spaces(s));
 	return (struct span){s.data, span_trimmed(s)};
 }
@@ -92,10 +92,12 @@ static size_t value_size(struct span s) {
 	return 0;
 }
 
-static struct span held(const struct tool_reader* r) { return (struct span){r->held.data, r->held.size}; }
+static struct span held_text(const struct tool_reader* r) {
+	return (struct span){r->held.data, r->held.size};
+}
 
 /* Content is what was held, up to n; white space alone is none before the first words and after a call. */
-static void say(struct tool_reader* r, size_t n) {
+static void emit_content(struct tool_reader* r, size_t n) {
 	const struct span s = {r->held.data, n};
 	if (r->begun || span_spaces(s) < n) {
 		text_add(&r->content, s.data, n);
@@ -112,7 +114,7 @@ static char* string_of(struct span value) { /* of a JSON string; NULL: it is non
 	return text;
 }
 
-static struct span member(struct span object, const char* name) {
+static struct span find_member(struct span object, const char* name) {
 	struct span value = {NULL, 0};
 	value.data = json_member(object.data, object.size, name, &value.size);
 	return value;
@@ -122,8 +124,8 @@ static bool is_tool(const struct tool_reader* r, const char* name) {
 	struct json_item item = {0};
 	bool found = false;
 	while (!found && r->tools && json_next(r->tools, strlen(r->tools), &item)) {
-		const struct span tool = {item.value, item.value_size}, function = member(tool, "function");
-		char* known = string_of(member(function.data ? function : tool, "name"));
+		const struct span tool = {item.value, item.value_size}, function = find_member(tool, "function");
+		char* known = string_of(find_member(function.data ? function : tool, "name"));
 		found = known && strcmp(known, name) == 0;
 		free(known);
 	}
@@ -156,18 +158,18 @@ static void add_call(struct tool_reader* r, char* name, char* arguments) {
 /* {"name", "arguments" or "parameters"}. False: it is no call. */
 static bool take_object(struct tool_reader* r, struct span object, bool must_be_known, bool only_look) {
 	struct error ignored;
-	object = trimmed(object);
+	object = trim_span(object);
 	if (!object.size || *object.data != '{' || !json_check(object.data, object.size, &ignored))
 		return false;
-	char* name = string_of(member(object, "name"));
+	char* name = string_of(find_member(object, "name"));
 	const bool good = name && *name && (!must_be_known || is_tool(r, name));
 	if (!good || only_look) {
 		free(name);
 		return good;
 	}
-	struct span arguments = member(object, "arguments");
+	struct span arguments = find_member(object, "arguments");
 	if (!arguments.data)
-		arguments = member(object, "parameters");
+		arguments = find_member(object, "parameters");
 	char* text = arguments.data && *arguments.data == '"' ? string_of(arguments)
 	             : arguments.data                         ? strndup(arguments.data, arguments.size)
 	                                                      : strdup("{}");
@@ -179,9 +181,9 @@ static bool take_object(struct tool_reader* r, struct span object, bool must_be_
 static bool take_named(struct tool_reader* r, struct span s, const char* end) {
 	struct error ignored;
 	const size_t n = span_find(s, end);
-	struct span name = trimmed((struct span){s.data, n}), arguments = trimmed(span_after(s, n));
+	struct span name = trim_span((struct span){s.data, n}), arguments = trim_span(span_after(s, n));
 	if (*end != '{' && span_starts(arguments, end))
-		arguments = trimmed(span_after(arguments, strlen(end)));
+		arguments = trim_span(span_after(arguments, strlen(end)));
 	const size_t id = span_find(name, id_open); /* the model's own, before the arguments */
 	name.size = id;
 	if (!name.size || memchr(name.data, '"', name.size) || !arguments.size ||
@@ -194,13 +196,13 @@ static bool take_named(struct tool_reader* r, struct span s, const char* end) {
 /* Objects with semicolons or white space between, all of them calls, or none is one. */
 static bool take_objects(struct tool_reader* r, struct span s, bool must_be_known) {
 	for (int pass = 0; pass < 2; pass++)
-		for (struct span left = trimmed(s); left.size;) {
+		for (struct span left = trim_span(s); left.size;) {
 			const size_t n = value_size(left);
 			if (!n || !take_object(r, (struct span){left.data, n}, must_be_known, pass == 0))
 				return false;
-			left = trimmed(span_after(left, n));
+			left = trim_span(span_after(left, n));
 			while (left.size && (*left.data == ';' || *left.data == ','))
-				left = trimmed(span_after(left, 1));
+				left = trim_span(span_after(left, 1));
 		}
 	return true;
 }
@@ -208,9 +210,9 @@ static bool take_objects(struct tool_reader* r, struct span s, bool must_be_know
 /* All after [TOOL_CALLS]. */
 static bool take_list(struct tool_reader* r, struct span s) {
 	struct error ignored;
-	s = trimmed(s);
+	s = trim_span(s);
 	if (s.size && *s.data == '[' && json_check(s.data, s.size, &ignored) &&
-	    trimmed(span_after(s, 1)).size > 1)
+	    trim_span(span_after(s, 1)).size > 1)
 		return take_objects(r, (struct span){s.data + 1, s.size - 2}, false);
 	if (s.size && *s.data == '{')
 		return take_objects(r, s, false);
@@ -221,9 +223,9 @@ static bool take_list(struct tool_reader* r, struct span s) {
 		if (!n || !take_named(r, (struct span){s.data, from + n}, name_end < from ? arguments_open : "{"))
 			return any;
 		any = true;
-		s = trimmed(span_after(s, from + n));
+		s = trim_span(span_after(s, from + n));
 		if (span_starts(s, list_open))
-			s = trimmed(span_after(s, strlen(list_open)));
+			s = trim_span(span_after(s, strlen(list_open)));
 	}
 	return any;
 }
@@ -234,7 +236,7 @@ static bool take_list(struct tool_reader* r, struct span s) {
 static void give_back(struct tool_reader* r, size_t n) {
 	text_put(&r->content, r->opener);
 	r->begun = true;
-	say(r, n);
+	emit_content(r, n);
 }
 
 /* What closes a call that the opener began; NULL: the end of the text. */
@@ -254,7 +256,7 @@ static void take_closed(struct tool_reader* r, size_t n, size_t closer) {
 
 /* True when there is more to decide. */
 static bool decide_content(struct tool_reader* r) {
-	const struct span s = held(r);
+	const struct span s = held_text(r);
 	const size_t blank = span_spaces(s);
 	if (!r->begun && r->n == 0 && blank < s.size && s.data[blank] == '{') {
 		r->opener = "";
@@ -262,26 +264,26 @@ static bool decide_content(struct tool_reader* r) {
 	}
 	const size_t first = span_first(s, openers, &r->opener);
 	if (r->opener) {
-		say(r, first);
+		emit_content(r, first);
 		text_drop(&r->held, first + strlen(r->opener));
 		return true;
 	}
 	if (!r->begun && blank == s.size)
 		return false;
 	const size_t n = s.size - span_undecided(s, openers);
-	say(r, n);
+	emit_content(r, n);
 	text_drop(&r->held, n);
 	return false;
 }
 
-static void decide(struct tool_reader* r) {
+static void decide_held(struct tool_reader* r) {
 	for (bool more = r->held.size > 0; more;) {
 		if (!r->opener) {
 			more = decide_content(r);
 			continue;
 		}
 		const char* closer = closer_of(r->opener);
-		const size_t n = closer ? span_find(held(r), closer) : r->held.size;
+		const size_t n = closer ? span_find(held_text(r), closer) : r->held.size;
 		more = n < r->held.size;
 		if (more)
 			take_closed(r, n, strlen(closer));
@@ -291,10 +293,11 @@ static void decide(struct tool_reader* r) {
 void tool_reader_end(struct tool_reader* r) {
 	const size_t n = r->held.size;
 	if (!r->opener)
-		say(r, n);
+		emit_content(r, n);
 	else if (closer_of(r->opener))
 		take_closed(r, n, 0);
-	else if (!(r->opener == list_open ? take_list(r, held(r)) : take_objects(r, held(r), !*r->opener)))
+	else if (!(r->opener == list_open ? take_list(r, held_text(r))
+	                                  : take_objects(r, held_text(r), !*r->opener)))
 		give_back(r, n);
 	text_clear(&r->held);
 	r->failed |= r->content.failed || r->held.failed;
@@ -318,7 +321,7 @@ void tool_reader_close(struct tool_reader* r) {
 
 void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
 	text_add(&r->held, text, size);
-	decide(r);
+	decide_held(r);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

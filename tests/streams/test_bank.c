@@ -22,13 +22,13 @@ static float noise(void) {
 	return (float)((double)(seed >> 11) * 0x1p-53 * 2 - 1);
 }
 
-/* A prompt's state: large part common to all texts, a smaller one of its kind, and its own noise. */
-static void state_of(float* state, int dim, int kind) {
+/* A prompt's state: large part common to all texts, a smaller one of its cluster, and its own noise. */
+static void state_of(float* state, int dim, int cluster) {
 	uint64_t own = seed;
 	seed = 7;
 	for (int i = 0; i < dim; i++)
 		state[i] = 5 * noise();
-	seed = (uint64_t)kind + 100;
+	seed = (uint64_t)cluster + 100;
 	for (int i = 0; i < dim; i++)
 		state[i] += noise();
 	seed = own;
@@ -36,28 +36,28 @@ static void state_of(float* state, int dim, int kind) {
 		state[i] += 0.5f * noise();
 }
 
-static void kinds_are_told_apart(int dim) {
+static void clusters_are_told_apart(int dim) {
 	struct bank* b = bank_open(64);
 	float* state = malloc((size_t)dim * sizeof *state);
 	struct bank_signature s;
-	for (int kind = 0; kind < 4; kind++)
+	for (int cluster = 0; cluster < 4; cluster++)
 		for (int prompt = 0; prompt < 10; prompt++) {
 			bank_tick(b);
-			state_of(state, dim, kind);
+			state_of(state, dim, cluster);
 			bank_signature(&s, state, dim);
-			const struct mask m = mask_of(2 + kind, 10 + kind);
+			const struct mask m = mask_of(2 + cluster, 10 + cluster);
 			bank_add(b, bank_entry(b, NULL, 0, &m), &(struct bank_record){.tokens = 32}, &s);
 		}
 	int right = 0;
 	for (int prompt = 0; prompt < 100; prompt++) {
-		const int kind = prompt % 4;
-		state_of(state, dim, kind);
+		const int cluster = prompt % 4;
+		state_of(state, dim, cluster);
 		bank_signature(&s, state, dim);
 		const struct bank_entry* e = bank_find(b, NULL, &s);
-		right += e && mask_has(&e->mask, 2 + kind);
+		right += e && mask_has(&e->mask, 2 + cluster);
 	}
 	assert_true(right >= 98);
-	/* a kind never seen fits none */
+	/* a cluster never seen fits none */
 	int foreign = 0;
 	for (int prompt = 0; prompt < 20; prompt++) {
 		state_of(state, dim, 9);
@@ -71,8 +71,8 @@ static void kinds_are_told_apart(int dim) {
 
 static void signatures(void** unused) {
 	(void)unused;
-	kinds_are_told_apart(64);
-	kinds_are_told_apart(1024); /* projected */
+	clusters_are_told_apart(64);
+	clusters_are_told_apart(1024); /* projected */
 }
 
 static void labels_decide(void** unused) {
@@ -121,42 +121,42 @@ static void coinciding_entries_are_one(void** unused) {
 	bank_close(b);
 }
 
-/* What one process learned of texts without labels, another finds: the kinds stay apart, each with all its
+/* What one process learned of texts without labels, another finds: the clusters stay apart, each with all its
  * masks, though they share one mask. */
 static void kinds_outlive_a_restart(void** unused) {
 	(void)unused;
-	enum { DIM = 64, KINDS = 3, MASKS = 3 };
+	enum { DIM = 64, CLUSTERS = 3, MASKS = 3 };
 	struct bank *b = bank_open(64), *later = bank_open(64);
 	float state[DIM];
 	struct bank_signature s;
-	int64_t kind[KINDS] = {0};
+	int64_t cluster[CLUSTERS] = {0};
 	for (int prompt = 0; prompt < 90; prompt++) {
-		const int k = prompt % KINDS, which = prompt / KINDS % MASKS;
+		const int k = prompt % CLUSTERS, which = prompt / CLUSTERS % MASKS;
 		state_of(state, DIM, k);
 		bank_signature(&s, state, DIM);
 		const struct mask m = which == 0 ? mask_of(1, 2) : mask_of(10 + k, 20 + which);
-		struct bank_entry* e = bank_entry(b, NULL, kind[k] ? kind[k] : -1, &m);
-		kind[k] = e->kind;
+		struct bank_entry* e = bank_entry(b, NULL, cluster[k] ? cluster[k] : -1, &m);
+		cluster[k] = e->cluster;
 		bank_add(b, e, &(struct bank_record){.tokens = which == 1 ? 50 : 5}, &s);
 	}
-	assert_int_equal(b->n, KINDS * MASKS);
+	assert_int_equal(b->n, CLUSTERS * MASKS);
 	for (int i = 0; i < b->n; i++)
 		assert_true(bank_restore(later, &b->entry[i]));
-	assert_int_equal(later->n, KINDS * MASKS);
+	assert_int_equal(later->n, CLUSTERS * MASKS);
 	for (int prompt = 0; prompt < 30; prompt++) {
-		const int k = prompt % KINDS;
+		const int k = prompt % CLUSTERS;
 		state_of(state, DIM, k);
 		bank_signature(&s, state, DIM);
 		const struct bank_entry* e = bank_find(later, NULL, &s);
 		assert_non_null(e);
-		assert_int_equal(e->kind, kind[k]);
+		assert_int_equal(e->cluster, cluster[k]);
 		assert_true(mask_has(&e->mask, 10 + k) && mask_has(&e->mask, 21)); /* the one that served most */
 	}
-	/* a kind that is new to it is nobody else's */
+	/* a cluster that is new to it is nobody else's */
 	const struct mask m = mask_of(1, 2);
-	const int64_t fresh = bank_entry(later, NULL, -1, &m)->kind;
-	for (int k = 0; k < KINDS; k++)
-		assert_int_not_equal(fresh, kind[k]);
+	const int64_t fresh = bank_entry(later, NULL, -1, &m)->cluster;
+	for (int k = 0; k < CLUSTERS; k++)
+		assert_int_not_equal(fresh, cluster[k]);
 	bank_close(later);
 	bank_close(b);
 }
@@ -212,7 +212,7 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 		bank_tick(b);
 		bank_add(b, bank_entry(b, "busy", 0, &m), &(struct bank_record){.tokens = 1000}, NULL);
 	}
-	assert_int_equal(b->n, BANK_A_KIND + 1);
+	assert_int_equal(b->n, BANK_PER_CLUSTER + 1);
 	assert_non_null(bank_find(b, "rare", NULL));
 	/* a converged mask is what its task is served with, whatever was tried since */
 	struct bank_entry* converged = bank_find(b, "busy", NULL);
@@ -267,18 +267,18 @@ static void odd_states_say_nothing(void** unused) {
 	assert_null(bank_open(65));
 }
 
-/* A crowded kind's next mask is asked for with the label of the entry that stands last, as memory does. */
+/* A crowded cluster's next mask is asked for with the label of the entry that stands last, as memory does. */
 static void a_label_of_the_banks_own_stays(void** unused) {
 	struct bank* b = bank_open(BANK_CAPACITY);
 	struct bank_entry* e = NULL;
 	(void)unused;
-	for (int i = 0; i < 3 * BANK_A_KIND; i++) {
+	for (int i = 0; i < 3 * BANK_PER_CLUSTER; i++) {
 		struct mask mask = {.word = {0}};
 		mask_set(&mask, 2 + i, true);
-		e = bank_entry(b, e ? e->task : "letters", e ? e->kind : 0, &mask);
+		e = bank_entry(b, e ? e->task : "letters", e ? e->cluster : 0, &mask);
 		assert_string_equal(e->task, "letters");
 	}
-	assert_int_equal(b->n, BANK_A_KIND);
+	assert_int_equal(b->n, BANK_PER_CLUSTER);
 	bank_close(b);
 }
 

@@ -128,35 +128,36 @@ static void what_is_stored_comes_back(void** unused) {
 	store_close(s);
 }
 
-/* One mask serves two kinds of text, and each has its own row; where the kind is not known it is found. */
-static void kinds_without_a_label_are_told_apart(void** unused) {
+/* One mask serves two workload clusters, and each has its own row; where the kind is not known it is found.
+ */
+static void clusters_without_a_label_are_told_apart(void** unused) {
 	(void)unused;
 	struct store* s = must_open("kinds.db", STORE_WRITE);
 	struct bank_entry entry = entry_of(1, 100);
 	entry.task[0] = '\0';
 	int64_t first = 0, second = 0, third = 0;
-	entry.kind = 11;
+	entry.cluster = 11;
 	assert_true(store_add(s, &model, &entry, 1, &first, &e));
-	entry.kind = 12;
+	entry.cluster = 12;
 	assert_true(store_add(s, &model, &entry, 1, &second, &e));
 	assert_true(store_add(s, &model, &entry, 1, &third, &e));
 	assert_int_equal(second, third);
 	assert_int_not_equal(first, second);
-	entry.kind = 0;
+	entry.cluster = 0;
 	assert_true(store_put(s, &model, &entry, &third, &e));
 	assert_int_equal(first, third);
 	entry.mask = entry_of(2, 1).mask;
 	assert_true(store_put(s, &model, &entry, &third, &e));
 	struct store_mask m;
 	assert_int_equal(store_get(s, second, &m, &e), 1);
-	assert_int_equal(m.entry.kind, 12);
+	assert_int_equal(m.entry.cluster, 12);
 	assert_int_equal(m.entry.record.tokens, 200);
 	assert_int_equal(store_get(s, third, &m, &e), 1);
-	assert_true(m.entry.kind > 12);
+	assert_true(m.entry.cluster > 12);
 	strcpy(entry.task, "code");
-	entry.kind = 5;
+	entry.cluster = 5;
 	assert_true(store_add(s, &model, &entry, 1, &first, &e));
-	entry.kind = 6; /* another process's number for the same label */
+	entry.cluster = 6; /* another process's number for the same label */
 	assert_true(store_add(s, &model, &entry, 1, &second, &e));
 	assert_int_equal(first, second);
 	/* each kind keeps its best few */
@@ -164,7 +165,7 @@ static void kinds_without_a_label_are_told_apart(void** unused) {
 	for (int i = 0; i < 16; i++) {
 		entry = entry_of(i, i);
 		entry.task[0] = '\0';
-		entry.kind = 20 + i % 2;
+		entry.cluster = 20 + i % 2;
 		assert_true(store_add(s, &model, &entry, 1, NULL, &e));
 	}
 	assert_true(store_trim(s, "00ff", 64, 3, &e));
@@ -173,8 +174,8 @@ static void kinds_without_a_label_are_told_apart(void** unused) {
 	assert_true(store_each(s, "00ff", see, &seen, &e));
 	int even = 0, odd = 0;
 	for (int i = 0; i < seen.n; i++) {
-		even += seen.masks[i].entry.kind == 20 && seen.masks[i].entry.record.tokens >= 10;
-		odd += seen.masks[i].entry.kind == 21 && seen.masks[i].entry.record.tokens >= 11;
+		even += seen.masks[i].entry.cluster == 20 && seen.masks[i].entry.record.tokens >= 10;
+		odd += seen.masks[i].entry.cluster == 21 && seen.masks[i].entry.record.tokens >= 11;
 	}
 	assert_int_equal(even, 3);
 	assert_int_equal(odd, 3);
@@ -576,7 +577,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(masks_as_text),
 	    cmocka_unit_test(what_is_stored_comes_back),
-	    cmocka_unit_test(kinds_without_a_label_are_told_apart),
+	    cmocka_unit_test(clusters_without_a_label_are_told_apart),
 	    cmocka_unit_test(processes_share_a_file),
 	    cmocka_unit_test(committed_entries_survive_kills),
 	    cmocka_unit_test(bad_files_are_named_and_kept),

@@ -35,7 +35,7 @@ struct chat {
 
 /* ---- history -------------------------------------------------------------------------------- */
 
-static bool remember(struct chat* chat, const char* role, const char* text, size_t size) {
+static bool remember_message(struct chat* chat, const char* role, const char* text, size_t size) {
 	char* const content =
 	    grow_by_one(&chat->message, (size_t)chat->n, sizeof *chat->message) ? malloc(size + 1) : NULL;
 	if (!content)
@@ -48,7 +48,7 @@ static bool remember(struct chat* chat, const char* role, const char* text, size
 }
 
 /* Forgets messages [from, from + n). */
-static void forget(struct chat* chat, int from, int n) {
+static void forget_messages(struct chat* chat, int from, int n) {
 	for (int i = from; i < from + n; i++)
 		free((void*)(uintptr_t)chat->message[i].content);
 	if (chat->n > from + n)
@@ -73,14 +73,14 @@ static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct 
 			return true;
 		if (!said)
 			fprintf(stderr, "(the context is full: the oldest turns are forgotten)\n");
-		forget(chat, start, 2);
+		forget_messages(chat, start, 2);
 	}
 }
 
 /* ---- one turn ------------------------------------------------------------------------------- */
 
-static bool answer(struct chat* chat, const char* text, size_t size, struct error* error) {
-	if (!remember(chat, "user", text, size))
+static bool answer_message(struct chat* chat, const char* text, size_t size, struct error* error) {
+	if (!remember_message(chat, "user", text, size))
 		return error_set(error, "out of memory");
 	struct token_list prompt = {0};
 	bool good = fitting_tokens(chat, &prompt, error);
@@ -96,14 +96,14 @@ static bool answer(struct chat* chat, const char* text, size_t size, struct erro
 	}
 	token_list_free(&prompt);
 	if (!good) {
-		forget(chat, chat->n - 1, 1);
+		forget_messages(chat, chat->n - 1, 1);
 		return false;
 	}
 	putchar('\n');
 	chat->turns++;
 	chat->tokens += chat->completion.figures.tokens;
 	interrupt_watch();
-	return remember(chat, "assistant", chat->completion.text.data, chat->completion.text.size) ||
+	return remember_message(chat, "assistant", chat->completion.text.data, chat->completion.text.size) ||
 	       error_set(error, "out of memory");
 }
 
@@ -129,7 +129,7 @@ static void print_mask(struct chat* chat) {
 }
 
 /* A line that begins with '/'. False: the conversation ends. */
-static bool obey(struct chat* chat, const char* line) {
+static bool run_chat_command(struct chat* chat, const char* line) {
 	static const char* const known[] = {"/help", "/mask", "/stats", "/reset", "/quit"};
 	if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
 		return false;
@@ -144,7 +144,7 @@ static bool obey(struct chat* chat, const char* line) {
 		print_stats(chat);
 	} else if (strcmp(line, "/reset") == 0) {
 		const int start = first_turn(chat);
-		forget(chat, start, chat->n - start);
+		forget_messages(chat, start, chat->n - start);
 	} else {
 		const char* const near = nearest_name(line, known, 5);
 		printf("no command %s; %s%s\n", line, near ? "did you mean " : "/help lists them", near ? near : "");
@@ -183,7 +183,7 @@ static void search_idly(struct chat* chat) {
 }
 
 /* Lines until the end; the exit status. */
-static int converse(struct chat* chat) {
+static int read_messages(struct chat* chat) {
 	char* line = NULL;
 	size_t capacity = 0;
 	int status = STATUS_DONE;
@@ -205,10 +205,10 @@ static int converse(struct chat* chat) {
 		if (length == 0)
 			continue;
 		const bool command = line[0] == '/' && line[1] != '/';
-		if (command && !obey(chat, line))
+		if (command && !run_chat_command(chat, line))
 			break;
 		const size_t skip = line[0] == '/' ? 1 : 0;
-		if (!command && !answer(chat, line + skip, length - skip, &error)) {
+		if (!command && !answer_message(chat, line + skip, length - skip, &error)) {
 			status = complain(STATUS_FAILED, "%s", error.message);
 			if (!chat->terminal)
 				break;
@@ -229,11 +229,11 @@ static int converse(struct chat* chat) {
 	return status;
 }
 
-static int start(struct chat* chat) {
+static int start_chat(struct chat* chat) {
 	struct error error = {{0}};
 	if (!chat_template_check(model_chat_template(chat->runtime.model, false), &error))
 		return complain(STATUS_FAILED, "%s", error.message);
-	if (chat->system && !remember(chat, "system", chat->system, strlen(chat->system)))
+	if (chat->system && !remember_message(chat, "system", chat->system, strlen(chat->system)))
 		return complain(STATUS_FAILED, "out of memory");
 	chat->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 	if (chat->terminal) {
@@ -241,7 +241,7 @@ static int start(struct chat* chat) {
 		runtime_print(stdout, &chat->runtime);
 		puts("/help lists the commands.");
 	}
-	int status = converse(chat);
+	int status = read_messages(chat);
 	if (chat->turns && !runtime_save_mask(&chat->runtime, &chat->completion.figures, "chat", chat->tokens))
 		status = STATUS_FAILED;
 	return status;
@@ -274,8 +274,8 @@ int command_chat(int argc, char** argv) {
 		return status;
 	status = runtime_open(&chat.runtime);
 	if (status == OPTIONS_GO_ON)
-		status = start(&chat);
-	forget(&chat, 0, chat.n);
+		status = start_chat(&chat);
+	forget_messages(&chat, 0, chat.n);
 	free(chat.message);
 	completion_free(&chat.completion);
 	idle_close(chat.idle);

@@ -141,7 +141,7 @@ static bool check_weights(struct check* c, const struct weight_table* w) {
 	return good;
 }
 
-static int check(const struct model* model) {
+static int check_model(const struct model* model) {
 	struct check c = {.row = NULL};
 	const bool good = check_weights(&c, &model->weights);
 	free(c.row);
@@ -209,7 +209,7 @@ int command_inspect(int argc, char** argv) {
 		return complain(STATUS_FAILED, "%s", error.message);
 	print_model(model);
 	print_methods(model);
-	const int result = checked ? check(model) : STATUS_DONE;
+	const int result = checked ? check_model(model) : STATUS_DONE;
 	model_close(model);
 	return output_written(result);
 }

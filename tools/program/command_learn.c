@@ -34,11 +34,11 @@ struct learn {
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-static double elapsed(const struct learn* l) { return seconds_now() - l->began; }
+static double elapsed_seconds(const struct learn* l) { return seconds_now() - l->began; }
 
 static void show_progress(void* user) {
 	struct learn* const l = user;
-	const double now = elapsed(l);
+	const double now = elapsed_seconds(l);
 	if (!l->live || now - l->shown_at < 0.1)
 		return;
 	l->shown_at = now;
@@ -67,7 +67,7 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 		return true;
 	l->unseen = (double)matches / rows;
 	cJSON* const point = cJSON_CreateObject();
-	cJSON_AddNumberToObject(point, "seconds", elapsed(l));
+	cJSON_AddNumberToObject(point, "seconds", elapsed_seconds(l));
 	cJSON_AddNumberToObject(point, "proposals", (double)l->proposals);
 	cJSON_AddNumberToObject(point, "rows", rows);
 	cJSON_AddNumberToObject(point, "unseen_matchness", l->unseen);
@@ -86,7 +86,7 @@ static bool search_text(struct learn* l, double seconds, struct error* error) {
 	struct search* const search = session_search(session);
 	struct session_work work;
 	const int64_t enough = l->proposals + AT_LEAST;
-	while ((seconds_now() < until || l->proposals < enough) && elapsed(l) < (double)l->seconds &&
+	while ((seconds_now() < until || l->proposals < enough) && elapsed_seconds(l) < (double)l->seconds &&
 	       !interrupted() && session_next_idle(session, &work)) {
 		if (!session_run(session, &work, error))
 			return false;
@@ -102,10 +102,10 @@ static bool search_text(struct learn* l, double seconds, struct error* error) {
 
 /* Each prompt's text, and a search on it for as long as it took to write: windows of one text agree with one
  * another, so many texts tell more than many windows. Later turns go further into each text. */
-static bool learn(struct learn* l, struct error* error) {
+static bool learn_masks(struct learn* l, struct error* error) {
 	l->began = seconds_now();
 	int tokens = FIRST_TOKENS;
-	for (int turn = 0, i = 0; elapsed(l) < (double)l->seconds && !interrupted(); i++) {
+	for (int turn = 0, i = 0; elapsed_seconds(l) < (double)l->seconds && !interrupted(); i++) {
 		if (i == l->prompts.n) {
 			i = 0;
 			turn++;
@@ -142,7 +142,7 @@ static double unseen_matchness(const struct learn* l) {
 /* The curve goes along. */
 static cJSON* figures_of(struct learn* l) {
 	cJSON* const out = cJSON_CreateObject();
-	cJSON_AddNumberToObject(out, "seconds", elapsed(l));
+	cJSON_AddNumberToObject(out, "seconds", elapsed_seconds(l));
 	cJSON_AddNumberToObject(out, "proposals", (double)l->proposals);
 	cJSON_AddNumberToObject(out, "unseen_matchness", unseen_matchness(l));
 	cJSON_AddItemToObject(out, "curve", l->curve);
@@ -167,7 +167,7 @@ static void print_table(const struct learn* l, const cJSON* figures) {
 		       store_path(memory_store(l->runtime.memory)));
 }
 
-static int finish(struct learn* l) {
+static int finish_learning(struct learn* l) {
 	if (l->live)
 		fputs("\r\033[K", stderr);
 	cJSON* const figures = figures_of(l);
@@ -238,7 +238,7 @@ int command_learn(int argc, char** argv) {
 	if (status == OPTIONS_GO_ON) {
 		struct error error = {{0}};
 		interrupt_watch();
-		status = learn(&l, &error) ? finish(&l) : complain(STATUS_FAILED, "%s", error.message);
+		status = learn_masks(&l, &error) ? finish_learning(&l) : complain(STATUS_FAILED, "%s", error.message);
 	}
 	return close_learn(&l, status);
 }

@@ -35,7 +35,7 @@ struct masks {
 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
-static double share(int64_t part, int64_t whole) {
+static double divide_counts(int64_t part, int64_t whole) {
 	return whole > 0 ? (double)part / (double)whole : (double)NAN;
 }
 
@@ -48,14 +48,14 @@ static void entry_of_store(const struct store_mask* from, struct mask_entry* to)
 	snprintf(to->task, sizeof to->task, "%s", from->entry.task);
 	to->blocks = from->model.blocks;
 	to->mask = from->entry.mask;
-	to->matchness = share(r->matches, r->rows);
-	to->alpha = share(r->accepted, r->draft_steps);
-	to->mean_generated = share(r->round_tokens, r->rounds);
+	to->matchness = divide_counts(r->matches, r->rows);
+	to->alpha = divide_counts(r->accepted, r->draft_steps);
+	to->mean_generated = divide_counts(r->round_tokens, r->rounds);
 	to->skip_ratio = from->entry.skip_ratio;
 	to->tokens_served = r->tokens;
 }
 
-static bool append(struct masks* m, const struct mask_entry* entry, int64_t id) {
+static bool append_mask(struct masks* m, const struct mask_entry* entry, int64_t id) {
 	if (!grow_by_one(&m->id, (size_t)m->list.n, sizeof *m->id) || !mask_list_append(&m->list, entry))
 		return error_set(&m->error, "out of memory");
 	m->id[m->list.n - 1] = id;
@@ -68,7 +68,7 @@ static bool append_stored(void* user, const struct store_mask* stored) {
 	entry_of_store(stored, &entry);
 	if (m->model && strcmp(entry.fingerprint, m->model->fingerprint) != 0)
 		return true;
-	return append(user, &entry, stored->id);
+	return append_mask(user, &entry, stored->id);
 }
 
 static bool open_store(struct masks* m, enum store_mode mode) {
@@ -107,14 +107,14 @@ static bool gather_file(struct masks* m, const char* path) {
 	good = good && (!m->key || picked);
 	for (int i = 0; i < file.n && good; i++)
 		if (!picked || picked == &file.entry[i])
-			good = append(m, &file.entry[i], 0);
+			good = append_mask(m, &file.entry[i], 0);
 	mask_list_free(&file);
 	return good;
 }
 
 /* The masks that the words name: ids of the store, files, or without words all of the store, or of one
  * model's with -m. */
-static bool gather(struct masks* m) {
+static bool gather_masks(struct masks* m) {
 	int64_t id;
 	bool good = true;
 	m->source = m->n_words ? m->word[0] : "the store";
@@ -149,7 +149,7 @@ static int blocks_of(const struct masks* m, const struct mask_entry* entry) {
 	return last + 2 > MAX_BLOCKS ? MAX_BLOCKS : last + 2;
 }
 
-static bool show(struct masks* m) {
+static bool show_mask(struct masks* m) {
 	for (int i = 0; i < m->list.n; i++) {
 		const struct mask_entry* const entry = &m->list.entry[i];
 		char key[MASK_KEY];
@@ -178,7 +178,7 @@ static void print_cell(double value) {
 		printf("  %9.2f", value);
 }
 
-static bool list(struct masks* m) {
+static bool list_masks(struct masks* m) {
 	printf("%6s  %-20s  %-16s  %7s  %9s  %9s  %9s  %13s\n", "id", "model", "task", "skipped", "matchness",
 	       "alpha", "M", "tokens_served");
 	for (int i = 0; i < m->list.n; i++) {
@@ -202,7 +202,7 @@ static bool list(struct masks* m) {
 
 /* ---- moving --------------------------------------------------------------------------------- */
 
-static bool export(struct masks* m) {
+static bool export_masks(struct masks* m) {
 	const bool ours = !m->format || strcmp(m->format, "swiftlet") == 0;
 	const enum mask_format format = ours ? MASK_FORMAT_SWIFTLET : MASK_FORMAT_SKIP_LAYERS;
 	if (m->list.n == 0)
@@ -217,7 +217,7 @@ static bool export(struct masks* m) {
 }
 
 /* What the file leaves open is the model's that -m names. */
-static bool complete(struct masks* m, struct mask_entry* entry) {
+static bool complete_entry(struct masks* m, struct mask_entry* entry) {
 	if (!m->model && (!entry->fingerprint[0] || !entry->blocks))
 		return error_set(&m->error, "%s does not say which model its mask is for: give -m MODEL", m->source);
 	if (m->task || !entry->task[0])
@@ -271,9 +271,9 @@ static bool import_to_store(struct masks* m) {
 	return good;
 }
 
-static bool import(struct masks* m) {
+static bool import_masks(struct masks* m) {
 	for (int i = 0; i < m->list.n; i++)
-		if (!complete(m, &m->list.entry[i]))
+		if (!complete_entry(m, &m->list.entry[i]))
 			return false;
 	return m->output ? mask_file_write(m->output, m->list.entry, m->list.n, MASK_FORMAT_SWIFTLET, &m->error)
 	                 : import_to_store(m);
@@ -295,7 +295,8 @@ static bool delete_ids(struct masks* m) {
 
 enum { LIST_MASKS, SHOW, EXPORT, IMPORT, DELETE, ACTIONS };
 static const char* const action_name[ACTIONS] = {"list", "show", "export", "import", "delete"};
-static bool (*const act[ACTIONS])(struct masks*) = {list, show, export, import, delete_ids};
+static bool (*const act[ACTIONS])(struct masks*) = {list_masks, show_mask, export_masks, import_masks,
+                                                    delete_ids};
 
 static int check_usage(const struct masks* m, const char* name, int* action) {
 	int64_t id;
@@ -364,7 +365,7 @@ int command_masks(int argc, char** argv) {
 		return status;
 	if (m.model_spec)
 		m.model = model_open(m.model_spec, NULL, &m.error);
-	const bool good = (!m.model_spec || m.model) && (action == DELETE || gather(&m)) && act[action](&m);
+	const bool good = (!m.model_spec || m.model) && (action == DELETE || gather_masks(&m)) && act[action](&m);
 	status = good ? output_written(STATUS_DONE) : complain(STATUS_FAILED, "%s", m.error.message);
 	if (m.store)
 		store_close(m.store);

@@ -12,7 +12,7 @@
 #include "tools/program/interrupt.h"
 #include "tools/program/runtime.h"
 
-struct run {
+struct run_command {
 	const char* prompt;
 	const char* prompt_file;
 	const char* expect_file;
@@ -28,7 +28,7 @@ struct run {
 	int64_t rounds; /* written to it */
 };
 
-static bool tokens_of(const struct run* run, const char* text, size_t size, struct token_list* tokens,
+static bool tokens_of(const struct run_command* run, const char* text, size_t size, struct token_list* tokens,
                       struct error* error) {
 	if (!run->chat)
 		return prompt_tokens(run->runtime.model, text, size, run->no_special, tokens, error);
@@ -41,7 +41,7 @@ static bool tokens_of(const struct run* run, const char* text, size_t size, stru
 }
 
 /* Of --expect's file; nothing where there is none. False with the error set. */
-static bool read_expected(const struct run* run, struct token_list* tokens, struct error* error) {
+static bool read_expected(const struct run_command* run, struct token_list* tokens, struct error* error) {
 	size_t size;
 	char* const text = run->expect_file ? read_whole(run->expect_file, &size, error) : NULL;
 	const bool good =
@@ -61,7 +61,7 @@ static bool read_expected(const struct run* run, struct token_list* tokens, stru
  * first choices with their probabilities; stop: why it ended (steps, threshold, end of text, limit of what
  * may be emitted, or that drafting was planned); rows: the verified tree, root first. */
 static void trace_step(void* user) {
-	struct run* const run = user;
+	struct run_command* const run = user;
 	FILE* const out = run->trace;
 	struct round_trace t;
 	session_trace(run->runtime.session, &t);
@@ -80,13 +80,13 @@ static void trace_step(void* user) {
 	fprintf(out, "], \"accepted\": %d, \"bonus\": %" PRId32 "}\n", t.accepted, t.bonus);
 }
 
-static bool trace_open(struct run* run, struct error* error) {
+static bool trace_open(struct run_command* run, struct error* error) {
 	run->trace = run->trace_file ? fopen(run->trace_file, "w") : NULL;
 	return !run->trace_file || run->trace ||
 	       error_set(error, "%s could not be written: %s", run->trace_file, strerror(errno));
 }
 
-static int trace_close(struct run* run, int status) {
+static int trace_close(struct run_command* run, int status) {
 	const bool written = !run->trace || ferror(run->trace) == 0;
 	if (run->trace && (fclose(run->trace) != 0 || !written))
 		return complain(STATUS_FAILED, "%s could not be written: %s", run->trace_file, strerror(errno));
@@ -95,14 +95,14 @@ static int trace_close(struct run* run, int status) {
 
 /* ---- the text ------------------------------------------------------------------------------- */
 
-static void print_json(const struct run* run, const struct completion* g) {
+static void print_json(const struct run_command* run, const struct completion* g) {
 	char* const text = completion_report(g, &run->runtime, NULL, run->task);
 	if (text)
 		puts(text);
 	free(text);
 }
 
-static void print_figures(const struct run* run, const struct completion* g) {
+static void print_figures(const struct run_command* run, const struct completion* g) {
 	const struct swiftlet_figures* const f = &g->figures;
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
@@ -111,7 +111,7 @@ static void print_figures(const struct run* run, const struct completion* g) {
 		draw_figures(stderr, f, run->runtime.model->weights.shape.n_blocks);
 }
 
-static int finish(const struct run* run, struct completion* g) {
+static int finish_run(const struct run_command* run, struct completion* g) {
 	g->figures.seconds.load = run->runtime.load_seconds;
 	const bool terminal = isatty(STDOUT_FILENO);
 	if (run->json)
@@ -126,7 +126,7 @@ static int finish(const struct run* run, struct completion* g) {
 	return saved ? STATUS_DONE : STATUS_FAILED;
 }
 
-static int generate(struct run* run, const char* text, size_t size) {
+static int generate_text(struct run_command* run, const char* text, size_t size) {
 	struct error error = {{0}};
 	struct token_list prompt = {0}, expected = {0};
 	struct completion g = {.show = run->json ? NULL : stdout, .watch = run->runtime.watch};
@@ -144,7 +144,7 @@ static int generate(struct run* run, const char* text, size_t size) {
 		interrupt_watch();
 		good = completion_run(&g, run->runtime.session, &request, &error);
 	}
-	const int status = good ? finish(run, &g) : complain(STATUS_FAILED, "%s", error.message);
+	const int status = good ? finish_run(run, &g) : complain(STATUS_FAILED, "%s", error.message);
 	completion_free(&g);
 	token_list_free(&expected);
 	token_list_free(&prompt);
@@ -152,7 +152,7 @@ static int generate(struct run* run, const char* text, size_t size) {
 }
 
 int command_run(int argc, char** argv) {
-	struct run run = {.max_tokens = 128};
+	struct run_command run = {.max_tokens = 128};
 	const struct command_option option[] = {
 	    TEXT("prompt", 'p', "TEXT", "the prompt", &run.prompt),
 	    TEXT("expect", 0, "FILE", "a text that the output is expected to follow", &run.expect_file),
@@ -202,7 +202,7 @@ int command_run(int argc, char** argv) {
 		return complain(STATUS_FAILED, "%s", error.message);
 	status = runtime_open(&run.runtime);
 	if (status == OPTIONS_GO_ON)
-		status = generate(&run, run.prompt ? run.prompt : file_text, size);
+		status = generate_text(&run, run.prompt ? run.prompt : file_text, size);
 	free(file_text);
 	return runtime_close(&run.runtime, status);
 }

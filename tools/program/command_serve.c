@@ -52,7 +52,7 @@ static void wait_for_end(void) {
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
-static int serve(struct serve* s) {
+static int run_server(struct serve* s) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
@@ -159,5 +159,5 @@ int command_serve(int argc, char** argv) {
 		status =
 		    complain(STATUS_USAGE, "serve: --per-request-spec-decode-metrics %s: expected none or summary",
 		             s.speculation);
-	return status == OPTIONS_GO_ON ? serve(&s) : status;
+	return status == OPTIONS_GO_ON ? run_server(&s) : status;
 }

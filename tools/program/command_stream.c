@@ -42,7 +42,7 @@ static void clear_progress(const struct stream* s) {
 }
 
 /* What the program is about: the prompt, or the search while it decodes. */
-static const char* phase(const struct stream* s, const struct swiftlet_figures* f) {
+static const char* name_phase(const struct stream* s, const struct swiftlet_figures* f) {
 	if (f->tokens == 0)
 		return "prefill";
 	if (s->runtime.options.method == SWIFTLET_VANILLA)
@@ -60,7 +60,7 @@ static void show_progress(void* user) {
 	s->shown_at = now;
 	struct swiftlet_figures f;
 	swiftlet_session_figures(s->runtime.session, &f);
-	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1, phase(s, &f));
+	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1, name_phase(s, &f));
 	if (!isnan(f.matchness))
 		fprintf(stderr, "  matchness %.2f", f.matchness);
 	if (!isnan(f.mean_generated))
@@ -79,7 +79,7 @@ static void put_line(struct stream* s, char* text) {
 	free(text);
 }
 
-static bool generate(struct stream* s, const struct instance* instance, struct error* error) {
+static bool generate_text(struct stream* s, const struct instance* instance, struct error* error) {
 	struct token_list prompt = {0};
 	bool good = instance_tokens(s->runtime.model, instance, s->no_special, &prompt, error);
 	if (good) {
@@ -91,9 +91,9 @@ static bool generate(struct stream* s, const struct instance* instance, struct e
 	return good;
 }
 
-static void serve(struct stream* s, const struct instance* instance, struct error* error) {
+static void serve_instance(struct stream* s, const struct instance* instance, struct error* error) {
 	struct completion* const g = &s->completion;
-	if (!generate(s, instance, error)) {
+	if (!generate_text(s, instance, error)) {
 		s->failed++;
 		put_line(s, report_error_text(instance->id, instance->line, error->message));
 		return;
@@ -139,7 +139,7 @@ static bool write_summary(const struct stream* s) {
 	return good || complain(false, "%s: could not be written: %s", s->summary_path, strerror(errno));
 }
 
-static int finish(struct stream* s) {
+static int finish_stream(struct stream* s) {
 	clear_progress(s);
 	bool good = !s->out_failed || complain(false, "%s could not be written: %s",
 	                                       s->output ? s->output : "standard output", strerror(errno));
@@ -184,7 +184,7 @@ static int serve_all(struct stream* s) {
 			break;
 		}
 		if (status == JSONL_INSTANCE) {
-			serve(s, &instance, &error);
+			serve_instance(s, &instance, &error);
 		} else {
 			s->failed++;
 			put_line(s, report_error_text(instance.id, instance.line, error.message));
@@ -193,7 +193,7 @@ static int serve_all(struct stream* s) {
 	}
 	const bool read_failed = ferror(s->in) != 0 && !interrupted();
 	jsonl_free(&reader);
-	const int result = finish(s);
+	const int result = finish_stream(s);
 	if (read_failed)
 		return complain(STATUS_FAILED, "%s could not be read", s->input ? s->input : "standard input");
 	return result;

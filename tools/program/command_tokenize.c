@@ -29,8 +29,8 @@ static void print_ids(const struct token_list* list, bool json) {
 	puts(json ? "]}" : "");
 }
 
-static bool encode(const struct tokenize* t, const struct tokenizer* tokenizer, const char* text, size_t size,
-                   struct token_list* list, struct error* error) {
+static bool encode_text(const struct tokenize* t, const struct tokenizer* tokenizer, const char* text,
+                        size_t size, struct token_list* list, struct error* error) {
 	const int flags = (t->add_special ? TOKENIZE_ADD_SPECIAL : 0) | (t->no_special ? TOKENIZE_NO_SPECIAL : 0);
 	return tokenizer_encode(tokenizer, text, size, flags, list) ||
 	       error_set(error, "out of memory for a text of %zu bytes", size);
@@ -60,8 +60,8 @@ static bool read_ids(const char* text, size_t size, int vocab, struct token_list
 	return true;
 }
 
-static bool decode(const struct tokenize* t, const struct tokenizer* tokenizer, const char* text, size_t size,
-                   struct error* error) {
+static bool decode_ids(const struct tokenize* t, const struct tokenizer* tokenizer, const char* text,
+                       size_t size, struct error* error) {
 	struct token_list list = {0};
 	bool good = read_ids(text, size, tokenizer_size(tokenizer), &list, error);
 	size_t decoded_size = 0;
@@ -106,8 +106,8 @@ static bool check_given(const struct tokenize* t, const struct chat_json* messag
 }
 
 /* The prompt that the chat template makes of messages: its ids, or with --text its text, printed. */
-static bool chat(const struct tokenize* t, const struct model* model, const char* text, size_t size,
-                 struct token_list* list, struct error* error) {
+static bool encode_chat(const struct tokenize* t, const struct model* model, const char* text, size_t size,
+                        struct token_list* list, struct error* error) {
 	const struct chat_request request = {.messages = {text, size},
 	                                     .tools = json_of(t->tools),
 	                                     .documents = json_of(t->documents),
@@ -129,15 +129,15 @@ static bool chat(const struct tokenize* t, const struct model* model, const char
 
 /* ---- one text ------------------------------------------------------------------------------- */
 
-static bool work(const struct tokenize* t, struct model* model, const char* text, size_t size,
-                 struct error* error) {
+static bool tokenize_input(const struct tokenize* t, struct model* model, const char* text, size_t size,
+                           struct error* error) {
 	if (t->chat_template && !model_take_template(model, t->chat_template, error))
 		return false;
 	if (t->decode && !t->messages)
-		return decode(t, model->tokenizer, text, size, error);
+		return decode_ids(t, model->tokenizer, text, size, error);
 	struct token_list list = {0};
-	const bool good = t->messages ? chat(t, model, text, size, &list, error)
-	                              : encode(t, model->tokenizer, text, size, &list, error);
+	const bool good = t->messages ? encode_chat(t, model, text, size, &list, error)
+	                              : encode_text(t, model->tokenizer, text, size, &list, error);
 	if (good && !(t->messages && t->as_text))
 		print_ids(&list, t->json);
 	token_list_free(&list);
@@ -150,7 +150,7 @@ static int tokenize_text(const struct tokenize* t, const char* text, size_t size
 	struct model* const model = model_open(t->model, &options, &error);
 	if (!model)
 		return complain(STATUS_FAILED, "%s", error.message);
-	const bool good = work(t, model, text, size, &error);
+	const bool good = tokenize_input(t, model, text, size, &error);
 	model_close(model);
 	return good ? output_written(STATUS_DONE) : complain(STATUS_FAILED, "%s", error.message);
 }

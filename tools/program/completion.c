@@ -11,7 +11,7 @@
 #include "tools/program/interrupt.h"
 
 /* False with the error set: the generation is to end. */
-static bool take(struct completion* g, const struct swiftlet_step* step, struct error* error) {
+static bool take_step(struct completion* g, const struct swiftlet_step* step, struct error* error) {
 	for (int i = 0; i < step->n; i++)
 		g->text.failed |= !token_list_append(&g->tokens, step->token[i].id);
 	text_add(&g->text, step->text, step->text_size);
@@ -34,7 +34,7 @@ static bool run_steps(struct completion* g, swiftlet_session* session, struct er
 			return false;
 		if (g->watch)
 			memory_step(g->watch, &step);
-		good = take(g, &step, good ? error : &ignored) && good;
+		good = take_step(g, &step, good ? error : &ignored) && good;
 		if (!good || interrupted())
 			swiftlet_session_cancel(session);
 	} while (step.stop == SWIFTLET_RUNNING);

@@ -29,7 +29,7 @@ static void draw_row(FILE* out, const struct mask* mask, const struct mask* low,
 	fputc('\n', out);
 }
 
-static void draw(FILE* out, const struct mask* mask, const struct mask* low, int blocks) {
+static void draw_rows(FILE* out, const struct mask* mask, const struct mask* low, int blocks) {
 	const bool colour = isatty(fileno(out)) && !getenv("NO_COLOR");
 	draw_row(out, mask, low, blocks, 0, colour);
 	draw_row(out, mask, low, blocks, 1, colour);
@@ -45,7 +45,7 @@ static void draw(FILE* out, const struct mask* mask, const struct mask* low, int
 }
 
 void draw_mask(FILE* out, const struct mask* mask, int blocks) {
-	draw(out, mask, &(struct mask){.word = {0}}, blocks);
+	draw_rows(out, mask, &(struct mask){.word = {0}}, blocks);
 }
 
 static void set_blocks(struct mask* mask, const int* block, int n, int kind) {
@@ -59,5 +59,5 @@ void draw_figures(FILE* out, const struct swiftlet_figures* f, int blocks) {
 	set_blocks(&mask, f->mlp, f->n_mlp, 1);
 	set_blocks(&low, f->low_attention, f->n_low_attention, 0);
 	set_blocks(&low, f->low_mlp, f->n_low_mlp, 1);
-	draw(out, &mask, &low, blocks);
+	draw_rows(out, &mask, &low, blocks);
 }

@@ -9,7 +9,7 @@
 /* A signal handler has nowhere else to write. */
 static volatile sig_atomic_t noted;
 
-static void note(int number) {
+static void note_signal(int number) {
 	(void)number;
 	noted = 1;
 }
@@ -17,7 +17,7 @@ static void note(int number) {
 void interrupt_watch(void) {
 	struct sigaction action;
 	memset(&action, 0, sizeof action);
-	action.sa_handler = note;
+	action.sa_handler = note_signal;
 	action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
 	sigemptyset(&action.sa_mask);
 	noted = 0;
@@ -51,7 +51,7 @@ static void end_with_sentence(int number, siginfo_t* info, void* context) {
 	raise(number);
 }
 
-void interrupt_tell_lost_file(const char* model) {
+void interrupt_report_lost_file(const char* model) {
 	struct sigaction action;
 	snprintf(lost, sizeof lost,
 	         "swiftlet: %.500s: a file of the model was cut short, or could not be read any more, while it "

@@ -14,6 +14,6 @@ void interrupt_input(bool waits);
 
 /* Where a mapped file becomes shorter than it was, or its disk fails, the program ends with a sentence that
  * names the model, and status 1. */
-void interrupt_tell_lost_file(const char* model);
+void interrupt_report_lost_file(const char* model);
 
 #endif

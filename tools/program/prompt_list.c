@@ -22,8 +22,8 @@ const char* const usual_prompt[USUAL_PROMPTS] = {
 };
 
 /* Takes the ids over. */
-static bool add(struct prompt_list* list, const char* task, const struct token_list* tokens, int max_tokens,
-                struct error* error) {
+static bool add_prompt(struct prompt_list* list, const char* task, const struct token_list* tokens,
+                       int max_tokens, struct error* error) {
 	char* const label = task ? strdup(task) : NULL;
 	list->prompt[list->n++] = (struct prompt){label, tokens->id, tokens->n, max_tokens};
 	return !task || label || error_set(error, "out of memory");
@@ -34,7 +34,7 @@ static bool usual_prompts(struct prompt_list* list, const swiftlet_model* model,
 		struct token_list tokens = {0};
 		const bool good =
 		    prompt_tokens(model, usual_prompt[i], strlen(usual_prompt[i]), false, &tokens, error);
-		if (!add(list, NULL, &tokens, 128, error) || !good)
+		if (!add_prompt(list, NULL, &tokens, 128, error) || !good)
 			return false;
 	}
 	return true;
@@ -67,7 +67,7 @@ static bool read_file(struct prompt_list* list, const swiftlet_model* model, FIL
 		struct token_list tokens = {0};
 		good = (status == JSONL_INSTANCE && tokens_of(model, &instance, &tokens, &why)) ||
 		       error_set(error, "%s, line %ld: %.300s", name, instance.line, why.message);
-		good = add(list, instance.task, &tokens, instance.max_tokens, error) && good;
+		good = add_prompt(list, instance.task, &tokens, instance.max_tokens, error) && good;
 		instance_free(&instance);
 	}
 	jsonl_free(&reader);

@@ -43,7 +43,7 @@ static void* load_module(void) {
 	return module;
 }
 
-static void leave(void) {
+static void leave_group(void) {
 	swiftlet_dismiss(joined);
 	joined->close(joined);
 }
@@ -66,7 +66,7 @@ int ranks_join(void) {
 	if (!joined)
 		return complain(STATUS_FAILED, "out of memory");
 	if (joined->rank == 0) {
-		atexit(leave);
+		atexit(leave_group);
 		return OPTIONS_GO_ON;
 	}
 	const int rank = joined->rank;

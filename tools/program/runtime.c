@@ -62,7 +62,7 @@ bool runtime_open_memory(struct runtime* r, struct error* error) {
 /* Says on standard error what the files contradict themselves in. */
 static struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
                                 size_t size) {
-	interrupt_tell_lost_file(spec);
+	interrupt_report_lost_file(spec);
 	struct model* model = swiftlet_model_open(spec, options, message, size);
 	if (model && model->warning[0])
 		fprintf(stderr, "swiftlet: %s\n", model->warning);
@@ -185,8 +185,8 @@ bool runtime_save_mask(const struct runtime* r, const struct swiftlet_figures* f
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-static bool encode(const swiftlet_model* model, const char* text, size_t size, int flags,
-                   struct token_list* list, struct error* error) {
+static bool encode_prompt(const swiftlet_model* model, const char* text, size_t size, int flags,
+                          struct token_list* list, struct error* error) {
 	return tokenizer_encode(model->tokenizer, text, size, flags, list) ||
 	       error_set(error, "out of memory for the ids of a text of %zu bytes", size);
 }
@@ -197,8 +197,8 @@ bool prompt_tokens(const swiftlet_model* model, const char* text, size_t size, b
 	if (!utf8_valid(text, size))
 		return error_set(error, "the prompt is not UTF-8");
 	if (size > 0)
-		return encode(model, text, size, TOKENIZE_ADD_SPECIAL | (no_special ? TOKENIZE_NO_SPECIAL : 0), list,
-		              error);
+		return encode_prompt(model, text, size, TOKENIZE_ADD_SPECIAL | (no_special ? TOKENIZE_NO_SPECIAL : 0),
+		                     list, error);
 	if (bos < 0)
 		return error_set(error, "the prompt is empty and the model %s has no BOS token to start from",
 		                 model->name);
@@ -207,7 +207,7 @@ bool prompt_tokens(const swiftlet_model* model, const char* text, size_t size, b
 
 bool expected_tokens(const swiftlet_model* model, const char* text, size_t size, struct token_list* list,
                      struct error* error) {
-	return encode(model, text, size, TOKENIZE_NO_SPECIAL, list, error);
+	return encode_prompt(model, text, size, TOKENIZE_NO_SPECIAL, list, error);
 }
 
 bool check_json(const char* what, const char* text, size_t size, char first, struct error* error) {

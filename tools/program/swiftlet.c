@@ -43,7 +43,7 @@ static int print_help(void) {
 	return STATUS_DONE;
 }
 
-static int refuse(const char* name) {
+static int refuse_command(const char* name) {
 	const char* known[COMMANDS];
 	for (int i = 0; i < COMMANDS; i++)
 		known[i] = command[i].name;
@@ -77,5 +77,5 @@ int main(int argc, char** argv) {
 	for (int i = 0; i < COMMANDS; i++)
 		if (strcmp(name, command[i].name) == 0)
 			return command[i].run(argc - 1, argv + 1);
-	return refuse(name);
+	return refuse_command(name);
 }

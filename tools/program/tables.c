@@ -22,7 +22,7 @@ static bool is_cell(const cJSON* v) {
 	return !cJSON_IsObject(v) && !(cJSON_IsArray(v) && (!v->child || !cJSON_IsNumber(v->child)));
 }
 
-static const char* cell(const cJSON* v, char text[CELL]) {
+static const char* format_cell(const cJSON* v, char text[CELL]) {
 	char one[CELL];
 	size_t n = 0;
 	snprintf(text, CELL, "%s",
@@ -60,7 +60,7 @@ static int find_columns(const cJSON* rows, struct column column[COLUMNS]) {
 			if (i == n)
 				column[n++] =
 				    (struct column){v->string, (int)strlen(v->string) * (cJSON_IsString(v) ? -1 : 1)};
-			const int width = (int)strlen(cell(v, text));
+			const int width = (int)strlen(format_cell(v, text));
 			if (width > abs(column[i].width))
 				column[i].width = column[i].width < 0 ? -width : width;
 		}
@@ -82,7 +82,7 @@ static void print_table(const cJSON* rows) {
 		printf("\n%-*s", first, row->string ? row->string : "");
 		for (int i = 0; i < n; i++)
 			printf("  %*s", column[i].width,
-			       cell(cJSON_GetObjectItemCaseSensitive(row, column[i].name), text));
+			       format_cell(cJSON_GetObjectItemCaseSensitive(row, column[i].name), text));
 	}
 	putchar('\n');
 }
@@ -91,7 +91,7 @@ void tables_print(const cJSON* object) {
 	char text[CELL];
 	for (const cJSON* v = object->child; v; v = v->next)
 		if (is_cell(v))
-			printf("%-28s %s\n", v->string, cell(v, text));
+			printf("%-28s %s\n", v->string, format_cell(v, text));
 	for (const cJSON* v = object->child; v; v = v->next) {
 		if (!is_cell(v) && v->child && cJSON_IsObject(v->child))
 			print_table(v);
