@@ -23,6 +23,7 @@ struct server_options {
 	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one tenant. Where all are one
 	 * tenant's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
 	const char* key_file;
+	const char* key;               /* one more, as a line of that file; NULL: none */
 	const char* cors;              /* an origin that browsers may call from, or "*"; NULL: none */
 	const char* prompt_cache;      /* a folder; NULL: none */
 	int64_t prompt_cache_bytes;    /* of its files at most */

@@ -10,7 +10,7 @@ from support import SOURCE, EndToEnd, main, run
 PAGES = ["README.md", "CONTRIBUTING.md", *(os.path.join("docs", os.path.basename(page))
                                            for page in glob.glob(os.path.join(SOURCE, "docs", "*.md")))]
 ROOMS = ("core/", "docs/", "gp/", "kernels/", "optimizer/", "packaging/", "streams/", "tests/", "tools/")
-COMMANDS = ["run", "chat", "stream", "serve", "learn", "masks", "inspect", "tokenize"]
+COMMANDS = ["run", "chat", "serve", "list", "stream", "learn", "masks", "inspect", "tokenize"]
 OF_OTHERS = {"--before", "--dry-run", "--folder", "--full", "--ci", "--list", "--only", "--preset", "--rehearse", "--results",
              "--stat", "--toolchain", "--write", "--cuts"}  # of scripts, git, CMake
 
@@ -21,7 +21,7 @@ def text_of(page):
 
 
 def options_of(text):
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text))
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9_-]+", text))
 
 
 class Pages(EndToEnd):
@@ -58,19 +58,20 @@ class Pages(EndToEnd):
                         self.assertTrue(os.path.exists(os.path.join(SOURCE, path)) or any(tests))
 
     def test_options_that_are_named_exist_and_all_are_explained(self):
-        helps = {command: options_of(run(command, "--help").stdout.decode()) for command in COMMANDS}
-        known = set().union(*helps.values())
+        texts = {command: run(command, "--help-all").stdout.decode() for command in COMMANDS}
+        helps = {command: options_of(text.split("\nNames of other")[0]) for command, text in texts.items()}
+        known = options_of(" ".join(texts.values()))
         explained = set()
         for page in ["docs/usage.md", "docs/service.md", "docs/methods.md"]:
             explained |= options_of(text_of(page))
             self.assertEqual(options_of(text_of(page)) - known - OF_OTHERS - bench_options(), set(), page)
         for command in ("run", "chat", "stream", "serve", "learn"):
-            self.assertEqual(helps[command] - explained - {"--help", "--version"}, set(), command)
+            self.assertEqual(helps[command] - explained - {"--help", "--help-all", "--version"}, set(), command)
 
 
 def bench_options():
     parts = re.findall(r"^  ([a-z-]+) ", run("bench", "--help").stdout.decode(), re.M)
-    return set().union(*(options_of(run("bench", part, "--help").stdout.decode()) for part in parts))
+    return set().union(*(options_of(run("bench", part, "--help-all").stdout.decode()) for part in parts))
 
 
 if __name__ == "__main__":

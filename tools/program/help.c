@@ -47,21 +47,26 @@ static void print_own_options(const struct command_line* line, bool all) {
 			return;
 		if (!o->name)
 			continue;
-		if (line->fallback[i] != 0)
+		if (line->fallback[i] != 0 && line->fallback[i] != o->most)
 			snprintf(fallback, sizeof fallback, "%" PRId64, line->fallback[i]);
 		print_entry(o->letter, o->name, o->value, o->help, fallback, all);
 	}
 }
 
-static void print_shared_options(bool all) {
+/* Under the heading `without` only those of --help-all. */
+static void print_shared_options(bool all, const char* without) {
 	struct swiftlet_options defaults;
 	swiftlet_options_default(&defaults);
+	bool hidden = false;
 	for (int i = 0; i < n_shared_options; i++) {
 		const struct shared_option* const o = &shared_options[i];
 		char value[64] = "";
-		if (!o->value && all)
-			printf("\n%s\n", o->name);
-		if (!o->value || (!all && !o->usual))
+		if (!o->value) {
+			hidden = !all && without && strcmp(o->name, without) == 0;
+			if (all)
+				printf("\n%s\n", o->name);
+		}
+		if (!o->value || hidden || (!all && !o->usual))
 			continue;
 		if (!o->fallback)
 			swiftlet_options_get(&defaults, o->name, value, sizeof value);
@@ -83,14 +88,16 @@ void help_print(const struct command_line* line, bool all) {
 	printf("\nOptions (defaults in parentheses)\n");
 	print_own_options(line, all);
 	if (line->session && !all)
-		print_shared_options(false);
+		print_shared_options(false, line->without);
 	print_entry('h', "help", NULL, "this text", NULL, all);
 	if (has_more(line))
 		print_entry(0, "help-all", NULL, "every option, and what the terms mean", NULL, all);
 	if (line->details && all)
 		printf("\n%s\n", line->details);
 	if (line->session && all) {
-		print_shared_options(true);
-		printf("\nTerms\n%s\n", help_terms);
+		print_shared_options(true, NULL);
+		printf("\nTerms\n%s\n\nNames of other programs that are understood, too\n", help_terms);
+		for (const struct option_synonym* s = option_synonyms; s->other; s++)
+			printf("  --%-26s --%s\n", s->other, s->name);
 	}
 }

@@ -65,6 +65,7 @@ struct command_line {
 	const struct command_option* option; /* (n_options) */
 	int n_options;                       /* at most MOST_OPTIONS */
 	struct swiftlet_options* session;    /* takes the common options too; NULL: none are taken */
+	const char* without;                 /* heading of session options that --help leaves out, or NULL */
 	int64_t fallback[MOST_OPTIONS];      /* out: (n_options) the counts' defaults */
 	const char* word[64];                /* out: (n_words) what stands between the options */
 	int n_words, max_words;              /* max_words: in, at most 64 */

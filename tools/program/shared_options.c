@@ -127,17 +127,19 @@ const char* const help_terms =
     "  kappa          weight of uncertainty when ucb chooses a mask: mean + kappa * deviation";
 
 /* Names that other programs give to these options. */
-const struct option_synonym option_synonyms[] = {{"temperature", "temp"},
-                                                 {"ctx-size", "context"},
-                                                 {"n-predict", "max-tokens"},
-                                                 {"predict", "max-tokens"},
-                                                 {"system-prompt", "system"},
-                                                 {"top_p", "top-p"},
-                                                 {"top_k", "top-k"},
-                                                 {"min_p", "min-p"},
-                                                 {"cache-type-k", "cache-type"},
-                                                 {"model-draft", "draft-model"},
-                                                 {NULL, NULL}};
+const struct option_synonym option_synonyms[] = {
+    {"temperature", "temp"},
+    {"ctx-size", "context"},
+    {"n-predict", "max-tokens"},
+    {"predict", "max-tokens"},
+    {"system-prompt", "system"},
+    {"top_p", "top-p"},
+    {"top_k", "top-k"},
+    {"min_p", "min-p"},
+    {"cache-type-k", "cache-type"},
+    {"model-draft", "draft-model"},
+    {NULL, NULL},
+};
 
 const struct shared_option* shared_option_named(const char* name, char letter) {
 	for (int i = 0; i < n_shared_options; i++) {
