@@ -208,8 +208,8 @@ struct swiftlet_request {
 	int top_k;           /* 0: off */
 	/* -2 to 2, 0: off: subtracted from the logits of tokens generated before, once, and once for each time */
 	double presence_penalty, frequency_penalty;
-	/* 0 to 10, 0 and 1: off: divides the positive logits of tokens of the prompt and the text so far, and
-	 * multiplies the negative ones */
+	/* 0 to 10, 1: off, 0: as the model's generation_config.json says, off where it is silent: divides the
+	 * positive logits of tokens of the prompt and the text so far, and multiplies the negative ones */
 	double repetition_penalty;
 	const struct swiftlet_bias* bias; /* (n_bias) by ascending token, each once */
 	int n_bias;

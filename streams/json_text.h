@@ -15,7 +15,7 @@ enum { JSON_DEPTH = 64 };
 bool utf8_valid(const char* text, size_t size);
 
 /* True when text is exactly one JSON value with white space around it: UTF-8, nested at most JSON_DEPTH
- * deep, escapes whole (surrogates in pairs), no \u0000. Else false, and the error says what is wrong at
+ * deep, escapes whole (surrogates in pairs), no \u0000. Else false, and the error names the problem at
  * which byte ("at byte 17: …"). */
 bool json_check(const char* text, size_t size, struct error*);
 

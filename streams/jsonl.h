@@ -1,8 +1,8 @@
 /* A stream of prompts: one JSON object a line, read in order.
  *
  * Input lines: {"id", "task"?, "prompt" | "messages", "max_tokens"? (128)}, and with messages what
- * streams/chat_parts.h reads. What a line says is checked here; whether a prompt fits a context is the
- * session's to say. */
+ * streams/chat_parts.h reads. The fields of a line are checked here; the session checks whether a prompt fits
+ * the context. */
 #ifndef SWIFTLET_STREAMS_JSONL_H
 #define SWIFTLET_STREAMS_JSONL_H
 
@@ -21,7 +21,7 @@ struct instance {
 	int max_tokens;
 };
 
-/* Reads one line's text (without its newline). On false the error says what is wrong; `id` is still set
+/* Reads one line's text (without its newline). False sets the error; `id` is still set
  * where one can be read. Free in any case. */
 bool instance_parse(const char* text, size_t size, struct instance*, struct error*);
 void instance_free(struct instance*);
@@ -34,7 +34,7 @@ struct jsonl_reader {
 };
 enum jsonl_status { JSONL_END, JSONL_INSTANCE, JSONL_BROKEN };
 /* The next line that is not blank. BROKEN: the line could not be read; instance->line and perhaps ->id
- * are set, the error says why, and the stream goes on. Free the instance unless END. */
+ * are set, the error has the reason, and the stream goes on. Free the instance unless END. */
 enum jsonl_status jsonl_next(struct jsonl_reader*, struct instance*, struct error*);
 void jsonl_free(struct jsonl_reader*);
 

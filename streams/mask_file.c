@@ -162,7 +162,7 @@ static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const st
 	mask_entry_start(entry);
 	if (!cJSON_IsObject(item))
 		return error_set(at->error,
-		                 "%s: \"%.100s\" is no object, expected {\"attention\": [...], \"mlp\": [...]}",
+		                 "%s: \"%.100s\" is not an object, expected {\"attention\": [...], \"mlp\": [...]}",
 		                 at->file, item->string);
 	if (strlen(item->string) >= sizeof entry->key)
 		return error_set(at->error, "%s: key \"%.40s...\" is too long, expected at most %zu bytes", at->file,
@@ -220,7 +220,7 @@ bool mask_file_read(const char* path, struct mask_list* list, struct error* erro
 		error_set(error, "%s: %s", path, text ? strerror(errno) : "out of memory");
 	fclose(file);
 	if (good && size > MAX_FILE)
-		good = error_set(error, "%s: larger than %d MiB, no mask file", path, MAX_FILE >> 20);
+		good = error_set(error, "%s: larger than %d MiB, so it is not a mask file", path, MAX_FILE >> 20);
 	good = good && mask_text_read(text, size, path, list, error);
 	free(text);
 	return good;

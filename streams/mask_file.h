@@ -1,6 +1,6 @@
-/* Masks in files: what was learned, to keep, to look at and to hand on.
+/* Mask files: learned masks to keep, to look at and to share.
  *
- * Two formats are read, told apart by content, and written:
+ * Two formats are read, recognised by content, and written:
  * - ours: {"format": "swiftlet-mask-1", "model", "fingerprint", "blocks", "task", "attention", "mlp",
  *   "matchness", "alpha", "M", "skip_ratio", "tokens_served"}, or an array of these;
  * - the same with "format": "swiftlet-mask-2" and "stored": {"attention", "mlp", "head": true|false}: what a
@@ -8,7 +8,7 @@
  * as 1;
  * - skip_layers, the published code's: {"<model>_<task>": {"attention": […], "mlp": […]}, …}, where the
  *   name is a key as a whole and never split.
- * Blocks are 0-based. A file says nothing of another model's blocks: mask_entry_fits does. */
+ * Blocks are 0-based. Reading a file does not check its blocks against a model: mask_entry_fits does. */
 #ifndef SWIFTLET_STREAMS_MASK_FILE_H
 #define SWIFTLET_STREAMS_MASK_FILE_H
 
@@ -22,7 +22,7 @@ enum { MASK_KEY = 256 }; /* bytes of a key, its NUL counted */
 struct mask_entry {
 	char key[MASK_KEY];   /* skip_layers' name; "" in our own format */
 	char model[128];      /* "" unknown */
-	char fingerprint[65]; /* hex, "" unknown: skip_layers never says */
+	char fingerprint[65]; /* hex, "" unknown: skip_layers has none */
 	char task[256];       /* "" none */
 	int blocks;           /* L, 0 unknown */
 	struct mask mask;
@@ -60,11 +60,11 @@ bool mask_entry_key(const struct mask_entry*, char* key, size_t size);
 const struct mask_entry* mask_list_pick(const struct mask_list*, const char* key, const char* fingerprint,
                                         const char* name, struct error*);
 /* Whether the mask may be used on a model of `blocks` blocks: no block beyond, nor the first or last,
- * the same L where it is said, and the model's fingerprint unless `force`. `name` for messages. */
+ * the same L where it is given, and the model's fingerprint unless `force`. `name` for messages. */
 bool mask_entry_fits(const struct mask_entry*, int blocks, const char* fingerprint, bool force,
                      const char* name, struct error*);
 
-/* "swiftlet-mask-1", or -2 where the mask says of anything that it runs as stored. */
+/* "swiftlet-mask-1", or -2 where the mask runs any sub-layer as stored. */
 const char* mask_format_name(const struct mask*);
 /* "attention":[…],"mlp":[…] */
 void mask_put_blocks(struct text*, const struct mask*);

@@ -9,6 +9,38 @@
 
 #include "core/files/mapping.h"
 
+/* The first number from `at` on, outside of strings. */
+static const char* next_number(const char* at, const char* end) {
+	for (; at < end; at++)
+		if (*at == '"')
+			for (at++; at < end && *at != '"'; at++)
+				at += *at == '\\';
+		else if (*at == '-' || (*at >= '0' && *at <= '9'))
+			return at;
+	return end;
+}
+
+/* Numbers as they were written, which come in the text's order. Returns where the text goes on. */
+static const char* keep_numbers(cJSON* value, const char* at, const char* end) {
+	if (cJSON_IsNumber(value)) {
+		const char* from = next_number(at, end);
+		bool plain = true;
+		for (at = from; at < end && *at && strchr("+-.eE0123456789", *at); at++)
+			plain = plain && (*at == '-' || (*at >= '0' && *at <= '9'));
+		if (plain && at - from <= 15)
+			return at; /* a double holds it, and prints it as it was */
+		value->valuestring = cJSON_malloc((size_t)(at - from) + 1);
+		if (value->valuestring) {
+			memcpy(value->valuestring, from, (size_t)(at - from));
+			value->valuestring[at - from] = 0;
+		}
+	}
+	for (cJSON* one = cJSON_IsArray(value) || cJSON_IsObject(value) ? value->child : NULL; one;
+	     one = one->next)
+		at = keep_numbers(one, at, end);
+	return at;
+}
+
 cJSON* json_parse(const char* text, size_t size, const char* file, struct error* error) {
 	const char* end = NULL;
 	cJSON* json = cJSON_ParseWithLengthOpts(text, size, &end, false);
@@ -24,7 +56,51 @@ cJSON* json_parse(const char* text, size_t size, const char* file, struct error*
 			cJSON_Delete(json);
 			return NULL;
 		}
+	keep_numbers(json, text, text + size);
 	return json;
+}
+
+static void print_to(FILE* out, const cJSON* value) {
+	const cJSON* one;
+	char number[40];
+	if (cJSON_IsNumber(value)) {
+		int digits = 15;
+		do
+			snprintf(number, sizeof number, "%.*g", digits, value->valuedouble);
+		while (++digits <= 17 &&
+		       (strtod(number, NULL) < value->valuedouble || strtod(number, NULL) > value->valuedouble));
+		fputs(value->valuestring ? value->valuestring : number, out);
+	} else if (cJSON_IsArray(value) || cJSON_IsObject(value)) {
+		fputc(cJSON_IsArray(value) ? '[' : '{', out);
+		cJSON_ArrayForEach (one, value) {
+			if (one != value->child)
+				fputc(',', out);
+			if (cJSON_IsObject(value)) {
+				const cJSON name = {.type = cJSON_String, .valuestring = one->string};
+				print_to(out, &name);
+				fputc(':', out);
+			}
+			print_to(out, one);
+		}
+		fputc(cJSON_IsArray(value) ? ']' : '}', out);
+	} else {
+		char* text = cJSON_PrintUnformatted(value);
+		fputs(text ? text : "null", out);
+		cJSON_free(text);
+	}
+}
+
+char* json_print(const cJSON* value) {
+	char* text = NULL;
+	size_t size;
+	FILE* out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	print_to(out, value);
+	if (fclose(out) == 0)
+		return text;
+	free(text);
+	return NULL;
 }
 
 cJSON* json_read(const char* path, struct error* error) {

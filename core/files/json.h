@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 
 /* Parses the whole text; only white space may follow. `file` names it in messages. Free with cJSON_Delete.
+ * The valuestring of a number that a double may not hold, or print so, is as it was written.
  * NULL with the error set; nesting is bounded by cJSON's own limit of 1,000. */
 cJSON* json_parse(const char* text, size_t size, const char* file, struct error*);
 /* The same of a file. */
@@ -34,6 +35,9 @@ bool json_bool(const cJSON* object, const char* file, const char* field, bool* o
 bool json_string(const cJSON* object, const char* file, const char* field, const char** out, struct error*);
 /* The value as text for a message, cut to fit. Returns `out`. */
 const char* json_show(const cJSON* value, char* out, size_t size);
+/* The value as JSON on one line, its numbers as they were written. Free with cJSON_free; NULL on no memory.
+ */
+char* json_print(const cJSON* value);
 /* True when the number is whole and within [low, high]. */
 bool json_whole(const cJSON* value, int64_t low, int64_t high, int64_t* out);
 

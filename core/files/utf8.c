@@ -5,14 +5,26 @@
 #include <utf8proc.h>
 
 size_t utf8_character(const char* text, size_t size, uint32_t* code) {
-	utf8proc_int32_t value;
-	const utf8proc_ssize_t limit = size < 4 ? (utf8proc_ssize_t)size : 4; /* no character is longer */
-	const utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t*)text, limit, &value);
-	if (length <= 0)
-		return 0;
+	const uint8_t* const b = (const uint8_t*)text;
+	uint32_t value = b[0];
+	size_t length = 1;
+	if (value >= 0x80) {
+		static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+		length = value >= 0xF0 ? 4 : value >= 0xE0 ? 3 : 2;
+		if (value < 0xC2 || value > 0xF4 || length > size)
+			return 0;
+		value &= 0xFFu >> (length + 1);
+		for (size_t i = 1; i < length; i++) {
+			if ((b[i] & 0xC0) != 0x80)
+				return 0;
+			value = value << 6 | (b[i] & 0x3F);
+		}
+		if (value < least[length] || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF))
+			return 0;
+	}
 	if (code)
-		*code = (uint32_t)value;
-	return (size_t)length;
+		*code = value;
+	return length;
 }
 
 size_t utf8_character_before(const char* text, size_t end, uint32_t* code) {

@@ -3,6 +3,7 @@
 #define SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
 
 #include "core/files/json.h"
+#include "core/grammar/language.h"
 #include "core/grammar/program.h"
 
 enum {
@@ -21,6 +22,9 @@ enum {
 
 /* A keyword of our own: values that are not valid, beside an enum. What becomes of a "not". */
 #define SCHEMA_EXCEPT "\1except"
+/* Lists of schemas of one keyword each, of strings and numbers, that hold besides, and that do not. */
+#define SCHEMA_ALSO "\1also"
+#define SCHEMA_NEVER "\1never"
 
 /* Rules that many places call. */
 enum shared {
@@ -53,6 +57,7 @@ struct compiler {
 	int n_made;
 	int joined;     /* values of schemas that were made so far */
 	int conditions; /* within conditions */
+	struct class_rules classes;
 };
 
 enum type {
@@ -118,20 +123,28 @@ cJSON* schema_without(struct compiler*, const cJSON* schema, const char* keyword
 #define SCHEMA_CONDITIONS "not if dependencies dependentRequired dependentSchemas"
 cJSON* schema_conditions(struct compiler*, const cJSON* schema);
 
-/* json_range.c: numbers between bounds, as JSON writes them */
-struct json_bound {
-	bool there, exclusive;
-	double at;
-};
-struct json_range {
-	bool whole;   /* integers */
-	int decimals; /* digits after the point, at most; -1: any number */
-	struct json_bound low, high;
-};
+/* ---- strings and numbers, as languages: NULL with the compiler failed ------------------------- */
 
-/* *start: before `next`; NOWHERE where no number is between the bounds. Of numbers that need not be whole the
- * bounds are; false where they are not, or beyond 10^15. */
-bool json_range_emit(struct grammar*, const struct json_range*, int32_t next, int32_t* start);
+/* A count from 0 on. */
+int schema_count(struct compiler*, const cJSON* value);
+bool schema_is_of_strings(const char* keyword);
+bool schema_is_of_numbers(const char* keyword);
+/* json_string.c: the strings that a flat schema allows. lengths false: whatever it says of those. */
+struct language* schema_string_language(struct compiler*, const cJSON* schema, bool lengths);
+int32_t schema_emit_string(struct compiler*, const cJSON* schema, int32_t next);
+/* json_number.c: the numbers. */
+struct language* schema_number_language(struct compiler*, const cJSON* schema, bool whole);
+struct language* schema_numbers(struct compiler*, bool whole); /* all of them, without exponents */
+int32_t schema_emit_number(struct compiler*, const cJSON* schema, bool whole, int32_t next);
+/* Takes the two over, which may be NULL; as few states as can be. */
+struct language* schema_product(struct compiler*, struct language*, struct language*, enum product);
+/* The same; fails where it is NULL. */
+struct language* schema_keep_language(struct compiler*, struct language*);
+int32_t schema_emit_any_string(struct compiler*, int32_t next);
+int32_t schema_emit_any_number(struct compiler*, bool whole, int32_t next);
+/* json_format.c */
+bool json_format_is_known(const char* format);
+struct language* json_format_language(const char* format, struct error*);
 
 /* The schema's values, before `next`; NULL: any object. NOWHERE with the error set. */
 int32_t json_schema_emit(struct grammar*, const cJSON* schema, int32_t next, struct error*);

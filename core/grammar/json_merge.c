@@ -45,8 +45,10 @@ static bool describes(const char* keyword) {
 	    "properties patternProperties additionalProperties unevaluatedProperties propertyNames "
 	    "required minProperties maxProperties dependencies dependentRequired dependentSchemas "
 	    "items prefixItems additionalItems unevaluatedItems contains minContains maxContains "
-	    "minItems maxItems uniqueItems pattern format minLength maxLength minimum maximum "
-	    "exclusiveMinimum exclusiveMaximum multipleOf nullable " SCHEMA_EXCEPT,
+	    "minItems maxItems uniqueItems pattern format minLength maxLength contentEncoding "
+	    "contentMediaType minimum maximum "
+	    "exclusiveMinimum exclusiveMaximum multipleOf nullable " SCHEMA_EXCEPT " " SCHEMA_ALSO
+	    " " SCHEMA_NEVER,
 	    keyword);
 }
 
@@ -162,6 +164,12 @@ static void add_values(struct compiler* c, cJSON* list, const cJSON* from, const
 	}
 }
 
+static void add_to_list(struct compiler* c, cJSON* to, const char* keyword, cJSON* value) {
+	if (!cJSON_GetObjectItemCaseSensitive(to, keyword))
+		schema_put(c, to, keyword, cJSON_CreateArray());
+	schema_append(c, cJSON_GetObjectItemCaseSensitive(to, keyword), value);
+}
+
 /* Members that one of them alone names are the other's additional ones. */
 static void join_properties(struct compiler* c, cJSON* to, const cJSON* a, const cJSON* b) {
 	cJSON* all = cJSON_CreateObject();
@@ -217,10 +225,14 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 		schema_put(c, to, name, later(c, mine, more));
 	else if (strcmp(name, "additionalProperties") == 0)
 		join_others(c, to, mine, more);
-	else if (numbers && json_lists("minimum exclusiveMinimum minLength minItems minProperties", name))
+	else if (numbers && json_lists("minLength minItems minProperties", name))
 		join_bound(c, to, mine, more, false);
-	else if (numbers && json_lists("maximum exclusiveMaximum maxLength maxItems maxProperties", name))
+	else if (numbers && json_lists("maxLength maxItems maxProperties", name))
 		join_bound(c, to, mine, more, true);
+	else if (json_lists(SCHEMA_ALSO " " SCHEMA_NEVER, name))
+		add_values(c, mine, more, mine, false);
+	else if (schema_is_of_strings(name) || schema_is_of_numbers(name))
+		add_to_list(c, to, SCHEMA_ALSO, schema_wrapped(c, name, cJSON_Duplicate(more, true)));
 	else if (json_lists("uniqueItems nullable", name)) /* one of them is true, the other false */
 		schema_put(c, to, name, cJSON_CreateBool(strcmp(name, "uniqueItems") == 0));
 	else
@@ -238,10 +250,7 @@ static bool reaches_across(const cJSON* a, const cJSON* b) {
 
 /* Combinations that both have hold one within the other. */
 static void nest_combination(struct compiler* c, cJSON* to, const cJSON* more) {
-	cJSON* list = cJSON_GetObjectItemCaseSensitive(to, "allOf");
-	if (!list)
-		list = cJSON_AddArrayToObject(to, "allOf");
-	schema_append(c, list, schema_wrapped(c, more->string, cJSON_Duplicate(more, true)));
+	add_to_list(c, to, "allOf", schema_wrapped(c, more->string, cJSON_Duplicate(more, true)));
 }
 
 /* Both are flat objects. */

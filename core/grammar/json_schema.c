@@ -29,6 +29,7 @@ static void close_compiler(struct compiler* c) {
 		cJSON_Delete(c->made[i]);
 	free(c->made);
 	free(c->reference);
+	class_rules_close(&c->classes);
 }
 
 /* The program of a text that starts there; NOWHERE: the error is set. */
@@ -121,6 +122,14 @@ static int32_t emit_shared(struct compiler* c, enum shared which, int32_t next) 
 	return emit_call(c->grammar, c->shared[which] - 1, next);
 }
 
+int32_t schema_emit_any_string(struct compiler* c, int32_t next) {
+	return emit_shared(c, SHARED_STRING, next);
+}
+
+int32_t schema_emit_any_number(struct compiler* c, bool whole, int32_t next) {
+	return emit_shared(c, whole ? SHARED_INTEGER : SHARED_NUMBER, next);
+}
+
 /* ---- keywords ------------------------------------------------------------------------------- */
 
 /* Every keyword is one that is kept, an annotation, or an error. */
@@ -135,13 +144,16 @@ static bool check_keywords(struct compiler* c, const cJSON* schema) {
 	return !c->failed;
 }
 
-/* A count from 0 on. */
+int schema_count(struct compiler* c, const cJSON* value) {
+	int64_t n = 0;
+	if (!json_whole(value, 0, 1 << 30, &n))
+		schema_refuse_keyword(c, value->string, "is not a whole number from 0 to 2^30");
+	return (int)n;
+}
+
 static int count_of(struct compiler* c, const cJSON* schema, const char* keyword, int otherwise) {
 	const cJSON* value = json_field(schema, keyword);
-	int64_t n = otherwise;
-	if (value && !json_whole(value, 0, 1 << 20, &n))
-		schema_refuse_keyword(c, keyword, "is not a whole number from 0 to 1048576");
-	return (int)n;
+	return value ? schema_count(c, value) : otherwise;
 }
 
 unsigned schema_types(struct compiler* c, const cJSON* schema) {
@@ -152,7 +164,7 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	                "maxProperties",
 	                TYPE_OBJECT},
 	               {"uniqueItems items prefixItems minItems maxItems", TYPE_ARRAY},
-	               {"pattern minLength maxLength format", TYPE_STRING},
+	               {"pattern minLength maxLength format contentEncoding contentMediaType", TYPE_STRING},
 	               {"minimum maximum exclusiveMinimum exclusiveMaximum multipleOf", TYPE_NUMBER}};
 	const cJSON *type = json_field(schema, "type"), *field;
 	unsigned types = schema_type_set(type);
@@ -168,109 +180,6 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	if (types && cJSON_IsTrue(json_field(schema, "nullable")))
 		types |= 1u << TYPE_NULL;
 	return types;
-}
-
-/* ---- strings -------------------------------------------------------------------------------- */
-
-#define DATE "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
-#define HOUR_MINUTE "([01][0-9]|2[0-3]):[0-5][0-9]"
-#define TIME HOUR_MINUTE ":[0-5][0-9](\\.[0-9]{1,6})?(Z|[+\\-]" HOUR_MINUTE ")"
-#define LABEL "[A-Za-z0-9]([A-Za-z0-9\\-]{0,30}[A-Za-z0-9])?"
-
-static const char* format_expression(const char* format) {
-	static const char* const known[][2] = {
-	    {"date", DATE},
-	    {"time", TIME},
-	    {"date-time", DATE "T" TIME},
-	    {"uuid", "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"},
-	    {"email", "[A-Za-z0-9_+\\-]+(\\.[A-Za-z0-9_+\\-]+)*@" LABEL "(\\." LABEL ")+"},
-	    {"ipv4", "((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\\.){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]"
-	             "?[0-9])"},
-	    {"hostname", LABEL "(\\." LABEL ")*"},
-	    {"uri", "[a-z][a-z0-9+.\\-]*://[A-Za-z0-9\\-._~/?#@!$&'()*+,;=:]+"},
-	    {"duration", "P([0-9]+Y)?([0-9]+M)?[0-9]+D(T[0-9]+H([0-9]+M)?)?"}};
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strcmp(format, known[i][0]) == 0)
-			return known[i][1];
-	return NULL; /* an annotation */
-}
-
-static int32_t emit_string_expression(struct compiler* c, const char* expression, bool whole, int32_t next) {
-	const int32_t close = emit_literal(c, "\"", next);
-	return emit_literal(c, "\"", emit_matching(c, expression, whole, emit_json_characters, close));
-}
-
-static int32_t emit_string(struct compiler* c, const cJSON* schema, int32_t next) {
-	const cJSON *pattern = json_field(schema, "pattern"), *format = json_field(schema, "format");
-	const int least = count_of(c, schema, "minLength", 0), most = count_of(c, schema, "maxLength", -1);
-	const bool counted = least > 0 || most >= 0;
-	/* an annotation, unless nothing else says what the string is */
-	const char* of_format =
-	    cJSON_IsString(format) && !counted ? format_expression(format->valuestring) : NULL;
-	if (pattern && counted)
-		return schema_refuse(c, "a length beside \"pattern\" is not supported");
-	if (pattern && !cJSON_IsString(pattern))
-		return schema_refuse(c, "\"pattern\" is not a string");
-	if (pattern)
-		return emit_string_expression(c, pattern->valuestring, false, next);
-	if (of_format)
-		return emit_string_expression(c, of_format, true, next);
-	if (!counted)
-		return emit_shared(c, SHARED_STRING, next);
-	if (most > MAX_ITEMS || least > MAX_ITEMS)
-		return schema_refuse(c, "a length over 4096 is not supported");
-	if (most >= 0 && most < least)
-		return NOWHERE;
-	char expression[64];
-	if (most < 0)
-		snprintf(expression, sizeof expression, "[\\s\\S]{%d,}", least);
-	else
-		snprintf(expression, sizeof expression, "[\\s\\S]{%d,%d}", least, most);
-	return emit_string_expression(c, expression, true, next);
-}
-
-/* ---- numbers -------------------------------------------------------------------------------- */
-
-/* The tightest of a bound and its exclusive twin; draft 4's boolean form too. */
-static struct json_bound bound_of(struct compiler* c, const cJSON* schema, bool upper) {
-	const cJSON* plain = json_field(schema, upper ? "maximum" : "minimum");
-	const cJSON* strict = json_field(schema, upper ? "exclusiveMaximum" : "exclusiveMinimum");
-	const bool number = cJSON_IsNumber(strict);
-	if ((plain && !cJSON_IsNumber(plain)) || (strict && !number && !cJSON_IsBool(strict)))
-		schema_refuse(c, "a bound is not a number");
-	if (number && (!plain || (upper ? strict->valuedouble <= plain->valuedouble
-	                                : strict->valuedouble >= plain->valuedouble)))
-		return (struct json_bound){.there = true, .exclusive = true, .at = strict->valuedouble};
-	return (struct json_bound){
-	    .there = plain != NULL, .exclusive = cJSON_IsTrue(strict), .at = plain ? plain->valuedouble : 0};
-}
-
-/* Digits after the point that a multipleOf allows: 0 for 1, 2 for 0.01; -1 where there is none. */
-static int decimals_of(struct compiler* c, const cJSON* schema) {
-	const cJSON* multiple = json_field(schema, "multipleOf");
-	if (!multiple)
-		return -1;
-	for (int decimals = 0; cJSON_IsNumber(multiple) && decimals <= 9; decimals++)
-		if (fabs(multiple->valuedouble * pow(10, decimals) - 1) < 1e-12)
-			return decimals;
-	schema_refuse(c, "\"multipleOf\" other than 1, 0.1, 0.01 … is not supported");
-	return -1;
-}
-
-static int32_t emit_number(struct compiler* c, const cJSON* schema, bool whole, int32_t next) {
-	const int decimals = decimals_of(c, schema);
-	const struct json_range range = {.whole = whole || decimals == 0,
-	                                 .decimals = decimals,
-	                                 .low = bound_of(c, schema, false),
-	                                 .high = bound_of(c, schema, true)};
-	if (c->failed)
-		return NOWHERE;
-	if (!range.low.there && !range.high.there && decimals <= 0)
-		return emit_shared(c, range.whole ? SHARED_INTEGER : SHARED_NUMBER, next);
-	int32_t at = NOWHERE;
-	if (!json_range_emit(c->grammar, &range, next, &at))
-		return schema_refuse(c, "a bound beyond ±10^15, or of a fraction, is not supported");
-	return at;
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -297,19 +206,8 @@ static bool fits_type(const cJSON* value, unsigned types) {
 	return types == 0 || types & schema_type_of(value) || (whole && types >> TYPE_INTEGER & 1u);
 }
 
-/* cJSON holds numbers as doubles. */
-static bool is_exact(const cJSON* value) {
-	const cJSON* one;
-	bool exact = !cJSON_IsNumber(value) || fabs(value->valuedouble) <= 0x1p53;
-	cJSON_ArrayForEach (one, value)
-		exact = exact && is_exact(one);
-	return exact;
-}
-
 static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
-	if (!is_exact(value))
-		return schema_refuse(c, "a number beyond ±2^53 is not supported");
-	char* const text = cJSON_PrintUnformatted(value);
+	char* const text = json_print(value);
 	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
 	cJSON_free(text);
 	return at;
@@ -576,6 +474,13 @@ static const cJSON* telling_pattern(struct compiler* c, const cJSON* schema) {
 	return found;
 }
 
+static int32_t emit_matching_name(struct compiler* c, const char* pattern, int32_t next) {
+	cJSON* const schema = schema_wrapped(c, "pattern", cJSON_CreateString(pattern));
+	const int32_t at = c->failed ? NOWHERE : schema_emit_string(c, schema, next);
+	cJSON_Delete(schema);
+	return at;
+}
+
 /* A name and its value, as a rule. 0: none is possible. */
 static int member_rule(struct compiler* c, const cJSON* schema, const cJSON* others) {
 	const cJSON *pattern = telling_pattern(c, schema), *names = json_field(schema, "propertyNames");
@@ -588,7 +493,7 @@ static int member_rule(struct compiler* c, const cJSON* schema, const cJSON* oth
 		return 0;
 	const int32_t named = colon(c, value);
 	return started(c, rule,
-	               pattern ? emit_string_expression(c, pattern->string, false, named)
+	               pattern ? emit_matching_name(c, pattern->string, named)
 	               : names ? emit_names(c, names, named)
 	                       : emit_shared(c, SHARED_STRING, named));
 }
@@ -640,10 +545,10 @@ static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type
 	case TYPE_ARRAY:
 		return emit_array(c, schema, next);
 	case TYPE_STRING:
-		return emit_string(c, schema, next);
+		return schema_emit_string(c, schema, next);
 	case TYPE_NUMBER:
 	case TYPE_INTEGER:
-		return emit_number(c, schema, type == TYPE_INTEGER, next);
+		return schema_emit_number(c, schema, type == TYPE_INTEGER, next);
 	case TYPE_BOOLEAN: {
 		const int32_t no = emit_literal(c, "false", next);
 		return emit_split(c->grammar, emit_literal(c, "true", next), no);
@@ -682,7 +587,7 @@ static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
 	                       .depth = c->depth,
 	                       .joined = c->joined,
 	                       .schemas = c->schemas + 16}; /* a test costs as much as some parts */
-	char* text = cJSON_PrintUnformatted(value);
+	char* text = json_print(value);
 	bool good = false;
 	if (!sub.grammar || !text)
 		schema_refuse(&sub, "out of memory");
@@ -775,6 +680,18 @@ static struct grammar* compile(const cJSON* schema, struct error* error) {
 	return g ? finished(g, json_schema_emit(g, schema, RETURNS, error), error) : NULL;
 }
 
+/* Whether a string has a character of number 0, which would end it here. */
+static bool names_nul(const char* text, size_t size) {
+	for (size_t i = 0; i + 5 < size; i++) {
+		if (text[i] != '\\')
+			continue;
+		if (memcmp(text + i, "\\u0000", 6) == 0)
+			return true;
+		i++;
+	}
+	return false;
+}
+
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {
 	if (size > MAX_SCHEMA_BYTES) { /* names are looked up one by one */
 		error_set(error, "the schema has %zu bytes: at most %d are supported", size, MAX_SCHEMA_BYTES);
@@ -783,6 +700,11 @@ struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct
 	cJSON* const parsed = json_parse(schema, size, "the schema", error);
 	if (!parsed)
 		return NULL;
+	if (names_nul(schema, size)) {
+		error_set(error, "the schema: a text that holds the character of number 0 is not supported");
+		cJSON_Delete(parsed);
+		return NULL;
+	}
 	struct grammar* const grammar = compile(parsed, error);
 	cJSON_Delete(parsed);
 	return grammar;

@@ -1,8 +1,11 @@
-/* Regular expressions into a program: recursive descent over an arena of nodes, whose depth is bounded. */
+/* Regular expressions into a program, or into a language: recursive descent over an arena of nodes, whose
+ * depth is bounded. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/grammar/reader.h"
+#include "core/files/utf8.h"
+#include "core/grammar/expression.h"
+#include "core/grammar/language.h"
 
 static void say(const struct reader* r, const char* why) {
 	error_set(r->error, "the expression \"%.*s\": %s at byte %zu", (int)(r->size < 200 ? r->size : 200),
@@ -11,8 +14,64 @@ static void say(const struct reader* r, const char* why) {
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
-/* \d, \w, \s and what is not of them. False where none of them stands. */
+/* \p{L}, \p{Lu}, \p{Letter}, \p{gc=Lu} …, and \P of them: general categories. */
+static bool take_property(struct reader* r) {
+	/* in the order of utf8proc's numbers, from 1 on */
+	static const char* const category[] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
+	                                       "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
+	                                       "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
+	static const char* const full[][2] = {
+	    {"Letter", "L"},    {"Lowercase_Letter", "Ll"}, {"Uppercase_Letter", "Lu"}, {"Mark", "M"},
+	    {"Number", "N"},    {"Decimal_Number", "Nd"},   {"Punctuation", "P"},       {"Symbol", "S"},
+	    {"Separator", "Z"}, {"Space_Separator", "Zs"},  {"Control", "Cc"},          {"digit", "Nd"},
+	    {"Other", "C"},     {"Alphabetic", "L"}};
+	if (r->at + 1 >= r->size || r->text[r->at] != '\\' || (r->text[r->at + 1] | 0x20) != 'p')
+		return false;
+	const bool negated = r->text[r->at + 1] == 'P';
+	char name[32] = "";
+	size_t n = 0;
+	r->at += 2;
+	if (!reader_take(r, '{'))
+		return reader_fail(r, "a property's name is missing");
+	while (reader_more(r) && !reader_at(r, '}') && n + 1 < sizeof name)
+		name[n++] = r->text[r->at++];
+	name[n] = 0;
+	const char* of = strchr(name, '=') ? strchr(name, '=') + 1 : name;
+	if (!reader_take(r, '}') ||
+	    (of != name && strncmp(name, "gc=", 3) != 0 &&
+	     strncmp(name, "General_Category=", of - name > 3 ? (size_t)(of - name) : 3) != 0))
+		return reader_fail(r, "of properties the general categories are supported");
+	for (size_t i = 0; i < sizeof full / sizeof *full; i++)
+		if (strcmp(of, full[i][0]) == 0) {
+			if (strcmp(of, "Alphabetic") == 0 && negated)
+				return reader_fail(r, "\\P{Alphabetic} is not supported");
+			of = full[i][1];
+			break;
+		}
+	uint32_t set = 0;
+	for (unsigned i = 0; i < sizeof category / sizeof *category; i++)
+		if (of[0] == category[i][0] && (!of[1] || strcmp(of, category[i]) == 0))
+			set |= UINT32_C(1) << (i + 1);
+	if (set == 0)
+		return reader_fail(r, "of properties the general categories are supported");
+	if (of[0] == 'C' && !of[1])
+		set |= 1; /* not assigned */
+	bool in = false;
+	for (uint32_t code = 0, low = 0; code <= LAST_CODE + 1; code++) {
+		const bool now = code <= LAST_CODE && ((utf8_category(code) & set) != 0) != negated;
+		if (now && !in)
+			low = code;
+		if (!now && in)
+			reader_range(r, low, code - 1);
+		in = now;
+	}
+	return true;
+}
+
+/* \d, \w, \s and what is not of them, \p{…}. False where none of them stands. */
 static bool take_named(struct reader* r) {
+	if (take_property(r))
+		return true;
 	static const struct range digit[] = {{'0', '9'}};
 	static const struct range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 	static const struct range space[] = {
@@ -50,14 +109,23 @@ static int group(struct reader* r) {
 			while (reader_more(r) && r->text[r->at] != '>')
 				r->at++;
 			r->at++;
+		} else if (reader_at(r, '=') || reader_at(r, '!')) {
+			const int must = reader_take(r, '=');
+			reader_take(r, '!');
+			const int ahead = reader_alternatives(r, &syntax, false);
+			if (!reader_take(r, ')'))
+				return reader_fail(r, "a group is not closed");
+			return reader_node(r, (struct node){.kind = NODE_LOOK_AHEAD, .a = ahead, .most = must});
 		} else if (!reader_take(r, ':'))
-			return reader_fail(r, "look-ahead and flags are not supported");
+			return reader_fail(r, "flags are not supported");
 	}
 	const int inner = reader_alternatives(r, &syntax, false);
 	if (!reader_take(r, ')'))
 		return reader_fail(r, "a group is not closed");
 	return inner;
 }
+
+static bool is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
 
 static int atom(struct reader* r) {
 	const int from = r->n_ranges;
@@ -79,6 +147,13 @@ static int atom(struct reader* r) {
 	}
 	if (take_named(r))
 		return reader_ranges(r, NODE_CLASS, from);
+	if (reader_at(r, '\\') && r->at + 2 < r->size && r->text[r->at + 1] == 'c' &&
+	    is_letter(r->text[r->at + 2])) {
+		const uint32_t control = (uint32_t)r->text[r->at + 2] & 31;
+		r->at += 3;
+		reader_range(r, control, control);
+		return reader_ranges(r, NODE_CLASS, from);
+	}
 	if (reader_at(r, '*') || reader_at(r, '+') || reader_at(r, '?') || (reader_at(r, '{') && r->at == 0))
 		return reader_fail(r, "nothing to repeat");
 	const uint32_t code = reader_character(r, &outside);
@@ -105,7 +180,7 @@ static bool holds_anchor(const struct reader* r, int index) {
 /* Any text, as long as one likes. */
 static int32_t emit_anything(struct reader* r, int32_t next) {
 	const int32_t loop = emit_loop(r->grammar, next);
-	loop_close(r->grammar, loop, r->characters(r->grammar, 0, LAST_CODE, loop));
+	loop_close(r->grammar, loop, r->characters(r->grammar, (const uint32_t[]){0, LAST_CODE + 1}, 2, loop));
 	return loop;
 }
 
@@ -143,6 +218,13 @@ static int32_t emit_alternatives(struct reader* r, int index, bool whole, int32_
 	return emit_split(r->grammar, emit_alternative(r, index, whole, next), all);
 }
 
+static bool parse(struct reader* r, int* root) {
+	*root = reader_alternatives(r, &syntax, false);
+	if (!r->failed && r->at < r->size)
+		reader_fail(r, "a parenthesis too many");
+	return !r->failed;
+}
+
 int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t size, bool whole,
                      character_emitter* characters, int32_t next, struct error* error) {
 	struct reader reader = {.text = expression,
@@ -154,15 +236,28 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 	                        .most_work = MAX_WORK};
 	struct reader* const r = &reader;
 	int32_t start = NOWHERE;
-	const int root = reader_alternatives(r, &syntax, false);
-	if (!r->failed && r->at < r->size)
-		reader_fail(r, "a parenthesis too many");
-	if (!r->failed)
+	int root;
+	if (!parse(r, &root))
+		;
+	else if (expression_looks(r, root)) {
+		struct language* language = expression_language(r, root, whole);
+		if (language)
+			start = language_emit(grammar, language, characters, NULL, -1, next);
+		language_free(language);
+	} else
 		start = emit_alternatives(r, root, whole, next);
 	if (r->failed)
 		start = NOWHERE;
 	else if (start == NOWHERE)
-		reader_fail(r, grammar->failed ? "with it the form is too large" : "it matches nothing");
+		reader_fail(r, grammar->failed ? "with it the grammar is too large" : "it matches nothing");
 	reader_close(r);
 	return start;
+}
+
+struct language* language_of_pattern(const char* expression, size_t size, bool whole, struct error* error) {
+	struct reader reader = {.text = expression, .size = size, .error = error, .say = say};
+	int root;
+	struct language* language = parse(&reader, &root) ? expression_language(&reader, root, whole) : NULL;
+	reader_close(&reader);
+	return language;
 }

@@ -79,6 +79,18 @@ int32_t emit_call(struct grammar* g, int rule, int32_t next) {
 	return emit(g, (struct instruction){.opcode = OP_CALL, .next = next, .other = rule});
 }
 
+int32_t emit_begin(struct grammar* g, int most, int32_t next) {
+	return emit(g, (struct instruction){.opcode = OP_BEGIN, .next = next, .other = most});
+}
+
+int32_t emit_step(struct grammar* g, int least, int32_t next) {
+	return emit(g, (struct instruction){.opcode = OP_STEP, .next = next, .other = least});
+}
+
+int32_t emit_finish(struct grammar* g, int32_t next) {
+	return emit(g, (struct instruction){.opcode = OP_FINISH, .next = next});
+}
+
 int32_t emit_text(struct grammar* g, const char* text, size_t size, int32_t next) {
 	for (size_t i = size; i-- > 0;)
 		next = emit_range(g, (uint8_t)text[i], (uint8_t)text[i], next);
@@ -96,70 +108,162 @@ void loop_close(struct grammar* g, int32_t loop, int32_t body) {
 
 /* ---- characters ----------------------------------------------------------------------------- */
 
-/* Characters of one length: where the ends differ in more than their last digits (of 6 bits), the range is
- * cut so that each part is a product of ranges of bytes. */
-static int32_t same_length(struct grammar* g, uint32_t low, uint32_t high, int32_t next) {
-	char from[4], to[4];
-	const int length = (int)utf8_put(low, from);
-	utf8_put(high, to);
-	for (int digit = 1; digit < length; digit++) {
-		const uint32_t rest = ((uint32_t)1 << 6 * digit) - 1;
-		if ((low & ~rest) == (high & ~rest))
-			break;
-		if ((low & rest) != 0) {
-			const int32_t a = same_length(g, low, low | rest, next);
-			return emit_split(g, a, same_length(g, (low | rest) + 1, high, next));
-		}
-		if ((high & rest) != rest) {
-			const int32_t a = same_length(g, low, (high & ~rest) - 1, next);
-			return emit_split(g, a, same_length(g, high & ~rest, high, next));
-		}
-	}
-	for (int i = length; i-- > 0;)
-		next = emit_range(g, (uint8_t)from[i], (uint8_t)to[i], next);
-	return next;
+/* A character is written as digits of some bits each: UTF-8's bytes, or hexadecimal ones of an escape. A set
+ * of characters becomes a trie of them, so that few ways are open at once. */
+struct digit {
+	const char* before; /* what comes before it */
+	int bits;
+	bool hexadecimal;
+	uint8_t first; /* the byte, or the number, of digit 0 */
+};
+
+struct written {
+	const uint32_t* bound; /* (n) of the set, in the numbers that are written */
+	int n;
+	const struct digit* digit; /* (digits) */
+	int digits;
+	int32_t full[8]; /* where any digits from that one on may come; 0: not emitted yet */
+	int32_t next;
+};
+
+static int32_t emit_digit(struct grammar* g, const struct digit* d, uint32_t low, uint32_t high,
+                          int32_t next) {
+	if (!d->hexadecimal)
+		return emit_range(g, (uint8_t)(d->first + low), (uint8_t)(d->first + high), next);
+	static const char ten[] = {'a', 'A'};
+	const uint32_t from = d->first + low, to = d->first + high;
+	int32_t all = NOWHERE;
+	if (from < 10)
+		all = emit_range(g, (uint8_t)('0' + from), (uint8_t)('0' + (to < 9 ? to : 9)), next);
+	for (int i = 0; i < 2 && to >= 10; i++)
+		all = emit_split(g,
+		                 emit_range(g, (uint8_t)((uint32_t)ten[i] + (from > 10 ? from - 10 : 0)),
+		                            (uint8_t)((uint32_t)ten[i] + to - 10), next),
+		                 all);
+	return all;
 }
 
-int32_t emit_characters(struct grammar* g, uint32_t low, uint32_t high, int32_t next) {
-	static const uint32_t last[] = {0x7f, 0x7ff, 0xd7ff, 0xffff, 0x10ffff},
+/* Of [low, past) none is in the set, all are, or some. */
+enum part { NONE, SOME, ALL };
+static enum part part_in(const struct written* w, uint32_t low, uint32_t past) {
+	int from = 0, to = w->n / 2;
+	while (from < to) { /* the first range that ends after low */
+		const int middle = (from + to) / 2;
+		if (w->bound[2 * middle + 1] <= low)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	if (from == w->n / 2 || w->bound[2 * from] >= past)
+		return NONE;
+	return w->bound[2 * from] <= low && w->bound[2 * from + 1] >= past ? ALL : SOME;
+}
+
+/* The digits from `at` on of the numbers from base on. */
+static int32_t emit_digits(struct grammar* g, struct written* w, int at, uint32_t base) {
+	if (at == w->digits || g->failed)
+		return w->next;
+	const struct digit* d = &w->digit[at];
+	int shift = 0;
+	for (int i = at + 1; i < w->digits; i++)
+		shift += w->digit[i].bits;
+	const uint32_t step = (uint32_t)1 << shift, n = (uint32_t)1 << d->bits;
+	int32_t all = NOWHERE;
+	for (uint32_t low = 0, past; low < n; low = past) {
+		const enum part part = part_in(w, base + low * step, base + (low + 1) * step);
+		int32_t after;
+		for (past = low + 1; part == ALL && past < n; past++)
+			if (part_in(w, base + past * step, base + (past + 1) * step) != ALL)
+				break;
+		if (part == NONE)
+			continue;
+		if (part == SOME)
+			after = emit_digits(g, w, at + 1, base + low * step);
+		else if (w->full[at + 1])
+			after = w->full[at + 1];
+		else
+			after = w->full[at + 1] = emit_digits(g, w, at + 1, base + low * step);
+		all = emit_split(g, emit_digit(g, d, low, past - 1, after), all);
+	}
+	return all == NOWHERE ? NOWHERE : emit_text(g, d->before, strlen(d->before), all);
+}
+
+/* Those from low up to past, less `minus`. */
+static int32_t emit_written(struct grammar* g, const uint32_t* bound, int n, uint32_t low, uint32_t past,
+                            uint32_t minus, const struct digit* digit, int digits, int32_t next) {
+	struct written w = {.digit = digit, .digits = digits, .next = next};
+	uint32_t* kept = malloc(((size_t)n + 1) * sizeof *kept);
+	g->failed = g->failed || !kept;
+	for (int i = 0; i < n && !g->failed; i += 2) {
+		const uint32_t from = bound[i] > low ? bound[i] : low, to = bound[i + 1] < past ? bound[i + 1] : past;
+		if (from < to) {
+			kept[w.n++] = from - minus;
+			kept[w.n++] = to - minus;
+		}
+	}
+	w.bound = kept;
+	const int32_t all = w.n > 0 && next != NOWHERE ? emit_digits(g, &w, 0, 0) : NOWHERE;
+	free(kept);
+	return all;
+}
+
+int32_t emit_characters(struct grammar* g, const uint32_t* bound, int n, int32_t next) {
+	static const struct digit digit[] = {{"", 7, false, 0},    {"", 5, false, 0xc0}, {"", 4, false, 0xe0},
+	                                     {"", 3, false, 0xf0}, {"", 6, false, 0x80}, {"", 6, false, 0x80},
+	                                     {"", 6, false, 0x80}};
+	static const uint32_t past[] = {0x80, 0x800, 0xd800, 0x10000, 0x110000},
 	                      first[] = {0, 0x80, 0x800, 0xe000, 0x10000};
+	static const int length[] = {1, 2, 3, 3, 4};
 	int32_t all = NOWHERE;
 	for (int i = 0; i < 5; i++) {
-		const uint32_t from = low > first[i] ? low : first[i], to = high < last[i] ? high : last[i];
-		if (from <= to)
-			all = emit_split(g, same_length(g, from, to, next), all);
+		struct digit of[4];
+		of[0] = digit[length[i] - 1];
+		memcpy(of + 1, digit + 4, 3 * sizeof *of);
+		all = emit_split(g, emit_written(g, bound, n, first[i], past[i], 0, of, length[i], next), all);
 	}
 	return all;
 }
 
-static int32_t escaped(struct grammar* g, uint32_t code, int32_t next) {
-	static const char letters[] = "btnvfr"; /* of 8 to 13; \v is none of JSON's */
-	char text[16] = "\\";
-	if (code == '"' || code == '\\')
-		text[1] = (char)code;
-	else if (code >= 8 && code <= 13 && code != 11)
-		text[1] = letters[code - 8];
-	else
-		snprintf(text, sizeof text, "\\u%04x", code);
-	return emit_text(g, text, strlen(text), next);
-}
-
-int32_t emit_json_characters(struct grammar* g, uint32_t low, uint32_t high, int32_t next) {
-	/* between these, characters stand for themselves */
-	static const uint32_t special[] = {'"', '\\', 0x110000};
+int32_t emit_json_characters(struct grammar* g, const uint32_t* bound, int n, int32_t next) {
+	static const struct digit hexadecimal[] = {
+	    {"\\u", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}};
+	static const struct digit pair[] = {{"\\u", 0, true, 13}, {"", 2, true, 8},     {"", 4, true, 0},
+	                                    {"", 4, true, 0},     {"\\u", 0, true, 13}, {"", 2, true, 12},
+	                                    {"", 4, true, 0},     {"", 4, true, 0}};
+	/* between these characters stand for themselves; and these have a number, or a letter */
+	static const uint32_t itself[][2] = {{0x20, '"'}, {'#', '\\'}, {']', 0x110000}};
+	static const uint32_t numbered[][2] = {
+	    {0, 0x20}, {'"', '"' + 1}, {'\\', ']'}, {0x7f, 0xd800}, {0xe000, 0x10000}};
+	static const char letter[] = "btnfr\"\\/", means[] = "\b\t\n\f\r\"\\/";
 	int32_t all = NOWHERE;
-	for (; low < 0x20 && low <= high; low++)
-		all = emit_split(g, escaped(g, low, next), all);
-	for (int i = 0; i < 3 && low <= high; i++) {
-		if (low > special[i])
-			continue;
-		if (low < special[i])
-			all =
-			    emit_split(g, emit_characters(g, low, high < special[i] ? high : special[i] - 1, next), all);
-		if (high >= special[i])
-			all = emit_split(g, escaped(g, special[i], next), all);
-		low = special[i] + 1;
+	for (int i = 0; i < 5; i++)
+		all = emit_split(
+		    g, emit_written(g, bound, n, numbered[i][0], numbered[i][1], 0, hexadecimal, 4, next), all);
+	all = emit_split(g, emit_written(g, bound, n, 0x10000, 0x110000, 0x10000, pair, 8, next), all);
+	for (size_t i = 0; letter[i]; i++)
+		for (int j = 0; j < n; j += 2)
+			if (bound[j] <= (uint8_t)means[i] && bound[j + 1] > (uint8_t)means[i])
+				all = emit_split(g, emit_text(g, (const char[]){'\\', letter[i]}, 2, next), all);
+	for (int i = 0; i < 3; i++)
+		for (int j = 0; j < n; j += 2) {
+			const uint32_t low = bound[j] > itself[i][0] ? bound[j] : itself[i][0],
+			               past = bound[j + 1] < itself[i][1] ? bound[j + 1] : itself[i][1];
+			if (low < past && past <= 0x80)
+				all = emit_split(g, emit_range(g, (uint8_t)low, (uint8_t)(past - 1), next), all);
+		}
+	uint32_t* rest = malloc(((size_t)n + 2) * sizeof *rest);
+	int kept = 0;
+	g->failed = g->failed || !rest;
+	for (int j = 0; j < n && !g->failed; j += 2) {
+		const uint32_t low = bound[j] > ']' ? bound[j] : ']';
+		if (bound[j + 1] > 0x80 && low < bound[j + 1]) {
+			rest[kept++] = low;
+			rest[kept++] = bound[j + 1];
+		}
 	}
+	if (kept > 0)
+		all = emit_split(g, emit_characters(g, rest, kept, next), all);
+	free(rest);
 	return all;
 }
 
@@ -174,8 +278,10 @@ static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i
 		return ends[at->next] || ends[at->other];
 	case OP_CALL:
 		return ends[at->next] && g->rule[at->other] != NOWHERE && ends[g->rule[at->other]];
-	default:
+	case OP_RANGE:
 		return consumes && ends[at->next];
+	default:
+		return ends[at->next];
 	}
 }
 
@@ -200,11 +306,11 @@ static bool begins_with_itself(const struct grammar* g, const uint8_t* empty, in
 	memset(seen, 0, (size_t)g->n);
 	for (int32_t at = g->rule[rule]; at != NOWHERE; at = n > 0 ? stack[--n] : NOWHERE) {
 		const struct instruction* i = &g->at[at];
-		const bool call = i->opcode == OP_CALL;
-		const int32_t start = call ? g->rule[i->other] : i->other;
+		const bool call = i->opcode == OP_CALL, counts = i->opcode >= OP_BEGIN;
+		const int32_t start = call ? g->rule[i->other] : counts ? NOWHERE : i->other;
 		if (call && i->other == rule)
 			return true;
-		if (seen[at] || (!call && i->opcode != OP_SPLIT))
+		if (seen[at] || i->opcode == OP_RANGE || i->opcode == OP_RETURN)
 			continue;
 		seen[at] = 1;
 		if (start != NOWHERE)

@@ -4,6 +4,9 @@
  *     SPLIT → next or other   both ways
  *     CALL rule → next        the rule's start, and next when it returns
  *     RETURN                  the rule ends; of the first rule: the text may end
+ *     BEGIN most → next       begins to count, on the stack
+ *     STEP least → next       one of those that are left is gone; as many have to be left still
+ *     FINISH → next           what is left is forgotten
  *
  * It is emitted from back to front: whatever emits is given the instruction that follows and returns the one
  * that begins. */
@@ -16,13 +19,14 @@
 
 enum { GRAMMAR_INSTRUCTIONS = 1 << 18, GRAMMAR_RULES = 1 << 14 };
 
-enum opcode { OP_RANGE, OP_SPLIT, OP_CALL, OP_RETURN };
+enum opcode { OP_RANGE, OP_SPLIT, OP_CALL, OP_RETURN, OP_BEGIN, OP_STEP, OP_FINISH };
 
 struct instruction {
 	uint8_t opcode;
-	uint8_t low, high;   /* RANGE */
-	uint8_t none;        /* 0, where padding would be: programs are compared as bytes */
-	int32_t next, other; /* other: SPLIT's, or the rule that is called */
+	uint8_t low, high; /* RANGE */
+	uint8_t none;      /* 0, where padding would be: programs are compared as bytes */
+	int32_t next,
+	    other; /* other: SPLIT's, the rule that is called, or the number that is counted from or left */
 };
 
 struct grammar {
@@ -47,18 +51,22 @@ enum { NOWHERE = -1 };
 int32_t emit_split(struct grammar*, int32_t a, int32_t b);
 int32_t emit_call(struct grammar*, int rule, int32_t next);
 int32_t emit_text(struct grammar*, const char* text, size_t size, int32_t next);
+int32_t emit_begin(struct grammar*, int most, int32_t next);
+int32_t emit_step(struct grammar*, int least, int32_t next);
+int32_t emit_finish(struct grammar*, int32_t next);
 /* A split whose first way is set later: loops are made of it. */
 int32_t emit_loop(struct grammar*, int32_t next);
 void loop_close(struct grammar*, int32_t loop, int32_t body);
 
-/* A character between two code points, as UTF-8; surrogates are left out. */
-typedef int32_t character_emitter(struct grammar*, uint32_t low, uint32_t high, int32_t next);
+/* One character of a set, which is [bound[0], bound[1]), [bound[2], bound[3]) …, ascending, (n) bounds. As
+ * UTF-8; surrogates are left out. */
+typedef int32_t character_emitter(struct grammar*, const uint32_t* bound, int n, int32_t next);
 character_emitter emit_characters;
-/* The same as it stands within a JSON string: escaped where it has to be. */
+/* The same as it stands within a JSON string: escaped where it has to be, and in any way that it may be. */
 character_emitter emit_json_characters;
 
-/* pattern.c: regular expressions of ECMA-262, without what no automaton has: look-around, references, \b.
- * Laziness means nothing here. `^` and `$` may stand where a text begins and ends.
+/* pattern.c: regular expressions of ECMA-262, without look-behind, references and \b. Laziness means nothing
+ * here. `^` and `$` may stand where a text begins and ends.
  *
  * Emits the expression before `next`. whole: all of the text matches it; else it may stand anywhere within,
  * as JSON Schema's `pattern` does, unless it is anchored. NOWHERE with the error set: malformed, not

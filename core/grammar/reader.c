@@ -88,6 +88,33 @@ static uint32_t hexadecimal(struct reader* r, int digits) {
 	return code <= LAST_CODE ? code : (uint32_t)reader_fail(r, "no character has this number");
 }
 
+/* \u{…} */
+static uint32_t braced(struct reader* r) {
+	int digits = 0;
+	r->at++;
+	while (r->at + (size_t)digits < r->size && r->text[r->at + (size_t)digits] != '}')
+		digits++;
+	const uint32_t code = digits > 0 && digits <= 6
+	                          ? hexadecimal(r, digits)
+	                          : (uint32_t)reader_fail(r, "no character has this number");
+	reader_take(r, '}');
+	return code;
+}
+
+/* A second surrogate may follow the first. */
+static uint32_t paired(struct reader* r, uint32_t first) {
+	const size_t start = r->at;
+	if (r->size - r->at < 6 || r->text[r->at] != '\\' || r->text[r->at + 1] != 'u' ||
+	    r->text[r->at + 2] == '{')
+		return first;
+	r->at += 2;
+	const uint32_t second = hexadecimal(r, 4);
+	if (second >= 0xdc00 && second < 0xe000)
+		return 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+	r->at = start;
+	return first;
+}
+
 static bool is_plain(char c) {
 	return !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
 	         (uint8_t)c >= 0x80);
@@ -108,8 +135,12 @@ uint32_t reader_character(struct reader* r, const struct dialect* d) {
 	const char* const letter = c ? strchr(d->letters, c) : NULL;
 	if (letter)
 		return (uint8_t)d->means[letter - d->letters];
-	if (c && strchr(d->hexadecimal, c))
-		return hexadecimal(r, c == 'x' ? 2 : c == 'u' ? 4 : 8);
+	if (c && strchr(d->hexadecimal, c)) {
+		if (c == 'u' && reader_at(r, '{'))
+			return braced(r);
+		code = hexadecimal(r, c == 'x' ? 2 : c == 'u' ? 4 : 8);
+		return code >= 0xd800 && code < 0xdc00 ? paired(r, code) : code;
+	}
 	if (d->itself ? c && strchr(d->itself, c) : is_plain(c))
 		return (uint8_t)c;
 	return (uint32_t)reader_fail(r, "this escape is not supported");
@@ -224,17 +255,26 @@ int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
 /* ---- emission ------------------------------------------------------------------------------- */
 
 static int32_t emit_ranges(struct reader* r, const struct node* node, int32_t next) {
+	const size_t n = (size_t)(node->b - node->a);
+	uint32_t* bound = malloc((2 * n + 1) * sizeof *bound);
 	int32_t all = NOWHERE;
-	for (int i = node->a; i < node->b; i++) {
-		const struct range* range = &r->range[i];
-		all = emit_split(r->grammar, r->characters(r->grammar, range->low, range->high, next), all);
+	for (size_t i = 0; i < n && bound; i++) {
+		bound[2 * i] = r->range[(size_t)node->a + i].low;
+		bound[2 * i + 1] = r->range[(size_t)node->a + i].high + 1;
 	}
+	if (bound)
+		all = r->characters(r->grammar, bound, 2 * (int)n, next);
+	else
+		r->grammar->failed = true;
+	free(bound);
 	return all;
 }
 
 static int32_t emit_letters(struct reader* r, const struct node* node, int32_t next) {
-	for (int i = node->b - 1; i >= node->a; i--)
-		next = r->characters(r->grammar, r->range[i].low, r->range[i].low, next);
+	for (int i = node->b - 1; i >= node->a; i--) {
+		const uint32_t bound[] = {r->range[i].low, r->range[i].low + 1};
+		next = r->characters(r->grammar, bound, 2, next);
+	}
 	return next;
 }
 

@@ -5,7 +5,7 @@
 
 #include "core/grammar/program.h"
 
-enum { READER_NODES = 1 << 14, READER_RANGES = 1 << 14, READER_DEPTH = 64, READER_REPEAT = 4096 };
+enum { READER_NODES = 1 << 14, READER_RANGES = 1 << 17, READER_DEPTH = 64, READER_REPEAT = 4096 };
 enum { LAST_CODE = 0x10ffff, UNBOUNDED = -1 };
 
 enum node_kind {
@@ -17,7 +17,8 @@ enum node_kind {
 	NODE_EITHER,
 	NODE_REPEAT,
 	NODE_START, /* expressions' anchors */
-	NODE_END
+	NODE_END,
+	NODE_LOOK_AHEAD /* expressions': a; most 0: it must not come */
 };
 
 struct node {

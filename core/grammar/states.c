@@ -22,7 +22,7 @@ struct place {
 };
 
 struct frame {
-	int32_t at; /* where the rule returns to */
+	int32_t at; /* where the rule returns to; below 0: ~ of how many are left of what is counted */
 	int32_t under;
 	int32_t depth;
 	int32_t chain; /* the next in its bucket, or 0 */
@@ -157,6 +157,18 @@ static void close_set(struct states* s) {
 				add_place(s, place);
 			else
 				wait_for(s, s->frame[place.stack].at, s->frame[place.stack].under);
+			break;
+		case OP_BEGIN:
+			wait_for(s, i->next, push(s, place.stack, ~i->other));
+			break;
+		case OP_STEP: {
+			const struct frame count = s->frame[place.stack];
+			if (~count.at > i->other)
+				wait_for(s, i->next, push(s, count.under, count.at + 1));
+			break;
+		}
+		case OP_FINISH:
+			wait_for(s, i->next, s->frame[place.stack].under);
 			break;
 		default:
 			add_place(s, place);

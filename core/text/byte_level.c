@@ -26,9 +26,19 @@ static int byte_of(uint32_t code) {
 }
 
 void byte_level_write(struct buffer* out, const char* bytes, size_t size) {
-	char text[4];
-	for (size_t i = 0; i < size; i++)
-		buffer_add(out, text, utf8_put(character_of((uint8_t)bytes[i]), text));
+	char text[256];
+	size_t n = 0;
+	for (size_t i = 0; i < size; i++) {
+		const unsigned byte = (uint8_t)bytes[i];
+		if (byte >= 0x21 && byte <= 0x7E)
+			text[n++] = bytes[i];
+		else
+			n += utf8_put(character_of(byte), text + n);
+		if (n > sizeof text - 4 || i + 1 == size) {
+			buffer_add(out, text, n);
+			n = 0;
+		}
+	}
 }
 
 bool byte_level_read(struct buffer* out, const char* text, size_t size) {

@@ -6,87 +6,43 @@
 #include <string.h>
 
 #include "core/files/utf8.h"
-#include "core/text/vocabulary.h"
 
 struct expression {
 	pcre2_code* code;
-	bool trailing_space; /* `\s+$`, which a matcher would try at every space of a run: done by hand */
+	bool compiled;        /* for this machine */
+	const uint8_t* first; /* bits of the bytes that a match may begin with; NULL: it is not known */
+	bool trailing_space;  /* `\s+$`, which a matcher would try at every space of a run: done by hand */
+	char* literal;        /* stands for itself; then there is no code */
+	size_t literal_size;
 };
 
 enum { MATCH_LIMIT = 5000000, MAX_PATTERN = 1 << 16 };
 
-/* Unicode's White_Space, and Oniguruma's word characters, as the inside of a class. */
-static const char white[] = "\\p{Z}\\t-\\r\\x{85}";
-static const char word[] = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
-
-static void add_text(struct buffer* out, const char* text) { buffer_add(out, text, strlen(text)); }
-
-static void add_set(struct buffer* out, const char* set, bool in_class, bool negated) {
-	if (!in_class)
-		add_text(out, negated ? "[^" : "[");
-	add_text(out, set);
-	if (!in_class)
-		add_text(out, "]");
-}
-
-/* The escape at pattern[1]; returns the bytes taken, 0 when it is not supported. */
-static size_t translate_escape(struct buffer* out, const char* pattern, size_t size, bool in_class) {
-	const char letter = size < 2 ? 0 : pattern[1];
-	const bool space = letter == 's' || letter == 'S', negated = letter == 'S' || letter == 'W';
-	if (!letter || strchr("bB", letter) || (in_class && negated))
-		return 0;
-	if (space || letter == 'w' || letter == 'W')
-		add_set(out, space ? white : word, in_class, negated);
-	else
-		buffer_add(out, pattern, 2);
-	return 2;
-}
-
-/* An error about a pattern, which need not be terminated. */
-static bool refuse(const char* pattern, size_t size, const char* why, struct error* error) {
-	return error_set(error, "expression \"%.*s\": %s", (int)(size < 80 ? size : 80), pattern, why);
-}
-
-/* pattern[size] is 0. */
-static bool translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
-	bool in_class = false;
-	for (size_t at = 0, taken; at < size; at += taken) {
-		const char c = pattern[at];
-		taken = 1;
-		if (c == '\\') {
-			taken = translate_escape(out, pattern + at, size - at, in_class);
-			if (taken == 0)
-				return refuse(pattern + at, size - at, "this escape is not supported here", error);
-			continue;
-		}
-		if (in_class && c == '&' && pattern[at + 1] == '&')
-			return refuse(pattern, size, "class intersections (&&) are not supported", error);
-		if (in_class && c == '[')
-			return refuse(pattern, size, "nested classes are not supported", error);
-		if (c == '[') {
-			taken += pattern[at + taken] == '^';
-			taken += pattern[at + taken] == ']'; /* right after the opening one it is a member */
-		}
-		in_class = c == '[' || (in_class && c != ']');
-		buffer_add(out, pattern + at, taken);
-	}
-	return true;
-}
-
 static bool compile(struct expression* e, const char* pattern, size_t size, const struct buffer* text,
-                    uint32_t options, struct error* error) {
+                    struct error* error) {
 	int code = 0;
 	PCRE2_SIZE offset = 0;
 	if (text->failed)
 		return error_set(error, "no memory for an expression");
-	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size, PCRE2_UTF | options, &code, &offset, NULL);
+	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size,
+	                        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
+	                        NULL);
 	if (!e->code) {
 		char why[128];
 		pcre2_get_error_message(code, (PCRE2_UCHAR*)why, sizeof why);
-		return refuse(pattern, size, why, error);
+		return expression_refuse(pattern, size, why, error);
 	}
-	pcre2_jit_compile(e->code, PCRE2_JIT_COMPLETE); /* without it, matching is interpreted */
+	if (pcre2_pattern_info(e->code, PCRE2_INFO_FIRSTBITMAP, &e->first) != 0)
+		e->first = NULL;
+	e->compiled =
+	    pcre2_jit_compile(e->code, PCRE2_JIT_COMPLETE) == 0; /* without it, matching is interpreted */
 	return true;
+}
+
+static bool take_literal(struct expression* e, const char* text, size_t size, struct error* error) {
+	e->literal = strdup(text);
+	e->literal_size = size;
+	return e->literal || error_set(error, "no memory for an expression");
 }
 
 struct expression* expression_compile(const char* pattern, bool regex, struct error* error) {
@@ -102,12 +58,9 @@ struct expression* expression_compile(const char* pattern, bool regex, struct er
 	}
 	e->trailing_space = regex && strcmp(pattern, "\\s+$") == 0;
 	struct buffer text = {0};
-	if (!regex)
-		buffer_add(&text, pattern, size);
 	const bool good =
-	    (!regex || translate(pattern, size, &text, error)) &&
-	    compile(e, pattern, size, &text,
-	            regex ? PCRE2_UCP | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C : PCRE2_LITERAL, error);
+	    regex ? expression_translate(pattern, size, &text, error) && compile(e, pattern, size, &text, error)
+	          : take_literal(e, pattern, size, error);
 	buffer_free(&text);
 	if (good)
 		return e;
@@ -116,8 +69,10 @@ struct expression* expression_compile(const char* pattern, bool regex, struct er
 }
 
 void expression_free(struct expression* e) {
-	if (e)
-		pcre2_code_free(e->code);
+	if (!e)
+		return;
+	pcre2_code_free(e->code);
+	free(e->literal);
 	free(e);
 }
 
@@ -141,23 +96,59 @@ void matcher_end(struct matcher* m) {
 	*m = (struct matcher){0};
 }
 
+/* \s+ up to the end of a line or of the text, in one way through each run of white space: it ends at the last
+ * line feed but the first character, or where the text does. */
 static bool next_trailing_space(const char* text, size_t size, size_t from, size_t* start, size_t* end) {
-	size_t at = size, length;
 	uint32_t code;
-	while (at > from && (length = utf8_character_before(text, at, &code)) > 0 && utf8_is_white(code))
-		at -= length;
-	*start = at;
-	*end = size;
-	return at < size;
+	for (size_t at = from, length; at < size; at += length) {
+		*start = at;
+		*end = 0;
+		while (at < size && (length = utf8_character(text + at, size - at, &code)) > 0 &&
+		       utf8_is_white(code)) {
+			if (code == '\n' && at > *start)
+				*end = at;
+			at += length;
+		}
+		if (at == size && at > *start)
+			*end = at;
+		if (*end > 0)
+			return true;
+		length = at < size ? utf8_character(text + at, size - at, NULL) : 0;
+	}
+	return false;
+}
+
+/* Well-formed text is met at the beginnings of characters only. */
+static bool next_literal(const struct expression* e, const char* text, size_t size, size_t from,
+                         size_t* start, size_t* end) {
+	for (const char* at; size - from >= e->literal_size; from = (size_t)(at - text) + 1) {
+		at = memchr(text + from, e->literal[0], size - from - e->literal_size + 1);
+		if (!at)
+			return false;
+		if (memcmp(at, e->literal, e->literal_size) == 0) {
+			*start = (size_t)(at - text);
+			*end = *start + e->literal_size;
+			return true;
+		}
+	}
+	return false;
 }
 
 bool expression_next(const struct expression* e, struct matcher* m, const char* text, size_t size,
                      size_t from, size_t* start, size_t* end) {
+	if (e->literal)
+		return next_literal(e, text, size, from, start, end);
 	if (e->trailing_space)
 		return next_trailing_space(text, size, from, start, end);
 	while (from < size) {
-		int found =
-		    pcre2_match(e->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, m->data, m->context);
+		while (e->first && from < size && !(e->first[(uint8_t)text[from] / 8] >> (uint8_t)text[from] % 8 & 1))
+			from++;
+		if (from == size)
+			return false;
+		const int found =
+		    e->compiled
+		        ? pcre2_jit_match(e->code, (PCRE2_SPTR)text, size, from, 0, m->data, m->context)
+		        : pcre2_match(e->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, m->data, m->context);
 		if (found < 0)
 			return false;
 		const PCRE2_SIZE* place = pcre2_get_ovector_pointer(m->data);

@@ -1,11 +1,11 @@
-/* Regular expressions as tokenizers write them (Oniguruma's and Rust's dialect), run by PCRE2.
+/* Regular expressions as tokenizers write them (Oniguruma's dialect), run by PCRE2.
  *
- * \s, \S and \w are rewritten to the sets those dialects mean, which are not quite PCRE2's. Matching is
+ * They are rewritten where PCRE2 means another thing by the same words. Matching is
  * bounded: a text on which an expression gives up counts as one without further matches. */
 #ifndef SWIFTLET_CORE_TEXT_EXPRESSION_H
 #define SWIFTLET_CORE_TEXT_EXPRESSION_H
 
-#include "kernels/backend.h"
+#include "core/text/vocabulary.h"
 
 struct expression;
 
@@ -26,5 +26,11 @@ void matcher_end(struct matcher*);
 /* The first match of at least one character at or after `from`. text must be well-formed UTF-8. */
 bool expression_next(const struct expression*, struct matcher*, const char* text, size_t size, size_t from,
                      size_t* start, size_t* end);
+
+/* expression_dialect.c: the pattern in PCRE2's words, to be compiled with UTF, UCP and MULTILINE.
+ * pattern[size] is 0. False with the error set: it uses what is not supported. */
+bool expression_translate(const char* pattern, size_t size, struct buffer* out, struct error*);
+/* Sets the error about a pattern, which need not be terminated. Returns false. */
+bool expression_refuse(const char* pattern, size_t size, const char* why, struct error*);
 
 #endif

@@ -85,6 +85,10 @@ struct word {
 static size_t good_run(const char* text, size_t size, size_t at) {
 	size_t from = at;
 	while (at < size) {
+		if ((uint8_t)text[at] < 0x80) {
+			at++;
+			continue;
+		}
 		size_t length = utf8_character(text + at, size - at, NULL);
 		if (length == 0)
 			break;
@@ -205,10 +209,13 @@ struct joiner {
 	bool matched;      /* its last stretch was a match */
 };
 
-static void pass_on(struct walk*, int step, struct word);
+static bool ended(const struct walk* w) { return w->failed || w->enough; }
+
+static void pass_on(struct walk*, int step, const char* text, size_t size, bool broken);
 
 static void join_end(struct joiner* j) {
-	pass_on(j->walk, j->step + 1, (struct word){j->text + j->start, j->end - j->start, false});
+	if (j->end > j->start)
+		pass_on(j->walk, j->step + 1, j->text + j->start, j->end - j->start, false);
 	j->start = j->end;
 }
 
@@ -230,43 +237,51 @@ static void join(struct joiner* j, size_t start, size_t end, bool match) {
 		j->start = j->end;
 }
 
-static void split(struct walk* w, int i, struct word word) {
+/* Passes the parts of a word on. False: it has one part, itself. */
+static bool split(struct walk* w, int i, const char* text, size_t size) {
 	const struct step* step = &w->steps->step[i];
-	struct joiner j = {.walk = w, .step = i, .text = word.text};
 	size_t at = 0, start, end;
-	while (!w->failed &&
-	       expression_next(step->expression, w->matcher, word.text, word.size, at, &start, &end)) {
+	bool more = expression_next(step->expression, w->matcher, text, size, 0, &start, &end);
+	const bool whole = !more || end - start == size;
+	if (whole && (more == step->invert || step->behavior != SPLIT_REMOVED))
+		return false;
+	struct joiner j = {.walk = w, .step = i, .text = text};
+	while (more && !ended(w)) {
 		join(&j, at, start, step->invert);
 		join(&j, start, end, !step->invert);
 		at = end;
+		more = expression_next(step->expression, w->matcher, text, size, at, &start, &end);
 	}
-	join(&j, at, word.size, step->invert);
+	join(&j, at, size, step->invert);
 	join_end(&j);
+	return true;
 }
 
 /* A word goes through the steps from this one on. */
-static void pass_on(struct walk* w, int i, struct word word) {
-	for (; i < w->steps->n && word.size > 0 && !w->failed; i++) {
-		const bool cuts = w->steps->step[i].kind == STEP_SPLIT;
-		if (cuts && !word.broken) {
-			split(w, i, word);
+static void pass_on(struct walk* w, int i, const char* text, size_t size, bool broken) {
+	for (; i < w->steps->n && size > 0 && !ended(w); i++) {
+		if (w->steps->step[i].kind != STEP_SPLIT) {
+			const struct word word = rewritten(w, i, (struct word){text, size, broken});
+			text = word.text;
+			size = word.size;
+			broken = word.broken;
+		} else if (!broken && split(w, i, text, size)) {
 			return;
 		}
-		if (!cuts)
-			word = rewritten(w, i, word);
 	}
-	if (word.size > 0 && !w->failed)
-		w->take(w->user, word.text, word.size);
+	if (size > 0 && !ended(w))
+		w->enough = !w->take(w->user, text, size);
 }
 
 void steps_cut(struct walk* w, bool first, const char* text, size_t size) {
 	begin(w, first);
-	for (size_t at = 0, end; at < size; at = end) {
+	w->enough = false;
+	for (size_t at = 0, end; at < size && !ended(w); at = end) {
 		const size_t run = good_run(text, size, at);
 		end = at + run;
 		while (run == 0 && end < size && utf8_character(text + end, size - end, NULL) == 0)
 			end++;
-		pass_on(w, 0, (struct word){text + at, end - at, run == 0});
+		pass_on(w, 0, text + at, end - at, run == 0);
 	}
 }
 

@@ -71,9 +71,11 @@ bool steps_add_named(struct steps*, const char* name, bool* ignore_merges, bool*
 struct walk {
 	const struct steps* steps;
 	struct matcher* matcher;
-	void (*take)(void* user, const char* word, size_t size); /* the words of steps_cut, in order */
+	bool (*take)(void* user, const char* word,
+	             size_t size); /* the words of steps_cut, in order; false: enough */
 	void* user;
 	bool failed;                      /* no memory */
+	bool enough;                      /* no more words are wanted */
 	bool first;                       /* the text begins the whole one */
 	bool met[MAX_STEPS];              /* whether a word of it came to the step */
 	struct buffer written[MAX_STEPS]; /* the word that the step wrote last */

@@ -35,7 +35,7 @@ static const char minicpm5[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+"
 static const char bailing[] =
     ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" LINES;
 static const char exaone_moe[] =
-    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| "
+    ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| "
              "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?" LINES;
 /* The letters DeepSeek-LLM lists one range after the other: those that have a case. */
 static const char deepseek_letters[] =

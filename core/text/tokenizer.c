@@ -21,7 +21,7 @@ bool token_list_append(struct token_list* list, int32_t id) {
 }
 
 void encoder_emit(struct encoder* e, int32_t id) {
-	if (!token_list_append(e->out, id))
+	if (!encoder_done(e) && !token_list_append(e->out, id))
 		e->failed = true;
 }
 
@@ -42,14 +42,13 @@ bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, boo
 	return true;
 }
 
-static void encode_word(void* encoder, const char* word, size_t size) {
+static bool encode_word(void* encoder, const char* word, size_t size) {
 	struct encoder* e = encoder;
-	if (e->failed)
-		return;
 	if (e->tokenizer->kind == TOKENIZER_UNIGRAM)
 		unigram_encode(e, word, size);
 	else
 		bpe_encode(e, word, size);
+	return !encoder_done(e);
 }
 
 /* Emits the added tokens of a text; what is between them goes on to be encoded. */
@@ -58,13 +57,13 @@ static void split_at_added(struct encoder* e, const struct added_tokens* added,
                            void (*encode)(struct encoder*, const char* text, size_t start, size_t end)) {
 	size_t at = 0;
 	struct added_match match;
-	while (!e->failed && added_tokens_next(added, text, size, at, plain, &match)) {
+	while (!encoder_done(e) && added_tokens_next(added, text, size, at, plain, &match)) {
 		if (match.start > at)
 			encode(e, text, at, match.start);
 		encoder_emit(e, match.token->id);
 		at = match.end;
 	}
-	if (!e->failed && at < size)
+	if (!encoder_done(e) && at < size)
 		encode(e, text, at, size);
 }
 
@@ -87,7 +86,7 @@ static const char* normalize(struct encoder* e, const char* text, size_t* size, 
 /* Text between two added tokens, all plain or not at all. */
 static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
                            bool first) {
-	if (e->failed)
+	if (encoder_done(e))
 		return;
 	text = normalize(e, text, &size, first);
 	split_at_added(e, &e->tokenizer->normalized, plain, text, size, encode_stretch);
@@ -147,19 +146,21 @@ bool tokenizer_encode_prompt(const struct tokenizer* t, const char* text, size_t
 	e.normalizer = (struct walk){.steps = &t->normalizer, .matcher = &e.matcher};
 	e.pretokenizer =
 	    (struct walk){.steps = &t->pretokenizer, .matcher = &e.matcher, .take = encode_word, .user = &e};
-	e.failed = !matcher_start(&e.matcher);
+	e.failed = !matcher_start(&e.matcher) || !bpe_start(&e, size);
 	split_at_added(&e, &t->raw, plain, text, size, encode_segment);
 	matcher_end(&e.matcher);
 	walk_end(&e.normalizer);
 	walk_end(&e.pretokenizer);
 	free(e.symbol);
+	free(e.tail);
+	free(e.joint);
 	free(e.heap);
 	free(e.lattice);
 	return !e.failed;
 }
 
 static bool append_all(struct token_list* out, const struct id_list* ids) {
-	for (int i = 0; i < ids->n; i++)
+	for (int i = 0; i < ids->n && (out->limit == 0 || out->n < out->limit); i++)
 		if (!token_list_append(out, ids->id[i]))
 			return false;
 	return true;

@@ -13,6 +13,7 @@ struct tokenizer;
 struct token_list { /* grows; free with token_list_free */
 	int32_t* id;
 	int n;
+	int limit; /* encoding stops once there are so many; 0: it does not */
 };
 void token_list_free(struct token_list*);
 bool token_list_append(struct token_list*, int32_t id); /* false: out of memory */
@@ -58,7 +59,8 @@ enum {
 	TOKENIZE_ADD_SPECIAL = 1, /* BOS and EOS as the model's rules say */
 	TOKENIZE_NO_SPECIAL = 2   /* special tokens written in the text are plain text */
 };
-/* Appends the ids of text (any bytes, size may be 0). False: out of memory. */
+/* Appends the ids of text (any bytes, size may be 0), the first of them where the list has a limit. False:
+ * out of memory. */
 bool tokenizer_encode(const struct tokenizer*, const char* text, size_t size, int flags,
                       struct token_list* out);
 /* Writes the bytes of one token as it stands within a text: leading space kept, special tokens empty

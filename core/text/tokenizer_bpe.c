@@ -1,8 +1,18 @@
-/* Byte-pair merging in n log n: neighbours that may merge wait in a heap, the best merges first, and at
- * equal order the leftmost.
+/* Byte-pair merging: of all neighbours that may merge, the best pair merges first, and at equal order the
+ * leftmost.
  *
  * A pair is looked up by its joint text and ordered by the piece's score, or in the list of merges and
- * ordered by rank. */
+ * ordered by rank. A few symbols are searched one by one; more wait in a heap of (order, place).
+ *
+ * A word falls apart where two characters stand side by side in no piece, so where nothing can merge.
+ *
+ * A long part is merged in spans that overlap, so that the work stays in the cache and its time grows as the
+ * length does. This is exact, because which pair merges next within a stretch depends on that stretch alone:
+ * - Tokens side by side in an encoding are the encoding of their own joint text.
+ * - Pieces of which each two neighbours are the encoding of their joint text are the encoding of the whole:
+ *   the first merge across a border would be the first one between its two neighbours, too.
+ * So where two spans share a token, the one's tokens up to it and the other's from it on are the encoding of
+ * both. */
 #include "core/text/tokenizer_parts.h"
 
 #include <stdlib.h>
@@ -11,61 +21,77 @@
 #include "core/files/grow.h"
 #include "core/files/utf8.h"
 
-static bool before(const struct candidate* a, const struct candidate* b) {
-	return a->order != b->order ? a->order < b->order : a->left < b->left;
+enum {
+	FEW = 20,     /* symbols that are searched one by one */
+	SPAN = 1024,  /* bytes */
+	CHILDREN = 4, /* of a key in the heap */
+	OVERLAPS = 8, /* an overlap is this part of a span */
+	GROWTH = 4,   /* of spans that did not meet */
+	FEWEST_JOINTS = 64,
+	MOST_JOINTS = 1 << 14,
+	DIRECT_CHARACTERS = 512, /* GPT-2's alphabet and Latin */
+	TOUCHING_BITS = 1 << 19
+};
+
+static const uint64_t no_key = UINT64_MAX;
+
+/* ---- characters ------------------------------------------------------------------------------- */
+
+/* Bytes of the character at text, or 1 of a malformed byte, whose code is past all characters'. */
+static size_t character(const char* text, size_t size, uint32_t* code) {
+	const size_t length = utf8_character(text, size, code);
+	if (length == 0)
+		*code = 0x110000 + (uint8_t)*text;
+	return length ? length : 1;
 }
 
-static void heap_push(struct encoder* e, struct candidate c) {
-	if (!grow_to(&e->heap, &e->heap_capacity, e->n_heap + 1, sizeof *e->heap)) {
-		e->failed = true;
-		return;
-	}
-	size_t at = e->n_heap++;
-	while (at > 0 && before(&c, &e->heap[(at - 1) / 2])) {
-		e->heap[at] = e->heap[(at - 1) / 2];
-		at = (at - 1) / 2;
-	}
-	e->heap[at] = c;
+static uint32_t hash_touching(uint32_t left, uint32_t right) {
+	const uint64_t both = ((uint64_t)left << 21 | right) * 0x9e3779b97f4a7c15u;
+	return (uint32_t)(both >> 40) % TOUCHING_BITS;
 }
 
-static struct candidate heap_pop(struct encoder* e) {
-	struct candidate top = e->heap[0];
-	struct candidate last = e->heap[--e->n_heap];
-	size_t at = 0;
-	for (;;) {
-		size_t child = 2 * at + 1;
-		if (child >= e->n_heap)
+static void add_touching(struct tokenizer* t, const char* text, size_t size) {
+	uint32_t left = 0, right;
+	for (size_t at = 0; at < size; left = right) {
+		const bool first = at == 0;
+		at += character(text + at, size - at, &right);
+		const uint32_t hash = hash_touching(left, right);
+		if (!first)
+			t->touching[hash / 64] |= UINT64_C(1) << hash % 64;
+	}
+}
+
+bool bpe_prepare(struct tokenizer* t, struct error* error) {
+	const struct vocabulary* v = &t->vocabulary;
+	t->character = malloc(DIRECT_CHARACTERS * sizeof *t->character);
+	t->touching = calloc(TOUCHING_BITS / 64, sizeof *t->touching);
+	if (!t->character || !t->touching)
+		return error_set(error, "no memory for a tokenizer");
+	for (uint32_t code = 0; code < DIRECT_CHARACTERS; code++) {
+		char text[4];
+		t->character[code] = vocabulary_find_plain(v, text, utf8_put(code, text));
+	}
+	for (int32_t id = 0; id < v->n; id++)
+		if (v->piece[id].type != PIECE_ABSENT)
+			add_touching(t, vocabulary_text(v, id), v->piece[id].text_size);
+	return true;
+}
+
+/* The end of the characters from `at` on of which each two neighbours touch in some piece. */
+static size_t next_cut(const struct tokenizer* t, const char* word, size_t size, size_t at) {
+	uint32_t left, right;
+	size_t length;
+	at += character(word + at, size - at, &left);
+	for (; at < size; at += length, left = right) {
+		length = character(word + at, size - at, &right);
+		const uint32_t hash = hash_touching(left, right);
+		if (!(t->touching[hash / 64] >> hash % 64 & 1))
 			break;
-		if (child + 1 < e->n_heap && before(&e->heap[child + 1], &e->heap[child]))
-			child++;
-		if (!before(&e->heap[child], &last))
-			break;
-		e->heap[at] = e->heap[child];
-		at = child;
 	}
-	if (e->n_heap > 0)
-		e->heap[at] = last;
-	return top;
+	return at;
 }
 
-/* One symbol a character; a malformed byte stands alone. */
-static void split_characters(struct encoder* e, const char* word, size_t size) {
-	const struct vocabulary* v = &e->tokenizer->vocabulary;
-	e->n_symbols = 0;
-	for (size_t at = 0; at < size;) {
-		size_t length = utf8_character(word + at, size - at, NULL);
-		if (length == 0)
-			length = 1;
-		int32_t index = (int32_t)e->n_symbols++;
-		e->symbol[index] = (struct symbol){.start = (uint32_t)at,
-		                                   .size = (uint32_t)length,
-		                                   .id = vocabulary_find_plain(v, word + at, length),
-		                                   .previous = index - 1,
-		                                   .next = index + 1};
-		at += length;
-	}
-	e->symbol[e->n_symbols - 1].next = -1;
-}
+/* ---- pairs ------------------------------------------------------------------------------------ */
 
 /* A float as an integer that grows as the score falls. */
 static uint32_t order_of_score(float score) {
@@ -75,67 +101,316 @@ static uint32_t order_of_score(float score) {
 	return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
 }
 
-/* Puts the pair (left, its right neighbour) into the heap when it may merge. */
-static void consider(struct encoder* e, const char* word, int32_t left) {
-	if (left < 0 || e->symbol[left].next < 0)
-		return;
-	const struct tokenizer* t = e->tokenizer;
-	const struct symbol* a = &e->symbol[left];
-	const struct symbol* b = &e->symbol[a->next];
-	const bool pieces = a->id >= 0 && b->id >= 0;
-	struct candidate c = {.left = (uint32_t)left, .size = a->size + b->size, .id = -1};
-	if (t->kind == TOKENIZER_RANKED) {
-		const struct merge* merge = pieces ? merges_find(&t->merges, a->id, b->id) : NULL;
-		c.id = merge ? merge->id : -1;
-		c.order = merge ? merge->rank : 0;
-	} else if (pieces || !t->merges_pieces) {
-		c.id = vocabulary_find_plain(&t->vocabulary, word + a->start, c.size);
-		c.order = c.id < 0 ? 0 : order_of_score((float)t->vocabulary.piece[c.id].score);
-	}
-	if (c.id >= 0)
-		heap_push(e, c);
+bool bpe_start(struct encoder* e, size_t size) {
+	e->n_joints = FEWEST_JOINTS;
+	while (e->n_joints < size && e->n_joints < MOST_JOINTS)
+		e->n_joints *= 2;
+	e->joint = malloc(e->n_joints * sizeof *e->joint);
+	for (size_t i = 0; e->joint && i < e->n_joints; i++)
+		e->joint[i].left = -1;
+	return e->joint;
 }
 
-static void merge_all(struct encoder* e, const char* word) {
+static struct joint look_up(const struct tokenizer* t, const char* text, const struct symbol* a,
+                            const struct symbol* b) {
+	struct joint joint = {.left = a->id, .right = b->id, .id = -1};
+	const bool pieces = a->id >= 0 && b->id >= 0;
+	if (t->kind == TOKENIZER_RANKED) {
+		const struct merge* merge = pieces ? merges_find(&t->merges, a->id, b->id) : NULL;
+		joint.id = merge ? merge->id : -1;
+		joint.order = merge ? merge->rank : 0;
+	} else if (pieces || !t->merges_pieces) {
+		joint.id = vocabulary_find_plain(&t->vocabulary, text, a->size + b->size);
+		joint.order = joint.id < 0 ? 0 : order_of_score((float)t->vocabulary.piece[joint.id].score);
+	}
+	return joint;
+}
+
+/* What `a` and the symbol behind it merge into. Pairs that come often are remembered. */
+static void pair(struct encoder* e, const char* word, struct symbol* a, const struct symbol* b) {
+	if (a->id < 0 || b->id < 0) {
+		const struct joint joint = look_up(e->tokenizer, word + a->start, a, b);
+		a->joint = joint.id;
+		a->order = joint.order;
+		return;
+	}
+	const uint32_t mixed = (uint32_t)a->id * 0x9e3779b1u ^ (uint32_t)b->id * 0x85ebca77u;
+	struct joint* const known = &e->joint[(mixed ^ mixed >> 15) & (e->n_joints - 1)];
+	if (known->left != a->id || known->right != b->id)
+		*known = look_up(e->tokenizer, word + a->start, a, b);
+	a->joint = known->id;
+	a->order = known->order;
+}
+
+/* ---- symbols ---------------------------------------------------------------------------------- */
+
+/* A symbol for each character that begins in word[from, to); a malformed byte stands alone. False: no
+ * memory. */
+static bool split_characters(struct encoder* e, const char* word, size_t size, size_t from, size_t to) {
+	const struct tokenizer* t = e->tokenizer;
+	e->n_symbols = 0;
+	if (!grow_to(&e->symbol, &e->symbol_capacity, to - from, sizeof *e->symbol)) {
+		e->failed = true;
+		return false;
+	}
+	for (size_t at = from; at < to;) {
+		uint32_t code;
+		const size_t length = character(word + at, size - at, &code);
+		const bool direct = code < DIRECT_CHARACTERS;
+		e->symbol[e->n_symbols++] = (struct symbol){
+		    .start = (uint32_t)at,
+		    .size = (uint32_t)length,
+		    .id = direct ? t->character[code] : vocabulary_find_plain(&t->vocabulary, word + at, length)};
+		at += length;
+	}
+	return true;
+}
+
+/* ---- a few symbols ---------------------------------------------------------------------------- */
+
+static uint64_t key_of(const struct symbol* s, size_t place) {
+	return s->joint < 0 ? no_key : (uint64_t)s->order << 32 | (uint32_t)place;
+}
+
+static void merge_few(struct encoder* e, const char* word) {
+	struct symbol* const s = e->symbol;
+	size_t n = e->n_symbols;
+	for (size_t i = 0; i + 1 < n; i++)
+		pair(e, word, &s[i], &s[i + 1]);
+	for (;;) {
+		uint64_t best = no_key;
+		for (size_t i = 0; i + 1 < n; i++) {
+			const uint64_t key = key_of(&s[i], i);
+			best = key < best ? key : best;
+		}
+		if (best == no_key)
+			break;
+		const size_t at = (uint32_t)best;
+		s[at].size += s[at + 1].size;
+		s[at].id = s[at].joint;
+		n--;
+		memmove(&s[at + 1], &s[at + 2], (n - at - 1) * sizeof *s);
+		if (at > 0)
+			pair(e, word, &s[at - 1], &s[at]);
+		if (at + 1 < n)
+			pair(e, word, &s[at], &s[at + 1]);
+	}
+	e->n_symbols = n;
+}
+
+/* ---- many: a heap ------------------------------------------------------------------------------- */
+
+/* Four children a key: half the levels of two. Behind the heap stand keys that never rise. */
+static void sink(uint64_t* heap, size_t n, size_t at, uint64_t key) {
+	for (size_t child; (child = CHILDREN * at + 1) < n; at = child) {
+		uint64_t least = heap[child];
+		const size_t first = child;
+		for (size_t i = first + 1; i < first + CHILDREN; i++) {
+			child = heap[i] < least ? i : child;
+			least = heap[i] < least ? heap[i] : least;
+		}
+		if (least >= key)
+			break;
+		heap[at] = least;
+	}
+	heap[at] = key;
+}
+
+static uint64_t heap_pop(struct encoder* e) {
+	const uint64_t top = e->heap[0];
+	const uint64_t last = e->heap[--e->n_heap];
+	e->heap[e->n_heap] = no_key;
+	if (e->n_heap > 0)
+		sink(e->heap, e->n_heap, 0, last);
+	return top;
+}
+
+static void heap_push(struct encoder* e, uint64_t key) {
+	size_t at = e->n_heap++;
+	for (; at > 0 && key < e->heap[(at - 1) / CHILDREN]; at = (at - 1) / CHILDREN)
+		e->heap[at] = e->heap[(at - 1) / CHILDREN];
+	e->heap[at] = key;
+}
+
+/* Pairs (left, its right neighbour) anew and lets it wait when it may merge. */
+static void consider(struct encoder* e, const char* word, int32_t left) {
+	if (left < 0)
+		return;
+	struct symbol* a = &e->symbol[left];
+	a->joint = -1;
+	if (a->next < 0)
+		return;
+	pair(e, word, a, &e->symbol[a->next]);
+	if (a->joint >= 0)
+		heap_push(e, key_of(a, (size_t)left));
+}
+
+/* A merge takes one key and brings two, so no more than two keys a symbol ever wait. */
+static bool fill_heap(struct encoder* e, const char* word) {
+	struct symbol* const s = e->symbol;
+	const size_t n = e->n_symbols;
+	if (!grow_to(&e->heap, &e->heap_capacity, 2 * n + CHILDREN, sizeof *e->heap)) {
+		e->failed = true;
+		return false;
+	}
 	e->n_heap = 0;
-	for (size_t i = 0; i + 1 < e->n_symbols; i++)
-		consider(e, word, (int32_t)i);
-	while (e->n_heap > 0 && !e->failed) {
-		struct candidate c = heap_pop(e);
-		struct symbol* a = &e->symbol[c.left];
-		/* Symbols only grow, so an equal joint size means an equal pair. */
-		if (a->size == 0 || a->next < 0 || a->size + e->symbol[a->next].size != c.size)
-			continue;
-		struct symbol* b = &e->symbol[a->next];
-		a->size = c.size;
-		a->id = c.id;
+	for (size_t i = 0; i < n; i++) {
+		s[i].previous = (int32_t)i - 1;
+		s[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
+		s[i].joint = -1;
+		if (i + 1 < n)
+			pair(e, word, &s[i], &s[i + 1]);
+		if (s[i].joint >= 0)
+			e->heap[e->n_heap++] = key_of(&s[i], i);
+	}
+	for (size_t i = e->n_heap; i < 2 * n + CHILDREN; i++)
+		e->heap[i] = no_key;
+	for (size_t i = e->n_heap / CHILDREN + 1; i-- > 0 && e->n_heap > 0;)
+		sink(e->heap, e->n_heap, i, e->heap[i]);
+	return true;
+}
+
+static void merge_many(struct encoder* e, const char* word) {
+	struct symbol* const s = e->symbol;
+	if (!fill_heap(e, word))
+		return;
+	while (e->n_heap > 0) {
+		const uint64_t key = heap_pop(e);
+		const int32_t left = (int32_t)(uint32_t)key;
+		struct symbol* const a = &s[left];
+		if (a->size == 0 || key_of(a, (size_t)left) != key)
+			continue; /* the pair is no more */
+		struct symbol* const b = &s[a->next];
+		a->size += b->size;
+		a->id = a->joint;
 		a->next = b->next;
 		b->size = 0;
 		if (a->next >= 0)
-			e->symbol[a->next].previous = (int32_t)c.left;
+			s[a->next].previous = left;
 		consider(e, word, a->previous);
-		consider(e, word, (int32_t)c.left);
+		consider(e, word, left);
 	}
+	size_t n = 0;
+	for (int32_t i = 0; i >= 0; i = s[i].next)
+		s[n++] = s[i];
+	e->n_symbols = n;
+}
+
+/* The tokens of the characters that begin in word[from, to), as symbols. */
+static bool merge_span(struct encoder* e, const char* word, size_t size, size_t from, size_t to) {
+	if (!split_characters(e, word, size, from, to))
+		return false;
+	if (e->n_symbols <= FEW)
+		merge_few(e, word);
+	else
+		merge_many(e, word);
+	return !e->failed;
+}
+
+/* ---- words ------------------------------------------------------------------------------------ */
+
+static void emit(struct encoder* e, const char* word, const struct symbol* s, size_t n, bool* after_unknown) {
+	for (size_t i = 0; i < n && !encoder_done(e); i++) {
+		if (s[i].id >= 0)
+			encoder_emit(e, s[i].id);
+		*after_unknown = s[i].id < 0 && encoder_emit_unknown(e, word + s[i].start, s[i].size, *after_unknown);
+	}
+}
+
+/* The first token that both spans have; false: there is none. */
+static bool meet(const struct symbol* a, size_t n_a, size_t* i, const struct symbol* b, size_t n_b,
+                 size_t* j) {
+	for (*i = *j = 0; *i < n_a && *j < n_b;) {
+		if (a[*i].start == b[*j].start && a[*i].size == b[*j].size)
+			return true;
+		if (a[*i].start < b[*j].start)
+			++*i;
+		else
+			++*j;
+	}
+	return false;
+}
+
+/* Tokens from `first` on, which are not emitted yet, go to the tail. */
+static bool keep(struct encoder* e, size_t first) {
+	e->n_tail = e->n_symbols - first;
+	if (!grow_to(&e->tail, &e->tail_capacity, e->n_tail, sizeof *e->tail)) {
+		e->failed = true;
+		return false;
+	}
+	memcpy(e->tail, e->symbol + first, e->n_tail * sizeof *e->tail);
+	return true;
+}
+
+static size_t end_of(size_t start, size_t span, size_t size) {
+	return size - start < span ? size : start + span;
+}
+
+/* The next span begins with the token in which the overlap begins. False: the two do not meet. */
+static bool merge_next(struct encoder* e, const char* word, size_t size, size_t span, size_t* end,
+                       size_t* met, size_t* first) {
+	size_t last = e->n_tail;
+	while (last > 0 && e->tail[--last].start > *end - span / OVERLAPS)
+		;
+	const size_t start = e->tail[last].start, next = end_of(start, span, size);
+	if (next <= *end || !merge_span(e, word, size, start, next) ||
+	    !meet(e->tail + last, e->n_tail - last, met, e->symbol, e->n_symbols, first))
+		return false;
+	*met += last;
+	*end = next;
+	return true;
+}
+
+/* From the tail's first token on again, in a longer span. False: it has become another token. */
+static bool merge_longer(struct encoder* e, const char* word, size_t size, size_t span, size_t* end) {
+	const struct symbol was = e->tail[0];
+	*end = end_of(was.start, span, size);
+	return merge_span(e, word, size, was.start, *end) && e->symbol[0].size == was.size;
+}
+
+/* False, with some ids emitted, when longer spans are needed from the word's beginning on, or memory runs
+ * out. */
+static bool encode_spans(struct encoder* e, const char* word, size_t size, size_t span, bool* after_unknown) {
+	size_t end = end_of(0, span, size), first = 0, met;
+	if (!merge_span(e, word, size, 0, end))
+		return false;
+	for (size_t length = span; end < size && !encoder_done(e);) {
+		if (!keep(e, first))
+			return false;
+		if (merge_next(e, word, size, length, &end, &met, &first)) {
+			emit(e, word, e->tail, met, after_unknown);
+			length = span;
+			continue;
+		}
+		first = 0;
+		length *= GROWTH;
+		if (e->failed || !merge_longer(e, word, size, length, &end))
+			return false;
+	}
+	emit(e, word, e->symbol + first, e->n_symbols - first, after_unknown);
+	return true;
 }
 
 void bpe_encode(struct encoder* e, const char* word, size_t size) {
 	const struct tokenizer* t = e->tokenizer;
-	int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
+	const int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
 	bool after_unknown = false;
 	if (whole >= 0) {
 		encoder_emit(e, whole);
 		return;
 	}
-	if (size > INT32_MAX / 2 || !grow_to(&e->symbol, &e->symbol_capacity, size, sizeof *e->symbol)) {
+	if (size > INT32_MAX / 2) {
 		e->failed = true;
 		return;
 	}
-	split_characters(e, word, size);
-	merge_all(e, word);
-	for (int32_t i = 0; i >= 0 && !e->failed; i = e->symbol[i].next) {
-		const struct symbol* s = &e->symbol[i];
-		if (s->id >= 0)
-			encoder_emit(e, s->id);
-		after_unknown = s->id < 0 && encoder_emit_unknown(e, word + s->start, s->size, after_unknown);
+	for (size_t at = 0, end; at < size && !encoder_done(e); at = end) {
+		const int before = e->out->n;
+		const bool was_unknown = after_unknown;
+		end = next_cut(t, word, size, at);
+		for (size_t span = SPAN; !encode_spans(e, word + at, end - at, span, &after_unknown) && !e->failed;
+		     span *= GROWTH) {
+			e->out->n = before;
+			after_unknown = was_unknown;
+		}
 	}
 }

@@ -31,6 +31,9 @@ void tokenizer_free(struct tokenizer* t) {
 	steps_free(&t->normalizer);
 	steps_free(&t->pretokenizer);
 	free(t->merges.slot);
+	free(t->merges.seen);
+	free(t->character);
+	free(t->touching);
 	free(t);
 }
 
@@ -152,7 +155,7 @@ static bool finish(struct tokenizer* t, struct error* error) {
 		return false;
 	if (t->kind != TOKENIZER_RANKED && !check_scores(&t->vocabulary, error))
 		return false;
-	if (t->kind == TOKENIZER_UNIGRAM && !unigram_prepare(t, error))
+	if (!(t->kind == TOKENIZER_UNIGRAM ? unigram_prepare(t, error) : bpe_prepare(t, error)))
 		return false;
 	return t->lists_added || register_added(t, error);
 }

@@ -4,13 +4,24 @@
 
 #include "core/text/tokenizer_parts.h"
 
-enum { MAX_MERGES = 1 << 25 };
+enum {
+	MAX_MERGES = 1 << 25,
+	SLOTS_A_WORD = 16 /* so four bits of `seen` a slot */
+};
 
-static size_t place_of(const struct merges* m, int32_t left, int32_t right) {
-	uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-	key *= 0x9e3779b97f4a7c15u;
-	key ^= key >> 29;
-	size_t at = (size_t)key & (m->n_slots - 1);
+static uint64_t hash_pair(int32_t left, int32_t right) {
+	uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+	key = (key ^ key >> 32) * 0xd6e8feb86659fd93u;
+	return key ^ key >> 32;
+}
+
+static uint64_t* seen_word(const struct merges* m, uint64_t hash) {
+	return &m->seen[(size_t)(hash >> 24) & (m->n_slots / SLOTS_A_WORD - 1)];
+}
+static uint64_t seen_bit(uint64_t hash) { return UINT64_C(1) << (hash >> 58); }
+
+static size_t place_of(const struct merges* m, int32_t left, int32_t right, uint64_t hash) {
+	size_t at = (size_t)hash & (m->n_slots - 1);
 	while (m->slot[at].left >= 0 && (m->slot[at].left != left || m->slot[at].right != right))
 		at = (at + 1) & (m->n_slots - 1);
 	return at;
@@ -19,7 +30,10 @@ static size_t place_of(const struct merges* m, int32_t left, int32_t right) {
 const struct merge* merges_find(const struct merges* m, int32_t left, int32_t right) {
 	if (m->n_slots == 0)
 		return NULL;
-	const struct merge* found = &m->slot[place_of(m, left, right)];
+	const uint64_t hash = hash_pair(left, right);
+	if (!(*seen_word(m, hash) & seen_bit(hash)))
+		return NULL;
+	const struct merge* found = &m->slot[place_of(m, left, right, hash)];
 	return found->left >= 0 ? found : NULL;
 }
 
@@ -30,7 +44,8 @@ bool tokenizer_start_merges(struct tokenizer* t, size_t n, struct error* error) 
 	while (slots < n * 2)
 		slots *= 2;
 	t->merges.slot = malloc(slots * sizeof *t->merges.slot);
-	if (!t->merges.slot)
+	t->merges.seen = calloc(slots / SLOTS_A_WORD, sizeof *t->merges.seen);
+	if (!t->merges.slot || !t->merges.seen)
 		return error_set(error, "no memory for %zu merges", n);
 	t->merges.n_slots = slots;
 	for (size_t i = 0; i < slots; i++)
@@ -55,9 +70,11 @@ bool tokenizer_add_merge(struct tokenizer* t, const char* left, size_t left_size
 	if (id < 0)
 		return error_set(error, "merge %zu: \"%.*s\" and \"%.*s\" join to what is no piece of the vocabulary",
 		                 rank, shown(left_size), left, shown(right_size), right);
-	struct merge* slot = &t->merges.slot[place_of(&t->merges, a, b)];
+	const uint64_t hash = hash_pair(a, b);
+	struct merge* slot = &t->merges.slot[place_of(&t->merges, a, b, hash)];
 	if (slot->left < 0 && !piece_is_special(&v->piece[id]))
 		*slot = (struct merge){.left = a, .right = b, .id = id, .rank = (uint32_t)rank};
+	*seen_word(&t->merges, hash) |= seen_bit(hash);
 	return true;
 }
 

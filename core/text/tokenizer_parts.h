@@ -24,6 +24,7 @@ struct merge {
 };
 struct merges {
 	struct merge* slot; /* (n_slots, a power of two) */
+	uint64_t* seen;     /* (n_slots / 16) a bit for a pair's hash, which most pairs that do not merge lack */
 	size_t n_slots;
 	size_t n;
 };
@@ -49,6 +50,8 @@ struct tokenizer {
 	bool fuse_unknown;        /* several unknown characters in a row are one unknown piece */
 	bool ignore_merges;       /* a word that is a piece is taken whole */
 	bool merges_pieces;       /* SCORED: only pieces merge; else characters without one do, too */
+	int32_t* character;       /* BPE: (DIRECT_CHARACTERS) ids of the first characters' pieces, -1: none */
+	uint64_t* touching;       /* BPE: bits of which two characters touch in some piece */
 	struct merges merges;     /* RANKED */
 	bool single_precision;    /* UNIGRAM: sums are rounded as sentencepiece rounds them */
 	double unknown_score;     /* UNIGRAM: of a character without a piece */
@@ -60,10 +63,12 @@ struct symbol {
 	uint32_t start, size; /* of the word; size 0: merged away */
 	int32_t id;           /* -1: no piece */
 	int32_t previous, next;
+	int32_t joint;  /* what it and the next one merge into, -1: nothing */
+	uint32_t order; /* of that merge, the lowest is first */
 };
-struct candidate {
-	uint32_t order, left, size; /* merged size: tells whether it still stands */
-	int32_t id;
+struct joint { /* what two pieces merge into */
+	int32_t left, right, id;
+	uint32_t order;
 };
 struct encoder {
 	const struct tokenizer* tokenizer;
@@ -74,8 +79,13 @@ struct encoder {
 	struct walk normalizer, pretokenizer;
 	struct symbol* symbol;
 	size_t n_symbols, symbol_capacity;
-	struct candidate* heap;
+	struct symbol* tail; /* tokens of a span that the next one is to confirm */
+	size_t n_tail, tail_capacity;
+	uint64_t* heap; /* order and place of pairs that may merge */
 	size_t n_heap, heap_capacity;
+	struct joint*
+	    joint; /* (n_joints, a power of two) BPE: pairs looked up before, by a hash; left -1: none */
+	size_t n_joints;
 	struct lattice_node* lattice; /* UNIGRAM */
 	size_t lattice_capacity;
 };
@@ -88,11 +98,17 @@ const char* tokenizer_printed(const struct tokenizer*, int32_t id, bool special,
 bool tokenizer_encode_prompt(const struct tokenizer*, const char* text, size_t size,
                              const struct plain_ranges*, struct token_list* out);
 
-/* The models: append the ids of one word (size > 0). */
+/* The models: each is prepared once the vocabulary is sealed. They append the ids of one word (size > 0). */
+bool bpe_prepare(struct tokenizer*, struct error*);
+bool bpe_start(struct encoder*, size_t size); /* of the whole text; false: no memory */
 void bpe_encode(struct encoder*, const char* word, size_t size);
-bool unigram_prepare(struct tokenizer*, struct error*); /* the trie, once the vocabulary is sealed */
+bool unigram_prepare(struct tokenizer*, struct error*);
 void unigram_encode(struct encoder*, const char* word, size_t size);
 void encoder_emit(struct encoder*, int32_t id);
+/* Nothing more is to be encoded: the list is full, or memory ran out. */
+static inline bool encoder_done(const struct encoder* e) {
+	return e->failed || (e->out->limit > 0 && e->out->n >= e->out->limit);
+}
 /* A character without a piece: its bytes, or the unknown piece unless it follows one and they fuse.
  * Returns whether it was unknown. */
 bool encoder_emit_unknown(struct encoder*, const char* bytes, size_t size, bool after_unknown);

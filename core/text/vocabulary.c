@@ -40,6 +40,7 @@ void vocabulary_start(struct vocabulary* v) {
 void vocabulary_free(struct vocabulary* v) {
 	free(v->piece);
 	free(v->slot);
+	free(v->seen);
 	buffer_free(&v->store);
 	memset(v, 0, sizeof *v);
 }
@@ -76,24 +77,41 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
 }
 
-static uint64_t hash_bytes(const char* text, size_t size) {
-	uint64_t h = 0xcbf29ce484222325u ^ size;
-	for (size_t i = 0; i < size; i++)
-		h = (h ^ (uint8_t)text[i]) * 0x100000001b3u;
-	h ^= h >> 32;
-	h *= 0xd6e8feb86659fd93u;
+enum { SLOTS_A_WORD = 16 }; /* so four bits of `seen` a slot */
+
+static uint64_t mix(uint64_t h, uint64_t bits) {
+	h = (h ^ bits) * 0x9e3779b97f4a7c15u;
 	return h ^ h >> 32;
 }
 
-static size_t place_of(const struct vocabulary* v, const char* text, size_t size) {
-	size_t at = (size_t)hash_bytes(text, size) & (v->n_slots - 1);
-	for (;; at = (at + 1) & (v->n_slots - 1)) {
-		int32_t id = v->slot[at];
-		if (id < 0)
-			return at;
-		const struct piece* p = &v->piece[id];
-		if (p->text_size == size && memcmp(vocabulary_text(v, id), text, size) == 0)
-			return at;
+static uint64_t hash_bytes(const char* text, size_t size) {
+	uint64_t h = 0xcbf29ce484222325u ^ size, bits;
+	for (; size >= sizeof bits; text += sizeof bits, size -= sizeof bits) {
+		memcpy(&bits, text, sizeof bits);
+		h = mix(h, bits);
+	}
+	bits = 0;
+	for (size_t i = 0; i < size; i++)
+		bits = bits << 8 | (uint8_t)text[i];
+	return mix(mix(h, bits), 0);
+}
+
+static uint64_t* seen_word(const struct vocabulary* v, uint64_t hash) {
+	return &v->seen[(size_t)(hash >> 24) & (v->n_slots / SLOTS_A_WORD - 1)];
+}
+static uint64_t seen_bit(uint64_t hash) { return UINT64_C(1) << (hash >> 58); }
+
+/* Where the text is, or an empty place for it. */
+static struct piece_slot* place_of(const struct vocabulary* v, const char* text, size_t size, uint64_t hash) {
+	for (size_t at = (size_t)hash & (v->n_slots - 1);; at = (at + 1) & (v->n_slots - 1)) {
+		struct piece_slot* const slot = &v->slot[at];
+		if (slot->id < 0)
+			return slot;
+		if (slot->hash != (uint32_t)(hash >> 32))
+			continue;
+		const struct piece* p = &v->piece[slot->id];
+		if (p->text_size == size && memcmp(vocabulary_text(v, slot->id), text, size) == 0)
+			return slot;
 	}
 }
 
@@ -103,13 +121,15 @@ static bool add_to_lookup(struct vocabulary* v, int32_t id, struct error* error)
 	const struct piece* p = &v->piece[id];
 	if (p->text_size == 0)
 		return can_be_met(p) ? error_set(error, "piece %d of the vocabulary is empty", id) : true;
-	size_t at = place_of(v, vocabulary_text(v, id), p->text_size);
-	int32_t other = v->slot[at];
+	const uint64_t hash = hash_bytes(vocabulary_text(v, id), p->text_size);
+	struct piece_slot* const slot = place_of(v, vocabulary_text(v, id), p->text_size, hash);
+	const int32_t other = slot->id;
 	if (other >= 0 && can_be_met(p) && can_be_met(&v->piece[other]))
 		return error_set(error, "pieces %d and %d of the vocabulary are the same, \"%.*s\"", other, id,
 		                 shown(p->text_size), vocabulary_text(v, id));
 	if (other < 0 || can_be_met(p))
-		v->slot[at] = id;
+		*slot = (struct piece_slot){.hash = (uint32_t)(hash >> 32), .id = id};
+	*seen_word(v, hash) |= seen_bit(hash);
 	return true;
 }
 
@@ -120,11 +140,13 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 	while (v->n_slots < (size_t)v->n * 2)
 		v->n_slots *= 2;
 	free(v->slot);
+	free(v->seen);
 	v->slot = malloc(v->n_slots * sizeof *v->slot);
-	if (!v->slot)
+	v->seen = calloc(v->n_slots / SLOTS_A_WORD, sizeof *v->seen);
+	if (!v->slot || !v->seen)
 		return error_set(error, "no memory for the vocabulary");
 	for (size_t i = 0; i < v->n_slots; i++)
-		v->slot[i] = -1;
+		v->slot[i].id = -1;
 	v->longest = 0;
 	for (int32_t id = 0; id < v->n; id++) {
 		const struct piece* p = &v->piece[id];
@@ -142,7 +164,10 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 }
 
 int32_t vocabulary_find(const struct vocabulary* v, const char* text, size_t size) {
-	return size == 0 || v->n_slots == 0 ? -1 : v->slot[place_of(v, text, size)];
+	if (size == 0 || v->n_slots == 0)
+		return -1;
+	const uint64_t hash = hash_bytes(text, size);
+	return *seen_word(v, hash) & seen_bit(hash) ? place_of(v, text, size, hash)->id : -1;
 }
 
 int32_t vocabulary_find_plain(const struct vocabulary* v, const char* text, size_t size) {

@@ -42,13 +42,19 @@ static inline bool piece_is_plain(const struct piece* p) {
 	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED);
 }
 
+struct piece_slot {
+	uint32_t hash; /* its upper half, so that few other pieces are looked at */
+	int32_t id;    /* -1: empty */
+};
+
 struct vocabulary {
 	struct piece* piece; /* (n) by id */
 	int n;
 	size_t capacity;
 	struct buffer store;
-	int32_t* slot; /* (n_slots, a power of two) open-addressed ids by text, -1 empty */
+	struct piece_slot* slot; /* (n_slots, a power of two) open-addressed by text */
 	size_t n_slots;
+	uint64_t* seen;    /* (n_slots / 16) a bit for a text's hash, which most texts that are no piece lack */
 	size_t longest;    /* bytes of the longest text that merging may make */
 	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
 	int64_t expected;  /* pieces announced by vocabulary_expect */

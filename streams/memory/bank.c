@@ -1,4 +1,4 @@
-/* Entries, their order, their merging and their end; bank.h says what they are. */
+/* Finds, adds, merges and evicts entries; bank.h describes them. */
 #include "streams/memory/bank.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ void bank_signature_add(struct bank_signature* to, const struct bank_signature* 
 	to->prompts += from->prompts;
 }
 
-/* Cosine of two signatures after the bank's common mean is taken off; 0 when either says nothing. */
+/* Cosine of two signatures after the bank's common mean is taken off; 0 when either is empty. */
 static double compare_signatures(const struct bank* b, const struct bank_signature* x,
                                  const struct bank_signature* y) {
 	if (!(x->prompts > 0) || !(y->prompts > 0))

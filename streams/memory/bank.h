@@ -1,4 +1,4 @@
-/* The mask bank: what was learned, and for which text.
+/* The mask bank: masks, and the workload each was learned on.
  *
  * An entry is a mask with its record (matchness, acceptance, tokens served), the task label it was
  * learned under if one was given, and a signature of the prompts it served: the mean hidden state at
@@ -42,7 +42,7 @@ struct bank_entry {
 	struct mask mask;
 	double skip_ratio;
 	struct bank_record record;
-	struct bank_record unsaved; /* what of the record the store has not been told yet */
+	struct bank_record unsaved; /* the part of the record that is not stored yet */
 	struct bank_signature signature, unsaved_signature;
 	bool converged;    /* its search has ended: the mask holds until drift says otherwise */
 	int64_t last_used; /* on the bank's count of instances */
@@ -65,7 +65,7 @@ struct bank* bank_open(int capacity);
 void bank_close(struct bank*);
 
 /* Projects a mean hidden state (dim) to a signature of one prompt. A state that is not finite, or NULL,
- * gives one that says nothing. */
+ * gives an empty one. */
 void bank_signature(struct bank_signature*, const float* state, int dim);
 
 void bank_signature_add(struct bank_signature* to, const struct bank_signature* from);

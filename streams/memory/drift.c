@@ -1,4 +1,4 @@
-/* Page's cumulative sum of acceptance; drift.h says what and why. */
+/* Page's cumulative sum of acceptance; drift.h explains it. */
 #include "streams/memory/drift.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static void learn_trial(struct drift* d, bool success) {
 	forget_old(d);
 }
 
-/* True when acceptance has fallen. */
+/* True when acceptance has drifted. */
 static bool add_trial(struct drift* d, bool success) {
 	d->trials_seen++;
 	if (d->trials >= FIRST) {

@@ -1,4 +1,4 @@
-/* Notices that the text has turned: a change test on the acceptance of each verify pass.
+/* Detects drift of the text: a change test on the acceptance of each verify pass.
  *
  * A round that drafts d steps and keeps a of them is a run of Bernoulli trials that stops at the first
  * failure: min(a + 1, d) trials, and one failure when a < d. On these trials runs Page's cumulative sum
@@ -10,7 +10,7 @@
  *
  * False alarms, simulated by tests/streams/test_drift.c with the defaults (baseline learned): at most 0.3
  * drifts per 10,000 trials where acceptance is constant between 0.5 and 0.97, 0.4 where it differs from
- * instance to instance (sd 0.08). A turn from 0.9 to 0.6 is noticed after about 30 trials (median). On
+ * instance to instance (sd 0.08). A change from 0.9 to 0.6 is noticed after about 30 trials (median). On
  * streams: tools/streams/README.md. */
 #ifndef SWIFTLET_STREAMS_MEMORY_DRIFT_H
 #define SWIFTLET_STREAMS_MEMORY_DRIFT_H

@@ -1,5 +1,4 @@
-/* The memory of a model: its bank, its store, and their doors from outside; memory.h says what happens when.
- */
+/* The memory of a model: its bank, its store and their interface; memory.h explains what happens when. */
 #include "streams/memory/memory_state.h"
 
 #include <stdio.h>

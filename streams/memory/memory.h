@@ -1,20 +1,20 @@
-/* What is remembered between instances: the bank, drift and the store, attached to sessions from outside.
+/* The memory between instances: the bank, the drift test and the store, attached to sessions from outside.
  *
- * A driver (`stream`, the service) tells a watch when an instance begins, after each step, and when it
- * ends. At the beginning, by label, or once the prefill has shown what workload cluster it is, by signature,
- * the session goes on with the search of that cluster (memory_watch.c); a cluster never seen begins with the
- * influence its first prompt shows. A workload cluster whose mask has held for MEMORY_HOLD tokens without
- * drift and drafts well (four times as many where it does not), or whose search has ended, has converged on
- * its mask, and nothing is proposed while it holds. The change test (streams/memory/drift.h) watches every
- * verify pass; after a fall the cluster is searched for anew, from the influence that the turned text shows.
- * What a process ended with on a cluster that drafted well counts as converged in the next.
+ * A driver (`stream`, the service) notifies a watch when an instance begins, after each step, and when it
+ * ends. The label names the instance's workload cluster at the beginning; without a label the signature does,
+ * once the prefill is done. The session then continues the search of that cluster (memory_watch.c). A new
+ * cluster starts from the influence that its first prompt shows. A cluster has converged when its search has
+ * ended, or when its mask has held for MEMORY_HOLD tokens without drift and drafts well (four times as many
+ * tokens when it does not). Nothing is proposed for a converged cluster. The change test
+ * (streams/memory/drift.h) watches every verify pass. When acceptance has drifted, the search starts anew
+ * from the influence of the present text. A mask that drafted well in an earlier process counts as converged.
  *
- * One memory serves several sessions of one model. Calls on watches come from one thread; the others
- * may come from any.
+ * One memory serves several sessions of one model. Calls on watches come from one thread; all other calls may
+ * come from any thread.
  *
- * Where requests belong to tenants, each has a memory of its own beside the common one, in the same store:
- * what its texts have shown is recalled for its texts alone. A cluster that it knows nothing of begins with
- * what the common memory knows, which is the operator's, and which no tenant's text changes. */
+ * Each tenant has a memory of its own beside the common one, in the same store. Its texts are remembered for
+ * its own requests only. A cluster that the tenant has never shown starts from the common memory, which is
+ * the operator's and which no tenant's text changes. */
 #ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_H
 #define SWIFTLET_STREAMS_MEMORY_MEMORY_H
 
@@ -28,7 +28,7 @@ enum { MEMORY_HOLD = 1024 };
 
 enum memory_event {
 	MEMORY_RECALLED,    /* a stored mask was taken up */
-	MEMORY_NEW_CLUSTER, /* a workload cluster no mask is known for */
+	MEMORY_NEW_CLUSTER, /* a workload cluster without a known mask */
 	MEMORY_IMPROVED,    /* the search found a better mask */
 	MEMORY_CONVERGED,   /* the mask has held: the search rests */
 	MEMORY_DRIFT        /* acceptance fell: the search begins anew */
@@ -59,7 +59,7 @@ struct memory* memory_of(struct memory* common, int tenant);
 void memory_on_event(struct memory*,
                      void (*on_event)(void* user, int session, enum memory_event, const char* task),
                      void* user);
-/* Stores what is unsaved; the message of a failure is printed nowhere but returned in memory_counts. */
+/* Stores what is unsaved. A failure is reported by memory_counts only. */
 void memory_close(struct memory*);
 struct store* memory_store(struct memory*); /* NULL when there is none */
 

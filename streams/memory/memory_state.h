@@ -14,8 +14,8 @@
 /* The searches of the workload clusters that are not served now, of all sessions together, each with the
  * influence of its cluster.
  *
- * A session has one search, its present one. When it turns to another workload cluster its search is kept
- * here, and whichever session turns to that cluster next goes on with it; the one longest unused makes way
+ * A session has one search, its present one. When it changes to another workload cluster its search is kept
+ * here, and whichever session changes to that cluster next goes on with it; the one longest unused makes way
  * for another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the
  * sessions and these places, not by sessions times clusters. */
 enum { SEARCHES = 8 };
@@ -48,12 +48,12 @@ struct memory {
 	    common;          /* NULL: this is it, whose are the store, the searches, the costs and the listener */
 	struct memory* next; /* another tenant's */
 	int tenant;
-	struct chances* chances; /* of its sessions that have turned to others' texts; NULL: none */
+	struct chances* chances; /* of its sessions that have changed to other tenants; NULL: none */
 	struct searches searches;
 	struct store* store;
 	struct memory_counts counts;
 	int unflushed;      /* instances since the last flush */
-	int64_t generation; /* the store's, when the bank was last told of it */
+	int64_t generation; /* the store's, when the bank last read it */
 	char device[STORE_DEVICE];
 	int64_t cost_passes; /* whose costs are stored */
 	void (*on_event)(void*, int, enum memory_event, const char*);

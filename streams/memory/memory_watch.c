@@ -130,7 +130,7 @@ static void carry_anew(struct memory_watch* w) {
 	take_up_search(w);
 }
 
-/* What the text told of influence waits for the store, with its cluster. */
+/* The influence that the text has shown waits for the store, with its cluster. */
 static void carry_influence(struct memory_watch* w) {
 	const struct influence* text = session_text_influence(w->session);
 	struct error ignored;
@@ -186,8 +186,7 @@ static bool save_costs(struct memory_watch* w, struct error* e) {
 	                                          &session_engine(w->session)->cost, &m->cost_passes, e);
 }
 
-/* All that an instance has left to be stored. A failure is told by the counts, until a later time succeeds.
- */
+/* Stores all that an instance has left. The counts report a failure until a later call succeeds. */
 static void store_all(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	struct error e = {""};
@@ -233,7 +232,7 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 
 /* ---- entries ------------------------------------------------------------------------------ */
 
-/* The event is told with the lock held: the listener calls nothing of the memory. */
+/* Call with the lock held: the listener calls nothing of the memory. */
 static void emit_event(struct memory_watch* w, enum memory_event event, int64_t* counter) {
 	++*counter;
 	const struct memory* common = memory_common(w->memory);
@@ -280,7 +279,7 @@ static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t c
 		search_settle(w->search);
 }
 
-/* The first instance of its cluster: a search of its own, which begins with what the prompt tells. */
+/* The first instance of its cluster: a search of its own, which begins with what the prompt shows. */
 static void begin_cluster(struct memory_watch* w) {
 	const int64_t cluster = bank_cluster(w->memory->bank, w->task, NULL);
 	carry_search(w, cluster, 0);
@@ -320,7 +319,7 @@ static void find_place(struct memory_watch* w, bool signature_known) {
 	if (!e)
 		e = take_common(w, s, &common_cluster);
 	if (!e && !signature_known)
-		return; /* the prefill will tell */
+		return; /* the prefill will show it */
 	w->placed = true;
 	if (e)
 		recall_entry(w, e, common_cluster);
@@ -354,7 +353,7 @@ static struct bank_entry* record_instance(struct memory_watch* w, const struct b
 	return e;
 }
 
-/* The text has turned: it is searched for anew, from the influence that it shows itself. */
+/* Acceptance has drifted: the search starts anew, from the influence that the present text shows. */
 static void restart_search(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);

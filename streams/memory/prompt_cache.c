@@ -184,7 +184,7 @@ static int64_t clock_now(void) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The beginning of a text is used later than what follows: without it the rest is of no use. */
+/* A prefix counts as used later than what follows: without it the rest is useless. */
 static void touch_file(const struct prompt_cache* p, const char* name, int64_t used) {
 	const struct timespec t = {.tv_sec = (time_t)(used / 1000000000), .tv_nsec = (long)(used % 1000000000)};
 	utimensat(p->folder, name, (const struct timespec[2]){t, t}, 0);
@@ -219,7 +219,7 @@ static bool write_file(const struct prompt_cache* p, const struct waiting_page* 
 	return good;
 }
 
-/* A problem is told once each time that it begins. */
+/* A problem is logged once each time that it begins. */
 static void note_written(struct prompt_cache* p, const struct waiting_page* w, const char* problem) {
 	struct error ignored;
 	pthread_mutex_lock(&p->lock);
@@ -414,7 +414,8 @@ struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const 
 	if (!p->path)
 		error_set(e, "out of memory");
 	else if (!name_program(p->program))
-		error_set(e, "--prompt-cache: the program cannot be read, by which files are told apart");
+		error_set(
+		    e, "--prompt-cache: the program's own file cannot be read; its hash is part of the files' names");
 	else if (open_folder(p, e)) {
 		p->started = pthread_create(&p->thread, NULL, write_what_waits, p) == 0;
 		if (p->started)

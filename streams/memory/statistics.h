@@ -1,6 +1,6 @@
-/* What the store keeps as figures: what passes cost on a device, and what a workload cluster's sub-layers do
- * to it. It is where a later process begins; what it sees itself soon weighs more. (How often drafters were
- * right is not kept: chances that begin with it came within .009 of a cold start.) */
+/* Persisted statistics: the costs of passes on a device, and the influence of sub-layers on a workload
+ * cluster. A later process starts from them; its own measurements soon weigh more. (Acceptance by drafter is
+ * not kept: estimates that started from it came within .009 of a cold start.) */
 #ifndef SWIFTLET_STREAMS_MEMORY_STATISTICS_H
 #define SWIFTLET_STREAMS_MEMORY_STATISTICS_H
 

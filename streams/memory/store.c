@@ -1,5 +1,6 @@
-/* The door: which database a path names, and how a call becomes a job that is run here, or here and there.
- * Figures are sums of what was measured, so that those of two processes add up. */
+/* Opens the database that a path names, and turns each call into a job. A job runs on the local store, and on
+ * the remote one where there is one. Figures are sums of measurements, so that those of two processes add up.
+ */
 #include "streams/memory/store.h"
 
 #include <math.h>
@@ -49,8 +50,8 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 void store_log_upgrade(const struct store* s, int64_t version, int figures_since) {
 	if (version > 0 && version < figures_since)
 		fprintf(stderr,
-		        "swiftlet: %s had schema version %lld: its masks are kept, what was measured beside "
-		        "them is measured anew\n",
+		        "swiftlet: %s had schema version %lld: its masks are kept, its other measurements "
+		        "are not read and will be measured anew\n",
 		        s->path, (long long)version);
 }
 
@@ -154,14 +155,14 @@ bool run_job(struct store* s, const struct store_job* job, struct error* e) {
 	                      doing, e);
 }
 
-/* Where others share the store, what does not fit the outbox is refused: the caller keeps it and tries again.
- */
+/* Where other processes share the store, a write that does not fit the outbox is refused. The caller keeps it
+ * and tries again. */
 static bool run_or_queue(struct store* s, const struct store_job* job, struct error* e) {
 	pthread_mutex_lock(&s->lock);
 	const bool put = !s->outbox || outbox_put(s->outbox, job, e);
 	const bool good = put && run_job(s, job, e);
 	pthread_mutex_unlock(&s->lock);
-	return good || (put && s->outbox); /* the database will be told, which is what counts */
+	return good || (put && s->outbox); /* the write will reach the database, which is what counts */
 }
 
 bool store_add(struct store* s, const struct store_model* model, const struct bank_entry* entry, int n,

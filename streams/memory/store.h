@@ -3,9 +3,9 @@
  *
  * What a call here has stored survives a kill or a power failure at any later instant, and several processes
  * may use one store at once (each waits for the other up to a limit). Records are added to, never
- * overwritten, so that two processes that serve the same mask both count. A database that is none of ours, is
- * damaged, has a newer schema, cannot be written or stays locked is refused with a sentence that says
- * which, and is left as it is. Schemas have a version; of an older one the masks are taken over.
+ * overwritten, so that two processes that serve the same mask both count. A database of another program, or
+ * one that is damaged, newer, read-only or locked, is refused with the reason and left unchanged. The schema
+ * has a version; a store of an older version opens, and its masks are kept.
  *
  * A server does not wait for PostgreSQL: opened with STORE_SERVE, the store is a copy in memory, with an
  * outbox to the database and news from it (store_outbox.h).
@@ -16,9 +16,9 @@
  *   figure(model, device, task, kind, what, total, samples)        influence, costs of passes: sums
  *                                                                  (streams/memory/statistics.h)
  *
- * `kind` tells workload clusters without a label apart (struct bank_entry), and is 0 under one. `skipped` is
- * the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some as stored
- * those after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
+ * `kind` is the workload cluster of texts without a label (struct bank_entry), and 0 for texts with one.
+ * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some
+ * as stored those after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
@@ -46,9 +46,9 @@ bool store_default_path(char* path, size_t size, struct error*);
 
 struct store_state {    /* all zero where calls are durable when they return */
 	bool shared;        /* others write there too */
-	bool away;          /* the database cannot be used now; `message` says why */
-	int waiting;        /* writes that it has not been told */
-	int64_t stored;     /* writes that it has been told */
+	bool away;          /* the database cannot be used now; `message` gives the reason */
+	int waiting;        /* writes that have not reached it */
+	int64_t stored;     /* writes that have reached it */
 	int64_t generation; /* grows whenever others' writes have come in */
 	char message[256];
 };
@@ -90,7 +90,7 @@ bool store_forget(struct store*, const struct store_model*, const struct bank_en
 /* Keeps a model's `capacity` masks that served most, and `per_cluster` of one task or kind. */
 bool store_trim(struct store*, const char* fingerprint, int capacity, int per_cluster, struct error*);
 
-/* A sum of what was measured: `samples` of it came to `total`. statistics.h says of what. */
+/* A sum of what was measured: `samples` of it came to `total`. statistics.h lists them. */
 struct store_figure {
 	char what[STORE_WHAT];
 	double total, samples;

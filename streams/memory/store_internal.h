@@ -24,8 +24,8 @@ struct store {
 
 /* ---- statements --------------------------------------------------------------------------- */
 
-/* A statement is SQL that both databases understand, with parameters ?1, ?2, …; `doing` is what a message
- * says was being done. What returns bool returns false with the error set. */
+/* A statement is SQL that both databases understand, with parameters ?1, ?2, …; `doing` names the
+ * operation in a message. Functions that return bool return false with the error set. */
 struct sql_value { /* of a parameter, or of a column: its number and real are each other's, where it has one
 	                */
 	enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB } kind;
@@ -46,7 +46,7 @@ struct sql_driver {
 	/* A transaction that writes; end rolls back when what came before had failed (`good` false). */
 	bool (*begin)(struct store*, const char* doing, struct error*);
 	bool (*end)(struct store*, bool good, const char* doing, struct error*);
-	/* visit may be NULL. False where it said so, too. */
+	/* visit may be NULL. False also when visit returned false. */
 	bool (*run)(struct store*, const char* sql, const char* doing, const struct sql_value*, int n,
 	            sql_visit* visit, void* user, struct error*);
 };
@@ -102,7 +102,7 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text;"
 /* Refuses a schema that is newer than this program's or older than `oldest`. */
 bool store_check_schema(const struct store*, int64_t version, int oldest, struct error*);
-/* Says that of a schema before figures the masks alone were taken over. */
+/* Logs that only the masks were kept of a schema before `figures_since`. */
 void store_log_upgrade(const struct store*, int64_t version, int figures_since);
 
 /* ---- jobs --------------------------------------------------------------------------------- */

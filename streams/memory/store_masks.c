@@ -1,4 +1,4 @@
-/* The bank's entries in the store; store.h says what is kept and what is promised. */
+/* The bank's entries in the store; store.h describes the format and its guarantees. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static bool add_signature(struct store* s, int64_t row, const struct bank_signat
 	               sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts));
 }
 
-/* Where no label tells the kind and none is given, it is that of a row with this mask, else a new one. ?20: 1
+/* Where there is no label and no cluster is given, it is that of a row with this mask, else a new one. ?20: 1
  * adds to the sums on file, 0 sets them. */
 static const char write_sql[] =
     "INSERT INTO mask(model, task, skipped, skip_ratio, settled, " RECORD_COLUMNS ", created, updated, kind)"

@@ -87,12 +87,13 @@ static void note_state(struct outbox* o, bool away, const char* message) {
 	const int waiting = o->n;
 	pthread_mutex_unlock(&o->lock);
 	if (away && !was_away)
-		fprintf(stderr, "swiftlet: %s; serving on, it is tried again\n", message);
+		fprintf(stderr, "swiftlet: %s; the server goes on and tries again\n", message);
 	if (!away && was_away)
-		fprintf(stderr, "swiftlet: %s is there again; %d writes wait for it\n", o->remote->path, waiting);
+		fprintf(stderr, "swiftlet: %s can be reached again; %d writes wait for it\n", o->remote->path,
+		        waiting);
 }
 
-/* Tells the database the queue's first write. False: it is to be tried again. */
+/* Sends the queue's first write to the database. False: try again later. */
 static bool send_first(struct outbox* o) {
 	struct error e = {""};
 	pthread_mutex_lock(&o->lock);
@@ -102,7 +103,7 @@ static bool send_first(struct outbox* o) {
 	p->has_it = p->blames_data = false;
 	bool done = run_job(o->remote, &job, &e) || p->has_it;
 	if (!done && p->blames_data) {
-		fprintf(stderr, "swiftlet: a write is left out: %s\n", e.message);
+		fprintf(stderr, "swiftlet: the database refused a write, which is dropped: %s\n", e.message);
 		done = true;
 	}
 	if (!done) {
@@ -162,7 +163,7 @@ static bool copy_store(struct store* to, struct store* from, const char* doing, 
 	return to->driver->end(to, good, doing, e);
 }
 
-/* Takes in what was read, unless something was written here meanwhile. */
+/* Replaces `local` by what was read, unless something was written there meanwhile. */
 static bool swap_local(struct outbox* o, struct store* fresh, int64_t put) {
 	struct store* local = o->local;
 	pthread_mutex_lock(&local->lock);
@@ -223,7 +224,7 @@ static bool work_queue(struct outbox* o) {
 		note_state(o, true, e.message);
 		return false;
 	}
-	o->stale |= fresh; /* what was said while nobody listened */
+	o->stale |= fresh; /* notifications were missed meanwhile */
 	for (struct outbox_status is = read_status(o); is.n > 0 && !is.late; is = read_status(o))
 		if (!send_first(o))
 			return false;
@@ -258,7 +259,7 @@ static void* run_thread(void* user) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-/* Whose writes these are, which are numbered as they are told. */
+/* Names the writer; its writes are numbered as they are sent. */
 static void name_writer(struct postgres* p) {
 	unsigned char random[16] = {0};
 	(void)!getrandom(random, sizeof random, 0);

@@ -1,4 +1,4 @@
-/* The connection: made, lost, waited for; what is said when PostgreSQL fails; and the driver of the store's
+/* The connection: made, lost, waited for; messages for PostgreSQL's failures; and the driver of the store's
  * statements, whose values go as text, but for blobs, as results come. */
 #include "streams/memory/store_postgres.h"
 
@@ -29,7 +29,7 @@ static void drop_connection(struct postgres* p) {
 	p->connection = NULL;
 }
 
-/* libpq's messages have lines; the first says it. */
+/* libpq's messages have several lines; the first has the reason. */
 static int first_line(const char* words) { return (int)strcspn(words, "\n"); }
 
 static bool report_away(struct store* s, const char* why, struct error* e) {
@@ -85,7 +85,7 @@ static bool receive_result(struct store* s, PGresult** last, const char* doing, 
 			return true;
 		const ExecStatusType had = PQresultStatus(*last);
 		if (*last && had != PGRES_COMMAND_OK && had != PGRES_TUPLES_OK) {
-			PQclear(result); /* the first failure is the one to tell */
+			PQclear(result); /* the first failure is the one to report */
 			continue;
 		}
 		PQclear(*last);
@@ -131,7 +131,7 @@ static void no_notice(void* unused, const PGresult* result) { (void)unused, (voi
 static bool establish_connection(struct store* s, struct error* e) {
 	struct postgres* p = s->postgres;
 	const int64_t until = milliseconds_now() + p->patience;
-	/* what follows the address takes the place of what it says */
+	/* these parameters override the address's own */
 	const char* const key[] = {"dbname", "fallback_application_name", p->tls ? "sslmode" : NULL, NULL};
 	const char* const value[] = {p->address, "swiftlet", p->tls, NULL};
 	p->connection = PQconnectStartParams(key, value, 1);
@@ -199,7 +199,7 @@ static bool set_up(struct store* s, struct error* e) {
 	return true;
 }
 
-/* Brings the schema up to date, or says why it is not to be used (unfit). */
+/* Brings the schema up to date, or reports why the database is unfit. */
 static bool check_schema(struct store* s, struct error* e) {
 	s->postgres->in_transaction = true; /* reading the version must not connect anew */
 	const int64_t version = read_version(s, "reading its version", e);
@@ -417,7 +417,7 @@ static const char* find_option(const PQconninfoOption* o, const char* name) {
 }
 
 /* Off this machine the connection is TLS's: libpq would take one that is not, where the server has no other.
- * NULL where the address may say; false with the error set where it says that TLS may be left out. */
+ * NULL where the address decides; false with the error set where it allows a connection without TLS. */
 static bool choose_tls(const PQconninfoOption* option, const char** tls, struct error* e) {
 	const char *host = find_option(option, "hostaddr"), *mode = find_option(option, "sslmode");
 	if (!*host)

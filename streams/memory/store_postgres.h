@@ -15,7 +15,7 @@ struct postgres {
 	char* address;
 	const char* tls; /* the sslmode that it gets in place of its own; NULL: none */
 	enum store_mode mode;
-	_Atomic int patience; /* milliseconds; an outbox's owner sets it while the thread works */
+	_Atomic int patience; /* milliseconds; the outbox's thread reads it, another sets it */
 	bool in_transaction;  /* as the caller sees it; the connection may be lost meanwhile */
 	bool unfit;   /* the database was reached and is not one to be used: another program's, or newer */
 	bool listens; /* from the next connection on others' writes are heard of */

@@ -1,4 +1,4 @@
-/* Where the program was built without libpq: what is said to who asks for PostgreSQL. */
+/* Stands in where the program was built without libpq: asking for PostgreSQL is an error. */
 #include "streams/memory/store_postgres.h"
 
 struct store* postgres_prepare(const char* path, enum store_mode mode, struct error* e) {

@@ -1,5 +1,5 @@
-/* The store in a file of SQLite: whose it is, its schema and migrations, what is said when SQLite fails, and
- * the driver of its statements. */
+/* The store in an SQLite file: the check of its application, its schema and migrations, messages for SQLite's
+ * failures, and the driver of its statements. */
 #include <errno.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static bool report_failure(const struct store* s, const char* doing, struct erro
 	const char* words = sqlite3_errmsg(s->sqlite);
 	switch (code & 0xff) {
 	case SQLITE_NOTADB:
-		return error_set(e, "%s is not a mask store: it is no SQLite database (left as it is)", path);
+		return error_set(e, "%s is not a mask store: it is not an SQLite database (left as it is)", path);
 	case SQLITE_CORRUPT:
 		return error_set(e, "%s is damaged: %s (left as it is; restore a copy or choose another --store)",
 		                 path, words);
@@ -155,7 +155,7 @@ static bool set_up(struct store* s, struct error* e) {
 	return true;
 }
 
-/* Whose file is it, and how old? Refuses others' and newer ones. */
+/* Checks the file's application and version. Refuses other programs' files and newer versions. */
 static bool check_application(struct store* s, int64_t* version, struct error* e) {
 	const char* doing = "reading its header";
 	*version = pragma(s, "PRAGMA user_version", doing, e);
@@ -204,7 +204,7 @@ static bool prepare_file(struct store* s, enum store_mode mode, struct error* e)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* Makes the folders above path, readable by their owner alone. */
+/* Makes the folders above path, with permissions for the user alone. */
 static bool make_folders(const char* path, struct error* e) {
 	char* folder = strdup(path);
 	if (!folder)
@@ -266,8 +266,9 @@ bool store_default_path(char* path, size_t size, struct error* e) {
 	else if (home && home[0] == '/')
 		n = snprintf(path, size, "%s/.local/state/swiftlet/masks.db", home);
 	else
-		return error_set(e, "neither HOME nor XDG_STATE_HOME is set: say where with --store FILE");
+		return error_set(
+		    e, "neither HOME nor XDG_STATE_HOME is set: give the mask store's path with --store FILE");
 	if (n < 0 || (size_t)n >= size)
-		return error_set(e, "the path of the mask store is too long: say where with --store FILE");
+		return error_set(e, "the path of the mask store is too long: give another one with --store FILE");
 	return true;
 }

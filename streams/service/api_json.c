@@ -1,4 +1,4 @@
-/* Checks before parsing, typed fields after it; api_json.h says why. */
+/* Checks before parsing, typed fields after it; api_json.h explains why. */
 #include "streams/service/api_json.h"
 
 #include <math.h>
@@ -261,7 +261,8 @@ static bool read_stored(const cJSON* object, int blocks, struct mask* out, struc
 		return false;
 	for (int i = 0; i < MASK_WORDS; i++) {
 		if (set.word[i] & out->word[i])
-			return api_refuse(e, "stored", "invalid_value", "What is skipped cannot be in 'stored'.");
+			return api_refuse(e, "stored", "invalid_value",
+			                  "A sub-layer cannot be both skipped and in 'stored': name it once.");
 		out->stored[i] = set.word[i];
 	}
 	out->stored_head = head;

@@ -14,7 +14,7 @@
 
 enum { API_MAX_VALUES = 1 << 19, API_MAX_KEYS = 320 };
 
-/* What a client is told: {"error": {"message", "type", "param", "code"}}. */
+/* The error that a client gets: {"error": {"message", "type", "param", "code"}}. */
 struct api_error {
 	int status; /* HTTP */
 	char message[400];

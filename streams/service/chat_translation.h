@@ -21,7 +21,7 @@ struct translator {
 	const char* const (*renamed)[2];
 	bool (*messages)(struct translation*); /* false with a 400; NULL: it is no chat but a completion */
 	bool (*read)(struct translation*);     /* the other members, likewise */
-	/* What the request is told beside it; NULL: nothing. False: no memory. */
+	/* Sets further fields of the request; NULL: there are none. False: out of memory. */
 	bool (*finish)(const cJSON* from, struct api_request*);
 };
 bool translation_read(const struct translator*, const char* body, size_t size, int vocab, struct api_request*,

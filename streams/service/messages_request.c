@@ -1,5 +1,5 @@
 /* Anthropic's Messages: blocks become messages, calls and their results; tools that the vendor hosts and what
- * is no text are refused by name. What a model thought before is not told to it again. */
+ * is not text are refused by name. Earlier thoughts of the model are left out of the prompt. */
 #include <string.h>
 
 #include "streams/service/chat_translation.h"

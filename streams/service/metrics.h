@@ -1,4 +1,4 @@
-/* Counters of the service; server_metrics.c tells them. */
+/* Counters of the service; server_metrics.c exports them. */
 #ifndef SWIFTLET_STREAMS_SERVICE_METRICS_H
 #define SWIFTLET_STREAMS_SERVICE_METRICS_H
 

@@ -194,7 +194,7 @@ static bool take_grammar(struct reading* r, struct grammar* grammar) {
 }
 
 static bool take_schema(struct reading* r, const cJSON* schema) {
-	char* text = cJSON_IsString(schema) ? NULL : cJSON_PrintUnformatted(schema);
+	char* text = cJSON_IsString(schema) ? NULL : json_print(schema);
 	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
 	if (!of)
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
@@ -248,14 +248,15 @@ static bool read_only(struct reading* r) {
 	const char* at = text ? strstr(only, text) : NULL;
 	const bool good = at && at[strlen(text)] == ',' && (at == only || at[-1] == ',');
 	cJSON_free(text);
-	return good || refuse(r, "unsupported_field", "'%s' is not supported but for %.*s.", r->name,
-	                      (int)strlen(only) - 1, only);
+	return good || refuse(r, "unsupported_field", "'%s' has a value that is not supported. Supported: %.*s.",
+	                      r->name, (int)strlen(only) - 1, only);
 }
 
 static bool read_best_of(struct reading* r) {
 	const double v = cJSON_IsNumber(r->value) ? r->value->valuedouble : NAN;
 	return fabs(v - 1) < 0.5 || fabs(v - r->to->n) < 0.5 ||
-	       refuse(r, "unsupported_field", "'%s' is not supported but for the value of 'n'.", r->name);
+	       refuse(r, "unsupported_field",
+	              "'%s' has a value that is not supported. Supported: 1, or the value of 'n'.", r->name);
 }
 
 static bool read_user(struct reading* r) {
@@ -342,7 +343,9 @@ static bool read_tool_name(struct reading* r, const cJSON* tools) {
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		if (function_name(tool) && strcmp(function_name(tool), name) == 0)
 			return copy_text(r, name, &r->to->tool_name);
-	return refuse(r, "invalid_value", "'tool_choice' names '%.64s', which is none of 'tools'.", name);
+	return refuse(r, "invalid_value",
+	              "'tool_choice' names '%.64s', which is not in 'tools': add the tool, or name another.",
+	              name);
 }
 
 static bool read_tool_choice(struct reading* r) {
@@ -353,7 +356,7 @@ static bool read_tool_choice(struct reading* r) {
 	q->tool_choice = any ? TOOLS_AUTO : TOOLS_NONE;
 	if (!r->value || strcmp(word, "auto") == 0)
 		return true;
-	if (strcmp(word, "none") == 0) { /* the template is told of none */
+	if (strcmp(word, "none") == 0) { /* the template gets no tools */
 		free(q->parts.tools);
 		q->parts.tools = NULL;
 		q->tool_choice = TOOLS_NONE;
@@ -467,10 +470,9 @@ static bool read_fields(struct reading* r, int where) {
 
 static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
                       struct api_error* e) {
-	*q = (struct api_request){
-	    .chat = where == CHAT,
-	    .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1},
-	    .n = 1};
+	*q = (struct api_request){.chat = where == CHAT,
+	                          .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1},
+	                          .n = 1};
 	cJSON* json = api_parse(body, size, e);
 	if (!json)
 		return false;

@@ -1,20 +1,20 @@
 /* The layer-set optimizer as a service: searches for models that run elsewhere.
  *
  * A client opens a search for a model of L blocks, asks for masks to try, reports how many of a window's
- * tokens the masked model predicted, and takes the best. One lock, a bounded number of searches: of
- * each tenant, whose longest unused makes room for another of his and never for another's. A search is there
- * for its tenant alone; for admins, and where the server has no keys, all are.
+ * tokens the masked model predicted, and takes the best. One lock guards all searches. Each tenant has a
+ * limited number; a new one replaces the same tenant's longest unused one, never another tenant's. A tenant
+ * sees its own searches. An admin sees all, and so does everybody where the server has no keys.
  *
  *   GET /v1/swiftlet/optimizer -> {"data": [{"id", "model", "blocks", "steps"}]}
  *   POST /v1/swiftlet/optimizer {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32,
  *     "bayes_interval"? 25, "max_steps"? 1000, "patience"? 300, "max_matchness"? 0.95, "confirm"? 1,
  *     "acquisition"? "ucb"|"ei", "kernel"? "matern52"|"hamming", "kappa"? 2.5, "start"? {"attention", "mlp"},
- *     "preset"? "default"|"paper"} -> {"id", …}. The preset alone heeds acquisition, kernel and kappa.
+ *     "preset"? "default"|"paper"} -> {"id", …}. Only the preset "paper" uses acquisition, kernel and kappa.
  *   POST …/ID/propose {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention",
  *     "mlp", "needed", "window", "size"}, or {"done": true, "state"} when the search has ended. It can do
  *     without a body.
  *   POST …/ID/observe {"attention", "mlp", "matches", "rows", "window"?} -> {"state", "steps",
- *     "best": {…}}. A "distance", which clients used to tell, is heeded no more.
+ *     "best": {…}}. A "distance", which older clients send, is ignored.
  *   GET …/ID, …/ID/best -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"}
  *   DELETE …/ID */
 #include <pthread.h>
@@ -155,10 +155,11 @@ static bool find_optimizer(struct asked* a, const char* id, size_t n) {
 			a->of->used = ++s->uses;
 			return true;
 		}
-	return api_fail(a->error, 404, "not_found", "There is no optimizer with this id.");
+	return api_fail(a->error, 404, "not_found",
+	                "No optimizer has this id: GET /v1/swiftlet/optimizer lists them.");
 }
 
-/* Each tenant has so many places that all tenants' find room; his own longest unused search makes way. */
+/* A place for a tenant's new search: a free one, else that of the tenant's longest unused search. */
 static struct remote* make_room(struct optimizer_service* s, int tenant) {
 	struct remote *oldest = NULL, *place = NULL;
 	int n = 0;
@@ -194,7 +195,8 @@ static bool create_optimizer(struct asked* a) {
 	if (!read_options(body, &o, &window, e) || !api_string(body, "model", 120, &model, e))
 		return false;
 	if (given && !cJSON_IsObject(given))
-		return api_refuse(e, "start", "invalid_type", "'start' must be an object of two lists.");
+		return api_refuse(e, "start", "invalid_type",
+		                  "'start' must be an object with the lists 'attention' and 'mlp'.");
 	if (given && !api_mask(given, o.blocks, false, &start, e))
 		return false;
 	struct search* search = search_open(&o, &why);
@@ -225,8 +227,8 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 	             !api_int(body, "size", 1, 4096, &size, e)))
 		return false;
 	if (r->window && window < (double)r->window)
-		return api_refuse(e, "window", "invalid_value", "'window' counts up; the last one was %lld.",
-		                  (long long)r->window);
+		return api_refuse(e, "window", "invalid_value",
+		                  "'window' must not be smaller than the last one, %lld.", (long long)r->window);
 	if ((int64_t)window != r->window || size != r->size) {
 		r->window = (int64_t)window;
 		r->size = size;
@@ -281,7 +283,7 @@ static bool take_observation(struct asked* a) {
 		return api_refuse(e, rows < 0 ? "rows" : "matches", "missing_required_parameter", "'%s' is required.",
 		                  rows < 0 ? "rows" : "matches");
 	if (r->window == 0)
-		return api_refuse(e, "window", "invalid_value", "Ask for a proposal first: no window is open.");
+		return api_refuse(e, "window", "invalid_value", "No window is open: ask for a proposal first.");
 	take_report(r, &mask, matches, rows, (int64_t)window);
 	text_json(&a->out, "{'state': '%s', 'steps': %d, 'best': ", search_state_name(search_state(r->search)),
 	          search_steps(r->search));
@@ -347,9 +349,12 @@ bool answer_optimizer(struct http_call* c) {
 	const char* verb = !c->rest ? NULL : c->rest[n] ? c->rest + n + 1 : "";
 	const struct optimizer_request* q = find_request(c->route->method, verb);
 	if (c->rest && n == 0)
-		return api_fail(&c->error, 404, "not_found", "There is no optimizer with this id.");
+		return api_fail(&c->error, 404, "not_found",
+		                "No optimizer has this id: GET /v1/swiftlet/optimizer lists them.");
 	if (!q)
-		return api_fail(&c->error, 404, "not_found", "There is nothing at this path.");
+		return api_fail(
+		    &c->error, 404, "not_found",
+		    "No endpoint of an optimizer has this path and method: use propose, observe or best.");
 	const bool reads = q->body == BODY || (q->body == MAY_HAVE_BODY && c->body.size);
 	cJSON* body = reads ? api_parse(c->body.data, c->body.size, &c->error) : NULL;
 	struct asked a = {.call = c, .service = c->server->optimizer, .body = body, .error = &c->error};

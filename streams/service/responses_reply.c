@@ -7,7 +7,7 @@
 
 static const char* id_suffix(const struct generation* g) { return g->id + strlen(formatter_responses.id); }
 
-/* what: what happens to that, ".done"; "": no more is to be said. */
+/* type and what make the event's name; what may be "" or ".done". */
 static void begin_event(struct generation* g, const char* type, const char* what) {
 	text_json(&g->out, "event: response.%s%s\ndata: {'type': 'response.%s%s', 'sequence_number': %d", type,
 	          what, type, what, g->items.events++);

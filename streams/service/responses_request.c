@@ -1,7 +1,7 @@
 /* OpenAI's Responses: its items become messages, its text.format a response_format.
  *
  * Nothing is stored: previous_response_id, conversation, background and stored prompts are refused by name,
- * and tools that the vendor hosts too. What a model thought before is not told to it again. */
+ * and so are tools that the vendor hosts. Earlier thoughts of the model are left out of the prompt. */
 #include <string.h>
 
 #include "streams/service/chat_translation.h"

@@ -1,4 +1,4 @@
-/* The thread that owns the engine: queue, sessions, and who has a slot. */
+/* The thread that owns the engine: the queue, the sessions, and which job has which slot. */
 #include "streams/service/scheduler.h"
 
 #include <errno.h>
@@ -265,7 +265,7 @@ static void sweep_queue(struct scheduler* s, bool all) {
 		gone->calls->end(gone->user, NULL, all ? "stopping" : "cancelled");
 		gone = next;
 	}
-	/* counted until they have been told, so that a drain waits for that too */
+	/* counted until their ends are reported, so that a drain waits for that too */
 	if (n) {
 		pthread_mutex_lock(&s->lock);
 		s->queue -= n;
@@ -333,19 +333,19 @@ static bool learn_from(struct scheduler* s, struct slot* slot) {
 }
 
 const char* scheduler_status(const struct scheduler* s) {
-	const char* says = NULL;
+	const char* status = NULL;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
-		if (slot->used > 0 && session_search(slot->session) && !(says = idle_says(slot->session)))
+		if (slot->used > 0 && session_search(slot->session) && !(status = idle_says(slot->session)))
 			return NULL;
-	return says;
+	return status;
 }
 
 /* Once, when learning has come to its end and brought nothing. */
 static void say_what_skipping_brings(struct scheduler* s) {
-	const char* says = scheduler_status(s);
-	if (says && !s->logged_status && s->idle_seconds > 0)
-		fprintf(stderr, "swiftlet: %s\n", says);
-	s->logged_status |= says && s->idle_seconds > 0;
+	const char* status = scheduler_status(s);
+	if (status && !s->logged_status && s->idle_seconds > 0)
+		fprintf(stderr, "swiftlet: %s\n", status);
+	s->logged_status |= status && s->idle_seconds > 0;
 }
 
 /* While no request runs the searches go on, session by session and pass by pass, until one comes, or their

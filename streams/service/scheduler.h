@@ -1,14 +1,14 @@
-/* Several sequences at once: one thread owns the engine and its sessions, and steps them fairly in turn.
+/* Continuous batching: one thread owns the engine and its sessions, and steps all sequences.
  *
- * Each iteration is a step of every session. Their rows are one budget: draft steps that run the same weights
- * share a pass, and so do plain steps, verified trees and one chunk of the newcomers' prompts
+ * An iteration is one step of every session. Their rows share one budget: draft steps that run the same
+ * weights share a pass, and so do plain steps, verified trees and one chunk of waiting prompts
  * (scheduler_iteration.c).
  *
- * Jobs wait in a bounded queue, those of the tenant with the fewest at work first, then first come first
- * served; each goes to the free session whose cache holds
- * most of its prompt (whole chunks), else to one that last served its tenant, and best its task, else to the
- * one longest idle. Before every step a job is asked whether its client has gone; its place is then free.
- * What happens is counted (metrics), remembered (memory) and shown (events). */
+ * Jobs wait in a bounded queue. The tenant with the fewest running jobs goes first, then the oldest job. A
+ * job goes to the free slot whose cache holds most of its prompt (whole chunks), else to one that last served
+ * its tenant, preferably its task, else to the one idle the longest. Before every step the scheduler asks
+ * whether the job's client has disconnected; then the slot becomes free. Metrics count what happens, memory
+ * keeps what was learned, and events show it. */
 #ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
 #define SWIFTLET_STREAMS_SERVICE_SCHEDULER_H
 
@@ -32,7 +32,7 @@ struct job {
 	struct swiftlet_request request; /* what it points to is the caller's, until `end` */
 	const struct job_calls* calls;
 	void* user;
-	int tenant; /* whose texts are his alone: the API key's number from 1, 0 without keys; at most 64 */
+	int tenant; /* owns the text: the API key's number from 1, 0 without keys; at most 64 */
 	/* the scheduler's */
 	struct job* next;
 	double asked, first_token;

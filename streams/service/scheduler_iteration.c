@@ -3,14 +3,14 @@
  *     draft steps, wave by wave, those of one variant together … → one full pass for all: plain steps,
  *     trees, and a chunk of the newcomers' prompts
  *
- * An iteration costs no more than a chunk (streams/service/chunk.h): that bounds what a long prompt delays
- * the others' tokens by, and a newcomer's first one, who waits for the end of one iteration and then for its
- * own. Of the prompts that wait, the one with the fewest tokens left goes first, but waiting counts, and so
- * does what its tenant has had lately. What a pass costs is measured here, since no sequence sees the whole
- * of it; each is charged for its rows.
+ * An iteration costs no more than a chunk (streams/service/chunk.h). That bounds how long a long prompt
+ * delays the others' tokens, and a new request's first token, which waits for the end of one iteration and
+ * then for its own. The waiting prompt with the fewest tokens left goes first; time waited and the tenant's
+ * recent use count too. The scheduler measures the cost of a pass, because no sequence sees the whole of it,
+ * and charges each sequence for its rows.
  *
- * Where caches share memory and it is short, the youngest gives way: its cache is dropped, and computed again
- * when there is room. The oldest always goes on, so that all come to their ends. */
+ * When caches share memory and it runs out, the youngest sequence is preempted: its cache is dropped, and
+ * computed again when there is room. The oldest always goes on, so that all of them finish. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

@@ -25,7 +25,7 @@ bool server_is_loopback(const char* host) {
 	return strcasecmp(host, "localhost") == 0;
 }
 
-/* A socket that listens, at a port that is told; -1 with errno. */
+/* A listening socket; the port is returned. -1 with errno set. */
 static int listen_at(const struct addrinfo* at, int* port) {
 	const int yes = 1, fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_storage is = {0};

@@ -1,4 +1,4 @@
-/* Who may ask: API keys, origins of browsers, rates of clients. */
+/* Access control: API keys, browser origins and request rates. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -114,16 +114,16 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (strlen(key) < 8 || strlen(key) >= sizeof s->key[0].text)
 		return error_set(e, "%s, line %d: a key of %zu bytes, expected 8 to 255", path, number, strlen(key));
 	if (key_number(s, key, strlen(key)))
-		return error_set(e, "%s, line %d: this key is there already", path, number);
+		return error_set(e, "%s, line %d: this key is listed twice; delete one of the lines", path, number);
 	if (s->n_keys == SERVER_KEYS)
-		return error_set(e, "%s: more than %d keys", path, SERVER_KEYS);
+		return error_set(e, "%s: more than %d keys; the server takes no more", path, SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
 	return true;
 }
 
-/* Who shares the server with nobody need not be told apart from its operator. */
+/* A single tenant is the operator. */
 static void name_admins(struct server* s) {
 	bool any = s->n_tenants != 1;
 	for (int i = 0; i < s->n_keys; i++)
@@ -142,7 +142,7 @@ static bool read_key_file(struct server* s, const char* path, struct error* e) {
 	for (int number = 1; good && fgets(line, sizeof line, f); number++)
 		good = add_key(s, line, path, number, e);
 	fclose(f);
-	return good && (s->n_keys > before || error_set(e, "%s holds no key, one a line is expected", path));
+	return good && (s->n_keys > before || error_set(e, "%s holds no key: put one key on each line", path));
 }
 
 static bool read_key(struct server* s, const char* key, struct error* e) {

@@ -107,7 +107,8 @@ static bool match_route(const struct route* r, const char* path, const char** re
 	return strcmp(path, r->path) == 0;
 }
 
-/* Whether others have something at a path where there is nothing here: then the error says so. */
+/* True when other servers have an endpoint at this path: then the error names the ones that this server has.
+ */
 static bool not_built(struct http_call* c) {
 	static const char* const known[][2] = {{"/v1/audio/", "audio"},
 	                                       {"/v1/images/", "images"},
@@ -126,7 +127,7 @@ static bool not_built(struct http_call* c) {
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strncmp(c->path, known[i][0], strlen(known[i][0])) == 0)
 			return !api_fail(&c->error, 404, "unsupported_endpoint",
-			                 "This server has no %s: it answers /v1/chat/completions, /v1/responses, "
+			                 "This server has no %s. It answers /v1/chat/completions, /v1/responses, "
 			                 "/v1/messages and /v1/completions.",
 			                 known[i][1]);
 	return false;
@@ -151,8 +152,12 @@ static bool find_route(struct http_call* c) {
 		}
 	}
 	if (!allowed[0])
-		return !not_built(c) && api_fail(&c->error, 404, "not_found", "There is nothing at this path.");
-	api_fail(&c->error, 405, "method_not_allowed", "This path takes %s.", allowed);
+		return !not_built(c) && api_fail(&c->error, 404, "not_found",
+		                                 "No endpoint has the path '%.120s'. Check its spelling; "
+		                                 "the endpoints' list is in the documentation of swiftlet's service.",
+		                                 c->path);
+	api_fail(&c->error, 405, "method_not_allowed", "This path does not take the method %.20s. It takes %s.",
+	         c->method, allowed);
 	snprintf(c->error.param, sizeof c->error.param, "%s", allowed);
 	return false;
 }
@@ -169,23 +174,26 @@ static bool check_body_headers(struct http_call* c) {
 	                "The body must be JSON: send Content-Type: application/json.");
 }
 
-/* When its headers are there. What is refused here is said at the end of the body, so that a client that is
+/* Called when the headers have arrived. An error found here is sent after the body, so that a client that is
  * still writing reads it. */
 static bool first_look(struct http_call* c) {
 	if (!call_origin_allowed(c))
-		return api_fail(&c->error, 403, "origin_not_allowed", "Requests from this origin are not allowed.");
+		return api_fail(&c->error, 403, "origin_not_allowed",
+		                "Requests from this origin are not allowed: use a page of this server, or a client "
+		                "without an Origin header.");
 	const bool found = find_route(c);
 	if ((!found || !c->route->open) && !call_authorized(c))
 		return api_fail(&c->error, 401, "invalid_api_key",
-		                "A valid API key is needed: send Authorization: Bearer KEY.");
+		                "The request has no valid API key: send one as Authorization: Bearer KEY.");
 	if (!found)
 		return false;
 	if (c->route->admin && !c->admin)
 		return api_fail(&c->error, 403, "admin_key_needed",
-		                "This needs an admin key: one that the key file marks with the word admin.");
+		                "This request needs an admin key, one that the key file marks with the word admin.");
 	if (!c->route->open && !call_within_rate(c))
 		return api_fail(&c->error, 429, "rate_limit_exceeded",
-		                "More than %d requests a minute; try again later.", c->server->option.rate);
+		                "More than %d requests a minute came from this client: try again later.",
+		                c->server->option.rate);
 	return check_body_headers(c);
 }
 
@@ -242,7 +250,8 @@ static struct http_call* begin_call(struct server* s, struct MHD_Connection* con
 	return c;
 }
 
-/* Whoever is still writing is told so by hand: MHD takes no answer in the middle of a body. */
+/* Answers a client that is still sending. MHD takes no response in the middle of a body, so this writes it.
+ */
 static bool give_up(struct http_call* c, int status, const char* message) {
 	struct api_error e;
 	const union MHD_ConnectionInfo* info =
@@ -270,7 +279,7 @@ static bool take_body(struct http_call* c, const char* data, size_t* size) {
 	} else if (c->body.size + *size > SERVER_BODY) {
 		api_fail(&c->error, 413, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
 		text_free(&c->body);
-		c->body.size = SERVER_BODY; /* what was swallowed so far */
+		c->body.size = SERVER_BODY; /* bytes that were discarded so far */
 	} else {
 		text_add(&c->body, data, *size);
 	}

@@ -1,14 +1,15 @@
-/* The door: who comes in, and who has to go because he keeps the service waiting for a request's headers.
+/* The connection gate: it accepts connections and closes those that are slow to send a request's headers.
  *
- * A connection waits outside until all headers of its first request are there and are HTTP (server_head.h);
- * then libmicrohttpd gets it. So whoever is silent, slow or writes nonsense takes no place inside, and is
- * told so in JSON. Outside each has until a deadline, while it is crowded hardly any time, and beyond that
- * who has waited longest goes first. Inside, a connection between two requests is closed at its deadline, or
- * sooner where others find no place; while a request is answered it never is. One address, this machine's own
- * apart, has so many places and no more: a further connection is told so (429).
+ * A connection is pending until all headers of its first request have arrived and are HTTP (server_head.h).
+ * Then libmicrohttpd gets it. So a silent, slow or malformed client takes no place in the server, and gets an
+ * error in JSON. A pending connection has a deadline, which is short while most places are taken; when all
+ * are taken, the oldest one is closed first. An open connection that is idle between two requests is closed
+ * at its deadline, or sooner when new connections find no place; it is never closed while a request is
+ * answered. Each address may hold a limited number of connections, except the loopback address. A further
+ * connection gets a 429.
  *
- * A thread waits for what comes to the door, and looks at all who wait four times a second. Bytes outside are
- * looked at and left where they are, for libmicrohttpd to read. */
+ * One thread accepts connections and checks all deadlines four times a second. It peeks at the bytes of
+ * pending connections and leaves them in the socket, for libmicrohttpd to read. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,18 +23,18 @@
 #include "streams/service/server_internal.h"
 
 enum {
-	OUTSIDE = 256, /* places before the door */
-	PLACES = SERVER_CONNECTIONS + OUTSIDE,
-	LOOKS = 64, /* at bytes as they come; after that only four times a second */
-	BEAT = 250, /* milliseconds */
-	AT_ONCE = 64
+	MAX_PENDING = 256,
+	PLACES = SERVER_CONNECTIONS + MAX_PENDING,
+	MAX_READS = 64,       /* of a head as its bytes arrive; after that only four times a second */
+	CHECK_INTERVAL = 250, /* milliseconds */
+	BATCH = 64
 };
 
 struct pending_connection {
 	int fd;
-	enum { NOBODY, KNOCKING, READY, LEAVING, INSIDE } where;
-	bool waiting; /* inside: for a further request's headers */
-	int looks, daemon;
+	enum { GATE_FREE, GATE_READING, GATE_READY, GATE_CLOSING, GATE_OPEN } state;
+	bool waiting; /* open: for the next request's headers */
+	int reads, daemon;
 	double since;
 	uint8_t address[16]; /* all zero: this machine's own */
 	struct sockaddr_storage from;
@@ -46,23 +47,23 @@ struct connection_gate {
 	atomic_bool shut;
 	struct server* server;
 	int listening, poll;
-	int inside_of[HTTP_THREADS]; /* its daemons */
+	int open_in[HTTP_THREADS]; /* connections of each daemon */
 	char bytes[SERVER_HEADERS + 1];
-	int inside, outside;
+	int n_open, n_pending;
 	struct pending_connection pending[PLACES];
 };
 
-static const double pressed_seconds = 1; /* for headers, while places are scarce; to read a refusal */
+static const double short_seconds = 1; /* deadline while places are scarce; time to read a refusal */
 
-/* ---- leaving ------------------------------------------------------------------------------ */
+/* ---- closing ------------------------------------------------------------------------------ */
 
 static void release_place(struct connection_gate* d, struct pending_connection* v) {
-	if (v->where == INSIDE) {
-		d->inside--;
-		d->inside_of[v->daemon]--;
+	if (v->state == GATE_OPEN) {
+		d->n_open--;
+		d->open_in[v->daemon]--;
 	} else
-		d->outside--;
-	*v = (struct pending_connection){.where = NOBODY};
+		d->n_pending--;
+	*v = (struct pending_connection){.state = GATE_FREE};
 }
 
 static void close_connection(struct connection_gate* d, struct pending_connection* v) {
@@ -70,19 +71,19 @@ static void close_connection(struct connection_gate* d, struct pending_connectio
 	release_place(d, v);
 }
 
-/* By what recv() returned. */
+/* n: the result of recv(). */
 static bool is_closed(ssize_t n) { return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR); }
 
 static void discard_input(struct connection_gate* d, struct pending_connection* v) {
 	ssize_t n = 1;
-	for (int i = 0; i < AT_ONCE && n > 0; i++)
+	for (int i = 0; i < BATCH && n > 0; i++)
 		n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_DONTWAIT);
 	if (is_closed(n))
 		close_connection(d, v);
 }
 
-/* Once he has read it he goes, or is sent; what he sends meanwhile is read, since closing before would undo
- * the answer. */
+/* Sends the error and closes the connection once the client has closed its side, or after a while. Input that
+ * arrives meanwhile is read, because closing a socket with unread bytes would discard the answer. */
 static void refuse_connection(struct connection_gate* d, struct pending_connection* v,
                               const struct api_error* e) {
 	char* body = api_error_text(e);
@@ -91,44 +92,44 @@ static void refuse_connection(struct connection_gate* d, struct pending_connecti
 	free(body);
 	shutdown(v->fd, SHUT_WR);
 	metrics_request(&d->server->metrics[0], "(other)", e->status);
-	v->where = LEAVING;
+	v->state = GATE_CLOSING;
 	v->since = seconds_now();
 	discard_input(d, v);
 }
 
-/* Who has said nothing is told nothing. */
+/* A client that has sent nothing gets no answer. */
 static void refuse_slow(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
 	if (recv(v->fd, d->bytes, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) {
 		close_connection(d, v);
 		return;
 	}
-	api_fail(&e, 408, NULL, "The request's headers took too long.");
+	api_fail(&e, 408, NULL, "The request's headers took too long to arrive: send them at once.");
 	refuse_connection(d, v, &e);
 }
 
-/* Of those outside, or of those who are ready, who has waited longest; NULL: nobody. */
+/* The oldest pending connection, or the oldest that is ready. NULL: there is none. */
 static struct pending_connection* find_oldest(struct connection_gate* d, bool ready) {
 	struct pending_connection* first = NULL;
 	for (struct pending_connection* v = d->pending; v < d->pending + PLACES; v++) {
-		const bool one = ready ? v->where == READY : v->where != NOBODY && v->where != INSIDE;
+		const bool one = ready ? v->state == GATE_READY : v->state != GATE_FREE && v->state != GATE_OPEN;
 		if (one && (!first || v->since < first->since))
 			first = v;
 	}
 	return first;
 }
 
-/* Who has waited longest goes; whether there was one. */
+/* Closes the oldest pending connection. False: there is none. */
 static bool make_room(struct connection_gate* d) {
 	struct pending_connection* first = find_oldest(d, false);
-	if (first && first->where == KNOCKING)
+	if (first && first->state == GATE_READING)
 		refuse_slow(d, first);
-	if (first && first->where != NOBODY)
+	if (first && first->state != GATE_FREE)
 		close_connection(d, first);
 	return first;
 }
 
-/* ---- coming ------------------------------------------------------------------------------- */
+/* ---- accepting ---------------------------------------------------------------------------- */
 
 void gate_address(const struct sockaddr* from, uint8_t out[16]) {
 	memset(out, 0, 16);
@@ -148,36 +149,38 @@ static bool too_many(const struct connection_gate* d, const uint8_t address[16])
 	const int most = d->server->option.address_connections;
 	int n = 0;
 	for (int i = 0; i < PLACES; i++)
-		n += d->pending[i].where != NOBODY && memcmp(d->pending[i].address, address, 16) == 0;
+		n += d->pending[i].state != GATE_FREE && memcmp(d->pending[i].address, address, 16) == 0;
 	return most > 0 && n > most && memcmp(address, own, 16) != 0;
 }
 
 static void accept_connection(struct connection_gate* d, int fd, const struct sockaddr_storage* from) {
 	struct api_error e;
-	struct pending_connection* v = NULL; /* there are more than may be inside and outside */
+	struct pending_connection* v = NULL; /* one is free: there are more places than connections */
 	for (struct pending_connection* other = d->pending; other < d->pending + PLACES; other++) {
-		if (other->where != NOBODY && other->fd == fd) /* libmicrohttpd closed it and could not say so */
+		if (other->state != GATE_FREE && other->fd == fd) /* libmicrohttpd closed it without a notice */
 			release_place(d, other);
-		if (other->where == NOBODY)
+		if (other->state == GATE_FREE)
 			v = other;
 	}
-	*v = (struct pending_connection){.fd = fd, .where = KNOCKING, .since = seconds_now(), .from = *from};
+	*v = (struct pending_connection){.fd = fd, .state = GATE_READING, .since = seconds_now(), .from = *from};
 	gate_address((const struct sockaddr*)from, v->address);
-	d->outside++;
+	d->n_pending++;
 	struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = v};
 	if (epoll_ctl(d->poll, EPOLL_CTL_ADD, fd, &event) != 0) {
 		close_connection(d, v);
 	} else if (too_many(d, v->address)) {
-		api_fail(&e, 429, "too_many_connections", "Too many connections from this address.");
+		api_fail(
+		    &e, 429, "too_many_connections",
+		    "Too many connections are open from this address: close some, or use one for several requests.");
 		refuse_connection(d, v, &e);
 	}
 }
 
 static void accept_all(struct connection_gate* d) {
-	for (int i = 0; i < AT_ONCE; i++) {
+	for (int i = 0; i < BATCH; i++) {
 		struct sockaddr_storage from = {0};
 		socklen_t size = sizeof from;
-		if (d->outside >= OUTSIDE)
+		if (d->n_pending >= MAX_PENDING)
 			make_room(d);
 		const int fd = accept4(d->listening, (struct sockaddr*)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
@@ -194,77 +197,79 @@ static void accept_all(struct connection_gate* d) {
 static void read_head(struct connection_gate* d, struct pending_connection* v) {
 	struct api_error e;
 	const ssize_t n = recv(v->fd, d->bytes, sizeof d->bytes, MSG_PEEK | MSG_DONTWAIT);
-	v->looks++;
+	v->reads++;
 	if (is_closed(n)) {
 		close_connection(d, v);
 		return;
 	}
 	const enum head_state head = n > 0 ? head_read(d->bytes, (size_t)n, &e) : HEAD_PART;
 	if (head == HEAD_WHOLE)
-		v->where = READY;
+		v->state = GATE_READY;
 	else if (head == HEAD_REFUSED)
 		refuse_connection(d, v, &e);
 }
 
-/* ---- going in ----------------------------------------------------------------------------- */
+/* ---- handing over ------------------------------------------------------------------------- */
 
-/* With the lock, which is given up meanwhile: libmicrohttpd says at once that the connection has come. */
+/* Call with the lock held. It is released meanwhile, because libmicrohttpd reports the new connection from
+ * within the call. */
 static void hand_over(struct connection_gate* d, struct pending_connection* v) {
 	int to = 0;
 	for (int i = 1; i < HTTP_THREADS; i++)
-		to = d->inside_of[i] < d->inside_of[to] ? i : to;
+		to = d->open_in[i] < d->open_in[to] ? i : to;
 	const int fd = v->fd;
 	const struct sockaddr_storage from = v->from;
 	epoll_ctl(d->poll, EPOLL_CTL_DEL, fd, NULL);
-	v->where = INSIDE;
+	v->state = GATE_OPEN;
 	v->daemon = to;
-	d->outside--;
-	d->inside++;
-	d->inside_of[to]++;
+	d->n_pending--;
+	d->n_open++;
+	d->open_in[to]++;
 	pthread_mutex_unlock(&d->lock);
 	const bool in = MHD_add_connection(d->server->daemon[to], fd, (const struct sockaddr*)&from,
 	                                   from.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6)
 	                                                              : sizeof(struct sockaddr_in)) == MHD_YES;
 	pthread_mutex_lock(&d->lock);
-	if (!in) /* it has closed it */
+	if (!in) /* libmicrohttpd has closed it */
 		release_place(d, v);
 }
 
-/* Those who are ready, first come first. */
+/* Hands over the connections that are ready, oldest first. */
 static void hand_over_ready(struct connection_gate* d) {
-	for (struct pending_connection* v; d->inside < SERVER_CONNECTIONS && (v = find_oldest(d, true));)
+	for (struct pending_connection* v; d->n_open < SERVER_CONNECTIONS && (v = find_oldest(d, true));)
 		hand_over(d, v);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------ */
+/* ---- deadlines ---------------------------------------------------------------------------- */
 
 static void check_deadline(struct connection_gate* d, struct pending_connection* v, double now) {
 	const struct server_options* o = &d->server->option;
-	const bool crowded = 4 * d->outside > 3 * OUTSIDE;
-	const bool none_left = 32 * (SERVER_CONNECTIONS - d->inside) <= SERVER_CONNECTIONS;
+	const bool crowded = 4 * d->n_pending > 3 * MAX_PENDING;
+	const bool none_left = 32 * (SERVER_CONNECTIONS - d->n_open) <= SERVER_CONNECTIONS;
 	const double waits = now - v->since;
 	struct api_error e;
-	switch (v->where) {
-	case NOBODY:
+	switch (v->state) {
+	case GATE_FREE:
 		break;
-	case KNOCKING:
-		if (v->looks > LOOKS)
+	case GATE_READING:
+		if (v->reads > MAX_READS)
 			read_head(d, v);
-		if (v->where == KNOCKING && waits > (crowded ? pressed_seconds : o->header_seconds))
+		if (v->state == GATE_READING && waits > (crowded ? short_seconds : o->header_seconds))
 			refuse_slow(d, v);
 		break;
-	case READY:
+	case GATE_READY:
 		if (waits <= o->header_seconds)
 			break;
-		api_fail(&e, 503, "no_connection_free", "The server is busy: no connection is free.");
+		api_fail(&e, 503, "no_connection_free",
+		         "The server is busy, no connection is free: try again later.");
 		refuse_connection(d, v, &e);
 		break;
-	case LEAVING:
-		if (waits > pressed_seconds)
+	case GATE_CLOSING:
+		if (waits > short_seconds)
 			close_connection(d, v);
 		break;
-	case INSIDE: /* the daemon finds it at its end, and closes it */
-		if (v->waiting && waits > (none_left ? pressed_seconds : o->header_seconds + o->idle_seconds))
+	case GATE_OPEN: /* the daemon sees the end of the stream and closes it */
+		if (v->waiting && waits > (none_left ? short_seconds : o->header_seconds + o->idle_seconds))
 			shutdown(v->fd, SHUT_RDWR);
 		break;
 	}
@@ -273,9 +278,9 @@ static void check_deadline(struct connection_gate* d, struct pending_connection*
 static void handle_event(struct connection_gate* d, struct pending_connection* v) {
 	if (!v)
 		accept_all(d);
-	else if (v->where == LEAVING)
+	else if (v->state == GATE_CLOSING)
 		discard_input(d, v);
-	else if (v->where == KNOCKING && v->looks <= LOOKS)
+	else if (v->state == GATE_READING && v->reads <= MAX_READS)
 		read_head(d, v);
 }
 
@@ -284,12 +289,12 @@ static void* run_thread(void* user) {
 	struct epoll_event event[64];
 	double beaten = 0;
 	while (!atomic_load(&d->shut)) {
-		const int n = epoll_wait(d->poll, event, 64, BEAT);
+		const int n = epoll_wait(d->poll, event, 64, CHECK_INTERVAL);
 		const double now = seconds_now();
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < n; i++)
 			handle_event(d, event[i].data.ptr);
-		if (now - beaten >= 1e-3 * BEAT) {
+		if (now - beaten >= 1e-3 * CHECK_INTERVAL) {
 			beaten = now;
 			for (int i = 0; i < PLACES; i++)
 				check_deadline(d, &d->pending[i], now);
@@ -346,12 +351,12 @@ void gate_close(struct connection_gate* d) {
 
 int gate_present(struct connection_gate* d) {
 	pthread_mutex_lock(&d->lock);
-	const int n = d->inside;
+	const int n = d->n_open;
 	pthread_mutex_unlock(&d->lock);
 	return n;
 }
 
-/* ---- what goes on inside ------------------------------------------------------------------ */
+/* ---- callbacks of the server -------------------------------------------------------------- */
 
 void gate_on_connection(void* user, struct MHD_Connection* connection, void** context,
                         enum MHD_ConnectionNotificationCode code) {
@@ -360,7 +365,7 @@ void gate_on_connection(void* user, struct MHD_Connection* connection, void** co
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		const int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 		for (int i = 0; i < PLACES && !*context; i++)
-			if (d->pending[i].where == INSIDE && d->pending[i].fd == fd)
+			if (d->pending[i].state == GATE_OPEN && d->pending[i].fd == fd)
 				*context = &d->pending[i];
 	} else if (*context) {
 		release_place(d, *context);

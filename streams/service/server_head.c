@@ -63,15 +63,18 @@ static bool refuse_head(struct api_error* e, int status, const char* code, const
 
 bool head_allowed(const struct head* h, bool old, struct api_error* e) {
 	if (h->fields > HEAD_FIELDS)
-		return refuse_head(e, 431, "too_large", "The request has too many headers.");
+		return refuse_head(e, 431, "too_large", "The request has more than 128 headers: send fewer.");
 	if (h->bad_name || h->bad_value)
-		return refuse_head(e, 400, NULL, "A header's name or value holds what it may not.");
+		return refuse_head(e, 400, NULL,
+		                   "A header's name or value holds a character that HTTP does not allow there.");
 	if (h->hosts != 1 && !(old && h->hosts == 0))
-		return refuse_head(e, 400, NULL, "One Host header is expected.");
+		return refuse_head(e, 400, NULL, "The request must have exactly one Host header.");
 	if (h->lengths + h->codings > 1 || h->other_coding)
-		return refuse_head(e, 400, NULL, "Content-Length and Transfer-Encoding contradict each other.");
+		return refuse_head(
+		    e, 400, NULL,
+		    "Content-Length and Transfer-Encoding contradict each other: send one of them, once.");
 	if (h->bad_length)
-		return refuse_head(e, 400, NULL, "Content-Length is no number.");
+		return refuse_head(e, 400, NULL, "Content-Length is not a number: send the body's size in bytes.");
 	return !h->huge_length || refuse_head(e, 413, "too_large", "The body is too large.");
 }
 
@@ -83,12 +86,12 @@ static bool read_request_line(const char* line, size_t n, bool* old, struct api_
 	const char* version = target ? memchr(target + 1, ' ', rest) : NULL;
 	const size_t size = version ? (size_t)(version - target) - 1 : 0;
 	if (!is_token(line, method) || size == 0 || !is_shown(target + 1, size, false))
-		return refuse_head(e, 400, NULL, "The request's first line is not METHOD PATH HTTP/1.1.");
+		return refuse_head(e, 400, NULL, "The request's first line is not of the form METHOD PATH HTTP/1.1.");
 	const size_t left = rest - size - 1;
 	version++;
 	if (left != 8 || memcmp(version, "HTTP/", 5) != 0 || !isdigit((unsigned char)version[5]) ||
 	    version[6] != '.' || !isdigit((unsigned char)version[7]))
-		return refuse_head(e, 400, NULL, "The request's first line is not METHOD PATH HTTP/1.1.");
+		return refuse_head(e, 400, NULL, "The request's first line is not of the form METHOD PATH HTTP/1.1.");
 	*old = version[7] == '0';
 	return (version[5] == '1' && version[7] < '2') ||
 	       refuse_head(e, 505, NULL, "This server speaks HTTP/1.1 and HTTP/1.0.");
@@ -97,7 +100,7 @@ static bool read_request_line(const char* line, size_t n, bool* old, struct api_
 static bool read_field(struct head* h, const char* line, size_t n, struct api_error* e) {
 	const char* colon = memchr(line, ':', n);
 	if (!colon)
-		return refuse_head(e, 400, NULL, "A header is not NAME: VALUE.");
+		return refuse_head(e, 400, NULL, "A header is not of the form NAME: VALUE.");
 	head_field(h, line, (size_t)(colon - line), colon + 1, (size_t)(line + n - colon) - 1);
 	return true;
 }
@@ -117,7 +120,7 @@ enum head_state head_read(const char* bytes, size_t size, struct api_error* e) {
 			return HEAD_REFUSED;
 	}
 	if (lines == 0 && at < end && *at != '\r' && !is_token(at, 1)) { /* TLS, as a rule */
-		refuse_head(e, 400, NULL, "This is no HTTP.");
+		refuse_head(e, 400, NULL, "The request is not HTTP: send METHOD PATH HTTP/1.1 and headers.");
 		return HEAD_REFUSED;
 	}
 	if (size <= SERVER_HEADERS)

@@ -61,7 +61,7 @@ struct http_call {
 	const char* rest;          /* what follows the route's path, into path */
 	char path[MAX_PATH], method[16];
 	struct text body;
-	struct api_error error; /* status != 0: refused; said once the body has been read */
+	struct api_error error; /* status != 0: refused; sent once the body has been read */
 	double began;
 	int tenant; /* the API key's or its group's number from 1; 0 where the server has none */
 	bool admin; /* may see and change what is everybody's */
@@ -73,10 +73,10 @@ struct http_call {
 struct route {
 	const char* method;
 	const char* path;                  /* ending in '/': what follows is `rest`, and must not be empty */
-	bool (*answer)(struct http_call*); /* false: call->error is to be said */
+	bool (*answer)(struct http_call*); /* false: call->error is to be sent */
 	bool open;                         /* needs no key */
 	bool admin;                        /* needs an admin key */
-	const struct response_formatter* formatter; /* of generations: how they are asked for and told */
+	const struct response_formatter* formatter; /* of generations: reads requests, writes responses */
 };
 
 /* Queues an answer; false where it could not be. `text` is taken. */
@@ -90,25 +90,25 @@ struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_Con
 /* The header's value, or NULL. */
 const char* call_header(const struct http_call*, const char* name);
 
-/* server_gate.c: who comes in, by the options' address_connections, header_seconds and, for a further
- * request's headers on the same connection, idle_seconds more. Metrics count who is turned away. */
+/* server_gate.c: accepts connections within the options' address_connections and header_seconds; a next
+ * request's headers on the same connection may take idle_seconds more. Metrics count refused connections. */
 struct connection_gate* gate_open(struct server*); /* NULL on no memory */
-/* Begins to let in: from a socket that listens, which is the gate's then, to the server's daemons, each
- * where there are fewest. False where no thread can be had. */
+/* Starts to accept from a listening socket, which the gate then owns. Each connection goes to the daemon with
+ * the fewest. False when no thread can be started. */
 bool gate_begin(struct connection_gate*, int listening);
-/* Lets nobody in any more: before daemons are stopped. */
+/* Stops accepting. Call before the daemons are stopped. */
 void gate_shut(struct connection_gate*);
-/* After that. NULL is nothing. */
+/* Call after the daemons are stopped. NULL is allowed. */
 void gate_close(struct connection_gate*);
-/* What tells clients apart: all zero for this machine's own; an IPv6 client is its /64, the rest is its own
- * to choose. */
+/* The address that limits count by: all zero for loopback; the /64 prefix of an IPv6 address, because a
+ * client may choose the rest freely. */
 void gate_address(const struct sockaddr*, uint8_t out[16]);
-/* Connections inside. */
+/* The number of open connections. */
 int gate_present(struct connection_gate*);
-/* MHD's callback for connections that come and go. */
+/* libmicrohttpd's callback for opened and closed connections. */
 void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
                         enum MHD_ConnectionNotificationCode);
-/* A request's headers are all there (false), or it has been answered and another's are waited for. */
+/* waiting: false when a request's headers have arrived, true when it was answered and the next is awaited. */
 void gate_waits(struct connection_gate*, struct MHD_Connection*, bool waiting);
 
 /* server_access.c */

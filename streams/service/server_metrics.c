@@ -160,8 +160,9 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 	    {"store_failed", NULL, "1 while the last write to the store failed.", k.store_failed},
 	    {"store_away", NULL, "1 while the database that others share cannot be used.", k.store.away},
 	    {"store_waiting", NULL, "Writes that wait for the database.", k.store.waiting},
-	    {"store_writes_total", NULL, "Writes that the database was told.", (double)k.store.stored},
-	    {"store_news_total", NULL, "Times that others' writes were taken in.", (double)k.store.generation}};
+	    {"store_writes_total", NULL, "Writes that reached the database.", (double)k.store.stored},
+	    {"store_news_total", NULL, "Times that other processes' writes were read.",
+	     (double)k.store.generation}};
 	ROWS(out, "swiftlet_", "", rows);
 }
 
@@ -197,7 +198,7 @@ static void write_cache(struct text* out, const char* label, const struct schedu
 	ROWS(out, "vllm:", label, rows);
 }
 
-/* now: NULL where it is not told. */
+/* now: NULL where it is left out. */
 static void write_standard(const struct metrics* m, const char* model_name, const struct scheduler_now* now,
                            struct text* out) {
 	struct text model = {0};

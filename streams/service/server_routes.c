@@ -51,7 +51,8 @@ static bool answer_models(struct http_call* c) {
 
 static bool answer_model(struct http_call* c) {
 	if (strcmp(c->rest, c->server->option.work.model_name) != 0) {
-		api_fail(&c->error, 404, "model_not_found", "The model '%.120s' does not exist.", c->rest);
+		api_fail(&c->error, 404, "model_not_found",
+		         "This server has no model '%.120s': GET /v1/models lists the one that it has.", c->rest);
 		snprintf(c->error.param, sizeof c->error.param, "model");
 		return false;
 	}
@@ -123,11 +124,12 @@ static void list_entry(void* user, int tenant, const struct bank_entry* e) {
 	put_entry(l->server, &l->out, tenant, e);
 }
 
-/* What the key's tenant may know of, admins of all; NULL with the error. */
+/* The memory that the key's tenant may read; an admin's is the common one. NULL with the error. */
 static struct memory* own_memory(struct http_call* c) {
 	struct memory* all = c->server->option.work.memory;
 	if (!all)
-		api_fail(&c->error, 404, "no_bank", "This server runs with --bank off.");
+		api_fail(&c->error, 404, "no_bank",
+		         "This server runs with --bank off, so it has no masks: start it without that option.");
 	return !all || c->admin ? all : memory_of(all, c->tenant);
 }
 
@@ -149,7 +151,7 @@ static int64_t rest_number(const struct http_call* c) {
 }
 
 static bool no_mask(struct http_call* c) {
-	return api_fail(&c->error, 404, "not_found", "There is no mask with this id.");
+	return api_fail(&c->error, 404, "not_found", "No mask has this id: GET /v1/swiftlet/masks lists them.");
 }
 
 static bool store_failed(struct http_call* c, const struct error* e) {
@@ -190,7 +192,7 @@ static bool delete_mask(struct http_call* c) {
 	return call_reply_json(c, &out);
 }
 
-/* The members that a mask object of ours may have; those that only tell are not taken back. */
+/* The members that a mask object may have. Those that only report are not read back. */
 static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank_entry* e) {
 	static const char known[] =
 	    "id owner format model fingerprint blocks task attention mlp matchness alpha M "
@@ -198,13 +200,13 @@ static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank
 	const struct model* m = c->server->model;
 	const int blocks = m->weights.shape.n_blocks;
 	const char *task = "", *fingerprint = NULL, *format = NULL;
-	int said = blocks;
+	int stated = blocks;
 	double tokens = 0;
 	struct api_error* error = &c->error;
 	if (!api_only(body, known, error) || !api_string(body, "task", BANK_TASK - 1, &task, error) ||
 	    !api_string(body, "fingerprint", 64, &fingerprint, error) ||
 	    !api_string(body, "format", 64, &format, error) ||
-	    !api_int(body, "blocks", 1, MAX_BLOCKS, &said, error) ||
+	    !api_int(body, "blocks", 1, MAX_BLOCKS, &stated, error) ||
 	    !api_number(body, "skip_ratio", 0, 1, false, &e->skip_ratio, error) ||
 	    !api_number(body, "tokens_served", 0, 0x1p53, true, &tokens, error) ||
 	    !api_flag(body, "settled", &e->converged, error) || !api_mask(body, blocks, true, &e->mask, error))
@@ -214,8 +216,8 @@ static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank
 		                  mask_format_name(&e->mask));
 	if (fingerprint && strcmp(fingerprint, m->fingerprint) != 0)
 		return api_refuse(error, "fingerprint", "other_model", "The mask was learned on another model.");
-	if (said != blocks)
-		return api_refuse(error, "blocks", "other_model", "The model has %d blocks, not %d.", blocks, said);
+	if (stated != blocks)
+		return api_refuse(error, "blocks", "other_model", "The model has %d blocks, not %d.", blocks, stated);
 	snprintf(e->task, sizeof e->task, "%s", task);
 	e->record.tokens = (int64_t)tokens;
 	if (!(e->skip_ratio > 0) && blocks > 2)

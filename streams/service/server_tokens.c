@@ -20,7 +20,7 @@ static bool encode_chat(struct http_call* c, struct token_list* list) {
 	return good || api_refuse(&c->error, "messages", "invalid_value", "%.300s", e.message);
 }
 
-/* vLLM adds special tokens unless told not to, llama.cpp the other way round. */
+/* vLLM adds special tokens by default, llama.cpp does not. */
 static bool encode_prompt(struct http_call* c, const cJSON* body, struct token_list* list) {
 	const bool other = cJSON_GetObjectItemCaseSensitive(body, "content") != NULL;
 	const char* name = other ? "content" : "prompt";

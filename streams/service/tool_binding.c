@@ -34,7 +34,7 @@ static bool add_tool(struct tool_binding* b, const cJSON* tool, struct api_error
 	const int i = b->n++;
 	text_print(&b->text[i], "%s%s%s%s", b->syntax->all, b->syntax->begin, name, b->syntax->middle);
 	if (is_strict(tool) && cJSON_IsObject(schema))
-		b->schema[i] = cJSON_PrintUnformatted(schema);
+		b->schema[i] = json_print(schema);
 	if (b->text[i].failed || (is_strict(tool) && schema && !b->schema[i]))
 		return api_no_memory(e);
 	b->call[i] = (struct grammar_call){.first = b->text[i].data,

@@ -16,8 +16,11 @@ static bool takes(const struct grammar* grammar, const char* text) {
 	struct states* states = states_open(grammar);
 	assert_non_null(states);
 	int at = states_start(states);
-	for (const char* c = text; *c; c++)
+	for (const char* c = text; *c; c++) {
+		if (states_filling(states))
+			at = states_renew(states, at);
 		at = states_step(states, at, (uint8_t)*c);
+	}
 	const bool good = at != STATE_DEAD && states_ends(states, at);
 	states_close(states);
 	return good;
@@ -145,6 +148,121 @@ static void test_schemas(void** state) {
 	     "\"required\":[\"a\"]}",
 	     {"{\"a\":null}", "{\"a\":{\"a\":null}}"},
 	     {"{}", "{\"a\":{}}"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+/* Patterns, formats and lengths, each by itself and together. */
+static void test_strings(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"type\":\"string\",\"pattern\":\"^[a-z]+$\",\"minLength\":2,\"maxLength\":3}",
+	     {"\"ab\"", "\"abc\""},
+	     {"\"a\"", "\"abcd\"", "\"a1\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(ab)+$\",\"maxLength\":2001}",
+	     {"\"ab\"", "\"ababab\""},
+	     {"\"\"", "\"aba\""}},
+	    {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^20\",\"allOf\":[{\"pattern\":\"9$\"}]}",
+	     {"\"2024-02-29\""},
+	     {"\"2023-02-29\"", "\"1999-12-29\"", "\"2024-02-28\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^(?=.*[0-9])(?!.*b)[a-c0-9]{3,}$\"}",
+	     {"\"a1c\"", "\"00a0\""},
+	     {"\"aac\"", "\"a1b\"", "\"a1\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^\\\\p{Lu}\\\\p{L}*$\"}",
+	     {"\"A\"", "\"\xc3\x89t\xc3\xa9\"", "\"\\u00c9\""},
+	     {"\"a\"", "\"A1\""}},
+	    {"{\"type\":\"string\",\"pattern\":\"^\xf0\x9f\x90\xb2$\"}",
+	     {"\"\xf0\x9f\x90\xb2\"", "\"\\ud83d\\uDC32\""},
+	     {"\"\\ud83d\\udc33\"", "\"\\ud83d\""}},
+	    {"{\"type\":\"string\",\"format\":\"date\"}",
+	     {"\"2026-12-31\"", "\"2000-02-29\"", "\"2026-04-30\""},
+	     {"\"1900-02-29\"", "\"2026-04-31\"", "\"2026-13-01\"", "\"0000-01-01\"", "\"2026-1-1\""}},
+	    {"{\"type\":\"string\",\"format\":\"time\"}",
+	     {"\"23:59:60Z\"", "\"01:29:60+01:30\"", "\"15:59:60.5-08:00\"", "\"08:30:06z\""},
+	     {"\"22:59:60Z\"", "\"24:00:00Z\"", "\"08:30:06\"", "\"23:59:60+01:00\""}},
+	    {"{\"type\":\"string\",\"format\":\"duration\"}",
+	     {"\"PT30M\"", "\"PT1H30M\"", "\"PT0S\"", "\"P4Y\"", "\"P2W\"", "\"P1Y2M3DT4H5M6S\""},
+	     {"\"P1Y2D\"", "\"P\"", "\"PT\"", "\"P1D2W\"", "\"PT1H2S\""}},
+	    {"{\"type\":\"string\",\"format\":\"uri\"}",
+	     {"\"mailto:a@b.c\"", "\"http://x/a%20b?q#f\"", "\"tel:+1\"", "\"ldap://[2001:db8::7]/c\"",
+	      "\"http:\\/\\/x:80\""},
+	     {"\"http://x:abc/\"", "\"/a\"", "\"http://a b\"", "\"a:%2\""}},
+	    {"{\"type\":\"string\",\"format\":\"email\"}",
+	     {"\"a~b.c@d-e.org\"", "\"\\\"a b\\\"@c.d\"", "\"a@[127.0.0.1]\""},
+	     {"\"a..b@c.d\"", "\".a@b.c\"", "\"a@b..c\"", "\"a@-b.c\"", "\"a@[127.0.0.256]\""}},
+	    {"{\"type\":\"string\",\"format\":\"ipv6\"}",
+	     {"\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"::ffff:1.2.3.4\"", "\"1::\""},
+	     {"\"1\"", "\":::\"", "\"1:2:3:4:5:6:7\"", "\"::1.2.3\"", "\"12345::\""}},
+	    {"{\"type\":\"string\",\"format\":\"uri\",\"maxLength\":2083}", {"\"http://x\""}, {"\"http//x\""}},
+	    {"{\"type\":\"string\",\"contentEncoding\":\"base64\"}",
+	     {"\"YQ==\"", "\"\""},
+	     {"\"YQ=\"", "\"Y%==\""}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+/* A length is kept, however large: no text that is too long, nor one that cannot be ended in time. */
+static void test_lengths(void** state) {
+	(void)state;
+	static const struct {
+		const char *pattern, *part;
+		int most, least;
+	} cases[] = {{NULL, "x", 70000, 69990}, {"^(abcd)*$", "abcd", 1999, 0}, {NULL, "\xc3\xa9", 1500, 0}};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char schema[256], *text = malloc(1 << 18);
+		struct error error = {""};
+		const int part = (int)strlen(cases[i].part), characters = cases[i].pattern ? part : 1;
+		int n = snprintf(schema, sizeof schema, "{\"type\":\"string\",\"maxLength\":%d", cases[i].most);
+		if (cases[i].pattern)
+			n += snprintf(schema + n, sizeof schema - (size_t)n, ",\"pattern\":\"%s\"", cases[i].pattern);
+		n += snprintf(schema + n, sizeof schema - (size_t)n, "}");
+		struct grammar* grammar = grammar_from_json_schema(schema, (size_t)n, &error);
+		if (!grammar)
+			fail_msg("%s: %s", schema, error.message);
+		for (int over = 0; over < 2; over++) {
+			int size = 1;
+			text[0] = '"';
+			for (int k = 0; k < cases[i].most / characters + over; k++, size += part)
+				memcpy(text + size, cases[i].part, (size_t)part);
+			memcpy(text + size, "\"", 2);
+			assert_int_equal(takes(grammar, text), !over);
+		}
+		free(text);
+		grammar_free(grammar);
+	}
+}
+
+static void test_numbers(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"type\":\"integer\",\"minimum\":-9007199254740991,\"maximum\":9007199254740991}",
+	     {"-9007199254740991", "0", "9007199254740991"},
+	     {"-9007199254740992", "9007199254740992", "-0", "1.0"}},
+	    {"{\"type\":\"number\",\"minimum\":0.5,\"exclusiveMaximum\":12.25}",
+	     {"0.5", "0.50", "7", "12.2499", "12"},
+	     {"0.49", "12.25", "12.250", "13", "-1", "1e0"}},
+	    {"{\"type\":\"number\",\"minimum\":-1.5,\"maximum\":300}",
+	     {"-1.5", "300.00", "0"},
+	     {"-1.51", "300.01", "-0"}},
+	    {"{\"type\":\"number\",\"exclusiveMinimum\":-0.25,\"maximum\":-0.01}",
+	     {"-0.2499", "-0.01"},
+	     {"-0.25", "0", "-0.001", "-0.0"}},
+	    {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":0.5}",
+	     {"7", "14", "700"},
+	     {"0", "1", "15", "-7"}},
+	    {"{\"type\":\"number\",\"multipleOf\":0.25}",
+	     {"0.5", "-1.75", "3", "2.2500"},
+	     {"0.3", "1.255", "0.251"}},
+	    {"{\"type\":\"integer\",\"multipleOf\":100}", {"0", "100", "-2300"}, {"10", "150"}},
+	    {"{\"type\":\"integer\",\"allOf\":[{\"multipleOf\":2},{\"multipleOf\":3}]}",
+	     {"6", "-12"},
+	     {"2", "9"}},
+	    {"{\"enum\":[9007199254740991,0.30000000000000004,1.50,-2.0,1e3]}",
+	     {"9007199254740991", "0.30000000000000004", "1.50", "-2.0", "1e3"},
+	     {"9.00719925474099e+15", "0.3", "1000"}},
+	    {"{\"const\":123456789012345678901234567890}",
+	     {"123456789012345678901234567890"},
+	     {"1.2345678901234568e+29"}},
 	};
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
 }
@@ -278,14 +396,18 @@ static void test_refused(void** state) {
 	    {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":2,\"items\":{\"enum\":[1,2,3]}}",
 	     "uniqueItems"},
 	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,3]}]}", "oneOf"},
-	    {"{\"type\":\"number\",\"multipleOf\":3}", "multipleOf"},
+	    {"{\"type\":\"number\",\"multipleOf\":0.123456789}", "multipleOf"},
 	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},
 	    {"{\"$ref\":\"#\"}", "no text at all"},
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
 	     "no text at all"},
 	    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "oneOf"},
 	    {"{\"type\":\"strin\"}", "none of JSON's types"},
-	    {"{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "look-ahead"},
+	    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "look-behind"},
+	    {"{\"type\":\"string\",\"pattern\":\"(a(?=b))*\"}", "within a repeat"},
+	    {"{\"type\":\"string\",\"format\":\"colour\"}", "\"colour\" is no format"},
+	    {"{\"type\":\"string\",\"contentMediaType\":\"application/json\"}", "contentMediaType"},
+	    {"{\"type\":\"string\",\"const\":\"a\\u0000b\"}", "character of number 0"},
 	    {"{\"type\":\"string\",\"pattern\":\"(a\"}", "not closed"},
 	    {"{\"type\":\"string\",\"minLength\":5,\"maxLength\":2}", "no text at all"},
 	    {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":2}", "no text at all"},
@@ -610,12 +732,21 @@ static void test_calls(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),  cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_combinations), cmocka_unit_test(test_any_object),
-	    cmocka_unit_test(test_refused),      cmocka_unit_test(test_masks_are_the_bytes),
-	    cmocka_unit_test(test_forced),       cmocka_unit_test(test_ambiguous),
-	    cmocka_unit_test(test_kept),         cmocka_unit_test(test_gbnf),
-	    cmocka_unit_test(test_calls),        cmocka_unit_test(test_long_text),
+	    cmocka_unit_test(test_expressions),
+	    cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_lengths),
+	    cmocka_unit_test(test_numbers),
+	    cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations),
+	    cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_forced),
+	    cmocka_unit_test(test_ambiguous),
+	    cmocka_unit_test(test_kept),
+	    cmocka_unit_test(test_gbnf),
+	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

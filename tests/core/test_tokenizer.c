@@ -432,8 +432,8 @@ static void broken_json_gets_a_sentence(void** state) {
 	expect_json_error(WITH("\"post_processor\":{\"type\":\"Odd\"}"), NULL, "Odd");
 	expect_json_error(WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a\"}}"), NULL,
 	                  "(a");
-	expect_json_error(WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"}}"), NULL,
-	                  "&&");
+	expect_json_error(WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[[:vowel:]]\"}}"),
+	                  NULL, "[:vowel:]");
 	expect_json_error(WITH("\"added_tokens\":[{\"id\":0,\"content\":\"b\"}]"), NULL,
 	                  "but model.vocab has \"a\"");
 	expect_json_error(WITH("\"added_tokens\":[{\"id\":99999999999,\"content\":\"b\"}]"), NULL,
@@ -547,7 +547,7 @@ static void no_text_takes_long(void** state) {
 			clock_t start = clock();
 			assert_true(tokenizer_encode(t, text, size, 0, &ids));
 			double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-			if (seconds > 60) /* quadratic work would take many minutes; a sanitizer slows ten times */
+			if (seconds > 5) /* a hundred times what it takes; a sanitizer slows ten times */
 				fail_msg("%s: kind %d took %.1f s", name, kind, seconds);
 			worst = seconds > worst ? seconds : worst;
 			token_list_free(&ids);

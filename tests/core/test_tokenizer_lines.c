@@ -11,6 +11,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "long_words.h"
 #include "support_tokens.h"
 
 static cJSON* golden;
@@ -122,8 +123,59 @@ static void llama2(void** state) {
 	free(file.data);
 }
 
+/* Ids as one heap over the whole word gave them: spans must not show. */
+static void long_words(void** state) {
+	(void)state;
+	static const struct {
+		const char *name, *pre;
+		uint64_t hash[LONG_WORD_KINDS];
+	} vocabulary[] = {
+	    {"gpt-2",
+	     "gpt-2",
+	     {0xe1def9ed9b1d23a5, 0xf9de0529f408a843, 0x900c04d72b158496, 0x2b1ed9feaeba194f, 0xbade8c182f6e8a4d,
+	      0xa164b3990b7d5475, 0x11601ddc37b739c5, 0x4d5980b7964b0e30}},
+	    {"gpt-2",
+	     "tekken",
+	     {0xe1def9ed9b1d23a5, 0xf9de0529f408a843, 0x900c04d72b158496, 0x2b1ed9feaeba194f, 0xbade8c182f6e8a4d,
+	      0xa164b3990b7d5475, 0x11601ddc37b739c5, 0xd0c9e0ef0a4841ff}},
+	    {"deepseek-coder",
+	     "qwen2",
+	     {0xf69df03f88f47525, 0x33934b33b50825fd, 0x5715551a03b5d163, 0x42a0e1249da4e30f, 0x667a19de2f30d16e,
+	      0xff5d118b2db2cea9, 0x16bf14441424fde5, 0x6657cef272c0cc11}},
+	    {"deepseek-coder",
+	     NULL,
+	     {0xf69df03f88f47525, 0x33934b33b50825fd, 0x5715551a03b5d163, 0x42a0e1249da4e30f, 0x667a19de2f30d16e,
+	      0xff5d118b2db2cea9, 0x16bf14441424fde5, 0x932fcc823c9abf73}},
+	    {"llama-spm",
+	     NULL,
+	     {0x66d8b08cd27de330, 0x354315464272368c, 0x3470fe9f5849abd4, 0x21acdd1031ed22d7, 0x677109efa4632f34,
+	      0x1aac9985b7dc956e, 0x4892a66dbe66b955, 0x30d25ce575ad364b}},
+	};
+	for (size_t v = 0; v < sizeof vocabulary / sizeof *vocabulary; v++) {
+		struct error error = {""};
+		struct tokenizer* const t = open_vocabulary(vocabulary[v].name, vocabulary[v].pre, &error);
+		assert_non_null(t);
+		for (int kind = 0; kind < LONG_WORD_KINDS; kind++) {
+			struct token_list ids = {0}, first = {.limit = 1000};
+			char* const text = long_word(kind);
+			assert_true(tokenizer_encode(t, text, LONG_WORD, TOKENIZE_NO_SPECIAL, &ids));
+			if (hash_ids(&ids) != vocabulary[v].hash[kind])
+				fail_msg("%s: kind %d gives %016" PRIx64, vocabulary[v].name, kind, hash_ids(&ids));
+			/* A limit leaves the first ids as they are. */
+			assert_true(tokenizer_encode(t, text, LONG_WORD, TOKENIZE_NO_SPECIAL, &first));
+			assert_int_equal(first.n, 1000);
+			assert_memory_equal(first.id, ids.id, 1000 * sizeof *ids.id);
+			token_list_free(&ids);
+			token_list_free(&first);
+			free(text);
+		}
+		tokenizer_free(t);
+	}
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(byte_level), cmocka_unit_test(tokenizer_json),
-	                                   cmocka_unit_test(tokenizer_model), cmocka_unit_test(llama2)};
+	                                   cmocka_unit_test(tokenizer_model), cmocka_unit_test(llama2),
+	                                   cmocka_unit_test(long_words)};
 	return cmocka_run_group_tests(tests, load, unload);
 }

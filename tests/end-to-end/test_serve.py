@@ -525,7 +525,7 @@ def bad_stores():
         with open(path, "w") as f:
             f.write("dear diary\n")
         r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--store", path], capture_output=True, text=True, timeout=600)
-        assert r.returncode == 1 and "no SQLite database" in r.stderr, r
+        assert r.returncode == 1 and "not an SQLite database" in r.stderr, r
         assert open(path).read() == "dear diary\n"
 
 

@@ -142,7 +142,7 @@ def learned_things_are_kept_apart(folder):
     with Server("--api-key-file", file, store=store) as s:
         assert "letters" in tasks(s, THIRD) and "letters" not in tasks(s, SECOND) and "poems" in tasks(s, SECOND), "and after a restart"
     for text, words in (("first-key-0001 root\n", "expected group=NAME"), ("first-key-0001 group=\n", "expected group=NAME"),
-                        ("first-key-0001\nfirst-key-0001 admin\n", "there already"), ("short\n", "8 to 255")):
+                        ("first-key-0001\nfirst-key-0001 admin\n", "this key is listed twice"), ("short\n", "8 to 255")):
         with open(file, "w") as f:
             f.write(text)
         try:

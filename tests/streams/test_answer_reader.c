@@ -129,7 +129,7 @@ static void styles(void** unused) {
 }
 
 /* Special tokens that mean nothing here are left out, as they are of the text. */
-static void other_marks_are_not_heeded(void** unused) {
+static void other_marks_are_ignored(void** unused) {
 	(void)unused;
 	static const struct reading_case c = {REASONING_NONE, false, "a<think>b<unused>c", "|abc"};
 	char out[2048];
@@ -140,6 +140,6 @@ static void other_marks_are_not_heeded(void** unused) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(thoughts_between_tags),
 	                                   cmocka_unit_test(thoughts_in_channels), cmocka_unit_test(styles),
-	                                   cmocka_unit_test(other_marks_are_not_heeded)};
+	                                   cmocka_unit_test(other_marks_are_ignored)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

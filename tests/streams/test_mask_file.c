@@ -166,7 +166,7 @@ static void refuses_with_the_reason(void** state) {
 	     "\"stored\" is something else"},
 	    {"{" STATES ", \"stored\": {\"attention\": [1], \"mlp\": []}}", "both skipped and in \"stored\""},
 	    {"{\"format\": \"swiftlet-mask-3\"}", "expected \"swiftlet-mask-1\" or \"swiftlet-mask-2\""},
-	    {"{\"a_b\": 1}", "\"a_b\" is no object"},
+	    {"{\"a_b\": 1}", "\"a_b\" is not an object"},
 	    {"{\"a_b\": {\"attention\": []}}", "\"mlp\" is missing"},
 	};
 #undef OURS

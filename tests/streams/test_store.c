@@ -361,7 +361,7 @@ static void sql(const char* name, const char* text) {
 static void bad_files_are_named_and_kept(void** unused) {
 	(void)unused;
 	write_whole(path_of("text.db"), "These are notes, not a database, and dear to somebody.\n", 55);
-	refused("text.db", "no SQLite database");
+	refused("text.db", "not an SQLite database");
 
 	sql("other.db", "CREATE TABLE recipes(id)");
 	refused("other.db", "another program's");

@@ -14,7 +14,8 @@ int command_bench(int argc, char** argv) {
 	const ssize_t n = readlink("/proc/self/exe", path, PATH_MAX);
 	(void)argc;
 	if (n <= 0 || n == PATH_MAX)
-		return complain(STATUS_FAILED, "bench: where the program stands cannot be told: %s", strerror(errno));
+		return complain(STATUS_FAILED, "bench: the program's own path could not be read: %s",
+		                strerror(errno));
 	path[n] = 0;
 	char* const last = strrchr(path, '/');
 	memcpy(last ? last + 1 : path, name, sizeof name);

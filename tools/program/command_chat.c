@@ -64,14 +64,14 @@ static int first_turn(const struct chat* chat) {
 /* The conversation's ids; the oldest turns are forgotten until it leaves room for an answer. */
 static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct error* error) {
 	const int context = options_context(&chat->runtime.options, chat->runtime.model);
-	for (bool said = false;; said = true) {
+	for (bool reported = false;; reported = true) {
 		tokens->n = 0;
 		if (!chat_tokens(chat->runtime.model, chat->message, chat->n, chat->variables, tokens, error))
 			return false;
 		const int start = first_turn(chat);
 		if (tokens->n + chat->max_tokens / 4 < context || chat->n - start < 3)
 			return true;
-		if (!said)
+		if (!reported)
 			fprintf(stderr, "(the context is full: the oldest turns are forgotten)\n");
 		forget_messages(chat, start, 2);
 	}
@@ -125,9 +125,10 @@ static void print_mask(struct chat* chat) {
 	struct swiftlet_figures f;
 	swiftlet_session_figures(chat->runtime.session, &f);
 	draw_figures(stdout, &f, chat->runtime.model->weights.shape.n_blocks);
-	const char* const says = session_search(chat->runtime.session) ? idle_says(chat->runtime.session) : NULL;
-	if (says)
-		puts(says);
+	const char* const status =
+	    session_search(chat->runtime.session) ? idle_says(chat->runtime.session) : NULL;
+	if (status)
+		puts(status);
 }
 
 /* A line that begins with '/'. False: the conversation ends. */

@@ -55,7 +55,7 @@ static void wait_for_end(void) {
 static int run_server(struct serve* s) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is told of, no reason to end */
+	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is reported; the server goes on */
 	interrupt_watch();
 	struct error e = {{0}};
 	int status = STATUS_DONE;

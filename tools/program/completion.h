@@ -13,7 +13,7 @@ struct completion {
 	FILE* show;                     /* text as it is accepted, or NULL */
 	void (*on_step)(void* on_user); /* between steps, or NULL */
 	void* on_user;
-	struct memory_watch* watch; /* streams/memory/memory.h: told of each step; or NULL */
+	struct memory_watch* watch; /* streams/memory/memory.h: notified of each step; or NULL */
 	/* out */
 	struct token_list tokens;
 	struct text text;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What a mask keeps as stored is said of masks, what runs low of drafts. */
+/* Masks list the sub-layers kept as stored, drafts those with low-bit weights. */
 static void draw_row(FILE* out, const struct mask* mask, const struct mask* low, int blocks, int kind,
                      bool colour) {
 	static const char* const shade[] = {"\033[31m", "\033[34m"}; /* red, blue */

@@ -25,7 +25,7 @@ extern const char* const usual_prompt[USUAL_PROMPTS];
 /* The prompts of a file of JSON lines ("-": standard input; more than fit are left out), or where `input` is
  * NULL the usual ones. False with the error set; free in any case. */
 bool prompt_list_read(struct prompt_list*, const swiftlet_model*, const char* input, struct error*);
-/* Leaves out the prompts that a context of so many tokens cannot hold, and says how many on standard error.
+/* Leaves out the prompts that a context of so many tokens cannot hold, and logs how many.
  */
 void prompt_list_fit(struct prompt_list*, int context);
 void prompt_list_free(struct prompt_list*);

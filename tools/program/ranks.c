@@ -17,7 +17,7 @@ struct exchange* ranks_exchange(void) {
 	return joined;
 }
 
-/* What launchers tell the processes they start: Open MPI; MPICH and its kin. */
+/* Environment variables that launchers set for their processes: Open MPI; MPICH and its kin. */
 static bool is_one_of_several(void) {
 	static const char* const size[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 	for (size_t i = 0; i < sizeof size / sizeof *size; i++)

@@ -1,4 +1,4 @@
-/* A model, an engine and a session opened as the command line says. */
+/* Opens a model, an engine and a session as the command line asks. */
 #include "tools/program/runtime.h"
 
 #include "tools/program/interrupt.h"
@@ -85,7 +85,7 @@ void say_copy(const struct runtime* r, bool at_end) {
 		fprintf(stderr, "%s\n", note);
 }
 
-/* Bytes of the cache for the session's context, as its options say. */
+/* Bytes of the KV cache for the context that the options give. */
 static double cache_bytes(const struct runtime* r, int* context) {
 	const struct model_shape* const shape = &r->model->weights.shape;
 	const char* const type = r->options.cache_type;

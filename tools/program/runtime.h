@@ -1,5 +1,5 @@
-/* What the commands have in common: a model, an engine and a session opened as the command line says, and the
- * mask that goes in and out. */
+/* Shared by the commands: a model, an engine and a session opened as the command line asks, and the mask that
+ * is read and written. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
 #define SWIFTLET_TOOLS_PROGRAM_RUNTIME_H
 

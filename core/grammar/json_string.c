@@ -1,0 +1,134 @@
+/* Strings of a schema: what its pattern, format and lengths come to, as one language. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grammar/json_compiler.h"
+
+/* The length is counted where its product with what else holds is larger. */
+enum { SMALL_PRODUCT = 1 << 9 };
+
+/* Whether a keyword is one of strings. */
+bool schema_is_of_strings(const char* keyword) {
+	return json_lists("pattern format minLength maxLength contentEncoding contentMediaType", keyword);
+}
+
+struct language* schema_keep_language(struct compiler* c, struct language* made) {
+	if (!made && !c->failed)
+		schema_refuse(c, "what has to hold at once of a string or a number is too large");
+	return made;
+}
+
+struct language* schema_product(struct compiler* c, struct language* a, struct language* b,
+                                enum product kind) {
+	struct language* both = c->failed || !a || !b ? NULL : language_smallest(language_product(a, b, kind));
+	language_free(a);
+	language_free(b);
+	return schema_keep_language(c, both);
+}
+
+static struct language* of_content(struct compiler* c, const cJSON* value) {
+	const char* encoding = cJSON_IsString(value) ? value->valuestring : "";
+	if (json_lists("base64 base64url", encoding))
+		return json_format_language(encoding, c->error);
+	if (!json_lists("7bit 8bit binary quoted-printable base16 base32", encoding) || encoding[0] == 'b' ||
+	    encoding[0] == 'q')
+		schema_refuse_keyword(c, "contentEncoding", "other than base64 is not supported");
+	return c->failed ? NULL : language_all();
+}
+
+/* What one keyword alone allows. */
+static struct language* of_keyword(struct compiler* c, const cJSON* field) {
+	const char *name = field->string, *text = cJSON_IsString(field) ? field->valuestring : NULL;
+	if (strcmp(name, "minLength") == 0 || strcmp(name, "maxLength") == 0) {
+		const int n = schema_count(c, field);
+		if (n >= LANGUAGE_STATES)
+			return schema_refuse_keyword(c, name, "is too large here"), NULL;
+		return c->failed ? NULL : name[1] == 'i' ? language_of_length(n, -1) : language_of_length(0, n);
+	}
+	if (strcmp(name, "contentEncoding") == 0)
+		return of_content(c, field);
+	if (strcmp(name, "contentMediaType") == 0) {
+		if (text && strcmp(text, "application/json") == 0)
+			return schema_refuse_keyword(c, name, "of JSON within a string is not supported"), NULL;
+		return language_all();
+	}
+	if (!text)
+		return schema_refuse_keyword(c, name, "is not a string"), NULL;
+	if (strcmp(name, "format") == 0 && !json_format_is_known(text))
+		return schema_refuse_keyword(c, text, "is no format that is supported"), NULL;
+	struct language* of = strcmp(name, "format") == 0
+	                          ? json_format_language(text, c->error)
+	                          : language_of_pattern(text, strlen(text), false, c->error);
+	c->failed |= !of;
+	return of;
+}
+
+/* *all: NULL as long as any string is allowed. */
+static void keep(struct compiler* c, struct language** all, struct language* one, bool must) {
+	if (!*all)
+		*all = must ? one : schema_product(c, language_all(), one, ONLY_FIRST);
+	else
+		*all = schema_product(c, *all, one, must ? BOTH : ONLY_FIRST);
+}
+
+struct language* schema_string_language(struct compiler* c, const cJSON* schema, bool lengths) {
+	struct language* all = NULL;
+	const cJSON *field, *one;
+	cJSON_ArrayForEach (field, schema) {
+		if (c->failed)
+			break;
+		if (json_lists("minLength maxLength", field->string) && !lengths)
+			continue;
+		if (schema_is_of_strings(field->string) && !cJSON_IsNull(field))
+			keep(c, &all, of_keyword(c, field), true);
+		else if (strcmp(field->string, SCHEMA_EXCEPT) == 0)
+			cJSON_ArrayForEach (one, field) {
+				if (cJSON_IsString(one) && !c->failed)
+					keep(c, &all, language_of_text(one->valuestring), false);
+			}
+		else if (strcmp(field->string, SCHEMA_ALSO) == 0 || strcmp(field->string, SCHEMA_NEVER) == 0)
+			cJSON_ArrayForEach (one, field) {
+				if (schema_is_of_strings(one->child->string) && !c->failed)
+					keep(c, &all, of_keyword(c, one->child), field->string[1] == 'a');
+			}
+	}
+	if (!c->failed)
+		return all ? all : language_all();
+	language_free(all);
+	return NULL;
+}
+
+/* The texts of at least so many characters; the most is counted where that needs less. */
+static int32_t emit_counted(struct compiler* c, struct language* l, int least, int most, int32_t next) {
+	if (least > 0)
+		l = least >= LANGUAGE_STATES ? NULL : schema_product(c, l, language_of_length(least, -1), BOTH);
+	if (!l)
+		return schema_refuse(c, "\"minLength\" is too large");
+	const int longest = most < 0 ? -1 : language_longest(l);
+	if (most >= 0 && longest >= 0 && longest <= most)
+		most = -1;
+	if (most >= 0 && (int64_t)l->n * (most + 1) <= SMALL_PRODUCT) {
+		l = schema_product(c, l, language_of_length(0, most), BOTH);
+		most = -1;
+	}
+	const int32_t at =
+	    l ? language_emit(c->grammar, l, emit_json_characters, &c->classes, most, next) : NOWHERE;
+	language_free(l);
+	return at;
+}
+
+int32_t schema_emit_string(struct compiler* c, const cJSON* schema, int32_t next) {
+	const cJSON *min = json_field(schema, "minLength"), *max = json_field(schema, "maxLength");
+	const int least = min ? schema_count(c, min) : 0, most = max ? schema_count(c, max) : -1;
+	struct language* l = schema_string_language(c, schema, false);
+	if (!l)
+		return NOWHERE;
+	const bool any = l->n == 1 && l->n_edges == 1;
+	if ((most >= 0 && most < least) || c->failed || (any && least == 0 && most < 0)) {
+		language_free(l);
+		return c->failed || (most >= 0 && most < least) ? NOWHERE : schema_emit_any_string(c, next);
+	}
+	const int32_t close = emit_text(c->grammar, "\"", 1, next);
+	const int32_t at = emit_counted(c, l, least, most, close);
+	return emit_text(c->grammar, "\"", 1, at);
+}
