@@ -24,7 +24,7 @@ static const struct {
     {"replay", bench_replay_main, "what drafting would bring at stated costs of passes"},
     {"search", bench_search_main, "how good the masks are that the search finds"},
     {"match-rate", bench_match_rate_main, "how often an early exit predicts the model's token"},
-    {"certified", bench_certified_main, "the exact screened output head against the whole one"},
+    {"screened", bench_screened_head_main, "the exact screened output head against the whole one"},
     {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},
     {"gp", bench_gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
 };

@@ -26,7 +26,7 @@ const struct shared_option shared_options[] = {
      "share the model over N GPUs by NCCL; every N gives the same tokens\n(one GPU, whose prompts may use "
      "cuBLAS)",
      "", 0, false},
-    {"certified-head", "auto|on|off",
+    {"screened-head", "auto|on|off",
      "read the output head as a 4-bit copy, and compute exactly only the\ntokens that can win: the same "
      "bits, fewer bytes; auto does so\nwhere it saves time",
      NULL, 0, false},
@@ -129,6 +129,7 @@ const char* const help_terms =
 /* Names that other programs give to these options. */
 const struct option_synonym option_synonyms[] = {
     {"temperature", "temp"},
+    {"certified-head", "screened-head"}, /* its earlier name */
     {"ctx-size", "context"},
     {"n-predict", "max-tokens"},
     {"predict", "max-tokens"},
