@@ -25,6 +25,9 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error*)
 /* One of the texts. */
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error*);
 
+/* What stands before a special token's name in a program: bytes that no text has one behind the other. */
+#define GRAMMAR_SPECIAL "\xff\xff"
+
 /* Calls of functions, with free text before them. */
 struct grammar_call {
 	const char *first, *before; /* what stands before the arguments, in the first call and in later ones */
@@ -35,12 +38,16 @@ struct grammar_calls {
 	const struct grammar_call* call; /* (n) */
 	int n;
 	const char *between, *finish; /* between two calls; after the last */
+	const char* close;            /* after each call, where the text does not end with it; NULL: nothing */
 	bool one;                     /* no more than one call */
 	/* What every `first` that is possible begins with, and the text does not need to write: because it is
 	 * there already (`must`), or because free text ends with it. at_beginning: its one byte, as the first of
 	 * the text that is no white space. */
 	const char* begun;
 	bool must, at_beginning;
+	/* The text is calls, or else a value under this schema, JSON ("": any object); NULL: free text. */
+	const char* form;
+	const char* passes; /* a special token that free text may hold, or NULL */
 };
 struct grammar* grammar_from_calls(const struct grammar_calls*, struct error*);
 /* Counted: what was compiled is freed when all who hold it have freed it. */

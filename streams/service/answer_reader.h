@@ -27,6 +27,9 @@ struct answer_reader {
 	bool calling;     /* the channel at hand is a call */
 	bool thought;     /* something but white space */
 	size_t taken;     /* bytes of text that came */
+	size_t close_at;  /* where the last mark that may end a thought stood; SIZE_MAX: none did */
+	/* Bytes of text up to the end of the thought; 0: there was none, SIZE_MAX: it did not end. */
+	size_t thought_until;
 	struct {
 		size_t at;
 		const char* text;

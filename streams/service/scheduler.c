@@ -494,7 +494,9 @@ enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) 
 	/* those that find a free session do not wait, and do not count against the queue */
 	if (s->refusing)
 		result = SUBMIT_STOPPING;
-	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy)
+	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy &&
+	         (s->queue > 0 ||
+	          n <= s->option.queue + s->option.sessions)) /* one that never fits has its turn */
 		result = SUBMIT_FULL;
 	else {
 		struct job** end = &s->first;

@@ -728,6 +728,41 @@ static void test_calls(void** state) {
 	calls.at_beginning = true;
 	static const struct texts first = {NULL, {"a << b", " \n", "", " <<g {}>>!"}, {"<", " <a"}};
 	takes_calls(&calls, &first);
+	/* a text may end where the model has said all, before what closes the call */
+	calls = (struct grammar_calls){
+	    .call = call, .n = 2, .close = "]", .between = ";", .finish = "!", .begun = "<<", .must = true};
+	static const struct texts closed = {NULL,
+	                                    {"g {}>>", "g {}>>]!", "g {}>>];<<g {}>>", "g {}>>];<<g {}>>]!"},
+	                                    {"g {}", "g {}>>!", "g {}>>]"}};
+	takes_calls(&calls, &closed);
+	/* beside a form the text is one or the other */
+	calls.must = false;
+	calls.form = "{\"const\": 1}";
+	static const struct texts form = {NULL, {"1", "<<g {}>>]!"}, {"", "2", "so <<g {}>>"}};
+	takes_calls(&calls, &form);
+}
+
+/* Special tokens, which stand behind bytes that no text has: free text has none but those that are named. */
+static void test_special_tokens(void** state) {
+	(void)state;
+#define SPECIAL GRAMMAR_SPECIAL
+	static const struct grammar_call call[] = {{SPECIAL "[C]f", SPECIAL "[C]f", NULL, ""}};
+	struct grammar_calls calls = {
+	    .call = call, .n = 1, .between = "", .finish = "", .begun = SPECIAL "[C]", .passes = SPECIAL "</t>"};
+	static const struct texts text = {
+	    NULL,
+	    {"", "[C]f", "a" SPECIAL "[C]f{}", "t" SPECIAL "</t>" SPECIAL "[C]f{}", "\xff a"},
+	    {SPECIAL "<e>", SPECIAL "[C]g{}", SPECIAL "[]"}};
+	takes_calls(&calls, &text);
+	calls.begun = "<";
+	calls.call = &(const struct grammar_call){"<f", "<f", NULL, ""};
+	static const struct texts plain = {
+	    NULL, {"a", "<f{}", "\xff<f{}"}, {SPECIAL "<e>", "a" SPECIAL "b", "\xff<g"}};
+	takes_calls(&calls, &plain);
+	calls.at_beginning = true;
+	static const struct texts first = {
+	    NULL, {"a<", " <f{}", "\xff a"}, {SPECIAL "<e>", "a" SPECIAL "b", "<g"}};
+	takes_calls(&calls, &first);
 }
 
 int main(void) {
@@ -746,6 +781,7 @@ int main(void) {
 	    cmocka_unit_test(test_kept),
 	    cmocka_unit_test(test_gbnf),
 	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_special_tokens),
 	    cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ struct serve {
 	struct server_options option;
 	int prompt_mib, grace;
 	const char* speculation;
+	struct text_list cors, alias;
 	struct server* server;
 };
 
@@ -27,6 +28,10 @@ static bool open_server(struct serve* s, struct error* e) {
 		o->work.sessions = r->engine->backend->adopt ? 32 : 4;
 	o->prompt_cache_bytes = (int64_t)s->prompt_mib << 20;
 	o->tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0;
+	o->cors = s->cors.text;
+	o->n_cors = s->cors.n;
+	o->alias = s->alias.text;
+	o->n_aliases = s->alias.n;
 	o->work.session = r->options;
 	o->work.model_name = r->name;
 	o->work.memory = r->memory;
@@ -96,7 +101,8 @@ int command_serve(int argc, char** argv) {
 	         "(one "
 	         "tenant) and admin",
 	         &s.option.key_file),
-	    TEXT("alias", 0, "NAME", "the model's name for clients", &s.runtime.wish.alias),
+	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated: the first is told",
+	         &s.alias),
 	    COUNT("sessions", 0, "N", "most requests at once (32; 4 if processes share the model)",
 	          &s.option.work.sessions, 1, 256),
 	    TEXT("store", 0, "FILE|URL",
@@ -134,7 +140,17 @@ int command_serve(int argc, char** argv) {
 	    COUNT("idle", 0, "SECONDS", "close a connection that is silent for so long", &s.option.idle_seconds,
 	          1, 3600),
 	    COUNT("grace", 0, "SECONDS", "time for running requests after SIGTERM", &s.grace, 0, 86400),
-	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.option.cors),
+	    LIST("cors", 0, "ORIGIN",
+	         "let pages of this origin call: https://app.example.com, localhost\n(this machine's, by any "
+	         "port), * "
+	         "(all); may be repeated (none)",
+	         &s.cors),
+	    FLAG("strict-model", "refuse requests that name another model (any name is served)",
+	         &s.option.strict_model),
+	    FLAG("strict-fields",
+	         "refuse requests with unknown fields (they are ignored, and named in\nthe log and in the header "
+	         "Swiftlet-Ignored-Fields)",
+	         &s.option.strict_fields),
 	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
 	         "add vLLM's field metrics.speculative_decoding to answers (none)", &s.speculation),
 	    TEMPLATE_OPTION(&s.runtime.wish.chat_template),
@@ -142,17 +158,21 @@ int command_serve(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "serve",
 	    .usage = "MODEL [--host ADDRESS] [--port N] [options]",
-	    .about =
-	        "Serves OpenAI's and Anthropic's HTTP interfaces, and a page at / that shows the engine at work.",
+	    .about = "Serves the HTTP interfaces of OpenAI, Anthropic and Ollama, and a page at / that shows the "
+	             "engine\n"
+	             "at work.",
 	    .details =
 	        "Paths\n"
 	        "  /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings    OpenAI's\n"
 	        "  /v1/messages, /v1/messages/count_tokens                                 Anthropic's\n"
-	        "  /tokenize, /detokenize, /version, /v1/models                            as vLLM has them\n"
+	        "  /api/chat, /api/generate, /api/embed, /api/tags, /api/show              Ollama's\n"
+	        "  /infill, /props                                                         llama.cpp's\n"
+	        "  /tokenize, /detokenize, /tokenizer_info, /version, /v1/models           as vLLM has them\n"
 	        "  /health, /ready, /metrics                                               for operators\n"
 	        "  /v1/swiftlet/state, /v1/swiftlet/masks, /v1/swiftlet/optimizer          swiftlet's own\n"
-	        "These fields of a request are accepted and ignored: user, store, service_tier,\n"
-	        "reasoning_effort, verbosity, prompt_cache_key, safety_identifier. Unknown fields are refused.",
+	        "Fields of a request that cannot change the answer here are ignored. Unknown fields are "
+	        "ignored,\n"
+	        "too, and named in the header Swiftlet-Ignored-Fields (--strict-fields refuses them).",
 	    .examples =
 	        "  swiftlet serve smollm2-135m\n"
 	        "  swiftlet serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
@@ -164,6 +184,7 @@ int command_serve(int argc, char** argv) {
 	    .max_words = 1,
 	};
 	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);
+	s.runtime.wish.alias = s.alias.n ? s.alias.text[0] : NULL;
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)
 		status =
