@@ -116,7 +116,8 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (key_number(s, key, strlen(key)))
 		return error_set(e, "%s, line %d: this key is listed twice; delete one of the lines", path, number);
 	if (s->n_keys == SERVER_KEYS)
-		return error_set(e, "%s: more than %d keys; the server takes no more", path, SERVER_KEYS);
+		return error_set(e, "%s: more than %d keys; the server takes no more; the server takes no more", path,
+		                 SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
@@ -165,7 +166,7 @@ bool server_read_keys(struct server* s, struct error* e) {
 
 /* ---- origins ------------------------------------------------------------------------------ */
 
-/* Of "[::1]:80" and "localhost:80" without their port. */
+/* Checks a host such as "[::1]:80" or "localhost:80"; the port is ignored. */
 static bool names_loopback(const char* host) {
 	char name[64];
 	const bool bracket = host[0] == '[';
@@ -199,7 +200,7 @@ bool call_cors_allowed(const struct http_call* c) {
 }
 
 /* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
- * this machine (the Host header tells), or by a plain form post (the Origin header tells). */
+ * this machine (seen in the Host header), or by a plain form post (seen in the Origin header). */
 bool call_origin_allowed(struct http_call* c) {
 	const char* host = call_header(c, "Host");
 	const char* origin = call_header(c, "Origin");

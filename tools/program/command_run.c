@@ -40,7 +40,7 @@ static bool tokens_of(const struct run_command* run, const char* text, size_t si
 	return chat_tokens(run->runtime.model, message, n_messages, run->variables, tokens, error);
 }
 
-/* Of --expect's file; nothing where there is none. False with the error set. */
+/* Reads --expect's file, if one was given. False with the error set. */
 static bool read_expected(const struct run_command* run, struct token_list* tokens, struct error* error) {
 	size_t size;
 	char* const text = run->expect_file ? read_whole(run->expect_file, &size, error) : NULL;
