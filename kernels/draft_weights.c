@@ -238,7 +238,8 @@ struct rows {
 enum { COLS_INTERLEAVED = BLOCK_SUPER, COLS_OF_A_ROW = INTERLEAVED_ROWS * BLOCK_SUPER };
 
 /* Fetches what follows: rows side by side are too many streams for the processor to see where they go. */
-static void widen(const struct rows* rows, const unsigned char* from, size_t bytes, float* x, int64_t cols) {
+static void widen_row(const struct rows* rows, const unsigned char* from, size_t bytes, float* x,
+                      int64_t cols) {
 	for (size_t i = 0; i < bytes; i += 64)
 		__builtin_prefetch(from + bytes + i);
 	rows->by->widen(rows->from->type, from, x, cols);
@@ -252,7 +253,7 @@ static void round_interleaved(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 		some = rows->to->cols - k < COLS_INTERLEAVED ? rows->to->cols - k : COLS_INTERLEAVED;
 		const size_t bytes = dtype_row_bytes(rows->from->type, some);
 		for (size_t r = 0; r < INTERLEAVED_ROWS; r++)
-			widen(rows, from + r * rows->row_bytes, bytes, x + r * COLS_INTERLEAVED, some);
+			widen_row(rows, from + r * rows->row_bytes, bytes, x + r * COLS_INTERLEAVED, some);
 		for (int64_t b = 0; b < some;
 		     b += dtype_block(type), out += INTERLEAVED_ROWS * dtype_block_bytes(type))
 			rows->by->interleave(type, out, x + b, COLS_INTERLEAVED);
@@ -267,7 +268,7 @@ static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 		for (int64_t k = 0, some; k < rows->to->cols; k += some) {
 			some = rows->to->cols - k < COLS_OF_A_ROW ? rows->to->cols - k : COLS_OF_A_ROW;
 			const size_t bytes = dtype_row_bytes(rows->from->type, some);
-			widen(rows, from, bytes, x, some);
+			widen_row(rows, from, bytes, x, some);
 			rows->by->round(rows->to->type, out, x, some);
 			out += dtype_row_bytes(rows->to->type, some);
 			from += bytes;

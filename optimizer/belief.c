@@ -22,7 +22,7 @@ static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 static const double ROUNDING = 0.05, ROUNDING_SD = 0.7;
 
 /* sd (bits): the last one, of rounding, is set here. */
-static void begin(struct belief* b, const double* mean, double* sd, double scale_sd) {
+static void begin_update(struct belief* b, const double* mean, double* sd, double scale_sd) {
 	if (b->bits > b->dims)
 		sd[b->dims] = ROUNDING_SD * mean[b->dims];
 	linear_begin(b->linear,
@@ -46,7 +46,7 @@ static void uninformed(struct belief* b, int size) {
 		sd[i] = 0.1 / sqrt(each);
 	}
 	mean[b->dims] = damage_at(b, b->rounding);
-	begin(b, mean, sd, 0.7);
+	begin_update(b, mean, sd, 0.7);
 }
 
 /* b1 and b2: without influence damage is on no scale but that of misses themselves. */
@@ -79,7 +79,7 @@ void belief_inform(struct belief* b, const double* influence) {
 	b->informed = true;
 	b->misses = INFORMED;
 	b->influence[b->dims] = damage_at(b, b->rounding);
-	begin(b, b->influence, sd, SCALE_SD);
+	begin_update(b, b->influence, sd, SCALE_SD);
 	belief_window(b);
 }
 

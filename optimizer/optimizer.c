@@ -27,7 +27,7 @@ static void offer_known_costs(const struct session* s, struct search* search) {
 }
 
 /* Sizes are a matter of cost: the search hears of costs when they are known, and again as they change. */
-static void look(struct learner* learner) {
+static void look_at_search(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct session* s = o->session;
 	if (!s->options.search || s->options.published)
@@ -78,7 +78,7 @@ static void add_spans(struct optimizer* o) {
 		optimizer_adopt_best(o);
 }
 
-static void tap(struct learner* learner, bool prompt, struct pass* pass) {
+static void tap_pass(struct learner* learner, bool prompt, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	if (prompt || influence_rows(o) < INFLUENCE_ENOUGH)
 		pass->influence = o->influence_rows;
@@ -126,7 +126,7 @@ static void draft_weights_joined(struct learner* learner) {
 	s->mask = search_best(o->search, &s->matchness);
 }
 
-static void adopt(struct learner* learner, const struct mask* mask) {
+static void adopt_mask(struct learner* learner, const struct mask* mask) {
 	search_adopt(((struct optimizer*)learner)->search, mask);
 }
 
@@ -182,7 +182,7 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	return search;
 }
 
-static void close(struct learner* learner) {
+static void close_optimizer(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	if (o->search)
 		search_close(o->search);
@@ -192,18 +192,18 @@ static void close(struct learner* learner) {
 	free(o);
 }
 
-static const struct learner_calls calls = {.close = close,
+static const struct learner_calls calls = {.close = close_optimizer,
                                            .begin_text = begin_text,
-                                           .tap = tap,
+                                           .tap = tap_pass,
                                            .rows = rows,
                                            .prompt_is_reported = prompt_is_reported,
                                            .begin = score_begin,
                                            .fill = score_fill,
                                            .take = score_take,
                                            .drafted = drafted,
-                                           .look = look,
+                                           .look = look_at_search,
                                            .draft_weights_joined = draft_weights_joined,
-                                           .adopt = adopt,
+                                           .adopt = adopt_mask,
                                            .expected = expected,
                                            .figures = figures};
 

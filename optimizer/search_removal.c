@@ -55,7 +55,7 @@ void removal_window(struct removal* r) {
 		r->tried[i] = false;
 }
 
-static void begin(struct search* s) {
+static void begin_removal(struct search* s) {
 	struct removal* r = &s->removal;
 	*r = (struct removal){.begun = true};
 	for (int i = 0; i < s->dims; i++)
@@ -115,7 +115,7 @@ static void go_on(struct search* s, int i) {
 bool removal_propose(struct search* s, struct vector* out) {
 	struct removal* r = &s->removal;
 	if (!r->begun)
-		begin(s);
+		begin_removal(s);
 	for (int step = 0; step <= s->dims; step++) {
 		if (at_end(s)) {
 			incumbent_compare(s, true);

@@ -80,7 +80,7 @@ struct cost_model cost_by_bytes(const struct cost_model* cost) {
 /* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
  * most three times what was expected (0: nothing was): a machine that was away for a second must not be taken
  * for a slow kernel. */
-static void see(double* mean, int* seen, double seconds, double weight, double expected) {
+static void see_ratio_sample(double* mean, int* seen, double seconds, double weight, double expected) {
 	const double first = 1.0 / ++*seen; /* the plain mean of the first few */
 	if (first >= 1) {
 		*mean = expected > 0 && seconds > 3 * expected ? 3 * expected : seconds;
@@ -169,7 +169,7 @@ static void see_rows(struct cost_model* cost, int knot, int rows, double seconds
 	}
 	if (cost->rows[knot] <= 0)
 		cost->news = cost->passes;
-	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
+	see_ratio_sample(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
 	if (cost->rows_seen[knot] <= FEW)
 		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);
 }
@@ -216,7 +216,7 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 /* Of a ratio to what bytes say. The first step with draft weights reads what no core has read: what it takes
  * beyond that is half believed, or one slow step would keep the draft weights from being used. */
 static void see_ratio(double* ratio, int* seen, double now) {
-	see(ratio, seen, *seen == 0 && now > 1 ? 1 + (now - 1) / 2 : now, 0.05, 1);
+	see_ratio_sample(ratio, seen, *seen == 0 && now > 1 ? 1 + (now - 1) / 2 : now, 0.05, 1);
 }
 
 void cost_draft_anew(struct cost_model* cost, struct variant v) {
@@ -243,8 +243,9 @@ void cost_see_score(struct cost_model* cost, struct variant v, int rows, double 
 	const double plain = cost_plain_seconds(cost);
 	const struct share share = byte_share(cost, v);
 	if (plain > 0)
-		see(&cost->score_ratio, &cost->score_seen,
-		    seconds / plain / ((share.stored + share.quantized) * cost_verify(cost, rows)), 0.05, 1);
+		see_ratio_sample(&cost->score_ratio, &cost->score_seen,
+		                 seconds / plain / ((share.stored + share.quantized) * cost_verify(cost, rows)), 0.05,
+		                 1);
 }
 
 double cost_plain_seconds(const struct cost_model* cost) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/draft/drafter.h"
+#include "core/grammar/grammar.h"
 #include "core/text/tokenizer.h"
 #include "kernels/clock.h"
 #include "kernels/process_group.h"
@@ -84,7 +85,8 @@ int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t s
 /* ---- the draft weights ----------------------------------------------------- */
 
 /* Goes on with the note, cut to fit. */
-__attribute__((format(printf, 2, 3))) static void note(struct engine* engine, const char* format, ...) {
+__attribute__((format(printf, 2, 3))) static void append_note(struct engine* engine, const char* format,
+                                                              ...) {
 	const size_t used = strlen(engine->note);
 	va_list arguments;
 	va_start(arguments, format);
@@ -96,21 +98,21 @@ __attribute__((format(printf, 2, 3))) static void note(struct engine* engine, co
 static void note_draft_weights(struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
 	engine->note[engine->note_on_draft_weights] = 0;
-	note(engine, "draft weights: %s, %.1f MiB, ", dtype_name(memory->table.type),
-	     (double)memory->table.bytes / 0x1p20);
+	append_note(engine, "draft weights: %s, %.1f MiB, ", dtype_name(memory->table.type),
+	            (double)memory->table.bytes / 0x1p20);
 	if (engine->making && draft_weights_job_share(engine->making) < 1)
-		note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
+		append_note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
 	else
-		note(engine, "made in %.2f s", engine->draft_weights_seconds);
+		append_note(engine, "made in %.2f s", engine->draft_weights_seconds);
 	if (engine->backend->draft_weights_released)
-		note(engine, "; caches have its memory on the GPU");
+		append_note(engine, "; caches have its memory on the GPU");
 }
 
 static bool go_without(struct engine* engine, const char* why) {
 	draft_weights_job_close(engine->making);
 	engine->making = NULL;
 	draft_weights_memory_close(&engine->draft_weights);
-	note(engine, "no draft weights: %s", why);
+	append_note(engine, "no draft weights: %s", why);
 	return true;
 }
 
@@ -167,10 +169,10 @@ static bool open_draft_weights(struct engine* engine, const struct swiftlet_opti
 	if (wish.format.bits == 0)
 		return true;
 	if (engine->note[0])
-		note(engine, "\n");
+		append_note(engine, "\n");
 	engine->note_on_draft_weights = strlen(engine->note);
 	if (!engine->backend->use_draft_weights) {
-		note(engine, "no draft weights: %s does not run one", engine->backend->name);
+		append_note(engine, "no draft weights: %s does not run one", engine->backend->name);
 		return true;
 	}
 	return begin_draft_weights(engine, options, &wish, error);
@@ -231,8 +233,8 @@ void engine_forget_costs(struct engine* engine) {
 
 /* Stands before the note on the draft weights, which note_draft_weights rewrites. */
 static void note_screened_head(struct engine* engine) {
-	note(engine, "%sscreened head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
-	     (double)engine->backend->screened_bytes / 0x1p20);
+	append_note(engine, "%sscreened head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
+	            (double)engine->backend->screened_bytes / 0x1p20);
 }
 
 /* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
@@ -247,7 +249,7 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 	struct error ignored;
 	backend = cpu_open(weights, how, &ignored); /* what the GPU said stays the error */
 	if (backend)
-		note(engine, "swiftlet: %s runs on the CPU: %s", engine->model->name, error->message);
+		append_note(engine, "swiftlet: %s runs on the CPU: %s", engine->model->name, error->message);
 	return backend;
 }
 
@@ -333,8 +335,15 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	return engine;
 }
 
+/* A special token is its name behind bytes that no text has: a grammar that means one can say so. */
 static size_t piece_of(void* user, int32_t token, char* out, size_t capacity) {
-	return tokenizer_piece(user, token, false, out, capacity);
+	const size_t n = tokenizer_piece(user, token, false, out, capacity);
+	const size_t mark = strlen(GRAMMAR_SPECIAL);
+	if (n > 0 || capacity < mark)
+		return n;
+	memcpy(out, GRAMMAR_SPECIAL, mark);
+	const size_t name = tokenizer_piece(user, token, true, out + mark, capacity - mark);
+	return name ? name + mark : 0;
 }
 
 const struct token_trie* engine_trie(struct engine* engine) {

@@ -52,7 +52,7 @@ void exit_choice_begin(struct exit_choice* c, struct cache* cache, const int32_t
 	}
 }
 
-static void count(struct exit_choice* c) {
+static void count_matches(struct exit_choice* c) {
 	for (int i = 0; i < c->n; i++)
 		for (int k = 0; k < c->out[i].top; k++)
 			if (c->out[i].top_token[k] == c->token[i + 1]) {
@@ -95,7 +95,7 @@ bool exit_choice_take(struct exit_choice* c) {
 	}
 	if (c->tapped)
 		c->heads->scratch->backend->discard(c->heads->scratch);
-	count(c);
+	count_matches(c);
 	if (c->exit < c->exits)
 		return false;
 	c->segment.cache->backend->discard(c->segment.cache);

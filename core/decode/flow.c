@@ -142,7 +142,7 @@ static void report_prompt_logprobs(struct session* s, int from, int n) {
 }
 
 /* Emits one token, of this drafter (-1: the full model's own). False when the generation ends with it. */
-static bool emit(struct session* s, int32_t id, int source, const float* logits) {
+static bool emit_token(struct session* s, int32_t id, int source, const float* logits) {
 	s->token[s->n_tokens++] = token_of(s, id, source, logits);
 	s->text[s->n_text++] = id;
 	constraint_emitted(s, id);
@@ -156,7 +156,7 @@ static bool emit(struct session* s, int32_t id, int source, const float* logits)
 }
 
 /* The generation is over: what is committed beyond the text (a draft's path past its end) is forgotten. */
-static void finish(struct session* s) {
+static void finish_request(struct session* s) {
 	if (s->stop != SWIFTLET_STOP)
 		emitter_end(&s->emitter);
 	if (s->cache->pending > 0)
@@ -306,7 +306,7 @@ void session_fail(struct session* s, const struct error* why) {
 			error_set(&s->failure, "the pass failed");
 		s->stop = SWIFTLET_CANCELLED;
 		s->n_tokens = 0;
-		finish(s);
+		finish_request(s);
 	}
 	s->cache->backend->truncate(s->cache, 0);
 	s->chunk_tokens = 0;
@@ -315,7 +315,9 @@ void session_fail(struct session* s, const struct error* why) {
 /* ---- absorb ------------------------------------------------------------------------------- */
 
 /* The sequence's part of a pass's seconds. */
-static double part(const struct pass* pass, int rows, double seconds) { return seconds * pass->n / rows; }
+static double sequence_share(const struct pass* pass, int rows, double seconds) {
+	return seconds * pass->n / rows;
+}
 
 /* A pass over n rows of the prompt is done with. */
 static bool end_prefill(struct session* s, int n) {
@@ -333,17 +335,17 @@ static bool end_prefill(struct session* s, int n) {
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
 	const bool more =
-	    emit(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
+	    emit_token(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
 	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
 	if (!more || constraint_is_over(s))
-		finish(s);
+		finish_request(s);
 	return true;
 }
 
 static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
-	s->figures.seconds.prefill += part(&work->pass, rows, seconds);
+	s->figures.seconds.prefill += sequence_share(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (work->pass.tap >= 0 && s->embedding.out)
 		embedding_add(s, first, n);
@@ -373,7 +375,7 @@ static double measured_cost(const struct session* s, double seconds, double expe
 	return fmin(2 * expected, session_cost_of(s, seconds, expected));
 }
 
-static void charge(struct session* s, double cost) {
+static void charge_round(struct session* s, double cost) {
 	s->round_cost += cost;
 	planner_passed(&s->planner, (float)cost);
 }
@@ -388,12 +390,12 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 	struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const bool alone = rows == pass->n, another = pass->segment->cache == s->draft_cache;
-	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
+	const double share = sequence_share(pass, rows, seconds), whole = whole_cost(s, pass, rows);
 	if (another && alone)
 		draft_model_see(s->engine, rows, seconds);
 	const double thought = another ? draft_model_cost(s->engine, rows) : whole * cost_draft(cost, with);
 	s->figures.seconds.draft += share;
-	charge(s, measured_cost(s, share, part(pass, rows, thought) / session_cost_unit(s)));
+	charge_round(s, measured_cost(s, share, sequence_share(pass, rows, thought) / session_cost_unit(s)));
 	if (alone && !another)
 		cost_see_draft(cost, with, seconds / whole);
 	const int source = s->plan.action.source;
@@ -404,8 +406,8 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	charge(s, measured_cost(s, seconds,
-	                        steps * cost_draft(cost, session_drafts_with(s)) / session_cost_unit(s)));
+	charge_round(s, measured_cost(s, seconds,
+	                              steps * cost_draft(cost, session_drafts_with(s)) / session_cost_unit(s)));
 	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
 	s->plan.looped = true;
 }
@@ -435,7 +437,7 @@ static double full_cost(const struct session* s, const struct pass* pass, int ro
 static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
 	const bool plain = plan_is_plain(s);
-	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += part(pass, rows, seconds);
+	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += sequence_share(pass, rows, seconds);
 	s->round_cost += full_cost(s, pass, rows, seconds);
 	if (plain && rows == 1)
 		plan_settle(s, seconds);
@@ -458,8 +460,8 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 		const bool drafted = i < v->accepted;
 		const float* logits = s->log_probs.top > 0 ? round->out[v->path[i]].logits : NULL;
 		const int row = drafted ? v->path[i + 1] : 0;
-		more = emit(s, drafted ? round->tree->token[row] : v->bonus, drafted ? round->tree->source[row] : -1,
-		            logits);
+		more = emit_token(s, drafted ? round->tree->token[row] : v->bonus,
+		                  drafted ? round->tree->source[row] : -1, logits);
 		emitted++;
 		accepted += drafted;
 	}
@@ -478,7 +480,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	drafter_set_append(&s->drafters, new, emitted);
 	s->phase = PHASE_ROUND;
 	if (!more || constraint_is_over(s))
-		finish(s);
+		finish_request(s);
 	return true;
 }
 
@@ -500,7 +502,7 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 		return false;
 	case WORK_DRAFT:
 		if (s->phase == PHASE_FOLLOW) {
-			draft_model_take(s, &work->pass, rows, part(&work->pass, rows, seconds));
+			draft_model_take(s, &work->pass, rows, sequence_share(&work->pass, rows, seconds));
 			s->phase = PHASE_ROUND;
 			return true;
 		}
@@ -511,7 +513,7 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 			return end_prefill(s, work->pass.n);
 		}
 		if (s->plan.rule == RULE_STANDALONE)
-			standalone_take(s, part(&work->pass, rows, seconds));
+			standalone_take(s, sequence_share(&work->pass, rows, seconds));
 		else
 			absorb_draft(s, &work->pass, rows, seconds);
 		break;
@@ -541,7 +543,7 @@ void session_begin_step(struct session* s) {
 	emitter_step(&s->emitter);
 	if (s->cancelled && s->phase != PHASE_DONE && s->phase != PHASE_IDLE) {
 		s->stop = SWIFTLET_CANCELLED;
-		finish(s);
+		finish_request(s);
 	}
 }
 

@@ -28,7 +28,7 @@ void swiftlet_dismiss(struct process_group* group) {
 	group->broadcast(group, &none, sizeof none);
 }
 
-static bool follow(struct process_group* group, const struct opening* opening, struct error* error) {
+static bool follow_engine(struct process_group* group, const struct opening* opening, struct error* error) {
 	const struct backend_options how = {
 	    .threads = opening->threads, .isa = opening->isa, .context = opening->context, .group = group};
 	struct model* model = model_open(opening->path, NULL, error);
@@ -51,7 +51,7 @@ bool swiftlet_follow(struct process_group* group, char* message, size_t size) {
 		opening.path[sizeof opening.path - 1] = opening.isa[sizeof opening.isa - 1] = 0;
 		if (!opening.path[0])
 			return true;
-		if (!follow(group, &opening, &error))
+		if (!follow_engine(group, &opening, &error))
 			return give_message(message, size, &error);
 	}
 }

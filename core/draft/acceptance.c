@@ -8,7 +8,7 @@ static const float memory = 400, prior_weight = 16, first_weight = 8, first_memo
                    rejections_weight = 1;
 static const float most_acceptance = 0.998f, unknown_first = 0.75f;
 
-static void count(struct tally* tally, bool right, float most) {
+static void count_trial(struct tally* tally, bool right, float most) {
 	if (tally->trials >= most) {
 		tally->trials *= 1 - 1 / most;
 		tally->right *= 1 - 1 / most;
@@ -54,9 +54,9 @@ static void count_rejections(struct rejections* rejections, float expected, bool
 }
 
 void acceptance_observe(struct acceptance* acceptance, int source, int bin, int rank, bool right) {
-	count(&acceptance->seen[source][bin][rank], right, memory);
+	count_trial(&acceptance->seen[source][bin][rank], right, memory);
 	if (rank % TREE_RANKS > 0)
 		return;
-	count(&acceptance->first[source], right, first_memory);
+	count_trial(&acceptance->first[source], right, first_memory);
 	count_rejections(&acceptance->rejections[source], drafters[source]->prior(bin, 0), right);
 }

@@ -183,14 +183,14 @@ static struct word rewritten(struct walk* w, int i, struct word in) {
 	return (struct word){out->data, out->size, in.broken && step->kind != STEP_BYTE_LEVEL}; /* all UTF-8 */
 }
 
-static void begin(struct walk* w, bool first) {
+static void begin_output(struct walk* w, bool first) {
 	w->first = first;
 	memset(w->met, 0, sizeof w->met);
 }
 
 const char* steps_rewrite(struct walk* w, bool first, const char* text, size_t* size) {
 	struct word word = {text, *size, false};
-	begin(w, first);
+	begin_output(w, first);
 	for (int i = 0; i < w->steps->n && word.size > 0; i++)
 		word = rewritten(w, i, word);
 	*size = word.size;
@@ -274,7 +274,7 @@ static void pass_on(struct walk* w, int i, const char* text, size_t size, bool b
 }
 
 void steps_cut(struct walk* w, bool first, const char* text, size_t size) {
-	begin(w, first);
+	begin_output(w, first);
 	w->enough = false;
 	for (size_t at = 0, end; at < size && !ended(w); at = end) {
 		const size_t run = good_run(text, size, at);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The row's best experts by chance, ties to the lowest number, then in order of number. */
-static void choose(const float* chance, int n_experts, int used, int32_t* chosen) {
+static void choose_experts(const float* chance, int n_experts, int used, int32_t* chosen) {
 	for (int k = 0; k < used; k++) {
 		int best = -1;
 		for (int e = 0; e < n_experts; e++) {
@@ -46,7 +46,7 @@ struct route_job {
 	const float* bias; /* (n_experts) or NULL */
 };
 
-static void route(void* user, int i, int thread) {
+static void route_rows(void* user, int i, int thread) {
 	(void)thread;
 	const struct route_job* job = user;
 	struct cpu_backend* b = job->b;
@@ -57,7 +57,7 @@ static void route(void* user, int i, int thread) {
 	for (int e = 0; job->bias && e < s->n_experts; e++)
 		chance[e] += job->bias[e];
 	softmax(chance, s->n_experts);
-	choose(chance, s->n_experts, s->experts_used, chosen);
+	choose_experts(chance, s->n_experts, s->experts_used, chosen);
 	float sum = 0;
 	for (int k = 0; k < s->experts_used; k++)
 		sum += chance[chosen[k]];
@@ -121,7 +121,7 @@ void run_experts(struct cpu_backend* b, const struct block_weights* w, const str
 	const struct product router = {.out = b->probabilities, .stride = (size_t)s->n_experts, .w = &w->router};
 	multiply(b, x, s->dim, n, &router, 1);
 	struct route_job route_all = {b, floats(&vectors->router_bias)};
-	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route, &route_all);
+	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route_rows, &route_all);
 	memset(b->y, 0, (size_t)n * (size_t)s->dim * sizeof *b->y);
 	for (int e = 0; e < s->n_experts; e++) {
 		const int count = rows_of(b, e, n, part);

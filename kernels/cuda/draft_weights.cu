@@ -132,7 +132,7 @@ bool cuda_use_draft_weights(struct backend* backend, const struct draft_weights*
 }
 
 /* So many bytes of one device's rows. */
-static bool carry(struct draft_weights_state* s, size_t bytes, struct error* error) {
+static bool carry_rows(struct draft_weights_state* s, size_t bytes, struct error* error) {
 	for (size_t left = bytes; left > 0 && s->item < s->table->n_items;) {
 		const struct tensor* quantized = s->table->item[s->item].quantized;
 		const struct own_rows own = s->place[s->item].own;
@@ -167,7 +167,7 @@ bool cuda_upload_draft_weights(struct backend* backend, size_t bytes, bool* all,
 	bool done = true, missing = false;
 	each_device(b, [&](struct cuda_backend* p) {
 		struct draft_weights_state* s = p->draft_weights;
-		done = done && (s->item == s->table->n_items || carry(s, share, error));
+		done = done && (s->item == s->table->n_items || carry_rows(s, share, error));
 		missing = missing || s->item < s->table->n_items;
 	});
 	*all = done && !missing;

@@ -98,7 +98,7 @@ static bool time_rows(struct cache* cache, const int32_t* id, int n, double* sec
 }
 
 /* Greedy tokens one by one, the next from the last's result; commits them. */
-static bool decode(struct cache* cache, int32_t* token, int n, double* seconds, struct error* error) {
+static bool decode_tokens(struct cache* cache, int32_t* token, int n, double* seconds, struct error* error) {
 	struct result out[1];
 	const double start = seconds_now();
 	for (int i = 0; i < n; i++) {
@@ -121,7 +121,7 @@ static bool own_text(const struct runtime* bench, struct cache* cache, int32_t* 
 	bool good = bench_prompt(bench, 99, &token, 1, error);
 	for (int i = 0; good && i < n; i++) {
 		id[i] = token;
-		good = decode(cache, &token, 1, &ignored, error);
+		good = decode_tokens(cache, &token, 1, &ignored, error);
 	}
 	cache->backend->truncate(cache, before);
 	return good;
@@ -174,7 +174,7 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	double seconds = 0, speed[REPEATS], bandwidth[REPEATS], share[REPEATS];
 	int32_t token;
 	bool good = bench_prompt(bench, 7, &token, 1, error) && fill_cache(bench, cache, d->depth, error) &&
-	            decode(cache, &token, WARM_UP, &seconds, error);
+	            decode_tokens(cache, &token, WARM_UP, &seconds, error);
 	const int n = tokens_a_repetition(d, seconds / WARM_UP),
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
 	const double kept = cache_bytes(cache, d->depth), screened = (double)backend->screened_bytes;
@@ -185,7 +185,7 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 		bench_progress((double)i / REPEATS, "decoding");
 		bandwidth[i] = backend->bandwidth(backend);
 		backend->truncate(cache, before);
-		good = decode(cache, &token, n, &seconds, error);
+		good = decode_tokens(cache, &token, n, &seconds, error);
 		speed[i] = n / seconds;
 		share[i] = speed[i] * bytes / bandwidth[i];
 	}
@@ -223,7 +223,7 @@ static bool time_parts(struct cache* cache, int depth, int32_t* token, double se
 		memset(parts, 0, sizeof parts);
 		backend->truncate(cache, depth);
 		backend->part_seconds = parts;
-		good = decode(cache, token, 1, &all, error);
+		good = decode_tokens(cache, token, 1, &all, error);
 		backend->part_seconds = NULL;
 		for (int i = 0; i < PASS_PARTS; i++) {
 			sample[i][k] = parts[i];
@@ -265,7 +265,7 @@ static bool measure_where(const struct decode* d, struct cache* cache, cJSON* ou
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_decode(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct decode* d = (struct decode*)part;
 	struct cache* cache = text_cache_open(&part->bench, part->bench.options.context, error);
 	const bool good = cache && (d->where ? measure_where : measure_speed)(d, cache, out, error);
@@ -275,7 +275,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 /* --context is the depth to measure at; the engine is sized for it. */
-static int prepare(struct bench_part* part) {
+static int check_decode_options(struct bench_part* part) {
 	struct decode* d = (struct decode*)part;
 	struct swiftlet_options* options = &part->bench.options;
 	d->depth = options->context > 0 ? options->context : d->where ? DEEPEST : DEFAULT_DEPTH;
@@ -285,20 +285,20 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_decode_main(int argc, char** argv) {
-	struct decode d = {.part = {.prepare = prepare, .measure = measure}};
+	struct decode d = {.part = {.prepare = check_decode_options, .measure = measure_decode}};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(d.part),
-	    COUNT("tokens", 'n', "N", "tokens a repetition (as many as take a second)", &d.tokens, 1, 4096),
+	    COUNT("tokens", 'n', "N", "tokens of a repetition (as many as take a second)", &d.tokens, 1, 4096),
 	    FLAG("rows", "also time passes of 1 to 64 rows", &d.rows),
 	    FLAG("where", "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)", &d.where),
 	};
 	struct command_line line = {
 	    .name = "bench decode",
-	    .usage = "[MODEL|-m MODEL] [--context N] [--rows|--where] [--json] [options]",
+	    .usage = "MODEL [--context N] [--rows|--where] [--json] [options]",
 	    .about =
-	        "Plain decoding, one row a pass, in turns with a measurement of the memory's bandwidth (reads\n"
-	        "on a CPU, a copy on a GPU), medians of five. --context is the number of tokens in the cache\n"
-	        "(default 128). A token reads every weight but the embedding, and the KV cache before it.",
+	        "Measures plain decoding, one row a pass, in turns with the memory's bandwidth (reads on a CPU,\n"
+	        "a copy on a GPU). Prints medians of five. --context is the number of tokens in the KV cache\n"
+	        "(128). A token reads every weight except the embedding, and the KV cache.",
 	    .examples = "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16 --rows\n"
 	                "  swiftlet bench decode model.gguf --context 4096 --json",
 	    OPTIONS(option),

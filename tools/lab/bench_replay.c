@@ -25,7 +25,7 @@
 struct sums {
 	int64_t tokens, rounds, rows, draft_passes;
 	double cost;
-	/* draft tokens by source: verified rows, their acceptance estimates, those that were accepted */
+	/* draft tokens by source: verified rows, the acceptance estimate they had, those that were accepted */
 	struct {
 		int64_t rows, accepted;
 		double expected;
@@ -76,7 +76,7 @@ static bool read_cost_table(const char* text, struct cost_table* costs, struct e
 
 /* ---- decoding ------------------------------------------------------------------------------- */
 
-static bool verify(struct replay* r, struct error* error) {
+static bool verify_round(struct replay* r, struct error* error) {
 	struct pass pass;
 	struct backend* const backend = r->cache->backend;
 	round_start(&r->round, r->cache, NULL);
@@ -104,7 +104,7 @@ static void verify_recorded(struct replay* r) {
 }
 
 /* Draft passes as long as the planner wants them; their cost. */
-static bool draft(struct replay* r, double* cost, struct error* error) {
+static bool draft_round(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
 	struct backend* const backend = r->part.bench.engine->backend;
 	const struct draft_weights* quantized = engine_draft_weights(r->part.bench.engine);
@@ -147,7 +147,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		mask_start(r->set.state[SOURCE_mask], &round);
 	}
 	planner_start(p, r->text[r->n - 1], &limits);
-	if (!draft(r, &cost, error) || (r->cache && !verify(r, error)))
+	if (!draft_round(r, &cost, error) || (r->cache && !verify_round(r, error)))
 		return false;
 	if (!r->cache)
 		verify_recorded(r);
@@ -177,7 +177,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	return true;
 }
 
-static bool decode(struct replay* r, int max_tokens, struct error* error) {
+static bool decode_prompt(struct replay* r, int max_tokens, struct error* error) {
 	int end = r->n + max_tokens < r->context ? r->n + max_tokens : r->context;
 	r->n_prompt = r->n;
 	if (!r->cache) {
@@ -250,7 +250,8 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
 		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
 		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
-			good = (r->cache || take_answer(r, &instance, error)) && decode(r, instance.max_tokens, error);
+			good = (r->cache || take_answer(r, &instance, error)) &&
+			       decode_prompt(r, instance.max_tokens, error);
 		else {
 			bench_progress_end();
 			complain(STATUS_FAILED, "left out: %s", error->message);
@@ -328,7 +329,7 @@ static void report_figures(const struct replay* r, cJSON* out) {
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool replay(struct replay* r, struct error* error) {
+static bool replay_answers(struct replay* r, struct error* error) {
 	FILE* file = strcmp(r->input, "-") == 0 ? stdin : fopen(r->input, "rb");
 	if (!file)
 		return error_set(error, "%s: %s", r->input, strerror(errno));
@@ -345,17 +346,17 @@ static bool replay(struct replay* r, struct error* error) {
 	return good;
 }
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_replay(struct bench_part* part, cJSON* out, struct error* error) {
 	struct replay* r = (struct replay*)part;
 	r->context = bench_context(&part->bench);
-	const bool good = replay(r, error);
+	const bool good = replay_answers(r, error);
 	if (good)
 		report_figures(r, out);
 	close_drafters(r);
 	return good;
 }
 
-static int prepare(struct bench_part* part) {
+static int check_replay_options(struct bench_part* part) {
 	struct replay* r = (struct replay*)part;
 	struct error error = {{0}};
 	if (!drafter_parse(r->drafter_text, &r->which, &error) ||
@@ -367,7 +368,7 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_replay_main(int argc, char** argv) {
-	struct replay r = {.part = {.prepare = prepare, .measure = measure},
+	struct replay r = {.part = {.prepare = check_replay_options, .measure = measure_replay},
 	                   .input = "-",
 	                   .cost_text = "slope=0.05,c=0.55",
 	                   .drafter_text = "prediction,retrieval,recycle",
@@ -377,27 +378,29 @@ int bench_replay_main(int argc, char** argv) {
 	    BENCH_OPTIONS(r.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
 	    TEXT("prices", 0, "LIST|FILE",
-	         "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json "
-	         "(slope=0.05,c=0.55)",
+	         "costs: slope=S or v2=V,v4=V…, and c=C; or a file that\n"
+	         "bench decode --rows --json wrote (slope=0.05,c=0.55)",
 	         &r.cost_text),
-	    TEXT("drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", &r.drafter_text),
+	    TEXT("drafters", 0, "LIST", "which drafters draft (prediction,retrieval,recycle)", &r.drafter_text),
+	    COUNT("instances", 'n', "N", "stop after so many prompts (all)", &r.most_instances, 1, INT32_MAX),
+	    MORE_OPTIONS,
 	    TEXT("answers", 0, "FILE",
-	         "what `stream --method vanilla -o` said to the same prompts: the model is not\nrun; "
-	         "no mask drafts, and recycle learns nothing",
+	         "answers that `stream --method vanilla -o` wrote to the same prompts:\nthe model is not run; no "
+	         "mask "
+	         "drafts, and recycle learns nothing",
 	         &r.answer_path),
 	    FLAG("oracle", "with --answers: what the best policies of the same tables would bring",
 	         &r.with_oracle),
 	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r.mask_path),
-	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r.pool_tokens, 0, 1 << 24),
-	    COUNT("instances", 'n', "N", "stop after so many", &r.most_instances, 1, INT32_MAX),
+	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept", &r.pool_tokens, 0, 1 << 24),
 	};
 	struct command_line line = {
 	    .name = "bench replay",
-	    .usage = "[MODEL|-m MODEL] [-i FILE] [--prices LIST] [--drafters LIST] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--prices LIST] [--drafters LIST] [--json] [options]",
 	    .about =
-	        "Decodes a stream of prompts, greedy, and counts what drafting would bring where a verify pass\n"
-	        "of n rows costs v(n) plain steps and a draft pass c: tokens and rows a pass, the speed-up, and\n"
-	        "by source how many tokens were expected of it and came. Nothing is timed.",
+	        "Decodes a stream of prompts, greedy, and counts what drafting would bring if a pass of n rows\n"
+	        "cost v(n) plain steps and a draft pass c: tokens and rows a pass, the speed-up, and by drafter\n"
+	        "the tokens that were expected and those that came. Nothing is timed.",
 	    .examples = "  swiftlet bench replay -i prompts.jsonl --prices slope=0.05\n"
 	                "  swiftlet bench replay -i prompts.jsonl --prices v2=1.15,v4=1.5,v8=2.5,v16=5.2",
 	    OPTIONS(option),

@@ -42,8 +42,8 @@ static bool run_head(const struct screened* c, const struct sampler* sampler, in
 	return backend->run(backend, &pass, error);
 }
 
-static void compare(struct screened* c, int kind, const struct result* screened, const struct result* whole,
-                    int n) {
+static void compare_heads(struct screened* c, int kind, const struct result* screened,
+                          const struct result* whole, int n) {
 	const size_t vocab = (size_t)c->cache->backend->weights->shape.vocab;
 	const float* logits = cpu_of(c->cache->backend)->logits;
 	for (int i = 0; i < n; i++) {
@@ -80,7 +80,7 @@ static bool judge_rows(struct screened* c, const int32_t* token, int n, struct e
 		memcpy(c->kept, cpu->logits, (size_t)rows * row);
 		if (!run_head(c, sampler, first, rows, WANT_TOKEN | WANT_LOG_SUM_EXP, whole, error))
 			return false;
-		compare(c, kind, screened, whole, rows);
+		compare_heads(c, kind, screened, whole, rows);
 	}
 	backend->commit(c->cache, state_text_rows, n);
 	return true;
@@ -127,12 +127,12 @@ static void report_figures(const struct screened* c, cJSON* out) {
 	cJSON_AddNumberToObject(out, "tokens_differing", (double)differing);
 }
 
-static int prepare(struct bench_part* part) {
+static int check_screened_head_options(struct bench_part* part) {
 	part->bench.options.screened_head = 1;
 	return OPTIONS_GO_ON;
 }
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_screened_head(struct bench_part* part, cJSON* out, struct error* error) {
 	struct screened* c = (struct screened*)part;
 	const bool good = judge(c, error);
 	if (good)
@@ -145,7 +145,8 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 int bench_screened_head_main(int argc, char** argv) {
-	struct screened c = {.part = {.prepare = prepare, .measure = measure}, .most = INT64_MAX};
+	struct screened c = {.part = {.prepare = check_screened_head_options, .measure = measure_screened_head},
+	                     .most = INT64_MAX};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(c.part),
 	    TEXT("input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", &c.input),
@@ -153,10 +154,11 @@ int bench_screened_head_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench screened",
-	    .usage = "[MODEL|-m MODEL] [-i FILE] [-n N] [--json] [options]",
-	    .about = "Runs the screened head and the whole one on every position of some texts, every other 64\n"
-	             "of them sampled, and counts tokens and winners' logits that differ (exit status 1 if any\n"
-	             "does) and the share of logits that the screened head computes exactly.",
+	    .usage = "MODEL [-i FILE] [-n N] [--json] [options]",
+	    .about =
+	        "Runs the exact screened head and the whole output head on every position of some texts,\n"
+	        "every other 64 of them sampled. Counts tokens and winning logits that differ (exit status 1\n"
+	        "if any does), and the share of logits that the screened head computes exactly.",
 	    .examples = "  swiftlet bench screened -m model.gguf -i prompts.jsonl -n 100000 --threads 1",
 	    OPTIONS(option),
 	};
