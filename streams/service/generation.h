@@ -68,9 +68,10 @@ struct generation {
 	struct token_list expected; /* the prediction's */
 	struct choice* choice;      /* (n) */
 	int n, ended, unbegun;      /* unbegun: of those that ended, for want of time */
-	struct text begun;          /* what the answer was made to begin with: tool_choice */
-	bool bound;                 /* the grammar is that of strict tools' calls */
-	bool detail;                /* the page wants to know who drafted which tokens */
+	int submitted;     /* to the scheduler: as many at a time as may run, and the others after them */
+	struct text begun; /* what the answer was made to begin with: tool_choice */
+	bool bound;        /* the grammar is that of strict tools' calls */
+	bool detail;       /* the page wants to know who drafted which tokens */
 	struct {
 		int64_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
 	} usage; /* of all choices, once they have ended */
@@ -81,6 +82,7 @@ struct generation {
 	bool asleep, gone, finished;
 	struct text out; /* streams: what is not yet sent; else the body */
 	size_t sent;
+	double spoken;          /* a stream's last bytes were sent then */
 	struct api_error error; /* status != 0: what ended it */
 };
 

@@ -5,6 +5,19 @@
 
 #include "streams/service/generation.h"
 
+static const double ping_seconds = 5;
+
+/* Proxies cut a connection on which nothing moves: while a stream waits for its turn or its prompt is long,
+ * an SSE comment goes now and then. With the lock held. */
+static void ping(struct generation* g) {
+	if (!g->request.stream || g->gone || g->finished || g->out.size > 0 ||
+	    seconds_now() - g->spoken < ping_seconds)
+		return;
+	text_put(&g->out, ": ping\n\n");
+	g->spoken = seconds_now();
+	generation_wake(g);
+}
+
 /* A sleeping connection is not watched by MHD; whether its client has hung up, the socket tells. */
 static bool on_gone(void* user) {
 	struct generation* g = ((struct choice*)user)->generation;
@@ -15,6 +28,7 @@ static bool on_gone(void* user) {
 			g->gone = true;
 	}
 	const bool gone = g->gone;
+	ping(g);
 	pthread_mutex_unlock(&g->lock);
 	return gone;
 }
@@ -143,8 +157,7 @@ static void cut_off(struct choice* c) {
 		api_fail(&g->error, 503, "stopping", "The server is stopping.");
 }
 
-static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {
-	struct choice* c = user;
+static void end_choice(struct choice* c, const struct swiftlet_figures* figures, const char* problem) {
 	struct generation* g = c->generation;
 	pthread_mutex_lock(&g->lock);
 	if (figures)
@@ -165,6 +178,27 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 	else if (g->request.stream)
 		generation_wake(g);
 	pthread_mutex_unlock(&g->lock);
+}
+
+/* The next choice takes the place of one that has ended. Where none may run any more, all that are left end.
+ */
+static void submit_next(struct generation* g) {
+	while (g->submitted < g->n) { /* this thread alone counts, once the first are submitted */
+		struct choice* const next = &g->choice[g->submitted++];
+		next->job.next = NULL;
+		const bool gone = on_gone(next);
+		if (!gone && scheduler_follow(g->server->scheduler, &next->job))
+			return;
+		end_choice(next, NULL, gone ? "cancelled" : "stopping");
+		generation_let_go(g); /* as the scheduler would have */
+	}
+}
+
+static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {
+	struct choice* c = user;
+	struct generation* g = c->generation;
+	end_choice(c, figures, problem);
+	submit_next(g);
 	generation_let_go(g);
 }
 

@@ -48,6 +48,7 @@ static ssize_t read_stream(void* user, uint64_t position, char* buffer, size_t m
 		n = (ssize_t)(there < most ? there : most);
 		memcpy(buffer, g->out.data + g->sent, (size_t)n);
 		g->sent += (size_t)n;
+		g->spoken = seconds_now();
 		if (g->sent == g->out.size) {
 			text_clear(&g->out);
 			g->sent = 0;
@@ -86,9 +87,17 @@ static bool is_done_or_sleeps(struct generation* g) {
 	return finished;
 }
 
+/* The first choices; each of the others follows one that has ended, so that many of them leave the queue and
+ * the turns to others. */
 static bool submit_jobs(struct http_call* c, struct generation* g) {
+	const struct scheduler_options* o = &c->server->option.work;
+	const int most = o->sessions < o->queue ? o->sessions : o->queue;
+	const int n = g->n < most ? g->n : most;
+	for (int i = 0; i + 1 < n; i++)
+		g->choice[i].job.next = &g->choice[i + 1].job;
+	g->submitted = n;
 	atomic_fetch_add(&g->holders, g->n);
-	const enum submission s = scheduler_submit(c->server->scheduler, &g->choice[0].job, g->n);
+	const enum submission s = scheduler_submit(c->server->scheduler, &g->choice[0].job, n);
 	if (s == SUBMIT_TAKEN)
 		return true;
 	atomic_fetch_sub(&g->holders, g->n);
@@ -100,14 +109,19 @@ static bool submit_jobs(struct http_call* c, struct generation* g) {
 bool answer_generation(struct http_call* c) {
 	if (atomic_load(&c->server->stopping))
 		return api_fail(&c->error, 503, "stopping", "The server is stopping.");
-	struct generation* g = generation_open(c);
-	if (!g)
-		return false;
+	c->opened = generation_open(c);
+	return c->opened;
+}
+
+bool generate_begin(struct http_call* c) {
+	struct generation* g = c->opened;
+	c->opened = NULL;
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	g->connection = c->connection;
 	g->socket = info ? info->connect_fd : -1;
 	const bool stream = g->request.stream;
+	g->spoken = seconds_now();
 	if (!submit_jobs(c, g)) {
 		generation_let_go(g);
 		return false;

@@ -253,7 +253,7 @@ static bool answer_preflight(struct http_call* c) {
 
 /* What generates may be asked for from other origins. */
 #define GENERATION(at, how)                                                                                  \
-	{"POST", at, .answer = answer_generation, .formatter = &how}, {                                          \
+	{"POST", at, .answer = answer_generation, .worked = true, .formatter = &how}, {                          \
 		"OPTIONS", at, .answer = answer_preflight, .open = true                                              \
 	}
 const struct route server_routes[] = {
@@ -264,24 +264,24 @@ const struct route server_routes[] = {
     {"GET", "/v1/models", .answer = answer_models},
     {"GET", "/v1/models/", .answer = answer_model},
     {"GET", "/version", .answer = answer_version},
-    {"POST", "/tokenize", .answer = answer_tokenize},
-    {"POST", "/detokenize", .answer = answer_detokenize},
+    {"POST", "/tokenize", .answer = answer_tokenize, .worked = true},
+    {"POST", "/detokenize", .answer = answer_detokenize, .worked = true},
     GENERATION("/v1/completions", formatter_completion),
     GENERATION("/v1/chat/completions", formatter_chat),
     GENERATION("/v1/embeddings", formatter_embeddings),
     GENERATION("/v1/responses", formatter_responses),
     GENERATION("/v1/messages", formatter_messages),
-    {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens},
+    {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens, .worked = true},
     {"GET", "/v1/swiftlet/state", .answer = answer_state, .admin = true},
-    {"GET", "/v1/swiftlet/masks", .answer = answer_masks},
-    {"PUT", "/v1/swiftlet/masks", .answer = put_mask, .admin = true},
-    {"POST", "/v1/swiftlet/masks", .answer = put_mask, .admin = true},
-    {"GET", "/v1/swiftlet/masks/", .answer = answer_mask},
-    {"DELETE", "/v1/swiftlet/masks/", .answer = delete_mask, .admin = true},
-    {"GET", "/v1/swiftlet/optimizer", .answer = answer_optimizer},
-    {"POST", "/v1/swiftlet/optimizer", .answer = answer_optimizer},
-    {"POST", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
-    {"GET", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
-    {"DELETE", "/v1/swiftlet/optimizer/", .answer = answer_optimizer},
+    {"GET", "/v1/swiftlet/masks", .answer = answer_masks, .worked = true},
+    {"PUT", "/v1/swiftlet/masks", .answer = put_mask, .worked = true, .admin = true},
+    {"POST", "/v1/swiftlet/masks", .answer = put_mask, .worked = true, .admin = true},
+    {"GET", "/v1/swiftlet/masks/", .answer = answer_mask, .worked = true},
+    {"DELETE", "/v1/swiftlet/masks/", .answer = delete_mask, .worked = true, .admin = true},
+    {"GET", "/v1/swiftlet/optimizer", .answer = answer_optimizer, .worked = true},
+    {"POST", "/v1/swiftlet/optimizer", .answer = answer_optimizer, .worked = true},
+    {"POST", "/v1/swiftlet/optimizer/", .answer = answer_optimizer, .worked = true},
+    {"GET", "/v1/swiftlet/optimizer/", .answer = answer_optimizer, .worked = true},
+    {"DELETE", "/v1/swiftlet/optimizer/", .answer = answer_optimizer, .worked = true},
     {.method = NULL},
 };
