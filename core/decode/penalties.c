@@ -7,9 +7,15 @@
 
 #include "core/decode/session_state.h"
 
-static bool wanted(const struct swiftlet_request* r) {
-	return r->n_bias > 0 || fabs(r->presence_penalty) > 0 || fabs(r->frequency_penalty) > 0 ||
-	       (r->repetition_penalty > 0 && fabs(r->repetition_penalty - 1) > 0);
+/* The request's, or the model's where it says nothing. */
+static double repetition_of(const struct session* s, const struct swiftlet_request* r) {
+	const double own = (double)s->engine->model->repetition_penalty;
+	return r->repetition_penalty > 0 ? r->repetition_penalty : own > 0 ? own : 1;
+}
+
+static bool wanted(const struct session* s, const struct swiftlet_request* r) {
+	return r->n_bias > 0 || s->engine->model->n_suppressed > 0 || fabs(r->presence_penalty) > 0 ||
+	       fabs(r->frequency_penalty) > 0 || fabs(repetition_of(s, r) - 1) > 0;
 }
 
 static bool check_biases(const struct swiftlet_request* r, int vocab, struct error* error) {
@@ -61,10 +67,11 @@ static bool room(struct history* h, int vocab, int n_bias) {
 bool penalties_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
 	struct history* h = &s->history;
 	const int vocab = s->engine->model->weights.shape.vocab;
-	h->on = wanted(r);
+	const struct model* model = s->engine->model;
+	h->on = wanted(s, r);
 	if (!h->on)
 		return true;
-	if (!room(h, vocab, r->n_bias)) {
+	if (!room(h, vocab, r->n_bias + model->n_suppressed)) {
 		h->on = false;
 		return error_set(error, "out of memory for penalties");
 	}
@@ -72,13 +79,17 @@ bool penalties_start(struct session* s, const struct swiftlet_request* r, struct
 		h->bias_token[i] = r->bias[i].token;
 		h->bias[i] = r->bias[i].bias;
 	}
+	for (int i = 0; i < model->n_suppressed; i++) {
+		h->bias_token[r->n_bias + i] = model->suppressed[i];
+		h->bias[r->n_bias + i] = -INFINITY;
+	}
 	memset(h->in_prompt, 0, (size_t)vocab);
 	for (int i = 0; i < r->n_prompt; i++)
 		h->in_prompt[r->prompt[i]] = 1;
 	memset(h->generated, 0, (size_t)vocab * sizeof *h->generated);
 	h->counted = r->n_prompt;
 	h->penalties = (struct penalties){
-	    .repetition = r->repetition_penalty > 0 ? (float)r->repetition_penalty : 1,
+	    .repetition = (float)repetition_of(s, r),
 	    .frequency = (float)r->frequency_penalty,
 	    .presence = (float)r->presence_penalty,
 	    .prompt = r->n_prompt,
@@ -86,7 +97,7 @@ bool penalties_start(struct session* s, const struct swiftlet_request* r, struct
 	    .generated = h->generated,
 	    .bias_token = h->bias_token,
 	    .bias = h->bias,
-	    .n_bias = r->n_bias,
+	    .n_bias = r->n_bias + model->n_suppressed,
 	};
 	return true;
 }

@@ -80,7 +80,7 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	s->engine = engine;
 	s->options = *options;
 	if (options->draft_bits > 0)
-		s->copy = engine_low(engine);
+		s->draft_weights = engine_draft_weights(engine);
 	s->matchness = NAN;
 	ledger_open(&s->own_ledger, options->opt_budget);
 	s->ledger = &s->own_ledger;
@@ -329,7 +329,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	if (s->learner)
 		s->learner->calls->figures(s->learner, f);
 	f->skip_ratio = f->c = f->expected_speedup = NAN;
-	f->n_attention = f->n_mlp = f->n_low_attention = f->n_low_mlp = f->low_head = 0;
+	f->n_attention = f->n_mlp = f->n_quantized_attention = f->n_quantized_mlp = f->quantized_head = 0;
 	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
 		f->ctar[w] = ratio((double)f->ctar_passes[w], (double)f->full_passes);
@@ -342,11 +342,11 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 		if (mask_has(&s->mask, 2 * b + 1))
 			f->mlp[f->n_mlp++] = b;
 		if (mask_has(&s->drafts.sub_layers, 2 * b))
-			f->low_attention[f->n_low_attention++] = b;
+			f->quantized_attention[f->n_quantized_attention++] = b;
 		if (mask_has(&s->drafts.sub_layers, 2 * b + 1))
-			f->low_mlp[f->n_low_mlp++] = b;
+			f->quantized_mlp[f->n_quantized_mlp++] = b;
 	}
-	f->low_head = s->drafts.head;
+	f->quantized_head = s->drafts.head;
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
@@ -401,7 +401,7 @@ bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_at
 	return true;
 }
 
-struct mask session_low(const struct session* s, bool* head) {
+struct mask session_quantized(const struct session* s, bool* head) {
 	*head = s->drafts.head;
 	return s->drafts.sub_layers;
 }

@@ -194,8 +194,8 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 		return fail(c, "a tensor's name is empty, longer than %zu bytes or holds a NUL", sizeof name - 1);
 	if (!take_number(c, 4, &dims, name))
 		return false;
-	if (dims < 1 || dims > TENSOR_DIMS)
-		return fail(c, "tensor %s has %u dimensions, expected 1 to %d", name, (unsigned)dims, TENSOR_DIMS);
+	if (dims < 1 || dims > GGUF_DIMS)
+		return fail(c, "tensor %s has %u dimensions, expected 1 to %d", name, (unsigned)dims, GGUF_DIMS);
 	t.n_dims = (int)dims;
 	for (int i = t.n_dims; i-- > 0;) {
 		if (!take_number(c, 8, &dim, name))

@@ -5,7 +5,7 @@
 
 #include "kernels/backend.h"
 
-enum { TENSOR_DIMS = 4 };
+enum { TENSOR_DIMS = 8, GGUF_DIMS = 4 }; /* what a vision model's convolutions have, and GGUF's most */
 
 struct named_tensor {
 	char* name;         /* owned */

@@ -226,6 +226,20 @@ static bool bind_blocks(struct binding* b, struct opened* o) {
 	return true;
 }
 
+/* Those of blocks that are not run. */
+static void excuse_further(const struct binding* b) {
+	char prefix[NAME_SIZE];
+	struct binding at = *b;
+	const int n_blocks = b->config->shape.n_blocks;
+	for (int i = 0; i < b->config->further_blocks; i++) {
+		at.block = n_blocks + i;
+		const size_t n = strlen(in_full(&at, "", "", prefix));
+		for (size_t k = 0; k < b->table->n; k++)
+			if (strncmp(b->table->item[k].name, prefix, n) == 0)
+				b->table->item[k].used = true;
+	}
+}
+
 /* Type of most weight bytes, and elements of the tensors that were taken, each counted once. */
 static void sum_up(struct model* model, const struct tensor_table* table) {
 	size_t bytes[DTYPE_COUNT] = {0};
@@ -252,9 +266,12 @@ bool bind_weights(struct model* model, const struct tensor_names* names, bool (*
 	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))
 		return false;
 	model->weights.block = o->block;
-	if (!bind_ends(&b, model) || !bind_blocks(&b, o) || !tensor_table_all_used(&o->tensors, ignored, error))
+	if (!bind_ends(&b, model) || !bind_blocks(&b, o))
 		return false;
 	sum_up(model, &o->tensors);
+	excuse_further(&b);
+	if (!tensor_table_all_used(&o->tensors, ignored, error))
+		return false;
 	for (int i = 0; i < o->n_files; i++)
 		model->weight_bytes += o->file[i].size;
 	return true;

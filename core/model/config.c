@@ -26,6 +26,10 @@ static bool read_int(const struct source* s, const char* field, int low, int hig
 static bool read_float(const struct source* s, const char* field, double low, double high, float* out) {
 	return json_float(s->json, s->file, field, low, high, out, s->error);
 }
+/* There, and null: for many fields that says something else than their absence. */
+static bool is_null(const struct source* s, const char* field) {
+	return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->json, field));
+}
 /* field NULL: the family has none. */
 static bool read_bool(const struct source* s, const char* field, bool* out) {
 	return !field || json_bool(s->json, s->file, field, out, s->error);
@@ -105,8 +109,11 @@ static bool read_family(struct source* s) {
 		return false;
 	if (!type)
 		return fail(s, "model_type is missing");
-	s->config->family = family_within(type);
+	bool flat = false;
+	s->config->family = family_within(type, &flat);
 	if (s->config->family) {
+		if (flat && !json_field(s->json, "text_config"))
+			return true;
 		s->outer = s->json;
 		s->json = json_field(s->outer, "text_config");
 		if (!cJSON_IsObject(s->json))
@@ -116,6 +123,8 @@ static bool read_family(struct source* s) {
 			return false;
 		if (!type)
 			return true;
+		if (strcmp(type, "exaone4_5_text") == 0) /* as it was called first */
+			type = "exaone4";
 	}
 	s->config->family = family_by_name(type);
 	return s->config->family || fail(s, "model_type is \"%.60s\", which is not supported; supported are %s",
@@ -147,11 +156,12 @@ static bool read_activation(const struct source* s) {
 /* ---- quantized weights -------------------------------------------------------------------- */
 
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
-	return fail(s,
-	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
-	            "awq of 4 bits, "
-	            "mxfp4, fp8 and compressed-tensors' float-quantized are, and GGUF's types",
-	            method ? method : "", what, value);
+	return fail(
+	    s,
+	    "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
+	    "awq of 4 bits, mxfp4, fp8 and compressed-tensors' float-quantized and pack-quantized of 4 bits "
+	    "are, and GGUF's types",
+	    method ? method : "", what, value);
 }
 
 /* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
@@ -179,6 +189,43 @@ static bool read_groups(const struct source* s, const char* method) {
 	return true;
 }
 
+/* A pair of sizes, absent or null: none. */
+static bool read_blocks(const struct source* s, const char* field) {
+	const cJSON* size = json_field(s->json, field);
+	int64_t rows, cols;
+	if (!size)
+		return true;
+	if (!cJSON_IsArray(size) || cJSON_GetArraySize(size) != 2 ||
+	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
+	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
+		return fail(s, "quantization_config.%s is not a pair of sizes", field);
+	s->config->packing.fp8 = (struct fp8_blocks){(int)rows, (int)cols};
+	return true;
+}
+
+/* compressed-tensors: what it says of its first group's weights; there is one in what is published. */
+static bool read_compressed(const struct source* s, const char* method, const char* format) {
+	struct packing* p = &s->config->packing;
+	const cJSON* groups = json_field(s->json, "config_groups");
+	const struct source in = within(s, json_field(groups ? groups->child : NULL, "weights"));
+	const bool packed = format && strcmp(format, "pack-quantized") == 0;
+	int bits = packed ? 4 : 8, group = 0;
+	char text[32];
+	if (!packed && !(format && strcmp(format, "float-quantized") == 0))
+		return not_read(s, method, format ? ", format " : "", format ? format : "");
+	if (!read_int(&in, "num_bits", 1, 64, &bits) || !read_int(&in, "group_size", -1, LARGEST, &group) ||
+	    !read_blocks(&in, "block_structure"))
+		return false;
+	snprintf(text, sizeof text, "%d", bits);
+	if (bits != (packed ? 4 : 8))
+		return not_read(s, method, " with num_bits ", text);
+	if (packed) {
+		p->method = PACKING_COMPRESSED;
+		p->group = group > 0 ? group : 0;
+	}
+	return true;
+}
+
 /* What is not read is named, with what stands for it. */
 static bool read_quantization(const struct source* s) {
 	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
@@ -186,6 +233,10 @@ static bool read_quantization(const struct source* s) {
 	const char *method = NULL, *format = NULL;
 	s->config->packing.experts_inverted = s->config->family->special == SPECIAL_GPT_OSS;
 	const struct source in = within(s, q);
+	if (json_field(json_field(s->outer ? s->outer : s->json, "quantization"), "bits"))
+		return fail(s,
+		            "quantization is MLX's, which is not read; convert the folder once with: mlx_lm.convert "
+		            "--dequantize --hf-path FOLDER --mlx-path NEW_FOLDER");
 	if (!q)
 		return true;
 	if (!read_string(&in, "quant_method", &method) || !read_string(&in, "format", &format))
@@ -194,20 +245,11 @@ static bool read_quantization(const struct source* s) {
 		return read_groups(&in, method);
 	if (method && strcmp(method, "mxfp4") == 0 && s->config->packing.experts_inverted)
 		return true;
-	const bool fp8 = method && strcmp(method, "fp8") == 0;
-	if (!fp8 && !(method && strcmp(method, "compressed-tensors") == 0 && format &&
-	              strcmp(format, "float-quantized") == 0))
+	if (method && strcmp(method, "compressed-tensors") == 0)
+		return read_compressed(&in, method, format);
+	if (!method || strcmp(method, "fp8") != 0)
 		return not_read(s, method, format ? ", format " : "", format ? format : "");
-	const cJSON* size = json_field(q, "weight_block_size");
-	int64_t rows, cols;
-	if (!size)
-		return true;
-	if (!cJSON_IsArray(size) || cJSON_GetArraySize(size) != 2 ||
-	    !json_whole(cJSON_GetArrayItem(size, 0), 1, LARGEST, &rows) ||
-	    !json_whole(cJSON_GetArrayItem(size, 1), 1, LARGEST, &cols))
-		return fail(s, "quantization_config.weight_block_size is not a pair of sizes");
-	s->config->packing.fp8 = (struct fp8_blocks){(int)rows, (int)cols};
-	return true;
+	return read_blocks(&in, "weight_block_size");
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */
@@ -227,12 +269,13 @@ static bool read_sizes(const struct source* s) {
 	    !required(s, "intermediate_size", LARGEST, &m->ffn) ||
 	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
 		return false;
-	m->kv_heads = f->kv_heads ? f->kv_heads : m->heads;
-	m->head_dim = f->head_dim ? f->head_dim : m->dim / m->heads;
+	const int head_dim = is_null(s, "head_dim") ? 0 : f->head_dim;
+	m->kv_heads = f->kv_heads && !is_null(s, "num_key_value_heads") ? f->kv_heads : m->heads;
+	m->head_dim = head_dim ? head_dim : m->dim / m->heads;
 	m->context = f->context;
 	m->norm_plus_one = f->norm_plus_one;
 	m->norm_epsilon = f->epsilon;
-	if (!f->head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
+	if (!head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
 		return fail(s, "hidden_size %d is not a multiple of num_attention_heads %d", m->dim, m->heads);
 	return read_int(s, "num_key_value_heads", 1, LARGEST, &m->kv_heads) &&
 	       read_int(s, "head_dim", 1, LARGEST, &m->head_dim) &&
@@ -260,14 +303,15 @@ static bool read_types(const struct source* s, const cJSON* types) {
 /* The rule where blocks are not listed. */
 static bool apply_rule(const struct source* s, int first_sliding) {
 	struct model_shape* m = &s->config->shape;
-	int period = s->config->family->window_period;
-	const cJSON* letters = json_field(s->json, "sliding_window_pattern"); /* EXAONE 4 may write "LLLG" */
-	if (cJSON_IsString(letters))
+	const struct family* f = s->config->family;
+	int period = f->window_period;
+	const cJSON* letters = f->period_field ? json_field(s->json, f->period_field) : NULL;
+	if (cJSON_IsString(letters)) /* EXAONE 4 may write "LLLG" */
 		period = (int)strlen(letters->valuestring);
-	else if (!read_int(s, "sliding_window_pattern", 0, LARGEST, &period))
+	else if (f->period_field && !read_int(s, f->period_field, 0, LARGEST, &period))
 		return false;
 	for (int b = 0; b < m->n_blocks; b++)
-		if (s->config->family->window_rule == WINDOW_PERIOD ? period && (b + 1) % period : b >= first_sliding)
+		if (f->window_rule == WINDOW_PERIOD ? period && (b + 1) % period : b >= first_sliding)
 			block_set_put(&m->sliding, b);
 	return true;
 }
@@ -279,31 +323,38 @@ static bool slides_anywhere(const struct model_shape* m) {
 	return false;
 }
 
+/* sliding_window stays set where no block slides: drop_idle_window. */
 static bool read_window(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
-	const cJSON* window = cJSON_GetObjectItemCaseSensitive(s->json, "sliding_window");
-	const cJSON* types = json_field(s->json, "layer_types");
-	bool used = true;
+	const enum window_rule rule = f->window_rule;
+	const bool opted = rule == WINDOW_OPTED || rule == WINDOW_OPTED_ALL;
+	const bool listed = rule != WINDOW_ALL && rule != WINDOW_OPTED_ALL;
+	const cJSON* types = listed ? json_field(s->json, "layer_types") : NULL;
+	bool used = !opted;
 	int first = 0;
-	if (f->window_rule == WINDOW_UNUSED)
+	if (rule == WINDOW_UNUSED)
 		return true;
-	if (f->window_rule == WINDOW_OPTED) {
-		used = false;
+	if (opted && !read_bool(s, "use_sliding_window", &used))
+		return false;
+	if (rule == WINDOW_OPTED) {
 		first = f->first_sliding;
-		if (!read_bool(s, "use_sliding_window", &used) ||
-		    !read_int(s, "max_window_layers", 0, LARGEST, &first))
+		if (!read_int(s, "max_window_layers", 0, LARGEST, &first))
 			return false;
 	}
-	m->sliding_window = cJSON_IsNull(window) ? 0 : f->window;
+	m->sliding_window = is_null(s, "sliding_window") ? 0 : f->window;
 	if (!read_int(s, "sliding_window", 1, INT32_MAX / 2, &m->sliding_window))
 		return false;
 	if (!used)
 		m->sliding_window = 0;
 	if (types ? !read_types(s, types) : m->sliding_window && !apply_rule(s, first))
 		return false;
-	if (used && slides_anywhere(m) && !m->sliding_window)
-		return fail(s, "layer_types has sliding_attention, but sliding_window is missing");
+	return !used || !slides_anywhere(m) || m->sliding_window ||
+	       fail(s, "layer_types has sliding_attention, but sliding_window is missing");
+}
+
+static bool drop_idle_window(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
 	if (!slides_anywhere(m))
 		m->sliding_window = 0;
 	if (!m->sliding_window)
@@ -369,16 +420,19 @@ static bool read_llama3(const struct source* s, struct rope* r) {
 	return true;
 }
 
-static bool read_yarn(const struct source* s, struct rope* r) {
+static bool read_yarn(const struct source* s, bool by_kind, struct rope* r) {
 	float mscale = 0, mscale_all_dim = 0;
+	bool whole_turns = true;
 	r->whole_turns = true;
 	r->beta_fast = 32;
 	r->beta_slow = 1;
 	if (!read_float(s, "beta_fast", 1e-6, 1e6, &r->beta_fast) ||
 	    !read_float(s, "beta_slow", 1e-6, 1e6, &r->beta_slow) || !read_float(s, "mscale", 0, 1e6, &mscale) ||
-	    !read_float(s, "mscale_all_dim", 0, 1e6, &mscale_all_dim) ||
-	    !read_bool(s, "truncate", &r->whole_turns))
+	    !read_float(s, "mscale_all_dim", 0, 1e6, &mscale_all_dim) || !read_bool(s, "truncate", &whole_turns))
 		return false;
+	/* transformers looks for it beside kinds of blocks, never in one. */
+	if (!by_kind)
+		r->whole_turns = whole_turns;
 	r->attention_factor = rope_yarn_attention(r->factor, mscale, mscale_all_dim);
 	return true;
 }
@@ -389,7 +443,7 @@ static bool scaling_kind(const struct source* s, struct rope* r) {
 		enum rope_scaling scaling;
 	} known[] = {{"default", ROPE_NONE},  {"linear", ROPE_LINEAR}, {"dynamic", ROPE_DYNAMIC},
 	             {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
-	             {"su", ROPE_LONGROPE}};
+	             {"su", ROPE_LONGROPE},   {"mrope", ROPE_NONE}};
 	const char* name = NULL;
 	if (!read_string(s, "type", &name) || !read_string(s, "rope_type", &name))
 		return false;
@@ -409,20 +463,27 @@ static bool scaling_kind(const struct source* s, struct rope* r) {
 	            name);
 }
 
-static bool read_scaling(const struct source* s, const cJSON* scaling, struct rope* r) {
+/* The context that a scaling counts from. Of one RoPE for all blocks the field beside it comes first, of
+ * RoPEs by kind of block only the one inside counts, and dynamic scaling knows neither (transformers). */
+static bool read_original_context(const struct source* s, const struct source* in, bool by_kind,
+                                  struct rope* r) {
+	static const char field[] = "original_max_position_embeddings";
+	r->original_context = s->config->shape.context;
+	if (r->scaling != ROPE_LLAMA3 && r->scaling != ROPE_YARN && r->scaling != ROPE_LONGROPE)
+		return true;
+	if (!read_int(in, field, 1, INT32_MAX / 2, &r->original_context))
+		return false;
+	if (!by_kind && s->config->family->original_context)
+		r->original_context = s->config->family->original_context;
+	return by_kind || read_int(s, field, 1, INT32_MAX / 2, &r->original_context);
+}
+
+static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_kind, struct rope* r) {
 	const struct source in = within(s, scaling);
-	if (!cJSON_IsObject(scaling))
-		return fail(s, "rope_scaling is not a JSON object");
 	if (!scaling_kind(&in, r))
 		return false;
 	const bool has_factor = json_field(scaling, "factor") != NULL;
-	if (!read_float(&in, "factor", 1e-3, 1e6, &r->factor))
-		return false;
-	r->original_context = s->config->shape.context;
-	/* In transformers dynamic scaling counts from max_position_embeddings whatever else is written. */
-	if (r->scaling != ROPE_DYNAMIC &&
-	    (!read_int(s, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context) ||
-	     !read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &r->original_context)))
+	if (!read_float(&in, "factor", 1e-3, 1e6, &r->factor) || !read_original_context(s, &in, by_kind, r))
 		return false;
 	const bool by_length = r->scaling == ROPE_YARN || r->scaling == ROPE_LONGROPE;
 	if (r->scaling == ROPE_NONE) {
@@ -436,65 +497,114 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, struct ro
 		r->factor = (float)((double)s->config->shape.context / r->original_context);
 	if (r->scaling == ROPE_LLAMA3)
 		return read_llama3(&in, r);
-	return !by_length || ((r->scaling == ROPE_YARN ? read_yarn(&in, r) : read_longrope(&in, r)) &&
+	return !by_length || ((r->scaling == ROPE_YARN ? read_yarn(&in, by_kind, r) : read_longrope(&in, r)) &&
 	                      read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor));
 }
 
 /* One kind of blocks' RoPE out of its parameters, which may be absent. */
-static bool read_one_rope(const struct source* s, const cJSON* parameters, float theta, float rotary,
+static bool read_one_rope(const struct source* s, const cJSON* parameters, float theta, bool by_kind,
                           struct rope* r) {
 	const struct source in = within(s, parameters);
+	const struct family* f = s->config->family;
+	float rotary = f->rotary > 0 ? f->rotary : 1;
 	r->theta = theta;
 	r->factor = r->attention_factor = 1;
-	r->interleaved = s->config->family->interleaved;
-	if (!read_float(&in, "rope_theta", 1.001, 1e12, &r->theta) ||
+	r->interleaved = f->interleaved;
+	if (!read_float(s, "partial_rotary_factor", 0.01, 1, &rotary) ||
+	    !read_float(&in, "rope_theta", 1.001, 1e12, &r->theta) ||
 	    !read_float(&in, "partial_rotary_factor", 0.01, 1, &rotary))
 		return false;
-	if (rotary < 1 && s->config->family->rotary == 0)
+	if (rotary < 1 && f->rotary == 0)
 		return fail(s,
 		            "partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
 		            "glm4 and stablelm",
-		            (double)rotary, s->config->family->name);
+		            (double)rotary, f->name);
 	r->dim = (int)((double)s->config->shape.head_dim * (double)rotary);
-	return !parameters || read_scaling(s, parameters, r);
+	return !parameters || read_scaling(s, parameters, by_kind, r);
 }
 
+/* An object with the fields of both, `over`'s before `under`'s; either may be NULL. The caller's. */
+static cJSON* merged(const cJSON* under, const cJSON* over) {
+	cJSON* all = over ? cJSON_Duplicate(over, true) : cJSON_CreateObject();
+	const cJSON* one;
+	cJSON_ArrayForEach (one, under)
+		if (!cJSON_GetObjectItemCaseSensitive(all, one->string))
+			cJSON_AddItemToObject(all, one->string, cJSON_Duplicate(one, true));
+	return all;
+}
+
+/* Each kind of block has its own: rope_parameters hold them by name and nothing else that is read, and
+ * rope_scaling, as files had it before, is about the blocks that see everything. */
+static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, const cJSON* scaling,
+                               float theta) {
+	struct model_shape* m = &s->config->shape;
+	const struct family* f = s->config->family;
+	float sliding_theta = f->sliding_theta;
+	if (f->sliding_theta_field && !read_float(s, f->sliding_theta_field, 1.001, 1e12, &sliding_theta))
+		return false;
+	cJSON* full = merged(json_field(parameters, "full_attention"), scaling);
+	const bool good = read_one_rope(s, full, theta, true, &m->rope) &&
+	                  (!slides_anywhere(m) || read_one_rope(s, json_field(parameters, "sliding_attention"),
+	                                                        sliding_theta, true, &m->sliding_rope));
+	cJSON_Delete(full);
+	return good;
+}
+
+static bool read_growth(const struct source* s, const cJSON* parameters) {
+	struct model_shape* m = &s->config->shape;
+	const struct source in = within(s, parameters);
+	if (s->config->family->special != SPECIAL_MINISTRAL3)
+		return true;
+	m->growth_context = 1;
+	if (!read_float(&in, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth) ||
+	    !read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &m->growth_context))
+		return false;
+	if (m->rope.original_context && m->rope.scaling != ROPE_DYNAMIC && m->rope.scaling != ROPE_LINEAR)
+		m->growth_context = m->rope.original_context;
+	return true;
+}
+
+static bool read_only_rope(const struct source* s, const cJSON* parameters, float theta) {
+	if (json_field(parameters, "full_attention") || json_field(parameters, "sliding_attention"))
+		return fail(s, "rope_parameters differ by kind of block, which %s does not read",
+		            s->config->family->name);
+	return read_one_rope(s, parameters, theta, false, &s->config->shape.rope) && read_growth(s, parameters);
+}
+
+/* transformers 5 writes rope_parameters, theta included; before, rope_scaling stood beside rope_theta. Where
+ * both are there, rope_scaling replaces the other whole, its theta too. */
 static bool read_rope(const struct source* s) {
 	const struct family* f = s->config->family;
-	struct model_shape* m = &s->config->shape;
-	/* transformers 5 writes rope_parameters, theta included, by kind of block where they differ; before,
-	 * rope_scaling beside rope_theta. */
-	const cJSON* parameters = json_field(s->json, "rope_parameters");
-	if (!parameters)
-		parameters = json_field(s->json, "rope_scaling");
-	const cJSON* full = json_field(parameters, "full_attention");
-	const cJSON* sliding = json_field(parameters, "sliding_attention");
-	const bool by_kind = cJSON_IsObject(full) || cJSON_IsObject(sliding);
-	float theta = f->theta > 0 ? f->theta : 10000, sliding_theta = f->sliding_theta;
-	float rotary = f->rotary > 0 ? f->rotary : 1;
-	if (!read_float(s, "rope_theta", 1.001, 1e12, &theta) ||
-	    !read_float(s, "rope_local_base_freq", 1.001, 1e12, &sliding_theta) ||
-	    !read_float(s, "partial_rotary_factor", 0.01, 1, &rotary) ||
-	    !read_one_rope(s, by_kind ? full : parameters, theta, rotary, &m->rope))
+	const cJSON *parameters = json_field(s->json, "rope_parameters"),
+	            *scaling = json_field(s->json, "rope_scaling");
+	float theta = f->theta > 0 ? f->theta : 10000;
+	if ((parameters && !cJSON_IsObject(parameters)) || (scaling && !cJSON_IsObject(scaling)))
+		return fail(s, "rope_scaling is not a JSON object");
+	if (!read_float(s, "rope_theta", 1.001, 1e12, &theta))
 		return false;
-	if (f->sliding_theta == 0)
-		return !by_kind ||
-		       fail(s, "rope_parameters differ by kind of block, which %s does not read", f->name);
-	return !slides_anywhere(m) || read_one_rope(s, sliding, sliding_theta, rotary, &m->sliding_rope);
+	if (scaling && !scaling->child)
+		scaling = NULL;
+	if (f->sliding_theta > 0)
+		return read_ropes_by_kind(s, parameters, scaling, theta);
+	cJSON* by_default = f->rope && !parameters && !scaling ? cJSON_Parse(f->rope) : NULL;
+	const bool good = read_only_rope(s, scaling ? scaling : by_default ? by_default : parameters, theta);
+	cJSON_Delete(by_default);
+	return good;
 }
 
 /* ---- the rest ----------------------------------------------------------------------------- */
 
 static bool read_cap(const struct source* s, const char* field, float by_default, float* out) {
-	*out = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->json, field)) ? 0 : by_default;
+	*out = is_null(s, field) ? 0 : by_default;
 	return read_float(s, field, 0, 1e9, out);
 }
 
+/* Caps where the file is silent; attention_cap 0: Gemma 3 has none, whatever its file says. */
 static bool read_gemma(const struct source* s, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	float scalar = 256;
 	if (!read_float(s, "query_pre_attn_scalar", 1e-6, 1e9, &scalar) ||
-	    !read_cap(s, "attn_logit_softcapping", attention_cap, &m->attention_softcap) ||
+	    (attention_cap > 0 && !read_cap(s, "attn_logit_softcapping", attention_cap, &m->attention_softcap)) ||
 	    !read_cap(s, "final_logit_softcapping", logit_cap, &m->logit_softcap))
 		return false;
 	m->attention_scale = 1 / sqrtf(scalar);
@@ -572,14 +682,6 @@ static bool read_exaone4(const struct source* s) {
 	return true;
 }
 
-static bool read_ministral3(const struct source* s) {
-	struct model_shape* m = &s->config->shape;
-	const struct source in = within(s, json_field(s->json, "rope_parameters"));
-	m->growth_context = 1;
-	return read_float(&in, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth) &&
-	       read_int(&in, "original_max_position_embeddings", 1, INT32_MAX / 2, &m->growth_context);
-}
-
 static bool read_expert_counts(const struct source* s, const char* other_name) {
 	struct model_shape* m = &s->config->shape;
 	if (!read_int(s, "num_local_experts", 1, MOST_EXPERTS, &m->n_experts) ||
@@ -645,13 +747,13 @@ static bool read_gemma3(const struct source* s) { return read_gemma(s, 0, 0); }
 
 static bool read_special(const struct source* s) {
 	static bool (*const read[])(const struct source*) = {
-	    [SPECIAL_GEMMA2] = read_gemma2,         [SPECIAL_GEMMA3] = read_gemma3,
-	    [SPECIAL_GRANITE] = read_granite,       [SPECIAL_GRANITE4] = read_granite4,
-	    [SPECIAL_SMOLLM3] = read_smollm3,       [SPECIAL_EXAONE4] = read_exaone4,
-	    [SPECIAL_MINISTRAL3] = read_ministral3, [SPECIAL_MIXTRAL] = read_mixtral,
-	    [SPECIAL_QWEN3_MOE] = read_qwen3_moe,   [SPECIAL_GPT_OSS] = read_gpt_oss};
+	    [SPECIAL_GEMMA2] = read_gemma2,   [SPECIAL_GEMMA3] = read_gemma3,
+	    [SPECIAL_GRANITE] = read_granite, [SPECIAL_GRANITE4] = read_granite4,
+	    [SPECIAL_SMOLLM3] = read_smollm3, [SPECIAL_EXAONE4] = read_exaone4,
+	    [SPECIAL_MIXTRAL] = read_mixtral, [SPECIAL_QWEN3_MOE] = read_qwen3_moe,
+	    [SPECIAL_GPT_OSS] = read_gpt_oss};
 	const enum special special = s->config->family->special;
-	return special == SPECIAL_NONE || read[special](s);
+	return special == SPECIAL_NONE || special == SPECIAL_MINISTRAL3 || read[special](s);
 }
 
 void config_scales(struct config* c) {
@@ -745,20 +847,51 @@ static bool parse(struct config* c, const char* text, size_t size, const char* f
 
 static bool read_config(struct source* s) {
 	return read_family(s) && check_refused(s) && read_quantization(s) && read_sizes(s) &&
-	       read_activation(s) && read_window(s) && read_parts(s) && read_rope(s) && read_ends(s) &&
-	       config_check(s->config, s->file, s->error);
+	       read_activation(s) && read_window(s) && read_parts(s) && drop_idle_window(s) && read_rope(s) &&
+	       read_ends(s) && config_check(s->config, s->file, s->error);
 }
 
 bool config_parse(struct config* c, const char* text, size_t size, const char* file, struct error* error) {
 	return parse(c, text, size, file, read_config, error);
 }
 
+/* What a generation does that says nothing else. */
+static bool read_suppressed(const struct source* s) {
+	const cJSON *list = json_field(s->json, "suppress_tokens"), *one;
+	struct config* c = s->config;
+	if (!list)
+		return true;
+	if (!cJSON_IsArray(list))
+		return fail(s, "suppress_tokens is not a list of tokens");
+	c->suppressed = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *c->suppressed);
+	if (!c->suppressed)
+		return fail(s, "out of memory");
+	cJSON_ArrayForEach (one, list) {
+		int64_t token;
+		if (!json_whole(one, 0, c->shape.vocab - 1, &token))
+			return fail(s, "suppress_tokens holds something that is no token of %d", c->shape.vocab);
+		c->suppressed[c->n_suppressed++] = (int32_t)token;
+	}
+	return true;
+}
+
+/* Its end tokens stand in the place of config.json's. */
+static bool read_generation(struct source* s) {
+	struct config* c = s->config;
+	if (json_field(s->json, "eos_token_id"))
+		c->n_end_tokens = 0;
+	return read_ends(s) && read_float(s, "repetition_penalty", 0.01, 10, &c->repetition_penalty) &&
+	       read_int(s, "no_repeat_ngram_size", 0, LARGEST, &c->no_repeat_ngram) && read_suppressed(s);
+}
+
 bool config_parse_generation(struct config* c, const char* text, size_t size, const char* file,
                              struct error* error) {
-	return parse(c, text, size, file, read_ends, error);
+	return parse(c, text, size, file, read_generation, error);
 }
 
 void config_free(struct config* c) {
 	free(c->factors);
+	free(c->suppressed);
 	c->factors = NULL;
+	c->suppressed = NULL;
 }

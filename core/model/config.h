@@ -15,16 +15,22 @@ struct config {
 	bool tied;                /* the output head is the embedding */
 	bool qkv_bias, output_bias, mlp_bias;
 	struct block_set dense; /* of a model with experts: blocks with one MLP all the same */
+	int further_blocks;     /* after the others, that predict tokens further on; they are not run */
 	struct packing packing;
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;
+	float repetition_penalty; /* of generations that say nothing else; 0: the file is silent */
+	int no_repeat_ngram;      /* likewise */
+	int32_t* suppressed;      /* (n_suppressed) owned: tokens that are never generated */
+	int n_suppressed;
 	float* factors; /* owned: RoPE's per-frequency factors, short then long; NULL for most */
 };
 
 /* Fills a zeroed config from config.json's text; `file` names it in messages. False with the error
  * set; config_free in both cases. */
 bool config_parse(struct config*, const char* text, size_t size, const char* file, struct error*);
-/* Adds the end tokens of generation_config.json's text. */
+/* Takes from generation_config.json's text its end tokens, in the place of those before, and what generations
+ * do that say nothing else. */
 bool config_parse_generation(struct config*, const char* text, size_t size, const char* file, struct error*);
 void config_free(struct config*);
 

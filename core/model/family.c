@@ -13,11 +13,12 @@
 #define BIASES .qkv_bias_field = "attention_bias", .output_bias_field = "attention_bias"
 
 /* What families of a name have in common. */
-#define MISTRALS                                                                                             \
-	.context = 131072, .kv_heads = 8, .window_rule = WINDOW_ALL, .interleaved_by_convert = true, NORMS_BEFORE
-#define QWENS                                                                                                \
-	.context = 32768, .window = 4096, .window_rule = WINDOW_OPTED, .first_sliding = 28, .epsilon = 1e-6f,    \
-	NORMS_BEFORE
+#define MISTRALS .context = 131072, .kv_heads = 8, .interleaved_by_convert = true, NORMS_BEFORE
+#define QWENS .context = 32768, .window = 4096, .first_sliding = 28, .epsilon = 1e-6f, NORMS_BEFORE
+/* Of text alone all three parts of a position are the same: the rotation is the plain one. */
+#define QWEN2_VLS                                                                                            \
+	.context = 32768, .kv_heads = 8, .window = 4096, .window_rule = WINDOW_OPTED, .first_sliding = 80,       \
+	.epsilon = 1e-5f, .theta = 1e6f, .qkv_bias = true, NORMS_BEFORE
 /* hidden_act is a leftover that transformers does not read. */
 #define GEMMAS                                                                                               \
 	.kv_heads = 4, .head_dim = 256, .window = 4096, .window_rule = WINDOW_PERIOD, .epsilon = 1e-6f,          \
@@ -35,8 +36,18 @@ static const struct family families[] = {
      .mlp_bias_field = "mlp_bias",
      .interleaved_by_convert = true,
      NORMS_BEFORE},
-    {.name = "mistral", .architecture = "mistral", .window = 4096, .epsilon = 1e-6f, MISTRALS},
-    {.name = "ministral", .architecture = "llama", .window = 4096, .epsilon = 1e-6f, MISTRALS},
+    {.name = "mistral",
+     .architecture = "mistral",
+     .window = 4096,
+     .window_rule = WINDOW_LISTED,
+     .epsilon = 1e-6f,
+     MISTRALS},
+    {.name = "ministral",
+     .architecture = "llama",
+     .window = 4096,
+     .window_rule = WINDOW_LISTED,
+     .epsilon = 1e-6f,
+     MISTRALS},
     {.name = "ministral3",
      .architecture = "mistral3",
      .special = SPECIAL_MINISTRAL3,
@@ -45,11 +56,15 @@ static const struct family families[] = {
      .head_dim = 128,
      .window_rule = WINDOW_ALL,
      .epsilon = 1e-5f,
+     .rope = "{\"rope_type\": \"yarn\", \"rope_theta\": 1e6, \"factor\": 16, "
+             "\"original_max_position_embeddings\": 16384, \"mscale\": 1, \"mscale_all_dim\": 1, "
+             "\"llama_4_scaling_beta\": 0.1}",
      .interleaved_by_convert = true,
      NORMS_BEFORE},
     {.name = "mixtral",
      .architecture = "llama",
      .special = SPECIAL_MIXTRAL,
+     .window_rule = WINDOW_ALL,
      .epsilon = 1e-5f,
      .theta = 1e6f,
      .router = "block_sparse_moe.gate.weight",
@@ -57,11 +72,17 @@ static const struct family families[] = {
      .expert_up = "block_sparse_moe.experts.%d.w3.weight",
      .expert_down = "block_sparse_moe.experts.%d.w2.weight",
      MISTRALS},
-    {.name = "qwen2", .architecture = "qwen2", .kv_heads = 32, .qkv_bias = true, QWENS},
+    {.name = "qwen2",
+     .architecture = "qwen2",
+     .kv_heads = 32,
+     .window_rule = WINDOW_OPTED,
+     .qkv_bias = true,
+     QWENS},
     {.name = "qwen3",
      .architecture = "qwen3",
      .kv_heads = 32,
      .head_dim = 128,
+     .window_rule = WINDOW_OPTED,
      BIASES,
      .head_norm = HEAD_NORM_EACH,
      QWENS},
@@ -69,6 +90,7 @@ static const struct family families[] = {
      .architecture = "qwen3moe",
      .special = SPECIAL_QWEN3_MOE,
      .kv_heads = 4,
+     .window_rule = WINDOW_OPTED_ALL,
      BIASES,
      .head_norm = HEAD_NORM_EACH,
      .router = "mlp.gate.weight",
@@ -76,6 +98,18 @@ static const struct family families[] = {
      .expert_up = "mlp.experts.%d.up_proj.weight",
      .expert_down = "mlp.experts.%d.down_proj.weight",
      QWENS},
+    {.name = "qwen2_vl_text", .architecture = "qwen2vl", QWEN2_VLS},
+    {.name = "qwen2_5_vl_text", .architecture = "qwen2vl", QWEN2_VLS},
+    {.name = "qwen3_vl_text",
+     .architecture = "qwen3vl",
+     .context = 128000,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .epsilon = 1e-6f,
+     .theta = 5e5f,
+     BIASES,
+     .head_norm = HEAD_NORM_EACH,
+     NORMS_BEFORE},
     {.name = "gpt_oss",
      .architecture = "gpt-oss",
      .special = SPECIAL_GPT_OSS,
@@ -89,6 +123,8 @@ static const struct family families[] = {
      .window_period = 2,
      .epsilon = 1e-5f,
      .theta = 1.5e5f,
+     .rope = "{\"rope_type\": \"yarn\", \"factor\": 32, \"beta_fast\": 32, \"beta_slow\": 1, "
+             "\"truncate\": false, \"original_max_position_embeddings\": 4096}",
      .qkv_bias = true,
      .output_bias = true,
      BIASES,
@@ -100,6 +136,7 @@ static const struct family families[] = {
     {.name = "phi3",
      .architecture = "phi3",
      .context = 4096,
+     .original_context = 4096,
      .window_rule = WINDOW_ALL,
      .epsilon = 1e-5f,
      .rotary = 1,
@@ -119,8 +156,10 @@ static const struct family families[] = {
      .heads = 8,
      .context = 131072,
      .window_period = 6,
+     .period_field = "sliding_window_pattern",
      .theta = 1e6f,
      .sliding_theta = 1e4f,
+     .sliding_theta_field = "rope_local_base_freq",
      .head_norm = HEAD_NORM_EACH,
      GEMMAS},
     {.name = "granite",
@@ -165,6 +204,7 @@ static const struct family families[] = {
      .window = 4096,
      .window_rule = WINDOW_PERIOD,
      .window_period = 4,
+     .period_field = "sliding_window_pattern",
      .epsilon = 1e-5f,
      .head_norm = HEAD_NORM_EACH,
      NORMS_AFTER},
@@ -223,13 +263,27 @@ const struct family* family_by_architecture(const char* name, size_t size) {
 	return NULL;
 }
 
-const struct family* family_within(const char* name) {
-	static const struct {
-		const char *outer, *inner;
-	} known[] = {{"mistral3", "mistral"}, {"gemma3", "gemma3_text"}};
-	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strcmp(known[i].outer, name) == 0)
-			return family_by_name(known[i].inner);
+static const struct within {
+	const char *outer, *inner; /* inner: where its text_config does not say */
+	bool flat;                 /* old files have the fields of text_config beside the others */
+} within[] = {{"mistral3", "mistral", false},
+              {"gemma3", "gemma3_text", false},
+              {"qwen2_vl", "qwen2_vl_text", true},
+              {"qwen2_5_vl", "qwen2_5_vl_text", true},
+              {"qwen3_vl", "qwen3_vl_text", false},
+              {"exaone4_5", "exaone4", false},
+              {"llava", "llama", false},
+              {"llava_next", "llama", false},
+              {"internvl", "qwen2", false},
+              {"idefics3", "llama", false},
+              {"smolvlm", "llama", false}};
+
+const struct family* family_within(const char* name, bool* flat) {
+	for (size_t i = 0; i < sizeof within / sizeof *within; i++)
+		if (strcmp(within[i].outer, name) == 0) {
+			*flat = within[i].flat;
+			return family_by_name(within[i].inner);
+		}
 	return NULL;
 }
 

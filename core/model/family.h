@@ -6,12 +6,15 @@
 
 #include "kernels/backend.h"
 
-/* Which blocks see no more than sliding_window positions, where layer_types does not list them. */
+/* Which blocks see no more than sliding_window positions, where layer_types, if it is read, does not list
+ * them. */
 enum window_rule {
-	WINDOW_UNUSED, /* none: a field that older configs carry */
-	WINDOW_ALL,    /* all, where sliding_window is a number */
-	WINDOW_OPTED,  /* those from max_window_layers on, where use_sliding_window says so */
-	WINDOW_PERIOD  /* all but every period-th */
+	WINDOW_UNUSED,    /* none: a field that older configs carry */
+	WINDOW_ALL,       /* all, where sliding_window is a number; layer_types is not read */
+	WINDOW_LISTED,    /* all likewise, where layer_types is silent */
+	WINDOW_OPTED,     /* those from max_window_layers on, where use_sliding_window says so */
+	WINDOW_OPTED_ALL, /* all, where it says so; layer_types is not read */
+	WINDOW_PERIOD     /* all but every period-th */
 };
 
 /* Norm of queries and keys before they are turned. */
@@ -46,8 +49,12 @@ struct family {
 	enum window_rule window_rule;
 	int first_sliding; /* WINDOW_OPTED: where max_window_layers is not said */
 
-	/* Fields by the family's own name; NULL: it has none (biases) or Llama's. */
-	const char *epsilon_field, *activation_field, *qkv_bias_field, *output_bias_field, *mlp_bias_field;
+	int original_context; /* that RoPE scalings count from, whatever stands among their parameters */
+	const char* rope;     /* rope_parameters as JSON; NULL: no scaling */
+
+	/* Fields by the family's own name; NULL: it has none (biases, period, theta) or Llama's. */
+	const char *period_field, *sliding_theta_field, *epsilon_field, *activation_field, *qkv_bias_field,
+	    *output_bias_field, *mlp_bias_field;
 
 	/* Arithmetic. */
 	enum norm_kind norm;
@@ -71,8 +78,9 @@ struct family {
 /* NULL when there is none of that name. */
 const struct family* family_by_name(const char* name);
 const struct family* family_by_architecture(const char* name, size_t size);
-/* The family that a model of images and text nests as its text_config, or NULL. */
-const struct family* family_within(const char* name);
+/* The family that a model of images and text nests as its text_config, or NULL. flat: its files may have the
+ * text's fields beside the others. */
+const struct family* family_within(const char* name, bool* flat);
 /* Lists the names for a message, cut to fit. Returns `out`. */
 const char* family_names(char* out, size_t size);
 const char* family_architectures(char* out, size_t size);

@@ -20,6 +20,7 @@ static const struct place {
     PLACE("", ""),
     PLACE("language_model.model.", "language_model."),
     PLACE("model.language_model.", ""),
+    PLACE("model.text_model.", ""),
 #undef PLACE
 };
 
@@ -61,12 +62,15 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 }
 
 /* Buffers that old files carry and that are computed from the config, scales for activations, which are not
- * quantized here, and what a model of images and text has beside its text. */
+ * quantized here, what a model of images and text has beside its text, and what predicts tokens further on.
+ */
 static bool is_idle(const char* name) {
-	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
-	                                     "model.multi_modal_projector."};
+	static const char* const prefix[] = {
+	    "vision_tower.", "multi_modal_projector.", "visual.", "vision_model.",
+	    "connector.",    "image_newline",          "mtp."};
+	const char* inner = strncmp(name, "model.", 6) == 0 ? name + 6 : name;
 	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
-		if (strncmp(name, prefix[i], strlen(prefix[i])) == 0)
+		if (strncmp(inner, prefix[i], strlen(prefix[i])) == 0)
 			return true;
 	static const char* const suffix[] = {".rotary_emb.inv_freq", ".self_attn.bias", ".self_attn.masked_bias",
 	                                     ".input_scale", ".activation_scale"};
@@ -200,6 +204,18 @@ static bool read_weights(struct opened* f, const char* folder, struct error* err
 
 /* ---- the opener --------------------------------------------------------------------------- */
 
+static void take_generation(struct model* model, const struct config* c) {
+	model->repetition_penalty = c->repetition_penalty;
+	model->suppressed = c->suppressed;
+	model->n_suppressed = c->n_suppressed;
+	if (c->no_repeat_ngram > 0 && !model->warning[0])
+		snprintf(
+		    model->warning, sizeof model->warning,
+		    "generation_config.json asks for no_repeat_ngram_size %d, which this runtime does not do: its "
+		    "texts repeat what they may",
+		    c->no_repeat_ngram);
+}
+
 bool model_open_folder(struct model* model, const char* path, const struct model_options* options,
                        struct error* error) {
 	struct opened* const f = model->owned;
@@ -215,6 +231,7 @@ bool model_open_folder(struct model* model, const char* path, const struct model
 		if (!bind_weights(model, &names, is_idle, error))
 			return false;
 	}
+	take_generation(model, &f->config);
 	model->tokenizer = tokenizer_open_folder(path, f->config.shape.vocab, error);
 	return model->tokenizer && model_read_templates(model, path, error) && opened_ends(model, path, error);
 }

@@ -133,6 +133,12 @@ static bool read_sizes(const struct source* s) {
 	    !required_int(s, "attention.head_count", LARGEST, &m->heads) ||
 	    !required_int(s, "context_length", INT32_MAX / 2, &m->context))
 		return false;
+	/* Blocks that predict tokens further on come last; generation does without them. */
+	int further = 0;
+	if (!read_int(s, "nextn_predict_layers", 0, m->n_blocks - 1, &further))
+		return false;
+	m->n_blocks -= further;
+	s->config->further_blocks = further;
 	m->kv_heads = m->heads;
 	m->head_dim = m->dim / m->heads;
 	if (!has(s, "attention.key_length") && m->dim % m->heads)
@@ -325,6 +331,38 @@ static bool read_experts(const struct source* s) {
 	       read_int(s, "expert_feed_forward_length", 1, LARGEST, &m->expert_ffn);
 }
 
+/* One truth value a block, as llama.cpp's converter writes them for OLMo 3 and EXAONE 4. */
+static bool read_listed_window(const struct source* s, const char* key) {
+	struct model_shape* m = &s->config->shape;
+	int32_t* listed;
+	int n;
+	if (!gguf_ints(s->gguf, key, &listed, &n, s->error))
+		return false;
+	for (int b = 0; b < n && b < m->n_blocks && m->sliding_window; b++)
+		if (listed[b])
+			block_set_put(&m->sliding, b);
+	free(listed);
+	return n >= m->n_blocks ||
+	       fail(s, "%s has %d elements, expected one for each of %d blocks", key, n, m->n_blocks);
+}
+
+static bool apply_window_rule(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const struct family* f = s->config->family;
+	char name[96];
+	const struct gguf_value* pattern =
+	    gguf_find(s->gguf, key_of(s, "attention.sliding_window_pattern", name));
+	if (pattern && pattern->type == GGUF_ARRAY)
+		return read_listed_window(s, name);
+	int period = f->window_rule == WINDOW_PERIOD ? f->window_period : 0;
+	if (!read_int(s, "attention.sliding_window_pattern", 0, LARGEST, &period))
+		return false;
+	for (int b = 0; m->sliding_window && b < m->n_blocks; b++)
+		if (period == 0 || (b + 1) % period)
+			block_set_put(&m->sliding, b);
+	return true;
+}
+
 static bool read_window(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
@@ -335,15 +373,10 @@ static bool read_window(const struct source* s) {
 		s->config->family = f = family_by_name("olmo3");
 	if (f->special == SPECIAL_GEMMA2 && !m->sliding_window)
 		m->sliding_window = 4096;
-	if (f->window_rule == WINDOW_UNUSED || f->window_rule == WINDOW_OPTED)
+	if (f->window_rule == WINDOW_UNUSED || f->window_rule == WINDOW_OPTED ||
+	    f->window_rule == WINDOW_OPTED_ALL)
 		m->sliding_window = 0;
-	int period = f->window_rule == WINDOW_PERIOD ? f->window_period : 0;
-	if (!read_int(s, "attention.sliding_window_pattern", 0, LARGEST, &period))
-		return false;
-	for (int b = 0; m->sliding_window && b < m->n_blocks; b++)
-		if (period == 0 || (b + 1) % period)
-			block_set_put(&m->sliding, b);
-	return true;
+	return apply_window_rule(s);
 }
 
 /* Sliding blocks turn by a base of their own and unscaled. */

@@ -28,6 +28,10 @@ struct model {
 	int n_named_templates;
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;
+	/* What generations do that say nothing else (generation_config.json). */
+	float repetition_penalty;  /* 0: nothing */
+	const int32_t* suppressed; /* (n_suppressed) owned by `owned`: tokens that are never generated */
+	int n_suppressed;
 	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */
 	size_t weight_bytes;  /* in the files */
 	double parameters;

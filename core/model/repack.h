@@ -1,7 +1,8 @@
 /* Weights that a folder stores in ways of its own are laid anew when it is opened, with all their bits: 4-bit
- * GPTQ and AWQ become groups of 32 (DTYPE_Q4_GROUP), and so does FP8 (E4M3) with its scales (DTYPE_F8_GROUP),
- * or F32 where groups do not end with its blocks; gpt-oss' experts become matrices of their own, in MXFP4 as
- * they were or in the float type they have. F64 alone loses bits: it becomes F32. */
+ * GPTQ, AWQ and compressed-tensors become groups of 32 (DTYPE_Q4_GROUP), and so does FP8 (E4M3) with its
+ * scales (DTYPE_F8_GROUP), or F32 where groups do not end with its blocks; gpt-oss' experts become matrices
+ * of their own, in MXFP4 as they were or in the float type they have. F64 alone loses bits: it becomes F32.
+ */
 #ifndef SWIFTLET_CORE_MODEL_REPACK_H
 #define SWIFTLET_CORE_MODEL_REPACK_H
 
@@ -9,8 +10,9 @@
 
 enum packing_method {
 	PACKING_NONE,
-	PACKING_GPTQ, /* Frantar et al. 2022, as AutoGPTQ stores it */
-	PACKING_AWQ   /* Lin et al. 2023, as AutoAWQ's "gemm" stores it */
+	PACKING_GPTQ,      /* Frantar et al. 2022, as AutoGPTQ stores it */
+	PACKING_AWQ,       /* Lin et al. 2023, as AutoAWQ's "gemm" stores it */
+	PACKING_COMPRESSED /* compressed-tensors' pack-quantized */
 };
 
 /* How FP8 weights are scaled: by blocks of this many rows and columns, or, where these are 0, by row or as a

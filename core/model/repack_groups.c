@@ -1,6 +1,8 @@
-/* 4-bit weights of GPTQ and AWQ: w = scale·(q - zero), scale and zero shared by a group of inputs. Eight
- * numbers of four bits make a word. GPTQ's words hold eight inputs of one output, AWQ's eight outputs of one
- * input in an order of its own; zeros are packed along the outputs by both.
+/* 4-bit weights of GPTQ, AWQ and compressed-tensors: w = scale·(q - zero), scale and zero shared by a group
+ * of inputs. Eight numbers of four bits make a word. GPTQ's words hold eight inputs of one output, AWQ's
+ * eight outputs of one input in an order of its own; zeros are packed along the outputs by both.
+ * compressed-tensors lies as weights do, outputs first: words hold eight inputs, zeros' words eight outputs;
+ * where there are none, 8 is the zero.
  *
  * A row becomes blocks of 32 with their scale and zero; where groups do not end with blocks, as after GPTQ's
  * reordering (desc_act), it becomes F32, which loses nothing either and takes six times the bytes. */
@@ -16,9 +18,12 @@ enum { TILE = 128 }; /* outputs at a time: neighbours share lines of packed word
 
 struct packed {
 	const struct packing* packing;
-	struct named_tensor *words, *zeros, *scales, *order; /* order NULL: groups one after another */
+	/* zeros NULL: all are 8; order NULL: groups one after another */
+	struct named_tensor *words, *zeros, *scales, *order;
 	int64_t inputs, outputs, groups;
 };
+
+static bool compressed(const struct packed* p) { return p->packing->method == PACKING_COMPRESSED; }
 
 static uint32_t word_at(const struct named_tensor* t, int64_t i) { return load_u32(t->data + 4 * i); }
 
@@ -31,10 +36,14 @@ static int nibble_of(const struct packed* p, int64_t n) {
 static unsigned weight_at(const struct packed* p, int64_t input, int64_t output) {
 	if (p->packing->method == PACKING_AWQ)
 		return word_at(p->words, input * (p->outputs / 8) + output / 8) >> 4 * nibble_of(p, output) & 15;
-	return word_at(p->words, input / 8 * p->outputs + output) >> 4 * (input % 8) & 15;
+	const int64_t word =
+	    compressed(p) ? output * (p->inputs / 8) + input / 8 : input / 8 * p->outputs + output;
+	return word_at(p->words, word) >> 4 * (input % 8) & 15;
 }
 
 static unsigned zero_at(const struct packed* p, int64_t group, int64_t output) {
+	if (compressed(p))
+		return p->zeros ? word_at(p->zeros, output / 8 * p->groups + group) >> 4 * (output % 8) & 15 : 8;
 	const unsigned zero =
 	    word_at(p->zeros, group * (p->outputs / 8) + output / 8) >> 4 * nibble_of(p, output) & 15;
 	return p->packing->zeros_less_one ? (zero + 1) & 15 : zero;
@@ -42,7 +51,8 @@ static unsigned zero_at(const struct packed* p, int64_t group, int64_t output) {
 
 static float scale_at(const struct packed* p, int64_t group, int64_t output) {
 	float scale;
-	const size_t at = (size_t)(group * p->outputs + output) * dtype_block_bytes(p->scales->type);
+	const int64_t place = compressed(p) ? output * p->groups + group : group * p->outputs + output;
+	const size_t at = (size_t)place * dtype_block_bytes(p->scales->type);
 	dtype_to_float(p->scales->type, p->scales->data + at, &scale, 1);
 	return scale;
 }
@@ -70,10 +80,12 @@ static bool is_scales(const struct packed* p, const char* name, struct error* er
 	const struct named_tensor* t = p->scales;
 	if (!t)
 		return error_set(error, "%s: tensor %.120s is missing", p->words->file, name);
-	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 2 || t->dim[0] != p->groups ||
-	    t->dim[1] != p->outputs)
+	const int64_t rows = compressed(p) ? p->outputs : p->groups,
+	              cols = compressed(p) ? p->groups : p->outputs;
+	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 2 || t->dim[0] != rows ||
+	    t->dim[1] != cols)
 		return error_set(error, "%s: tensor %.120s is not floats of shape (%lld, %lld)", t->file, name,
-		                 (long long)p->groups, (long long)p->outputs);
+		                 (long long)rows, (long long)cols);
 	for (int64_t g = 0; g < p->groups; g++)
 		for (int64_t n = 0; n < p->outputs; n++)
 			if (!isfinite(scale_at(p, g, n)))
@@ -96,6 +108,38 @@ static bool is_order(const struct packed* p, const char* name, struct error* err
 	return true;
 }
 
+static bool is_shape(const struct packed* p, struct named_tensor* shape, const char* name,
+                     struct error* error) {
+	int64_t size[2];
+	if (!shape)
+		return true;
+	shape->used = true;
+	if (strcmp(shape->type_name, "I64") != 0 || shape->bytes != sizeof size)
+		return error_set(error, "%s: tensor %.120s is not two of I64", shape->file, name);
+	memcpy(size, shape->data, sizeof size);
+	return (size[0] == p->outputs && size[1] == p->inputs) ||
+	       error_set(error, "%s: tensor %.120s says (%lld, %lld), its words are for (%lld, %lld)",
+	                 shape->file, name, (long long)size[0], (long long)size[1], (long long)p->outputs,
+	                 (long long)p->inputs);
+}
+
+static bool find_compressed(struct packed* p, const struct tensor_table* table, struct error* error) {
+	const struct named_tensor* w = p->words;
+	const size_t cut = strlen("weight_packed");
+	char zeros[256], scales[256], order[256], shape[256];
+	p->outputs = w->dim[0];
+	p->inputs = w->dim[1] * 8;
+	const int64_t group = p->packing->group ? p->packing->group : p->inputs;
+	p->groups = (p->inputs + group - 1) / group;
+	p->zeros = tensor_table_find(table, repack_name(zeros, w->name, cut, "weight_zero_point"));
+	p->scales = tensor_table_find(table, repack_name(scales, w->name, cut, "weight_scale"));
+	p->order = tensor_table_find(table, repack_name(order, w->name, cut, "weight_g_idx"));
+	return (!p->zeros || is_words(p->zeros, zeros, w, (p->outputs + 7) / 8, p->groups, error)) &&
+	       is_scales(p, scales, error) && (!p->order || is_order(p, order, error)) &&
+	       is_shape(p, tensor_table_find(table, repack_name(shape, w->name, cut, "weight_shape")), shape,
+	                error);
+}
+
 static bool find_parts(struct packed* p, const struct tensor_table* table, struct error* error) {
 	const bool awq = p->packing->method == PACKING_AWQ;
 	const struct named_tensor* w = p->words;
@@ -103,6 +147,8 @@ static bool find_parts(struct packed* p, const struct tensor_table* table, struc
 	if (strcmp(w->type_name, "I32") != 0 || w->n_dims != 2 || w->dim[0] < 1 || w->dim[1] < 1 ||
 	    w->dim[0] > 1 << 24 || w->dim[1] > 1 << 24)
 		return error_set(error, "%s: tensor %.120s is not a matrix of I32", w->file, w->name);
+	if (compressed(p))
+		return find_compressed(p, table, error);
 	p->inputs = w->dim[0] * (awq ? 1 : 8);
 	p->outputs = w->dim[1] * (awq ? 8 : 1);
 	const int64_t group = p->packing->group ? p->packing->group : p->inputs;
@@ -176,7 +222,8 @@ static bool repack_matrix(struct tensor_table* to, const struct packed* p, struc
 	else
 		put_floats(p, data);
 	made.data = data;
-	return repack_add(to, repack_name(name, p->words->name, 7, "weight"), &made, error);
+	const size_t cut = strlen(compressed(p) ? "weight_packed" : "qweight");
+	return repack_add(to, repack_name(name, p->words->name, cut, "weight"), &made, error);
 }
 
 /* Old GPTQ folders give every layer a bias, of zeros where the model has none. */
@@ -193,15 +240,19 @@ static void excuse_bias(const struct tensor_table* table, const char* words) {
 bool repack_groups(const struct tensor_table* table, const struct packing* packing, struct tensor_table* made,
                    struct kept* kept, struct error* error) {
 	for (size_t i = 0; i < table->n; i++) {
-		if (!repack_ends(table->item[i].name, ".qweight"))
+		if (!repack_ends(table->item[i].name,
+		                 packing->method == PACKING_COMPRESSED ? ".weight_packed" : ".qweight"))
 			continue;
 		struct packed p = {.packing = packing, .words = &table->item[i]};
 		if (!find_parts(&p, table, error))
 			return false;
-		p.words->used = p.zeros->used = p.scales->used = true;
+		p.words->used = p.scales->used = true;
+		if (p.zeros)
+			p.zeros->used = true;
 		if (p.order)
 			p.order->used = true;
-		excuse_bias(table, p.words->name);
+		if (!compressed(&p))
+			excuse_bias(table, p.words->name);
 		if (!repack_matrix(made, &p, kept, error))
 			return false;
 	}

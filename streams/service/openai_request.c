@@ -470,10 +470,9 @@ static bool read_fields(struct reading* r, int where) {
 
 static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
                       struct api_error* e) {
-	*q = (struct api_request){
-	    .chat = where == CHAT,
-	    .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1},
-	    .n = 1};
+	*q = (struct api_request){.chat = where == CHAT,
+	                          .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1},
+	                          .n = 1};
 	cJSON* json = api_parse(body, size, e);
 	if (!json)
 		return false;

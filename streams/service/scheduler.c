@@ -20,13 +20,14 @@ static void on_memory_event(void* user, int session, enum memory_event event, co
 static void note_mask(struct slot* slot) {
 	const struct mask mask = session_mask(slot->session, NULL);
 	bool head;
-	const struct mask low = session_low(slot->session, &head);
+	const struct mask quantized = session_quantized(slot->session, &head);
 	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
-		if (mask_has(&mask, i) != mask_has(&slot->mask, i) || mask_has(&low, i) != mask_has(&slot->low, i))
+		if (mask_has(&mask, i) != mask_has(&slot->mask, i) ||
+		    mask_has(&quantized, i) != mask_has(&slot->quantized, i))
 			slot->since[i] = slot->tokens;
 	slot->mask = mask;
-	slot->low = low;
-	slot->low_head = head;
+	slot->quantized = quantized;
+	slot->quantized_head = head;
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {

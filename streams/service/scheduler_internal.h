@@ -19,12 +19,12 @@ enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_TENANTS = 65 };
 struct slot {
 	swiftlet_session* session;
 	struct memory_watch* watch;
-	struct job* job;       /* NULL: free */
-	char task[128];        /* the last served */
-	int64_t used;          /* iteration of the last use */
-	int64_t tokens;        /* emitted in all */
-	struct mask mask, low; /* and what drafts run with the low-bit copy */
-	bool low_head;
+	struct job* job;             /* NULL: free */
+	char task[128];              /* the last served */
+	int64_t used;                /* iteration of the last use */
+	int64_t tokens;              /* emitted in all */
+	struct mask mask, quantized; /* and what drafts run with the quantized draft weights */
+	bool quantized_head;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer's state last changed */
 	double taken;                  /* seconds of its job's iterations */
 	bool waits;                    /* `work` is the step's next and has not run */

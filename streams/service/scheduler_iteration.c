@@ -290,9 +290,10 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 		see_full(s, &s->merged.pass, seconds);
 		return;
 	}
-	const struct variant v = {
-	    .skip = work->pass.skip, .low = work->pass.low, .low_head = work->pass.low_head};
-	if (v.skip || v.low || v.low_head)
+	const struct variant v = {.skip = work->pass.skip,
+	                          .quantized = work->pass.quantized,
+	                          .quantized_head = work->pass.quantized_head};
+	if (v.skip || v.quantized || v.quantized_head)
 		cost_see_draft(cost, v, seconds / cost_between(cost, rows));
 }
 

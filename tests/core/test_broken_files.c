@@ -70,8 +70,8 @@ static void safetensors(void** state) {
 	    {"{\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}}", 0, 4, "tensor a: dtype is missing"},
 	    {"{\"a\": {\"dtype\": \"F31\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 0, 4,
 	     "dtype F31 is not known"},
-	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 1, 1], \"data_offsets\": [0, 4]}}", 0, 4,
-	     "shape is not an array of at most 4"},
+	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1, 1, 1, 1, 1, 1, 1, 1, 1], \"data_offsets\": [0, 4]}}", 0,
+	     4, "shape is not an array of at most 8"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [-1], \"data_offsets\": [0, 4]}}", 0, 4,
 	     "a size in shape is not a whole number"},
 	    {"{\"a\": {\"dtype\": \"F32\", \"shape\": [1.5], \"data_offsets\": [0, 4]}}", 0, 4,
@@ -191,8 +191,18 @@ static void config(void** state) {
 	     "\"mamba\", \"mamba\", \"attention\"]",
 	     "layer_types has a block without attention, which this runtime does not do"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
-	     "\"pack-quantized\"}",
-	     "quant_method is \"compressed-tensors\", format pack-quantized, which is not read"},
+	     "\"int-quantized\"}",
+	     "quant_method is \"compressed-tensors\", format int-quantized, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+	     "\"pack-quantized\", "
+	     "\"config_groups\": {\"group_0\": {\"weights\": {\"num_bits\": 8}}}}",
+	     "quant_method is \"compressed-tensors\" with num_bits 8, which is not read"},
+	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+	     "\"float-quantized\", "
+	     "\"config_groups\": {\"group_0\": {\"weights\": {\"block_structure\": 128}}}}",
+	     "block_structure is not a pair of sizes"},
+	    {"\"quantization\": {\"group_size\": 64, \"bits\": 4}",
+	     "quantization is MLX's, which is not read; convert the folder once with: mlx_lm.convert"},
 	    {"\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128]}",
 	     "weight_block_size is not a pair of sizes"},
 	    {"\"num_local_experts\": 8", "num_local_experts is 8, which this runtime does not do"},
@@ -533,6 +543,10 @@ static void folders(void** state) {
 	refuse_model("", "tokenizer");
 	write_text("generation_config.json", "{\"eos_token_id\": 9}");
 	refuse_model("", "generation_config.json: eos_token_id 9 lies beyond the vocabulary of 4");
+	write_text("generation_config.json", "{\"suppress_tokens\": [1, 4]}");
+	refuse_model("", "generation_config.json: suppress_tokens holds something that is no token of 4");
+	write_text("generation_config.json", "{\"repetition_penalty\": -1}");
+	refuse_model("", "generation_config.json: repetition_penalty is -1");
 	write_text("generation_config.json", "{");
 	refuse_model("", "generation_config.json: not JSON");
 	refuse_model("model.safetensors", "a safetensors file alone");

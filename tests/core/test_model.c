@@ -97,7 +97,7 @@ static void builtin(void** state) {
 	model_close(model);
 }
 
-/* The end tokens of generation_config.json join those of config.json. */
+/* A name without folders, and the end token once. */
 static void names(void** state) {
 	(void)state;
 	char spec[1100];
@@ -106,6 +106,34 @@ static void names(void** state) {
 	assert_string_equal(model->name, "llama-gqa-f16");
 	assert_int_equal(model->n_end_tokens, 1);
 	assert_true(model_is_end(model, 271));
+	model_close(model);
+}
+
+/* generation_config.json: its end tokens stand in the place of config.json's, and what generations do that
+ * say nothing else is kept; what is not done is said. */
+static void generation_config(void** state) {
+	(void)state;
+	static const char* const files[] = {"config.json", "model.safetensors", "tokenizer.json",
+	                                    "tokenizer_config.json"};
+	char from[1100], to[1100];
+	assert_int_equal(mkdir(inside("generation"), 0700), 0);
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+		snprintf(from, sizeof from, "%s/%s", golden("llama-gqa-f16"), files[i]);
+		snprintf(to, sizeof to, "%s/%s", inside("generation"), files[i]);
+		assert_int_equal(symlink(from, to), 0);
+	}
+	FILE* out = fopen(inside("generation/generation_config.json"), "w");
+	assert_non_null(out);
+	fputs("{\"eos_token_id\": [7, 5], \"repetition_penalty\": 1.25, \"suppress_tokens\": [9, 3], "
+	      "\"no_repeat_ngram_size\": 3}",
+	      out);
+	assert_int_equal(fclose(out), 0);
+	struct model* model = open_good(inside("generation"));
+	assert_int_equal(model->n_end_tokens, 2);
+	assert_true(model_is_end(model, 5) && model_is_end(model, 7) && !model_is_end(model, 271));
+	assert_true(model->repetition_penalty == 1.25f);
+	assert_true(model->n_suppressed == 2 && model->suppressed[0] == 9 && model->suppressed[1] == 3);
+	assert_non_null(strstr(model->warning, "no_repeat_ngram_size 3"));
 	model_close(model);
 }
 
@@ -221,15 +249,11 @@ int main(void) {
 		return 77;
 	}
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(sha256),
-	    cmocka_unit_test(builtin),
-	    cmocka_unit_test(names),
-	    cmocka_unit_test(gguf_by_content),
-	    cmocka_unit_test(tied_in_words_alone),
-	    cmocka_unit_test(split_set),
-	    cmocka_unit_test(hub),
-	    cmocka_unit_test(fingerprints),
-	    cmocka_unit_test(refused),
+	    cmocka_unit_test(sha256),          cmocka_unit_test(builtin),
+	    cmocka_unit_test(names),           cmocka_unit_test(generation_config),
+	    cmocka_unit_test(gguf_by_content), cmocka_unit_test(tied_in_words_alone),
+	    cmocka_unit_test(split_set),       cmocka_unit_test(hub),
+	    cmocka_unit_test(fingerprints),    cmocka_unit_test(refused),
 	};
 	return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

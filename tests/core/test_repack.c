@@ -181,6 +181,39 @@ static void broken_groups(void** state) {
 	refused(&m, gptq, "tensor a.weight occurs twice");
 }
 
+/* compressed-tensors: words of eight inputs an output, a zero of 8 where none is stored, zeros eight outputs
+ * a word. Input k of output n is (k + n) % 16. */
+static void compressed_values(void** state) {
+	(void)state;
+	static const int eights[8] = {8, 8, 8, 8, 8, 8, 8, 8}, own[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+	static const int64_t shape[2] = {8, 32}, other[2] = {8, 31};
+	static const uint32_t zeros[1] = {0x76543210};
+	const struct packing packing = {.method = PACKING_COMPRESSED, .group = 32};
+	uint32_t words[8][4] = {{0}};
+	struct made m = {0};
+	for (uint32_t n = 0; n < 8; n++)
+		for (uint32_t k = 0; k < 32; k++)
+			words[n][k / 8] |= (k + n) % 16 << 4 * (k % 8);
+	for (int with_zeros = 0; with_zeros < 2; with_zeros++) {
+		ADD(&m, "a.weight_packed", "I32", words, 8, 4);
+		ADD(&m, "a.weight_scale", "F32", one_scale, 8, 1);
+		ADD(&m, "a.weight_shape", "I64", shape, 2);
+		if (with_zeros)
+			ADD(&m, "a.weight_zero_point", "I32", zeros, 1, 1);
+		check_values(repacked(&m, packing, "a.weight", DTYPE_Q4_GROUP), with_zeros ? own : eights);
+		drop(&m);
+	}
+	ADD(&m, "a.weight_packed", "I32", words, 8, 4);
+	refused(&m, packing, "tensor a.weight_scale is missing");
+	ADD(&m, "a.weight_packed", "I32", words, 8, 4);
+	ADD(&m, "a.weight_scale", "F32", one_scale, 1, 8);
+	refused(&m, packing, "tensor a.weight_scale is not floats of shape (8, 1)");
+	ADD(&m, "a.weight_packed", "I32", words, 8, 4);
+	ADD(&m, "a.weight_scale", "F32", one_scale, 8, 1);
+	ADD(&m, "a.weight_shape", "I64", other, 2);
+	refused(&m, packing, "tensor a.weight_shape says (8, 31), its words are for (8, 32)");
+}
+
 /* Rows of gate and up in turn, inputs first: gate[e][n][k] = up's minus 100. */
 static void experts_apart(void** state) {
 	(void)state;
@@ -227,8 +260,9 @@ static void broken_experts(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),      cmocka_unit_test(awq_values),
-	                                   cmocka_unit_test(reordered_inputs), cmocka_unit_test(broken_groups),
-	                                   cmocka_unit_test(experts_apart),    cmocka_unit_test(broken_experts)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),       cmocka_unit_test(awq_values),
+	                                   cmocka_unit_test(reordered_inputs),  cmocka_unit_test(broken_groups),
+	                                   cmocka_unit_test(compressed_values), cmocka_unit_test(experts_apart),
+	                                   cmocka_unit_test(broken_experts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -242,6 +242,34 @@ static void biases_force_and_forbid(void** state) {
 	swiftlet_session_close(s);
 }
 
+/* What the model's files ask for is as if the request had said it, unless it says something else. */
+static void the_models_own(void** state) {
+	struct bench* b = *state;
+	static const int32_t suppressed[] = {300, 3};
+	static const struct swiftlet_bias never[] = {{3, -100}, {300, -100}};
+	const struct swiftlet_options options = defaults();
+	swiftlet_session* s = open_session(b, &options);
+	struct model* model = b->engine->model;
+	for (int i = 0; i < 4; i++) {
+		struct swiftlet_request r = request_of(b, 8 + i % 2), said = r;
+		int32_t expected[CONTEXT], got[CONTEXT];
+		said.repetition_penalty = i < 2 ? 1.3 : 1.1;
+		r.repetition_penalty = i < 2 ? 0 : 1.1;
+		said.bias = never;
+		said.n_bias = 2;
+		r.n_bias = 0;
+		const int n = generate(s, &said, expected);
+		model->repetition_penalty = 1.3f;
+		model->suppressed = suppressed;
+		model->n_suppressed = 2;
+		assert_int_equal(generate(s, &r, got), n);
+		model->repetition_penalty = 0;
+		model->n_suppressed = 0;
+		assert_memory_equal(got, expected, (size_t)n * sizeof *got);
+	}
+	swiftlet_session_close(s);
+}
+
 static void bad_ones_are_named(void** state) {
 	struct bench* b = *state;
 	const struct swiftlet_options options = defaults();
@@ -274,9 +302,8 @@ static void bad_ones_are_named(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(plain_is_the_formula),
-	    cmocka_unit_test(any_draft_is_plain),
-	    cmocka_unit_test(biases_force_and_forbid),
+	    cmocka_unit_test(plain_is_the_formula),    cmocka_unit_test(any_draft_is_plain),
+	    cmocka_unit_test(biases_force_and_forbid), cmocka_unit_test(the_models_own),
 	    cmocka_unit_test(bad_ones_are_named),
 	};
 	return cmocka_run_group_tests(tests, open_bench, close_bench);

@@ -26,7 +26,7 @@ static void defaults_of_a_completion(void** unused) {
 	assert_int_equal(q.n, 1);
 	assert_int_equal(q.n_prompts, 1);
 	assert_string_equal(q.prompt[0].text, "Once");
-	assert_true(near(q.ask.repetition_penalty, 1) && !q.bias);
+	assert_true(near(q.ask.repetition_penalty, 0) && !q.bias); /* the model's own */
 	assert_false(q.stream || q.echo || q.logprobs || q.has_seed || q.n_stop || q.task);
 	api_request_free(&q);
 }

@@ -201,6 +201,40 @@ def four_bits(group, config, reorder=False):
     return as_stored(edit, config)
 
 
+def compressed(group, config, symmetric=True, reorder=False):
+    """Matrices of the blocks in 4 bits as compressed-tensors packs them."""
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            if not name.endswith("proj.weight"):
+                plain[name] = stored[name] = tensor
+                continue
+            outputs, inputs = tensor.shape
+            of = torch.arange(inputs) // group
+            if reorder:
+                of = of[torch.randperm(inputs, generator=torch.Generator().manual_seed(len(name)))]
+                stored[name + "_g_idx"] = of.to(torch.int32)
+            w = tensor.float()
+            low = torch.stack([w[:, of == g].amin(1) for g in range(of.max() + 1)], 1).clamp(max=0)
+            high = torch.stack([w[:, of == g].amax(1) for g in range(of.max() + 1)], 1).clamp(min=0)
+            scale = (torch.maximum(-low / 8, high / 7) if symmetric else (high - low) / 15).bfloat16()
+            zero = torch.full_like(low, 8) if symmetric else torch.round(-low / scale.float()).clamp(0, 15)
+            q = torch.round(w / scale.float()[:, of] + zero[:, of]).clamp(0, 15)
+            plain[name] = (q - zero[:, of]) * scale.float()[:, of]
+            stored[name + "_packed"] = words(q)
+            stored[name + "_scale"] = scale
+            stored[name + "_shape"] = torch.tensor([outputs, inputs])
+            if not symmetric:
+                stored[name + "_zero_point"] = words(zero.t()).t()
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    weights = {"num_bits": 4, "type": "int", "symmetric": symmetric, "strategy": "group", "group_size": group,
+               "actorder": "group" if reorder else None, **config}
+    return as_stored(edit, {"quant_method": "compressed-tensors", "format": "pack-quantized",
+                            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}})
+
+
 def in_f64(folder):
     """Norms in double precision."""
     path = folder / "model.safetensors"
@@ -322,6 +356,13 @@ MODELS = {
         "quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}, reorder=True)),
     "llama-awq": (LlamaConfig(**WIDER), F16, 20, four_bits(32, {
         "quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm"})),
+    "llama-compressed-int4": (LlamaConfig(**WIDER), F32, 20, compressed(32, {})),
+    "qwen3-compressed-int4-zeros": (Qwen3Config(**WIDER, head_dim=16), F32, 20, compressed(64, {}, symmetric=False)),
+    "llama-compressed-int4-reordered": (LlamaConfig(**WIDER), F32, 20, compressed(32, {}, reorder=True)),
+    "llama-fp8-compressed-blocks": (LlamaConfig(**SMALL), F32, 20, fp8((16, 8), {"name": "weight_scale", "config": {
+        "quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"group_0": {
+            "targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                                               "block_structure": [16, 8]}}}}})),
     "llama-fp8-whole": (LlamaConfig(**SMALL), F32, 20, fp8((0, 0), {"name": "weight_scale_inv", "config": {
         "quant_method": "fp8"}})),
     "llama-yarn-exact-f16": (LlamaConfig(**SMALL, rope_parameters={**YARN, "truncate": False}), F16, 40, {}),

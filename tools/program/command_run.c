@@ -107,7 +107,7 @@ static void print_figures(const struct run_command* run, const struct completion
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
 	figures_print(stderr, f, run->runtime.options.method);
-	if (f->n_attention + f->n_mlp + f->n_low_attention + f->n_low_mlp > 0)
+	if (f->n_attention + f->n_mlp + f->n_quantized_attention + f->n_quantized_mlp > 0)
 		draw_figures(stderr, f, run->runtime.model->weights.shape.n_blocks);
 }
 

@@ -42,7 +42,7 @@ static void say_ready(const struct serve* s) {
 	if (r->memory && memory_store(r->memory))
 		printf("masks are kept in %s\n", store_path(memory_store(r->memory)));
 	fflush(stdout);
-	say_copy(r, false);
+	report_draft_weights(r, false);
 }
 
 /* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not

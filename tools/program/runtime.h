@@ -66,11 +66,11 @@ struct runtime {
 	double load_seconds;
 };
 
-/* Says what there is to say of a copy for drafting: what was asked for always, what goes wrong at the end
+/* Says what there is to say of draft weights: what was asked for always, what goes wrong at the end
  * always, the rest on a terminal. */
-void say_copy(const struct runtime*, bool at_end);
+void report_draft_weights(const struct runtime*, bool at_end);
 
-/* The model and the engine, with a progress line of a copy for drafting where standard error is a terminal.
+/* The model and the engine, with a progress line of draft weights where standard error is a terminal.
  * False with the error set; close in any case. */
 bool runtime_open_engine(struct runtime*, struct error*);
 /* Then the memory: with the store of --store or the usual one, or without. False with the error set. */

@@ -1,0 +1,154 @@
+/* Whether quantized draft weights fits and is worth it. */
+#include "core/model/draft_weights_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "kernels/cpu/cores.h"
+
+/* ---- what fits ------------------------------------------------------------------------------ */
+
+/* Draft weights is there to save time: by default it does not crowd out what else the machine is for. */
+static const double SHARE_OF_AVAILABLE = 0.25;
+
+static double meminfo_available(void) {
+	char line[128];
+	double kilobytes = 0;
+	FILE* file = fopen("/proc/meminfo", "re");
+	while (file && fgets(line, sizeof line, file))
+		if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kilobytes * 1024;
+}
+
+static double number_in(const char* path) {
+	double number = 0;
+	FILE* file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%lf", &number) != 1) /* "max" */
+		number = 0;
+	fclose(file);
+	return number;
+}
+
+/* Bytes that programs may still take, of the machine and of the process's control group, by the system's own
+ * estimate; 0: unknown. */
+static double memory_available(void) {
+	const double machine = meminfo_available(), limit = number_in("/sys/fs/cgroup/memory.max");
+	const double left = limit - number_in("/sys/fs/cgroup/memory.current");
+	if (limit > 0 && left < machine)
+		return left > 0 ? left : 1;
+	return machine;
+}
+
+static bool fits(const struct draft_weights_memory* memory, const struct draft_weights_request* wish,
+                 struct error* error) {
+	const double bytes = (double)memory->table.bytes, available = memory_available();
+	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
+		return error_set(error, "the %d-bit draft weights takes %.1f MiB, more than the %.1f MiB allowed",
+		                 wish->format.bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
+	if (wish->most_bytes <= 0 && available > 0 && bytes > SHARE_OF_AVAILABLE * available)
+		return error_set(error,
+		                 "the %d-bit draft weights takes %.1f MiB, more than a quarter of the %.1f MiB "
+		                 "available (--draft-memory allows more)",
+		                 wish->format.bits, bytes / 0x1p20, available / 0x1p20);
+	return true;
+}
+
+/* ---- which bits ----------------------------------------------------------------------------- */
+
+/* What of the largest cache the process may count on; 0: unknown. The kernel tells the whole of it, a virtual
+ * machine's the host's, whose other guests use it too (what sysconf says may be ten times too much again).
+ * The largest that processors have for a core is 12 MiB: two cores that are told of 260 are not alone with
+ * it. */
+static double last_level_cache(void) {
+	static const double MOST_OF_A_CORE = 12 * 0x1p20;
+	const double most_of_all = MOST_OF_A_CORE * cores_available();
+	double most = 0;
+	for (int index = 0; index < 8; index++) {
+		char path[80];
+		snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
+		const double bytes = 1024 * number_in(path);
+		most = bytes > most ? bytes : most;
+	}
+	return most < most_of_all ? most : most_of_all;
+}
+
+static double sub_layer_bytes(const struct weight_table* w) {
+	double bytes = 0;
+	for (int b = 0; b < w->shape.n_blocks; b++) {
+		const struct block_weights* k = &w->block[b];
+		for (int part = 0; part < BLOCK_PARTS; part++)
+			bytes += (double)tensor_bytes(block_tensor(k, part));
+		for (int e = 0; tensor_present(&k->router) && e < w->shape.n_experts; e++)
+			bytes += (double)(tensor_bytes(&k->expert[e].w_gate) + tensor_bytes(&k->expert[e].w_up) +
+			                  tensor_bytes(&k->expert[e].w_down));
+	}
+	return bytes;
+}
+
+/* Whether the plan leaves so small a share of the blocks' bytes that a draft with it can pay. */
+static bool is_worth_it(const struct draft_weights* draft) {
+	static const double MOST_SHARE = 0.6;
+	const double stored = sub_layer_bytes(draft->stored);
+	double copied = 0, of = 0;
+	for (int i = 0; i < draft->n_items - draft->head; i++) {
+		copied += (double)draft->item[i].bytes;
+		of += (double)tensor_bytes(draft->item[i].stored);
+	}
+	return stored - of + copied <= MOST_SHARE * stored;
+}
+
+int draft_bits_for(const struct model* model) {
+	const int bits = 4; /* a row in 3 takes no less time (bench kernels), and guesses worse */
+	struct draft_weights table;
+	struct error error;
+	if (sub_layer_bytes(&model->weights) <= last_level_cache())
+		return 0;
+	const bool worth =
+	    draft_weights_plan(&table, &model->weights, (struct draft_weights_format){.bits = bits}, &error) &&
+	    is_worth_it(&table);
+	draft_weights_close(&table);
+	return worth ? bits : 0;
+}
+
+bool wants_screened_head(const struct weight_table* w) {
+	/* that of SmolLM2, 29 MiB, took 0.12 s to copy, and its bounds leave next to nothing out */
+	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
+	const double head = (double)tensor_bytes(&w->output), step = head + sub_layer_bytes(w);
+	const double available = memory_available();
+	const double memory = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
+	return head >= LEAST_BYTES && head >= LEAST_SHARE * step &&
+	       (available <= 0 || memory <= MOST_OF_MEMORY * available);
+}
+
+/* ---- its memory ----------------------------------------------------------------------------- */
+
+static bool take_memory(struct draft_weights_memory* memory, struct error* error) {
+	static const size_t huge = (size_t)2 << 20;
+	const size_t bytes = (memory->table.bytes + huge - 1) / huge * huge;
+	memory->data = aligned_alloc(huge, bytes);
+	if (!memory->data)
+		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", memory->table.format.bits,
+		                 (double)memory->table.bytes / 0x1p20);
+	madvise(memory->data, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	draft_weights_place(&memory->table, memory->data);
+	return true;
+}
+
+bool draft_weights_memory_open(struct draft_weights_memory* memory, const struct model* model,
+                               const struct draft_weights_request* wish, struct error* error) {
+	*memory = (struct draft_weights_memory){.data = NULL};
+	return draft_weights_plan(&memory->table, &model->weights, wish->format, error) &&
+	       (memory->table.bytes == 0 || (fits(memory, wish, error) && take_memory(memory, error)));
+}
+
+void draft_weights_memory_close(struct draft_weights_memory* memory) {
+	draft_weights_close(&memory->table);
+	free(memory->data);
+	*memory = (struct draft_weights_memory){.data = NULL};
+}

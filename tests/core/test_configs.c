@@ -1,0 +1,331 @@
+/* config.json files of unusual but legal shapes against transformers: every
+ * tests/core/golden/configs/NAME.json is a test. It holds the config, which tensors a checkpoint has, a text,
+ * and log-probabilities that transformers gives some tokens after some of its positions
+ * (tools/oracle/configs.py). The weights are made here, by the same rule as there; so a file is small.
+ * Log-probabilities are within 2e-4. Files given as arguments are tested instead. */
+#include <dirent.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/files/json.h"
+#include "core/model/model.h"
+
+enum { MOST_CASES = 512, MOST_TOKENS = 256, MOST_IDS = 64 };
+
+struct text {
+	int32_t token[MOST_TOKENS], id[MOST_IDS];
+	int n, prompt, n_ids;
+};
+
+static cJSON* part(const cJSON* json, const char* field) {
+	cJSON* found = cJSON_GetObjectItemCaseSensitive(json, field);
+	if (!found)
+		fail_msg("%s is missing", field);
+	return found;
+}
+
+static int numbers(const cJSON* array, int32_t* out, int limit) {
+	int n = 0;
+	const cJSON* one;
+	cJSON_ArrayForEach (one, array) {
+		assert_true(n < limit);
+		out[n++] = (int32_t)one->valuedouble;
+	}
+	return n;
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* A checkpoint of one file: names and places first, then values. */
+struct writer {
+	FILE* out;
+	uint64_t at;
+	bool names; /* the header's turn */
+	bool first;
+};
+
+/* FNV-1a */
+static uint64_t hash(const char* text) {
+	uint64_t h = 14695981039346656037u;
+	for (; *text; text++)
+		h = (h ^ (uint8_t)*text) * 1099511628211u;
+	return h;
+}
+
+/* splitmix64 (Steele et al. 2014): uniform in [-1/2, 1/2). */
+static double uniform(uint64_t seed, uint64_t i) {
+	uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15u;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	z ^= z >> 31;
+	return (double)(z >> 40) / 16777216.0 - 0.5;
+}
+
+static void put_tensor(struct writer* w, const char* name, const cJSON* shape, double scale, double offset) {
+	uint64_t n = 1;
+	const cJSON* dim;
+	cJSON_ArrayForEach (dim, shape)
+		n *= (uint64_t)dim->valuedouble;
+	if (w->names) {
+		char* text = cJSON_PrintUnformatted(shape);
+		fprintf(w->out, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[%llu,%llu]}",
+		        w->first ? "" : ",", name, text, (unsigned long long)w->at,
+		        (unsigned long long)(w->at + 4 * n));
+		w->at += 4 * n;
+		w->first = false;
+		free(text);
+		return;
+	}
+	const uint64_t seed = hash(name);
+	for (uint64_t i = 0; i < n; i++) {
+		const float x = (float)(offset + scale * uniform(seed, i));
+		fwrite(&x, sizeof x, 1, w->out);
+	}
+}
+
+/* A name's stars are numbers, counted from 0 to what "of" says of each. */
+static void put_all(struct writer* w, const char* name, const cJSON* of, const cJSON* entry) {
+	const char* star = strchr(name, '*');
+	if (!star) {
+		put_tensor(w, name, part(entry, "shape"), part(entry, "scale")->valuedouble,
+		           part(entry, "offset")->valuedouble);
+		return;
+	}
+	assert_non_null(of);
+	for (int i = 0; i < (int)of->valuedouble; i++) {
+		char one[256];
+		snprintf(one, sizeof one, "%.*s%d%s", (int)(star - name), name, i, star + 1);
+		put_all(w, one, of->next, entry);
+	}
+}
+
+static void put_pass(struct writer* w, const cJSON* tensors) {
+	const cJSON* entry;
+	cJSON_ArrayForEach (entry, tensors)
+		put_all(w, part(entry, "name")->valuestring, part(entry, "of")->child, entry);
+}
+
+static void write_weights(const cJSON* tensors, const char* path) {
+	struct writer w = {.out = fopen(path, "wb+"), .names = true, .first = true};
+	assert_non_null(w.out);
+	uint8_t length[8] = {0};
+	fwrite(length, 1, sizeof length, w.out);
+	fputc('{', w.out);
+	put_pass(&w, tensors);
+	fputc('}', w.out);
+	const uint64_t header = (uint64_t)ftell(w.out) - sizeof length;
+	w.names = false;
+	put_pass(&w, tensors);
+	for (int i = 0; i < 8; i++)
+		length[i] = (uint8_t)(header >> 8 * i);
+	rewind(w.out);
+	fwrite(length, 1, sizeof length, w.out);
+	assert_int_equal(fclose(w.out), 0);
+}
+
+/* ---- the folder ------------------------------------------------------------------------------- */
+
+static const char* const made[] = {"config.json", "model.safetensors", "tokenizer.json",
+                                   "tokenizer_config.json"};
+
+static void write_folder(const cJSON* json, const char* folder) {
+	char path[1200], to[1200];
+	snprintf(path, sizeof path, "%s/config.json", folder);
+	FILE* out = fopen(path, "w");
+	assert_non_null(out);
+	char* text = cJSON_Print(part(json, "config"));
+	fputs(text, out);
+	free(text);
+	assert_int_equal(fclose(out), 0);
+	snprintf(path, sizeof path, "%s/model.safetensors", folder);
+	write_weights(part(json, "tensors"), path);
+	for (int i = 2; i < 4; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+		snprintf(to, sizeof to, "%s/tests/core/golden/tokenizer/%s", getenv("SWIFTLET_SOURCE"), made[i]);
+		assert_int_equal(symlink(to, path), 0);
+	}
+}
+
+static void drop_folder(const char* folder) {
+	char path[1200];
+	for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+/* ---- running ---------------------------------------------------------------------------------- */
+
+struct run {
+	struct backend* backend;
+	struct cache* cache;
+	float* logits; /* (MOST_TOKENS, vocab) of the text */
+	int vocab, blocks;
+};
+
+static void run_rows(struct run* r, const struct text* t, int base, int n) {
+	struct result out[MOST_TOKENS];
+	uint8_t want[MOST_TOKENS];
+	int32_t path[MOST_TOKENS];
+	struct error error = {""};
+	for (int i = 0; i < n; i++) {
+		want[i] = WANT_LOGITS;
+		path[i] = i;
+		out[i] = (struct result){.logits = r->logits + (size_t)(base + i) * (size_t)r->vocab};
+	}
+	const struct segment segment = {.cache = r->cache, .base = base, .n = n};
+	struct pass pass = pass_over(&segment, t->token + base, NULL, 2 * r->blocks, want, out);
+	pass.head = true;
+	if (!r->backend->run(r->backend, &pass, &error))
+		fail_msg("%s", error.message);
+	r->backend->commit(r->cache, path, n);
+}
+
+/* The prompt as one pass, the rest row by row, as a generation goes. */
+static void run_text(struct run* r, const struct model* model, const struct text* t, const char* isa) {
+	struct error error = {""};
+	const struct backend_options options = {.threads = 2, .isa = isa, .context = t->n + 1};
+	r->vocab = model->weights.shape.vocab;
+	r->blocks = model->weights.shape.n_blocks;
+	r->logits = calloc((size_t)t->n * (size_t)r->vocab, sizeof *r->logits);
+	r->backend = cpu_open(&model->weights, &options, &error);
+	if (!r->backend)
+		fail_msg("%s", error.message);
+	r->cache = r->backend->cache_open(r->backend, t->n + 1, DTYPE_F32, &error);
+	if (!r->cache)
+		fail_msg("%s", error.message);
+	r->cache->prompt_length = t->prompt;
+	run_rows(r, t, 0, t->prompt);
+	for (int i = t->prompt; i < t->n; i++)
+		run_rows(r, t, i, 1);
+}
+
+static void end_run(struct run* r) {
+	r->backend->cache_close(r->cache);
+	r->backend->close(r->backend);
+	free(r->logits);
+}
+
+/* The farthest of a row's log-probabilities from transformers'. */
+static double farthest(const struct run* r, const struct text* t, int row, const cJSON* expected) {
+	const float* x = r->logits + (size_t)row * (size_t)r->vocab;
+	double most = (double)x[0], sum = 0, worst = 0;
+	for (int v = 1; v < r->vocab; v++)
+		most = fmax(most, (double)x[v]);
+	for (int v = 0; v < r->vocab; v++)
+		sum += exp((double)x[v] - most);
+	const cJSON* one = expected->child;
+	for (int i = 0; i < t->n_ids; i++, one = one->next) {
+		assert_non_null(one);
+		const double error = fabs((double)x[t->id[i]] - most - log(sum) - one->valuedouble);
+		worst = error > worst || isnan(error) ? error : worst;
+	}
+	return worst;
+}
+
+static void check_ends(const struct model* model, const cJSON* json) {
+	int32_t end[MAX_END_TOKENS];
+	const cJSON* ends = json_field(json, "ends");
+	if (!ends)
+		return;
+	const int n = numbers(ends, end, MAX_END_TOKENS);
+	assert_int_equal(model->n_end_tokens, n);
+	for (int i = 0; i < n; i++)
+		assert_true(model_is_end(model, end[i]));
+}
+
+static void check_model(const struct model* model, const cJSON* json, const char* name) {
+	static const char* const isa[] = {"reference", "auto"};
+	struct text t = {.prompt = (int)part(json, "prompt")->valuedouble};
+	t.n = numbers(part(json, "tokens"), t.token, MOST_TOKENS);
+	t.n_ids = numbers(part(json, "ids"), t.id, MOST_IDS);
+	check_ends(model, json);
+	for (int i = 0; i < 2; i++) {
+		struct run r;
+		double worst = 0;
+		const cJSON *row, *expected = part(json, "log_probabilities")->child;
+		run_text(&r, model, &t, isa[i]);
+		cJSON_ArrayForEach (row, part(json, "rows")) {
+			const double error = farthest(&r, &t, (int)row->valuedouble, expected);
+			if (!(error <= 2e-4))
+				fail_msg("%s, %s: after position %d a log-probability is off by %g, allowed 2e-4", name,
+				         isa[i], (int)row->valuedouble, error);
+			worst = fmax(worst, error);
+			expected = expected->next;
+		}
+		print_message("%s, %s: log-probabilities within %.1e\n", name, isa[i], worst);
+		end_run(&r);
+	}
+}
+
+static void check_case(void** state) {
+	const char* file = *state;
+	const char* name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+	char folder[] = "/tmp/swiftlet-configs-XXXXXX";
+	struct error error = {""};
+	cJSON* json = json_read(file, &error);
+	if (!json)
+		fail_msg("%s", error.message);
+	assert_non_null(mkdtemp(folder));
+	write_folder(json, folder);
+	struct model* model = model_open(folder, NULL, &error);
+	drop_folder(folder); /* what is mapped stays */
+	if (!model)
+		fail_msg("%s: %s", name, error.message);
+	check_model(model, json, name);
+	model_close(model);
+	cJSON_Delete(json);
+}
+
+/* ---- the cases -------------------------------------------------------------------------------- */
+
+static int by_name(const void* a, const void* b) {
+	return strcmp(((const struct CMUnitTest*)a)->name, ((const struct CMUnitTest*)b)->name);
+}
+
+static struct CMUnitTest test_of(char* file) {
+	return (struct CMUnitTest){.name = file, .test_func = check_case, .initial_state = file};
+}
+
+static size_t find_cases(struct CMUnitTest* tests) {
+	char path[1024];
+	size_t n = 0;
+	snprintf(path, sizeof path, "%s/tests/core/golden/configs", getenv("SWIFTLET_SOURCE"));
+	DIR* list = opendir(path);
+	for (struct dirent* entry; list && (entry = readdir(list)) && n < MOST_CASES;) {
+		if (!strstr(entry->d_name, ".json"))
+			continue;
+		char file[1400];
+		snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+		tests[n++] = test_of(strdup(file));
+	}
+	if (list)
+		closedir(list);
+	qsort(tests, n, sizeof *tests, by_name);
+	return n;
+}
+
+int main(int n_files, char** files) {
+	static struct CMUnitTest tests[MOST_CASES];
+	size_t n = 0;
+	if (!getenv("SWIFTLET_SOURCE")) {
+		printf("skipped: SWIFTLET_SOURCE is not set to the source tree\n");
+		return 77;
+	}
+	for (int i = 1; i < n_files && n < MOST_CASES; i++)
+		tests[n++] = test_of(files[i]);
+	if (n == 0)
+		n = find_cases(tests);
+	if (n == 0)
+		return 1;
+	return _cmocka_run_group_tests("configs", tests, n, NULL, NULL);
+}

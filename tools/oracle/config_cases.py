@@ -1,0 +1,248 @@
+"""config.json files that configs.py judges: small models of every family, each unusual in one thing or several."""
+import numpy
+
+import golden
+
+PLAIN = dict(vocab_size=golden.VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, tie_word_embeddings=False,
+             bos_token_id=None, eos_token_id=golden.END, pad_token_id=None)
+SLIDES = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+FULL = ["full_attention"] * 4
+
+# What a small model of the family needs beside the plain sizes.
+FAMILIES = {
+    "llama": {}, "mistral": {}, "ministral": {"head_dim": 8}, "ministral3": {"head_dim": 8},
+    "mixtral": {"head_dim": 8, "num_local_experts": 4}, "qwen2": {}, "qwen3": {"head_dim": 8},
+    "qwen3_moe": {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "gpt_oss": {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20},
+    "phi3": {}, "gemma2": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20},
+    "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20}, "granite": {},
+    "granitemoehybrid": {"num_local_experts": 0, "shared_intermediate_size": 40, "layer_types": ["attention"] * 4,
+                         "mamba_n_heads": 4},
+    "smollm3": {}, "olmo2": {}, "olmo3": {"sliding_window": 20}, "exaone4": {"sliding_window": 20},
+    "glm4": {"head_dim": 8}, "seed_oss": {"head_dim": 8}, "stablelm": {},
+}
+
+
+def case(family, **changes):
+    """A config of the family; a change to ... takes the field out."""
+    config = {**PLAIN, "model_type": family, **FAMILIES[family], **changes}
+    return {name: value for name, value in config.items() if value is not ...}
+
+
+def rope(kind, **more):
+    return {"rope_type": kind, **more}
+
+
+YARN = rope("yarn", factor=4.0, original_max_position_embeddings=64)
+LLAMA3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+LINEAR = rope("linear", factor=4.0)
+DYNAMIC = rope("dynamic", factor=3.0)
+LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 4.0, 8.0])
+
+# Families whose attention all turns by one flat set of parameters.
+FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid")]
+BY_KIND = ("gemma3_text", "olmo3")
+TWICE = 24  # an original context beside the one among the parameters
+
+
+def by_kind(full, sliding=None):
+    return {"full_attention": full, "sliding_attention": sliding or rope("default")}
+
+
+CASES = {}
+for name in FLAT:
+    CASES[f"{name}-scaling-beside-parameters"] = case(
+        name, rope_parameters=rope("default", rope_theta=1e6), rope_scaling={**YARN, "truncate": True})
+    CASES[f"{name}-original-context-twice"] = case(
+        name, rope_parameters={**(LLAMA3 if name in ("llama", "qwen3", "olmo2") else YARN), "rope_theta": 5000.0,
+                               **({"llama_4_scaling_beta": 0.2} if name == "ministral3" else {})},
+        original_max_position_embeddings=TWICE)
+del CASES["ministral3-scaling-beside-parameters"]  # transformers wants its growth there
+for name in BY_KIND:
+    CASES[f"{name}-flat-parameters"] = case(name, rope_parameters={**LINEAR, "rope_theta": 1e6})
+    CASES[f"{name}-scaling-beside-parameters"] = case(
+        name, rope_parameters=by_kind(rope("default", rope_theta=5000.0)), rope_scaling=LINEAR)
+    CASES[f"{name}-scaling-alone"] = case(name, rope_scaling=LINEAR, rope_theta=2000.0, rope_local_base_freq=700.0)
+    CASES[f"{name}-original-context-twice"] = case(
+        name, rope_parameters=by_kind({**YARN, "truncate": False}), original_max_position_embeddings=TWICE)
+CASES.update({
+    "phi3-original-context-inside": case("phi3", rope_scaling={**LONG, "original_max_position_embeddings": 32}),
+    "phi3-original-context-outside": case("phi3", rope_scaling=LONG, original_max_position_embeddings=TWICE),
+    "phi3-yarn-is-longrope": case("phi3", rope_scaling={**LONG, "rope_type": "yarn"},
+                                  original_max_position_embeddings=100),
+    "gpt_oss-default-rope-theta": case("gpt_oss", rope_theta=3000.0, original_max_position_embeddings=TWICE),
+    "gpt_oss-default-rope-kv-null": case("gpt_oss", num_key_value_heads=4, rope_parameters=None),
+    "ministral3-default-rope-theta": case("ministral3", rope_theta=3000.0, max_position_embeddings=64),
+    "ministral3-listed-kinds-unread": case("ministral3", sliding_window=20, layer_types=SLIDES),
+    "mistral-listed-kinds": case("mistral", head_dim=8, sliding_window=20, layer_types=SLIDES),
+    "mixtral-window": case("mixtral", sliding_window=20, layer_types=SLIDES),
+    "phi3-listed-kinds-unread": case("phi3", sliding_window=20, layer_types=SLIDES),
+    "ministral-window-null": case("ministral", sliding_window=None, layer_types=FULL),
+    "qwen2-window-from-first": case("qwen2", use_sliding_window=True, sliding_window=20, max_window_layers=1),
+    "qwen3-window-listed": case("qwen3", use_sliding_window=True, sliding_window=20, layer_types=SLIDES),
+    "qwen3-window-unused": case("qwen3", use_sliding_window=False, sliding_window=20, max_window_layers=0),
+    "qwen3_moe-window-all": case("qwen3_moe", use_sliding_window=True, sliding_window=20, max_window_layers=3),
+    "qwen3_moe-window-unused": case("qwen3_moe", use_sliding_window=False, sliding_window=20),
+    "smollm3-window-listed": case("smollm3", use_sliding_window=True, sliding_window=20, layer_types=SLIDES),
+    "olmo3-all-full": case("olmo3", layer_types=FULL),
+    "olmo3-pattern-unread": case("olmo3", sliding_window_pattern=2),
+    "gemma2-pattern-unread": case("gemma2", sliding_window_pattern=4),
+    "gemma2-all-full": case("gemma2", layer_types=FULL, attn_logit_softcapping=None),
+    "gemma3_text-pattern": case("gemma3_text", sliding_window_pattern=2, attn_logit_softcapping=2.0,
+                                final_logit_softcapping=3.0),
+    "gemma3_text-all-full": case("gemma3_text", layer_types=FULL),
+    "exaone4-all-full": case("exaone4", layer_types=FULL),
+    "exaone4-all-full-no-window": case("exaone4", layer_types=FULL, sliding_window=None),
+    "exaone4-pattern": case("exaone4", sliding_window_pattern=2),
+    "gpt_oss-all-full": case("gpt_oss", layer_types=FULL),
+    "granitemoehybrid-rope": case("granitemoehybrid", position_embedding_type="rope", rope_scaling=YARN,
+                                  rope_parameters=rope("default"), original_max_position_embeddings=TWICE),
+    "glm4-rotary-beside": case("glm4", partial_rotary_factor=0.75, rope_parameters=rope("default")),
+    "stablelm-rotary-inside": case("stablelm", partial_rotary_factor=0.25,
+                                   rope_parameters=rope("linear", factor=2.0, partial_rotary_factor=0.75)),
+})
+# Models of images and text: text alone is run. Old files have its fields beside the others.
+MROPE = {"type": "mrope", "mrope_section": [1, 1, 2]}
+TEXT = {k: v for k, v in PLAIN.items() if k not in ("tie_word_embeddings", "pad_token_id")}
+VISION = {"qwen2_vl": dict(depth=1, embed_dim=16, hidden_size=32, num_heads=2),
+          "qwen2_5_vl": dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32,
+                             fullatt_block_indexes=[0]),
+          "qwen3_vl": dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32,
+                           num_position_embeddings=16, deepstack_visual_indexes=[0])}
+TOKENS = dict(image_token_id=1, video_token_id=2, vision_start_token_id=3, vision_end_token_id=4)
+CASES.update({
+    "qwen2_vl-flat": {**TEXT, **TOKENS, "model_type": "qwen2_vl", "vision_config": VISION["qwen2_vl"],
+                      "rope_scaling": MROPE, "rope_theta": 5000.0, "tie_word_embeddings": False},
+    "qwen2_5_vl-flat": {**TEXT, **TOKENS, "model_type": "qwen2_5_vl", "vision_config": VISION["qwen2_5_vl"],
+                        "rope_scaling": MROPE, "tie_word_embeddings": True, "max_window_layers": 2,
+                        "use_sliding_window": False},
+    "qwen2_5_vl-nested": {**TOKENS, "model_type": "qwen2_5_vl", "vision_config": VISION["qwen2_5_vl"],
+                          "text_config": {**TEXT, "model_type": "qwen2_5_vl_text", "rope_parameters": {
+                              "rope_type": "default", "mrope_section": [1, 1, 2]}, "use_sliding_window": True,
+                              "sliding_window": 20, "max_window_layers": 1}, "tie_word_embeddings": False},
+    "qwen3_vl": {**TOKENS, "model_type": "qwen3_vl", "vision_config": VISION["qwen3_vl"],
+                 "text_config": {**TEXT, "model_type": "qwen3_vl_text", "head_dim": 8, "rope_scaling": {
+                     "rope_type": "default", "mrope_section": [2, 1, 1], "mrope_interleaved": True}},
+                 "tie_word_embeddings": False},
+    "qwen3_vl-tied": {**TOKENS, "model_type": "qwen3_vl", "vision_config": VISION["qwen3_vl"],
+                      "text_config": {**TEXT, "model_type": "qwen3_vl_text", "head_dim": 8, "rope_theta": 3000.0,
+                                      "rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+                                                       "original_max_position_embeddings": 64,
+                                                       "mrope_section": [2, 1, 1]}},
+                      "tie_word_embeddings": True},
+    "exaone4_5": {"model_type": "exaone4_5", "image_token_id": 1, "video_token_id": 2,
+                  "vision_config": {**VISION["qwen2_5_vl"], "num_key_value_heads": 1},
+                  "text_config": {**TEXT, "model_type": "exaone4_5_text", "sliding_window": 20,
+                                  "layer_types": SLIDES}, "tie_word_embeddings": False},
+    "llava-mistral": {"model_type": "llava", "image_token_index": 1, "vision_config": {
+        "model_type": "clip_vision_model", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "image_size": 28, "patch_size": 14}, "tie_word_embeddings": False,
+        "text_config": {**TEXT, "model_type": "mistral", "sliding_window": 20}},
+})
+for name in ("llama", "mistral", "seed_oss"):
+    CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)
+for name in ("phi3", "granite", "smollm3", "olmo2", "olmo3", "qwen2", "qwen3", "seed_oss"):
+    CASES[f"{name}-kv-heads-null"] = case(name, num_key_value_heads=None)
+
+
+# ---- random ones --------------------------------------------------------------------------------------------------
+
+
+def drawn(n, seed, families=None):
+    """n random configs of each family: {name: config}."""
+    out = {}
+    for family in families or FAMILIES:
+        for i in range(n):
+            r = numpy.random.default_rng([seed, i, sum(family.encode())])
+            out[f"{family}-{seed}-{i}"] = random_case(family, r)
+    return out
+
+
+# Fields that change the arithmetic where they are read, and that are refused elsewhere.
+OWN = {"embedding_multiplier": ("granite", "granitemoehybrid"), "residual_multiplier": ("granite", "granitemoehybrid"),
+       "logits_scaling": ("granite", "granitemoehybrid"), "attention_multiplier": ("granite", "granitemoehybrid"),
+       "logit_scale": (), "partial_rotary_factor": ("phi3", "glm4", "stablelm"), "hidden_act": ("llama", "qwen2"),
+       "no_rope_layer_interval": ("smollm3",)}
+NULL_HEAD_DIM = ("llama", "mistral", "seed_oss")
+NULL_KV_HEADS = ("llama", "phi3", "granite", "granitemoehybrid", "smollm3", "olmo2", "olmo3", "qwen2", "qwen3", "seed_oss")
+
+
+def pick(r, *choices):
+    return choices[r.integers(len(choices))]
+
+
+def random_rope(r, dim):
+    kind = pick(r, "default", "linear", "dynamic", "llama3", "yarn", "longrope")
+    out = {pick(r, "rope_type", "rope_type", "type"): kind}
+    if kind != "default":
+        out["factor"] = pick(r, 2.0, 4.0, 8)
+    if kind in ("yarn", "llama3", "longrope") and r.random() < 0.7:
+        out["original_max_position_embeddings"] = pick(r, 32, 64, 100)
+    if kind == "llama3":
+        out.update(low_freq_factor=1.0, high_freq_factor=pick(r, 4.0, 2.0))
+    if kind == "yarn":
+        for field, values in {"beta_fast": (32.0, 16, None), "beta_slow": (1.0, 2), "mscale": (1.0, 0.7),
+                              "mscale_all_dim": (1.0, 0.4, 0), "attention_factor": (1.3, None),
+                              "truncate": (True, False)}.items():
+            if r.random() < 0.3:
+                out[field] = pick(r, *values)
+    if kind == "longrope":
+        out.update(short_factor=[round(1 + 0.1 * i, 2) for i in range(dim // 2)],
+                   long_factor=[round(1 + 1.3 * i, 2) for i in range(dim // 2)])
+        if r.random() < 0.5:
+            del out["factor"]
+    if r.random() < 0.6:
+        out["rope_theta"] = pick(r, 500.0, 10000.0, 1000000)
+    return out
+
+
+def random_case(family, r):
+    heads, kv = pick(r, (4, 2), (4, 1), (2, 2), (6, 3), (4, 4), (3, 1))
+    dim = pick(r, 8, 8, 16, 12)
+    blocks = pick(r, 3, 4, 5, 8)
+    c = case(family)
+    c.update(num_attention_heads=heads, num_key_value_heads=kv, num_hidden_layers=blocks, hidden_size=heads * dim,
+             max_position_embeddings=pick(r, 100, 256, 1024), tie_word_embeddings=bool(r.random() < 0.4))
+    if "head_dim" in c or r.random() < 0.3:
+        c["head_dim"] = pick(r, 8, 16, *([None] if family in NULL_HEAD_DIM else []))
+    head = c.get("head_dim") or dim
+    if kv == heads and family in NULL_KV_HEADS and r.random() < 0.5:
+        c["num_key_value_heads"] = None
+    if family == "granitemoehybrid":
+        c["layer_types"] = ["attention"] * blocks
+        c["position_embedding_type"] = pick(r, "rope", None, "nope")
+    # fields that most families know and some do not read
+    for field, values in {
+            "attention_bias": (True, False), "mlp_bias": (True, False), "attention_out_bias": (True, False),
+            "use_qkv_bias": (True, False), "qkv_bias": (True,), "rms_norm_eps": (1e-5, 1e-3), "layer_norm_eps": (1e-3,),
+            "norm_topk_prob": (True, False), "decoder_sparse_step": (1, 2), "mlp_only_layers": ([], [1]),
+            "embedding_multiplier": (3.0,), "residual_multiplier": (0.6,), "logits_scaling": (4.0,),
+            "attention_multiplier": (0.3,), "query_pre_attn_scalar": (8, 20), "attn_logit_softcapping": (None, 2.0),
+            "final_logit_softcapping": (None, 3.0), "no_rope_layer_interval": (3,), "max_window_layers": (0, 2, 99),
+            "use_sliding_window": (True, False), "sliding_window": (None, 13, 40), "swiglu_limit": (7.0,),
+            "sliding_window_pattern": (2, 3), "hidden_act": ("silu", "gelu_pytorch_tanh", "gelu"),
+            "hidden_activation": ("gelu_pytorch_tanh", "silu", None), "logit_scale": (0.5,), "qk_layernorm": (False,),
+            "use_bidirectional_attention": (False,), "cache_implementation": ("hybrid",),
+            "original_max_position_embeddings": (24, 80), "partial_rotary_factor": (0.5, 0.75, 1.0),
+            "rope_theta": (2000.0, 1e6), "rope_local_base_freq": (777.0,)}.items():
+        if r.random() < 0.25 and (field not in OWN or family in OWN[field]):
+            c[field] = pick(r, *values)
+    if r.random() < 0.35:
+        c["layer_types"] = [pick(r, "sliding_attention", "full_attention") for _ in range(blocks)]
+        if r.random() < 0.2:
+            c["layer_types"] = ["full_attention"] * blocks
+    if family == "granitemoehybrid":
+        c["layer_types"] = ["attention"] * blocks
+    if family == "smollm3" and r.random() < 0.5:
+        c["no_rope_layers"] = [int(r.random() < 0.6) for _ in range(blocks)]
+    rotary = int(head * c.get("partial_rotary_factor", {"glm4": 0.5, "stablelm": 0.25}.get(family, 1.0)))
+    for field in ("rope_parameters", "rope_scaling"):
+        draw = r.random()
+        if draw < 0.35:
+            c[field] = random_rope(r, rotary)
+        elif draw < 0.5 and family in ("gemma3_text", "olmo3"):
+            c[field] = {"full_attention": random_rope(r, rotary), "sliding_attention": random_rope(r, rotary)}
+        elif draw < 0.55:
+            c[field] = pick(r, None, {})
+    return c

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Writes tests/core/golden/configs: config.json files of unusual but legal shapes, and what transformers makes of
+them. Weights follow from the tensors' names (tests/core/test_configs.c makes the same), so that a file holds none.
+
+  configs.py [NAME…]            the project's cases, all or some
+  configs.py --folder FOLDER    every config.json named *.json there, as a case of its name
+  configs.py --random N SEED    N random configs of every family into --out, for build/tests/test-core-configs FILE…
+"""
+import argparse
+import json
+import pathlib
+import re
+import tempfile
+import warnings
+
+import numpy
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import config_cases
+import golden
+
+warnings.filterwarnings("ignore")
+transformers.utils.logging.set_verbosity_error()
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "core" / "golden" / "configs"
+NESTED = ("mistral3", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "exaone4_5", "llava")
+
+
+# ---- weights ----------------------------------------------------------------------------------------------------
+
+
+def uniform(name, n):
+    """Uniform in [-1/2, 1/2): splitmix64 counted from the name's FNV-1a hash."""
+    seed = 14695981039346656037
+    for byte in name.encode():
+        seed = (seed ^ byte) * 1099511628211 % 2**64
+    with numpy.errstate(over="ignore"):
+        z = numpy.uint64(seed) + numpy.arange(1, n + 1, dtype=numpy.uint64) * numpy.uint64(0x9e3779b97f4a7c15)
+        z = (z ^ z >> numpy.uint64(30)) * numpy.uint64(0xbf58476d1ce4e5b9)
+        z = (z ^ z >> numpy.uint64(27)) * numpy.uint64(0x94d049bb133111eb)
+        z ^= z >> numpy.uint64(31)
+    return (z >> numpy.uint64(40)).astype(numpy.float64) / 16777216.0 - 0.5
+
+
+def spread(name, shape, family):
+    """(scale, offset) of a tensor's values: large enough that every part of the arithmetic shows."""
+    fan = shape[-1] if not (family == "gpt_oss" and "experts" in name) else shape[-2] if len(shape) > 1 else 1
+    plus_one = family.startswith("gemma")
+    if re.search(r"norm\d?\.weight$|layernorm\.weight$", name):
+        return 0.7, 0.0 if plus_one else 1.0
+    if name.endswith(("alpha_p", "alpha_n")):
+        return 1.0, 0.5
+    if name.endswith(("xielu.beta", "xielu.eps")):
+        return 0.0, 0.5 if name.endswith("beta") else -1e-6
+    if name.endswith("e_score_correction_bias") or "moe_statics" in name:
+        return 0.3, 0.0
+    if name.endswith("bias"):
+        return 1.0, 0.0
+    if name.endswith("sinks"):
+        return 3.0, 0.0
+    if "embed_tokens" in name:
+        deviation = 0.6 if plus_one else 2.5
+    elif "lm_head" in name:
+        deviation = 3.0
+    elif re.search(r"\.(q|k|qkv)_proj\.", name):
+        deviation = 0.9
+    elif re.search(r"(gate|router)\.(weight|wg\.weight)$", name):
+        deviation = 2.0
+    elif "experts.gate_up_proj" in name and family == "gpt_oss":
+        deviation = 3.0
+    else:
+        deviation = 1.1
+    return round(deviation * (12 / fan) ** 0.5, 4), 0.0
+
+
+def describe(shapes, family):
+    """The tensors in short: those whose names differ by numbers alone, counted from 0, are one entry."""
+    groups, out = {}, []
+    for name, shape in sorted(shapes.items()):
+        star = re.sub(r"(?<=\.)\d+(?=\.)", "*", name)
+        groups.setdefault((star, tuple(shape)), []).append(name)
+    for (star, shape), names in groups.items():
+        scale, offset = spread(star, shape, family)
+        more = {"shape": list(shape), "scale": scale, "offset": offset}
+        numbers = sorted(tuple(int(n) for n in re.findall(r"(?<=\.)\d+(?=\.)", name)) for name in names)
+        of = [max(column) + 1 for column in zip(*numbers)]
+        if len(names) == int(numpy.prod(of, dtype=int)):
+            out.append({"name": star, "of": of, **more})
+        else:
+            out += [{"name": name, "of": [], **more} for name in names]
+    return out
+
+
+def in_full(entry):
+    names = [entry["name"]]
+    for n in entry["of"]:
+        names = [name.replace("*", str(i), 1) for name in names for i in range(n)]
+    return names
+
+
+def make(tensors):
+    out = {}
+    for entry in tensors:
+        for name in in_full(entry):
+            values = entry["offset"] + entry["scale"] * uniform(name, int(numpy.prod(entry["shape"], dtype=int)))
+            out[name] = torch.from_numpy(values.astype(numpy.float32).reshape(entry["shape"]))
+    return out
+
+
+# ---- the judge ---------------------------------------------------------------------------------------------------
+
+
+def model_class(config):
+    of_images = config["model_type"] in NESTED
+    return transformers.AutoModelForImageTextToText if of_images else transformers.AutoModelForCausalLM
+
+
+def judge(config, length=200, prompt=90, ids=12, seed=1):
+    """A case out of a config: the text's log-probabilities by transformers in float32."""
+    torch.manual_seed(0)
+    family = (config.get("text_config") or config).get("model_type", config["model_type"])
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        (folder / "config.json").write_text(json.dumps(config))
+        maker = model_class(config)
+        loaded = transformers.AutoConfig.from_pretrained(folder)
+        model = maker.from_config(loaded, dtype=torch.float32)
+        model.save_pretrained(folder)
+        shapes = {n: list(t.shape) for n, t in load_file(folder / "model.safetensors").items()}
+        tensors = describe(shapes, family)
+        save_file(make(tensors), folder / "model.safetensors", {"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(config))
+        model = maker.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    vocab = (config.get("text_config") or config).get("vocab_size", 272)
+    generator = numpy.random.default_rng(seed)
+    tokens = [int(t) for t in generator.integers(0, min(vocab, golden.VOCAB) - 1, length)]
+    cache = golden.new_cache(model)
+    logits = [golden.forward(model, tokens[:prompt], cache)]
+    logits += [golden.forward(model, [token], cache) for token in tokens[prompt:]]
+    of = torch.log_softmax(torch.cat(logits).double(), -1)
+    rows = [0, 1, 7, 30, prompt - 1, prompt, 120, 150, length - 1]
+    chosen = sorted(int(t) for t in generator.choice(min(vocab, golden.VOCAB), ids, replace=False))
+    return {"config": config, "tensors": tensors, "tokens": tokens, "prompt": prompt, "rows": rows, "ids": chosen,
+            "log_probabilities": [[round(float(of[row, i]), 6) for i in chosen] for row in rows]}
+
+
+def write(path, case):
+    parts = ",\n".join(f'"{k}": {json.dumps(v, separators=(",", ":"))}' for k, v in case.items())
+    path.write_text("{" + parts + "}\n")
+
+
+def try_case(out, name, config, ends=None):
+    try:
+        case = judge(config)
+    except Exception as error:  # transformers does not take it
+        print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}", flush=True)
+        return
+    spread_of = numpy.ptp(case["log_probabilities"])
+    write(out / f"{name}.json", {**case, **({"ends": ends} if ends is not None else {})})
+    print(f"{name}: log-probabilities over {spread_of:.1f}, {(out / (name + '.json')).stat().st_size} bytes", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--random", nargs=2, type=int, metavar=("N", "SEED"))
+    parser.add_argument("--family", action="append")
+    parser.add_argument("--out", type=pathlib.Path, default=OUT)
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.folder:
+        for path in sorted(asked.folder.glob("*.json")):
+            if not asked.names or path.stem in asked.names:
+                try_case(asked.out, path.stem, json.loads(path.read_text()))
+        return
+    cases = config_cases.drawn(*asked.random, asked.family) if asked.random else config_cases.CASES
+    for name, config in cases.items():
+        if not asked.names or any(name.startswith(prefix) for prefix in asked.names):
+            try_case(asked.out, name, config)
+
+
+if __name__ == "__main__":
+    main()
