@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/draft/drafter.h"
+#include "core/grammar/grammar.h"
 #include "core/text/tokenizer.h"
 #include "kernels/clock.h"
 #include "kernels/exchange.h"
@@ -333,8 +334,15 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	return engine;
 }
 
+/* A special token is its name behind bytes that no text has: a grammar that means one can say so. */
 static size_t piece_of(void* user, int32_t token, char* out, size_t capacity) {
-	return tokenizer_piece(user, token, false, out, capacity);
+	const size_t n = tokenizer_piece(user, token, false, out, capacity);
+	const size_t mark = strlen(GRAMMAR_SPECIAL);
+	if (n > 0 || capacity < mark)
+		return n;
+	memcpy(out, GRAMMAR_SPECIAL, mark);
+	const size_t name = tokenizer_piece(user, token, true, out + mark, capacity - mark);
+	return name ? name + mark : 0;
 }
 
 const struct token_trie* engine_trie(struct engine* engine) {

@@ -133,9 +133,10 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	const int vocab = s->engine->model->weights.shape.vocab;
 	if (r->n_prompt < 1)
 		return error_set(error, "the prompt is empty: expected at least one token");
-	if (r->n_prompt >= s->cache->capacity)
+	const int most = s->cache->capacity - (r->max_tokens > 1); /* the last token needs no room in the cache */
+	if (r->n_prompt > most)
 		return error_set(error, "the prompt has %d tokens: the context of %d tokens holds at most %d",
-		                 r->n_prompt, s->cache->capacity, s->cache->capacity - 1);
+		                 r->n_prompt, s->cache->capacity, most);
 	for (int i = 0; i < r->n_prompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
 			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);
@@ -231,7 +232,7 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 	s->chunk_tokens = kept;
 	memcpy(s->text, r->prompt, (size_t)r->n_prompt * sizeof *s->text);
 	s->n_text = s->n_prompt = r->n_prompt;
-	const int room = s->cache->capacity - r->n_prompt;
+	const int left = s->cache->capacity - r->n_prompt, room = left > 0 ? left : 1;
 	s->end = r->n_prompt + (r->max_tokens < room ? r->max_tokens : room);
 	memset(&s->figures, 0, sizeof s->figures);
 	s->figures.prompt_tokens = r->n_prompt;

@@ -12,6 +12,7 @@ void generation_let_go(struct generation* g) {
 		return;
 	for (int i = 0; i < g->n; i++) {
 		reply_logprobs_free(&g->choice[i].logprobs);
+		free(g->choice[i].token);
 		answer_reader_close(&g->choice[i].reader);
 		free(g->choice[i].embedding);
 	}
@@ -48,7 +49,6 @@ static ssize_t read_stream(void* user, uint64_t position, char* buffer, size_t m
 		n = (ssize_t)(there < most ? there : most);
 		memcpy(buffer, g->out.data + g->sent, (size_t)n);
 		g->sent += (size_t)n;
-		g->spoken = seconds_now();
 		if (g->sent == g->out.size) {
 			text_clear(&g->out);
 			g->sent = 0;
@@ -67,7 +67,7 @@ static void stream_freed(void* user) { generation_let_go(user); }
 
 static bool begin_stream(struct http_call* c, struct generation* g) {
 	atomic_fetch_add(&g->holders, 1);
-	struct MHD_Response* r = event_stream(read_stream, g, stream_freed);
+	struct MHD_Response* r = event_stream(g->formatter->type, read_stream, g, stream_freed);
 	if (!r) {
 		generation_let_go(g);
 		return api_no_memory(&c->error);
@@ -121,7 +121,6 @@ bool generate_begin(struct http_call* c) {
 	g->connection = c->connection;
 	g->socket = info ? info->connect_fd : -1;
 	const bool stream = g->request.stream;
-	g->spoken = seconds_now();
 	if (!submit_jobs(c, g)) {
 		generation_let_go(g);
 		return false;

@@ -229,22 +229,18 @@ def ask_and_leave(port, n, data=b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\
         c.close()
 
 
-def held(port, process):
-    """Connections that the server has open at its port, but for none."""
-    there = set(os.readlink(os.path.join("/proc/%d/fd" % process, fd)) for fd in os.listdir("/proc/%d/fd" % process) if os.path.islink("/proc/%d/fd/%s" % (process, fd)))
-    n = 0
-    for line in list(open("/proc/net/tcp"))[1:]:
-        f = line.split()
-        n += int(f[1].split(":")[1], 16) == port and f[3] != "0A" and "socket:[%s]" % f[9] in there
-    return n
+def held(port):
+    """Connections of the port that a process has open."""
+    fields = [line.split() for line in list(open("/proc/net/tcp"))[1:]]
+    return sum(int(f[1].split(":")[1], 16) == port and f[3] != "0A" and f[9] != "0" for f in fields)
 
 
-def leave(port, process, n=700, within=60, data=None):
+def leave(port, n=700, within=60, data=None):
     """Seconds until none of the connections is held any more; None: they still are after so long."""
     ask_and_leave(port, n, *([data] if data else []))
     began = time.monotonic()
     while time.monotonic() - began < within:
-        if held(port, process) == 0:
+        if held(port) == 0:
             return time.monotonic() - began
         time.sleep(0.02)
     return None
@@ -362,8 +358,8 @@ def gone(model):
     with Server(model) as s:
         for name, data in (("GET", None), ("POST without its body", POST + b"Content-Length: 100\r\n\r\n"),
                            ("POST", POST.replace(b"Connection: close\r\n", b"") + b"Content-Length: 31\r\n\r\n" + b'{"prompt":"a","max_tokens":400}')):
-            seconds = leave(s.port, s.process.pid, data=data)
-            print("%-24s %s" % (name, "held after 60 s: %d" % held(s.port, s.process.pid) if seconds is None else "all given back after %.2f s" % seconds), flush=True)
+            seconds = leave(s.port, data=data)
+            print("%-24s %s" % (name, "held after 60 s: %d" % held(s.port) if seconds is None else "all given back after %.2f s" % seconds), flush=True)
 
 
 if __name__ == "__main__":
