@@ -12,12 +12,13 @@ struct grammar;
 
 /* All of these return NULL with the error set: malformed, not supported (named), or too large. */
 
-/* Texts that are JSON values valid under the schema. Object members come in the schema's order, members that
- * the schema does not name are left out unless it names none. */
+/* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
+ * that it does not name, where it says what they are or names none. A schema without a type is of the type
+ * that its keywords are about; a tuple is whole. */
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error*);
 /* Any JSON object. */
 struct grammar* grammar_from_json_object(struct error*);
-/* The whole text matches an ECMA-262 expression without look-around and references. */
+/* The whole text matches an ECMA-262 expression without look-behind, references and \b. */
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error*);
 /* GBNF, as llama.cpp reads it: rules `name ::= …` of "literals", [classes], groups, alternatives and * + ?
  * {m,n}; the text is a `root`. Rules that begin with themselves are refused. */
