@@ -158,7 +158,7 @@ static void write_function_call(struct writing* w, const struct json_item* call)
 	text_put(w->to, "}]");
 }
 
-/* What else a message says; what a client that hands an answer back gives as null (the openai package does)
+/* The other members of a message. A null that a client sends with an earlier answer (the openai package does)
  * is no field. */
 static bool write_others(struct writing* w, const char* message, size_t size) {
 	struct json_item item = {0};

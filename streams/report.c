@@ -25,7 +25,7 @@ static void put_mask(struct text* out, const struct swiftlet_figures* f) {
 	text_put(out, "}");
 }
 
-/* Who drafted: rows verified for each, and what came of them. */
+/* The figures of each drafter: rows verified, tokens accepted and expected. */
 static void put_sources(struct text* out, const struct swiftlet_figures* f) {
 	const char* separator = "";
 	text_put(out, "{");

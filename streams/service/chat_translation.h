@@ -53,8 +53,8 @@ bool translate_result(struct translation*, const char* id, const cJSON* content,
 /* The tool that has to be called. */
 void translate_choice(struct translation*, const char* name);
 
-/* Whose they are: OpenAI's Responses (/v1/responses), Anthropic's Messages (/v1/messages), and the latter
- * without the fields that counting tokens does without. */
+/* The vendors' requests: OpenAI's Responses (/v1/responses), Anthropic's Messages (/v1/messages), and the
+ * latter without the fields that counting tokens does without. */
 bool responses_read(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 bool messages_read(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 bool messages_read_counted(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);

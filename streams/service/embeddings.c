@@ -1,5 +1,5 @@
 /* OpenAI's embeddings (/v1/embeddings): a text's vector, of length 1, is the mean of the model's last states.
- * It is read as a completion of one token whose text is not told. */
+ * The request is read as a completion of one token whose text is not sent. */
 #include <math.h>
 #include <string.h>
 

@@ -48,7 +48,7 @@ struct choice { /* one output sequence of a generation */
 	size_t shown;  /* bytes of the tokens so far, special ones left out */
 };
 
-/* What a response with one choice has emitted so far. */
+/* The output that a response with one choice has emitted so far. */
 enum item_kind { ITEM_NONE, ITEM_REASONING, ITEM_TEXT, ITEM_CALL };
 struct item_stream {
 	int events, count; /* emitted; items closed */

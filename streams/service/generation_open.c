@@ -190,7 +190,7 @@ static bool echo_prompt(struct generation* g, struct choice* c) {
 	return true;
 }
 
-/* What an answer goes on from: a call that it was made to begin with, or a thought. */
+/* Sets the state that the answer continues: a forced call, or a thought. */
 static void open_reader(struct generation* g, struct choice* c) {
 	const struct model* m = g->server->model;
 	const struct api_request* q = &g->request;

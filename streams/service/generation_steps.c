@@ -1,4 +1,4 @@
-/* From the steps of generations to a generation's answer: what the scheduler's thread calls. */
+/* Turns the steps of jobs into a generation's response; the scheduler's thread calls these functions. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void beat(struct generation* g) {
 	generation_wake(g);
 }
 
-/* A sleeping connection is not watched by MHD; whether its client has hung up, the socket tells. */
+/* MHD does not watch a sleeping connection, so this asks the socket whether the client has disconnected. */
 static bool on_gone(void* user) {
 	struct generation* g = ((struct choice*)user)->generation;
 	pthread_mutex_lock(&g->lock);
@@ -35,7 +35,7 @@ static bool on_gone(void* user) {
 	return gone;
 }
 
-/* Of an echoed prompt's tokens, then of those that follow it. */
+/* Adds the log probabilities of an echoed prompt's tokens, then of the tokens that follow it. */
 static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
 	struct reply_logprobs* to = &c->logprobs;
 	for (int i = 0; i < step->n_prompt; i++) {
@@ -50,7 +50,7 @@ static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
 		reply_logprobs_add(c, &step->token[i]);
 }
 
-/* Says what there is, and forgets what has been said. */
+/* Emits the new output, and drops what has been emitted. */
 static void emit_output(struct choice* c, const struct swiftlet_step* step) {
 	c->generation->formatter->part(c, step);
 	c->sent_calls = c->reader.tools.n;
@@ -164,7 +164,7 @@ static void finish_generation(struct generation* g) {
 	generation_wake(g);
 }
 
-/* What the client is told of a problem says nothing of the machine; the log has the sentence. */
+/* Sets the client's error, which reveals nothing of the machine; the log has the details. */
 static void note_problem(struct generation* g, const char* problem) {
 	if (strcmp(problem, "cancelled") == 0) {
 		g->gone = true;

@@ -1,4 +1,4 @@
-/* What a client of OpenAI's completions and chat completions asks for.
+/* A request for OpenAI's completions or chat completions.
  *
  * The readers take a body and give a request with OpenAI's defaults filled in (an omitted temperature is
  * 1, max_tokens of a completion 16, of a chat whatever the context leaves; the model is the one that is

@@ -1,4 +1,4 @@
-/* What a client of OpenAI's API is given: whole answers, and chunks of a stream. */
+/* Formats OpenAI's completions and chat completions: whole responses, and chunks of a stream. */
 #include "streams/service/generation.h"
 
 #include <math.h>
@@ -229,7 +229,7 @@ static const char* arguments_of(const struct tool_call* call) {
 	return call->arguments ? call->arguments : "";
 }
 
-/* [{"id", "type", "function"}, …]; in a stream those not told yet, with their numbers. */
+/* [{"id", "type", "function"}, …]; in a stream those not sent yet, with their numbers. */
 static void put_calls(struct text* out, const struct choice* c) {
 	const struct tool_reader* tools = &c->reader.tools;
 	text_json(out, "'tool_calls': [");
@@ -366,8 +366,8 @@ static void put_tokens(struct text* out, const struct tokenizer* t, const struct
 	text_put(out, "]}");
 }
 
-/* What is thought, what is said and what is called have chunks of their own. Text may be held back for a stop
- * string or an unfinished character: then there may be nothing to say. */
+/* Reasoning, content and calls have chunks of their own. Text may be held back for a stop string or an
+ * unfinished character: then there may be nothing to send. */
 static void emit_part(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;

@@ -476,8 +476,8 @@ static bool read_parallel(struct reading* r) {
 /* Read in this order: `n` before `best_of`. */
 #define INTO(reader, member, low, high)                                                                      \
 	.read = reader, .at = offsetof(struct api_request, member), .least = low, .most = high
-/* A row without a reader: whatever it says, the text is the same; or another field's reader has read it.
- * What OpenAI has and we have not is taken at the values that change nothing: JSON, each with a comma. */
+/* A field without a reader does not change the text, or another field's reader reads it. A field of OpenAI
+ * that is not supported is accepted at the values that change nothing: JSON, each with a comma. */
 static const struct field fields[] = {
     {"model", BOTH, .read = read_model},
     {"prompt", COMPLETION | ALWAYS, .read = read_prompt},

@@ -56,7 +56,7 @@ static void one_less(struct scheduler* s) {
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* What a session calls "other" is all the time it did not compute; here that is mostly the others'
+/* A session counts as "other" all the time that it did not compute; here that is mostly the others'
  * iterations, which are their own. */
 static void own_time(struct slot* slot) {
 	struct swiftlet_figures* f = &slot->figures;
@@ -103,7 +103,7 @@ static void use_pool(struct scheduler* s, struct slot* slot) {
 	session_use_pool(slot->session, *pool);
 }
 
-/* What was found was asked for twice: it is worth a file. */
+/* A prefix that was found has been requested twice: it is worth a file. */
 static void keep_prompt(struct scheduler* s, const struct slot* slot) {
 	int n;
 	const int32_t* text = session_text(slot->session, &n);
@@ -113,7 +113,7 @@ static void keep_prompt(struct scheduler* s, const struct slot* slot) {
 	                  text, n);
 }
 
-/* Pools may grow only between rounds: when an iteration is over, before anyone else sits down. */
+/* Pools may grow only between rounds: when an iteration is over, before another job gets a slot. */
 static void remember_texts(struct scheduler* s) {
 	for (struct slot* slot = s->slot; slot < s->end; slot++) {
 		if (slot->ended && s->pool[slot->tenant])
@@ -124,7 +124,7 @@ static void remember_texts(struct scheduler* s) {
 	}
 }
 
-/* What a slot has learned of texts stays with their tenant. */
+/* Anything that a slot has learned from a tenant's texts stays with that tenant. */
 static void change_tenant(struct scheduler* s, struct slot* slot, int tenant) {
 	if (slot->tenant != tenant && slot->watch)
 		memory_move(slot->watch, memory_of(s->option.memory, tenant));
@@ -336,7 +336,7 @@ static bool learn_from(struct scheduler* s, struct slot* slot) {
 const char* scheduler_status(const struct scheduler* s) {
 	const char* status = NULL;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
-		if (slot->used > 0 && session_search(slot->session) && !(status = idle_says(slot->session)))
+		if (slot->used > 0 && session_search(slot->session) && !(status = idle_status(slot->session)))
 			return NULL;
 	return status;
 }

@@ -1,4 +1,4 @@
-/* What the files of the scheduler share: its sessions, and what is shown of them. */
+/* Shared by the scheduler's files: its slots, and their state for display. */
 #ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
 #define SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
 
@@ -85,7 +85,7 @@ int scheduler_chunk(const struct scheduler*);
 void slot_step(struct scheduler*, struct slot*);
 void slot_fail(struct scheduler*, struct slot*, const struct error*);
 
-/* What skipping brings, in words; NULL where it pays in some session. */
+/* The state of learning in a sentence; NULL when skipping pays in some session. */
 const char* scheduler_status(const struct scheduler*);
 /* Publishes the state as one JSON object, and its point of the curves; `at` by the scheduler's clock. */
 void scheduler_show(struct scheduler*, double at);

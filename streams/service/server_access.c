@@ -116,7 +116,8 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (key_number(s, key, strlen(key)))
 		return error_set(e, "%s, line %d: this key is listed twice; delete one of the lines", path, number);
 	if (s->n_keys == SERVER_KEYS)
-		return error_set(e, "%s: more than %d keys; the server takes no more", path, SERVER_KEYS);
+		return error_set(e, "%s: more than %d keys; the server takes no more; the server takes no more", path,
+		                 SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
@@ -132,29 +133,40 @@ static void name_admins(struct server* s) {
 		s->key[i].admin = true;
 }
 
-bool server_read_keys(struct server* s, struct error* e) {
-	const char* path = s->option.key_file;
-	prompt_cache_tenant("", s->tenant_name[0]);
-	if (!path)
-		return s->loopback || error_set(e,
-		                                "--host %s can be reached from other machines: give an "
-		                                "--api-key-file, or a loopback --host",
-		                                s->option.host);
+static bool read_key_file(struct server* s, const char* path, struct error* e) {
 	FILE* f = fopen(path, "r");
 	if (!f)
 		return error_set(e, "%s: %s", path, strerror(errno));
 	char line[1024];
+	const int before = s->n_keys;
 	bool good = true;
 	for (int number = 1; good && fgets(line, sizeof line, f); number++)
 		good = add_key(s, line, path, number, e);
 	fclose(f);
+	return good && (s->n_keys > before || error_set(e, "%s holds no key: put one key on each line", path));
+}
+
+static bool read_key(struct server* s, const char* key, struct error* e) {
+	char line[1024];
+	snprintf(line, sizeof line, "%s", key);
+	return add_key(s, line, "--api-key", 1, e) && (s->n_keys > 0 || error_set(e, "--api-key is empty"));
+}
+
+bool server_read_keys(struct server* s, struct error* e) {
+	const struct server_options* o = &s->option;
+	prompt_cache_tenant("", s->tenant_name[0]);
+	if (!o->key_file && !o->key)
+		return s->loopback ||
+		       error_set(e, "other machines reach --host %s: it needs --api-key-file or --api-key", o->host);
+	if ((o->key && !read_key(s, o->key, e)) || (o->key_file && !read_key_file(s, o->key_file, e)))
+		return false;
 	name_admins(s);
-	return good && (s->n_keys > 0 || error_set(e, "%s holds no key: put one key on each line", path));
+	return true;
 }
 
 /* ---- origins ------------------------------------------------------------------------------ */
 
-/* Of "[::1]:80" and "localhost:80" without their port. */
+/* Checks a host such as "[::1]:80" or "localhost:80"; the port is ignored. */
 static bool names_loopback(const char* host) {
 	char name[64];
 	const bool bracket = host[0] == '[';
@@ -188,7 +200,7 @@ bool call_cors_allowed(const struct http_call* c) {
 }
 
 /* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
- * this machine (the Host header tells), or by a plain form post (the Origin header tells). */
+ * this machine (seen in the Host header), or by a plain form post (seen in the Origin header). */
 bool call_origin_allowed(struct http_call* c) {
 	const char* host = call_header(c, "Host");
 	const char* origin = call_header(c, "Origin");

@@ -1,4 +1,4 @@
-/* What the files of the service share: the server, a request under way, and the routes. */
+/* Shared by the service's files: the server, a request in progress, and the routes. */
 #ifndef SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
 #define SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
 

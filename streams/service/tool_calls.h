@@ -27,9 +27,9 @@ struct span span_after(struct span, size_t n); /* without its first n bytes */
 bool span_starts(struct span, const char* with);
 size_t span_spaces(struct span);  /* at its beginning */
 size_t span_trimmed(struct span); /* bytes without the white space at its end */
-/* Where it is; s.size: nowhere. */
+/* The position of the text; s.size when there is none. */
 size_t span_find(struct span s, const char* what);
-/* Where the first of the marks (NULL-ended) is, and which; s.size and NULL: nowhere. */
+/* The position of the first mark of a NULL-ended list, and the mark; s.size and NULL when there is none. */
 size_t span_first(struct span s, const char* const* marks, const char** which);
 /* The bytes at the end that may begin one of the marks, and so are nothing yet. */
 size_t span_undecided(struct span, const char* const* marks);
@@ -88,7 +88,7 @@ void tool_reader_close(struct tool_reader*);
 /* More of the answer; first what it was made to begin with, which is no part of the text that comes. */
 void tool_reader_add(struct tool_reader*, const char* text, size_t size);
 void tool_reader_end(struct tool_reader*);
-/* What begins or ends a call, NULL-ended: some vocabularies have special tokens for it. */
+/* The marks that begin or end a call, NULL-ended: some vocabularies have special tokens for them. */
 extern const char* const tool_marks[];
 
 /* How a family writes its calls: all, then begin NAME middle ARGUMENTS end close, with `between` two of them,
@@ -104,8 +104,8 @@ const struct tool_syntax* tool_syntax_of(const char* chat_template);
 /* For models whose template speaks of none: what the prompt says instead (streams/chat_shape.h). */
 extern const struct tool_syntax tool_syntax_generic;
 void tool_syntax_begin(const struct tool_syntax*, const char* name, struct text* out);
-/* What an answer begins with that calls a tool (NULL: some tool), in the format that the chat template speaks
- * of. False: it speaks of none. */
+/* The text that begins an answer which calls a tool (NULL: any tool), in the format that the chat template
+ * speaks of. False: it speaks of none. */
 bool tool_call_begin(const char* chat_template, const char* name, struct text* out);
 
 #endif

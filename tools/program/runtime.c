@@ -59,9 +59,9 @@ bool runtime_open_memory(struct runtime* r, struct error* error) {
 	return r->memory != NULL;
 }
 
-/* Says on standard error what the files contradict themselves in. */
-static struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
-                                size_t size) {
+/* Opens the model and logs contradictions in its files. */
+static struct model* open_and_log(const char* spec, const struct swiftlet_options* options, char* message,
+                                  size_t size) {
 	interrupt_report_lost_file(spec);
 	struct model* model = swiftlet_model_open(spec, options, message, size);
 	if (model && model->warning[0])
@@ -101,7 +101,7 @@ bool runtime_open_engine(struct runtime* r, struct error* error) {
 	const double started = seconds_now();
 	if (isatty(STDERR_FILENO))
 		o->progress = show_share;
-	r->model = open_aloud(w->model, o, error->message, sizeof error->message);
+	r->model = open_and_log(w->model, o, error->message, sizeof error->message);
 	if (!r->model || (w->chat_template && !model_take_template(r->model, w->chat_template, error)))
 		return false;
 	r->name = w->alias ? w->alias : swiftlet_model_name(r->model);

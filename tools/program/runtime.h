@@ -26,31 +26,31 @@ struct runtime_wish {
 	const char* save_mask;     /* a file to leave the mask in */
 	const char* store;         /* where what is learned is kept; NULL: the usual place */
 	bool no_store;
-	bool shared; /* several sequences share the memory of caches: of four contexts, where nothing else is said
-	              */
+	bool shared; /* several sequences share the memory of caches: four contexts by default */
 };
 
 /* Rows of a command's option table that fill a struct runtime_wish `w`. */
 #define MODEL_OPTION(w)                                                                                      \
-	TEXT("model", 'm', "MODEL",                                                                              \
-	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "                 \
-	     "builtin (the default) or synth:SHAPE",                                                             \
-	     &(w).model)
+	TEXT(                                                                                                    \
+	    "model", 'm', "MODEL",                                                                               \
+	    "a GGUF file, a Hugging Face folder, a name that `swiftlet list`\nprints, or synth:SHAPE (builtin)", \
+	    &(w).model)
 #define TEMPLATE_OPTION(target)                                                                              \
 	TEXT("chat-template", 0, "FILE|NAME",                                                                    \
-	     "a chat template instead of the model's, or that of its\nothers by name", target)
+	     "use this chat template, or the one of this name in the model,\ninstead of the model's own",        \
+	     target)
 #define RUNTIME_OPTIONS(w)                                                                                   \
-	MODEL_OPTION(w), TEMPLATE_OPTION(&(w).chat_template),                                                    \
-	    TEXT("alias", 0, "NAME", "the name that reports give the model", &(w).alias),                        \
-	    TEXT("mask", 0, "FILE", "start from this mask (either format)", &(w).mask),                          \
+	TEMPLATE_OPTION(&(w).chat_template),                                                                     \
+	    TEXT("alias", 0, "NAME", "the model's name in reports", &(w).alias),                                 \
+	    TEXT("mask", 0, "FILE", "start from the mask in this file (either format)", &(w).mask),              \
 	    TEXT("key", 0, "KEY", "which mask of the file, by key or task", &(w).key),                           \
-	    FLAG("force", "take a mask learned on another model", &(w).force),                                   \
+	    FLAG("force", "take a mask even if it was learned on another model", &(w).force),                    \
 	    TEXT("store", 0, "FILE",                                                                             \
-	         "keep what is learned in this store, and begin with what is\nthere "                            \
+	         "keep what is learned in this file, and begin with what it holds\n"                             \
 	         "(~/.local/state/swiftlet/masks.db)",                                                           \
 	         &(w).store),                                                                                    \
-	    FLAG("no-store", "leave the store alone: nothing is read from it or kept", &(w).no_store),           \
-	    TEXT("save-mask", 0, "FILE", "write the mask that was learned", &(w).save_mask)
+	    FLAG("no-store", "read and write no store", &(w).no_store),                                          \
+	    TEXT("save-mask", 0, "FILE", "write the learned mask to this file", &(w).save_mask)
 
 struct runtime {
 	/* in */
@@ -66,8 +66,8 @@ struct runtime {
 	double load_seconds;
 };
 
-/* Says what there is to say of draft weights: what was asked for always, what goes wrong at the end
- * always, the rest on a terminal. */
+/* Logs the state of the quantized draft weights: the user's own request and a failure at the end always, the
+ * rest on a terminal only. */
 void report_draft_weights(const struct runtime*, bool at_end);
 
 /* The model and the engine, with a progress line of draft weights where standard error is a terminal.
@@ -98,20 +98,21 @@ bool mask_of_file(const char* path, const char* key, const struct model*, bool f
 
 /* These add ids to a list; false with the error set. */
 
-/* Of a prompt, BOS alone where it is empty. */
+/* The ids of a prompt; BOS alone when it is empty. */
 bool prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, struct token_list*,
                    struct error*);
-/* Of a text that an output is expected to follow: without what begins a prompt. */
+/* The ids of a text that the output is expected to follow: without a prompt's leading tokens. */
 bool expected_tokens(const swiftlet_model*, const char* text, size_t size, struct token_list*, struct error*);
 struct chat_message {
 	const char* role;
 	const char* content;
 	size_t content_size;
 };
-/* Of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL. */
+/* The ids of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL.
+ */
 bool chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, const char* variables,
                  struct token_list*, struct error*);
-/* Of a stream's line: its prompt, or its messages through the chat template. */
+/* The ids of a stream's line: its prompt, or its messages through the chat template. */
 bool instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, struct token_list*,
                      struct error*);
 
