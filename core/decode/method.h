@@ -29,7 +29,7 @@ enum method_tree {
 struct method {
 	const char* name;
 	enum method_drafter drafter;
-	enum drafter_source source; /* DRAFTS_ALONE: of STANDASTANDASTANDALONE_DRAFTERS */
+	enum drafter_source source; /* DRAFTS_ALONE: of STANDALONE_DRAFTERS */
 	enum method_mask mask;
 	enum method_tree tree;
 	enum stop_rule stop;

@@ -255,7 +255,7 @@ bool plan_goes_on(struct session* s) {
 	if (plan->rule == RULE_PLAIN)
 		return false;
 	if (plan->rule == RULE_STANDALONE)
-		return s->standalone->next != STANDASTANDASTANDALONE_DONE;
+		return s->standalone->next != STANDALONE_DONE;
 	if (plan->rule == RULE_FIXED) {
 		if (mask_drafts(s) && goes_on(s))
 			return true;

@@ -232,14 +232,14 @@ void standalone_start(struct session* s) {
 	if (m->stop.rule == STOP_GAIN)
 		standalone_set_policy(s);
 	stop_chain(&m->stop);
-	m->next = m->chain && m->limit > 0 ? STANDASTANDASTANDALONE_STEP : STANDASTANDASTANDALONE_DONE;
+	m->next = m->chain && m->limit > 0 ? STANDALONE_STEP : STANDALONE_DONE;
 	if (!m->chain)
 		standalone_guess(s);
 }
 
 void standalone_fill(struct session* s, struct pass* pass) {
 	struct standalone* m = s->standalone;
-	if (m->next == STANDASTANDASTANDALONE_REST) {
+	if (m->next == STANDALONE_REST) {
 		chain_rest_pass(m->chain, &s->planner.tree, pass);
 		return;
 	}
@@ -256,9 +256,8 @@ static void charge_draft(struct session* s, double seconds) {
 static void end_chain(struct session* s) {
 	struct pass pass;
 	standalone_build_tree(s);
-	s->standalone->next = chain_rest_pass(s->standalone->chain, &s->planner.tree, &pass)
-	                          ? STANDASTANDASTANDALONE_REST
-	                          : STANDASTANDASTANDALONE_DONE;
+	s->standalone->next =
+	    chain_rest_pass(s->standalone->chain, &s->planner.tree, &pass) ? STANDALONE_REST : STANDALONE_DONE;
 }
 
 static void after_step(struct session* s) {
@@ -280,10 +279,10 @@ static void after_step(struct session* s) {
 
 void standalone_take(struct session* s, double seconds) {
 	struct standalone* m = s->standalone;
-	if (m->next == STANDASTANDASTANDALONE_REST) {
+	if (m->next == STANDALONE_REST) {
 		s->figures.seconds.verify += seconds;
 		s->round_cost += session_cost_of(s, seconds, 0);
-		m->next = STANDASTANDASTANDALONE_DONE;
+		m->next = STANDALONE_DONE;
 		return;
 	}
 	const int before = m->chain->steps;

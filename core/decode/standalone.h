@@ -5,8 +5,8 @@
  * The drafter says what comes next (core/draft: jacobi.c, exit.c, …); here is what holds for all of them: how
  * far (stop.h), what tree the steps become, how it is accepted, and what is learned of them. The work is the
  * session's (core/decode/flow.c). */
-#ifndef SWIFTLET_CORE_DECODE_STANDASTANDASTANDASTANDALONE_H
-#define SWIFTLET_CORE_DECODE_STANDASTANDASTANDASTANDALONE_H
+#ifndef SWIFTLET_CORE_DECODE_STANDALONE_H
+#define SWIFTLET_CORE_DECODE_STANDALONE_H
 
 #include "core/decode/exit_choice.h"
 #include "core/decode/layer_programming.h"
@@ -33,7 +33,7 @@ struct standalone {
 	struct probe probe;
 	int limit;       /* draft steps of this round */
 	const char* why; /* the chain ended */
-	enum { STANDASTANDASTANDALONE_STEP, STANDASTANDASTANDALONE_REST, STANDASTANDASTANDALONE_DONE } next;
+	enum { STANDALONE_STEP, STANDALONE_REST, STANDALONE_DONE } next;
 
 	/* before a round */
 	struct exit_choice choice;

@@ -16,14 +16,13 @@ struct acceptor; /* core/grammar/acceptor.h */
 /* By their names for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 /* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
-#define STANDASTANDASTANDALONE_DRAFTERS(name)                                                                \
-	name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
+#define STANDALONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
 
 enum drafter_source {
 #define DRAFTER_SOURCE(name) SOURCE_##name,
 	DRAFTERS(DRAFTER_SOURCE) DRAFTER_COUNT,
-	BEFORE_STANDASTANDASTANDALONE_DRAFTERS = DRAFTER_COUNT - 1,
-	STANDASTANDASTANDALONE_DRAFTERS(DRAFTER_SOURCE)
+	BEFORE_STANDALONE_DRAFTERS = DRAFTER_COUNT - 1,
+	STANDALONE_DRAFTERS(DRAFTER_SOURCE)
 #undef DRAFTER_SOURCE
 	    ALL_DRAFTERS
 };
@@ -121,7 +120,7 @@ struct drafter {
 
 #define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
 DRAFTERS(DRAFTER_DECLARED)
-STANDASTANDASTANDALONE_DRAFTERS(DRAFTER_DECLARED)
+STANDALONE_DRAFTERS(DRAFTER_DECLARED)
 #undef DRAFTER_DECLARED
 
 extern const struct drafter* const drafters[ALL_DRAFTERS];
