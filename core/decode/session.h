@@ -37,7 +37,7 @@ struct batch {
 };
 void session_set_batch(struct session*, const struct batch*);
 /* Draws on an account that several share, the caller's, in place of one of its own: sequences of a batch that
- * each had an opening loan could lose it eightfold, and what one earns may be another's to try with. */
+ * each had an opening allowance could lose it eightfold, and what one earns may be another's to try with. */
 void session_share_budget(struct session*, struct speculation_budget*);
 /* Tokens of the prompt, or of a text that is computed again, that no pass has computed yet; 0 once it
  * decodes, or is over. */
