@@ -311,6 +311,11 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
+	case SPECIAL_OLMOE:
+	case SPECIAL_QWEN2_MOE:
+	case SPECIAL_GLM4_MOE:
+	case SPECIAL_ERNIE4_5_MOE:
+	case SPECIAL_MINIMAX_M2:
 		break;
 	}
 	return true;
