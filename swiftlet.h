@@ -67,7 +67,7 @@ struct swiftlet_options {
 	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
 	int threads;         /* 0: one for each CPU that the process may use */
 	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
-	int certified_head;  /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
+	int screened_head;   /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
 	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
 	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
 	struct exchange* exchange;
@@ -288,9 +288,9 @@ struct swiftlet_figures {
 	const char* search_state; /* "running", "confirmed", "exhausted", "patience", "off" */
 	int n_attention, n_mlp;   /* the mask at the end, 0-based blocks, ascending */
 	int attention[256], mlp[256];
-	/* of the others, those that drafts run with the low-bit copy; and whether the head does */
-	int n_low_attention, n_low_mlp, low_head;
-	int low_attention[256], low_mlp[256];
+	/* of the others, those that drafts run with the quantized draft weights; and whether the head does */
+	int n_quantized_attention, n_quantized_mlp, quantized_head;
+	int quantized_attention[256], quantized_mlp[256];
 };
 
 /* Starts a request: checks it and takes the prompt; the prefill runs in the steps that follow. Tokens of

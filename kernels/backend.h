@@ -78,16 +78,16 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
  * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor
  * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements.
  *
- * The rows of a woven one, of type q4_k, lie in groups of WOVEN side by side: of each block of 256 columns
- * the first 4 bytes of all WOVEN rows, then their second ones, and so on; of type q4_0 of each block of 32
- * columns first all WOVEN scales, then the nibbles in words likewise. Copies that are made for drafting
- * (kernels/low.h) and coarse heads are woven, never what a model stores; data is then 64-byte aligned and
- * rows a multiple of WOVEN. */
-enum { WOVEN = 16 };
+ * The rows of an interleaved one, of type q4_k, lie in groups of INTERLEAVED_ROWS side by side: of each block
+ * of 256 columns the first 4 bytes of all INTERLEAVED_ROWS rows, then their second ones, and so on; of type
+ * q4_0 of each block of 32 columns first all INTERLEAVED_ROWS scales, then the nibbles in words likewise.
+ * Copies that are made for drafting (kernels/draft_weights.h) and coarse heads are interleaved, never what a
+ * model stores; data is then 64-byte aligned and rows a multiple of INTERLEAVED_ROWS. */
+enum { INTERLEAVED_ROWS = 16 };
 
 struct tensor {
 	enum dtype type;
-	bool woven;
+	bool interleaved;
 	int64_t rows, cols;
 	const void* data;
 	struct synth_tensor synth;
@@ -232,8 +232,8 @@ struct weight_table {
 
 /* A state for each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
  * Of the others those in `stored` run with the weights as stored, and so does the head with `stored_head`;
- * all else runs with the low-bit copy where there is one, so that a mask that says no more than what is
- * skipped is good with and without. Bits of `stored` are set for nothing that is skipped. */
+ * all else runs with the quantized draft weights where there is one, so that a mask that says no more than
+ * what is skipped is good with and without. Bits of `stored` are set for nothing that is skipped. */
 struct mask {
 	uint64_t word[MASK_WORDS];
 	uint64_t stored[MASK_WORDS];
@@ -306,10 +306,10 @@ enum pass_kind { PASS_PREFILL, PASS_EXACT };
 /* What a row is wanted for; bits of pass.want. */
 enum {
 	WANT_NOTHING = 0,
-	WANT_TOKEN = 1,      /* token: argmax, or the coupled sample when the segment has a sampler */
-	WANT_TOP = 2,        /* top_token[], top_probability[] */
-	WANT_NORMALISER = 4, /* log_normaliser */
-	WANT_LOGITS = 8,     /* logits, into the caller's buffer */
+	WANT_TOKEN = 1,       /* token: argmax, or the coupled sample when the segment has a sampler */
+	WANT_TOP = 2,         /* top_token[], top_probability[] */
+	WANT_LOG_SUM_EXP = 4, /* log_sum_exp */
+	WANT_LOGITS = 8,      /* logits, into the caller's buffer */
 	/* With WANT_TOP: it is for drafters. All but the first token may be guessed, and the probabilities, from
 	 * a coarse copy of the head where there is one. */
 	WANT_ROUGH = 16,
@@ -344,8 +344,8 @@ struct penalties {
 
 struct result {
 	int32_t token;
-	float log_normaliser; /* log sum exp of the raw logits */
-	int top;              /* in: entries wanted, 1..MAX_TOP; out: entries given (<= vocab) */
+	float log_sum_exp; /* log sum exp of the raw logits */
+	int top;           /* in: entries wanted, 1..MAX_TOP; out: entries given (<= vocab) */
 	/* Best first: by logit, or by processed log p + noise when there is a sampler (entries the filter
 	 * excludes are left out). The probability is always the unprocessed softmax's. Ties: lowest id. */
 	int32_t top_token[MAX_TOP];
@@ -390,10 +390,11 @@ struct pass {
 	 * with keys and values from `first` on alone: the caller discards them. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
-	/* Sub-layers run with their low-bit copies, where they are not left out, and so the head; NULL and false:
-	 * as stored. Only after use_low, each only where there is a copy, and never in a prefill. */
-	const struct mask* low;
-	bool low_head;
+	/* Sub-layers run with their quantized draft weights, where they are not left out, and so the head; NULL
+	 * and false: as stored. Only after use_draft_weights, each only where there is a copy, and never in a
+	 * prefill. */
+	const struct mask* quantized;
+	bool quantized_head;
 	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
 	bool head;           /* final norm and output head after `last` */
 	bool bare_head;      /* the head without the final norm: the states are what it reads */
@@ -439,9 +440,9 @@ struct draft_policy {
 
 /* ---- the backend -------------------------------------------------------------------------- */
 
-struct low_table; /* a low-bit copy of the weights: kernels/low.h */
-struct exchange;  /* between the processes that share a model: kernels/exchange.h */
-struct leading;   /* kernels/ranks.c */
+struct draft_weights; /* quantized draft weights of the weights: kernels/draft_weights.h */
+struct exchange;      /* between the processes that share a model: kernels/exchange.h */
+struct leading;       /* kernels/ranks.c */
 
 struct backend_options {
 	int threads;     /* CPU; 0: one for each CPU that the process may use */
@@ -455,7 +456,7 @@ struct backend_options {
 	                       may come to need */
 	/* Rows of which no more than the largest logit is asked read the head as a coarse copy, and exactly what
 	 * may be that one, where the backend has such a copy: the same tokens, the same bits. */
-	bool certified_head;
+	bool screened_head;
 	struct exchange* exchange; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
@@ -464,7 +465,7 @@ enum pass_part {
 	PART_INPUT, /* rows of the embedding, angles of the rotation */
 	PART_NORM,
 	PART_QKV,
-	PART_KEEP, /* rotation of queries and keys, keys and values into the cache */
+	PART_KV_CACHE, /* rotation of queries and keys, keys and values into the cache */
 	PART_ATTENTION,
 	PART_ATTENTION_OUT,
 	PART_JOIN, /* post-norms included */
@@ -473,7 +474,7 @@ enum pass_part {
 	PART_DOWN,
 	PART_EXPERTS, /* routers included */
 	PART_HEAD,
-	PART_RESULT, /* normaliser, sampling */
+	PART_RESULT, /* sum_exp, sampling */
 	PASS_PARTS
 };
 
@@ -483,8 +484,8 @@ struct backend {
 	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
-	/* That the certified head takes beside the weights, and passes read in the head's place; 0: none. */
-	size_t certified_bytes;
+	/* That the screened head takes beside the weights, and passes read in the head's place; 0: none. */
+	size_t screened_bytes;
 	bool bounds_guesses; /* rows of WANT_GUESS read no more of it than what they are allowed */
 	bool times_parts;
 	double* part_seconds; /* (PASS_PARTS) the caller's: passes add to it where times_parts; NULL: unasked */
@@ -525,21 +526,21 @@ struct backend {
 	size_t (*page_bytes)(const struct cache*);
 	bool (*page_save)(const struct cache*, int page, void* to);
 	bool (*page_restore)(struct cache*, const int32_t* token, const void* from);
-	/* Optional (NULL on the CPU): the whole draft loop, with skip, low and low_head as in a pass. The
+	/* Optional (NULL on the CPU): the whole draft loop, with skip, low and quantized_head as in a pass. The
 	 * first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps
 	 * taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-	             const struct mask* low, bool low_head, const struct draft_policy*, struct result* out,
-	             struct error*);
-	/* Optional (NULL: it cannot): passes may run with this copy (kernels/low.h) once it is placed and filled;
-	 * it must outlive the backend. False with the error set: all is as before. */
-	bool (*use_low)(struct backend*, const struct low_table*, struct error*);
-	bool woven; /* the copies that it runs are */
+	             const struct mask* quantized, bool quantized_head, const struct draft_policy*,
+	             struct result* out, struct error*);
+	/* Optional (NULL: it cannot): passes may run with this copy (kernels/draft_weights.h) once it is placed
+	 * and filled; it must outlive the backend. False with the error set: all is as before. */
+	bool (*use_draft_weights)(struct backend*, const struct draft_weights*, struct error*);
+	bool interleaved; /* the copies that it runs are */
 	/* Its memory was wanted for caches and is gone: passes that ask for the copy run the stored weights. */
-	bool low_given_back;
+	bool draft_weights_released;
 	/* Optional (NULL: there is nothing to carry): takes so many bytes of the copy, once it is filled, to
 	 * where passes run, and says whether all are there. The first pass with the copy takes what is left. */
-	bool (*carry_low)(struct backend*, size_t bytes, bool* all, struct error*);
+	bool (*upload_draft_weights)(struct backend*, size_t bytes, bool* all, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);
 	int (*threads)(const struct backend*); /* 1 on a GPU */

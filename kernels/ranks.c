@@ -164,8 +164,8 @@ bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error
 	backend->rewind = lead_rewind;
 	backend->truncate = lead_truncate;
 	backend->draft = NULL;
-	backend->use_low = NULL;
-	backend->carry_low = NULL;
+	backend->use_draft_weights = NULL;
+	backend->upload_draft_weights = NULL;
 	backend->adopt = NULL; /* each cache has memory of its own, on every rank alike */
 	backend->rest = NULL;  /* one thread speaks with the others, and they cannot be left amid a pass */
 	backend->abandon = NULL;
@@ -217,8 +217,8 @@ static void follow_run(struct following* f) {
 	pass.tap_out = f->rows;
 	pass.want = want;
 	pass.out = f->out;
-	pass.low = NULL;
-	pass.low_head = false;
+	pass.quantized = NULL;
+	pass.quantized_head = false;
 	pass.influence = pass.states = NULL;
 	f->backend->run(f->backend, &pass, &ignored);
 }

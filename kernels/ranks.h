@@ -8,8 +8,8 @@
 #include "kernels/exchange.h"
 
 /* From now on, whatever is called on rank 0's backend is told the others, who must be in ranks_follow with
- * backends opened alike. The backend runs no low-bit copies any more. Closing it ends their ranks_follow; the
- * exchange stays open. False with the error set. */
+ * backends opened alike. The backend runs no quantized draft weights any more. Closing it ends their
+ * ranks_follow; the exchange stays open. False with the error set. */
 bool ranks_lead(struct backend*, struct exchange*, struct error*);
 
 /* Makes the calls that rank 0 tells until it closes its backend. Then this one is still open. */

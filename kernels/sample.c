@@ -235,8 +235,8 @@ static int32_t first_equal(const float* logits, int vocab, float max) {
 void result_from_softmax(struct result* out, uint8_t want, const float* logits, int vocab, float max,
                          float sum, const struct sampler* sampler, const struct penalised_row* penalised,
                          const uint64_t* allowed, uint64_t position, float* scratch) {
-	if (want & WANT_NORMALISER)
-		out->log_normaliser = max + noise_log(sum);
+	if (want & WANT_LOG_SUM_EXP)
+		out->log_sum_exp = max + noise_log(sum);
 	if (!(want & (WANT_TOKEN | WANT_TOP)))
 		return;
 	const bool changed = penalised || allowed;

@@ -21,7 +21,7 @@ extern "C" {
  * 2^32. */
 float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t token);
 
-/* Fills token, top_token, top_probability, max_probability and log_normaliser of `out` (as `want`
+/* Fills token, top_token, top_probability, max_probability and log_sum_exp of `out` (as `want`
  * says) from logits (vocab). sampler NULL: greedy. position: that of the token being chosen, 0-based.
  * scratch: (2·vocab) floats. False when a logit is not finite. */
 bool result_from_logits(struct result* out, uint8_t want, const float* logits, int vocab,

@@ -16,9 +16,9 @@ static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
 /* Damage below which nothing is told apart; and how far at least a mask's is from the sum. */
 static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
-/* So many tokens are wrong of a copy in 4 bits, and four times as many with each bit less; so much is that
- * damage known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; weights of real models
- * that were quantized before 0.96 to 0.98). */
+/* So many tokens are wrong of draft weights in 4 bits, and four times as many with each bit less; so much is
+ * that damage known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; weights of real
+ * models that were quantized before 0.96 to 0.98). */
 static const double ROUNDING = 0.05, ROUNDING_SD = 0.7;
 
 /* sd (bits): the last one, of rounding, is set here. */
@@ -52,10 +52,10 @@ static void uninformed(struct belief* b, int size) {
 /* b1 and b2: without influence damage is on no scale but that of misses themselves. */
 static const double ALONE[2] = {0, 1.5}, INFORMED[2] = {0.8, 0.6};
 
-bool belief_open(struct belief* b, int dims, int copy_bits, int size, uint64_t seed) {
+bool belief_open(struct belief* b, int dims, int draft_bits, int size, uint64_t seed) {
 	*b = (struct belief){.dims = dims,
-	                     .bits = copy_bits > 0 ? dims + 1 : dims,
-	                     .rounding = ROUNDING * pow(4, 4 - copy_bits),
+	                     .bits = draft_bits > 0 ? dims + 1 : dims,
+	                     .rounding = ROUNDING * pow(4, 4 - draft_bits),
 	                     .misses = ALONE};
 	b->linear = linear_open(&(struct linear_options){
 	    .dims = b->bits, .constant_sd = LEAST, .offset_sd = WINDOW_SD, .seed = seed});

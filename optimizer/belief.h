@@ -7,8 +7,8 @@
  * harder or easier by a factor that all its scores share; and the share of misses is taken to be
  * b1·sqrt(d) + b2·d at a damage d, since near 0 misses grow with the number of wrong sub-layers or with its
  * root, as the model has it. Rounded weights do damage too, and that adds up the same way: before any was
- * measured, as much as makes a copy miss what copies of so many bits do. What a mask's own scores and drafts
- * say beside the model corrects its estimate. */
+ * measured, as much as makes draft weights miss what copies of so many bits do. What a mask's own scores and
+ * drafts say beside the model corrects its estimate. */
 #ifndef SWIFTLET_OPTIMIZER_BELIEF_H
 #define SWIFTLET_OPTIMIZER_BELIEF_H
 
@@ -31,8 +31,8 @@ struct evidence {
 };
 
 struct belief {
-	int dims, bits;              /* skippable sub-layers; of a vector: one more where there is a copy */
-	double rounding;             /* tokens that a copy gets wrong, before any was measured */
+	int dims, bits;              /* skippable sub-layers; of a vector: one more where there are some */
+	double rounding;             /* tokens that draft weights get wrong, before any was measured */
 	struct linear_model* linear; /* damage by bit */
 	const double* misses;        /* b1 and b2 */
 	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */
@@ -43,9 +43,9 @@ struct belief {
 };
 
 /* size: sub-layers that are skipped as a rule; without influence a mask of that many is expected to match
- * two thirds. copy_bits: of the low-bit copy that drafts may run with; 0: there is none. False on no
- * memory; close in any case. */
-bool belief_open(struct belief*, int dims, int copy_bits, int size, uint64_t seed);
+ * two thirds. draft_bits: of the quantized draft weights that drafts may run with; 0: there is none. False on
+ * no memory; close in any case. */
+bool belief_open(struct belief*, int dims, int draft_bits, int size, uint64_t seed);
 void belief_close(struct belief*);
 /* Begins again from influence (dims + 4: of every sub-layer) as the prior mean; the caller then brings all
  * scores again. */

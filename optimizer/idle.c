@@ -158,7 +158,7 @@ bool idle_goes_on(struct idle_progress* p, const struct search* search, int pati
 	return search_steps(search) - p->step < patience;
 }
 
-const char* idle_says(struct session* s) {
+const char* idle_status(struct session* s) {
 	const struct search* search = session_search(s);
 	return search && search_speedup(search) > 1 ? NULL : "skipping does not pay here; drafts come from text";
 }

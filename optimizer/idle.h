@@ -28,6 +28,6 @@ struct idle_progress {
 /* False once so many proposals have not raised what drafting with the best mask is expected to bring. */
 bool idle_goes_on(struct idle_progress*, const struct search*, int patience);
 /* What skipping brings on the session's text, in plain words; NULL where it pays. */
-const char* idle_says(struct session*);
+const char* idle_status(struct session*);
 
 #endif

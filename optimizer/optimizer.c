@@ -15,7 +15,7 @@ static void offer_costs(const struct session* s, struct search* search) {
 	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
 	struct search_costs costs = {.max_draft = s->options.max_draft};
 	cost_sub_layers(cost, false, &costs.attention, &costs.mlp, &costs.fixed);
-	cost_sub_layers(cost, true, &costs.low_attention, &costs.low_mlp, &costs.low_fixed);
+	cost_sub_layers(cost, true, &costs.quantized_attention, &costs.quantized_mlp, &costs.quantized_fixed);
 	for (int n = 1; n <= SLICE_ROWS; n++)
 		costs.verify[n] = cost_verify(cost, n);
 	search_set_costs(search, &costs);
@@ -114,15 +114,15 @@ static void drafted(struct learner* learner, int right, int looked_at) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct session* s = o->session;
 	/* a search that knows no states would take what rounding gets wrong for the mask's fault */
-	if (!s->options.published && (!s->drafts.any || search_has_copy(o->search)))
+	if (!s->options.published && (!s->drafts.any || search_has_draft_weights(o->search)))
 		search_see_draft(o->search, &s->mask, right, looked_at);
 }
 
-static void copy_joined(struct learner* learner) {
+static void draft_weights_joined(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct session* s = o->session;
 	offer_costs(s, o->search);
-	search_take_copy(o->search);
+	search_use_draft_weights(o->search);
 	s->mask = search_best(o->search, &s->matchness);
 }
 
@@ -149,8 +149,8 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	const bool by_cost = o->skip_cost > 0 && !o->published;
 	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0) && !by_cost;
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
-	const struct low_table none = {0}, *planned = &s->engine->low.table;
-	const struct low_table* copy = o->draft_bits != 0 && planned->bytes > 0 ? planned : &none;
+	const struct draft_weights none = {0}, *planned = &s->engine->draft_weights.table;
+	const struct draft_weights* draft_weights = o->draft_bits != 0 && planned->bytes > 0 ? planned : &none;
 	const struct search_options how = {
 	    .blocks = s->engine->model->weights.shape.n_blocks,
 	    .skip_ratio = priced              ? 0
@@ -167,14 +167,14 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	    .published = o->published,
 	    .kappa = o->kappa,
 	    .seed = o->seed,
-	    .copy_bits = priced ? copy->form.bits : 0,
-	    .copied = copy->sub_layers,
-	    .head_copied = copy->head,
+	    .draft_bits = priced ? draft_weights->format.bits : 0,
+	    .quantized = draft_weights->sub_layers,
+	    .head_quantized = draft_weights->head,
 	};
 	struct search* search = search_open(&how, error);
-	if (search && s->copy) {
+	if (search && s->draft_weights) {
 		offer_costs(s, search);
-		search_take_copy(search);
+		search_use_draft_weights(search);
 	} else if (search && !s->options.published) {
 		/* else a search would differ by when a session's next look at them falls */
 		offer_known_costs(s, search);
@@ -202,7 +202,7 @@ static const struct learner_calls calls = {.close = close,
                                            .take = score_take,
                                            .drafted = drafted,
                                            .look = look,
-                                           .copy_joined = copy_joined,
+                                           .draft_weights_joined = draft_weights_joined,
                                            .adopt = adopt,
                                            .expected = expected,
                                            .figures = figures};
@@ -231,7 +231,7 @@ static bool open_optimizer(struct session* s, struct error* error) {
 }
 
 static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
-	const struct copied none = {.head = false};
+	const struct quantized_set none = {.head = false};
 	const int dims = 2 * (blocks - 2);
 	struct vector v;
 	random_mask(&(struct gp_random){seed}, dims, size, &v);

@@ -22,8 +22,8 @@ struct optimizer {
 	struct session* session;
 	struct search* search;
 	struct window window;
-	struct states scored;                       /* of the proposal at hand: what runs with the copy */
-	float* influence_rows;                      /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
+	struct states scored;  /* of the proposal at hand: what runs with the draft weights */
+	float* influence_rows; /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
 	struct spans spans;                         /* of generated text; no sum: not measured */
 	float* states;                              /* (2L, dim) of a pass's first row, for the spans */

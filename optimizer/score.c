@@ -171,7 +171,7 @@ bool score_begin(struct learner* learner) {
 	if (!proposed)
 		return false;
 	o->scored = (struct states){.head = false};
-	if (search_has_copy(o->search))
+	if (search_has_draft_weights(o->search))
 		o->scored = session_states(s, &w->proposal.mask);
 	return true;
 }
@@ -198,8 +198,8 @@ static struct pass scoring_pass(struct session* s, const struct mask* mask, cons
 		pass.n_segments = n;
 	}
 	pass.skip = mask;
-	pass.low = states_low(states);
-	pass.low_head = states->head;
+	pass.quantized = states_quantized(states);
+	pass.quantized_head = states->head;
 	pass.head = true;
 	return pass;
 }

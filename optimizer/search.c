@@ -41,8 +41,8 @@ static bool check(const struct search_options* o, struct error* error) {
 	if (!(o->skip_cost >= 0 && o->skip_cost < 1) || (o->skip_cost > 0 && o->published))
 		return error_set(error, "search: share of cost to save %g, expected 0 or more, under 1",
 		                 o->skip_cost);
-	if (!by_price && o->copy_bits > 0)
-		return error_set(error, "search: a low-bit copy where the size is no matter of price");
+	if (!by_price && o->draft_bits > 0)
+		return error_set(error, "search: quantized draft weights where the size is no matter of price");
 	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
@@ -60,10 +60,10 @@ static bool check(const struct search_options* o, struct error* error) {
 static bool open_parts(struct search* s, const struct search_options* o) {
 	const struct mask mask = search_start_mask(o->blocks);
 	struct vector start;
-	vector_of(&mask, &s->copied, s->dims, &start);
+	vector_of(&mask, &s->quantized, s->dims, &start);
 	const int capacity = 2 * (o->max_steps < 100000 ? o->max_steps : 100000) + 1024;
 	if (!record_open(&s->record, capacity) ||
-	    !belief_open(&s->belief, s->dims, o->copy_bits, s->size, o->seed ^ 0x5eed))
+	    !belief_open(&s->belief, s->dims, o->draft_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
 	if (!o->published)
@@ -169,7 +169,7 @@ static void drop_suggestion(struct search* s, const struct vector* v) {
 static bool plausible(const struct search* s, const struct mask* mask, int matches, int rows,
                       struct vector* out) {
 	return rows >= 1 && rows <= 1 << 20 && matches >= 0 && matches <= rows &&
-	       vector_of(mask, &s->copied, s->dims, out);
+	       vector_of(mask, &s->quantized, s->dims, out);
 }
 
 void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
@@ -219,7 +219,7 @@ enum { DRAFTS_TO_COMPARE = 64 };
 void search_see_draft(struct search* s, const struct mask* mask, double accepted, double trials) {
 	struct vector v;
 	if (s->option.published || !(trials > 0) || !isfinite(trials) || !(accepted >= 0 && accepted <= trials) ||
-	    !vector_of(mask, &s->copied, s->dims, &v))
+	    !vector_of(mask, &s->quantized, s->dims, &v))
 		return;
 	const bool drafts_now = vector_equal(&v, &search_incumbent(s)->bits);
 	const int index = drafts_now ? s->incumbent : record_find(&s->record, &v);
@@ -346,7 +346,7 @@ double search_speedup(const struct search* s) {
 
 void search_adopt(struct search* s, const struct mask* mask) {
 	struct vector v;
-	if (!vector_of(mask, &s->copied, s->dims, &v))
+	if (!vector_of(mask, &s->quantized, s->dims, &v))
 		return;
 	s->given = true;
 	s->asked = *mask;
@@ -356,20 +356,20 @@ void search_adopt(struct search* s, const struct mask* mask) {
 		incumbent_place(s, &v);
 }
 
-/* ---- the low-bit copy --------------------------------------------------------------------- */
+/* ---- the quantized draft weights --------------------------------------------------------------------- */
 
 /* A mask that was never scored must be expected to be so much better to take the place of one that was. */
 static const double BETTER = 1.03;
 
-void search_take_copy(struct search* s) {
+void search_use_draft_weights(struct search* s) {
 	struct vector v = search_incumbent(s)->bits;
-	if (s->option.copy_bits == 0 || copied_any(&s->copied))
+	if (s->option.draft_bits == 0 || quantized_any(&s->quantized))
 		return;
 	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
-	s->copied = (struct copied){s->option.copied, s->option.head_copied};
+	s->quantized = (struct quantized_set){s->option.quantized, s->option.head_quantized};
 	s->hopeless = !value_hopes(s);
 	if (asked)
-		vector_of(&s->asked, &s->copied, s->dims, &v);
+		vector_of(&s->asked, &s->quantized, s->dims, &v);
 	else
 		value_first_guesses(s, 1, &v);
 	if (asked || free) {
@@ -383,11 +383,11 @@ void search_take_copy(struct search* s) {
 		suggest(s, &v);
 }
 
-bool search_has_copy(const struct search* s) { return copied_any(&s->copied); }
+bool search_has_draft_weights(const struct search* s) { return quantized_any(&s->quantized); }
 
 void search_set_costs(struct search* s, const struct search_costs* cost) {
-	const double each[] = {cost->attention,     cost->mlp,     cost->fixed,
-	                       cost->low_attention, cost->low_mlp, cost->low_fixed};
+	const double each[] = {cost->attention,           cost->mlp,           cost->fixed,
+	                       cost->quantized_attention, cost->quantized_mlp, cost->quantized_fixed};
 	for (size_t i = 0; i < sizeof each / sizeof *each; i++)
 		if (!(each[i] >= 0 && isfinite(each[i])))
 			return;

@@ -30,12 +30,13 @@ struct search_options {
 	bool hamming;              /* its kernel; else Matern 5/2 */
 	double kappa;
 	uint64_t seed;
-	/* A low-bit copy of the weights that drafts may run with once search_take_copy says so: its bits (0:
-	 * there never is one), the sub-layers that it has, and whether it has the head. Only where the size is a
-	 * matter of price: a mask then says of each sub-layer whether it is skipped, low, or as stored. */
-	int copy_bits;
-	struct mask copied;
-	bool head_copied;
+	/* Quantized draft weights of the weights that drafts may run with once search_use_draft_weights says so:
+	 * its bits (0: there never is one), the sub-layers that it has, and whether it has the head. Only where
+	 * the size is a matter of price: a mask then says of each sub-layer whether it is skipped, low, or as
+	 * stored. */
+	int draft_bits;
+	struct mask quantized;
+	bool head_quantized;
 	/* SWIFT as published, in everything that changes a mask: uniformly random proposals, a plain Gaussian
 	 * process each bayes_interval-th, the first mask scored replaces the start mask, the best raw score ever
 	 * drafts, nothing is scored twice. Influence, costs and `confirm` are ignored. */
@@ -44,10 +45,11 @@ struct search_options {
 
 /* Costs in one-row full passes. */
 struct search_costs {
-	double attention, mlp;                    /* one sub-layer of each kind, as stored */
-	double fixed;                             /* what no mask saves: embedding, head, overhead */
-	double low_attention, low_mlp, low_fixed; /* the same with the low-bit copy, where there is one */
-	double verify[SLICE_ROWS + 1];            /* v(n) of n rows; v[1] = 1 */
+	double attention, mlp; /* one sub-layer of each kind, as stored */
+	double fixed;          /* what no mask saves: embedding, head, overhead */
+	double quantized_attention, quantized_mlp,
+	    quantized_fixed;           /* the same with the quantized draft weights, where there are some */
+	double verify[SLICE_ROWS + 1]; /* v(n) of n rows; v[1] = 1 */
 	int max_draft;
 };
 
@@ -132,7 +134,7 @@ double search_expected(const struct search*);
  * be mended (full greedy removal comes to the 0.5th to 0.7th power of a first mask's on real models). NaN
  * before any score. */
 double search_hope(const struct search*);
-/* Beside a copy of the sub-layers nothing is thought to pay, even if skipping hurt half as much as is
+/* Beside draft weights of the sub-layers nothing is thought to pay, even if skipping hurt half as much as is
  * believed: learning is not worth a request's time. */
 bool search_hopeless(const struct search*);
 /* The speed-up to expect from drafting with it, max over D of M / ((M - 1)·c/alpha + v(n)), under the costs
@@ -140,11 +142,12 @@ bool search_hopeless(const struct search*);
 double search_speedup(const struct search*);
 /* Takes a mask as the incumbent, to be scored next (an import, a bank entry, --mask). */
 void search_adopt(struct search*, const struct mask*);
-/* From now on drafts run with the copy, all that masks do not keep as stored: the incumbent does at once, or
- * gives way to what is then expected to be the best. Until then masks that come and go run as stored. */
-void search_take_copy(struct search*);
+/* From now on drafts run with the draft weights, all that masks do not keep as stored: the incumbent does at
+ * once, or gives way to what is then expected to be the best. Until then masks that come and go run as
+ * stored. */
+void search_use_draft_weights(struct search*);
 /* Whether they do. */
-bool search_has_copy(const struct search*);
+bool search_has_draft_weights(const struct search*);
 /* What is known is weighed again. */
 void search_set_costs(struct search*, const struct search_costs*);
 /* The mask is known to hold (a bank's, long served): proposals end, as confirmed. */

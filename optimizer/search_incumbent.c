@@ -33,11 +33,11 @@ void incumbent_place(struct search* s, const struct vector* v) {
 
 bool incumbent_runs_as_asked(const struct search* s, const struct vector* v) {
 	struct vector asked;
-	return s->given && vector_of(&s->asked, &s->copied, s->dims, &asked) && vector_equal(&asked, v);
+	return s->given && vector_of(&s->asked, &s->quantized, s->dims, &asked) && vector_equal(&asked, v);
 }
 
 struct mask incumbent_mask(const struct search* s, const struct vector* v) {
-	return incumbent_runs_as_asked(s, v) ? s->asked : mask_of(v, &s->copied, s->dims);
+	return incumbent_runs_as_asked(s, v) ? s->asked : mask_of(v, &s->quantized, s->dims);
 }
 
 bool incumbent_scored_here(const struct search* s, int entry) {
@@ -49,7 +49,7 @@ bool incumbent_is_known(const struct entry* e) { return e->rows > 0 || e->own.tr
 
 /* Whether it drafts with less than the full model. By matchness alone the smallest mask would win. */
 static bool fits(const struct search* s, const struct entry* e) {
-	return (copied_any(&s->copied) || vector_count(&e->bits, s->dims) > 0) &&
+	return (quantized_any(&s->quantized) || vector_count(&e->bits, s->dims) > 0) &&
 	       (e->may_draft || !search_ranks(s)) && (value_priced(s) || value_enough(s, &e->bits));
 }
 

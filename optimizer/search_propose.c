@@ -11,7 +11,7 @@ static bool is_new(const struct search* s, const struct vector* v) { return reco
 /* Runs low of what is not skipped what pays, by what scores have said. */
 static void round_rest(const struct search* s, struct vector* v) {
 	double damage[MAX_BITS];
-	if (!copied_any(&s->copied))
+	if (!quantized_any(&s->quantized))
 		return;
 	linear_weights(s->belief.linear, damage);
 	value_round(s, v, damage);

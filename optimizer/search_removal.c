@@ -66,7 +66,7 @@ static void begin(struct search* s) {
 	removal_window(r);
 }
 
-/* The mask's entry, whatever of the rest runs with a copy; -1: it was not scored yet. */
+/* The mask's entry, whatever of the rest runs with draft weights; -1: it was not scored yet. */
 static int entry_of(const struct search* s, const struct vector* mask) {
 	for (int e = s->record.entries; e-- > 0;) {
 		const struct vector skips = vector_skips(&s->record.entry[e].bits, s->dims);

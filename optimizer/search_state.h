@@ -27,9 +27,9 @@ struct search {
 	struct search_options option;
 	struct search_costs cost;
 	bool have_costs;
-	int dims, size;       /* skippable sub-layers; those a proposal skips where the size is fixed */
-	bool free_size;       /* as many as pay */
-	struct copied copied; /* what the copy has once drafts run with it, nothing before */
+	int dims, size;                 /* skippable sub-layers; those a proposal skips where the size is fixed */
+	bool free_size;                 /* as many as pay */
+	struct quantized_set quantized; /* what the draft weights have once drafts run with it, nothing before */
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
@@ -45,7 +45,7 @@ struct search {
 	int incumbent;       /* entry */
 	bool pending;        /* the incumbent was put there unscored, and stays until it is scored */
 	bool given;          /* it came from outside: influence does not replace it */
-	struct mask asked;   /* what was given, with what it says of a copy that is not there yet */
+	struct mask asked;   /* what was given, with what it says of draft weights that are not there yet */
 	int64_t chosen_on;   /* the window that the incumbent became the best on */
 	double chosen_by;    /* its score then; NaN: none */
 	int64_t unseen_matches, unseen_rows;
@@ -99,10 +99,11 @@ struct vector value_best(const struct search*, const double* damage);
 /* The best by what is believed: by influence, as far as scores have not said more; of spans as many as are
  * asked for. */
 int value_first_guesses(const struct search*, int most, struct vector* out);
-/* Of what is not skipped all that a copy makes cheaper runs low, where that pays by this damage (bits). */
+/* Of what is not skipped all that draft weights make cheaper runs low, where that pays by this damage (bits).
+ */
 void value_round(const struct search*, struct vector*, const double* damage);
 
-/* Whether some span would pay beside a copy if leaving it out hurt half as much as is believed. */
+/* Whether some span would pay beside draft weights if leaving it out hurt half as much as is believed. */
 bool value_hopes(const struct search*);
 
 /* What leaving a skippable sub-layer out saves, and all that a mask leaves out: in plain steps, or counted
@@ -119,7 +120,7 @@ void removal_see(struct search*, const struct vector*, double log_probability);
 /* search_incumbent.c */
 /* Puts a mask there that is to be scored next. */
 void incumbent_place(struct search*, const struct vector*);
-/* A mask that was given stays as it was, with what it says of a copy, sub-layer by sub-layer. */
+/* A mask that was given stays as it was, with what it says of draft weights, sub-layer by sub-layer. */
 bool incumbent_runs_as_asked(const struct search*, const struct vector*);
 /* The mask that runs so. */
 struct mask incumbent_mask(const struct search*, const struct vector*);

@@ -14,19 +14,19 @@ int value_size(const struct search* s, double skip_ratio) { return (int)floor(sk
 bool value_priced(const struct search* s) { return s->free_size && s->have_costs; }
 
 /* Of one of all sub-layers. */
-static double sub_layer_cost(const struct search* s, int i, bool low) {
-	if (low && mask_has(&s->copied.sub_layers, i))
-		return i & 1 ? s->cost.low_mlp : s->cost.low_attention;
+static double sub_layer_cost(const struct search* s, int i, bool quantized) {
+	if (quantized && mask_has(&s->quantized.sub_layers, i))
+		return i & 1 ? s->cost.quantized_mlp : s->cost.quantized_attention;
 	return i & 1 ? s->cost.mlp : s->cost.attention;
 }
 
 /* c: the cost of a draft step by its states. */
 static double value_cost(const struct search* s, const struct vector* v) {
-	const bool low = vector_has(v, s->dims);
-	double c = low && s->copied.head ? s->cost.low_fixed : s->cost.fixed;
+	const bool quantized = vector_has(v, s->dims);
+	double c = quantized && s->quantized.head ? s->cost.quantized_fixed : s->cost.fixed;
 	for (int i = 0; i < s->dims + 4; i++)
 		if (i < 2 || i >= s->dims + 2 || !vector_has(v, i - 2))
-			c += sub_layer_cost(s, i, low);
+			c += sub_layer_cost(s, i, quantized);
 	return c;
 }
 
@@ -179,12 +179,12 @@ static double value_by(const struct search* s, const struct vector* v, const dou
 
 void value_round(const struct search* s, struct vector* v, const double* damage) {
 	*v = vector_skips(v, s->dims);
-	if (!copied_any(&s->copied))
+	if (!quantized_any(&s->quantized))
 		return;
-	struct vector low = *v;
-	vector_set(&low, s->dims, true);
-	if (value_by(s, &low, damage) >= value_by(s, v, damage))
-		*v = low;
+	struct vector quantized = *v;
+	vector_set(&quantized, s->dims, true);
+	if (value_by(s, &quantized, damage) >= value_by(s, v, damage))
+		*v = quantized;
 }
 
 /* From these states towards the empty model: sub-layers of least damage for what they save are skipped first,
@@ -214,10 +214,10 @@ static double skip_on(const struct search* s, struct vector* v, const double* da
 
 struct vector value_best(const struct search* s, const double* damage) {
 	if (value_priced(s)) {
-		struct vector stored = {{0}}, low = {{0}};
+		struct vector stored = {{0}}, quantized = {{0}};
 		const double without = skip_on(s, &stored, damage);
-		vector_set(&low, s->dims, true);
-		return copied_any(&s->copied) && skip_on(s, &low, damage) >= without ? low : stored;
+		vector_set(&quantized, s->dims, true);
+		return quantized_any(&s->quantized) && skip_on(s, &quantized, damage) >= without ? quantized : stored;
 	}
 	int order[MAX_DIMS];
 	struct vector v = {{0}};
@@ -233,12 +233,13 @@ struct vector value_best(const struct search* s, const double* damage) {
 
 bool value_hopes(const struct search* s) {
 	double damage[MAX_BITS];
-	struct vector low = {{0}};
-	if (!copied_any(&s->copied) || !s->belief.informed)
+	struct vector quantized = {{0}};
+	if (!quantized_any(&s->quantized) || !s->belief.informed)
 		return true;
 	linear_weights(s->belief.linear, damage);
-	vector_set(&low, s->dims, true);
-	const double c = value_cost(s, &low), sum = damage[s->dims], present = value_by(s, &low, damage);
+	vector_set(&quantized, s->dims, true);
+	const double c = value_cost(s, &quantized), sum = damage[s->dims],
+	             present = value_by(s, &quantized, damage);
 	for (int i = 0; i < s->dims; i++) {
 		double saved = 0, hurt = 0;
 		for (int j = i; j < s->dims; j++) {

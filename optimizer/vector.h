@@ -2,8 +2,8 @@
  * model at its full weights.
  *
  * Bit i < dims: sub-layer i + 2 is skipped; those of the first and the last block never are. Bit dims: what
- * is not skipped runs with the low-bit copy, as far as it has one; which sub-layers rounding hurts is not
- * worth finding out (docs/lessons.md). */
+ * is not skipped runs with the quantized draft weights, as far as it has one; which sub-layers rounding hurts
+ * is not worth finding out (docs/lessons.md). */
 #ifndef SWIFTLET_OPTIMIZER_VECTOR_H
 #define SWIFTLET_OPTIMIZER_VECTOR_H
 
@@ -17,8 +17,9 @@ struct vector {
 	uint64_t word[VECTOR_WORDS];
 };
 
-/* The sub-layers that have a low-bit copy, and whether the head has; none of them: there is no copy. */
-struct copied {
+/* The sub-layers that have quantized draft weights, and whether the head has; none of them: there is no draft
+ * weights. */
+struct quantized_set {
 	struct mask sub_layers;
 	bool head;
 };
@@ -48,37 +49,39 @@ static inline int vector_count(const struct vector* v, int dims) {
 		n += __builtin_popcountll(skips.word[i]);
 	return n;
 }
-static inline bool copied_any(const struct copied* c) { return c->head || mask_count(&c->sub_layers) > 0; }
+static inline bool quantized_any(const struct quantized_set* c) {
+	return c->head || mask_count(&c->sub_layers) > 0;
+}
 
-/* Of a mask as it runs with this copy: low where any of it is. False when it skips what may not be skipped in
- * a model of dims / 2 + 2 blocks. */
-static inline bool vector_of(const struct mask* mask, const struct copied* copied, int dims,
+/* Of a mask as it runs with these draft weights: low where any of it is. False when it skips what may not be
+ * skipped in a model of dims / 2 + 2 blocks. */
+static inline bool vector_of(const struct mask* mask, const struct quantized_set* available, int dims,
                              struct vector* out) {
-	bool low = copied->head && !mask->stored_head;
+	bool quantized = available->head && !mask->stored_head;
 	*out = (struct vector){{0}};
 	for (int s = 0; s < 2 * MAX_BLOCKS; s++) {
 		if (mask_has(mask, s) && (s < 2 || s >= dims + 2))
 			return false;
 		if (mask_has(mask, s))
 			vector_set(out, s - 2, true);
-		else if (s < dims + 4 && mask_has(&copied->sub_layers, s) && !mask_stores(mask, s))
-			low = true;
+		else if (s < dims + 4 && mask_has(&available->sub_layers, s) && !mask_stores(mask, s))
+			quantized = true;
 	}
-	vector_set(out, dims, low);
+	vector_set(out, dims, quantized);
 	return true;
 }
-/* The mask that runs so with this copy. */
-static inline struct mask mask_of(const struct vector* v, const struct copied* copied, int dims) {
-	const bool low = vector_has(v, dims);
+/* The mask that runs so with these draft weights. */
+static inline struct mask mask_of(const struct vector* v, const struct quantized_set* available, int dims) {
+	const bool quantized = vector_has(v, dims);
 	struct mask mask = {.word = {0}};
 	for (int s = 0; s < dims + 4; s++) {
 		const bool may_skip = s >= 2 && s < dims + 2;
 		if (may_skip && vector_has(v, s - 2))
 			mask_set(&mask, s, true);
-		else if (mask_has(&copied->sub_layers, s) && !low)
+		else if (mask_has(&available->sub_layers, s) && !quantized)
 			mask_store(&mask, s);
 	}
-	mask.stored_head = copied->head && !low;
+	mask.stored_head = available->head && !quantized;
 	return mask;
 }
 

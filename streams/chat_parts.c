@@ -8,6 +8,7 @@
 #include "core/files/json.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
+#include "streams/chat_shape.h"
 #include "streams/json_text.h"
 #include "streams/text.h"
 
@@ -18,6 +19,7 @@ struct writing {
 	bool objects; /* arguments as objects */
 	bool differ;  /* some were a text */
 	int index;    /* of the message */
+	bool goes_on; /* it is the last one, and to be gone on with */
 	struct error* error;
 };
 
@@ -81,7 +83,7 @@ static bool write_calls(struct writing* w, const struct json_item* calls) {
 static bool write_role(struct writing* w, const cJSON* role) {
 	static const char* const known[][2] = {{"system", "system"}, {"developer", "system"},
 	                                       {"user", "user"},     {"assistant", "assistant"},
-	                                       {"tool", "tool"},     {"function", "function"}};
+	                                       {"tool", "tool"},     {"function", "tool"}};
 	char shown[SHOWN];
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (cJSON_IsString(role) && strcmp(role->valuestring, known[i][0]) == 0) {
@@ -93,18 +95,37 @@ static bool write_role(struct writing* w, const cJSON* role) {
 	                 w->index, role ? json_show(role, shown, sizeof shown) : "missing");
 }
 
-/* A string; parts {"type": "text", "text"} joined; or, of an answer that is all tool calls, nothing. */
+static void write_text(struct writing* w, const char* text, size_t size) {
+	struct text whole = {0};
+	text_add(&whole, text, size);
+	if (w->goes_on)
+		text_put(&whole, CHAT_GOES_ON);
+	text_quote(w->to, whole.data ? whole.data : "", whole.size);
+	w->to->failed |= whole.failed;
+	text_free(&whole);
+}
+
+/* A part's text; NULL: it has none. */
+static const char* text_of(const cJSON* part) {
+	const char* const type = cJSON_GetStringValue(json_field(part, "type"));
+	const bool refusal = type && strcmp(type, "refusal") == 0;
+	return type && (refusal || json_lists("text input_text output_text", type))
+	           ? cJSON_GetStringValue(json_field(part, refusal ? "refusal" : "text"))
+	           : NULL;
+}
+
+/* A string; parts {"type": "text", "text"} joined; or, of an answer that is all tool calls, or was refused,
+ * nothing. */
 static bool write_content(struct writing* w, const cJSON* message) {
 	char shown[SHOWN];
 	const cJSON* const content = json_field(message, "content");
-	const bool may_lack = cJSON_IsArray(json_field(message, "tool_calls"));
+	const char* const refusal = cJSON_GetStringValue(json_field(message, "refusal"));
+	const bool may_lack =
+	    json_field(message, "tool_calls") || json_field(message, "function_call") || refusal;
 	text_put(w->to, ", \"content\": ");
-	if (cJSON_IsString(content)) {
-		text_quote(w->to, content->valuestring, strlen(content->valuestring));
-		return true;
-	}
-	if (!content && may_lack) {
-		text_put(w->to, "\"\"");
+	if (cJSON_IsString(content) || (!content && may_lack)) {
+		const char* const text = content ? content->valuestring : refusal ? refusal : "";
+		write_text(w, text, strlen(text));
 		return true;
 	}
 	if (!cJSON_IsArray(content))
@@ -112,19 +133,29 @@ static bool write_content(struct writing* w, const cJSON* message) {
 		                 w->index, content ? json_show(content, shown, sizeof shown) : "missing");
 	struct text joined = {0};
 	for (const cJSON* part = content->child; part; part = part->next) {
-		const cJSON *const type = json_field(part, "type"), *const text = json_field(part, "text");
-		if (!cJSON_IsString(type) || strcmp(type->valuestring, "text") != 0 || !cJSON_IsString(text)) {
+		const char* const text = text_of(part);
+		if (!text) {
 			text_free(&joined);
-			return error_set(w->error,
-			                 "messages[%d].content holds a part that is no text; only text is supported",
-			                 w->index);
+			return error_set(
+			    w->error,
+			    "messages[%d].content holds a part of type %s; only text is read: send parts of type "
+			    "\"text\"",
+			    w->index, json_show(json_field(part, "type"), shown, sizeof shown));
 		}
-		text_put(&joined, text->valuestring);
+		text_put(&joined, text);
 	}
-	text_quote(w->to, joined.data ? joined.data : "", joined.size);
+	write_text(w, joined.data ? joined.data : "", joined.size);
 	w->to->failed |= joined.failed;
 	text_free(&joined);
 	return true;
+}
+
+/* "function_call", as it was before "tool_calls". */
+static void write_function_call(struct writing* w, const struct json_item* call) {
+	static const char* const path[] = {"arguments", NULL};
+	text_put(w->to, ", \"tool_calls\": [{\"type\": \"function\", \"function\": ");
+	write_object(w, call->value, call->value_size, path);
+	text_put(w->to, "}]");
 }
 
 /* The other members of a message. A null that a client sends with an earlier answer (the openai package does)
@@ -132,14 +163,22 @@ static bool write_content(struct writing* w, const cJSON* message) {
 static bool write_others(struct writing* w, const char* message, size_t size) {
 	struct json_item item = {0};
 	while (json_next(message, size, &item)) {
-		if (json_named(&item, "role") || json_named(&item, "content") || item.value[0] == 'n')
+		if (json_named(&item, "role") || json_named(&item, "content") || item.value[0] == 'n' ||
+		    json_named(&item, "refusal"))
 			continue;
+		if (json_named(&item, "function_call") && item.value[0] == '{') {
+			write_function_call(w, &item);
+			continue;
+		}
 		if (json_named(&item, "tool_calls")) {
 			if (!write_calls(w, &item))
 				return false;
 			continue;
 		}
-		write_name(w, ", ", &item);
+		if (json_named(&item, "reasoning") && item.value[0] == '"') /* another name of it */
+			text_put(w->to, ", \"reasoning_content\": ");
+		else
+			write_name(w, ", ", &item);
 		text_add(w->to, item.value, item.value_size);
 	}
 	text_put(w->to, "}");
@@ -162,7 +201,8 @@ static bool write_message(struct writing* w, const char* text, size_t size) {
 
 static char* write_messages(struct writing* w, const char* list, size_t size, int* n) {
 	struct text text = {0};
-	struct json_item item = {0};
+	struct json_item item = {0}, next;
+	const bool goes_on = w->goes_on;
 	bool good = true;
 	w->to = &text;
 	text_put(&text, "[");
@@ -170,10 +210,13 @@ static char* write_messages(struct writing* w, const char* list, size_t size, in
 		if (w->index == CHAT_MAX_MESSAGES)
 			good = error_set(w->error, "messages holds more than %d", CHAT_MAX_MESSAGES);
 		text_put(&text, w->index ? ", " : "");
+		next = item;
+		w->goes_on = goes_on && !json_next(list, size, &next);
 		good = good && write_message(w, item.value, item.value_size);
 	}
 	text_put(&text, "]");
 	*n = w->index;
+	w->goes_on = goes_on;
 	if (good && *n == 0)
 		good = error_set(w->error, "messages holds none, expected at least one");
 	char* const out = good ? text_take(&text) : NULL;
@@ -185,7 +228,7 @@ static char* write_messages(struct writing* w, const char* list, size_t size, in
 
 static bool read_messages(const char* object, size_t size, struct chat_parts* p, struct error* error) {
 	size_t list_size = 0;
-	struct writing w = {.objects = true, .error = error};
+	struct writing w = {.objects = true, .goes_on = p->goes_on, .error = error};
 	const char* const list = json_member(object, size, "messages", &list_size);
 	if (!list || *list != '[')
 		return error_set(error, "messages is %s, expected a list", list ? "no list" : "missing");
@@ -216,6 +259,41 @@ static bool copy_member(const char* object, size_t size, const char* name, char 
 	return *out || error_set(error, "out of memory");
 }
 
+static bool is_true(const char* object, size_t size, const char* name, bool* is_false) {
+	size_t n = 0;
+	const char* const value = json_member(object, size, name, &n);
+	*is_false = value && *value == 'f';
+	return value && *value == 't';
+}
+
+/* What the template's variables are called that requests give beside "messages". */
+static bool copy_variables(const char* object, size_t size, struct chat_parts* p, struct error* error) {
+	static const char* const names[] = {"enable_thinking", "reasoning_effort"};
+	struct text all = {0};
+	char* given = NULL;
+	if (!copy_member(object, size, "chat_template_kwargs", '{', &given, error))
+		return false;
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		size_t n = 0, inner = 0;
+		const char* const value = json_member(object, size, names[i], &n);
+		if (!value || *value == 'n' || (given && json_member(given, strlen(given), names[i], &inner)))
+			continue;
+		text_print(&all, all.size ? ", \"%s\": %.*s" : "{\"%s\": %.*s", names[i], (int)n, value);
+	}
+	if (all.size && given) {
+		text_put(&all, ", ");
+		text_put(&all, given + 1 + strspn(given + 1, " \t\r\n"));
+	} else if (all.size)
+		text_put(&all, "}");
+	if (!all.size) {
+		p->variables = given;
+		return true;
+	}
+	free(given);
+	p->variables = text_take(&all);
+	return p->variables || error_set(error, "out of memory");
+}
+
 static bool check_variables(const char* object, struct error* error) {
 	static const char* const own[] = {"messages", "tools", "documents"};
 	struct json_item item = {0};
@@ -231,11 +309,15 @@ static bool check_variables(const char* object, struct error* error) {
 bool chat_parts_read(const char* object, size_t size, struct chat_parts* p, const char** field,
                      struct error* error) {
 	*p = (struct chat_parts){0};
+	bool not_generated, unused;
+	p->goes_on = is_true(object, size, "continue_final_message", &unused);
+	is_true(object, size, "add_generation_prompt", &not_generated);
+	p->no_generation_prompt = not_generated;
 	*field = "messages";
 	return read_messages(object, size, p, error) &&
 	       copy_member(object, size, *field = "tools", '[', &p->tools, error) &&
 	       copy_member(object, size, *field = "documents", '[', &p->documents, error) &&
-	       copy_member(object, size, *field = "chat_template_kwargs", '{', &p->variables, error) &&
+	       copy_variables(object, size, p, (*field = "chat_template_kwargs", error)) &&
 	       check_variables(p->variables, error);
 }
 
@@ -250,19 +332,31 @@ void chat_parts_free(struct chat_parts* p) {
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-static struct chat_json json(const char* text) { return (struct chat_json){text, text ? strlen(text) : 0}; }
+bool chat_parts_tell_tools(const struct chat_parts* p, const struct model* model) {
+	const char* const template_text = model_chat_template(model, p->tools != NULL);
+	return p->tools && template_text && chat_template_lacks_tools(template_text, model->tokenizer);
+}
+
+static bool encode(const struct chat_parts* p, const struct model* model, const char* messages,
+                   struct token_list* out, struct error* error) {
+	const char* const template_text = model_chat_template(model, p->tools != NULL);
+	struct chat_request request = {.messages = chat_json(messages),
+	                               .tools = chat_json(p->tools),
+	                               .documents = chat_json(p->documents),
+	                               .variables = chat_json(p->variables),
+	                               .no_generation_prompt = p->no_generation_prompt,
+	                               .goes_on = p->goes_on};
+	char* shaped = NULL;
+	if (template_text && !chat_shape(template_text, model->tokenizer, &request, &shaped, error))
+		return false;
+	const bool good = chat_template_encode(template_text, model->tokenizer, &request, out, error);
+	free(shaped);
+	return good;
+}
 
 bool chat_parts_encode(const struct chat_parts* p, const struct model* model, struct token_list* out,
                        struct error* error) {
-	const char* const template_text = model_chat_template(model, p->tools != NULL);
-	struct chat_request request = {.messages = json(p->messages),
-	                               .tools = json(p->tools),
-	                               .documents = json(p->documents),
-	                               .variables = json(p->variables)};
-	if (chat_template_encode(template_text, model->tokenizer, &request, out, error))
-		return true;
 	struct error second;
-	request.messages = json(p->messages_as_written);
-	return p->messages_as_written &&
-	       chat_template_encode(template_text, model->tokenizer, &request, out, &second);
+	return encode(p, model, p->messages, out, error) ||
+	       (p->messages_as_written && encode(p, model, p->messages_as_written, out, &second));
 }

@@ -55,7 +55,7 @@ bool mask_entry_key(const struct mask_entry* entry, char* key, size_t size) {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Where a field is, for messages. */
+/* The location of a field, for messages. */
 struct mask_location {
 	const char* file;
 	char entry[512]; /* "FILE: mask N" */
@@ -108,7 +108,7 @@ static bool read_figure(const cJSON* object, const char* field, double least, do
 	return true;
 }
 
-/* What runs as stored: nothing that is skipped. */
+/* Reads the sub-layers that run as stored; none of them may be skipped. */
 static bool read_stored(const cJSON* object, int blocks, struct mask* mask, const struct mask_location* at) {
 	const cJSON* const stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
 	const cJSON* const head = cJSON_GetObjectItemCaseSensitive(stored, "head");

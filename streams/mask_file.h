@@ -4,8 +4,8 @@
  * - ours: {"format": "swiftlet-mask-1", "model", "fingerprint", "blocks", "task", "attention", "mlp",
  *   "matchness", "alpha", "M", "skip_ratio", "tokens_served"}, or an array of these;
  * - the same with "format": "swiftlet-mask-2" and "stored": {"attention", "mlp", "head": true|false}: what a
- * draft runs with its stored weights though there be a low-bit copy. A mask that keeps nothing so is written
- * as 1;
+ * draft runs with its stored weights though there be quantized draft weights. A mask that keeps nothing so is
+ * written as 1;
  * - skip_layers, the published code's: {"<model>_<task>": {"attention": […], "mlp": […]}, …}, where the
  *   name is a key as a whole and never split.
  * Blocks are 0-based. Reading a file does not check its blocks against a model: mask_entry_fits does. */

@@ -15,17 +15,17 @@ static void put_mask(struct text* out, const struct swiftlet_figures* f) {
 	text_integers(out, f->attention, f->n_attention);
 	text_json(out, ",'mlp':");
 	text_integers(out, f->mlp, f->n_mlp);
-	if (f->n_low_attention + f->n_low_mlp + f->low_head > 0) {
+	if (f->n_quantized_attention + f->n_quantized_mlp + f->quantized_head > 0) {
 		text_json(out, ",'low':{'attention':");
-		text_integers(out, f->low_attention, f->n_low_attention);
+		text_integers(out, f->quantized_attention, f->n_quantized_attention);
 		text_json(out, ",'mlp':");
-		text_integers(out, f->low_mlp, f->n_low_mlp);
-		text_json(out, ",'head':%b}", f->low_head);
+		text_integers(out, f->quantized_mlp, f->n_quantized_mlp);
+		text_json(out, ",'head':%b}", f->quantized_head);
 	}
 	text_put(out, "}");
 }
 
-/* Who drafted: rows verified for each, and what came of them. */
+/* The figures of each drafter: rows verified, tokens accepted and expected. */
 static void put_sources(struct text* out, const struct swiftlet_figures* f) {
 	const char* separator = "";
 	text_put(out, "{");

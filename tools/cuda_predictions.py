@@ -76,9 +76,9 @@ REAL = {
 REPLAYED = {"smollm2-135m": (1.949, 19.96), "gemma-3-270m": (4.345, 22.61), "qwen2.5-coder-0.5b": (2.409, 21.78),
             "qwen2.5-coder-1.5b": (2.019, 21.34)}
 SURVIVORS = 0.034  # share of the head's rows that can win, by a copy in 4 bits (Qwen2.5-Coder-0.5B, 400 positions)
-CERTIFIED = ("f16", "bf16", "q8_0")  # types of heads that kernels/cuda/certified.cu makes a copy of
+SCREENED = ("f16", "bf16", "q8_0")  # types of heads that kernels/cuda/screened_head.cu makes a copy of
 LEAST_SAVED = 24 << 20  # bytes, as there
-LEAST_SHARE = 0.1  # of a step's bytes, from which a head is certified unasked (core/model/low_copy.c)
+LEAST_SHARE = 0.1  # of a step's bytes, from which a head is screened unasked (core/model/draft_weights_memory.c)
 SLOPE = 0.006  # what each row more adds to a pass, in plain steps
 PLAN = 270e-6  # of the host between two verify passes with all drafters, on the busy machine of the tests
 
@@ -137,20 +137,20 @@ def head_seconds(model, device):
     return product_seconds(model.head, 1, BANDWIDTH[device])
 
 
-def certified_seconds(model, device, read=1.0):
-    """A certified head: `read` of a coarse copy in 4 bits with their minima, two launches' time for a launch that looks for the best
+def screened_seconds(model, device, read=1.0):
+    """A screened head: `read` of a coarse copy in 4 bits with their minima, two launches' time for a launch that looks for the best
     and computes it, the rows that can win as stored."""
     _, vocab, _ = model.head[0]
     coarse = product_seconds(head_of(model, read * vocab, "q4_1"), 1, BANDWIDTH[device])
     return coarse + 2 * FLOOR + product_seconds(head_of(model, SURVIVORS * vocab), 1, BANDWIDTH[device])
 
 
-def certified_over_stored(model, device):
-    """A plain step's time over that with a certified head."""
+def screened_over_stored(model, device):
+    """A plain step's time over that with a screened head."""
     plain = step_seconds(model, device)
-    if model.head[0][2] not in CERTIFIED:
+    if model.head[0][2] not in SCREENED:
         return 1.0
-    return plain / (plain - head_seconds(model, device) + certified_seconds(model, device))
+    return plain / (plain - head_seconds(model, device) + screened_seconds(model, device))
 
 
 def weights_of(model):
@@ -158,18 +158,18 @@ def weights_of(model):
 
 
 def usual_step_seconds(model, device):
-    """With a certified head where it is certified unasked."""
+    """With a screened head where it is screened unasked."""
     head, vocab = bytes_of(model.head), sum(rows for _, rows, _ in model.head)
     saved = head - bytes_of(head_of(model, vocab, "q4_1"))
-    certified = head >= LEAST_SHARE * weights_of(model) and saved >= LEAST_SAVED
-    return step_seconds(model, device) / (certified_over_stored(model, device) if certified else 1)
+    screened = head >= LEAST_SHARE * weights_of(model) and saved >= LEAST_SAVED
+    return step_seconds(model, device) / (screened_over_stored(model, device) if screened else 1)
 
 
 def shortlist_saves(model, device):
-    """Of a plain step, what a draft step would save beyond a certified head if it read an eighth of the coarse copy."""
-    if model.head[0][2] not in CERTIFIED:
+    """Of a plain step, what a draft step would save beyond a screened head if it read an eighth of the coarse copy."""
+    if model.head[0][2] not in SCREENED:
         return 0.0
-    return (certified_seconds(model, device) - certified_seconds(model, device, 1 / 8)) / step_seconds(model, device)
+    return (screened_seconds(model, device) - screened_seconds(model, device, 1 / 8)) / step_seconds(model, device)
 
 
 def both(figure, form):
@@ -179,9 +179,9 @@ def both(figure, form):
 def of_step(name):
     """What a step of tools/cuda-first-light should find; "" where nothing is predicted of it."""
     words = name.replace(",", "").split()
-    if words[0] == "decode" and name.endswith("certified head"):
+    if words[0] == "decode" and name.endswith("screened head"):
         model = shapes(words[2].lower())[words[1].lower()]
-        return both(lambda device: certified_over_stored(model, device) / step_seconds(model, device), "%.0f tokens/s")
+        return both(lambda device: screened_over_stored(model, device) / step_seconds(model, device), "%.0f tokens/s")
     if len(words) > 2 and words[0] == "decode" and name.endswith("context 128") and "two" not in words:
         model = shapes(words[2].lower())[words[1].lower()]
         return both(lambda device: share(model, device), "%.2f")
@@ -226,12 +226,12 @@ def of_spans():
 
 def of_heads():
     yield ("| model | head of a step, MiB | copy, MiB | "
-           + " | ".join("%s: head's share, certified over stored, an eighth of the copy saves a draft step" % d for d in BANDWIDTH) + " |")
+           + " | ".join("%s: head's share, screened over stored, an eighth of the copy saves a draft step" % d for d in BANDWIDTH) + " |")
     yield "| --- | --- | --- | " + " | ".join("---" for _ in BANDWIDTH) + " |"
     for m in [*shapes("f16").values(), *shapes("q8_0").values(), *REAL.values()]:
-        copy = bytes_of(head_of(m, m.head[0][1], "q4_1")) / 2**20 if m.head[0][2] in CERTIFIED else 0
+        copy = bytes_of(head_of(m, m.head[0][1], "q4_1")) / 2**20 if m.head[0][2] in SCREENED else 0
         yield "| %s | %.0f of %.0f | %.0f | %s |" % (m.name, bytes_of(m.head) / 2**20, weights_of(m) / 2**20, copy, " | ".join(
-            "%.2f, %.3f, %.3f" % (head_seconds(m, d) / step_seconds(m, d), certified_over_stored(m, d), shortlist_saves(m, d))
+            "%.2f, %.3f, %.3f" % (head_seconds(m, d) / step_seconds(m, d), screened_over_stored(m, d), shortlist_saves(m, d))
             for d in BANDWIDTH))
 
 

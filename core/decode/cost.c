@@ -55,7 +55,7 @@ void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coa
 	                          (double)(coarse_head > 0 ? coarse_head : tensor_bytes(&w->output))),
 	    .blocks = w->shape.n_blocks,
 	    .draft_ratio = 1,
-	    .low_ratio = 1,
+	    .quantized_ratio = 1,
 	    .score_ratio = 1,
 	    .slope = 0.02,
 	    .off = 0.5};
@@ -63,14 +63,15 @@ void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coa
 		cost->rows_trust[i] = FIRST_TRUST;
 }
 
-void cost_take_low(struct cost_model* cost, const struct low_table* low) {
-	cost->low = count_bytes(low->block, &low->stored->shape,
-	                        low->head ? (double)tensor_bytes(low->output) : cost->stored.fixed);
+void cost_use_draft_weights(struct cost_model* cost, const struct draft_weights* quantized) {
+	cost->quantized =
+	    count_bytes(quantized->block, &quantized->stored->shape,
+	                quantized->head ? (double)tensor_bytes(quantized->output) : cost->stored.fixed);
 }
 
 struct cost_model cost_by_bytes(const struct cost_model* cost) {
 	struct cost_model bytes = *cost;
-	bytes.draft_ratio = bytes.low_ratio = bytes.score_ratio = 1;
+	bytes.draft_ratio = bytes.quantized_ratio = bytes.score_ratio = 1;
 	bytes.plain = 0;
 	for (int i = 0; i < COST_KNOTS; i++)
 		bytes.rows[i] = 0;
@@ -192,9 +193,10 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 		see_rows(cost, knot, rows, seconds, between);
 }
 
-/* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the low-bit copy. */
+/* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the quantized draft
+ * weights. */
 struct share {
-	double stored, low;
+	double stored, quantized;
 };
 
 static struct share byte_share(const struct cost_model* cost, struct variant v) {
@@ -202,39 +204,40 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 	for (int s = 0; s < 2 * cost->blocks; s++) {
 		if (v.skip && mask_has(v.skip, s))
 			continue;
-		if (v.low && mask_has(v.low, s))
-			sum.low += s % 2 == 0 ? cost->low.attention : cost->low.mlp;
+		if (v.quantized && mask_has(v.quantized, s))
+			sum.quantized += s % 2 == 0 ? cost->quantized.attention : cost->quantized.mlp;
 		else
 			sum.stored += s % 2 == 0 ? cost->stored.attention : cost->stored.mlp;
 	}
-	*(v.low_head ? &sum.low : &sum.stored) += v.low_head ? cost->low.fixed : cost->stored.fixed;
-	return (struct share){sum.stored / cost_all_bytes(cost), sum.low / cost_all_bytes(cost)};
+	*(v.quantized_head ? &sum.quantized : &sum.stored) +=
+	    v.quantized_head ? cost->quantized.fixed : cost->stored.fixed;
+	return (struct share){sum.stored / cost_all_bytes(cost), sum.quantized / cost_all_bytes(cost)};
 }
 
-/* Of a ratio to what bytes say. The first step with a copy reads what no core has read: what it takes beyond
- * that is half believed, or one slow step would keep the copy from being used. */
+/* Of a ratio to what bytes say. The first step with draft weights reads what no core has read: what it takes
+ * beyond that is half believed, or one slow step would keep the draft weights from being used. */
 static void see_ratio(double* ratio, int* seen, double now) {
 	see(ratio, seen, *seen == 0 && now > 1 ? 1 + (now - 1) / 2 : now, 0.05, 1);
 }
 
 void cost_draft_anew(struct cost_model* cost, struct variant v) {
-	const bool low = byte_share(cost, v).low > 0;
-	double* ratio = low ? &cost->low_ratio : &cost->draft_ratio;
-	if ((low ? cost->low_seen : cost->draft_seen) <= 2 * FEW)
+	const bool quantized = byte_share(cost, v).quantized > 0;
+	double* ratio = quantized ? &cost->quantized_ratio : &cost->draft_ratio;
+	if ((quantized ? cost->quantized_seen : cost->draft_seen) <= 2 * FEW)
 		*ratio = fmin(1, *ratio);
 }
 
-/* A step with low-bit sub-layers tells what those cost, beside the others at what is known of them. */
+/* A step with quantized sub-layers tells what those cost, beside the others at what is known of them. */
 void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	const struct share share = byte_share(cost, v);
 	if (plain <= 0)
 		return;
 	const double rest = seconds / plain - share.stored * cost->draft_ratio;
-	if (share.low <= 0)
+	if (share.quantized <= 0)
 		see_ratio(&cost->draft_ratio, &cost->draft_seen, seconds / plain / share.stored);
 	else
-		see_ratio(&cost->low_ratio, &cost->low_seen, rest > 0 ? rest / share.low : 0);
+		see_ratio(&cost->quantized_ratio, &cost->quantized_seen, rest > 0 ? rest / share.quantized : 0);
 }
 
 void cost_see_score(struct cost_model* cost, struct variant v, int rows, double seconds) {
@@ -242,7 +245,7 @@ void cost_see_score(struct cost_model* cost, struct variant v, int rows, double 
 	const struct share share = byte_share(cost, v);
 	if (plain > 0)
 		see(&cost->score_ratio, &cost->score_seen,
-		    seconds / plain / ((share.stored + share.low) * cost_verify(cost, rows)), 0.05, 1);
+		    seconds / plain / ((share.stored + share.quantized) * cost_verify(cost, rows)), 0.05, 1);
 }
 
 double cost_plain_seconds(const struct cost_model* cost) {
@@ -356,32 +359,33 @@ bool cost_rows_seen(const struct cost_model* cost, int rows) {
 
 double cost_draft(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
-	return share.stored * cost->draft_ratio + share.low * cost->low_ratio;
+	return share.stored * cost->draft_ratio + share.quantized * cost->quantized_ratio;
 }
 
 double cost_head_share(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
-	const double head = v.low_head ? cost->low.fixed : cost->stored.fixed;
-	return head / cost_all_bytes(cost) / (share.stored + share.low);
+	const double head = v.quantized_head ? cost->quantized.fixed : cost->stored.fixed;
+	return head / cost_all_bytes(cost) / (share.stored + share.quantized);
 }
 
 double cost_draft_worst(const struct cost_model* cost, struct variant v) {
-	const bool low = byte_share(cost, v).low > 0;
-	return (low ? cost->low_seen : cost->draft_seen) > 0 ? cost_draft(cost, v) : 1;
+	const bool quantized = byte_share(cost, v).quantized > 0;
+	return (quantized ? cost->quantized_seen : cost->draft_seen) > 0 ? cost_draft(cost, v) : 1;
 }
 
 double cost_share(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
-	return share.stored + share.low;
+	return share.stored + share.quantized;
 }
 
 double cost_matchness(const struct cost_model* cost, struct variant v, int rows) {
 	return cost_share(cost, v) * cost_verify(cost, rows) * cost->score_ratio;
 }
 
-void cost_sub_layers(const struct cost_model* cost, bool low, double* attention, double* mlp, double* fixed) {
-	const double unit = (low ? cost->low_ratio : cost->draft_ratio) / cost_all_bytes(cost);
-	const struct cost_bytes* bytes = low ? &cost->low : &cost->stored;
+void cost_sub_layers(const struct cost_model* cost, bool quantized, double* attention, double* mlp,
+                     double* fixed) {
+	const double unit = (quantized ? cost->quantized_ratio : cost->draft_ratio) / cost_all_bytes(cost);
+	const struct cost_bytes* bytes = quantized ? &cost->quantized : &cost->stored;
 	*attention = bytes->attention * unit;
 	*mlp = bytes->mlp * unit;
 	*fixed = bytes->fixed * unit;

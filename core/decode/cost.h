@@ -12,15 +12,15 @@
 #ifndef SWIFTLET_CORE_DECODE_COST_H
 #define SWIFTLET_CORE_DECODE_COST_H
 
-#include "kernels/low.h"
+#include "kernels/draft_weights.h"
 
 enum { COST_KNOTS = 15 };
 
-/* One way to run the weights: the sub-layers left out, of the others those that run with the low-bit copy,
- * and whether the head does. NULL: none. */
+/* One way to run the weights: the sub-layers left out, of the others those that run with the quantized draft
+ * weights, and whether the head does. NULL: none. */
 struct variant {
-	const struct mask *skip, *low;
-	bool low_head;
+	const struct mask *skip, *quantized;
+	bool quantized_head;
 };
 
 /* Weight bytes of one block's sub-layers, averaged, and what no mask saves: the head. */
@@ -29,14 +29,14 @@ struct cost_bytes {
 };
 
 struct cost_model {
-	struct cost_bytes stored, low; /* the latter of the low-bit copy; 0 without one */
+	struct cost_bytes stored, quantized; /* the latter of the quantized draft weights; 0 without one */
 	int blocks;
 	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
 	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */
 	double draft_ratio;      /* measured cost of a draft step over its share of bytes */
-	double low_ratio;        /* likewise, of the bytes that are the low-bit copy's */
+	double quantized_ratio;  /* likewise, of the bytes that are the quantized draft weights' */
 	double score_ratio;      /* likewise of a matchness pass, over its share of bytes times v(n) */
-	int plain_seen, draft_seen, low_seen, score_seen, rows_seen[COST_KNOTS];
+	int plain_seen, draft_seen, quantized_seen, score_seen, rows_seen[COST_KNOTS];
 	int64_t passes, rows_last[COST_KNOTS]; /* full passes so far; their number when a knot was last seen */
 	int64_t rows_trust[COST_KNOTS];        /* passes for which a knot's measurement is believed */
 	int64_t news;                          /* the last pass that was the first of so many rows */
@@ -55,10 +55,10 @@ static inline double cost_rest(const struct cost_model* cost, int first) {
 	return 1 - first / 2 * (cost->stored.attention + cost->stored.mlp) / cost_all_bytes(cost);
 }
 
-/* coarse_head: bytes of the copy that passes read in the head's place; 0: they read the head. */
+/* coarse_head: bytes of the draft weights that passes read in the head's place; 0: they read the head. */
 void cost_open(struct cost_model*, const struct weight_table*, size_t coarse_head);
-/* Passes may run with this copy from now on. */
-void cost_take_low(struct cost_model*, const struct low_table*);
+/* Passes may run with these draft weights from now on. */
+void cost_use_draft_weights(struct cost_model*, const struct draft_weights*);
 
 /* As before anything was measured: by bytes alone. */
 struct cost_model cost_by_bytes(const struct cost_model*);
@@ -99,7 +99,7 @@ double cost_share(const struct cost_model*, struct variant);
 /* Cost of a variant's pass of n rows. */
 double cost_matchness(const struct cost_model*, struct variant, int rows);
 /* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps; low: all of them run with
- * the low-bit copy. */
-void cost_sub_layers(const struct cost_model*, bool low, double* attention, double* mlp, double* fixed);
+ * the quantized draft weights. */
+void cost_sub_layers(const struct cost_model*, bool quantized, double* attention, double* mlp, double* fixed);
 
 #endif

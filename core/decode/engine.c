@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/draft/drafter.h"
+#include "core/grammar/grammar.h"
 #include "core/text/tokenizer.h"
 #include "kernels/clock.h"
 #include "kernels/exchange.h"
@@ -55,7 +56,7 @@ struct model* swiftlet_model_open(const char* spec, const struct swiftlet_option
 		give_message(message, size, &error);
 		return NULL;
 	}
-	/* a copy is made of weights in the host's memory */
+	/* draft weights are made of weights in the host's memory */
 	const struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
 	struct model* model = model_open(spec, &how, &error);
 	if (!model)
@@ -81,7 +82,7 @@ int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t s
 	return list.id ? list.id : malloc(sizeof *list.id);
 }
 
-/* ---- the copy of the weights for drafting ----------------------------------------------------- */
+/* ---- the draft weights ----------------------------------------------------- */
 
 /* Goes on with the note, cut to fit. */
 __attribute__((format(printf, 2, 3))) static void note(struct engine* engine, const char* format, ...) {
@@ -93,108 +94,113 @@ __attribute__((format(printf, 2, 3))) static void note(struct engine* engine, co
 }
 
 /* What it is, how far it is. */
-static void note_low(struct engine* engine) {
-	const struct low_copy* low = &engine->low;
-	engine->note[engine->note_on_copy] = 0;
-	note(engine, "copy for drafting: %s, %.1f MiB, ", dtype_name(low->table.type),
-	     (double)low->table.bytes / 0x1p20);
-	if (engine->making && low_made(engine->making) < 1)
-		note(engine, "%.0f %% made", 100 * low_made(engine->making));
+static void note_draft_weights(struct engine* engine) {
+	const struct draft_weights_memory* memory = &engine->draft_weights;
+	engine->note[engine->note_on_draft_weights] = 0;
+	note(engine, "draft weights: %s, %.1f MiB, ", dtype_name(memory->table.type),
+	     (double)memory->table.bytes / 0x1p20);
+	if (engine->making && draft_weights_job_share(engine->making) < 1)
+		note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
 	else
-		note(engine, "made in %.2f s", engine->low_seconds);
-	if (engine->backend->low_given_back)
+		note(engine, "made in %.2f s", engine->draft_weights_seconds);
+	if (engine->backend->draft_weights_released)
 		note(engine, "; caches have its memory on the GPU");
 }
 
 static bool go_without(struct engine* engine, const char* why) {
-	low_making_close(engine->making);
+	draft_weights_job_close(engine->making);
 	engine->making = NULL;
-	low_copy_close(&engine->low);
-	note(engine, "no copy for drafting: %s", why);
+	draft_weights_memory_close(&engine->draft_weights);
+	note(engine, "no draft weights: %s", why);
 	return true;
 }
 
-/* So many bytes of the copy to the device, where the backend has one; whether all are there. What fails there
- * will fail the next pass, too, and be told by it. */
-static bool carry_low(struct engine* engine, size_t bytes) {
+/* So many bytes of the draft weights to the device, where the backend has one; whether all are there. What
+ * fails there will fail the next pass, too, and be told by it. */
+static bool upload_draft_weights(struct engine* engine, size_t bytes) {
 	struct backend* backend = engine->backend;
 	struct error ignored;
 	bool all = true;
-	return !backend->carry_low || (backend->carry_low(backend, bytes, &all, &ignored) && all);
+	return !backend->upload_draft_weights ||
+	       (backend->upload_draft_weights(backend, bytes, &all, &ignored) && all);
 }
 
 /* Now, on all threads, or by slices between a request's passes. */
-static bool make_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
-	struct low_copy* low = &engine->low;
+static bool make_draft_weights(struct engine* engine, const struct swiftlet_options* options,
+                               struct error* error) {
+	struct draft_weights_memory* memory = &engine->draft_weights;
 	if (options->draft_bits > 0 || options->draft_wait) {
 		const double began = seconds_now();
-		const bool made = low_make(&low->table, low->memory, options->threads, options->progress,
-		                           options->progress_user, error);
-		engine->low_seconds = seconds_now() - began;
+		const bool made = draft_weights_make(&memory->table, memory->data, options->threads,
+		                                     options->progress, options->progress_user, error);
+		engine->draft_weights_seconds = seconds_now() - began;
 		return made;
 	}
-	engine->making = low_making_open(&low->table, low->memory, options->threads, error);
+	engine->making = draft_weights_job_open(&memory->table, memory->data, options->threads, error);
 	return engine->making != NULL;
 }
 
 /* What nobody asked for by bits is done without where it cannot be. */
-static bool begin_low(struct engine* engine, const struct swiftlet_options* options,
-                      const struct low_wish* wish, struct error* error) {
+static bool begin_draft_weights(struct engine* engine, const struct swiftlet_options* options,
+                                const struct draft_weights_request* wish, struct error* error) {
 	const bool asked = options->draft_bits > 0;
-	struct low_copy* low = &engine->low;
-	if (!low_copy_open(low, engine->model, wish, error))
+	struct draft_weights_memory* memory = &engine->draft_weights;
+	if (!draft_weights_memory_open(memory, engine->model, wish, error))
 		return !asked && go_without(engine, error->message);
-	if (low->table.bytes == 0)
+	if (memory->table.bytes == 0)
 		return go_without(engine, "the weights are as small already");
-	low->table.optional = !asked;
-	if (!make_low(engine, options, error) || !engine->backend->use_low(engine->backend, &low->table, error))
+	memory->table.optional = !asked;
+	if (!make_draft_weights(engine, options, error) ||
+	    !engine->backend->use_draft_weights(engine->backend, &memory->table, error))
 		return !asked && go_without(engine, error->message);
-	engine->low_joined = !engine->making && carry_low(engine, SIZE_MAX);
+	engine->draft_weights_ready = !engine->making && upload_draft_weights(engine, SIZE_MAX);
 	return true;
 }
 
-static bool open_low(struct engine* engine, const struct swiftlet_options* options, struct error* error) {
-	struct low_wish wish = {.form = {.bits = options->draft_bits,
-	                                 .woven = engine->backend->woven,
-	                                 .coarse_head = engine->backend->certified_bytes > 0},
-	                        .most_bytes = options->draft_memory};
+static bool open_draft_weights(struct engine* engine, const struct swiftlet_options* options,
+                               struct error* error) {
+	struct draft_weights_request wish = {.format = {.bits = options->draft_bits,
+	                                                .interleaved = engine->backend->interleaved,
+	                                                .coarse_head = engine->backend->screened_bytes > 0},
+	                                     .most_bytes = options->draft_memory};
 	if (options->draft_bits < 0)
-		wish.form.bits = engine->backend->use_low ? low_bits_for(engine->model) : 0;
-	if (wish.form.bits == 0)
+		wish.format.bits = engine->backend->use_draft_weights ? draft_bits_for(engine->model) : 0;
+	if (wish.format.bits == 0)
 		return true;
 	if (engine->note[0])
 		note(engine, "\n");
-	engine->note_on_copy = strlen(engine->note);
-	if (!engine->backend->use_low) {
-		note(engine, "no copy for drafting: %s does not run one", engine->backend->name);
+	engine->note_on_draft_weights = strlen(engine->note);
+	if (!engine->backend->use_draft_weights) {
+		note(engine, "no draft weights: %s does not run one", engine->backend->name);
 		return true;
 	}
-	return begin_low(engine, options, &wish, error);
+	return begin_draft_weights(engine, options, &wish, error);
 }
 
-/* Whether anything drafts with the model, so that a copy may be of use. */
-static bool wants_low(const struct swiftlet_options* o) {
+/* Whether anything drafts with the model, so that draft weights may be of use. */
+static bool wants_draft_weights(const struct swiftlet_options* o) {
 	const bool mask = o->drafters >> SOURCE_mask & 1u;
 	return o->draft_bits > 0 ||
 	       (o->draft_bits < 0 && o->method == SWIFTLET_AUTO && o->draft == SWIFTLET_DRAFT_AUTO && mask);
 }
 
-const struct low_table* engine_low(struct engine* engine) {
+const struct draft_weights* engine_draft_weights(struct engine* engine) {
 	static const size_t a_round = (size_t)16 << 20; /* about a millisecond's worth */
-	if (engine->backend->low_given_back)
+	if (engine->backend->draft_weights_released)
 		return NULL;
-	if (engine->low_joined)
-		return &engine->low.table;
-	if (!engine->making || low_made(engine->making) < 1 || !carry_low(engine, a_round))
+	if (engine->draft_weights_ready)
+		return &engine->draft_weights.table;
+	if (!engine->making || draft_weights_job_share(engine->making) < 1 ||
+	    !upload_draft_weights(engine, a_round))
 		return NULL;
-	engine->low_joined = true;
-	cost_take_low(&engine->cost, &engine->low.table);
-	return &engine->low.table;
+	engine->draft_weights_ready = true;
+	cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
+	return &engine->draft_weights.table;
 }
 
 const char* swiftlet_engine_note(struct engine* engine) {
-	if (engine->low.table.bytes > 0)
-		note_low(engine);
+	if (engine->draft_weights.table.bytes > 0)
+		note_draft_weights(engine);
 	return engine->note;
 }
 
@@ -212,22 +218,22 @@ static bool open_parts(struct engine* engine, const struct swiftlet_options* opt
 		return false;
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
-	alone.certified_head = false; /* what it says is a guess */
-	alone.cache_bytes = 0;        /* of a block each: they need far less, and nobody gives way for them */
+	alone.screened_head = false; /* what it says is a guess */
+	alone.cache_bytes = 0;       /* of a block each: they need far less, and nobody gives way for them */
 	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
 	return engine->side != NULL;
 }
 
 void engine_forget_costs(struct engine* engine) {
-	cost_open(&engine->cost, &engine->model->weights, engine->backend->certified_bytes);
-	if (engine->low_joined)
-		cost_take_low(&engine->cost, &engine->low.table);
+	cost_open(&engine->cost, &engine->model->weights, engine->backend->screened_bytes);
+	if (engine->draft_weights_ready)
+		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
 }
 
-/* Before what is said of the copy for drafting, which note_low writes anew. */
-static void note_certified(struct engine* engine) {
-	note(engine, "%scertified head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
-	     (double)engine->backend->certified_bytes / 0x1p20);
+/* Before what is said of the draft weights, which note_draft_weights writes anew. */
+static void note_screened_head(struct engine* engine) {
+	note(engine, "%sscreened head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
+	     (double)engine->backend->screened_bytes / 0x1p20);
 }
 
 /* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
@@ -308,17 +314,17 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    .isa = options->isa,
 	    .context = options_context(options, model),
 	    .devices = options->devices,
-	    .certified_head =
-	        options->certified_head < 0 ? low_head_pays(&model->weights) : options->certified_head > 0,
+	    .screened_head =
+	        options->screened_head < 0 ? wants_screened_head(&model->weights) : options->screened_head > 0,
 	    .exchange = options->exchange,
 	    /* processes that share a model keep their caches alike, each its own */
 	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, &error);
-	if (engine->backend && engine->backend->certified_bytes > 0 && options->certified_head > 0)
-		note_certified(engine);
+	if (engine->backend && engine->backend->screened_bytes > 0 && options->screened_head > 0)
+		note_screened_head(engine);
 	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
-	    (wants_low(options) && !open_low(engine, options, &error)) ||
+	    (wants_draft_weights(options) && !open_draft_weights(engine, options, &error)) ||
 	    !open_parts(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
@@ -328,8 +334,15 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	return engine;
 }
 
+/* A special token is its name behind bytes that no text has: a grammar that means one can say so. */
 static size_t piece_of(void* user, int32_t token, char* out, size_t capacity) {
-	return tokenizer_piece(user, token, false, out, capacity);
+	const size_t n = tokenizer_piece(user, token, false, out, capacity);
+	const size_t mark = strlen(GRAMMAR_SPECIAL);
+	if (n > 0 || capacity < mark)
+		return n;
+	memcpy(out, GRAMMAR_SPECIAL, mark);
+	const size_t name = tokenizer_piece(user, token, true, out + mark, capacity - mark);
+	return name ? name + mark : 0;
 }
 
 const struct token_trie* engine_trie(struct engine* engine) {
@@ -342,7 +355,7 @@ const struct token_trie* engine_trie(struct engine* engine) {
 void swiftlet_engine_close(struct engine* engine) {
 	if (!engine)
 		return;
-	low_making_close(engine->making);
+	draft_weights_job_close(engine->making);
 	if (engine->backend)
 		engine->backend->close(engine->backend);
 	if (engine->side)
@@ -351,7 +364,7 @@ void swiftlet_engine_close(struct engine* engine) {
 	adapter_close(&engine->adapter);
 	heads_close(&engine->heads);
 	probe_close(&engine->probe);
-	low_copy_close(&engine->low);
+	draft_weights_memory_close(&engine->draft_weights);
 	token_trie_free(engine->trie);
 	free(engine);
 }

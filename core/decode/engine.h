@@ -4,7 +4,7 @@
 
 #include "core/decode/cost.h"
 #include "core/grammar/token_trie.h"
-#include "core/model/low_copy.h"
+#include "core/model/draft_weights_memory.h"
 #include "core/model/model.h"
 #include "core/model/parts.h"
 #include "swiftlet.h"
@@ -12,13 +12,15 @@
 struct engine {
 	struct model* model;
 	struct backend* backend;
-	struct low_copy low;       /* for drafting; its table has no bytes where there is none */
-	struct low_making* making; /* by slices; NULL: it was made before the first token, or there is none */
-	double low_seconds;        /* that making it has taken so far */
-	double low_steps;    /* the fewest plain steps that all of it was thought to take; 0: nothing is known */
-	bool low_joined;     /* passes may run with it */
-	char note[1900];     /* for people: where the wished backend is not the one that runs, and on that copy */
-	size_t note_on_copy; /* where the latter begins */
+	struct draft_weights_memory draft_weights; /* for drafting; its table has no bytes where there is none */
+	struct draft_weights_job*
+	    making;                   /* by slices; NULL: it was made before the first token, or there is none */
+	double draft_weights_seconds; /* that making it has taken so far */
+	double draft_weights_steps;   /* the fewest plain steps that all of it was thought to take; 0: nothing is
+	                                 known */
+	bool draft_weights_ready;     /* passes may run with it */
+	char note[1900]; /* for people: where the wished backend is not the one that runs, and on that copy */
+	size_t note_on_draft_weights; /* where the latter begins */
 	struct cost_model cost;
 	struct token_trie* trie; /* for grammars; NULL until one is kept */
 	struct adapter adapter;  /* parts that the options name */
@@ -32,8 +34,8 @@ struct engine {
 /* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
  */
 const struct token_trie* engine_trie(struct engine*);
-/* The copy for drafting, from the call on that finds it ready; NULL before, and where there is none. */
-const struct low_table* engine_low(struct engine*);
+/* The draft weights, from the call on that finds it ready; NULL before, and where there is none. */
+const struct draft_weights* engine_draft_weights(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
 /* Cost of a pass of n rows of the model that drafts, in plain steps; such a pass took so long. */

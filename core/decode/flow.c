@@ -116,13 +116,13 @@ static struct swiftlet_token token_of(struct session* s, int32_t id, int source,
 	struct result r = {.top = s->log_probs.top};
 	const int vocab = s->engine->model->weights.shape.vocab;
 	if (!logits ||
-	    !result_from_logits(&r, WANT_TOP | WANT_NORMALISER, logits, vocab, NULL, 0, s->log_probs.scratch))
+	    !result_from_logits(&r, WANT_TOP | WANT_LOG_SUM_EXP, logits, vocab, NULL, 0, s->log_probs.scratch))
 		return token;
-	token.logprob = logits[id] - r.log_normaliser;
+	token.logprob = logits[id] - r.log_sum_exp;
 	token.n_top = r.top;
 	for (int i = 0; i < r.top; i++) {
 		token.top_id[i] = r.top_token[i];
-		token.top_logprob[i] = logits[r.top_token[i]] - r.log_normaliser;
+		token.top_logprob[i] = logits[r.top_token[i]] - r.log_sum_exp;
 	}
 	return token;
 }
@@ -198,8 +198,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 		                               action->carry, &work->pass);
 	}
 	if (work->pass.skip) { /* with the mask, neither up to an exit nor another model */
-		work->pass.low = states_low(&s->drafts);
-		work->pass.low_head = s->drafts.head;
+		work->pass.quantized = states_quantized(&s->drafts);
+		work->pass.quantized_head = s->drafts.head;
 	}
 }
 
@@ -211,7 +211,7 @@ bool session_next(struct session* s, struct session_work* work) {
 		return true;
 	}
 	if (s->phase == PHASE_ROUND) {
-		plan_make_copy(s);
+		plan_make_draft_weights(s);
 		const bool learns =
 		    s->lone ? lone_aside_begin(s) : s->learner && s->learner->calls->begin(s->learner);
 		s->phase = learns ? PHASE_LEARN : PHASE_PLAN;
@@ -255,7 +255,7 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 	const int32_t root = s->text[s->n_text - 1];
 	s->round.segment.n = 1;
 	const int steps =
-	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, states_low(&s->drafts),
+	    backend->draft(s->engine->backend, &s->round.segment, root, &s->mask, states_quantized(&s->drafts),
 	                   s->drafts.head, &s->plan.draft, mask_loop_results(mask), error);
 	if (steps > 0)
 		mask_take_loop(mask, root, steps);

@@ -30,8 +30,8 @@ struct learner_calls {
 	void (*drafted)(struct learner*, int right, int looked_at);
 	/* Prices may have changed; a mask that is better by now is given to the session (session_adopt). */
 	void (*look)(struct learner*);
-	/* A copy for drafting has joined. */
-	void (*copy_joined)(struct learner*);
+	/* Draft weights has joined. */
+	void (*draft_weights_joined)(struct learner*);
 	/* The mask was set by someone else. */
 	void (*adopt)(struct learner*, const struct mask*);
 	/* The share of draft steps to expect right with the mask that it gave; NaN: unknown. */

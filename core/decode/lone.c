@@ -149,7 +149,7 @@ void lone_close(struct lone* m) {
 size_t session_method_bytes(const struct session* s) {
 	const struct lone* m = s->lone;
 	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
-	size_t bytes = s->drafts.any ? s->engine->low.table.bytes : 0;
+	size_t bytes = s->drafts.any ? s->engine->draft_weights.table.bytes : 0;
 	if (!m)
 		return bytes;
 	bytes += sizeof *m + (m->chain ? sizeof *m->chain + (MAX_DRAFT + 2) * dim * sizeof(float) : 0);

@@ -8,7 +8,7 @@ const struct method methods[SWIFTLET_METHODS] = {
     [SWIFTLET_SWIFT] = {"swift", DRAFTS_PLANNED},
     /* plain decoding */
     [SWIFTLET_VANILLA] = {"vanilla", DRAFTS_NOTHING},
-    /* whatever pays by measured prices: skipped sub-layers, a low-bit copy, text */
+    /* whatever pays by measured prices: skipped sub-layers, quantized draft weights, text */
     [SWIFTLET_AUTO] = {"auto", DRAFTS_PLANNED},
     /* what followed the last tokens earlier in the text (prompt lookup) */
     [SWIFTLET_NGRAM] = {"ngram", DRAFTS_ALONE, SOURCE_ngram, .most = 10},

@@ -15,7 +15,7 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .backend = "auto",
 	    .isa = "auto",
 	    .cache_type = "auto",
-	    .certified_head = -1,
+	    .screened_head = -1,
 	    .drafters = SWIFTLET_WHOEVER_PAYS,
 	    .pool = 1 << 16,
 	    .max_draft = 25,
@@ -60,7 +60,8 @@ static const struct option table[] = {
     {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx-vnni avx512 neon dotprod i8mm"},
     {"threads", INTEGER, AT(threads), 1, 1024, NULL},
     {"devices", INTEGER, AT(devices), 1, 16, NULL},
-    {"certified-head", CHOICE, AT(certified_head), 0, 0, "auto=-1 off=0 on=1"},
+    {"screened-head", CHOICE, AT(screened_head), 0, 0, "auto=-1 off=0 on=1"},
+    {"certified-head", CHOICE, AT(screened_head), 0, 0, "auto=-1 off=0 on=1"}, /* its earlier name */
     {"context", INTEGER, AT(context), 2, 1 << 24, NULL},
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0"},
     {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},

@@ -40,48 +40,49 @@ static void build_tree(struct session* s) {
 	                 (float)(steps * cost_draft(&s->engine->cost, session_drafts_with(s))));
 }
 
-/* ---- the low-bit copy --------------------------------------------------------------------- */
+/* ---- the quantized draft weights --------------------------------------------------------------------- */
 
 struct states session_states(const struct session* s, const struct mask* mask) {
 	struct states states = {.head = false};
-	if (!s->copy)
+	if (!s->draft_weights)
 		return states;
-	states.sub_layers = low_sub_layers(s->copy, mask, &states.head);
+	states.sub_layers = draft_weights_sub_layers(s->draft_weights, mask, &states.head);
 	states.any = states.head || mask_count(&states.sub_layers) > 0;
 	return states;
 }
 
-/* A copy joins between two rounds. Where the learner knows states it says what runs with it, else all that
- * does not say otherwise. */
-static void join_copy(struct session* s) {
-	if (s->copy || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
+/* Draft weights joins between two rounds. Where the learner knows states it says what runs with it, else all
+ * that does not say otherwise. */
+static void join_draft_weights(struct session* s) {
+	if (s->draft_weights || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
 		return;
-	s->copy = engine_low(s->engine);
-	if (!s->copy)
+	s->draft_weights = engine_draft_weights(s->engine);
+	if (!s->draft_weights)
 		return;
 	if (s->learner)
-		s->learner->calls->copy_joined(s->learner);
+		s->learner->calls->draft_weights_joined(s->learner);
 	plan_new_mask(s);
 }
 
 /* How long making takes is told by the first slice of it, and by all so far: nothing else knows what the
  * processor makes of it and how fast its memory comes. What looked cheap enough to be begun is not left at
  * half because a later slice took longer. */
-void plan_make_copy(struct session* s) {
+void plan_make_draft_weights(struct session* s) {
 	struct engine* engine = s->engine;
 	const double plain = cost_plain_seconds(&engine->cost);
-	const double made = engine->making ? low_made(engine->making) : 1;
-	if (made == 1 || s->copy || plain <= 0 || s->options.draft_bits == 0 || !s->drafters.state[SOURCE_mask])
+	const double made = engine->making ? draft_weights_job_share(engine->making) : 1;
+	if (made == 1 || s->draft_weights || plain <= 0 || s->options.draft_bits == 0 ||
+	    !s->drafters.state[SOURCE_mask])
 		return;
-	const double whole = fmax(1, engine->low_steps);
+	const double whole = fmax(1, engine->draft_weights_steps);
 	if (!ledger_allows_making(s->ledger, 1, whole, (1 - made) * whole, s->end - s->n_text))
 		return;
 	const double began = options_clock(&s->options);
-	const double now = low_make_for(engine->making, plain);
+	const double now = draft_weights_job_run(engine->making, plain);
 	const double seconds = options_clock(&s->options) - began;
-	engine->low_seconds += seconds;
-	const double steps = engine->low_seconds / plain / now;
-	engine->low_steps = made == 0 ? steps : fmin(engine->low_steps, steps);
+	engine->draft_weights_seconds += seconds;
+	const double steps = engine->draft_weights_seconds / plain / now;
+	engine->draft_weights_steps = made == 0 ? steps : fmin(engine->draft_weights_steps, steps);
 	s->figures.seconds.optimize += seconds;
 	ledger_make(s->ledger, seconds / plain);
 }
@@ -235,8 +236,8 @@ void plan_round(struct session* s) {
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);
-	if (s->pace.rounds % PRICES_EVERY == 0 || !s->engine->backend->carry_low)
-		join_copy(s);
+	if (s->pace.rounds % PRICES_EVERY == 0 || !s->engine->backend->upload_draft_weights)
+		join_draft_weights(s);
 	if (s->pace.rounds % PRICES_EVERY == 0 || prices_changed(s))
 		set_prices(s);
 	if (s->batch.sequences > 0 && calibrates(s))

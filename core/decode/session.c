@@ -80,7 +80,7 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	s->engine = engine;
 	s->options = *options;
 	if (options->draft_bits > 0)
-		s->copy = engine_low(engine);
+		s->draft_weights = engine_draft_weights(engine);
 	s->matchness = NAN;
 	ledger_open(&s->own_ledger, options->opt_budget);
 	s->ledger = &s->own_ledger;
@@ -133,9 +133,10 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	const int vocab = s->engine->model->weights.shape.vocab;
 	if (r->n_prompt < 1)
 		return error_set(error, "the prompt is empty: expected at least one token");
-	if (r->n_prompt >= s->cache->capacity)
+	const int most = s->cache->capacity - (r->max_tokens > 1); /* the last token needs no room in the cache */
+	if (r->n_prompt > most)
 		return error_set(error, "the prompt has %d tokens: the context of %d tokens holds at most %d",
-		                 r->n_prompt, s->cache->capacity, s->cache->capacity - 1);
+		                 r->n_prompt, s->cache->capacity, most);
 	for (int i = 0; i < r->n_prompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
 			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);
@@ -231,7 +232,7 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 	s->chunk_tokens = kept;
 	memcpy(s->text, r->prompt, (size_t)r->n_prompt * sizeof *s->text);
 	s->n_text = s->n_prompt = r->n_prompt;
-	const int room = s->cache->capacity - r->n_prompt;
+	const int left = s->cache->capacity - r->n_prompt, room = left > 0 ? left : 1;
 	s->end = r->n_prompt + (r->max_tokens < room ? r->max_tokens : room);
 	memset(&s->figures, 0, sizeof s->figures);
 	s->figures.prompt_tokens = r->n_prompt;
@@ -329,7 +330,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	if (s->learner)
 		s->learner->calls->figures(s->learner, f);
 	f->skip_ratio = f->c = f->expected_speedup = NAN;
-	f->n_attention = f->n_mlp = f->n_low_attention = f->n_low_mlp = f->low_head = 0;
+	f->n_attention = f->n_mlp = f->n_quantized_attention = f->n_quantized_mlp = f->quantized_head = 0;
 	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
 		f->ctar[w] = ratio((double)f->ctar_passes[w], (double)f->full_passes);
@@ -342,11 +343,11 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 		if (mask_has(&s->mask, 2 * b + 1))
 			f->mlp[f->n_mlp++] = b;
 		if (mask_has(&s->drafts.sub_layers, 2 * b))
-			f->low_attention[f->n_low_attention++] = b;
+			f->quantized_attention[f->n_quantized_attention++] = b;
 		if (mask_has(&s->drafts.sub_layers, 2 * b + 1))
-			f->low_mlp[f->n_low_mlp++] = b;
+			f->quantized_mlp[f->n_quantized_mlp++] = b;
 	}
-	f->low_head = s->drafts.head;
+	f->quantized_head = s->drafts.head;
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
@@ -401,7 +402,7 @@ bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_at
 	return true;
 }
 
-struct mask session_low(const struct session* s, bool* head) {
+struct mask session_quantized(const struct session* s, bool* head) {
 	*head = s->drafts.head;
 	return s->drafts.sub_layers;
 }

@@ -96,8 +96,8 @@ void session_remember(struct session*, struct retrieval_pool*);
 /* The mask that drafts now, and its matchness (NaN before any). */
 struct mask session_mask(const struct session*, double* matchness);
 void session_set_mask(struct session*, const struct mask*);
-/* The sub-layers that drafts run with the low-bit copy now, and whether the head does. */
-struct mask session_low(const struct session*, bool* head);
+/* The sub-layers that drafts run with the quantized draft weights now, and whether the head does. */
+struct mask session_quantized(const struct session*, bool* head);
 /* What the mask's matchness is known to be from elsewhere: drafting starts from that expectation. */
 void session_expect(struct session*, double matchness);
 /* Whose requests come from now on: nothing that was kept of another's text is drafted from, nor, unless

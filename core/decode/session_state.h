@@ -52,7 +52,7 @@ struct history {
 	int counted; /* tokens of the text seen so far, the prompt included */
 };
 
-/* What runs with the low-bit copy. */
+/* What runs with the quantized draft weights. */
 struct states {
 	struct mask sub_layers;
 	bool head, any;
@@ -124,8 +124,9 @@ struct session {
 	struct lone* lone;           /* of a method that one drafter makes; NULL: planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
-	const struct low_table* copy; /* the low-bit copy, once it has joined and where it is wanted; else NULL */
-	struct states drafts;         /* of the draft at hand */
+	const struct draft_weights*
+	    draft_weights; /* the quantized draft weights, once it has joined and where it is wanted; else NULL */
+	struct states drafts; /* of the draft at hand */
 	double matchness;
 	struct batch batch, priced; /* now; that the planner's prices were made for */
 	int64_t priced_at;          /* after so many of the engine's full passes */
@@ -178,14 +179,15 @@ struct session {
 
 enum { CALIBRATE_FIRST = 8 }; /* full passes after which prices are known */
 
-static inline const struct mask* states_low(const struct states* states) {
+static inline const struct mask* states_quantized(const struct states* states) {
 	return states->any ? &states->sub_layers : NULL;
 }
 static inline struct variant states_variant(const struct states* states, const struct mask* skip) {
-	return (struct variant){.skip = skip, .low = states_low(states), .low_head = states->head};
+	return (struct variant){
+	    .skip = skip, .quantized = states_quantized(states), .quantized_head = states->head};
 }
 
-/* A mask's states with the copy that the session has. */
+/* A mask's states with the draft weights that the session has. */
 struct states session_states(const struct session*, const struct mask*);
 static inline struct variant session_drafts_with(const struct session* s) {
 	return states_variant(&s->drafts, &s->mask);
@@ -269,7 +271,7 @@ void plan_new_mask(struct session*);
 bool plan_passed(const struct session*, int source);
 bool plan_is_plain(const struct session*);
 
-/* A slice of the copy, where the ledger allows one. */
-void plan_make_copy(struct session*);
+/* A slice of the draft weights, where the ledger allows one. */
+void plan_make_draft_weights(struct session*);
 
 #endif

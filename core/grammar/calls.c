@@ -38,14 +38,20 @@ static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool f
 	return all;
 }
 
+/* A model ends where it has said all, whether the tag is closed or not. */
+static int32_t emit_close(struct grammar* g, const struct grammar_calls* c, int32_t next) {
+	return c->close ? emit_split(g, emit_text(g, c->close, strlen(c->close), next), RETURNS) : next;
+}
+
 static int32_t emit_calls(struct grammar* g, const struct grammar_calls* c, struct error* error) {
 	const int32_t end = emit_text(g, c->finish, strlen(c->finish), RETURNS);
-	const int32_t more = c->one ? end : emit_loop(g, end);
+	const int32_t loop = c->one ? end : emit_loop(g, end);
+	const int32_t more = emit_close(g, c, loop);
 	if (!c->one) {
 		const int32_t next = emit_one(g, c, false, more, error);
 		if (next == NOWHERE)
 			return NOWHERE;
-		loop_close(g, more, emit_text(g, c->between, strlen(c->between), next));
+		loop_close(g, loop, emit_text(g, c->between, strlen(c->between), next));
 	}
 	return emit_one(g, c, true, more, error);
 }
@@ -74,17 +80,38 @@ static int32_t emit_bytes(struct grammar* g, const int32_t to[256]) {
 	return all;
 }
 
-/* `calls`: what follows the trigger. */
-static int32_t emit_free(struct grammar* g, const char* trigger, int32_t calls) {
-	const int n = (int)strlen(trigger);
+enum { MARK = 0xff }; /* what a special token begins with twice */
+
+/* After one of those bytes: a second one would begin a special token. */
+static int32_t emit_unmarked(struct grammar* g, int32_t to[256]) {
+	to[MARK] = NOWHERE;
+	return emit_split(g, emit_bytes(g, to), RETURNS);
+}
+
+/* `calls`: what follows the trigger. No free text has special tokens, but for the trigger, which may be one,
+ * and the one that passes. */
+static int32_t emit_free(struct grammar* g, const char* trigger, const char* passes, int32_t calls) {
+	const int n = (int)strlen(trigger), mark = (int)strlen(GRAMMAR_SPECIAL);
+	const bool special = strncmp(trigger, GRAMMAR_SPECIAL, (size_t)mark) == 0;
 	int32_t state[MAX_TRIGGER + 1], to[256];
 	for (int i = 0; i < n; i++)
 		state[i] = emit_loop(g, RETURNS);
 	state[n] = calls;
+	for (int byte = 0; byte < 256; byte++)
+		to[byte] = state[matched_after(trigger, 0, (uint8_t)byte)];
+	const int32_t unmarked = emit_unmarked(g, to);
 	for (int i = 0; i < n; i++) {
-		for (int byte = 0; byte < 256; byte++)
-			to[byte] = state[matched_after(trigger, i, (uint8_t)byte)];
-		loop_close(g, state[i], emit_bytes(g, to));
+		const bool named = special && i >= mark; /* within a special token's name: another's is none */
+		for (int byte = 0; byte < 256; byte++) {
+			const int matched = matched_after(trigger, i, (uint8_t)byte);
+			to[byte] = named && matched != i + 1  ? NOWHERE
+			           : byte == MARK && !special ? unmarked
+			                                      : state[matched];
+		}
+		const int32_t bytes = emit_bytes(g, to);
+		loop_close(g, state[i],
+		           passes && !named ? emit_split(g, emit_text(g, passes, strlen(passes), state[0]), bytes)
+		                            : bytes);
 	}
 	return state[0];
 }
@@ -95,11 +122,23 @@ static int32_t emit_first_decides(struct grammar* g, char trigger, int32_t calls
 	const int32_t any = emit_loop(g, RETURNS), start = emit_loop(g, RETURNS);
 	int32_t to[256];
 	for (int byte = 0; byte < 256; byte++)
-		to[byte] = byte && strchr(space, byte) ? start : any;
+		to[byte] = any;
+	const int32_t unmarked = emit_unmarked(g, to);
+	to[MARK] = unmarked;
+	loop_close(g, any, emit_bytes(g, to));
+	for (int byte = 1; byte < 256; byte++)
+		to[byte] = strchr(space, byte) ? start : to[byte];
 	to[(uint8_t)trigger] = calls;
-	loop_close(g, any, emit_range(g, 0, 255, any));
 	loop_close(g, start, emit_bytes(g, to));
 	return start;
+}
+
+/* A value in place of calls. */
+static int32_t emit_form(struct grammar* g, const char* form, struct error* error) {
+	cJSON* parsed = *form ? json_parse(form, strlen(form), "the schema", error) : NULL;
+	const int32_t at = parsed || !*form ? json_schema_emit(g, parsed, RETURNS, error) : NOWHERE;
+	cJSON_Delete(parsed);
+	return at;
 }
 
 struct grammar* grammar_from_calls(const struct grammar_calls* c, struct error* error) {
@@ -108,10 +147,15 @@ struct grammar* grammar_from_calls(const struct grammar_calls* c, struct error* 
 		return NULL;
 	int32_t start = emit_calls(g, c, error);
 	const size_t n = strlen(c->begun);
-	const bool good = start != NOWHERE && (c->must || (n > 0 && n <= MAX_TRIGGER) ||
-	                                       error_set(error, "a call begins with %zu bytes", n));
-	if (good && !c->must)
-		start = c->at_beginning ? emit_first_decides(g, c->begun[0], start) : emit_free(g, c->begun, start);
+	bool good = start != NOWHERE && (c->must || c->form || (n > 0 && n <= MAX_TRIGGER) ||
+	                                 error_set(error, "a call begins with %zu bytes", n));
+	if (good && c->form) {
+		const int32_t calls = emit_text(g, c->begun, n, start), form = emit_form(g, c->form, error);
+		start = emit_split(g, calls, form);
+		good = form != NOWHERE;
+	} else if (good && !c->must)
+		start = c->at_beginning ? emit_first_decides(g, c->begun[0], start)
+		                        : emit_free(g, c->begun, c->passes, start);
 	g->rule[0] = start;
 	return program_close(g, good, error);
 }

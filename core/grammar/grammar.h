@@ -12,18 +12,22 @@ struct grammar;
 
 /* All of these return NULL with the error set: malformed, not supported (named), or too large. */
 
-/* Texts that are JSON values valid under the schema. Object members come in the schema's order, members that
- * the schema does not name are left out unless it names none. */
+/* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
+ * that it does not name, where it says what they are or names none. A schema without a type is of the type
+ * that its keywords are about; a tuple is whole. */
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error*);
 /* Any JSON object. */
 struct grammar* grammar_from_json_object(struct error*);
-/* The whole text matches an ECMA-262 expression without look-around and references. */
+/* The whole text matches an ECMA-262 expression without look-behind, references and \b. */
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error*);
 /* GBNF, as llama.cpp reads it: rules `name ::= …` of "literals", [classes], groups, alternatives and * + ?
  * {m,n}; the text is a `root`. Rules that begin with themselves are refused. */
 struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error*);
 /* One of the texts. */
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error*);
+
+/* What stands before a special token's name in a program: bytes that no text has one behind the other. */
+#define GRAMMAR_SPECIAL "\xff\xff"
 
 /* Calls of functions, with free text before them. */
 struct grammar_call {
@@ -35,12 +39,16 @@ struct grammar_calls {
 	const struct grammar_call* call; /* (n) */
 	int n;
 	const char *between, *finish; /* between two calls; after the last */
+	const char* close;            /* after each call, where the text does not end with it; NULL: nothing */
 	bool one;                     /* no more than one call */
 	/* What every `first` that is possible begins with, and the text does not need to write: because it is
 	 * there already (`must`), or because free text ends with it. at_beginning: its one byte, as the first of
 	 * the text that is no white space. */
 	const char* begun;
 	bool must, at_beginning;
+	/* The text is calls, or else a value under this schema, JSON ("": any object); NULL: free text. */
+	const char* form;
+	const char* passes; /* a special token that free text may hold, or NULL */
 };
 struct grammar* grammar_from_calls(const struct grammar_calls*, struct error*);
 /* Counted: what was compiled is freed when all who hold it have freed it. */

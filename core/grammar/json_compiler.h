@@ -11,7 +11,6 @@ enum {
 	MAX_SCHEMA_DEPTH = 64,
 	MAX_SCHEMAS = 1 << 14,
 	MAX_ITEMS = 4096,
-	MAX_DIFFERENT = 256, /* values of an enum whose items differ */
 	PATH_SIZE = 160,
 	MAX_SCHEMAS_EITHER = 256,
 	MAX_SCHEMA_BYTES = 128 << 10,
@@ -26,6 +25,14 @@ enum {
 #define SCHEMA_ALSO "\1also"
 #define SCHEMA_NEVER "\1never"
 
+/* Lists of groups of keywords that belong together, beside those that the schema itself has: of members, of
+ * items, and what an array contains. UNSEEN: a group that says nothing of which members are evaluated. */
+#define SCHEMA_MEMBERS "\1members"
+#define SCHEMA_ITEMS "\1items"
+#define SCHEMA_CONTAINS "\1contains"
+#define SCHEMA_UNSEEN "\1unseen"
+enum { MAX_GROUPS = 64 };
+
 /* Rules that many places call. */
 enum shared {
 	SHARED_SPACE,
@@ -39,7 +46,7 @@ enum shared {
 
 struct reference {
 	const cJSON* schema;
-	int rule;
+	int rule; /* NOWHERE: it allows nothing */
 };
 
 struct compiler {
@@ -58,6 +65,7 @@ struct compiler {
 	int joined;     /* values of schemas that were made so far */
 	int conditions; /* within conditions */
 	struct class_rules classes;
+	bool evaluates; /* somewhere in the schema stands what depends on which members or items are evaluated */
 };
 
 enum type {
@@ -71,6 +79,8 @@ enum type {
 	TYPE_COUNT
 };
 
+enum { ALL_TYPES = (1 << TYPE_COUNT) - 1 };
+
 /* What a schema's references lead to. */
 const cJSON* schema_followed(const struct compiler*, const cJSON* schema);
 /* Each emits before `next`; NOWHERE: nothing is valid, or the compiler has failed. */
@@ -78,9 +88,10 @@ int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_reference(struct compiler*, const cJSON* schema, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
-/* What $ref or allOf have to do with other keywords, and with another schema (NULL: none), as one schema that
- * is kept; NULL: failed. */
-const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* other);
+/* What $ref or allOf have to do with other keywords, and with what surrounds the schema (NULL: nothing), as
+ * one schema that is kept; NULL: failed. */
+const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* around);
+const cJSON* schema_kept(struct compiler*, cJSON* made);
 
 /* Whether the list, which may be NULL, has an equal value. */
 bool schema_holds(const cJSON* list, const cJSON* value);
@@ -103,8 +114,13 @@ bool schema_says_more_than(const cJSON* schema, const char* keywords);
 /* ---- json_merge.c: schemas that are made. What is made once the compiler has failed is of no use. --------
  */
 
-/* What a local reference points to, by RFC 6901; NULL: nothing. */
-const cJSON* schema_resolve(const cJSON* root, const cJSON* reference);
+/* The groups: the schema itself where it has one of the keywords, and the list's. group: (MAX_GROUPS) */
+int schema_groups(const cJSON* schema, const char* list, const char* keywords, const cJSON** group);
+/* Of a group of items: how many are by their place, and what the others are; NULL: anything. */
+int schema_prefix(const cJSON* group);
+const cJSON* schema_rest(const cJSON* group);
+/* What an item is that no place and no "items" evaluates. */
+cJSON* schema_other_items(struct compiler*, const cJSON* schema, const cJSON* unevaluated);
 /* Sets of JSON's types, as "type" lists them: bit i is enum type's i. A number may be an integer. */
 unsigned schema_type_set(const cJSON* type);
 cJSON* schema_type_list(unsigned types);
@@ -113,8 +129,9 @@ void schema_put(struct compiler*, cJSON* object, const char* name, cJSON* value)
 void schema_append(struct compiler*, cJSON* list, cJSON* value);
 cJSON* schema_wrapped(struct compiler*, const char* keyword, cJSON* value); /* {keyword: value} */
 cJSON* schema_pair(struct compiler*, cJSON* a, cJSON* b);                   /* [a, b] */
-/* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it. */
-cJSON* schema_flat(struct compiler*, const cJSON* schema);
+/* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it.
+ * within: it is to be joined with what surrounds it. */
+cJSON* schema_flat(struct compiler*, const cJSON* schema, bool within);
 /* What is valid under both of two flat ones; takes them over. */
 cJSON* schema_both(struct compiler*, cJSON* a, cJSON* b);
 /* The schema without these keywords, and without what only describes. */
@@ -131,6 +148,8 @@ bool schema_is_of_strings(const char* keyword);
 bool schema_is_of_numbers(const char* keyword);
 /* json_string.c: the strings that a flat schema allows. lengths false: whatever it says of those. */
 struct language* schema_string_language(struct compiler*, const cJSON* schema, bool lengths);
+/* The strings that are valid under any schema. */
+struct language* schema_names(struct compiler*, const cJSON* schema, int depth);
 int32_t schema_emit_string(struct compiler*, const cJSON* schema, int32_t next);
 /* json_number.c: the numbers. */
 struct language* schema_number_language(struct compiler*, const cJSON* schema, bool whole);
@@ -142,11 +161,34 @@ struct language* schema_product(struct compiler*, struct language*, struct langu
 struct language* schema_keep_language(struct compiler*, struct language*);
 int32_t schema_emit_any_string(struct compiler*, int32_t next);
 int32_t schema_emit_any_number(struct compiler*, bool whole, int32_t next);
+/* json_object.c, json_array.c */
+int32_t schema_emit_object(struct compiler*, const cJSON* schema, int32_t next);
+int32_t schema_emit_array(struct compiler*, const cJSON* schema, int32_t next);
+/* json_conditions.c: what the schema leaves, or a part of it; NULL: failed. */
+cJSON* schema_negated(struct compiler*, const cJSON* schema);
+/* Of any texts, begun with white space or not. */
+int32_t schema_emit_literal(struct compiler*, const char* text, int32_t next);
+int32_t schema_emit_space(struct compiler*, int32_t next);
+int32_t schema_emit_any(struct compiler*, int32_t next);
+int32_t schema_emit_constant(struct compiler*, const cJSON* value, int32_t next);
+int32_t schema_emit_colon(struct compiler*, int32_t next);
+/* An array's items, a map's members: a first, and others after commas. From `least` to `most` (-1: any
+ * number) of the rule (0: none is possible), then `close`, or `end` with white space before it. */
+int32_t schema_emit_list(struct compiler*, int rule, int least, int most, int32_t close, int32_t end);
+int32_t schema_emit_more(struct compiler*, int rule, int least, int most, int32_t end);
+/* A rule of the grammar that starts there; 0: it matches nothing. */
+int schema_rule(struct compiler*, int rule, int32_t start);
+/* Whether a value's type is one of a set; 0: any. */
+bool schema_fits(const cJSON* value, unsigned types);
+int schema_count_of(struct compiler*, const cJSON* schema, const char* keyword, int otherwise);
+/* json_reference.c: makes every reference a pointer from the root, and what it points to; NULL: nothing. */
+void schema_point(struct compiler*, cJSON* root);
+const cJSON* schema_resolve(const cJSON* root, const cJSON* reference);
 /* json_format.c */
 bool json_format_is_known(const char* format);
 struct language* json_format_language(const char* format, struct error*);
 
 /* The schema's values, before `next`; NULL: any object. NOWHERE with the error set. */
-int32_t json_schema_emit(struct grammar*, const cJSON* schema, int32_t next, struct error*);
+int32_t json_schema_emit(struct grammar*, cJSON* schema, int32_t next, struct error*);
 
 #endif

@@ -1,7 +1,8 @@
 /* Schemas that have not to hold, or to hold if others do, said with allOf and anyOf alone.
  *
- * not S fails S by one of its keywords: by a member that is missing or other, another type, a value that an
- * enum of the other schemas leaves. What cannot be said so is refused. */
+ * not S fails S by one of its keywords: by a member that is missing or other, another type, another value. Of
+ * ways to fail those that cannot be said are left out, so that less is allowed; where none can, S is refused.
+ */
 #include <string.h>
 
 #include "core/grammar/json_compiler.h"
@@ -13,77 +14,232 @@ static cJSON* with_member(struct compiler* c, const char* name) {
 	return schema_wrapped(c, "required", cJSON_CreateStringArray(&name, 1));
 }
 
-static cJSON* without_member(struct compiler* c, const char* name) {
-	cJSON* to = schema_wrapped(c, "properties", schema_wrapped(c, name, cJSON_CreateFalse()));
-	schema_put(c, to, "type", cJSON_CreateString("object"));
+/* A value of the type, of which more is to be said. */
+static cJSON* typed(struct compiler* c, const char* type) {
+	return schema_wrapped(c, "type", cJSON_CreateString(type));
+}
+
+/* An object whose member, if it comes, is so. Which members are evaluated does not depend on it. */
+static cJSON* member_is(struct compiler* c, const char* name, cJSON* schema) {
+	cJSON *to = typed(c, "object"), *list = cJSON_CreateArray();
+	cJSON* group = schema_wrapped(c, "properties", schema_wrapped(c, name, schema));
+	schema_put(c, group, SCHEMA_UNSEEN, cJSON_CreateTrue());
+	schema_append(c, list, group);
+	schema_put(c, to, SCHEMA_MEMBERS, list);
 	return to;
+}
+
+static cJSON* without_member(struct compiler* c, const char* name) {
+	return member_is(c, name, cJSON_CreateFalse());
+}
+
+static cJSON* both_of(struct compiler* c, cJSON* a, cJSON* b) {
+	return schema_wrapped(c, "allOf", schema_pair(c, a, b));
 }
 
 /* ---- not -------------------------------------------------------------------------------------- */
 
-static cJSON* negated(struct compiler*, const cJSON* schema);
-
-/* An object whose member is there, and is not as the schema has it. */
-static cJSON* with_other_member(struct compiler* c, const cJSON* member) {
-	cJSON* to = with_member(c, member->string);
-	schema_put(c, to, "properties", schema_wrapped(c, member->string, negated(c, member)));
-	schema_put(c, to, "type", cJSON_CreateString("object"));
-	return to;
+/* A bound that is missed: the other one, one further. way NULL: it cannot be. */
+static cJSON* missed(struct compiler* c, const cJSON* field, const char* type, const char* other,
+                     int further) {
+	const int n = schema_count(c, field) + further;
+	cJSON* way = typed(c, type);
+	if (n >= 0)
+		schema_put(c, way, other, cJSON_CreateNumber(n));
+	else
+		schema_put(c, way, "type", cJSON_CreateArray());
+	return way;
 }
 
-/* Ways to fail a keyword. */
-static void add_failures(struct compiler* c, const cJSON* field, cJSON* ways) {
+static void add_failed_count(struct compiler* c, const cJSON* field, cJSON* ways) {
+	static const char* const bound[][3] = {{"minLength", "string", "maxLength"},
+	                                       {"maxLength", "string", "minLength"},
+	                                       {"minItems", "array", "maxItems"},
+	                                       {"maxItems", "array", "minItems"},
+	                                       {"minProperties", "object", "maxProperties"},
+	                                       {"maxProperties", "object", "minProperties"}};
+	for (int i = 0; i < 6; i++)
+		if (strcmp(field->string, bound[i][0]) == 0)
+			schema_append(c, ways, missed(c, field, bound[i][1], bound[i][2], i % 2 ? 1 : -1));
+}
+
+static void add_failed_types(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
+	unsigned types = schema_type_set(field);
+	if (cJSON_IsTrue(json_field(schema, "nullable")))
+		types |= 1u << TYPE_NULL;
+	if ((types >> TYPE_INTEGER & 1u) && !(types >> TYPE_NUMBER & 1u)) {
+		cJSON *way = typed(c, "number"), *never = cJSON_CreateArray();
+		schema_append(c, never, schema_wrapped(c, "multipleOf", cJSON_CreateNumber(1)));
+		schema_put(c, way, SCHEMA_NEVER, never);
+		schema_append(c, ways, way);
+		types |= 1u << TYPE_NUMBER;
+	}
+	schema_append(c, ways, schema_wrapped(c, "type", schema_type_list(ALL_TYPES & ~types)));
+}
+
+/* Items, and how many are of a kind. False: what fails it cannot be said. */
+static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
+	const cJSON *items = json_field(schema, "items"), *one;
+	const bool tuple = strcmp(field->string, "prefixItems") == 0 || cJSON_IsArray(field);
+	if (strcmp(field->string, "contains") == 0) {
+		const int least = schema_count_of(c, schema, "minContains", 1),
+		          most = schema_count_of(c, schema, "maxContains", -1);
+		for (int i = 0; i < 2; i++) {
+			if (i == 0 ? least == 0 : most < 0)
+				continue;
+			cJSON* way = typed(c, "array");
+			schema_put(c, way, "contains", copied(field));
+			schema_put(c, way, "minContains", cJSON_CreateNumber(i == 0 ? 0 : most + 1));
+			if (i == 0)
+				schema_put(c, way, "maxContains", cJSON_CreateNumber(least - 1));
+			schema_append(c, ways, way);
+		}
+		return true;
+	}
+	if (tuple) {
+		int n = 0;
+		cJSON_ArrayForEach (one, field) {
+			cJSON *way = typed(c, "array"), *prefix = cJSON_CreateArray();
+			for (int i = 0; i < n; i++)
+				schema_append(c, prefix, cJSON_CreateTrue());
+			schema_append(c, prefix, schema_negated(c, one));
+			schema_put(c, way, "prefixItems", prefix);
+			schema_put(c, way, "minItems", cJSON_CreateNumber(++n));
+			schema_append(c, ways, way);
+		}
+		return true;
+	}
+	if (strcmp(field->string, "items") != 0 || json_field(schema, "prefixItems") || cJSON_IsArray(items))
+		return false;
+	cJSON* way = typed(c, "array");
+	schema_put(c, way, "contains", schema_negated(c, items));
+	schema_append(c, ways, way);
+	return true;
+}
+
+static void add_failed_dependencies(struct compiler* c, const cJSON* field, cJSON* ways) {
+	const cJSON* on;
+	cJSON_ArrayForEach (on, field) {
+		cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
+		cJSON* other = schema_negated(c, needed);
+		schema_append(c, ways, both_of(c, with_member(c, on->string), other));
+		cJSON_Delete(needed);
+	}
+}
+
+/* None of them holds, or, of exactly one, two do. */
+static void add_failed_choice(struct compiler* c, const cJSON* field, cJSON* ways) {
+	cJSON* none = cJSON_CreateArray();
+	const cJSON *one, *other;
+	cJSON_ArrayForEach (one, field)
+		schema_append(c, none, schema_negated(c, one));
+	schema_append(c, ways, schema_wrapped(c, "allOf", none));
+	if (strcmp(field->string, "oneOf") == 0)
+		cJSON_ArrayForEach (one, field)
+			for (other = one->next; other; other = other->next)
+				schema_append(c, ways, both_of(c, copied(one), copied(other)));
+}
+
+/* Ways to fail a keyword. False: there are others, which cannot be said. */
+static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
 	const char* name = field->string;
 	const cJSON* one;
+	/* these ways hold what would be taken for evaluated */
+	if (c->evaluates &&
+	    json_lists("not if dependencies dependentSchemas oneOf prefixItems items contains", name))
+		return false;
 	if (strcmp(name, "required") == 0) {
 		cJSON_ArrayForEach (one, field)
 			schema_append(c, ways, cJSON_IsString(one) ? without_member(c, one->valuestring) : NULL);
 	} else if (strcmp(name, "properties") == 0) {
-		cJSON_ArrayForEach (one, field)
-			schema_append(c, ways, with_other_member(c, one));
+		cJSON_ArrayForEach (one, field) {
+			cJSON* other = schema_negated(c, one);
+			if (cJSON_IsFalse(other)) {
+				cJSON_Delete(other);
+				continue;
+			}
+			cJSON* way = member_is(c, one->string, other);
+			schema_put(c, way, "required", cJSON_CreateStringArray((const char* const*)&one->string, 1));
+			schema_append(c, ways, way);
+		}
 	} else if (strcmp(name, "const") == 0 || strcmp(name, "enum") == 0) {
 		const bool several = strcmp(name, "enum") == 0 && cJSON_IsArray(field);
 		cJSON* values = several ? copied(field) : cJSON_CreateArray();
 		if (!several)
 			schema_append(c, values, copied(field));
 		schema_append(c, ways, schema_wrapped(c, SCHEMA_EXCEPT, values));
-	} else if (strcmp(name, "type") == 0) {
-		unsigned types = schema_type_set(field);
-		if (types >> TYPE_INTEGER & 1u) /* integers are numbers */
-			types |= 1u << TYPE_NUMBER;
-		types = ((1u << TYPE_COUNT) - 1) & ~types;
-		schema_append(c, ways, schema_wrapped(c, "type", schema_type_list(types)));
-	} else if (strcmp(name, "anyOf") == 0) {
-		cJSON* all = cJSON_CreateArray();
+	} else if (strcmp(name, "type") == 0)
+		add_failed_types(c, schema, field, ways);
+	else if (json_lists("minLength maxLength minItems maxItems minProperties maxProperties", name))
+		add_failed_count(c, field, ways);
+	else if (schema_is_of_strings(name) || (schema_is_of_numbers(name) && !cJSON_IsBool(field))) {
+		cJSON *way = typed(c, schema_is_of_strings(name) ? "string" : "number"), *never = cJSON_CreateArray();
+		schema_append(c, never, schema_wrapped(c, name, copied(field)));
+		schema_put(c, way, SCHEMA_NEVER, never);
+		schema_append(c, ways, way);
+	} else if (json_lists("items prefixItems contains", name))
+		return add_failed_items(c, schema, field, ways);
+	else if (json_lists("anyOf oneOf", name))
+		add_failed_choice(c, field, ways);
+	else if (strcmp(name, "allOf") == 0) {
 		cJSON_ArrayForEach (one, field)
-			schema_append(c, all, negated(c, one));
-		schema_append(c, ways, schema_wrapped(c, "allOf", all));
-	} else
-		schema_refuse(c,
-		              "\"not\", or an \"if\" that may fail, is supported for \"required\", \"properties\", "
-		              "\"type\" and values of an \"enum\"");
+			schema_append(c, ways, schema_negated(c, one));
+	} else if (strcmp(name, "$ref") == 0) {
+		const cJSON* target = schema_resolve(c->root, field);
+		if (!target)
+			schema_refuse(c, "\"$ref\" points to nothing in this schema");
+		else
+			schema_append(c, ways, schema_negated(c, target));
+	} else if (strcmp(name, "not") == 0)
+		schema_append(c, ways, copied(field));
+	else if (json_lists("dependencies dependentRequired dependentSchemas", name))
+		add_failed_dependencies(c, field, ways);
+	else if (strcmp(name, "if") == 0) {
+		const cJSON *then = json_field(schema, "then"), *otherwise = json_field(schema, "else");
+		if (then) {
+			cJSON* other = schema_negated(c, then);
+			schema_append(c, ways, both_of(c, copied(field), other));
+		}
+		if (otherwise) {
+			cJSON* other = schema_negated(c, field);
+			cJSON* neither = schema_negated(c, otherwise);
+			schema_append(c, ways, both_of(c, other, neither));
+		}
+	} else if (json_lists("patternProperties additionalProperties unevaluatedProperties propertyNames "
+	                      "additionalItems "
+	                      "unevaluatedItems uniqueItems",
+	                      name))
+		return cJSON_IsTrue(field) && strcmp(name, "uniqueItems") != 0;
+	return true;
 }
 
-static cJSON* negated(struct compiler* c, const cJSON* schema) {
+cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 	const cJSON* field;
+	if (cJSON_IsBool(schema))
+		return cJSON_CreateBool(cJSON_IsFalse(schema));
 	if (c->failed || ++c->joined > MAX_JOINED || c->conditions == MAX_CONDITIONS) {
 		schema_refuse(c, "too many schemas that have to hold at once");
 		return NULL;
 	}
+	if (!cJSON_IsObject(schema)) {
+		schema_refuse(c, "a schema is neither an object nor a boolean");
+		return NULL;
+	}
 	c->conditions++;
-	cJSON *flat = schema_flat(c, schema), *ways = cJSON_CreateArray(), *other = NULL;
-	cJSON_ArrayForEach (field, flat)
-		add_failures(c, field, ways);
+	cJSON* ways = cJSON_CreateArray();
+	const char* lost = NULL;
+	cJSON_ArrayForEach (field, schema) {
+		if (!cJSON_IsNull(field) && !add_failures(c, schema, field, ways))
+			lost = field->string;
+	}
 	c->conditions--;
-	if (cJSON_IsBool(flat))
-		other = cJSON_CreateBool(cJSON_IsFalse(flat));
-	else if (ways && !ways->child) /* nothing can fail */
-		other = cJSON_CreateFalse();
-	cJSON_Delete(flat);
-	if (!other)
+	if (ways && ways->child)
 		return schema_wrapped(c, "anyOf", ways);
 	cJSON_Delete(ways);
-	return other;
+	if (lost)
+		schema_refuse_keyword(c, lost,
+		                      "cannot be kept where it must not hold: in \"not\", \"if\", or \"oneOf\"");
+	return cJSON_CreateFalse(); /* nothing can fail */
 }
 
 /* ---- if, dependencies --------------------------------------------------------------------------- */
@@ -101,9 +257,9 @@ static cJSON* either(struct compiler* c, cJSON* condition, const cJSON* conseque
 static cJSON* conditional(struct compiler* c, const cJSON* schema) {
 	const cJSON *condition = json_field(schema, "if"), *then = json_field(schema, "then"),
 	            *otherwise = json_field(schema, "else");
-	if (!then && !otherwise)
+	if (!then && !otherwise) /* it says what is evaluated, at most */
 		return cJSON_CreateTrue();
-	return either(c, copied(condition), then, negated(c, condition), otherwise);
+	return either(c, copied(condition), then, schema_negated(c, condition), otherwise);
 }
 
 static cJSON* dependency(struct compiler* c, const cJSON* on) {
@@ -117,7 +273,7 @@ cJSON* schema_conditions(struct compiler* c, const cJSON* schema) {
 	cJSON* list = cJSON_CreateArray();
 	const cJSON *field, *one;
 	if (json_field(schema, "not"))
-		schema_append(c, list, negated(c, json_field(schema, "not")));
+		schema_append(c, list, schema_negated(c, json_field(schema, "not")));
 	if (json_field(schema, "if"))
 		schema_append(c, list, conditional(c, schema));
 	cJSON_ArrayForEach (field, schema) {

@@ -10,34 +10,6 @@ static const char* const type_names[] = {"object", "array", "string", "number", 
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
-const cJSON* schema_resolve(const cJSON* root, const cJSON* reference) {
-	if (!cJSON_IsString(reference) || reference->valuestring[0] != '#')
-		return NULL;
-	const cJSON* at = root;
-	for (const char* from = reference->valuestring + 1; at && *from;) {
-		char name[256];
-		size_t n = 0;
-		if (*from++ != '/')
-			return NULL;
-		for (; *from && *from != '/'; from++) {
-			char letter = *from;
-			if (letter == '~' && (from[1] == '0' || from[1] == '1'))
-				letter = *++from == '0' ? '~' : '/';
-			else if (letter == '%' && strncmp(from, "%24", 3) == 0) {
-				letter = '$';
-				from += 2;
-			}
-			if (n + 1 == sizeof name)
-				return NULL;
-			name[n++] = letter;
-		}
-		name[n] = 0;
-		at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(name))
-		                       : cJSON_GetObjectItemCaseSensitive(at, name);
-	}
-	return at;
-}
-
 /* The keywords that constrain; every other one is an annotation, as the specification has it. */
 static bool describes(const char* keyword) {
 	return !json_lists(
@@ -48,7 +20,7 @@ static bool describes(const char* keyword) {
 	    "minItems maxItems uniqueItems pattern format minLength maxLength contentEncoding "
 	    "contentMediaType minimum maximum "
 	    "exclusiveMinimum exclusiveMaximum multipleOf nullable " SCHEMA_EXCEPT " " SCHEMA_ALSO
-	    " " SCHEMA_NEVER,
+	    " " SCHEMA_NEVER " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
 	    keyword);
 }
 
@@ -170,38 +142,12 @@ static void add_to_list(struct compiler* c, cJSON* to, const char* keyword, cJSO
 	schema_append(c, cJSON_GetObjectItemCaseSensitive(to, keyword), value);
 }
 
-/* Members that one of them alone names are the other's additional ones. */
-static void join_properties(struct compiler* c, cJSON* to, const cJSON* a, const cJSON* b) {
-	cJSON* all = cJSON_CreateObject();
-	const cJSON* from[] = {a, b};
-	for (int i = 0; i < 2; i++) {
-		const cJSON *one, *others = json_field(from[1 - i], "additionalProperties");
-		const cJSON* theirs = json_field(from[1 - i], "properties");
-		cJSON_ArrayForEach (one, json_field(from[i], "properties")) {
-			const cJSON* twin = cJSON_GetObjectItemCaseSensitive(theirs, one->string);
-			twin = twin ? twin : cJSON_IsTrue(others) ? NULL : others;
-			if (!cJSON_GetObjectItemCaseSensitive(all, one->string))
-				schema_put(c, all, one->string, twin ? later(c, one, twin) : cJSON_Duplicate(one, true));
-		}
-	}
-	schema_put(c, to, "properties", all);
-}
-
 static const char cannot[] = "two schemas that have to hold at once cannot be joined";
 
 /* The tighter of two bounds. */
 static void join_bound(struct compiler* c, cJSON* to, const cJSON* mine, const cJSON* more, bool upper) {
 	if (upper ? more->valuedouble < mine->valuedouble : more->valuedouble > mine->valuedouble)
 		copy_to(c, to, more);
-}
-
-static void join_others(struct compiler* c, cJSON* to, const cJSON* mine, const cJSON* more) {
-	if (cJSON_IsFalse(mine) || cJSON_IsTrue(more))
-		return;
-	if (cJSON_IsFalse(more) || cJSON_IsTrue(mine))
-		copy_to(c, to, more);
-	else
-		schema_put(c, to, more->string, later(c, mine, more));
 }
 
 /* A keyword that both have; `mine` lies in `to`. */
@@ -221,15 +167,14 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 		schema_put(c, to, "enum", cJSON_CreateArray());
 	else if (json_lists("required " SCHEMA_EXCEPT, name))
 		add_values(c, mine, more, mine, false);
-	else if (strcmp(name, "items") == 0 && !cJSON_IsArray(mine) && !cJSON_IsArray(more))
+	else if (json_lists("propertyNames unevaluatedProperties unevaluatedItems", name))
 		schema_put(c, to, name, later(c, mine, more));
-	else if (strcmp(name, "additionalProperties") == 0)
-		join_others(c, to, mine, more);
 	else if (numbers && json_lists("minLength minItems minProperties", name))
 		join_bound(c, to, mine, more, false);
 	else if (numbers && json_lists("maxLength maxItems maxProperties", name))
 		join_bound(c, to, mine, more, true);
-	else if (json_lists(SCHEMA_ALSO " " SCHEMA_NEVER, name))
+	else if (json_lists(SCHEMA_ALSO " " SCHEMA_NEVER " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	                    name))
 		add_values(c, mine, more, mine, false);
 	else if (schema_is_of_strings(name) || schema_is_of_numbers(name))
 		add_to_list(c, to, SCHEMA_ALSO, schema_wrapped(c, name, cJSON_Duplicate(more, true)));
@@ -239,31 +184,48 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 		schema_refuse(c, cannot);
 }
 
-/* What only one side has and the other's keyword reaches into. */
-static bool reaches_across(const cJSON* a, const cJSON* b) {
-	const cJSON* others = json_field(b, "additionalProperties");
-	return (json_field(a, "patternProperties") && others && !cJSON_IsTrue(others)) ||
-	       ((json_field(a, "prefixItems") || cJSON_IsArray(json_field(a, "items"))) &&
-	        (json_field(b, "items") || json_field(b, "prefixItems"))) ||
-	       (json_field(a, "nullable") && json_field(b, "type"));
-}
-
 /* Combinations that both have hold one within the other. */
 static void nest_combination(struct compiler* c, cJSON* to, const cJSON* more) {
 	add_to_list(c, to, "allOf", schema_wrapped(c, more->string, cJSON_Duplicate(more, true)));
+}
+
+/* Keywords that belong together: what one of them means depends on the others beside it. They are kept apart
+ * from those of the other schema. */
+static const char* const together[][2] = {
+    {SCHEMA_MEMBERS, "properties patternProperties additionalProperties"},
+    {SCHEMA_ITEMS, "prefixItems items additionalItems"},
+    {SCHEMA_CONTAINS, "contains minContains maxContains"}};
+
+static void join_together(struct compiler* c, cJSON* to, const cJSON* from, const char* list,
+                          const char* keywords) {
+	const cJSON* field;
+	const bool apart = schema_has(to, keywords);
+	cJSON* group = cJSON_CreateObject();
+	cJSON_ArrayForEach (field, from) {
+		if (json_lists(keywords, field->string) && !cJSON_IsNull(field))
+			copy_to(c, apart ? group : to, field);
+	}
+	if (group && group->child)
+		add_to_list(c, to, list, group);
+	else
+		cJSON_Delete(group);
+}
+
+static bool is_together(const char* keyword) {
+	return json_lists(together[0][1], keyword) || json_lists(together[1][1], keyword) ||
+	       json_lists(together[2][1], keyword);
 }
 
 /* Both are flat objects. */
 static cJSON* join_flat(struct compiler* c, const cJSON* a, const cJSON* b) {
 	cJSON* to = cJSON_Duplicate(a, true);
 	const cJSON* more;
-	/* the inner one's unevaluated members are those that it does not name itself */
-	const bool inner = json_field(b, "unevaluatedProperties") && json_field(a, "properties");
-	if (inner || reaches_across(a, b) || reaches_across(b, a))
+	if ((json_field(a, "nullable") && json_field(b, "type")) ||
+	    (json_field(b, "nullable") && json_field(a, "type")))
 		return fail(c, to, cannot);
 	cJSON_ArrayForEach (more, b) {
 		cJSON* mine = cJSON_GetObjectItemCaseSensitive(to, more->string);
-		if (describes(more->string) || strcmp(more->string, "properties") == 0)
+		if (describes(more->string) || is_together(more->string))
 			continue;
 		if (!mine)
 			copy_to(c, to, more);
@@ -272,14 +234,128 @@ static cJSON* join_flat(struct compiler* c, const cJSON* a, const cJSON* b) {
 		else
 			join_keyword(c, to, mine, more);
 	}
-	if (json_field(a, "properties") || json_field(b, "properties"))
-		join_properties(c, to, a, b);
+	for (int i = 0; i < 3; i++)
+		join_together(c, to, b, together[i][0], together[i][1]);
 	const cJSON* type = cJSON_GetObjectItemCaseSensitive(to, "type");
 	const cJSON* values = cJSON_GetObjectItemCaseSensitive(to, "enum");
 	if (!(cJSON_IsArray(type) && !type->child) && !(cJSON_IsArray(values) && !values->child))
 		return counted(c, to);
 	cJSON_Delete(to);
 	return cJSON_CreateFalse();
+}
+
+/* ---- what is not evaluated -------------------------------------------------------------------- */
+
+int schema_groups(const cJSON* schema, const char* list, const char* keywords, const cJSON** group) {
+	const cJSON* one;
+	int n = 0;
+	if (schema_has(schema, keywords))
+		group[n++] = schema;
+	cJSON_ArrayForEach (one, json_field(schema, list))
+		if (n < MAX_GROUPS)
+			group[n++] = one;
+	return n;
+}
+
+/* Of a schema that is joined with others: what it says of members that it does not evaluate itself becomes
+ * what additional ones are, beside those that it does; so that the others' members are none of it. */
+static void settle_members(struct compiler* c, cJSON* to) {
+	const cJSON *group[MAX_GROUPS], *field;
+	const int n = schema_groups(to, SCHEMA_MEMBERS, together[0][1], group);
+	cJSON *unevaluated = cJSON_DetachItemFromObjectCaseSensitive(to, "unevaluatedProperties"),
+	      *named = cJSON_CreateObject(), *patterns = cJSON_CreateObject(), *settled = cJSON_CreateObject();
+	bool all = n == MAX_GROUPS;
+	for (int i = 0; i < n; i++) {
+		if (json_field(group[i], SCHEMA_UNSEEN))
+			continue;
+		all = all || json_field(group[i], "additionalProperties");
+		cJSON_ArrayForEach (field, json_field(group[i], "properties"))
+			schema_put(c, named, field->string, cJSON_CreateTrue());
+		cJSON_ArrayForEach (field, json_field(group[i], "patternProperties"))
+			schema_put(c, patterns, field->string, cJSON_CreateTrue());
+	}
+	schema_put(c, settled, "properties", named);
+	schema_put(c, settled, "patternProperties", patterns);
+	schema_put(c, settled, "additionalProperties", unevaluated);
+	if (n == MAX_GROUPS)
+		schema_refuse(c, cannot);
+	if (all)
+		cJSON_Delete(settled);
+	else
+		add_to_list(c, to, SCHEMA_MEMBERS, settled);
+}
+
+cJSON* schema_other_items(struct compiler* c, const cJSON* schema, const cJSON* unevaluated) {
+	const cJSON* group[MAX_GROUPS];
+	const int n = schema_groups(schema, SCHEMA_CONTAINS, together[2][1], group);
+	cJSON* either = cJSON_CreateArray();
+	for (int i = 0; i < n; i++)
+		if (json_field(group[i], "contains"))
+			schema_append(c, either, cJSON_Duplicate(json_field(group[i], "contains"), true));
+	schema_append(c, either, cJSON_Duplicate(unevaluated, true));
+	return schema_wrapped(c, "anyOf", either);
+}
+
+int schema_prefix(const cJSON* group) {
+	const cJSON *prefix = json_field(group, "prefixItems"), *items = json_field(group, "items");
+	return cJSON_GetArraySize(cJSON_IsArray(items) ? items : prefix);
+}
+
+const cJSON* schema_rest(const cJSON* group) {
+	const cJSON* items = json_field(group, "items");
+	return cJSON_IsArray(items) ? json_field(group, "additionalItems") : items;
+}
+
+static void settle_items(struct compiler* c, cJSON* to) {
+	const cJSON* group[MAX_GROUPS];
+	const int n = schema_groups(to, SCHEMA_ITEMS, together[1][1], group);
+	cJSON *unevaluated = cJSON_DetachItemFromObjectCaseSensitive(to, "unevaluatedItems"),
+	      *settled = cJSON_CreateObject(), *prefix = cJSON_CreateArray();
+	bool all = false;
+	for (int i = 0; i < n; i++) {
+		all = all || schema_rest(group[i]);
+		while (cJSON_GetArraySize(prefix) < schema_prefix(group[i]) && !c->failed)
+			schema_append(c, prefix, cJSON_CreateTrue());
+	}
+	schema_put(c, settled, "prefixItems", prefix);
+	schema_put(c, settled, "items", schema_other_items(c, to, unevaluated));
+	cJSON_Delete(unevaluated);
+	if (all)
+		cJSON_Delete(settled);
+	else
+		add_to_list(c, to, SCHEMA_ITEMS, settled);
+}
+
+static cJSON* flat_at(struct compiler*, const cJSON* schema, bool within, int depth);
+
+/* Each alternative by itself: what it evaluates is no other's. */
+static cJSON* settle_alternatives(struct compiler* c, cJSON* to, int depth) {
+	cJSON *alternatives = cJSON_DetachItemFromObjectCaseSensitive(to, "anyOf"), *list = cJSON_CreateArray();
+	const cJSON* one;
+	cJSON_ArrayForEach (one, alternatives) {
+		cJSON* joined = schema_both(c, cJSON_Duplicate(to, true), flat_at(c, one, true, depth + 1));
+		if (joined && !c->failed) {
+			schema_append(c, list, flat_at(c, joined, true, depth + 1));
+			cJSON_Delete(joined);
+		}
+	}
+	cJSON_Delete(alternatives);
+	cJSON_Delete(to);
+	return schema_wrapped(c, "anyOf", list);
+}
+
+static cJSON* settled(struct compiler* c, cJSON* to, int depth) {
+	if (c->failed || !cJSON_IsObject(to) || !schema_has(to, "unevaluatedProperties unevaluatedItems"))
+		return to;
+	if (json_field(to, "oneOf"))
+		return fail(c, to, "what is unevaluated beside a \"oneOf\" cannot be joined with what surrounds it");
+	if (json_field(to, "anyOf"))
+		return settle_alternatives(c, to, depth);
+	if (json_field(to, "unevaluatedProperties"))
+		settle_members(c, to);
+	if (json_field(to, "unevaluatedItems"))
+		settle_items(c, to);
+	return to;
 }
 
 /* ---- from outside ----------------------------------------------------------------------------- */
@@ -299,7 +375,8 @@ cJSON* schema_both(struct compiler* c, cJSON* a, cJSON* b) {
 	return to;
 }
 
-static cJSON* flat_at(struct compiler* c, const cJSON* schema, int depth) {
+/* within: it is to be joined with others. */
+static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int depth) {
 	const cJSON *reference = json_field(schema, "$ref"), *all = json_field(schema, "allOf"), *one;
 	if (c->failed)
 		return NULL;
@@ -314,20 +391,22 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, int depth) {
 		const cJSON* target = schema_resolve(c->root, reference);
 		if (!target)
 			return fail(c, to, "\"$ref\" points to nothing in this schema");
-		to = schema_both(c, to, flat_at(c, target, depth + 1));
+		to = schema_both(c, to, flat_at(c, target, true, depth + 1));
 	}
 	if (all && !cJSON_IsArray(all))
 		return fail(c, to, "\"allOf\" is not an array");
 	cJSON_ArrayForEach (one, all)
-		to = schema_both(c, to, flat_at(c, one, depth + 1));
+		to = schema_both(c, to, flat_at(c, one, true, depth + 1));
 	cJSON* conditions = schema_has(schema, SCHEMA_CONDITIONS) ? schema_conditions(c, schema) : NULL;
 	cJSON_ArrayForEach (one, conditions)
-		to = schema_both(c, to, flat_at(c, one, depth + 1));
+		to = schema_both(c, to, flat_at(c, one, true, depth + 1));
 	cJSON_Delete(conditions);
-	return to;
+	return within ? settled(c, to, depth) : to;
 }
 
-cJSON* schema_flat(struct compiler* c, const cJSON* schema) { return flat_at(c, schema, 0); }
+cJSON* schema_flat(struct compiler* c, const cJSON* schema, bool within) {
+	return flat_at(c, schema, within, 0);
+}
 
 cJSON* schema_without(struct compiler* c, const cJSON* schema, const char* keywords) {
 	cJSON* to = cJSON_CreateObject();

@@ -39,14 +39,15 @@ static struct grammar* finished(struct grammar* g, int32_t start, struct error* 
 }
 
 /* Whether a whole text is one of the grammar's. */
-static bool grammar_takes(const struct grammar* grammar, const char* text, size_t size) {
-	struct states* states = states_open(grammar);
-	int at = states ? states_start(states) : STATE_DEAD;
-	for (size_t i = 0; i < size && at != STATE_DEAD; i++)
+static bool takes(struct states* states, const char* text, size_t size) {
+	states_forget(states);
+	int at = states_start(states);
+	for (size_t i = 0; i < size && at != STATE_DEAD; i++) {
+		if (states_filling(states))
+			at = states_renew(states, at);
 		at = states_step(states, at, (uint8_t)text[i]);
-	const bool good = at != STATE_DEAD && states_ends(states, at);
-	states_close(states);
-	return good;
+	}
+	return at != STATE_DEAD && states_ends(states, at);
 }
 
 /* ---- shared rules --------------------------------------------------------------------------- */
@@ -130,15 +131,20 @@ int32_t schema_emit_any_number(struct compiler* c, bool whole, int32_t next) {
 	return emit_shared(c, whole ? SHARED_INTEGER : SHARED_NUMBER, next);
 }
 
+int32_t schema_emit_literal(struct compiler* c, const char* text, int32_t next) {
+	return emit_literal(c, text, next);
+}
+int32_t schema_emit_space(struct compiler* c, int32_t next) { return emit_space(c, next); }
+int32_t schema_emit_any(struct compiler* c, int32_t next) { return any_value(c, next); }
+int32_t schema_emit_colon(struct compiler* c, int32_t next) { return colon(c, next); }
+
 /* ---- keywords ------------------------------------------------------------------------------- */
 
 /* Every keyword is one that is kept, an annotation, or an error. */
 static bool check_keywords(struct compiler* c, const cJSON* schema) {
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
-		if (json_lists("$dynamicRef $recursiveRef contains minContains maxContains additionalItems "
-		               "unevaluatedItems",
-		               field->string))
+		if (json_lists("$dynamicRef $recursiveRef", field->string))
 			schema_refuse_keyword(c, field->string, "is not supported");
 	}
 	return !c->failed;
@@ -151,7 +157,7 @@ int schema_count(struct compiler* c, const cJSON* value) {
 	return (int)n;
 }
 
-static int count_of(struct compiler* c, const cJSON* schema, const char* keyword, int otherwise) {
+int schema_count_of(struct compiler* c, const cJSON* schema, const char* keyword, int otherwise) {
 	const cJSON* value = json_field(schema, keyword);
 	return value ? schema_count(c, value) : otherwise;
 }
@@ -161,9 +167,11 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 		const char* keywords;
 		enum type type;
 	} implied[] = {{"properties additionalProperties required patternProperties propertyNames minProperties "
-	                "maxProperties",
+	                "maxProperties unevaluatedProperties " SCHEMA_MEMBERS,
 	                TYPE_OBJECT},
-	               {"uniqueItems items prefixItems minItems maxItems", TYPE_ARRAY},
+	               {"uniqueItems items prefixItems minItems maxItems contains additionalItems "
+	                "unevaluatedItems " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	                TYPE_ARRAY},
 	               {"pattern minLength maxLength format contentEncoding contentMediaType", TYPE_STRING},
 	               {"minimum maximum exclusiveMinimum exclusiveMaximum multipleOf", TYPE_NUMBER}};
 	const cJSON *type = json_field(schema, "type"), *field;
@@ -201,360 +209,102 @@ unsigned schema_type_of(const cJSON* value) {
 	                                      : TYPE_NULL);
 }
 
-static bool fits_type(const cJSON* value, unsigned types) {
+bool schema_fits(const cJSON* value, unsigned types) {
 	const bool whole = cJSON_IsNumber(value) && fabs(value->valuedouble - floor(value->valuedouble)) < 1e-300;
 	return types == 0 || types & schema_type_of(value) || (whole && types >> TYPE_INTEGER & 1u);
 }
 
-static int32_t emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
-	char* const text = json_print(value);
-	const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
-	cJSON_free(text);
-	return at;
+int32_t schema_emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
+	const bool array = cJSON_IsArray(value);
+	if (!array && !cJSON_IsObject(value)) {
+		char* const text = json_print(value);
+		const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
+		cJSON_free(text);
+		return at;
+	}
+	/* an object's members as others write them too: with a blank after colons and commas */
+	int32_t at = emit_literal(c, array ? "]" : "}", next);
+	for (const cJSON* one = value->child ? value->child->prev : NULL; one;
+	     one = one == value->child ? NULL : one->prev) {
+		at = schema_emit_constant(c, one, at);
+		if (!array) {
+			const cJSON name = {.type = cJSON_String, .valuestring = one->string};
+			at = schema_emit_constant(c, &name, colon(c, at));
+		}
+		if (one != value->child)
+			at = emit_literal(c, ",", array ? at : emit_split(c->grammar, at, emit_literal(c, " ", at)));
+	}
+	return emit_literal(c, array ? "[" : "{", at);
 }
 
-/* ---- arrays --------------------------------------------------------------------------------- */
+/* ---- lists ---------------------------------------------------------------------------------- */
 
-static int32_t emit_item(struct compiler* c, const cJSON* schema, int32_t next) {
-	return schema ? schema_emit(c, schema, next) : any_value(c, next);
-}
-
-/* The rule, which starts there. 0: it matches nothing. */
-static int started(struct compiler* c, int rule, int32_t start) {
+int schema_rule(struct compiler* c, int rule, int32_t start) {
 	if (c->failed || c->grammar->failed || start == NOWHERE)
 		return 0;
 	c->grammar->rule[rule] = start;
 	return rule;
 }
 
-/* One rule for an item, however many there may be. 0: none is possible. */
-static int item_rule(struct compiler* c, const cJSON* schema) {
-	const int rule = program_rule(c->grammar);
-	return started(c, rule, emit_item(c, schema, RETURNS));
-}
-
 static int32_t emit_another(struct compiler* c, int rule, int32_t next) {
 	return emit_literal(c, ",", emit_space(c, emit_call(c->grammar, rule, next)));
 }
 
-/* From `least` to `most` (-1: any number) items, each after a comma, then `close`. */
-static int32_t emit_more_items(struct compiler* c, int rule, int least, int most, int32_t close) {
+/* Each after a comma. */
+int32_t schema_emit_more(struct compiler* c, int rule, int least, int most, int32_t end) {
 	struct grammar* g = c->grammar;
-	int32_t at = close;
+	int32_t at = end;
 	if (rule == 0 || most == 0)
-		return least > 0 ? NOWHERE : close;
+		return least > 0 ? NOWHERE : end;
 	if (most < 0) {
-		at = emit_loop(g, close);
+		at = emit_loop(g, end);
 		loop_close(g, at, emit_another(c, rule, at));
 	}
 	for (int i = least; i < most && !g->failed; i++)
-		at = emit_split(g, emit_another(c, rule, at), close);
+		at = emit_split(g, emit_another(c, rule, at), end);
 	for (int i = 0; i < least && !g->failed; i++)
 		at = emit_another(c, rule, at);
 	return at;
 }
 
-/* What comes after "[" where every item is of one schema: the first has no comma before it. */
-static int32_t emit_same_items(struct compiler* c, int rule, int least, int most, int32_t close,
-                               int32_t end) {
+int32_t schema_emit_list(struct compiler* c, int rule, int least, int most, int32_t close, int32_t end) {
 	const int32_t none = least == 0 ? close : NOWHERE;
 	if (rule == 0 || most == 0)
 		return none;
-	const int32_t rest = emit_more_items(c, rule, least > 1 ? least - 1 : 0, most < 0 ? -1 : most - 1, end);
+	const int32_t rest = schema_emit_more(c, rule, least > 1 ? least - 1 : 0, most < 0 ? -1 : most - 1, end);
 	return emit_split(c->grammar, emit_space(c, emit_call(c->grammar, rule, rest)), none);
-}
-
-/* Items that differ from one another, of a few values: some of these, in their order. */
-static int32_t emit_different_items(struct compiler* c, const cJSON* items, int least, int most,
-                                    int32_t close, int32_t end) {
-	const cJSON* values = json_field(schema_followed(c, items), "enum");
-	const int n = cJSON_GetArraySize(values);
-	bool plain = n > 0 && n <= MAX_DIFFERENT && least <= 1 && (most < 0 || most >= n) &&
-	             !schema_says_more_than(schema_followed(c, items), "enum type");
-	for (int i = 0; i < n && plain; i++)
-		for (int j = 0; j < i; j++)
-			plain &= !cJSON_Compare(cJSON_GetArrayItem(values, i), cJSON_GetArrayItem(values, j), true);
-	if (!plain)
-		return schema_refuse(c,
-		                     "\"uniqueItems\" is supported for items of an \"enum\", as many as there are");
-	const unsigned types = schema_types(c, schema_followed(c, items));
-	int32_t more = end, first = least == 0 ? close : NOWHERE;
-	for (int i = n - 1; i >= 0; i--) {
-		const cJSON* value = cJSON_GetArrayItem(values, i);
-		if (!fits_type(value, types))
-			continue;
-		const int32_t at = emit_space(c, emit_constant(c, value, more));
-		first = emit_split(c->grammar, at, first);
-		more = emit_split(c->grammar, emit_literal(c, ",", at), more);
-	}
-	return first;
-}
-
-static int32_t emit_array(struct compiler* c, const cJSON* schema, int32_t next) {
-	const cJSON *prefix = json_field(schema, "prefixItems"), *items = json_field(schema, "items");
-	const int least = count_of(c, schema, "minItems", 0), most = count_of(c, schema, "maxItems", -1);
-	if (cJSON_IsArray(items)) { /* draft 7's tuples */
-		prefix = items;
-		items = NULL;
-	}
-	const int fixed = prefix ? cJSON_GetArraySize(prefix) : 0;
-	if (least > MAX_ITEMS || most > MAX_ITEMS || fixed > MAX_ITEMS)
-		return schema_refuse(c, "more than 4096 items are not supported");
-	if (most >= 0 && (most < least || most < fixed))
-		return most < least
-		           ? NOWHERE
-		           : schema_refuse(c, "\"maxItems\" below the number of \"prefixItems\" is not supported");
-	const bool different = cJSON_IsTrue(json_field(schema, "uniqueItems")) && most != 1 && most != 0;
-	const int rule = most == fixed || different || cJSON_IsFalse(items) ? 0 : item_rule(c, items);
-	const int32_t close = emit_literal(c, "]", next), end = emit_space(c, close);
-	int32_t at;
-	if (different)
-		at = emit_different_items(c, prefix ? NULL : items, least, most, close, end);
-	else if (fixed == 0)
-		at = emit_same_items(c, rule, least, most, close, end);
-	else {
-		at = emit_more_items(c, rule, least > fixed ? least - fixed : 0, most < 0 ? -1 : most - fixed, end);
-		for (int i = fixed - 1; i >= 0; i--) {
-			at = emit_space(c, schema_emit(c, cJSON_GetArrayItem(prefix, i), at));
-			at = i > 0 ? emit_literal(c, ",", at) : at;
-		}
-	}
-	return emit_literal(c, "[", at);
-}
-
-/* ---- objects -------------------------------------------------------------------------------- */
-
-struct member {
-	const char* name;
-	const cJSON* schema; /* NULL: any value */
-	bool required;
-};
-
-static int find_member(const struct member* member, int n, const char* name) {
-	for (int i = 0; i < n; i++)
-		if (strcmp(member[i].name, name) == 0)
-			return i;
-	return -1;
-}
-
-/* What members have to be that the schema does not name. */
-static const cJSON* others_of(const cJSON* schema) {
-	const cJSON* others = json_field(schema, "additionalProperties");
-	return others ? others : json_field(schema, "unevaluatedProperties");
-}
-
-static bool allows(struct compiler*, const cJSON* rest, const cJSON* value);
-
-/* Whether a name is a valid one: keywords beside the schema's own count too. */
-static bool name_is_valid(struct compiler* c, const cJSON* schema, const char* name) {
-	cJSON* const text = cJSON_CreateString(name);
-	const bool good = text && allows(c, schema, text);
-	if (!text)
-		schema_refuse(c, "out of memory");
-	cJSON_Delete(text);
-	return good;
-}
-
-/* Whether it matches one of patternProperties; where it stands within. */
-static bool name_matches(struct compiler* c, const char* pattern, const char* name) {
-	cJSON* const schema = schema_wrapped(c, "pattern", cJSON_CreateString(pattern));
-	const bool good = !c->failed && name_is_valid(c, schema, name);
-	cJSON_Delete(schema);
-	return good;
-}
-
-/* A member's schema, joined with those of the patterns that its name matches. */
-static const cJSON* with_patterns(struct compiler* c, const cJSON* schema, const char* name, const cJSON* own,
-                                  const cJSON* otherwise) {
-	const cJSON* pattern;
-	bool matched = false;
-	cJSON_ArrayForEach (pattern, json_field(schema, "patternProperties")) {
-		if (c->failed || !name_matches(c, pattern->string, name))
-			continue;
-		own = own ? schema_joined(c, own, pattern) : pattern;
-		matched = true;
-	}
-	return own || matched ? own : otherwise;
-}
-
-/* The members that the schema names, then those that it only requires. Their number, or -1. */
-static int list_members(struct compiler* c, const cJSON* schema, struct member* member) {
-	const cJSON *properties = json_field(schema, "properties"), *required = json_field(schema, "required"),
-	            *field;
-	const cJSON* others = others_of(schema);
-	int n = 0;
-	if ((properties && !cJSON_IsObject(properties)) || (required && !cJSON_IsArray(required)))
-		return schema_refuse(c, "\"properties\" is not an object, or \"required\" not an array"), -1;
-	cJSON_ArrayForEach (field, properties) {
-		if (n == MAX_PROPERTIES)
-			return schema_refuse(c, "more than 1024 properties are not supported"), -1;
-		member[n++] = (struct member){.name = field->string,
-		                              .schema = with_patterns(c, schema, field->string, field, NULL)};
-	}
-	cJSON_ArrayForEach (field, required) {
-		if (!cJSON_IsString(field) || n == MAX_PROPERTIES)
-			return schema_refuse(c, "\"required\" holds no strings, or too many"), -1;
-		const int found = find_member(member, n, field->valuestring);
-		if (found >= 0)
-			member[found].required = true;
-		else
-			member[n++] = (struct member){
-			    .name = field->valuestring,
-			    .schema = with_patterns(c, schema, field->valuestring, NULL,
-			                            cJSON_IsObject(others) || cJSON_IsFalse(others) ? others : NULL),
-			    .required = true};
-	}
-	return n;
-}
-
-static int32_t emit_name(struct compiler* c, const char* name, int32_t next) {
-	cJSON* const string = cJSON_CreateString(name);
-	const int32_t at = string ? emit_constant(c, string, next) : schema_refuse(c, "out of memory");
-	cJSON_Delete(string);
-	return at;
-}
-
-static int32_t emit_member(struct compiler* c, const struct member* member, int32_t next) {
-	const size_t before = c->path_size;
-	const int written = snprintf(c->path + before, PATH_SIZE - before, "/properties/%.40s", member->name);
-	if (written > 0 && (size_t)written < PATH_SIZE - before)
-		c->path_size += (size_t)written;
-	const int32_t value = emit_item(c, member->schema, next);
-	if (!c->failed) {
-		c->path_size = before;
-		c->path[before] = 0;
-	}
-	return emit_name(c, member->name, colon(c, value));
-}
-
-/* Members in order, each there or, where it may, not: `begun` is where one has come already, `fresh` where
- * none. */
-static int32_t emit_members(struct compiler* c, const struct member* member, int n, int32_t close) {
-	struct grammar* g = c->grammar;
-	int32_t begun = emit_space(c, close), fresh = close;
-	for (int i = n - 1; i >= 0 && !c->failed; i--) {
-		const int32_t spaced = emit_space(c, emit_member(c, &member[i], begun));
-		const int32_t comma = emit_literal(c, ",", spaced);
-		begun = member[i].required ? comma : emit_split(g, comma, begun);
-		fresh = member[i].required ? spaced : emit_split(g, spaced, fresh);
-	}
-	return fresh;
-}
-
-/* Members whose names are not valid cannot be there. */
-static void keep_names(struct compiler* c, const cJSON* names, struct member* member, int n) {
-	static const cJSON never = {.type = cJSON_False};
-	for (int i = 0; names && i < n && !c->failed; i++)
-		if (!name_is_valid(c, names, member[i].name))
-			member[i].schema = &never;
-}
-
-/* Strings that are valid names. */
-static int32_t emit_names(struct compiler* c, const cJSON* names, int32_t next) {
-	cJSON* const string = schema_wrapped(c, "type", cJSON_CreateString("string"));
-	const cJSON* const joined = schema_joined(c, names, string);
-	cJSON_Delete(string);
-	return joined ? schema_emit(c, joined, next) : NOWHERE;
-}
-
-/* Of patternProperties the one that says something of its values, else any; NULL with others failed. */
-static const cJSON* telling_pattern(struct compiler* c, const cJSON* schema) {
-	const cJSON *pattern, *found = NULL;
-	cJSON_ArrayForEach (pattern, json_field(schema, "patternProperties")) {
-		const bool tells = !cJSON_IsTrue(pattern) && pattern->child;
-		if (tells && found && (found->child || cJSON_IsFalse(found)) &&
-		    !cJSON_Compare(found, pattern, true)) {
-			schema_refuse(
-			    c, "\"patternProperties\" with several schemas is not supported where no property is named");
-			return NULL;
-		}
-		if (!found || tells)
-			found = pattern;
-	}
-	return found;
-}
-
-static int32_t emit_matching_name(struct compiler* c, const char* pattern, int32_t next) {
-	cJSON* const schema = schema_wrapped(c, "pattern", cJSON_CreateString(pattern));
-	const int32_t at = c->failed ? NOWHERE : schema_emit_string(c, schema, next);
-	cJSON_Delete(schema);
-	return at;
-}
-
-/* A name and its value, as a rule. 0: none is possible. */
-static int member_rule(struct compiler* c, const cJSON* schema, const cJSON* others) {
-	const cJSON *pattern = telling_pattern(c, schema), *names = json_field(schema, "propertyNames");
-	if (pattern && names)
-		return schema_refuse_keyword(c, "propertyNames", "beside \"patternProperties\" is not supported"), 0;
-	const int rule = program_rule(c->grammar);
-	const cJSON* of = pattern ? pattern : cJSON_IsObject(others) ? others : NULL;
-	const int32_t value = emit_item(c, of, RETURNS);
-	if (c->failed || c->grammar->failed || value == NOWHERE)
-		return 0;
-	const int32_t named = colon(c, value);
-	return started(c, rule,
-	               pattern ? emit_matching_name(c, pattern->string, named)
-	               : names ? emit_names(c, names, named)
-	                       : emit_shared(c, SHARED_STRING, named));
-}
-
-/* Any names, with values of one schema. A name may come twice, so that a number of them is sure up to one. */
-static int32_t emit_map(struct compiler* c, const cJSON* schema, const cJSON* others, int32_t next) {
-	const int least = count_of(c, schema, "minProperties", 0),
-	          most = count_of(c, schema, "maxProperties", -1);
-	const int32_t close = emit_literal(c, "}", next);
-	if (least > 1 || most > MAX_ITEMS)
-		return schema_refuse(c, "so many properties are not supported where none is named");
-	if (most >= 0 && most < least)
-		return NOWHERE;
-	const int rule = member_rule(c, schema, others);
-	return c->failed
-	           ? NOWHERE
-	           : emit_literal(c, "{", emit_same_items(c, rule, least, most, close, emit_space(c, close)));
-}
-
-static int32_t emit_object(struct compiler* c, const cJSON* schema, int32_t next) {
-	const cJSON *others = others_of(schema), *patterns = json_field(schema, "patternProperties");
-	struct member* member = malloc(MAX_PROPERTIES * sizeof *member);
-	if (!member)
-		return schema_refuse(c, "out of memory");
-	int32_t at = NOWHERE;
-	const int n = list_members(c, schema, member);
-	if (n == 0 && (!cJSON_IsFalse(others) || (patterns && patterns->child)))
-		at = emit_map(c, schema, others, next);
-	else if (n >= 0) {
-		int required = 0;
-		keep_names(c, json_field(schema, "propertyNames"), member, n);
-		for (int i = 0; i < n; i++)
-			required += member[i].required;
-		if (count_of(c, schema, "minProperties", 0) > required || count_of(c, schema, "maxProperties", n) < n)
-			schema_refuse(c, "a number of properties beside named ones is not supported");
-		if (!c->failed)
-			at = emit_literal(c, "{", emit_members(c, member, n, emit_literal(c, "}", next)));
-	}
-	free(member);
-	return at;
 }
 
 /* ---- any schema ---------------------------------------------------------------------------- */
 
+/* Whether a value of this type is one of those that must not come. */
+static bool leaves_out(const cJSON* schema, int type) {
+	const cJSON* one;
+	cJSON_ArrayForEach (one, json_field(schema, SCHEMA_EXCEPT)) {
+		if ((one->type & 0xff) == type)
+			return true;
+	}
+	return false;
+}
+
 static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type, int32_t next) {
 	switch (type) {
 	case TYPE_OBJECT:
-		return emit_object(c, schema, next);
+		return schema_emit_object(c, schema, next);
 	case TYPE_ARRAY:
-		return emit_array(c, schema, next);
+		return schema_emit_array(c, schema, next);
 	case TYPE_STRING:
 		return schema_emit_string(c, schema, next);
 	case TYPE_NUMBER:
 	case TYPE_INTEGER:
 		return schema_emit_number(c, schema, type == TYPE_INTEGER, next);
 	case TYPE_BOOLEAN: {
-		const int32_t no = emit_literal(c, "false", next);
-		return emit_split(c->grammar, emit_literal(c, "true", next), no);
+		const int32_t no = leaves_out(schema, cJSON_False) ? NOWHERE : emit_literal(c, "false", next);
+		return emit_split(c->grammar,
+		                  leaves_out(schema, cJSON_True) ? NOWHERE : emit_literal(c, "true", next), no);
 	}
 	default:
-		return emit_literal(c, "null", next);
+		return leaves_out(schema, cJSON_NULL) ? NOWHERE : emit_literal(c, "null", next);
 	}
 }
 
@@ -577,48 +327,84 @@ static bool needs_joining(const cJSON* schema) {
 	                all->child->next));
 }
 
-/* Of a few values those that the other keywords allow; a text of their own grammar, so that no keyword is
- * forgotten. */
-static bool allows(struct compiler* c, const cJSON* rest, const cJSON* value) {
+/* A grammar of its own for what keywords beside a list of values say, so that none is forgotten. */
+static struct grammar* compile_apart(struct compiler* c, const cJSON* rest) {
 	struct error ignored;
 	struct compiler sub = {.grammar = program_open(c->error),
 	                       .root = c->root,
 	                       .error = c->error,
 	                       .depth = c->depth,
 	                       .joined = c->joined,
-	                       .schemas = c->schemas + 16}; /* a test costs as much as some parts */
-	char* text = json_print(value);
-	bool good = false;
-	if (!sub.grammar || !text)
-		schema_refuse(&sub, "out of memory");
-	const int32_t start = schema_emit(&sub, rest, RETURNS);
-	if (start != NOWHERE) {
-		sub.grammar = finished(sub.grammar, start, &ignored);
-		good = sub.grammar && grammar_takes(sub.grammar, text, strlen(text));
-	}
+	                       .schemas = c->schemas};
+	const int32_t start =
+	    sub.grammar ? schema_emit(&sub, rest, RETURNS) : schema_refuse(&sub, "out of memory");
 	c->schemas = sub.schemas;
 	c->joined = sub.joined;
 	c->failed |= sub.failed;
 	close_compiler(&sub);
+	if (start != NOWHERE)
+		return finished(sub.grammar, start, &ignored);
 	grammar_free(sub.grammar);
-	cJSON_free(text);
-	return good;
+	return NULL;
+}
+
+/* A value that is no array or object, as its text alone; NULL: it is one. */
+static char* scalar_text(const cJSON* value) {
+	return cJSON_IsArray(value) || cJSON_IsObject(value) ? NULL : json_print(value);
+}
+
+/* Values, of which those that are scalars become a trie. */
+static int32_t emit_list_of_values(struct compiler* c, const cJSON** value, int n, int32_t next) {
+	char** text = calloc((size_t)n + 1, sizeof *text);
+	int32_t all = NOWHERE;
+	int texts = 0;
+	for (int i = 0; i < n && text && !c->failed; i++) {
+		text[texts] = scalar_text(value[i]);
+		if (text[texts])
+			texts++;
+		else
+			all = emit_split(c->grammar, schema_emit_constant(c, value[i], next), all);
+	}
+	if (!text)
+		schema_refuse(c, "out of memory");
+	else
+		all = emit_split(c->grammar, emit_choices(c->grammar, (const char**)text, texts, next), all);
+	for (int i = 0; i < texts; i++)
+		free(text[i]);
+	free(text);
+	return all;
 }
 
 /* "enum", "const", or both. */
 static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned types, int32_t next) {
-	const cJSON* constant = cJSON_GetObjectItemCaseSensitive(schema, "const");
-	cJSON* rest = schema_says_more_than(schema, "enum const type nullable " SCHEMA_EXCEPT)
-	                  ? schema_without(c, schema, "enum const " SCHEMA_EXCEPT)
-	                  : NULL;
-	int32_t all = NOWHERE;
-	if (json_field(schema, "enum") && !cJSON_IsArray(json_field(schema, "enum")))
-		schema_refuse(c, "\"enum\" is not an array");
-	for (const cJSON* value = NULL; (value = schema_value_after(schema, value)) && !c->failed;)
-		if (fits_type(value, types) && (!constant || cJSON_Compare(value, constant, true)) &&
-		    !schema_holds(json_field(schema, SCHEMA_EXCEPT), value) && (!rest || allows(c, rest, value)))
-			all = emit_split(c->grammar, emit_constant(c, value, next), all);
-	cJSON_Delete(rest);
+	const cJSON *constant = cJSON_GetObjectItemCaseSensitive(schema, "const"),
+	            *list = json_field(schema, "enum"), *except = json_field(schema, SCHEMA_EXCEPT);
+	struct grammar* apart = NULL;
+	struct states* states = NULL;
+	const bool more = schema_says_more_than(schema, "enum const type nullable " SCHEMA_EXCEPT);
+	if (list && !cJSON_IsArray(list))
+		return schema_refuse(c, "\"enum\" is not an array");
+	if (more) {
+		cJSON* rest = schema_without(c, schema, "enum const " SCHEMA_EXCEPT);
+		apart = rest ? compile_apart(c, rest) : NULL;
+		states = apart ? states_open(apart) : NULL;
+		cJSON_Delete(rest);
+	}
+	const cJSON** kept = malloc(((size_t)cJSON_GetArraySize(list) + 1) * sizeof *kept);
+	int n = 0;
+	for (const cJSON* value = NULL; kept && !c->failed && (value = schema_value_after(schema, value));) {
+		if (!schema_fits(value, types) || (constant && !cJSON_Compare(value, constant, true)) ||
+		    schema_holds(except, value))
+			continue;
+		char* text = more ? json_print(value) : NULL;
+		if (!more || (states && text && takes(states, text, strlen(text))))
+			kept[n++] = value;
+		free(text);
+	}
+	const int32_t all = kept && !c->failed ? emit_list_of_values(c, kept, n, next) : NOWHERE;
+	free(kept);
+	states_close(states);
+	grammar_free(apart);
 	return all;
 }
 
@@ -644,12 +430,21 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 		return schema_emit_reference(c, schema, next);
 	if (json_field(schema, "allOf")) /* of one schema, alone */
 		return schema_emit(c, json_field(schema, "allOf")->child, next);
-	const unsigned types = schema_types(c, schema);
+	unsigned types = schema_types(c, schema);
+	const cJSON* except;
 	if (cJSON_GetObjectItemCaseSensitive(schema, "const") || json_field(schema, "enum"))
 		return emit_values(c, schema, types, next);
-	if (json_field(schema, SCHEMA_EXCEPT))
-		return schema_refuse(c, "\"not\" of values is supported where an \"enum\" lists those that may be");
-	return types ? emit_types(c, schema, types, next) : any_value(c, next);
+	if (types == 0 && json_field(schema, "type"))
+		return NOWHERE; /* of none */
+	if (types == 0 && !json_field(schema, SCHEMA_EXCEPT))
+		return any_value(c, next);
+	types = types ? types : ALL_TYPES;
+	cJSON_ArrayForEach (except, json_field(schema, SCHEMA_EXCEPT)) {
+		/* other arrays and objects than one are not known: none comes */
+		if (cJSON_IsArray(except) || cJSON_IsObject(except))
+			types &= ~schema_type_of(except);
+	}
+	return emit_types(c, schema, types, next);
 }
 
 int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
@@ -666,8 +461,10 @@ int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t next, struct error* error) {
+int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, int32_t next, struct error* error) {
 	struct compiler c = {.grammar = grammar, .root = schema, .error = error};
+	if (schema)
+		schema_point(&c, schema);
 	const int32_t start = schema ? schema_emit(&c, schema, next) : emit_shared(&c, SHARED_OBJECT, next);
 	close_compiler(&c);
 	if (start == NOWHERE && !c.failed)
@@ -675,7 +472,7 @@ int32_t json_schema_emit(struct grammar* grammar, const cJSON* schema, int32_t n
 	return c.failed ? NOWHERE : start;
 }
 
-static struct grammar* compile(const cJSON* schema, struct error* error) {
+static struct grammar* compile(cJSON* schema, struct error* error) {
 	struct grammar* g = program_open(error);
 	return g ? finished(g, json_schema_emit(g, schema, RETURNS, error), error) : NULL;
 }
@@ -722,7 +519,12 @@ struct grammar* grammar_from_regex(const char* expression, size_t size, struct e
 
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error* error) {
 	struct grammar* g = program_open(error);
-	for (int i = 0; i < n && g; i++)
-		g->rule[0] = emit_split(g, emit_text(g, choice[i], strlen(choice[i]), RETURNS), g->rule[0]);
+	const char** sorted = g ? malloc(((size_t)n + 1) * sizeof *sorted) : NULL;
+	if (sorted) {
+		memcpy(sorted, choice, (size_t)n * sizeof *sorted);
+		g->rule[0] = emit_choices(g, sorted, n, RETURNS);
+	} else if (g)
+		g->failed = true;
+	free(sorted);
 	return g ? program_close(g, true, error) : NULL;
 }

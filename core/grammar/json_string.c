@@ -132,3 +132,65 @@ int32_t schema_emit_string(struct compiler* c, const cJSON* schema, int32_t next
 	const int32_t at = emit_counted(c, l, least, most, close);
 	return emit_text(c->grammar, "\"", 1, at);
 }
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+static struct language* none(struct compiler* c) {
+	return schema_product(c, language_all(), language_all(), ONLY_FIRST);
+}
+
+static struct language* of_values(struct compiler* c, const cJSON* schema) {
+	struct language* all = none(c);
+	for (const cJSON* value = NULL; all && !c->failed && (value = schema_value_after(schema, value));)
+		if (cJSON_IsString(value))
+			all = schema_product(c, all, language_of_text(value->valuestring), EITHER);
+	return schema_keep_language(c, all);
+}
+
+/* Any, all or exactly one of a list. */
+static struct language* of_list(struct compiler* c, const cJSON* list, const char* keyword, int depth) {
+	struct language* all = keyword[0] == 'a' && keyword[1] == 'l' ? language_all() : none(c);
+	struct language* several = keyword[0] == 'o' ? none(c) : NULL;
+	const cJSON* one;
+	cJSON_ArrayForEach (one, list) {
+		if (c->failed)
+			break;
+		struct language* of = schema_names(c, one, depth + 1);
+		if (several && of) {
+			struct language* both = schema_keep_language(c, language_product(all, of, BOTH));
+			several = schema_product(c, several, both, EITHER);
+		}
+		all = schema_product(c, all, of, keyword[1] == 'l' ? BOTH : EITHER);
+	}
+	return several ? schema_product(c, all, several, ONLY_FIRST) : all;
+}
+
+struct language* schema_names(struct compiler* c, const cJSON* schema, int depth) {
+	const cJSON *field, *target;
+	if (depth > MAX_CONDITIONS || c->failed)
+		return schema_refuse(c, "names are nested too deep"), NULL;
+	if (cJSON_IsBool(schema))
+		return cJSON_IsTrue(schema) ? language_all() : none(c);
+	struct language* all = schema_string_language(c, schema, true);
+	const cJSON* type = json_field(schema, "type");
+	if (type && !(schema_type_set(type) >> TYPE_STRING & 1u))
+		all = schema_product(c, all, none(c), BOTH);
+	if (schema_value_after(schema, NULL))
+		all = schema_product(c, all, of_values(c, schema), BOTH);
+	cJSON_ArrayForEach (field, schema) {
+		if (c->failed)
+			break;
+		if (json_lists("anyOf oneOf allOf", field->string))
+			all = schema_product(c, all, of_list(c, field, field->string, depth), BOTH);
+		else if (strcmp(field->string, "not") == 0)
+			all = schema_product(c, all, schema_names(c, field, depth + 1), ONLY_FIRST);
+		else if (strcmp(field->string, "$ref") == 0) {
+			target = schema_resolve(c->root, field);
+			if (!target)
+				schema_refuse(c, "\"$ref\" points to nothing in this schema");
+			all = schema_product(c, all, schema_names(c, target, depth + 1), BOTH);
+		} else if (json_lists("if $dynamicRef", field->string))
+			schema_refuse_keyword(c, field->string, "of names is not supported");
+	}
+	return all;
+}

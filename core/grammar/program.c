@@ -97,6 +97,36 @@ int32_t emit_text(struct grammar* g, const char* text, size_t size, int32_t next
 	return next;
 }
 
+static int compare_texts(const void* a, const void* b) {
+	return strcmp(*(const char* const*)a, *(const char* const*)b);
+}
+
+/* Texts that are alike before `at`. */
+static int32_t emit_trie(struct grammar* g, const char** text, int n, size_t at, int32_t next) {
+	size_t alike = at;
+	while (text[0][alike] && text[0][alike] == text[n - 1][alike])
+		alike++;
+	int32_t all = text[0][alike] ? NOWHERE : next;
+	for (int i = 0, past; i < n && !g->failed; i = past) {
+		const char byte = text[i][alike];
+		for (past = i + 1; past < n && text[past][alike] == byte; past++)
+			;
+		if (byte)
+			all = emit_split(g,
+			                 emit_range(g, (uint8_t)byte, (uint8_t)byte,
+			                            emit_trie(g, text + i, past - i, alike + 1, next)),
+			                 all);
+	}
+	return emit_text(g, text[0] + at, alike - at, all);
+}
+
+int32_t emit_choices(struct grammar* g, const char** text, int n, int32_t next) {
+	if (n == 0 || next == NOWHERE)
+		return NOWHERE;
+	qsort(text, (size_t)n, sizeof *text, compare_texts);
+	return emit_trie(g, text, n, 0, next);
+}
+
 int32_t emit_loop(struct grammar* g, int32_t next) {
 	return emit(g, (struct instruction){.opcode = OP_SPLIT, .next = next, .other = next});
 }

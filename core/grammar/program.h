@@ -54,6 +54,8 @@ int32_t emit_text(struct grammar*, const char* text, size_t size, int32_t next);
 int32_t emit_begin(struct grammar*, int most, int32_t next);
 int32_t emit_step(struct grammar*, int least, int32_t next);
 int32_t emit_finish(struct grammar*, int32_t next);
+/* One of the texts, which are sorted by it, as a trie. */
+int32_t emit_choices(struct grammar*, const char** text, int n, int32_t next);
 /* A split whose first way is set later: loops are made of it. */
 int32_t emit_loop(struct grammar*, int32_t next);
 void loop_close(struct grammar*, int32_t loop, int32_t body);

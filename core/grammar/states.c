@@ -8,7 +8,7 @@ enum {
 	MAX_STATES = 1 << 14,
 	MAX_PLACES = 1 << 17, /* of all states */
 	MAX_STACKS = 1 << 16,
-	MAX_SET = 1 << 10, /* places of one state */
+	MAX_SET = 1 << 12, /* places of one state */
 	MAX_NESTING = 512,
 	BUCKETS = 1 << 13,
 	STACK_BUCKETS = 1 << 17,

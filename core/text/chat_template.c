@@ -58,6 +58,24 @@ static time_t present(const struct chat_request* request) {
 	return given && *given ? (time_t)strtoll(given, NULL, 10) : time(NULL);
 }
 
+/* The text ends where it is to go on: at the last of the marks, which others may have written before. */
+static bool cut_off(struct jinja_text* text, struct error* error) {
+	const size_t n = strlen(CHAT_GOES_ON);
+	char* at = NULL;
+	for (char* next = text->data; (next = strstr(next, CHAT_GOES_ON)); next += n)
+		at = next;
+	if (!at)
+		return error_set(error,
+		                 "the chat template leaves the last message out, which the answer is to go on with");
+	*at = '\0';
+	text->size = (size_t)(at - text->data);
+	while (text->n_foreign > 0 && text->foreign[text->n_foreign - 1].start >= text->size)
+		text->n_foreign--;
+	if (text->n_foreign > 0 && text->foreign[text->n_foreign - 1].end > text->size)
+		text->foreign[text->n_foreign - 1].end = text->size;
+	return true;
+}
+
 static bool render(const char* template_text, const struct tokenizer* t, const struct chat_request* request,
                    struct jinja_text* out, struct error* error) {
 	struct variables v = {.n = 0};
@@ -70,7 +88,7 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	add_json(&v, "tools", request->tools, "null");
 	add_json(&v, "documents", request->documents, "null");
 	add_json(&v, "add_generation_prompt", (struct chat_json){0},
-	         request->no_generation_prompt ? "false" : "true");
+	         request->no_generation_prompt || request->goes_on ? "false" : "true");
 	if (request->variables.text)
 		add(&v, "chat_template_kwargs", JINJA_MEMBERS, request->variables.text, request->variables.size);
 	const struct jinja_call call = {.source = template_text,
@@ -85,7 +103,12 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	if (outcome == JINJA_RAISED)
 		return error_set(error, "the chat template does not take this conversation: %.400s", why.message);
 	*error = outcome == JINJA_DONE ? *error : why;
-	return outcome == JINJA_DONE || broken(error);
+	if (outcome != JINJA_DONE)
+		return broken(error);
+	if (!request->goes_on || cut_off(out, error))
+		return true;
+	jinja_text_free(out);
+	return false;
 }
 
 char* chat_template_text(const char* template_text, const struct tokenizer* t,

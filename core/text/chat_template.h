@@ -20,8 +20,13 @@ struct chat_request {
 	struct chat_json documents; /* the same */
 	struct chat_json variables; /* chat_template_kwargs: an object, each member a variable of the template */
 	bool no_generation_prompt;  /* leaves out the header that the assistant's answer follows */
-	time_t now;                 /* what strftime_now tells; 0: the time of day, or $SOURCE_DATE_EPOCH */
+	/* The prompt ends with the last message's text, which the answer goes on with: where CHAT_GOES_ON stands
+	 * behind it. */
+	bool goes_on;
+	time_t now; /* what strftime_now tells; 0: the time of day, or $SOURCE_DATE_EPOCH */
 };
+
+#define CHAT_GOES_ON "swiftletGoesOnHere9b1f"
 
 /* True when the template can be read; NULL, or one that cannot, gets an error that says how to go on. */
 bool chat_template_check(const char* template_text, struct error*);

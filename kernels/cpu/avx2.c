@@ -10,8 +10,8 @@
 
 #include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
-#include "kernels/low.h"
 
 typedef __m256 vec, key_sums;
 enum { LANES = 8, KEYS = 4, TILE_HEADS = 3, TILE_CHUNKS = 4 };

@@ -39,7 +39,7 @@ static inline ints dot_four_signed(ints sum, ints w, const void* x) {
 
 #include "kernels/cpu/matmul_direct.h"
 
-#include "kernels/cpu/matmul_woven.h"
+#include "kernels/cpu/matmul_interleaved.h"
 
 QUANTIZED_MATMUL(avx2, direct_matmul)
 #endif

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
-#include "kernels/low.h"
 
 typedef __m512 vec;
 typedef __m256 key_sums;

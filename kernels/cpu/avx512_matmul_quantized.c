@@ -17,11 +17,11 @@ INLINED void tile_dot(int n, ints sum[], int columns, enum dtype type, const uin
 
 #include "kernels/cpu/matmul_tiles.h"
 
-enum { WOVEN_ROWS = 8 };
-#define UP_TO_WOVEN_ROWS UP_TO_8
-#define WOVEN_HALVES_OF(p) _mm512_cvtph_ps(_mm256_load_si256((const void*)(p)))
+enum { INTERLEAVED_BATCH = 8 };
+#define UP_TO_INTERLEAVED_BATCH UP_TO_8
+#define INTERLEAVED_HALVES_OF(p) _mm512_cvtph_ps(_mm256_load_si256((const void*)(p)))
 
-#include "kernels/cpu/matmul_woven.h"
+#include "kernels/cpu/matmul_interleaved.h"
 
 QUANTIZED_MATMUL(avx512, avx512_quantized_several)
 #endif

@@ -311,7 +311,7 @@ static float one_q8_0(const struct block_q8_0* w, int64_t cols, const uint8_t* x
 	return lane_sum_512(left ? add_blocks(left, sum, w, x, d, starts) : sum);
 }
 
-/* The certified head asks for rows one by one: a tile of each would do it sixteen times. */
+/* The screened head asks for rows one by one: a tile of each would do it sixteen times. */
 static bool single_rows(float* out, const struct tensor* w, int64_t begin, int64_t end, const uint8_t* x,
                         int n) {
 	const struct prepared layout = prepared_layout(DTYPE_Q8_0, (int)w->cols);

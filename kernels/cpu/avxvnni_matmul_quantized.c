@@ -29,7 +29,7 @@ static inline ints dot_four(ints sum, ints w, const void* x) {
 
 #include "kernels/cpu/matmul_direct.h"
 
-#include "kernels/cpu/matmul_woven.h"
+#include "kernels/cpu/matmul_interleaved.h"
 
 QUANTIZED_MATMUL(avxvnni, direct_matmul)
 #endif

@@ -18,7 +18,7 @@ static void cpu_close(struct backend* backend) {
 	pool_close(b->resting);
 	for (int i = 0; i < 3; i++)
 		pages_close(&b->pages[i]);
-	certified_close(&b->certified);
+	screened_close(&b->screened);
 	rope_close(&b->every.rope);
 	rope_close(&b->sliding.rope);
 	free(b->block);
@@ -358,13 +358,15 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 }
 
 /* Fewer bits want no more room for prepared inputs than the stored weights: the workspace stays as it is. */
-static bool cpu_use_low(struct backend* backend, const struct low_table* low, struct error* error) {
+static bool cpu_use_draft_weights(struct backend* backend, const struct draft_weights* quantized,
+                                  struct error* error) {
 	struct cpu_backend* b = cpu_of(backend);
 	const struct weight_table* w = backend->weights;
-	if (prepared_row_bytes(b, low->output, low->block) > prepared_row_bytes(b, &w->output, w->block) ||
-	    prepared_kinds(low->block, &w->shape) > prepared_kinds(w->block, &w->shape))
-		return error_set(error, "a low-bit copy's inputs want more room than the stored weights'");
-	b->low = low;
+	if (prepared_row_bytes(b, quantized->output, quantized->block) >
+	        prepared_row_bytes(b, &w->output, w->block) ||
+	    prepared_kinds(quantized->block, &w->shape) > prepared_kinds(w->block, &w->shape))
+		return error_set(error, "quantized draft weights's inputs want more room than the stored weights'");
+	b->draft_weights = quantized;
 	return true;
 }
 
@@ -400,8 +402,8 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .page_bytes = paged_page_bytes,
 	    .page_save = paged_save,
 	    .page_restore = paged_restore,
-	    .use_low = cpu_use_low,
-	    .woven = true,
+	    .use_draft_weights = cpu_use_draft_weights,
+	    .interleaved = true,
 	    .bandwidth = cpu_bandwidth,
 	    .threads = cpu_threads,
 	    .rest = cpu_rest,
@@ -417,7 +419,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 		cpu_close(&b->head);
 		return NULL;
 	}
-	if (options->certified_head)
-		certified_open(b);
+	if (options->screened_head)
+		screened_open(b);
 	return &b->head;
 }

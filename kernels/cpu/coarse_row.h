@@ -1,5 +1,5 @@
-/* Rounding a row to the certified head's four bits, written once for all processors: included by certified.c
- * and, with wider registers, by avx2_low.c. */
+/* Rounding a row to the screened head's four bits, written once for all processors: included by screened.c
+ * and, with wider registers, by avx2_quantize_row.c. */
 #ifndef SWIFTLET_KERNELS_CPU_COARSE_ROW_H
 #define SWIFTLET_KERNELS_CPU_COARSE_ROW_H
 

@@ -5,13 +5,13 @@
 #define SWIFTLET_KERNELS_CPU_CPU_H
 
 #include "kernels/backend.h"
-#include "kernels/cpu/certified.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/screened_head.h"
 #include <stdatomic.h>
 
 #include "kernels/cpu/pool.h"
+#include "kernels/draft_weights.h"
 #include "kernels/exchange.h"
-#include "kernels/low.h"
 #include "kernels/paged_cache.h"
 #include "kernels/rope.h"
 
@@ -56,9 +56,10 @@ struct cpu_backend {
 	struct page_pool pages[3]; /* of caches in f32, f16 and q8_0 */
 	size_t cache_bytes;        /* the most that each may take; 0: what the caches may need */
 
-	const struct low_table* low; /* the low-bit copy that passes may ask for, or NULL */
+	const struct draft_weights*
+	    draft_weights; /* the quantized draft weights that passes may ask for, or NULL */
 
-	struct certified_head certified; /* its memory is NULL where there is none */
+	struct screened_head screened; /* its memory is NULL where there is none */
 
 	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
 	const float *output_norm, *output_norm_bias;
@@ -148,8 +149,8 @@ struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats ap
 /* Up to MAX_PRODUCTS matrices on the same input x (n, cols), spread over the pool together, and over the
  * processes that share the model. */
 void multiply(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*, int count);
-/* Of one product, of a woven matrix, the outputs of some groups of WOVEN rows (n_groups, ascending) alone; in
- * one process. */
+/* Of one product, of an interleaved matrix, the outputs of some groups of INTERLEAVED_ROWS rows (n_groups,
+ * ascending) alone; in one process. */
 void multiply_groups(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*,
                      const int32_t* group, int n_groups);
 /* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations touched) is small,

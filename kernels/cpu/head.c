@@ -9,8 +9,8 @@
 
 #include "kernels/sample.h"
 
-/* From the weights as stored, or those of the copy; certified; or a draft's, near that. */
-enum head_way { WHOLE_HEAD, CERTIFIED_HEAD, GUESSED_HEAD, HEAD_WAYS };
+/* From the weights as stored, or those of the copy; screened; or a draft's, near that. */
+enum head_way { WHOLE_HEAD, SCREENED_HEAD, GUESSED_HEAD, HEAD_WAYS };
 
 struct head_job {
 	struct cpu_backend* b;
@@ -36,7 +36,7 @@ static void head_row(void* user, int i, int thread) {
 	struct result* out = &job->pass->out[job->r0 + row];
 	const uint8_t want = job->pass->want[job->r0 + row];
 	float max, sum;
-	if (!b->kernels->normaliser(logits, s->vocab, &max, &sum)) {
+	if (!b->kernels->sum_exp(logits, s->vocab, &max, &sum)) {
 		atomic_store(&job->bad, row);
 		return;
 	}
@@ -68,13 +68,14 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 	const struct model_shape* s = &w->shape;
 	for (int i = 0; i < n; i++)
 		open_head_row(b, pass, row[i], b->normed + (size_t)i * (size_t)s->dim);
-	const struct product product = {
-	    .out = b->logits, .stride = (size_t)s->vocab, .w = pass->low_head ? b->low->output : &w->output};
+	const struct product product = {.out = b->logits,
+	                                .stride = (size_t)s->vocab,
+	                                .w = pass->quantized_head ? b->draft_weights->output : &w->output};
 	mark(b, PART_NORM);
 	if (way == GUESSED_HEAD)
 		guessed_logits(b, row, n);
-	else if (way == CERTIFIED_HEAD)
-		certified_logits(b, row, n);
+	else if (way == SCREENED_HEAD)
+		screened_logits(b, row, n);
 	else
 		multiply(b, b->normed, s->dim, n, &product, 1);
 	mark(b, PART_HEAD);
@@ -92,9 +93,9 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 }
 
 static enum head_way way_of(struct cpu_backend* b, const struct pass* pass, int row, uint8_t want) {
-	if (pass->low_head || !b->certified.memory)
+	if (pass->quantized_head || !b->screened.memory)
 		return WHOLE_HEAD;
-	return want & WANT_GUESS ? GUESSED_HEAD : certified_serves(b, row, want) ? CERTIFIED_HEAD : WHOLE_HEAD;
+	return want & WANT_GUESS ? GUESSED_HEAD : screened_serves(b, row, want) ? SCREENED_HEAD : WHOLE_HEAD;
 }
 
 bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
@@ -106,11 +107,11 @@ bool head_results(struct cpu_backend* b, const struct pass* pass, int r0, int n,
 		const enum head_way way = way_of(b, pass, i, want);
 		wanted[way][count[way]++] = i;
 	}
-	if (count[CERTIFIED_HEAD] > 0 && !certified_pays(b, count[CERTIFIED_HEAD])) {
-		memcpy(&wanted[WHOLE_HEAD][count[WHOLE_HEAD]], wanted[CERTIFIED_HEAD],
-		       (size_t)count[CERTIFIED_HEAD] * sizeof wanted[0][0]);
-		count[WHOLE_HEAD] += count[CERTIFIED_HEAD];
-		count[CERTIFIED_HEAD] = 0;
+	if (count[SCREENED_HEAD] > 0 && !screened_pays(b, count[SCREENED_HEAD])) {
+		memcpy(&wanted[WHOLE_HEAD][count[WHOLE_HEAD]], wanted[SCREENED_HEAD],
+		       (size_t)count[SCREENED_HEAD] * sizeof wanted[0][0]);
+		count[WHOLE_HEAD] += count[SCREENED_HEAD];
+		count[SCREENED_HEAD] = 0;
 	}
 	for (int way = 0; way < HEAD_WAYS; way++)
 		for (int first = 0; first < count[way]; first += b->head_rows) {

@@ -67,7 +67,7 @@ struct cpu_kernels {
 	/* Rounds to the cache's type, (n). */
 	void (*store)(enum dtype type, void* out, const float* x, int n);
 	/* max and sum of exp(x - max) over (n), fixed order; false when a value is not finite */
-	bool (*normaliser)(const float* x, int n, float* max, float* sum);
+	bool (*sum_exp)(const float* x, int n, float* max, float* sum);
 	/* x = cap·tanh(x / cap), (n) */
 	void (*softcap)(float* x, float cap, int n);
 	/* Reads `bytes` (a multiple of 256, 64-byte aligned) and folds them, to measure the memory. */
@@ -78,7 +78,7 @@ struct cpu_kernels {
 #define CPU_KERNELS(named, prepares, multiplies)                                                             \
 	{                                                                                                        \
 		.name = named, .prepare = prepares, .matmul = multiplies, .attention = attention,                    \
-		.rms_norm = rms_norm, .gate = gate, .join = join, .store = store, .normaliser = normaliser,          \
+		.rms_norm = rms_norm, .gate = gate, .join = join, .store = store, .sum_exp = sum_exp,                \
 		.softcap = softcap, .read = read_memory,                                                             \
 	}
 

@@ -141,13 +141,14 @@ static void quantized_matmul(float* out, size_t out_stride, const struct tensor*
 	}
 }
 
-/* The whole; `few` does few rows another way, or nothing. Where it stands, matmul_woven.h is included, too.
+/* The whole; `few` does few rows another way, or nothing. Where it stands, matmul_interleaved.h is included,
+ * too.
  */
 #define QUANTIZED_MATMUL(isa, few)                                                                           \
 	void isa##_quantized_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,        \
 	                            int64_t end, const void* x, int n) {                                         \
-		if (w->woven)                                                                                        \
-			woven_matmul(out, out_stride, w, begin, end, x, n);                                              \
+		if (w->interleaved)                                                                                  \
+			interleaved_matmul(out, out_stride, w, begin, end, x, n);                                        \
 		else if (!few(out, out_stride, w, begin, end, x, n))                                                 \
 			quantized_matmul(out, out_stride, w, begin, end, x, n);                                          \
 	}

@@ -150,18 +150,18 @@ static void groups_part(void* user, int part, int thread) {
 	for (int i = first, to; i < end; i = to) {
 		for (to = i + 1; to < end && job->group[to] == job->group[to - 1] + 1;)
 			to++;
-		job->multiply->kernels->matmul(p->out, p->stride, p->w, (int64_t)job->group[i] * WOVEN,
-		                               ((int64_t)job->group[to - 1] + 1) * WOVEN, job->multiply->input[0],
-		                               job->multiply->n);
+		job->multiply->kernels->matmul(p->out, p->stride, p->w, (int64_t)job->group[i] * INTERLEAVED_ROWS,
+		                               ((int64_t)job->group[to - 1] + 1) * INTERLEAVED_ROWS,
+		                               job->multiply->input[0], job->multiply->n);
 	}
 }
 
 void multiply_groups(struct cpu_backend* b, const float* x, int64_t cols, int n,
                      const struct product* product, const int32_t* group, int n_groups) {
 	struct multiply_job job = {.kernels = b->kernels, .product = product, .count = 1, .n = n};
-	assert(product->w->woven && !b->exchange);
+	assert(product->w->interleaved && !b->exchange);
 	prepare_inputs(b, &job, x, cols);
-	const double a_group = WOVEN * (double)dtype_row_bytes(product->w->type, cols);
+	const double a_group = INTERLEAVED_ROWS * (double)dtype_row_bytes(product->w->type, cols);
 	struct groups_job groups = {.multiply = &job, .group = group, .n = n_groups};
 	groups.a_part = 1 + (int)(bytes_a_part(b, a_group * n_groups, n) / a_group);
 	spread(b, (n_groups + groups.a_part - 1) / groups.a_part, a_group * n_groups, groups_part, &groups);

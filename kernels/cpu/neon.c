@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
-#include "kernels/low.h"
 
 typedef struct {
 	float32x4_t low, high;

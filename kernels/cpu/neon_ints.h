@@ -1,5 +1,5 @@
-/* What matmul_quantized.h and matmul_woven.h ask of a vector type, NEON: a register is a word of four weight
- * rows. */
+/* What matmul_quantized.h and matmul_interleaved.h ask of a vector type, NEON: a register is a word of four
+ * weight rows. */
 #ifndef SWIFTLET_KERNELS_CPU_NEON_INTS_H
 #define SWIFTLET_KERNELS_CPU_NEON_INTS_H
 
@@ -81,7 +81,7 @@ INLINED floats floats_from_halves(ints v) {
 	return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(v))));
 }
 
-#define WOVEN_HALVES_OF(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const void*)(p))))
+#define INTERLEAVED_HALVES_OF(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const void*)(p))))
 
 INLINED ints to_all(const void* p) { return vdupq_n_s32((int)load_u32(p)); }
 INLINED floats float_to_all(const void* p) { return vreinterpretq_f32_s32(to_all(p)); }

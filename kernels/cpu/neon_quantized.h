@@ -3,14 +3,14 @@
  * Included by one source file an instruction set, after neon_ints.h and
  *   tile_dot      what matmul_tiles.h says
  *   rows_dot      the same of four weight rows as they are stored
- *   woven_halves, woven_small_dot
- *                 what matmul_woven.h says, with WOVEN_ROWS
+ *   interleaved_halves, interleaved_small_dot
+ *                 what matmul_interleaved.h says, with INTERLEAVED_BATCH
  *
  * Activation rows meet four weight rows side by side, which are read from end to end and stay in registers
  * where they are taken apart (neon_rows.h); many of them with blocks of 256, and types that real files seldom
  * have, go by matmul_quantized.h's tiles. All three ways add integers exactly and floats in one order: they
  * give the same bits, and so does each whatever rows, ranges and threads there are. */
+#include "kernels/cpu/matmul_interleaved.h"
 #include "kernels/cpu/matmul_quantized.h"
 #include "kernels/cpu/matmul_tiles.h"
-#include "kernels/cpu/matmul_woven.h"
 #include "kernels/cpu/neon_rows.h"

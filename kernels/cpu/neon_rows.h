@@ -110,7 +110,7 @@ INLINED void take_k4_group(enum dtype type, const uint8_t* w, size_t at, bool hi
 
 INLINED void k4_block(enum dtype type, int n, const struct few* f, const uint8_t* const w[SIDE], int64_t b,
                       floats* sum) {
-	struct woven_block head;
+	struct interleaved_block head;
 	ints words[4], scale[8], min[4], dot[GROUP_ROWS];
 	turned(w, 0, words);
 	take_scales(&head, words[0], words[1], words[2], words[3]);

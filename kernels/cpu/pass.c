@@ -73,7 +73,7 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 }
 
 /* Norm per head (Qwen3) or over all of them (OLMo 2), then the rotation; queries and keys alike. */
-static void turn_heads(const struct cpu_backend* b, int block, float* heads, int count,
+static void apply_rope(const struct cpu_backend* b, int block, float* heads, int count,
                        const struct tensor* norm, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct angles* a =
@@ -106,8 +106,8 @@ static void store_row(void* user, int i, int thread) {
 	struct cpu_cache* c = row->cache;
 	float *q = nth(b->q, i, s->heads * s->head_dim), *k = nth(b->k, i, s->kv_heads * s->head_dim);
 	float* v = nth(b->v, i, s->kv_heads * s->head_dim);
-	turn_heads(b, job->block, q, s->heads, &vectors->q_norm, i);
-	turn_heads(b, job->block, k, s->kv_heads, &vectors->k_norm, i);
+	apply_rope(b, job->block, q, s->heads, &vectors->q_norm, i);
+	apply_rope(b, job->block, k, s->kv_heads, &vectors->k_norm, i);
 	const int slot = c->paged.head.committed + row->index;
 	for (int h = 0; h < s->kv_heads; h++) {
 		unsigned char* key = slot_at(c, keys_at(c, job->block, h), slot);
@@ -143,7 +143,7 @@ static void attention_sub_layer(struct cpu_backend* b, const struct block_weight
 	add_bias(b->v, floats(&vectors->bv), kv_width, n);
 	struct store_job job = {.b = b, .block = block};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
-	mark(b, PART_KEEP);
+	mark(b, PART_KV_CACHE);
 	attend(b, block, n);
 	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
@@ -279,11 +279,13 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 		open_angles(b, &b->sliding, n);
 	mark(b, PART_INPUT);
 	for (int s = pass->first; s < pass->last; s++) {
-		const bool skip = pass->skip && mask_has(pass->skip, s), low = pass->low && mask_has(pass->low, s);
-		const struct block_weights* w = &(low ? b->low->block : b->head.weights->block)[s / 2];
+		const bool skip = pass->skip && mask_has(pass->skip, s),
+		           quantized = pass->quantized && mask_has(pass->quantized, s);
+		const struct block_weights* w =
+		    &(quantized ? b->draft_weights->block : b->head.weights->block)[s / 2];
 		if (atomic_load_explicit(&b->abandoned, memory_order_relaxed))
 			return error_set(error, "the pass was abandoned");
-		if (skip || low)
+		if (skip || quantized)
 			note_skipped(b, s, n);
 		if (!skip)
 			run_sub_layer(b, pass, w, s, r0, n);
@@ -309,8 +311,8 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(pass->tap < 0 || (pass->tap >= pass->first && pass->tap < pass->last && pass->tap_out));
 	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	assert(!pass->head || (pass->want && pass->out));
-	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->low && !pass->low_head));
-	assert(b->low || (!pass->low && !pass->low_head));
+	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->quantized && !pass->quantized_head));
+	assert(b->draft_weights || (!pass->quantized && !pass->quantized_head));
 	(void)sub_layers;
 	(void)rows;
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
-#include "kernels/low.h"
 
 /* ---- rounding to the cache's type ----------------------------------------------------------- */
 
@@ -17,7 +17,7 @@ static void store(enum dtype type, void* out, const float* x, int n) {
 		return;
 	}
 	if (type == DTYPE_Q8_0) {
-		low_round(type, out, x, n);
+		quantize_row(type, out, x, n);
 		return;
 	}
 	uint16_t* half = out;
@@ -129,7 +129,7 @@ static float join(float* x, const float* y, int n) {
 	return influence_of(xx, xy, yy);
 }
 
-static bool normaliser(const float* x, int n, float* max, float* sum) {
+static bool sum_exp(const float* x, int n, float* max, float* sum) {
 	*max = x[0];
 	*sum = 0;
 	for (int i = 0; i < n; i++) {

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "kernels/woven.h"
+#include "kernels/interleaved.h"
 
 enum { LANES = 16, CHUNK = 256 };
 
@@ -231,24 +231,26 @@ static float group_product(const struct parts* p, int first, int count, const in
 	return p->d * d * (float)sum - p->dmin * d * (float)minima;
 }
 
-/* row: of a woven tensor the WOVEN rows that `lane` is one of, else that row, and lane is negative */
+/* row: of an interleaved tensor the INTERLEAVED_ROWS rows that `lane` is one of, else that row, and lane is
+ * negative */
 static void quantized_row(float* out, size_t out_stride, enum dtype type, const uint8_t* row, int lane,
                           int64_t cols, const uint8_t* x, size_t x_bytes, int n) {
 	const int block = dtype_block(type), group = activation_block(type);
 	const size_t d_offset = prepared_layout(type, (int)cols).d;
 	float sum[MAX_ROWS] = {0};
 	struct parts parts;
-	struct block_q4_k woven;
+	struct block_q4_k interleaved;
 	struct block_q4_0 small;
 	for (int64_t k = 0; k < cols; k += group) {
 		if (lane >= 0 && block == BLOCK_SMALL) {
-			const uint8_t* at = row + sizeof small * WOVEN * (size_t)(k / block);
+			const uint8_t* at = row + sizeof small * INTERLEAVED_ROWS * (size_t)(k / block);
 			memcpy(small.d, at + lane * 2, 2);
-			unweave(small.q, at + WOVEN * 2, lane, sizeof small.q);
+			deinterleave(small.q, at + INTERLEAVED_ROWS * 2, lane, sizeof small.q);
 			take_small(type, &small, &parts);
 		} else if (lane >= 0) {
-			unweave(&woven, row + sizeof woven * WOVEN * (size_t)(k / block), lane, sizeof woven);
-			take_super(type, &woven, &parts);
+			deinterleave(&interleaved, row + sizeof interleaved * INTERLEAVED_ROWS * (size_t)(k / block),
+			             lane, sizeof interleaved);
+			take_super(type, &interleaved, &parts);
 		} else if (block == BLOCK_SMALL)
 			take_small(type, row + dtype_block_bytes(type) * (size_t)(k / block), &parts);
 		else if (k % block == 0)
@@ -269,8 +271,8 @@ void reference_matmul(float* out, size_t out_stride, const struct tensor* w, int
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
 	const size_t x_bytes = reference_prepared_bytes(w->type, (int)w->cols);
 	for (int64_t r = begin; r < end; r++) {
-		const int lane = w->woven ? (int)(r % WOVEN) : -1;
-		const uint8_t* row = (const uint8_t*)w->data + row_bytes * (size_t)(w->woven ? r - lane : r);
+		const int lane = w->interleaved ? (int)(r % INTERLEAVED_ROWS) : -1;
+		const uint8_t* row = (const uint8_t*)w->data + row_bytes * (size_t)(w->interleaved ? r - lane : r);
 		if (dtype_takes_floats(w->type))
 			float_row(out + r, out_stride, w->type, row, w->cols, x, x_bytes, n);
 		else

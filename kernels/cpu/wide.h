@@ -487,7 +487,7 @@ static void store(enum dtype type, void* out, const float* x, int n) {
 		return;
 	}
 	if (type == DTYPE_Q8_0) {
-		low_round(type, out, x, n);
+		quantize_row(type, out, x, n);
 		return;
 	}
 	const int whole = n / LANES * LANES, left = n - whole;
@@ -498,7 +498,7 @@ static void store(enum dtype type, void* out, const float* x, int n) {
 		vec_store_half_part(half + whole, vec_load_part(x + whole, left, 0), left);
 }
 
-static bool normaliser(const float* x, int n, float* max, float* sum) {
+static bool sum_exp(const float* x, int n, float* max, float* sum) {
 	const int whole = n / LANES * LANES, left = n - whole;
 	vec most = vec_set(-FLT_MAX);
 	bool finite = true;

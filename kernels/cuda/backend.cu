@@ -160,7 +160,7 @@ static bool open_cublas(struct cuda_backend* b, struct error* error) {
 
 static void close_device(struct cuda_backend* b) {
 	cudaSetDevice(b->device);
-	low_state_close(b);
+	draft_weights_state_close(b);
 	if (b->cublas)
 		b->calls.destroy(b->cublas);
 	cuda_give_back(b, 0);
@@ -238,8 +238,8 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->room = paged_room;
 	head->bandwidth = bandwidth;
 	head->threads = threads;
-	head->use_low = cuda_use_low;
-	head->carry_low = cuda_carry_low;
+	head->use_draft_weights = cuda_use_draft_weights;
+	head->upload_draft_weights = cuda_upload_draft_weights;
 	/* the body of a loop on the device takes kernels of that device alone, and no waits for events, which
 	 * NCCL's captured calls bring along */
 	head->draft = alone ? cuda_draft : NULL;
@@ -255,9 +255,9 @@ static void take_share(struct cuda_backend* b) {
 	b->shape.ffn = ffn.first[b->rank + 1] - ffn.first[b->rank];
 }
 
-/* With a certified head where there is room for it, too. */
+/* With a screened head where there is room for it, too. */
 static bool fits(struct cuda_backend* b, bool library, struct error* error) {
-	const size_t room = certified_room(b), beside = library ? CUBLAS_WORKSPACE : 0;
+	const size_t room = screened_room(b), beside = library ? CUBLAS_WORKSPACE : 0;
 	b->certifies = room > 0 && weights_fit(b, beside + room, error);
 	return b->certifies || weights_fit(b, beside, error);
 }
@@ -271,7 +271,7 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 	g->device[rank] = b;
 	b->group = g;
 	b->rank = rank;
-	b->certifies = options->certified_head;
+	b->certifies = options->screened_head;
 	b->whole = weights->shape;
 	b->device = options->device + rank;
 	b->context = options->context > 0 ? options->context : weights->shape.context;
@@ -287,7 +287,7 @@ static bool open_one(struct device_group* g, int rank, const struct weight_table
 	    !fits(b, library, error) || (library && !open_cublas(b, error)) || !upload_weights(b, error))
 		return false;
 	b->head.prefill_is_exact = !b->cublas;
-	return workspace_open(b, error) && (!b->certifies || certified_open(b, error));
+	return workspace_open(b, error) && (!b->certifies || screened_open(b, error));
 }
 
 struct backend* cuda_open(const struct weight_table* weights, const struct backend_options* options,

@@ -34,9 +34,9 @@ struct matrix {
 	__half* factor;
 };
 
-/* A matrix, and what a pass with low-bit copies runs: where it has none, the stored one again. */
+/* A matrix, and what a pass with quantized draft weights runs: where it has none, the stored one again. */
 struct weights {
-	struct matrix stored, low;
+	struct matrix stored, quantized;
 };
 
 enum block_matrix { WQ, WK, WV, WO, W_GATE, W_UP, W_DOWN, BLOCK_MATRICES };
@@ -65,15 +65,15 @@ struct device_row {
 };
 
 /* What a slice multiplies in the head's place. */
-enum head_matrix { HEAD_STORED, HEAD_LOW, HEAD_COARSE };
+enum head_matrix { HEAD_STORED, HEAD_QUANTIZED, HEAD_COARSE };
 
 struct device_slice {
 	int n;
 	int first;   /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
 	int measure; /* influence is asked for */
-	uint64_t skip[MASK_WORDS], low[MASK_WORDS];
+	uint64_t skip[MASK_WORDS], quantized[MASK_WORDS];
 	enum head_matrix head;
-	unsigned survivors; /* rows of a certified head that were computed, counted on the device */
+	unsigned survivors; /* rows of a screened head that were computed, counted on the device */
 	int ancestors;      /* byte offset of int32 slots behind this struct and the rows */
 	int angles;         /* byte offset of (rows, pairs) cosines, then as many sines */
 	int sliding_angles; /* likewise, of sliding blocks that are turned otherwise */
@@ -87,7 +87,7 @@ struct device_slice {
 
 struct device_result {
 	int32_t token, top;
-	float log_normaliser, max_probability;
+	float log_sum_exp, max_probability;
 	int32_t top_token[MAX_TOP];
 	float top_probability[MAX_TOP];
 	int finite;
@@ -155,20 +155,20 @@ struct device_group {
 	bool captures;          /* passes are graphs; several devices' are launched kernel by kernel */
 	struct page_pool pages; /* of all caches: each device has its heads' part of every page */
 	size_t cache_bytes;     /* the most that they may take; 0: what the caches may need */
-	/* Whether launches are to take low-bit copies as the slice says, or the stored weights alone. */
-	bool with_low;
+	/* Whether launches are to take quantized draft weights as the slice says, or the stored weights alone. */
+	bool with_quantized;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
 	struct error failure; /* of a device that failed: every pass says so from then on */
 };
 
-/* The certified head (certified.cu); without rows where there is none. */
-struct device_certified {
-	struct matrix coarse;          /* (vocab, dim) q4_1 */
-	float* slack;                  /* (vocab) */
-	struct certified_reach* reach; /* (SLICE_ROWS) */
-	unsigned* done;                /* (SLICE_ROWS) as workspace.row_done */
-	double price;                  /* of late, in the stored head's bytes */
-	int resting;                   /* passes that do without because of it */
+/* The screened head (screened_head.cu); without rows where there is none. */
+struct device_screened {
+	struct matrix coarse;         /* (vocab, dim) q4_1 */
+	float* slack;                 /* (vocab) */
+	struct screened_reach* reach; /* (SLICE_ROWS) */
+	unsigned* done;               /* (SLICE_ROWS) as workspace.row_done */
+	double price;                 /* of late, in the stored head's bytes */
+	int resting;                  /* passes that do without because of it */
 };
 
 struct cuda_backend {
@@ -181,7 +181,7 @@ struct cuda_backend {
 	int device, context, chunks, segments, multiprocessors;
 	enum launches launches;
 	int column_parts; /* of products with few rows; 0: by their shape (parts.h). The same bits */
-	bool certifies;   /* a certified head is asked for */
+	bool certifies;   /* a screened head is asked for */
 	bool bf16;        /* activations and half-precision weights are BF16, else F16 */
 	cudaStream_t stream;
 	struct cublas_calls calls;
@@ -202,15 +202,15 @@ struct cuda_backend {
 	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */
 	void* pinned[MOST_PINNED];                   /* all that cudaMallocHost gave */
 	int n_pinned;
-	/* Of passes with the stored weights alone, and of those with low-bit copies, once there are some. What is
-	 * NULL is launched kernel by kernel. */
+	/* Of passes with the stored weights alone, and of those with quantized draft weights, once there are
+	 * some. What is NULL is launched kernel by kernel. */
 	struct captured {
 		cudaGraphExec_t pass[BUCKETS + 1], draft; /* several devices: the first is of one row */
 		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
 	} captured[2];
-	struct device_certified certified;
-	struct low_state* low; /* low.cu; NULL: no copy */
-	void** allocation;     /* everything cudaMalloc gave, freed at close */
+	struct device_screened screened;
+	struct draft_weights_state* draft_weights; /* draft_weights.cu; NULL: no copy */
+	void** allocation;                         /* everything cudaMalloc gave, freed at close */
 	int n_allocations, allocation_capacity;
 };
 
@@ -287,7 +287,7 @@ static inline bool devices_gone(const struct cuda_backend* b) { return b->group-
 static inline bool is_alone(const struct cuda_backend* b) { return b->group->devices == 1; }
 /* Graphs of launches as the group says. */
 static inline struct cuda_backend::captured* captured_now(struct cuda_backend* b) {
-	return &b->captured[b->group->with_low];
+	return &b->captured[b->group->with_quantized];
 }
 /* Does it on each device; launches go to the current one. */
 template <class F> void each_device(const struct cuda_backend* b, F what) {
@@ -339,13 +339,13 @@ bool take_matrix(struct cuda_backend*, enum dtype type, int64_t rows, int64_t co
 /* Fills n rows from `first` on of such a matrix with rows as stored, by way of device memory (n rows). */
 bool arrange_rows(const struct matrix*, const void* rows, void* raw, int64_t first, int64_t n, struct error*);
 
-/* low.cu */
-bool cuda_use_low(struct backend*, const struct low_table*, struct error*);
-bool cuda_carry_low(struct backend*, size_t bytes, bool* all, struct error*);
-void low_state_close(struct cuda_backend*);
-/* Gives back the memory of a copy that nobody asked for (low_table.optional): passes run as stored from then
- * on, whatever they ask for. False where there is none. */
-bool low_give_way(struct cuda_backend*);
+/* draft_weights.cu */
+bool cuda_use_draft_weights(struct backend*, const struct draft_weights*, struct error*);
+bool cuda_upload_draft_weights(struct backend*, size_t bytes, bool* all, struct error*);
+void draft_weights_state_close(struct cuda_backend*);
+/* Gives back the memory of a copy that nobody asked for (draft_weights.optional): passes run as stored from
+ * then on, whatever they ask for. False where there is none. */
+bool release_draft_weights(struct cuda_backend*);
 
 /* ---- what goes along with a product ------------------------------------------------------- */
 
@@ -363,7 +363,7 @@ struct norm {
 };
 
 /* Rotation of a block's queries and keys, and its new keys and values. */
-struct turn {
+struct head_rotation {
 	float *q, *k, *v;
 	const float *q_norm, *k_norm;
 	int heads, kv_heads, head_dim, pairs, block, interleaved;
@@ -375,22 +375,22 @@ struct turn {
 /* matmul.cu: y (n, rows) from activations x (n, cols) in the activations' type. */
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 struct product {
-	struct matrix w[3], low[3];
-	bool has_low;         /* some passes run `low`, as the slice says */
+	struct matrix w[3], quantized[3];
+	bool has_quantized;   /* some passes run `low`, as the slice says */
 	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
 	const float* bias[3]; /* NULL for most */
 	int parts;
 	enum product_end end; /* GATE: activation(w[0]·x)·(w[1]·x) into gated */
 	void* gated;
 	int gelu;
-	struct norm norm; /* of what the product reads, which are hidden states then */
-	struct turn turn; /* parts are a block's queries, keys and values */
+	struct norm norm;              /* of what the product reads, which are hidden states then */
+	struct head_rotation rotation; /* parts are a block's queries, keys and values */
 };
 void launch_product(const struct cuda_backend*, const struct product*, const void* x, int bucket,
                     int sub_layer);
 /* Whether the norm before a product goes with it, and the rotation with a block's. */
 bool norm_goes_along(const struct cuda_backend*, const struct product*, int bucket);
-bool turn_goes_along(const struct cuda_backend*);
+bool rope_is_fused(const struct cuda_backend*);
 /* Room for products that several blocks share out: floats of workspace.tile_sums, and its counts. */
 size_t tile_sums_of(const struct cuda_backend*);
 size_t tiles_of(const struct cuda_backend*);
@@ -402,9 +402,9 @@ bool prefill_product(struct cuda_backend*, const struct weights*, const float* b
 void launch_embed(const struct cuda_backend*, int rows);
 void launch_norm(const struct cuda_backend*, int rows, const float* weight, int sub_layer);
 void launch_round(const struct cuda_backend*, int rows); /* the states as they are */
-void launch_turn(const struct cuda_backend*, int rows, int block);
+void launch_apply_rope(const struct cuda_backend*, int rows, int block);
 struct norm norm_of(const struct cuda_backend*, const float* weight, int sub_layer);
-struct turn turn_of(const struct cuda_backend*, int block);
+struct head_rotation head_rotation_of(const struct cuda_backend*, int block);
 void launch_post_norm(const struct cuda_backend*, int rows, const float* weight, int sub_layer);
 void launch_add(const struct cuda_backend*, int rows);  /* a prefill's y to x */
 void launch_gate(const struct cuda_backend*, int rows); /* a prefill's wide and wide_up to gated */
@@ -419,26 +419,26 @@ void launch_attention(const struct cuda_backend*, int rows, int block, int first
 void launch_results(const struct cuda_backend*, int rows, struct device_result* out);
 
 /* draft.cu */
-/* Captures the loop for launches as the group's with_low says. */
+/* Captures the loop for launches as the group's with_quantized says. */
 bool draft_capture(struct cuda_backend*, struct error*);
 int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
-               const struct mask* low, bool low_head, const struct draft_policy*, struct result*,
+               const struct mask* quantized, bool quantized_head, const struct draft_policy*, struct result*,
                struct error*);
 
-/* certified.cu */
+/* screened_head.cu */
 /* Bytes that it takes where it is wanted; 0: it cannot be, or saves nothing. */
-size_t certified_room(const struct cuda_backend*);
+size_t screened_room(const struct cuda_backend*);
 /* Makes it of the head on the device. Where weights are not finite, or too large, there is none. */
-bool certified_open(struct cuda_backend*, struct error*);
-/* What reads the head for the slice's rows as they are described: `low_head` as a pass asks for it. */
-enum head_matrix head_for(struct cuda_backend*, const struct device_slice*, bool low_head);
+bool screened_open(struct cuda_backend*, struct error*);
+/* What reads the head for the slice's rows as they are described: `quantized_head` as a pass asks for it. */
+enum head_matrix head_for(struct cuda_backend*, const struct device_slice*, bool quantized_head);
 /* After the coarse product of the normed states: what may be the largest logit becomes exact. */
-void launch_certified(const struct cuda_backend*, int bucket);
+void launch_screened(const struct cuda_backend*, int bucket);
 /* So many rows were computed as stored, in a slice. */
-void certified_weigh(struct cuda_backend*, unsigned survivors);
+void screened_weigh(struct cuda_backend*, unsigned survivors);
 
 /* capture.cu */
-/* Captures the passes, and the draft loop, for launches as the group's with_low says, where they are
+/* Captures the passes, and the draft loop, for launches as the group's with_quantized says, where they are
  * captured: else their kernels are loaded alone. What the device or its driver cannot capture is launched by
  * the host instead, which is said. */
 bool capture_passes(struct cuda_backend*, struct error*);
@@ -447,7 +447,7 @@ void captured_close(struct cuda_backend::captured*);
 /* pass.cu */
 /* Begins the staging block of a slice of n rows; the caller fills in what is not nothing. */
 struct device_slice* describe_slice(struct cuda_backend*, int n, const struct mask* skip,
-                                    const struct mask* low);
+                                    const struct mask* quantized);
 /* A row of the segment's, without ancestors but the tokens before it. */
 struct device_row describe_row(const struct segment*);
 /* What the device chose of a row. */
@@ -498,8 +498,8 @@ __device__ __forceinline__ bool leaves_out(const struct device_slice* s, int sub
 	return sub_layer >= 0 && ((s->skip[sub_layer >> 6] >> (sub_layer & 63)) & 1u);
 }
 
-__device__ __forceinline__ bool runs_low(const struct device_slice* s, int sub_layer) {
-	return (s->low[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
+__device__ __forceinline__ bool runs_quantized(const struct device_slice* s, int sub_layer) {
+	return (s->quantized[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
 }
 
 /* Where a slot's keys and values lie: of this head of a block's keys, or values, as they are numbered in a

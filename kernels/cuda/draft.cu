@@ -74,12 +74,12 @@ bool draft_capture(struct cuda_backend* b, struct error* error) {
 }
 
 static bool send_loop(struct cuda_backend* b, const struct segment* segment, int32_t token,
-                      const struct mask* skip, const struct mask* low, bool low_head,
+                      const struct mask* skip, const struct mask* quantized, bool quantized_head,
                       const struct draft_policy* policy, struct error* error) {
 	const struct cuda_cache* c = (const struct cuda_cache*)segment->cache;
 	const struct cache* cache = &c->paged.head;
 	const int steps = policy->max_steps;
-	struct device_slice* s = describe_slice(b, 1, skip, low);
+	struct device_slice* s = describe_slice(b, 1, skip, quantized);
 	s->steps = 1; /* the one that runs */
 	s->max_steps = steps;
 	s->chance = 1;
@@ -98,7 +98,7 @@ static bool send_loop(struct cuda_backend* b, const struct segment* segment, int
 	row.want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
 	row.top = policy->top;
 	s->row[0] = row;
-	s->head = head_for(b, s, low_head);
+	s->head = head_for(b, s, quantized_head);
 	CUDA_TRY(cudaMemcpyAsync(b->slice, b->staging, at, cudaMemcpyHostToDevice, b->stream), error);
 	return true;
 }
@@ -125,10 +125,11 @@ static int take_loop(struct cuda_backend* b, const struct draft_policy* policy, 
 }
 
 int cuda_draft(struct backend* backend, const struct segment* segment, int32_t token, const struct mask* skip,
-               const struct mask* low, bool low_head, const struct draft_policy* policy, struct result* out,
-               struct error* error) {
+               const struct mask* quantized, bool quantized_head, const struct draft_policy* policy,
+               struct result* out, struct error* error) {
 	struct cuda_backend* b = (struct cuda_backend*)backend;
-	const bool with_low = b->low && (low || low_head); /* it may have been given back */
+	const bool with_quantized =
+	    b->draft_weights && (quantized || quantized_head); /* it may have been given back */
 	bool all;
 	if (policy->max_steps < 1 || policy->max_steps > MAX_DRAFT) {
 		error_set(error, "a draft of %d steps: expected 1 to %d", policy->max_steps, MAX_DRAFT);
@@ -139,9 +140,9 @@ int cuda_draft(struct backend* backend, const struct segment* segment, int32_t t
 		return 0;
 	}
 	if (!cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error) ||
-	    (with_low && !cuda_carry_low(backend, SIZE_MAX, &all, error)) ||
-	    !send_loop(b, segment, token, skip, low, low_head, policy, error) ||
-	    !cuda_ok(cudaGraphLaunch(b->captured[with_low].draft, b->stream), "cudaGraphLaunch", error))
+	    (with_quantized && !cuda_upload_draft_weights(backend, SIZE_MAX, &all, error)) ||
+	    !send_loop(b, segment, token, skip, quantized, quantized_head, policy, error) ||
+	    !cuda_ok(cudaGraphLaunch(b->captured[with_quantized].draft, b->stream), "cudaGraphLaunch", error))
 		return 0;
 	const int steps = take_loop(b, policy, out, error);
 	struct paged_cache* c = (struct paged_cache*)segment->cache;

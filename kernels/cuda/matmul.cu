@@ -8,7 +8,7 @@ static bool is_half(const struct matrix& w) { return w.type == DTYPE_F16 || w.ty
 
 /* Whether all that the product may run is in halves: a kernel of its own, since registers are few. */
 static bool is_plain(const struct product& p) {
-	bool plain = !p.has_low;
+	bool plain = !p.has_quantized;
 	for (int i = 0; i < p.parts; i++)
 		plain = plain && is_half(p.w[i]);
 	return plain;
@@ -18,7 +18,7 @@ size_t tiles_of(const struct cuda_backend* b) { return (size_t)tiles_in(b->shape
 size_t tile_sums_of(const struct cuda_backend* b) { return tiles_of(b) * WARPS * TILE * 8 * FEW_BUCKETS; }
 
 static int parts_for(const struct cuda_backend* b, const struct product& p, int bucket) {
-	const struct matrix& w = p.has_low ? p.low[0] : p.w[0];
+	const struct matrix& w = p.has_quantized ? p.quantized[0] : p.w[0];
 	const struct planes row = planes_of(w.type, w.cols);
 	if (p.parts > 1 || p.norm.weight || bucket > FEW_BUCKETS || w.rows > b->shape.dim)
 		return 1;
@@ -45,12 +45,12 @@ bool norm_goes_along(const struct cuda_backend* b, const struct product* p, int 
 	bool wide = true;
 	for (int i = 0; i < p->parts; i++) {
 		wide = wide && (is_half(p->w[i]) || p->w[i].type == DTYPE_Q8_0);
-		wide = wide && (!p->has_low || is_half(p->low[i]) || p->low[i].type == DTYPE_Q8_0);
+		wide = wide && (!p->has_quantized || is_half(p->quantized[i]) || p->quantized[i].type == DTYPE_Q8_0);
 	}
 	return wide && b->launches != LAUNCHES_SEPARATE && bucket <= FEW_BUCKETS;
 }
 
-bool turn_goes_along(const struct cuda_backend* b) {
+bool rope_is_fused(const struct cuda_backend* b) {
 	const int head = b->shape.head_dim;
 	return b->launches != LAUNCHES_SEPARATE && head % TILE == 0 && head <= FUSED_HEAD;
 }

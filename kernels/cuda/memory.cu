@@ -151,7 +151,8 @@ struct cache* cuda_cache_open(struct backend* backend, int capacity, enum dtype 
 		c->paged.head.backend = backend;
 		if (open_cache(c, b, capacity, error))
 			return &c->paged.head;
-	} while (low_give_way(b)); /* caches come first: a copy that nobody asked for is done without */
+	} while (release_draft_weights(
+	    b)); /* caches come first: draft weights that nobody asked for is done without */
 	cuda_cache_close(&c->paged.head);
 	return NULL;
 }

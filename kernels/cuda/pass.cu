@@ -14,12 +14,12 @@
 
 static int bucket_of(int rows) { return (rows + 7) / 8; }
 
-/* Adds a matrix to a product, with its low-bit copy where passes may take that. */
+/* Adds a matrix to a product, with its quantized draft weights where passes may take that. */
 static void take_part(const struct cuda_backend* b, struct product* p, const struct weights& w, float* out,
                       const float* bias) {
 	p->w[p->parts] = w.stored;
-	p->low[p->parts] = b->group->with_low ? w.low : w.stored;
-	p->has_low = p->has_low || (b->group->with_low && w.low.data != w.stored.data);
+	p->quantized[p->parts] = b->group->with_quantized ? w.quantized : w.stored;
+	p->has_quantized = p->has_quantized || (b->group->with_quantized && w.quantized.data != w.stored.data);
 	p->out[p->parts] = out;
 	p->bias[p->parts] = bias;
 	p->parts++;
@@ -78,13 +78,13 @@ static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	take_part(b, &qkv, w->matrix[WQ], k->q, w->bq);
 	take_part(b, &qkv, w->matrix[WK], k->k, w->bk);
 	take_part(b, &qkv, w->matrix[WV], k->v, w->bv);
-	if (turn_goes_along(b)) {
-		qkv.turn = turn_of(b, block);
-		qkv.turn.done = k->head_done;
+	if (rope_is_fused(b)) {
+		qkv.rotation = head_rotation_of(b, block);
+		qkv.rotation.done = k->head_done;
 	}
 	launch_normed_product(b, bucket, w->attention_norm, &qkv, 2 * block);
-	if (!qkv.turn.done)
-		launch_turn(b, 8 * bucket, block);
+	if (!qkv.rotation.done)
+		launch_apply_rope(b, 8 * bucket, block);
 	launch_attention(b, 8 * bucket, block, 0);
 }
 
@@ -122,15 +122,15 @@ static void head_launches(const struct cuda_backend* b, int rows, bool bare) {
 			launch_norm(p, 8 * bucket, p->output_norm, -1);
 		struct product head = {};
 		take_part(p, &head, p->output, is_alone(p) ? p->work.logits : (float*)p->work.part, NULL);
-		if (p->certified.coarse.rows > 0) {
-			head.low[HEAD_COARSE - HEAD_LOW] = p->certified.coarse;
-			head.has_low = true;
+		if (p->screened.coarse.rows > 0) {
+			head.quantized[HEAD_COARSE - HEAD_QUANTIZED] = p->screened.coarse;
+			head.has_quantized = true;
 		}
 		launch_product(p, &head, p->work.normed, bucket, -1);
 	});
 	launch_gather(b, rows, GATHERED_LOGITS, -1);
 	cudaSetDevice(b->device);
-	launch_certified(b, bucket);
+	launch_screened(b, bucket);
 	launch_results(b, 8 * bucket, b->result);
 }
 
@@ -196,14 +196,14 @@ void put_angles(const struct cuda_backend* b, int row, int position, int prompt_
 }
 
 struct device_slice* describe_slice(struct cuda_backend* b, int n, const struct mask* skip,
-                                    const struct mask* low) {
+                                    const struct mask* quantized) {
 	struct device_slice* s = b->staging;
 	memset(s, 0, sizeof *s);
 	s->n = n;
 	if (skip)
 		memcpy(s->skip, skip->word, sizeof s->skip);
-	if (low)
-		memcpy(s->low, low->word, sizeof s->low);
+	if (quantized)
+		memcpy(s->quantized, quantized->word, sizeof s->quantized);
 	return s;
 }
 
@@ -261,7 +261,7 @@ static size_t list_all_pages(struct cuda_backend* b, size_t at) {
 /* Fills the staging block for rows [r0, r0 + n) and sends it. */
 static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct paged_walk* walk, int r0,
                        int n, struct error* error) {
-	struct device_slice* s = describe_slice(b, n, pass->skip, pass->low);
+	struct device_slice* s = describe_slice(b, n, pass->skip, pass->quantized);
 	s->first = pass->first;
 	s->measure = pass->influence != NULL;
 	size_t at = reserve_angles(b, sizeof *s + (size_t)n * sizeof(struct device_row), n);
@@ -287,7 +287,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct p
 		b->allowed[i] =
 		    segment->allowed && !(row.want & WANT_GUESS) ? segment->allowed[walk->within - 1] : NULL;
 	}
-	s->head = head_for(b, s, pass->low_head);
+	s->head = head_for(b, s, pass->quantized_head);
 	at = list_all_pages(b, align_place(at + (size_t)listed * sizeof *ancestors));
 	bool done = true;
 	each_device(b, [&](struct cuda_backend* p) { done = done && send_to(p, b, at, error); });
@@ -329,7 +329,7 @@ static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct resu
 	struct penalised_row penalised = {segment->penalties, path, 0};
 	if (penalised.penalties)
 		penalised.n = paged_generated(c, row->pending, penalised.penalties->prompt, path);
-	result_from_softmax(out, (uint8_t)(want & ~WANT_NORMALISER), logits, vocab, max, (float)sum,
+	result_from_softmax(out, (uint8_t)(want & ~WANT_LOG_SUM_EXP), logits, vocab, max, (float)sum,
 	                    segment->sampler, penalised.penalties ? &penalised : NULL, b->allowed[i],
 	                    (uint64_t)row->position + 1, b->host_logits + vocab);
 	return true;
@@ -338,7 +338,7 @@ static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct resu
 void give_result(const struct device_result* from, uint8_t want, struct result* to) {
 	to->token = from->token;
 	to->max_probability = from->max_probability;
-	to->log_normaliser = from->log_normaliser;
+	to->log_sum_exp = from->log_sum_exp;
 	if (!(want & WANT_TOP))
 		return;
 	to->top = from->top;
@@ -371,13 +371,13 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 			                 "the model gave logits that are not finite numbers: its weights are damaged or "
 			                 "overflow f16");
 		if (!weighed)
-			certified_weigh(b, in->survivors);
+			screened_weigh(b, in->survivors);
 		weighed = true;
 		if (!b->of_row[i]->penalties && !b->allowed[i]) {
 			give_result(in, pass->want[r0 + i], out);
 			continue;
 		}
-		out->log_normaliser = in->log_normaliser;
+		out->log_sum_exp = in->log_sum_exp;
 		if (!host_result(b, i, pass->want[r0 + i], out, error))
 			return false;
 	}
@@ -517,7 +517,7 @@ static bool prefill_block(struct cuda_backend* b, int block, int n, struct error
 	    !prefill_product(b, &w->matrix[WK], w->bk, k->normed, n, k->k, error) ||
 	    !prefill_product(b, &w->matrix[WV], w->bv, k->normed, n, k->v, error))
 		return false;
-	launch_turn(b, n, block);
+	launch_apply_rope(b, n, block);
 	/* attention's partial results are sized for a slice */
 	for (int first = 0; first < n; first += SLICE_ROWS)
 		launch_attention(b, n - first < SLICE_ROWS ? n - first : SLICE_ROWS, block, first);
@@ -593,7 +593,7 @@ static void note_rows(const struct pass* pass) {
 		struct pending_row* row = &((struct paged_cache*)segment->cache)->row[index];
 		row->at = pass->tap >= 0 ? pass->tap + 1 : pass->last;
 		for (int s = pass->first; s < pass->last && s < row->skipped; s++)
-			if (is_skipped(pass->skip, s) || is_skipped(pass->low, s))
+			if (is_skipped(pass->skip, s) || is_skipped(pass->quantized, s))
 				row->skipped = s;
 	}
 }
@@ -603,11 +603,12 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 	bool all, done = paged_begin(pass, error) && cuda_ok(cudaSetDevice(b->device), "cudaSetDevice", error);
 	if (devices_gone(b))
 		done = error_set(error, "%s", b->group->failure.message);
-	assert((!pass->low && !pass->low_head) || pass->kind != PASS_PREFILL);
+	assert((!pass->quantized && !pass->quantized_head) || pass->kind != PASS_PREFILL);
 	/* both lie in host_tap */
 	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
-	b->group->with_low = b->low && (pass->low || pass->low_head); /* it may have been given back */
-	done = done && (!b->group->with_low || cuda_carry_low(backend, SIZE_MAX, &all, error));
+	b->group->with_quantized =
+	    b->draft_weights && (pass->quantized || pass->quantized_head); /* it may have been given back */
+	done = done && (!b->group->with_quantized || cuda_upload_draft_weights(backend, SIZE_MAX, &all, error));
 	struct paged_walk walk = {};
 	if (pass->kind == PASS_PREFILL && b->cublas)
 		done = done && run_prefill(b, pass, error);
@@ -621,7 +622,7 @@ bool cuda_run(struct backend* backend, const struct pass* pass, struct error* er
 		struct error ignored;
 		devices_wait(b, &ignored); /* what is under way reads the staging blocks */
 	}
-	b->group->with_low = false;
+	b->group->with_quantized = false;
 	paged_end(pass, done);
 	return done;
 }

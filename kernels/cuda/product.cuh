@@ -55,8 +55,8 @@ __device__ __forceinline__ void take_roots(float* inverse, const struct norm& no
 
 /* The last block of a head's products turns it in every row, a warp a row, and stores keys and values. What
  * other blocks wrote is read past the first-level cache. buffer (WARPS, FUSED_HEAD) */
-__device__ inline void finish_head(const struct turn& t, int part, int head, const struct device_slice* s,
-                                   float* buffer) {
+__device__ inline void finish_head(const struct head_rotation& t, int part, int head,
+                                   const struct device_slice* s, float* buffer) {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, hd = t.head_dim;
 	float* const from[] = {t.q, t.k, t.v};
 	float* mine = buffer + warp * FUSED_HEAD;
@@ -68,8 +68,8 @@ __device__ inline void finish_head(const struct turn& t, int part, int head, con
 			mine[j] = __ldcg(at + j);
 		__syncwarp();
 		if (part < 2)
-			turn_head(t, mine, part == 0 ? t.q_norm : t.k_norm, cosine,
-			          cosine + (size_t)s->angle_rows * t.pairs);
+			rotate_head(t, mine, part == 0 ? t.q_norm : t.k_norm, cosine,
+			            cosine + (size_t)s->angle_rows * t.pairs);
 		if (part > 0)
 			store_head(t, s, row, part == 1 ? KEPT_KEY : KEPT_VALUE, head, mine);
 		else
@@ -79,17 +79,17 @@ __device__ inline void finish_head(const struct turn& t, int part, int head, con
 	}
 }
 
-/* The matrix of a part that the slice asks for: as stored, or its low-bit copy; of the head, which is alone
- * in its product, also the coarse one (certified.cu), behind that. That is known before the launch, and does
- * not change during it. */
+/* The matrix of a part that the slice asks for: as stored, or its quantized draft weights; of the head, which
+ * is alone in its product, also the coarse one (screened_head.cu), behind that. That is known before the
+ * launch, and does not change during it. */
 template <bool MIXED>
 __device__ __forceinline__ const struct matrix& chosen(const struct product& p, int part,
                                                        const struct device_slice* s, int sub_layer) {
-	if (!MIXED || !p.has_low)
+	if (!MIXED || !p.has_quantized)
 		return p.w[part];
 	if (sub_layer >= 0)
-		return runs_low(s, sub_layer) ? p.low[part] : p.w[part];
-	return s->head == HEAD_STORED ? p.w[part] : p.low[s->head == HEAD_COARSE];
+		return runs_quantized(s, sub_layer) ? p.quantized[part] : p.w[part];
+	return s->head == HEAD_STORED ? p.w[part] : p.quantized[s->head == HEAD_COARSE];
 }
 
 __device__ __forceinline__ void put_output(const struct product& p, int part, int rows, int row, int column,
@@ -109,8 +109,8 @@ constexpr int blocks_at_once(int tiles, bool mixed) {
 template <class T, int TILES, bool MIXED, bool NORM, bool GATE>
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
     product_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer) {
-	enum { SPILLED = WARPS * TILE * 8 * TILES, TURNED = WARPS * FUSED_HEAD };
-	__shared__ float shared[(int)SPILLED > (int)TURNED ? (int)SPILLED : (int)TURNED], inverse[8 * TILES];
+	enum { SPILLED = WARPS * TILE * 8 * TILES, ROTATED = WARPS * FUSED_HEAD };
+	__shared__ float shared[(int)SPILLED > (int)ROTATED ? (int)SPILLED : (int)ROTATED], inverse[8 * TILES];
 	int tile = blockIdx.x, part = 0;
 	if (!GATE)
 		for (; part + 1 < p.parts && tile >= tiles_in(p.w[part].rows); part++)
@@ -161,10 +161,10 @@ __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
 			if (row < w.rows && column < n)
 				put_output(p, part, w.rows, row, column, gather<TILES>(shared, i % TILE, column));
 		}
-		const int head = p.turn.done ? row0 / p.turn.head_dim : 0;
-		if (p.turn.done &&
-		    is_last_block(&p.turn.done[(size_t)part * p.turn.heads + head], p.turn.head_dim / TILE))
-			finish_head(p.turn, part, head, slice, shared);
+		const int head = p.rotation.done ? row0 / p.rotation.head_dim : 0;
+		if (p.rotation.done && is_last_block(&p.rotation.done[(size_t)part * p.rotation.heads + head],
+		                                     p.rotation.head_dim / TILE))
+			finish_head(p.rotation, part, head, slice, shared);
 	}
 }
 

@@ -1,4 +1,4 @@
-/* From logits to what a row is wanted for: token, best alternatives, probabilities, normaliser.
+/* From logits to what a row is wanted for: token, best alternatives, probabilities, sum_exp.
  *
  * Segments of RESULT_SEGMENT ids first, each its maximum, sum and best; then one block a row joins them in
  * order. With a sampler the row's scores are made before: filters by counting in integers (so that the order
@@ -285,7 +285,7 @@ __global__ void join_kernel(struct choosing c, const struct device_slice* s, str
 			sum += c.sums[2 * (at + i) + 1] * noise_exp(c.sums[2 * (at + i)] - most);
 		result->finite = finite;
 		result->survivors = s->survivors;
-		result->log_normaliser = most + noise_log(sum);
+		result->log_sum_exp = most + noise_log(sum);
 		result->max_probability = 1.0f / sum;
 	}
 	__syncthreads();

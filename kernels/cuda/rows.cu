@@ -146,7 +146,7 @@ void launch_gate(const struct cuda_backend* b, int rows) {
 
 /* ---- rotation and the cache --------------------------------------------------------------- */
 
-__global__ void turn_kernel(struct turn t, const struct device_slice* s) {
+__global__ void apply_rope_kernel(struct head_rotation t, const struct device_slice* s) {
 	wait_for_inputs();
 	if (blockIdx.x >= (unsigned)s->n || leaves_out(s, 2 * t.block))
 		return;
@@ -155,16 +155,16 @@ __global__ void turn_kernel(struct turn t, const struct device_slice* s) {
 	const float* sine = cosine + (size_t)s->angle_rows * t.pairs;
 	const int warps = blockDim.x / 32, warp = threadIdx.x / 32, hd = t.head_dim;
 	for (int h = warp; h < t.heads; h += warps)
-		turn_head(t, t.q + ((size_t)blockIdx.x * t.heads + h) * hd, t.q_norm, cosine, sine);
+		rotate_head(t, t.q + ((size_t)blockIdx.x * t.heads + h) * hd, t.q_norm, cosine, sine);
 	for (int h = warp; h < t.kv_heads; h += warps) {
 		float* k = t.k + ((size_t)blockIdx.x * t.kv_heads + h) * hd;
-		turn_head(t, k, t.k_norm, cosine, sine);
+		rotate_head(t, k, t.k_norm, cosine, sine);
 		store_head(t, s, row, KEPT_KEY, h, k);
 		store_head(t, s, row, KEPT_VALUE, h, t.v + ((size_t)blockIdx.x * t.kv_heads + h) * hd);
 	}
 }
 
-struct turn turn_of(const struct cuda_backend* b, int block) {
+struct head_rotation head_rotation_of(const struct cuda_backend* b, int block) {
 	const struct model_shape* m = &b->shape;
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
@@ -176,8 +176,8 @@ struct turn turn_of(const struct cuda_backend* b, int block) {
 	        rope->pairs, block, interleaved, sliding,   plus,      m->norm_epsilon, NULL};
 }
 
-void launch_turn(const struct cuda_backend* b, int rows, int block) {
-	launch(b, dim3((unsigned)rows), THREADS, 0, turn_kernel, turn_of(b, block), b->slice);
+void launch_apply_rope(const struct cuda_backend* b, int rows, int block) {
+	launch(b, dim3((unsigned)rows), THREADS, 0, apply_rope_kernel, head_rotation_of(b, block), b->slice);
 }
 
 /* ---- hidden states ------------------------------------------------------------------------ */

@@ -55,8 +55,8 @@ __device__ __forceinline__ float activate(float x, int gelu) {
 }
 
 /* One warp a head: its norm (Qwen3), its rotation, and for keys and values the rounding into the cache. */
-__device__ inline void turn_head(const struct turn& t, float* head, const float* norm, const float* cosine,
-                                 const float* sine) {
+__device__ inline void rotate_head(const struct head_rotation& t, float* head, const float* norm,
+                                   const float* cosine, const float* sine) {
 	const int lane = threadIdx.x % 32;
 	if (norm) {
 		float sum = 0;
@@ -79,7 +79,7 @@ __device__ inline void turn_head(const struct turn& t, float* head, const float*
 }
 
 /* The angles of a row: cosines, and angle_rows · pairs further on the sines. */
-__device__ __forceinline__ const float* angles_of(const struct turn& t, const struct device_slice* s,
+__device__ __forceinline__ const float* angles_of(const struct head_rotation& t, const struct device_slice* s,
                                                   int row) {
 	const int at = t.sliding ? s->sliding_angles : s->angles;
 	return (const float*)((const char*)s + at) + (size_t)s->row[row].angle * t.pairs;
@@ -88,7 +88,7 @@ __device__ __forceinline__ const float* angles_of(const struct turn& t, const st
 /* Which of a block's two parts of a page. */
 enum kept { KEPT_KEY, KEPT_VALUE };
 /* A row's new key or value of head h, rounded into the cache by a warp. */
-__device__ __forceinline__ void store_head(const struct turn& t, const struct device_slice* s,
+__device__ __forceinline__ void store_head(const struct head_rotation& t, const struct device_slice* s,
                                            const struct device_row& row, enum kept kept, int h,
                                            const float* head) {
 	__half* out = at_slot(s, row, row.slot, (2 * t.block + kept) * t.kv_heads + h, t.head_dim);

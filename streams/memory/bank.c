@@ -91,7 +91,7 @@ static bool same_task(const struct bank_entry* e, const char* task) {
 	return task && *task && strncmp(e->task, task, BANK_TASK - 1) == 0;
 }
 
-/* Of two entries of one cluster. */
+/* True when a is the better entry of a's and b's cluster. */
 static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
 	if (a->converged != b->converged)
 		return a->converged;
@@ -151,7 +151,7 @@ struct bank_entry* bank_find(struct bank* b, const char* task, const struct bank
 
 void bank_tick(struct bank* b) { b->clock++; }
 
-/* What eviction compares: tokens served, halved for each 512 instances without use. */
+/* The value that eviction compares: tokens served, halved for each 512 instances without use. */
 static double rate_entry(const struct bank* b, const struct bank_entry* e) {
 	return (double)(e->record.tokens + 1) * exp2(-(double)(b->clock - e->last_used) / 512);
 }
@@ -187,7 +187,7 @@ static int64_t cluster_of(struct bank* b, const char* task, int64_t given) {
 	return given > 0 ? given : b->next_cluster++;
 }
 
-/* Of all entries, or of those of one cluster. */
+/* The index of the least useful entry: of all (cluster 0), or of one cluster. */
 static int least_useful(const struct bank* b, int64_t cluster) {
 	int least = -1;
 	for (int i = 0; i < b->n; i++)

@@ -28,7 +28,7 @@ struct drift {
 };
 
 void drift_open(struct drift*);
-/* What a stored mask is known to reach, as successes of trials: the test can start at once. */
+/* Sets the baseline to a stored mask's known acceptance, so that the test starts at once. */
 void drift_expect(struct drift*, double successes, double trials);
 /* One verify pass: `accepted` of `steps` draft steps, 0 <= accepted <= steps. steps = 0 is no trial. True
  * when acceptance has fallen: the mask fits the text worse than before, and the search is to begin anew. The

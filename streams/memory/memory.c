@@ -18,7 +18,7 @@ static bool served_well(const struct bank_record* r) {
 	return r->tokens >= MEMORY_HOLD / 2 && memory_drafts_well(r);
 }
 
-/* What the store holds, and what is unsaved here. */
+/* Merges a stored entry with what is unsaved here. */
 static bool refresh_entry(void* user, const struct store_mask* stored) {
 	struct memory* m = user;
 	struct bank_entry entry = stored->entry;
@@ -28,7 +28,7 @@ static bool refresh_entry(void* user, const struct store_mask* stored) {
 	return true;
 }
 
-/* What other replicas have learned meanwhile; the store has it here in memory. */
+/* Reads what other replicas have learned meanwhile, from the store's copy in memory. */
 void memory_take_news(struct memory* m) {
 	struct store_state state;
 	struct error ignored;

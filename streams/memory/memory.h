@@ -31,7 +31,7 @@ enum memory_event {
 	MEMORY_NEW_CLUSTER, /* a workload cluster without a known mask */
 	MEMORY_IMPROVED,    /* the search found a better mask */
 	MEMORY_CONVERGED,   /* the mask has held: the search rests */
-	MEMORY_DRIFT        /* acceptance fell: the search begins anew */
+	MEMORY_DRIFT        /* acceptance drifted: the search starts anew */
 };
 const char* memory_event_name(enum memory_event);
 
@@ -78,7 +78,7 @@ void memory_idle(struct memory_watch*); /* after a search while no request ran: 
 /* Writes what is unsaved; of the common memory the tenants' too. False with the error set; nothing is lost by
  * a failure. */
 bool memory_flush(struct memory*, struct error*);
-/* Of the common memory all together. */
+/* The common memory's counts include all tenants'. */
 void memory_counts(struct memory*, struct memory_counts*);
 
 /* ---- the bank from outside (any thread) --------------------------------------------------- */

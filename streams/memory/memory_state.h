@@ -1,4 +1,4 @@
-/* What the memory's files share: memory.c (the memory of a model: bank, store, doors from outside) and
+/* Shared by the memory's files: memory.c (the memory of a model: bank, store, public functions) and
  * memory_watch.c (a session's texts, one after another, and its searches). */
 #ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
 #define SWIFTLET_STREAMS_MEMORY_MEMORY_STATE_H
@@ -60,11 +60,11 @@ struct memory {
 	void* on_user;
 };
 
-/* Of all tenants together. */
+/* The memory that all tenants share. */
 static inline struct memory* memory_common(struct memory* m) { return m->common ? m->common : m; }
 
 /* memory.c */
-/* What other replicas have stored since, with the lock held or before others can see the memory. */
+/* Reads what other replicas have stored since. Call with the lock held, or before others see the memory. */
 void memory_take_news(struct memory*);
 
 #endif

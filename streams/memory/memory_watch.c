@@ -67,7 +67,7 @@ static void take_up_search(struct memory_watch* w) {
 
 /* ---- what texts have shown of influence ---------------------------------------------------- */
 
-/* What cannot be stored waits for the next time. */
+/* Stores the influence. After a failure it stays for the next call. */
 static bool carry_store(struct memory_watch* w, struct error* e) {
 	if (!(w->unsaved_influence.rows > 0))
 		return true;
@@ -240,7 +240,7 @@ static void emit_event(struct memory_watch* w, enum memory_event event, int64_t*
 		common->on_event(common->on_user, w->number, event, w->task);
 }
 
-/* Of an instance that is placed. */
+/* The entry that serves the instance, which is placed. */
 static struct bank_entry* current_entry(struct memory_watch* w) {
 	return bank_entry(w->memory->bank, w->entry_task, w->entry_cluster, &w->mask);
 }

@@ -63,7 +63,7 @@ struct prompt_cache {
 
 /* ---- names and checks --------------------------------------------------------------------- */
 
-/* Of the bytes that run: another build may compute other bits. */
+/* Hashes the program's own file: another build may compute other bits. */
 static bool name_program(char name[65]) {
 	unsigned char buffer[65536];
 	struct sha256 hash;

@@ -21,7 +21,7 @@ struct prompt_cache_counts {
 	int64_t bytes;                /* of the files there are */
 };
 
-/* What names an API key from one start to the next without giving it away: SHA-256 of it, in hex. */
+/* A name for an API key that stays the same over restarts and does not reveal it: its SHA-256, in hex. */
 void prompt_cache_tenant(const char* key, char name[PROMPT_CACHE_NAME]);
 /* folder: made where it is missing, for its user alone; bytes: of all files at most; model: its fingerprint;
  * tenant: what names each from one start to the next, which outlives the cache. NULL with the error set. */

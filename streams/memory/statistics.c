@@ -33,7 +33,7 @@ static struct cost_figure figure_of(struct cost_model* c, int i, char what[STORE
 	static const char* const name[] = {"plain", "draft", "low", "score"};
 	const struct cost_figure other[] = {{&c->plain, &c->plain_seen},
 	                                    {&c->draft_ratio, &c->draft_seen},
-	                                    {&c->low_ratio, &c->low_seen},
+	                                    {&c->quantized_ratio, &c->quantized_seen},
 	                                    {&c->score_ratio, &c->score_seen}};
 	if (i < COST_KNOTS)
 		snprintf(what, STORE_WHAT, "rows-%d", i);

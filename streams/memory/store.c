@@ -155,8 +155,8 @@ bool run_job(struct store* s, const struct store_job* job, struct error* e) {
 	                      doing, e);
 }
 
-/* Where other processes share the store, a write that does not fit the outbox is refused. The caller keeps it
- * and tries again. */
+/* Runs a job. When other processes share the store, a write that does not fit the outbox is refused: the
+ * caller keeps it and tries again. */
 static bool run_or_queue(struct store* s, const struct store_job* job, struct error* e) {
 	pthread_mutex_lock(&s->lock);
 	const bool put = !s->outbox || outbox_put(s->outbox, job, e);

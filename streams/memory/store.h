@@ -1,7 +1,7 @@
 /* The mask store: what the bank and the optimizer have learned, in a database: one SQLite file, or
  * PostgreSQL, which many processes on many machines share.
  *
- * What a call here has stored survives a kill or a power failure at any later instant, and several processes
+ * Stored data survives a kill or a power failure at any later instant, and several processes
  * may use one store at once (each waits for the other up to a limit). Records are added to, never
  * overwritten, so that two processes that serve the same mask both count. A database of another program, or
  * one that is damaged, newer, read-only or locked, is refused with the reason and left unchanged. The schema
@@ -95,8 +95,8 @@ struct store_figure {
 	char what[STORE_WHAT];
 	double total, samples;
 };
-/* What it was measured on: a device, "" where it matters little; texts of this label, or of this kind without
- * one (""), 0 where that matters little. */
+/* The place of a measurement: a device, "" where it matters little; texts of this label, or of this kind
+ * without one (""), 0 where that matters little. */
 struct store_place {
 	const char *device, *task;
 	int64_t cluster;

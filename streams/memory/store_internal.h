@@ -1,4 +1,4 @@
-/* What the files of the store share: a small language over SQLite and PostgreSQL, and jobs. A call of store.h
+/* Shared by the store's files: a small layer over SQLite and PostgreSQL, and jobs. A call of store.h
  * becomes a job; a job is run on a store by run_job, at once or, where an outbox is between, once here and
  * once there. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_INTERNAL_H
@@ -36,7 +36,7 @@ struct sql_value { /* of a parameter, or of a column: its number and real are ea
 };
 enum { SQL_MOST = 32 /* parameters, and columns, of a statement */ };
 
-/* What is done with a row, whose values live as long; false: no more of them. */
+/* Called for each row; the values live until it returns. False ends the statement. */
 typedef bool sql_visit(void* user, const struct sql_value* column, struct error*);
 
 struct sql_driver {
@@ -96,7 +96,7 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
 	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
-/* What earlier schemas had beside masks: figures in other forms, observations, texts. */
+/* Tables of earlier schemas beside the masks, which are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
 	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text;"

@@ -96,7 +96,7 @@ static bool add_signature(struct store* s, int64_t row, const struct bank_signat
 	               sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts));
 }
 
-/* Where there is no label and no cluster is given, it is that of a row with this mask, else a new one. ?20: 1
+/* Without a label and a cluster, the cluster is that of a row with this mask, else a new one. ?20: 1
  * adds to the sums on file, 0 sets them. */
 static const char write_sql[] =
     "INSERT INTO mask(model, task, skipped, skip_ratio, settled, " RECORD_COLUMNS ", created, updated, kind)"
@@ -164,7 +164,7 @@ struct mask_visit {
 	bool stopped;
 };
 
-/* What a row holds is checked like any other file: a mask with a block the model lacks is damage. */
+/* Checks a row like any other input: a mask with a block that the model lacks is damaged. */
 static bool see_mask(void* user, const struct sql_value* column, struct error* e) {
 	struct mask_visit* v = user;
 	struct store_mask* m = v->mask;

@@ -1,8 +1,8 @@
 /* The store in PostgreSQL: one connection, in which nothing waits longer than the store's patience.
  *
- * A connection that was lost is made again by the next transaction. Every transaction that wrote tells the
- * others (NOTIFY). A write may be stamped with its writer and number: where the answer to a commit was lost,
- * the same write, sent again, is found to be there already. */
+ * A connection that was lost is made again by the next transaction. Every transaction that wrote notifies
+ * the others (NOTIFY). A write may be stamped with its writer and number: where the answer to a commit was
+ * lost, the same write, sent again, is found to be there already. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_POSTGRES_H
 

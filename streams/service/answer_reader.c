@@ -49,6 +49,12 @@ static void emit_reasoning(struct answer_reader* r, size_t n, bool over) {
 	text_drop(&r->held, over ? n : more.size);
 }
 
+/* The thought ends at a mark, or at byte n of what is held. */
+static void note_end(struct answer_reader* r, size_t n) {
+	r->thought_until = r->close_at != SIZE_MAX ? r->close_at : r->taken - (r->held.size - n);
+	r->close_at = SIZE_MAX;
+}
+
 /* ---- <think> --------------------------------------------------------------------------------- */
 
 /* Each decides what it can of what is held; true: another state goes on with the rest. */
@@ -67,6 +73,8 @@ static bool decide_before(struct answer_reader* r) {
 static bool decide_thought(struct answer_reader* r) {
 	const size_t end = span_find(held_text(r), think_close);
 	const bool closed = end < r->held.size;
+	if (closed)
+		note_end(r, end);
 	emit_reasoning(r, closed ? end : r->held.size - span_undecided(held_text(r), think_marks), closed);
 	if (closed) {
 		text_drop(&r->held, sizeof think_close - 1);
@@ -124,17 +132,22 @@ static void leave_channel(struct answer_reader* r) {
 	r->state = READING_HEADER;
 }
 
+/* Whether a text may begin a header: with a mark, or with whom it is for. */
+static bool may_be_header(struct span s) {
+	const size_t n = strlen(addressee) < s.size ? strlen(addressee) : s.size;
+	return s.size == 0 || *s.data == '<' || memcmp(s.data, addressee, n) == 0;
+}
+
 /* A text that begins with no mark has no channels. */
 static bool decide_header(struct answer_reader* r) {
 	const size_t end = span_find(held_text(r), message), blank = span_spaces(held_text(r));
-	if (end < r->held.size) {
-		enter_channel(r, end);
+	if (r->state == READING_BEFORE && !may_be_header(span_after(held_text(r), blank))) {
+		r->state = READING_ANSWER;
 		return true;
 	}
-	if (r->state != READING_BEFORE || blank == r->held.size || r->held.data[blank] == '<')
-		return false;
-	r->state = READING_ANSWER;
-	return true;
+	if (end < r->held.size)
+		enter_channel(r, end);
+	return end < r->held.size;
 }
 
 static bool decide_body(struct answer_reader* r) {
@@ -143,6 +156,8 @@ static bool decide_body(struct answer_reader* r) {
 	size_t n = span_first(held_text(r), closers, &closer);
 	if (!closer)
 		n -= span_undecided(held_text(r), closers);
+	if (r->state == READING_THOUGHT && closer)
+		note_end(r, n);
 	if (r->state == READING_THOUGHT)
 		emit_reasoning(r, n, closer);
 	else
@@ -169,6 +184,7 @@ static void decide_held(struct answer_reader* r) {
 
 void answer_reader_open(struct answer_reader* r, enum reasoning_style style, bool begun) {
 	*r = (struct answer_reader){.style = style,
+	                            .close_at = SIZE_MAX,
 	                            .state = begun                     ? READING_THOUGHT
 	                                     : style == REASONING_NONE ? READING_ANSWER
 	                                                               : READING_BEFORE};
@@ -208,6 +224,8 @@ void answer_reader_add(struct answer_reader* r, const char* text, size_t size) {
 		if (!r->n_marks || r->taken < r->mark[0].at)
 			break;
 		text_put(&r->held, r->mark[0].text);
+		if (r->mark[0].text == think_close || r->mark[0].text == turn_end)
+			r->close_at = r->taken;
 		memmove(r->mark, r->mark + 1, (size_t)--r->n_marks * sizeof *r->mark);
 	}
 	decide_held(r);
@@ -217,10 +235,12 @@ void answer_reader_end(struct answer_reader* r) {
 	answer_reader_add(r, "", 0);
 	r->n_marks = 0; /* beyond the text: a stop string cut it */
 	if (r->state == READING_THOUGHT)
+		r->thought_until = SIZE_MAX;
+	if (r->state == READING_THOUGHT)
 		emit_reasoning(r, r->held.size, true);
 	else if (r->state == READING_BEFORE || r->state == READING_ANSWER)
 		emit_content(r, r->held.size);
-	if (r->calling)
+	if (r->calling && !r->tools.cut)
 		leave_channel(r);
 	tool_reader_end(&r->tools);
 	text_clear(&r->held);

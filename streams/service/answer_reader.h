@@ -1,4 +1,4 @@
-/* An answer's text in its three parts: what the model thought, what it says, what it calls (tool_calls.h).
+/* An answer's text in its three parts: the reasoning, the content and the calls (tool_calls.h).
  *
  *   <think>…</think>answer                              Qwen3, DeepSeek R1 and those after them; the prompt
  * may have ended with the opener
@@ -27,6 +27,9 @@ struct answer_reader {
 	bool calling;     /* the channel at hand is a call */
 	bool thought;     /* something but white space */
 	size_t taken;     /* bytes of text that came */
+	size_t close_at;  /* where the last mark that may end a thought stood; SIZE_MAX: none did */
+	/* Bytes of text up to the end of the thought; 0: there was none, SIZE_MAX: it did not end. */
+	size_t thought_until;
 	struct {
 		size_t at;
 		const char* text;
@@ -43,7 +46,7 @@ bool reasoning_begun(enum reasoning_style, const char* end, size_t size);
 void answer_reader_open(struct answer_reader*, enum reasoning_style, bool begun);
 void answer_reader_close(struct answer_reader*);
 /* Special tokens are left out of texts, and some mean something here: one whose piece is this stands at that
- * byte of the text. To be told before the text beyond it is. Others are not heeded. */
+ * byte of the text. Call it before the text beyond that byte is added. Other pieces are ignored. */
 void answer_reader_mark(struct answer_reader*, size_t at, const char* piece);
 void answer_reader_add(struct answer_reader*, const char* text, size_t size);
 void answer_reader_end(struct answer_reader*);

@@ -41,7 +41,8 @@ bool api_fail(struct api_error* e, int status, const char* code, const char* for
 bool api_no_memory(struct api_error* e) { return api_fail(e, 500, NULL, "The server is out of memory."); }
 
 bool api_unknown(struct api_error* e, const char* field) {
-	return api_refuse(e, field, "unsupported_field", "The field '%.80s' is not supported.", field);
+	return api_refuse(e, field, "unsupported_field", "The field '%.80s' is not known here; leave it out.",
+	                  field);
 }
 
 char* api_error_text(const struct api_error* e) {
@@ -186,11 +187,12 @@ char* api_texts(const cJSON* content, const char* field, const char* name, const
 	}
 	text_put(&all, whole ? whole : "");
 	cJSON_ArrayForEach (part, content) {
-		const char *type = api_text(part, "type"), *text = api_text(part, "text");
+		const char* type = api_text(part, "type");
+		const char* text = api_text(part, type && strcmp(type, "refusal") == 0 ? "refusal" : "text");
 		if (!type || !text || !json_lists(types, type)) {
 			api_refuse(e, field, "unsupported_field",
-			           "'%s' holds a part of type \"%.40s\" or without a text; text is supported.", name,
-			           type ? type : "");
+			           "'%s' holds a part of type \"%.40s\" or without a text; this model reads text alone.",
+			           name, type ? type : "");
 			text_free(&all);
 			return NULL;
 		}
@@ -241,7 +243,7 @@ static bool read_blocks(const cJSON* object, const char* name, int kind, int blo
 
 bool api_only(const cJSON* object, const char* known, struct api_error* e) {
 	for (const cJSON* item = object->child; item; item = item->next)
-		if (!json_lists(known, item->string))
+		if (!cJSON_IsNull(item) && !json_lists(known, item->string))
 			return api_unknown(e, item->string);
 	return true;
 }

@@ -22,6 +22,9 @@ void translate_message(struct translation* t, const char* role, const char* text
 	text_json(&t->to, t->begun ? ", {'role': %q, 'content': %q" : "{'role': %q, 'content': %q", role, text);
 	t->begun = true;
 	t->answer = strcmp(role, "assistant") == 0;
+	if (t->answer && t->thought.size)
+		text_json(&t->to, ", 'reasoning_content': %Q", t->thought.data, t->thought.size);
+	text_clear(&t->thought);
 }
 
 void translate_call(struct translation* t, const char* id, const char* name, const char* arguments) {
@@ -31,6 +34,14 @@ void translate_call(struct translation* t, const char* id, const char* name, con
 	text_json(&t->to, "{'id': %q, 'type': 'function', 'function': {'name': %q, 'arguments': %q}}", id, name,
 	          arguments);
 	t->calls = true;
+}
+
+void translate_text_call(struct translation* t, const char* id, const char* name, const char* text) {
+	struct text arguments = {0};
+	text_json(&arguments, "{'input': %q}", text);
+	t->to.failed |= arguments.failed;
+	translate_call(t, id, name, arguments.data ? arguments.data : "{}");
+	text_free(&arguments);
 }
 
 bool translate_texts(struct translation* t, const char* role, const cJSON* content, const char* field,
@@ -73,21 +84,50 @@ static void put_tool(struct text* to, const cJSON* tool, const char* parameters)
 	text_json(to, "}, 'type': 'function'}");
 }
 
-bool translate_tools(struct translation* t, const char* kind, const char* otherwise, const char* parameters) {
+/* {"input": TEXT} stands for the text. */
+static void put_text_tool(struct translation* t, const cJSON* tool) {
+	const char* description = api_text(tool, "description");
+	const char* grammar = api_text(json_field(tool, "format"), "definition");
+	struct text all = {0};
+	text_print(&all, "%s%s%s", description ? description : "",
+	           grammar ? "\nThe input keeps this grammar:\n" : "", grammar ? grammar : "");
+	text_json(
+	    &t->to,
+	    "{'type': 'function', 'function': {'name': %q, 'description': %q, 'parameters': {'type': 'object', "
+	    "'properties': {'input': {'type': 'string'}}, 'required': ['input'], 'additionalProperties': "
+	    "false}}}",
+	    api_text(tool, "name"), all.data ? all.data : "");
+	t->to.failed |= all.failed;
+	text_free(&all);
+	text_print(&t->custom, t->custom.size ? " %s" : "%s", api_text(tool, "name"));
+}
+
+bool translate_tools(struct translation* t, const char* kind, const char* otherwise, const char* text,
+                     const char* parameters) {
 	const cJSON *tools = json_field(t->from, "tools"), *tool;
 	if (!tools)
 		return true;
 	if (!cJSON_IsArray(tools))
 		return api_refuse(t->error, "tools", "invalid_type", "'tools' must be an array.");
 	text_put(translate_member(t, "tools"), "[");
+	bool any = false;
 	cJSON_ArrayForEach (tool, tools) {
 		const char* type = api_text(tool, "type");
-		if (strcmp(type ? type : otherwise, kind) != 0 || !api_text(tool, "name"))
-			return api_refuse(t->error, "tools", "unsupported_field",
-			                  "A tool of type \"%.40s\" is not supported; \"%s\", with a name, is.",
-			                  type ? type : otherwise, kind);
-		text_put(&t->to, tool == tools->child ? "" : ", ");
-		put_tool(&t->to, tool, parameters);
+		type = type ? type : otherwise;
+		const bool function = strcmp(type, kind) == 0, free_text = text && strcmp(type, text) == 0;
+		if (!cJSON_IsObject(tool) || !*type || ((function || free_text) && !api_text(tool, "name")))
+			return api_refuse(t->error, "tools", "invalid_value",
+			                  "'tools' must hold objects of type \"%s\" with a 'name'.", kind);
+		if (!function && !free_text) {
+			api_ignore_name(&t->ignored, "tools.", type);
+			continue;
+		}
+		text_put(&t->to, any ? ", " : "");
+		any = true;
+		if (function)
+			put_tool(&t->to, tool, parameters);
+		else
+			put_text_tool(t, tool);
 	}
 	text_put(&t->to, "]");
 	return true;
@@ -119,17 +159,29 @@ static const char* name_of(const struct translator* how, const char* field) {
 	return NULL;
 }
 
-static bool translate_fields(struct translation* t, const struct translator* how) {
+static void translate_fields(struct translation* t, const struct translator* how) {
 	for (const cJSON* item = t->from->child; item; item = item->next) {
 		if (json_lists(how->own, item->string) || json_lists(how->hints, item->string))
 			continue;
 		const char* name = name_of(how, item->string);
 		if (!name)
-			return api_unknown(t->error, item->string);
-		if (!cJSON_IsNull(item))
+			api_ignore(&t->ignored, "", item);
+		else if (!cJSON_IsNull(item))
 			api_put(translate_member(t, name), item);
 	}
-	return true;
+}
+
+/* What the request is told beside the body. */
+static bool hand_over(struct translation* t, struct api_request* q) {
+	if (q->ignored.size && t->ignored.size)
+		text_put(&t->ignored, ", ");
+	text_add(&t->ignored, q->ignored.data, q->ignored.size);
+	text_free(&q->ignored);
+	q->ignored = t->ignored;
+	t->ignored = (struct text){0};
+	const bool custom = t->custom.size > 0;
+	q->custom_tools = custom ? text_take(&t->custom) : NULL;
+	return !q->ignored.failed && (!custom || q->custom_tools);
 }
 
 bool translation_read(const struct translator* how, const char* body, size_t size, int vocab,
@@ -137,8 +189,11 @@ bool translation_read(const struct translator* how, const char* body, size_t siz
 	cJSON* from = api_parse(body, size, e);
 	struct translation t = {.from = from, .error = e};
 	memset(q, 0, sizeof *q);
-	bool good =
-	    from && translate_fields(&t, how) && (!how->messages || translate_messages(&t, how)) && how->read(&t);
+	if (from)
+		translate_fields(&t, how);
+	bool good = from && (!how->messages || translate_messages(&t, how)) && how->read(&t);
+	if (t.goes_on)
+		text_put(translate_member(&t, "continue_final_message"), "true");
 	text_put(&t.to, "}");
 	if (good && t.to.failed)
 		good = api_no_memory(e);
@@ -146,11 +201,14 @@ bool translation_read(const struct translator* how, const char* body, size_t siz
 		rename_error(e, how->renamed);
 		good = false;
 	}
-	if (good && how->finish && !how->finish(from, q)) {
+	if (good && (!hand_over(&t, q) || (how->finish && !how->finish(from, q)))) {
 		api_request_free(q);
 		good = api_no_memory(e);
 	}
 	text_free(&t.to);
+	text_free(&t.thought);
+	text_free(&t.ignored);
+	text_free(&t.custom);
 	cJSON_Delete(from);
 	return good;
 }

@@ -1,17 +1,19 @@
 /* OpenAI's embeddings (/v1/embeddings): a text's vector, of length 1, is the mean of the model's last states.
- * It is read as a completion of one token whose text is not told. */
+ * The request is read as a completion of one token whose text is not sent. */
 #include <math.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
+#include "streams/service/embeddings.h"
 #include "streams/service/generation.h"
 
 static bool read_embeddings(struct translation* t) {
 	const char* format = "float";
 	if (!api_string(t->from, "encoding_format", 16, &format, t->error))
 		return false;
-	if (json_field(t->from, "dimensions"))
-		return api_refuse(t->error, "dimensions", "unsupported_field", "'dimensions' is not supported.");
+	int dimensions = 1;
+	if (!api_int(t->from, "dimensions", 1, 1 << 20, &dimensions, t->error))
+		return false;
 	if (strcmp(format, "float") != 0 && strcmp(format, "base64") != 0)
 		return api_refuse(t->error, "encoding_format", "invalid_value",
 		                  "'encoding_format' must be \"float\" or \"base64\".");
@@ -22,7 +24,9 @@ static bool read_embeddings(struct translation* t) {
 }
 
 static bool finish_request(const cJSON* from, struct api_request* q) {
+	const cJSON* dimensions = json_field(from, "dimensions");
 	q->embedding = true;
+	q->dimensions = dimensions ? dimensions->valueint : 0;
 	q->base64 = api_is(from, "encoding_format", "base64");
 	return true;
 }
@@ -55,7 +59,7 @@ static void put_base64(struct text* out, const uint8_t* byte, size_t n) {
 	text_put(out, "\"");
 }
 
-/* Of length 1, as OpenAI's are: it is scaled where it lies. */
+/* Of length 1, as OpenAI's are, cut or not: it is scaled where it lies. */
 static void put_vector(struct text* out, float* embedding, int dim, bool base64) {
 	double squares = 0;
 	for (int j = 0; j < dim; j++)
@@ -73,12 +77,18 @@ static void put_vector(struct text* out, float* embedding, int dim, bool base64)
 	text_put(out, "]");
 }
 
+void embedding_put(struct text* out, struct choice* c) {
+	const struct generation* g = c->generation;
+	const int dim = swiftlet_model_dim(g->server->model), asked = g->request.dimensions;
+	put_vector(out, c->embedding, asked > 0 && asked < dim ? asked : dim, g->request.base64);
+}
+
 static void format_embeddings(struct generation* g) {
 	struct text* out = &g->out;
 	text_json(out, "{'object': 'list', 'data': [");
 	for (int i = 0; i < g->n; i++) {
 		text_json(out, "%s{'object': 'embedding', 'index': %d, 'embedding': ", i ? ", " : "", i);
-		put_vector(out, g->choice[i].embedding, swiftlet_model_dim(g->server->model), g->request.base64);
+		embedding_put(out, &g->choice[i]);
 		text_put(out, "}");
 	}
 	text_json(out, "], 'model': %q, 'usage': {'prompt_tokens': %l, 'total_tokens': %l}}\n",

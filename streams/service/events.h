@@ -1,4 +1,4 @@
-/* What happens, for whoever watches: a short memory of events and the latest state, and watchers
+/* Events for watchers: a short history of events and the latest state, and the watchers
  * (server_watch.c) who are woken when either is new. The scheduler publishes; connections read at their own
  * pace, and one that is slow misses events rather than holding anybody up. */
 #ifndef SWIFTLET_STREAMS_SERVICE_EVENTS_H

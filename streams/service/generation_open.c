@@ -7,17 +7,27 @@
 #include "core/decode/engine.h"
 #include "core/text/chat_template.h"
 #include "streams/service/generation.h"
+#include "streams/service/infill.h"
 
 enum { PROMPT_END = 8 }; /* tokens of a prompt that may open a thought */
 
+/* Clients send names of other servers' models: this one has one model, which answers to all. */
 static bool check_model(struct http_call* c, const struct api_request* q) {
-	const char* name = c->server->option.work.model_name;
-	if (!q->model || strcmp(q->model, name) == 0 || strcmp(q->model, c->server->model->name) == 0)
+	if (!q->model || !c->server->option.strict_model || server_is_model(c->server, q->model))
 		return true;
 	api_fail(&c->error, 404, "model_not_found",
-	         "The model '%.120s' does not exist; this server has '%.120s'.", q->model, name);
+	         "The model '%.120s' is not served here; '%.120s' is (and --strict-model is set).", q->model,
+	         c->server->option.work.model_name);
 	snprintf(c->error.param, sizeof c->error.param, "model");
 	return false;
+}
+
+static bool check_fields(struct http_call* c, struct api_request* q) {
+	if (q->ignored.size && c->server->option.strict_fields) {
+		q->ignored.data[strcspn(q->ignored.data, ",")] = '\0';
+		return api_unknown(&c->error, q->ignored.data);
+	}
+	return true;
 }
 
 static bool check_echo(struct http_call* c, const struct api_request* q) {
@@ -27,14 +37,21 @@ static bool check_echo(struct http_call* c, const struct api_request* q) {
 	                  "'echo' together with 'logprobs' is not supported on the backend %s.", backend->name);
 }
 
+const char* generation_tools(const struct generation* g) {
+	return g->request.allowed_tools ? g->request.allowed_tools : g->request.parts.tools;
+}
+
+static void find_syntax(struct http_call* c, struct generation* g) {
+	const struct model* m = c->server->model;
+	const char* template = model_chat_template(m, true);
+	g->syntax = template && !chat_parts_tell_tools(&g->request.parts, m) ? tool_syntax_of(template) : NULL;
+	g->syntax = g->syntax ? g->syntax : &tool_syntax_generic;
+}
+
 /* An answer that must call a tool begins with a call, which the prompt then ends with. */
 static bool encode_begin(struct http_call* c, struct generation* g) {
 	const struct model* m = c->server->model;
-	if (!tool_call_begin(model_chat_template(m, true), g->request.tool_name, &g->begun))
-		return api_refuse(
-		    &c->error, "tool_choice", "unsupported_field",
-		    "The model's chat template says nothing of tool calls: 'tool_choice' can be \"auto\" or "
-		    "\"none\".");
+	tool_syntax_begin(g->syntax, g->request.tool_name, &g->begun);
 	return (!g->begun.failed &&
 	        tokenizer_encode(m->tokenizer, g->begun.data, g->begun.size, 0, &g->prompt[0])) ||
 	       api_no_memory(&c->error);
@@ -47,6 +64,8 @@ static bool encode_chat(struct http_call* c, struct generation* g) {
 		return api_refuse(&c->error, "messages",
 		                  model_chat_template(m, false) ? "chat_template" : "no_chat_template", "%.390s",
 		                  e.message);
+	if (g->request.tool_choice)
+		find_syntax(c, g);
 	return g->request.tool_choice != TOOLS_REQUIRED || encode_begin(c, g);
 }
 
@@ -58,12 +77,18 @@ static bool encode_prediction(struct http_call* c, struct generation* g) {
 	       api_no_memory(&c->error);
 }
 
+static const char* prompt_field(const struct generation* g) {
+	return g->request.chat ? "messages" : g->request.embedding ? "input" : "prompt";
+}
+
 static bool encode_text(struct http_call* c, struct generation* g, int i) {
 	const struct tokenizer* t = c->server->model->tokenizer;
 	const struct api_prompt* p = &g->request.prompt[i];
 	struct token_list* list = &g->prompt[i];
 	const int32_t bos = tokenizer_bos(t);
 	bool good = true;
+	if (g->request.suffix)
+		return infill_encode(g, &g->request, list, &c->error);
 	for (int k = 0; k < p->n && good; k++) /* given as ids already */
 		good = token_list_append(list, p->id[k]);
 	if (!p->id && p->text_size)
@@ -72,8 +97,9 @@ static bool encode_text(struct http_call* c, struct generation* g, int i) {
 		good = token_list_append(list, bos);
 	if (!good)
 		return api_no_memory(&c->error);
-	return list->n > 0 || api_refuse(&c->error, "prompt", "invalid_value",
-	                                 "'prompt' is empty and the model has no token to begin with.");
+	return list->n > 0 ||
+	       api_refuse(&c->error, prompt_field(g), "invalid_value",
+	                  "'%s' is empty and the model has no token to begin with.", prompt_field(g));
 }
 
 static bool encode_prompts(struct http_call* c, struct generation* g) {
@@ -85,15 +111,25 @@ static bool encode_prompts(struct http_call* c, struct generation* g) {
 	bool good = encode_prediction(c, g);
 	for (int i = 0; i < g->n_prompts && good; i++)
 		good = g->request.chat ? encode_chat(c, g) : encode_text(c, g, i);
+	const bool written = !g->request.prompt_only && !g->request.embedding;
 	for (int i = 0; i < g->n_prompts && good; i++) {
-		const int context = c->server->context, n = g->prompt[i].n, more = g->request.ask.max_tokens;
-		if (n >= context || (more > 0 && more > context - n))
-			good = api_refuse(&c->error, g->request.chat ? "messages" : "prompt", "context_length_exceeded",
-			                  "This model's context holds %d tokens; the prompt has %d and %d more were "
-			                  "asked for.",
-			                  context, n, more > 0 ? more : 1);
+		const int context = c->server->context, n = g->prompt[i].n;
+		if (n > context - written)
+			good = api_refuse(
+			    &c->error, prompt_field(g), "context_length_exceeded",
+			    "This model's context holds %d tokens; the prompt has %d. Send a shorter one, or serve "
+			    "with a larger --context.",
+			    context, n);
 	}
 	return good;
+}
+
+/* A limit that the context does not hold is what it does: the answer says that its length ended it. */
+static int limit_of(const struct generation* g, const struct swiftlet_request* r) {
+	const int room = g->server->context - r->n_prompt;
+	if (g->request.prompt_only || g->request.embedding)
+		return 1;
+	return r->max_tokens == 0 || r->max_tokens > room ? room : r->max_tokens;
 }
 
 static void fill_job(struct generation* g, struct choice* c) {
@@ -103,8 +139,7 @@ static void fill_job(struct generation* g, struct choice* c) {
 	*r = q->ask;
 	r->prompt = g->prompt[prompt].id;
 	r->n_prompt = g->prompt[prompt].n;
-	if (r->max_tokens == 0)
-		r->max_tokens = g->server->context - r->n_prompt;
+	r->max_tokens = limit_of(g, r);
 	r->stop = (const char* const*)q->stop;
 	r->n_stop = q->n_stop;
 	r->end_token = q->end_token;
@@ -121,6 +156,13 @@ static void fill_job(struct generation* g, struct choice* c) {
 	c->job.user = c;
 }
 
+size_t characters(const char* text, size_t size) {
+	size_t n = 0;
+	for (size_t i = 0; i < size; i++)
+		n += ((unsigned char)text[i] & 0xc0) != 0x80;
+	return n;
+}
+
 /* A completion's text begins with its prompt's, as it was given or as its tokens read. */
 static bool echo_prompt(struct generation* g, struct choice* c) {
 	const int i = c->index / g->request.n;
@@ -131,27 +173,33 @@ static bool echo_prompt(struct generation* g, struct choice* c) {
 	if (!p->text && !decoded)
 		return false;
 	text_add(&c->reader.content, p->text ? p->text : decoded, size);
+	const size_t echoed = characters(p->text ? p->text : decoded, size);
 	free(decoded);
 	if (g->request.stream) {
 		g->formatter->part(c, NULL);
 		text_clear(&c->reader.content);
 	}
 	size_t pieces = 0; /* the first one's space may not be the text's */
-	for (int k = 0; k < g->prompt[i].n; k++)
-		pieces += tokenizer_piece(t, g->prompt[i].id[k], false, NULL, 0);
-	c->echoed = size;
-	c->unseen = pieces > size ? pieces - size : 0;
+	for (int k = 0; k < g->prompt[i].n; k++) {
+		char piece[512];
+		const size_t n = tokenizer_piece(t, g->prompt[i].id[k], false, piece, sizeof piece);
+		pieces += characters(piece, n < sizeof piece ? n : sizeof piece);
+	}
+	c->echoed = echoed;
+	c->unseen = pieces > echoed ? pieces - echoed : 0;
 	return true;
 }
 
-/* What an answer goes on from: a call that it was made to begin with, or a thought. */
+/* Sets the state that the answer continues: a forced call, or a thought. */
 static void open_reader(struct generation* g, struct choice* c) {
 	const struct model* m = g->server->model;
 	const struct api_request* q = &g->request;
 	const char* template = q->chat ? model_chat_template(m, q->parts.tools != NULL) : NULL;
-	const enum reasoning_style style = g->begun.size ? REASONING_NONE : reasoning_style_of(template);
+	const enum reasoning_style written = reasoning_style_of(template);
+	const enum reasoning_style style =
+	    g->begun.size && written != REASONING_CHANNELS ? REASONING_NONE : written;
 	bool thinking = false;
-	if (style != REASONING_NONE && (!q->grammar || g->bound)) {
+	if (style != REASONING_NONE && !g->begun.size && (!q->grammar || g->bound)) {
 		const struct token_list* prompt = &g->prompt[0];
 		const int n = prompt->n < PROMPT_END ? prompt->n : PROMPT_END;
 		size_t size = 0;
@@ -164,9 +212,12 @@ static void open_reader(struct generation* g, struct choice* c) {
 		return;
 	uint64_t name = 0;
 	memcpy(&name, g->id + strlen(g->formatter->id), sizeof name);
-	tool_reader_open(&c->reader.tools, q->parts.tools, q->one_tool_call,
+	tool_reader_open(&c->reader.tools, generation_tools(g), q->one_tool_call,
 	                 q->ask.seed ^ name ^ (uint64_t)c->index << 32);
-	tool_reader_add(&c->reader.tools, g->begun.data, g->begun.size);
+	c->reader.tools.bound = q->form != NULL;
+	c->reader.tools.tagged = q->form && !g->syntax->at_beginning;
+	answer_reader_add(&c->reader, g->begun.data, g->begun.size);
+	c->reader.taken = 0;
 }
 
 static bool make_choices(struct http_call* c, struct generation* g) {
@@ -226,9 +277,12 @@ struct generation* generation_open(struct http_call* c) {
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");
 	g->detail = detail && strcmp(detail, "tokens") == 0;
-	if (read && check_model(c, &g->request) && check_echo(c, &g->request) && name_generation(c, g) &&
-	    encode_prompts(c, g) && tools_bind(g, &c->error) && make_choices(c, g))
+	if (read && check_fields(c, &g->request) && check_model(c, &g->request) && check_echo(c, &g->request) &&
+	    name_generation(c, g) && encode_prompts(c, g) && tools_bind(g, &c->error) && make_choices(c, g)) {
+		server_note_ignored(c->server, g->request.ignored.data);
+		c->ignored = text_take(&g->request.ignored);
 		return g;
+	}
 	generation_let_go(g);
 	return NULL;
 }

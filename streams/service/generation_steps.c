@@ -1,11 +1,25 @@
-/* From the steps of generations to a generation's answer: what the scheduler's thread calls. */
+/* Turns the steps of jobs into a generation's response; the scheduler's thread calls these functions. */
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/generation.h"
 
-/* A sleeping connection is not watched by MHD; whether its client has hung up, the socket tells. */
+/* A long prompt is no reason for a client, or a proxy, to take the connection for dead. */
+static void beat(struct generation* g) {
+	enum { SILENCE = 5 }; /* seconds */
+	const double now = seconds_now();
+	if (g->out.size > g->sent || !(g->heard > 0))
+		g->heard = now;
+	if (!g->request.stream || !g->formatter->beat || g->finished || now - g->heard < SILENCE)
+		return;
+	g->heard = now;
+	text_put(&g->out, g->formatter->beat);
+	generation_wake(g);
+}
+
+/* MHD does not watch a sleeping connection, so this asks the socket whether the client has disconnected. */
 static bool on_gone(void* user) {
 	struct generation* g = ((struct choice*)user)->generation;
 	pthread_mutex_lock(&g->lock);
@@ -14,12 +28,14 @@ static bool on_gone(void* user) {
 		if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
 			g->gone = true;
 	}
+	if (!g->gone)
+		beat(g);
 	const bool gone = g->gone;
 	pthread_mutex_unlock(&g->lock);
 	return gone;
 }
 
-/* Of an echoed prompt's tokens, then of those that follow it. */
+/* Adds the log probabilities of an echoed prompt's tokens, then of the tokens that follow it. */
 static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
 	struct reply_logprobs* to = &c->logprobs;
 	for (int i = 0; i < step->n_prompt; i++) {
@@ -30,14 +46,16 @@ static void add_logprobs(struct choice* c, const struct swiftlet_step* step) {
 	}
 	if (step->n > 0 && to->offset < c->echoed)
 		to->offset = c->echoed;
-	for (int i = 0; i < step->n; i++)
+	for (int i = 0; i < step->n && !c->generation->request.prompt_only; i++)
 		reply_logprobs_add(c, &step->token[i]);
 }
 
-/* Says what there is, and forgets what has been said. */
+/* Emits the new output, and drops what has been emitted. */
 static void emit_output(struct choice* c, const struct swiftlet_step* step) {
 	c->generation->formatter->part(c, step);
 	c->sent_calls = c->reader.tools.n;
+	const char* arguments = c->sent_calls ? c->reader.tools.call[c->sent_calls - 1].arguments : NULL;
+	c->sent_arguments = arguments ? strlen(arguments) : 0;
 	text_clear(&c->reader.content);
 	text_clear(&c->reader.reasoning);
 	reply_logprobs_free(&c->logprobs);
@@ -57,8 +75,27 @@ static void read_step(struct choice* c, const struct swiftlet_step* step) {
 		c->shown += shown;
 	}
 	answer_reader_add(&c->reader, step->text ? step->text : "", step->text_size);
-	if (c->reader.state == READING_THOUGHT)
-		c->thought += step->n;
+}
+
+/* Tokens that begin before the thought's end, whatever rounds they came in. */
+static void count_thought(struct choice* c) {
+	const struct tokenizer* t = c->generation->server->model->tokenizer;
+	size_t at = 0;
+	for (int64_t i = 0; i < c->tokens && at < c->reader.thought_until; i++, c->thought++)
+		at += tokenizer_piece(t, c->token[i], false, NULL, 0);
+}
+
+static void note_tokens(struct choice* c, const struct swiftlet_step* step) {
+	struct generation* g = c->generation;
+	const int64_t n = c->tokens + step->n;
+	int32_t* more = realloc(c->token, (size_t)(n + 1) * sizeof *more);
+	g->out.failed |= !more;
+	if (!more)
+		return;
+	c->token = more;
+	for (int i = 0; i < step->n; i++)
+		more[c->tokens + i] = step->token[i].id;
+	c->tokens = n;
 }
 
 static void count_accepted(struct choice* c, const struct swiftlet_step* step) {
@@ -71,6 +108,7 @@ static void count_accepted(struct choice* c, const struct swiftlet_step* step) {
 static void stream_step(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	emit_output(c, step);
+	g->heard = seconds_now();
 	if (g->out.size - g->sent > GENERATION_BACKLOG) {
 		fprintf(stderr, "swiftlet: a client does not read its stream: cancelled\n");
 		g->gone = true;
@@ -84,7 +122,10 @@ static void on_step(void* user, const struct swiftlet_step* step) {
 	pthread_mutex_lock(&g->lock);
 	count_accepted(c, step);
 	if (!g->gone) {
-		read_step(c, step);
+		if (!g->request.prompt_only) {
+			note_tokens(c, step);
+			read_step(c, step);
+		}
 		if (g->request.logprobs)
 			add_logprobs(c, step);
 		if (g->request.stream)
@@ -97,7 +138,7 @@ static void count_usage(struct generation* g) {
 	g->usage.prompt_tokens = g->usage.cached_tokens = 0;
 	for (int i = 0; i < g->n; i++) {
 		const struct swiftlet_figures* f = &g->choice[i].figures;
-		g->usage.completion_tokens += f->tokens;
+		g->usage.completion_tokens += g->request.prompt_only ? 0 : f->tokens;
 		g->usage.reasoning_tokens += g->choice[i].thought;
 		/* OpenAI counts a prompt once, however many choices it is given */
 		if (i % g->request.n == 0) {
@@ -123,7 +164,7 @@ static void finish_generation(struct generation* g) {
 	generation_wake(g);
 }
 
-/* What the client is told of a problem says nothing of the machine; the log has the sentence. */
+/* Sets the client's error, which reveals nothing of the machine; the log has the details. */
 static void note_problem(struct generation* g, const char* problem) {
 	if (strcmp(problem, "cancelled") == 0) {
 		g->gone = true;
@@ -143,6 +184,16 @@ static void cut_off(struct choice* c) {
 		api_fail(&g->error, 503, "stopping", "The server is stopping.");
 }
 
+static void end_reading(struct choice* c) {
+	const struct api_request* q = &c->generation->request;
+	const char* stop = c->figures.stop_string >= 0 ? q->stop[c->figures.stop_string] : NULL;
+	if (q->include_stop && stop)
+		answer_reader_add(&c->reader, stop, strlen(stop));
+	c->reader.tools.cut = c->figures.stop == SWIFTLET_LENGTH;
+	answer_reader_end(&c->reader);
+	count_thought(c);
+}
+
 static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {
 	struct choice* c = user;
 	struct generation* g = c->generation;
@@ -155,7 +206,7 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 	} else if (problem)
 		note_problem(g, problem);
 	if (!g->gone && !problem)
-		answer_reader_end(&c->reader);
+		end_reading(c);
 	if (g->request.stream && !g->gone && !problem && !g->error.status) {
 		emit_output(c, NULL);
 		g->formatter->last(c);

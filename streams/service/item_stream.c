@@ -1,7 +1,13 @@
 /* The part that vendors' responses share whose items open, grow and close (generation.h). */
+#include <string.h>
+
 #include "streams/service/generation.h"
 
 static void put_separator(struct item_stream* s) { text_put(&s->closed, s->count ? ", " : ""); }
+
+static const struct tool_call* open_call(const struct generation* g) {
+	return g->items.open == ITEM_CALL ? &g->choice[0].reader.tools.call[g->items.calls - 1] : NULL;
+}
 
 /* Ends the item that is open, if one is. */
 static void close_item(struct generation* g) {
@@ -9,7 +15,7 @@ static void close_item(struct generation* g) {
 	if (s->open == ITEM_NONE)
 		return;
 	put_separator(s);
-	g->formatter->items->close(g);
+	g->formatter->items->close(g, open_call(g));
 	s->count++;
 	text_clear(&s->text);
 	s->open = ITEM_NONE;
@@ -17,31 +23,49 @@ static void close_item(struct generation* g) {
 
 /* Begins another item, if it is not the one that is open. */
 static void open_item(struct generation* g, enum item_kind what) {
-	if (g->items.open == what)
+	if (g->items.open == what && what != ITEM_CALL)
 		return;
 	close_item(g);
 	g->items.open = what;
-	g->formatter->items->open(g);
+	g->items.calls += what == ITEM_CALL;
+	g->formatter->items->open(g, open_call(g));
+}
+
+static void add_text(struct generation* g, const char* words, size_t size) {
+	if (!size)
+		return;
+	g->formatter->items->more(g, words, size);
+	text_add(&g->items.text, words, size);
 }
 
 static void put_item_text(struct generation* g, enum item_kind what, const struct text* words) {
 	if (!words->size)
 		return;
 	open_item(g, what);
-	g->formatter->items->more(g, words->data, words->size);
-	text_add(&g->items.text, words->data, words->size);
+	add_text(g, words->data, words->size);
+}
+
+/* Arguments that have come since. */
+static void go_on_with_call(struct generation* g) {
+	const struct tool_call* call = open_call(g);
+	const char* arguments = call && call->arguments ? call->arguments : "";
+	const size_t told = g->items.text.size;
+	if (!call)
+		return;
+	add_text(g, arguments + told, strlen(arguments) - told);
+	if (call->ended)
+		close_item(g);
 }
 
 void items_part(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	(void)step;
+	go_on_with_call(g);
 	put_item_text(g, ITEM_REASONING, &c->reader.reasoning);
 	put_item_text(g, ITEM_TEXT, &c->reader.content);
-	for (int i = c->sent_calls; i < c->reader.tools.n; i++) {
-		close_item(g);
-		put_separator(&g->items);
-		g->formatter->items->call(g, &c->reader.tools.call[i]);
-		g->items.count++;
+	while (g->items.calls < c->reader.tools.n) {
+		open_item(g, ITEM_CALL);
+		go_on_with_call(g);
 	}
 }
 

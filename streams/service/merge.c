@@ -29,8 +29,8 @@ void merge_begin(struct merged_pass* m, const struct pass* p) {
 	                        .token = m->token,
 	                        .parent = m->parent,
 	                        .skip = p->skip,
-	                        .low = p->low,
-	                        .low_head = p->low_head,
+	                        .quantized = p->quantized,
+	                        .quantized_head = p->quantized_head,
 	                        .last = p->last,
 	                        .tap = -1,
 	                        .tap_out = m->state,
@@ -44,7 +44,7 @@ bool merge_fits(const struct merged_pass* m, const struct pass* p) {
 	const struct pass* all = &m->pass;
 	return merge_may(p) && p->n <= MAX_ROWS - all->n && p->last == all->last &&
 	       p->segment[0].cache->backend == all->segment[0].cache->backend && same_set(p->skip, all->skip) &&
-	       same_set(p->low, all->low) && p->low_head == all->low_head &&
+	       same_set(p->quantized, all->quantized) && p->quantized_head == all->quantized_head &&
 	       (p->tap < 0 || all->tap < 0 || p->tap == all->tap);
 }
 

@@ -71,23 +71,7 @@ static void put_block_end(struct generation* g) {
 	finish_event(&g->out);
 }
 
-static void open_block(struct generation* g) {
-	put_start(g);
-	put_block(&g->out, g->items.open, "", 0);
-	finish_event(&g->out);
-}
-
-static void more_of_block(struct generation* g, const char* text, size_t size) {
-	const bool thought = g->items.open == ITEM_REASONING;
-	put_delta(g, thought ? "thinking_delta" : "text_delta", thought ? "thinking" : "text", text, size);
-}
-
-static void close_block(struct generation* g) {
-	put_block_end(g);
-	put_block(&g->items.closed, g->items.open, g->items.text.data, g->items.text.size);
-}
-
-/* Theirs are objects: whatever else a model wrote is kept in one. */
+/* Theirs are objects: what a limit cut off is kept in one. */
 static void put_input(struct text* out, const char* arguments) {
 	struct error ignored;
 	const bool object =
@@ -95,21 +79,35 @@ static void put_input(struct text* out, const char* arguments) {
 	text_json(out, object ? "%s" : "{'arguments': %q}", arguments);
 }
 
-static void put_use(struct text* out, const struct tool_call* call, const char* input) {
-	text_json(out, "{'type': 'tool_use', 'id': '%s', 'name': %q, 'input': %s}", call->id, call->name, input);
+/* arguments: NULL before they have come. */
+static void put_use(struct text* out, const struct tool_call* call, const char* arguments) {
+	text_json(out, "{'type': 'tool_use', 'id': '%s', 'name': %q, 'input': ", call->id, call->name);
+	put_input(out, arguments ? arguments : "{}");
+	text_put(out, "}");
 }
 
-static void put_call(struct generation* g, const struct tool_call* call) {
-	struct text input = {0};
-	put_input(&input, call->arguments);
+static void open_block(struct generation* g, const struct tool_call* call) {
 	put_start(g);
-	put_use(&g->out, call, "{}");
+	if (call)
+		put_use(&g->out, call, NULL);
+	else
+		put_block(&g->out, g->items.open, "", 0);
 	finish_event(&g->out);
-	put_delta(g, "input_json_delta", "partial_json", input.data, input.size);
+}
+
+static void more_of_block(struct generation* g, const char* text, size_t size) {
+	static const char* const delta[][2] = {[ITEM_REASONING] = {"thinking_delta", "thinking"},
+	                                       [ITEM_TEXT] = {"text_delta", "text"},
+	                                       [ITEM_CALL] = {"input_json_delta", "partial_json"}};
+	put_delta(g, delta[g->items.open][0], delta[g->items.open][1], text, size);
+}
+
+static void close_block(struct generation* g, const struct tool_call* call) {
 	put_block_end(g);
-	put_use(&g->items.closed, call, input.data ? input.data : "{}");
-	g->items.closed.failed |= input.failed;
-	text_free(&input);
+	if (call)
+		put_use(&g->items.closed, call, call->arguments);
+	else
+		put_block(&g->items.closed, g->items.open, g->items.text.data, g->items.text.size);
 }
 
 /* ---- the formatter -------------------------------------------------------------------------- */
@@ -169,9 +167,9 @@ char* messages_error_text(const struct api_error* e) {
 	return text_take(&out);
 }
 
-static const struct item_formatter blocks = {
-    .open = open_block, .more = more_of_block, .close = close_block, .call = put_call};
+static const struct item_formatter blocks = {.open = open_block, .more = more_of_block, .close = close_block};
 const struct response_formatter formatter_messages = {.id = "msg_",
+                                                      .beat = "event: ping\ndata: {\"type\": \"ping\"}\n\n",
                                                       .read = messages_read,
                                                       .first = first_events,
                                                       ITEM_STREAM(&blocks),

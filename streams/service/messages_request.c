@@ -1,5 +1,6 @@
-/* Anthropic's Messages: blocks become messages, calls and their results; tools that the vendor hosts and what
- * is not text are refused by name. Earlier thoughts of the model are left out of the prompt. */
+/* Anthropic's Messages: blocks become messages, calls and their results; tools that the vendor hosts are left
+ * out, and what is no text is refused by name. What a model thought before is handed to its template. The
+ * answer goes on with a last message that is the assistant's. */
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -23,7 +24,7 @@ static bool read_use(struct translation* t, const cJSON* block) {
 	if (!id || !name || (input && !cJSON_IsObject(input)))
 		return api_refuse(t->error, "messages", "invalid_value",
 		                  "A tool_use needs 'id', 'name' and an object 'input'.");
-	char* arguments = input ? cJSON_PrintUnformatted(input) : NULL;
+	char* arguments = input ? json_print(input) : NULL;
 	t->to.failed |= input && !arguments;
 	translate_call(t, id, name, input ? arguments : "{}");
 	cJSON_free(arguments);
@@ -47,9 +48,15 @@ static bool read_block(struct translation* t, const cJSON* block) {
 		return read_use(t, block);
 	if (is_of(block, "tool_result"))
 		return read_result(t, block);
-	return is_of(block, "thinking") || is_of(block, "redacted_thinking") ||
-	       api_refuse(t->error, "messages", "unsupported_field",
-	                  "'messages' holds a block of type \"%.40s\".", type ? type : "");
+	if (is_of(block, "thinking") && api_text(block, "thinking"))
+		text_put(&t->thought, api_text(block, "thinking"));
+	return is_of(block, "thinking") ||
+	       json_lists("redacted_thinking server_tool_use web_search_tool_result", type ? type : "-") ||
+	       api_refuse(
+	           t->error, "messages", "unsupported_field",
+	           "'messages' holds a block of type \"%.40s\"; this model reads text: send blocks of type "
+	           "\"text\", \"tool_use\" and \"tool_result\".",
+	           type ? type : "");
 }
 
 static bool read_blocks(struct translation* t, const char* role, const cJSON* block) {
@@ -75,7 +82,7 @@ static bool read_messages(struct translation* t) {
 		const char* role = api_text(message, "role");
 		if (!role || !json_lists("user assistant system", role))
 			return api_refuse(t->error, "messages", "invalid_value",
-			                  "A message's 'role' is \"user\" or \"assistant\".");
+			                  "A message's 'role' must be \"user\" or \"assistant\".");
 		if (cJSON_IsString(content))
 			translate_message(t, role, content->valuestring);
 		else if (!cJSON_IsArray(content))
@@ -84,6 +91,7 @@ static bool read_messages(struct translation* t) {
 		else if (!read_blocks(t, role, content->child))
 			return false;
 	}
+	t->goes_on = t->answer && !t->calls;
 	return true;
 }
 
@@ -137,7 +145,8 @@ static void read_thinking(struct translation* t) {
 
 static bool translate_fields(struct translation* t) {
 	read_thinking(t);
-	return translate_tools(t, "custom", "custom", "input_schema") && read_tool_choice(t) && read_form(t);
+	return translate_tools(t, "custom", "custom", NULL, "input_schema") && read_tool_choice(t) &&
+	       read_form(t);
 }
 
 static bool read_asked(struct translation* t) {
@@ -151,7 +160,7 @@ static const char* const renamed[][2] = {{"stop", "stop_sequences"}, {NULL, NULL
 static const struct translator counted = {
     .same = "model max_tokens temperature top_p top_k stream seed stop_token_ids repetition_penalty",
     .own = "messages system tools tool_choice output_config output_format thinking",
-    .hints = "metadata service_tier cache_control inference_geo",
+    .hints = "metadata service_tier cache_control inference_geo context_management container",
     .renamed = renamed,
     .messages = read_messages,
     .read = translate_fields};

@@ -1,4 +1,4 @@
-/* What a client of OpenAI's API is given: whole answers, and chunks of a stream. */
+/* Formats OpenAI's completions and chat completions: whole responses, and chunks of a stream. */
 #include "streams/service/generation.h"
 
 #include <math.h>
@@ -55,6 +55,13 @@ static void add_chat(struct reply_logprobs* l, const struct tokenizer* t, const 
 	text_put(&l->tokens, "]}");
 }
 
+static void put_top(struct text* out, const struct tokenizer* t, bool first, int32_t id, float logprob) {
+	text_put(out, first ? "" : ", ");
+	put_piece(out, t, id);
+	text_put(out, ": ");
+	text_number(out, logprob);
+}
+
 static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
                            const struct swiftlet_token* k, int n) {
 	const char* separator = l->n ? ", " : "";
@@ -63,18 +70,20 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 	text_put(&l->values, separator);
 	text_number(&l->values, k->logprob);
 	text_print(&l->offsets, "%s%zu", separator, l->offset);
-	l->offset += tokenizer_piece(t, k->id, false, NULL, 0);
+	char piece[PIECE];
+	l->offset += characters(piece, piece_of(t, k->id, false, piece));
 	if (isnan(k->logprob)) { /* a text's first token */
 		text_print(&l->tops, "%snull", separator);
 		return;
 	}
+	bool told = false; /* the token itself, which may be none of the most probable */
 	text_print(&l->tops, "%s{", separator);
 	for (int i = 0; i < n && i < k->n_top; i++) {
-		text_put(&l->tops, i ? ", " : "");
-		put_piece(&l->tops, t, k->top_id[i]);
-		text_put(&l->tops, ": ");
-		text_number(&l->tops, k->top_logprob[i]);
+		put_top(&l->tops, t, i == 0, k->top_id[i], k->top_logprob[i]);
+		told |= k->top_id[i] == k->id;
 	}
+	if (!told)
+		put_top(&l->tops, t, n == 0 || k->n_top == 0, k->id, k->logprob);
 	text_put(&l->tops, "}");
 }
 
@@ -129,24 +138,42 @@ static void put_prediction(struct generation* g) {
 		}
 	text_json(&g->out,
 	          "'completion_tokens_details': {'reasoning_tokens': %l, 'accepted_prediction_tokens': %l, "
-	          "'rejected_prediction_tokens': %l}, ",
+	          "'rejected_prediction_tokens': %l}",
 	          g->usage.reasoning_tokens, accepted, rows - accepted);
 }
 
 static void put_usage(struct generation* g) {
 	struct text* out = &g->out;
 	text_json(out,
-	          "], 'usage': {'prompt_tokens': %l, 'completion_tokens': %l, 'total_tokens': %l, "
+	          "'usage': {'prompt_tokens': %l, 'completion_tokens': %l, 'total_tokens': %l, "
 	          "'prompt_tokens_details': {'cached_tokens': %l}, ",
 	          g->usage.prompt_tokens, g->usage.completion_tokens,
 	          g->usage.prompt_tokens + g->usage.completion_tokens, g->usage.cached_tokens);
 	put_prediction(g);
-	text_json(out, g->n == 1 ? "'swiftlet': " : "'swiftlet': {'choices': [");
+	text_json(out, g->n == 1 ? "}, 'swiftlet': " : "}, 'swiftlet': {'choices': [");
 	for (int i = 0; i < g->n; i++) {
 		text_put(out, i ? ", " : "");
 		put_figures(out, &g->choice[i]);
 	}
-	text_put(out, g->n == 1 ? "}" : "]}}");
+	text_put(out, g->n == 1 ? "" : "]}");
+}
+
+/* llama-server's, under its names. */
+void reply_timings(struct text* out, const struct choice* c) {
+	const struct swiftlet_figures* f = &c->figures;
+	const double prompt = f->seconds.prefill,
+	             written = f->seconds.decode + f->seconds.draft + f->seconds.verify + f->seconds.plain;
+	const int64_t prompt_n = f->prompt_tokens - f->cached_tokens;
+	int64_t rows = 0;
+	for (int s = 0; swiftlet_source_name(s); s++)
+		rows += f->source[s].rows;
+	text_json(out,
+	          ", 'timings': {'cache_n': %l, 'prompt_n': %l, 'prompt_ms': %g, 'prompt_per_token_ms': %g, "
+	          "'prompt_per_second': %g, 'predicted_n': %l, 'predicted_ms': %g, 'predicted_per_token_ms': %g, "
+	          "'predicted_per_second': %g, 'draft_n': %l, 'draft_n_accepted': %l}",
+	          (int64_t)f->cached_tokens, prompt_n, 1000 * prompt, 1000 * prompt / (double)prompt_n,
+	          (double)prompt_n / prompt, (int64_t)f->tokens, 1000 * written, 1000 * written / f->tokens,
+	          f->tokens / written, rows, f->accepted);
 }
 
 /* vLLM's metrics, under its names. */
@@ -180,7 +207,10 @@ static void put_speculation(struct generation* g) {
 
 /* After the choices. */
 static void end_with_usage(struct generation* g) {
+	text_put(&g->out, "], ");
 	put_usage(g);
+	if (g->n == 1)
+		reply_timings(&g->out, &g->choice[0]);
 	if (g->server->option.tell_speculation)
 		put_speculation(g);
 	text_put(&g->out, "}\n");
@@ -195,7 +225,11 @@ static void put_head(struct generation* g, const char* object) {
 	    g->id, object, (int64_t)g->created, g->server->option.work.model_name);
 }
 
-/* [{"id", "type", "function"}, …]; in a stream those not told yet, with their numbers. */
+static const char* arguments_of(const struct tool_call* call) {
+	return call->arguments ? call->arguments : "";
+}
+
+/* [{"id", "type", "function"}, …]; in a stream those not sent yet, with their numbers. */
 static void put_calls(struct text* out, const struct choice* c) {
 	const struct tool_reader* tools = &c->reader.tools;
 	text_json(out, "'tool_calls': [");
@@ -204,7 +238,7 @@ static void put_calls(struct text* out, const struct choice* c) {
 		if (c->generation->request.stream)
 			text_json(out, "'index': %d, ", i);
 		text_json(out, "'id': '%s', 'type': 'function', 'function': {'name': %q, 'arguments': %q}}",
-		          tools->call[i].id, tools->call[i].name, tools->call[i].arguments);
+		          tools->call[i].id, tools->call[i].name, arguments_of(&tools->call[i]));
 	}
 	text_put(out, "]");
 }
@@ -215,7 +249,8 @@ static void put_message(struct text* out, const struct choice* c) {
 	text_json(out, "'message': {'role': 'assistant', 'content': ");
 	text_json(out, calls && !content->size ? "null" : "%Q", content->data, content->size);
 	if (reasoning->size)
-		text_json(out, ", 'reasoning_content': %Q", reasoning->data, reasoning->size);
+		text_json(out, ", 'reasoning_content': %Q, 'reasoning': %Q", reasoning->data, reasoning->size,
+		          reasoning->data, reasoning->size);
 	text_json(out, calls ? ", 'refusal': null, " : ", 'refusal': null");
 	if (calls)
 		put_calls(out, c);
@@ -223,13 +258,27 @@ static void put_message(struct text* out, const struct choice* c) {
 }
 
 static const char* finish_reason(const struct choice* c) {
-	return c->figures.stop == SWIFTLET_LENGTH ? "length" : c->reader.tools.n ? "tool_calls" : "stop";
+	return c->figures.stop == SWIFTLET_LENGTH || c->generation->request.prompt_only ? "length"
+	       : c->reader.tools.n                                                      ? "tool_calls"
+	                                                                                : "stop";
 }
 
 /* reason: NULL where it goes on. */
 static void end_choice(struct generation* g, const struct reply_logprobs* logprobs, const char* reason) {
 	put_logprobs(&g->out, g->request.chat, logprobs);
 	text_json(&g->out, ", 'finish_reason': %q}", reason);
+}
+
+/* As vLLM has them. */
+static void put_token_ids(const struct choice* c, const int32_t* token, int64_t n) {
+	struct generation* g = c->generation;
+	const struct token_list* prompt = &g->prompt[c->index / g->request.n];
+	if (!g->request.stream) {
+		text_json(&g->out, ", 'prompt_token_ids': ");
+		text_integers(&g->out, prompt->id, prompt->n);
+	}
+	text_json(&g->out, ", 'token_ids': ");
+	text_integers(&g->out, token, (int)n);
 }
 
 static void put_choice(const struct choice* c) {
@@ -239,6 +288,8 @@ static void put_choice(const struct choice* c) {
 		put_message(&g->out, c);
 	else
 		text_json(&g->out, "'text': %Q", c->reader.content.data, c->reader.content.size);
+	if (g->request.token_ids)
+		put_token_ids(c, c->token, c->tokens);
 	end_choice(g, g->request.logprobs ? &c->logprobs : NULL, finish_reason(c));
 }
 
@@ -271,12 +322,35 @@ static void end_part(struct generation* g, const struct reply_logprobs* logprobs
 	text_put(&g->out, "]");
 }
 
-static void end_chunk(struct generation* g) { text_put(&g->out, "}\n\n"); }
+/* Where the last chunk has the usage, the others say that they have none, or what it is so far. */
+static void end_chunk(struct generation* g) {
+	int64_t tokens = 0;
+	for (int i = 0; i < g->n; i++)
+		tokens += g->choice[i].tokens;
+	if (g->request.continuous_usage)
+		text_json(&g->out, ", 'usage': {'prompt_tokens': %l, 'completion_tokens': %l, 'total_tokens': %l}",
+		          g->usage.prompt_tokens, tokens, g->usage.prompt_tokens + tokens);
+	else if (g->request.include_usage)
+		text_json(&g->out, ", 'usage': null");
+	text_put(&g->out, "}\n\n");
+}
 
 static void first_chunk(struct choice* c) {
 	if (!c->generation->request.chat)
 		return;
 	text_json(begin_part(c), "'delta': {'role': 'assistant', 'content': ''}");
+	end_part(c->generation, NULL, NULL);
+	end_chunk(c->generation);
+}
+
+/* More of the arguments of the call that was told last. */
+static void put_arguments(struct choice* c) {
+	const int last = c->sent_calls - 1;
+	const char* arguments = last >= 0 ? arguments_of(&c->reader.tools.call[last]) : "";
+	if (last < 0 || strlen(arguments) <= c->sent_arguments)
+		return;
+	text_json(begin_part(c), "'delta': {'tool_calls': [{'index': %d, 'function': {'arguments': %q}}]}", last,
+	          arguments + c->sent_arguments);
 	end_part(c->generation, NULL, NULL);
 	end_chunk(c->generation);
 }
@@ -292,13 +366,15 @@ static void put_tokens(struct text* out, const struct tokenizer* t, const struct
 	text_put(out, "]}");
 }
 
-/* What is thought, what is said and what is called have chunks of their own. Text may be held back for a stop
- * string or an unfinished character: then there may be nothing to say. */
+/* Reasoning, content and calls have chunks of their own. Text may be held back for a stop string or an
+ * unfinished character: then there may be nothing to send. */
 static void emit_part(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;
+	put_arguments(c);
 	if (reasoning->size) {
-		text_json(begin_part(c), "'delta': {'reasoning_content': %Q}", reasoning->data, reasoning->size);
+		text_json(begin_part(c), "'delta': {'reasoning_content': %Q, 'reasoning': %Q}", reasoning->data,
+		          reasoning->size, reasoning->data, reasoning->size);
 		end_part(g, NULL, NULL);
 		end_chunk(g);
 	}
@@ -323,6 +399,7 @@ static void emit_last(struct choice* c) {
 	struct generation* g = c->generation;
 	text_json(begin_part(c), g->request.chat ? "'delta': {}" : "'text': ''");
 	end_part(g, NULL, finish_reason(c));
+	reply_timings(&g->out, c);
 	if (g->detail) {
 		text_json(&g->out, ", 'swiftlet': ");
 		put_figures(&g->out, c);
@@ -346,8 +423,8 @@ static void end_stream(struct generation* g) {
 
 #define FORMATTER(name, reader)                                                                              \
 	{                                                                                                        \
-		.id = name, .read = reader, .first = first_chunk, .part = emit_part, .last = emit_last,              \
-		.end = end_stream, .whole = format_response                                                          \
+		.id = name, .beat = ": still at it\n\n", .read = reader, .first = first_chunk, .part = emit_part,    \
+		.last = emit_last, .end = end_stream, .whole = format_response                                       \
 	}
 const struct response_formatter formatter_completion = FORMATTER("cmpl-", api_read_completion);
 const struct response_formatter formatter_chat = FORMATTER("chatcmpl-", api_read_chat);

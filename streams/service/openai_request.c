@@ -37,6 +37,7 @@ struct reading {
 #define refuse(r, code, ...) api_refuse((r)->error, (r)->name, code, __VA_ARGS__)
 
 static bool copy_text(struct reading* r, const char* from, char** to) {
+	free(*to);
 	*to = strdup(from);
 	return *to || api_no_memory(r->error);
 }
@@ -60,12 +61,27 @@ static bool read_model(struct reading* r) {
 	return api_string(r->body, r->name, 512, &model, r->error) && copy_text(r, model, &r->to->model);
 }
 
+/* -1: whatever the context leaves. 0, of a completion: the prompt is looked at and nothing is written. */
 static bool read_max_tokens(struct reading* r) {
-	const int before = r->to->chat ? r->to->ask.max_tokens : 0; /* the other name's */
+	struct api_request* q = r->to;
+	const int before = q->chat ? q->ask.max_tokens : 0; /* the other name's */
 	if (!read_whole_number(r))
 		return false;
-	return before == 0 || before == r->to->ask.max_tokens ||
+	if (q->ask.max_tokens == 0 && q->chat)
+		return refuse(r, "invalid_value", "'%s' must be at least 1, or -1 for no limit; 0 was given.",
+		              r->name);
+	q->prompt_only = q->ask.max_tokens == 0;
+	q->ask.max_tokens = q->prompt_only ? 1 : q->ask.max_tokens < 0 ? 0 : q->ask.max_tokens;
+	return before == 0 || before == q->ask.max_tokens ||
 	       refuse(r, "invalid_value", "'max_tokens' and 'max_completion_tokens' differ; give one.");
+}
+
+/* As vLLM and llama.cpp write "off": -1. */
+static bool read_top_k(struct reading* r) {
+	if (!read_whole_number(r))
+		return false;
+	r->to->ask.top_k = r->to->ask.top_k < 0 ? 0 : r->to->ask.top_k;
+	return true;
 }
 
 static bool read_seed(struct reading* r) {
@@ -82,8 +98,9 @@ static bool read_seed(struct reading* r) {
 static bool read_logprobs_count(struct reading* r) { return r->to->logprobs = read_whole_number(r); }
 
 static bool read_top_logprobs(struct reading* r) {
-	return read_whole_number(r) && (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r->body, "logprobs")) ||
-	                                refuse(r, "invalid_value", "'top_logprobs' needs 'logprobs': true."));
+	return read_whole_number(r) &&
+	       (r->to->top_logprobs == 0 || cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(r->body, "logprobs")) ||
+	        refuse(r, "invalid_value", "'top_logprobs' needs 'logprobs': true."));
 }
 
 /* ---- objects ------------------------------------------------------------------------------ */
@@ -93,8 +110,12 @@ static bool read_stream_options(struct reading* r) {
 		return refuse(r, "invalid_type", "'stream_options' must be an object.");
 	if (!cJSON_IsTrue(json_field(r->body, "stream")))
 		return refuse(r, "invalid_value", "'stream_options' needs 'stream': true.");
-	return api_only(r->value, "include_usage include_obfuscation", r->error) &&
-	       api_flag(r->value, "stream_options.include_usage", &r->to->include_usage, r->error);
+	struct api_request* q = r->to;
+	for (const cJSON* item = r->value->child; item; item = item->next)
+		if (!json_lists("include_usage include_obfuscation continuous_usage_stats", item->string))
+			api_ignore(&q->ignored, "stream_options.", item);
+	return api_flag(r->value, "stream_options.include_usage", &q->include_usage, r->error) &&
+	       api_flag(r->value, "stream_options.continuous_usage_stats", &q->continuous_usage, r->error);
 }
 
 static bool read_metadata(struct reading* r) {
@@ -193,34 +214,47 @@ static bool take_grammar(struct reading* r, struct grammar* grammar) {
 	return true;
 }
 
+/* A schema's answer is JSON, which is never read as a call. */
 static bool take_schema(struct reading* r, const cJSON* schema) {
 	char* text = cJSON_IsString(schema) ? NULL : json_print(schema);
 	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
 	if (!of)
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
-	struct grammar* grammar = grammar_from_json_schema(of, strlen(of), &r->why);
+	const bool good =
+	    copy_text(r, of, &r->to->form) && take_grammar(r, grammar_from_json_schema(of, strlen(of), &r->why));
 	cJSON_free(text);
-	return take_grammar(r, grammar);
+	return good;
+}
+
+static bool take_json(struct reading* r, const cJSON* schema) {
+	return schema ? take_schema(r, schema)
+	              : copy_text(r, "", &r->to->form) && take_grammar(r, grammar_from_json_object(&r->why));
 }
 
 static bool read_response_format(struct reading* r) {
-	if (api_is(r->value, "type", "text") && !r->value->child->next)
+	const cJSON* schema = json_field(r->value, "schema"); /* as llama.cpp has it */
+	if (api_is(r->value, "type", "text") && !schema && cJSON_GetArraySize(r->value) == 1)
 		return true;
 	if (api_is(r->value, "type", "json_object"))
-		return take_grammar(r, grammar_from_json_object(&r->why));
+		return take_json(r, schema);
 	if (!api_is(r->value, "type", "json_schema"))
-		return refuse(r, "invalid_value",
-		              "'response_format' has a type of \"text\", \"json_object\" or \"json_schema\".");
-	const cJSON* of = cJSON_GetObjectItemCaseSensitive(r->value, "json_schema");
-	return take_schema(r, cJSON_GetObjectItemCaseSensitive(of, "schema"));
+		return refuse(
+		    r, "invalid_value",
+		    "'response_format' must have a 'type' of \"text\", \"json_object\" or \"json_schema\".");
+	const cJSON* of = json_field(r->value, "json_schema");
+	schema = of ? json_field(of, "schema") : schema;
+	return schema ? take_json(r, schema)
+	              : refuse(r, "invalid_value", "'response_format.json_schema' must have a 'schema'.");
 }
 
-static bool read_guided_json(struct reading* r) { return take_schema(r, r->value); }
+static bool read_guided_json(struct reading* r) { return take_json(r, r->value); }
 
 static bool read_guided_choice(struct reading* r) {
 	const char* choice[MOST_CHOICES];
 	const cJSON* item;
 	int n = 0;
+	if (!cJSON_IsArray(r->value))
+		return refuse(r, "invalid_value", "'%.40s' must be a list of strings.", r->name);
 	cJSON_ArrayForEach (item, r->value) {
 		if (!cJSON_IsString(item) || n == MOST_CHOICES)
 			return refuse(r, "invalid_value", "'%.40s' is not a list of up to %d strings.", r->name,
@@ -240,23 +274,55 @@ static bool take_text(struct reading* r, struct grammar* (*from)(const char*, si
 static bool read_guided_regex(struct reading* r) { return take_text(r, grammar_from_regex); }
 static bool read_grammar(struct reading* r) { return take_text(r, grammar_from_gbnf); }
 
+/* vLLM's structured_outputs: the same, as members of one object. */
+static bool read_structured(struct reading* r) {
+	static const struct {
+		const char* name;
+		bool (*read)(struct reading*);
+	} kinds[] = {{"json", read_guided_json},
+	             {"regex", read_guided_regex},
+	             {"choice", read_guided_choice},
+	             {"grammar", read_grammar}};
+	const cJSON* const object = r->value;
+	if (!cJSON_IsObject(object))
+		return refuse(r, "invalid_type", "'%s' must be an object.", r->name);
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+		r->value = json_field(object, kinds[i].name);
+		if (r->value && !kinds[i].read(r))
+			return false;
+	}
+	if (json_field(object, "structural_tag"))
+		return refuse(r, "unsupported_field",
+		              "'%s.structural_tag' is not supported; 'json', 'regex', 'choice' "
+		              "and 'grammar' are.",
+		              r->name);
+	return !cJSON_IsTrue(json_field(object, "json_object")) || take_json(r, NULL);
+}
+
 /* ---- what we do not have ------------------------------------------------------------------ */
 
 static bool read_only(struct reading* r) {
 	const char* only = r->field->only;
-	char* text = cJSON_PrintUnformatted(r->value);
+	char* text = json_print(r->value);
 	const char* at = text ? strstr(only, text) : NULL;
 	const bool good = at && at[strlen(text)] == ',' && (at == only || at[-1] == ',');
 	cJSON_free(text);
-	return good || refuse(r, "unsupported_field", "'%s' has a value that is not supported. Supported: %.*s.",
-	                      r->name, (int)strlen(only) - 1, only);
+	return good || refuse(r, "unsupported_field", "'%s' must be %.*s: this server has no other.", r->name,
+	                      (int)strlen(only) - 1, only);
+}
+
+/* The text that follows what is to be written: a coder model fills in the middle. */
+static bool read_suffix(struct reading* r) {
+	const char* suffix = NULL;
+	return api_string(r->body, r->name, SIZE_MAX, &suffix, r->error) &&
+	       (!*suffix || copy_text(r, suffix, &r->to->suffix));
 }
 
 static bool read_best_of(struct reading* r) {
 	const double v = cJSON_IsNumber(r->value) ? r->value->valuedouble : NAN;
 	return fabs(v - 1) < 0.5 || fabs(v - r->to->n) < 0.5 ||
-	       refuse(r, "unsupported_field",
-	              "'%s' has a value that is not supported. Supported: 1, or the value of 'n'.", r->name);
+	       refuse(r, "unsupported_field", "'%s' must be 1 or the value of 'n': answers are not ranked.",
+	              r->name);
 }
 
 static bool read_user(struct reading* r) {
@@ -331,7 +397,10 @@ static bool read_prediction(struct reading* r) {
 
 /* ---- tools -------------------------------------------------------------------------------- */
 
-static const char* function_name(const cJSON* tool) { return api_text(json_field(tool, "function"), "name"); }
+static const char* function_name(const cJSON* tool) {
+	const cJSON* function = json_field(tool, "function");
+	return api_text(function ? function : tool, "name");
+}
 
 static bool read_tool_name(struct reading* r, const cJSON* tools) {
 	const char* name = function_name(r->value);
@@ -346,6 +415,32 @@ static bool read_tool_name(struct reading* r, const cJSON* tools) {
 	return refuse(r, "invalid_value",
 	              "'tool_choice' names '%.64s', which is not in 'tools': add the tool, or name another.",
 	              name);
+}
+
+static bool names_one_of(const cJSON* list, const char* name) {
+	for (const cJSON* item = list ? list->child : NULL; item; item = item->next)
+		if (name && function_name(item) && strcmp(function_name(item), name) == 0)
+			return true;
+	return false;
+}
+
+/* {"mode", "tools"}: some of the tools; the template is told of the others too, so that a conversation's
+ * beginning stays the same. */
+static bool read_allowed(struct reading* r, const cJSON* tools) {
+	const cJSON* allowed = json_field(r->value, "allowed_tools");
+	allowed = allowed ? allowed : r->value;
+	const cJSON* list = json_field(allowed, "tools");
+	cJSON* kept = cJSON_CreateArray();
+	if (!kept)
+		return api_no_memory(r->error);
+	for (const cJSON* tool = tools->child; tool; tool = tool->next)
+		if (names_one_of(list, function_name(tool)))
+			cJSON_AddItemToArray(kept, cJSON_Duplicate(tool, true));
+	const bool any = kept->child != NULL;
+	r->to->allowed_tools = any ? json_print(kept) : NULL;
+	cJSON_Delete(kept);
+	r->to->tool_choice = api_is(allowed, "mode", "required") ? TOOLS_REQUIRED : TOOLS_AUTO;
+	return any || refuse(r, "invalid_value", "'tool_choice.tools' must name some of 'tools'.");
 }
 
 static bool read_tool_choice(struct reading* r) {
@@ -364,12 +459,15 @@ static bool read_tool_choice(struct reading* r) {
 	}
 	if (!any)
 		return refuse(r, "invalid_value", "'tool_choice' needs 'tools'.");
+	if (api_is(r->value, "type", "allowed_tools"))
+		return read_allowed(r, tools);
 	q->tool_choice = TOOLS_REQUIRED;
-	return strcmp(word, "required") == 0 || read_tool_name(r, tools);
+	return strcmp(word, "required") == 0 || strcmp(word, "any") == 0 || read_tool_name(r, tools);
 }
 
 static bool read_parallel(struct reading* r) {
 	r->to->one_tool_call = cJSON_IsFalse(r->value);
+	r->to->parallel_tool_calls = cJSON_IsTrue(r->value);
 	return cJSON_IsBool(r->value) || refuse(r, "invalid_type", "'%s' must be true or false.", r->name);
 }
 
@@ -378,8 +476,8 @@ static bool read_parallel(struct reading* r) {
 /* Read in this order: `n` before `best_of`. */
 #define INTO(reader, member, low, high)                                                                      \
 	.read = reader, .at = offsetof(struct api_request, member), .least = low, .most = high
-/* A row without a reader: whatever it says, the text is the same; or another field's reader has read it.
- * What OpenAI has and we have not is taken at the values that change nothing: JSON, each with a comma. */
+/* A field without a reader does not change the text, or another field's reader reads it. A field of OpenAI
+ * that is not supported is accepted at the values that change nothing: JSON, each with a comma. */
 static const struct field fields[] = {
     {"model", BOTH, .read = read_model},
     {"prompt", COMPLETION | ALWAYS, .read = read_prompt},
@@ -387,12 +485,15 @@ static const struct field fields[] = {
     {"tools", CHAT, .read = NULL}, /* read_chat has read these */
     {"documents", CHAT, .read = NULL},
     {"chat_template_kwargs", CHAT, .read = NULL}, /* as vLLM and llama.cpp name it */
-    {"max_tokens", BOTH, INTO(read_max_tokens, ask.max_tokens, 1, 1 << 24)},
-    {"max_completion_tokens", CHAT, INTO(read_max_tokens, ask.max_tokens, 1, 1 << 24)},
+    {"max_tokens", BOTH, INTO(read_max_tokens, ask.max_tokens, -1, 1 << 24)},
+    {"max_completion_tokens", CHAT, INTO(read_max_tokens, ask.max_tokens, -1, 1 << 24)},
+    {"continue_final_message", CHAT, .read = NULL}, /* the same; as vLLM names them */
+    {"add_generation_prompt", CHAT, .read = NULL},
+    {"enable_thinking", CHAT, .read = NULL},
     {"temperature", BOTH, INTO(read_number, ask.temperature, 0, 2)},
     {"top_p", BOTH, INTO(read_number, ask.top_p, 0, 1)},
-    {"min_p", BOTH, INTO(read_number, ask.min_p, 0, 1)},             /* ours, as vLLM names it */
-    {"top_k", BOTH, INTO(read_whole_number, ask.top_k, 0, 1 << 24)}, /* the same */
+    {"min_p", BOTH, INTO(read_number, ask.min_p, 0, 1)},       /* ours, as vLLM names it */
+    {"top_k", BOTH, INTO(read_top_k, ask.top_k, -1, 1 << 24)}, /* the same */
     {"n", BOTH, INTO(read_whole_number, n, 1, API_MAX_CHOICES)},
     {"stream", BOTH, INTO(read_flag, stream, 0, 1)},
     {"stream_options", BOTH, .read = read_stream_options},
@@ -406,19 +507,24 @@ static const struct field fields[] = {
     {"seed", BOTH, .read = read_seed},
     {"metadata", BOTH, .read = read_metadata},
     {"prediction", BOTH, .read = read_prediction},
+    {"cache_prompt", BOTH, .read = NULL}, /* it always is */
     {"user", BOTH, .read = read_user},
     {"best_of", COMPLETION, .read = read_best_of},
-    {"suffix", COMPLETION, .read = read_only, .only = "\"\","},
+    {"suffix", COMPLETION, .read = read_suffix},
     {"presence_penalty", BOTH, INTO(read_number, ask.presence_penalty, -2, 2)},
     {"frequency_penalty", BOTH, INTO(read_number, ask.frequency_penalty, -2, 2)},
     {"repetition_penalty", BOTH,
      INTO(read_number, ask.repetition_penalty, 0.01, 10)}, /* ours, as vLLM names it */
+    {"repeat_penalty", BOTH, INTO(read_number, ask.repetition_penalty, 0.01, 10)}, /* llama.cpp's name */
+    {"include_stop_str_in_output", BOTH, INTO(read_flag, include_stop, 0, 1)},     /* vLLM's */
+    {"return_token_ids", BOTH, INTO(read_flag, token_ids, 0, 1)},                  /* the same */
     {"logit_bias", BOTH, .read = read_logit_bias},
     {"response_format", CHAT, .read = read_response_format},
     {"guided_json", BOTH, .read = read_guided_json}, /* ours, as vLLM names them */
     {"guided_regex", BOTH, .read = read_guided_regex},
     {"guided_choice", BOTH, .read = read_guided_choice},
     {"guided_grammar", BOTH, .read = read_grammar},
+    {"structured_outputs", BOTH, .read = read_structured},
     {"grammar", BOTH, .read = read_grammar}, /* as llama.cpp names it */
     {"functions", CHAT, .read = read_only, .only = "[],{},"},
     {"tool_choice", CHAT | ALWAYS, .read = read_tool_choice},
@@ -434,20 +540,18 @@ static const struct field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-static bool all_known(struct reading* r, int where) {
+static void note_unknown(struct reading* r, int where) {
 	for (const cJSON* item = r->body->child; item; item = item->next) {
 		bool known = false;
 		for (int i = 0; i < FIELDS && !known; i++)
 			known = (fields[i].where & where) && strcmp(fields[i].name, item->string) == 0;
 		if (!known)
-			return api_unknown(r->error, item->string);
+			api_ignore(&r->to->ignored, "", item);
 	}
-	return true;
 }
 
 static bool read_fields(struct reading* r, int where) {
-	if (!all_known(r, where))
-		return false;
+	note_unknown(r, where);
 	for (int i = 0; i < FIELDS; i++) {
 		r->field = &fields[i];
 		r->name = fields[i].name;
@@ -457,15 +561,35 @@ static bool read_fields(struct reading* r, int where) {
 			return false;
 	}
 	struct api_request* q = r->to;
+	/* a call that is forced is one, but where several are asked for */
+	q->one_tool_call |= q->tool_choice == TOOLS_REQUIRED && (q->tool_name || !q->parallel_tool_calls);
 	/* 0 keeps the most probable token, as the smallest positive share does */
 	q->ask.top_p = fmax(q->ask.top_p, 1e-6);
 	if (q->grammar && q->ask.ignore_eos && q->ask.n_end_tokens == 0)
 		return api_refuse(r->error, "ignore_eos", "invalid_value",
 		                  "'ignore_eos' beside a form of the answer needs 'stop_token_ids', which end it.");
+	if (q->suffix && (q->n_prompts != 1 || !q->prompt[0].text || q->echo))
+		return api_refuse(r->error, "suffix", "invalid_value",
+		                  "'suffix' needs one 'prompt', a string, and no 'echo'.");
 	if (q->n * (q->chat ? 1 : q->n_prompts) > API_MAX_CHOICES)
 		return api_refuse(r->error, "n", "invalid_value", "More than %d choices are asked for.",
 		                  API_MAX_CHOICES);
 	return true;
+}
+
+/* What a header may hold. */
+void api_ignore_name(struct text* ignored, const char* within, const char* name) {
+	enum { MOST = 400, LONGEST = 64 };
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+	const size_t n = strspn(name, letters);
+	if (ignored->size < MOST)
+		text_print(ignored, "%s%s%.*s%s", ignored->size ? ", " : "", within, n > LONGEST ? LONGEST : (int)n,
+		           name, n == 0 || name[n] ? "?" : "");
+}
+
+void api_ignore(struct text* ignored, const char* within, const cJSON* field) {
+	if (!cJSON_IsNull(field))
+		api_ignore_name(ignored, within, field->string);
 }
 
 static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
@@ -507,6 +631,12 @@ void api_request_free(struct api_request* q) {
 	free(q->task);
 	free(q->prediction);
 	free(q->echoed);
+	free(q->suffix);
+	free(q->extra_files);
+	free(q->form);
+	free(q->allowed_tools);
+	free(q->custom_tools);
+	text_free(&q->ignored);
 	grammar_free(q->grammar);
 	free(q->tool_name);
 	memset(q, 0, sizeof *q);

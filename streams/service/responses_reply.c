@@ -1,5 +1,6 @@
 /* Formats OpenAI's Responses: a response with its items, and the events of a stream. A stream names each item
  * as it opens and repeats it whole as it closes. A whole response is built from the same item stream. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -54,6 +55,19 @@ static void put_state(struct generation* g, const char* type, const char* status
 
 static bool is_thought(const struct generation* g) { return g->items.open == ITEM_REASONING; }
 
+/* A tool of free text, which the model knows as a function of {"input"}. */
+static bool is_custom(const struct generation* g, const struct tool_call* call) {
+	return g->request.custom_tools && json_lists(g->request.custom_tools, call->name);
+}
+
+static char* input_of(const struct tool_call* call) {
+	cJSON* arguments = cJSON_Parse(call->arguments ? call->arguments : "");
+	const char* input = api_text(arguments, "input");
+	char* text = strdup(input ? input : call->arguments ? call->arguments : "");
+	cJSON_Delete(arguments);
+	return text;
+}
+
 /* The text so far as a part of the item that is open. */
 static void put_part(struct text* out, const struct generation* g) {
 	text_json(out,
@@ -66,10 +80,16 @@ static void put_part(struct text* out, const struct generation* g) {
 static void put_item(struct text* out, const struct generation* g, const struct tool_call* call, bool whole) {
 	const char* status = whole ? "completed" : "in_progress";
 	if (call) {
+		const bool custom = is_custom(g, call);
+		char* input = whole && custom ? input_of(call) : NULL;
 		text_json(out,
-		          "{'type': 'function_call', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, "
-		          "'arguments': %q}",
-		          id_suffix(g), g->items.count, call->id, status, call->name, whole ? call->arguments : "");
+		          "{'type': '%s', 'id': 'fc_%s_%d', 'call_id': '%s', 'status': '%s', 'name': %q, '%s': %q}",
+		          custom ? "custom_tool_call" : "function_call", id_suffix(g), g->items.count, call->id,
+		          status, call->name, custom ? "input" : "arguments",
+		          !whole   ? ""
+		          : custom ? (input ? input : "")
+		                   : call->arguments);
+		free(input);
 		return;
 	}
 	if (is_thought(g))
@@ -112,38 +132,61 @@ static void put_text_event(struct generation* g, const char* what, const char* n
 	finish_event(g);
 }
 
-static void open_item(struct generation* g) {
-	put_item_event(g, NULL, false);
-	put_part_event(g, ".added");
-}
-
-static void more_of_item(struct generation* g, const char* text, size_t size) {
-	put_text_event(g, ".delta", "delta", text, size);
-}
-
-static void close_item(struct generation* g) {
-	put_text_event(g, ".done", "text", g->items.text.data, g->items.text.size);
-	put_part_event(g, ".done");
-	put_item_event(g, NULL, true);
-	put_item(&g->items.closed, g, NULL, true);
-}
-
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-static void begin_arguments(struct generation* g, const char* what) {
-	begin_event(g, "function_call_arguments", what);
+static void begin_input(struct generation* g, const struct tool_call* call, const char* what) {
+	begin_event(g, is_custom(g, call) ? "custom_tool_call_input" : "function_call_arguments", what);
 	text_json(&g->out, ", 'item_id': 'fc_%s_%d', 'output_index': %d, ", id_suffix(g), g->items.count,
 	          g->items.count);
 }
 
-static void put_call(struct generation* g, const struct tool_call* call) {
-	put_item_event(g, call, false);
-	begin_arguments(g, ".delta");
-	text_json(&g->out, "'delta': %q}\n\n", call->arguments);
-	begin_arguments(g, ".done");
-	text_json(&g->out, "'name': %q, 'arguments': %q}\n\n", call->name, call->arguments);
+/* A tool's free text is told once it is whole: it comes as JSON. */
+static void more_of_call(struct generation* g, const char* text, size_t size) {
+	const struct tool_call* call = &g->choice[0].reader.tools.call[g->items.calls - 1];
+	if (is_custom(g, call))
+		return;
+	begin_input(g, call, ".delta");
+	text_json(&g->out, "'delta': %Q}\n\n", text, size);
+}
+
+static void close_call(struct generation* g, const struct tool_call* call) {
+	if (is_custom(g, call)) {
+		char* input = input_of(call);
+		begin_input(g, call, ".delta");
+		text_json(&g->out, "'delta': %q}\n\n", input ? input : "");
+		begin_input(g, call, ".done");
+		text_json(&g->out, "'input': %q}\n\n", input ? input : "");
+		free(input);
+	} else {
+		begin_input(g, call, ".done");
+		text_json(&g->out, "'name': %q, 'arguments': %q}\n\n", call->name, call->arguments);
+	}
 	put_item_event(g, call, true);
 	put_item(&g->items.closed, g, call, true);
+}
+
+static void open_item(struct generation* g, const struct tool_call* call) {
+	put_item_event(g, call, false);
+	if (!call)
+		put_part_event(g, ".added");
+}
+
+static void more_of_item(struct generation* g, const char* text, size_t size) {
+	if (g->items.open == ITEM_CALL)
+		more_of_call(g, text, size);
+	else
+		put_text_event(g, ".delta", "delta", text, size);
+}
+
+static void close_item(struct generation* g, const struct tool_call* call) {
+	if (call) {
+		close_call(g, call);
+		return;
+	}
+	put_text_event(g, ".done", "text", g->items.text.data, g->items.text.size);
+	put_part_event(g, ".done");
+	put_item_event(g, NULL, true);
+	put_item(&g->items.closed, g, NULL, true);
 }
 
 /* ---- the formatter -------------------------------------------------------------------------- */
@@ -168,8 +211,9 @@ static void format_response(struct generation* g) {
 }
 
 static const struct item_formatter items = {
-    .open = open_item, .more = more_of_item, .close = close_item, .call = put_call, .never_empty = true};
+    .open = open_item, .more = more_of_item, .close = close_item, .never_empty = true};
 const struct response_formatter formatter_responses = {.id = "resp_",
+                                                       .beat = ": still at it\n\n",
                                                        .read = responses_read,
                                                        .first = first_events,
                                                        ITEM_STREAM(&items),

@@ -1,7 +1,8 @@
 /* OpenAI's Responses: its items become messages, its text.format a response_format.
  *
- * Nothing is stored: previous_response_id, conversation, background and stored prompts are refused by name,
- * and so are tools that the vendor hosts. Earlier thoughts of the model are left out of the prompt. */
+ * Nothing is stored: previous_response_id, conversation, background and stored prompts are refused by name.
+ * Tools that the vendor hosts are left out, with what they did before; a tool of free text becomes a function
+ * of one. What a model thought before is handed to its template. */
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -33,20 +34,62 @@ static bool read_result(struct translation* t, const cJSON* item) {
 	return translate_result(t, id, json_field(item, "output"), "input", "input_text output_text text");
 }
 
+static bool read_text_call(struct translation* t, const cJSON* item) {
+	const char *id = api_text(item, "call_id"), *name = api_text(item, "name"),
+	           *text = api_text(item, "input");
+	if (!id || !name || !text)
+		return api_refuse(t->error, "input", "invalid_value",
+		                  "A custom_tool_call needs 'call_id', 'name' and 'input'.");
+	translate_text_call(t, id, name, text);
+	return true;
+}
+
+static bool read_shell_call(struct translation* t, const cJSON* item) {
+	const char* id = api_text(item, "call_id");
+	const cJSON* action = json_field(item, "action");
+	char* arguments = action ? json_print(action) : NULL;
+	translate_call(t, id ? id : "shell", "local_shell", arguments ? arguments : "{}");
+	cJSON_free(arguments);
+	return true;
+}
+
+/* As it was thought, or what was told of it. */
+static void read_thought(struct translation* t, const cJSON* item) {
+	const cJSON* list = json_field(item, "content");
+	list = list && list->child ? list : json_field(item, "summary");
+	for (const cJSON* part = list ? list->child : NULL; part; part = part->next)
+		text_put(&t->thought, api_text(part, "text") ? api_text(part, "text") : "");
+}
+
+/* What a vendor's own tools did leaves no trace but in the answer that followed. */
 static bool read_item(struct translation* t, const cJSON* item) {
+	static const char hosted[] =
+	    "web_search_call file_search_call image_generation_call code_interpreter_call "
+	    "computer_call mcp_list_tools mcp_call mcp_approval_request "
+	    "mcp_approval_response tool_search_call tool_search_output compaction";
 	const char* type = api_text(item, "type");
 	if (!type || strcmp(type, "message") == 0)
 		return read_message(t, item);
 	if (strcmp(type, "function_call") == 0)
 		return read_call(t, item);
-	if (strcmp(type, "function_call_output") == 0)
+	if (json_lists("function_call_output custom_tool_call_output local_shell_call_output", type))
 		return read_result(t, item);
-	return strcmp(type, "reasoning") == 0 || api_refuse(t->error, "input", "unsupported_field",
-	                                                    "'input' holds an item of type \"%.40s\".", type);
+	if (strcmp(type, "custom_tool_call") == 0)
+		return read_text_call(t, item);
+	if (strcmp(type, "local_shell_call") == 0)
+		return read_shell_call(t, item);
+	if (strcmp(type, "reasoning") == 0)
+		read_thought(t, item);
+	return strcmp(type, "reasoning") == 0 || json_lists(hosted, type) ||
+	       api_refuse(
+	           t->error, "input", "unsupported_field",
+	           "'input' holds an item of type \"%.40s\", which this server cannot look up; send messages, "
+	           "calls and their outputs.",
+	           type);
 }
 
 static bool refuse_stored(struct translation* t) {
-	static const char* const names[] = {"previous_response_id", "conversation", "prompt", "max_tool_calls"};
+	static const char* const names[] = {"previous_response_id", "conversation", "prompt"};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (json_field(t->from, names[i]))
 			return api_refuse(t->error, names[i], "unsupported_field",
@@ -98,11 +141,16 @@ static bool translate_fields(struct translation* t) {
 	const cJSON* choice = json_field(t->from, "tool_choice");
 	const char* name = api_text(choice, "name");
 	read_text(t);
-	if (cJSON_IsObject(choice))
-		translate_choice(t, name ? name : "");
-	else if (choice)
+	const char* effort = api_text(json_field(t->from, "reasoning"), "effort");
+	if (effort)
+		text_json(translate_member(t, "reasoning_effort"), "%q", effort);
+	if (effort && strcmp(effort, "none") == 0)
+		text_put(translate_member(t, "enable_thinking"), "false");
+	if (name)
+		translate_choice(t, name);
+	else if (cJSON_IsString(choice) || api_is(choice, "type", "allowed_tools"))
 		api_put(translate_member(t, "tool_choice"), choice);
-	return translate_tools(t, "function", "", "parameters");
+	return translate_tools(t, "function", "", "custom", "parameters");
 }
 
 /* ---- what the answer repeats ---------------------------------------------------------------- */
@@ -154,7 +202,7 @@ bool responses_read(const char* body, size_t size, int vocab, struct api_request
 	        "input instructions tools text tool_choice background previous_response_id conversation prompt "
 	        "max_tool_calls",
 	    .hints = "store include reasoning truncation user service_tier stream_options prompt_cache_key "
-	             "safety_identifier prompt_cache_retention",
+	             "safety_identifier prompt_cache_retention client_metadata max_tool_calls",
 	    .renamed = renamed,
 	    .messages = read_input,
 	    .read = translate_fields,

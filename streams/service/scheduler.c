@@ -20,13 +20,14 @@ static void on_memory_event(void* user, int session, enum memory_event event, co
 static void note_mask(struct slot* slot) {
 	const struct mask mask = session_mask(slot->session, NULL);
 	bool head;
-	const struct mask low = session_low(slot->session, &head);
+	const struct mask quantized = session_quantized(slot->session, &head);
 	for (int i = 0; i < 2 * MAX_BLOCKS; i++)
-		if (mask_has(&mask, i) != mask_has(&slot->mask, i) || mask_has(&low, i) != mask_has(&slot->low, i))
+		if (mask_has(&mask, i) != mask_has(&slot->mask, i) ||
+		    mask_has(&quantized, i) != mask_has(&slot->quantized, i))
 			slot->since[i] = slot->tokens;
 	slot->mask = mask;
-	slot->low = low;
-	slot->low_head = head;
+	slot->quantized = quantized;
+	slot->quantized_head = head;
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
@@ -55,7 +56,7 @@ static void one_less(struct scheduler* s) {
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* What a session calls "other" is all the time it did not compute; here that is mostly the others'
+/* A session counts as "other" all the time that it did not compute; here that is mostly the others'
  * iterations, which are their own. */
 static void own_time(struct slot* slot) {
 	struct swiftlet_figures* f = &slot->figures;
@@ -102,7 +103,7 @@ static void use_pool(struct scheduler* s, struct slot* slot) {
 	session_use_pool(slot->session, *pool);
 }
 
-/* What was found was asked for twice: it is worth a file. */
+/* A prefix that was found has been requested twice: it is worth a file. */
 static void keep_prompt(struct scheduler* s, const struct slot* slot) {
 	int n;
 	const int32_t* text = session_text(slot->session, &n);
@@ -112,7 +113,7 @@ static void keep_prompt(struct scheduler* s, const struct slot* slot) {
 	                  text, n);
 }
 
-/* Pools may grow only between rounds: when an iteration is over, before anyone else sits down. */
+/* Pools may grow only between rounds: when an iteration is over, before another job gets a slot. */
 static void remember_texts(struct scheduler* s) {
 	for (struct slot* slot = s->slot; slot < s->end; slot++) {
 		if (slot->ended && s->pool[slot->tenant])
@@ -123,7 +124,7 @@ static void remember_texts(struct scheduler* s) {
 	}
 }
 
-/* What a slot has learned of texts stays with their tenant. */
+/* Anything that a slot has learned from a tenant's texts stays with that tenant. */
 static void change_tenant(struct scheduler* s, struct slot* slot, int tenant) {
 	if (slot->tenant != tenant && slot->watch)
 		memory_move(slot->watch, memory_of(s->option.memory, tenant));
@@ -335,7 +336,7 @@ static bool learn_from(struct scheduler* s, struct slot* slot) {
 const char* scheduler_status(const struct scheduler* s) {
 	const char* status = NULL;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
-		if (slot->used > 0 && session_search(slot->session) && !(status = idle_says(slot->session)))
+		if (slot->used > 0 && session_search(slot->session) && !(status = idle_status(slot->session)))
 			return NULL;
 	return status;
 }
@@ -493,7 +494,9 @@ enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) 
 	/* those that find a free session do not wait, and do not count against the queue */
 	if (s->refusing)
 		result = SUBMIT_STOPPING;
-	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy)
+	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy &&
+	         (s->queue > 0 ||
+	          n <= s->option.queue + s->option.sessions)) /* one that never fits has its turn */
 		result = SUBMIT_FULL;
 	else {
 		struct job** end = &s->first;

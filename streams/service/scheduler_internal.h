@@ -1,4 +1,4 @@
-/* What the files of the scheduler share: its sessions, and what is shown of them. */
+/* Shared by the scheduler's files: its slots, and their state for display. */
 #ifndef SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
 #define SWIFTLET_STREAMS_SERVICE_SCHEDULER_INTERNAL_H
 
@@ -19,12 +19,12 @@ enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_TENANTS = 65 };
 struct slot {
 	swiftlet_session* session;
 	struct memory_watch* watch;
-	struct job* job;       /* NULL: free */
-	char task[128];        /* the last served */
-	int64_t used;          /* iteration of the last use */
-	int64_t tokens;        /* emitted in all */
-	struct mask mask, low; /* and what drafts run with the low-bit copy */
-	bool low_head;
+	struct job* job;             /* NULL: free */
+	char task[128];              /* the last served */
+	int64_t used;                /* iteration of the last use */
+	int64_t tokens;              /* emitted in all */
+	struct mask mask, quantized; /* and what drafts run with the quantized draft weights */
+	bool quantized_head;
 	int64_t since[2 * MAX_BLOCKS]; /* tokens when each sub-layer's state last changed */
 	double taken;                  /* seconds of its job's iterations */
 	bool waits;                    /* `work` is the step's next and has not run */
@@ -85,7 +85,7 @@ int scheduler_chunk(const struct scheduler*);
 void slot_step(struct scheduler*, struct slot*);
 void slot_fail(struct scheduler*, struct slot*, const struct error*);
 
-/* What skipping brings, in words; NULL where it pays in some session. */
+/* The state of learning in a sentence; NULL when skipping pays in some session. */
 const char* scheduler_status(const struct scheduler*);
 /* Publishes the state as one JSON object, and its point of the curves; `at` by the scheduler's clock. */
 void scheduler_show(struct scheduler*, double at);

@@ -136,7 +136,7 @@ static int rows_beside(const struct scheduler* s) {
 	return rows;
 }
 
-/* Of the chunk, what long prompts get: the iteration has drafted, and others have rows in the pass. */
+/* The part of the chunk for long prompts: the iteration's drafts and other rows are deducted. */
 static int chunk_for_long(const struct scheduler* s, int chunk) {
 	const double plain = cost_plain_seconds(&s->engine->cost);
 	if (!s->engine->backend->prefill_is_exact)
@@ -144,8 +144,8 @@ static int chunk_for_long(const struct scheduler* s, int chunk) {
 	return chunk_rest(&s->engine->cost, chunk, plain > 0 ? s->drafted / plain : 0, rows_beside(s));
 }
 
-/* Says for each prompt how many of its rows this iteration computes: a chunk for all together. One that ends
- * in it is not cut. */
+/* Allots to each prompt its rows of this iteration: one chunk for all prompts together. A prompt that ends in
+ * it is not cut. */
 static void share_chunk(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), most = chunk_for_long(s, chunk);
 	int taken = 0, room = memory_for_prompts(s);
@@ -290,9 +290,10 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 		see_full(s, &s->merged.pass, seconds);
 		return;
 	}
-	const struct variant v = {
-	    .skip = work->pass.skip, .low = work->pass.low, .low_head = work->pass.low_head};
-	if (v.skip || v.low || v.low_head)
+	const struct variant v = {.skip = work->pass.skip,
+	                          .quantized = work->pass.quantized,
+	                          .quantized_head = work->pass.quantized_head};
+	if (v.skip || v.quantized || v.quantized_head)
 		cost_see_draft(cost, v, seconds / cost_between(cost, rows));
 }
 
@@ -402,7 +403,7 @@ static void begin_step(struct scheduler* s, struct slot* slot, bool cancel_all) 
 	slot->taken += seconds_now() - began;
 }
 
-/* Of those who wait for rows of their prompts, or of those who decode; whether there is any. */
+/* Begins the steps of the slots that prefill, or of those that decode. False when there are none. */
 static bool begin_steps(struct scheduler* s, bool prompts, bool cancel_all) {
 	bool any = false;
 	for (struct slot* slot = s->slot; slot < s->end; slot++)

@@ -20,8 +20,8 @@ static void show_slot(struct text* out, const struct slot* s, int index, int blo
 	          s->used);
 	mask_put_blocks(out, &s->mask);
 	text_json(out, ", 'low': {");
-	mask_put_blocks(out, &s->low);
-	text_json(out, ", 'head': %b}, 'since': {", s->low_head);
+	mask_put_blocks(out, &s->quantized);
+	text_json(out, ", 'head': %b}, 'since': {", s->quantized_head);
 	show_since(out, "attention", s, 0, blocks);
 	text_put(out, ", ");
 	show_since(out, "mlp", s, 1, blocks);

@@ -126,6 +126,7 @@ struct server* server_open(const struct server_options* o, struct model* model, 
 	s->engine = engine;
 	s->loopback = server_is_loopback(o->host);
 	s->began = seconds_now();
+	s->opened = time(NULL);
 	s->context = options_context(&o->work.session, model);
 	pthread_mutex_init(&s->rate_lock, NULL);
 	for (int i = 0; i <= SERVER_KEYS; i++)
@@ -139,6 +140,30 @@ struct server* server_open(const struct server_options* o, struct model* model, 
 }
 
 int server_port(const struct server* s) { return s->port; }
+
+bool server_is_model(const struct server* s, const char* name) {
+	bool found = strcmp(name, s->option.work.model_name) == 0 || strcmp(name, s->model->name) == 0;
+	for (int i = 0; i < s->option.n_aliases; i++)
+		found |= strcmp(name, s->option.alias[i]) == 0;
+	return found;
+}
+
+void server_note_ignored(struct server* s, const char* fields) {
+	enum { MOST = 1 << 14 }; /* clients could go on for ever */
+	pthread_mutex_lock(&s->rate_lock);
+	for (const char* at = fields; at && *at; at += strspn(at, ", ")) {
+		char name[160];
+		const size_t n = strcspn(at, ",");
+		snprintf(name, sizeof name, "%.*s ", n > 150 ? 150 : (int)n, at);
+		at += n;
+		if ((s->ignored.data && strstr(s->ignored.data, name)) || s->ignored.size > MOST)
+			continue;
+		text_put(&s->ignored, name);
+		fprintf(stderr, "swiftlet: the field '%.*s' of requests is ignored (--strict-fields refuses it)\n",
+		        (int)strlen(name) - 1, name);
+	}
+	pthread_mutex_unlock(&s->rate_lock);
+}
 
 /* Answers that are ready are given time to be written, the connections beside them a moment. */
 static void wait_for_answers(struct server* s) {
@@ -173,5 +198,6 @@ void server_close(struct server* s, double grace) {
 	for (int i = 0; i <= SERVER_KEYS; i++)
 		metrics_close(&s->metrics[i]);
 	pthread_mutex_destroy(&s->rate_lock);
+	text_free(&s->ignored);
 	free(s);
 }

@@ -23,7 +23,12 @@ struct server_options {
 	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one tenant. Where all are one
 	 * tenant's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
 	const char* key_file;
-	const char* cors;              /* an origin that browsers may call from, or "*"; NULL: none */
+	const char* const* cors;  /* (n_cors) origins that browsers may call from; "*": any, "localhost" */
+	int n_cors;               /* this machine's, by any port */
+	const char* const* alias; /* (n_aliases) the model's other names */
+	int n_aliases;
+	bool strict_model;             /* refuses other names of the model */
+	bool strict_fields;            /* refuses fields that nobody knows */
 	const char* prompt_cache;      /* a folder; NULL: none */
 	int64_t prompt_cache_bytes;    /* of its files at most */
 	int rate;                      /* requests a minute and client; 0: unlimited */

@@ -116,7 +116,8 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (key_number(s, key, strlen(key)))
 		return error_set(e, "%s, line %d: this key is listed twice; delete one of the lines", path, number);
 	if (s->n_keys == SERVER_KEYS)
-		return error_set(e, "%s: more than %d keys; the server takes no more", path, SERVER_KEYS);
+		return error_set(e, "%s: more than %d keys; the server takes no more; the server takes no more", path,
+		                 SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
@@ -154,7 +155,7 @@ bool server_read_keys(struct server* s, struct error* e) {
 
 /* ---- origins ------------------------------------------------------------------------------ */
 
-/* Of "[::1]:80" and "localhost:80" without their port. */
+/* Checks a host such as "[::1]:80" or "localhost:80"; the port is ignored. */
 static bool names_loopback(const char* host) {
 	char name[64];
 	const bool bracket = host[0] == '[';
@@ -165,21 +166,50 @@ static bool names_loopback(const char* host) {
 	return server_is_loopback(name);
 }
 
+static bool host_allowed(const struct http_call* c) {
+	const char* host = call_header(c, "Host");
+	return !c->server->loopback || c->server->n_keys > 0 || !host || names_loopback(host);
+}
+
+/* A page of this machine's, by whatever port: http://localhost:3000. */
+static bool is_local(const char* origin) {
+	const char* host = strstr(origin, "://");
+	return host && (strncmp(origin, "http://", 7) == 0 || strncmp(origin, "https://", 8) == 0) &&
+	       names_loopback(host + 3);
+}
+
+bool call_cors_allowed(const struct http_call* c) {
+	const struct server_options* o = &c->server->option;
+	const char* origin = call_header(c, "Origin");
+	bool allowed = false;
+	for (int i = 0; i < o->n_cors && origin; i++)
+		allowed |= strcmp(o->cors[i], "*") == 0 || strcasecmp(o->cors[i], origin) == 0 ||
+		           (strcmp(o->cors[i], "localhost") == 0 && is_local(origin));
+	return allowed;
+}
+
 /* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
- * this machine (the Host header tells), or by a plain form post (the Origin header tells). */
-bool call_origin_allowed(const struct http_call* c) {
+ * this machine (seen in the Host header), or by a plain form post (seen in the Origin header). */
+bool call_origin_allowed(struct http_call* c) {
 	const char* host = call_header(c, "Host");
 	const char* origin = call_header(c, "Origin");
-	const char* cors = c->server->option.cors;
-	if (c->server->loopback && c->server->n_keys == 0 && host && !names_loopback(host))
-		return false;
-	if (!origin || (cors && (strcmp(cors, "*") == 0 || strcasecmp(cors, origin) == 0)))
+	if (!host_allowed(c))
+		return api_fail(
+		    &c->error, 403, "host_not_allowed",
+		    "The Host header '%.100s' is not this machine's. Without an --api-key-file this server "
+		    "answers to localhost alone: give it keys, or let the proxy set Host: localhost.",
+		    host);
+	if (!origin || call_cors_allowed(c))
 		return true;
 	/* a page of this host that came by another scheme is another's: whoever is on the way may have made it */
 	const char* scheme = call_header(c, "X-Forwarded-Proto");
 	const size_t n = scheme ? strlen(scheme) : strlen(scheme = "http");
-	return host && strncasecmp(origin, scheme, n) == 0 && strncmp(origin + n, "://", 3) == 0 &&
-	       strcasecmp(origin + n + 3, host) == 0;
+	return (host && strncasecmp(origin, scheme, n) == 0 && strncmp(origin + n, "://", 3) == 0 &&
+	        strcasecmp(origin + n + 3, host) == 0) ||
+	       api_fail(
+	           &c->error, 403, "origin_not_allowed",
+	           "Requests from the origin '%.100s' are not allowed; serve with --cors %.100s to allow them.",
+	           origin, origin);
 }
 
 /* ---- rates -------------------------------------------------------------------------------- */

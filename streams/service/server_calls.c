@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/random.h>
 
 #include "streams/service/chat_translation.h"
+#include "streams/service/ollama.h"
 #include "streams/service/server_head.h"
 #include "streams/service/server_internal.h"
 
@@ -18,16 +20,31 @@ const char* call_header(const struct http_call* c, const char* name) {
 	return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
 }
 
+/* Clients in browsers send headers of their own: what is asked for is allowed. */
+static void add_cors_headers(const struct http_call* c, struct MHD_Response* r) {
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ";
+	const char* asked = call_header(c, "Access-Control-Request-Headers");
+	const bool plain = asked && *asked && !asked[strspn(asked, letters)];
+	MHD_add_response_header(r, "Vary", "Origin");
+	if (!call_cors_allowed(c))
+		return;
+	MHD_add_response_header(r, "Access-Control-Allow-Origin", call_header(c, "Origin"));
+	MHD_add_response_header(r, "Access-Control-Allow-Headers",
+	                        plain ? asked : "Authorization, Content-Type, X-Api-Key, Anthropic-Version");
+	MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
+	MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, Swiftlet-Ignored-Fields");
+	MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+}
+
 static void add_headers(const struct http_call* c, struct MHD_Response* r) {
 	MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(r, "Cache-Control", "no-store");
 	MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
-	if (c->server->option.cors) {
-		MHD_add_response_header(r, "Access-Control-Allow-Origin", c->server->option.cors);
-		MHD_add_response_header(r, "Access-Control-Allow-Headers",
-		                        "Authorization, Content-Type, X-Api-Key, Anthropic-Version");
-		MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
-	}
+	MHD_add_response_header(r, "X-Request-Id", c->id);
+	if (c->ignored && *c->ignored)
+		MHD_add_response_header(r, "Swiftlet-Ignored-Fields", c->ignored);
+	if (c->server->option.n_cors > 0)
+		add_cors_headers(c, r);
 }
 
 bool call_queue(struct http_call* c, int status, struct MHD_Response* r) {
@@ -61,19 +78,21 @@ bool call_reply_json(struct http_call* c, struct text* text) {
 	return api_no_memory(&c->error);
 }
 
-struct MHD_Response* event_stream(MHD_ContentReaderCallback read, void* user,
+struct MHD_Response* event_stream(const char* type, MHD_ContentReaderCallback read, void* user,
                                   MHD_ContentReaderFreeCallback freed) {
 	struct MHD_Response* r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read, user, freed);
 	if (r) {
-		MHD_add_response_header(r, "Content-Type", "text/event-stream");
+		MHD_add_response_header(r, "Content-Type", type ? type : "text/event-stream");
 		MHD_add_response_header(r, "X-Accel-Buffering", "no");
 	}
 	return r;
 }
 
 static char* error_text(const struct http_call* c, const struct api_error* e) {
-	const bool anthropic = strncmp(c->path, "/v1/messages", strlen("/v1/messages")) == 0;
-	return anthropic ? messages_error_text(e) : api_error_text(e);
+	const char* path = c->route && c->route->path ? c->route->path : c->path;
+	if (strncmp(path, "/v1/messages", strlen("/v1/messages")) == 0)
+		return messages_error_text(e);
+	return strncmp(path, "/api/", strlen("/api/")) == 0 ? ollama_error_text(e) : api_error_text(e);
 }
 
 bool call_reply_error(struct http_call* c, const struct api_error* e) {
@@ -88,6 +107,8 @@ bool call_reply_error(struct http_call* c, const struct api_error* e) {
 		                        c->route && strcmp(c->route->path, "/") == 0
 		                            ? "Basic realm=\"swiftlet: any name, the API key as password\""
 		                            : "Bearer");
+	if (e->status == 415)
+		MHD_add_response_header(r, "Accept-Encoding", "identity");
 	if (e->status == 405 && e->param[0])
 		MHD_add_response_header(r, "Allow", e->param);
 	return call_queue(c, e->status, r);
@@ -133,14 +154,17 @@ static bool not_built(struct http_call* c) {
 	return false;
 }
 
-/* HEAD is a GET whose body MHD leaves out. */
-static bool find_route(struct http_call* c) {
-	char allowed[96] = "";
+/* HEAD is a GET whose body MHD leaves out; what a browser asks before it calls from another origin is
+ * answered for all paths that need no admin. */
+static bool look_up(struct http_call* c, const char* path, char allowed[96]) {
 	const char* method = strcmp(c->method, "HEAD") == 0 ? "GET" : c->method;
+	const bool asks = strcmp(method, "OPTIONS") == 0;
 	for (const struct route* r = server_routes; r->method; r++) {
 		const char* rest;
-		if (!match_route(r, c->path, &rest))
+		if (!match_route(r, path, &rest))
 			continue;
+		if (asks && !r->admin)
+			c->route = &server_preflight;
 		if (strcmp(r->method, method) == 0) {
 			c->route = r;
 			c->rest = rest;
@@ -151,11 +175,30 @@ static bool find_route(struct http_call* c) {
 			strcat(allowed, r->method);
 		}
 	}
+	return c->route != NULL;
+}
+
+/* Clients that are given an address without /v1 leave it out. */
+static bool find_route(struct http_call* c) {
+	char allowed[96] = "";
+	if (look_up(c, c->path, allowed))
+		return true;
+	if (!allowed[0] && strlen(c->path) + 4 < sizeof c->path && strncmp(c->path, "/v1/", 4) != 0) {
+		char path[sizeof c->path];
+		snprintf(path, sizeof path, "/v1%.*s", (int)sizeof path - 4, c->path);
+		if (look_up(c, path, allowed)) {
+			const char* rest = c->rest ? c->path + strlen(c->path) - strlen(c->rest) : NULL;
+			c->rest = rest;
+			return true;
+		}
+	}
 	if (!allowed[0])
-		return !not_built(c) && api_fail(&c->error, 404, "not_found",
-		                                 "No endpoint has the path '%.120s'. Check its spelling; "
-		                                 "the endpoints' list is in the documentation of swiftlet's service.",
-		                                 c->path);
+		return !not_built(c) &&
+		       api_fail(
+		           &c->error, 404, "not_found",
+		           "%s %.200s is no path of this server; it answers /v1/chat/completions, /v1/completions, "
+		           "/v1/responses, /v1/messages, /v1/embeddings, /v1/models and /api/chat.",
+		           c->method, c->path);
 	api_fail(&c->error, 405, "method_not_allowed", "This path does not take the method %.20s. It takes %s.",
 	         c->method, allowed);
 	snprintf(c->error.param, sizeof c->error.param, "%s", allowed);
@@ -169,6 +212,11 @@ static bool check_body_headers(struct http_call* c) {
 	if (length && strtoull(length, NULL, 10) > SERVER_BODY)
 		return api_fail(&c->error, 413, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
 	const bool has_body = (length && strcmp(length, "0") != 0) || call_header(c, "Transfer-Encoding");
+	const char* coding = call_header(c, "Content-Encoding");
+	if (takes_body && has_body && coding && *coding && strcasecmp(coding, "identity") != 0)
+		return api_fail(&c->error, 415, "unsupported_content_encoding",
+		                "The body is encoded as '%.40s'; send it as it is, without Content-Encoding.",
+		                coding);
 	return !takes_body || !has_body || (type && strncasecmp(type, "application/json", 16) == 0) ||
 	       api_fail(&c->error, 415, "unsupported_media_type",
 	                "The body must be JSON: send Content-Type: application/json.");
@@ -178,9 +226,7 @@ static bool check_body_headers(struct http_call* c) {
  * still writing reads it. */
 static bool first_look(struct http_call* c) {
 	if (!call_origin_allowed(c))
-		return api_fail(&c->error, 403, "origin_not_allowed",
-		                "Requests from this origin are not allowed: use a page of this server, or a client "
-		                "without an Origin header.");
+		return false;
 	const bool found = find_route(c);
 	if ((!found || !c->route->open) && !call_authorized(c))
 		return api_fail(&c->error, 401, "invalid_api_key",
@@ -231,6 +277,25 @@ size_t server_unescape(void* user, struct MHD_Connection* connection, char* text
 	return (size_t)(to - text);
 }
 
+static void name_call(struct http_call* c) {
+	uint64_t random = 0;
+	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+		random = (uint64_t)(c->began * 1e9);
+	snprintf(c->id, sizeof c->id, "req_%016llx", (unsigned long long)random);
+}
+
+/* A NUL in a text, which valid JSON may have: no text of ours does, so it becomes what stands for a character
+ * that cannot be shown. */
+static void replace_nul(struct text* body) {
+	for (char* at = body->data; at && (at = memchr(at, '\\', (size_t)(body->data + body->size - at)));) {
+		if (body->size - (size_t)(at - body->data) >= 6 && memcmp(at, "\\u0000", 6) == 0)
+			memcpy(at, "\\ufffd", 6);
+		at += 2;
+		if (at >= body->data + body->size)
+			break;
+	}
+}
+
 static struct http_call* begin_call(struct server* s, struct MHD_Connection* connection, const char* url,
                                     const char* method, const char* version) {
 	struct http_call* c = calloc(1, sizeof *c);
@@ -241,6 +306,7 @@ static struct http_call* begin_call(struct server* s, struct MHD_Connection* con
 	c->began = seconds_now();
 	gate_waits(s->gate, connection, false);
 	snprintf(c->method, sizeof c->method, "%s", method);
+	name_call(c);
 	if (strlen(url) >= sizeof c->path)
 		api_fail(&c->error, 414, "too_long", "The path is longer than %d bytes.", MAX_PATH - 1);
 	else if (head_is_good(c, version)) {
@@ -290,6 +356,8 @@ static bool take_body(struct http_call* c, const char* data, size_t* size) {
 static bool answer_call(struct http_call* c) {
 	if (!c->error.status && c->body.failed)
 		api_no_memory(&c->error);
+	if (!c->error.status)
+		replace_nul(&c->body);
 	if (!c->error.status && c->route->answer(c))
 		return true;
 	if (!c->error.status)
@@ -337,7 +405,8 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 	if (c->tenant > 0)
 		metrics_request(&s->metrics[c->tenant], route, status);
 	if (s->option.log_requests)
-		fprintf(stderr, "%s %s %d %.3f s\n", c->method, route, status, seconds_now() - c->began);
+		fprintf(stderr, "%s %s %d %.3f s %s\n", c->method, c->path, status, seconds_now() - c->began, c->id);
+	free(c->ignored);
 	text_free(&c->body);
 	free(c);
 }

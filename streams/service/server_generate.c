@@ -12,6 +12,7 @@ void generation_let_go(struct generation* g) {
 		return;
 	for (int i = 0; i < g->n; i++) {
 		reply_logprobs_free(&g->choice[i].logprobs);
+		free(g->choice[i].token);
 		answer_reader_close(&g->choice[i].reader);
 		free(g->choice[i].embedding);
 	}
@@ -66,7 +67,7 @@ static void stream_freed(void* user) { generation_let_go(user); }
 
 static bool begin_stream(struct http_call* c, struct generation* g) {
 	atomic_fetch_add(&g->holders, 1);
-	struct MHD_Response* r = event_stream(read_stream, g, stream_freed);
+	struct MHD_Response* r = event_stream(g->formatter->type, read_stream, g, stream_freed);
 	if (!r) {
 		generation_let_go(g);
 		return api_no_memory(&c->error);

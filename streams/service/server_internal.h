@@ -1,4 +1,4 @@
-/* What the files of the service share: the server, a request under way, and the routes. */
+/* Shared by the service's files: the server, a request in progress, and the routes. */
 #ifndef SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
 #define SWIFTLET_STREAMS_SERVICE_SERVER_INTERNAL_H
 
@@ -41,10 +41,12 @@ struct server {
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
+	struct text ignored; /* fields that were ignored so far, a blank behind each; under rate_lock */
 	char tenant_name[SERVER_KEYS + 1]
 	                [PROMPT_CACHE_NAME]; /* by tenant: in the store, and of prompts on disk */
 	int n_keys, n_tenants;
 	double began;
+	time_t opened;
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
 	pthread_mutex_t rate_lock;
@@ -67,6 +69,8 @@ struct http_call {
 	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
 	struct generation* generation;
+	char* ignored; /* fields of the request that nobody read, with a comma between; or NULL */
+	char id[24];   /* the request's, for logs: x-request-id */
 };
 
 /* A route takes a complete request and answers it. */
@@ -85,8 +89,10 @@ bool call_reply(struct http_call*, int status, const char* type, struct text* te
 bool call_reply_json(struct http_call*, struct text* text);
 bool call_reply_error(struct http_call*, const struct api_error*);
 bool call_queue(struct http_call*, int status, struct MHD_Response*);
-/* Server-sent events, as MHD asks for them; NULL on no memory, and then nothing is freed. */
-struct MHD_Response* event_stream(MHD_ContentReaderCallback, void* user, MHD_ContentReaderFreeCallback);
+/* A stream, of server-sent events where type is NULL, as MHD asks for it; NULL on no memory, and then nothing
+ * is freed. */
+struct MHD_Response* event_stream(const char* type, MHD_ContentReaderCallback, void* user,
+                                  MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
 const char* call_header(const struct http_call*, const char* name);
 
@@ -113,7 +119,8 @@ void gate_waits(struct connection_gate*, struct MHD_Connection*, bool waiting);
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
-bool call_origin_allowed(const struct http_call*);
+bool call_origin_allowed(struct http_call*);     /* false with the call's error */
+bool call_cors_allowed(const struct http_call*); /* by --cors: a browser may read the answer */
 /* Sets the call's tenant, and whether he is an admin. */
 bool call_authorized(struct http_call*);
 bool call_within_rate(const struct http_call*);
@@ -123,6 +130,11 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char
                                   const char* version, const char* data, size_t* size, void** state);
 size_t server_unescape(void* user, struct MHD_Connection*, char* text);
 void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
+
+/* server.c: the model's name, its file's, or an alias; and fields that are ignored, each named once in the
+ * log */
+bool server_is_model(const struct server*, const char* name);
+void server_note_ignored(struct server*, const char* fields);
 
 /* server_generate.c */
 bool answer_generation(struct http_call*);
@@ -137,6 +149,8 @@ bool answer_metrics(struct http_call*);
 bool answer_tokenize(struct http_call*);
 bool answer_detokenize(struct http_call*);
 bool answer_count_tokens(struct http_call*);
+bool answer_input_tokens(struct http_call*);
+bool answer_tokenizer_info(struct http_call*);
 
 /* optimizer_service.c: searches for models that run elsewhere; NULL on no memory */
 struct optimizer_service* optimizer_service_open(int tenants);
@@ -147,7 +161,8 @@ bool answer_optimizer(struct http_call*); /* every request of them */
 bool watch_begin(struct http_call*);
 
 /* server_routes.c */
-extern const struct route server_routes[]; /* ends with one without a method */
+extern const struct route server_preflight; /* of every path that a browser may ask for from elsewhere */
+extern const struct route server_routes[];  /* ends with one without a method */
 
 /* page.c, made from page.html */
 extern const unsigned char page_html[];

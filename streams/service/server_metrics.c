@@ -13,7 +13,7 @@ struct metric_row {
 	double value;
 };
 
-/* What is counted up has a name that ends so; all else is what is so at this moment. */
+/* A counter's name ends in _total; all others are gauges. */
 static const char* kind_of(const char* name) {
 	const size_t n = strlen(name), total = strlen("_total");
 	return n > total && strcmp(name + n - total, "_total") == 0 ? "counter" : "gauge";
@@ -62,7 +62,7 @@ static void write_requests(const struct metrics* m, struct text* out) {
 	}
 }
 
-/* Who drafted: candidates verified, kept, and expected to be kept. */
+/* Counters of each drafter: candidates verified, accepted, and expected to be accepted. */
 static void write_sources(const struct metrics* m, struct text* out) {
 	static const char* const name[][2] = {
 	    {"candidates_total", "Draft candidates verified, by who proposed them."},
@@ -154,7 +154,8 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 	     (double)(k.improved + k.recalled)},
 	    {"mask_recalls_total", NULL, "Times a stored mask was taken up.", (double)k.recalled},
 	    {"masks_settled_total", NULL, "Masks that held, so that their search rests.", (double)k.converged},
-	    {"drift_events_total", NULL, "Times acceptance fell and the search began anew.", (double)k.drifts},
+	    {"drift_events_total", NULL, "Times that acceptance drifted and the search started anew.",
+	     (double)k.drifts},
 	    {"bank_masks", NULL, "Masks in the bank.", k.entries},
 	    {"bank_evictions_total", NULL, "Masks that left the bank for want of room.", (double)k.evictions},
 	    {"store_failed", NULL, "1 while the last write to the store failed.", k.store_failed},

@@ -6,6 +6,8 @@
 
 #include "streams/mask_file.h"
 #include "streams/service/generation.h"
+#include "streams/service/infill.h"
+#include "streams/service/ollama.h"
 
 /* ---- health, models, the page ------------------------------------------------------------- */
 
@@ -33,32 +35,54 @@ static bool answer_version(struct http_call* c) {
 	return call_reply_json(c, &out);
 }
 
-static void put_model(const struct server* s, struct text* out) {
-	text_json(out,
-	          "{'id': %q, 'object': 'model', 'created': 0, 'owned_by': 'swiftlet', 'swiftlet': "
-	          "{'fingerprint': '%s', 'blocks': %d, 'context': %d, 'parameters': %l}}",
-	          s->option.work.model_name, s->model->fingerprint, s->model->weights.shape.n_blocks, s->context,
-	          (int64_t)s->model->parameters);
+static void put_model(const struct server* s, const char* name, struct text* out) {
+	text_json(
+	    out,
+	    "{'id': %q, 'object': 'model', 'created': %l, 'owned_by': 'swiftlet', 'max_model_len': %d, 'meta': "
+	    "{'n_vocab': %d, 'n_ctx': %d, 'n_embd': %d, 'n_params': %l}, 'swiftlet': "
+	    "{'fingerprint': '%s', 'blocks': %d, 'context': %d, 'parameters': %l}}",
+	    name, (int64_t)s->opened, s->context, s->model->weights.shape.vocab, s->context,
+	    swiftlet_model_dim(s->model), (int64_t)s->model->parameters, s->model->fingerprint,
+	    s->model->weights.shape.n_blocks, s->context, (int64_t)s->model->parameters);
 }
 
 static bool answer_models(struct http_call* c) {
 	struct text out = {0};
 	text_json(&out, "{'object': 'list', 'data': [");
-	put_model(c->server, &out);
+	const struct server* s = c->server;
+	put_model(s, s->option.work.model_name, &out);
+	for (int i = 0; i < s->option.n_aliases; i++) {
+		text_put(&out, ", ");
+		put_model(s, s->option.alias[i], &out);
+	}
 	text_put(&out, "]}\n");
 	return call_reply_json(c, &out);
 }
 
 static bool answer_model(struct http_call* c) {
-	if (strcmp(c->rest, c->server->option.work.model_name) != 0) {
-		api_fail(&c->error, 404, "model_not_found",
-		         "This server has no model '%.120s': GET /v1/models lists the one that it has.", c->rest);
+	if (!server_is_model(c->server, c->rest)) {
+		api_fail(&c->error, 404, "model_not_found", "The model '%.120s' is not served here; '%.120s' is.",
+		         c->rest, c->server->option.work.model_name);
 		snprintf(c->error.param, sizeof c->error.param, "model");
 		return false;
 	}
 	struct text out = {0};
-	put_model(c->server, &out);
+	put_model(c->server, c->rest, &out);
 	text_put(&out, "\n");
+	return call_reply_json(c, &out);
+}
+
+/* As llama-server tells of itself. */
+static bool answer_props(struct http_call* c) {
+	const struct server* s = c->server;
+	const char* template = model_chat_template(s->model, false);
+	struct text out = {0};
+	text_json(&out,
+	          "{'default_generation_settings': {'n_ctx': %d, 'params': {'n_predict': -1, 'temperature': 1}}, "
+	          "'total_slots': %d, 'model_alias': %q, 'model_path': %q, 'chat_template': %q, 'modalities': "
+	          "{'vision': false, 'audio': false}, 'build_info': 'swiftlet %s', 'is_sleeping': false}\n",
+	          s->context, s->option.work.sessions, s->option.work.model_name, s->model->name,
+	          template ? template : "", s->option.version);
 	return call_reply_json(c, &out);
 }
 
@@ -243,19 +267,18 @@ static bool put_mask(struct http_call* c) {
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
-/* A browser asks before it calls from another origin; only where --cors allows one. */
 static bool answer_preflight(struct http_call* c) {
-	if (!c->server->option.cors)
-		return api_fail(&c->error, 403, "origin_not_allowed", "Other origins are not allowed.");
+	if (!c->server->option.n_cors)
+		return api_fail(&c->error, 403, "origin_not_allowed",
+		                "Other origins are not allowed; serve with --cors ORIGIN to allow one.");
 	struct text out = {0};
 	return call_reply(c, 204, "text/plain", &out);
 }
 
-/* What generates may be asked for from other origins. */
+const struct route server_preflight = {"OPTIONS", "*", .answer = answer_preflight, .open = true};
+
 #define GENERATION(at, how)                                                                                  \
-	{"POST", at, .answer = answer_generation, .formatter = &how}, {                                          \
-		"OPTIONS", at, .answer = answer_preflight, .open = true                                              \
-	}
+	{ "POST", at, .answer = answer_generation, .formatter = &how }
 const struct route server_routes[] = {
     {"GET", "/", .answer = answer_page, .admin = true},
     {"GET", "/health", .answer = answer_health, .open = true},
@@ -272,6 +295,18 @@ const struct route server_routes[] = {
     GENERATION("/v1/responses", formatter_responses),
     GENERATION("/v1/messages", formatter_messages),
     {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens},
+    {"POST", "/v1/responses/input_tokens", .answer = answer_input_tokens},
+    GENERATION("/infill", formatter_infill),
+    GENERATION("/api/chat", formatter_ollama_chat),
+    GENERATION("/api/generate", formatter_ollama_generate),
+    GENERATION("/api/embed", formatter_ollama_embed),
+    GENERATION("/api/embeddings", formatter_ollama_embeddings),
+    {"GET", "/api/tags", .answer = answer_ollama_tags},
+    {"GET", "/api/ps", .answer = answer_ollama_tags},
+    {"GET", "/api/version", .answer = answer_version},
+    {"POST", "/api/show", .answer = answer_ollama_show},
+    {"GET", "/props", .answer = answer_props},
+    {"GET", "/tokenizer_info", .answer = answer_tokenizer_info},
     {"GET", "/v1/swiftlet/state", .answer = answer_state, .admin = true},
     {"GET", "/v1/swiftlet/masks", .answer = answer_masks},
     {"PUT", "/v1/swiftlet/masks", .answer = put_mask, .admin = true},

@@ -96,6 +96,40 @@ bool answer_count_tokens(struct http_call* c) {
 	return good && call_reply_json(c, &out);
 }
 
+/* The same of Responses. */
+bool answer_input_tokens(struct http_call* c) {
+	struct api_request q;
+	struct token_list list = {0};
+	struct error e;
+	const int vocab = c->server->model->weights.shape.vocab;
+	bool good = responses_read(c->body.data, c->body.size, vocab, &q, &c->error);
+	if (good && !chat_parts_encode(&q.parts, c->server->model, &list, &e))
+		good = api_refuse(&c->error, "input", "chat_template", "%.390s", e.message);
+	struct text out = {0};
+	if (good)
+		text_json(&out, "{'object': 'response.input_tokens', 'input_tokens': %d}\n", list.n);
+	api_request_free(&q);
+	token_list_free(&list);
+	return good && call_reply_json(c, &out);
+}
+
+/* As vLLM has it: what a client needs that encodes chats itself. */
+bool answer_tokenizer_info(struct http_call* c) {
+	const struct tokenizer* t = c->server->model->tokenizer;
+	const char* template = model_chat_template(c->server->model, false);
+	const int32_t token[] = {tokenizer_bos(t), tokenizer_eos(t), tokenizer_eos(t)};
+	static const char* const names[] = {"bos_token", "eos_token", "pad_token"};
+	struct text out = {0};
+	text_json(&out, "{'tokenizer_class': 'swiftlet', 'chat_template': %q", template);
+	for (int i = 0; i < 3; i++) {
+		char piece[256];
+		const size_t n = token[i] >= 0 ? tokenizer_piece(t, token[i], true, piece, sizeof piece) : 0;
+		text_json(&out, n && n < sizeof piece ? ", '%s': %Q" : ", '%s': null", names[i], piece, n);
+	}
+	text_put(&out, "}\n");
+	return call_reply_json(c, &out);
+}
+
 /* ---- text of tokens ----------------------------------------------------------------------- */
 
 /* Both names that clients look for. */

@@ -46,7 +46,7 @@ bool watch_begin(struct http_call* c) {
 		return api_fail(&c->error, 503, "too_many_watchers", "%d connections watch already; try again later.",
 		                EVENTS_WATCHERS);
 	}
-	struct MHD_Response* r = event_stream(read_events, w, stop_watching);
+	struct MHD_Response* r = event_stream(NULL, read_events, w, stop_watching);
 	if (r)
 		return call_queue(c, 200, r);
 	stop_watching(w);

@@ -1,19 +1,24 @@
-/* Strict tools: what a model calls is bound to their schemas. The other tools' arguments are any object. */
+/* What a model calls is bound to the tools' names and schemas: where a call is forced, where a tool is
+ * strict, and where the answer keeps a form beside tools. Special tokens of the way in which a model writes
+ * its calls stand in the grammar by their names. */
 #include "streams/service/generation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/grammar/grammar.h"
 
-enum { MAX_TOOLS = 128 };
+enum { MAX_TOOLS = 128, MAX_MARK = 32 };
 
 struct tool_binding {
-	const struct tool_syntax* syntax;
 	struct grammar_call call[MAX_TOOLS];
 	int n;
 	struct text text[MAX_TOOLS]; /* before the arguments of the first call; of others without `all` */
 	char* schema[MAX_TOOLS];
+	/* the syntax, with special tokens marked */
+	struct text all, begin, middle, end, close, between, finish, trigger, begun;
+	char passes[MAX_MARK];
 };
 
 static const cJSON* function_of(const cJSON* tool) {
@@ -25,34 +30,118 @@ static bool is_strict(const cJSON* tool) {
 	return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(function_of(tool), "strict"));
 }
 
-static bool add_tool(struct tool_binding* b, const cJSON* tool, struct api_error* e) {
-	const char* name = api_text(function_of(tool), "name");
-	const cJSON* schema = cJSON_GetObjectItemCaseSensitive(function_of(tool), "parameters");
-	if (!name || b->n == MAX_TOOLS || strpbrk(name, "\"\\"))
-		return api_refuse(e, "tools", "invalid_value", "Strict tools: at most %d, each with a name.",
-		                  MAX_TOOLS);
-	const int i = b->n++;
-	text_print(&b->text[i], "%s%s%s%s", b->syntax->all, b->syntax->begin, name, b->syntax->middle);
-	if (is_strict(tool) && cJSON_IsObject(schema))
-		b->schema[i] = json_print(schema);
-	if (b->text[i].failed || (is_strict(tool) && schema && !b->schema[i]))
-		return api_no_memory(e);
-	b->call[i] = (struct grammar_call){.first = b->text[i].data,
-	                                   .before = b->text[i].data + strlen(b->syntax->all),
-	                                   .schema = b->schema[i],
-	                                   .after = b->syntax->end};
-	return true;
+static bool is_forced(const struct generation* g) { return g->request.tool_choice == TOOLS_REQUIRED; }
+
+/* ---- special tokens ------------------------------------------------------------------------------ */
+
+/* Whether a text begins with a special token of the model, among those that calls are written with. */
+static size_t special_at(const struct tokenizer* t, const char* text) {
+	static const char* const channels[] = {"<|channel|>", "<|message|>", "<|constrain|>",
+	                                       "<|call|>",    "</think>",    NULL};
+	const char* const* const lists[] = {tool_marks, channels};
+	for (int list = 0; list < 2; list++)
+		for (int i = 0; lists[list][i]; i++) {
+			const char* mark = lists[list][i];
+			if (strncmp(text, mark, strlen(mark)) != 0)
+				continue;
+			const int32_t token = tokenizer_find(t, mark);
+			return token >= 0 && tokenizer_is_special(t, token) ? strlen(mark) : 0;
+		}
+	return 0;
 }
 
-/* What begins a call has to be text, and what ends a thought too: a grammar allows no special tokens. */
-static bool writes_as_text(const struct tool_syntax* syntax, const struct generation* g) {
-	const struct model* m = g->server->model;
-	const struct tokenizer* t = m->tokenizer;
-	const enum reasoning_style style = reasoning_style_of(model_chat_template(m, true));
-	const int32_t trigger = g->begun.size ? -1 : tokenizer_find(t, syntax->trigger);
-	const int32_t thought = style == REASONING_THINK ? tokenizer_find(t, "</think>") : -1;
-	return (trigger < 0 || !tokenizer_is_special(t, trigger)) &&
-	       (thought < 0 || !tokenizer_is_special(t, thought)) && style != REASONING_CHANNELS;
+/* As a grammar says it. */
+static void put_marked(struct text* out, const struct tokenizer* t, const char* text) {
+	while (*text) {
+		const size_t n = special_at(t, text);
+		if (n > 0)
+			text_put(out, GRAMMAR_SPECIAL);
+		text_add(out, text, n > 0 ? n : 1);
+		text += n > 0 ? n : 1;
+	}
+}
+
+static const char* of(const struct text* t) { return t->data ? t->data : ""; }
+
+static void mark_syntax(struct tool_binding* b, const struct generation* g) {
+	const struct tokenizer* t = g->server->model->tokenizer;
+	const struct tool_syntax* s = g->syntax;
+	const struct {
+		struct text* to;
+		const char* from;
+	} parts[] = {{&b->all, s->all},       {&b->begin, s->begin},     {&b->middle, s->middle},
+	             {&b->end, s->end},       {&b->close, s->close},     {&b->between, s->between},
+	             {&b->finish, s->finish}, {&b->trigger, s->trigger}, {&b->begun, of(&g->begun)}};
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		put_marked(parts[i].to, t, parts[i].from);
+	if (special_at(t, "</think>") > 0)
+		snprintf(b->passes, sizeof b->passes, "%s</think>", GRAMMAR_SPECIAL);
+}
+
+/* ---- tools ----------------------------------------------------------------------------------------- */
+
+/* A function without parameters is called with none. */
+static bool has_none(const cJSON* schema) {
+	const cJSON* properties = json_field(schema, "properties");
+	return !schema ||
+	       (!(properties && properties->child) && !json_field(schema, "additionalProperties") &&
+	        !json_field(schema, "patternProperties") && !json_field(schema, "$ref") &&
+	        !json_field(schema, "anyOf") && !json_field(schema, "oneOf") && !json_field(schema, "allOf"));
+}
+
+/* The arguments' schema; NULL with the error set: a strict tool's that cannot be kept. */
+static char* schema_of(const cJSON* tool, bool forced, struct api_error* e) {
+	static const char any[] = "{\"type\": \"object\"}",
+	                  none[] = "{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}";
+	const cJSON* schema = json_field(function_of(tool), "parameters");
+	const bool strict = is_strict(tool);
+	char* text = NULL;
+	if (!strict && !forced)
+		text = strdup(any);
+	else if (has_none(schema))
+		text = strdup(none);
+	else
+		text = json_print(schema);
+	struct error why = {""};
+	struct grammar* alone = text ? grammar_from_json_schema(text, strlen(text), &why) : NULL;
+	if (text && !alone && strict) {
+		api_refuse(e, "tools", "invalid_value", "The parameters of the strict tool '%.64s': %.300s.",
+		           api_text(function_of(tool), "name"), why.message);
+		cJSON_free(text);
+		return NULL;
+	}
+	if (text && !alone) { /* it is not strict: its arguments are an object at least */
+		cJSON_free(text);
+		text = strdup(any);
+	}
+	grammar_free(alone);
+	if (!text)
+		api_no_memory(e);
+	return text;
+}
+
+static bool add_tool(struct tool_binding* b, const struct generation* g, const cJSON* tool,
+                     struct api_error* e) {
+	const char* name = api_text(function_of(tool), "name");
+	const char* only = g->request.tool_name;
+	if (!name || b->n == MAX_TOOLS || strpbrk(name, "\"\\"))
+		return api_refuse(
+		    e, "tools", "invalid_value",
+		    "'tools' must hold at most %d functions, each with a name, where a call is forced, or one "
+		    "is strict.",
+		    MAX_TOOLS);
+	if (only && strcmp(only, name) != 0)
+		return true;
+	const int i = b->n++;
+	text_print(&b->text[i], "%s%s%s%s", of(&b->all), of(&b->begin), name, of(&b->middle));
+	b->schema[i] = schema_of(tool, is_forced(g), e);
+	if (b->schema[i] && b->text[i].failed)
+		return api_no_memory(e);
+	b->call[i] = (struct grammar_call){.first = of(&b->text[i]),
+	                                   .before = of(&b->text[i]) + b->all.size,
+	                                   .schema = b->schema[i],
+	                                   .after = of(&b->end)};
+	return b->schema[i] != NULL;
 }
 
 static bool compile_grammar(const struct tool_binding* b, struct generation* g, struct api_error* e) {
@@ -60,33 +149,46 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	const bool must = g->begun.size > 0;
 	const struct grammar_calls calls = {.call = b->call,
 	                                    .n = b->n,
-	                                    .between = b->syntax->between,
-	                                    .finish = b->syntax->finish,
+	                                    .close = of(&b->close),
+	                                    .between = of(&b->between),
+	                                    .finish = of(&b->finish),
 	                                    .one = g->request.one_tool_call,
-	                                    .begun = must ? g->begun.data : b->syntax->trigger,
+	                                    .begun = must ? of(&b->begun) : of(&b->trigger),
 	                                    .must = must,
-	                                    .at_beginning = b->syntax->at_beginning};
-	g->request.grammar = grammar_from_calls(&calls, &error);
-	g->bound = g->request.grammar != NULL;
-	return g->bound ||
-	       api_refuse(e, "tools", "invalid_value", "A strict tool's parameters: %.300s.", error.message);
+	                                    .at_beginning = g->syntax->at_beginning,
+	                                    .form = g->request.form,
+	                                    .passes = *b->passes ? b->passes : NULL};
+	struct grammar* grammar = grammar_from_calls(&calls, &error);
+	if (!grammar)
+		return api_refuse(e, "tools", "invalid_value", "The tools' parameters: %.300s.", error.message);
+	grammar_free(g->request.grammar);
+	g->request.grammar = grammar;
+	g->bound = !g->request.form;
+	return true;
 }
 
+/* Beside a form of another kind than JSON's, an answer is free to be a call where the form allows it. */
 static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generation* g, struct api_error* e) {
+	struct api_request* q = &g->request;
 	bool strict = false;
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		strict |= is_strict(tool);
-	if (!strict)
+	if (is_forced(g)) { /* it wins */
+		free(q->form);
+		q->form = NULL;
+		grammar_free(q->grammar);
+		q->grammar = NULL;
+	} else if ((!strict && !q->form) || (q->grammar && !q->form))
 		return true;
-	b->syntax = tool_syntax_of(model_chat_template(g->server->model, true));
-	if (!b->syntax || !writes_as_text(b->syntax, g))
-		return api_refuse(e, "tools", "unsupported_field",
-		                  "'strict' is not supported for the way in which this model writes its calls.");
-	if (g->request.grammar)
-		return api_refuse(e, "tools", "unsupported_field",
-		                  "Strict tools beside a form of the answer are not supported.");
+	else if (reasoning_style_of(model_chat_template(g->server->model, true)) == REASONING_CHANNELS) {
+		/* what stands in a channel, and where it begins, is for the model to say */
+		if (strict)
+			api_ignore_name(&q->ignored, "tools.", "strict");
+		return true;
+	}
+	mark_syntax(b, g);
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
-		if (!add_tool(b, tool, e))
+		if (!add_tool(b, g, tool, e))
 			return false;
 	return compile_grammar(b, g, e);
 }
@@ -94,12 +196,18 @@ static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generati
 bool tools_bind(struct generation* g, struct api_error* e) {
 	if (!g->request.tool_choice)
 		return true;
-	cJSON* tools = cJSON_Parse(g->request.parts.tools);
+	cJSON* tools = cJSON_Parse(generation_tools(g));
 	struct tool_binding* b = calloc(1, sizeof *b);
 	const bool good = tools && b ? bind_all(b, tools, g, e) : api_no_memory(e);
 	for (int i = 0; b && i < b->n; i++) {
 		text_free(&b->text[i]);
 		cJSON_free(b->schema[i]);
+	}
+	if (b) {
+		struct text* const texts[] = {&b->all,     &b->begin,  &b->middle,  &b->end,  &b->close,
+		                              &b->between, &b->finish, &b->trigger, &b->begun};
+		for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+			text_free(texts[i]);
 	}
 	free(b);
 	cJSON_Delete(tools);

@@ -14,7 +14,11 @@ static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list
                   python_open[] = "<|python_tag|>",
                   function_open[] = "<function=", function_close[] = "</function>",
                   arguments_open[] = "[ARGS]", id_open[] = "[CALL_ID]";
-static const char* const openers[] = {tag_open, list_open, python_open, function_open, NULL};
+static const char fence_open[] = "```json", bare_fence[] = "```\n", fence_close[] = "```",
+                  tools_open[] = "<tools>", tools_close[] = "</tools>";
+/* The first two stand before calls only where there are any. */
+static const char* const openers[] = {fence_open,  bare_fence,    tag_open,   list_open,
+                                      python_open, function_open, tools_open, NULL};
 const char* const tool_marks[] = {tag_open,       tag_close,      list_open, python_open, function_open,
                                   function_close, arguments_open, id_open,   NULL};
 
@@ -73,25 +77,6 @@ size_t span_undecided(struct span s, const char* const* marks) {
 	return 0;
 }
 
-/* The bytes of the object or list that s begins with; 0: it is not whole. */
-static size_t value_size(struct span s) {
-	int depth = 0;
-	bool quoted = false;
-	for (size_t i = 0; i < s.size; i++) {
-		const char c = s.data[i];
-		if (quoted) {
-			i += c == '\\';
-			quoted = c != '"';
-		} else if (c == '"')
-			quoted = true;
-		else if (c == '{' || c == '[')
-			depth++;
-		else if ((c == '}' || c == ']') && --depth == 0)
-			return i + 1;
-	}
-	return 0;
-}
-
 static struct span held_text(const struct tool_reader* r) {
 	return (struct span){r->held.data, r->held.size};
 }
@@ -106,6 +91,9 @@ static void emit_content(struct tool_reader* r, size_t n) {
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
+
+/* What a member of a call's object is. */
+enum { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS, MEMBER_FUNCTION };
 
 static char* string_of(struct span value) { /* of a JSON string; NULL: it is none */
 	cJSON* json = value.data ? cJSON_ParseWithLength(value.data, value.size) : NULL;
@@ -140,137 +128,402 @@ static void make_id(struct tool_reader* r, char id[TOOL_ID]) {
 	id[TOOL_ID - 1] = '\0';
 }
 
-/* Takes name and arguments over. */
-static void add_call(struct tool_reader* r, char* name, char* arguments) {
-	r->begun = false;
-	const bool counts = !r->one || r->n == 0;
-	r->failed |= counts && (!name || !arguments || !grow_by_one(&r->call, (size_t)r->n, sizeof *r->call));
-	if (!counts || r->failed) {
+/* The call whose arguments come; NULL: the one at hand does not count. */
+static struct tool_call* open_call(struct tool_reader* r) {
+	return r->n > 0 && !r->call[r->n - 1].ended ? &r->call[r->n - 1] : NULL;
+}
+
+/* What has been read of `held` is the call's for good. */
+static void pass(struct tool_reader* r) {
+	text_drop(&r->held, r->at);
+	r->at = 0;
+}
+
+/* Its name and arguments are known, as far as they have come. */
+static void tell(struct tool_reader* r) {
+	r->told = true;
+	r->calls++;
+	pass(r);
+	if (r->one && r->n > 0)
+		return;
+	char* name = strndup(r->name.data, r->name.size);
+	r->failed |= !name || !grow_by_one(&r->call, (size_t)r->n, sizeof *r->call);
+	if (r->failed) {
 		free(name);
-		free(arguments);
 		return;
 	}
-	r->call[r->n] = (struct tool_call){.name = name, .arguments = arguments};
+	r->call[r->n] = (struct tool_call){.name = name};
 	make_id(r, r->call[r->n].id);
 	r->n++;
 }
 
-/* {"name", "arguments" or "parameters"}. False: it is no call. */
-static bool take_object(struct tool_reader* r, struct span object, bool must_be_known, bool only_look) {
-	struct error ignored;
-	object = trim_span(object);
-	if (!object.size || *object.data != '{' || !json_check(object.data, object.size, &ignored))
-		return false;
-	char* name = string_of(find_member(object, "name"));
-	const bool good = name && *name && (!must_be_known || is_tool(r, name));
-	if (!good || only_look) {
-		free(name);
-		return good;
+/* The call at hand has no more arguments; it may have none. */
+static void end_call(struct tool_reader* r) {
+	struct tool_call* call = open_call(r);
+	r->failed |= r->arguments.failed || r->json.held.failed;
+	if (call && r->told) {
+		if (!r->arguments.size && !r->cut)
+			text_put(&r->arguments, "{}");
+		call->arguments = text_take(&r->arguments);
+		call->ended = true;
+		r->failed |= !call->arguments;
 	}
-	struct span arguments = find_member(object, "arguments");
-	if (!arguments.data)
-		arguments = find_member(object, "parameters");
-	char* text = arguments.data && *arguments.data == '"' ? string_of(arguments)
-	             : arguments.data                         ? strndup(arguments.data, arguments.size)
-	                                                      : strdup("{}");
-	add_call(r, name, text);
-	return true;
+	text_clear(&r->arguments);
+	r->begun = false;
 }
 
-/* NAME>{…} of a function, or NAME{…}; `end` ends the name. */
-static bool take_named(struct tool_reader* r, struct span s, const char* end) {
-	struct error ignored;
-	const size_t n = span_find(s, end);
-	struct span name = trim_span((struct span){s.data, n}), arguments = trim_span(span_after(s, n));
-	if (*end != '{' && span_starts(arguments, end))
-		arguments = trim_span(span_after(arguments, strlen(end)));
-	const size_t id = span_find(name, id_open); /* the model's own, before the arguments */
-	name.size = id;
-	if (!name.size || memchr(name.data, '"', name.size) || !arguments.size ||
-	    !json_check(arguments.data, arguments.size, &ignored))
+static void begin_call(struct tool_reader* r, enum call_place place) {
+	text_clear(&r->name);
+	text_clear(&r->key);
+	text_clear(&r->value);
+	text_clear(&r->arguments);
+	r->depth = 0;
+	r->known = r->told = false;
+	r->place = place;
+}
+
+static void begin_value(struct tool_reader* r) {
+	json_repair_free(&r->json);
+	r->json = (struct json_repair){.state = REPAIR_VALUE};
+	text_clear(&r->value);
+}
+
+/* Whether arguments have to be there: without a mark, an object that has a tool's name is none yet. */
+static bool is_marked(const struct tool_reader* r) {
+	return r->opener != fence_open && r->opener != bare_fence && r->opener != tools_open && *r->opener;
+}
+
+/* ---- members of a call's object ------------------------------------------------------------- */
+
+static int member_of(const struct text* key) {
+	static const char* const names[] = {"\"arguments\"", "\"parameters\"", "\"name\"", "\"function\""};
+	static const int members[] = {MEMBER_ARGUMENTS, MEMBER_ARGUMENTS, MEMBER_NAME, MEMBER_FUNCTION};
+	for (int i = 0; i < 4; i++)
+		if (key->data && strcmp(key->data, names[i]) == 0)
+			return members[i];
+	return MEMBER_OTHER;
+}
+
+static bool end_key(struct tool_reader* r) {
+	r->member = member_of(&r->key);
+	r->place = CALL_VALUE;
+	return is_marked(r) || r->member != MEMBER_OTHER || strcmp(r->key.data, "\"type\"") == 0 ||
+	       strcmp(r->key.data, "\"id\"") == 0;
+}
+
+static bool take_name(struct tool_reader* r) {
+	char* name = string_of((struct span){r->value.data, r->value.size});
+	const bool good = name && *name && is_tool(r, name);
+	text_clear(&r->name);
+	text_put(&r->name, name ? name : "");
+	free(name);
+	if (good && r->known && !r->told) /* its arguments stood before it */
+		tell(r);
+	return good;
+}
+
+/* Arguments that are no object: a text that holds one, or nothing. */
+static bool take_other_arguments(struct tool_reader* r) {
+	char* text = string_of((struct span){r->value.data, r->value.size});
+	const struct span inside = text ? trim_span((struct span){text, strlen(text)}) : (struct span){"", 0};
+	const bool none = strcmp(r->value.data, "null") == 0 || (text && !inside.size);
+	bool good = none;
+	if (!none && inside.size && *inside.data == '{') {
+		struct json_repair json = {.state = REPAIR_VALUE};
+		json_repair_add(&json, inside.data, inside.size, &r->arguments);
+		if (json.state != REPAIR_DONE)
+			json_repair_close(&json, &r->arguments);
+		json_repair_free(&json);
+		good = true;
+	} else if (none)
+		text_put(&r->arguments, "{}");
+	free(text);
+	if (good && r->name.size && !r->told)
+		tell(r);
+	return good;
+}
+
+/* A value is whole. False: it is no call. */
+static bool end_value(struct tool_reader* r) {
+	r->place = CALL_MEMBER;
+	if (r->member == MEMBER_NAME)
+		return take_name(r);
+	return r->member != MEMBER_ARGUMENTS || r->value.size == 0 || take_other_arguments(r);
+}
+
+/* The value of a member begins with c. */
+static bool begin_member(struct tool_reader* r, char c) {
+	begin_value(r);
+	if (r->member == MEMBER_FUNCTION && c == '{') {
+		r->depth++;
+		r->at++;
+		r->place = CALL_KEY;
+		return true;
+	}
+	r->member = r->member == MEMBER_FUNCTION ? MEMBER_NAME : r->member;
+	r->place = CALL_IN_VALUE;
+	if (r->member == MEMBER_ARGUMENTS) {
+		if (r->known)
+			return false; /* a second time */
+		r->known = true;
+		text_clear(&r->arguments);
+		if (r->name.size && c == '{')
+			tell(r);
+		return c == '{' || c == '"' || c == 'n' || c == 'N';
+	}
+	return r->member != MEMBER_NAME || c == '"';
+}
+
+static bool is_object(const struct tool_reader* r) {
+	return r->member == MEMBER_ARGUMENTS && (r->json.depth > 0 || r->arguments.size > 0) &&
+	       r->value.size == 0;
+}
+
+/* More of a value. */
+static bool take_value(struct tool_reader* r) {
+	const struct span more = span_after(held_text(r), r->at);
+	const bool arguments =
+	    r->member == MEMBER_ARGUMENTS && (is_object(r) || (more.size && *more.data == '{' && !r->value.size));
+	r->at += json_repair_add(&r->json, more.data, more.size, arguments ? &r->arguments : &r->value);
+	if (r->told)
+		pass(r);
+	if (r->member == MEMBER_OTHER)
+		text_clear(&r->value);
+	return r->json.state != REPAIR_DONE || end_value(r);
+}
+
+/* An object's end. False: it is no call. */
+static bool end_object(struct tool_reader* r) {
+	r->at++;
+	if (r->depth-- > 0) {
+		r->place = CALL_MEMBER;
+		return true;
+	}
+	if (!r->told && (!r->name.size || (!r->known && !is_marked(r))))
 		return false;
-	add_call(r, strndup(name.data, name.size), strndup(arguments.data, arguments.size));
+	if (!r->told)
+		tell(r);
+	end_call(r);
+	r->place = CALL_AFTER;
 	return true;
 }
 
-/* Objects with semicolons or white space between, all of them calls, or none is one. */
-static bool take_objects(struct tool_reader* r, struct span s, bool must_be_known) {
-	for (int pass = 0; pass < 2; pass++)
-		for (struct span left = trim_span(s); left.size;) {
-			const size_t n = value_size(left);
-			if (!n || !take_object(r, (struct span){left.data, n}, must_be_known, pass == 0))
-				return false;
-			left = trim_span(span_after(left, n));
-			while (left.size && (*left.data == ';' || *left.data == ','))
-				left = trim_span(span_after(left, 1));
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* What a place says of the bytes at hand: it goes on with others, waits for more, sees that it is no call, or
+ * that the calls of this opener are over. */
+enum step { STEP_ON, STEP_WAIT, STEP_NONE, STEP_OVER };
+
+static enum step on(bool good) { return good ? STEP_ON : STEP_NONE; }
+
+static const char* closer_of(const char* opener) {
+	return opener == tag_open                             ? tag_close
+	       : opener == function_open                      ? function_close
+	       : opener == tools_open                         ? tools_close
+	       : opener == fence_open || opener == bare_fence ? fence_close
+	                                                      : NULL;
+}
+
+static enum step read_before(struct tool_reader* r, char c) {
+	if (c == '{') {
+		begin_call(r, CALL_KEY);
+		r->at++;
+		return STEP_ON;
+	}
+	if (c == '[' && *r->opener && r->opener != function_open && !r->list) {
+		r->list = true;
+		r->at++;
+		return STEP_ON;
+	}
+	if ((r->opener != list_open && r->opener != function_open) || r->list)
+		return STEP_NONE;
+	begin_call(r, CALL_NAME);
+	return STEP_ON;
+}
+
+/* NAME> of a function; NAME[CALL_ID]…[ARGS] or NAME alone before an object. */
+static enum step read_name(struct tool_reader* r) {
+	enum { LONGEST = 256 };
+	static const char* const ends[] = {arguments_open, "{", NULL};
+	const struct span s = span_after(held_text(r), r->at);
+	const char* end = ">";
+	const size_t n = r->opener == function_open ? span_find(s, ">") : span_first(s, ends, &end);
+	if (n == s.size)
+		return n > LONGEST ? STEP_NONE : STEP_WAIT;
+	struct span name = {s.data, n};
+	name.size = span_find(name, id_open); /* the model's own, before the arguments */
+	name = trim_span(name);
+	text_clear(&r->name);
+	text_add(&r->name, name.data, name.size);
+	r->at += n + (*end == '{' ? 0 : strlen(end));
+	r->place = CALL_ARGUMENTS;
+	return on(name.size && is_tool(r, r->name.data));
+}
+
+static enum step read_arguments(struct tool_reader* r, char c) {
+	const char* closer = closer_of(r->opener);
+	const struct span s = span_after(held_text(r), r->at);
+	if (closer && s.size < strlen(closer) && memcmp(s.data, closer, s.size) == 0)
+		return STEP_WAIT;
+	if (closer && span_starts(s, closer)) { /* no arguments at all */
+		tell(r);
+		end_call(r);
+		r->place = CALL_AFTER;
+		return STEP_ON;
+	}
+	if (c != '{')
+		return STEP_NONE;
+	begin_value(r);
+	r->member = MEMBER_ARGUMENTS;
+	r->known = true;
+	tell(r);
+	r->place = CALL_IN_VALUE;
+	return STEP_ON;
+}
+
+static enum step read_key(struct tool_reader* r, char c) {
+	if (c == '}')
+		return on(end_object(r));
+	if (c == ',') {
+		r->at++;
+		return STEP_ON;
+	}
+	if (c != '"')
+		return STEP_NONE;
+	begin_value(r);
+	text_clear(&r->key);
+	r->place = CALL_IN_KEY;
+	return STEP_ON;
+}
+
+static enum step read_in_key(struct tool_reader* r) {
+	const struct span s = span_after(held_text(r), r->at);
+	r->at += json_repair_add(&r->json, s.data, s.size, &r->key);
+	return r->json.state == REPAIR_DONE ? on(end_key(r)) : STEP_ON;
+}
+
+static enum step read_after_member(struct tool_reader* r, char c) {
+	if (r->opener == list_open || r->opener == function_open) {
+		if (!r->list && r->key.size == 0) { /* the arguments were all of it */
+			end_call(r);
+			r->place = CALL_AFTER;
+			return STEP_ON;
 		}
-	return true;
+	}
+	if (c == '}')
+		return on(end_object(r));
+	if (c == ',') {
+		r->at++;
+		r->place = CALL_KEY;
+		return STEP_ON;
+	}
+	if (!r->told)
+		return STEP_NONE;
+	end_call(r); /* the object's own end is missing */
+	r->place = CALL_AFTER;
+	return STEP_ON;
 }
 
-/* All after [TOOL_CALLS]. */
-static bool take_list(struct tool_reader* r, struct span s) {
-	struct error ignored;
-	s = trim_span(s);
-	if (s.size && *s.data == '[' && json_check(s.data, s.size, &ignored) &&
-	    trim_span(span_after(s, 1)).size > 1)
-		return take_objects(r, (struct span){s.data + 1, s.size - 2}, false);
-	if (s.size && *s.data == '{')
-		return take_objects(r, s, false);
-	bool any = false;
-	while (s.size) { /* NAME[ARGS]{…}, perhaps with [TOOL_CALLS] before the next */
-		const size_t from = span_find(s, "{"), n = value_size(span_after(s, from));
-		const size_t name_end = span_find((struct span){s.data, from}, arguments_open);
-		if (!n || !take_named(r, (struct span){s.data, from + n}, name_end < from ? arguments_open : "{"))
-			return any;
-		any = true;
-		s = trim_span(span_after(s, from + n));
-		if (span_starts(s, list_open))
-			s = trim_span(span_after(s, strlen(list_open)));
+static enum step read_after(struct tool_reader* r, char c) {
+	const struct span s = span_after(held_text(r), r->at);
+	const char* closer = closer_of(r->opener);
+	const size_t n = closer ? strlen(closer) : 0;
+	if (c == ',' || c == ';' || (c == ']' && r->list) || (c == '}' && is_marked(r))) {
+		r->list = r->list && c != ']';
+		r->at++;
+		return STEP_ON;
 	}
-	return any;
+	if (c == '{' && r->opener != function_open) {
+		begin_call(r, CALL_KEY);
+		r->at++;
+		return STEP_ON;
+	}
+	if (closer && span_starts(s, closer)) {
+		r->at += n;
+		return STEP_OVER;
+	}
+	if (closer && s.size < n && memcmp(s.data, closer, s.size) == 0)
+		return STEP_WAIT;
+	return STEP_OVER;
+}
+
+/* One step at what is held; white space between is passed over. */
+static enum step read_place(struct tool_reader* r) {
+	const bool inside = r->place == CALL_NAME || r->place == CALL_IN_KEY || r->place == CALL_IN_VALUE;
+	if (!inside)
+		r->at += span_spaces(span_after(held_text(r), r->at));
+	/* where the arguments are all of a call, nothing needs to follow them */
+	const bool whole = r->place == CALL_MEMBER && !r->list && r->key.size == 0;
+	if (r->at == r->held.size && !whole)
+		return STEP_WAIT;
+	const char c = r->at < r->held.size ? r->held.data[r->at] : '\0';
+	switch (r->place) {
+	case CALL_BEFORE:
+		return read_before(r, c);
+	case CALL_NAME:
+		return read_name(r);
+	case CALL_KEY:
+		return read_key(r, c);
+	case CALL_IN_KEY:
+		return read_in_key(r);
+	case CALL_VALUE:
+		if (c != ':')
+			return on(begin_member(r, c));
+		r->at++;
+		return STEP_ON;
+	case CALL_IN_VALUE:
+		return on(take_value(r));
+	case CALL_MEMBER:
+		return read_after_member(r, c);
+	case CALL_ARGUMENTS:
+		return read_arguments(r, c);
+	default:
+		return read_after(r, c);
+	}
 }
 
 /* ---- deciding ----------------------------------------------------------------------------- */
 
-/* What was held since the opener is content after all. */
-static void give_back(struct tool_reader* r, size_t n) {
-	text_put(&r->content, r->opener);
+/* What was held since the opener is content after all; it may hold others. */
+static void give_back(struct tool_reader* r) {
+	if (!r->calls)
+		text_put(&r->content, r->opener);
 	r->begun = true;
-	emit_content(r, n);
-}
-
-/* What closes a call that the opener began; NULL: the end of the text. */
-static const char* closer_of(const char* opener) {
-	return opener == tag_open ? tag_close : opener == function_open ? function_close : NULL;
-}
-
-/* With a tag or function that is closed, or ends with the text. */
-static void take_closed(struct tool_reader* r, size_t n, size_t closer) {
-	const struct span body = {r->held.data, n};
-	const bool good = r->opener == tag_open ? take_object(r, body, false, false) : take_named(r, body, ">");
-	if (!good)
-		give_back(r, n + closer);
-	text_drop(&r->held, n + closer);
 	r->opener = NULL;
+	r->at = 0;
+}
+
+static void open_calls(struct tool_reader* r, const char* opener) {
+	r->opener = opener;
+	r->place = CALL_BEFORE;
+	r->list = false;
+	r->at = 0;
+	r->calls = 0;
 }
 
 /* True when there is more to decide. */
 static bool decide_content(struct tool_reader* r) {
+	static const char* const none[] = {NULL};
 	const struct span s = held_text(r);
 	const size_t blank = span_spaces(s);
-	if (!r->begun && r->n == 0 && blank < s.size && s.data[blank] == '{') {
-		r->opener = "";
-		return false;
+	if (!r->begun && r->n == 0 && !r->tagged && blank < s.size && s.data[blank] == '{') {
+		open_calls(r, "");
+		return true;
 	}
-	const size_t first = span_first(s, openers, &r->opener);
-	if (r->opener) {
+	const char* const* const marks = r->bound && (r->begun || r->n) ? none
+	                                 : r->tagged                    ? openers + 2
+	                                                                : openers;
+	const char* opener;
+	const size_t first = span_first(s, marks, &opener);
+	if (opener && (!r->bound || first == blank)) {
 		emit_content(r, first);
-		text_drop(&r->held, first + strlen(r->opener));
+		text_drop(&r->held, first + strlen(opener));
+		open_calls(r, opener);
 		return true;
 	}
 	if (!r->begun && blank == s.size)
 		return false;
-	const size_t n = s.size - span_undecided(s, openers);
+	const size_t n = s.size - span_undecided(s, marks);
 	emit_content(r, n);
 	text_drop(&r->held, n);
 	return false;
@@ -282,25 +535,47 @@ static void decide_held(struct tool_reader* r) {
 			more = decide_content(r);
 			continue;
 		}
-		const char* closer = closer_of(r->opener);
-		const size_t n = closer ? span_find(held_text(r), closer) : r->held.size;
-		more = n < r->held.size;
-		if (more)
-			take_closed(r, n, strlen(closer));
+		const enum step step = read_place(r);
+		more = step != STEP_WAIT;
+		if (step == STEP_NONE)
+			give_back(r);
+		else if (step == STEP_OVER) {
+			r->opener = NULL;
+			pass(r);
+			more = r->held.size > 0;
+		}
+	}
+	struct tool_call* call = open_call(r);
+	if (call)
+		call->arguments = r->arguments.data;
+}
+
+/* The text has ended inside a call. */
+static void end_inside(struct tool_reader* r) {
+	const bool begun = r->place != CALL_BEFORE && r->place != CALL_AFTER;
+	if (begun && !r->told && r->cut && r->name.size && (r->known || is_marked(r)))
+		tell(r);
+	if (r->told && open_call(r)) {
+		if (r->place == CALL_IN_VALUE && r->member == MEMBER_ARGUMENTS && !r->cut)
+			json_repair_close(&r->json, &r->arguments);
+		end_call(r);
+	} else if (r->place != CALL_AFTER && !r->told && !(r->cut && r->n > 0)) {
+		give_back(r);
+		emit_content(r, r->held.size);
 	}
 }
 
 void tool_reader_end(struct tool_reader* r) {
-	const size_t n = r->held.size;
-	if (!r->opener)
-		emit_content(r, n);
-	else if (closer_of(r->opener))
-		take_closed(r, n, 0);
-	else if (!(r->opener == list_open ? take_list(r, held_text(r))
-	                                  : take_objects(r, held_text(r), !*r->opener)))
-		give_back(r, n);
+	decide_held(r);
+	/* a value that only its text's end ends: a call that nothing closed */
+	if (r->opener && r->place == CALL_MEMBER && r->told)
+		end_call(r);
+	if (r->opener)
+		end_inside(r);
+	else
+		emit_content(r, r->held.size);
 	text_clear(&r->held);
-	r->failed |= r->content.failed || r->held.failed;
+	r->failed |= r->content.failed || r->held.failed || r->name.failed || r->key.failed || r->value.failed;
 }
 
 /* ---- from outside ------------------------------------------------------------------------- */
@@ -312,11 +587,14 @@ void tool_reader_open(struct tool_reader* r, const char* tools, bool only_one, u
 void tool_reader_close(struct tool_reader* r) {
 	for (int i = 0; i < r->n; i++) {
 		free(r->call[i].name);
-		free(r->call[i].arguments);
+		if (r->call[i].ended)
+			free(r->call[i].arguments);
 	}
 	free(r->call);
-	text_free(&r->content);
-	text_free(&r->held);
+	struct text* const texts[] = {&r->content, &r->held, &r->name, &r->key, &r->value, &r->arguments};
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		text_free(texts[i]);
+	json_repair_free(&r->json);
 }
 
 void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
@@ -326,20 +604,26 @@ void tool_reader_add(struct tool_reader* r, const char* text, size_t size) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+static const char channel_open[] = "<|channel|>", channel_call[] = "<|channel|>commentary to=functions.";
 static const char hermes_call[] = "<tool_call>\n{\"name\":", hermes_begin[] = "<tool_call>\n{\"name\": \"";
-/* trigger, some, all, begin, middle, end, between, finish, at_beginning */
+/* trigger, some, all, begin, middle, end, close, between, finish, at_beginning */
+const struct tool_syntax tool_syntax_generic = {
+    tag_open, hermes_call, "", hermes_begin, "\", \"arguments\": ", "}", "\n</tool_call>", "\n", "", false};
 static const struct tool_syntax
-    hermes = {tag_open,          hermes_call, "", hermes_begin, "\", \"arguments\": ",
-              "}\n</tool_call>", "\n",        "", false},
-    mistral_list = {list_open, list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ",
-                    "]",       false},
-    mistral_named = {list_open, list_open, "", list_open, arguments_open, "", "", "", false},
-    functionary = {function_open, function_open, "", function_open, ">", function_close, "", "", false},
-    llama = {"{", "{\"name\":", "", "{\"name\": \"", "\", \"parameters\": ", "}", "; ", "", true};
+    mistral_list =
+        {list_open, list_open, "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", "", ", ",
+         "]",       false},
+    mistral_named = {list_open, list_open, "", list_open, arguments_open, "", "", "", "", false},
+    functionary = {function_open, function_open, "", function_open, ">", "", function_close, "", "", false},
+    llama = {"{", "{\"name\":", "", "{\"name\": \"", "\", \"parameters\": ", "}", "", "; ", "", true},
+    channels = {channel_open, channel_call, "", channel_call, " <|constrain|>json<|message|>",
+                "",           "<|call|>",   "", "",           false};
 
 const struct tool_syntax* tool_syntax_of(const char* chat_template) {
+	if (strstr(chat_template, channel_open))
+		return &channels;
 	if (strstr(chat_template, tag_open))
-		return &hermes;
+		return &tool_syntax_generic;
 	if (strstr(chat_template, list_open))
 		return strstr(chat_template, arguments_open) ? &mistral_named : &mistral_list;
 	if (strstr(chat_template, function_open))
@@ -349,13 +633,18 @@ const struct tool_syntax* tool_syntax_of(const char* chat_template) {
 
 /* Up to the arguments, or without a name up to it; white space that a model's own tokens may begin with is
  * left to them. */
-bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
-	const struct tool_syntax* s = tool_syntax_of(chat_template);
-	if (s && name)
+void tool_syntax_begin(const struct tool_syntax* s, const char* name, struct text* out) {
+	if (name)
 		text_print(out, "%s%s%s%s", s->all, s->begin, name, s->middle);
-	else if (s)
+	else
 		text_put(out, s->some);
 	while (out->size && out->data[out->size - 1] == ' ')
 		out->data[--out->size] = '\0';
+}
+
+bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
+	const struct tool_syntax* s = tool_syntax_of(chat_template);
+	if (s)
+		tool_syntax_begin(s, name, out);
 	return s;
 }

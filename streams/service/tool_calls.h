@@ -4,17 +4,20 @@
  *   [TOOL_CALLS][{"name": …, "arguments": {…}}, …]                Mistral
  *   [TOOL_CALLS]NAME[ARGS]{…} …                                   Mistral, later
  *   <function=NAME>{…}</function> …                               functionary 3.1, Llama
- *   {"name": …, "parameters": {…}}; …                             Llama 3.x, perhaps after <|python_tag|>;
- * where it is the whole answer and names a tool
+ *   {"name": …, "parameters": {…}}; …                             Llama 3.x, perhaps after <|python_tag|>,
+ * at the beginning of the answer; ```json {…} ``` and <tools>{…}</tools>, as Qwen2.5-Coder writes it
  *
- * The text comes piece by piece; what is certainly no call is content at once, and nothing is lost: what
- * turns out to be none after all is content then. Arguments stay as they were written, to the byte. */
+ * The text comes piece by piece. What is certainly no call is content at once, and nothing is lost: what
+ * turns out to be none is content then. A call is told as soon as its name is known to be a tool's and its
+ * arguments have begun; they follow piece by piece, to the byte as they were written where they are JSON, and
+ * mended where they are not (json_repair.h). Where a call ends is found by reading them: a closing tag inside
+ * a string is text. */
 #ifndef SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
 #define SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
 
 #include <stdint.h>
 
-#include "streams/text.h"
+#include "streams/service/json_repair.h"
 
 struct span { /* of a text that comes piece by piece */
 	const char* data;
@@ -24,9 +27,9 @@ struct span span_after(struct span, size_t n); /* without its first n bytes */
 bool span_starts(struct span, const char* with);
 size_t span_spaces(struct span);  /* at its beginning */
 size_t span_trimmed(struct span); /* bytes without the white space at its end */
-/* Where it is; s.size: nowhere. */
+/* The position of the text; s.size when there is none. */
 size_t span_find(struct span s, const char* what);
-/* Where the first of the marks (NULL-ended) is, and which; s.size and NULL: nowhere. */
+/* The position of the first mark of a NULL-ended list, and the mark; s.size and NULL when there is none. */
 size_t span_first(struct span s, const char* const* marks, const char** which);
 /* The bytes at the end that may begin one of the marks, and so are nothing yet. */
 size_t span_undecided(struct span, const char* const* marks);
@@ -36,6 +39,20 @@ enum { TOOL_ID = 10 };
 struct tool_call {
 	char id[TOOL_ID]; /* nine letters and digits: more than Mistral's template refuses */
 	char *name, *arguments;
+	bool ended; /* the arguments are whole, or all that there will be of them */
+};
+
+/* Where in a call the reading is. */
+enum call_place {
+	CALL_BEFORE,    /* an object, a list of them, or a name is to come */
+	CALL_NAME,      /* the name, outside any object */
+	CALL_KEY,       /* a member's name is to come */
+	CALL_IN_KEY,    /* inside it */
+	CALL_VALUE,     /* its value is to come, after a colon */
+	CALL_IN_VALUE,  /* inside it */
+	CALL_MEMBER,    /* after a member */
+	CALL_ARGUMENTS, /* a value that is nothing but the arguments is to come */
+	CALL_AFTER      /* after a call */
 };
 
 struct tool_reader {
@@ -46,10 +63,23 @@ struct tool_reader {
 
 	const char* tools; /* the request's, JSON */
 	bool one;          /* only the first call counts */
+	bool bound;        /* the answer keeps a form: what it does not begin with is no call */
+	bool tagged;       /* a call has a mark before it: an object alone, or between fences, is none */
+	bool cut;          /* the text ended at its limit: what is there of a call counts */
 	uint64_t seed;
 	struct text held;   /* not decided yet */
-	const char* opener; /* which it follows; NULL: none, "": the whole answer may be a call */
+	const char* opener; /* which it follows; NULL: none, "": the answer may begin with a call */
 	bool begun;         /* something but white space has been content, or a call */
+
+	/* the call at hand */
+	enum call_place place;
+	size_t at; /* bytes of `held` that were read */
+	int depth; /* of objects around the member */
+	int calls; /* of this opener */
+	bool list, known, told;
+	int member; /* what the member is: tool_calls.c */
+	struct text name, key, value, arguments;
+	struct json_repair json;
 };
 
 /* tools: a JSON list, which must outlive the reader. seed: of the ids. */
@@ -58,21 +88,24 @@ void tool_reader_close(struct tool_reader*);
 /* More of the answer; first what it was made to begin with, which is no part of the text that comes. */
 void tool_reader_add(struct tool_reader*, const char* text, size_t size);
 void tool_reader_end(struct tool_reader*);
-/* What begins or ends a call, NULL-ended: some vocabularies have special tokens for it. */
+/* The marks that begin or end a call, NULL-ended: some vocabularies have special tokens for them. */
 extern const char* const tool_marks[];
 
-/* How a family writes its calls: all, then begin NAME middle ARGUMENTS end, with `between` two of them, then
- * finish. Strings may be empty, not NULL. */
+/* How a family writes its calls: all, then begin NAME middle ARGUMENTS end close, with `between` two of them,
+ * then finish. The text may end before a `close`. Strings may be empty, not NULL. */
 struct tool_syntax {
 	const char* trigger; /* what a text that is no call does not hold */
 	const char* some;    /* what a call of whatever tool begins with */
-	const char *all, *begin, *middle, *end, *between, *finish;
+	const char *all, *begin, *middle, *end, *close, *between, *finish;
 	bool at_beginning; /* a call is the whole answer */
 };
 /* As the chat template speaks of it; NULL: of none. */
 const struct tool_syntax* tool_syntax_of(const char* chat_template);
-/* What an answer begins with that calls a tool (NULL: some tool), in the format that the chat template speaks
- * of. False: it speaks of none. */
+/* For models whose template speaks of none: what the prompt says instead (streams/chat_shape.h). */
+extern const struct tool_syntax tool_syntax_generic;
+void tool_syntax_begin(const struct tool_syntax*, const char* name, struct text* out);
+/* The text that begins an answer which calls a tool (NULL: any tool), in the format that the chat template
+ * speaks of. False: it speaks of none. */
 bool tool_call_begin(const char* chat_template, const char* name, struct text* out);
 
 #endif

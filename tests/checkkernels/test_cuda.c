@@ -278,20 +278,20 @@ static void check_result(const struct result* got, const float* logits, int voca
                          const struct sampler* sampler, const struct penalised_row* penalised,
                          const uint64_t* allowed, int position, float* scratch) {
 	struct result expected = {.top = top};
-	assert_true(result_from_logits(&expected, (uint8_t)(want | WANT_NORMALISER), logits, vocab, sampler,
+	assert_true(result_from_logits(&expected, (uint8_t)(want | WANT_LOG_SUM_EXP), logits, vocab, sampler,
 	                               (uint64_t)position + 1, scratch));
 	if (penalised || allowed) {
 		float max = logits[0];
 		for (int v = 1; v < vocab; v++)
 			max = fmaxf(max, logits[v]);
-		const float sum = expf(expected.log_normaliser - max);
+		const float sum = expf(expected.log_sum_exp - max);
 		expected.top = top;
 		result_from_softmax(&expected, want, logits, vocab, max, sum, sampler, penalised, allowed,
 		                    (uint64_t)position + 1, scratch);
 	}
 	assert_int_equal(got->token, expected.token);
-	if (want & WANT_NORMALISER)
-		assert_true(fabsf(got->log_normaliser - expected.log_normaliser) < 1e-4f);
+	if (want & WANT_LOG_SUM_EXP)
+		assert_true(fabsf(got->log_sum_exp - expected.log_sum_exp) < 1e-4f);
 	if (!(want & WANT_TOP))
 		return;
 	assert_int_equal(got->top, expected.top);
@@ -340,7 +340,7 @@ static void try_results(int vocab, const struct sampler* sampler, bool with_pena
 	random_rows(r, &random, 12, vocab);
 	for (int i = 0; i < r->n; i++) {
 		r->want[i] = (uint8_t)(WANT_TOKEN | WANT_LOGITS | (random_below(&random, 2) ? WANT_TOP : 0) |
-		                       (random_below(&random, 2) ? WANT_NORMALISER : 0));
+		                       (random_below(&random, 2) ? WANT_LOG_SUM_EXP : 0));
 		top[i] = r->out[i].top = 1 + random_below(&random, MAX_TOP);
 		r->out[i].logits = poisoned((size_t)vocab * sizeof(float));
 	}
@@ -474,7 +474,7 @@ static int draft_by_hand(struct backend* b, struct cache* c, int32_t token, cons
                          const struct sampler* sampler, const struct draft_policy* policy,
                          struct result* out) {
 	float chance = 1;
-	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_NORMALISER;
+	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_LOG_SUM_EXP;
 	for (int d = 0;; d++) {
 		const int32_t parent = d - 1;
 		const struct segment segment = {.cache = c, .base = c->committed, .n = 1, .sampler = sampler};

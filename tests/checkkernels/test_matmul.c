@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/kernels.h"
-#include "kernels/woven.h"
+#include "kernels/interleaved.h"
 
 /* The plain kernels, then the fast ones this processor runs. */
 static const struct cpu_kernels* kernels[1 + MAX_ISAS] = {&cpu_reference};
@@ -293,95 +293,104 @@ static void products(void** state) {
 	each_case(check_products);
 }
 
-/* Woven rows give the bits of the same rows as stored, for any number of activation rows and any range of
- * whole groups. */
-static void check_woven(int cols) {
-	enum { WOVEN_ROWS = 3 * WOVEN };
+/* Interleaved rows give the bits of the same rows as stored, for any number of activation rows and any range
+ * of whole groups. */
+static void check_interleaved(int cols) {
+	enum { INTERLEAVED_BATCH = 3 * INTERLEAVED_ROWS };
 	const size_t row = dtype_row_bytes(DTYPE_Q4_K, cols), block = sizeof(struct block_q4_k);
 	struct fixture f = make(DTYPE_Q4_K, cols);
-	uint8_t* stored = malloc(row * WOVEN_ROWS);
-	uint8_t* woven = aligned_alloc(64, row * WOVEN_ROWS);
-	float* want = malloc(sizeof(float) * X_ROWS * WOVEN_ROWS);
-	float* got = malloc(sizeof(float) * X_ROWS * WOVEN_ROWS);
-	for (size_t at = 0; at < row * WOVEN_ROWS; at += block) {
+	uint8_t* stored = malloc(row * INTERLEAVED_BATCH);
+	uint8_t* interleaved = aligned_alloc(64, row * INTERLEAVED_BATCH);
+	float* want = malloc(sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
+	float* got = malloc(sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
+	for (size_t at = 0; at < row * INTERLEAVED_BATCH; at += block) {
 		random_block(DTYPE_Q4_K, stored + at);
 		const size_t r = at / row, b = at % row / block;
-		weave(woven + r / WOVEN * WOVEN * row + b * WOVEN * block, stored + at, (int)(r % WOVEN), block);
+		interleave(interleaved + r / INTERLEAVED_ROWS * INTERLEAVED_ROWS * row + b * INTERLEAVED_ROWS * block,
+		           stored + at, (int)(r % INTERLEAVED_ROWS), block);
 	}
-	const struct tensor plainly = {.type = DTYPE_Q4_K, .rows = WOVEN_ROWS, .cols = cols, .data = stored};
+	const struct tensor plainly = {
+	    .type = DTYPE_Q4_K, .rows = INTERLEAVED_BATCH, .cols = cols, .data = stored};
 	struct tensor side_by_side = plainly;
-	side_by_side.woven = true;
-	side_by_side.data = woven;
+	side_by_side.interleaved = true;
+	side_by_side.data = interleaved;
 	for (int k = 0; k < n_kernels; k++)
 		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
-			const int begin = n % 3 * WOVEN, end = n % 2 ? WOVEN_ROWS : begin + WOVEN;
-			memset(got, 0xaa, sizeof(float) * X_ROWS * WOVEN_ROWS);
-			memcpy(want, got, sizeof(float) * X_ROWS * WOVEN_ROWS);
-			kernels[k]->matmul(want, WOVEN_ROWS, &plainly, begin, end, f.x_plain, n);
-			kernels[k]->matmul(got, WOVEN_ROWS, &side_by_side, begin, end, f.x_plain, n);
-			if (memcmp(got, want, sizeof(float) * X_ROWS * WOVEN_ROWS))
-				fail_msg("%s, %d columns, %d rows: woven weights give other bits", kernels[k]->name, cols, n);
+			const int begin = n % 3 * INTERLEAVED_ROWS,
+			          end = n % 2 ? INTERLEAVED_BATCH : begin + INTERLEAVED_ROWS;
+			memset(got, 0xaa, sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
+			memcpy(want, got, sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
+			kernels[k]->matmul(want, INTERLEAVED_BATCH, &plainly, begin, end, f.x_plain, n);
+			kernels[k]->matmul(got, INTERLEAVED_BATCH, &side_by_side, begin, end, f.x_plain, n);
+			if (memcmp(got, want, sizeof(float) * X_ROWS * INTERLEAVED_BATCH))
+				fail_msg("%s, %d columns, %d rows: interleaved weights give other bits", kernels[k]->name,
+				         cols, n);
 		}
 	free(stored);
-	free(woven);
+	free(interleaved);
 	free(want);
 	free(got);
 	drop(&f);
 }
 
-static void woven(void** state) {
+static void interleaved(void** state) {
 	(void)state;
 	for (size_t c = 0; c < sizeof super_cols / sizeof *super_cols; c++)
-		check_woven(super_cols[c]);
+		check_interleaved(super_cols[c]);
 }
 
-/* Woven q4_0 where it is had: the plain product within rounding, and the same bits for any number of
+/* Interleaved q4_0 where it is had: the plain product within rounding, and the same bits for any number of
  * activation rows and any range of whole groups. */
-static void check_woven_small(int cols) {
-	enum { WOVEN_ROWS = 2 * WOVEN };
+static void check_interleaved_small(int cols) {
+	enum { INTERLEAVED_BATCH = 2 * INTERLEAVED_ROWS };
 	const size_t row = dtype_row_bytes(DTYPE_Q4_0, cols), block = sizeof(struct block_q4_0);
 	struct fixture f = make(DTYPE_Q4_0, cols);
 	struct bounds* bounds = find_bounds(&f);
-	uint8_t* stored = calloc(WOVEN_ROWS, row);
-	uint8_t* woven = aligned_alloc(64, row * WOVEN_ROWS);
-	float* got = malloc(sizeof(float) * X_ROWS * WOVEN_ROWS);
-	float some[X_ROWS * WOVEN_ROWS];
+	uint8_t* stored = calloc(INTERLEAVED_BATCH, row);
+	uint8_t* interleaved = aligned_alloc(64, row * INTERLEAVED_BATCH);
+	float* got = malloc(sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
+	float some[X_ROWS * INTERLEAVED_BATCH];
 	memcpy(stored, f.w.data, row * ROWS);
-	for (size_t at = 0; at < row * WOVEN_ROWS; at += block) {
+	for (size_t at = 0; at < row * INTERLEAVED_BATCH; at += block) {
 		const size_t r = at / row, b = at % row / block;
-		uint8_t* group = woven + r / WOVEN * WOVEN * row + b * WOVEN * block;
-		memcpy(group + r % WOVEN * 2, stored + at, 2);
-		weave(group + WOVEN * 2, stored + at + 2, (int)(r % WOVEN), block - 2);
+		uint8_t* group =
+		    interleaved + r / INTERLEAVED_ROWS * INTERLEAVED_ROWS * row + b * INTERLEAVED_ROWS * block;
+		memcpy(group + r % INTERLEAVED_ROWS * 2, stored + at, 2);
+		interleave(group + INTERLEAVED_ROWS * 2, stored + at + 2, (int)(r % INTERLEAVED_ROWS), block - 2);
 	}
-	const struct tensor w = {
-	    .type = DTYPE_Q4_0, .woven = true, .rows = WOVEN_ROWS, .cols = cols, .data = woven};
+	const struct tensor w = {.type = DTYPE_Q4_0,
+	                         .interleaved = true,
+	                         .rows = INTERLEAVED_BATCH,
+	                         .cols = cols,
+	                         .data = interleaved};
 	float* compact = malloc(sizeof(float) * X_ROWS * ROWS);
 	for (int k = 0; k < n_kernels; k++) {
-		kernels[k]->matmul(got, WOVEN_ROWS, &w, 0, WOVEN_ROWS, f.x_plain, X_ROWS);
+		kernels[k]->matmul(got, INTERLEAVED_BATCH, &w, 0, INTERLEAVED_BATCH, f.x_plain, X_ROWS);
 		for (int i = 0; i < X_ROWS; i++)
-			memcpy(compact + i * ROWS, got + i * WOVEN_ROWS, sizeof(float) * ROWS);
+			memcpy(compact + i * ROWS, got + i * INTERLEAVED_BATCH, sizeof(float) * ROWS);
 		check_bounds(&f, bounds, compact, kernels[k]->name);
 		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
-			const int begin = n % 2 * WOVEN;
+			const int begin = n % 2 * INTERLEAVED_ROWS;
 			memcpy(some, got, sizeof some);
 			for (int i = 0; i < n; i++)
-				memset(some + i * WOVEN_ROWS + begin, 0xaa, sizeof(float) * (size_t)(WOVEN_ROWS - begin));
-			kernels[k]->matmul(some, WOVEN_ROWS, &w, begin, WOVEN_ROWS, f.x_plain, n);
+				memset(some + i * INTERLEAVED_BATCH + begin, 0xaa,
+				       sizeof(float) * (size_t)(INTERLEAVED_BATCH - begin));
+			kernels[k]->matmul(some, INTERLEAVED_BATCH, &w, begin, INTERLEAVED_BATCH, f.x_plain, n);
 			assert_memory_equal(some, got, sizeof some);
 		}
 	}
 	free(stored);
-	free(woven);
+	free(interleaved);
 	free(got);
 	free(compact);
 	free(bounds);
 	drop(&f);
 }
 
-static void woven_small(void** state) {
+static void interleaved_small(void** state) {
 	(void)state;
 	for (size_t c = 0; c < sizeof small_cols / sizeof *small_cols; c++)
-		check_woven_small(small_cols[c]);
+		check_interleaved_small(small_cols[c]);
 }
 
 /* Every instruction set prepares the same bytes. */
@@ -437,8 +446,8 @@ static void not_finite(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(woven),
-	                                   cmocka_unit_test(woven_small), cmocka_unit_test(prepared),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(interleaved),
+	                                   cmocka_unit_test(interleaved_small), cmocka_unit_test(prepared),
 	                                   cmocka_unit_test(not_finite)};
 	return cmocka_run_group_tests(tests, find_kernels, NULL);
 }

@@ -1,4 +1,4 @@
-/* Fast attention, norm, gate, rounding, normaliser and softcap against the reference: random input, odd
+/* Fast attention, norm, gate, rounding, sum_exp and softcap against the reference: random input, odd
  * sizes, every output with poison around it. */
 #include <float.h>
 #include <math.h>
@@ -204,7 +204,7 @@ static void rounding(void** state) {
 	}
 }
 
-static void normalisers(void** state) {
+static void sums_of_exp(void** state) {
 	(void)state;
 	static float x[40000];
 	for (int round = 0; round < 60 * n_fast; round++) {
@@ -215,14 +215,14 @@ static void normalisers(void** state) {
 			for (int i = 0; i < n; i++)
 				x[i] -= 200;
 		float max, sum, fast_max, fast_sum;
-		assert_true(cpu_reference.normaliser(x, n, &max, &sum));
-		assert_true(k->normaliser(x, n, &fast_max, &fast_sum));
+		assert_true(cpu_reference.sum_exp(x, n, &max, &sum));
+		assert_true(k->sum_exp(x, n, &fast_max, &fast_sum));
 		assert_memory_equal(&max, &fast_max, sizeof max);
-		near(&sum, &fast_sum, 1, 2e-5f, "normaliser"); /* the reference adds up one by one */
+		near(&sum, &fast_sum, 1, 2e-5f, "sum_exp"); /* the reference adds up one by one */
 		const float bad[] = {NAN, INFINITY, -INFINITY};
 		x[random_below(n)] = bad[random_below(3)];
-		assert_false(cpu_reference.normaliser(x, n, &max, &sum));
-		assert_false(k->normaliser(x, n, &fast_max, &fast_sum));
+		assert_false(cpu_reference.sum_exp(x, n, &max, &sum));
+		assert_false(k->sum_exp(x, n, &fast_max, &fast_sum));
 	}
 }
 
@@ -416,7 +416,7 @@ int main(void) {
 	                                   cmocka_unit_test(joins),
 	                                   cmocka_unit_test(softcaps),
 	                                   cmocka_unit_test(rounding),
-	                                   cmocka_unit_test(normalisers),
+	                                   cmocka_unit_test(sums_of_exp),
 	                                   cmocka_unit_test(attentions),
 	                                   cmocka_unit_test(attention_division),
 	                                   cmocka_unit_test(attention_together)};

@@ -371,6 +371,120 @@ static void test_combinations(void** state) {
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
 }
 
+/* References, whatever they are relative to. */
+static void test_references(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"$ref\":\"#/$defs/a%20b~1c%25\",\"$defs\":{\"a b/c%\":{\"const\":1}}}", {"1"}, {"2"}},
+	    {"{\"$ref\":\"#there\",\"$defs\":{\"x\":{\"$anchor\":\"there\",\"const\":1}}}", {"1"}, {"2"}},
+	    {"{\"$id\":\"http://x/root.json\",\"$ref\":\"sub/item.json#/$defs/"
+	     "y\",\"$defs\":{\"a\":{\"$id\":\"sub/\","
+	     "\"$defs\":{\"b\":{\"$id\":\"item.json\",\"$defs\":{\"y\":{\"const\":1}}}}}}}",
+	     {"1"},
+	     {"2"}},
+	    {"{\"$id\":\"urn:uuid:1\",\"items\":{\"$ref\":\"urn:uuid:1#/$defs/"
+	     "a\"},\"$defs\":{\"a\":{\"type\":\"null\"}}}",
+	     {"[null]", "[]"},
+	     {"[1]"}},
+	    {"{\"allOf\":[{\"$ref\":\"#/allOf/1\"},{\"enum\":[1,2]}]}", {"1", "2"}, {"3"}},
+	    {"{\"$dynamicAnchor\":\"n\",\"type\":\"array\",\"items\":{\"$dynamicRef\":\"#n\"}}",
+	     {"[[],[[]]]"},
+	     {"[1]"}},
+	    {"{\"$ref\":\"#/components/schemas/A\",\"components\":{\"schemas\":{\"A\":{\"$ref\":\"#/components/"
+	     "schemas/"
+	     "B\"},\"B\":{\"const\":1}}}}",
+	     {"1"},
+	     {"2"}},
+	    {"{\"anyOf\":[{\"$ref\":\"#/$defs/no\"},{\"const\":1}],\"$defs\":{\"no\":false}}", {"1"}, {"2"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+/* What a schema must not be, one of several alone, and members and items by what others say of them. */
+static void test_conditions(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"type\":\"integer\",\"not\":{\"minimum\":5}}", {"4", "-7"}, {"5", "12"}},
+	    {"{\"type\":\"string\",\"not\":{\"const\":\"x\"}}",
+	     {"\"\"", "\"xx\"", "\"y\""},
+	     {"\"x\"", "\"\\u0078\""}},
+	    {"{\"type\":\"string\",\"not\":{\"pattern\":\"b\"}}", {"\"ac\""}, {"\"abc\""}},
+	    {"{\"type\":[\"number\",\"null\"],\"not\":{\"type\":\"integer\"}}", {"1.5", "null"}, {"1", "1.0"}},
+	    {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":2}]}", {"1", "2.5"}, {"3", "1.5"}},
+	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,3]}]}", {"1", "3"}, {"2"}},
+	    {"{\"oneOf\":[{\"type\":\"string\",\"minLength\":2},{\"type\":\"string\",\"maxLength\":4}]}",
+	     {"\"a\"", "\"abcde\""},
+	     {"\"ab\"", "\"abcd\""}},
+	    {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"contains\":{\"minimum\":5}}",
+	     {"[5]", "[1,6,2]"},
+	     {"[]", "[1]", "[1,2]"}},
+	    {"{\"type\":\"array\",\"items\":{\"enum\":[1,2,3]},\"contains\":{\"const\":1},\"minContains\":2,"
+	     "\"maxContains\":2,\"maxItems\":4}",
+	     {"[1,1]", "[2,1,3,1]"},
+	     {"[1]", "[1,1,1]", "[1,1,2,2,2]"}},
+	    {"{\"patternProperties\":{\"f.*\":{\"type\":\"integer\"},\"b.*\":false}}",
+	     {"{\"fo\":1}", "{\"x\":[]}"},
+	     {"{\"foobar\":1}", "{\"b\":1}", "{\"f\":\"x\"}"}},
+	    {"{\"properties\":{\"a\":{\"const\":1}},\"patternProperties\":{\"^v\":{}},\"additionalProperties\":{"
+	     "\"type\":"
+	     "\"null\"}}",
+	     {"{\"a\":1,\"vroom\":2,\"z\":null}", "{\"z\":null}", "{}"},
+	     {"{\"a\":2}", "{\"z\":1}", "{\"z\":null,\"a\":2}"}},
+	    {"{\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"minProperties\":1,\"maxProperties\":2}",
+	     {"{\"a\":1}", "{\"a\":1,\"c\":2}", "{\"b\":1}"},
+	     {"{}", "{\"a\":1,\"b\":2,\"c\":3}"}},
+	    {"{\"properties\":{\"a\":true},\"anyOf\":[{\"properties\":{\"b\":{\"const\":2}},\"required\":[\"b\"]}"
+	     ","
+	     "{\"properties\":{\"c\":{\"const\":3}},\"required\":[\"c\"]}],\"unevaluatedProperties\":false}",
+	     {"{\"b\":2,\"a\":1}", "{\"c\":3}"},
+	     {"{\"a\":1}", "{\"b\":2,\"d\":1}"}},
+	    {"{\"allOf\":[{\"properties\":{\"a\":true},\"unevaluatedProperties\":false}],\"properties\":{\"b\":"
+	     "true}}",
+	     {"{\"a\":1}", "{}"},
+	     {"{\"b\":1}"}},
+	    {"{\"unevaluatedProperties\":{\"type\":\"integer\"}}", {"{\"x\":1}"}, {"{\"x\":\"a\"}"}},
+	    {"{\"prefixItems\":[{\"const\":1}],\"unevaluatedItems\":false}", {"[1]"}, {"[1,2]", "[2]"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":2,\"items\":{\"enum\":[1,2,3,1]}}",
+	     {"[]", "[1]", "[1,3]"},
+	     {"[1,2,3]", "[1,1]", "[4]"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+/* Many values and many members, each of which may come first. */
+static void test_many(void** state) {
+	(void)state;
+	enum { ROOM = 1 << 18 };
+	char* schema = malloc(ROOM);
+	struct error error = {""};
+	size_t n = (size_t)sprintf(schema, "{\"enum\":[");
+	for (int i = 0; i < 10000; i++)
+		n += (size_t)sprintf(schema + n, "%s\"n%d\"", i ? "," : "", i);
+	sprintf(schema + n, "]}");
+	struct grammar* grammar = grammar_from_json_schema(schema, strlen(schema), &error);
+	if (!grammar)
+		fail_msg("%s", error.message);
+	assert_true(takes(grammar, "\"n9999\"") && takes(grammar, "\"n0\"") && !takes(grammar, "\"n10000\""));
+	grammar_free(grammar);
+	n = (size_t)sprintf(schema, "{\"type\":\"object\",\"properties\":{");
+	for (int i = 0; i < 1000; i++)
+		n += (size_t)sprintf(schema + n, "%s\"m%d\":{\"type\":\"null\"}", i ? "," : "", i);
+	sprintf(schema + n, "}}");
+	grammar = grammar_from_json_schema(schema, strlen(schema), &error);
+	if (!grammar)
+		fail_msg("%s", error.message);
+	assert_true(takes(grammar, "{\"m0\":null, \"m7\":null,\"m999\":null}"));
+	assert_false(takes(grammar, "{\"m7\":null,\"m0\":null}"));
+	grammar_free(grammar);
+	static const char pattern[] =
+	    "{\"type\":\"string\",\"pattern\":\"V1|V2|V3|V4|V5|V6|V7|V8|V9|Va|Vb|Vc|Vd|Ve|Vf|Vg|Vh|"
+	    "Vi|Vj|Vk|Vl|Vm|Vn\"}";
+	grammar = grammar_from_json_schema(pattern, sizeof pattern - 1, &error);
+	assert_true(grammar && takes(grammar, "\"xVVny\"") && !takes(grammar, "\"VV\""));
+	grammar_free(grammar);
+	free(schema);
+}
+
 static void test_any_object(void** state) {
 	(void)state;
 	struct error error = {""};
@@ -387,21 +501,20 @@ static void test_any_object(void** state) {
 static void test_refused(void** state) {
 	(void)state;
 	static const char* const schemas[][2] = {
-	    {"{\"not\":{\"minimum\":5}}", "\"not\", or an \"if\""},
-	    {"{\"type\":\"string\",\"not\":{\"const\":\"x\"}}", "\"not\" of values"},
-	    {"{\"not\":{\"$ref\":\"#\"}}", "too many schemas"},
-	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"contains\":{}}}}", "#/properties/a: \"contains\""},
-	    {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems"},
-	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1,1.0]}}", "uniqueItems"},
-	    {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":2,\"items\":{\"enum\":[1,2,3]}}",
-	     "uniqueItems"},
-	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,3]}]}", "oneOf"},
+	    {"{\"not\":{\"propertyNames\":{\"pattern\":\"a\"}}}", "\"propertyNames\" cannot be kept"},
+	    {"{\"not\":{\"$ref\":\"#\"}}", "no text at all"},
+	    {"{\"not\":{\"type\":[\"object\",\"array\",\"string\",\"number\",\"boolean\",\"null\"]}}",
+	     "no text at all"},
+	    {"{\"type\":[]}", "no text at all"},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$dynamicRef\":\"#x\"}}}",
+	     "#/properties/a: \"$dynamicRef\""},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{}}", "uniqueItems"},
+	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "oneOf"},
 	    {"{\"type\":\"number\",\"multipleOf\":0.123456789}", "multipleOf"},
 	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},
 	    {"{\"$ref\":\"#\"}", "no text at all"},
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
 	     "no text at all"},
-	    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "oneOf"},
 	    {"{\"type\":\"strin\"}", "none of JSON's types"},
 	    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "look-behind"},
 	    {"{\"type\":\"string\",\"pattern\":\"(a(?=b))*\"}", "within a repeat"},
@@ -728,24 +841,54 @@ static void test_calls(void** state) {
 	calls.at_beginning = true;
 	static const struct texts first = {NULL, {"a << b", " \n", "", " <<g {}>>!"}, {"<", " <a"}};
 	takes_calls(&calls, &first);
+	/* a text may end where the model has said all, before what closes the call */
+	calls = (struct grammar_calls){
+	    .call = call, .n = 2, .close = "]", .between = ";", .finish = "!", .begun = "<<", .must = true};
+	static const struct texts closed = {NULL,
+	                                    {"g {}>>", "g {}>>]!", "g {}>>];<<g {}>>", "g {}>>];<<g {}>>]!"},
+	                                    {"g {}", "g {}>>!", "g {}>>]"}};
+	takes_calls(&calls, &closed);
+	/* beside a form the text is one or the other */
+	calls.must = false;
+	calls.form = "{\"const\": 1}";
+	static const struct texts form = {NULL, {"1", "<<g {}>>]!"}, {"", "2", "so <<g {}>>"}};
+	takes_calls(&calls, &form);
+}
+
+/* Special tokens, which stand behind bytes that no text has: free text has none but those that are named. */
+static void test_special_tokens(void** state) {
+	(void)state;
+#define SPECIAL GRAMMAR_SPECIAL
+	static const struct grammar_call call[] = {{SPECIAL "[C]f", SPECIAL "[C]f", NULL, ""}};
+	struct grammar_calls calls = {
+	    .call = call, .n = 1, .between = "", .finish = "", .begun = SPECIAL "[C]", .passes = SPECIAL "</t>"};
+	static const struct texts text = {
+	    NULL,
+	    {"", "[C]f", "a" SPECIAL "[C]f{}", "t" SPECIAL "</t>" SPECIAL "[C]f{}", "\xff a"},
+	    {SPECIAL "<e>", SPECIAL "[C]g{}", SPECIAL "[]"}};
+	takes_calls(&calls, &text);
+	calls.begun = "<";
+	calls.call = &(const struct grammar_call){"<f", "<f", NULL, ""};
+	static const struct texts plain = {
+	    NULL, {"a", "<f{}", "\xff<f{}"}, {SPECIAL "<e>", "a" SPECIAL "b", "\xff<g"}};
+	takes_calls(&calls, &plain);
+	calls.at_beginning = true;
+	static const struct texts first = {
+	    NULL, {"a<", " <f{}", "\xff a"}, {SPECIAL "<e>", "a" SPECIAL "b", "<g"}};
+	takes_calls(&calls, &first);
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),
-	    cmocka_unit_test(test_strings),
-	    cmocka_unit_test(test_lengths),
-	    cmocka_unit_test(test_numbers),
-	    cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_combinations),
-	    cmocka_unit_test(test_any_object),
-	    cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_masks_are_the_bytes),
-	    cmocka_unit_test(test_forced),
-	    cmocka_unit_test(test_ambiguous),
-	    cmocka_unit_test(test_kept),
-	    cmocka_unit_test(test_gbnf),
-	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_expressions),  cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_references),   cmocka_unit_test(test_conditions),
+	    cmocka_unit_test(test_many),         cmocka_unit_test(test_lengths),
+	    cmocka_unit_test(test_numbers),      cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations), cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_refused),      cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_forced),       cmocka_unit_test(test_ambiguous),
+	    cmocka_unit_test(test_kept),         cmocka_unit_test(test_gbnf),
+	    cmocka_unit_test(test_calls),        cmocka_unit_test(test_special_tokens),
 	    cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,8 +68,10 @@ def errors():
     refused(anthropic.BadRequestError, "invalid_request_error", max_tokens=0)
     refused(anthropic.BadRequestError, "invalid_request_error", messages=[{"role": "user", "content": [{"type": "image", "source": {}}]}])
     refused(anthropic.BadRequestError, "invalid_request_error", messages=[])
-    refused(anthropic.BadRequestError, "invalid_request_error", tools=[{"type": "bash_20250124", "name": "bash"}])
-    refused(anthropic.NotFoundError, "not_found_error", model="claude")
+    # what Claude Code sends: a tool that the vendor hosts is left out, any name is this model's, and a limit is bounded
+    kept = client.messages.create(messages=ASK, max_tokens=8, model="claude-sonnet", tools=[{"type": "web_search_20250305", "name": "web_search"}],
+                                  extra_body={"context_management": {"edits": []}, "mcp_servers": []})
+    assert kept.model == MODEL and kept.content, kept
     status, _, answer = Server_call("POST", "/v1/messages", {"messages": ASK})
     assert status == 400 and "max_tokens" in answer["error"]["message"], answer
     with tempfile.NamedTemporaryFile("w") as keys:

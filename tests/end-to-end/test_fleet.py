@@ -59,7 +59,7 @@ def serve_some(server, task, n, first=0):
 
 
 def mask_of(answer):
-    return answer["usage"]["swiftlet"]["mask"]
+    return answer["swiftlet"]["mask"]
 
 
 def learned_once(database):

@@ -28,7 +28,7 @@ def ways():
     always = ["--draft", "always"]
     yield "defaults", []
     yield "everything at once", [*always, "--drafters", "prediction,mask,retrieval,recycle", "--draft-bits", "4",
-                                 "--certified-head", "on"]
+                                 "--screened-head", "on"]
     for drafters in ("mask", "retrieval", "recycle", "retrieval,recycle", "mask,retrieval", "none"):
         yield "drafters " + drafters, ["--drafters", drafters]
     yield "small trees", ["--max-tree", "3", "--pool", "0"]

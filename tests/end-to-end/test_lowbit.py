@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Drafting with a low-bit copy from outside: the text stays, and what is wrong is said."""
+"""Drafting with quantized draft weights from outside: the text stays, and what is wrong is said."""
 import json
 
 from support import PROMPT, EndToEnd, main, run
@@ -17,23 +17,23 @@ class LowBit(EndToEnd):
         for model in [MODEL, "builtin"]:
             for options in [[], ["--temp", "0.8"]]:
                 plain, message = self.generate("--method", "vanilla", *options, model=model)
-                self.assertNotIn("copy for drafting", message)
+                self.assertNotIn("draft weights", message)
                 for more in [["--draft-bits", "4"], ["--draft-bits", "8", "--draft", "always"], ["--draft-bits", "8"]]:
                     tokens, message = self.generate(*options, *more, model=model)
                     self.assertEqual(tokens, plain)
-                    self.assertIn("copy for drafting", message)
+                    self.assertIn("draft weights", message)
                     self.assertIn("MiB", message)
         # builtin has no rows of whole super-blocks
         for bits, model, kind in [("4", MODEL, "q4_k"), ("8", MODEL, "q8_0"), ("4", "builtin", "q4_0"), ("8", "builtin", "q8_0")]:
             _, message = self.generate("--draft-bits", bits, model=model)
-            self.assertIn("copy for drafting: " + kind, message)
+            self.assertIn("draft weights: " + kind, message)
             self.assertIn("made in", message)
 
     def test_drafts_take_the_coarse_head(self):
         for options in [[], ["--temp", "0.8"], ["--temp", "0.8", "--top-p", "0.9"]]:
-            plain, _ = self.generate("--method", "vanilla", "--certified-head", "off", *options, model="builtin")
+            plain, _ = self.generate("--method", "vanilla", "--screened-head", "off", *options, model="builtin")
             for more in [[], ["--draft", "always"]]:
-                tokens, _ = self.generate("--draft-bits", "4", "--certified-head", "on", *options, *more, model="builtin")
+                tokens, _ = self.generate("--draft-bits", "4", "--screened-head", "on", *options, *more, model="builtin")
                 self.assertEqual(tokens, plain)
 
     def test_refusals(self):

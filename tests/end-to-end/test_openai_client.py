@@ -18,7 +18,7 @@ def completions():
     want = run_text(PROMPT, "-n", "32", "--temp", "0")
     assert a.choices[0].text == want["text"]
     assert a.usage.prompt_tokens_details.cached_tokens >= 0 and a.usage.total_tokens == a.usage.prompt_tokens + 32
-    assert a.usage.swiftlet["mask"]["attention"] is not None
+    assert a.swiftlet["mask"]["attention"] is not None
     parts = list(client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=32, temperature=0, stream=True,
                                            stream_options={"include_usage": True}))
     assert "".join(p.choices[0].text for p in parts if p.choices) == want["text"]
@@ -117,11 +117,14 @@ def errors():
             return
         raise AssertionError("not refused")
 
-    refused(openai.NotFoundError, "model", lambda: client.completions.create(model="gpt-5", prompt="x"))
+    raw = client.completions.with_raw_response.create(model="gpt-5", prompt="x", max_tokens=1, extra_body={"no_such_field": 1, "nor_this": None})
+    assert raw.parse().model == MODEL and raw.headers["swiftlet-ignored-fields"] == "no_such_field" and raw.parse()._request_id
     refused(openai.BadRequestError, "logit_bias", lambda: client.completions.create(model=MODEL, prompt="x", logit_bias={"5": 101}))
     refused(openai.BadRequestError, "response_format", lambda: client.chat.completions.create(
         model=MODEL, messages=MESSAGES, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}}))
-    refused(openai.BadRequestError, "dimensions", lambda: client.embeddings.create(model=MODEL, input="x", dimensions=8))
+    refused(openai.BadRequestError, "dimensions", lambda: client.embeddings.create(model=MODEL, input="x", dimensions=0))
+    cut = client.embeddings.create(model=MODEL, input="x", dimensions=8).data[0].embedding
+    assert len(cut) == 8 and abs(sum(v * v for v in cut) - 1) < 1e-5
     refused(openai.BadRequestError, "input", lambda: client.embeddings.create(model=MODEL, input=[]))
     refused(openai.BadRequestError, "temperature", lambda: client.completions.create(model=MODEL, prompt="x", temperature=9))
     refused(openai.BadRequestError, "prompt", lambda: client.completions.create(model=MODEL, prompt="word " * 20000))

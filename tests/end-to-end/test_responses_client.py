@@ -76,11 +76,19 @@ def errors():
     refused("input", input=[{"type": "item_reference", "id": "x"}])
     refused("input", input=[{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}])
     refused("input", input=[])
-    refused("tools", tools=[{"type": "web_search"}])
+    refused("tools", tools=[{"type": "function"}])
     refused("max_output_tokens", max_output_tokens=0)
     refused("text", text={"format": {"type": "json_schema", "name": "x", "schema": {"not": {}}}})
     refused("temperature", temperature=9)
-    refused("color", extra_body={"color": "red"})
+    # what Codex sends: tools that the vendor hosts are left out, and what they did before
+    kept = client.responses.create(**{"input": [{"type": "web_search_call", "id": "ws_1", "status": "completed"},
+                                                {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
+                                                {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** Begin"},
+                                                {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done!"},
+                                                {"role": "user", "content": [{"type": "input_text", "text": "go on"}]}],
+                                      **given, "max_output_tokens": 4, "tools": [{"type": "web_search"}, {"type": "local_shell"}],
+                                      "extra_body": {"client_metadata": {"a": "b"}, "color": "red"}})
+    assert kept.output, kept
 
 
 for check in (texts, forms, tools, errors):

@@ -57,7 +57,7 @@ def fields_and_shapes(s):
     assert len({c["text"] for c in a["choices"]}) > 1, "choices differ"
     lp = a["choices"][0]["logprobs"]
     assert len(lp["tokens"]) == len(lp["token_logprobs"]) == len(lp["top_logprobs"]) == len(lp["text_offset"]) == 8
-    assert all(v <= 0 for v in lp["token_logprobs"]) and all(1 <= len(t) <= 2 for t in lp["top_logprobs"])
+    assert all(v <= 0 for v in lp["token_logprobs"]) and all(token in t and len(t) <= 3 for token, t in zip(lp["tokens"], lp["top_logprobs"]))
     assert a["usage"]["completion_tokens"] == 24
     again = s.complete(PROMPTS[0], max_tokens=8, n=3, temperature=1, seed=5, logprobs=2)
     assert [c["text"] for c in a["choices"]] == [c["text"] for c in again["choices"]], "a seed repeats"
@@ -97,11 +97,11 @@ def echoed_logprobs(s):
     told = whole["logprobs"]
     assert n == len(told["tokens"]) == len(told["top_logprobs"]) == len(told["text_offset"])
     assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None and None not in told["token_logprobs"][1:]
-    assert all(len(t) == 2 for t in told["top_logprobs"][1:])
+    assert all(token in t and 2 <= len(t) <= 3 for token, t in zip(told["tokens"][1:], told["top_logprobs"][1:]))
     for k, token in enumerate(told["tokens"][1:], 1):
         at = told["text_offset"][k]  # a text's first space is not its own, and texts leave special tokens out
         shown = "" if token == "</s>" else token if at else token.lstrip()
-        assert whole["text"].encode()[at:].startswith(shown.encode()), (k, token)
+        assert whole["text"][at:].startswith(shown), (k, token)
     run = [PROGRAM, "run", "-m", MODEL, "-p", PROMPTS[0], "-n", "12", "--no-store", "--json"]
     generated = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)["tokens"]
     answer = s.complete(PROMPTS[0], max_tokens=12, temperature=0, logprobs=2)["choices"][0]["logprobs"]["token_logprobs"]
@@ -136,16 +136,19 @@ def chat(s):
 
 
 def chat_with_tools(s):
-    """Tools, their answers and template variables are taken; a template that reads none of them is the same prompt."""
+    """Tools, their answers and template variables are taken; a template that reads no variables is the same prompt, and one
+    without tools is told of them in a system message."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": 1})}}
     body = {"model": MODEL, "max_tokens": 4, "temperature": 0, "tools": [{"type": "function", "function": {"name": "f"}}],
             "documents": [{"title": "t", "text": "x"}], "chat_template_kwargs": {"enable_thinking": False},
             "messages": [{"role": "user", "content": "What is 2 + 3?"}]}
-    status, _, a = s.call("POST", "/v1/chat/completions", body)
+    status, _, a = s.call("POST", "/v1/chat/completions", {**body, "tools": []})
     assert status == 200, a
     plain = s.call("POST", "/v1/chat/completions", {k: body[k] for k in ("model", "max_tokens", "temperature", "messages")})[2]
     assert a["choices"][0]["message"] == plain["choices"][0]["message"]
     assert a["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
+    told = s.call("POST", "/v1/chat/completions", body)[2]
+    assert told["usage"]["prompt_tokens"] > plain["usage"]["prompt_tokens"] + 20, told["usage"]
     body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]},
                          {"role": "tool", "tool_call_id": "1", "content": "5"}]
     status, _, a = s.call("POST", "/v1/chat/completions", body)
@@ -176,13 +179,12 @@ def bad_requests(s):
         (400, "POST", C, raw(b'{"a": 1, "a": 2}')), (400, "POST", C, raw(b"[" * 1000000)),
         (400, "POST", C, raw(b'{"a":' * 1000000)), (400, "POST", C, raw(b'{"prompt": [' + b"1," * 3000000 + b"1]}")),
         (413, "POST", C, raw(b'{"prompt": "' + b"x" * (9 << 20) + b'"}')),
-        (400, "POST", C, dict(body={**ok, "max_tokens": -1})), (400, "POST", C, dict(body={**ok, "max_tokens": 10**30})),
-        (400, "POST", C, dict(body={**ok, "max_tokens": "2"})), (400, "POST", C, dict(body={**ok, "max_tokens": 10**6})),
+        (400, "POST", C, dict(body={**ok, "max_tokens": -2})), (400, "POST", C, dict(body={**ok, "max_tokens": 10**30})),
+        (400, "POST", C, dict(body={**ok, "max_tokens": "2"})), (400, "POST", C, dict(body={**ok, "max_tokens": 10**9})),
         (400, "POST", C, dict(body={**ok, "temperature": 3})), (400, "POST", C, dict(body={**ok, "temperature": None, "top_p": 2})),
         (400, "POST", C, dict(body={**ok, "n": 0})), (400, "POST", C, dict(body={**ok, "stop": [1]})),
-        (400, "POST", C, dict(body={**ok, "logit_bias": {"1e1": 2}})), (400, "POST", C, dict(body={**ok, "file": "/etc/passwd"})),
+        (400, "POST", C, dict(body={**ok, "logit_bias": {"1e1": 2}})),
         (400, "POST", C, dict(body={**ok, "prompt": [99999999]})), (400, "POST", C, dict(body={**ok, "prompt": "word " * 30000})),
-        (404, "POST", C, dict(body={**ok, "model": "gpt-5"})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": []})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": [{"role": "robot", "content": "x"}]})),
         (400, "POST", H, dict(body={"model": MODEL, "messages": "x"})),
@@ -239,17 +241,19 @@ def tool_calls():
             deltas = [d for c in chunks for d in c["choices"][0]["delta"].get("tool_calls", [])]
             assert [d["function"] for d in deltas] == [{"name": "g", "arguments": "{}"}] and deltas[0]["index"] == 0, chunks
             assert not any(c["choices"][0]["delta"].get("content") for c in chunks), chunks
-            # an answer that is none is content, with what it was made to begin with
-            body.update(logit_bias={}, max_tokens=6)
-            message = s.call("POST", "/v1/chat/completions", body)[2]["choices"][0]["message"]
-            assert message["content"].startswith("<function=g>") and "tool_calls" not in message, message
+            # whatever the model would write, the call is one of the tool that was named, and ends
+            body.update(logit_bias={}, max_tokens=60, temperature=1)
+            for seed in range(8):
+                choice = s.call("POST", "/v1/chat/completions", {**body, "seed": seed})[2]["choices"][0]
+                assert [c["function"] for c in choice["message"]["tool_calls"]] == [{"name": "g", "arguments": "{}"}], choice
+                assert choice["message"]["content"] is None and choice["finish_reason"] == "tool_calls", choice
 
 
 def speculation():
     """vLLM's metrics.speculative_decoding, when asked for."""
     with Server("--per-request-spec-decode-metrics", "summary", "--draft", "always") as s:
         a = s.complete(PROMPTS[0], max_tokens=100, temperature=0)
-        told, steps = a["metrics"]["speculative_decoding"], a["usage"]["swiftlet"]
+        told, steps = a["metrics"]["speculative_decoding"], a["swiftlet"]
         assert sum(told["acceptance_histogram"]) == told["num_spec_steps"] > 0, told
         assert sum(i * n for i, n in enumerate(told["acceptance_histogram"])) == told["num_accepted_draft_tokens"], told
         assert 0 < told["num_accepted_draft_tokens"] <= told["num_draft_tokens"] and told["num_spec_tokens"] == 25, told

@@ -116,7 +116,7 @@ def what_was_learned_shows_in_no_other_keys_figures(file):
     options = ("--sessions", "1", "--draft", "always", "--max-tree", "16", "--opt-budget", "inf", "--idle-learning", "off")
 
     def drafted(s, key):
-        u = generate(s, key, "letters", 120)["usage"]["swiftlet"]
+        u = generate(s, key, "letters", 120)["swiftlet"]
         return [u[k] for k in ("draft_steps", "accepted", "verify_passes", "optimize_steps", "mask")]
 
     with Server("--api-key-file", file, *options) as s:

@@ -158,30 +158,30 @@ static void the_grid_does_not_grow_with_the_context(void** state) {
 }
 
 /* What tools/cuda_predictions.py counts a plain step to: five launches a block, two more where weights have
- * few bits, two where sub-layers end with norms, and eight beside the blocks; two of a certified head. */
+ * few bits, two where sub-layers end with norms, and eight beside the blocks; two of a screened head. */
 static void a_step_has_as_many_launches_as_predicted(void** state) {
 	(void)state;
 	static const struct {
 		enum dtype type;
 		int with, a_block;
-		bool certified;
+		bool screened;
 	} way[] = {{DTYPE_F16, 0, 5, false},
 	           {DTYPE_Q8_0, WITH_BIASES, 5, false},
 	           {DTYPE_Q4_1, 0, 7, false},
 	           {DTYPE_BF16, WITH_POST_NORMS, 7, false},
 	           {DTYPE_F16, 0, 5, true}};
-	setenv("SWIFTLET_CUDA_HEAD", "certified", 1);
+	setenv("SWIFTLET_CUDA_HEAD", "screened", 1);
 	for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
 		enum { BLOCKS = 3 };
 		const struct model_shape shape = random_shape(BLOCKS, 64, 2, 1, 32, 96, 50);
 		struct random_model* m = random_model_make(&shape, &way[i].type, 1, way[i].with, 4);
-		const struct backend_options options = {.context = 400, .certified_head = way[i].certified};
+		const struct backend_options options = {.context = 400, .screened_head = way[i].screened};
 		struct error error = {""};
 		struct backend* b = cuda_open(&m->weights, &options, &error);
 		assert_non_null(b);
 		struct cache* c = open_cache(b, 400);
 		assert_int_equal(run_rows(b, c, PASS_EXACT, 1, -1, NULL, NULL, NULL).launches,
-		                 (unsigned long)(BLOCKS * way[i].a_block + 8 + 2 * way[i].certified));
+		                 (unsigned long)(BLOCKS * way[i].a_block + 8 + 2 * way[i].screened));
 		b->cache_close(c);
 		b->close(b);
 		random_model_free(m);

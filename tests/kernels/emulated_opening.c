@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/low.h"
+#include "kernels/draft_weights.h"
 #include "tests/kernels/support_random_model.h"
 
 enum { VOCAB = 90, COMMITTED = 20, STEPS = 6 };
@@ -61,7 +61,7 @@ struct played {
 };
 
 static void run_chain(struct backend* b, struct cache* c, const int32_t* token, int n, struct result* out,
-                      const struct mask* low) {
+                      const struct mask* quantized) {
 	static uint8_t want[MAX_ROWS];
 	struct error error;
 	memset(want, WANT_TOKEN | WANT_LOGITS, sizeof want);
@@ -72,8 +72,8 @@ static void run_chain(struct backend* b, struct cache* c, const int32_t* token, 
 	                          .segment = &segment,
 	                          .token = token,
 	                          .last = 2 * b->weights->shape.n_blocks,
-	                          .low = low,
-	                          .low_head = low != NULL,
+	                          .quantized = quantized,
+	                          .quantized_head = quantized != NULL,
 	                          .head = true,
 	                          .tap = -1,
 	                          .want = want,
@@ -82,7 +82,7 @@ static void run_chain(struct backend* b, struct cache* c, const int32_t* token, 
 		fail_msg("%s", error.message);
 }
 
-/* Logits of a text's rows, and drafts after it: by the device's loop where there is one, else step by step.
+/* Logits of a text's rows, and drafts after it: by the device's loop where there are some, else step by step.
  */
 static void play(struct backend* b, struct played* out) {
 	struct error error;
@@ -267,47 +267,50 @@ static void what_graphs_take_is_told(void** state) {
 	random_model_free(m);
 }
 
-/* A copy that nobody asked for takes what a cache needs, and gives it back; one that was asked for stays. */
+/* Draft weights that nobody asked for takes what a cache needs, and gives it back; one that was asked for
+ * stays. */
 static void try_copy(bool optional) {
 	static const enum dtype type = DTYPE_F16;
 	enum { CONTEXT = 16000 };
 	const struct model_shape shape = random_shape(2, 256, 4, 4, 64, 512, VOCAB);
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 6);
 	struct error error = {""};
-	struct low_table low;
+	struct draft_weights quantized;
 	char text[2000];
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4}, &error));
-	low.optional = optional;
-	void* data = aligned_alloc(LOW_ALIGNMENT, low.bytes);
-	low_place(&low, data);
-	assert_true(low_make(&low, data, 1, NULL, NULL, &error));
+	assert_true(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = 4}, &error));
+	quantized.optional = optional;
+	void* data = aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, quantized.bytes);
+	draft_weights_place(&quantized, data);
+	assert_true(draft_weights_make(&quantized, data, 1, NULL, NULL, &error));
 	struct backend* b = open_in(least_memory(&m->weights, CONTEXT), &m->weights, CONTEXT, &error);
 	assert_non_null(b);
-	if (!b->use_low(b, &low, &error))
+	if (!b->use_draft_weights(b, &quantized, &error))
 		fail_msg("%s", error.message);
 	struct listener listener = listen_to_errors();
 	struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
 	said(&listener, text);
 	assert_int_equal(c != NULL, optional);
-	assert_int_equal(b->low_given_back, optional);
+	assert_int_equal(b->draft_weights_released, optional);
 	assert_int_equal(times(text, "gave its memory on the GPU to caches"), optional);
 	if (c) {
 		bool all = true;
 		static float stored[VOCAB], asked[VOCAB];
 		const int32_t token = 7;
 		struct result first = {.logits = stored}, second = {.logits = asked};
-		assert_true(b->carry_low(b, SIZE_MAX, &all, &error) && !all);
+		assert_true(b->upload_draft_weights(b, SIZE_MAX, &all, &error) && !all);
 		run_chain(b, c, &token, 1, &first, NULL);
 		b->discard(c);
-		run_chain(b, c, &token, 1, &second, &low.sub_layers);
-		assert_memory_equal(stored, asked, sizeof stored); /* a pass with the copy runs what is stored */
+		run_chain(b, c, &token, 1, &second, &quantized.sub_layers);
+		assert_memory_equal(stored, asked,
+		                    sizeof stored); /* a pass with the draft weights runs what is stored */
 		b->cache_close(c);
 	} else
 		assert_non_null(strstr(error.message, "out of GPU memory"));
 	b->close(b);
 	unsetenv("EMULATED_MEMORY_MIB");
 	free(data);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 

@@ -42,7 +42,7 @@ static void step(struct alone* a, int32_t token, const struct mask* skip, const 
                  struct result* out, float* influence) {
 	const struct segment segment = {
 	    .cache = a->cache, .base = a->cache->committed, .n = 1, .sampler = sampler};
-	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_NORMALISER | WANT_LOGITS;
+	const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_LOG_SUM_EXP | WANT_LOGITS;
 	const struct pass pass = {.kind = PASS_EXACT,
 	                          .n = 1,
 	                          .n_segments = 1,
@@ -101,7 +101,7 @@ static struct tree* tree_make(struct random* r, int n, const struct model_shape*
 		const int back = random_below(r, 4) ? 1 + random_below(r, 5) : 1;
 		t->parent[i] = i < back || random_below(r, 12) == 0 ? -1 : i - back;
 		t->want[i] =
-		    random_below(r, 5) ? WANT_TOKEN | WANT_TOP | WANT_NORMALISER | WANT_LOGITS : WANT_NOTHING;
+		    random_below(r, 5) ? WANT_TOKEN | WANT_TOP | WANT_LOG_SUM_EXP | WANT_LOGITS : WANT_NOTHING;
 		t->expected[i].logits = t->logits + (size_t)i * (size_t)vocab;
 		t->got[i].logits = t->logits + (size_t)(n + i) * (size_t)vocab;
 		t->top[i] = 1 + random_below(r, MAX_TOP);
@@ -159,7 +159,7 @@ static void compare(struct tree* t, int vocab, const char* what) {
 		if (memcmp(e->logits, g->logits, (size_t)vocab * sizeof(float)) != 0)
 			fail_msg("%s: the logits of row %d of %d differ from one-row decoding", what, i, t->n);
 		if (e->token != g->token || e->top != g->top ||
-		    memcmp(&e->log_normaliser, &g->log_normaliser, sizeof(float)) != 0 ||
+		    memcmp(&e->log_sum_exp, &g->log_sum_exp, sizeof(float)) != 0 ||
 		    memcmp(e->top_token, g->top_token, (size_t)e->top * sizeof(int32_t)) != 0 ||
 		    memcmp(e->top_probability, g->top_probability, (size_t)e->top * sizeof(float)) != 0)
 			fail_msg("%s: the result of row %d of %d differs from one-row decoding", what, i, t->n);
@@ -485,7 +485,7 @@ static void committed_path(struct bench* b, struct tree* t, int base) {
 	assert_int_equal(b->cache->committed, base + depth);
 	assert_int_equal(b->cache->pending, 0);
 	struct tree* next = tree_make(&b->random, 1, &b->model->weights.shape);
-	next->want[0] = WANT_LOGITS | WANT_TOP | WANT_NORMALISER | WANT_TOKEN;
+	next->want[0] = WANT_LOGITS | WANT_TOP | WANT_LOG_SUM_EXP | WANT_TOKEN;
 	step(&b->alone, next->token[0], NULL, NULL, &next->expected[0], next->expected_influence);
 	whole(b, next, base + depth, NULL, NULL);
 	tree_free(next);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/low.h"
+#include "kernels/draft_weights.h"
 #include "tests/kernels/support_play.h"
 
 static struct backend* open_devices(const struct random_model* m, int devices, struct error* error) {
@@ -59,23 +59,24 @@ static void two_in_stored_types(void** state) {
 	same_bits(&shape, types, 3, 0, 2);
 }
 
-/* ---- low-bit copies ------------------------------------------------------------------------ */
+/* ---- quantized draft weights ------------------------------------------------------------------------ */
 
-enum { LOW_ROWS = 3, LOW_WAYS = 4 };
+enum { DRAFT_ROWS = 3, DRAFT_WAYS = 4 };
 
-struct low_outcome {
-	float logits[LOW_WAYS][LOW_ROWS * PLAY_VOCAB];
-	int32_t step[LOW_WAYS]; /* of a row alone, which has a graph of its own */
+struct draft_outcome {
+	float logits[DRAFT_WAYS][DRAFT_ROWS * PLAY_VOCAB];
+	int32_t step[DRAFT_WAYS]; /* of a row alone, which has a graph of its own */
 };
 
-static void run_low(struct backend* b, struct cache* c, const struct mask* skip, const struct mask* low,
-                    bool low_head, float* logits, int32_t* step) {
-	static const int32_t token[LOW_ROWS] = {7, 31, 12};
-	uint8_t want[LOW_ROWS];
-	struct result out[LOW_ROWS];
+static void run_draft_weights(struct backend* b, struct cache* c, const struct mask* skip,
+                              const struct mask* quantized, bool quantized_head, float* logits,
+                              int32_t* step) {
+	static const int32_t token[DRAFT_ROWS] = {7, 31, 12};
+	uint8_t want[DRAFT_ROWS];
+	struct result out[DRAFT_ROWS];
 	struct error error = {""};
 	memset(want, WANT_TOKEN | WANT_LOGITS, sizeof want);
-	for (int n = LOW_ROWS; n > 0; n -= LOW_ROWS - 1) {
+	for (int n = DRAFT_ROWS; n > 0; n -= DRAFT_ROWS - 1) {
 		for (int i = 0; i < n; i++)
 			out[i].logits = logits + (size_t)i * PLAY_VOCAB;
 		const struct segment segment = {.cache = c, .n = n};
@@ -85,8 +86,8 @@ static void run_low(struct backend* b, struct cache* c, const struct mask* skip,
 		                          .segment = &segment,
 		                          .token = token,
 		                          .skip = skip,
-		                          .low = low,
-		                          .low_head = low_head,
+		                          .quantized = quantized,
+		                          .quantized_head = quantized_head,
 		                          .last = 2 * b->weights->shape.n_blocks,
 		                          .head = true,
 		                          .tap = -1,
@@ -99,62 +100,65 @@ static void run_low(struct backend* b, struct cache* c, const struct mask* skip,
 	*step = out[0].token;
 }
 
-static void play_low(const struct random_model* m, const struct low_table* low, int devices, bool carried,
-                     struct low_outcome* o) {
+static void play_draft_weights(const struct random_model* m, const struct draft_weights* quantized,
+                               int devices, bool carried, struct draft_outcome* o) {
 	struct error error = {""};
 	struct backend* b = open_devices(m, devices, &error);
-	if (!b || !b->use_low(b, low, &error))
+	if (!b || !b->use_draft_weights(b, quantized, &error))
 		fail_msg("%s", error.message);
 	assert_true(devices == 1 || !b->draft); /* drafts there are passes */
 	struct cache* c = b->cache_open(b, PLAY_CONTEXT, DTYPE_F16, &error);
 	assert_non_null(c);
 	int pieces = 0;
 	for (bool all = false; carried && !all; pieces++)
-		assert_true(b->carry_low(b, low->bytes / 7, &all, &error));
+		assert_true(b->upload_draft_weights(b, quantized->bytes / 7, &all, &error));
 	assert_true(!carried || pieces > 3);
 	const struct mask none = {.word = {0}}, first = {.word = {2}}, some = {.word = {6}};
-	run_low(b, c, NULL, NULL, false, o->logits[0], &o->step[0]);
-	run_low(b, c, NULL, &low->sub_layers, true, o->logits[1], &o->step[1]);
-	run_low(b, c, &first, &some, false, o->logits[2], &o->step[2]);
-	run_low(b, c, NULL, &none, true, o->logits[3], &o->step[3]);
+	run_draft_weights(b, c, NULL, NULL, false, o->logits[0], &o->step[0]);
+	run_draft_weights(b, c, NULL, &quantized->sub_layers, true, o->logits[1], &o->step[1]);
+	run_draft_weights(b, c, &first, &some, false, o->logits[2], &o->step[2]);
+	run_draft_weights(b, c, NULL, &none, true, o->logits[3], &o->step[3]);
 	b->cache_close(c);
 	b->close(b);
 }
 
-/* That one device's copy is right, test_cuda_low.c says. */
-static void same_low_bits(const struct model_shape* shape, enum dtype type, int bits, int devices,
-                          bool carried) {
+/* That one device's copy is right, test_cuda_draft_weights.c says. */
+static void same_draft_bits(const struct model_shape* shape, enum dtype type, int bits, int devices,
+                            bool carried) {
 	struct random_model* m = random_model_make(shape, &type, 1, WITH_BIASES, 9);
-	struct low_table low;
+	struct draft_weights quantized;
 	struct error error = {""};
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = bits}, &error) && low.bytes > 0);
+	assert_true(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = bits}, &error) &&
+	    quantized.bytes > 0);
 	void* data =
-	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
-	low_place(&low, data);
-	assert_true(low_make(&low, data, 1, NULL, NULL, &error));
-	struct low_outcome *alone = calloc(1, sizeof *alone), *together = calloc(1, sizeof *together);
-	play_low(m, &low, 1, carried, alone);
-	play_low(m, &low, devices, carried, together);
+	    aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, (quantized.bytes + DRAFT_WEIGHTS_ALIGNMENT - 1) /
+	                                               DRAFT_WEIGHTS_ALIGNMENT * DRAFT_WEIGHTS_ALIGNMENT);
+	draft_weights_place(&quantized, data);
+	assert_true(draft_weights_make(&quantized, data, 1, NULL, NULL, &error));
+	struct draft_outcome *alone = calloc(1, sizeof *alone), *together = calloc(1, sizeof *together);
+	play_draft_weights(m, &quantized, 1, carried, alone);
+	play_draft_weights(m, &quantized, devices, carried, together);
 	assert_memory_equal(alone, together, sizeof *alone);
 	assert_memory_not_equal(alone->logits[0], alone->logits[1], sizeof alone->logits[0]);
 	free(alone);
 	free(together);
 	free(data);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 
 static void two_with_a_copy_in_four_bits(void** state) {
 	(void)state;
 	const struct model_shape shape = random_shape(2, 256, 4, 2, 64, 256, PLAY_VOCAB);
-	same_low_bits(&shape, DTYPE_F16, 4, 2, true);
+	same_draft_bits(&shape, DTYPE_F16, 4, 2, true);
 }
 
 #ifdef SWIFTLET_EMULATED
 static void three_with_a_copy_in_eight(void** state) {
 	(void)state;
 	const struct model_shape shape = random_shape(2, 96, 4, 4, 32, 160, PLAY_VOCAB);
-	same_low_bits(&shape, DTYPE_BF16, 8, 3, false);
+	same_draft_bits(&shape, DTYPE_BF16, 8, 3, false);
 }
 
 /* What does not fit one of them is given back on each, and can be asked for again. */
@@ -163,18 +167,19 @@ static void a_copy_without_room(void** state) {
 	static const enum dtype type = DTYPE_F16;
 	const struct model_shape shape = random_shape(2, 256, 4, 2, 64, 256, PLAY_VOCAB);
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 3);
-	struct low_table low;
+	struct draft_weights quantized;
 	struct error error = {""};
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4}, &error));
+	assert_true(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = 4}, &error));
 	struct backend* b = open_devices(m, 2, &error);
 	assert_non_null(b);
 	setenv("EMULATED_FREE_MIB", "0", 1);
-	assert_false(b->use_low(b, &low, &error));
-	assert_non_null(strstr(error.message, "out of GPU memory for a low-bit copy"));
+	assert_false(b->use_draft_weights(b, &quantized, &error));
+	assert_non_null(strstr(error.message, "out of GPU memory for quantized draft weights"));
 	unsetenv("EMULATED_FREE_MIB");
-	assert_true(b->use_low(b, &low, &error));
+	assert_true(b->use_draft_weights(b, &quantized, &error));
 	b->close(b);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 
@@ -204,7 +209,7 @@ static void however_blocks_are_launched(void** state) {
 	setenv("SWIFTLET_CUDA_PARTS", "2", 1);
 	setenv("SWIFTLET_CUDA_GRAPHS", "on", 1);
 	same_bits(&shape, types, 1, 0, 2);
-	same_low_bits(&shape, DTYPE_F16, 8, 2, true);
+	same_draft_bits(&shape, DTYPE_F16, 8, 2, true);
 	unsetenv("SWIFTLET_CUDA_GRAPHS");
 	unsetenv("SWIFTLET_CUDA_LAUNCHES");
 	unsetenv("SWIFTLET_CUDA_PARTS");

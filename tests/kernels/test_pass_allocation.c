@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/low.h"
+#include "kernels/draft_weights.h"
 #include "tests/count_allocations.h"
 #include "tests/kernels/support_random_model.h"
 
@@ -31,7 +31,7 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 	for (int i = 0; i < MAX_ROWS; i++) {
 		token[i] = random_below(&r, VOCAB);
 		parent[i] = i - 1 - (i > 4 ? random_below(&r, 3) : 0);
-		want[i] = WANT_TOKEN | WANT_TOP | WANT_NORMALISER | WANT_LOGITS;
+		want[i] = WANT_TOKEN | WANT_TOP | WANT_LOG_SUM_EXP | WANT_LOGITS;
 		out[i] = (struct result){.top = 10, .logits = logits};
 		path[i] = i;
 	}
@@ -55,15 +55,15 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 		pass.n = s.n = n;
 		s.sampler = n & 1 ? &sampler : NULL;
 		pass.skip = n > 50 ? &mask : NULL;
-		pass.low = n < 50 ? &mask : NULL;
-		pass.low_head = n < 50;
+		pass.quantized = n < 50 ? &mask : NULL;
+		pass.quantized_head = n < 50;
 		assert_true(b->run(b, &pass, &error));
 		b->discard(c);
 	}
-	pass.skip = pass.low = NULL;
-	pass.low_head = false;
+	pass.skip = pass.quantized = NULL;
+	pass.quantized_head = false;
 	s.sampler = NULL;
-	memset(want, WANT_TOKEN, sizeof want); /* the certified head's */
+	memset(want, WANT_TOKEN, sizeof want); /* the screened head's */
 	assert_true(b->run(b, &pass, &error));
 	b->discard(c);
 	pass.tap = 2;
@@ -92,21 +92,22 @@ static void nothing_allocated(void** state) {
 	float* influence = calloc((size_t)MAX_ROWS * 6, sizeof *influence);
 	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
 	struct error error;
-	struct low_table low;
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4, .woven = true}, &error));
-	void* copy = aligned_alloc(LOW_ALIGNMENT, low.bytes);
-	assert_true(low_make(&low, copy, 1, NULL, NULL, &error));
-	low_place(&low, copy);
+	struct draft_weights quantized;
+	assert_true(draft_weights_plan(&quantized, &m->weights,
+	                               (struct draft_weights_format){.bits = 4, .interleaved = true}, &error));
+	void* copy = aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, quantized.bytes);
+	assert_true(draft_weights_make(&quantized, copy, 1, NULL, NULL, &error));
+	draft_weights_place(&quantized, copy);
 	for (int threads = 1; threads <= 3; threads++) {
 		const struct backend_options options = {
-		    .threads = threads, .context = CONTEXT, .certified_head = true};
+		    .threads = threads, .context = CONTEXT, .screened_head = true};
 		struct backend* b = cpu_open(&m->weights, &options, &error);
 		assert_non_null(b);
 		struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
 		assert_non_null(c);
-		assert_true(b->use_low(b, &low, &error));
+		assert_true(b->use_draft_weights(b, &quantized, &error));
 		if (strncmp(b->name, "cpu (avx", 8) == 0)
-			assert_true(b->certified_bytes > 0);
+			assert_true(b->screened_bytes > 0);
 		const int before = atomic_load(&allocations);
 		for (int i = 0; i < 5; i++)
 			session(b, c, out, logits, tapped, influence);
@@ -114,7 +115,7 @@ static void nothing_allocated(void** state) {
 		b->cache_close(c);
 		b->close(b);
 	}
-	low_close(&low);
+	draft_weights_close(&quantized);
 	free(copy);
 	free(out);
 	free(logits);

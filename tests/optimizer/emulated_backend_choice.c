@@ -148,12 +148,12 @@ static void penalties_hold_there_too(void** state) {
 }
 
 /* Greedy tokens over so many devices; 40 of them. */
-static void generate_on(int devices, bool certified, enum swiftlet_method method, int32_t out[40]) {
+static void generate_on(int devices, bool screened, enum swiftlet_method method, int32_t out[40]) {
 	char message[512] = "";
 	struct swiftlet_options o;
 	swiftlet_options_default(&o);
 	o.devices = devices;
-	o.certified_head = certified;
+	o.screened_head = screened;
 	o.context = 64;
 	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
 	if (!model)
@@ -161,7 +161,7 @@ static void generate_on(int devices, bool certified, enum swiftlet_method method
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	if (!engine)
 		fail_msg("%s", message);
-	assert_int_equal(strncmp(swiftlet_engine_note(engine), "certified head:", 15) == 0, certified);
+	assert_int_equal(strncmp(swiftlet_engine_note(engine), "screened head:", 14) == 0, screened);
 	assert_int_equal(generate(engine, method, 0, out), 40);
 	swiftlet_engine_close(engine);
 	swiftlet_model_close(model);
@@ -182,10 +182,10 @@ static void several_give_the_tokens_of_one(void** state) {
 }
 
 /* In plain steps, verify passes of several rows, and draft steps by the device's loop. */
-static void a_certified_head_gives_the_whole_ones_tokens(void** state) {
+static void a_screened_head_gives_the_whole_ones_tokens(void** state) {
 	(void)state;
 	int32_t whole[40], plainly[40], drafted[40], skipping[40];
-	setenv("SWIFTLET_CUDA_HEAD", "certified", 1);
+	setenv("SWIFTLET_CUDA_HEAD", "screened", 1);
 	generate_on(1, false, SWIFTLET_VANILLA, whole);
 	generate_on(1, true, SWIFTLET_VANILLA, plainly);
 	generate_on(1, true, SWIFTLET_AUTO, drafted);
@@ -214,7 +214,7 @@ static void devices_that_are_not_there_are_missed(void** state) {
 	expect_refusal("auto", 2, "--devices 2: there is 1 CUDA device, and at most 16 share a model");
 }
 
-/* Weights of blocks beyond this machine's caches, which a copy for drafting is worth; blocks of 16 MiB. */
+/* Weights of blocks beyond this machine's caches, which draft weights are worth; blocks of 16 MiB. */
 static int blocks_beyond_the_caches(void) {
 	int most = 0;
 	for (int i = 0; i < 8; i++) {
@@ -230,7 +230,7 @@ static int blocks_beyond_the_caches(void) {
 	return most / (16 << 10) + 1;
 }
 
-/* A GPU that has room for the model but not for the copy that nobody asked for. */
+/* A GPU that has room for the model but not for the draft weights that nobody asked for. */
 static void a_copy_without_room_is_done_without(void** state) {
 	(void)state;
 	char spec[128], message[512] = "";
@@ -247,13 +247,13 @@ static void a_copy_without_room_is_done_without(void** state) {
 	swiftlet_options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cuda");
 	o.context = 64;
-	o.devices = 1; /* without cuBLAS, whose workspace is larger than what a copy comes in */
+	o.devices = 1; /* without cuBLAS, whose workspace is larger than what draft weights come in */
 	setenv("EMULATED_LARGEST_MIB", "15", 1);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	unsetenv("EMULATED_LARGEST_MIB");
 	if (!engine)
 		fail_msg("%s", message);
-	assert_int_equal(strncmp(swiftlet_engine_note(engine), "no copy for drafting: cudaMalloc", 32), 0);
+	assert_int_equal(strncmp(swiftlet_engine_note(engine), "no draft weights: cudaMalloc", 28), 0);
 	swiftlet_engine_close(engine);
 	swiftlet_model_close(model);
 }
@@ -270,7 +270,7 @@ int main(void) {
 	                                   cmocka_unit_test(penalties_hold_there_too),
 	                                   cmocka_unit_test(recycling_takes_a_device),
 	                                   cmocka_unit_test(several_give_the_tokens_of_one),
-	                                   cmocka_unit_test(a_certified_head_gives_the_whole_ones_tokens),
+	                                   cmocka_unit_test(a_screened_head_gives_the_whole_ones_tokens),
 	                                   cmocka_unit_test(devices_that_are_not_there_are_missed),
 	                                   cmocka_unit_test(a_copy_without_room_is_done_without)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

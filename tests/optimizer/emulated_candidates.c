@@ -1,6 +1,7 @@
 /* Whole sessions on the GPU: the device verifies trees whose rows the host made, from an expected text, from
- * earlier text and from recycled logits, beside what its own draft loop brought, with and without a low-bit
- * copy; and the text is plain decoding's, greedy and sampled, and keeps a grammar where it has to. */
+ * earlier text and from recycled logits, beside what its own draft loop brought, with and without quantized
+ * draft weights; and the text is plain decoding's, greedy and sampled, and keeps a grammar where it has to.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -88,7 +89,7 @@ struct place {
 	double now;
 };
 
-/* Weights in the host's memory, so that a copy of them can be made. */
+/* Weights in the host's memory, so that draft weights of them can be made. */
 static struct place open_place(int draft_bits, int devices) {
 	char message[512];
 	struct place p = {.now = 0};
@@ -154,8 +155,8 @@ static void candidates_are_rows_of_the_devices_verify(void** state) {
 	close_place(&p);
 }
 
-/* The model's own drafts come from the device's loop, by the copy where there is one; over two devices they
- * are the host's, a pass a step. */
+/* The model's own drafts come from the device's loop, by the draft weights where there are some; over two
+ * devices they are the host's, a pass a step. */
 static void beside_the_devices_own_drafts(void** state) {
 	(void)state;
 	for (int way = 0; way < 3; way++) {

@@ -43,7 +43,7 @@ static double share(const struct fake* fake, const struct pass* pass) {
 		return span;
 	if (mask_has(pass->skip, 2 * FAKE_BLOCKS - 1))
 		return 1 - (double)mask_count(pass->skip) / (2 * FAKE_BLOCKS);
-	return span * (pass->low ? fake->low_c : fake->c);
+	return span * (pass->quantized ? fake->quantized_c : fake->c);
 }
 
 static bool run(struct backend* backend, const struct pass* pass, struct error* error) {
@@ -51,7 +51,7 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	struct cache* cache = pass->segment->cache;
 	(void)error;
 	const int first = cache->pending;
-	fake->low = pass->low != NULL;
+	fake->quantized = pass->quantized != NULL;
 	for (int i = 0; pass->tap >= 0 && i < pass->n * fake->model.weights.shape.dim; i++)
 		pass->tap_out[i] = 1;
 	for (int i = 0; pass->influence && i < 2 * FAKE_BLOCKS * pass->n; i++)
@@ -144,25 +144,25 @@ void fake_open(struct fake* fake, bool (*right)(struct fake*, int, float*), doub
 	cost_open(&fake->engine.cost, &fake->model.weights, 0);
 }
 
-void fake_plan_low(struct fake* fake) {
-	struct low_table* low = &fake->engine.low.table;
+void fake_plan_draft_weights(struct fake* fake) {
+	struct draft_weights* quantized = &fake->engine.draft_weights.table;
 	const struct tensor small = {.type = DTYPE_F32, .rows = 25, .cols = 100};
-	*low = (struct low_table){.form = {.bits = 4},
-	                          .stored = &fake->model.weights,
-	                          .block = fake->low_block,
-	                          .output = &fake->low_head,
-	                          .bytes = 1};
+	*quantized = (struct draft_weights){.format = {.bits = 4},
+	                                    .stored = &fake->model.weights,
+	                                    .block = fake->quantized_block,
+	                                    .output = &fake->quantized_head,
+	                                    .bytes = 1};
 	for (int b = 0; b < FAKE_BLOCKS; b++)
-		fake->low_block[b] =
+		fake->quantized_block[b] =
 		    (struct block_weights){.wq = small, .wo = small, .w_gate = small, .w_down = small};
 	for (int s = 0; s < 2 * FAKE_BLOCKS; s++)
-		mask_set(&low->sub_layers, s, true);
+		mask_set(&quantized->sub_layers, s, true);
 }
 
-void fake_join_low(struct fake* fake, double low_c) {
-	fake->low_c = low_c;
-	fake->engine.low_joined = true;
-	cost_take_low(&fake->engine.cost, &fake->engine.low.table);
+void fake_join_draft_weights(struct fake* fake, double quantized_c) {
+	fake->quantized_c = quantized_c;
+	fake->engine.draft_weights_ready = true;
+	cost_use_draft_weights(&fake->engine.cost, &fake->engine.draft_weights.table);
 }
 
 void fake_close(struct fake* fake) { tokenizer_free(fake->model.tokenizer); }

@@ -9,11 +9,11 @@ struct fake {
 	struct backend backend;
 	struct cache cache;
 	int depth[MAX_ROWS];
-	double now;      /* the injected clock, seconds */
-	double c, slope; /* a draft step, and one more row, in plain steps of 1 s */
-	double low_c;    /* a draft step with the low-bit copy, once it has joined */
-	bool low;        /* the pass at hand runs with it */
-	double noise;    /* each pass takes up to this share more or less */
+	double now;         /* the injected clock, seconds */
+	double c, slope;    /* a draft step, and one more row, in plain steps of 1 s */
+	double quantized_c; /* a draft step with the quantized draft weights, once it has joined */
+	bool quantized;     /* the pass at hand runs with it */
+	double noise;       /* each pass takes up to this share more or less */
 	/* in the second half of every `period` seconds everything takes `swing` times as long; 0: never */
 	double swing, period;
 	bool memory; /* of memory alone: a pass of many rows waits for arithmetic, which goes on as before */
@@ -22,8 +22,8 @@ struct fake {
 	/* Whether the draft guesses the token at `position` right; *probability is its confidence. */
 	bool (*right)(struct fake*, int position, float* probability);
 	int64_t full, drafts, scored; /* passes */
-	struct block_weights block[32], low_block[32];
-	struct tensor low_head;
+	struct block_weights block[32], quantized_block[32];
+	struct tensor quantized_head;
 	struct model model;
 	struct engine engine;
 };
@@ -33,10 +33,10 @@ int32_t fake_truth(int position);
 void fake_open(struct fake*, bool (*right)(struct fake*, int, float*), double c, double slope);
 void fake_close(struct fake*);
 /* A copy of all weights in a quarter of their bytes is to be made; and it joins: a draft step with it costs
- * low_c.
+ * quantized_c.
  */
-void fake_plan_low(struct fake*);
-void fake_join_low(struct fake*, double low_c);
+void fake_plan_draft_weights(struct fake*);
+void fake_join_draft_weights(struct fake*, double quantized_c);
 struct session* fake_session(struct fake*, struct swiftlet_options*);
 uint64_t fake_random(struct fake*);
 

@@ -186,34 +186,35 @@ static void rows_are_learned_without_plain_steps(void** state) {
 	assert_in_range((int)(1e3 * cost_verify(&cost, 8) / cost_verify(&cost, 4)), 1990, 2010);
 }
 
-/* Two blocks of an attention and an MLP of 64 by 64 in two bytes, and a head as large; the copy in a quarter
- * of the bytes, but for block 1's MLP, which has none. */
+/* Two blocks of an attention and an MLP of 64 by 64 in two bytes, and a head as large; the draft weights in a
+ * quarter of the bytes, but for block 1's MLP, which has none. */
 static void a_variant_costs_what_its_states_do(void** state) {
 	(void)state;
-	struct block_weights block[2] = {{.wq = {0}}}, copy[2] = {{.wq = {0}}};
+	struct block_weights block[2] = {{.wq = {0}}}, own[2] = {{.wq = {0}}};
 	const struct tensor stored = {.data = &block, .type = DTYPE_F16, .rows = 64, .cols = 64};
 	struct tensor small = stored;
 	small.rows = 16;
 	for (int b = 0; b < 2; b++) {
 		block[b].wq = block[b].w_up = stored;
-		copy[b].wq = copy[b].w_up = small;
+		own[b].wq = own[b].w_up = small;
 	}
-	copy[1].w_up = stored;
+	own[1].w_up = stored;
 	const struct weight_table table = {.shape.n_blocks = 2, .block = block, .output = stored};
-	const struct low_table low = {.stored = &table, .block = copy, .output = &small, .head = true};
+	const struct draft_weights quantized = {.stored = &table, .block = own, .output = &small, .head = true};
 	struct cost_model cost;
 	cost_open(&cost, &table, 0);
-	cost_take_low(&cost, &low);
+	cost_use_draft_weights(&cost, &quantized);
 	const struct mask none = {.word = {0}}, attention = {.word = {5}}, first_mlp = {.word = {2}},
 	                  all = {.word = {15}};
-	const struct variant full = {.skip = &none}, skip = {.skip = &attention}, lows = {.low = &attention};
-	const struct variant both = {.skip = &attention, .low = &all, .low_head = true};
+	const struct variant full = {.skip = &none}, skip = {.skip = &attention},
+	                     quantized_only = {.quantized = &attention};
+	const struct variant both = {.skip = &attention, .quantized = &all, .quantized_head = true};
 	assert_float_equal(cost_draft(&cost, full), 1, 1e-9);
 	assert_float_equal(cost_draft(&cost, skip), 3.0 / 5, 1e-9);
-	assert_float_equal(cost_draft(&cost, lows), (3 + 2 * 0.25) / 5, 1e-9);
+	assert_float_equal(cost_draft(&cost, quantized_only), (3 + 2 * 0.25) / 5, 1e-9);
 	/* an MLP's copy costs what it does on average; what is left out is not run low */
 	assert_float_equal(cost_draft(&cost, both), (0.25 + 2 * 0.625) / 5, 1e-9);
-	assert_float_equal(cost_draft_worst(&cost, lows), 1, 1e-9);
+	assert_float_equal(cost_draft_worst(&cost, quantized_only), 1, 1e-9);
 	/* the two kinds of bytes are measured apart */
 	see(&cost, 1, 0.010, 20);
 	for (int i = 0; i < 200; i++) {
@@ -222,8 +223,8 @@ static void a_variant_costs_what_its_states_do(void** state) {
 	}
 	const struct variant mlp = {.skip = &first_mlp};
 	assert_float_equal(cost_draft(&cost, mlp), 1.1 * 4 / 5, 1e-3);
-	assert_float_equal(cost_draft(&cost, lows), (1.1 * 3 + 2 * 0.5) / 5, 1e-3);
-	assert_true(cost_draft_worst(&cost, lows) < 1);
+	assert_float_equal(cost_draft(&cost, quantized_only), (1.1 * 3 + 2 * 0.5) / 5, 1e-3);
+	assert_true(cost_draft_worst(&cost, quantized_only) < 1);
 }
 
 /* One slow first step is half believed, and forgotten where few more have said so: a drafter is tried again.

@@ -1,7 +1,7 @@
 /* The decode path allocates nothing, seen from a session: drafting, trees of more rows than a slice,
  * verifying, sampling and committing run under a count of every call of malloc and its kin; greedy, sampled,
- * with log probabilities and stop strings, and where a low-bit copy joins. What the search does between
- * rounds is not the decode path, and is off. */
+ * with log probabilities and stop strings, and where quantized draft weights join. What the search does
+ * between rounds is not the decode path, and is off. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,16 +73,16 @@ static int generate(struct bench* b, const struct swiftlet_request* request, int
 	return widest;
 }
 
-/* A copy that is made, and that no session has found yet. */
-static void make_copy(struct bench* b) {
+/* Draft weights that is made, and that no session has found yet. */
+static void make_draft_weights(struct bench* b) {
 	struct error error = {""};
-	struct low_copy* low = &b->engine->low;
-	const struct low_wish wish = {.form = {.bits = 4}};
-	assert_true(low_copy_open(low, b->model, &wish, &error));
-	assert_true(b->engine->backend->use_low(b->engine->backend, &low->table, &error));
-	b->engine->making = low_making_open(&low->table, low->memory, 2, &error);
+	struct draft_weights_memory* quantized = &b->engine->draft_weights;
+	const struct draft_weights_request wish = {.format = {.bits = 4}};
+	assert_true(draft_weights_memory_open(quantized, b->model, &wish, &error));
+	assert_true(b->engine->backend->use_draft_weights(b->engine->backend, &quantized->table, &error));
+	b->engine->making = draft_weights_job_open(&quantized->table, quantized->data, 2, &error);
 	assert_non_null(b->engine->making);
-	while (low_make_for(b->engine->making, 1) < 1)
+	while (draft_weights_job_run(b->engine->making, 1) < 1)
 		;
 }
 
@@ -97,7 +97,7 @@ static void decode(const char* spec, int max_tree, int least_rows, bool copy) {
 	assert_true(allocations_are_seen());
 	open_bench(&b, spec, max_tree);
 	if (copy)
-		make_copy(&b);
+		make_draft_weights(&b);
 	const struct swiftlet_request requests[] = {
 	    {.temperature = 0, .top_p = 1},
 	    {.temperature = 5, .top_p = 0.99, .top_k = 100, .min_p = 1e-6, .seed = 7},

@@ -45,10 +45,10 @@ static bool flips_coins(struct fake* fake, int position, float* probability) {
 }
 
 /* Layers cannot be left out, but rounded. */
-static bool right_when_low(struct fake* fake, int position, float* probability) {
+static bool right_when_quantized(struct fake* fake, int position, float* probability) {
 	(void)position;
 	*probability = 0.95f;
-	return fake->low ? fake_random(fake) % 20 != 0 : fake_random(fake) % 2;
+	return fake->quantized ? fake_random(fake) % 20 != 0 : fake_random(fake) % 2;
 }
 
 struct run {
@@ -57,16 +57,16 @@ struct run {
 	double learned;        /* spent on learning, in plain steps */
 };
 
-/* join: the token from which on there is a low-bit copy of steps that cost low_c; 0: never. */
+/* join: the token from which on there is quantized draft weights of steps that cost quantized_c; 0: never. */
 static struct run run_joined(struct fake* fake, const char* const* option, int tokens, int join,
-                             double low_c) {
+                             double quantized_c) {
 	struct swiftlet_options options;
 	char message[256];
 	swiftlet_options_default(&options);
 	for (; option && option[0]; option += 2)
 		assert_int_equal(swiftlet_options_set(&options, option[0], option[1], message, sizeof message), 1);
 	if (join > 0)
-		fake_plan_low(fake);
+		fake_plan_draft_weights(fake);
 	struct session* session = fake_session(fake, &options);
 	assert_non_null(session);
 	const int32_t prompt[] = {1, 2, 3};
@@ -91,8 +91,8 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 			assert_int_equal(step.token[i].id, fake_truth(3 + n));
 		if (n == 1)
 			start = fake->work;
-		if (join > 0 && n >= join && !engine_low(&fake->engine))
-			fake_join_low(fake, low_c);
+		if (join > 0 && n >= join && !engine_draft_weights(&fake->engine))
+			fake_join_draft_weights(fake, quantized_c);
 		const double margin = session->ledger->balance - ledger_floor(session->ledger);
 		result.worst = margin < result.worst ? margin : result.worst;
 		if (n > 512) {
@@ -169,7 +169,7 @@ static void test_learning_ends_where_no_mask_may_pay(void** state) {
 	assert_true(learned[0] > 0 && learned[1] == learned[0]);
 }
 
-/* A copy that joins is no way around the ledger, whatever it guesses, and however dear it proves. */
+/* Draft weights that joins is no way around the ledger, whatever it guesses, and however dear it proves. */
 static void test_adversaries_with_a_copy(void** state) {
 	(void)state;
 	static bool (*const right[])(struct fake*, int, float*) = {always_wrong, lures, turns, flips_coins};
@@ -181,18 +181,18 @@ static void test_adversaries_with_a_copy(void** state) {
 			const char* const options[] = {"drafters", dear ? "all" : "mask", NULL};
 			const struct run result = run_joined(&fake, options, 3000, 300, dear ? 0.95 : 0.3);
 			printf("copy at %.1f, adversary %zu: least margin %.2f steps, worst slowdown %.4f, rate %.3f\n",
-			       fake.low_c, i, result.worst, result.slowdown, result.rate);
+			       fake.quantized_c, i, result.worst, result.slowdown, result.rate);
 			assert_true(result.worst >= -1e-6);
 			assert_true(result.slowdown <= 1.0215);
 			fake_close(&fake);
 		}
 }
 
-/* A copy that pays is made use of soon after it joined, where nothing else did. */
+/* Draft weights that pays is made use of soon after it joined, where nothing else did. */
 static void test_a_copy_pays(void** state) {
 	(void)state;
 	struct fake fake;
-	fake_open(&fake, right_when_low, 0.6, 0.02);
+	fake_open(&fake, right_when_quantized, 0.6, 0.02);
 	const char* const options[] = {"drafters", "mask", NULL};
 	const struct run result = run_joined(&fake, options, 2000, 200, 0.3);
 	printf("a copy at token 200 of 2000: rate %.3f\n", result.rate);
@@ -279,7 +279,7 @@ static void test_accounts(void** state) {
 	assert_float_equal(ledger.balance, 30, 1e-12);
 }
 
-/* A copy is paid out of what drafting has earned, or else by learning's share. */
+/* Draft weights is paid out of what drafting has earned, or else by learning's share. */
 static void test_making_a_copy(void** state) {
 	(void)state;
 	struct ledger ledger;

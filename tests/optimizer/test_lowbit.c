@@ -1,5 +1,6 @@
-/* Sessions that draft with a low-bit copy: the text is plain decoding's, greedy and sampled, whatever else is
- * left out, however the search goes; drafts are accepted, and as many as what the copy predicts. */
+/* Sessions that draft with quantized draft weights: the text is plain decoding's, greedy and sampled,
+ * whatever else is left out, however the search goes; drafts are accepted, and as many as what the draft
+ * weights predict. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,17 +110,17 @@ static void output_is_plain_decodings(void** state) {
 				const double t = sampled ? 0.8 : 0;
 				const struct text plain = generate(engine, &vanilla, NULL, t, seed);
 				assert_int_equal(plain.figures.draft_steps, 0);
-				const struct text low = generate(engine, &o, &nothing, t, seed);
+				const struct text quantized = generate(engine, &o, &nothing, t, seed);
 				const struct text both = generate(engine, &o, &model->planted[0], t, seed);
 				o.search = true;
 				o.opt_budget = INFINITY;
 				const struct text searched = generate(engine, &o, NULL, t, seed);
-				same(&plain, &low);
+				same(&plain, &quantized);
 				same(&plain, &both);
 				same(&plain, &searched);
-				assert_true(low.figures.draft_steps > 0 && both.figures.draft_steps > 0);
+				assert_true(quantized.figures.draft_steps > 0 && both.figures.draft_steps > 0);
 				if (!sampled)
-					assert_true(low.figures.alpha > 0.6);
+					assert_true(quantized.figures.alpha > 0.6);
 				assert_true(searched.figures.optimize_steps > 0);
 			}
 		swiftlet_engine_close(engine);
@@ -138,7 +139,7 @@ static void any_states_will_do(void** state) {
 		o.draft = seed % 4 < 2 ? SWIFTLET_DRAFT_ALWAYS : SWIFTLET_DRAFT_AUTO;
 		o.draft_bits = seed == 7 ? 0 : 4;
 		struct mask mask = {.word = {0}};
-		int low = 0;
+		int quantized = 0;
 		for (int s = 0; s < 12; s++) {
 			const uint64_t what = (seed * 2654435761u >> (2 * s)) % 3;
 			if (what == 0 && s >= 2 && s < 10)
@@ -146,7 +147,7 @@ static void any_states_will_do(void** state) {
 			else if (what == 1)
 				mask_store(&mask, s);
 			else
-				low++;
+				quantized++;
 		}
 		mask.stored_head = seed & 1;
 		const struct text plain = generate(engine, &vanilla, NULL, t, seed);
@@ -154,32 +155,32 @@ static void any_states_will_do(void** state) {
 		same(&plain, &mixed);
 		const struct swiftlet_figures* f = &mixed.figures;
 		assert_int_equal(f->n_attention + f->n_mlp, mask_count(&mask));
-		assert_int_equal(f->n_low_attention + f->n_low_mlp, seed == 7 ? 0 : low);
-		assert_int_equal(f->low_head, seed != 7 && !mask.stored_head);
-		for (int i = 0; i < f->n_low_attention; i++)
-			assert_false(mask_has(&mask, 2 * f->low_attention[i]) ||
-			             mask_stores(&mask, 2 * f->low_attention[i]));
+		assert_int_equal(f->n_quantized_attention + f->n_quantized_mlp, seed == 7 ? 0 : quantized);
+		assert_int_equal(f->quantized_head, seed != 7 && !mask.stored_head);
+		for (int i = 0; i < f->n_quantized_attention; i++)
+			assert_false(mask_has(&mask, 2 * f->quantized_attention[i]) ||
+			             mask_stores(&mask, 2 * f->quantized_attention[i]));
 		if (o.draft == SWIFTLET_DRAFT_ALWAYS)
 			assert_true(f->draft_steps > 0);
 	}
 	swiftlet_engine_close(engine);
 }
 
-/* The engine has a copy, the session does not want it: it drafts as it did. */
+/* The engine has draft weights, the session does not want it: it drafts as it did. */
 static void sessions_choose(void** state) {
 	struct model* model = *state;
 	struct engine *with = engine_of(model, 4, "auto", 2), *without = engine_of(model, 0, "auto", 2);
 	struct swiftlet_options o = drafting();
-	const struct text low = generate(with, &o, &model->planted[0], 0, 1);
+	const struct text quantized = generate(with, &o, &model->planted[0], 0, 1);
 	o.draft_bits = 0;
 	const struct text stored = generate(with, &o, &model->planted[0], 0, 1);
 	const struct text before = generate(without, &o, &model->planted[0], 0, 1);
 	same(&stored, &before);
-	same(&stored, &low);
+	same(&stored, &quantized);
 	assert_int_equal(stored.figures.draft_steps, before.figures.draft_steps);
 	assert_int_equal(stored.figures.accepted, before.figures.accepted);
-	assert_true(low.figures.low_head && low.figures.n_low_mlp > 0);
-	assert_true(!stored.figures.low_head && stored.figures.n_low_mlp == 0);
+	assert_true(quantized.figures.quantized_head && quantized.figures.n_quantized_mlp > 0);
+	assert_true(!stored.figures.quantized_head && stored.figures.n_quantized_mlp == 0);
 	assert_true(strstr(swiftlet_engine_note(with), "q4_k"));
 	assert_string_equal(swiftlet_engine_note(without), "");
 	swiftlet_engine_close(with);
@@ -194,20 +195,22 @@ struct joining {
 	int at, helped;
 };
 
-/* From some token on the copy is made, by two threads; the next round finds it. */
+/* From some token on the draft weights are made, by two threads; the next round finds it. */
 static bool keep_and_make(void* user, const struct swiftlet_step* step) {
 	struct joining* j = user;
 	struct error error;
 	const bool more = keep(&j->text, step);
 	if (j->engine->making || j->text.n < j->at)
 		return more;
-	const struct low_wish wish = {.form = {.bits = 4}};
-	assert_null(engine_low(j->engine));
-	assert_true(low_copy_open(&j->engine->low, j->engine->model, &wish, &error));
-	assert_true(j->engine->backend->use_low(j->engine->backend, &j->engine->low.table, &error));
-	j->engine->making = low_making_open(&j->engine->low.table, j->engine->low.memory, 2, &error);
+	const struct draft_weights_request wish = {.format = {.bits = 4}};
+	assert_null(engine_draft_weights(j->engine));
+	assert_true(draft_weights_memory_open(&j->engine->draft_weights, j->engine->model, &wish, &error));
+	assert_true(
+	    j->engine->backend->use_draft_weights(j->engine->backend, &j->engine->draft_weights.table, &error));
+	j->engine->making =
+	    draft_weights_job_open(&j->engine->draft_weights.table, j->engine->draft_weights.data, 2, &error);
 	assert_non_null(j->engine->making);
-	while (low_make_for(j->engine->making, 0.0001) < 1)
+	while (draft_weights_job_run(j->engine->making, 0.0001) < 1)
 		;
 	return more;
 }
@@ -233,7 +236,7 @@ static void a_copy_joins_in_mid_text(void** state) {
 			                                      sizeof message));
 			same(&plain, &j.text);
 			if (!sampled)
-				assert_true(engine_low(engine) == &engine->low.table);
+				assert_true(engine_draft_weights(engine) == &engine->draft_weights.table);
 			assert_true(strstr(swiftlet_engine_note(engine), "made in"));
 			swiftlet_session_close(s);
 			swiftlet_engine_close(engine);
@@ -251,12 +254,12 @@ static void small_models_get_none(void** state) {
 	    model_open("synth:layers=4,dim=64,heads=2,ffn=32,vocab=1024,dtype=f16", NULL, &error);
 	assert_non_null(model);
 	struct engine* engine = engine_of(model, -1, "auto", 2);
-	assert_null(engine_low(engine));
+	assert_null(engine_draft_weights(engine));
 	assert_null(engine->making);
 	assert_string_equal(swiftlet_engine_note(engine), "");
 	swiftlet_engine_close(engine);
 	engine = engine_of(model, 4, "auto", 2);
-	assert_non_null(engine_low(engine));
+	assert_non_null(engine_draft_weights(engine));
 	swiftlet_engine_close(engine);
 	model_close(model);
 }

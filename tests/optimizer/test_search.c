@@ -638,7 +638,7 @@ static void a_given_ratio_stays(void** state) {
 	search_close(s);
 }
 
-/* ---- states with a low-bit copy ------------------------------------------------------------- */
+/* ---- states with quantized draft weights ------------------------------------------------------------- */
 
 /* Rounding does a hundredth of the damage that skipping does. */
 struct rounded {
@@ -656,20 +656,20 @@ static int matches_of(double damage) {
 	return (int)lround(WINDOW * fmax(0, 1 - 0.8 * sqrt(damage) - 0.6 * damage));
 }
 
-static struct search* open_states(struct rounded* r, double low, const struct mask* first) {
+static struct search* open_states(struct rounded* r, double quantized, const struct mask* first) {
 	struct search_options o = options(24, 1);
 	*r = (struct rounded){.influence = {0}};
 	make_influence(r->influence, 24, 3);
 	o.skip_ratio = 0;
-	o.copy_bits = 4;
-	o.head_copied = true;
+	o.draft_bits = 4;
+	o.head_quantized = true;
 	for (int i = 0; i < 48; i++)
-		mask_set(&o.copied, i, true);
+		mask_set(&o.quantized, i, true);
 	struct search* s = open_search(&o);
 	struct search_costs costs = costs_of(24, 0.02);
-	costs.low_attention = low * costs.attention;
-	costs.low_mlp = low * costs.mlp;
-	costs.low_fixed = low * costs.fixed;
+	costs.quantized_attention = quantized * costs.attention;
+	costs.quantized_mlp = quantized * costs.mlp;
+	costs.quantized_fixed = quantized * costs.fixed;
 	if (first)
 		search_adopt(s, first);
 	search_set_influence(s, r->influence, 64);
@@ -678,18 +678,18 @@ static struct search* open_states(struct rounded* r, double low, const struct ma
 	return s;
 }
 
-/* A copy comes: where it is much cheaper all runs low and nothing is skipped, at once; where it is no cheaper
- * all is as it was. */
+/* Draft weights comes: where it is much cheaper all runs low and nothing is skipped, at once; where it is no
+ * cheaper all is as it was. */
 static void a_copy_is_taken_where_it_pays(void** state) {
 	(void)state;
 	struct rounded r;
 	struct search* s = open_states(&r, 0.28, NULL);
 	const struct mask before = search_best(s, NULL);
 	const double without = search_speedup(s);
-	assert_false(search_has_copy(s));
+	assert_false(search_has_draft_weights(s));
 	assert_true(mask_count(&before) > 0 && !mask_says_stored(&before));
-	search_take_copy(s);
-	assert_true(search_has_copy(s));
+	search_use_draft_weights(s);
+	assert_true(search_has_draft_weights(s));
 	struct mask best = search_best(s, NULL);
 	assert_int_equal(mask_count(&best), 0);
 	assert_false(mask_says_stored(&best));
@@ -707,7 +707,7 @@ static void a_copy_is_taken_where_it_pays(void** state) {
 	search_close(s);
 	s = open_states(&r, 1, NULL);
 	const struct mask kept = search_best(s, NULL);
-	search_take_copy(s);
+	search_use_draft_weights(s);
 	best = search_best(s, NULL);
 	assert_int_equal(mask_count(&best), mask_count(&kept));
 	for (int i = 0; i < 48; i++)
@@ -716,14 +716,14 @@ static void a_copy_is_taken_where_it_pays(void** state) {
 	search_close(s);
 }
 
-/* Beside a copy that is cheap there is nothing to look for, unless something can be skipped for next to
- * nothing; without one there always is. */
+/* Beside draft weights that are cheap there is nothing to look for, unless something can be skipped for next
+ * to nothing; without one there always is. */
 static void what_to_hope_for_beside_a_copy(void** state) {
 	(void)state;
 	struct rounded r;
 	struct search* s = open_states(&r, 0.28, NULL);
 	assert_false(search_hopeless(s));
-	search_take_copy(s);
+	search_use_draft_weights(s);
 	assert_true(search_hopeless(s));
 	for (int i = 20; i < 32; i++)
 		r.influence[i] = 1e-6;
@@ -732,7 +732,7 @@ static void what_to_hope_for_beside_a_copy(void** state) {
 	search_close(s);
 }
 
-/* What is given stays: skipped, and what it says of a copy before there is one. */
+/* What is given stays: skipped, and what it says of draft weights before there are some. */
 static void a_given_mask_keeps_its_states(void** state) {
 	(void)state;
 	struct rounded r;
@@ -743,7 +743,7 @@ static void a_given_mask_keeps_its_states(void** state) {
 	struct search* s = open_states(&r, 0.28, &given);
 	struct mask best = search_best(s, NULL);
 	assert_true(mask_equal(&best, &given));
-	search_take_copy(s);
+	search_use_draft_weights(s);
 	best = search_best(s, NULL);
 	assert_true(mask_equal(&best, &given));
 	struct proposal p;

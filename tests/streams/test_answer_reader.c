@@ -106,6 +106,10 @@ static void thoughts_in_channels(void** unused) {
 	     "<|end|><|start|>assistant<|channel|>final<|message|>Yes!",
 	     "Think it over.|Yes!"},
 	    {REASONING_CHANNELS, false, "<|channel|>final<|message|>Yes <|x", "|Yes <|x"},
+	    {REASONING_CHANNELS, false,
+	     " to=functions.add<|channel|>commentary json<|message|>{\"x\": \"</function>\"}",
+	     "||add({\"x\": \"</function>\"})"},
+	    {REASONING_CHANNELS, false, "to be or not", "|to be or not"},
 	    {REASONING_CHANNELS, false, "<|channel|>analysis<|message|>cut o", "cut o|"},
 	    {REASONING_CHANNELS, false,
 	     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.add "

@@ -92,10 +92,10 @@ static void only_passes_of_the_same_weights_share(void** unused) {
 	assert_false(merge_fits(&m, &draft));
 	draft.skip = &empty;
 	assert_true(merge_fits(&m, &draft));
-	draft.low = &skip;
+	draft.quantized = &skip;
 	assert_false(merge_fits(&m, &draft));
-	draft.low = NULL;
-	draft.low_head = true;
+	draft.quantized = NULL;
+	draft.quantized_head = true;
 	assert_false(merge_fits(&m, &draft));
 	prompt.head = false;
 	assert_true(merge_fits(&m, &prompt));

@@ -132,8 +132,7 @@ static void bad_fields_are_named(void** unused) {
 	    {"\"temperature\": true", "temperature"},
 	    {"\"top_p\": 1.01", "top_p"},
 	    {"\"top_p\": []", "top_p"},
-	    {"\"max_tokens\": 0", "max_tokens"},
-	    {"\"max_tokens\": -1", "max_tokens"},
+	    {"\"max_tokens\": -2", "max_tokens"},
 	    {"\"max_tokens\": 1.5", "max_tokens"},
 	    {"\"max_tokens\": 99999999999999999999", "max_tokens"},
 	    {"\"max_tokens\": \"5\"", "max_tokens"},
@@ -143,7 +142,6 @@ static void bad_fields_are_named(void** unused) {
 	    {"\"stream\": 1", "stream"},
 	    {"\"stream_options\": {\"include_usage\": true}", "stream_options"},
 	    {"\"stream\": true, \"stream_options\": {\"include_usage\": 1}", "stream_options.include_usage"},
-	    {"\"stream\": true, \"stream_options\": {\"other\": 1}", "other"},
 	    {"\"stream\": true, \"stream_options\": []", "stream_options"},
 	    {"\"logprobs\": true", "logprobs"},
 	    {"\"logprobs\": 21", "logprobs"},
@@ -165,7 +163,8 @@ static void bad_fields_are_named(void** unused) {
 	    {"\"metadata\": {\"task\": 5}", "metadata"},
 	    {"\"metadata\": {\"a\": {}}", "metadata"},
 	    {"\"user\": 5", "user"},
-	    {"\"suffix\": \"end\"", "suffix"},
+	    {"\"suffix\": 5", "suffix"},
+	    {"\"suffix\": \"end\", \"echo\": true", "suffix"},
 	    {"\"best_of\": 2", "best_of"},
 	    {"\"presence_penalty\": 2.5", "presence_penalty"},
 	    {"\"repetition_penalty\": 0", "repetition_penalty"},
@@ -179,9 +178,10 @@ static void bad_fields_are_named(void** unused) {
 	    {"\"logit_bias\": [5]", "logit_bias"},
 	    {"\"frequency_penalty\": \"0\"", "frequency_penalty"},
 	    {"\"logit_bias\": {\"50256\": -100}", "logit_bias"},
-	    {"\"messages\": []", "messages"},
-	    {"\"file\": \"/etc/passwd\"", "file"},
-	    {"\"top_k\": -1", "top_k"},
+	    {"\"top_k\": -2", "top_k"},
+	    {"\"structured_outputs\": []", "structured_outputs"},
+	    {"\"structured_outputs\": {\"structural_tag\": {}}", "structured_outputs"},
+	    {"\"structured_outputs\": {\"regex\": \"a\", \"choice\": [\"a\"]}", "structured_outputs"},
 	    {"\"min_p\": 2", "min_p"},
 	    {"\"n\": 1, \"n\": 2", "n"},
 	    {"\"stop\": \"a\", \"\\u0073top\": \"b\"", "stop"}, /* one name, written in two ways */
@@ -190,6 +190,50 @@ static void bad_fields_are_named(void** unused) {
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		snprintf(body, sizeof body, "{\"model\": \"m\", \"prompt\": \"p\", %s}", cases[i][0]);
 		refused(false, body, cases[i][1]);
+	}
+}
+
+/* A field that nobody knows is named, not refused; null is none. */
+static void unknown_fields_are_ignored(void** unused) {
+	(void)unused;
+	assert_true(
+	    completion("{\"prompt\": \"p\", \"file\": \"/etc/passwd\", \"messages\": [], \"a b\": 1, \"audio\": "
+	               "null, \"stream\": true, \"stream_options\": {\"other\": 1, \"none\": null}}"));
+	assert_string_equal(q.ignored.data, "file, messages, a?, stream_options.other");
+	api_request_free(&q);
+	assert_true(
+	    chat("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"audio\": null, \"top_k\": -1, "
+	         "\"top_logprobs\": 0, \"cache_prompt\": true}"));
+	assert_int_equal(q.ignored.size, 0);
+	assert_int_equal(q.ask.top_k, 0);
+	api_request_free(&q);
+}
+
+static void no_tokens_and_no_limit(void** unused) {
+	(void)unused;
+	assert_true(completion("{\"prompt\": \"p\", \"max_tokens\": 0, \"echo\": true, \"logprobs\": 1}"));
+	assert_true(q.prompt_only && q.ask.max_tokens == 1);
+	api_request_free(&q);
+	assert_true(completion("{\"prompt\": \"p\", \"max_tokens\": -1}"));
+	assert_true(!q.prompt_only && q.ask.max_tokens == 0);
+	api_request_free(&q);
+}
+
+static void forms_by_all_their_names(void** unused) {
+	(void)unused;
+	static const char* const forms[] = {
+	    "\"structured_outputs\": {\"json\": {\"type\": \"object\"}, \"regex\": null}",
+	    "\"structured_outputs\": {\"choice\": [\"yes\", \"no\"]}",
+	    "\"response_format\": {\"type\": \"json_object\", \"schema\": {\"const\": 1}}",
+	    "\"guided_regex\": \"a\""};
+	for (int i = 0; i < 4; i++) {
+		char body[256];
+		snprintf(body, sizeof body, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], %s}",
+		         forms[i]);
+		assert_true(chat(body));
+		assert_non_null(q.grammar);
+		assert_int_equal(q.form != NULL, i == 0 || i == 2);
+		api_request_free(&q);
 	}
 }
 
@@ -247,9 +291,7 @@ static void bad_messages(void** unused) {
 	    {"\"top_logprobs\": 2", "top_logprobs"},
 	    {"\"logprobs\": 2", "logprobs"},
 	    {"\"max_tokens\": 5, \"max_completion_tokens\": 6", "max_completion_tokens"},
-	    {"\"audio\": {}", "audio"},
-	    {"\"prompt\": \"x\"", "prompt"},
-	    {"\"best_of\": 1", "best_of"},
+	    {"\"max_tokens\": 0", "max_tokens"},
 	    {"\"modalities\": [\"audio\"]", "modalities"},
 	    {"\"tool_choice\": \"required\"", "tool_choice"},
 	    {"\"tool_choice\": \"perhaps\", \"tools\": [{}]", "tool_choice"},
@@ -371,6 +413,9 @@ int main(void) {
 	    cmocka_unit_test(prompts_as_tokens),
 	    cmocka_unit_test(a_chat),
 	    cmocka_unit_test(bad_fields_are_named),
+	    cmocka_unit_test(unknown_fields_are_ignored),
+	    cmocka_unit_test(no_tokens_and_no_limit),
+	    cmocka_unit_test(forms_by_all_their_names),
 	    cmocka_unit_test(bad_prompts),
 	    cmocka_unit_test(bad_messages),
 	    cmocka_unit_test(bad_bytes),

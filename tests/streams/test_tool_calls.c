@@ -46,8 +46,8 @@ static void hermes_and_qwen(void** unused) {
 	      "|add({\"a\": 1.50, \"b\": [2]})");
 	reads(
 	    "Let me see.\n<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>\n<tool_call>\n{\"name\": "
-	    "\"any\"}</tool_call>\n",
-	    "Let me see.\n|add({})|any({})");
+	    "\"look_up\"}</tool_call>\n",
+	    "Let me see.\n|add({})|look_up({})");
 	reads("<tool_call>{\"arguments\": \"{\\\"x\\\": 1}\", \"name\": \"add\"}",
 	      "|add({\"x\": 1})"); /* EOS closed it */
 }
@@ -68,7 +68,7 @@ static void mistral(void** unused) {
 static void llama(void** unused) {
 	(void)unused;
 	reads("{\"name\": \"add\", \"parameters\": {\"a\": 1}}", "|add({\"a\": 1})");
-	reads("\n<|python_tag|>{\"name\": \"other\", \"parameters\": {}}", "|other({})");
+	reads("\n<|python_tag|>{\"name\": \"look_up\", \"parameters\": {}}", "|look_up({})");
 	reads(" {\"name\": \"add\", \"parameters\": {}}; {\"name\": \"look_up\", \"parameters\": {\"q\": \"é\"}}",
 	      "|add({})|look_up({\"q\": \"é\"})");
 	/* JSON that was asked for is no call */
@@ -82,6 +82,100 @@ static void functions(void** unused) {
 	reads("<function=add>{\"a\": 1}</function><function=look_up>{}</function>",
 	      "|add({\"a\": 1})|look_up({})");
 	reads("Well <function=add>none</function>.", "Well <function=add>none</function>.");
+}
+
+/* What models write that is not quite as it should be. */
+static void calls_as_models_write_them(void** unused) {
+	(void)unused;
+#define CALL(arguments) "<tool_call>\n{\"name\": \"add\", \"arguments\": " arguments "}\n</tool_call>"
+	reads(CALL("{\"a\": \"</tool_call> inside\"}"), "|add({\"a\": \"</tool_call> inside\"})");
+	reads(CALL("{\"a\": \"l1\n\tl2\"}"), "|add({\"a\": \"l1\\n\\tl2\"})");
+	reads(CALL("{\"a\": \"\\d+\"}"), "|add({\"a\": \"\\\\d+\"})");
+	reads(CALL("{\"a\": \"x\\u0000\"}"), "|add({\"a\": \"x\\u0000\"})");
+	reads(CALL("{\"a\": True, b: yes, }"), "|add({\"a\": true, \"b\": \"yes\"})");
+	reads(CALL("null"), "|add({})");
+	reads(CALL("\"\""), "|add({})");
+	reads(CALL("\"{\\\"a\\\": 1}\""), "|add({\"a\": 1})");
+	reads("A <tool_call> tag. " CALL("{}"), "A <tool_call> tag. |add({})");
+	reads("<tool_call>{\"name\": \"add\", \"arguments\": {}} {\"name\": \"look_up\"}</tool_call>",
+	      "|add({})|look_up({})");
+	reads("<tool_call>[{\"name\": \"add\", \"arguments\": {}}, {\"name\": \"add\"}]</tool_call> ok",
+	      " ok|add({})|add({})");
+	reads("<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"add\", \"arguments\": {\"x\": "
+	      "2}}}</tool_call>",
+	      "|add({\"x\": 2})");
+	reads("<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1}\n</tool_call>", "|add({\"a\": 1})");
+	reads("Sure:\n```json\n{\"name\": \"add\", \"arguments\": {\"a\": \"1\"}}\n```\n",
+	      "Sure:\n|add({\"a\": \"1\"})");
+	reads("<tools>\n{\"name\": \"add\", \"arguments\": {}}\n</tools>", "|add({})");
+	/* nesting has no bound that a model would meet */
+	char deep[1200] = "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": ",
+	     expected[1200] = "|add({\"a\": ";
+	for (int i = 0; i < 100; i++)
+		strcat(deep, "["), strcat(expected, "[");
+	for (int i = 0; i < 100; i++)
+		strcat(deep, "]"), strcat(expected, "]");
+	reads(strcat(deep, "}}</tool_call>"), strcat(expected, "})"));
+}
+
+static void other_functions_and_values_are_text(void** unused) {
+	(void)unused;
+	static const char* const texts[] = {"<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>",
+	                                    CALL("[1, 2]"),
+	                                    CALL("\"hello\""),
+	                                    CALL("5"),
+	                                    "```json\n{\"name\": \"other\", \"arguments\": {}}\n```",
+	                                    "```json\n{\"name\": \"add\"}\n```",
+	                                    "```json\n{\"a\": 1}\n```",
+	                                    "```python\nprint(1)\n```\n",
+	                                    "```\n{\"b\": 2}\n```"};
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		reads(texts[i], texts[i]);
+}
+
+/* Arguments come as they are written, and what a limit cut off is told. */
+static void arguments_come_piece_by_piece(void** unused) {
+	(void)unused;
+	struct tool_reader r;
+	tool_reader_open(&r, tools, false, 1);
+	const char text[] = "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": \"one t";
+	tool_reader_add(&r, text, sizeof text - 1);
+	assert_int_equal(r.n, 1);
+	assert_false(r.call[0].ended);
+	assert_string_equal(r.call[0].arguments, "{\"a\": \"one t");
+	tool_reader_add(&r, "wo", 2);
+	assert_string_equal(r.call[0].arguments, "{\"a\": \"one two");
+	r.cut = true;
+	tool_reader_end(&r);
+	assert_true(r.call[0].ended);
+	assert_string_equal(r.call[0].arguments, "{\"a\": \"one two");
+	assert_int_equal(r.content.size, 0);
+	tool_reader_close(&r);
+	tool_reader_open(&r, tools, false, 1);
+	tool_reader_add(&r, text, sizeof text - 1);
+	tool_reader_end(&r); /* ended by the model: what is open is closed */
+	assert_string_equal(r.call[0].arguments, "{\"a\": \"one t\"}");
+	tool_reader_close(&r);
+}
+
+/* Of an answer that keeps a form, a call is what it begins with. */
+static void a_form_is_no_call(void** unused) {
+	(void)unused;
+	static const char form[] = "{\"name\": \"add\", \"arguments\": {}, \"b\": \"<tool_call>{}\"}";
+	struct tool_reader r;
+	tool_reader_open(&r, tools, false, 1);
+	r.bound = r.tagged = true;
+	tool_reader_add(&r, form, sizeof form - 1);
+	tool_reader_end(&r);
+	assert_int_equal(r.n, 0);
+	assert_string_equal(r.content.data, form);
+	tool_reader_close(&r);
+	tool_reader_open(&r, tools, false, 1);
+	r.bound = r.tagged = true;
+	tool_reader_add(&r, CALL("{}"), strlen(CALL("{}")));
+	tool_reader_end(&r);
+	assert_int_equal(r.n, 1);
+	tool_reader_close(&r);
 }
 
 static void what_is_no_call_is_text(void** unused) {
@@ -107,11 +201,12 @@ static void one_call_where_no_more_are_wanted(void** unused) {
 	(void)unused;
 	struct tool_reader r;
 	tool_reader_open(&r, tools, true, 1);
-	const char text[] = "<tool_call>{\"name\": \"a\"}</tool_call><tool_call>{\"name\": \"b\"}</tool_call>";
+	const char text[] =
+	    "<tool_call>{\"name\": \"add\"}</tool_call><tool_call>{\"name\": \"look_up\"}</tool_call>";
 	tool_reader_add(&r, text, sizeof text - 1);
 	tool_reader_end(&r);
 	assert_int_equal(r.n, 1);
-	assert_string_equal(r.call[0].name, "a");
+	assert_string_equal(r.call[0].name, "add");
 	tool_reader_close(&r);
 }
 
@@ -140,6 +235,10 @@ int main(void) {
 	    cmocka_unit_test(mistral),
 	    cmocka_unit_test(llama),
 	    cmocka_unit_test(functions),
+	    cmocka_unit_test(calls_as_models_write_them),
+	    cmocka_unit_test(other_functions_and_values_are_text),
+	    cmocka_unit_test(arguments_come_piece_by_piece),
+	    cmocka_unit_test(a_form_is_no_call),
 	    cmocka_unit_test(what_is_no_call_is_text),
 	    cmocka_unit_test(one_call_where_no_more_are_wanted),
 	    cmocka_unit_test(an_answer_can_be_made_to_call),

@@ -27,8 +27,8 @@ static const struct {
      "which ways of proposing masks find good ones: made-up models and trained ones"},
     {"replay", bench_replay_main,
      "what drafting would bring on a stream of prompts, at stated prices of passes"},
-    {"certified", bench_certified_main,
-     "the certified head against the whole one, on text: tokens, bits, survivors"},
+    {"screened", bench_screened_head_main,
+     "the screened head against the whole one, on text: tokens, bits, survivors"},
     {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},
     {"gp", bench_gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
 };

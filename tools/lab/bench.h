@@ -14,7 +14,7 @@ int bench_decode_main(int argc, char** argv);
 int bench_swift_main(int argc, char** argv);
 int bench_replay_main(int argc, char** argv);
 int bench_real_main(int argc, char** argv);
-int bench_certified_main(int argc, char** argv);
+int bench_screened_head_main(int argc, char** argv);
 int bench_search_main(int argc, char** argv);
 int bench_methods_main(int argc, char** argv);
 int bench_match_rate_main(int argc, char** argv);
@@ -37,8 +37,8 @@ bool bench_prompts(const struct runtime*, struct prompt_list*, const char* input
 struct bench_part {
 	struct runtime bench; /* what the command line says; open while it measures */
 	bool json;
-	bool as_run; /* a low-bit copy is made as a user gets it; else only where one was asked for: one that
-	              * joins at some time or other makes figures that do not repeat */
+	bool as_run; /* quantized draft weights are made as a user gets it; else only where one was asked for: one
+	              * that joins at some time or other makes figures that do not repeat */
 	cJSON* runs; /* a list that takes the figures in place of printing them, or NULL */
 	/* Before the model is opened, or NULL: OPTIONS_GO_ON, or the exit status with the message printed. */
 	int (*prepare)(struct bench_part*);

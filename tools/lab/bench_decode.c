@@ -111,7 +111,7 @@ static bool decode(struct cache* cache, int32_t* token, int n, double* seconds, 
 	return true;
 }
 
-/* How the model itself goes on: of any other text it is less sure than of a draft's, and a certified head
+/* How the model itself goes on: of any other text it is less sure than of a draft's, and a screened head
  * takes longer. */
 static bool own_text(const struct runtime* bench, struct cache* cache, int32_t* id, int n,
                      struct error* error) {
@@ -177,10 +177,10 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	            decode(cache, &token, WARM_UP, &seconds, error);
 	const int n = tokens_a_repetition(d, seconds / WARM_UP),
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
-	const double kept = cache_bytes(cache, d->depth), certified = (double)backend->certified_bytes;
+	const double kept = cache_bytes(cache, d->depth), screened = (double)backend->screened_bytes;
 	double bytes = weight_bytes(&bench->model->weights) + kept;
-	if (certified > 0) /* read in the head's place */
-		bytes += certified - (double)tensor_bytes(&bench->model->weights.output);
+	if (screened > 0) /* read in the head's place */
+		bytes += screened - (double)tensor_bytes(&bench->model->weights.output);
 	for (int i = 0; good && i < REPEATS; i++) {
 		bench_progress((double)i / REPEATS, "decoding");
 		bandwidth[i] = backend->bandwidth(backend);

@@ -129,7 +129,8 @@ static void sweep_products(struct sweeps* b, const char* kernel, const struct te
 	}
 }
 
-/* Products, and how long it takes to prepare a row. Copies for drafting have the type that can be woven. */
+/* Products, and how long it takes to prepare a row. Copies for drafting have the type that can be
+ * interleaved. */
 static void sweep_type(struct sweeps* b, enum dtype type) {
 	const size_t bytes = dtype_row_bytes(type, MATRIX_COLS) * MATRIX_ROWS;
 	const size_t prepared = reference_prepared_bytes(type, MATRIX_COLS);
@@ -140,9 +141,9 @@ static void sweep_type(struct sweeps* b, enum dtype type) {
 	for (int i = 0; i < SLICE_ROWS; i++)
 		b->kernels->prepare(type, b->prepared + (size_t)i * prepared, b->x + i * MATRIX_COLS, MATRIX_COLS);
 	sweep_products(b, "matmul", &w);
-	w.woven = type == DTYPE_Q4_K;
-	if (w.woven)
-		sweep_products(b, "woven", &w);
+	w.interleaved = type == DTYPE_Q4_K;
+	if (w.interleaved)
+		sweep_products(b, "interleaved", &w);
 }
 
 static cJSON* sweep_all(struct sweeps* b) {

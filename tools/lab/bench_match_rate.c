@@ -1,7 +1,7 @@
 /* `swiftlet bench match-rate`: how often an exit's choices are the target's (PPD's Table 1).
  *
  * Each prompt is decoded plainly; then its text's rows run once more from exit to exit, and at each the
- * model's head, and the trained head where there is one, say which tokens they expect. */
+ * model's head, and the trained head where there are some, say which tokens they expect. */
 #include <stdlib.h>
 #include <string.h>
 

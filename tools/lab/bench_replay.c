@@ -107,9 +107,10 @@ static void verify_recorded(struct replay* r) {
 static bool draft(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
 	struct backend* const backend = r->part.bench.engine->backend;
-	const struct low_table* low = engine_low(r->part.bench.engine);
-	bool low_head = false;
-	const struct mask low_layers = low ? low_sub_layers(low, &r->skip, &low_head) : (struct mask){0};
+	const struct draft_weights* quantized = engine_draft_weights(r->part.bench.engine);
+	bool quantized_head = false;
+	const struct mask layers =
+	    quantized ? draft_weights_sub_layers(quantized, &r->skip, &quantized_head) : (struct mask){0};
 	for (;;) {
 		struct pass pass;
 		const struct plan_action action = planner_next(p);
@@ -118,8 +119,8 @@ static bool draft(struct replay* r, double* cost, struct error* error) {
 		const struct drafter* drafter = drafters[action.source];
 		void* state = r->set.state[action.source];
 		drafter->fill(state, &p->tree, action.head, action.carry, &pass);
-		pass.low = low ? &low_layers : NULL;
-		pass.low_head = low_head;
+		pass.quantized = quantized ? &layers : NULL;
+		pass.quantized_head = quantized_head;
 		if (!backend->run(backend, &pass, error))
 			return false;
 		drafter->take(state);

@@ -4,8 +4,8 @@
  * the mask found beside one that decodes plainly, in alternating slices, so that both see the same machine;
  * the speed-up is the median of the slices' ratios, and stands beside what M, alpha and c promise (SWIFT
  * Eq. 6). cold: sessions with the defaults and nothing learned, at three skip ratios, beside a plain one:
- * the most that trying may cost. copy: sub-layers skipped, a low-bit copy of the weights, and both. Every
- * token of every session is compared with the plain one's. */
+ * the most that trying may cost. copy: sub-layers skipped, quantized draft weights of the weights, and both.
+ * Every token of every session is compared with the plain one's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +14,18 @@
 #include "tools/lab/contest.h"
 
 /* Short slices where sessions are compared by their whole time: the machine's drift is shared evenly. */
-enum { SLICE = 32, COLD_SLICE = 8, COLD_TOKENS = 512, RATIOS = 3, PAIRS = 5, ROW_REPEATS = 3, LOW_WAYS = 3 };
+enum {
+	SLICE = 32,
+	COLD_SLICE = 8,
+	COLD_TOKENS = 512,
+	RATIOS = 3,
+	PAIRS = 5,
+	ROW_REPEATS = 3,
+	DRAFT_WAYS = 3
+};
 /* Fewer cold starts where five take longer. */
 enum { COLD_SECONDS = 420 };
-enum { FIRST_DECODE_PROMPT = 1000, FIRST_COLD_PROMPT = 2000, FIRST_COPY_PROMPT = 3000 };
+enum { FIRST_DECODE_PROMPT = 1000, FIRST_COLD_PROMPT = 2000, FIRST_DRAFT_PROMPT = 3000 };
 
 static const double ratio_of[RATIOS] = {0.3, 0.45, 0.6};
 
@@ -25,7 +33,7 @@ struct swift {
 	struct bench_part part;
 	const char* parts;
 	int slices;
-	int bits; /* of the copy */
+	int bits; /* of the draft weights */
 	double matchness;
 	struct mask mask;
 	struct answer searched; /* by part a */
@@ -165,25 +173,25 @@ static bool run_cold(struct swift* w, cJSON* out, struct error* error) {
 	return true;
 }
 
-/* ---- d. a copy in few bits ------------------------------------------------------------------ */
+/* ---- d. draft weights in few bits ------------------------------------------------------------------ */
 
-struct low_way {
-	bool skip, low;
+struct draft_way {
+	bool skip, quantized;
 };
-static const struct low_way low_way[LOW_WAYS] = {{true, false}, {false, true}, {true, true}};
+static const struct draft_way draft_way[DRAFT_WAYS] = {{true, false}, {false, true}, {true, true}};
 
 /* Skipping takes a made-up model's planted mask, else what the search comes to in the first turns, which are
  * not counted, and goes on to. */
-static bool open_way(struct swift* w, struct way* way, struct low_way how, struct error* error) {
+static bool open_way(struct swift* w, struct way* way, struct draft_way how, struct error* error) {
 	static const struct mask nothing = {.word = {0}};
 	const struct runtime* bench = &w->part.bench;
 	const bool planted = bench->model->n_planted > 0;
 	struct swiftlet_options options = bench->options;
-	if (how.low && bench->engine->low.table.bytes == 0)
+	if (how.quantized && bench->engine->draft_weights.table.bytes == 0)
 		return true;
 	options.search = how.skip && !planted;
-	options.draft_bits = how.low ? w->bits : 0;
-	if (!way_open(way, bench, &options, FIRST_COPY_PROMPT, error))
+	options.draft_bits = how.quantized ? w->bits : 0;
+	if (!way_open(way, bench, &options, FIRST_DRAFT_PROMPT, error))
 		return false;
 	if (!options.search) {
 		session_set_mask(way->session, how.skip ? &bench->model->planted[0] : &nothing);
@@ -219,30 +227,30 @@ static bool tell_way(struct swift* w, struct way* way, const struct way* plain, 
 	return true;
 }
 
-static bool run_copy(struct swift* w, cJSON* out, struct error* error) {
+static bool run_draft_weights(struct swift* w, cJSON* out, struct error* error) {
 	const struct runtime* bench = &w->part.bench;
-	const struct low_copy* low = &bench->engine->low;
+	const struct draft_weights_memory* quantized = &bench->engine->draft_weights;
 	const struct swiftlet_options plain = vanilla(&bench->options);
-	struct way way[LOW_WAYS + 1] = {
+	struct way way[DRAFT_WAYS + 1] = {
 	    {.name = "skip"}, {.name = "low-bit"}, {.name = "both"}, {.name = "plain"}};
-	bool good = way_open(&way[LOW_WAYS], bench, &plain, FIRST_COPY_PROMPT, error);
-	for (int k = 0; good && k < LOW_WAYS; k++)
-		good = open_way(w, &way[k], low_way[k], error);
-	good = good && run_slices(w, way, LOW_WAYS + 1, bench->model->n_planted > 0 ? 2 : 8,
+	bool good = way_open(&way[DRAFT_WAYS], bench, &plain, FIRST_DRAFT_PROMPT, error);
+	for (int k = 0; good && k < DRAFT_WAYS; k++)
+		good = open_way(w, &way[k], draft_way[k], error);
+	good = good && run_slices(w, way, DRAFT_WAYS + 1, bench->model->n_planted > 0 ? 2 : 8,
 	                          "drafts of a copy, in turns", error);
 	cJSON_AddStringToObject(out, "note", swiftlet_engine_note(bench->engine));
-	if (low->table.bytes > 0) {
+	if (quantized->table.bytes > 0) {
 		cJSON* const copy = cJSON_AddObjectToObject(out, "copy");
-		cJSON_AddNumberToObject(copy, "bits", low->table.form.bits);
-		cJSON_AddStringToObject(copy, "type", dtype_name(low->table.type));
-		cJSON_AddNumberToObject(copy, "bytes", (double)low->table.bytes);
-		cJSON_AddNumberToObject(copy, "seconds", bench->engine->low_seconds);
+		cJSON_AddNumberToObject(copy, "bits", quantized->table.format.bits);
+		cJSON_AddStringToObject(copy, "type", dtype_name(quantized->table.type));
+		cJSON_AddNumberToObject(copy, "bytes", (double)quantized->table.bytes);
+		cJSON_AddNumberToObject(copy, "seconds", bench->engine->draft_weights_seconds);
 	}
 	cJSON* const list = cJSON_AddArrayToObject(out, "ways");
-	for (int k = 0; good && k < LOW_WAYS; k++)
+	for (int k = 0; good && k < DRAFT_WAYS; k++)
 		if (way[k].session)
-			good = tell_way(w, &way[k], &way[LOW_WAYS], list, error);
-	ways_close(way, LOW_WAYS + 1);
+			good = tell_way(w, &way[k], &way[DRAFT_WAYS], list, error);
+	ways_close(way, DRAFT_WAYS + 1);
 	return good;
 }
 
@@ -262,7 +270,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 		w->matchness = 0.97; /* what is planted is known to have it */
 	}
 	if ((has(w, 'a') && !run_search(w, out, error)) || (has(w, 'b') && !run_decode(w, out, error)) ||
-	    (has(w, 'c') && !run_cold(w, out, error)) || (has(w, 'd') && !run_copy(w, out, error)))
+	    (has(w, 'c') && !run_cold(w, out, error)) || (has(w, 'd') && !run_draft_weights(w, out, error)))
 		return false;
 	cJSON_AddNumberToObject(out, "tokens_compared", (double)w->compared);
 	cJSON_AddNumberToObject(out, "tokens_differing", (double)w->differing);

@@ -114,11 +114,11 @@ void contest_close(struct contest* t) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Which may be from before the copy for drafting was there: another contender's passes have made it since. */
+/* Which may be from before the draft weights was there: another contender's passes have made it since. */
 static void take_prices(struct engine* engine, const struct cost_model* cost) {
 	engine->cost = *cost;
-	if (engine->low_joined)
-		cost_take_low(&engine->cost, &engine->low.table);
+	if (engine->draft_weights_ready)
+		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
 }
 
 static bool answer(struct contest* t, int which, int prompt, struct error* error) {

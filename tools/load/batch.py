@@ -75,7 +75,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def settle(self, limit=180):
-        """Until it does nothing: the copy for drafting is made while no request runs."""
+        """Until it does nothing: the draft weights is made while no request runs."""
         until, before = time.monotonic() + limit, -1.0
         while time.monotonic() < until and (self.busy() or self.processor() > before + 0.1):
             before = self.processor()

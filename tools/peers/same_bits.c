@@ -58,7 +58,7 @@ static void tell_figures(const struct swiftlet_figures* f) {
 		printf(" a%d", f->attention[i]);
 	for (int i = 0; i < f->n_mlp; i++)
 		printf(" m%d", f->mlp[i]);
-	printf(", low %d %d %d\n", f->n_low_attention, f->n_low_mlp, f->low_head);
+	printf(", low %d %d %d\n", f->n_quantized_attention, f->n_quantized_mlp, f->quantized_head);
 }
 
 static int blocks(char* list, int* out) {

@@ -26,7 +26,7 @@ SAMPLED = ["temp", "0.8", "top-p", "0.95", "seed", "11"]
 
 
 def ways(parts):
-    """Name, mask or not, options. A copy for drafting that is made between passes would join by the clock."""
+    """Name, mask or not, options. Draft weights that is made between passes would join by the clock."""
     yield "auto", False, ["draft-bits", "off"]
     yield "auto, 4 bits", False, ["draft-bits", "4"]
     yield "auto, always", False, ALWAYS + ["max-tree", "16"]

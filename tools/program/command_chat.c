@@ -124,7 +124,7 @@ static void print_mask(struct chat* chat) {
 	swiftlet_session_figures(chat->runtime.session, &f);
 	draw_figures(stdout, &f, chat->runtime.model->weights.shape.n_blocks);
 	const char* const status =
-	    session_search(chat->runtime.session) ? idle_says(chat->runtime.session) : NULL;
+	    session_search(chat->runtime.session) ? idle_status(chat->runtime.session) : NULL;
 	if (status)
 		puts(status);
 }

@@ -158,7 +158,7 @@ static void print_json(const cJSON* figures) {
 
 static void print_table(const struct learn* l, const cJSON* figures) {
 	tables_print(figures);
-	const char* with = engine_low(l->runtime.engine) ? ", with the copy for drafting" : "";
+	const char* with = engine_draft_weights(l->runtime.engine) ? ", with the draft weights" : "";
 	printf("\nmatchness on unseen text%s, the last quarter: %.3f\n", with, unseen_matchness(l));
 	const struct mask mask = session_mask(l->runtime.session, NULL);
 	draw_mask(stdout, &mask, l->runtime.model->weights.shape.n_blocks);
@@ -190,7 +190,7 @@ static int close_learn(struct learn* l, int status) {
 
 static int open_learn(struct learn* l) {
 	struct error error = {{0}};
-	l->runtime.options.draft_wait = true; /* this is the time to make a copy for drafting */
+	l->runtime.options.draft_wait = true; /* this is the time to make draft weights */
 	int status = runtime_open(&l->runtime);
 	if (status != OPTIONS_GO_ON)
 		return status;

@@ -216,7 +216,7 @@ static bool export_masks(struct masks* m) {
 	return text != NULL;
 }
 
-/* What the file leaves open is the model's that -m names. */
+/* Fills members that the file lacks from the model that -m names. */
 static bool complete_entry(struct masks* m, struct mask_entry* entry) {
 	if (!m->model && (!entry->fingerprint[0] || !entry->blocks))
 		return error_set(&m->error, "%s does not say which model its mask is for: give -m MODEL", m->source);

@@ -40,7 +40,7 @@ static bool tokens_of(const struct run_command* run, const char* text, size_t si
 	return chat_tokens(run->runtime.model, message, n_messages, run->variables, tokens, error);
 }
 
-/* Of --expect's file; nothing where there is none. False with the error set. */
+/* Reads --expect's file, if one was given. False with the error set. */
 static bool read_expected(const struct run_command* run, struct token_list* tokens, struct error* error) {
 	size_t size;
 	char* const text = run->expect_file ? read_whole(run->expect_file, &size, error) : NULL;
@@ -107,7 +107,7 @@ static void print_figures(const struct run_command* run, const struct completion
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
 	figures_print(stderr, f, run->runtime.options.method);
-	if (f->n_attention + f->n_mlp + f->n_low_attention + f->n_low_mlp > 0)
+	if (f->n_attention + f->n_mlp + f->n_quantized_attention + f->n_quantized_mlp > 0)
 		draw_figures(stderr, f, run->runtime.model->weights.shape.n_blocks);
 }
 

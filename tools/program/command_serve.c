@@ -15,6 +15,7 @@ struct serve {
 	struct server_options option;
 	int prompt_mib, grace;
 	const char* speculation;
+	struct text_list cors, alias;
 	struct server* server;
 };
 
@@ -27,6 +28,10 @@ static bool open_server(struct serve* s, struct error* e) {
 		o->work.sessions = r->engine->backend->adopt ? 32 : 4;
 	o->prompt_cache_bytes = (int64_t)s->prompt_mib << 20;
 	o->tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0;
+	o->cors = s->cors.text;
+	o->n_cors = s->cors.n;
+	o->alias = s->alias.text;
+	o->n_aliases = s->alias.n;
 	o->work.session = r->options;
 	o->work.model_name = r->name;
 	o->work.memory = r->memory;
@@ -42,7 +47,7 @@ static void say_ready(const struct serve* s) {
 	if (r->memory && memory_store(r->memory))
 		printf("masks are kept in %s\n", store_path(memory_store(r->memory)));
 	fflush(stdout);
-	say_copy(r, false);
+	report_draft_weights(r, false);
 }
 
 /* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
@@ -119,7 +124,11 @@ int command_serve(int argc, char** argv) {
 	         "Behind a key: group=NAME (keys of one tenant), admin (may change masks\n"
 	         "and read the metrics of all; where there is one tenant, all may)",
 	         &s.option.key_file),
-	    TEXT("cors", 0, "ORIGIN", "let browsers call from this origin (none)", &s.option.cors),
+	    LIST("cors", 0, "ORIGIN",
+	         "let pages of this origin call: https://app.example.com, localhost\n(this machine's, by any "
+	         "port), * "
+	         "(all); may be repeated (none)",
+	         &s.cors),
 	    TEXT("store", 0, "FILE|URL",
 	         "what is learned: a file (~/.local/state/swiftlet/masks.db), or\n"
 	         "postgresql://USER@HOST/DATABASE, which any number of replicas\n"
@@ -134,16 +143,26 @@ int command_serve(int argc, char** argv) {
 	         &s.option.log_requests),
 	    MODEL_OPTION(s.runtime.wish),
 	    TEMPLATE_OPTION(&s.runtime.wish.chat_template),
-	    TEXT("alias", 0, "NAME", "the model's name for clients", &s.runtime.wish.alias),
+	    LIST("alias", 0, "NAME", "the model's name for clients; may be repeated: the first is told",
+	         &s.alias),
+	    FLAG("strict-model", "refuse requests that name another model (any name is served)",
+	         &s.option.strict_model),
+	    FLAG("strict-fields",
+	         "refuse requests with fields that nobody knows (they are ignored, each\nnamed once in the log, "
+	         "and in the "
+	         "header Swiftlet-Ignored-Fields)",
+	         &s.option.strict_fields),
 	};
 	struct command_line line = {
 	    .name = "serve",
 	    .usage = "[-m MODEL] [--host ADDRESS] [--port N] [--store FILE] [options]",
 	    .about =
 	        "Serves OpenAI's /v1/chat/completions, /v1/completions, /v1/responses and /v1/embeddings,\n"
-	        "Anthropic's /v1/messages, and a page at / to watch it learn. Also: /tokenize, /detokenize,\n"
-	        "/version, /v1/models, /health, /ready, /metrics, /v1/swiftlet/state, /v1/swiftlet/masks and\n"
-	        "/v1/swiftlet/optimizer (the layer-set search for a model that runs elsewhere).",
+	        "Anthropic's /v1/messages, Ollama's /api/chat, /api/generate, /api/embed, /api/tags and\n"
+	        "/api/show, llama.cpp's /infill and /props, and a page at / to watch it learn. Also: /tokenize,\n"
+	        "/detokenize, /tokenizer_info, /version, /v1/models, /health, /ready, /metrics,\n"
+	        "/v1/swiftlet/state, /v1/swiftlet/masks and /v1/swiftlet/optimizer (the layer-set search for a\n"
+	        "model that runs elsewhere).",
 	    .examples = "  swiftlet serve --port 8080\n"
 	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
 	                "  swiftlet serve --store postgresql://swiftlet@db.internal/swiftlet\n"
@@ -154,6 +173,7 @@ int command_serve(int argc, char** argv) {
 	    .max_words = 1,
 	};
 	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);
+	s.runtime.wish.alias = s.alias.n ? s.alias.text[0] : NULL;
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)
 		status =

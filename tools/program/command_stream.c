@@ -41,7 +41,7 @@ static void clear_progress(const struct stream* s) {
 		fputs("\r\033[K", stderr);
 }
 
-/* What the program is about: the prompt, or the search while it decodes. */
+/* The present phase: the prompt, or the search while it decodes. */
 static const char* name_phase(const struct stream* s, const struct swiftlet_figures* f) {
 	if (f->tokens == 0)
 		return "prefill";

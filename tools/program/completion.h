@@ -33,8 +33,8 @@ char* completion_report(const struct completion*, const struct runtime*, const c
 
 /* The figures in a few lines for people. */
 void figures_print(FILE*, const struct swiftlet_figures*, enum swiftlet_method);
-/* Who drafted: a line a source, rows verified, tokens accepted, and the tokens that were expected of it over
- * those that came. Nothing where nobody did. */
+/* One line for each drafter: rows verified, tokens accepted, and expected over accepted tokens. Prints
+ * nothing when nothing was drafted. */
 void sources_print(FILE*, const struct swiftlet_figures*);
 
 #endif

@@ -4,35 +4,35 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Masks list the sub-layers kept as stored, drafts those with low-bit weights. */
-static void draw_row(FILE* out, const struct mask* mask, const struct mask* low, int blocks, int kind,
+/* Masks list the sub-layers kept as stored, drafts those with quantized weights. */
+static void draw_row(FILE* out, const struct mask* mask, const struct mask* quantized, int blocks, int kind,
                      bool colour) {
 	static const char* const shade[] = {"\033[31m", "\033[34m"}; /* red, blue */
 	int n = 0, rounded = 0, stored = 0;
 	fprintf(out, "  %-9s ", kind == 0 ? "attention" : "MLP");
 	for (int b = 0; b < blocks; b++) {
 		const int s = 2 * b + kind;
-		const bool skipped = mask_has(mask, s), is_low = mask_has(low, s);
+		const bool skipped = mask_has(mask, s), is_quantized = mask_has(quantized, s);
 		if (colour)
-			fprintf(out, "%s%s\033[0m", skipped ? shade[kind] : "\033[90m", is_low ? "▄" : "■");
+			fprintf(out, "%s%s\033[0m", skipped ? shade[kind] : "\033[90m", is_quantized ? "▄" : "■");
 		else
-			fputs(skipped ? "■" : is_low ? "▄" : "□", out);
+			fputs(skipped ? "■" : is_quantized ? "▄" : "□", out);
 		n += skipped;
-		rounded += is_low;
+		rounded += is_quantized;
 		stored += mask_stores(mask, s);
 	}
 	fprintf(out, "  %d of %d skipped", n, blocks);
 	if (rounded > 0)
-		fprintf(out, ", %d with low-bit weights", rounded);
+		fprintf(out, ", %d with quantized weights", rounded);
 	else if (stored > 0)
 		fprintf(out, ", %d with stored weights", stored);
 	fputc('\n', out);
 }
 
-static void draw_rows(FILE* out, const struct mask* mask, const struct mask* low, int blocks) {
+static void draw_rows(FILE* out, const struct mask* mask, const struct mask* quantized, int blocks) {
 	const bool colour = isatty(fileno(out)) && !getenv("NO_COLOR");
-	draw_row(out, mask, low, blocks, 0, colour);
-	draw_row(out, mask, low, blocks, 1, colour);
+	draw_row(out, mask, quantized, blocks, 0, colour);
+	draw_row(out, mask, quantized, blocks, 1, colour);
 	fprintf(out, "  %-9s ", "block");
 	for (int b = 0; b < blocks;) {
 		/* a number needs its own width and a space */
@@ -54,10 +54,10 @@ static void set_blocks(struct mask* mask, const int* block, int n, int kind) {
 }
 
 void draw_figures(FILE* out, const struct swiftlet_figures* f, int blocks) {
-	struct mask mask = {.word = {0}}, low = mask;
+	struct mask mask = {.word = {0}}, quantized = mask;
 	set_blocks(&mask, f->attention, f->n_attention, 0);
 	set_blocks(&mask, f->mlp, f->n_mlp, 1);
-	set_blocks(&low, f->low_attention, f->n_low_attention, 0);
-	set_blocks(&low, f->low_mlp, f->n_low_mlp, 1);
-	draw_rows(out, &mask, &low, blocks);
+	set_blocks(&quantized, f->quantized_attention, f->n_quantized_attention, 0);
+	set_blocks(&quantized, f->quantized_mlp, f->n_quantized_mlp, 1);
+	draw_rows(out, &mask, &quantized, blocks);
 }

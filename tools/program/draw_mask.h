@@ -8,9 +8,9 @@
 #include "swiftlet.h"
 
 /* On a terminal kept sub-layers are gray, skipped attention red, skipped MLP blue; elsewhere, and where
- * NO_COLOR is set, filled cells are skipped and empty ones kept. Half-filled: with low-bit weights. */
+ * NO_COLOR is set, filled cells are skipped and empty ones kept. Half-filled: with quantized weights. */
 void draw_mask(FILE*, const struct mask*, int blocks);
-/* What drafted last, as the figures have it. */
+/* Draws the last draft's sub-layers from the figures. */
 void draw_figures(FILE*, const struct swiftlet_figures*, int blocks);
 
 #endif

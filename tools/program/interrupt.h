@@ -12,7 +12,7 @@ bool interrupted(void);
  * for input gives up, between a call with true and one with false. */
 void interrupt_input(bool waits);
 
-/* Where a mapped file becomes shorter than it was, or its disk fails, the program ends with a sentence that
+/* When a mapped file becomes shorter, or its disk fails, the program ends with a message that
  * names the model, and status 1. */
 void interrupt_report_lost_file(const char* model);
 

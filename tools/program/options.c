@@ -21,7 +21,7 @@ static const struct session_option session_option[] = {
     {"Engine", NULL, NULL},
     {"backend", "auto|cpu|cuda", "where the model runs (auto: a GPU when there is one)"},
     {"devices", "N",
-     "GPUs that share the model, by NCCL: each has 1/N of weights,\ncache and copy for drafting. The same "
+     "GPUs that share the model, by NCCL: each has 1/N of weights,\ncache and draft weights. The same "
      "tokens for every N from 1\non; a prompt's bits differ from those without the option, which\nmay use "
      "cuBLAS. Draft steps are passes, not a loop on the device"},
     {"threads", "N", "CPU threads (0: one for each CPU that it may use)"},
@@ -70,7 +70,7 @@ static const struct session_option session_option[] = {
     {"adapter", "FILE", "kangaroo's adapter (safetensors;\ntools/train/kangaroo.py)"},
     {"heads", "FILE", "ppd's heads by block (safetensors;\ntools/train/ppd.py)"},
     {"probe", "FILE", "adaspeed's probe (safetensors; tools/train/probe.py)"},
-    {"certified-head", "auto|on|off",
+    {"screened-head", "auto|on|off",
      "read the output head as a copy in four bits, made before the\nfirst token, and exactly what may be the "
      "next "
      "token; auto: where\nthe head is a good part of a step's bytes (auto)"},
@@ -230,7 +230,7 @@ static bool is_session_option(const char* name) {
 	for (int i = 0; i < SESSION_OPTIONS; i++)
 		if (session_option[i].value && strcmp(session_option[i].name, name) == 0)
 			return true;
-	return false;
+	return strcmp(name, "certified-head") == 0; /* an earlier name of screened-head */
 }
 
 static int take_count(const struct command_line* line, const struct command_option* o, const char* value) {

@@ -74,7 +74,7 @@ int complain(int status, const char* format, ...);
 /* Flushes standard output: the status given, or STATUS_FAILED with the message where it was not written. */
 int output_written(int status);
 
-/* Of n names the one nearest to a mistyped one, or NULL when none is near. */
+/* The one of n names that is nearest to a mistyped one; NULL when none is near. */
 const char* nearest_name(const char* mistyped, const char* const* name, int n);
 
 /* MODEL from `-m` and from the first word: whichever was given, `builtin` when neither. NULL, with the

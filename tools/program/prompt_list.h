@@ -18,7 +18,7 @@ struct prompt_list {
 	int n;
 };
 
-/* What a model is likely to be asked. */
+/* Prompts that a model is likely to get. */
 enum { USUAL_PROMPTS = 6 };
 extern const char* const usual_prompt[USUAL_PROMPTS];
 

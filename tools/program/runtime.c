@@ -59,9 +59,9 @@ bool runtime_open_memory(struct runtime* r, struct error* error) {
 	return r->memory != NULL;
 }
 
-/* Says on standard error what the files contradict themselves in. */
-static struct model* open_aloud(const char* spec, const struct swiftlet_options* options, char* message,
-                                size_t size) {
+/* Opens the model and logs contradictions in its files. */
+static struct model* open_and_log(const char* spec, const struct swiftlet_options* options, char* message,
+                                  size_t size) {
 	interrupt_report_lost_file(spec);
 	struct model* model = swiftlet_model_open(spec, options, message, size);
 	if (model && model->warning[0])
@@ -71,16 +71,16 @@ static struct model* open_aloud(const char* spec, const struct swiftlet_options*
 
 static void show_share(void* user, double share) {
 	(void)user;
-	fprintf(stderr, "\r\033[Kmaking a copy for drafting: %.0f %%", 100 * share);
+	fprintf(stderr, "\r\033[Kmaking draft weights: %.0f %%", 100 * share);
 	if (share >= 1)
 		fputs("\r\033[K", stderr);
 }
 
-void say_copy(const struct runtime* r, bool at_end) {
+void report_draft_weights(const struct runtime* r, bool at_end) {
 	const char* note = swiftlet_engine_note(r->engine);
 	const bool asked = r->options.draft_bits > 0, terminal = isatty(STDERR_FILENO) != 0;
 	const bool wrong = r->engine->making && strchr(note, ';');
-	const bool first = asked || terminal || r->engine->note_on_copy > 0;
+	const bool first = asked || terminal || r->engine->note_on_draft_weights > 0;
 	if (*note && (at_end ? r->engine->making && (terminal || wrong) : first))
 		fprintf(stderr, "%s\n", note);
 }
@@ -101,7 +101,7 @@ bool runtime_open_engine(struct runtime* r, struct error* error) {
 	const double started = seconds_now();
 	if (isatty(STDERR_FILENO))
 		o->progress = show_share;
-	r->model = open_aloud(w->model, o, error->message, sizeof error->message);
+	r->model = open_and_log(w->model, o, error->message, sizeof error->message);
 	if (!r->model || (w->chat_template && !model_take_template(r->model, w->chat_template, error)))
 		return false;
 	r->name = w->alias ? w->alias : swiftlet_model_name(r->model);
@@ -118,7 +118,7 @@ static bool open_session(struct runtime* r, struct error* error) {
 	r->session = swiftlet_session_open(r->engine, &r->options, error->message, sizeof error->message);
 	if (!r->session)
 		return false;
-	say_copy(r, false);
+	report_draft_weights(r, false);
 	if ((r->wish.mask && !start_mask(r, error)) || !runtime_open_memory(r, error))
 		return false;
 	r->watch = r->memory ? memory_attach(r->memory, r->session, 0) : NULL;
@@ -145,7 +145,7 @@ int runtime_close(struct runtime* r, int status) {
 	if (r->session)
 		swiftlet_session_close(r->session);
 	if (r->engine) {
-		say_copy(r, true);
+		report_draft_weights(r, true);
 		swiftlet_engine_close(r->engine);
 	}
 	if (r->model)

@@ -26,8 +26,7 @@ struct runtime_wish {
 	const char* save_mask;     /* a file to leave the mask in */
 	const char* store;         /* where what is learned is kept; NULL: the usual place */
 	bool no_store;
-	bool shared; /* several sequences share the memory of caches: of four contexts, where nothing else is said
-	              */
+	bool shared; /* several sequences share the memory of caches: four contexts by default */
 };
 
 /* Rows of a command's option table that fill a struct runtime_wish `w`. */
@@ -66,11 +65,11 @@ struct runtime {
 	double load_seconds;
 };
 
-/* Says what there is to say of a copy for drafting: what was asked for always, what goes wrong at the end
- * always, the rest on a terminal. */
-void say_copy(const struct runtime*, bool at_end);
+/* Logs the state of the quantized draft weights: the user's own request and a failure at the end always, the
+ * rest on a terminal only. */
+void report_draft_weights(const struct runtime*, bool at_end);
 
-/* The model and the engine, with a progress line of a copy for drafting where standard error is a terminal.
+/* The model and the engine, with a progress line of draft weights where standard error is a terminal.
  * False with the error set; close in any case. */
 bool runtime_open_engine(struct runtime*, struct error*);
 /* Then the memory: with the store of --store or the usual one, or without. False with the error set. */
@@ -98,20 +97,21 @@ bool mask_of_file(const char* path, const char* key, const struct model*, bool f
 
 /* These add ids to a list; false with the error set. */
 
-/* Of a prompt, BOS alone where it is empty. */
+/* The ids of a prompt; BOS alone when it is empty. */
 bool prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, struct token_list*,
                    struct error*);
-/* Of a text that an output is expected to follow: without what begins a prompt. */
+/* The ids of a text that the output is expected to follow: without a prompt's leading tokens. */
 bool expected_tokens(const swiftlet_model*, const char* text, size_t size, struct token_list*, struct error*);
 struct chat_message {
 	const char* role;
 	const char* content;
 	size_t content_size;
 };
-/* Of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL. */
+/* The ids of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL.
+ */
 bool chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, const char* variables,
                  struct token_list*, struct error*);
-/* Of a stream's line: its prompt, or its messages through the chat template. */
+/* The ids of a stream's line: its prompt, or its messages through the chat template. */
 bool instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, struct token_list*,
                      struct error*);
 

@@ -67,7 +67,7 @@ static int find_columns(const cJSON* rows, struct column column[COLUMNS]) {
 	return n;
 }
 
-/* Of a list of objects, or of an object of them, whose names come first. */
+/* A table of a list of objects, or of an object of objects, whose names come first. */
 static void print_table(const cJSON* rows) {
 	char text[CELL];
 	struct column column[COLUMNS];

@@ -1,6 +1,6 @@
-/* The certified head against the full one: the same token and the same bits of its logit, on heads and states
+/* The screened head against the full one: the same token and the same bits of its logit, on heads and states
  * that are random, peaked, full of equal and of nearly equal rows, huge, tiny or lopsided; and the full head
- * where nothing can be certified. */
+ * where nothing can be screened. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static void encode(enum dtype type, void* out, const float* x) {
 	if (type == DTYPE_F32)
 		memcpy(out, x, DIM * sizeof *x);
 	if (type == DTYPE_Q8_0)
-		low_round(type, out, x, DIM);
+		quantize_row(type, out, x, DIM);
 }
 
 /* ---- two backends on one head ---------------------------------------------------------------------- */
@@ -67,14 +67,14 @@ static void encode(enum dtype type, void* out, const float* x) {
 struct pair {
 	struct random_model* model;
 	unsigned char* bytes; /* the head's */
-	struct backend *full, *certified;
-	struct cache *full_cache, *certified_cache;
+	struct backend *full, *screened;
+	struct cache *full_cache, *screened_cache;
 };
 
-static struct backend* open_one(const struct weight_table* weights, const char* isa, bool certified) {
+static struct backend* open_one(const struct weight_table* weights, const char* isa, bool screened) {
 	struct error error;
 	const struct backend_options options = {
-	    .threads = 2, .isa = isa, .context = 64, .certified_head = certified};
+	    .threads = 2, .isa = isa, .context = 64, .screened_head = screened};
 	struct backend* b = cpu_open(weights, &options, &error);
 	if (!b)
 		fail_msg("%s", error.message);
@@ -92,19 +92,19 @@ static struct pair open_pair(const char* isa, enum dtype type, const float* head
 		encode(type, p.bytes + (size_t)v * row, head + (size_t)v * DIM);
 	p.model->weights.output = (struct tensor){.type = type, .rows = VOCAB, .cols = DIM, .data = p.bytes};
 	p.full = open_one(&p.model->weights, isa, false);
-	p.certified = open_one(&p.model->weights, isa, true);
+	p.screened = open_one(&p.model->weights, isa, true);
 	p.full_cache = p.full->cache_open(p.full, 64, DTYPE_F32, &error);
-	p.certified_cache = p.certified->cache_open(p.certified, 64, DTYPE_F32, &error);
+	p.screened_cache = p.screened->cache_open(p.screened, 64, DTYPE_F32, &error);
 	assert_non_null(p.full_cache);
-	assert_non_null(p.certified_cache);
+	assert_non_null(p.screened_cache);
 	return p;
 }
 
 static void close_pair(struct pair* p) {
 	p->full->cache_close(p->full_cache);
-	p->certified->cache_close(p->certified_cache);
+	p->screened->cache_close(p->screened_cache);
 	p->full->close(p->full);
-	p->certified->close(p->certified);
+	p->screened->close(p->screened);
 	random_model_free(p->model);
 	free(p->bytes);
 }
@@ -132,7 +132,7 @@ static bool run_bounded(struct backend* b, struct cache* cache, const float* sta
 	                          .want = wants,
 	                          .out = out};
 	if (at_any_price && !(want & WANT_GUESS))
-		cpu_of(b)->certified.price = 0;
+		cpu_of(b)->screened.price = 0;
 	const bool done = b->run(b, &pass, &error);
 	b->discard(cache);
 	return done;
@@ -153,16 +153,16 @@ static void draft_among_some(const struct pair* p, const float* state, const cha
 	uint64_t bits[WORDS] = {0};
 	const uint64_t* allowed[ROWS];
 	struct result free_rows[ROWS], bounded[ROWS];
-	const float* logits = cpu_of(p->certified)->logits;
+	const float* logits = cpu_of(p->screened)->logits;
 	for (int i = 0; i < ROWS; i++) {
 		free_rows[i].top = bounded[i].top = 8;
 		allowed[i] = bits;
 	}
-	assert_true(run_head(p->certified, p->certified_cache, state, ROWS, WANTS, free_rows));
+	assert_true(run_head(p->screened, p->screened_cache, state, ROWS, WANTS, free_rows));
 	memcpy(all, logits, sizeof all);
 	for (int i = 0; i < ROWS; i++)
 		bits[free_rows[i].token >> 6] |= (uint64_t)1 << (free_rows[i].token & 63);
-	assert_true(run_bounded(p->certified, p->certified_cache, state, ROWS, WANTS, allowed, NULL, bounded));
+	assert_true(run_bounded(p->screened, p->screened_cache, state, ROWS, WANTS, allowed, NULL, bounded));
 	for (int i = 0; i < ROWS; i++) {
 		if (bounded[i].token != free_rows[i].token)
 			fail_msg("%s: row %d: %d among some, %d among all", name, i, bounded[i].token,
@@ -174,7 +174,7 @@ static void draft_among_some(const struct pair* p, const float* state, const cha
 	}
 	/* one that may choose among all reads all */
 	allowed[3] = NULL;
-	assert_true(run_bounded(p->certified, p->certified_cache, state, ROWS, WANTS, allowed, NULL, bounded));
+	assert_true(run_bounded(p->screened, p->screened_cache, state, ROWS, WANTS, allowed, NULL, bounded));
 	assert_memory_equal(logits, all, sizeof all);
 }
 
@@ -183,20 +183,19 @@ static void draft_among_some(const struct pair* p, const float* state, const cha
 /* The full head's tokens, at any temperature, whatever else the row is wanted for. */
 static void same_samples(const struct pair* p, const float* state, const char* name, uint64_t seed) {
 	static const float temperatures[] = {1e-6f, 0.1f, 0.7f, 1, 3, 1e6f};
-	struct result full[ROWS], certified[ROWS];
+	struct result full[ROWS], screened[ROWS];
 	for (size_t t = 0; t < sizeof temperatures / sizeof *temperatures; t++) {
 		const struct sampler sampler = {
 		    .temperature = temperatures[t], .top_p = 1, .seed = seed, .sequence = t};
 		const uint8_t want = t % 2 ? WANT_TOKEN : WANT_TOKEN | WANT_TOP | WANT_ROUGH;
 		for (int i = 0; i < ROWS; i++)
-			full[i].top = certified[i].top = 4;
+			full[i].top = screened[i].top = 4;
 		assert_true(run_bounded(p->full, p->full_cache, state, ROWS, WANT_TOKEN, NULL, &sampler, full));
-		assert_true(
-		    run_bounded(p->certified, p->certified_cache, state, ROWS, want, NULL, &sampler, certified));
+		assert_true(run_bounded(p->screened, p->screened_cache, state, ROWS, want, NULL, &sampler, screened));
 		for (int i = 0; i < ROWS; i++)
-			if (full[i].token != certified[i].token)
+			if (full[i].token != screened[i].token)
 				fail_msg("%s, temperature %g: row %d gives token %d, the full head %d", name,
-				         (double)sampler.temperature, i, certified[i].token, full[i].token);
+				         (double)sampler.temperature, i, screened[i].token, full[i].token);
 	}
 }
 
@@ -204,23 +203,23 @@ static void same_samples(const struct pair* p, const float* state, const char* n
 
 static void same_results(const struct pair* p, const float* state, const char* name, bool peaked) {
 	static float logits[ROWS][VOCAB];
-	struct result full[ROWS], certified[ROWS], rough[ROWS], guess[ROWS], alone;
+	struct result full[ROWS], screened[ROWS], rough[ROWS], guess[ROWS], alone;
 	for (int i = 0; i < ROWS; i++) {
 		full[i].logits = logits[i];
 		rough[i].top = guess[i].top = 8;
 	}
 	assert_true(run_head(p->full, p->full_cache, state, ROWS, WANT_TOKEN | WANT_LOGITS, full));
 	assert_true(
-	    run_head(p->certified, p->certified_cache, state, ROWS, WANT_TOKEN | WANT_TOP | WANT_ROUGH, rough));
+	    run_head(p->screened, p->screened_cache, state, ROWS, WANT_TOKEN | WANT_TOP | WANT_ROUGH, rough));
 	assert_true(
-	    run_head(p->certified, p->certified_cache, state, ROWS, WANT_TOKEN | WANT_TOP | WANT_GUESS, guess));
-	assert_true(run_head(p->certified, p->certified_cache, state, ROWS, WANT_TOKEN, certified));
-	const float* mixed = cpu_of(p->certified)->logits;
+	    run_head(p->screened, p->screened_cache, state, ROWS, WANT_TOKEN | WANT_TOP | WANT_GUESS, guess));
+	assert_true(run_head(p->screened, p->screened_cache, state, ROWS, WANT_TOKEN, screened));
+	const float* mixed = cpu_of(p->screened)->logits;
 	for (int i = 0; i < ROWS; i++, mixed += VOCAB) {
 		const int32_t token = full[i].token;
-		if (certified[i].token != token || rough[i].token != token || rough[i].top_token[0] != token ||
+		if (screened[i].token != token || rough[i].token != token || rough[i].top_token[0] != token ||
 		    memcmp(&mixed[token], &logits[i][token], sizeof(float)) != 0)
-			fail_msg("%s: row %d gives token %d (%.9g), the full head %d (%.9g)", name, i, certified[i].token,
+			fail_msg("%s: row %d gives token %d (%.9g), the full head %d (%.9g)", name, i, screened[i].token,
 			         (double)mixed[token], token, (double)logits[i][token]);
 		if (peaked && guess[i].token != token)
 			fail_msg("%s: row %d: a draft guesses %d for %d", name, i, guess[i].token, token);
@@ -229,7 +228,7 @@ static void same_results(const struct pair* p, const float* state, const char* n
 			assert_true(mixed[v] < mixed[token] || mixed[v] == logits[i][v]);
 	}
 	const int some = 7;
-	assert_true(run_head(p->certified, p->certified_cache, state + some * DIM, 1, WANT_TOKEN, &alone));
+	assert_true(run_head(p->screened, p->screened_cache, state + some * DIM, 1, WANT_TOKEN, &alone));
 	assert_int_equal(alone.token, full[some].token);
 }
 
@@ -241,8 +240,8 @@ static void compare(const char* isa, enum dtype type, int kind, uint64_t seed) {
 	snprintf(name, sizeof name, "%s, %s, kind %d", isa, dtype_name(type), kind);
 	fill_head(head, kind, &r);
 	struct pair p = open_pair(isa, type, head);
-	assert_true(p.certified->certified_bytes > 0);
-	assert_int_equal(p.full->certified_bytes, 0);
+	assert_true(p.screened->screened_bytes > 0);
+	assert_int_equal(p.full->screened_bytes, 0);
 	for (int i = 0; i < (strcmp(isa, "reference") == 0 ? 1 : REPEATS); i++) {
 		fill_states(state, head, kind, &r);
 		same_results(&p, state, name, kind == PEAKED);
@@ -250,9 +249,8 @@ static void compare(const char* isa, enum dtype type, int kind, uint64_t seed) {
 		if (kind == PEAKED)
 			draft_among_some(&p, state, name);
 		if (kind == PEAKED) /* where one token stands out few rows are computed */
-			assert_true(cpu_of(p.certified)->certified.price < 0.6 &&
-			            cpu_of(p.certified)->certified.price > 0);
-		cpu_of(p.certified)->certified.resting = 0; /* it is to be tried whatever it costs */
+			assert_true(cpu_of(p.screened)->screened.price < 0.6 && cpu_of(p.screened)->screened.price > 0);
+		cpu_of(p.screened)->screened.resting = 0; /* it is to be tried whatever it costs */
 	}
 	close_pair(&p);
 	free(head);
@@ -269,7 +267,7 @@ static void the_same_tokens(void** unused) {
 				compare(kernels[k]->name, types[t], kind, 1 + (uint64_t)(t * N_KINDS + kind));
 }
 
-/* ---- what is not certified ------------------------------------------------------------------------- */
+/* ---- what is not screened ------------------------------------------------------------------------- */
 
 static void weights_that_are_not_finite(void** unused) {
 	(void)unused;
@@ -280,7 +278,7 @@ static void weights_that_are_not_finite(void** unused) {
 		fill_head(head, RANDOM, &r);
 		head[100 * DIM + 33] = bad[i];
 		struct pair p = open_pair("auto", DTYPE_F32, head);
-		assert_int_equal(p.certified->certified_bytes, 0);
+		assert_int_equal(p.screened->screened_bytes, 0);
 		close_pair(&p);
 		free(head);
 	}
@@ -296,15 +294,15 @@ static void states_that_are_not_finite(void** unused) {
 	struct pair p = open_pair("auto", DTYPE_Q8_0, head);
 	fill_states(state, head, RANDOM, &r);
 	state[3 * DIM + 9] = NAN;
-	assert_false(run_head(p.certified, p.certified_cache, state, ROWS, WANT_TOKEN, out));
+	assert_false(run_head(p.screened, p.screened_cache, state, ROWS, WANT_TOKEN, out));
 	state[3 * DIM + 9] = INFINITY;
-	assert_false(run_head(p.certified, p.certified_cache, state, ROWS, WANT_TOKEN, out));
+	assert_false(run_head(p.screened, p.screened_cache, state, ROWS, WANT_TOKEN, out));
 	close_pair(&p);
 	free(head);
 }
 
 /* Sums that may overflow, as the full head's do. */
-static void too_large_to_certify(void** unused) {
+static void too_large_to_screen(void** unused) {
 	(void)unused;
 	struct random r = {9};
 	float* head = malloc(sizeof(float) * VOCAB * DIM);
@@ -318,7 +316,7 @@ static void too_large_to_certify(void** unused) {
 	for (int k = 0; k < ROWS * DIM; k++)
 		state[k] *= 1e24f;
 	assert_false(run_head(p.full, p.full_cache, state, ROWS, WANT_TOKEN, out));
-	assert_false(run_head(p.certified, p.certified_cache, state, ROWS, WANT_TOKEN, out));
+	assert_false(run_head(p.screened, p.screened_cache, state, ROWS, WANT_TOKEN, out));
 	close_pair(&p);
 	free(head);
 }
@@ -333,13 +331,13 @@ static void rests_where_it_does_not_pay(void** unused) {
 	struct pair p = open_pair("auto", DTYPE_F32, head);
 	bool rested = false;
 	at_any_price = false;
-	for (int i = 0; i < 100 && p.certified->certified_bytes > 0; i++) {
+	for (int i = 0; i < 100 && p.screened->screened_bytes > 0; i++) {
 		fill_states(state, head, ZERO_STATE, &r);
 		same_results(&p, state, "resting", false);
-		rested |= cpu_of(p.certified)->certified.resting > 0;
+		rested |= cpu_of(p.screened)->screened.resting > 0;
 	}
 	at_any_price = true;
-	assert_int_equal(rested, p.certified->certified_bytes > 0);
+	assert_int_equal(rested, p.screened->screened_bytes > 0);
 	close_pair(&p);
 	free(head);
 }
@@ -351,14 +349,14 @@ static void rows_pay_each_for_itself(void** unused) {
 	float* head = malloc(sizeof(float) * VOCAB * DIM);
 	fill_head(head, PEAKED, &r);
 	struct pair p = open_pair("auto", DTYPE_F32, head);
-	struct cpu_backend* b = cpu_of(p.certified);
+	struct cpu_backend* b = cpu_of(p.screened);
 	bool tried = false;
-	b->certified.price = 0.5; /* of which the coarse copy is 0.14 */
-	assert_true(certified_pays(b, 1));
-	assert_true(certified_pays(b, 2));
-	assert_false(certified_pays(b, 3));
+	b->screened.price = 0.5; /* of which the coarse copy is 0.14 */
+	assert_true(screened_pays(b, 1));
+	assert_true(screened_pays(b, 2));
+	assert_false(screened_pays(b, 3));
 	for (int i = 0; i < 1000; i++)
-		tried |= certified_pays(b, 3);
+		tried |= screened_pays(b, 3);
 	assert_true(tried);
 	close_pair(&p);
 	free(head);
@@ -368,7 +366,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_tokens),
 	                                   cmocka_unit_test(weights_that_are_not_finite),
 	                                   cmocka_unit_test(states_that_are_not_finite),
-	                                   cmocka_unit_test(too_large_to_certify),
+	                                   cmocka_unit_test(too_large_to_screen),
 	                                   cmocka_unit_test(rests_where_it_does_not_pay),
 	                                   cmocka_unit_test(rows_pay_each_for_itself)};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* `swiftlet bench certified`: the certified head (kernels/cpu/certified.h) held to the whole one on text.
+/* `swiftlet bench screened`: the screened head (kernels/cpu/screened_head.h) held to the whole one on text.
  *
  * Prompts are read as they stand, up to 64 rows a pass, and both heads are run on each row's state: in every
  * other pass for greedy tokens, in the rest for sampled ones. Counted are tokens that differ, winners whose
@@ -10,12 +10,12 @@
 #include "tools/lab/bench.h"
 #include "tools/lab/state_texts.h"
 
-struct certified {
+struct screened {
 	struct bench_part part;
 	const char* input;
 	struct prompt_list prompts;
 	struct cache* cache;
-	float* kept; /* (head_rows, vocab) what the certified head said */
+	float* kept; /* (head_rows, vocab) what the screened head said */
 	int64_t most, passes;
 	struct {
 		int64_t positions;
@@ -24,10 +24,10 @@ struct certified {
 	} of[2];                  /* greedy, sampled */
 };
 
-static int64_t positions(const struct certified* c) { return c->of[0].positions + c->of[1].positions; }
+static int64_t positions(const struct screened* c) { return c->of[0].positions + c->of[1].positions; }
 
 /* The head on pending rows [first, first + n), n at most head_rows, whose logits stay behind. */
-static bool run_head(const struct certified* c, const struct sampler* sampler, int first, int n, uint8_t want,
+static bool run_head(const struct screened* c, const struct sampler* sampler, int first, int n, uint8_t want,
                      struct result* out, struct error* error) {
 	struct backend* backend = c->cache->backend;
 	const int last = 2 * backend->weights->shape.n_blocks;
@@ -42,7 +42,7 @@ static bool run_head(const struct certified* c, const struct sampler* sampler, i
 	return backend->run(backend, &pass, error);
 }
 
-static void compare(struct certified* c, int kind, const struct result* certified, const struct result* whole,
+static void compare(struct screened* c, int kind, const struct result* screened, const struct result* whole,
                     int n) {
 	const size_t vocab = (size_t)c->cache->backend->weights->shape.vocab;
 	const float* logits = cpu_of(c->cache->backend)->logits;
@@ -51,7 +51,7 @@ static void compare(struct certified* c, int kind, const struct result* certifie
 		size_t exact = 0;
 		for (size_t v = 0; v < vocab; v++)
 			exact += memcmp(&a[v], &b[v], sizeof *a) == 0;
-		c->of[kind].tokens += certified[i].token != whole[i].token;
+		c->of[kind].tokens += screened[i].token != whole[i].token;
 		c->of[kind].bits += memcmp(&a[whole[i].token], &b[whole[i].token], sizeof *a) != 0;
 		c->of[kind].exact += (int64_t)exact;
 		c->of[kind].whole += exact == vocab;
@@ -59,10 +59,10 @@ static void compare(struct certified* c, int kind, const struct result* certifie
 	c->of[kind].positions += n;
 }
 
-static bool judge_rows(struct certified* c, const int32_t* token, int n, struct error* error) {
+static bool judge_rows(struct screened* c, const int32_t* token, int n, struct error* error) {
 	struct backend* backend = c->cache->backend;
 	struct cpu_backend* cpu = cpu_of(backend);
-	struct result certified[SLICE_ROWS], whole[SLICE_ROWS];
+	struct result screened[SLICE_ROWS], whole[SLICE_ROWS];
 	const struct sampler draw = {.temperature = 0.8f, .top_p = 1, .sequence = (uint64_t)c->passes};
 	const int kind = (int)(c->passes++ % 2);
 	const struct sampler* sampler = kind ? &draw : NULL;
@@ -74,23 +74,23 @@ static bool judge_rows(struct certified* c, const int32_t* token, int n, struct 
 		return false;
 	for (int first = 0; first < n; first += cpu->head_rows) {
 		const int rows = least(n - first, cpu->head_rows);
-		cpu->certified.price = cpu->certified.resting = 0; /* whether it pays is not asked */
-		if (!run_head(c, sampler, first, rows, WANT_TOKEN, certified, error))
+		cpu->screened.price = cpu->screened.resting = 0; /* whether it pays is not asked */
+		if (!run_head(c, sampler, first, rows, WANT_TOKEN, screened, error))
 			return false;
 		memcpy(c->kept, cpu->logits, (size_t)rows * row);
-		if (!run_head(c, sampler, first, rows, WANT_TOKEN | WANT_NORMALISER, whole, error))
+		if (!run_head(c, sampler, first, rows, WANT_TOKEN | WANT_LOG_SUM_EXP, whole, error))
 			return false;
-		compare(c, kind, certified, whole, rows);
+		compare(c, kind, screened, whole, rows);
 	}
 	backend->commit(c->cache, state_text_rows, n);
 	return true;
 }
 
-static bool judge(struct certified* c, struct error* error) {
+static bool judge(struct screened* c, struct error* error) {
 	const struct runtime* bench = &c->part.bench;
 	struct backend* backend = bench->engine->backend;
-	if (backend->certified_bytes == 0 || strncmp(backend->name, "cpu", 3) != 0)
-		return error_set(error, "%s has no certified head for this model", backend->name);
+	if (backend->screened_bytes == 0 || strncmp(backend->name, "cpu", 3) != 0)
+		return error_set(error, "%s has no screened head for this model", backend->name);
 	if (!bench_prompts(bench, &c->prompts, c->input, INT32_MAX, error))
 		return false;
 	c->cache = backend->cache_open(backend, bench_context(bench), DTYPE_F16, error);
@@ -110,7 +110,7 @@ static bool judge(struct certified* c, struct error* error) {
 	return positions(c) > 0 || error_set(error, "no text to read");
 }
 
-static void tell(const struct certified* c, cJSON* out) {
+static void tell(const struct screened* c, cJSON* out) {
 	static const char* const kind[] = {"greedy", "sampled"};
 	int64_t differing = 0;
 	for (int k = 0; k < 2; k++) {
@@ -128,12 +128,12 @@ static void tell(const struct certified* c, cJSON* out) {
 }
 
 static int prepare(struct bench_part* part) {
-	part->bench.options.certified_head = 1;
+	part->bench.options.screened_head = 1;
 	return OPTIONS_GO_ON;
 }
 
 static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
-	struct certified* c = (struct certified*)part;
+	struct screened* c = (struct screened*)part;
 	const bool good = judge(c, error);
 	if (good)
 		tell(c, out);
@@ -144,20 +144,20 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	return good;
 }
 
-int bench_certified_main(int argc, char** argv) {
-	struct certified c = {.part = {.prepare = prepare, .measure = measure}, .most = INT64_MAX};
+int bench_screened_head_main(int argc, char** argv) {
+	struct screened c = {.part = {.prepare = prepare, .measure = measure}, .most = INT64_MAX};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(c.part),
 	    TEXT("input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", &c.input),
 	    COUNT("positions", 'n', "N", "end with the text that reaches so many (all)", &c.most, 1, INT64_MAX),
 	};
 	struct command_line line = {
-	    .name = "bench certified",
+	    .name = "bench screened",
 	    .usage = "[MODEL|-m MODEL] [-i FILE] [-n N] [--json] [options]",
-	    .about = "Runs the certified head and the whole one on every position of some texts, every other 64\n"
+	    .about = "Runs the screened head and the whole one on every position of some texts, every other 64\n"
 	             "of them sampled, and counts tokens and winners' logits that differ (exit status 1 if any\n"
-	             "does) and the share of logits that the certified head computes exactly.",
-	    .examples = "  swiftlet bench certified -m model.gguf -i prompts.jsonl -n 100000 --threads 1",
+	             "does) and the share of logits that the screened head computes exactly.",
+	    .examples = "  swiftlet bench screened -m model.gguf -i prompts.jsonl -n 100000 --threads 1",
 	    OPTIONS(option),
 	};
 	return bench_part_main(&c.part, &line, argc, argv);

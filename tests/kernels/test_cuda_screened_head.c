@@ -1,6 +1,6 @@
-/* The certified head on the GPU against the whole one: the same token and, on the emulated device, the same
+/* The screened head on the GPU against the whole one: the same token and, on the emulated device, the same
  * bits of its logit, on heads and states that are random, peaked, full of equal and of nearly equal rows,
- * large, tiny or lopsided; each row as it is alone; and the whole head where nothing can be certified, or
+ * large, tiny or lopsided; each row as it is alone; and the whole head where nothing can be screened, or
  * more is asked of a row. Linked a second time with the emulated device. */
 #include <math.h>
 #include <setjmp.h>
@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
-#include "kernels/low.h"
 #include "tests/kernels/support_random_model.h"
 #ifdef SWIFTLET_EMULATED
 #include "tests/kernels/cuda_emulation/emulated.h"
@@ -58,7 +58,7 @@ static void encode(enum dtype type, void* out, const float* x) {
 	if (type == DTYPE_F32)
 		memcpy(out, x, DIM * sizeof *x);
 	if (type == DTYPE_Q8_0)
-		low_round(type, out, x, DIM);
+		quantize_row(type, out, x, DIM);
 }
 
 /* ---- two backends on one head ---------------------------------------------------------------------- */
@@ -66,14 +66,14 @@ static void encode(enum dtype type, void* out, const float* x) {
 struct pair {
 	struct random_model* model;
 	unsigned char* bytes; /* the head's */
-	struct backend *full, *certified;
-	struct cache *full_cache, *certified_cache;
+	struct backend *full, *screened;
+	struct cache *full_cache, *screened_cache;
 };
 
-static struct backend* open_one(const struct weight_table* weights, bool certified, int devices) {
+static struct backend* open_one(const struct weight_table* weights, bool screened, int devices) {
 	struct error error;
 	const struct backend_options options = {
-	    .context = CONTEXT, .certified_head = certified, .devices = devices};
+	    .context = CONTEXT, .screened_head = screened, .devices = devices};
 	struct backend* b = cuda_open(weights, &options, &error);
 	if (!b)
 		fail_msg("%s", error.message);
@@ -91,19 +91,19 @@ static struct pair open_pair(enum dtype type, const float* head) {
 		encode(type, p.bytes + (size_t)v * row, head + (size_t)v * DIM);
 	p.model->weights.output = (struct tensor){.type = type, .rows = VOCAB, .cols = DIM, .data = p.bytes};
 	p.full = open_one(&p.model->weights, false, 0);
-	p.certified = open_one(&p.model->weights, true, 0);
+	p.screened = open_one(&p.model->weights, true, 0);
 	p.full_cache = p.full->cache_open(p.full, CONTEXT, DTYPE_F16, &error);
-	p.certified_cache = p.certified->cache_open(p.certified, CONTEXT, DTYPE_F16, &error);
+	p.screened_cache = p.screened->cache_open(p.screened, CONTEXT, DTYPE_F16, &error);
 	assert_non_null(p.full_cache);
-	assert_non_null(p.certified_cache);
+	assert_non_null(p.screened_cache);
 	return p;
 }
 
 static void close_pair(struct pair* p) {
 	p->full->cache_close(p->full_cache);
-	p->certified->cache_close(p->certified_cache);
+	p->screened->cache_close(p->screened_cache);
 	p->full->close(p->full);
-	p->certified->close(p->certified);
+	p->screened->close(p->screened);
 	random_model_free(p->model);
 	free(p->bytes);
 }
@@ -147,7 +147,7 @@ static void same_logits(const struct pair* p, const struct result* full, const c
 #ifdef SWIFTLET_EMULATED
 	static float whole[ROWS * VOCAB], mixed[ROWS * VOCAB];
 	emulated_logits(p->full, ROWS, whole);
-	emulated_logits(p->certified, ROWS, mixed);
+	emulated_logits(p->screened, ROWS, mixed);
 	for (int i = 0; i < ROWS; i++) {
 		const float *w = whole + i * VOCAB, *m = mixed + i * VOCAB;
 		const int32_t token = full[i].token;
@@ -165,25 +165,25 @@ static void same_logits(const struct pair* p, const struct result* full, const c
 static void same_results(const struct pair* p, const float* state, int kind, const char* name) {
 	static const uint8_t wants[] = {WANT_TOKEN | WANT_TOP | WANT_ROUGH, WANT_TOKEN | WANT_TOP | WANT_GUESS,
 	                                WANT_TOKEN};
-	struct result full[ROWS], certified[ROWS], alone = {0};
+	struct result full[ROWS], screened[ROWS], alone = {0};
 	assert_true(run_head(p->full, p->full_cache, state, ROWS, WANT_TOKEN | WANT_TOP, full));
 	for (int k = 0; k < 3; k++) {
-		assert_true(run_head(p->certified, p->certified_cache, state, ROWS, wants[k], certified));
+		assert_true(run_head(p->screened, p->screened_cache, state, ROWS, wants[k], screened));
 		same_logits(p, full, name);
 		for (int i = 0; i < ROWS; i++)
-			if (certified[i].token != full[i].token)
-				fail_msg("%s: row %d gives token %d, the whole head %d", name, i, certified[i].token,
+			if (screened[i].token != full[i].token)
+				fail_msg("%s: row %d gives token %d, the whole head %d", name, i, screened[i].token,
 				         full[i].token);
 	}
-	assert_true(run_head(p->certified, p->certified_cache, state, ROWS, wants[0], certified));
+	assert_true(run_head(p->screened, p->screened_cache, state, ROWS, wants[0], screened));
 	for (int i = 0; i < ROWS; i++) { /* what nearly wins is computed, so that its order is the head's */
 		const int n = kind == EQUAL || kind == NEARLY_EQUAL ? TOP : 1;
-		assert_memory_equal(certified[i].top_token, full[i].top_token, (size_t)n * sizeof(int32_t));
+		assert_memory_equal(screened[i].top_token, full[i].top_token, (size_t)n * sizeof(int32_t));
 	}
 	const int some = 7;
-	assert_true(run_head(p->certified, p->certified_cache, state + some * DIM, 1, wants[0], &alone));
-	assert_memory_equal(alone.top_token, certified[some].top_token, sizeof alone.top_token);
-	assert_memory_equal(alone.top_probability, certified[some].top_probability, sizeof alone.top_probability);
+	assert_true(run_head(p->screened, p->screened_cache, state + some * DIM, 1, wants[0], &alone));
+	assert_memory_equal(alone.top_token, screened[some].top_token, sizeof alone.top_token);
+	assert_memory_equal(alone.top_probability, screened[some].top_probability, sizeof alone.top_probability);
 }
 
 static void compare(enum dtype type, int kind, uint64_t seed) {
@@ -195,8 +195,8 @@ static void compare(enum dtype type, int kind, uint64_t seed) {
 	snprintf(name, sizeof name, "%s, kind %d", dtype_name(type), kind);
 	fill_head(head, kind, wide, &r);
 	struct pair p = open_pair(type, head);
-	assert_true(p.certified->certified_bytes > 0);
-	assert_int_equal(p.full->certified_bytes, 0);
+	assert_true(p.screened->screened_bytes > 0);
+	assert_int_equal(p.full->screened_bytes, 0);
 	fill_states(state, head, kind, wide, &r);
 	same_results(&p, state, kind, name);
 	close_pair(&p);
@@ -233,12 +233,12 @@ static void few_rows_are_read(void** unused) {
 	struct pair p = open_pair(DTYPE_F16, head);
 	fill_states(state, head, PEAKED, false, &r);
 	const unsigned long whole = weights_read(p.full, p.full_cache, state, 1);
-	assert_true(weights_read(p.certified, p.certified_cache, state, 1) < 0.6 * (double)whole);
+	assert_true(weights_read(p.screened, p.screened_cache, state, 1) < 0.6 * (double)whole);
 	fill_states(state, head, ZERO_STATE, false, &r);
-	assert_true(weights_read(p.certified, p.certified_cache, state, 1) > whole);
+	assert_true(weights_read(p.screened, p.screened_cache, state, 1) > whole);
 	for (int i = 0; i < 30; i++)
-		weights_read(p.certified, p.certified_cache, state, 1);
-	assert_int_equal(weights_read(p.certified, p.certified_cache, state, 1), whole);
+		weights_read(p.screened, p.screened_cache, state, 1);
+	assert_int_equal(weights_read(p.screened, p.screened_cache, state, 1), whole);
 	close_pair(&p);
 	free(head);
 #endif
@@ -247,12 +247,12 @@ static void few_rows_are_read(void** unused) {
 /* ---- more than the best ---------------------------------------------------------------------------- */
 
 static void same_as_whole(const struct pair* p, struct segment s, const float* state, uint8_t want) {
-	struct result full[ROWS] = {{0}}, certified[ROWS] = {{0}};
+	struct result full[ROWS] = {{0}}, screened[ROWS] = {{0}};
 	s.cache = p->full_cache;
 	assert_true(run_segment(p->full, s, state, want, full));
-	s.cache = p->certified_cache;
-	assert_true(run_segment(p->certified, s, state, want, certified));
-	assert_memory_equal(full, certified, sizeof full);
+	s.cache = p->screened_cache;
+	assert_true(run_segment(p->screened, s, state, want, screened));
+	assert_memory_equal(full, screened, sizeof full);
 }
 
 /* Probabilities, a sampler, penalties, a bound: the whole head's bits. */
@@ -275,7 +275,7 @@ static void who_asks_for_more_gets_it(void** unused) {
 	const struct segment s = {.n = ROWS};
 	struct segment more = s;
 	same_as_whole(&p, s, state, WANT_TOKEN | WANT_TOP);
-	same_as_whole(&p, s, state, WANT_TOKEN | WANT_NORMALISER);
+	same_as_whole(&p, s, state, WANT_TOKEN | WANT_LOG_SUM_EXP);
 	more.sampler = &sampler;
 	same_as_whole(&p, more, state, WANT_TOKEN);
 	more = s;
@@ -286,8 +286,8 @@ static void who_asks_for_more_gets_it(void** unused) {
 	same_as_whole(&p, more, state, WANT_TOKEN);
 	/* but a guess is bounded by nothing */
 	struct result bounded[ROWS], unbounded[ROWS];
-	more.cache = p.certified_cache;
-	assert_true(run_segment(p.certified, more, state, WANT_TOKEN | WANT_GUESS, bounded));
+	more.cache = p.screened_cache;
+	assert_true(run_segment(p.screened, more, state, WANT_TOKEN | WANT_GUESS, bounded));
 	assert_true(run_head(p.full, p.full_cache, state, ROWS, WANT_TOKEN, unbounded));
 	for (int i = 0; i < ROWS; i++)
 		assert_int_equal(bounded[i].token, unbounded[i].token);
@@ -298,7 +298,8 @@ static void who_asks_for_more_gets_it(void** unused) {
 /* ---- whole passes, drafts ------------------------------------------------------------------------------ */
 
 /* Greedy text and a draft behind it; whose tokens, and by step. loops: by the device. */
-static void decode(struct backend* b, bool low, bool loops, const struct sampler* sampler, int32_t* out) {
+static void decode(struct backend* b, bool quantized, bool loops, const struct sampler* sampler,
+                   int32_t* out) {
 	static const struct mask none;
 	struct error error = {""};
 	struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
@@ -308,7 +309,7 @@ static void decode(struct backend* b, bool low, bool loops, const struct sampler
 	for (int i = 0; i < DRAFT_BINS; i++)
 		policy.accept[i] = 1;
 	if (loops && b->draft)
-		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, low, &policy, drafted, &error), STEPS);
+		assert_int_equal(b->draft(b, &chain, 5, NULL, NULL, quantized, &policy, drafted, &error), STEPS);
 	for (int32_t i = 0, token = 5; i < STEPS && !(loops && b->draft); token = drafted[i++].token) {
 		const int32_t parent = i - 1;
 		const uint8_t want = WANT_TOKEN | WANT_TOP | WANT_GUESS;
@@ -316,7 +317,7 @@ static void decode(struct backend* b, bool low, bool loops, const struct sampler
 		drafted[i].top = 2;
 		pass.skip = &none;
 		pass.head = true;
-		pass.low_head = low;
+		pass.quantized_head = quantized;
 		if (!b->run(b, &pass, &error))
 			fail_msg("%s", error.message);
 	}
@@ -335,40 +336,42 @@ static void drafts(void** unused) {
 	int32_t whole[3 * STEPS], looped[3 * STEPS], stepped[3 * STEPS];
 	struct random r = {6};
 	struct error error;
-	struct low_table low;
+	struct draft_weights quantized;
 	float* head = malloc(sizeof(float) * VOCAB * DIM);
 	fill_head(head, RANDOM, false, &r);
 	struct pair p = open_pair(DTYPE_F16, head);
 	for (int sampled = 0; sampled < 2; sampled++) {
 		const struct sampler* with = sampled ? &sampler : NULL;
 		decode(p.full, false, true, with, whole);
-		decode(p.certified, false, true, with, looped);
-		decode(p.certified, false, false, with, stepped);
+		decode(p.screened, false, true, with, looped);
+		decode(p.screened, false, false, with, stepped);
 		assert_memory_equal(looped, stepped, sizeof looped);
 		for (int i = 0; i < STEPS && !sampled; i++)
 			assert_int_equal(looped[3 * i], whole[3 * i]);
 	}
-	assert_true(low_plan(&low, &p.model->weights, (struct low_form){.bits = 8}, &error));
-	assert_true(low.head);
+	assert_true(
+	    draft_weights_plan(&quantized, &p.model->weights, (struct draft_weights_format){.bits = 8}, &error));
+	assert_true(quantized.head);
 	void* data =
-	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
-	low_place(&low, data);
-	assert_true(low_make(&low, data, 1, NULL, NULL, &error));
-	assert_true(p.full->use_low(p.full, &low, &error));
-	assert_true(p.certified->use_low(p.certified, &low, &error));
+	    aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, (quantized.bytes + DRAFT_WEIGHTS_ALIGNMENT - 1) /
+	                                               DRAFT_WEIGHTS_ALIGNMENT * DRAFT_WEIGHTS_ALIGNMENT);
+	draft_weights_place(&quantized, data);
+	assert_true(draft_weights_make(&quantized, data, 1, NULL, NULL, &error));
+	assert_true(p.full->use_draft_weights(p.full, &quantized, &error));
+	assert_true(p.screened->use_draft_weights(p.screened, &quantized, &error));
 	decode(p.full, true, true, NULL, whole);
-	decode(p.certified, true, true, NULL, looped);
+	decode(p.screened, true, true, NULL, looped);
 	assert_memory_equal(looped, whole, sizeof looped);
-	decode(p.certified, false, true, NULL, looped); /* and without it, as before */
-	decode(p.certified, false, false, NULL, stepped);
+	decode(p.screened, false, true, NULL, looped); /* and without it, as before */
+	decode(p.screened, false, false, NULL, stepped);
 	assert_memory_equal(looped, stepped, sizeof looped);
 	close_pair(&p);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	free(data);
 	free(head);
 }
 
-/* ---- what is not certified ------------------------------------------------------------------------- */
+/* ---- what is not screened ------------------------------------------------------------------------- */
 
 static void what_is_not_finite(void** unused) {
 	(void)unused;
@@ -382,21 +385,21 @@ static void what_is_not_finite(void** unused) {
 		struct pair p = open_pair(DTYPE_F32, head);
 		fill_states(state, head, RANDOM, false, &r);
 		state[3 * DIM + 9] = bad[i];
-		assert_false(run_head(p.certified, p.certified_cache, state, ROWS, WANT_TOKEN, out));
+		assert_false(run_head(p.screened, p.screened_cache, state, ROWS, WANT_TOKEN, out));
 		close_pair(&p);
 		head[100 * DIM + 33] = bad[i];
 		p = open_pair(DTYPE_F32, head);
-		assert_int_equal(p.certified->certified_bytes, 0);
+		assert_int_equal(p.screened->screened_bytes, 0);
 		close_pair(&p);
 	}
 	free(head);
 }
 
-static size_t certified_of(enum dtype type, int with, int devices) {
+static size_t screened_of(enum dtype type, int with, int devices) {
 	const struct model_shape shape = random_shape(1, 256, 4, 2, 64, 256, 300);
 	struct random_model* m = random_model_make(&shape, &type, 1, with, 1);
 	struct backend* b = open_one(&m->weights, true, devices);
-	const size_t bytes = b->certified_bytes;
+	const size_t bytes = b->screened_bytes;
 	b->close(b);
 	random_model_free(m);
 	return bytes;
@@ -404,15 +407,15 @@ static size_t certified_of(enum dtype type, int with, int devices) {
 
 static void where_there_is_none(void** unused) {
 	(void)unused;
-	assert_true(certified_of(DTYPE_F16, 0, 0) > 0);
-	assert_true(certified_of(DTYPE_F16, 0, 1) > 0);
-	assert_int_equal(certified_of(DTYPE_F16, WITH_SOFTCAPS, 0), 0);
-	assert_int_equal(certified_of(DTYPE_Q6_K, 0, 0), 0); /* hardly larger than the copy */
+	assert_true(screened_of(DTYPE_F16, 0, 0) > 0);
+	assert_true(screened_of(DTYPE_F16, 0, 1) > 0);
+	assert_int_equal(screened_of(DTYPE_F16, WITH_SOFTCAPS, 0), 0);
+	assert_int_equal(screened_of(DTYPE_Q6_K, 0, 0), 0); /* hardly larger than the copy */
 	unsetenv("SWIFTLET_CUDA_HEAD");
-	assert_int_equal(certified_of(DTYPE_F16, 0, 0), 0); /* what it saves, launches take */
-	setenv("SWIFTLET_CUDA_HEAD", "certified", 1);
+	assert_int_equal(screened_of(DTYPE_F16, 0, 0), 0); /* what it saves, launches take */
+	setenv("SWIFTLET_CUDA_HEAD", "screened", 1);
 #ifdef SWIFTLET_EMULATED
-	assert_int_equal(certified_of(DTYPE_F16, 0, 2), 0);
+	assert_int_equal(screened_of(DTYPE_F16, 0, 2), 0);
 #endif
 }
 
@@ -424,7 +427,7 @@ static void it_gives_way_to_the_model(void** unused) {
 	static const enum dtype type = DTYPE_F16;
 	const struct model_shape shape = random_shape(1, 256, 4, 2, 64, 256, LARGE_VOCAB);
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 1);
-	const struct backend_options options = {.context = CONTEXT, .certified_head = true};
+	const struct backend_options options = {.context = CONTEXT, .screened_head = true};
 	bool opened[2] = {false, false}; /* without and with */
 	for (int mib = 20; mib < 200 && !opened[true]; mib++) {
 		struct error error;
@@ -434,7 +437,7 @@ static void it_gives_way_to_the_model(void** unused) {
 		struct backend* b = cuda_open(&m->weights, &options, &error);
 		if (!b)
 			continue;
-		opened[b->certified_bytes > 0] = true;
+		opened[b->screened_bytes > 0] = true;
 		b->close(b);
 	}
 	unsetenv("EMULATED_MEMORY_MIB");
@@ -446,7 +449,7 @@ static void it_gives_way_to_the_model(void** unused) {
 int main(void) {
 	struct error error;
 	setenv("EMULATED_DEVICES", "2", 1);
-	setenv("SWIFTLET_CUDA_HEAD", "certified", 1);
+	setenv("SWIFTLET_CUDA_HEAD", "screened", 1);
 	if (!cuda_available(&error)) {
 		printf("skipped: %s\n", error.message);
 		return 77;

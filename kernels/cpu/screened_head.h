@@ -1,4 +1,4 @@
-/* The certified head: the rows of the output head that cannot have the largest logit are not computed.
+/* The screened head: the rows of the output head that cannot have the largest logit are not computed.
  *
  * Every row has a coarse score, from a copy of the head in four bits, and a bound on how far its logit, as
  * the exact kernel gives it, can lie from that score. The row with the best coarse score is computed exactly;
@@ -20,21 +20,22 @@
  *
  * A sampled token is the largest too, of scores with known noise: rows that cannot reach the winner's are not
  * computed either, unless filters ask for everybody's probability. */
-#ifndef SWIFTLET_KERNELS_CPU_CERTIFIED_H
-#define SWIFTLET_KERNELS_CPU_CERTIFIED_H
+#ifndef SWIFTLET_KERNELS_CPU_SCREENED_HEAD_H
+#define SWIFTLET_KERNELS_CPU_SCREENED_HEAD_H
 
 #include "kernels/backend.h"
 
 struct cpu_backend;
 
-struct certified_head {
-	struct tensor coarse; /* (vocab less what is beyond whole groups of WOVEN, dim) q4_0, woven */
-	float* slack;         /* (coarse.rows) */
-	float* norm;          /* (coarse.rows) |w| */
-	float largest;        /* of the norms */
+struct screened_head {
+	struct tensor
+	    coarse;    /* (vocab less what is beyond whole groups of INTERLEAVED_ROWS, dim) q4_0, interleaved */
+	float* slack;  /* (coarse.rows) */
+	float* norm;   /* (coarse.rows) |w| */
+	float largest; /* of the norms */
 	unsigned char* input; /* (head_rows) rows prepared for the stored type */
 	int32_t* survivor;    /* (head_rows, most_survivors) ids that may be the largest */
-	int32_t* group;       /* (coarse.rows / WOVEN) groups that a draft's rows choose among */
+	int32_t* group;       /* (coarse.rows / INTERLEAVED_ROWS) groups that a draft's rows choose among */
 	int most_survivors;   /* with more of them all of a row is computed */
 	void* memory;         /* what those point into; NULL: there is none */
 	size_t bytes;
@@ -46,21 +47,21 @@ struct certified_head {
 
 /* Makes it on the backend's threads, whose workspace is open. Nothing is made where it cannot be: no kernel,
  * no such type, no memory, or weights that are not finite. */
-void certified_open(struct cpu_backend*);
-void certified_close(struct certified_head*);
+void screened_open(struct cpu_backend*);
+void screened_close(struct screened_head*);
 
 /* Of one that was made: whether row `row` of the slice, of which `want` is asked, may take it: the largest
  * logit is what it wants, and the others' order at most as a guess. */
-bool certified_serves(struct cpu_backend*, int row, uint8_t want);
+bool screened_serves(struct cpu_backend*, int row, uint8_t want);
 
 /* And whether n such rows had better take it, by what it cost of late: each has survivors of its own, while
  * the full head is read once for all of them. Now and then what is refused is tried all the same.
  */
-bool certified_pays(struct cpu_backend*, int n);
+bool screened_pays(struct cpu_backend*, int n);
 
 /* b->logits (n, vocab) of b->normed (n, dim), the slice's rows `row` (n): exact where a logit is, or may be,
  * the largest of its row, or that of a sampled token, else coarse. */
-void certified_logits(struct cpu_backend*, const int* row, int n);
+void screened_logits(struct cpu_backend*, const int* row, int n);
 /* The same of drafts, the slice's rows `row` (n): where many may be the largest, the best coarse one alone is
  * exact; and where all rows are bounded, what none of them is allowed has next to no chance, unread, but for
  * neighbours of what is. */

@@ -1,4 +1,4 @@
-#include "kernels/cpu/certified.h"
+#include "kernels/cpu/screened_head.h"
 
 #include <float.h>
 #include <math.h>
@@ -8,9 +8,9 @@
 #include "kernels/cpu/coarse_row.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/interleaved.h"
 #include "kernels/noise.h"
 #include "kernels/sample.h"
-#include "kernels/woven.h"
 
 enum {
 	LANES = 16,
@@ -21,7 +21,7 @@ enum {
 	TRIED_AGAIN = 256    /* passes of several rows, of those refused for what rows cost */
 };
 static const float least_slack = 1e-24f;
-/* Beyond this nothing is certified: sums might overflow. */
+/* Beyond this nothing is screened: sums might overflow. */
 static const double most_product = 1e30;
 
 /* ---- the coarse copy --------------------------------------------------------------------------- */
@@ -55,20 +55,21 @@ static double norm_above(float squares, int64_t cols) {
 
 /* A row of the copy, and its norms. scratch: (2·cols) floats. False when a weight is not finite. */
 static bool make_row(struct cpu_backend* b, const struct coarse_rounding* by, int64_t r, float* scratch) {
-	struct certified_head* c = &b->certified;
+	struct screened_head* c = &b->screened;
 	const struct tensor* w = &b->head.weights->output;
 	const size_t block = sizeof(struct block_q4_0), blocks = (size_t)w->cols / 32;
 	const double e = rounding_share(w->cols);
 	struct block_q4_0* rounded = (void*)(scratch + w->cols);
-	unsigned char* group = (unsigned char*)c->memory + (size_t)(r / WOVEN * WOVEN) * blocks * block;
-	const int lane = (int)(r % WOVEN);
+	unsigned char* group =
+	    (unsigned char*)c->memory + (size_t)(r / INTERLEAVED_ROWS * INTERLEAVED_ROWS) * blocks * block;
+	const int lane = (int)(r % INTERLEAVED_ROWS);
 	float squares[2];
 	by->widen(w->type, (const unsigned char*)w->data + (size_t)r * dtype_row_bytes(w->type, w->cols), scratch,
 	          w->cols);
 	by->round(rounded, scratch, w->cols, squares);
-	for (size_t i = 0; i < blocks; i++, group += WOVEN * block) {
+	for (size_t i = 0; i < blocks; i++, group += INTERLEAVED_ROWS * block) {
 		memcpy(group + lane * 2, rounded[i].d, 2);
-		weave(group + WOVEN * 2, rounded[i].q, lane, sizeof rounded[i].q);
+		interleave(group + INTERLEAVED_ROWS * 2, rounded[i].q, lane, sizeof rounded[i].q);
 	}
 	const double norm = norm_above(squares[0], w->cols), left = norm_above(squares[1], w->cols);
 	c->slack[r] = (float)(((1 + e) * left + 2 * e * norm) * 1.0001);
@@ -86,8 +87,8 @@ static void make_part(void* user, int part, int thread) {
 	struct making* making = user;
 	struct cpu_backend* b = making->b;
 	float* scratch = b->scratch + (size_t)thread * 2 * (size_t)b->head.weights->shape.vocab;
-	const int64_t begin = (int64_t)part * WOVEN;
-	for (int64_t r = begin; r < begin + WOVEN; r++)
+	const int64_t begin = (int64_t)part * INTERLEAVED_ROWS;
+	for (int64_t r = begin; r < begin + INTERLEAVED_ROWS; r++)
 		if (!make_row(b, &making->by, r, scratch))
 			atomic_store(&making->bad, true);
 }
@@ -96,33 +97,35 @@ static bool can_serve(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct tensor* w = &b->head.weights->output;
 	return !b->exchange && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
-	       w->rows >= WOVEN && s->logit_scale == 1.0f && s->logit_softcap == 0;
+	       w->rows >= INTERLEAVED_ROWS && s->logit_scale == 1.0f && s->logit_softcap == 0;
 }
 
-static void* take(struct certified_head* c, size_t count, size_t size) {
+static void* take(struct screened_head* c, size_t count, size_t size) {
 	void* at = c->memory ? (unsigned char*)c->memory + c->bytes : NULL;
 	c->bytes += (count * size + 63) / 64 * 64;
 	return at;
 }
 
-static void lay_out(const struct cpu_backend* b, struct certified_head* c) {
+static void lay_out(const struct cpu_backend* b, struct screened_head* c) {
 	const struct tensor* w = &b->head.weights->output;
 	const size_t head_rows = (size_t)b->head_rows;
 	c->bytes = 0;
 	c->most_survivors = (int)(w->rows / 8) + SCANNED;
-	c->coarse =
-	    (struct tensor){.type = DTYPE_Q4_0, .woven = true, .rows = w->rows / WOVEN * WOVEN, .cols = w->cols};
+	c->coarse = (struct tensor){.type = DTYPE_Q4_0,
+	                            .interleaved = true,
+	                            .rows = w->rows / INTERLEAVED_ROWS * INTERLEAVED_ROWS,
+	                            .cols = w->cols};
 	const size_t rows = (size_t)c->coarse.rows;
 	c->coarse.data = take(c, rows, dtype_row_bytes(DTYPE_Q4_0, w->cols));
 	c->slack = take(c, rows, sizeof(float));
 	c->norm = take(c, rows, sizeof(float));
 	c->input = take(c, head_rows, reference_prepared_bytes(w->type, (int)w->cols));
 	c->survivor = take(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
-	c->group = take(c, rows / WOVEN, sizeof(int32_t));
+	c->group = take(c, rows / INTERLEAVED_ROWS, sizeof(int32_t));
 }
 
-void certified_open(struct cpu_backend* b) {
-	struct certified_head* c = &b->certified;
+void screened_open(struct cpu_backend* b) {
+	struct screened_head* c = &b->screened;
 	if (!can_serve(b))
 		return;
 	lay_out(b, c);
@@ -132,18 +135,18 @@ void certified_open(struct cpu_backend* b) {
 	lay_out(b, c);
 	struct making making = {.b = b, .by = rounding_here()};
 	atomic_init(&making.bad, false);
-	pool_run(b->pool, (int)(c->coarse.rows / WOVEN), make_part, &making);
+	pool_run(b->pool, (int)(c->coarse.rows / INTERLEAVED_ROWS), make_part, &making);
 	for (int64_t r = 0; r < c->coarse.rows; r++)
 		c->largest = c->norm[r] > c->largest ? c->norm[r] : c->largest;
 	if (atomic_load(&making.bad))
-		certified_close(c);
-	b->head.certified_bytes = c->memory ? c->bytes : 0;
+		screened_close(c);
+	b->head.screened_bytes = c->memory ? c->bytes : 0;
 	b->head.bounds_guesses = c->memory != NULL;
 }
 
-void certified_close(struct certified_head* c) {
+void screened_close(struct screened_head* c) {
 	free(c->memory);
-	*c = (struct certified_head){0};
+	*c = (struct screened_head){0};
 }
 
 /* ---- activations ------------------------------------------------------------------------------- */
@@ -203,7 +206,7 @@ struct reach {
 
 /* Rows [first, first + n), n at most SCANNED, that may reach the threshold, as flags; whether there are any.
  */
-static bool scan(const struct certified_head* c, const float* score, int64_t first, int n, struct reach reach,
+static bool scan(const struct screened_head* c, const float* score, int64_t first, int n, struct reach reach,
                  uint8_t may[SCANNED]) {
 	const float *slack = c->slack + first, *norm = c->norm + first;
 	int any = 0;
@@ -218,7 +221,7 @@ static bool scan(const struct certified_head* c, const float* score, int64_t fir
 }
 
 /* The ids that may reach it, ascending, into `id`; more than there is room for: -1. */
-static int survivors(const struct certified_head* c, const float* score, struct reach reach, int most,
+static int survivors(const struct screened_head* c, const float* score, struct reach reach, int most,
                      int32_t* id) {
 	uint8_t may[SCANNED];
 	int count = 0;
@@ -252,7 +255,7 @@ static void exact_logits(const struct cpu_backend* b, int i, int64_t begin, int6
 	const struct tensor* w = &b->head.weights->output;
 	const size_t bytes = reference_prepared_bytes(w->type, (int)w->cols);
 	b->kernels->matmul(b->logits + (size_t)i * (size_t)w->rows, (size_t)w->rows, w, begin, end,
-	                   b->certified.input + (size_t)i * bytes, 1);
+	                   b->screened.input + (size_t)i * bytes, 1);
 }
 
 /* ---- sampled rows ------------------------------------------------------------------------------ */
@@ -271,7 +274,7 @@ struct lottery {
 /* Computes the row that wins among coarse logits. False where numbers are too large. scratch (vocab) */
 static bool open_lottery(const struct cpu_backend* b, int i, int64_t best, const struct slice_row* of,
                          float* scratch, struct lottery* l) {
-	const int64_t n = b->certified.coarse.rows;
+	const int64_t n = b->screened.coarse.rows;
 	const float* logits = b->logits + (size_t)i * (size_t)b->head.weights->output.rows;
 	int32_t winner;
 	*l = (struct lottery){.sampler = of->sampler, .position = (uint32_t)of->position + 1};
@@ -288,7 +291,7 @@ static bool open_lottery(const struct cpu_backend* b, int i, int64_t best, const
 }
 
 /* The ids that may win or have the largest logit, ascending, into `id`; more than `most`: -1. */
-static int players(const struct certified_head* c, const float* score, struct reach reach,
+static int players(const struct screened_head* c, const float* score, struct reach reach,
                    const struct lottery* l, int most, int32_t* id) {
 	float bound[NOISE_BLOCK], noise[NOISE_BLOCK];
 	int count = 0;
@@ -316,10 +319,10 @@ static int players(const struct certified_head* c, const float* score, struct re
 /* ---- finding survivors ------------------------------------------------------------------------- */
 
 /* Finds a row's survivors, who are not yet computed; but those beyond the coarse copy are, and the best. */
-static void certify_row(void* user, int i, int thread) {
+static void screen_row(void* user, int i, int thread) {
 	struct certifying* job = user;
 	struct cpu_backend* b = job->b;
-	const struct certified_head* c = &b->certified;
+	const struct screened_head* c = &b->screened;
 	const struct tensor* w = &b->head.weights->output;
 	const int cols = (int)w->cols;
 	const float* logits = b->logits + (size_t)i * (size_t)w->rows;
@@ -361,7 +364,7 @@ static void exact_part(void* user, int part, int thread) {
 	(void)thread;
 	const struct certifying* job = user;
 	const struct cpu_backend* b = job->b;
-	const struct certified_head* c = &b->certified;
+	const struct screened_head* c = &b->screened;
 	const int i = part / PARTS, share = part % PARTS, found = job->found[i];
 	const int64_t of = found < 0 ? b->head.weights->output.rows : found;
 	const int64_t begin = of * share / PARTS, end = of * (share + 1) / PARTS;
@@ -383,7 +386,7 @@ static double coarse_share(const struct tensor* w) {
 
 /* Rows that had to be computed whole, and survivors read here and there, may make it dearer than the full
  * head: then it rests for a while. */
-static void weigh(struct certified_head* c, const struct certifying* job, const struct tensor* w) {
+static void weigh(struct screened_head* c, const struct certifying* job, const struct tensor* w) {
 	/* A survivor took 96 ns of two threads where a row of the whole head takes 25 (680 bytes), 141 and 34
 	 * (952). */
 	static const double part = 0.05, scattered = 4;
@@ -397,8 +400,8 @@ static void weigh(struct certified_head* c, const struct certifying* job, const 
 	}
 }
 
-bool certified_pays(struct cpu_backend* b, int n) {
-	struct certified_head* c = &b->certified;
+bool screened_pays(struct cpu_backend* b, int n) {
+	struct screened_head* c = &b->screened;
 	const double coarse = coarse_share(&b->head.weights->output);
 	return coarse + n * (c->price - coarse) < 1 || ++c->refused % TRIED_AGAIN == 0;
 }
@@ -406,7 +409,7 @@ bool certified_pays(struct cpu_backend* b, int n) {
 static void find_and_compute(struct cpu_backend* b, struct certifying* job) {
 	const struct tensor* w = &b->head.weights->output;
 	const int n = job->n;
-	spread(b, n, (double)n * (double)w->rows * 8, certify_row, job);
+	spread(b, n, (double)n * (double)w->rows * 8, screen_row, job);
 	double cost = 0;
 	for (int i = 0; i < n; i++)
 		cost += (double)(job->found[i] < 0 ? w->rows : job->found[i]) * (double)w->cols;
@@ -415,11 +418,11 @@ static void find_and_compute(struct cpu_backend* b, struct certifying* job) {
 
 static struct product coarse_product(const struct cpu_backend* b) {
 	return (struct product){
-	    .out = b->logits, .stride = (size_t)b->head.weights->output.rows, .w = &b->certified.coarse};
+	    .out = b->logits, .stride = (size_t)b->head.weights->output.rows, .w = &b->screened.coarse};
 }
 
-void certified_logits(struct cpu_backend* b, const int* row, int n) {
-	struct certified_head* c = &b->certified;
+void screened_logits(struct cpu_backend* b, const int* row, int n) {
+	struct screened_head* c = &b->screened;
 	struct certifying job = {.b = b, .row = row, .n = n, .most = c->most_survivors};
 	const struct product product = coarse_product(b);
 	multiply(b, b->normed, c->coarse.cols, n, &product, 1);
@@ -429,7 +432,7 @@ void certified_logits(struct cpu_backend* b, const int* row, int n) {
 
 /* Groups with a token that some row is allowed; -1: some row is allowed all. */
 static int list_groups(const struct cpu_backend* b, const int* row, int n) {
-	const int groups = (int)(b->certified.coarse.rows / WOVEN), a_word = 64 / WOVEN;
+	const int groups = (int)(b->screened.coarse.rows / INTERLEAVED_ROWS), a_word = 64 / INTERLEAVED_ROWS;
 	int count = 0;
 	for (int i = 0; i < n; i++)
 		if (!b->row[row[i]].allowed)
@@ -439,15 +442,15 @@ static int list_groups(const struct cpu_backend* b, const int* row, int n) {
 		for (int i = 0; i < n; i++)
 			any |= b->row[row[i]].allowed[g / a_word];
 		for (int in = 0; in < a_word && g + in < groups; in++)
-			if (any >> in * WOVEN & 0xffff)
-				b->certified.group[count++] = g + in;
+			if (any >> in * INTERLEAVED_ROWS & 0xffff)
+				b->screened.group[count++] = g + in;
 	}
 	return count;
 }
 
 void guessed_logits(struct cpu_backend* b, const int* row, int n) {
 	static const float next_to_none = -1e30f;
-	struct certified_head* c = &b->certified;
+	struct screened_head* c = &b->screened;
 	const size_t vocab = (size_t)b->head.weights->output.rows;
 	struct certifying job = {
 	    .b = b, .row = row, .n = n, .guessed = true, .most = (int)(vocab / 64) + SCANNED};
@@ -465,8 +468,8 @@ void guessed_logits(struct cpu_backend* b, const int* row, int n) {
 
 static bool is_filtered(const struct sampler* s) { return s->top_k > 0 || s->top_p < 1 || s->min_p > 0; }
 
-bool certified_serves(struct cpu_backend* b, int row, uint8_t want) {
-	struct certified_head* c = &b->certified;
+bool screened_serves(struct cpu_backend* b, int row, uint8_t want) {
+	struct screened_head* c = &b->screened;
 	const struct slice_row* of = &b->row[row];
 	const uint8_t may = want & WANT_ROUGH ? WANT_TOKEN | WANT_TOP | WANT_ROUGH : WANT_TOKEN;
 	if ((want & ~may) != 0 || of->penalties || of->allowed || (of->sampler && is_filtered(of->sampler)))

@@ -1,5 +1,5 @@
-/* The certified head on the device: as on a CPU (kernels/cpu/certified.h), the rows of the output head that
- * cannot have the largest logit are not computed.
+/* The screened head on the device: as on a CPU (kernels/cpu/screened_head.h), the rows of the output head
+ * that cannot have the largest logit are not computed.
  *
  * A pass multiplies a coarse copy of the head in four bits. A row of the copy has a slack: how far the logit,
  * as the head's kernel gives it, can lie from the coarse one, for activations of length 1. Then, for each
@@ -25,13 +25,13 @@ enum { THREADS = WARPS * 32, LONGEST_REST = 1024 };
 enum { LEAST_SAVED = 24 << 20 };
 
 /* How far a row's logits may lie from the coarse ones, by their slack, and what the largest reaches. */
-struct certified_reach {
+struct screened_reach {
 	float near, threshold;
 };
 
 /* ---- the copy ----------------------------------------------------------------------------- */
 
-/* Beyond this nothing is certified: sums might overflow. */
+/* Beyond this nothing is screened: sums might overflow. */
 __device__ static const float longest = 1e18f;
 
 __device__ static float length_above(float squares) { return sqrtf(squares) * 1.001f + 1e-18f; }
@@ -84,13 +84,13 @@ __global__ void coarse_kernel(struct matrix coarse, float* slack, struct matrix 
 	}
 }
 
-/* SWIFTLET_CUDA_HEAD=certified: whatever it saves. */
+/* SWIFTLET_CUDA_HEAD=screened: whatever it saves. */
 static bool is_worth_it(const struct cuda_backend* b, size_t stored, size_t coarse) {
 	const char* wish = getenv("SWIFTLET_CUDA_HEAD");
-	return b->certifies && ((wish && strcmp(wish, "certified") == 0) || stored >= coarse + LEAST_SAVED);
+	return b->certifies && ((wish && strcmp(wish, "screened") == 0) || stored >= coarse + LEAST_SAVED);
 }
 
-size_t certified_room(const struct cuda_backend* b) {
+size_t screened_room(const struct cuda_backend* b) {
 	const struct tensor* w = &b->head.weights->output;
 	const size_t rows = (size_t)w->rows, cols = (size_t)w->cols;
 	const size_t stored = rows * (w->type == DTYPE_Q8_0 ? dtype_row_bytes(DTYPE_Q8_0, w->cols) : 2 * cols);
@@ -99,25 +99,25 @@ size_t certified_room(const struct cuda_backend* b) {
 	const bool serves = w->type == DTYPE_Q8_0 || !kept_as_stored(w->type);
 	if (!serves || !is_alone(b) || b->shape.logit_softcap > 0 || !is_worth_it(b, stored, coarse))
 		return 0;
-	return coarse + SLICE_ROWS * (sizeof(struct certified_reach) + sizeof(unsigned)) + 5 * 256;
+	return coarse + SLICE_ROWS * (sizeof(struct screened_reach) + sizeof(unsigned)) + 5 * 256;
 }
 
 static bool take_rooms(struct cuda_backend* b) {
-	struct device_certified* c = &b->certified;
+	struct device_screened* c = &b->screened;
 	struct error none;
 	const char* what = "a coarse copy of the head";
 	const size_t rows = (size_t)b->output.stored.rows;
 	if (!take_matrix(b, DTYPE_Q4_1, b->output.stored.rows, b->output.stored.cols, &c->coarse, what, &none))
 		return false;
 	c->slack = (float*)cuda_take(b, rows * sizeof *c->slack, what, &none);
-	c->reach = (struct certified_reach*)cuda_take(b, SLICE_ROWS * sizeof *c->reach, what, &none);
+	c->reach = (struct screened_reach*)cuda_take(b, SLICE_ROWS * sizeof *c->reach, what, &none);
 	c->done = (unsigned*)cuda_take(b, SLICE_ROWS * sizeof *c->done, what, &none);
 	return c->slack && c->reach && c->done;
 }
 
-bool certified_open(struct cuda_backend* b, struct error* error) {
-	struct device_certified* c = &b->certified;
-	const size_t room = certified_room(b);
+bool screened_open(struct cuda_backend* b, struct error* error) {
+	struct device_screened* c = &b->screened;
+	const size_t room = screened_room(b);
 	const int before = b->n_allocations;
 	unsigned bad = 1;
 	if (take_rooms(b)) {
@@ -129,7 +129,7 @@ bool certified_open(struct cuda_backend* b, struct error* error) {
 		CUDA_TRY(cudaStreamSynchronize(b->stream), error);
 	}
 	if (!bad)
-		b->head.certified_bytes = room;
+		b->head.screened_bytes = room;
 	else {
 		cuda_give_back(b, before);
 		*c = {};
@@ -147,10 +147,10 @@ static bool serves(const struct cuda_backend* b, int i, const struct device_row*
 	       (!(row->want & ~may) && !row->sampled && !b->of_row[i]->penalties && !b->allowed[i]);
 }
 
-enum head_matrix head_for(struct cuda_backend* b, const struct device_slice* s, bool low_head) {
-	struct device_certified* c = &b->certified;
-	if (low_head)
-		return HEAD_LOW;
+enum head_matrix head_for(struct cuda_backend* b, const struct device_slice* s, bool quantized_head) {
+	struct device_screened* c = &b->screened;
+	if (quantized_head)
+		return HEAD_QUANTIZED;
 	bool all = c->coarse.rows > 0;
 	for (int i = 0; i < s->n && all; i++)
 		all = serves(b, i, &s->row[i]);
@@ -160,9 +160,9 @@ enum head_matrix head_for(struct cuda_backend* b, const struct device_slice* s, 
 }
 
 /* Rows that are read here and there may make it dearer than the whole head: then it rests for a while. */
-void certified_weigh(struct cuda_backend* b, unsigned survivors) {
+void screened_weigh(struct cuda_backend* b, unsigned survivors) {
 	static const double part = 0.05, scattered = 2;
-	struct device_certified* c = &b->certified;
+	struct device_screened* c = &b->screened;
 	const struct planes stored = planes_of(b->output.stored.type, b->output.stored.cols);
 	const struct planes coarse = planes_of(DTYPE_Q4_1, b->output.stored.cols);
 	const double share = (double)(coarse.data + coarse.scale) / (double)(stored.data + stored.scale);
@@ -181,14 +181,14 @@ struct certifying {
 	float* logits; /* (n, vocab) coarse ones, which become exact where they have to be */
 	float* best_score;
 	int32_t* best_token; /* (SLICE_ROWS, segments) */
-	struct certified_reach* reach;
+	struct screened_reach* reach;
 	unsigned* done;
 	int segments;
 };
 
 /* Comparisons with what is not a number say yes. */
 __device__ __forceinline__ bool may_win(const struct certifying& c, int r, int v) {
-	const struct certified_reach reach = c.reach[r];
+	const struct screened_reach reach = c.reach[r];
 	return !(c.logits[(size_t)r * c.head.rows + v] + c.slack[v] * reach.near < reach.threshold);
 }
 
@@ -285,8 +285,8 @@ __global__ void __launch_bounds__(THREADS, blocks_at_once(TILES, true))
 		atomicAdd(&s->survivors, (unsigned)n);
 }
 
-void launch_certified(const struct cuda_backend* b, int bucket) {
-	const struct device_certified* of = &b->certified;
+void launch_screened(const struct cuda_backend* b, int bucket) {
+	const struct device_screened* of = &b->screened;
 	const struct workspace* w = &b->work;
 	const struct certifying c = {b->output.stored, of->slack, w->logits, w->top_score,
 	                             w->top_token,     of->reach, of->done,  b->segments};

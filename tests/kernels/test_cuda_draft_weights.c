@@ -1,6 +1,6 @@
-/* Low-bit copies on the GPU: a pass that runs low gives the bits of a model that holds the copy, whatever is
- * low and whatever is left out; one that does not is as if there were no copy. Linked a second time with the
- * emulated device, so that it also runs where there is no GPU. */
+/* Quantized draft weights on the GPU: a pass that runs low gives the bits of a model that holds the draft
+ * weights, whatever is low and whatever is left out; one that does not is as if there were no draft weights.
+ * Linked a second time with the emulated device, so that it also runs where there is no GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/low.h"
+#include "kernels/draft_weights.h"
 #include "tests/kernels/support_random_model.h"
 
 enum { CONTEXT = 64, VOCAB = 40, ROWS = 3, DRAFTED = 4, SUB_LAYERS = 4 };
@@ -26,8 +26,8 @@ static struct backend* open_cuda(const struct weight_table* w, struct cache** ca
 }
 
 struct variant {
-	const struct mask *skip, *low;
-	bool low_head;
+	const struct mask *skip, *quantized;
+	bool quantized_head;
 };
 
 struct outcome {
@@ -57,8 +57,8 @@ static void play(struct backend* b, struct cache* c, struct variant v, struct ou
 	                          .segment = &segment,
 	                          .token = token,
 	                          .skip = v.skip,
-	                          .low = v.low,
-	                          .low_head = v.low_head,
+	                          .quantized = v.quantized,
+	                          .quantized_head = v.quantized_head,
 	                          .last = SUB_LAYERS,
 	                          .head = true,
 	                          .tap = -1,
@@ -67,61 +67,63 @@ static void play(struct backend* b, struct cache* c, struct variant v, struct ou
 	if (!b->run(b, &pass, &error))
 		fail_msg("%s", error.message);
 	b->discard(c);
-	o->steps = b->draft(b, &root, 9, v.skip, v.low, v.low_head, &policy, step, &error);
+	o->steps = b->draft(b, &root, 9, v.skip, v.quantized, v.quantized_head, &policy, step, &error);
 	b->discard(c);
 	for (int i = 0; i < o->steps; i++)
 		o->drafted[i] = step[i].token;
 	assert_int_equal(o->steps, DRAFTED);
 }
 
-/* The stored weights with the copies of some sub-layers, as a model of its own. */
-static struct weight_table mixed(const struct low_table* low, uint64_t which, bool head,
+/* The stored weights with the draft weights of some sub-layers, as a model of its own. */
+static struct weight_table mixed(const struct draft_weights* quantized, uint64_t which, bool head,
                                  struct block_weights* block) {
-	struct weight_table w = *low->stored;
+	struct weight_table w = *quantized->stored;
 	for (int b = 0; b < w.shape.n_blocks; b++) {
-		const struct block_weights* copy = &low->block[b];
-		block[b] = low->stored->block[b];
+		const struct block_weights* own = &quantized->block[b];
+		block[b] = quantized->stored->block[b];
 		if (which >> 2 * b & 1)
-			block[b].wq = copy->wq, block[b].wk = copy->wk, block[b].wv = copy->wv, block[b].wo = copy->wo;
+			block[b].wq = own->wq, block[b].wk = own->wk, block[b].wv = own->wv, block[b].wo = own->wo;
 		if (which >> (2 * b + 1) & 1)
-			block[b].w_gate = copy->w_gate, block[b].w_up = copy->w_up, block[b].w_down = copy->w_down;
+			block[b].w_gate = own->w_gate, block[b].w_up = own->w_up, block[b].w_down = own->w_down;
 	}
 	w.block = block;
-	w.output = head ? *low->output : w.output;
+	w.output = head ? *quantized->output : w.output;
 	return w;
 }
 
 static void compare(struct random_model* m, int bits, bool carried) {
-	struct low_table low;
+	struct draft_weights quantized;
 	struct error error = {""};
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = bits}, &error));
-	assert_true(low.bytes > 0);
+	assert_true(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = bits}, &error));
+	assert_true(quantized.bytes > 0);
 	void* data =
-	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
+	    aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, (quantized.bytes + DRAFT_WEIGHTS_ALIGNMENT - 1) /
+	                                               DRAFT_WEIGHTS_ALIGNMENT * DRAFT_WEIGHTS_ALIGNMENT);
 	struct cache *cache, *its_cache;
 	struct backend* b = open_cuda(&m->weights, &cache);
 	struct outcome *alone = malloc(sizeof *alone), *o = malloc(sizeof *o),
 	               *expected = malloc(sizeof *expected);
 	play(b, cache, (struct variant){0}, alone);
 	/* its place first, its bytes when they are made */
-	assert_true(b->use_low(b, &low, &error));
-	low_place(&low, data);
-	assert_true(low_make(&low, data, 1, NULL, NULL, &error));
+	assert_true(b->use_draft_weights(b, &quantized, &error));
+	draft_weights_place(&quantized, data);
+	assert_true(draft_weights_make(&quantized, data, 1, NULL, NULL, &error));
 	int pieces = 0;
 	for (bool all = false; carried && !all; pieces++)
-		assert_true(b->carry_low(b, low.bytes / 7, &all, &error));
+		assert_true(b->upload_draft_weights(b, quantized.bytes / 7, &all, &error));
 	assert_true(!carried || pieces > 3);
 	const struct mask first = {.word = {2}};
 	static const struct {
-		uint64_t low;
+		uint64_t quantized;
 		bool head, skips;
 	} cases[] = {{15, true, false}, {9, false, false}, {0, true, false}, {15, true, true}};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct block_weights block[2];
-		const struct mask mask = {.word = {cases[i].low}};
+		const struct mask mask = {.word = {cases[i].quantized}};
 		const struct mask* skip = cases[i].skips ? &first : NULL;
-		const struct weight_table copy = mixed(&low, cases[i].low, cases[i].head, block);
-		struct backend* its = open_cuda(&copy, &its_cache);
+		const struct weight_table own = mixed(&quantized, cases[i].quantized, cases[i].head, block);
+		struct backend* its = open_cuda(&own, &its_cache);
 		play(its, its_cache, (struct variant){.skip = skip}, expected);
 		play(b, cache, (struct variant){skip, &mask, cases[i].head}, o);
 		assert_memory_equal(o, expected, sizeof *o);
@@ -136,10 +138,10 @@ static void compare(struct random_model* m, int bits, bool carried) {
 	free(o);
 	free(expected);
 	free(data);
-	low_close(&low);
+	draft_weights_close(&quantized);
 }
 
-static void a_low_pass_is_the_copys_full_pass(void** state) {
+static void a_quantized_pass_is_the_quantized_models(void** state) {
 	(void)state;
 	static const enum dtype half = DTYPE_F16, byte = DTYPE_Q8_0;
 	const struct model_shape super = random_shape(2, 256, 4, 2, 64, 256, VOCAB);
@@ -151,30 +153,32 @@ static void a_low_pass_is_the_copys_full_pass(void** state) {
 	compare(m, 4, false);
 	compare(m, 8, true);
 	random_model_free(m);
-	m = random_model_make(&narrow, &byte, 1, WITH_HEAD_NORMS, 5); /* the head has no copy */
+	m = random_model_make(&narrow, &byte, 1, WITH_HEAD_NORMS, 5); /* the head has no draft weights */
 	compare(m, 4, true);
 	random_model_free(m);
 }
 
-/* Activations in BF16: the copy's whole numbers are exact there too. */
+/* Activations in BF16: the draft weights' whole numbers are exact there too. */
 static void brain_floats(void** state) {
 	(void)state;
 	static const enum dtype type = DTYPE_BF16;
 	const struct model_shape shape = random_shape(2, 256, 4, 2, 64, 256, VOCAB);
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 6);
-	struct low_table low;
+	struct draft_weights quantized;
 	struct error error = {""};
 	struct cache* cache;
 	struct outcome o, full;
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 8}, &error));
+	assert_true(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = 8}, &error));
 	void* data =
-	    aligned_alloc(LOW_ALIGNMENT, (low.bytes + LOW_ALIGNMENT - 1) / LOW_ALIGNMENT * LOW_ALIGNMENT);
-	low_place(&low, data);
-	assert_true(low_make(&low, data, 1, NULL, NULL, &error));
+	    aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, (quantized.bytes + DRAFT_WEIGHTS_ALIGNMENT - 1) /
+	                                               DRAFT_WEIGHTS_ALIGNMENT * DRAFT_WEIGHTS_ALIGNMENT);
+	draft_weights_place(&quantized, data);
+	assert_true(draft_weights_make(&quantized, data, 1, NULL, NULL, &error));
 	struct backend* b = open_cuda(&m->weights, &cache);
-	assert_true(b->use_low(b, &low, &error));
+	assert_true(b->use_draft_weights(b, &quantized, &error));
 	play(b, cache, (struct variant){0}, &full);
-	play(b, cache, (struct variant){.low = &low.sub_layers, .low_head = true}, &o);
+	play(b, cache, (struct variant){.quantized = &quantized.sub_layers, .quantized_head = true}, &o);
 	double apart = 0, size = 0;
 	for (int i = 0; i < ROWS * VOCAB; i++) {
 		apart += ((double)o.logits[i] - full.logits[i]) * ((double)o.logits[i] - full.logits[i]);
@@ -184,7 +188,7 @@ static void brain_floats(void** state) {
 	b->cache_close(cache);
 	b->close(b);
 	free(data);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 
@@ -193,22 +197,22 @@ static void refusals(void** state) {
 	static const enum dtype type = DTYPE_F16;
 	const struct model_shape shape = random_shape(2, 256, 4, 2, 64, 256, VOCAB);
 	struct random_model* m = random_model_make(&shape, &type, 1, 0, 7);
-	struct low_table four;
+	struct draft_weights four;
 	struct error error = {""};
 	struct cache* cache;
-	assert_true(low_plan(&four, &m->weights, (struct low_form){.bits = 4}, &error));
+	assert_true(draft_weights_plan(&four, &m->weights, (struct draft_weights_format){.bits = 4}, &error));
 	struct backend* b = open_cuda(&m->weights, &cache);
 #ifdef SWIFTLET_EMULATED
 	setenv("EMULATED_FREE_MIB", "0", 1);
-	assert_false(b->use_low(b, &four, &error));
-	assert_non_null(strstr(error.message, "out of GPU memory for a low-bit copy"));
+	assert_false(b->use_draft_weights(b, &four, &error));
+	assert_non_null(strstr(error.message, "out of GPU memory for quantized draft weights"));
 	unsetenv("EMULATED_FREE_MIB");
 #endif
-	assert_true(b->use_low(b, &four, &error));
-	assert_false(b->use_low(b, &four, &error));
+	assert_true(b->use_draft_weights(b, &four, &error));
+	assert_false(b->use_draft_weights(b, &four, &error));
 	b->cache_close(cache);
 	b->close(b);
-	low_close(&four);
+	draft_weights_close(&four);
 	random_model_free(m);
 }
 
@@ -218,7 +222,7 @@ int main(void) {
 		printf("skipped: %s\n", error.message);
 		return 77;
 	}
-	const struct CMUnitTest tests[] = {cmocka_unit_test(a_low_pass_is_the_copys_full_pass),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(a_quantized_pass_is_the_quantized_models),
 	                                   cmocka_unit_test(brain_floats), cmocka_unit_test(refusals)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

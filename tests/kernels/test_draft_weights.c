@@ -1,6 +1,6 @@
-/* The low-bit copy: what is planned, how far rounding is from the weights, that its bytes do not depend on
- * threads, and that a pass which runs it is bit for bit the pass of a model whose weights it is. */
-#include "kernels/low.h"
+/* The quantized draft weights: what is planned, how far rounding is from the weights, that its bytes do not
+ * depend on threads, and that a pass which runs it is bit for bit the pass of a model whose weights it is. */
+#include "kernels/draft_weights.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/matmul.h"
-#include "kernels/woven.h"
+#include "kernels/interleaved.h"
 #include "tests/kernels/support_random_model.h"
 #include "tests/sanitized.h"
 
@@ -25,15 +25,15 @@ enum { VOCAB = 96, CONTEXT = 200, COLS = 1024 };
  * farthest element to either side) into so many levels, in doubles and with nothing rounded but the weights.
  */
 static double plain_error(const float* x, int n, int levels, bool symmetric) {
-	double low = (double)x[0], high = (double)x[0], error = 0;
+	double quantized = (double)x[0], high = (double)x[0], error = 0;
 	for (int i = 1; i < n; i++) {
-		low = fmin(low, (double)x[i]);
+		quantized = fmin(quantized, (double)x[i]);
 		high = fmax(high, (double)x[i]);
 	}
-	const double reach = fmax(-low, high);
-	const double step = symmetric ? reach / (levels / 2) : (high - low) / (levels - 1);
+	const double reach = fmax(-quantized, high);
+	const double step = symmetric ? reach / (levels / 2) : (high - quantized) / (levels - 1);
 	for (int i = 0; i < n; i++) {
-		const double from = symmetric ? 0 : low;
+		const double from = symmetric ? 0 : quantized;
 		const double y = step > 0 ? from + step * nearbyint(((double)x[i] - from) / step) : from;
 		error += ((double)x[i] - y) * ((double)x[i] - y);
 	}
@@ -79,7 +79,7 @@ static void rounding_is_no_worse_than_plain(void** state) {
 			double ours = 0, plain = 0;
 			for (int turn = 0; turn < 20; turn++) {
 				fill(x, kind, &r);
-				low_round(cases[c].type, block, x, COLS);
+				quantize_row(cases[c].type, block, x, COLS);
 				dtype_to_float(cases[c].type, block, y, COLS);
 				for (int g = 0; g < COLS; g += cases[c].group) {
 					const double a = squared(x + g, y + g, cases[c].group);
@@ -99,7 +99,7 @@ static void rounding_is_no_worse_than_plain(void** state) {
 		}
 }
 
-/* Whatever the weights are, the copy holds numbers: what drafts compute is then at worst wrong. */
+/* Whatever the weights are, the draft weights holds numbers: what drafts compute is then at worst wrong. */
 static void scales_are_finite(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
@@ -112,7 +112,7 @@ static void scales_are_finite(void** state) {
 			const int few = random_below(&r, 9);
 			for (int i = 0; i < COLS; i++)
 				x[i] = random_below(&r, 8) < few ? odd[random_below(&r, 8)] : random_normal(&r);
-			low_round(types[t], block, x, COLS);
+			quantize_row(types[t], block, x, COLS);
 			dtype_to_float(types[t], block, y, COLS);
 			for (int i = 0; i < COLS; i++)
 				if (!isfinite(y[i]))
@@ -120,7 +120,7 @@ static void scales_are_finite(void** state) {
 		}
 	memset(x, 0, sizeof x);
 	for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-		low_round(types[t], block, x, COLS);
+		quantize_row(types[t], block, x, COLS);
 		dtype_to_float(types[t], block, y, COLS);
 		for (int i = 0; i < COLS; i++)
 			assert_true(y[i] == 0);
@@ -150,9 +150,9 @@ static void bytes_are_the_same_on_any_processor(void** state) {
 			const int blocks = COLS / dtype_block(types[t]);
 			const int cols = dtype_block(types[t]) * (blocks - random_below(&r, blocks));
 			fill_oddly(x, turn, &r);
-			low_round(types[t], block, x, cols);
+			quantize_row(types[t], block, x, cols);
 #if defined(__x86_64__)
-			avx2_round(types[t], fast, x, cols);
+			avx2_quantize_row(types[t], fast, x, cols);
 #endif
 			assert_memory_equal(fast, block, dtype_row_bytes(types[t], cols));
 		}
@@ -163,39 +163,40 @@ typedef void weave_blocks(enum dtype, void* out, const float* x, int64_t stride)
 /* All that run on this processor; how many. */
 static int weavers(weave_blocks* by[3]) {
 	int n = 0;
-	by[n++] = low_weave;
+	by[n++] = quantize_interleaved;
 #if defined(__x86_64__)
 	if (avx2_supported())
-		by[n++] = avx2_weave;
+		by[n++] = avx2_quantize_interleaved;
 	if (avx512_supported())
-		by[n++] = avx512_weave;
+		by[n++] = avx512_quantize_interleaved;
 #endif
 	return n;
 }
 
 /* Rounded side by side a block becomes what it becomes in its row. */
-static void woven_blocks_are_the_rows_blocks(void** state) {
+static void interleaved_blocks_are_the_rows_blocks(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_K};
 	weave_blocks* by[3];
 	struct random r = {29};
-	static float x[WOVEN][COLS];
-	unsigned char rows[WOVEN][COLS], row[COLS], woven[WOVEN * sizeof(struct block_q4_k)];
+	static float x[INTERLEAVED_ROWS][COLS];
+	unsigned char rows[INTERLEAVED_ROWS][COLS], row[COLS],
+	    interleaved[INTERLEAVED_ROWS * sizeof(struct block_q4_k)];
 	const int n = weavers(by);
 	for (int turn = 0; turn < 200; turn++)
 		for (size_t t = 0; t < 2; t++) {
 			const enum dtype type = types[t];
 			const int at = random_below(&r, COLS / dtype_block(type));
 			const size_t bytes = dtype_block_bytes(type), start = type == DTYPE_Q4_0 ? 2 : 0;
-			for (int l = 0; l < WOVEN; l++) {
+			for (int l = 0; l < INTERLEAVED_ROWS; l++) {
 				fill_oddly(x[l], turn, &r);
-				low_round(type, rows[l], x[l], COLS);
+				quantize_row(type, rows[l], x[l], COLS);
 			}
 			for (int i = 0; i < n; i++) {
-				by[i](type, woven, x[0] + at * dtype_block(type), COLS);
-				for (int l = 0; l < WOVEN; l++) {
-					memcpy(row, woven + (size_t)l * start, start);
-					unweave(row + start, woven + WOVEN * start, l, bytes - start);
+				by[i](type, interleaved, x[0] + at * dtype_block(type), COLS);
+				for (int l = 0; l < INTERLEAVED_ROWS; l++) {
+					memcpy(row, interleaved + (size_t)l * start, start);
+					deinterleave(row + start, interleaved + INTERLEAVED_ROWS * start, l, bytes - start);
 					assert_memory_equal(row, rows[l] + (size_t)at * bytes, bytes);
 				}
 			}
@@ -204,9 +205,10 @@ static void woven_blocks_are_the_rows_blocks(void** state) {
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
-static void plan(struct low_table* low, const struct random_model* m, int bits) {
+static void plan(struct draft_weights* quantized, const struct random_model* m, int bits) {
 	struct error error = {""};
-	if (!low_plan(low, &m->weights, (struct low_form){.bits = bits, .woven = true}, &error))
+	if (!draft_weights_plan(quantized, &m->weights,
+	                        (struct draft_weights_format){.bits = bits, .interleaved = true}, &error))
 		fail_msg("%s", error.message);
 }
 
@@ -229,42 +231,43 @@ static void types_follow_the_columns(void** state) {
 	};
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		struct random_model* m = model_of(DTYPE_F16, cases[c].dim, cases[c].ffn, 0);
-		struct low_table low;
-		plan(&low, m, cases[c].bits);
+		struct draft_weights quantized;
+		plan(&quantized, m, cases[c].bits);
 		for (int b = 0; b < 3; b++) {
-			assert_int_equal(low.block[b].wq.type, cases[c].in);
-			/* rows that make no whole group: blocks with a minimum, not woven */
-			const bool groups = cases[c].ffn % WOVEN == 0, four = cases[c].in == DTYPE_Q4_0;
-			assert_int_equal(low.block[b].w_up.type, four && !groups ? DTYPE_Q4_1 : cases[c].in);
-			assert_int_equal(low.block[b].w_down.type, cases[c].down);
-			assert_int_equal(low.block[b].wo.type, cases[c].out);
-			assert_int_equal(low.block[b].w_up.woven, groups && (four || cases[c].in == DTYPE_Q4_K));
-			assert_int_equal(low.block[b].wo.woven, cases[c].out == DTYPE_Q4_0);
-			assert_false(low.output->woven);
-			/* what has no copy is where it was, and so are the vectors */
-			assert_ptr_equal(low.block[b].w_down.data,
+			assert_int_equal(quantized.block[b].wq.type, cases[c].in);
+			/* rows that make no whole group: blocks with a minimum, not interleaved */
+			const bool groups = cases[c].ffn % INTERLEAVED_ROWS == 0, four = cases[c].in == DTYPE_Q4_0;
+			assert_int_equal(quantized.block[b].w_up.type, four && !groups ? DTYPE_Q4_1 : cases[c].in);
+			assert_int_equal(quantized.block[b].w_down.type, cases[c].down);
+			assert_int_equal(quantized.block[b].wo.type, cases[c].out);
+			assert_int_equal(quantized.block[b].w_up.interleaved,
+			                 groups && (four || cases[c].in == DTYPE_Q4_K));
+			assert_int_equal(quantized.block[b].wo.interleaved, cases[c].out == DTYPE_Q4_0);
+			assert_false(quantized.output->interleaved);
+			/* what has no draft weights are where it was, and so are the vectors */
+			assert_ptr_equal(quantized.block[b].w_down.data,
 			                 cases[c].down == DTYPE_F16 ? m->block[b].w_down.data : NULL);
-			assert_ptr_equal(low.block[b].mlp_norm.data, m->block[b].mlp_norm.data);
+			assert_ptr_equal(quantized.block[b].mlp_norm.data, m->block[b].mlp_norm.data);
 		}
-		assert_int_equal(mask_count(&low.sub_layers), 6);
-		assert_true(low.head);
-		assert_int_equal(low.output->type, DTYPE_Q8_0);
+		assert_int_equal(mask_count(&quantized.sub_layers), 6);
+		assert_true(quantized.head);
+		assert_int_equal(quantized.output->type, DTYPE_Q8_0);
 		size_t end = 0;
-		for (int i = 0; i < low.n_items; i++) {
-			const struct low_item* item = &low.item[i];
-			assert_int_equal(item->offset % LOW_ALIGNMENT, 0);
+		for (int i = 0; i < quantized.n_items; i++) {
+			const struct draft_weights_item* item = &quantized.item[i];
+			assert_int_equal(item->offset % DRAFT_WEIGHTS_ALIGNMENT, 0);
 			assert_true(item->offset >= end);
 			end = item->offset + item->bytes;
-			assert_int_equal(item->bytes,
-			                 (size_t)item->copy->rows * dtype_row_bytes(item->copy->type, item->copy->cols));
+			assert_int_equal(item->bytes, (size_t)item->quantized->rows *
+			                                  dtype_row_bytes(item->quantized->type, item->quantized->cols));
 		}
-		assert_true(end <= low.bytes && low.bytes < end + LOW_ALIGNMENT);
-		low_close(&low);
+		assert_true(end <= quantized.bytes && quantized.bytes < end + DRAFT_WEIGHTS_ALIGNMENT);
+		draft_weights_close(&quantized);
 		random_model_free(m);
 	}
 }
 
-/* No copy where it would spare less than a quarter. */
+/* No draft weights where it would spare less than a quarter. */
 static void small_weights_are_left(void** state) {
 	(void)state;
 	static const struct {
@@ -279,12 +282,12 @@ static void small_weights_are_left(void** state) {
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		const struct model_shape shape = random_shape(3, 256, 8, 2, 32, 512, VOCAB);
 		struct random_model* m = random_model_make(&shape, &cases[c].type, 1, 0, 3);
-		struct low_table low;
-		plan(&low, m, cases[c].bits);
-		assert_int_equal(mask_count(&low.sub_layers), cases[c].sub_layers);
-		assert_int_equal(low.head, cases[c].head);
-		assert_int_equal(low.bytes > 0, cases[c].sub_layers > 0);
-		low_close(&low);
+		struct draft_weights quantized;
+		plan(&quantized, m, cases[c].bits);
+		assert_int_equal(mask_count(&quantized.sub_layers), cases[c].sub_layers);
+		assert_int_equal(quantized.head, cases[c].head);
+		assert_int_equal(quantized.bytes > 0, cases[c].sub_layers > 0);
+		draft_weights_close(&quantized);
 		random_model_free(m);
 	}
 }
@@ -299,102 +302,105 @@ static struct random_model* model_with_experts(void) {
 }
 
 /* Whoever wants plain rows gets them, and rows that make no whole group are plain. */
-static void woven_where_wanted(void** state) {
+static void interleaved_where_wanted(void** state) {
 	(void)state;
 	struct random_model* m = model_of(DTYPE_F16, 256, 520, 0);
-	struct low_table low;
+	struct draft_weights quantized;
 	struct error error = {""};
-	plan(&low, m, 4);
-	assert_true(low.block[0].wq.woven);
-	assert_int_equal(low.block[0].w_up.type, DTYPE_Q4_K);
-	assert_false(low.block[0].w_up.woven); /* 520 rows */
-	low_close(&low);
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4}, &error));
-	assert_int_equal(low.block[0].wq.type, DTYPE_Q4_K);
-	assert_int_equal(low.block[0].wo.type, DTYPE_Q4_1);
-	assert_false(low.block[0].wq.woven || low.block[0].wo.woven);
-	low_close(&low);
+	plan(&quantized, m, 4);
+	assert_true(quantized.block[0].wq.interleaved);
+	assert_int_equal(quantized.block[0].w_up.type, DTYPE_Q4_K);
+	assert_false(quantized.block[0].w_up.interleaved); /* 520 rows */
+	draft_weights_close(&quantized);
+	assert_true(
+	    draft_weights_plan(&quantized, &m->weights, (struct draft_weights_format){.bits = 4}, &error));
+	assert_int_equal(quantized.block[0].wq.type, DTYPE_Q4_K);
+	assert_int_equal(quantized.block[0].wo.type, DTYPE_Q4_1);
+	assert_false(quantized.block[0].wq.interleaved || quantized.block[0].wo.interleaved);
+	draft_weights_close(&quantized);
 	/* who has a head for drafts gets none beside it */
-	assert_true(low_plan(&low, &m->weights, (struct low_form){.bits = 4, .coarse_head = true}, &error));
-	assert_false(low.head);
-	assert_ptr_equal(low.output->data, m->weights.output.data);
-	low_close(&low);
+	assert_true(draft_weights_plan(&quantized, &m->weights,
+	                               (struct draft_weights_format){.bits = 4, .coarse_head = true}, &error));
+	assert_false(quantized.head);
+	assert_ptr_equal(quantized.output->data, m->weights.output.data);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 
 static void experts_are_rounded(void** state) {
 	(void)state;
 	struct random_model* m = model_with_experts();
-	struct low_table low;
-	plan(&low, m, 4);
+	struct draft_weights quantized;
+	plan(&quantized, m, 4);
 	int seen = 0;
-	assert_int_equal(mask_count(&low.sub_layers), 6);
+	assert_int_equal(mask_count(&quantized.sub_layers), 6);
 	for (int b = 0; b < 3; b++) {
 		if (!tensor_present(&m->block[b].router))
 			continue;
-		assert_ptr_equal(low.block[b].router.data, m->block[b].router.data);
+		assert_ptr_equal(quantized.block[b].router.data, m->block[b].router.data);
 		for (int e = 0; e < 5; e++, seen++) {
-			assert_int_equal(low.block[b].expert[e].w_gate.type, DTYPE_Q4_K);
-			assert_int_equal(low.block[b].expert[e].w_down.type, DTYPE_Q4_K);
+			assert_int_equal(quantized.block[b].expert[e].w_gate.type, DTYPE_Q4_K);
+			assert_int_equal(quantized.block[b].expert[e].w_down.type, DTYPE_Q4_K);
 			assert_int_equal(m->block[b].expert[e].w_gate.type, DTYPE_F16);
 		}
 	}
 	assert_in_range(seen, 5, 10);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 
 static void weights_elsewhere_are_refused(void** state) {
 	(void)state;
 	struct error error = {""};
-	struct low_table low;
+	struct draft_weights quantized;
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, 0);
 	m->weights.output.data = NULL;
-	assert_false(low_plan(&low, &m->weights, (struct low_form){.bits = 4, .woven = true}, &error));
+	assert_false(draft_weights_plan(&quantized, &m->weights,
+	                                (struct draft_weights_format){.bits = 4, .interleaved = true}, &error));
 	assert_non_null(strstr(error.message, "device"));
-	low_close(&low);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static void* make(struct low_table* low, int threads, int before) {
+static void* make(struct draft_weights* quantized, int threads, int before) {
 	struct error error = {""};
-	void* data = aligned_alloc(LOW_ALIGNMENT, low->bytes);
-	memset(data, before, low->bytes);
-	if (!low_make(low, data, threads, NULL, NULL, &error))
+	void* data = aligned_alloc(DRAFT_WEIGHTS_ALIGNMENT, quantized->bytes);
+	memset(data, before, quantized->bytes);
+	if (!draft_weights_make(quantized, data, threads, NULL, NULL, &error))
 		fail_msg("%s", error.message);
-	low_place(low, data);
+	draft_weights_place(quantized, data);
 	return data;
 }
 
 static void threads_do_not_matter(void** state) {
 	(void)state;
 	struct random_model* m = model_of(DTYPE_BF16, 96, 200, 0); /* matrices that end between lines */
-	struct low_table low;
-	plan(&low, m, 4);
-	void* one = make(&low, 1, 0xaa);
+	struct draft_weights quantized;
+	plan(&quantized, m, 4);
+	void* one = make(&quantized, 1, 0xaa);
 	for (int threads = 2; threads < 8; threads += 2) {
-		void* several = make(&low, threads, 0x55);
-		assert_memory_equal(one, several, low.bytes);
+		void* several = make(&quantized, threads, 0x55);
+		assert_memory_equal(one, several, quantized.bytes);
 		free(several);
 	}
 	/* nor do slices, the shortest ones */
 	struct error error = {""};
-	unsigned char* sliced = calloc(1, low.bytes);
-	struct low_making* making = low_making_open(&low, sliced, 2, &error);
+	unsigned char* sliced = calloc(1, quantized.bytes);
+	struct draft_weights_job* making = draft_weights_job_open(&quantized, sliced, 2, &error);
 	assert_non_null(making);
-	for (double before = 0, made = low_made(making); made < 1; before = made) {
-		assert_true(made == low_made(making) && made >= before);
-		made = low_make_for(making, 0);
+	for (double before = 0, made = draft_weights_job_share(making); made < 1; before = made) {
+		assert_true(made == draft_weights_job_share(making) && made >= before);
+		made = draft_weights_job_run(making, 0);
 		assert_true(made > before && made <= 1);
 	}
-	assert_true(low_make_for(making, 1) == 1);
-	assert_memory_equal(one, sliced, low.bytes);
-	low_making_close(making);
+	assert_true(draft_weights_job_run(making, 1) == 1);
+	assert_memory_equal(one, sliced, quantized.bytes);
+	draft_weights_job_close(making);
 	free(sliced);
 	free(one);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	random_model_free(m);
 }
 
@@ -421,8 +427,8 @@ static void close_subject(struct subject* s) {
 }
 
 struct way {
-	const struct mask *skip, *low;
-	bool low_head;
+	const struct mask *skip, *quantized;
+	bool quantized_head;
 	int base, last, tap; /* last 0: all */
 };
 
@@ -447,8 +453,8 @@ static void rows(const struct subject* s, int n, const struct way* way, float* l
 	                          .token = token,
 	                          .parent = parent,
 	                          .skip = way->skip,
-	                          .low = way->low,
-	                          .low_head = way->low_head,
+	                          .quantized = way->quantized,
+	                          .quantized_head = way->quantized_head,
 	                          .last = way->last ? way->last : 2 * s->b->weights->shape.n_blocks,
 	                          .head = !way->last,
 	                          .tap = way->tap ? way->tap : -1,
@@ -468,53 +474,56 @@ static void commit_rows(const struct subject* s, int n, float* logits) {
 	s->b->commit(s->c, path, n);
 }
 
-/* The stored weights with the copies of some sub-layers, as a model of its own. */
-static struct weight_table mixed(const struct low_table* low, const struct mask* which, bool head,
+/* The stored weights with the draft weights of some sub-layers, as a model of its own. */
+static struct weight_table mixed(const struct draft_weights* quantized, const struct mask* which, bool head,
                                  struct block_weights* block) {
-	struct weight_table w = *low->stored;
+	struct weight_table w = *quantized->stored;
 	for (int b = 0; b < w.shape.n_blocks; b++) {
-		const struct block_weights* copy = &low->block[b];
-		block[b] = low->stored->block[b];
+		const struct block_weights* own = &quantized->block[b];
+		block[b] = quantized->stored->block[b];
 		if (mask_has(which, 2 * b))
-			block[b].wq = copy->wq, block[b].wk = copy->wk, block[b].wv = copy->wv, block[b].wo = copy->wo;
+			block[b].wq = own->wq, block[b].wk = own->wk, block[b].wv = own->wv, block[b].wo = own->wo;
 		if (mask_has(which, 2 * b + 1))
-			block[b].w_gate = copy->w_gate, block[b].w_up = copy->w_up, block[b].w_down = copy->w_down,
-			block[b].expert = copy->expert;
+			block[b].w_gate = own->w_gate, block[b].w_up = own->w_up, block[b].w_down = own->w_down,
+			block[b].expert = own->expert;
 	}
 	w.block = block;
-	w.output = head ? *low->output : w.output;
+	w.output = head ? *quantized->output : w.output;
 	return w;
 }
 
 static void compare(struct random_model* m, int bits, const char* isa, uint64_t which, bool head,
                     const struct mask* skip) {
 	enum { COMMITTED = 20 };
-	struct low_table low;
+	struct draft_weights quantized;
 	struct block_weights block[3];
 	struct mask mask = {.word = {which}};
 	struct error error = {""};
 	float* a = malloc(sizeof(float) * MAX_ROWS * VOCAB);
 	float* b = malloc(sizeof(float) * MAX_ROWS * VOCAB);
-	plan(&low, m, bits);
-	void* data = make(&low, 2, 0);
-	const struct weight_table copy = mixed(&low, &mask, head, block);
-	struct subject with = open_subject(&m->weights, isa), its = open_subject(&copy, isa);
-	assert_true(with.b->use_low(with.b, &low, &error));
+	plan(&quantized, m, bits);
+	void* data = make(&quantized, 2, 0);
+	const struct weight_table own = mixed(&quantized, &mask, head, block);
+	struct subject with = open_subject(&m->weights, isa), its = open_subject(&own, isa);
+	assert_true(with.b->use_draft_weights(with.b, &quantized, &error));
 	for (int n = 1; n <= 131; n += n < 5 ? 4 : SANITIZED ? 126 : 63) {
-		/* nothing committed: keys and values of the stored weights are not the copy's */
-		const struct way draft = {.skip = skip, .low = &mask, .low_head = head}, full = {.skip = skip};
+		/* nothing committed: keys and values of the stored weights are not the draft weights' */
+		const struct way draft = {.skip = skip, .quantized = &mask, .quantized_head = head},
+		                 full = {.skip = skip};
 		rows(&with, n, &draft, a);
 		rows(&its, n, &full, b);
 		assert_memory_equal(a, b, sizeof(float) * VOCAB * (size_t)n);
 		with.b->discard(with.c);
 		its.b->discard(its.c);
 	}
-	/* and drafts leave no trace: windows into committed text, then the text goes on as without a copy */
+	/* and drafts leave no trace: windows into committed text, then the text goes on as without draft weights
+	 */
 	struct subject alone = open_subject(&m->weights, isa);
 	commit_rows(&with, COMMITTED, a);
 	commit_rows(&alone, COMMITTED, b);
 	assert_memory_equal(a, b, sizeof(float) * VOCAB * COMMITTED);
-	const struct way window = {.skip = skip, .low = &mask, .low_head = head, .base = COMMITTED / 2};
+	const struct way window = {
+	    .skip = skip, .quantized = &mask, .quantized_head = head, .base = COMMITTED / 2};
 	rows(&with, 8, &window, a);
 	with.b->discard(with.c);
 	commit_rows(&with, COMMITTED, a);
@@ -524,12 +533,12 @@ static void compare(struct random_model* m, int bits, const char* isa, uint64_t 
 	close_subject(&with);
 	close_subject(&its);
 	free(data);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	free(a);
 	free(b);
 }
 
-static void a_low_pass_is_the_copys_full_pass(void** state) {
+static void a_quantized_pass_is_the_quantized_models(void** state) {
 	(void)state;
 	static const char* const isa[] = {"reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm"};
 	const struct mask skip = {.word = {0x24}};
@@ -548,7 +557,7 @@ static void a_low_pass_is_the_copys_full_pass(void** state) {
 		compare(m, 4, isa[i], 0x15, false, NULL);
 		compare(m, 8, isa[i], 0x2a, true, NULL);
 		compare(m, 4, isa[i], 0, true, NULL);
-		compare(odd, 4, isa[i], 0x39, true, NULL); /* w_down has no copy */
+		compare(odd, 4, isa[i], 0x39, true, NULL); /* w_down has no draft weights */
 		compare(experts, 4, isa[i], 0x15, true, NULL);
 		compare(experts, 4, isa[i], 0x3f, true, NULL);
 		compare(experts, 4, isa[i], 0x2e, false, &skip);
@@ -562,16 +571,16 @@ static void a_low_pass_is_the_copys_full_pass(void** state) {
 static void rewinding(void** state) {
 	(void)state;
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, 0);
-	struct low_table low;
+	struct draft_weights quantized;
 	struct error error = {""};
 	const struct mask first = {.word = {1}}, fifth = {.word = {0x10}}, all = {.word = {0x3f}};
 	float* logits = malloc(sizeof(float) * MAX_ROWS * VOCAB);
-	plan(&low, m, 4);
-	void* data = make(&low, 1, 0);
+	plan(&quantized, m, 4);
+	void* data = make(&quantized, 1, 0);
 	struct subject s = open_subject(&m->weights, "auto");
-	assert_true(s.b->use_low(s.b, &low, &error));
-	const struct way below = {.low = &first, .last = 4}, above = {.low = &fifth, .tap = 3};
-	const struct way both = {.low = &all, .last = 4}, none = {.last = 4};
+	assert_true(s.b->use_draft_weights(s.b, &quantized, &error));
+	const struct way below = {.quantized = &first, .last = 4}, above = {.quantized = &fifth, .tap = 3};
+	const struct way both = {.quantized = &all, .last = 4}, none = {.last = 4};
 	rows(&s, 3, &below, logits);
 	assert_false(s.b->rewind(s.c, 4));
 	s.b->discard(s.c);
@@ -587,7 +596,7 @@ static void rewinding(void** state) {
 	s.b->discard(s.c);
 	close_subject(&s);
 	free(data);
-	low_close(&low);
+	draft_weights_close(&quantized);
 	free(logits);
 	random_model_free(m);
 }
@@ -597,14 +606,14 @@ int main(void) {
 	    cmocka_unit_test(rounding_is_no_worse_than_plain),
 	    cmocka_unit_test(scales_are_finite),
 	    cmocka_unit_test(bytes_are_the_same_on_any_processor),
-	    cmocka_unit_test(woven_blocks_are_the_rows_blocks),
+	    cmocka_unit_test(interleaved_blocks_are_the_rows_blocks),
 	    cmocka_unit_test(types_follow_the_columns),
 	    cmocka_unit_test(small_weights_are_left),
-	    cmocka_unit_test(woven_where_wanted),
+	    cmocka_unit_test(interleaved_where_wanted),
 	    cmocka_unit_test(experts_are_rounded),
 	    cmocka_unit_test(weights_elsewhere_are_refused),
 	    cmocka_unit_test(threads_do_not_matter),
-	    cmocka_unit_test(a_low_pass_is_the_copys_full_pass),
+	    cmocka_unit_test(a_quantized_pass_is_the_quantized_models),
 	    cmocka_unit_test(rewinding),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Whether a low-bit copy fits and is worth it. */
-#include "core/model/low_copy.h"
+/* Whether quantized draft weights fits and is worth it. */
+#include "core/model/draft_weights_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
-/* A copy is there to save time: by default it does not crowd out what else the machine is for. */
+/* Draft weights is there to save time: by default it does not crowd out what else the machine is for. */
 static const double SHARE_OF_AVAILABLE = 0.25;
 
 static double meminfo_available(void) {
@@ -45,16 +45,17 @@ static double memory_available(void) {
 	return machine;
 }
 
-static bool fits(const struct low_copy* copy, const struct low_wish* wish, struct error* error) {
-	const double bytes = (double)copy->table.bytes, available = memory_available();
+static bool fits(const struct draft_weights_memory* memory, const struct draft_weights_request* wish,
+                 struct error* error) {
+	const double bytes = (double)memory->table.bytes, available = memory_available();
 	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
-		return error_set(error, "the %d-bit copy for drafting takes %.1f MiB, more than the %.1f MiB allowed",
-		                 wish->form.bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
+		return error_set(error, "the %d-bit draft weights takes %.1f MiB, more than the %.1f MiB allowed",
+		                 wish->format.bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
 	if (wish->most_bytes <= 0 && available > 0 && bytes > SHARE_OF_AVAILABLE * available)
 		return error_set(error,
-		                 "the %d-bit copy for drafting takes %.1f MiB, more than a quarter of the %.1f MiB "
+		                 "the %d-bit draft weights takes %.1f MiB, more than a quarter of the %.1f MiB "
 		                 "available (--draft-memory allows more)",
-		                 wish->form.bits, bytes / 0x1p20, available / 0x1p20);
+		                 wish->format.bits, bytes / 0x1p20, available / 0x1p20);
 	return true;
 }
 
@@ -91,62 +92,63 @@ static double sub_layer_bytes(const struct weight_table* w) {
 }
 
 /* Whether the plan leaves so small a share of the blocks' bytes that a draft with it can pay. */
-static bool is_worth_it(const struct low_table* low) {
+static bool is_worth_it(const struct draft_weights* draft) {
 	static const double MOST_SHARE = 0.6;
-	const double stored = sub_layer_bytes(low->stored);
+	const double stored = sub_layer_bytes(draft->stored);
 	double copied = 0, of = 0;
-	for (int i = 0; i < low->n_items - low->head; i++) {
-		copied += (double)low->item[i].bytes;
-		of += (double)tensor_bytes(low->item[i].stored);
+	for (int i = 0; i < draft->n_items - draft->head; i++) {
+		copied += (double)draft->item[i].bytes;
+		of += (double)tensor_bytes(draft->item[i].stored);
 	}
 	return stored - of + copied <= MOST_SHARE * stored;
 }
 
-int low_bits_for(const struct model* model) {
+int draft_bits_for(const struct model* model) {
 	const int bits = 4; /* a row in 3 takes no less time (bench kernels), and guesses worse */
-	struct low_table table;
+	struct draft_weights table;
 	struct error error;
 	if (sub_layer_bytes(&model->weights) <= last_level_cache())
 		return 0;
 	const bool worth =
-	    low_plan(&table, &model->weights, (struct low_form){.bits = bits}, &error) && is_worth_it(&table);
-	low_close(&table);
+	    draft_weights_plan(&table, &model->weights, (struct draft_weights_format){.bits = bits}, &error) &&
+	    is_worth_it(&table);
+	draft_weights_close(&table);
 	return worth ? bits : 0;
 }
 
-bool low_head_pays(const struct weight_table* w) {
+bool wants_screened_head(const struct weight_table* w) {
 	/* that of SmolLM2, 29 MiB, took 0.12 s to copy, and its bounds leave next to nothing out */
 	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
 	const double head = (double)tensor_bytes(&w->output), step = head + sub_layer_bytes(w);
 	const double available = memory_available();
-	const double copy = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
+	const double memory = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
 	return head >= LEAST_BYTES && head >= LEAST_SHARE * step &&
-	       (available <= 0 || copy <= MOST_OF_MEMORY * available);
+	       (available <= 0 || memory <= MOST_OF_MEMORY * available);
 }
 
 /* ---- its memory ----------------------------------------------------------------------------- */
 
-static bool take_memory(struct low_copy* copy, struct error* error) {
+static bool take_memory(struct draft_weights_memory* memory, struct error* error) {
 	static const size_t huge = (size_t)2 << 20;
-	const size_t bytes = (copy->table.bytes + huge - 1) / huge * huge;
-	copy->memory = aligned_alloc(huge, bytes);
-	if (!copy->memory)
-		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", copy->table.form.bits,
-		                 (double)copy->table.bytes / 0x1p20);
-	madvise(copy->memory, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
-	low_place(&copy->table, copy->memory);
+	const size_t bytes = (memory->table.bytes + huge - 1) / huge * huge;
+	memory->data = aligned_alloc(huge, bytes);
+	if (!memory->data)
+		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", memory->table.format.bits,
+		                 (double)memory->table.bytes / 0x1p20);
+	madvise(memory->data, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	draft_weights_place(&memory->table, memory->data);
 	return true;
 }
 
-bool low_copy_open(struct low_copy* copy, const struct model* model, const struct low_wish* wish,
-                   struct error* error) {
-	*copy = (struct low_copy){.memory = NULL};
-	return low_plan(&copy->table, &model->weights, wish->form, error) &&
-	       (copy->table.bytes == 0 || (fits(copy, wish, error) && take_memory(copy, error)));
+bool draft_weights_memory_open(struct draft_weights_memory* memory, const struct model* model,
+                               const struct draft_weights_request* wish, struct error* error) {
+	*memory = (struct draft_weights_memory){.data = NULL};
+	return draft_weights_plan(&memory->table, &model->weights, wish->format, error) &&
+	       (memory->table.bytes == 0 || (fits(memory, wish, error) && take_memory(memory, error)));
 }
 
-void low_copy_close(struct low_copy* copy) {
-	low_close(&copy->table);
-	free(copy->memory);
-	*copy = (struct low_copy){.memory = NULL};
+void draft_weights_memory_close(struct draft_weights_memory* memory) {
+	draft_weights_close(&memory->table);
+	free(memory->data);
+	*memory = (struct draft_weights_memory){.data = NULL};
 }

@@ -1,4 +1,4 @@
-/* Rounding weights to the types that copies for drafting are made of, q4_k, q4_1, q4_0 and q8_0: many blocks
+/* Rounding weights to the types that draft weights are made of, q4_k, q4_1, q4_0 and q8_0: many blocks
  * side by side, one a lane.
  *
  * A group x is to become s·q + m with q in 0…15. Two divisions of its range are tried; each gives integers q,
@@ -6,10 +6,10 @@
  * (Σqx - ΣqΣx/n)² / (Σq² - (Σq)²/n) of Σ(x - mean)². The division whose line explains more is kept, and the
  * weights are rounded once more to what s and m became when they were stored.
  *
- * Making a copy must cost few plain steps, or drafting earns it too late: so nothing here is summed across
- * lanes, and the words of the blocks come out as woven rows have them (kernels/woven.h). Blocks lie side by
- * side in as many rows, or one after another in one. It is compiled for any processor, for AVX2 and for
- * AVX-512 (cpu/avx2_low.c, cpu/avx512_low.c), to the same bytes. */
+ * Making draft weights must cost few plain steps, or drafting earns it too late: so nothing here is summed
+ * across lanes, and the words of the blocks come out as interleaved rows have them (kernels/interleaved.h).
+ * Blocks lie side by side in as many rows, or one after another in one. It is compiled for any processor, for
+ * AVX2 and for AVX-512 (cpu/avx2_quantize_row.c, cpu/avx512_quantize_row.c), to the same bytes. */
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -357,9 +357,9 @@ static inline indices round_q8_0(indices word[Q8_0_WORDS], const struct stripe* 
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-/* x (WOVEN, stride) of a block each, woven */
-static inline void round_woven(enum dtype type, unsigned char* out, const float* x, int64_t stride) {
-	for (int lane = 0; lane < WOVEN; lane += BLOCKS) {
+/* x (INTERLEAVED_ROWS, stride) of a block each, interleaved */
+static inline void round_interleaved(enum dtype type, unsigned char* out, const float* x, int64_t stride) {
+	for (int lane = 0; lane < INTERLEAVED_ROWS; lane += BLOCKS) {
 		struct stripe stripe;
 		indices word[Q4_K_WORDS];
 		unsigned char* to = out + 4 * lane;
@@ -371,15 +371,15 @@ static inline void round_woven(enum dtype type, unsigned char* out, const float*
 		} else {
 			const halves d = __builtin_convertvector(round_q4_0(word, &stripe), halves);
 			memcpy(out + 2 * lane, &d, sizeof d);
-			to += 2 * WOVEN;
+			to += 2 * INTERLEAVED_ROWS;
 		}
-		for (int w = 0; w < words; w++, to += 4 * WOVEN)
+		for (int w = 0; w < words; w++, to += 4 * INTERLEAVED_ROWS)
 			memcpy(to, &word[w], sizeof word[w]);
 	}
 }
 
-/* What low_round does, of these types. x (cols), in whole blocks, of which the last one is rounded more than
- * once where lanes are left. */
+/* What quantize_row does, of these types. x (cols), in whole blocks, of which the last one is rounded more
+ * than once where lanes are left. */
 static inline void round_blocks(enum dtype type, unsigned char* out, const float* x, int64_t cols) {
 	const int block = type == DTYPE_Q4_K ? BLOCK_SUPER : BLOCK_SMALL;
 	const bool with_minimum =

@@ -1,0 +1,379 @@
+/* Objects: members that the schema names, in its order, then others, whose names are told apart by patterns.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/grammar/json_compiler.h"
+
+enum { MAX_CLASSES = 64, MAX_COUNTED = 1 << 13 };
+
+struct member {
+	const char* name;
+	const cJSON* schema; /* NULL: any value */
+	bool required;
+	int rule; /* where members are counted: of its name, without the first quote, and its value; 0: none */
+};
+
+/* Names that the schema does not have, which match the same patterns. */
+struct name_class {
+	struct language* names;
+	bool matches[MAX_GROUPS]; /* a pattern of the group */
+	cJSON* values;            /* schemas, all of which hold */
+};
+
+struct object {
+	struct compiler* c;
+	const cJSON *schema, *group[MAX_GROUPS], *unevaluated;
+	int n_groups;
+	bool
+	    named; /* a group has properties that count as evaluated: others come only where the schema says so */
+	struct member member[MAX_PROPERTIES];
+	int n;
+	struct name_class class[MAX_CLASSES];
+	int n_classes;
+	struct language* names; /* that propertyNames allows; NULL: any */
+	int others;             /* the rule of another member, without its first quote; 0: none */
+	int least, most;        /* members; most -1: any number */
+};
+
+/* ---- which values a name has ------------------------------------------------------------------ */
+
+static struct language* pattern_of(struct compiler* c, const char* pattern) {
+	struct language* l = language_of_pattern(pattern, strlen(pattern), false, c->error);
+	c->failed |= !l;
+	return l;
+}
+
+/* All of the list's schemas at once; NULL: any value. Takes the list over. */
+static const cJSON* all_of(struct compiler* c, cJSON* list) {
+	const int n = cJSON_GetArraySize(list);
+	if (n > 1)
+		return schema_kept(c, schema_wrapped(c, "allOf", list));
+	cJSON* one = n == 1 ? cJSON_DetachItemFromArray(list, 0) : NULL;
+	cJSON_Delete(list);
+	return one ? schema_kept(c, one) : NULL;
+}
+
+static void add_value(struct compiler* c, cJSON* list, const cJSON* schema) {
+	if (!cJSON_IsTrue(schema))
+		schema_append(c, list, cJSON_Duplicate(schema, true));
+}
+
+/* What the groups say of a name that one of them has. */
+static const cJSON* schema_of_name(struct object* o, const char* name) {
+	struct compiler* c = o->c;
+	cJSON* list = cJSON_CreateArray();
+	bool evaluated = false;
+	for (int i = 0; i < o->n_groups && !c->failed; i++) {
+		const cJSON *own = cJSON_GetObjectItemCaseSensitive(json_field(o->group[i], "properties"), name),
+		            *pattern;
+		const cJSON* others = json_field(o->group[i], "additionalProperties");
+		bool matched = own != NULL;
+		if (own)
+			add_value(c, list, own);
+		cJSON_ArrayForEach (pattern, json_field(o->group[i], "patternProperties")) {
+			struct language* l = c->failed ? NULL : pattern_of(c, pattern->string);
+			if (l && language_takes(l, name)) {
+				add_value(c, list, pattern);
+				matched = true;
+			}
+			language_free(l);
+		}
+		if (!matched && others)
+			add_value(c, list, others);
+		evaluated |= (matched || others) && !json_field(o->group[i], SCHEMA_UNSEEN);
+	}
+	if (o->unevaluated && !evaluated)
+		add_value(c, list, o->unevaluated);
+	if (o->names && !language_takes(o->names, name))
+		schema_append(c, list, cJSON_CreateFalse());
+	return all_of(c, list);
+}
+
+static int find_member(const struct object* o, const char* name) {
+	for (int i = 0; i < o->n; i++)
+		if (strcmp(o->member[i].name, name) == 0)
+			return i;
+	return -1;
+}
+
+static bool add_member(struct object* o, const char* name, bool required) {
+	const int found = find_member(o, name);
+	if (found >= 0)
+		o->member[found].required |= required;
+	else if (o->n == MAX_PROPERTIES)
+		return schema_refuse(o->c, "more than 1024 properties are not supported"), false;
+	else
+		o->member[o->n++] =
+		    (struct member){.name = name, .schema = schema_of_name(o, name), .required = required};
+	return !o->c->failed;
+}
+
+/* The members that the schema names, then those that it only requires. */
+static void list_members(struct object* o) {
+	const cJSON *required = json_field(o->schema, "required"), *field;
+	if (required && !cJSON_IsArray(required))
+		schema_refuse(o->c, "\"required\" is not an array");
+	for (int i = 0; i < o->n_groups; i++) {
+		const cJSON* properties = json_field(o->group[i], "properties");
+		if (properties && !cJSON_IsObject(properties))
+			schema_refuse(o->c, "\"properties\" is not an object");
+		cJSON_ArrayForEach (field, properties) {
+			if (o->c->failed || !add_member(o, field->string, false))
+				return;
+			o->named = o->named || !json_field(o->group[i], SCHEMA_UNSEEN);
+		}
+	}
+	cJSON_ArrayForEach (field, required) {
+		if (!cJSON_IsString(field))
+			schema_refuse(o->c, "\"required\" holds something that is no string");
+		if (o->c->failed || !add_member(o, field->valuestring, true))
+			return;
+	}
+}
+
+/* ---- other names ------------------------------------------------------------------------------ */
+
+static void free_class(struct name_class* class) {
+	language_free(class->names);
+	cJSON_Delete(class->values);
+}
+
+/* Cuts every class in two: names that the pattern matches, whose values keep its schema, and others. */
+static void split_classes(struct object* o, int group, const cJSON* pattern) {
+	struct compiler* c = o->c;
+	struct language* l = pattern_of(c, pattern->string);
+	for (int i = 0, n = o->n_classes; i < n && !c->failed; i++) {
+		struct name_class* class = &o->class[i], *within = &o->class[o->n_classes];
+		struct language* matching = schema_keep_language(c, language_product(class->names, l, BOTH));
+		struct language* left = schema_keep_language(c, language_product(class->names, l, ONLY_FIRST));
+		language_free(class->names);
+		class->names = language_smallest(left);
+		if (c->failed || matching->n == 0) {
+			language_free(matching);
+			continue;
+		}
+		if (o->n_classes == MAX_CLASSES) {
+			schema_refuse_keyword(c, "patternProperties", "overlap in more than 64 ways");
+			language_free(matching);
+			break;
+		}
+		*within = *class;
+		within->names = language_smallest(matching);
+		within->values = cJSON_Duplicate(class->values, true);
+		within->matches[group] = true;
+		add_value(c, within->values, pattern);
+		o->n_classes++;
+	}
+	language_free(l);
+}
+
+/* Whether a group says what members are that no group names. */
+static bool has_others(const struct object* o) {
+	bool some = o->unevaluated || !o->named;
+	for (int i = 0; i < o->n_groups; i++) {
+		const cJSON* patterns = json_field(o->group[i], "patternProperties");
+		some = some || (patterns && patterns->child) || json_field(o->group[i], "additionalProperties");
+	}
+	return some;
+}
+
+/* Whether it says so of a class of them: else such members do not come, but where none is named. */
+static bool close_class(struct object* o, struct name_class* class) {
+	bool evaluated = false, said = !o->named;
+	for (int i = 0; i < o->n_groups; i++) {
+		const cJSON* others = json_field(o->group[i], "additionalProperties");
+		if (!class->matches[i] && others)
+			add_value(o->c, class->values, others);
+		said = said || class->matches[i] || others;
+		evaluated |= (class->matches[i] || others) && !json_field(o->group[i], SCHEMA_UNSEEN);
+	}
+	if (o->unevaluated && !evaluated)
+		add_value(o->c, class->values, o->unevaluated);
+	const cJSON* value;
+	cJSON_ArrayForEach (value, class->values)
+		said = said && !cJSON_IsFalse(value);
+	return said || (o->unevaluated && !evaluated && !cJSON_IsFalse(o->unevaluated));
+}
+
+static struct language* other_names(struct object* o) {
+	struct language* all = o->names ? language_product(o->names, o->names, BOTH) : language_all();
+	for (int i = 0; i < o->n && all && !o->c->failed; i++)
+		all = schema_product(o->c, all, language_of_text(o->member[i].name), ONLY_FIRST);
+	return schema_keep_language(o->c, all);
+}
+
+/* A name and a value; the rule, or 0. */
+static int class_rule(struct object* o, struct name_class* class) {
+	struct compiler* c = o->c;
+	const cJSON* value = all_of(c, class->values);
+	class->values = NULL;
+	if (c->failed || class->names->n == 0)
+		return 0;
+	const int rule = program_rule(c->grammar);
+	const int32_t at = value ? schema_emit(c, value, RETURNS) : schema_emit_any(c, RETURNS);
+	const int32_t named = at == NOWHERE ? NOWHERE : emit_text(c->grammar, "\"", 1, schema_emit_colon(c, at));
+	return named == NOWHERE ? 0
+	                        : schema_rule(c, rule,
+	                                      language_emit(c->grammar, class->names, emit_json_characters,
+	                                                    &c->classes, -1, named));
+}
+
+static void make_others(struct object* o) {
+	struct compiler* c = o->c;
+	const cJSON* pattern;
+	int32_t all = NOWHERE;
+	if (c->failed || !has_others(o) || o->most == 0)
+		return;
+	o->class[o->n_classes++] = (struct name_class){.names = other_names(o), .values = cJSON_CreateArray()};
+	for (int i = 0; i < o->n_groups; i++)
+		cJSON_ArrayForEach (pattern, json_field(o->group[i], "patternProperties")) {
+			if (!c->failed)
+				split_classes(o, i, pattern);
+		}
+	for (int i = 0; i < o->n_classes && !c->failed; i++) {
+		if (!close_class(o, &o->class[i]))
+			continue;
+		const int rule = class_rule(o, &o->class[i]);
+		all = rule > 0 ? emit_split(c->grammar, emit_call(c->grammar, rule, RETURNS), all) : all;
+	}
+	for (int i = 0; i < o->n_classes; i++)
+		free_class(&o->class[i]);
+	if (all != NOWHERE)
+		o->others = schema_rule(c, program_rule(c->grammar), all);
+}
+
+/* ---- emission --------------------------------------------------------------------------------- */
+
+/* Without the first quote. */
+static int32_t emit_member(struct compiler* c, const struct member* member, int32_t next) {
+	const size_t before = c->path_size;
+	const int written = snprintf(c->path + before, PATH_SIZE - before, "/properties/%.40s", member->name);
+	if (written > 0 && (size_t)written < PATH_SIZE - before)
+		c->path_size += (size_t)written;
+	const int32_t value = member->schema ? schema_emit(c, member->schema, next) : schema_emit_any(c, next);
+	if (!c->failed) {
+		c->path_size = before;
+		c->path[before] = 0;
+	}
+	if (value == NOWHERE)
+		return NOWHERE;
+	const cJSON name = {.type = cJSON_String, .valuestring = (char*)(uintptr_t)member->name};
+	char* text = json_print(&name);
+	const int32_t at = text ? emit_text(c->grammar, text + 1, strlen(text + 1), schema_emit_colon(c, value))
+	                        : schema_refuse(c, "out of memory");
+	free(text);
+	return at;
+}
+
+static int32_t emit_quote(struct compiler* c, int32_t next) {
+	return next == NOWHERE ? NOWHERE : schema_emit_space(c, schema_emit_literal(c, "\"", next));
+}
+
+/* Others after k members, after a quote. */
+static int32_t emit_others(struct object* o, int k, int32_t end) {
+	struct compiler* c = o->c;
+	const int least = o->least > k + 1 ? o->least - k - 1 : 0;
+	if (o->others == 0 || (o->most >= 0 && k >= o->most) || least > 0)
+		return NOWHERE; /* a name may come twice: no number of others is sure but one */
+	struct grammar* g = c->grammar;
+	const int rule = program_rule(g);
+	const int quoted = schema_rule(c, rule, schema_emit_literal(c, "\"", emit_call(g, o->others, RETURNS)));
+	return emit_call(g, o->others, schema_emit_more(c, quoted, 0, o->most < 0 ? -1 : o->most - k - 1, end));
+}
+
+/* Every member in its order, each there or, where it may, not. Where members are counted the states are those
+ * of each number; else there is one. */
+static int32_t emit_members(struct object* o, bool counted, int32_t close) {
+	struct compiler* c = o->c;
+	struct grammar* g = c->grammar;
+	const int states = counted ? o->n + 1 : 1;
+	const int32_t end = schema_emit_space(c, close);
+	int32_t *begun = malloc((size_t)states * sizeof *begun), *named = malloc((size_t)states * sizeof *named);
+	int32_t fresh = NOWHERE;
+	bool may_end = true;
+	c->grammar->failed |= !begun || !named;
+	for (int k = 0; k < states && !g->failed; k++) {
+		const bool enough = !counted || (k >= o->least && (o->most < 0 || k <= o->most));
+		named[k] = emit_others(o, counted ? k : o->n, end);
+		begun[k] = enough ? end : NOWHERE;
+		if (named[k] != NOWHERE)
+			begun[k] = emit_split(g, schema_emit_literal(c, ",", emit_quote(c, named[k])), begun[k]);
+	}
+	for (int i = o->n - 1; i >= 0 && !c->failed && !g->failed; i--) {
+		const struct member* member = &o->member[i];
+		may_end = may_end && !member->required;
+		for (int k = 0; k < (counted ? i + 1 : 1); k++) {
+			const int32_t next = begun[counted ? k + 1 : 0];
+			int32_t at = NOWHERE;
+			if (next != NOWHERE)
+				at = !counted           ? emit_member(c, member, next)
+				     : member->rule > 0 ? emit_call(g, member->rule, next)
+				                        : NOWHERE;
+			if (!member->required)
+				at = emit_split(g, at, named[k]);
+			named[k] = at;
+			const bool enough = may_end && (!counted || (k >= o->least && (o->most < 0 || k <= o->most)));
+			const int32_t ends = enough ? end : NOWHERE;
+			begun[k] =
+			    at == NOWHERE ? ends : emit_split(g, schema_emit_literal(c, ",", emit_quote(c, at)), ends);
+		}
+	}
+	if (!g->failed && !c->failed) {
+		fresh = emit_quote(c, named[0]);
+		if (may_end && o->least == 0)
+			fresh = emit_split(g, fresh, close);
+	}
+	free(begun);
+	free(named);
+	return fresh;
+}
+
+static int32_t emit_object(struct object* o, int32_t next) {
+	struct compiler* c = o->c;
+	const bool counted = o->n > 0 && (o->least > 0 || o->most >= 0);
+	int required = 0;
+	for (int i = 0; i < o->n; i++)
+		required += o->member[i].required;
+	const bool counts = counted && (o->least > required || (o->most >= 0 && (o->most < o->n || o->others)));
+	if (counts && (int64_t)o->n * o->n > MAX_COUNTED)
+		return schema_refuse(c, "a number of members beside so many named ones is not supported");
+	for (int i = 0; i < o->n && counts && !c->failed; i++) {
+		const int rule = program_rule(c->grammar);
+		o->member[i].rule = schema_rule(c, rule, emit_member(c, &o->member[i], RETURNS));
+	}
+	if (!counts && o->n > 0)
+		o->least = 0, o->most = -1;
+	if (o->n == 0 && o->least > 1)
+		return schema_refuse(c, "\"minProperties\" over 1 is not supported where no property is named");
+	const int32_t close = schema_emit_literal(c, "}", next);
+	const int32_t at = c->failed ? NOWHERE : emit_members(o, counts || o->n == 0, close);
+	return c->failed || at == NOWHERE ? NOWHERE : schema_emit_literal(c, "{", at);
+}
+
+int32_t schema_emit_object(struct compiler* c, const cJSON* schema, int32_t next) {
+	struct object* o = calloc(1, sizeof *o);
+	const cJSON* names = json_field(schema, "propertyNames");
+	int32_t at = NOWHERE;
+	if (!o)
+		return schema_refuse(c, "out of memory");
+	o->c = c;
+	o->schema = schema;
+	o->unevaluated = json_field(schema, "unevaluatedProperties");
+	o->n_groups =
+	    schema_groups(schema, SCHEMA_MEMBERS, "properties patternProperties additionalProperties", o->group);
+	o->least = schema_count_of(c, schema, "minProperties", 0);
+	o->most = schema_count_of(c, schema, "maxProperties", -1);
+	if (names)
+		o->names = schema_names(c, names, 0);
+	if (!c->failed && (o->most < 0 || o->least <= o->most)) {
+		list_members(o);
+		make_others(o);
+		if (!c->failed)
+			at = emit_object(o, next);
+	}
+	language_free(o->names);
+	free(o);
+	return at;
+}

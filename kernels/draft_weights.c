@@ -1,0 +1,360 @@
+/* Which matrices get quantized draft weights, where it lies, and filling it on all threads. */
+#include "kernels/draft_weights.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/clock.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/pool.h"
+#include "kernels/dtype_blocks.h"
+
+/* Draft weights must spare this share of a sub-layer's bytes, or reading it gains too little for its memory.
+ */
+static const double LEAST_SPARED = 0.25;
+
+/* The head chooses among all tokens at once: in 4 bits it makes nearly half of the draft weights' mistakes,
+ * in 8 hardly any, and it is small beside the blocks. */
+static const int HEAD_BITS = 8;
+
+static bool can_interleave(const struct draft_weights* draft, const struct tensor* stored) {
+	return draft->format.interleaved && stored->rows % INTERLEAVED_ROWS == 0;
+}
+
+/* The type for so many bits whose blocks divide a row; the stored one where none does. Of blocks of 32, those
+ * without a minimum can be interleaved, those with one run on a GPU. */
+static enum dtype type_for(const struct draft_weights* draft, const struct tensor* stored, int bits) {
+	const bool super = stored->cols % BLOCK_SUPER == 0;
+	if (stored->cols % BLOCK_SMALL != 0)
+		return stored->type;
+	if (bits == 8)
+		return DTYPE_Q8_0;
+	if (!super)
+		return can_interleave(draft, stored) ? DTYPE_Q4_0 : DTYPE_Q4_1;
+	return DTYPE_Q4_K;
+}
+
+/* The stored matrix's copy in so many bits, no bytes yet */
+static struct tensor planned_tensor(const struct draft_weights* draft, const struct tensor* stored,
+                                    int bits) {
+	const enum dtype type = type_for(draft, stored, bits);
+	const bool interleaved = (type == DTYPE_Q4_K || type == DTYPE_Q4_0) && can_interleave(draft, stored);
+	return (struct tensor){
+	    .type = type, .interleaved = interleaved, .rows = stored->rows, .cols = stored->cols};
+}
+
+/* A sub-layer's matrices so far: `before` bytes as stored, `after` with the draft weights. */
+struct share {
+	size_t before, after;
+	int first_item;
+	size_t first_byte;
+};
+
+static struct share begin_sub_layer(const struct draft_weights* draft) {
+	return (struct share){.first_item = draft->n_items, .first_byte = draft->bytes};
+}
+
+/* Plans draft weights of one matrix, where it is smaller. *copy is the stored tensor so far. */
+static void plan_matrix(struct draft_weights* draft, struct share* share, const struct tensor* stored,
+                        struct tensor* quantized, int bits) {
+	const struct tensor planned = planned_tensor(draft, stored, bits);
+	const size_t was = tensor_bytes(stored), is = tensor_bytes(&planned);
+	share->before += was;
+	share->after += is < was ? is : was;
+	if (is >= was)
+		return;
+	draft->item[draft->n_items++] = (struct draft_weights_item){
+	    .stored = stored, .quantized = quantized, .offset = draft->bytes, .bytes = is};
+	draft->bytes =
+	    (draft->bytes + is + DRAFT_WEIGHTS_ALIGNMENT - 1) / DRAFT_WEIGHTS_ALIGNMENT * DRAFT_WEIGHTS_ALIGNMENT;
+}
+
+/* Whether the sub-layer gets its draft weights; else none of them is planned. */
+static bool end_sub_layer(struct draft_weights* draft, const struct share* share, int bits) {
+	if (share->before == 0 || (double)share->after > (1 - LEAST_SPARED) * (double)share->before) {
+		draft->n_items = share->first_item;
+		draft->bytes = share->first_byte;
+		return false;
+	}
+	for (int i = share->first_item; i < draft->n_items; i++)
+		*draft->item[i].quantized = planned_tensor(draft, draft->item[i].stored, bits);
+	return true;
+}
+
+static bool plan_attention(struct draft_weights* draft, const struct block_weights* s,
+                           struct block_weights* c) {
+	struct share share = begin_sub_layer(draft);
+	plan_matrix(draft, &share, &s->wq, &c->wq, draft->format.bits);
+	plan_matrix(draft, &share, &s->wk, &c->wk, draft->format.bits);
+	plan_matrix(draft, &share, &s->wv, &c->wv, draft->format.bits);
+	plan_matrix(draft, &share, &s->wo, &c->wo, draft->format.bits);
+	return end_sub_layer(draft, &share, draft->format.bits);
+}
+
+/* Experts too; the router stays as it is: it is small, and its choice is all or nothing. */
+static bool plan_mlp(struct draft_weights* draft, const struct block_weights* s, struct block_weights* c,
+                     struct expert* expert) {
+	struct share share = begin_sub_layer(draft);
+	plan_matrix(draft, &share, &s->w_gate, &c->w_gate, draft->format.bits);
+	plan_matrix(draft, &share, &s->w_up, &c->w_up, draft->format.bits);
+	plan_matrix(draft, &share, &s->w_down, &c->w_down, draft->format.bits);
+	const int experts = tensor_present(&s->router) ? draft->stored->shape.n_experts : 0;
+	for (int e = 0; e < experts; e++) {
+		expert[e] = s->expert[e];
+		plan_matrix(draft, &share, &s->expert[e].w_gate, &expert[e].w_gate, draft->format.bits);
+		plan_matrix(draft, &share, &s->expert[e].w_up, &expert[e].w_up, draft->format.bits);
+		plan_matrix(draft, &share, &s->expert[e].w_down, &expert[e].w_down, draft->format.bits);
+	}
+	if (experts > 0)
+		c->expert = expert;
+	return end_sub_layer(draft, &share, draft->format.bits);
+}
+
+static void plan_block(struct draft_weights* draft, int b) {
+	const struct block_weights* s = &draft->stored->block[b];
+	struct expert* expert = draft->expert + (size_t)b * (size_t)draft->stored->shape.n_experts;
+	mask_set(&draft->sub_layers, 2 * b, plan_attention(draft, s, &draft->block[b]));
+	mask_set(&draft->sub_layers, 2 * b + 1, plan_mlp(draft, s, &draft->block[b], expert));
+}
+/* Of the blocks, so that it tells copies of different bits apart; the stored head's where they have none. */
+static enum dtype main_type(const struct draft_weights* draft) {
+	size_t bytes[DTYPE_COUNT] = {0};
+	enum dtype most = draft->output->type;
+	for (int i = 0; i < draft->n_items; i++)
+		bytes[draft->item[i].quantized->type] += draft->item[i].bytes;
+	for (int t = 0; t < DTYPE_COUNT; t++)
+		most = bytes[t] > bytes[most] ? (enum dtype)t : most;
+	return most;
+}
+
+enum { PART_ROWS = INTERLEAVED_ROWS };
+
+static void count_parts(struct draft_weights* draft) {
+	for (int i = 0; i < draft->n_items; i++) {
+		const struct tensor* stored = draft->item[i].stored;
+		draft->item[i].first_part = draft->parts;
+		draft->parts += (int)((stored->rows + PART_ROWS - 1) / PART_ROWS);
+	}
+}
+
+static const struct quantizer* rounding_here(void) {
+	static const struct quantizer plain = {dtype_to_float, quantize_row, quantize_interleaved};
+#if defined(__x86_64__)
+	static const struct quantizer avx2 = {avx2_decode, avx2_quantize_row, avx2_quantize_interleaved};
+	static const struct quantizer avx512 = {avx2_decode, avx2_quantize_row, avx512_quantize_interleaved};
+	if (avx512_supported())
+		return &avx512;
+	if (avx2_supported())
+		return &avx2;
+#endif
+	return &plain;
+}
+
+static void plan_head(struct draft_weights* draft) {
+	struct share share = begin_sub_layer(draft);
+	plan_matrix(draft, &share, &draft->stored->output, draft->output, HEAD_BITS);
+	draft->head = end_sub_layer(draft, &share, HEAD_BITS);
+}
+
+bool draft_weights_plan(struct draft_weights* draft, const struct weight_table* stored,
+                        struct draft_weights_format format, struct error* error) {
+	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
+	*draft = (struct draft_weights){.format = format, .rounding = rounding_here(), .stored = stored};
+	if (!stored->output.data)
+		return error_set(error, "the weights are made on the device: there is nothing here to copy");
+	draft->block = malloc(blocks * sizeof *draft->block);
+	draft->output = malloc(sizeof *draft->output);
+	draft->expert = malloc((blocks * experts + 1) * sizeof *draft->expert);
+	draft->item = malloc((blocks * (7 + 3 * experts) + 1) * sizeof *draft->item);
+	if (!draft->block || !draft->output || !draft->expert || !draft->item)
+		return error_set(error, "out of memory for the plan of quantized draft weights");
+	memcpy(draft->block, stored->block, blocks * sizeof *draft->block);
+	*draft->output = stored->output;
+	for (int b = 0; b < stored->shape.n_blocks; b++)
+		plan_block(draft, b);
+	draft->type = main_type(draft);
+	if (!format.coarse_head)
+		plan_head(draft);
+	count_parts(draft);
+	return true;
+}
+
+void draft_weights_close(struct draft_weights* draft) {
+	free(draft->block);
+	free(draft->output);
+	free(draft->expert);
+	free(draft->item);
+	*draft = (struct draft_weights){0};
+}
+
+void draft_weights_place(struct draft_weights* draft, const void* data) {
+	for (int i = 0; i < draft->n_items; i++)
+		draft->item[i].quantized->data = (const unsigned char*)data + draft->item[i].offset;
+}
+
+struct mask draft_weights_sub_layers(const struct draft_weights* draft, const struct mask* mask, bool* head) {
+	struct mask set = {.word = {0}};
+	for (int i = 0; i < MASK_WORDS; i++)
+		set.word[i] = draft->sub_layers.word[i] & ~mask->word[i] & ~mask->stored[i];
+	*head = draft->head && !mask->stored_head;
+	return set;
+}
+
+/* ---- making it ------------------------------------------------------------------------------ */
+
+static int item_of(const struct draft_weights* draft, int part) {
+	int from = 0, to = draft->n_items - 1;
+	while (from < to) {
+		const int middle = (from + to + 1) / 2;
+		if (draft->item[middle].first_part <= part)
+			from = middle;
+		else
+			to = middle - 1;
+	}
+	return from;
+}
+
+/* The bytes between two matrices, and behind the last, are zero. */
+static void clear_gap(const struct draft_weights* draft, unsigned char* data, int item) {
+	const struct draft_weights_item* i = &draft->item[item];
+	const size_t end = i->offset + i->bytes, next = item + 1 < draft->n_items ? i[1].offset : draft->bytes;
+	memset(data + end, 0, next - end);
+}
+
+/* Some rows of a matrix, and where their copy goes. */
+struct rows {
+	const struct quantizer* by;
+	const struct tensor *from, *to;
+	const unsigned char* row;
+	unsigned char* out;
+	size_t row_bytes;
+	int64_t n;
+};
+
+/* Columns at a time: what is widened of INTERLEAVED_ROWS rows stays in the first-level cache. */
+enum { COLS_INTERLEAVED = BLOCK_SUPER, COLS_OF_A_ROW = INTERLEAVED_ROWS * BLOCK_SUPER };
+
+/* Fetches what follows: rows side by side are too many streams for the processor to see where they go. */
+static void widen(const struct rows* rows, const unsigned char* from, size_t bytes, float* x, int64_t cols) {
+	for (size_t i = 0; i < bytes; i += 64)
+		__builtin_prefetch(from + bytes + i);
+	rows->by->widen(rows->from->type, from, x, cols);
+}
+
+static void round_interleaved(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+	const enum dtype type = rows->to->type;
+	const unsigned char* from = rows->row;
+	unsigned char* out = rows->out;
+	for (int64_t k = 0, some; k < rows->to->cols; k += some) {
+		some = rows->to->cols - k < COLS_INTERLEAVED ? rows->to->cols - k : COLS_INTERLEAVED;
+		const size_t bytes = dtype_row_bytes(rows->from->type, some);
+		for (size_t r = 0; r < INTERLEAVED_ROWS; r++)
+			widen(rows, from + r * rows->row_bytes, bytes, x + r * COLS_INTERLEAVED, some);
+		for (int64_t b = 0; b < some;
+		     b += dtype_block(type), out += INTERLEAVED_ROWS * dtype_block_bytes(type))
+			rows->by->interleave(type, out, x + b, COLS_INTERLEAVED);
+		from += bytes;
+	}
+}
+
+static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+	unsigned char* out = rows->out;
+	for (int64_t r = 0; r < rows->n; r++) {
+		const unsigned char* from = rows->row + (size_t)r * rows->row_bytes;
+		for (int64_t k = 0, some; k < rows->to->cols; k += some) {
+			some = rows->to->cols - k < COLS_OF_A_ROW ? rows->to->cols - k : COLS_OF_A_ROW;
+			const size_t bytes = dtype_row_bytes(rows->from->type, some);
+			widen(rows, from, bytes, x, some);
+			rows->by->round(rows->to->type, out, x, some);
+			out += dtype_row_bytes(rows->to->type, some);
+			from += bytes;
+		}
+	}
+}
+
+/* The part's rows, and the gap before or behind the matrix. */
+static void make_part(const struct draft_weights* draft, void* data, int part) {
+	const int index = item_of(draft, part);
+	const struct draft_weights_item* item = &draft->item[index];
+	const struct tensor *from = item->stored, *to = item->quantized;
+	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS, left = to->rows - begin;
+	const size_t row_bytes = dtype_row_bytes(from->type, from->cols);
+	const size_t done = (size_t)begin * dtype_row_bytes(to->type, to->cols);
+	const struct rows rows = {.by = draft->rounding,
+	                          .from = from,
+	                          .to = to,
+	                          .row = (const unsigned char*)from->data + (size_t)begin * row_bytes,
+	                          .out = (unsigned char*)data + item->offset + done,
+	                          .row_bytes = row_bytes,
+	                          .n = left < PART_ROWS ? left : PART_ROWS};
+	float x[COLS_OF_A_ROW];
+	(to->interleaved ? round_interleaved : round_rows)(&rows, x);
+	if (begin == 0)
+		clear_gap(draft, data, index);
+}
+
+struct draft_weights_job {
+	const struct draft_weights* draft;
+	void* data;
+	struct pool* pool;
+	atomic_int next; /* the part that nobody has taken yet */
+	double until;    /* by the clock */
+};
+
+struct draft_weights_job* draft_weights_job_open(const struct draft_weights* draft, void* data, int threads,
+                                                 struct error* error) {
+	struct draft_weights_job* m = calloc(1, sizeof *m);
+	struct pool* pool = m ? pool_open(threads) : NULL;
+	if (!pool) {
+		free(m);
+		error_set(error, "the threads that make quantized draft weights could not be made");
+		return NULL;
+	}
+	m->draft = draft;
+	m->data = data;
+	m->pool = pool;
+	return m;
+}
+
+void draft_weights_job_close(struct draft_weights_job* m) {
+	if (m)
+		pool_close(m->pool);
+	free(m);
+}
+
+static void take_parts(void* user, int worker, int thread) {
+	struct draft_weights_job* m = user;
+	(void)worker, (void)thread;
+	do {
+		const int part = atomic_fetch_add(&m->next, 1);
+		if (part >= m->draft->parts) {
+			atomic_store(&m->next, m->draft->parts);
+			return;
+		}
+		make_part(m->draft, m->data, part);
+	} while (seconds_now() < m->until);
+}
+
+double draft_weights_job_run(struct draft_weights_job* m, double seconds) {
+	m->until = seconds_now() + seconds;
+	pool_run(m->pool, pool_threads(m->pool), take_parts, m);
+	return draft_weights_job_share(m);
+}
+
+double draft_weights_job_share(const struct draft_weights_job* m) {
+	return m->draft->parts ? (double)atomic_load(&m->next) / m->draft->parts : 1;
+}
+
+bool draft_weights_make(const struct draft_weights* draft, void* data, int threads,
+                        void (*progress)(void* user, double share), void* user, struct error* error) {
+	struct draft_weights_job* m = draft_weights_job_open(draft, data, threads, error);
+	while (m && draft_weights_job_share(m) < 1) {
+		const double share = draft_weights_job_run(m, progress ? 0.1 : INFINITY);
+		if (progress)
+			progress(user, share);
+	}
+	draft_weights_job_close(m);
+	return m != NULL;
+}

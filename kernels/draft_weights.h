@@ -1,0 +1,102 @@
+/* Quantized draft weights of a model's matrices, for drafting.
+ *
+ * A pass may run sub-layers, and the head, with the draft weights instead of the stored weights (pass.low,
+ * pass.quantized_head). The draft weights are made of GGUF's own block types, so that the kernels for stored
+ * weights run it. What it computes is a guess: verification always runs the stored weights.
+ *
+ * Planning says which matrices get draft weights, of which type and where it lies, from shapes and stored
+ * types alone; making fills memory by that plan. The draft weights' bytes depend on the weights and what was
+ * asked for, not on threads or instruction sets.
+ *
+ * For a CPU the rows of matrices in 4 bits are interleaved (struct tensor, kernels/interleaved.h): a draft
+ * step, which has one row, then waits for memory and not for arithmetic. Stored weights stay as their file
+ * has them. */
+#ifndef SWIFTLET_KERNELS_DRAFT_WEIGHTS_H
+#define SWIFTLET_KERNELS_DRAFT_WEIGHTS_H
+
+#include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { DRAFT_WEIGHTS_ALIGNMENT = 64 };
+
+/* Who widens and rounds rows on this processor: the same bytes everywhere, sooner on some. */
+struct quantizer {
+	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
+	void (*round)(enum dtype, void* out, const float* x, int64_t cols);
+	void (*interleave)(enum dtype, void* out, const float* x, int64_t stride);
+};
+
+/* One matrix of the draft weights. */
+struct draft_weights_item {
+	const struct tensor* stored;
+	struct tensor* quantized; /* in the table below; data NULL until draft_weights_place */
+	size_t offset, bytes;     /* offset a multiple of DRAFT_WEIGHTS_ALIGNMENT */
+	int first_part;           /* of the parts that are made one by one */
+};
+
+/* What is asked of draft weights. */
+struct draft_weights_format {
+	int bits;         /* of the blocks' matrices: 4 or 8; the head's copy has 8 */
+	bool interleaved; /* in 4 bits, matrices whose rows are a multiple of INTERLEAVED_ROWS are */
+	bool coarse_head; /* drafts take the backend's (WANT_GUESS): no draft weights of the head is made */
+};
+
+struct draft_weights {
+	struct draft_weights_format format;
+	bool optional; /* nobody asked for it: a backend may give its memory to caches */
+	const struct quantizer* rounding;
+	const struct weight_table* stored;
+	/* (n_blocks) the stored table's, with the draft weights in the place of the matrices that have one */
+	struct block_weights* block;
+	struct expert* expert;  /* (n_blocks, n_experts) likewise, of the blocks that have some */
+	struct tensor* output;  /* likewise, the head */
+	struct mask sub_layers; /* those with draft weights: it spares at least a quarter of their bytes */
+	bool head;              /* so has the output head */
+	enum dtype type;        /* of most bytes of the blocks' copies */
+	size_t bytes;           /* of the draft weights; 0: the weights are as small already */
+	struct draft_weights_item* item; /* (n_items) by offset */
+	int n_items;
+	int parts; /* of some rows each, to be made in any order */
+};
+
+/* Plans draft weights. `stored` must outlive the table. False with the error set on no memory, or where the
+ * weights are not in memory (made on a device). Close in any case. */
+bool draft_weights_plan(struct draft_weights*, const struct weight_table* stored, struct draft_weights_format,
+                        struct error*);
+void draft_weights_close(struct draft_weights*);
+/* Gives the tensors their place in `data` (bytes), 64-byte aligned, the caller's. */
+void draft_weights_place(struct draft_weights*, const void* data);
+/* Fills `data` (bytes) by the plan on so many threads (0: one for each CPU that the process may use).
+ * progress, with the share done, may be NULL; it is called on the caller's thread. False with the error set
+ * when no threads can be made. */
+bool draft_weights_make(const struct draft_weights*, void* data, int threads,
+                        void (*progress)(void* user, double share), void* user, struct error*);
+
+/* The same by slices, between which whoever wants the draft weights works: takes part for about so many
+ * seconds, or until all is made, and gives back the share that is. Allocates nothing. From one thread at a
+ * time. */
+struct draft_weights_job;
+struct draft_weights_job* draft_weights_job_open(const struct draft_weights*, void* data, int threads,
+                                                 struct error*);
+void draft_weights_job_close(struct draft_weights_job*);
+double draft_weights_job_run(struct draft_weights_job*, double seconds);
+double draft_weights_job_share(const struct draft_weights_job*);
+
+/* The sub-layers that a draft with this mask runs with the draft weights; the head is beside them. */
+struct mask draft_weights_sub_layers(const struct draft_weights*, const struct mask*, bool* head);
+
+/* Rounds a row of floats to a type that copies have: q4_0, q4_1, q4_k or q8_0. x (cols), out
+ * (dtype_row_bytes). Scales are always finite, whatever x holds. */
+void quantize_row(enum dtype type, void* out, const float* x, int64_t cols);
+/* Rounds a block each of INTERLEAVED_ROWS rows to q4_0 or q4_k, interleaved. x (INTERLEAVED_ROWS, stride),
+ * out (INTERLEAVED_ROWS blocks). */
+void quantize_interleaved(enum dtype type, void* out, const float* x, int64_t stride);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

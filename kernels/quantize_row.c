@@ -1,0 +1,11 @@
+/* Rounding weights to few bits on any processor; low_round_blocks.h says how. */
+#include "kernels/draft_weights.h"
+#include "kernels/quantize_blocks.h"
+
+void quantize_row(enum dtype type, void* out, const float* x, int64_t cols) {
+	round_blocks(type, out, x, cols);
+}
+
+void quantize_interleaved(enum dtype type, void* out, const float* x, int64_t stride) {
+	round_interleaved(type, out, x, stride);
+}

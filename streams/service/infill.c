@@ -1,0 +1,193 @@
+/* See infill.h. */
+#include "streams/service/infill.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "streams/service/chat_translation.h"
+
+/* ---- tokens -------------------------------------------------------------------------------------- */
+
+/* As the families name them; where there is no middle, the suffix stands first (Codestral). */
+static const struct family {
+	const char *prefix, *suffix, *middle, *repository, *file;
+} families[] = {
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>",
+     "<|file_sep|>"},                                                             /* Qwen, CodeGemma */
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<reponame>", "<file_sep>"}, /* StarCoder, Granite */
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>", NULL, NULL},                 /* SantaCoder */
+    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>", NULL, NULL},           /* DeepSeek */
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>", NULL, NULL},        /* GLM */
+    {"▁<PRE>", "▁<SUF>", "▁<MID>", NULL, NULL},                                   /* Code Llama */
+    {"<PRE>", "<SUF>", "<MID>", NULL, NULL},
+    {"[PREFIX]", "[SUFFIX]", NULL, NULL, NULL}};
+
+static const struct family* family_of(const struct tokenizer* t) {
+	for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+		if (tokenizer_find(t, families[i].prefix) >= 0 && tokenizer_find(t, families[i].suffix) >= 0 &&
+		    (!families[i].middle || tokenizer_find(t, families[i].middle) >= 0))
+			return &families[i];
+	return NULL;
+}
+
+static bool put_token(const struct tokenizer* t, const char* name, struct token_list* out) {
+	const int32_t token = name ? tokenizer_find(t, name) : -1;
+	return token < 0 || token_list_append(out, token);
+}
+
+/* What a client sends makes no special tokens. */
+static bool put_text(const struct tokenizer* t, const char* text, struct token_list* out) {
+	return !*text || tokenizer_encode(t, text, strlen(text), TOKENIZE_NO_SPECIAL, out);
+}
+
+/* Other files, [{"filename", "text"}, …], as far as they fill half of the context. */
+static bool put_files(const struct family* f, const struct generation* g, const struct api_request* q,
+                      struct token_list* out) {
+	const struct tokenizer* t = g->server->model->tokenizer;
+	cJSON* list = f->file && q->extra_files ? cJSON_Parse(q->extra_files) : NULL;
+	const cJSON* file;
+	bool good = !list || !list->child || (put_token(t, f->repository, out) && put_text(t, "project\n", out));
+	cJSON_ArrayForEach (file, list) {
+		const char *name = api_text(file, "filename"), *text = api_text(file, "text");
+		struct token_list tokens = {0};
+		good = good && put_token(t, f->file, &tokens) && put_text(t, name ? name : "file", &tokens) &&
+		       put_text(t, "\n", &tokens) && put_text(t, text ? text : "", &tokens);
+		for (int i = 0; i < tokens.n && good && out->n + tokens.n < g->server->context / 2; i++)
+			good = token_list_append(out, tokens.id[i]);
+		token_list_free(&tokens);
+	}
+	good = good && (!list || !list->child || (put_token(t, f->file, out) && put_text(t, "this\n", out)));
+	cJSON_Delete(list);
+	return good;
+}
+
+/* An end that the model's own end tokens do not have: it would go on with another file. */
+static void add_ends(const struct family* f, const struct tokenizer* t, struct api_request* q) {
+	const char* const names[] = {"<|endoftext|>", "<|fim_pad|>", "<|cursor|>",  "<EOT>",
+	                             "▁<EOT>",        f->file,       f->repository, f->prefix};
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const int32_t token = names[i] ? tokenizer_find(t, names[i]) : -1;
+		if (token >= 0 && q->ask.n_end_tokens < SWIFTLET_END_TOKENS)
+			q->end_token[q->ask.n_end_tokens++] = token;
+	}
+}
+
+bool infill_encode(const struct generation* g, struct api_request* q, struct token_list* out,
+                   struct api_error* e) {
+	const struct tokenizer* t = g->server->model->tokenizer;
+	const struct family* f = family_of(t);
+	const char* text = q->prompt[0].text;
+	if (!f)
+		return api_refuse(
+		    e, "suffix", "unsupported_field",
+		    "'suffix' must be empty: this model has no tokens to fill in the middle. A coder model, "
+		    "such as Qwen2.5-Coder, has.");
+	add_ends(f, t, q);
+	const int32_t bos = tokenizer_bos(t);
+	bool good = !tokenizer_adds_bos(t) || bos < 0 || token_list_append(out, bos);
+	good = good && put_files(f, g, q, out);
+	if (f->middle)
+		good = good && put_token(t, f->prefix, out) && put_text(t, text, out) &&
+		       put_token(t, f->suffix, out) && put_text(t, q->suffix, out) && put_token(t, f->middle, out);
+	else
+		good = good && put_token(t, f->suffix, out) && put_text(t, q->suffix, out) &&
+		       put_token(t, f->prefix, out) && put_text(t, text, out);
+	return good || api_no_memory(e);
+}
+
+/* ---- /infill --------------------------------------------------------------------------------------- */
+
+static bool read_infill(struct translation* t) {
+	const char *prefix = "", *suffix = "", *prompt = "";
+	struct text all = {0};
+	if (!api_string(t->from, "input_prefix", SIZE_MAX, &prefix, t->error) ||
+	    !api_string(t->from, "input_suffix", SIZE_MAX, &suffix, t->error) ||
+	    !api_string(t->from, "prompt", SIZE_MAX, &prompt, t->error))
+		return false;
+	text_print(&all, "%s%s", prefix, prompt);
+	text_json(translate_member(t, "prompt"), "%q", all.data ? all.data : "");
+	text_json(translate_member(t, "suffix"), "%q", suffix);
+	t->to.failed |= all.failed;
+	text_free(&all);
+	if (!json_field(t->from, "n_predict"))
+		text_put(translate_member(t, "max_tokens"), "-1");
+	return true;
+}
+
+/* The suffix may be empty: the end of a file. */
+static bool finish(const cJSON* from, struct api_request* q) {
+	const cJSON* extra = json_field(from, "input_extra");
+	q->extra_files = cJSON_IsArray(extra) ? json_print(extra) : NULL;
+	q->suffix = q->suffix ? q->suffix : strdup("");
+	return q->suffix && (q->extra_files || !cJSON_IsArray(extra));
+}
+
+static bool infill_read(const char* body, size_t size, int vocab, struct api_request* q,
+                        struct api_error* e) {
+	static const char* const renamed[][2] = {{"max_tokens", "n_predict"}, {NULL, NULL}};
+	static const struct translator how = {
+	    .same = "model temperature top_p top_k min_p stream stop seed presence_penalty frequency_penalty "
+	            "repeat_penalty logit_bias",
+	    .own = "input_prefix input_suffix input_extra prompt",
+	    .hints = "cache_prompt samplers t_max_prompt_ms t_max_predict_ms n_indent response_fields id_slot",
+	    .renamed = renamed,
+	    .read = read_infill,
+	    .finish = finish};
+	return translation_read(&how, body, size, vocab, q, e);
+}
+
+static void put_content(struct generation* g, bool stop) {
+	const struct answer_reader* r = &g->choice[0].reader;
+	text_json(&g->out, "{'index': 0, 'content': %Q, 'stop': %b, 'model': %q", r->content.data,
+	          r->content.size, stop, g->server->option.work.model_name);
+}
+
+static void put_end(struct generation* g) {
+	const struct swiftlet_figures* f = &g->choice[0].figures;
+	text_json(&g->out,
+	          ", 'stop_type': '%s', 'tokens_predicted': %d, 'tokens_evaluated': %d, 'tokens_cached': %d, "
+	          "'truncated': false, 'has_new_line': %b",
+	          f->stop == SWIFTLET_LENGTH ? "limit"
+	          : f->stop == SWIFTLET_STOP ? "word"
+	                                     : "eos",
+	          f->tokens, f->prompt_tokens, f->cached_tokens, false);
+	reply_timings(&g->out, &g->choice[0]);
+	text_put(&g->out, "}");
+}
+
+static void first(struct choice* c) { (void)c; }
+
+static void part(struct choice* c, const struct swiftlet_step* step) {
+	struct generation* g = c->generation;
+	(void)step;
+	if (!c->reader.content.size)
+		return;
+	text_put(&g->out, "data: ");
+	put_content(g, false);
+	text_put(&g->out, "}\n\n");
+}
+
+static void whole(struct generation* g) {
+	put_content(g, true);
+	put_end(g);
+	text_put(&g->out, "\n");
+}
+
+static void end(struct generation* g) {
+	text_put(&g->out, "data: ");
+	if (g->error.status) {
+		char* text = api_error_text(&g->error);
+		text_put(&g->out, text ? text : "\n");
+		free(text);
+	} else
+		whole(g);
+	text_put(&g->out, "\n");
+}
+
+const struct response_formatter formatter_infill = {.id = "infill-",
+                                                    .read = infill_read,
+                                                    .first = first,
+                                                    .part = part,
+                                                    .last = first,
+                                                    .end = end,
+                                                    .whole = whole};

@@ -1,0 +1,13 @@
+/* Filling in the middle: a coder model is given what stands before and behind, between tokens of its own.
+ * /v1/completions with a suffix, and /infill as llama.cpp's editor plugins call it. */
+#ifndef SWIFTLET_STREAMS_SERVICE_INFILL_H
+#define SWIFTLET_STREAMS_SERVICE_INFILL_H
+
+#include "streams/service/generation.h"
+
+/* The prompt's tokens of a request that has a suffix, and tokens that end what is written. False with the
+ * error: the model has no such tokens. */
+bool infill_encode(const struct generation*, struct api_request*, struct token_list*, struct api_error*);
+extern const struct response_formatter formatter_infill;
+
+#endif

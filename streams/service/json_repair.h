@@ -1,0 +1,36 @@
+/* JSON as models write it, byte by byte: where a value ends, and the value by the letter of RFC 8259.
+ *
+ * What is JSON comes out as it was written. Beside it: control characters inside strings are escaped, a
+ * backslash before a letter that is no escape is doubled, Python's True, False and None become JSON's words,
+ * a bare word becomes a string, a comma that is missing is set and one too many is left out. */
+#ifndef SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
+#define SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
+
+#include "streams/text.h"
+
+enum { JSON_REPAIR_DEPTH = 512 };
+
+struct json_repair { /* zeroed: a value is to come */
+	enum {
+		REPAIR_VALUE,
+		REPAIR_STRING,
+		REPAIR_ESCAPE,
+		REPAIR_WORD,
+		REPAIR_KEY,
+		REPAIR_COLON,
+		REPAIR_AFTER,
+		REPAIR_DONE
+	} state;
+	int depth;
+	char open[JSON_REPAIR_DEPTH]; /* '{' or '[' by depth */
+	bool key;                     /* the string or word at hand is a member's name */
+	struct text held;             /* not decided: an escape, a word, or a comma with what follows it */
+};
+
+/* Takes bytes until the value is whole, and says how many; what is certain of it goes to `out`. */
+size_t json_repair_add(struct json_repair*, const char* bytes, size_t size, struct text* out);
+/* The text is over: closes what is open. */
+void json_repair_close(struct json_repair*, struct text* out);
+void json_repair_free(struct json_repair*);
+
+#endif

@@ -1,0 +1,189 @@
+/* Ollama's answers: objects on lines of their own, the last of which has the figures. */
+#include "streams/service/ollama.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/text/chat_template.h"
+#include "streams/service/embeddings.h"
+#include "streams/service/ollama_internal.h"
+
+char* ollama_error_text(const struct api_error* e) {
+	struct text out = {0};
+	text_json(&out, "{'error': %q}\n", e->message);
+	return text_take(&out);
+}
+
+static void put_time(struct text* out, time_t at) {
+	char text[32] = "";
+	struct tm when;
+	if (gmtime_r(&at, &when))
+		strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &when);
+	text_json(out, "%q", text);
+}
+
+/* ---- answers ---------------------------------------------------------------------------------- */
+
+static void begin_line(struct generation* g) {
+	text_json(&g->out, "{'model': %q, 'created_at': ", g->server->option.work.model_name);
+	put_time(&g->out, time(NULL));
+}
+
+static int64_t nanoseconds(double seconds) { return (int64_t)(1e9 * seconds); }
+
+static void put_figures(struct generation* g) {
+	const struct swiftlet_figures* f = &g->choice[0].figures;
+	const double written = f->seconds.decode + f->seconds.draft + f->seconds.verify + f->seconds.plain;
+	text_json(&g->out,
+	          ", 'done': true, 'done_reason': '%s', 'total_duration': %l, 'load_duration': 0, "
+	          "'prompt_eval_count': %d, 'prompt_eval_duration': %l, 'eval_count': %d, 'eval_duration': %l}\n",
+	          f->stop == SWIFTLET_LENGTH ? "length" : "stop", nanoseconds(f->seconds.prefill + written),
+	          f->prompt_tokens, nanoseconds(f->seconds.prefill), f->tokens, nanoseconds(written));
+}
+
+/* Its calls have their arguments as objects, so that each is told when it is whole. */
+static int put_calls(struct generation* g) {
+	const struct tool_reader* tools = &g->choice[0].reader.tools;
+	int n = 0;
+	for (; g->items.calls < tools->n && tools->call[g->items.calls].ended; g->items.calls++, n++) {
+		const struct tool_call* call = &tools->call[g->items.calls];
+		cJSON* arguments = cJSON_Parse(call->arguments ? call->arguments : "{}");
+		text_json(&g->out, n ? ", " : ", 'tool_calls': [");
+		text_json(&g->out, "{'id': '%s', 'function': {'index': %d, 'name': %q, 'arguments': ", call->id,
+		          g->items.calls, call->name);
+		text_put(&g->out, cJSON_IsObject(arguments) ? call->arguments : "{}");
+		text_put(&g->out, "}}");
+		cJSON_Delete(arguments);
+	}
+	text_put(&g->out, n ? "]" : "");
+	return n;
+}
+
+static bool is_chat(const struct generation* g) { return g->formatter == &formatter_ollama_chat; }
+
+/* What the reader has; true where that is anything. */
+static void put_words(struct generation* g) {
+	const struct answer_reader* r = &g->choice[0].reader;
+	text_json(&g->out, is_chat(g) ? ", 'message': {'role': 'assistant', 'content': %Q" : ", 'response': %Q",
+	          r->content.data, r->content.size);
+	if (r->reasoning.size)
+		text_json(&g->out, ", 'thinking': %Q", r->reasoning.data, r->reasoning.size);
+	if (is_chat(g)) {
+		put_calls(g);
+		text_put(&g->out, "}");
+	}
+}
+
+static bool has_news(const struct generation* g) {
+	const struct answer_reader* r = &g->choice[0].reader;
+	return r->content.size || r->reasoning.size ||
+	       (g->items.calls < r->tools.n && r->tools.call[g->items.calls].ended);
+}
+
+static void first(struct choice* c) { (void)c; }
+
+static void part(struct choice* c, const struct swiftlet_step* step) {
+	struct generation* g = c->generation;
+	(void)step;
+	if (!has_news(g))
+		return;
+	begin_line(g);
+	put_words(g);
+	text_json(&g->out, ", 'done': false}\n");
+}
+
+static void whole(struct generation* g) {
+	begin_line(g);
+	put_words(g);
+	put_figures(g);
+}
+
+static void end(struct generation* g) {
+	if (g->error.status) {
+		char* text = ollama_error_text(&g->error);
+		text_put(&g->out, text ? text : "");
+		free(text);
+	} else
+		whole(g);
+}
+
+static const char lines[] = "application/x-ndjson";
+const struct response_formatter formatter_ollama_chat = {.id = "chat-",
+                                                         .type = lines,
+                                                         .read = ollama_read_chat,
+                                                         .first = first,
+                                                         .part = part,
+                                                         .last = first,
+                                                         .end = end,
+                                                         .whole = whole};
+const struct response_formatter formatter_ollama_generate = {.id = "gen-",
+                                                             .type = lines,
+                                                             .read = ollama_read_generate,
+                                                             .first = first,
+                                                             .part = part,
+                                                             .last = first,
+                                                             .end = end,
+                                                             .whole = whole};
+
+/* ---- embeddings ---------------------------------------------------------------------------------- */
+
+static void whole_embed(struct generation* g) {
+	text_json(&g->out, "{'model': %q, 'embeddings': [", g->server->option.work.model_name);
+	for (int i = 0; i < g->n; i++) {
+		text_put(&g->out, i ? ", " : "");
+		embedding_put(&g->out, &g->choice[i]);
+	}
+	text_json(&g->out, "], 'total_duration': %l, 'load_duration': 0, 'prompt_eval_count': %l}\n",
+	          nanoseconds(g->choice[0].figures.seconds.prefill), g->usage.prompt_tokens);
+}
+
+static void whole_embeddings(struct generation* g) {
+	text_json(&g->out, "{'embedding': ");
+	embedding_put(&g->out, &g->choice[0]);
+	text_put(&g->out, "}\n");
+}
+
+const struct response_formatter formatter_ollama_embed = {
+    .id = "embd-", .read = ollama_read_embed, .whole = whole_embed};
+const struct response_formatter formatter_ollama_embeddings = {
+    .id = "embd-", .read = ollama_read_embed, .whole = whole_embeddings};
+
+/* ---- models ---------------------------------------------------------------------------------------- */
+
+static void put_details(struct text* out, const struct model* m) {
+	text_json(out,
+	          "'details': {'parent_model': '', 'format': 'gguf', 'family': %q, 'families': [%q], "
+	          "'parameter_size': ",
+	          m->family ? m->family : "synth", m->family ? m->family : "synth");
+	text_print(out, m->parameters >= 1e9 ? "\"%.1fB\"" : "\"%.0fM\"",
+	           m->parameters >= 1e9 ? m->parameters / 1e9 : m->parameters / 1e6);
+	text_json(out, ", 'quantization_level': %q}", dtype_name(m->dtype));
+}
+
+bool answer_ollama_tags(struct http_call* c) {
+	const struct server* s = c->server;
+	struct text out = {0};
+	text_json(&out, "{'models': [{'name': %q, 'model': %q, 'modified_at': ", s->option.work.model_name,
+	          s->option.work.model_name);
+	put_time(&out, s->opened);
+	text_json(&out, ", 'size': %l, 'digest': '%s', ", (int64_t)s->model->weight_bytes, s->model->fingerprint);
+	put_details(&out, s->model);
+	text_put(&out, "}]}\n");
+	return call_reply_json(c, &out);
+}
+
+bool answer_ollama_show(struct http_call* c) {
+	const struct model* m = c->server->model;
+	const char* template = model_chat_template(m, false);
+	const char* family = m->family ? m->family : "synth";
+	struct text out = {0};
+	text_json(&out, "{'modelfile': '', 'parameters': '', 'template': %q, ", template ? template : "");
+	put_details(&out, m);
+	text_json(&out, ", 'model_info': {'general.architecture': %q, 'general.parameter_count': %l, ", family,
+	          (int64_t)m->parameters);
+	text_json(&out, "'%s.context_length': %d, '%s.embedding_length': %d, '%s.block_count': %d}", family,
+	          c->server->context, family, m->weights.shape.dim, family, m->weights.shape.n_blocks);
+	text_json(&out, ", 'capabilities': ['completion'%s]}\n", template ? ", \"tools\"" : "");
+	return call_reply_json(c, &out);
+}
