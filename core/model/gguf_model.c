@@ -735,7 +735,8 @@ bool model_open_gguf(struct model* model, const char* path, const struct model_o
 		return false;
 	/* A vocabulary alone may be of any architecture. */
 	if (!options->vocabulary_only) {
-		if (!read_architecture(&s) || !check_refused(&s) || !fill_weights(&s, model))
+		if (!repack_few_bits(&f->tensors, &f->kept, error) || !read_architecture(&s) || !check_refused(&s) ||
+		    !fill_weights(&s, model))
 			return false;
 		model->family = f->config.family->name;
 	}
