@@ -140,6 +140,10 @@ SWIFTLET_API const char* swiftlet_method_name(enum swiftlet_method);
  * when set, 0 when there is no such option, -1 with the message when the value is out of range. */
 SWIFTLET_API int swiftlet_options_set(struct swiftlet_options*, const char* name, const char* value,
                                       char* message, size_t size);
+/* One option's value as text that swiftlet_options_set takes, by its command-line name. False when there is
+ * no such option, or when it is not a single value (drafters, tree-top-k, preset). */
+SWIFTLET_API bool swiftlet_options_get(const struct swiftlet_options*, const char* name, char* text,
+                                       size_t size);
 
 /* ---- model, engine, session --------------------------------------------------------------- */
 

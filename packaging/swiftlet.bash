@@ -1,37 +1,26 @@
-# bash completion for swiftlet. The options are asked of the program itself.
+# bash completion for swiftlet. Commands, options and the values of options are asked of the program itself.
 _swiftlet() {
 	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]}
+	local program=${COMP_WORDS[0]} words=
 	if ((COMP_CWORD == 1)); then
-		mapfile -t COMPREPLY < <(compgen -W "run chat stream serve learn masks bench inspect tokenize --help --version" -- "$word")
-		return
+		words="$("$program" --help 2>/dev/null | sed -n '/^Commands/,/^$/s/^  \([a-z]*\) .*/\1/p') --help --version"
+	elif [[ $before == --* ]]; then # its values stand behind it: --name a|b|c
+		words=$("$program" "$command" --help-all 2>/dev/null |
+			sed -n "s/^  \(-., \)\{0,1\}$before \([a-z0-9_-]*|[a-zA-Z0-9_|-]*\).*/\2/p" | tr '|' ' ')
 	fi
-	case $before in
-	--method) mapfile -t COMPREPLY < <(compgen -W "swift vanilla" -- "$word") ;;
-	--backend) mapfile -t COMPREPLY < <(compgen -W "auto cpu cuda" -- "$word") ;;
-	--isa) mapfile -t COMPREPLY < <(compgen -W "auto reference avx2 avx-vnni avx512 neon dotprod i8mm" -- "$word") ;;
-	--draft) mapfile -t COMPREPLY < <(compgen -W "auto always never" -- "$word") ;;
-	--max-tree) mapfile -t COMPREPLY < <(compgen -W "auto paper" -- "$word") ;;
-	--bank | --search) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$word") ;;
-	--preset) mapfile -t COMPREPLY < <(compgen -W "paper" -- "$word") ;;
-	--format) mapfile -t COMPREPLY < <(compgen -W "swiftlet skip_layers" -- "$word") ;;
-	--objective) mapfile -t COMPREPLY < <(compgen -W "matchness speedup" -- "$word") ;;
-	--acquisition) mapfile -t COMPREPLY < <(compgen -W "ucb ei" -- "$word") ;;
-	--kernel) mapfile -t COMPREPLY < <(compgen -W "matern52 hamming" -- "$word") ;;
-	--cache-type) mapfile -t COMPREPLY < <(compgen -W "auto f16 f32 q8_0" -- "$word") ;;
-	*)
-		if [[ $word == -* ]]; then
-			local options
-			options=$("${COMP_WORDS[0]}" "$command" --help 2>/dev/null | grep -o -- '--[a-z][a-z0-9-]*' | sort -u)
-			mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
-		elif ((COMP_CWORD == 2)) && [[ $command == masks ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "list show export import delete" -- "$word")
-		elif ((COMP_CWORD == 2)) && [[ $command == bench ]]; then
-			mapfile -t COMPREPLY < <(compgen -W "decode swift learn search kernels gp" -- "$word")
-		else
-			compopt -o default
-			mapfile -t COMPREPLY < <(compgen -f -- "$word")
-		fi
-		;;
-	esac
+	if [[ -z $words && $word == -* ]]; then
+		words=$("$program" "$command" --help-all 2>/dev/null | grep -oE '^  (-., )?--[a-z][a-z0-9-]*' | grep -o -- '--.*')
+	elif [[ -z $words && $command == masks ]] && ((COMP_CWORD == 2)); then
+		words="list show export import delete"
+	elif [[ -z $words && $command == bench ]] && ((COMP_CWORD == 2)); then
+		words=$("$program" bench --help 2>/dev/null | sed -n 's/^  \([a-z-]*\)  *[a-zA-Z].*/\1/p')
+	elif [[ -z $words && ($before == -m || $before == --model || COMP_CWORD -eq 2) ]]; then
+		words=$("$program" list 2>/dev/null | sed -n '2,$s/ .*//p')
+	fi
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+	if ((${#COMPREPLY[@]} == 0)); then
+		compopt -o default
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+	fi
 }
 complete -F _swiftlet swiftlet

@@ -58,11 +58,11 @@ struct option {
 static const struct option table[] = {
     {"backend", NAME, AT(backend), 0, 0, "auto cpu cuda"},
     {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx-vnni avx512 neon dotprod i8mm"},
-    {"threads", INTEGER, AT(threads), 1, 1024, NULL},
+    {"threads", INTEGER, AT(threads), 0, 1024, NULL},
     {"devices", INTEGER, AT(devices), 1, 16, NULL},
     {"screened-head", CHOICE, AT(screened_head), 0, 0, "auto=-1 off=0 on=1"},
     {"certified-head", CHOICE, AT(screened_head), 0, 0, "auto=-1 off=0 on=1"}, /* its earlier name */
-    {"context", INTEGER, AT(context), 2, 1 << 24, NULL},
+    {"context", INTEGER, AT(context), 2, 1 << 24, "auto=0"},
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0"},
     {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},
     {"stop-adapts", FLAG, AT(stop_fixed), 0, 0, "on=0 off=1"},
@@ -133,7 +133,7 @@ static int refuse(char* message, size_t size, const struct option* option, const
 	char words[96];
 	list_words(option->words ? option->words : "", words, sizeof words);
 	if (option->kind == INTEGER || option->kind == REAL)
-		snprintf(message, size, "--%s %s: expected %s from %g to %g%s%s", option->name, value,
+		snprintf(message, size, "--%s %s: expected %s from %.15g to %.15g%s%s", option->name, value,
 		         option->kind == INTEGER ? "a whole number" : "a number", option->low, option->high,
 		         words[0] ? ", or " : "", words);
 	else if (option->kind == SEED)
@@ -284,6 +284,54 @@ int swiftlet_options_set(struct swiftlet_options* options, const char* name, con
 			           ? 1
 			           : refuse(message, size, &table[i], value);
 	return 0;
+}
+
+/* ---- getting ------------------------------------------------------------------------------------ */
+
+/* The word of a list such as "auto=0 paper=-1" that stands for a number. False where none does. */
+static bool find_word_of(const char* words, double number, char* text, size_t size) {
+	for (const char* p = words; p && *p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL) {
+		const size_t n = strcspn(p, "= ");
+		char* end;
+		if (p[n] == '=' && !(strtod(p + n + 1, &end) < number) && !(strtod(p + n + 1, &end) > number)) {
+			snprintf(text, size, "%.*s", (int)n, p);
+			return true;
+		}
+	}
+	return false;
+}
+
+static double number_in(const struct option* option, const void* field) {
+	switch (option->kind) {
+	case REAL:
+	case SIZE:
+		return *(const double*)field;
+	case FLAG:
+		return *(const bool*)field;
+	case SEED:
+		return (double)*(const uint64_t*)field;
+	default:
+		return *(const int*)field;
+	}
+}
+
+bool swiftlet_options_get(const struct swiftlet_options* options, const char* name, char* text, size_t size) {
+	if (strcmp(name, "method") == 0) {
+		snprintf(text, size, "%s", swiftlet_method_name(options->method));
+		return true;
+	}
+	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+		const struct option* const option = &table[i];
+		const void* const field = (const char*)options + option->offset;
+		if (strcmp(option->name, name) != 0)
+			continue;
+		if (option->kind == NAME || option->kind == PATH)
+			snprintf(text, size, "%s", (const char*)field);
+		else if (!find_word_of(option->words, number_in(option, field), text, size))
+			snprintf(text, size, "%.15g", number_in(option, field));
+		return true;
+	}
+	return false;
 }
 
 bool give_message(char* message, size_t size, const struct error* error) {

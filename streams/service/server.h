@@ -23,6 +23,7 @@ struct server_options {
 	/* API keys, one a line: KEY [group=NAME] [admin]. Keys of one group are one tenant. Where all are one
 	 * tenant's and none is marked, all are admins. NULL: no keys, allowed on loopback alone. */
 	const char* key_file;
+	const char* key;          /* one more, as a line of that file; NULL: none */
 	const char* const* cors;  /* (n_cors) origins that browsers may call from; "*": any, "localhost" */
 	int n_cors;               /* this machine's, by any port */
 	const char* const* alias; /* (n_aliases) the model's other names */

@@ -133,24 +133,35 @@ static void name_admins(struct server* s) {
 		s->key[i].admin = true;
 }
 
-bool server_read_keys(struct server* s, struct error* e) {
-	const char* path = s->option.key_file;
-	prompt_cache_tenant("", s->tenant_name[0]);
-	if (!path)
-		return s->loopback || error_set(e,
-		                                "--host %s can be reached from other machines: give an "
-		                                "--api-key-file, or a loopback --host",
-		                                s->option.host);
+static bool read_key_file(struct server* s, const char* path, struct error* e) {
 	FILE* f = fopen(path, "r");
 	if (!f)
 		return error_set(e, "%s: %s", path, strerror(errno));
 	char line[1024];
+	const int before = s->n_keys;
 	bool good = true;
 	for (int number = 1; good && fgets(line, sizeof line, f); number++)
 		good = add_key(s, line, path, number, e);
 	fclose(f);
+	return good && (s->n_keys > before || error_set(e, "%s holds no key: put one key on each line", path));
+}
+
+static bool read_key(struct server* s, const char* key, struct error* e) {
+	char line[1024];
+	snprintf(line, sizeof line, "%s", key);
+	return add_key(s, line, "--api-key", 1, e) && (s->n_keys > 0 || error_set(e, "--api-key is empty"));
+}
+
+bool server_read_keys(struct server* s, struct error* e) {
+	const struct server_options* o = &s->option;
+	prompt_cache_tenant("", s->tenant_name[0]);
+	if (!o->key_file && !o->key)
+		return s->loopback ||
+		       error_set(e, "other machines reach --host %s: it needs --api-key-file or --api-key", o->host);
+	if ((o->key && !read_key(s, o->key, e)) || (o->key_file && !read_key_file(s, o->key_file, e)))
+		return false;
 	name_admins(s);
-	return good && (s->n_keys > 0 || error_set(e, "%s holds no key: put one key on each line", path));
+	return true;
 }
 
 /* ---- origins ------------------------------------------------------------------------------ */

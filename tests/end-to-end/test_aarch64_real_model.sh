@@ -29,7 +29,7 @@ tests/end-to-end/parts.py "$folder" 30 576 9 3 64
 decode() { # ISA METHOD [OPTION…]
 	local out="$folder/$1-$2.json"
 	[ -s "$out" ] && return
-	QEMU_CPU=max qemu-aarch64 -L "$build/sysroot" "$build/swiftlet" run "$model" -p "Once upon a time there was" \
+	QEMU_CPU=max qemu-aarch64 -L "$build/sysroot" "$build/swiftlet" run "$model" --raw -p "Once upon a time there was" \
 		-n "$tokens" --no-store --threads 1 --isa "$1" --method "${@:2}" --draft always --max-draft 2 --max-tree 4 \
 		--json > "$out.part"
 	mv "$out.part" "$out"

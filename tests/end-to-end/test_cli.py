@@ -2,11 +2,13 @@
 """The command line of design section 7: usage, exit statuses, JSON fields, what each command prints."""
 import json
 import os
+import re
 import resource
+import shutil
 
 from support import DEMO, FIELDS, PROMPT, SANITIZED, SECONDS, SOURCE, EndToEnd, main, read_lines, run, write_lines
 
-COMMANDS = ["run", "chat", "stream", "serve", "learn", "masks", "bench", "inspect", "tokenize"]
+COMMANDS = ["run", "chat", "serve", "list", "stream", "learn", "masks", "bench", "inspect", "tokenize"]
 
 
 class Usage(EndToEnd):
@@ -18,8 +20,39 @@ class Usage(EndToEnd):
             own = run(command, "--help")
             self.status(0, own)
             self.assertIn("usage: swiftlet %s" % command, own.stdout.decode())
-        self.assertIn("--threshold", run("run", "--help").stdout.decode())
-        self.status(0, run("--version"))
+        self.assertIn("--threshold", run("run", "--help-all").stdout.decode())
+        for version in ("--version", "-v"):
+            self.status(0, run(version))
+
+    def test_help_fits_a_screen_and_help_all_has_the_rest(self):
+        parts = re.findall(r"^  ([a-z-]+) ", run("bench", "--help").stdout.decode(), re.M)
+        for command in [*([name] for name in COMMANDS), *(["bench", part] for part in parts if part != "swiftlet")]:
+            with self.subTest(command=command):
+                usual = run(*command, "--help").stdout.decode()
+                self.assertLessEqual(len(usual.splitlines()), 40)
+                self.assertLessEqual(max(map(len, usual.splitlines())), 100)
+                if "--help-all" in usual:
+                    whole = run(*command, "--help-all").stdout.decode()
+                    self.assertGreater(len(whole), len(usual))
+                    options = re.compile(r"^  (?:-\w, )?(--[a-z-]+)", re.M)
+                    self.assertEqual(set(options.findall(usual)) - set(options.findall(whole)), set())
+        whole = run("run", "--help-all").stdout.decode()
+        for term in ("matchness", "alpha", "M ", "c ", "kappa"):
+            self.assertIn("\n  " + term, whole)
+
+    def test_defaults_are_the_options_own(self):
+        whole = " ".join(run("run", "--help-all", "-n", "5").stdout.decode().split())
+        for text in ("at most N tokens (128)", "so many masks (1000)", "is the round's last (0.8)", "skips what pays (auto)",
+                     "try them first (on)", "seed of sampling and of the search (0)"):
+            self.assertIn(text, whole)
+        self.assertIn("at most N tokens (128)", run("run", "-n", "5", "--help").stdout.decode())
+
+    def test_other_programs_names_of_options_are_understood(self):
+        report = self.json("-p", PROMPT, "-n", 4, "--temp", "0.5", "--seed", 3, "--context", 64)
+        other = self.json("-p", PROMPT, "--n-predict", 4, "--temperature", "0.5", "--seed", 3, "-c", 64)
+        self.assertEqual(other["tokens"], report["tokens"])
+        self.assertEqual(self.json("-p", PROMPT, "-n4", "--ctx-size=64", "--temp=.5", "--seed=3")["tokens"], report["tokens"])
+        self.assertEqual(self.json("-p", PROMPT, "-n", 4, "--threads", 0)["tokens"], self.json("-p", PROMPT, "-n", 4)["tokens"])
 
     def test_wrong_usage_is_2_and_named(self):
         wrong = [
@@ -53,8 +86,13 @@ class Usage(EndToEnd):
     def test_an_unknown_name_is_answered_with_the_nearest(self):
         for arguments, near in [(["rnu"], "run"), (["streem"], "stream"), (["run", "-p", "a", "--treshold", "1"], "--threshold"),
                                 (["run", "-p", "a", "--max-token", "1"], "--max-tokens"), (["masks", "shwo"], "show"),
-                                (["stream", "--sumary", "x"], "--summary")]:
+                                (["stream", "--sumary", "x"], "--summary"), (["lsit"], "list")]:
             self.assertIn("did you mean %s" % near, self.status(2, run(*arguments)))
+        for far in (["run", "-p", "a", "--foo", "1"], ["xyz"], ["run", "-p", "a", "--q", "1"]):
+            self.assertNotIn("did you mean", self.status(2, run(*far)))
+
+    def test_numbers_in_messages_are_whole(self):
+        self.assertIn("from 2 to 16777216", self.status(2, run("run", "-p", "a", "--context", "1")))
 
     def test_what_is_missing_is_1_and_named(self):
         for arguments in [["run", "/nowhere/model", "-p", "a"], ["run", "-f", "/nowhere/prompt"],
@@ -65,6 +103,53 @@ class Usage(EndToEnd):
 
 
 class Run(EndToEnd):
+    def test_a_prompt_is_a_word_or_comes_by_a_pipe(self):
+        text = run("run", "-p", PROMPT, "-n", 8).stdout
+        self.assertEqual(run("run", "builtin", PROMPT, "-n", 8).stdout, text)
+        self.assertEqual(run("run", "-m", "builtin", PROMPT, "-n", 8).stdout, text)
+        self.assertEqual(run("run", "builtin", "-n", 8, data=PROMPT.encode()).stdout, text)
+        for wrong in (["builtin", PROMPT, "more"], ["builtin", PROMPT, "-p", "a"], ["-m", "builtin", PROMPT, "-f", "x"],
+                      ["Why is it so?"], ["builtin"], ["-p", "a", "--raw", "--chat"]):
+            self.assertIn("run", self.status(2, run("run", *wrong)))
+
+    def test_a_template_in_the_file_is_used(self):
+        """The built-in model continues texts; in another folder it is one with a template."""
+        self.assertLess(self.json("-p", "What is 2 + 3?", "-n", 2)["prompt_tokens"],
+                        self.json("-p", "What is 2 + 3?", "-n", 2, "--chat")["prompt_tokens"])
+        copy = self.path("model")
+        shutil.copytree(os.path.join(SOURCE, "core", "builtin"), copy)
+        own = self.json("-m", copy, "-p", "What is 2 + 3?", "-n", 4)
+        self.assertEqual(own["tokens"], self.json("-p", "What is 2 + 3?", "-n", 4, "--chat")["tokens"])
+        self.assertEqual(self.json("-m", copy, "-p", "What is 2 + 3?", "-n", 4, "--raw")["tokens"],
+                         self.json("-p", "What is 2 + 3?", "-n", 4)["tokens"])
+        self.assertEqual(self.json("-m", copy, "-p", "", "-n", 2)["prompt_tokens"], 1)
+
+    def test_verbose_prints_the_figures_beside_the_text(self):
+        result = run("run", "-p", PROMPT, "-n", 4, "-v")
+        self.assertIn(b"4 tokens in", result.stderr)
+        self.assertEqual(result.stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
+
+    def test_models_have_names(self):
+        """What tools/models has fetched and the Hugging Face cache holds."""
+        cache = self.path("cache")
+        place = os.path.join(cache, "huggingface", "hub", "models--org--small--er", "snapshots", "abc")
+        os.makedirs(os.path.dirname(place))
+        shutil.copytree(os.path.join(SOURCE, "core", "builtin"), place)
+        fetched = os.path.join(cache, "swiftlet", "models")
+        os.makedirs(fetched)
+        shutil.copy(os.path.join(SOURCE, "tests", "core", "vocab", "llama-spm.gguf"), os.path.join(fetched, "vocabulary.gguf"))
+        env = {key: value for key, value in os.environ.items() if key not in ("HF_HOME", "HF_HUB_CACHE")}
+        env["XDG_CACHE_HOME"] = cache
+        listed = json.loads(run("list", "--json", env=env).stdout)
+        self.assertEqual([(one["name"], one["bytes"] > 0) for one in listed], [("vocabulary", True), ("org/small--er", True)])
+        self.assertIn(b"org/small--er", run("list", env=env).stdout)
+        self.assertEqual(run("tokenize", "-m", "vocabulary", "-p", "Hello", env=env).stdout,
+                         run("tokenize", "-m", os.path.join(fetched, "vocabulary.gguf"), "-p", "Hello").stdout)
+        self.assertEqual(run("run", "org/small--er", PROMPT, "-n", 4, "--raw", env=env).stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
+        self.assertIn("swiftlet list", self.status(1, run("run", "nothing", "x", env=env)))
+        env["XDG_CACHE_HOME"] = self.path("empty")
+        self.assertIn(b"tools/models", run("list", env=env).stdout)
+
     def test_json_has_the_fields_of_the_contract(self):
         for method in ["swift", "vanilla"]:
             report = self.json("-p", PROMPT, "-n", 40, "--method", method, "--task", "math")
@@ -153,6 +238,10 @@ class Stream(EndToEnd):
     def test_exit_1_only_when_every_line_failed(self):
         write_lines(self.path("in"), [b"nothing", b"[]"])
         self.stream("-i", self.path("in"), expected=1)
+        self.assertIn("the first, line 1: ", self.status(1, run("stream", "-i", self.path("in"))))
+        write_lines(self.path("in"), [{"prompt": PROMPT, "max_tokens": 2}, b"nothing"])
+        table = run("stream", "-i", self.path("in"), "-o", self.path("out"))
+        self.assertIn(b"1 line failed; the first, line 2: ", table.stdout)
         write_lines(self.path("in"), [])
         self.assertEqual(self.stream("-i", self.path("in")), [])
 

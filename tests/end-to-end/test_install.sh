@@ -39,6 +39,9 @@ usr/bin/swiftlet run -p 'Once upon a time' -n 64 --temp 0 2> /dev/null > whole.t
 first=$(head -c 40 whole.txt)
 [ "$(head -c 40 one.txt)" = "$first" ] && [ "$(head -c 40 two.txt)" = "$first" ] || { head -3 one.txt two.txt whole.txt; exit 1; }
 bash -c 'source usr/share/bash-completion/completions/swiftlet; PATH=$PWD/usr/bin:$PATH
-COMP_WORDS=(swiftlet serve --api); COMP_CWORD=2; _swiftlet; [ "${COMPREPLY[0]}" = --api-key-file ]'
+COMP_WORDS=(swiftlet serve --api); COMP_CWORD=2; _swiftlet; [ "${COMPREPLY[*]}" = "--api-key --api-key-file" ] || exit 1
+COMP_WORDS=(swiftlet run --method l); COMP_CWORD=3; _swiftlet; [ "${COMPREPLY[*]}" = "lookahead layerskip" ] || exit 1
+COMP_WORDS=(swiftlet to); COMP_CWORD=1; _swiftlet; [ "${COMPREPLY[*]}" = tokenize ] || exit 1
+COMP_WORDS=(swiftlet bench rep); COMP_CWORD=2; _swiftlet; [ "${COMPREPLY[*]}" = replay ]'
 if command -v mandoc > /dev/null; then mandoc -T lint -W error usr/share/man/man1/swiftlet.1; fi
 echo "installed, and used from there by pkg-config and CMake"

@@ -10,7 +10,7 @@ RUNS = ["ngram", "jacobi", "lookahead", "uniform", "random", "clasp", "layerskip
 
 class Methods(EndToEnd):
     def generate(self, *arguments):
-        result = run("run", "-p", PROMPT, "-n", 40, "--json", "--no-store", *arguments)
+        result = run("run", "-p", PROMPT, "-n", 40, "--raw", "--json", "--no-store", *arguments)
         self.status(0, result)
         return json.loads(result.stdout)
 
@@ -96,12 +96,12 @@ class Methods(EndToEnd):
                 (["--method", "ppd", "--children", 3, "--adapter", self.path("none")], "none"),
                 (["--method", "auto", "--acceptance", "rejection"], "layerskip"),
         ):
-            result = run("run", "-p", PROMPT, "--no-store", *arguments)
+            result = run("run", "-p", PROMPT, "--raw", "--no-store", *arguments)
             self.assertEqual(result.returncode, 1, arguments)
             self.assertIn(words, result.stderr.decode())
         for arguments, words in ((["--method", "skip"], "kangaroo"), (["--children", 11], "from 1 to 10"),
                                  (["--stop-rule", "never"], "product")):
-            result = run("run", "-p", PROMPT, *arguments)
+            result = run("run", "-p", PROMPT, "--raw", *arguments)
             self.assertEqual(result.returncode, 2, arguments)
             self.assertIn(words, result.stderr.decode())
         broken = self.path("broken.safetensors")

@@ -51,7 +51,7 @@ class MethodsGolden(support.EndToEnd):
             if name not in prompt["cases"]:
                 continue
             with self.subTest(model=golden["model"], case=name, prompt=prompt["id"]):
-                got = self.json("-m", MODELS[golden["model"]], "-p", prompt["prompt"], "-n", golden["max_tokens"],
+                got = self.json("-m", MODELS[golden["model"]], "-p", prompt["prompt"], "--raw", "-n", golden["max_tokens"],
                                 "--cache-type", "f32", "--no-store", "--trace", trace, *self.options(golden, case))
                 self.assertEqual(got["tokens"], prompt["tokens"])
                 rounds = support.read_lines(trace)

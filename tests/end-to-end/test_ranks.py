@@ -41,7 +41,7 @@ class Ranks(EndToEnd):
     def test_the_tokens_of_one(self):
         for model in ("builtin", SMALL + "f16", SMALL + "q8_0"):
             for way in (["--temp", 0], ["--temp", 0.8, "--seed", 7]):
-                call = ["run", "-m", model, "-p", "Once upon a time there was", "-n", 48, "--json", "--no-store", *way]
+                call = ["run", "-m", model, "-p", "Once upon a time there was", "--raw", "-n", 48, "--json", "--no-store", *way]
                 alone = self.tokens(run(*call, "--method", "vanilla"))
                 for n in (2, 4) if model == "builtin" else (2,):
                     self.assertEqual(self.tokens(ranks(n, *call, "--threads", 1)), alone, (model, way, n))

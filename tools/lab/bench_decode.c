@@ -288,17 +288,17 @@ int bench_decode_main(int argc, char** argv) {
 	struct decode d = {.part = {.prepare = prepare, .measure = measure}};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(d.part),
-	    COUNT("tokens", 'n', "N", "tokens a repetition (as many as take a second)", &d.tokens, 1, 4096),
+	    COUNT("tokens", 'n', "N", "tokens of a repetition (as many as take a second)", &d.tokens, 1, 4096),
 	    FLAG("rows", "also time passes of 1 to 64 rows", &d.rows),
 	    FLAG("where", "time the parts of a step instead, at 128, 2048 and 8192 tokens (CPU)", &d.where),
 	};
 	struct command_line line = {
 	    .name = "bench decode",
-	    .usage = "[MODEL|-m MODEL] [--context N] [--rows|--where] [--json] [options]",
+	    .usage = "MODEL [--context N] [--rows|--where] [--json] [options]",
 	    .about =
-	        "Plain decoding, one row a pass, in turns with a measurement of the memory's bandwidth (reads\n"
-	        "on a CPU, a copy on a GPU), medians of five. --context is the number of tokens in the cache\n"
-	        "(default 128). A token reads every weight but the embedding, and the keys and values before it.",
+	        "Measures plain decoding, one row a pass, in turns with the memory's bandwidth (reads on a CPU,\n"
+	        "a copy on a GPU). Prints medians of five. --context is the number of tokens in the KV cache\n"
+	        "(128). A token reads every weight except the embedding, and the KV cache.",
 	    .examples = "  swiftlet bench decode -m synth:tinyllama-1.1b,dtype=f16 --rows\n"
 	                "  swiftlet bench decode model.gguf --context 4096 --json",
 	    OPTIONS(option),

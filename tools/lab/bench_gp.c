@@ -76,8 +76,9 @@ int bench_gp_main(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "bench gp",
 	    .usage = "[--json]",
-	    .about = "Times, with 1,000 observations in 156 dimensions (a model of 80 blocks): adding one, a\n"
-	             "Bayesian proposal, a fit of the hyper-parameters.",
+	    .about =
+	        "Times three things with 1,000 observations in 156 dimensions (a model of 80 blocks): adding\n"
+	        "an observation, a Bayesian proposal, and a fit of the hyper-parameters.",
 	    OPTIONS(option)};
 	const int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)

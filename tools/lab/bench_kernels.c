@@ -196,15 +196,18 @@ int bench_kernels_main(int argc, char** argv) {
 	int64_t threads = 0;
 	const struct command_option option[] = {
 	    FLAG("json", "print one JSON object instead of a table", &json),
-	    TEXT("isa", 0, "NAME", "auto, reference, avx2, avx-vnni, avx512, neon, dotprod or i8mm (auto)", &isa),
-	    COUNT("threads", 0, "N", "CPU threads (0: one for each CPU that it may use)", &threads, 0, 1024),
+	    TEXT("isa", 0, "NAME",
+	         "instruction set: auto, reference, avx2, avx-vnni, avx512, neon,\ndotprod or i8mm (auto)", &isa),
+	    COUNT("threads", 0, "N", "CPU threads; 0 takes one for each CPU that the process may use (0)",
+	          &threads, 0, 1024),
 	};
 	struct command_line line = {
 	    .name = "bench kernels",
 	    .usage = "[--isa NAME] [--threads N] [--json]",
-	    .about = "Times matrix products of every weight type with 1 to 64 rows, the preparation of their\n"
-	             "inputs, and attention; each against the time that reading its bytes alone would take at\n"
-	             "the bandwidth measured in the same run (share_of_floor: 1 is the memory's speed).",
+	    .about =
+	        "Times matrix products of every weight type with 1 to 64 rows, the preparation of their inputs,\n"
+	        "and attention. Each stands beside the time that reading its bytes takes at the bandwidth\n"
+	        "measured in the same run (share_of_floor: 1 is the memory's speed).",
 	    OPTIONS(option),
 	};
 	int status = options_parse(&line, argc, argv);

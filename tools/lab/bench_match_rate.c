@@ -204,15 +204,17 @@ int bench_match_rate_main(int argc, char** argv) {
 	struct match_bench b = {.part = {.measure = measure}, .most_prompts = 32};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(b.part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b.input),
-	    COUNT("prompts", 'n', "N", "stop after so many (32)", &b.most_prompts, 1, MOST_PROMPTS),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six of the program's own)",
+	         &b.input),
+	    COUNT("prompts", 'n', "N", "stop after so many", &b.most_prompts, 1, MOST_PROMPTS),
 	};
 	struct command_line line = {
 	    .name = "bench match-rate",
-	    .usage = "[MODEL|-m MODEL] [-i FILE] [--heads FILE] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--heads FILE] [--json] [options]",
 	    .about =
-	        "How often the token that the whole model says is among the k likeliest at an early exit, by\n"
-	        "block, k from 1 to 10 (p_correct), and for k = 1 at tokens 1-16, -32, -64, -128 (by_position),\n"
+	        "Measures how often the whole model's token is among the k likeliest at an early exit, by "
+	        "block,\n"
+	        "for k from 1 to 10 (p_correct), and for k = 1 at tokens 1-16, -32, -64, -128 (by_position):\n"
 	        "with the model's head and with trained ones (--heads).",
 	    .examples = "  swiftlet bench match-rate -i streams/demo.jsonl\n"
 	                "  swiftlet bench match-rate -m model --heads heads.safetensors --json",

@@ -144,27 +144,30 @@ int bench_methods_main(int argc, char** argv) {
 	struct methods_bench b = {.part = {.prepare = prepare, .measure = measure}, .most_tokens = 128};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(b.part),
-	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six usual ones)", &b.input),
+	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six of the program's own)",
+	         &b.input),
 	    TEXT("methods", 0, "LIST", "only these, beside vanilla (all)", &b.names),
 	    COUNT("prompts", 'n', "N", "stop after so many", &b.contest.most_prompts, 1, MOST_PROMPTS),
-	    COUNT("max-tokens", 0, "N", "tokens a prompt at most (128)", &b.most_tokens, 2, 1 << 20),
-	    TEXT("mask", 0, "FILE", "self-spec's mask (without, it takes no part)", &b.mask),
+	    COUNT("max-tokens", 0, "N", "generate at most N tokens a prompt", &b.most_tokens, 2, 1 << 20),
+	    TEXT("mask", 0, "FILE", "the mask of self-spec, which takes no part without one", &b.mask),
 	};
 	struct command_line line = {
 	    .name = "bench methods",
-	    .usage = "[MODEL|-m MODEL] [-i FILE] [--methods LIST] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--methods LIST] [--json] [options]",
 	    .about =
-	        "Every method on the same model, prompts and kernels, alternated prompt by prompt. speedup: the\n"
-	        "median over prompts of tokens a second over plain decoding's; realized: of all together;\n"
-	        "expected_speedup: by M, alpha and c alone (SWIFT Eq. 6); CR and CTAR: Kangaroo Eq. 1 and 2;\n"
-	        "rows: of a verify pass; c: a draft step in plain steps; memory_bytes: what the method keeps\n"
-	        "beside the model and its cache; differing: tokens that are not plain decoding's (with "
-	        "rejection\n"
-	        "sampling, which is lossless in distribution, they do differ). By task with --json.",
-	    .examples = "  swiftlet bench methods -i streams/demo.jsonl\n"
-	                "  swiftlet bench methods -i prompts.jsonl --methods layerskip,adaspeed --exit-block 6\n"
-	                "  swiftlet bench methods --methods adaspeed --stop-rule probe --temp 1 --top-p 0.9\n"
-	                "  swiftlet bench methods --methods layerskip --temp 0.8 --acceptance rejection",
+	        "Runs every method on the same model, prompts and kernels; the methods take turns prompt by\n"
+	        "prompt. Columns:\n"
+	        "  speedup           tokens a second over plain decoding's, median over prompts\n"
+	        "  realized          the same over all prompts together\n"
+	        "  expected_speedup  what M, alpha and c promise (SWIFT, equation 6)\n"
+	        "  CR, CTAR          Kangaroo, equations 1 and 2\n"
+	        "  rows              rows of a verification\n"
+	        "  c                 cost of a draft step over a plain step\n"
+	        "  memory_bytes      what the method keeps beside the model and its KV cache\n"
+	        "  differing         tokens that are not plain decoding's; rejection sampling, which is "
+	        "lossless\n"
+	        "                    in distribution, has some",
+	    .examples = "  swiftlet bench methods -i prompts.jsonl --methods layerskip,adaspeed --exit-block 6",
 	    OPTIONS(option),
 	};
 	return bench_part_main(&b.part, &line, argc, argv);

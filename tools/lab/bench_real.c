@@ -142,7 +142,8 @@ int bench_real_main(int argc, char** argv) {
 	    TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m",
 	         &r.part.bench.wish.model),
 	    TEXT("input", 'i', "FILE", "prompts as JSON lines (six of the program's own)", &r.input),
-	    COUNT("tokens", 'n', "N", "tokens at most (each line's max_tokens)", &r.tokens, 8, 1 << 20),
+	    COUNT("tokens", 'n', "N", "generate at most N tokens (each line's max_tokens)", &r.tokens, 8,
+	          1 << 20),
 	    TEXT("only", 0, "HOW", "greedy, or sampled at --temp (0.7); else first one, then the other", &r.only),
 	    FLAG("no-ablation", "only plain decoding and the defaults", &r.no_ablation),
 	    FLAG("json", "print a JSON array of runs instead of tables", &r.part.json),
@@ -151,17 +152,15 @@ int bench_real_main(int argc, char** argv) {
 	    .name = "bench real",
 	    .usage = "MODEL... [-i FILE.jsonl] [-n N] [--json] [options]",
 	    .about =
-	        "What a user gets: every prompt answered plainly, with the defaults, and with the defaults less "
-	        "each\n"
-	        "drafter, in turns and in one process, from a cold start (no store); decoding alone is timed. "
-	        "Prints\n"
-	        "tokens a second, their ratio to plain decoding's over all tokens and as the median over "
-	        "prompts,\n"
-	        "processor time a token, the same by task and apart for answers that loop (their last 64 tokens\n"
-	        "stand earlier in them), and who drafted what was accepted. Every token is compared; where one\n"
-	        "differs the exit status is 1. A model without a chat template continues the last message's "
-	        "text.",
-	    .examples = "  swiftlet bench real $(tools/models smollm2-135m) -i tools/chat.jsonl\n"
+	        "Measures what a user gets. Every prompt is answered plainly, with the defaults, and with the\n"
+	        "defaults less each drafter, in turns, in one process, with nothing learned before. Decoding\n"
+	        "alone is timed. Every token is compared; where one differs the exit status is 1.",
+	    .details =
+	        "The tables have tokens a second; their ratio to plain decoding's over all tokens and as the\n"
+	        "median over prompts; processor time a token; the same by task, and apart for answers that\n"
+	        "loop (their last 64 tokens stand earlier in them); and the drafters of the accepted tokens.\n"
+	        "A model without a chat template continues the text of the last message.",
+	    .examples = "  swiftlet bench real smollm2-135m -i tools/chat.jsonl\n"
 	                "  swiftlet bench real model.gguf other.gguf -i prompts.jsonl -n 128 --json",
 	    OPTIONS(option),
 	    .session = options,

@@ -376,27 +376,29 @@ int bench_replay_main(int argc, char** argv) {
 	    BENCH_OPTIONS(r.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
 	    TEXT("prices", 0, "LIST|FILE",
-	         "slope=S or v2=V,v4=V…, and c=C; or a file from bench decode --rows\n--json "
-	         "(slope=0.05,c=0.55)",
+	         "costs: slope=S or v2=V,v4=V…, and c=C; or a file that\n"
+	         "bench decode --rows --json wrote (slope=0.05,c=0.55)",
 	         &r.price_text),
-	    TEXT("drafters", 0, "LIST", "who drafts (prediction,retrieval,recycle)", &r.drafter_text),
+	    TEXT("drafters", 0, "LIST", "which drafters draft (prediction,retrieval,recycle)", &r.drafter_text),
+	    COUNT("instances", 'n', "N", "stop after so many prompts (all)", &r.most_instances, 1, INT32_MAX),
+	    MORE_OPTIONS,
 	    TEXT("answers", 0, "FILE",
-	         "what `stream --method vanilla -o` said to the same prompts: the model is not\nrun; "
-	         "no mask drafts, and recycle learns nothing",
+	         "answers that `stream --method vanilla -o` wrote to the same prompts:\nthe model is not run; no "
+	         "mask "
+	         "drafts, and recycle learns nothing",
 	         &r.answer_path),
 	    FLAG("oracle", "with --answers: what the best policies of the same tables would bring",
 	         &r.with_oracle),
 	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r.mask_path),
-	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept (65536)", &r.pool_tokens, 0, 1 << 24),
-	    COUNT("instances", 'n', "N", "stop after so many", &r.most_instances, 1, INT32_MAX),
+	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept", &r.pool_tokens, 0, 1 << 24),
 	};
 	struct command_line line = {
 	    .name = "bench replay",
-	    .usage = "[MODEL|-m MODEL] [-i FILE] [--prices LIST] [--drafters LIST] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--prices LIST] [--drafters LIST] [--json] [options]",
 	    .about =
-	        "Decodes a stream of prompts, greedy, and counts what drafting would bring where a verify pass\n"
-	        "of n rows costs v(n) plain steps and a draft pass c: tokens and rows a pass, the speed-up, and\n"
-	        "by source how many tokens were expected of it and came. Nothing is timed.",
+	        "Decodes a stream of prompts, greedy, and counts what drafting would bring if a pass of n rows\n"
+	        "cost v(n) plain steps and a draft pass c: tokens and rows a pass, the speed-up, and by drafter\n"
+	        "the tokens that were expected and those that came. Nothing is timed.",
 	    .examples = "  swiftlet bench replay -i prompts.jsonl --prices slope=0.05\n"
 	                "  swiftlet bench replay -i prompts.jsonl --prices v2=1.15,v4=1.5,v8=2.5,v16=5.2",
 	    OPTIONS(option),

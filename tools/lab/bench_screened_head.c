@@ -153,10 +153,11 @@ int bench_screened_head_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench screened",
-	    .usage = "[MODEL|-m MODEL] [-i FILE] [-n N] [--json] [options]",
-	    .about = "Runs the screened head and the whole one on every position of some texts, every other 64\n"
-	             "of them sampled, and counts tokens and winners' logits that differ (exit status 1 if any\n"
-	             "does) and the share of logits that the screened head computes exactly.",
+	    .usage = "MODEL [-i FILE] [-n N] [--json] [options]",
+	    .about =
+	        "Runs the exact screened head and the whole output head on every position of some texts,\n"
+	        "every other 64 of them sampled. Counts tokens and winning logits that differ (exit status 1\n"
+	        "if any does), and the share of logits that the screened head computes exactly.",
 	    .examples = "  swiftlet bench screened -m model.gguf -i prompts.jsonl -n 100000 --threads 1",
 	    OPTIONS(option),
 	};

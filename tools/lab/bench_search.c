@@ -438,11 +438,12 @@ int bench_search_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench search",
-	    .usage = "[MODEL|-m MODEL] [-i FILE] [--costs LIST] [--proposals N] [--only NAME] [--json] [options]",
-	    .about = "Which ways of proposing masks find good ones: one-step alpha on answers that were not "
-	             "searched on,\n"
-	             "by share of cost saved, beside the best span and greedy removal on all of the answers "
-	             "searched on.",
+	    .usage = "MODEL [-i FILE] [--costs LIST] [--proposals N] [--json] [options]",
+	    .about =
+	        "Measures how good the masks are that the search finds: the share of single draft steps that "
+	        "are\n"
+	        "right (alpha), on answers that were not searched on, by the share of a step's cost that the\n"
+	        "mask saves; beside the best span of layers and greedy removal on all answers.",
 	    .examples = "  swiftlet bench search -m model.gguf -i tools/chat.jsonl",
 	    OPTIONS(option),
 	};

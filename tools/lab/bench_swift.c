@@ -296,26 +296,29 @@ int bench_swift_main(int argc, char** argv) {
 	struct swift w = {.part = {.prepare = prepare, .measure = measure}, .parts = "abcd", .slices = 16};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(w.part),
-	    TEXT("parts", 0, "abcd", "which parts; b without a takes a made-up model's planted mask", &w.parts),
+	    TEXT("parts", 0, "abcd", "which parts; b without a takes a synthetic model's planted mask", &w.parts),
 	    COUNT("slices", 0, "N", "slices of 32 tokens in b and d (16)", &w.slices, 1, MOST_SLICES),
 	};
 	struct command_line line = {
 	    .name = "bench swift",
-	    .usage = "[MODEL|-m MODEL] [--json] [options]",
-	    .about =
-	        "The method on one model, greedy:\n"
-	        "  a  search with a proposal before every round (--opt-budget inf, --patience as --max-steps)\n"
-	        "     until a stopping rule fires: proposals, seconds, the best mask's matchness\n"
-	        "  b  decoding with that mask and plainly, in turns: speed-up, M (tokens a round), alpha (share\n"
-	        "     of draft steps accepted), c (a draft step over a full pass), and the speed-up that these\n"
-	        "     promise; optimizer_share: time outside model passes, search_pass_share: scoring proposals\n"
-	        "  c  sessions that have learned nothing, with the defaults, at skip ratios 0.3, 0.45 and 0.6:\n"
-	        "     their time over plain decoding's, the median of the pairs; 1.00 = equal\n"
-	        "  d  sub-layers skipped, a copy of the weights in few bits (--draft-bits, 4), and both, in "
-	        "turns\n"
-	        "     with plain decoding: made-up models skip what was planted, others what the search finds\n"
-	        "Also the cost of a pass by rows. Every token is compared with plain decoding's; where one\n"
-	        "differs the exit status is 1.",
+	    .usage = "MODEL [--parts abcd] [--json] [options]",
+	    .about = "Measures SWIFT on one model, greedy, in parts a to d, which --help-all\n"
+	             "explains: search, speed with its mask, loss of a cold start, quantized draft weights.",
+	    .details =
+	        "Parts\n"
+	        "  a  a search that proposes a mask before every round until a stopping rule fires: proposals,\n"
+	        "     seconds, the best mask's matchness\n"
+	        "  b  decoding with that mask and plainly, in turns: speed-up, M, alpha, c, and the speed-up "
+	        "that\n"
+	        "     these promise; optimizer_share is time outside model passes, search_pass_share is scoring\n"
+	        "  c  sessions that have learned nothing, at skip ratios 0.3, 0.45 and 0.6: their time over "
+	        "plain\n"
+	        "     decoding's, the median of pairs; 1.00 is equal\n"
+	        "  d  skipped layers, quantized draft weights (--draft-bits, 4), and both, in turns with plain\n"
+	        "     decoding; synthetic models skip what was planted, others what the search finds\n"
+	        "The cost of a pass by rows is measured too. Every token is compared with plain decoding's; "
+	        "where\n"
+	        "one differs the exit status is 1.",
 	    .examples = "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45\n"
 	                "  swiftlet bench swift -m synth:tinyllama-1.1b,dtype=f16,plant=0.45 --parts d\n"
 	                "  swiftlet bench swift -m synth:llama-2-13b,plant=0.45 --backend cuda --json",

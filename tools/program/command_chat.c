@@ -100,6 +100,8 @@ static bool answer_message(struct chat* chat, const char* text, size_t size, str
 		return false;
 	}
 	putchar('\n');
+	if (chat->terminal && chat->completion.figures.stop == SWIFTLET_LENGTH)
+		printf("(cut off after %d tokens; -n N allows more)\n", chat->completion.figures.tokens);
 	chat->turns++;
 	chat->tokens += chat->completion.figures.tokens;
 	interrupt_watch();
@@ -109,14 +111,14 @@ static bool answer_message(struct chat* chat, const char* text, size_t size, str
 
 static void print_stats(const struct chat* chat) {
 	if (chat->turns == 0) {
-		puts("no answer yet");
+		puts("There was no answer yet.");
 		return;
 	}
 	struct swiftlet_figures figures = chat->completion.figures;
 	figures.seconds.load = chat->runtime.load_seconds;
 	figures_print(stdout, &figures, chat->runtime.options.method);
-	printf("%d turns, %" PRId64 " tokens; %d of the last prompt's tokens were still in the cache\n",
-	       chat->turns, chat->tokens, figures.cached_tokens);
+	printf("%d answer%s, %" PRId64 " tokens; the KV cache still held %d tokens of the last prompt\n",
+	       chat->turns, chat->turns == 1 ? "" : "s", chat->tokens, figures.cached_tokens);
 }
 
 static void print_mask(struct chat* chat) {
@@ -135,9 +137,9 @@ static bool run_chat_command(struct chat* chat, const char* line) {
 	if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
 		return false;
 	if (strcmp(line, "/help") == 0) {
-		puts("/mask    the sub-layers that drafting skips\n/stats   figures of the last answer\n"
-		     "/reset   forget the conversation (what the search learned stays)\n"
-		     "/quit    end (as does Ctrl-D); Ctrl-C ends an answer\n"
+		puts("/reset   forget the conversation (what was learned stays)\n"
+		     "/stats   figures of the last answer\n/mask    the layers that drafts skip\n"
+		     "/quit    end the program, as Ctrl-D does; Ctrl-C ends an answer\n"
 		     "A line that begins with two slashes is sent with one.");
 	} else if (strcmp(line, "/mask") == 0) {
 		print_mask(chat);
@@ -146,6 +148,7 @@ static bool run_chat_command(struct chat* chat, const char* line) {
 	} else if (strcmp(line, "/reset") == 0) {
 		const int start = first_turn(chat);
 		forget_messages(chat, start, chat->n - start);
+		puts("The conversation is forgotten.");
 	} else {
 		const char* const near = nearest_name(line, known, 5);
 		printf("no command %s; %s%s\n", line, near ? "did you mean " : "/help lists them", near ? near : "");
@@ -252,20 +255,23 @@ int command_chat(int argc, char** argv) {
 	struct chat chat = {.max_tokens = 256};
 	const struct command_option option[] = {
 	    TEXT("system", 0, "TEXT", "the system message", &chat.system),
+	    COUNT("max-tokens", 'n', "N", "generate at most N tokens an answer", &chat.max_tokens, 1, 1 << 20),
+	    LIST("stop", 0, "TEXT", "end an answer before this text; may be repeated", &chat.stop),
+	    MODEL_OPTION(chat.runtime.wish),
+	    MORE_OPTIONS,
 	    TEXT("chat-template-kwargs", 0, "JSON",
-	         "variables for the chat template, {\"enable_thinking\": false}…", &chat.variables),
-	    COUNT("max-tokens", 'n', "N", "tokens an answer at most (256)", &chat.max_tokens, 1, 1 << 20),
-	    LIST("stop", 0, "S", "end an answer before this text; may be repeated", &chat.stop),
+	         "variables of the chat template, such as\n{\"enable_thinking\": false}", &chat.variables),
 	    RUNTIME_OPTIONS(chat.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "chat",
-	    .usage = "[MODEL|-m MODEL] [--system TEXT] [options]",
+	    .usage = "MODEL [--system TEXT] [options]",
 	    .about =
-	        "A conversation: one line a turn, from the terminal or from a pipe. The search goes on from\n"
-	        "turn to turn. /help, /mask, /stats, /reset and /quit are commands.",
-	    .examples = "  swiftlet chat ~/models/llama-3-8b.gguf --system 'Answer in one sentence.'\n"
-	                "  printf 'What is 2 + 3?\\n/stats\\n' | swiftlet chat",
+	        "Holds a conversation in the terminal, or with the lines of a pipe. /help lists the commands.\n"
+	        "Ctrl-C ends an answer, Ctrl-D the conversation.",
+	    .examples = "  swiftlet chat smollm2-135m\n"
+	                "  swiftlet chat model.gguf --system \"Answer in one sentence.\" --temp 0.7\n"
+	                "  printf 'What is 2 + 3?\\n/stats\\n' | swiftlet chat model.gguf",
 	    OPTIONS(option),
 	    .session = &chat.runtime.options,
 	    .max_words = 1,

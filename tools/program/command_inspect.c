@@ -22,8 +22,8 @@ static const char* rope_name(enum rope_scaling scaling) {
 
 static void print_shape(const struct model* model) {
 	const struct model_shape* const s = &model->weights.shape;
-	printf("blocks       %d, that is %d sub-layers, of which %d may be skipped\n", s->n_blocks,
-	       2 * s->n_blocks, s->n_blocks > 2 ? 2 * (s->n_blocks - 2) : 0);
+	printf("blocks       %d, which are %d layers of attention or MLP; drafts may skip %d of them\n",
+	       s->n_blocks, 2 * s->n_blocks, s->n_blocks > 2 ? 2 * (s->n_blocks - 2) : 0);
 	printf("width        %d, feed-forward %d, vocabulary %d%s\n", s->dim, s->ffn, s->vocab,
 	       model->weights.output.data && model->weights.output.data == model->weights.embedding.data
 	           ? ", output head tied to the embedding"
@@ -86,7 +86,7 @@ static void print_model(const struct model* model) {
 	if (model->warning[0])
 		printf("warning      %s\n", model->warning);
 	for (int i = 0; i < model->n_planted; i++) {
-		printf("planted%s    nearly redundant sub-layers, as made up\n", i == 0 ? "  " : " 2");
+		printf("planted%s    layers that were made nearly redundant\n", i == 0 ? "  " : " 2");
 		draw_mask(stdout, &model->planted[i], model->weights.shape.n_blocks);
 	}
 }
@@ -178,20 +178,18 @@ int command_inspect(int argc, char** argv) {
 	const char* spec = NULL;
 	bool checked = false;
 	const struct command_option option[] = {
-	    TEXT("model", 'm', "MODEL", "the model, as for swiftlet run", &spec),
-	    FLAG("check", "read every weight too", &checked),
+	    TEXT("model", 'm', "MODEL", "the model, if it is not the first word", &spec),
+	    FLAG("check", "read every weight, too", &checked),
 	};
 	struct command_line line = {
 	    .name = "inspect",
 	    .usage = "MODEL [--check]",
-	    .about =
-	        "Prints a model's shape, weights, tokenizer, chat template and fingerprint, the methods that it "
-	        "has\n"
-	        "parts for, and what was planted in a synth: model. With --check every weight is read; a file "
-	        "that is not sound is named.",
-	    .examples = "  swiftlet inspect builtin\n  swiftlet inspect ~/models/llama-3-8b.gguf --check\n"
-	                "  swiftlet inspect "
-	                "synth:layers=24,dim=256,heads=4,kv-heads=4,ffn=704,vocab=1024,dtype=f16,plant=0.45",
+	    .about = "Prints a model's shape, weights, tokenizer, chat template and fingerprint, and the methods "
+	             "that\n"
+	             "it has no parts for. --check reads every weight and names the part that is damaged.",
+	    .examples = "  swiftlet inspect model.gguf --check\n"
+	                "  swiftlet inspect Qwen/Qwen2.5-1.5B-Instruct\n"
+	                "  swiftlet inspect synth:tinyllama-1.1b,dtype=f16,plant=0.45",
 	    OPTIONS(option),
 	    .max_words = 1,
 	};

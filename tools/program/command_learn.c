@@ -162,8 +162,13 @@ static void print_table(const struct learn* l, const cJSON* figures) {
 	printf("\nmatchness on unseen text%s, the last quarter: %.3f\n", with, unseen_matchness(l));
 	const struct mask mask = session_mask(l->runtime.session, NULL);
 	draw_mask(stdout, &mask, l->runtime.model->weights.shape.n_blocks);
+	const double speedup = search_speedup(session_search(l->runtime.session));
+	if (speedup > 1)
+		printf("drafts with this mask are expected to make decoding %.2f times as fast\n", speedup);
+	else
+		puts("no mask pays on this machine and text, so none is used: nothing changes");
 	if (l->runtime.memory && memory_store(l->runtime.memory))
-		printf("kept in %s: run, chat, stream and serve begin with it\n",
+		printf("kept in %s, where run, chat, stream and serve look for it\n",
 		       store_path(memory_store(l->runtime.memory)));
 }
 
@@ -214,22 +219,27 @@ int command_learn(int argc, char** argv) {
 	const struct command_option option[] = {
 	    TEXT("input", 'i', "FILE", "prompts like those to come, one JSON object a line\n(-: standard input)",
 	         &l.input),
-	    COUNT("seconds", 0, "N", "how long (60)", &l.seconds, 1, 1 << 24),
+	    COUNT("seconds", 0, "N", "how long to search", &l.seconds, 1, 1 << 24),
 	    FLAG("json", "print one JSON object instead of a table", &l.json),
+	    MODEL_OPTION(l.runtime.wish),
+	    MORE_OPTIONS,
 	    RUNTIME_OPTIONS(l.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "learn",
-	    .usage = "[MODEL|-m MODEL] [-i FILE.jsonl] [--seconds 60] [options]",
+	    .usage = "MODEL [-i FILE.jsonl] [--seconds 60] [options]",
 	    .about =
-	        "Searches for the layers to skip before one serves: generates text, scores masks on it without "
-	        "a\n"
-	        "budget, and keeps what it finds where run, chat, stream and serve look for it. The curve shows\n"
-	        "each mask on text that no search had seen. Ctrl-C ends early and keeps what was found.",
-	    .examples = "  swiftlet learn ~/models/llama-3-8b.gguf --seconds 300\n"
-	                "  swiftlet learn -m model.gguf -i prompts.jsonl",
+	        "Searches for layers that drafts can skip, before the model serves. It generates text, scores\n"
+	        "masks on it without a time limit of its own, and keeps the result, which run, chat, stream\n"
+	        "and serve begin with. On many machines no mask pays; learn then says so, and nothing\n"
+	        "changes. Ctrl-C ends it early and keeps what was found.\n\n"
+	        "The curve has a row for each text: matchness is the share of its tokens that the model with\n"
+	        "the mask predicts, on text that the search had not seen.",
+	    .examples = "  swiftlet learn model.gguf --seconds 300\n"
+	                "  swiftlet learn model.gguf -i prompts.jsonl",
 	    OPTIONS(option),
 	    .session = &l.runtime.options,
+	    .without = "Sampling",
 	    .max_words = 1,
 	};
 	int status = options_parse_model(&line, argc, argv, &l.runtime.wish.model);

@@ -158,9 +158,10 @@ static bool show_mask(struct masks* m) {
 			printf("%s%" PRId64 "  ", i ? "\n" : "", m->id[i]);
 		else
 			printf("%s", i ? "\n" : "");
-		printf("%s   %d sub-layers skipped", key[0] ? key : "mask", mask_count(&entry->mask));
+		const int n = mask_count(&entry->mask);
+		printf("%s   %d layer%s skipped", key[0] ? key : "mask", n, n == 1 ? "" : "s");
 		if (!m->model && !entry->blocks)
-			printf(" (blocks of the model unknown: -m MODEL)");
+			printf(" (the model's number of blocks is unknown: give -m MODEL)");
 		print_figure("matchness", entry->matchness);
 		print_figure("alpha", entry->alpha);
 		print_figure("M", entry->mean_generated);
@@ -324,29 +325,32 @@ static int check_usage(const struct masks* m, const char* name, int* action) {
 int command_masks(int argc, char** argv) {
 	struct masks m = {0};
 	const struct command_option option[] = {
-	    TEXT("model", 'm', "MODEL", "the model the masks are for; a mask that does not fit it is refused",
+	    TEXT("store", 0, "FILE|URL",
+	         "the store: a file, or postgresql://…\n(~/.local/state/swiftlet/masks.db)", &m.store_path),
+	    TEXT("model", 'm', "MODEL", "the model that the masks are for; masks that do not fit are refused",
 	         &m.model_spec),
-	    FLAG("force", "take a mask learned on another model all the same", &m.force),
-	    TEXT("key", 0, "KEY", "one mask of a file, by its key or task", &m.key),
-	    TEXT("task", 0, "NAME", "import: the task's label", &m.task),
 	    TEXT("output", 'o', "FILE",
-	         "export, import: write here (export: else standard output;\nimport: else the store)", &m.output),
-	    TEXT("format", 0, "swiftlet|skip_layers", "export: ours, or the published code's (swiftlet)",
-	         &m.format),
-	    TEXT("store", 0, "FILE|URL", "the mask store, or postgresql://…\n(~/.local/state/swiftlet/masks.db)",
-	         &m.store_path),
+	         "write to this file (export: else to standard output;\nimport: else to the store)", &m.output),
+	    TEXT("format", 0, "swiftlet|skip_layers",
+	         "format of export: swiftlet's, or the published code's (swiftlet)", &m.format),
+	    TEXT("key", 0, "KEY", "one mask of a file, by its key or task", &m.key),
+	    TEXT("task", 0, "NAME", "import: the label of the task", &m.task),
+	    FLAG("force", "take a mask even if it was learned on another model", &m.force),
 	};
 	struct command_line line = {
 	    .name = "masks",
 	    .usage = "list|show|export|import|delete [FILE|ID ...] [options]",
 	    .about =
-	        "Masks in files and in the store: the sub-layers that drafting skips, as learned.\n"
-	        "A FILE is a mask file in either format, an ID a mask of the store; without any, all of the\n"
-	        "store. `show` draws a mask, attention above MLP, one cell a block.",
-	    .examples = "  swiftlet masks show code.mask.json\n"
+	        "Lists, shows, exports, imports and deletes masks. A mask says which attention and MLP layers\n"
+	        "drafts skip. FILE is a mask file, ID a mask of the store; without either, the command works\n"
+	        "on the whole store. `show` draws a mask with one cell for each block.\n\n"
+	        "Columns of `list`: matchness is the share of recent tokens that the model with this mask\n"
+	        "predicts, alpha the share of its drafted tokens that were kept, and M the tokens that one\n"
+	        "verification brings.",
+	    .examples = "  swiftlet masks list\n"
+	                "  swiftlet masks show code.mask.json\n"
 	                "  swiftlet masks export code.mask.json --format skip_layers -o skip_layers.json\n"
-	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m "
-	                "llama-2-13b.gguf -o cnndm.json\n  swiftlet masks list --store masks.db\n"
+	                "  swiftlet masks import skip_layers.json --key llama-2-13b_cnndm -m llama-2-13b.gguf\n"
 	                "  swiftlet masks delete 17",
 	    OPTIONS(option),
 	    .max_words = 64,

@@ -1,4 +1,4 @@
-/* swiftlet run: one prompt, its text as it is accepted, and the figures. */
+/* swiftlet run: answers one prompt, prints the text as it is accepted, and then the figures. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct run_command {
 	const char* task;
 	const char* trace_file;
 	int max_tokens;
-	bool chat, json, no_special;
+	bool chat, raw, json, no_special, verbose;
 	struct text_list stop;
 	struct runtime runtime;
 	FILE* trace;    /* NULL: none is wanted */
@@ -107,7 +107,7 @@ static void print_figures(const struct run_command* run, const struct completion
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
 	figures_print(stderr, f, run->runtime.options.method);
-	if (f->n_attention + f->n_mlp + f->n_quantized_attention + f->n_quantized_mlp > 0)
+	if (f->draft_steps > 0 && f->n_attention + f->n_mlp + f->n_quantized_attention + f->n_quantized_mlp > 0)
 		draw_figures(stderr, f, run->runtime.model->weights.shape.n_blocks);
 }
 
@@ -120,7 +120,7 @@ static int finish_run(const struct run_command* run, struct completion* g) {
 		putchar('\n');
 	if (output_written(STATUS_DONE) != STATUS_DONE)
 		return STATUS_FAILED;
-	if (!run->json && (terminal || g->figures.stop == SWIFTLET_CANCELLED))
+	if (run->verbose || (!run->json && (terminal || g->figures.stop == SWIFTLET_CANCELLED)))
 		print_figures(run, g);
 	const bool saved = runtime_save_mask(&run->runtime, &g->figures, run->task, g->figures.tokens);
 	return saved ? STATUS_DONE : STATUS_FAILED;
@@ -151,58 +151,138 @@ static int generate_text(struct run_command* run, const char* text, size_t size)
 	return trace_close(run, status);
 }
 
+/* ---- the prompt ----------------------------------------------------------------------------- */
+
+/* The built-in model and made-up ones continue a text: their templates serve tests. */
+static bool continues_text(const char* model) {
+	return strcmp(model, "builtin") == 0 || strncmp(model, "synth:", 6) == 0;
+}
+
+/* An instruction model that is not asked through its template often ends at once. */
+static bool wants_template(const struct run_command* run, size_t prompt_size) {
+	return run->chat || run->system || run->runtime.wish.chat_template ||
+	       (!run->raw && prompt_size > 0 && !continues_text(run->runtime.wish.model) &&
+	        model_chat_template(run->runtime.model, false));
+}
+
+/* MODEL and PROMPT from the words; the model may stand behind -m. False with the message printed. */
+static bool read_words(struct run_command* run, const struct command_line* line) {
+	const int first = run->runtime.wish.model ? 0 : 1;
+	if (first == 1 && line->n_words == 1 && strchr(line->word[0], ' ') && access(line->word[0], F_OK) != 0 &&
+	    strncmp(line->word[0], "synth:", 6) != 0) {
+		complain(STATUS_USAGE, "run: there is no model \"%s\": swiftlet run MODEL \"PROMPT\"", line->word[0]);
+		return false;
+	}
+	if (!run->runtime.wish.model)
+		run->runtime.wish.model = line->n_words > 0 ? line->word[0] : "builtin";
+	if (line->n_words > first + 1) {
+		complain(STATUS_USAGE, "run: \"%s\" was not expected: quote a prompt of several words",
+		         line->word[first + 1]);
+		return false;
+	}
+	if (line->n_words > first && (run->prompt || run->prompt_file)) {
+		complain(STATUS_USAGE, "run: the prompt is given twice, \"%s\" and by %s", line->word[first],
+		         run->prompt ? "-p" : "-f");
+		return false;
+	}
+	if (line->n_words > first)
+		run->prompt = line->word[first];
+	return true;
+}
+
+/* Wrong usage as a status, or OPTIONS_GO_ON. */
+static int check_run(const struct run_command* run) {
+	if (run->prompt && run->prompt_file)
+		return complain(STATUS_USAGE, "run: both -p and -f were given (swiftlet run --help)");
+	if (run->raw && (run->chat || run->system))
+		return complain(STATUS_USAGE, "run: --raw leaves the chat template out, and %s needs it",
+		                run->chat ? "--chat" : "--system");
+	if (run->system && !run->chat && continues_text(run->runtime.wish.model))
+		return complain(STATUS_USAGE, "run: --system needs --chat with the model %s",
+		                run->runtime.wish.model);
+	for (int i = 0; i < run->stop.n; i++)
+		if (!run->stop.text[i][0])
+			return complain(STATUS_USAGE, "run: --stop is empty");
+	return OPTIONS_GO_ON;
+}
+
+/* The prompt, malloc'd; without one, what comes on standard input. NULL with the status. */
+static char* read_prompt(const struct run_command* run, size_t* size, int* status) {
+	struct error error = {{0}};
+	char* const text = run->prompt ? strdup(run->prompt)
+	                               : read_whole(run->prompt_file ? run->prompt_file : "-", size, &error);
+	if (run->prompt)
+		*size = strlen(run->prompt);
+	if (!text) {
+		*status = complain(STATUS_FAILED, "%s", run->prompt ? "out of memory" : error.message);
+	} else if (*size == 0 && !run->prompt && !run->prompt_file) {
+		free(text);
+		*status = complain(STATUS_USAGE, "run: no prompt: swiftlet run %s \"PROMPT\" (or -f FILE)",
+		                   run->runtime.wish.model);
+		return NULL;
+	}
+	return text;
+}
+
 int command_run(int argc, char** argv) {
 	struct run_command run = {.max_tokens = 128};
 	const struct command_option option[] = {
 	    TEXT("prompt", 'p', "TEXT", "the prompt", &run.prompt),
-	    TEXT("expect", 0, "FILE", "a text that the output is expected to follow", &run.expect_file),
 	    TEXT("file", 'f', "FILE", "read the prompt from a file (-: standard input)", &run.prompt_file),
-	    COUNT("max-tokens", 'n', "N", "tokens to generate at most (128)", &run.max_tokens, 1, 1 << 20),
-	    FLAG("chat", "put the prompt through the model's chat template", &run.chat),
-	    TEXT("system", 0, "TEXT", "with --chat: the system message", &run.system),
-	    TEXT("chat-template-kwargs", 0, "JSON",
-	         "with --chat: variables for its template,\n{\"enable_thinking\": false}…", &run.variables),
-	    LIST("stop", 0, "S", "end before this text; may be repeated", &run.stop),
+	    COUNT("max-tokens", 'n', "N", "generate at most N tokens", &run.max_tokens, 1, 1 << 20),
+	    TEXT("system", 0, "TEXT", "the system message", &run.system),
+	    FLAG("raw", "continue the prompt as it is, without the chat template", &run.raw),
+	    LIST("stop", 0, "TEXT", "end before this text; may be repeated", &run.stop),
 	    FLAG("json", "print one JSON object instead of the text", &run.json),
-	    TEXT("task", 0, "NAME", "label of the task, for the report and the mask", &run.task),
-	    TEXT("trace", 0, "FILE", "a JSON line a round: what was drafted, why that ended, what came of it",
+	    LETTER_FLAG("verbose", 'v', "print the figures on standard error, also into a pipe", &run.verbose),
+	    MODEL_OPTION(run.runtime.wish),
+	    MORE_OPTIONS,
+	    FLAG("chat", "use the chat template, also with the built-in model", &run.chat),
+	    TEXT("chat-template-kwargs", 0, "JSON",
+	         "variables of the chat template, such as\n{\"enable_thinking\": false}", &run.variables),
+	    TEXT(
+	        "expect", 0, "FILE",
+	        "a text that the answer is likely to follow, such as a file before\nan edit; drafts come from it",
+	        &run.expect_file),
+	    FLAG("no-special", "read special tokens that are written in the prompt as plain text",
+	         &run.no_special),
+	    TEXT("task", 0, "NAME", "a label for the report and the mask", &run.task),
+	    TEXT("trace", 0, "FILE", "write a JSON line a round: what was drafted and what was kept",
 	         &run.trace_file),
-	    FLAG("no-special", "special tokens written in the prompt are plain text", &run.no_special),
 	    RUNTIME_OPTIONS(run.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "run",
-	    .usage = "[MODEL|-m MODEL] (-p TEXT | -f FILE) [options]",
-	    .about =
-	        "Continues one prompt. Text is printed as it is accepted; on a terminal the figures follow.\n"
-	        "The text is the one plain decoding gives (--method vanilla), in fewer full passes.\n"
-	        "Ctrl-C ends the generation and still prints the figures.",
-	    .examples = "  swiftlet run -p $'Question: Tom has 3 apples and buys 4. How many has he?\\nAnswer:'\n"
-	                "  swiftlet run ~/models/llama-3-8b.gguf --chat -p 'Why is the sky blue?' -n 200\n"
-	                "  swiftlet run -f story.txt --temp 0.8 --top-p 0.95 --seed 7 --json",
+	    .usage = "MODEL [\"PROMPT\"] [options]",
+	    .about = "Answers one prompt through the model's chat template, if the model has one. The text is\n"
+	             "printed as it is generated; on a terminal the figures follow. Without a prompt, run reads\n"
+	             "it from a pipe, or begins a chat on a terminal. Ctrl-C ends the answer.",
+	    .examples = "  swiftlet run smollm2-135m \"Why is the sky blue?\"\n"
+	                "  swiftlet run model.gguf -f story.txt --raw -n 400 --temp 0.8 --seed 7\n"
+	                "  git diff | swiftlet run model.gguf --system \"Write a commit message.\" -c 8192",
 	    OPTIONS(option),
 	    .session = &run.runtime.options,
-	    .max_words = 1,
+	    .max_words = 3,
 	};
-	int status = options_parse_model(&line, argc, argv, &run.runtime.wish.model);
+	int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	if (!run.prompt == !run.prompt_file)
-		return complain(STATUS_USAGE, "run: %s (swiftlet run --help)",
-		                run.prompt ? "both -p and -f were given" : "no prompt: give -p TEXT or -f FILE");
-	if (run.system && !run.chat)
-		return complain(STATUS_USAGE, "run: --system needs --chat");
-	for (int i = 0; i < run.stop.n; i++)
-		if (!run.stop.text[i][0])
-			return complain(STATUS_USAGE, "run: --stop is empty");
-	struct error error = {{0}};
-	size_t size = run.prompt ? strlen(run.prompt) : 0;
-	char* const file_text = run.prompt ? NULL : read_whole(run.prompt_file, &size, &error);
-	if (!run.prompt && !file_text)
-		return complain(STATUS_FAILED, "%s", error.message);
+	if (!read_words(&run, &line))
+		return STATUS_USAGE;
+	status = check_run(&run);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	if (!run.prompt && !run.prompt_file && !run.json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO))
+		return command_chat(argc, argv);
+	size_t size = 0;
+	char* const text = read_prompt(&run, &size, &status);
+	if (!text)
+		return status;
 	status = runtime_open(&run.runtime);
-	if (status == OPTIONS_GO_ON)
-		status = generate_text(&run, run.prompt ? run.prompt : file_text, size);
-	free(file_text);
+	if (status == OPTIONS_GO_ON) {
+		run.chat = wants_template(&run, size);
+		status = generate_text(&run, text, size);
+	}
+	free(text);
 	return runtime_close(&run.runtime, status);
 }

@@ -30,8 +30,8 @@ static bool open_server(struct serve* s, struct error* e) {
 	o->tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0;
 	o->cors = s->cors.text;
 	o->n_cors = s->cors.n;
-	o->alias = s->alias.text;
-	o->n_aliases = s->alias.n;
+	o->alias = s->alias.text + (s->alias.n > 0); /* the first is the name */
+	o->n_aliases = s->alias.n - (s->alias.n > 0);
 	o->work.session = r->options;
 	o->work.model_name = r->name;
 	o->work.memory = r->memory;
@@ -88,88 +88,99 @@ int command_serve(int argc, char** argv) {
 	                  .grace = 10};
 	const struct command_option option[] = {
 	    TEXT("host", 0, "ADDRESS",
-	         "where to listen (127.0.0.1); any but this machine's own\nneeds --api-key-file", &s.option.host),
-	    COUNT("port", 0, "N", "8080; 0 takes a free one and prints it", &s.option.port, 0, 65535),
-	    COUNT("sessions", 0, "N", "sequences at once at most (32; 4 where processes share the model)",
+	         "listen on this address (127.0.0.1); one that other machines reach\nneeds a key",
+	         &s.option.host),
+	    COUNT("port", 0, "N", "listen on this port; 0 takes a free one and prints it", &s.option.port, 0,
+	          65535),
+	    TEXT("api-key", 0, "KEY",
+	         "ask clients for this key; other users of this machine can see it\nin the list of "
+	         "processes",
+	         &s.option.key),
+	    TEXT("api-key-file", 0, "FILE",
+	         "ask clients for one of the keys in this file, one a line; behind a\nkey may stand group=NAME "
+	         "(one "
+	         "tenant) and admin",
+	         &s.option.key_file),
+	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated: the first is told",
+	         &s.alias),
+	    COUNT("sessions", 0, "N", "most requests at once (32; 4 if processes share the model)",
 	          &s.option.work.sessions, 1, 256),
-	    COUNT("queue", 0, "N", "generations that may wait (64), then 503", &s.option.work.queue, 1, 65536),
+	    TEXT("store", 0, "FILE|URL",
+	         "keep what is learned in this file\n(~/.local/state/swiftlet/masks.db), or in\n"
+	         "postgresql://USER@HOST/DATABASE, which replicas share",
+	         &s.runtime.wish.store),
+	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
+	    FLAG("log-requests", "write method, path, status and seconds to standard error",
+	         &s.option.log_requests),
+	    MODEL_OPTION(s.runtime.wish),
+	    MORE_OPTIONS,
+	    COUNT("queue", 0, "N", "most requests that wait; further ones get status 503", &s.option.work.queue,
+	          1, 65536),
 	    COUNT("prefill-chunk", 0, "N",
-	          "tokens of waiting prompts that are computed between two tokens of\n"
-	          "the others (0: as many as cost eight plain steps, 32 to 256)",
+	          "tokens of a waiting prompt that are computed between two tokens of\n"
+	          "the other requests (0: as many as cost eight plain steps, 32 to 256)",
 	          &s.option.work.prefill_chunk, 0, PREFILL_CHUNK),
-	    COUNT("grace", 0, "SECONDS", "after SIGTERM, for what runs (10)", &s.grace, 0, 86400),
-	    COUNT("rate", 0, "N", "requests a minute and client (0: unlimited)", &s.option.rate, 0, 1000000),
-	    COUNT(
-	        "address-connections", 0, "N",
-	        "connections of one address at most, of 512 in all; this machine's\nown are not counted (128; 0: "
-	        "any number)",
-	        &s.option.address_connections, 0, 512),
-	    COUNT("idle", 0, "SECONDS", "until a silent connection is closed (60)", &s.option.idle_seconds, 1,
-	          3600),
-	    COUNT("header-seconds", 0, "SECONDS", "until all of a request's headers must be there (10)",
-	          &s.option.header_seconds, 1, 3600),
 	    FLAG("share-prefixes",
-	         "keys share the cached prefixes of prompts: faster where they\n"
-	         "have a system prompt in common, but each can find out what others sent",
+	         "let tenants share the cached prefixes of their prompts: faster with\n"
+	         "one system prompt, but each can tell what others sent",
 	         &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
-	         "keep prefixes of prompts that came more than once on disk, by\n"
-	         "key: a long system prompt survives a restart (off)",
+	         "keep prefixes that were sent more than once in this folder, apart\n"
+	         "by tenant: a long system prompt survives a restart (off)",
 	         &s.option.prompt_cache),
-	    COUNT("prompt-cache-size", 0, "MIB", "of all its files at most (1024)", &s.prompt_mib, 1, 1 << 20),
-	    COUNT("body-seconds", 0, "SECONDS", "until a request's body must be there, else 408 (60)",
-	          &s.option.body_seconds, 1, 3600),
-	    TEXT("api-key-file", 0, "FILE",
-	         "keys, one a line; asked of every request but /health and /ready.\n"
-	         "Behind a key: group=NAME (keys of one tenant), admin (may change masks\n"
-	         "and read the metrics of all; where there is one tenant, all may)",
-	         &s.option.key_file),
+	    COUNT("prompt-cache-size", 0, "MIB", "most that all its files take", &s.prompt_mib, 1, 1 << 20),
+	    COUNT("rate", 0, "N", "most requests a minute from one client (0: no limit)", &s.option.rate, 0,
+	          1000000),
+	    COUNT("address-connections", 0, "N",
+	          "most connections of one other machine, of 512 in all; 0 is no limit",
+	          &s.option.address_connections, 0, 512),
+	    COUNT("header-seconds", 0, "SECONDS", "time for a request's headers", &s.option.header_seconds, 1,
+	          3600),
+	    COUNT("body-seconds", 0, "SECONDS", "time for a request's body", &s.option.body_seconds, 1, 3600),
+	    COUNT("idle", 0, "SECONDS", "close a connection that is silent for so long", &s.option.idle_seconds,
+	          1, 3600),
+	    COUNT("grace", 0, "SECONDS", "time for running requests after SIGTERM", &s.grace, 0, 86400),
 	    LIST("cors", 0, "ORIGIN",
 	         "let pages of this origin call: https://app.example.com, localhost\n(this machine's, by any "
 	         "port), * "
 	         "(all); may be repeated (none)",
 	         &s.cors),
-	    TEXT("store", 0, "FILE|URL",
-	         "what is learned: a file (~/.local/state/swiftlet/masks.db), or\n"
-	         "postgresql://USER@HOST/DATABASE, which any number of replicas\n"
-	         "share: what one learns all draft with; no request waits for it",
-	         &s.runtime.wish.store),
-	    FLAG("no-store", "keep nothing on disk", &s.runtime.wish.no_store),
-	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
-	         "summary: answers report speculative decoding in vLLM's\nfield "
-	         "metrics.speculative_decoding (none)",
-	         &s.speculation),
-	    FLAG("log-requests", "method, path, status and seconds on standard error;\nnever text",
-	         &s.option.log_requests),
-	    MODEL_OPTION(s.runtime.wish),
-	    TEMPLATE_OPTION(&s.runtime.wish.chat_template),
-	    LIST("alias", 0, "NAME", "the model's name for clients; may be repeated: the first is told",
-	         &s.alias),
 	    FLAG("strict-model", "refuse requests that name another model (any name is served)",
 	         &s.option.strict_model),
 	    FLAG("strict-fields",
-	         "refuse requests with fields that nobody knows (they are ignored, each\nnamed once in the log, "
-	         "and in the "
-	         "header Swiftlet-Ignored-Fields)",
+	         "refuse requests with unknown fields (they are ignored, and named in\nthe log and in the header "
+	         "Swiftlet-Ignored-Fields)",
 	         &s.option.strict_fields),
+	    TEXT("per-request-spec-decode-metrics", 0, "none|summary",
+	         "add vLLM's field metrics.speculative_decoding to answers (none)", &s.speculation),
+	    TEMPLATE_OPTION(&s.runtime.wish.chat_template),
 	};
 	struct command_line line = {
 	    .name = "serve",
-	    .usage = "[-m MODEL] [--host ADDRESS] [--port N] [--store FILE] [options]",
-	    .about =
-	        "Serves OpenAI's /v1/chat/completions, /v1/completions, /v1/responses and /v1/embeddings,\n"
-	        "Anthropic's /v1/messages, Ollama's /api/chat, /api/generate, /api/embed, /api/tags and\n"
-	        "/api/show, llama.cpp's /infill and /props, and a page at / to watch it learn. Also: /tokenize,\n"
-	        "/detokenize, /tokenizer_info, /version, /v1/models, /health, /ready, /metrics,\n"
-	        "/v1/swiftlet/state, /v1/swiftlet/masks and /v1/swiftlet/optimizer (the layer-set search for a\n"
-	        "model that runs elsewhere).",
-	    .examples = "  swiftlet serve --port 8080\n"
-	                "  swiftlet serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
-	                "  swiftlet serve --store postgresql://swiftlet@db.internal/swiftlet\n"
-	                "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
-	                "    -d '{\"model\": \"builtin\", \"prompt\": \"Once\", \"max_tokens\": 32}'",
+	    .usage = "MODEL [--host ADDRESS] [--port N] [options]",
+	    .about = "Serves the HTTP interfaces of OpenAI, Anthropic and Ollama, and a page at / that shows the "
+	             "engine\n"
+	             "at work.",
+	    .details =
+	        "Paths\n"
+	        "  /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings    OpenAI's\n"
+	        "  /v1/messages, /v1/messages/count_tokens                                 Anthropic's\n"
+	        "  /api/chat, /api/generate, /api/embed, /api/tags, /api/show              Ollama's\n"
+	        "  /infill, /props                                                         llama.cpp's\n"
+	        "  /tokenize, /detokenize, /tokenizer_info, /version, /v1/models           as vLLM has them\n"
+	        "  /health, /ready, /metrics                                               for operators\n"
+	        "  /v1/swiftlet/state, /v1/swiftlet/masks, /v1/swiftlet/optimizer          swiftlet's own\n"
+	        "Fields of a request that cannot change the answer here are ignored. Unknown fields are "
+	        "ignored,\n"
+	        "too, and named in the header Swiftlet-Ignored-Fields (--strict-fields refuses them).",
+	    .examples =
+	        "  swiftlet serve smollm2-135m\n"
+	        "  swiftlet serve model.gguf --host 0.0.0.0 --api-key-file keys.txt\n"
+	        "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+	        "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'",
 	    OPTIONS(option),
 	    .session = &s.runtime.options,
+	    .without = "Sampling",
 	    .max_words = 1,
 	};
 	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);

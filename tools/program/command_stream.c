@@ -28,6 +28,7 @@ struct stream {
 	struct completion completion;
 	struct swiftlet_figures last; /* of the last instance that was served */
 	long served, failed;
+	char why[300];                   /* the first line that failed, and why */
 	struct swiftlet_figures drafted; /* of all, by source; nothing else */
 	bool out_failed;
 	bool live; /* progress is shown */
@@ -64,7 +65,9 @@ static void show_progress(void* user) {
 	if (!isnan(f.matchness))
 		fprintf(stderr, "  matchness %.2f", f.matchness);
 	if (!isnan(f.mean_generated))
-		fprintf(stderr, "  M %.2f  α %.2f", f.mean_generated, f.alpha);
+		fprintf(stderr, "  M %.2f", f.mean_generated);
+	if (!isnan(f.alpha))
+		fprintf(stderr, "  alpha %.2f", f.alpha);
 	if (!isnan(f.tokens_per_second))
 		fprintf(stderr, "  %.1f tokens/s", f.tokens_per_second);
 	fflush(stderr);
@@ -77,6 +80,13 @@ static void put_line(struct stream* s, char* text) {
 	if (!text || fputs(text, s->out) < 0 || fputc('\n', s->out) < 0 || fflush(s->out) != 0)
 		s->out_failed = true;
 	free(text);
+}
+
+/* A line that could not be answered: its error is its result. */
+static void put_failure(struct stream* s, const struct instance* instance, const struct error* error) {
+	if (s->failed++ == 0)
+		snprintf(s->why, sizeof s->why, "line %ld: %.250s", instance->line, error->message);
+	put_line(s, report_error_text(instance->id, instance->line, error->message));
 }
 
 static bool generate_text(struct stream* s, const struct instance* instance, struct error* error) {
@@ -94,8 +104,7 @@ static bool generate_text(struct stream* s, const struct instance* instance, str
 static void serve_instance(struct stream* s, const struct instance* instance, struct error* error) {
 	struct completion* const g = &s->completion;
 	if (!generate_text(s, instance, error)) {
-		s->failed++;
-		put_line(s, report_error_text(instance->id, instance->line, error->message));
+		put_failure(s, instance, error);
 		return;
 	}
 	g->figures.seconds.load = s->served == 0 ? s->runtime.load_seconds : 0;
@@ -124,7 +133,7 @@ static void print_table(const struct stream* s) {
 	free(text);
 	sources_print(stdout, &s->drafted);
 	if (s->failed)
-		printf("%ld line%s failed\n", s->failed, s->failed == 1 ? "" : "s");
+		printf("%ld line%s failed; the first, %s\n", s->failed, s->failed == 1 ? "" : "s", s->why);
 	if (s->runtime.options.method != SWIFTLET_VANILLA && s->served)
 		draw_figures(stdout, &s->last, s->runtime.model->weights.shape.n_blocks);
 }
@@ -159,7 +168,7 @@ static int finish_stream(struct stream* s) {
 	if (interrupted())
 		good = complain(false, "interrupted after %ld instances", s->served);
 	if (s->failed && !s->served)
-		good = complain(false, "every line failed");
+		good = complain(false, "every line failed; the first, %s", s->why);
 	return good ? STATUS_DONE : STATUS_FAILED;
 }
 
@@ -186,8 +195,7 @@ static int serve_all(struct stream* s) {
 		if (status == JSONL_INSTANCE) {
 			serve_instance(s, &instance, &error);
 		} else {
-			s->failed++;
-			put_line(s, report_error_text(instance.id, instance.line, error.message));
+			put_failure(s, &instance, &error);
 		}
 		instance_free(&instance);
 	}
@@ -240,29 +248,30 @@ static int close_stream(struct stream* s, int status) {
 int command_stream(int argc, char** argv) {
 	struct stream s = {0};
 	const struct command_option option[] = {
-	    TEXT("input", 'i', "FILE", "prompts, one JSON object a line (-: standard input, the default)",
-	         &s.input),
+	    TEXT("input", 'i', "FILE", "prompts, one JSON object a line (standard input)", &s.input),
 	    TEXT("output", 'o', "FILE",
-	         "results, one JSON object a line; the table per task then goes\nto standard output", &s.output),
-	    TEXT("summary", 0, "FILE", "sums per task as one JSON object", &s.summary_path),
-	    FLAG("no-special", "special tokens written in prompts are plain text", &s.no_special),
+	         "results, one JSON object a line (standard output); with a file,\na table by task is printed "
+	         "instead",
+	         &s.output),
+	    TEXT("summary", 0, "FILE", "write the sums by task as one JSON object", &s.summary_path),
+	    MODEL_OPTION(s.runtime.wish),
+	    MORE_OPTIONS,
+	    FLAG("no-special", "read special tokens that are written in prompts as plain text", &s.no_special),
 	    RUNTIME_OPTIONS(s.runtime.wish),
 	};
 	struct command_line line = {
 	    .name = "stream",
-	    .usage = "[-m MODEL] [-i FILE.jsonl|-] [-o OUT.jsonl] [--summary FILE] [--store FILE]\n              "
-	             "         [options]",
-	    .about = "Serves prompts in file order; what the search learns is carried from one to the next.\n"
-	             "Input lines:  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}; with "
-	             "messages also\n"
-	             "\"tools\", \"documents\" and \"chat_template_kwargs\", which go to the chat template.\n"
-	             "A line that is broken, or longer than the context, gets {\"id\", \"line\", \"error\": "
-	             "{\"message\"}}\n"
-	             "and the stream goes on; the exit status is 0 unless every line failed.",
-	    .examples = "  swiftlet stream -i prompts.jsonl -o results.jsonl --summary sums.json\n"
-	                "  swiftlet stream -m model.gguf -i prompts.jsonl --preset paper > results.jsonl\n"
-	                "  swiftlet stream -i prompts.jsonl -o plain.jsonl --method vanilla\n"
-	                "  swiftlet stream -i code.jsonl -o out.jsonl --save-mask code.mask.json",
+	    .usage = "[MODEL] [-i FILE.jsonl] [-o OUT.jsonl] [options]",
+	    .about =
+	        "Answers the prompts of a file in their order. Input lines:\n"
+	        "  {\"id\", \"task\"?, \"prompt\" | \"messages\", \"max_tokens\"? (128)}\n"
+	        "A line that is broken, or longer than the context, gets {\"id\", \"line\", \"error\"}, and the\n"
+	        "stream goes on. The exit status is 0 unless every line failed.",
+	    .details =
+	        "Lines with messages may have \"tools\", \"documents\" and \"chat_template_kwargs\", which go to "
+	        "the\nchat template. What the search learns is carried from one prompt to the next.",
+	    .examples = "  swiftlet stream model.gguf -i prompts.jsonl -o results.jsonl --summary sums.json\n"
+	                "  swiftlet stream model.gguf -i prompts.jsonl --method vanilla > plain.jsonl",
 	    OPTIONS(option),
 	    .session = &s.runtime.options,
 	    .max_words = 1,

@@ -158,31 +158,36 @@ static int tokenize_text(const struct tokenize* t, const char* text, size_t size
 int command_tokenize(int argc, char** argv) {
 	struct tokenize t = {0};
 	const struct command_option option[] = {
-	    TEXT("model", 'm', "MODEL", "whose tokenizer (builtin); a GGUF with a vocabulary alone will do",
+	    TEXT("model", 'm', "MODEL",
+	         "the model whose tokenizer is used (builtin); a GGUF file that holds\na "
+	         "vocabulary alone will do",
 	         &t.model),
 	    TEXT("prompt", 'p', "TEXT", "the text, or with --decode the ids", &t.text),
 	    TEXT("file", 'f', "FILE", "read it from a file, byte for byte (-: standard input)", &t.file),
-	    FLAG("decode", "ids to text", &t.decode),
+	    FLAG("decode", "turn ids into text", &t.decode),
 	    FLAG("add-special", "add BOS and EOS as the model's rules say", &t.add_special),
 	    FLAG("no-special",
-	         "special tokens written in the text are plain text;\nwith --decode they are left out",
+	         "read special tokens that are written in the text as plain text;\nwith --decode, "
+	         "leave them out",
 	         &t.no_special),
-	    TEXT("messages", 0, "JSON",
-	         "a chat's messages, or @FILE (@-: standard input), through the\nchat template", &t.messages),
-	    TEXT("tools", 0, "JSON", "with --messages: the tools, a list", &t.tools),
-	    TEXT("documents", 0, "JSON", "with --messages: the documents, a list", &t.documents),
-	    TEXT("chat-template-kwargs", 0, "JSON", "with --messages: the template's variables, an object",
-	         &t.variables),
-	    TEMPLATE_OPTION(&t.chat_template),
-	    FLAG("no-generation-prompt", "with --messages: end with the last message", &t.no_generation_prompt),
-	    FLAG("text", "with --messages: print the prompt's text, not its ids", &t.as_text),
 	    FLAG("json", "print {\"tokens\": [...]}, with --decode {\"text\": \"...\"}", &t.json),
+	    TEXT("messages", 0, "JSON",
+	         "put a chat's messages through the chat template;\n@FILE reads them from a "
+	         "file (@-: standard input)",
+	         &t.messages),
+	    FLAG("text", "with --messages: print the prompt's text, not its ids", &t.as_text),
+	    TEXT("tools", 0, "JSON", "with --messages: a list of tools", &t.tools),
+	    TEXT("documents", 0, "JSON", "with --messages: a list of documents", &t.documents),
+	    TEXT("chat-template-kwargs", 0, "JSON", "with --messages: an object with the template's variables",
+	         &t.variables),
+	    FLAG("no-generation-prompt", "with --messages: end with the last message", &t.no_generation_prompt),
+	    TEMPLATE_OPTION(&t.chat_template),
 	};
 	struct command_line line = {
 	    .name = "tokenize",
 	    .usage = "[-m MODEL] (-p TEXT | -f FILE | --messages JSON) [options]",
-	    .about = "Prints the ids of a text on one line, or the text of ids. Any text is accepted, the empty "
-	             "one too.",
+	    .about =
+	        "Prints the ids of a text on one line, or the text of ids. Any text will do, the empty one too.",
 	    .examples = "  swiftlet tokenize -p 'Hello, world'\n"
 	                "  swiftlet tokenize -m model.gguf -f notes.txt --json\n"
 	                "  swiftlet tokenize --decode -p '1 2 3'\n"

@@ -97,10 +97,11 @@ static void print_figure(FILE* out, const char* name, double value, const char* 
 }
 
 void figures_print(FILE* out, const struct swiftlet_figures* f, enum swiftlet_method method) {
-	fprintf(out, "%d tokens (%s) in %.2f s", f->tokens, swiftlet_stop_name(f->stop), f->seconds.decode);
+	fprintf(out, "%d token%s in %.2f s (%s)", f->tokens, f->tokens == 1 ? "" : "s", f->seconds.decode,
+	        swiftlet_stop_name(f->stop));
 	print_figure(out, "tokens/s", f->tokens_per_second, "%.1f");
-	fprintf(out, "   prompt %d tokens in %.2f s   load %.2f s\n", f->prompt_tokens, f->seconds.prefill,
-	        f->seconds.load);
+	fprintf(out, "   prompt %d token%s in %.2f s   load %.2f s\n", f->prompt_tokens,
+	        f->prompt_tokens == 1 ? "" : "s", f->seconds.prefill, f->seconds.load);
 	if (method == SWIFTLET_VANILLA)
 		return;
 	fprintf(out, "%" PRId64 " full passes (%" PRId64 " plain), %" PRId64 " draft steps, %" PRId64 " accepted",
@@ -109,11 +110,15 @@ void figures_print(FILE* out, const struct swiftlet_figures* f, enum swiftlet_me
 	print_figure(out, "alpha", f->alpha, "%.2f");
 	print_figure(out, "c", f->c, "%.2f");
 	print_figure(out, "expected speed-up", f->expected_speedup, "%.2f");
-	fprintf(out, "\nsearch %s, %" PRId64 " proposals", f->search_state ? f->search_state : "off",
-	        f->optimize_steps);
+	fprintf(out, "\nsearch %s, %" PRId64 " proposal%s", f->search_state ? f->search_state : "off",
+	        f->optimize_steps, f->optimize_steps == 1 ? "" : "s");
 	print_figure(out, "matchness", f->matchness, "%.2f");
-	print_figure(out, "skip ratio", f->skip_ratio, "%.2f");
-	fprintf(out, "   skipping %d attention and %d MLP sub-layers\n", f->n_attention, f->n_mlp);
+	if (f->draft_steps > 0 && f->n_attention + f->n_mlp > 0) {
+		print_figure(out, "skip ratio", f->skip_ratio, "%.2f");
+		fprintf(out, "   skipping %d attention and %d MLP layer%s", f->n_attention, f->n_mlp,
+		        f->n_mlp == 1 ? "" : "s");
+	}
+	fputc('\n', out);
 	sources_print(out, f);
 }
 

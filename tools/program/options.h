@@ -1,8 +1,10 @@
 /* The command line: one parser for every command.
  *
- * A command lists its own options and whether it takes the session's (swiftlet_options) too. The parser reads
- * `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`, and prints help. It refuses an unknown
- * option and suggests the nearest known name. */
+ * A command lists its own options and says whether it takes the session's (swiftlet_options) too. The parser
+ * reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`, prints help, and refuses an unknown
+ * name with the nearest one that it knows. Help has two sizes: --help fits a screen and shows what people
+ * use,
+ * --help-all shows every option and explains the terms. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
 #define SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
 
@@ -12,6 +14,7 @@
 #include "swiftlet.h"
 
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, OPTIONS_GO_ON = -1 };
+enum { MOST_OPTIONS = 64 };
 
 struct text_list { /* the values of an option that may be repeated; pointers into argv */
 	const char* text[64];
@@ -26,7 +29,7 @@ enum option_kind {
 };
 
 struct command_option {
-	const char* name;  /* without dashes */
+	const char* name;  /* without dashes; NULL: MORE_OPTIONS */
 	char letter;       /* short form, or 0 */
 	const char* value; /* what stands for the value in the help; NULL for a flag */
 	const char* help;
@@ -36,9 +39,13 @@ struct command_option {
 	size_t size; /* of what a count is kept in */
 };
 
-/* Rows of an option table. */
-#define FLAG(name, help, target)                                                                             \
-	{ name, 0, NULL, help, OPTION_FLAG, target, 0, 0, 0 }
+/* Rows of an option table. The rows behind MORE_OPTIONS appear in --help-all only. The help prints a count's
+ * default by itself, unless that is 0. */
+#define MORE_OPTIONS                                                                                         \
+	{ NULL, 0, NULL, NULL, OPTION_FLAG, NULL, 0, 0, 0 }
+#define FLAG(name, help, target) LETTER_FLAG(name, 0, help, target)
+#define LETTER_FLAG(name, letter, help, target)                                                              \
+	{ name, letter, NULL, help, OPTION_FLAG, target, 0, 0, 0 }
 #define TEXT(name, letter, value, help, target)                                                              \
 	{ name, letter, value, help, OPTION_TEXT, target, 0, 0, 0 }
 #define COUNT(name, letter, value, help, target, least, most)                                                \
@@ -53,12 +60,15 @@ struct command_line {
 	const char* name;                    /* "run" */
 	const char* usage;                   /* what follows `swiftlet run` */
 	const char* about;                   /* a paragraph, lines broken by hand, no final newline */
+	const char* details;                 /* more of it for --help-all, or NULL */
 	const char* examples;                /* lines, or NULL */
 	const struct command_option* option; /* (n_options) */
-	int n_options;
-	struct swiftlet_options* session; /* takes the common options too; NULL: none are taken */
-	const char* word[64];             /* out: (n_words) what stands between the options */
-	int n_words, max_words;           /* max_words: in, at most 64 */
+	int n_options;                       /* at most MOST_OPTIONS */
+	struct swiftlet_options* session;    /* takes the common options too; NULL: none are taken */
+	const char* without;                 /* heading of session options that --help leaves out, or NULL */
+	int64_t fallback[MOST_OPTIONS];      /* out: (n_options) the counts' defaults */
+	const char* word[64];                /* out: (n_words) what stands between the options */
+	int n_words, max_words;              /* max_words: in, at most 64 */
 };
 
 /* Reads argv[1..argc) (argv[0] is the command's name). OPTIONS_GO_ON, or the exit status when that was
@@ -74,7 +84,7 @@ int complain(int status, const char* format, ...);
 /* Flushes standard output: the status given, or STATUS_FAILED with the message where it was not written. */
 int output_written(int status);
 
-/* The one of n names that is nearest to a mistyped one; NULL when none is near. */
+/* The one of n names that is nearest to a mistyped one, or NULL when none is near. */
 const char* nearest_name(const char* mistyped, const char* const* name, int n);
 
 /* MODEL from `-m` and from the first word: whichever was given, `builtin` when neither. NULL, with the

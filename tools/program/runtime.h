@@ -31,25 +31,26 @@ struct runtime_wish {
 
 /* Rows of a command's option table that fill a struct runtime_wish `w`. */
 #define MODEL_OPTION(w)                                                                                      \
-	TEXT("model", 'm', "MODEL",                                                                              \
-	     "a GGUF file, a Hugging Face folder, org/name from the local\nHugging Face cache, "                 \
-	     "builtin (the default) or synth:SHAPE",                                                             \
-	     &(w).model)
+	TEXT(                                                                                                    \
+	    "model", 'm', "MODEL",                                                                               \
+	    "a GGUF file, a Hugging Face folder, a name that `swiftlet list`\nprints, or synth:SHAPE (builtin)", \
+	    &(w).model)
 #define TEMPLATE_OPTION(target)                                                                              \
 	TEXT("chat-template", 0, "FILE|NAME",                                                                    \
-	     "a chat template instead of the model's, or that of its\nothers by name", target)
+	     "use this chat template, or the one of this name in the model,\ninstead of the model's own",        \
+	     target)
 #define RUNTIME_OPTIONS(w)                                                                                   \
-	MODEL_OPTION(w), TEMPLATE_OPTION(&(w).chat_template),                                                    \
-	    TEXT("alias", 0, "NAME", "the name that reports give the model", &(w).alias),                        \
-	    TEXT("mask", 0, "FILE", "start from this mask (either format)", &(w).mask),                          \
+	TEMPLATE_OPTION(&(w).chat_template),                                                                     \
+	    TEXT("alias", 0, "NAME", "the model's name in reports", &(w).alias),                                 \
+	    TEXT("mask", 0, "FILE", "start from the mask in this file (either format)", &(w).mask),              \
 	    TEXT("key", 0, "KEY", "which mask of the file, by key or task", &(w).key),                           \
-	    FLAG("force", "take a mask learned on another model", &(w).force),                                   \
+	    FLAG("force", "take a mask even if it was learned on another model", &(w).force),                    \
 	    TEXT("store", 0, "FILE",                                                                             \
-	         "keep what is learned in this store, and begin with what is\nthere "                            \
+	         "keep what is learned in this file, and begin with what it holds\n"                             \
 	         "(~/.local/state/swiftlet/masks.db)",                                                           \
 	         &(w).store),                                                                                    \
-	    FLAG("no-store", "leave the store alone: nothing is read from it or kept", &(w).no_store),           \
-	    TEXT("save-mask", 0, "FILE", "write the mask that was learned", &(w).save_mask)
+	    FLAG("no-store", "read and write no store", &(w).no_store),                                          \
+	    TEXT("save-mask", 0, "FILE", "write the learned mask to this file", &(w).save_mask)
 
 struct runtime {
 	/* in */

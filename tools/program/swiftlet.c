@@ -14,32 +14,34 @@ struct command {
 };
 
 static const struct command command[] = {
-    {"run", command_run, "continue one prompt"},
-    {"chat", command_chat, "a conversation in the terminal"},
-    {"stream", command_stream, "serve prompts from a file of JSON lines, one mask carried along"},
-    {"serve", command_serve, "an OpenAI-compatible HTTP service, and a page to watch it learn"},
-    {"learn", command_learn, "search for the layers to skip before one serves"},
+    {"run", command_run, "answer one prompt"},
+    {"chat", command_chat, "hold a conversation in the terminal"},
+    {"serve", command_serve, "serve OpenAI's and Anthropic's HTTP interfaces, and a page"},
+    {"list", command_list, "list the models that have a name here"},
+    {"stream", command_stream, "answer the prompts of a file, one JSON object a line"},
+    {"learn", command_learn, "search for layers that drafts can skip, ahead of time"},
     {"masks", command_masks, "list, show, export, import and delete what was learned"},
-    {"bench", command_bench, "measure: what passes cost, what a cold start brings, the search, the kernels"},
-    {"inspect", command_inspect, "what a model is made of, and whether its files are sound"},
-    {"tokenize", command_tokenize, "text to ids and back"},
+    {"inspect", command_inspect, "show a model's shape, and check its files"},
+    {"tokenize", command_tokenize, "turn text into token ids and back"},
+    {"bench", command_bench, "measure speed"},
 };
 enum { COMMANDS = sizeof command / sizeof *command };
 
 static int print_help(void) {
-	puts("usage: swiftlet COMMAND [options]\n\n"
-	     "Runs an off-the-shelf language model and makes it emit several tokens per full pass, with\n"
-	     "exactly the text it would have produced alone: while it serves, it learns which attention and\n"
-	     "MLP sub-layers it can do without, drafts with those skipped, and verifies every draft with the\n"
-	     "full model. No training, no second model.\n\n"
-	     "Commands");
+	puts(
+	    "usage: swiftlet COMMAND [options]\n\n"
+	    "Runs large language models, several tokens a pass, with exactly the text that ordinary decoding\n"
+	    "gives. It drafts tokens cheaply, from earlier text or from the model itself with quantized weights\n"
+	    "or with layers skipped, and verifies them with the full model.\n\n"
+	    "Commands");
 	for (int i = 0; i < COMMANDS; i++)
 		printf("  %-9s %s\n", command[i].name, command[i].about);
 	puts("\nExamples\n"
-	     "  swiftlet run -p 'def fibonacci(n):'         the small model that ships with swiftlet\n"
-	     "  swiftlet run model.gguf --chat -p 'Hello'  your own\n"
-	     "  swiftlet stream -i prompts.jsonl -o results.jsonl\n  swiftlet inspect model.gguf\n\n"
-	     "swiftlet COMMAND --help lists a command's options; swiftlet --version prints the version.");
+	     "  swiftlet run smollm2-135m \"Why is the sky blue?\"\n"
+	     "  swiftlet chat model.gguf\n"
+	     "  swiftlet serve model.gguf --port 8080\n\n"
+	     "A model is a GGUF file, a Hugging Face folder, or a name that `swiftlet list` prints.\n"
+	     "swiftlet COMMAND --help explains a command; swiftlet --version prints the version.");
 	return STATUS_DONE;
 }
 
@@ -56,7 +58,7 @@ static int refuse_command(const char* name) {
 int main(int argc, char** argv) {
 	if (argc < 2) {
 		fputs("swiftlet: no command was given\n\n", stderr);
-		fputs("usage: swiftlet run|chat|stream|serve|learn|masks|bench|inspect|tokenize ... (swiftlet "
+		fputs("usage: swiftlet run|chat|serve|list|stream|learn|masks|inspect|tokenize|bench ... (swiftlet "
 		      "--help)\n",
 		      stderr);
 		return STATUS_USAGE;
@@ -65,7 +67,7 @@ int main(int argc, char** argv) {
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
 		return argc > 2 && name[0] == 'h' ? main(3, (char*[]){argv[0], argv[2], (char[]){"--help"}, NULL})
 		                                  : print_help();
-	if (strcmp(name, "--version") == 0) {
+	if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0 || strcmp(name, "version") == 0) {
 		puts("swiftlet " SWIFTLET_VERSION);
 		return STATUS_DONE;
 	}

@@ -1,0 +1,256 @@
+/* Finding models by their names. */
+#include "core/model/places.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool is_folder(const char* path) {
+	struct stat status;
+	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* The first of the places where `builtin` may be that has a config.json. */
+bool find_builtin(char path[PATH_SIZE], struct error* error) {
+	char program[PATH_SIZE], probe[PATH_SIZE + 16];
+	const char* data = getenv("SWIFTLET_DATA");
+	const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+	program[n > 0 ? n : 0] = '\0';
+	char* slash = strrchr(program, '/');
+	if (slash)
+		*slash = '\0';
+	const char* const beside = slash ? program : NULL;
+	const char* const places[][2] = {{data && *data ? data : NULL, "builtin"},
+	                                 {beside, "builtin"},
+	                                 {beside, "../builtin"},
+	                                 {beside, "../share/swiftlet/builtin"},
+	                                 {SWIFTLET_INSTALLED_DATA, "builtin"}};
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		if (!places[i][0] || snprintf(path, PATH_SIZE, "%s/%s", places[i][0], places[i][1]) >= PATH_SIZE)
+			continue;
+		snprintf(probe, sizeof probe, "%s/config.json", path);
+		if (access(probe, R_OK) == 0)
+			return true;
+	}
+	return error_set(error,
+	                 "the built-in model was found neither beside %.200s nor in %s/builtin; set "
+	                 "SWIFTLET_DATA to the folder that holds `builtin`",
+	                 program, SWIFTLET_INSTALLED_DATA);
+}
+
+/* "org/name" as the Hugging Face hub allows it: two parts of letters, digits, '-', '_' and '.'. */
+static bool is_hub_name(const char* spec) {
+	int slashes = 0;
+	for (const char* c = spec; *c; c++) {
+		if (*c == '/')
+			slashes++;
+		else if (!isalnum((unsigned char)*c) && !strchr("-_.", *c))
+			return false;
+	}
+	const char* slash = strchr(spec, '/');
+	return slashes == 1 && slash > spec && slash[1] && spec[0] != '.' && slash[1] != '.';
+}
+
+/* A folder as huggingface_hub reads it from a variable: ~ at its beginning is the home folder, $NAME a
+ * variable.
+ */
+static bool expand(const char* text, char out[PATH_SIZE]) {
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+	size_t n = 0;
+	for (const char* c = text; *c;) {
+		char name[64];
+		const size_t size = strspn(c + 1, letters);
+		const bool home = c == text && *c == '~' && (!c[1] || c[1] == '/');
+		const bool variable = *c == '$' && size > 0 && size < sizeof name;
+		snprintf(name, sizeof name, "%.*s", variable ? (int)size : 0, c + 1);
+		const char* const value = home ? getenv("HOME") : variable ? getenv(name) : NULL;
+		const int written = value ? snprintf(out + n, PATH_SIZE - n, "%s", value)
+		                          : snprintf(out + n, PATH_SIZE - n, "%c", *c);
+		if (written < 0 || (n += (size_t)written) >= PATH_SIZE)
+			return false;
+		c += value && variable ? 1 + size : 1;
+	}
+	return true;
+}
+
+/* The folder that holds the hub's models. */
+static bool hub_root(char out[PATH_SIZE]) {
+	static const struct {
+		const char *variable, *below;
+	} places[] = {{"HF_HUB_CACHE", ""},
+	              {"HUGGINGFACE_HUB_CACHE", ""}, /* its older name, which is still read */
+	              {"HF_HOME", "/hub"},
+	              {"XDG_CACHE_HOME", "/huggingface/hub"},
+	              {"HOME", "/.cache/huggingface/hub"}};
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		const char* const said = getenv(places[i].variable);
+		char base[PATH_SIZE] = "";
+		if (said && *said)
+			return expand(said, base) &&
+			       snprintf(out, PATH_SIZE, "%.1000s%s", base, places[i].below) < PATH_SIZE;
+	}
+	return false;
+}
+
+static bool hub_folder(char out[PATH_SIZE], const char* spec) {
+	char root[PATH_SIZE];
+	const char* slash = strchr(spec, '/');
+	return hub_root(root) && snprintf(out, PATH_SIZE, "%.700s/models--%.*s--%s", root, (int)(slash - spec),
+	                                  spec, slash + 1) < PATH_SIZE;
+}
+
+/* The commit that refs/main names, or the only snapshot there is. */
+static bool hub_commit(const char* folder, char commit[128]) {
+	char path[PATH_SIZE + 16];
+	snprintf(path, sizeof path, "%s/refs/main", folder);
+	FILE* ref = fopen(path, "re");
+	commit[0] = '\0';
+	if (ref) {
+		if (fgets(commit, 128, ref))
+			commit[strcspn(commit, " \r\n")] = '\0';
+		fclose(ref);
+		return commit[0] && !strchr(commit, '/');
+	}
+	snprintf(path, sizeof path, "%s/snapshots", folder);
+	DIR* list = opendir(path);
+	int n = 0;
+	for (struct dirent* entry; list && (entry = readdir(list));)
+		if (entry->d_name[0] != '.' && strlen(entry->d_name) < 128 && ++n == 1)
+			snprintf(commit, 128, "%s", entry->d_name);
+	if (list)
+		closedir(list);
+	return n == 1;
+}
+
+static bool find_in_hub(char path[PATH_SIZE], const char* spec) {
+	char folder[PATH_SIZE], commit[128];
+	if (!hub_folder(folder, spec) || !hub_commit(folder, commit))
+		return false;
+	const int n = snprintf(path, PATH_SIZE, "%s/snapshots/%s", folder, commit);
+	return n > 0 && n < PATH_SIZE && is_folder(path);
+}
+
+/* Where tools/models puts what it fetches. */
+static bool fetched_folder(char out[PATH_SIZE]) {
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	const bool own = cache && *cache;
+	return (own || (home && *home)) && snprintf(out, PATH_SIZE, "%s%s/swiftlet/models", own ? cache : home,
+	                                            own ? "" : "/.cache") < PATH_SIZE;
+}
+
+static bool find_fetched(char path[PATH_SIZE], const char* name) {
+	char folder[PATH_SIZE];
+	return !strchr(name, '/') && fetched_folder(folder) &&
+	       snprintf(path, PATH_SIZE, "%.700s/%.200s.gguf", folder, name) < PATH_SIZE &&
+	       access(path, R_OK) == 0;
+}
+
+bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
+	if (is_hub_name(spec))
+		return find_in_hub(path, spec) ||
+		       error_set(error,
+		                 "%s is neither a file or folder here nor in the local Hugging Face cache. swiftlet "
+		                 "downloads nothing; this does: hf download %s (older: huggingface-cli download %s)",
+		                 spec, spec, spec);
+	if (find_fetched(path, spec))
+		return true;
+	if (strchr(spec, '/'))
+		return error_set(error, "%.300s: %s", spec, strerror(ENOENT));
+	return error_set(
+	    error,
+	    "%.300s: there is neither a file or folder nor a model of this name (swiftlet list prints "
+	    "those there are; tools/models fetches some)",
+	    spec);
+}
+
+/* A folder without config.json that holds one GGUF file is that file: so the hub keeps GGUF models. */
+bool only_gguf(char path[PATH_SIZE]) {
+	char probe[PATH_SIZE + 16], found[PATH_SIZE] = "";
+	snprintf(probe, sizeof probe, "%s/config.json", path);
+	if (access(probe, F_OK) == 0)
+		return false;
+	DIR* list = opendir(path);
+	int n = 0;
+	for (struct dirent* entry; list && (entry = readdir(list));) {
+		const size_t length = strlen(entry->d_name);
+		if (length > 5 && strcmp(entry->d_name + length - 5, ".gguf") == 0 && ++n == 1 &&
+		    snprintf(found, sizeof found, "%.700s/%s", path, entry->d_name) >= (int)sizeof found)
+			n = 2;
+	}
+	if (list)
+		closedir(list);
+	if (n != 1)
+		return false;
+	snprintf(path, PATH_SIZE, "%s", found);
+	return true;
+}
+
+/* ---- all there are -------------------------------------------------------------------------- */
+
+static bool ends_with(const char* name, const char* end) {
+	const size_t n = strlen(name), m = strlen(end);
+	return n > m && strcmp(name + n - m, end) == 0;
+}
+
+static int64_t size_of(const char* path) {
+	struct stat status;
+	return stat(path, &status) == 0 ? (int64_t)status.st_size : 0;
+}
+
+/* Of a file, or of the weights in a folder. */
+static int64_t weight_bytes(const char* path) {
+	char file[PATH_SIZE + 300];
+	int64_t bytes = 0;
+	if (!is_folder(path))
+		return size_of(path);
+	DIR* list = opendir(path);
+	for (struct dirent* entry; list && (entry = readdir(list));) {
+		snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+		if (ends_with(entry->d_name, ".safetensors") || ends_with(entry->d_name, ".gguf"))
+			bytes += size_of(file);
+	}
+	if (list)
+		closedir(list);
+	return bytes;
+}
+
+/* "models--org--name" to "org/name". False where it is none. */
+static bool name_of_hub(const char* folder, char name[PLACE_NAME]) {
+	const char* const org = folder + strlen("models--");
+	const char* const end = strncmp(folder, "models--", 8) == 0 ? strstr(org, "--") : NULL;
+	return end && snprintf(name, PLACE_NAME, "%.*s/%s", (int)(end - org), org, end + 2) < PLACE_NAME;
+}
+
+static void each_in(const char* folder, bool hub, void (*visit)(void*, const struct place*), void* user) {
+	struct dirent** entry;
+	const int n = scandir(folder, &entry, NULL, alphasort);
+	for (int i = 0; i < n; i++) {
+		struct place p;
+		const size_t length = strlen(entry[i]->d_name);
+		bool good = hub ? name_of_hub(entry[i]->d_name, p.name) && find_in_hub(p.path, p.name)
+		                : ends_with(entry[i]->d_name, ".gguf") && length - 5 < PLACE_NAME;
+		if (good && !hub) {
+			snprintf(p.name, sizeof p.name, "%.*s", (int)length - 5, entry[i]->d_name);
+			good = find_fetched(p.path, p.name);
+		}
+		p.bytes = good ? weight_bytes(p.path) : 0;
+		if (good && p.bytes > 0)
+			visit(user, &p);
+		free(entry[i]);
+	}
+	if (n >= 0)
+		free(entry);
+}
+
+void places_each(void (*visit)(void* user, const struct place*), void* user) {
+	char folder[PATH_SIZE];
+	if (fetched_folder(folder))
+		each_in(folder, false, visit, user);
+	if (hub_root(folder))
+		each_in(folder, true, visit, user);
+}

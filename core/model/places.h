@@ -1,0 +1,29 @@
+/* Where models lie on this machine: `builtin`, what tools/models has fetched, the Hugging Face cache. */
+#ifndef SWIFTLET_CORE_MODEL_PLACES_H
+#define SWIFTLET_CORE_MODEL_PLACES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/model/model.h"
+
+enum { PATH_SIZE = sizeof((struct model*)0)->path, PLACE_NAME = 256 };
+
+struct place {
+	char name[PLACE_NAME]; /* as MODEL of the command line */
+	char path[PATH_SIZE];
+	int64_t bytes; /* of its weights */
+};
+
+bool is_folder(const char* path);
+/* The first of the places where `builtin` may be that has a config.json. False with the error set. */
+bool find_builtin(char path[PATH_SIZE], struct error*);
+/* org/name in the Hugging Face cache, or NAME that tools/models has fetched. False with the error set. */
+bool find_by_name(char path[PATH_SIZE], const char* spec, struct error*);
+/* A folder without config.json that holds one GGUF file becomes that file's path: so the hub keeps GGUF
+ * models. False where it is none such. */
+bool only_gguf(char path[PATH_SIZE]);
+/* Every model that has a name, in the order of the names of each place. */
+void places_each(void (*visit)(void* user, const struct place*), void* user);
+
+#endif

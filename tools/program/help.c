@@ -1,0 +1,103 @@
+/* A command's help. Defaults are read where the options are kept, so that no text repeats them. */
+#include "tools/program/help.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/program/shared_options.h"
+
+enum { COLUMN = 30, LONGEST_VALUE = 30 };
+
+void help_keep_defaults(struct command_line* line) {
+	for (int i = 0; i < line->n_options; i++) {
+		const struct command_option* const o = &line->option[i];
+		if (o->name && o->kind == OPTION_COUNT)
+			line->fallback[i] = o->size == sizeof(int) ? *(int*)o->target : *(int64_t*)o->target;
+	}
+}
+
+/* One option: the left column, then the text with its further lines indented, then the default. */
+static void print_entry(char letter, const char* name, const char* value, const char* help,
+                        const char* fallback, bool all) {
+	char left[160];
+	const char letters[] = {'-', letter, ',', ' ', 0};
+	if (value && !all && strlen(value) > LONGEST_VALUE)
+		value = "NAME";
+	snprintf(left, sizeof left, "%s--%s%s%s", letter ? letters : "", name, value ? " " : "",
+	         value ? value : "");
+	printf("  %-*s", COLUMN - 2, left);
+	if (strlen(left) > COLUMN - 3)
+		printf("\n%*s", COLUMN, "");
+	for (const char* at = help; *at; at++) {
+		putchar(*at);
+		if (*at == '\n')
+			printf("%*s", COLUMN, "");
+	}
+	if (fallback && *fallback)
+		printf(" (%s)", fallback);
+	putchar('\n');
+}
+
+static void print_own_options(const struct command_line* line, bool all) {
+	for (int i = 0; i < line->n_options; i++) {
+		const struct command_option* const o = &line->option[i];
+		char fallback[32] = "";
+		if (!o->name && !all)
+			return;
+		if (!o->name)
+			continue;
+		if (line->fallback[i] != 0 && line->fallback[i] != o->most)
+			snprintf(fallback, sizeof fallback, "%" PRId64, line->fallback[i]);
+		print_entry(o->letter, o->name, o->value, o->help, fallback, all);
+	}
+}
+
+/* Under the heading `without` only those of --help-all. */
+static void print_shared_options(bool all, const char* without) {
+	struct swiftlet_options defaults;
+	swiftlet_options_default(&defaults);
+	bool hidden = false;
+	for (int i = 0; i < n_shared_options; i++) {
+		const struct shared_option* const o = &shared_options[i];
+		char value[64] = "";
+		if (!o->value) {
+			hidden = !all && without && strcmp(o->name, without) == 0;
+			if (all)
+				printf("\n%s\n", o->name);
+		}
+		if (!o->value || hidden || (!all && !o->usual))
+			continue;
+		if (!o->fallback)
+			swiftlet_options_get(&defaults, o->name, value, sizeof value);
+		print_entry(o->letter, o->name, o->value, o->help, o->fallback ? o->fallback : value, all);
+	}
+}
+
+static bool has_more(const struct command_line* line) {
+	for (int i = 0; i < line->n_options; i++)
+		if (!line->option[i].name)
+			return true;
+	return line->session != NULL;
+}
+
+void help_print(const struct command_line* line, bool all) {
+	printf("usage: swiftlet %s %s\n\n%s\n", line->name, line->usage, line->about);
+	if (line->examples)
+		printf("\nExamples\n%s\n", line->examples);
+	printf("\nOptions (defaults in parentheses)\n");
+	print_own_options(line, all);
+	if (line->session && !all)
+		print_shared_options(false, line->without);
+	print_entry('h', "help", NULL, "this text", NULL, all);
+	if (has_more(line))
+		print_entry(0, "help-all", NULL, "every option, and what the terms mean", NULL, all);
+	if (line->details && all)
+		printf("\n%s\n", line->details);
+	if (line->session && all) {
+		print_shared_options(true, NULL);
+		printf("\nTerms\n%s\n\nNames of other programs that are understood, too\n", help_terms);
+		for (const struct option_synonym* s = option_synonyms; s->other; s++)
+			printf("  --%-26s --%s\n", s->other, s->name);
+	}
+}
