@@ -836,7 +836,7 @@ static bool read_ernie4_5_moe(const struct source* s) {
 	    !read_shared(s, "moe_num_shared_experts", 2))
 		return false;
 	if (s->config->mlp_bias)
-		return fail(s, "use_bias is true, which this runtime does not do with experts");
+		return fail(s, "use_bias is true beside experts, which is not supported; leave it out");
 	for (int b = 0; b < m->n_blocks; b++)
 		if ((b + 1) % interval || b < first || (last >= 0 && b > last))
 			block_set_put(&s->config->dense, b);
