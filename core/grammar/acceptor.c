@@ -196,7 +196,9 @@ const uint64_t* acceptor_allowed(struct acceptor* a, int state) {
 	return a->bits + (size_t)(slot - a->slot) * a->words;
 }
 
-bool acceptor_is_ambiguous(const struct acceptor* a) { return a->ambiguous; }
+bool acceptor_is_ambiguous(const struct acceptor* a) {
+	return a->ambiguous || (a->root == ACCEPTOR_DEAD && states_overflowed(a->states));
+}
 
 bool acceptor_is_full(const struct acceptor* a) { return a->crowded || states_full(a->states); }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/grammar/json_compiler.h"
+#include "core/grammar/states.h"
 
 enum { MAX_TRIGGER = 32 };
 
@@ -157,5 +158,5 @@ struct grammar* grammar_from_calls(const struct grammar_calls* c, struct error* 
 		start = c->at_beginning ? emit_first_decides(g, c->begun[0], start)
 		                        : emit_free(g, c->begun, c->passes, start);
 	g->rule[0] = start;
-	return program_close(g, good, error);
+	return states_checked(program_close(g, good, error), error);
 }

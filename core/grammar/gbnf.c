@@ -9,6 +9,7 @@
 
 #include "core/files/grow.h"
 #include "core/grammar/reader.h"
+#include "core/grammar/states.h"
 
 enum { MAX_NAMED = 1 << 9, MAX_NAME = 64, MAX_WORK = 1 << 22 };
 
@@ -191,5 +192,5 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* 
 			fail_rule(r, &gbnf.named[i], "begins with itself");
 	reader_close(r);
 	free(gbnf.named);
-	return program_close(g, !r->failed, error);
+	return states_checked(program_close(g, !r->failed, error), error);
 }

@@ -474,7 +474,7 @@ int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, int32_t next, s
 
 static struct grammar* compile(cJSON* schema, struct error* error) {
 	struct grammar* g = program_open(error);
-	return g ? finished(g, json_schema_emit(g, schema, RETURNS, error), error) : NULL;
+	return g ? states_checked(finished(g, json_schema_emit(g, schema, RETURNS, error), error), error) : NULL;
 }
 
 /* Whether a string has a character of number 0, which would end it here. */
@@ -513,8 +513,10 @@ struct grammar* grammar_from_json_object(struct error* error) {
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {
 	struct grammar* g = program_open(error);
-	return g ? finished(g, pattern_emit(g, expression, size, true, emit_characters, RETURNS, error), error)
-	         : NULL;
+	if (!g)
+		return NULL;
+	const int32_t start = pattern_emit(g, expression, size, true, emit_characters, RETURNS, error);
+	return states_checked(finished(g, start, error), error);
 }
 
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error* error) {
@@ -526,5 +528,5 @@ struct grammar* grammar_from_choices(const char* const* choice, int n, struct er
 	} else if (g)
 		g->failed = true;
 	free(sorted);
-	return g ? program_close(g, true, error) : NULL;
+	return g ? states_checked(program_close(g, true, error), error) : NULL;
 }

@@ -54,6 +54,7 @@ struct states {
 	uint64_t making;
 	int n_seen;
 	bool overflow; /* of what is being made */
+	bool overflowed;
 	bool full;
 };
 
@@ -69,7 +70,7 @@ void states_forget(struct states* s) {
 	s->n_states = 1; /* the dead one */
 	s->n_frames = 1; /* no stack */
 	s->n_places = 0;
-	s->full = false;
+	s->full = s->overflowed = false;
 	s->state[STATE_DEAD] = (struct state){0};
 	memset(s->step[STATE_DEAD], 0, sizeof s->step[STATE_DEAD]);
 }
@@ -201,6 +202,7 @@ static void sort_places(struct place* place, int n) {
 
 /* The number of the set that was made. */
 static int intern(struct states* s) {
+	s->overflowed |= s->overflow;
 	if (s->overflow || s->n_set == 0)
 		return STATE_DEAD;
 	sort_places(s->set, s->n_set);
@@ -284,6 +286,23 @@ int states_only_byte(struct states* s, int state) {
 /* ---- starting over -------------------------------------------------------------------------- */
 
 bool states_full(const struct states* s) { return s->full; }
+
+bool states_overflowed(const struct states* s) { return s->overflowed; }
+
+struct grammar* states_checked(struct grammar* g, struct error* error) {
+	struct states* s = g ? states_open(g) : NULL;
+	const bool good = s && states_start(s) != STATE_DEAD;
+	if (g && !good)
+		error_set(error,
+		          s ? "the grammar is too ambiguous: it leaves more than %d ways open at its beginning"
+		            : "out of memory for a grammar of %d ways",
+		          MAX_SET);
+	states_close(s);
+	if (good)
+		return g;
+	grammar_free(g);
+	return NULL;
+}
 
 /* Half is left for the tokens of one round. */
 bool states_filling(const struct states* s) {

@@ -32,6 +32,12 @@ bool states_ends(const struct states*, int state);
 int states_only_byte(struct states*, int state);
 /* Whether a step found no room for what it leads to: it was STATE_DEAD for that reason alone. */
 bool states_full(const struct states*);
+/* Whether a step since the last states_forget led to a set that is too large: it was STATE_DEAD for that
+ * reason. */
+bool states_overflowed(const struct states*);
+/* The grammar, which has a text's beginning; NULL with the error set, and the grammar freed, where that
+ * leaves too much open. NULL is passed on. */
+struct grammar* states_checked(struct grammar*, struct error*);
 /* Whether the tables are half full. */
 bool states_filling(const struct states*);
 /* Forgets everything but one state. Returns its number from now on. */

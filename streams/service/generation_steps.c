@@ -170,6 +170,10 @@ static void note_problem(struct generation* g, const char* problem) {
 		g->gone = true;
 		return;
 	}
+	if (strncmp(problem, "the grammar ", 12) == 0) { /* as it was asked for, with this vocabulary */
+		api_fail(&g->error, 400, "invalid_value", "%s.", problem);
+		return;
+	}
 	fprintf(stderr, "swiftlet: a generation failed: %s\n", problem);
 	api_fail(&g->error, 500, NULL, "The generation failed.");
 }

@@ -479,6 +479,9 @@ static void test_many(void** state) {
 	static const char pattern[] =
 	    "{\"type\":\"string\",\"pattern\":\"V1|V2|V3|V4|V5|V6|V7|V8|V9|Va|Vb|Vc|Vd|Ve|Vf|Vg|Vh|"
 	    "Vi|Vj|Vk|Vl|Vm|Vn\"}";
+	static const char ambiguous[] = "(\\w?){3000}\\w{3000}";
+	assert_null(grammar_from_regex(ambiguous, sizeof ambiguous - 1, &error));
+	assert_non_null(strstr(error.message, "too ambiguous"));
 	grammar = grammar_from_json_schema(pattern, sizeof pattern - 1, &error);
 	assert_true(grammar && takes(grammar, "\"xVVny\"") && !takes(grammar, "\"VV\""));
 	grammar_free(grammar);
