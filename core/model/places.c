@@ -56,18 +56,43 @@ static bool is_hub_name(const char* spec) {
 	return slashes == 1 && slash > spec && slash[1] && spec[0] != '.' && slash[1] != '.';
 }
 
+/* A folder as huggingface_hub reads it from a variable: ~ at its beginning is the home folder, $NAME a
+ * variable.
+ */
+static bool expand(const char* text, char out[PATH_SIZE]) {
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+	size_t n = 0;
+	for (const char* c = text; *c;) {
+		char name[64];
+		const size_t size = strspn(c + 1, letters);
+		const bool home = c == text && *c == '~' && (!c[1] || c[1] == '/');
+		const bool variable = *c == '$' && size > 0 && size < sizeof name;
+		snprintf(name, sizeof name, "%.*s", variable ? (int)size : 0, c + 1);
+		const char* const value = home ? getenv("HOME") : variable ? getenv(name) : NULL;
+		const int written = value ? snprintf(out + n, PATH_SIZE - n, "%s", value)
+		                          : snprintf(out + n, PATH_SIZE - n, "%c", *c);
+		if (written < 0 || (n += (size_t)written) >= PATH_SIZE)
+			return false;
+		c += value && variable ? 1 + size : 1;
+	}
+	return true;
+}
+
 /* The folder that holds the hub's models. */
 static bool hub_root(char out[PATH_SIZE]) {
 	static const struct {
 		const char *variable, *below;
 	} places[] = {{"HF_HUB_CACHE", ""},
+	              {"HUGGINGFACE_HUB_CACHE", ""}, /* its older name, which is still read */
 	              {"HF_HOME", "/hub"},
 	              {"XDG_CACHE_HOME", "/huggingface/hub"},
 	              {"HOME", "/.cache/huggingface/hub"}};
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		const char* const base = getenv(places[i].variable);
-		if (base && *base)
-			return snprintf(out, PATH_SIZE, "%s%s", base, places[i].below) < PATH_SIZE;
+		const char* const said = getenv(places[i].variable);
+		char base[PATH_SIZE] = "";
+		if (said && *said)
+			return expand(said, base) &&
+			       snprintf(out, PATH_SIZE, "%.1000s%s", base, places[i].below) < PATH_SIZE;
 	}
 	return false;
 }

@@ -8,6 +8,19 @@
 #include "streams/service/chat_translation.h"
 #include "streams/service/server_internal.h"
 
+/* What nobody knows is ignored and named, or refused. */
+static bool note_fields(struct http_call* c, const cJSON* body, const char* known) {
+	struct text ignored = {0};
+	if (c->server->option.strict_fields)
+		return api_only(body, known, &c->error);
+	for (const cJSON* item = body->child; item; item = item->next)
+		if (!json_lists(known, item->string))
+			api_ignore(&ignored, "", item);
+	server_note_ignored(c->server, ignored.data);
+	c->ignored = ignored.size ? text_take(&ignored) : NULL;
+	return true;
+}
+
 /* ---- tokens of a text --------------------------------------------------------------------- */
 
 static bool encode_chat(struct http_call* c, struct token_list* list) {
@@ -64,12 +77,13 @@ static bool reply_tokens_of(struct http_call* c, const struct token_list* list, 
 
 bool answer_tokenize(struct http_call* c) {
 	static const char known[] = "model prompt content messages tools documents chat_template_kwargs "
-	                            "add_special_tokens add_special return_token_strs";
+	                            "add_special_tokens add_special return_token_strs continue_final_message "
+	                            "add_generation_prompt enable_thinking reasoning_effort with_pieces";
 	struct token_list list = {0};
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
 	bool pieces = false;
 	bool good =
-	    body && api_only(body, known, &c->error) && api_flag(body, "return_token_strs", &pieces, &c->error);
+	    body && note_fields(c, body, known) && api_flag(body, "return_token_strs", &pieces, &c->error);
 	if (good)
 		good = cJSON_GetObjectItemCaseSensitive(body, "messages") ? encode_chat(c, &list)
 		                                                          : encode_prompt(c, body, &list);
@@ -148,7 +162,7 @@ bool answer_detokenize(struct http_call* c) {
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
 	int32_t* id = NULL;
 	int n = -1;
-	if (body && api_only(body, "model tokens", &c->error)) {
+	if (body && note_fields(c, body, "model tokens")) {
 		const cJSON* tokens = cJSON_GetObjectItemCaseSensitive(body, "tokens");
 		const int most = cJSON_GetArraySize(tokens), vocab = c->server->model->weights.shape.vocab;
 		id = calloc((size_t)most + 1, sizeof *id);

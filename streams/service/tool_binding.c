@@ -90,13 +90,13 @@ static bool has_none(const cJSON* schema) {
 }
 
 /* The arguments' schema; NULL with the error set: a strict tool's that cannot be kept. */
-static char* schema_of(const cJSON* tool, bool forced, struct api_error* e) {
+static char* schema_of(const cJSON* tool, bool bound, struct api_error* e) {
 	static const char any[] = "{\"type\": \"object\"}",
 	                  none[] = "{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}";
 	const cJSON* schema = json_field(function_of(tool), "parameters");
 	const bool strict = is_strict(tool);
 	char* text = NULL;
-	if (!strict && !forced)
+	if (!strict && !bound)
 		text = strdup(any);
 	else if (has_none(schema))
 		text = strdup(none);
@@ -134,7 +134,7 @@ static bool add_tool(struct tool_binding* b, const struct generation* g, const c
 		return true;
 	const int i = b->n++;
 	text_print(&b->text[i], "%s%s%s%s", of(&b->all), of(&b->begin), name, of(&b->middle));
-	b->schema[i] = schema_of(tool, is_forced(g), e);
+	b->schema[i] = schema_of(tool, is_forced(g) || g->request.form, e);
 	if (b->schema[i] && b->text[i].failed)
 		return api_no_memory(e);
 	b->call[i] = (struct grammar_call){.first = of(&b->text[i]),

@@ -510,9 +510,7 @@ static bool decide_content(struct tool_reader* r) {
 		open_calls(r, "");
 		return true;
 	}
-	const char* const* const marks = r->bound && (r->begun || r->n) ? none
-	                                 : r->tagged                    ? openers + 2
-	                                                                : openers;
+	const char* const* const marks = r->bound && r->begun ? none : r->tagged ? openers + 2 : openers;
 	const char* opener;
 	const size_t first = span_first(s, marks, &opener);
 	if (opener && (!r->bound || first == blank)) {

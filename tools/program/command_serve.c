@@ -30,8 +30,8 @@ static bool open_server(struct serve* s, struct error* e) {
 	o->tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0;
 	o->cors = s->cors.text;
 	o->n_cors = s->cors.n;
-	o->alias = s->alias.text;
-	o->n_aliases = s->alias.n;
+	o->alias = s->alias.text + (s->alias.n > 0); /* the first is the name */
+	o->n_aliases = s->alias.n - (s->alias.n > 0);
 	o->work.session = r->options;
 	o->work.model_name = r->name;
 	o->work.memory = r->memory;

@@ -1,0 +1,169 @@
+"""What lets a client in that was made for another server: names, fields, origins, paths, Ollama's API, editors' infilling."""
+import json, os, urllib.request
+
+from service import MODEL, Server
+
+CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+CODER = os.path.join(CACHE, "swiftlet", "models", "qwen2.5-coder-0.5b.gguf")
+ASK = [{"role": "user", "content": "Say hello."}]
+
+
+def names(s):
+    """Any name is this model's; the answer tells the real one."""
+    for path, body in (("/v1/chat/completions", {"messages": ASK}), ("/v1/completions", {"prompt": "x"}), ("/v1/messages", {"messages": ASK}),
+                       ("/v1/responses", {"input": "x", "max_output_tokens": 2})):
+        status, _, answer = s.call("POST", path, {"model": "gpt-5", **({} if "input" in body else {"max_tokens": 2}), **body})
+        assert status == 200 and answer["model"] == "first", answer
+    assert [m["id"] for m in s.call("GET", "/v1/models")[2]["data"]] == ["first", "second"]
+    assert s.call("GET", "/v1/models/second")[0] == 200 and s.call("GET", "/v1/models/third")[0] == 404
+    assert s.call("GET", "/v1/models")[2]["data"][0]["created"] > 1e9
+
+
+def fields(s):
+    """What nobody knows is ignored, and named in the answer and once in the log."""
+    for _ in range(2):
+        status, headers, _ = s.call("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "frobnicate": 1, "options": {"a": 1}, "audio": None})
+        assert status == 200 and headers["Swiftlet-Ignored-Fields"] == "frobnicate, options" and headers["X-Request-Id"], headers
+    status, headers, _ = s.call("POST", "/v1/messages", {"messages": ASK, "max_tokens": 1, "context_management": {"edits": []}, "mcp_servers": [], "thread": {}})
+    assert status == 200 and headers["Swiftlet-Ignored-Fields"] == "mcp_servers, thread", headers
+    s.errors.flush()
+    with open(s.errors.name) as log:
+        assert log.read().count("'frobnicate'") == 1
+
+
+def limits(s):
+    """A limit above the context is the context's; -1 is none; 0 looks at the prompt."""
+    for limit in (1 << 20, -1):
+        answer = s.call("POST", "/v1/completions", {"prompt": "Once", "max_tokens": limit, "temperature": 0})[2]
+        assert answer["choices"][0]["finish_reason"] in ("length", "stop"), answer
+    ids = s.call("POST", "/tokenize", {"prompt": "A B C d e f"})[2]["tokens"]
+    whole = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 3, "temperature": 0})[2]["choices"][0]["logprobs"]
+    nothing = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 3, "return_token_ids": True})[2]
+    told = nothing["choices"][0]["logprobs"]
+    assert nothing["usage"]["completion_tokens"] == 0 and nothing["choices"][0]["finish_reason"] == "length" and nothing["choices"][0]["prompt_token_ids"] == ids
+    assert told["token_logprobs"] == whole["token_logprobs"][:-1] and len(told["tokens"]) == len(ids), (told, whole)
+    context = s.call("GET", "/v1/models")[2]["data"][0]["max_model_len"]
+    assert s.call("POST", "/v1/embeddings", {"input": [ids[:1] * context]})[0] == 200
+    assert s.call("POST", "/v1/completions", {"prompt": ids[:1] * context, "max_tokens": 0})[0] == 200
+    status, _, answer = s.call("POST", "/v1/completions", {"prompt": ids[:1] * context, "max_tokens": 1})
+    assert status == 400 and answer["error"]["code"] == "context_length_exceeded", answer
+    ended = s.call("POST", "/v1/completions", {"prompt": "1 2 3 4 5 6 7", "max_tokens": 40, "stop": " ", "include_stop_str_in_output": True, "temperature": 0})[2]
+    assert ended["choices"][0]["finish_reason"] != "stop" or ended["choices"][0]["text"].endswith(" "), ended
+
+
+def usage(s):
+    chunks = s.stream("Once", max_tokens=4, stream_options={"include_usage": True})
+    assert all(c["usage"] is None for c in chunks[:-1]) and chunks[-1]["usage"]["completion_tokens"] == 4, chunks
+    chunks = s.stream("Once", max_tokens=4, ignore_eos=True, draft=1, stream_options={"include_usage": True, "continuous_usage_stats": True})
+    counts = [c["usage"]["completion_tokens"] for c in chunks]
+    assert counts == sorted(counts) and counts[-1] == 4, counts
+    answer = s.complete("Once", max_tokens=4)
+    assert answer["timings"]["predicted_n"] == 4 and "draft_n_accepted" in answer["timings"] and "swiftlet" not in answer["usage"] and answer["swiftlet"], answer
+
+
+def origins(s):
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-stainless-os,anthropic-beta"}
+    for origin, allowed in (("http://localhost:3000", True), ("http://127.0.0.1:8000", True), ("https://app.example", True), ("https://evil.example", False),
+                            ("http://localhost.evil.example", False)):
+        status, headers, _ = s.call("OPTIONS", "/v1/chat/completions", headers={"Origin": origin, **asks})
+        assert (status == 204) == allowed and (headers.get("Access-Control-Allow-Origin") == (origin if allowed else None)), (origin, status, headers)
+        assert not allowed or (headers["Access-Control-Allow-Headers"] == asks["Access-Control-Request-Headers"] and headers["Vary"] == "Origin")
+        assert (s.call("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1}, {"Origin": origin})[0] == 200) == allowed
+    status, _, answer = s.call("GET", "/v1/models", headers={"Host": "llm.example.com"})
+    assert status == 403 and "Host" in answer["error"]["message"]
+
+
+def paths(s):
+    assert s.call("POST", "/chat/completions", {"messages": ASK, "max_tokens": 1})[0] == 200
+    assert s.call("GET", "/models")[0] == s.call("GET", "/models/first")[0] == 200
+    props, info = s.call("GET", "/props")[2], s.call("GET", "/tokenizer_info")[2]
+    assert props["default_generation_settings"]["n_ctx"] > 0 and "eos_token" in info, (props, info)
+    counted = s.call("POST", "/v1/responses/input_tokens", {"input": "Say hello."})[2]
+    asked = s.call("POST", "/v1/responses", {"input": "Say hello.", "max_output_tokens": 1})[2]
+    assert counted["input_tokens"] == asked["usage"]["input_tokens"], (counted, asked)
+    assert s.call("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a\0b"}], "max_tokens": 1})[0] == 200
+
+
+def prefill(s):
+    """Messages go on with the assistant's last words; chats where that is asked for."""
+    turns = [*ASK, {"role": "assistant", "content": "Hello, "}]
+    begun = s.call("POST", "/tokenize", {"messages": turns, "continue_final_message": True})[2]["tokens"]
+    closed = s.call("POST", "/tokenize", {"messages": turns})[2]["tokens"]
+    open_ = s.call("POST", "/tokenize", {"messages": ASK})[2]["tokens"]
+    assert begun[:len(open_)] == open_ and len(open_) < len(begun) < len(closed), (open_, begun, closed)
+    assert s.call("POST", "/v1/messages/count_tokens", {"messages": turns})[2]["input_tokens"] == len(begun)
+    one = s.call("POST", "/v1/chat/completions", {"messages": turns, "continue_final_message": True, "max_tokens": 6, "temperature": 0})[2]
+    other = s.call("POST", "/v1/messages", {"messages": turns, "max_tokens": 6, "temperature": 0})[2]
+    assert other["content"][0]["text"] == one["choices"][0]["message"]["content"], (one, other)
+
+
+def lines(s, path, body):
+    request = urllib.request.Request(s.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=600) as answer:
+        assert answer.headers["Content-Type"] == "application/x-ndjson"
+        return [json.loads(line) for line in answer.read().decode().splitlines()]
+
+
+def ollama(s):
+    options = {"temperature": 0, "num_predict": 8, "num_ctx": 512}
+    told = lines(s, "/api/chat", {"model": "x", "messages": ASK, "options": options})
+    whole = s.call("POST", "/api/chat", {"model": "x", "messages": ASK, "options": options, "stream": False})[2]
+    assert all(not t["done"] for t in told[:-1]) and told[-1]["done"] and told[-1]["eval_count"] == 8 and whole["done_reason"] == "length", told
+    assert "".join(t["message"]["content"] for t in told) == whole["message"]["content"] and whole["message"]["role"] == "assistant"
+    told = lines(s, "/api/generate", {"model": "x", "prompt": "Once", "raw": True, "options": options})
+    assert "".join(t["response"] for t in told) == s.complete("Once", max_tokens=8, temperature=0)["choices"][0]["text"]
+    form = s.call("POST", "/api/chat", {"messages": ASK, "stream": False, "options": {"temperature": 0}, "format": {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}})[2]
+    assert json.loads(form["message"]["content"])["n"] in (1, 2), form
+    call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
+    answer = s.call("POST", "/api/chat", {"stream": False, "options": options, "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+                                           "messages": [*ASK, {"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "content": "2", "tool_name": "f"}]})
+    assert answer[0] == 200, answer
+    vectors = s.call("POST", "/api/embed", {"input": ["a", "b"]})[2]["embeddings"]
+    assert len(vectors) == 2 and len(s.call("POST", "/api/embeddings", {"prompt": "a"})[2]["embedding"]) == len(vectors[0])
+    assert s.call("GET", "/api/tags")[2]["models"][0]["name"] == "first" and s.call("GET", "/api/version")[2]["version"]
+    assert "completion" in s.call("POST", "/api/show", {"model": "first"})[2]["capabilities"]
+    status, _, answer = s.call("POST", "/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["AA"]}]})
+    assert status == 400 and set(answer) == {"error"}, answer
+
+
+def strict():
+    with Server("--strict-model", "--strict-fields", "--alias", "first", "--alias", "second") as s:
+        ask = {"prompt": "x", "max_tokens": 1}
+        assert s.call("POST", "/v1/completions", {**ask, "model": "second"})[0] == 200
+        status, _, answer = s.call("POST", "/v1/completions", {**ask, "model": "gpt-5"})
+        assert status == 404 and answer["error"]["param"] == "model", answer
+        status, _, answer = s.call("POST", "/v1/completions", {**ask, "frobnicate": 1})
+        assert status == 400 and answer["error"]["param"] == "frobnicate", answer
+        assert s.call("POST", "/v1/completions", {**ask, "frobnicate": None})[0] == 200
+
+
+def infill(model):
+    """What stands between: by /v1/completions and by /infill, whole and as a stream."""
+    os.environ["SWIFTLET_TEST_MODEL"] = model
+    import importlib, service
+    importlib.reload(service)
+    with service.Server() as s:
+        before, after = "def add(a, b):\n    return ", "\n\nprint(add(2, 3))\n"
+        text = s.call("POST", "/v1/completions", {"prompt": before, "suffix": after, "max_tokens": 16, "temperature": 0})[2]["choices"][0]["text"]
+        assert text.strip().startswith("a + b"), text
+        body = {"input_prefix": before, "input_suffix": after, "prompt": "", "n_predict": 16, "temperature": 0, "cache_prompt": True, "samplers": [],
+                "input_extra": [{"filename": "other.py", "text": "x = 1\n"}]}
+        answer = s.call("POST", "/infill", body)[2]
+        assert answer["content"].strip().startswith("a + b") and answer["stop"] and answer["timings"], answer
+        events = s.call("POST", "/infill", {**body, "stream": True})[2]
+        told = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
+        assert "".join(t["content"] for t in told if not t["stop"]) == answer["content"] and told[-1]["stop"], told
+
+
+with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:
+    for check in (names, fields, limits, usage, origins, paths, prefill, ollama):
+        check(server)
+        print(check.__name__, "ok")
+    if MODEL == "builtin":
+        status, _, answer = server.call("POST", "/v1/completions", {"prompt": "a", "suffix": "b"})
+        assert status == 400 and answer["error"]["param"] == "suffix", answer
+strict()
+print("strict ok")
+if os.path.exists(CODER):
+    infill(CODER)
+    print("infill ok")

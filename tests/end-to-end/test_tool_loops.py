@@ -1,0 +1,148 @@
+"""Forced calls on the ways in which families of models write them: whatever the model would say, at temperature 1, each call
+parses, names a declared tool and keeps its schema, and the answer ends. Arguments stream in three APIs; beside a form an
+answer is a call or keeps the form; what was thought in earlier turns stays in the prompt."""
+import json, os, sys, tempfile
+
+from service import FULL, MODEL, Server
+
+BODY = """{% for m in messages %}<|{{ m.role }}|>
+{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>
+{% endif %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}
+%s{% endfor %}<|end|>
+{% endfor %}{% if add_generation_prompt %}<|assistant|>
+{% endif %}"""
+ARGS = "{{ c.function.arguments | tojson }}"
+TEMPLATES = {
+    "Hermes": "{% if tools %}{{ tools | tojson }} <tool_call></tool_call>{% endif %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>"),
+    "Qwen3": "{% if tools %}{{ tools | tojson }} <tool_call></tool_call>{% endif %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>")
+             + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}",
+    "Llama 3.1": '{% if tools %}Respond with {"name": function name, "parameters": dictionary}. {{ tools | tojson }}{% endif %}' + BODY.replace("%s", '{"name": "{{ c.function.name }}", "parameters": ' + ARGS + "}"),
+    "Mistral": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}" + BODY.replace("%s", '[TOOL_CALLS][{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}]"),
+    "Mistral, later": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}" + BODY.replace("%s", "[TOOL_CALLS]{{ c.function.name }}[ARGS]" + ARGS),
+    "functionary": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<function={{ c.function.name }}>" + ARGS + "</function>"),
+    "gpt-oss": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<|channel|>commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>" + ARGS + "<|call|>"),
+    "Gemma": "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+             "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content | trim }}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
+}
+TOOLS = [{"type": "function", "function": {"name": name, "description": "d", "parameters": parameters}} for name, parameters in (
+    ("get_weather", {"type": "object", "properties": {"city": {"type": "string", "maxLength": 12}, "unit": {"enum": ["C", "F"]}}, "required": ["city", "unit"], "additionalProperties": False}),
+    ("add", {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"type": "boolean"}}, "required": ["a", "b"], "additionalProperties": False}),
+    ("now", {"type": "object", "properties": {}}))]
+ASK = [{"role": "user", "content": "What is the weather in Paris?"}]
+CALLS = 50 if FULL else 12
+
+
+def keeps(name, arguments):
+    value = json.loads(arguments)
+    if name == "get_weather":
+        return set(value) == {"city", "unit"} and len(value["city"]) <= 12 and value["unit"] in ("C", "F")
+    if name == "add":
+        return set(value) == {"a", "b"} and 0 <= value["a"] <= 99 and isinstance(value["b"], bool)
+    return name == "now" and value == {}
+
+
+def chat(s, **fields):
+    status, _, answer = s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 120, "temperature": 1, "tools": TOOLS, **fields})
+    assert status == 200, answer
+    return answer["choices"][0]
+
+
+def forced(s):
+    named = {"type": "function", "function": {"name": "add"}}
+    for seed in range(CALLS):
+        for choice in ("required", named):
+            said = chat(s, seed=seed, tool_choice=choice)
+            got = [c["function"] for c in said["message"].get("tool_calls") or []]
+            assert len(got) == 1 and keeps(**got[0]) and not said["message"]["content"], said
+            assert said["finish_reason"] == "tool_calls" and (choice == "required" or got[0]["name"] == "add"), said
+    several = chat(s, seed=1, tool_choice="required", parallel_tool_calls=True)
+    got = [c["function"] for c in several["message"]["tool_calls"]]
+    assert got and all(keeps(**f) for f in (got if several["finish_reason"] != "length" else got[:-1])), several
+
+
+def cut(s):
+    """A limit leaves a part of the call, and says so."""
+    for limit in (1, 3, 5):
+        said = chat(s, tool_choice={"type": "function", "function": {"name": "get_weather"}}, max_tokens=limit, seed=3)
+        got = said["message"]["tool_calls"][0]["function"]
+        assert said["finish_reason"] == "length" and got["name"] == "get_weather" and not said["message"]["content"], said
+
+
+def formed(s):
+    """An answer beside tools keeps the form, or is a call; a forced call wins."""
+    schema = {"type": "object", "properties": {"name": {"enum": ["add", "now"]}, "n": {"type": "integer", "maximum": 9, "minimum": 0}}, "required": ["name", "n"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+    for strict in (False, True):
+        tools = [{"type": "function", "function": {**t["function"], "strict": strict}} for t in TOOLS]
+        for seed in range(CALLS // 2):
+            said = chat(s, seed=seed, response_format=form, tools=tools)
+            got = said["message"].get("tool_calls") or []
+            if got:
+                whole = got[:-1] if said["finish_reason"] == "length" else got
+                assert all(keeps(**c["function"]) for c in whole) and not said["message"]["content"], said
+            elif said["finish_reason"] != "length":
+                value = json.loads(said["message"]["content"])
+                assert set(value) == {"name", "n"}, said
+        said = chat(s, response_format=form, tools=tools, tool_choice="required")
+        assert said["message"]["tool_calls"], said
+
+
+def streamed(s):
+    """Arguments come in pieces, which are what a whole answer has."""
+    fields = dict(messages=ASK, max_tokens=120, temperature=1, seed=5, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "get_weather"}})
+    whole = s.call("POST", "/v1/chat/completions", fields)[2]["choices"][0]["message"]["tool_calls"][0]["function"]
+    chunks = s.stream(None, path="/v1/chat/completions", **fields)
+    deltas = [c for chunk in chunks for choice in chunk["choices"] for c in choice["delta"].get("tool_calls", [])]
+    assert deltas[0]["function"]["name"] == "get_weather" and deltas[0]["id"] and all("id" not in d for d in deltas[1:]), deltas
+    assert "".join(d["function"]["arguments"] for d in deltas) == whole["arguments"] and len(deltas) > 2, (deltas, whole)
+
+
+def three_apis(s):
+    call = {"name": "get_weather", "description": "d", "parameters": TOOLS[0]["function"]["parameters"]}
+    events = s.call("POST", "/v1/responses", {"input": "x", "stream": True, "max_output_tokens": 120, "tools": [{"type": "function", **call}], "tool_choice": "required"})[2]
+    events = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
+    pieces = [e["delta"] for e in events if e["type"] == "response.function_call_arguments.delta"]
+    done = [e for e in events if e["type"] == "response.function_call_arguments.done"]
+    assert len(pieces) > 2 and "".join(pieces) == done[0]["arguments"] and keeps("get_weather", done[0]["arguments"]), events
+    assert events[-1]["response"]["output"][0]["arguments"] == done[0]["arguments"]
+    assert [e["sequence_number"] for e in events] == list(range(len(events)))
+    events = s.call("POST", "/v1/messages", {"messages": ASK, "stream": True, "max_tokens": 120, "tool_choice": {"type": "any"},
+                                              "tools": [{"name": "get_weather", "input_schema": call["parameters"]}]})[2]
+    events = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
+    pieces = [e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta" and e["delta"]["type"] == "input_json_delta"]
+    assert len(pieces) > 2 and keeps("get_weather", "".join(pieces)), events
+    # a tool of free text, as Codex has them
+    answer = s.call("POST", "/v1/responses", {"input": "x", "max_output_tokens": 200, "temperature": 0, "tools": [{"type": "custom", "name": "apply_patch"}],
+                                               "tool_choice": {"type": "custom", "name": "apply_patch"}})[2]
+    assert [i["type"] for i in answer["output"]] == ["custom_tool_call"] and isinstance(answer["output"][0]["input"], str), answer
+
+
+def thoughts(s):
+    """The same prompt in three APIs."""
+    ask, thought, said = "Why?", "It may be so.", "Because."
+    tokens = lambda path, body: s.call("POST", path, body)[2]
+    plain = tokens("/tokenize", {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": said, "reasoning_content": thought}, {"role": "user", "content": ask}]})["count"]
+    without = tokens("/tokenize", {"messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": said}, {"role": "user", "content": ask}]})["count"]
+    messages = tokens("/v1/messages/count_tokens", {"model": "x", "messages": [{"role": "user", "content": ask}, {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": thought, "signature": ""}, {"type": "text", "text": said}]}, {"role": "user", "content": ask}]})["input_tokens"]
+    responses = tokens("/v1/responses/input_tokens", {"input": [{"role": "user", "content": ask}, {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": thought}]},
+                                                                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": said}]}, {"role": "user", "content": ask}]})["input_tokens"]
+    assert plain == messages == responses > without, (plain, messages, responses, without)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    for name, text in TEMPLATES.items():
+        path = os.path.join(folder, "template.jinja")
+        with open(path, "w") as out:
+            out.write(text)
+        with Server("--chat-template", path) as server:
+            checks = [forced, cut, formed, streamed] + ([three_apis, thoughts] if name in ("Qwen3",) else [])
+            for check in checks:
+                if name == "gpt-oss" and check is formed:
+                    continue  # what is said in which channel is the model's to say: the form alone binds
+                try:
+                    check(server)
+                except Exception:
+                    print(name, check.__name__, "FAILS")
+                    raise
+        print("%-16s %d forced calls, %s ok" % (name, 2 * CALLS, ", ".join(c.__name__ for c in checks)))
