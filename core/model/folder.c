@@ -58,6 +58,11 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_down = "mlp.experts.down_proj",
 	    .sinks = "self_attn.sinks",
 	    .router_bias = "mlp.router.bias",
+	    .choice_bias = f->choice_bias,
+	    .shared_gate_proj = f->shared_gate_proj,
+	    .shared_up = f->shared_up,
+	    .shared_down = f->shared_down,
+	    .shared_gate = f->shared_gate,
 	};
 }
 
@@ -209,11 +214,10 @@ static void take_generation(struct model* model, const struct config* c) {
 	model->suppressed = c->suppressed;
 	model->n_suppressed = c->n_suppressed;
 	if (c->no_repeat_ngram > 0 && !model->warning[0])
-		snprintf(
-		    model->warning, sizeof model->warning,
-		    "generation_config.json asks for no_repeat_ngram_size %d, which this runtime does not do: its "
-		    "texts repeat what they may",
-		    c->no_repeat_ngram);
+		snprintf(model->warning, sizeof model->warning,
+		         "generation_config.json asks for no_repeat_ngram_size %d, which is not supported: its "
+		         "texts may repeat",
+		         c->no_repeat_ngram);
 }
 
 bool model_open_folder(struct model* model, const char* path, const struct model_options* options,
