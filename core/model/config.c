@@ -96,8 +96,8 @@ static bool check_refused(const struct source* s) {
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
 		const cJSON* value = json_field(s->json, refused[i].field);
 		if (!is_neutral(value, refused[i].neutral) && !(refused[i].read_by >> s->config->family->special & 1))
-			return fail(s, "%s is %s, which this runtime does not do", refused[i].field,
-			            json_show(value, shown, sizeof shown));
+			return fail(s, "%s is %s, which is not supported; supported is %g, or leaving it out",
+			            refused[i].field, json_show(value, shown, sizeof shown), refused[i].neutral);
 	}
 	return true;
 }
@@ -263,13 +263,16 @@ static bool read_size(const struct source* s, const char* field, int by_default,
 	return by_default ? read_int(s, field, 1, LARGEST, out) : required(s, field, LARGEST, out);
 }
 
+/* Whether some block may go without experts: files of families of which none does may leave its size out. */
+static bool has_dense(const struct source* s) { return strcmp(s->config->family->name, "solar_open") != 0; }
+
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	if (!required(s, "num_hidden_layers", MAX_BLOCKS, &m->n_blocks) ||
 	    !required(s, "hidden_size", LARGEST, &m->dim) ||
 	    !read_size(s, "num_attention_heads", f->heads, &m->heads) ||
-	    !required(s, "intermediate_size", LARGEST, &m->ffn) ||
+	    !required(s, has_dense(s) ? "intermediate_size" : "moe_intermediate_size", LARGEST, &m->ffn) ||
 	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
 		return false;
 	const int head_dim = is_null(s, "head_dim") ? 0 : f->head_dim;
@@ -398,7 +401,7 @@ static bool read_factors(const struct source* s, const char* field, int n, float
 static bool read_longrope(const struct source* s, struct rope* r) {
 	const int n = r->dim / 2;
 	if (s->config->factors)
-		return fail(s, "two LongRoPE scalings, which this runtime does not do");
+		return fail(s, "two LongRoPE scalings are given, expected at most one");
 	s->config->factors = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
 	if (!s->config->factors)
 		return fail(s, "out of memory");
@@ -649,7 +652,8 @@ static bool read_granite4(const struct source* s) {
 	cJSON_ArrayForEach (one, types)
 		if (!cJSON_IsString(one) || !strstr(one->valuestring, "attention") ||
 		    strstr(one->valuestring, "linear"))
-			return fail(s, "layer_types has a block without attention, which this runtime does not do");
+			return fail(s, "layer_types has a block without attention, which is not supported; every block "
+			               "needs attention");
 	if (!read_string(s, "position_embedding_type", &positions) ||
 	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
 		return false;
@@ -795,14 +799,14 @@ static bool read_minimax_m2(const struct source* s) {
 static bool read_glm4_moe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	struct config* c = s->config;
-	int dense = 1;
+	int dense = has_dense(s) ? 1 : 0;
 	m->n_experts = 128;
 	m->experts_used = 8;
 	m->expert_ffn = 1408;
 	m->experts_normalised = m->experts_sigmoid = true;
 	m->experts_scale = 1;
 	m->expert_groups = m->expert_groups_used = 1;
-	c->further_blocks = 1;
+	c->further_blocks = dense;
 	if (!read_expert_counts(s, "n_routed_experts") ||
 	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
 	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
@@ -835,7 +839,7 @@ static bool read_ernie4_5_moe(const struct source* s) {
 	    !read_shared(s, "moe_num_shared_experts", 2))
 		return false;
 	if (s->config->mlp_bias)
-		return fail(s, "use_bias is true, which this runtime does not do with experts");
+		return fail(s, "use_bias is true beside experts, which is not supported; leave it out");
 	for (int b = 0; b < m->n_blocks; b++)
 		if ((b + 1) % interval || b < first || (last >= 0 && b > last))
 			block_set_put(&s->config->dense, b);

@@ -796,7 +796,7 @@ static void published_steps(void** state) {
 	struct search* s = open_search(&o);
 	double influence[48];
 	make_influence(influence, 24, 1);
-	search_set_influence(s, influence, 64); /* not heeded */
+	search_set_influence(s, influence, 64); /* ignored */
 	struct mask best = search_start_mask(24), ours = search_best(s, NULL);
 	assert_true(mask_equal(&best, &ours));
 	struct gp_random random = {5};
