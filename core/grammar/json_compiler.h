@@ -118,7 +118,7 @@ int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char*
 /* Keywords are lists of words with a blank between. Whether one of them is there; whether the schema has
  * others that say which values are valid. */
 bool schema_has(const cJSON* schema, const char* keywords);
-bool schema_says_more_than(const cJSON* schema, const char* keywords);
+bool schema_constrains_beyond(const cJSON* schema, const char* keywords);
 
 /* ---- json_merge.c: schemas that are made. What is made once the compiler has failed is of no use. --------
  */
