@@ -14,7 +14,7 @@ enum {
 	MAX_FORMATS = 32,
 	PATH_SIZE = 160,
 	MAX_SCHEMAS_EITHER = 256,
-	MAX_SCHEMA_BYTES = 128 << 10,
+	MAX_SCHEMA_BYTES = 512 << 10,
 	MAX_JOINED = 1 << 17, /* values of schemas that are made */
 	MAX_CHAIN = 64,       /* of $ref and allOf */
 	MAX_CONDITIONS = 16   /* within conditions */
