@@ -169,6 +169,9 @@ def ollama(s):
 
 
 def strict():
+    with Server("--temp", "0") as s:  # that of requests which say none
+        assert len({s.complete("Once upon", max_tokens=12, seed=seed)["choices"][0]["text"] for seed in range(4)}) == 1
+        assert len({s.complete("Once upon", max_tokens=12, seed=seed, temperature=1)["choices"][0]["text"] for seed in range(4)}) > 1
     with Server("--strict-model", "--strict-fields", "--alias", "first", "--alias", "second") as s:
         ask = {"prompt": "x", "max_tokens": 1}
         assert s.call("POST", "/v1/completions", {**ask, "model": "second"})[0] == 200
