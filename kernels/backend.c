@@ -64,6 +64,8 @@ static const struct part {
     PART(expert_gate_bias, "experts' gate bias"),
     PART(expert_up_bias, "experts' up bias"),
     PART(expert_down_bias, "experts' down bias"),
+    PART(choice_bias, "bias of the experts' choice"),
+    PART(shared_gate, "gate of the shared expert"),
 #undef PART
 };
 

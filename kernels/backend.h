@@ -171,6 +171,13 @@ struct model_shape {
 	/* Mixture of experts; 0 where every MLP is a single one. */
 	int n_experts, experts_used, expert_ffn;
 	bool experts_normalised; /* the chosen experts' weights are made to add up to 1 */
+	/* GLM 4.5: an expert's chance is the sigmoid of its score, rather than a softmax over all. Weights are
+	 * then multiplied by experts_scale (0: as they are). Of expert_groups neighbours those expert_groups_used
+	 * are chosen from whose two best together are best (0: from all). */
+	bool experts_sigmoid;
+	float experts_scale;
+	int expert_groups, expert_groups_used;
+	int shared_ffn; /* of an expert beside those chosen, that every row goes through; 0: none */
 };
 
 struct expert {
@@ -188,21 +195,25 @@ struct block_weights {
 	struct tensor post_attention_norm;                /* (1, dim) Gemma 2: on the sub-layer's output */
 	struct tensor mlp_norm;                           /* (1, dim) absent as attention_norm */
 	struct tensor attention_norm_bias, mlp_norm_bias; /* (1, dim) with NORM_LAYER */
-	struct tensor w_gate, w_up;                       /* (ffn, dim) absent where there are experts */
-	struct tensor w_down;                             /* (dim, ffn) */
-	struct tensor b_gate, b_up, b_down;               /* (1, …) absent for most (mlp_bias) */
-	struct tensor post_mlp_norm;                      /* (1, dim) Gemma 2 */
-	struct tensor router;                             /* (n_experts, dim) absent for most */
-	const struct expert* expert;                      /* (n_experts) where there is a router */
+	struct tensor w_gate, w_up; /* (ffn, dim); where there are experts the shared one's (shared_ffn, dim) */
+	struct tensor w_down;       /* (dim, ffn), (dim, shared_ffn) */
+	struct tensor b_gate, b_up, b_down; /* (1, …) absent for most (mlp_bias) */
+	struct tensor post_mlp_norm;        /* (1, dim) Gemma 2 */
+	struct tensor router;               /* (n_experts, dim) absent for most */
+	const struct expert* expert;        /* (n_experts) where there is a router */
 	struct tensor sinks;       /* (1, heads) gpt-oss: a score that each head's softmax has beside its keys' */
 	struct tensor router_bias; /* (1, n_experts) gpt-oss */
 	struct tensor expert_gate_bias, expert_up_bias; /* (1, n_experts·expert_ffn) gpt-oss */
 	struct tensor expert_down_bias;                 /* (1, n_experts·dim) gpt-oss */
+	struct tensor
+	    choice_bias; /* (1, n_experts) GLM 4.5: added to chances where experts are chosen, no further */
+	struct tensor
+	    shared_gate; /* (1, dim) Qwen2-MoE: the shared expert's weight is the sigmoid of x times it */
 };
 
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
-enum { BLOCK_PARTS = 28 };
+enum { BLOCK_PARTS = 30 };
 struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 

@@ -31,11 +31,12 @@ static double attention_bytes(const struct block_weights* k) {
 
 /* Of experts, those that one row chooses. */
 static double mlp_bytes(const struct block_weights* k, int experts_used) {
+	const size_t all = tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
 	if (!tensor_present(&k->router))
-		return (double)(tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down));
+		return (double)all;
 	const struct expert* e = k->expert;
 	const size_t each = tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down);
-	return (double)(tensor_bytes(&k->router) + (size_t)experts_used * each);
+	return (double)(all + tensor_bytes(&k->router) + (size_t)experts_used * each);
 }
 
 static struct cost_bytes count_bytes(const struct block_weights* block, const struct model_shape* shape,

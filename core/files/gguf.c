@@ -149,7 +149,27 @@ static const char* const tensor_types[] = {
     "F32",    "F16",   "Q4_0",         "Q4_1",   [6] = "Q5_0",   "Q5_1",    "Q8_0",   "Q8_1",    "Q2_K",
     "Q3_K",   "Q4_K",  "Q5_K",         "Q6_K",   "Q8_K",         "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S",
     "IQ4_NL", "IQ3_S", "IQ2_S",        "IQ4_XS", "I8",           "I16",     "I32",    "I64",     "F64",
-    "IQ1_M",  "BF16",  [34] = "TQ1_0", "TQ2_0",  [39] = "MXFP4", "NVFP4"};
+    "IQ1_M",  "BF16",  [34] = "TQ1_0", "TQ2_0",  [39] = "MXFP4", "NVFP4",   "Q1_0",   "Q2_0"};
+
+/* Types whose blocks are laid anew when a model is opened (repack_few_bits): elements and bytes of one. */
+static const struct few_bits {
+	const char* name;
+	int elements, bytes;
+} few_bits[] = {{"Q1_0", 128, 18}, {"Q2_0", 64, 18}};
+
+static const struct few_bits* find_few_bits(const char* type) {
+	for (size_t i = 0; i < sizeof few_bits / sizeof *few_bits; i++)
+		if (strcmp(few_bits[i].name, type) == 0)
+			return &few_bits[i];
+	return NULL;
+}
+
+static size_t row_bytes(const struct named_tensor* t, int64_t cols) {
+	const struct few_bits* few = find_few_bits(t->type_name);
+	if (!few)
+		return dtype_row_bytes(t->type, cols);
+	return cols % few->elements ? 0 : (size_t)(cols / few->elements) * (size_t)few->bytes;
+}
 
 static void set_type(struct named_tensor* t, uint32_t number) {
 	const bool known = number < sizeof tensor_types / sizeof *tensor_types && tensor_types[number];
@@ -167,14 +187,16 @@ static bool count_bytes(struct named_tensor* t, const char* name, struct error* 
 		if (__builtin_mul_overflow(rows, t->dim[i], &rows))
 			return error_set(error, "%s: tensor %s is larger than any file", t->file, name);
 	t->bytes = 0;
-	if (!t->supported)
+	const struct few_bits* few = find_few_bits(t->type_name);
+	if (!t->supported && !few)
 		return true;
 	const int64_t cols = t->dim[t->n_dims - 1];
 	/* Rows beyond 2^48 elements are no rows; below, their bytes cannot overflow. */
-	const size_t row = cols < (int64_t)1 << 48 ? dtype_row_bytes(t->type, cols) : 0;
+	const size_t row = cols < (int64_t)1 << 48 ? row_bytes(t, cols) : 0;
 	if (row == 0)
 		return error_set(error, "%s: tensor %s has rows of %lld elements, expected whole blocks of %d for %s",
-		                 t->file, name, (long long)cols, dtype_block(t->type), t->type_name);
+		                 t->file, name, (long long)cols, few ? few->elements : dtype_block(t->type),
+		                 t->type_name);
 	if (__builtin_mul_overflow((size_t)rows, row, &t->bytes))
 		return error_set(error, "%s: tensor %s is larger than any file", t->file, name);
 	return true;

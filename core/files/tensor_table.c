@@ -46,6 +46,16 @@ struct named_tensor* tensor_table_find(const struct tensor_table* table, const c
 	return table->n ? bsearch(&key, table->item, table->n, sizeof key, by_name) : NULL;
 }
 
+bool tensor_table_find_ending(const struct tensor_table* table, const char* suffix) {
+	const size_t n = strlen(suffix);
+	for (size_t i = 0; i < table->n; i++) {
+		const size_t length = strlen(table->item[i].name);
+		if (length >= n && strcmp(table->item[i].name + length - n, suffix) == 0)
+			return true;
+	}
+	return false;
+}
+
 static const char* show_shape(const int64_t* dim, int n, char out[96]) {
 	const size_t size = 96;
 	size_t used = (size_t)snprintf(out, size, "(");

@@ -36,6 +36,8 @@ bool tensors_apart(struct named_tensor*, size_t n, struct error*);
 
 /* NULL when there is none. */
 struct named_tensor* tensor_table_find(const struct tensor_table*, const char* name);
+/* Whether some name ends so. */
+bool tensor_table_find_ending(const struct tensor_table*, const char* suffix);
 /* The tensor as (rows, cols), or as a vector of cols where rows is 1; marks it used. False with the error
  * set when it is missing, of another shape or of a type that cannot be computed from. */
 bool tensor_table_take(struct tensor_table*, const char* name, int64_t rows, int64_t cols, struct tensor* out,

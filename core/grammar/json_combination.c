@@ -47,7 +47,8 @@ const cJSON* schema_kept(struct compiler* c, cJSON* made) {
 
 const cJSON* schema_joined(struct compiler* c, const cJSON* schema, const cJSON* around) {
 	cJSON* one = schema_flat(c, schema, around != NULL);
-	return schema_kept(c, around ? schema_both(c, one, schema_flat(c, around, false)) : one);
+	/* what surrounds it comes first: so do its members */
+	return schema_kept(c, around ? schema_both(c, schema_flat(c, around, false), one) : one);
 }
 
 /* ---- anyOf, oneOf --------------------------------------------------------------------------- */

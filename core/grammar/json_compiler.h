@@ -11,6 +11,7 @@ enum {
 	MAX_SCHEMA_DEPTH = 64,
 	MAX_SCHEMAS = 1 << 14,
 	MAX_ITEMS = 4096,
+	MAX_FORMATS = 32,
 	PATH_SIZE = 160,
 	MAX_SCHEMAS_EITHER = 256,
 	MAX_SCHEMA_BYTES = 128 << 10,
@@ -44,6 +45,12 @@ enum shared {
 	SHARED_COUNT
 };
 
+/* A format's string, made once. */
+struct format_rule {
+	const char* format;
+	int rule;
+};
+
 struct reference {
 	const cJSON* schema;
 	int rule; /* NOWHERE: it allows nothing */
@@ -65,6 +72,8 @@ struct compiler {
 	int joined;     /* values of schemas that were made so far */
 	int conditions; /* within conditions */
 	struct class_rules classes;
+	struct format_rule format[MAX_FORMATS];
+	int n_formats;
 	bool evaluates; /* somewhere in the schema stands what depends on which members or items are evaluated */
 };
 
@@ -186,6 +195,7 @@ void schema_point(struct compiler*, cJSON* root);
 const cJSON* schema_resolve(const cJSON* root, const cJSON* reference);
 /* json_format.c */
 bool json_format_is_known(const char* format);
+const char* json_format_name(const char* format); /* ours, for good; NULL: there is no such one */
 struct language* json_format_language(const char* format, struct error*);
 
 /* The schema's values, before `next`; NULL: any object. NOWHERE with the error set. */

@@ -169,11 +169,15 @@ static void expand(const char* from, char* to, size_t size) {
 	to[n < size ? n : size - 1] = 0;
 }
 
-bool json_format_is_known(const char* format) {
+const char* json_format_name(const char* format) {
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (strcmp(format, known[i][0]) == 0)
-			return true;
-	return json_lists(annotations, format);
+			return known[i][0];
+	return NULL;
+}
+
+bool json_format_is_known(const char* format) {
+	return json_format_name(format) || json_lists(annotations, format);
 }
 
 struct language* json_format_language(const char* format, struct error* error) {

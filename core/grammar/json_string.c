@@ -117,7 +117,34 @@ static int32_t emit_counted(struct compiler* c, struct language* l, int least, i
 	return at;
 }
 
+static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t next);
+
+/* What says nothing but a format. */
+static int32_t emit_format(struct compiler* c, const cJSON* schema, int32_t next) {
+	const char* format = json_format_name(json_field(schema, "format")->valuestring);
+	for (int i = 0; i < c->n_formats; i++)
+		if (c->format[i].format == format)
+			return emit_call(c->grammar, c->format[i].rule, next);
+	if (!format || c->n_formats == MAX_FORMATS)
+		return emit_language(c, schema, next);
+	const int rule = program_rule(c->grammar);
+	const int32_t start = emit_language(c, schema, RETURNS);
+	if (schema_rule(c, rule, start) == 0)
+		return NOWHERE;
+	c->format[c->n_formats++] = (struct format_rule){format, rule};
+	return emit_call(c->grammar, rule, next);
+}
+
 int32_t schema_emit_string(struct compiler* c, const cJSON* schema, int32_t next) {
+	const cJSON* field;
+	bool alone = cJSON_IsString(json_field(schema, "format"));
+	cJSON_ArrayForEach (field, schema)
+		alone = alone && (strcmp(field->string, "format") == 0 || !schema_is_of_strings(field->string)) &&
+		        !json_lists(SCHEMA_EXCEPT " " SCHEMA_ALSO " " SCHEMA_NEVER, field->string);
+	return alone ? emit_format(c, schema, next) : emit_language(c, schema, next);
+}
+
+static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t next) {
 	const cJSON *min = json_field(schema, "minLength"), *max = json_field(schema, "maxLength");
 	const int least = min ? schema_count(c, min) : 0, most = max ? schema_count(c, max) : -1;
 	struct language* l = schema_string_language(c, schema, false);

@@ -152,7 +152,7 @@ struct written {
 	int n;
 	const struct digit* digit; /* (digits) */
 	int digits;
-	int32_t full[8]; /* where any digits from that one on may come; 0: not emitted yet */
+	int32_t full[9]; /* where any digits from that one on may come; 0: not emitted yet */
 	int32_t next;
 };
 

@@ -64,7 +64,7 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
-	const enum head_norm norm = b->config->family->head_norm;
+	const enum head_norm norm = b->config->head_norms ? HEAD_NORM_EACH : b->config->family->head_norm;
 	const bool all = norm == HEAD_NORM_ALL;
 	if (!bind_qkv(b, w, q, kv))
 		return false;
@@ -141,12 +141,24 @@ static bool bind_expert_biases(const struct binding* b, struct block_weights* w)
 	       take_expert_bias(b, n->stacked_down, m->dim, &w->expert_down_bias);
 }
 
+static bool bind_shared(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	return !m->shared_ffn ||
+	       (matrix(b, n->shared_gate_proj, m->shared_ffn, m->dim, &w->w_gate) &&
+	        matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_up) &&
+	        matrix(b, n->shared_down, m->dim, m->shared_ffn, &w->w_down) &&
+	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
+}
+
 static bool bind_experts(struct binding* b, struct block_weights* w, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	w->expert = expert;
 	if (!take(b, n->router, "", m->n_experts, m->dim, &w->router) ||
-	    (b->config->family->expert_biases && !bind_expert_biases(b, w)))
+	    (b->config->family->expert_biases && !bind_expert_biases(b, w)) ||
+	    (n->choice_bias && !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
+	    !bind_shared(b, w))
 		return false;
 	if (!n->expert_gate)
 		return bind_stacked(b, expert);

@@ -20,7 +20,9 @@ struct tensor_names {
 	const char *q_norm, *k_norm;
 	const char *w_gate, *w_up, *w_down, *fused_gate_up;
 	const char *router, *expert_gate, *expert_up, *expert_down;
-	const char *sinks, *router_bias; /* in full but for the block */
+	const char *sinks, *router_bias, *choice_bias;          /* in full but for the block */
+	const char *shared_gate_proj, *shared_up, *shared_down; /* of the expert that every row goes through… */
+	const char* shared_gate;                                /* …and its weight's; NULL: there is none */
 	const char *stacked_gate, *stacked_up,
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
 };

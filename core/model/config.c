@@ -53,6 +53,9 @@ static bool required(const struct source* s, const char* field, int high, int* o
 /* ---- what is not done --------------------------------------------------------------------- */
 
 #define BY(special) (1u << SPECIAL_##special)
+#define BY_EXPERTS                                                                                           \
+	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
+	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2))
 /* Fields that change the arithmetic in ways the pass does not know, with the one value it does, none or the
  * number given, and the families whose special part reads them. */
 static const struct refused {
@@ -63,15 +66,15 @@ static const struct refused {
     {"pruned_heads", 0, 0},
     {"clip_qkv", 0, 0},
     {"qk_layernorm", 0, 0},
-    {"use_qk_norm", 0, 0},
+    {"use_qk_norm", 0, BY(GLM4_MOE) | BY(MINIMAX_M2)},
     {"embedding_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
     {"residual_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
     {"attention_multiplier", 0, BY(GRANITE) | BY(GRANITE4)},
     {"logits_scaling", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"n_shared_experts", 0, 0},
+    {"n_shared_experts", 0, BY(GLM4_MOE)},
     {"logit_scale", 1, 0},
-    {"num_experts", 0, BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS)},
-    {"num_local_experts", 0, BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS)},
+    {"num_experts", 0, BY_EXPERTS},
+    {"num_local_experts", 0, BY_EXPERTS},
     {"is_encoder_decoder", 0, 0},
     {"no_rope_layers", 0, BY(SMOLLM3)},
     {"use_parallel_residual", 0, 0},
@@ -506,7 +509,13 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, float
                           struct rope* r) {
 	const struct source in = within(s, parameters);
 	const struct family* f = s->config->family;
+	const int head_dim = s->config->shape.head_dim;
 	float rotary = f->rotary > 0 ? f->rotary : 1;
+	int rotary_dim = 0;
+	if (f->special == SPECIAL_MINIMAX_M2 && !read_int(s, "rotary_dim", 1, head_dim, &rotary_dim))
+		return false;
+	if (rotary_dim)
+		rotary = (float)rotary_dim / (float)head_dim;
 	r->theta = theta;
 	r->factor = r->attention_factor = 1;
 	r->interleaved = f->interleaved;
@@ -519,7 +528,7 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, float
 		            "partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
 		            "glm4 and stablelm",
 		            (double)rotary, f->name);
-	r->dim = (int)((double)s->config->shape.head_dim * (double)rotary);
+	r->dim = (int)((double)head_dim * (double)rotary + 1e-4); /* the share is rounded to a float */
 	return !parameters || read_scaling(s, parameters, by_kind, r);
 }
 
@@ -701,14 +710,15 @@ static bool read_mixtral(const struct source* s) {
 	return read_expert_counts(s, "num_experts");
 }
 
-/* Every decoder_sparse_step-th block has experts, unless mlp_only_layers names it. */
-static bool read_qwen3_moe(const struct source* s) {
+/* Every decoder_sparse_step-th block has experts, unless mlp_only_layers names it; counts where the file is
+ * silent. */
+static bool read_some_experts(const struct source* s, int n, int used, int ffn) {
 	struct model_shape* m = &s->config->shape;
 	const cJSON* one = json_field(s->json, "mlp_only_layers");
 	int step = 1;
-	m->n_experts = 128;
-	m->experts_used = 8;
-	m->expert_ffn = 768;
+	m->n_experts = n;
+	m->experts_used = used;
+	m->expert_ffn = ffn;
 	if (!read_expert_counts(s, "num_experts") ||
 	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
 	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
@@ -723,6 +733,112 @@ static bool read_qwen3_moe(const struct source* s) {
 			return fail(s, "mlp_only_layers holds something that is no block of %d", m->n_blocks);
 		block_set_put(&s->config->dense, (int)block);
 	}
+	return true;
+}
+
+static bool read_qwen3_moe(const struct source* s) { return read_some_experts(s, 128, 8, 768); }
+
+/* Experts that are shared are as one that is as wide as all of them. */
+static bool read_shared(const struct source* s, const char* count, int by_default) {
+	struct model_shape* m = &s->config->shape;
+	int n = by_default;
+	if (!read_int(s, count, 0, MOST_EXPERTS, &n))
+		return false;
+	if ((int64_t)n * m->expert_ffn > LARGEST)
+		return fail(s, "%s is %d, of a feed-forward of %d", count, n, m->expert_ffn);
+	m->shared_ffn = n * m->expert_ffn;
+	return true;
+}
+
+static bool read_qwen2_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	int most = 28;
+	m->shared_ffn = 5632;
+	if (!read_some_experts(s, 60, 4, 1408) ||
+	    !read_int(s, "shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn) ||
+	    !read_int(s, "max_window_layers", 0, LARGEST, &most))
+		return false;
+	/* Its rule is no other's: every second of the first blocks. */
+	for (int b = 0; m->sliding_window && !json_field(s->json, "layer_types") && b < m->n_blocks; b++) {
+		if (b == 0)
+			m->sliding = (struct block_set){{0}};
+		if (b % 2 == 0 && b < most)
+			block_set_put(&m->sliding, b);
+	}
+	return true;
+}
+
+static bool read_olmoe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->n_experts = 64;
+	m->experts_used = 8;
+	m->expert_ffn = m->ffn;
+	return read_expert_counts(s, "num_experts") && read_bool(s, "norm_topk_prob", &m->experts_normalised);
+}
+
+static bool read_minimax_m2(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const char* kind = "per_layer";
+	bool norms = true;
+	m->n_experts = 256;
+	m->experts_used = 8;
+	m->expert_ffn = m->ffn;
+	m->experts_normalised = m->experts_sigmoid = true;
+	if (!read_bool(s, "use_qk_norm", &norms) || !read_string(s, "qk_norm_type", &kind))
+		return false;
+	if (!norms || strcmp(kind, "per_layer") != 0)
+		return fail(s, "use_qk_norm is %s and qk_norm_type \"%.40s\": this runtime does true and per_layer",
+		            norms ? "true" : "false", kind);
+	return read_expert_counts(s, "num_experts");
+}
+
+static bool read_glm4_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct config* c = s->config;
+	int dense = 1;
+	m->n_experts = 128;
+	m->experts_used = 8;
+	m->expert_ffn = 1408;
+	m->experts_normalised = m->experts_sigmoid = true;
+	m->experts_scale = 1;
+	m->expert_groups = m->expert_groups_used = 1;
+	c->further_blocks = 1;
+	if (!read_expert_counts(s, "n_routed_experts") ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
+	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
+	    !read_int(s, "n_group", 1, MOST_EXPERTS, &m->expert_groups) ||
+	    !read_int(s, "topk_group", 1, MOST_EXPERTS, &m->expert_groups_used) ||
+	    !read_int(s, "first_k_dense_replace", 0, MAX_BLOCKS, &dense) ||
+	    !read_bool(s, "use_qk_norm", &c->head_norms) ||
+	    !read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &c->further_blocks) ||
+	    !read_shared(s, "n_shared_experts", 1))
+		return false;
+	for (int b = 0; b < dense && b < m->n_blocks; b++)
+		block_set_put(&c->dense, b);
+	return true;
+}
+
+static bool read_ernie4_5_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	int first = 1, last = -1, interval = 1;
+	m->n_experts = 64;
+	m->experts_used = 6;
+	m->expert_ffn = 1536;
+	m->experts_normalised = true;
+	if (!read_int(s, "moe_k", 1, MOST_EXPERTS, &m->experts_used) ||
+	    !read_expert_counts(s, "moe_num_experts") ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_int(s, "moe_layer_start_index", 0, MAX_BLOCKS, &first) ||
+	    !read_int(s, "moe_layer_end_index", -1, MAX_BLOCKS, &last) ||
+	    !read_int(s, "moe_layer_interval", 1, MAX_BLOCKS, &interval) ||
+	    !read_shared(s, "moe_num_shared_experts", 2))
+		return false;
+	if (s->config->mlp_bias)
+		return fail(s, "use_bias is true, which this runtime does not do with experts");
+	for (int b = 0; b < m->n_blocks; b++)
+		if ((b + 1) % interval || b < first || (last >= 0 && b > last))
+			block_set_put(&s->config->dense, b);
 	return true;
 }
 
@@ -746,12 +862,20 @@ static bool read_gemma2(const struct source* s) { return read_gemma(s, 50, 30); 
 static bool read_gemma3(const struct source* s) { return read_gemma(s, 0, 0); }
 
 static bool read_special(const struct source* s) {
-	static bool (*const read[])(const struct source*) = {
-	    [SPECIAL_GEMMA2] = read_gemma2,   [SPECIAL_GEMMA3] = read_gemma3,
-	    [SPECIAL_GRANITE] = read_granite, [SPECIAL_GRANITE4] = read_granite4,
-	    [SPECIAL_SMOLLM3] = read_smollm3, [SPECIAL_EXAONE4] = read_exaone4,
-	    [SPECIAL_MIXTRAL] = read_mixtral, [SPECIAL_QWEN3_MOE] = read_qwen3_moe,
-	    [SPECIAL_GPT_OSS] = read_gpt_oss};
+	static bool (*const read[])(const struct source*) = {[SPECIAL_GEMMA2] = read_gemma2,
+	                                                     [SPECIAL_GEMMA3] = read_gemma3,
+	                                                     [SPECIAL_GRANITE] = read_granite,
+	                                                     [SPECIAL_GRANITE4] = read_granite4,
+	                                                     [SPECIAL_SMOLLM3] = read_smollm3,
+	                                                     [SPECIAL_EXAONE4] = read_exaone4,
+	                                                     [SPECIAL_MIXTRAL] = read_mixtral,
+	                                                     [SPECIAL_OLMOE] = read_olmoe,
+	                                                     [SPECIAL_QWEN2_MOE] = read_qwen2_moe,
+	                                                     [SPECIAL_GLM4_MOE] = read_glm4_moe,
+	                                                     [SPECIAL_ERNIE4_5_MOE] = read_ernie4_5_moe,
+	                                                     [SPECIAL_MINIMAX_M2] = read_minimax_m2,
+	                                                     [SPECIAL_QWEN3_MOE] = read_qwen3_moe,
+	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss};
 	const enum special special = s->config->family->special;
 	return special == SPECIAL_NONE || special == SPECIAL_MINISTRAL3 || read[special](s);
 }

@@ -14,6 +14,7 @@ struct config {
 	struct model_shape shape; /* rope factors point into `factors` */
 	bool tied;                /* the output head is the embedding */
 	bool qkv_bias, output_bias, mlp_bias;
+	bool head_norms;        /* queries and keys have norms, though the family need not */
 	struct block_set dense; /* of a model with experts: blocks with one MLP all the same */
 	int further_blocks;     /* after the others, that predict tokens further on; they are not run */
 	struct packing packing;

@@ -13,6 +13,12 @@
 #define BIASES .qkv_bias_field = "attention_bias", .output_bias_field = "attention_bias"
 
 /* What families of a name have in common. */
+#define EXPERTS                                                                                              \
+	.router = "mlp.gate.weight", .expert_gate = "mlp.experts.%d.gate_proj.weight",                           \
+	.expert_up = "mlp.experts.%d.up_proj.weight", .expert_down = "mlp.experts.%d.down_proj.weight"
+#define SHARED_EXPERTS                                                                                       \
+	.shared_gate_proj = "mlp.shared_experts.gate_proj", .shared_up = "mlp.shared_experts.up_proj",           \
+	.shared_down = "mlp.shared_experts.down_proj"
 #define MISTRALS .context = 131072, .kv_heads = 8, .interleaved_by_convert = true, NORMS_BEFORE
 #define QWENS .context = 32768, .window = 4096, .first_sliding = 28, .epsilon = 1e-6f, NORMS_BEFORE
 /* Of text alone all three parts of a position are the same: the rotation is the plain one. */
@@ -25,6 +31,9 @@
 	.tied = true, BIASES, .activation_field = "hidden_activation", .norm_plus_one = true,                    \
 	.scaled_embedding = true, .activation = ACTIVATION_GELU_TANH, NORMS_AROUND
 #define GRANITES .context = 2048, .epsilon = 1e-6f, BIASES, .interleaved_by_convert = true, NORMS_BEFORE
+#define ERNIES                                                                                               \
+	.context = 131072, .epsilon = 1e-5f, .theta = 5e5f, .tied = true, .qkv_bias_field = "use_bias",          \
+	.output_bias_field = "use_bias", .mlp_bias_field = "use_bias", .interleaved = true, NORMS_BEFORE
 #define OLMOS .context = 2048, .epsilon = 1e-5f, BIASES, .head_norm = HEAD_NORM_ALL, NORMS_AFTER
 
 static const struct family families[] = {
@@ -93,10 +102,20 @@ static const struct family families[] = {
      .window_rule = WINDOW_OPTED_ALL,
      BIASES,
      .head_norm = HEAD_NORM_EACH,
-     .router = "mlp.gate.weight",
-     .expert_gate = "mlp.experts.%d.gate_proj.weight",
-     .expert_up = "mlp.experts.%d.up_proj.weight",
-     .expert_down = "mlp.experts.%d.down_proj.weight",
+     EXPERTS,
+     QWENS},
+    {.name = "qwen2_moe",
+     .architecture = "qwen2moe",
+     .special = SPECIAL_QWEN2_MOE,
+     .kv_heads = 16,
+     .window_rule = WINDOW_OPTED,
+     .qkv_bias = true,
+     .qkv_bias_field = "qkv_bias",
+     EXPERTS,
+     .shared_gate_proj = "mlp.shared_expert.gate_proj",
+     .shared_up = "mlp.shared_expert.up_proj",
+     .shared_down = "mlp.shared_expert.down_proj",
+     .shared_gate = "mlp.shared_expert_gate",
      QWENS},
     {.name = "qwen2_vl_text", .architecture = "qwen2vl", QWEN2_VLS},
     {.name = "qwen2_5_vl_text", .architecture = "qwen2vl", QWEN2_VLS},
@@ -235,6 +254,53 @@ static const struct family families[] = {
      .mlp_bias_field = "mlp_bias",
      NORMS_BEFORE,
      .gguf_mlp_norm = "post_attention_norm"},
+    {.name = "glm4_moe",
+     .architecture = "glm4moe",
+     .special = SPECIAL_GLM4_MOE,
+     .context = 131072,
+     .kv_heads = 8,
+     .epsilon = 1e-5f,
+     .rotary = 0.5f,
+     .qkv_bias_field = "attention_bias",
+     EXPERTS,
+     SHARED_EXPERTS,
+     .choice_bias = "mlp.gate.e_score_correction_bias",
+     NORMS_BEFORE,
+     .gguf_mlp_norm = "post_attention_norm"},
+    {.name = "ernie4_5", .architecture = "ernie4_5", .kv_heads = 2, .head_dim = 128, ERNIES},
+    {.name = "ernie4_5_moe",
+     .architecture = "ernie4_5-moe",
+     .special = SPECIAL_ERNIE4_5_MOE,
+     .kv_heads = 4,
+     EXPERTS,
+     SHARED_EXPERTS,
+     .choice_bias = "mlp.moe_statics.e_score_correction_bias",
+     ERNIES},
+    {.name = "minimax_m2",
+     .architecture = "minimax-m2",
+     .special = SPECIAL_MINIMAX_M2,
+     .context = 196608,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .epsilon = 1e-6f,
+     .theta = 5e6f,
+     .rotary = 1,
+     .head_norm = HEAD_NORM_ALL,
+     .router = "block_sparse_moe.gate.weight",
+     .expert_gate = "block_sparse_moe.experts.%d.w1.weight",
+     .expert_up = "block_sparse_moe.experts.%d.w3.weight",
+     .expert_down = "block_sparse_moe.experts.%d.w2.weight",
+     .choice_bias = "block_sparse_moe.e_score_correction_bias",
+     NORMS_BEFORE},
+    {.name = "olmoe",
+     .architecture = "olmoe",
+     .special = SPECIAL_OLMOE,
+     .context = 4096,
+     .epsilon = 1e-5f,
+     BIASES,
+     .head_norm = HEAD_NORM_ALL,
+     EXPERTS,
+     NORMS_BEFORE},
     {.name = "stablelm",
      .architecture = "stablelm",
      .context = 4096,

@@ -23,16 +23,21 @@ enum head_norm { HEAD_NORM_NONE, HEAD_NORM_EACH, HEAD_NORM_ALL };
 /* What a family adds that no field of a row can say. */
 enum special {
 	SPECIAL_NONE,
-	SPECIAL_GEMMA2,     /* caps, scores divided by a number of its own */
-	SPECIAL_GEMMA3,     /* the same */
-	SPECIAL_GRANITE,    /* multipliers */
-	SPECIAL_GRANITE4,   /* the same; dense where it says so, without positions where it does not */
-	SPECIAL_SMOLLM3,    /* listed blocks have no positions */
-	SPECIAL_EXAONE4,    /* blocks that see everything have no positions, where others slide */
-	SPECIAL_MINISTRAL3, /* scores grow with the position */
-	SPECIAL_MIXTRAL,    /* experts */
-	SPECIAL_QWEN3_MOE,  /* experts, in some blocks */
-	SPECIAL_GPT_OSS     /* experts of a clamped activation */
+	SPECIAL_GEMMA2,       /* caps, scores divided by a number of its own */
+	SPECIAL_GEMMA3,       /* the same */
+	SPECIAL_GRANITE,      /* multipliers */
+	SPECIAL_GRANITE4,     /* the same; dense where it says so, without positions where it does not */
+	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
+	SPECIAL_EXAONE4,      /* blocks that see everything have no positions, where others slide */
+	SPECIAL_MINISTRAL3,   /* scores grow with the position */
+	SPECIAL_MIXTRAL,      /* experts */
+	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
+	SPECIAL_GPT_OSS,      /* experts of a clamped activation */
+	SPECIAL_OLMOE,        /* experts in every block */
+	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */
+	SPECIAL_GLM4_MOE,     /* experts chosen by sigmoids, shared ones */
+	SPECIAL_ERNIE4_5_MOE, /* the same by softmax, in some blocks */
+	SPECIAL_MINIMAX_M2    /* experts chosen by sigmoids */
 };
 
 struct family {
@@ -73,6 +78,7 @@ struct family {
 	    *down; /* where a folder calls them otherwise than mlp.gate_up_proj and mlp.down_proj */
 	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */
 	const char *router, *expert_gate, *expert_up, *expert_down;
+	const char *choice_bias, *shared_gate_proj, *shared_up, *shared_down, *shared_gate;
 };
 
 /* NULL when there is none of that name. */

@@ -58,6 +58,11 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_down = "mlp.experts.down_proj",
 	    .sinks = "self_attn.sinks",
 	    .router_bias = "mlp.router.bias",
+	    .choice_bias = f->choice_bias,
+	    .shared_gate_proj = f->shared_gate_proj,
+	    .shared_up = f->shared_up,
+	    .shared_down = f->shared_down,
+	    .shared_gate = f->shared_gate,
 	};
 }
 

@@ -45,6 +45,12 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_down = "ffn_down_exps",
 	    .sinks = "attn_sinks.weight",
 	    .router_bias = "ffn_gate_inp.bias",
+	    .choice_bias =
+	        f->choice_bias && tensor_table_find_ending(table, "exp_probs_b.bias") ? "exp_probs_b.bias" : NULL,
+	    .shared_gate_proj = "ffn_gate_shexp",
+	    .shared_up = "ffn_up_shexp",
+	    .shared_down = "ffn_down_shexp",
+	    .shared_gate = f->shared_gate ? "ffn_gate_inp_shexp" : NULL,
 	};
 }
 
@@ -112,7 +118,7 @@ static bool check_refused(const struct source* s) {
 	const int n = s->config->family->special == SPECIAL_GRANITE ? GRANITES_OWN : 7;
 	char name[96];
 	bool causal = true;
-	for (int i = 0; i < n; i++) {
+	for (int i = s->config->family->shared_up ? 1 : 0; i < n; i++) {
 		float value = 0;
 		if (!read_float(s, refused[i], -1e30, 1e30, &value))
 			return false;
@@ -311,15 +317,53 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
+	case SPECIAL_OLMOE:
+	case SPECIAL_QWEN2_MOE:
+	case SPECIAL_GLM4_MOE:
+	case SPECIAL_ERNIE4_5_MOE:
+	case SPECIAL_MINIMAX_M2:
 		break;
 	}
 	return true;
 }
 
+static bool read_router(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const enum special special = s->config->family->special;
+	enum { SOFTMAX = 1, SIGMOID = 2 };
+	char name[96];
+	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 ? SIGMOID : SOFTMAX;
+	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||
+	    !read_int(s, "expert_gating_func", 0, 100, &gating) ||
+	    !read_float(s, "expert_weights_scale", 0, 1e6, &m->experts_scale) ||
+	    !read_int(s, "expert_group_count", 0, MOST_EXPERTS, &m->expert_groups) ||
+	    !read_int(s, "expert_group_used_count", 0, MOST_EXPERTS, &m->expert_groups_used))
+		return false;
+	m->experts_sigmoid = gating == SIGMOID;
+	if (m->expert_groups == 1)
+		m->expert_groups = 0;
+	return gating <= SIGMOID || special == SPECIAL_GPT_OSS ||
+	       fail(s, "%s.expert_gating_func is %d: this runtime does 1 (softmax) and 2 (sigmoid)",
+	            s->config->family->architecture, gating);
+}
+
+/* How wide the shared expert is shows in its tensors alone: files count it in several ways. */
+static void find_shared(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	char name[64];
+	for (int b = 0; b < m->n_blocks && m->shared_ffn == 0; b++) {
+		snprintf(name, sizeof name, "blk.%d.ffn_up_shexp.weight", b);
+		const struct named_tensor* t = tensor_table_find(&s->owner->tensors, name);
+		if (t && t->n_dims == 2 && t->dim[0] <= LARGEST && s->config->family->shared_up)
+			m->shared_ffn = (int)t->dim[0];
+	}
+}
+
 static bool read_experts(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
+	const enum special special = s->config->family->special;
 	m->expert_ffn = m->ffn;
-	m->experts_normalised = true;
+	m->experts_normalised = special != SPECIAL_OLMOE && special != SPECIAL_QWEN2_MOE;
 	if (!read_int(s, "expert_count", 0, MOST_EXPERTS, &m->n_experts))
 		return false;
 	if (m->n_experts == 0) {
@@ -327,8 +371,15 @@ static bool read_experts(const struct source* s) {
 		m->experts_normalised = false;
 		return true;
 	}
+	find_shared(s);
+	for (int b = 0; b < m->n_blocks; b++) {
+		char name[64];
+		snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", b);
+		if (!tensor_table_find(&s->owner->tensors, name))
+			block_set_put(&s->config->dense, b);
+	}
 	return required_int(s, "expert_used_count", m->n_experts, &m->experts_used) &&
-	       read_int(s, "expert_feed_forward_length", 1, LARGEST, &m->expert_ffn);
+	       read_int(s, "expert_feed_forward_length", 1, LARGEST, &m->expert_ffn) && read_router(s);
 }
 
 /* One truth value a block, as llama.cpp's converter writes them for OLMo 3 and EXAONE 4. */
@@ -398,6 +449,8 @@ static bool read_sliding_rope(const struct source* s) {
 static void read_parts(const struct source* s) {
 	const struct tensor_table* table = &s->owner->tensors;
 	s->config->tied = !tensor_table_find(table, output_name);
+	s->config->head_norms = tensor_table_find(table, "blk.0.attn_q_norm.weight") != NULL &&
+	                        s->config->family->head_norm == HEAD_NORM_NONE;
 	s->config->qkv_bias = tensor_table_find(table, "blk.0.attn_q.bias") != NULL;
 	s->config->output_bias = tensor_table_find(table, "blk.0.attn_output.bias") != NULL;
 	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_gate.bias") != NULL;
@@ -682,7 +735,8 @@ bool model_open_gguf(struct model* model, const char* path, const struct model_o
 		return false;
 	/* A vocabulary alone may be of any architecture. */
 	if (!options->vocabulary_only) {
-		if (!read_architecture(&s) || !check_refused(&s) || !fill_weights(&s, model))
+		if (!repack_few_bits(&f->tensors, &f->kept, error) || !read_architecture(&s) || !check_refused(&s) ||
+		    !fill_weights(&s, model))
 			return false;
 		model->family = f->config.family->name;
 	}

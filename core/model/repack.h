@@ -49,6 +49,9 @@ bool repack_tensors(struct tensor_table*, const struct packing*, struct kept*, s
 bool repack_groups(const struct tensor_table*, const struct packing*, struct tensor_table* made, struct kept*,
                    struct error*);
 bool repack_experts(const struct tensor_table*, struct tensor_table* made, struct kept*, struct error*);
+/* Of GGUF: Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in the old ones'
+ * place. */
+bool repack_few_bits(struct tensor_table*, struct kept*, struct error*);
 bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
 
 /* `name` with its last `cut` bytes replaced. */

@@ -61,6 +61,12 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	    (s->n_experts > 0 && (s->experts_used < 1 || s->experts_used > s->n_experts || s->expert_ffn < 1)))
 		return error_set(error, "the model uses %d of %d experts; 1 to all of them are expected",
 		                 s->experts_used, s->n_experts);
+	const int groups = s->expert_groups;
+	if (groups < 0 || (groups > 0 && (s->n_experts % groups || s->expert_groups_used < 1 ||
+	                                  s->expert_groups_used > groups ||
+	                                  s->n_experts / groups * s->expert_groups_used < s->experts_used)))
+		return error_set(error, "the model chooses %d experts from %d of %d groups, of %d experts",
+		                 s->experts_used, s->expert_groups_used, groups, s->n_experts);
 	if (s->sliding_rope.dim < 0 || s->sliding_rope.dim % 2 != 0 || s->sliding_rope.dim > s->head_dim ||
 	    s->rope.dim < 0 || s->rope.dim % 2 != 0 || s->rope.dim > s->head_dim)
 		return error_set(error,
@@ -139,7 +145,7 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	const struct model_shape* s = &w->shape;
 	const struct block_weights* b = &w->block[i];
 	const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim, d = s->dim;
-	const bool experts = tensor_present(&b->router);
+	const int64_t ffn = tensor_present(&b->router) ? s->shared_ffn : s->ffn;
 	const struct expected expected[] = {
 	    {&b->attention_norm, "attention_norm", 1, d, true},
 	    {&b->attention_norm_bias, "attention_norm_bias", 1, d, true},
@@ -156,9 +162,9 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	    {&b->post_attention_norm, "post_attention_norm", 1, d, true},
 	    {&b->mlp_norm, "mlp_norm", 1, d, true},
 	    {&b->mlp_norm_bias, "mlp_norm_bias", 1, d, true},
-	    {&b->w_gate, "w_gate", s->ffn, d, experts},
-	    {&b->w_up, "w_up", s->ffn, d, experts},
-	    {&b->w_down, "w_down", d, s->ffn, experts},
+	    {&b->w_gate, "w_gate", ffn, d, ffn == 0},
+	    {&b->w_up, "w_up", ffn, d, ffn == 0},
+	    {&b->w_down, "w_down", d, ffn, ffn == 0},
 	    {&b->b_gate, "b_gate", 1, s->ffn, true},
 	    {&b->b_up, "b_up", 1, s->ffn, true},
 	    {&b->b_down, "b_down", 1, d, true},
@@ -168,6 +174,8 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	    {&b->expert_gate_bias, "expert_gate_bias", 1, (int64_t)s->n_experts * s->expert_ffn, true},
 	    {&b->expert_up_bias, "expert_up_bias", 1, (int64_t)s->n_experts * s->expert_ffn, true},
 	    {&b->expert_down_bias, "expert_down_bias", 1, (int64_t)s->n_experts * d, true},
+	    {&b->choice_bias, "choice_bias", 1, s->n_experts, true},
+	    {&b->shared_gate, "shared_gate", 1, d, true},
 	};
 	char whose[32];
 	snprintf(whose, sizeof whose, "block %d's ", i);
@@ -281,7 +289,7 @@ static void* take(const struct cpu_backend* b, size_t* used, size_t count, size_
 static size_t lay_out(struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t rows = (size_t)b->slice_rows, dim = (size_t)s->dim;
-	const size_t ffn = (size_t)(s->expert_ffn > s->ffn ? s->expert_ffn : s->ffn);
+	const size_t ffn = larger(larger((size_t)s->ffn, (size_t)s->expert_ffn), (size_t)s->shared_ffn);
 	const size_t experts = (size_t)s->n_experts, chosen = (size_t)s->experts_used;
 	const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
@@ -304,6 +312,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->gate = take(b, &used, rows, ffn, sizeof(float));
 	b->up = take(b, &used, rows, ffn, sizeof(float));
 	b->chances = take(b, &used, rows, experts, sizeof(float));
+	b->wanted = take(b, &used, rows, experts, sizeof(float));
 	b->chosen_weight = take(b, &used, rows, chosen, sizeof(float));
 	b->chosen = take(b, &used, rows, chosen, sizeof(int32_t));
 	b->gathered = take(b, &used, experts ? rows : 0, dim, sizeof(float));

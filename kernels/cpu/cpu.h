@@ -74,8 +74,9 @@ struct cpu_backend {
 	float *q, *mixed;          /* (slice_rows, heads·head_dim) */
 	float *k, *v;              /* (slice_rows, kv_heads·head_dim) */
 	float* y;                  /* (slice_rows, dim) a sub-layer's output */
-	float *gate, *up;          /* (slice_rows, the larger of ffn and expert_ffn) */
+	float *gate, *up;          /* (slice_rows, the largest of ffn, expert_ffn and shared_ffn) */
 	float* chances;            /* (slice_rows, n_experts) what the router says */
+	float* wanted;             /* (slice_rows, n_experts) chances as they are chosen by */
 	float* chosen_weight;      /* (slice_rows, experts_used) */
 	int32_t* chosen;           /* (slice_rows, experts_used) ascending */
 	float *gathered, *given;   /* (slice_rows, dim) an expert's rows, in and out */

@@ -40,10 +40,44 @@ static void softmax(float* x, int n) {
 		x[i] /= sum;
 }
 
+static void sigmoids(float* x, int n) {
+	for (int i = 0; i < n; i++)
+		x[i] = 1.0f / (1.0f + expf(-x[i]));
+}
+
+/* The two best of a group together. */
+static float best_two(const float* x, int n) {
+	float first = x[0], second = n > 1 ? x[1] : 0;
+	if (second > first)
+		first = x[1], second = x[0];
+	for (int i = 2; i < n; i++)
+		if (x[i] > first)
+			second = first, first = x[i];
+		else if (x[i] > second)
+			second = x[i];
+	return first + second;
+}
+
+/* Leaves no experts to choose from but those of the best groups, ties to the lowest number. */
+static void only_groups(float* wanted, const struct model_shape* s) {
+	const int size = s->n_experts / s->expert_groups, out = s->expert_groups - s->expert_groups_used;
+	for (int k = 0; k < out; k++) {
+		int worst = -1;
+		float least = 0;
+		for (int g = 0; g < s->expert_groups; g++) {
+			const float sum = best_two(wanted + g * size, size);
+			if (sum > -INFINITY && (worst < 0 || sum <= least))
+				worst = g, least = sum;
+		}
+		for (int e = 0; e < size; e++)
+			wanted[worst * size + e] = -INFINITY;
+	}
+}
+
 /* The rows' choices. */
 struct route_job {
 	struct cpu_backend* b;
-	const float* bias; /* (n_experts) or NULL */
+	const float *bias, *choice_bias; /* (n_experts) or NULL */
 };
 
 static void route(void* user, int i, int thread) {
@@ -56,13 +90,23 @@ static void route(void* user, int i, int thread) {
 	float* weight = b->chosen_weight + (size_t)i * (size_t)s->experts_used;
 	for (int e = 0; job->bias && e < s->n_experts; e++)
 		chance[e] += job->bias[e];
-	softmax(chance, s->n_experts);
-	choose(chance, s->n_experts, s->experts_used, chosen);
+	if (s->experts_sigmoid)
+		sigmoids(chance, s->n_experts);
+	else
+		softmax(chance, s->n_experts);
+	float* wanted = b->wanted + (size_t)i * (size_t)s->n_experts;
+	for (int e = 0; e < s->n_experts; e++)
+		wanted[e] = job->choice_bias ? chance[e] + job->choice_bias[e] : chance[e];
+	if (s->expert_groups > 0)
+		only_groups(wanted, s);
+	choose(wanted, s->n_experts, s->experts_used, chosen);
 	float sum = 0;
 	for (int k = 0; k < s->experts_used; k++)
 		sum += chance[chosen[k]];
 	for (int k = 0; k < s->experts_used; k++)
 		weight[k] = chance[chosen[k]] / (s->experts_normalised ? sum : 1.0f);
+	for (int k = 0; s->experts_scale != 0 && k < s->experts_used; k++)
+		weight[k] *= s->experts_scale;
 }
 
 struct part { /* a row of an expert's */
@@ -110,6 +154,27 @@ static void run_expert(struct expert_job* job, const float* x, const struct part
 	}
 }
 
+/* The expert that all rows go through, weighed by a gate of its own where there is one. */
+static void run_shared(struct cpu_backend* b, const struct block_weights* w, const float* gate,
+                       const float* x, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const size_t dim = (size_t)s->dim;
+	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->shared_ffn, .w = &w->w_gate},
+	                             {.out = b->up, .stride = (size_t)s->shared_ffn, .w = &w->w_up}};
+	multiply(b, x, s->dim, n, in, 2);
+	gate_rows(b, s->shared_ffn, NULL, NULL, n);
+	const struct product out = {.out = b->given, .stride = dim, .w = &w->w_down};
+	multiply(b, b->gate, s->shared_ffn, n, &out, 1);
+	for (int i = 0; i < n; i++) {
+		float *y = b->y + (size_t)i * dim, *given = b->given + (size_t)i * dim, weight = 0;
+		for (size_t j = 0; gate && j < dim; j++)
+			weight += x[(size_t)i * dim + j] * gate[j];
+		weight = gate ? 1.0f / (1.0f + expf(-weight)) : 1.0f;
+		for (size_t j = 0; j < dim; j++)
+			y[j] += weight * given[j];
+	}
+}
+
 static const float* nth(const float* rows, int i, int width) {
 	return rows ? rows + (size_t)i * (size_t)width : NULL;
 }
@@ -120,7 +185,7 @@ void run_experts(struct cpu_backend* b, const struct block_weights* w, const str
 	struct part part[MAX_ROWS];
 	const struct product router = {.out = b->chances, .stride = (size_t)s->n_experts, .w = &w->router};
 	multiply(b, x, s->dim, n, &router, 1);
-	struct route_job route_all = {b, floats(&vectors->router_bias)};
+	struct route_job route_all = {b, floats(&vectors->router_bias), floats(&vectors->choice_bias)};
 	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route, &route_all);
 	memset(b->y, 0, (size_t)n * (size_t)s->dim * sizeof *b->y);
 	for (int e = 0; e < s->n_experts; e++) {
@@ -133,4 +198,6 @@ void run_experts(struct cpu_backend* b, const struct block_weights* w, const str
 		if (count > 0)
 			run_expert(&job, x, part, count);
 	}
+	if (s->shared_ffn > 0)
+		run_shared(b, w, floats(&vectors->shared_gate), x, n);
 }

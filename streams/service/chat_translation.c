@@ -139,12 +139,24 @@ void translate_choice(struct translation* t, const char* name) {
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
+/* A sentence that begins with the field's name in quotes. */
+static void rename_quoted(struct api_error* error, const char* from, const char* to) {
+	const size_t n = strlen(from);
+	char rest[sizeof error->message];
+	if (error->message[0] != '\'' || strncmp(error->message + 1, from, n) != 0 ||
+	    error->message[n + 1] != '\'')
+		return;
+	snprintf(rest, sizeof rest, "%s", error->message + n + 1);
+	snprintf(error->message, sizeof error->message, "'%s%.*s", to, (int)(sizeof rest - strlen(to) - 2), rest);
+}
+
 /* "messages[3].content" is of "messages" too. */
 static void rename_error(struct api_error* error, const char* const (*renamed)[2]) {
 	const size_t name = strcspn(error->param, "[.");
 	for (; (*renamed)[0]; renamed++)
 		if (strlen((*renamed)[0]) == name && strncmp(error->param, (*renamed)[0], name) == 0) {
 			snprintf(error->param, sizeof error->param, "%s", (*renamed)[1]);
+			rename_quoted(error, (*renamed)[0], (*renamed)[1]);
 			return;
 		}
 }

@@ -69,10 +69,11 @@ struct generation {
 	time_t created;
 	struct token_list* prompt; /* (n_prompts) */
 	int n_prompts;
-	struct token_list expected;       /* the prediction's */
-	struct choice* choice;            /* (n) */
-	int n, ended, unbegun;            /* unbegun: of those that ended, for want of time */
-	struct text begun;                /* what the answer was made to begin with: tool_choice */
+	struct token_list expected; /* the prediction's */
+	struct choice* choice;      /* (n) */
+	int n, ended, unbegun;      /* unbegun: of those that ended, for want of time */
+	int submitted;     /* to the scheduler: as many at a time as may run, and the others after them */
+	struct text begun; /* what the answer was made to begin with: tool_choice */
 	const struct tool_syntax* syntax; /* how the model is to write its calls */
 	bool bound;                       /* the grammar is that of calls, with free text before them */
 	bool detail;                      /* the page wants to know who drafted which tokens */

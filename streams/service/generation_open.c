@@ -71,6 +71,7 @@ static bool encode_chat(struct http_call* c, struct generation* g) {
 
 static bool encode_prediction(struct http_call* c, struct generation* g) {
 	const char* text = g->request.prediction;
+	g->expected.limit = c->server->context;
 	return !text || !*text ||
 	       tokenizer_encode(c->server->model->tokenizer, text, strlen(text), TOKENIZE_NO_SPECIAL,
 	                        &g->expected) ||
@@ -89,7 +90,7 @@ static bool encode_text(struct http_call* c, struct generation* g, int i) {
 	bool good = true;
 	if (g->request.suffix)
 		return infill_encode(g, &g->request, list, &c->error);
-	for (int k = 0; k < p->n && good; k++) /* given as ids already */
+	for (int k = 0; k < p->n && k < list->limit && good; k++) /* given as ids already */
 		good = token_list_append(list, p->id[k]);
 	if (!p->id && p->text_size)
 		good = tokenizer_encode(t, p->text, p->text_size, TOKENIZE_ADD_SPECIAL, list);
@@ -108,13 +109,21 @@ static bool encode_prompts(struct http_call* c, struct generation* g) {
 	if (!g->prompt)
 		return api_no_memory(&c->error);
 	g->n_prompts = n_prompts;
+	for (int i = 0; i < n_prompts; i++) /* one more than can be taken tells that it is too long */
+		g->prompt[i].limit = c->server->context + 1;
 	bool good = encode_prediction(c, g);
 	for (int i = 0; i < g->n_prompts && good; i++)
 		good = g->request.chat ? encode_chat(c, g) : encode_text(c, g, i);
 	const bool written = !g->request.prompt_only && !g->request.embedding;
 	for (int i = 0; i < g->n_prompts && good; i++) {
 		const int context = c->server->context, n = g->prompt[i].n;
-		if (n > context - written)
+		if (n > context)
+			good = api_refuse(
+			    &c->error, prompt_field(g), "context_length_exceeded",
+			    "This model's context holds %d tokens; the prompt has more. Send a shorter one, or "
+			    "serve with a larger --context.",
+			    context);
+		else if (n > context - written)
 			good = api_refuse(
 			    &c->error, prompt_field(g), "context_length_exceeded",
 			    "This model's context holds %d tokens; the prompt has %d. Send a shorter one, or serve "
@@ -255,7 +264,6 @@ static bool make_choices(struct http_call* c, struct generation* g) {
 		}
 		choice->job.tenant = c->tenant;
 		open_reader(g, choice);
-		choice->job.next = i + 1 < n ? &g->choice[i + 1].job : NULL;
 		if (g->request.stream)
 			g->formatter->first(choice);
 		if (g->request.echo && !echo_prompt(g, choice))

@@ -198,8 +198,7 @@ static void end_reading(struct choice* c) {
 	count_thought(c);
 }
 
-static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {
-	struct choice* c = user;
+static void end_choice(struct choice* c, const struct swiftlet_figures* figures, const char* problem) {
 	struct generation* g = c->generation;
 	pthread_mutex_lock(&g->lock);
 	if (figures)
@@ -220,6 +219,27 @@ static void on_end(void* user, const struct swiftlet_figures* figures, const cha
 	else if (g->request.stream)
 		generation_wake(g);
 	pthread_mutex_unlock(&g->lock);
+}
+
+/* The next choice takes the place of one that has ended. Where none may run any more, all that are left end.
+ */
+static void submit_next(struct generation* g) {
+	while (g->submitted < g->n) { /* this thread alone counts, once the first are submitted */
+		struct choice* const next = &g->choice[g->submitted++];
+		next->job.next = NULL;
+		const bool gone = on_gone(next);
+		if (!gone && scheduler_follow(g->server->scheduler, &next->job))
+			return;
+		end_choice(next, NULL, gone ? "cancelled" : "stopping");
+		generation_let_go(g); /* as the scheduler would have */
+	}
+}
+
+static void on_end(void* user, const struct swiftlet_figures* figures, const char* problem) {
+	struct choice* c = user;
+	struct generation* g = c->generation;
+	end_choice(c, figures, problem);
+	submit_next(g);
 	generation_let_go(g);
 }
 

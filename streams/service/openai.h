@@ -15,7 +15,8 @@
 enum {
 	API_MAX_STOPS = 16,
 	API_MAX_STOP_BYTES = 256,
-	API_MAX_CHOICES = 128, /* prompts times n */
+	API_MAX_CHOICES = 2048, /* prompts times n */
+	API_MAX_N = 128,
 	API_MAX_TASK = 127,
 	API_MAX_TOP = 20,
 	API_MAX_BIASES = 300

@@ -494,7 +494,7 @@ static const struct field fields[] = {
     {"top_p", BOTH, INTO(read_number, ask.top_p, 0, 1)},
     {"min_p", BOTH, INTO(read_number, ask.min_p, 0, 1)},       /* ours, as vLLM names it */
     {"top_k", BOTH, INTO(read_top_k, ask.top_k, -1, 1 << 24)}, /* the same */
-    {"n", BOTH, INTO(read_whole_number, n, 1, API_MAX_CHOICES)},
+    {"n", BOTH, INTO(read_whole_number, n, 1, API_MAX_N)},
     {"stream", BOTH, INTO(read_flag, stream, 0, 1)},
     {"stream_options", BOTH, .read = read_stream_options},
     {"logprobs", COMPLETION, INTO(read_logprobs_count, top_logprobs, 0, API_MAX_TOP)},

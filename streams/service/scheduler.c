@@ -487,9 +487,23 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	return NULL;
 }
 
+/* With the lock held. */
+static void append_jobs(struct scheduler* s, struct job* first, int n) {
+	const double at = seconds_now();
+	struct job** end = &s->first;
+	for (struct job* job = first; job; job = job->next) {
+		job->asked = at;
+		job->first_token = 0;
+	}
+	while (*end)
+		end = &(*end)->next;
+	*end = first;
+	s->queue += n;
+	pthread_cond_signal(&s->work);
+}
+
 enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) {
 	enum submission result = SUBMIT_TAKEN;
-	const double at = seconds_now();
 	pthread_mutex_lock(&s->lock);
 	/* those that find a free session do not wait, and do not count against the queue */
 	if (s->refusing)
@@ -498,20 +512,19 @@ enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) 
 	         (s->queue > 0 ||
 	          n <= s->option.queue + s->option.sessions)) /* one that never fits has its turn */
 		result = SUBMIT_FULL;
-	else {
-		struct job** end = &s->first;
-		for (struct job* job = first; job; job = job->next) {
-			job->asked = at;
-			job->first_token = 0;
-		}
-		while (*end)
-			end = &(*end)->next;
-		*end = first;
-		s->queue += n;
-		pthread_cond_signal(&s->work);
-	}
+	else
+		append_jobs(s, first, n);
 	pthread_mutex_unlock(&s->lock);
 	return result;
+}
+
+bool scheduler_follow(struct scheduler* s, struct job* job) {
+	pthread_mutex_lock(&s->lock);
+	const bool taken = !s->cancel_all;
+	if (taken)
+		append_jobs(s, job, 1);
+	pthread_mutex_unlock(&s->lock);
+	return taken;
 }
 
 void scheduler_now(struct scheduler* s, struct scheduler_now* out) {

@@ -56,6 +56,9 @@ struct scheduler* scheduler_open(swiftlet_engine*, const struct scheduler_option
 enum submission { SUBMIT_TAKEN, SUBMIT_FULL, SUBMIT_STOPPING };
 /* Takes n jobs linked by `next`, all or none. */
 enum submission scheduler_submit(struct scheduler*, struct job* first, int n);
+/* The same of one job more of those that were taken, in place of one that has ended: the queue's limit does
+ * not count. False when the scheduler cancels what runs. */
+bool scheduler_follow(struct scheduler*, struct job*);
 struct scheduler_now {
 	int queue, busy;
 	int64_t cache_used;   /* tokens that running generations hold, prompts included */

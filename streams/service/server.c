@@ -106,7 +106,8 @@ static bool open_parts(struct server* s, struct error* e) {
 		return false;
 	s->optimizer = optimizer_service_open(s->n_tenants);
 	s->gate = gate_open(s);
-	if (!s->optimizer || !s->gate)
+	s->workers = workers_open();
+	if (!s->optimizer || !s->gate || !s->workers)
 		return error_set(e, "out of memory");
 	s->option.work.metrics = s->metrics;
 	s->option.work.events = &s->events;
@@ -187,10 +188,12 @@ void server_close(struct server* s, double grace) {
 		gate_shut(s->gate);
 		wait_for_answers(s);
 	}
+	workers_stop(s->workers);
 	for (int i = 0; i < HTTP_THREADS; i++)
 		if (s->daemon[i])
 			MHD_stop_daemon(s->daemon[i]);
 	gate_close(s->gate);
+	workers_close(s->workers);
 	scheduler_close(s->scheduler);
 	prompt_cache_close(s->option.work.prompts);
 	optimizer_service_close(s->optimizer);

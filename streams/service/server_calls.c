@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "streams/service/chat_translation.h"
+#include "streams/service/generation.h"
 #include "streams/service/ollama.h"
 #include "streams/service/server_head.h"
 #include "streams/service/server_internal.h"
@@ -48,6 +49,11 @@ static void add_headers(const struct http_call* c, struct MHD_Response* r) {
 }
 
 bool call_queue(struct http_call* c, int status, struct MHD_Response* r) {
+	if (c->work == CALL_WORKING) {
+		c->response = r;
+		c->status = status;
+		return true;
+	}
 	add_headers(c, r);
 	const bool queued = MHD_queue_response(c->connection, (unsigned)status, r) == MHD_YES;
 	MHD_destroy_response(r);
@@ -304,7 +310,7 @@ static struct http_call* begin_call(struct server* s, struct MHD_Connection* con
 	c->server = s;
 	c->connection = connection;
 	c->began = seconds_now();
-	gate_waits(s->gate, connection, false);
+	gate_awaits(s->gate, connection, GATE_BODY);
 	snprintf(c->method, sizeof c->method, "%s", method);
 	name_call(c);
 	if (strlen(url) >= sizeof c->path)
@@ -353,16 +359,37 @@ static bool take_body(struct http_call* c, const char* data, size_t* size) {
 	return true;
 }
 
+static bool reply_failure(struct http_call* c) {
+	if (!c->error.status)
+		api_fail(&c->error, 500, NULL, "The answer could not be made.");
+	return call_reply_error(c, &c->error);
+}
+
 static bool answer_call(struct http_call* c) {
+	gate_awaits(c->server->gate, c->connection, GATE_ANSWER);
 	if (!c->error.status && c->body.failed)
 		api_no_memory(&c->error);
 	if (!c->error.status)
 		replace_nul(&c->body);
-	if (!c->error.status && c->route->answer(c))
+	if (!c->error.status && c->route->worked) {
+		if (workers_take(c->server->workers, c))
+			return true;
+		api_fail(&c->error, 503, "stopping", "The server is stopping.");
+	} else if (!c->error.status && c->route->answer(c))
 		return true;
-	if (!c->error.status)
-		api_fail(&c->error, 500, NULL, "The answer could not be made.");
-	return call_reply_error(c, &c->error);
+	return reply_failure(c);
+}
+
+/* A worker has done its part. */
+static bool answer_worked(struct http_call* c) {
+	struct MHD_Response* const r = c->response;
+	if (!workers_done(c->server->workers, c)) /* not woken by a worker: wait on */
+		return true;
+	c->work = CALL_NEW;
+	c->response = NULL;
+	if (r)
+		return call_queue(c, c->status, r);
+	return (c->opened && generate_begin(c)) || reply_failure(c);
 }
 
 /* Far too much is refused before it is sent, and what has no certain end at once. */
@@ -383,7 +410,7 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection* connection,
 	} else if (*size)
 		good = take_body(c, data, size);
 	else
-		good = c->generation ? generate_resumed(c) : answer_call(c);
+		good = c->generation ? generate_resumed(c) : c->work == CALL_NEW ? answer_call(c) : answer_worked(c);
 	return good ? MHD_YES : MHD_NO;
 }
 
@@ -391,12 +418,16 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
                          enum MHD_RequestTerminationCode how) {
 	struct server* s = user;
 	struct http_call* c = *state;
-	gate_waits(s->gate, connection, true);
+	gate_awaits(s->gate, connection, GATE_NEXT);
 	if (!c)
 		return;
 	*state = NULL;
 	if (c->generation)
 		generate_finished(c);
+	if (c->opened)
+		generation_let_go(c->opened);
+	if (c->response)
+		MHD_destroy_response(c->response);
 	if (how == MHD_REQUEST_TERMINATED_TIMEOUT_REACHED && !c->status)
 		too_slow(c);
 	const char* route = c->route ? c->route->path : "(other)";

@@ -5,16 +5,19 @@
  * error in JSON. A pending connection has a deadline, which is short while most places are taken; when all
  * are taken, the oldest one is closed first. An open connection that is idle between two requests is closed
  * at its deadline, or sooner when new connections find no place; it is never closed while a request is
- * answered. Each address may hold a limited number of connections, except the loopback address. A further
- * connection gets a 429.
+ * answered. A connection whose client has hung up is closed at the next check, because libmicrohttpd misses
+ * a hang-up that came together with the last bytes. Each address may hold a limited number of connections,
+ * except the loopback address. A further connection gets a 429.
  *
  * One thread accepts connections and checks all deadlines four times a second. It peeks at the bytes of
  * pending connections and leaves them in the socket, for libmicrohttpd to read. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,7 +36,7 @@ enum {
 struct pending_connection {
 	int fd;
 	enum { GATE_FREE, GATE_READING, GATE_READY, GATE_CLOSING, GATE_OPEN } state;
-	bool waiting; /* open: for the next request's headers */
+	enum gate_phase phase; /* open: what of a request is awaited */
 	int reads, daemon;
 	double since;
 	uint8_t address[16]; /* all zero: this machine's own */
@@ -221,6 +224,7 @@ static void hand_over(struct connection_gate* d, struct pending_connection* v) {
 	const struct sockaddr_storage from = v->from;
 	epoll_ctl(d->poll, EPOLL_CTL_DEL, fd, NULL);
 	v->state = GATE_OPEN;
+	v->phase = GATE_HEADERS;
 	v->daemon = to;
 	d->n_pending--;
 	d->n_open++;
@@ -269,10 +273,33 @@ static void check_deadline(struct connection_gate* d, struct pending_connection*
 			close_connection(d, v);
 		break;
 	case GATE_OPEN: /* the daemon sees the end of the stream and closes it */
-		if (v->waiting && waits > (none_left ? short_seconds : o->header_seconds + o->idle_seconds))
+		if (v->phase == GATE_NEXT &&
+		    waits > (none_left ? short_seconds : o->header_seconds + o->idle_seconds))
 			shutdown(v->fd, SHUT_RDWR);
 		break;
 	}
+}
+
+/* Nothing more will come, and nothing of it is unread. */
+static bool has_hung_up(int fd) {
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+	int unread = 0;
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) &&
+	       ((p.revents & (POLLHUP | POLLERR)) || ioctl(fd, FIONREAD, &unread) != 0 || unread == 0);
+}
+
+/* A connection that is ready has its request unread; a client that has sent it and closed its side is gone.
+ */
+static bool has_left(int fd) {
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+	return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static void check_client(struct connection_gate* d, struct pending_connection* v) {
+	if (v->state == GATE_READY && has_left(v->fd))
+		close_connection(d, v);
+	else if (v->state == GATE_OPEN && v->phase != GATE_ANSWER && has_hung_up(v->fd))
+		shutdown(v->fd, SHUT_RDWR); /* the daemon sees it and closes it */
 }
 
 static void handle_event(struct connection_gate* d, struct pending_connection* v) {
@@ -296,8 +323,10 @@ static void* run_thread(void* user) {
 			handle_event(d, event[i].data.ptr);
 		if (now - beaten >= 1e-3 * CHECK_INTERVAL) {
 			beaten = now;
-			for (int i = 0; i < PLACES; i++)
+			for (int i = 0; i < PLACES; i++) {
+				check_client(d, &d->pending[i]);
 				check_deadline(d, &d->pending[i], now);
+			}
 		}
 		hand_over_ready(d);
 		pthread_mutex_unlock(&d->lock);
@@ -374,12 +403,12 @@ void gate_on_connection(void* user, struct MHD_Connection* connection, void** co
 	pthread_mutex_unlock(&d->lock);
 }
 
-void gate_waits(struct connection_gate* d, struct MHD_Connection* connection, bool waiting) {
+void gate_awaits(struct connection_gate* d, struct MHD_Connection* connection, enum gate_phase phase) {
 	pthread_mutex_lock(&d->lock);
 	struct pending_connection* v =
 	    MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 	if (v) {
-		v->waiting = waiting;
+		v->phase = phase;
 		v->since = seconds_now();
 	}
 	pthread_mutex_unlock(&d->lock);

@@ -87,9 +87,17 @@ static bool is_done_or_sleeps(struct generation* g) {
 	return finished;
 }
 
+/* The first choices; each of the others follows one that has ended, so that many of them leave the queue and
+ * the turns to others. */
 static bool submit_jobs(struct http_call* c, struct generation* g) {
+	const struct scheduler_options* o = &c->server->option.work;
+	const int most = o->sessions < o->queue ? o->sessions : o->queue;
+	const int n = g->n < most ? g->n : most;
+	for (int i = 0; i + 1 < n; i++)
+		g->choice[i].job.next = &g->choice[i + 1].job;
+	g->submitted = n;
 	atomic_fetch_add(&g->holders, g->n);
-	const enum submission s = scheduler_submit(c->server->scheduler, &g->choice[0].job, g->n);
+	const enum submission s = scheduler_submit(c->server->scheduler, &g->choice[0].job, n);
 	if (s == SUBMIT_TAKEN)
 		return true;
 	atomic_fetch_sub(&g->holders, g->n);
@@ -101,9 +109,13 @@ static bool submit_jobs(struct http_call* c, struct generation* g) {
 bool answer_generation(struct http_call* c) {
 	if (atomic_load(&c->server->stopping))
 		return api_fail(&c->error, 503, "stopping", "The server is stopping.");
-	struct generation* g = generation_open(c);
-	if (!g)
-		return false;
+	c->opened = generation_open(c);
+	return c->opened;
+}
+
+bool generate_begin(struct http_call* c) {
+	struct generation* g = c->opened;
+	c->opened = NULL;
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 	g->connection = c->connection;

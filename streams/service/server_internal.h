@@ -34,6 +34,7 @@ struct server {
 	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one a thread: without a port they have no pool */
 	int port;
 	struct connection_gate* gate;
+	struct workers* workers;
 	struct scheduler* scheduler;
 	struct optimizer_service* optimizer;
 	struct metrics metrics[SERVER_KEYS + 1]; /* of all, then by tenant */
@@ -55,7 +56,7 @@ struct server {
 
 struct generation; /* generation.h */
 
-/* One HTTP request. MHD's thread alone touches it. */
+/* One HTTP request. MHD's thread alone touches it, but while a worker has it. */
 struct http_call {
 	struct server* server;
 	struct MHD_Connection* connection;
@@ -68,6 +69,11 @@ struct http_call {
 	int tenant; /* the API key's or its group's number from 1; 0 where the server has none */
 	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
+	enum { CALL_NEW, CALL_WORKING, CALL_WORKED } work;
+	struct http_call* next_work;
+	double queued;
+	struct MHD_Response* response; /* made by a worker, not sent yet; owned */
+	struct generation* opened;     /* made by a worker, not begun yet; owned */
 	struct generation* generation;
 	char* ignored; /* fields of the request that nobody read, with a comma between; or NULL */
 	char id[24];   /* the request's, for logs: x-request-id */
@@ -78,6 +84,7 @@ struct route {
 	const char* method;
 	const char* path;                  /* ending in '/': what follows is `rest`, and must not be empty */
 	bool (*answer)(struct http_call*); /* false: call->error is to be sent */
+	bool worked;                       /* a worker calls `answer`, which may take long */
 	bool open;                         /* needs no key */
 	bool admin;                        /* needs an admin key */
 	const struct response_formatter* formatter; /* of generations: reads requests, writes responses */
@@ -114,8 +121,20 @@ int gate_present(struct connection_gate*);
 /* libmicrohttpd's callback for opened and closed connections. */
 void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
                         enum MHD_ConnectionNotificationCode);
-/* waiting: false when a request's headers have arrived, true when it was answered and the next is awaited. */
-void gate_waits(struct connection_gate*, struct MHD_Connection*, bool waiting);
+/* What an open connection's client is to send, or gets. */
+enum gate_phase { GATE_HEADERS, GATE_BODY, GATE_ANSWER, GATE_NEXT }; /* NEXT: the next request's headers */
+void gate_awaits(struct connection_gate*, struct MHD_Connection*, enum gate_phase);
+
+/* server_workers.c */
+struct workers* workers_open(void); /* NULL: no memory, or no thread could be started */
+/* Suspends the call's connection until a worker has called its route's `answer`; then MHD asks for the answer
+ * again. False: the server is stopping. */
+bool workers_take(struct workers*, struct http_call*);
+bool workers_done(struct workers*, const struct http_call*);
+/* Refuses the calls that wait. Call before the daemons are stopped, which must find no connection suspended.
+ */
+void workers_stop(struct workers*);
+void workers_close(struct workers*); /* NULL is allowed */
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
@@ -137,7 +156,8 @@ bool server_is_model(const struct server*, const char* name);
 void server_note_ignored(struct server*, const char* fields);
 
 /* server_generate.c */
-bool answer_generation(struct http_call*);
+bool answer_generation(struct http_call*); /* a worker's part */
+bool generate_begin(struct http_call*);    /* then, on the connection's thread */
 /* A suspended call has been resumed: its answer is ready. */
 bool generate_resumed(struct http_call*);
 void generate_finished(struct http_call*); /* the client has its answer, or has gone */

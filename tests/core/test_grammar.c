@@ -1,10 +1,12 @@
 /* Grammars: which texts they take, byte by byte and token by token. */
+#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -199,6 +201,92 @@ static void test_strings(void** state) {
 	     {"\"YQ=\"", "\"Y%==\""}},
 	};
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+static bool is_ipv4(const char* text) {
+	unsigned char out[16];
+	return inet_pton(AF_INET, text, out) == 1;
+}
+
+static bool is_ipv6(const char* text) {
+	unsigned char out[16];
+	return inet_pton(AF_INET6, text, out) == 1;
+}
+
+/* A day that the calendar of the C library gives back as it was. */
+static bool is_date(const char* text) {
+	struct tm tm = {0}, back;
+	if (strlen(text) != 10 || text[4] != '-' || text[7] != '-' || strspn(text, "0123456789-") != 10 ||
+	    sscanf(text, "%4d-%2d-%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday) != 3 || strchr(text + 8, '-') ||
+	    memchr(text, '-', 4) || memchr(text + 5, '-', 2) || tm.tm_year == 0)
+		return false;
+	tm.tm_year -= 1900;
+	tm.tm_mon--;
+	const struct tm asked = tm;
+	const time_t at = timegm(&tm);
+	return gmtime_r(&at, &back) && back.tm_year == asked.tm_year && back.tm_mon == asked.tm_mon &&
+	       back.tm_mday == asked.tm_mday;
+}
+
+/* Formats against the C library, on strings that are nearly right. */
+static void test_formats(void** state) {
+	(void)state;
+	static const struct {
+		const char *format, *alphabet, *seed[6];
+		bool (*is)(const char*);
+	} formats[] = {{"ipv4", "0125.9", {"127.0.0.1", "255.255.255.255", "1.22.9.250"}, is_ipv4},
+	               {"ipv6",
+	                "01af:.:F",
+	                {"::1", "1:2:3:4:5:6:7:8", "::ffff:1.2.3.4", "fe80::a1", "1::8", "a:b:c:d:e:f:1.2.3.4"},
+	                is_ipv6},
+	               {"date",
+	                "0123456789-",
+	                {"2024-02-29", "1900-02-28", "2000-12-31", "0400-04-30", "9999-11-30"},
+	                is_date}};
+	unsigned seed = 7;
+	for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+		char schema[64], text[64], quoted[80];
+		struct error error = {""};
+		int right = 0;
+		const int n =
+		    snprintf(schema, sizeof schema, "{\"type\":\"string\",\"format\":\"%s\"}", formats[f].format);
+		struct grammar* grammar = grammar_from_json_schema(schema, (size_t)n, &error);
+		assert_non_null(grammar);
+		struct states* states = states_open(grammar);
+		for (int i = 0; i < 20000; i++) {
+			int seeds = 0;
+			while (seeds < 6 && formats[f].seed[seeds])
+				seeds++;
+			snprintf(text, sizeof text, "%s", formats[f].seed[(seed >> 8) % (unsigned)seeds]);
+			for (int edits = i % 4; edits > 0 && *text; edits--) { /* another letter, one more, or one less */
+				seed = seed * 1664525u + 1013904223u;
+				const size_t size = strlen(text), at = (seed >> 10) % size;
+				const char letter = formats[f].alphabet[(seed >> 20) % strlen(formats[f].alphabet)];
+				if ((seed >> 28) % 4 == 0 && size < 50) {
+					memmove(text + at + 1, text + at, size - at + 1);
+					text[at] = letter;
+				} else if ((seed >> 28) % 4 == 1)
+					memmove(text + at, text + at + 1, size - at);
+				else
+					text[at] = letter;
+			}
+			seed = seed * 1664525u + 1013904223u;
+			snprintf(quoted, sizeof quoted, "\"%s\"", text);
+			int at = states_start(states);
+			for (const char* c = quoted; *c; c++) {
+				if (states_filling(states))
+					at = states_renew(states, at);
+				at = states_step(states, at, (uint8_t)*c);
+			}
+			const bool taken = at != STATE_DEAD && states_ends(states, at);
+			if (taken != formats[f].is(text))
+				fail_msg("%s: %s is %staken", formats[f].format, text, taken ? "" : "not ");
+			right += taken;
+		}
+		assert_true(right > 2000 && right < 18000);
+		states_close(states);
+		grammar_free(grammar);
+	}
 }
 
 /* A length is kept, however large: no text that is too long, nor one that cannot be ended in time. */
@@ -436,7 +524,7 @@ static void test_conditions(void** state) {
 	    {"{\"properties\":{\"a\":true},\"anyOf\":[{\"properties\":{\"b\":{\"const\":2}},\"required\":[\"b\"]}"
 	     ","
 	     "{\"properties\":{\"c\":{\"const\":3}},\"required\":[\"c\"]}],\"unevaluatedProperties\":false}",
-	     {"{\"b\":2,\"a\":1}", "{\"c\":3}"},
+	     {"{\"a\":1,\"b\":2}", "{\"c\":3}"},
 	     {"{\"a\":1}", "{\"b\":2,\"d\":1}"}},
 	    {"{\"allOf\":[{\"properties\":{\"a\":true},\"unevaluatedProperties\":false}],\"properties\":{\"b\":"
 	     "true}}",
@@ -883,15 +971,25 @@ static void test_special_tokens(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),  cmocka_unit_test(test_strings),
-	    cmocka_unit_test(test_references),   cmocka_unit_test(test_conditions),
-	    cmocka_unit_test(test_many),         cmocka_unit_test(test_lengths),
-	    cmocka_unit_test(test_numbers),      cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_combinations), cmocka_unit_test(test_any_object),
-	    cmocka_unit_test(test_refused),      cmocka_unit_test(test_masks_are_the_bytes),
-	    cmocka_unit_test(test_forced),       cmocka_unit_test(test_ambiguous),
-	    cmocka_unit_test(test_kept),         cmocka_unit_test(test_gbnf),
-	    cmocka_unit_test(test_calls),        cmocka_unit_test(test_special_tokens),
+	    cmocka_unit_test(test_expressions),
+	    cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_references),
+	    cmocka_unit_test(test_conditions),
+	    cmocka_unit_test(test_many),
+	    cmocka_unit_test(test_formats),
+	    cmocka_unit_test(test_lengths),
+	    cmocka_unit_test(test_numbers),
+	    cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations),
+	    cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_forced),
+	    cmocka_unit_test(test_ambiguous),
+	    cmocka_unit_test(test_kept),
+	    cmocka_unit_test(test_gbnf),
+	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_special_tokens),
 	    cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

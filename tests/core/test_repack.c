@@ -214,6 +214,35 @@ static void compressed_values(void** state) {
 	refused(&m, packing, "tensor a.weight_shape says (8, 31), its words are for (8, 32)");
 }
 
+/* Q1_0: ±d by bits, Q2_0: d·(code - 1), the first code lowest; both by ggml's definition. */
+static void few_bits(void** state) {
+	(void)state;
+	uint8_t one[2][18] = {{0}}, two[2][18] = {{0}};
+	float x[256];
+	struct made m = {0};
+	struct error error = {""};
+	for (int i = 0; i < 256; i++)
+		one[i / 128][2 + i % 128 / 8] |= (uint8_t)((i * i / 3 & 1) << i % 8);
+	for (int i = 0; i < 128; i++)
+		two[i / 64][2 + i % 64 / 4] |= (uint8_t)((i * 7 / 3 & 3) << 2 * (i % 4));
+	one[0][1] = two[0][1] = 0x3c; /* 1 */
+	one[1][1] = two[1][1] = 0xb8; /* -1/2 */
+	ADD(&m, "a", "Q1_0", one, 1, 256);
+	ADD(&m, "b", "Q2_0", two, 2, 64);
+	assert_true(tensor_table_seal(&m.table, &error));
+	assert_true(repack_few_bits(&m.table, &m.kept, &error));
+	const struct named_tensor *a = tensor_table_find(&m.table, "a"), *b = tensor_table_find(&m.table, "b");
+	assert_true(a->supported && a->type == DTYPE_Q4_0 && a->bytes == dtype_row_bytes(DTYPE_Q4_0, 256));
+	dtype_to_float(a->type, a->data, x, 256);
+	for (int i = 0; i < 256; i++)
+		assert_true(x[i] == (i < 128 ? 1.0f : -0.5f) * (i * i / 3 & 1 ? 1.0f : -1.0f));
+	assert_true(b->supported && b->bytes == dtype_row_bytes(DTYPE_Q4_0, 128));
+	dtype_to_float(b->type, b->data, x, 128);
+	for (int i = 0; i < 128; i++)
+		assert_true(x[i] == (i < 64 ? 1.0f : -0.5f) * (float)((i * 7 / 3 & 3) - 1));
+	drop(&m);
+}
+
 /* Rows of gate and up in turn, inputs first: gate[e][n][k] = up's minus 100. */
 static void experts_apart(void** state) {
 	(void)state;
@@ -262,7 +291,7 @@ static void broken_experts(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(gptq_values),       cmocka_unit_test(awq_values),
 	                                   cmocka_unit_test(reordered_inputs),  cmocka_unit_test(broken_groups),
-	                                   cmocka_unit_test(compressed_values), cmocka_unit_test(experts_apart),
-	                                   cmocka_unit_test(broken_experts)};
+	                                   cmocka_unit_test(compressed_values), cmocka_unit_test(few_bits),
+	                                   cmocka_unit_test(experts_apart),     cmocka_unit_test(broken_experts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,15 @@ static void make_experts(struct random_model* m, struct block_weights* b, struct
 		b->expert_up_bias = vector(m, (int64_t)s->n_experts * s->expert_ffn, 0, r);
 		b->expert_down_bias = vector(m, (int64_t)s->n_experts * s->dim, 0, r);
 	}
+	if (with & WITH_CHOICE) {
+		b->choice_bias = vector(m, s->n_experts, 0, r);
+		b->shared_gate = vector(m, s->dim, 0, r);
+	}
+	if (s->shared_ffn > 0) {
+		b->w_gate = make(m, types[0], s->shared_ffn, s->dim, 0, scale, r);
+		b->w_up = make(m, types[n_types - 1], s->shared_ffn, s->dim, 0, scale, r);
+		b->w_down = make(m, types[0], s->dim, s->shared_ffn, 0, scale, r);
+	}
 	for (int e = 0; e < s->n_experts; e++) {
 		expert[e].w_gate = make(m, types[0], s->expert_ffn, s->dim, 0, scale, r);
 		expert[e].w_up = make(m, types[n_types - 1], s->expert_ffn, s->dim, 0, scale, r);

@@ -22,7 +22,8 @@ enum {
 	WITH_WINDOW = 64,
 	WITH_NORM_OVER_HEADS = 128, /* of queries and keys, all heads at once */
 	WITHOUT_NORMS_BEFORE = 256,
-	WITH_SINKS = 512 /* and biases of the router and the experts */
+	WITH_SINKS = 512,  /* and biases of the router and the experts */
+	WITH_CHOICE = 1024 /* a bias of the experts' choice, and a gate of the shared expert */
 };
 
 struct random_model {

@@ -142,6 +142,26 @@ static void gpt_oss_like(void** state) {
 	try_sizes(&shape, types, 2, WITH_SINKS | WITH_WINDOW | WITH_BIASES, 11, DTYPE_F16);
 }
 
+/* Experts chosen by sigmoids from the best groups, and one that every row goes through (GLM 4.5). */
+static void glm_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0};
+	struct model_shape shape = random_shape(3, 64, 2, 1, 32, 96, 77);
+	shape.n_experts = 8;
+	shape.experts_used = 3;
+	shape.expert_ffn = 32;
+	shape.shared_ffn = 160;
+	shape.experts_normalised = true;
+	shape.experts_sigmoid = true;
+	shape.experts_scale = 1.5f;
+	shape.expert_groups = 4;
+	shape.expert_groups_used = 2;
+	try_sizes(&shape, types, 2, WITH_CHOICE, 12, DTYPE_F16);
+	shape.expert_groups = 0;
+	shape.experts_sigmoid = false;
+	try_sizes(&shape, types, 2, 0, 13, DTYPE_F16);
+}
+
 /* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
@@ -161,9 +181,9 @@ static void large_vocabulary(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),   cmocka_unit_test(quantized),
-	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),    cmocka_unit_test(large_matrices),
-	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),   cmocka_unit_test(scaled),
-	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like)};
+	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),    cmocka_unit_test(quantized),
+	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),     cmocka_unit_test(large_matrices),
+	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
+	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

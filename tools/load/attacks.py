@@ -5,8 +5,10 @@
     attacks.py keys [-m MODEL]        a key guesses a word of another key's letter by cached_tokens: a table, kept apart and shared
     attacks.py slow [-m MODEL]        1,000 connections that send a header now and then, while honest requests go on
     attacks.py end [-m MODEL]         SIGTERM under load: what becomes of the answers that had begun, by --grace
+    attacks.py long [-m MODEL]        prompts of 7 MB, a line each: the longest gap in a neighbour's stream and the slowest /health
+    attacks.py gone [-m MODEL]        700 clients that ask and leave: how long their connections are held
 
-end-to-end/tenants asserts the same."""
+end-to-end/tenants and end-to-end/attacks assert the same."""
 import argparse, collections, json, os, random, re, resource, signal, socket, subprocess, tempfile, threading, time, urllib.error, urllib.request
 
 PROGRAM = os.environ.get("SWIFTLET", "build/swiftlet")
@@ -149,6 +151,101 @@ def slow_headers(port, honest, n=1000, seconds=8):
     return len(slow), longest, answered
 
 
+# ---- long prompts --------------------------------------------------------------------------------------------------------
+
+LONG = 7 << 20
+LONG_PROMPTS = [("text", "It was the best of times, it was the worst of times. "), ("white space", " "), ("lines", "\n"), ("ideographs", "\u4e2d\u6587\u8f93"),
+                ("digits", "1234567890"), ("emoji", "\U0001f600\U0001f44d"), ("one word", "antidisestablishmentarianism"), ("one letter", "a")]
+
+
+def post(port, path, body, key=None, wait=300):
+    """(status, answer's text); body: an object, or its bytes"""
+    headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + key} if key else {})}
+    request = urllib.request.Request("http://127.0.0.1:%d%s" % (port, path), body if isinstance(body, bytes) else json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=wait) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+
+
+class Neighbours:
+    """While it is entered, one client streams and one asks for /health; `gap` and `health` are the longest that they waited."""
+
+    def __init__(self, port, key=None):
+        self.port, self.key, self.stop, self.gap, self.health = port, key, False, 0.0, 0.0
+        self.threads = [threading.Thread(target=t) for t in (self.stream, self.look)]
+
+    def __enter__(self):
+        for t in self.threads:
+            t.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop = True
+        for t in self.threads:
+            t.join()
+
+    def stream(self):
+        headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + self.key} if self.key else {})}
+        body = json.dumps({"prompt": "Once upon a time", "max_tokens": 400, "temperature": 0, "stream": True, "ignore_eos": True}).encode()
+        while not self.stop:
+            with urllib.request.urlopen(urllib.request.Request("http://127.0.0.1:%d/v1/completions" % self.port, body, headers), timeout=300) as answer:
+                last = None
+                for line in answer:
+                    now = time.monotonic()
+                    self.gap, last = max(self.gap, now - last if last else 0), now
+                    if self.stop:
+                        return
+
+    def look(self):
+        while not self.stop:
+            began = time.monotonic()
+            urllib.request.urlopen("http://127.0.0.1:%d/health" % self.port, timeout=300).read()
+            self.health = max(self.health, time.monotonic() - began)
+            time.sleep(0.02)
+
+
+def long_prompt(port, unit, size=LONG, chat=False, key=None):
+    """(status, seconds, longest gap of a stream, slowest /health) of one prompt of so many bytes."""
+    text = unit * (size // len(json.dumps(unit, ensure_ascii=False).encode()[1:-1]))
+    body = {"messages": [{"role": "user", "content": text}]} if chat else {"prompt": text}
+    data = json.dumps({**body, "max_tokens": 4}, ensure_ascii=False).encode()  # before the clock runs
+    with Neighbours(port, key) as n:
+        time.sleep(1)
+        n.gap = n.health = 0
+        began = time.monotonic()
+        status, _ = post(port, "/v1/chat/completions" if chat else "/v1/completions", data, key)
+        seconds = time.monotonic() - began
+    return status, seconds, n.gap, n.health
+
+
+# ---- clients that leave --------------------------------------------------------------------------------------------------
+
+def ask_and_leave(port, n, data=b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+    for _ in range(n):
+        c = socket.create_connection(("127.0.0.1", port))
+        c.sendall(data)
+        c.close()
+
+
+def held(port):
+    """Connections of the port that a process has open."""
+    fields = [line.split() for line in list(open("/proc/net/tcp"))[1:]]
+    return sum(int(f[1].split(":")[1], 16) == port and f[3] != "0A" and f[9] != "0" for f in fields)
+
+
+def leave(port, n=700, within=60, data=None):
+    """Seconds until none of the connections is held any more; None: they still are after so long."""
+    ask_and_leave(port, n, *([data] if data else []))
+    began = time.monotonic()
+    while time.monotonic() - began < within:
+        if held(port) == 0:
+            return time.monotonic() - began
+        time.sleep(0.02)
+    return None
+
+
 # ---- the command line ----------------------------------------------------------------------------------------------------
 
 class Server:
@@ -248,9 +345,26 @@ def end(model):
         print("--grace %2d: ended with %d after %4.1f s; of %d that had begun: %s" % (grace, status, seconds, sum(said.values()), dict(said)), flush=True)
 
 
+def long(model):
+    with Server(model) as s:
+        post(s.port, "/v1/completions", {"prompt": "a", "max_tokens": 64})
+        for chat in (False, True):
+            for name, unit in LONG_PROMPTS:
+                print("%-10s %-12s status %d in %6.3f s; longest gap of a stream %.3f s, slowest /health %.3f s"
+                      % ("chat" if chat else "completion", name, *long_prompt(s.port, unit, chat=chat)), flush=True)
+
+
+def gone(model):
+    with Server(model) as s:
+        for name, data in (("GET", None), ("POST without its body", POST + b"Content-Length: 100\r\n\r\n"),
+                           ("POST", POST.replace(b"Connection: close\r\n", b"") + b"Content-Length: 31\r\n\r\n" + b'{"prompt":"a","max_tokens":400}')):
+            seconds = leave(s.port, data=data)
+            print("%-24s %s" % (name, "held after 60 s: %d" % held(s.port) if seconds is None else "all given back after %.2f s" % seconds), flush=True)
+
+
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("requests", "keys", "slow", "end"))
+    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "gone"))
     p.add_argument("-m", "--model", default="builtin")
     o = p.parse_args()
-    {"requests": requests, "keys": keys, "slow": slow, "end": end}[o.what](o.model)
+    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "gone": gone}[o.what](o.model)

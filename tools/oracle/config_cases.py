@@ -20,6 +20,13 @@ FAMILIES = {
     "granitemoehybrid": {"num_local_experts": 0, "shared_intermediate_size": 40, "layer_types": ["attention"] * 4,
                          "mamba_n_heads": 4},
     "smollm3": {}, "olmo2": {}, "olmo3": {"sliding_window": 20}, "exaone4": {"sliding_window": 20},
+    "olmoe": {"num_experts": 6, "num_experts_per_tok": 2},
+    "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                  "shared_expert_intermediate_size": 24},
+    "glm4_moe": {"head_dim": 8, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 16},
+    "ernie4_5": {"head_dim": 8},
+    "ernie4_5_moe": {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16, "head_dim": 8},
+    "minimax_m2": {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2},
     "glm4": {"head_dim": 8}, "seed_oss": {"head_dim": 8}, "stablelm": {},
 }
 
@@ -139,6 +146,28 @@ CASES.update({
         "model_type": "clip_vision_model", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2,
         "num_attention_heads": 2, "image_size": 28, "patch_size": 14}, "tie_word_embeddings": False,
         "text_config": {**TEXT, "model_type": "mistral", "sliding_window": 20}},
+})
+for name in ("olmoe", "qwen2_moe", "glm4_moe", "ernie4_5", "ernie4_5_moe", "minimax_m2"):
+    CASES[f"{name}-plain"] = case(name)
+CASES.update({
+    "olmoe-normalised-biases": case("olmoe", norm_topk_prob=True, attention_bias=True, num_key_value_heads=None,
+                                    tie_word_embeddings=True, num_experts=5, num_experts_per_tok=5),
+    "qwen2_moe-sparse-step": case("qwen2_moe", norm_topk_prob=True, decoder_sparse_step=2, num_hidden_layers=5,
+                                  qkv_bias=False),
+    "qwen2_moe-dense-blocks-window": case("qwen2_moe", mlp_only_layers=[1, 2], use_sliding_window=True,
+                                          sliding_window=20, max_window_layers=3),
+    "glm4_moe-groups": case("glm4_moe", n_group=4, topk_group=2, routed_scaling_factor=2.5, first_k_dense_replace=2,
+                            n_shared_experts=2, use_qk_norm=True, attention_bias=True),
+    "glm4_moe-all-experts": case("glm4_moe", norm_topk_prob=False, first_k_dense_replace=0, n_group=2, topk_group=1,
+                                 partial_rotary_factor=0.25, num_hidden_layers=3),
+    "ernie4_5-biases-yarn": case("ernie4_5", use_bias=True, head_dim=None, rope_scaling=YARN,
+                                 tie_word_embeddings=True),
+    "ernie4_5_moe-interval": case("ernie4_5_moe", moe_layer_start_index=0, moe_layer_end_index=3,
+                                  moe_layer_interval=2, moe_num_shared_experts=1, num_hidden_layers=6),
+    "ernie4_5_moe-none-shared": case("ernie4_5_moe", moe_num_shared_experts=0, moe_layer_start_index=2),
+    "minimax_m2-rotary": case("minimax_m2", rotary_dim=4, num_experts_per_tok=4),
+    "minimax_m2-wide": case("minimax_m2", head_dim=16, partial_rotary_factor=0.5, num_key_value_heads=4,
+                            rope_theta=777.0),
 })
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

@@ -22,7 +22,8 @@ except ImportError:  # then transformers judges alone
     llama_cpp = None
 import numpy
 import torch
-from transformers import (AutoModelForCausalLM, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
+from transformers import (AutoModelForCausalLM, Ernie4_5_MoeConfig, Ernie4_5Config, Glm4MoeConfig, MiniMaxM2Config,
+                          OlmoeConfig, Qwen2MoeConfig, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig)
@@ -42,27 +43,33 @@ BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
          "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
-         "mlp.gate_up_proj": "ffn_up"}
+         "mlp.gate_up_proj": "ffn_up", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+         **{f"mlp.{stem}.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")
+            for stem in ("shared_expert", "shared_experts")}}
 SANDWICH = {**BLOCK, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
             "post_feedforward_layernorm": "post_ffw_norm"}
 NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3": SANDWICH, "exaone4": SANDWICH,
          "glm4": {**BLOCK, "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
          "seed_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
+         "glm4_moe": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
          "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"}}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
-                 "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
+                 "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
+                 "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2"}
 PERMUTED = ("llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
 def gguf_name(name, family):
+    if name.endswith("e_score_correction_bias"):
+        return f"blk.{name.split('.')[2]}.exp_probs_b.bias"
     if name.endswith(".sinks"):
         return f"blk.{name.split('.')[2]}.attn_sinks.weight"
     stem, kind = name.rsplit(".", 1)
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    if rest in ("mlp.gate", "mlp.router"):
+    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate"):
         return f"blk.{block}.ffn_gate_inp.{kind}"
     return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
@@ -116,6 +123,8 @@ def tensors_of(model, config):
         if ".experts." in name:
             out.update(split_experts(name, array, config.model_type == "gpt_oss"))
             continue
+        if name.endswith(("e_score_correction_bias", "shared_expert_gate.weight")):
+            array = array.reshape(-1)
         if heads_of(name, config):
             array = permute(array, heads_of(name, config))
         if config.model_type.startswith("gemma") and "norm" in name:
@@ -202,6 +211,25 @@ def write_metadata(writer, config):
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if config.model_type in ("olmoe", "qwen2_moe", "minimax_m2", "glm4_moe", "ernie4_5_moe"):
+        writer.add_expert_count(getattr(config, "num_local_experts", None) or config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", config.intermediate_size))
+    if config.model_type == "qwen2_moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    if config.model_type == "minimax_m2":
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if config.model_type == "glm4_moe":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+    if config.model_type == "ernie4_5_moe":
+        writer.add_expert_shared_count(config.moe_num_shared_experts)
+        writer.add_leading_dense_block_count(config.moe_layer_start_index)
+        writer.add_interleave_moe_layer_step(config.moe_layer_interval)
+        writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
     if "llama_4_scaling_beta" in p:
         writer.add_attn_temperature_scale(p["llama_4_scaling_beta"])
         writer.add_rope_scaling_yarn_log_mul(p["mscale_all_dim"])
@@ -326,7 +354,8 @@ def load_by_hand(path, model, config):
     values = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype("<f4").reshape(t.shape[::-1])
               for t in gguf.GGUFReader(str(path)).tensors}
     with torch.no_grad():
-        for name, p in model.named_parameters():
+        named = list(model.named_parameters()) + [b for b in model.named_buffers() if "e_score" in b[0]]
+        for name, p in named:
             if name == "lm_head.weight" and config.tie_word_embeddings:
                 continue
             if ".experts." in name:
@@ -342,7 +371,7 @@ def load_by_hand(path, model, config):
                 array = unpermute(array, heads_of(name, config))
             if config.model_type.startswith("gemma") and "norm" in name:
                 array = array - 1
-            p.copy_(torch.from_numpy(array.copy()))
+            p.copy_(torch.from_numpy(array.copy()).reshape(p.shape))
     return model
 
 
@@ -413,6 +442,15 @@ LATER_FAMILIES = {
     "gpt_oss": (GptOssConfig, {"hidden_size": 32, "head_dim": 8, "sliding_window": 16, "num_local_experts": 4,
                                "num_experts_per_tok": 2, "rope_parameters": rope(
                                    "yarn", factor=4.0, original_max_position_embeddings=64)}),
+    "olmoe": (OlmoeConfig, {"num_key_value_heads": 4, "num_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 16}),
+    "qwen2_moe": (Qwen2MoeConfig, {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                                   "shared_expert_intermediate_size": 24}),
+    "glm4_moe": (Glm4MoeConfig, {"head_dim": 8, "n_routed_experts": 6, "num_experts_per_tok": 2, "num_mtp_layers": 0,
+                                 "moe_intermediate_size": 16, "routed_scaling_factor": 1.5, "use_qk_norm": True}),
+    "ernie4_5": (Ernie4_5Config, {"head_dim": 8}),
+    "ernie4_5_moe": (Ernie4_5_MoeConfig, {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16}),
+    "minimax_m2": (MiniMaxM2Config, {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2,
+                                     "intermediate_size": 16}),
     "qwen3_moe": (Qwen3MoeConfig, {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2,
                                    "moe_intermediate_size": 16, "norm_topk_prob": True}),
 }
@@ -483,6 +521,9 @@ def make(name, config, kinds, margin, split):
     for seed in range(first, first + 20):
         model = AutoModelForCausalLM.from_config(config).float().eval()
         golden.randomise(model, seed, config.model_type.startswith("gemma"))
+        with torch.no_grad():
+            for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0]):
+                buffer.copy_(torch.randn(buffer.shape, generator=torch.Generator().manual_seed(i)) * 0.2)
         arrays = tensors_of(model, config)
         path = folder / "model.gguf"
         with tempfile.TemporaryDirectory() as scratch:

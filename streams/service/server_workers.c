@@ -1,0 +1,131 @@
+/* Workers: what a request costs before it runs is done away from the threads that serve connections.
+ *
+ * A body is parsed, a template rendered, a form compiled and a prompt encoded by one of a few threads, while
+ * the connection is suspended. So a health check, a stream and a small request wait for no other's large one.
+ *
+ * The tenant with the fewest requests at work goes first. Among its own, a request waits behind those that
+ * came before it, and behind later ones that are smaller by as much as a worker does in the time between. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "streams/service/generation.h"
+
+enum { WORKERS = 2 };
+
+struct workers {
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct http_call* first; /* of those that wait, linked by next_work */
+	int at_work[SERVER_KEYS + 1];
+	pthread_t thread[WORKERS];
+	int n_threads;
+	bool stopping;
+};
+
+static const double seconds_a_byte = 1e-6;
+
+static double turn_of(const struct http_call* c) { return c->queued + seconds_a_byte * (double)c->body.size; }
+
+/* With the lock held. */
+static struct http_call* take_next(struct workers* w) {
+	struct http_call** best = &w->first;
+	for (struct http_call** c = &w->first; *c; c = &(*c)->next_work) {
+		const int more = w->at_work[(*c)->tenant] - w->at_work[(*best)->tenant];
+		if (more < 0 || (more == 0 && turn_of(*c) < turn_of(*best)))
+			best = c;
+	}
+	struct http_call* const taken = *best;
+	*best = taken->next_work;
+	return taken;
+}
+
+/* With the lock held: from here on the call is its connection's. */
+static void give_back(struct http_call* c) {
+	c->work = CALL_WORKED;
+	MHD_resume_connection(c->connection);
+}
+
+static void* run_worker(void* user) {
+	struct workers* w = user;
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		while (!w->first && !w->stopping)
+			pthread_cond_wait(&w->more, &w->lock);
+		if (w->stopping)
+			break;
+		struct http_call* const c = take_next(w);
+		const int tenant = c->tenant;
+		w->at_work[tenant]++;
+		pthread_mutex_unlock(&w->lock);
+		if (!c->route->answer(c) && !c->error.status)
+			api_fail(&c->error, 500, NULL, "The answer could not be made.");
+		pthread_mutex_lock(&w->lock);
+		w->at_work[tenant]--;
+		give_back(c);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+struct workers* workers_open(void) {
+	struct workers* w = calloc(1, sizeof *w);
+	if (!w)
+		return NULL;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->more, NULL);
+	while (w->n_threads < WORKERS && pthread_create(&w->thread[w->n_threads], NULL, run_worker, w) == 0)
+		w->n_threads++;
+	if (w->n_threads > 0)
+		return w;
+	workers_close(w);
+	return NULL;
+}
+
+bool workers_take(struct workers* w, struct http_call* c) {
+	pthread_mutex_lock(&w->lock);
+	const bool taken = !w->stopping;
+	if (taken) {
+		c->work = CALL_WORKING;
+		c->queued = seconds_now();
+		c->next_work = w->first;
+		w->first = c;
+		MHD_suspend_connection(c->connection);
+		pthread_cond_signal(&w->more);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return taken;
+}
+
+bool workers_done(struct workers* w, const struct http_call* c) {
+	pthread_mutex_lock(&w->lock);
+	const bool done = c->work == CALL_WORKED;
+	pthread_mutex_unlock(&w->lock);
+	return done;
+}
+
+void workers_stop(struct workers* w) {
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->stopping = true;
+	pthread_cond_broadcast(&w->more);
+	pthread_mutex_unlock(&w->lock);
+	while (w->n_threads > 0)
+		pthread_join(w->thread[--w->n_threads], NULL);
+	pthread_mutex_lock(&w->lock);
+	while (w->first) {
+		struct http_call* const c = take_next(w);
+		api_fail(&c->error, 503, "stopping", "The server is stopping.");
+		give_back(c);
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+void workers_close(struct workers* w) {
+	if (!w)
+		return;
+	workers_stop(w);
+	pthread_cond_destroy(&w->more);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
