@@ -28,6 +28,7 @@ struct acceptor {
 	int root;
 	uint64_t round;
 	size_t words;
+	int longest; /* bytes of a token, at most */
 	struct state_slot slot[SLOTS];
 	uint64_t* bits; /* (SLOTS, words) */
 	bool crowded;   /* a round wanted more than SLOTS, or what is too ambiguous */
@@ -41,6 +42,8 @@ struct acceptor* acceptor_open(const struct grammar* grammar, const struct token
 		return NULL;
 	a->trie = trie;
 	a->words = ((size_t)trie->vocab + 63) / 64;
+	for (int32_t i = 0; i < trie->n; i++)
+		a->longest = trie->node[i].depth > a->longest ? trie->node[i].depth : a->longest;
 	a->n_end_tokens = n_end_tokens < MAX_END_TOKENS ? n_end_tokens : MAX_END_TOKENS;
 	memcpy(a->end_token, end_token, (size_t)a->n_end_tokens * sizeof *end_token);
 	a->grammar = grammar_hold(grammar);
@@ -162,6 +165,7 @@ static void walk(struct acceptor* a, int state, struct state_slot* slot, uint64_
 
 static struct state_slot* find_slot(struct acceptor* a, int state) {
 	struct state_slot* oldest = NULL;
+	state = states_clipped(a->states, state, a->longest);
 	for (int i = 0; i < SLOTS; i++) {
 		struct state_slot* slot = &a->slot[i];
 		if (slot->state == state)

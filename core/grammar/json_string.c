@@ -5,7 +5,7 @@
 #include "core/grammar/json_compiler.h"
 
 /* The length is counted where its product with what else holds is larger. */
-enum { SMALL_PRODUCT = 1 << 9 };
+enum { SMALL_PRODUCT = 1 << 6 };
 
 /* Whether a keyword is one of strings. */
 bool schema_is_of_strings(const char* keyword) {

@@ -36,6 +36,8 @@ struct state {
 
 struct states {
 	const struct grammar* grammar;
+	int least_left; /* the most that a STEP wants to be left */
+	bool counts;
 	struct state state[MAX_STATES];
 	int16_t step[MAX_STATES][256];
 	uint64_t met[MAX_STATES][4]; /* bytes that this walk has gone from there */
@@ -80,6 +82,11 @@ struct states* states_open(const struct grammar* grammar) {
 	if (!s)
 		return NULL;
 	s->grammar = grammar;
+	for (int32_t i = 0; i < grammar->n; i++) {
+		s->counts |= grammar->at[i].opcode == OP_BEGIN;
+		if (grammar->at[i].opcode == OP_STEP && grammar->at[i].other > s->least_left)
+			s->least_left = grammar->at[i].other;
+	}
 	states_forget(s);
 	return s;
 }
@@ -250,6 +257,29 @@ int states_step(struct states* s, int state, uint8_t byte) {
 	if (!s->full)
 		*known = (int16_t)next;
 	return next;
+}
+
+/* The stack with no count over `most`. */
+static int32_t clipped_stack(struct states* s, int32_t stack, int most) {
+	if (stack == NO_STACK)
+		return NO_STACK;
+	const struct frame frame = s->frame[stack];
+	const int32_t under = clipped_stack(s, frame.under, most);
+	const int32_t at = frame.at < 0 && ~frame.at > most ? ~most : frame.at;
+	return under == frame.under && at == frame.at ? stack : push(s, under, at);
+}
+
+int states_clipped(struct states* s, int state, int bytes) {
+	if (!s->counts || state == STATE_DEAD)
+		return state;
+	begin_set(s);
+	for (int i = 0; i < s->state[state].n; i++) {
+		const struct place place = s->place[s->state[state].first + i];
+		wait_for(s, place.at, clipped_stack(s, place.stack, s->least_left + bytes));
+	}
+	close_set(s);
+	const int clipped = intern(s);
+	return clipped == STATE_DEAD ? state : clipped; /* no room: as it is */
 }
 
 void states_begin_walk(struct states* s) { s->walk++; }

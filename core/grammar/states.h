@@ -26,6 +26,9 @@ int states_step(struct states*, int state, uint8_t byte);
  * walk meets that step for the first time, whatever was known before. */
 void states_begin_walk(struct states*);
 int states_walk(struct states*, int state, uint8_t byte, int64_t* work);
+/* A state from which the same texts of at most so many bytes go on, and which many states have in common:
+ * where more is left of what is counted than those can use up, it is all the same how much. */
+int states_clipped(struct states*, int state, int bytes);
 /* Whether the text may end here. */
 bool states_ends(const struct states*, int state);
 /* The only byte that may come here, where the text may not end; -1: there are several, or none. */

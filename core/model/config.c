@@ -263,13 +263,16 @@ static bool read_size(const struct source* s, const char* field, int by_default,
 	return by_default ? read_int(s, field, 1, LARGEST, out) : required(s, field, LARGEST, out);
 }
 
+/* Whether some block may go without experts: files of families of which none does may leave its size out. */
+static bool has_dense(const struct source* s) { return strcmp(s->config->family->name, "solar_open") != 0; }
+
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	if (!required(s, "num_hidden_layers", MAX_BLOCKS, &m->n_blocks) ||
 	    !required(s, "hidden_size", LARGEST, &m->dim) ||
 	    !read_size(s, "num_attention_heads", f->heads, &m->heads) ||
-	    !required(s, "intermediate_size", LARGEST, &m->ffn) ||
+	    !required(s, has_dense(s) ? "intermediate_size" : "moe_intermediate_size", LARGEST, &m->ffn) ||
 	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
 		return false;
 	const int head_dim = is_null(s, "head_dim") ? 0 : f->head_dim;
@@ -795,14 +798,14 @@ static bool read_minimax_m2(const struct source* s) {
 static bool read_glm4_moe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	struct config* c = s->config;
-	int dense = 1;
+	int dense = has_dense(s) ? 1 : 0;
 	m->n_experts = 128;
 	m->experts_used = 8;
 	m->expert_ffn = 1408;
 	m->experts_normalised = m->experts_sigmoid = true;
 	m->experts_scale = 1;
 	m->expert_groups = m->expert_groups_used = 1;
-	c->further_blocks = 1;
+	c->further_blocks = dense;
 	if (!read_expert_counts(s, "n_routed_experts") ||
 	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
 	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||

@@ -131,26 +131,29 @@ static void squeeze(const char* text, size_t size, struct buffer* out) {
 	}
 }
 
-static void replace(const struct step* step, struct matcher* m, const char* text, size_t size,
+/* Replacing may multiply a text again and again, step by step: `most` ends that. */
+static void replace(const struct step* step, struct matcher* m, const char* text, size_t size, size_t most,
                     struct buffer* out) {
+	const size_t n = strlen(step->content);
 	size_t at = 0, start, end;
-	while (expression_next(step->expression, m, text, size, at, &start, &end)) {
+	while (!out->failed && expression_next(step->expression, m, text, size, at, &start, &end)) {
 		buffer_add(out, text + at, start - at);
-		buffer_add(out, step->content, strlen(step->content));
+		buffer_add(out, step->content, n);
+		out->failed |= out->size > most;
 		at = end;
 	}
 	buffer_add(out, text + at, size - at);
 }
 
 /* Text is composed and replaced in where it is well-formed. */
-static void rewrite_runs(const struct step* step, struct matcher* m, const char* text, size_t size,
+static void rewrite_runs(const struct step* step, const struct walk* w, const char* text, size_t size,
                          struct buffer* out) {
 	for (size_t at = 0; at < size;) {
 		const size_t run = good_run(text, size, at);
 		if (run == 0)
 			buffer_add(out, text + at++, 1);
 		else if (step->kind == STEP_REPLACE)
-			replace(step, m, text + at, run, out);
+			replace(step, w->matcher, text + at, run, w->most, out);
 		else
 			compose(step->kind, text + at, run, out);
 		at += run;
@@ -171,7 +174,7 @@ static struct word rewritten(struct walk* w, int i, struct word in) {
 	struct buffer* out = &w->written[i];
 	out->size = 0;
 	if (step->kind <= STEP_REPLACE)
-		rewrite_runs(step, w->matcher, in.text, in.size, out);
+		rewrite_runs(step, w, in.text, in.size, out);
 	else if (step->kind == STEP_SQUEEZE)
 		squeeze(in.text, in.size, out);
 	else if (step->kind == STEP_PREPEND)
@@ -183,14 +186,16 @@ static struct word rewritten(struct walk* w, int i, struct word in) {
 	return (struct word){out->data, out->size, in.broken && step->kind != STEP_BYTE_LEVEL}; /* all UTF-8 */
 }
 
-static void begin(struct walk* w, bool first) {
+static void begin(struct walk* w, bool first, size_t size) {
+	enum { MOST_TIMES = 64, MOST_MORE = 1 << 16 };
 	w->first = first;
+	w->most = MOST_TIMES * size + MOST_MORE;
 	memset(w->met, 0, sizeof w->met);
 }
 
 const char* steps_rewrite(struct walk* w, bool first, const char* text, size_t* size) {
 	struct word word = {text, *size, false};
-	begin(w, first);
+	begin(w, first, *size);
 	for (int i = 0; i < w->steps->n && word.size > 0; i++)
 		word = rewritten(w, i, word);
 	*size = word.size;
@@ -274,7 +279,7 @@ static void pass_on(struct walk* w, int i, const char* text, size_t size, bool b
 }
 
 void steps_cut(struct walk* w, bool first, const char* text, size_t size) {
-	begin(w, first);
+	begin(w, first, size);
 	w->enough = false;
 	for (size_t at = 0, end; at < size && !ended(w); at = end) {
 		const size_t run = good_run(text, size, at);

@@ -74,7 +74,8 @@ struct walk {
 	bool (*take)(void* user, const char* word,
 	             size_t size); /* the words of steps_cut, in order; false: enough */
 	void* user;
-	bool failed;                      /* no memory */
+	bool failed;                      /* no memory, or a text grew beyond all measure */
+	size_t most;                      /* bytes that a step may write of the present text */
 	bool enough;                      /* no more words are wanted */
 	bool first;                       /* the text begins the whole one */
 	bool met[MAX_STEPS];              /* whether a word of it came to the step */

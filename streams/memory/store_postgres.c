@@ -416,17 +416,21 @@ static const char* find_option(const PQconninfoOption* o, const char* name) {
 	return o->keyword && o->val ? o->val : "";
 }
 
+/* What the address says, else the environment, which libpq reads too. */
+static const char* find_either(const PQconninfoOption* o, const char* name, const char* variable) {
+	const char* const said = find_option(o, name);
+	const char* const around = getenv(variable);
+	return *said || !around ? said : around;
+}
+
 /* Off this machine the connection is TLS's: libpq would take one that is not, where the server has no other.
  * NULL where the address decides; false with the error set where it allows a connection without TLS. */
 static bool choose_tls(const PQconninfoOption* option, const char** tls, struct error* e) {
-	const char *host = find_option(option, "hostaddr"), *mode = find_option(option, "sslmode");
-	if (!*host)
-		host = find_option(option, "host");
-	if (!*host && getenv("PGHOST"))
-		host = getenv("PGHOST");
-	if (!*mode && getenv("PGSSLMODE"))
-		mode = getenv("PGSSLMODE");
-	const bool here = is_here(host),
+	const char* const host = find_either(option, "host", "PGHOST");
+	const char* const address = find_either(option, "hostaddr", "PGHOSTADDR");
+	const char* const mode = find_either(option, "sslmode", "PGSSLMODE");
+	/* a service is a name for hosts and addresses that are read later */
+	const bool here = is_here(*address ? address : host) && !*find_either(option, "service", "PGSERVICE"),
 	           strict = strcmp(mode, "require") == 0 || strncmp(mode, "verify-", 7) == 0;
 	*tls = here || strict ? NULL : "require";
 	return here || strict || !*mode ||

@@ -141,7 +141,9 @@ static bool read_key_file(struct server* s, const char* path, struct error* e) {
 	const int before = s->n_keys;
 	bool good = true;
 	for (int number = 1; good && fgets(line, sizeof line, f); number++)
-		good = add_key(s, line, path, number, e);
+		good = strlen(line) < sizeof line - 1 || line[sizeof line - 2] == '\n'
+		           ? add_key(s, line, path, number, e)
+		           : error_set(e, "%s, line %d: longer than %zu bytes", path, number, sizeof line - 2);
 	fclose(f);
 	return good && (s->n_keys > before || error_set(e, "%s holds no key: put one key on each line", path));
 }

@@ -722,6 +722,49 @@ static void test_masks_are_the_bytes(void** state) {
 	grammar_free(grammar);
 }
 
+/* Masks are kept for all that is left of a length but its last part, and are right in each. */
+static void test_counted_masks(void** state) {
+	(void)state;
+	static const char plain[] = "{\"type\":\"string\",\"pattern\":\"^(ab)*$\",\"maxLength\":1200}";
+	struct error error = {""};
+	struct grammar* grammar = grammar_from_json_schema(plain, sizeof plain - 1, &error);
+	assert_non_null(grammar);
+	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
+	const int32_t end[] = {END};
+	struct acceptor* acceptor = acceptor_open(grammar, trie, end, 1);
+	struct states* states = states_open(grammar);
+	assert_non_null(acceptor);
+	int at = states_step(states, states_start(states), '"');
+	assert_true(acceptor_take(acceptor, 2)); /* a quote */
+	for (int n = 0; n <= 600; n++) {
+		const uint64_t* allowed = acceptor_allowed(acceptor, acceptor_root(acceptor));
+		assert_non_null(allowed);
+		for (int32_t token = 0; token < WORDS; token++) {
+			char bytes[16];
+			const size_t size = piece(NULL, token, bytes, sizeof bytes);
+			int after = at;
+			for (size_t i = 0; i < size; i++)
+				after = states_step(states, after, (uint8_t)bytes[i]);
+			if (n < 600) /* then the quote alone is left: its longest token */
+				assert_int_equal(token_is_allowed(allowed, token), size > 0 && after != STATE_DEAD);
+		}
+		assert_int_equal(token_is_allowed(allowed, 5), n < 600);
+		if (n == 600)
+			break;
+		assert_true(acceptor_take(acceptor, 5)); /* ab */
+		if (states_filling(states))
+			at = states_renew(states, at);
+		at = states_step(states, states_step(states, at, 'a'), 'b');
+		assert_int_not_equal(at, STATE_DEAD);
+	}
+	assert_true(acceptor_take(acceptor, 2));
+	assert_true(token_is_allowed(acceptor_allowed(acceptor, acceptor_root(acceptor)), END));
+	states_close(states);
+	acceptor_close(acceptor);
+	token_trie_free(trie);
+	grammar_free(grammar);
+}
+
 /* Where one text alone can come, only its longest token may. */
 static void test_forced(void** state) {
 	(void)state;
@@ -984,6 +1027,7 @@ int main(void) {
 	    cmocka_unit_test(test_any_object),
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_counted_masks),
 	    cmocka_unit_test(test_forced),
 	    cmocka_unit_test(test_ambiguous),
 	    cmocka_unit_test(test_kept),

@@ -547,6 +547,27 @@ static void gguf_bytes_without_a_piece_are_dropped(void** state) {
 	tokenizer_free(t);
 }
 
+/* Each step writes ten times what it reads: a thousand million bytes at the end. */
+static void texts_grow_within_bounds(void** state) {
+	(void)state;
+#define TEN "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
+#define TENS TEN "," TEN "," TEN "," TEN "," TEN
+	static const char text[] =
+	    WITH("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" TENS "," TENS "]}");
+	static const char tame[] = WITH("\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" TEN "]}");
+	struct error error = {""};
+	struct token_list ids = {0};
+	struct tokenizer* t = tokenizer_from_json(text, sizeof text - 1, NULL, &error);
+	assert_non_null(t);
+	assert_false(tokenizer_encode(t, "a", 1, 0, &ids));
+	tokenizer_free(t);
+	t = tokenizer_from_json(tame, sizeof tame - 1, NULL, &error);
+	assert_true(tokenizer_encode(t, "aaa", 3, 0, &ids));
+	assert_int_equal(ids.n, 30);
+	token_list_free(&ids);
+	tokenizer_free(t);
+}
+
 /* ---- time --------------------------------------------------------------------------------------- */
 
 /* A text that makes matchers and mergers work. */
@@ -599,6 +620,7 @@ int main(void) {
 	    cmocka_unit_test(bytes_print_as_bytes_and_ids),
 	    cmocka_unit_test(special_tokens_are_recognised_when_asked),
 	    cmocka_unit_test(added_tokens_obey_their_flags),
+	    cmocka_unit_test(texts_grow_within_bounds),
 	    cmocka_unit_test(any_character_stands_for_a_space),
 	    cmocka_unit_test(gguf_vocabularies_keep_their_habits),
 	    cmocka_unit_test(gguf_honours_its_white_space),

@@ -485,6 +485,11 @@ def keys():
                 assert s.call("GET", "/v1/models", headers={"Authorization": "Bearer " + key})[0] == 200
                 basic = base64.b64encode(("me:" + key).encode()).decode()
                 assert s.call("GET", "/", headers={"Authorization": "Basic " + basic})[0] == 200
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+        f.write("a-key-of-ours\n# " + "x" * 1021 + "the-end-of-a-comment\n")
+        f.flush()
+        r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--no-store", "--api-key-file", f.name], capture_output=True, text=True, timeout=600)
+        assert r.returncode == 1 and "line 2: longer than" in r.stderr, r
     for options, words in ((["--host", "0.0.0.0"], "--api-key-file"), (["--api-key-file", "/nonexistent"], "No such file"),
                            (["--host", "not an address"], "--host")):
         r = subprocess.run([PROGRAM, "serve", "-m", MODEL, "--port", "0", "--no-store", *options], capture_output=True, text=True, timeout=600)

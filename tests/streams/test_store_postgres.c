@@ -508,6 +508,17 @@ static void by_tls_alone(void** unused) {
 		assert_null(store_open(other, STORE_SERVE, &e));
 		assert_non_null(strstr(e.message, "TLS alone"));
 	}
+	/* what leads off this machine another way */
+	assert_null(store_open("postgresql://?service=elsewhere&sslmode=disable", STORE_SERVE, &e));
+	assert_non_null(strstr(e.message, "TLS alone"));
+	setenv("PGHOSTADDR", "203.0.113.7", 1);
+	assert_null(store_open("postgresql://localhost/x?sslmode=disable", STORE_SERVE, &e));
+	assert_non_null(strstr(e.message, "TLS alone"));
+	unsetenv("PGHOSTADDR");
+	setenv("PGSERVICE", "elsewhere", 1);
+	assert_null(store_open("postgresql://localhost/x?sslmode=prefer", STORE_SERVE, &e));
+	assert_non_null(strstr(e.message, "TLS alone"));
+	unsetenv("PGSERVICE");
 }
 
 static int erase(void** unused) {

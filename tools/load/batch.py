@@ -207,9 +207,10 @@ def latency(o):
     alone = []  # a long prompt's rows a second, with nothing beside
     for i in range(2):
         prompt = of_tokens(server, min(o.long, 512), 70 + i)
-        usage = complete(server.where, {"model": server.model, "prompt": prompt, "max_tokens": 1})["usage"]
+        answer = complete(server.where, {"model": server.model, "prompt": prompt, "max_tokens": 1})
+        usage = answer["usage"]
         rows = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
-        alone.append(rows / usage["swiftlet"]["seconds"]["prefill"])
+        alone.append(rows / answer["swiftlet"]["seconds"]["prefill"])
     rows_a_second = max(alone)  # the first pays for memory that is touched for the first time
     stop, first, decode, arrived = threading.Event(), [], [], []
 
@@ -362,9 +363,9 @@ def idle(o):
             first.append(mark[0])
         median[which] = statistics.median(first)
         if which == "off":
-            usage = [complete(server.where, {"model": server.model, "prompt": few(70, turn), "max_tokens": 9,
-                                             "temperature": 1})["usage"] for turn in range(5)]
-            token = statistics.median(u["swiftlet"]["seconds"]["decode"] / 8 for u in usage)
+            answers = [complete(server.where, {"model": server.model, "prompt": few(70, turn), "max_tokens": 9,
+                                               "temperature": 1}) for turn in range(5)]
+            token = statistics.median(a["swiftlet"]["seconds"]["decode"] / 8 for a in answers)
         server.close()
     out.update(requests=o.requests, first_token_searching=round(median["inf"], 4), first_token_otherwise=round(median["off"], 4),
                seconds_a_token=round(token, 4), later_in_tokens=round((median["inf"] - median["off"]) / token, 2))

@@ -62,7 +62,7 @@ def turn_two(where, model, words):
             complete(where, {**body, "prompt": first})
             answer = complete(where, {**body, "prompt": second})
             usage = answer["usage"]
-            seconds[kept].append(usage["swiftlet"]["seconds"]["prefill"])
+            seconds[kept].append(answer["swiftlet"]["seconds"]["prefill"])
             texts.add(answer["choices"][0]["text"])
             cached = usage["prompt_tokens_details"]["cached_tokens"]
             if (cached > 0) != kept:

@@ -154,7 +154,7 @@ def run_all(server, schemas, tokens):
             refused[reason_of(body)].append(one["name"])
             continue
         choice, usage = body["choices"][0], body["usage"]
-        answers[one["name"]] = (choice["message"]["content"], choice["finish_reason"], usage["completion_tokens"], usage["swiftlet"]["seconds"]["decode"], seconds)
+        answers[one["name"]] = (choice["message"]["content"], choice["finish_reason"], usage["completion_tokens"], body["swiftlet"]["seconds"]["decode"], seconds)
     return answers, refused
 
 

@@ -24,6 +24,9 @@ FAMILIES = {
     "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
                   "shared_expert_intermediate_size": 24},
     "glm4_moe": {"head_dim": 8, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 16},
+    "glm": {"head_dim": 8},
+    "solar_open": {"head_dim": 8, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "flex_olmo": {"num_experts": 5, "num_experts_per_tok": 2},
     "ernie4_5": {"head_dim": 8},
     "ernie4_5_moe": {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16, "head_dim": 8},
     "minimax_m2": {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2},
@@ -147,11 +150,16 @@ CASES.update({
         "num_attention_heads": 2, "image_size": 28, "patch_size": 14}, "tie_word_embeddings": False,
         "text_config": {**TEXT, "model_type": "mistral", "sliding_window": 20}},
 })
-for name in ("olmoe", "qwen2_moe", "glm4_moe", "ernie4_5", "ernie4_5_moe", "minimax_m2"):
+for name in ("glm", "solar_open", "flex_olmo", "olmoe", "qwen2_moe", "glm4_moe", "ernie4_5", "ernie4_5_moe", "minimax_m2"):
     CASES[f"{name}-plain"] = case(name)
 CASES.update({
     "olmoe-normalised-biases": case("olmoe", norm_topk_prob=True, attention_bias=True, num_key_value_heads=None,
                                     tie_word_embeddings=True, num_experts=5, num_experts_per_tok=5),
+    "glm-no-biases": case("glm", attention_bias=False, head_dim=16, partial_rotary_factor=0.75,
+                          num_attention_heads=2, num_key_value_heads=1),
+    "solar_open-no-size": case("solar_open", intermediate_size=..., n_group=2, topk_group=1, attention_bias=True,
+                               routed_scaling_factor=2.0, n_shared_experts=2),
+    "flex_olmo-normalised": case("flex_olmo", norm_topk_prob=True, num_key_value_heads=1),
     "qwen2_moe-sparse-step": case("qwen2_moe", norm_topk_prob=True, decoder_sparse_step=2, num_hidden_layers=5,
                                   qkv_bias=False),
     "qwen2_moe-dense-blocks-window": case("qwen2_moe", mlp_only_layers=[1, 2], use_sliding_window=True,

@@ -16,7 +16,7 @@ struct command {
 static const struct command command[] = {
     {"run", command_run, "answer one prompt"},
     {"chat", command_chat, "hold a conversation in the terminal"},
-    {"serve", command_serve, "serve OpenAI's and Anthropic's HTTP interfaces, and a page"},
+    {"serve", command_serve, "serve the HTTP interfaces of OpenAI, Anthropic and Ollama, and a page"},
     {"list", command_list, "list the models that have a name here"},
     {"stream", command_stream, "answer the prompts of a file, one JSON object a line"},
     {"learn", command_learn, "search for layers that drafts can skip, ahead of time"},

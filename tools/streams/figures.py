@@ -160,7 +160,8 @@ class Service:
     def complete(self, prompt, n, task):
         body = {"model": self.name, "prompt": prompt, "max_tokens": n, "temperature": 0, "metadata": {"task": task}}
         request = urllib.request.Request(self.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        return json.load(urllib.request.urlopen(request))["usage"]
+        answer = json.load(urllib.request.urlopen(request))
+        return {**answer["usage"], "swiftlet": answer["swiftlet"]}
 
     def drifts(self):
         text = urllib.request.urlopen(self.url + "/metrics").read().decode()
