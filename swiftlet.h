@@ -26,11 +26,11 @@ typedef struct model swiftlet_model;
 typedef struct engine swiftlet_engine;
 typedef struct session swiftlet_session;
 typedef struct grammar swiftlet_grammar;
-struct exchange; /* kernels/exchange.h */
+struct process_group; /* kernels/process_group.h */
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-/* How tokens are drafted: core/decode/method.c has the table. The first two, and auto, plan by price. */
+/* How tokens are drafted: core/decode/method.c has the table. The first two, and auto, plan by cost. */
 enum swiftlet_method {
 	SWIFTLET_SWIFT,
 	SWIFTLET_VANILLA,
@@ -70,21 +70,21 @@ struct swiftlet_options {
 	int screened_head;   /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
 	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
 	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
-	struct exchange* exchange;
+	struct process_group* group;
 	/* session */
 	int context;        /* tokens; 0: min(the model's, 4096) */
 	char cache_type[8]; /* "auto", "f16", "f32", "q8_0" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
-	enum swiftlet_stop_rule stop_rule; /* of the methods that do not plan by price, as what follows */
+	enum swiftlet_stop_rule stop_rule; /* of the methods that do not plan by cost, as what follows */
 	double stop_threshold;             /* under it a chain ends; negative: the method's own */
 	bool stop_fixed;                   /* the threshold stays, where the method adapts it */
 	bool rejection;                    /* acceptance by rejection sampling: lossless in distribution */
 	bool reuse;                        /* verification goes on from the exit for the rows that were drafted */
-	int exit_block;                    /* blocks that run before an exit; 0: by price */
-	int speculations;                  /* draft steps a round; 0: the method's own, or by price */
-	int children;                      /* ppd: tokens predicted for the next position; 0: by price */
-	char adapter[512], heads[512], probe[512]; /* files of parts; "": none */
+	int exit_block;                    /* blocks that run before an exit; 0: by cost */
+	int speculations;                  /* draft steps a round; 0: the method's own, or by cost */
+	int children;                      /* ppd: tokens predicted for the next position; 0: by cost */
+	char adapter[512], heads[512], probe[512]; /* files of auxiliary weights; "": none */
 	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and
 	 * is opened with the engine. "": none */
 	char draft_model[512];
@@ -168,9 +168,9 @@ SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (
 SWIFTLET_API const char* swiftlet_engine_note(swiftlet_engine*);
 
 /* The other ranks: does what rank 0's engines need until it dismisses them. False with the message. */
-SWIFTLET_API bool swiftlet_follow(struct exchange*, char* message, size_t size);
+SWIFTLET_API bool swiftlet_follow(struct process_group*, char* message, size_t size);
 /* Rank 0, at the end. */
-SWIFTLET_API void swiftlet_dismiss(struct exchange*);
+SWIFTLET_API void swiftlet_dismiss(struct process_group*);
 
 SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const struct swiftlet_options*,
                                                      char* message, size_t size);

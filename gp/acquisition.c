@@ -158,7 +158,7 @@ static void round_to_largest(const struct hunt* h, uint64_t* bits) {
 		flip(bits, largest[i]);
 }
 
-static void climb(struct hunt* h, const uint64_t* from, struct gp_random* random, uint64_t* bits) {
+static void climb_relaxed(struct hunt* h, const uint64_t* from, struct gp_random* random, uint64_t* bits) {
 	const int dims = h->g->option.dims;
 	double u[GP_MAX_DIMS], best = 0;
 	for (int i = 0; i < dims; i++)
@@ -201,7 +201,7 @@ static double mean_flipped(const struct gp* g, const int* cell, const uint64_t* 
 }
 
 /* Judges candidates by acquisition: one triangular solve for all of them. */
-static void judge(struct hunt* h, struct candidate* c, int count) {
+static void judge_point(struct hunt* h, struct candidate* c, int count) {
 	struct gp* g = h->g;
 	double* k = g->work;
 	if (count == 0)
@@ -263,17 +263,17 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* li
 
 /* From a rounded point: up to ROUNDS times the best of its swaps where that is better, or where the point
  * itself may not be proposed. */
-static bool refine(struct hunt* h, const uint64_t* from, struct candidate* best) {
+static bool refine_point(struct hunt* h, const uint64_t* from, struct candidate* best) {
 	struct candidate list[BATCH], here = {.value = -INFINITY};
 	memcpy(here.bits, from, (size_t)h->g->words * sizeof *from);
 	bool found = !gp_observed(h->g, from);
 	if (found) {
 		gp_predict(h->g, from, &here.mean, NULL);
-		judge(h, &here, 1);
+		judge_point(h, &here, 1);
 	}
 	for (int round = 0; round < ROUNDS || !found; round++) {
 		const int count = best_swaps(h, here.bits, list);
-		judge(h, list, count);
+		judge_point(h, list, count);
 		int top = -1;
 		for (int i = 0; i < count; i++)
 			if (list[i].value > here.value && (top < 0 || list[i].value > list[top].value))
@@ -347,8 +347,8 @@ enum gp_result gp_propose(struct gp* g, const struct gp_search* s, uint64_t* bit
 	bool found = false;
 	for (int i = 0; i < STARTS; i++) {
 		uint64_t rounded[WORDS] = {0};
-		climb(&h, i < known ? point(g, from[i]) : NULL, &random, rounded);
-		found = refine(&h, rounded, &best) || found;
+		climb_relaxed(&h, i < known ? point(g, from[i]) : NULL, &random, rounded);
+		found = refine_point(&h, rounded, &best) || found;
 	}
 	if (!found)
 		return GP_NONE_LEFT;

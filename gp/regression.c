@@ -167,7 +167,7 @@ double solve_halves(const struct gp* g, const double* factor, const double* half
 
 static void solve(struct gp* g) { solve_halves(g, g->factor, g->half_y, g->half_one, g->alpha, &g->mean); }
 
-static enum gp_result rebuild(struct gp* g) {
+static enum gp_result rebuild_factor(struct gp* g) {
 	enum gp_result result = covariance_factor(g, &g->hyper, &g->table, g->option.jitter, g->factor);
 	g->jitter = g->option.jitter;
 	for (int raise = 0; raise < 6 && result != GP_OK; raise++) {
@@ -182,7 +182,7 @@ static enum gp_result rebuild(struct gp* g) {
 }
 
 /* The factor's next row: L v = k, then the root of what is left on the diagonal. */
-static bool grow(struct gp* g) {
+static bool grow_arrays(struct gp* g) {
 	const int n = g->n;
 	double* row = g->factor + (size_t)n * (size_t)g->option.capacity;
 	for (int j = 0; j < n; j++)
@@ -209,16 +209,16 @@ enum gp_result gp_add(struct gp* g, const uint64_t* bits, double y, double varia
 	*o = (struct observation){.y = y, .variance = variance, .window = window};
 	for (int w = 0; w < g->words; w++)
 		o->bits[w] = bits[w] & (g->group_mask[0][w] | g->group_mask[1][w]);
-	if (grow(g)) {
+	if (grow_arrays(g)) {
 		solve(g);
 		return GP_OK;
 	}
 	g->n++;
-	const enum gp_result result = rebuild(g);
+	const enum gp_result result = rebuild_factor(g);
 	if (result == GP_OK)
 		return GP_OK;
 	g->n--;
-	rebuild(g);
+	rebuild_factor(g);
 	return result;
 }
 
@@ -229,7 +229,7 @@ enum gp_result gp_forget(struct gp* g, int keep) {
 		return GP_OK;
 	memmove(g->observation, g->observation + g->n - keep, (size_t)keep * sizeof *g->observation);
 	g->n = keep;
-	return rebuild(g);
+	return rebuild_factor(g);
 }
 
 struct gp_hyper gp_hyper(const struct gp* g) {
@@ -244,12 +244,12 @@ enum gp_result gp_set_hyper(struct gp* g, const struct gp_hyper* h) {
 	const struct gp_hyper before = g->hyper;
 	g->hyper = *h;
 	table_fill(g, h, &g->table);
-	const enum gp_result result = rebuild(g);
+	const enum gp_result result = rebuild_factor(g);
 	if (result == GP_OK)
 		return GP_OK;
 	g->hyper = before;
 	table_fill(g, &before, &g->table);
-	rebuild(g);
+	rebuild_factor(g);
 	return result;
 }
 

@@ -81,8 +81,8 @@ void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
  * The rows of an interleaved one, of type q4_k, lie in groups of INTERLEAVED_ROWS side by side: of each block
  * of 256 columns the first 4 bytes of all INTERLEAVED_ROWS rows, then their second ones, and so on; of type
  * q4_0 of each block of 32 columns first all INTERLEAVED_ROWS scales, then the nibbles in words likewise.
- * Copies that are made for drafting (kernels/draft_weights.h) and coarse heads are interleaved, never what a
- * model stores; data is then 64-byte aligned and rows a multiple of INTERLEAVED_ROWS. */
+ * Draft weights (kernels/draft_weights.h) and coarse heads are interleaved, never a model's stored weights;
+ * data is then 64-byte aligned and rows a multiple of INTERLEAVED_ROWS. */
 enum { INTERLEAVED_ROWS = 16 };
 
 struct tensor {
@@ -232,8 +232,8 @@ struct weight_table {
 
 /* A state for each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
  * Of the others those in `stored` run with the weights as stored, and so does the head with `stored_head`;
- * all else runs with the quantized draft weights where there is one, so that a mask that says no more than
- * what is skipped is good with and without. Bits of `stored` are set for nothing that is skipped. */
+ * all else runs with the quantized draft weights where there are some, so that a mask that names skipped
+ * sub-layers alone is good with and without them. Bits of `stored` are set for nothing that is skipped. */
 struct mask {
 	uint64_t word[MASK_WORDS];
 	uint64_t stored[MASK_WORDS];
@@ -257,7 +257,7 @@ static inline void mask_store(struct mask* m, int sub_layer) {
 	m->stored[sub_layer >> 6] |= (uint64_t)1 << (sub_layer & 63);
 }
 /* Whether it says of anything that it runs as stored. */
-static inline bool mask_says_stored(const struct mask* m) {
+static inline bool mask_has_stored(const struct mask* m) {
 	uint64_t any = m->stored_head;
 	for (int i = 0; i < MASK_WORDS; i++)
 		any |= m->stored[i];
@@ -283,7 +283,7 @@ static inline int least(int a, int b) { return a < b ? a : b; }
 
 enum { MAX_ROWS = 256, SLICE_ROWS = 64, PREFILL_CHUNK = 256, MAX_TOP = 20 };
 
-/* One sequence's keys and values. Committed tokens come first; rows appended since are pending and
+/* One sequence's KV cache. Committed tokens come first; rows appended since are pending and
  * form a tree. Read the counters freely; change them only through the backend. */
 struct cache {
 	struct backend* backend;
@@ -292,7 +292,7 @@ struct cache {
 	int pending;
 	int prompt_length; /* set by the caller before prefill; length-dependent RoPE uses
 	                      max(prompt_length, position + 1) */
-	/* Set by the caller while nothing is committed: beginnings are shared among caches of one tenant alone.
+	/* Set by the caller while nothing is committed: prefixes are shared among caches of one tenant alone.
 	 */
 	int tenant;
 	enum dtype type; /* F16, F32, or where the backend has it Q8_0 */
@@ -344,7 +344,7 @@ struct penalties {
 
 struct result {
 	int32_t token;
-	float log_sum_exp; /* log sum exp of the raw logits */
+	float log_sum_exp; /* of the raw logits */
 	int top;           /* in: entries wanted, 1..MAX_TOP; out: entries given (<= vocab) */
 	/* Best first: by logit, or by processed log p + noise when there is a sampler (entries the filter
 	 * excludes are left out). The probability is always the unprocessed softmax's. Ties: lowest id. */
@@ -390,9 +390,9 @@ struct pass {
 	 * with keys and values from `first` on alone: the caller discards them. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
-	/* Sub-layers run with their quantized draft weights, where they are not left out, and so the head; NULL
-	 * and false: as stored. Only after use_draft_weights, each only where there is a copy, and never in a
-	 * prefill. */
+	/* Sub-layers that run with their quantized draft weights unless they are skipped, and whether the head
+	 * does; NULL and false: as stored. Only after use_draft_weights, only those that have draft weights, and
+	 * never in a prefill. */
 	const struct mask* quantized;
 	bool quantized_head;
 	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
@@ -440,8 +440,8 @@ struct draft_policy {
 
 /* ---- the backend -------------------------------------------------------------------------- */
 
-struct draft_weights; /* quantized draft weights of the weights: kernels/draft_weights.h */
-struct exchange;      /* between the processes that share a model: kernels/exchange.h */
+struct draft_weights; /* quantized draft weights: kernels/draft_weights.h */
+struct process_group; /* between the processes that share a model: kernels/process_group.h */
 struct leading;       /* kernels/ranks.c */
 
 struct backend_options {
@@ -457,7 +457,7 @@ struct backend_options {
 	/* Rows of which no more than the largest logit is asked read the head as a coarse copy, and exactly what
 	 * may be that one, where the backend has such a copy: the same tokens, the same bits. */
 	bool screened_head;
-	struct exchange* exchange; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
+	struct process_group* group; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
 /* What a pass spends its time on, in the order of a block's. */
@@ -465,7 +465,7 @@ enum pass_part {
 	PART_INPUT, /* rows of the embedding, angles of the rotation */
 	PART_NORM,
 	PART_QKV,
-	PART_KV_CACHE, /* rotation of queries and keys, keys and values into the cache */
+	PART_KV_CACHE, /* rotation of queries and keys, new keys and values into the KV cache */
 	PART_ATTENTION,
 	PART_ATTENTION_OUT,
 	PART_JOIN, /* post-norms included */
@@ -484,7 +484,7 @@ struct backend {
 	struct leading* leading; /* of other processes (kernels/ranks.h); NULL: none */
 	/* Whether a prefill chunk leaves the same bits as the same rows run exactly. */
 	bool prefill_is_exact;
-	/* That the screened head takes beside the weights, and passes read in the head's place; 0: none. */
+	/* Bytes of the exact screened head's coarse copy, which passes read in the head's place; 0: none. */
 	size_t screened_bytes;
 	bool bounds_guesses; /* rows of WANT_GUESS read no more of it than what they are allowed */
 	bool times_parts;
@@ -507,8 +507,8 @@ struct backend {
 	/* Forgets committed tokens from `committed` on, and all pending rows. */
 	void (*truncate)(struct cache*, int committed);
 	/* Optional, all three or none (NULL: each cache has memory of its own, whatever the others hold). */
-	/* Makes the cache hold the beginning of these tokens and nothing else, as far as it does already, or
-	 * another cache of its backend in whole pages; keys and values are shared, not copied. Returns how many
+	/* Makes the cache hold a prefix of these tokens and nothing else, as far as it does already, or
+	 * another KV cache of its backend in whole pages; pages are shared, not copied. Returns how many
 	 * tokens it holds then. Of others' rows those are found that the full model ran; none where the
 	 * rotation depends on the prompt's length. Where prefill_is_exact is false only what prefill chunks of
 	 * PREFILL_CHUNK rows left is kept and found, in such chunks counted from 0. Nothing may be pending. */
@@ -526,20 +526,21 @@ struct backend {
 	size_t (*page_bytes)(const struct cache*);
 	bool (*page_save)(const struct cache*, int page, void* to);
 	bool (*page_restore)(struct cache*, const int32_t* token, const void* from);
-	/* Optional (NULL on the CPU): the whole draft loop, with skip, low and quantized_head as in a pass. The
-	 * first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the steps
-	 * taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
+	/* Optional (NULL on the CPU): the whole draft loop, with skip, quantized and quantized_head as in a pass.
+	 * The first row holds `token` after the committed tokens; out[d] is the result of step d. Returns the
+	 * steps taken (>= 1), or 0 with the error set. Pending rows are left for the caller to discard. */
 	int (*draft)(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
 	             const struct mask* quantized, bool quantized_head, const struct draft_policy*,
 	             struct result* out, struct error*);
-	/* Optional (NULL: it cannot): passes may run with this copy (kernels/draft_weights.h) once it is placed
-	 * and filled; it must outlive the backend. False with the error set: all is as before. */
+	/* Optional (NULL: it cannot): passes may run with these draft weights (kernels/draft_weights.h) once they
+	 * are placed and filled; they must outlive the backend. False with the error set: all is as before. */
 	bool (*use_draft_weights)(struct backend*, const struct draft_weights*, struct error*);
-	bool interleaved; /* the copies that it runs are */
-	/* Its memory was wanted for caches and is gone: passes that ask for the copy run the stored weights. */
+	bool interleaved; /* the draft weights that it runs are */
+	/* Their memory went to caches: passes that ask for draft weights run the stored weights. */
 	bool draft_weights_released;
-	/* Optional (NULL: there is nothing to carry): takes so many bytes of the copy, once it is filled, to
-	 * where passes run, and says whether all are there. The first pass with the copy takes what is left. */
+	/* Optional (NULL: there is nothing to upload): takes so many bytes of the draft weights, once they are
+	 * filled, to where passes run; *all says whether all are there. The first pass with them takes the rest.
+	 */
 	bool (*upload_draft_weights)(struct backend*, size_t bytes, bool* all, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
 	double (*bandwidth)(struct backend*);

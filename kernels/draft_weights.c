@@ -1,4 +1,4 @@
-/* Which matrices get quantized draft weights, where it lies, and filling it on all threads. */
+/* Plans which matrices get quantized draft weights and where they lie, and fills them on all threads. */
 #include "kernels/draft_weights.h"
 
 #include <math.h>
@@ -11,7 +11,8 @@
 #include "kernels/cpu/pool.h"
 #include "kernels/dtype_blocks.h"
 
-/* Draft weights must spare this share of a sub-layer's bytes, or reading it gains too little for its memory.
+/* Draft weights must save this share of a sub-layer's bytes, or reading them gains too little for their
+ * memory.
  */
 static const double LEAST_SPARED = 0.25;
 
@@ -36,7 +37,7 @@ static enum dtype type_for(const struct draft_weights* draft, const struct tenso
 	return DTYPE_Q4_K;
 }
 
-/* The stored matrix's copy in so many bits, no bytes yet */
+/* The draft tensor of a stored matrix in so many bits, without bytes yet */
 static struct tensor planned_tensor(const struct draft_weights* draft, const struct tensor* stored,
                                     int bits) {
 	const enum dtype type = type_for(draft, stored, bits);
@@ -56,7 +57,7 @@ static struct share begin_sub_layer(const struct draft_weights* draft) {
 	return (struct share){.first_item = draft->n_items, .first_byte = draft->bytes};
 }
 
-/* Plans draft weights of one matrix, where it is smaller. *copy is the stored tensor so far. */
+/* Plans the draft weights of one matrix, where they are smaller. *quantized is the stored tensor so far. */
 static void plan_matrix(struct draft_weights* draft, struct share* share, const struct tensor* stored,
                         struct tensor* quantized, int bits) {
 	const struct tensor planned = planned_tensor(draft, stored, bits);
@@ -71,7 +72,7 @@ static void plan_matrix(struct draft_weights* draft, struct share* share, const 
 	    (draft->bytes + is + DRAFT_WEIGHTS_ALIGNMENT - 1) / DRAFT_WEIGHTS_ALIGNMENT * DRAFT_WEIGHTS_ALIGNMENT;
 }
 
-/* Whether the sub-layer gets its draft weights; else none of them is planned. */
+/* Whether the sub-layer gets draft weights; else none of them are planned. */
 static bool end_sub_layer(struct draft_weights* draft, const struct share* share, int bits) {
 	if (share->before == 0 || (double)share->after > (1 - LEAST_SPARED) * (double)share->before) {
 		draft->n_items = share->first_item;
@@ -118,7 +119,7 @@ static void plan_block(struct draft_weights* draft, int b) {
 	mask_set(&draft->sub_layers, 2 * b, plan_attention(draft, s, &draft->block[b]));
 	mask_set(&draft->sub_layers, 2 * b + 1, plan_mlp(draft, s, &draft->block[b], expert));
 }
-/* Of the blocks, so that it tells copies of different bits apart; the stored head's where they have none. */
+/* The type of most bytes of the blocks' draft weights; the stored head's type where they have none. */
 static enum dtype main_type(const struct draft_weights* draft) {
 	size_t bytes[DTYPE_COUNT] = {0};
 	enum dtype most = draft->output->type;
@@ -223,7 +224,7 @@ static void clear_gap(const struct draft_weights* draft, unsigned char* data, in
 	memset(data + end, 0, next - end);
 }
 
-/* Some rows of a matrix, and where their copy goes. */
+/* Some rows of a matrix, and where their draft weights go. */
 struct rows {
 	const struct quantizer* by;
 	const struct tensor *from, *to;
@@ -237,7 +238,8 @@ struct rows {
 enum { COLS_INTERLEAVED = BLOCK_SUPER, COLS_OF_A_ROW = INTERLEAVED_ROWS * BLOCK_SUPER };
 
 /* Fetches what follows: rows side by side are too many streams for the processor to see where they go. */
-static void widen(const struct rows* rows, const unsigned char* from, size_t bytes, float* x, int64_t cols) {
+static void widen_row(const struct rows* rows, const unsigned char* from, size_t bytes, float* x,
+                      int64_t cols) {
 	for (size_t i = 0; i < bytes; i += 64)
 		__builtin_prefetch(from + bytes + i);
 	rows->by->widen(rows->from->type, from, x, cols);
@@ -251,7 +253,7 @@ static void round_interleaved(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 		some = rows->to->cols - k < COLS_INTERLEAVED ? rows->to->cols - k : COLS_INTERLEAVED;
 		const size_t bytes = dtype_row_bytes(rows->from->type, some);
 		for (size_t r = 0; r < INTERLEAVED_ROWS; r++)
-			widen(rows, from + r * rows->row_bytes, bytes, x + r * COLS_INTERLEAVED, some);
+			widen_row(rows, from + r * rows->row_bytes, bytes, x + r * COLS_INTERLEAVED, some);
 		for (int64_t b = 0; b < some;
 		     b += dtype_block(type), out += INTERLEAVED_ROWS * dtype_block_bytes(type))
 			rows->by->interleave(type, out, x + b, COLS_INTERLEAVED);
@@ -266,7 +268,7 @@ static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 		for (int64_t k = 0, some; k < rows->to->cols; k += some) {
 			some = rows->to->cols - k < COLS_OF_A_ROW ? rows->to->cols - k : COLS_OF_A_ROW;
 			const size_t bytes = dtype_row_bytes(rows->from->type, some);
-			widen(rows, from, bytes, x, some);
+			widen_row(rows, from, bytes, x, some);
 			rows->by->round(rows->to->type, out, x, some);
 			out += dtype_row_bytes(rows->to->type, some);
 			from += bytes;

@@ -1,10 +1,11 @@
 /* Quantized draft weights of a model's matrices, for drafting.
  *
- * A pass may run sub-layers, and the head, with the draft weights instead of the stored weights (pass.low,
- * pass.quantized_head). The draft weights are made of GGUF's own block types, so that the kernels for stored
- * weights run it. What it computes is a guess: verification always runs the stored weights.
+ * A pass may run sub-layers, and the head, with the draft weights instead of the stored weights
+ * (pass.quantized, pass.quantized_head). The draft weights are made of GGUF's own block types, so that the
+ * kernels for stored weights run it. A pass with them is a guess: verification always runs the stored
+ * weights.
  *
- * Planning says which matrices get draft weights, of which type and where it lies, from shapes and stored
+ * Planning decides which matrices get draft weights, of which type and where they lie, from shapes and stored
  * types alone; making fills memory by that plan. The draft weights' bytes depend on the weights and what was
  * asked for, not on threads or instruction sets.
  *
@@ -29,7 +30,7 @@ struct quantizer {
 	void (*interleave)(enum dtype, void* out, const float* x, int64_t stride);
 };
 
-/* One matrix of the draft weights. */
+/* One matrix with draft weights. */
 struct draft_weights_item {
 	const struct tensor* stored;
 	struct tensor* quantized; /* in the table below; data NULL until draft_weights_place */
@@ -37,25 +38,25 @@ struct draft_weights_item {
 	int first_part;           /* of the parts that are made one by one */
 };
 
-/* What is asked of draft weights. */
+/* The format that is asked for. */
 struct draft_weights_format {
-	int bits;         /* of the blocks' matrices: 4 or 8; the head's copy has 8 */
+	int bits;         /* of the blocks' matrices: 4 or 8; the head's have 8 */
 	bool interleaved; /* in 4 bits, matrices whose rows are a multiple of INTERLEAVED_ROWS are */
-	bool coarse_head; /* drafts take the backend's (WANT_GUESS): no draft weights of the head is made */
+	bool coarse_head; /* drafts take the backend's (WANT_GUESS): the head gets no draft weights */
 };
 
 struct draft_weights {
 	struct draft_weights_format format;
-	bool optional; /* nobody asked for it: a backend may give its memory to caches */
+	bool optional; /* nobody asked for them: a backend may give their memory to caches */
 	const struct quantizer* rounding;
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the draft weights in the place of the matrices that have one */
 	struct block_weights* block;
 	struct expert* expert;  /* (n_blocks, n_experts) likewise, of the blocks that have some */
 	struct tensor* output;  /* likewise, the head */
-	struct mask sub_layers; /* those with draft weights: it spares at least a quarter of their bytes */
+	struct mask sub_layers; /* those with draft weights, which save at least a quarter of their bytes */
 	bool head;              /* so has the output head */
-	enum dtype type;        /* of most bytes of the blocks' copies */
+	enum dtype type;        /* of most bytes of the blocks' draft weights */
 	size_t bytes;           /* of the draft weights; 0: the weights are as small already */
 	struct draft_weights_item* item; /* (n_items) by offset */
 	int n_items;
@@ -75,9 +76,8 @@ void draft_weights_place(struct draft_weights*, const void* data);
 bool draft_weights_make(const struct draft_weights*, void* data, int threads,
                         void (*progress)(void* user, double share), void* user, struct error*);
 
-/* The same by slices, between which whoever wants the draft weights works: takes part for about so many
- * seconds, or until all is made, and gives back the share that is. Allocates nothing. From one thread at a
- * time. */
+/* The same by slices between a request's passes: draft_weights_job_run works for about so many seconds, or
+ * until all is made, and returns the share that is made. It allocates nothing. From one thread at a time. */
 struct draft_weights_job;
 struct draft_weights_job* draft_weights_job_open(const struct draft_weights*, void* data, int threads,
                                                  struct error*);
@@ -88,7 +88,7 @@ double draft_weights_job_share(const struct draft_weights_job*);
 /* The sub-layers that a draft with this mask runs with the draft weights; the head is beside them. */
 struct mask draft_weights_sub_layers(const struct draft_weights*, const struct mask*, bool* head);
 
-/* Rounds a row of floats to a type that copies have: q4_0, q4_1, q4_k or q8_0. x (cols), out
+/* Rounds a row of floats to a type that draft weights have: q4_0, q4_1, q4_k or q8_0. x (cols), out
  * (dtype_row_bytes). Scales are always finite, whatever x holds. */
 void quantize_row(enum dtype type, void* out, const float* x, int64_t cols);
 /* Rounds a block each of INTERLEAVED_ROWS rows to q4_0 or q4_k, interleaved. x (INTERLEAVED_ROWS, stride),

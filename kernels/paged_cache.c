@@ -39,7 +39,7 @@ bool paged_open(struct paged_cache* c, struct backend* backend, int capacity, en
 
 /* ---- pages -------------------------------------------------------------------------------- */
 
-static void hold(struct paged_cache* c, int at, struct page* page) {
+static void hold_page(struct paged_cache* c, int at, struct page* page) {
 	c->page[at] = page;
 	for (int m = 0; m < c->pool->memories; m++)
 		c->bytes[(size_t)m * (size_t)c->most_pages + (size_t)at] = pages_at(c->pool, page, m);
@@ -72,7 +72,7 @@ static bool own_page(struct paged_cache* c, int at) {
 		return false;
 	pages_copy(c->pool, copy, shared);
 	pages_leave(c->pool, shared);
-	hold(c, at, copy);
+	hold_page(c, at, copy);
 	c->named = c->named < at ? c->named : at;
 	return true;
 }
@@ -88,7 +88,7 @@ bool paged_reserve(struct cache* cache, int rows) {
 		struct page* page = pages_take(c->pool);
 		if (!page)
 			return false;
-		hold(c, c->n_pages++, page);
+		hold_page(c, c->n_pages++, page);
 	}
 	return true;
 }
@@ -123,7 +123,7 @@ static void name_pages(struct paged_cache* c) {
 		}
 		pages_use(c->pool, same);
 		pages_leave(c->pool, c->page[c->named]);
-		hold(c, c->named, same);
+		hold_page(c, c->named, same);
 	}
 }
 
@@ -144,7 +144,7 @@ int paged_adopt(struct cache* cache, const int32_t* token, int n) {
 			break;
 		paged_truncate(cache, at * PAGE_SLOTS);
 		pages_use(c->pool, page);
-		hold(c, c->n_pages++, page);
+		hold_page(c, c->n_pages++, page);
 		memcpy(c->token + at * PAGE_SLOTS, wanted, PAGE_SLOTS * sizeof *wanted);
 		c->named++;
 		c->clean = cache->committed = c->named * PAGE_SLOTS;
@@ -178,7 +178,7 @@ bool paged_restore(struct cache* cache, const int32_t* token, const void* from) 
 	struct page* page = pages_take(c->pool);
 	if (!page)
 		return false;
-	hold(c, c->n_pages++, page);
+	hold_page(c, c->n_pages++, page);
 	memcpy(paged_bytes(c, 0)[at], from, c->pool->page_bytes);
 	memcpy(c->token + cache->committed, token, PAGE_SLOTS * sizeof *token);
 	c->clean = cache->committed += PAGE_SLOTS;

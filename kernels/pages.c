@@ -55,21 +55,21 @@ void pages_copy(const struct page_pool* pool, const struct page* to, const struc
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
-static size_t place(const struct page_pool* pool, int64_t after, const int32_t* token) {
+static size_t place_page(const struct page_pool* pool, int64_t after, const int32_t* token) {
 	uint64_t h = (uint64_t)after * 0x9e3779b97f4a7c15u;
 	for (int i = 0; i < PAGE_SLOTS; i++)
 		h = (h ^ (uint32_t)token[i]) * 0xff51afd7ed558ccdu, h ^= h >> 32;
 	return (size_t)(h >> (64 - pool->table_bits));
 }
 
-static void put(struct page_pool* pool, struct page* page) {
-	struct page** at = &pool->table[place(pool, page->after, page->token)];
+static void put_page(struct page_pool* pool, struct page* page) {
+	struct page** at = &pool->table[place_page(pool, page->after, page->token)];
 	page->next = *at;
 	*at = page;
 }
 
 static void unname(struct page_pool* pool, struct page* page) {
-	struct page** at = &pool->table[place(pool, page->after, page->token)];
+	struct page** at = &pool->table[place_page(pool, page->after, page->token)];
 	while (*at != page)
 		at = &(*at)->next;
 	*at = page->next;
@@ -93,7 +93,7 @@ static bool grow_table(struct page_pool* pool, int pages) {
 	for (size_t i = 0; i < places; i++)
 		for (struct page *page = old[i], *next; page; page = next) {
 			next = page->next;
-			put(pool, page);
+			put_page(pool, page);
 		}
 	free(old);
 	return true;
@@ -114,7 +114,7 @@ static struct arena* open_arena(const struct page_pool* pool, int n) {
 	return arena;
 }
 
-static bool make(struct page_pool* pool, int n) {
+static bool make_page(struct page_pool* pool, int n) {
 	struct arena* arena = grow_table(pool, pool->made + n) ? open_arena(pool, n) : NULL;
 	if (!arena)
 		return false;
@@ -135,7 +135,7 @@ bool pages_want(struct page_pool* pool, int n) {
 	if (pool->bounded && n > pool->made)
 		return false;
 	const int missing = pool->wanted + n - pool->made;
-	if (!pool->bounded && missing > 0 && !make(pool, missing))
+	if (!pool->bounded && missing > 0 && !make_page(pool, missing))
 		return false;
 	pool->wanted += n;
 	return true;
@@ -189,7 +189,7 @@ void pages_leave(struct page_pool* pool, struct page* page) {
 }
 
 struct page* pages_find(const struct page_pool* pool, int64_t after, const int32_t* token) {
-	struct page* page = pool->table[place(pool, after, token)];
+	struct page* page = pool->table[place_page(pool, after, token)];
 	while (page && (page->after != after || memcmp(page->token, token, sizeof page->token) != 0))
 		page = page->next;
 	return page;
@@ -199,5 +199,5 @@ void pages_name(struct page_pool* pool, struct page* page, int64_t after, const 
 	page->name = ++pool->names;
 	page->after = after;
 	memcpy(page->token, token, sizeof page->token);
-	put(pool, page);
+	put_page(pool, page);
 }

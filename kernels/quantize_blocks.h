@@ -6,10 +6,11 @@
  * (Σqx - ΣqΣx/n)² / (Σq² - (Σq)²/n) of Σ(x - mean)². The division whose line explains more is kept, and the
  * weights are rounded once more to what s and m became when they were stored.
  *
- * Making draft weights must cost few plain steps, or drafting earns it too late: so nothing here is summed
- * across lanes, and the words of the blocks come out as interleaved rows have them (kernels/interleaved.h).
- * Blocks lie side by side in as many rows, or one after another in one. It is compiled for any processor, for
- * AVX2 and for AVX-512 (cpu/avx2_quantize_row.c, cpu/avx512_quantize_row.c), to the same bytes. */
+ * Making draft weights must cost few plain steps, or drafting earns them back too late: so nothing here is
+ * summed across lanes, and the words of the blocks come out as interleaved rows have them
+ * (kernels/interleaved.h). Blocks lie side by side in as many rows, or one after another in one. It is
+ * compiled for any processor, for AVX2 and for AVX-512 (cpu/avx2_quantize_row.c, cpu/avx512_quantize_row.c),
+ * to the same bytes. */
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -35,7 +36,7 @@ typedef uint16_t halves __attribute__((vector_size(2 * BLOCKS)));
 static inline lanes all(float x) { return x - (lanes){0}; }
 
 /* v where `first` has all bits set, w where it has none */
-static inline lanes choose(indices first, lanes v, lanes w) {
+static inline lanes choose_lanes(indices first, lanes v, lanes w) {
 	return (lanes)(((indices)v & first) | ((indices)w & ~first));
 }
 
@@ -46,7 +47,7 @@ static inline lanes larger(lanes v, lanes w) {
 #elif defined(__AVX2__)
 	return (lanes)_mm256_max_ps((__m256)v, (__m256)w);
 #else
-	return choose(v > w, v, w);
+	return choose_lanes(v > w, v, w);
 #endif
 }
 
@@ -56,7 +57,7 @@ static inline lanes smaller(lanes v, lanes w) {
 #elif defined(__AVX2__)
 	return (lanes)_mm256_min_ps((__m256)v, (__m256)w);
 #else
-	return choose(v < w, v, w);
+	return choose_lanes(v < w, v, w);
 #endif
 }
 
@@ -83,14 +84,14 @@ static inline lanes nearest_whole(lanes v) {
 }
 
 /* 1 / x, 0 of 0 */
-static inline lanes inverse_of_lanes(lanes x) { return choose(x != 0, 1.0f / x, all(0)); }
+static inline lanes inverse_of_lanes(lanes x) { return choose_lanes(x != 0, 1.0f / x, all(0)); }
 
 /* ---- halves --------------------------------------------------------------------------------- */
 
 /* x as halves (half_from_float), finite ones; what is not a number becomes 0. */
 static inline indices to_halves(lanes x) {
 	const float most = 65504;
-	x = choose(x == x, x, all(0));
+	x = choose_lanes(x == x, x, all(0));
 	x = smaller(larger(x, all(-most)), all(most));
 	const indices sign = (indices)x >> 16 & 0x8000, magnitude = (indices)x & 0x7fffffff;
 	const indices tiny = (indices)((lanes)magnitude + 0.5f) - 0x3f000000;
@@ -103,7 +104,7 @@ static inline indices to_halves(lanes x) {
 static inline lanes from_halves(indices half) {
 	const indices magnitude = half & 0x7fff, subnormal = magnitude < 0x400;
 	const lanes tiny = __builtin_convertvector(magnitude, lanes) * 0x1p-24f;
-	const lanes value = choose(subnormal, tiny, (lanes)((magnitude << 13) + 0x38000000));
+	const lanes value = choose_lanes(subnormal, tiny, (lanes)((magnitude << 13) + 0x38000000));
 	return (lanes)((indices)value | (half & 0x8000) << 16);
 }
 
@@ -187,7 +188,7 @@ static inline void divide_groups(struct division* d, const struct lines* g, floa
 	/* less than a step finer than the range, at both ends alike: the ends are rounded to 0 and HIGHEST */
 	const lanes range = g->high - g->low;
 	const indices divides = (range > 1e-30f) & (range <= FLT_MAX); /* and its inverse is a number */
-	d->inverse = choose(divides, ((float)HIGHEST + step) / range, all(0));
+	d->inverse = choose_lanes(divides, ((float)HIGHEST + step) / range, all(0));
 	d->offset = 0.5f * (float)HIGHEST - 0.5f * (g->low + g->high) * d->inverse;
 	d->q = d->qq = d->qx = all(0);
 }
@@ -204,9 +205,9 @@ static inline void keep_better(struct lines* g, const struct division* d) {
 	const lanes spread = d->qq - d->q * d->q / (float)GROUP, shared = d->qx - d->q * g->sum / (float)GROUP;
 	const lanes scale = shared / spread, explained = shared * scale;
 	const indices better = (spread > 0) & (explained > g->best);
-	g->best = choose(better, explained, g->best);
-	g->scale = choose(better, scale, g->scale);
-	g->minimum = choose(better, (g->sum - scale * d->q) / (float)GROUP, g->minimum);
+	g->best = choose_lanes(better, explained, g->best);
+	g->scale = choose_lanes(better, scale, g->scale);
+	g->minimum = choose_lanes(better, (g->sum - scale * d->q) / (float)GROUP, g->minimum);
 }
 
 static inline void fit_lines(struct lines* g, const lanes t[GROUP]) {
@@ -273,8 +274,8 @@ static inline void round_q4_1(indices word[Q4_1_WORDS], const struct stripe* str
 /* q4_k's minima are stored negated, and a group above zero has none. */
 static inline void lower_minimum(struct lines* g) {
 	const indices above = g->minimum > 0;
-	g->scale = choose(above, g->high / (float)HIGHEST, g->scale);
-	g->minimum = choose(above, all(0), g->minimum);
+	g->scale = choose_lanes(above, g->high / (float)HIGHEST, g->scale);
+	g->minimum = choose_lanes(above, all(0), g->minimum);
 }
 
 static inline void round_q4_k(indices word[Q4_K_WORDS], const struct stripe* stripe) {
@@ -311,7 +312,7 @@ static inline void round_q4_k(indices word[Q4_K_WORDS], const struct stripe* str
 static inline lanes extremes(const lanes t[GROUP]) {
 	lanes low, high;
 	find_ends(t, &low, &high);
-	return choose(-low > high, low, high);
+	return choose_lanes(-low > high, low, high);
 }
 
 /* Weights are d (q - 8). Of two divisions, which put the extreme half a level beyond the last one and half a
@@ -323,7 +324,7 @@ static inline indices round_q4_0(indices word[Q4_0_WORDS], const struct stripe* 
 	const lanes extreme = extremes(t);
 	const indices divides = ((extreme > 1e-30f) | (extreme < -1e-30f)) & (extreme - extreme == 0);
 	for (int e = 0; e < 2; e++) {
-		const lanes inverse = choose(divides, ends[e] / extreme, all(0));
+		const lanes inverse = choose_lanes(divides, ends[e] / extreme, all(0));
 		lanes qq = all(0), qx = all(0);
 		for (int i = 0; i < GROUP; i++) {
 			const lanes q = larger(smaller(nearest_whole(t[i] * inverse), all(7)), all(-8));
@@ -331,8 +332,8 @@ static inline indices round_q4_0(indices word[Q4_0_WORDS], const struct stripe* 
 			qx += q * t[i];
 		}
 		const indices better = (qq > 0) & (qx * qx > best * qq);
-		best = choose(better, qx * qx / qq, best);
-		scale = choose(better, qx / qq, scale);
+		best = choose_lanes(better, qx * qx / qq, best);
+		scale = choose_lanes(better, qx / qq, scale);
 	}
 	const indices d = to_halves(scale);
 	const lanes inverse = inverse_of_lanes(from_halves(d)), both[2] = {inverse, inverse};

@@ -1,4 +1,4 @@
-/* Rank 0's calls, told and repeated. */
+/* Rank 0's calls, broadcast and repeated. */
 #include "kernels/ranks.h"
 
 #include <stdio.h>
@@ -20,22 +20,22 @@ enum { MOST_CACHES = 4096 };
 
 struct leading {
 	struct backend own; /* the backend's calls as they were */
-	struct exchange* exchange;
+	struct process_group* group;
 	struct cache* cache[MOST_CACHES]; /* by the number that the others know it by; NULL: free */
 };
 
-struct told_segment {
+struct remote_segment {
 	int32_t cache, base, n, prompt_length;
 };
 
 /* One call, as it goes to the others: a whole struct, whatever of it the call needs. */
-struct told {
+struct remote_call {
 	int32_t call, cache;
 	int32_t argument[2];
 	/* CALL_RUN: what the pass points to comes beside it; a pointer says no more than that it is not NULL */
 	struct pass pass;
 	struct mask skip;
-	struct told_segment segment[MAX_ROWS];
+	struct remote_segment segment[MAX_ROWS];
 	int32_t token[MAX_ROWS], parent[MAX_ROWS];
 	int32_t row[MAX_ROWS]; /* of a pass that goes on; of CALL_COMMIT the path */
 	uint8_t wanted[MAX_ROWS];
@@ -43,8 +43,8 @@ struct told {
 
 /* ---- leading ------------------------------------------------------------------------------- */
 
-static void tell(const struct leading* l, struct told* told) {
-	l->exchange->tell(l->exchange, told, sizeof *told);
+static void broadcast_call(const struct leading* l, struct remote_call* call) {
+	l->group->broadcast(l->group, call, sizeof *call);
 }
 
 static int number_of(const struct leading* l, const struct cache* cache) {
@@ -56,8 +56,8 @@ static int number_of(const struct leading* l, const struct cache* cache) {
 
 static void lead_close(struct backend* backend) {
 	struct leading* l = backend->leading;
-	struct told told = {.call = CALL_CLOSE};
-	tell(l, &told);
+	struct remote_call call = {.call = CALL_CLOSE};
+	broadcast_call(l, &call);
 	backend->leading = NULL;
 	l->own.close(backend);
 	free(l);
@@ -76,48 +76,49 @@ static struct cache* lead_cache_open(struct backend* backend, int capacity, enum
 	struct cache* cache = l->own.cache_open(backend, capacity, type, error);
 	if (!cache)
 		return NULL;
-	struct told told = {.call = CALL_OPEN_CACHE, .cache = number, .argument = {capacity, (int32_t)type}};
-	tell(l, &told);
+	struct remote_call call = {
+	    .call = CALL_OPEN_CACHE, .cache = number, .argument = {capacity, (int32_t)type}};
+	broadcast_call(l, &call);
 	l->cache[number] = cache;
 	return cache;
 }
 
 /* A call that says no more than a cache and a number. */
-static void tell_cache(const struct cache* cache, enum call call, int argument) {
+static void broadcast_cache_call(const struct cache* cache, enum call what, int argument) {
 	const struct leading* l = cache->backend->leading;
-	struct told told = {.call = (int32_t)call, .cache = number_of(l, cache), .argument = {argument}};
-	tell(l, &told);
+	struct remote_call call = {.call = (int32_t)what, .cache = number_of(l, cache), .argument = {argument}};
+	broadcast_call(l, &call);
 }
 
 static void lead_cache_close(struct cache* cache) {
 	if (!cache)
 		return;
 	struct leading* l = cache->backend->leading;
-	tell_cache(cache, CALL_CLOSE_CACHE, 0);
+	broadcast_cache_call(cache, CALL_CLOSE_CACHE, 0);
 	l->cache[number_of(l, cache)] = NULL;
 	l->own.cache_close(cache);
 }
 
 static void lead_discard(struct cache* cache) {
-	tell_cache(cache, CALL_DISCARD, 0);
+	broadcast_cache_call(cache, CALL_DISCARD, 0);
 	cache->backend->leading->own.discard(cache);
 }
 
 static bool lead_rewind(struct cache* cache, int sub_layer) {
-	tell_cache(cache, CALL_REWIND, sub_layer);
+	broadcast_cache_call(cache, CALL_REWIND, sub_layer);
 	return cache->backend->leading->own.rewind(cache, sub_layer);
 }
 
 static void lead_truncate(struct cache* cache, int committed) {
-	tell_cache(cache, CALL_TRUNCATE, committed);
+	broadcast_cache_call(cache, CALL_TRUNCATE, committed);
 	cache->backend->leading->own.truncate(cache, committed);
 }
 
 static void lead_commit(struct cache* cache, const int32_t* path, int n) {
 	const struct leading* l = cache->backend->leading;
-	struct told told = {.call = CALL_COMMIT, .cache = number_of(l, cache), .argument = {n}};
-	memcpy(told.row, path, (size_t)n * sizeof *path);
-	tell(l, &told);
+	struct remote_call call = {.call = CALL_COMMIT, .cache = number_of(l, cache), .argument = {n}};
+	memcpy(call.row, path, (size_t)n * sizeof *path);
+	broadcast_call(l, &call);
 	l->own.commit(cache, path, n);
 }
 
@@ -128,32 +129,32 @@ static void copy_rows(int32_t* to, const int32_t* from, int n) {
 
 static bool lead_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	const struct leading* l = backend->leading;
-	struct told told = {.call = CALL_RUN, .pass = *pass};
+	struct remote_call call = {.call = CALL_RUN, .pass = *pass};
 	if (pass->skip)
-		told.skip = *pass->skip;
+		call.skip = *pass->skip;
 	for (int i = 0; i < pass->n_segments; i++) {
 		const struct segment* s = &pass->segment[i];
-		told.segment[i] =
-		    (struct told_segment){number_of(l, s->cache), s->base, s->n, s->cache->prompt_length};
+		call.segment[i] =
+		    (struct remote_segment){number_of(l, s->cache), s->base, s->n, s->cache->prompt_length};
 	}
-	copy_rows(told.token, pass->token, pass->n);
-	copy_rows(told.parent, pass->parent, pass->n);
-	copy_rows(told.row, pass->row, pass->n);
+	copy_rows(call.token, pass->token, pass->n);
+	copy_rows(call.parent, pass->parent, pass->n);
+	copy_rows(call.row, pass->row, pass->n);
 	for (int i = 0; pass->head && i < pass->n; i++)
-		told.wanted[i] = pass->want[i] != WANT_NOTHING;
-	tell(l, &told);
+		call.wanted[i] = pass->want[i] != WANT_NOTHING;
+	broadcast_call(l, &call);
 	if (pass->state)
-		l->exchange->tell(l->exchange, (void*)(uintptr_t)pass->state,
-		                  (size_t)pass->n * (size_t)backend->weights->shape.dim * sizeof(float));
+		l->group->broadcast(l->group, (void*)(uintptr_t)pass->state,
+		                    (size_t)pass->n * (size_t)backend->weights->shape.dim * sizeof(float));
 	return l->own.run(backend, pass, error);
 }
 
-bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error* error) {
+bool ranks_lead(struct backend* backend, struct process_group* group, struct error* error) {
 	struct leading* l = calloc(1, sizeof *l);
 	if (!l)
 		return error_set(error, "out of memory for a backend over several processes");
 	l->own = *backend;
-	l->exchange = exchange;
+	l->group = group;
 	backend->leading = l;
 	backend->close = lead_close;
 	backend->cache_open = lead_cache_open;
@@ -175,7 +176,7 @@ bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error
 	backend->page_save = NULL;
 	backend->page_restore = NULL;
 	const size_t used = strlen(backend->name);
-	snprintf(backend->name + used, sizeof backend->name - used, " x %d", exchange->ranks);
+	snprintf(backend->name + used, sizeof backend->name - used, " x %d", group->ranks);
 	return true;
 }
 
@@ -183,9 +184,9 @@ bool ranks_lead(struct backend* backend, struct exchange* exchange, struct error
 
 struct following {
 	struct backend* backend;
-	struct exchange* exchange;
+	struct process_group* group;
 	struct cache* cache[MOST_CACHES];
-	struct told told;
+	struct remote_call call;
 	struct segment segment[MAX_ROWS];
 	struct result out[MAX_ROWS];
 	float* rows; /* (MAX_ROWS, dim) states that a pass goes on from, or what it taps */
@@ -194,7 +195,7 @@ struct following {
 /* Rank 0 alone looks at results: the least is asked for, and no sampler or penalty is known here. What fails
  * there (logits that are not finite) fails here too, and leaves both caches alike. */
 static void follow_run(struct following* f) {
-	const struct told* t = &f->told;
+	const struct remote_call* t = &f->call;
 	struct pass pass = t->pass;
 	uint8_t want[MAX_ROWS];
 	struct error ignored;
@@ -206,8 +207,8 @@ static void follow_run(struct following* f) {
 	for (int i = 0; i < pass.n; i++)
 		want[i] = t->wanted[i] ? WANT_TOKEN : WANT_NOTHING;
 	if (pass.state)
-		f->exchange->tell(f->exchange, f->rows,
-		                  (size_t)pass.n * (size_t)f->backend->weights->shape.dim * sizeof(float));
+		f->group->broadcast(f->group, f->rows,
+		                    (size_t)pass.n * (size_t)f->backend->weights->shape.dim * sizeof(float));
 	pass.segment = f->segment;
 	pass.token = pass.token ? t->token : NULL;
 	pass.parent = pass.parent ? t->parent : NULL;
@@ -224,7 +225,7 @@ static void follow_run(struct following* f) {
 }
 
 static bool follow_open_cache(struct following* f, struct error* error) {
-	const struct told* t = &f->told;
+	const struct remote_call* t = &f->call;
 	f->cache[t->cache] =
 	    f->backend->cache_open(f->backend, t->argument[0], (enum dtype)t->argument[1], error);
 	return f->cache[t->cache] != NULL;
@@ -233,12 +234,12 @@ static bool follow_open_cache(struct following* f, struct error* error) {
 /* A cache that this rank has no memory for is the end of it, and so of all. */
 static void follow_call(struct following* f) {
 	struct backend* b = f->backend;
-	struct cache** cache = &f->cache[f->told.cache];
+	struct cache** cache = &f->cache[f->call.cache];
 	struct error error;
-	switch ((enum call)f->told.call) {
+	switch ((enum call)f->call.call) {
 	case CALL_OPEN_CACHE:
 		if (!follow_open_cache(f, &error)) {
-			fprintf(stderr, "swiftlet: rank %d: %s\n", f->exchange->rank, error.message);
+			fprintf(stderr, "swiftlet: rank %d: %s\n", f->group->rank, error.message);
 			exit(1);
 		}
 		break;
@@ -250,36 +251,36 @@ static void follow_call(struct following* f) {
 		follow_run(f);
 		break;
 	case CALL_COMMIT:
-		b->commit(*cache, f->told.row, f->told.argument[0]);
+		b->commit(*cache, f->call.row, f->call.argument[0]);
 		break;
 	case CALL_DISCARD:
 		b->discard(*cache);
 		break;
 	case CALL_REWIND:
-		b->rewind(*cache, f->told.argument[0]);
+		b->rewind(*cache, f->call.argument[0]);
 		break;
 	case CALL_TRUNCATE:
-		b->truncate(*cache, f->told.argument[0]);
+		b->truncate(*cache, f->call.argument[0]);
 		break;
 	case CALL_CLOSE:
 		break;
 	}
 }
 
-void ranks_follow(struct backend* backend, struct exchange* exchange) {
+void ranks_follow(struct backend* backend, struct process_group* group) {
 	struct following* f = calloc(1, sizeof *f);
 	float* rows = malloc((size_t)MAX_ROWS * (size_t)backend->weights->shape.dim * sizeof *rows);
 	if (!f || !rows) {
-		fprintf(stderr, "swiftlet: rank %d: out of memory\n", exchange->rank);
+		fprintf(stderr, "swiftlet: rank %d: out of memory\n", group->rank);
 		exit(1);
 	}
 	f->backend = backend;
-	f->exchange = exchange;
+	f->group = group;
 	f->rows = rows;
 	do {
-		exchange->tell(exchange, &f->told, sizeof f->told);
+		group->broadcast(group, &f->call, sizeof f->call);
 		follow_call(f);
-	} while (f->told.call != CALL_CLOSE);
+	} while (f->call.call != CALL_CLOSE);
 	for (int i = 0; i < MOST_CACHES; i++)
 		if (f->cache[i])
 			backend->cache_close(f->cache[i]);

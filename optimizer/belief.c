@@ -16,13 +16,13 @@ static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
 /* Damage below which nothing is told apart; and how far at least a mask's is from the sum. */
 static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
-/* So many tokens are wrong of draft weights in 4 bits, and four times as many with each bit less; so much is
- * that damage known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; weights of real
+/* So many tokens are wrong with draft weights in 4 bits, and four times as many with each bit less; so much
+ * is that damage known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; weights of real
  * models that were quantized before 0.96 to 0.98). */
 static const double ROUNDING = 0.05, ROUNDING_SD = 0.7;
 
 /* sd (bits): the last one, of rounding, is set here. */
-static void begin(struct belief* b, const double* mean, double* sd, double scale_sd) {
+static void begin_update(struct belief* b, const double* mean, double* sd, double scale_sd) {
 	if (b->bits > b->dims)
 		sd[b->dims] = ROUNDING_SD * mean[b->dims];
 	linear_begin(b->linear,
@@ -46,7 +46,7 @@ static void uninformed(struct belief* b, int size) {
 		sd[i] = 0.1 / sqrt(each);
 	}
 	mean[b->dims] = damage_at(b, b->rounding);
-	begin(b, mean, sd, 0.7);
+	begin_update(b, mean, sd, 0.7);
 }
 
 /* b1 and b2: without influence damage is on no scale but that of misses themselves. */
@@ -79,7 +79,7 @@ void belief_inform(struct belief* b, const double* influence) {
 	b->informed = true;
 	b->misses = INFORMED;
 	b->influence[b->dims] = damage_at(b, b->rounding);
-	begin(b, b->influence, sd, SCALE_SD);
+	begin_update(b, b->influence, sd, SCALE_SD);
 	belief_window(b);
 }
 

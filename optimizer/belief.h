@@ -7,7 +7,7 @@
  * harder or easier by a factor that all its scores share; and the share of misses is taken to be
  * b1·sqrt(d) + b2·d at a damage d, since near 0 misses grow with the number of wrong sub-layers or with its
  * root, as the model has it. Rounded weights do damage too, and that adds up the same way: before any was
- * measured, as much as makes draft weights miss what copies of so many bits do. What a mask's own scores and
+ * measured, as much as draft weights of so many bits get wrong. What a mask's own scores and
  * drafts say beside the model corrects its estimate. */
 #ifndef SWIFTLET_OPTIMIZER_BELIEF_H
 #define SWIFTLET_OPTIMIZER_BELIEF_H
@@ -43,8 +43,8 @@ struct belief {
 };
 
 /* size: sub-layers that are skipped as a rule; without influence a mask of that many is expected to match
- * two thirds. draft_bits: of the quantized draft weights that drafts may run with; 0: there is none. False on
- * no memory; close in any case. */
+ * two thirds. draft_bits: of the quantized draft weights that drafts may run with; 0: there are none. False
+ * on no memory; close in any case. */
 bool belief_open(struct belief*, int dims, int draft_bits, int size, uint64_t seed);
 void belief_close(struct belief*);
 /* Begins again from influence (dims + 4: of every sub-layer) as the prior mean; the caller then brings all

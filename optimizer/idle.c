@@ -23,10 +23,10 @@ struct idle_runner {
 };
 
 static bool run_resting(struct backend* b, const struct pass* pass) {
-	struct error unsaid;
+	struct error ignored;
 	if (!b->rest(b, true))
 		return false;
-	return b->run(b, pass, &unsaid);
+	return b->run(b, pass, &ignored);
 }
 
 /* What the thread has computed, not what it has waited for: on a machine that others keep busy it waits most
@@ -133,9 +133,9 @@ static bool run_on_thread(struct idle_runner* r, const struct pass* pass, bool (
 }
 
 static bool run_here(struct idle_runner* r, const struct pass* pass, double* seconds) {
-	struct error unsaid;
+	struct error ignored;
 	const double before = seconds_now();
-	const bool ran = r->backend->run(r->backend, pass, &unsaid);
+	const bool ran = r->backend->run(r->backend, pass, &ignored);
 	*seconds += seconds_now() - before;
 	return ran;
 }

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void fade(struct influence* influence, int blocks) {
+static void fade_counts(struct influence* influence, int blocks) {
 	if (influence->rows <= INFLUENCE_MEMORY)
 		return;
 	const double keep = INFLUENCE_MEMORY / influence->rows;
@@ -19,14 +19,14 @@ void influence_add(struct influence* influence, const float* of, int blocks, int
 	for (int s = 0; s < 2 * blocks; s++)
 		influence->sum[s] += (double)of[s * n + row];
 	influence->rows += 1;
-	fade(influence, blocks);
+	fade_counts(influence, blocks);
 }
 
 void influence_join(struct influence* influence, const struct influence* other, int blocks) {
 	for (int s = 0; s < 2 * blocks; s++)
 		influence->sum[s] += other->sum[s];
 	influence->rows += other->rows;
-	fade(influence, blocks);
+	fade_counts(influence, blocks);
 }
 
 void influence_mean(const struct influence* influence, int blocks, double* mean) {

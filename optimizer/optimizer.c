@@ -1,4 +1,4 @@
-/* The optimizer as a session's learner: opening, what passes tell it, prices, the mask that drafts. */
+/* The optimizer as a session's learner: opening, what passes tell it, costs, the mask that drafts. */
 #include "optimizer/optimizer_state.h"
 
 #include <math.h>
@@ -26,8 +26,8 @@ static void offer_known_costs(const struct session* s, struct search* search) {
 		offer_costs(s, search);
 }
 
-/* Sizes are a matter of price: the search hears of costs when they are known, and again as they change. */
-static void look(struct learner* learner) {
+/* Sizes are a matter of cost: the search hears of costs when they are known, and again as they change. */
+static void look_at_search(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct session* s = o->session;
 	if (!s->options.search || s->options.published)
@@ -41,10 +41,10 @@ static void look(struct learner* learner) {
 static double influence_rows(const struct optimizer* o) { return o->influence.rows + o->text_influence.rows; }
 
 /* The search hears of it when there is a quarter more to hear. */
-static void tell_influence(struct optimizer* o) {
+static void report_influence(struct optimizer* o) {
 	const double rows = influence_rows(o);
 	const int blocks = block_count(o->session);
-	if (!o->influence_rows || rows < 4 || rows < 1.25 * o->influence_told)
+	if (!o->influence_rows || rows < 4 || rows < 1.25 * o->influence_reported)
 		return;
 	double mean[2 * MAX_BLOCKS];
 	struct influence all = o->influence;
@@ -53,14 +53,14 @@ static void tell_influence(struct optimizer* o) {
 	const double began = options_clock(&o->session->options);
 	search_set_influence(o->search, mean, all.rows);
 	optimizer_charge(o, options_clock(&o->session->options) - began);
-	o->influence_told = rows;
+	o->influence_reported = rows;
 	optimizer_adopt_best(o);
 }
 
 /* The first row of a pass that verifies is text whatever is accepted: its states tell of spans for nothing.
  * The search hears of them when there is as much again to hear. */
 static void add_spans(struct optimizer* o) {
-	enum { FIRST_TOLD = 8 };
+	enum { FIRST_REPORT = 8 };
 	struct spans* const spans = &o->spans;
 	const int dim = o->session->engine->model->weights.shape.dim;
 	float* state[2 * MAX_BLOCKS + 1] = {NULL};
@@ -68,17 +68,17 @@ static void add_spans(struct optimizer* o) {
 	for (int i = 0; i < 2 * spans->blocks; i++)
 		state[i + 1] = o->states + (size_t)i * (size_t)dim;
 	spans_add(spans, state, 1, dim);
-	const bool told = spans->rows >= fmax(FIRST_TOLD, 2 * o->spans_told);
-	if (told) {
+	const bool enough = spans->rows >= fmax(FIRST_REPORT, 2 * o->spans_reported);
+	if (enough) {
 		search_set_spans(o->search, spans);
-		o->spans_told = spans->rows;
+		o->spans_reported = spans->rows;
 	}
 	optimizer_charge(o, options_clock(&o->session->options) - began);
-	if (told)
+	if (enough)
 		optimizer_adopt_best(o);
 }
 
-static void tap(struct learner* learner, bool prompt, struct pass* pass) {
+static void tap_pass(struct learner* learner, bool prompt, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	if (prompt || influence_rows(o) < INFLUENCE_ENOUGH)
 		pass->influence = o->influence_rows;
@@ -96,10 +96,10 @@ static void rows(struct learner* learner, const struct pass* pass, const int32_t
 		if (position + i >= INFLUENCE_FIRST)
 			influence_add(&o->text_influence, o->influence_rows, block_count(o->session), pass->n, row[i]);
 	if (pass->influence && o->session->phase != PHASE_PREFILL)
-		tell_influence(o);
+		report_influence(o);
 }
 
-static void prompt_is_told(struct learner* learner) { tell_influence((struct optimizer*)learner); }
+static void prompt_is_reported(struct learner* learner) { report_influence((struct optimizer*)learner); }
 
 static void begin_text(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
@@ -126,7 +126,7 @@ static void draft_weights_joined(struct learner* learner) {
 	s->mask = search_best(o->search, &s->matchness);
 }
 
-static void adopt(struct learner* learner, const struct mask* mask) {
+static void adopt_mask(struct learner* learner, const struct mask* mask) {
 	search_adopt(((struct optimizer*)learner)->search, mask);
 }
 
@@ -144,7 +144,7 @@ static void figures(const struct learner* learner, struct swiftlet_figures* f) {
 
 struct search* session_new_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
-	/* A given ratio is a given size; auto is a matter of price, or without prices SWIFT's appendix B.2: 0.45
+	/* A given ratio is a given size; auto is a matter of cost, or without costs SWIFT's appendix B.2: 0.45
 	 * below 34 B parameters, else 0.5. */
 	const bool by_cost = o->skip_cost > 0 && !o->published;
 	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0) && !by_cost;
@@ -182,7 +182,7 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	return search;
 }
 
-static void close(struct learner* learner) {
+static void close_optimizer(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	if (o->search)
 		search_close(o->search);
@@ -192,18 +192,18 @@ static void close(struct learner* learner) {
 	free(o);
 }
 
-static const struct learner_calls calls = {.close = close,
+static const struct learner_calls calls = {.close = close_optimizer,
                                            .begin_text = begin_text,
-                                           .tap = tap,
+                                           .tap = tap_pass,
                                            .rows = rows,
-                                           .prompt_is_told = prompt_is_told,
+                                           .prompt_is_reported = prompt_is_reported,
                                            .begin = score_begin,
                                            .fill = score_fill,
                                            .take = score_take,
                                            .drafted = drafted,
-                                           .look = look,
+                                           .look = look_at_search,
                                            .draft_weights_joined = draft_weights_joined,
-                                           .adopt = adopt,
+                                           .adopt = adopt_mask,
                                            .expected = expected,
                                            .figures = figures};
 
@@ -269,21 +269,21 @@ struct search* session_swap_search(struct session* s, struct search* other, stru
 	const struct influence known = o->influence;
 	o->influence = *influence;
 	*influence = known;
-	o->influence_told = o->spans_told = 0;
+	o->influence_reported = o->spans_reported = 0;
 	spans_forget(&o->spans);
 	o->search = other;
 	s->mask = search_best(other, &s->matchness);
 	o->window.size = 0;
 	plan_new_mask(s);
-	tell_influence(o);
+	report_influence(o);
 	return until_now;
 }
 
 struct search* session_forget(struct session* s, struct influence* known) {
 	struct optimizer* o = optimizer_of(s);
-	struct error unsaid;
-	struct search* const fresh = o ? session_new_search(s, &unsaid) : NULL;
-	chances_open(&s->chances);
+	struct error ignored;
+	struct search* const fresh = o ? session_new_search(s, &ignored) : NULL;
+	acceptance_open(&s->acceptance);
 	if (o)
 		memset(&o->text_influence, 0, sizeof o->text_influence);
 	memset(known, 0, sizeof *known);
@@ -300,5 +300,5 @@ void session_add_influence(struct session* s, const struct influence* known) {
 	if (!o)
 		return;
 	influence_join(&o->influence, known, block_count(s));
-	tell_influence(o);
+	report_influence(o);
 }

@@ -18,8 +18,9 @@ struct search* session_new_search(struct session*, struct error*);
  * those until now are the caller's. Its best mask drafts. NULL where the session has no search: `other` stays
  * the caller's. */
 struct search* session_swap_search(struct session*, struct search* other, struct influence*);
-/* What was learned of texts goes, before another tenant's come: chances, influence, the search. The search
- * and its influence until now are the caller's; NULL where the session has none, or no memory for another. */
+/* What was learned of texts goes, before another tenant's come: probabilities, influence, the search. The
+ * search and its influence until now are the caller's; NULL where the session has none, or no memory for
+ * another. */
 struct search* session_forget(struct session*, struct influence* known);
 /* What the text at hand, or the last one, has told of influence. */
 const struct influence* session_text_influence(const struct session*);

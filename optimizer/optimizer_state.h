@@ -27,7 +27,7 @@ struct optimizer {
 	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
 	struct spans spans;                         /* of generated text; no sum: not measured */
 	float* states;                              /* (2L, dim) of a pass's first row, for the spans */
-	double influence_told, spans_told;          /* rows that the search was told of */
+	double influence_reported, spans_reported;  /* rows at the last report to the search */
 	int32_t row_parent[MAX_ROWS];
 	struct segment segment[MAX_ROWS]; /* a row each, of the proposal at hand */
 };

@@ -64,7 +64,7 @@ bool published_propose(struct search* s, struct vector* out) {
 }
 
 /* The published process is told raw scores as if they had no noise to speak of (alpha = 1e-6). */
-static void tell_process(struct gp* gp, const struct vector* v, double score) {
+static void observe_score(struct gp* gp, const struct vector* v, double score) {
 	if (gp_count(gp) == MAX_OBSERVATIONS)
 		gp_forget(gp, MAX_OBSERVATIONS * 3 / 4);
 	gp_add(gp, v->word, score, 1e-6, 0);
@@ -77,5 +77,5 @@ void published_observe(struct search* s, const struct vector* v, double score) {
 		s->improved_at = s->steps;
 	}
 	if (s->gp)
-		tell_process(s->gp, v, score);
+		observe_score(s->gp, v, score);
 }

@@ -22,7 +22,7 @@ int record_find(const struct record* r, const struct vector* v) {
 	return i;
 }
 
-static void forget(struct record* r, int* keep) {
+static void forget_entry(struct record* r, int* keep) {
 	r->observations = r->entries = 0;
 	if (*keep >= 0) {
 		r->entry[0] = r->entry[*keep];
@@ -36,7 +36,7 @@ int record_entry(struct record* r, const struct vector* v, int* keep) {
 	if (found >= 0)
 		return found;
 	if (r->entries == r->capacity)
-		forget(r, keep);
+		forget_entry(r, keep);
 	found = r->entries++;
 	r->entry[found] = (struct entry){.bits = *v};
 	return found;
@@ -44,7 +44,7 @@ int record_entry(struct record* r, const struct vector* v, int* keep) {
 
 int record_observe(struct record* r, const struct vector* v, const struct score* score, int* keep) {
 	if (r->observations == r->capacity)
-		forget(r, keep);
+		forget_entry(r, keep);
 	const int entry = record_entry(r, v, keep);
 	r->observation[r->observations++] = (struct observation){entry, *score};
 	return entry;

@@ -26,7 +26,7 @@ void optimizer_charge(struct optimizer* o, double seconds) {
 		return;
 	s->figures.seconds.optimize += seconds;
 	if (plain > 0)
-		ledger_learn(s->ledger, seconds / plain / price_unit(s));
+		budget_learn(s->budget, seconds / plain / session_cost_unit(s));
 }
 
 static double now(const struct optimizer* o) { return options_clock(&o->session->options); }
@@ -139,7 +139,7 @@ static bool may_pay(const struct optimizer* o) {
 		c = fmin(c, 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed);
 		matchness = published;
 	}
-	return price_chain_now(cost, s->options.max_draft, matchness, c) > (double)planner_rate(&s->planner);
+	return chain_rate_now(cost, s->options.max_draft, matchness, c) > (double)planner_rate(&s->planner);
 }
 
 static bool is_affordable(const struct optimizer* o) {
@@ -152,7 +152,7 @@ static bool is_affordable(const struct optimizer* o) {
 		return false;
 	const struct mask none = {.word = {0}};
 	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, o->window.size);
-	return ledger_allows_learning(s->ledger, pass / price_unit(s));
+	return budget_allows_learning(s->budget, pass / session_cost_unit(s));
 }
 
 bool score_begin(struct learner* learner) {

@@ -33,17 +33,17 @@ struct mask search_start_mask(int blocks) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-static bool check(const struct search_options* o, struct error* error) {
+static bool check_options(const struct search_options* o, struct error* error) {
 	if (o->blocks < 3 || o->blocks > MAX_BLOCKS)
 		return error_set(error, "search: %d blocks, expected 3 to %d: the first and last are never skipped",
 		                 o->blocks, MAX_BLOCKS);
-	const bool by_price = o->skip_ratio == 0 && o->skip_cost == 0 && !o->published;
+	const bool by_cost = o->skip_ratio == 0 && o->skip_cost == 0 && !o->published;
 	if (!(o->skip_cost >= 0 && o->skip_cost < 1) || (o->skip_cost > 0 && o->published))
 		return error_set(error, "search: share of cost to save %g, expected 0 or more, under 1",
 		                 o->skip_cost);
-	if (!by_price && o->draft_bits > 0)
-		return error_set(error, "search: quantized draft weights where the size is no matter of price");
-	if (!by_price && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
+	if (!by_cost && o->draft_bits > 0)
+		return error_set(error, "search: quantized draft weights where the size is no matter of cost");
+	if (!by_cost && !(o->skip_ratio > 0 && o->skip_ratio <= 1))
 		return error_set(error, "search: skip ratio %g, expected more than 0 and at most 1", o->skip_ratio);
 	if (o->bayes_interval < 0 || o->max_steps < 0 || o->max_steps > 1000000 || o->patience < 1 ||
 	    o->confirm < 0 || o->confirm > 1000)
@@ -73,7 +73,7 @@ static bool open_parts(struct search* s, const struct search_options* o) {
 }
 
 struct search* search_open(const struct search_options* o, struct error* error) {
-	if (!check(o, error))
+	if (!check_options(o, error))
 		return NULL;
 	struct search* s = calloc(1, sizeof *s);
 	if (!s) {
@@ -138,7 +138,7 @@ static void note_window(struct search* s, struct entry* e, const struct score* s
 
 /* Takes a score in: the models, the mask's own figures. Returns the entry. Renumbered masks would leave
  * `wait` dangling: it goes when the record forgets. */
-static int learn(struct search* s, const struct vector* v, const struct score* score) {
+static int learn_score(struct search* s, const struct vector* v, const struct score* score) {
 	const bool here = score->window == s->window && score->window != 0;
 	const int before = s->record.observations;
 	const int index = record_observe(&s->record, v, score, &s->incumbent);
@@ -183,7 +183,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 		s->steps += step;
 		s->steps_on_window += step;
 		drop_suggestion(s, &v);
-		const int index = learn(s, &v, &(struct score){matches, rows, s->window});
+		const int index = learn_score(s, &v, &(struct score){matches, rows, s->window});
 		if (rows == s->window_size) {
 			incumbent_weigh(s, index, p->log_probability);
 			removal_see(s, &v, p->log_probability);
@@ -208,7 +208,7 @@ void search_observe_mask(struct search* s, const struct mask* mask, int matches,
 	struct vector v;
 	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
-	s->record.entry[learn(s, &v, &(struct score){matches, rows, window})].may_draft = true;
+	s->record.entry[learn_score(s, &v, &(struct score){matches, rows, window})].may_draft = true;
 	incumbent_compare(s, false);
 	incumbent_check_stop(s);
 }
@@ -234,7 +234,7 @@ void search_see_draft(struct search* s, const struct mask* mask, double accepted
 /* ---- influence ---------------------------------------------------------------------------- */
 
 /* Brings all scores again, in their order, under the new prior. */
-static void replay(struct search* s) {
+static void replay_observations(struct search* s) {
 	int64_t window = 0;
 	for (int i = 0; i < s->record.entries; i++) {
 		struct evidence* own = &s->record.entry[i].own;
@@ -277,7 +277,7 @@ static void guess(struct search* s) {
 
 /* Under a new prior. */
 static void weigh_again(struct search* s) {
-	replay(s);
+	replay_observations(s);
 	if (is_guess(s))
 		guess(s);
 	else

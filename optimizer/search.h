@@ -16,7 +16,7 @@ struct search_options {
 	/* r: exactly floor(r·2(L-2)) sub-layers are skipped. 0, not as published: speed is searched, as many are
 	 * skipped as pay at measured costs, the start (before costs are known) at r = 0.45. */
 	double skip_ratio;
-	/* Share of a plain step's cost that a mask saves at least, where costs are known; 0: by ratio or price.
+	/* Share of a plain step's cost that a mask saves at least, where costs are known; 0: by ratio or cost.
 	 */
 	double skip_cost;
 	/* beta: as published step o is Bayesian when o % beta == 0. 0: uniformly random proposals only, where no
@@ -30,10 +30,10 @@ struct search_options {
 	bool hamming;              /* its kernel; else Matern 5/2 */
 	double kappa;
 	uint64_t seed;
-	/* Quantized draft weights of the weights that drafts may run with once search_use_draft_weights says so:
-	 * its bits (0: there never is one), the sub-layers that it has, and whether it has the head. Only where
-	 * the size is a matter of price: a mask then says of each sub-layer whether it is skipped, low, or as
-	 * stored. */
+	/* Quantized draft weights that drafts may run with once search_use_draft_weights was called: their bits
+	 * (0: there never is one), the sub-layers that it has, and whether it has the head. Only where the size
+	 * is a matter of cost: a mask then says of each sub-layer whether it is skipped, quantized, or as stored.
+	 */
 	int draft_bits;
 	struct mask quantized;
 	bool head_quantized;
@@ -113,7 +113,7 @@ void search_observe_mask(struct search*, const struct mask*, int matches, int ro
  * as it gets better known; each call goes over all observations once. Values that are negative or not finite:
  * the call is ignored. */
 void search_set_influence(struct search*, const double* influence, double rows);
-/* Likewise from the influence of every span of sub-layers: the first mask is then the best span of its price.
+/* Likewise from the influence of every span of sub-layers: the first mask is then the best span of its cost.
  */
 void search_set_spans(struct search*, const struct spans*);
 /* Drafting with a mask measured its acceptance for nothing: `accepted` of `trials` draft steps whose path was

@@ -12,7 +12,7 @@
 static const double PROVEN = 0.6;
 
 /* From now on what is scored of it is unseen. */
-static void choose(struct search* s, int index) {
+static void choose_incumbent(struct search* s, int index) {
 	const struct entry* e = &s->record.entry[index];
 	s->incumbent = index;
 	s->unseen_matches = s->unseen_rows = 0;
@@ -24,7 +24,7 @@ static void choose(struct search* s, int index) {
 }
 
 void incumbent_place(struct search* s, const struct vector* v) {
-	choose(s, record_entry(&s->record, v, &s->incumbent));
+	choose_incumbent(s, record_entry(&s->record, v, &s->incumbent));
 	search_incumbent(s)->may_draft = true;
 	s->chosen_by = NAN;
 	s->pending = true;
@@ -100,7 +100,7 @@ void incumbent_compare(struct search* s, bool step) {
 	s->drafts = 0;
 	if (best == s->incumbent)
 		return;
-	choose(s, best);
+	choose_incumbent(s, best);
 	if (step)
 		s->improved_at = s->steps;
 }

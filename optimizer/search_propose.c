@@ -54,8 +54,8 @@ static int needed_for(const struct search* s, const struct vector* v) {
 	return least > 0 ? least - 1 : 0;
 }
 
-static bool fill(const struct search* s, struct proposal* p, enum proposal_kind kind,
-                 const struct vector* v) {
+static bool fill_queue(const struct search* s, struct proposal* p, enum proposal_kind kind,
+                       const struct vector* v) {
 	p->kind = kind;
 	p->step = search_is_step(kind) ? s->steps + 1 : 0;
 	p->mask = incumbent_mask(s, v);
@@ -68,7 +68,7 @@ static bool propose_step(struct search* s, struct proposal* p) {
 	struct vector v;
 	if (s->option.published) {
 		const bool bayes = published_propose(s, &v);
-		return fill(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
+		return fill_queue(s, p, bayes ? PROPOSAL_BAYES : PROPOSAL_RANDOM, &v);
 	}
 	/* where windows may not cost what they like there is nothing to propose: removal compares proposals by
 	 * all rows of a window, which is more than a budget pays for */
@@ -78,10 +78,10 @@ static bool propose_step(struct search* s, struct proposal* p) {
 		if (!removal_propose(s, &v))
 			return false;
 		round_rest(s, &v);
-		return fill(s, p, PROPOSAL_REMOVAL, &v);
+		return fill_queue(s, p, PROPOSAL_REMOVAL, &v);
 	}
 	if ((s->option.bayes_interval > 0 && propose_drawn(s, &v)) || propose_random(s, &v))
-		return fill(s, p, PROPOSAL_RANDOM, &v);
+		return fill_queue(s, p, PROPOSAL_RANDOM, &v);
 	s->state = SEARCH_EXHAUSTED;
 	return false;
 }
@@ -90,15 +90,15 @@ bool search_propose(struct search* s, struct proposal* p) {
 	if (s->window_size < 1)
 		return false;
 	if (s->pending)
-		return fill(s, p, PROPOSAL_START, &search_incumbent(s)->bits);
+		return fill_queue(s, p, PROPOSAL_START, &search_incumbent(s)->bits);
 	if (s->suggestions > 0)
-		return fill(s, p, PROPOSAL_START, &s->suggestion[0]);
+		return fill_queue(s, p, PROPOSAL_START, &s->suggestion[0]);
 	incumbent_check_stop(s);
 	if (s->state != SEARCH_RUNNING)
 		return false;
 	while (s->waiting > 0 && incumbent_scored_here(s, s->wait[s->waiting - 1]))
 		s->waiting--;
 	if (s->waiting > 0)
-		return fill(s, p, PROPOSAL_RESCORE, &s->record.entry[s->wait[s->waiting - 1]].bits);
+		return fill_queue(s, p, PROPOSAL_RESCORE, &s->record.entry[s->wait[s->waiting - 1]].bits);
 	return propose_step(s, p);
 }

@@ -1,4 +1,4 @@
-/* Greedy removal: from a short span on, or where the size is a matter of price from the full model, the
+/* Greedy removal: from a short span on, or where the size is a matter of cost from the full model, the
  * sub-layer goes whose absence costs the text least for what it saves, again and again, so that one way leads
  * through masks of every cost.
  *
@@ -13,7 +13,7 @@
 /* A step tries so many; a way ends at this share of cost where nobody says; so many are put back. */
 enum { TRIALS = 4, PUT_BACK = 3 };
 static const double FIRST_SHARE = 0.05, LAST_SHARE = 0.5;
-/* Where the size is a matter of price, a mask worth less than this share of the best one ends the way too. */
+/* Where the size is a matter of cost, a mask worth less than this share of the best one ends the way too. */
 static const double HOPELESS = 0.85;
 
 /* Influence by which one more sub-layer lengthens what is gone, half of its own at least. */
@@ -55,7 +55,7 @@ void removal_window(struct removal* r) {
 		r->tried[i] = false;
 }
 
-static void begin(struct search* s) {
+static void begin_removal(struct search* s) {
 	struct removal* r = &s->removal;
 	*r = (struct removal){.begun = true};
 	for (int i = 0; i < s->dims; i++)
@@ -115,7 +115,7 @@ static void go_on(struct search* s, int i) {
 bool removal_propose(struct search* s, struct vector* out) {
 	struct removal* r = &s->removal;
 	if (!r->begun)
-		begin(s);
+		begin_removal(s);
 	for (int step = 0; step <= s->dims; step++) {
 		if (at_end(s)) {
 			incumbent_compare(s, true);

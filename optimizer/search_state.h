@@ -29,7 +29,7 @@ struct search {
 	bool have_costs;
 	int dims, size;                 /* skippable sub-layers; those a proposal skips where the size is fixed */
 	bool free_size;                 /* as many as pay */
-	struct quantized_set quantized; /* what the draft weights have once drafts run with it, nothing before */
+	struct quantized_set quantized; /* what has draft weights once drafts run with them, nothing before */
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
@@ -78,7 +78,7 @@ static inline bool search_ranks(const struct search* s) { return search_removes(
 /* search_value.c */
 /* Sub-layers that a ratio skips. */
 int value_size(const struct search*, double skip_ratio);
-/* Whether size is a matter of price, and prices are known: then speed is what is searched. */
+/* Whether size is a matter of cost, and costs are known: then speed is what is searched. */
 bool value_priced(const struct search*);
 /* The speed-up of a mask whose draft steps are right with the chance alpha. */
 double value_speedup(const struct search*, const struct vector*, double alpha);
@@ -99,7 +99,8 @@ struct vector value_best(const struct search*, const double* damage);
 /* The best by what is believed: by influence, as far as scores have not said more; of spans as many as are
  * asked for. */
 int value_first_guesses(const struct search*, int most, struct vector* out);
-/* Of what is not skipped all that draft weights make cheaper runs low, where that pays by this damage (bits).
+/* All that is not skipped and that draft weights make cheaper runs quantized, where that pays by this damage
+ * (bits).
  */
 void value_round(const struct search*, struct vector*, const double* damage);
 

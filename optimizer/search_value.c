@@ -2,7 +2,7 @@
  * measured costs. */
 #include <math.h>
 
-#include "core/decode/price.h"
+#include "core/decode/session_cost.h"
 #include "gp/ranked.h"
 #include "optimizer/search_state.h"
 
@@ -35,7 +35,7 @@ static double value_cost(const struct search* s, const struct vector* v) {
  * M = 1 + alpha + … + alpha^D, (M - 1)/alpha = D and n = D + 1 rows. D is at least 1: where no chain pays it
  * is under 1, and still tells which mask is nearest to paying. */
 static double speedup_of(const struct search* s, double step, double alpha) {
-	return price_chain(s->cost.verify, s->cost.max_draft, fmax(0, fmin(1, alpha)), fmax(1e-3, step));
+	return chain_rate(s->cost.verify, s->cost.max_draft, fmax(0, fmin(1, alpha)), fmax(1e-3, step));
 }
 
 double value_speedup(const struct search* s, const struct vector* v, double alpha) {
@@ -167,7 +167,7 @@ static void skip_to_cost(const struct search* s, struct vector* v, const double*
 	}
 }
 
-/* ---- states by price ---------------------------------------------------------------------- */
+/* ---- states by cost ---------------------------------------------------------------------- */
 
 /* Of states whose damage adds up. */
 static double value_by(const struct search* s, const struct vector* v, const double* damage) {
@@ -188,7 +188,7 @@ void value_round(const struct search* s, struct vector* v, const double* damage)
 }
 
 /* From these states towards the empty model: sub-layers of least damage for what they save are skipped first,
- * so that the masks on the way are the best of their price, if damage adds up. The best; its value. */
+ * so that the masks on the way are the best of their cost, if damage adds up. The best; its value. */
 static double skip_on(const struct search* s, struct vector* v, const double* damage) {
 	double key[MAX_DIMS];
 	int order[MAX_DIMS];

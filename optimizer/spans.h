@@ -2,7 +2,7 @@
  *
  * Of the sub-layers [i, j): the mean over rows of 1 - cos(state before i, state before j), Block Influence
  * (Men et al. 2024, "ShortGPT", eq. 1) of a span. Per sub-layer it misleads on real models; the span of least
- * influence is nearly the best of its price. Rows are of generated text: a prompt's last rows and the massive
+ * influence is nearly the best of its cost. Rows are of generated text: a prompt's last rows and the massive
  * activations of the first ones tell of other layers. */
 #ifndef SWIFTLET_OPTIMIZER_SPANS_H
 #define SWIFTLET_OPTIMIZER_SPANS_H

@@ -2,8 +2,8 @@
  * model at its full weights.
  *
  * Bit i < dims: sub-layer i + 2 is skipped; those of the first and the last block never are. Bit dims: what
- * is not skipped runs with the quantized draft weights, as far as it has one; which sub-layers rounding hurts
- * is not worth finding out (docs/lessons.md). */
+ * is not skipped runs with the quantized draft weights, as far as it has some; which sub-layers rounding
+ * hurts is not worth finding out (docs/lessons.md). */
 #ifndef SWIFTLET_OPTIMIZER_VECTOR_H
 #define SWIFTLET_OPTIMIZER_VECTOR_H
 
@@ -17,7 +17,7 @@ struct vector {
 	uint64_t word[VECTOR_WORDS];
 };
 
-/* The sub-layers that have quantized draft weights, and whether the head has; none of them: there is no draft
+/* The sub-layers that have quantized draft weights, and whether the head has; none: there are no draft
  * weights. */
 struct quantized_set {
 	struct mask sub_layers;
@@ -53,8 +53,8 @@ static inline bool quantized_any(const struct quantized_set* c) {
 	return c->head || mask_count(&c->sub_layers) > 0;
 }
 
-/* Of a mask as it runs with these draft weights: low where any of it is. False when it skips what may not be
- * skipped in a model of dims / 2 + 2 blocks. */
+/* The vector of a mask as it runs with these draft weights: the last bit is set where any sub-layer is
+ * quantized. False when it skips what may not be skipped in a model of dims / 2 + 2 blocks. */
 static inline bool vector_of(const struct mask* mask, const struct quantized_set* available, int dims,
                              struct vector* out) {
 	bool quantized = available->head && !mask->stored_head;

@@ -266,7 +266,7 @@ static bool is_true(const char* object, size_t size, const char* name, bool* is_
 	return value && *value == 't';
 }
 
-/* What the template's variables are called that requests give beside "messages". */
+/* Copies the template's variables, which requests give beside "messages". */
 static bool copy_variables(const char* object, size_t size, struct chat_parts* p, struct error* error) {
 	static const char* const names[] = {"enable_thinking", "reasoning_effort"};
 	struct text all = {0};
@@ -337,8 +337,8 @@ bool chat_parts_tell_tools(const struct chat_parts* p, const struct model* model
 	return p->tools && template_text && chat_template_lacks_tools(template_text, model->tokenizer);
 }
 
-static bool encode(const struct chat_parts* p, const struct model* model, const char* messages,
-                   struct token_list* out, struct error* error) {
+static bool encode_messages(const struct chat_parts* p, const struct model* model, const char* messages,
+                            struct token_list* out, struct error* error) {
 	const char* const template_text = model_chat_template(model, p->tools != NULL);
 	struct chat_request request = {.messages = chat_json(messages),
 	                               .tools = chat_json(p->tools),
@@ -357,6 +357,6 @@ static bool encode(const struct chat_parts* p, const struct model* model, const 
 bool chat_parts_encode(const struct chat_parts* p, const struct model* model, struct token_list* out,
                        struct error* error) {
 	struct error second;
-	return encode(p, model, p->messages, out, error) ||
-	       (p->messages_as_written && encode(p, model, p->messages_as_written, out, &second));
+	return encode_messages(p, model, p->messages, out, error) ||
+	       (p->messages_as_written && encode_messages(p, model, p->messages_as_written, out, &second));
 }

@@ -4,7 +4,7 @@
  * Numbers stay as they were written. A content of text parts becomes one string; the JSON text that clients
  * give as a tool call's arguments becomes the object that templates expect; `developer` becomes `system`, and
  * what messages had before there were tools ("function_call", the role `function`) becomes what they have
- * now. What a model that was not trained for tools, or for system messages, is told instead: chat_shape.h. */
+ * now. For models that were not trained for tools or system messages, see chat_shape.h. */
 #ifndef SWIFTLET_STREAMS_CHAT_PARTS_H
 #define SWIFTLET_STREAMS_CHAT_PARTS_H
 
@@ -29,7 +29,7 @@ struct chat_parts { /* JSON texts, malloc'd and NUL-terminated; NULL: not given 
  * that json_check took. False with the error, and *field names the member. Free in any case. */
 bool chat_parts_read(const char* object, size_t size, struct chat_parts*, const char** field, struct error*);
 void chat_parts_free(struct chat_parts*);
-/* Whether the model's template says nothing of tools, so that we do (chat_shape.h). */
+/* True when the model's template has no tools, so that a system message describes them (chat_shape.h). */
 bool chat_parts_tell_tools(const struct chat_parts*, const struct model*);
 /* The ids through the model's template; where it cannot take arguments as objects, as they were written. */
 bool chat_parts_encode(const struct chat_parts*, const struct model*, struct token_list*, struct error*);

@@ -18,8 +18,8 @@ struct chat_json chat_json(const char* text) {
 }
 
 /* Whether the needle, which the conversation or the tools hold, comes out. */
-static bool shows(const char* template_text, const struct tokenizer* t, const char* messages,
-                  const char* tools) {
+static bool prompt_shows(const char* template_text, const struct tokenizer* t, const char* messages,
+                         const char* tools) {
 	const struct chat_request request = {.messages = chat_json(messages), .tools = chat_json(tools)};
 	struct error ignored;
 	size_t size;
@@ -37,10 +37,11 @@ static const char tool[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"swiftletAsks4c2e\", \"description\": \"x\", "
     "\"parameters\": {\"type\": \"object\", \"properties\": {}}}}]";
 
-/* Whether a template tells what users say, but not this. */
+/* True when a template shows users' messages, but not this. */
 static bool leaves_out(const char* template_text, const struct tokenizer* t, const char* messages,
                        const char* tools) {
-	return !shows(template_text, t, messages, tools) && shows(template_text, t, user_asks, NULL);
+	return !prompt_shows(template_text, t, messages, tools) &&
+	       prompt_shows(template_text, t, user_asks, NULL);
 }
 
 bool chat_template_lacks_tools(const char* template_text, const struct tokenizer* t) {
@@ -135,7 +136,7 @@ static bool write_calls(cJSON* message) {
 	return set_text(message, "content", &all);
 }
 
-/* What a call gave becomes the user's. */
+/* Turns a call's result into a user's message. */
 static bool write_result(cJSON* message) {
 	struct text role = {0}, all = {0};
 	text_put(&role, "user");

@@ -1,13 +1,14 @@
-/* Chats for templates that lack something: a template without tools is given a system message that tells of
- * them, in Hermes' words, and calls and their results as texts; one without system messages has them at the
- * beginning of the first user's. What a template can do is found by asking it for a small conversation. */
+/* Chats for templates without tools or system messages. For a template without tools, a system message
+ * describes them in Hermes' words, and calls and their results become texts. For one without system messages,
+ * they go to the beginning of the first user's message. A small test conversation finds the template's
+ * abilities. */
 #ifndef SWIFTLET_STREAMS_CHAT_SHAPE_H
 #define SWIFTLET_STREAMS_CHAT_SHAPE_H
 
 #include "core/text/chat_template.h"
 
 struct chat_json chat_json(const char* text); /* NULL: not given */
-/* Whether a prompt of the template tells nothing of the tools that it is given. */
+/* True when a prompt of the template does not show the tools that it is given. */
 bool chat_template_lacks_tools(const char* template_text, const struct tokenizer*);
 /* Points the request to other messages where the template needs them, malloc'd into *messages; else they stay
  * as they are, and *messages NULL. False with the error set. */

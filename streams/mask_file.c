@@ -238,7 +238,7 @@ void mask_put_blocks(struct text* out, const struct mask* mask) {
 
 void mask_put_stored(struct text* out, const struct mask* mask) {
 	struct mask set = {.word = {0}};
-	if (!mask_says_stored(mask))
+	if (!mask_has_stored(mask))
 		return;
 	memcpy(set.word, mask->stored, sizeof set.word);
 	text_json(out, ",'stored':{");
@@ -247,7 +247,7 @@ void mask_put_stored(struct text* out, const struct mask* mask) {
 }
 
 const char* mask_format_name(const struct mask* mask) {
-	return mask_says_stored(mask) ? states_format_name : format_name;
+	return mask_has_stored(mask) ? states_format_name : format_name;
 }
 
 static const char* or_null(const char* text) { return *text ? text : NULL; }

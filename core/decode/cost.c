@@ -81,7 +81,7 @@ struct cost_model cost_by_bytes(const struct cost_model* cost) {
 /* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
  * most three times what was expected (0: nothing was): a machine that was away for a second must not be taken
  * for a slow kernel. */
-static void see(double* mean, int* seen, double seconds, double weight, double expected) {
+static void see_ratio_sample(double* mean, int* seen, double seconds, double weight, double expected) {
 	const double first = 1.0 / ++*seen; /* the plain mean of the first few */
 	if (first >= 1) {
 		*mean = expected > 0 && seconds > 3 * expected ? 3 * expected : seconds;
@@ -170,7 +170,7 @@ static void see_rows(struct cost_model* cost, int knot, int rows, double seconds
 	}
 	if (cost->rows[knot] <= 0)
 		cost->news = cost->passes;
-	see(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
+	see_ratio_sample(&cost->rows[knot], &cost->rows_seen[knot], there, 0.2, expected);
 	if (cost->rows_seen[knot] <= FEW)
 		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);
 }
@@ -193,8 +193,8 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 		see_rows(cost, knot, rows, seconds, between);
 }
 
-/* What a variant reads, as shares of a full pass's weight bytes: as stored, and of the quantized draft
- * weights. */
+/* What a variant reads, as shares of a full pass's weight bytes: as stored, and as quantized draft weights.
+ */
 struct share {
 	double stored, quantized;
 };
@@ -217,7 +217,7 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 /* Of a ratio to what bytes say. The first step with draft weights reads what no core has read: what it takes
  * beyond that is half believed, or one slow step would keep the draft weights from being used. */
 static void see_ratio(double* ratio, int* seen, double now) {
-	see(ratio, seen, *seen == 0 && now > 1 ? 1 + (now - 1) / 2 : now, 0.05, 1);
+	see_ratio_sample(ratio, seen, *seen == 0 && now > 1 ? 1 + (now - 1) / 2 : now, 0.05, 1);
 }
 
 void cost_draft_anew(struct cost_model* cost, struct variant v) {
@@ -227,7 +227,7 @@ void cost_draft_anew(struct cost_model* cost, struct variant v) {
 		*ratio = fmin(1, *ratio);
 }
 
-/* A step with quantized sub-layers tells what those cost, beside the others at what is known of them. */
+/* A step with quantized sub-layers measures their cost: the other sub-layers count at their known cost. */
 void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	const struct share share = byte_share(cost, v);
@@ -244,8 +244,9 @@ void cost_see_score(struct cost_model* cost, struct variant v, int rows, double 
 	const double plain = cost_plain_seconds(cost);
 	const struct share share = byte_share(cost, v);
 	if (plain > 0)
-		see(&cost->score_ratio, &cost->score_seen,
-		    seconds / plain / ((share.stored + share.quantized) * cost_verify(cost, rows)), 0.05, 1);
+		see_ratio_sample(&cost->score_ratio, &cost->score_seen,
+		                 seconds / plain / ((share.stored + share.quantized) * cost_verify(cost, rows)), 0.05,
+		                 1);
 }
 
 double cost_plain_seconds(const struct cost_model* cost) {
@@ -348,7 +349,7 @@ double cost_between(const struct cost_model* cost, double rows) {
 	return below + fmax(from > 1 ? mean : slope, slope) * (rows - from);
 }
 
-double cost_rows_priced(const struct cost_model* cost, int rows, int with_head) {
+double cost_rows_with_heads(const struct cost_model* cost, int rows, int with_head) {
 	const double all = cost_all_bytes(cost), head = all > 0 ? cost->stored.fixed / all : 0;
 	return rows - (rows - with_head) * head;
 }

@@ -29,7 +29,7 @@ struct cost_bytes {
 };
 
 struct cost_model {
-	struct cost_bytes stored, quantized; /* the latter of the quantized draft weights; 0 without one */
+	struct cost_bytes stored, quantized; /* the latter of the quantized draft weights; 0 without them */
 	int blocks;
 	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
 	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */
@@ -78,13 +78,13 @@ double cost_verify(const struct cost_model*, int rows);
 /* The most it can be where that many rows were not measured yet. */
 double cost_verify_worst(const struct cost_model*, int rows);
 /* v of any number of rows, by what was measured alone: along straight lines between it, and beyond it on
- * along the last one or the mean one, whichever is steeper. For prices of further rows at a large number:
+ * along the last one or the mean one, whichever is steeper. For costs of further rows at a large number:
  * none is less than half as dear as those before it were, or where one number was measured on a slow machine
  * and another on a fast one rows would seem to be free. */
 double cost_between(const struct cost_model*, double rows);
 /* Rows of which so many go through the head, as rows that all do: prompts' rows that nothing is wanted of are
  * cheaper, and must not make drafts' rows look so. */
-double cost_rows_priced(const struct cost_model*, int rows, int with_head);
+double cost_rows_with_heads(const struct cost_model*, int rows, int with_head);
 /* Whether about so many rows were measured more than once or twice. */
 bool cost_rows_seen(const struct cost_model*, int rows);
 /* The largest number of rows that was measured. */

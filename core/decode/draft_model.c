@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* ---- prices ------------------------------------------------------------------------------- */
+/* ---- costs ------------------------------------------------------------------------------- */
 
 /* Rows beyond any that were measured cost what they add to the model's own passes, if that is more. */
 double draft_model_cost(const struct engine* engine, int rows) {
@@ -89,7 +89,7 @@ static bool worth_reading(const struct session* s) {
 	return is_known(s, 0) && cost < 0.25 * (s->end - s->n_text);
 }
 
-/* Once prices are known, so that the text is read as far as it is then. Its last rows come one by one where
+/* Once costs are known, so that the text is read as far as it is then. Its last rows come one by one where
  * no step has been measured yet. */
 bool draft_model_reads(struct session* s, struct pass* pass) {
 	enum { MEASURED = 2 };
@@ -150,17 +150,18 @@ void draft_model_round(struct session* s) {
 
 /* A first pass of a round takes along what the cache has not of the text, soon for nothing: a drafter that
  * pays follows from round to round. So a round bears a part of it. */
-void draft_model_price(struct session* s, bool passed) {
+void draft_model_set_costs(struct session* s, bool passed) {
 	enum { ROUNDS = 16 };
-	struct prices* prices = &s->planner.prices;
+	struct cost_table* costs = &s->planner.costs;
 	if (!s->draft_cache)
 		return;
 	const int n = passed ? 0 : draft_behind(s);
-	const double unit = price_unit(s), step = n >= 0 ? draft_model_cost(s->engine, 1) / unit : INFINITY;
+	const double unit = session_cost_unit(s),
+	             step = n >= 0 ? draft_model_cost(s->engine, 1) / unit : INFINITY;
 	const double start = n >= 0 ? draft_model_cost(s->engine, n + 1) / unit - step : 0;
 	/* before a step was measured it may cost three times what its bytes say */
 	const int worst = s->engine->drafting->cost.plain_seen > 0 ? 1 : 3;
-	prices->pass[SOURCE_model] = (float)step;
-	prices->start[SOURCE_model] = (float)(start / ROUNDS);
-	prices->pass_worst[SOURCE_model] = (float)(worst * (step + start));
+	costs->pass[SOURCE_model] = (float)step;
+	costs->start[SOURCE_model] = (float)(start / ROUNDS);
+	costs->pass_worst[SOURCE_model] = (float)(worst * (step + start));
 }

@@ -10,7 +10,7 @@
 #include "core/grammar/grammar.h"
 #include "core/text/tokenizer.h"
 #include "kernels/clock.h"
-#include "kernels/exchange.h"
+#include "kernels/process_group.h"
 
 double options_clock(const struct swiftlet_options* options) {
 	return options->clock ? options->clock(options->clock_user) : seconds_now();
@@ -32,7 +32,7 @@ static bool asks_for_cuda(const struct swiftlet_options* options) {
 /* The GPU when it was asked for, or when nothing was and there is one. */
 static bool wants_cuda(const struct swiftlet_options* options) {
 	struct error ignored;
-	if (!options || options->exchange || strcmp(options->backend, "cpu") == 0)
+	if (!options || options->group || strcmp(options->backend, "cpu") == 0)
 		return false;
 	return asks_for_cuda(options) || cuda_available(&ignored);
 }
@@ -43,7 +43,7 @@ static bool check_backend(const struct swiftlet_options* options, struct error* 
 		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none", options->devices);
 	if (!asks_for_cuda(options))
 		return true;
-	if (options->exchange)
+	if (options->group)
 		return error_set(error, "several processes share a model on CPUs alone: leave out --backend cuda and "
 		                        "--devices");
 	return cuda_available(error);
@@ -56,7 +56,7 @@ struct model* swiftlet_model_open(const char* spec, const struct swiftlet_option
 		give_message(message, size, &error);
 		return NULL;
 	}
-	/* draft weights are made of weights in the host's memory */
+	/* draft weights are made from weights in the host's memory */
 	const struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
 	struct model* model = model_open(spec, &how, &error);
 	if (!model)
@@ -85,7 +85,8 @@ int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t s
 /* ---- the draft weights ----------------------------------------------------- */
 
 /* Goes on with the note, cut to fit. */
-__attribute__((format(printf, 2, 3))) static void note(struct engine* engine, const char* format, ...) {
+__attribute__((format(printf, 2, 3))) static void append_note(struct engine* engine, const char* format,
+                                                              ...) {
 	const size_t used = strlen(engine->note);
 	va_list arguments;
 	va_start(arguments, format);
@@ -97,26 +98,26 @@ __attribute__((format(printf, 2, 3))) static void note(struct engine* engine, co
 static void note_draft_weights(struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
 	engine->note[engine->note_on_draft_weights] = 0;
-	note(engine, "draft weights: %s, %.1f MiB, ", dtype_name(memory->table.type),
-	     (double)memory->table.bytes / 0x1p20);
+	append_note(engine, "draft weights: %s, %.1f MiB, ", dtype_name(memory->table.type),
+	            (double)memory->table.bytes / 0x1p20);
 	if (engine->making && draft_weights_job_share(engine->making) < 1)
-		note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
+		append_note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
 	else
-		note(engine, "made in %.2f s", engine->draft_weights_seconds);
+		append_note(engine, "made in %.2f s", engine->draft_weights_seconds);
 	if (engine->backend->draft_weights_released)
-		note(engine, "; caches have its memory on the GPU");
+		append_note(engine, "; caches have its memory on the GPU");
 }
 
 static bool go_without(struct engine* engine, const char* why) {
 	draft_weights_job_close(engine->making);
 	engine->making = NULL;
 	draft_weights_memory_close(&engine->draft_weights);
-	note(engine, "no draft weights: %s", why);
+	append_note(engine, "no draft weights: %s", why);
 	return true;
 }
 
-/* So many bytes of the draft weights to the device, where the backend has one; whether all are there. What
- * fails there will fail the next pass, too, and be told by it. */
+/* Uploads so many bytes of the draft weights to the device, where the backend has one; true when all are
+ * there. An error here will fail the next pass, too, which reports it. */
 static bool upload_draft_weights(struct engine* engine, size_t bytes) {
 	struct backend* backend = engine->backend;
 	struct error ignored;
@@ -168,10 +169,10 @@ static bool open_draft_weights(struct engine* engine, const struct swiftlet_opti
 	if (wish.format.bits == 0)
 		return true;
 	if (engine->note[0])
-		note(engine, "\n");
+		append_note(engine, "\n");
 	engine->note_on_draft_weights = strlen(engine->note);
 	if (!engine->backend->use_draft_weights) {
-		note(engine, "no draft weights: %s does not run one", engine->backend->name);
+		append_note(engine, "no draft weights: %s does not run one", engine->backend->name);
 		return true;
 	}
 	return begin_draft_weights(engine, options, &wish, error);
@@ -205,8 +206,8 @@ const char* swiftlet_engine_note(struct engine* engine) {
 }
 
 /* The adapter runs on a backend of its own beside the model's, on one GPU: it is a block. */
-static bool open_parts(struct engine* engine, const struct swiftlet_options* options,
-                       const struct backend_options* how, struct error* error) {
+static bool open_auxiliary_weights(struct engine* engine, const struct swiftlet_options* options,
+                                   const struct backend_options* how, struct error* error) {
 	const struct model* model = engine->model;
 	if (options->heads[0] && !heads_open(&engine->heads, options->heads, model, error))
 		return false;
@@ -230,10 +231,10 @@ void engine_forget_costs(struct engine* engine) {
 		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
 }
 
-/* Before what is said of the draft weights, which note_draft_weights writes anew. */
+/* Stands before the note on the draft weights, which note_draft_weights rewrites. */
 static void note_screened_head(struct engine* engine) {
-	note(engine, "%sscreened head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
-	     (double)engine->backend->screened_bytes / 0x1p20);
+	append_note(engine, "%sscreened head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
+	            (double)engine->backend->screened_bytes / 0x1p20);
 }
 
 /* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
@@ -248,7 +249,7 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 	struct error ignored;
 	backend = cpu_open(weights, how, &ignored); /* what the GPU said stays the error */
 	if (backend)
-		note(engine, "swiftlet: %s runs on the CPU: %s", engine->model->name, error->message);
+		append_note(engine, "swiftlet: %s runs on the CPU: %s", engine->model->name, error->message);
 	return backend;
 }
 
@@ -269,7 +270,7 @@ static bool open_drafting(struct engine* engine, const struct swiftlet_options* 
 	char message[sizeof error->message - 32] = "";
 	if (!options->draft_model[0])
 		return true;
-	if (options->exchange)
+	if (options->group)
 		return error_set(error, "--draft-model runs in one process: leave out mpirun");
 	const struct swiftlet_options alone = drafting_options(options, engine->model);
 	struct model* model = swiftlet_model_open(options->draft_model, &alone, message, sizeof message);
@@ -316,16 +317,16 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    .devices = options->devices,
 	    .screened_head =
 	        options->screened_head < 0 ? wants_screened_head(&model->weights) : options->screened_head > 0,
-	    .exchange = options->exchange,
+	    .group = options->group,
 	    /* processes that share a model keep their caches alike, each its own */
-	    .cache_bytes = options->exchange ? 0 : (size_t)options->cache_memory};
+	    .cache_bytes = options->group ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, &error);
 	if (engine->backend && engine->backend->screened_bytes > 0 && options->screened_head > 0)
 		note_screened_head(engine);
-	if (!engine->backend || (options->exchange && !engine_lead(engine, &how, &error)) ||
+	if (!engine->backend || (options->group && !engine_lead(engine, &how, &error)) ||
 	    (wants_draft_weights(options) && !open_draft_weights(engine, options, &error)) ||
-	    !open_parts(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
+	    !open_auxiliary_weights(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
 		give_message(message, size, &error);
 		swiftlet_engine_close(engine);
 		return NULL;

@@ -4,9 +4,9 @@
 
 #include "core/decode/cost.h"
 #include "core/grammar/token_trie.h"
+#include "core/model/auxiliary_weights.h"
 #include "core/model/draft_weights_memory.h"
 #include "core/model/model.h"
-#include "core/model/parts.h"
 #include "swiftlet.h"
 
 struct engine {
@@ -23,7 +23,7 @@ struct engine {
 	size_t note_on_draft_weights; /* where the latter begins */
 	struct cost_model cost;
 	struct token_trie* trie; /* for grammars; NULL until one is kept */
-	struct adapter adapter;  /* parts that the options name */
+	struct adapter adapter;  /* auxiliary weights that the options name */
 	struct backend* side;    /* runs the adapter; NULL: none was given */
 	struct heads heads;
 	struct probe_weights probe;
@@ -34,7 +34,7 @@ struct engine {
 /* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
  */
 const struct token_trie* engine_trie(struct engine*);
-/* The draft weights, from the call on that finds it ready; NULL before, and where there is none. */
+/* The draft weights, from the call that finds them ready on; NULL before, and where there are none. */
 const struct draft_weights* engine_draft_weights(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);

@@ -1,4 +1,4 @@
-/* Match rates by exit, and the best of the prices. */
+/* Match rates by exit, and the exit that pays best. */
 #include "core/decode/exit_choice.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ static const double fades = 0.5; /* a measurement, with the next */
 void exit_choice_begin(struct exit_choice* c, struct cache* cache, const int32_t* token, int base, int n,
                        const struct sampler* sampler, struct exit_heads* heads, float* state) {
 	c->exit = 0;
-	c->told = false;
+	c->tapped = false;
 	c->n = n - 1;
 	c->token = token;
 	c->segment = (struct segment){.cache = cache, .base = base, .n = n - 1, .sampler = sampler};
@@ -52,7 +52,7 @@ void exit_choice_begin(struct exit_choice* c, struct cache* cache, const int32_t
 	}
 }
 
-static void count(struct exit_choice* c) {
+static void count_matches(struct exit_choice* c) {
 	for (int i = 0; i < c->n; i++)
 		for (int k = 0; k < c->out[i].top; k++)
 			if (c->out[i].top_token[k] == c->token[i + 1]) {
@@ -61,7 +61,7 @@ static void count(struct exit_choice* c) {
 				break;
 			}
 	c->exit++;
-	c->told = false;
+	c->tapped = false;
 }
 
 static bool is_trained(const struct exit_choice* c) {
@@ -82,20 +82,20 @@ static void rows_pass(struct exit_choice* c, struct pass* pass) {
 void exit_choice_fill(struct exit_choice* c, struct pass* pass) {
 	for (int i = 0; i < c->n; i++)
 		c->out[i].top = TREE_RANKS;
-	if (c->told)
+	if (c->tapped)
 		exit_heads_fill(c->heads, c->block[c->exit], c->state, c->n, c->want, c->out, pass);
 	else
 		rows_pass(c, pass);
 }
 
 bool exit_choice_take(struct exit_choice* c) {
-	if (is_trained(c) && !c->told) {
-		c->told = true;
+	if (is_trained(c) && !c->tapped) {
+		c->tapped = true;
 		return false;
 	}
-	if (c->told)
+	if (c->tapped)
 		c->heads->scratch->backend->discard(c->heads->scratch);
-	count(c);
+	count_matches(c);
 	if (c->exit < c->exits)
 		return false;
 	c->segment.cache->backend->discard(c->segment.cache);

@@ -1,4 +1,4 @@
-/* Where to leave the model early, and how far to draft from there: by measured price.
+/* Where to leave the model early, and how far to draft from there: by measured cost.
  *
  * How often an exit's choices are the target's is measured on generated text, all exits in one go over it:
  * rows run up to the first exit, give their choices, and go on to the next. Looked at again when the text is
@@ -17,7 +17,7 @@
 #include "core/decode/cost.h"
 #include "core/draft/exit_heads.h"
 #include "core/draft/tree.h"
-#include "core/model/parts.h"
+#include "core/model/auxiliary_weights.h"
 
 enum { EXITS = 10, EXIT_ROWS = 32 };
 
@@ -31,7 +31,7 @@ struct exit_choice {
 
 	/* the measurement under way */
 	int exit, n;          /* of block[]; rows */
-	bool told;            /* their states after it are there */
+	bool tapped;          /* their states after it are there */
 	const int32_t* token; /* (n + 1) */
 	struct segment segment;
 	struct exit_heads* heads;

@@ -15,7 +15,9 @@ static int block_count(const struct session* s) { return s->engine->model->weigh
 /* ---- prefill ------------------------------------------------------------------------------ */
 
 /* Whether the rows' logits are given, which the buffer for them bounds. */
-static bool tells_prompt(const struct session* s) { return s->log_probs.of_prompt && s->again == 0; }
+static bool reports_prompt_logprobs(const struct session* s) {
+	return s->log_probs.of_prompt && s->again == 0;
+}
 
 /* Another sequence may have come to the same text meanwhile. A method that sees every row looks nowhere else.
  * Where a prefill has bits of its own it is whole chunks of the prompt that can be found: exact rows follow.
@@ -24,8 +26,9 @@ static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const bool exact = cache->backend->prefill_is_exact;
 	const int before = cache->committed, end = exact && s->again > 0 ? s->again : s->n_prompt;
-	if (!cache->backend->adopt || lone_sees_prompt(s) || tells_prompt(s) || s->embedding.out ||
-	    session_length_matters(s, s->n_prompt) || (!exact && end - before < PREFILL_CHUNK))
+	if (!cache->backend->adopt || standalone_sees_prompt(s) || reports_prompt_logprobs(s) ||
+	    s->embedding.out || session_length_matters(s, s->n_prompt) ||
+	    (!exact && end - before < PREFILL_CHUNK))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
 	if (s->again == 0)
@@ -34,7 +37,7 @@ static void find_more(struct session* s) {
 
 /* Rows that a pass over the prompt may take; 0: whole chunks, and no bound. */
 static int prefill_limit(const struct session* s) {
-	if (!tells_prompt(s))
+	if (!reports_prompt_logprobs(s))
 		return s->prefill_rows < PREFILL_CHUNK ? s->prefill_rows : PREFILL_CHUNK;
 	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
 }
@@ -49,7 +52,7 @@ static void prefill_wants(struct session* s, int n, bool last) {
 	if (last)
 		s->want[n - 1] = (uint8_t)(WANT_TOKEN | (s->log_probs.top > 0 ? WANT_LOGITS : 0));
 	s->result[n - 1].logits = s->log_probs.logits;
-	for (int i = 0; i < n && tells_prompt(s); i++) {
+	for (int i = 0; i < n && reports_prompt_logprobs(s); i++) {
 		s->want[i] |= WANT_LOGITS;
 		s->result[i].logits = logits_of(s, i);
 	}
@@ -60,9 +63,9 @@ static void tap_prompt(const struct session* s, struct pass* pass) {
 	if (s->embedding.out) {
 		pass->tap = pass->last - 1;
 		pass->tap_out = s->tap;
-	} else if (lone_sees_prompt(s)) {
-		pass->tap = 2 * s->lone->choice.exit_block - 1;
-		pass->tap_out = s->lone->chain->prompt;
+	} else if (standalone_sees_prompt(s)) {
+		pass->tap = 2 * s->standalone->choice.exit_block - 1;
+		pass->tap_out = s->standalone->chain->prompt;
 	} else if (s->signature.mean) {
 		pass->tap = 2 * (block_count(s) / 2) - 1;
 		pass->tap_out = s->tap;
@@ -84,11 +87,11 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	                              .n = n,
 	                              .sampler = s->sampled ? &s->sampler : NULL,
 	                              .penalties = last ? penalties_now(s) : NULL,
-	                              .allowed = last ? form_last(s, n) : NULL};
+	                              .allowed = last ? constraint_last(s, n) : NULL};
 	work->kind = WORK_PREFILL;
 	work->pass = pass_over(&s->segment, s->text + from, NULL, 2 * block_count(s), s->want, s->result);
 	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
-	work->pass.head = last || tells_prompt(s);
+	work->pass.head = last || reports_prompt_logprobs(s);
 	if (s->again > 0)
 		return; /* the rest is told already */
 	tap_prompt(s, &work->pass);
@@ -128,21 +131,21 @@ static struct swiftlet_token token_of(struct session* s, int32_t id, int source,
 }
 
 /* Log probabilities of the prompt's tokens that n rows from this position on predict. */
-static void tell_prompt(struct session* s, int from, int n) {
+static void report_prompt_logprobs(struct session* s, int from, int n) {
 	struct log_probs* l = &s->log_probs;
-	if (l->prompt_told == 0)
-		l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_told++], -1, NULL);
+	if (l->prompt_reported == 0)
+		l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_reported++], -1, NULL);
 	/* neither those that are computed again nor the first that is emitted */
 	for (int i = 0; i < n; i++)
-		if (from + i + 1 == l->prompt_told && l->prompt_told < s->n_prompt)
-			l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_told++], -1, s->result[i].logits);
+		if (from + i + 1 == l->prompt_reported && l->prompt_reported < s->n_prompt)
+			l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_reported++], -1, s->result[i].logits);
 }
 
 /* Emits one token, of this drafter (-1: the full model's own). False when the generation ends with it. */
-static bool emit(struct session* s, int32_t id, int source, const float* logits) {
+static bool emit_token(struct session* s, int32_t id, int source, const float* logits) {
 	s->token[s->n_tokens++] = token_of(s, id, source, logits);
 	s->text[s->n_text++] = id;
-	form_emitted(s, id);
+	constraint_emitted(s, id);
 	if (session_ends(s, id))
 		s->stop = SWIFTLET_EOS;
 	else if (emitter_add(&s->emitter, id))
@@ -153,7 +156,7 @@ static bool emit(struct session* s, int32_t id, int source, const float* logits)
 }
 
 /* The generation is over: what is committed beyond the text (a draft's path past its end) is forgotten. */
-static void finish(struct session* s) {
+static void finish_request(struct session* s) {
 	if (s->stop != SWIFTLET_STOP)
 		emitter_end(&s->emitter);
 	if (s->cache->pending > 0)
@@ -174,9 +177,9 @@ static void verify_work(struct session* s, struct session_work* work) {
 	const uint8_t wants = s->plan.rule == RULE_GAIN ? drafter_set_wants(&s->drafters) : 0;
 	for (int i = 0; i < LOGPROB_ROWS && s->log_probs.top > 0; i++)
 		round->out[i].logits = logits_of(s, i);
-	round->segment.allowed = form_rows(s, &s->planner.tree);
-	if (s->plan.rule == RULE_LONE)
-		lone_verify_pass(s, logits, &work->pass);
+	round->segment.allowed = constraint_rows(s, &s->planner.tree);
+	if (s->plan.rule == RULE_STANDALONE)
+		standalone_verify_pass(s, logits, &work->pass);
 	else
 		round_verify_pass(round, &s->planner.tree, (uint8_t)(logits | wants), &work->pass);
 	if (s->learner)
@@ -188,8 +191,8 @@ static void verify_work(struct session* s, struct session_work* work) {
 static void draft_work(struct session* s, struct session_work* work) {
 	const struct plan_action* action = &s->plan.action;
 	work->kind = WORK_DRAFT;
-	if (s->plan.rule == RULE_LONE) {
-		lone_fill(s, &work->pass);
+	if (s->plan.rule == RULE_STANDALONE) {
+		standalone_fill(s, &work->pass);
 	} else if (session_loops(s)) {
 		work->kind = WORK_DRAFT_LOOP;
 		return;
@@ -213,7 +216,7 @@ bool session_next(struct session* s, struct session_work* work) {
 	if (s->phase == PHASE_ROUND) {
 		plan_make_draft_weights(s);
 		const bool learns =
-		    s->lone ? lone_aside_begin(s) : s->learner && s->learner->calls->begin(s->learner);
+		    s->standalone ? calibration_begin(s) : s->learner && s->learner->calls->begin(s->learner);
 		s->phase = learns ? PHASE_LEARN : PHASE_PLAN;
 	}
 	if (s->phase == PHASE_PLAN) {
@@ -229,14 +232,14 @@ bool session_next(struct session* s, struct session_work* work) {
 		return true;
 	case PHASE_LEARN:
 		work->kind = WORK_MATCHNESS;
-		if (s->lone)
-			lone_aside_fill(s, &work->pass);
+		if (s->standalone)
+			calibration_fill(s, &work->pass);
 		else
 			s->learner->calls->fill(s->learner, &work->pass);
 		return true;
 	case PHASE_READ:
 		work->kind = WORK_DRAFT;
-		s->lone->drafter->read(s->lone->state, s->segment.n, &work->pass);
+		s->standalone->drafter->read(s->standalone->state, s->segment.n, &work->pass);
 		return true;
 	case PHASE_DRAFT:
 		draft_work(s, work);
@@ -303,7 +306,7 @@ void session_fail(struct session* s, const struct error* why) {
 			error_set(&s->failure, "the pass failed");
 		s->stop = SWIFTLET_CANCELLED;
 		s->n_tokens = 0;
-		finish(s);
+		finish_request(s);
 	}
 	s->cache->backend->truncate(s->cache, 0);
 	s->chunk_tokens = 0;
@@ -312,7 +315,9 @@ void session_fail(struct session* s, const struct error* why) {
 /* ---- absorb ------------------------------------------------------------------------------- */
 
 /* The sequence's part of a pass's seconds. */
-static double part(const struct pass* pass, int rows, double seconds) { return seconds * pass->n / rows; }
+static double sequence_share(const struct pass* pass, int rows, double seconds) {
+	return seconds * pass->n / rows;
+}
 
 /* A pass over n rows of the prompt is done with. */
 static bool end_prefill(struct session* s, int n) {
@@ -326,21 +331,21 @@ static bool end_prefill(struct session* s, int n) {
 	for (int j = 0; s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
 		s->signature.mean[j] /= (float)s->signature.rows;
 	if (s->learner)
-		s->learner->calls->prompt_is_told(s->learner);
+		s->learner->calls->prompt_is_reported(s->learner);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
 	const bool more =
-	    emit(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
+	    emit_token(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
 	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
-	if (!more || form_is_over(s))
-		finish(s);
+	if (!more || constraint_is_over(s))
+		finish_request(s);
 	return true;
 }
 
 static bool absorb_prefill(struct session* s, const struct session_work* work, int rows, double seconds) {
 	struct cache* cache = s->cache;
 	const int n = work->pass.n;
-	s->figures.seconds.prefill += part(&work->pass, rows, seconds);
+	s->figures.seconds.prefill += sequence_share(&work->pass, rows, seconds);
 	const int first = s->cache->committed - (work->pass.kind == PASS_PREFILL ? n : 0);
 	if (work->pass.tap >= 0 && s->embedding.out)
 		embedding_add(s, first, n);
@@ -351,13 +356,13 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 		path[i] = i;
 	if (s->learner && s->again == 0)
 		s->learner->calls->rows(s->learner, &work->pass, path, n, first);
-	if (tells_prompt(s))
-		tell_prompt(s, first, n);
+	if (reports_prompt_logprobs(s))
+		report_prompt_logprobs(s, first, n);
 	if (work->pass.kind == PASS_PREFILL)
 		s->chunk_tokens = cache->committed;
 	else
 		cache->backend->commit(cache, path, n);
-	if (s->again == 0 && lone_sees_prompt(s)) {
+	if (s->again == 0 && standalone_sees_prompt(s)) {
 		s->phase = PHASE_READ;
 		return false;
 	}
@@ -367,10 +372,10 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 /* A pass's cost in units; one that took more than twice what was expected counts for two: the machine was
  * away, not the draft at fault. */
 static double measured_cost(const struct session* s, double seconds, double expected) {
-	return fmin(2 * expected, price_of(s, seconds, expected));
+	return fmin(2 * expected, session_cost_of(s, seconds, expected));
 }
 
-static void charge(struct session* s, double cost) {
+static void charge_round(struct session* s, double cost) {
 	s->round_cost += cost;
 	planner_passed(&s->planner, (float)cost);
 }
@@ -385,12 +390,12 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 	struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const bool alone = rows == pass->n, another = pass->segment->cache == s->draft_cache;
-	const double share = part(pass, rows, seconds), whole = whole_cost(s, pass, rows);
+	const double share = sequence_share(pass, rows, seconds), whole = whole_cost(s, pass, rows);
 	if (another && alone)
 		draft_model_see(s->engine, rows, seconds);
 	const double thought = another ? draft_model_cost(s->engine, rows) : whole * cost_draft(cost, with);
 	s->figures.seconds.draft += share;
-	charge(s, measured_cost(s, share, part(pass, rows, thought) / price_unit(s)));
+	charge_round(s, measured_cost(s, share, sequence_share(pass, rows, thought) / session_cost_unit(s)));
 	if (alone && !another)
 		cost_see_draft(cost, with, seconds / whole);
 	const int source = s->plan.action.source;
@@ -401,14 +406,16 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	s->figures.seconds.draft += seconds;
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
-	charge(s, measured_cost(s, seconds, steps * cost_draft(cost, session_drafts_with(s)) / price_unit(s)));
+	charge_round(s, measured_cost(s, seconds,
+	                              steps * cost_draft(cost, session_drafts_with(s)) / session_cost_unit(s)));
 	cost_see_draft(cost, session_drafts_with(s), seconds / steps);
 	s->plan.looped = true;
 }
 
 /* What the round took against plain steps for the tokens it brought. */
 static void account_round(struct session* s, int emitted) {
-	const double saved = (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost) * price_unit(s);
+	const double saved =
+	    (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost) * session_cost_unit(s);
 	if (saved < 0) {
 		s->figures.lost_rounds++;
 		s->figures.seconds_lost -= saved;
@@ -416,21 +423,21 @@ static void account_round(struct session* s, int emitted) {
 		s->figures.seconds_saved += saved;
 }
 
-/* What a full pass cost: alone all of it; in company a plain step and what its further rows added, by how
+/* What a full pass cost: alone all of it; batched, a plain step and what its further rows added, by how
  * much longer than expected the whole pass took. */
 static double full_cost(const struct session* s, const struct pass* pass, int rows, double seconds) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (rows == pass->n)
-		return measured_cost(s, seconds, cost_verify(cost, pass->n) / price_unit(s));
-	const double expected = whole_cost(s, pass, rows), unit = price_unit(s);
+		return measured_cost(s, seconds, cost_verify(cost, pass->n) / session_cost_unit(s));
+	const double expected = whole_cost(s, pass, rows), unit = session_cost_unit(s);
 	const double off = measured_cost(s, seconds, expected / unit) * unit / expected;
-	return 1 + off * (price_rows(s, rows - pass->n, pass->n) - 1);
+	return 1 + off * (session_rows_cost(s, rows - pass->n, pass->n) - 1);
 }
 
 static bool absorb_verify(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct round* round = &s->round;
 	const bool plain = plan_is_plain(s);
-	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += part(pass, rows, seconds);
+	*(plain ? &s->figures.seconds.plain : &s->figures.seconds.verify) += sequence_share(pass, rows, seconds);
 	s->round_cost += full_cost(s, pass, rows, seconds);
 	if (plain && rows == 1)
 		plan_settle(s, seconds);
@@ -439,8 +446,8 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	else if (rows == pass->n && rows > 1)
 		cost_see_full(&s->engine->cost, rows, seconds / cost_rest(&s->engine->cost, pass->first));
 	const int base = s->cache->committed;
-	if (s->plan.rule == RULE_LONE)
-		lone_verdict(s);
+	if (s->plan.rule == RULE_STANDALONE)
+		standalone_verdict(s);
 	else
 		round_take_verify(round);
 	const struct verdict* v = &round->verdict;
@@ -453,8 +460,8 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 		const bool drafted = i < v->accepted;
 		const float* logits = s->log_probs.top > 0 ? round->out[v->path[i]].logits : NULL;
 		const int row = drafted ? v->path[i + 1] : 0;
-		more = emit(s, drafted ? round->tree->token[row] : v->bonus, drafted ? round->tree->source[row] : -1,
-		            logits);
+		more = emit_token(s, drafted ? round->tree->token[row] : v->bonus,
+		                  drafted ? round->tree->source[row] : -1, logits);
 		emitted++;
 		accepted += drafted;
 	}
@@ -472,8 +479,8 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	plan_learn(s, emitted, accepted);
 	drafter_set_append(&s->drafters, new, emitted);
 	s->phase = PHASE_ROUND;
-	if (!more || form_is_over(s))
-		finish(s);
+	if (!more || constraint_is_over(s))
+		finish_request(s);
 	return true;
 }
 
@@ -489,23 +496,24 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 	case WORK_PREFILL:
 		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS:
-		if (s->lone ? lone_aside_take(s, seconds) : s->learner->calls->take(s->learner, &work->pass, seconds))
+		if (s->standalone ? calibration_take(s, seconds)
+		                  : s->learner->calls->take(s->learner, &work->pass, seconds))
 			s->phase = PHASE_PLAN;
 		return false;
 	case WORK_DRAFT:
 		if (s->phase == PHASE_FOLLOW) {
-			draft_model_take(s, &work->pass, rows, part(&work->pass, rows, seconds));
+			draft_model_take(s, &work->pass, rows, sequence_share(&work->pass, rows, seconds));
 			s->phase = PHASE_ROUND;
 			return true;
 		}
 		if (s->phase == PHASE_READ) {
 			s->figures.seconds.prefill += seconds;
-			s->lone->drafter->take(s->lone->state);
+			s->standalone->drafter->take(s->standalone->state);
 			s->phase = PHASE_PREFILL;
 			return end_prefill(s, work->pass.n);
 		}
-		if (s->plan.rule == RULE_LONE)
-			lone_take(s, part(&work->pass, rows, seconds));
+		if (s->plan.rule == RULE_STANDALONE)
+			standalone_take(s, sequence_share(&work->pass, rows, seconds));
 		else
 			absorb_draft(s, &work->pass, rows, seconds);
 		break;
@@ -535,7 +543,7 @@ void session_begin_step(struct session* s) {
 	emitter_step(&s->emitter);
 	if (s->cancelled && s->phase != PHASE_DONE && s->phase != PHASE_IDLE) {
 		s->stop = SWIFTLET_CANCELLED;
-		finish(s);
+		finish_request(s);
 	}
 }
 

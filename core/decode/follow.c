@@ -1,5 +1,5 @@
-/* A model over several processes: rank 0 opens an engine and tells the others of which model, with what; they
- * open the same and make every call that it makes (kernels/ranks.h). */
+/* A model over several processes: rank 0 opens an engine and broadcasts the model and the options; the others
+ * open the same and repeat every call (kernels/ranks.h). */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,45 +13,45 @@ struct opening {
 };
 
 bool engine_lead(struct engine* engine, const struct backend_options* how, struct error* error) {
-	struct exchange* const exchange = how->exchange;
+	struct process_group* const group = how->group;
 	struct opening opening = {.threads = how->threads, .context = how->context};
 	memcpy(opening.path, engine->model->path, sizeof opening.path);
 	snprintf(opening.isa, sizeof opening.isa, "%s", how->isa);
-	if (!ranks_lead(engine->backend, exchange, error))
+	if (!ranks_lead(engine->backend, group, error))
 		return false;
-	exchange->tell(exchange, &opening, sizeof opening);
+	group->broadcast(group, &opening, sizeof opening);
 	return true;
 }
 
-void swiftlet_dismiss(struct exchange* exchange) {
+void swiftlet_dismiss(struct process_group* group) {
 	struct opening none = {.path = ""};
-	exchange->tell(exchange, &none, sizeof none);
+	group->broadcast(group, &none, sizeof none);
 }
 
-static bool follow(struct exchange* exchange, const struct opening* opening, struct error* error) {
+static bool follow_engine(struct process_group* group, const struct opening* opening, struct error* error) {
 	const struct backend_options how = {
-	    .threads = opening->threads, .isa = opening->isa, .context = opening->context, .exchange = exchange};
+	    .threads = opening->threads, .isa = opening->isa, .context = opening->context, .group = group};
 	struct model* model = model_open(opening->path, NULL, error);
 	if (!model)
 		return false;
 	struct backend* backend = cpu_open(&model->weights, &how, error);
 	if (backend) {
-		ranks_follow(backend, exchange);
+		ranks_follow(backend, group);
 		backend->close(backend);
 	}
 	model_close(model);
 	return backend != NULL;
 }
 
-bool swiftlet_follow(struct exchange* exchange, char* message, size_t size) {
+bool swiftlet_follow(struct process_group* group, char* message, size_t size) {
 	struct opening opening;
 	struct error error;
 	for (;;) {
-		exchange->tell(exchange, &opening, sizeof opening);
+		group->broadcast(group, &opening, sizeof opening);
 		opening.path[sizeof opening.path - 1] = opening.isa[sizeof opening.isa - 1] = 0;
 		if (!opening.path[0])
 			return true;
-		if (!follow(exchange, &opening, &error))
+		if (!follow_engine(group, &opening, &error))
 			return give_message(message, size, &error);
 	}
 }

@@ -60,7 +60,7 @@ static double distance(const struct layer_programming* p, const float* x, const 
 
 /* Sub-layer s has been run on every state: each j keeps the better of running and skipping it. From the
  * largest j down, so that what j - 1 was before is still there. */
-static void choose(struct layer_programming* p) {
+static void choose_state(struct layer_programming* p) {
 	const size_t bytes = (size_t)p->dim * sizeof(float);
 	const float* full = at(p, p->ran, 0); /* nothing skipped */
 	const int most = p->reach < p->size ? p->reach + 1 : p->size;
@@ -87,7 +87,7 @@ bool layer_programming_take(struct layer_programming* p) {
 	p->j += p->count;
 	if (p->j <= p->reach)
 		return false;
-	choose(p);
+	choose_state(p);
 	p->j = 0;
 	return ++p->s == p->last - 2;
 }

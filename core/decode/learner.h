@@ -20,7 +20,7 @@ struct learner_calls {
 	/* Such a pass has run: its rows row[0 … n - 1] are text now, at `position` and after it. */
 	void (*rows)(struct learner*, const struct pass*, const int32_t* row, int n, int position);
 	/* The prompt's rows have all been told. */
-	void (*prompt_is_told)(struct learner*);
+	void (*prompt_is_reported)(struct learner*);
 	/* Whether a pass of its own comes now, before a round or while no request runs; it then fills passes and
 	 * takes their results, in so many seconds, until take says that it is done. */
 	bool (*begin)(struct learner*);
@@ -28,9 +28,9 @@ struct learner_calls {
 	bool (*take)(struct learner*, const struct pass*, double seconds);
 	/* Draft steps with the mask were judged: `right` of those looked at. */
 	void (*drafted)(struct learner*, int right, int looked_at);
-	/* Prices may have changed; a mask that is better by now is given to the session (session_adopt). */
+	/* Costs may have changed; a mask that is better by now is given to the session (session_adopt). */
 	void (*look)(struct learner*);
-	/* Draft weights has joined. */
+	/* Draft weights have become available. */
 	void (*draft_weights_joined)(struct learner*);
 	/* The mask was set by someone else. */
 	void (*adopt)(struct learner*, const struct mask*);

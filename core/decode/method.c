@@ -8,7 +8,7 @@ const struct method methods[SWIFTLET_METHODS] = {
     [SWIFTLET_SWIFT] = {"swift", DRAFTS_PLANNED},
     /* plain decoding */
     [SWIFTLET_VANILLA] = {"vanilla", DRAFTS_NOTHING},
-    /* whatever pays by measured prices: skipped sub-layers, quantized draft weights, text */
+    /* whatever pays by measured costs: skipped sub-layers, quantized draft weights, text */
     [SWIFTLET_AUTO] = {"auto", DRAFTS_PLANNED},
     /* what followed the last tokens earlier in the text (prompt lookup) */
     [SWIFTLET_NGRAM] = {"ngram", DRAFTS_ALONE, SOURCE_ngram, .most = 10},
@@ -53,7 +53,8 @@ const int* method_top_k(const struct swiftlet_options* o, bool sampled) {
 
 const char* swiftlet_method_name(enum swiftlet_method method) { return methods[method].name; }
 
-bool method_has_parts(const struct method* method, const struct engine* engine, struct error* error) {
+bool method_has_auxiliary_weights(const struct method* method, const struct engine* engine,
+                                  struct error* error) {
 	const int blocks = engine->model->weights.shape.n_blocks;
 	const char* const name = engine->model->name;
 	if (method->source == SOURCE_exit && blocks < 2)
@@ -88,7 +89,7 @@ static bool check_exit(const struct swiftlet_options* o, const struct engine* en
 
 bool method_check(const struct swiftlet_options* o, const struct engine* engine, struct error* error) {
 	const struct method* method = method_of(o);
-	if (!method_has_parts(method, engine, error) || !check_exit(o, engine, error))
+	if (!method_has_auxiliary_weights(method, engine, error) || !check_exit(o, engine, error))
 		return false;
 	return !o->rejection || method->drafter != DRAFTS_PLANNED ||
 	       error_set(error,

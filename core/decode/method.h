@@ -2,7 +2,7 @@
  * caller's for all of them.
  *
  * One table has a row for each method that a paper or a baseline gives its name to; `auto`, `swift` and
- * `vanilla` are planned by price (core/decode/plan.c), the others draft alone (lone.h). */
+ * `vanilla` are planned by cost (core/decode/plan.c), the others draft alone (standalone.h). */
 #ifndef SWIFTLET_CORE_DECODE_METHOD_H
 #define SWIFTLET_CORE_DECODE_METHOD_H
 
@@ -29,14 +29,14 @@ enum method_tree {
 struct method {
 	const char* name;
 	enum method_drafter drafter;
-	enum drafter_source source; /* DRAFTS_ALONE: of LONE_DRAFTERS */
+	enum drafter_source source; /* DRAFTS_ALONE: of STANDALONE_DRAFTERS */
 	enum method_mask mask;
 	enum method_tree tree;
 	enum stop_rule stop;
 	float threshold; /* of the stop rule */
 	bool at_most;    /* a chance that equals it ends the chain too */
 	bool adapts;
-	int most; /* draft steps a round; 0: by price, or --max-draft */
+	int most; /* draft steps a round; 0: by cost, or --max-draft */
 };
 
 extern const struct method methods[SWIFTLET_METHODS];
@@ -57,9 +57,9 @@ static inline bool method_has_exit(const struct method* method) {
 int method_most(const struct swiftlet_options*);
 /* (4) Alternatives by top-1 probability in SWIFT's tree: as published where the options say nothing. */
 const int* method_top_k(const struct swiftlet_options*, bool sampled);
-/* Whether a model, with the parts that were opened beside it, has what the method needs, a mask aside; else a
- * sentence that says what is missing and how it is made. */
-bool method_has_parts(const struct method*, const struct engine*, struct error*);
+/* Whether a model, with the auxiliary weights that were opened beside it, has what the method needs, a mask
+ * aside; else a sentence that says what is missing and how it is made. */
+bool method_has_auxiliary_weights(const struct method*, const struct engine*, struct error*);
 /* The same for the whole of what the options ask for: exits, children, acceptance. */
 bool method_check(const struct swiftlet_options*, const struct engine*, struct error*);
 

@@ -61,7 +61,6 @@ static const struct option table[] = {
     {"threads", INTEGER, AT(threads), 0, 1024, NULL},
     {"devices", INTEGER, AT(devices), 1, 16, NULL},
     {"screened-head", CHOICE, AT(screened_head), 0, 0, "auto=-1 off=0 on=1"},
-    {"certified-head", CHOICE, AT(screened_head), 0, 0, "auto=-1 off=0 on=1"}, /* its earlier name */
     {"context", INTEGER, AT(context), 2, 1 << 24, "auto=0"},
     {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0"},
     {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},

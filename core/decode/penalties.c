@@ -13,7 +13,7 @@ static double repetition_of(const struct session* s, const struct swiftlet_reque
 	return r->repetition_penalty > 0 ? r->repetition_penalty : own > 0 ? own : 1;
 }
 
-static bool wanted(const struct session* s, const struct swiftlet_request* r) {
+static bool penalties_wanted(const struct session* s, const struct swiftlet_request* r) {
 	return r->n_bias > 0 || s->engine->model->n_suppressed > 0 || fabs(r->presence_penalty) > 0 ||
 	       fabs(r->frequency_penalty) > 0 || fabs(repetition_of(s, r) - 1) > 0;
 }
@@ -51,7 +51,7 @@ bool penalties_check(const struct session* s, const struct swiftlet_request* r, 
 	return check_biases(r, vocab, error);
 }
 
-static bool room(struct history* h, int vocab, int n_bias) {
+static bool make_room(struct history* h, int vocab, int n_bias) {
 	const size_t n = (size_t)vocab;
 	if (!h->in_prompt)
 		h->in_prompt = malloc(n);
@@ -68,10 +68,10 @@ bool penalties_start(struct session* s, const struct swiftlet_request* r, struct
 	struct history* h = &s->history;
 	const int vocab = s->engine->model->weights.shape.vocab;
 	const struct model* model = s->engine->model;
-	h->on = wanted(s, r);
+	h->on = penalties_wanted(s, r);
 	if (!h->on)
 		return true;
-	if (!room(h, vocab, r->n_bias + model->n_suppressed)) {
+	if (!make_room(h, vocab, r->n_bias + model->n_suppressed)) {
 		h->on = false;
 		return error_set(error, "out of memory for penalties");
 	}

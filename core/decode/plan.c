@@ -1,14 +1,14 @@
 /* The decisions of a round: who may draft, what that may cost, and which rule says so.
  *
- * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured prices and learned
- * chances, within what the ledger allows; a round that nothing improves is a plain step. With --draft always
- * the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
+ * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured costs and learned
+ * probabilities, within what the budget allows; a round that nothing improves is a plain step. With --draft
+ * always the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
 #include "core/decode/session_state.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_REST = 64, LONGEST_REST = 1024, CALIBRATE_EVERY = 64, LOOK_EVERY = 16, PRICES_EVERY = 8 };
+enum { FIRST_REST = 64, LONGEST_REST = 1024, CALIBRATE_EVERY = 64, LOOK_EVERY = 16, COSTS_EVERY = 8 };
 
 static bool mask_drafts(const struct session* s) {
 	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any);
@@ -51,8 +51,8 @@ struct states session_states(const struct session* s, const struct mask* mask) {
 	return states;
 }
 
-/* Draft weights joins between two rounds. Where the learner knows states it says what runs with it, else all
- * that does not say otherwise. */
+/* Draft weights are taken into use between two rounds. A learner that knows states chooses which sub-layers
+ * run with them; else all run with them that the mask does not keep as stored. */
 static void join_draft_weights(struct session* s) {
 	if (s->draft_weights || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
 		return;
@@ -75,7 +75,7 @@ void plan_make_draft_weights(struct session* s) {
 	    !s->drafters.state[SOURCE_mask])
 		return;
 	const double whole = fmax(1, engine->draft_weights_steps);
-	if (!ledger_allows_making(s->ledger, 1, whole, (1 - made) * whole, s->end - s->n_text))
+	if (!budget_allows_making(s->budget, 1, whole, (1 - made) * whole, s->end - s->n_text))
 		return;
 	const double began = options_clock(&s->options);
 	const double now = draft_weights_job_run(engine->making, plain);
@@ -84,7 +84,7 @@ void plan_make_draft_weights(struct session* s) {
 	const double steps = engine->draft_weights_seconds / plain / now;
 	engine->draft_weights_steps = made == 0 ? steps : fmin(engine->draft_weights_steps, steps);
 	s->figures.seconds.optimize += seconds;
-	ledger_make(s->ledger, seconds / plain);
+	budget_make(s->budget, seconds / plain);
 }
 
 /* ---- the planner's rule ------------------------------------------------------------------- */
@@ -94,45 +94,45 @@ static double worst_cost(const struct session* s, double beside, int n) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences == 0)
 		return cost_verify_worst(cost, n);
-	const double likely = price_rows(s, beside, n);
+	const double likely = session_rows_cost(s, beside, n);
 	return beside + n <= cost_rows_known(cost) ? likely : 1 + 2 * (likely - 1);
 }
 
-static void set_prices(struct session* s) {
+static void set_cost_table(struct session* s) {
 	const double beside = s->batch.sequences > 0 ? s->batch.rows : 0;
-	struct prices prices = {.cascade = true};
+	struct cost_table costs = {.cascade = true};
 	for (int n = 1; n <= SLICE_ROWS; n++) {
-		prices.verify[n] = (float)price_rows(s, beside, n);
-		prices.verify_worst[n] = (float)worst_cost(s, beside, n);
+		costs.verify[n] = (float)session_rows_cost(s, beside, n);
+		costs.verify_worst[n] = (float)worst_cost(s, beside, n);
 	}
 	s->priced = s->batch;
 	s->priced_at = s->engine->cost.passes;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		prices.pass[i] = prices.pass_worst[i] = INFINITY;
-	planner_set_prices(&s->planner, &prices);
+		costs.pass[i] = costs.pass_worst[i] = INFINITY;
+	planner_set_costs(&s->planner, &costs);
 }
 
-/* The batch has another size than the prices were made for, or so many rows were measured for the first time:
+/* The batch has another size than the costs were made for, or so many rows were measured for the first time:
  * three trees of nine had been grown before eight rounds were over and it was seen what one costs. */
-static bool prices_changed(const struct session* s) {
+static bool costs_changed(const struct session* s) {
 	return s->engine->cost.news > s->priced_at || s->batch.sequences != s->priced.sequences ||
 	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8;
 }
 
-static void price_passes(struct session* s) {
-	struct prices* prices = &s->planner.prices;
+static void cost_passes(struct session* s) {
+	struct cost_table* costs = &s->planner.costs;
 	const struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const int rows = s->batch.drafting + 1;
-	prices->pass[SOURCE_mask] = prices->pass_worst[SOURCE_mask] = INFINITY;
+	costs->pass[SOURCE_mask] = costs->pass_worst[SOURCE_mask] = INFINITY;
 	if (!mask_drafts(s) || s->plan.looped)
 		return;
-	const double part = cost_between(cost, rows) / rows / price_unit(s);
-	prices->pass[SOURCE_mask] = (float)(part * cost_draft(cost, with));
-	prices->pass_worst[SOURCE_mask] = (float)(part * cost_draft_worst(cost, with));
+	const double part = cost_between(cost, rows) / rows / session_cost_unit(s);
+	costs->pass[SOURCE_mask] = (float)(part * cost_draft(cost, with));
+	costs->pass_worst[SOURCE_mask] = (float)(part * cost_draft_worst(cost, with));
 }
 
-/* Prices are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
+/* Costs are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
  * last ones were off. In company they are ratios to the batch's own passes, of which some must have been
  * measured. */
 static bool calibrates(const struct session* s) {
@@ -151,8 +151,8 @@ static struct round_limits limits_of(const struct session* s) {
 	const int most = s->options.max_tree > 0 ? s->options.max_tree : 2 * cost_rows_known(&s->engine->cost);
 	const double share = 2 * (s->batch.sequences + 1);
 	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
-	                              .depth = price_useful_depth(s, MAX_DRAFT),
-	                              .budget = (float)(1 + (ledger_round_limit(s->ledger) - 1) / share)};
+	                              .depth = session_useful_depth(s, MAX_DRAFT),
+	                              .budget = (float)(1 + (budget_round_limit(s->budget) - 1) / share)};
 	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))
@@ -174,14 +174,14 @@ static void loop_policy(struct session* s) {
 	const struct variant with = session_drafts_with(s);
 	const double c = cost_draft(cost, with), worst = cost_draft_worst(cost, with);
 	const double rate = (double)planner_rate(&s->planner), limit = (double)s->planner.limits.budget;
-	const double next = fmax(0.05, (double)chances_first(&s->chances, SOURCE_mask));
+	const double next = fmax(0.05, (double)acceptance_first(&s->acceptance, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
 	while (policy->max_steps > 1 &&
 	       policy->max_steps * worst + cost_verify_worst(cost, policy->max_steps + 1) > limit)
 		policy->max_steps--;
 	for (int bin = 0; bin < DRAFT_BINS; bin++)
-		policy->accept[bin] = chances_of(&s->chances, SOURCE_mask, bin, 0);
-	price_reach(cost, rate, c, next, policy);
+		policy->accept[bin] = acceptance_of(&s->acceptance, SOURCE_mask, bin, 0);
+	set_min_reach(cost, rate, c, next, policy);
 }
 
 /* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
@@ -199,7 +199,7 @@ static void rest(struct session* s, int source, bool passed) {
 		return;
 	r->rest = r->rest > 0 ? least(2 * r->rest, LONGEST_REST) : FIRST_REST;
 	r->rested = 0;
-	chances_first_anew(&s->chances, source, hopeful);
+	acceptance_reset_first(&s->acceptance, source, hopeful);
 	if (source == SOURCE_mask)
 		cost_draft_anew(&s->engine->cost, session_drafts_with(s));
 }
@@ -214,13 +214,13 @@ static double head_share(const struct session* s) {
 
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	s->plan.rule = never || (s->lone && !lone_drafts(s))       ? RULE_PLAIN
-	               : s->lone                                   ? RULE_LONE
-	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS ? RULE_FIXED
-	                                                           : RULE_GAIN;
+	s->plan.rule = never || (s->standalone && !standalone_drafts(s)) ? RULE_PLAIN
+	               : s->standalone                                   ? RULE_STANDALONE
+	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS       ? RULE_FIXED
+	                                                                 : RULE_GAIN;
 	s->plan.looped = false;
-	if (s->plan.rule == RULE_LONE) {
-		lone_start(s);
+	if (s->plan.rule == RULE_STANDALONE) {
+		standalone_start(s);
 		return;
 	}
 	if (s->drafters.state[SOURCE_mask]) {
@@ -236,16 +236,16 @@ void plan_round(struct session* s) {
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);
-	if (s->pace.rounds % PRICES_EVERY == 0 || !s->engine->backend->upload_draft_weights)
+	if (s->pace.rounds % COSTS_EVERY == 0 || !s->engine->backend->upload_draft_weights)
 		join_draft_weights(s);
-	if (s->pace.rounds % PRICES_EVERY == 0 || prices_changed(s))
-		set_prices(s);
+	if (s->pace.rounds % COSTS_EVERY == 0 || costs_changed(s))
+		set_cost_table(s);
 	if (s->batch.sequences > 0 && calibrates(s))
-		s->priced.sequences = -1; /* the batch's passes tell of prices: they are made anew before the next */
+		s->priced.sequences = -1; /* the batch's passes tell of costs: they are made anew before the next */
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	s->plan.draft =
-	    (struct draft_policy){.max_steps = price_useful_depth(s, s->options.max_draft),
+	    (struct draft_policy){.max_steps = session_useful_depth(s, s->options.max_draft),
 	                          .threshold = s->plan.rule == RULE_FIXED ? (float)s->options.threshold : 0,
 	                          .top = TREE_RANKS};
 }
@@ -254,8 +254,8 @@ bool plan_goes_on(struct session* s) {
 	struct plan* plan = &s->plan;
 	if (plan->rule == RULE_PLAIN)
 		return false;
-	if (plan->rule == RULE_LONE)
-		return s->lone->next != LONE_DONE;
+	if (plan->rule == RULE_STANDALONE)
+		return s->standalone->next != STANDALONE_DONE;
 	if (plan->rule == RULE_FIXED) {
 		if (mask_drafts(s) && goes_on(s))
 			return true;
@@ -263,8 +263,8 @@ bool plan_goes_on(struct session* s) {
 			build_tree(s);
 		return false;
 	}
-	price_passes(s);
-	draft_model_price(s, plan_passed(s, SOURCE_model));
+	cost_passes(s);
+	draft_model_set_costs(s, plan_passed(s, SOURCE_model));
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
@@ -276,7 +276,7 @@ bool plan_goes_on(struct session* s) {
 void plan_new_mask(struct session* s) {
 	const double expected = s->learner ? s->learner->calls->expected(s->learner) : s->matchness;
 	s->drafts = session_states(s, &s->mask);
-	chances_first_anew(&s->chances, SOURCE_mask, isnan(expected) ? hopeful : (float)expected);
+	acceptance_reset_first(&s->acceptance, SOURCE_mask, isnan(expected) ? hopeful : (float)expected);
 	s->rest[SOURCE_mask] = (struct rest){0};
 }
 
@@ -309,9 +309,9 @@ void plan_settle(struct session* s, double seconds) {
 	const double thought = cost_plain_seconds(&s->engine->cost);
 	if (thought > 0 && seconds > 0) {
 		const double faster = fmin(2, thought / seconds) - 1;
-		const double left = s->ledger->balance - ledger_floor(s->ledger);
+		const double left = s->budget->balance - budget_floor(s->budget);
 		if (faster > 0 && left > 0)
-			ledger_round(s->ledger, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
+			budget_round(s->budget, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
 	}
 	s->pace.cost_since_plain = 0;
 }
@@ -320,16 +320,16 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->pace.rounds;
 	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model);
 	if (plan_is_plain(s)) {
-		ledger_plain(s->ledger);
+		budget_plain(s->budget);
 		s->pace.rounds_since_plain = 0;
 	} else {
-		ledger_round(s->ledger, s->round_cost, emitted);
+		budget_round(s->budget, s->round_cost, emitted);
 		s->pace.rounds_since_plain++;
 		s->pace.cost_since_plain += s->round_cost;
 	}
 	learn_sources(s);
-	if (s->plan.rule == RULE_LONE)
-		lone_learn(s, emitted, accepted);
+	if (s->plan.rule == RULE_STANDALONE)
+		standalone_learn(s, emitted, accepted);
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)

@@ -64,7 +64,7 @@ static bool open_parts(struct session* s, struct error* error) {
 	if (!method_check(&s->options, s->engine, error))
 		return false;
 	if (method_of(&s->options)->drafter == DRAFTS_ALONE)
-		return lone_open(s, error);
+		return standalone_open(s, error);
 	if (method_plans(&s->options) && !open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
 	return draft_model_join(s, error);
@@ -82,10 +82,10 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	if (options->draft_bits > 0)
 		s->draft_weights = engine_draft_weights(engine);
 	s->matchness = NAN;
-	ledger_open(&s->own_ledger, options->opt_budget);
-	s->ledger = &s->own_ledger;
-	chances_open(&s->chances);
-	planner_open(&s->planner, &s->drafters, &s->chances);
+	budget_open(&s->own_budget, options->opt_budget);
+	s->budget = &s->own_budget;
+	acceptance_open(&s->acceptance);
+	planner_open(&s->planner, &s->drafters, &s->acceptance);
 	if (!open_parts(s, error)) {
 		swiftlet_session_close(s);
 		return NULL;
@@ -104,12 +104,12 @@ void swiftlet_session_close(struct session* s) {
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
-	lone_close(s->lone);
+	standalone_close(s->standalone);
 	retrieval_pool_close(s->pool);
 	emitter_close(&s->emitter);
 	free(s->text);
 	penalties_close(s);
-	form_close(s);
+	constraint_close(s);
 	free(s->log_probs.logits);
 	free(s->log_probs.scratch);
 	free(s->tap);
@@ -170,7 +170,7 @@ static bool prepare_logprobs(struct session* s, const struct swiftlet_request* r
 	const size_t vocab = (size_t)s->engine->model->weights.shape.vocab;
 	s->log_probs.top = r->logprobs;
 	s->log_probs.of_prompt = r->prompt_logprobs && r->logprobs > 0;
-	s->log_probs.prompt_told = s->log_probs.n_prompt = 0;
+	s->log_probs.prompt_reported = s->log_probs.n_prompt = 0;
 	if (r->logprobs == 0 || s->log_probs.logits)
 		return true;
 	s->log_probs.logits = malloc(vocab * LOGPROB_ROWS * sizeof *s->log_probs.logits);
@@ -212,22 +212,22 @@ void session_set_tenant(struct session* s, int tenant, bool shares_prefixes) {
 	s->tenant = tenant;
 }
 
-/* Keeps, or finds in other sessions' caches, the beginning of a text; at least one row is left to run. */
-static int keep_beginning(struct session* s, const int32_t* text, int n) {
+/* Keeps, or finds in other sessions' caches, a prefix of a text; at least one row is left to run. */
+static int keep_prefix(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
 	if (s->log_probs.of_prompt || s->embedding.out) { /* what was kept has no logits, and no states */
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
-	if (backend->adopt && !lone_sees_prompt(s) && !session_length_matters(s, n))
+	if (backend->adopt && !standalone_sees_prompt(s) && !session_length_matters(s, n))
 		return backend->adopt(s->cache, text, n - 1);
-	const int kept = lone_keeps(s, session_common_prefix(s, text, n));
+	const int kept = standalone_keeps(s, session_common_prefix(s, text, n));
 	backend->truncate(s->cache, kept);
 	return kept;
 }
 
 static void start_text(struct session* s, const struct swiftlet_request* r) {
-	const int kept = keep_beginning(s, r->prompt, r->n_prompt);
+	const int kept = keep_prefix(s, r->prompt, r->n_prompt);
 	s->cache->prompt_length = r->n_prompt;
 	s->chunk_tokens = kept;
 	memcpy(s->text, r->prompt, (size_t)r->n_prompt * sizeof *s->text);
@@ -247,7 +247,7 @@ static void start_drafters(struct session* s, const struct swiftlet_request* r) 
 	                                                       .kept = s->figures.cached_tokens,
 	                                                       .expected = r->expected,
 	                                                       .n_expected = r->n_expected,
-	                                                       .acceptor = s->form.acceptor});
+	                                                       .acceptor = s->constraint.acceptor});
 }
 
 static void start_ends(struct session* s, const struct swiftlet_request* r) {
@@ -281,7 +281,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_ends(s, r);
 	start_sampler(s, r);
-	if (!form_start(s, r, &error) || (s->lone && !lone_begin(s, &error)))
+	if (!constraint_start(s, r, &error) || (s->standalone && !standalone_begin(s, &error)))
 		return give_message(message, size, &error);
 	start_drafters(s, r);
 	s->signature.rows = 0;
@@ -351,10 +351,11 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = s->lone ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
-		               : cost_draft(&s->engine->cost, session_drafts_with(s));
+		f->c = s->standalone
+		           ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		           : cost_draft(&s->engine->cost, session_drafts_with(s));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup = a > 0 && (s->lone || f->source[SOURCE_mask].accepted == f->accepted)
+		f->expected_speedup = a > 0 && (s->standalone || f->source[SOURCE_mask].accepted == f->accepted)
 		                          ? m * a / ((m - 1) * f->c + a)
 		                          : NAN;
 	}
@@ -373,7 +374,7 @@ void session_set_mask(struct session* s, const struct mask* mask) {
 void session_expect(struct session* s, double matchness) {
 	plan_new_mask(s);
 	s->matchness = matchness;
-	chances_first_anew(&s->chances, SOURCE_mask, (float)matchness);
+	acceptance_reset_first(&s->acceptance, SOURCE_mask, (float)matchness);
 }
 
 static bool add_blocks(const struct session* s, struct mask* mask, const int* block, int n, int kind,
@@ -407,8 +408,8 @@ struct mask session_quantized(const struct session* s, bool* head) {
 	return s->drafts.sub_layers;
 }
 
-struct chances* session_chances(struct session* s) {
-	return &s->chances;
+struct acceptance* session_acceptance(struct session* s) {
+	return &s->acceptance;
 }
 
 struct engine* session_engine(struct session* s) {
@@ -426,7 +427,7 @@ void session_adopt(struct session* s, const struct mask* mask, double matchness)
 }
 
 void session_set_batch(struct session* s, const struct batch* batch) { s->batch = *batch; }
-void session_share_ledger(struct session* s, struct ledger* ledger) { s->ledger = ledger; }
+void session_share_budget(struct session* s, struct speculation_budget* budget) { s->budget = budget; }
 
 int session_prefill_left(const struct session* s) {
 	return prefills(s) ? (s->again > 0 ? s->again : s->n_prompt) - s->cache->committed : 0;
@@ -459,7 +460,7 @@ void session_release(struct session* s) {
 	}
 	s->cache->backend->truncate(s->cache, 0);
 	draft_model_release(s);
-	lone_release(s);
+	standalone_release(s);
 	s->chunk_tokens = 0;
 }
 
@@ -496,7 +497,7 @@ struct mask session_mask(const struct session* s, double* matchness) {
 }
 
 void session_want_signature(struct session* s) {
-	if (!s->signature.mean && !lone_sees_prompt(s) && session_open_tap(s))
+	if (!s->signature.mean && !standalone_sees_prompt(s) && session_open_tap(s))
 		s->signature.mean = calloc((size_t)s->engine->model->weights.shape.dim, sizeof *s->signature.mean);
 }
 

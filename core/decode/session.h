@@ -12,10 +12,10 @@
 #ifndef SWIFTLET_CORE_DECODE_SESSION_H
 #define SWIFTLET_CORE_DECODE_SESSION_H
 
+#include "core/decode/budget.h"
 #include "core/decode/engine.h"
 #include "core/decode/learner.h"
-#include "core/decode/ledger.h"
-#include "core/draft/chances.h"
+#include "core/draft/acceptance.h"
 #include "core/draft/retrieval.h"
 #include "core/draft/round.h"
 
@@ -28,7 +28,7 @@ struct session_work {
 
 /* The other sequences of a batch, whose rows share this one's passes; all zero: it is alone. In company a row
  * costs what it adds to a pass that runs anyway, and a token is worth its part of a pass in which every
- * sequence takes a plain step: that is then the unit of prices and accounts. */
+ * sequence takes a plain step: that is then the unit of costs and accounts. */
 struct batch {
 	int sequences; /* others that decode */
 	double rows;   /* theirs in a full pass, lately */
@@ -37,8 +37,8 @@ struct batch {
 };
 void session_set_batch(struct session*, const struct batch*);
 /* Draws on an account that several share, the caller's, in place of one of its own: sequences of a batch that
- * each had an opening loan could lose it eightfold, and what one earns may be another's to try with. */
-void session_share_ledger(struct session*, struct ledger*);
+ * each had an opening allowance could lose it eightfold, and what one earns may be another's to try with. */
+void session_share_budget(struct session*, struct speculation_budget*);
 /* Tokens of the prompt, or of a text that is computed again, that no pass has computed yet; 0 once it
  * decodes, or is over. */
 int session_prefill_left(const struct session*);
@@ -60,7 +60,7 @@ int session_room(const struct session*);
  * its text is computed again, to the same bits. */
 void session_release(struct session*);
 
-/* Before the first session_next of a step: drops the last step's output, heeds a cancellation. */
+/* Before the first session_next of a step: drops the last step's output, honours a cancellation. */
 void session_begin_step(struct session*);
 /* The next work; false when the generation is over (or none was started). */
 bool session_next(struct session*, struct session_work*);
@@ -82,14 +82,14 @@ const struct error* session_failure(const struct session*);
 
 struct engine* session_engine(struct session*);
 /* What the session has learned of its drafters. */
-struct chances* session_chances(struct session*);
+struct acceptance* session_acceptance(struct session*);
 const struct swiftlet_options* session_options(const struct session*);
 /* Earlier texts that retrieval looks in from now on, in place of the session's own (NULL: none). The pool is
  * the caller's, and may grow only between rounds. */
 void session_use_pool(struct session*, const struct retrieval_pool*);
 /* The prompt and what was generated, (*n) tokens: the session's, until the next request. */
 const int32_t* session_text(const struct session*, int* n);
-/* Its cache, for whoever has the beginnings of texts from elsewhere; changed only between requests. */
+/* Its cache, for whoever has prefixes of texts from elsewhere; changed only between requests. */
 struct cache* session_cache(struct session*);
 /* Adds the text of the request that is over to a pool. */
 void session_remember(struct session*, struct retrieval_pool*);

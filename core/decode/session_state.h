@@ -1,14 +1,14 @@
 /* The session's state, shared by the files of this room that make it up: session.c (opening, requests),
- * flow.c (which work comes next), plan.c (whether and how far to draft), lone*.c (rounds that one drafter
- * makes), emit.c (tokens to text), penalties.c and form.c (what may follow the text so far).
+ * flow.c (which work comes next), plan.c (whether and how far to draft), standalone*.c (rounds that one
+ * drafter makes), emit.c (tokens to text), penalties.c and constraint.c (what may follow the text so far).
  * Above this room only the learner looks inside. */
 #ifndef SWIFTLET_CORE_DECODE_SESSION_STATE_H
 #define SWIFTLET_CORE_DECODE_SESSION_STATE_H
 
-#include "core/decode/ledger.h"
-#include "core/decode/lone.h"
-#include "core/decode/price.h"
+#include "core/decode/budget.h"
 #include "core/decode/session.h"
+#include "core/decode/session_cost.h"
+#include "core/decode/standalone.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
@@ -20,8 +20,8 @@ enum phase {
 	PHASE_PREFILL,
 	PHASE_ROUND,
 	PHASE_FOLLOW, /* the draft model reads the prompt */
-	PHASE_LEARN,  /* a pass of the learner's, or one that a lone drafter's rounds are made with */
-	PHASE_READ,   /* a lone drafter sees what was prefilled */
+	PHASE_LEARN,  /* a pass of the learner's, or one that a standalone drafter's rounds are made with */
+	PHASE_READ,   /* a standalone drafter sees what was prefilled */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
@@ -52,14 +52,14 @@ struct history {
 	int counted; /* tokens of the text seen so far, the prompt included */
 };
 
-/* What runs with the quantized draft weights. */
+/* Which sub-layers run with the quantized draft weights. */
 struct states {
 	struct mask sub_layers;
 	bool head, any;
 };
 
 /* Of an answer that has to keep a grammar. */
-struct form_state {
+struct constraint_state {
 	struct acceptor* acceptor; /* NULL: the answer is free */
 	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
 	int kept_tenant;
@@ -77,7 +77,7 @@ struct embedding {
 struct log_probs {
 	int top;                                        /* alternatives a token; 0: nothing is told */
 	bool of_prompt;                                 /* of the prompt's tokens too */
-	int prompt_told;                                /* of these, how many were given */
+	int prompt_reported;                            /* of these, how many were given */
 	float* logits;                                  /* (LOGPROB_ROWS, vocab) once a request wanted some */
 	float* scratch;                                 /* (2·vocab) likewise */
 	struct swiftlet_token prompt[LOGPROB_ROWS + 1]; /* (n_prompt) of the step */
@@ -103,9 +103,9 @@ struct last_round {
 };
 
 struct plan {
-	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_LONE } rule;
+	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_STANDALONE } rule;
 	struct plan_action action; /* the pass that comes next, of RULE_FIXED and RULE_GAIN */
-	struct draft_policy draft; /* RULE_FIXED, of a device's loop, and of a lone drafter's rule gain */
+	struct draft_policy draft; /* RULE_FIXED, of a device's loop, and of a standalone drafter's rule gain */
 	bool looped;               /* a device's loop has drafted in this round */
 };
 
@@ -113,22 +113,22 @@ struct session {
 	struct engine* engine;
 	struct swiftlet_options options;
 	struct cache* cache;
-	int tenant;                        /* of the requests */
-	struct learner* learner;           /* NULL: masks are given */
-	struct ledger own_ledger, *ledger; /* the latter what it draws on */
+	int tenant;                                    /* of the requests */
+	struct learner* learner;                       /* NULL: masks are given */
+	struct speculation_budget own_budget, *budget; /* the latter what it draws on */
 	struct drafter_set drafters;
-	struct chances chances;
+	struct acceptance acceptance;
 	struct planner planner;
 	struct cache* draft_cache;                             /* the draft model's; NULL: none drafts */
 	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
-	struct lone* lone;           /* of a method that one drafter makes; NULL: planned */
-	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
+	struct standalone* standalone; /* of a method that one drafter makes; NULL: planned */
+	struct retrieval_pool* pool;   /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
-	const struct draft_weights*
-	    draft_weights; /* the quantized draft weights, once it has joined and where it is wanted; else NULL */
-	struct states drafts; /* of the draft at hand */
+	const struct draft_weights* draft_weights; /* the quantized draft weights, once they are ready and where
+	                                              they are wanted; else NULL */
+	struct states drafts;                      /* of the draft at hand */
 	double matchness;
-	struct batch batch, priced; /* now; that the planner's prices were made for */
+	struct batch batch, priced; /* now; that the planner's costs were made for */
 	int64_t priced_at;          /* after so many of the engine's full passes */
 	int prefill_rows;           /* of a prompt in one pass; 0: whole chunks */
 
@@ -147,7 +147,7 @@ struct session {
 	bool sampled;
 	struct sampler sampler;
 	struct history history;
-	struct form_state form;
+	struct constraint_state constraint;
 	struct embedding embedding;
 	struct log_probs log_probs;
 	struct emitter emitter;
@@ -177,7 +177,7 @@ struct session {
 	double started;
 };
 
-enum { CALIBRATE_FIRST = 8 }; /* full passes after which prices are known */
+enum { CALIBRATE_FIRST = 8 }; /* full passes after which costs are known */
 
 static inline const struct mask* states_quantized(const struct states* states) {
 	return states->any ? &states->sub_layers : NULL;
@@ -228,16 +228,16 @@ bool embedding_start(struct session*, const struct swiftlet_request*, struct err
 void embedding_add(struct session*, int first, int n);
 void embedding_close(struct embedding*);
 
-/* form.c */
-bool form_start(struct session*, const struct swiftlet_request*, struct error*);
-void form_close(struct session*);
+/* constraint.c */
+bool constraint_start(struct session*, const struct swiftlet_request*, struct error*);
+void constraint_close(struct session*);
 /* What may follow the last of n rows; what may follow each row of a tree, which is cut where that cannot be
  * told. NULL: anything. Good until a token is emitted. */
-const uint64_t* const* form_last(struct session*, int n);
-const uint64_t* const* form_rows(struct session*, struct tree*);
-void form_emitted(struct session*, int32_t id);
+const uint64_t* const* constraint_last(struct session*, int n);
+const uint64_t* const* constraint_rows(struct session*, struct tree*);
+void constraint_emitted(struct session*, int32_t id);
 /* Nothing may follow any more, not even an end token: sets `stop`. */
-bool form_is_over(struct session*);
+bool constraint_is_over(struct session*);
 
 /* draft_model.c */
 /* Opens a session's cache there, where the drafter takes part. */
@@ -251,7 +251,7 @@ bool draft_model_reads(struct session*, struct pass*);
 void draft_model_take(struct session*, const struct pass*, int rows, double seconds);
 /* A round begins; what its passes cost in it by now, for the planner, where it has made one or none. */
 void draft_model_round(struct session*);
-void draft_model_price(struct session*, bool passed);
+void draft_model_set_costs(struct session*, bool passed);
 /* Another tenant's requests come; the cache's memory is wanted. */
 void draft_model_forget(struct session*, int tenant);
 void draft_model_release(struct session*);
@@ -271,7 +271,7 @@ void plan_new_mask(struct session*);
 bool plan_passed(const struct session*, int source);
 bool plan_is_plain(const struct session*);
 
-/* A slice of the draft weights, where the ledger allows one. */
+/* A slice of the draft weights, where the budget allows one. */
 void plan_make_draft_weights(struct session*);
 
 #endif

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #define DRAFTER_LISTED(name) &drafter_##name,
-const struct drafter* const drafters[ALL_DRAFTERS] = {DRAFTERS(DRAFTER_LISTED) LONE_DRAFTERS(DRAFTER_LISTED)};
+const struct drafter* const drafters[ALL_DRAFTERS] = {DRAFTERS(DRAFTER_LISTED)
+                                                          STANDALONE_DRAFTERS(DRAFTER_LISTED)};
 #define DRAFTER_NAMED(name) #name,
 const char* const drafter_name[DRAFTER_COUNT] = {DRAFTERS(DRAFTER_NAMED)};
 

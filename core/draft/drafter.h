@@ -1,8 +1,8 @@
 /* One interface for whoever drafts.
  *
  * A candidate is a token proposed for a child of one node of a tree, with the evidence for it: a bin that
- * only its drafter can read. What a bin is worth is learned from verification (chances.h); what a row and a
- * pass cost is the planner's business (planner.h). A drafter knows neither.
+ * only its drafter can read. What a bin is worth is learned from verification (acceptance.h); what a row and
+ * a pass cost is the planner's business (planner.h). A drafter knows neither.
  *
  * Drafters that need no pass extend a node at once. The others own passes besides: what their results say of
  * a node is then had at once as well. Adding a drafter takes its file and one line of DRAFTERS. */
@@ -16,13 +16,13 @@ struct acceptor; /* core/grammar/acceptor.h */
 /* By their names for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 /* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
-#define LONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
+#define STANDALONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
 
 enum drafter_source {
 #define DRAFTER_SOURCE(name) SOURCE_##name,
 	DRAFTERS(DRAFTER_SOURCE) DRAFTER_COUNT,
-	BEFORE_LONE_DRAFTERS = DRAFTER_COUNT - 1,
-	LONE_DRAFTERS(DRAFTER_SOURCE)
+	BEFORE_STANDALONE_DRAFTERS = DRAFTER_COUNT - 1,
+	STANDALONE_DRAFTERS(DRAFTER_SOURCE)
 #undef DRAFTER_SOURCE
 	    ALL_DRAFTERS
 };
@@ -55,8 +55,8 @@ static inline int evidence_class(const int* lowest, int n, int value) {
 struct drafter_setup {
 	int context; /* the most tokens a sequence has */
 	int vocab;
-	int most;                        /* tokens ahead that a lone one guesses, at most MAX_DRAFT */
-	const struct chain_setup* chain; /* of lone ones that make passes (chain.h) */
+	int most;                        /* tokens ahead that a standalone one guesses, at most MAX_DRAFT */
+	const struct chain_setup* chain; /* of standalone ones that make passes (chain.h) */
 };
 
 /* A text that begins; the arrays are good for the call. */
@@ -120,7 +120,7 @@ struct drafter {
 
 #define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
 DRAFTERS(DRAFTER_DECLARED)
-LONE_DRAFTERS(DRAFTER_DECLARED)
+STANDALONE_DRAFTERS(DRAFTER_DECLARED)
 #undef DRAFTER_DECLARED
 
 extern const struct drafter* const drafters[ALL_DRAFTERS];

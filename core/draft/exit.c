@@ -28,7 +28,7 @@ static void ask_head(struct chain* c, struct pass* pass) {
 }
 
 /* The head's pass knows no positions: its choices with the sampler's noise for the token that comes. */
-static void draw(struct chain* c) {
+static void draw_token(struct chain* c) {
 	const int vocab = c->setup.shape->vocab;
 	struct result* out = &c->result[c->steps];
 	result_from_logits(out, WANT_TOKEN | WANT_TOP, out->logits, vocab, c->segment.sampler,
@@ -48,7 +48,7 @@ static void exit_take(void* state) {
 	if (c->second) {
 		struct cache* scratch = c->setup.heads->scratch;
 		if (c->segment.sampler)
-			draw(c);
+			draw_token(c);
 		scratch->backend->discard(scratch);
 		chain_step(c);
 		return;

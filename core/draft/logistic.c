@@ -20,7 +20,7 @@ static const float* row(const struct problem* p, int i) { return p->x + (size_t)
 static double softplus(double z) { return z > 0 ? z + log1p(exp(-z)) : log1p(exp(z)); }
 
 /* w (dims + 1): weights of scaled features, then the bias. */
-static double score(const struct problem* p, const double* w, int i) {
+static double score_row(const struct problem* p, const double* w, int i) {
 	double z = w[p->dims];
 	for (int j = 0; j < p->dims; j++)
 		z += w[j] * ((double)row(p, i)[j] - p->mean[j]) * p->scale[j];
@@ -35,7 +35,7 @@ static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slo
 	if (slope)
 		gsl_vector_set_zero(slope);
 	for (int i = 0; i < p->n; i++) {
-		const double z = score(p, w, i);
+		const double z = score_row(p, w, i);
 		const double error = 1 / (1 + exp(-z)) - p->y[i];
 		value += softplus(p->y[i] ? -z : z) / p->n;
 		for (int j = 0; slope && j < p->dims; j++)
@@ -57,7 +57,7 @@ static void value_and_slope(const gsl_vector* v, void* of, double* value, gsl_ve
 	*value = loss(v, of, slope);
 }
 
-static void measure(struct problem* p) {
+static void measure_loss(struct problem* p) {
 	for (int j = 0; j < p->dims; j++) {
 		double sum = 0, squares = 0;
 		for (int i = 0; i < p->n; i++)
@@ -97,7 +97,7 @@ bool logistic_fit(const float* x, const uint8_t* y, int n, int dims, double ridg
 	const bool good = p.mean && v && how;
 	if (good) {
 		p.scale = p.mean + dims;
-		measure(&p);
+		measure_loss(&p);
 		double constant = (double)*bias;
 		for (int j = 0; j < dims; j++) {
 			v->data[j] = p.scale[j] > 0 ? (double)weight[j] / p.scale[j] : 0;

@@ -1,4 +1,4 @@
-/* Children of a row and their chances; growing the tree; weighing passes; learning. */
+/* Children of a row and their probabilities; growing the tree; weighing passes; learning. */
 #include "core/draft/planner.h"
 
 #include <math.h>
@@ -7,21 +7,21 @@
 static const float rate_memory = 256; /* plain steps */
 static const float deeper = 0.95f;    /* planner.h has why */
 
-void planner_open(struct planner* p, struct drafter_set* set, struct chances* chances) {
+void planner_open(struct planner* p, struct drafter_set* set, struct acceptance* acceptance) {
 	memset(p, 0, sizeof *p);
 	p->set = set;
-	p->chances = chances;
+	p->acceptance = acceptance;
 	p->tokens = p->cost = rate_memory / 8;
 }
 
 float planner_rate(const struct planner* p) { return fmaxf(1, p->tokens / p->cost); }
 
-void planner_set_prices(struct planner* p, const struct prices* prices) {
-	p->prices = *prices;
+void planner_set_costs(struct planner* p, const struct cost_table* costs) {
+	p->costs = *costs;
 	for (int n = 1; n <= SLICE_ROWS; n++) {
 		p->slope[n] = INFINITY;
 		for (int more = n + 1; more <= SLICE_ROWS; more++)
-			p->slope[n] = fminf(p->slope[n], (prices->verify[more] - prices->verify[n]) / (float)(more - n));
+			p->slope[n] = fminf(p->slope[n], (costs->verify[more] - costs->verify[n]) / (float)(more - n));
 	}
 }
 
@@ -58,14 +58,17 @@ static void add_candidates(struct planner* p, int row, int source, const struct 
 	}
 }
 
-static int chance_rank(const struct child* child) { return child->rank + (child->agreed ? TREE_RANKS : 0); }
+static int acceptance_rank(const struct child* child) {
+	return child->rank + (child->agreed ? TREE_RANKS : 0);
+}
 
 /* Each child's chance: of what the children before it leave. */
 static void weigh_children(struct planner* p, int row) {
 	float left = 1;
 	for (int i = 0; i < p->n_children[row]; i++) {
 		struct child* child = &p->child[row][i];
-		child->chance = left * chances_of(p->chances, child->source, child->bin, chance_rank(child));
+		child->chance =
+		    left * acceptance_of(p->acceptance, child->source, child->bin, acceptance_rank(child));
 		left -= child->chance;
 	}
 }
@@ -147,7 +150,7 @@ static int first_row(const struct planner* p) {
 static int affordable_rows(const struct planner* p, int sure) {
 	const float budget = p->limits.budget + (float)(sure - 1);
 	int rows = p->limits.rows;
-	while (rows > sure && p->spent + p->prices.verify_worst[rows] > budget)
+	while (rows > sure && p->spent + p->costs.verify_worst[rows] > budget)
 		rows--;
 	return rows;
 }
@@ -169,7 +172,7 @@ static void start_growing(struct planner* p, float next) {
 }
 
 /* The only child that may follow, which its drafter knows: such a row cannot fail, and takes the place of one
- * of a later pass. No price speaks against it. */
+ * of a later pass. No cost speaks against it. */
 static bool is_forced(const struct planner* p, int row) {
 	return drafters[p->child[row][p->next[row]].source]->allows != NULL;
 }
@@ -183,10 +186,10 @@ static void grow(struct planner* p) {
 		tokens += add_next(p, row);
 	int best_rows = p->tree.n;
 	const int limit = affordable_rows(p, best_rows);
-	float best = tokens - rate * p->prices.verify[best_rows];
+	float best = tokens - rate * p->costs.verify[best_rows];
 	while ((row = first_row(p)) >= 0 && p->tree.n < limit && p->worth[row] > rate * p->slope[p->tree.n]) {
 		tokens += add_next(p, row);
-		const float gain = tokens - rate * p->prices.verify[p->tree.n];
+		const float gain = tokens - rate * p->costs.verify[p->tree.n];
 		if (gain > best) {
 			best = gain;
 			best_rows = p->tree.n;
@@ -202,7 +205,7 @@ void planner_take_all(struct planner* p, int max_rows, bool priced, float draft_
 	while ((row = first_row(p)) >= 0 && p->tree.n < max_rows) {
 		tokens += add_next(p, row);
 		const int n = p->tree.n;
-		const float rate = n <= SLICE_ROWS ? tokens / (draft_cost + p->prices.verify[n]) : 0;
+		const float rate = n <= SLICE_ROWS ? tokens / (draft_cost + p->costs.verify[n]) : 0;
 		if (rate > best) {
 			best = rate;
 			best_rows = n;
@@ -239,9 +242,9 @@ static void look_below(const struct planner* p, int head, struct below* below) {
 static float best_carry(const struct planner* p, float head_chance, const struct below* below, int* carry) {
 	float steps = 1, cheapest = 1;
 	*carry = 0;
-	for (int k = 0; p->prices.cascade && k < below->n && k + 2 <= SLICE_ROWS; k++) {
+	for (int k = 0; p->costs.cascade && k < below->n && k + 2 <= SLICE_ROWS; k++) {
 		steps += below->chance[k] / head_chance;
-		const float cost = p->prices.verify[k + 2] / steps;
+		const float cost = p->costs.verify[k + 2] / steps;
 		if (cost < cheapest) {
 			cheapest = cost;
 			*carry = k + 1;
@@ -255,14 +258,14 @@ static float best_carry(const struct planner* p, float head_chance, const struct
 static float pass_gain(const struct planner* p, int source, int head, int* carry) {
 	struct below below;
 	look_below(p, head, &below);
-	const float chance = p->tree.chance[head], next = chances_first(p->chances, source);
-	const float step = p->prices.pass[source] * best_carry(p, chance, &below, carry);
-	const float rate = planner_rate(p), *verify = p->prices.verify;
+	const float chance = p->tree.chance[head], next = acceptance_first(p->acceptance, source);
+	const float step = p->costs.pass[source] * best_carry(p, chance, &below, carry);
+	const float rate = planner_rate(p), *verify = p->costs.verify;
 	const int rows = p->tree.n - below.n;
 	const float present = below.sum - rate * (verify[p->tree.n] - verify[rows]);
 	const int most =
 	    (int)fminf((float)(p->limits.depth - p->tree.depth[head]), (float)(p->limits.rows - rows));
-	const float start = p->prices.start[source];
+	const float start = p->costs.start[source];
 	float best = 0, tokens = 0, power = chance;
 	for (int e = 1; e <= most; e++) {
 		power *= next;
@@ -276,8 +279,8 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 /* Whether the pass, and a row for what it brings, can be paid even if all of it is for nothing. */
 static bool affordable_pass(const struct planner* p, int source, int carry) {
 	const int rows = p->tree.n < SLICE_ROWS ? p->tree.n + 1 : SLICE_ROWS;
-	const float pass = p->prices.pass_worst[source] * p->prices.verify_worst[carry + 1];
-	return p->spent + pass + p->prices.verify_worst[rows] <= p->limits.budget;
+	const float pass = p->costs.pass_worst[source] * p->costs.verify_worst[carry + 1];
+	return p->spent + pass + p->costs.verify_worst[rows] <= p->limits.budget;
 }
 
 struct plan_action planner_next(struct planner* p) {
@@ -286,7 +289,7 @@ struct plan_action planner_next(struct planner* p) {
 	grow(p);
 	for (int source = 0; source < DRAFTER_COUNT; source++) {
 		const struct drafter* drafter = drafters[source];
-		if (!p->set->state[source] || !drafter->head || isinf(p->prices.pass[source]))
+		if (!p->set->state[source] || !drafter->head || isinf(p->costs.pass[source]))
 			continue;
 		const int head = drafter->head(p->set->state[source], &p->tree);
 		int carry;
@@ -306,7 +309,7 @@ static void see_row(struct planner* p, int row, int32_t token) {
 	for (int i = 0; i < p->n_children[row]; i++) {
 		const struct child* child = &p->child[row][i];
 		const bool right = child->token == token;
-		chances_see(p->chances, child->source, child->bin, chance_rank(child), right);
+		acceptance_observe(p->acceptance, child->source, child->bin, acceptance_rank(child), right);
 		if (right)
 			return;
 	}

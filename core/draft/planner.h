@@ -8,7 +8,7 @@
  *
  * and the policy that maximises this at its own λ maximises the ratio of the sums (Dinkelbach 1967). A token
  * counts 0.95 of the one before it: a round that ends early leaves its successor where drafts are good, and
- * sees more before it pays for more. (Replayed over 280 answers of four models at four price lists, without
+ * sees more before it pays for more. (Replayed over 280 answers of four models at four cost lists, without
  * it and with it: the half that it was chosen on 1.863, 1.896, the other 1.844, 1.883.) For n
  * rows the best tree is the n worthiest paths, so it grows worthiest first; it stops where no number of
  * further rows can pay, since v(n) may rise in steps, and is cut to the best length. A draft pass is made
@@ -20,12 +20,12 @@
 #ifndef SWIFTLET_CORE_DRAFT_PLANNER_H
 #define SWIFTLET_CORE_DRAFT_PLANNER_H
 
-#include "core/draft/chances.h"
+#include "core/draft/acceptance.h"
 
 enum { ROW_CANDIDATES = 16 };
 
 /* In plain steps. */
-struct prices {
+struct cost_table {
 	float verify[SLICE_ROWS + 1]; /* v(n) for n in 1..SLICE_ROWS, not decreasing */
 	float pass[DRAFTER_COUNT]; /* c of a one-row pass of each drafter that makes passes; INFINITY: none now */
 	/* what a round's first pass of each costs beside that, as far as the round is to bear it */
@@ -53,9 +53,9 @@ struct child {
 };
 
 struct planner {
-	struct drafter_set* set; /* the caller's */
-	struct chances* chances; /* the caller's, perhaps shared by sequences of one thread */
-	struct prices prices;
+	struct drafter_set* set;       /* the caller's */
+	struct acceptance* acceptance; /* the caller's, perhaps shared by sequences of one thread */
+	struct cost_table costs;
 	float slope[SLICE_ROWS + 1]; /* the least that a row costs from n on, whatever their number */
 	float tokens, cost;          /* of recent rounds, fading: the rate */
 	struct round_limits limits;
@@ -74,8 +74,8 @@ struct plan_action {
 	int source, head, carry; /* PLAN_PASS: as struct drafter's fill takes them */
 };
 
-void planner_open(struct planner*, struct drafter_set*, struct chances*);
-void planner_set_prices(struct planner*, const struct prices*);
+void planner_open(struct planner*, struct drafter_set*, struct acceptance*);
+void planner_set_costs(struct planner*, const struct cost_table*);
 /* λ: tokens in the time of a plain step, lately; at least 1. */
 float planner_rate(const struct planner*);
 /* Begins a round at the sequence's last token. */
@@ -88,7 +88,7 @@ struct plan_action planner_next(struct planner*);
 void planner_take_all(struct planner*, int max_rows, bool priced, float draft_cost);
 /* A pass was made and its drafter has taken the results; it cost this much. */
 void planner_passed(struct planner*, float cost);
-/* The tree was verified: chances learn. */
+/* The tree was verified: probabilities learn. */
 void planner_learn(struct planner*, const struct verdict*, const struct result* out);
 /* The same, and drafters learn, and what rounds bring for their cost. tokens: emitted (the verdict's, or
  * fewer where the text ended); cost: of the round. out (tree rows) as struct drafter's see takes it. */

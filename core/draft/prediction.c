@@ -72,7 +72,7 @@ static void find_place(struct prediction* p) {
 	}
 }
 
-static void follow(struct prediction* p, int32_t token) {
+static void follow_text(struct prediction* p, int32_t token) {
 	memmove(p->tail, p->tail + 1, (COMPARED - 1) * sizeof *p->tail);
 	p->tail[COMPARED - 1] = token;
 	p->n_tail += p->n_tail < COMPARED;
@@ -89,7 +89,7 @@ static void follow(struct prediction* p, int32_t token) {
 static void prediction_append(void* state, const int32_t* token, int n) {
 	struct prediction* p = state;
 	for (int i = 0; p->n > 0 && i < n; i++)
-		follow(p, token[i]);
+		follow_text(p, token[i]);
 }
 
 /* ---- candidates ----------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static float prediction_prior(int bin, int rank) {
 	return rank == 0 ? by_run[bin] : 0.2f;
 }
 
-static int add(const struct prediction* p, int at, int run, struct candidate* out, int n) {
+static int add_candidate(const struct prediction* p, int at, int run, struct candidate* out, int n) {
 	return at >= 0 && at < p->n ? candidate_add(out, n, p->text[at], run_class(run)) : n;
 }
 
@@ -120,10 +120,10 @@ static int prediction_extend(void* state, const struct tree* tree, int row, stru
 		const bool agrees = before.at < p->n && p->text[before.at] == tree->token[row];
 		*cursor = agrees ? (struct cursor){before.at + 1, before.run + 1} : (struct cursor){p->n, 0};
 	}
-	int n = most > 0 ? add(p, cursor->at, cursor->run, out, 0) : 0;
+	int n = most > 0 ? add_candidate(p, cursor->at, cursor->run, out, 0) : 0;
 	const bool lost = row == 0 && cursor->run == 0 && cursor->at > 0;
 	if (lost && most >= LOST)
-		n = add(p, cursor->at + 1, 0, out, add(p, cursor->at - 1, 0, out, n));
+		n = add_candidate(p, cursor->at + 1, 0, out, add_candidate(p, cursor->at - 1, 0, out, n));
 	return n;
 }
 

@@ -8,7 +8,7 @@
 static const uint64_t other_key = 0x5eed0fd1ce5c0de5u;
 
 /* Uniform in [0, 1), 53 bits. */
-static double draw(const struct sampler* s, uint64_t position, uint32_t index) {
+static double draw_token(const struct sampler* s, uint64_t position, uint32_t index) {
 	const struct noise_words w = noise_philox(s->seed ^ other_key, s->sequence, (uint32_t)position, index);
 	return (double)(((uint64_t)w.word[0] << 32 | w.word[1]) >> 11) * 0x1p-53;
 }
@@ -69,7 +69,7 @@ static int try_children(const struct tree* tree, int row, bool drawn, uint64_t p
 			continue;
 		const int32_t x = tree->token[i];
 		const double p = (double)r->p[x], q = drawn ? (double)r->q[x] : 1;
-		if (draw(r->sampler, position, index++) * q < p)
+		if (draw_token(r->sampler, position, index++) * q < p)
 			return i;
 		if (!drawn) {
 			take_out(r->p, r->vocab, x);
@@ -98,5 +98,5 @@ void tree_reject(const struct tree* tree, const struct result* out, const float*
 		row = child;
 		verdict->path[++verdict->accepted] = row;
 	}
-	verdict->bonus = token_from(r->p, r->vocab, draw(r->sampler, position, BONUS));
+	verdict->bonus = token_from(r->p, r->vocab, draw_token(r->sampler, position, BONUS));
 }

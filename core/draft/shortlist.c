@@ -38,7 +38,7 @@ static int first_beyond(const struct shortlist* list, int size) {
 	return list->vocab >> (SHORTLIST_SIZES - 1 - size);
 }
 
-static void count(struct shortlist* list, int32_t token, bool known) {
+static void count_token(struct shortlist* list, int32_t token, bool known) {
 	int size = 0;
 	while (token >= first_beyond(list, size) && size < SHORTLIST_SIZES - 1)
 		size++;
@@ -57,7 +57,7 @@ void shortlist_take(struct shortlist* list, const int32_t* token, int n, bool co
 		const uint64_t bit = (uint64_t)1 << (token[i] & 63);
 		const int word = token[i] >> 6;
 		if (counted)
-			count(list, token[i], list->text[word] & bit);
+			count_token(list, token[i], list->text[word] & bit);
 		list->text[word] |= bit;
 	}
 }

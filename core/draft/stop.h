@@ -3,7 +3,7 @@
  *   fixed      after so many steps
  *   marginal   when the last step's chance is under a threshold (Draft & Verify, Zhang et al. 2023; SWIFT;
  *              Kangaroo Eq. 4)
- *   product    when the product of all steps' chances is (AdaSPEED, Algorithm 2)
+ *   product    when the product of all steps' probabilities is (AdaSPEED, Algorithm 2)
  *   probe      the same product of what a probe makes of each step's hidden state (AdaSPEED, section II.B)
  *   gain       when what a further step may bring is worth less than it costs
  *
@@ -27,7 +27,7 @@ struct stopper {
 	bool at_most;    /* a chance that equals the threshold ends the chain too (Kangaroo Eq. 4) */
 	bool adapts;
 	float average;                     /* AR */
-	float product;                     /* of this chain's chances so far */
+	float product;                     /* of this chain's probabilities so far */
 	int steps;                         /* of this chain */
 	const struct draft_policy* policy; /* gain: the caller's */
 };

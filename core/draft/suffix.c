@@ -169,7 +169,7 @@ static int32_t target_of(struct suffix_index* s, int32_t p, int32_t token) {
 	return split;
 }
 
-static void count(struct suffix_index* s, int32_t p, int32_t token) {
+static void count_follower(struct suffix_index* s, int32_t p, int32_t token) {
 	for (int i = 0; i < SUFFIX_COUNTED && p != NONE; i++, p = s->state[p].link)
 		take_edge(s, find_edge(s, p, token));
 }
@@ -179,9 +179,9 @@ bool suffix_append(struct suffix_index* s, int32_t token) {
 		return false;
 	s->n++;
 	const int32_t from = s->text;
-	if (find_edge(s, from, token) != NONE) { /* another text has had this one's beginning */
+	if (find_edge(s, from, token) != NONE) { /* another text has had this one's prefix */
 		s->text = target_of(s, from, token);
-		count(s, from, token);
+		count_follower(s, from, token);
 		return true;
 	}
 	s->known = false;
@@ -192,7 +192,7 @@ bool suffix_append(struct suffix_index* s, int32_t token) {
 	if (p != NONE) {
 		const int32_t link = target_of(s, p, token);
 		s->state[new].link = link;
-		count(s, p, token);
+		count_follower(s, p, token);
 	}
 	s->text = new;
 	return true;

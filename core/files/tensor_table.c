@@ -77,8 +77,8 @@ static bool list_types(struct error* error, const struct named_tensor* t) {
 }
 
 /* The tensor of these n sizes; one of a single row may be a vector. */
-static bool take(struct tensor_table* table, const char* name, const int64_t* dim, int n, struct tensor* out,
-                 struct error* error) {
+static bool take_tensor(struct tensor_table* table, const char* name, const int64_t* dim, int n,
+                        struct tensor* out, struct error* error) {
 	struct named_tensor* found = tensor_table_find(table, name);
 	char shape[96], expected[96];
 	if (!found)
@@ -101,13 +101,13 @@ static bool take(struct tensor_table* table, const char* name, const int64_t* di
 bool tensor_table_take(struct tensor_table* table, const char* name, int64_t rows, int64_t cols,
                        struct tensor* out, struct error* error) {
 	const int64_t dim[] = {rows, cols};
-	return take(table, name, dim, 2, out, error);
+	return take_tensor(table, name, dim, 2, out, error);
 }
 
 bool tensor_table_take_stack(struct tensor_table* table, const char* name, int64_t count, int64_t rows,
                              int64_t cols, struct tensor* out, struct error* error) {
 	const int64_t dim[] = {count, rows, cols};
-	if (!take(table, name, dim, 3, out, error))
+	if (!take_tensor(table, name, dim, 3, out, error))
 		return false;
 	out->rows = count * rows;
 	return true;

@@ -92,7 +92,7 @@ int acceptor_step(struct acceptor* a, int state, int32_t token) {
 	return state;
 }
 
-static void renew(struct acceptor* a) {
+static void renew_states(struct acceptor* a) {
 	a->root = states_renew(a->states, a->root);
 	memset(a->slot, 0, sizeof a->slot);
 }
@@ -101,14 +101,14 @@ bool acceptor_take(struct acceptor* a, int32_t token) {
 	a->round++;
 	a->crowded = false;
 	if (states_filling(a->states))
-		renew(a);
+		renew_states(a);
 	a->root = acceptor_step(a, a->root, token);
 	return a->root != STATE_DEAD;
 }
 
 /* ---- masks ---------------------------------------------------------------------------------- */
 
-static void allow(struct state_slot* slot, uint64_t* bits, int32_t token) {
+static void allow_token(struct state_slot* slot, uint64_t* bits, int32_t token) {
 	bits[token >> 6] |= (uint64_t)1 << (token & 63);
 	slot->first = token;
 	slot->n++;
@@ -132,14 +132,14 @@ static int32_t longest_forced(struct acceptor* a, int state) {
 	return best;
 }
 
-static void walk(struct acceptor* a, int state, struct state_slot* slot, uint64_t* bits) {
+static void walk_trie(struct acceptor* a, int state, struct state_slot* slot, uint64_t* bits) {
 	const struct token_trie* trie = a->trie;
 	const int32_t forced = longest_forced(a, state);
 	int after[TRIE_DEPTH + 1] = {state};
 	int64_t work = 0;
 	memset(bits, 0, a->words * sizeof *bits);
 	if (forced >= 0) {
-		allow(slot, bits, forced);
+		allow_token(slot, bits, forced);
 		return;
 	}
 	states_begin_walk(a->states);
@@ -156,11 +156,11 @@ static void walk(struct acceptor* a, int state, struct state_slot* slot, uint64_
 		}
 		after[node->depth] = next;
 		for (int32_t token = node->token; token >= 0; token = trie->same[token])
-			allow(slot, bits, token);
+			allow_token(slot, bits, token);
 		i++;
 	}
 	for (int i = 0; states_ends(a->states, state) && i < a->n_end_tokens; i++)
-		allow(slot, bits, a->end_token[i]);
+		allow_token(slot, bits, a->end_token[i]);
 }
 
 static struct state_slot* find_slot(struct acceptor* a, int state) {
@@ -180,7 +180,7 @@ static struct state_slot* find_slot(struct acceptor* a, int state) {
 	if (states_full(a->states))
 		return NULL;
 	*oldest = (struct state_slot){.state = state, .first = -1};
-	walk(a, state, oldest, a->bits + (size_t)(oldest - a->slot) * a->words);
+	walk_trie(a, state, oldest, a->bits + (size_t)(oldest - a->slot) * a->words);
 	if (!states_full(a->states))
 		return oldest;
 	*oldest = (struct state_slot){0}; /* what is left out may be for want of room */
@@ -208,7 +208,7 @@ bool acceptor_is_full(const struct acceptor* a) { return a->crowded || states_fu
 
 int acceptor_root(struct acceptor* a) {
 	if (a->root != ACCEPTOR_DEAD && !acceptor_allowed(a, a->root))
-		renew(a);
+		renew_states(a);
 	return acceptor_allowed(a, a->root) ? a->root : ACCEPTOR_DEAD;
 }
 

@@ -59,7 +59,7 @@ static int32_t emit_calls(struct grammar* g, const struct grammar_calls* c, stru
 
 /* ---- free text ------------------------------------------------------------------------------- */
 
-/* The length of the longest beginning of the trigger that `matched` bytes of it and then `byte` end with. */
+/* The length of the longest prefix of the trigger that `matched` bytes of it and then `byte` end with. */
 static int matched_after(const char* trigger, int matched, uint8_t byte) {
 	char seen[MAX_TRIGGER + 1];
 	memcpy(seen, trigger, (size_t)matched);

@@ -27,7 +27,7 @@ struct gbnf {
 
 static struct gbnf* of(struct reader* r) { return (struct gbnf*)r; }
 
-static void say(const struct reader* r, const char* why) {
+static void report_error(const struct reader* r, const char* why) {
 	int line = 1;
 	for (size_t i = 0; i < r->at && i < r->size; i++)
 		line += r->text[i] == '\n';
@@ -176,7 +176,7 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error* 
 	struct gbnf gbnf = {.reader = {.text = rules,
 	                               .size = size,
 	                               .error = error,
-	                               .say = say,
+	                               .report_error = report_error,
 	                               .grammar = g,
 	                               .characters = emit_characters,
 	                               .most_work = MAX_WORK}};

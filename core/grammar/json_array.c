@@ -69,7 +69,8 @@ static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 	const cJSON* list[MAX_DIFFERENT];
 	int n = 0;
 	const bool plain = a->fixed == 0 && a->n_kinds == 0 && cJSON_IsArray(values) &&
-	                   cJSON_GetArraySize(values) <= MAX_DIFFERENT && !schema_says_more_than(of, "enum type");
+	                   cJSON_GetArraySize(values) <= MAX_DIFFERENT &&
+	                   !schema_constrains_beyond(of, "enum type");
 	if (!plain)
 		return schema_refuse(c,
 		                     "\"uniqueItems\" is supported for items of an \"enum\" of at most 256 values");

@@ -129,7 +129,7 @@ static const cJSON* alone(struct compiler* c, const cJSON* const* list, const cJ
 
 int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const char* keyword, int32_t next) {
 	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = NULL; /* what stands beside it */
-	if (schema_says_more_than(schema, keyword))
+	if (schema_constrains_beyond(schema, keyword))
 		rest = schema_kept(c, schema_without(c, schema, keyword));
 	const bool exactly_one = strcmp(keyword, "oneOf") == 0;
 	const cJSON *list[MAX_SCHEMAS_EITHER], *raw[MAX_SCHEMAS_EITHER];

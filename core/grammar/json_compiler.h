@@ -14,7 +14,7 @@ enum {
 	MAX_FORMATS = 32,
 	PATH_SIZE = 160,
 	MAX_SCHEMAS_EITHER = 256,
-	MAX_SCHEMA_BYTES = 128 << 10,
+	MAX_SCHEMA_BYTES = 512 << 10,
 	MAX_JOINED = 1 << 17, /* values of schemas that are made */
 	MAX_CHAIN = 64,       /* of $ref and allOf */
 	MAX_CONDITIONS = 16   /* within conditions */
@@ -118,7 +118,7 @@ int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char*
 /* Keywords are lists of words with a blank between. Whether one of them is there; whether the schema has
  * others that say which values are valid. */
 bool schema_has(const cJSON* schema, const char* keywords);
-bool schema_says_more_than(const cJSON* schema, const char* keywords);
+bool schema_constrains_beyond(const cJSON* schema, const char* keywords);
 
 /* ---- json_merge.c: schemas that are made. What is made once the compiler has failed is of no use. --------
  */

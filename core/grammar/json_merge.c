@@ -33,7 +33,7 @@ bool schema_has(const cJSON* schema, const char* keywords) {
 	return false;
 }
 
-bool schema_says_more_than(const cJSON* schema, const char* keywords) {
+bool schema_constrains_beyond(const cJSON* schema, const char* keywords) {
 	const cJSON* field;
 	cJSON_ArrayForEach (field, schema) {
 		if (!json_lists(keywords, field->string) && !describes(field->string))

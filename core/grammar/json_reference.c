@@ -9,7 +9,7 @@
 #include "core/files/utf8.h"
 #include "core/grammar/json_compiler.h"
 
-enum { MAX_URI = 1024, MAX_DEPTH = 256 };
+enum { MAX_URI = 1024, MAX_DEPTH = 256, MAX_SEARCHED = 1024 };
 enum { SEEN = 1 << 16 }; /* a bit of cJSON's type that is free */
 
 struct place {
@@ -24,6 +24,7 @@ struct places {
 	int n;
 	const cJSON** later; /* (n_later) targets, which may lie where no keyword says that there are schemas */
 	int n_later;
+	int searched; /* references, each through the whole schema */
 	cJSON* root;
 	bool old; /* a draft, to 7, in which $ref stands alone: an $id beside it means nothing */
 	struct compiler* c;
@@ -274,6 +275,19 @@ static const cJSON* find_outermost(const struct places* p, const char* reference
 	return n == 1 ? only : NULL;
 }
 
+static void add_later(struct places* p, const cJSON* target) {
+	if (grow_by_one(&p->later, (size_t)p->n_later, sizeof *p->later))
+		p->later[p->n_later++] = target;
+	else
+		schema_refuse(p->c, "out of memory");
+}
+
+/* It is already as it is to be. */
+static bool is_from_root(const struct places* p, const char* base, const char* reference) {
+	return reference[0] == '#' && (reference[1] == '/' || !reference[1]) && p->n > 0 &&
+	       strcmp(base, p->of[0].base) == 0;
+}
+
 static void point(struct places* p, cJSON* schema, const char* base) {
 	static const char* const keywords[] = {"$ref", "$dynamicRef"};
 	schema->type |= SEEN;
@@ -286,13 +300,24 @@ static void point(struct places* p, cJSON* schema, const char* base) {
 		bool dynamic;
 		if (!reference || strlen(reference) >= MAX_URI / 2 || p->c->failed)
 			continue;
+		if (i == 0 && is_from_root(p, base, reference)) {
+			const cJSON* there = pointed(p->root, reference + 1);
+			if (there && !(there->type & SEEN))
+				add_later(p, there);
+			continue;
+		}
+		if (++p->searched > MAX_SEARCHED) {
+			schema_refuse(p->c,
+			              "more than 1024 references that are no pointers from the root are not supported");
+			return;
+		}
 		const cJSON* target = find_target(p, base, reference, &dynamic);
 		if (target && i == 1 && dynamic)
 			target = find_outermost(p, reference);
 		if (!target || !find_way(p->root, target, way + 1, sizeof way - 1, 0))
 			continue; /* an error where it is needed */
-		if (!(target->type & SEEN) && grow_by_one(&p->later, (size_t)p->n_later, sizeof *p->later))
-			p->later[p->n_later++] = target;
+		if (!(target->type & SEEN))
+			add_later(p, target);
 		if (i == 1 && text_of(schema, "$ref"))
 			schema_refuse_keyword(p->c, "$dynamicRef", "beside \"$ref\" is not supported");
 		else {

@@ -322,8 +322,8 @@ static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned type
 static bool needs_joining(const cJSON* schema) {
 	const cJSON* all = json_field(schema, "allOf");
 	return schema_has(schema, SCHEMA_CONDITIONS) ||
-	       (json_field(schema, "$ref") && schema_says_more_than(schema, "$ref")) ||
-	       (all && (schema_says_more_than(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
+	       (json_field(schema, "$ref") && schema_constrains_beyond(schema, "$ref")) ||
+	       (all && (schema_constrains_beyond(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
 	                all->child->next));
 }
 
@@ -381,7 +381,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 	            *list = json_field(schema, "enum"), *except = json_field(schema, SCHEMA_EXCEPT);
 	struct grammar* apart = NULL;
 	struct states* states = NULL;
-	const bool more = schema_says_more_than(schema, "enum const type nullable " SCHEMA_EXCEPT);
+	const bool more = schema_constrains_beyond(schema, "enum const type nullable " SCHEMA_EXCEPT);
 	if (list && !cJSON_IsArray(list))
 		return schema_refuse(c, "\"enum\" is not an array");
 	if (more) {

@@ -7,7 +7,7 @@
 #include "core/grammar/expression.h"
 #include "core/grammar/language.h"
 
-static void say(const struct reader* r, const char* why) {
+static void report_error(const struct reader* r, const char* why) {
 	error_set(r->error, "the expression \"%.*s\": %s at byte %zu", (int)(r->size < 200 ? r->size : 200),
 	          r->text, why, r->at);
 }
@@ -230,7 +230,7 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 	struct reader reader = {.text = expression,
 	                        .size = size,
 	                        .error = error,
-	                        .say = say,
+	                        .report_error = report_error,
 	                        .grammar = grammar,
 	                        .characters = characters,
 	                        .most_work = MAX_WORK};
@@ -255,7 +255,7 @@ int32_t pattern_emit(struct grammar* grammar, const char* expression, size_t siz
 }
 
 struct language* language_of_pattern(const char* expression, size_t size, bool whole, struct error* error) {
-	struct reader reader = {.text = expression, .size = size, .error = error, .say = say};
+	struct reader reader = {.text = expression, .size = size, .error = error, .report_error = report_error};
 	int root;
 	struct language* language = parse(&reader, &root) ? expression_language(&reader, root, whole) : NULL;
 	reader_close(&reader);

@@ -367,7 +367,7 @@ int program_left_recursion(struct grammar* g) {
 
 /* Splits lead only to where a text can end: a schema that asks for itself within itself has ways that never
  * do. */
-static bool prune(struct grammar* g) {
+static bool prune_program(struct grammar* g) {
 	uint8_t* ends = find_ends(g, true);
 	for (int32_t i = 0; ends && i < g->n; i++) {
 		struct instruction* at = &g->at[i];
@@ -383,7 +383,7 @@ static bool prune(struct grammar* g) {
 }
 
 struct grammar* program_close(struct grammar* g, bool good, struct error* error) {
-	if (good && (g->failed || !prune(g)))
+	if (good && (g->failed || !prune_program(g)))
 		good =
 		    error_set(error, "the grammar is too large: more than %d instructions or %d rules, or no memory",
 		              GRAMMAR_INSTRUCTIONS, GRAMMAR_RULES);

@@ -14,7 +14,7 @@ void reader_close(struct reader* r) {
 
 int reader_fail(struct reader* r, const char* why) {
 	if (!r->failed)
-		r->say(r, why);
+		r->report_error(r, why);
 	r->failed = true;
 	return 0;
 }
@@ -43,7 +43,7 @@ static int compare_ranges(const void* a, const void* b) {
 }
 
 /* Sorts the ranges from `from` on and joins those that touch. */
-static void tidy(struct reader* r, int from) {
+static void tidy_ranges(struct reader* r, int from) {
 	if (r->n_ranges == from) /* there may be no arena yet */
 		return;
 	qsort(r->range + from, (size_t)(r->n_ranges - from), sizeof *r->range, compare_ranges);
@@ -59,7 +59,7 @@ static void tidy(struct reader* r, int from) {
 }
 
 void reader_negate(struct reader* r, int from) {
-	tidy(r, from);
+	tidy_ranges(r, from);
 	const int n = r->n_ranges - from;
 	uint32_t low = 0;
 	for (int i = 0; i < n && !r->failed; i++) {
@@ -167,7 +167,7 @@ int reader_class(struct reader* r, const struct dialect* d) {
 	if (!reader_take(r, ']'))
 		return reader_fail(r, "a class is not closed");
 	if (!r->failed)
-		(negated ? reader_negate : tidy)(r, from);
+		(negated ? reader_negate : tidy_ranges)(r, from);
 	return reader_ranges(r, NODE_CLASS, from);
 }
 

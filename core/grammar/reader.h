@@ -42,8 +42,8 @@ struct reader {
 	int n_ranges;
 	bool failed;
 	struct error* error;
-	void (*say)(const struct reader*, const char* why); /* sets it */
-	struct grammar* grammar;                            /* what is emitted to */
+	void (*report_error)(const struct reader*, const char* why); /* sets it */
+	struct grammar* grammar;                                     /* what is emitted to */
 	character_emitter* characters;
 	/* nodes emitted: repeats of what is empty emit nothing, and are bounded all the same */
 	int work, most_work;

@@ -1,4 +1,4 @@
-/* A vocabulary's tokens as bytes, in a trie laid out so that one walk meets each beginning once. */
+/* A vocabulary's tokens as bytes, in a trie laid out so that one walk meets each prefix once. */
 #ifndef SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H
 #define SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H
 

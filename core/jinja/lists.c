@@ -3,7 +3,7 @@
 
 #include "core/jinja/library.h"
 
-/* ---- parts -------------------------------------------------------------------------------- */
+/* ---- auxiliary weights -------------------------------------------------------------------------------- */
 
 /* The attribute that `by` names, or the value itself. */
 static struct value part(struct machine* m, struct value v, struct value by) {

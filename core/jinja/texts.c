@@ -170,7 +170,7 @@ static struct value remove_end(struct machine* m, struct call* c) {
 enum { LAST = 1, FAILING = 2 };
 
 /* The character where `sub` lies first or last, or -1. */
-static struct value find(struct machine* m, struct call* c) {
+static struct value find_text(struct machine* m, struct call* c) {
 	size_t range[2];
 	const struct string* const sub = argument_string(m, c->given[0], c->name);
 	byte_range(m, c->self.string, c->given[1], c->given[2], range);
@@ -181,7 +181,7 @@ static struct value find(struct machine* m, struct call* c) {
 	return value_integer(at == SIZE_MAX ? -1 : string_length(m, string_part(m, c->self.string, 0, at)));
 }
 
-static struct value count(struct machine* m, struct call* c) {
+static struct value count_matches(struct machine* m, struct call* c) {
 	size_t range[2];
 	int64_t n = 0;
 	const struct string* const sub = argument_string(m, c->given[0], c->name);
@@ -396,11 +396,11 @@ const struct routine text_routines[] = {
     {"endswith", OF(STRING), test_end, RIGHT, 1, {"prefix", "start", "end"}},
     {"removeprefix", OF(STRING), remove_end, LEFT, 1, {"affix"}},
     {"removesuffix", OF(STRING), remove_end, RIGHT, 1, {"affix"}},
-    {"find", OF(STRING), find, 0, 1, {"sub", "start", "end"}},
-    {"rfind", OF(STRING), find, LAST, 1, {"sub", "start", "end"}},
-    {"index", OF(STRING), find, FAILING, 1, {"sub", "start", "end"}},
-    {"rindex", OF(STRING), find, LAST | FAILING, 1, {"sub", "start", "end"}},
-    {"count", OF(STRING), count, 0, 1, {"sub", "start", "end"}},
+    {"find", OF(STRING), find_text, 0, 1, {"sub", "start", "end"}},
+    {"rfind", OF(STRING), find_text, LAST, 1, {"sub", "start", "end"}},
+    {"index", OF(STRING), find_text, FAILING, 1, {"sub", "start", "end"}},
+    {"rindex", OF(STRING), find_text, LAST | FAILING, 1, {"sub", "start", "end"}},
+    {"count", OF(STRING), count_matches, 0, 1, {"sub", "start", "end"}},
     {"replace", OF(STRING), replace, 0, 2, {"old", "new", "count"}},
     {"replace", FILTER, filter_replace, 0, 2, {"old", "new", "count"}},
     {"split", OF(STRING), split, LEFT, 0, {"sep", "maxsplit"}},

@@ -29,20 +29,20 @@ static const char* in_full(const struct binding* b, const char* name, const char
 	return out;
 }
 
-static bool take(const struct binding* b, const char* name, const char* suffix, int64_t rows, int64_t cols,
-                 struct tensor* out) {
+static bool take_tensor(const struct binding* b, const char* name, const char* suffix, int64_t rows,
+                        int64_t cols, struct tensor* out) {
 	char full[NAME_SIZE];
 	return tensor_table_take(b->table, in_full(b, name, suffix, full), rows, cols, out, b->error);
 }
 
 static bool matrix(const struct binding* b, const char* name, int64_t rows, int64_t cols,
                    struct tensor* out) {
-	return take(b, name, ".weight", rows, cols, out);
+	return take_tensor(b, name, ".weight", rows, cols, out);
 }
 
 static bool vector(const struct binding* b, const char* name, const char* suffix, int64_t n,
                    struct tensor* out) {
-	return take(b, name, suffix, 1, n, out);
+	return take_tensor(b, name, suffix, 1, n, out);
 }
 
 static bool bind_qkv(const struct binding* b, struct block_weights* w, int64_t q, int64_t kv) {
@@ -125,7 +125,7 @@ static bool bind_stacked(const struct binding* b, struct expert* expert) {
 
 /* (experts, n) seen as one vector. */
 static bool take_expert_bias(const struct binding* b, const char* name, int64_t n, struct tensor* out) {
-	if (!take(b, name, ".bias", b->config->shape.n_experts, n, out))
+	if (!take_tensor(b, name, ".bias", b->config->shape.n_experts, n, out))
 		return false;
 	out->cols *= out->rows;
 	out->rows = 1;
@@ -155,7 +155,7 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	w->expert = expert;
-	if (!take(b, n->router, "", m->n_experts, m->dim, &w->router) ||
+	if (!take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) ||
 	    (b->config->family->expert_biases && !bind_expert_biases(b, w)) ||
 	    (n->choice_bias && !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
 	    !bind_shared(b, w))
@@ -164,9 +164,9 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 		return bind_stacked(b, expert);
 	for (b->expert = 0; b->expert < m->n_experts; b->expert++) {
 		struct expert* e = &expert[b->expert];
-		if (!take(b, n->expert_gate, "", m->expert_ffn, m->dim, &e->w_gate) ||
-		    !take(b, n->expert_up, "", m->expert_ffn, m->dim, &e->w_up) ||
-		    !take(b, n->expert_down, "", m->dim, m->expert_ffn, &e->w_down))
+		if (!take_tensor(b, n->expert_gate, "", m->expert_ffn, m->dim, &e->w_gate) ||
+		    !take_tensor(b, n->expert_up, "", m->expert_ffn, m->dim, &e->w_up) ||
+		    !take_tensor(b, n->expert_down, "", m->dim, m->expert_ffn, &e->w_down))
 			return false;
 	}
 	return true;
@@ -208,17 +208,17 @@ static bool bind_tied_head(const struct binding* b, struct model* model) {
 	    "%.300s: tie_word_embeddings is true, but %s is stored and is not the embedding: the stored head is "
 	    "used",
 	    head->file, b->names->output);
-	return take(b, b->names->output, "", w->shape.vocab, w->shape.dim, &w->output);
+	return take_tensor(b, b->names->output, "", w->shape.vocab, w->shape.dim, &w->output);
 }
 
 static bool bind_ends(const struct binding* b, struct model* model) {
 	struct weight_table* w = &model->weights;
 	const struct model_shape* m = &w->shape;
 	const struct tensor_names* n = b->names;
-	return take(b, n->embedding, "", m->vocab, m->dim, &w->embedding) &&
+	return take_tensor(b, n->embedding, "", m->vocab, m->dim, &w->embedding) &&
 	       bind_norm(b, n->output_norm, &w->output_norm, &w->output_norm_bias) &&
 	       (b->config->tied ? bind_tied_head(b, model)
-	                        : take(b, n->output, "", m->vocab, m->dim, &w->output));
+	                        : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output));
 }
 
 static bool has_experts(const struct config* config, int block) {

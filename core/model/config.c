@@ -96,8 +96,8 @@ static bool check_refused(const struct source* s) {
 	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
 		const cJSON* value = json_field(s->json, refused[i].field);
 		if (!is_neutral(value, refused[i].neutral) && !(refused[i].read_by >> s->config->family->special & 1))
-			return fail(s, "%s is %s, which this runtime does not do", refused[i].field,
-			            json_show(value, shown, sizeof shown));
+			return fail(s, "%s is %s, which is not supported; supported is %g, or leaving it out",
+			            refused[i].field, json_show(value, shown, sizeof shown), refused[i].neutral);
 	}
 	return true;
 }
@@ -401,7 +401,7 @@ static bool read_factors(const struct source* s, const char* field, int n, float
 static bool read_longrope(const struct source* s, struct rope* r) {
 	const int n = r->dim / 2;
 	if (s->config->factors)
-		return fail(s, "two LongRoPE scalings, which this runtime does not do");
+		return fail(s, "two LongRoPE scalings are given, expected at most one");
 	s->config->factors = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
 	if (!s->config->factors)
 		return fail(s, "out of memory");
@@ -652,7 +652,8 @@ static bool read_granite4(const struct source* s) {
 	cJSON_ArrayForEach (one, types)
 		if (!cJSON_IsString(one) || !strstr(one->valuestring, "attention") ||
 		    strstr(one->valuestring, "linear"))
-			return fail(s, "layer_types has a block without attention, which this runtime does not do");
+			return fail(s, "layer_types has a block without attention, which is not supported; every block "
+			               "needs attention");
 	if (!read_string(s, "position_embedding_type", &positions) ||
 	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
 		return false;
@@ -838,7 +839,7 @@ static bool read_ernie4_5_moe(const struct source* s) {
 	    !read_shared(s, "moe_num_shared_experts", 2))
 		return false;
 	if (s->config->mlp_bias)
-		return fail(s, "use_bias is true, which this runtime does not do with experts");
+		return fail(s, "use_bias is true beside experts, which is not supported; leave it out");
 	for (int b = 0; b < m->n_blocks; b++)
 		if ((b + 1) % interval || b < first || (last >= 0 && b > last))
 			block_set_put(&s->config->dense, b);

@@ -1,4 +1,4 @@
-/* Whether quantized draft weights fits and is worth it. */
+/* Whether quantized draft weights fit in memory and are worth it. */
 #include "core/model/draft_weights_memory.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
-/* Draft weights is there to save time: by default it does not crowd out what else the machine is for. */
+/* Draft weights save time: by default they do not crowd out the machine's other work. */
 static const double SHARE_OF_AVAILABLE = 0.25;
 
 static double meminfo_available(void) {

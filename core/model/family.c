@@ -388,7 +388,7 @@ const struct family* family_within(const char* name, bool* flat) {
 	return NULL;
 }
 
-static void append(char* out, size_t size, const char* name) {
+static void append_family(char* out, size_t size, const char* name) {
 	const size_t used = strlen(out);
 	snprintf(out + used, size - used, used ? ", %s" : "%s", name);
 }
@@ -396,7 +396,7 @@ static void append(char* out, size_t size, const char* name) {
 const char* family_names(char* out, size_t size) {
 	out[0] = '\0';
 	for (int i = 0; i < FAMILIES; i++)
-		append(out, size, families[i].name);
+		append_family(out, size, families[i].name);
 	return out;
 }
 
@@ -405,6 +405,6 @@ const char* family_architectures(char* out, size_t size) {
 	for (int i = 0; i < FAMILIES; i++)
 		if (family_by_architecture(families[i].architecture, strlen(families[i].architecture)) ==
 		    &families[i])
-			append(out, size, families[i].architecture);
+			append_family(out, size, families[i].architecture);
 	return out;
 }

@@ -85,7 +85,7 @@ static bool is_idle(const char* name) {
 	return false;
 }
 
-static bool join(char* out, size_t size, const char* folder, const char* file, struct error* error) {
+static bool join_path(char* out, size_t size, const char* folder, const char* file, struct error* error) {
 	const int n = snprintf(out, size, "%s/%s", folder, file);
 	return (n >= 0 && (size_t)n < size) || error_set(error, "%.200s…: the path is too long", folder);
 }
@@ -97,7 +97,7 @@ static bool read_text(const char* folder, const char* file,
                       struct config* config, struct error* error) {
 	char path[1024];
 	struct mapping text;
-	if (!join(path, sizeof path, folder, file, error) || !mapping_open(&text, path, error))
+	if (!join_path(path, sizeof path, folder, file, error) || !mapping_open(&text, path, error))
 		return false;
 	const bool good = parse(config, (const char*)text.data, text.size, path, error);
 	mapping_close(&text);
@@ -106,7 +106,7 @@ static bool read_text(const char* folder, const char* file,
 
 static bool read_config(struct config* config, const char* folder, struct error* error) {
 	char path[1024];
-	if (!join(path, sizeof path, folder, "config.json", error))
+	if (!join_path(path, sizeof path, folder, "config.json", error))
 		return false;
 	if (!file_exists(path))
 		return error_set(
@@ -115,7 +115,7 @@ static bool read_config(struct config* config, const char* folder, struct error*
 		    "give the one to run",
 		    folder);
 	if (!read_text(folder, "config.json", config_parse, config, error) ||
-	    !join(path, sizeof path, folder, "generation_config.json", error))
+	    !join_path(path, sizeof path, folder, "generation_config.json", error))
 		return false;
 	return !file_exists(path) ||
 	       read_text(folder, "generation_config.json", config_parse_generation, config, error);
@@ -131,7 +131,7 @@ static bool add_shard(struct opened* f, const char* folder, const char* file, st
 		                 file);
 	if (f->n_files == MOST_FILES)
 		return error_set(error, "%s: more than %d weight files", folder, MOST_FILES);
-	if (!join(path, sizeof path, folder, file, error))
+	if (!join_path(path, sizeof path, folder, file, error))
 		return false;
 	struct mapping* shard = &f->file[f->n_files];
 	if (!mapping_open(shard, path, error))
@@ -185,7 +185,7 @@ static bool no_weights(const char* folder, struct error* error) {
 	static const char* const pickles[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
 	char path[1024];
 	for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++)
-		if (join(path, sizeof path, folder, pickles[i], error) && file_exists(path))
+		if (join_path(path, sizeof path, folder, pickles[i], error) && file_exists(path))
 			return error_set(
 			    error,
 			    "%.120s holds its weights as %s, a Python pickle, which is not read; convert it once "
@@ -198,11 +198,11 @@ static bool no_weights(const char* folder, struct error* error) {
 
 static bool read_weights(struct opened* f, const char* folder, struct error* error) {
 	char path[1024];
-	if (!join(path, sizeof path, folder, "model.safetensors", error))
+	if (!join_path(path, sizeof path, folder, "model.safetensors", error))
 		return false;
 	if (file_exists(path))
 		return add_shard(f, folder, "model.safetensors", error) && tensor_table_seal(&f->tensors, error);
-	if (!join(path, sizeof path, folder, "model.safetensors.index.json", error))
+	if (!join_path(path, sizeof path, folder, "model.safetensors.index.json", error))
 		return false;
 	return file_exists(path) ? read_index(f, folder, path, error) : no_weights(folder, error);
 }
@@ -214,11 +214,10 @@ static void take_generation(struct model* model, const struct config* c) {
 	model->suppressed = c->suppressed;
 	model->n_suppressed = c->n_suppressed;
 	if (c->no_repeat_ngram > 0 && !model->warning[0])
-		snprintf(
-		    model->warning, sizeof model->warning,
-		    "generation_config.json asks for no_repeat_ngram_size %d, which this runtime does not do: its "
-		    "texts repeat what they may",
-		    c->no_repeat_ngram);
+		snprintf(model->warning, sizeof model->warning,
+		         "generation_config.json asks for no_repeat_ngram_size %d, which is not supported: its "
+		         "texts may repeat",
+		         c->no_repeat_ngram);
 }
 
 bool model_open_folder(struct model* model, const char* path, const struct model_options* options,

@@ -123,12 +123,12 @@ static bool check_refused(const struct source* s) {
 		if (!read_float(s, refused[i], -1e30, 1e30, &value))
 			return false;
 		if (value < 0 || value > 0)
-			return fail(s, "%s is %g, which this runtime does not do", key_of(s, refused[i], name),
-			            (double)value);
+			return fail(s, "%s is %g, which is not supported; supported is 0, or leaving it out",
+			            key_of(s, refused[i], name), (double)value);
 	}
 	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
 		return false;
-	return causal || fail(s, "%s is false, which this runtime does not do", name);
+	return causal || fail(s, "%s is false, which is not supported; only causal models are", name);
 }
 
 static bool read_sizes(const struct source* s) {

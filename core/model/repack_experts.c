@@ -48,8 +48,8 @@ static void put_floats(const struct stack* s, int64_t expert, int64_t output, ui
 }
 
 /* Every step-th output from `first` on, as a tensor of its own. */
-static bool lay(struct tensor_table* to, const struct stack* s, int64_t first, int64_t step, size_t cut,
-                const char* suffix, struct kept* kept, struct error* error) {
+static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int64_t first, int64_t step,
+                            size_t cut, const char* suffix, struct kept* kept, struct error* error) {
 	char name[256];
 	struct named_tensor made = {.file = s->data->file,
 	                            .supported = true,
@@ -132,8 +132,8 @@ static bool repack_stack(const struct tensor_table* table, struct named_tensor* 
 	if (k->second && s.outputs % 2)
 		return broken(t, "of an even number of rows, gate's and up's", error);
 	t->used = true;
-	return lay(made, &s, 0, k->second ? 2 : 1, cut, k->first, kept, error) &&
-	       (!k->second || lay(made, &s, 1, 2, cut, k->second, kept, error));
+	return lay_out_experts(made, &s, 0, k->second ? 2 : 1, cut, k->first, kept, error) &&
+	       (!k->second || lay_out_experts(made, &s, 1, 2, cut, k->second, kept, error));
 }
 
 bool repack_experts(const struct tensor_table* table, struct tensor_table* made, struct kept* kept,

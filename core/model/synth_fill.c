@@ -28,7 +28,7 @@ __attribute__((target("avx2"))) static void draw_avx2(float* out, const struct s
 #endif
 
 /* n elements of a row from a column on, each of them one draw. */
-static void draw(float* out, const struct synth_row* row, uint32_t first, int n) {
+static void draw_values(float* out, const struct synth_row* row, uint32_t first, int n) {
 #if defined(__x86_64__) && defined(__GNUC__)
 	if (__builtin_cpu_supports("avx2")) {
 		draw_avx2(out, row, first, n);
@@ -66,7 +66,7 @@ static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_
 	for (int64_t c = 0; c < t->cols; c += STRIP) {
 		const int n = t->cols - c < STRIP ? (int)(t->cols - c) : STRIP;
 		if (plain && c >= row->begin && c + n <= row->end)
-			draw(strip, row, (uint32_t)c, n);
+			draw_values(strip, row, (uint32_t)c, n);
 		else
 			for (int i = 0; i < n; i++)
 				strip[i] = synth_element(&t->synth, row, c + i);

@@ -91,7 +91,7 @@ static bool take_dtype(enum dtype* out, const char* value, struct error* error) 
 	    error, "synth: dtype=%.40s, expected one of f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, q6_k", value);
 }
 
-static bool take(struct synth_spec* s, const char* key, const char* value, struct error* error) {
+static bool take_field(struct synth_spec* s, const char* key, const char* value, struct error* error) {
 	const struct {
 		const char* key;
 		int* out;
@@ -179,7 +179,7 @@ static bool check_experts(struct synth_spec* s, struct error* error) {
 	return check_blocks(s, "expert-ffn", s->expert_ffn, error);
 }
 
-static bool check(struct synth_spec* s, struct error* error) {
+static bool check_spec(struct synth_spec* s, struct error* error) {
 	const struct {
 		const char* key;
 		int value;
@@ -223,7 +223,7 @@ static bool take_all(struct synth_spec* s, const char* text, struct error* error
 			*equals = '\0';
 		if (!equals && !first)
 			return error_set(error, "synth: \"%.60s\" has no value, expected key=value", part);
-		if (!(equals ? take(s, part, equals + 1, error) : take_shape(s, part, error)))
+		if (!(equals ? take_field(s, part, equals + 1, error) : take_shape(s, part, error)))
 			return false;
 		part = comma ? comma + 1 : NULL;
 	}
@@ -233,5 +233,5 @@ static bool take_all(struct synth_spec* s, const char* text, struct error* error
 bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* error) {
 	*s = (struct synth_spec){
 	    .context = 4096, .theta = 1e4, .dtype = DTYPE_F16, .seed = 1, .epsilon = 0.02, .tasks = 1};
-	return take_all(s, text, error) && check(s, error);
+	return take_all(s, text, error) && check_spec(s, error);
 }

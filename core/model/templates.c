@@ -19,8 +19,8 @@ static bool set(char** to, const char* text, size_t size, struct error* error) {
 }
 
 /* One called "default" is the model's own. */
-static bool keep(struct model* model, const char* name, size_t name_size, const char* text, size_t size,
-                 struct error* error) {
+static bool keep_template(struct model* model, const char* name, size_t name_size, const char* text,
+                          size_t size, struct error* error) {
 	if (name_size == 7 && memcmp(name, "default", 7) == 0)
 		return set(&model->chat_template, text, size, error);
 	if (!grow_by_one(&model->named_template, (size_t)model->n_named_templates, sizeof *model->named_template))
@@ -49,7 +49,7 @@ static bool keep_file(struct model* model, const char* name, size_t name_size, c
 	struct mapping text;
 	if (!mapping_open(&text, path, error))
 		return false;
-	const bool good = keep(model, name, name_size, (const char*)text.data, text.size, error);
+	const bool good = keep_template(model, name, name_size, (const char*)text.data, text.size, error);
 	mapping_close(&text);
 	return good;
 }
@@ -66,8 +66,8 @@ static bool read_config(struct model* model, const char* path, struct error* err
 	for (const cJSON* one = cJSON_IsArray(value) ? value->child : NULL; one && good; one = one->next) {
 		const cJSON *const name = json_field(one, "name"), *const text = json_field(one, "template");
 		if (cJSON_IsString(name) && cJSON_IsString(text))
-			good = keep(model, name->valuestring, strlen(name->valuestring), text->valuestring,
-			            strlen(text->valuestring), error);
+			good = keep_template(model, name->valuestring, strlen(name->valuestring), text->valuestring,
+			                     strlen(text->valuestring), error);
 	}
 	cJSON_Delete(json);
 	return good;
@@ -126,7 +126,7 @@ bool model_read_gguf_templates(struct model* model, const struct gguf* gguf, str
 		uint64_t size;
 		memcpy(&size, v->data, sizeof size);
 		const char* const text = (const char*)v->data + sizeof size;
-		if (!keep(model, v->key + n + 1, v->key_size - n - 1, text, (size_t)size, error))
+		if (!keep_template(model, v->key + n + 1, v->key_size - n - 1, text, (size_t)size, error))
 			return false;
 	}
 	return true;
@@ -134,7 +134,7 @@ bool model_read_gguf_templates(struct model* model, const struct gguf* gguf, str
 
 /* ---- choosing ----------------------------------------------------------------------------- */
 
-static const char* find(const struct model* model, const char* name) {
+static const char* find_template(const struct model* model, const char* name) {
 	for (int i = 0; i < model->n_named_templates; i++)
 		if (strcmp(model->named_template[i].name, name) == 0)
 			return model->named_template[i].text;
@@ -142,7 +142,7 @@ static const char* find(const struct model* model, const char* name) {
 }
 
 const char* model_chat_template(const struct model* model, bool tools) {
-	const char* const with_tools = tools ? find(model, "tool_use") : NULL;
+	const char* const with_tools = tools ? find_template(model, "tool_use") : NULL;
 	return with_tools ? with_tools : model->chat_template;
 }
 
@@ -157,7 +157,8 @@ static bool unknown(const struct model* model, const char* spec, struct error* e
 }
 
 bool model_take_template(struct model* model, const char* spec, struct error* error) {
-	const char* const named = strcmp(spec, "default") == 0 ? model->chat_template : find(model, spec);
+	const char* const named =
+	    strcmp(spec, "default") == 0 ? model->chat_template : find_template(model, spec);
 	char* text = named ? strdup(named) : NULL;
 	if (!named) {
 		struct mapping file;

@@ -37,18 +37,21 @@ bool chat_template_check(const char* template_text, struct error* error) {
 	       (jinja_check(template_text, strlen(template_text), error) || broken(error));
 }
 
-static void add(struct variables* v, const char* name, enum jinja_form form, const char* text, size_t size) {
+static void add_variable(struct variables* v, const char* name, enum jinja_form form, const char* text,
+                         size_t size) {
 	v->variable[v->n++] = (struct jinja_variable){name, form, text, size};
 }
 
 static void add_json(struct variables* v, const char* name, struct chat_json json, const char* otherwise) {
-	add(v, name, JINJA_JSON, json.text ? json.text : otherwise, json.text ? json.size : strlen(otherwise));
+	add_variable(v, name, JINJA_JSON, json.text ? json.text : otherwise,
+	             json.text ? json.size : strlen(otherwise));
 }
 
 /* Absent where the model has no such token, as transformers leaves it undefined. */
 static void add_token(struct variables* v, const char* name, const struct tokenizer* t, int32_t id) {
 	if (id >= 0 && id < t->vocabulary.n)
-		add(v, name, JINJA_WORDS, vocabulary_text(&t->vocabulary, id), t->vocabulary.piece[id].text_size);
+		add_variable(v, name, JINJA_WORDS, vocabulary_text(&t->vocabulary, id),
+		             t->vocabulary.piece[id].text_size);
 }
 
 static time_t present(const struct chat_request* request) {
@@ -90,7 +93,8 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	add_json(&v, "add_generation_prompt", (struct chat_json){0},
 	         request->no_generation_prompt || request->goes_on ? "false" : "true");
 	if (request->variables.text)
-		add(&v, "chat_template_kwargs", JINJA_MEMBERS, request->variables.text, request->variables.size);
+		add_variable(&v, "chat_template_kwargs", JINJA_MEMBERS, request->variables.text,
+		             request->variables.size);
 	const struct jinja_call call = {.source = template_text,
 	                                .size = strlen(template_text),
 	                                .variable = v.variable,

@@ -186,7 +186,7 @@ static struct word rewritten(struct walk* w, int i, struct word in) {
 	return (struct word){out->data, out->size, in.broken && step->kind != STEP_BYTE_LEVEL}; /* all UTF-8 */
 }
 
-static void begin(struct walk* w, bool first, size_t size) {
+static void begin_output(struct walk* w, bool first, size_t size) {
 	enum { MOST_TIMES = 64, MOST_MORE = 1 << 16 };
 	w->first = first;
 	w->most = MOST_TIMES * size + MOST_MORE;
@@ -195,7 +195,7 @@ static void begin(struct walk* w, bool first, size_t size) {
 
 const char* steps_rewrite(struct walk* w, bool first, const char* text, size_t* size) {
 	struct word word = {text, *size, false};
-	begin(w, first, *size);
+	begin_output(w, first, *size);
 	for (int i = 0; i < w->steps->n && word.size > 0; i++)
 		word = rewritten(w, i, word);
 	*size = word.size;
@@ -279,7 +279,7 @@ static void pass_on(struct walk* w, int i, const char* text, size_t size, bool b
 }
 
 void steps_cut(struct walk* w, bool first, const char* text, size_t size) {
-	begin(w, first, size);
+	begin_output(w, first, size);
 	w->enough = false;
 	for (size_t at = 0, end; at < size && !ended(w); at = end) {
 		const size_t run = good_run(text, size, at);

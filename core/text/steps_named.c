@@ -113,7 +113,7 @@ static bool unknown(const char* name, struct error* error) {
 	return error_set(error, "tokenizer.ggml.pre: \"%.40s\" is not supported, expected one of %s", name, list);
 }
 
-static bool add(struct steps* s, const struct named* named, struct error* error) {
+static bool add_step(struct steps* s, const struct named* named, struct error* error) {
 	bool rewritten = false;
 	for (int i = 0; i < MAX_EXPRESSIONS && named->expression[i]; i++) {
 		const char* text = named->expression[i];
@@ -132,7 +132,7 @@ bool steps_add_named(struct steps* s, const char* name, bool* ignore_merges, boo
 		if (json_lists(known[i].names, name)) {
 			*ignore_merges = known[i].habits & IGNORES_MERGES;
 			*adds_bos = known[i].habits & ADDS_BOS;
-			return add(s, &known[i], error);
+			return add_step(s, &known[i], error);
 		}
 	}
 	return unknown(name, error);

@@ -23,7 +23,7 @@ static void put(struct writer* w, const char* bytes, size_t size) {
 }
 
 /* Takes one byte; what is held is always the beginning of a well-formed character. */
-static void take(struct text_stream* s, char byte, struct writer* w) {
+static void take_byte(struct text_stream* s, char byte, struct writer* w) {
 	char held[sizeof s->held];
 	for (;;) {
 		memcpy(held, s->held, sizeof held);
@@ -50,7 +50,7 @@ size_t text_stream_add(struct text_stream* s, int32_t id, char* out, size_t capa
 	const char* printed = tokenizer_printed(s->tokenizer, id, false, &size);
 	struct writer w = {.out = out, .capacity = capacity};
 	for (size_t i = 0; i < size && size <= capacity; i++)
-		take(s, printed[i], &w);
+		take_byte(s, printed[i], &w);
 	return w.size;
 }
 

@@ -150,7 +150,7 @@ void tokenizer_default_end(const struct tokenizer* t, int32_t* end, const char* 
 		*end = tokenizer_find(t, other);
 }
 
-static bool finish(struct tokenizer* t, struct error* error) {
+static bool finish_tokenizer(struct tokenizer* t, struct error* error) {
 	if (!t->vocabulary.slot && !vocabulary_seal(&t->vocabulary, error))
 		return false;
 	if (t->kind != TOKENIZER_RANKED && !check_scores(&t->vocabulary, error))
@@ -171,7 +171,7 @@ struct tokenizer* tokenizer_make(const char* config_text, tokenizer_reader* read
 		error_set(error, "%s: expected an object", config_name);
 	else
 		t = tokenizer_new(error);
-	if (t && !(read(t, config, source, size, error) && finish(t, error) &&
+	if (t && !(read(t, config, source, size, error) && finish_tokenizer(t, error) &&
 	           tokenizer_config_apply(config, t, error))) {
 		tokenizer_free(t);
 		t = NULL;

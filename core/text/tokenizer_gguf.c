@@ -151,8 +151,8 @@ static void set_ends(struct tokenizer* t, const struct gguf_vocabulary* g, bool 
 		t->after = (struct id_list){.id = {t->eos}, .n = 1};
 }
 
-static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, const struct model* model,
-                 struct error* error) {
+static bool fill_vocabulary(struct tokenizer* t, const struct gguf_vocabulary* g, const struct model* model,
+                            struct error* error) {
 	bool adds_bos;
 	t->kind = model->kind;
 	t->lists_added = true;
@@ -166,19 +166,19 @@ static bool fill(struct tokenizer* t, const struct gguf_vocabulary* g, const str
 	return add_marked(t, error) && (t->kind == TOKENIZER_SCORED || add_merges(t, g, error));
 }
 
-static bool read(struct tokenizer* t, const struct cJSON* config, const void* source, size_t size,
-                 struct error* error) {
+static bool read_tokenizer(struct tokenizer* t, const struct cJSON* config, const void* source, size_t size,
+                           struct error* error) {
 	const struct gguf_vocabulary* g = source;
 	(void)config;
 	(void)size;
 	for (size_t i = 0; i < sizeof models / sizeof *models; i++)
 		if (g->model && strcmp(g->model, models[i].name) == 0)
-			return fill(t, g, &models[i], error);
+			return fill_vocabulary(t, g, &models[i], error);
 	return error_set(error,
 	                 "tokenizer.ggml.model: \"%.40s\" is not supported, expected llama, gpt2 or gemma4",
 	                 g->model ? g->model : "");
 }
 
 struct tokenizer* tokenizer_from_gguf(const struct gguf_vocabulary* g, struct error* error) {
-	return tokenizer_make(NULL, read, g, sizeof *g, error);
+	return tokenizer_make(NULL, read_tokenizer, g, sizeof *g, error);
 }

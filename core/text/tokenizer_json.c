@@ -165,7 +165,7 @@ bool tokenizer_json_add_token(struct tokenizer* t, const cJSON* entry, int64_t i
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
+static bool fill_vocabulary(struct tokenizer* t, const cJSON* root, struct error* error) {
 	const cJSON* model = json_field(root, "model");
 	if (!cJSON_IsObject(model))
 		return error_set(error, "tokenizer.json: expected an object with a \"model\"");
@@ -190,7 +190,7 @@ static bool fill(struct tokenizer* t, const cJSON* root, struct error* error) {
 	return t->kind == TOKENIZER_UNIGRAM || read_merges(t, json_field(model, "merges"), error);
 }
 
-/* What the config leaves unsaid is read off the post_processor. */
+/* What the config leaves out is read off the post_processor. */
 static void default_ends(struct tokenizer* t) {
 	if (t->bos < 0 && t->before.n > 0)
 		t->bos = t->before.id[0];
@@ -200,10 +200,10 @@ static void default_ends(struct tokenizer* t) {
 	tokenizer_default_end(t, &t->eos, "</s>", "");
 }
 
-static bool read(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
-                 struct error* error) {
+static bool read_tokenizer(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
+                           struct error* error) {
 	cJSON* root = json_parse(source, size, "tokenizer.json", error);
-	const bool good = root && fill(t, root, error);
+	const bool good = root && fill_vocabulary(t, root, error);
 	if (good && !config)
 		default_ends(t);
 	cJSON_Delete(root);
@@ -212,5 +212,5 @@ static bool read(struct tokenizer* t, const cJSON* config, const void* source, s
 
 struct tokenizer* tokenizer_from_json(const void* data, size_t size, const char* config,
                                       struct error* error) {
-	return tokenizer_make(config, read, data, size, error);
+	return tokenizer_make(config, read_tokenizer, data, size, error);
 }

@@ -203,8 +203,8 @@ static bool set_up(struct tokenizer* t, const struct specification* s, const cJS
 	return tokenizer_print_sentencepiece(t, error) && tokenizer_config_add_tokens(config, t, error);
 }
 
-static bool read(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
-                 struct error* error) {
+static bool read_tokenizer(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
+                           struct error* error) {
 	struct specification s = {
 	    .model_type = MODEL_UNIGRAM, .dummy_prefix = true, .squeeze = true, .escape = true};
 	if (!read_model(t, &s, source, size, error) || !set_up(t, &s, config, error) ||
@@ -221,5 +221,5 @@ static bool read(struct tokenizer* t, const cJSON* config, const void* source, s
 
 struct tokenizer* tokenizer_from_sentencepiece(const void* data, size_t size, const char* config,
                                                struct error* error) {
-	return tokenizer_make(config, read, data, size, error);
+	return tokenizer_make(config, read_tokenizer, data, size, error);
 }

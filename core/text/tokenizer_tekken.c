@@ -42,7 +42,7 @@ static bool read_sizes(struct tekken* k) {
 /* ---- pieces ----------------------------------------------------------------------------------- */
 
 /* Base64 with its padding (RFC 4648, section 4), into the byte alphabet. */
-static bool decode(struct buffer* out, const char* text) {
+static bool decode_base64(struct buffer* out, const char* text) {
 	static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const size_t n = strlen(text);
 	uint32_t bits = 0;
@@ -63,7 +63,7 @@ static bool decode(struct buffer* out, const char* text) {
 
 static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct buffer* text) {
 	const cJSON* encoded = json_field(entry, "token_bytes");
-	if (!cJSON_IsString(encoded) || !decode(text, encoded->valuestring))
+	if (!cJSON_IsString(encoded) || !decode_base64(text, encoded->valuestring))
 		return fail(k, "vocab: token_bytes of rank %lld is missing or no base64", (long long)rank);
 	if (text->failed)
 		return fail(k, "no memory for the vocabulary");
@@ -137,7 +137,7 @@ static bool read_specials(struct tekken* k) {
 
 /* ---- the whole -------------------------------------------------------------------------------- */
 
-static bool fill(struct tekken* k) {
+static bool fill_vocabulary(struct tekken* k) {
 	const cJSON* pattern = json_field(k->config, "pattern");
 	struct tokenizer* t = k->t;
 	t->kind = TOKENIZER_SCORED;
@@ -159,17 +159,17 @@ static bool fill(struct tekken* k) {
 	return true;
 }
 
-static bool read(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
-                 struct error* error) {
+static bool read_tokenizer(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
+                           struct error* error) {
 	cJSON* root = json_parse(source, size, file, error);
 	struct tekken k = {.t = t, .root = root, .error = error};
 	(void)config;
-	const bool good = root && read_sizes(&k) && fill(&k);
+	const bool good = root && read_sizes(&k) && fill_vocabulary(&k);
 	cJSON_Delete(root);
 	return good;
 }
 
 struct tokenizer* tokenizer_from_tekken(const void* data, size_t size, const char* config,
                                         struct error* error) {
-	return tokenizer_make(config, read, data, size, error);
+	return tokenizer_make(config, read_tokenizer, data, size, error);
 }

@@ -201,7 +201,7 @@ static bool check_weights(const struct weight_table* w, struct error* error) {
 
 static size_t vector_floats(const struct tensor* t) { return t->rows == 1 ? (size_t)t->cols : 0; }
 
-static const float* widen(float** next, const struct tensor* t) {
+static const float* widen_vectors(float** next, const struct tensor* t) {
 	if (!tensor_present(t))
 		return NULL;
 	float* out = *next;
@@ -222,15 +222,15 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	if (!b->vectors || !b->block)
 		return error_set(error, "out of memory for the model's norms and biases");
 	float* next = b->vectors;
-	b->output_norm = widen(&next, &w->output_norm);
-	b->output_norm_bias = widen(&next, &w->output_norm_bias);
+	b->output_norm = widen_vectors(&next, &w->output_norm);
+	b->output_norm_bias = widen_vectors(&next, &w->output_norm_bias);
 	for (int i = 0; i < n_blocks; i++) {
 		b->block[i] = w->block[i];
 		for (int part = 0; part < BLOCK_PARTS; part++) {
 			struct tensor* t = block_tensor(&b->block[i], part);
 			if (vector_floats(t) == 0)
 				continue;
-			t->data = widen(&next, t);
+			t->data = widen_vectors(&next, t);
 			t->type = DTYPE_F32;
 		}
 	}
@@ -280,7 +280,8 @@ static int prepared_kinds(const struct block_weights* block, const struct model_
 
 /* The next `count` rows of `width` elements of `size` bytes in the workspace, each array 64-byte aligned.
  * Without a workspace yet, only the bytes are added up. */
-static void* take(const struct cpu_backend* b, size_t* used, size_t count, size_t width, size_t size) {
+static void* take_workspace(const struct cpu_backend* b, size_t* used, size_t count, size_t width,
+                            size_t size) {
 	void* at = b->workspace ? (unsigned char*)b->workspace + *used : NULL;
 	*used += (count * width * size + 63) / 64 * 64;
 	return at;
@@ -299,30 +300,30 @@ static size_t lay_out(struct cpu_backend* b) {
 	size_t used = 0;
 	struct angles* const angles[] = {&b->every, &b->sliding};
 	for (int i = 0; i < 2; i++) {
-		angles[i]->cosine = take(b, &used, rows, (size_t)angles[i]->rope.pairs, sizeof(float));
-		angles[i]->sine = take(b, &used, rows, (size_t)angles[i]->rope.pairs, sizeof(float));
+		angles[i]->cosine = take_workspace(b, &used, rows, (size_t)angles[i]->rope.pairs, sizeof(float));
+		angles[i]->sine = take_workspace(b, &used, rows, (size_t)angles[i]->rope.pairs, sizeof(float));
 	}
-	b->x = take(b, &used, rows, dim, sizeof(float));
-	b->normed = take(b, &used, rows, dim, sizeof(float));
-	b->y = take(b, &used, rows, dim, sizeof(float));
-	b->q = take(b, &used, rows, q, sizeof(float));
-	b->mixed = take(b, &used, rows, q, sizeof(float));
-	b->k = take(b, &used, rows, kv, sizeof(float));
-	b->v = take(b, &used, rows, kv, sizeof(float));
-	b->gate = take(b, &used, rows, ffn, sizeof(float));
-	b->up = take(b, &used, rows, ffn, sizeof(float));
-	b->chances = take(b, &used, rows, experts, sizeof(float));
-	b->wanted = take(b, &used, rows, experts, sizeof(float));
-	b->chosen_weight = take(b, &used, rows, chosen, sizeof(float));
-	b->chosen = take(b, &used, rows, chosen, sizeof(int32_t));
-	b->gathered = take(b, &used, experts ? rows : 0, dim, sizeof(float));
-	b->given = take(b, &used, experts ? rows : 0, dim, sizeof(float));
+	b->x = take_workspace(b, &used, rows, dim, sizeof(float));
+	b->normed = take_workspace(b, &used, rows, dim, sizeof(float));
+	b->y = take_workspace(b, &used, rows, dim, sizeof(float));
+	b->q = take_workspace(b, &used, rows, q, sizeof(float));
+	b->mixed = take_workspace(b, &used, rows, q, sizeof(float));
+	b->k = take_workspace(b, &used, rows, kv, sizeof(float));
+	b->v = take_workspace(b, &used, rows, kv, sizeof(float));
+	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
+	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
+	b->probabilities = take_workspace(b, &used, rows, experts, sizeof(float));
+	b->wanted = take_workspace(b, &used, rows, experts, sizeof(float));
+	b->chosen_weight = take_workspace(b, &used, rows, chosen, sizeof(float));
+	b->chosen = take_workspace(b, &used, rows, chosen, sizeof(int32_t));
+	b->gathered = take_workspace(b, &used, experts ? rows : 0, dim, sizeof(float));
+	b->given = take_workspace(b, &used, experts ? rows : 0, dim, sizeof(float));
 	for (int i = 0; i < prepared_kinds(w->block, s); i++)
-		b->prepared[i] = take(b, &used, rows, prepared, 1);
-	b->scores = take(b, &used, (size_t)attention_turns(b) * (size_t)attention_rows(s) * group, positions,
-	                 sizeof(float));
-	b->logits = take(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
-	b->scratch = take(b, &used, threads * 2, vocab, sizeof(float));
+		b->prepared[i] = take_workspace(b, &used, rows, prepared, 1);
+	b->scores = take_workspace(b, &used, (size_t)attention_turns(b) * (size_t)attention_rows(s) * group,
+	                           positions, sizeof(float));
+	b->logits = take_workspace(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
+	b->scratch = take_workspace(b, &used, threads * 2, vocab, sizeof(float));
 	return used;
 }
 
@@ -353,7 +354,7 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	if (!b->workspace)
 		return error_set(error, "out of memory for %zu MiB of workspace", bytes >> 20);
 	lay_out(b);
-	return !b->exchange || b->exchange->reserve(b->exchange, most_shared(b)) ||
+	return !b->group || b->group->reserve(b->group, most_shared(b)) ||
 	       error_set(error, "out of memory for what the processes that share the model exchange");
 }
 
@@ -381,7 +382,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 		return NULL;
 	}
 	b->kernels = kernels;
-	b->exchange = options->exchange;
+	b->group = options->group;
 	b->cache_bytes = options->cache_bytes;
 	b->context = options->context > 0 ? options->context : weights->shape.context;
 	b->head = (struct backend){

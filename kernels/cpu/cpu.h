@@ -11,8 +11,8 @@
 
 #include "kernels/cpu/pool.h"
 #include "kernels/draft_weights.h"
-#include "kernels/exchange.h"
 #include "kernels/paged_cache.h"
+#include "kernels/process_group.h"
 #include "kernels/rope.h"
 
 /* RoPE of a kind of block, and the angles of the slice's rows. */
@@ -50,7 +50,7 @@ struct cpu_backend {
 	atomic_bool abandoned;        /* the pass at hand */
 	int threads, context;
 	double marked;                /* monotonic seconds when a part of a timed pass ended last */
-	struct exchange* exchange;    /* with the processes that have the other shares of the rows, or NULL */
+	struct process_group* group;  /* with the processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
 
 	struct page_pool pages[3]; /* of caches in f32, f16 and q8_0 */
@@ -75,8 +75,8 @@ struct cpu_backend {
 	float *k, *v;              /* (slice_rows, kv_heads·head_dim) */
 	float* y;                  /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;          /* (slice_rows, the largest of ffn, expert_ffn and shared_ffn) */
-	float* chances;            /* (slice_rows, n_experts) what the router says */
-	float* wanted;             /* (slice_rows, n_experts) chances as they are chosen by */
+	float* probabilities;      /* (slice_rows, n_experts) what the router says */
+	float* wanted;             /* (slice_rows, n_experts) probabilities as they are chosen by */
 	float* chosen_weight;      /* (slice_rows, experts_used) */
 	int32_t* chosen;           /* (slice_rows, experts_used) ascending */
 	float *gathered, *given;   /* (slice_rows, dim) an expert's rows, in and out */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The row's best experts by chance, ties to the lowest number, then in order of number. */
-static void choose(const float* chance, int n_experts, int used, int32_t* chosen) {
+static void choose_experts(const float* chance, int n_experts, int used, int32_t* chosen) {
 	for (int k = 0; k < used; k++) {
 		int best = -1;
 		for (int e = 0; e < n_experts; e++) {
@@ -80,12 +80,12 @@ struct route_job {
 	const float *bias, *choice_bias; /* (n_experts) or NULL */
 };
 
-static void route(void* user, int i, int thread) {
+static void route_rows(void* user, int i, int thread) {
 	(void)thread;
 	const struct route_job* job = user;
 	struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
-	float* chance = b->chances + (size_t)i * (size_t)s->n_experts;
+	float* chance = b->probabilities + (size_t)i * (size_t)s->n_experts;
 	int32_t* chosen = b->chosen + (size_t)i * (size_t)s->experts_used;
 	float* weight = b->chosen_weight + (size_t)i * (size_t)s->experts_used;
 	for (int e = 0; job->bias && e < s->n_experts; e++)
@@ -99,7 +99,7 @@ static void route(void* user, int i, int thread) {
 		wanted[e] = job->choice_bias ? chance[e] + job->choice_bias[e] : chance[e];
 	if (s->expert_groups > 0)
 		only_groups(wanted, s);
-	choose(wanted, s->n_experts, s->experts_used, chosen);
+	choose_experts(wanted, s->n_experts, s->experts_used, chosen);
 	float sum = 0;
 	for (int k = 0; k < s->experts_used; k++)
 		sum += chance[chosen[k]];
@@ -183,10 +183,10 @@ void run_experts(struct cpu_backend* b, const struct block_weights* w, const str
                  const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	struct part part[MAX_ROWS];
-	const struct product router = {.out = b->chances, .stride = (size_t)s->n_experts, .w = &w->router};
+	const struct product router = {.out = b->probabilities, .stride = (size_t)s->n_experts, .w = &w->router};
 	multiply(b, x, s->dim, n, &router, 1);
 	struct route_job route_all = {b, floats(&vectors->router_bias), floats(&vectors->choice_bias)};
-	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route, &route_all);
+	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route_rows, &route_all);
 	memset(b->y, 0, (size_t)n * (size_t)s->dim * sizeof *b->y);
 	for (int e = 0; e < s->n_experts; e++) {
 		const int count = rows_of(b, e, n, part);

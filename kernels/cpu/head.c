@@ -9,7 +9,7 @@
 
 #include "kernels/sample.h"
 
-/* From the weights as stored, or those of the copy; screened; or a draft's, near that. */
+/* From the stored or the quantized head; screened; or a draft's guess. */
 enum head_way { WHOLE_HEAD, SCREENED_HEAD, GUESSED_HEAD, HEAD_WAYS };
 
 struct head_job {

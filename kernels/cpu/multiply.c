@@ -85,7 +85,7 @@ static double bytes_a_part(const struct cpu_backend* b, double bytes, int n) {
 }
 
 static void take_shares(const struct cpu_backend* b, struct multiply_job* job) {
-	const struct exchange* e = b->exchange;
+	const struct process_group* e = b->group;
 	for (int i = 0; i < job->count; i++) {
 		const int64_t rows = job->product[i].w->rows;
 		job->begin[i] = e ? share_first(rows, e->rank, e->ranks) : 0;
@@ -99,7 +99,7 @@ static void gather_shares(const struct cpu_backend* b, const struct multiply_job
 		const struct product* p = &job->product[i];
 		shared[i] = (struct shared_rows){p->out, p->stride, p->w->rows};
 	}
-	b->exchange->gather(b->exchange, shared, job->count, job->n);
+	b->group->gather(b->group, shared, job->count, job->n);
 }
 
 void multiply(struct cpu_backend* b, const float* x, int64_t cols, int n, const struct product* product,
@@ -128,7 +128,7 @@ void multiply(struct cpu_backend* b, const float* x, int64_t cols, int n, const 
 			multiply_part(&job, part, 0);
 	else
 		pool_run(b->pool, job.first_part[count], multiply_part, &job);
-	if (b->exchange)
+	if (b->group)
 		gather_shares(b, &job);
 }
 
@@ -159,7 +159,7 @@ static void groups_part(void* user, int part, int thread) {
 void multiply_groups(struct cpu_backend* b, const float* x, int64_t cols, int n,
                      const struct product* product, const int32_t* group, int n_groups) {
 	struct multiply_job job = {.kernels = b->kernels, .product = product, .count = 1, .n = n};
-	assert(product->w->interleaved && !b->exchange);
+	assert(product->w->interleaved && !b->group);
 	prepare_inputs(b, &job, x, cols);
 	const double a_group = INTERLEAVED_ROWS * (double)dtype_row_bytes(product->w->type, cols);
 	struct groups_job groups = {.multiply = &job, .group = group, .n = n_groups};

@@ -96,11 +96,11 @@ static void make_part(void* user, int part, int thread) {
 static bool can_serve(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct tensor* w = &b->head.weights->output;
-	return !b->exchange && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
+	return !b->group && type_serves(w->type) && w->cols % 32 == 0 && w->cols <= w->rows &&
 	       w->rows >= INTERLEAVED_ROWS && s->logit_scale == 1.0f && s->logit_softcap == 0;
 }
 
-static void* take(struct screened_head* c, size_t count, size_t size) {
+static void* take_memory(struct screened_head* c, size_t count, size_t size) {
 	void* at = c->memory ? (unsigned char*)c->memory + c->bytes : NULL;
 	c->bytes += (count * size + 63) / 64 * 64;
 	return at;
@@ -116,12 +116,12 @@ static void lay_out(const struct cpu_backend* b, struct screened_head* c) {
 	                            .rows = w->rows / INTERLEAVED_ROWS * INTERLEAVED_ROWS,
 	                            .cols = w->cols};
 	const size_t rows = (size_t)c->coarse.rows;
-	c->coarse.data = take(c, rows, dtype_row_bytes(DTYPE_Q4_0, w->cols));
-	c->slack = take(c, rows, sizeof(float));
-	c->norm = take(c, rows, sizeof(float));
-	c->input = take(c, head_rows, reference_prepared_bytes(w->type, (int)w->cols));
-	c->survivor = take(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
-	c->group = take(c, rows / INTERLEAVED_ROWS, sizeof(int32_t));
+	c->coarse.data = take_memory(c, rows, dtype_row_bytes(DTYPE_Q4_0, w->cols));
+	c->slack = take_memory(c, rows, sizeof(float));
+	c->norm = take_memory(c, rows, sizeof(float));
+	c->input = take_memory(c, head_rows, reference_prepared_bytes(w->type, (int)w->cols));
+	c->survivor = take_memory(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
+	c->group = take_memory(c, rows / INTERLEAVED_ROWS, sizeof(int32_t));
 }
 
 void screened_open(struct cpu_backend* b) {
@@ -206,8 +206,8 @@ struct reach {
 
 /* Rows [first, first + n), n at most SCANNED, that may reach the threshold, as flags; whether there are any.
  */
-static bool scan(const struct screened_head* c, const float* score, int64_t first, int n, struct reach reach,
-                 uint8_t may[SCANNED]) {
+static bool scan_rows(const struct screened_head* c, const float* score, int64_t first, int n,
+                      struct reach reach, uint8_t may[SCANNED]) {
 	const float *slack = c->slack + first, *norm = c->norm + first;
 	int any = 0;
 	score += first;
@@ -228,7 +228,7 @@ static int survivors(const struct screened_head* c, const float* score, struct r
 	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
 		const int64_t left = c->coarse.rows - first;
 		const int n = left < SCANNED ? (int)left : SCANNED;
-		if (!scan(c, score, first, n, reach, may))
+		if (!scan_rows(c, score, first, n, reach, may))
 			continue;
 		if (count + n > most)
 			return -1;
@@ -386,24 +386,24 @@ static double coarse_share(const struct tensor* w) {
 
 /* Rows that had to be computed whole, and survivors read here and there, may make it dearer than the full
  * head: then it rests for a while. */
-static void weigh(struct screened_head* c, const struct certifying* job, const struct tensor* w) {
+static void weigh_cost(struct screened_head* c, const struct certifying* job, const struct tensor* w) {
 	/* A survivor took 96 ns of two threads where a row of the whole head takes 25 (680 bytes), 141 and 34
 	 * (952). */
 	static const double part = 0.05, scattered = 4;
 	for (int i = 0; i < job->n; i++) {
 		const double rows = job->found[i] < 0 ? 1 : scattered * job->found[i] / (double)w->rows;
-		c->price += part * (coarse_share(w) + rows - c->price);
+		c->cost += part * (coarse_share(w) + rows - c->cost);
 	}
-	if (c->price > 1) {
+	if (c->cost > 1) {
 		c->resting = LONGEST_REST;
-		c->price = coarse_share(w);
+		c->cost = coarse_share(w);
 	}
 }
 
 bool screened_pays(struct cpu_backend* b, int n) {
 	struct screened_head* c = &b->screened;
 	const double coarse = coarse_share(&b->head.weights->output);
-	return coarse + n * (c->price - coarse) < 1 || ++c->refused % TRIED_AGAIN == 0;
+	return coarse + n * (c->cost - coarse) < 1 || ++c->refused % TRIED_AGAIN == 0;
 }
 
 static void find_and_compute(struct cpu_backend* b, struct certifying* job) {
@@ -427,7 +427,7 @@ void screened_logits(struct cpu_backend* b, const int* row, int n) {
 	const struct product product = coarse_product(b);
 	multiply(b, b->normed, c->coarse.cols, n, &product, 1);
 	find_and_compute(b, &job);
-	weigh(c, &job, &b->head.weights->output);
+	weigh_cost(c, &job, &b->head.weights->output);
 }
 
 /* Groups with a token that some row is allowed; -1: some row is allowed all. */

@@ -1,10 +1,10 @@
 /* The screened head: the rows of the output head that cannot have the largest logit are not computed.
  *
- * Every row has a coarse score, from a copy of the head in four bits, and a bound on how far its logit, as
- * the exact kernel gives it, can lie from that score. The row with the best coarse score is computed exactly;
- * rows that cannot reach its logit keep their coarse score, all others are computed by the same kernel from
- * the stored weights. So the largest logit, who has it and which others have it too are what the full head
- * gives, to the bit; the others are near what they are.
+ * An exact screened head. Every row has a coarse score, from a copy of the head in four bits, and a bound on
+ * how far its logit, as the exact kernel gives it, can lie from that score. The row with the best coarse
+ * score is computed exactly; rows that cannot reach its logit keep their coarse score, all others are
+ * computed by the same kernel from the stored weights. So the largest logit, who has it and which others have
+ * it too are what the full head gives, to the bit; the others are near what they are.
  *
  * The bound. The exact kernel multiplies a stored row w with xe, the activations as prepared for its type,
  * the coarse one v (four bits) with xc. By Cauchy and Schwarz
@@ -40,7 +40,7 @@ struct screened_head {
 	void* memory;         /* what those point into; NULL: there is none */
 	size_t bytes;
 	/* What it cost of late, in the full head's bytes, and rows that do without because of it. */
-	double price;
+	double cost;
 	int resting;
 	unsigned refused; /* passes that had too many rows for it */
 };

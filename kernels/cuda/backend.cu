@@ -81,8 +81,8 @@ static int threads(const struct backend* backend) { return backend ? 1 : 0; }
 
 /* What an environment variable says, by its place among `names`, which end with NULL; `usual` where it is not
  * set. */
-static bool choose(const char* variable, const char* const* names, const char* expected, int usual,
-                   int* chosen, struct error* error) {
+static bool choose_kernels(const char* variable, const char* const* names, const char* expected, int usual,
+                           int* chosen, struct error* error) {
 	const char* wish = getenv(variable);
 	*chosen = usual;
 	for (int i = 0; wish && names[i]; i++)
@@ -97,7 +97,8 @@ static bool choose(const char* variable, const char* const* names, const char* e
 static bool choose_launches(struct cuda_backend* b, int major, struct error* error) {
 	static const char* const names[] = {"separate", "fused", "early", NULL};
 	int chosen;
-	if (!choose("SWIFTLET_CUDA_LAUNCHES", names, "separate, fused or early", LAUNCHES_EARLY, &chosen, error))
+	if (!choose_kernels("SWIFTLET_CUDA_LAUNCHES", names, "separate, fused or early", LAUNCHES_EARLY, &chosen,
+	                    error))
 		return false;
 	/* whether NCCL's kernels go between launches that start early is not documented */
 	const bool can = major >= 9 && is_alone(b);
@@ -110,7 +111,7 @@ static bool choose_parts(struct cuda_backend* b, struct error* error) {
 	static const char* const names[] = {"shape", "1", "2", "4", NULL};
 	static const int parts[] = {0, 1, 2, MOST_PARTS};
 	int chosen;
-	const bool done = choose("SWIFTLET_CUDA_PARTS", names, "shape, 1, 2 or 4", 0, &chosen, error);
+	const bool done = choose_kernels("SWIFTLET_CUDA_PARTS", names, "shape, 1, 2 or 4", 0, &chosen, error);
 	b->column_parts = parts[chosen];
 	return done;
 }
@@ -121,7 +122,8 @@ static bool choose_parts(struct cuda_backend* b, struct error* error) {
 static bool choose_captures(struct device_group* g, struct error* error) {
 	static const char* const names[] = {"off", "on", NULL};
 	int chosen;
-	const bool done = choose("SWIFTLET_CUDA_GRAPHS", names, "on or off", g->devices == 1, &chosen, error);
+	const bool done =
+	    choose_kernels("SWIFTLET_CUDA_GRAPHS", names, "on or off", g->devices == 1, &chosen, error);
 	g->captures = chosen;
 	return done;
 }

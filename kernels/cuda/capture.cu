@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/cuda.cuh"
 
-static bool clear(struct cuda_backend* b, struct error* error) {
+static bool clear_graphs(struct cuda_backend* b, struct error* error) {
 	const size_t heads = (size_t)b->shape.heads, rows = (size_t)SLICE_ROWS * (size_t)b->shape.kv_heads;
 	CUDA_TRY(cudaMemsetAsync(b->slice, 0, b->slice_bytes, b->stream), error);
 	CUDA_TRY(cudaMemsetAsync(b->work.head_done, 0, 3 * heads * sizeof(unsigned), b->stream), error);
@@ -19,7 +19,7 @@ static bool clear(struct cuda_backend* b, struct error* error) {
 static bool warm_up(struct cuda_backend* b, struct error* error) {
 	static const int bucket[] = {1, 2, 3, 5}; /* one for each number of tiles */
 	bool done = true;
-	each_device(b, [&](struct cuda_backend* p) { done = done && clear(p, error); });
+	each_device(b, [&](struct cuda_backend* p) { done = done && clear_graphs(p, error); });
 	for (size_t i = 0; i < sizeof bucket / sizeof bucket[0] && done; i++)
 		launch_whole(b, 8 * bucket[i]);
 	if (!done)
@@ -29,7 +29,7 @@ static bool warm_up(struct cuda_backend* b, struct error* error) {
 }
 
 /* One graph a device, which meet in their gathers. No stream is left capturing, whatever fails. */
-static bool capture(struct cuda_backend* b, int index, int rows, struct error* error) {
+static bool capture_graph(struct cuda_backend* b, int index, int rows, struct error* error) {
 	bool done = true, begun[MAX_DEVICES] = {};
 	each_device(b, [&](struct cuda_backend* p) {
 		done = done && cuda_ok(cudaStreamBeginCapture(p->stream, cudaStreamCaptureModeThreadLocal),
@@ -58,7 +58,7 @@ static size_t memory_left(const struct cuda_backend* b) {
 }
 
 /* SWIFTLET_CUDA_TELL=memory: what graphs take, beside what weights_fit assumes of them. */
-static void tell_memory(const struct cuda_backend* b, size_t before) {
+static void log_memory(const struct cuda_backend* b, size_t before) {
 	const char* wish = getenv("SWIFTLET_CUDA_TELL");
 	const size_t after = memory_left(b);
 	if (wish && strcmp(wish, "memory") == 0)
@@ -72,12 +72,12 @@ static bool capture_all(struct cuda_backend* b, struct error* error) {
 	if (!b->group->captures)
 		return true;
 	const size_t before = memory_left(b);
-	bool done = is_alone(b) || capture(b, 0, 1, error);
+	bool done = is_alone(b) || capture_graph(b, 0, 1, error);
 	for (int i = 1; i <= BUCKETS && done; i++)
-		done = capture(b, i, 8 * i, error);
+		done = capture_graph(b, i, 8 * i, error);
 	done = done && devices_wait(b, error); /* whether NCCL took all that it was asked for */
 	if (done)
-		tell_memory(b, before);
+		log_memory(b, before);
 	return done;
 }
 

@@ -16,17 +16,17 @@ static void* open_library(void) {
 	return library;
 }
 
-template <class F> static bool find(void* library, const char* name, F* out) {
+template <class F> static bool find_cublas(void* library, const char* name, F* out) {
 	*out = (F)dlsym(library, name);
 	return *out != NULL;
 }
 
 bool cublas_find(struct cublas_calls* calls) {
 	void* library = open_library(); /* stays open: there is nothing to gain by closing it */
-	return library && find(library, "cublasCreate_v2", &calls->create) &&
-	       find(library, "cublasDestroy_v2", &calls->destroy) &&
-	       find(library, "cublasSetStream_v2", &calls->set_stream) &&
-	       find(library, "cublasSetWorkspace_v2", &calls->set_workspace) &&
-	       find(library, "cublasGemmEx", &calls->gemm) &&
-	       find(library, "cublasGetStatusString", &calls->describe);
+	return library && find_cublas(library, "cublasCreate_v2", &calls->create) &&
+	       find_cublas(library, "cublasDestroy_v2", &calls->destroy) &&
+	       find_cublas(library, "cublasSetStream_v2", &calls->set_stream) &&
+	       find_cublas(library, "cublasSetWorkspace_v2", &calls->set_workspace) &&
+	       find_cublas(library, "cublasGemmEx", &calls->gemm) &&
+	       find_cublas(library, "cublasGetStatusString", &calls->describe);
 }

@@ -167,7 +167,7 @@ struct device_screened {
 	float* slack;                 /* (vocab) */
 	struct screened_reach* reach; /* (SLICE_ROWS) */
 	unsigned* done;               /* (SLICE_ROWS) as workspace.row_done */
-	double price;                 /* of late, in the stored head's bytes */
+	double cost;                  /* of late, in the stored head's bytes */
 	int resting;                  /* passes that do without because of it */
 };
 
@@ -376,7 +376,7 @@ struct head_rotation {
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 struct product {
 	struct matrix w[3], quantized[3];
-	bool has_quantized;   /* some passes run `low`, as the slice says */
+	bool has_quantized;   /* some passes run `quantized`, as the slice says */
 	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
 	const float* bias[3]; /* NULL for most */
 	int parts;

@@ -3,7 +3,7 @@
  * Each has a share of every matrix's output rows and whole key/value heads, and computes its part of what a
  * product gives for all rows of a slice; then the parts are gathered on every device, in stream order, so
  * that a captured pass may hold its gathers too. No sum is ever cut in two: the bits are those of one device
- * (kernels/exchange.h says what the other way would move). Five things are gathered: the embedding,
+ * (kernels/process_group.h says what the other way would move). Five things are gathered: the embedding,
  * attention's output, the feed-forward's activations, sub-layers' outputs and the logits.
  *
  * Only a device can show: that NCCL's launches go into graphs of several devices at once as its documentation
@@ -17,7 +17,7 @@
 
 #include "kernels/clock.h"
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/exchange.h"
+#include "kernels/process_group.h"
 
 enum { THREADS = 256 };
 /* Seconds. A pass takes some hundredths. Where nothing was heard for PATIENCE the exchange is given up, for
@@ -249,10 +249,10 @@ static cudaError_t look_at(const struct cuda_backend* b) {
 static int look_at_all(const struct device_group* g, bool* done, cudaError_t* failed) {
 	*done = true;
 	for (int d = 0; d < g->devices; d++) {
-		const cudaError_t said = look_at(g->device[d]);
-		*done = *done && said == cudaSuccess;
-		if (said != cudaSuccess && said != cudaErrorNotReady) {
-			*failed = said;
+		const cudaError_t status = look_at(g->device[d]);
+		*done = *done && status == cudaSuccess;
+		if (status != cudaSuccess && status != cudaErrorNotReady) {
+			*failed = status;
 			return d;
 		}
 	}

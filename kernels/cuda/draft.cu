@@ -57,7 +57,7 @@ static bool capture_step(struct cuda_backend* b, cudaGraph_t body, cudaGraphCond
 	return true;
 }
 
-static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error) {
+static bool build_loop(struct cuda_backend* b, cudaGraph_t graph, struct error* error) {
 	cudaGraphConditionalHandle handle;
 	cudaGraph_t body;
 	CUDA_TRY(cudaGraphConditionalHandleCreate(&handle, graph, 1, cudaGraphCondAssignDefault), error);
@@ -70,7 +70,7 @@ static bool build(struct cuda_backend* b, cudaGraph_t graph, struct error* error
 bool draft_capture(struct cuda_backend* b, struct error* error) {
 	cudaGraph_t* source = &captured_now(b)->draft_source;
 	CUDA_TRY(cudaGraphCreate(source, 0), error);
-	return build(b, *source, error);
+	return build_loop(b, *source, error);
 }
 
 static bool send_loop(struct cuda_backend* b, const struct segment* segment, int32_t token,

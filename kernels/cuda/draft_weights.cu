@@ -22,7 +22,7 @@ struct draft_weights_state {
 	const struct draft_weights* table;
 	struct draft_weights_place* place; /* (n_items) */
 	unsigned char* raw;                /* a piece, as stored */
-	int allocations;                   /* of the backend's, before it took these draft weights' */
+	int allocations;                   /* of the backend's, before it took those of the draft weights */
 	int item; /* all rows of those before are there, and of this one those before `row` */
 	int64_t row;
 };
@@ -90,7 +90,7 @@ static bool open_draft_weights(struct cuda_backend* b, const struct draft_weight
 	return take_places(b, error) && take_raw(b, error);
 }
 
-/* What was taken for draft weights: one that cannot be run, or has to give way. */
+/* Gives back the memory of draft weights that cannot run or have to give way. */
 static void give_back(struct cuda_backend* b) {
 	if (b->draft_weights)
 		cuda_give_back(b, b->draft_weights->allocations);
@@ -132,7 +132,7 @@ bool cuda_use_draft_weights(struct backend* backend, const struct draft_weights*
 }
 
 /* So many bytes of one device's rows. */
-static bool carry(struct draft_weights_state* s, size_t bytes, struct error* error) {
+static bool carry_rows(struct draft_weights_state* s, size_t bytes, struct error* error) {
 	for (size_t left = bytes; left > 0 && s->item < s->table->n_items;) {
 		const struct tensor* quantized = s->table->item[s->item].quantized;
 		const struct own_rows own = s->place[s->item].own;
@@ -167,7 +167,7 @@ bool cuda_upload_draft_weights(struct backend* backend, size_t bytes, bool* all,
 	bool done = true, missing = false;
 	each_device(b, [&](struct cuda_backend* p) {
 		struct draft_weights_state* s = p->draft_weights;
-		done = done && (s->item == s->table->n_items || carry(s, share, error));
+		done = done && (s->item == s->table->n_items || carry_rows(s, share, error));
 		missing = missing || s->item < s->table->n_items;
 	});
 	*all = done && !missing;

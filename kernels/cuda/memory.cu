@@ -6,7 +6,7 @@
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static void say_what_is_free(size_t bytes, const char* what, struct error* error) {
+static void describe_free_memory(size_t bytes, const char* what, struct error* error) {
 	size_t available = 0, total = 0;
 	cudaGetLastError(); /* an allocation's failure is not sticky */
 	cudaMemGetInfo(&available, &total);
@@ -30,7 +30,7 @@ void* cuda_take(struct cuda_backend* b, size_t bytes, const char* what, struct e
 		b->allocation_capacity = capacity;
 	}
 	if (cudaMalloc(&p, bytes > 0 ? bytes : 1) != cudaSuccess) {
-		say_what_is_free(bytes, what, error);
+		describe_free_memory(bytes, what, error);
 		return NULL;
 	}
 	b->allocation[b->n_allocations++] = p;
@@ -85,7 +85,7 @@ static bool open_pages(struct device_group* g, struct error* error) {
 
 /* ---- caches ------------------------------------------------------------------------------- */
 
-static bool say_what_would_fit(const struct device_group* g, int capacity, struct error* error) {
+static bool describe_what_fits(const struct device_group* g, int capacity, struct error* error) {
 	const size_t page = cuda_page_bytes(g->device[0]), pages = (size_t)paged_most(capacity);
 	size_t available = 0, total = 0;
 	cudaGetLastError();
@@ -94,7 +94,7 @@ static bool say_what_would_fit(const struct device_group* g, int capacity, struc
 	const size_t fit = available / page * PAGE_SLOTS, beside = MAX_ROWS + 2 * PAGE_SLOTS;
 	return error_set(
 	    error,
-	    "out of GPU memory for a context of %d tokens: its keys and values take %zu MiB, %zu MiB of %zu MiB "
+	    "out of GPU memory for a context of %d tokens: its KV cache takes %zu MiB, %zu MiB of %zu MiB "
 	    "are free; a --context of %zu would fit",
 	    capacity, pages * page >> 20, available >> 20, total >> 20, fit > beside ? fit - beside : (size_t)0);
 }
@@ -115,7 +115,7 @@ static bool take_hidden(const struct cuda_backend* b, struct cuda_cache* c, stru
 	CUDA_TRY(cudaSetDevice(b->device), error);
 	if (cudaMalloc((void**)&c->hidden[b->rank], bytes) == cudaSuccess)
 		return true;
-	say_what_is_free(bytes, "a cache's hidden states", error);
+	describe_free_memory(bytes, "a cache's hidden states", error);
 	return false;
 }
 
@@ -123,7 +123,7 @@ static bool open_cache(struct cuda_cache* c, struct cuda_backend* b, int capacit
 	struct device_group* g = b->group;
 	bool done = open_pages(g, error);
 	if (done && !paged_open(&c->paged, &b->head, capacity, DTYPE_F16, &g->pages, error))
-		done = g->pages.bounded ? false : say_what_would_fit(g, capacity, error);
+		done = g->pages.bounded ? false : describe_what_fits(g, capacity, error);
 	each_device(b, [&](const struct cuda_backend* p) { done = done && take_hidden(p, c, error); });
 	return done;
 }
@@ -151,8 +151,7 @@ struct cache* cuda_cache_open(struct backend* backend, int capacity, enum dtype 
 		c->paged.head.backend = backend;
 		if (open_cache(c, b, capacity, error))
 			return &c->paged.head;
-	} while (release_draft_weights(
-	    b)); /* caches come first: draft weights that nobody asked for is done without */
+	} while (release_draft_weights(b)); /* caches come first: draft weights that nobody asked for give way */
 	cuda_cache_close(&c->paged.head);
 	return NULL;
 }

@@ -10,20 +10,20 @@ enum { LEAST = 21800 }; /* 2.18, the first for CUDA 12.1 and later */
 	"install libnccl2 of NVIDIA's packages, or `pip install nvidia-nccl-cu12` and name its libnccl.so.2 in " \
 	"SWIFTLET_NCCL"
 
-static bool find(void* library, const char* name, void** out) {
+static bool find_nccl(void* library, const char* name, void** out) {
 	*out = dlsym(library, name);
 	return *out != NULL;
 }
 
 static bool find_calls(void* library, struct nccl_calls* calls) {
-	return find(library, "ncclCommInitAll", (void**)&calls->comm_init_all) &&
-	       find(library, "ncclCommDestroy", (void**)&calls->comm_destroy) &&
-	       find(library, "ncclCommAbort", (void**)&calls->comm_abort) &&
-	       find(library, "ncclCommGetAsyncError", (void**)&calls->comm_get_async_error) &&
-	       find(library, "ncclAllGather", (void**)&calls->all_gather) &&
-	       find(library, "ncclGroupStart", (void**)&calls->group_start) &&
-	       find(library, "ncclGroupEnd", (void**)&calls->group_end) &&
-	       find(library, "ncclGetErrorString", (void**)&calls->get_error_string);
+	return find_nccl(library, "ncclCommInitAll", (void**)&calls->comm_init_all) &&
+	       find_nccl(library, "ncclCommDestroy", (void**)&calls->comm_destroy) &&
+	       find_nccl(library, "ncclCommAbort", (void**)&calls->comm_abort) &&
+	       find_nccl(library, "ncclCommGetAsyncError", (void**)&calls->comm_get_async_error) &&
+	       find_nccl(library, "ncclAllGather", (void**)&calls->all_gather) &&
+	       find_nccl(library, "ncclGroupStart", (void**)&calls->group_start) &&
+	       find_nccl(library, "ncclGroupEnd", (void**)&calls->group_end) &&
+	       find_nccl(library, "ncclGetErrorString", (void**)&calls->get_error_string);
 }
 
 bool nccl_find(struct nccl_calls* calls, struct error* error) {
@@ -35,7 +35,7 @@ bool nccl_find(struct nccl_calls* calls, struct error* error) {
 	if (!library)
 		return error_set(error, "several GPUs exchange by NCCL, which was not found (%.120s): " INSTALL,
 		                 dlerror());
-	if (find(library, "ncclGetVersion", (void**)&get_version) && get_version(&version) == NCCL_SUCCESS &&
+	if (find_nccl(library, "ncclGetVersion", (void**)&get_version) && get_version(&version) == NCCL_SUCCESS &&
 	    version >= LEAST && find_calls(library, calls))
 		return true;
 	dlclose(library);

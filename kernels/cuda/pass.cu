@@ -298,7 +298,7 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct p
 
 /* A copy from or to the caller's memory waits for the stream, and would wait for ever where another device
  * failed: so several are waited for before. The first device is the current one then. */
-static bool settle(struct cuda_backend* b, struct error* error) {
+static bool settle_results(struct cuda_backend* b, struct error* error) {
 	if (is_alone(b))
 		return true;
 	const bool done = devices_wait(b, error);
@@ -348,7 +348,7 @@ void give_result(const struct device_result* from, uint8_t want, struct result* 
 
 static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0, int n,
                          struct error* error) {
-	if (!settle(b, error))
+	if (!settle_results(b, error))
 		return false;
 	CUDA_TRY(cudaMemcpyAsync(b->host_result, b->result, (size_t)n * sizeof *b->result, cudaMemcpyDeviceToHost,
 	                         b->stream),

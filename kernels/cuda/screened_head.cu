@@ -166,10 +166,10 @@ void screened_weigh(struct cuda_backend* b, unsigned survivors) {
 	const struct planes stored = planes_of(b->output.stored.type, b->output.stored.cols);
 	const struct planes coarse = planes_of(DTYPE_Q4_1, b->output.stored.cols);
 	const double share = (double)(coarse.data + coarse.scale) / (double)(stored.data + stored.scale);
-	c->price += part * (share + scattered * survivors / b->output.stored.rows - c->price);
-	if (c->price > 1) {
+	c->cost += part * (share + scattered * survivors / b->output.stored.rows - c->cost);
+	if (c->cost > 1) {
 		c->resting = LONGEST_REST;
-		c->price = share;
+		c->cost = share;
 	}
 }
 

@@ -123,8 +123,8 @@ bool take_matrix(struct cuda_backend* b, enum dtype type, int64_t rows, int64_t 
 	return true;
 }
 
-static bool arrange(const struct matrix* m, const unsigned char* raw, int64_t first, int64_t n,
-                    struct error* error) {
+static bool arrange_matrix(const struct matrix* m, const unsigned char* raw, int64_t first, int64_t n,
+                           struct error* error) {
 	arrange_kernel<<<(unsigned)n, THREADS>>>(*m, planes_of(m->type, m->cols), raw, dtype_block(m->type),
 	                                         (int)dtype_block_bytes(m->type), first);
 	CUDA_TRY(cudaGetLastError(), error);
@@ -135,7 +135,7 @@ bool arrange_rows(const struct matrix* m, const void* rows, void* raw, int64_t f
                   struct error* error) {
 	const size_t row_bytes = dtype_row_bytes(m->type, m->cols);
 	CUDA_TRY(cudaMemcpy(raw, rows, (size_t)n * row_bytes, cudaMemcpyHostToDevice), error);
-	return arrange(m, (const unsigned char*)raw, first, n, error);
+	return arrange_matrix(m, (const unsigned char*)raw, first, n, error);
 }
 
 /* ---- one matrix --------------------------------------------------------------------------- */
@@ -205,14 +205,14 @@ static bool fill_planes(const struct tensor* t, struct own_rows share, const str
 		make_blocks_kernel<<<(unsigned)n, THREADS>>>(copier->raw, t->type, dtype_block(t->type),
 		                                             (int)dtype_block_bytes(t->type), t->synth,
 		                                             share.first + row, t->rows, t->cols);
-		if (!arrange(m, copier->raw, row, n, error))
+		if (!arrange_matrix(m, copier->raw, row, n, error))
 			return false;
 	}
 	return true;
 }
 
-static bool place(struct cuda_backend* b, const struct shared_matrix& from, enum dtype type, struct matrix* m,
-                  struct copier* copier, struct error* error) {
+static bool place_matrix(struct cuda_backend* b, const struct shared_matrix& from, enum dtype type,
+                         struct matrix* m, struct copier* copier, struct error* error) {
 	const struct tensor* t = from.of;
 	const struct own_rows share = from.share;
 	if (!take_matrix(b, type, share.n, t->cols, m, from.name, error))
@@ -275,7 +275,7 @@ static bool block_up(struct cuda_backend* b, int i, struct copier* c, struct err
 	struct shared_matrix matrix[BLOCK_MATRICES];
 	matrices_of(b, w, matrix);
 	for (int k = 0; k < BLOCK_MATRICES; k++)
-		if (!place(b, matrix[k], placed_type(b, matrix[k].of), &d->matrix[k].stored, c, error))
+		if (!place_matrix(b, matrix[k], placed_type(b, matrix[k].of), &d->matrix[k].stored, c, error))
 			return false;
 	const struct {
 		const struct tensor* from;
@@ -352,14 +352,14 @@ size_t upload_room(const struct cuda_backend* b) {
 }
 
 /* What is not taken as stored is said, once a type: it changes the bits and may change the size. */
-static void say_conversions(const struct cuda_backend* b) {
-	bool said[DTYPE_COUNT] = {};
+static void log_conversions(const struct cuda_backend* b) {
+	bool logged[DTYPE_COUNT] = {};
 	each_matrix(b, [&](const struct shared_matrix& m) {
 		const enum dtype from = m.of->type, to = placed_type(b, m.of);
-		if (to != from && !said[from])
+		if (to != from && !logged[from])
 			fprintf(stderr, "swiftlet: weights of type %s are converted to %s for the GPU\n",
 			        dtype_name(from), dtype_name(to));
-		said[from] = said[from] || to != from;
+		logged[from] = logged[from] || to != from;
 	});
 }
 
@@ -383,14 +383,14 @@ static bool upload_with(struct cuda_backend* b, struct copier* c, struct error* 
 	const struct weight_table* w = b->head.weights;
 	const struct own_rows vocab = shares_of(b).vocab;
 	struct matrix embedding;
-	if (!place(b, {&w->embedding, vocab, "token embeddings"}, b->bf16 ? DTYPE_BF16 : DTYPE_F16, &embedding, c,
-	           error))
+	if (!place_matrix(b, {&w->embedding, vocab, "token embeddings"}, b->bf16 ? DTYPE_BF16 : DTYPE_F16,
+	                  &embedding, c, error))
 		return false;
 	b->embedding = embedding.data;
 	if (is_tied(w))
 		b->output.stored = embedding;
-	else if (!place(b, {&w->output, vocab, "output weights"}, placed_type(b, &w->output), &b->output.stored,
-	                c, error))
+	else if (!place_matrix(b, {&w->output, vocab, "output weights"}, placed_type(b, &w->output),
+	                       &b->output.stored, c, error))
 		return false;
 	for (int i = 0; i < w->shape.n_blocks; i++)
 		if (!block_up(b, i, c, error))
@@ -404,7 +404,7 @@ bool upload_weights(struct cuda_backend* b, struct error* error) {
 	if (!check_widths(b, error))
 		return false;
 	if (b->rank == 0)
-		say_conversions(b);
+		log_conversions(b);
 	int64_t widest = w->shape.vocab;
 	const int64_t width[] = {w->shape.dim, w->shape.ffn, (int64_t)w->shape.heads * w->shape.head_dim};
 	for (int i = 0; i < 3; i++)

@@ -24,11 +24,11 @@ template <class T> static bool take_bytes(struct taker* t, T** out, size_t bytes
 	return *out != NULL;
 }
 
-template <class T> static bool take(struct taker* t, T** out, size_t count) {
+template <class T> static bool take_workspace(struct taker* t, T** out, size_t count) {
 	return take_bytes(t, out, count * sizeof(T));
 }
 
-template <class T> static bool pin(struct taker* t, T** out, size_t bytes) {
+template <class T> static bool pin_memory(struct taker* t, T** out, size_t bytes) {
 	struct cuda_backend* b = t->b;
 	void* taken = NULL;
 	if (t->counts)
@@ -69,11 +69,13 @@ static bool take_results(struct taker* t) {
 	const size_t vocab = (size_t)b->shape.vocab, segments = (size_t)SLICE_ROWS * (size_t)b->segments;
 	const size_t results = (int)SLICE_ROWS > (int)MAX_DRAFT ? (size_t)SLICE_ROWS : (size_t)MAX_DRAFT;
 	t->what = "the logits";
-	return take(t, &w->logits, (size_t)SLICE_ROWS * vocab) &&
-	       take(t, &w->score, (size_t)SLICE_ROWS * vocab) && take(t, &w->segment_sum, 2 * segments) &&
-	       take(t, &w->top_score, segments * MAX_TOP) && take(t, &w->top_token, segments * MAX_TOP) &&
-	       take(t, &b->result, results) && pin(t, &b->host_result, results * sizeof *b->host_result) &&
-	       pin(t, &b->host_logits, 3 * vocab * sizeof(float));
+	return take_workspace(t, &w->logits, (size_t)SLICE_ROWS * vocab) &&
+	       take_workspace(t, &w->score, (size_t)SLICE_ROWS * vocab) &&
+	       take_workspace(t, &w->segment_sum, 2 * segments) &&
+	       take_workspace(t, &w->top_score, segments * MAX_TOP) &&
+	       take_workspace(t, &w->top_token, segments * MAX_TOP) && take_workspace(t, &b->result, results) &&
+	       pin_memory(t, &b->host_result, results * sizeof *b->host_result) &&
+	       pin_memory(t, &b->host_logits, 3 * vocab * sizeof(float));
 }
 
 static bool take_attention(struct taker* t) {
@@ -83,10 +85,12 @@ static bool take_attention(struct taker* t) {
 	const size_t rows = PREFILL_CHUNK, kv = (size_t)m->kv_heads * (size_t)m->head_dim;
 	const size_t chunks = (size_t)SLICE_ROWS * (size_t)m->heads * (size_t)b->chunks;
 	t->what = "attention's workspace";
-	return take(t, &w->q, rows * (size_t)m->heads * (size_t)m->head_dim) && take(t, &w->k, rows * kv) &&
-	       take(t, &w->v, rows * kv) && take(t, &w->partial, chunks * (size_t)m->head_dim) &&
-	       take(t, &w->scale, 2 * chunks) && take(t, &w->head_done, 3 * (size_t)m->heads) &&
-	       take(t, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads);
+	return take_workspace(t, &w->q, rows * (size_t)m->heads * (size_t)m->head_dim) &&
+	       take_workspace(t, &w->k, rows * kv) && take_workspace(t, &w->v, rows * kv) &&
+	       take_workspace(t, &w->partial, chunks * (size_t)m->head_dim) &&
+	       take_workspace(t, &w->scale, 2 * chunks) &&
+	       take_workspace(t, &w->head_done, 3 * (size_t)m->heads) &&
+	       take_workspace(t, &w->row_done, (size_t)SLICE_ROWS * (size_t)m->kv_heads);
 }
 
 static bool take_rows(struct taker* t) {
@@ -97,13 +101,15 @@ static bool take_rows(struct taker* t) {
 	const size_t sub_layers = 2 * (size_t)m->n_blocks, influence = sub_layers * rows;
 	const size_t tapped = (sub_layers > rows ? sub_layers : rows) * (size_t)m->dim;
 	t->what = "the workspace";
-	return take(t, &w->x, states) && take(t, &w->y, states) && take(t, &w->before, states) &&
-	       take(t, &w->influence, influence) && take_bytes(t, &w->normed, states * 2) &&
+	return take_workspace(t, &w->x, states) && take_workspace(t, &w->y, states) &&
+	       take_workspace(t, &w->before, states) && take_workspace(t, &w->influence, influence) &&
+	       take_bytes(t, &w->normed, states * 2) &&
 	       take_bytes(t, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2) &&
 	       take_bytes(t, &w->gated, rows * (size_t)whole->ffn * 2) &&
-	       take(t, &w->wide, rows * (size_t)m->ffn) && take(t, &w->wide_up, rows * (size_t)m->ffn) &&
-	       pin(t, &b->host_influence, influence * sizeof(float)) &&
-	       pin(t, &b->host_tap, tapped * sizeof(float));
+	       take_workspace(t, &w->wide, rows * (size_t)m->ffn) &&
+	       take_workspace(t, &w->wide_up, rows * (size_t)m->ffn) &&
+	       pin_memory(t, &b->host_influence, influence * sizeof(float)) &&
+	       pin_memory(t, &b->host_tap, tapped * sizeof(float));
 }
 
 static bool take_all(struct taker* t) {
@@ -119,9 +125,10 @@ static bool take_all(struct taker* t) {
 	if (!take_bytes(t, &w->dequantized, 2 * largest_quantized(b)))
 		return false;
 	t->what = "the workspace";
-	return take(t, &w->tile_sums, tile_sums_of(b)) && take(t, &w->tile_done, tiles_of(b)) &&
-	       take_bytes(t, &w->part, part) && take_bytes(t, &w->gathered, (size_t)b->group->devices * part) &&
-	       take_bytes(t, &b->slice, b->slice_bytes) && pin(t, &b->staging, b->slice_bytes);
+	return take_workspace(t, &w->tile_sums, tile_sums_of(b)) &&
+	       take_workspace(t, &w->tile_done, tiles_of(b)) && take_bytes(t, &w->part, part) &&
+	       take_bytes(t, &w->gathered, (size_t)b->group->devices * part) &&
+	       take_bytes(t, &b->slice, b->slice_bytes) && pin_memory(t, &b->staging, b->slice_bytes);
 }
 
 bool workspace_open(struct cuda_backend* b, struct error* error) {

@@ -107,7 +107,7 @@ void memory_on_event(struct memory* m, void (*on_event)(void*, int, enum memory_
 
 static void free_memory(struct memory* m) {
 	bank_close(m->bank);
-	free(m->chances);
+	free(m->acceptance);
 	pthread_mutex_destroy(&m->lock);
 	free(m);
 }

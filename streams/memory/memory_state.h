@@ -48,7 +48,7 @@ struct memory {
 	    common;          /* NULL: this is it, whose are the store, the searches, the costs and the listener */
 	struct memory* next; /* another tenant's */
 	int tenant;
-	struct chances* chances; /* of its sessions that have changed to other tenants; NULL: none */
+	struct acceptance* acceptance; /* of its sessions that have changed to other tenants; NULL: none */
 	struct searches searches;
 	struct store* store;
 	struct memory_counts counts;

@@ -211,10 +211,10 @@ void memory_detach(struct memory_watch* w) {
 
 static void set_chances_aside(struct memory_watch* w) {
 	struct memory* m = w->memory;
-	if (!m->chances)
-		m->chances = malloc(sizeof *m->chances);
-	if (m->chances)
-		*m->chances = *session_chances(w->session);
+	if (!m->acceptance)
+		m->acceptance = malloc(sizeof *m->acceptance);
+	if (m->acceptance)
+		*m->acceptance = *session_acceptance(w->session);
 }
 
 void memory_move(struct memory_watch* w, struct memory* to) {
@@ -226,8 +226,8 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 	w->placed = false;
 	w->entry_cluster = 0;
 	drift_open(&w->drift);
-	if (to->chances)
-		*session_chances(w->session) = *to->chances;
+	if (to->acceptance)
+		*session_acceptance(w->session) = *to->acceptance;
 }
 
 /* ---- entries ------------------------------------------------------------------------------ */

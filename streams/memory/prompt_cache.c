@@ -309,7 +309,7 @@ void prompt_cache_keep(struct prompt_cache* p, struct cache* cache, int tenant, 
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* As much of the file as there is room for; -1 where there is none. */
+/* Reads as much of the file as fits; -1 when there is no file. */
 static ssize_t read_file(struct prompt_cache* p, const char* name) {
 	struct stat s;
 	size_t have = 0;

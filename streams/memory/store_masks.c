@@ -23,7 +23,7 @@ static char* write_blocks(char* at, const uint64_t* set, int half) {
 
 void store_mask_text(const struct mask* m, char text[STORE_MASK_TEXT]) {
 	text = write_blocks(write_blocks(text, m->word, 0), m->word, 1);
-	if (mask_says_stored(m)) {
+	if (mask_has_stored(m)) {
 		*text++ = 's';
 		text = write_blocks(write_blocks(text, m->stored, 0), m->stored, 1);
 	}

@@ -183,7 +183,7 @@ static void translate_fields(struct translation* t, const struct translator* how
 	}
 }
 
-/* What the request is told beside the body. */
+/* The request's fields beside the body. */
 static bool hand_over(struct translation* t, struct api_request* q) {
 	if (q->ignored.size && t->ignored.size)
 		text_put(&t->ignored, ", ");

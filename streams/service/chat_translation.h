@@ -11,7 +11,7 @@ struct translation {
 	struct text to;            /* the new body so far; among its messages the last one is open */
 	bool begun, answer, calls; /* there is one; it is the assistant's; it has a list of calls */
 	bool goes_on;              /* the answer goes on with it */
-	struct text thought;       /* what the assistant thought before what he says next */
+	struct text thought;       /* the assistant's reasoning before its next text */
 	struct text ignored;       /* fields, and tools, that are left out */
 	struct text custom;        /* tools of free text, which became functions */
 	struct api_error* error;

@@ -59,7 +59,7 @@ static void put_base64(struct text* out, const uint8_t* byte, size_t n) {
 	text_put(out, "\"");
 }
 
-/* Of length 1, as OpenAI's are, cut or not: it is scaled where it lies. */
+/* Scales the vector in place to length 1, as OpenAI's are, cut or not. */
 static void put_vector(struct text* out, float* embedding, int dim, bool base64) {
 	double squares = 0;
 	for (int j = 0; j < dim; j++)

@@ -93,9 +93,9 @@ struct generation {
 
 /* Writes a response in a vendor's format to the generation's `out`. The scheduler's thread calls it. */
 struct response_formatter {
-	const char* id;   /* prefix of a response's id */
-	const char* type; /* of a stream; NULL: server-sent events */
-	const char* beat; /* what a stream says while there is nothing to tell; NULL: nothing */
+	const char* id;        /* prefix of a response's id */
+	const char* type;      /* of a stream; NULL: server-sent events */
+	const char* keepalive; /* sent in a stream while there is no output; NULL: nothing */
 	bool (*read)(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 	/* Streams, one choice at a time. part: what the choice's reader holds after a step, that is reasoning,
 	 * text and the calls not sent yet (step NULL: text that belongs to no step, so it has no log

@@ -133,7 +133,7 @@ static bool encode_prompts(struct http_call* c, struct generation* g) {
 	return good;
 }
 
-/* A limit that the context does not hold is what it does: the answer says that its length ended it. */
+/* A limit beyond the context becomes the context's; the answer then reports that its length ended it. */
 static int limit_of(const struct generation* g, const struct swiftlet_request* r) {
 	const int room = g->server->context - r->n_prompt;
 	if (g->request.prompt_only || g->request.embedding)

@@ -6,16 +6,16 @@
 
 #include "streams/service/generation.h"
 
-/* A long prompt is no reason for a client, or a proxy, to take the connection for dead. */
-static void beat(struct generation* g) {
+/* Keeps a stream alive during a long prompt, so that no client or proxy takes the connection for dead. */
+static void emit_keepalive(struct generation* g) {
 	enum { SILENCE = 5 }; /* seconds */
 	const double now = seconds_now();
 	if (g->out.size > g->sent || !(g->heard > 0))
 		g->heard = now;
-	if (!g->request.stream || !g->formatter->beat || g->finished || now - g->heard < SILENCE)
+	if (!g->request.stream || !g->formatter->keepalive || g->finished || now - g->heard < SILENCE)
 		return;
 	g->heard = now;
-	text_put(&g->out, g->formatter->beat);
+	text_put(&g->out, g->formatter->keepalive);
 	generation_wake(g);
 }
 
@@ -29,7 +29,7 @@ static bool on_gone(void* user) {
 			g->gone = true;
 	}
 	if (!g->gone)
-		beat(g);
+		emit_keepalive(g);
 	const bool gone = g->gone;
 	pthread_mutex_unlock(&g->lock);
 	return gone;

@@ -8,7 +8,7 @@
 
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
-/* As the families name them; where there is no middle, the suffix stands first (Codestral). */
+/* The families' names of these tokens. Without a middle token the suffix comes first (Codestral). */
 static const struct family {
 	const char *prefix, *suffix, *middle, *repository, *file;
 } families[] = {
@@ -35,7 +35,7 @@ static bool put_token(const struct tokenizer* t, const char* name, struct token_
 	return token < 0 || token_list_append(out, token);
 }
 
-/* What a client sends makes no special tokens. */
+/* Encodes a client's text, which never becomes special tokens. */
 static bool put_text(const struct tokenizer* t, const char* text, struct token_list* out) {
 	return !*text || tokenizer_encode(t, text, strlen(text), TOKENIZE_NO_SPECIAL, out);
 }
@@ -115,7 +115,7 @@ static bool read_infill(struct translation* t) {
 }
 
 /* The suffix may be empty: the end of a file. */
-static bool finish(const cJSON* from, struct api_request* q) {
+static bool finish_request(const cJSON* from, struct api_request* q) {
 	const cJSON* extra = json_field(from, "input_extra");
 	q->extra_files = cJSON_IsArray(extra) ? json_print(extra) : NULL;
 	q->suffix = q->suffix ? q->suffix : strdup("");
@@ -132,7 +132,7 @@ static bool infill_read(const char* body, size_t size, int vocab, struct api_req
 	    .hints = "cache_prompt samplers t_max_prompt_ms t_max_predict_ms n_indent response_fields id_slot",
 	    .renamed = renamed,
 	    .read = read_infill,
-	    .finish = finish};
+	    .finish = finish_request};
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
@@ -155,9 +155,9 @@ static void put_end(struct generation* g) {
 	text_put(&g->out, "}");
 }
 
-static void first(struct choice* c) { (void)c; }
+static void begin_infill(struct choice* c) { (void)c; }
 
-static void part(struct choice* c, const struct swiftlet_step* step) {
+static void emit_infill(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	(void)step;
 	if (!c->reader.content.size)
@@ -167,27 +167,27 @@ static void part(struct choice* c, const struct swiftlet_step* step) {
 	text_put(&g->out, "}\n\n");
 }
 
-static void whole(struct generation* g) {
+static void format_infill(struct generation* g) {
 	put_content(g, true);
 	put_end(g);
 	text_put(&g->out, "\n");
 }
 
-static void end(struct generation* g) {
+static void end_infill(struct generation* g) {
 	text_put(&g->out, "data: ");
 	if (g->error.status) {
 		char* text = api_error_text(&g->error);
 		text_put(&g->out, text ? text : "\n");
 		free(text);
 	} else
-		whole(g);
+		format_infill(g);
 	text_put(&g->out, "\n");
 }
 
 const struct response_formatter formatter_infill = {.id = "infill-",
                                                     .read = infill_read,
-                                                    .first = first,
-                                                    .part = part,
-                                                    .last = first,
-                                                    .end = end,
-                                                    .whole = whole};
+                                                    .first = begin_infill,
+                                                    .part = emit_infill,
+                                                    .last = begin_infill,
+                                                    .end = end_infill,
+                                                    .whole = format_infill};

@@ -1,4 +1,4 @@
-/* Filling in the middle: a coder model is given what stands before and behind, between tokens of its own.
+/* Fill in the middle: a coder model gets the text before and after the gap, between special tokens.
  * /v1/completions with a suffix, and /infill as llama.cpp's editor plugins call it. */
 #ifndef SWIFTLET_STREAMS_SERVICE_INFILL_H
 #define SWIFTLET_STREAMS_SERVICE_INFILL_H

@@ -49,10 +49,10 @@ static void put_item_text(struct generation* g, enum item_kind what, const struc
 static void go_on_with_call(struct generation* g) {
 	const struct tool_call* call = open_call(g);
 	const char* arguments = call && call->arguments ? call->arguments : "";
-	const size_t told = g->items.text.size;
+	const size_t sent = g->items.text.size;
 	if (!call)
 		return;
-	add_text(g, arguments + told, strlen(arguments) - told);
+	add_text(g, arguments + sent, strlen(arguments) - sent);
 	if (call->ended)
 		close_item(g);
 }

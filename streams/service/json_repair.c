@@ -1,4 +1,4 @@
-/* One state machine over bytes; of its states each has a function that says whether it took the byte. */
+/* One state machine over bytes. Each state has a function that returns whether it took the byte. */
 #include "streams/service/json_repair.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-static void flush(struct json_repair* r, struct text* out) {
+static void flush_held(struct json_repair* r, struct text* out) {
 	text_add(out, r->held.data, r->held.size);
 	text_clear(&r->held);
 }
@@ -18,10 +18,10 @@ static void after_item(struct json_repair* r) {
 	r->key = false;
 }
 
-static char innermost(const struct json_repair* r) { return r->depth ? r->open[r->depth - 1] : 0; }
+static char innermost_opener(const struct json_repair* r) { return r->depth ? r->open[r->depth - 1] : 0; }
 
 static void close_one(struct json_repair* r, struct text* out) {
-	text_put(out, innermost(r) == '{' ? "}" : "]");
+	text_put(out, innermost_opener(r) == '{' ? "}" : "]");
 	r->depth--;
 	r->key = false;
 	after_item(r);
@@ -52,7 +52,7 @@ static bool is_number(const char* text, size_t n) {
 	return i == n;
 }
 
-/* As JSON writes it; NULL: it is no word of JSON's or Python's. */
+/* The word in JSON's spelling; NULL: it is not a word of JSON or Python. */
 static const char* word_of(const char* text, size_t n) {
 	static const char* const words[][2] = {{"true", "true"}, {"false", "false"}, {"null", "null"},
 	                                       {"True", "true"}, {"False", "false"}, {"None", "null"}};
@@ -113,7 +113,7 @@ static bool take_string(struct json_repair* r, char c, struct text* out) {
 /* A backslash that begins no escape is a backslash. */
 static void no_escape(struct json_repair* r, struct text* out) {
 	text_put(out, "\\");
-	flush(r, out);
+	flush_held(r, out);
 	r->state = REPAIR_STRING;
 }
 
@@ -126,7 +126,7 @@ static bool take_escape(struct json_repair* r, char c, struct text* out) {
 	}
 	text_add(&r->held, &c, 1);
 	if ((begins && c != 'u') || r->held.size == WHOLE) {
-		flush(r, out);
+		flush_held(r, out);
 		r->state = REPAIR_STRING;
 	}
 	return true;
@@ -135,7 +135,7 @@ static bool take_escape(struct json_repair* r, char c, struct text* out) {
 /* ---- values -------------------------------------------------------------------------------------- */
 
 static bool begin_item(struct json_repair* r, char c, struct text* out) {
-	flush(r, out); /* a comma before it */
+	flush_held(r, out); /* a comma before it */
 	if (c == '"') {
 		text_put(out, "\"");
 		r->state = REPAIR_STRING;
@@ -152,9 +152,10 @@ static bool begin_item(struct json_repair* r, char c, struct text* out) {
 	return false;
 }
 
-static bool closes(const struct json_repair* r, char c) { return (c == '}' || c == ']') && r->depth > 0; }
+static bool is_closing(const struct json_repair* r, char c) { return (c == '}' || c == ']') && r->depth > 0; }
 
-/* What it closes, and what was left open inside that; nothing where nothing of its kind is open. */
+/* Closes the innermost object or array of this kind and all that is open inside. Does nothing when none is
+ * open. */
 static void close_with(struct json_repair* r, char c, struct text* out) {
 	const char opener = c == '}' ? '{' : '[';
 	int depth = r->depth;
@@ -169,14 +170,14 @@ static bool take_value(struct json_repair* r, char c, struct text* out) {
 		text_add(r->held.size ? &r->held : out, &c, 1);
 		return true;
 	}
-	if (closes(r, c) && (r->key || innermost(r) == '[')) { /* an empty one, or a comma too many */
+	if (is_closing(r, c) && (r->key || innermost_opener(r) == '[')) { /* an empty one, or a comma too many */
 		text_clear(&r->held);
 		close_with(r, c, out);
 		return true;
 	}
-	if (c == ',' && r->depth > 0 && (r->key || innermost(r) == '['))
+	if (c == ',' && r->depth > 0 && (r->key || innermost_opener(r) == '['))
 		return true;
-	if ((closes(r, c) || c == ',') && innermost(r) == '{') { /* a name without a value */
+	if ((is_closing(r, c) || c == ',') && innermost_opener(r) == '{') { /* a name without a value */
 		text_put(out, "null");
 		after_item(r);
 		return false;
@@ -199,17 +200,17 @@ static bool take_after(struct json_repair* r, char c, struct text* out) {
 		text_add(out, &c, 1);
 		return true;
 	}
-	if (closes(r, c)) {
+	if (is_closing(r, c)) {
 		close_with(r, c, out);
 		return true;
 	}
 	text_put(&r->held, ",");
-	r->key = innermost(r) == '{';
+	r->key = innermost_opener(r) == '{';
 	r->state = r->key ? REPAIR_KEY : REPAIR_VALUE;
 	return c == ',' || c == ';';
 }
 
-static bool take(struct json_repair* r, char c, struct text* out) {
+static bool take_byte(struct json_repair* r, char c, struct text* out) {
 	switch (r->state) {
 	case REPAIR_STRING:
 		return take_string(r, c, out);
@@ -229,7 +230,7 @@ static bool take(struct json_repair* r, char c, struct text* out) {
 size_t json_repair_add(struct json_repair* r, const char* bytes, size_t size, struct text* out) {
 	size_t n = 0;
 	while (n < size && r->state != REPAIR_DONE)
-		n += take(r, bytes[n], out);
+		n += take_byte(r, bytes[n], out);
 	out->failed |= r->held.failed;
 	return n;
 }
@@ -244,7 +245,7 @@ void json_repair_close(struct json_repair* r, struct text* out) {
 	if (r->state == REPAIR_COLON)
 		(void)take_colon(r, ':', out);
 	text_clear(&r->held);
-	if (r->state == REPAIR_VALUE && innermost(r) != '[') {
+	if (r->state == REPAIR_VALUE && innermost_opener(r) != '[') {
 		text_put(out, "null");
 		after_item(r);
 	}

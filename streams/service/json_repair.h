@@ -1,6 +1,6 @@
-/* JSON as models write it, byte by byte: where a value ends, and the value by the letter of RFC 8259.
+/* Reads JSON as models write it, byte by byte: finds the end of a value and corrects it to RFC 8259.
  *
- * What is JSON comes out as it was written. Beside it: control characters inside strings are escaped, a
+ * Valid JSON comes out as it was written. Corrections: control characters inside strings are escaped, a
  * backslash before a letter that is no escape is doubled, Python's True, False and None become JSON's words,
  * a bare word becomes a string, a comma that is missing is set and one too many is left out. */
 #ifndef SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
@@ -27,7 +27,7 @@ struct json_repair { /* zeroed: a value is to come */
 	struct text held;             /* not decided: an escape, a word, or a comma with what follows it */
 };
 
-/* Takes bytes until the value is whole, and says how many; what is certain of it goes to `out`. */
+/* Takes bytes until the value is whole, and returns how many. The certain part of the value goes to `out`. */
 size_t json_repair_add(struct json_repair*, const char* bytes, size_t size, struct text* out);
 /* The text is over: closes what is open. */
 void json_repair_close(struct json_repair*, struct text* out);

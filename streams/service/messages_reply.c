@@ -169,7 +169,8 @@ char* messages_error_text(const struct api_error* e) {
 
 static const struct item_formatter blocks = {.open = open_block, .more = more_of_block, .close = close_block};
 const struct response_formatter formatter_messages = {.id = "msg_",
-                                                      .beat = "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+                                                      .keepalive =
+                                                          "event: ping\ndata: {\"type\": \"ping\"}\n\n",
                                                       .read = messages_read,
                                                       .first = first_events,
                                                       ITEM_STREAM(&blocks),

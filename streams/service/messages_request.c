@@ -133,7 +133,7 @@ static bool read_form(struct translation* t) {
 	return true;
 }
 
-/* As Qwen3's templates name it. */
+/* The name that Qwen3's templates use. */
 static void read_thinking(struct translation* t) {
 	const char* type = api_text(json_field(t->from, "thinking"), "type");
 	if (type)

@@ -42,7 +42,7 @@ static void put_figures(struct generation* g) {
 	          f->prompt_tokens, nanoseconds(f->seconds.prefill), f->tokens, nanoseconds(written));
 }
 
-/* Its calls have their arguments as objects, so that each is told when it is whole. */
+/* Ollama's calls have their arguments as objects, so each call is sent when it is whole. */
 static int put_calls(struct generation* g) {
 	const struct tool_reader* tools = &g->choice[0].reader.tools;
 	int n = 0;
@@ -62,7 +62,7 @@ static int put_calls(struct generation* g) {
 
 static bool is_chat(const struct generation* g) { return g->formatter == &formatter_ollama_chat; }
 
-/* What the reader has; true where that is anything. */
+/* Writes the text and the calls that the reader holds. */
 static void put_words(struct generation* g) {
 	const struct answer_reader* r = &g->choice[0].reader;
 	text_json(&g->out, is_chat(g) ? ", 'message': {'role': 'assistant', 'content': %Q" : ", 'response': %Q",
@@ -81,9 +81,9 @@ static bool has_news(const struct generation* g) {
 	       (g->items.calls < r->tools.n && r->tools.call[g->items.calls].ended);
 }
 
-static void first(struct choice* c) { (void)c; }
+static void ignore_choice(struct choice* c) { (void)c; }
 
-static void part(struct choice* c, const struct swiftlet_step* step) {
+static void emit_line(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	(void)step;
 	if (!has_news(g))
@@ -93,38 +93,38 @@ static void part(struct choice* c, const struct swiftlet_step* step) {
 	text_json(&g->out, ", 'done': false}\n");
 }
 
-static void whole(struct generation* g) {
+static void format_answer(struct generation* g) {
 	begin_line(g);
 	put_words(g);
 	put_figures(g);
 }
 
-static void end(struct generation* g) {
+static void end_answer(struct generation* g) {
 	if (g->error.status) {
 		char* text = ollama_error_text(&g->error);
 		text_put(&g->out, text ? text : "");
 		free(text);
 	} else
-		whole(g);
+		format_answer(g);
 }
 
 static const char lines[] = "application/x-ndjson";
 const struct response_formatter formatter_ollama_chat = {.id = "chat-",
                                                          .type = lines,
                                                          .read = ollama_read_chat,
-                                                         .first = first,
-                                                         .part = part,
-                                                         .last = first,
-                                                         .end = end,
-                                                         .whole = whole};
+                                                         .first = ignore_choice,
+                                                         .part = emit_line,
+                                                         .last = ignore_choice,
+                                                         .end = end_answer,
+                                                         .whole = format_answer};
 const struct response_formatter formatter_ollama_generate = {.id = "gen-",
                                                              .type = lines,
                                                              .read = ollama_read_generate,
-                                                             .first = first,
-                                                             .part = part,
-                                                             .last = first,
-                                                             .end = end,
-                                                             .whole = whole};
+                                                             .first = ignore_choice,
+                                                             .part = emit_line,
+                                                             .last = ignore_choice,
+                                                             .end = end_answer,
+                                                             .whole = format_answer};
 
 /* ---- embeddings ---------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
-/* Ollama's API: /api/chat, /api/generate, /api/embed, /api/embeddings, and what it tells of models. Streams
- * are lines of JSON, and come unless they are not wanted. */
+/* Ollama's API: /api/chat, /api/generate, /api/embed, /api/embeddings, and the descriptions of models.
+ * Streams are lines of JSON; a request streams by default. */
 #ifndef SWIFTLET_STREAMS_SERVICE_OLLAMA_H
 #define SWIFTLET_STREAMS_SERVICE_OLLAMA_H
 

@@ -1,4 +1,4 @@
-/* What ollama_request.c reads for ollama.c. */
+/* The request readers of ollama_request.c, for ollama.c. */
 #ifndef SWIFTLET_STREAMS_SERVICE_OLLAMA_INTERNAL_H
 #define SWIFTLET_STREAMS_SERVICE_OLLAMA_INTERNAL_H
 

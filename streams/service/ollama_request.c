@@ -167,7 +167,7 @@ static bool read_raw(struct translation* t) {
 	return true;
 }
 
-/* raw, or with a suffix: a prompt as it is; else what a user says. */
+/* raw, or with a suffix: the prompt as it is; else a user's message. */
 bool ollama_read_generate(const char* body, size_t size, int vocab, struct api_request* q,
                           struct api_error* e) {
 	static const char own[] = "prompt system suffix raw template format options stream think images",

@@ -76,13 +76,13 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 		text_print(&l->tops, "%snull", separator);
 		return;
 	}
-	bool told = false; /* the token itself, which may be none of the most probable */
+	bool listed = false; /* the token itself, which may be none of the most probable */
 	text_print(&l->tops, "%s{", separator);
 	for (int i = 0; i < n && i < k->n_top; i++) {
 		put_top(&l->tops, t, i == 0, k->top_id[i], k->top_logprob[i]);
-		told |= k->top_id[i] == k->id;
+		listed |= k->top_id[i] == k->id;
 	}
-	if (!told)
+	if (!listed)
 		put_top(&l->tops, t, n == 0 || k->n_top == 0, k->id, k->logprob);
 	text_put(&l->tops, "}");
 }
@@ -128,7 +128,7 @@ static void put_figures(struct text* out, const struct choice* c) {
 	text_put(out, "}");
 }
 
-/* As OpenAI counts them: predicted tokens that became output, and those that were tried in vain. */
+/* OpenAI's counts: predicted tokens that became output, and predicted tokens that were rejected. */
 static void put_prediction(struct generation* g) {
 	int64_t rows = 0, accepted = 0;
 	for (int s = 0; swiftlet_source_name(s); s++)
@@ -269,7 +269,7 @@ static void end_choice(struct generation* g, const struct reply_logprobs* logpro
 	text_json(&g->out, ", 'finish_reason': %q}", reason);
 }
 
-/* As vLLM has them. */
+/* vLLM's fields. */
 static void put_token_ids(const struct choice* c, const int32_t* token, int64_t n) {
 	struct generation* g = c->generation;
 	const struct token_list* prompt = &g->prompt[c->index / g->request.n];
@@ -322,7 +322,7 @@ static void end_part(struct generation* g, const struct reply_logprobs* logprobs
 	text_put(&g->out, "]");
 }
 
-/* Where the last chunk has the usage, the others say that they have none, or what it is so far. */
+/* When the last chunk has the usage, the others have null, or the usage so far. */
 static void end_chunk(struct generation* g) {
 	int64_t tokens = 0;
 	for (int i = 0; i < g->n; i++)
@@ -343,7 +343,7 @@ static void first_chunk(struct choice* c) {
 	end_chunk(c->generation);
 }
 
-/* More of the arguments of the call that was told last. */
+/* More arguments of the call that was sent last. */
 static void put_arguments(struct choice* c) {
 	const int last = c->sent_calls - 1;
 	const char* arguments = last >= 0 ? arguments_of(&c->reader.tools.call[last]) : "";
@@ -423,8 +423,8 @@ static void end_stream(struct generation* g) {
 
 #define FORMATTER(name, reader)                                                                              \
 	{                                                                                                        \
-		.id = name, .beat = ": still at it\n\n", .read = reader, .first = first_chunk, .part = emit_part,    \
-		.last = emit_last, .end = end_stream, .whole = format_response                                       \
+		.id = name, .keepalive = ": still at it\n\n", .read = reader, .first = first_chunk,                  \
+		.part = emit_part, .last = emit_last, .end = end_stream, .whole = format_response                    \
 	}
 const struct response_formatter formatter_completion = FORMATTER("cmpl-", api_read_completion);
 const struct response_formatter formatter_chat = FORMATTER("chatcmpl-", api_read_chat);

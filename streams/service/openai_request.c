@@ -76,7 +76,7 @@ static bool read_max_tokens(struct reading* r) {
 	       refuse(r, "invalid_value", "'max_tokens' and 'max_completion_tokens' differ; give one.");
 }
 
-/* As vLLM and llama.cpp write "off": -1. */
+/* vLLM and llama.cpp write "off" as -1. */
 static bool read_top_k(struct reading* r) {
 	if (!read_whole_number(r))
 		return false;
@@ -424,7 +424,7 @@ static bool names_one_of(const cJSON* list, const char* name) {
 	return false;
 }
 
-/* {"mode", "tools"}: some of the tools; the template is told of the others too, so that a conversation's
+/* {"mode", "tools"}: some of the tools; the template gets the others too, so that a conversation's
  * beginning stays the same. */
 static bool read_allowed(struct reading* r, const cJSON* tools) {
 	const cJSON* allowed = json_field(r->value, "allowed_tools");
@@ -581,7 +581,7 @@ static bool read_fields(struct reading* r, int where) {
 	return true;
 }
 
-/* What a header may hold. */
+/* The characters that a header may hold. */
 void api_ignore_name(struct text* ignored, const char* within, const char* name) {
 	enum { MOST = 400, LONGEST = 64 };
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";

@@ -140,7 +140,7 @@ static void begin_input(struct generation* g, const struct tool_call* call, cons
 	          g->items.count);
 }
 
-/* A tool's free text is told once it is whole: it comes as JSON. */
+/* A tool's free text is sent once it is whole, because it arrives as JSON. */
 static void more_of_call(struct generation* g, const char* text, size_t size) {
 	const struct tool_call* call = &g->choice[0].reader.tools.call[g->items.calls - 1];
 	if (is_custom(g, call))
@@ -213,7 +213,7 @@ static void format_response(struct generation* g) {
 static const struct item_formatter items = {
     .open = open_item, .more = more_of_item, .close = close_item, .never_empty = true};
 const struct response_formatter formatter_responses = {.id = "resp_",
-                                                       .beat = ": still at it\n\n",
+                                                       .keepalive = ": still at it\n\n",
                                                        .read = responses_read,
                                                        .first = first_events,
                                                        ITEM_STREAM(&items),

@@ -53,7 +53,7 @@ static bool read_shell_call(struct translation* t, const cJSON* item) {
 	return true;
 }
 
-/* As it was thought, or what was told of it. */
+/* The reasoning itself, or its summary. */
 static void read_thought(struct translation* t, const cJSON* item) {
 	const cJSON* list = json_field(item, "content");
 	list = list && list->child ? list : json_field(item, "summary");
@@ -61,7 +61,7 @@ static void read_thought(struct translation* t, const cJSON* item) {
 		text_put(&t->thought, api_text(part, "text") ? api_text(part, "text") : "");
 }
 
-/* What a vendor's own tools did leaves no trace but in the answer that followed. */
+/* Items of a vendor's own tools are dropped; the answer that followed holds their result. */
 static bool read_item(struct translation* t, const cJSON* item) {
 	static const char hosted[] =
 	    "web_search_call file_search_call image_generation_call code_interpreter_call "

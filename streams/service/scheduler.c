@@ -431,7 +431,7 @@ static bool open_slot(struct scheduler* s, struct slot* slot, int index, struct 
 	slot->session = swiftlet_session_open(s->engine, &own, e->message, sizeof e->message);
 	if (!slot->session)
 		return false;
-	session_share_ledger(slot->session, &s->ledger);
+	session_share_budget(slot->session, &s->budget);
 	slot->figures.matchness = slot->figures.alpha = slot->figures.mean_generated = NAN;
 	slot->figures.c = slot->figures.expected_speedup = slot->figures.tokens_per_second = NAN;
 	slot->figures.skip_ratio = NAN;
@@ -471,7 +471,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_condattr_destroy(&attributes);
 	bool good = (s->slot && merge_open(&s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
 	            error_set(e, "out of memory for %d sessions", o->sessions);
-	ledger_open(&s->ledger, o->session.opt_budget);
+	budget_open(&s->budget, o->session.opt_budget);
 	for (int i = 0; i < o->sessions && good; i++)
 		good = open_slot(s, &s->slot[i], i, e);
 	if (good)

@@ -41,7 +41,7 @@ struct job {
 struct scheduler_options {
 	int sessions, queue; /* at least 1 */
 	bool share_prefixes; /* between tenants too: what one sent shows in another's times and cached_tokens */
-	int prefill_chunk;   /* tokens of prompts that an iteration computes; 0: by measured price */
+	int prefill_chunk;   /* tokens of prompts that an iteration computes; 0: by measured cost */
 	struct swiftlet_options session;
 	const char* model_name;       /* for clients */
 	struct memory* memory;        /* the common one, with those of tenants; NULL: nothing is remembered */

@@ -57,7 +57,7 @@ struct scheduler {
 	/* the thread's own */
 	struct slot *slot, *end; /* of the sessions */
 	struct merged_pass merged;
-	struct ledger ledger;                 /* what drafting and learning may lose, for all slots together */
+	struct speculation_budget budget;     /* what drafting and learning may lose, for all slots together */
 	int64_t iterations, shared, separate; /* passes of several sequences, of one */
 	double drafted;                       /* seconds of this iteration's passes before the full one */
 	int64_t preempted;                    /* times that a sequence gave its memory to others */

@@ -229,7 +229,7 @@ static bool is_full(const struct session_work* work) {
 static bool is_draft(const struct session_work* work) { return work->kind == WORK_DRAFT; }
 static bool is_own(const struct session_work* work) { return !is_full(work) && !is_draft(work); }
 
-/* The price of a work other than the iteration's full pass, which prompts do without. */
+/* The cost of a work other than the iteration's full pass, which prompts do without. */
 static void note_drafted(struct scheduler* s, const struct session_work* work, double seconds) {
 	s->drafted += is_full(work) ? 0 : seconds;
 }
@@ -252,7 +252,7 @@ static void see_full(struct scheduler* s, const struct pass* pass, double second
 	int wanted = 0;
 	for (int i = 0; i < pass->n; i++)
 		wanted += pass->head && pass->want[i] != WANT_NOTHING;
-	cost_see_full(&s->engine->cost, (int)lround(cost_rows_priced(&s->engine->cost, pass->n, wanted)),
+	cost_see_full(&s->engine->cost, (int)lround(cost_rows_with_heads(&s->engine->cost, pass->n, wanted)),
 	              seconds);
 }
 
@@ -269,7 +269,7 @@ static void run_alone(struct scheduler* s, struct slot* slot) {
 		slot_fail(s, slot, &e);
 		return;
 	}
-	/* the first prompts pay for memory that is touched for the first time: no price for drafts' rows */
+	/* the first prompts pay for memory that is touched for the first time: no cost for drafts' rows */
 	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK_ROWS && s->engine->cost.plain > 0)
 		see_full(s, &work->pass, seconds);
 	take_results(s, slot, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
@@ -328,7 +328,7 @@ static void run_merged(struct scheduler* s, struct slot** slot, int n) {
 		take_results(s, slot[i], rows, seconds);
 }
 
-/* Whole passes: what ends at an exit has a price of its own. */
+/* Whole passes: what ends at an exit has a cost of its own. */
 static bool may_share(const struct scheduler* s, const struct session_work* work) {
 	if (is_own(work) || !merge_may(&work->pass))
 		return false;

@@ -72,7 +72,7 @@ static bool answer_model(struct http_call* c) {
 	return call_reply_json(c, &out);
 }
 
-/* As llama-server tells of itself. */
+/* The properties that llama-server reports. */
 static bool answer_props(struct http_call* c) {
 	const struct server* s = c->server;
 	const char* template = model_chat_template(s->model, false);

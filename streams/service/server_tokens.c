@@ -93,7 +93,7 @@ bool answer_tokenize(struct http_call* c) {
 	return good;
 }
 
-/* As Anthropic's. */
+/* Anthropic's endpoint. */
 bool answer_count_tokens(struct http_call* c) {
 	struct api_request q;
 	struct token_list list = {0};
@@ -127,7 +127,7 @@ bool answer_input_tokens(struct http_call* c) {
 	return good && call_reply_json(c, &out);
 }
 
-/* As vLLM has it: what a client needs that encodes chats itself. */
+/* vLLM's endpoint: the data for a client that encodes chats itself. */
 bool answer_tokenizer_info(struct http_call* c) {
 	const struct tokenizer* t = c->server->model->tokenizer;
 	const char* template = model_chat_template(c->server->model, false);

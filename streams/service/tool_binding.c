@@ -50,7 +50,7 @@ static size_t special_at(const struct tokenizer* t, const char* text) {
 	return 0;
 }
 
-/* As a grammar says it. */
+/* The text as a grammar's literal. */
 static void put_marked(struct text* out, const struct tokenizer* t, const char* text) {
 	while (*text) {
 		const size_t n = special_at(t, text);
@@ -61,7 +61,7 @@ static void put_marked(struct text* out, const struct tokenizer* t, const char* 
 	}
 }
 
-static const char* of(const struct text* t) { return t->data ? t->data : ""; }
+static const char* text_or_empty(const struct text* t) { return t->data ? t->data : ""; }
 
 static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 	const struct tokenizer* t = g->server->model->tokenizer;
@@ -71,7 +71,7 @@ static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 		const char* from;
 	} parts[] = {{&b->all, s->all},       {&b->begin, s->begin},     {&b->middle, s->middle},
 	             {&b->end, s->end},       {&b->close, s->close},     {&b->between, s->between},
-	             {&b->finish, s->finish}, {&b->trigger, s->trigger}, {&b->begun, of(&g->begun)}};
+	             {&b->finish, s->finish}, {&b->trigger, s->trigger}, {&b->begun, text_or_empty(&g->begun)}};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
 		put_marked(parts[i].to, t, parts[i].from);
 	if (special_at(t, "</think>") > 0)
@@ -133,14 +133,15 @@ static bool add_tool(struct tool_binding* b, const struct generation* g, const c
 	if (only && strcmp(only, name) != 0)
 		return true;
 	const int i = b->n++;
-	text_print(&b->text[i], "%s%s%s%s", of(&b->all), of(&b->begin), name, of(&b->middle));
+	text_print(&b->text[i], "%s%s%s%s", text_or_empty(&b->all), text_or_empty(&b->begin), name,
+	           text_or_empty(&b->middle));
 	b->schema[i] = schema_of(tool, is_forced(g) || g->request.form, e);
 	if (b->schema[i] && b->text[i].failed)
 		return api_no_memory(e);
-	b->call[i] = (struct grammar_call){.first = of(&b->text[i]),
-	                                   .before = of(&b->text[i]) + b->all.size,
+	b->call[i] = (struct grammar_call){.first = text_or_empty(&b->text[i]),
+	                                   .before = text_or_empty(&b->text[i]) + b->all.size,
 	                                   .schema = b->schema[i],
-	                                   .after = of(&b->end)};
+	                                   .after = text_or_empty(&b->end)};
 	return b->schema[i] != NULL;
 }
 
@@ -149,11 +150,11 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	const bool must = g->begun.size > 0;
 	const struct grammar_calls calls = {.call = b->call,
 	                                    .n = b->n,
-	                                    .close = of(&b->close),
-	                                    .between = of(&b->between),
-	                                    .finish = of(&b->finish),
+	                                    .close = text_or_empty(&b->close),
+	                                    .between = text_or_empty(&b->between),
+	                                    .finish = text_or_empty(&b->finish),
 	                                    .one = g->request.one_tool_call,
-	                                    .begun = must ? of(&b->begun) : of(&b->trigger),
+	                                    .begun = must ? text_or_empty(&b->begun) : text_or_empty(&b->trigger),
 	                                    .must = must,
 	                                    .at_beginning = g->syntax->at_beginning,
 	                                    .form = g->request.form,

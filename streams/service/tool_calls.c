@@ -92,7 +92,7 @@ static void emit_content(struct tool_reader* r, size_t n) {
 
 /* ---- calls -------------------------------------------------------------------------------- */
 
-/* What a member of a call's object is. */
+/* The members of a call's object. */
 enum { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS, MEMBER_FUNCTION };
 
 static char* string_of(struct span value) { /* of a JSON string; NULL: it is none */
@@ -133,17 +133,17 @@ static struct tool_call* open_call(struct tool_reader* r) {
 	return r->n > 0 && !r->call[r->n - 1].ended ? &r->call[r->n - 1] : NULL;
 }
 
-/* What has been read of `held` is the call's for good. */
-static void pass(struct tool_reader* r) {
+/* Drops the bytes of `held` that were read: they belong to the call. */
+static void drop_read(struct tool_reader* r) {
 	text_drop(&r->held, r->at);
 	r->at = 0;
 }
 
-/* Its name and arguments are known, as far as they have come. */
-static void tell(struct tool_reader* r) {
-	r->told = true;
+/* Announces the call: its name is known, and its arguments as far as they have arrived. */
+static void announce_call(struct tool_reader* r) {
+	r->announced = true;
 	r->calls++;
-	pass(r);
+	drop_read(r);
 	if (r->one && r->n > 0)
 		return;
 	char* name = strndup(r->name.data, r->name.size);
@@ -161,7 +161,7 @@ static void tell(struct tool_reader* r) {
 static void end_call(struct tool_reader* r) {
 	struct tool_call* call = open_call(r);
 	r->failed |= r->arguments.failed || r->json.held.failed;
-	if (call && r->told) {
+	if (call && r->announced) {
 		if (!r->arguments.size && !r->cut)
 			text_put(&r->arguments, "{}");
 		call->arguments = text_take(&r->arguments);
@@ -178,7 +178,7 @@ static void begin_call(struct tool_reader* r, enum call_place place) {
 	text_clear(&r->value);
 	text_clear(&r->arguments);
 	r->depth = 0;
-	r->known = r->told = false;
+	r->known = r->announced = false;
 	r->place = place;
 }
 
@@ -217,8 +217,8 @@ static bool take_name(struct tool_reader* r) {
 	text_clear(&r->name);
 	text_put(&r->name, name ? name : "");
 	free(name);
-	if (good && r->known && !r->told) /* its arguments stood before it */
-		tell(r);
+	if (good && r->known && !r->announced) /* its arguments stood before it */
+		announce_call(r);
 	return good;
 }
 
@@ -238,8 +238,8 @@ static bool take_other_arguments(struct tool_reader* r) {
 	} else if (none)
 		text_put(&r->arguments, "{}");
 	free(text);
-	if (good && r->name.size && !r->told)
-		tell(r);
+	if (good && r->name.size && !r->announced)
+		announce_call(r);
 	return good;
 }
 
@@ -268,7 +268,7 @@ static bool begin_member(struct tool_reader* r, char c) {
 		r->known = true;
 		text_clear(&r->arguments);
 		if (r->name.size && c == '{')
-			tell(r);
+			announce_call(r);
 		return c == '{' || c == '"' || c == 'n' || c == 'N';
 	}
 	return r->member != MEMBER_NAME || c == '"';
@@ -285,8 +285,8 @@ static bool take_value(struct tool_reader* r) {
 	const bool arguments =
 	    r->member == MEMBER_ARGUMENTS && (is_object(r) || (more.size && *more.data == '{' && !r->value.size));
 	r->at += json_repair_add(&r->json, more.data, more.size, arguments ? &r->arguments : &r->value);
-	if (r->told)
-		pass(r);
+	if (r->announced)
+		drop_read(r);
 	if (r->member == MEMBER_OTHER)
 		text_clear(&r->value);
 	return r->json.state != REPAIR_DONE || end_value(r);
@@ -299,10 +299,10 @@ static bool end_object(struct tool_reader* r) {
 		r->place = CALL_MEMBER;
 		return true;
 	}
-	if (!r->told && (!r->name.size || (!r->known && !is_marked(r))))
+	if (!r->announced && (!r->name.size || (!r->known && !is_marked(r))))
 		return false;
-	if (!r->told)
-		tell(r);
+	if (!r->announced)
+		announce_call(r);
 	end_call(r);
 	r->place = CALL_AFTER;
 	return true;
@@ -310,11 +310,11 @@ static bool end_object(struct tool_reader* r) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* What a place says of the bytes at hand: it goes on with others, waits for more, sees that it is no call, or
- * that the calls of this opener are over. */
+/* The result of reading at a place: go on, wait for more bytes, this is not a call, or the calls of this
+ * opener are over. */
 enum step { STEP_ON, STEP_WAIT, STEP_NONE, STEP_OVER };
 
-static enum step on(bool good) { return good ? STEP_ON : STEP_NONE; }
+static enum step step_if(bool good) { return good ? STEP_ON : STEP_NONE; }
 
 static const char* closer_of(const char* opener) {
 	return opener == tag_open                             ? tag_close
@@ -357,7 +357,7 @@ static enum step read_name(struct tool_reader* r) {
 	text_add(&r->name, name.data, name.size);
 	r->at += n + (*end == '{' ? 0 : strlen(end));
 	r->place = CALL_ARGUMENTS;
-	return on(name.size && is_tool(r, r->name.data));
+	return step_if(name.size && is_tool(r, r->name.data));
 }
 
 static enum step read_arguments(struct tool_reader* r, char c) {
@@ -366,7 +366,7 @@ static enum step read_arguments(struct tool_reader* r, char c) {
 	if (closer && s.size < strlen(closer) && memcmp(s.data, closer, s.size) == 0)
 		return STEP_WAIT;
 	if (closer && span_starts(s, closer)) { /* no arguments at all */
-		tell(r);
+		announce_call(r);
 		end_call(r);
 		r->place = CALL_AFTER;
 		return STEP_ON;
@@ -376,14 +376,14 @@ static enum step read_arguments(struct tool_reader* r, char c) {
 	begin_value(r);
 	r->member = MEMBER_ARGUMENTS;
 	r->known = true;
-	tell(r);
+	announce_call(r);
 	r->place = CALL_IN_VALUE;
 	return STEP_ON;
 }
 
 static enum step read_key(struct tool_reader* r, char c) {
 	if (c == '}')
-		return on(end_object(r));
+		return step_if(end_object(r));
 	if (c == ',') {
 		r->at++;
 		return STEP_ON;
@@ -399,7 +399,7 @@ static enum step read_key(struct tool_reader* r, char c) {
 static enum step read_in_key(struct tool_reader* r) {
 	const struct span s = span_after(held_text(r), r->at);
 	r->at += json_repair_add(&r->json, s.data, s.size, &r->key);
-	return r->json.state == REPAIR_DONE ? on(end_key(r)) : STEP_ON;
+	return r->json.state == REPAIR_DONE ? step_if(end_key(r)) : STEP_ON;
 }
 
 static enum step read_after_member(struct tool_reader* r, char c) {
@@ -411,13 +411,13 @@ static enum step read_after_member(struct tool_reader* r, char c) {
 		}
 	}
 	if (c == '}')
-		return on(end_object(r));
+		return step_if(end_object(r));
 	if (c == ',') {
 		r->at++;
 		r->place = CALL_KEY;
 		return STEP_ON;
 	}
-	if (!r->told)
+	if (!r->announced)
 		return STEP_NONE;
 	end_call(r); /* the object's own end is missing */
 	r->place = CALL_AFTER;
@@ -468,11 +468,11 @@ static enum step read_place(struct tool_reader* r) {
 		return read_in_key(r);
 	case CALL_VALUE:
 		if (c != ':')
-			return on(begin_member(r, c));
+			return step_if(begin_member(r, c));
 		r->at++;
 		return STEP_ON;
 	case CALL_IN_VALUE:
-		return on(take_value(r));
+		return step_if(take_value(r));
 	case CALL_MEMBER:
 		return read_after_member(r, c);
 	case CALL_ARGUMENTS:
@@ -484,7 +484,7 @@ static enum step read_place(struct tool_reader* r) {
 
 /* ---- deciding ----------------------------------------------------------------------------- */
 
-/* What was held since the opener is content after all; it may hold others. */
+/* The text held since the opener turns out to be content; it may hold other openers. */
 static void give_back(struct tool_reader* r) {
 	if (!r->calls)
 		text_put(&r->content, r->opener);
@@ -539,7 +539,7 @@ static void decide_held(struct tool_reader* r) {
 			give_back(r);
 		else if (step == STEP_OVER) {
 			r->opener = NULL;
-			pass(r);
+			drop_read(r);
 			more = r->held.size > 0;
 		}
 	}
@@ -551,13 +551,13 @@ static void decide_held(struct tool_reader* r) {
 /* The text has ended inside a call. */
 static void end_inside(struct tool_reader* r) {
 	const bool begun = r->place != CALL_BEFORE && r->place != CALL_AFTER;
-	if (begun && !r->told && r->cut && r->name.size && (r->known || is_marked(r)))
-		tell(r);
-	if (r->told && open_call(r)) {
+	if (begun && !r->announced && r->cut && r->name.size && (r->known || is_marked(r)))
+		announce_call(r);
+	if (r->announced && open_call(r)) {
 		if (r->place == CALL_IN_VALUE && r->member == MEMBER_ARGUMENTS && !r->cut)
 			json_repair_close(&r->json, &r->arguments);
 		end_call(r);
-	} else if (r->place != CALL_AFTER && !r->told && !(r->cut && r->n > 0)) {
+	} else if (r->place != CALL_AFTER && !r->announced && !(r->cut && r->n > 0)) {
 		give_back(r);
 		emit_content(r, r->held.size);
 	}
@@ -566,7 +566,7 @@ static void end_inside(struct tool_reader* r) {
 void tool_reader_end(struct tool_reader* r) {
 	decide_held(r);
 	/* a value that only its text's end ends: a call that nothing closed */
-	if (r->opener && r->place == CALL_MEMBER && r->told)
+	if (r->opener && r->place == CALL_MEMBER && r->announced)
 		end_call(r);
 	if (r->opener)
 		end_inside(r);

@@ -8,10 +8,10 @@
  * at the beginning of the answer; ```json {…} ``` and <tools>{…}</tools>, as Qwen2.5-Coder writes it
  *
  * The text comes piece by piece. What is certainly no call is content at once, and nothing is lost: what
- * turns out to be none is content then. A call is told as soon as its name is known to be a tool's and its
- * arguments have begun; they follow piece by piece, to the byte as they were written where they are JSON, and
- * mended where they are not (json_repair.h). Where a call ends is found by reading them: a closing tag inside
- * a string is text. */
+ * turns out to be none is content then. A call is announced as soon as its name is known to be a tool's and
+ * its arguments have begun; they follow piece by piece, to the byte as they were written where they are JSON,
+ * and mended where they are not (json_repair.h). Where a call ends is found by reading them: a closing tag
+ * inside a string is text. */
 #ifndef SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
 #define SWIFTLET_STREAMS_SERVICE_TOOL_CALLS_H
 
@@ -42,7 +42,7 @@ struct tool_call {
 	bool ended; /* the arguments are whole, or all that there will be of them */
 };
 
-/* Where in a call the reading is. */
+/* The position of the reader within a call. */
 enum call_place {
 	CALL_BEFORE,    /* an object, a list of them, or a name is to come */
 	CALL_NAME,      /* the name, outside any object */
@@ -76,7 +76,7 @@ struct tool_reader {
 	size_t at; /* bytes of `held` that were read */
 	int depth; /* of objects around the member */
 	int calls; /* of this opener */
-	bool list, known, told;
+	bool list, known, announced;
 	int member; /* what the member is: tool_calls.c */
 	struct text name, key, value, arguments;
 	struct json_repair json;
@@ -99,9 +99,9 @@ struct tool_syntax {
 	const char *all, *begin, *middle, *end, *close, *between, *finish;
 	bool at_beginning; /* a call is the whole answer */
 };
-/* As the chat template speaks of it; NULL: of none. */
+/* The syntax that the chat template uses; NULL: it has no calls. */
 const struct tool_syntax* tool_syntax_of(const char* chat_template);
-/* For models whose template speaks of none: what the prompt says instead (streams/chat_shape.h). */
+/* For models whose template has no calls: the syntax that the prompt asks for (streams/chat_shape.h). */
 extern const struct tool_syntax tool_syntax_generic;
 void tool_syntax_begin(const struct tool_syntax*, const char* name, struct text* out);
 /* The text that begins an answer which calls a tool (NULL: any tool), in the format that the chat template

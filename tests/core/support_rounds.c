@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 void rounds_open(struct rounds* r, const char* names, int context, int vocab, double slope, double c) {
-	struct prices prices = {.cascade = false};
+	struct cost_table costs = {.cascade = false};
 	struct error error;
 	unsigned which;
 	memset(r, 0, sizeof *r);
@@ -18,13 +18,13 @@ void rounds_open(struct rounds* r, const char* names, int context, int vocab, do
 	assert_true(drafter_parse(names, &which, &error));
 	assert_true(
 	    drafter_set_open(&r->set, which, &(struct drafter_setup){.context = context, .vocab = vocab}));
-	chances_open(&r->chances);
-	planner_open(&r->planner, &r->set, &r->chances);
+	acceptance_open(&r->acceptance);
+	planner_open(&r->planner, &r->set, &r->acceptance);
 	for (int n = 1; n <= SLICE_ROWS; n++)
-		prices.verify[n] = prices.verify_worst[n] = (float)(1 + slope * (n - 1));
+		costs.verify[n] = costs.verify_worst[n] = (float)(1 + slope * (n - 1));
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		prices.pass[i] = prices.pass_worst[i] = (float)c;
-	planner_set_prices(&r->planner, &prices);
+		costs.pass[i] = costs.pass_worst[i] = (float)c;
+	planner_set_costs(&r->planner, &costs);
 }
 
 void rounds_close(struct rounds* r) { drafter_set_close(&r->set); }
@@ -51,7 +51,7 @@ static void answer(struct rounds* r, const int32_t* text, int at, int n) {
 
 static double floor_of(const struct rounds* r) { return -fmax(8, 0.02 * (double)r->tokens); }
 
-/* Of the rows whose parents were right: the sum of the chances that they are. */
+/* Of the rows whose parents were right: the sum of the acceptance estimate that they are. */
 static double predicted(const struct tree* tree, const struct verdict* verdict) {
 	double sum = 0;
 	for (int i = 0; i <= verdict->accepted; i++)
@@ -68,7 +68,7 @@ void rounds_run(struct rounds* r, const int32_t* text, int from, int n) {
 	                 .prompt = text, .n_prompt = from, .expected = r->expected, .n_expected = r->n_expected});
 	for (int at = from - 1; at < n - 1;) { /* the root */
 		const int left = n - 2 - at;
-		const double budget = r->heed_ledger ? r->balance - floor_of(r) + 1 : INFINITY;
+		const double budget = r->honour_budget ? r->balance - floor_of(r) + 1 : INFINITY;
 		struct verdict verdict;
 		planner_start(p, text[at],
 		              &(struct round_limits){SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, (float)budget});
@@ -76,7 +76,7 @@ void rounds_run(struct rounds* r, const int32_t* text, int from, int n) {
 		answer(r, text, at, n);
 		tree_verify(&p->tree, r->out, &verdict);
 		const int tokens = verdict.accepted + 1;
-		const float cost = p->prices.verify[p->tree.n];
+		const float cost = p->costs.verify[p->tree.n];
 		assert_true(verdict.accepted <= left);
 		planner_see(p, &verdict, r->out, tokens, cost);
 		drafter_set_append(&r->set, text + at + 1, tokens);

@@ -1,4 +1,4 @@
-/* Rounds without a model: a text that the target will say whatever is drafted, and prices instead of a clock.
+/* Rounds without a model: a text that the target emits whatever is drafted, and costs instead of a clock.
  */
 #ifndef SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
 #define SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
@@ -7,17 +7,17 @@
 
 struct rounds {
 	struct drafter_set set;
-	struct chances chances;
+	struct acceptance acceptance;
 	struct planner planner;
 	struct result out[MAX_ROWS];
 	int32_t vocab;
 	int64_t passes, tokens, rows;
 	double cost, balance;    /* plain steps; what was saved so far */
-	double predicted;        /* of rows whose parents were right: the chances that they are */
+	double predicted;        /* over rows whose parents were right: their acceptance estimates */
 	double worst;            /* least balance, less the floor it may fall to */
 	const int32_t* expected; /* (n_expected) what `prediction` is fed after the beginning, or NULL */
 	int n_expected;
-	bool heed_ledger; /* a round's budget is what the ledger's rule allows (design, section 4, promise 3) */
+	bool honour_budget; /* a round's budget is what the budget's rule allows (design, section 4, promise 3) */
 };
 
 /* v(n) = 1 + slope (n - 1), c for every drafter that makes passes. */

@@ -189,7 +189,7 @@ static void config(void** state) {
 	    {"\"model_type\": \"gpt_oss\", \"num_local_experts\": 3", "num_experts_per_tok is 4, of 3 experts"},
 	    {"\"model_type\": \"granitemoehybrid\", \"num_local_experts\": 0, \"layer_types\": [\"attention\", "
 	     "\"mamba\", \"mamba\", \"attention\"]",
-	     "layer_types has a block without attention, which this runtime does not do"},
+	     "layer_types has a block without attention, which is not supported; every block needs attention"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"int-quantized\"}",
 	     "quant_method is \"compressed-tensors\", format int-quantized, which is not read"},
@@ -205,7 +205,8 @@ static void config(void** state) {
 	     "quantization is MLX's, which is not read; convert the folder once with: mlx_lm.convert"},
 	    {"\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [128]}",
 	     "weight_block_size is not a pair of sizes"},
-	    {"\"num_local_experts\": 8", "num_local_experts is 8, which this runtime does not do"},
+	    {"\"num_local_experts\": 8",
+	     "num_local_experts is 8, which is not supported; supported is 0, or leaving it out"},
 	    {"\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9", "num_experts_per_tok is 9, of 8 experts"},
 	    {"\"model_type\": \"mixtral\", \"num_local_experts\": 99999", "num_local_experts is 99999"},
 	    {"\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [4]",
@@ -216,7 +217,8 @@ static void config(void** state) {
 	     "no_rope_layers[2] is neither 0 nor 1"},
 	    {"\"model_type\": \"mistral3\"", "text_config is missing, which a mistral3 has"},
 	    {"\"model_type\": \"granite\", \"logits_scaling\": 0", "logits_scaling is 0"},
-	    {"\"logits_scaling\": 2", "logits_scaling is 2, which this runtime does not do"},
+	    {"\"logits_scaling\": 2",
+	     "logits_scaling is 2, which is not supported; supported is 1, or leaving it out"},
 	    {"\"partial_rotary_factor\": 0.5", "partial_rotary_factor is 0.5"},
 	    {"\"rope_theta\": -1", "rope_theta is -1"},
 	    {"\"rope_scaling\": 7", "rope_scaling is not a JSON object"},
@@ -574,7 +576,8 @@ static void gguf_models(void** state) {
 	put_text(&b, "llama");
 	put_u32(&b, "llama.expert_shared_count", 1);
 	write_file("broken.gguf", b.data, b.n);
-	refuse_model("broken.gguf", "llama.expert_shared_count is 1, which this runtime does not do");
+	refuse_model("broken.gguf",
+	             "llama.expert_shared_count is 1, which is not supported; supported is 0, or leaving it out");
 	put_head(&b, 3, 0, 3);
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);

@@ -36,7 +36,7 @@ static void too_large_is_refused(void** state) {
 	draft_weights_memory_close(&memory);
 }
 
-/* Every matrix of the draft weights lies in its memory. */
+/* Every matrix of the draft weights lies in their memory. */
 static void matrices_have_their_place(void** state) {
 	struct draft_weights_memory memory;
 	struct error error = {""};

@@ -281,7 +281,7 @@ static void test_wrong_prediction(void** state) {
 	rounds_open(&r, "prediction", FILE_TOKENS, 1000, 0.2, 1);
 	r.expected = expected;
 	r.n_expected = FILE_TOKENS;
-	r.heed_ledger = true;
+	r.honour_budget = true;
 	rounds_run(&r, text, 1, FILE_TOKENS);
 	assert_true((double)r.tokens / r.cost > 0.98);
 	const struct drafter* prediction = drafters[SOURCE_prediction];

@@ -93,7 +93,7 @@ static void windows_settle(void** state) {
 
 static void nothing_deeper(void** state) {
 	(void)state;
-	for (int source = BEFORE_LONE_DRAFTERS + 1; source < ALL_DRAFTERS; source++)
+	for (int source = BEFORE_STANDALONE_DRAFTERS + 1; source < ALL_DRAFTERS; source++)
 		for (int depth = 0; drafters[source]->grow && depth < 8; depth++) {
 			const struct drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = 25};
 			void* guesser = drafters[source]->open(&setup);

@@ -44,7 +44,7 @@ static int shapes(struct rounds* r, int32_t* word, int depth, double chance, str
 	out[total++] = (struct shape){0, 0};
 	const int found = depth < DEPTH ? children(r, word, depth, list) : 0;
 	for (int k = 0; k < found; k++) {
-		const double share = left * (double)chances_of(&r->chances, SOURCE_retrieval, list[k].bin, k);
+		const double share = left * (double)acceptance_of(&r->acceptance, SOURCE_retrieval, list[k].bin, k);
 		left -= share;
 		word[depth + 1] = list[k].token;
 		n[k] = shapes(r, word, depth + 1, chance * share, below[k]);
@@ -57,25 +57,25 @@ static int shapes(struct rounds* r, int32_t* word, int depth, double chance, str
 	return total;
 }
 
-/* A random text before the root, and random chances. Returns the root. */
+/* A random text before the root, and random probabilities. Returns the root. */
 static int32_t teach(struct rounds* r) {
 	int32_t text[TEXT_BEFORE];
 	for (int i = 0; i < TEXT_BEFORE; i++)
 		text[i] = rand() % LETTERS;
 	drafter_set_begin(&r->set, &(struct drafter_text){.prompt = text, .n_prompt = TEXT_BEFORE});
-	chances_open(&r->chances);
+	acceptance_open(&r->acceptance);
 	for (int bin = 0; bin < drafters[SOURCE_retrieval]->bins; bin++)
 		for (int k = 0; k < LETTERS; k++)
-			r->chances.seen[SOURCE_retrieval][bin][k] = (struct tally){(float)(rand() % 1000) / 10, 100};
+			r->acceptance.seen[SOURCE_retrieval][bin][k] = (struct tally){(float)(rand() % 1000) / 10, 100};
 	return text[TEXT_BEFORE - 1];
 }
 
-static void random_prices(struct prices* prices) {
+static void random_costs(struct cost_table* costs) {
 	const int step = 1 + rand() % 4; /* passes come in slices of so many rows */
-	prices->verify[1] = 1;
+	costs->verify[1] = 1;
 	for (int n = 2; n <= SLICE_ROWS; n++)
-		prices->verify[n] =
-		    prices->verify[n - 1] + (n % step == 0 ? (float)(rand() % 100) / 400 * (float)step : 0);
+		costs->verify[n] =
+		    costs->verify[n - 1] + (n % step == 0 ? (float)(rand() % 100) / 400 * (float)step : 0);
 }
 
 /* Tokens that a tree's drafts are expected to bring, each as it counts. */
@@ -92,7 +92,7 @@ static double plan_gain(struct rounds* r, double rate, int32_t root, const struc
 	p->cost = 1;
 	planner_start(p, root, limits);
 	assert_int_equal(planner_next(p).kind, PLAN_VERIFY);
-	return 1 + worth(&p->tree) - rate * (double)p->prices.verify[p->tree.n];
+	return 1 + worth(&p->tree) - rate * (double)p->costs.verify[p->tree.n];
 }
 
 /* The tree has the most tokens, as they count, less the worth of its cost of all trees; and at the rate that
@@ -103,18 +103,18 @@ static void test_exhaustive(void** state) {
 	static struct shape shape[MOST_SHAPES * MOST_SHAPES + 1];
 	rounds_open(&r, "retrieval", 64, LETTERS, 0.1, 1);
 	for (int trial = 0; trial < 400; trial++) {
-		struct prices prices = r.planner.prices;
+		struct cost_table costs = r.planner.costs;
 		const int32_t root = teach(&r);
 		int32_t word[DEPTH + 1] = {root};
 		const struct round_limits limits = {1 + rand() % 16, DEPTH, (float)(rand() % 40) / 10};
 		const double rate = 1 + (double)(rand() % 100) / 50;
-		random_prices(&prices);
-		memcpy(prices.verify_worst, prices.verify, sizeof prices.verify);
-		planner_set_prices(&r.planner, &prices);
+		random_costs(&costs);
+		memcpy(costs.verify_worst, costs.verify, sizeof costs.verify);
+		planner_set_costs(&r.planner, &costs);
 		const int n = shapes(&r, word, 0, 1, shape);
 		double best = -INFINITY, best_ratio = 0;
 		for (int i = 1; i < n; i++) {
-			const double cost = (double)prices.verify[shape[i].rows];
+			const double cost = (double)costs.verify[shape[i].rows];
 			if (shape[i].rows > 1 && (shape[i].rows > limits.rows || cost > (double)limits.budget))
 				continue;
 			best = fmax(best, shape[i].worth - rate * cost);
@@ -124,7 +124,7 @@ static void test_exhaustive(void** state) {
 		double own = 1;
 		for (int i = 0; i < 20; i++) {
 			plan_gain(&r, own, root, &limits);
-			own = (1 + worth(&r.planner.tree)) / (double)prices.verify[r.planner.tree.n];
+			own = (1 + worth(&r.planner.tree)) / (double)costs.verify[r.planner.tree.n];
 		}
 		assert_true(fabs(own - best_ratio) < 1e-4);
 	}
@@ -175,12 +175,12 @@ static int plan_with_passes(struct rounds* r, struct draft_model* m, float sure,
 			assert_in_range(pass.parent[i] + 1, 0, mask_rows(r->set.state[SOURCE_mask]) + i);
 		run_draft(&pass, sure);
 		drafters[SOURCE_mask]->take(r->set.state[SOURCE_mask]);
-		const float cost = p->prices.pass[SOURCE_mask] * p->prices.verify[pass.n];
+		const float cost = p->costs.pass[SOURCE_mask] * p->costs.verify[pass.n];
 		planner_passed(p, cost);
 		spent += cost;
 		passes++;
 	}
-	assert_true(p->tree.n == 1 || spent + p->prices.verify[p->tree.n] <= limits->budget);
+	assert_true(p->tree.n == 1 || spent + p->costs.verify[p->tree.n] <= limits->budget);
 	assert_in_range(p->tree.n, 1, limits->rows);
 	for (int row = 0; row < p->tree.n; row++)
 		assert_in_range(p->tree.depth[row], 0, limits->depth);
@@ -193,7 +193,7 @@ static void test_passes(void** state) {
 	static struct draft_model m;
 	const struct round_limits wide = {SLICE_ROWS, 12, INFINITY};
 	rounds_open(&r, "mask", 64, 4096, 0.05, 0.3);
-	chances_first_anew(&r.chances, SOURCE_mask, 0.95f);
+	acceptance_reset_first(&r.acceptance, SOURCE_mask, 0.95f);
 	const int good = plan_with_passes(&r, &m, 0.97f, &wide, -1);
 	assert_in_range(good, 4, 12); /* sure and cheap: a long chain */
 	assert_true(r.planner.tree.n > good);
@@ -203,12 +203,12 @@ static void test_passes(void** state) {
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &(struct round_limits){SLICE_ROWS, 3, INFINITY}, -1), 3);
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &(struct round_limits){SLICE_ROWS, 12, 1.2f}, -1), 0);
 	assert_in_range(plan_with_passes(&r, &m, 0.1f, &wide, -1), 1, 2); /* unsure: not gone on with */
-	chances_first_anew(&r.chances, SOURCE_mask, 0.3f);
+	acceptance_reset_first(&r.acceptance, SOURCE_mask, 0.3f);
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0); /* never right */
-	chances_first_anew(&r.chances, SOURCE_mask, 0.95f);
-	r.planner.prices.pass[SOURCE_mask] = r.planner.prices.pass_worst[SOURCE_mask] = 1;
+	acceptance_reset_first(&r.acceptance, SOURCE_mask, 0.95f);
+	r.planner.costs.pass[SOURCE_mask] = r.planner.costs.pass_worst[SOURCE_mask] = 1;
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0); /* too dear */
-	r.planner.prices.pass[SOURCE_mask] = INFINITY;
+	r.planner.costs.pass[SOURCE_mask] = INFINITY;
 	assert_int_equal(plan_with_passes(&r, &m, 0.97f, &wide, -1), 0);
 	rounds_close(&r);
 }
@@ -225,8 +225,8 @@ static void test_cascade(void** state) {
 	int passes[2], rows[2];
 	for (int cascade = 0; cascade < 2; cascade++) {
 		rounds_open(&r, "mask,retrieval", 64, 4096, 0.02, 0.1);
-		r.planner.prices.cascade = cascade;
-		chances_first_anew(&r.chances, SOURCE_mask, 0.97f);
+		r.planner.costs.cascade = cascade;
+		acceptance_reset_first(&r.acceptance, SOURCE_mask, 0.97f);
 		drafter_set_append(&r.set, text, 22); /* … 2000, 0 */
 		passes[cascade] = plan_with_passes(&r, &m, 0.97f, &(struct round_limits){16, 12, INFINITY}, -1);
 		rows[cascade] = mask_rows(r.set.state[SOURCE_mask]);
@@ -272,9 +272,9 @@ static void test_adversaries(void** state) {
 				for (int i = 0; i < TEXT; i++)
 					text[i] = rand() % 1000;
 			rounds_open(&r, "retrieval,recycle", TEXT, 1048, slopes[s], 1);
-			r.heed_ledger = true;
+			r.honour_budget = true;
 			rounds_run(&r, text, 10, TEXT);
-			assert_true(r.worst >= -1e-3); /* never beyond what the ledger allows */
+			assert_true(r.worst >= -1e-3); /* never beyond what the budget allows */
 			assert_true((double)r.tokens / r.cost >= 0.98);
 			if (kind == 1 && slopes[s] < 0.1)
 				assert_true((double)r.tokens / r.cost > 1.2); /* the copies are made use of */

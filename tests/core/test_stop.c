@@ -9,7 +9,7 @@
 
 #include "core/draft/stop.h"
 
-/* Steps until the chain of these chances ends. */
+/* Steps until the chain of these probabilities ends. */
 static int steps(struct stopper* s, const float* chance, int n) {
 	const char* why;
 	stop_chain(s);

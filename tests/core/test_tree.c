@@ -13,11 +13,11 @@
 
 static const int paper_top_k[4] = {10, 5, 3, 1};
 
-/* What a planner's tree is made of: a draft model's chain of steps, and chances. */
+/* What a planner's tree is made of: a draft model's chain of steps, and probabilities. */
 struct drafted {
 	struct cache cache;
 	struct drafter_set set;
-	struct chances chances;
+	struct acceptance probabilities;
 	struct planner planner;
 };
 
@@ -25,14 +25,14 @@ static void open_drafted(struct drafted* d) {
 	const struct drafter_setup setup = {.context = 64, .vocab = 4096};
 	memset(d, 0, sizeof *d);
 	assert_true(drafter_set_open(&d->set, 1u << SOURCE_mask, &setup));
-	chances_open(&d->chances);
-	planner_open(&d->planner, &d->set, &d->chances);
+	acceptance_open(&d->probabilities);
+	planner_open(&d->planner, &d->set, &d->probabilities);
 }
 
 static void random_chances(struct drafted* d) {
 	for (int bin = 0; bin < DRAFT_BINS; bin++)
 		for (int rank = 0; rank < TREE_RANKS; rank++)
-			d->chances.seen[SOURCE_mask][bin][rank] = (struct tally){(float)(rand() % 1000), 1000};
+			d->probabilities.seen[SOURCE_mask][bin][rank] = (struct tally){(float)(rand() % 1000), 1000};
 }
 
 /* SWIFT's tree of the chain below the token 7; max_rows 0: as published, every candidate. */
@@ -44,7 +44,7 @@ static const struct tree* take_all(struct drafted* d, const struct result* step,
 	memcpy(mask_loop_results(mask), step, (size_t)steps * sizeof *step);
 	mask_take_loop(mask, 7, steps);
 	if (cost)
-		memcpy(d->planner.prices.verify, cost, sizeof d->planner.prices.verify);
+		memcpy(d->planner.costs.verify, cost, sizeof d->planner.costs.verify);
 	planner_start(&d->planner, 7, &limits);
 	planner_take_all(&d->planner, max_rows > 0 ? max_rows : MAX_ROWS, cost != NULL, draft_cost);
 	return &d->planner.tree;

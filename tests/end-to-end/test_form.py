@@ -54,6 +54,11 @@ def main():
             for seed in range(3):
                 text = s.complete("Say: ", max_tokens=40, temperature=1, seed=seed, **{field: value})["choices"][0]["text"]
                 assert check(text), (field, text)
+        names = [f"name {i}" for i in range(10000)]
+        text = s.complete("Say: ", max_tokens=40, temperature=1, seed=1, guided_json={"enum": names})["choices"][0]["text"]
+        assert json.loads(text) in names, text
+        status, _, answer = s.call("POST", "/v1/completions", {"prompt": "Say: ", "guided_regex": r"(\w?){3000}\w{3000}"})
+        assert status == 400 and "too ambiguous" in json.dumps(answer), (status, answer)
         gbnf = 'root ::= "(" [a-z]{1,3} ("," [a-z]){0,4} ")"'
         for field in ("guided_grammar", "grammar"):
             answers = [x.complete("Say: ", max_tokens=40, temperature=1, seed=3, **{field: gbnf})["choices"][0]["text"] for x in (s, plain)]

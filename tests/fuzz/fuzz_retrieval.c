@@ -53,13 +53,13 @@ static int play_round(struct planner* p, int32_t root, int room, const uint8_t* 
 	tree_verify(&p->tree, out, &verdict);
 	for (int i = 0; i <= verdict.accepted; i++)
 		emitted[i] = out[verdict.path[i]].token;
-	planner_see(p, &verdict, out, verdict.accepted + 1, p->prices.verify[p->tree.n]);
+	planner_see(p, &verdict, out, verdict.accepted + 1, p->costs.verify[p->tree.n]);
 	return verdict.accepted + 1;
 }
 
 struct sequence {
 	struct drafter_set set;
-	struct chances chances;
+	struct acceptance acceptance;
 	struct planner planner;
 	struct retrieval_pool* pool;
 	int32_t text[2 * CONTEXT];
@@ -68,20 +68,20 @@ struct sequence {
 
 static void open_sequence(struct sequence* s) {
 	const unsigned which = 1u << SOURCE_prediction | 1u << SOURCE_retrieval | 1u << SOURCE_recycle;
-	struct prices prices = {.cascade = false};
+	struct cost_table costs = {.cascade = false};
 	s->n = 0;
 	s->pool = retrieval_pool_open(POOL);
 	if (!s->pool ||
 	    !drafter_set_open(&s->set, which, &(struct drafter_setup){.context = CONTEXT, .vocab = VOCAB}))
 		abort();
 	retrieval_use_pool(s->set.state[SOURCE_retrieval], s->pool);
-	chances_open(&s->chances);
-	planner_open(&s->planner, &s->set, &s->chances);
+	acceptance_open(&s->acceptance);
+	planner_open(&s->planner, &s->set, &s->acceptance);
 	for (int i = 1; i <= SLICE_ROWS; i++)
-		prices.verify[i] = prices.verify_worst[i] = 1 + (float)(i / 4) * 0.01f;
+		costs.verify[i] = costs.verify_worst[i] = 1 + (float)(i / 4) * 0.01f;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		prices.pass[i] = prices.pass_worst[i] = INFINITY;
-	planner_set_prices(&s->planner, &prices);
+		costs.pass[i] = costs.pass_worst[i] = INFINITY;
+	planner_set_costs(&s->planner, &costs);
 }
 
 /* Tokens join the sequence; a drafter is given a few beyond its context. */

@@ -267,8 +267,8 @@ static void what_graphs_take_is_told(void** state) {
 	random_model_free(m);
 }
 
-/* Draft weights that nobody asked for takes what a cache needs, and gives it back; one that was asked for
- * stays. */
+/* Draft weights that nobody asked for take what a cache needs, and give it back; those that were asked for
+ * stay. */
 static void try_copy(bool optional) {
 	static const enum dtype type = DTYPE_F16;
 	enum { CONTEXT = 16000 };

@@ -424,7 +424,7 @@ static void measured_by_taps(struct bench* b, struct tree* t, int base, const st
 }
 
 /* Rows of another sequence before and behind. */
-static void in_company(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
+static void batched(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
 	if (t->n > MAX_ROWS - 60)
 		return;
 	struct cache* other = open_cache(b->backend, b->cache->type);
@@ -560,7 +560,7 @@ static void one_tree(struct bench* b, int n) {
 	from_states(b, t, base, sampled);
 	states_of_the_first(b, t, base, sampled);
 	tapped_at_the_end(b, t, base, NULL, sampled);
-	in_company(b, t, base, sampled);
+	batched(b, t, base, sampled);
 	measured_by_taps(b, t, base, t->n % 2 ? &mask : NULL);
 	expect_alone(t, &b->alone, b->text, base, &mask, sampled);
 	whole(b, t, base, &mask, sampled);

@@ -101,7 +101,7 @@ static bool run(struct fixture* f, struct cache* c, const int32_t* token, int n,
 	return run_with(f, c, token, n, NULL, logits);
 }
 
-/* A text and its own beginning again, in a cache that looks nowhere else. */
+/* A text and a prefix of it again, in a cache that looks nowhere else. */
 static void same_as_computed_at_once(struct fixture* f, enum dtype type, int n, int again,
                                      const float logits[VOCAB]) {
 	int32_t token[CONTEXT];
@@ -114,7 +114,7 @@ static void same_as_computed_at_once(struct fixture* f, enum dtype type, int n, 
 	f->b->cache_close(c);
 }
 
-void a_beginning_is_found_and_has_the_same_bits(void** state) {
+void a_prefix_is_found_and_has_the_same_bits(void** state) {
 	const struct pages_way* way = *state;
 	for (int t = 0; t < way->n_types; t++) {
 		struct fixture f;
@@ -299,7 +299,7 @@ void a_path_is_kept_over_borders(void** state) {
 		}
 }
 
-/* Two that share their beginning in one pass, the second with rows behind another text of its own. */
+/* Two that share a prefix in one pass, the second with rows behind another text of its own. */
 void those_who_share_go_on_together(void** state) {
 	const struct pages_way* way = *state;
 	struct fixture f;

@@ -14,7 +14,7 @@ struct pages_way {
 	enum dtype refused;
 };
 
-void a_beginning_is_found_and_has_the_same_bits(void** way);
+void a_prefix_is_found_and_has_the_same_bits(void** way);
 void equal_texts_hold_one_memory(void** way);
 void what_is_not_the_models_text_is_not_found(void** way);
 void tenants_find_their_own_alone(void** way);
@@ -23,7 +23,7 @@ void a_path_is_kept_over_borders(void** way);
 void those_who_share_go_on_together(void** way);
 
 #define PAGES_TESTS(way)                                                                                     \
-	cmocka_unit_test_prestate(a_beginning_is_found_and_has_the_same_bits, way),                              \
+	cmocka_unit_test_prestate(a_prefix_is_found_and_has_the_same_bits, way),                                 \
 	    cmocka_unit_test_prestate(equal_texts_hold_one_memory, way),                                         \
 	    cmocka_unit_test_prestate(what_is_not_the_models_text_is_not_found, way),                            \
 	    cmocka_unit_test_prestate(tenants_find_their_own_alone, way),                                        \

@@ -1,6 +1,6 @@
-/* Quantized draft weights on the GPU: a pass that runs low gives the bits of a model that holds the draft
- * weights, whatever is low and whatever is left out; one that does not is as if there were no draft weights.
- * Linked a second time with the emulated device, so that it also runs where there is no GPU. */
+/* Quantized draft weights on the GPU: a pass with them gives the bits of a model that holds them as its own,
+ * whatever is quantized and whatever is left out; a pass without them runs as if there were none. Linked a
+ * second time with the emulated device, so that it also runs where there is no GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -192,7 +192,7 @@ int main(void) {
 	failed += cmocka_run_group_tests(tests, NULL, NULL);
 #ifdef SWIFTLET_EMULATED
 	const struct CMUnitTest on_two[] = {
-	    cmocka_unit_test_prestate(a_beginning_is_found_and_has_the_same_bits, &way),
+	    cmocka_unit_test_prestate(a_prefix_is_found_and_has_the_same_bits, &way),
 	    cmocka_unit_test_prestate(tenants_find_their_own_alone, &way),
 	    cmocka_unit_test_prestate(too_little_memory_is_refused, &way),
 	    cmocka_unit_test_prestate(a_path_is_kept_over_borders, &way),

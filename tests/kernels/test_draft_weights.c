@@ -1,4 +1,4 @@
-/* The quantized draft weights: what is planned, how far rounding is from the weights, that its bytes do not
+/* Quantized draft weights: what is planned, how far rounding is from the weights, that their bytes do not
  * depend on threads, and that a pass which runs it is bit for bit the pass of a model whose weights it is. */
 #include "kernels/draft_weights.h"
 
@@ -99,7 +99,7 @@ static void rounding_is_no_worse_than_plain(void** state) {
 		}
 }
 
-/* Whatever the weights are, the draft weights holds numbers: what drafts compute is then at worst wrong. */
+/* Whatever the weights are, the draft weights are numbers: what drafts compute is then at worst wrong. */
 static void scales_are_finite(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
@@ -244,7 +244,7 @@ static void types_follow_the_columns(void** state) {
 			                 groups && (four || cases[c].in == DTYPE_Q4_K));
 			assert_int_equal(quantized.block[b].wo.interleaved, cases[c].out == DTYPE_Q4_0);
 			assert_false(quantized.output->interleaved);
-			/* what has no draft weights are where it was, and so are the vectors */
+			/* what has no draft weights stays where it was, and so do the vectors */
 			assert_ptr_equal(quantized.block[b].w_down.data,
 			                 cases[c].down == DTYPE_F16 ? m->block[b].w_down.data : NULL);
 			assert_ptr_equal(quantized.block[b].mlp_norm.data, m->block[b].mlp_norm.data);
@@ -267,13 +267,13 @@ static void types_follow_the_columns(void** state) {
 	}
 }
 
-/* No draft weights where it would spare less than a quarter. */
+/* No draft weights where they would save less than a quarter. */
 static void small_weights_are_left(void** state) {
 	(void)state;
 	static const struct {
 		enum dtype type;
 		int bits, sub_layers;
-		bool head; /* its copy has 8 bits */
+		bool head; /* its draft weights have 8 bits */
 	} cases[] = {
 	    {DTYPE_Q8_0, 4, 6, false}, {DTYPE_Q8_0, 8, 0, false}, {DTYPE_Q6_K, 4, 6, false},
 	    {DTYPE_Q5_K, 4, 0, false}, {DTYPE_Q4_K, 4, 0, false}, {DTYPE_F32, 8, 6, true},
@@ -553,7 +553,7 @@ static void a_quantized_pass_is_the_quantized_models(void** state) {
 			continue; /* not on this processor */
 		here->close(here);
 		compare(m, 4, isa[i], 0x3f, true, NULL);
-		compare(m, 4, isa[i], 0x3f, true, &skip); /* left out wins over low */
+		compare(m, 4, isa[i], 0x3f, true, &skip); /* skipped wins over quantized */
 		compare(m, 4, isa[i], 0x15, false, NULL);
 		compare(m, 8, isa[i], 0x2a, true, NULL);
 		compare(m, 4, isa[i], 0, true, NULL);
@@ -567,7 +567,7 @@ static void a_quantized_pass_is_the_quantized_models(void** state) {
 	random_model_free(odd);
 }
 
-/* Rows that ran low are not the target's: no pass may go on from them. */
+/* Rows that ran quantized are not the target's: no pass may go on from them. */
 static void rewinding(void** state) {
 	(void)state;
 	struct random_model* m = model_of(DTYPE_F16, 256, 512, 0);
@@ -590,7 +590,7 @@ static void rewinding(void** state) {
 	rows(&s, 3, &none, logits);
 	assert_true(s.b->rewind(s.c, 4));
 	s.b->discard(s.c);
-	rows(&s, 3, &above, logits); /* low after the tap only */
+	rows(&s, 3, &above, logits); /* quantized after the tap only */
 	assert_true(s.b->rewind(s.c, 4));
 	assert_false(s.b->rewind(s.c, 5));
 	s.b->discard(s.c);

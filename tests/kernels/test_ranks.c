@@ -21,32 +21,32 @@ struct group {
 	const struct shared_rows* shared[MOST_RANKS];
 };
 
-struct thread_exchange {
-	struct exchange head;
+struct thread_group {
+	struct process_group head;
 	struct group* group;
 };
 
-static bool no_room_needed(struct exchange* e, size_t floats) {
+static bool no_room_needed(struct process_group* e, size_t floats) {
 	(void)e, (void)floats;
 	return true;
 }
 
-static void thread_tell(struct exchange* exchange, void* bytes, size_t size) {
-	struct group* g = ((struct thread_exchange*)exchange)->group;
-	if (exchange->rank == 0)
+static void thread_broadcast(struct process_group* group, void* bytes, size_t size) {
+	struct group* g = ((struct thread_group*)group)->group;
+	if (group->rank == 0)
 		g->told = bytes;
 	pthread_barrier_wait(&g->barrier);
-	if (exchange->rank > 0)
+	if (group->rank > 0)
 		memcpy(bytes, g->told, size);
 	pthread_barrier_wait(&g->barrier);
 }
 
-static void thread_gather(struct exchange* exchange, const struct shared_rows* shared, int count, int n) {
-	struct group* g = ((struct thread_exchange*)exchange)->group;
-	g->shared[exchange->rank] = shared;
+static void thread_gather(struct process_group* group, const struct shared_rows* shared, int count, int n) {
+	struct group* g = ((struct thread_group*)group)->group;
+	g->shared[group->rank] = shared;
 	pthread_barrier_wait(&g->barrier);
 	for (int r = 0; r < g->ranks; r++)
-		for (int i = 0; i < count && r != exchange->rank; i++) {
+		for (int i = 0; i < count && r != group->rank; i++) {
 			const int64_t begin = share_first(shared[i].rows, r, g->ranks);
 			const int64_t end = share_first(shared[i].rows, r + 1, g->ranks);
 			for (int j = 0; j < n; j++)
@@ -58,7 +58,7 @@ static void thread_gather(struct exchange* exchange, const struct shared_rows* s
 }
 
 struct rank {
-	struct thread_exchange exchange;
+	struct thread_group group;
 	const struct weight_table* weights;
 	pthread_t thread;
 };
@@ -66,7 +66,7 @@ struct rank {
 static struct backend* open_rank(struct rank* rank) {
 	struct error error;
 	const struct backend_options options = {
-	    .threads = 1, .context = CONTEXT, .exchange = rank->exchange.group ? &rank->exchange.head : NULL};
+	    .threads = 1, .context = CONTEXT, .group = rank->group.group ? &rank->group.head : NULL};
 	struct backend* b = cpu_open(rank->weights, &options, &error);
 	assert_non_null(b);
 	return b;
@@ -75,7 +75,7 @@ static struct backend* open_rank(struct rank* rank) {
 static void* follow(void* user) {
 	struct rank* rank = user;
 	struct backend* b = open_rank(rank);
-	ranks_follow(b, &rank->exchange.head);
+	ranks_follow(b, &rank->group.head);
 	b->close(b);
 	return NULL;
 }
@@ -94,17 +94,17 @@ static void same_bits(const struct model_shape* shape, const enum dtype* types, 
 	assert_int_equal(alone->committed, 21);
 	pthread_barrier_init(&group.barrier, NULL, (unsigned)ranks);
 	for (int r = 0; r < ranks; r++) {
-		const struct exchange head = {.rank = r,
-		                              .ranks = ranks,
-		                              .reserve = no_room_needed,
-		                              .tell = thread_tell,
-		                              .gather = thread_gather};
-		rank[r] = (struct rank){.exchange = {.head = head, .group = &group}, .weights = &model->weights};
+		const struct process_group head = {.rank = r,
+		                                   .ranks = ranks,
+		                                   .reserve = no_room_needed,
+		                                   .broadcast = thread_broadcast,
+		                                   .gather = thread_gather};
+		rank[r] = (struct rank){.group = {.head = head, .group = &group}, .weights = &model->weights};
 		if (r > 0)
 			assert_int_equal(pthread_create(&rank[r].thread, NULL, follow, &rank[r]), 0);
 	}
 	b = open_rank(&rank[0]);
-	assert_true(ranks_lead(b, &rank[0].exchange.head, &error));
+	assert_true(ranks_lead(b, &rank[0].group.head, &error));
 	play(b, together);
 	b->close(b);
 	for (int r = 1; r < ranks; r++)

@@ -110,7 +110,7 @@ static void close_pair(struct pair* p) {
 }
 
 /* Rows are tried whatever others cost before. */
-static bool at_any_price = true;
+static bool at_any_cost = true;
 
 /* The head on n states alone. */
 static bool run_bounded(struct backend* b, struct cache* cache, const float* state, int n, uint8_t want,
@@ -131,8 +131,8 @@ static bool run_bounded(struct backend* b, struct cache* cache, const float* sta
 	                          .tap = -1,
 	                          .want = wants,
 	                          .out = out};
-	if (at_any_price && !(want & WANT_GUESS))
-		cpu_of(b)->screened.price = 0;
+	if (at_any_cost && !(want & WANT_GUESS))
+		cpu_of(b)->screened.cost = 0;
 	const bool done = b->run(b, &pass, &error);
 	b->discard(cache);
 	return done;
@@ -249,7 +249,7 @@ static void compare(const char* isa, enum dtype type, int kind, uint64_t seed) {
 		if (kind == PEAKED)
 			draft_among_some(&p, state, name);
 		if (kind == PEAKED) /* where one token stands out few rows are computed */
-			assert_true(cpu_of(p.screened)->screened.price < 0.6 && cpu_of(p.screened)->screened.price > 0);
+			assert_true(cpu_of(p.screened)->screened.cost < 0.6 && cpu_of(p.screened)->screened.cost > 0);
 		cpu_of(p.screened)->screened.resting = 0; /* it is to be tried whatever it costs */
 	}
 	close_pair(&p);
@@ -330,13 +330,13 @@ static void rests_where_it_does_not_pay(void** unused) {
 	fill_head(head, EQUAL, &r);
 	struct pair p = open_pair("auto", DTYPE_F32, head);
 	bool rested = false;
-	at_any_price = false;
+	at_any_cost = false;
 	for (int i = 0; i < 100 && p.screened->screened_bytes > 0; i++) {
 		fill_states(state, head, ZERO_STATE, &r);
 		same_results(&p, state, "resting", false);
 		rested |= cpu_of(p.screened)->screened.resting > 0;
 	}
-	at_any_price = true;
+	at_any_cost = true;
 	assert_int_equal(rested, p.screened->screened_bytes > 0);
 	close_pair(&p);
 	free(head);
@@ -351,7 +351,7 @@ static void rows_pay_each_for_itself(void** unused) {
 	struct pair p = open_pair("auto", DTYPE_F32, head);
 	struct cpu_backend* b = cpu_of(p.screened);
 	bool tried = false;
-	b->screened.price = 0.5; /* of which the coarse copy is 0.14 */
+	b->screened.cost = 0.5; /* of which the coarse copy is 0.14 */
 	assert_true(screened_pays(b, 1));
 	assert_true(screened_pays(b, 2));
 	assert_false(screened_pays(b, 3));

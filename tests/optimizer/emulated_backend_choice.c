@@ -214,7 +214,7 @@ static void devices_that_are_not_there_are_missed(void** state) {
 	expect_refusal("auto", 2, "--devices 2: there is 1 CUDA device, and at most 16 share a model");
 }
 
-/* Weights of blocks beyond this machine's caches, which draft weights are worth; blocks of 16 MiB. */
+/* Weights of blocks beyond this machine's caches, which are worth draft weights; blocks of 16 MiB. */
 static int blocks_beyond_the_caches(void) {
 	int most = 0;
 	for (int i = 0; i < 8; i++) {
@@ -247,7 +247,7 @@ static void a_copy_without_room_is_done_without(void** state) {
 	swiftlet_options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cuda");
 	o.context = 64;
-	o.devices = 1; /* without cuBLAS, whose workspace is larger than what draft weights come in */
+	o.devices = 1; /* without cuBLAS, whose workspace is larger than the room for draft weights */
 	setenv("EMULATED_LARGEST_MIB", "15", 1);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	unsetenv("EMULATED_LARGEST_MIB");

@@ -53,9 +53,9 @@ static struct swiftlet_options options_of(double* now, unsigned sources) {
 	return o;
 }
 
-static struct text generate_form(swiftlet_session* session, const struct swiftlet_options* o,
-                                 double temperature, const struct text* expected,
-                                 const swiftlet_grammar* grammar) {
+static struct text generate_constrained(swiftlet_session* session, const struct swiftlet_options* o,
+                                        double temperature, const struct text* expected,
+                                        const swiftlet_grammar* grammar) {
 	struct text text = {.n = 0};
 	struct swiftlet_request request;
 	char message[512];
@@ -80,7 +80,7 @@ static struct text generate_form(swiftlet_session* session, const struct swiftle
 
 static struct text generate(swiftlet_session* session, const struct swiftlet_options* o, double temperature,
                             const struct text* expected) {
-	return generate_form(session, o, temperature, expected, NULL);
+	return generate_constrained(session, o, temperature, expected, NULL);
 }
 
 struct place {
@@ -89,7 +89,7 @@ struct place {
 	double now;
 };
 
-/* Weights in the host's memory, so that draft weights of them can be made. */
+/* Weights in the host's memory, so that draft weights can be made from them. */
 static struct place open_place(int draft_bits, int devices) {
 	char message[512];
 	struct place p = {.now = 0};
@@ -181,7 +181,7 @@ static void beside_the_devices_own_drafts(void** state) {
 
 /* What may follow each row lies on the host; rows are the device's, and so is the loop that drafts, which is
  * free to be wrong. */
-static void a_form_is_kept(void** state) {
+static void a_constraint_is_kept(void** state) {
 	(void)state;
 	static const char form[] = "([0-9]{3}-[xyz]{2};)+";
 	char message[512];
@@ -194,7 +194,7 @@ static void a_form_is_kept(void** state) {
 		struct swiftlet_options vanilla = options_of(&p.now, 0);
 		vanilla.method = SWIFTLET_VANILLA;
 		swiftlet_session* s = session_of(&p, &vanilla);
-		const struct text plain = generate_form(s, &vanilla, temperature, NULL, grammar);
+		const struct text plain = generate_constrained(s, &vanilla, temperature, NULL, grammar);
 		swiftlet_session_close(s);
 		for (size_t i = 0; plain.bytes[i]; i++) {
 			static const char* const kinds[] = {"0123456789", "-", "xyz", ";"};
@@ -206,8 +206,8 @@ static void a_form_is_kept(void** state) {
 		struct swiftlet_options o = options_of(&p.now, 1u << SOURCE_mask | 1u << SOURCE_retrieval |
 		                                                   1u << SOURCE_recycle | 1u << SOURCE_form);
 		s = session_of(&p, &o);
-		const struct text first = generate_form(s, &o, temperature, NULL, grammar);
-		const struct text again = generate_form(s, &o, temperature, NULL, grammar);
+		const struct text first = generate_constrained(s, &o, temperature, NULL, grammar);
+		const struct text again = generate_constrained(s, &o, temperature, NULL, grammar);
 		same(&plain, &first);
 		same(&plain, &again);
 		assert_string_equal(plain.bytes, again.bytes);
@@ -226,6 +226,6 @@ int main(void) {
 	}
 	const struct CMUnitTest tests[] = {cmocka_unit_test(candidates_are_rows_of_the_devices_verify),
 	                                   cmocka_unit_test(beside_the_devices_own_drafts),
-	                                   cmocka_unit_test(a_form_is_kept)};
+	                                   cmocka_unit_test(a_constraint_is_kept)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

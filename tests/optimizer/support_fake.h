@@ -11,7 +11,7 @@ struct fake {
 	int depth[MAX_ROWS];
 	double now;         /* the injected clock, seconds */
 	double c, slope;    /* a draft step, and one more row, in plain steps of 1 s */
-	double quantized_c; /* a draft step with the quantized draft weights, once it has joined */
+	double quantized_c; /* a draft step with the quantized draft weights, once they are ready */
 	bool quantized;     /* the pass at hand runs with it */
 	double noise;       /* each pass takes up to this share more or less */
 	/* in the second half of every `period` seconds everything takes `swing` times as long; 0: never */

@@ -42,7 +42,7 @@ struct batch_run {
 	struct session* session[MOST];
 	struct session_work work[MOST];
 	bool waits[MOST];
-	struct ledger ledger; /* of all */
+	struct speculation_budget budget; /* of all */
 	int n;
 	double now, v_slope, c;
 	int64_t tokens, rows, full_passes;
@@ -128,7 +128,7 @@ static double run_batch(bool (*right)(struct fake*, int, float*), int n, double 
 	b.v_slope = slope;
 	static const int32_t prompt[] = {1, 2, 3};
 	char message[256];
-	ledger_open(&b.ledger, -1);
+	budget_open(&b.budget, -1);
 	for (int i = 0; i < n; i++) {
 		struct swiftlet_options o;
 		struct swiftlet_request r;
@@ -138,7 +138,7 @@ static double run_batch(bool (*right)(struct fake*, int, float*), int n, double 
 		fake_open(&b.fake[i], right, c, slope);
 		b.fake[i].random = (uint64_t)i * 977;
 		b.session[i] = fake_session(&b.fake[i], &o);
-		session_share_ledger(b.session[i], &b.ledger);
+		session_share_budget(b.session[i], &b.budget);
 		const int half[] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19};
 		assert_true(swiftlet_session_set_mask(b.session[i], half, 10, half, 10, message, sizeof message));
 		swiftlet_request_default(&r, &o);

@@ -212,7 +212,7 @@ static void a_variant_costs_what_its_states_do(void** state) {
 	assert_float_equal(cost_draft(&cost, full), 1, 1e-9);
 	assert_float_equal(cost_draft(&cost, skip), 3.0 / 5, 1e-9);
 	assert_float_equal(cost_draft(&cost, quantized_only), (3 + 2 * 0.25) / 5, 1e-9);
-	/* an MLP's copy costs what it does on average; what is left out is not run low */
+	/* an MLP's draft weights cost what they do on average; what is skipped does not run quantized */
 	assert_float_equal(cost_draft(&cost, both), (0.25 + 2 * 0.625) / 5, 1e-9);
 	assert_float_equal(cost_draft_worst(&cost, quantized_only), 1, 1e-9);
 	/* the two kinds of bytes are measured apart */

@@ -73,7 +73,7 @@ static int generate(struct bench* b, const struct swiftlet_request* request, int
 	return widest;
 }
 
-/* Draft weights that is made, and that no session has found yet. */
+/* Draft weights that are made, and that no session has found yet. */
 static void make_draft_weights(struct bench* b) {
 	struct error error = {""};
 	struct draft_weights_memory* quantized = &b->engine->draft_weights;

@@ -171,7 +171,7 @@ static void lossless(const char* drafts, bool helps) {
 				assert_int_equal(text->allocated, 0);
 #endif
 			assert_true(!given || text->releases > 0);
-			struct text* again = generate(&bench, &request, 0); /* what was kept of it is its beginning */
+			struct text* again = generate(&bench, &request, 0); /* what was kept of it is a prefix */
 			same_text(expected, again);
 			session_set_tenant(bench.session, 2, false);
 			assert_int_equal(bench.session->draft_cache->committed, 0);

@@ -1,6 +1,6 @@
 /* Sessions that draft with quantized draft weights: the text is plain decoding's, greedy and sampled,
- * whatever else is left out, however the search goes; drafts are accepted, and as many as what the draft
- * weights predict. */
+ * whatever else is left out, however the search goes; drafts are accepted, and as many as the draft weights
+ * predict. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -128,7 +128,7 @@ static void output_is_plain_decodings(void** state) {
 }
 
 /* A state for each sub-layer, whatever the mixture: the text is plain decoding's, and the figures tell what
- * ran low. */
+ * ran quantized. */
 static void any_states_will_do(void** state) {
 	struct model* model = *state;
 	struct engine* engine = engine_of(model, 4, "auto", 2);
@@ -166,7 +166,7 @@ static void any_states_will_do(void** state) {
 	swiftlet_engine_close(engine);
 }
 
-/* The engine has draft weights, the session does not want it: it drafts as it did. */
+/* The engine has draft weights, the session does not want them: it drafts as it did. */
 static void sessions_choose(void** state) {
 	struct model* model = *state;
 	struct engine *with = engine_of(model, 4, "auto", 2), *without = engine_of(model, 0, "auto", 2);
@@ -195,7 +195,7 @@ struct joining {
 	int at, helped;
 };
 
-/* From some token on the draft weights are made, by two threads; the next round finds it. */
+/* From some token on the draft weights are made, by two threads; the next round finds them. */
 static bool keep_and_make(void* user, const struct swiftlet_step* step) {
 	struct joining* j = user;
 	struct error error;

@@ -24,15 +24,16 @@ static const char MODEL[] =
 
 static char adapter_path[64], heads_path[64], probe_path[64];
 
-/* ---- parts ---------------------------------------------------------------------------------- */
+/* ---- auxiliary weights ----------------------------------------------------------------------------------
+ */
 
-struct part_tensor {
+struct auxiliary_tensor {
 	const char* name;
 	int rows, cols; /* rows 0: a vector */
 };
 
 /* A safetensors file of random numbers. */
-static void write_part(char* path, const char* metadata, const struct part_tensor* t, int n) {
+static void write_auxiliary_file(char* path, const char* metadata, const struct auxiliary_tensor* t, int n) {
 	char header[2048];
 	size_t used = (size_t)snprintf(header, sizeof header, "{\"__metadata__\":{%s}", metadata), at = 0;
 	for (int i = 0; i < n; i++) {
@@ -61,8 +62,8 @@ static void write_part(char* path, const char* metadata, const struct part_tenso
 	assert_int_equal(fclose(file), 0);
 }
 
-static void write_parts(void) {
-	static const struct part_tensor adapter[] = {
+static void write_auxiliary_weights(void) {
+	static const struct auxiliary_tensor adapter[] = {
 	    {"kangaroo.norm_in.weight", 0, DIM},
 	    {"kangaroo.attention.q.weight", HEADS * HEAD_DIM, DIM},
 	    {"kangaroo.attention.k.weight", KV * HEAD_DIM, DIM},
@@ -70,12 +71,12 @@ static void write_parts(void) {
 	    {"kangaroo.attention.o.weight", DIM, HEADS * HEAD_DIM},
 	    {"kangaroo.norm_out.weight", 0, DIM},
 	};
-	static const struct part_tensor heads[] = {{"ppd.head.2.weight", DIM, DIM},
-	                                           {"ppd.head.3.weight", DIM, DIM}};
-	static const struct part_tensor probe[] = {{"probe.weight", 0, DIM}, {"probe.bias", 0, 1}};
-	write_part(adapter_path, "\"exit_block\":\"2\"", adapter, 6);
-	write_part(heads_path, "\"format\":\"swiftlet-heads-1\"", heads, 2);
-	write_part(probe_path, "\"exit_block\":\"2\"", probe, 2);
+	static const struct auxiliary_tensor heads[] = {{"ppd.head.2.weight", DIM, DIM},
+	                                                {"ppd.head.3.weight", DIM, DIM}};
+	static const struct auxiliary_tensor probe[] = {{"probe.weight", 0, DIM}, {"probe.bias", 0, 1}};
+	write_auxiliary_file(adapter_path, "\"exit_block\":\"2\"", adapter, 6);
+	write_auxiliary_file(heads_path, "\"format\":\"swiftlet-heads-1\"", heads, 2);
+	write_auxiliary_file(probe_path, "\"exit_block\":\"2\"", probe, 2);
 }
 
 /* ---- generating ----------------------------------------------------------------------------- */
@@ -239,7 +240,7 @@ static struct engine* open_with(struct model* model, const char* adapter, const 
 	return engine;
 }
 
-/* Heads draft for the methods with an exit; exits by price are those that have one. */
+/* Heads draft for the methods with an exit; exits by cost are those that have one. */
 static void heads_draft(void** state) {
 	(void)state;
 	char message[512];
@@ -516,7 +517,7 @@ static void nothing_is_allocated(void** state) {
 #endif
 }
 
-static int remove_parts(void** state) {
+static int remove_auxiliary_weights(void** state) {
 	(void)state;
 	return remove(adapter_path) | remove(heads_path) | remove(probe_path);
 }
@@ -532,6 +533,6 @@ int main(void) {
 	    cmocka_unit_test(nothing_is_allocated),
 	    cmocka_unit_test(a_pass_runs_in_what_was_made_sure_of),
 	};
-	write_parts();
-	return cmocka_run_group_tests(tests, NULL, remove_parts);
+	write_auxiliary_weights();
+	return cmocka_run_group_tests(tests, NULL, remove_auxiliary_weights);
 }

@@ -22,7 +22,7 @@ struct bench {
 	int32_t prompt[CONTEXT];
 };
 
-/* Every look at the clock takes a millisecond, so that prices, and with them the trees, are the same
+/* Every look at the clock takes a millisecond, so that costs, and with them the trees, are the same
  * anywhere. */
 static double tick(void* user) { return *(double*)user += 1e-3; }
 

@@ -544,7 +544,7 @@ static void influence_is_a_prior(void** state) {
 	}
 }
 
-/* ---- price -------------------------------------------------------------------------------- */
+/* ---- cost -------------------------------------------------------------------------------- */
 
 static struct search_costs costs_of(int blocks, double slope) {
 	struct search_costs costs = {
@@ -555,7 +555,7 @@ static struct search_costs costs_of(int blocks, double slope) {
 }
 
 /* Spans whose influence is the sum of their sub-layers'. */
-static void tell_spans(struct search* s, const double* influence, int blocks) {
+static void report_spans(struct search* s, const double* influence, int blocks) {
 	struct spans spans;
 	assert_true(spans_open(&spans, blocks));
 	spans.rows = 64;
@@ -568,7 +568,7 @@ static void tell_spans(struct search* s, const double* influence, int blocks) {
 	spans_close(&spans);
 }
 
-/* The same influence, other prices: the size follows them, without a new score, and where rows are dear it is
+/* The same influence, other costs: the size follows them, without a new score, and where rows are dear it is
  * said that nothing pays. */
 static void costs_change_the_size(void** state) {
 	(void)state;
@@ -584,7 +584,7 @@ static void costs_change_the_size(void** state) {
 	/* Removal goes through sizes, the smaller the better, a sub-layer at a time. */
 	struct search_costs costs = costs_of(24, 0);
 	search_set_costs(s, &costs);
-	tell_spans(s, influence, 24);
+	report_spans(s, influence, 24);
 	search_window(s, 1, WINDOW);
 	struct proposal proposal;
 	bool seen[45] = {false};
@@ -604,7 +604,7 @@ static void costs_change_the_size(void** state) {
 	const double cheap = search_speedup(s);
 	printf("free rows: %d skipped, speed-up %.2f\n", small, cheap);
 	assert_true(cheap > 1.2);
-	/* Drafting for a tenth of the price makes size worthless: a draft step costs mostly what no mask saves.
+	/* Drafting for a tenth of the cost makes size worthless: a draft step costs mostly what no mask saves.
 	 */
 	costs.attention /= 50;
 	costs.mlp /= 50;
@@ -678,8 +678,8 @@ static struct search* open_states(struct rounded* r, double quantized, const str
 	return s;
 }
 
-/* Draft weights comes: where it is much cheaper all runs low and nothing is skipped, at once; where it is no
- * cheaper all is as it was. */
+/* Draft weights arrive: where they are much cheaper all runs quantized and nothing is skipped, at once; where
+ * they are no cheaper all is as it was. */
 static void a_copy_is_taken_where_it_pays(void** state) {
 	(void)state;
 	struct rounded r;
@@ -687,14 +687,14 @@ static void a_copy_is_taken_where_it_pays(void** state) {
 	const struct mask before = search_best(s, NULL);
 	const double without = search_speedup(s);
 	assert_false(search_has_draft_weights(s));
-	assert_true(mask_count(&before) > 0 && !mask_says_stored(&before));
+	assert_true(mask_count(&before) > 0 && !mask_has_stored(&before));
 	search_use_draft_weights(s);
 	assert_true(search_has_draft_weights(s));
 	struct mask best = search_best(s, NULL);
 	assert_int_equal(mask_count(&best), 0);
-	assert_false(mask_says_stored(&best));
+	assert_false(mask_has_stored(&best));
 	assert_true(search_speedup(s) > without);
-	/* what is proposed then runs low as well, or says what does not */
+	/* what is proposed then runs quantized as well, or names what does not */
 	struct proposal p;
 	for (int i = 0; i < 60 && search_propose(s, &p); i++) {
 		const double damage = damage_of(&r, &p.mask);
@@ -796,7 +796,7 @@ static void published_steps(void** state) {
 	struct search* s = open_search(&o);
 	double influence[48];
 	make_influence(influence, 24, 1);
-	search_set_influence(s, influence, 64); /* not heeded */
+	search_set_influence(s, influence, 64); /* ignored */
 	struct mask best = search_start_mask(24), ours = search_best(s, NULL);
 	assert_true(mask_equal(&best, &ours));
 	struct gp_random random = {5};

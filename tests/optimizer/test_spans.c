@@ -118,7 +118,7 @@ static struct search* open_search(int blocks, double ratio, double share, const 
 	return s;
 }
 
-static struct search_costs prices(int blocks) {
+static struct search_costs costs_of(int blocks) {
 	struct search_costs costs = {
 	    .attention = 0.3 / blocks, .mlp = 0.6 / blocks, .fixed = 0.1, .max_draft = 25};
 	for (int n = 1; n <= SLICE_ROWS; n++)
@@ -129,7 +129,7 @@ static struct search_costs prices(int blocks) {
 static void the_first_mask_is_the_best_span(void** state) {
 	(void)state;
 	enum { MANY = 20 };
-	const struct search_costs costs = prices(MANY);
+	const struct search_costs costs = costs_of(MANY);
 	for (uint64_t seed = 1; seed <= 5; seed++)
 		for (double share = 0.1; share < 0.55; share += 0.1) {
 			struct spans spans;
@@ -161,7 +161,7 @@ static void the_first_mask_is_the_best_span(void** state) {
 static void spans_are_scored_first(void** state) {
 	(void)state;
 	enum { MANY = 20, WINDOW = 64, RIGHT = 7 };
-	const struct search_costs costs = prices(MANY);
+	const struct search_costs costs = costs_of(MANY);
 	struct mask scored[SEARCH_SPANS];
 	struct proposal p;
 	struct spans spans;
@@ -189,7 +189,7 @@ static void spans_are_scored_first(void** state) {
 static void the_cost_is_saved(void** state) {
 	(void)state;
 	enum { MANY = 16, WINDOW = 32 };
-	const struct search_costs costs = prices(MANY);
+	const struct search_costs costs = costs_of(MANY);
 	struct spans spans;
 	struct gp_random random = {5};
 	assert_true(spans_open(&spans, MANY));
@@ -208,7 +208,7 @@ static void the_cost_is_saved(void** state) {
 	}
 	search_close(s);
 	spans_close(&spans);
-	/* by price: a span too */
+	/* by cost: a span too */
 	s = open_search(MANY, 0, 0, &costs);
 	assert_true(spans_open(&spans, MANY));
 	make_spans(&spans, 9);
@@ -298,7 +298,7 @@ static struct mask greedy(const double* loss, const struct search_costs* costs, 
 static void removal_nears_greedy(void** state) {
 	(void)state;
 	enum { MANY = 20, ROWS_SCORED = 200 };
-	const struct search_costs costs = prices(MANY);
+	const struct search_costs costs = costs_of(MANY);
 	double by_span = 0, by_search = 0, by_greedy = 0;
 	for (uint64_t seed = 1; seed <= 6; seed++) {
 		struct gp_random random = {seed};
@@ -411,7 +411,7 @@ static void a_session_measures_its_own_text(void** state) {
 	close_session(&opened);
 }
 
-/* --skip-cost: what drafts saves that share, by the bytes that a repeatable run prices by. */
+/* --skip-cost: what drafts saves that share, by the bytes that a repeatable run costs by. */
 static void a_session_saves_what_is_asked(void** state) {
 	(void)state;
 	const char* set[] = {"skip-cost", "0.3", "opt-budget", "inf", "threads", "2", "draft-bits", "off"};

@@ -20,6 +20,7 @@ int bench_methods_main(int argc, char** argv);
 int bench_match_rate_main(int argc, char** argv);
 int bench_kernels_main(int argc, char** argv);
 int bench_gp_main(int argc, char** argv);
+int bench_tokenize_main(int argc, char** argv);
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
@@ -37,8 +38,8 @@ bool bench_prompts(const struct runtime*, struct prompt_list*, const char* input
 struct bench_part {
 	struct runtime bench; /* what the command line says; open while it measures */
 	bool json;
-	bool as_run; /* quantized draft weights are made as a user gets it; else only where one was asked for: one
-	              * that joins at some time or other makes figures that do not repeat */
+	bool as_run; /* draft weights are made as for a user; else only where they were asked for: draft weights
+	                that get ready at some time or other make figures that do not repeat */
 	cJSON* runs; /* a list that takes the figures in place of printing them, or NULL */
 	/* Before the model is opened, or NULL: OPTIONS_GO_ON, or the exit status with the message printed. */
 	int (*prepare)(struct bench_part*);
@@ -76,6 +77,6 @@ void bench_json_numbers(cJSON* out, const char* name, const double* value, int n
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);
 /* Prints, as JSON or as tables (tools/program/tables.h), and frees. The exit status. */
-int bench_tell(cJSON* out, bool json);
+int bench_report(cJSON* out, bool json);
 
 #endif

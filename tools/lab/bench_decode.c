@@ -47,7 +47,7 @@ static double weight_bytes(const struct weight_table* w) {
 	return (double)sum;
 }
 
-/* Bytes of keys and values that a row at this depth reads. */
+/* Bytes of the KV cache that a row at this depth reads. */
 static double cache_bytes(const struct cache* cache, int depth) {
 	const struct model_shape* s = &cache->backend->weights->shape;
 	return 2.0 * s->n_blocks * (double)dtype_row_bytes(cache->type, s->kv_heads * s->head_dim) * depth;
@@ -98,7 +98,7 @@ static bool time_rows(struct cache* cache, const int32_t* id, int n, double* sec
 }
 
 /* Greedy tokens one by one, the next from the last's result; commits them. */
-static bool decode(struct cache* cache, int32_t* token, int n, double* seconds, struct error* error) {
+static bool decode_tokens(struct cache* cache, int32_t* token, int n, double* seconds, struct error* error) {
 	struct result out[1];
 	const double start = seconds_now();
 	for (int i = 0; i < n; i++) {
@@ -121,7 +121,7 @@ static bool own_text(const struct runtime* bench, struct cache* cache, int32_t* 
 	bool good = bench_prompt(bench, 99, &token, 1, error);
 	for (int i = 0; good && i < n; i++) {
 		id[i] = token;
-		good = decode(cache, &token, 1, &ignored, error);
+		good = decode_tokens(cache, &token, 1, &ignored, error);
 	}
 	cache->backend->truncate(cache, before);
 	return good;
@@ -174,7 +174,7 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	double seconds = 0, speed[REPEATS], bandwidth[REPEATS], share[REPEATS];
 	int32_t token;
 	bool good = bench_prompt(bench, 7, &token, 1, error) && fill_cache(bench, cache, d->depth, error) &&
-	            decode(cache, &token, WARM_UP, &seconds, error);
+	            decode_tokens(cache, &token, WARM_UP, &seconds, error);
 	const int n = tokens_a_repetition(d, seconds / WARM_UP),
 	          before = d->depth - n / 2 > 1 ? d->depth - n / 2 : 1;
 	const double kept = cache_bytes(cache, d->depth), screened = (double)backend->screened_bytes;
@@ -185,7 +185,7 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 		bench_progress((double)i / REPEATS, "decoding");
 		bandwidth[i] = backend->bandwidth(backend);
 		backend->truncate(cache, before);
-		good = decode(cache, &token, n, &seconds, error);
+		good = decode_tokens(cache, &token, n, &seconds, error);
 		speed[i] = n / seconds;
 		share[i] = speed[i] * bytes / bandwidth[i];
 	}
@@ -223,7 +223,7 @@ static bool time_parts(struct cache* cache, int depth, int32_t* token, double se
 		memset(parts, 0, sizeof parts);
 		backend->truncate(cache, depth);
 		backend->part_seconds = parts;
-		good = decode(cache, token, 1, &all, error);
+		good = decode_tokens(cache, token, 1, &all, error);
 		backend->part_seconds = NULL;
 		for (int i = 0; i < PASS_PARTS; i++) {
 			sample[i][k] = parts[i];
@@ -239,7 +239,7 @@ static bool time_parts(struct cache* cache, int depth, int32_t* token, double se
 	return good;
 }
 
-/* The longest context first: the shorter ones are its beginnings. */
+/* The longest context first: the shorter ones are its prefixes. */
 static bool measure_where(const struct decode* d, struct cache* cache, cJSON* out, struct error* error) {
 	static const int depth[] = {DEEPEST, 2048, DEFAULT_DEPTH};
 	const int n = sizeof depth / sizeof *depth;
@@ -265,7 +265,7 @@ static bool measure_where(const struct decode* d, struct cache* cache, cJSON* ou
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_decode(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct decode* d = (struct decode*)part;
 	struct cache* cache = text_cache_open(&part->bench, part->bench.options.context, error);
 	const bool good = cache && (d->where ? measure_where : measure_speed)(d, cache, out, error);
@@ -275,7 +275,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 /* --context is the depth to measure at; the engine is sized for it. */
-static int prepare(struct bench_part* part) {
+static int check_decode_options(struct bench_part* part) {
 	struct decode* d = (struct decode*)part;
 	struct swiftlet_options* options = &part->bench.options;
 	d->depth = options->context > 0 ? options->context : d->where ? DEEPEST : DEFAULT_DEPTH;
@@ -285,7 +285,7 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_decode_main(int argc, char** argv) {
-	struct decode d = {.part = {.prepare = prepare, .measure = measure}};
+	struct decode d = {.part = {.prepare = check_decode_options, .measure = measure_decode}};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(d.part),
 	    COUNT("tokens", 'n', "N", "tokens of a repetition (as many as take a second)", &d.tokens, 1, 4096),

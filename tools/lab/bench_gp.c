@@ -21,7 +21,7 @@ static void draw_mask(struct gp_random* r, uint64_t* bits) {
 }
 
 /* k of 32 at a truth that half of the dimensions lower. */
-static double score(struct gp_random* r, const uint64_t* bits, double* variance) {
+static double score_point(struct gp_random* r, const uint64_t* bits, double* variance) {
 	double truth = 0.97;
 	for (int i = 0; i < DIMS; i += 2)
 		truth -= 0.012 * (double)(bits[i >> 6] >> (i & 63) & 1);
@@ -33,20 +33,20 @@ static double score(struct gp_random* r, const uint64_t* bits, double* variance)
 	return (double)matches / TRIALS;
 }
 
-static bool add(struct gp* g, struct gp_random* r, int i) {
+static bool add_observations(struct gp* g, struct gp_random* r, int i) {
 	uint64_t bits[BENCH_WORDS];
 	double variance;
 	draw_mask(r, bits);
-	const double y = score(r, bits, &variance);
+	const double y = score_point(r, bits, &variance);
 	return gp_add(g, bits, y, variance, 1 + i / 20) == GP_OK;
 }
 
-static bool measure(struct gp* g, cJSON* out) {
+static bool measure_gp(struct gp* g, cJSON* out) {
 	struct gp_random random = {1};
 	double times[ADDED > PROPOSALS ? ADDED : PROPOSALS];
 	for (int i = 0; i < OBSERVATIONS; i++) {
 		const double began = seconds_now();
-		if (!add(g, &random, i))
+		if (!add_observations(g, &random, i))
 			return false;
 		if (i >= OBSERVATIONS - ADDED)
 			times[i - (OBSERVATIONS - ADDED)] = seconds_now() - began;
@@ -97,10 +97,10 @@ int bench_gp_main(int argc, char** argv) {
 	cJSON* const out = cJSON_CreateObject();
 	bench_json_number(out, "observations", OBSERVATIONS);
 	bench_json_number(out, "dimensions", DIMS);
-	const bool done = g && measure(g, out);
+	const bool done = g && measure_gp(g, out);
 	gp_close(g);
 	if (done)
-		return bench_tell(out, json);
+		return bench_report(out, json);
 	cJSON_Delete(out);
 	return complain(STATUS_FAILED, "the Gaussian process could not be run: no memory for %d observations",
 	                OBSERVATIONS);

@@ -106,8 +106,8 @@ static void attention_part(void* user, int part, int thread) {
 }
 
 /* floor, one: of the bytes that are read alone, and of one row; NaN where there is none. */
-static void report(struct sweeps* b, const char* kernel, enum dtype type, int rows, double seconds,
-                   double floor, double one) {
+static void report_kernel(struct sweeps* b, const char* kernel, enum dtype type, int rows, double seconds,
+                          double floor, double one) {
 	cJSON* const entry = bench_json_row(b->list);
 	cJSON_AddStringToObject(entry, "kernel", kernel);
 	cJSON_AddStringToObject(entry, "dtype", dtype_name(type));
@@ -125,7 +125,7 @@ static void sweep_products(struct sweeps* b, const char* kernel, const struct te
 		b->rows = row_counts[i];
 		const double seconds = best_sweep(b, b->matrices * PARTS, matmul_part) / b->matrices;
 		one = i == 0 ? seconds : one;
-		report(b, kernel, w->type, b->rows, seconds, (double)bytes / b->bandwidth, one);
+		report_kernel(b, kernel, w->type, b->rows, seconds, (double)bytes / b->bandwidth, one);
 	}
 }
 
@@ -137,7 +137,7 @@ static void sweep_type(struct sweeps* b, enum dtype type) {
 	struct tensor w = {.type = type, .rows = MATRIX_ROWS, .cols = MATRIX_COLS};
 	b->w = w;
 	b->matrices = strcmp(b->kernels->name, "reference") ? (int)(BUFFER_BYTES / bytes) : 1;
-	report(b, "prepare", type, 1, best_sweep(b, SLICE_ROWS, prepare_part) / SLICE_ROWS, NAN, NAN);
+	report_kernel(b, "prepare", type, 1, best_sweep(b, SLICE_ROWS, prepare_part) / SLICE_ROWS, NAN, NAN);
 	for (int i = 0; i < SLICE_ROWS; i++)
 		b->kernels->prepare(type, b->prepared + (size_t)i * prepared, b->x + i * MATRIX_COLS, MATRIX_COLS);
 	sweep_products(b, "matmul", &w);
@@ -158,11 +158,11 @@ static cJSON* sweep_all(struct sweeps* b) {
 	const size_t pair = (size_t)HEAD_DIM * 2 * CONTEXT * 2;
 	const int heads = (int)(BUFFER_BYTES / pair);
 	const double seconds = best_sweep(b, heads, attention_part) / heads;
-	report(b, "attention", DTYPE_F16, 1, seconds, (double)pair / b->bandwidth, NAN);
+	report_kernel(b, "attention", DTYPE_F16, 1, seconds, (double)pair / b->bandwidth, NAN);
 	return out;
 }
 
-static void fill(struct sweeps* b) {
+static void fill_random(struct sweeps* b) {
 	uint64_t state = 1;
 	for (size_t i = 0; i < BUFFER_BYTES; i++) { /* 0x30…0x3f: between 1e-9 and 2 in every float type */
 		state = state * 6364136223846793005u + 1442695040888963407u;
@@ -175,7 +175,7 @@ static void fill(struct sweeps* b) {
 }
 
 /* The figures; NULL with the error set. */
-static cJSON* measure(struct sweeps* b, const char* isa, int threads, struct error* error) {
+static cJSON* measure_kernels(struct sweeps* b, const char* isa, int threads, struct error* error) {
 	memset(b->sink, 0, sizeof b->sink);
 	b->pool = NULL;
 	b->kernels = cpu_kernels_choose(isa, error);
@@ -186,7 +186,7 @@ static cJSON* measure(struct sweeps* b, const char* isa, int threads, struct err
 		error_set(error, "not enough memory, or too many threads, for the kernels' benchmark");
 		return NULL;
 	}
-	fill(b);
+	fill_random(b);
 	return sweep_all(b);
 }
 
@@ -215,8 +215,8 @@ int bench_kernels_main(int argc, char** argv) {
 		return status;
 	struct error error = {"out of memory"};
 	struct sweeps* b = aligned_alloc(_Alignof(struct sweeps), sizeof *b);
-	cJSON* const out = b ? measure(b, isa, (int)threads, &error) : NULL;
-	status = out ? bench_tell(out, json) : complain(STATUS_FAILED, "%s", error.message);
+	cJSON* const out = b ? measure_kernels(b, isa, (int)threads, &error) : NULL;
+	status = out ? bench_report(out, json) : complain(STATUS_FAILED, "%s", error.message);
 	if (b && b->pool)
 		pool_close(b->pool);
 	free(b);

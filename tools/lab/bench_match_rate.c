@@ -40,7 +40,7 @@ static int bucket(int position) {
 	return b;
 }
 
-static void count(struct match_bench* b, struct rates* to, const int32_t* token, int n) {
+static void count_matches(struct match_bench* b, struct rates* to, const int32_t* token, int n) {
 	for (int i = 0; i < n; i++)
 		for (int k = 0; k < b->out[i].top; k++)
 			if (b->out[i].top_token[k] == token[i + 1]) {
@@ -50,7 +50,7 @@ static void count(struct match_bench* b, struct rates* to, const int32_t* token,
 			}
 }
 
-static void ask(struct match_bench* b, int n) {
+static void ask_exit(struct match_bench* b, int n) {
 	for (int i = 0; i < n; i++) {
 		b->out[i].top = TREE_RANKS;
 		b->want[i] = WANT_TOKEN | WANT_TOP;
@@ -72,7 +72,7 @@ static bool run_heads(struct match_bench* b, int exit, int n, struct error* erro
 	                           .scratch = b->scratch,
 	                           .in = b->head_in};
 	struct pass pass;
-	ask(b, n);
+	ask_exit(b, n);
 	exit_heads_fill(&heads, b->block[exit], b->state, n, b->want, b->out, &pass);
 	const bool good = backend->run(backend, &pass, error);
 	backend->discard(b->scratch);
@@ -84,7 +84,7 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 	struct backend* backend = b->part.bench.engine->backend;
 	const struct segment segment = {.cache = b->cache, .base = b->cache->committed, .n = n};
 	for (int e = 0, from = 0; e < b->exits; from = 2 * b->block[e++]) {
-		ask(b, n);
+		ask_exit(b, n);
 		struct pass pass = pass_over(&segment, token, NULL, 2 * b->block[e], b->want, b->out);
 		pass.row = state_text_rows;
 		pass.first = from;
@@ -93,11 +93,11 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 		pass.tap_out = b->state;
 		if (!backend->run(backend, &pass, error))
 			return false;
-		count(b, &b->own[e], token, n);
+		count_matches(b, &b->own[e], token, n);
 		if (has_trained(b, e)) {
 			if (!run_heads(b, e, n, error))
 				return false;
-			count(b, &b->trained[e], token, n);
+			count_matches(b, &b->trained[e], token, n);
 		}
 	}
 	backend->discard(b->cache);
@@ -129,8 +129,8 @@ static double rate(const struct match_bench* b, const struct rates* r, int posit
 	return bench_ratio(hits, rows);
 }
 
-static void tell_rates(cJSON* list, const struct match_bench* b, const struct rates* r, int exit,
-                       bool trained) {
+static void report_rates(cJSON* list, const struct match_bench* b, const struct rates* r, int exit,
+                         bool trained) {
 	cJSON* const row = bench_json_row(list);
 	double all[TREE_RANKS], by[POSITIONS];
 	for (int k = 0; k < TREE_RANKS; k++)
@@ -178,14 +178,14 @@ static bool measure_all(struct match_bench* b, cJSON* out, struct error* error) 
 	}
 	cJSON* const list = cJSON_AddArrayToObject(out, "rates");
 	for (int e = 0; e < b->exits; e++) {
-		tell_rates(list, b, &b->own[e], e, false);
+		report_rates(list, b, &b->own[e], e, false);
 		if (has_trained(b, e))
-			tell_rates(list, b, &b->trained[e], e, true);
+			report_rates(list, b, &b->trained[e], e, true);
 	}
 	return true;
 }
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_match_rate(struct bench_part* part, cJSON* out, struct error* error) {
 	struct match_bench* b = (struct match_bench*)part;
 	const bool good = measure_all(b, out, error);
 	if (b->cache)
@@ -201,7 +201,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 int bench_match_rate_main(int argc, char** argv) {
-	struct match_bench b = {.part = {.measure = measure}, .most_prompts = 32};
+	struct match_bench b = {.part = {.measure = measure_match_rate}, .most_prompts = 32};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six of the program's own)",

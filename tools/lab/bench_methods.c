@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/decode/lone.h"
 #include "core/decode/method.h"
+#include "core/decode/standalone.h"
 #include "tools/lab/contest.h"
 
 struct methods_bench {
@@ -20,7 +20,7 @@ struct methods_bench {
 /* ---- who takes part ------------------------------------------------------------------------- */
 
 /* Which methods --methods lists; all where it is not given. The exit status where one has no such name. */
-static int prepare(struct bench_part* part) {
+static int check_methods_options(struct bench_part* part) {
 	struct methods_bench* b = (struct methods_bench*)part;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
 		b->named[i] = !b->names;
@@ -58,7 +58,7 @@ static bool give_mask(struct methods_bench* b, struct way* way, struct error* wh
 }
 
 /* Plain decoding comes first. */
-static bool enter(struct methods_bench* b, enum swiftlet_method method, struct error* error) {
+static bool enter_contest(struct methods_bench* b, enum swiftlet_method method, struct error* error) {
 	struct contest* c = &b->contest;
 	struct swiftlet_options o = b->part.bench.options;
 	struct error why = {{0}};
@@ -77,18 +77,18 @@ static bool enter_all(struct methods_bench* b, struct error* error) {
 	c->bench = &b->part.bench;
 	c->temperature = c->bench->options.temperature;
 	if (!bench_prompts(c->bench, &c->prompts, b->input, b->most_tokens, error) ||
-	    !enter(b, SWIFTLET_VANILLA, error))
+	    !enter_contest(b, SWIFTLET_VANILLA, error))
 		return false;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
-		if (i != SWIFTLET_VANILLA && b->named[i] && !enter(b, (enum swiftlet_method)i, error))
+		if (i != SWIFTLET_VANILLA && b->named[i] && !enter_contest(b, (enum swiftlet_method)i, error))
 			return false;
 	return true;
 }
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- report --------------------------------------------------------------------------------- */
 
-static void tell_figures(const struct methods_bench* b, int which, struct choice choice, double plain_seconds,
-                         cJSON* to) {
+static void report_method(const struct methods_bench* b, int which, struct choice choice,
+                          double plain_seconds, cJSON* to) {
 	const struct answer s = contest_sum(&b->contest, which, choice);
 	double ctar[SWIFTLET_CTAR];
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
@@ -104,7 +104,7 @@ static void tell_figures(const struct methods_bench* b, int which, struct choice
 	bench_json_number(to, "differing", s.differing);
 }
 
-static void tell(const struct methods_bench* b, cJSON* out) {
+static void report_figures(const struct methods_bench* b, cJSON* out) {
 	const struct contest* c = &b->contest;
 	const struct answer plain = contest_sum(c, 0, every_prompt);
 	const double plain_seconds = 1 / answer_speed(&plain);
@@ -119,29 +119,30 @@ static void tell(const struct methods_bench* b, cJSON* out) {
 			cJSON_AddStringToObject(to, "missing", b->missing[i]);
 			continue;
 		}
-		tell_figures(b, i, every_prompt, plain_seconds, to);
+		report_method(b, i, every_prompt, plain_seconds, to);
 		bench_json_number(to, "memory_bytes", (double)session_method_bytes(is->session));
 		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
-			tell_figures(b, i, (struct choice){c->task[k], -1}, plain_seconds,
-			             cJSON_AddObjectToObject(tasks, c->task[k][0] ? c->task[k] : "all"));
+			report_method(b, i, (struct choice){c->task[k], -1}, plain_seconds,
+			              cJSON_AddObjectToObject(tasks, c->task[k][0] ? c->task[k] : "all"));
 	}
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_methods(struct bench_part* part, cJSON* out, struct error* error) {
 	struct methods_bench* b = (struct methods_bench*)part;
 	const bool good = enter_all(b, error) && contest_run(&b->contest, error);
 	if (good)
-		tell(b, out);
+		report_figures(b, out);
 	contest_close(&b->contest);
 	return good;
 }
 
 int bench_methods_main(int argc, char** argv) {
-	struct methods_bench b = {.part = {.prepare = prepare, .measure = measure}, .most_tokens = 128};
+	struct methods_bench b = {.part = {.prepare = check_methods_options, .measure = measure_methods},
+	                          .most_tokens = 128};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(b.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (six of the program's own)",

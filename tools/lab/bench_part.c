@@ -9,7 +9,7 @@
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
 /* What was measured on. */
-static void describe(const struct runtime* bench, cJSON* out) {
+static void describe_model(const struct runtime* bench, cJSON* out) {
 	const struct backend* backend = bench->engine->backend;
 	cJSON_AddStringToObject(out, "model", swiftlet_model_name(bench->model));
 	cJSON_AddStringToObject(out, "backend", swiftlet_engine_name(bench->engine));
@@ -71,7 +71,7 @@ static bool open_and_measure(struct bench_part* part, cJSON* out, struct error* 
 	if (!runtime_open_engine(bench, error))
 		return false;
 	interrupt_watch();
-	describe(bench, out);
+	describe_model(bench, out);
 	return part->measure(part, out, error);
 }
 
@@ -87,7 +87,7 @@ int bench_part_run(struct bench_part* part) {
 	const double differing = cJSON_GetNumberValue(cJSON_GetObjectItem(out, "tokens_differing"));
 	if (part->runs)
 		cJSON_AddItemToArray(part->runs, out);
-	int status = part->runs ? STATUS_DONE : bench_tell(out, part->json);
+	int status = part->runs ? STATUS_DONE : bench_report(out, part->json);
 	if (status == STATUS_DONE && differing > 0)
 		status = complain(STATUS_FAILED, "%.0f tokens differ from plain decoding's", differing);
 	return runtime_close(&part->bench, status);

@@ -63,7 +63,7 @@ cJSON* bench_json_row(cJSON* list) {
 	return row;
 }
 
-int bench_tell(cJSON* out, bool json) {
+int bench_report(cJSON* out, bool json) {
 	char* const text = json ? cJSON_PrintUnformatted(out) : NULL;
 	if (text)
 		puts(text);

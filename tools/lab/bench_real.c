@@ -3,7 +3,7 @@
  * Every prompt is answered by every variant, one after another in turns whose order moves on from prompt to
  * prompt, in one process over the same weights: plain decoding, the defaults, and the defaults without each
  * drafter. Each variant is a session of its own that begins with nothing learned and keeps what it learns
- * from prompt to prompt, with prices of its own. Decoding alone is timed; every token is compared with plain
+ * from prompt to prompt, with costs of its own. Decoding alone is timed; every token is compared with plain
  * decoding's. */
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 
 enum { PLAIN, DEFAULTS };
 
-static bool enter(struct contest* t, const char* name, enum swiftlet_method method, unsigned which,
-                  struct error* error) {
+static bool enter_contest(struct contest* t, const char* name, enum swiftlet_method method, unsigned which,
+                          struct error* error) {
 	struct swiftlet_options options = t->bench->options;
 	struct error why = {{0}};
 	if (method == SWIFTLET_VANILLA)
@@ -28,22 +28,22 @@ static bool enter(struct contest* t, const char* name, enum swiftlet_method meth
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	char name[32];
 	const unsigned asked = t->bench->options.drafters;
-	bool good = enter(t, "plain", SWIFTLET_VANILLA, asked, error) &&
-	            enter(t, "defaults", SWIFTLET_AUTO, asked, error);
+	bool good = enter_contest(t, "plain", SWIFTLET_VANILLA, asked, error) &&
+	            enter_contest(t, "defaults", SWIFTLET_AUTO, asked, error);
 	const unsigned all = good ? session_options(t->way[DEFAULTS].session)->drafters : 0;
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
 		const bool model = i == SOURCE_model && !t->bench->options.draft_model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
 			continue; /* nobody asks for one here, or it takes no part */
 		snprintf(name, sizeof name, "without %s", drafter_name[i]);
-		good = enter(t, name, SWIFTLET_AUTO, all & ~(1u << i), error);
+		good = enter_contest(t, name, SWIFTLET_AUTO, all & ~(1u << i), error);
 	}
 	return good;
 }
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-static void tell_choice(const struct contest* t, cJSON* list, const char* name, struct choice choice) {
+static void report_choice(const struct contest* t, cJSON* list, const char* name, struct choice choice) {
 	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
 	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "prompts_of", name);
@@ -54,7 +54,7 @@ static void tell_choice(const struct contest* t, cJSON* list, const char* name, 
 	bench_json_number(out, "median_over_plain", contest_median_over_plain(t, DEFAULTS, choice));
 }
 
-static void tell_contender(const struct contest* t, cJSON* list, int which) {
+static void report_contender(const struct contest* t, cJSON* list, int which) {
 	const struct answer sum = contest_sum(t, which, every_prompt);
 	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "name", t->way[which].name);
@@ -73,18 +73,18 @@ static void tell_contender(const struct contest* t, cJSON* list, int which) {
 	}
 }
 
-static void tell(const struct contest* t, cJSON* out) {
+static void report_figures(const struct contest* t, cJSON* out) {
 	double compared = 0, differing = 0;
 	cJSON_AddNumberToObject(out, "temperature", t->temperature);
 	cJSON* const list = cJSON_AddArrayToObject(out, "variants");
 	for (int i = 0; i < t->n; i++)
-		tell_contender(t, list, i);
+		report_contender(t, list, i);
 	cJSON* const by = cJSON_AddArrayToObject(out, "by");
 	for (int i = 0; i < t->tasks; i++)
-		tell_choice(t, by, t->task[i], (struct choice){t->task[i], -1});
-	tell_choice(t, by, "answers that loop", (struct choice){NULL, 1});
-	tell_choice(t, by, "answers that do not", (struct choice){NULL, 0});
-	tell_choice(t, by, "all", every_prompt);
+		report_choice(t, by, t->task[i], (struct choice){t->task[i], -1});
+	report_choice(t, by, "answers that loop", (struct choice){NULL, 1});
+	report_choice(t, by, "answers that do not", (struct choice){NULL, 0});
+	report_choice(t, by, "all", every_prompt);
 	for (int p = 0; p < t->asked; p++)
 		for (int i = 1; i < t->n; i++) {
 			compared += t->way[i].answer[p].tokens;
@@ -104,7 +104,7 @@ struct real {
 	double temperature;
 };
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_real(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct real* r = (struct real*)part;
 	struct contest t = {.bench = &part->bench, .temperature = r->temperature, .apart = true};
 	bool good = bench_prompts(&part->bench, &t.prompts, r->input, INT32_MAX, error);
@@ -112,7 +112,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 		t.prompts.prompt[i].max_tokens = r->tokens;
 	good = good && enter_all(&t, !r->no_ablation, error) && contest_run(&t, error);
 	if (good)
-		tell(&t, out);
+		report_figures(&t, out);
 	contest_close(&t);
 	return good;
 }
@@ -130,13 +130,13 @@ static int run_all(struct real* r, const char* const* model, int n) {
 		status = bench_part_run(&r->part);
 	}
 	if (r->part.runs && status == STATUS_DONE)
-		return bench_tell(r->part.runs, true);
+		return bench_report(r->part.runs, true);
 	cJSON_Delete(r->part.runs);
 	return status;
 }
 
 int bench_real_main(int argc, char** argv) {
-	struct real r = {.part = {.measure = measure, .as_run = true}};
+	struct real r = {.part = {.measure = measure_real, .as_run = true}};
 	struct swiftlet_options* const options = &r.part.bench.options;
 	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL", "a model (builtin); several may stand without -m",

@@ -1,23 +1,23 @@
-/* `swiftlet bench replay`: what drafting brings at given prices, without timing anything.
+/* `swiftlet bench replay`: what drafting brings at given costs, without timing anything.
  *
  * A stream of prompts is decoded with every verification run on the real model, or along answers that were
  * recorded, but what a pass costs comes from a table: v(n) of a verify pass of n rows and c of a draft pass,
- * in plain steps, as measured elsewhere for other weights. The planner decides by these prices, within what
- * the ledger lets a session lose, and its figures repeat. */
+ * in plain steps, as measured elsewhere for other weights. The planner decides by these costs, within what
+ * the budget lets a session lose, and its figures repeat. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/ledger.h"
+#include "core/decode/budget.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
 #include "core/draft/round.h"
 #include "streams/jsonl.h"
 #include "tools/lab/bench.h"
-#include "tools/lab/prices.h"
+#include "tools/lab/cost_table.h"
 #include "tools/lab/replay_oracle.h"
 #include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
@@ -25,7 +25,7 @@
 struct sums {
 	int64_t tokens, rounds, rows, draft_passes;
 	double cost;
-	/* draft tokens by source: verified rows, the chances they had, those that were accepted */
+	/* draft tokens by source: verified rows, the acceptance estimate they had, those that were accepted */
 	struct {
 		int64_t rows, accepted;
 		double expected;
@@ -34,9 +34,9 @@ struct sums {
 
 struct replay {
 	struct bench_part part;
-	const char *input, *price_text, *drafter_text, *mask_path, *answer_path;
+	const char *input, *cost_text, *drafter_text, *mask_path, *answer_path;
 	int pool_tokens, most_instances;
-	struct prices prices;
+	struct cost_table costs;
 	unsigned which;
 	struct mask skip;
 	struct cache* cache; /* NULL: answers were recorded, no pass is run */
@@ -45,10 +45,10 @@ struct replay {
 	size_t line_capacity;
 	int32_t* recorded; /* (n_recorded) what follows the prompt at hand */
 	int n_recorded, n_prompt;
-	struct ledger ledger;
+	struct speculation_budget budget;
 	struct replay_oracle* oracle;
 	struct drafter_set set;
-	struct chances chances;
+	struct acceptance acceptance;
 	struct planner planner;
 	struct retrieval_pool* pool;
 	struct sums sums;
@@ -59,24 +59,24 @@ struct replay {
 	struct round round;
 };
 
-/* ---- prices --------------------------------------------------------------------------------- */
+/* ---- costs --------------------------------------------------------------------------------- */
 
 static const double default_c = 0.6;
 
-static bool read_prices(const char* text, struct prices* prices, struct error* error) {
-	struct price_list list;
-	if (!prices_read(&list, text, error))
+static bool read_cost_table(const char* text, struct cost_table* costs, struct error* error) {
+	struct cost_list list;
+	if (!cost_list_read(&list, text, error))
 		return false;
 	for (int n = 1; n <= SLICE_ROWS; n++)
-		prices->verify[n] = prices->verify_worst[n] = (float)list.verify[n];
+		costs->verify[n] = costs->verify_worst[n] = (float)list.verify[n];
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		prices->pass[i] = prices->pass_worst[i] = (float)(isnan(list.draft) ? default_c : list.draft);
+		costs->pass[i] = costs->pass_worst[i] = (float)(isnan(list.draft) ? default_c : list.draft);
 	return true;
 }
 
 /* ---- decoding ------------------------------------------------------------------------------- */
 
-static bool verify(struct replay* r, struct error* error) {
+static bool verify_round(struct replay* r, struct error* error) {
 	struct pass pass;
 	struct backend* const backend = r->cache->backend;
 	round_start(&r->round, r->cache, NULL);
@@ -104,7 +104,7 @@ static void verify_recorded(struct replay* r) {
 }
 
 /* Draft passes as long as the planner wants them; their cost. */
-static bool draft(struct replay* r, double* cost, struct error* error) {
+static bool draft_round(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
 	struct backend* const backend = r->part.bench.engine->backend;
 	const struct draft_weights* quantized = engine_draft_weights(r->part.bench.engine);
@@ -124,7 +124,7 @@ static bool draft(struct replay* r, double* cost, struct error* error) {
 		if (!backend->run(backend, &pass, error))
 			return false;
 		drafter->take(state);
-		const float c = p->prices.pass[action.source] * p->prices.verify[pass.n];
+		const float c = p->costs.pass[action.source] * p->costs.verify[pass.n];
 		planner_passed(p, c);
 		*cost += (double)c;
 		r->sums.draft_passes++;
@@ -135,7 +135,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	struct planner* p = &r->planner;
 	const struct model* model = r->part.bench.model;
 	const int left = end - r->n - 1;
-	const double budget = 1 + (ledger_round_limit(&r->ledger) - 1) / 2;
+	const double budget = 1 + (budget_round_limit(&r->budget) - 1) / 2;
 	const struct round_limits limits = {SLICE_ROWS, left < MAX_DRAFT ? left : MAX_DRAFT, (float)budget};
 	const struct verdict* const verdict = &r->round.verdict;
 	double cost = 0;
@@ -147,11 +147,11 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		mask_start(r->set.state[SOURCE_mask], &round);
 	}
 	planner_start(p, r->text[r->n - 1], &limits);
-	if (!draft(r, &cost, error) || (r->cache && !verify(r, error)))
+	if (!draft_round(r, &cost, error) || (r->cache && !verify_round(r, error)))
 		return false;
 	if (!r->cache)
 		verify_recorded(r);
-	cost += (double)p->prices.verify[p->tree.n];
+	cost += (double)p->costs.verify[p->tree.n];
 	const int before = r->n;
 	for (int i = 0; i <= verdict->accepted && *more; i++) {
 		const int32_t token = r->round.out[verdict->path[i]].token;
@@ -160,9 +160,9 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	}
 	planner_see(p, verdict, r->round.out, r->n - before, (float)cost);
 	if (p->tree.n > 1 || cost > 1)
-		ledger_round(&r->ledger, cost, r->n - before);
+		budget_round(&r->budget, cost, r->n - before);
 	else
-		ledger_plain(&r->ledger);
+		budget_plain(&r->budget);
 	drafter_set_append(&r->set, r->text + before, r->n - before);
 	for (int row = 1; row < p->tree.n; row++) {
 		r->sums.of[p->tree.source[row]].rows++;
@@ -177,7 +177,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 	return true;
 }
 
-static bool decode(struct replay* r, int max_tokens, struct error* error) {
+static bool decode_prompt(struct replay* r, int max_tokens, struct error* error) {
 	int end = r->n + max_tokens < r->context ? r->n + max_tokens : r->context;
 	r->n_prompt = r->n;
 	if (!r->cache) {
@@ -250,7 +250,8 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
 		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
 		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
-			good = (r->cache || take_answer(r, &instance, error)) && decode(r, instance.max_tokens, error);
+			good = (r->cache || take_answer(r, &instance, error)) &&
+			       decode_prompt(r, instance.max_tokens, error);
 		else {
 			bench_progress_end();
 			complain(STATUS_FAILED, "left out: %s", error->message);
@@ -280,10 +281,10 @@ static bool open_drafters(struct replay* r, struct error* error) {
 		retrieval_use_pool(r->set.state[SOURCE_retrieval], r->pool);
 	if (r->with_oracle && !(r->oracle = oracle_open(&setup, r->pool)))
 		return error_set(error, "out of memory");
-	ledger_open(&r->ledger, 0);
-	chances_open(&r->chances);
-	planner_open(&r->planner, &r->set, &r->chances);
-	planner_set_prices(&r->planner, &r->prices);
+	budget_open(&r->budget, 0);
+	acceptance_open(&r->acceptance);
+	planner_open(&r->planner, &r->set, &r->acceptance);
+	planner_set_costs(&r->planner, &r->costs);
 	return true;
 }
 
@@ -298,10 +299,10 @@ static void close_drafters(struct replay* r) {
 	free(r->text);
 }
 
-static void tell(const struct replay* r, cJSON* out) {
+static void report_figures(const struct replay* r, cJSON* out) {
 	const struct sums* s = &r->sums;
 	const double tokens = (double)s->tokens, rounds = (double)s->rounds;
-	cJSON_AddStringToObject(out, "prices", r->price_text);
+	cJSON_AddStringToObject(out, "prices", r->cost_text);
 	cJSON_AddNumberToObject(out, "instances", r->instances);
 	cJSON_AddNumberToObject(out, "left_out", r->left_out);
 	cJSON_AddNumberToObject(out, "tokens", tokens);
@@ -310,7 +311,7 @@ static void tell(const struct replay* r, cJSON* out) {
 	bench_json_number(out, "draft_passes_per_pass", bench_ratio((double)s->draft_passes, rounds));
 	bench_json_number(out, "speedup", bench_ratio(tokens, s->cost));
 	if (r->oracle) {
-		const struct oracle_figures f = oracle_find(r->oracle, r->prices.verify);
+		const struct oracle_figures f = oracle_find(r->oracle, r->costs.verify);
 		bench_json_number(out, "hindsight", f.hindsight);
 		bench_json_number(out, "best_rule", f.rule);
 		cJSON_AddNumberToObject(out, "best_rule_match", f.rule_match);
@@ -328,7 +329,7 @@ static void tell(const struct replay* r, cJSON* out) {
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool replay(struct replay* r, struct error* error) {
+static bool replay_answers(struct replay* r, struct error* error) {
 	FILE* file = strcmp(r->input, "-") == 0 ? stdin : fopen(r->input, "rb");
 	if (!file)
 		return error_set(error, "%s: %s", r->input, strerror(errno));
@@ -345,20 +346,21 @@ static bool replay(struct replay* r, struct error* error) {
 	return good;
 }
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_replay(struct bench_part* part, cJSON* out, struct error* error) {
 	struct replay* r = (struct replay*)part;
 	r->context = bench_context(&part->bench);
-	const bool good = replay(r, error);
+	const bool good = replay_answers(r, error);
 	if (good)
-		tell(r, out);
+		report_figures(r, out);
 	close_drafters(r);
 	return good;
 }
 
-static int prepare(struct bench_part* part) {
+static int check_replay_options(struct bench_part* part) {
 	struct replay* r = (struct replay*)part;
 	struct error error = {{0}};
-	if (!drafter_parse(r->drafter_text, &r->which, &error) || !read_prices(r->price_text, &r->prices, &error))
+	if (!drafter_parse(r->drafter_text, &r->which, &error) ||
+	    !read_cost_table(r->cost_text, &r->costs, &error))
 		return complain(STATUS_USAGE, "%s", error.message);
 	if (r->answer_path ? r->which & 1u << SOURCE_mask : r->with_oracle)
 		return complain(STATUS_USAGE, "bench replay: --oracle wants --answers, with which no mask drafts");
@@ -366,9 +368,9 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_replay_main(int argc, char** argv) {
-	struct replay r = {.part = {.prepare = prepare, .measure = measure},
+	struct replay r = {.part = {.prepare = check_replay_options, .measure = measure_replay},
 	                   .input = "-",
-	                   .price_text = "slope=0.05,c=0.55",
+	                   .cost_text = "slope=0.05,c=0.55",
 	                   .drafter_text = "prediction,retrieval,recycle",
 	                   .pool_tokens = 1 << 16,
 	                   .most_instances = INT32_MAX};
@@ -378,7 +380,7 @@ int bench_replay_main(int argc, char** argv) {
 	    TEXT("prices", 0, "LIST|FILE",
 	         "costs: slope=S or v2=V,v4=V…, and c=C; or a file that\n"
 	         "bench decode --rows --json wrote (slope=0.05,c=0.55)",
-	         &r.price_text),
+	         &r.cost_text),
 	    TEXT("drafters", 0, "LIST", "which drafters draft (prediction,retrieval,recycle)", &r.drafter_text),
 	    COUNT("instances", 'n', "N", "stop after so many prompts (all)", &r.most_instances, 1, INT32_MAX),
 	    MORE_OPTIONS,

@@ -42,8 +42,8 @@ static bool run_head(const struct screened* c, const struct sampler* sampler, in
 	return backend->run(backend, &pass, error);
 }
 
-static void compare(struct screened* c, int kind, const struct result* screened, const struct result* whole,
-                    int n) {
+static void compare_heads(struct screened* c, int kind, const struct result* screened,
+                          const struct result* whole, int n) {
 	const size_t vocab = (size_t)c->cache->backend->weights->shape.vocab;
 	const float* logits = cpu_of(c->cache->backend)->logits;
 	for (int i = 0; i < n; i++) {
@@ -74,13 +74,13 @@ static bool judge_rows(struct screened* c, const int32_t* token, int n, struct e
 		return false;
 	for (int first = 0; first < n; first += cpu->head_rows) {
 		const int rows = least(n - first, cpu->head_rows);
-		cpu->screened.price = cpu->screened.resting = 0; /* whether it pays is not asked */
+		cpu->screened.cost = cpu->screened.resting = 0; /* whether it pays is not asked */
 		if (!run_head(c, sampler, first, rows, WANT_TOKEN, screened, error))
 			return false;
 		memcpy(c->kept, cpu->logits, (size_t)rows * row);
 		if (!run_head(c, sampler, first, rows, WANT_TOKEN | WANT_LOG_SUM_EXP, whole, error))
 			return false;
-		compare(c, kind, screened, whole, rows);
+		compare_heads(c, kind, screened, whole, rows);
 	}
 	backend->commit(c->cache, state_text_rows, n);
 	return true;
@@ -110,7 +110,7 @@ static bool judge(struct screened* c, struct error* error) {
 	return positions(c) > 0 || error_set(error, "no text to read");
 }
 
-static void tell(const struct screened* c, cJSON* out) {
+static void report_figures(const struct screened* c, cJSON* out) {
 	static const char* const kind[] = {"greedy", "sampled"};
 	int64_t differing = 0;
 	for (int k = 0; k < 2; k++) {
@@ -127,16 +127,16 @@ static void tell(const struct screened* c, cJSON* out) {
 	cJSON_AddNumberToObject(out, "tokens_differing", (double)differing);
 }
 
-static int prepare(struct bench_part* part) {
+static int check_screened_head_options(struct bench_part* part) {
 	part->bench.options.screened_head = 1;
 	return OPTIONS_GO_ON;
 }
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_screened_head(struct bench_part* part, cJSON* out, struct error* error) {
 	struct screened* c = (struct screened*)part;
 	const bool good = judge(c, error);
 	if (good)
-		tell(c, out);
+		report_figures(c, out);
 	if (c->cache)
 		c->cache->backend->cache_close(c->cache);
 	free(c->kept);
@@ -145,7 +145,8 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 int bench_screened_head_main(int argc, char** argv) {
-	struct screened c = {.part = {.prepare = prepare, .measure = measure}, .most = INT64_MAX};
+	struct screened c = {.part = {.prepare = check_screened_head_options, .measure = measure_screened_head},
+	                     .most = INT64_MAX};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(c.part),
 	    TEXT("input", 'i', "FILE", "texts, as the prompts that `swiftlet stream` takes", &c.input),

@@ -5,7 +5,7 @@
  * windows one after another as serving gives them. What is judged is one-step alpha.
  *
  * Nothing is simulated: a score is teacher-forced over the answers, a window of WINDOW rows a pass, each
- * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's price
+ * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's cost
  * is the share of a plain step's weight bytes that it saves. */
 #include <math.h>
 #include <stdio.h>
@@ -55,14 +55,14 @@ struct searching {
 	int blocks;
 	struct half half[2];
 	struct spans spans;           /* over the answers to search on */
-	double attention, mlp, fixed; /* prices, in plain steps */
+	double attention, mlp, fixed; /* costs, in plain steps */
 	cJSON* rows;
 };
 
 /* ---- answers and what is cut from them ------------------------------------------------------ */
 
 /* The k-th window of every text, then the next one's: what comes first is of many texts. */
-static void cut(struct half* half) {
+static void cut_windows(struct half* half) {
 	bool more = true;
 	for (int at = 0; more; at += WINDOW) {
 		more = false;
@@ -96,7 +96,7 @@ static void take_states(void* user, int first, int n, float* const* state) {
 }
 
 /* The answers of a half, their caches, filled, and what the states of those to search on tell. */
-static bool answer(struct searching* s, int which, struct error* error) {
+static bool answer_prompts(struct searching* s, int which, struct error* error) {
 	const struct runtime* const bench = &s->part.bench;
 	struct half* h = &s->half[which];
 	struct state_points points = {.n = 0};
@@ -114,7 +114,7 @@ static bool answer(struct searching* s, int which, struct error* error) {
 		                     : state_text_fill(bench, &h->text[i], error)))
 			return false;
 	}
-	cut(h);
+	cut_windows(h);
 	return h->windows > 0 || error_set(error, "the answers are too short to score masks on");
 }
 
@@ -128,7 +128,7 @@ static bool open_texts(struct searching* s, struct error* error) {
 	return bench_prompts(bench, all, s->input, s->tokens, error) &&
 	       prompts_split(all, &s->half[LEARN].prompts, error) &&
 	       (spans_open(&s->spans, s->blocks) || error_set(error, "out of memory for influence")) &&
-	       answer(s, LEARN, error) && answer(s, JUDGE, error);
+	       answer_prompts(s, LEARN, error) && answer_prompts(s, JUDGE, error);
 }
 
 static void close_texts(struct searching* s) {
@@ -203,8 +203,8 @@ static double saved_by(const struct searching* s, const struct mask* mask) {
 
 /* With one-step alpha: the share of an answer's tokens that a single draft step finds after the full model's
  * keys and values of all tokens before. */
-static bool show(const struct searching* s, const char* name, double cost, int after, const struct mask* mask,
-                 struct error* error) {
+static bool show_progress(const struct searching* s, const char* name, double cost, int after,
+                          const struct mask* mask, struct error* error) {
 	struct score score;
 	if (!score_windows(s, JUDGE, mask, 0, s->half[JUDGE].windows, &score, error))
 		return false;
@@ -235,7 +235,7 @@ static bool quality(const struct searching* s, const struct mask* mask, double* 
 	return true;
 }
 
-/* Of whole blocks' beginnings, each as long as the cost wants. */
+/* Of prefixes of blocks, each as long as the cost wants. */
 static bool best_span(const struct searching* s, double cost, struct mask* best, struct error* error) {
 	double most = -INFINITY, mean;
 	const int end = 2 * s->blocks - 2;
@@ -286,7 +286,8 @@ static bool references(const struct searching* s, struct error* error) {
 	struct mask mask = {.word = {0}}, span;
 	double loss[2 * MAX_BLOCKS], now;
 	for (int c = 0; c < s->costs; c++)
-		if (!best_span(s, s->cost[c], &span, error) || !show(s, "best span", s->cost[c], 0, &span, error))
+		if (!best_span(s, s->cost[c], &span, error) ||
+		    !show_progress(s, "best span", s->cost[c], 0, &span, error))
 			return false;
 	for (int i = 0; i < 2 * s->blocks; i++)
 		loss[i] = -INFINITY;
@@ -298,7 +299,7 @@ static bool references(const struct searching* s, struct error* error) {
 			if (!remove_next(s, &mask, &now, loss, error))
 				return false;
 		}
-		if (!show(s, "greedy removal", s->cost[c], 0, &mask, error))
+		if (!show_progress(s, "greedy removal", s->cost[c], 0, &mask, error))
 			return false;
 	}
 	return true;
@@ -345,7 +346,7 @@ static bool run_search(const struct searching* s, const struct proposer* p, doub
 	     scored++) {
 		if (checkpoint[at] == scored) {
 			const struct mask best = search_best(search, NULL);
-			good = show(s, p->name, cost, checkpoint[at++], &best, error);
+			good = show_progress(s, p->name, cost, checkpoint[at++], &best, error);
 		}
 		struct proposal proposal;
 		struct score score = {0};
@@ -394,7 +395,7 @@ static bool read_costs(struct searching* s, const char* text) {
 	return false;
 }
 
-static int prepare(struct bench_part* part) {
+static int check_search_options(struct bench_part* part) {
 	struct searching* s = (struct searching*)part;
 	return read_costs(s, s->list)
 	           ? OPTIONS_GO_ON
@@ -403,7 +404,7 @@ static int prepare(struct bench_part* part) {
 	                      MOST_COSTS);
 }
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_search(struct bench_part* part, cJSON* out, struct error* error) {
 	struct searching* s = (struct searching*)part;
 	bool good = open_texts(s, error);
 	if (good) {
@@ -420,7 +421,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 }
 
 int bench_search_main(int argc, char** argv) {
-	struct searching s = {.part = {.prepare = prepare, .measure = measure},
+	struct searching s = {.part = {.prepare = check_search_options, .measure = measure_search},
 	                      .list = "10,20,30,40,50",
 	                      .most = 300,
 	                      .tokens = 160,

@@ -4,7 +4,7 @@
  * the mask found beside one that decodes plainly, in alternating slices, so that both see the same machine;
  * the speed-up is the median of the slices' ratios, and stands beside what M, alpha and c promise (SWIFT
  * Eq. 6). cold: sessions with the defaults and nothing learned, at three skip ratios, beside a plain one:
- * the most that trying may cost. copy: sub-layers skipped, quantized draft weights of the weights, and both.
+ * the most that trying may cost. copy: sub-layers skipped, quantized draft weights, and both.
  * Every token of every session is compared with the plain one's. */
 #include <math.h>
 #include <stdio.h>
@@ -201,7 +201,7 @@ static bool open_way(struct swift* w, struct way* way, struct draft_way how, str
 }
 
 /* The share of its text that a way's drafts predict, in windows of 32 tokens. */
-static bool predict(struct way* way, const struct mask* mask, double* share, struct error* error) {
+static bool predict_speedup(struct way* way, const struct mask* mask, double* share, struct error* error) {
 	struct swiftlet_step step;
 	int matches, rows;
 	swiftlet_session_cancel(way->session);
@@ -213,15 +213,15 @@ static bool predict(struct way* way, const struct mask* mask, double* share, str
 	return true;
 }
 
-static bool tell_way(struct swift* w, struct way* way, const struct way* plain, cJSON* list,
-                     struct error* error) {
+static bool report_way(struct swift* w, struct way* way, const struct way* plain, cJSON* list,
+                       struct error* error) {
 	const struct mask mask = session_mask(way->session, NULL);
 	cJSON* const one = bench_json_row(list);
 	double share;
 	cJSON_AddStringToObject(one, "name", way->name);
 	cJSON_AddNumberToObject(one, "skipped", mask_count(&mask));
 	way_json(way, plain, w->slices, one);
-	if (!predict(way, &mask, &share, error))
+	if (!predict_speedup(way, &mask, &share, error))
 		return false;
 	bench_json_number(one, "predicted", share);
 	return true;
@@ -249,14 +249,14 @@ static bool run_draft_weights(struct swift* w, cJSON* out, struct error* error) 
 	cJSON* const list = cJSON_AddArrayToObject(out, "ways");
 	for (int k = 0; good && k < DRAFT_WAYS; k++)
 		if (way[k].session)
-			good = tell_way(w, &way[k], &way[DRAFT_WAYS], list, error);
+			good = report_way(w, &way[k], &way[DRAFT_WAYS], list, error);
 	ways_close(way, DRAFT_WAYS + 1);
 	return good;
 }
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
+static bool measure_swift(struct bench_part* part, cJSON* out, struct error* error) {
 	struct swift* w = (struct swift*)part;
 	const struct model* model = part->bench.model;
 	part->bench.options.draft_bits = 0; /* of the other parts' sessions */
@@ -277,7 +277,7 @@ static bool measure(struct bench_part* part, cJSON* out, struct error* error) {
 	return true;
 }
 
-static int prepare(struct bench_part* part) {
+static int check_swift_options(struct bench_part* part) {
 	struct swift* w = (struct swift*)part;
 	struct swiftlet_options* options = &part->bench.options;
 	if (strspn(w->parts, "abcd") != strlen(w->parts) || !*w->parts)
@@ -293,7 +293,8 @@ static int prepare(struct bench_part* part) {
 }
 
 int bench_swift_main(int argc, char** argv) {
-	struct swift w = {.part = {.prepare = prepare, .measure = measure}, .parts = "abcd", .slices = 16};
+	struct swift w = {
+	    .part = {.prepare = check_swift_options, .measure = measure_swift}, .parts = "abcd", .slices = 16};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(w.part),
 	    TEXT("parts", 0, "abcd", "which parts; b without a takes a synthetic model's planted mask", &w.parts),

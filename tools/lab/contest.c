@@ -49,7 +49,7 @@ static struct answer answer_of(const struct swiftlet_figures* f, double seconds,
 }
 
 /* times: 1, or -1 to take away. */
-static void add(struct answer* sum, const struct answer* a, int times) {
+static void add_figures(struct answer* sum, const struct answer* a, int times) {
 	double* const to = (double*)sum;
 	const double* const of = (const double*)a;
 	for (size_t i = 0; i < sizeof *sum / sizeof *to; i++)
@@ -63,8 +63,8 @@ static bool open_session(struct way* w, const struct runtime* bench, const struc
 	return w->session != NULL;
 }
 
-static bool begin(struct way* w, const struct swiftlet_request* request, struct error* error) {
-	add(&w->ended, &w->now, 1);
+static bool begin_prompt(struct way* w, const struct swiftlet_request* request, struct error* error) {
+	add_figures(&w->ended, &w->now, 1);
 	w->now = (struct answer){.prompts = 0};
 	w->seconds = w->cpu = 0;
 	w->running = swiftlet_session_start(w->session, request, error->message, sizeof error->message);
@@ -72,7 +72,7 @@ static bool begin(struct way* w, const struct swiftlet_request* request, struct 
 }
 
 /* Decoding begins when the prefill has brought a token. */
-static bool step(struct way* w, struct error* error) {
+static bool step_contender(struct way* w, struct error* error) {
 	struct swiftlet_step step;
 	struct swiftlet_figures figures;
 	const struct swiftlet_options* const options = &w->bench->options;
@@ -114,14 +114,14 @@ void contest_close(struct contest* t) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Which may be from before the draft weights was there: another contender's passes have made it since. */
-static void take_prices(struct engine* engine, const struct cost_model* cost) {
+/* Costs may be from before the draft weights were ready: another contender's passes have made them since. */
+static void take_costs(struct engine* engine, const struct cost_model* cost) {
 	engine->cost = *cost;
 	if (engine->draft_weights_ready)
 		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
 }
 
-static bool answer(struct contest* t, int which, int prompt, struct error* error) {
+static bool answer_prompt(struct contest* t, int which, int prompt, struct error* error) {
 	struct way* w = &t->way[which];
 	const struct prompt* p = &t->prompts.prompt[prompt];
 	struct swiftlet_request request =
@@ -129,14 +129,14 @@ static bool answer(struct contest* t, int which, int prompt, struct error* error
 	request.temperature = t->temperature;
 	request.sequence = t->apart ? (uint64_t)prompt : 0;
 	if (t->apart)
-		take_prices(t->bench->engine, &w->cost);
+		take_costs(t->bench->engine, &w->cost);
 	w->tokens.n = 0;
-	if (!begin(w, &request, error))
+	if (!begin_prompt(w, &request, error))
 		return false;
 	while (w->running) {
 		if (interrupted())
 			swiftlet_session_cancel(w->session);
-		if (!step(w, error))
+		if (!step_contender(w, error))
 			return false;
 	}
 	w->answer[prompt] = w->now;
@@ -165,7 +165,7 @@ static bool one_prompt(struct contest* t, int prompt, struct error* error) {
 	const struct way* plain = &t->way[0];
 	for (int i = 0; i < t->n; i++) {
 		const int which = (prompt + i) % t->n;
-		if (t->way[which].session && !answer(t, which, prompt, error))
+		if (t->way[which].session && !answer_prompt(t, which, prompt, error))
 			return false;
 	}
 	for (struct way* w = t->way; w < t->way + t->n; w++)
@@ -224,7 +224,7 @@ struct answer contest_sum(const struct contest* t, int which, struct choice choi
 	struct answer sum = {0};
 	for (int p = 0; p < t->asked; p++)
 		if (is_chosen(t, p, choice))
-			add(&sum, &t->way[which].answer[p], 1);
+			add_figures(&sum, &t->way[which].answer[p], 1);
 	return sum;
 }
 
@@ -258,29 +258,29 @@ static bool begin_next(struct way* w, struct error* error) {
 		return false;
 	const struct swiftlet_request request =
 	    request_for(session_options(w->session), id, WAY_PROMPT, 512, NULL);
-	return begin(w, &request, error);
+	return begin_prompt(w, &request, error);
 }
 
 static struct answer all_of(const struct way* w) {
 	struct answer sum = w->ended;
-	add(&sum, &w->now, 1);
+	add_figures(&sum, &w->now, 1);
 	return sum;
 }
 
 bool way_advance(struct way* w, int n, struct answer* taken, struct error* error) {
 	const struct answer before = all_of(w);
 	do {
-		if ((!w->running && !begin_next(w, error)) || !step(w, error))
+		if ((!w->running && !begin_next(w, error)) || !step_contender(w, error))
 			return false;
 		*taken = all_of(w);
-		add(taken, &before, -1);
+		add_figures(taken, &before, -1);
 	} while (taken->timed < n);
 	return true;
 }
 
 struct answer way_sum(const struct way* w) {
 	struct answer sum = all_of(w);
-	add(&sum, &w->before, -1);
+	add_figures(&sum, &w->before, -1);
 	return sum;
 }
 

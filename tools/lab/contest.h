@@ -47,10 +47,10 @@ struct contest {
 	struct prompt_list prompts;
 	struct way way[MOST_CONTENDERS]; /* (n) the first decodes plainly */
 	int n, asked;                    /* asked: prompts that were answered */
-	bool apart;               /* a contender has prices of its own, a prompt is a sequence of its own */
-	double temperature;       /* of requests */
-	int most_prompts;         /* 0: all */
-	bool loops[MOST_PROMPTS]; /* the plain answer's last tokens stand earlier in it */
+	bool apart;                      /* a contender has costs of its own, a prompt is a sequence of its own */
+	double temperature;              /* of requests */
+	int most_prompts;                /* 0: all */
+	bool loops[MOST_PROMPTS];        /* the plain answer's last tokens stand earlier in it */
 	const char* task[MOST_TASKS];
 	int tasks;
 };

@@ -41,7 +41,7 @@ void oracle_close(struct replay_oracle* o) {
 }
 
 /* rest (n_rest): what follows the text. */
-static struct place follow(struct replay_oracle* o, int32_t root, const int32_t* rest, int n_rest) {
+static struct place follow_policy(struct replay_oracle* o, int32_t root, const int32_t* rest, int n_rest) {
 	struct place p = {.left = (uint8_t)(n_rest - 1 < DEEPEST ? n_rest - 1 : DEEPEST)};
 	struct candidate first;
 	struct tree tree;
@@ -67,7 +67,7 @@ bool oracle_add(struct replay_oracle* o, const int32_t* text, int n_prompt, int 
 	for (int i = n_prompt; i < n; i++) { /* the first token comes with the prompt */
 		drafters[SOURCE_retrieval]->append(o->drafter, text + i, 1);
 		if (i + 1 < n)
-			o->place[o->n++] = follow(o, text[i], text + i + 1, n - i - 1);
+			o->place[o->n++] = follow_policy(o, text[i], text + i + 1, n - i - 1);
 		else
 			o->place[o->n++] = (struct place){.last = true};
 	}

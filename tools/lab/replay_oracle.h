@@ -13,7 +13,7 @@
 
 struct replay_oracle;
 
-/* What a policy brings: tokens over cost at the prices. */
+/* What a policy brings: tokens over cost by the cost table. */
 struct oracle_figures {
 	double hindsight; /* of any depth at any token */
 	double rule;      /* of the best rule by length of match */

@@ -54,7 +54,7 @@ bool state_text_prefill(struct cache* cache, const int32_t* id, int n, int32_t* 
 }
 
 /* One token more for each of the texts that go on (n of them). */
-static bool step(struct backend* backend, struct state_text* const* text, int n, struct error* error) {
+static bool step_texts(struct backend* backend, struct state_text* const* text, int n, struct error* error) {
 	struct segment segment[TOGETHER] = {{0}};
 	int32_t token[TOGETHER] = {0}, parent[TOGETHER] = {0};
 	uint8_t want[TOGETHER] = {0};
@@ -102,7 +102,7 @@ static bool answer_group(const struct runtime* bench, const struct prompt* promp
 		}
 		if (count == 0)
 			break;
-		good = step(bench->engine->backend, going, count, error);
+		good = step_texts(bench->engine->backend, going, count, error);
 	}
 	for (int i = 0; i < n; i++) {
 		if (text[i].cache)

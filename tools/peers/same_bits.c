@@ -31,7 +31,7 @@ static double counted_clock(void* user) {
 	return calls->seconds += 1e-3 + 5e-4 * (double)(hash >> 40) * 0x1p-24;
 }
 
-static bool tell(void* user, const struct swiftlet_step* step) {
+static bool report_figures(void* user, const struct swiftlet_step* step) {
 	for (int i = 0; i < step->n; i++) {
 		const struct swiftlet_token* t = &step->token[i];
 		printf(" %d", t->id);
@@ -42,7 +42,7 @@ static bool tell(void* user, const struct swiftlet_step* step) {
 	return true;
 }
 
-static void tell_figures(const struct swiftlet_figures* f) {
+static void report_figures(const struct swiftlet_figures* f) {
 	printf("\n%d %d %s, passes %lld %lld %lld, drafts %lld %lld %lld, rounds %lld, rows %lld, exit %d",
 	       f->cached_tokens, f->tokens, swiftlet_stop_name(f->stop), (long long)f->full_passes,
 	       (long long)f->verify_passes, (long long)f->plain_steps, (long long)f->draft_steps,
@@ -103,11 +103,12 @@ int main(int argc, char** argv) {
 		request.n_prompt = n;
 		request.max_tokens = max_tokens;
 		request.logprobs = atoi(argv[2]);
-		if (!swiftlet_session_generate(session, &request, tell, to, &figures, message, sizeof message))
+		if (!swiftlet_session_generate(session, &request, report_figures, to, &figures, message,
+		                               sizeof message))
 			return fail();
 		fclose(to);
 		printf("\n%s", request.logprobs > 0 ? logits : "");
-		tell_figures(&figures);
+		report_figures(&figures);
 		free(logits);
 		free(prompt);
 		free(text);

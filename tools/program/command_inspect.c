@@ -157,20 +157,20 @@ static int check_model(const struct model* model) {
 
 /* ---- methods -------------------------------------------------------------------------------- */
 
-/* Which methods the model has parts for, and what the others lack. */
+/* Which methods the model has auxiliary weights for, and what the others lack. */
 static void print_methods(struct model* model) {
 	const struct engine engine = {.model = model};
 	struct error error;
 	fputs("methods     ", stdout);
 	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++) {
-		if (!method_has_parts(&methods[i], &engine, &error))
+		if (!method_has_auxiliary_weights(&methods[i], &engine, &error))
 			continue;
 		printf("%s %s", n == 0 ? "" : n % 8 == 0 ? ",\n            " : ",", methods[i].name);
 		n++;
 	}
 	putchar('\n');
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
-		if (!method_has_parts(&methods[i], &engine, &error))
+		if (!method_has_auxiliary_weights(&methods[i], &engine, &error))
 			printf("             %s\n", error.message);
 }
 

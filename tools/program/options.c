@@ -200,7 +200,7 @@ static int take_word(struct command_line* line, const char* word) {
 int options_parse(struct command_line* line, int argc, char** argv) {
 	if (line->session) {
 		swiftlet_options_default(line->session);
-		line->session->exchange = ranks_exchange();
+		line->session->group = ranks_group();
 	}
 	line->n_words = 0;
 	help_keep_defaults(line);

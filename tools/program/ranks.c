@@ -7,13 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/exchange.h"
+#include "kernels/process_group.h"
 #include "swiftlet.h"
 #include "tools/program/options.h"
 
-static struct exchange* joined;
+static struct process_group* joined;
 
-struct exchange* ranks_exchange(void) {
+struct process_group* ranks_group(void) {
 	return joined;
 }
 
@@ -53,9 +53,9 @@ int ranks_join(void) {
 	if (!is_one_of_several())
 		return OPTIONS_GO_ON;
 	void* const module = load_module();
-	struct exchange* (*open)(void) = NULL;
+	struct process_group* (*open)(void) = NULL;
 	if (module)
-		*(void**)&open = dlsym(module, "exchange_mpi_open");
+		*(void**)&open = dlsym(module, "process_group_mpi_open");
 	if (!open)
 		return complain(
 		    STATUS_FAILED,

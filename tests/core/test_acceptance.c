@@ -1,4 +1,4 @@
-/* Chances are learned from whatever comes, and stay chances; trees of several sources merge.
+/* Estimates are learned from whatever comes, and stay probabilities; trees of several sources merge.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -9,19 +9,19 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/chances.h"
+#include "core/draft/acceptance.h"
 
 static double uniform(void) { return (double)rand() / ((double)RAND_MAX + 1); }
 
 static void test_priors(void** state) {
 	(void)state;
-	static struct chances chances;
-	chances_open(&chances);
+	static struct acceptance acceptance;
+	acceptance_open(&acceptance);
 	for (int source = 0; source < DRAFTER_COUNT; source++) {
 		assert_in_range(drafters[source]->bins, 1, EVIDENCE_BINS);
 		for (int bin = 0; bin < drafters[source]->bins; bin++)
-			for (int rank = 0; rank < CHANCE_RANKS; rank++) {
-				const float chance = chances_of(&chances, source, bin, rank);
+			for (int rank = 0; rank < ACCEPTANCE_RANKS; rank++) {
+				const float chance = acceptance_of(&acceptance, source, bin, rank);
 				assert_true(chance > 0 && chance < 1);
 			}
 	}
@@ -30,54 +30,54 @@ static void test_priors(void** state) {
 /* Each bin and rank gets its own chance within what the trials can tell, and follows a change. */
 static void test_learning(void** state) {
 	(void)state;
-	static struct chances chances;
+	static struct acceptance acceptance;
 	static const double truth[2][3] = {{0.9, 0.5, 0.1}, {0.2, 0.7, 0.4}};
-	chances_open(&chances);
+	acceptance_open(&acceptance);
 	for (int turn = 0; turn < 2; turn++) {
 		for (int i = 0; i < 9000; i++)
-			chances_see(&chances, SOURCE_retrieval, i % 3, i % 3, uniform() < truth[turn][i % 3]);
+			acceptance_observe(&acceptance, SOURCE_retrieval, i % 3, i % 3, uniform() < truth[turn][i % 3]);
 		for (int bin = 0; bin < 3; bin++)
-			assert_true(fabs((double)chances_of(&chances, SOURCE_retrieval, bin, bin) - truth[turn][bin]) <
-			            0.1);
+			assert_true(fabs((double)acceptance_of(&acceptance, SOURCE_retrieval, bin, bin) -
+			                 truth[turn][bin]) < 0.1);
 	}
 }
 
 static void test_first_choices(void** state) {
 	(void)state;
-	static struct chances chances;
-	chances_open(&chances);
-	chances_first_anew(&chances, SOURCE_mask, 0.4f);
-	assert_true(fabsf(chances_first(&chances, SOURCE_mask) - 0.4f) < 1e-6f);
+	static struct acceptance acceptance;
+	acceptance_open(&acceptance);
+	acceptance_reset_first(&acceptance, SOURCE_mask, 0.4f);
+	assert_true(fabsf(acceptance_first(&acceptance, SOURCE_mask) - 0.4f) < 1e-6f);
 	for (int i = 0; i < 2000; i++)
-		chances_see(&chances, SOURCE_mask, i % DRAFT_BINS, 0, i % 10 != 0);
-	assert_true(fabsf(chances_first(&chances, SOURCE_mask) - 0.9f) < 0.03f);
+		acceptance_observe(&acceptance, SOURCE_mask, i % DRAFT_BINS, 0, i % 10 != 0);
+	assert_true(fabsf(acceptance_first(&acceptance, SOURCE_mask) - 0.9f) < 0.03f);
 	for (int i = 0; i < 2000; i++)
-		chances_see(&chances, SOURCE_mask, i % DRAFT_BINS, 1, false); /* a second choice is none */
-	assert_true(fabsf(chances_first(&chances, SOURCE_mask) - 0.9f) < 0.03f);
-	chances_first_anew(&chances, SOURCE_mask, NAN);
-	assert_true(chances_first(&chances, SOURCE_mask) > 0.5f);
+		acceptance_observe(&acceptance, SOURCE_mask, i % DRAFT_BINS, 1, false); /* a second choice is none */
+	assert_true(fabsf(acceptance_first(&acceptance, SOURCE_mask) - 0.9f) < 0.03f);
+	acceptance_reset_first(&acceptance, SOURCE_mask, NAN);
+	assert_true(acceptance_first(&acceptance, SOURCE_mask) > 0.5f);
 }
 
 /* A drafter that is right more often than it says is believed more, one that is right less often less, in
  * bins that nothing was counted in too; another mask begins anew. */
-static void test_misses_scale_the_prior(void** state) {
+static void test_rejections_scale_the_prior(void** state) {
 	(void)state;
-	static struct chances chances;
-	chances_open(&chances);
+	static struct acceptance acceptance;
+	acceptance_open(&acceptance);
 	const int seen = 4, other = 6;
-	const float before = chances_of(&chances, SOURCE_mask, other, 0);
-	const float second = chances_of(&chances, SOURCE_mask, other, 1);
+	const float before = acceptance_of(&acceptance, SOURCE_mask, other, 0);
+	const float second = acceptance_of(&acceptance, SOURCE_mask, other, 1);
 	for (int i = 0; i < 50; i++)
-		chances_see(&chances, SOURCE_mask, seen, 0, true);
-	const float believed = chances_of(&chances, SOURCE_mask, other, 0);
+		acceptance_observe(&acceptance, SOURCE_mask, seen, 0, true);
+	const float believed = acceptance_of(&acceptance, SOURCE_mask, other, 0);
 	assert_true(believed > before + 0.1f && believed < 1);
-	assert_true(fabsf(chances_of(&chances, SOURCE_mask, other, 1) - second) < 1e-6f);
-	chances_first_anew(&chances, SOURCE_mask, NAN);
-	assert_true(fabsf(chances_of(&chances, SOURCE_mask, other, 0) - before) < 1e-6f);
+	assert_true(fabsf(acceptance_of(&acceptance, SOURCE_mask, other, 1) - second) < 1e-6f);
+	acceptance_reset_first(&acceptance, SOURCE_mask, NAN);
+	assert_true(fabsf(acceptance_of(&acceptance, SOURCE_mask, other, 0) - before) < 1e-6f);
 	for (int i = 0; i < 50; i++)
-		chances_see(&chances, SOURCE_mask, DRAFT_BINS - 1, 0, false);
-	assert_true(chances_of(&chances, SOURCE_mask, other, 0) < before - 0.1f);
-	assert_true(chances_of(&chances, SOURCE_mask, other, 0) > 0);
+		acceptance_observe(&acceptance, SOURCE_mask, DRAFT_BINS - 1, 0, false);
+	assert_true(acceptance_of(&acceptance, SOURCE_mask, other, 0) < before - 0.1f);
+	assert_true(acceptance_of(&acceptance, SOURCE_mask, other, 0) > 0);
 }
 
 /* The same child from two sources is one row, the first one's. */
@@ -127,7 +127,7 @@ static void test_names(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_priors),        cmocka_unit_test(test_learning),
-	    cmocka_unit_test(test_first_choices), cmocka_unit_test(test_misses_scale_the_prior),
+	    cmocka_unit_test(test_first_choices), cmocka_unit_test(test_rejections_scale_the_prior),
 	    cmocka_unit_test(test_merging),       cmocka_unit_test(test_names)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 /* The last one where it is for the same tenant and grammar: its states and masks are known already. */
 static struct acceptor* open_acceptor(struct session* s, const struct grammar* grammar) {
-	struct form_state* f = &s->form;
+	struct constraint_state* f = &s->constraint;
 	if (f->kept && f->kept_tenant == s->tenant &&
 	    acceptor_is_for(f->kept, grammar, s->end_token, s->n_end_tokens)) {
 		acceptor_start(f->kept);
@@ -19,32 +19,33 @@ static struct acceptor* open_acceptor(struct session* s, const struct grammar* g
 	return f->kept;
 }
 
-bool form_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
-	s->form.acceptor = NULL;
+bool constraint_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	s->constraint.acceptor = NULL;
 	if (r->grammar) {
-		s->form.acceptor = open_acceptor(s, r->grammar);
-		if (!s->form.acceptor)
+		s->constraint.acceptor = open_acceptor(s, r->grammar);
+		if (!s->constraint.acceptor)
 			return error_set(error, "out of memory for a grammar");
-		if (acceptor_root(s->form.acceptor) == ACCEPTOR_DEAD)
+		if (acceptor_root(s->constraint.acceptor) == ACCEPTOR_DEAD)
 			return error_set(error, "the grammar is too ambiguous, or the vocabulary cannot write its texts");
 	}
 	return true;
 }
 
-void form_close(struct session* s) { acceptor_close(s->form.kept); }
+void constraint_close(struct session* s) { acceptor_close(s->constraint.kept); }
 
-const uint64_t* const* form_last(struct session* s, int n) {
-	if (!s->form.acceptor)
+const uint64_t* const* constraint_last(struct session* s, int n) {
+	if (!s->constraint.acceptor)
 		return NULL;
-	memset(s->form.allowed, 0, (size_t)n * sizeof *s->form.allowed);
-	s->form.allowed[n - 1] = acceptor_allowed(s->form.acceptor, acceptor_root(s->form.acceptor));
-	return s->form.allowed;
+	memset(s->constraint.allowed, 0, (size_t)n * sizeof *s->constraint.allowed);
+	s->constraint.allowed[n - 1] =
+	    acceptor_allowed(s->constraint.acceptor, acceptor_root(s->constraint.acceptor));
+	return s->constraint.allowed;
 }
 
 /* A row that is not allowed is never come to; one whose states found no room is left out, with all after it.
  */
-const uint64_t* const* form_rows(struct session* s, struct tree* tree) {
-	struct form_state* f = &s->form;
+const uint64_t* const* constraint_rows(struct session* s, struct tree* tree) {
+	struct constraint_state* f = &s->constraint;
 	int state[MAX_ROWS];
 	if (!f->acceptor)
 		return NULL;
@@ -59,23 +60,23 @@ const uint64_t* const* form_rows(struct session* s, struct tree* tree) {
 	return f->allowed;
 }
 
-void form_emitted(struct session* s, int32_t id) {
-	if (s->form.acceptor && !session_ends(s, id))
-		acceptor_take(s->form.acceptor, id);
+void constraint_emitted(struct session* s, int32_t id) {
+	if (s->constraint.acceptor && !session_ends(s, id))
+		acceptor_take(s->constraint.acceptor, id);
 }
 
-bool form_is_over(struct session* s) {
-	if (!s->form.acceptor || acceptor_root(s->form.acceptor) != ACCEPTOR_DEAD)
+bool constraint_is_over(struct session* s) {
+	if (!s->constraint.acceptor || acceptor_root(s->constraint.acceptor) != ACCEPTOR_DEAD)
 		return false;
 	/* cut off, where the grammar is too ambiguous to go on */
-	s->stop = acceptor_is_ambiguous(s->form.acceptor) ? SWIFTLET_LENGTH : SWIFTLET_STOP;
+	s->stop = acceptor_is_ambiguous(s->constraint.acceptor) ? SWIFTLET_LENGTH : SWIFTLET_STOP;
 	return true;
 }
 
 /* ---- the public door ------------------------------------------------------------------------ */
 
-static swiftlet_grammar* told(swiftlet_grammar* grammar, char* message, size_t size,
-                              const struct error* error) {
+static swiftlet_grammar* checked_grammar(swiftlet_grammar* grammar, char* message, size_t size,
+                                         const struct error* error) {
 	if (!grammar)
 		give_message(message, size, error);
 	return grammar;
@@ -84,20 +85,20 @@ static swiftlet_grammar* told(swiftlet_grammar* grammar, char* message, size_t s
 swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size, char* message,
                                                size_t size) {
 	struct error error = {""};
-	return told(schema ? grammar_from_json_schema(schema, schema_size, &error)
-	                   : grammar_from_json_object(&error),
-	            message, size, &error);
+	return checked_grammar(schema ? grammar_from_json_schema(schema, schema_size, &error)
+	                              : grammar_from_json_object(&error),
+	                       message, size, &error);
 }
 
 swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expression_size, char* message,
                                          size_t size) {
 	struct error error = {""};
-	return told(grammar_from_regex(expression, expression_size, &error), message, size, &error);
+	return checked_grammar(grammar_from_regex(expression, expression_size, &error), message, size, &error);
 }
 
 swiftlet_grammar* swiftlet_grammar_gbnf(const char* rules, size_t rules_size, char* message, size_t size) {
 	struct error error = {""};
-	return told(grammar_from_gbnf(rules, rules_size, &error), message, size, &error);
+	return checked_grammar(grammar_from_gbnf(rules, rules_size, &error), message, size, &error);
 }
 
 void swiftlet_grammar_free(swiftlet_grammar* grammar) { grammar_free(grammar); }

@@ -1,4 +1,4 @@
-/* Sessions on the GPU that find the beginning of their prompt in another's cache, go on after a chat's
+/* Sessions on the GPU that find a prefix of their prompt in another's cache, go on after a chat's
  * answer, and lose their memory midway: the text is what a session by itself gives, whether a prefill's bits
  * are the exact rows' (one device of several) or cuBLAS's own. */
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Reading lists and files of prices. */
-#include "tools/lab/prices.h"
+/* Reading lists and files of costs. */
+#include "tools/lab/cost_table.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -74,16 +74,16 @@ static bool read_file(const char* path, double* knot, double* c, struct error* e
 	                              path, SLICE_ROWS);
 }
 
-bool prices_read(struct price_list* prices, const char* text, struct error* error) {
+bool cost_list_read(struct cost_list* costs, const char* text, struct error* error) {
 	double knot[SLICE_ROWS + 1] = {0};
-	*prices = (struct price_list){.draft = NAN};
-	if (!(strchr(text, '=') ? read_list(text, knot, &prices->draft, error)
-	                        : read_file(text, knot, &prices->draft, error)))
+	*costs = (struct cost_list){.draft = NAN};
+	if (!(strchr(text, '=') ? read_list(text, knot, &costs->draft, error)
+	                        : read_file(text, knot, &costs->draft, error)))
 		return false;
 	knot[1] = 1;
-	fill_verify(prices->verify, knot);
+	fill_verify(costs->verify, knot);
 	for (int n = 2; n <= SLICE_ROWS; n++)
-		if (prices->verify[n] < prices->verify[n - 1] - 1e-9)
+		if (costs->verify[n] < costs->verify[n - 1] - 1e-9)
 			return error_set(error, "--prices: v(%d) is less than v(%d)", n, n - 1);
 	return true;
 }

@@ -1,4 +1,4 @@
-/* struct exchange over MPI: a module of its own (swiftlet-mpi.so), so that swiftlet itself needs no MPI.
+/* struct process_group over MPI: a module of its own (swiftlet-mpi.so), so that swiftlet itself needs no MPI.
  *
  * A rank that waits spins for as long as a pass takes to get there, then sleeps between looks: ranks may
  * share cores, and a service may be idle for hours. Errors are fatal, as MPI has it: its launcher ends the
@@ -10,10 +10,10 @@
 #include <time.h>
 
 #include "kernels/clock.h"
-#include "kernels/exchange.h"
+#include "kernels/process_group.h"
 
-struct mpi_exchange {
-	struct exchange head;
+struct mpi_group {
+	struct process_group head;
 	float *send, *receive; /* (room) */
 	size_t room;
 	int *count, *first; /* (ranks) floats of each rank's part */
@@ -34,8 +34,8 @@ static void wait_for(MPI_Request* request) {
 	}
 }
 
-static bool mpi_reserve(struct exchange* exchange, size_t floats) {
-	struct mpi_exchange* e = (struct mpi_exchange*)exchange;
+static bool mpi_reserve(struct process_group* group, size_t floats) {
+	struct mpi_group* e = (struct mpi_group*)group;
 	if (floats <= e->room)
 		return true;
 	free(e->send);
@@ -46,9 +46,9 @@ static bool mpi_reserve(struct exchange* exchange, size_t floats) {
 	return e->room > 0;
 }
 
-static void mpi_tell(struct exchange* exchange, void* bytes, size_t size) {
+static void mpi_broadcast(struct process_group* group, void* bytes, size_t size) {
 	static const size_t most = (size_t)1 << 30; /* MPI counts in int */
-	(void)exchange;
+	(void)group;
 	for (size_t at = 0; at < size; at += most) {
 		MPI_Request request;
 		const size_t n = size - at < most ? size - at : most;
@@ -58,7 +58,7 @@ static void mpi_tell(struct exchange* exchange, void* bytes, size_t size) {
 }
 
 /* Copies rank's columns of the n rows from or to a packed buffer; floats copied. */
-static size_t copy_share(const struct exchange* e, const struct shared_rows* s, int n, int rank,
+static size_t copy_share(const struct process_group* e, const struct shared_rows* s, int n, int rank,
                          float* packed, bool pack) {
 	const int64_t begin = share_first(s->rows, rank, e->ranks),
 	              end = share_first(s->rows, rank + 1, e->ranks);
@@ -73,33 +73,33 @@ static size_t copy_share(const struct exchange* e, const struct shared_rows* s, 
 	return (size_t)n * width;
 }
 
-static void mpi_gather(struct exchange* exchange, const struct shared_rows* shared, int count, int n) {
-	const struct mpi_exchange* e = (struct mpi_exchange*)exchange;
+static void mpi_gather(struct process_group* group, const struct shared_rows* shared, int count, int n) {
+	const struct mpi_group* e = (struct mpi_group*)group;
 	int total = 0;
-	for (int r = 0; r < exchange->ranks; r++) {
+	for (int r = 0; r < group->ranks; r++) {
 		e->first[r] = total;
 		e->count[r] = 0;
 		for (int i = 0; i < count; i++)
-			e->count[r] += n * (int)(share_first(shared[i].rows, r + 1, exchange->ranks) -
-			                         share_first(shared[i].rows, r, exchange->ranks));
+			e->count[r] += n * (int)(share_first(shared[i].rows, r + 1, group->ranks) -
+			                         share_first(shared[i].rows, r, group->ranks));
 		total += e->count[r];
 	}
 	size_t packed = 0;
 	for (int i = 0; i < count; i++)
-		packed += copy_share(exchange, &shared[i], n, exchange->rank, e->send + packed, true);
+		packed += copy_share(group, &shared[i], n, group->rank, e->send + packed, true);
 	MPI_Request request;
 	MPI_Iallgatherv(e->send, (int)packed, MPI_FLOAT, e->receive, e->count, e->first, MPI_FLOAT,
 	                MPI_COMM_WORLD, &request);
 	wait_for(&request);
-	for (int r = 0; r < exchange->ranks; r++) {
+	for (int r = 0; r < group->ranks; r++) {
 		size_t at = (size_t)e->first[r];
-		for (int i = 0; i < count && r != exchange->rank; i++)
-			at += copy_share(exchange, &shared[i], n, r, e->receive + at, false);
+		for (int i = 0; i < count && r != group->rank; i++)
+			at += copy_share(group, &shared[i], n, r, e->receive + at, false);
 	}
 }
 
-static void mpi_close(struct exchange* exchange) {
-	struct mpi_exchange* e = (struct mpi_exchange*)exchange;
+static void mpi_close(struct process_group* group) {
+	struct mpi_group* e = (struct mpi_group*)group;
 	MPI_Finalize();
 	free(e->send);
 	free(e->receive);
@@ -110,8 +110,8 @@ static void mpi_close(struct exchange* exchange) {
 
 /* The module's one entry. NULL where there is no memory; what else fails ends the process with MPI's words.
  */
-__attribute__((visibility("default"))) struct exchange* exchange_mpi_open(void) {
-	struct mpi_exchange* e = calloc(1, sizeof *e);
+__attribute__((visibility("default"))) struct process_group* process_group_mpi_open(void) {
+	struct mpi_group* e = calloc(1, sizeof *e);
 	int given;
 	if (!e)
 		return NULL;
@@ -119,7 +119,7 @@ __attribute__((visibility("default"))) struct exchange* exchange_mpi_open(void) 
 	MPI_Comm_rank(MPI_COMM_WORLD, &e->head.rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &e->head.ranks);
 	e->head.reserve = mpi_reserve;
-	e->head.tell = mpi_tell;
+	e->head.broadcast = mpi_broadcast;
 	e->head.gather = mpi_gather;
 	e->head.close = mpi_close;
 	e->count = calloc((size_t)e->head.ranks, sizeof *e->count);

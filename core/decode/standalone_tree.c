@@ -1,10 +1,10 @@
-/* The tree that a lone drafter's steps become, and what verification teaches of them. */
+/* Builds the tree from a standalone drafter's steps, and learns from its verification. */
 #include "core/decode/session_state.h"
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
 static int width_of(const struct session* s, const struct result* step) {
-	const struct lone* m = s->lone;
+	const struct standalone* m = s->standalone;
 	int width = 1;
 	if (m->method->tree == TREE_CHILDREN)
 		width = s->options.children > 0 ? s->options.children : m->choice.children;
@@ -13,8 +13,8 @@ static int width_of(const struct session* s, const struct result* step) {
 	return least(width, step->top);
 }
 
-void lone_build_tree(struct session* s) {
-	struct lone* m = s->lone;
+void standalone_build_tree(struct session* s) {
+	struct standalone* m = s->standalone;
 	struct tree* tree = &s->planner.tree;
 	const int most = s->log_probs.top > 0 ? LOGPROB_ROWS : SLICE_ROWS;
 	/* a chain that fits comes first: alternatives take what it leaves */
@@ -34,11 +34,11 @@ void lone_build_tree(struct session* s) {
 	}
 }
 
-static const float* state_of(const struct lone* m, int step) {
+static const float* state_of(const struct standalone* m, int step) {
 	return m->chain->hidden + (size_t)step * (size_t)m->chain->setup.shape->dim;
 }
 
-float lone_step_chance(const struct lone* m) {
+float standalone_step_chance(const struct standalone* m) {
 	const int last = m->chain->steps - 1;
 	const struct result* step = &m->chain->result[last];
 	if (m->stop.rule == STOP_PROBE && m->probe.known)
@@ -49,13 +49,13 @@ float lone_step_chance(const struct lone* m) {
 
 /* ---- guesses ------------------------------------------------------------------------------ */
 
-static float guess_chance(const struct lone* m, int depth) {
+static float guess_chance(const struct standalone* m, int depth) {
 	return (m->depth[depth].right + 1) / (m->depth[depth].trials + 2);
 }
 
-/* A chain's chances are those of the depths. */
+/* A chain's probabilities are those of the depths. */
 static void stop_guess(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	struct tree* tree = &s->planner.tree;
 	m->why = "steps";
 	for (int row = 1; row < tree->n; row++) {
@@ -75,9 +75,9 @@ static void stop_guess(struct session* s) {
 	}
 }
 
-void lone_guess(struct session* s) {
-	struct lone* m = s->lone;
-	int depth = price_useful_depth(s, MAX_DRAFT);
+void standalone_guess(struct session* s) {
+	struct standalone* m = s->standalone;
+	int depth = session_useful_depth(s, MAX_DRAFT);
 	if (s->log_probs.top > 0)
 		depth = m->method->tree == TREE_GUESSED ? 0 : least(depth, LOGPROB_ROWS - 1);
 	m->drafter->grow(m->state, &s->planner.tree, depth);
@@ -96,7 +96,7 @@ static void see(struct rate* rate, bool was_right) {
 
 /* What the target said of each step, or guess, whose path was its own. */
 static void learn_steps(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const struct tree* tree = &s->planner.tree;
 	const struct verdict* v = &s->round.verdict;
 	const int steps = m->chain                          ? m->chain->steps
@@ -118,15 +118,15 @@ static void learn_steps(struct session* s) {
 }
 
 static void fit_probe(struct session* s) {
-	if (s->lone->stop.rule != STOP_PROBE || !probe_is_due(&s->lone->probe))
+	if (s->standalone->stop.rule != STOP_PROBE || !probe_is_due(&s->standalone->probe))
 		return;
 	const double began = options_clock(&s->options);
-	probe_fit(&s->lone->probe);
+	probe_fit(&s->standalone->probe);
 	s->figures.seconds.optimize += options_clock(&s->options) - began;
 }
 
-void lone_learn(struct session* s, int emitted, int accepted) {
-	struct lone* m = s->lone;
+void standalone_learn(struct session* s, int emitted, int accepted) {
+	struct standalone* m = s->standalone;
 	const struct tree* tree = &s->planner.tree;
 	const int drafted = m->chain ? m->chain->steps : tree->depth[tree->n - 1];
 	s->figures.draft_steps += drafted;

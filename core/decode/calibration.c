@@ -1,5 +1,5 @@
-/* What a lone drafter's rounds are made with: a mask by dynamic programming, an exit by its price, the prices
- * of the rule gain. */
+/* Calibration of a standalone method before its rounds: a mask by dynamic programming, an exit by its cost,
+ * the costs for the rule gain. */
 #include <math.h>
 
 #include "core/decode/session_state.h"
@@ -15,7 +15,7 @@ int method_mask_size(const struct session* s) {
 
 /* After a verification, on the last committed token. */
 static bool begin_program(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const int at = s->cache->committed - 1;
 	if (m->method->mask != MASK_PROGRAMMED || s->n_text <= s->n_prompt + 1)
 		return false;
@@ -25,21 +25,21 @@ static bool begin_program(struct session* s) {
 
 /* ---- the exit ----------------------------------------------------------------------------- */
 
-int lone_given_exit(const struct session* s) {
+int standalone_given_exit(const struct session* s) {
 	const struct engine* e = s->engine;
-	if (s->lone->method->source == SOURCE_adapter)
+	if (s->standalone->method->source == SOURCE_adapter)
 		return e->adapter.exit_block;
 	return s->options.exit_block > 0 ? s->options.exit_block : e->probe.weight ? e->probe.exit_block : 0;
 }
 
 /* Exits are measured once 17 tokens are there, and again when there are four times as many. */
 static bool begin_exits(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const int generated = s->n_text - s->n_prompt, n = least(generated, EXIT_ROWS + 1), from = s->n_text - n;
 	const bool given =
-	    lone_given_exit(s) > 0 && (m->method->tree == TREE_CHILDREN /* and one step */
-	                                   ? s->options.children > 0
-	                                   : s->options.speculations > 0 || m->stop.rule != STOP_FIXED);
+	    standalone_given_exit(s) > 0 && (m->method->tree == TREE_CHILDREN /* and one step */
+	                                         ? s->options.children > 0
+	                                         : s->options.speculations > 0 || m->stop.rule != STOP_FIXED);
 	if (m->method->source != SOURCE_exit || m->choice.exits == 0 || given || generated < 17 ||
 	    generated < 4 * m->choice.measured_at)
 		return false;
@@ -49,40 +49,42 @@ static bool begin_exits(struct session* s) {
 	return true;
 }
 
-/* Under rejection what is drafted decides what is said, and one seed is to mean one text: prices are by bytes
- * then, not by the clock. */
-static struct cost_model prices_of(const struct session* s) {
+/* Under rejection sampling the drafts decide the text, and one seed has to give one text: costs then come
+ * from bytes, not from the clock. */
+static struct cost_model costs_of(const struct session* s) {
 	return s->options.rejection ? cost_by_bytes(&s->engine->cost) : s->engine->cost;
 }
 
 static void choose_exit(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const bool children = m->method->tree == TREE_CHILDREN, fixed = m->stop.rule == STOP_FIXED;
-	const struct cost_model cost = prices_of(s);
+	const struct cost_model cost = costs_of(s);
 	exit_choice_make(&m->choice, &cost, s->options.reuse, fixed ? s->options.speculations : 0,
 	                 children ? s->options.children : -1, s->options.max_draft);
 	if (fixed && !children && s->options.speculations == 0)
 		m->stop.most = m->choice.steps;
 }
 
-bool lone_drafts(const struct session* s) {
+bool standalone_drafts(const struct session* s) {
 	/* no grammar is known here */
-	return s->lone && s->options.draft != SWIFTLET_DRAFT_NEVER && !s->form.acceptor;
+	return s->standalone && s->options.draft != SWIFTLET_DRAFT_NEVER && !s->constraint.acceptor;
 }
 
 /* ---- passes ------------------------------------------------------------------------------- */
 
-bool lone_aside_begin(struct session* s) { return lone_drafts(s) && (begin_program(s) || begin_exits(s)); }
-
-void lone_aside_fill(struct session* s, struct pass* pass) {
-	if (s->lone->programming)
-		layer_programming_fill(s->lone->programming, pass);
-	else
-		exit_choice_fill(&s->lone->choice, pass);
+bool calibration_begin(struct session* s) {
+	return standalone_drafts(s) && (begin_program(s) || begin_exits(s));
 }
 
-bool lone_aside_take(struct session* s, double seconds) {
-	struct lone* m = s->lone;
+void calibration_fill(struct session* s, struct pass* pass) {
+	if (s->standalone->programming)
+		layer_programming_fill(s->standalone->programming, pass);
+	else
+		exit_choice_fill(&s->standalone->choice, pass);
+}
+
+bool calibration_take(struct session* s, double seconds) {
+	struct standalone* m = s->standalone;
 	s->figures.seconds.optimize += seconds;
 	if (!(m->programming ? layer_programming_take(m->programming) : exit_choice_take(&m->choice)))
 		return false;
@@ -93,12 +95,12 @@ bool lone_aside_take(struct session* s, double seconds) {
 	return true;
 }
 
-/* ---- prices ------------------------------------------------------------------------------- */
+/* ---- costs ------------------------------------------------------------------------------- */
 
-void lone_set_policy(struct session* s) {
-	struct lone* m = s->lone;
+void standalone_set_policy(struct session* s) {
+	struct standalone* m = s->standalone;
 	struct draft_policy* policy = &s->plan.draft;
-	const struct cost_model cost = prices_of(s);
+	const struct cost_model cost = costs_of(s);
 	const bool timed = !s->options.rejection;
 	double right = 4, trials = 8, c = 0;
 	for (int i = 0; i < DRAFT_BINS; i++) {
@@ -112,5 +114,5 @@ void lone_set_policy(struct session* s) {
 		                            : cost_draft(&cost, states_variant(&s->drafts, &s->mask)) *
 		                                  m->chain->span / (2 * m->chain->setup.shape->n_blocks);
 	const double rate = m->cost > 16 && timed ? fmax(1, (double)m->tokens / m->cost) : 1;
-	price_reach(&cost, rate, c, right / trials, policy);
+	set_min_reach(&cost, rate, c, right / trials, policy);
 }

@@ -57,7 +57,7 @@ struct run {
 	double learned;        /* spent on learning, in plain steps */
 };
 
-/* join: the token from which on there is quantized draft weights of steps that cost quantized_c; 0: never. */
+/* join: the token from which on there are quantized draft weights whose steps cost quantized_c; 0: never. */
 static struct run run_joined(struct fake* fake, const char* const* option, int tokens, int join,
                              double quantized_c) {
 	struct swiftlet_options options;
@@ -93,7 +93,7 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 			start = fake->work;
 		if (join > 0 && n >= join && !engine_draft_weights(&fake->engine))
 			fake_join_draft_weights(fake, quantized_c);
-		const double margin = session->ledger->balance - ledger_floor(session->ledger);
+		const double margin = session->budget->balance - budget_floor(session->budget);
 		result.worst = margin < result.worst ? margin : result.worst;
 		if (n > 512) {
 			const double slowdown = (fake->work - start) / (n - 1);
@@ -102,7 +102,7 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 	} while (step.stop == SWIFTLET_RUNNING);
 	assert_int_equal(n, tokens);
 	result.rate = (n - 1) / (fake->work - start);
-	result.learned = session->ledger->learned;
+	result.learned = session->budget->learned;
 	swiftlet_session_close(session);
 	return result;
 }
@@ -169,7 +169,7 @@ static void test_learning_ends_where_no_mask_may_pay(void** state) {
 	assert_true(learned[0] > 0 && learned[1] == learned[0]);
 }
 
-/* Draft weights that joins is no way around the ledger, whatever it guesses, and however dear it proves. */
+/* Draft weights are no way around the budget, whatever they guess, and however slow they prove. */
 static void test_adversaries_with_a_copy(void** state) {
 	(void)state;
 	static bool (*const right[])(struct fake*, int, float*) = {always_wrong, lures, turns, flips_coins};
@@ -188,7 +188,7 @@ static void test_adversaries_with_a_copy(void** state) {
 		}
 }
 
-/* Draft weights that pays is made use of soon after it joined, where nothing else did. */
+/* Draft weights that pay are used soon after they are ready, where nothing else pays. */
 static void test_a_copy_pays(void** state) {
 	(void)state;
 	struct fake fake;
@@ -241,81 +241,81 @@ static void test_swinging_clock(void** state) {
 
 static void test_accounts(void** state) {
 	(void)state;
-	struct ledger ledger;
-	ledger_open(&ledger, -1); /* the default */
-	assert_float_equal(ledger_floor(&ledger), -3.5, 1e-12);
-	assert_float_equal(ledger_round_limit(&ledger), 4.5, 1e-12);
-	assert_false(ledger_allows_learning(&ledger, 1)); /* its share of nothing */
+	struct speculation_budget budget;
+	budget_open(&budget, -1); /* the default */
+	assert_float_equal(budget_floor(&budget), -3.5, 1e-12);
+	assert_float_equal(budget_round_limit(&budget), 4.5, 1e-12);
+	assert_false(budget_allows_learning(&budget, 1)); /* its share of nothing */
 	for (int i = 0; i < 1000; i++)
-		ledger_plain(&ledger);
-	assert_float_equal(ledger_floor(&ledger), -10, 1e-12);
-	ledger_round(&ledger, 10, 1);
-	assert_float_equal(ledger.balance, -9, 1e-12);
+		budget_plain(&budget);
+	assert_float_equal(budget_floor(&budget), -10, 1e-12);
+	budget_round(&budget, 10, 1);
+	assert_float_equal(budget.balance, -9, 1e-12);
 	/* a draft that lost does not stop learning … */
-	assert_true(ledger_allows_learning(&ledger, 10));
-	assert_false(ledger_allows_learning(&ledger, 10.1));
-	ledger_learn(&ledger, 10);
-	assert_false(ledger_allows_learning(&ledger, 0.1));
+	assert_true(budget_allows_learning(&budget, 10));
+	assert_false(budget_allows_learning(&budget, 10.1));
+	budget_learn(&budget, 10);
+	assert_false(budget_allows_learning(&budget, 0.1));
 	/* half of what was earned is learning's too, up to the advance */
-	ledger_round(&ledger, 1, 20);
-	assert_float_equal(ledger.balance, 10, 1e-12);
-	assert_true(ledger_allows_learning(&ledger, 5));
-	assert_false(ledger_allows_learning(&ledger, 5.3));
-	ledger_learn(&ledger, 5.2);
-	assert_true(fabs(ledger.balance - 5.01) < 1e-9); /* … which it takes for good */
-	ledger_round(&ledger, 15, 1);
-	assert_true(fabs(ledger.balance + 8.99) < 1e-9);
+	budget_round(&budget, 1, 20);
+	assert_float_equal(budget.balance, 10, 1e-12);
+	assert_true(budget_allows_learning(&budget, 5));
+	assert_false(budget_allows_learning(&budget, 5.3));
+	budget_learn(&budget, 5.2);
+	assert_true(fabs(budget.balance - 5.01) < 1e-9); /* … which it takes for good */
+	budget_round(&budget, 15, 1);
+	assert_true(fabs(budget.balance + 8.99) < 1e-9);
 	/* and what was learned at a loss does not stop a draft that pays */
-	ledger_learn(&ledger, 1000);
-	assert_true(fabs(ledger.balance + 8.99) < 1e-9);
-	ledger_round(&ledger, 10, 40);
-	assert_true(fabs(ledger_round_limit(&ledger) - 32.63) < 1e-9);
+	budget_learn(&budget, 1000);
+	assert_true(fabs(budget.balance + 8.99) < 1e-9);
+	budget_round(&budget, 10, 40);
+	assert_true(fabs(budget_round_limit(&budget) - 32.63) < 1e-9);
 	/* a share that was given is all there is */
-	ledger_open(&ledger, 0.5);
-	ledger_round(&ledger, 10, 40);
-	assert_true(ledger_allows_learning(&ledger, 20));
-	assert_false(ledger_allows_learning(&ledger, 20.1));
-	ledger_learn(&ledger, 20);
-	assert_float_equal(ledger.balance, 30, 1e-12);
+	budget_open(&budget, 0.5);
+	budget_round(&budget, 10, 40);
+	assert_true(budget_allows_learning(&budget, 20));
+	assert_false(budget_allows_learning(&budget, 20.1));
+	budget_learn(&budget, 20);
+	assert_float_equal(budget.balance, 30, 1e-12);
 }
 
-/* Draft weights is paid out of what drafting has earned, or else by learning's share. */
+/* Draft weights are paid for with what drafting has earned, or else by learning's share. */
 static void test_making_a_copy(void** state) {
 	(void)state;
-	struct ledger ledger;
-	ledger_open(&ledger, -1);
+	struct speculation_budget budget;
+	budget_open(&budget, -1);
 	/* all of it ahead of time, or nothing; it may take half as much again as was thought */
-	assert_true(ledger_allows_making(&ledger, 1, 16, 16, 1000));
-	assert_false(ledger_allows_making(&ledger, 1, 16.1, 16.1, 1000));
+	assert_true(budget_allows_making(&budget, 1, 16, 16, 1000));
+	assert_false(budget_allows_making(&budget, 1, 16.1, 16.1, 1000));
 	/* in requests that can bring in what is left of it */
-	assert_true(ledger_allows_making(&ledger, 1, 16, 16, 80));
-	assert_false(ledger_allows_making(&ledger, 1, 16, 16, 79));
-	assert_true(ledger_allows_making(&ledger, 1, 16, 4, 20));
-	assert_false(ledger_allows_learning(&ledger, 0.1));
-	ledger_make(&ledger, 23);
-	assert_float_equal(ledger.balance, 0, 1e-12);
-	assert_true(ledger_allows_making(&ledger, 1, 16, 16, 1000));
-	assert_false(ledger_allows_making(&ledger, 1.1, 16, 16, 1000));
+	assert_true(budget_allows_making(&budget, 1, 16, 16, 80));
+	assert_false(budget_allows_making(&budget, 1, 16, 16, 79));
+	assert_true(budget_allows_making(&budget, 1, 16, 4, 20));
+	assert_false(budget_allows_learning(&budget, 0.1));
+	budget_make(&budget, 23);
+	assert_float_equal(budget.balance, 0, 1e-12);
+	assert_true(budget_allows_making(&budget, 1, 16, 16, 1000));
+	assert_false(budget_allows_making(&budget, 1.1, 16, 16, 1000));
 	for (int i = 0; i < 2500; i++)
-		ledger_plain(&ledger);
-	assert_true(ledger_allows_making(&ledger, 2, 17, 17, 1000));
-	assert_false(ledger_allows_making(&ledger, 2.1, 17, 17, 1000));
-	ledger_make(&ledger, 2);
-	assert_false(ledger_allows_making(&ledger, 0.1, 17, 17, 1000));
-	assert_false(ledger_allows_learning(&ledger, 0.1));
-	ledger_round(&ledger, 1, 9);
-	assert_true(ledger_allows_making(&ledger, 4, 17, 17, 1000));
-	assert_false(ledger_allows_making(&ledger, 4.2, 17, 17, 1000));
-	ledger_make(&ledger, 4);
-	assert_float_equal(ledger.balance, 4, 1e-12);
-	assert_float_equal(ledger.learned, 25, 1e-12);
-	/* drafts that lost do not keep a model from its copy: learning has a share of its own */
-	ledger_open(&ledger, 0.1);
-	ledger_round(&ledger, 110, 100);
-	assert_true(ledger_allows_making(&ledger, 10, 100, 100, 0));
-	ledger_open(&ledger, 0);
-	ledger_round(&ledger, 100, 100);
-	assert_false(ledger_allows_making(&ledger, 1, 1, 1, 1000));
+		budget_plain(&budget);
+	assert_true(budget_allows_making(&budget, 2, 17, 17, 1000));
+	assert_false(budget_allows_making(&budget, 2.1, 17, 17, 1000));
+	budget_make(&budget, 2);
+	assert_false(budget_allows_making(&budget, 0.1, 17, 17, 1000));
+	assert_false(budget_allows_learning(&budget, 0.1));
+	budget_round(&budget, 1, 9);
+	assert_true(budget_allows_making(&budget, 4, 17, 17, 1000));
+	assert_false(budget_allows_making(&budget, 4.2, 17, 17, 1000));
+	budget_make(&budget, 4);
+	assert_float_equal(budget.balance, 4, 1e-12);
+	assert_float_equal(budget.learned, 25, 1e-12);
+	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
+	budget_open(&budget, 0.1);
+	budget_round(&budget, 110, 100);
+	assert_true(budget_allows_making(&budget, 10, 100, 100, 0));
+	budget_open(&budget, 0);
+	budget_round(&budget, 100, 100);
+	assert_false(budget_allows_making(&budget, 1, 1, 1, 1000));
 }
 
 /* Search debt, however large, leaves drafting alone: a draft that pays is made use of beside a search without

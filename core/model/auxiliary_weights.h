@@ -1,4 +1,5 @@
-/* Small trained parts beside a model, one safetensors file each (tools/train makes them):
+/* Auxiliary weights: small trained tensors beside a model, one safetensors file each (tools/train makes
+ * them):
  *
  *   an adapter    kangaroo.norm_in.weight (dim), kangaroo.attention.{q,k,v,o}.weight as the model's own, and
  *                 kangaroo.norm_out.weight (dim); metadata exit_block: blocks that run before it
@@ -7,8 +8,8 @@
  *   a probe       probe.weight (dim), probe.bias (1); metadata exit_block
  *
  * They are checked against the model when they are opened. */
-#ifndef SWIFTLET_CORE_MODEL_PARTS_H
-#define SWIFTLET_CORE_MODEL_PARTS_H
+#ifndef SWIFTLET_CORE_MODEL_AUXILIARY_WEIGHTS_H
+#define SWIFTLET_CORE_MODEL_AUXILIARY_WEIGHTS_H
 
 #include "core/files/mapping.h"
 #include "core/model/model.h"

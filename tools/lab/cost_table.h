@@ -1,16 +1,16 @@
-/* Prices that a bench is told instead of measuring them: v(n), what a full pass of n rows costs in plain
+/* Costs that are given to a bench instead of measured: v(n), what a full pass of n rows costs in plain
  * steps, and c, what a draft pass does. */
-#ifndef SWIFTLET_TOOLS_LAB_PRICES_H
-#define SWIFTLET_TOOLS_LAB_PRICES_H
+#ifndef SWIFTLET_TOOLS_LAB_COST_TABLE_H
+#define SWIFTLET_TOOLS_LAB_COST_TABLE_H
 
 #include "core/draft/tree.h"
 
-struct price_list {
+struct cost_list {
 	double verify[SLICE_ROWS + 1]; /* v(n) for n in 1..SLICE_ROWS, at least 1, not decreasing */
 	double draft;                  /* c; NaN: not told */
 };
 
 /* text: "slope=0.05,c=0.55" or "v2=1.15,v4=1.5", straight lines between and beyond what is given; or a file
  * as `swiftlet bench decode --rows --json` prints it. False with the error set. */
-bool prices_read(struct price_list*, const char* text, struct error*);
+bool cost_list_read(struct cost_list*, const char* text, struct error*);
 #endif

@@ -5,8 +5,8 @@
  * The drafter says what comes next (core/draft: jacobi.c, exit.c, …); here is what holds for all of them: how
  * far (stop.h), what tree the steps become, how it is accepted, and what is learned of them. The work is the
  * session's (core/decode/flow.c). */
-#ifndef SWIFTLET_CORE_DECODE_LONE_H
-#define SWIFTLET_CORE_DECODE_LONE_H
+#ifndef SWIFTLET_CORE_DECODE_STANDALONE_H
+#define SWIFTLET_CORE_DECODE_STANDALONE_H
 
 #include "core/decode/exit_choice.h"
 #include "core/decode/layer_programming.h"
@@ -21,7 +21,7 @@ struct rate {
 	float right, trials;
 };
 
-struct lone {
+struct standalone {
 	const struct method* method;
 	const struct drafter* drafter;
 	void* state;         /* the drafter's */
@@ -33,7 +33,7 @@ struct lone {
 	struct probe probe;
 	int limit;       /* draft steps of this round */
 	const char* why; /* the chain ended */
-	enum { LONE_STEP, LONE_REST, LONE_DONE } next;
+	enum { STANDALONE_STEP, STANDALONE_REST, STANDALONE_DONE } next;
 
 	/* before a round */
 	struct exit_choice choice;
@@ -60,45 +60,45 @@ int method_mask_size(const struct session*);
 /* What it keeps beside the model and its cache. */
 size_t session_method_bytes(const struct session*);
 /* Opens the drafter and what it needs. False with the error set; close in any case. */
-bool lone_open(struct session*, struct error*);
-void lone_close(struct lone*);
+bool standalone_open(struct session*, struct error*);
+void standalone_close(struct standalone*);
 /* A text begins; how many of the cached tokens may stay. */
-int lone_keeps(const struct session*, int kept);
-bool lone_begin(struct session*, struct error*); /* after s->text is set */
+int standalone_keeps(const struct session*, int kept);
+bool standalone_begin(struct session*, struct error*); /* after s->text is set */
 /* The cache is empty; the text is computed again. */
-void lone_release(struct session*);
+void standalone_release(struct session*);
 /* Whether the drafter has to see every row of the prompt: the prefill is then tapped at its exit, and after
  * each pass of it comes one of the drafter's own. */
-bool lone_sees_prompt(const struct session*);
+bool standalone_sees_prompt(const struct session*);
 
-/* lone_aside.c: passes before a round. Whether there are any; the next; takes its results, in so many
+/* calibration.c: passes before a round. Whether there are any; the next; takes its results, in so many
  * seconds, until it was the last. */
-bool lone_aside_begin(struct session*);
-void lone_aside_fill(struct session*, struct pass*);
-bool lone_aside_take(struct session*, double seconds);
+bool calibration_begin(struct session*);
+void calibration_fill(struct session*, struct pass*);
+bool calibration_take(struct session*, double seconds);
 /* The chance that the next step is right, and the least chance at which a further one pays, by depth. */
-void lone_set_policy(struct session*);
-/* The exit that is given, or that a part was made for; 0: by price. */
-int lone_given_exit(const struct session*);
+void standalone_set_policy(struct session*);
+/* The exit that is given, or that auxiliary weights were made for; 0: by cost. */
+int standalone_given_exit(const struct session*);
 
 /* Whether the drafter drafts for the text at hand; else its rounds are plain steps. */
-bool lone_drafts(const struct session*);
-void lone_start(struct session*);
-void lone_fill(struct session*, struct pass*);
+bool standalone_drafts(const struct session*);
+void standalone_start(struct session*);
+void standalone_fill(struct session*, struct pass*);
 /* After such a pass, which took so long. The rows that run up to an exit for verification alone are its. */
-void lone_take(struct session*, double seconds);
-void lone_verify_pass(struct session*, uint8_t wants, struct pass*);
+void standalone_take(struct session*, double seconds);
+void standalone_verify_pass(struct session*, uint8_t wants, struct pass*);
 /* The verdict and its commitment. */
-void lone_verdict(struct session*);
+void standalone_verdict(struct session*);
 
-/* lone_tree.c: what the steps become, and what is learned of them. */
+/* standalone_tree.c: what the steps become, and what is learned of them. */
 /* Each step's token, and beside it its alternatives in the order in which they were drawn. */
-void lone_build_tree(struct session*);
+void standalone_build_tree(struct session*);
 /* What the stop rule takes the newest step's chance for. */
-float lone_step_chance(const struct lone*);
+float standalone_step_chance(const struct standalone*);
 /* The drafter's guesses, cut where the stop rule says so. */
-void lone_guess(struct session*);
-void lone_learn(struct session*, int emitted, int accepted);
+void standalone_guess(struct session*);
+void standalone_learn(struct session*, int emitted, int accepted);
 
 /* The last round, for traces. */
 struct round_trace {

@@ -1,5 +1,5 @@
-/* Reading parts, and what they must look like. */
-#include "core/model/parts.h"
+/* Reads auxiliary weights and checks their shapes. */
+#include "core/model/auxiliary_weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,39 +10,39 @@
 
 /* ---- a file of tensors ----------------------------------------------------------------------- */
 
-struct part {
-	struct mapping file;
+struct auxiliary_file {
+	struct mapping mapping;
 	struct tensor_table table;
 };
 
-static void part_close(struct part* part) {
-	tensor_table_free(&part->table);
-	mapping_close(&part->file);
+static void auxiliary_close(struct auxiliary_file* file) {
+	tensor_table_free(&file->table);
+	mapping_close(&file->mapping);
 }
 
-static bool part_open(struct part* part, const char* path, struct error* error) {
-	*part = (struct part){0};
-	return mapping_open(&part->file, path, error) &&
-	       safetensors_read(&part->table, part->file.data, part->file.size, path, error) &&
-	       tensor_table_seal(&part->table, error);
+static bool auxiliary_open(struct auxiliary_file* file, const char* path, struct error* error) {
+	*file = (struct auxiliary_file){0};
+	return mapping_open(&file->mapping, path, error) &&
+	       safetensors_read(&file->table, file->mapping.data, file->mapping.size, path, error) &&
+	       tensor_table_seal(&file->table, error);
 }
 
 /* What kind of part the file is, by a tensor that only that kind has. */
-static bool part_holds(const struct part* part, const char* tensor, const char* path, const char* what,
-                       const char* maker, struct error* error) {
-	if (tensor_table_find(&part->table, tensor))
+static bool auxiliary_holds(const struct auxiliary_file* file, const char* tensor, const char* path,
+                            const char* what, const char* maker, struct error* error) {
+	if (tensor_table_find(&file->table, tensor))
 		return true;
 	return error_set(error, "%s holds no %s: found %zu tensors, expected %s (%s makes one)", path, what,
-	                 part->table.n, tensor, maker);
+	                 file->table.n, tensor, maker);
 }
 
 /* Blocks that run before the part. */
-static bool part_exit(const struct part* part, const char* path, const struct model* model, int* exit_block,
-                      struct error* error) {
+static bool auxiliary_exit_block(const struct auxiliary_file* file, const char* path,
+                                 const struct model* model, int* exit_block, struct error* error) {
 	char text[16] = "", *end = text;
 	const int blocks = model->weights.shape.n_blocks;
 	const bool found =
-	    safetensors_metadata(part->file.data, part->file.size, "exit_block", text, sizeof text);
+	    safetensors_metadata(file->mapping.data, file->mapping.size, "exit_block", text, sizeof text);
 	const long value = strtol(text, &end, 10);
 	if (!found || end == text || *end)
 		return error_set(error, "%s: metadata exit_block is %s%s: expected a whole number of blocks", path,
@@ -56,7 +56,7 @@ static bool part_exit(const struct part* part, const char* path, const struct mo
 
 /* ---- the adapter ----------------------------------------------------------------------------- */
 
-static bool bind_adapter(struct adapter* a, struct part* part, const struct model* model,
+static bool bind_adapter(struct adapter* a, struct auxiliary_file* file, const struct model* model,
                          struct error* error) {
 	const struct model_shape* m = &model->weights.shape;
 	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
@@ -65,7 +65,7 @@ static bool bind_adapter(struct adapter* a, struct part* part, const struct mode
 	*w = model->weights.block[0];
 	w->bq = w->bk = w->bv = w->bo = w->q_norm = w->k_norm = w->post_attention_norm = (struct tensor){0};
 	w->attention_norm_bias = w->mlp_norm_bias = (struct tensor){0};
-	struct tensor_table* t = &part->table;
+	struct tensor_table* t = &file->table;
 	if (!tensor_table_take(t, "kangaroo.norm_in.weight", 1, m->dim, &w->attention_norm, error) ||
 	    !tensor_table_take(t, "kangaroo.attention.q.weight", q, m->dim, &w->wq, error) ||
 	    !tensor_table_take(t, "kangaroo.attention.k.weight", kv, m->dim, &w->wk, error) ||
@@ -78,16 +78,16 @@ static bool bind_adapter(struct adapter* a, struct part* part, const struct mode
 }
 
 bool adapter_open(struct adapter* a, const char* path, const struct model* model, struct error* error) {
-	struct part part;
+	struct auxiliary_file file;
 	*a = (struct adapter){0};
-	const bool opened = part_open(&part, path, error) &&
-	                    part_holds(&part, "kangaroo.norm_in.weight", path, "Kangaroo adapter",
-	                               "tools/train/kangaroo.py", error) &&
-	                    part_exit(&part, path, model, &a->exit_block, error);
+	const bool opened = auxiliary_open(&file, path, error) &&
+	                    auxiliary_holds(&file, "kangaroo.norm_in.weight", path, "Kangaroo adapter",
+	                                    "tools/train/kangaroo.py", error) &&
+	                    auxiliary_exit_block(&file, path, model, &a->exit_block, error);
 	a->weights = model->weights;
 	a->weights.block = a->block;
 	a->weights.output_norm_bias = (struct tensor){0};
-	const bool good = opened && bind_adapter(a, &part, model, error);
+	const bool good = opened && bind_adapter(a, &file, model, error);
 	struct model_shape* shape = &a->weights.shape;
 	shape->n_blocks = 2;
 	shape->norm = NORM_RMS;
@@ -98,10 +98,10 @@ bool adapter_open(struct adapter* a, const char* path, const struct model* model
 	shape->rope.interleaved = false;
 	shape->sliding_rope = (struct rope){0};
 	shape->sliding = shape->unrotated = (struct block_set){0};
-	a->bytes = part.file.size;
-	a->file = part.file;
-	part.file = (struct mapping){0};
-	part_close(&part);
+	a->bytes = file.mapping.size;
+	a->file = file.mapping;
+	file.mapping = (struct mapping){0};
+	auxiliary_close(&file);
 	return good;
 }
 
@@ -117,14 +117,15 @@ static float* widened(const struct tensor* t) {
 	return x;
 }
 
-static bool take_head(struct heads* h, struct part* part, int block, const char* path, struct error* error) {
+static bool take_head(struct heads* h, struct auxiliary_file* file, int block, const char* path,
+                      struct error* error) {
 	char name[64];
 	struct tensor t;
 	snprintf(name, sizeof name, "ppd.head.%d.weight", block);
 	const int dim = h->shape->dim;
-	if (!tensor_table_find(&part->table, name))
+	if (!tensor_table_find(&file->table, name))
 		return true;
-	if (!tensor_table_take(&part->table, name, dim, dim, &t, error))
+	if (!tensor_table_take(&file->table, name, dim, dim, &t, error))
 		return false;
 	h->weight[block] = widened(&t);
 	h->bytes += (size_t)t.rows * (size_t)t.cols * sizeof(float);
@@ -137,20 +138,20 @@ static bool none_ignored(const char* name) {
 }
 
 bool heads_open(struct heads* h, const char* path, const struct model* model, struct error* error) {
-	struct part part;
+	struct auxiliary_file file;
 	const struct weight_table* w = &model->weights;
 	const int blocks = w->shape.n_blocks;
 	*h = (struct heads){.shape = &w->shape};
-	bool good = part_open(&part, path, error);
+	bool good = auxiliary_open(&file, path, error);
 	for (int b = 1; good && b <= blocks; b++)
-		good = take_head(h, &part, b, path, error);
+		good = take_head(h, &file, b, path, error);
 	if (good && h->bytes == 0)
 		good = error_set(error,
 		                 "%s holds no heads: found %zu tensors, expected ppd.head.1.weight to "
 		                 "ppd.head.%d.weight (tools/train/ppd.py makes them)",
-		                 path, part.table.n, blocks);
-	good = good && tensor_table_all_used(&part.table, none_ignored, error);
-	part_close(&part);
+		                 path, file.table.n, blocks);
+	good = good && tensor_table_all_used(&file.table, none_ignored, error);
+	auxiliary_close(&file);
 	h->norm = good && w->output_norm.data ? widened(&w->output_norm) : NULL;
 	h->norm_bias = good && tensor_present(&w->output_norm_bias) ? widened(&w->output_norm_bias) : NULL;
 	h->normed = malloc((size_t)w->shape.dim * sizeof *h->normed);
@@ -195,20 +196,20 @@ void heads_apply(const struct heads* h, int blocks, const float* x, float* out) 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
 bool probe_open(struct probe_weights* p, const char* path, const struct model* model, struct error* error) {
-	struct part part;
+	struct auxiliary_file file;
 	struct tensor weight, bias;
 	*p = (struct probe_weights){.dim = model->weights.shape.dim};
-	bool good = part_open(&part, path, error) &&
-	            part_holds(&part, "probe.weight", path, "probe", "tools/train/probe.py", error) &&
-	            part_exit(&part, path, model, &p->exit_block, error) &&
-	            tensor_table_take(&part.table, "probe.weight", 1, p->dim, &weight, error) &&
-	            tensor_table_take(&part.table, "probe.bias", 1, 1, &bias, error);
+	bool good = auxiliary_open(&file, path, error) &&
+	            auxiliary_holds(&file, "probe.weight", path, "probe", "tools/train/probe.py", error) &&
+	            auxiliary_exit_block(&file, path, model, &p->exit_block, error) &&
+	            tensor_table_take(&file.table, "probe.weight", 1, p->dim, &weight, error) &&
+	            tensor_table_take(&file.table, "probe.bias", 1, 1, &bias, error);
 	if (good) {
 		p->weight = widened(&weight);
 		dtype_to_float(bias.type, bias.data, &p->bias, 1);
 		good = p->weight || error_set(error, "out of memory for %s", path);
 	}
-	part_close(&part);
+	auxiliary_close(&file);
 	return good;
 }
 

@@ -1,5 +1,5 @@
-/* One round of a lone drafter, step by step; what it needs is opened once. */
-#include "core/decode/lone.h"
+/* One round of a standalone drafter, step by step; what it needs is opened once. */
+#include "core/decode/standalone.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static struct mask uniform_mask(int blocks, int size) {
 
 /* Kangaroo's eta and CLaSp's are their marginal rules'; another rule starts as AdaSPEED's. */
 static void set_stopper(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const struct swiftlet_options* o = &s->options;
 	const struct method* method = m->method;
 	const bool own = o->stop_rule == SWIFTLET_STOP_OWN;
@@ -42,14 +42,14 @@ static void set_stopper(struct session* s) {
 		m->stop.most = m->choice.steps;
 }
 
-/* Exits by price are those that have a head, where there are heads. */
+/* Exits by cost are those that have a head, where there are heads. */
 static bool open_heads(struct session* s, struct error* error) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
 	struct heads* heads = &s->engine->heads;
 	if (m->method->source != SOURCE_exit || heads->bytes == 0)
 		return true;
-	if (lone_given_exit(s) == 0)
+	if (standalone_given_exit(s) == 0)
 		exit_choice_keep(&m->choice, heads);
 	m->side = s->engine->backend->cache_open(s->engine->backend, 1, s->cache->type, error);
 	m->exit_state = malloc(2 * EXIT_ROWS * dim * sizeof *m->exit_state);
@@ -65,13 +65,13 @@ static bool open_heads(struct session* s, struct error* error) {
 
 static bool open_adapter(struct session* s, struct error* error) {
 	struct backend* backend = s->engine->side;
-	if (s->lone->method->source == SOURCE_adapter)
-		s->lone->side = backend->cache_open(backend, s->cache->capacity, s->cache->type, error);
-	return s->lone->side || s->lone->method->source != SOURCE_adapter;
+	if (s->standalone->method->source == SOURCE_adapter)
+		s->standalone->side = backend->cache_open(backend, s->cache->capacity, s->cache->type, error);
+	return s->standalone->side || s->standalone->method->source != SOURCE_adapter;
 }
 
 static bool open_drafter(struct session* s, struct error* error) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const struct chain_setup chain = {.shape = shape_of(s),
 	                                  .reuse = method_has_exit(m->method) && s->options.reuse,
 	                                  .states = m->stop.rule == STOP_PROBE,
@@ -92,7 +92,7 @@ static bool open_drafter(struct session* s, struct error* error) {
 
 static bool open_probe(struct session* s, struct error* error) {
 	const struct probe_weights* given = &s->engine->probe;
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	return m->stop.rule != STOP_PROBE ||
 	       probe_start(&m->probe, m->chain ? shape_of(s)->dim : 1, m->chain ? given->weight : NULL,
 	                   given->bias) ||
@@ -100,7 +100,7 @@ static bool open_probe(struct session* s, struct error* error) {
 }
 
 static bool open_rejection(struct session* s, struct error* error) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const size_t vocab = (size_t)shape_of(s)->vocab;
 	if (!s->options.rejection)
 		return true;
@@ -110,7 +110,7 @@ static bool open_rejection(struct session* s, struct error* error) {
 }
 
 static bool open_mask(struct session* s, struct error* error) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const int blocks = shape_of(s)->n_blocks;
 	if (m->method->mask == MASK_UNIFORM || m->method->mask == MASK_PROGRAMMED)
 		s->mask = uniform_mask(blocks, method_mask_size(s));
@@ -120,19 +120,19 @@ static bool open_mask(struct session* s, struct error* error) {
 	return m->programming || error_set(error, "out of memory for dynamic programming");
 }
 
-bool lone_open(struct session* s, struct error* error) {
-	struct lone* m = s->lone = calloc(1, sizeof *m);
+bool standalone_open(struct session* s, struct error* error) {
+	struct standalone* m = s->standalone = calloc(1, sizeof *m);
 	if (!m)
 		return error_set(error, "out of memory for a method");
 	m->method = method_of(&s->options);
-	exit_choice_open(&m->choice, shape_of(s)->n_blocks, lone_given_exit(s));
+	exit_choice_open(&m->choice, shape_of(s)->n_blocks, standalone_given_exit(s));
 	if (!open_heads(s, error) || !open_adapter(s, error))
 		return false;
 	set_stopper(s);
 	return open_drafter(s, error) && open_probe(s, error) && open_rejection(s, error) && open_mask(s, error);
 }
 
-void lone_close(struct lone* m) {
+void standalone_close(struct standalone* m) {
 	if (!m)
 		return;
 	if (m->side)
@@ -147,7 +147,7 @@ void lone_close(struct lone* m) {
 }
 
 size_t session_method_bytes(const struct session* s) {
-	const struct lone* m = s->lone;
+	const struct standalone* m = s->standalone;
 	const size_t dim = (size_t)shape_of(s)->dim, vocab = (size_t)shape_of(s)->vocab;
 	size_t bytes = s->drafts.any ? s->engine->draft_weights.table.bytes : 0;
 	if (!m)
@@ -169,20 +169,20 @@ size_t session_method_bytes(const struct session* s) {
 
 /* ---- a text --------------------------------------------------------------------------------- */
 
-bool lone_sees_prompt(const struct session* s) { return s->lone && s->lone->drafter->read; }
+bool standalone_sees_prompt(const struct session* s) { return s->standalone && s->standalone->drafter->read; }
 
-int lone_keeps(const struct session* s, int kept) {
-	const int seen = lone_sees_prompt(s) ? s->lone->drafter->seen(s->lone->state) : kept;
+int standalone_keeps(const struct session* s, int kept) {
+	const int seen = standalone_sees_prompt(s) ? s->standalone->drafter->seen(s->standalone->state) : kept;
 	return seen < kept ? seen / PREFILL_CHUNK * PREFILL_CHUNK : kept;
 }
 
-void lone_release(struct session* s) {
-	if (lone_sees_prompt(s) && s->again == 0)
-		s->lone->drafter->begin(s->lone->state, &(struct drafter_text){.n_prompt = s->n_prompt});
+void standalone_release(struct session* s) {
+	if (standalone_sees_prompt(s) && s->again == 0)
+		s->standalone->drafter->begin(s->standalone->state, &(struct drafter_text){.n_prompt = s->n_prompt});
 }
 
-bool lone_begin(struct session* s, struct error* error) {
-	struct lone* m = s->lone;
+bool standalone_begin(struct session* s, struct error* error) {
+	struct standalone* m = s->standalone;
 	if (m->method->mask == MASK_GIVEN && mask_count(&s->mask) == 0)
 		return error_set(error,
 		                 "--method %s drafts with a mask that was found before and none was given: swiftlet "
@@ -200,7 +200,7 @@ bool lone_begin(struct session* s, struct error* error) {
 
 /* Under rejection drafts draw noise of their own, another each round. */
 static const struct sampler* draft_sampler(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	if (!s->sampled || !s->options.rejection)
 		return s->sampled ? &s->sampler : NULL;
 	m->sampler = s->sampler;
@@ -209,7 +209,7 @@ static const struct sampler* draft_sampler(struct session* s) {
 }
 
 static void start_chain(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const bool exits = method_has_exit(m->method);
 	const struct segment segment = {.cache = s->cache,
 	                                .base = s->cache->committed,
@@ -219,27 +219,27 @@ static void start_chain(struct session* s) {
 	            exits ? NULL : &s->mask, &segment);
 }
 
-void lone_start(struct session* s) {
-	struct lone* m = s->lone;
+void standalone_start(struct session* s) {
+	struct standalone* m = s->standalone;
 	tree_start(&s->planner.tree, s->text[s->n_text - 1]);
 	m->why = "limit";
-	m->limit = price_useful_depth(s, m->stop.most);
+	m->limit = session_useful_depth(s, m->stop.most);
 	if (s->log_probs.top > 0)
 		m->limit = least(m->limit, LOGPROB_ROWS - 1);
 	m->round++;
 	if (m->chain)
 		start_chain(s);
 	if (m->stop.rule == STOP_GAIN)
-		lone_set_policy(s);
+		standalone_set_policy(s);
 	stop_chain(&m->stop);
-	m->next = m->chain && m->limit > 0 ? LONE_STEP : LONE_DONE;
+	m->next = m->chain && m->limit > 0 ? STANDALONE_STEP : STANDALONE_DONE;
 	if (!m->chain)
-		lone_guess(s);
+		standalone_guess(s);
 }
 
-void lone_fill(struct session* s, struct pass* pass) {
-	struct lone* m = s->lone;
-	if (m->next == LONE_REST) {
+void standalone_fill(struct session* s, struct pass* pass) {
+	struct standalone* m = s->standalone;
+	if (m->next == STANDALONE_REST) {
 		chain_rest_pass(m->chain, &s->planner.tree, pass);
 		return;
 	}
@@ -247,23 +247,24 @@ void lone_fill(struct session* s, struct pass* pass) {
 }
 
 static void charge_draft(struct session* s, double seconds) {
-	const double cost = price_of(s, seconds, 0);
+	const double cost = session_cost_of(s, seconds, 0);
 	s->figures.seconds.draft += seconds;
 	s->round_cost += cost;
-	s->lone->draft_cost += cost;
+	s->standalone->draft_cost += cost;
 }
 
 static void end_chain(struct session* s) {
 	struct pass pass;
-	lone_build_tree(s);
-	s->lone->next = chain_rest_pass(s->lone->chain, &s->planner.tree, &pass) ? LONE_REST : LONE_DONE;
+	standalone_build_tree(s);
+	s->standalone->next =
+	    chain_rest_pass(s->standalone->chain, &s->planner.tree, &pass) ? STANDALONE_REST : STANDALONE_DONE;
 }
 
 static void after_step(struct session* s) {
-	struct lone* m = s->lone;
+	struct standalone* m = s->standalone;
 	const int at = m->chain->steps - 1;
 	const struct result* step = &m->chain->result[at];
-	m->chance[at] = lone_step_chance(m);
+	m->chance[at] = standalone_step_chance(m);
 	bool last = stop_after(&m->stop, m->chance[at], step->max_probability, &m->why);
 	if (session_ends(s, step->token)) {
 		last = true;
@@ -276,12 +277,12 @@ static void after_step(struct session* s) {
 		end_chain(s);
 }
 
-void lone_take(struct session* s, double seconds) {
-	struct lone* m = s->lone;
-	if (m->next == LONE_REST) {
+void standalone_take(struct session* s, double seconds) {
+	struct standalone* m = s->standalone;
+	if (m->next == STANDALONE_REST) {
 		s->figures.seconds.verify += seconds;
-		s->round_cost += price_of(s, seconds, 0);
-		m->next = LONE_DONE;
+		s->round_cost += session_cost_of(s, seconds, 0);
+		m->next = STANDALONE_DONE;
 		return;
 	}
 	const int before = m->chain->steps;
@@ -295,8 +296,8 @@ void lone_take(struct session* s, double seconds) {
 
 /* ---- verification --------------------------------------------------------------------------- */
 
-void lone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
-	struct lone* m = s->lone;
+void standalone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
+	struct standalone* m = s->standalone;
 	const struct tree* tree = &s->planner.tree;
 	if (s->options.rejection && s->sampled)
 		wants |= WANT_LOGITS;
@@ -308,8 +309,8 @@ void lone_verify_pass(struct session* s, uint8_t wants, struct pass* pass) {
 		round_verify_pass(&s->round, tree, wants, pass);
 }
 
-static void reject(struct session* s) {
-	struct lone* m = s->lone;
+static void reject_steps(struct session* s) {
+	struct standalone* m = s->standalone;
 	const struct tree* tree = &s->planner.tree;
 	const size_t vocab = (size_t)shape_of(s)->vocab;
 	const float* q[MAX_ROWS] = {NULL};
@@ -326,15 +327,15 @@ static void reject(struct session* s) {
 	round_commit(&s->round);
 }
 
-void lone_verdict(struct session* s) {
+void standalone_verdict(struct session* s) {
 	if (s->options.rejection && s->sampled)
-		reject(s);
+		reject_steps(s);
 	else
 		round_take_verify(&s->round);
 }
 
 void session_trace(const struct session* s, struct round_trace* out) {
-	const struct lone* m = s->lone;
+	const struct standalone* m = s->standalone;
 	*out = (struct round_trace){.round = s->figures.full_passes,
 	                            .position = s->round.segment.base,
 	                            .steps = m && m->chain ? m->chain->steps : 0,

@@ -5,8 +5,8 @@
  * by output rows alone; Shoeybi et al. 2019, Megatron-LM, cut every second matrix by columns and add up,
  * which moves less and changes bits). A rank that dies ends all the others: who implements this sees to it.
  */
-#ifndef SWIFTLET_KERNELS_EXCHANGE_H
-#define SWIFTLET_KERNELS_EXCHANGE_H
+#ifndef SWIFTLET_KERNELS_PROCESS_GROUP_H
+#define SWIFTLET_KERNELS_PROCESS_GROUP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,15 +19,15 @@ struct shared_rows {
 	int64_t rows;
 };
 
-struct exchange {
+struct process_group {
 	int rank, ranks;
 	/* Room for gathering that many floats at once, so that gathering allocates nothing. False: no memory. */
-	bool (*reserve)(struct exchange*, size_t floats);
+	bool (*reserve)(struct process_group*, size_t floats);
 	/* Rank 0's bytes to all the others. */
-	void (*tell)(struct exchange*, void* bytes, size_t size);
+	void (*broadcast)(struct process_group*, void* bytes, size_t size);
 	/* Completes the n activations of each of `count` in every rank. */
-	void (*gather)(struct exchange*, const struct shared_rows*, int count, int n);
-	void (*close)(struct exchange*);
+	void (*gather)(struct process_group*, const struct shared_rows*, int count, int n);
+	void (*close)(struct process_group*);
 };
 
 /* Where a rank's share of a matrix's rows begins; share_first(rows, ranks, ranks) is its end. Shares are

@@ -1,35 +1,35 @@
-/* Prices of rows in company, and of chains. */
-#include "core/decode/price.h"
+/* Costs of batched rows, and of chains. */
+#include "core/decode/session_cost.h"
 
 #include <math.h>
 
 #include "core/decode/session_state.h"
 
-int price_useful_depth(const struct session* s, int most) {
+int session_useful_depth(const struct session* s, int most) {
 	const int room = s->cache->capacity - s->cache->committed - 1;
 	const int left = s->end - s->n_text - 1; /* the bonus token comes on top */
 	const int depth = left < room ? left : room;
 	return depth < 0 ? 0 : depth < most ? depth : most;
 }
 
-double price_unit(const struct session* s) {
+double session_cost_unit(const struct session* s) {
 	const int sequences = s->batch.sequences + 1;
 	return sequences > 1 ? cost_between(&s->engine->cost, sequences) / sequences : 1;
 }
 
-double price_of(const struct session* s, double seconds, double unknown) {
-	const double plain = cost_plain_seconds(&s->engine->cost) * price_unit(s);
+double session_cost_of(const struct session* s, double seconds, double unknown) {
+	const double plain = cost_plain_seconds(&s->engine->cost) * session_cost_unit(s);
 	return plain > 0 ? seconds / plain : unknown;
 }
 
-double price_rows(const struct session* s, double beside, int n) {
+double session_rows_cost(const struct session* s, double beside, int n) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences == 0 && beside < 1)
 		return cost_verify(cost, n);
-	return 1 + (cost_between(cost, beside + n) - cost_between(cost, beside + 1)) / price_unit(s);
+	return 1 + (cost_between(cost, beside + n) - cost_between(cost, beside + 1)) / session_cost_unit(s);
 }
 
-double price_chain(const double* verify, int most, double a, double c) {
+double chain_rate(const double* verify, int most, double a, double c) {
 	double best = 0, tokens = 1, reach = 1;
 	for (int d = 1; d <= most && d < SLICE_ROWS; d++) {
 		tokens += reach *= a;
@@ -38,11 +38,11 @@ double price_chain(const double* verify, int most, double a, double c) {
 	return best;
 }
 
-double price_chain_now(const struct cost_model* cost, int most, double a, double c) {
+double chain_rate_now(const struct cost_model* cost, int most, double a, double c) {
 	double verify[SLICE_ROWS + 1];
 	for (int n = 1; n <= SLICE_ROWS; n++)
 		verify[n] = cost_verify(cost, n);
-	return price_chain(verify, most, a, c);
+	return chain_rate(verify, most, a, c);
 }
 
 static double least_token(const struct cost_model* cost, double c, double next, int d) {
@@ -55,8 +55,8 @@ static double least_token(const struct cost_model* cost, double c, double next, 
 	return least_cost;
 }
 
-void price_reach(const struct cost_model* cost, double rate, double c, double next,
-                 struct draft_policy* policy) {
+void set_min_reach(const struct cost_model* cost, double rate, double c, double next,
+                   struct draft_policy* policy) {
 	for (int d = 1; d <= MAX_DRAFT; d++)
 		policy->min_reach[d] = (float)(rate * least_token(cost, c, next, d));
 }

@@ -1,0 +1,73 @@
+/* Sums of the speculation budget. */
+#include "core/decode/budget.h"
+
+#include <math.h>
+
+/* Of what drafting has earned no more than this is there to be lost again, in plain steps: where a clock
+ * swings in step with the rounds, some of it was never earned. */
+static const double kept = 64;
+
+/* Drafting may lose a share of plain time, and in the first 500 tokens an allowance that grows slowly. A
+ * fixed allowance (4 steps) was often spent by token 50, and drafts that paid waited until token 400. */
+static const double share = 0.01, allowance = 3.5, growth = 0.003;
+
+void budget_open(struct speculation_budget* budget, double opt_budget) {
+	*budget = (struct speculation_budget){.opt_budget = opt_budget};
+	if (opt_budget < 0) {
+		budget->opt_budget = 0.01;
+		budget->advance = 32;
+		budget->prepayment = 16;
+	}
+}
+
+double budget_floor(const struct speculation_budget* budget) {
+	return -fmax(allowance + growth * budget->plain, share * budget->plain);
+}
+
+void budget_plain(struct speculation_budget* budget) { budget->plain += 1; }
+
+void budget_round(struct speculation_budget* budget, double cost, int tokens) {
+	budget->plain += tokens;
+	budget->balance = fmin(kept, budget->balance + tokens - cost);
+}
+
+/* What the share does not cover is taken out of drafting's balance for good: what drafting loses later is
+ * held to the same floor. */
+void budget_learn(struct speculation_budget* budget, double cost) {
+	budget->learned += cost;
+	const double over = budget->learned - budget->opt_budget * budget->plain - budget->taken;
+	const double take = fmin(over, fmin(budget->advance - budget->taken, budget->balance));
+	if (take > 0) {
+		budget->balance -= take;
+		budget->taken += take;
+	}
+}
+
+static bool has_earned(const struct speculation_budget* budget, double cost) {
+	return cost <= budget->balance / 2;
+}
+
+bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
+                          int tokens) {
+	const bool brings_in = tokens >= 5 * left; /* a fifth of a step each */
+	return has_earned(budget, cost) ||
+	       (brings_in && whole <= budget->prepayment && budget->learned + cost <= 1.5 * budget->prepayment) ||
+	       budget_allows_learning(budget, cost);
+}
+
+void budget_make(struct speculation_budget* budget, double cost) {
+	if (has_earned(budget, cost))
+		budget->balance -= cost;
+	else
+		budget_learn(budget, cost);
+}
+
+double budget_round_limit(const struct speculation_budget* budget) {
+	return budget->balance - budget_floor(budget) + 1;
+}
+
+bool budget_allows_learning(const struct speculation_budget* budget, double cost) {
+	const double earned = fmin(budget->advance - budget->taken, fmax(0, budget->balance / 2));
+	return isinf(budget->opt_budget) ||
+	       budget->learned + cost <= budget->opt_budget * budget->plain + budget->taken + earned;
+}

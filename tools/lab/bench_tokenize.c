@@ -1,0 +1,128 @@
+/* A vocabulary's tokenizer in MB/s: on a text that ships here or is given, and on the runs that slow
+ * tokenizers down. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/tokenizer.h"
+#include "kernels/clock.h"
+#include "kernels/synth_value.h"
+#include "tools/lab/bench.h"
+
+enum { BYTES = 3000000, TIMES = 3 };
+
+static const struct {
+	const char* name;
+	const char* unit; /* over and over; NULL: drawn */
+	uint32_t from, range;
+} runs[] = {{"spaces", " ", 0, 0},
+            {"line_feeds", "\n", 0, 0},
+            {"one_letter", "a", 0, 0},
+            {"one_word", "antidisestablishmentarianism", 0, 0},
+            {"letters", NULL, 'a', 26},
+            {"digits", NULL, '0', 10},
+            {"ideographs", NULL, 0x4E00, 0x51A5},
+            {"emoji", NULL, 0x1F600, 0x50}};
+
+static size_t write_character(uint32_t code, char out[4]) {
+	if (code < 0x80) {
+		out[0] = (char)code;
+		return 1;
+	}
+	const size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+	for (size_t i = n - 1; i > 0; i--, code >>= 6)
+		out[i] = (char)(0x80 | (code & 0x3F));
+	out[0] = (char)(0xF00 >> n | code);
+	return n;
+}
+
+static size_t fill_run(size_t run, char* out) {
+	size_t n = 0;
+	for (uint64_t i = 0; n + 32 < BYTES; i++) {
+		const char* const unit = runs[run].unit;
+		if (unit) {
+			memcpy(out + n, unit, strlen(unit));
+			n += strlen(unit);
+		} else {
+			n += write_character(runs[run].from + (uint32_t)(synth_mix(i) % runs[run].range), out + n);
+		}
+	}
+	return n;
+}
+
+static size_t fill_text(const char* text, size_t size, char* out) {
+	size_t n = 0;
+	while (n + size < BYTES) {
+		memcpy(out + n, text, size);
+		n += size;
+	}
+	return n;
+}
+
+/* The best of a few times. */
+static bool measure(const struct tokenizer* t, const char* name, const char* text, size_t size, cJSON* out) {
+	double best = 0;
+	for (int i = 0; i < TIMES; i++) {
+		struct token_list ids = {0};
+		const double began = seconds_now();
+		const bool good = tokenizer_encode(t, text, size, TOKENIZE_NO_SPECIAL, &ids);
+		const double speed = 1e-6 * (double)size / (seconds_now() - began);
+		token_list_free(&ids);
+		if (!good)
+			return false;
+		best = speed > best ? speed : best;
+	}
+	char key[64];
+	snprintf(key, sizeof key, "%s_mb_per_second", name);
+	cJSON_AddNumberToObject(out, key, best);
+	return true;
+}
+
+static bool measure_all(const struct tokenizer* t, const char* given, size_t given_size, cJSON* out) {
+	char* const text = malloc(BYTES);
+	bool good = text != NULL;
+	if (good && given && given_size >= BYTES)
+		good = measure(t, "text", given, given_size, out);
+	else if (good)
+		good = measure(
+		    t, "text", text,
+		    fill_text(given ? given : usual_prompt[0], given ? given_size : strlen(usual_prompt[0]), text),
+		    out);
+	for (size_t run = 0; good && run < sizeof runs / sizeof *runs; run++)
+		good = measure(t, runs[run].name, text, fill_run(run, text), out);
+	free(text);
+	return good;
+}
+
+int bench_tokenize_main(int argc, char** argv) {
+	const char *spec = "builtin", *path = NULL;
+	bool json = false;
+	const struct command_option option[] = {
+	    TEXT("model", 'm', "MODEL", "whose tokenizer (builtin); a GGUF with a vocabulary alone will do",
+	         &spec),
+	    TEXT("file", 'f', "FILE", "the text; the runs are made", &path),
+	    FLAG("json", "print one JSON object instead of a table", &json)};
+	struct command_line line = {
+	    .name = "bench tokenize",
+	    .usage = "[-m MODEL] [-f FILE] [--json]",
+	    .about = "Times a tokenizer on text and on runs of spaces, letters, digits, ideographs and emoji.",
+	    OPTIONS(option),
+	    .max_words = 1};
+	const int status = options_parse_model(&line, argc, argv, &spec);
+	if (status != OPTIONS_GO_ON)
+		return status;
+	struct error error = {{0}};
+	size_t size = 0;
+	char* const text = path ? read_whole(path, &size, &error) : NULL;
+	const struct model_options options = {.vocabulary_only = true};
+	struct model* const model = path && !text ? NULL : model_open(spec, &options, &error);
+	cJSON* const out = cJSON_CreateObject();
+	const bool good = model && measure_all(model->tokenizer, text, size, out);
+	if (model && !good)
+		error_set(&error, "no memory for the texts");
+	model_close(model);
+	free(text);
+	if (good)
+		return bench_report(out, json);
+	cJSON_Delete(out);
+	return complain(STATUS_FAILED, "%s", error.message);
+}
