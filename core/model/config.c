@@ -555,6 +555,10 @@ static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, 
 	if (f->sliding_theta_field && !read_float(s, f->sliding_theta_field, 1.001, 1e12, &sliding_theta))
 		return false;
 	cJSON* full = merged(json_field(parameters, "full_attention"), scaling);
+	/* Without rope_parameters the class has a rope_type already, which an old file's `type` does not change.
+	 */
+	if (!parameters && !cJSON_HasObjectItem(full, "rope_type"))
+		cJSON_AddStringToObject(full, "rope_type", "default");
 	const bool good = read_one_rope(s, full, theta, true, &m->rope) &&
 	                  (!slides_anywhere(m) || read_one_rope(s, json_field(parameters, "sliding_attention"),
 	                                                        sliding_theta, true, &m->sliding_rope));

@@ -30,7 +30,7 @@ done = subprocess.run([SWIFTLET, "bench", "decode", "--rows", "-n", "2", "--cont
 assert done.returncode == 0, done
 assert [row["rows"] for row in json.loads(done.stdout)["rows"] if row["seconds"] > 0] == [1, 2, 4, 8, 16, 32, 64], done
 
-# The note on the head stays beside the one on draft weights; --screened-head is an earlier name of the option.
-done = subprocess.run([SWIFTLET, "run", "-m", "synth:layers=4,dim=256,heads=4,ffn=512,vocab=512,dtype=q8_0", "-p", "a", "-n", "2", "--screened-head=on", "--draft-bits", "4"],
+# The note on the head stays beside the one on draft weights; --certified-head is an earlier name of the option.
+done = subprocess.run([SWIFTLET, "run", "-m", "synth:layers=4,dim=256,heads=4,ffn=512,vocab=512,dtype=q8_0", "-p", "a", "-n", "2", "--certified-head=on", "--draft-bits", "4"],
                       capture_output=True, text=True, timeout=900)
 assert done.returncode == 0 and [line.split(":")[0] for line in done.stderr.splitlines()] == ["screened head", "draft weights"], done

@@ -39,7 +39,7 @@ def chat(s, r):
     status, _, a = s.call("POST", "/v1/chat/completions", {"model": MODEL, "max_tokens": 12, "temperature": 0, **tools,
                                                            "messages": [{"role": "user", "content": "What is 2 + 3?"}]})
     assert status == 200, a
-    same("chat", a["choices"][0]["message"]["content"])
+    same("chat with tools" if tools else "chat", a["choices"][0]["message"]["content"])
 
 
 def hang_up(s, r):

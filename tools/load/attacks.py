@@ -7,6 +7,7 @@
     attacks.py end [-m MODEL]         SIGTERM under load: what becomes of the answers that had begun, by --grace
     attacks.py long [-m MODEL]        prompts of 7 MB, a line each: the longest gap in a neighbour's stream and the slowest /health
     attacks.py gone [-m MODEL]        700 clients that ask and leave: how long their connections are held
+    attacks.py forms [-m MODEL]       four clients with ambiguous forms: a neighbour's stream beside four without and beside them
 
 end-to-end/tenants and end-to-end/attacks assert the same."""
 import argparse, collections, json, os, random, re, resource, signal, socket, subprocess, tempfile, threading, time, urllib.error, urllib.request
@@ -246,6 +247,38 @@ def leave(port, n=700, within=60, data=None):
     return None
 
 
+# ---- ambiguous forms -----------------------------------------------------------------------------------------------------
+
+AMBIGUOUS = ".*e.{500}!"  # each e may be the one that the end is counted from
+
+
+def beside_four(port, form):
+    """(seconds of a stream of 200 tokens, its longest gap) while four clients generate."""
+    stop = threading.Event()
+
+    def generate():
+        while not stop.is_set():
+            status, said = post(port, "/v1/completions", {"prompt": "x", "max_tokens": 300, **(form or {"ignore_eos": True})})
+            assert status == 200, said
+
+    clients = [threading.Thread(target=generate) for _ in range(4)]
+    for c in clients:
+        c.start()
+    time.sleep(2)
+    body = json.dumps({"prompt": "Once upon a time", "max_tokens": 200, "temperature": 0, "stream": True, "ignore_eos": True}).encode()
+    request = urllib.request.Request("http://127.0.0.1:%d/v1/completions" % port, body, {"Content-Type": "application/json"})
+    began, last, gap = time.monotonic(), None, 0
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        for _ in answer:
+            now = time.monotonic()
+            gap, last = max(gap, now - last if last else 0), now
+    seconds = time.monotonic() - began
+    stop.set()
+    for c in clients:
+        c.join()
+    return seconds, gap
+
+
 # ---- the command line ----------------------------------------------------------------------------------------------------
 
 class Server:
@@ -362,9 +395,16 @@ def gone(model):
             print("%-24s %s" % (name, "held after 60 s: %d" % held(s.port) if seconds is None else "all given back after %.2f s" % seconds), flush=True)
 
 
+def forms(model):
+    with Server(model) as s:
+        post(s.port, "/v1/completions", {"prompt": "a", "max_tokens": 64})
+        for name, form in (("without a form", None), ("with " + AMBIGUOUS, {"guided_regex": AMBIGUOUS})):
+            print("beside four %-18s a stream of 200 tokens took %.2f s, its longest gap %.3f s" % (name, *beside_four(s.port, form)), flush=True)
+
+
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "gone"))
+    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "gone", "forms"))
     p.add_argument("-m", "--model", default="builtin")
     o = p.parse_args()
-    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "gone": gone}[o.what](o.model)
+    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "gone": gone, "forms": forms}[o.what](o.model)

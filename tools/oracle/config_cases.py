@@ -74,6 +74,7 @@ for name in BY_KIND:
     CASES[f"{name}-scaling-beside-parameters"] = case(
         name, rope_parameters=by_kind(rope("default", rope_theta=5000.0)), rope_scaling=LINEAR)
     CASES[f"{name}-scaling-alone"] = case(name, rope_scaling=LINEAR, rope_theta=2000.0, rope_local_base_freq=700.0)
+    CASES[f"{name}-type-unread"] = case(name, rope_scaling={"type": "linear", "factor": 8.0})
     CASES[f"{name}-original-context-twice"] = case(
         name, rope_parameters=by_kind({**YARN, "truncate": False}), original_max_position_embeddings=TWICE)
 CASES.update({

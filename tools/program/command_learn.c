@@ -158,17 +158,19 @@ static void print_json(const cJSON* figures) {
 
 static void print_table(const struct learn* l, const cJSON* figures) {
 	tables_print(figures);
-	const char* with = engine_draft_weights(l->runtime.engine) ? ", with the draft weights" : "";
-	printf("\nmatchness on unseen text%s, the last quarter: %.3f\n", with, unseen_matchness(l));
-	const struct mask mask = session_mask(l->runtime.session, NULL);
-	draw_mask(stdout, &mask, l->runtime.model->weights.shape.n_blocks);
 	const double speedup = search_speedup(session_search(l->runtime.session));
+	const struct mask mask = session_mask(l->runtime.session, NULL);
+	printf("\nmatchness on unseen text%s: %.3f (best mask, last quarter)\n",
+	       engine_draft_weights(l->runtime.engine) ? ", with quantized draft weights" : "",
+	       unseen_matchness(l));
+	draw_mask(stdout, &mask, l->runtime.model->weights.shape.n_blocks);
 	if (speedup > 1)
-		printf("drafts with this mask are expected to make decoding %.2f times as fast\n", speedup);
+		printf("With this mask, drafts are expected to make decoding %.2f times as fast.\n", speedup);
 	else
-		puts("no mask pays on this machine and text, so none is used: nothing changes");
+		puts("Skipping layers does not pay on this machine and text: no mask is used, and nothing changes.\n"
+		     "Drafts still come from earlier text and, where that pays, from quantized weights.");
 	if (l->runtime.memory && memory_store(l->runtime.memory))
-		printf("kept in %s, where run, chat, stream and serve look for it\n",
+		printf("The result is kept in %s, where run, chat, stream and serve look for it.\n",
 		       store_path(memory_store(l->runtime.memory)));
 }
 

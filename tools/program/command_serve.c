@@ -109,7 +109,7 @@ int command_serve(int argc, char** argv) {
 	         "(one "
 	         "tenant) and admin",
 	         &s.option.key_file),
-	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated: the first is reported",
+	    LIST("alias", 0, "NAME", "a name of the model for clients; may be repeated (reports\nshow the first)",
 	         &s.alias),
 	    COUNT("sessions", 0, "N", "most requests at once (32; 4 if processes share the model)",
 	          &s.option.work.sessions, 1, 256),

@@ -129,7 +129,7 @@ const char* const help_terms =
 /* Names that other programs give to these options. */
 const struct option_synonym option_synonyms[] = {
     {"temperature", "temp"},
-    {"screened-head", "screened-head"}, /* its earlier name */
+    {"certified-head", "screened-head"}, /* its earlier name */
     {"ctx-size", "context"},
     {"n-predict", "max-tokens"},
     {"predict", "max-tokens"},
