@@ -37,7 +37,7 @@ bool encoder_emit_unknown(struct encoder* e, const char* bytes, size_t size, boo
 			encoder_emit(e, t->vocabulary.byte[(uint8_t)bytes[i]]);
 		return false;
 	}
-	if (t->unknown >= 0 && !(after_unknown && t->fuse_unknown))
+	if (t->unknown >= 0 && !t->drops_unknown && !(after_unknown && t->fuse_unknown))
 		encoder_emit(e, t->unknown);
 	return true;
 }

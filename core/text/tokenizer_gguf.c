@@ -101,6 +101,7 @@ static bool set_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary*
 
 static bool set_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
                            struct error* error) {
+	t->drops_unknown = true; /* as llama.cpp: what files call unknown is often <|endoftext|> */
 	return steps_add_named(&t->pretokenizer, g->pre, &t->ignore_merges, adds_bos, error) &&
 	       tokenizer_print_byte_level(t, error);
 }

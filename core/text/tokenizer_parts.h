@@ -47,6 +47,7 @@ struct tokenizer {
 	struct steps normalizer, pretokenizer;
 	bool drops_first_space;   /* the first space of a decoded text was put there by encoding */
 	bool byte_fallback;       /* characters without a piece become byte pieces */
+	bool drops_unknown;       /* no piece stands for unknown characters: a text cannot make a special token */
 	bool fuse_unknown;        /* several unknown characters in a row are one unknown piece */
 	bool ignore_merges;       /* a word that is a piece is taken whole */
 	bool merges_pieces;       /* SCORED: only pieces merge; else characters without one do, too */

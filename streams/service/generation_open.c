@@ -141,6 +141,20 @@ static int limit_of(const struct generation* g, const struct swiftlet_request* r
 	return r->max_tokens == 0 || r->max_tokens > room ? room : r->max_tokens;
 }
 
+/* What a request does not say is as the server was started. */
+static void fill_sampling(const struct generation* g, struct swiftlet_request* r) {
+	const struct api_request* q = &g->request;
+	const struct server_options* o = &g->server->option;
+	if (!q->has_temperature && o->has_temperature)
+		r->temperature = o->work.session.temperature;
+	if (!q->has_top_p)
+		r->top_p = o->work.session.top_p;
+	if (!q->has_top_k)
+		r->top_k = o->work.session.top_k;
+	if (!q->has_min_p)
+		r->min_p = o->work.session.min_p;
+}
+
 static void fill_job(struct generation* g, struct choice* c) {
 	const struct api_request* q = &g->request;
 	const int prompt = c->index / q->n;
@@ -149,6 +163,7 @@ static void fill_job(struct generation* g, struct choice* c) {
 	r->prompt = g->prompt[prompt].id;
 	r->n_prompt = g->prompt[prompt].n;
 	r->max_tokens = limit_of(g, r);
+	fill_sampling(g, r);
 	r->stop = (const char* const*)q->stop;
 	r->n_stop = q->n_stop;
 	r->end_token = q->end_token;

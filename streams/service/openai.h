@@ -45,6 +45,7 @@ struct api_request {
 	int n_bias;
 	int n; /* choices a prompt */
 	bool stream, include_usage, continuous_usage, echo;
+	bool has_temperature, has_top_p, has_top_k, has_min_p; /* else the server's */
 	bool prompt_only;  /* max_tokens was 0: a token is computed, and not sent */
 	bool include_stop; /* a stop string that ended the text is part of it */
 	bool token_ids;    /* the answer has those of prompt and output */

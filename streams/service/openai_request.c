@@ -561,6 +561,10 @@ static bool read_fields(struct reading* r, int where) {
 			return false;
 	}
 	struct api_request* q = r->to;
+	q->has_temperature = json_field(r->body, "temperature");
+	q->has_top_p = json_field(r->body, "top_p");
+	q->has_top_k = json_field(r->body, "top_k");
+	q->has_min_p = json_field(r->body, "min_p");
 	/* a call that is forced is one, but where several are asked for */
 	q->one_tool_call |= q->tool_choice == TOOLS_REQUIRED && (q->tool_name || !q->parallel_tool_calls);
 	/* 0 keeps the most probable token, as the smallest positive share does */

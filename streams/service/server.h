@@ -28,6 +28,7 @@ struct server_options {
 	int n_cors;               /* this machine's, by any port */
 	const char* const* alias; /* (n_aliases) the model's other names */
 	int n_aliases;
+	bool has_temperature;          /* work.session's is that of requests that say none; else it is 1 */
 	bool strict_model;             /* refuses other names of the model */
 	bool strict_fields;            /* refuses fields that nobody knows */
 	const char* prompt_cache;      /* a folder; NULL: none */

@@ -570,8 +570,8 @@ void tool_reader_end(struct tool_reader* r) {
 		end_call(r);
 	if (r->opener)
 		end_inside(r);
-	else
-		emit_content(r, r->held.size);
+	else /* the beginning of a tag that a limit cut off, behind calls, is none of the text */
+		emit_content(r, r->held.size - (r->cut && r->n > 0 ? span_undecided(held_text(r), openers) : 0));
 	text_clear(&r->held);
 	r->failed |= r->content.failed || r->held.failed || r->name.failed || r->key.failed || r->value.failed;
 }

@@ -515,6 +515,38 @@ static void unknown_gguf_vocabularies_are_named(void** state) {
 	assert_non_null(strstr(error.message, "bert"));
 }
 
+/* What files call unknown is often a special token: no text makes one out of bytes that the vocabulary lacks.
+ */
+static void gguf_bytes_without_a_piece_are_dropped(void** state) {
+	(void)state;
+	static const char* const piece[] = {"<|endoftext|>", "a", "b"};
+	static const size_t size[] = {13, 1, 1};
+	static const int32_t type[] = {3, 1, 1};
+	const struct gguf_vocabulary v = {.model = "gpt2",
+	                                  .pre = "smollm",
+	                                  .n = 3,
+	                                  .piece = piece,
+	                                  .piece_size = size,
+	                                  .type = type,
+	                                  .bos = -1,
+	                                  .eos = 0,
+	                                  .unknown = 0,
+	                                  .add_bos = -1,
+	                                  .add_eos = -1,
+	                                  .add_space_prefix = -1,
+	                                  .remove_extra_whitespaces = -1};
+	struct error error = {""};
+	struct tokenizer* t = tokenizer_from_gguf(&v, &error);
+	if (!t)
+		fail_msg("%s", error.message);
+	expect_ids(t,
+	           "a\x04"
+	           "b",
+	           0, (int32_t[]){1, 2}, 2);
+	expect_ids(t, "a<|endoftext|>b", 0, (int32_t[]){1, 0, 2}, 3);
+	tokenizer_free(t);
+}
+
 /* Each step writes ten times what it reads: a thousand million bytes at the end. */
 static void texts_grow_within_bounds(void** state) {
 	(void)state;
@@ -597,6 +629,7 @@ int main(void) {
 	    cmocka_unit_test(broken_models_get_a_sentence),
 	    cmocka_unit_test(folders_say_what_is_missing),
 	    cmocka_unit_test(unknown_gguf_vocabularies_are_named),
+	    cmocka_unit_test(gguf_bytes_without_a_piece_are_dropped),
 	    cmocka_unit_test(no_text_takes_long),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

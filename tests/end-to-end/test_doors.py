@@ -51,6 +51,48 @@ def limits(s):
     assert ended["choices"][0]["finish_reason"] != "stop" or ended["choices"][0]["text"].endswith(" "), ended
 
 
+# As Codex and Claude Code send them, texts shortened.
+CODEX = {"model": "gpt-5.1-codex", "instructions": "You are Codex, a coding agent.", "tool_choice": "auto", "parallel_tool_calls": True, "store": False, "stream": True,
+         "reasoning": {"effort": "medium", "summary": "auto"}, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "0000", "text": {"verbosity": "medium"},
+         "service_tier": None, "client_metadata": {"x-codex-installation-id": "0000"}, "max_output_tokens": 8,
+         "tools": [{"type": "function", "name": "shell", "description": "Runs a shell command", "strict": False, "parameters": {"type": "object", "properties": {
+                        "command": {"type": "array", "items": {"type": "string"}}, "timeout_ms": {"type": "number"}}, "required": ["command"], "additionalProperties": False}},
+                   {"type": "custom", "name": "apply_patch", "description": "Edits files", "format": {"type": "grammar", "syntax": "lark", "definition": "start: \"*** Begin Patch\""}},
+                   {"type": "web_search", "external_web_access": False}, {"type": "local_shell"}, {"type": "namespace", "name": "mcp", "tools": []},
+                   {"type": "image_generation", "output_format": "png"}, {"type": "mcp", "server_label": "x", "server_url": "http://x"}],
+         "input": [{"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "<permissions>"}]},
+                   {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix it."}]},
+                   {"type": "reasoning", "id": "rs_0", "summary": [{"type": "summary_text", "text": "Look."}], "content": None, "encrypted_content": "gAAA"},
+                   {"type": "function_call", "name": "shell", "arguments": "{\"command\":[\"ls\"]}", "call_id": "call_1"},
+                   {"type": "function_call_output", "call_id": "call_1", "output": "{\"output\":\"a.c\"}"},
+                   {"type": "custom_tool_call", "status": "completed", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin Patch"},
+                   {"type": "custom_tool_call_output", "call_id": "call_2", "output": "Done!"},
+                   {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "q"}},
+                   {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}, {"type": "refusal", "refusal": "no"}]},
+                   {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}]}
+CLAUDE = {"model": "claude-opus-4-6", "max_tokens": 32000, "stream": True, "temperature": 1, "thinking": {"type": "disabled"}, "metadata": {"user_id": "user_0"},
+          "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}, "output_config": {"effort": "high"}, "mcp_servers": [], "container": None, "speed": None,
+          "system": [{"type": "text", "text": "You are Claude Code.", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "More.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
+          "tools": [{"name": "Bash", "description": "Runs", "input_schema": {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {
+                        "command": {"type": "string"}, "timeout": {"type": "number"}}, "required": ["command"], "additionalProperties": False}, "cache_control": {"type": "ephemeral"}},
+                    {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}],
+          "messages": [{"role": "user", "content": [{"type": "text", "text": "<system-reminder>"}, {"type": "text", "text": "Fix it.", "cache_control": {"type": "ephemeral"}}]},
+                       {"role": "assistant", "content": [{"type": "thinking", "thinking": "Look.", "signature": "x"}, {"type": "text", "text": "I look."},
+                                                         {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}]},
+                       {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "a.c"}], "is_error": False}]}]}
+
+
+def recorded(s):
+    """What Codex and Claude Code begin a turn with."""
+    events = s.call("POST", "/v1/responses", CODEX)[2]
+    events = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
+    assert events[0]["type"] == "response.created" and events[-1]["type"] in ("response.completed", "response.incomplete"), events
+    status, headers, events = s.call("POST", "/v1/messages?beta=true", {**CLAUDE, "stop_sequences": ["e"]}, {"anthropic-version": "2023-06-01", "anthropic-beta": "a,b"})
+    assert status == 200 and events.startswith("event: message_start") and "event: message_stop" in events, events
+    counted = s.call("POST", "/v1/messages/count_tokens?beta=true", {k: v for k, v in CLAUDE.items() if k not in ("max_tokens", "stream", "metadata")})
+    assert counted[0] == 200 and counted[2]["input_tokens"] > 50, counted
+
+
 def usage(s):
     chunks = s.stream("Once", max_tokens=4, stream_options={"include_usage": True})
     assert all(c["usage"] is None for c in chunks[:-1]) and chunks[-1]["usage"]["completion_tokens"] == 4, chunks
@@ -127,6 +169,9 @@ def ollama(s):
 
 
 def strict():
+    with Server("--temp", "0") as s:  # that of requests which say none
+        assert len({s.complete("Once upon", max_tokens=12, seed=seed)["choices"][0]["text"] for seed in range(4)}) == 1
+        assert len({s.complete("Once upon", max_tokens=12, seed=seed, temperature=1)["choices"][0]["text"] for seed in range(4)}) > 1
     with Server("--strict-model", "--strict-fields", "--alias", "first", "--alias", "second") as s:
         ask = {"prompt": "x", "max_tokens": 1}
         assert s.call("POST", "/v1/completions", {**ask, "model": "second"})[0] == 200
@@ -156,7 +201,7 @@ def infill(model):
 
 
 with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:
-    for check in (names, fields, limits, usage, origins, paths, prefill, ollama):
+    for check in (names, fields, limits, recorded, usage, origins, paths, prefill, ollama):
         check(server)
         print(check.__name__, "ok")
     if MODEL == "builtin":

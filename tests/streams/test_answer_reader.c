@@ -141,9 +141,35 @@ static void other_marks_are_ignored(void** unused) {
 	assert_string_equal(out, c.expected);
 }
 
+/* Where a thought ends, in bytes of text, however it comes. */
+static void the_end_of_a_thought_is_known(void** unused) {
+	(void)unused;
+	static const char text[] = "<think>a b</think>\nYes.";
+	for (int marks = 0; marks < 2; marks++)
+		for (size_t piece = 1; piece <= strlen(text); piece++) {
+			struct answer_reader r;
+			answer_reader_open(&r, REASONING_THINK, false);
+			if (marks)
+				take_out(&r, text, piece);
+			else
+				for (size_t at = 0; at < strlen(text); at += piece)
+					answer_reader_add(&r, text + at, strlen(text) - at < piece ? strlen(text) - at : piece);
+			answer_reader_end(&r);
+			assert_int_equal(r.thought_until, marks ? 3 : strlen("<think>a b"));
+			answer_reader_close(&r);
+		}
+	struct answer_reader r;
+	answer_reader_open(&r, REASONING_THINK, true);
+	answer_reader_add(&r, "hm", 2);
+	answer_reader_end(&r);
+	assert_true(r.thought_until == SIZE_MAX);
+	answer_reader_close(&r);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(thoughts_between_tags),
 	                                   cmocka_unit_test(thoughts_in_channels), cmocka_unit_test(styles),
-	                                   cmocka_unit_test(other_marks_are_ignored)};
+	                                   cmocka_unit_test(other_marks_are_ignored),
+	                                   cmocka_unit_test(the_end_of_a_thought_is_known)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

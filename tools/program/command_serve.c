@@ -75,6 +75,14 @@ static int run_server(struct serve* s) {
 	return runtime_close(&s->runtime, status);
 }
 
+/* Whether a temperature is given: 0 is one, and the default. */
+static bool gives_temperature(int argc, char** argv) {
+	bool given = false;
+	for (int i = 1; i < argc; i++)
+		given |= strncmp(argv[i], "--temp", 6) == 0 || strncmp(argv[i], "-T", 2) == 0;
+	return given;
+}
+
 int command_serve(int argc, char** argv) {
 	struct serve s = {.option = {.host = "127.0.0.1",
 	                             .port = 8080,
@@ -184,6 +192,7 @@ int command_serve(int argc, char** argv) {
 	    .max_words = 1,
 	};
 	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);
+	s.option.has_temperature = gives_temperature(argc, argv);
 	s.runtime.wish.alias = s.alias.n ? s.alias.text[0] : NULL;
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)
