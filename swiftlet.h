@@ -118,6 +118,9 @@ struct swiftlet_options {
 	/* of a copy of the weights for drafting: 4 or 8, made while the engine opens; 0: none; -1: as the stored
 	 * weights suggest, made by slices between passes, or not at all where it does not fit or would not pay */
 	int draft_bits;
+	/* Share of those weights that a draft step reads, where they are stored by input channel (on a CPU), in
+	 * (0, 1]; 0: .43, from where a search goes on. */
+	double draft_read;
 	bool draft_wait;     /* the latter, too, is made while the engine opens */
 	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
 	void (*progress)(void* user, double share); /* of making it while the engine opens; NULL: not told */

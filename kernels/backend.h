@@ -228,6 +228,32 @@ struct weight_table {
 	const struct block_weights* block; /* (n_blocks) */
 };
 
+/* ---- levels ------------------------------------------------------------------------------- */
+
+/* The linear maps of a block, by the input whose channels may be left out (kernels/columns.h). */
+enum column_kind { COLUMN_ATTENTION, COLUMN_ATTENTION_OUT, COLUMN_MLP, COLUMN_DOWN, COLUMN_KINDS };
+
+/* Which channels a draft leaves out: of each kind of map a percentage of the input channels, those that
+ * matter least to the row at hand, in the first, middle and last third of the blocks. All zeros: the maps are
+ * whole. */
+enum { LEVEL_DEPTHS = 3, LEVEL_MOST = 99 };
+struct levels {
+	uint8_t left_out[LEVEL_DEPTHS][COLUMN_KINDS]; /* per cent, at most LEVEL_MOST */
+};
+
+static inline int level_depth(int block, int n_blocks) { return block * LEVEL_DEPTHS / n_blocks; }
+/* The share of channels that a map of a block keeps, in (0, 1]. */
+static inline float level_kept(const struct levels* levels, int block, int n_blocks, enum column_kind kind) {
+	return 1 - (float)levels->left_out[level_depth(block, n_blocks)][kind] / 100;
+}
+static inline bool levels_equal(const struct levels* a, const struct levels* b) {
+	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++)
+		if (a->left_out[i / COLUMN_KINDS][i % COLUMN_KINDS] !=
+		    b->left_out[i / COLUMN_KINDS][i % COLUMN_KINDS])
+			return false;
+	return true;
+}
+
 /* ---- masks -------------------------------------------------------------------------------- */
 
 /* A state for each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
@@ -395,6 +421,8 @@ struct pass {
 	 * never in a prefill. */
 	const struct mask* quantized;
 	bool quantized_head;
+	/* Of those sub-layers the channels that are left out, where the copy is by input channel; NULL: none. */
+	const struct levels* levels;
 	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
 	bool head;           /* final norm and output head after `last` */
 	bool bare_head;      /* the head without the final norm: the states are what it reads */
@@ -536,6 +564,7 @@ struct backend {
 	 * are placed and filled; they must outlive the backend. False with the error set: all is as before. */
 	bool (*use_draft_weights)(struct backend*, const struct draft_weights*, struct error*);
 	bool interleaved; /* the draft weights that it runs are */
+	bool columns;     /* the draft weights of blocks that it runs are by input channel (kernels/columns.h) */
 	/* Their memory went to caches: passes that ask for draft weights run the stored weights. */
 	bool draft_weights_released;
 	/* Optional (NULL: there is nothing to upload): takes so many bytes of the draft weights, once they are

@@ -159,6 +159,27 @@ static void plan_head(struct draft_weights* draft) {
 	draft->head = end_sub_layer(draft, &share, HEAD_BITS);
 }
 
+const char* draft_weights_kind(const struct draft_weights* quantized) {
+	return quantized->format.columns ? "4 bits by input channel" : dtype_name(quantized->type);
+}
+
+bool draft_weights_by_channel(const struct draft_weights* draft, int sub_layer) {
+	const enum column_kind first = sub_layer % 2 == 0 ? COLUMN_ATTENTION : COLUMN_MLP;
+	const struct block_map* map = draft->format.columns ? draft->columns.block[sub_layer / 2].map : NULL;
+	return map && block_map_present(&map[first]) && block_map_present(&map[first + 1]);
+}
+
+/* Sub-layers without all their maps (experts) have no draft weights. */
+static bool plan_columns(struct draft_weights* draft, struct error* error) {
+	if (!column_copy_plan(&draft->columns, draft->stored, error))
+		return false;
+	draft->bytes = draft->columns.bytes;
+	draft->parts = draft->columns.parts;
+	for (int s = 0; s < 2 * draft->stored->shape.n_blocks; s++)
+		mask_set(&draft->sub_layers, s, draft_weights_by_channel(draft, s));
+	return true;
+}
+
 bool draft_weights_plan(struct draft_weights* draft, const struct weight_table* stored,
                         struct draft_weights_format format, struct error* error) {
 	const size_t blocks = (size_t)stored->shape.n_blocks, experts = (size_t)stored->shape.n_experts;
@@ -173,7 +194,9 @@ bool draft_weights_plan(struct draft_weights* draft, const struct weight_table* 
 		return error_set(error, "out of memory for the plan of quantized draft weights");
 	memcpy(draft->block, stored->block, blocks * sizeof *draft->block);
 	*draft->output = stored->output;
-	for (int b = 0; b < stored->shape.n_blocks; b++)
+	if (format.columns && !plan_columns(draft, error))
+		return false;
+	for (int b = 0; b < stored->shape.n_blocks && !format.columns; b++)
 		plan_block(draft, b);
 	draft->type = main_type(draft);
 	if (!format.coarse_head)
@@ -183,6 +206,7 @@ bool draft_weights_plan(struct draft_weights* draft, const struct weight_table* 
 }
 
 void draft_weights_close(struct draft_weights* draft) {
+	column_copy_close(&draft->columns);
 	free(draft->block);
 	free(draft->output);
 	free(draft->expert);
@@ -190,7 +214,9 @@ void draft_weights_close(struct draft_weights* draft) {
 	*draft = (struct draft_weights){0};
 }
 
-void draft_weights_place(struct draft_weights* draft, const void* data) {
+void draft_weights_place(struct draft_weights* draft, void* data) {
+	if (draft->format.columns)
+		column_copy_place(&draft->columns, data);
 	for (int i = 0; i < draft->n_items; i++)
 		draft->item[i].quantized->data = (const unsigned char*)data + draft->item[i].offset;
 }
@@ -278,6 +304,10 @@ static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 
 /* The part's rows, and the gap before or behind the matrix. */
 static void make_part(const struct draft_weights* draft, void* data, int part) {
+	if (part < draft->columns.parts) {
+		column_copy_make(&draft->columns, part);
+		return;
+	}
 	const int index = item_of(draft, part);
 	const struct draft_weights_item* item = &draft->item[index];
 	const struct tensor *from = item->stored, *to = item->quantized;

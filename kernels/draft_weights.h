@@ -16,6 +16,7 @@
 #define SWIFTLET_KERNELS_DRAFT_WEIGHTS_H
 
 #include "kernels/backend.h"
+#include "kernels/column_copy.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +43,7 @@ struct draft_weights_item {
 struct draft_weights_format {
 	int bits;         /* of the blocks' matrices: 4 or 8; the head's have 8 */
 	bool interleaved; /* in 4 bits, matrices whose rows are a multiple of INTERLEAVED_ROWS are */
+	bool columns;     /* the blocks' matrices are stored by input channel (column_copy.h), in 4 bits */
 	bool coarse_head; /* drafts take the backend's (WANT_GUESS): the head gets no draft weights */
 };
 
@@ -52,12 +54,13 @@ struct draft_weights {
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table's, with the draft weights in the place of the matrices that have one */
 	struct block_weights* block;
-	struct expert* expert;  /* (n_blocks, n_experts) likewise, of the blocks that have some */
-	struct tensor* output;  /* likewise, the head */
-	struct mask sub_layers; /* those with draft weights, which save at least a quarter of their bytes */
-	bool head;              /* so has the output head */
-	enum dtype type;        /* of most bytes of the blocks' draft weights */
-	size_t bytes;           /* of the draft weights; 0: the weights are as small already */
+	struct expert* expert;      /* (n_blocks, n_experts) likewise, of the blocks that have some */
+	struct tensor* output;      /* likewise, the head */
+	struct mask sub_layers;     /* those with draft weights, which save at least a quarter of their bytes */
+	bool head;                  /* so has the output head */
+	enum dtype type;            /* of most bytes of the blocks' draft weights */
+	size_t bytes;               /* of the draft weights; 0: the weights are as small already */
+	struct column_copy columns; /* with format.columns; its memory comes first */
 	struct draft_weights_item* item; /* (n_items) by offset */
 	int n_items;
 	int parts; /* of some rows each, to be made in any order */
@@ -69,7 +72,7 @@ bool draft_weights_plan(struct draft_weights*, const struct weight_table* stored
                         struct error*);
 void draft_weights_close(struct draft_weights*);
 /* Gives the tensors their place in `data` (bytes), 64-byte aligned, the caller's. */
-void draft_weights_place(struct draft_weights*, const void* data);
+void draft_weights_place(struct draft_weights*, void* data);
 /* Fills `data` (bytes) by the plan on so many threads (0: one for each CPU that the process may use).
  * progress, with the share done, may be NULL; it is called on the caller's thread. False with the error set
  * when no threads can be made. */
@@ -84,6 +87,11 @@ struct draft_weights_job* draft_weights_job_open(const struct draft_weights*, vo
 void draft_weights_job_close(struct draft_weights_job*);
 double draft_weights_job_run(struct draft_weights_job*, double seconds);
 double draft_weights_job_share(const struct draft_weights_job*);
+
+/* What most of the weights are stored as, for people. */
+const char* draft_weights_kind(const struct draft_weights*);
+/* Whether the sub-layer's copy is by input channel. */
+bool draft_weights_by_channel(const struct draft_weights*, int sub_layer);
 
 /* The sub-layers that a draft with this mask runs with the draft weights; the head is beside them. */
 struct mask draft_weights_sub_layers(const struct draft_weights*, const struct mask*, bool* head);

@@ -19,20 +19,27 @@ static void widen_q8_0(const struct block_q8_0* b, float* x) {
 
 static void widen_q4_0(const struct block_q4_0* b, float* x) {
 	const float d = half_at(b->d);
-	for (int j = 0; j < 32; j++)
-		x[j] = d * (float)(nibble(b->q, j) - 8);
+	for (int j = 0; j < 16; j++) {
+		x[j] = d * (float)((b->q[j] & 15) - 8);
+		x[j + 16] = d * (float)((b->q[j] >> 4) - 8);
+	}
 }
 
 static void widen_q4_1(const struct block_q4_1* b, float* x) {
 	const float d = half_at(b->d), m = half_at(b->m);
-	for (int j = 0; j < 32; j++)
-		x[j] = d * (float)nibble(b->q, j) + m;
+	for (int j = 0; j < 16; j++) {
+		x[j] = d * (float)(b->q[j] & 15) + m;
+		x[j + 16] = d * (float)(b->q[j] >> 4) + m;
+	}
 }
 
 static void widen_q5_0(const struct block_q5_0* b, float* x) {
 	const float d = half_at(b->d);
-	for (int j = 0; j < 32; j++)
-		x[j] = d * (float)(five_bits(b->q, b->high, j) - 16);
+	const uint32_t high = load_u32(b->high);
+	for (int j = 0; j < 16; j++) {
+		x[j] = d * (float)((int)((b->q[j] & 15u) | (high >> j & 1) << 4) - 16);
+		x[j + 16] = d * (float)((int)((b->q[j] >> 4u) | (high >> (j + 16) & 1) << 4) - 16);
+	}
 }
 
 static void widen_q5_1(const struct block_q5_1* b, float* x) {
@@ -57,26 +64,38 @@ static void widen_q3_k(const struct block_q3_k* b, float* x) {
 
 static void widen_q4_k(const struct block_q4_k* b, float* x) {
 	const float d = half_at(b->d), dmin = half_at(b->dmin);
-	for (int j = 0; j < 256; j++) {
+	for (int g = 0; g < 8; g++) {
 		uint8_t scale, min;
-		k4_scale_min(j / 32, b->scales, &scale, &min);
-		x[j] = d * (float)scale * (float)k4_nibble(b->q, j) - dmin * (float)min;
+		k4_scale_min(g, b->scales, &scale, &min);
+		const float step = d * (float)scale, less = dmin * (float)min;
+		const uint8_t* q = b->q + g / 2 * 32;
+		for (int i = 0; i < 32; i++) /* k4_nibble, with what a group has in common taken out */
+			x[32 * g + i] = step * (float)(q[i] >> 4 * (g & 1) & 15) - less;
 	}
 }
 
 static void widen_q5_k(const struct block_q5_k* b, float* x) {
 	const float d = half_at(b->d), dmin = half_at(b->dmin);
-	for (int j = 0; j < 256; j++) {
+	for (int g = 0; g < 8; g++) {
 		uint8_t scale, min;
-		k4_scale_min(j / 32, b->scales, &scale, &min);
-		x[j] = d * (float)scale * (float)q5_bits(b, j) - dmin * (float)min;
+		k4_scale_min(g, b->scales, &scale, &min);
+		const float step = d * (float)scale, less = dmin * (float)min;
+		const uint8_t* q = b->q + g / 2 * 32;
+		for (int i = 0; i < 32; i++) /* q5_bits */
+			x[32 * g + i] = step * (float)((q[i] >> 4 * (g & 1) & 15) | (b->high[i] >> g & 1) << 4) - less;
 	}
 }
 
 static void widen_q6_k(const struct block_q6_k* b, float* x) {
 	const float d = half_at(b->d);
-	for (int j = 0; j < 256; j++)
-		x[j] = d * (float)b->scales[j / 16] * (float)(q6_bits(b, j) - 32);
+	for (int g = 0; g < 16; g++) {
+		const float step = d * (float)b->scales[g];
+		const int half = g / 8, part = g % 8 / 2, at = g % 2 * 16; /* parts of 32 elements */
+		const uint8_t *low = b->low + half * 64 + part % 2 * 32 + at, *high = b->high + half * 32 + at;
+		for (int i = 0; i < 16; i++) /* q6_bits */
+			x[16 * g + i] =
+			    step * (float)(((low[i] >> 4 * (part / 2) & 15) | (high[i] >> 2 * part & 3) << 4) - 32);
+	}
 }
 
 static void widen_iq4_nl(const struct block_iq4_nl* b, float* x) {

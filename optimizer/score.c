@@ -200,6 +200,7 @@ static struct pass scoring_pass(struct session* s, const struct mask* mask, cons
 	pass.skip = mask;
 	pass.quantized = states_quantized(states);
 	pass.quantized_head = states->head;
+	pass.levels = states_levels(states);
 	pass.head = true;
 	return pass;
 }

@@ -16,7 +16,7 @@ void budget_open(struct speculation_budget* budget, double opt_budget) {
 	if (opt_budget < 0) {
 		budget->opt_budget = 0.01;
 		budget->advance = 32;
-		budget->prepayment = 16;
+		budget->prepayment = 24;
 	}
 }
 
@@ -49,7 +49,7 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 
 bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
                           int tokens) {
-	const bool brings_in = tokens >= 5 * left; /* a fifth of a step each */
+	const bool brings_in = tokens >= 4 * left; /* a fourth of a step each */
 	return has_earned(budget, cost) ||
 	       (brings_in && whole <= budget->prepayment && budget->learned + cost <= 1.5 * budget->prepayment) ||
 	       budget_allows_learning(budget, cost);

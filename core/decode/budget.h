@@ -9,7 +9,7 @@
  * beginning on half of what drafting has earned, up to some steps: a good mask is worth most when it is found
  * early. Neither account stops the other: what was spent on learning never stops a draft that pays, and
  * failed drafts never stop learning. With the defaults both together stay within 2 % for runs of 512 tokens
- * and more; draft weights that never pay may take up to 24 steps ahead of that. Time in which no request
+ * and more; draft weights that never pay may take up to 36 steps ahead of that. Time in which no request
  * waits is on neither account.
  *
  * It reads no clock: callers bring costs, so that it is tested under adversarial acceptance without timing.
@@ -25,7 +25,7 @@ struct speculation_budget {
 	double balance;    /* of drafting: saved - spent, at most 64 */
 	double advance;    /* the most that learning takes of what drafting earned: 32 steps, or none */
 	double taken;      /* of that, so far */
-	double prepayment; /* what making draft weights may take of learning's share ahead of time: 16 steps, or
+	double prepayment; /* what making draft weights may take of learning's share ahead of time: 24 steps, or
 	                      none */
 	double learned;    /* spent on learning */
 };

@@ -2,6 +2,7 @@
 #include "core/decode/cost.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { FIRST_TRUST = 256, LONGEST_TRUST = 1 << 16 };
 /* What is measured anew counts as confirmed from this share of the old measurement on. */
@@ -67,6 +68,14 @@ void cost_use_draft_weights(struct cost_model* cost, const struct draft_weights*
 	cost->quantized =
 	    count_bytes(quantized->block, &quantized->stored->shape,
 	                quantized->head ? (double)tensor_bytes(quantized->output) : cost->stored.fixed);
+	if (!quantized->format.columns)
+		return;
+	memset(cost->kind, 0, sizeof cost->kind);
+	for (int b = 0; b < cost->blocks; b++)
+		for (int k = 0; k < COLUMN_KINDS; k++)
+			cost->kind[k] += (double)block_map_bytes(&quantized->columns.block[b].map[k]) / cost->blocks;
+	cost->quantized.attention = cost->kind[COLUMN_ATTENTION] + cost->kind[COLUMN_ATTENTION_OUT];
+	cost->quantized.mlp = cost->kind[COLUMN_MLP] + cost->kind[COLUMN_DOWN];
 }
 
 struct cost_model cost_by_bytes(const struct cost_model* cost) {
@@ -199,13 +208,26 @@ struct share {
 	double stored, quantized;
 };
 
+/* Bytes of the draft weights that a sub-layer reads. */
+static double low_bytes(const struct cost_model* cost, struct variant v, int sub_layer) {
+	const bool attention = sub_layer % 2 == 0;
+	if (!v.levels)
+		return attention ? cost->quantized.attention : cost->quantized.mlp;
+	const int first = attention ? COLUMN_ATTENTION : COLUMN_MLP;
+	double bytes = 0;
+	for (int k = first; k < first + 2; k++)
+		bytes +=
+		    cost->kind[k] * (double)level_kept(v.levels, sub_layer / 2, cost->blocks, (enum column_kind)k);
+	return bytes;
+}
+
 static struct share byte_share(const struct cost_model* cost, struct variant v) {
 	struct share sum = {0, 0};
 	for (int s = 0; s < 2 * cost->blocks; s++) {
 		if (v.skip && mask_has(v.skip, s))
 			continue;
 		if (v.quantized && mask_has(v.quantized, s))
-			sum.quantized += s % 2 == 0 ? cost->quantized.attention : cost->quantized.mlp;
+			sum.quantized += low_bytes(cost, v, s);
 		else
 			sum.stored += s % 2 == 0 ? cost->stored.attention : cost->stored.mlp;
 	}

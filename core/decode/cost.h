@@ -21,6 +21,7 @@ enum { COST_KNOTS = 15 };
 struct variant {
 	const struct mask *skip, *quantized;
 	bool quantized_head;
+	const struct levels* levels; /* of the draft weights by input channel; NULL: it is read whole */
 };
 
 /* Weight bytes of one block's sub-layers, averaged, and what no mask saves: the head. */
@@ -30,6 +31,7 @@ struct cost_bytes {
 
 struct cost_model {
 	struct cost_bytes stored, quantized; /* the latter of the quantized draft weights; 0 without them */
+	double kind[COLUMN_KINDS]; /* of draft weights by input channel the bytes of one block's maps, averaged */
 	int blocks;
 	double plain;            /* seconds of a one-row full pass; 0 before any was measured */
 	double rows[COST_KNOTS]; /* seconds of a full pass at each knot's rows; 0 unmeasured */

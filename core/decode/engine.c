@@ -1,6 +1,7 @@
 /* Opening models and engines for the public interface. */
 #include "core/decode/engine.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ __attribute__((format(printf, 2, 3))) static void append_note(struct engine* eng
 static void note_draft_weights(struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
 	engine->note[engine->note_on_draft_weights] = 0;
-	append_note(engine, "draft weights: %s, %.1f MiB, ", dtype_name(memory->table.type),
+	append_note(engine, "draft weights: %s, %.1f MiB, ", draft_weights_kind(&memory->table),
 	            (double)memory->table.bytes / 0x1p20);
 	if (engine->making && draft_weights_job_share(engine->making) < 1)
 		append_note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
@@ -158,19 +159,36 @@ static bool begin_draft_weights(struct engine* engine, const struct swiftlet_opt
 	return true;
 }
 
+/* Half of the channels of attention and of gate and up, a quarter of down's: where the search begins. */
+static void open_levels(struct engine* engine, const struct swiftlet_options* options) {
+	static const uint8_t first[COLUMN_KINDS] = {50, 50, 50, 75};
+	for (int d = 0; d < LEVEL_DEPTHS; d++)
+		for (int k = 0; k < COLUMN_KINDS; k++) {
+			const double left =
+			    options->draft_read > 0 ? 1 - options->draft_read * (100 - first[k]) / 43 : -1;
+			const double most = LEVEL_MOST / 100.0;
+			engine->levels.left_out[d][k] =
+			    options->draft_read > 0 ? (uint8_t)lround(100 * fmin(most, fmax(0, left))) : first[k];
+		}
+}
+
 static bool open_draft_weights(struct engine* engine, const struct swiftlet_options* options,
                                struct error* error) {
-	struct draft_weights_request wish = {.format = {.bits = options->draft_bits,
-	                                                .interleaved = engine->backend->interleaved,
-	                                                .coarse_head = engine->backend->screened_bytes > 0},
-	                                     .most_bytes = options->draft_memory};
+	struct draft_weights_request wish = {
+	    .format = {.bits = options->draft_bits,
+	               .interleaved = engine->backend->interleaved,
+	               .columns = engine->backend->columns && options->draft_bits != 8,
+	               .coarse_head = engine->backend->screened_bytes > 0},
+	    .most_bytes = options->draft_memory};
 	if (options->draft_bits < 0)
-		wish.format.bits = engine->backend->use_draft_weights ? draft_bits_for(engine->model) : 0;
+		wish.format.bits =
+		    engine->backend->use_draft_weights ? draft_bits_for(engine->model, wish.format) : 0;
 	if (wish.format.bits == 0)
 		return true;
 	if (engine->note[0])
 		append_note(engine, "\n");
 	engine->note_on_draft_weights = strlen(engine->note);
+	open_levels(engine, options);
 	if (!engine->backend->use_draft_weights) {
 		append_note(engine, "no draft weights: %s does not run one", engine->backend->name);
 		return true;

@@ -19,6 +19,7 @@ struct engine {
 	double draft_weights_steps;   /* the fewest plain steps that all of it was thought to take; 0: nothing is
 	                                 known */
 	bool draft_weights_ready;     /* passes may run with it */
+	struct levels levels;         /* how much of draft weights by input channel drafts read */
 	char note[1900]; /* for people: where the wished backend is not the one that runs, and on that copy */
 	size_t note_on_draft_weights; /* where the latter begins */
 	struct cost_model cost;

@@ -203,6 +203,7 @@ static void draft_work(struct session* s, struct session_work* work) {
 	if (work->pass.skip) { /* with the mask, neither up to an exit nor another model */
 		work->pass.quantized = states_quantized(&s->drafts);
 		work->pass.quantized_head = s->drafts.head;
+		work->pass.levels = states_levels(&s->drafts);
 	}
 }
 

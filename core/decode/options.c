@@ -99,6 +99,7 @@ static const struct option table[] = {
     {"kernel", FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1"},
     {"kappa", REAL, AT(kappa), 0, 1e6, NULL},
     {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 4=4 8=8"},
+    {"draft-read", REAL, AT(draft_read), 0.05, 1, "auto=0"},
     {"bank", FLAG, AT(bank), 0, 0, "on=1 off=0"},
     {"seed", SEED, AT(seed), 0, 0, NULL},
     {"temp", REAL, AT(temperature), 0, 100, NULL},

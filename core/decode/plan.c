@@ -8,7 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_REST = 64, LONGEST_REST = 1024, CALIBRATE_EVERY = 64, LOOK_EVERY = 16, COSTS_EVERY = 8 };
+enum {
+	FIRST_REST = 64,
+	LONGEST_REST = 1024,
+	CALIBRATE_EVERY = 64,
+	LOOK_EVERY = 16,
+	COSTS_EVERY = 8,
+	TRIAL = 3
+};
 
 static bool mask_drafts(const struct session* s) {
 	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any);
@@ -48,6 +55,8 @@ struct states session_states(const struct session* s, const struct mask* mask) {
 		return states;
 	states.sub_layers = draft_weights_sub_layers(s->draft_weights, mask, &states.head);
 	states.any = states.head || mask_count(&states.sub_layers) > 0;
+	states.by_channel = s->draft_weights->format.columns;
+	states.levels = s->engine->levels;
 	return states;
 }
 
@@ -153,6 +162,10 @@ static struct round_limits limits_of(const struct session* s) {
 	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
 	                              .depth = session_useful_depth(s, MAX_DRAFT),
 	                              .budget = (float)(1 + (budget_round_limit(s->budget) - 1) / share)};
+	/* A draft step and two rows, of which nothing was measured, count for a plain step each: with less
+	 * nothing is ever tried. */
+	if (s->batch.sequences == 0 && cost_rows_known(&s->engine->cost) < 2)
+		limits.budget = fmaxf(limits.budget, fminf(TRIAL, (float)budget_round_limit(s->budget)));
 	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))

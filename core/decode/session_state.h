@@ -56,6 +56,8 @@ struct history {
 struct states {
 	struct mask sub_layers;
 	bool head, any;
+	bool by_channel;      /* the draft weights are by input channel */
+	struct levels levels; /* how much of it drafts read */
 };
 
 /* Of an answer that has to keep a grammar. */
@@ -182,9 +184,14 @@ enum { CALIBRATE_FIRST = 8 }; /* full passes after which costs are known */
 static inline const struct mask* states_quantized(const struct states* states) {
 	return states->any ? &states->sub_layers : NULL;
 }
+static inline const struct levels* states_levels(const struct states* states) {
+	return states->by_channel ? &states->levels : NULL;
+}
 static inline struct variant states_variant(const struct states* states, const struct mask* skip) {
-	return (struct variant){
-	    .skip = skip, .quantized = states_quantized(states), .quantized_head = states->head};
+	return (struct variant){.skip = skip,
+	                        .quantized = states_quantized(states),
+	                        .quantized_head = states->head,
+	                        .levels = states_levels(states)};
 }
 
 /* A mask's states with the draft weights that the session has. */

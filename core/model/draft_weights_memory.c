@@ -93,8 +93,10 @@ static double sub_layer_bytes(const struct weight_table* w) {
 
 /* Whether the plan leaves so small a share of the blocks' bytes that a draft with it can pay. */
 static bool is_worth_it(const struct draft_weights* draft) {
-	static const double MOST_SHARE = 0.6;
+	static const double MOST_SHARE = 0.6, READ_BY_CHANNEL = 0.43;
 	const double stored = sub_layer_bytes(draft->stored);
+	if (draft->format.columns)
+		return READ_BY_CHANNEL * (double)draft->columns.bytes <= MOST_SHARE * stored;
 	double copied = 0, of = 0;
 	for (int i = 0; i < draft->n_items - draft->head; i++) {
 		copied += (double)draft->item[i].bytes;
@@ -103,15 +105,14 @@ static bool is_worth_it(const struct draft_weights* draft) {
 	return stored - of + copied <= MOST_SHARE * stored;
 }
 
-int draft_bits_for(const struct model* model) {
+int draft_bits_for(const struct model* model, struct draft_weights_format format) {
 	const int bits = 4; /* a row in 3 takes no less time (bench kernels), and guesses worse */
 	struct draft_weights table;
 	struct error error;
+	format.bits = bits;
 	if (sub_layer_bytes(&model->weights) <= last_level_cache())
 		return 0;
-	const bool worth =
-	    draft_weights_plan(&table, &model->weights, (struct draft_weights_format){.bits = bits}, &error) &&
-	    is_worth_it(&table);
+	const bool worth = draft_weights_plan(&table, &model->weights, format, &error) && is_worth_it(&table);
 	draft_weights_close(&table);
 	return worth ? bits : 0;
 }

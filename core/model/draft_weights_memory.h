@@ -24,9 +24,9 @@ bool draft_weights_memory_open(struct draft_weights_memory*, const struct model*
                                const struct draft_weights_request*, struct error*);
 void draft_weights_memory_close(struct draft_weights_memory*);
 
-/* The bits that a model's draft weights should have; 0: none, since its weights are as small already, or lie
- * in the processor's cache, where fewer bytes are not less time. */
-int draft_bits_for(const struct model*);
+/* The bits that a model's draft weights should have in this format; 0: none, since its weights are as small
+ * already, or lie in the processor's cache, where fewer bytes are not less time. */
+int draft_bits_for(const struct model*, struct draft_weights_format);
 /* Whether a screened head is worth the memory of its coarse copy: the head is large, and a good part of what
  * a step reads. */
 bool wants_screened_head(const struct weight_table*);

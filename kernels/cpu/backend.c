@@ -24,6 +24,7 @@ static void cpu_close(struct backend* backend) {
 	free(b->block);
 	free(b->vectors);
 	free(b->workspace);
+	free(b->lists_memory);
 	free(b);
 }
 
@@ -322,6 +323,7 @@ static size_t lay_out(struct cpu_backend* b) {
 		b->prepared[i] = take_workspace(b, &used, rows, prepared, 1);
 	b->scores = take_workspace(b, &used, (size_t)attention_turns(b) * (size_t)attention_rows(s) * group,
 	                           positions, sizeof(float));
+	b->head_group = take_workspace(b, &used, 1, vocab / INTERLEAVED_ROWS + 1, sizeof(int32_t));
 	b->logits = take_workspace(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
 	b->scratch = take_workspace(b, &used, threads * 2, vocab, sizeof(float));
 	return used;
@@ -367,6 +369,8 @@ static bool cpu_use_draft_weights(struct backend* backend, const struct draft_we
 	        prepared_row_bytes(b, &w->output, w->block) ||
 	    prepared_kinds(quantized->block, &w->shape) > prepared_kinds(w->block, &w->shape))
 		return error_set(error, "quantized draft weights's inputs want more room than the stored weights'");
+	if (quantized->format.columns && !column_lists_open(b, &quantized->columns))
+		return error_set(error, "out of memory for the channels that drafts keep");
 	b->draft_weights = quantized;
 	return true;
 }
@@ -405,6 +409,8 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .page_restore = paged_restore,
 	    .use_draft_weights = cpu_use_draft_weights,
 	    .interleaved = true,
+	    .columns = true,
+	    .bounds_guesses = !options->group,
 	    .bandwidth = cpu_bandwidth,
 	    .threads = cpu_threads,
 	    .rest = cpu_rest,

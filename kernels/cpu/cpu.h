@@ -9,6 +9,7 @@
 #include "kernels/cpu/screened_head.h"
 #include <stdatomic.h>
 
+#include "kernels/column_copy.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/draft_weights.h"
 #include "kernels/paged_cache.h"
@@ -59,6 +60,9 @@ struct cpu_backend {
 	const struct draft_weights*
 	    draft_weights; /* the quantized draft weights that passes may ask for, or NULL */
 
+	void* lists_memory;                /* what the lists point into; NULL until there is a copy by channel */
+	struct column_list list[MAX_ROWS]; /* (slice_rows) */
+
 	struct screened_head screened; /* its memory is NULL where there is none */
 
 	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
@@ -83,9 +87,10 @@ struct cpu_backend {
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
 	float* scores;                         /* (attention_turns, attention_rows, group, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
-	float* logits;                         /* (head_rows, vocab) */
-	float* scratch;                        /* (threads, 2·vocab) */
-	void* workspace;                       /* what those point into */
+	int32_t* head_group; /* (vocab / 16 + 1) groups of the head's rows that are multiplied */
+	float* logits;       /* (head_rows, vocab) */
+	float* scratch;      /* (threads, 2·vocab) */
+	void* workspace;     /* what those point into */
 };
 
 /* A vector of cpu_backend.block; NULL where the model has none. */
@@ -149,13 +154,27 @@ struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats ap
 /* Up to MAX_PRODUCTS matrices on the same input x (n, cols), spread over the pool together, and over the
  * processes that share the model. */
 void multiply(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*, int count);
-/* Of one product, of an interleaved matrix, the outputs of some groups of INTERLEAVED_ROWS rows (n_groups,
+/* Of one product, the outputs of some groups of INTERLEAVED_ROWS rows (n_groups,
  * ascending) alone; in one process. */
 void multiply_groups(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*,
                      const int32_t* group, int n_groups);
 /* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations touched) is small,
  * over the pool when it pays. */
 void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, int), void* user);
+
+/* ---- multiply_columns.c ---- */
+/* Makes room for the lists of kept channels. False on no memory. */
+bool column_lists_open(struct cpu_backend*, const struct column_copy*);
+/* The products of x (n, channels) with a map, of which each row keeps about this share of its channels;
+ * product (count) are the map's matrices in its order, whose `w` say only how many outputs they have. */
+void multiply_columns(struct cpu_backend*, const float* x, int n, const struct block_map*, float share,
+                      const struct product*, int count);
+
+/* ---- listed_head.c ---- */
+/* Logits of the n rows, under the final norm in `normed`, for the tokens that rows are allowed and their
+ * neighbours alone; all others get one that is next to none. False, and nothing is done, where some row is
+ * allowed all. */
+bool listed_logits(struct cpu_backend*, const int* row, int n, const struct product*);
 
 /* ---- norm.c ---- */
 /* out (n, width) = the model's norm of x (n, width), which may be the same rows; bias NULL for none. */

@@ -9,8 +9,8 @@
 
 #include "kernels/sample.h"
 
-/* From the stored or the quantized head; screened; or a draft's guess. */
-enum head_way { WHOLE_HEAD, SCREENED_HEAD, GUESSED_HEAD, HEAD_WAYS };
+/* From the stored or the quantized head; screened; a draft's guess; a draft's, of some tokens alone. */
+enum head_way { WHOLE_HEAD, SCREENED_HEAD, GUESSED_HEAD, LISTED_HEAD, HEAD_WAYS };
 
 struct head_job {
 	struct cpu_backend* b;
@@ -76,10 +76,11 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 		guessed_logits(b, row, n);
 	else if (way == SCREENED_HEAD)
 		screened_logits(b, row, n);
-	else
+	else if (way == WHOLE_HEAD || !listed_logits(b, row, n, &product))
 		multiply(b, b->normed, s->dim, n, &product, 1);
 	mark(b, PART_HEAD);
-	struct head_job job = {.b = b, .pass = pass, .row = row, .r0 = r0, .bounded = way != GUESSED_HEAD};
+	struct head_job job = {
+	    .b = b, .pass = pass, .row = row, .r0 = r0, .bounded = way != GUESSED_HEAD && way != LISTED_HEAD};
 	atomic_init(&job.bad, -1);
 	spread(b, n, (double)n * s->vocab * 8, head_row, &job);
 	mark(b, PART_RESULT);
@@ -93,8 +94,9 @@ static bool some_results(struct cpu_backend* b, const struct pass* pass, const i
 }
 
 static enum head_way way_of(struct cpu_backend* b, const struct pass* pass, int row, uint8_t want) {
+	const bool listed = want & WANT_GUESS && b->row[row].allowed && !b->group;
 	if (pass->quantized_head || !b->screened.memory)
-		return WHOLE_HEAD;
+		return listed ? LISTED_HEAD : WHOLE_HEAD;
 	return want & WANT_GUESS ? GUESSED_HEAD : screened_serves(b, row, want) ? SCREENED_HEAD : WHOLE_HEAD;
 }
 

@@ -8,6 +8,7 @@
 #define SWIFTLET_KERNELS_CPU_KERNELS_H
 
 #include "kernels/backend.h"
+#include "kernels/cpu/columns.h"
 #include "kernels/influence.h"
 #include "kernels/pages.h"
 
@@ -51,6 +52,15 @@ struct cpu_kernels {
 	void (*matmul)(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
 	               const void* x, int n);
 
+	/* The channels with |x_j|·norm_j > threshold, ascending, and their x_j; returns how many. Both have room
+	 * for 16 more than the map's channels. */
+	int (*column_keep)(const struct column_map*, const float* x, float threshold, uint16_t* channel,
+	                   float* value);
+	/* out[i·out_stride + o] = output o of the tile for each of n rows' kept channels (kernels/columns.h), for
+	 * o in [0, COLUMN_OUTPUTS). */
+	void (*column_product)(float* out, size_t out_stride, const struct column_map*, int64_t tile,
+	                       const struct column_list*, int n);
+
 	/* out (group, head_dim) = softmax(scale·q·K)·V for one key/value head and each of n rows of one sequence,
 	 * which differ in n_ancestors, ancestor, from and scale alone. q (group, head_dim); q and out of a row
 	 * lie row_stride floats behind the row's before it; scores: (n, group, base + the longest n_ancestors,
@@ -75,11 +85,11 @@ struct cpu_kernels {
 };
 
 /* A table of the functions of these names in the file that it stands in. */
-#define CPU_KERNELS(named, prepares, multiplies)                                                             \
+#define CPU_KERNELS(named, prepares, multiplies, keeps, columns)                                             \
 	{                                                                                                        \
-		.name = named, .prepare = prepares, .matmul = multiplies, .attention = attention,                    \
-		.rms_norm = rms_norm, .gate = gate, .join = join, .store = store, .sum_exp = sum_exp,                \
-		.softcap = softcap, .read = read_memory,                                                             \
+		.name = named, .prepare = prepares, .matmul = multiplies, .column_keep = keeps,                      \
+		.column_product = columns, .attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join, \
+		.store = store, .sum_exp = sum_exp, .softcap = softcap, .read = read_memory,                         \
 	}
 
 extern const struct cpu_kernels cpu_reference;

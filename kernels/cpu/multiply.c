@@ -150,16 +150,16 @@ static void groups_part(void* user, int part, int thread) {
 	for (int i = first, to; i < end; i = to) {
 		for (to = i + 1; to < end && job->group[to] == job->group[to - 1] + 1;)
 			to++;
+		const int64_t last = ((int64_t)job->group[to - 1] + 1) * INTERLEAVED_ROWS, rows = p->w->rows;
 		job->multiply->kernels->matmul(p->out, p->stride, p->w, (int64_t)job->group[i] * INTERLEAVED_ROWS,
-		                               ((int64_t)job->group[to - 1] + 1) * INTERLEAVED_ROWS,
-		                               job->multiply->input[0], job->multiply->n);
+		                               last < rows ? last : rows, job->multiply->input[0], job->multiply->n);
 	}
 }
 
 void multiply_groups(struct cpu_backend* b, const float* x, int64_t cols, int n,
                      const struct product* product, const int32_t* group, int n_groups) {
 	struct multiply_job job = {.kernels = b->kernels, .product = product, .count = 1, .n = n};
-	assert(product->w->interleaved && !b->group);
+	assert(!b->group);
 	prepare_inputs(b, &job, x, cols);
 	const double a_group = INTERLEAVED_ROWS * (double)dtype_row_bytes(product->w->type, cols);
 	struct groups_job groups = {.multiply = &job, .group = group, .n = n_groups};

@@ -126,7 +126,27 @@ static const float* sub_layer_input(const struct cpu_backend* b, const float* no
 	return b->normed;
 }
 
-static void attention_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
+/* Where a sub-layer's weights come from. */
+struct source {
+	const struct block_weights* w;       /* stored, or copied row by row */
+	const struct block_columns* columns; /* NULL, or what drafts read in their place */
+	const struct levels* levels;         /* NULL: all channels */
+	int n_blocks;
+};
+
+/* out (n, …) = x (n, cols) · wᵀ of up to three matrices of a kind, which have one input. */
+static void multiply_kind(struct cpu_backend* b, const struct source* from, int block, enum column_kind kind,
+                          const float* x, int64_t cols, int n, const struct product* product, int count) {
+	if (!from->columns) {
+		multiply(b, x, cols, n, product, count);
+		return;
+	}
+	const float share = from->levels ? level_kept(from->levels, block, from->n_blocks, kind) : 1;
+	multiply_columns(b, x, n, &from->columns->map[kind], share, product, count);
+}
+
+static void attention_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
+	const struct block_weights* w = from->w;
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct block_weights* vectors = &b->block[block];
 	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
@@ -136,7 +156,7 @@ static void attention_sub_layer(struct cpu_backend* b, const struct block_weight
 	const struct product qkv[] = {{.out = b->q, .stride = (size_t)q_width, .w = &w->wq},
 	                              {.out = b->k, .stride = (size_t)kv_width, .w = &w->wk},
 	                              {.out = b->v, .stride = (size_t)kv_width, .w = &w->wv}};
-	multiply(b, x, s->dim, n, qkv, 3);
+	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, qkv, 3);
 	mark(b, PART_QKV);
 	add_bias(b->q, floats(&vectors->bq), q_width, n);
 	add_bias(b->k, floats(&vectors->bk), kv_width, n);
@@ -147,7 +167,7 @@ static void attention_sub_layer(struct cpu_backend* b, const struct block_weight
 	attend(b, block, n);
 	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
-	multiply(b, b->mixed, q_width, n, &out, 1);
+	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, b->mixed, q_width, n, &out, 1);
 	mark(b, PART_ATTENTION_OUT);
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
 }
@@ -172,20 +192,22 @@ void gate_rows(struct cpu_backend* b, int width, const float* gate_bias, const f
 	spread(b, n, (double)n * width * 8, gate_row, &job);
 }
 
-static void run_mlp(struct cpu_backend* b, const struct block_weights* w, int block, const float* x, int n) {
+static void run_mlp(struct cpu_backend* b, const struct source* from, int block, const float* x, int n) {
+	const struct block_weights* w = from->w;
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->ffn, .w = &w->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->ffn, .w = &w->w_up}};
-	multiply(b, x, s->dim, n, in, 2);
+	multiply_kind(b, from, block, COLUMN_MLP, x, s->dim, n, in, 2);
 	mark(b, PART_GATE_UP);
 	gate_rows(b, s->ffn, floats(&b->block[block].b_gate), floats(&b->block[block].b_up), n);
 	mark(b, PART_ACTIVATION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->w_down};
-	multiply(b, b->gate, s->ffn, n, &out, 1);
+	multiply_kind(b, from, block, COLUMN_DOWN, b->gate, s->ffn, n, &out, 1);
 	mark(b, PART_DOWN);
 }
 
-static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, int block, int n) {
+static void mlp_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
+	const struct block_weights* w = from->w;
 	const struct block_weights* vectors = &b->block[block];
 	const float* x = sub_layer_input(b, floats(&vectors->mlp_norm), floats(&vectors->mlp_norm_bias), n);
 	mark(b, PART_NORM);
@@ -193,7 +215,7 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct block_weights* w, 
 		run_experts(b, w, vectors, x, n);
 		mark(b, PART_EXPERTS);
 	} else {
-		run_mlp(b, w, block, x, n);
+		run_mlp(b, from, block, x, n);
 	}
 	add_output(b, floats(&vectors->b_down), floats(&vectors->post_mlp_norm), n);
 }
@@ -250,13 +272,13 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 
 /* ---- sub-layers in turn -------------------------------------------------------------------- */
 
-static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct block_weights* w,
+static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct source* from,
                           int sub_layer, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
 	if (sub_layer % 2 == 0)
-		attention_sub_layer(b, w, sub_layer / 2, n);
+		attention_sub_layer(b, from, sub_layer / 2, n);
 	else
-		mlp_sub_layer(b, w, sub_layer / 2, n);
+		mlp_sub_layer(b, from, sub_layer / 2, n);
 	if (pass->influence)
 		memcpy(nth(pass->influence, sub_layer, pass->n) + r0, b->influence, (size_t)n * sizeof(float));
 	if (pass->states && r0 == 0)
@@ -281,14 +303,18 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	for (int s = pass->first; s < pass->last; s++) {
 		const bool skip = pass->skip && mask_has(pass->skip, s),
 		           quantized = pass->quantized && mask_has(pass->quantized, s);
-		const struct block_weights* w =
-		    &(quantized ? b->draft_weights->block : b->head.weights->block)[s / 2];
+		const bool by_channel = quantized && draft_weights_by_channel(b->draft_weights, s);
+		const struct source from = {
+		    .w = &(quantized ? b->draft_weights->block : b->head.weights->block)[s / 2],
+		    .columns = by_channel ? &b->draft_weights->columns.block[s / 2] : NULL,
+		    .levels = pass->levels,
+		    .n_blocks = b->head.weights->shape.n_blocks};
 		if (atomic_load_explicit(&b->abandoned, memory_order_relaxed))
 			return error_set(error, "the pass was abandoned");
 		if (skip || quantized)
 			note_skipped(b, s, n);
 		if (!skip)
-			run_sub_layer(b, pass, w, s, r0, n);
+			run_sub_layer(b, pass, &from, s, r0, n);
 		if (s == pass->tap)
 			tap_hidden(b, pass, r0, n);
 	}

@@ -121,7 +121,6 @@ static void lay_out(const struct cpu_backend* b, struct screened_head* c) {
 	c->norm = take_memory(c, rows, sizeof(float));
 	c->input = take_memory(c, head_rows, reference_prepared_bytes(w->type, (int)w->cols));
 	c->survivor = take_memory(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
-	c->group = take_memory(c, rows / INTERLEAVED_ROWS, sizeof(int32_t));
 }
 
 void screened_open(struct cpu_backend* b) {
@@ -141,7 +140,6 @@ void screened_open(struct cpu_backend* b) {
 	if (atomic_load(&making.bad))
 		screened_close(c);
 	b->head.screened_bytes = c->memory ? c->bytes : 0;
-	b->head.bounds_guesses = c->memory != NULL;
 }
 
 void screened_close(struct screened_head* c) {
@@ -430,39 +428,13 @@ void screened_logits(struct cpu_backend* b, const int* row, int n) {
 	weigh_cost(c, &job, &b->head.weights->output);
 }
 
-/* Groups with a token that some row is allowed; -1: some row is allowed all. */
-static int list_groups(const struct cpu_backend* b, const int* row, int n) {
-	const int groups = (int)(b->screened.coarse.rows / INTERLEAVED_ROWS), a_word = 64 / INTERLEAVED_ROWS;
-	int count = 0;
-	for (int i = 0; i < n; i++)
-		if (!b->row[row[i]].allowed)
-			return -1;
-	for (int g = 0; g < groups; g += a_word) {
-		uint64_t any = 0;
-		for (int i = 0; i < n; i++)
-			any |= b->row[row[i]].allowed[g / a_word];
-		for (int in = 0; in < a_word && g + in < groups; in++)
-			if (any >> in * INTERLEAVED_ROWS & 0xffff)
-				b->screened.group[count++] = g + in;
-	}
-	return count;
-}
-
 void guessed_logits(struct cpu_backend* b, const int* row, int n) {
-	static const float next_to_none = -1e30f;
 	struct screened_head* c = &b->screened;
-	const size_t vocab = (size_t)b->head.weights->output.rows;
-	struct certifying job = {
-	    .b = b, .row = row, .n = n, .guessed = true, .most = (int)(vocab / 64) + SCANNED};
+	const int vocab = (int)b->head.weights->output.rows;
+	struct certifying job = {.b = b, .row = row, .n = n, .guessed = true, .most = vocab / 64 + SCANNED};
 	const struct product product = coarse_product(b);
-	const int groups = list_groups(b, row, n);
-	if (groups < 0)
+	if (!listed_logits(b, row, n, &product))
 		multiply(b, b->normed, c->coarse.cols, n, &product, 1);
-	else {
-		for (size_t v = 0; v < vocab * (size_t)n; v++)
-			b->logits[v] = next_to_none;
-		multiply_groups(b, b->normed, c->coarse.cols, n, &product, c->group, groups);
-	}
 	find_and_compute(b, &job);
 }
 

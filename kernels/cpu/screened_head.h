@@ -35,7 +35,6 @@ struct screened_head {
 	float largest; /* of the norms */
 	unsigned char* input; /* (head_rows) rows prepared for the stored type */
 	int32_t* survivor;    /* (head_rows, most_survivors) ids that may be the largest */
-	int32_t* group;       /* (coarse.rows / INTERLEAVED_ROWS) groups that a draft's rows choose among */
 	int most_survivors;   /* with more of them all of a row is computed */
 	void* memory;         /* what those point into; NULL: there is none */
 	size_t bytes;

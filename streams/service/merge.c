@@ -18,6 +18,11 @@ void merge_close(struct merged_pass* m) {
 
 bool merge_may(const struct pass* p) { return p->kind == PASS_EXACT && p->first == 0 && p->n_segments == 1; }
 
+static bool same_levels(const struct levels* a, const struct levels* b) {
+	static const struct levels none;
+	return levels_equal(a ? a : &none, b ? b : &none);
+}
+
 static bool same_set(const struct mask* a, const struct mask* b) {
 	static const struct mask none;
 	return mask_equal(a ? a : &none, b ? b : &none);
@@ -31,6 +36,7 @@ void merge_begin(struct merged_pass* m, const struct pass* p) {
 	                        .skip = p->skip,
 	                        .quantized = p->quantized,
 	                        .quantized_head = p->quantized_head,
+	                        .levels = p->levels,
 	                        .last = p->last,
 	                        .tap = -1,
 	                        .tap_out = m->state,
@@ -45,7 +51,7 @@ bool merge_fits(const struct merged_pass* m, const struct pass* p) {
 	return merge_may(p) && p->n <= MAX_ROWS - all->n && p->last == all->last &&
 	       p->segment[0].cache->backend == all->segment[0].cache->backend && same_set(p->skip, all->skip) &&
 	       same_set(p->quantized, all->quantized) && p->quantized_head == all->quantized_head &&
-	       (p->tap < 0 || all->tap < 0 || p->tap == all->tap);
+	       same_levels(p->levels, all->levels) && (p->tap < 0 || all->tap < 0 || p->tap == all->tap);
 }
 
 void merge_add(struct merged_pass* m, const struct pass* p) {

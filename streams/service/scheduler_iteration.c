@@ -292,7 +292,8 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 	}
 	const struct variant v = {.skip = work->pass.skip,
 	                          .quantized = work->pass.quantized,
-	                          .quantized_head = work->pass.quantized_head};
+	                          .quantized_head = work->pass.quantized_head,
+	                          .levels = work->pass.levels};
 	if (v.skip || v.quantized || v.quantized_head)
 		cost_see_draft(cost, v, seconds / cost_between(cost, rows));
 }

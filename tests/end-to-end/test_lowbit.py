@@ -23,8 +23,8 @@ class LowBit(EndToEnd):
                     self.assertEqual(tokens, plain)
                     self.assertIn("draft weights", message)
                     self.assertIn("MiB", message)
-        # builtin has no rows of whole super-blocks
-        for bits, model, kind in [("4", MODEL, "q4_k"), ("8", MODEL, "q8_0"), ("4", "builtin", "q4_0"), ("8", "builtin", "q8_0")]:
+        channels = "4 bits by input channel"
+        for bits, model, kind in [("4", MODEL, channels), ("8", MODEL, "q8_0"), ("4", "builtin", channels), ("8", "builtin", "q8_0")]:
             _, message = self.generate("--draft-bits", bits, model=model)
             self.assertIn("draft weights: " + kind, message)
             self.assertIn("made in", message)
@@ -48,11 +48,11 @@ class LowBit(EndToEnd):
         told = json.loads(result.stdout)
         self.assertEqual([way["name"] for way in told["ways"]], ["skip", "low-bit", "both"])
         self.assertEqual([way["skipped"] > 0 for way in told["ways"]], [True, False, True])
-        self.assertEqual(told["copy"]["type"], "q4_k")
+        self.assertEqual(told["copy"]["type"], "4 bits by input channel")
         self.assertGreater(told["copy"]["bytes"], 0)
         self.assertEqual(told["tokens_differing"], 0)
         self.assertGreater(told["ways"][1]["predicted"], 0.6)
-        small = run("bench", "swift", "-m", MODEL.replace("f16", "q4_k"), "--parts", "d", "--slices", "2")
+        small = run("bench", "swift", "-m", MODEL.replace("f16", "q4_k"), "--draft-bits", "8", "--parts", "d", "--slices", "2")
         self.status(0, small)
         self.assertIn("as small already", small.stdout.decode())
 

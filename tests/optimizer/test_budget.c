@@ -285,30 +285,30 @@ static void test_making_a_copy(void** state) {
 	struct speculation_budget budget;
 	budget_open(&budget, -1);
 	/* all of it ahead of time, or nothing; it may take half as much again as was thought */
-	assert_true(budget_allows_making(&budget, 1, 16, 16, 1000));
-	assert_false(budget_allows_making(&budget, 1, 16.1, 16.1, 1000));
+	assert_true(budget_allows_making(&budget, 1, 24, 24, 1000));
+	assert_false(budget_allows_making(&budget, 1, 24.1, 24.1, 1000));
 	/* in requests that can bring in what is left of it */
-	assert_true(budget_allows_making(&budget, 1, 16, 16, 80));
-	assert_false(budget_allows_making(&budget, 1, 16, 16, 79));
-	assert_true(budget_allows_making(&budget, 1, 16, 4, 20));
+	assert_true(budget_allows_making(&budget, 1, 20, 20, 80));
+	assert_false(budget_allows_making(&budget, 1, 20, 20, 79));
+	assert_true(budget_allows_making(&budget, 1, 20, 5, 20));
 	assert_false(budget_allows_learning(&budget, 0.1));
-	budget_make(&budget, 23);
+	budget_make(&budget, 35);
 	assert_float_equal(budget.balance, 0, 1e-12);
-	assert_true(budget_allows_making(&budget, 1, 16, 16, 1000));
-	assert_false(budget_allows_making(&budget, 1.1, 16, 16, 1000));
-	for (int i = 0; i < 2500; i++)
+	assert_true(budget_allows_making(&budget, 1, 24, 24, 1000));
+	assert_false(budget_allows_making(&budget, 1.1, 24, 24, 1000));
+	for (int i = 0; i < 3700; i++)
 		budget_plain(&budget);
-	assert_true(budget_allows_making(&budget, 2, 17, 17, 1000));
-	assert_false(budget_allows_making(&budget, 2.1, 17, 17, 1000));
+	assert_true(budget_allows_making(&budget, 2, 25, 25, 1000));
+	assert_false(budget_allows_making(&budget, 2.1, 25, 25, 1000));
 	budget_make(&budget, 2);
-	assert_false(budget_allows_making(&budget, 0.1, 17, 17, 1000));
+	assert_false(budget_allows_making(&budget, 0.1, 25, 25, 1000));
 	assert_false(budget_allows_learning(&budget, 0.1));
 	budget_round(&budget, 1, 9);
-	assert_true(budget_allows_making(&budget, 4, 17, 17, 1000));
-	assert_false(budget_allows_making(&budget, 4.2, 17, 17, 1000));
+	assert_true(budget_allows_making(&budget, 4, 25, 25, 1000));
+	assert_false(budget_allows_making(&budget, 4.2, 25, 25, 1000));
 	budget_make(&budget, 4);
 	assert_float_equal(budget.balance, 4, 1e-12);
-	assert_float_equal(budget.learned, 25, 1e-12);
+	assert_float_equal(budget.learned, 37, 1e-12);
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);

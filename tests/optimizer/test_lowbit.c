@@ -181,7 +181,7 @@ static void sessions_choose(void** state) {
 	assert_int_equal(stored.figures.accepted, before.figures.accepted);
 	assert_true(quantized.figures.quantized_head && quantized.figures.n_quantized_mlp > 0);
 	assert_true(!stored.figures.quantized_head && stored.figures.n_quantized_mlp == 0);
-	assert_true(strstr(swiftlet_engine_note(with), "q4_k"));
+	assert_true(strstr(swiftlet_engine_note(with), "4 bits by input channel"));
 	assert_string_equal(swiftlet_engine_note(without), "");
 	swiftlet_engine_close(with);
 	swiftlet_engine_close(without);
@@ -282,19 +282,25 @@ static void drafts_repeat(void** state) {
 	}
 }
 
-static void small_weights_draft_without(void** state) {
+/* Weights in 4 bits gain nothing from 8; by input channel they gain from what is left out. */
+static void small_weights_draft_from_channels(void** state) {
 	(void)state;
 	struct error error = {""};
 	struct model* model =
 	    model_open("synth:layers=4,dim=256,heads=4,kv-heads=4,ffn=512,vocab=1024,dtype=q4_k", NULL, &error);
-	struct engine* engine = engine_of(model, 4, "auto", 1);
 	const struct swiftlet_options o = drafting();
 	const struct mask nothing = {.word = {0}};
-	assert_true(strstr(swiftlet_engine_note(engine), "as small already"));
-	const struct text text = generate(engine, &o, &nothing, 0, 1);
-	assert_int_equal(text.figures.draft_steps, 0);
-	assert_int_equal(text.n, TOKENS);
-	swiftlet_engine_close(engine);
+	struct text text[2];
+	for (int bits = 8; bits >= 4; bits -= 4) {
+		struct engine* engine = engine_of(model, bits, "auto", 1);
+		const char* note = bits == 8 ? "as small already" : "4 bits by input channel";
+		assert_true(strstr(swiftlet_engine_note(engine), note));
+		text[bits / 8] = generate(engine, &o, &nothing, 0, 1);
+		assert_int_equal(text[bits / 8].figures.draft_steps > 0, bits == 4);
+		assert_int_equal(text[bits / 8].n, TOKENS);
+		swiftlet_engine_close(engine);
+	}
+	same(&text[0], &text[1]);
 	model_close(model);
 }
 
@@ -351,7 +357,7 @@ int main(void) {
 	    cmocka_unit_test(a_copy_joins_in_mid_text),
 	    cmocka_unit_test(small_models_get_none),
 	    cmocka_unit_test(drafts_repeat),
-	    cmocka_unit_test(small_weights_draft_without),
+	    cmocka_unit_test(small_weights_draft_from_channels),
 	    cmocka_unit_test(options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, open_model, close_model);

@@ -242,7 +242,7 @@ static bool run_draft_weights(struct swift* w, cJSON* out, struct error* error) 
 	if (quantized->table.bytes > 0) {
 		cJSON* const copy = cJSON_AddObjectToObject(out, "copy");
 		cJSON_AddNumberToObject(copy, "bits", quantized->table.format.bits);
-		cJSON_AddStringToObject(copy, "type", dtype_name(quantized->table.type));
+		cJSON_AddStringToObject(copy, "type", draft_weights_kind(&quantized->table));
 		cJSON_AddNumberToObject(copy, "bytes", (double)quantized->table.bytes);
 		cJSON_AddNumberToObject(copy, "seconds", bench->engine->draft_weights_seconds);
 	}

@@ -53,6 +53,8 @@ const struct shared_option shared_options[] = {
      "draft with weights quantized to so many bits; a number makes them\nbefore the first token, auto after "
      "the first tokens where it pays",
      NULL, 0, false},
+    {"draft-read", "auto|SHARE",
+     "share of the quantized draft weights that a draft step reads,\non a CPU (auto: 0.43)", "", 0, false},
     {"draft-memory", "SIZE", "limit for the quantized draft weights (a quarter of what is free)", "", 0,
      false},
     {"pool", "N", "tokens of earlier requests that drafts may be looked up in", NULL, 0, false},

@@ -1,0 +1,184 @@
+/* See column_copy.h. */
+#include "kernels/column_copy.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/cpu/matmul.h"
+
+/* Channels of a part: a multiple of every type's block. */
+enum { PART_CHANNELS = BLOCK_SUPER };
+
+static struct column_rounding rounding_here(void) {
+#if defined(__x86_64__)
+	if (avx512_supported())
+		return (struct column_rounding){avx2_decode, avx512_column_round};
+	if (avx2_supported())
+		return (struct column_rounding){avx2_decode, avx2_column_round};
+#endif
+	return (struct column_rounding){dtype_to_float, column_round};
+}
+
+/* ---- the plan ------------------------------------------------------------------------------- */
+
+size_t block_map_bytes(const struct block_map* m) {
+	return (size_t)column_tiles(m->map.outputs) * (size_t)m->map.channels * (COLUMN_LINE + 1);
+}
+
+static size_t round_to_line(size_t bytes) { return (bytes + COLUMN_LINE - 1) / COLUMN_LINE * COLUMN_LINE; }
+
+static int count_parts(const struct block_map* m) {
+	return (m->map.channels + PART_CHANNELS - 1) / PART_CHANNELS;
+}
+
+static void plan_map(struct column_copy* copy, struct block_map* m, const struct tensor* const* matrix,
+                     int n) {
+	const int64_t channels = matrix[0]->cols;
+	*m = (struct block_map){.offset = copy->bytes, .first_part = copy->parts};
+	for (int i = 0; i < n; i++)
+		if (!tensor_present(matrix[i]) || channels > COLUMN_CHANNELS)
+			return;
+	for (int i = 0; i < n; i++) {
+		m->map.outputs += matrix[i]->rows;
+		m->matrix[i] = matrix[i];
+	}
+	m->n_matrices = n;
+	m->map.channels = (int)channels;
+	copy->bytes += round_to_line(block_map_bytes(m)) + 2 * round_to_line((size_t)channels * sizeof(float));
+	copy->parts += count_parts(m);
+}
+
+static void plan_block(struct column_copy* copy, int b, const struct block_weights* w) {
+	struct block_map* map = copy->block[b].map;
+	const struct tensor *qkv[] = {&w->wq, &w->wk, &w->wv}, *out = &w->wo;
+	const struct tensor *gate_up[] = {&w->w_gate, &w->w_up}, *down = &w->w_down;
+	plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3);
+	plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, 1);
+	plan_map(copy, &map[COLUMN_MLP], gate_up, 2);
+	plan_map(copy, &map[COLUMN_DOWN], &down, 1);
+}
+
+/* The order for so many channels, written behind the others where it is new. */
+static const uint16_t* order_for(struct column_copy* copy, size_t* used, int channels) {
+	for (int b = 0; b < copy->n_blocks; b++)
+		for (int k = 0; k < COLUMN_KINDS; k++) {
+			const struct column_map* other = &copy->block[b].map[k].map;
+			if (other->order && other->channels == channels)
+				return other->order;
+		}
+	const size_t at = *used;
+	*used += (size_t)channels;
+	column_order(copy->order + at, channels);
+	return copy->order + at;
+}
+
+static size_t distinct_channels(const struct column_copy* copy) {
+	size_t sum = 0;
+	for (int i = 0; i < copy->n_blocks * COLUMN_KINDS; i++) {
+		const int channels = copy->block[i / COLUMN_KINDS].map[i % COLUMN_KINDS].map.channels;
+		bool seen = false;
+		for (int j = 0; j < i && !seen; j++)
+			seen = copy->block[j / COLUMN_KINDS].map[j % COLUMN_KINDS].map.channels == channels;
+		sum += seen ? 0 : (size_t)channels;
+	}
+	return sum;
+}
+
+bool column_copy_plan(struct column_copy* copy, const struct weight_table* stored, struct error* error) {
+	*copy = (struct column_copy){.n_blocks = stored->shape.n_blocks, .rounding = rounding_here()};
+	copy->block = calloc((size_t)copy->n_blocks, sizeof *copy->block);
+	if (!copy->block)
+		return error_set(error, "out of memory for the plan of the quantized draft weights");
+	for (int b = 0; b < copy->n_blocks; b++)
+		plan_block(copy, b, &stored->block[b]);
+	copy->order = malloc((distinct_channels(copy) + 1) * sizeof *copy->order);
+	if (!copy->order)
+		return error_set(error, "out of memory for the plan of the quantized draft weights");
+	size_t used = 0;
+	for (int b = 0; b < copy->n_blocks; b++)
+		for (int k = 0; k < COLUMN_KINDS; k++) {
+			struct column_map* map = &copy->block[b].map[k].map;
+			if (map->channels > 0)
+				map->order = order_for(copy, &used, map->channels);
+		}
+	return true;
+}
+
+void column_copy_close(struct column_copy* copy) {
+	free(copy->block);
+	free(copy->order);
+	*copy = (struct column_copy){0};
+}
+
+void column_copy_place(struct column_copy* copy, void* data) {
+	for (int b = 0; b < copy->n_blocks; b++)
+		for (int k = 0; k < COLUMN_KINDS; k++) {
+			struct block_map* m = &copy->block[b].map[k];
+			struct column_map* map = &m->map;
+			if (!block_map_present(m))
+				continue;
+			unsigned char* at = (unsigned char*)data + m->offset;
+			const size_t lines = (size_t)column_tiles(map->outputs) * (size_t)map->channels;
+			map->codes = at;
+			map->scale = at + lines * COLUMN_LINE;
+			at += round_to_line(lines * (COLUMN_LINE + 1));
+			map->peak = (const float*)(const void*)at;
+			map->norm =
+			    (const float*)(const void*)(at + round_to_line((size_t)map->channels * sizeof(float)));
+		}
+}
+
+/* ---- making it ------------------------------------------------------------------------------ */
+
+static struct block_map* map_of(const struct column_copy* copy, int part) {
+	int from = 0, to = copy->n_blocks * COLUMN_KINDS - 1;
+	struct block_map* found = NULL;
+	/* maps that are absent have no parts: of those that begin alike the last is meant */
+	while (from <= to) {
+		const int middle = (from + to) / 2;
+		struct block_map* m = &copy->block[middle / COLUMN_KINDS].map[middle % COLUMN_KINDS];
+		if (m->first_part <= part) {
+			found = m;
+			from = middle + 1;
+		} else {
+			to = middle - 1;
+		}
+	}
+	return found;
+}
+
+/* n channels from `first` on of output `row` of all the map's matrices, widened */
+static void widen_output(const struct column_copy* copy, const struct block_map* m, int64_t row, int first,
+                         int n, float* x) {
+	int i = 0;
+	while (row >= m->matrix[i]->rows)
+		row -= m->matrix[i++]->rows;
+	const struct tensor* w = m->matrix[i];
+	const unsigned char* from =
+	    (const unsigned char*)w->data + (size_t)row * dtype_row_bytes(w->type, w->cols);
+	copy->rounding.widen(w->type, from + dtype_row_bytes(w->type, first), x, n);
+}
+
+void column_copy_make(const struct column_copy* copy, int part) {
+	const struct block_map* m = map_of(copy, part);
+	const struct column_map* map = &m->map;
+	const int first = (part - m->first_part) * PART_CHANNELS, left = map->channels - first;
+	const int n = left < PART_CHANNELS ? left : PART_CHANNELS;
+	float x[COLUMN_OUTPUTS * PART_CHANNELS];
+	/* the copy's own memory, which maps show as it is read */
+	uint8_t *codes = (uint8_t*)(uintptr_t)map->codes, *scale = (uint8_t*)(uintptr_t)map->scale;
+	float *peak = (float*)(uintptr_t)map->peak + first, *norm = (float*)(uintptr_t)map->norm + first;
+	memset(peak, 0, (size_t)n * sizeof *peak);
+	memset(norm, 0, (size_t)n * sizeof *norm);
+	for (int64_t tile = 0; tile < column_tiles(map->outputs); tile++) {
+		const int64_t row = tile * COLUMN_OUTPUTS, rows = map->outputs - row;
+		const int outputs = rows < COLUMN_OUTPUTS ? (int)rows : COLUMN_OUTPUTS;
+		for (int o = 0; o < outputs; o++)
+			widen_output(copy, m, row + o, first, n, x + (size_t)o * PART_CHANNELS);
+		const size_t before = (size_t)tile * (size_t)map->channels;
+		copy->rounding.round(codes + before * COLUMN_LINE, scale + before + first, peak, norm,
+		                     map->order + first, x, PART_CHANNELS, outputs, n);
+	}
+	for (int j = 0; j < n; j++)
+		norm[j] = sqrtf(norm[j]);
+}

@@ -1,0 +1,277 @@
+/* Weights by input channel: every instruction set rounds to the same bytes and multiplies to the same bits as
+ * the plain functions, and those come near the products of the weights as they were. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/matmul.h"
+
+static uint64_t random_state = 7;
+
+static uint64_t random_bits(void) {
+	uint64_t z = (random_state += 0x9e3779b97f4a7c15u);
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+static int random_below(int n) { return (int)(random_bits() % (uint64_t)n); }
+static float random_float(void) { return (float)((double)(random_bits() >> 11) / 4503599627370496.0 - 1); }
+
+enum { MOST_CHANNELS = 1500, MOST_TILES = 3, MOST_OUTPUTS = MOST_TILES * COLUMN_OUTPUTS };
+
+/* A random matrix, and its map as one function rounds it */
+struct trial {
+	struct column_map map;
+	float* w; /* (outputs, channels) */
+	uint8_t *codes, *scale;
+	float *peak, *norm;
+	uint16_t* order;
+	float* x; /* (channels) */
+};
+
+static void* allocate(size_t bytes) {
+	void* memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
+	assert_non_null(memory);
+	memset(memory, 0, (bytes + 127) / 64 * 64);
+	return memory;
+}
+
+static void round_map(struct trial* t, column_round_function* round, int channels_a_call) {
+	const int channels = t->map.channels, outputs = (int)t->map.outputs;
+	memset(t->peak, 0, (size_t)channels * sizeof(float));
+	memset(t->norm, 0, (size_t)channels * sizeof(float));
+	for (int tile = 0; tile * COLUMN_OUTPUTS < outputs; tile++) {
+		const int first = tile * COLUMN_OUTPUTS, left = outputs - first;
+		uint8_t* codes = t->codes + (size_t)tile * (size_t)channels * COLUMN_LINE;
+		for (int j = 0; j < channels; j += channels_a_call) {
+			const int n = channels - j < channels_a_call ? channels - j : channels_a_call;
+			round(codes, t->scale + (size_t)tile * (size_t)channels + j, t->peak + j, t->norm + j,
+			      t->order + j, t->w + (size_t)first * (size_t)channels + j, channels,
+			      left < COLUMN_OUTPUTS ? left : COLUMN_OUTPUTS, n);
+		}
+	}
+	for (int j = 0; j < channels; j++)
+		t->norm[j] = sqrtf(t->norm[j]);
+}
+
+static struct trial open_trial(int outputs, int channels) {
+	const size_t tiles = (size_t)column_tiles(outputs), n = (size_t)channels;
+	struct trial t = {.w = allocate((size_t)outputs * n * 4),
+	                  .codes = allocate(tiles * n * COLUMN_LINE),
+	                  .scale = allocate(tiles * n),
+	                  .peak = allocate(n * 4),
+	                  .norm = allocate(n * 4),
+	                  .order = allocate(n * 2),
+	                  .x = allocate(n * 4)};
+	t.map = (struct column_map){.outputs = outputs,
+	                            .channels = channels,
+	                            .codes = t.codes,
+	                            .scale = t.scale,
+	                            .peak = t.peak,
+	                            .norm = t.norm,
+	                            .order = t.order};
+	column_order(t.order, channels);
+	for (int j = 0; j < channels; j++) {
+		const float size = expf(3 * random_float());
+		t.x[j] = random_below(20) ? random_float() * size : 0;
+		for (int o = 0; o < outputs; o++)
+			t.w[(size_t)o * n + (size_t)j] = random_below(50) ? random_float() / size : 0;
+	}
+	return t;
+}
+
+static void close_trial(struct trial* t) {
+	void* const all[] = {t->w, t->codes, t->scale, t->peak, t->norm, t->order, t->x};
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		free(all[i]);
+}
+
+static struct column_list open_list(int channels) {
+	const size_t room = column_list_room(channels);
+	return (struct column_list){.channel = allocate(room * 2),
+	                            .place = allocate(room * 4),
+	                            .value = allocate(room * 4),
+	                            .step = allocate(room * 4)};
+}
+
+static void close_list(struct column_list* list) {
+	free(list->channel);
+	free(list->place);
+	free(list->value);
+	free(list->step);
+}
+
+static void fill_list(struct column_list* list, const struct cpu_kernels* kernels, const struct trial* t,
+                      float threshold) {
+	column_finish(&t->map, list, kernels->column_keep(&t->map, t->x, threshold, list->channel, list->value));
+}
+
+/* ---- rounding ------------------------------------------------------------------------------- */
+
+static void orders_are_permutations(void** state) {
+	(void)state;
+	static uint16_t order[COLUMN_CHANNELS];
+	static bool seen[COLUMN_CHANNELS];
+	const int sizes[] = {1, 2, 63, 896, 8960, COLUMN_CHANNELS};
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		column_order(order, sizes[i]);
+		memset(seen, 0, sizeof seen);
+		for (int j = 0; j < sizes[i]; j++) {
+			assert_true(order[j] < sizes[i] && !seen[order[j]]);
+			seen[order[j]] = true;
+		}
+	}
+}
+
+#if defined(__x86_64__)
+static void same_bytes(int outputs, int channels, column_round_function* fast) {
+	struct trial plain = open_trial(outputs, channels);
+	struct trial other = open_trial(outputs, channels);
+	memcpy(other.w, plain.w, (size_t)outputs * (size_t)channels * 4);
+	round_map(&plain, column_round, channels);
+	round_map(&other, fast, 1 + random_below(channels));
+	const size_t tiles = (size_t)column_tiles(outputs), n = (size_t)channels;
+	assert_memory_equal(plain.codes, other.codes, tiles * n * COLUMN_LINE);
+	assert_memory_equal(plain.scale, other.scale, tiles * n);
+	assert_memory_equal(plain.peak, other.peak, n * 4);
+	assert_memory_equal(plain.norm, other.norm, n * 4);
+	close_trial(&plain);
+	close_trial(&other);
+}
+#endif
+
+static void rounding_is_the_same_everywhere(void** state) {
+	(void)state;
+#if defined(__x86_64__)
+	for (int i = 0; i < 20; i++) {
+		const int outputs = 1 + random_below(MOST_OUTPUTS), channels = 1 + random_below(200);
+		if (avx2_supported())
+			same_bytes(outputs, channels, avx2_column_round);
+		if (avx512_supported())
+			same_bytes(outputs, channels, avx512_column_round);
+	}
+#endif
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+
+static void check_products(struct trial* t, float share) {
+	const struct cpu_kernels* fast[MAX_ISAS];
+	const int n_fast = cpu_kernels_here(fast), channels = t->map.channels;
+	const float threshold = column_threshold(&t->map, t->x, share);
+	struct column_list plain = open_list(channels), list = open_list(channels);
+	fill_list(&plain, &cpu_reference, t, threshold);
+	float expected[COLUMN_OUTPUTS], got[2][COLUMN_OUTPUTS + 16];
+	for (int tile = 0; tile < column_tiles(t->map.outputs); tile++) {
+		cpu_reference.column_product(expected, COLUMN_OUTPUTS, &t->map, tile, &plain, 1);
+		for (int i = 0; i < n_fast; i++) {
+			fill_list(&list, fast[i], t, threshold);
+			assert_int_equal(list.n, plain.n);
+			assert_memory_equal(list.channel, plain.channel, (size_t)list.n * 2);
+			assert_memory_equal(list.value, plain.value, (size_t)list.n * 4);
+			const struct column_list two[2] = {list, plain};
+			memset(got, 0xa5, sizeof got);
+			fast[i]->column_product(got[0], COLUMN_OUTPUTS + 16, &t->map, tile, two, 2);
+			assert_memory_equal(got[0], expected, sizeof expected);
+			assert_memory_equal(got[1], expected, sizeof expected);
+			for (size_t b = 0; b < 64; b++)
+				assert_int_equal(((const unsigned char*)(got[0] + COLUMN_OUTPUTS))[b], 0xa5);
+		}
+	}
+	close_list(&plain);
+	close_list(&list);
+}
+
+static void products_are_the_same_everywhere(void** state) {
+	(void)state;
+	const float shares[] = {1, 0.5f, 0.25f, 0.03f};
+	for (int i = 0; i < 24; i++) {
+		struct trial t = open_trial(1 + random_below(MOST_OUTPUTS), 1 + random_below(MOST_CHANNELS));
+		round_map(&t, column_round, t.map.channels);
+		check_products(&t, shares[i % 4]);
+		close_trial(&t);
+	}
+}
+
+/* All codes and activations as large as they can be: no sum may overflow on the way. */
+static void the_largest_products_fit(void** state) {
+	(void)state;
+	struct trial t = open_trial(COLUMN_OUTPUTS, 1024);
+	for (int sign = -1; sign <= 1; sign += 2) {
+		for (int j = 0; j < 1024; j++) {
+			t.x[j] = (float)sign;
+			for (int o = 0; o < COLUMN_OUTPUTS; o++)
+				t.w[o * 1024 + j] = 1;
+		}
+		round_map(&t, column_round, 1024);
+		check_products(&t, 1);
+	}
+	close_trial(&t);
+}
+
+static void products_come_near(void** state) {
+	(void)state;
+	const int channels = 1024, outputs = 2 * COLUMN_OUTPUTS;
+	struct trial t = open_trial(outputs, channels);
+	round_map(&t, column_round, channels);
+	struct column_list list = open_list(channels);
+	fill_list(&list, &cpu_reference, &t, 0);
+	double error = 0, size = 0;
+	for (int tile = 0; tile < 2; tile++) {
+		float got[COLUMN_OUTPUTS];
+		cpu_reference.column_product(got, COLUMN_OUTPUTS, &t.map, tile, &list, 1);
+		for (int o = 0; o < COLUMN_OUTPUTS; o++) {
+			double exact = 0;
+			for (int j = 0; j < channels; j++)
+				exact += (double)t.w[(tile * COLUMN_OUTPUTS + o) * channels + j] * (double)t.x[j];
+			error += (exact - (double)got[o]) * (exact - (double)got[o]);
+			size += exact * exact;
+		}
+	}
+	/* uniform weights rounded to sixteen values: 1/16 of their range, whose error is 1/sqrt(12) of it */
+	assert_true(sqrt(error / size) < 0.09);
+	close_list(&list);
+	close_trial(&t);
+}
+
+static void thresholds_keep_their_share(void** state) {
+	(void)state;
+	struct trial t = open_trial(COLUMN_OUTPUTS, MOST_CHANNELS);
+	round_map(&t, column_round, MOST_CHANNELS);
+	struct column_list list = open_list(MOST_CHANNELS);
+	for (float share = 0.1f; share < 1; share += 0.2f) {
+		const float threshold = column_threshold(&t.map, t.x, share);
+		const int n = cpu_reference.column_keep(&t.map, t.x, threshold, list.channel, list.value);
+		assert_true(fabsf((float)n / MOST_CHANNELS - share) < 0.08f);
+	}
+	assert_true(column_threshold(&t.map, t.x, 1) <= 0);
+	for (int j = 0; j < MOST_CHANNELS; j++)
+		t.x[j] = j == 5 ? NAN : j == 8 ? INFINITY : 0;
+	for (int i = 0; i < 2; i++) {
+		fill_list(&list, &cpu_reference, &t, column_threshold(&t.map, t.x, 0.5f));
+		float out[COLUMN_OUTPUTS];
+		cpu_reference.column_product(out, COLUMN_OUTPUTS, &t.map, 0, &list, 1); /* whatever comes: no trap */
+	}
+	close_list(&list);
+	close_trial(&t);
+}
+
+int main(void) {
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(orders_are_permutations),
+	    cmocka_unit_test(rounding_is_the_same_everywhere),
+	    cmocka_unit_test(products_are_the_same_everywhere),
+	    cmocka_unit_test(the_largest_products_fit),
+	    cmocka_unit_test(products_come_near),
+	    cmocka_unit_test(thresholds_keep_their_share),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
