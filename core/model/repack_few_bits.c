@@ -14,7 +14,8 @@ struct few {
 };
 
 static unsigned code_at(const uint8_t* codes, const struct few* few, int i) {
-	return codes[i * few->bits / 8] >> i * few->bits % 8 & ((1 << few->bits) - 1);
+	const int bit = i * few->bits;
+	return (unsigned)codes[bit / 8] >> bit % 8 & ((1u << few->bits) - 1);
 }
 
 /* Q4_0's code of the same value. */
