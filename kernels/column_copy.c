@@ -22,7 +22,7 @@ static struct column_rounding rounding_here(void) {
 /* ---- the plan ------------------------------------------------------------------------------- */
 
 size_t block_map_bytes(const struct block_map* m) {
-	return (size_t)column_tiles(m->map.outputs) * (size_t)m->map.channels * (COLUMN_LINE + 1);
+	return (size_t)column_tiles(m->map.outputs) * (size_t)m->map.channels * (COLUMN_LINE + COLUMN_SCALES);
 }
 
 static size_t round_to_line(size_t bytes) { return (bytes + COLUMN_LINE - 1) / COLUMN_LINE * COLUMN_LINE; }
@@ -121,7 +121,7 @@ void column_copy_place(struct column_copy* copy, void* data) {
 			const size_t lines = (size_t)column_tiles(map->outputs) * (size_t)map->channels;
 			map->codes = at;
 			map->scale = at + lines * COLUMN_LINE;
-			at += round_to_line(lines * (COLUMN_LINE + 1));
+			at += round_to_line(lines * (COLUMN_LINE + COLUMN_SCALES));
 			map->peak = (const float*)(const void*)at;
 			map->norm =
 			    (const float*)(const void*)(at + round_to_line((size_t)map->channels * sizeof(float)));
@@ -176,8 +176,8 @@ void column_copy_make(const struct column_copy* copy, int part) {
 		for (int o = 0; o < outputs; o++)
 			widen_output(copy, m, row + o, first, n, x + (size_t)o * PART_CHANNELS);
 		const size_t before = (size_t)tile * (size_t)map->channels;
-		copy->rounding.round(codes + before * COLUMN_LINE, scale + before + first, peak, norm,
-		                     map->order + first, x, PART_CHANNELS, outputs, n);
+		copy->rounding.round(codes + before * COLUMN_LINE, scale + (before + (size_t)first) * COLUMN_SCALES,
+		                     peak, norm, map->order + first, x, PART_CHANNELS, outputs, n);
 	}
 	for (int j = 0; j < n; j++)
 		norm[j] = sqrtf(norm[j]);

@@ -1,9 +1,9 @@
 /* Rounding weights by input channel (columns.h), COLUMN_LANES channels side by side, one a lane.
  *
- * Of each channel's outputs in a tile the largest |w| is found; the three scales from the least one that
- * reaches it downwards are tried, and the one with the least sum of squared errors is kept: a scale that cuts
- * off the largest weight often rounds the others better. It is compiled for any processor, for AVX2 and for
- * AVX-512, to the same bytes. */
+ * Of each channel's outputs that share a scale the largest |w| is found; the three scales from the least one
+ * that reaches it downwards are tried, and the one with the least sum of squared errors is kept: a scale that
+ * cuts off the largest weight often rounds the others better. It is compiled for any processor, for AVX2 and
+ * for AVX-512, to the same bytes. */
 #ifndef SWIFTLET_KERNELS_COLUMN_ROUND_H
 #define SWIFTLET_KERNELS_COLUMN_ROUND_H
 
@@ -16,7 +16,7 @@ enum { COLUMN_LANES = 8 };
 #else
 enum { COLUMN_LANES = 4 };
 #endif
-enum { SCALES_TRIED = 3 };
+enum { SCALES_TRIED = 3, SCALED = COLUMN_OUTPUTS / COLUMN_SCALES };
 
 typedef float column_floats __attribute__((vector_size(4 * COLUMN_LANES)));
 typedef int32_t column_ints __attribute__((vector_size(4 * COLUMN_LANES)));
@@ -51,11 +51,11 @@ static inline column_ints codes_of(column_floats w, column_floats inverse) {
 	return __builtin_convertvector(v, column_ints);
 }
 
-/* The sum of squared errors of the channels' weights (outputs, COLUMN_LANES) in this scale */
-static inline column_floats scale_error(const column_floats* w, int outputs, column_floats scale) {
+/* The sum of squared errors of the channels' n weights in this scale */
+static inline column_floats scale_error(const column_floats* w, int n, column_floats scale) {
 	const column_floats inverse = 1.0f / scale;
 	column_floats sum = all_lanes(0);
-	for (int o = 0; o < outputs; o++) {
+	for (int o = 0; o < n; o++) {
 		const column_floats code = __builtin_convertvector(codes_of(w[o], inverse), column_floats);
 		const column_floats error = w[o] - (code - 7.5f) * scale;
 		sum += error * error;
@@ -63,14 +63,20 @@ static inline column_floats scale_error(const column_floats* w, int outputs, col
 	return sum;
 }
 
-static inline column_ints best_scales(const column_floats* w, int outputs, column_floats largest) {
+/* Of n weights of each channel */
+static inline column_ints best_scales(const column_floats* w, int n) {
+	column_floats largest = all_lanes(0);
+	for (int o = 0; o < n; o++) {
+		const column_floats size = (column_floats)((column_ints)w[o] & 0x7fffffff);
+		largest = select_lanes(size > largest, size, largest);
+	}
 	const column_ints first = scale_codes(largest * (1 / 7.5f));
 	column_ints best = first;
-	column_floats least = scale_error(w, outputs, scales_of(first));
+	column_floats least = scale_error(w, n, scales_of(first));
 	for (int i = 1; i < SCALES_TRIED; i++) {
 		const column_ints lower = first - i, none = lower < 0;
 		const column_ints code = lower & ~none;
-		const column_floats error = scale_error(w, outputs, scales_of(code));
+		const column_floats error = scale_error(w, n, scales_of(code));
 		const column_ints better = error < least;
 		best = (code & better) | (best & ~better);
 		least = select_lanes(better, error, least);
@@ -80,12 +86,13 @@ static inline column_ints best_scales(const column_floats* w, int outputs, colum
 
 /* The codes of COLUMN_LANES channels go to their lines, four bytes at a time. */
 static inline void write_codes(uint8_t* codes, const uint16_t* order, int n, const column_floats* w,
-                               column_floats inverse) {
+                               const column_floats inverse[COLUMN_SCALES]) {
 	for (int word = 0; word < COLUMN_LINE / 4; word++) {
-		const int first = 32 * (word % 4) + 4 * (word / 4);
+		const int part = word % COLUMN_SCALES, first = SCALED * part + 4 * (word / COLUMN_SCALES);
 		column_ints bytes = {0};
 		for (int i = 0; i < 4; i++)
-			bytes |= (codes_of(w[first + i], inverse) | codes_of(w[first + 16 + i], inverse) << 4) << (8 * i);
+			bytes |= (codes_of(w[first + i], inverse[part]) | codes_of(w[first + 16 + i], inverse[part]) << 4)
+			         << (8 * i);
 		for (int lane = 0; lane < n; lane++) {
 			const int32_t four = bytes[lane];
 			memcpy(codes + (size_t)order[lane] * COLUMN_LINE + word * 4, &four, 4);
@@ -93,23 +100,25 @@ static inline void write_codes(uint8_t* codes, const uint16_t* order, int n, con
 	}
 }
 
-/* n of COLUMN_LANES channels whose weights are w (COLUMN_OUTPUTS, COLUMN_LANES), zeros behind `outputs` */
+/* n of COLUMN_LANES channels whose weights are w (COLUMN_OUTPUTS, COLUMN_LANES), zeros behind the last output
+ */
 static inline void round_lanes(uint8_t* codes, uint8_t* scale, float* peak, float* norm2,
-                               const uint16_t* order, const column_floats* w, int outputs, int n) {
-	column_floats largest = all_lanes(0), squares = all_lanes(0);
-	for (int o = 0; o < outputs; o++) {
-		const column_floats size = (column_floats)((column_ints)w[o] & 0x7fffffff);
-		largest = select_lanes(size > largest, size, largest);
+                               const uint16_t* order, const column_floats* w, int n) {
+	column_floats squares = all_lanes(0), inverse[COLUMN_SCALES];
+	for (int o = 0; o < COLUMN_OUTPUTS; o++)
 		squares += w[o] * w[o];
+	for (int part = 0; part < COLUMN_SCALES; part++) {
+		const column_ints code = best_scales(w + SCALED * part, SCALED);
+		const column_floats steps = scales_of(code);
+		inverse[part] = 1.0f / steps;
+		for (int lane = 0; lane < n; lane++) {
+			scale[lane * COLUMN_SCALES + part] = (uint8_t)code[lane];
+			peak[lane] = steps[lane] > peak[lane] ? steps[lane] : peak[lane];
+		}
 	}
-	const column_ints code = best_scales(w, outputs, largest);
-	const column_floats steps = scales_of(code);
-	write_codes(codes, order, n, w, 1.0f / steps);
-	for (int lane = 0; lane < n; lane++) {
-		scale[lane] = (uint8_t)code[lane];
-		peak[lane] = steps[lane] > peak[lane] ? steps[lane] : peak[lane];
+	write_codes(codes, order, n, w, inverse);
+	for (int lane = 0; lane < n; lane++)
 		norm2[lane] += squares[lane];
-	}
 }
 
 static inline void round_columns(uint8_t* codes, uint8_t* scale, float* peak, float* norm2,
@@ -127,7 +136,7 @@ static inline void round_columns(uint8_t* codes, uint8_t* scale, float* peak, fl
 				for (int lane = 0; lane < COLUMN_LANES; lane++)
 					w[o][lane] = lane < some ? row[lane] : 0;
 		}
-		round_lanes(codes, scale + j, peak + j, norm2 + j, order + j, w, outputs, some);
+		round_lanes(codes, scale + j * COLUMN_SCALES, peak + j, norm2 + j, order + j, w, some);
 	}
 }
 

@@ -5,7 +5,7 @@
  * out must not be read, so a channel's weights lie side by side: a tile is COLUMN_OUTPUTS outputs of all
  * channels, and of each channel one cache line of 4-bit codes.
  *
- *   w[o][j] ≈ scale[tile][j] · (code - 7.5), code in 0…15
+ *   w[o][j] ≈ scale[tile][j][o / 32 mod 4] · (code - 7.5), code in 0…15
  *
  * Lines of a tile are read in ascending order of the channel, with gaps. A processor that sees ascending
  * addresses fetches the gaps too, which halves the rate; so the line of channel j stands at place order[j], a
@@ -29,6 +29,7 @@ extern "C" {
 enum {
 	COLUMN_OUTPUTS = 128,            /* outputs of a tile */
 	COLUMN_LINE = 64,                /* bytes of a channel in a tile */
+	COLUMN_SCALES = 4,               /* of a channel in a tile: one for 32 outputs */
 	COLUMN_GROUP = 128,              /* kept channels whose activations share a step */
 	COLUMN_CHANNELS = 1 << 16,       /* channels of a map at most */
 	COLUMN_AHEAD = 64,               /* lines that are fetched ahead */
@@ -42,7 +43,7 @@ struct column_map {
 	int64_t outputs;       /* the last tile is filled up with outputs whose weights are meaningless */
 	int channels;          /* at most COLUMN_CHANNELS */
 	const uint8_t* codes;  /* (tiles, channels, COLUMN_LINE) by place, aligned to COLUMN_LINE */
-	const uint8_t* scale;  /* (tiles, channels) by channel: column_scale */
+	const uint8_t* scale;  /* (tiles, channels, COLUMN_SCALES) by channel: column_scale */
 	const float* peak;     /* (channels) the largest scale of a channel's tiles */
 	const float* norm;     /* (channels) ‖W_j‖ over all outputs */
 	const uint16_t* order; /* (channels) the place of each channel */

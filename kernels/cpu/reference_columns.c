@@ -24,13 +24,13 @@ static int code_at(const uint8_t* line, int o) {
 
 static float output_of(const struct column_map* map, int64_t tile, const struct column_list* list, int o) {
 	const uint8_t* lines = map->codes + (size_t)tile * (size_t)map->channels * COLUMN_LINE;
-	const uint8_t* scale = map->scale + (size_t)tile * (size_t)map->channels;
+	const uint8_t* scale = map->scale + (size_t)tile * (size_t)map->channels * COLUMN_SCALES + o / 32;
 	float sum = 0;
 	for (int from = 0; from < list->n; from += COLUMN_GROUP) {
 		int32_t dot = 0; /* of (16·code - 120) and the activation */
 		for (int i = from; i < list->n && i < from + COLUMN_GROUP; i++) {
 			const int channel = list->channel[i];
-			const int q = (int)nearbyintf(list->value[i] * column_scale(scale[channel]));
+			const int q = (int)nearbyintf(list->value[i] * column_scale(scale[channel * COLUMN_SCALES]));
 			dot += (16 * code_at(lines + (size_t)map->order[channel] * COLUMN_LINE, o) - 120) * q;
 		}
 		sum += (float)dot * (list->step[from / COLUMN_GROUP] / 16);

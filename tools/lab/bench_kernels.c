@@ -42,7 +42,16 @@ struct sweeps {
 	int rows;
 	double bandwidth; /* bytes a second */
 	cJSON* list;
+	/* of weights by input channel */
+	struct column_map map;
+	struct column_list kept;
+	float ones[MATRIX_COLS];
+	uint16_t order[MATRIX_COLS], channel[MATRIX_COLS + 4 + COLUMN_AHEAD];
+	uint32_t place[MATRIX_COLS + 4 + COLUMN_AHEAD];
+	float value[MATRIX_COLS + 4 + COLUMN_AHEAD], step[MATRIX_COLS];
 };
+
+enum { TILES_A_PART = 4, COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE) };
 
 /* Best time of a sweep; after a second of sweeping no more are begun. */
 static double best_sweep(struct sweeps* b, int parts, void (*work)(void*, int, int)) {
@@ -146,6 +155,40 @@ static void sweep_type(struct sweeps* b, enum dtype type) {
 		sweep_products(b, "interleaved", &w);
 }
 
+static void column_part(void* user, int part, int thread) {
+	struct sweeps* b = user;
+	float* out = b->out + (size_t)thread * COLUMN_OUTPUTS;
+	for (int tile = part * TILES_A_PART; tile < (part + 1) * TILES_A_PART; tile++)
+		b->kernels->column_product(out, COLUMN_OUTPUTS, &b->map, tile, &b->kept, 1);
+}
+
+/* A row's products with the channels it keeps: the floor is what it takes to read those alone. */
+static void sweep_columns(struct sweeps* b) {
+	static const int kept[] = {100, 60, 43, 35, 28}; /* per cent */
+	b->map = (struct column_map){.outputs = (int64_t)COLUMN_TILES * COLUMN_OUTPUTS,
+	                             .channels = MATRIX_COLS,
+	                             .codes = b->buffer,
+	                             .scale = b->buffer, /* any bytes do */
+	                             .peak = b->ones,
+	                             .norm = b->ones,
+	                             .order = b->order};
+	b->kept =
+	    (struct column_list){.channel = b->channel, .place = b->place, .value = b->value, .step = b->step};
+	column_order(b->order, MATRIX_COLS);
+	for (int j = 0; j < MATRIX_COLS; j++)
+		b->ones[j] = 1;
+	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+		char kernel[32];
+		snprintf(kernel, sizeof kernel, "channels, %d %%", kept[i]);
+		const float threshold = column_threshold(&b->map, b->x, (float)kept[i] / 100);
+		column_finish(&b->map, &b->kept,
+		              b->kernels->column_keep(&b->map, b->x, threshold, b->channel, b->value));
+		const double bytes = (double)COLUMN_TILES * b->kept.n * COLUMN_LINE;
+		const double seconds = best_sweep(b, COLUMN_TILES / TILES_A_PART, column_part);
+		report_kernel(b, kernel, DTYPE_Q4_0, 1, seconds, bytes / b->bandwidth, NAN);
+	}
+}
+
 static cJSON* sweep_all(struct sweeps* b) {
 	cJSON* const out = cJSON_CreateObject();
 	b->bandwidth = (double)BUFFER_BYTES / best_sweep(b, READ_PARTS, read_part);
@@ -159,6 +202,7 @@ static cJSON* sweep_all(struct sweeps* b) {
 	const int heads = (int)(BUFFER_BYTES / pair);
 	const double seconds = best_sweep(b, heads, attention_part) / heads;
 	report_kernel(b, "attention", DTYPE_F16, 1, seconds, (double)pair / b->bandwidth, NAN);
+	sweep_columns(b);
 	return out;
 }
 
@@ -206,8 +250,10 @@ int bench_kernels_main(int argc, char** argv) {
 	    .usage = "[--isa NAME] [--threads N] [--json]",
 	    .about =
 	        "Times matrix products of every weight type with 1 to 64 rows, the preparation of their inputs,\n"
-	        "and attention. Each stands beside the time that reading its bytes takes at the bandwidth\n"
-	        "measured in the same run (share_of_floor: 1 is the memory's speed).",
+	        "products with draft weights of which some input channels are left out, and attention. Each "
+	        "stands\n"
+	        "beside the time that reading the bytes it uses takes at the bandwidth measured in the same run\n"
+	        "(share_of_floor: 1 is the memory's speed).",
 	    OPTIONS(option),
 	};
 	int status = options_parse(&line, argc, argv);
