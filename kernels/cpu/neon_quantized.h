@@ -10,7 +10,11 @@
  * where they are taken apart (neon_rows.h); many of them with blocks of 256, and types that real files seldom
  * have, go by matmul_quantized.h's tiles. All three ways add integers exactly and floats in one order: they
  * give the same bits, and so does each whatever rows, ranges and threads there are. */
-#include "kernels/cpu/matmul_interleaved.h"
+/* Each uses what stands in those before it: the blank lines keep them from being sorted. */
 #include "kernels/cpu/matmul_quantized.h"
+
 #include "kernels/cpu/matmul_tiles.h"
+
+#include "kernels/cpu/matmul_interleaved.h"
+
 #include "kernels/cpu/neon_rows.h"

@@ -18,8 +18,8 @@ cmake -G Ninja -B "$build" --toolchain tools/aarch64.cmake -DSWIFTLET_TESTS=ON -
 	cat "$build/configure.log"
 	exit 1
 }
-targets=(test-checkkernels-small test-checkkernels-matmul test-checkkernels-dtype)
-[ "$SWIFTLET_FULL" = 0 ] || targets+=(swiftlet test-kernels-invariance test-kernels-low)
+targets=(test-checkkernels-small test-checkkernels-matmul test-checkkernels-dtype test-checkkernels-columns)
+[ "$SWIFTLET_FULL" = 0 ] || targets+=(swiftlet test-kernels-invariance test-kernels-draft_weights)
 ninja -C "$build" "${targets[@]}" > "$build/build.log" 2>&1 || {
 	grep -v '^\[' "$build/build.log"
 	exit 1
@@ -42,13 +42,14 @@ has neoverse-n1 "dotprod neon"
 has max "i8mm dotprod neon"
 emulated max "$build/tests/test-checkkernels-dtype"
 emulated max "$build/tests/test-checkkernels-matmul"
+emulated max "$build/tests/test-checkkernels-columns"
 [ "$SWIFTLET_FULL" = 1 ] || exit 0
 
-emulated max "$build/tests/test-kernels-low"
+emulated max "$build/tests/test-kernels-draft_weights"
 emulated max "$build/tests/test-kernels-invariance"
 for isa in neon dotprod i8mm; do
 	for method in vanilla swift ngram jacobi; do
-		emulated max "$build/swiftlet" run builtin -p "Once upon a time there was" -n 40 --no-store --isa $isa \
+		emulated max "$build/swiftlet" run builtin --raw -p "Once upon a time there was" -n 40 --no-store --isa $isa \
 			--method $method > "$build/$method.txt"
 		cmp "$build/vanilla.txt" "$build/$method.txt"
 	done
