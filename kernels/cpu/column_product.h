@@ -16,12 +16,18 @@
 
 enum { COLUMN_PARTS = COLUMN_LINE / (LANES * 4) };
 
-/* The quantized activations of a group in one tile, by the channels' scales; less: 120 times their sums. */
+/* The quantized activations of a group in one tile, by the channels' scales, which stand `next` bytes further
+ * on in the next tile; less: 120 times their sums. */
 static void quantize_kept(int8_t q[COLUMN_SCALES][COLUMN_GROUP], int32_t less[COLUMN_SCALES],
-                          const struct column_list* list, int from, int n, const uint8_t* scale) {
+                          const struct column_list* list, int from, int n, const uint8_t* scale,
+                          size_t next) {
 	uint32_t codes[COLUMN_GROUP];
-	for (int i = 0; i < n; i++)
-		memcpy(&codes[i], scale + (size_t)list->channel[from + i] * COLUMN_SCALES, sizeof codes[i]);
+	for (int i = 0; i < n; i++) {
+		const uint8_t* at = scale + (size_t)list->channel[from + i] * COLUMN_SCALES;
+		memcpy(&codes[i], at, sizeof codes[i]);
+		if (i % 4 == 0) /* of the next tile */
+			__builtin_prefetch(at + next);
+	}
 	for (int k = 0; k < COLUMN_SCALES; k++) {
 		int32_t sum = 0;
 		for (int i = 0; i < n; i++) {
@@ -89,14 +95,14 @@ INLINED void group_dots(ints sum[8], const uint8_t* tile, const uint32_t* place,
 }
 
 /* out (COLUMN_OUTPUTS) of one tile */
-static void column_tile(float* out, const uint8_t* tile, const uint8_t* scale,
+static void column_tile(float* out, const uint8_t* tile, const uint8_t* scale, size_t next,
                         const struct column_list* list) {
 	int8_t q[COLUMN_SCALES][COLUMN_GROUP];
 	int32_t less[COLUMN_SCALES];
 	memset(out, 0, COLUMN_OUTPUTS * sizeof *out);
 	for (int from = 0; from < list->n; from += COLUMN_GROUP) {
 		const int n = list->n - from < COLUMN_GROUP ? list->n - from : COLUMN_GROUP;
-		quantize_kept(q, less, list, from, n, scale);
+		quantize_kept(q, less, list, from, n, scale, next);
 		/* (16·code - 120)·q / 16: the 7.5 that codes lie above 0 stays a whole number */
 		const float step = list->step[from / COLUMN_GROUP] / 16;
 		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
@@ -118,5 +124,6 @@ static void column_product(float* out, size_t out_stride, const struct column_ma
 	const uint8_t* codes = map->codes + (size_t)tile * (size_t)map->channels * COLUMN_LINE;
 	const uint8_t* scale = map->scale + (size_t)tile * (size_t)map->channels * COLUMN_SCALES;
 	for (int i = 0; i < n; i++)
-		column_tile(out + (size_t)i * out_stride, codes, scale, &list[i]);
+		column_tile(out + (size_t)i * out_stride, codes, scale, (size_t)map->channels * COLUMN_SCALES,
+		            &list[i]);
 }
