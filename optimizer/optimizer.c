@@ -14,8 +14,11 @@ static void offer_costs(const struct session* s, struct search* search) {
 	const struct cost_model bytes = cost_by_bytes(&s->engine->cost);
 	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
 	struct search_costs costs = {.max_draft = s->options.max_draft};
-	cost_sub_layers(cost, false, &costs.attention, &costs.mlp, &costs.fixed);
-	cost_sub_layers(cost, true, &costs.quantized_attention, &costs.quantized_mlp, &costs.quantized_fixed);
+	cost_sub_layers(cost, false, NULL, &costs.attention, &costs.mlp, &costs.fixed);
+	const struct levels* levels =
+	    s->draft_weights && s->draft_weights->format.columns ? &s->engine->levels : NULL;
+	cost_sub_layers(cost, true, levels, &costs.quantized_attention, &costs.quantized_mlp,
+	                &costs.quantized_fixed);
 	for (int n = 1; n <= SLICE_ROWS; n++)
 		costs.verify[n] = cost_verify(cost, n);
 	search_set_costs(search, &costs);

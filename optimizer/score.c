@@ -135,7 +135,7 @@ static bool may_pay(const struct optimizer* o) {
 		c = cost_draft(cost, states_variant(&states, &s->mask));
 	if (isnan(matchness)) {
 		double attention, mlp, fixed;
-		cost_sub_layers(cost, false, &attention, &mlp, &fixed);
+		cost_sub_layers(cost, false, NULL, &attention, &mlp, &fixed);
 		c = fmin(c, 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed);
 		matchness = published;
 	}

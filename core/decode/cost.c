@@ -209,7 +209,7 @@ struct share {
 };
 
 /* Bytes of the draft weights that a sub-layer reads. */
-static double low_bytes(const struct cost_model* cost, struct variant v, int sub_layer) {
+static double quantized_bytes(const struct cost_model* cost, struct variant v, int sub_layer) {
 	const bool attention = sub_layer % 2 == 0;
 	if (!v.levels)
 		return attention ? cost->quantized.attention : cost->quantized.mlp;
@@ -227,7 +227,7 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 		if (v.skip && mask_has(v.skip, s))
 			continue;
 		if (v.quantized && mask_has(v.quantized, s))
-			sum.quantized += low_bytes(cost, v, s);
+			sum.quantized += quantized_bytes(cost, v, s);
 		else
 			sum.stored += s % 2 == 0 ? cost->stored.attention : cost->stored.mlp;
 	}
@@ -405,11 +405,19 @@ double cost_matchness(const struct cost_model* cost, struct variant v, int rows)
 	return cost_share(cost, v) * cost_verify(cost, rows) * cost->score_ratio;
 }
 
-void cost_sub_layers(const struct cost_model* cost, bool quantized, double* attention, double* mlp,
-                     double* fixed) {
+void cost_sub_layers(const struct cost_model* cost, bool quantized, const struct levels* levels,
+                     double* attention, double* mlp, double* fixed) {
 	const double unit = (quantized ? cost->quantized_ratio : cost->draft_ratio) / cost_all_bytes(cost);
-	const struct cost_bytes* bytes = quantized ? &cost->quantized : &cost->stored;
-	*attention = bytes->attention * unit;
-	*mlp = bytes->mlp * unit;
-	*fixed = bytes->fixed * unit;
+	struct cost_bytes bytes = quantized ? cost->quantized : cost->stored;
+	if (quantized && levels) {
+		const struct variant v = {.levels = levels};
+		bytes.attention = bytes.mlp = 0;
+		for (int b = 0; b < cost->blocks; b++) {
+			bytes.attention += quantized_bytes(cost, v, 2 * b) / cost->blocks;
+			bytes.mlp += quantized_bytes(cost, v, 2 * b + 1) / cost->blocks;
+		}
+	}
+	*attention = bytes.attention * unit;
+	*mlp = bytes.mlp * unit;
+	*fixed = bytes.fixed * unit;
 }

@@ -100,8 +100,9 @@ double cost_head_share(const struct cost_model*, struct variant);
 double cost_share(const struct cost_model*, struct variant);
 /* Cost of a variant's pass of n rows. */
 double cost_matchness(const struct cost_model*, struct variant, int rows);
-/* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps; low: all of them run with
- * the quantized draft weights. */
-void cost_sub_layers(const struct cost_model*, bool quantized, double* attention, double* mlp, double* fixed);
+/* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps; quantized: all of them
+ * run with the quantized draft weights, at these levels where they are by input channel (NULL: whole). */
+void cost_sub_layers(const struct cost_model*, bool quantized, const struct levels*, double* attention,
+                     double* mlp, double* fixed);
 
 #endif

@@ -121,7 +121,7 @@ static double verify_cost(const struct cost_model* cost, bool reuse, double e, d
 void exit_choice_make(struct exit_choice* c, const struct cost_model* cost, bool reuse, int steps,
                       int children, int most) {
 	double attention, mlp, head;
-	cost_sub_layers(cost, false, &attention, &mlp, &head);
+	cost_sub_layers(cost, false, NULL, &attention, &mlp, &head);
 	if (c->seen <= 0)
 		return;
 	c->rate = 0;

@@ -426,7 +426,7 @@ static void a_session_saves_what_is_asked(void** state) {
 	const struct mask best = search_best(session_search(session), NULL);
 	const struct cost_model bytes = cost_by_bytes(&session_engine(session)->cost);
 	struct search_costs costs;
-	cost_sub_layers(&bytes, false, &costs.attention, &costs.mlp, &costs.fixed);
+	cost_sub_layers(&bytes, false, NULL, &costs.attention, &costs.mlp, &costs.fixed);
 	assert_true(search_steps(session_search(session)) > 10);
 	assert_true(saved(&costs, &best) >= 0.3 - 1e-9 && saved(&costs, &best) < 0.45);
 	close_session(&opened);

@@ -123,7 +123,7 @@ static bool open_texts(struct searching* s, struct error* error) {
 	const struct runtime* const bench = &s->part.bench;
 	struct prompt_list* const all = &s->half[JUDGE].prompts;
 	const struct cost_model bytes = cost_by_bytes(&bench->engine->cost);
-	cost_sub_layers(&bytes, false, &s->attention, &s->mlp, &s->fixed);
+	cost_sub_layers(&bytes, false, NULL, &s->attention, &s->mlp, &s->fixed);
 	s->blocks = bench->model->weights.shape.n_blocks;
 	return bench_prompts(bench, all, s->input, s->tokens, error) &&
 	       prompts_split(all, &s->half[LEARN].prompts, error) &&
