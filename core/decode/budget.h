@@ -46,10 +46,11 @@ void budget_learn(struct speculation_budget*, double cost);
  * and the request is long enough for draft weights that make decoding a quarter faster to bring in what is
  * left: they are worth most when they are made early and nothing when they are half made, and a model whose
  * layers cannot be skipped gets them, too. whole, left: what all of it and the rest are thought to take, by
- * half too little at worst; tokens: that the request may still come to. */
+ * half too little at worst; tokens: that the request may still come to. What takes over 48 plain steps in all
+ * has learning's share alone. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
-void budget_make(struct speculation_budget*, double cost);
+void budget_make(struct speculation_budget*, double cost, double whole);
 /* The most a round may cost in the worst case, in which it brings one token. */
 double budget_round_limit(const struct speculation_budget*);
 /* Whether learning may spend `cost` now. */

@@ -93,7 +93,7 @@ void plan_make_draft_weights(struct session* s) {
 	const double steps = engine->draft_weights_seconds / plain / now;
 	engine->draft_weights_steps = made == 0 ? steps : fmin(engine->draft_weights_steps, steps);
 	s->figures.seconds.optimize += seconds;
-	budget_make(s->budget, seconds / plain);
+	budget_make(s->budget, seconds / plain, whole);
 }
 
 /* ---- the planner's rule ------------------------------------------------------------------- */

@@ -292,7 +292,7 @@ static void test_making_a_copy(void** state) {
 	assert_false(budget_allows_making(&budget, 1, 20, 20, 79));
 	assert_true(budget_allows_making(&budget, 1, 20, 5, 20));
 	assert_false(budget_allows_learning(&budget, 0.1));
-	budget_make(&budget, 35);
+	budget_make(&budget, 35, 24);
 	assert_float_equal(budget.balance, 0, 1e-12);
 	assert_true(budget_allows_making(&budget, 1, 24, 24, 1000));
 	assert_false(budget_allows_making(&budget, 1.1, 24, 24, 1000));
@@ -300,15 +300,24 @@ static void test_making_a_copy(void** state) {
 		budget_plain(&budget);
 	assert_true(budget_allows_making(&budget, 2, 25, 25, 1000));
 	assert_false(budget_allows_making(&budget, 2.1, 25, 25, 1000));
-	budget_make(&budget, 2);
+	budget_make(&budget, 2, 25);
 	assert_false(budget_allows_making(&budget, 0.1, 25, 25, 1000));
 	assert_false(budget_allows_learning(&budget, 0.1));
 	budget_round(&budget, 1, 9);
 	assert_true(budget_allows_making(&budget, 4, 25, 25, 1000));
 	assert_false(budget_allows_making(&budget, 4.2, 25, 25, 1000));
-	budget_make(&budget, 4);
+	budget_make(&budget, 4, 25);
 	assert_float_equal(budget.balance, 4, 1e-12);
 	assert_float_equal(budget.learned, 37, 1e-12);
+	/* what takes long has learning's share alone, whatever drafting has earned */
+	budget_open(&budget, -1);
+	budget_round(&budget, 40, 100);
+	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
+	assert_true(budget_allows_making(&budget, 1, 49, 49, 1000));
+	budget_make(&budget, 1, 49);
+	assert_float_equal(budget.balance, 60, 1e-12);
+	assert_false(budget_allows_making(&budget, 1, 49, 48, 1000));
+	assert_true(budget_allows_making(&budget, 1, 48, 48, 1000));
 	/* drafts that lost do not keep a model from its draft weights: learning has a share of its own */
 	budget_open(&budget, 0.1);
 	budget_round(&budget, 110, 100);
