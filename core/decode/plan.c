@@ -162,8 +162,8 @@ static struct round_limits limits_of(const struct session* s) {
 	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
 	                              .depth = session_useful_depth(s, MAX_DRAFT),
 	                              .budget = (float)(1 + (budget_round_limit(s->budget) - 1) / share)};
-	/* A draft step and two rows, of which nothing was measured, count for a plain step each: with less
-	 * nothing is ever tried. */
+	/* Until two rows were measured, a draft step counts for a plain step and two rows for two: with a smaller
+	 * budget nothing is ever tried. */
 	if (s->batch.sequences == 0 && cost_rows_known(&s->engine->cost) < 2)
 		limits.budget = fmaxf(limits.budget, fminf(TRIAL, (float)budget_round_limit(s->budget)));
 	if (s->log_probs.top > 0)

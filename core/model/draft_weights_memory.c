@@ -91,12 +91,24 @@ static double sub_layer_bytes(const struct weight_table* w) {
 	return bytes;
 }
 
+/* Stored bytes of the matrices that have draft weights by input channel; experts have none. */
+static double stored_by_channel(const struct column_copy* columns) {
+	double bytes = 0;
+	for (int b = 0; b < columns->n_blocks; b++)
+		for (int k = 0; k < COLUMN_KINDS; k++)
+			for (int i = 0; i < columns->block[b].map[k].n_matrices; i++)
+				bytes += (double)tensor_bytes(columns->block[b].map[k].matrix[i]);
+	return bytes;
+}
+
 /* Whether the plan leaves so small a share of the blocks' bytes that a draft with it can pay. */
 static bool is_worth_it(const struct draft_weights* draft) {
 	static const double MOST_SHARE = 0.6, READ_BY_CHANNEL = 0.43;
 	const double stored = sub_layer_bytes(draft->stored);
-	if (draft->format.columns)
-		return READ_BY_CHANNEL * (double)draft->columns.bytes <= MOST_SHARE * stored;
+	if (draft->format.columns) {
+		const double read = READ_BY_CHANNEL * (double)draft->columns.bytes;
+		return stored - stored_by_channel(&draft->columns) + read <= MOST_SHARE * stored;
+	}
 	double copied = 0, of = 0;
 	for (int i = 0; i < draft->n_items - draft->head; i++) {
 		copied += (double)draft->item[i].bytes;
