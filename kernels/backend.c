@@ -66,6 +66,15 @@ static const struct part {
     PART(expert_down_bias, "experts' down bias"),
     PART(choice_bias, "bias of the experts' choice"),
     PART(shared_gate, "gate of the shared expert"),
+    PART(router_norm, "router norm"),
+    PART(expert_norm, "experts' norm"),
+    PART(post_dense_norm, "norm after the MLP beside experts"),
+    PART(post_expert_norm, "norm after the experts"),
+    PART(expert_scale, "experts' scales"),
+    PART(input_gate, "gate of the token's input"),
+    PART(input_out, "output of the token's input"),
+    PART(input_norm, "norm of the token's input"),
+    PART(stream_scale, "scale of the stream"),
 #undef PART
 };
 

@@ -35,14 +35,13 @@ static void plan_map(struct column_copy* copy, struct block_map* m, const struct
                      int n) {
 	const int64_t channels = matrix[0]->cols;
 	*m = (struct block_map){.offset = copy->bytes, .first_part = copy->parts};
+	if (!tensor_present(matrix[0]) || channels > COLUMN_CHANNELS)
+		return;
 	for (int i = 0; i < n; i++)
-		if (!tensor_present(matrix[i]) || channels > COLUMN_CHANNELS)
-			return;
-	for (int i = 0; i < n; i++) {
-		m->map.outputs += matrix[i]->rows;
-		m->matrix[i] = matrix[i];
-	}
-	m->n_matrices = n;
+		if (tensor_present(matrix[i])) {
+			m->map.outputs += matrix[i]->rows;
+			m->matrix[m->n_matrices++] = matrix[i];
+		}
 	m->map.channels = (int)channels;
 	copy->bytes += round_to_line(block_map_bytes(m)) + 2 * round_to_line((size_t)channels * sizeof(float));
 	copy->parts += count_parts(m);
@@ -54,6 +53,8 @@ static void plan_block(struct column_copy* copy, int b, const struct block_weigh
 	const struct tensor *gate_up[] = {&w->w_gate, &w->w_up}, *down = &w->w_down;
 	plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3);
 	plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, 1);
+	if (tensor_present(&w->router)) /* which experts a row reads is not known before */
+		return;
 	plan_map(copy, &map[COLUMN_MLP], gate_up, 2);
 	plan_map(copy, &map[COLUMN_DOWN], &down, 1);
 }

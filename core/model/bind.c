@@ -1,6 +1,7 @@
 /* Names to weight table: the same for every format and family but for the names. */
 #include "core/model/bind.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,13 +46,30 @@ static bool vector(const struct binding* b, const char* name, const char* suffix
 	return take_tensor(b, name, suffix, 1, n, out);
 }
 
-static bool bind_qkv(const struct binding* b, struct block_weights* w, int64_t q, int64_t kv) {
+/* Keys and values that a block does not read: files may have them all the same (Gemma 4). */
+static void excuse_keys(const struct binding* b) {
+	const struct tensor_names* n = b->names;
+	const char* const name[] = {n->wk, n->wv, n->k_norm};
+	for (size_t i = 0; i < 2 * sizeof name / sizeof *name; i++) {
+		char full[NAME_SIZE];
+		struct named_tensor* t =
+		    tensor_table_find(b->table, in_full(b, name[i / 2], i % 2 ? ".bias" : ".weight", full));
+		if (t)
+			t->used = true;
+	}
+}
+
+static bool reads_own_values(const struct binding* b) {
+	return !b->config->keys_as_values || block_set_has(&b->config->shape.sliding, b->block);
+}
+
+static bool bind_qkv(const struct binding* b, struct block_weights* w, bool keys, int64_t q, int64_t kv) {
 	const struct tensor_names* n = b->names;
 	const int dim = b->config->shape.dim;
 	struct tensor whole;
 	if (!b->config->family->fused_qkv)
-		return matrix(b, n->wq, q, dim, &w->wq) && matrix(b, n->wk, kv, dim, &w->wk) &&
-		       matrix(b, n->wv, kv, dim, &w->wv);
+		return matrix(b, n->wq, q, dim, &w->wq) && (!keys || matrix(b, n->wk, kv, dim, &w->wk)) &&
+		       (!keys || !reads_own_values(b) || matrix(b, n->wv, kv, dim, &w->wv));
 	if (!matrix(b, n->fused_qkv, q + 2 * kv, dim, &whole))
 		return false;
 	w->wq = tensor_rows(&whole, 0, q);
@@ -63,17 +81,22 @@ static bool bind_qkv(const struct binding* b, struct block_weights* w, int64_t q
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
-	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
+	const int head_dim = block_head_dim(m, b->block);
+	const int64_t q = (int64_t)m->heads * head_dim, kv = (int64_t)block_kv_heads(m, b->block) * head_dim;
+	const bool keys = block_keys_of(m, b->block) == b->block;
 	const enum head_norm norm = b->config->head_norms ? HEAD_NORM_EACH : b->config->family->head_norm;
 	const bool all = norm == HEAD_NORM_ALL;
-	if (!bind_qkv(b, w, q, kv))
+	if (!bind_qkv(b, w, keys, q, kv))
 		return false;
+	if (!keys)
+		excuse_keys(b);
 	if (b->config->qkv_bias &&
-	    (!vector(b, n->wq, ".bias", q, &w->bq) || !vector(b, n->wk, ".bias", kv, &w->bk) ||
-	     !vector(b, n->wv, ".bias", kv, &w->bv)))
+	    (!vector(b, n->wq, ".bias", q, &w->bq) || (keys && !vector(b, n->wk, ".bias", kv, &w->bk)) ||
+	     (keys && reads_own_values(b) && !vector(b, n->wv, ".bias", kv, &w->bv))))
 		return false;
-	if (norm != HEAD_NORM_NONE && (!vector(b, n->q_norm, ".weight", all ? q : m->head_dim, &w->q_norm) ||
-	                               !vector(b, n->k_norm, ".weight", all ? kv : m->head_dim, &w->k_norm)))
+	if (norm != HEAD_NORM_NONE &&
+	    (!vector(b, n->q_norm, ".weight", all ? q : head_dim, &w->q_norm) ||
+	     (keys && !vector(b, n->k_norm, ".weight", all ? kv : head_dim, &w->k_norm))))
 		return false;
 	if (b->config->family->sinks && !vector(b, n->sinks, "", m->heads, &w->sinks))
 		return false;
@@ -81,23 +104,61 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
 }
 
+static bool bind_number(const struct binding* b, const char* name, float* out) {
+	struct tensor t;
+	if (!vector(b, name, "", 1, &t))
+		return false;
+	dtype_to_float(t.type, t.data, out, 1);
+	return true;
+}
+
+static float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
+
+/* The numbers of a block's activation, as they are trained: what multiplies is made of them here. */
+static bool bind_xielu(const struct binding* b, struct xielu* x) {
+	const struct tensor_names* n = b->names;
+	if (!n->xielu_positive) /* GGUF: metadata had them */
+		*x = b->config->xielu[b->block];
+	else if (!bind_number(b, n->xielu_positive, &x->positive) ||
+	         !bind_number(b, n->xielu_negative, &x->negative) || !bind_number(b, n->xielu_beta, &x->beta) ||
+	         !bind_number(b, n->xielu_epsilon, &x->epsilon))
+		return false;
+	x->positive = softplus(x->positive);
+	x->negative = x->beta + softplus(x->negative);
+	return true;
+}
+
+/* Down · f(up · x). */
+static bool bind_ungated(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	if (m->activation == ACTIVATION_XIELU && !bind_xielu(b, &w->xielu))
+		return false;
+	return matrix(b, n->w_up, m->ffn, m->dim, &w->w_gate) &&
+	       matrix(b, n->w_down, m->dim, m->ffn, &w->w_down) &&
+	       (!b->config->mlp_bias || (vector(b, n->w_up, ".bias", m->ffn, &w->b_gate) &&
+	                                 vector(b, n->w_down, ".bias", m->dim, &w->b_down)));
+}
+
 static bool bind_mlp(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
+	const int ffn = b->config->ffn[b->block] ? b->config->ffn[b->block] : m->ffn;
+	if (b->config->family->ungated)
+		return bind_ungated(b, w);
 	if (b->config->family->fused_gate_up) {
 		struct tensor whole;
-		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)m->ffn, m->dim, &whole))
+		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)ffn, m->dim, &whole))
 			return false;
-		w->w_gate = tensor_rows(&whole, 0, m->ffn);
-		w->w_up = tensor_rows(&whole, m->ffn, m->ffn);
-	} else if (!matrix(b, n->w_gate, m->ffn, m->dim, &w->w_gate) ||
-	           !matrix(b, n->w_up, m->ffn, m->dim, &w->w_up))
+		w->w_gate = tensor_rows(&whole, 0, ffn);
+		w->w_up = tensor_rows(&whole, ffn, ffn);
+	} else if (!matrix(b, n->w_gate, ffn, m->dim, &w->w_gate) || !matrix(b, n->w_up, ffn, m->dim, &w->w_up))
 		return false;
-	if (b->config->mlp_bias && (!vector(b, n->w_gate, ".bias", m->ffn, &w->b_gate) ||
-	                            !vector(b, n->w_up, ".bias", m->ffn, &w->b_up) ||
-	                            !vector(b, n->w_down, ".bias", m->dim, &w->b_down)))
+	if (b->config->mlp_bias &&
+	    (!vector(b, n->w_gate, ".bias", ffn, &w->b_gate) || !vector(b, n->w_up, ".bias", ffn, &w->b_up) ||
+	     !vector(b, n->w_down, ".bias", m->dim, &w->b_down)))
 		return false;
-	return matrix(b, n->w_down, m->dim, m->ffn, &w->w_down);
+	return matrix(b, n->w_down, m->dim, ffn, &w->w_down);
 }
 
 /* ---- experts ------------------------------------------------------------------------------- */
@@ -151,9 +212,43 @@ static bool bind_shared(const struct binding* b, struct block_weights* w) {
 	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
 }
 
+/* Stacks (experts, 2·expert_ffn, dim) of gate over up, and (experts, dim, expert_ffn). */
+static bool bind_stacked_pairs(const struct binding* b, struct expert* expert) {
+	const struct model_shape* m = &b->config->shape;
+	const int64_t ffn = m->expert_ffn;
+	struct tensor in, down;
+	char full[NAME_SIZE];
+	if (!tensor_table_take_stack(b->table, in_full(b, b->names->stacked_gate_up, "", full), m->n_experts,
+	                             2 * ffn, m->dim, &in, b->error) ||
+	    !tensor_table_take_stack(b->table, in_full(b, b->names->stacked_out, "", full), m->n_experts, m->dim,
+	                             ffn, &down, b->error))
+		return false;
+	for (int64_t e = 0; e < m->n_experts; e++)
+		expert[e] = (struct expert){.w_gate = tensor_rows(&in, 2 * e * ffn, ffn),
+		                            .w_up = tensor_rows(&in, (2 * e + 1) * ffn, ffn),
+		                            .w_down = tensor_rows(&down, e * m->dim, m->dim)};
+	return true;
+}
+
+/* Gemma 4's, which have an MLP and norms beside them. */
+static bool bind_experts_beside(const struct binding* b, struct block_weights* w, struct expert* expert) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	w->expert = expert;
+	return bind_mlp(b, w) && take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) &&
+	       vector(b, n->router_norm, "", m->dim, &w->router_norm) &&
+	       vector(b, n->expert_scale, "", m->n_experts, &w->expert_scale) &&
+	       vector(b, n->expert_norm, ".weight", m->dim, &w->expert_norm) &&
+	       vector(b, n->post_dense_norm, ".weight", m->dim, &w->post_dense_norm) &&
+	       vector(b, n->post_expert_norm, ".weight", m->dim, &w->post_expert_norm) &&
+	       (n->stacked_gate_up ? bind_stacked_pairs(b, expert) : bind_stacked(b, expert));
+}
+
 static bool bind_experts(struct binding* b, struct block_weights* w, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
+	if (b->config->family->special == SPECIAL_GEMMA4)
+		return bind_experts_beside(b, w, expert);
 	w->expert = expert;
 	if (!take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) ||
 	    (b->config->family->expert_biases && !bind_expert_biases(b, w)) ||
@@ -221,6 +316,39 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	                        : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output));
 }
 
+/* What the blocks take of the tokens, of all blocks… */
+static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	const int64_t all = (int64_t)m->n_blocks * m->token_input;
+	const int rows = b->config->input_vocab ? b->config->input_vocab : m->vocab;
+	if (!m->token_input)
+		return true;
+	if (rows < m->vocab)
+		return error_set(b->error, "%s has %d rows, fewer than the vocabulary's %d", n->input_embedding, rows,
+		                 m->vocab);
+	if (!take_tensor(b, n->input_embedding, "", rows, all, &w->input_embedding))
+		return false;
+	w->input_embedding.rows = m->vocab;
+	return take_tensor(b, n->input_projection, "", all, m->dim, &w->input_projection) &&
+	       vector(b, n->input_projection_norm, ".weight", m->token_input, &w->input_projection_norm);
+}
+
+/* …and of one, with the scale of its output, which GGUF may leave out. */
+static bool bind_token_input(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	char full[NAME_SIZE];
+	if (b->config->family->special != SPECIAL_GEMMA4)
+		return true;
+	if (tensor_table_find(b->table, in_full(b, n->stream_scale, "", full)) &&
+	    !vector(b, n->stream_scale, "", 1, &w->stream_scale))
+		return false;
+	return !m->token_input || (matrix(b, n->input_gate, m->token_input, m->dim, &w->input_gate) &&
+	                           matrix(b, n->input_out, m->dim, m->token_input, &w->input_out) &&
+	                           vector(b, n->input_norm, ".weight", m->dim, &w->input_norm));
+}
+
 static bool has_experts(const struct config* config, int block) {
 	return config->shape.n_experts > 0 && !block_set_has(&config->dense, block);
 }
@@ -232,7 +360,8 @@ static bool bind_blocks(struct binding* b, struct opened* o) {
 		if (!bind_norms(b, w) || !bind_attention(b, w) ||
 		    !(has_experts(b->config, b->block)
 		          ? bind_experts(b, w, o->expert + (size_t)b->block * (size_t)m->n_experts)
-		          : bind_mlp(b, w)))
+		          : bind_mlp(b, w)) ||
+		    !bind_token_input(b, w))
 			return false;
 	}
 	return true;
@@ -278,7 +407,7 @@ bool bind_weights(struct model* model, const struct tensor_names* names, bool (*
 	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))
 		return false;
 	model->weights.block = o->block;
-	if (!bind_ends(&b, model) || !bind_blocks(&b, o))
+	if (!bind_ends(&b, model) || !bind_token_inputs(&b, &model->weights) || !bind_blocks(&b, o))
 		return false;
 	sum_up(model, &o->tensors);
 	excuse_further(&b);

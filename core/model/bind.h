@@ -25,6 +25,13 @@ struct tensor_names {
 	const char* shared_gate;                                /* …and its weight's; NULL: there is none */
 	const char *stacked_gate, *stacked_up,
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
+	/* Gemma 4. Experts beside an MLP: gate and up in one stack, and what they have beside it; in full but for
+	 * the block, norms without ".weight". */
+	const char *stacked_gate_up, *stacked_out;
+	const char *router_norm, *expert_scale, *expert_norm, *post_dense_norm, *post_expert_norm;
+	const char *input_embedding, *input_projection, *input_projection_norm; /* no block's */
+	const char *input_gate, *input_out, *input_norm, *stream_scale;
+	const char *xielu_positive, *xielu_negative, *xielu_beta, *xielu_epsilon; /* Apertus, in full */
 };
 
 enum { MOST_FILES = 1024 };

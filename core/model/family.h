@@ -12,6 +12,7 @@ enum window_rule {
 	WINDOW_UNUSED,    /* none: a field that older configs carry */
 	WINDOW_ALL,       /* all, where sliding_window is a number; layer_types is not read */
 	WINDOW_LISTED,    /* all likewise, where layer_types is silent */
+	WINDOW_FROM,      /* those from max_window_layers on */
 	WINDOW_OPTED,     /* those from max_window_layers on, where use_sliding_window says so */
 	WINDOW_OPTED_ALL, /* all, where it says so; layer_types is not read */
 	WINDOW_PERIOD     /* all but every period-th */
@@ -37,7 +38,11 @@ enum special {
 	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */
 	SPECIAL_GLM4_MOE,     /* experts chosen by sigmoids, shared ones */
 	SPECIAL_ERNIE4_5_MOE, /* the same by softmax, in some blocks */
-	SPECIAL_MINIMAX_M2    /* experts chosen by sigmoids */
+	SPECIAL_MINIMAX_M2,   /* experts chosen by sigmoids */
+	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
+	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
+	SPECIAL_APERTUS,      /* an activation with numbers of its own in each block */
+	SPECIAL_GEMMA4 /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
 };
 
 struct family {
@@ -69,11 +74,14 @@ struct family {
 	bool interleaved;            /* RoPE turns neighbours */
 	bool interleaved_by_convert; /* it does so in GGUF, whose converter permutes rows of queries and keys */
 	bool fused_qkv, fused_gate_up;
+	bool ungated;              /* MLPs have no gate */
+	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 
 	/* Norms as a folder names them, after "layers.%d."; NULL: the norm is not there. */
 	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;
-	const char* gguf_mlp_norm; /* where GGUF calls it otherwise than ffn_norm */
+	const char *q_norm, *k_norm; /* where a folder calls them otherwise than self_attn.q_norm and k_norm */
+	const char* gguf_mlp_norm;   /* where GGUF calls it otherwise than ffn_norm */
 	const char *gate_up,
 	    *down; /* where a folder calls them otherwise than mlp.gate_up_proj and mlp.down_proj */
 	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */

@@ -13,9 +13,14 @@
  * inner model alone goes without "model.". */
 static const struct place {
 	const char *embedding, *output_norm, *output, *block;
+	const char *input_embedding, *input_projection, *input_projection_norm;
 } places[] = {
 #define PLACE(prefix, head)                                                                                  \
-	{ prefix "embed_tokens.weight", prefix "norm", head "lm_head.weight", prefix "layers.%d." }
+	{                                                                                                        \
+		prefix "embed_tokens.weight", prefix "norm", head "lm_head.weight", prefix "layers.%d.",             \
+		    prefix "embed_tokens_per_layer.weight", prefix "per_layer_model_projection.weight",              \
+		    prefix "per_layer_projection_norm"                                                               \
+	}
     PLACE("model.", ""),
     PLACE("", ""),
     PLACE("language_model.model.", "language_model."),
@@ -43,8 +48,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .wv = "self_attn.v_proj",
 	    .wo = "self_attn.o_proj",
 	    .fused_qkv = "self_attn.qkv_proj",
-	    .q_norm = "self_attn.q_norm",
-	    .k_norm = "self_attn.k_norm",
+	    .q_norm = f->q_norm ? f->q_norm : "self_attn.q_norm",
+	    .k_norm = f->k_norm ? f->k_norm : "self_attn.k_norm",
 	    .w_gate = "mlp.gate_proj",
 	    .w_up = "mlp.up_proj",
 	    .w_down = f->down ? f->down : "mlp.down_proj",
@@ -63,6 +68,24 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .shared_up = f->shared_up,
 	    .shared_down = f->shared_down,
 	    .shared_gate = f->shared_gate,
+	    .stacked_gate_up = "experts.gate_up_proj",
+	    .stacked_out = "experts.down_proj",
+	    .router_norm = "router.scale",
+	    .expert_scale = "router.per_expert_scale",
+	    .expert_norm = "pre_feedforward_layernorm_2",
+	    .post_dense_norm = "post_feedforward_layernorm_1",
+	    .post_expert_norm = "post_feedforward_layernorm_2",
+	    .input_embedding = at->input_embedding,
+	    .input_projection = at->input_projection,
+	    .input_projection_norm = at->input_projection_norm,
+	    .input_gate = "per_layer_input_gate",
+	    .input_out = "per_layer_projection",
+	    .input_norm = "post_per_layer_input_norm",
+	    .stream_scale = "layer_scalar",
+	    .xielu_positive = "mlp.act_fn.alpha_p",
+	    .xielu_negative = "mlp.act_fn.alpha_n",
+	    .xielu_beta = "mlp.act_fn.beta",
+	    .xielu_epsilon = "mlp.act_fn.eps",
 	};
 }
 
@@ -70,9 +93,11 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
  * quantized here, what a model of images and text has beside its text, and what predicts tokens further on.
  */
 static bool is_idle(const char* name) {
-	static const char* const prefix[] = {
-	    "vision_tower.", "multi_modal_projector.", "visual.", "vision_model.",
-	    "connector.",    "image_newline",          "mtp."};
+	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.",
+	                                     "visual.",       "vision_model.",
+	                                     "connector.",    "image_newline",
+	                                     "mtp.",          "audio_tower.",
+	                                     "embed_vision.", "embed_audio."};
 	const char* inner = strncmp(name, "model.", 6) == 0 ? name + 6 : name;
 	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
 		if (strncmp(inner, prefix[i], strlen(prefix[i])) == 0)

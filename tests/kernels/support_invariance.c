@@ -326,6 +326,8 @@ static void with_tap(struct bench* b, struct tree* t, int base, const struct sam
  * s, so that there is no way back. */
 static void from_states(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
 	const int s = 1 + random_below(&b->random, t->sub_layers - 1);
+	if (shape_needs_tokens(&b->model->weights.shape))
+		return;
 	float* state = calloc((size_t)t->n * (size_t)b->model->weights.shape.dim, sizeof *state);
 	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
 	struct pass pass = pass_of(b, t, &segment, NULL);
@@ -409,7 +411,9 @@ static void measured_by_taps(struct bench* b, struct tree* t, int base, const st
 	states_after(b, pass, skip, -1, before);
 	for (int s = 0; s < t->sub_layers; s++) {
 		states_after(b, pass, skip, s, after);
-		for (int i = 0; i < t->n && !(skip && mask_has(skip, s)); i++) {
+		/* what a block takes of tokens stays when its MLP is skipped, and so is no influence of the MLP's */
+		const bool whole = s % 2 == 0 || b->model->weights.shape.token_input == 0;
+		for (int i = 0; i < t->n && whole && !(skip && mask_has(skip, s)); i++) {
 			const size_t at = (size_t)i * (size_t)dim;
 			const double expected = plain_influence(before + at, after + at, dim);
 			const double got = (double)t->got_influence[(size_t)s * (size_t)t->n + (size_t)i];

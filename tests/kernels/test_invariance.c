@@ -162,6 +162,45 @@ static void glm_like(void** state) {
 	try_sizes(&shape, types, 2, 0, 13, DTYPE_F16);
 }
 
+/* Heads of two sizes, values that are keys, blocks that read other blocks' keys, inputs by token and block,
+ * experts beside MLPs (Gemma 4). */
+static void gemma4_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_BF16, DTYPE_F32};
+	struct model_shape shape = random_shape(8, 48, 4, 2, 8, 60, 77);
+	shape.rope.dim = 16;
+	shape.sliding_rope = (struct rope){.dim = 8, .theta = 100, .factor = 1, .attention_factor = 1};
+	shape.full_head_dim = 16;
+	shape.full_kv_heads = 1;
+	shape.sharing_from = 5;
+	shape.token_input = 6;
+	shape.value_norm = true;
+	shape.activation = ACTIVATION_GELU_TANH;
+	const int with = WITH_HEAD_NORMS | WITH_POST_NORMS | WITH_WINDOW | WITH_STREAM_SCALE | WITH_TIED_HEAD;
+	try_sizes(&shape, types, 2, with, 14, DTYPE_F16);
+	shape.sharing_from = shape.token_input = 0;
+	shape.n_blocks = 4;
+	shape.n_experts = 6;
+	shape.experts_used = 2;
+	shape.expert_ffn = 24;
+	shape.experts_normalised = true;
+	shape.router_scale = 0.2f;
+	try_model(&shape, types, 2, with | WITH_KEYS_AS_VALUES | WITH_MLP_BESIDE, 15, DTYPE_F16, few_sizes,
+	          COUNT(few_sizes));
+}
+
+/* MLPs without a gate, norms after the rotation (Arcee, Apertus, Hunyuan). */
+static void ungated(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F32, DTYPE_F16};
+	struct model_shape shape = random_shape(3, 40, 4, 2, 10, 54, 130);
+	shape.activation = ACTIVATION_RELU2;
+	shape.norm_after_rope = true;
+	try_model(&shape, types, 2, WITH_BIASES | WITH_HEAD_NORMS, 16, DTYPE_F32, few_sizes, COUNT(few_sizes));
+	shape.activation = ACTIVATION_XIELU;
+	try_model(&shape, types, 2, 0, 17, DTYPE_F16, few_sizes, COUNT(few_sizes));
+}
+
 /* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
@@ -184,6 +223,7 @@ int main(void) {
 	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),    cmocka_unit_test(quantized),
 	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),     cmocka_unit_test(large_matrices),
 	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
-	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like)};
+	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
+	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

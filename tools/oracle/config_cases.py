@@ -31,6 +31,10 @@ FAMILIES = {
     "ernie4_5_moe": {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16, "head_dim": 8},
     "minimax_m2": {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2},
     "glm4": {"head_dim": 8}, "seed_oss": {"head_dim": 8}, "stablelm": {},
+    "dots1": {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_shared_experts": 1},
+    "hunyuan_v1_dense": {"head_dim": 8}, "arcee": {}, "apertus": {},
+    "gemma4_text": {"head_dim": 8, "global_head_dim": 16, "sliding_window": 20, "hidden_size_per_layer_input": 4,
+                    "vocab_size_per_layer_input": golden.VOCAB},
 }
 
 
@@ -52,6 +56,7 @@ LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0
 
 # Families whose attention all turns by one flat set of parameters.
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid")]
+FLAT = [f for f in FLAT if f != "gemma4_text"]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
 
@@ -177,6 +182,51 @@ CASES.update({
     "minimax_m2-rotary": case("minimax_m2", rotary_dim=4, num_experts_per_tok=4),
     "minimax_m2-wide": case("minimax_m2", head_dim=16, partial_rotary_factor=0.5, num_key_value_heads=4,
                             rope_theta=777.0),
+})
+CASES.update({
+    "dots1-plain": case("dots1"),
+    "dots1-groups-window": case("dots1", n_group=3, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5,
+                                n_shared_experts=2, first_k_dense_replace=1, sliding_window=20, max_window_layers=2,
+                                attention_bias=True),
+    "dots1-listed": case("dots1", head_dim=16, layer_types=SLIDES, sliding_window=20, num_key_value_heads=4,
+                         num_experts_per_tok=6),
+    "hunyuan_v1_dense-plain": case("hunyuan_v1_dense"),
+    "hunyuan_v1_dense-alpha": case("hunyuan_v1_dense", head_dim=16, attention_bias=True, tie_word_embeddings=True,
+                                   rope_parameters=rope("dynamic", alpha=1000.0, factor=1.0, rope_theta=5000.0)),
+    "hunyuan_v1_dense-dynamic": case("hunyuan_v1_dense", num_key_value_heads=1, max_position_embeddings=64,
+                                     rope_parameters=rope("dynamic", factor=3.0)),
+    "arcee-plain": case("arcee"),
+    "arcee-biases": case("arcee", attention_bias=True, mlp_bias=True, head_dim=16, num_key_value_heads=None,
+                         rope_parameters={**YARN, "rope_theta": 2000.0}),
+    "arcee-tied": case("arcee", tie_word_embeddings=True, num_attention_heads=2, num_key_value_heads=1,
+                       intermediate_size=20, num_hidden_layers=3),
+    "apertus-plain": case("apertus"),
+    "apertus-biases": case("apertus", attention_bias=True, tie_word_embeddings=True, num_key_value_heads=1,
+                           rope_parameters=rope("default", rope_theta=3000.0)),
+    "apertus-head-dim": case("apertus", head_dim=16, num_key_value_heads=None, num_hidden_layers=3,
+                             intermediate_size=40),
+    "gemma4_text-plain": case("gemma4_text", hidden_size_per_layer_input=0, num_hidden_layers=7),
+    "gemma4_text-inputs": case("gemma4_text", num_hidden_layers=6, tie_word_embeddings=True),
+    "gemma4_text-shared": case("gemma4_text", num_hidden_layers=8, num_kv_shared_layers=5, use_double_wide_mlp=True,
+                               layer_types=SLIDES * 2, final_logit_softcapping=5.0, num_key_value_heads=1),
+    "gemma4_text-keys-as-values": case("gemma4_text", hidden_size_per_layer_input=0, attention_k_eq_v=True,
+                                       num_global_key_value_heads=1, layer_types=SLIDES, attention_bias=True),
+    "gemma4_text-experts": case("gemma4_text", hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=6,
+                                top_k_experts=2, moe_intermediate_size=12, attention_k_eq_v=True,
+                                num_global_key_value_heads=2, num_key_value_heads=4, layer_types=SLIDES),
+    "gemma4_text-all": case("gemma4_text", num_hidden_layers=9, layer_types=SLIDES * 2 + ["sliding_attention"],
+                            num_kv_shared_layers=3, enable_moe_block=True, num_experts=5, top_k_experts=5,
+                            moe_intermediate_size=8, attention_k_eq_v=True, num_global_key_value_heads=1,
+                            hidden_size_per_layer_input=6, global_head_dim=32, use_bidirectional_attention="vision",
+                            vocab_size_per_layer_input=golden.VOCAB + 9),
+    "gemma4_text-own-sizes": case("gemma4_text", global_head_dim=..., layer_types=SLIDES, per_layer_config={
+        "1": {"head_dim": 12, "num_key_value_heads": 4}, "3": {"head_dim": 12, "num_key_value_heads": 4}},
+        rope_parameters=by_kind(rope("default", rope_theta=700.0), rope("linear", factor=2.0, rope_theta=3000.0))),
+    "gemma4_text-all-full": case("gemma4_text", layer_types=FULL, hidden_activation="gelu_pytorch_tanh",
+                                 num_kv_shared_layers=2, rope_parameters={"full_attention": rope(
+                                     "proportional", partial_rotary_factor=0.5, factor=2.0, rope_theta=900.0)}),
+    "gemma4_text-one-size": case("gemma4_text", num_hidden_layers=7, num_kv_shared_layers=1,
+                                          num_attention_heads=8, global_head_dim=8, hidden_size=24),
 })
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

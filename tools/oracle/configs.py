@@ -45,10 +45,12 @@ def uniform(name, n):
 
 def spread(name, shape, family):
     """(scale, offset) of a tensor's values: large enough that every part of the arithmetic shows."""
-    fan = shape[-1] if not (family == "gpt_oss" and "experts" in name) else shape[-2] if len(shape) > 1 else 1
-    plus_one = family.startswith("gemma")
+    fan = 1 if not shape else shape[-1] if not (family == "gpt_oss" and "experts" in name) else shape[-2] if len(shape) > 1 else 1
+    plus_one = family in ("gemma2", "gemma3_text", "gemma3")
     if re.search(r"norm\d?\.weight$|layernorm\.weight$", name):
         return 0.7, 0.0 if plus_one else 1.0
+    if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
+        return 0.7, 1.0
     if name.endswith(("alpha_p", "alpha_n")):
         return 1.0, 0.5
     if name.endswith(("xielu.beta", "xielu.eps")):
@@ -60,7 +62,7 @@ def spread(name, shape, family):
     if name.endswith("sinks"):
         return 3.0, 0.0
     if "embed_tokens" in name:
-        deviation = 0.6 if plus_one else 2.5
+        deviation = 0.6 if family.startswith("gemma") else 2.5
     elif "lm_head" in name:
         deviation = 3.0
     elif re.search(r"\.(q|k|qkv)_proj\.", name):

@@ -8,7 +8,7 @@ import golden
 import torch
 from models import BF16, F16, F32, OUT, rope
 from safetensors.torch import load_file, save_file
-from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
+from transformers import (ApertusConfig, ArceeConfig, Dots1Config, Gemma4TextConfig, HunYuanDenseV1Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
                           GraniteMoeHybridConfig, LlamaConfig,
                           Ministral3Config,
                           MinistralConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config,
@@ -57,6 +57,9 @@ GRANITE4 = dict(**GRANITE, num_local_experts=0, shared_intermediate_size=20, lay
 # Windows of 24 in three blocks of four, as many models have them now.
 WINDOWS = dict(sliding_window=24, layer_types=["sliding_attention"] * 3 + ["full_attention"])
 GEMMA3 = dict(head_dim=8, query_pre_attn_scalar=16, tie_word_embeddings=True, **WINDOWS)
+# Gemma 4: heads of two sizes; the last blocks read the keys of earlier ones; inputs by token and block.
+GEMMA4 = dict(head_dim=4, global_head_dim=8, sliding_window=24, tie_word_embeddings=True, vocab_size_per_layer_input=golden.VOCAB)
+ALTERNATE = ["sliding_attention", "full_attention"]
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0)
 
 
@@ -337,6 +340,24 @@ MODELS = {
                                   rope_parameters={**YARN, "truncate": False}), BF16, 20, {}),
     "gpt-oss-mxfp4": (GptOssConfig(**{**SMALL, "hidden_size": 32, "intermediate_size": 32}, head_dim=8,
                                    sliding_window=24, num_local_experts=4, num_experts_per_tok=2), BF16, 20, mxfp4()),
+    "gemma4-shared-f32": (Gemma4TextConfig(**{**SMALL, "num_hidden_layers": 6}, **GEMMA4, layer_types=ALTERNATE * 3,
+                                           num_kv_shared_layers=3, use_double_wide_mlp=True,
+                                           hidden_size_per_layer_input=4, final_logit_softcapping=8.0), F32, 20,
+                          {"different": 6}),
+    "gemma4-experts-f32": (Gemma4TextConfig(**SMALL, **GEMMA4, layer_types=ALTERNATE * 2, enable_moe_block=True,
+                                             num_experts=5, top_k_experts=2, moe_intermediate_size=8,
+                                             attention_k_eq_v=True, num_global_key_value_heads=1,
+                                             hidden_size_per_layer_input=0), F32, 20, {"different": 6}),
+    "gemma4-inputs-f32": (Gemma4TextConfig(**SMALL, **{**GEMMA4, "tie_word_embeddings": False},
+                                           hidden_size_per_layer_input=6, layer_types=ALTERNATE * 2), F32, 20,
+                          {"different": 6}),
+    "dots1-f32": (Dots1Config(**SMALL, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=8,
+                              n_shared_experts=1, first_k_dense_replace=1, sliding_window=24, max_window_layers=2),
+                  F32, 20, {}),
+    "hunyuan-f32": (HunYuanDenseV1Config(**SMALL, head_dim=8, rope_parameters=rope(
+        "dynamic", alpha=50.0, factor=1.0)), F32, 20, {}),
+    "arcee-f16": (ArceeConfig(**SMALL), F16, 20, {}),
+    "apertus-f32": (ApertusConfig(**SMALL), F32, 20, {}),
     # How folders are written.
     "llama-bare-names-bf16": (LlamaConfig(**SMALL), BF16, 20, {"after": without_prefix}),
     "llama-untied-in-words-f16": (LlamaConfig(**SMALL), F16, 20, {"edit": tie_in_words}),
