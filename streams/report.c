@@ -63,6 +63,11 @@ void report_figures(struct text* out, const struct swiftlet_figures* f, enum swi
 		put_mask(out, f);
 }
 
+double figures_speedup(const struct swiftlet_figures* f) {
+	const double plain = f->seconds.decode - f->seconds.optimize + f->seconds_saved - f->seconds_lost;
+	return f->tokens > 1 && f->seconds.decode > 0 && plain > 0 ? plain / f->seconds.decode : (double)NAN;
+}
+
 char* report_text(const struct report* r) {
 	const struct swiftlet_figures* f = r->figures;
 	struct text out = {0};

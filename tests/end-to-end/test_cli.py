@@ -8,7 +8,7 @@ import shutil
 
 from support import DEMO, FIELDS, PROMPT, SANITIZED, SECONDS, SOURCE, EndToEnd, main, read_lines, run, write_lines
 
-COMMANDS = ["run", "chat", "serve", "list", "stream", "learn", "masks", "bench", "inspect", "tokenize"]
+COMMANDS = ["run", "chat", "serve", "pull", "list", "stream", "learn", "masks", "bench", "inspect", "tokenize"]
 
 
 class Usage(EndToEnd):
@@ -130,7 +130,7 @@ class Run(EndToEnd):
         self.assertEqual(result.stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
 
     def test_models_have_names(self):
-        """What tools/models has fetched and the Hugging Face cache holds."""
+        """What `swiftlet pull` has fetched and the Hugging Face cache holds."""
         cache = self.path("cache")
         place = os.path.join(cache, "huggingface", "hub", "models--org--small--er", "snapshots", "abc")
         os.makedirs(os.path.dirname(place))
@@ -148,7 +148,7 @@ class Run(EndToEnd):
         self.assertEqual(run("run", "org/small--er", PROMPT, "-n", 4, "--raw", env=env).stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
         self.assertIn("swiftlet list", self.status(1, run("run", "nothing", "x", env=env)))
         env["XDG_CACHE_HOME"] = self.path("empty")
-        self.assertIn(b"tools/models", run("list", env=env).stdout)
+        self.assertIn(b"swiftlet pull", run("list", env=env).stdout)
 
     def test_json_has_the_fields_of_the_contract(self):
         for method in ["swift", "vanilla"]:
