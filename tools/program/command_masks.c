@@ -221,7 +221,7 @@ static void print_row(const struct masks* m, int i) {
 		snprintf(kind, sizeof kind, "%s", e->task);
 	else
 		snprintf(kind, sizeof kind, m->row[i].id ? "kind %04x" : "-", (unsigned)m->row[i].cluster & 0xffffu);
-	printf("%6s%c %-20s  %-16s  %-16s  %4d of %-4d  %12s  %13s  %13" PRId64 "\n", id,
+	printf("%6s %c %-20s  %-16s  %-16s  %4d of %-4d  %12s  %13s  %13" PRId64 "\n", id,
 	       is_in_use(m, i) ? '*' : ' ',
 	       e->key[0]     ? e->key
 	       : e->model[0] ? e->model
@@ -240,7 +240,7 @@ static bool list_masks(struct masks* m) {
 		if (!m->all && is_empty(m, i))
 			empty++;
 		else if (!shown++)
-			printf("%6s  %-20s  %-16s  %-16s  %12s  %12s  %13s  %13s\n", "ID", "MODEL", "TEXT", "LAST USED",
+			printf("%6s   %-20s  %-16s  %-16s  %12s  %12s  %13s  %13s\n", "ID", "MODEL", "TEXT", "LAST USED",
 			       "LEFT OUT", "DRAFTS RIGHT", "TOKENS A PASS", "TOKENS SERVED");
 	for (int i = 0; i < m->list.n; i++)
 		if (m->all || !is_empty(m, i))
