@@ -74,7 +74,7 @@ char* report_text(const struct report* r) {
 	text_json(&out,
 	          "{'id':%s,'task':%q,'model':%q,'backend':%q,'method':'%s','prompt_tokens':%d,"
 	          "'cached_tokens':%d,'tokens':",
-	          r->id ? r->id : "null", r->task, r->model, r->backend, swiftlet_method_name(r->method),
+	          r->id ? r->id : "null", r->task, r->model, r->backend, method_name(r->method),
 	          f->prompt_tokens, f->cached_tokens);
 	text_integers(&out, r->token, r->n_tokens);
 	text_json(&out, ",'text':%Q,'stop':'%s',", r->text, r->text_size, swiftlet_stop_name(f->stop));

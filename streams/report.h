@@ -3,8 +3,8 @@
 #ifndef SWIFTLET_STREAMS_REPORT_H
 #define SWIFTLET_STREAMS_REPORT_H
 
+#include "core/decode/options.h"
 #include "streams/text.h"
-#include "swiftlet.h"
 
 struct report {
 	const char* id;   /* JSON text as it came, or NULL: null */
