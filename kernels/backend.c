@@ -75,6 +75,10 @@ static const struct part {
     PART(input_out, "output of the token's input"),
     PART(input_norm, "norm of the token's input"),
     PART(stream_scale, "scale of the stream"),
+    PART(wq_a, "latent query weights"),
+    PART(bq_a, "latent query bias"),
+    PART(q_a_norm, "latent query norm"),
+    PART(absorb, "absorbed key weights"),
 #undef PART
 };
 

@@ -198,6 +198,14 @@ struct model_shape {
 	int sharing_from;
 	/* Elements that each block takes of the token itself beside the stream; 0: none (Gemma 4). */
 	int token_input;
+	/* Multi-head latent attention (Liu et al. 2024, DeepSeek-V2, section 2.1). A position keeps `latent`
+	 * elements and rope.dim turned ones, all heads' keys; the former are the values, too. So head_dim is
+	 * latent + rope.dim and kv_heads 1. A head's query has nope elements beside the turned ones; its output
+	 * has value_dim. Queries come through query_latent elements, or straight from the stream (0). 0: ordinary
+	 * attention. */
+	int latent, query_latent, nope_dim, value_dim;
+	float latent_epsilon; /* of the norms of both */
+	bool groups_by_best;  /* a group of experts is as good as its best one, not its two best (DeepSeek-V2) */
 };
 
 /* What block b's heads are. */
@@ -264,6 +272,11 @@ struct block_weights {
 	struct tensor router_norm, expert_norm, post_dense_norm, post_expert_norm;
 	struct tensor
 	    expert_scale; /* (1, n_experts) multiplies the weight of an expert that was chosen (Gemma 4) */
+	/* Latent attention: wq (heads·(nope_dim + rope.dim), query_latent or dim), wk (latent + rope.dim, dim)
+	 * with k_norm (1, latent), wv (heads·value_dim, latent), wo (dim, heads·value_dim), and: */
+	struct tensor wq_a, bq_a, q_a_norm; /* (query_latent, dim), (1, query_latent) twice */
+	struct tensor
+	    absorb; /* (heads·latent, nope_dim): a head's query to what it looks for in the latent elements */
 	/* What a block takes of the token (Gemma 4's per-layer embeddings), after its MLP:
 	 * x += norm(input_out · (activation(input_gate · x) · token's part)). */
 	struct tensor input_gate, input_out; /* (token_input, dim), (dim, token_input) */
@@ -274,7 +287,7 @@ struct block_weights {
 
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
-enum { BLOCK_PARTS = 39 };
+enum { BLOCK_PARTS = 43 };
 struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 

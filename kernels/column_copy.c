@@ -51,8 +51,10 @@ static void plan_block(struct column_copy* copy, int b, const struct block_weigh
 	struct block_map* map = copy->block[b].map;
 	const struct tensor *qkv[] = {&w->wq, &w->wk, &w->wv}, *out = &w->wo;
 	const struct tensor *gate_up[] = {&w->w_gate, &w->w_up}, *down = &w->w_down;
-	plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3);
-	plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, 1);
+	if (!tensor_present(&w->absorb)) { /* latent attention's maps have several inputs */
+		plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3);
+		plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, 1);
+	}
 	if (tensor_present(&w->router)) /* which experts a row reads is not known before */
 		return;
 	plan_map(copy, &map[COLUMN_MLP], gate_up, 2);

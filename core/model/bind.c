@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "core/text/tokenizer.h"
+#include "kernels/dtype_blocks.h"
 
 struct binding {
 	const struct config* config;
 	const struct tensor_names* names;
 	struct tensor_table* table;
+	struct kept* kept;
 	struct error* error;
 	int block, expert; /* NO_BLOCK: the names are no block's */
 };
@@ -78,6 +80,85 @@ static bool bind_qkv(const struct binding* b, struct block_weights* w, bool keys
 	return true;
 }
 
+/* ---- latent attention --------------------------------------------------------------------- */
+
+/* A matrix of its own of rows that lie in another; the memory is the model's. */
+static void* new_matrix(const struct binding* b, enum dtype type, int64_t rows, int64_t cols,
+                        struct tensor* out) {
+	void* data = kept_new(b->kept, (size_t)rows * dtype_row_bytes(type, cols));
+	*out = (struct tensor){.type = type, .rows = rows, .cols = cols, .data = data};
+	if (!data)
+		error_set(b->error, "out of memory for %s of block %d, taken apart", b->names->kv_up, b->block);
+	return data;
+}
+
+static void put_element(enum dtype type, void* out, int64_t at, float x) {
+	if (type == DTYPE_F32)
+		((float*)out)[at] = x;
+	else
+		((uint16_t*)out)[at] = type == DTYPE_BF16 ? bf16_from_float(x) : half_from_float(x);
+}
+
+/* kv_up (heads·(nope + value), latent) holds a head's key map over its value map. The first is turned round,
+ * so that it maps a query, in the type that it has, or F16; the second is copied. */
+static bool take_apart(const struct binding* b, const struct tensor* whole, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const int64_t nope = m->nope_dim, value = m->value_dim, latent = m->latent;
+	const enum dtype type = dtype_block(whole->type) == 1 ? whole->type : DTYPE_F16;
+	const size_t row = dtype_row_bytes(whole->type, latent);
+	float* x = malloc((size_t)latent * sizeof *x);
+	void* absorb = new_matrix(b, type, m->heads * latent, nope, &w->absorb);
+	unsigned char* values = new_matrix(b, whole->type, m->heads * value, latent, &w->wv);
+	const bool good = x && absorb && values;
+	for (int64_t h = 0; good && h < m->heads; h++) {
+		const unsigned char* from = (const unsigned char*)whole->data + (size_t)(h * (nope + value)) * row;
+		for (int64_t i = 0; i < nope; i++) {
+			dtype_to_float(whole->type, from + (size_t)i * row, x, latent);
+			for (int64_t j = 0; j < latent; j++)
+				put_element(type, absorb, (h * latent + j) * nope + i, x[j]);
+		}
+		memcpy(values + (size_t)(h * value) * row, from + (size_t)nope * row, (size_t)value * row);
+	}
+	free(x);
+	return good;
+}
+
+static bool bind_latent_queries(const struct binding* b, struct block_weights* w, int64_t queries) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	if (m->query_latent == 0)
+		return matrix(b, n->wq, queries, m->dim, &w->wq);
+	return matrix(b, n->query_down, m->query_latent, m->dim, &w->wq_a) &&
+	       (!b->config->qkv_bias || vector(b, n->query_down, ".bias", m->query_latent, &w->bq_a)) &&
+	       vector(b, n->query_down_norm, ".weight", m->query_latent, &w->q_a_norm) &&
+	       matrix(b, n->query_up, queries, m->query_latent, &w->wq);
+}
+
+static bool bind_latent_values(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	char full[NAME_SIZE];
+	struct tensor whole;
+	if (!n->key_up)
+		return matrix(b, n->kv_up, (int64_t)m->heads * (m->nope_dim + m->value_dim), m->latent, &whole) &&
+		       take_apart(b, &whole, w);
+	return tensor_table_take_stack(b->table, in_full(b, n->key_up, ".weight", full), m->heads, m->latent,
+	                               m->nope_dim, &w->absorb, b->error) &&
+	       tensor_table_take_stack(b->table, in_full(b, n->value_up, ".weight", full), m->heads, m->value_dim,
+	                               m->latent, &w->wv, b->error);
+}
+
+static bool bind_latent(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	return bind_latent_queries(b, w, (int64_t)m->heads * (m->nope_dim + m->rope.dim)) &&
+	       matrix(b, n->kv_down, m->head_dim, m->dim, &w->wk) &&
+	       (!b->config->qkv_bias || vector(b, n->kv_down, ".bias", m->head_dim, &w->bk)) &&
+	       vector(b, n->kv_down_norm, ".weight", m->latent, &w->k_norm) && bind_latent_values(b, w) &&
+	       matrix(b, n->wo, m->dim, (int64_t)m->heads * m->value_dim, &w->wo) &&
+	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
+}
+
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
@@ -86,6 +167,8 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const bool keys = block_keys_of(m, b->block) == b->block;
 	const enum head_norm norm = b->config->head_norms ? HEAD_NORM_EACH : b->config->family->head_norm;
 	const bool all = norm == HEAD_NORM_ALL;
+	if (m->latent)
+		return bind_latent(b, w);
 	if (!bind_qkv(b, w, keys, q, kv))
 		return false;
 	if (!keys)
@@ -255,6 +338,10 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 	    (n->choice_bias && !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
 	    !bind_shared(b, w))
 		return false;
+	char full[NAME_SIZE];
+	if (n->stacked_gate_up && !b->config->packing.experts_inverted &&
+	    tensor_table_find(b->table, in_full(b, n->stacked_gate_up, "", full)))
+		return bind_stacked_pairs(b, expert);
 	if (!n->expert_gate)
 		return bind_stacked(b, expert);
 	for (b->expert = 0; b->expert < m->n_experts; b->expert++) {
@@ -401,7 +488,7 @@ static void sum_up(struct model* model, const struct tensor_table* table) {
 bool bind_weights(struct model* model, const struct tensor_names* names, bool (*ignored)(const char* name),
                   struct error* error) {
 	struct opened* o = model->owned;
-	struct binding b = {&o->config, names, &o->tensors, error, NO_BLOCK, 0};
+	struct binding b = {&o->config, names, &o->tensors, &o->kept, error, NO_BLOCK, 0};
 	const struct model_shape* m = &o->config.shape;
 	model->weights.shape = *m;
 	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))

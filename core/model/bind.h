@@ -31,6 +31,9 @@ struct tensor_names {
 	const char *router_norm, *expert_scale, *expert_norm, *post_dense_norm, *post_expert_norm;
 	const char *input_embedding, *input_projection, *input_projection_norm; /* no block's */
 	const char *input_gate, *input_out, *input_norm, *stream_scale;
+	/* Latent attention, in full but for the block and ".weight"; key_up and value_up NULL: both are in kv_up.
+	 */
+	const char *query_down, *query_up, *query_down_norm, *kv_down, *kv_down_norm, *kv_up, *key_up, *value_up;
 	const char *xielu_positive, *xielu_negative, *xielu_beta, *xielu_epsilon; /* Apertus, in full */
 };
 

@@ -55,7 +55,7 @@ static bool required(const struct source* s, const char* field, int high, int* o
 #define BY(special) (1u << SPECIAL_##special)
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
-	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(DOTS1) | BY(GEMMA4))
+	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(DOTS1) | BY(GEMMA4) | BY(DEEPSEEK))
 /* Fields that change the arithmetic in ways the pass does not know, with the one value it does, none or the
  * number given, and the families whose special part reads them. */
 static const struct refused {
@@ -71,7 +71,7 @@ static const struct refused {
     {"residual_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
     {"attention_multiplier", 0, BY(GRANITE) | BY(GRANITE4)},
     {"logits_scaling", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1)},
+    {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK)},
     {"logit_scale", 1, 0},
     {"num_experts", 0, BY_EXPERTS},
     {"num_local_experts", 0, BY_EXPERTS},
@@ -291,7 +291,7 @@ static bool read_sizes(const struct source* s) {
 	m->norm_plus_one = f->norm_plus_one;
 	m->norm_epsilon = f->epsilon;
 	m->norm_after_rope = f->norm_after_rope;
-	if (!head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
+	if (!head_dim && f->special != SPECIAL_DEEPSEEK && !json_field(s->json, "head_dim") && m->dim % m->heads)
 		return fail(s, "hidden_size %d is not a multiple of num_attention_heads %d", m->dim, m->heads);
 	return read_int(s, "num_key_value_heads", 1, LARGEST, &m->kv_heads) &&
 	       read_int(s, "head_dim", 1, LARGEST, &m->head_dim) &&
@@ -570,7 +570,8 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, int h
 	r->theta = theta;
 	r->factor = r->attention_factor = 1;
 	r->interleaved = f->interleaved;
-	const bool partial = f->special != SPECIAL_GEMMA4; /* which has it by kind of rotation */
+	/* Gemma 4 has it by kind of rotation, latent attention turns what it turns */
+	const bool partial = f->special != SPECIAL_GEMMA4 && f->special != SPECIAL_DEEPSEEK;
 	if (!read_float(&in, "rope_theta", 1.001, 1e12, &r->theta) ||
 	    (partial && (!read_float(s, "partial_rotary_factor", 0.01, 1, &rotary) ||
 	                 !read_float(&in, "partial_rotary_factor", 0.01, 1, &rotary))))
@@ -630,7 +631,7 @@ static bool read_gemma4_ropes(const struct source* s, const cJSON* parameters) {
 static bool read_growth(const struct source* s, const cJSON* parameters) {
 	struct model_shape* m = &s->config->shape;
 	const struct source in = within(s, parameters);
-	if (s->config->family->special != SPECIAL_MINISTRAL3)
+	if (s->config->family->special != SPECIAL_MINISTRAL3 && strcmp(s->config->family->name, "mistral4") != 0)
 		return true;
 	m->growth_context = 1;
 	if (!read_float(&in, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth) ||
@@ -641,12 +642,33 @@ static bool read_growth(const struct source* s, const cJSON* parameters) {
 	return true;
 }
 
+/* YaRN's mscale_all_dim multiplies scores twice (DeepSeek-V2's code); rope_interleave says which pairs turn.
+ */
+static bool read_latent_rope(const struct source* s, const cJSON* parameters) {
+	struct model_shape* m = &s->config->shape;
+	const struct source in = within(s, parameters);
+	float all = 0;
+	if (!m->latent)
+		return true;
+	if (!read_float(&in, "mscale_all_dim", 0, 1e6, &all) ||
+	    (strcmp(s->config->family->name, "deepseek_v2") != 0 &&
+	     !read_bool(s, "rope_interleave", &m->rope.interleaved)))
+		return false;
+	if (m->rope.scaling != ROPE_NONE && all > 0 && m->rope.factor > 1) {
+		const float scale = (float)(0.1 * (double)all * log((double)m->rope.factor) + 1);
+		m->attention_scale *= scale * scale;
+	}
+	return true;
+}
+
 static bool read_only_rope(const struct source* s, const cJSON* parameters, float theta) {
 	if (json_field(parameters, "full_attention") || json_field(parameters, "sliding_attention"))
 		return fail(s, "rope_parameters differ by kind of block, which %s does not read",
 		            s->config->family->name);
 	struct model_shape* m = &s->config->shape;
-	return read_one_rope(s, parameters, m->head_dim, theta, false, &m->rope) && read_growth(s, parameters);
+	const int head_dim = m->latent ? m->rope.dim : m->head_dim;
+	return read_one_rope(s, parameters, head_dim, theta, false, &m->rope) && read_growth(s, parameters) &&
+	       read_latent_rope(s, parameters);
 }
 
 /* transformers 5 writes rope_parameters, theta included; before, rope_scaling stood beside rope_theta. Where
@@ -913,6 +935,117 @@ static bool read_dots1(const struct source* s) {
 	return true;
 }
 
+/* ---- latent attention ---------------------------------------------------------------------- */
+
+/* What a class takes where its file is silent. */
+static const struct latent_defaults {
+	const char* name;
+	int latent, query_latent, nope, rope, value;
+	int experts, used, expert_ffn, shared, groups, groups_used, dense, further;
+	float scale;
+	bool normalised, sigmoid,
+	    first_dense; /* the first block has no experts where mlp_layer_types is silent */
+} latent_defaults[] = {
+    {"deepseek_v2", 512, 1536, 128, 64, 128, 64, 0, 1407, 2, 0, 0, 0, 0, 1, false, false, false},
+    {"deepseek_v3", 512, 1536, 128, 64, 128, 256, 8, 2048, 1, 8, 4, 3, 1, 2.5f, true, true, false},
+    {"glm4_moe_lite", 512, 768, 192, 64, 256, 64, 4, 1536, 1, 1, 1, 0, 0, 1.8f, true, true, true},
+    {"mistral4", 256, 1024, 64, 64, 128, 128, 4, 2048, 1, 1, 1, 0, 0, 1, true, false, false},
+};
+
+static const struct latent_defaults* latent_of(const char* name) {
+	for (size_t i = 0; i < sizeof latent_defaults / sizeof *latent_defaults; i++)
+		if (strcmp(latent_defaults[i].name, name) == 0)
+			return &latent_defaults[i];
+	return NULL;
+}
+
+/* Sizes of the attention; rope.dim is set here, since a head's other sizes do not tell it. */
+static bool read_latent_sizes(const struct source* s, const struct latent_defaults* d) {
+	struct model_shape* m = &s->config->shape;
+	m->latent = d->latent;
+	m->query_latent = is_null(s, "q_lora_rank") ? 0 : d->query_latent;
+	m->nope_dim = d->nope;
+	m->value_dim = d->value;
+	m->rope.dim = d->rope;
+	m->latent_epsilon = 1e-6f;
+	if (!read_int(s, "kv_lora_rank", 1, LARGEST, &m->latent) ||
+	    !read_int(s, "q_lora_rank", 1, LARGEST, &m->query_latent) ||
+	    !read_int(s, "qk_nope_head_dim", 1, LARGEST, &m->nope_dim) ||
+	    !read_int(s, "qk_rope_head_dim", 2, LARGEST, &m->rope.dim) ||
+	    !read_int(s, "v_head_dim", 1, LARGEST, &m->value_dim))
+		return false;
+	m->head_dim = m->latent + m->rope.dim;
+	m->kv_heads = 1;
+	m->attention_scale = 1 / sqrtf((float)(m->nope_dim + m->rope.dim));
+	return (int64_t)m->heads * (m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
+	       fail(s,
+	            "kv_lora_rank %d, qk_nope_head_dim %d and v_head_dim %d are more than this runtime does for "
+	            "%d heads",
+	            m->latent, m->nope_dim, m->value_dim, m->heads);
+}
+
+/* mlp_layer_types: one name a block. */
+static bool read_mlp_types(const struct source* s, const struct latent_defaults* d) {
+	const struct model_shape* m = &s->config->shape;
+	const cJSON *types = json_field(s->json, "mlp_layer_types"), *type = types ? types->child : NULL;
+	if (!d->first_dense)
+		return true;
+	if (!types)
+		block_set_put(&s->config->dense, 0);
+	else if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
+		return fail(s, "mlp_layer_types is not an array of %d names", m->n_blocks);
+	for (int b = 0; type; b++, type = type->next)
+		if (cJSON_IsString(type) && strcmp(type->valuestring, "dense") == 0)
+			block_set_put(&s->config->dense, b);
+		else if (!cJSON_IsString(type) || strcmp(type->valuestring, "sparse") != 0)
+			return fail(s, "mlp_layer_types[%d] is neither dense nor sparse", b);
+	return true;
+}
+
+static bool read_latent_experts(const struct source* s, const struct latent_defaults* d) {
+	struct model_shape* m = &s->config->shape;
+	const char* choice = "greedy";
+	int dense = d->dense;
+	m->n_experts = d->experts;
+	m->experts_used = d->used;
+	m->expert_ffn = d->expert_ffn;
+	m->experts_normalised = d->normalised;
+	m->experts_sigmoid = d->sigmoid;
+	m->experts_scale = d->scale;
+	m->expert_groups = d->groups;
+	m->expert_groups_used = d->groups_used;
+	s->config->further_blocks = d->further;
+	if (!read_expert_counts(s, "n_routed_experts") ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
+	    !read_int(s, "n_group", 1, MOST_EXPERTS, &m->expert_groups) ||
+	    !read_int(s, "topk_group", 1, MOST_EXPERTS, &m->expert_groups_used) ||
+	    !read_string(s, "topk_method", &choice) ||
+	    (!d->first_dense && !read_int(s, "first_k_dense_replace", 0, MAX_BLOCKS, &dense)) ||
+	    !read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &s->config->further_blocks) ||
+	    !read_shared(s, "n_shared_experts", d->shared) || !read_mlp_types(s, d))
+		return false;
+	/* DeepSeek-V2 reads topk_method and no norm_topk_prob; its groups count by their best expert. */
+	m->groups_by_best = strcmp(d->name, "deepseek_v2") == 0;
+	if (!m->groups_by_best && !read_bool(s, "norm_topk_prob", &m->experts_normalised))
+		return false;
+	if (m->groups_by_best && strcmp(choice, "group_limited_greedy") != 0)
+		m->expert_groups = 0;
+	if (m->groups_by_best && strcmp(choice, "greedy") != 0 && strcmp(choice, "group_limited_greedy") != 0)
+		return fail(s,
+		            "topk_method is \"%.40s\", which is not supported; supported are greedy and "
+		            "group_limited_greedy",
+		            choice);
+	for (int b = 0; b < dense && b < m->n_blocks; b++)
+		block_set_put(&s->config->dense, b);
+	return true;
+}
+
+static bool read_deepseek(const struct source* s) {
+	const struct latent_defaults* d = latent_of(s->config->family->name);
+	return read_latent_sizes(s, d) && read_latent_experts(s, d);
+}
+
 /* ---- Gemma 4 ------------------------------------------------------------------------------ */
 
 /* transformers 5 writes what blocks have of their own as per_layer_config, in the place of global_head_dim
@@ -1072,6 +1205,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_QWEN3_MOE] = read_qwen3_moe,
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss,
 	                                                     [SPECIAL_DOTS1] = read_dots1,
+	                                                     [SPECIAL_DEEPSEEK] = read_deepseek,
 	                                                     [SPECIAL_GEMMA4] = read_gemma4};
 	const enum special special = s->config->family->special;
 	return (size_t)special >= sizeof read / sizeof *read || !read[special] || read[special](s);

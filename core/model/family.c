@@ -34,6 +34,9 @@
 #define ERNIES                                                                                               \
 	.context = 131072, .epsilon = 1e-5f, .theta = 5e5f, .tied = true, .qkv_bias_field = "use_bias",          \
 	.output_bias_field = "use_bias", .mlp_bias_field = "use_bias", .interleaved = true, NORMS_BEFORE
+#define DEEPSEEKS                                                                                            \
+	.special = SPECIAL_DEEPSEEK, .output_bias_field = "attention_bias", .qkv_bias_field = "attention_bias",  \
+	.interleaved = true, EXPERTS, SHARED_EXPERTS, NORMS_BEFORE
 #define OLMOS .context = 2048, .epsilon = 1e-5f, BIASES, .head_norm = HEAD_NORM_ALL, NORMS_AFTER
 
 static const struct family families[] = {
@@ -351,6 +354,27 @@ static const struct family families[] = {
      SHARED_EXPERTS,
      .choice_bias = "mlp.gate.e_score_correction_bias",
      NORMS_BEFORE},
+    {.name = "deepseek_v2", .architecture = "deepseek2", .context = 2048, .epsilon = 1e-6f, DEEPSEEKS},
+    {.name = "deepseek_v3",
+     .architecture = "deepseek2",
+     .context = 4096,
+     .epsilon = 1e-6f,
+     .choice_bias = "mlp.gate.e_score_correction_bias",
+     DEEPSEEKS},
+    {.name = "glm4_moe_lite",
+     .architecture = "deepseek2",
+     .context = 202752,
+     .epsilon = 1e-5f,
+     .choice_bias = "mlp.gate.e_score_correction_bias",
+     DEEPSEEKS},
+    {.name = "mistral4",
+     .architecture = "mistral4",
+     .context = 1048576,
+     .epsilon = 1e-6f,
+     .rope = "{\"rope_type\": \"yarn\", \"rope_theta\": 10000, \"factor\": 128, \"beta_fast\": 32, "
+             "\"beta_slow\": 1, \"original_max_position_embeddings\": 8192, \"mscale\": 1, "
+             "\"mscale_all_dim\": 1, \"llama_4_scaling_beta\": 0.1}",
+     DEEPSEEKS},
     {.name = "hunyuan_v1_dense",
      .architecture = "hunyuan-dense",
      .special = SPECIAL_HUNYUAN,

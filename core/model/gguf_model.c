@@ -436,6 +436,9 @@ static bool read_special(const struct source* s) {
 		return read_apertus(s);
 	case SPECIAL_GEMMA4:
 		return read_gemma4(s);
+	case SPECIAL_DEEPSEEK:
+		return fail(s, "general.architecture is \"%s\": latent attention is read from folders alone so far",
+		            s->config->family->architecture);
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:
 	case SPECIAL_HUNYUAN:  /* the converter has stretched the base */

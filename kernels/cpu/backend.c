@@ -80,6 +80,16 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 		    s->full_kv_heads, s->full_head_dim, s->heads);
 	if (!check_sharing(s, error))
 		return false;
+	if (s->latent < 0 ||
+	    (s->latent > 0 && (s->head_dim != s->latent + s->rope.dim || s->kv_heads != 1 || s->nope_dim < 1 ||
+	                       s->value_dim < 1 || s->query_latent < 0 || s->full_head_dim || s->sharing_from)))
+		return error_set(
+		    error,
+		    "the model's latent attention has heads of %d over %d key/value heads; %d latent and %d "
+		    "turned elements over one were expected",
+		    s->head_dim, s->kv_heads, s->latent, s->rope.dim);
+	if ((int64_t)s->heads * (s->nope_dim + s->value_dim) > 1 << 24 || s->query_latent > 1 << 24)
+		return error_set(error, "the model's latent attention has a size over 2^24");
 	if (s->n_experts < 0 ||
 	    (s->n_experts > 0 && (s->experts_used < 1 || s->experts_used > s->n_experts || s->expert_ffn < 1)))
 		return error_set(error, "the model uses %d of %d experts; 1 to all of them are expected",
@@ -177,18 +187,26 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	const int64_t wide = tensor_present(&b->w_down) ? b->w_down.cols : s->ffn;
 	const int64_t ffn = experts && !beside ? s->shared_ffn : wide;
 	const int64_t input = s->token_input;
+	const bool latent = s->latent > 0;
+	const int64_t own = latent ? (int64_t)s->heads * (s->nope_dim + s->rope.dim) : q,
+	              values = latent ? (int64_t)s->heads * s->value_dim : kv;
+	const int64_t from = latent && s->query_latent ? s->query_latent : d, seen = latent ? s->latent : d;
 	const struct expected expected[] = {
 	    {&b->attention_norm, "attention_norm", 1, d, true},
 	    {&b->attention_norm_bias, "attention_norm_bias", 1, d, true},
-	    {&b->wq, "wq", q, d, false},
+	    {&b->wq, "wq", own, from, false},
 	    {&b->wk, "wk", kv, d, !keeps},
-	    {&b->wv, "wv", kv, d, !keeps || s->value_norm},
+	    {&b->wv, "wv", values, seen, !keeps || s->value_norm},
 	    {&b->bq, "bq", 1, q, true},
 	    {&b->bk, "bk", 1, kv, true},
 	    {&b->bv, "bv", 1, kv, true},
 	    {&b->q_norm, "q_norm", 1, head_norm_cols(&b->q_norm, head_dim, q), true},
-	    {&b->k_norm, "k_norm", 1, head_norm_cols(&b->k_norm, head_dim, kv), true},
-	    {&b->wo, "wo", d, q, false},
+	    {&b->k_norm, "k_norm", 1, latent ? seen : head_norm_cols(&b->k_norm, head_dim, kv), !latent},
+	    {&b->wo, "wo", d, latent ? values : q, false},
+	    {&b->wq_a, "wq_a", s->query_latent, d, s->query_latent == 0},
+	    {&b->bq_a, "bq_a", 1, s->query_latent, true},
+	    {&b->q_a_norm, "q_a_norm", 1, s->query_latent, s->query_latent == 0},
+	    {&b->absorb, "absorb", (int64_t)s->heads * s->latent, s->nope_dim, !latent},
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->post_attention_norm, "post_attention_norm", 1, d, true},
 	    {&b->mlp_norm, "mlp_norm", 1, d, true},
@@ -398,6 +416,11 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->beside = take_workspace(b, &used, has_experts_beside(w) ? rows : 0, dim, sizeof(float));
 	b->token_inputs = take_workspace(b, &used, rows, inputs, sizeof(float));
+	const size_t own =
+	    s->latent ? (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim) : 0;
+	b->expanded = take_workspace(b, &used, rows, own, sizeof(float));
+	b->query_latent = take_workspace(b, &used, rows, (size_t)s->query_latent, sizeof(float));
+	b->of_head = take_workspace(b, &used, rows, (size_t)larger_of(s->nope_dim, s->latent), sizeof(float));
 	b->own_inputs = take_workspace(b, &used, 1, inputs, sizeof(float));
 	b->probabilities = take_workspace(b, &used, rows, experts, sizeof(float));
 	b->wanted = take_workspace(b, &used, rows, experts, sizeof(float));
@@ -431,7 +454,8 @@ static size_t most_shared(const struct cpu_backend* b) {
 	const size_t gated = 2 * widest(b->head.weights), inputs = (size_t)s->n_blocks * (size_t)s->token_input;
 	const size_t width =
 	    larger(larger(qkv, gated), larger(larger((size_t)s->dim, (size_t)s->n_experts), inputs));
-	return larger((size_t)b->slice_rows * width, (size_t)b->head_rows * (size_t)s->vocab);
+	const size_t own = (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim);
+	return larger((size_t)b->slice_rows * larger(width, own), (size_t)b->head_rows * (size_t)s->vocab);
 }
 
 static bool open_workspace(struct cpu_backend* b, struct error* error) {

@@ -37,10 +37,15 @@ static bool place_block(struct cpu_cache* c, const struct model_shape* s, int b,
 	}
 	p->at = *page_bytes;
 	p->slot_bytes = dtype_row_bytes(type, block_head_dim(s, b));
-	return !__builtin_mul_overflow(p->slot_bytes, (size_t)PAGE_SLOTS, &p->head_bytes) &&
-	       !__builtin_mul_overflow(p->head_bytes, (size_t)block_kv_heads(s, b), &p->half) &&
-	       !__builtin_add_overflow(p->at, p->half, page_bytes) &&
-	       !__builtin_add_overflow(*page_bytes, p->half, page_bytes);
+	if (__builtin_mul_overflow(p->slot_bytes, (size_t)PAGE_SLOTS, &p->head_bytes) ||
+	    __builtin_mul_overflow(p->head_bytes, (size_t)block_kv_heads(s, b), &p->half) ||
+	    __builtin_add_overflow(p->at, p->half, page_bytes))
+		return false;
+	if (s->latent) { /* keys are values */
+		p->half = 0;
+		return true;
+	}
+	return !__builtin_add_overflow(*page_bytes, p->half, page_bytes);
 }
 
 static bool sizes(struct cpu_cache* c, const struct model_shape* s, int capacity, enum dtype type,
@@ -127,7 +132,8 @@ void cpu_commit(struct cache* cache, const int32_t* path, int n) {
 		for (int i = 0; i < s->n_blocks; i++)
 			for (int h = 0; h < block_kv_heads(s, i) && block_keys_of(s, i) == i; h++) {
 				compact(c, i, keys_at(c, i, h), path, n);
-				compact(c, i, values_at(c, i, h), path, n);
+				if (!s->latent)
+					compact(c, i, values_at(c, i, h), path, n);
 			}
 	paged_commit(&c->paged, path, n);
 }

@@ -76,22 +76,25 @@ struct cpu_backend {
 
 	int slice_rows; /* rows of a slice at most, SLICE_ROWS to MAX_ROWS: what the workspace below is cut for */
 	struct slice_row row[MAX_ROWS];
-	int bundle[MAX_ROWS + 1];  /* the slice's rows by sequence: each bundle's first, and their end */
-	float* x;                  /* (slice_rows, dim) hidden states */
-	float influence[MAX_ROWS]; /* of the sub-layer that ran last, by row of the slice */
-	float* normed;             /* (slice_rows, dim) */
-	float *q, *mixed;          /* (slice_rows, heads·head_dim) */
-	float *k, *v;              /* (slice_rows, kv_heads·head_dim) */
-	float* y;                  /* (slice_rows, dim) a sub-layer's output */
-	float *gate, *up;          /* (slice_rows, the widest of any MLP, expert and token_input) */
-	float* beside;             /* (slice_rows, dim) of an MLP beside experts */
-	float* token_inputs;       /* (slice_rows, n_blocks·token_input) */
-	float* own_inputs;         /* (n_blocks·token_input) a token's row of the table */
-	float* probabilities;      /* (slice_rows, n_experts) what the router says */
-	float* wanted;             /* (slice_rows, n_experts) probabilities as they are chosen by */
-	float* chosen_weight;      /* (slice_rows, experts_used) */
-	int32_t* chosen;           /* (slice_rows, experts_used) ascending */
-	float *gathered, *given;   /* (slice_rows, dim) an expert's rows, in and out */
+	int bundle[MAX_ROWS + 1];       /* the slice's rows by sequence: each bundle's first, and their end */
+	float* x;                       /* (slice_rows, dim) hidden states */
+	float influence[MAX_ROWS];      /* of the sub-layer that ran last, by row of the slice */
+	float* normed;                  /* (slice_rows, dim) */
+	float *q, *mixed;               /* (slice_rows, heads·head_dim) */
+	float *k, *v;                   /* (slice_rows, kv_heads·head_dim) */
+	float* y;                       /* (slice_rows, dim) a sub-layer's output */
+	float *gate, *up;               /* (slice_rows, the widest of any MLP, expert and token_input) */
+	float* beside;                  /* (slice_rows, dim) of an MLP beside experts */
+	float* token_inputs;            /* (slice_rows, n_blocks·token_input) */
+	float *expanded, *query_latent; /* latent attention: (slice_rows, heads·(nope_dim + rope.dim), or
+	                                   heads·value_dim), (slice_rows, query_latent) */
+	float* of_head;                 /* (slice_rows, the larger of nope_dim and latent) */
+	float* own_inputs;              /* (n_blocks·token_input) a token's row of the table */
+	float* probabilities;           /* (slice_rows, n_experts) what the router says */
+	float* wanted;                  /* (slice_rows, n_experts) probabilities as they are chosen by */
+	float* chosen_weight;           /* (slice_rows, experts_used) */
+	int32_t* chosen;                /* (slice_rows, experts_used) ascending */
+	float *gathered, *given;        /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
 	float* scores;                         /* (attention_turns, attention_queries, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
@@ -203,6 +206,12 @@ void choose_experts(struct cpu_backend*, const struct block_weights*, const stru
 /* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those that were chosen for it. */
 void run_experts(struct cpu_backend*, const struct block_weights*, const struct block_weights* vectors,
                  const float* x, int n);
+
+/* ---- latent.c ---- */
+/* The slice's queries q (n, heads·head_dim) over the latent elements, and its keys in the cache. */
+void latent_project(struct cpu_backend*, int block, const float* x, int n);
+/* What heads have mixed (n, heads·head_dim), as attention's output map reads it: (n, heads·value_dim). */
+const float* latent_values(struct cpu_backend*, int block, int n);
 
 /* ---- ungated.c ---- */
 /* Of activations without a gate: x (n) = activation(x). */

@@ -45,8 +45,8 @@ static void sigmoids(float* x, int n) {
 		x[i] = 1.0f / (1.0f + expf(-x[i]));
 }
 
-/* The two best of a group together. */
-static float best_two(const float* x, int n) {
+/* How good a group is: its best one, or its two best together. */
+static float value_group(const float* x, int n, bool best_alone) {
 	float first = x[0], second = n > 1 ? x[1] : 0;
 	if (second > first)
 		first = x[1], second = x[0];
@@ -55,7 +55,7 @@ static float best_two(const float* x, int n) {
 			second = first, first = x[i];
 		else if (x[i] > second)
 			second = x[i];
-	return first + second;
+	return best_alone ? first : first + second;
 }
 
 /* Leaves no experts to choose from but those of the best groups, ties to the lowest number. */
@@ -65,7 +65,7 @@ static void only_groups(float* wanted, const struct model_shape* s) {
 		int worst = -1;
 		float least = 0;
 		for (int g = 0; g < s->expert_groups; g++) {
-			const float sum = best_two(wanted + g * size, size);
+			const float sum = value_group(wanted + g * size, size, s->groups_by_best);
 			if (sum > -INFINITY && (worst < 0 || sum <= least))
 				worst = g, least = sum;
 		}

@@ -183,6 +183,10 @@ static void project_rows(struct cpu_backend* b, const struct source* from, int b
 	const float* x =
 	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
 	mark(b, PART_NORM);
+	if (s->latent) {
+		latent_project(b, block, x, n);
+		return;
+	}
 	struct product qkv[3];
 	int count = 0;
 	if (queries)
@@ -213,8 +217,9 @@ static void attention_sub_layer(struct cpu_backend* b, const struct source* from
 	attend(b, block, n);
 	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
-	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, b->mixed, s->heads * block_head_dim(s, block), n,
-	              &out, 1);
+	const float* mixed = s->latent ? latent_values(b, block, n) : b->mixed;
+	const int width = s->heads * (s->latent ? s->value_dim : block_head_dim(s, block));
+	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, mixed, width, n, &out, 1);
 	mark(b, PART_ATTENTION_OUT);
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
 }

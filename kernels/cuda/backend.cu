@@ -223,6 +223,8 @@ static const char* lacking_in(const struct model_shape* m) {
 		return "norm of values or of turned keys";
 	if (m->full_head_dim || m->full_kv_heads || m->sharing_from || m->token_input)
 		return "heads of two sizes, keys that blocks share or inputs by token and block (Gemma 4)";
+	if (m->latent)
+		return "latent attention";
 	return NULL;
 }
 

@@ -113,6 +113,28 @@ static void change_block(struct random_model* m, struct block_weights* b, int bl
 	}
 }
 
+/* In the place of ordinary attention's. */
+static void make_latent(struct random_model* m, struct block_weights* b, const enum dtype* types, int n_types,
+                        struct random* r) {
+	const struct model_shape* s = &m->weights.shape;
+	const int64_t own = (int64_t)s->heads * (s->nope_dim + s->rope.dim), d = s->dim,
+	              values = (int64_t)s->heads * s->value_dim;
+	const int64_t from = s->query_latent ? s->query_latent : d;
+	const float scale = 1.5f / sqrtf((float)d), inner = 1.0f / sqrtf((float)s->latent);
+	if (s->query_latent) {
+		b->wq_a = make(m, types[0], s->query_latent, d, 0, scale, r);
+		b->q_a_norm = vector(m, s->query_latent, 1, r);
+		b->bq_a = vector(m, s->query_latent, 0, r);
+	}
+	b->wq = make(m, types[0], own, from, 0, 1.5f / sqrtf((float)from), r);
+	b->wk = make(m, types[n_types - 1], s->head_dim, d, 0, scale, r);
+	b->bk = vector(m, s->head_dim, 0, r);
+	b->k_norm = vector(m, s->latent, 1, r);
+	b->absorb = make(m, types[0], (int64_t)s->heads * s->latent, s->nope_dim, 0, inner, r);
+	b->wv = make(m, types[n_types - 1], values, s->latent, 0, inner, r);
+	b->wo = make(m, types[0], d, values, 0, scale, r);
+}
+
 static void make_block(struct random_model* m, struct block_weights* b, int block, const enum dtype* types,
                        int n_types, int with, struct random* r) {
 	const struct model_shape* s = &m->weights.shape;
@@ -152,6 +174,8 @@ static void make_block(struct random_model* m, struct block_weights* b, int bloc
 		b->post_mlp_norm = vector(m, d, one, r);
 	}
 	change_block(m, b, block, types, with, r);
+	if (s->latent)
+		make_latent(m, b, types, n_types, r);
 }
 
 /* In the single MLP's place. */

@@ -189,6 +189,31 @@ static void gemma4_like(void** state) {
 	          COUNT(few_sizes));
 }
 
+/* Keys and values of all heads in a few elements (DeepSeek-V2). */
+static void latent_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_BF16, DTYPE_F32};
+	struct model_shape shape = random_shape(3, 48, 4, 1, 26, 60, 77);
+	shape.rope.dim = 6;
+	shape.rope.interleaved = true;
+	shape.latent = 20;
+	shape.query_latent = 12;
+	shape.nope_dim = 10;
+	shape.value_dim = 14;
+	shape.latent_epsilon = 1e-6f;
+	shape.n_experts = 8;
+	shape.experts_used = 2;
+	shape.expert_ffn = 24;
+	shape.shared_ffn = 24;
+	shape.expert_groups = 4;
+	shape.expert_groups_used = 2;
+	shape.groups_by_best = true;
+	try_sizes(&shape, types, 2, 0, 18, DTYPE_F16);
+	shape.query_latent = 0;
+	shape.n_experts = 0;
+	try_model(&shape, types, 2, 0, 19, DTYPE_F32, few_sizes, COUNT(few_sizes));
+}
+
 /* MLPs without a gate, norms after the rotation (Arcee, Apertus, Hunyuan). */
 static void ungated(void** state) {
 	(void)state;
@@ -224,6 +249,6 @@ int main(void) {
 	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),     cmocka_unit_test(large_matrices),
 	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
 	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
-	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated)};
+	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),      cmocka_unit_test(latent_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,9 @@ PLAIN = dict(vocab_size=golden.VOCAB, hidden_size=32, intermediate_size=48, num_
 SLIDES = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
 FULL = ["full_attention"] * 4
 
+LATENT = dict(kv_lora_rank=12, q_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+              n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=16, n_shared_experts=1, n_group=1,
+              topk_group=1)
 # What a small model of the family needs beside the plain sizes.
 FAMILIES = {
     "llama": {}, "mistral": {}, "ministral": {"head_dim": 8}, "ministral3": {"head_dim": 8},
@@ -33,6 +36,7 @@ FAMILIES = {
     "glm4": {"head_dim": 8}, "seed_oss": {"head_dim": 8}, "stablelm": {},
     "dots1": {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_shared_experts": 1},
     "hunyuan_v1_dense": {"head_dim": 8}, "arcee": {}, "apertus": {},
+    **{name: {**LATENT, "num_key_value_heads": 4} for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4")},
     "gemma4_text": {"head_dim": 8, "global_head_dim": 16, "sliding_window": 20, "hidden_size_per_layer_input": 4,
                     "vocab_size_per_layer_input": golden.VOCAB},
 }
@@ -56,7 +60,7 @@ LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0
 
 # Families whose attention all turns by one flat set of parameters.
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid")]
-FLAT = [f for f in FLAT if f != "gemma4_text"]
+FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
 
@@ -205,6 +209,29 @@ CASES.update({
                            rope_parameters=rope("default", rope_theta=3000.0)),
     "apertus-head-dim": case("apertus", head_dim=16, num_key_value_heads=None, num_hidden_layers=3,
                              intermediate_size=40),
+    "deepseek_v2-plain": case("deepseek_v2"),
+    "deepseek_v2-groups": case("deepseek_v2", topk_method="group_limited_greedy", n_group=4, topk_group=2,
+                               q_lora_rank=None, first_k_dense_replace=1, routed_scaling_factor=2.5,
+                               norm_topk_prob=True, n_shared_experts=2),
+    "deepseek_v2-yarn-biases": case("deepseek_v2", attention_bias=True, v_head_dim=4, rope_parameters={
+        **YARN, "mscale": 0.7, "mscale_all_dim": 0.7, "rope_theta": 5000.0}),
+    "deepseek_v3-plain": case("deepseek_v3"),
+    "deepseek_v3-groups": case("deepseek_v3", n_group=4, topk_group=2, first_k_dense_replace=2, hidden_size=24,
+                               num_attention_heads=4, rope_interleave=False, attention_bias=True),
+    "deepseek_v3-yarn": case("deepseek_v3", q_lora_rank=None, qk_rope_head_dim=8, first_k_dense_replace=0,
+                             norm_topk_prob=False, kv_lora_rank=20, rope_parameters={
+                                 **YARN, "mscale": 1.0, "mscale_all_dim": 1.0}),
+    "glm4_moe_lite-plain": case("glm4_moe_lite"),
+    "glm4_moe_lite-types": case("glm4_moe_lite", mlp_layer_types=["sparse", "dense", "sparse", "dense"],
+                                rope_interleave=False, n_group=2, topk_group=1, tie_word_embeddings=True),
+    "glm4_moe_lite-wide": case("glm4_moe_lite", v_head_dim=16, qk_nope_head_dim=12, attention_bias=True,
+                               num_experts_per_tok=8, rms_norm_eps=1e-3),
+    "mistral4-plain": case("mistral4"),
+    "mistral4-growth": case("mistral4", q_lora_rank=None, first_k_dense_replace=1, rope_parameters={
+        **YARN, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.3, "rope_theta": 2000.0,
+        "mscale": 1.0, "mscale_all_dim": 1.0}),
+    "mistral4-groups": case("mistral4", n_group=2, topk_group=1, norm_topk_prob=False, attention_bias=True,
+                            qk_rope_head_dim=8, routed_scaling_factor=1.5),
     "gemma4_text-plain": case("gemma4_text", hidden_size_per_layer_input=0, num_hidden_layers=7),
     "gemma4_text-inputs": case("gemma4_text", num_hidden_layers=6, tie_word_embeddings=True),
     "gemma4_text-shared": case("gemma4_text", num_hidden_layers=8, num_kv_shared_layers=5, use_double_wide_mlp=True,

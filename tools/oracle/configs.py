@@ -114,6 +114,8 @@ def make(tensors):
 
 
 def model_class(config):
+    if config["model_type"] == "mistral4":  # which the automatic classes know inside a model of images alone
+        return transformers.Mistral4ForCausalLM
     of_images = config["model_type"] in NESTED
     return transformers.AutoModelForImageTextToText if of_images else transformers.AutoModelForCausalLM
 
@@ -127,7 +129,8 @@ def judge(config, length=200, prompt=90, ids=12, seed=1):
         (folder / "config.json").write_text(json.dumps(config))
         maker = model_class(config)
         loaded = transformers.AutoConfig.from_pretrained(folder)
-        model = maker.from_config(loaded, dtype=torch.float32)
+        model = getattr(maker, "from_config", maker._from_config if hasattr(maker, "_from_config") else None)(
+            loaded, dtype=torch.float32)
         model.save_pretrained(folder)
         shapes = {n: list(t.shape) for n, t in load_file(folder / "model.safetensors").items()}
         tensors = describe(shapes, family)

@@ -8,7 +8,7 @@ import golden
 import torch
 from models import BF16, F16, F32, OUT, rope
 from safetensors.torch import load_file, save_file
-from transformers import (ApertusConfig, ArceeConfig, Dots1Config, Gemma4TextConfig, HunYuanDenseV1Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
+from transformers import (ApertusConfig, ArceeConfig, DeepseekV2Config, DeepseekV3Config, Dots1Config, Gemma4TextConfig, HunYuanDenseV1Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
                           GraniteMoeHybridConfig, LlamaConfig,
                           Ministral3Config,
                           MinistralConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config,
@@ -351,6 +351,13 @@ MODELS = {
     "gemma4-inputs-f32": (Gemma4TextConfig(**SMALL, **{**GEMMA4, "tie_word_embeddings": False},
                                            hidden_size_per_layer_input=6, layer_types=ALTERNATE * 2), F32, 20,
                           {"different": 6}),
+    "deepseek-v3-f32": (DeepseekV3Config(**SMALL, kv_lora_rank=12, q_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4,
+                                         v_head_dim=4, n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1,
+                                         moe_intermediate_size=8, first_k_dense_replace=1, rope_parameters={
+                                             **YARN, "mscale": 1.0, "mscale_all_dim": 1.0}), F32, 20, {}),
+    "deepseek-v2-f16": (DeepseekV2Config(**SMALL, kv_lora_rank=8, q_lora_rank=None, qk_nope_head_dim=4,
+                                         qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=4, num_experts_per_tok=2,
+                                         moe_intermediate_size=8, n_shared_experts=1), F16, 20, {}),
     "dots1-f32": (Dots1Config(**SMALL, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=8,
                               n_shared_experts=1, first_k_dense_replace=1, sliding_window=24, max_window_layers=2),
                   F32, 20, {}),
