@@ -445,6 +445,12 @@ struct penalties {
 	const int32_t* bias_token; /* (n_bias) each at most once */
 	const float* bias;         /* (n_bias) */
 	int n_bias;
+	/* > 0: a token that would end a run of so many tokens which the row's text holds already is not chosen
+	 * (transformers' no_repeat_ngram_size), unless none would be left. text (n_text): that before the path.
+	 */
+	int no_repeat;
+	const int32_t* text;
+	int n_text;
 };
 
 struct result {

@@ -244,11 +244,7 @@ static void take_generation(struct model* model, const struct config* c) {
 	model->repetition_penalty = c->repetition_penalty;
 	model->suppressed = c->suppressed;
 	model->n_suppressed = c->n_suppressed;
-	if (c->no_repeat_ngram > 0 && !model->warning[0])
-		snprintf(model->warning, sizeof model->warning,
-		         "generation_config.json asks for no_repeat_ngram_size %d, which is not supported: its "
-		         "texts may repeat",
-		         c->no_repeat_ngram);
+	model->no_repeat = c->no_repeat_ngram;
 }
 
 bool model_open_folder(struct model* model, const char* path, const struct model_options* options,
