@@ -168,12 +168,12 @@ static bool read_activation(const struct source* s) {
 /* ---- quantized weights -------------------------------------------------------------------- */
 
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
-	return fail(
-	    s,
-	    "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
-	    "awq of 4 bits, mxfp4, fp8 and compressed-tensors' float-quantized and pack-quantized of 4 bits "
-	    "are, and GGUF's types",
-	    method ? method : "", what, value);
+	return fail(s,
+	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
+	            "awq of 4 bits, bitsandbytes' 4 bits, mxfp4, fp8 and compressed-tensors' float-quantized and "
+	            "pack-quantized of 4 bits "
+	            "are, and GGUF's types",
+	            method ? method : "", what, value);
 }
 
 /* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
@@ -255,6 +255,11 @@ static bool read_quantization(const struct source* s) {
 		return false;
 	if (method && (strcmp(method, "gptq") == 0 || strcmp(method, "awq") == 0))
 		return read_groups(&in, method);
+	if (method && strcmp(method, "bitsandbytes") == 0) {
+		bool four = false;
+		return read_bool(&in, "load_in_4bit", &four) &&
+		       (four || not_read(s, method, " with load_in_4bit ", "false"));
+	}
 	if (method && strcmp(method, "mxfp4") == 0 && s->config->packing.experts_inverted)
 		return true;
 	if (method && strcmp(method, "compressed-tensors") == 0)

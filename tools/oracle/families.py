@@ -238,6 +238,28 @@ def compressed(group, config, symmetric=True, reorder=False):
                             "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}})
 
 
+def nf4(kind, double, dtype):
+    """Matrices of the blocks as bitsandbytes itself quantizes them."""
+    from bitsandbytes import functional
+
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            plain[name] = stored[name] = tensor
+            if not name.endswith("proj.weight"):
+                continue
+            codes, state = functional.quantize_4bit(tensor.to(dtype), blocksize=64, compress_statistics=double,
+                                                    quant_type=kind)
+            plain[name] = functional.dequantize_4bit(codes, state).float()
+            stored[name] = codes
+            stored.update({f"{name}.{part}": value for part, value in state.as_dict(packed=True).items()})
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    return as_stored(edit, {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": kind,
+                            "bnb_4bit_use_double_quant": double})
+
+
 def in_f64(folder):
     """Norms in double precision."""
     path = folder / "model.safetensors"
@@ -250,6 +272,14 @@ def tie_in_words(folder):
     config = json.loads(path.read_text())
     config["tie_word_embeddings"] = True
     path.write_text(json.dumps(config, indent=1) + "\n")
+
+
+def with_bitsandbytes():
+    return {
+        "llama-nf4": (LlamaConfig(**SMALL), F32, 20, nf4("nf4", False, F32)),
+        "qwen2-nf4-double": (Qwen2Config(**WIDER), F32, 20, nf4("nf4", True, BF16)),
+        "llama-fp4": (LlamaConfig(**SMALL), F32, 20, nf4("fp4", False, F16)),
+    }
 
 
 MODELS = {
@@ -351,11 +381,11 @@ MODELS = {
     "gemma4-inputs-f32": (Gemma4TextConfig(**SMALL, **{**GEMMA4, "tie_word_embeddings": False},
                                            hidden_size_per_layer_input=6, layer_types=ALTERNATE * 2), F32, 20,
                           {"different": 6}),
-    "deepseek-v3-f32": (DeepseekV3Config(**SMALL, kv_lora_rank=12, q_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4,
+    "deepseek-v3-f32": (DeepseekV3Config(**{**SMALL, "num_key_value_heads": 4}, kv_lora_rank=12, q_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4,
                                          v_head_dim=4, n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1,
                                          moe_intermediate_size=8, first_k_dense_replace=1, rope_parameters={
                                              **YARN, "mscale": 1.0, "mscale_all_dim": 1.0}), F32, 20, {}),
-    "deepseek-v2-f16": (DeepseekV2Config(**SMALL, kv_lora_rank=8, q_lora_rank=None, qk_nope_head_dim=4,
+    "deepseek-v2-f16": (DeepseekV2Config(**{**SMALL, "num_key_value_heads": 4}, kv_lora_rank=8, q_lora_rank=None, qk_nope_head_dim=4,
                                          qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=4, num_experts_per_tok=2,
                                          moe_intermediate_size=8, n_shared_experts=1), F16, 20, {}),
     "dots1-f32": (Dots1Config(**SMALL, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=8,
@@ -403,7 +433,8 @@ def main():
     chosen = parser.parse_args().names
     OUT.mkdir(parents=True, exist_ok=True)
     golden.write_tokenizer_once(OUT)
-    for name, (config, dtype, length, more) in MODELS.items():
+    models = {**MODELS, **(with_bitsandbytes() if not chosen or any("4" in name for name in chosen) else {})}
+    for name, (config, dtype, length, more) in models.items():
         if not chosen or name in chosen:
             golden.make(OUT / name, config, dtype, length, **more)
 
