@@ -46,8 +46,10 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_down = "ffn_down_exps",
 	    .sinks = "attn_sinks.weight",
 	    .router_bias = "ffn_gate_inp.bias",
-	    .choice_bias =
-	        f->choice_bias && tensor_table_find_ending(table, "exp_probs_b.bias") ? "exp_probs_b.bias" : NULL,
+	    .choice_bias = (f->choice_bias || f->special == SPECIAL_DEEPSEEK) &&
+	                           tensor_table_find_ending(table, "exp_probs_b.bias")
+	                       ? "exp_probs_b.bias"
+	                       : NULL,
 	    .shared_gate_proj = "ffn_gate_shexp",
 	    .shared_up = "ffn_up_shexp",
 	    .shared_down = "ffn_down_shexp",
@@ -67,6 +69,14 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .input_out = "proj",
 	    .input_norm = "post_norm",
 	    .stream_scale = "layer_output_scale.weight",
+	    .query_down = "attn_q_a",
+	    .query_up = "attn_q_b",
+	    .query_down_norm = "attn_q_a_norm",
+	    .kv_down = "attn_kv_a_mqa",
+	    .kv_down_norm = "attn_kv_a_norm",
+	    .kv_up = "attn_kv_b",
+	    .key_up = tensor_table_find(table, "blk.0.attn_k_b.weight") ? "attn_k_b" : NULL,
+	    .value_up = "attn_v_b",
 	};
 }
 
@@ -214,7 +224,7 @@ static bool read_sizes(const struct source* s) {
 	                                                      : "attention.layer_norm_rms_epsilon",
 	                0, 1, &m->norm_epsilon))
 		return false;
-	if (value_length && value_length != m->head_dim)
+	if (value_length && value_length != m->head_dim && s->config->family->special != SPECIAL_DEEPSEEK)
 		return fail(s, "attention.value_length %d is not attention.key_length %d", value_length, m->head_dim);
 	return true;
 }
@@ -301,6 +311,14 @@ static bool read_scaling(const struct source* s) {
 	float log_multiplier = 0; /* transformers' mscale_all_dim, where mscale is 1 */
 	if (!read_float(s, "rope.scaling.yarn_log_multiplier", 0, 1e6, &log_multiplier))
 		return false;
+	struct model_shape* m = &s->config->shape;
+	if (r->scaling == ROPE_YARN && m->latent && log_multiplier > 0) {
+		/* The converter stores 0.1 · mscale_all_dim, and mscale is the same: only scores grow, twice. */
+		const float scale = 1 + log_multiplier * logf(r->factor);
+		m->attention_scale *= scale * scale;
+		r->attention_factor = attention;
+		return read_factor_tensors(s);
+	}
 	if (r->scaling == ROPE_YARN)
 		r->attention_factor =
 		    attention * rope_yarn_attention(r->factor, log_multiplier > 0 ? 1 : 0, log_multiplier);
@@ -375,6 +393,40 @@ static bool read_gemma4(const struct source* s) {
 	return true;
 }
 
+/* Latent attention. Files give the sizes of a head as key_length_mla and value_length_mla beside those of
+ * what is kept; the first ones have them as key_length and value_length. */
+static bool read_deepseek(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	int key = m->head_dim;
+	m->value_dim = key;
+	m->rope.dim = 64;
+	if (!required_int(s, "attention.kv_lora_rank", LARGEST, &m->latent) ||
+	    !read_int(s, "attention.q_lora_rank", 1, LARGEST, &m->query_latent) ||
+	    !read_int(s, "attention.value_length", 1, LARGEST, &m->value_dim) ||
+	    !read_int(s, "attention.key_length_mla", 1, LARGEST, &key) ||
+	    !read_int(s, "attention.value_length_mla", 1, LARGEST, &m->value_dim) ||
+	    !read_int(s, "rope.dimension_count", 2, LARGEST, &m->rope.dim) ||
+	    !read_float(s, "attention.temperature_scale", 0, 1e6, &m->attention_growth))
+		return false;
+	if (key <= m->rope.dim)
+		return fail(s, "a head's queries have %d elements, of which %d are turned: more were expected", key,
+		            m->rope.dim);
+	m->nope_dim = key - m->rope.dim;
+	m->head_dim = m->latent + m->rope.dim;
+	m->kv_heads = 1;
+	m->latent_epsilon = 1e-6f;
+	m->attention_scale = 1 / sqrtf((float)key);
+	m->groups_by_best = !m->experts_sigmoid;
+	m->growth_context = 1;
+	if (m->attention_growth != 0 &&
+	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context))
+		return false;
+	return (int64_t)m->heads * ((int64_t)m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
+	       fail(s,
+	            "attention.kv_lora_rank %d, with heads of %d and %d elements, is more than this runtime does",
+	            m->latent, key, m->value_dim);
+}
+
 static bool read_numbers(const struct source* s, const char* key, size_t offset) {
 	float* list = NULL;
 	int n = 0;
@@ -437,8 +489,7 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_GEMMA4:
 		return read_gemma4(s);
 	case SPECIAL_DEEPSEEK:
-		return fail(s, "general.architecture is \"%s\": latent attention is read from folders alone so far",
-		            s->config->family->architecture);
+		return read_deepseek(s);
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:
 	case SPECIAL_HUNYUAN:  /* the converter has stretched the base */
@@ -493,8 +544,8 @@ static bool read_experts(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const enum special special = s->config->family->special;
 	m->expert_ffn = m->ffn;
-	m->experts_normalised =
-	    special != SPECIAL_OLMOE && special != SPECIAL_QWEN2_MOE && special != SPECIAL_DOTS1;
+	m->experts_normalised = special != SPECIAL_OLMOE && special != SPECIAL_QWEN2_MOE &&
+	                        special != SPECIAL_DOTS1 && special != SPECIAL_DEEPSEEK;
 	if (!read_int(s, "expert_count", 0, MOST_EXPERTS, &m->n_experts))
 		return false;
 	if (m->n_experts == 0) {

@@ -26,7 +26,8 @@ except ImportError:
     xllamacpp = None  # without both transformers judges alone
 import numpy
 import torch
-from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, Dots1Config, Gemma4TextConfig,
+from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config,
+                          Gemma4TextConfig, Glm4MoeLiteConfig,
                           HunYuanDenseV1Config, Ernie4_5_MoeConfig, Ernie4_5Config, Glm4MoeConfig, MiniMaxM2Config,
                           OlmoeConfig, Qwen2MoeConfig, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
@@ -71,11 +72,16 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          "hunyuan_v1_dense": {**BLOCK, "self_attn.query_layernorm": "attn_q_norm",
                               "self_attn.key_layernorm": "attn_k_norm"},
          "apertus": {**BLOCK, "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
+         **{name: {**BLOCK, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_b_proj": "attn_q_b",
+                   "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.q_a_layernorm": "attn_q_a_norm",
+                   "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
+            for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")},
          "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"}}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
-                 "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4"}
+                 "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", **{
+                     name: "deepseek2" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}}
 PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
@@ -143,6 +149,12 @@ def tensors_of(model, config):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         array = p.detach().numpy().astype("<f4")
+        if name.endswith("kv_b_proj.weight"):
+            block, heads, nope = name.split(".")[2], config.num_attention_heads, config.qk_nope_head_dim
+            both = array.reshape(heads, nope + config.v_head_dim, config.kv_lora_rank)
+            out[f"blk.{block}.attn_k_b.weight"] = numpy.ascontiguousarray(both[:, :nope].swapaxes(1, 2))
+            out[f"blk.{block}.attn_v_b.weight"] = numpy.ascontiguousarray(both[:, nope:])
+            continue
         if "act_fn" in name or name.endswith("rotary_emb.inv_freq"):  # metadata has them
             continue
         if ".experts." in name and config.model_type != "gemma4_text":
@@ -239,7 +251,7 @@ def write_metadata(writer, config):
         write_gemma4(writer, config)
     else:
         writer.add_feed_forward_length(config.intermediate_size)
-        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else config.num_key_value_heads)
     writer.add_head_count(config.num_attention_heads)
     if config.model_type == "stablelm":
         writer.add_layer_norm_eps(config.layer_norm_eps)
@@ -248,7 +260,18 @@ def write_metadata(writer, config):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     alpha = p.get("alpha")
     writer.add_rope_freq_base(p["rope_theta"] * (alpha ** (head_dim / (head_dim - 2)) if alpha else 1))
-    if config.model_type != "gemma4_text":
+    if hasattr(config, "kv_lora_rank"):
+        writer.add_kv_lora_rank(config.kv_lora_rank)
+        if config.q_lora_rank:
+            writer.add_q_lora_rank(config.q_lora_rank)
+        writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+        writer.add_value_length(config.kv_lora_rank)
+        writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+        writer.add_value_length_mla(config.v_head_dim)
+        writer.add_rope_dimension_count(config.qk_rope_head_dim)
+        if p.get("mscale_all_dim"):
+            writer.add_rope_scaling_yarn_log_mul(0.1 * p["mscale_all_dim"])
+    elif config.model_type != "gemma4_text":
         writer.add_rope_dimension_count(int(head_dim * p.get("partial_rotary_factor", 1.0)))
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
@@ -291,15 +314,20 @@ def write_metadata(writer, config):
         writer.add_leading_dense_block_count(config.moe_layer_start_index)
         writer.add_interleave_moe_layer_step(config.moe_layer_interval)
         writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
-    if config.model_type == "dots1":
+    if config.model_type in ("dots1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
         writer.add_expert_count(config.n_routed_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
         writer.add_expert_shared_count(config.n_shared_experts)
-        writer.add_leading_dense_block_count(config.first_k_dense_replace)
-        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        kinds = getattr(config, "mlp_layer_types", None)
+        writer.add_leading_dense_block_count(kinds.count("dense") if kinds else config.first_k_dense_replace)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if config.model_type == "deepseek_v2" else
+                                      gguf.ExpertGatingFuncType.SIGMOID)
         writer.add_expert_weights_scale(config.routed_scaling_factor)
-        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_weights_norm(bool(config.norm_topk_prob) and config.model_type != "deepseek_v2")
+        if (getattr(config, "n_group", None) or 1) > 1:
+            writer.add_expert_group_count(config.n_group)
+            writer.add_expert_group_used_count(config.topk_group)
     if config.model_type == "apertus":
         blocks = [layer.mlp.act_fn for layer in write_metadata.model.model.layers]
         writer.add_xielu_alpha_p([float(b.alpha_p.detach()) for b in blocks])
@@ -463,6 +491,12 @@ def load_by_hand(path, model, config):
         for name, p in named:
             if name == "lm_head.weight" and config.tie_word_embeddings:
                 continue
+            if name.endswith("kv_b_proj.weight"):
+                block = f"blk.{name.split('.')[2]}"
+                both = numpy.concatenate([values[f"{block}.attn_k_b.weight"].swapaxes(1, 2),
+                                          values[f"{block}.attn_v_b.weight"]], 1)
+                p.copy_(torch.from_numpy(both.copy()).reshape(p.shape))
+                continue
             if ".experts." in name and config.model_type != "gemma4_text":
                 inverted = config.model_type == "gpt_oss"
                 parts = [values[n] for n, _ in split_experts(name, numpy.zeros(p.shape, "<f4"), inverted)]
@@ -526,6 +560,10 @@ FAMILIES = {
 }
 
 
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8,
+              n_routed_experts=6, moe_intermediate_size=16, n_shared_experts=1)
+
+
 # Families that came later, each in a file of mixed floats and one of quantized blocks where it has experts.
 LATER = dict(BASE, hidden_size=16, intermediate_size=32, num_hidden_layers=4, tie_word_embeddings=False)
 LATER_FAMILIES = {
@@ -556,6 +594,12 @@ LATER_FAMILIES = {
     "ernie4_5_moe": (Ernie4_5_MoeConfig, {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16}),
     "minimax_m2": (MiniMaxM2Config, {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2,
                                      "intermediate_size": 16}),
+    "deepseek_v2": (DeepseekV2Config, {**LATENT, "num_experts_per_tok": 2}),
+    "deepseek_v3": (DeepseekV3Config, {**LATENT, "first_k_dense_replace": 1, "num_mtp_layers": 0, "n_group": 2,
+                                       "topk_group": 1, "num_experts_per_tok": 2, "rope_parameters": {
+                                           **rope("yarn", factor=4.0, original_max_position_embeddings=64),
+                                           "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    "glm4_moe_lite": (Glm4MoeLiteConfig, {**LATENT, "num_experts_per_tok": 2, "rms_norm_eps": 1e-6}),
     "dots1": (Dots1Config, {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
                             "n_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": None,
                             "num_key_value_heads": 4}),
