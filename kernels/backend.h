@@ -205,7 +205,10 @@ struct model_shape {
 	 * attention. */
 	int latent, query_latent, nope_dim, value_dim;
 	float latent_epsilon; /* of the norms of both */
-	bool groups_by_best;  /* a group of experts is as good as its best one, not its two best (DeepSeek-V2) */
+	/* A block's MLP reads what its attention reads, and both are added to the stream (Cohere). No span of
+	 * sub-layers begins or ends between them. */
+	bool parallel;
+	bool groups_by_best; /* a group of experts is as good as its best one, not its two best (DeepSeek-V2) */
 };
 
 /* What block b's heads are. */

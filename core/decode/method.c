@@ -62,7 +62,8 @@ bool method_has_auxiliary_weights(const struct method* method, const struct engi
 	if (method->source == SOURCE_skip && blocks < 3)
 		return error_set(error, "%s has %d blocks: the first and the last are never skipped, so 3 are needed",
 		                 name, blocks);
-	if (method->mask == MASK_PROGRAMMED && shape_needs_tokens(&engine->model->weights.shape))
+	const struct model_shape* shape = &engine->model->weights.shape;
+	if (method->mask == MASK_PROGRAMMED && (shape_needs_tokens(shape) || shape->parallel))
 		return error_set(
 		    error,
 		    "--method %s runs layers from states alone, but layers of %s read tokens or the keys of "

@@ -90,10 +90,10 @@ bool adapter_open(struct adapter* a, const char* path, const struct model* model
 	const struct model_shape* whole = &model->weights.shape;
 	const bool good =
 	    opened &&
-	    ((!shape_needs_tokens(whole) && !whole->full_head_dim && !whole->value_norm) ||
-	     error_set(error,
-	               "%s: adapters are not done for %s, whose blocks differ in their heads or read tokens",
-	               path, model->name)) &&
+	    ((!shape_needs_tokens(whole) && !whole->latent && !whole->parallel && !whole->full_head_dim &&
+	      !whole->value_norm) ||
+	     error_set(error, "%s: adapters are not done for %s, whose blocks are not ordinary ones", path,
+	               model->name)) &&
 	    bind_adapter(a, &file, model, error);
 	struct model_shape* shape = &a->weights.shape;
 	shape->n_blocks = 2;

@@ -360,7 +360,8 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 static bool bind_norm(const struct binding* b, const char* name, struct tensor* weight, struct tensor* bias) {
 	const int dim = b->config->shape.dim;
 	return !name || (vector(b, name, ".weight", dim, weight) &&
-	                 (!bias || b->config->shape.norm != NORM_LAYER || vector(b, name, ".bias", dim, bias)));
+	                 (!bias || b->config->shape.norm != NORM_LAYER || b->config->family->norm_without_bias ||
+	                  vector(b, name, ".bias", dim, bias)));
 }
 
 static bool bind_norms(const struct binding* b, struct block_weights* w) {

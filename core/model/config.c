@@ -72,7 +72,7 @@ static const struct refused {
     {"attention_multiplier", 0, BY(GRANITE) | BY(GRANITE4)},
     {"logits_scaling", 1, BY(GRANITE) | BY(GRANITE4)},
     {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK)},
-    {"logit_scale", 1, 0},
+    {"logit_scale", 1, BY(COHERE2)},
     {"num_experts", 0, BY_EXPERTS},
     {"num_local_experts", 0, BY_EXPERTS},
     {"is_encoder_decoder", 0, 0},
@@ -296,6 +296,7 @@ static bool read_sizes(const struct source* s) {
 	m->norm_plus_one = f->norm_plus_one;
 	m->norm_epsilon = f->epsilon;
 	m->norm_after_rope = f->norm_after_rope;
+	m->parallel = f->parallel;
 	if (!head_dim && f->special != SPECIAL_DEEPSEEK && !json_field(s->json, "head_dim") && m->dim % m->heads)
 		return fail(s, "hidden_size %d is not a multiple of num_attention_heads %d", m->dim, m->heads);
 	return read_int(s, "num_key_value_heads", 1, LARGEST, &m->kv_heads) &&
@@ -790,6 +791,17 @@ static bool read_exaone4(const struct source* s) {
 	return true;
 }
 
+static bool read_cohere2(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->logit_scale = 0.0625f;
+	m->head_dim = m->dim / m->heads; /* whatever the file says */
+	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+	for (int b = 0; b < m->n_blocks; b++)
+		if (!block_set_has(&m->sliding, b))
+			block_set_put(&m->unrotated, b);
+	return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
+}
+
 static bool read_expert_counts(const struct source* s, const char* other_name) {
 	struct model_shape* m = &s->config->shape;
 	if (!read_int(s, "num_local_experts", 1, MOST_EXPERTS, &m->n_experts) ||
@@ -1211,6 +1223,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss,
 	                                                     [SPECIAL_DOTS1] = read_dots1,
 	                                                     [SPECIAL_DEEPSEEK] = read_deepseek,
+	                                                     [SPECIAL_COHERE2] = read_cohere2,
 	                                                     [SPECIAL_GEMMA4] = read_gemma4};
 	const enum special special = s->config->family->special;
 	return (size_t)special >= sizeof read / sizeof *read || !read[special] || read[special](s);

@@ -42,6 +42,7 @@ enum special {
 	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
 	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
 	SPECIAL_APERTUS,      /* an activation with numbers of its own in each block */
+	SPECIAL_COHERE2,      /* a scale of the logits, blocks that see everything have no positions */
 	SPECIAL_GEMMA4 /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
 };
 
@@ -74,6 +75,8 @@ struct family {
 	bool interleaved;            /* RoPE turns neighbours */
 	bool interleaved_by_convert; /* it does so in GGUF, whose converter permutes rows of queries and keys */
 	bool fused_qkv, fused_gate_up;
+	bool parallel;             /* attention and MLP read the same norm */
+	bool norm_without_bias;    /* LayerNorm */
 	bool ungated;              /* MLPs have no gate */
 	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */

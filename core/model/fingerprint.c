@@ -70,8 +70,9 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 	const double usual[sizeof values / sizeof *values] = {0, 1, 1};
 	if (memcmp(values, usual, sizeof values) != 0)
 		add_numbers(hash, values, sizeof values / sizeof *values);
-	const double sizes[] = {m->full_head_dim, m->full_kv_heads,   m->sharing_from,
-	                        m->token_input,   m->norm_after_rope, m->value_norm};
+	const double sizes[] = {m->full_head_dim,   m->full_kv_heads, m->sharing_from,   m->token_input,
+	                        m->norm_after_rope, m->value_norm,    m->latent,         m->query_latent,
+	                        m->nope_dim,        m->value_dim,     m->groups_by_best, m->parallel};
 	const double none_of_them[sizeof sizes / sizeof *sizes] = {0};
 	if (memcmp(sizes, none_of_them, sizeof sizes) != 0)
 		add_numbers(hash, sizes, sizeof sizes / sizeof *sizes);

@@ -146,6 +146,8 @@ static bool check_refused(const struct source* s) {
 	bool causal = true;
 	for (int i = s->config->family->shared_up ? 1 : 0; i < n; i++) {
 		float value = 0;
+		if (s->config->family->special == SPECIAL_COHERE2 && strcmp(refused[i], "logit_scale") == 0)
+			continue;
 		if (!read_float(s, refused[i], -1e30, 1e30, &value))
 			return false;
 		if (value < 0 || value > 0)
@@ -484,6 +486,9 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_GPT_OSS:
 		m->activation = ACTIVATION_SWIGLU_CLAMPED;
 		break;
+	case SPECIAL_COHERE2:
+		shape_rotate_sliding(m);
+		return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
 	case SPECIAL_APERTUS:
 		return read_apertus(s);
 	case SPECIAL_GEMMA4:
@@ -643,6 +648,7 @@ static void read_parts(const struct source* s) {
 	if (s->config->family->ungated)
 		s->config->shape.activation = s->config->family->activation;
 	s->config->shape.norm_after_rope = s->config->family->norm_after_rope;
+	s->config->shape.parallel = s->config->family->parallel;
 }
 
 /* ---- vocabulary --------------------------------------------------------------------------- */

@@ -414,7 +414,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->v = take_workspace(b, &used, rows, kv, sizeof(float));
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
-	b->beside = take_workspace(b, &used, has_experts_beside(w) ? rows : 0, dim, sizeof(float));
+	b->beside = take_workspace(b, &used, s->parallel || has_experts_beside(w) ? rows : 0, dim, sizeof(float));
 	b->token_inputs = take_workspace(b, &used, rows, inputs, sizeof(float));
 	const size_t own =
 	    s->latent ? (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim) : 0;

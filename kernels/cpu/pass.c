@@ -289,7 +289,9 @@ static void run_mlp_and_experts(struct cpu_backend* b, const struct source* from
 
 static void mlp_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
-	const float* x = sub_layer_input(b, floats(&vectors->mlp_norm), floats(&vectors->mlp_norm_bias), n);
+	const float* x = b->head.weights->shape.parallel
+	                     ? b->beside
+	                     : sub_layer_input(b, floats(&vectors->mlp_norm), floats(&vectors->mlp_norm_bias), n);
 	mark(b, PART_NORM);
 	if (tensor_present(&w->expert_norm)) {
 		run_mlp_and_experts(b, from, block, x, n);
@@ -329,6 +331,14 @@ static void end_block(struct cpu_backend* b, int block, int n) {
 	for (size_t i = 0; scale && i < (size_t)n * (size_t)b->head.weights->shape.dim; i++)
 		b->x[i] *= *scale;
 	mark(b, PART_JOIN);
+}
+
+/* What both sub-layers of a block that begins read, where they are parallel. */
+static void begin_block(struct cpu_backend* b, int block, int n) {
+	const struct block_weights* vectors = &b->block[block];
+	if (b->head.weights->shape.parallel)
+		norm_rows(b, b->beside, b->x, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias),
+		          b->head.weights->shape.dim, n);
 }
 
 /* ---- the slice ----------------------------------------------------------------------------- */
@@ -473,6 +483,8 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 			return error_set(error, "the pass was abandoned");
 		if (skip || quantized)
 			note_skipped(b, s, n);
+		if (s % 2 == 0)
+			begin_block(b, s / 2, n);
 		if (skip)
 			skip_sub_layer(b, s, n);
 		else
@@ -499,6 +511,7 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(pass->tap < 0 || (pass->tap >= pass->first && pass->tap < pass->last && pass->tap_out));
 	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	assert(!pass->head || (pass->want && pass->out));
+	assert(pass->first % 2 == 0 || !b->head.weights->shape.parallel);
 	/* given states have neither tokens nor the keys below */
 	assert(!pass->state || pass->first == pass->last || !shape_needs_tokens(&b->head.weights->shape));
 	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->quantized && !pass->quantized_head));

@@ -223,8 +223,8 @@ static const char* lacking_in(const struct model_shape* m) {
 		return "norm of values or of turned keys";
 	if (m->full_head_dim || m->full_kv_heads || m->sharing_from || m->token_input)
 		return "heads of two sizes, keys that blocks share or inputs by token and block (Gemma 4)";
-	if (m->latent)
-		return "latent attention";
+	if (m->latent || m->parallel)
+		return m->latent ? "latent attention" : "attention and MLP side by side";
 	return NULL;
 }
 

@@ -214,6 +214,19 @@ static void latent_like(void** state) {
 	try_model(&shape, types, 2, 0, 19, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
 
+/* Attention and MLP that read the same norm, which has no bias (Cohere). */
+static void cohere_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_F32};
+	struct model_shape shape = random_shape(4, 40, 4, 2, 10, 54, 130);
+	shape.norm = NORM_LAYER;
+	shape.parallel = true;
+	shape.logit_scale = 0.3f;
+	shape.rope.interleaved = true;
+	block_set_put(&shape.unrotated, 1);
+	try_sizes(&shape, types, 2, WITH_BIASES | WITH_WINDOW, 20, DTYPE_F16);
+}
+
 /* MLPs without a gate, norms after the rotation (Arcee, Apertus, Hunyuan). */
 static void ungated(void** state) {
 	(void)state;
@@ -249,6 +262,7 @@ int main(void) {
 	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),     cmocka_unit_test(large_matrices),
 	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
 	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
-	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),      cmocka_unit_test(latent_like)};
+	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),      cmocka_unit_test(latent_like),
+	    cmocka_unit_test(cohere_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
