@@ -45,6 +45,19 @@ class Masks(EndToEnd):
         self.assertIn("attention □■□■□", rows[0])
         self.assertEqual([row.count("■") for row in rows], [2, 1])
 
+    def test_levels_are_kept_and_drawn(self):
+        levels = {"attention": [0.5, 0.6, 0.7], "attention_output": [0.5] * 3, "mlp": [0.5] * 3, "down": [0.25] * 3}
+        path = self.write("levels", {"format": "swiftlet-mask-2", "model": "m", "fingerprint": "f" * 64, "blocks": 6,
+                                     "task": "t", "attention": [], "mlp": [2], "levels": levels})
+        store = ["--store", self.path("levels.db")]
+        self.status(0, run("masks", "import", path, *store))
+        back = json.loads(run("masks", "export", "1", *store).stdout)
+        self.assertEqual((back["format"], back["levels"], back["mlp"]), ("swiftlet-mask-2", levels, [2]))
+        shown = run("masks", "show", "1", *store).stdout.decode()
+        self.assertIn("attention ▅▅▅▅▅▅  0 of 6 skipped", shown)
+        self.assertIn("MLP       ▄▄■▄▄▄  1 of 6 skipped", shown)
+        self.assertIn("middle: attention 60 %, its output 50 %, MLP 50 %, down 25 %", shown)
+
     def test_formats_there_and_back(self):
         path = self.saved()
         published = self.path("skip_layers.json")
