@@ -421,3 +421,8 @@ void cost_sub_layers(const struct cost_model* cost, bool quantized, const struct
 	*mlp = bytes.mlp * unit;
 	*fixed = bytes.fixed * unit;
 }
+
+void cost_channels(const struct cost_model* cost, double kind[COLUMN_KINDS]) {
+	for (int k = 0; k < COLUMN_KINDS; k++)
+		kind[k] = cost->kind[k] * cost->quantized_ratio / cost_all_bytes(cost);
+}
