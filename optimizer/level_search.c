@@ -19,7 +19,7 @@ static const double DRAFT_ROWS = 64;
 /* A mask takes the best one's place when it is thought to be better by so many deviations of that: the best
  * of many by luck is not. Where scores alone choose, rows on the same windows are taken to stray by so much.
  */
-static const double PROVEN = 1, STRAY = 0.6;
+static const double PROVEN = 2, STRAY = 0.8;
 /* What a proposal is hoped to be better than thought, in deviations. */
 static const double HOPE = 1;
 

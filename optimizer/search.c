@@ -135,6 +135,7 @@ void search_window(struct search* s, int64_t window, int size) {
 }
 
 void search_spend(struct search* s, bool freely) { s->sparing = !freely; }
+bool search_spares(const struct search* s) { return s->by_level && s->sparing; }
 
 /* ---- observing ---------------------------------------------------------------------------- */
 

@@ -98,6 +98,9 @@ double cost_draft_worst(const struct cost_model*, struct variant);
 double cost_head_share(const struct cost_model*, struct variant);
 /* What it reads, as a share of a full pass's weight bytes. */
 double cost_share(const struct cost_model*, struct variant);
+/* What it reads of the layers, as a share of all of them: skipped sub-layers and the channels that are left
+ * out are missing. In how many bits it is stored does not count. */
+double cost_layers_read(const struct cost_model*, struct variant);
 /* Cost of a variant's pass of n rows. */
 double cost_matchness(const struct cost_model*, struct variant, int rows);
 /* Cost of a block's maps by kind, whole, with draft weights by input channel, in plain steps. */

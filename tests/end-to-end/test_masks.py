@@ -58,6 +58,25 @@ class Masks(EndToEnd):
         self.assertIn("MLP       ▄▄■▄▄▄  1 of 6 skipped", shown)
         self.assertIn("middle: attention 60 %, its output 50 %, MLP 50 %, down 25 %", shown)
 
+    def test_drafts_read_a_masks_levels(self):
+        plain = self.json("-p", PROMPT, "-n", 64, "--method", "vanilla")
+        weights = ["-p", PROMPT, "-n", 64, "--draft-bits", 4, "--draft", "always", "--max-tree", 8]
+        first = self.json(*weights, "--search", "off")
+        if not first["read"] or first["read"] == 1:
+            self.skipTest("no draft weights by input channel here")
+        share = {kind: [0.3] * 3 for kind in ["attention", "attention_output", "mlp", "down"]}
+        path = self.write("less", {"format": "swiftlet-mask-2", "attention": [], "mlp": [], "levels": share})
+        less = self.json(*weights, "--search", "off", "--mask", path)
+        self.assertAlmostEqual(less["read"], 0.3, delta=0.01)
+        saved = self.path("found.json")
+        found = self.json(*weights, "--opt-budget", "inf", "--save-mask", saved)
+        self.assertGreater(found["optimize_steps"], 0)
+        self.status(0, run("masks", "show", saved))
+        again = self.json(*weights, "--search", "off", "--mask", saved)
+        self.assertEqual(again["read"], found["read"])
+        for report in (first, less, found, again):
+            self.assertEqual(report["tokens"], plain["tokens"])
+
     def test_formats_there_and_back(self):
         path = self.saved()
         published = self.path("skip_layers.json")
