@@ -42,6 +42,7 @@ enum special {
 	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
 	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
 	SPECIAL_APERTUS,      /* an activation with numbers of its own in each block */
+	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
 	SPECIAL_COHERE2,      /* a scale of the logits, blocks that see everything have no positions */
 	SPECIAL_GEMMA4 /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
 };
