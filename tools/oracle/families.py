@@ -239,7 +239,8 @@ def compressed(group, config, symmetric=True, reorder=False):
 
 
 def nf4(kind, double, dtype):
-    """Matrices of the blocks as bitsandbytes itself quantizes them."""
+    """Matrices of the blocks as bitsandbytes itself quantizes them. Its CPU code widens rows shorter than a block
+    otherwise than its GPU code: rows are whole blocks here."""
     from bitsandbytes import functional
 
     def edit(folder):
@@ -276,9 +277,9 @@ def tie_in_words(folder):
 
 def with_bitsandbytes():
     return {
-        "llama-nf4": (LlamaConfig(**SMALL), F32, 20, nf4("nf4", False, F32)),
+        "llama-nf4": (LlamaConfig(**WIDER), F32, 20, nf4("nf4", False, F32)),
         "qwen2-nf4-double": (Qwen2Config(**WIDER), F32, 20, nf4("nf4", True, BF16)),
-        "llama-fp4": (LlamaConfig(**SMALL), F32, 20, nf4("fp4", False, F16)),
+        "llama-fp4": (LlamaConfig(**WIDER), F32, 20, nf4("fp4", False, F16)),
     }
 
 
