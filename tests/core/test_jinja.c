@@ -236,7 +236,7 @@ static void errors_name_what_they_found(void** state) {
 	    {"{{ 2.1|round(0, 'ceil') }}", "at most 1 argument"},
 	    {"{{ 2.1|round(-2) }}", "round of a value"},
 	    {"{{ 'a b'.rsplit(none, 1) }}", "rsplit at white space"},
-	    {"{% call a() %}{% endcall %}", "tag 'call' is not known"},
+	    {"{% call a() %}{% endcall %}", "'a' is undefined"},
 	    {"{% for a in [1] recursive %}{% endfor %}", "'recursive'"},
 	    {"{% for a in [1] %}{{ loop(a) }}{% endfor %}", "not callable"},
 	    {"{% for a in [1] %}{{ loop.changed(a) }}{% endfor %}", "'changed'"},
