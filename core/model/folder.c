@@ -45,6 +45,15 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "self_attn.qkv_proj",
 	    .q_norm = "self_attn.q_norm",
 	    .k_norm = "self_attn.k_norm",
+	    .recurrent_in = "linear_attn.in_proj_qkv", /* as repack_heads names them */
+	    .recurrent_gate = "linear_attn.in_proj_z",
+	    .recurrent_beta = "linear_attn.in_proj_b",
+	    .recurrent_decay = "linear_attn.in_proj_a",
+	    .recurrent_out = "linear_attn.out_proj",
+	    .convolution = "linear_attn.conv1d",
+	    .state_norm = "linear_attn.norm",
+	    .decay_bias = "linear_attn.dt_bias",
+	    .decay_rate = "linear_attn.A_log",
 	    .w_gate = "mlp.gate_proj",
 	    .w_up = "mlp.up_proj",
 	    .w_down = f->down ? f->down : "mlp.down_proj",
@@ -56,6 +65,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_gate = "mlp.experts.gate_proj", /* as repack_tensors names them */
 	    .stacked_up = "mlp.experts.up_proj",
 	    .stacked_down = "mlp.experts.down_proj",
+	    .stacked_gate_up = "mlp.experts.gate_up_proj",
+	    .stacked_down_beside = "mlp.experts.down_proj",
 	    .sinks = "self_attn.sinks",
 	    .router_bias = "mlp.router.bias",
 	    .choice_bias = f->choice_bias,
@@ -229,7 +240,8 @@ bool model_open_folder(struct model* model, const char* path, const struct model
 	model->weights.shape = f->config.shape;
 	if (!options->vocabulary_only) {
 		if (!read_weights(f, path, error) ||
-		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error))
+		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error) ||
+		    !repack_heads(&f->tensors, &f->config.shape.recurrence, &f->kept, error))
 			return false;
 		const struct tensor_names names = names_of(f->config.family, &f->tensors);
 		if (!bind_weights(model, &names, is_idle, error))
