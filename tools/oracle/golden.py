@@ -116,9 +116,12 @@ def forward(model, tokens, cache):
 
 
 def new_cache(model):
-    """A cache that keeps every position: the model's own masks hide those beyond a sliding window."""
+    """A cache that keeps every position: the model's own masks hide those beyond a sliding window. Of models with
+    recurrent blocks it has to know which those are."""
     from transformers import DynamicCache
-    return DynamicCache()
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    recurrent = {"linear_attention", "conv"} & set(getattr(config, "layer_types", None) or [])
+    return DynamicCache(config=config) if recurrent else DynamicCache()
 
 
 def greedy(model, prompt, n):
