@@ -154,7 +154,10 @@ enum norm_kind {
  * causal convolution by channel with SiLU, queries and keys are made of length 1, and for each value head a
  * state S (key_dim, value_dim), zero before the first token, becomes decay·S + k ⊗ beta·(v - (decay·S)ᵀk);
  * its output is Sᵀq / sqrt(key_dim), under an RMS norm times SiLU of a gate. beta is a sigmoid, decay
- * e^(rate·softplus(a + bias)) with a rate below 0. */
+ * e^(rate·softplus(a + bias)) with a rate below 0.
+ *
+ * Or a gated short convolution (LFM2), which key_dim 0 says: wq gives b, c and x, each (value_dim), and the
+ * output is c times a causal convolution by channel of b·x. There is one value head, as wide as the model. */
 struct recurrence {
 	int key_heads, value_heads; /* value_heads is a multiple of key_heads; 0: no block is recurrent */
 	int key_dim, value_dim;     /* of a head */
@@ -252,7 +255,8 @@ struct block_weights {
 	struct tensor
 	    shared_gate; /* (1, dim) Qwen2-MoE: the shared expert's weight is the sigmoid of x times it */
 	/* A recurrent block's: wq makes the convolution's channels (channels, dim), wk the gates (value_heads ·
-	 * value_dim, dim), wo the output; wv and what else attention has are absent. */
+	 * value_dim, dim), wo the output; wv and what else attention has are absent. A short convolution has wq
+	 * (3 · value_dim, dim), wo and the convolution's weights. */
 	struct tensor w_beta, w_decay; /* (value_heads, dim) */
 	struct tensor convolution; /* (1, channels·kernel), a channel's weights side by side, the row's last */
 	struct tensor decay_bias, decay_rate; /* (1, value_heads) */

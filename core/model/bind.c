@@ -82,6 +82,9 @@ static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct recurrence* r = &m->recurrence;
 	const struct tensor_names* n = b->names;
+	if (r->key_dim == 0) /* a short convolution */
+		return matrix(b, n->recurrent_in, 3 * (int64_t)m->dim, m->dim, &w->wq) &&
+		       matrix(b, n->recurrent_out, m->dim, m->dim, &w->wo) && bind_convolution(b, &w->convolution);
 	return matrix(b, n->recurrent_in, recurrence_channels(r), m->dim, &w->wq) &&
 	       matrix(b, n->recurrent_gate, recurrence_values(r), m->dim, &w->wk) &&
 	       matrix(b, n->recurrent_beta, r->value_heads, m->dim, &w->w_beta) &&
@@ -148,7 +151,7 @@ static bool take_stack(const struct binding* b, const char* name, int64_t rows, 
 /* Whether the block's experts are stored as two stacks, gate and up in one. */
 static bool has_fused_experts(const struct binding* b) {
 	char full[NAME_SIZE];
-	return b->names->stacked_gate_up &&
+	return b->names->stacked_gate_up && !b->config->packing.experts_inverted &&
 	       tensor_table_find(b->table, in_full(b, b->names->stacked_gate_up, "", full));
 }
 

@@ -834,6 +834,64 @@ static bool read_qwen3_next(const struct source* s) {
 	       read_int(s, "shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn) && read_qwen3_5(s);
 }
 
+/* As wide as transformers makes it of what the file says. */
+static bool read_lfm2_ffn(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	bool adjust = true;
+	float factor = 1;
+	int multiple = 256;
+	if (!read_int(s, "block_ff_dim", 1, LARGEST, &m->ffn) ||
+	    !read_bool(s, "block_auto_adjust_ff_dim", &adjust) ||
+	    !read_float(s, "block_ffn_dim_multiplier", 1e-3, 1e3, &factor) ||
+	    !read_int(s, "block_multiple_of", 1, LARGEST, &multiple))
+		return false;
+	if (!adjust)
+		return true;
+	int64_t ffn = 2 * (int64_t)m->ffn / 3;
+	if (!is_null(s, "block_ffn_dim_multiplier")) {
+		ffn = (int64_t)((double)factor * (double)ffn);
+		ffn = (ffn + multiple - 1) / multiple * multiple;
+	}
+	m->ffn = (int)ffn;
+	return (ffn > 0 && ffn <= LARGEST) ||
+	       fail(s, "the feed-forward comes to %lld elements, expected 1 to %d", (long long)ffn, LARGEST);
+}
+
+/* full_attn_idxs lists the blocks with attention; absent: all are. */
+static bool read_lfm2_blocks(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON *types = json_field(s->json, "layer_types"), *listed = json_field(s->json, "full_attn_idxs");
+	const cJSON* one;
+	if (types && (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks))
+		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
+	one = types ? types->child : NULL;
+	for (int b = 0; b < m->n_blocks; b++, one = one ? one->next : NULL)
+		if (types ? cJSON_IsString(one) && strcmp(one->valuestring, "conv") == 0 : listed != NULL)
+			block_set_put(&m->recurrent, b);
+		else if (types && !(cJSON_IsString(one) && strcmp(one->valuestring, "full_attention") == 0))
+			return fail(s, "layer_types[%d] is neither full_attention nor conv", b);
+	if (types || !listed)
+		return true;
+	cJSON_ArrayForEach (one, listed) {
+		int64_t block;
+		if (!json_whole(one, 0, m->n_blocks - 1, &block))
+			return fail(s, "full_attn_idxs holds something that is no block of %d", m->n_blocks);
+		m->recurrent.word[block >> 6] &= ~((uint64_t)1 << (block & 63));
+	}
+	return true;
+}
+
+static bool read_lfm2(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	bool bias = false;
+	*r = (struct recurrence){.value_heads = 1, .value_dim = m->dim, .kernel = 3};
+	if (!read_bool(s, "conv_bias", &bias) || !read_bool(s, "tie_embedding", &s->config->tied) ||
+	    !read_int(s, "conv_L_cache", 1, LARGEST, &r->kernel) || !read_lfm2_blocks(s) || !read_lfm2_ffn(s))
+		return false;
+	return !bias || fail(s, "conv_bias is true, which is not supported; supported is false");
+}
+
 static bool read_olmoe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	m->n_experts = 64;
@@ -944,6 +1002,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_QWEN3_5] = read_qwen3_5,
 	                                                     [SPECIAL_QWEN3_5_MOE] = read_qwen3_5_moe,
 	                                                     [SPECIAL_QWEN3_NEXT] = read_qwen3_next,
+	                                                     [SPECIAL_LFM2] = read_lfm2,
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss};
 	const enum special special = s->config->family->special;
 	return special == SPECIAL_NONE || special == SPECIAL_MINISTRAL3 || read[special](s);
@@ -1011,11 +1070,12 @@ static bool check_recurrence(const struct model_shape* m, const char* file, stru
 	if (attention_blocks(m) == 0)
 		return error_set(error, "%s: all %d blocks are recurrent; one at least has to have attention", file,
 		                 m->n_blocks);
-	if (r->key_heads < 1 || r->value_heads < 1 || r->value_heads % r->key_heads)
+	const bool shorter = r->key_dim == 0 && r->key_heads == 0; /* a short convolution */
+	if (!shorter && (r->key_heads < 1 || r->value_heads < 1 || r->value_heads % r->key_heads))
 		return error_set(error,
 		                 "%s: %d value heads are not a multiple of %d key heads of the recurrent blocks",
 		                 file, r->value_heads, r->key_heads);
-	if (r->key_dim < 1 || r->value_dim < 1 || r->kernel < 1 || r->kernel > 16 ||
+	if ((!shorter && r->key_dim < 1) || r->value_dim < 1 || r->kernel < 1 || r->kernel > 16 ||
 	    (int64_t)r->key_heads * r->key_dim > 1 << 20 || (int64_t)r->value_heads * r->value_dim > 1 << 20 ||
 	    (int64_t)r->key_dim * r->value_dim > 1 << 20)
 		return error_set(error,

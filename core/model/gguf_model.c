@@ -14,9 +14,10 @@ static const char embedding_name[] = "token_embd.weight", output_name[] = "outpu
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
 	/* Mixtral's first files hold each expert's tensors by themselves. */
 	const bool single = tensor_table_find(table, "blk.0.ffn_gate.0.weight") != NULL;
+	const bool shorter = f->special == SPECIAL_LFM2;
 	return (struct tensor_names){
 	    .embedding = embedding_name,
-	    .output_norm = "output_norm",
+	    .output_norm = f->special == SPECIAL_LFM2 ? "token_embd_norm" : "output_norm",
 	    .output = output_name,
 	    .block = "blk.%d.",
 	    .attention_norm = f->attention_norm ? "attn_norm" : NULL,
@@ -32,12 +33,12 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "attn_qkv",
 	    .q_norm = "attn_q_norm",
 	    .k_norm = "attn_k_norm",
-	    .recurrent_in = "attn_qkv",
+	    .recurrent_in = shorter ? "shortconv.in_proj" : "attn_qkv",
 	    .recurrent_gate = "attn_gate",
 	    .recurrent_beta = "ssm_beta",
 	    .recurrent_decay = "ssm_alpha",
-	    .recurrent_out = "ssm_out",
-	    .convolution = "ssm_conv1d",
+	    .recurrent_out = shorter ? "shortconv.out_proj" : "ssm_out",
+	    .convolution = shorter ? "shortconv.conv" : "ssm_conv1d",
 	    .flat_convolution = true,
 	    .state_norm = "ssm_norm",
 	    .decay_bias = "ssm_dt.bias",
@@ -141,6 +142,32 @@ static bool check_refused(const struct source* s) {
 	return causal || fail(s, "%s is false, which is not supported; only causal models are", name);
 }
 
+/* A number, or one for each block: 0 for those that have no keys and values, and one other. */
+static bool read_kv_heads(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	char name[96];
+	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, "attention.head_count_kv", name));
+	const enum special special = s->config->family->special;
+	const bool may_be_none = special == SPECIAL_LFM2 || special == SPECIAL_QWEN3_5 ||
+	                         special == SPECIAL_QWEN3_5_MOE || special == SPECIAL_QWEN3_NEXT;
+	int32_t* listed = NULL;
+	int n = 0, heads = 0;
+	if (!value || value->type != GGUF_ARRAY)
+		return read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads);
+	bool good = gguf_ints(s->gguf, name, &listed, &n, s->error) && n >= m->n_blocks;
+	for (int b = 0; good && b < m->n_blocks; b++) {
+		good = listed[b] == 0 || (listed[b] > 0 && listed[b] <= LARGEST && (!heads || listed[b] == heads));
+		heads = listed[b] ? listed[b] : heads;
+		if (listed[b] == 0 && special == SPECIAL_LFM2)
+			block_set_put(&m->recurrent, b);
+		good = good && (listed[b] > 0 || may_be_none);
+	}
+	free(listed);
+	m->kv_heads = heads > 0 ? heads : 1;
+	return good || fail(s, "%s is not an array of one count, or 0 where a block has none, for %d blocks",
+	                    name, m->n_blocks);
+}
+
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	/* Where every block has experts there may be no other width. */
@@ -162,8 +189,7 @@ static bool read_sizes(const struct source* s) {
 		return fail(s, "embedding_length %d is not a multiple of attention.head_count %d", m->dim, m->heads);
 	int value_length = 0;
 	m->norm_epsilon = 1e-5f;
-	if (!read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads) ||
-	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
+	if (!read_kv_heads(s) || !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
 	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
 	    !read_float(s,
 	                s->config->family->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
@@ -362,6 +388,9 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_GPT_OSS:
 		m->activation = ACTIVATION_SWIGLU_CLAMPED;
 		break;
+	case SPECIAL_LFM2:
+		m->recurrence = (struct recurrence){.value_heads = 1, .value_dim = m->dim};
+		return required_int(s, "shortconv.l_cache", LARGEST, &m->recurrence.kernel);
 	case SPECIAL_QWEN3_5:
 	case SPECIAL_QWEN3_5_MOE:
 	case SPECIAL_QWEN3_NEXT:

@@ -54,6 +54,9 @@ static bool check_recurrence(const struct model_shape* s, struct error* error) {
 	if (attention_blocks(s) == 0)
 		return error_set(error,
 		                 "all of the model's blocks are recurrent; one at least has to have attention");
+	if (r->key_dim == 0 && r->key_heads == 0 && r->value_heads == 1 && r->value_dim == s->dim &&
+	    r->kernel >= 1 && r->kernel <= MOST_TAPS)
+		return true; /* a short convolution */
 	if (r->key_heads < 1 || r->value_heads < r->key_heads || r->value_heads % r->key_heads != 0 ||
 	    r->key_dim < 1 || r->value_dim < 1 || r->kernel < 1 || r->kernel > MOST_TAPS)
 		return error_set(error,
@@ -170,17 +173,18 @@ static bool check_recurrent_block(const struct weight_table* w, int i, struct er
 	const struct recurrence* r = &s->recurrence;
 	const struct block_weights* b = &w->block[i];
 	const int64_t channels = recurrence_channels(r), values = recurrence_values(r), d = s->dim;
+	const bool shorter = r->key_dim == 0; /* a short convolution */
 	const struct expected expected[] = {
-	    {&b->wq, "query, key and value map", channels, d, false},
-	    {&b->wk, "gate map", values, d, false},
+	    {&b->wq, "input map", shorter ? 3 * channels : channels, d, false},
 	    {&b->wo, "output map", d, values, false},
 	    {&b->bo, "bo", 1, d, true},
-	    {&b->w_beta, "beta map", r->value_heads, d, false},
-	    {&b->w_decay, "decay map", r->value_heads, d, false},
 	    {&b->convolution, "convolution", 1, channels * r->kernel, false},
-	    {&b->decay_bias, "decay bias", 1, r->value_heads, false},
-	    {&b->decay_rate, "decay rates", 1, r->value_heads, false},
-	    {&b->state_norm, "norm", 1, r->value_dim, false},
+	    {&b->wk, "gate map", values, d, shorter},
+	    {&b->w_beta, "beta map", r->value_heads, d, shorter},
+	    {&b->w_decay, "decay map", r->value_heads, d, shorter},
+	    {&b->decay_bias, "decay bias", 1, r->value_heads, shorter},
+	    {&b->decay_rate, "decay rates", 1, r->value_heads, shorter},
+	    {&b->state_norm, "norm", 1, r->value_dim, shorter},
 	};
 	char whose[48];
 	snprintf(whose, sizeof whose, "recurrent block %d's ", i);
@@ -406,8 +410,7 @@ static size_t most_shared(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t qkv =
 	    (size_t)((s->attention_gated ? 2 : 1) * s->heads + 2 * s->kv_heads) * (size_t)s->head_dim;
-	const size_t recurrent =
-	    (size_t)(recurrence_channels(&s->recurrence) + recurrence_values(&s->recurrence));
+	const size_t recurrent = recurrent_width(s) + (size_t)recurrence_values(&s->recurrence);
 	const size_t gated = 2 * larger((size_t)s->ffn, (size_t)s->expert_ffn);
 	const size_t width =
 	    larger(larger(larger(qkv, recurrent), gated), larger((size_t)s->dim, (size_t)s->n_experts));

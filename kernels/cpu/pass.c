@@ -211,13 +211,15 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct source* from
 	const float* x =
 	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
 	mark(b, PART_NORM);
-	const struct product in[] = {{.out = b->wide, .stride = (size_t)recurrence_channels(r), .w = &w->wq},
+	const bool shorter = r->key_dim == 0; /* a short convolution */
+	const struct product in[] = {{.out = b->wide, .stride = (size_t)w->wq.rows, .w = &w->wq},
 	                             {.out = work->gate, .stride = values, .w = &w->wk}};
-	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, in, 2);
+	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, in, shorter ? 1 : 2);
 	const struct product chances[] = {
 	    {.out = work->chance, .stride = both, .w = &w->w_beta},
 	    {.out = work->chance + r->value_heads, .stride = both, .w = &w->w_decay}};
-	multiply(b, x, s->dim, n, chances, 2);
+	if (!shorter)
+		multiply(b, x, s->dim, n, chances, 2);
 	mark(b, PART_QKV);
 	recurrent_rows(b, block, n, prefill);
 	mark(b, PART_ATTENTION);

@@ -31,7 +31,8 @@ static size_t pending_floats(const struct recurrence* r) {
 size_t recurrent_width(const struct model_shape* s) {
 	const size_t channels = (size_t)recurrence_channels(&s->recurrence);
 	const size_t queries = s->attention_gated ? 2 * (size_t)s->heads * (size_t)s->head_dim : 0;
-	return channels > queries ? channels : queries;
+	const size_t made = s->recurrence.key_dim > 0 ? channels : 3 * channels;
+	return made > queries ? made : queries;
 }
 
 /* Weights of a channel side by side become channels side by side, so that a vector takes many. */
@@ -42,7 +43,7 @@ static void fill_block(struct recurrent_work* w, const struct recurrence* r,
 	for (size_t c = 0; c < channels; c++)
 		for (size_t t = 0; t < taps; t++)
 			to[t * channels + c] = floats(&vectors->convolution)[c * taps + t];
-	for (int h = 0; h < r->value_heads; h++) {
+	for (int h = 0; h < r->value_heads && r->key_dim > 0; h++) {
 		const float rate = floats(&vectors->decay_rate)[h];
 		w->rate[at * r->value_heads + h] = r->log_rates ? -expf(rate) : rate;
 	}
@@ -61,7 +62,7 @@ bool recurrent_open(struct cpu_backend* b, struct error* error) {
 	w->convolution = malloc(blocks * (size_t)r->kernel * channels * sizeof(float));
 	w->rate = malloc(blocks * (size_t)r->value_heads * sizeof(float));
 	w->ones = malloc(channels * sizeof(float));
-	w->head_state = calloc((size_t)b->threads * (1 + MAX_ROWS) * head_floats(r), sizeof(float));
+	w->head_state = calloc((size_t)b->threads * (1 + MAX_ROWS) * head_floats(r) + 1, sizeof(float));
 	if (!w->convolution || !w->rate || !w->ones || !w->head_state)
 		return error_set(error, "out of memory for the model's recurrent blocks");
 	for (size_t i = 0; i < channels; i++)
@@ -88,8 +89,8 @@ bool recurrent_open_cache(struct cpu_cache* c) {
 		s->tip[i] = -1;
 	if (blocks == 0)
 		return true;
-	s->state = calloc(2 * blocks * state_floats(r), sizeof(float));
-	s->kept_state = calloc(blocks * state_floats(r), sizeof(float));
+	s->state = calloc(2 * blocks * state_floats(r) + 1, sizeof(float));
+	s->kept_state = calloc(blocks * state_floats(r) + 1, sizeof(float));
 	s->column = calloc(blocks * history_floats(r) + 1, sizeof(float));
 	s->kept_column = calloc(blocks * history_floats(r) + 1, sizeof(float));
 	s->pending = calloc(blocks * MAX_ROWS * pending_floats(r), sizeof(float));
@@ -166,15 +167,21 @@ struct job {
 	bool prefill;
 };
 
+/* What the convolution reads of a row of the slice. */
+static const float* slice_column(const struct cpu_backend* b, int i) {
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const float* columns = r->key_dim > 0 ? b->wide : b->recurrent.mixed;
+	return columns + (size_t)i * (size_t)recurrence_channels(r);
+}
+
 /* The columns of the row and of the tokens before it, the oldest first. */
 static void find_columns(const struct job* job, int i, const float* column[MOST_TAPS]) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const struct cpu_cache* c = b->row[i].cache;
-	const size_t channels = (size_t)recurrence_channels(r);
 	int at = i, row = b->row[i].index, t = r->kernel - 1;
 	for (; t >= 0 && row >= 0; t--) {
-		column[t] = at >= 0 ? b->wide + (size_t)at * channels : pending_at(c, job->place, row);
+		column[t] = at >= 0 ? slice_column(b, at) : pending_at(c, job->place, row);
 		at = at >= 0 ? b->recurrent.above[at] : -1;
 		row = c->paged.row[row].parent;
 	}
@@ -182,7 +189,7 @@ static void find_columns(const struct job* job, int i, const float* column[MOST_
 		column[t] = history_at(c->recurrent.column, r, job->place, m);
 }
 
-/* out (n) = SiLU of the convolution of channels [from, from + n). */
+/* out (n) = the convolution of channels [from, from + n). */
 static void convolve(const struct job* job, const float* const column[MOST_TAPS], float* out, int from,
                      int n) {
 	const struct cpu_backend* b = job->b;
@@ -194,7 +201,12 @@ static void convolve(const struct job* job, const float* const column[MOST_TAPS]
 	for (int t = 0; t < r->kernel; t++, weight += channels)
 		for (int j = 0; j < n; j++)
 			out[j] += weight[j] * column[t][from + j];
-	b->kernels->gate(out, b->recurrent.ones, ACTIVATION_SILU, n);
+}
+
+/* Whether a later slice or pass, or a commit, may want the row's column. */
+static bool keeps_column(const struct job* job, int i) {
+	const struct cpu_backend* b = job->b;
+	return !job->prefill || i >= b->recurrent.end[i] - b->head.weights->shape.recurrence.kernel + 1;
 }
 
 /* x (n) is made of length 1, then of this one. */
@@ -222,17 +234,47 @@ static void mix_part(void* user, int number, int thread) {
 	const float* column[MOST_TAPS];
 	float* mixed = w->mixed + (size_t)i * channels;
 	find_columns(job, i, column);
-	for (int k = 0; k < 3; k++)
+	for (int k = 0; k < 3; k++) {
 		convolve(job, column, mixed + from[k], from[k], width[k]);
+		b->kernels->gate(mixed + from[k], w->ones, ACTIVATION_SILU, width[k]);
+	}
 	make_length(mixed + from[0], 1 / sqrtf((float)r->key_dim), r->key_dim);
 	make_length(mixed + from[1], 1, r->key_dim);
 	float* pending = pending_at(b->row[i].cache, job->place, b->row[i].index);
-	for (int k = 0; k < 3; k++)
-		if (!job->prefill || i >= w->end[i] - r->kernel + 1)
-			memcpy(pending + from[k], b->wide + (size_t)i * channels + from[k],
-			       (size_t)width[k] * sizeof(float));
+	for (int k = 0; k < 3 && keeps_column(job, i); k++)
+		memcpy(pending + from[k], slice_column(b, i) + from[k], (size_t)width[k] * sizeof(float));
 	for (int k = 1; k < 3 && !job->prefill; k++)
 		memcpy(pending + channels - keys + from[k], mixed + from[k], (size_t)width[k] * sizeof(float));
+}
+
+/* A short convolution's rows: b·x, the column, in `mixed`; then c times its convolution. */
+static void gate_columns(const struct job* job, int n) {
+	const struct cpu_backend* b = job->b;
+	const struct recurrent_work* w = &b->recurrent;
+	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
+	for (int i = 0; i < n; i++) {
+		const float* in = b->wide + (size_t)i * 3 * (size_t)width;
+		float* column = w->mixed + (size_t)i * (size_t)width;
+		for (int j = 0; j < width; j++)
+			column[j] = in[j] * in[2 * width + j];
+		if (keeps_column(job, i))
+			memcpy(pending_at(b->row[i].cache, job->place, b->row[i].index), column,
+			       (size_t)width * sizeof(float));
+	}
+}
+
+static void convolve_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct job* job = user;
+	const struct cpu_backend* b = job->b;
+	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
+	const float* column[MOST_TAPS];
+	float* out = b->recurrent.gate + (size_t)i * (size_t)width;
+	const float* c = b->wide + (size_t)i * 3 * (size_t)width + width;
+	find_columns(job, i, column);
+	convolve(job, column, out, 0, width);
+	for (int j = 0; j < width; j++)
+		out[j] *= c[j];
 }
 
 /* What was multiplied becomes beta and decay; softplus is as PyTorch has it. */
@@ -353,6 +395,11 @@ void recurrent_rows(struct cpu_backend* b, int block, int n, bool prefill) {
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	struct job job = {.b = b, .block = block, .place = b->place[block], .prefill = prefill};
+	if (r->key_dim == 0) {
+		gate_columns(&job, n);
+		spread(b, n, (double)n * recurrence_channels(r) * r->kernel * 8, convolve_row, &job);
+		return;
+	}
 	open_chances(&job, n);
 	spread(b, n * r->key_heads, (double)n * recurrence_channels(r) * r->kernel * 8, mix_part, &job);
 	spread(b, w->runs * r->value_heads, (double)n * (double)state_floats(r) * sizeof(float), run_head, &job);
@@ -408,7 +455,7 @@ void recurrent_commit(struct cpu_cache* c, const int32_t* path, int n) {
 		struct commit_job job = {.c = c, .path = path, .n = n, .place = place};
 		if (s->tip[place] == last)
 			s->side[place] ^= 1;
-		else
+		else if (r->key_dim > 0)
 			spread(b, r->value_heads, (double)n * (double)state_floats(r) * sizeof(float), commit_head, &job);
 		commit_columns(c, place, path, n);
 	}

@@ -2,19 +2,23 @@
 """Promise 1 for models with recurrent blocks: every method, trees, sampled and greedy, several sequences at once, a
 prefix that is reused at odd lengths and a request that is cancelled give the tokens of plain decoding.
 
-The models are those of tests/core/golden/configs whose names begin as RECURRENT says, their weights made by the rule of
-tools/oracle/configs.py.
+The models are of tests/core/golden/configs, their weights made by the rule of tools/oracle/configs.py: a few of them, and
+all in a full run.
 """
 import json
 import os
 import pathlib
 import random
 import struct
+import threading
+import urllib.request
 
-from support import SOURCE, EndToEnd, main, write_lines
+from service import Server
+from support import FULL, SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = pathlib.Path(SOURCE, "tests", "core", "golden")
 RECURRENT = ("qwen3_5", "qwen3_next", "lfm2")
+FEW = ("qwen3_5_text-plain", "qwen3_5_text-one-head-wide-taps", "qwen3_5_moe_text-fused", "qwen3_next-plain", "lfm2-plain")
 MASK = 2**64 - 1
 METHODS = ("swift", "ngram", "jacobi", "lookahead", "uniform", "random", "clasp", "layerskip", "adaspeed")
 
@@ -61,7 +65,7 @@ def make_folder(case, folder):
 class Recurrent(EndToEnd):
     def models(self):
         for path in sorted((GOLDEN / "configs").glob("*.json")):
-            if path.stem.startswith(RECURRENT):
+            if path.stem.startswith(RECURRENT) and (FULL or path.stem in FEW):
                 yield path.stem, make_folder(json.loads(path.read_text()), self.path(path.stem))
 
     def prompts(self, seed, n, tokens):
@@ -96,6 +100,54 @@ class Recurrent(EndToEnd):
                         tokens += sum(len(line["tokens"]) for line in lines)
         self.assertGreater(accepted, 0)
         print("%d tokens compared, %d draft steps, %d accepted" % (tokens, drafted, accepted), flush=True)
+
+    def serve(self, model, *options):
+        return Server("-m", model, *options)
+
+    def expected(self, model, prompts):
+        """Plain decoding's texts, each of a sequence of its own."""
+        with self.serve(model, "--method", "vanilla", "--sessions", "1") as s:
+            return [s.complete(p, **more)["choices"][0]["text"] for p, more in prompts]
+
+    def test_service(self):
+        """Many at once, prompts that go on at odd lengths where others, and their answers, began, and clients that leave."""
+        rng = random.Random(7)
+        name, model = next(m for m in self.models() if m[0].startswith("qwen3_5_text-plain"))
+        base = "".join(rng.choice(["the ", "and ", "in it ", "x", "q "]) for _ in range(120))
+        prompts = [(base[:n] + "is on the"[:n % 9], {"max_tokens": 24 + n % 17, "temperature": n % 2 * 0.8, "seed": n})
+                   for n in (3, 31, 64, 65, 97, 130, 131, 180, 64, 31, 180, 99)]
+        texts = self.expected(model, prompts)
+        prompts += [(p + t, more) for (p, more), t in zip(prompts, texts)]  # a conversation goes on behind its answer
+        texts = self.expected(model, prompts)
+        for options in ["--sessions", "1"], ["--sessions", "4"], ["--sessions", "3", "--draft", "always"]:
+            with self.serve(model, *options) as s:
+                self.all_at_once(s, prompts, texts)
+                self.leave(s, base)
+                for (prompt, more), text in zip(prompts, texts):
+                    self.assertEqual(s.complete(prompt, **more)["choices"][0]["text"], text, (options, len(prompt)))
+
+    def all_at_once(self, s, prompts, texts):
+        said = [None] * len(prompts)
+
+        def ask(i):
+            said[i] = s.complete(prompts[i][0], **prompts[i][1])["choices"][0]["text"]
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(said, texts)
+
+    def leave(self, s, base):
+        """Requests whose clients go after a part or two."""
+        for i in range(4):
+            body = {"prompt": base[:70 + i], "max_tokens": 100, "temperature": 0, "stream": True}
+            request = urllib.request.Request(s.url + "/v1/completions", json.dumps(body).encode(),
+                                             {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=900) as answer:
+                for _ in range(i):
+                    answer.readline()
+        s.wait_until_idle()
 
 
 main()

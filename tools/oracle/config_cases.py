@@ -35,6 +35,7 @@ FAMILIES = {
     "qwen3_5_moe_text": {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
                          "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 6,
                          "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_multiple_of": 8},
     "qwen3_next": {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2,
                    "linear_num_value_heads": 6, "num_experts": 6, "num_experts_per_tok": 2,
                    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
@@ -191,6 +192,12 @@ LINEAR_FIRST = ["linear_attention", "full_attention", "full_attention", "linear_
 for name in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"):
     CASES[f"{name}-plain"] = case(name)
     CASES[f"{name}-listed-kinds"] = case(name, num_hidden_layers=5, layer_types=LINEAR_FIRST, tie_word_embeddings=True)
+CASES["lfm2-plain"] = case("lfm2")
+CASES["lfm2-listed-attention"] = case("lfm2", layer_types=..., full_attn_idxs=[0, 3], conv_L_cache=5, block_ff_dim=100,
+                                      block_ffn_dim_multiplier=1.3, norm_eps=1e-3, num_hidden_layers=5, tie_embedding=True)
+CASES["lfm2-not-adjusted"] = case("lfm2", block_auto_adjust_ff_dim=False, num_key_value_heads=4, hidden_size=48,
+                                  conv_L_cache=2, rope_parameters=rope("default", rope_theta=300.0))
+CASES["lfm2-one-tap"] = case("lfm2", conv_L_cache=1, tie_word_embeddings=True)
 CASES.update({
     "qwen3_5_text-one-head-wide-taps": case("qwen3_5_text", linear_num_key_heads=1, linear_num_value_heads=1,
                                             linear_key_head_dim=24, linear_value_head_dim=40, linear_conv_kernel_dim=7, num_key_value_heads=4,

@@ -39,10 +39,15 @@ static void print_shape(const struct model* model) {
 	if (attention_blocks(s) < s->n_blocks) {
 		const struct recurrence* r = &s->recurrence;
 		printf(", in %d of the blocks", attention_blocks(s));
-		printf("\nrecurrent    %d blocks (gated delta rule): %d value heads of %d over %d key heads of %d, "
-		       "convolution over %d tokens",
-		       s->n_blocks - attention_blocks(s), r->value_heads, r->value_dim, r->key_heads, r->key_dim,
-		       r->kernel);
+		if (r->key_dim == 0)
+			printf("\nrecurrent    %d blocks (short convolution over %d tokens)",
+			       s->n_blocks - attention_blocks(s), r->kernel);
+		else
+			printf(
+			    "\nrecurrent    %d blocks (gated delta rule): %d value heads of %d over %d key heads of %d, "
+			    "convolution over %d tokens",
+			    s->n_blocks - attention_blocks(s), r->value_heads, r->value_dim, r->key_heads, r->key_dim,
+			    r->kernel);
 		printf("\n             drafts roll back exactly; prompts share no prefixes between sequences, "
 		       "--prompt-cache and the search for masks are off");
 	}
