@@ -159,6 +159,44 @@ static bool bind_latent(const struct binding* b, struct block_weights* w) {
 	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
 }
 
+/* ---- recurrent blocks --- */
+
+/* The convolution's weights as one vector. */
+static bool bind_convolution(const struct binding* b, struct tensor* out) {
+	const struct recurrence* r = &b->config->shape.recurrence;
+	const int64_t channels = recurrence_channels(r);
+	char full[NAME_SIZE];
+	const char* name = in_full(b, b->names->convolution, ".weight", full);
+	if (!(b->names->flat_convolution
+	          ? tensor_table_take(b->table, name, channels, r->kernel, out, b->error)
+	          : tensor_table_take_stack(b->table, name, channels, 1, r->kernel, out, b->error)))
+		return false;
+	if (dtype_block(out->type) != 1)
+		return error_set(b->error, "tensor %.120s is of type %s; floats are expected", name,
+		                 dtype_name(out->type));
+	out->cols *= out->rows;
+	out->rows = 1;
+	return true;
+}
+
+static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct recurrence* r = &m->recurrence;
+	const struct tensor_names* n = b->names;
+	if (r->key_dim == 0) /* a short convolution */
+		return matrix(b, n->recurrent_in, 3 * (int64_t)m->dim, m->dim, &w->wq) &&
+		       matrix(b, n->recurrent_out, m->dim, m->dim, &w->wo) && bind_convolution(b, &w->convolution);
+	return matrix(b, n->recurrent_in, recurrence_channels(r), m->dim, &w->wq) &&
+	       matrix(b, n->recurrent_gate, recurrence_values(r), m->dim, &w->wk) &&
+	       matrix(b, n->recurrent_beta, r->value_heads, m->dim, &w->w_beta) &&
+	       matrix(b, n->recurrent_decay, r->value_heads, m->dim, &w->w_decay) &&
+	       matrix(b, n->recurrent_out, m->dim, recurrence_values(r), &w->wo) &&
+	       bind_convolution(b, &w->convolution) &&
+	       vector(b, n->state_norm, ".weight", r->value_dim, &w->state_norm) &&
+	       vector(b, n->decay_bias, "", r->value_heads, &w->decay_bias) &&
+	       vector(b, n->decay_rate, "", r->value_heads, &w->decay_rate);
+}
+
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
@@ -167,14 +205,17 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const bool keys = block_keys_of(m, b->block) == b->block;
 	const enum head_norm norm = b->config->head_norms ? HEAD_NORM_EACH : b->config->family->head_norm;
 	const bool all = norm == HEAD_NORM_ALL;
+	const int64_t wide = m->attention_gated ? 2 * q : q;
 	if (m->latent)
 		return bind_latent(b, w);
-	if (!bind_qkv(b, w, keys, q, kv))
+	if (block_set_has(&m->recurrent, b->block))
+		return bind_recurrent(b, w);
+	if (!bind_qkv(b, w, keys, wide, kv))
 		return false;
 	if (!keys)
 		excuse_keys(b);
 	if (b->config->qkv_bias &&
-	    (!vector(b, n->wq, ".bias", q, &w->bq) || (keys && !vector(b, n->wk, ".bias", kv, &w->bk)) ||
+	    (!vector(b, n->wq, ".bias", wide, &w->bq) || (keys && !vector(b, n->wk, ".bias", kv, &w->bk)) ||
 	     (keys && reads_own_values(b) && !vector(b, n->wv, ".bias", kv, &w->bv))))
 		return false;
 	if (norm != HEAD_NORM_NONE &&
@@ -253,6 +294,30 @@ static bool take_stack(const struct binding* b, const char* name, int64_t rows, 
 	                               rows, cols, out, b->error);
 }
 
+/* Whether the block's experts are stored as two stacks, gate and up in one. */
+static bool has_fused_experts(const struct binding* b) {
+	char full[NAME_SIZE];
+	return b->names->stacked_gate_up && !b->config->packing.experts_inverted &&
+	       tensor_table_find(b->table, in_full(b, b->names->stacked_gate_up, "", full));
+}
+
+static bool bind_fused_experts(const struct binding* b, struct expert* expert) {
+	const struct model_shape* m = &b->config->shape;
+	const int64_t ffn = m->expert_ffn;
+	struct tensor gate_up, down;
+	char full[NAME_SIZE];
+	if (!tensor_table_take_stack(b->table, in_full(b, b->names->stacked_gate_up, "", full), m->n_experts,
+	                             2 * ffn, m->dim, &gate_up, b->error) ||
+	    !tensor_table_take_stack(b->table, in_full(b, b->names->stacked_down_beside, "", full), m->n_experts,
+	                             m->dim, ffn, &down, b->error))
+		return false;
+	for (int64_t e = 0; e < m->n_experts; e++)
+		expert[e] = (struct expert){.w_gate = tensor_rows(&gate_up, 2 * e * ffn, ffn),
+		                            .w_up = tensor_rows(&gate_up, (2 * e + 1) * ffn, ffn),
+		                            .w_down = tensor_rows(&down, e * m->dim, m->dim)};
+	return true;
+}
+
 static bool bind_stacked(const struct binding* b, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
 	struct tensor gate, up, down;
@@ -295,24 +360,6 @@ static bool bind_shared(const struct binding* b, struct block_weights* w) {
 	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
 }
 
-/* Stacks (experts, 2·expert_ffn, dim) of gate over up, and (experts, dim, expert_ffn). */
-static bool bind_stacked_pairs(const struct binding* b, struct expert* expert) {
-	const struct model_shape* m = &b->config->shape;
-	const int64_t ffn = m->expert_ffn;
-	struct tensor in, down;
-	char full[NAME_SIZE];
-	if (!tensor_table_take_stack(b->table, in_full(b, b->names->stacked_gate_up, "", full), m->n_experts,
-	                             2 * ffn, m->dim, &in, b->error) ||
-	    !tensor_table_take_stack(b->table, in_full(b, b->names->stacked_out, "", full), m->n_experts, m->dim,
-	                             ffn, &down, b->error))
-		return false;
-	for (int64_t e = 0; e < m->n_experts; e++)
-		expert[e] = (struct expert){.w_gate = tensor_rows(&in, 2 * e * ffn, ffn),
-		                            .w_up = tensor_rows(&in, (2 * e + 1) * ffn, ffn),
-		                            .w_down = tensor_rows(&down, e * m->dim, m->dim)};
-	return true;
-}
-
 /* Gemma 4's, which have an MLP and norms beside them. */
 static bool bind_experts_beside(const struct binding* b, struct block_weights* w, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
@@ -324,7 +371,7 @@ static bool bind_experts_beside(const struct binding* b, struct block_weights* w
 	       vector(b, n->expert_norm, ".weight", m->dim, &w->expert_norm) &&
 	       vector(b, n->post_dense_norm, ".weight", m->dim, &w->post_dense_norm) &&
 	       vector(b, n->post_expert_norm, ".weight", m->dim, &w->post_expert_norm) &&
-	       (n->stacked_gate_up ? bind_stacked_pairs(b, expert) : bind_stacked(b, expert));
+	       (has_fused_experts(b) ? bind_fused_experts(b, expert) : bind_stacked(b, expert));
 }
 
 static bool bind_experts(struct binding* b, struct block_weights* w, struct expert* expert) {
@@ -338,10 +385,8 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 	    (n->choice_bias && !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
 	    !bind_shared(b, w))
 		return false;
-	char full[NAME_SIZE];
-	if (n->stacked_gate_up && !b->config->packing.experts_inverted &&
-	    tensor_table_find(b->table, in_full(b, n->stacked_gate_up, "", full)))
-		return bind_stacked_pairs(b, expert);
+	if (has_fused_experts(b))
+		return bind_fused_experts(b, expert);
 	if (!n->expert_gate)
 		return bind_stacked(b, expert);
 	for (b->expert = 0; b->expert < m->n_experts; b->expert++) {

@@ -18,6 +18,10 @@ struct tensor_names {
 	const char *post_attention_norm, *post_mlp_norm; /* of the sub-layer's output */
 	const char *wq, *wk, *wv, *wo, *fused_qkv;
 	const char *q_norm, *k_norm;
+	/* Of a recurrent block; the last three in full but for the block */
+	const char *recurrent_in, *recurrent_gate, *recurrent_beta, *recurrent_decay, *recurrent_out;
+	const char *convolution, *state_norm, *decay_bias, *decay_rate;
+	bool flat_convolution; /* (channels, kernel), not (channels, 1, kernel) */
 	const char *w_gate, *w_up, *w_down, *fused_gate_up;
 	const char *router, *expert_gate, *expert_up, *expert_down;
 	const char *sinks, *router_bias, *choice_bias;          /* in full but for the block */
@@ -27,7 +31,7 @@ struct tensor_names {
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
 	/* Gemma 4. Experts beside an MLP: gate and up in one stack, and what they have beside it; in full but for
 	 * the block, norms without ".weight". */
-	const char *stacked_gate_up, *stacked_out;
+	const char *stacked_gate_up, *stacked_down_beside; /* (experts, 2·rows, cols), (experts, rows, cols) */
 	const char *router_norm, *expert_scale, *expert_norm, *post_dense_norm, *post_expert_norm;
 	const char *input_embedding, *input_projection, *input_projection_norm; /* no block's */
 	const char *input_gate, *input_out, *input_norm, *stream_scale;

@@ -44,7 +44,11 @@ enum special {
 	SPECIAL_APERTUS,      /* an activation with numbers of its own in each block */
 	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
 	SPECIAL_COHERE2,      /* a scale of the logits, blocks that see everything have no positions */
-	SPECIAL_GEMMA4 /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
+	SPECIAL_GEMMA4,      /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
+	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
+	SPECIAL_QWEN3_5_MOE, /* the same with experts */
+	SPECIAL_QWEN3_NEXT,  /* the same with experts in some blocks */
+	SPECIAL_LFM2         /* short convolutions beside attention */
 };
 
 struct family {
@@ -80,12 +84,14 @@ struct family {
 	bool norm_without_bias;    /* LayerNorm */
 	bool ungated;              /* MLPs have no gate */
 	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
+	bool gated_attention;      /* of each head of q_proj a query and a gate */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 
 	/* Norms as a folder names them, after "layers.%d."; NULL: the norm is not there. */
 	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;
-	const char *q_norm, *k_norm; /* where a folder calls them otherwise than self_attn.q_norm and k_norm */
-	const char* gguf_mlp_norm;   /* where GGUF calls it otherwise than ffn_norm */
+	const char* gguf_mlp_norm; /* where GGUF calls it otherwise than ffn_norm */
+	/* Likewise, where a folder calls them otherwise than Llama: self_attn.o_proj and so on. */
+	const char *wo, *q_norm, *k_norm, *w_gate, *w_up, *output_norm;
 	const char *gate_up,
 	    *down; /* where a folder calls them otherwise than mlp.gate_up_proj and mlp.down_proj */
 	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */

@@ -31,6 +31,8 @@ static bool place_block(struct cpu_cache* c, const struct model_shape* s, int b,
                         size_t* page_bytes) {
 	struct block_place* p = &c->place[b];
 	const int from = block_keys_of(s, b);
+	if (block_set_has(&s->recurrent, b)) /* it has no keys */
+		return true;
 	if (from != b) {
 		*p = c->place[from];
 		return true;
@@ -94,13 +96,16 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	struct page_pool* pool = pool_of(b, type);
 	size_t page_bytes = 0;
 	c->hidden = calloc(MAX_ROWS * (size_t)s->dim, sizeof(float));
+	c->paged.head.backend = backend;
 	if (!sizes(c, s, capacity, type, &page_bytes))
 		error_set(error, "a cache of %d tokens is too large", capacity);
-	else if (!c->hidden)
+	else if (!c->hidden || !recurrent_open_cache(c))
 		error_set(error, "out of memory for a cache of %d tokens", capacity);
 	else if (open_pool(pool, b, page_bytes, error) &&
-	         paged_open(&c->paged, backend, capacity, type, pool, error))
+	         paged_open(&c->paged, backend, capacity, type, pool, error)) {
+		c->paged.head.bytes += recurrent_bytes(s);
 		return &c->paged.head;
+	}
 	cpu_cache_close(&c->paged.head);
 	return NULL;
 }
@@ -110,6 +115,7 @@ void cpu_cache_close(struct cache* cache) {
 		return;
 	struct cpu_cache* c = (struct cpu_cache*)cache;
 	paged_close(&c->paged);
+	recurrent_close_cache(c);
 	free(c->hidden);
 	free(c);
 }
@@ -128,12 +134,35 @@ static void compact(const struct cpu_cache* c, int b, size_t head, const int32_t
 void cpu_commit(struct cache* cache, const int32_t* path, int n) {
 	struct cpu_cache* c = (struct cpu_cache*)cache;
 	const struct model_shape* s = &cache->backend->weights->shape;
+	recurrent_commit(c, path, n);
+	recurrent_discard(c);
 	if (paged_moves(&c->paged, path, n))
 		for (int i = 0; i < s->n_blocks; i++)
-			for (int h = 0; h < block_kv_heads(s, i) && block_keys_of(s, i) == i; h++) {
+			for (int h = 0;
+			     h < block_kv_heads(s, i) && block_keys_of(s, i) == i && !block_set_has(&s->recurrent, i);
+			     h++) {
 				compact(c, i, keys_at(c, i, h), path, n);
 				if (!s->latent)
 					compact(c, i, values_at(c, i, h), path, n);
 			}
 	paged_commit(&c->paged, path, n);
+	recurrent_keep(c);
+}
+
+void cpu_discard(struct cache* cache) {
+	recurrent_discard((struct cpu_cache*)cache);
+	paged_discard(cache);
+}
+
+void cpu_truncate(struct cache* cache, int committed) {
+	paged_truncate(cache, recurrent_go_back((struct cpu_cache*)cache, committed));
+}
+
+int cpu_adopt_own(struct cache* cache, const int32_t* token, int n) {
+	const struct cpu_cache* c = (const struct cpu_cache*)cache;
+	int own = 0;
+	while (own < n && own < cache->committed && c->paged.token[own] == token[own])
+		own++;
+	cpu_truncate(cache, own);
+	return cache->committed;
 }

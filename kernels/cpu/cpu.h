@@ -11,6 +11,7 @@
 
 #include "kernels/column_copy.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/cpu/recurrent.h"
 #include "kernels/draft_weights.h"
 #include "kernels/paged_cache.h"
 #include "kernels/process_group.h"
@@ -31,6 +32,7 @@ struct cpu_cache {
 	struct paged_cache paged;
 	struct block_place place[MAX_BLOCKS]; /* of a block that keeps none those of the one that it reads */
 	float* hidden;                        /* (MAX_ROWS, dim) of the pending rows */
+	struct recurrent_states recurrent;
 };
 
 /* A row of the slice that is running. */
@@ -69,6 +71,9 @@ struct cpu_backend {
 
 	struct screened_head screened; /* its memory is NULL where there is none */
 
+	int place[MAX_BLOCKS]; /* of a block among the recurrent ones, or among those with keys and values */
+	struct recurrent_work recurrent;
+
 	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
 	const float *output_norm, *output_norm_bias, *input_projection_norm;
 	const float* ones; /* (the largest head's size) the weight of norms that have none */
@@ -81,6 +86,7 @@ struct cpu_backend {
 	float influence[MAX_ROWS];      /* of the sub-layer that ran last, by row of the slice */
 	float* normed;                  /* (slice_rows, dim) */
 	float *q, *mixed;               /* (slice_rows, heads·head_dim) */
+	float* wide;                    /* (slice_rows, recurrent_width) what a wider wq gives */
 	float *k, *v;                   /* (slice_rows, kv_heads·head_dim) */
 	float* y;                       /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;               /* (slice_rows, the widest of any MLP, expert and token_input) */
@@ -141,6 +147,10 @@ static inline int attention_turns(const struct cpu_backend* b) {
 struct cache* cpu_cache_open(struct backend*, int capacity, enum dtype type, struct error*);
 void cpu_cache_close(struct cache*);
 void cpu_commit(struct cache*, const int32_t* path, int n);
+void cpu_discard(struct cache*);
+void cpu_truncate(struct cache*, int committed);
+/* Of models with recurrent blocks, whose states no other cache has. */
+int cpu_adopt_own(struct cache*, const int32_t* token, int n);
 /* Where in a page block b's keys, or values, of key/value head h begin. */
 static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 	return c->place[b].at + (size_t)h * c->place[b].head_bytes;

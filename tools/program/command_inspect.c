@@ -41,6 +41,23 @@ static void print_shape(const struct model* model) {
 		       s->n_blocks - s->sharing_from);
 	if (s->token_input > 0)
 		printf("\n             each block takes %d elements of the token beside the stream", s->token_input);
+	if (s->attention_gated)
+		printf(", each head's output times the sigmoid of a gate");
+	if (attention_blocks(s) < s->n_blocks) {
+		const struct recurrence* r = &s->recurrence;
+		printf(", in %d of the blocks", attention_blocks(s));
+		if (r->key_dim == 0)
+			printf("\nrecurrent    %d blocks (short convolution over %d tokens)",
+			       s->n_blocks - attention_blocks(s), r->kernel);
+		else
+			printf(
+			    "\nrecurrent    %d blocks (gated delta rule): %d value heads of %d over %d key heads of %d, "
+			    "convolution over %d tokens",
+			    s->n_blocks - attention_blocks(s), r->value_heads, r->value_dim, r->key_heads, r->key_dim,
+			    r->kernel);
+		printf("\n             drafts roll back exactly; prompts share no prefixes between sequences, "
+		       "--prompt-cache and the search for masks are off");
+	}
 	printf("\ncontext      %d, RoPE base %g, scaling %s", s->context, (double)s->rope.theta,
 	       rope_name(s->rope.scaling));
 	if (s->rope.scaling != ROPE_NONE)
@@ -52,9 +69,9 @@ static void print_weights(const struct model* model) {
 	const struct model_shape* const s = &model->weights.shape;
 	const int context = s->context < 4096 ? s->context : 4096;
 	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
-	double cache = 0;
+	double cache = (double)recurrent_bytes(s);
 	for (int b = 0; b < s->n_blocks; b++)
-		if (block_keys_of(s, b) == b)
+		if (block_keys_of(s, b) == b && !block_set_has(&s->recurrent, b))
 			cache += 2.0 * bytes * context * block_kv_heads(s, b) * block_head_dim(s, b);
 	printf("weights      %.1f million, mostly %s, %.1f MiB\n", model->parameters / 1e6,
 	       dtype_name(model->dtype), (double)model->weight_bytes / 1048576);
