@@ -10,6 +10,9 @@
 #include "optimizer/influence.h"
 #include "optimizer/search.h"
 
+/* Makes an optimizer the session's learner, where the model has blocks that may be skipped. False with the
+ * error set; the session closes it in any case. */
+bool optimizer_open(struct session*, struct error*);
 /* The search behind the session; NULL where its masks are given. */
 struct search* session_search(struct session*);
 /* A search with this session's options, for another kind of text; NULL with the error set. */

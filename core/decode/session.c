@@ -61,11 +61,7 @@ static bool open_parts(struct session* s, struct error* error) {
 	s->text = calloc((size_t)context + 1, sizeof *s->text);
 	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
 		return error_set(error, "out of memory for a session of %d tokens", context);
-	if (!method_check(&s->options, s->engine, error))
-		return false;
-	if (method_of(&s->options)->drafter == DRAFTS_ALONE)
-		return standalone_open(s, error);
-	if (method_plans(&s->options) && !open_drafters(s, context))
+	if (options_plan(&s->options) && !open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
 	return draft_model_join(s, error);
 }
@@ -104,7 +100,8 @@ void swiftlet_session_close(struct session* s) {
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
-	standalone_close(s->standalone);
+	if (s->driver)
+		s->driver->calls->close(s->driver);
 	retrieval_pool_close(s->pool);
 	emitter_close(&s->emitter);
 	free(s->text);
@@ -219,9 +216,11 @@ static int keep_prefix(struct session* s, const int32_t* text, int n) {
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
-	if (backend->adopt && !standalone_sees_prompt(s) && !session_length_matters(s, n))
+	if (backend->adopt && !session_reads_prompt(s) && !session_length_matters(s, n))
 		return backend->adopt(s->cache, text, n - 1);
-	const int kept = standalone_keeps(s, session_common_prefix(s, text, n));
+	int kept = session_common_prefix(s, text, n);
+	if (s->driver)
+		kept = s->driver->calls->keeps(s->driver, kept);
 	backend->truncate(s->cache, kept);
 	return kept;
 }
@@ -240,14 +239,16 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 }
 
 /* Drafters learn of the prompt while nothing waits for a token. */
-static void start_drafters(struct session* s, const struct swiftlet_request* r) {
-	drafter_set_begin(&s->drafters, &(struct drafter_text){.tenant = s->tenant,
-	                                                       .prompt = r->prompt,
-	                                                       .n_prompt = r->n_prompt,
-	                                                       .kept = s->figures.cached_tokens,
-	                                                       .expected = r->expected,
-	                                                       .n_expected = r->n_expected,
-	                                                       .acceptor = s->constraint.acceptor});
+static bool start_drafters(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	const struct drafter_text text = {.tenant = s->tenant,
+	                                  .prompt = r->prompt,
+	                                  .n_prompt = r->n_prompt,
+	                                  .kept = s->figures.cached_tokens,
+	                                  .expected = r->expected,
+	                                  .n_expected = r->n_expected,
+	                                  .acceptor = s->constraint.acceptor};
+	drafter_set_begin(&s->drafters, &text);
+	return !s->driver || s->driver->calls->begin(s->driver, &text, error);
 }
 
 static void start_ends(struct session* s, const struct swiftlet_request* r) {
@@ -281,9 +282,8 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_ends(s, r);
 	start_sampler(s, r);
-	if (!constraint_start(s, r, &error) || (s->standalone && !standalone_begin(s, &error)))
+	if (!constraint_start(s, r, &error) || !start_drafters(s, r, &error))
 		return give_message(message, size, &error);
-	start_drafters(s, r);
 	s->signature.rows = 0;
 	if (s->signature.mean)
 		memset(s->signature.mean, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
@@ -318,6 +318,8 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->stop_string = s->emitter.stopped_by;
 	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && !prefills(s))
 		f->seconds.decode += options_clock(&s->options) - s->started;
+	if (s->driver)
+		s->driver->calls->figures(s->driver, f);
 	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
 	f->seconds.other = fmax(0, f->seconds.decode - named);
 	/* the first token comes with the prefill */
@@ -351,11 +353,10 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = s->standalone
-		           ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
-		           : cost_draft(&s->engine->cost, session_drafts_with(s));
+		f->c = s->driver ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		                 : cost_draft(&s->engine->cost, session_drafts_with(s));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup = a > 0 && (s->standalone || f->source[SOURCE_mask].accepted == f->accepted)
+		f->expected_speedup = a > 0 && (s->driver || f->source[SOURCE_mask].accepted == f->accepted)
 		                          ? m * a / ((m - 1) * f->c + a)
 		                          : NAN;
 	}
@@ -426,6 +427,40 @@ void session_adopt(struct session* s, const struct mask* mask, double matchness)
 	plan_new_mask(s);
 }
 
+void session_set_driver(struct session* s, struct driver* driver) { s->driver = driver; }
+struct driver* session_driver(const struct session* s) {
+	return s->driver;
+}
+
+struct session_view session_view(struct session* s) {
+	return (struct session_view){.engine = s->engine,
+	                             .options = &s->options,
+	                             .cache = s->cache,
+	                             .text = s->text,
+	                             .n_text = s->n_text,
+	                             .n_prompt = s->n_prompt,
+	                             .mask = &s->mask,
+	                             .drafts = session_drafts_with(s),
+	                             .sampler = s->sampled ? &s->sampler : NULL,
+	                             .penalties = penalties_now(s),
+	                             .constrained = s->constraint.acceptor != NULL,
+	                             .prefills_again = s->again > 0,
+	                             .most_rows = s->log_probs.top > 0 ? LOGPROB_ROWS : MAX_ROWS,
+	                             .tree = &s->planner.tree,
+	                             .round = &s->round};
+}
+
+void session_trace(const struct session* s, struct round_trace* out) {
+	*out = (struct round_trace){.round = s->figures.full_passes,
+	                            .position = s->round.segment.base,
+	                            .why = "planned",
+	                            .tree = &s->planner.tree,
+	                            .accepted = s->round.verdict.accepted,
+	                            .bonus = s->round.verdict.bonus};
+	if (s->driver)
+		s->driver->calls->trace(s->driver, out);
+}
+
 void session_set_batch(struct session* s, const struct batch* batch) { s->batch = *batch; }
 void session_share_budget(struct session* s, struct speculation_budget* budget) { s->budget = budget; }
 
@@ -460,7 +495,8 @@ void session_release(struct session* s) {
 	}
 	s->cache->backend->truncate(s->cache, 0);
 	draft_model_release(s);
-	standalone_release(s);
+	if (s->driver)
+		s->driver->calls->release(s->driver);
 	s->chunk_tokens = 0;
 }
 
@@ -497,7 +533,7 @@ struct mask session_mask(const struct session* s, double* matchness) {
 }
 
 void session_want_signature(struct session* s) {
-	if (!s->signature.mean && !standalone_sees_prompt(s) && session_open_tap(s))
+	if (!s->signature.mean && !session_reads_prompt(s) && session_open_tap(s))
 		s->signature.mean = calloc((size_t)s->engine->model->weights.shape.dim, sizeof *s->signature.mean);
 }
 

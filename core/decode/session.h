@@ -13,6 +13,7 @@
 #define SWIFTLET_CORE_DECODE_SESSION_H
 
 #include "core/decode/budget.h"
+#include "core/decode/driver.h"
 #include "core/decode/engine.h"
 #include "core/decode/learner.h"
 #include "core/draft/acceptance.h"
@@ -112,5 +113,6 @@ void session_want_signature(struct session*); /* no memory is silent: no signatu
 /* The last verified round that had a draft step: draft steps taken and accepted; and a count of such rounds,
  * so that a caller can tell a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);
+void session_trace(const struct session*, struct round_trace*);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/exit_choice.h"
+#include "core/methods/exit_choice.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"

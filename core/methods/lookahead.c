@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/draft/drafter.h"
+#include "core/methods/method_drafter.h"
 
 enum { COLUMNS = 5, LEVELS = 2, KEPT = 5 }; /* W; N - 1; n-grams a token */
 
@@ -24,12 +24,8 @@ struct lookahead {
 	struct kept pool[];          /* (vocab) */
 };
 
-static size_t lookahead_bytes(const struct drafter_setup* setup) {
-	return sizeof(struct lookahead) + (size_t)setup->vocab * sizeof(struct kept);
-}
-
-static void* lookahead_open(const struct drafter_setup* setup) {
-	struct lookahead* g = calloc(1, lookahead_bytes(setup));
+static void* lookahead_open(const struct method_drafter_setup* setup) {
+	struct lookahead* g = calloc(1, sizeof *g + (size_t)setup->vocab * sizeof g->pool[0]);
 	if (g)
 		g->vocab = setup->vocab;
 	return g;
@@ -94,9 +90,8 @@ static void lookahead_see(void* state, const struct tree* tree, const struct ver
 	}
 }
 
-const struct drafter drafter_lookahead = {.open = lookahead_open,
-                                          .close = free,
-                                          .bytes = lookahead_bytes,
-                                          .begin = lookahead_begin,
-                                          .grow = lookahead_grow,
-                                          .see = lookahead_see};
+const struct method_drafter lookahead_drafter = {.open = lookahead_open,
+                                                 .close = free,
+                                                 .begin = lookahead_begin,
+                                                 .grow = lookahead_grow,
+                                                 .see = lookahead_see};

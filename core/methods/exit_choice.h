@@ -11,12 +11,12 @@
  *
  * and where it does not (no reuse) the same with v(d + 1), v(k + 1) of the whole for what follows the drafts.
  */
-#ifndef SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
-#define SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
+#ifndef SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
+#define SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
 
 #include "core/decode/cost.h"
-#include "core/draft/exit_heads.h"
 #include "core/draft/tree.h"
+#include "core/methods/exit_heads.h"
 #include "core/model/auxiliary_weights.h"
 
 enum { EXITS = 10, EXIT_ROWS = 32 };
