@@ -29,6 +29,10 @@ char* report_error_text(const char* id, long line, const char* message);
  * an object, without its braces: what the service gives under usage.swiftlet. */
 void report_figures(struct text*, const struct swiftlet_figures*, enum swiftlet_method);
 
+/* How many times as fast the text came as plain steps would have brought it, at what a plain step was
+ * measured to cost: 1.6 is 60 % faster. NaN where there is nothing to compare. */
+double figures_speedup(const struct swiftlet_figures*);
+
 /* ---- sums over a stream -------------------------------------------------------------------- */
 
 #define SUMMARY_NO_TASK "none" /* the row of instances without a label */
