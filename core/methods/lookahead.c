@@ -12,7 +12,7 @@ struct gram {
 	int32_t token[LEVELS];
 };
 
-struct kept {
+struct kept_grams {
 	struct gram gram[KEPT]; /* that followed a token, the newest first */
 	int n;
 };
@@ -21,7 +21,7 @@ struct lookahead {
 	int vocab;
 	struct gram column[COLUMNS]; /* the window's */
 	int last[COLUMNS];           /* the row of its last token in the tree at hand; -1: not in it */
-	struct kept pool[];          /* (vocab) */
+	struct kept_grams pool[];    /* (vocab) */
 };
 
 static void* lookahead_open(const struct method_drafter_setup* setup) {
@@ -55,7 +55,7 @@ static void grow_window(struct lookahead* g, struct tree* tree, int depth) {
 
 static void lookahead_grow(void* state, struct tree* tree, int depth) {
 	struct lookahead* g = state;
-	const struct kept* kept = &g->pool[tree->token[0]];
+	const struct kept_grams* kept = &g->pool[tree->token[0]];
 	for (int k = 0; k < kept->n; k++)
 		for (int i = 0, row = 0; i < LEVELS && i < depth; i++)
 			row = tree_add(tree, row, kept->gram[k].token[i], SOURCE_retrieval, 0, 1);
@@ -63,7 +63,7 @@ static void lookahead_grow(void* state, struct tree* tree, int depth) {
 }
 
 /* The newest comes first; one that is known moves there. */
-static void keep_gram(struct kept* kept, const struct gram* gram) {
+static void keep_gram(struct kept_grams* kept, const struct gram* gram) {
 	int at = 0;
 	while (at < kept->n && memcmp(&kept->gram[at], gram, sizeof *gram) != 0)
 		at++;

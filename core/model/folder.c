@@ -11,7 +11,7 @@
 
 /* Where the text model's tensors are: a model of images and text has its own beside them, a checkpoint of the
  * inner model alone goes without "model.". */
-static const struct place {
+static const struct data_folder {
 	const char *embedding, *output_norm, *output, *block;
 } places[] = {
 #define PLACE(prefix, head)                                                                                  \
@@ -25,7 +25,7 @@ static const struct place {
 };
 
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
-	const struct place* at = &places[0];
+	const struct data_folder* at = &places[0];
 	for (size_t i = sizeof places / sizeof *places; i-- > 0;)
 		if (tensor_table_find(table, places[i].embedding))
 			at = &places[i];

@@ -20,14 +20,14 @@
 enum { WINDOW = 32, MOST_WINDOWS = 1024, CHECKPOINTS = 5, MOST_COSTS = 8, NEVER = 1 << 30 };
 enum { LEARN, JUDGE };
 
-struct window {
+struct search_window {
 	int text, base, size; /* predicts id[base + 1 … base + size] from `base` committed tokens */
 };
 
 struct half {
 	struct prompt_list prompts;
-	struct state_text* text;            /* (prompts.n) with their caches */
-	struct window window[MOST_WINDOWS]; /* round and round over the texts */
+	struct state_text* text;                   /* (prompts.n) with their caches */
+	struct search_window window[MOST_WINDOWS]; /* round and round over the texts */
 	int windows;
 };
 
@@ -71,20 +71,20 @@ static void cut_windows(struct half* half) {
 			const int base = t->n_prompt - 1 + at, left = t->n - 1 - base;
 			if (left < WINDOW / 8 || half->windows == MOST_WINDOWS)
 				continue;
-			half->window[half->windows++] = (struct window){i, base, least(left, WINDOW)};
+			half->window[half->windows++] = (struct search_window){i, base, least(left, WINDOW)};
 			more = true;
 		}
 	}
 }
 
-struct walk {
+struct state_walk {
 	struct searching* s;
 	const struct state_text* text;
 };
 
 /* Influence of the answer's rows. */
 static void take_states(void* user, int first, int n, float* const* state) {
-	const struct walk* w = user;
+	const struct state_walk* w = user;
 	const int dim = w->s->part.bench.model->weights.shape.dim;
 	const int skip = w->text->n_prompt > first ? w->text->n_prompt - first : 0;
 	float* point[2 * MAX_BLOCKS + 1] = {NULL};
@@ -108,7 +108,7 @@ static bool answer_prompts(struct searching* s, int which, struct error* error) 
 	if (!state_texts_answer(bench, h->prompts.prompt, h->prompts.n, h->text, error))
 		return false;
 	for (int i = 0; i < h->prompts.n; i++) {
-		struct walk w = {s, &h->text[i]};
+		struct state_walk w = {s, &h->text[i]};
 		bench_progress((double)i / h->prompts.n, "states");
 		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], &points, take_states, &w, error)
 		                     : state_text_fill(bench, &h->text[i], error)))
@@ -144,14 +144,14 @@ static void close_texts(struct searching* s) {
 /* ---- scores --------------------------------------------------------------------------------- */
 
 /* Sums over rows. */
-struct score {
+struct window_score {
 	int rows, matches;
 	double log_probability; /* the draft's of the target's token; 0.03 at least in the log */
 };
 
 /* Each row a segment of its own, that sees the tokens before it. */
 static bool score_window(const struct searching* s, const struct half* half, const struct mask* mask,
-                         const struct window* w, struct score* score, struct error* error) {
+                         const struct search_window* w, struct window_score* score, struct error* error) {
 	struct backend* const backend = s->part.bench.engine->backend;
 	const struct state_text* t = &half->text[w->text];
 	struct segment segment[WINDOW];
@@ -182,9 +182,9 @@ static bool score_window(const struct searching* s, const struct half* half, con
 
 /* The mask's score on windows [first, first + n) of a half. */
 static bool score_windows(const struct searching* s, int which, const struct mask* mask, int first, int n,
-                          struct score* score, struct error* error) {
+                          struct window_score* score, struct error* error) {
 	const struct half* h = &s->half[which];
-	*score = (struct score){0};
+	*score = (struct window_score){0};
 	for (int i = first; i < first + n; i++)
 		if (!score_window(s, h, mask, &h->window[i % h->windows], score, error))
 			return false;
@@ -205,7 +205,7 @@ static double saved_by(const struct searching* s, const struct mask* mask) {
  * keys and values of all tokens before. */
 static bool show_progress(const struct searching* s, const char* name, double cost, int after,
                           const struct mask* mask, struct error* error) {
-	struct score score;
+	struct window_score score;
 	if (!score_windows(s, JUDGE, mask, 0, s->half[JUDGE].windows, &score, error))
 		return false;
 	char text[8 * MAX_BLOCKS * 2];
@@ -228,7 +228,7 @@ static bool show_progress(const struct searching* s, const char* name, double co
 
 /* Mean log-probability on the windows to search on. */
 static bool quality(const struct searching* s, const struct mask* mask, double* mean, struct error* error) {
-	struct score score;
+	struct window_score score;
 	if (!score_windows(s, LEARN, mask, 0, s->half[LEARN].windows, &score, error))
 		return false;
 	*mean = score.log_probability / score.rows;
@@ -349,7 +349,7 @@ static bool run_search(const struct searching* s, const struct proposer* p, doub
 			good = show_progress(s, p->name, cost, checkpoint[at++], &best, error);
 		}
 		struct proposal proposal;
-		struct score score = {0};
+		struct window_score score = {0};
 		const int w = scored / SEARCH_SPANS * s->windows % half->windows;
 		int rows = 0;
 		for (int i = w; i < w + s->windows; i++)
