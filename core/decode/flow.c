@@ -556,36 +556,20 @@ void session_begin_step(struct session* s) {
 	}
 }
 
-bool swiftlet_session_step(struct session* s, struct swiftlet_step* step, char* message, size_t size) {
+bool session_step(struct session* s, struct swiftlet_step* step, struct error* error) {
 	struct session_work work;
-	struct error error = {""};
 	session_begin_step(s);
 	while (session_next(s, &work)) {
 		const double before = options_clock(&s->options);
-		if (!session_run(s, &work, &error))
-			return give_message(message, size, &error);
+		if (!session_run(s, &work, error))
+			return false;
 		if (session_absorb(s, &work, work.pass.n, options_clock(&s->options) - before))
 			break;
 	}
-	if (session_failure(s))
-		return give_message(message, size, session_failure(s));
-	session_output(s, step);
-	return true;
-}
-
-bool swiftlet_session_generate(struct session* s, const struct swiftlet_request* request,
-                               bool (*on_step)(void* user, const struct swiftlet_step*), void* user,
-                               struct swiftlet_figures* figures, char* message, size_t size) {
-	struct swiftlet_step step;
-	if (!swiftlet_session_start(s, request, message, size))
+	if (session_failure(s)) {
+		*error = *session_failure(s);
 		return false;
-	do {
-		if (!swiftlet_session_step(s, &step, message, size))
-			return false;
-		if (on_step && !on_step(user, &step))
-			swiftlet_session_cancel(s);
-	} while (step.stop == SWIFTLET_RUNNING);
-	if (figures)
-		swiftlet_session_figures(s, figures);
+	}
+	session_output(s, step);
 	return true;
 }

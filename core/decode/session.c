@@ -83,14 +83,14 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	acceptance_open(&s->acceptance);
 	planner_open(&s->planner, &s->drafters, &s->acceptance);
 	if (!open_parts(s, error)) {
-		swiftlet_session_close(s);
+		session_close(s);
 		return NULL;
 	}
 	plan_new_mask(s);
 	return s;
 }
 
-void swiftlet_session_close(struct session* s) {
+void session_close(struct session* s) {
 	if (!s)
 		return;
 	if (s->cache)
@@ -116,15 +116,6 @@ void swiftlet_session_close(struct session* s) {
 }
 
 /* ---- requests ----------------------------------------------------------------------------- */
-
-void swiftlet_request_default(struct swiftlet_request* request, const struct swiftlet_options* options) {
-	*request = (struct swiftlet_request){.max_tokens = 128,
-	                                     .temperature = options->temperature,
-	                                     .top_p = options->top_p,
-	                                     .min_p = options->min_p,
-	                                     .top_k = options->top_k,
-	                                     .seed = options->seed};
-}
 
 static bool check_request(const struct session* s, const struct swiftlet_request* r, struct error* error) {
 	const int vocab = s->engine->model->weights.shape.vocab;
@@ -270,11 +261,10 @@ static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 	                              .sequence = r->sequence};
 }
 
-bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
-	struct error error = {""};
-	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
-	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error) || !embedding_start(s, r, &error))
-		return give_message(message, size, &error);
+bool session_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	if (!check_request(s, r, error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, error) ||
+	    !prepare_logprobs(s, r, error) || !penalties_start(s, r, error) || !embedding_start(s, r, error))
+		return false;
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);
 	if (s->learner)
@@ -282,8 +272,8 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_ends(s, r);
 	start_sampler(s, r);
-	if (!constraint_start(s, r, &error) || !start_drafters(s, r, &error))
-		return give_message(message, size, &error);
+	if (!constraint_start(s, r, error) || !start_drafters(s, r, error))
+		return false;
 	s->signature.rows = 0;
 	if (s->signature.mean)
 		memset(s->signature.mean, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
@@ -297,12 +287,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	return true;
 }
 
-void swiftlet_session_cancel(struct session* s) { s->cancelled = true; }
-
-const char* swiftlet_stop_name(enum swiftlet_stop stop) {
-	static const char* const names[] = {"running", "eos", "length", "stop", "cancelled"};
-	return names[stop];
-}
+void session_cancel(struct session* s) { s->cancelled = true; }
 
 /* Whether the prompt, or a text that is computed again, is not all there. */
 static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL || s->phase == PHASE_READ; }
@@ -311,7 +296,7 @@ static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL
 
 static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 
-void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* f) {
+void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	*f = s->figures;
 	f->tokens = s->n_text - s->n_prompt;
 	f->stop = s->stop;
@@ -378,32 +363,6 @@ void session_expect(struct session* s, double matchness) {
 	plan_new_mask(s);
 	s->matchness = matchness;
 	acceptance_reset_first(&s->acceptance, SOURCE_mask, (float)matchness);
-}
-
-static bool add_blocks(const struct session* s, struct mask* mask, const int* block, int n, int kind,
-                       struct error* error) {
-	const int blocks = s->engine->model->weights.shape.n_blocks;
-	for (int i = 0; i < n; i++) {
-		if (block[i] < 1 || block[i] > blocks - 2)
-			return error_set(
-			    error,
-			    "the mask skips the %s of block %d: expected 1 to %d (the model has %d blocks; the "
-			    "first and the last are never skipped)",
-			    kind ? "MLP" : "attention", block[i], blocks - 2, blocks);
-		mask_set(mask, 2 * block[i] + kind, true);
-	}
-	return true;
-}
-
-bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_attention, const int* mlp,
-                               int n_mlp, char* message, size_t size) {
-	struct error error = {""};
-	struct mask mask = {.word = {0}};
-	if (!add_blocks(s, &mask, attention, n_attention, 0, &error) ||
-	    !add_blocks(s, &mask, mlp, n_mlp, 1, &error))
-		return give_message(message, size, &error);
-	session_set_mask(s, &mask);
-	return true;
 }
 
 struct mask session_quantized(const struct session* s, bool* head) {
@@ -522,10 +481,6 @@ struct cache* session_cache(struct session* s) {
 
 void session_remember(struct session* s, struct retrieval_pool* pool) {
 	retrieval_pool_add(pool, s->text, s->n_text);
-}
-
-const char* swiftlet_source_name(int source) {
-	return source >= 0 && source < DRAFTER_COUNT ? drafter_name[source] : NULL;
 }
 
 struct mask session_mask(const struct session* s, double* matchness) {

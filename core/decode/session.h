@@ -50,6 +50,13 @@ void session_limit_prefill(struct session*, int rows);
 /* A session whose masks are given; NULL with the error set. A learner may be put in place before its first
  * request (s->learner, the session's from then on). */
 struct session* session_open(struct engine*, const struct swiftlet_options*, struct error*);
+void session_close(struct session*);
+/* As the public functions of these names. */
+bool session_start(struct session*, const struct swiftlet_request*, struct error*);
+bool session_step(struct session*, struct swiftlet_step*, struct error*);
+void session_cancel(struct session*);
+void session_figures(const struct session*, struct swiftlet_figures*);
+
 /* Takes the learner's mask, and what it knows of its matchness (NaN: nothing). */
 void session_adopt(struct session*, const struct mask*, double matchness);
 
