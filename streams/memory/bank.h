@@ -24,10 +24,10 @@ struct bank_record { /* sums: those of two processes can be added */
 		struct {
 			int64_t matches, rows;         /* matchness = matches / rows */
 			int64_t accepted, draft_steps; /* alpha = accepted / draft_steps */
-			int64_t trials;                /* draft steps that were judged */
-			int64_t rounds, round_tokens;  /* M = round_tokens / rounds */
-			int64_t tokens, instances;     /* served with this mask */
-			int64_t steps;                 /* proposals scored while it was the best */
+			int64_t trials; /* of the change test (streams/memory/drift.h), a success each accepted one */
+			int64_t rounds, round_tokens; /* M = round_tokens / rounds */
+			int64_t tokens, instances;    /* served with this mask */
+			int64_t steps;                /* proposals scored while it was the best */
 			int64_t held; /* tokens served since its workload cluster was new, or since the last drift */
 		};
 		int64_t sum[BANK_SUMS]; /* the same as a list */

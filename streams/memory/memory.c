@@ -13,7 +13,7 @@ const char* memory_event_name(enum memory_event event) {
 /* ---- opening and closing ------------------------------------------------------------------ */
 
 /* A mask that an earlier process served long and that drafted well is rested on, though its search had some
- * way to go: it wakes when acceptance falls. */
+ * way to go: the change test wakes it. */
 static bool served_well(const struct bank_record* r) {
 	return r->tokens >= MEMORY_HOLD / 2 && memory_drafts_well(r);
 }

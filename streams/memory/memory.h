@@ -5,9 +5,9 @@
  * once the prefill is done. The session then continues the search of that cluster (memory_watch.c). A new
  * cluster starts from the influence that its first prompt shows. A cluster has converged when its search has
  * ended, or when its mask has held for MEMORY_HOLD tokens without drift and drafts well (four times as many
- * tokens when it does not). Nothing is proposed for a converged cluster. When
- * the newest drafts are accepted much less often than those before, the search starts anew from the influence
- * of the present text. A mask that drafted well in an earlier process counts as converged.
+ * tokens when it does not). Nothing is proposed for a converged cluster. The change test
+ * (streams/memory/drift.h) watches every verify pass. When acceptance has drifted, the search starts anew
+ * from the influence of the present text. A mask that drafted well in an earlier process counts as converged.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; all other calls may
  * come from any thread.
@@ -21,6 +21,7 @@
 #include "core/decode/options.h"
 #include "core/model/model.h"
 #include "streams/memory/bank.h"
+#include "streams/memory/drift.h"
 #include "streams/memory/store.h"
 
 enum { MEMORY_HOLD = 1024 };
@@ -36,7 +37,7 @@ const char* memory_event_name(enum memory_event);
 
 struct memory_counts {
 	int64_t recalled, new_clusters, improved, converged, drifts;
-	int64_t trials; /* draft steps that were judged */
+	int64_t trials; /* of the change test */
 	int entries;
 	int64_t evictions;
 	bool store_failed; /* the last write did not succeed; what it held is kept for the next */

@@ -10,13 +10,6 @@
 /* Instances between two flushes. */
 enum { FLUSH_INSTANCES = 4 };
 
-/* How the drafts of the entry that is served do. A trial is a draft step that was judged. */
-struct recent_drafts {
-	double accepted, trials;      /* all that is known of the mask */
-	double new_accepted, newness; /* of the newest trials, which fade */
-	int64_t seen;
-};
-
 struct memory_watch {
 	struct memory* memory;
 	swiftlet_session* session;
@@ -30,7 +23,7 @@ struct memory_watch {
 	int64_t entry_cluster; /* 0: there was none */
 	struct bank_signature signature;
 	struct bank_record record; /* of this instance, since it was placed or the entry was last updated */
-	struct recent_drafts recent;
+	struct drift drift;
 	int64_t round_seen;                 /* session_last_round's count */
 	int steps_seen;                     /* search_steps */
 	int64_t search_cluster;             /* of the session's search; 0: before its first move */
@@ -38,30 +31,6 @@ struct memory_watch {
 	int64_t unsaved_cluster;
 	char unsaved_task[BANK_TASK];
 };
-
-/* ---- drift ---------------------------------------------------------------------------------- */
-
-enum { NEWEST = 64 }; /* trials after which one counts 1/e */
-
-static void expect_drafts(struct recent_drafts* r, double accepted, double trials) {
-	*r = (struct recent_drafts){.accepted = accepted, .trials = trials, .seen = r->seen};
-}
-
-/* Whether the mask fits the text worse than before: the newest drafts are accepted less often by a quarter
- * of all, which is three standard deviations or more of so many trials. It is then to be learned anew. */
-static bool has_drifted(struct recent_drafts* r, int accepted, int trials) {
-	const double keep = exp(-(double)trials / NEWEST);
-	r->new_accepted = keep * r->new_accepted + accepted;
-	r->newness = keep * r->newness + trials;
-	r->accepted += accepted;
-	r->trials += trials;
-	r->seen += trials;
-	const bool drifted = r->trials >= 2 * NEWEST && r->newness > 0.75 * NEWEST &&
-	                     r->new_accepted / r->newness < r->accepted / r->trials - 0.25;
-	if (drifted)
-		expect_drafts(r, 0, 0);
-	return drifted;
-}
 
 /* ---- searches ------------------------------------------------------------------------------ */
 
@@ -200,6 +169,7 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	w->session = session;
 	w->number = number;
 	w->search = session_options(session)->search ? session_search(session) : NULL;
+	drift_open(&w->drift);
 	if (m->store && !m->device[0]) { /* the first session */
 		struct engine* engine = session_engine(session);
 		statistics_device(m->device, engine);
@@ -255,7 +225,7 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 	w->memory = to;
 	w->placed = false;
 	w->entry_cluster = 0;
-	memset(&w->recent, 0, sizeof w->recent);
+	drift_open(&w->drift);
 	if (to->acceptance)
 		*session_acceptance(w->session) = *to->acceptance;
 }
@@ -275,12 +245,13 @@ static struct bank_entry* current_entry(struct memory_watch* w) {
 	return bank_entry(w->memory->bank, w->entry_task, w->entry_cluster, &w->mask);
 }
 
-/* From now on this entry is served. Its record is what the newest drafts are compared with. */
+/* From now on this entry is served. What it is known to reach is the change test's baseline, so that it can
+ * start at once. */
 static void serve_entry(struct memory_watch* w, const struct bank_entry* e) {
 	w->mask = e->mask;
 	w->entry_cluster = e->cluster;
 	memcpy(w->entry_task, e->task, sizeof w->entry_task);
-	expect_drafts(&w->recent, (double)e->record.accepted, (double)e->record.trials);
+	drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
 }
 
 /* A cluster that was served before goes on: with what its search drafts with now, or, where the search is new
@@ -298,7 +269,7 @@ static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t c
 	}
 	const bool same = mask_equal(&now, &e->mask);
 	const bool goes_on = same && w->entry_cluster == e->cluster && mask_equal(&w->mask, &now);
-	if (!goes_on) /* else the comparison runs on across instances */
+	if (!goes_on) /* else the change test runs on across instances */
 		serve_entry(w, e);
 	if (!same) {
 		session_set_mask(w->session, &e->mask);
@@ -406,7 +377,7 @@ static void watch_rounds(struct memory_watch* w) {
 	w->record.trials += trials;
 	w->record.rounds++;
 	w->record.round_tokens += accepted + 1;
-	if (has_drifted(&w->recent, accepted, trials) && w->search)
+	if (drift_add(&w->drift, accepted, steps) && w->search)
 		restart_search(w);
 }
 
@@ -485,7 +456,7 @@ void memory_end(struct memory_watch* w) {
 	pthread_mutex_lock(&m->lock);
 	record_instance(w, &w->signature);
 	carry_influence(w);
-	m->counts.trials = w->recent.seen;
+	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
 	pthread_mutex_unlock(&m->lock);
 	if (flush)
