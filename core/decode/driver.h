@@ -28,7 +28,7 @@ struct round_trace {
 
 struct driver_calls {
 	void (*close)(struct driver*);
-	/* Of `kept` cached tokens of a text so many may stay. */
+	/* How many of `kept` cached tokens of a text may stay. */
 	int (*keeps)(const struct driver*, int kept);
 	/* A text begins; it is the session's already. */
 	bool (*begin)(struct driver*, const struct drafter_text*, struct error*);
@@ -37,7 +37,8 @@ struct driver_calls {
 	/* The cache was emptied while a prompt was computed. */
 	void (*release)(struct driver*);
 
-	/* Where sees_prompt: what a pass over the prompt is to tell, and the driver's pass over its n rows. */
+	/* Only with sees_prompt: adds the driver's tap to a pass over the prompt; begins its pass over these n
+	 * rows. */
 	void (*tap)(struct driver*, struct pass*);
 	void (*read)(struct driver*, int n);
 	/* Whether passes come before the next round. */
@@ -71,7 +72,7 @@ struct driver {
 void session_set_driver(struct session*, struct driver*);
 struct driver* session_driver(const struct session*); /* NULL: rounds are planned */
 
-/* What a session shows its driver. Pointers are the session's. */
+/* A session as its driver sees it. Pointers are the session's. */
 struct session_view {
 	struct engine* engine;
 	const struct swiftlet_options* options;

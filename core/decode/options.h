@@ -101,7 +101,7 @@ struct swiftlet_options {
 	double draft_read;
 	bool draft_wait;     /* the latter, too, is made while the engine opens */
 	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
-	void (*progress)(void* user, double share); /* of making it while the engine opens; NULL: not told */
+	void (*progress)(void* user, double share); /* of making it while the engine opens; may be NULL */
 	void* progress_user;
 	bool bank;                        /* for streams/ */
 	uint64_t seed;                    /* of the search and of sampling */

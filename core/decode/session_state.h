@@ -40,7 +40,7 @@ struct emitter {
 	int stopped_by; /* the stop string that ended the text, or -1 */
 };
 
-/* What penalties look at. The arrays are made by the first request that wants them. */
+/* The history that penalties look at. The arrays are made by the first request that wants them. */
 struct history {
 	bool on;
 	struct penalties penalties;
@@ -59,7 +59,7 @@ struct states {
 	struct levels levels; /* how much of it drafts read */
 };
 
-/* Of an answer that has to keep a grammar. */
+/* The grammar that an answer has to keep. */
 struct constraint_state {
 	struct acceptor* acceptor; /* NULL: the answer is free */
 	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
@@ -67,16 +67,16 @@ struct constraint_state {
 	const uint64_t* allowed[MAX_ROWS];
 };
 
-/* Of a request that wants its prompt's mean state. */
+/* The mean state of the prompt, where a request wants it. */
 struct embedding {
 	float* out;         /* (dim) the caller's, NULL: not wanted */
 	float *norm, *bias; /* (dim) NULL until one was wanted */
 	int n;              /* tokens of the prompt that are added */
 };
 
-/* What a request wants to be told of probabilities. */
+/* The log probabilities that a request wants. */
 struct log_probs {
-	int top;                                        /* alternatives a token; 0: nothing is told */
+	int top;                                        /* alternatives a token; 0: none are wanted */
 	bool of_prompt;                                 /* of the prompt's tokens too */
 	int prompt_reported;                            /* of these, how many were given */
 	float* logits;                                  /* (LOGPROB_ROWS, vocab) once a request wanted some */

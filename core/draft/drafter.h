@@ -27,7 +27,7 @@ enum { EVIDENCE_BINS = 64 };
 struct candidate {
 	int32_t token;
 	uint8_t bin; /* below the drafter's `bins` */
-	bool spare;  /* told to be learned from alone, not for the tree */
+	bool spare;  /* for learning alone, not for the tree */
 };
 
 /* Puts one after n in the list unless its token is there; how many there are then. */

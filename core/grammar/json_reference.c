@@ -1,4 +1,4 @@
-/* Where references lead. Before a schema is compiled every $ref becomes a pointer from the root (RFC 6901),
+/* Resolves references. Before a schema is compiled every $ref becomes a pointer from the root (RFC 6901),
  * whatever it was: relative to an $id (RFC 3986), an $anchor, an escaped pointer. So schemas may be copied
  * and joined. */
 #include <stdio.h>

@@ -48,7 +48,7 @@ void chain_close(void* state);
 void chain_start(struct chain*, int32_t root, int span, const struct mask* skip, const struct segment*);
 /* The next row. head: it runs the model's own. */
 void chain_row_pass(struct chain*, bool head, struct pass*);
-/* What the step at hand is to tell, asked of this result. */
+/* The wants of the step at hand, which asks this result for them. */
 uint8_t chain_ask(struct chain*, struct result*);
 /* Its result is there. */
 void chain_step(struct chain*);

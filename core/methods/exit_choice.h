@@ -1,4 +1,4 @@
-/* Where to leave the model early, and how far to draft from there: by measured cost.
+/* Chooses by measured cost where to leave the model early, and how far to draft from there.
  *
  * How often an exit's choices are the target's is measured on generated text, all exits in one go over it:
  * rows run up to the first exit, give their choices, and go on to the next. Looked at again when the text is

@@ -24,8 +24,8 @@ struct method_drafter {
 	/* Fills a pass that makes the chain's next step, which may take several; takes its results. */
 	void (*step)(void* state, struct pass*);
 	void (*take)(void* state);
-	/* Of one that has to see every row of the prompt, which its chain's `prompt` is the tap of: how many it
-	 * has seen; the pass by which it sees n more, whose results it takes. */
+	/* Only for a drafter that sees every row of the prompt, which its chain's `prompt` is the tap of: how
+	 * many it has seen; the pass by which it sees n more, whose results it takes. */
 	int (*seen)(const void* state);
 	void (*read)(void* state, int n, struct pass*);
 };

@@ -130,7 +130,7 @@ static void close_method(struct driver* driver) {
 
 /* ---- a text --------------------------------------------------------------------------------- */
 
-static int keeps(const struct driver* driver, int kept) {
+static int limit_kept(const struct driver* driver, int kept) {
 	const struct standalone* m = (const struct standalone*)driver;
 	const int seen = driver->sees_prompt ? m->drafter->seen(m->state) : kept;
 	return seen < kept ? seen / PREFILL_CHUNK * PREFILL_CHUNK : kept;
@@ -180,13 +180,13 @@ static void read_prompt(struct driver* driver, int n) {
 	m->reading = n;
 }
 
-static bool calibrate(struct driver* driver) {
+static bool begin_calibration(struct driver* driver) {
 	struct standalone* m = (struct standalone*)driver;
 	m->next = STANDALONE_CALIBRATE;
 	return calibration_begin(m);
 }
 
-static bool drafts(const struct driver* driver) {
+static bool is_drafting(const struct driver* driver) {
 	return standalone_drafts((const struct standalone*)driver);
 }
 
@@ -368,14 +368,14 @@ static void trace_round(const struct driver* driver, struct round_trace* trace) 
 }
 
 static const struct driver_calls calls = {.close = close_method,
-                                          .keeps = keeps,
+                                          .keeps = limit_kept,
                                           .begin = begin_text,
                                           .append = append_text,
                                           .release = release_text,
                                           .tap = tap_prompt,
                                           .read = read_prompt,
-                                          .calibrate = calibrate,
-                                          .drafts = drafts,
+                                          .calibrate = begin_calibration,
+                                          .drafts = is_drafting,
                                           .start = start_round,
                                           .fill = fill_pass,
                                           .take = take_pass,

@@ -41,7 +41,7 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	return good;
 }
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- report --------------------------------------------------------------------------------- */
 
 static void report_choice(const struct contest* t, cJSON* list, const char* name, struct choice choice) {
 	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
