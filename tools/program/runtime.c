@@ -103,7 +103,8 @@ static double cache_bytes(const struct runtime* r, int* context) {
 	*context = options_context(&r->options, r->model);
 	const bool wide = strcmp(type, "f32") == 0 || (strcmp(type, "auto") == 0 && r->model->dtype == DTYPE_F32);
 	const double element = strcmp(type, "q8_0") == 0 ? 34.0 / 32 : wide ? 4 : 2;
-	return 2.0 * element * *context * shape->n_blocks * shape->kv_heads * shape->head_dim;
+	return 2.0 * element * *context * attention_blocks(shape) * shape->kv_heads * shape->head_dim +
+	       (double)recurrent_bytes(shape);
 }
 
 bool runtime_open_engine(struct runtime* r, struct error* error) {
