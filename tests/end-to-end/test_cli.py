@@ -361,7 +361,7 @@ class Chat(EndToEnd):
                             b"\033[200~/a\r//b\033[201~\r", b"dropped\003", f"/save {first}\r".encode())
         self.assertIn("tokens/s", out)
         self.assertEqual(self.said(first), ["hello", "one\ntwo", "/a\n//b"])
-        self.converse(b"\033[A" * 4 + b"\r", f"/save {second}\r".encode())
+        self.converse(b"\033[A" * 5 + b"\r", f"/save {second}\r".encode())
         self.assertEqual(self.said(second), ["hello"])
 
 
