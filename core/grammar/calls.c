@@ -10,11 +10,19 @@
 
 enum { MAX_TRIGGER = 32 };
 
+/* Arguments are an object, whether the schema says so or not. */
+static void say_object(cJSON* schema) {
+	if (cJSON_IsObject(schema) && !schema_has(schema, "type $ref allOf anyOf oneOf enum const"))
+		cJSON_AddStringToObject(schema, "type", "object");
+}
+
 static int32_t emit_arguments(struct grammar* g, const char* schema, int32_t next, struct error* error) {
 	if (!schema)
 		return json_schema_emit(g, NULL, next, error);
 	cJSON* parsed = json_parse(schema, strlen(schema), "the tool's parameters", error);
-	const int32_t at = parsed ? json_schema_emit(g, parsed->child ? parsed : NULL, next, error) : NOWHERE;
+	const bool any = parsed && !parsed->child;
+	say_object(parsed);
+	const int32_t at = parsed ? json_schema_emit(g, any ? NULL : parsed, next, error) : NOWHERE;
 	cJSON_Delete(parsed);
 	return at;
 }

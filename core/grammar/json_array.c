@@ -37,7 +37,7 @@ static const cJSON* item_at(struct array* a, int place) {
 		const cJSON* of = place < schema_prefix(a->group[i]) ? cJSON_GetArrayItem(prefix, place) : rest;
 		if (of && !cJSON_IsTrue(of))
 			schema_append(a->c, list, cJSON_Duplicate(of, true));
-		evaluated = evaluated || of;
+		evaluated = evaluated || (of && !json_field(a->group[i], SCHEMA_UNSEEN));
 	}
 	if (a->unevaluated && !evaluated)
 		schema_append(
@@ -214,7 +214,6 @@ static int32_t emit_plain(struct array* a, int32_t close, int32_t end) {
 	const int rule = a->most == a->fixed || cJSON_IsFalse(a->others) ? 0 : item_rule(c, a->others);
 	if (a->fixed == 0)
 		return schema_emit_list(c, rule, a->least, a->most, close, end);
-	/* all of the fixed ones come, as far as there may be so many */
 	const int fixed = a->most >= 0 && a->most < a->fixed ? a->most : a->fixed;
 	if (fixed == 0)
 		return close;
@@ -222,11 +221,12 @@ static int32_t emit_plain(struct array* a, int32_t close, int32_t end) {
 	                              : schema_emit_more(c, rule, a->least > fixed ? a->least - fixed : 0,
 	                                                 a->most < 0 ? -1 : a->most - fixed, end);
 	for (int i = fixed - 1; i >= 0 && !c->failed; i--) {
-		const int32_t item = at == NOWHERE ? NOWHERE : emit_item(c, item_at(a, i), at);
-		if (item == NOWHERE) /* none may be there: the array ends before it */
-			at = a->least > i ? NOWHERE : i > 0 ? end : close;
-		else
-			at = i > 0 ? schema_emit_literal(c, ",", schema_emit_space(c, item)) : schema_emit_space(c, item);
+		int32_t item = at == NOWHERE ? NOWHERE : emit_item(c, item_at(a, i), at);
+		if (item != NOWHERE)
+			item = schema_emit_space(c, item);
+		if (item != NOWHERE && i > 0)
+			item = schema_emit_literal(c, ",", item);
+		at = emit_split(c->grammar, item, a->least > i ? NOWHERE : i > 0 ? end : close);
 	}
 	return at;
 }

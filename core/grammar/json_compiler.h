@@ -26,8 +26,11 @@ enum {
 #define SCHEMA_ALSO "\1also"
 #define SCHEMA_NEVER "\1never"
 
+/* A schema that holds besides, and says nothing of which members and items are evaluated. */
+#define SCHEMA_QUIET "\1quiet"
+
 /* Lists of groups of keywords that belong together, beside those that the schema itself has: of members, of
- * items, and what an array contains. UNSEEN: a group that says nothing of which members are evaluated. */
+ * items, and what an array contains. UNSEEN: a group that says nothing of what is evaluated. */
 #define SCHEMA_MEMBERS "\1members"
 #define SCHEMA_ITEMS "\1items"
 #define SCHEMA_CONTAINS "\1contains"
@@ -42,6 +45,7 @@ enum shared {
 	SHARED_INTEGER,
 	SHARED_VALUE,
 	SHARED_OBJECT,
+	SHARED_ARRAY,
 	SHARED_COUNT
 };
 

@@ -9,19 +9,21 @@
 
 static cJSON* copied(const cJSON* value) { return cJSON_Duplicate(value, true); }
 
-/* An object in which the member is there, or is not. */
-static cJSON* with_member(struct compiler* c, const char* name) {
-	return schema_wrapped(c, "required", cJSON_CreateStringArray(&name, 1));
-}
-
 /* A value of the type, of which more is to be said. */
 static cJSON* typed(struct compiler* c, const char* type) {
 	return schema_wrapped(c, "type", cJSON_CreateString(type));
 }
 
-/* An object whose member, if it comes, is so. Which members are evaluated does not depend on it. */
+/* An object in which the member is there. */
+static cJSON* with_member(struct compiler* c, const char* name) {
+	cJSON* to = typed(c, "object");
+	schema_put(c, to, "required", cJSON_CreateStringArray(&name, 1));
+	return to;
+}
+
+/* If it is an object, its member, if it comes, is so. Which members are evaluated does not depend on it. */
 static cJSON* member_is(struct compiler* c, const char* name, cJSON* schema) {
-	cJSON *to = typed(c, "object"), *list = cJSON_CreateArray();
+	cJSON *to = cJSON_CreateObject(), *list = cJSON_CreateArray();
 	cJSON* group = schema_wrapped(c, "properties", schema_wrapped(c, name, schema));
 	schema_put(c, group, SCHEMA_UNSEEN, cJSON_CreateTrue());
 	schema_append(c, list, group);
@@ -29,8 +31,11 @@ static cJSON* member_is(struct compiler* c, const char* name, cJSON* schema) {
 	return to;
 }
 
+/* An object without the member. */
 static cJSON* without_member(struct compiler* c, const char* name) {
-	return member_is(c, name, cJSON_CreateFalse());
+	cJSON* to = member_is(c, name, cJSON_CreateFalse());
+	schema_put(c, to, "type", cJSON_CreateString("object"));
+	return to;
 }
 
 static cJSON* both_of(struct compiler* c, cJSON* a, cJSON* b) {
@@ -144,10 +149,6 @@ static void add_failed_choice(struct compiler* c, const cJSON* field, cJSON* way
 static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
 	const char* name = field->string;
 	const cJSON* one;
-	/* these ways hold what would be taken for evaluated */
-	if (c->evaluates &&
-	    json_lists("not if dependencies dependentSchemas oneOf prefixItems items contains", name))
-		return false;
 	if (strcmp(name, "required") == 0) {
 		cJSON_ArrayForEach (one, field)
 			schema_append(c, ways, cJSON_IsString(one) ? without_member(c, one->valuestring) : NULL);
@@ -159,6 +160,7 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 				continue;
 			}
 			cJSON* way = member_is(c, one->string, other);
+			schema_put(c, way, "type", cJSON_CreateString("object"));
 			schema_put(c, way, "required", cJSON_CreateStringArray((const char* const*)&one->string, 1));
 			schema_append(c, ways, way);
 		}
@@ -233,8 +235,10 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 			lost = field->string;
 	}
 	c->conditions--;
-	if (ways && ways->child)
-		return schema_wrapped(c, "anyOf", ways);
+	if (ways && ways->child) {
+		cJSON* either = schema_wrapped(c, "anyOf", ways);
+		return c->evaluates ? schema_wrapped(c, SCHEMA_QUIET, either) : either;
+	}
 	cJSON_Delete(ways);
 	if (lost)
 		schema_refuse_keyword(c, lost,
@@ -258,15 +262,18 @@ static cJSON* conditional(struct compiler* c, const cJSON* schema) {
 	const cJSON *condition = json_field(schema, "if"), *then = json_field(schema, "then"),
 	            *otherwise = json_field(schema, "else");
 	if (!then && !otherwise) /* it says what is evaluated, at most */
-		return cJSON_CreateTrue();
+		return c->evaluates
+		           ? schema_wrapped(c, "anyOf", schema_pair(c, copied(condition), cJSON_CreateTrue()))
+		           : cJSON_CreateTrue();
 	return either(c, copied(condition), then, schema_negated(c, condition), otherwise);
 }
 
+/* What is needed is written first, where nothing else says in which order members come. */
 static cJSON* dependency(struct compiler* c, const cJSON* on) {
 	cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
-	cJSON* either_way = either(c, with_member(c, on->string), needed, without_member(c, on->string), NULL);
-	cJSON_Delete(needed);
-	return either_way;
+	cJSON* there = both_of(c, needed, with_member(c, on->string));
+	cJSON* missing = member_is(c, on->string, cJSON_CreateFalse());
+	return schema_wrapped(c, "anyOf", schema_pair(c, there, missing));
 }
 
 cJSON* schema_conditions(struct compiler* c, const cJSON* schema) {

@@ -20,7 +20,7 @@ static bool describes(const char* keyword) {
 	    "minItems maxItems uniqueItems pattern format minLength maxLength contentEncoding "
 	    "contentMediaType minimum maximum "
 	    "exclusiveMinimum exclusiveMaximum multipleOf nullable " SCHEMA_EXCEPT " " SCHEMA_ALSO
-	    " " SCHEMA_NEVER " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	    " " SCHEMA_NEVER " " SCHEMA_QUIET " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
 	    keyword);
 }
 
@@ -290,7 +290,7 @@ cJSON* schema_other_items(struct compiler* c, const cJSON* schema, const cJSON* 
 	const int n = schema_groups(schema, SCHEMA_CONTAINS, together[2][1], group);
 	cJSON* either = cJSON_CreateArray();
 	for (int i = 0; i < n; i++)
-		if (json_field(group[i], "contains"))
+		if (json_field(group[i], "contains") && !json_field(group[i], SCHEMA_UNSEEN))
 			schema_append(c, either, cJSON_Duplicate(json_field(group[i], "contains"), true));
 	schema_append(c, either, cJSON_Duplicate(unevaluated, true));
 	return schema_wrapped(c, "anyOf", either);
@@ -313,6 +313,8 @@ static void settle_items(struct compiler* c, cJSON* to) {
 	      *settled = cJSON_CreateObject(), *prefix = cJSON_CreateArray();
 	bool all = false;
 	for (int i = 0; i < n; i++) {
+		if (json_field(group[i], SCHEMA_UNSEEN))
+			continue;
 		all = all || schema_rest(group[i]);
 		while (cJSON_GetArraySize(prefix) < schema_prefix(group[i]) && !c->failed)
 			schema_append(c, prefix, cJSON_CreateTrue());
@@ -326,7 +328,63 @@ static void settle_items(struct compiler* c, cJSON* to) {
 		add_to_list(c, to, SCHEMA_ITEMS, settled);
 }
 
+/* Of keywords that belong together, those of the schema itself become a group, and none of its groups says
+ * what is evaluated. */
+static void hush_groups(struct compiler* c, cJSON* to, const char* list, const char* keywords) {
+	cJSON *field, *next, *group = cJSON_CreateObject();
+	for (field = to->child; field; field = next) {
+		next = field->next;
+		if (json_lists(keywords, field->string))
+			schema_put(c, group, field->string, cJSON_DetachItemViaPointer(to, field));
+	}
+	if (group && group->child)
+		add_to_list(c, to, list, group);
+	else
+		cJSON_Delete(group);
+	cJSON_ArrayForEach (group, cJSON_GetObjectItemCaseSensitive(to, list))
+		schema_put(c, group, SCHEMA_UNSEEN, cJSON_CreateTrue());
+}
+
+/* The flat schema as one that says nothing of what is evaluated. Takes it over. */
+static cJSON* hushed(struct compiler* c, cJSON* to) {
+	static const char* const lists[] = {"anyOf", "oneOf", "allOf"};
+	if (!cJSON_IsObject(to) || c->failed)
+		return to;
+	for (int i = 0; i < 3; i++)
+		hush_groups(c, to, together[i][0], together[i][1]);
+	for (int i = 0; i < 3; i++) {
+		cJSON *list = cJSON_GetObjectItemCaseSensitive(to, lists[i]), *quiet = cJSON_CreateArray();
+		while (cJSON_IsArray(list) && list->child)
+			schema_append(c, quiet,
+			              schema_wrapped(c, SCHEMA_QUIET, cJSON_DetachItemViaPointer(list, list->child)));
+		if (cJSON_IsArray(list))
+			schema_put(c, to, lists[i], quiet);
+		else
+			cJSON_Delete(quiet);
+	}
+	return to;
+}
+
 static cJSON* flat_at(struct compiler*, const cJSON* schema, bool within, int depth);
+
+/* A oneOf as an anyOf of alternatives of which each says that no other holds. */
+static void spell_out_choice(struct compiler* c, cJSON* to) {
+	cJSON *choice = cJSON_DetachItemFromObjectCaseSensitive(to, "oneOf"), *list = cJSON_CreateArray();
+	const cJSON *one, *other;
+	cJSON_ArrayForEach (one, choice) {
+		cJSON* all = cJSON_CreateArray();
+		schema_append(c, all, cJSON_Duplicate(one, true));
+		cJSON_ArrayForEach (other, choice)
+			if (other != one && !c->failed)
+				schema_append(c, all, schema_negated(c, other));
+		schema_append(c, list, counted(c, schema_wrapped(c, "allOf", all)));
+	}
+	cJSON_Delete(choice);
+	if (json_field(to, "anyOf"))
+		add_to_list(c, to, "allOf", schema_wrapped(c, "anyOf", list));
+	else
+		schema_put(c, to, "anyOf", list);
+}
 
 /* Each alternative by itself: what it evaluates is no other's. */
 static cJSON* settle_alternatives(struct compiler* c, cJSON* to, int depth) {
@@ -348,7 +406,7 @@ static cJSON* settled(struct compiler* c, cJSON* to, int depth) {
 	if (c->failed || !cJSON_IsObject(to) || !schema_has(to, "unevaluatedProperties unevaluatedItems"))
 		return to;
 	if (json_field(to, "oneOf"))
-		return fail(c, to, "what is unevaluated beside a \"oneOf\" cannot be joined with what surrounds it");
+		spell_out_choice(c, to);
 	if (json_field(to, "anyOf"))
 		return settle_alternatives(c, to, depth);
 	if (json_field(to, "unevaluatedProperties"))
@@ -386,7 +444,7 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int 
 		return cJSON_Duplicate(schema, true);
 	if (!cJSON_IsObject(schema))
 		return fail(c, NULL, "a schema is neither an object nor a boolean");
-	cJSON* to = schema_without(c, schema, "$ref allOf then else " SCHEMA_CONDITIONS);
+	cJSON* to = schema_without(c, schema, "$ref allOf then else " SCHEMA_CONDITIONS " " SCHEMA_QUIET);
 	if (reference) {
 		const cJSON* target = schema_resolve(c->root, reference);
 		if (!target)
@@ -397,6 +455,8 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int 
 		return fail(c, to, "\"allOf\" is not an array");
 	cJSON_ArrayForEach (one, all)
 		to = schema_both(c, to, flat_at(c, one, true, depth + 1));
+	if (json_field(schema, SCHEMA_QUIET))
+		to = schema_both(c, to, hushed(c, flat_at(c, json_field(schema, SCHEMA_QUIET), true, depth + 1)));
 	cJSON* conditions = schema_has(schema, SCHEMA_CONDITIONS) ? schema_conditions(c, schema) : NULL;
 	cJSON_ArrayForEach (one, conditions)
 		to = schema_both(c, to, flat_at(c, one, true, depth + 1));

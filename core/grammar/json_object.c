@@ -110,6 +110,16 @@ static bool add_member(struct object* o, const char* name, bool required) {
 	return !o->c->failed;
 }
 
+/* Whether the schema says at first sight that nothing is valid. */
+static bool is_never(const cJSON* schema) {
+	const cJSON *one, *not = json_field(schema, "not");
+	cJSON_ArrayForEach (one, json_field(schema, "allOf")) {
+		if (is_never(one))
+			return true;
+	}
+	return cJSON_IsFalse(schema) || cJSON_IsTrue(not ) || (cJSON_IsObject(not ) && !not ->child);
+}
+
 /* The members that the schema names, then those that it only requires. */
 static void list_members(struct object* o) {
 	const cJSON *required = json_field(o->schema, "required"), *field;
@@ -122,7 +132,8 @@ static void list_members(struct object* o) {
 		cJSON_ArrayForEach (field, properties) {
 			if (o->c->failed || !add_member(o, field->string, false))
 				return;
-			o->named = o->named || !json_field(o->group[i], SCHEMA_UNSEEN);
+			o->named = o->named || (!json_field(o->group[i], SCHEMA_UNSEEN) &&
+			                        !is_never(o->member[find_member(o, field->string)].schema));
 		}
 	}
 	cJSON_ArrayForEach (field, required) {
@@ -261,8 +272,11 @@ static int32_t emit_member(struct compiler* c, const struct member* member, int3
 		return NOWHERE;
 	const cJSON name = {.type = cJSON_String, .valuestring = (char*)(uintptr_t)member->name};
 	char* text = json_print(&name);
-	const int32_t at = text ? emit_text(c->grammar, text + 1, strlen(text + 1), schema_emit_colon(c, value))
-	                        : schema_refuse(c, "out of memory");
+	if (!text)
+		return schema_refuse(c, "out of memory");
+	const char* quoted = text + 1;
+	const int32_t at =
+	    emit_choices(c->grammar, &quoted, 1, emit_json_characters, schema_emit_colon(c, value));
 	free(text);
 	return at;
 }

@@ -94,8 +94,7 @@ static int32_t emit_any_value(struct compiler* c) {
 	all = emit_split(g, emit_shared(c, SHARED_NUMBER, RETURNS), all);
 	all = emit_split(g, emit_shared(c, SHARED_STRING, RETURNS), all);
 	all = emit_split(g, emit_shared(c, SHARED_OBJECT, RETURNS), all);
-	const int32_t list = emit_list(c, any_value, emit_literal(c, "]", RETURNS));
-	return emit_split(g, emit_literal(c, "[", list), all);
+	return emit_split(g, emit_shared(c, SHARED_ARRAY, RETURNS), all);
 }
 
 static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
@@ -109,6 +108,8 @@ static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
 		return emit_matching(c, expression[which], true, emit_characters, RETURNS);
 	if (which == SHARED_OBJECT)
 		return emit_literal(c, "{", emit_list(c, any_member, emit_literal(c, "}", RETURNS)));
+	if (which == SHARED_ARRAY)
+		return emit_literal(c, "[", emit_list(c, any_value, emit_literal(c, "]", RETURNS)));
 	return emit_any_value(c);
 }
 
@@ -163,31 +164,34 @@ int schema_count_of(struct compiler* c, const cJSON* schema, const char* keyword
 }
 
 unsigned schema_types(struct compiler* c, const cJSON* schema) {
-	static const struct {
-		const char* keywords;
-		enum type type;
-	} implied[] = {{"properties additionalProperties required patternProperties propertyNames minProperties "
-	                "maxProperties unevaluatedProperties " SCHEMA_MEMBERS,
-	                TYPE_OBJECT},
-	               {"uniqueItems items prefixItems minItems maxItems contains additionalItems "
-	                "unevaluatedItems " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
-	                TYPE_ARRAY},
-	               {"pattern minLength maxLength format contentEncoding contentMediaType", TYPE_STRING},
-	               {"minimum maximum exclusiveMinimum exclusiveMaximum multipleOf", TYPE_NUMBER}};
-	const cJSON *type = json_field(schema, "type"), *field;
+	const cJSON* type = json_field(schema, "type");
 	unsigned types = schema_type_set(type);
 	for (const cJSON* one = cJSON_IsArray(type) ? type->child : type; one;
 	     one = cJSON_IsArray(type) ? one->next : NULL)
 		if (!schema_type_set(one))
 			schema_refuse(c, "\"type\" names none of JSON's types");
-	cJSON_ArrayForEach (field, schema) {
-		for (size_t i = 0; !type && i < sizeof implied / sizeof *implied; i++)
-			if (!cJSON_IsNull(field) && json_lists(implied[i].keywords, field->string))
-				types |= 1u << implied[i].type;
-	}
+	/* who names an object's properties and forgets to say that it is one wants no other value */
+	if (!type && json_field(schema, "properties"))
+		types = 1u << TYPE_OBJECT;
 	if (types && cJSON_IsTrue(json_field(schema, "nullable")))
 		types |= 1u << TYPE_NULL;
 	return types;
+}
+
+/* Whether a keyword of the schema says something of values of the type. */
+static bool concerns(const cJSON* schema, enum type type) {
+	static const char* const keywords[TYPE_COUNT] = {
+	    [TYPE_OBJECT] = "properties additionalProperties required patternProperties propertyNames "
+	                    "minProperties maxProperties unevaluatedProperties " SCHEMA_MEMBERS,
+	    [TYPE_ARRAY] = "uniqueItems items prefixItems minItems maxItems contains additionalItems "
+	                   "unevaluatedItems " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	    [TYPE_STRING] = "pattern minLength maxLength format contentEncoding contentMediaType " SCHEMA_EXCEPT
+	                    " " SCHEMA_ALSO " " SCHEMA_NEVER,
+	    [TYPE_NUMBER] = "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf " SCHEMA_EXCEPT
+	                    " " SCHEMA_ALSO " " SCHEMA_NEVER,
+	    [TYPE_BOOLEAN] = SCHEMA_EXCEPT,
+	    [TYPE_NULL] = SCHEMA_EXCEPT};
+	return schema_has(schema, keywords[type == TYPE_INTEGER ? TYPE_NUMBER : type]);
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -214,14 +218,44 @@ bool schema_fits(const cJSON* value, unsigned types) {
 	return types == 0 || types & schema_type_of(value) || (whole && types >> TYPE_INTEGER & 1u);
 }
 
+/* The text of a string as JSON, or a part of it; what is not of ASCII also as it is escaped. */
+static int32_t emit_json_text(struct compiler* c, const char* text, int32_t next) {
+	return emit_choices(c->grammar, &text, 1, emit_json_characters, next);
+}
+
+/* The other ways to write a whole number that is written without an exponent: with a fraction of 0 and
+ * without. -> how many; 0: it is no such. size: of each */
+static int other_forms(const char* number, char form[2][64]) {
+	const char* digits = number + (*number == '-');
+	const size_t n = (size_t)(digits - number) + strspn(digits, "0123456789");
+	if (n + 3 > sizeof form[0] ||
+	    (number[n] && (number[n] != '.' || number[n + 1 + strspn(number + n + 1, "0")])))
+		return 0;
+	memcpy(form[0], number, n);
+	memcpy(form[1], number, n);
+	memcpy(form[0] + n, "", 1);
+	memcpy(form[1] + n, ".0", 3);
+	return 2;
+}
+
+static int32_t emit_scalar(struct compiler* c, const cJSON* value, int32_t next) {
+	char* const text = json_print(value);
+	char form[2][64];
+	int32_t at = text ? NOWHERE : schema_refuse(c, "out of memory");
+	if (text && cJSON_IsNumber(value)) {
+		const int n = other_forms(text, form);
+		const char* forms[] = {text, form[0], form[1]};
+		at = emit_choices(c->grammar, forms, 1 + n, NULL, next);
+	} else if (text)
+		at = emit_json_text(c, text, next);
+	cJSON_free(text);
+	return at;
+}
+
 int32_t schema_emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
 	const bool array = cJSON_IsArray(value);
-	if (!array && !cJSON_IsObject(value)) {
-		char* const text = json_print(value);
-		const int32_t at = text ? emit_literal(c, text, next) : schema_refuse(c, "out of memory");
-		cJSON_free(text);
-		return at;
-	}
+	if (!array && !cJSON_IsObject(value))
+		return emit_scalar(c, value, next);
 	/* an object's members as others write them too: with a blank after colons and commas */
 	int32_t at = emit_literal(c, array ? "]" : "}", next);
 	for (const cJSON* one = value->child ? value->child->prev : NULL; one;
@@ -288,11 +322,12 @@ static bool leaves_out(const cJSON* schema, int type) {
 }
 
 static int32_t emit_type(struct compiler* c, const cJSON* schema, enum type type, int32_t next) {
+	const bool any = !concerns(schema, type);
 	switch (type) {
 	case TYPE_OBJECT:
-		return schema_emit_object(c, schema, next);
+		return any ? emit_shared(c, SHARED_OBJECT, next) : schema_emit_object(c, schema, next);
 	case TYPE_ARRAY:
-		return schema_emit_array(c, schema, next);
+		return any ? emit_shared(c, SHARED_ARRAY, next) : schema_emit_array(c, schema, next);
 	case TYPE_STRING:
 		return schema_emit_string(c, schema, next);
 	case TYPE_NUMBER:
@@ -321,7 +356,7 @@ static int32_t emit_types(struct compiler* c, const cJSON* schema, unsigned type
 /* Whether $ref, allOf or conditions have to be joined with something. */
 static bool needs_joining(const cJSON* schema) {
 	const cJSON* all = json_field(schema, "allOf");
-	return schema_has(schema, SCHEMA_CONDITIONS) ||
+	return schema_has(schema, SCHEMA_CONDITIONS " " SCHEMA_QUIET) ||
 	       (json_field(schema, "$ref") && schema_constrains_beyond(schema, "$ref")) ||
 	       (all && (schema_constrains_beyond(schema, "allOf") || !cJSON_IsArray(all) || !all->child ||
 	                all->child->next));
@@ -353,22 +388,37 @@ static char* scalar_text(const cJSON* value) {
 	return cJSON_IsArray(value) || cJSON_IsObject(value) ? NULL : json_print(value);
 }
 
-/* Values, of which those that are scalars become a trie. */
-static int32_t emit_list_of_values(struct compiler* c, const cJSON** value, int n, int32_t next) {
-	char** text = calloc((size_t)n + 1, sizeof *text);
-	int32_t all = NOWHERE;
+/* The texts of the scalars among the values, a number's in all its forms where a fraction of 0 may come.
+ * text: room for 3 a value. -> how many */
+static int list_scalars(const cJSON** value, int n, bool fractions, char** text) {
 	int texts = 0;
-	for (int i = 0; i < n && text && !c->failed; i++) {
-		text[texts] = scalar_text(value[i]);
-		if (text[texts])
-			texts++;
-		else
-			all = emit_split(c->grammar, schema_emit_constant(c, value[i], next), all);
+	for (int i = 0; i < n; i++) {
+		char form[2][64];
+		char* written = scalar_text(value[i]);
+		if (!written)
+			continue;
+		const int forms = cJSON_IsNumber(value[i]) && fractions ? other_forms(written, form) : 0;
+		text[texts++] = written;
+		for (int k = 0; k < forms; k++)
+			if (strcmp(form[k], written) != 0 && (text[texts] = strdup(form[k])))
+				texts++;
 	}
+	return texts;
+}
+
+/* Values, of which those that are scalars become a trie. */
+static int32_t emit_list_of_values(struct compiler* c, const cJSON** value, int n, bool fractions,
+                                   int32_t next) {
+	char** text = calloc(3 * (size_t)n + 1, sizeof *text);
+	int32_t all = NOWHERE;
+	for (int i = 0; i < n && text && !c->failed; i++)
+		if (cJSON_IsArray(value[i]) || cJSON_IsObject(value[i]))
+			all = emit_split(c->grammar, schema_emit_constant(c, value[i], next), all);
 	if (!text)
-		schema_refuse(c, "out of memory");
-	else
-		all = emit_split(c->grammar, emit_choices(c->grammar, (const char**)text, texts, next), all);
+		return schema_refuse(c, "out of memory");
+	const int texts = list_scalars(value, n, fractions, text);
+	all = emit_split(c->grammar,
+	                 emit_choices(c->grammar, (const char**)text, texts, emit_json_characters, next), all);
 	for (int i = 0; i < texts; i++)
 		free(text[i]);
 	free(text);
@@ -401,7 +451,8 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 			kept[n++] = value;
 		free(text);
 	}
-	const int32_t all = kept && !c->failed ? emit_list_of_values(c, kept, n, next) : NOWHERE;
+	const bool fractions = types == 0 || types >> TYPE_NUMBER & 1u;
+	const int32_t all = kept && !c->failed ? emit_list_of_values(c, kept, n, fractions, next) : NOWHERE;
 	free(kept);
 	states_close(states);
 	grammar_free(apart);
@@ -436,7 +487,7 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 		return emit_values(c, schema, types, next);
 	if (types == 0 && json_field(schema, "type"))
 		return NOWHERE; /* of none */
-	if (types == 0 && !json_field(schema, SCHEMA_EXCEPT))
+	if (types == 0 && !schema_constrains_beyond(schema, "nullable"))
 		return any_value(c, next);
 	types = types ? types : ALL_TYPES;
 	cJSON_ArrayForEach (except, json_field(schema, SCHEMA_EXCEPT)) {
@@ -524,7 +575,7 @@ struct grammar* grammar_from_choices(const char* const* choice, int n, struct er
 	const char** sorted = g ? malloc(((size_t)n + 1) * sizeof *sorted) : NULL;
 	if (sorted) {
 		memcpy(sorted, choice, (size_t)n * sizeof *sorted);
-		g->rule[0] = emit_choices(g, sorted, n, RETURNS);
+		g->rule[0] = emit_choices(g, sorted, n, NULL, RETURNS);
 	} else if (g)
 		g->failed = true;
 	free(sorted);

@@ -97,34 +97,61 @@ int32_t emit_text(struct grammar* g, const char* text, size_t size, int32_t next
 	return next;
 }
 
+/* The text's characters, those that are not of ASCII by the emitter, where there is one. */
+static int32_t emit_characters_of(struct grammar* g, const char* text, size_t size,
+                                  character_emitter* characters, int32_t next) {
+	for (size_t end = size, at; end > 0; end = at) {
+		uint32_t code;
+		for (at = end - 1; at > 0 && characters && ((uint8_t)text[at] & 0xc0) == 0x80;)
+			at--;
+		if (end - at > 1 && utf8_character(text + at, end - at, &code) == end - at)
+			next = characters(g, (const uint32_t[]){code, code + 1}, 2, next);
+		else
+			next = emit_text(g, text + at, end - at, next);
+	}
+	return next;
+}
+
 static int compare_texts(const void* a, const void* b) {
 	return strcmp(*(const char* const*)a, *(const char* const*)b);
 }
 
+/* Bytes of the character at the beginning; or 1, where only bytes matter. */
+static size_t character_size(const char* text, bool whole) {
+	size_t n = 1;
+	while (whole && ((uint8_t)text[0] & 0xc0) == 0xc0 && ((uint8_t)text[n] & 0xc0) == 0x80)
+		n++;
+	return n;
+}
+
 /* Texts that are alike before `at`. */
-static int32_t emit_trie(struct grammar* g, const char** text, int n, size_t at, int32_t next) {
+static int32_t emit_trie(struct grammar* g, const char** text, int n, size_t at,
+                         character_emitter* characters, int32_t next) {
 	size_t alike = at;
 	while (text[0][alike] && text[0][alike] == text[n - 1][alike])
 		alike++;
+	while (characters && alike > at && ((uint8_t)text[0][alike] & 0xc0) == 0x80)
+		alike--;
 	int32_t all = text[0][alike] ? NOWHERE : next;
 	for (int i = 0, past; i < n && !g->failed; i = past) {
-		const char byte = text[i][alike];
-		for (past = i + 1; past < n && text[past][alike] == byte; past++)
+		const char* first = text[i] + alike;
+		const size_t size = *first ? character_size(first, characters != NULL) : 1;
+		for (past = i + 1; past < n && strncmp(text[past] + alike, first, size) == 0; past++)
 			;
-		if (byte)
-			all = emit_split(g,
-			                 emit_range(g, (uint8_t)byte, (uint8_t)byte,
-			                            emit_trie(g, text + i, past - i, alike + 1, next)),
-			                 all);
+		if (*first) {
+			const int32_t rest = emit_trie(g, text + i, past - i, alike + size, characters, next);
+			all = emit_split(g, emit_characters_of(g, first, size, characters, rest), all);
+		}
 	}
-	return emit_text(g, text[0] + at, alike - at, all);
+	return emit_characters_of(g, text[0] + at, alike - at, characters, all);
 }
 
-int32_t emit_choices(struct grammar* g, const char** text, int n, int32_t next) {
+int32_t emit_choices(struct grammar* g, const char** text, int n, character_emitter* characters,
+                     int32_t next) {
 	if (n == 0 || next == NOWHERE)
 		return NOWHERE;
 	qsort(text, (size_t)n, sizeof *text, compare_texts);
-	return emit_trie(g, text, n, 0, next);
+	return emit_trie(g, text, n, 0, characters, next);
 }
 
 int32_t emit_loop(struct grammar* g, int32_t next) {

@@ -54,8 +54,6 @@ int32_t emit_text(struct grammar*, const char* text, size_t size, int32_t next);
 int32_t emit_begin(struct grammar*, int most, int32_t next);
 int32_t emit_step(struct grammar*, int least, int32_t next);
 int32_t emit_finish(struct grammar*, int32_t next);
-/* One of the texts, which are sorted by it, as a trie. */
-int32_t emit_choices(struct grammar*, const char** text, int n, int32_t next);
 /* A split whose first way is set later: loops are made of it. */
 int32_t emit_loop(struct grammar*, int32_t next);
 void loop_close(struct grammar*, int32_t loop, int32_t body);
@@ -66,6 +64,9 @@ typedef int32_t character_emitter(struct grammar*, const uint32_t* bound, int n,
 character_emitter emit_characters;
 /* The same as it stands within a JSON string: escaped where it has to be, and in any way that it may be. */
 character_emitter emit_json_characters;
+/* One of the texts, which are sorted by it, as a trie. characters: of those that are not of ASCII; NULL: as
+ * they are. */
+int32_t emit_choices(struct grammar*, const char** text, int n, character_emitter* characters, int32_t next);
 
 /* pattern.c: regular expressions of ECMA-262, without look-behind, references and \b. Laziness means nothing
  * here. `^` and `$` may stand where a text begins and ends.

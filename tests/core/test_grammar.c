@@ -86,8 +86,8 @@ static void test_schemas(void** state) {
 	     {"[]", "[true,true,true,true]", "[1]", "[true,]"}},
 	    {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":"
 	     "false}",
-	     {"[1,\"a\"]"},
-	     {"[1]", "[1,\"a\",2]", "[]"}},
+	     {"[1,\"a\"]", "[1]", "[]"},
+	     {"[1,\"a\",2]", "[\"a\"]"}},
 	    {"{\"type\":\"array\",\"items\":{\"type\":\"null\"}}",
 	     {"[]", "[null]", "[null,null]"},
 	     {"[null", "[nul]"}},
