@@ -13,8 +13,8 @@ struct grammar;
 /* All of these return NULL with the error set: malformed, not supported (named), or too large. */
 
 /* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
- * that it does not name, where it says what they are or names none. A schema without a type is of the type
- * that its keywords are about; a tuple is whole. */
+ * that it does not name, where it says what they are or names none. A schema that names properties and no
+ * type is an object's; any other without a type takes values of every type. */
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error*);
 /* Any JSON object. */
 struct grammar* grammar_from_json_object(struct error*);

@@ -4,7 +4,13 @@
 
 #include "core/grammar/json_compiler.h"
 
-enum { MAX_DIFFERENT = 256, MAX_KINDS = 4, MAX_ARRAY_STATES = 1 << 11 };
+enum {
+	MAX_DIFFERENT = 256,
+	MAX_PLACES_DIFFERENT = 16,
+	MAX_UNORDERED = 8,
+	MAX_KINDS = 4,
+	MAX_ARRAY_STATES = 1 << 11
+};
 
 struct item_kind { /* what the array contains */
 	const cJSON* schema;
@@ -62,27 +68,81 @@ static int item_rule(struct compiler* c, const cJSON* schema) {
 
 /* ---- items that differ ------------------------------------------------------------------------ */
 
-/* Items of a few values: some of these, in their order. count: how many have come, of at most `most`. */
-static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
-	struct compiler* c = a->c;
-	const cJSON *of = schema_followed(c, a->others), *values = json_field(of, "enum"), *value;
-	const cJSON* list[MAX_DIFFERENT];
-	int n = 0;
-	const bool plain = a->fixed == 0 && a->n_kinds == 0 && cJSON_IsArray(values) &&
-	                   cJSON_GetArraySize(values) <= MAX_DIFFERENT &&
-	                   !schema_constrains_beyond(of, "enum type");
-	if (!plain)
-		return schema_refuse(c,
-		                     "\"uniqueItems\" is supported for items of an \"enum\" of at most 256 values");
-	const unsigned types = schema_types(c, of);
-	cJSON_ArrayForEach (value, values) {
-		bool known = !schema_fits(value, types);
-		for (int i = 0; i < n; i++)
-			known = known || cJSON_Compare(list[i], value, true);
-		if (!known)
-			list[n++] = value;
+/* Items of few values that have all to differ. */
+struct different {
+	const cJSON* value[MAX_DIFFERENT]; /* (n) */
+	int n, places;
+	bool allowed[MAX_PLACES_DIFFERENT][MAX_DIFFERENT]; /* at each place; the last is that of all others */
+};
+
+static const char cannot_differ[] =
+    "\"uniqueItems\" is supported for items of an \"enum\" of at most 256 values, "
+    "or at their places of at most 8";
+
+/* Allows a value at a place. */
+static bool allow(struct different* d, int place, const cJSON* value) {
+	int i = 0;
+	while (i < d->n && !cJSON_Compare(d->value[i], value, true))
+		i++;
+	if (i == MAX_DIFFERENT)
+		return false;
+	d->value[i] = i == d->n ? value : d->value[i];
+	d->n += i == d->n;
+	return d->allowed[place][i] = true;
+}
+
+/* The values that a schema lists, or has by its types alone. False: it has others. */
+static bool allow_all(struct compiler* c, struct different* d, int place, const cJSON* schema) {
+	static const cJSON yes = {.type = cJSON_True}, no = {.type = cJSON_False}, null = {.type = cJSON_NULL};
+	const cJSON* of = schema_followed(c, schema);
+	const unsigned types = schema_types(c, of), few = 1u << TYPE_BOOLEAN | 1u << TYPE_NULL;
+	bool good = true;
+	if (cJSON_IsFalse(of))
+		return true;
+	if (schema_value_after(of, NULL)) {
+		for (const cJSON* value = NULL; (value = schema_value_after(of, value)) && good;)
+			good = !schema_fits(value, types) || allow(d, place, value);
+		return good && !schema_constrains_beyond(of, "enum const type") &&
+		       !(json_field(of, "enum") && json_field(of, "const"));
 	}
-	/* the states are those of each number of items, up to what a bound needs */
+	if (types == 0 || (types & ~few) || schema_constrains_beyond(of, "type nullable"))
+		return false;
+	if (types >> TYPE_BOOLEAN & 1u)
+		good = allow(d, place, &no) && allow(d, place, &yes);
+	return good && (!(types >> TYPE_NULL & 1u) || allow(d, place, &null));
+}
+
+/* In any order: a state for each set of those that have come. */
+static int32_t emit_sets(struct array* a, const struct different* d, int32_t close, int32_t end) {
+	struct compiler* c = a->c;
+	int32_t after[1 << MAX_UNORDERED];
+	int rule[MAX_UNORDERED];
+	for (int i = 0; i < d->n && !c->failed; i++) {
+		const int made = program_rule(c->grammar);
+		rule[i] = schema_rule(c, made, schema_emit_constant(c, d->value[i], RETURNS));
+	}
+	for (int set = (1 << d->n) - 1; set >= 0 && !c->failed && !c->grammar->failed; set--) {
+		int count = 0;
+		for (int i = 0; i < d->n; i++)
+			count += set >> i & 1;
+		const bool* allowed = d->allowed[count < d->places ? count : d->places];
+		after[set] = count < a->least ? NOWHERE : count > 0 ? end : close;
+		for (int i = 0; i < d->n && !(a->most >= 0 && count >= a->most); i++) {
+			if ((set >> i & 1) || !allowed[i] || after[set | 1 << i] == NOWHERE)
+				continue;
+			const int32_t item = schema_emit_space(c, emit_call(c->grammar, rule[i], after[set | 1 << i]));
+			after[set] =
+			    emit_split(c->grammar, count > 0 ? schema_emit_literal(c, ",", item) : item, after[set]);
+		}
+	}
+	return c->failed || c->grammar->failed ? NOWHERE : after[0];
+}
+
+/* In the order in which they are listed: the states are those of each number of items, up to what a bound
+ * needs. */
+static int32_t emit_ordered(struct array* a, const struct different* d, int32_t close, int32_t end) {
+	struct compiler* c = a->c;
+	const int n = d->n;
 	const int cap = a->most >= 0 && a->most < n ? a->most : a->least < n ? a->least : n;
 	int32_t more[MAX_DIFFERENT + 2], first = a->least == 0 ? close : NOWHERE;
 	for (int k = 0; k <= cap; k++)
@@ -93,7 +153,7 @@ static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 			const bool full = a->most >= 0 && k >= a->most;
 			const int32_t next = full ? NOWHERE : more[k < cap ? k + 1 : k];
 			const int32_t at =
-			    next == NOWHERE ? NOWHERE : schema_emit_space(c, schema_emit_constant(c, list[i], next));
+			    next == NOWHERE ? NOWHERE : schema_emit_space(c, schema_emit_constant(c, d->value[i], next));
 			if (k == 0)
 				at_zero = at;
 			if (at != NOWHERE)
@@ -102,6 +162,28 @@ static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 		first = emit_split(c->grammar, at_zero, first);
 	}
 	return first;
+}
+
+/* Where items have places and nothing is said of others, none of those come. */
+static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
+	struct compiler* c = a->c;
+	struct different* d = calloc(1, sizeof *d);
+	if (!d)
+		return schema_refuse(c, "out of memory");
+	bool good = a->fixed < MAX_PLACES_DIFFERENT && a->n_kinds == 0;
+	d->places = a->fixed;
+	for (int i = 0; i < a->fixed && good; i++) {
+		const cJSON* item = item_at(a, i);
+		good = item && allow_all(c, d, i, item);
+	}
+	good = good && (a->others ? allow_all(c, d, a->fixed, a->others) : a->fixed > 0);
+	int32_t at = NOWHERE;
+	if (!good || (a->fixed > 0 && d->n > MAX_UNORDERED))
+		schema_refuse(c, cannot_differ);
+	else
+		at = d->n <= MAX_UNORDERED ? emit_sets(a, d, close, end) : emit_ordered(a, d, close, end);
+	free(d);
+	return at;
 }
 
 /* ---- items of kinds --------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ static int reference_rule(struct compiler* c, const cJSON* schema) {
 int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, int32_t next) {
 	const cJSON* target = schema_resolve(c->root, json_field(schema, "$ref"));
 	if (!target)
-		return schema_refuse(c, "\"$ref\" points to nothing in this schema");
+		return schema_refuse_reference(c, json_field(schema, "$ref"));
 	const int rule = reference_rule(c, target);
 	return c->failed || rule < 0 ? NOWHERE : emit_call(c->grammar, rule, next);
 }
@@ -151,7 +151,6 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 			all = emit_split(c->grammar, schema_emit(c, of, next), all);
 	}
 	if (all == NOWHERE && exactly_one && n > 1 && !c->failed)
-		return schema_refuse(
-		    c, "\"oneOf\": a value that is valid under one of its schemas is valid under another");
+		return schema_refuse(c, "\"oneOf\": no value is valid under exactly one of its schemas");
 	return all;
 }

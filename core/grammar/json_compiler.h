@@ -118,6 +118,7 @@ unsigned schema_type_of(const cJSON* value);
 /* Fails: NOWHERE. */
 int32_t schema_refuse(struct compiler*, const char* what);
 int32_t schema_refuse_keyword(struct compiler*, const char* keyword, const char* why);
+int32_t schema_refuse_reference(struct compiler*, const cJSON* reference);
 
 /* Keywords are lists of words with a blank between. Whether one of them is there; whether the schema has
  * others that say which values are valid. */

@@ -447,8 +447,11 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int 
 	cJSON* to = schema_without(c, schema, "$ref allOf then else " SCHEMA_CONDITIONS " " SCHEMA_QUIET);
 	if (reference) {
 		const cJSON* target = schema_resolve(c->root, reference);
-		if (!target)
-			return fail(c, to, "\"$ref\" points to nothing in this schema");
+		if (!target) {
+			schema_refuse_reference(c, reference);
+			cJSON_Delete(to);
+			return NULL;
+		}
 		to = schema_both(c, to, flat_at(c, target, true, depth + 1));
 	}
 	if (all && !cJSON_IsArray(all))

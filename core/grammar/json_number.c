@@ -7,6 +7,7 @@
 #include "core/grammar/json_compiler.h"
 
 enum { MAX_DIGITS = 400, MAX_REMAINDERS = 1 << 12, ROOM = 1 << 17 };
+enum { FIRST_MULTIPLES = 200, MAX_DIVISOR_DIGITS = 15 };
 
 /* 0.digits · 10^point; no zeros at its ends. */
 struct decimal {
@@ -200,16 +201,88 @@ static struct language* multiples(struct compiler* c, int divisor, int places) {
 	return schema_keep_language(c, language_smallest(language_close(l, good)));
 }
 
-static struct language* of_multiple(struct compiler* c, const cJSON* value) {
+/* Multiples of divisor · 10^tens: of the digits before the zeros at its end, of which at most `tens` are
+ * counted, the remainder. */
+static struct language* round_multiples(struct compiler* c, int divisor, int tens) {
+	struct language* l = language_open();
+	const int base = 2, stride = tens + 1, point = base + divisor * stride;
+	bool good = l != NULL;
+	for (int s = 0; s < base && good; s++) {
+		good = language_edge(l, 0, NOWHERE) &&
+		       (s > 0 || (language_edge(l, '-', 1) && language_edge(l, '.', NOWHERE))) &&
+		       language_edge(l, '0', base + tens);
+		for (int digit = 1; digit < 10 && good; digit++)
+			good = language_edge(l, (uint32_t)('0' + digit), base + digit % divisor * stride);
+		good = good && language_edge(l, '9' + 1, NOWHERE) && language_state(l, false);
+	}
+	for (int s = 0; s < divisor * stride && good; s++) {
+		const int r = s / stride, zeros = s % stride;
+		int64_t before = r;
+		for (int i = 0; i <= zeros; i++)
+			before = before * 10 % divisor;
+		const bool ends = r == 0 && zeros == tens;
+		good = language_edge(l, 0, NOWHERE) && language_edge(l, '.', ends ? point : NOWHERE) &&
+		       language_edge(l, '/', NOWHERE) &&
+		       language_edge(l, '0', base + (zeros < tens ? s + 1 : r * 10 % divisor * stride + tens));
+		for (int digit = 1; digit < 10 && good; digit++)
+			good =
+			    language_edge(l, (uint32_t)('0' + digit), base + (int)((before + digit) % divisor) * stride);
+		good = good && language_edge(l, '9' + 1, NOWHERE) && language_state(l, ends);
+	}
+	for (int s = 0; s < 2 && good; s++) /* after the point, after a zero behind it */
+		good = language_edge(l, 0, NOWHERE) && language_edge(l, '0', point + 1) &&
+		       language_edge(l, '1', NOWHERE) && language_state(l, s > 0);
+	return schema_keep_language(c, language_smallest(language_close(l, good)));
+}
+
+/* The first multiples, where an automaton for all of them is too large: of the number, and of the smallest
+ * whole number that is one of its multiples. */
+static struct language* first_multiples(struct compiler* c, int64_t divisor, int places) {
+	struct number_writing w = {.text = malloc(ROOM)};
+	int64_t whole = divisor, scale = 1;
+	const int width = places < MAX_DIVISOR_DIGITS ? places : MAX_DIVISOR_DIGITS;
+	for (int i = 0; i < places; i++)
+		scale *= 10;
+	for (int i = 0; i < places && whole % 2 == 0; i++)
+		whole /= 2;
+	for (int i = 0; i < places && whole % 5 == 0; i++)
+		whole /= 5;
+	if (w.text)
+		put(&w, "0(\\.0+)?|-?(");
+	for (int i = 1; i <= FIRST_MULTIPLES / (places > 0 ? 4 : 1) && w.text; i++) {
+		char text[96];
+		snprintf(text, sizeof text, "%s%lld(\\.0+)?", i > 1 ? "|" : "", (long long)(whole * i));
+		put(&w, text);
+		if (places > 0) {
+			snprintf(text, sizeof text, "|%lld\\.%0*lld0*", (long long)(divisor * i / scale), width,
+			         (long long)(divisor * i % scale));
+			put(&w, text);
+		}
+	}
+	if (w.text)
+		put(&w, ")");
+	return written(c, &w);
+}
+
+/* all: not only the first of them will do. */
+static struct language* of_multiple(struct compiler* c, const cJSON* value, bool all) {
 	struct decimal d;
-	const bool good = cJSON_IsNumber(value) && read_decimal(value, &d) && d.n > 0 && !d.negative;
-	const int places = good && d.n > d.point ? d.n - d.point : 0;
+	if (!cJSON_IsNumber(value) || !read_decimal(value, &d) || d.n == 0 || d.negative)
+		return schema_refuse(c, "\"multipleOf\" is not a number over 0 of at most 400 digits"), NULL;
+	const int places = d.n > d.point ? d.n - d.point : 0, tens = d.point > d.n ? d.point - d.n : 0;
 	int64_t divisor = 0;
-	for (int i = 0; good && i < d.point + places && divisor <= MAX_REMAINDERS; i++)
-		divisor = divisor * 10 + (i < d.n ? d.digits[i] - '0' : 0);
-	if (!good || divisor > MAX_REMAINDERS || places > 30 || divisor * (places + 2) + 3 > LANGUAGE_STATES)
+	for (int i = 0; i < d.n && i < MAX_DIVISOR_DIGITS; i++)
+		divisor = divisor * 10 + (d.digits[i] - '0');
+	if (d.n <= 4 && tens > 0 && divisor * (tens + 1) + 4 <= LANGUAGE_STATES)
+		return round_multiples(c, (int)divisor, tens);
+	if (tens == 0 && places <= 30 && divisor <= MAX_REMAINDERS &&
+	    divisor * (places + 2) + 3 <= LANGUAGE_STATES && d.n <= 4)
+		return multiples(c, (int)divisor, places);
+	for (int i = 0; i < tens && d.n + tens <= MAX_DIVISOR_DIGITS; i++)
+		divisor *= 10;
+	if (all || d.n + tens > MAX_DIVISOR_DIGITS || places > MAX_DIVISOR_DIGITS)
 		return schema_refuse(c, "\"multipleOf\" of so many digits is not supported"), NULL;
-	return multiples(c, (int)divisor, places);
+	return first_multiples(c, divisor, places);
 }
 
 bool schema_is_of_numbers(const char* keyword) {
@@ -217,11 +290,11 @@ bool schema_is_of_numbers(const char* keyword) {
 }
 
 /* strict: a boolean exclusiveMinimum, of draft 4, is in `schema` beside a minimum. */
-static struct language* of_keyword(struct compiler* c, const cJSON* schema, const cJSON* field) {
+static struct language* of_keyword(struct compiler* c, const cJSON* schema, const cJSON* field, bool never) {
 	const char* name = field->string;
 	const bool upper = strstr(name, "aximum") != NULL, exclusive = name[0] == 'e';
 	if (strcmp(name, "multipleOf") == 0)
-		return of_multiple(c, field);
+		return of_multiple(c, field, never);
 	if (exclusive && cJSON_IsBool(field))
 		return NULL;
 	if (!cJSON_IsNumber(field))
@@ -238,7 +311,7 @@ struct language* schema_number_language(struct compiler* c, const cJSON* schema,
 		if (c->failed)
 			break;
 		if (schema_is_of_numbers(field->string) && !cJSON_IsNull(field)) {
-			struct language* of = of_keyword(c, schema, field);
+			struct language* of = of_keyword(c, schema, field, false);
 			all = of ? schema_product(c, all, of, BOTH) : all;
 		} else if (strcmp(field->string, SCHEMA_EXCEPT) == 0)
 			cJSON_ArrayForEach (one, field) {
@@ -255,9 +328,11 @@ struct language* schema_number_language(struct compiler* c, const cJSON* schema,
 			}
 		else if (strcmp(field->string, SCHEMA_ALSO) == 0 || strcmp(field->string, SCHEMA_NEVER) == 0)
 			cJSON_ArrayForEach (one, field) {
-				if (schema_is_of_numbers(one->child->string) && !c->failed)
-					all = schema_product(c, all, of_keyword(c, one, one->child),
-					                     field->string[1] == 'a' ? BOTH : ONLY_FIRST);
+				if (schema_is_of_numbers(one->child->string) && !c->failed) {
+					const bool never = field->string[1] == 'n';
+					all = schema_product(c, all, of_keyword(c, one, one->child, never),
+					                     never ? ONLY_FIRST : BOTH);
+				}
 			}
 	}
 	if (!c->failed)

@@ -24,6 +24,14 @@ int32_t schema_refuse_keyword(struct compiler* c, const char* keyword, const cha
 	return schema_refuse(c, what);
 }
 
+int32_t schema_refuse_reference(struct compiler* c, const cJSON* reference) {
+	char what[256];
+	const char* to = cJSON_IsString(reference) ? reference->valuestring : "";
+	snprintf(what, sizeof what, "\"$ref\" to \"%.100s\" points to nothing in this schema%s", to,
+	         *to && *to != '#' ? ": other documents are not fetched" : "");
+	return schema_refuse(c, what);
+}
+
 static void close_compiler(struct compiler* c) {
 	for (int i = 0; i < c->n_made; i++)
 		cJSON_Delete(c->made[i]);
@@ -223,31 +231,10 @@ static int32_t emit_json_text(struct compiler* c, const char* text, int32_t next
 	return emit_choices(c->grammar, &text, 1, emit_json_characters, next);
 }
 
-/* The other ways to write a whole number that is written without an exponent: with a fraction of 0 and
- * without. -> how many; 0: it is no such. size: of each */
-static int other_forms(const char* number, char form[2][64]) {
-	const char* digits = number + (*number == '-');
-	const size_t n = (size_t)(digits - number) + strspn(digits, "0123456789");
-	if (n + 3 > sizeof form[0] ||
-	    (number[n] && (number[n] != '.' || number[n + 1 + strspn(number + n + 1, "0")])))
-		return 0;
-	memcpy(form[0], number, n);
-	memcpy(form[1], number, n);
-	memcpy(form[0] + n, "", 1);
-	memcpy(form[1] + n, ".0", 3);
-	return 2;
-}
-
+/* A constant is one text, as the schema wrote it: so it needs no pass. */
 static int32_t emit_scalar(struct compiler* c, const cJSON* value, int32_t next) {
 	char* const text = json_print(value);
-	char form[2][64];
-	int32_t at = text ? NOWHERE : schema_refuse(c, "out of memory");
-	if (text && cJSON_IsNumber(value)) {
-		const int n = other_forms(text, form);
-		const char* forms[] = {text, form[0], form[1]};
-		at = emit_choices(c->grammar, forms, 1 + n, NULL, next);
-	} else if (text)
-		at = emit_json_text(c, text, next);
+	const int32_t at = text ? emit_json_text(c, text, next) : schema_refuse(c, "out of memory");
 	cJSON_free(text);
 	return at;
 }
@@ -386,6 +373,21 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest) {
 /* A value that is no array or object, as its text alone; NULL: it is one. */
 static char* scalar_text(const cJSON* value) {
 	return cJSON_IsArray(value) || cJSON_IsObject(value) ? NULL : json_print(value);
+}
+
+/* The other ways to write a whole number that is written without an exponent: with a fraction of 0 and
+ * without. -> how many; 0: it is no such. size: of each */
+static int other_forms(const char* number, char form[2][64]) {
+	const char* digits = number + (*number == '-');
+	const size_t n = (size_t)(digits - number) + strspn(digits, "0123456789");
+	if (n + 3 > sizeof form[0] ||
+	    (number[n] && (number[n] != '.' || number[n + 1 + strspn(number + n + 1, "0")])))
+		return 0;
+	memcpy(form[0], number, n);
+	memcpy(form[1], number, n);
+	memcpy(form[0] + n, "", 1);
+	memcpy(form[1] + n, ".0", 3);
+	return 2;
 }
 
 /* The texts of the scalars among the values, a number's in all its forms where a fraction of 0 may come.

@@ -1,4 +1,5 @@
 /* Strings of a schema: what its pattern, format and lengths come to, as one language. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,8 +37,56 @@ static struct language* of_content(struct compiler* c, const cJSON* value) {
 	return c->failed ? NULL : language_all();
 }
 
+/* JSON within a string, as an expression. It is nested at most two deep: an automaton has to have states for
+ * each depth. ascii: of such characters alone, and one deep. */
+static struct language* json_language(struct compiler* c, bool ascii) {
+	enum { SIZE = 1 << 14 };
+	const int depth = ascii ? 1 : 2;
+	static const char string[] =
+	    "\"([%s]|\\\\([\"\\\\/bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"";
+	char text[160], *value = malloc(SIZE), *inner = malloc(SIZE);
+	struct language* l = NULL;
+	snprintf(text, sizeof text, string, ascii ? " !#-\\[\\]-~" : "^\"\\\\\\x00-\\x1f");
+	if (value && inner) {
+		snprintf(value, SIZE, "(%s|-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]{1,2})?|true|false|null)",
+		         text);
+		bool fits = true;
+		for (int i = 0; i < depth; i++) {
+			memcpy(inner, value, strlen(value) + 1);
+			fits = fits && snprintf(value, SIZE, "(%s|\\[(%s(, ?%s)*)?\\]|\\{(%s: ?%s(, ?%s: ?%s)*)?\\})",
+			                        inner, inner, inner, text, inner, text, inner) < SIZE;
+		}
+		if (!fits)
+			schema_refuse(c, "JSON within a string is too large");
+		else
+			l = language_of_pattern(value, strlen(value), true, c->error);
+	} else
+		schema_refuse(c, "out of memory");
+	c->failed |= !l;
+	free(value);
+	free(inner);
+	return l;
+}
+
+/* "contentMediaType": JSON, as it is or in base64. */
+static struct language* of_media_type(struct compiler* c, const cJSON* schema, const char* text) {
+	const cJSON* encoding = json_field(schema, "contentEncoding");
+	const char* as = cJSON_IsString(encoding) ? encoding->valuestring : "";
+	if (!text || strcmp(text, "application/json") != 0)
+		return language_all();
+	if (json_field(schema, "contentSchema"))
+		return schema_refuse_keyword(c, "contentSchema", "of JSON within a string is not supported"), NULL;
+	const bool encoded = json_lists("base64 base64url", as);
+	struct language* json = json_language(c, encoded);
+	if (!json || !encoded)
+		return json;
+	struct language* l = language_in_base64(json, strcmp(as, "base64url") == 0);
+	language_free(json);
+	return schema_keep_language(c, l);
+}
+
 /* What one keyword alone allows. */
-static struct language* of_keyword(struct compiler* c, const cJSON* field) {
+static struct language* of_keyword(struct compiler* c, const cJSON* schema, const cJSON* field) {
 	const char *name = field->string, *text = cJSON_IsString(field) ? field->valuestring : NULL;
 	if (strcmp(name, "minLength") == 0 || strcmp(name, "maxLength") == 0) {
 		const int n = schema_count(c, field);
@@ -47,11 +96,8 @@ static struct language* of_keyword(struct compiler* c, const cJSON* field) {
 	}
 	if (strcmp(name, "contentEncoding") == 0)
 		return of_content(c, field);
-	if (strcmp(name, "contentMediaType") == 0) {
-		if (text && strcmp(text, "application/json") == 0)
-			return schema_refuse_keyword(c, name, "of JSON within a string is not supported"), NULL;
-		return language_all();
-	}
+	if (strcmp(name, "contentMediaType") == 0)
+		return of_media_type(c, schema, text);
 	if (!text)
 		return schema_refuse_keyword(c, name, "is not a string"), NULL;
 	if (strcmp(name, "format") == 0 && !json_format_is_known(text))
@@ -80,7 +126,7 @@ struct language* schema_string_language(struct compiler* c, const cJSON* schema,
 		if (json_lists("minLength maxLength", field->string) && !lengths)
 			continue;
 		if (schema_is_of_strings(field->string) && !cJSON_IsNull(field))
-			keep(c, &all, of_keyword(c, field), true);
+			keep(c, &all, of_keyword(c, schema, field), true);
 		else if (strcmp(field->string, SCHEMA_EXCEPT) == 0)
 			cJSON_ArrayForEach (one, field) {
 				if (cJSON_IsString(one) && !c->failed)
@@ -89,7 +135,7 @@ struct language* schema_string_language(struct compiler* c, const cJSON* schema,
 		else if (strcmp(field->string, SCHEMA_ALSO) == 0 || strcmp(field->string, SCHEMA_NEVER) == 0)
 			cJSON_ArrayForEach (one, field) {
 				if (schema_is_of_strings(one->child->string) && !c->failed)
-					keep(c, &all, of_keyword(c, one->child), field->string[1] == 'a');
+					keep(c, &all, of_keyword(c, one, one->child), field->string[1] == 'a');
 			}
 	}
 	if (!c->failed)
@@ -214,7 +260,7 @@ struct language* schema_names(struct compiler* c, const cJSON* schema, int depth
 		else if (strcmp(field->string, "$ref") == 0) {
 			target = schema_resolve(c->root, field);
 			if (!target)
-				schema_refuse(c, "\"$ref\" points to nothing in this schema");
+				schema_refuse_reference(c, field);
 			all = schema_product(c, all, schema_names(c, target, depth + 1), BOTH);
 		} else if (json_lists("if $dynamicRef", field->string))
 			schema_refuse_keyword(c, field->string, "of names is not supported");

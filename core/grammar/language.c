@@ -230,6 +230,81 @@ struct language* language_product(const struct language* a, const struct languag
 	return language_close(to, good);
 }
 
+/* ---- base64 --------------------------------------------------------------------------------- */
+
+/* The state after an ASCII character; NOWHERE: none. */
+static int32_t state_after(const struct language* l, int32_t s, uint32_t code) {
+	if (s < 0 || code > 0x7f)
+		return NOWHERE;
+	int e = l->first[s + 1] - 1;
+	while (l->edge[e].low > code)
+		e--;
+	return l->edge[e].to;
+}
+
+/* Bits of a byte that are written but not yet whole: of 0, 6, 4 and 2 after each letter of four; the last two
+ * are of padding. They are one number with the language's state: pair_of's second. */
+enum { PENDING = 1 << 6, PHASES = 4, PAD_ONCE = PHASES * PENDING, WHOLE };
+
+/* Where the value of a letter leads: the state of the language, and what is pending. */
+static int32_t after_letter(const struct language* l, struct pairs* p, int32_t s, int phase, uint32_t bits,
+                            uint32_t letter) {
+	static const int whole[PHASES] = {0, 2, 4, 6}; /* bits of the letter that make a byte whole */
+	const int rest = 6 - whole[phase];
+	if (phase == 0)
+		return pair_of(p, s, (int32_t)(PENDING + letter));
+	const int32_t to = state_after(l, s, bits << whole[phase] | letter >> rest);
+	const uint32_t left = letter & ((1u << rest) - 1);
+	return to < 0 ? NOWHERE
+	              : pair_of(p, to, phase == 3 ? 0 : (int32_t)((uint32_t)(phase + 1) * PENDING + left));
+}
+
+static uint32_t value_of_letter(uint32_t letter) {
+	if (letter >= 'a')
+		return letter - 'a' + 26;
+	if (letter >= 'A' && letter <= 'Z')
+		return letter - 'A';
+	if (letter >= '0' && letter <= '9')
+		return letter - '0' + 52;
+	return letter == '_' || letter == '/' ? 63 : 62;
+}
+
+static bool add_base64_state(const struct language* l, struct language* to, struct pairs* p, int at,
+                             bool url) {
+	const char* const letters = url ? "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+	                                : "+/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+	const int32_t s = p->of[at].a, kind = p->of[at].b;
+	const int phase = kind / PENDING;
+	const uint32_t bits = (uint32_t)kind % PENDING;
+	int32_t pad = NOWHERE;
+	if (kind == PAD_ONCE || (kind < PAD_ONCE && phase >= 2 && bits == 0 && l->ends[s]))
+		pad = pair_of(p, s, kind == PAD_ONCE || phase == 3 ? WHOLE : PAD_ONCE);
+	bool good = language_edge(to, 0, NOWHERE), padded = false;
+	for (const char* letter = letters; *letter && good; letter++) {
+		const uint32_t code = (uint8_t)*letter;
+		const uint32_t value = value_of_letter(code);
+		if (code > '=' && !padded) {
+			good = language_edge(to, '=', pad) && language_edge(to, '>', NOWHERE);
+			padded = true;
+		}
+		const int32_t next = kind < PAD_ONCE ? after_letter(l, p, s, phase, bits, value) : NOWHERE;
+		good = good && language_edge(to, code, next) &&
+		       ((uint8_t)letter[1] == code + 1 || language_edge(to, code + 1, NOWHERE));
+	}
+	return good && language_state(to, kind == WHOLE || (kind == 0 && l->ends[s]));
+}
+
+struct language* language_in_base64(const struct language* l, bool url) {
+	struct pairs p = {.bucket = calloc(BUCKETS, sizeof *p.bucket)};
+	struct language* to = language_open();
+	bool good = to && p.bucket && l->n > 0 && pair_of(&p, 0, 0) == 0;
+	for (int at = 0; good && at < p.n; at++)
+		good = p.n < LANGUAGE_STATES && add_base64_state(l, to, &p, at, url);
+	free(p.of);
+	free(p.bucket);
+	return language_smallest(language_close(to, good));
+}
+
 /* ---- fewest states -------------------------------------------------------------------------- */
 
 /* Moore's (1956): states are alike until an edge, or an end, tells them apart. */

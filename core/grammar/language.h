@@ -31,6 +31,8 @@ enum product { BOTH, EITHER, ONLY_FIRST };
 struct language* language_product(const struct language*, const struct language*, enum product);
 void language_free(struct language*);
 
+/* Of texts of ASCII: what they are in base64 (RFC 4648), padded; url: in its alphabet for URLs. */
+struct language* language_in_base64(const struct language*, bool url);
 bool language_takes(const struct language*, const char* text);
 /* With as few states as can be; NULL on no memory. Frees what it is given. */
 struct language* language_smallest(struct language*);

@@ -539,6 +539,102 @@ static void test_conditions(void** state) {
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
 }
 
+/* A keyword says nothing of values of another type, and a tuple may end early; but members are of an object.
+ */
+static void test_types(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"minLength\":2}", {"5", "\"ab\"", "null", "[]", "{\"a\":1}"}, {"\"a\""}},
+	    {"{\"minimum\":2}", {"2", "\"a\"", "[1]", "false"}, {"1"}},
+	    {"{\"required\":[\"a\"]}", {"{\"a\":1}", "[]", "7"}, {"{}"}},
+	    {"{\"format\":\"date\"}", {"12", "\"2026-11-28\""}, {"\"12\""}},
+	    {"{\"items\":{\"type\":\"integer\"}}", {"[1]", "{\"0\":\"x\",\"length\":1}"}, {"[\"a\"]"}},
+	    {"{\"contains\":false}", {"{}", "1"}, {"[]", "[1]"}},
+	    {"{\"dependentRequired\":{\"bar\":[\"foo\"]}}",
+	     {"1", "{\"foo\":1,\"bar\":2}", "{\"x\":1}"},
+	     {"{\"bar\":2}"}},
+	    {"{\"properties\":{\"a\":{\"type\":\"integer\"}}}",
+	     {"{\"a\":1}", "{}"},
+	     {"1", "[]", "{\"a\":\"x\"}"}},
+	    {"{\"properties\":{\"a\":false}}", {"{}", "{\"b\":1}"}, {"{\"a\":1}"}},
+	    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"additionalProperties\":false,\"type\":[\"object\","
+	     "\"boolean\"]}",
+	     {"{\"a\":{\"a\":false}}"},
+	     {"{\"a\":{\"b\":false}}"}},
+	    {"{\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"minItems\":1}",
+	     {"[1]", "[1,\"a\"]", "[1,\"a\",null]"},
+	     {"[]", "[\"a\"]"}},
+	    {"{\"enum\":[1,0.5,\"\xce\xbc\xf0\x9f\x90\xb2\"]}",
+	     {"1", "1.0", "0.5", "\"\xce\xbc\xf0\x9f\x90\xb2\"", "\"\\u03bc\\ud83d\\udc32\""},
+	     {"1.00", "0.50", "\"\\u03bd\""}},
+	    {"{\"type\":\"integer\",\"enum\":[1,2]}", {"1"}, {"1.0"}},
+	    {"{\"const\":[1]}", {"[1]"}, {"[1.0]"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+/* Conditions, and schemas that must not hold, beside what is not evaluated: they say nothing of it. */
+static void test_unevaluated(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"properties\":{\"foo\":{}},\"not\":{\"not\":{\"properties\":{\"bar\":{\"const\":1}}}},"
+	     "\"unevaluatedProperties\":false}",
+	     {"{\"foo\":1}", "{}"},
+	     {"{\"bar\":1}", "{\"foo\":1,\"bar\":1}"}},
+	    {"{\"prefixItems\":[{\"const\":1}],\"oneOf\":[{\"prefixItems\":[true,{\"const\":2}],\"minItems\":2},"
+	     "{\"prefixItems\":[true,{\"const\":3}],\"minItems\":2}],\"unevaluatedItems\":false}",
+	     {"[1,2]", "[1,3]"},
+	     {"[1,2,4]", "[1]", "[1,4]"}},
+	    {"{\"prefixItems\":[{}],\"if\":{\"prefixItems\":[true,{\"const\":\"b\"}]},"
+	     "\"then\":{\"prefixItems\":[true,true,{\"const\":\"t\"}]},"
+	     "\"else\":{\"prefixItems\":[true,true,true,{\"const\":\"e\"}]},\"unevaluatedItems\":false}",
+	     {"[1,\"b\",\"t\"]", "[1,\"c\",2,\"e\"]"},
+	     {"[1,\"b\",\"t\",1]", "[1,\"c\",2,\"e\",3]", "[1,\"b\",\"x\"]"}},
+	    {"{\"if\":{\"contains\":{\"const\":\"a\"}},\"then\":{\"contains\":{\"const\":\"b\"}},"
+	     "\"unevaluatedItems\":false}",
+	     {"[]", "[\"a\",\"b\"]", "1"},
+	     {"[\"a\"]", "[\"b\"]", "[\"a\",\"b\",\"c\"]"}},
+	    {"{\"if\":{\"prefixItems\":[{\"const\":\"a\"}]},\"unevaluatedItems\":false}",
+	     {"[\"a\"]", "[]"},
+	     {"[\"b\"]", "[\"a\",1]"}},
+	    {"{\"allOf\":[{\"oneOf\":[{\"required\":[\"a\"],\"properties\":{\"a\":true}},{\"required\":[\"b\"],"
+	     "\"properties\":{\"b\":true}}],\"unevaluatedProperties\":false}]}",
+	     {"{\"a\":1}", "{\"b\":1}"},
+	     {"{\"a\":1,\"b\":1}", "{}", "{\"a\":1,\"c\":1}"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
+/* Items that differ, multiples of large numbers, and JSON within a string. */
+static void test_small_sets(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"prefixItems\":[{\"type\":\"boolean\"},{\"type\":\"boolean\"}],\"uniqueItems\":true}",
+	     {"[]", "[true]", "[false,true]", "[true,false]"},
+	     {"[true,true]", "[true,false,1]", "[1]"}},
+	    {"{\"type\":\"array\",\"items\":{\"enum\":[1,2,3]},\"uniqueItems\":true,\"minItems\":2}",
+	     {"[3,1]", "[1,2,3]", "[2,3,1]"},
+	     {"[1]", "[1,1]", "[3,1,3]"}},
+	    {"{\"type\":\"integer\",\"multipleOf\":86400}",
+	     {"0", "86400", "-864000", "86400000"},
+	     {"8640", "86401", "-0"}},
+	    {"{\"type\":\"number\",\"multipleOf\":1000}",
+	     {"0", "1000.0", "2000", "10000"},
+	     {"100", "1000.5", "1500"}},
+	    {"{\"type\":\"integer\",\"multipleOf\":0.123456789}",
+	     {"0", "123456789", "-246913578"},
+	     {"1", "12345678"}},
+	    {"{\"multipleOf\":0.123456789}", {"0.123456789", "0.24691357800", "123456789"}, {"0.1234567", "1"}},
+	    {"{\"contentMediaType\":\"application/json\"}",
+	     {"\"{\\\"a\\\": [1, \\\"x\\\"]}\"", "\"null\"", "\"[]\"", "7"},
+	     {"\"{:}\"", "\"\"", "\"[1,]\"", "\"{\\\"a\\\"}\""}},
+	    {"{\"contentMediaType\":\"application/json\",\"contentEncoding\":\"base64\"}",
+	     {"\"eyJmb28iOiAiYmFyIn0=\"", "\"MQ==\"", "\"WzFd\"", "\"MTI=\""},
+	     {"\"ezp9Cg==\"", "\"{}\"", "\"MQ=\"", "\"MR==\"", "\"\""}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
 /* Many values and many members, each of which may come first. */
 static void test_many(void** state) {
 	(void)state;
@@ -601,7 +697,7 @@ static void test_refused(void** state) {
 	     "#/properties/a: \"$dynamicRef\""},
 	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{}}", "uniqueItems"},
 	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "oneOf"},
-	    {"{\"type\":\"number\",\"multipleOf\":0.123456789}", "multipleOf"},
+	    {"{\"type\":\"number\",\"multipleOf\":0.1234567890123456789}", "multipleOf"},
 	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},
 	    {"{\"$ref\":\"#\"}", "no text at all"},
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}",
@@ -610,7 +706,11 @@ static void test_refused(void** state) {
 	    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "look-behind"},
 	    {"{\"type\":\"string\",\"pattern\":\"(a(?=b))*\"}", "within a repeat"},
 	    {"{\"type\":\"string\",\"format\":\"colour\"}", "\"colour\" is no format"},
-	    {"{\"type\":\"string\",\"contentMediaType\":\"application/json\"}", "contentMediaType"},
+	    {"{\"contentMediaType\":\"application/json\",\"contentSchema\":{}}", "contentSchema"},
+	    {"{\"not\":{\"contentMediaType\":\"application/json\"}}", "contentMediaType"},
+	    {"{\"type\":\"integer\",\"not\":{\"multipleOf\":123456789}}", "multipleOf"},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"prefixItems\":[{\"type\":\"string\"}]}", "uniqueItems"},
+	    {"{\"$ref\":\"http://example.org/s.json\"}", "other documents are not fetched"},
 	    {"{\"type\":\"string\",\"const\":\"a\\u0000b\"}", "character of number 0"},
 	    {"{\"type\":\"string\",\"pattern\":\"(a\"}", "not closed"},
 	    {"{\"type\":\"string\",\"minLength\":5,\"maxLength\":2}", "no text at all"},
@@ -1050,27 +1150,18 @@ static void test_special_tokens(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),
-	    cmocka_unit_test(test_strings),
-	    cmocka_unit_test(test_references),
-	    cmocka_unit_test(test_conditions),
-	    cmocka_unit_test(test_many),
-	    cmocka_unit_test(test_formats),
-	    cmocka_unit_test(test_lengths),
-	    cmocka_unit_test(test_numbers),
-	    cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_combinations),
-	    cmocka_unit_test(test_any_object),
-	    cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_masks_are_the_bytes),
-	    cmocka_unit_test(test_counted_masks),
-	    cmocka_unit_test(test_forced),
-	    cmocka_unit_test(test_open_end),
-	    cmocka_unit_test(test_ambiguous),
-	    cmocka_unit_test(test_kept),
-	    cmocka_unit_test(test_gbnf),
-	    cmocka_unit_test(test_calls),
-	    cmocka_unit_test(test_special_tokens),
+	    cmocka_unit_test(test_expressions),   cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_references),    cmocka_unit_test(test_types),
+	    cmocka_unit_test(test_unevaluated),   cmocka_unit_test(test_small_sets),
+	    cmocka_unit_test(test_conditions),    cmocka_unit_test(test_many),
+	    cmocka_unit_test(test_formats),       cmocka_unit_test(test_lengths),
+	    cmocka_unit_test(test_numbers),       cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations),  cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_refused),       cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_counted_masks), cmocka_unit_test(test_forced),
+	    cmocka_unit_test(test_open_end),      cmocka_unit_test(test_ambiguous),
+	    cmocka_unit_test(test_kept),          cmocka_unit_test(test_gbnf),
+	    cmocka_unit_test(test_calls),         cmocka_unit_test(test_special_tokens),
 	    cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
