@@ -35,7 +35,7 @@ size_t recurrent_width(const struct model_shape* s) {
 	return made > queries ? made : queries;
 }
 
-/* Weights of a channel side by side become channels side by side, so that a vector takes many. */
+/* Reorders the weights from channel by channel to tap by tap, so that a vector holds many channels. */
 static void fill_block(struct recurrent_work* w, const struct recurrence* r,
                        const struct block_weights* vectors, int at) {
 	const size_t channels = (size_t)recurrence_channels(r), taps = (size_t)r->kernel;
@@ -107,7 +107,7 @@ void recurrent_close_cache(struct cpu_cache* c) {
 
 /* ---- where things are ---------------------------------------------------------------------- */
 
-/* A head's state in the recurrent block at a place: the committed tokens', or the tip's. */
+/* A head's state in the recurrent block at a place: of the committed tokens, or of the tip. */
 static float* state_at(const struct cpu_cache* c, int place, bool tip, int head) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	const struct recurrent_states* s = &c->recurrent;
@@ -167,7 +167,7 @@ struct job {
 	bool prefill;
 };
 
-/* What the convolution reads of a row of the slice. */
+/* The input of the convolution for a row of the slice. */
 static const float* slice_column(const struct cpu_backend* b, int i) {
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const float* columns = r->key_dim > 0 ? b->wide : b->recurrent.mixed;
@@ -203,13 +203,13 @@ static void convolve(const struct job* job, const float* const column[MOST_TAPS]
 			out[j] += weight[j] * column[t][from + j];
 }
 
-/* Whether a later slice or pass, or a commit, may want the row's column. */
+/* True when a later slice or pass, or a commit, may need the row's column. */
 static bool keeps_column(const struct job* job, int i) {
 	const struct cpu_backend* b = job->b;
 	return !job->prefill || i >= b->recurrent.end[i] - b->head.weights->shape.recurrence.kernel + 1;
 }
 
-/* x (n) is made of length 1, then of this one. */
+/* Scales x (n) to this length. */
 static void make_length(float* x, float length, int n) {
 	float squares = 0;
 	for (int j = 0; j < n; j++)
@@ -219,7 +219,7 @@ static void make_length(float* x, float length, int n) {
 		x[j] *= scale;
 }
 
-/* A row's channels that belong to a key head: its query, its key, and a share of the values. */
+/* The channels that belong to a key head in a row: its query, its key, and a share of the values. */
 static void mix_part(void* user, int number, int thread) {
 	(void)thread;
 	const struct job* job = user;
@@ -247,7 +247,7 @@ static void mix_part(void* user, int number, int thread) {
 		memcpy(pending + channels - keys + from[k], mixed + from[k], (size_t)width[k] * sizeof(float));
 }
 
-/* A short convolution's rows: b·x, the column, in `mixed`; then c times its convolution. */
+/* Rows of a short convolution: b·x, the column, goes to `mixed`; then c times its convolution. */
 static void gate_columns(const struct job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
@@ -277,7 +277,7 @@ static void convolve_row(void* user, int i, int thread) {
 		out[j] *= c[j];
 }
 
-/* What was multiplied becomes beta and decay; softplus is as PyTorch has it. */
+/* Makes beta and decay of the products. softplus is PyTorch's, which is linear above 20. */
 static void open_chances(const struct job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
@@ -304,7 +304,7 @@ static int key_head(const struct recurrence* r, int head) {
 	return r->tiled ? head % r->key_heads : head / (r->value_heads / r->key_heads);
 }
 
-/* The step of a pending row that an earlier slice or pass ran. */
+/* Applies the step of a pending row that an earlier slice or pass ran. */
 static struct delta_row pending_step(const struct cpu_cache* c, int place, int head, int row) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	const float* pending = pending_at(c, place, row);
@@ -332,7 +332,8 @@ static struct delta_row slice_step(const struct cpu_backend* b, int i, int head)
 	                          .decay = chance[r->value_heads + head]};
 }
 
-/* The state behind a pending row that is neither in the slice nor the tip, or one of those it begins with. */
+/* The state after a pending row that is neither in the slice nor the tip, or one of the states that it starts
+ * from. */
 static const float* apply_again(const struct job* job, const struct cpu_cache* c, int head, int row,
                                 float* to) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
@@ -349,7 +350,7 @@ static const float* apply_again(const struct job* job, const struct cpu_cache* c
 	return from;
 }
 
-/* The rows of a run through one head. The last one's state becomes the tip. */
+/* Runs rows one after another through one head. The last one's state becomes the tip. */
 static void run_head(void* user, int number, int thread) {
 	const struct job* job = user;
 	const struct cpu_backend* b = job->b;
@@ -462,7 +463,7 @@ void recurrent_commit(struct cpu_cache* c, const int32_t* path, int n) {
 	pool_end(b->pool);
 }
 
-/* What many pending rows took of memory is given back: no more than a tree's stays. */
+/* Returns memory that many pending rows took, except what a tree needs. */
 static void give_back_rows(struct cpu_cache* c) {
 	enum { STAY = 64 };
 	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
@@ -484,7 +485,7 @@ void recurrent_discard(struct cpu_cache* c) {
 		c->recurrent.tip[i] = -1;
 }
 
-/* Copies the committed tokens' states to, or from, those kept. */
+/* Copies the committed tokens' states to, or from, the kept ones. */
 static void copy_states(struct cpu_cache* c, bool back) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	struct recurrent_states* s = &c->recurrent;
