@@ -170,10 +170,10 @@ const struct option option_table[] = {
 
     HEADING_ROW("Research: SWIFT as published"),
     {"preset", 0, false, TAKES_OWN, 0, 0, 0, NULL, "paper",
-     "proposes a mask before every round, at random but for a Bayesian\none each 25th; scores it on 32 "
-     "tokens from the start of each text;\nthe best raw score drafts; every round drafts and verifies "
-     "its\nwhole tree. Two things differ: the KV cache is not copied, and\nsampling is coupled, so that the "
-     "text is plain decoding's",
+     "proposes a mask before every round, every 25th by Bayesian\noptimization and the others at random; "
+     "scores it on the first 32\ntokens of each text; drafts with the best raw score; verifies the\nwhole "
+     "tree in every round. Two things differ: the KV cache is not\ncopied, and sampling is coupled, so that "
+     "the text is plain decoding's",
      NULL, set_preset},
 
     HEADING_ROW("Research: how a round drafts (docs/methods.md explains the methods)"),

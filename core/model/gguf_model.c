@@ -458,9 +458,8 @@ static bool read_deepseek(const struct source* s) {
 	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context))
 		return false;
 	return (int64_t)m->heads * ((int64_t)m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
-	       fail(s,
-	            "attention.kv_lora_rank %d, with heads of %d and %d elements, is more than this runtime does",
-	            m->latent, key, m->value_dim);
+	       fail(s, "attention.kv_lora_rank %d is too large for heads of %d and %d elements", m->latent, key,
+	            m->value_dim);
 }
 
 static bool read_numbers(const struct source* s, const char* key, size_t offset) {
@@ -608,7 +607,7 @@ static bool read_router(const struct source* s) {
 	if (m->expert_groups == 1)
 		m->expert_groups = 0;
 	return gating <= SIGMOID || special == SPECIAL_GPT_OSS ||
-	       fail(s, "%s.expert_gating_func is %d: this runtime does 1 (softmax) and 2 (sigmoid)",
+	       fail(s, "%s.expert_gating_func is %d; supported are 1 (softmax) and 2 (sigmoid)",
 	            s->config->family->architecture, gating);
 }
 

@@ -40,7 +40,7 @@ static bool lay_tensor(struct named_tensor* t, const struct few* few, struct kep
 	const size_t small = (size_t)few->elements / BLOCK_SMALL;
 	struct block_q4_0* out = kept_new(kept, blocks * small * sizeof *out);
 	if (!out)
-		return error_set(error, "%s: out of memory for tensor %.120s laid anew", t->file, t->name);
+		return error_set(error, "%s: out of memory to convert tensor %.120s", t->file, t->name);
 	for (size_t i = 0; i < blocks; i++)
 		lay_block(few, t->data + i * size, out + i * small);
 	t->supported = true;

@@ -173,7 +173,7 @@ static bool fits_blocks(const struct packed* p) {
 	return true;
 }
 
-/* ---- laid anew -------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------- */
 
 static void put_block(const struct packed* p, int64_t output, int64_t first, struct block_q4_group* out) {
 	const int64_t group = group_of_input(p, first);
@@ -216,7 +216,7 @@ static bool repack_matrix(struct tensor_table* to, const struct packed* p, struc
 	made.bytes = (size_t)p->outputs * dtype_row_bytes(made.type, p->inputs);
 	void* data = kept_new(kept, made.bytes);
 	if (!data)
-		return error_set(error, "%s: out of memory for tensor %.120s laid anew", made.file, p->words->name);
+		return error_set(error, "%s: out of memory to convert tensor %.120s", made.file, p->words->name);
 	if (blocks)
 		put_blocks(p, data);
 	else

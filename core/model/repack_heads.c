@@ -54,7 +54,7 @@ static bool repack_one(struct tensor_table* made, struct named_tensor* t, const 
 		                 t->file, t->name, (long long)rows, (long long)of_head, r->key_heads);
 	uint8_t* data = kept_new(kept, t->bytes);
 	if (!data)
-		return error_set(error, "%s: out of memory for tensor %.120s laid anew", t->file, t->name);
+		return error_set(error, "%s: out of memory to convert tensor %.120s", t->file, t->name);
 	struct rows move = {t->data, data, dtype_row_bytes(t->type, t->dim[1]), r->key_heads, of_head};
 	int64_t at = 0;
 	for (int i = 0; i < 2 && !k->chances; i++, at += r->key_dim)
