@@ -90,7 +90,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
 	work->pass.head = last || reports_prompt_logprobs(s);
 	if (s->again > 0)
-		return; /* the rest is told already */
+		return; /* taps and the learner have read these rows before */
 	tap_prompt(s, &work->pass);
 	if (s->learner)
 		s->learner->calls->tap(s->learner, true, &work->pass);

@@ -20,7 +20,7 @@ struct learner_calls {
 	void (*tap)(struct learner*, bool prompt, struct pass*);
 	/* Such a pass has run: its rows row[0 … n - 1] belong to the text now, from `position` on. */
 	void (*rows)(struct learner*, const struct pass*, const int32_t* row, int n, int position);
-	/* The prompt's rows have all been told. */
+	/* The learner has been given all rows of the prompt. */
 	void (*prompt_is_reported)(struct learner*);
 	/* True when the learner wants a pass of its own, before a round or while no request runs. It then fills
 	 * passes and takes their results and seconds, until take returns that it is done. */

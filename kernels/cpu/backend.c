@@ -405,9 +405,9 @@ static int prepared_kinds(const struct block_weights* block, const struct model_
 		const enum dtype q = k->wq.type, key = tensor_present(&k->wk) ? k->wk.type : q,
 		                 v = tensor_present(&k->wv) ? k->wv.type : key;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
-		const int chances = 1 + (k->w_beta.type != k->w_decay.type);
+		const int types = 1 + (k->w_beta.type != k->w_decay.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
-		most = chances > most ? chances : most;
+		most = types > most ? types : most;
 		for (int e = 0; most < 2 && tensor_present(&k->router) && e < s->n_experts; e++)
 			most = 1 + (k->expert[e].w_up.type != k->expert[e].w_gate.type);
 	}
@@ -477,7 +477,7 @@ static size_t lay_out(struct cpu_backend* b) {
 		b->recurrent.mixed = take_workspace(b, &used, rows, (size_t)recurrence_channels(r), sizeof(float));
 		b->recurrent.gate = take_workspace(b, &used, rows, values, sizeof(float));
 		b->recurrent.out = take_workspace(b, &used, rows, values, sizeof(float));
-		b->recurrent.chance = take_workspace(b, &used, rows, 2 * (size_t)r->value_heads, sizeof(float));
+		b->recurrent.beta_decay = take_workspace(b, &used, rows, 2 * (size_t)r->value_heads, sizeof(float));
 	}
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));

@@ -96,8 +96,8 @@ static void rotate_heads(const struct cpu_backend* b, int block, float* heads, i
 }
 
 /* Norm and rotation of queries or keys, in the model's order. */
-static void turn_heads(const struct cpu_backend* b, int block, float* heads, int count,
-                       const struct tensor* norm, int i) {
+static void rotate_heads(const struct cpu_backend* b, int block, float* heads, int count,
+                         const struct tensor* norm, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, block);
 	if (!s->norm_after_rope)
@@ -120,7 +120,7 @@ static void store_keys(const struct cpu_backend* b, int block, float* k, float* 
 	struct cpu_cache* c = b->row[i].cache;
 	if (s->value_norm)
 		norm_rows(b, v, v, b->ones, NULL, head_dim, kv_heads);
-	turn_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
+	rotate_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
 	const int slot = c->paged.head.committed + b->row[i].index;
 	for (int h = 0; h < kv_heads; h++) {
 		unsigned char* key = slot_at(c, block, keys_at(c, block, h), slot);
@@ -138,8 +138,8 @@ static void store_row(void* user, int i, int thread) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, job->block), kv_width = block_kv_heads(s, job->block) * head_dim;
 	if (job->queries)
-		turn_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads, &b->block[job->block].q_norm,
-		           i);
+		rotate_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads, &b->block[job->block].q_norm,
+		             i);
 	if (job->keys)
 		store_keys(b, job->block, nth(b->k, i, kv_width), nth(b->v, i, kv_width), i);
 }
@@ -266,11 +266,11 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct source* from
 	const struct product in[] = {{.out = b->wide, .stride = (size_t)w->wq.rows, .w = &w->wq},
 	                             {.out = work->gate, .stride = values, .w = &w->wk}};
 	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, in, shorter ? 1 : 2);
-	const struct product chances[] = {
-	    {.out = work->chance, .stride = both, .w = &w->w_beta},
-	    {.out = work->chance + r->value_heads, .stride = both, .w = &w->w_decay}};
+	const struct product beta_decay[] = {
+	    {.out = work->beta_decay, .stride = both, .w = &w->w_beta},
+	    {.out = work->beta_decay + r->value_heads, .stride = both, .w = &w->w_decay}};
 	if (!shorter)
-		multiply(b, x, s->dim, n, chances, 2);
+		multiply(b, x, s->dim, n, beta_decay, 2);
 	mark(b, PART_QKV);
 	recurrent_rows(b, block, n, prefill);
 	mark(b, PART_ATTENTION);

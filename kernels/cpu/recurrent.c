@@ -278,7 +278,7 @@ static void convolve_row(void* user, int i, int thread) {
 }
 
 /* Makes beta and decay of the products. softplus is PyTorch's, which is linear above 20. */
-static void open_chances(const struct job* job, int n) {
+static void compute_beta_decay(const struct job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
@@ -286,7 +286,7 @@ static void open_chances(const struct job* job, int n) {
 	const float* rate = w->rate + job->place * r->value_heads;
 	const size_t both = 2 * (size_t)r->value_heads;
 	for (int i = 0; i < n; i++) {
-		float *beta = w->chance + (size_t)i * both, *decay = beta + r->value_heads;
+		float *beta = w->beta_decay + (size_t)i * both, *decay = beta + r->value_heads;
 		for (int h = 0; h < r->value_heads; h++) {
 			const float x = decay[h] + bias[h];
 			beta[h] = 1 / (1 + expf(-beta[h]));
@@ -309,27 +309,27 @@ static struct delta_row pending_step(const struct cpu_cache* c, int place, int h
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	const float* pending = pending_at(c, place, row);
 	const float* key = pending + recurrence_channels(r);
-	const float* chance = pending + pending_floats(r) - 2 * r->value_heads;
+	const float* beta_decay = pending + pending_floats(r) - 2 * r->value_heads;
 	key += key_head(r, head) * r->key_dim;
 	return (struct delta_row){.q = key, /* nobody asks what it gives */
 	                          .k = key,
 	                          .v =
 	                              pending + recurrence_channels(r) + recurrence_keys(r) + head * r->value_dim,
-	                          .beta = chance[head],
-	                          .decay = chance[r->value_heads + head]};
+	                          .beta = beta_decay[head],
+	                          .decay = beta_decay[r->value_heads + head]};
 }
 
 static struct delta_row slice_step(const struct cpu_backend* b, int i, int head) {
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const struct recurrent_work* w = &b->recurrent;
 	const float* mixed = w->mixed + (size_t)i * (size_t)recurrence_channels(r);
-	const float* chance = w->chance + (size_t)i * 2 * (size_t)r->value_heads;
+	const float* beta_decay = w->beta_decay + (size_t)i * 2 * (size_t)r->value_heads;
 	const float* query = mixed + key_head(r, head) * r->key_dim;
 	return (struct delta_row){.q = query,
 	                          .k = query + recurrence_keys(r),
 	                          .v = mixed + 2 * recurrence_keys(r) + head * r->value_dim,
-	                          .beta = chance[head],
-	                          .decay = chance[r->value_heads + head]};
+	                          .beta = beta_decay[head],
+	                          .decay = beta_decay[r->value_heads + head]};
 }
 
 /* The state after a pending row that is neither in the slice nor the tip, or one of the states that it starts
@@ -401,7 +401,7 @@ void recurrent_rows(struct cpu_backend* b, int block, int n, bool prefill) {
 		spread(b, n, (double)n * recurrence_channels(r) * r->kernel * 8, convolve_row, &job);
 		return;
 	}
-	open_chances(&job, n);
+	compute_beta_decay(&job, n);
 	spread(b, n * r->key_heads, (double)n * recurrence_channels(r) * r->kernel * 8, mix_part, &job);
 	spread(b, w->runs * r->value_heads, (double)n * (double)state_floats(r) * sizeof(float), run_head, &job);
 	for (int i = 0; i < w->runs; i++) {

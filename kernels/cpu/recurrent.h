@@ -42,7 +42,7 @@ struct recurrent_work {
 	float* mixed;            /* (slice_rows, channels) behind it: queries and keys of length 1, values */
 	float* gate;             /* (slice_rows, value_heads·value_dim), at last the input of the output map */
 	float* out;              /* (slice_rows, value_heads·value_dim) */
-	float* chance;           /* (slice_rows, 2, value_heads) beta, decay */
+	float* beta_decay;       /* (slice_rows, 2, value_heads) beta, decay */
 	int16_t above[MAX_ROWS]; /* the parent's place in the slice, or -1 */
 	int16_t saved[MAX_ROWS]; /* where in head_state its state stays for a later child, or -1 */
 	int16_t end[MAX_ROWS];   /* of its run: rows of a sequence on end */
@@ -62,7 +62,7 @@ void recurrent_close_cache(struct cpu_cache*);
 
 /* The slice's rows, which are open, are looked over: who forks where. */
 void recurrent_slice(struct cpu_backend*, int n);
-/* Columns, gates and chances (before their sigmoid and the rest) of the slice's n rows become the input of
+/* Columns, gates, beta and decay (before their activations) of the slice's n rows become the input of
  * the output map, in `gate`, and the cache has the rows' steps. A prefill's rows are committed as they are:
  * of them no more is kept than the next slice wants. */
 void recurrent_rows(struct cpu_backend*, int block, int n, bool prefill);

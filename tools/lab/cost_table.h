@@ -7,7 +7,7 @@
 
 struct cost_list {
 	double verify[SLICE_ROWS + 1]; /* v(n) for n in 1..SLICE_ROWS, at least 1, not decreasing */
-	double draft;                  /* c; NaN: not told */
+	double draft;                  /* c; NaN: not given */
 };
 
 /* text: "slope=0.05,c=0.55" or "v2=1.15,v4=1.5", straight lines between and beyond what is given; or a file
