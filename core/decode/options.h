@@ -96,13 +96,12 @@ struct swiftlet_options {
 	/* Bits of the quantized draft weights: 4 or 8, made while the engine opens; 0: none; -1: chosen by the
 	 * stored weights, made in slices between passes, and not made if they do not fit or would not pay */
 	int draft_bits;
-	/* Share of the draft weights by input channel (on a CPU) that a draft step reads, in (0, 1]; 0: .43,
-	 * where a search begins. */
+	/* Share of those weights that a draft step reads, where they are stored by input channel (on a CPU), in
+	 * (0, 1]; 0: .43, from where a search goes on. */
 	double draft_read;
-	bool draft_wait;     /* the coarse head, too, is made while the engine opens */
-	double draft_memory; /* the bytes that it may take; 0: a quarter of the available memory */
-	void (*progress)(void* user,
-	                 double share); /* called while they are made as the engine opens; may be NULL */
+	bool draft_wait;     /* the latter, too, is made while the engine opens */
+	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
+	void (*progress)(void* user, double share); /* of making it while the engine opens; may be NULL */
 	void* progress_user;
 	bool bank;                        /* for streams/ */
 	uint64_t seed;                    /* of the search and of sampling */

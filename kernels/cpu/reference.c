@@ -29,14 +29,14 @@ static void store(enum dtype type, void* out, const float* x, int n) {
 
 enum { MAX_HEAD_DIM = 1024 };
 
-/* Widens the row of keys or values at a logical position. */
+/* The row of keys or values at a logical position, widened. */
 static void widen(const struct attention_row* a, size_t rows, int position, float* out) {
 	const int slot = position < a->base ? position : a->ancestor[position - a->base];
 	const unsigned char* page = a->page[slot / PAGE_SLOTS] + rows;
 	dtype_to_float(a->type, page + (size_t)(slot % PAGE_SLOTS) * a->slot_bytes, out, a->head_dim);
 }
 
-/* A sink takes part as one more score, whose share is dropped. */
+/* A sink takes part as one score more, whose share nobody gets. */
 static void softmax(float* x, int n, const float* sink) {
 	float max = sink ? fmaxf(*sink, x[0]) : x[0], sum = 0;
 	for (int i = 1; i < n; i++)
