@@ -96,8 +96,8 @@ static void rotate_heads(const struct cpu_backend* b, int block, float* heads, i
 }
 
 /* Norm and rotation of queries or keys, in the model's order. */
-static void rotate_heads(const struct cpu_backend* b, int block, float* heads, int count,
-                         const struct tensor* norm, int i) {
+static void norm_and_rotate_heads(const struct cpu_backend* b, int block, float* heads, int count,
+                                  const struct tensor* norm, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, block);
 	if (!s->norm_after_rope)
@@ -120,7 +120,7 @@ static void store_keys(const struct cpu_backend* b, int block, float* k, float* 
 	struct cpu_cache* c = b->row[i].cache;
 	if (s->value_norm)
 		norm_rows(b, v, v, b->ones, NULL, head_dim, kv_heads);
-	rotate_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
+	norm_and_rotate_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
 	const int slot = c->paged.head.committed + b->row[i].index;
 	for (int h = 0; h < kv_heads; h++) {
 		unsigned char* key = slot_at(c, block, keys_at(c, block, h), slot);
@@ -138,8 +138,8 @@ static void store_row(void* user, int i, int thread) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, job->block), kv_width = block_kv_heads(s, job->block) * head_dim;
 	if (job->queries)
-		rotate_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads, &b->block[job->block].q_norm,
-		             i);
+		norm_and_rotate_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads,
+		                      &b->block[job->block].q_norm, i);
 	if (job->keys)
 		store_keys(b, job->block, nth(b->k, i, kv_width), nth(b->v, i, kv_width), i);
 }
