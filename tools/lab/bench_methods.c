@@ -19,7 +19,7 @@ struct methods_bench {
 
 /* ---- who takes part ------------------------------------------------------------------------- */
 
-/* Which methods --methods lists; all where it is not given. The exit status where one has no such name. */
+/* The methods that --methods lists, or all. The exit status for an unknown name. */
 static int check_methods_options(struct bench_part* part) {
 	struct methods_bench* b = (struct methods_bench*)part;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
@@ -43,7 +43,7 @@ static int check_methods_options(struct bench_part* part) {
 	return OPTIONS_GO_ON;
 }
 
-/* The mask that self-spec drafts with, or no session where none is given. */
+/* The mask that self-spec drafts with; without a mask self-spec gets no session. */
 static bool give_mask(struct methods_bench* b, struct way* way, struct error* why, struct error* error) {
 	struct mask mask;
 	if (b->mask && !mask_of_file(b->mask, NULL, b->part.bench.model, false, &mask, error))

@@ -1,10 +1,9 @@
 /* `swiftlet bench real`: what a user gets, on real models and prompts.
  *
- * Every prompt is answered by every variant, one after another in turns whose order moves on from prompt to
- * prompt, in one process over the same weights: plain decoding, the defaults, and the defaults without each
- * drafter. Each variant is a session of its own that begins with nothing learned and keeps what it learns
- * from prompt to prompt, with costs of its own. Decoding alone is timed; every token is compared with plain
- * decoding's. */
+ * Every variant answers every prompt, in turns whose order moves on from prompt to prompt, in one process
+ * over the same weights: plain decoding, the defaults, and the defaults without each drafter. Each variant is
+ * a session of its own with costs of its own. It begins with nothing learned, and keeps what it learns from
+ * prompt to prompt. Only decoding is timed; every token is compared with plain decoding's. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +33,7 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
 		const bool model = i == SOURCE_model && !t->bench->options.draft_model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
-			continue; /* nobody asks for one here, or it takes no part */
+			continue; /* the variant does not ask for it, or it does not apply */
 		snprintf(name, sizeof name, "without %s", drafter_name[i]);
 		good = enter_contest(t, name, SWIFTLET_AUTO, all & ~(1u << i), error);
 	}
@@ -117,7 +116,7 @@ static bool measure_real(struct bench_part* part, cJSON* out, struct error* erro
 	return good;
 }
 
-/* Every model, greedily and sampled, or as `only` says, with sessions that have seen nothing. */
+/* Runs every model greedily and sampled, or as `only` says, with fresh sessions. */
 static int run_all(struct real* r, const char* const* model, int n) {
 	const double asked = r->part.bench.options.temperature, sampled = asked > 0 ? asked : 0.7;
 	int status = STATUS_DONE;
