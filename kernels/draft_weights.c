@@ -45,19 +45,19 @@ static struct tensor planned_tensor(const struct draft_weights* draft, const str
 }
 
 /* A sub-layer's matrices so far: `before` bytes as stored, `after` with the draft weights. */
-struct share {
+struct sub_layer_share {
 	size_t before, after;
 	int first_item;
 	size_t first_byte;
 };
 
-static struct share begin_sub_layer(const struct draft_weights* draft) {
-	return (struct share){.first_item = draft->n_items, .first_byte = draft->bytes};
+static struct sub_layer_share begin_sub_layer(const struct draft_weights* draft) {
+	return (struct sub_layer_share){.first_item = draft->n_items, .first_byte = draft->bytes};
 }
 
 /* Plans the draft weights of one matrix if they are smaller. *quantized holds the stored tensor at first. */
-static void plan_matrix(struct draft_weights* draft, struct share* share, const struct tensor* stored,
-                        struct tensor* quantized, int bits) {
+static void plan_matrix(struct draft_weights* draft, struct sub_layer_share* share,
+                        const struct tensor* stored, struct tensor* quantized, int bits) {
 	const struct tensor planned = planned_tensor(draft, stored, bits);
 	const size_t was = tensor_bytes(stored), is = tensor_bytes(&planned);
 	share->before += was;
@@ -71,7 +71,7 @@ static void plan_matrix(struct draft_weights* draft, struct share* share, const 
 }
 
 /* True when the sub-layer gets draft weights; otherwise its plans are undone. */
-static bool end_sub_layer(struct draft_weights* draft, const struct share* share, int bits) {
+static bool end_sub_layer(struct draft_weights* draft, const struct sub_layer_share* share, int bits) {
 	if (share->before == 0 || (double)share->after > (1 - LEAST_SPARED) * (double)share->before) {
 		draft->n_items = share->first_item;
 		draft->bytes = share->first_byte;
@@ -84,7 +84,7 @@ static bool end_sub_layer(struct draft_weights* draft, const struct share* share
 
 static bool plan_attention(struct draft_weights* draft, const struct block_weights* s,
                            struct block_weights* c) {
-	struct share share = begin_sub_layer(draft);
+	struct sub_layer_share share = begin_sub_layer(draft);
 	if (tensor_present(&s->absorb)) /* latent attention runs with stored weights, because its maps are used
 	                                   one head at a time */
 		return false;
@@ -98,7 +98,7 @@ static bool plan_attention(struct draft_weights* draft, const struct block_weigh
 /* Plans experts too. The router stays as stored: it is small, and a wrong choice changes everything. */
 static bool plan_mlp(struct draft_weights* draft, const struct block_weights* s, struct block_weights* c,
                      struct expert* expert) {
-	struct share share = begin_sub_layer(draft);
+	struct sub_layer_share share = begin_sub_layer(draft);
 	plan_matrix(draft, &share, &s->w_gate, &c->w_gate, draft->format.bits);
 	plan_matrix(draft, &share, &s->w_up, &c->w_up, draft->format.bits);
 	plan_matrix(draft, &share, &s->w_down, &c->w_down, draft->format.bits);
@@ -155,7 +155,7 @@ static const struct quantizer* rounding_here(void) {
 }
 
 static void plan_head(struct draft_weights* draft) {
-	struct share share = begin_sub_layer(draft);
+	struct sub_layer_share share = begin_sub_layer(draft);
 	plan_matrix(draft, &share, &draft->stored->output, draft->output, HEAD_BITS);
 	draft->head = end_sub_layer(draft, &share, HEAD_BITS);
 }
@@ -252,7 +252,7 @@ static void clear_gap(const struct draft_weights* draft, unsigned char* data, in
 }
 
 /* Some rows of a matrix, and the place of their draft weights. */
-struct rows {
+struct part_rows {
 	const struct quantizer* by;
 	const struct tensor *from, *to;
 	const unsigned char* row;
@@ -265,14 +265,14 @@ struct rows {
 enum { COLS_INTERLEAVED = BLOCK_SUPER, COLS_OF_A_ROW = INTERLEAVED_ROWS * BLOCK_SUPER };
 
 /* Prefetches, because rows side by side are more streams than the processor follows by itself. */
-static void widen_row(const struct rows* rows, const unsigned char* from, size_t bytes, float* x,
+static void widen_row(const struct part_rows* rows, const unsigned char* from, size_t bytes, float* x,
                       int64_t cols) {
 	for (size_t i = 0; i < bytes; i += 64)
 		__builtin_prefetch(from + bytes + i);
 	rows->by->widen(rows->from->type, from, x, cols);
 }
 
-static void round_interleaved(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+static void round_interleaved(const struct part_rows* rows, float x[COLS_OF_A_ROW]) {
 	const enum dtype type = rows->to->type;
 	const unsigned char* from = rows->row;
 	unsigned char* out = rows->out;
@@ -288,7 +288,7 @@ static void round_interleaved(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 	}
 }
 
-static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+static void round_rows(const struct part_rows* rows, float x[COLS_OF_A_ROW]) {
 	unsigned char* out = rows->out;
 	for (int64_t r = 0; r < rows->n; r++) {
 		const unsigned char* from = rows->row + (size_t)r * rows->row_bytes;
@@ -315,13 +315,13 @@ static void make_part(const struct draft_weights* draft, void* data, int part) {
 	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS, left = to->rows - begin;
 	const size_t row_bytes = dtype_row_bytes(from->type, from->cols);
 	const size_t done = (size_t)begin * dtype_row_bytes(to->type, to->cols);
-	const struct rows rows = {.by = draft->rounding,
-	                          .from = from,
-	                          .to = to,
-	                          .row = (const unsigned char*)from->data + (size_t)begin * row_bytes,
-	                          .out = (unsigned char*)data + item->offset + done,
-	                          .row_bytes = row_bytes,
-	                          .n = left < PART_ROWS ? left : PART_ROWS};
+	const struct part_rows rows = {.by = draft->rounding,
+	                               .from = from,
+	                               .to = to,
+	                               .row = (const unsigned char*)from->data + (size_t)begin * row_bytes,
+	                               .out = (unsigned char*)data + item->offset + done,
+	                               .row_bytes = row_bytes,
+	                               .n = left < PART_ROWS ? left : PART_ROWS};
 	float x[COLS_OF_A_ROW];
 	(to->interleaved ? round_interleaved : round_rows)(&rows, x);
 	if (begin == 0)

@@ -16,7 +16,7 @@ float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t
 /* Processed logits are at most 0, so their bits without the sign grow as the probability falls. */
 static uint32_t rank_key(float processed) { return bits_from_float(processed) & 0x7fffffffu; }
 
-struct cut {
+struct filter_cut {
 	uint32_t key;
 	int ties; /* how many with that very key stay */
 };
@@ -24,7 +24,7 @@ struct cut {
 enum { BUCKETS = 2048 };
 
 /* The last key whose weights (NULL: 1 each), summed from the most probable on, reach the target. */
-static struct cut find_cut(const float* processed, const float* weight, int n, double target) {
+static struct filter_cut find_cut(const float* processed, const float* weight, int n, double target) {
 	static const int shift[] = {20, 10, 0};
 	uint32_t prefix = 0, known = 0;
 	double above = 0, one = 1;
@@ -52,10 +52,10 @@ static struct cut find_cut(const float* processed, const float* weight, int n, d
 			break;
 		}
 	const double ties = one > 0 ? ceil((target - above) / one) : 1;
-	return (struct cut){prefix, ties < 1 ? 1 : ties < n ? (int)ties : n};
+	return (struct filter_cut){prefix, ties < 1 ? 1 : ties < n ? (int)ties : n};
 }
 
-static void apply_cut(float* processed, int n, struct cut cut) {
+static void apply_cut(float* processed, int n, struct filter_cut cut) {
 	for (int v = 0; v < n; v++) {
 		const uint32_t key = rank_key(processed[v]);
 		if (key > cut.key || (key == cut.key && cut.ties-- <= 0))

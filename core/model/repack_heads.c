@@ -18,7 +18,7 @@ static const struct kind {
     {".ssm_ba.weight", true, ".ssm_beta.weight", ".ssm_alpha.weight"},
 };
 
-struct rows {
+struct head_rows {
 	const uint8_t* from;
 	uint8_t* to;
 	size_t bytes;    /* of a row */
@@ -27,7 +27,7 @@ struct rows {
 };
 
 /* Copies rows [at, at + n) of every key head, one head after another. */
-static void bring_together(struct rows* r, int64_t at, int64_t n) {
+static void bring_together(struct head_rows* r, int64_t at, int64_t n) {
 	for (int64_t h = 0; h < r->heads; h++, r->to += (size_t)n * r->bytes)
 		memcpy(r->to, r->from + (size_t)(h * r->of_head + at) * r->bytes, (size_t)n * r->bytes);
 }
@@ -55,7 +55,7 @@ static bool repack_one(struct tensor_table* made, struct named_tensor* t, const 
 	uint8_t* data = kept_new(kept, t->bytes);
 	if (!data)
 		return error_set(error, "%s: out of memory to convert tensor %.120s", t->file, t->name);
-	struct rows move = {t->data, data, dtype_row_bytes(t->type, t->dim[1]), r->key_heads, of_head};
+	struct head_rows move = {t->data, data, dtype_row_bytes(t->type, t->dim[1]), r->key_heads, of_head};
 	int64_t at = 0;
 	for (int i = 0; i < 2 && !k->beta_decay; i++, at += r->key_dim)
 		bring_together(&move, at, r->key_dim);

@@ -107,7 +107,7 @@ static void norm_and_rotate_heads(const struct cpu_backend* b, int block, float*
 		norm_heads(b, heads, count, head_dim, norm);
 }
 
-struct store_job {
+struct row_store {
 	struct cpu_backend* b;
 	int block;
 	bool queries, keys; /* whether there are some */
@@ -133,7 +133,7 @@ static void store_keys(const struct cpu_backend* b, int block, float* k, float* 
 /* Rotates one row's queries and keys, and rounds its keys and values into the cache. */
 static void store_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct store_job* job = user;
+	const struct row_store* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, job->block), kv_width = block_kv_heads(s, job->block) * head_dim;
@@ -154,7 +154,7 @@ static const float* sub_layer_input(const struct cpu_backend* b, const float* no
 }
 
 /* Where a sub-layer's weights come from. */
-struct source {
+struct sub_layer_weights {
 	const struct block_weights* w;       /* stored, or copied row by row */
 	const struct block_columns* columns; /* NULL, or the draft weights that replace the stored ones */
 	const struct levels* levels;         /* NULL: all channels */
@@ -162,8 +162,9 @@ struct source {
 };
 
 /* out (n, …) = x (n, cols) · wᵀ for up to three matrices of a kind with one input. */
-static void multiply_kind(struct cpu_backend* b, const struct source* from, int block, enum column_kind kind,
-                          const float* x, int64_t cols, int n, const struct product* product, int count) {
+static void multiply_kind(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
+                          enum column_kind kind, const float* x, int64_t cols, int n,
+                          const struct product* product, int count) {
 	if (!from->columns) {
 		multiply(b, x, cols, n, product, count);
 		return;
@@ -194,7 +195,8 @@ static void gate_heads(void* user, int i, int thread) {
 
 /* Queries, keys and values of the rows; keys and values go to the cache. queries false: a draft skips the
  * sub-layer, but later blocks read its keys and values. */
-static void project_rows(struct cpu_backend* b, const struct source* from, int block, bool queries, int n) {
+static void project_rows(struct cpu_backend* b, const struct sub_layer_weights* from, int block, bool queries,
+                         int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, block);
@@ -229,12 +231,13 @@ static void project_rows(struct cpu_backend* b, const struct source* from, int b
 	}
 	if (keys && !tensor_present(&w->wv))
 		memcpy(b->v, b->k, (size_t)n * (size_t)kv_width * sizeof *b->v);
-	struct store_job job = {.b = b, .block = block, .queries = queries, .keys = keys};
+	struct row_store job = {.b = b, .block = block, .queries = queries, .keys = keys};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
 	mark(b, PART_KV_CACHE);
 }
 
-static void attention_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
+static void attention_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
+                                int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	project_rows(b, from, block, true, n);
@@ -251,7 +254,7 @@ static void attention_sub_layer(struct cpu_backend* b, const struct source* from
 }
 
 /* Replaces attention in recurrent blocks: kernels/cpu/recurrent.h. */
-static void recurrent_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n,
+static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block, int n,
                                 bool prefill) {
 	const struct block_weights* w = from->w;
 	const struct model_shape* s = &b->head.weights->shape;
@@ -320,7 +323,8 @@ static void activate_rows(struct cpu_backend* b, int block, int width, int n) {
 	spread(b, n, (double)n * width * 8, activate_row, &job);
 }
 
-static void run_mlp(struct cpu_backend* b, const struct source* from, int block, const float* x, int n) {
+static void run_mlp(struct cpu_backend* b, const struct sub_layer_weights* from, int block, const float* x,
+                    int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	const int ffn = (int)vectors->w_gate.rows;
@@ -340,8 +344,8 @@ static void run_mlp(struct cpu_backend* b, const struct source* from, int block,
 }
 
 /* Gemma 4: y = norm(MLP) + norm(experts), each reading the stream under a norm of its own. */
-static void run_mlp_and_experts(struct cpu_backend* b, const struct source* from, int block, const float* x,
-                                int n) {
+static void run_mlp_and_experts(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
+                                const float* x, int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const int dim = b->head.weights->shape.dim;
 	run_mlp(b, from, block, x, n);
@@ -356,7 +360,7 @@ static void run_mlp_and_experts(struct cpu_backend* b, const struct source* from
 	mark(b, PART_EXPERTS);
 }
 
-static void mlp_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
+static void mlp_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block, int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const float* x = b->head.weights->shape.parallel
 	                     ? b->beside
@@ -500,15 +504,15 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 /* What a skipped sub-layer must still compute for later ones. */
 static void skip_sub_layer(struct cpu_backend* b, int sub_layer, int n) {
 	const struct weight_table* w = b->head.weights;
-	const struct source from = {.w = &w->block[sub_layer / 2], .n_blocks = w->shape.n_blocks};
+	const struct sub_layer_weights from = {.w = &w->block[sub_layer / 2], .n_blocks = w->shape.n_blocks};
 	if (sub_layer % 2 == 1)
 		end_block(b, sub_layer / 2, n);
 	else if (block_is_shared(&w->shape, sub_layer / 2))
 		project_rows(b, &from, sub_layer / 2, false, n);
 }
 
-static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct source* from,
-                          int sub_layer, int r0, int n) {
+static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
+                          const struct sub_layer_weights* from, int sub_layer, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
 	if (sub_layer % 2 == 0 && block_set_has(&b->head.weights->shape.recurrent, sub_layer / 2)) {
 		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
@@ -547,7 +551,7 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 		const bool skip = pass->skip && mask_has(pass->skip, s),
 		           quantized = pass->quantized && mask_has(pass->quantized, s);
 		const bool by_channel = quantized && draft_weights_by_channel(b->draft_weights, s);
-		const struct source from = {
+		const struct sub_layer_weights from = {
 		    .w = &(quantized ? b->draft_weights->block : b->head.weights->block)[s / 2],
 		    .columns = by_channel ? &b->draft_weights->columns.block[s / 2] : NULL,
 		    .levels = pass->levels,

@@ -161,7 +161,7 @@ void recurrent_slice(struct cpu_backend* b, int n) {
 
 /* ---- columns to queries, keys and values ----------------------------------------------------- */
 
-struct job {
+struct recurrent_job {
 	struct cpu_backend* b;
 	int block, place;
 	bool prefill;
@@ -175,7 +175,7 @@ static const float* slice_column(const struct cpu_backend* b, int i) {
 }
 
 /* The columns of the row and of the tokens before it, the oldest first. */
-static void find_columns(const struct job* job, int i, const float* column[MOST_TAPS]) {
+static void find_columns(const struct recurrent_job* job, int i, const float* column[MOST_TAPS]) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const struct cpu_cache* c = b->row[i].cache;
@@ -190,8 +190,8 @@ static void find_columns(const struct job* job, int i, const float* column[MOST_
 }
 
 /* out (n) = the convolution of channels [from, from + n). */
-static void convolve(const struct job* job, const float* const column[MOST_TAPS], float* out, int from,
-                     int n) {
+static void convolve(const struct recurrent_job* job, const float* const column[MOST_TAPS], float* out,
+                     int from, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const size_t channels = (size_t)recurrence_channels(r);
@@ -204,7 +204,7 @@ static void convolve(const struct job* job, const float* const column[MOST_TAPS]
 }
 
 /* True when a later slice or pass, or a commit, may need the row's column. */
-static bool keeps_column(const struct job* job, int i) {
+static bool keeps_column(const struct recurrent_job* job, int i) {
 	const struct cpu_backend* b = job->b;
 	return !job->prefill || i >= b->recurrent.end[i] - b->head.weights->shape.recurrence.kernel + 1;
 }
@@ -222,7 +222,7 @@ static void make_length(float* x, float length, int n) {
 /* The channels that belong to a key head in a row: its query, its key, and a share of the values. */
 static void mix_part(void* user, int number, int thread) {
 	(void)thread;
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
@@ -248,7 +248,7 @@ static void mix_part(void* user, int number, int thread) {
 }
 
 /* Rows of a short convolution: b·x, the column, goes to `mixed`; then c times its convolution. */
-static void gate_columns(const struct job* job, int n) {
+static void gate_columns(const struct recurrent_job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
@@ -265,7 +265,7 @@ static void gate_columns(const struct job* job, int n) {
 
 static void convolve_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
 	const float* column[MOST_TAPS];
@@ -278,7 +278,7 @@ static void convolve_row(void* user, int i, int thread) {
 }
 
 /* Makes beta and decay of the products. softplus is PyTorch's, which is linear above 20. */
-static void compute_beta_decay(const struct job* job, int n) {
+static void compute_beta_decay(const struct recurrent_job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
@@ -334,7 +334,7 @@ static struct delta_row slice_step(const struct cpu_backend* b, int i, int head)
 
 /* The state after a pending row that is neither in the slice nor the tip, or one of the states that it starts
  * from. */
-static const float* apply_again(const struct job* job, const struct cpu_cache* c, int head, int row,
+static const float* apply_again(const struct recurrent_job* job, const struct cpu_cache* c, int head, int row,
                                 float* to) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	const int tip = c->recurrent.tip[job->place];
@@ -352,7 +352,7 @@ static const float* apply_again(const struct job* job, const struct cpu_cache* c
 
 /* Runs rows one after another through one head. The last one's state becomes the tip. */
 static void run_head(void* user, int number, int thread) {
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
@@ -378,7 +378,7 @@ static void run_head(void* user, int number, int thread) {
 /* out under its norm, times SiLU of the gate. */
 static void end_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct model_shape* s = &b->head.weights->shape;
@@ -395,7 +395,7 @@ static void end_row(void* user, int i, int thread) {
 void recurrent_rows(struct cpu_backend* b, int block, int n, bool prefill) {
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
-	struct job job = {.b = b, .block = block, .place = b->place[block], .prefill = prefill};
+	struct recurrent_job job = {.b = b, .block = block, .place = b->place[block], .prefill = prefill};
 	if (r->key_dim == 0) {
 		gate_columns(&job, n);
 		spread(b, n, (double)n * recurrence_channels(r) * r->kernel * 8, convolve_row, &job);

@@ -88,7 +88,7 @@ static bool enter_all(struct methods_bench* b, struct error* error) {
 
 /* ---- report --------------------------------------------------------------------------------- */
 
-static void report_method(const struct methods_bench* b, int which, struct choice choice,
+static void report_method(const struct methods_bench* b, int which, struct prompt_choice choice,
                           double plain_seconds, cJSON* to) {
 	const struct answer s = contest_sum(&b->contest, which, choice);
 	double ctar[SWIFTLET_CTAR];
@@ -124,7 +124,7 @@ static void report_figures(const struct methods_bench* b, cJSON* out) {
 		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
-			report_method(b, i, (struct choice){c->task[k], -1}, plain_seconds,
+			report_method(b, i, (struct prompt_choice){c->task[k], -1}, plain_seconds,
 			              cJSON_AddObjectToObject(tasks, c->task[k][0] ? c->task[k] : "all"));
 	}
 }

@@ -42,7 +42,8 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 
 /* ---- report --------------------------------------------------------------------------------- */
 
-static void report_choice(const struct contest* t, cJSON* list, const char* name, struct choice choice) {
+static void report_choice(const struct contest* t, cJSON* list, const char* name,
+                          struct prompt_choice choice) {
 	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
 	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "prompts_of", name);
@@ -80,9 +81,9 @@ static void report_figures(const struct contest* t, cJSON* out) {
 		report_contender(t, list, i);
 	cJSON* const by = cJSON_AddArrayToObject(out, "by");
 	for (int i = 0; i < t->tasks; i++)
-		report_choice(t, by, t->task[i], (struct choice){t->task[i], -1});
-	report_choice(t, by, "answers that loop", (struct choice){NULL, 1});
-	report_choice(t, by, "answers that do not", (struct choice){NULL, 0});
+		report_choice(t, by, t->task[i], (struct prompt_choice){t->task[i], -1});
+	report_choice(t, by, "answers that loop", (struct prompt_choice){NULL, 1});
+	report_choice(t, by, "answers that do not", (struct prompt_choice){NULL, 0});
 	report_choice(t, by, "all", every_prompt);
 	for (int p = 0; p < t->asked; p++)
 		for (int i = 1; i < t->n; i++) {

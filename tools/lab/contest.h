@@ -55,11 +55,11 @@ struct contest {
 };
 
 /* Selects prompts: of a task (NULL: any), looping or not (-1: either). */
-struct choice {
+struct prompt_choice {
 	const char* task;
 	int loops;
 };
-extern const struct choice every_prompt;
+extern const struct prompt_choice every_prompt;
 
 /* Adds a contender. Its session may be missing, with the reason in `why`. False on no memory, with the error
  * set. */
@@ -69,10 +69,10 @@ bool contest_enter(struct contest*, const char* name, const struct swiftlet_opti
 bool contest_run(struct contest*, struct error*);
 void contest_close(struct contest*); /* all but the bench */
 /* Sums over prompts whose answers have tokens after the prefill. */
-struct answer contest_sum(const struct contest*, int which, struct choice);
+struct answer contest_sum(const struct contest*, int which, struct prompt_choice);
 /* Tokens a second over plain decoding's: of all together, and the median over prompts. */
-double contest_over_plain(const struct contest*, int which, struct choice);
-double contest_median_over_plain(const struct contest*, int which, struct choice);
+double contest_over_plain(const struct contest*, int which, struct prompt_choice);
+double contest_median_over_plain(const struct contest*, int which, struct prompt_choice);
 double answer_speed(const struct answer*);
 /* M, alpha, c (a draft step over a plain step of so many seconds), and the speed-up that they promise (SWIFT
  * Eq. 6). */
