@@ -1,4 +1,4 @@
-/* The public interface: every function of swiftlet.h but the options' (core/decode/options.c). */
+/* The public interface: every function of swiftlet.h except the options' (core/decode/options.c). */
 #include <stdlib.h>
 
 #include "core/grammar/grammar.h"
@@ -81,7 +81,7 @@ void swiftlet_grammar_free(swiftlet_grammar* grammar) { grammar_free(grammar); }
 
 /* ---- sessions ------------------------------------------------------------------------------- */
 
-/* --method random: drawn once, by the seed. */
+/* --method random: the seed draws the mask once. */
 static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
 	const struct quantized_set none = {.head = false};
 	const int dims = 2 * (blocks - 2);

@@ -1,24 +1,24 @@
-/* Damage by sub-layer, and matchness from it; belief.h says why. */
+/* Estimates damage by sub-layer, and matchness from it; belief.h explains why. */
 #include "optimizer/belief.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* How scores stray, as measured (docs/lessons.md) on the built-in model with prompts
- * of spec-bench and on planted and graded made-up models, seeds 101 to 103; nothing here was chosen on the
- * streams that figures are shown on. Relative standard deviations: of a window's factor; of a mask's damage
- * about the sum over its sub-layers; and, absolute, of matchness about that of the damage; of a window's ease
- * for all masks. */
+/* How scores vary, as measured (docs/lessons.md) on the built-in model with prompts of spec-bench and on
+ * planted and graded synthetic models, seeds 101 to 103. Nothing here was chosen on streams that figures are
+ * reported on. Relative standard deviations: of a window's factor; of a mask's damage about the sum over its
+ * sub-layers. Absolute ones: of matchness about its estimate from damage; of a window's ease for all
+ * masks. */
 static const double WINDOW_SD = 0.12, SUM_SD = 0.15, LINK_SD = 0.02, EASE_SD = 0.05;
 /* Damage over influence, relative standard deviation of that from model to model, and of a sub-layer's damage
  * about its scaled influence. */
 static const double SCALE = 1.35, SCALE_SD = 0.25, OWN_SD = 0.3;
-/* Damage below which nothing is told apart; and how far at least a mask's is from the sum. */
+/* The least damage that is distinguished; and the least distance of a mask's damage from the sum. */
 static const double LEAST = 1e-3, LEAST_SD = 4e-3;
 
-/* So many tokens are wrong with draft weights in 4 bits, and four times as many with each bit less; so much
- * is that damage known (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; weights of real
- * models that were quantized before 0.96 to 0.98). */
+/* The share of tokens that 4-bit draft weights get wrong, which grows fourfold with each bit less; and how
+ * certain that is (tiny-tasks-20l: 8 bits leave 0.996 of the tokens right, 4 bits 0.950; real models whose
+ * weights were already quantized 0.96 to 0.98). */
 static const double ROUNDING = 0.05, ROUNDING_SD = 0.7;
 
 /* sd (bits): the last one, of rounding, is set here. */
@@ -36,8 +36,8 @@ static double damage_at(const struct belief* b, double misses) {
 	return x * x;
 }
 
-/* Without influence: all sub-layers alike; a mask of `size` at random matches two thirds, with a spread of
- * some 0.2, whatever the number of sub-layers in it. */
+/* Without influence all sub-layers are alike. A random mask of `size` matches two thirds, give or take 0.2,
+ * whatever the number of its sub-layers. */
 static void uninformed(struct belief* b, int size) {
 	double mean[MAX_BITS], sd[MAX_BITS];
 	const double each = size > 0 ? size : 1;
@@ -130,7 +130,7 @@ static double damage_of(const struct belief* b, const struct vector* v) {
 	return fmax(LEAST, sum + (together(b, v) - 1) * linear_mean(b->linear, skips.word));
 }
 
-/* What the linear model takes in for a damage: as much of it as of its own sum, with that factor on the
+/* The part of a damage that the linear model learns: as much as its own sum, with that factor on the
  * variance. */
 static void learn_damage(struct belief* b, const struct vector* v, double damage, double variance,
                          double share, bool here) {
@@ -152,23 +152,23 @@ static double slope_at(const struct belief* b, double damage) {
 }
 
 double belief_noise(double m, int rows) {
-	/* at the chance expected, held off 0 and 1 by one success and one failure: at the share seen, a lucky
-	 * score would pass for a sure one */
+	/* uses the expected acceptance, held off 0 and 1 by one success and one failure. With the observed share
+	 * a lucky score would seem certain */
 	const double chance = m < 0 ? 0 : m > 1 ? 1 : m, p = (chance * rows + 1) / (rows + 2.0);
 	return p * (1 - p) / rows;
 }
 
-/* Damage from a score's hits, by the slope at the damage expected, and its variance. */
+/* Damage from a score's hits, by the slope at the expected damage, and its variance. */
 static double damage_seen(const struct belief* b, double expected, const struct score* s, bool here,
                           double* variance) {
 	const double m = (double)s->matches / s->rows, likely = belief_at(b, expected);
 	const double slope = slope_at(b, expected), noise = belief_noise(likely, s->rows);
-	/* about half of the hits' variance is the tokens' own ease, which the window's factor takes up */
+	/* about half of the hits' variance is the tokens' own ease, which belongs to the window's factor */
 	*variance = 1 / (slope * slope / (here ? noise / 2 : noise));
 	return expected + (likely - m) / slope;
 }
 
-/* Hits themselves, less the ease of the window, as far as other scores have shown it. */
+/* Hits less the window's ease, as far as other scores have shown it. */
 static void see_hits(struct belief* b, double expected, const struct score* s, bool here,
                      struct evidence* own) {
 	const double ease = here ? b->ease / (b->here + 1.5) : 0, m = (double)s->matches / s->rows;
@@ -184,7 +184,7 @@ static void see_hits(struct belief* b, double expected, const struct score* s, b
 
 void belief_see(struct belief* b, const struct vector* v, const struct score* s, bool here,
                 struct evidence* own) {
-	/* in what a window's ease shifts a score: a share of its hits */
+	/* a window's ease shifts a score by a share of its hits */
 	const double sum = damage_of(b, v), share = EASE_SD / WINDOW_SD / slope_at(b, sum);
 	const double shift = here ? share * linear_offset(b->linear) : 0, expected = fmax(LEAST, sum + shift);
 	double variance;
@@ -203,21 +203,21 @@ void belief_see_draft(struct evidence* own, double accepted, double trials) {
 	own->trials = own->trials * fmin(1, keep) + trials;
 }
 
-/* Variance of a mask's matchness about that of its damage, when its own scores are `excess` (with that
- * weight) away: as measured, or more where they show it to be an exception, beyond three standard errors. */
+/* Variance of a mask's matchness about its estimate from damage, when its own scores are `excess` away (with
+ * that weight): the measured variance, or more if they show it to be an exception, beyond three standard
+ * errors. */
 static double stray(double excess, double weight) {
 	const double known = LINK_SD * LINK_SD;
 	return weight > 0 ? known + fmax(0, excess * excess - 9 / weight) : known;
 }
 
-/* A mask's damage: the sum's, corrected by its own scores. */
+/* A mask's damage: the sum, corrected by its own scores. */
 static double own_damage(const struct belief* b, const struct vector* v, const struct evidence* own) {
 	const double sum = damage_of(b, v), prior = 1 / (SUM_SD * SUM_SD * sum * sum + LEAST_SD * LEAST_SD);
 	return fmax(LEAST, (sum * prior + own->damage) / (prior + own->damage_weight));
 }
 
-/* Acceptance is matchness but for this: its texts are others, and it counts only where the draft was right so
- * far. */
+/* Acceptance differs from matchness: it comes from other texts, and counts only after right drafts. */
 static double draft_weight(const struct evidence* own) {
 	const double p = (own->accepted + 1) / (own->trials + 2);
 	return own->trials > 0 ? 1 / (2 * p * (1 - p) / own->trials + 0.02 * 0.02) : 0;

@@ -22,7 +22,7 @@ struct score {
 	int64_t window;
 };
 
-/* What a mask's own scores and drafts say, as weighted sums (weights are 1 / variance). */
+/* Evidence from a mask's own scores and drafts, as weighted sums (weights are 1 / variance). */
 struct evidence {
 	double damage, damage_weight;
 	double hits, hits_weight; /* matchness, less the ease of its windows */
@@ -35,10 +35,10 @@ struct belief {
 	double rounding;             /* tokens that draft weights get wrong, before any was measured */
 	struct linear_model* linear; /* damage by bit */
 	const double* misses;        /* b1 and b2 */
-	double ease; /* sum, over the scores of the present window, of matchness beyond the expected */
-	int here;    /* scores of the present window */
+	double ease;                 /* sum over the present window's scores of matchness above the expected */
+	int here;                    /* scores of the present window */
 	bool informed, spanned;
-	double influence[MAX_BITS]; /* (bits) where informed: the damage to expect of each by influence alone */
+	double influence[MAX_BITS]; /* (bits) if informed: the damage expected of each from influence alone */
 	double* span; /* (dims + 1, dims + 1) where spanned: mean influence of the sub-layers [i + 2, j + 2) */
 };
 
@@ -47,26 +47,26 @@ struct belief {
  * on no memory; close in any case. */
 bool belief_open(struct belief*, int dims, int draft_bits, int size, uint64_t seed);
 void belief_close(struct belief*);
-/* Begins again from influence (dims + 4: of every sub-layer) as the prior mean; the caller then brings all
+/* Begins again with influence (dims + 4: of every sub-layer) as the prior mean. The caller then adds all
  * scores again. */
 void belief_inform(struct belief*, const double* influence);
-/* Likewise from that of spans too: neighbours left out together do other damage than one by one. */
+/* Likewise from span influence, because neighbours left out together do other damage than one by one. */
 void belief_inform_spans(struct belief*, const struct spans*, const double* influence);
 /* The damage of leaving out the sub-layers [i + 2, j + 2) over the sum of theirs one by one; 1 where no spans
  * are known. */
 double belief_together(const struct belief*, int i, int j);
-/* The influence of all that a mask skips, span by span. */
+/* The influence of a mask, summed over its spans. */
 double belief_spans(const struct belief*, const struct vector*);
 void belief_window(struct belief*); /* the next scores `here` are of a new window */
 /* Learns from a score, also into the mask's own evidence. `here`: it is of the present window. */
 void belief_see(struct belief*, const struct vector*, const struct score*, bool here, struct evidence* own);
 void belief_see_draft(struct evidence* own, double accepted, double trials);
 
-/* The matchness to expect at a damage >= 0, in [0, 1]. */
+/* The expected matchness at a damage >= 0, in [0, 1]. */
 double belief_at(const struct belief*, double damage);
-/* The matchness to expect of a mask. In [0, 1]. */
+/* The expected matchness of a mask, in [0, 1]. */
 double belief_matchness(const struct belief*, const struct vector*, const struct evidence* own);
-/* Variance of the share of `rows` hits about the matchness m. */
+/* Variance of the share of hits in `rows` rows about the matchness m. */
 double belief_noise(double m, int rows);
 
 #endif

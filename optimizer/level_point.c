@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* A ratio lies between 1 over this and this. */
+/* Ratios lie between 1 over this and this. */
 static const double MOST_KIND_RATIO = 4, MOST_DEPTH_RATIO = 2.5;
 
 static double ratio_of(double x, double most) { return pow(most, 2 * x - 1); }
@@ -28,7 +28,7 @@ void level_model_spans(struct level_model* m, const struct spans* spans) {
 	}
 }
 
-/* Kept shares by depth and kind, of blocks that are not skipped. */
+/* Kept shares by depth and kind, in blocks that are not skipped. */
 static double share_of(const struct level_model* m, const struct mask* skip,
                        double kept[LEVEL_DEPTHS][COLUMN_KINDS]) {
 	double read = 0, all = 0;

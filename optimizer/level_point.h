@@ -24,18 +24,18 @@ enum level_dimension {
 #define LEVEL_LEAST 0.15 /* share read */
 #define LEVEL_MOST_BLOCKS 0.3
 
-/* What the points of a model are read by. */
+/* The properties of a model that its points are read by. */
 struct level_model {
 	int blocks;
 	double bytes[COLUMN_KINDS]; /* of a block's whole maps, averaged, in any unit */
-	/* (n of blocks) where the span of n blocks begins that the text misses least; 0: not known, and none is
-	 * left out */
+	/* (n of blocks) the first block of the span of n blocks with the least influence; 0: unknown, and no
+	 * block is left out */
 	int span_first[MAX_BLOCKS];
 };
 
-/* Where each span of blocks begins, by span influence. */
+/* The first block of each span, by span influence. */
 void level_model_spans(struct level_model*, const struct spans*);
-/* The share of the layers' bytes that drafts with the mask read; a mask without levels reads `otherwise`. */
+/* The share of the layers' bytes that drafts with the mask read. A mask without levels reads `otherwise`. */
 double level_share(const struct level_model*, const struct mask*, const struct levels* otherwise);
 /* The mask at a point. */
 struct mask level_mask(const struct level_model*, const double x[LEVEL_DIMS]);

@@ -1,4 +1,5 @@
-/* The optimizer as a session's learner: opening, what passes tell it, costs, the mask that drafts. */
+/* The optimizer as a session's learner: it opens the search, gives it the session's passes and costs, and
+ * sets the draft mask. */
 #include "optimizer/optimizer_state.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 
 static int block_count(const struct session* s) { return s->engine->model->weights.shape.n_blocks; }
 
-/* Under an unlimited budget statistics are to repeat: by bytes then, not by the clock. */
+/* Statistics have to repeat under an unlimited budget. So time then comes from bytes, not from the clock. */
 static void offer_costs(const struct session* s, struct search* search) {
 	const struct cost_model bytes = cost_by_bytes(&s->engine->cost);
 	const struct cost_model* cost = isinf(s->options.opt_budget) ? &bytes : &s->engine->cost;
@@ -31,7 +32,8 @@ static void offer_known_costs(const struct session* s, struct search* search) {
 		offer_costs(s, search);
 }
 
-/* Sizes are a matter of cost: the search hears of costs when they are known, and again as they change. */
+/* The size of a mask depends on costs. So the search gets costs when they are known, and again as they
+ * change. */
 static void look_at_search(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct session* s = o->session;
@@ -45,7 +47,7 @@ static void look_at_search(struct learner* learner) {
 
 static double influence_rows(const struct optimizer* o) { return o->influence.rows + o->text_influence.rows; }
 
-/* The search hears of it when there is a quarter more to hear. */
+/* Gives influence to the search each time that a quarter more was measured. */
 static void report_influence(struct optimizer* o) {
 	const double rows = influence_rows(o);
 	const int blocks = block_count(o->session);
@@ -62,8 +64,8 @@ static void report_influence(struct optimizer* o) {
 	optimizer_adopt_best(o);
 }
 
-/* The first row of a pass that verifies is text whatever is accepted: its states tell of spans for nothing.
- * The search hears of them when there is as much again to hear. */
+/* The first row of a verify pass is always text, so its states give span influence at no cost. The search
+ * gets them each time that their number has doubled. */
 static void add_spans(struct optimizer* o) {
 	enum { FIRST_REPORT = 8 };
 	struct spans* const spans = &o->spans;
@@ -118,7 +120,7 @@ static void begin_text(struct learner* learner) {
 static void drafted(struct learner* learner, int right, int looked_at) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct session* s = o->session;
-	/* a search that knows no states would take what rounding gets wrong for the mask's fault */
+	/* a search without states would blame the mask for what rounding gets wrong */
 	if (!s->options.published && (!s->drafts.any || search_has_draft_weights(o->search)))
 		search_see_draft(o->search, &s->mask, right, looked_at);
 }
@@ -149,8 +151,8 @@ static void figures(const struct learner* learner, struct swiftlet_figures* f) {
 
 struct search* session_new_search(struct session* s, struct error* error) {
 	const struct swiftlet_options* o = &s->options;
-	/* A given ratio is a given size; auto is a matter of cost, or without costs SWIFT's appendix B.2: 0.45
-	 * below 34 B parameters, else 0.5. */
+	/* A given ratio fixes the size. With auto it depends on costs, or without costs it is SWIFT's appendix
+	 * B.2: 0.45 below 34 B parameters, else 0.5. */
 	const bool by_cost = o->skip_cost > 0 && !o->published;
 	const bool priced = o->objective_speedup && !o->published && !(o->skip_ratio > 0) && !by_cost;
 	const double published = s->engine->model->parameters < 33e9 ? 0.45 : 0.5;
@@ -184,7 +186,7 @@ struct search* session_new_search(struct session* s, struct error* error) {
 		offer_costs(s, search);
 		search_use_draft_weights(search);
 	} else if (search && !s->options.published) {
-		/* else a search would differ by when a session's next look at them falls */
+		/* otherwise a search would depend on when a session next looks at costs */
 		offer_known_costs(s, search);
 	}
 	return search;
@@ -215,7 +217,7 @@ static const struct learner_calls calls = {.close = close_optimizer,
                                            .expected = expected,
                                            .figures = figures};
 
-/* The session closes it, also when something is missing. */
+/* The session closes it, even if parts are missing. */
 static bool open_optimizer(struct session* s, struct error* error) {
 	const struct weight_table* weights = &s->engine->model->weights;
 	struct optimizer* o = calloc(1, sizeof *o);

@@ -13,7 +13,7 @@ enum { FIT_FIRST = 32, FIT_LAST = 512, FIT_EVALUATIONS = 16, MAX_OBSERVATIONS = 
 
 bool published_open(struct search* s) {
 	const bool hamming = s->option.hamming;
-	/* Half of the cube away is one length away, to begin with. */
+	/* To begin with, half of the cube is one length. */
 	const double length = hamming ? 0.5 * s->dims : sqrt(0.5 * s->dims);
 	uint8_t kind[MAX_DIMS];
 	for (int i = 0; i < s->dims; i++)
@@ -37,7 +37,7 @@ void published_place(struct search* s, const struct vector* v, double score) {
 	s->chosen_by = score;
 }
 
-/* At 32, 64… 512 observations: the factor is rebuilt only then. */
+/* Only at 32, 64… 512 observations: the factor is rebuilt then. */
 static void fit_when_due(struct search* s) {
 	if (gp_count(s->gp) < s->next_fit || s->next_fit > FIT_LAST)
 		return;
@@ -63,7 +63,7 @@ bool published_propose(struct search* s, struct vector* out) {
 	return false;
 }
 
-/* The published process is told raw scores as if they had no noise to speak of (alpha = 1e-6). */
+/* The published process takes raw scores as nearly free of noise (alpha = 1e-6). */
 static void observe_score(struct gp* gp, const struct vector* v, double score) {
 	if (gp_count(gp) == MAX_OBSERVATIONS)
 		gp_forget(gp, MAX_OBSERVATIONS * 3 / 4);

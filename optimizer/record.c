@@ -1,4 +1,4 @@
-/* Masks by content and observations in order; record.h says what for. */
+/* Masks by content, and observations in order; record.h explains their use. */
 #include "optimizer/record.h"
 
 #include <stdlib.h>

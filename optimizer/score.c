@@ -31,7 +31,7 @@ void optimizer_charge(struct optimizer* o, double seconds) {
 
 static double now(const struct optimizer* o) { return options_clock(&o->session->options); }
 
-/* To be called while the text is still the one before. */
+/* Call while the text is still the previous one. */
 void score_new_instance(struct optimizer* o) {
 	const struct session* s = o->session;
 	const int generated = s->n_text - s->n_prompt;
@@ -40,12 +40,12 @@ void score_new_instance(struct optimizer* o) {
 	o->window.size = 0;
 }
 
-/* Whether a window may cost what it likes: under an unlimited budget, or while no request waits. */
+/* True when a window may cost any amount: with an unlimited budget, or while no request waits. */
 static bool is_free(const struct session* s) {
 	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
 }
 
-/* While no request waits: all that was generated, in windows as long as they may be. */
+/* While idle, all generated text is used, in the longest possible windows. */
 static int long_window(const struct optimizer* o) {
 	enum { IDLE_ROWS = 64 };
 	const struct session* s = o->session;
@@ -55,9 +55,9 @@ static int long_window(const struct optimizer* o) {
 	return rows > s->options.window_min ? rows : s->options.window_min;
 }
 
-/* Rows of a window: gamma, but where texts are short no more than the usual one leaves time to score on; and
- * where rows are dear only as many as make a row a quarter cheaper with each doubling: more would tell little
- * that another proposal's first rows would not. */
+/* Rows of a window: gamma. Short texts get fewer rows, so that time is left for scoring. If rows are
+ * expensive, the window has as many as make a row a quarter cheaper with each doubling: more rows would teach
+ * less than another proposal's first ones. */
 static int window_rows(const struct optimizer* o) {
 	const struct session* s = o->session;
 	const struct cost_model* cost = &s->engine->cost;
@@ -77,8 +77,8 @@ static int window_rows(const struct optimizer* o) {
 	return rows;
 }
 
-/* The window's place among the generated tokens: their last ones, or as published their first. While no
- * request waits nothing newer comes, and the windows before are gone through in turn. */
+/* The window's place in the generated text: the last tokens, or as published the first ones. While idle
+ * nothing newer comes, so earlier windows are used in turn. */
 static int window_start(const struct optimizer* o, int generated, int rows) {
 	const struct session* s = o->session;
 	if (s->options.published)
@@ -90,8 +90,8 @@ static int window_start(const struct optimizer* o, int generated, int rows) {
 	return places > 0 ? last - (int)((o->window.id + 1) % (places + 1)) * rows : last;
 }
 
-/* Moves the window when as many newer tokens exist. On a budget it stays until it has been used: a move makes
- * the best mask be scored again. */
+/* Moves the window once there are as many newer tokens. With a budget it stays until it was used, because a
+ * move makes the best mask be scored again. */
 static void move_window(struct optimizer* o) {
 	const struct session* s = o->session;
 	struct window* w = &o->window;
@@ -180,9 +180,9 @@ bool score_begin(struct learner* learner) {
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
-/* n rows of the text from the token at `base` on, as the mask drafts them: each one a segment of its own
- * where there are `segment` (n), else as published a chain, whose rows see the draft's keys and values of
- * those before. */
+/* n rows of the text from the token at `base` on, as drafts with the mask compute them. With `segment` (n)
+ * each row is a segment of its own. Otherwise they form a chain as published, whose rows read the draft's
+ * keys and values of earlier rows. */
 static struct pass scoring_pass(struct session* s, const struct mask* mask, const struct states* states,
                                 int base, int n, int32_t* parent, struct segment* segment) {
 	for (int i = 0; i < n; i++) {
@@ -230,7 +230,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	if (s->phase != PHASE_IDLE)
 		cost_see_score(&s->engine->cost, states_variant(&o->scored, &w->proposal.mask), pass->n, seconds);
 	const int32_t* truth = s->text + w->base + 1;
-	double sum = s->options.published ? NAN : 0; /* as published no probabilities were wanted */
+	double sum = s->options.published ? NAN : 0; /* the published search asks for no probabilities */
 	for (int i = 0; i < w->size && !s->options.published; i++)
 		sum += search_log_probability(result_probability(&s->result[i], truth[i]));
 	s->cache->backend->discard(s->cache);
@@ -246,8 +246,8 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 
 /* ---- judging ------------------------------------------------------------------------------ */
 
-/* One window of the text at hand, by matchness as published: the draft's own keys inside the window. It says
- * what a mask keeps as a chain goes on; the search's scores above say what a first step keeps. */
+/* Scores one window of the present text by the published matchness, with the draft's own keys inside the
+ * window. That measures how a mask does along a chain; the search's scores above measure the first step. */
 static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
                          struct error* error) {
 	int32_t parent[MAX_ROWS];

@@ -1,4 +1,4 @@
-/* Sums of span influence; spans.h says what they are. */
+/* Sums of span influence; spans.h defines it. */
 #include "optimizer/spans.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ void spans_forget(struct spans* s) {
 void spans_close(struct spans* s) { free(s->sum); }
 
 static double dot(const float* x, const float* y, int dim) {
-	enum { LANES = 8 }; /* sums that need not wait for one another */
+	enum { LANES = 8 }; /* independent sums, which need not wait for one another */
 	double lane[LANES] = {0}, sum = 0;
 	int k = 0;
 	for (; k + LANES <= dim; k += LANES)

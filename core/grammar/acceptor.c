@@ -1,5 +1,5 @@
-/* See acceptor.h. A state's tokens are found by walking the trie and the automaton together, and kept for
- * when the state comes again. */
+/* Finds a state's tokens by walking the trie and the automaton together, and keeps them for the next time
+ * that the state occurs. See acceptor.h. */
 #include "core/grammar/acceptor.h"
 
 #include <stdlib.h>
@@ -10,9 +10,10 @@
 
 enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 128 };
 
-/* Of the places that a mask may visit: what takes more, some hundredths of a second, is too ambiguous. */
+/* The most places that a mask may visit. A grammar that needs more, some hundredths of a second, is too
+ * ambiguous. */
 enum { MOST_WORK = 1 << 21 };
-/* Of the places that a round's masks beside the root's may visit, some milliseconds: a draft is not worth
+/* The most places that a round's masks beside the root's may visit, some milliseconds: drafts are not worth
  * more. */
 enum { MOST_WORK_OF_DRAFTS = 1 << 17 };
 
@@ -35,10 +36,10 @@ struct acceptor {
 	int longest; /* bytes of a token, at most */
 	struct state_slot slot[SLOTS];
 	uint64_t* bits;     /* (SLOTS, words) */
-	int64_t round_work; /* places visited for masks of this round, but the root's */
+	int64_t round_work; /* places visited for this round's masks, without the root's */
 	double seconds;     /* of finding bits, since the text began */
-	bool crowded;       /* a round wanted more than SLOTS, or what is too ambiguous */
-	bool ambiguous;     /* the text has come to what is too ambiguous */
+	bool crowded;       /* a round wanted more than SLOTS, or met an ambiguous place */
+	bool ambiguous;     /* the text has reached a place that is too ambiguous */
 };
 
 struct acceptor* acceptor_open(const struct grammar* grammar, const struct token_trie* trie,
@@ -123,14 +124,14 @@ static void allow_token(struct state_slot* slot, uint64_t* bits, int32_t token) 
 	slot->n++;
 }
 
-/* Nodes of the trie that a walk visits, and where it stands before them. */
+/* The trie's nodes that a walk visits, and the present one. */
 struct part_of_trie {
 	int32_t first, end;
 	int depth, state;
 };
 
-/* The longest token of the bytes that have to come; -1: several bytes may, or no token has them. *beyond: the
- * nodes of tokens that go on where those bytes end. */
+/* The longest token within the required bytes; -1: several bytes may follow, or no token fits. *beyond: the
+ * nodes of tokens that continue after those bytes. */
 static int32_t longest_forced(struct acceptor* a, int state, struct part_of_trie* beyond) {
 	const struct trie_node* node = a->trie->node;
 	int32_t best = -1;
@@ -153,8 +154,8 @@ static int32_t longest_forced(struct acceptor* a, int state, struct part_of_trie
 	return best;
 }
 
-/* Allows the tokens of these nodes that the grammar does. The places visited; more than `most`: it was given
- * up. */
+/* Allows those tokens of these nodes that the grammar allows. Returns the places visited; more than `most`:
+ * it was given up. */
 static int64_t walk_nodes(struct acceptor* a, const struct part_of_trie* part, int64_t most,
                           struct state_slot* slot, uint64_t* bits) {
 	const struct token_trie* trie = a->trie;
@@ -179,9 +180,9 @@ static int64_t walk_nodes(struct acceptor* a, const struct part_of_trie* part, i
 	return work;
 }
 
-/* The same of all tokens, and of the text's end. Where bytes have to come, of the tokens within them the
- * longest alone: but those that go on behind them may come as well, for the model would write what comes next
- * with them. */
+/* The same for all tokens, and for the text's end. If certain bytes are required, only the longest token
+ * within them is allowed, and tokens that continue after them, because the model may write what follows
+ * together with their end. */
 static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct state_slot* slot,
                          uint64_t* bits) {
 	struct part_of_trie part;
@@ -197,7 +198,7 @@ static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct sta
 	return work;
 }
 
-/* Finds the slot's bits. False where they are of a draft and cost more than it is worth: nothing is known
+/* Finds the slot's bits. False when they belong to a draft and cost more than it is worth: nothing is known
  * then. */
 static bool fill_slot(struct acceptor* a, int state, bool root, struct state_slot* slot) {
 	const int64_t most = root ? MOST_WORK : MOST_WORK_OF_DRAFTS - a->round_work;
@@ -233,7 +234,7 @@ static struct state_slot* find_slot(struct acceptor* a, int state) {
 	if (known && !states_full(a->states))
 		return oldest;
 	a->crowded |= !known;
-	*oldest = (struct state_slot){0}; /* what is left out may be for want of room */
+	*oldest = (struct state_slot){0}; /* parts may be missing for lack of room */
 	return NULL;
 }
 

@@ -1,7 +1,7 @@
-/* Texts in which a model calls functions, whose arguments are bound to schemas; the rest of the text is free.
+/* Texts in which a model calls functions. The arguments keep schemas, and the rest of the text is free.
  *
- * A free text goes on until its last bytes are those that begin a call: the automaton of Knuth, Morris and
- * Pratt (1977), which may end in every state. */
+ * Free text continues until its last bytes begin a call. The automaton of Knuth, Morris and Pratt (1977)
+ * finds them, and the text may end in each of its states. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static int32_t emit_arguments(struct grammar* g, const char* schema, int32_t nex
 	return at;
 }
 
-/* One of the calls. The first goes on from what has begun it. NOWHERE: one of them cannot be. */
+/* One of the calls. The first continues the text that has begun it. NOWHERE: a call is impossible. */
 static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool first, int32_t next,
                         struct error* error) {
 	const size_t begun = first ? strlen(c->begun) : 0;
@@ -47,7 +47,7 @@ static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool f
 	return all;
 }
 
-/* A model ends where it has said all, whether the tag is closed or not. */
+/* A model may end after its last call, whether the tag is closed or not. */
 static int32_t emit_close(struct grammar* g, const struct grammar_calls* c, int32_t next) {
 	return c->close ? emit_split(g, emit_text(g, c->close, strlen(c->close), next), RETURNS) : next;
 }
@@ -67,7 +67,8 @@ static int32_t emit_calls(struct grammar* g, const struct grammar_calls* c, stru
 
 /* ---- free text ------------------------------------------------------------------------------- */
 
-/* The length of the longest prefix of the trigger that `matched` bytes of it and then `byte` end with. */
+/* The length of the trigger's longest prefix that ends the text after `matched` bytes of it and then
+ * `byte`. */
 static int matched_after(const char* trigger, int matched, uint8_t byte) {
 	char seen[MAX_TRIGGER + 1];
 	memcpy(seen, trigger, (size_t)matched);
@@ -97,8 +98,8 @@ static int32_t emit_unmarked(struct grammar* g, int32_t to[256]) {
 	return emit_split(g, emit_bytes(g, to), RETURNS);
 }
 
-/* `calls`: what follows the trigger. No free text has special tokens, but for the trigger, which may be one,
- * and the one that passes. */
+/* `calls`: what follows the trigger. Free text has no special tokens, except the trigger, if it is one, and
+ * the one that may pass. */
 static int32_t emit_free(struct grammar* g, const char* trigger, const char* passes, int32_t calls) {
 	const int n = (int)strlen(trigger), mark = (int)strlen(GRAMMAR_SPECIAL);
 	const bool special = strncmp(trigger, GRAMMAR_SPECIAL, (size_t)mark) == 0;
@@ -110,7 +111,7 @@ static int32_t emit_free(struct grammar* g, const char* trigger, const char* pas
 		to[byte] = state[matched_after(trigger, 0, (uint8_t)byte)];
 	const int32_t unmarked = emit_unmarked(g, to);
 	for (int i = 0; i < n; i++) {
-		const bool named = special && i >= mark; /* within a special token's name: another's is none */
+		const bool named = special && i >= mark; /* no special token begins within another's name */
 		for (int byte = 0; byte < 256; byte++) {
 			const int matched = matched_after(trigger, i, (uint8_t)byte);
 			to[byte] = named && matched != i + 1  ? NOWHERE
@@ -125,7 +126,7 @@ static int32_t emit_free(struct grammar* g, const char* trigger, const char* pas
 	return state[0];
 }
 
-/* A text of which the first byte that is no white space decides. */
+/* A text whose first byte that is no white space decides between free text and a call. */
 static int32_t emit_first_decides(struct grammar* g, char trigger, int32_t calls) {
 	static const char space[] = "\t\n\v\f\r ";
 	const int32_t any = emit_loop(g, RETURNS), start = emit_loop(g, RETURNS);

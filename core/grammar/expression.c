@@ -1,6 +1,6 @@
-/* See expression.h. The tree becomes a nondeterministic automaton over characters, from back to front, and
- * that a deterministic one, by subsets. Where a look-ahead or a `$` stands, what follows becomes
- * deterministic at once, and is joined with what has to come. */
+/* Turns an expression's tree into a nondeterministic automaton over characters, from back to front, and that
+ * into a deterministic one, by subsets. At a look-ahead or a `$`, the rest becomes deterministic at once, and
+ * is joined with what must follow. See expression.h. */
 #include "core/grammar/expression.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct automaton {
 	struct reader* r;
 	struct expression_place* place; /* (n) the first is the end */
 	int n;
-	bool at_start; /* while emitting what the text begins with */
+	bool at_start; /* while emitting the beginning of the text */
 };
 
 /* ---- the nondeterministic one ----------------------------------------------------------------- */
@@ -90,7 +90,7 @@ static int embedded(struct automaton* x, struct language* l) {
 	return start;
 }
 
-/* What follows, of which the language holds or must not hold. */
+/* The rest of the text, which the language must or must not contain. */
 static int narrowed(struct automaton* x, int next, struct language* by, bool must) {
 	struct language* after = determined(x, next);
 	struct language* both = language_product(after, by, must ? BOTH : ONLY_FIRST);
@@ -108,7 +108,7 @@ static int look_ahead(struct automaton* x, const struct node* node, int next) {
 	return narrowed(x, next, ahead, node->most != 0);
 }
 
-/* Whether an anchor or a look-ahead is in it. */
+/* True when it contains an anchor or a look-ahead. */
 static bool is_special(const struct reader* r, int index, bool anchors) {
 	const struct node* node = &r->node[index];
 	for (; node->kind == NODE_SEQUENCE || node->kind == NODE_EITHER; node = &r->node[node->a])
@@ -136,7 +136,7 @@ static int emit_repeat(struct automaton* x, const struct node* node, int next) {
 	return at;
 }
 
-/* What stands before the last parts of a sequence is empty, or begins the text itself. */
+/* The parts of a sequence before the last ones are empty, or begin the text itself. */
 static bool begins(const struct reader* r, int index) {
 	for (; r->node[index].kind == NODE_SEQUENCE; index = r->node[index].a)
 		if (r->node[r->node[index].b].kind != NODE_START && r->node[r->node[index].b].kind != NODE_LOOK_AHEAD)
@@ -223,7 +223,7 @@ static void add_member(struct subsets* s, int at) {
 		s->work++;
 		if (place->kind != PLACE_SPLIT)
 			s->set[s->n_set++] = i;
-		else { /* each is pushed where it is not marked: no more than there are */
+		else { /* each is pushed once, when it is marked */
 			if (s->mark[place->other] != s->made)
 				s->stack[depth++] = place->other;
 			if (s->mark[place->next] != s->made)
@@ -242,7 +242,7 @@ static int compare_bounds(const void* a, const void* b) {
 	return (x > y) - (x < y);
 }
 
-/* The number of the set that was made; NOWHERE: it is empty, or there is no room. */
+/* The number of the set; NOWHERE: it is empty, or there is no room. */
 static int intern(struct subsets* s, bool* good) {
 	if (s->n_set == 0)
 		return NOWHERE;
@@ -270,7 +270,7 @@ static int intern(struct subsets* s, bool* good) {
 	return *bucket = ++s->n, s->n - 1;
 }
 
-/* Where its characters' ranges begin and end, sorted. */
+/* The sorted bounds of its characters' ranges. */
 static uint32_t* bounds_of(const struct subsets* s, struct subset of, int* n) {
 	const struct range* range = s->x->r->range;
 	size_t most = 1;
@@ -303,7 +303,7 @@ static bool add_state(struct subsets* s, struct language* to, int state) {
 	const struct subset of = s->of[state];
 	int n;
 	uint32_t* bound = bounds_of(s, of, &n);
-	int* at = calloc((size_t)of.n, sizeof *at); /* (of.n) the range that each place has come to */
+	int* at = calloc((size_t)of.n, sizeof *at); /* (of.n) the range that each place has reached */
 	bool good = bound && at;
 	for (int i = 0; i < n && good; i++) {
 		s->made++;

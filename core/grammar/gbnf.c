@@ -1,8 +1,8 @@
-/* GBNF, the grammars of llama.cpp, into a program.
+/* Compiles GBNF, llama.cpp's grammars, into a program.
  *
- * A rule is emitted from back to front as all else is, so its right side is read to a tree first: sequences
- * and alternatives of literals, classes, rules and repeats, in an arena. Rules that call themselves before
- * they consume anything would go on for ever: those are refused. */
+ * Rules are emitted from back to front. So the right side of a rule is first read into a tree in an arena:
+ * sequences and alternatives of literals, classes, rules and repeats. Rules that call themselves before they
+ * consume anything would never end, so they are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void report_error(const struct reader* r, const char* why) {
 	error_set(r->error, "the grammar's line %d: %s", line, why);
 }
 
-/* White space and comments; a line's end too where a rule may go on there. */
+/* Skips white space and comments, and line ends inside a rule. */
 static void skip(struct reader* r, bool lines) {
 	while (reader_more(r)) {
 		const char c = r->text[r->at];
@@ -70,7 +70,7 @@ static bool is_name(char c) {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-/* The number of the rule of that name, which may not be said yet. */
+/* The number of the rule with that name, which may not be defined yet. */
 static int name(struct reader* r) {
 	const size_t from = r->at;
 	while (reader_more(r) && is_name(r->text[r->at]))
@@ -112,7 +112,7 @@ static int atom(struct reader* r) {
 	return reader_node(r, (struct node){.kind = NODE_RULE, .a = r->failed ? 0 : of(r)->named[rule].rule});
 }
 
-/* Whether the name ahead begins the next rule. */
+/* True when the next name begins a rule. */
 static bool rule_ahead(const struct reader* r) {
 	size_t at = r->at;
 	while (at < r->size && is_name(r->text[at]))
@@ -150,7 +150,7 @@ static void fail_rule(struct reader* r, const struct named_rule* named, const ch
 	reader_fail(r, text);
 }
 
-/* Every rule is said, and one of them is the root. */
+/* Checks that every rule is defined, and that there is a root. */
 static void check_rules(struct reader* r) {
 	bool root = false;
 	for (int i = 0; i < of(r)->n_named; i++) {

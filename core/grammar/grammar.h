@@ -1,8 +1,8 @@
 /* Grammars that an answer has to keep: compiled from a JSON Schema, a regular expression or GBNF.
  *
- * A compiled grammar is a program over bytes: a nondeterministic automaton whose rules call one another, as
- * Thompson's (1968) with a stack. What it accepts is a subset of what was asked for, never more: a keyword
- * that it cannot keep is an error that names it. Immutable once compiled: any thread may use it. */
+ * A compiled grammar is a program over bytes: a nondeterministic automaton as in Thompson (1968), whose rules
+ * call one another with a stack. It accepts a subset of what was asked for, and never more. A keyword that it
+ * cannot enforce is an error that names it. It is immutable, so any thread may use it. */
 #ifndef SWIFTLET_CORE_GRAMMAR_GRAMMAR_H
 #define SWIFTLET_CORE_GRAMMAR_GRAMMAR_H
 
@@ -46,12 +46,12 @@ struct grammar_calls {
 	 * the text that is no white space. */
 	const char* begun;
 	bool must, at_beginning;
-	/* The text is calls, or else a value under this schema, JSON ("": any object); NULL: free text. */
+	/* The text is calls, or else a JSON value under this schema ("": any object); NULL: free text. */
 	const char* form;
 	const char* passes; /* a special token that free text may hold, or NULL */
 };
 struct grammar* grammar_from_calls(const struct grammar_calls*, struct error*);
-/* Counted: what was compiled is freed when all who hold it have freed it. */
+/* Counted: a compiled grammar is freed when all its holders have freed it. */
 struct grammar* grammar_hold(const struct grammar*);
 /* Whether two are the same program. */
 bool grammar_same(const struct grammar*, const struct grammar*);

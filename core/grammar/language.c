@@ -47,7 +47,7 @@ bool language_state(struct language* l, bool ends) {
 	return true;
 }
 
-/* (n) whether a state leads to an end: what leads to one that does, from back to front again and again. */
+/* (n) marks the states that lead to an end: those before a marked state, until none is added. */
 static bool find_live(const struct language* l, uint8_t* live) {
 	int32_t *count = calloc((size_t)l->n + 2, sizeof *count),
 	        *from = malloc(((size_t)l->n_edges + 1) * sizeof *from),
@@ -80,7 +80,7 @@ static bool find_live(const struct language* l, uint8_t* live) {
 	return good;
 }
 
-/* The states that `number` (n) gives a new number, which ascend; NOWHERE: none. */
+/* Keeps the states that `number` (n) gives a new number, in ascending order; NOWHERE: dropped. */
 static struct language* renumbered(struct language* l, const int32_t* number, bool good) {
 	struct language* to = good ? language_open() : NULL;
 	for (int s = 0, made = 0; s < l->n && to && good; s++) {
@@ -170,7 +170,7 @@ struct pairs {
 
 enum { BUCKETS = 1 << 12 };
 
-/* The pair's number; NOWHERE: no memory, or too many. */
+/* The pair's number; NOWHERE: no memory, or too many pairs. */
 static int32_t pair_of(struct pairs* p, int32_t a, int32_t b) {
 	int32_t* bucket = &p->bucket[((uint32_t)a * 2654435761u ^ (uint32_t)b * 40503u) % BUCKETS];
 	for (int32_t i = *bucket; i > 0; i = p->of[i - 1].chain)
@@ -189,7 +189,7 @@ static bool holds(enum product kind, bool a, bool b) {
 	return kind == BOTH ? a && b : kind == EITHER ? a || b : a && !b;
 }
 
-/* The edges of the state s, or of none: it has one, to nowhere. */
+/* The edges of state s. No state has one edge, to nowhere. */
 static const struct edge nowhere = {0, NOWHERE};
 static const struct edge* edges_of(const struct language* l, int32_t s, int* n) {
 	*n = s < 0 ? 1 : l->first[s + 1] - l->first[s];
@@ -307,7 +307,7 @@ struct language* language_in_base64(const struct language* l, bool url) {
 
 /* ---- fewest states -------------------------------------------------------------------------- */
 
-/* Moore's (1956): states are alike until an edge, or an end, tells them apart. */
+/* Moore's algorithm (1956): states are equal until an edge, or an end, tells them apart. */
 enum { MOST_ROUNDS = 1 << 23 };
 
 static bool alike(const struct language* l, const int32_t* class, int a, int b) {
@@ -328,7 +328,7 @@ static bool alike(const struct language* l, const int32_t* class, int a, int b) 
 	}
 }
 
-/* Of the classes that its edges lead to, whatever their bounds' number. */
+/* A hash of the classes that its edges lead to, whatever the number of bounds. */
 static uint32_t signature(const struct language* l, const int32_t* class, int s) {
 	uint32_t key = (uint32_t) class[s], last = 0;
 	for (int e = l->first[s]; e < l->first[s + 1]; e++) {
@@ -392,7 +392,7 @@ static bool is_plain(uint32_t low, uint32_t past) {
 	       (low > '/' || past <= '/');
 }
 
-/* One of the characters; a set of many is a rule. */
+/* Emits one of the characters; a set of many becomes a rule. */
 static int32_t emit_class(struct grammar* g, const uint32_t* bound, int n, character_emitter* characters,
                           struct class_rules* rules, int32_t next) {
 	bool plain = n <= 8;
@@ -435,7 +435,7 @@ static bool find_distances(const struct language* l, int32_t* distance) {
 	return true;
 }
 
-/* Longest ways, as long as each round of edges lengthens one; more rounds than states: there is a circle. */
+/* The longest way grows with each round of edges. More rounds than states mean a circle. */
 int language_longest(const struct language* l) {
 	int32_t* longest = calloc((size_t)l->n + 1, sizeof *longest);
 	bool changed = longest && l->n > 0;
@@ -454,7 +454,7 @@ int language_longest(const struct language* l) {
 	return most;
 }
 
-/* What goes on from a state to one of its targets, each target once. bound: room for 2 an edge. */
+/* Emits the edges from a state to one of its targets, each target once. bound: room for 2 an edge. */
 static int32_t emit_state(struct grammar* g, const struct language* l, int s, const int32_t* at,
                           uint32_t* bound, character_emitter* characters, struct class_rules* rules) {
 	const int from = l->first[s], to = l->first[s + 1];

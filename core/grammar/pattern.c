@@ -1,5 +1,5 @@
-/* Regular expressions into a program, or into a language: recursive descent over an arena of nodes, whose
- * depth is bounded. */
+/* Compiles regular expressions into a program or a language, by recursive descent over an arena of nodes,
+ * with bounded depth. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static bool take_property(struct reader* r) {
 	return true;
 }
 
-/* \d, \w, \s and what is not of them, \p{…}. False where none of them stands. */
+/* Reads \d, \w, \s, their complements, and \p{…}. False when none of them comes next. */
 static bool take_named(struct reader* r) {
 	if (take_property(r))
 		return true;
@@ -184,7 +184,7 @@ static int32_t emit_anything(struct reader* r, int32_t next) {
 	return loop;
 }
 
-/* An alternative: a chain of sequences whose first part may be `^` and whose last may be `$`. */
+/* An alternative: a chain of sequences. The first part may be `^`, the last `$`. */
 static int32_t emit_alternative(struct reader* r, int index, bool whole, int32_t next) {
 	bool ends = whole, starts = whole, last = true;
 	for (; r->node[index].kind == NODE_SEQUENCE; index = r->node[index].a) {

@@ -1,4 +1,4 @@
-/* Emitting programs; characters as ranges of bytes. */
+/* Emits programs, and characters as ranges of bytes. */
 #include "core/grammar/program.h"
 
 #include <stdio.h>
@@ -37,7 +37,8 @@ int program_rule(struct grammar* g) {
 	return g->n_rules++;
 }
 
-/* Once it failed, every instruction is the first: emitting goes on, bounded, to no effect. */
+/* After a failure every instruction is the first one, so that emitting continues harmlessly and within
+ * bounds. */
 static int32_t emit(struct grammar* g, struct instruction instruction) {
 	g->failed =
 	    g->failed || g->n == GRAMMAR_INSTRUCTIONS || !grow_by_one(&g->at, (size_t)g->n, sizeof *g->at);
@@ -165,8 +166,8 @@ void loop_close(struct grammar* g, int32_t loop, int32_t body) {
 
 /* ---- characters ----------------------------------------------------------------------------- */
 
-/* A character is written as digits of some bits each: UTF-8's bytes, or hexadecimal ones of an escape. A set
- * of characters becomes a trie of them, so that few ways are open at once. */
+/* A character is written in digits of some bits each: UTF-8's bytes, or an escape's hexadecimal digits. A set
+ * of characters becomes a trie of them, so that few alternatives are open at once. */
 struct digit {
 	const char* before; /* what comes before it */
 	int bits;
@@ -175,11 +176,11 @@ struct digit {
 };
 
 struct written {
-	const uint32_t* bound; /* (n) of the set, in the numbers that are written */
+	const uint32_t* bound; /* (n) the set's bounds, in the numbers that are written */
 	int n;
 	const struct digit* digit; /* (digits) */
 	int digits;
-	int32_t full[9]; /* where any digits from that one on may come; 0: not emitted yet */
+	int32_t full[9]; /* the program for any digits from that one on; 0: not emitted yet */
 	int32_t next;
 };
 
@@ -200,7 +201,7 @@ static int32_t emit_digit(struct grammar* g, const struct digit* d, uint32_t low
 	return all;
 }
 
-/* Of [low, past) none is in the set, all are, or some. */
+/* Whether none of [low, past) is in the set, all are, or some. */
 enum part { NONE, SOME, ALL };
 static enum part part_in(const struct written* w, uint32_t low, uint32_t past) {
 	int from = 0, to = w->n / 2;
@@ -216,7 +217,7 @@ static enum part part_in(const struct written* w, uint32_t low, uint32_t past) {
 	return w->bound[2 * from] <= low && w->bound[2 * from + 1] >= past ? ALL : SOME;
 }
 
-/* The digits from `at` on of the numbers from base on. */
+/* Emits the digits from `at` on of the numbers from base on. */
 static int32_t emit_digits(struct grammar* g, struct written* w, int at, uint32_t base) {
 	if (at == w->digits || g->failed)
 		return w->next;
@@ -245,7 +246,7 @@ static int32_t emit_digits(struct grammar* g, struct written* w, int at, uint32_
 	return all == NOWHERE ? NOWHERE : emit_text(g, d->before, strlen(d->before), all);
 }
 
-/* Those from low up to past, less `minus`. */
+/* Emits those in [low, past), except `minus`. */
 static int32_t emit_written(struct grammar* g, const uint32_t* bound, int n, uint32_t low, uint32_t past,
                             uint32_t minus, const struct digit* digit, int digits, int32_t next) {
 	struct written w = {.digit = digit, .digits = digits, .next = next};
@@ -287,7 +288,7 @@ int32_t emit_json_characters(struct grammar* g, const uint32_t* bound, int n, in
 	static const struct digit pair[] = {{"\\u", 0, true, 13}, {"", 2, true, 8},     {"", 4, true, 0},
 	                                    {"", 4, true, 0},     {"\\u", 0, true, 13}, {"", 2, true, 12},
 	                                    {"", 4, true, 0},     {"", 4, true, 0}};
-	/* between these characters stand for themselves; and these have a number, or a letter */
+	/* characters in this range stand for themselves; these have a number, or a letter */
 	static const uint32_t itself[][2] = {{0x20, '"'}, {'#', '\\'}, {']', 0x110000}};
 	static const uint32_t numbered[][2] = {
 	    {0, 0x20}, {'"', '"' + 1}, {'\\', ']'}, {0x7f, 0xd800}, {0xe000, 0x10000}};
@@ -342,8 +343,8 @@ static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i
 	}
 }
 
-/* (n) whether the rule can end from an instruction on, consuming something or not. NULL on no memory. What
- * follows was emitted first, so that few rounds find all. */
+/* (n) marks the instructions from which the rule can end, with or without consuming bytes. NULL on no memory.
+ * What follows was emitted first, so few rounds find all. */
 static uint8_t* find_ends(const struct grammar* g, bool consumes) {
 	uint8_t* ends = calloc((size_t)g->n, 1);
 	bool changed = ends != NULL;
@@ -356,7 +357,7 @@ static uint8_t* find_ends(const struct grammar* g, bool consumes) {
 	return ends;
 }
 
-/* Whether the rule comes to a call of itself past instructions that consume nothing. seen, stack: (n) */
+/* True when the rule reaches a call of itself through instructions that consume nothing. seen, stack: (n) */
 static bool begins_with_itself(const struct grammar* g, const uint8_t* empty, int rule, uint8_t* seen,
                                int32_t* stack) {
 	int n = 0;
@@ -392,7 +393,7 @@ int program_left_recursion(struct grammar* g) {
 	return found;
 }
 
-/* Splits lead only to where a text can end: a schema that asks for itself within itself has ways that never
+/* Splits lead only to places from which a text can end. A schema that contains itself has ways that never
  * do. */
 static bool prune_program(struct grammar* g) {
 	uint8_t* ends = find_ends(g, true);

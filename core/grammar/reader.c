@@ -1,4 +1,4 @@
-/* The arena, ranges of characters, numbers, the tree and its program; reader.h says for whom. */
+/* The arena, ranges of characters, numbers, the tree and its program. See reader.h. */
 #include "core/grammar/reader.h"
 
 #include <stdlib.h>
@@ -189,7 +189,8 @@ static int number(struct reader* r) {
 	return value;
 }
 
-/* Takes *, + or ?, or counts: {m}, {m,} or {m,n}. False where none of them stands, and a brace is itself. */
+/* Reads *, + or ?, or counts: {m}, {m,} or {m,n}. False when none of them comes next; a brace then stands for
+ * itself. */
 static bool repeat(struct reader* r, const struct syntax* s, int* least, int* most) {
 	const size_t start = r->at;
 	*least = 0;
@@ -239,7 +240,7 @@ int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
 	for (;;) {
 		skip(r, s, nested);
 		const size_t here = r->at;
-		skip(r, s, true); /* an alternative may stand on the next line */
+		skip(r, s, true); /* an alternative may be on the next line */
 		if (!reader_take(r, '|')) {
 			r->at = here;
 			break;
@@ -292,7 +293,8 @@ static int32_t emit_repeat(struct reader* r, const struct node* node, int32_t ne
 	return at;
 }
 
-/* Sequences and alternatives lean to the left, as long as they are: those are walked, not descended. */
+/* Sequences and alternatives are left-leaning and may be long, so they are walked in a loop instead of by
+ * recursion. */
 int32_t reader_emit(struct reader* r, int index, int32_t next) {
 	struct grammar* g = r->grammar;
 	const struct node* tree = r->node;

@@ -45,19 +45,19 @@ struct reader {
 	void (*report_error)(const struct reader*, const char* why); /* sets it */
 	struct grammar* grammar;                                     /* what is emitted to */
 	character_emitter* characters;
-	/* nodes emitted: repeats of what is empty emit nothing, and are bounded all the same */
+	/* nodes emitted; repeats of empty parts emit nothing, but they count, too */
 	int work, most_work;
 };
 
 void reader_close(struct reader*);
 
-/* The first failure is said; what is read afterwards is of no use. Returns 0. */
+/* Keeps the first failure; later parts are read to no effect. Returns 0. */
 int reader_fail(struct reader*, const char* why);
 int reader_node(struct reader*, struct node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
 /* A CLASS, or TEXT, of the ranges from `from` on. */
 int reader_ranges(struct reader*, enum node_kind, int from);
-/* Puts in the place of the ranges from `from` on those that they leave out. */
+/* Replaces the ranges from `from` on by their complement. */
 void reader_negate(struct reader*, int from);
 
 static inline bool reader_more(const struct reader* r) { return r->at < r->size && !r->failed; }
@@ -67,13 +67,12 @@ static inline bool reader_take(struct reader* r, char c) {
 	r->at += here;
 	return here;
 }
-/* How a character is written: by itself, or after a backslash. */
+/* How a character is written: as itself, or after a backslash. */
 struct dialect {
-	const char *letters, *means; /* escapes of a letter each, and what they stand for */
-	const char* hexadecimal;     /* of x, u and U those that 2, 4 and 8 digits follow */
-	const char* itself;          /* what an escape leaves as it is; NULL: all that is no letter or digit */
-	bool (*named)(
-	    struct reader*); /* takes a set of characters that has a name, such as \d; NULL: there are none */
+	const char *letters, *means;   /* escapes of a letter each, and what they stand for */
+	const char* hexadecimal;       /* of x, u and U those that 2, 4 and 8 digits follow */
+	const char* itself;            /* what an escape leaves as it is; NULL: all that is no letter or digit */
+	bool (*named)(struct reader*); /* reads a named set of characters, such as \d; NULL: there are none */
 };
 uint32_t reader_character(struct reader*, const struct dialect*);
 /* A class, after its [: the node. */
@@ -81,10 +80,11 @@ int reader_class(struct reader*, const struct dialect*);
 
 /* Alternatives of sequences of repeated parts. */
 struct syntax {
-	int (*atom)(struct reader*);              /* a part: the node */
-	bool lazy;                                /* a ? behind what says how often means nothing */
-	const char* ends;                         /* what a sequence ends before */
-	void (*skip)(struct reader*, bool lines); /* what stands between parts, lines' ends too; NULL: nothing */
+	int (*atom)(struct reader*); /* a part: the node */
+	bool lazy;                   /* a ? after a repeat means nothing */
+	const char* ends;            /* what a sequence ends before */
+	void (*skip)(struct reader*,
+	             bool lines); /* skips text between parts, line ends included; NULL: there is none */
 };
 /* nested: lines' ends are white space. Another line's alternatives are read in any case. The node. */
 int reader_alternatives(struct reader*, const struct syntax*, bool nested);

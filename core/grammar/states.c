@@ -22,7 +22,7 @@ struct place {
 };
 
 struct frame {
-	int32_t at; /* where the rule returns to; below 0: ~ of how many are left of what is counted */
+	int32_t at; /* where the rule returns to; below 0: ~ of the number that is left to count */
 	int32_t under;
 	int32_t depth;
 	int32_t chain; /* the next in its bucket, or 0 */
@@ -40,7 +40,7 @@ struct states {
 	bool counts;
 	struct state state[MAX_STATES];
 	int16_t step[MAX_STATES][256];
-	uint64_t met[MAX_STATES][4]; /* bytes that this walk has gone from there */
+	uint64_t met[MAX_STATES][4]; /* bytes that this walk has found to follow */
 	uint64_t met_in[MAX_STATES]; /* the walk that is */
 	uint64_t walk;
 	int n_states;
@@ -112,7 +112,7 @@ static int32_t push(struct states* s, int32_t under, int32_t at) {
 
 /* ---- sets ----------------------------------------------------------------------------------- */
 
-/* Whether the place is new to the set being made. */
+/* True when the place is new to the set. */
 static bool see(struct states* s, struct place place) {
 	uint32_t i = hash((uint32_t)place.at, (uint32_t)place.stack) % (4 * MAX_SET);
 	for (; s->seen_at[i] == s->making; i = (i + 1) % (4 * MAX_SET))
@@ -145,7 +145,7 @@ static void add_place(struct states* s, struct place place) {
 		s->set[s->n_set++] = place;
 }
 
-/* Follows what consumes nothing until only ranges, and the text's end, are left. */
+/* Follows instructions that consume nothing, until only ranges and the text's end are left. */
 static void close_set(struct states* s) {
 	while (s->n_waiting > 0 && !s->overflow) {
 		const struct place place = s->waiting[--s->n_waiting];
@@ -155,7 +155,7 @@ static void close_set(struct states* s) {
 			wait_for(s, i->next, place.stack);
 			wait_for(s, i->other, place.stack);
 			break;
-		case OP_CALL: { /* a rule that ends with the call needs no frame of its own */
+		case OP_CALL: { /* a call at the end of a rule needs no frame */
 			const bool last = s->grammar->at[i->next].opcode == OP_RETURN;
 			wait_for(s, s->grammar->rule[i->other], last ? place.stack : push(s, place.stack, i->next));
 			break;
@@ -194,7 +194,7 @@ static bool comes_before(struct place a, struct place b) {
 	return a.at != b.at ? a.at < b.at : a.stack < b.stack;
 }
 
-/* Shell's (1959), in place: the library's may take memory, which the decode path does not. */
+/* Shell's sort (1959), in place. The library's may allocate, which the decode path must not. */
 static void sort_places(struct place* place, int n) {
 	static const int gaps[] = {301, 132, 57, 23, 10, 4, 1};
 	for (size_t g = 0; g < sizeof gaps / sizeof *gaps; g++)
@@ -334,7 +334,7 @@ struct grammar* states_checked(struct grammar* g, struct error* error) {
 	return NULL;
 }
 
-/* Half is left for the tokens of one round. */
+/* Half of the tables is left for the tokens of one round. */
 bool states_filling(const struct states* s) {
 	return s->full || s->n_states > MAX_STATES / 2 || s->n_places > MAX_PLACES / 2 ||
 	       s->n_frames > MAX_STACKS / 2;
@@ -343,8 +343,8 @@ bool states_filling(const struct states* s) {
 int states_renew(struct states* s, int state) {
 	const struct state old = s->state[state];
 	const int n = old.n;
-	/* `waiting` keeps the places and `seen` nothing meanwhile; frames are copied bottom up to the tables'
-	 * beginning, where a frame's number never grows: numbers ascend from a stack's bottom to its top */
+	/* `waiting` keeps the places, and `seen` is unused meanwhile. Frames are copied bottom up to the tables'
+	 * beginning. Numbers ascend from a stack's bottom to its top, so a frame's number never grows there. */
 	memcpy(s->waiting, s->place + old.first, (size_t)n * sizeof *s->waiting);
 	uint8_t* used = (uint8_t*)s->seen_at; /* (MAX_STACKS) bits */
 	memset(used, 0, MAX_STACKS / 8);

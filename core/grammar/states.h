@@ -1,9 +1,9 @@
-/* The state of a match after some text: a set of places in the program, each with the rules it has to return
+/* The state of a match after some text: a set of places in the program, each with the rules that it returns
  * to.
  *
- * Stacks and sets are interned, so that a state is a number and equal states are one, and what a byte leads
- * to is remembered: the automaton becomes deterministic as it is walked. Everything lies in tables made at
- * the beginning; a full table is started over, from the state at hand alone. */
+ * Stacks and sets are interned, so a state is a number, and equal states have one number. Steps are
+ * remembered, so the automaton becomes deterministic as it is walked. All data lies in tables of fixed size.
+ * A full table is started over from the present state alone. */
 #ifndef SWIFTLET_CORE_GRAMMAR_STATES_H
 #define SWIFTLET_CORE_GRAMMAR_STATES_H
 
@@ -20,8 +20,8 @@ void states_close(struct states*);
 int states_start(struct states*);
 /* Forgets every state. */
 void states_forget(struct states*);
-/* The state after a byte. STATE_DEAD too where the set would be too large, or the tables are full.
- */
+/* The state after a byte. STATE_DEAD also if the set would be too large, or if the tables are
+ * full. */
 int states_step(struct states*, int state, uint8_t byte);
 /* The same, for a walk over many texts from one state: *work grows by the places of both states where the
  * walk meets that step for the first time, whatever was known before. */
@@ -32,9 +32,9 @@ int states_walk(struct states*, int state, uint8_t byte, int64_t* work);
 int states_clipped(struct states*, int state, int bytes);
 /* Whether the text may end here. */
 bool states_ends(const struct states*, int state);
-/* The only byte that may come here, where the text may not end; -1: there are several, or none. */
+/* The only byte that may come, if the text may not end here; -1: there are several, or none. */
 int states_only_byte(struct states*, int state);
-/* Whether a step found no room for what it leads to: it was STATE_DEAD for that reason alone. */
+/* True when a step was STATE_DEAD only because the tables were full. */
 bool states_full(const struct states*);
 /* Whether a step since the last states_forget led to a set that is too large: it was STATE_DEAD for that
  * reason. */
@@ -44,7 +44,7 @@ bool states_overflowed(const struct states*);
 struct grammar* states_checked(struct grammar*, struct error*);
 /* Whether the tables are half full. */
 bool states_filling(const struct states*);
-/* Forgets everything but one state. Returns its number from now on. */
+/* Forgets everything but one state. Returns its new number. */
 int states_renew(struct states*, int state);
 
 #endif

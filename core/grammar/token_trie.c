@@ -1,4 +1,4 @@
-/* Tokens sorted by their bytes; a trie's nodes are then met in order. */
+/* Sorts tokens by their bytes, so that a trie's nodes are met in order. */
 #include "core/grammar/token_trie.h"
 
 #include <stdlib.h>
@@ -42,8 +42,7 @@ static size_t common(const struct token_trie* trie, int32_t a, int32_t b) {
 	return i;
 }
 
-/* Nodes whose depth is over `depth` end here. open (TRIE_DEPTH + 1): by depth, the node that is not closed.
- */
+/* Closes the nodes whose depth is over `depth`. open (TRIE_DEPTH + 1): the open node at each depth. */
 static void close_nodes(struct token_trie* trie, const int32_t* open, size_t* depth, size_t to) {
 	for (; *depth > to; --*depth)
 		trie->node[open[*depth]].past = trie->n;

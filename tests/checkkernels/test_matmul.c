@@ -260,13 +260,15 @@ static const int float_cols[] = {1, 7, 16, 33, 256, 2049, 6200};
 static const int small_cols[] = {32, 96, 256, 2080, 4160};
 static const int super_cols[] = {256, 768, 2048, 2304, 4352};
 
+/* On a processor that is played the longest rows are left out: they take as long as all others. */
 static void each_case(void (*check)(enum dtype, int cols)) {
+	const size_t left_out = getenv("SWIFTLET_BRIEF") ? 1 : 0;
 	for (int t = 0; t < DTYPE_COUNT; t++) {
 		if (dtype_is_float((enum dtype)t))
-			for (size_t c = 0; c < sizeof float_cols / sizeof *float_cols; c++)
+			for (size_t c = 0; c < sizeof float_cols / sizeof *float_cols - left_out; c++)
 				check((enum dtype)t, float_cols[c]);
 		else
-			for (size_t c = 0; c < sizeof small_cols / sizeof *small_cols; c++)
+			for (size_t c = 0; c < sizeof small_cols / sizeof *small_cols - left_out; c++)
 				check((enum dtype)t, dtype_block((enum dtype)t) == 32 ? small_cols[c] : super_cols[c]);
 	}
 }

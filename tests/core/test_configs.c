@@ -17,6 +17,7 @@
 
 #include "core/files/json.h"
 #include "core/model/model.h"
+#include "tests/sanitized.h"
 
 enum { MOST_CASES = 512, MOST_TOKENS = 256, MOST_IDS = 64 };
 
@@ -250,6 +251,8 @@ static void check_model(const struct model* model, const cJSON* json, const char
 	t.n_ids = numbers(part(json, "ids"), t.id, MOST_IDS);
 	check_ends(model, json);
 	for (int i = 0; i < 2; i++) {
+		if (SANITIZED && i != (int)strlen(name) % 2) /* else each config by one of the kernels */
+			continue;
 		struct run r;
 		double worst = 0;
 		const cJSON *row, *expected = part(json, "log_probabilities")->child;
