@@ -37,6 +37,7 @@ void swiftlet_options_default(struct swiftlet_options* options) {
 	    .kappa = 2.5,
 	    .bank = true,
 	    .draft_bits = -1,
+	    .draft_pages = -1,
 	    .top_p = 1,
 	};
 }
@@ -99,6 +100,7 @@ static const struct option table[] = {
     {"kernel", FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1"},
     {"kappa", REAL, AT(kappa), 0, 1e6, NULL},
     {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 4=4 8=8"},
+    {"draft-pages", INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0"},
     {"draft-read", REAL, AT(draft_read), 0.05, 1, "auto=0"},
     {"bank", FLAG, AT(bank), 0, 0, "on=1 off=0"},
     {"seed", SEED, AT(seed), 0, 0, NULL},

@@ -67,6 +67,8 @@ static bool open_parts(struct session* s, struct error* error) {
 		return standalone_open(s, error);
 	if (method_plans(&s->options) && !open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
+	if (!draft_pages_open(s))
+		return error_set(error, "out of memory for the pages that drafts read");
 	return draft_model_join(s, error);
 }
 
@@ -104,6 +106,7 @@ void swiftlet_session_close(struct session* s) {
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
+	draft_pages_close(&s->pages);
 	standalone_close(s->standalone);
 	retrieval_pool_close(s->pool);
 	emitter_close(&s->emitter);
@@ -293,6 +296,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	s->n_tokens = 0;
 	s->again = 0;
 	draft_model_begin(s);
+	draft_pages_begin(&s->pages);
 	s->phase = PHASE_PREFILL;
 	return true;
 }

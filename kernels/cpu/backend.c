@@ -323,6 +323,8 @@ static size_t lay_out(struct cpu_backend* b) {
 		b->prepared[i] = take_workspace(b, &used, rows, prepared, 1);
 	b->scores = take_workspace(b, &used, (size_t)attention_turns(b) * (size_t)attention_rows(s) * group,
 	                           positions, sizeof(float));
+	b->looked = take_workspace(b, &used, (size_t)NOTED_ROWS * (size_t)s->kv_heads, (size_t)look_pages(b),
+	                           sizeof(float));
 	b->head_group = take_workspace(b, &used, 1, vocab / INTERLEAVED_ROWS + 1, sizeof(int32_t));
 	b->logits = take_workspace(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
 	b->scratch = take_workspace(b, &used, threads * 2, vocab, sizeof(float));
@@ -404,6 +406,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .adopt = paged_adopt,
 	    .reserve = paged_reserve,
 	    .room = paged_room,
+	    .list_pages = options->group ? NULL : cpu_list_pages,
 	    .page_bytes = paged_page_bytes,
 	    .page_save = paged_save,
 	    .page_restore = paged_restore,

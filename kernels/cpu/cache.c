@@ -76,8 +76,11 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	else if (!c->hidden)
 		error_set(error, "out of memory for a cache of %d tokens", capacity);
 	else if (open_pool(pool, b, page_bytes, error) &&
-	         paged_open(&c->paged, backend, capacity, type, pool, error))
-		return &c->paged.head;
+	         paged_open(&c->paged, backend, capacity, type, pool, error)) {
+		if (looked_open(c, b))
+			return &c->paged.head;
+		error_set(error, "out of memory for a cache of %d tokens", capacity);
+	}
 	cpu_cache_close(&c->paged.head);
 	return NULL;
 }
@@ -87,6 +90,7 @@ void cpu_cache_close(struct cache* cache) {
 		return;
 	struct cpu_cache* c = (struct cpu_cache*)cache;
 	paged_close(&c->paged);
+	looked_close(c);
 	free(c->hidden);
 	free(c);
 }

@@ -27,6 +27,9 @@ struct cpu_cache {
 	size_t slot_bytes, head_bytes, block_bytes; /* of one slot of a head, a page's slots, keys and values of a
 	                                               block in a page */
 	float* hidden;                              /* (MAX_ROWS, dim) of the pending rows */
+	float* mass;                  /* (n_blocks, look_pages) that noted rows have laid on each page, decayed */
+	int noted;                    /* such rows */
+	const unsigned char** listed; /* (paged.most_pages) the pages that a draft's attention reads in a block */
 };
 
 /* A row of the slice that is running. */
@@ -34,9 +37,12 @@ struct slice_row {
 	struct cpu_cache* cache;
 	const struct sampler* sampler;
 	const struct penalties* penalties;
-	const uint64_t* allowed; /* bits (vocab) of tokens that may follow; NULL: all */
-	int index;               /* among the cache's pending rows */
+	const uint64_t* allowed;       /* bits (vocab) of tokens that may follow; NULL: all */
+	const struct page_list* pages; /* what attention reads; NULL: all */
+	float* looked;                 /* (kv_heads, look_pages) its attention mass; NULL: not wanted */
+	int index;                     /* among the cache's pending rows */
 	int base, position;
+	int seen; /* positions that it sees in the block that runs, of those that drafts read */
 	int n_ancestors;
 	int32_t ancestor[MAX_ROWS]; /* slots, root first, its own last */
 };
@@ -86,6 +92,7 @@ struct cpu_backend {
 	float *gathered, *given;   /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
 	float* scores;                         /* (attention_turns, attention_rows, group, score_positions) */
+	float* looked;                         /* (NOTED_ROWS, kv_heads, look_pages) of a block's noted rows */
 	int head_rows;                         /* rows of logits held at once */
 	int32_t* head_group; /* (vocab / 16 + 1) groups of the head's rows that are multiplied */
 	float* logits;       /* (head_rows, vocab) */
@@ -103,6 +110,15 @@ static inline struct cpu_backend* cpu_of(const struct backend* b) {
 /* Room for one query's scores, with what a kernel may write past the end. */
 static inline size_t score_positions(const struct cpu_backend* b) {
 	return (size_t)b->context + MAX_ROWS + 32;
+}
+
+/* Rows of a slice whose attention mass is kept: of a long segment the last. One more such row leaves so much
+ * of what was there. */
+enum { NOTED_ROWS = 32 };
+static const float MASS_KEPT = 1 - 1.0f / NOTED_ROWS;
+/* Pages of LIST_POSITIONS positions that a sequence may have. */
+static inline int look_pages(const struct cpu_backend* b) {
+	return (b->context + MAX_ROWS) / LIST_POSITIONS + 1;
 }
 
 /* Rows of a sequence that one part of attention takes at most: its queries share what is widened of the
@@ -185,6 +201,19 @@ void norm_rows(const struct cpu_backend*, float* out, const float* x, const floa
 /* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those its router chose. */
 void run_experts(struct cpu_backend*, const struct block_weights*, const struct block_weights* vectors,
                  const float* x, int n);
+
+/* ---- looked.c ---- */
+/* Memory for what a cache's rows looked at. False on no memory. */
+bool looked_open(struct cpu_cache*, const struct cpu_backend*);
+void looked_close(struct cpu_cache*);
+/* Says which of the slice's n rows, the pass's [r0, r0 + n), are noted. */
+void looked_begin(struct cpu_backend*, const struct pass*, int r0, int n);
+/* The attention mass of the slice's noted rows in a block joins their caches'. */
+void looked_add(struct cpu_backend*, int block, int n);
+/* Fills the table of pages that a row's attention reads in a block, which its cache holds for
+ * attention_row.page; `base` becomes how many committed positions lie in them. */
+void looked_pages(const struct slice_row*, int block, int* base);
+bool cpu_list_pages(struct cache*, int budget, int32_t* page, struct page_list*);
 
 /* ---- attention.c ---- */
 /* mixed (n, heads·head_dim) = attention of the slice's queries q over their caches, block b. */

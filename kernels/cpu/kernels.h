@@ -28,6 +28,9 @@ struct attention_row {
 	int group;            /* query heads that share this key/value head */
 	float scale, softcap; /* softcap 0 = none */
 	const float* sinks;   /* (group) a score each that takes its share and gives nothing; NULL = none */
+	/* (whole and begun pages of LIST_POSITIONS positions) out: of each page the weights of all its positions
+	 * and of the group's heads, added up; only where from = 0. NULL: not wanted. */
+	float* mass;
 };
 
 /* A part of one of attention's steps, where several threads share a call: each begins when all parts of the

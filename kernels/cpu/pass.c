@@ -28,6 +28,7 @@ static void open_row(struct slice_row* row, const struct segment* segment, int i
 	row->cache = c;
 	row->sampler = segment->sampler;
 	row->penalties = segment->penalties;
+	row->pages = segment->pages;
 	row->index = index;
 	row->base = p->base;
 	row->position = p->base + p->depth;
@@ -44,6 +45,7 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct pa
 		assert(row->cache->paged.row[index].at == pass->first);
 		row->allowed = segment->allowed ? segment->allowed[walk->within - 1] : NULL;
 	}
+	looked_begin(b, pass, r0, n);
 }
 
 /* ---- sub-layers ---------------------------------------------------------------------------- */

@@ -51,6 +51,12 @@ static void softmax(float* x, int n, const float* sink) {
 		x[i] /= sum;
 }
 
+/* The weights of n positions join their pages' sums. */
+static void add_mass(const float* weight, int n, float* mass) {
+	for (int p = 0; p < n; p++)
+		mass[p / LIST_POSITIONS] += weight[p];
+}
+
 static void attend_row(float* out, const float* q, const struct attention_row* a, float* scores) {
 	const int end = a->base + a->n_ancestors, n = end - a->from;
 	float row[MAX_HEAD_DIM];
@@ -68,6 +74,10 @@ static void attend_row(float* out, const float* q, const struct attention_row* a
 	}
 	for (int g = 0; g < a->group; g++)
 		softmax(scores + (size_t)g * (size_t)n, n, a->sinks ? a->sinks + g : NULL);
+	if (a->mass)
+		memset(a->mass, 0, (size_t)((n + LIST_POSITIONS - 1) / LIST_POSITIONS) * sizeof *a->mass);
+	for (int g = 0; a->mass && g < a->group; g++)
+		add_mass(scores + (size_t)g * (size_t)n, n, a->mass);
 	memset(out, 0, (size_t)(a->group * a->head_dim) * sizeof *out);
 	for (int p = a->from; p < end; p++) {
 		widen(a, a->value, p, row);

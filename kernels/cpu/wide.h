@@ -366,6 +366,23 @@ static void mix_three(const struct mixed* m, const struct common* c, int at, int
 static void mix_two(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(2); }
 static void mix_one(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(1); }
 
+/* The weights of one query's n positions (whole vectors, zero behind the last) join their pages' sums. */
+static void add_mass(const float* weight, int n, float rescale, float* mass) {
+	for (int p = 0; p < n; p += LIST_POSITIONS) {
+		vec sum = vec_load(weight + p);
+		for (int i = p + LANES; i < smaller(p + LIST_POSITIONS, n); i += LANES)
+			sum = vec_add(sum, vec_load(weight + i));
+		mass[p / LIST_POSITIONS] += rescale * vec_sum(sum);
+	}
+}
+
+static void note_mass(const struct attention_row* a, int head, const struct mixed* m) {
+	const int n = (end_of(a) + LANES - 1) / LANES * LANES;
+	if (head == 0)
+		memset(a->mass, 0, (size_t)((n + LIST_POSITIONS - 1) / LIST_POSITIONS) * sizeof *a->mass);
+	add_mass(m->weight, n, m->rescale, a->mass);
+}
+
 /* The share's part of n things */
 static inline void part_of(const struct attention_share* share, int n, int* first, int* end) {
 	*first = n * share->part / share->parts;
@@ -404,6 +421,8 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 			                      .rescale =
 			                          share ? rescale[from + i]
 			                                : exponentials(weight, c.stride, a->sinks ? a->sinks + g : NULL)};
+			if (a[row].mass && mine->part == 0)
+				note_mass(a + row, g, &m[i]);
 		}
 		mix_function* const mix[] = {mix_one, mix_two, mix_three, mix_four};
 		mix[count - 1](m, &c, first * 32, smaller(end * 32, a->head_dim));

@@ -345,6 +345,69 @@ static void attention_division(void** state) {
 	}
 }
 
+/* Of each page the softmax's weights in doubles, over the scores that the plain kernel would have. */
+static void plain_mass(const struct attention_case* c, double* mass) {
+	const struct attention_row* a = &c->row;
+	static double score[600];
+	float key[256];
+	const int end = a->base + a->n_ancestors;
+	memset(mass, 0, 10 * sizeof *mass);
+	for (int g = 0; g < a->group; g++) {
+		double sum = a->sinks ? exp((double)a->sinks[g]) : 0;
+		for (int p = 0; p < end; p++) {
+			dtype_to_float(a->type, slot_of(c, a->key, p < a->base ? p : a->ancestor[p - a->base]), key,
+			               a->head_dim);
+			double dot = 0;
+			for (int j = 0; j < a->head_dim; j++)
+				dot += (double)c->q[g * a->head_dim + j] * (double)key[j];
+			dot *= (double)a->scale;
+			sum += score[p] = exp(a->softcap > 0 ? (double)a->softcap * tanh(dot / (double)a->softcap) : dot);
+		}
+		for (int p = 0; p < end; p++)
+			mass[p / LIST_POSITIONS] += score[p] / sum;
+	}
+}
+
+/* The attention mass of each page, whoever shares the work, and the output as without it. */
+static void attention_mass(void** state) {
+	(void)state;
+	static struct guarded plain, got;
+	static float scores[70 * 600];
+	for (int round = 0; round < 100 * (n_fast + 1); round++) {
+		const struct cpu_kernels* k =
+		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
+		struct attention_case c;
+		make_case(&c);
+		c.row.from = 0;
+		const int n = c.row.group * c.row.head_dim;
+		if (n <= MOST * 3) {
+			float mass[12];
+			double expected[10];
+			memset(mass, 0x5a, sizeof mass);
+			k->attention((float*)(void*)plain.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			c.row.mass = mass;
+			if (round % 2)
+				for (int step = 0; step < ATTENTION_STEPS; step++)
+					for (int part = 0; part < (c.row.head_dim + 31) / 32; part++) {
+						const struct attention_share share = {(enum attention_step)step, part,
+						                                      (c.row.head_dim + 31) / 32};
+						k->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, &share);
+					}
+			else
+				k->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			assert_memory_equal(plain.bytes, got.bytes, (size_t)n * sizeof(float));
+			plain_mass(&c, expected);
+			const int pages = (c.row.base + c.row.n_ancestors + LIST_POSITIONS - 1) / LIST_POSITIONS;
+			for (int p = 0; p < pages; p++)
+				if (!(fabs(expected[p] - (double)mass[p]) <= 1e-4 * c.row.group))
+					fail_msg("page %d has the mass %g, %g was expected", p, (double)mass[p], expected[p]);
+			assert_memory_equal(mass + pages, "\x5a\x5a\x5a\x5a\x5a\x5a\x5a\x5a", 8);
+		}
+		free(c.q);
+		free(c.memory);
+	}
+}
+
 enum { TOGETHER = 8 };
 
 /* Rows of one tree: each has some of the case's ancestors, then others of its own, and its own window. */
@@ -419,6 +482,7 @@ int main(void) {
 	                                   cmocka_unit_test(sums_of_exp),
 	                                   cmocka_unit_test(attentions),
 	                                   cmocka_unit_test(attention_division),
-	                                   cmocka_unit_test(attention_together)};
+	                                   cmocka_unit_test(attention_together),
+	                                   cmocka_unit_test(attention_mass)};
 	return cmocka_run_group_tests(tests, find_fast, NULL);
 }

@@ -55,6 +55,11 @@ const struct shared_option shared_options[] = {
      NULL, 0, false},
     {"draft-read", "auto|SHARE",
      "share of the quantized draft weights that a draft step reads,\non a CPU (auto: 0.43)", "", 0, false},
+    {"draft-pages", "auto|off|N",
+     "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at "
+     "most "
+     "(auto: 16, where that saves time)",
+     "", 0, false},
     {"draft-memory", "SIZE", "limit for the quantized draft weights (a quarter of what is free)", "", 0,
      false},
     {"pool", "N", "tokens of earlier requests that drafts may be looked up in", NULL, 0, false},
