@@ -26,137 +26,35 @@ typedef struct model swiftlet_model;
 typedef struct engine swiftlet_engine;
 typedef struct session swiftlet_session;
 typedef struct grammar swiftlet_grammar;
-struct process_group; /* kernels/process_group.h */
+typedef struct swiftlet_options swiftlet_options;
+
+/* Changes where a program has to be written anew. */
+#define SWIFTLET_API_VERSION 2
 
 /* ---- options ------------------------------------------------------------------------------ */
 
-/* How tokens are drafted: core/decode/method.c has the table. The first two, and auto, plan by cost. */
-enum swiftlet_method {
-	SWIFTLET_SWIFT,
-	SWIFTLET_VANILLA,
-	SWIFTLET_AUTO,
-	SWIFTLET_NGRAM,
-	SWIFTLET_JACOBI,
-	SWIFTLET_LOOKAHEAD,
-	SWIFTLET_UNIFORM,
-	SWIFTLET_RANDOM,
-	SWIFTLET_SELF_SPEC,
-	SWIFTLET_CLASP,
-	SWIFTLET_LAYERSKIP,
-	SWIFTLET_ADASPEED,
-	SWIFTLET_KANGAROO,
-	SWIFTLET_PPD,
-	SWIFTLET_METHODS
-};
-/* When a chain of draft steps ends; OWN: as the method has it. */
-enum swiftlet_stop_rule {
-	SWIFTLET_STOP_OWN,
-	SWIFTLET_STOP_FIXED,
-	SWIFTLET_STOP_MARGINAL,
-	SWIFTLET_STOP_PRODUCT,
-	SWIFTLET_STOP_PROBE,
-	SWIFTLET_STOP_GAIN
-};
-enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
-#define SWIFTLET_WHOEVER_PAYS (~0u)                        /* drafters: all that can pay on the backend */
-enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
-
-struct swiftlet_options {
-	/* engine */
-	char backend[16];    /* "auto", "cpu", "cuda" */
-	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
-	int threads;         /* 0: one for each CPU that the process may use */
-	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
-	int screened_head;   /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
-	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
-	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
-	struct process_group* group;
-	/* session */
-	int context;        /* tokens; 0: min(the model's, 4096) */
-	char cache_type[8]; /* "auto", "f16", "f32", "q8_0" */
-	enum swiftlet_method method;
-	enum swiftlet_draft draft;
-	enum swiftlet_stop_rule stop_rule; /* of the methods that do not plan by cost, as what follows */
-	double stop_threshold;             /* under it a chain ends; negative: the method's own */
-	bool stop_fixed;                   /* the threshold stays, where the method adapts it */
-	bool rejection;                    /* acceptance by rejection sampling: lossless in distribution */
-	bool reuse;                        /* verification goes on from the exit for the rows that were drafted */
-	int exit_block;                    /* blocks that run before an exit; 0: by cost */
-	int speculations;                  /* draft steps a round; 0: the method's own, or by cost */
-	int children;                      /* ppd: tokens predicted for the next position; 0: by cost */
-	char adapter[512], heads[512], probe[512]; /* files of auxiliary weights; "": none */
-	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and
-	 * is opened with the engine. "": none */
-	char draft_model[512];
-	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number, or
-	                    * SWIFTLET_WHOEVER_PAYS */
-	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
-	                    * Only for sessions that serve one tenant */
-	int max_tree;      /* rows of a tree, root counted; or the two names above */
-	/* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]; zeros: 10, 8, 5, 3 when
-	 * greedy, 10, 5, 3, 1 when sampled (published code) */
-	int tree_top_k[4];
-	int max_draft;          /* N_D */
-	double threshold;       /* epsilon */
-	int window, window_min; /* gamma, and the shortest scored */
-	int bayes_interval, max_steps, patience, confirm;
-	double max_matchness;
-	double skip_ratio; /* 0: auto */
-	double skip_cost;  /* share of a plain step's cost that a mask saves at least; 0: as many as pay */
-	bool search;       /* false: the mask stays as given */
-	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01
-	 * and, in the beginning, up to 32 plain steps of what drafting has earned. */
-	double opt_budget;
-	/* Learning while no request runs, at idle priority: at most so many seconds for each second that requests
-	 * took; 0: none, infinity: until it brings nothing more. */
-	double idle_learning;
-	bool published;            /* the search as SWIFT has it; set by `preset` */
-	bool objective_speedup;    /* else matchness */
-	bool expected_improvement; /* else UCB */
-	bool hamming;              /* else Matérn 5/2 */
-	double kappa;
-	/* of a copy of the weights for drafting: 4 or 8, made while the engine opens; 0: none; -1: as the stored
-	 * weights suggest, made by slices between passes, or not at all where it does not fit or would not pay */
-	int draft_bits;
-	/* Share of those weights that a draft step reads, where they are stored by input channel (on a CPU), in
-	 * (0, 1]; 0: .43, from where a search goes on. */
-	double draft_read;
-	/* Pages of 64 positions that a draft's attention reads of a long text, by block those that verified tokens
-	 * looked at most, beside the first page and the newest tokens (on a CPU), at most 64; 0: it reads all;
-	 * -1: 16, where that saves time. */
-	int draft_pages;
-	bool draft_wait;     /* the latter, too, is made while the engine opens */
-	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
-	void (*progress)(void* user, double share); /* of making it while the engine opens; NULL: not told */
-	void* progress_user;
-	bool bank;                        /* for streams/ */
-	uint64_t seed;                    /* of the search and of sampling */
-	double temperature, top_p, min_p; /* the default request's */
-	int top_k;
-	/* seconds; NULL: the monotonic clock. With another the search has no thread of its own, so that all
-	 * repeats */
-	double (*clock)(void* user);
-	void* clock_user;
-};
-
-/* The defaults of the paper and the published code, as `swiftlet run --help` prints them. */
-SWIFTLET_API void swiftlet_options_default(struct swiftlet_options*);
-/* "auto", "swift", "layerskip"… */
-SWIFTLET_API const char* swiftlet_method_name(enum swiftlet_method);
-/* Sets one option by its command-line name without dashes ("window", "32"; "preset", "paper"). Returns 1
- * when set, 0 when there is no such option, -1 with the message when the value is out of range. */
-SWIFTLET_API int swiftlet_options_set(struct swiftlet_options*, const char* name, const char* value,
-                                      char* message, size_t size);
-/* One option's value as text that swiftlet_options_set takes, by its command-line name. False when there is
- * no such option, or when it is not a single value (drafters, tree-top-k, preset). */
-SWIFTLET_API bool swiftlet_options_get(const struct swiftlet_options*, const char* name, char* text,
-                                       size_t size);
+/* Every option goes by its command-line name without dashes; `swiftlet run --help-all` lists them with their
+ * defaults. NULL on no memory. Free them whenever you like: what is opened with them keeps a copy. */
+SWIFTLET_API swiftlet_options* swiftlet_options_new(void);
+SWIFTLET_API void swiftlet_options_free(swiftlet_options*);
+/* Sets one option ("window", "32"; "preset", "paper"). Returns 1 when set, 0 when there is no such option, -1
+ * with the message when the value is out of range. */
+SWIFTLET_API int swiftlet_options_set(swiftlet_options*, const char* name, const char* value, char* message,
+                                      size_t size);
+/* One option's value as text that swiftlet_options_set takes. False when there is no such option, or when it
+ * is not a single value (drafters, tree-top-k, preset). */
+SWIFTLET_API bool swiftlet_options_get(const swiftlet_options*, const char* name, char* text, size_t size);
+/* Seconds, in place of the monotonic clock. The search then has no thread of its own, so that all repeats. */
+SWIFTLET_API void swiftlet_options_set_clock(swiftlet_options*, double (*clock)(void* user), void* user);
+/* Is told the share of the quantized draft weights that is made while an engine opens. */
+SWIFTLET_API void swiftlet_options_set_progress(swiftlet_options*, void (*progress)(void* user, double share),
+                                                void* user);
 
 /* ---- model, engine, session --------------------------------------------------------------- */
 
 /* spec as MODEL on the command line. The options say which backend it is for (synth: weights for a GPU
  * are made on the GPU, unless draft_bits asks for a copy of them); NULL: the CPU. */
-SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const struct swiftlet_options*,
+SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const swiftlet_options*,
                                                  char* message, size_t size);
 SWIFTLET_API void swiftlet_model_close(swiftlet_model*);
 SWIFTLET_API const char* swiftlet_model_name(const swiftlet_model*);
@@ -165,7 +63,7 @@ SWIFTLET_API int swiftlet_model_dim(const swiftlet_model*); /* of its states */
 SWIFTLET_API int32_t* swiftlet_tokenize(const swiftlet_model*, const char* text, size_t size, int* n);
 
 /* The model must outlive the engine, the engine its sessions. */
-SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const struct swiftlet_options*,
+SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const swiftlet_options*,
                                                    char* message, size_t size);
 SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
 SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
@@ -174,12 +72,7 @@ SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (
  * why there is none; "" where there is nothing to say. The engine's, until it is asked again. */
 SWIFTLET_API const char* swiftlet_engine_note(swiftlet_engine*);
 
-/* The other ranks: does what rank 0's engines need until it dismisses them. False with the message. */
-SWIFTLET_API bool swiftlet_follow(struct process_group*, char* message, size_t size);
-/* Rank 0, at the end. */
-SWIFTLET_API void swiftlet_dismiss(struct process_group*);
-
-SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const struct swiftlet_options*,
+SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const swiftlet_options*,
                                                      char* message, size_t size);
 SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 
@@ -237,7 +130,7 @@ struct swiftlet_request {
 	 * wanted. */
 	float* embedding;
 };
-SWIFTLET_API void swiftlet_request_default(struct swiftlet_request*, const struct swiftlet_options*);
+SWIFTLET_API void swiftlet_request_default(struct swiftlet_request*, const swiftlet_options*);
 
 enum swiftlet_stop { SWIFTLET_RUNNING, SWIFTLET_EOS, SWIFTLET_LENGTH, SWIFTLET_STOP, SWIFTLET_CANCELLED };
 SWIFTLET_API const char* swiftlet_stop_name(enum swiftlet_stop); /* "eos", "length", "stop", "cancelled" */

@@ -13,18 +13,17 @@ static bool print(void* user, const struct swiftlet_step* step) {
 int main(int argc, char** argv) {
 	char message[512];
 	const char* prompt = argc > 1 ? argv[1] : "Once upon a time";
-	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	swiftlet_options* options = swiftlet_options_new();
 	swiftlet_model* model =
-	    swiftlet_model_open(argc > 2 ? argv[2] : "builtin", &options, message, sizeof message);
-	swiftlet_engine* engine = model ? swiftlet_engine_open(model, &options, message, sizeof message) : NULL;
+	    swiftlet_model_open(argc > 2 ? argv[2] : "builtin", options, message, sizeof message);
+	swiftlet_engine* engine = model ? swiftlet_engine_open(model, options, message, sizeof message) : NULL;
 	swiftlet_session* session =
-	    engine ? swiftlet_session_open(engine, &options, message, sizeof message) : NULL;
+	    engine ? swiftlet_session_open(engine, options, message, sizeof message) : NULL;
 	if (!session)
 		return fprintf(stderr, "example: %s\n", message), 1;
 	struct swiftlet_request request;
 	struct swiftlet_figures figures;
-	swiftlet_request_default(&request, &options);
+	swiftlet_request_default(&request, options);
 	int32_t* ids = swiftlet_tokenize(model, prompt, strlen(prompt), &request.n_prompt);
 	request.prompt = ids;
 	request.max_tokens = 64;
@@ -36,5 +35,6 @@ int main(int argc, char** argv) {
 	swiftlet_session_close(session);
 	swiftlet_engine_close(engine);
 	swiftlet_model_close(model);
+	swiftlet_options_free(options);
 	return 0;
 }

@@ -39,6 +39,11 @@ static void put_sources(struct text* out, const struct swiftlet_figures* f) {
 	text_put(out, "}");
 }
 
+double figures_speedup(const struct swiftlet_figures* f) {
+	const double plain = f->seconds.decode - f->seconds.optimize + f->seconds_saved - f->seconds_lost;
+	return f->tokens > 1 && f->seconds.decode > 0 && plain > 0 ? plain / f->seconds.decode : (double)NAN;
+}
+
 void report_figures(struct text* out, const struct swiftlet_figures* f, enum swiftlet_method method) {
 	text_json(out,
 	          "'seconds':{'load':%r,'prefill':%r,'decode':%r,'draft':%r,'verify':%r,'plain':%r,'optimize':%r,"
@@ -52,9 +57,9 @@ void report_figures(struct text* out, const struct swiftlet_figures* f, enum swi
 		text_json(out, i ? ",%r" : "%r", f->ctar[i]);
 	text_json(out,
 	          "],'exit_block':%r,'matchness':%r,'chosen_by':%r,'optimize_steps':%l,'skip_ratio':%r,'c':%r,"
-	          "'expected_speedup':%r,'sources':",
+	          "'expected_speedup':%r,'speedup':%r,'sources':",
 	          f->exit_block > 0 ? (double)f->exit_block : (double)NAN, f->matchness, f->chosen_by,
-	          f->optimize_steps, f->skip_ratio, f->c, f->expected_speedup);
+	          f->optimize_steps, f->skip_ratio, f->c, f->expected_speedup, figures_speedup(f));
 	put_sources(out, f);
 	text_json(out, ",'mask':");
 	if (method == SWIFTLET_VANILLA)
@@ -69,7 +74,7 @@ char* report_text(const struct report* r) {
 	text_json(&out,
 	          "{'id':%s,'task':%q,'model':%q,'backend':%q,'method':'%s','prompt_tokens':%d,"
 	          "'cached_tokens':%d,'tokens':",
-	          r->id ? r->id : "null", r->task, r->model, r->backend, swiftlet_method_name(r->method),
+	          r->id ? r->id : "null", r->task, r->model, r->backend, method_name(r->method),
 	          f->prompt_tokens, f->cached_tokens);
 	text_integers(&out, r->token, r->n_tokens);
 	text_json(&out, ",'text':%Q,'stop':'%s',", r->text, r->text_size, swiftlet_stop_name(f->stop));

@@ -3,11 +3,11 @@
 #define SWIFTLET_CORE_DECODE_ENGINE_H
 
 #include "core/decode/cost.h"
+#include "core/decode/options.h"
 #include "core/grammar/token_trie.h"
 #include "core/model/auxiliary_weights.h"
 #include "core/model/draft_weights_memory.h"
 #include "core/model/model.h"
-#include "swiftlet.h"
 
 struct engine {
 	struct model* model;
@@ -39,16 +39,16 @@ const struct token_trie* engine_trie(struct engine*);
 const struct draft_weights* engine_draft_weights(struct engine*);
 /* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
+/* The other ranks: does what rank 0's engines need until it dismisses them. False with the error set. */
+bool engine_follow(struct process_group*, struct error*);
+/* Rank 0, at the end. */
+void engine_dismiss(struct process_group*);
 /* Cost of a pass of n rows of the model that drafts, in plain steps; such a pass took so long. */
 double draft_model_cost(const struct engine*, int rows);
 void draft_model_see(struct engine*, int rows, double seconds);
 /* Costs are learned from the beginning again. */
 void engine_forget_costs(struct engine*);
-/* The monotonic clock, or the options' own. Seconds. */
-double options_clock(const struct swiftlet_options*);
 /* Tokens of context: as asked for, else the model's, at most 4,096. */
 int options_context(const struct swiftlet_options*, const struct model*);
-/* Copies an error's sentence to a caller of the public interface. Returns false. */
-bool give_message(char* message, size_t size, const struct error*);
 
 #endif

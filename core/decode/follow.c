@@ -23,7 +23,7 @@ bool engine_lead(struct engine* engine, const struct backend_options* how, struc
 	return true;
 }
 
-void swiftlet_dismiss(struct process_group* group) {
+void engine_dismiss(struct process_group* group) {
 	struct opening none = {.path = ""};
 	group->broadcast(group, &none, sizeof none);
 }
@@ -43,15 +43,14 @@ static bool follow_engine(struct process_group* group, const struct opening* ope
 	return backend != NULL;
 }
 
-bool swiftlet_follow(struct process_group* group, char* message, size_t size) {
+bool engine_follow(struct process_group* group, struct error* error) {
 	struct opening opening;
-	struct error error;
 	for (;;) {
 		group->broadcast(group, &opening, sizeof opening);
 		opening.path[sizeof opening.path - 1] = opening.isa[sizeof opening.isa - 1] = 0;
 		if (!opening.path[0])
 			return true;
-		if (!follow_engine(group, &opening, &error))
-			return give_message(message, size, &error);
+		if (!follow_engine(group, &opening, error))
+			return false;
 	}
 }

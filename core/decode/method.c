@@ -51,7 +51,7 @@ const int* method_top_k(const struct swiftlet_options* o, bool sampled) {
 	return o->tree_top_k[0] > 0 ? o->tree_top_k : published[sampled];
 }
 
-const char* swiftlet_method_name(enum swiftlet_method method) { return methods[method].name; }
+const char* method_name(enum swiftlet_method method) { return methods[method].name; }
 
 bool method_has_auxiliary_weights(const struct method* method, const struct engine* engine,
                                   struct error* error) {

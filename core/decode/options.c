@@ -1,114 +1,19 @@
-/* Options by their command-line names: one table for the program, the service and other callers. */
+/* The table of options, and reading and writing them by name. */
+#include "core/decode/options.h"
+
 #include <errno.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/engine.h"
 #include "core/draft/drafter.h"
 #include "core/draft/stop.h"
 
-void swiftlet_options_default(struct swiftlet_options* options) {
-	*options = (struct swiftlet_options){
-	    .backend = "auto",
-	    .isa = "auto",
-	    .cache_type = "auto",
-	    .screened_head = -1,
-	    .drafters = SWIFTLET_WHOEVER_PAYS,
-	    .pool = 1 << 16,
-	    .max_draft = 25,
-	    .threshold = 0.8,
-	    .method = SWIFTLET_AUTO,
-	    .stop_threshold = -1,
-	    .reuse = true,
-	    .window = 32,
-	    .window_min = 8,
-	    .bayes_interval = 25,
-	    .max_steps = 1000,
-	    .patience = 300,
-	    .confirm = 1,
-	    .max_matchness = 0.95,
-	    .search = true,
-	    .opt_budget = -1,
-	    .idle_learning = 1,
-	    .objective_speedup = true,
-	    .kappa = 2.5,
-	    .bank = true,
-	    .draft_bits = -1,
-	    .draft_pages = -1,
-	    .top_p = 1,
-	};
-}
-
-enum kind { INTEGER, REAL, SEED, CHOICE, FLAG, NAME, PATH, SIZE };
-
-struct option {
-	const char* name;
-	enum kind kind;
-	size_t offset;
-	double low, high;  /* PATH: the field's room */
-	const char* words; /* CHOICE: "word=value word=value…" (FLAG: a bool); NAME: the words allowed; REAL: one
-	                      more word; PATH: what may be given */
-};
-
 #define AT(field) offsetof(struct swiftlet_options, field)
 #define ROOM(field) sizeof((struct swiftlet_options*)0)->field
-
-static const struct option table[] = {
-    {"backend", NAME, AT(backend), 0, 0, "auto cpu cuda"},
-    {"isa", NAME, AT(isa), 0, 0, "auto reference avx2 avx-vnni avx512 neon dotprod i8mm"},
-    {"threads", INTEGER, AT(threads), 0, 1024, NULL},
-    {"devices", INTEGER, AT(devices), 1, 16, NULL},
-    {"screened-head", CHOICE, AT(screened_head), 0, 0, "auto=-1 off=0 on=1"},
-    {"context", INTEGER, AT(context), 2, 1 << 24, "auto=0"},
-    {"cache-type", NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0"},
-    {"stop-threshold", REAL, AT(stop_threshold), 0, 1, "own=-1"},
-    {"stop-adapts", FLAG, AT(stop_fixed), 0, 0, "on=0 off=1"},
-    {"acceptance", FLAG, AT(rejection), 0, 0, "coupled=0 rejection=1"},
-    {"reuse", FLAG, AT(reuse), 0, 0, "on=1 off=0"},
-    {"exit-block", INTEGER, AT(exit_block), 1, MAX_BLOCKS - 1, "auto=0"},
-    {"speculations", INTEGER, AT(speculations), 1, MAX_DRAFT, "auto=0"},
-    {"stop-rule", CHOICE, AT(stop_rule), 0, 0, "own=0 fixed=1 marginal=2 product=3 probe=4 gain=5"},
-    {"adapter", PATH, AT(adapter), 0, ROOM(adapter), "a file"},
-    {"heads", PATH, AT(heads), 0, ROOM(heads), "a file"},
-    {"probe", PATH, AT(probe), 0, ROOM(probe), "a file"},
-    {"draft-model", PATH, AT(draft_model), 0, ROOM(draft_model), "a model"},
-    {"draft-memory", SIZE, AT(draft_memory), 0, 0, NULL},
-    {"cache-memory", SIZE, AT(cache_memory), 0, 0, NULL},
-    {"children", INTEGER, AT(children), 1, TREE_RANKS, "auto=0"},
-    {"draft", CHOICE, AT(draft), 0, 0, "auto=0 always=1 never=2"},
-    {"pool", INTEGER, AT(pool), 0, 1 << 24, NULL},
-    {"max-tree", INTEGER, AT(max_tree), 2, 256, "auto=0 paper=-1"},
-    {"max-draft", INTEGER, AT(max_draft), 1, 64, NULL},
-    {"threshold", REAL, AT(threshold), 0, 1, NULL},
-    {"window", INTEGER, AT(window), 1, 256, NULL},
-    {"window-min", INTEGER, AT(window_min), 1, 256, NULL},
-    {"bayes-interval", INTEGER, AT(bayes_interval), 0, 1 << 20, NULL},
-    {"max-steps", INTEGER, AT(max_steps), 0, 1 << 20, NULL},
-    {"patience", INTEGER, AT(patience), 1, 1 << 20, NULL},
-    {"confirm", INTEGER, AT(confirm), 0, 16, NULL},
-    {"max-matchness", REAL, AT(max_matchness), 0, 1, NULL},
-    {"skip-cost", REAL, AT(skip_cost), 0.01, 0.99, "auto=0"},
-    {"skip-ratio", REAL, AT(skip_ratio), 0.01, 0.99, "auto=0"},
-    {"search", FLAG, AT(search), 0, 0, "on=1 off=0"},
-    {"opt-budget", REAL, AT(opt_budget), 0, 1e9, "inf=inf"},
-    {"idle-learning", REAL, AT(idle_learning), 0, 1e9, "off=0 inf=inf"},
-    {"objective", FLAG, AT(objective_speedup), 0, 0, "matchness=0 speedup=1"},
-    {"acquisition", FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1"},
-    {"kernel", FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1"},
-    {"kappa", REAL, AT(kappa), 0, 1e6, NULL},
-    {"draft-bits", CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 4=4 8=8"},
-    {"draft-pages", INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0"},
-    {"draft-read", REAL, AT(draft_read), 0.05, 1, "auto=0"},
-    {"bank", FLAG, AT(bank), 0, 0, "on=1 off=0"},
-    {"seed", SEED, AT(seed), 0, 0, NULL},
-    {"temp", REAL, AT(temperature), 0, 100, NULL},
-    {"top-p", REAL, AT(top_p), 1e-9, 1, NULL},
-    {"min-p", REAL, AT(min_p), 0, 1, NULL},
-    {"top-k", INTEGER, AT(top_k), 0, 1 << 24, NULL},
-};
+#define HEADING_ROW(text)                                                                                    \
+	{ .name = text, .type = OPTION_HEADING }
 
 /* The value behind `word=` in a list such as "auto=0 paper=-1"; NULL when it is not there. */
 static const char* find_word(const char* words, const char* word) {
@@ -120,98 +25,15 @@ static const char* find_word(const char* words, const char* word) {
 }
 
 /* The names in a list of words, without the values behind them. */
-static void list_words(const char* words, char* out, size_t size) {
+static void list_words(const char* words, char between, char* out, size_t size) {
 	size_t n = 0;
 	bool name = true;
 	for (; *words && n + 1 < size; words++) {
 		name = *words != '=' && (name || *words == ' ');
 		if (name)
-			out[n++] = *words;
+			out[n++] = *words == ' ' ? between : *words;
 	}
 	out[n] = 0;
-}
-
-static int refuse(char* message, size_t size, const struct option* option, const char* value) {
-	char words[96];
-	list_words(option->words ? option->words : "", words, sizeof words);
-	if (option->kind == INTEGER || option->kind == REAL)
-		snprintf(message, size, "--%s %s: expected %s from %.15g to %.15g%s%s", option->name, value,
-		         option->kind == INTEGER ? "a whole number" : "a number", option->low, option->high,
-		         words[0] ? ", or " : "", words);
-	else if (option->kind == SEED)
-		snprintf(message, size, "--%s %s: expected a whole number from 0 to 2^64 - 1", option->name, value);
-	else if (option->kind == PATH)
-		snprintf(message, size, "--%s: %zu characters, expected %s of 1 to %g", option->name, strlen(value),
-		         words, option->high - 1);
-	else if (option->kind == SIZE)
-		snprintf(message, size, "--%s %s: expected a size such as 800M or 1.5G", option->name, value);
-	else
-		snprintf(message, size, "--%s %s: expected one of: %s", option->name, value, words);
-	return -1;
-}
-
-/* Bytes, or with K, M, G or T behind the number, in powers of 1,024. */
-static bool read_size(const char* value, double* to) {
-	static const char units[] = "KMGT";
-	char* end;
-	double bytes = strtod(value, &end);
-	const char* const unit = *end ? strchr(units, *end) : NULL;
-	for (const char* u = units; unit && u <= unit; u++)
-		bytes *= 1024;
-	if (end == value || !(bytes > 0 && bytes < 1e18) || (unit ? end[1] : *end) != 0)
-		return false;
-	*to = bytes;
-	return true;
-}
-
-static bool read_seed(const char* value, uint64_t* to) {
-	char* end;
-	errno = 0;
-	const unsigned long long seed = strtoull(value, &end, 10);
-	if (errno || end == value || *end || *value == '-')
-		return false;
-	*to = seed;
-	return true;
-}
-
-/* A word's value, or a number where words are not all that may be given. */
-static bool read_number(const struct option* option, const char* value, double* number) {
-	const char* word = option->words ? find_word(option->words, value) : NULL;
-	char* end;
-	*number = strtod(word ? word : value, &end);
-	if (word)
-		return true;
-	return option->kind != CHOICE && option->kind != FLAG && end != value && !*end &&
-	       *number >= option->low && *number <= option->high &&
-	       (option->kind == REAL || *number == floor(*number));
-}
-
-static bool set(const struct option* option, void* field, const char* value) {
-	double number;
-	switch (option->kind) {
-	case NAME: /* every word of the table fits its field */
-	case PATH:
-		if (option->kind == NAME ? !find_word(option->words, value)
-		                         : !value[0] || strlen(value) >= (size_t)option->high)
-			return false;
-		memcpy(field, value, strlen(value) + 1);
-		return true;
-	case SIZE:
-		return read_size(value, field);
-	case SEED:
-		return read_seed(value, field);
-	default:
-		break;
-	}
-	if (!read_number(option, value, &number))
-		return false;
-	if (option->kind == REAL)
-		*(double*)field = number;
-	else if (option->kind == FLAG)
-		*(bool*)field = number != 0;
-	else
-		*(int*)field = (int)number; /* an enum is an int */
-	return true;
 }
 
 static int set_top_k(struct swiftlet_options* options, const char* value, char* message, size_t size) {
@@ -253,39 +75,293 @@ static int set_preset(struct swiftlet_options* options, const char* value, char*
 	return 1;
 }
 
-/* One of a table's names; those known in the message. */
-static int set_method(struct swiftlet_options* options, const char* value, char* message, size_t size) {
-	char known[256] = "";
-	for (int i = 0; i < SWIFTLET_METHODS; i++) {
-		const char* const name = swiftlet_method_name((enum swiftlet_method)i);
-		if (strcmp(name, value) == 0) {
-			options->method = (enum swiftlet_method)i;
-			return 1;
-		}
-		strcat(strcat(known, i > 0 ? ", " : ""), name); /* all names: 105 characters */
+/* A row: name, letter, whether --help shows it; type, field, range, words; value, help and default. */
+const struct option option_table[] = {
+    HEADING_ROW("Engine"),
+    {"backend", 0, true, TAKES_NAME, AT(backend), 0, 0, "auto cpu cuda", NULL,
+     "where the model runs; auto takes a GPU if there is one", "auto", NULL},
+    {"threads", 0, true, TAKES_INTEGER, AT(threads), 0, 1024, NULL, "N",
+     "CPU threads; 0 takes one for each CPU that the process may use", "0", NULL},
+    {"context", 'c', true, TAKES_INTEGER, AT(context), 2, 1 << 24, "auto=0", "N",
+     "size of the KV cache in tokens (the model's limit, at most 4096)", NULL, NULL},
+    {"cache-type", 0, false, TAKES_NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0", NULL,
+     "element type of the KV cache; auto is f32 for F32 models and f16\nfor others; q8_0 takes half the "
+     "memory of f16 and gives other\ntokens (CPU only)",
+     "auto", NULL},
+    {"cache-memory", 0, false, TAKES_SIZE, AT(cache_memory), 0, 0, NULL, "SIZE",
+     "memory of all KV caches together, such as 800M or 1.5G (enough\nfor every context; serve: for four)",
+     NULL, NULL},
+    {"isa", 0, false, TAKES_NAME, AT(isa), 0, 0, "auto reference avx2 avx-vnni avx512 neon dotprod i8mm",
+     NULL, "instruction set; auto takes the best", "auto", NULL},
+    {"devices", 0, false, TAKES_INTEGER, AT(devices), 1, 16, NULL, "N",
+     "share the model over N GPUs by NCCL; every N gives the same tokens\n(one GPU, whose prompts may use "
+     "cuBLAS)",
+     NULL, NULL},
+    {"screened-head", 0, false, TAKES_CHOICE, AT(screened_head), 0, 0, "auto=-1 on=1 off=0", NULL,
+     "read the output head as a 4-bit copy, and compute exactly only the\ntokens that can win: the same "
+     "bits, fewer bytes; auto does so\nwhere it saves time",
+     "auto", NULL},
+
+    HEADING_ROW("Sampling"),
+    {"temp", 0, true, TAKES_REAL, AT(temperature), 0, 100, NULL, "T",
+     "temperature; 0 always takes the likeliest token", "0", NULL},
+    {"top-p", 0, true, TAKES_REAL, AT(top_p), 1e-9, 1, NULL, "P",
+     "sample from the likeliest tokens that hold P of the probability", "1", NULL},
+    {"top-k", 0, false, TAKES_INTEGER, AT(top_k), 0, 1 << 24, NULL, "N",
+     "sample from the N likeliest tokens; 0 is off", "0", NULL},
+    {"min-p", 0, false, TAKES_REAL, AT(min_p), 0, 1, NULL, "P",
+     "leave out tokens under P times the likeliest; 0 is off", "0", NULL},
+    {"seed", 0, true, TAKES_SEED, AT(seed), 0, 0, NULL, "N", "seed of sampling and of the search", "0", NULL},
+
+    HEADING_ROW("Drafting"),
+    {"method", 0, true, TAKES_CHOICE, AT(method), 0, 0,
+     "auto=2 swift=0 vanilla=1 ngram=3 jacobi=4 lookahead=5 uniform=6 random=7 self-spec=8 clasp=9 "
+     "layerskip=10 adaspeed=11 kangaroo=12 ppd=13",
+     NULL,
+     "how tokens are drafted; auto drafts where it pays, vanilla decodes\nplainly; the output is the same",
+     "auto", NULL},
+    {"drafters", 0, false, TAKES_OWN, 0, 0, 0, NULL, "LIST|none",
+     "which drafters auto may use: mask, model, prediction, retrieval,\nrecycle, form, or all (all; recycle "
+     "on a GPU only)",
+     NULL, set_drafters},
+    {"draft-model", 0, false, TAKES_PATH, AT(draft_model), 0, ROOM(draft_model), "a model", "MODEL",
+     "let another, smaller model of the same vocabulary draft too", NULL, NULL},
+    {"draft-bits", 0, false, TAKES_CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 4=4 8=8", NULL,
+     "draft with weights quantized to so many bits; a number makes them\nbefore the first token, auto after "
+     "the first tokens where it pays",
+     "auto", NULL},
+    {"draft-read", 0, false, TAKES_REAL, AT(draft_read), 0.05, 1, "auto=0", "auto|SHARE",
+     "share of the quantized draft weights that a draft step reads,\non a CPU (auto: 0.43)", NULL, NULL},
+    {"draft-pages", 0, false, TAKES_INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
+     "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at most "
+     "(auto: 16, where that saves time)",
+     "auto", NULL},
+    {"draft-memory", 0, false, TAKES_SIZE, AT(draft_memory), 0, 0, NULL, "SIZE",
+     "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
+    {"pool", 0, false, TAKES_INTEGER, AT(pool), 0, 1 << 24, NULL, "N",
+     "tokens of earlier requests that drafts may be looked up in", "65536", NULL},
+
+    HEADING_ROW("Learning"),
+    {"search", 0, false, TAKES_FLAG, AT(search), 0, 0, "on=1 off=0", NULL,
+     "search for layers that drafts can skip; off keeps the mask as it is", "on", NULL},
+    {"opt-budget", 0, false, TAKES_REAL, AT(opt_budget), 0, 1e9, "inf=inf", "X",
+     "share of decoding time that learning may take, or inf (0.01; at\nfirst up to 32 steps of the time that "
+     "drafts saved)",
+     NULL, NULL},
+    {"idle-learning", 0, false, TAKES_REAL, AT(idle_learning), 0, 1e9, "off=0 inf=inf", "off|SHARE|inf",
+     "let chat and serve learn while no request runs, at idle priority,\nfor at most SHARE of the seconds "
+     "that requests took",
+     "1", NULL},
+    {"bank", 0, false, TAKES_FLAG, AT(bank), 0, 0, "on=1 off=0", NULL,
+     "keep masks by workload and try them first", "on", NULL},
+
+    HEADING_ROW("Research: SWIFT as published"),
+    {"preset", 0, false, TAKES_OWN, 0, 0, 0, NULL, "paper",
+     "proposes a mask before every round, at random but for a Bayesian\none each 25th; scores it on 32 "
+     "tokens from the start of each text;\nthe best raw score drafts; every round drafts and verifies "
+     "its\nwhole tree. Two things differ: the KV cache is not copied, and\nsampling is coupled, so that the "
+     "text is plain decoding's",
+     NULL, set_preset},
+
+    HEADING_ROW("Research: how a round drafts (docs/methods.md explains the methods)"),
+    {"draft", 0, false, TAKES_CHOICE, AT(draft), 0, 0, "auto=0 always=1 never=2", NULL,
+     "always never falls back to plain steps", "auto", NULL},
+    {"max-draft", 0, false, TAKES_INTEGER, AT(max_draft), 1, 64, NULL, "N", "most draft steps of a round",
+     "25", NULL},
+    {"threshold", 0, false, TAKES_REAL, AT(threshold), 0, 1, NULL, "P",
+     "a draft step less sure than this is the round's last", "0.8", NULL},
+    {"max-tree", 0, false, TAKES_INTEGER, AT(max_tree), 2, 256, "auto=0 paper=-1", "auto|paper|N",
+     "rows of the tree of drafts, the root included", "auto", NULL},
+    {"tree-top-k", 0, false, TAKES_OWN, 0, 0, 0, NULL, "A,B,C,D",
+     "alternatives by a step's confidence (10,8,5,3 when greedy,\n10,5,3,1 when sampled)", NULL, set_top_k},
+    {"stop-rule", 0, false, TAKES_CHOICE, AT(stop_rule), 0, 0,
+     "own=0 fixed=1 marginal=2 product=3 probe=4 gain=5", NULL, "when a chain of drafts ends", "own", NULL},
+    {"stop-threshold", 0, false, TAKES_REAL, AT(stop_threshold), 0, 1, "own=-1", "P",
+     "the probability under which it ends; own is the method's", "own", NULL},
+    {"stop-adapts", 0, false, TAKES_FLAG, AT(stop_fixed), 0, 0, "on=0 off=1", NULL,
+     "the threshold follows what is accepted", "on", NULL},
+    {"acceptance", 0, false, TAKES_FLAG, AT(rejection), 0, 0, "coupled=0 rejection=1", NULL,
+     "how samples are verified; rejection is lossless in distribution\nonly", "coupled", NULL},
+    {"exit-block", 0, false, TAKES_INTEGER, AT(exit_block), 1, MAX_BLOCKS - 1, "auto=0", "E",
+     "layerskip, adaspeed, ppd: draft with the first E blocks", "auto", NULL},
+    {"speculations", 0, false, TAKES_INTEGER, AT(speculations), 1, MAX_DRAFT, "auto=0", "N",
+     "draft steps of a round", "auto", NULL},
+    {"children", 0, false, TAKES_INTEGER, AT(children), 1, TREE_RANKS, "auto=0", "K",
+     "ppd: tokens predicted for the next position", "auto", NULL},
+    {"reuse", 0, false, TAKES_FLAG, AT(reuse), 0, 0, "on=1 off=0", NULL, "verification goes on from the exit",
+     "on", NULL},
+    {"adapter", 0, false, TAKES_PATH, AT(adapter), 0, ROOM(adapter), "a file", "FILE",
+     "kangaroo's adapter (tools/train/kangaroo.py makes one)", NULL, NULL},
+    {"heads", 0, false, TAKES_PATH, AT(heads), 0, ROOM(heads), "a file", "FILE",
+     "ppd's heads by block (tools/train/ppd.py)", NULL, NULL},
+    {"probe", 0, false, TAKES_PATH, AT(probe), 0, ROOM(probe), "a file", "FILE",
+     "adaspeed's probe (tools/train/probe.py)", NULL, NULL},
+
+    HEADING_ROW("Research: the search for layers to skip"),
+    {"skip-ratio", 0, false, TAKES_REAL, AT(skip_ratio), 0.01, 0.99, "auto=0", "R",
+     "share of the skippable layers to skip; auto skips what pays", "auto", NULL},
+    {"skip-cost", 0, false, TAKES_REAL, AT(skip_cost), 0.01, 0.99, "auto=0", "SHARE",
+     "share of a plain step's cost that skipping saves at least", "auto", NULL},
+    {"window", 0, false, TAKES_INTEGER, AT(window), 1, 256, NULL, "N", "tokens that a mask is scored on",
+     "32", NULL},
+    {"window-min", 0, false, TAKES_INTEGER, AT(window_min), 1, 256, NULL, "N",
+     "fewest tokens that a mask is scored on", "8", NULL},
+    {"max-steps", 0, false, TAKES_INTEGER, AT(max_steps), 0, 1 << 20, NULL, "N",
+     "the search ends after so many masks", "1000", NULL},
+    {"patience", 0, false, TAKES_INTEGER, AT(patience), 1, 1 << 20, NULL, "N",
+     "or after so many masks without improvement", "300", NULL},
+    {"max-matchness", 0, false, TAKES_REAL, AT(max_matchness), 0, 1, NULL, "X", "or above this matchness",
+     "0.95", NULL},
+    {"confirm", 0, false, TAKES_INTEGER, AT(confirm), 0, 16, NULL, "N",
+     "further windows that must agree on that", "1", NULL},
+    {"objective", 0, false, TAKES_FLAG, AT(objective_speedup), 0, 0, "speedup=1 matchness=0", NULL,
+     "what the search maximises", "speedup", NULL},
+    {"bayes-interval", 0, false, TAKES_INTEGER, AT(bayes_interval), 0, 1 << 20, NULL, "N",
+     "with --preset paper: every N-th mask is Bayesian", "25", NULL},
+    {"acquisition", 0, false, TAKES_FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1", NULL,
+     "with --preset paper: how Bayesian masks are chosen", "ucb", NULL},
+    {"kernel", 0, false, TAKES_FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1", NULL,
+     "with --preset paper: of the Gaussian process", "matern52", NULL},
+    {"kappa", 0, false, TAKES_REAL, AT(kappa), 0, 1e6, NULL, "X", "with --preset paper: how far ucb explores",
+     "2.5", NULL},
+};
+const int n_options = sizeof option_table / sizeof *option_table;
+
+const struct option* option_named(const char* name, char letter) {
+	for (int i = 0; i < n_options; i++) {
+		const struct option* const o = &option_table[i];
+		if (o->type != OPTION_HEADING &&
+		    (name ? strcmp(o->name, name) == 0 : o->letter && o->letter == letter))
+			return o;
 	}
-	snprintf(message, size, "--method %s: expected one of: %s", value, known);
+	return NULL;
+}
+
+void option_value(const struct option* option, char* text, size_t size) {
+	if (option->value)
+		snprintf(text, size, "%s", option->value);
+	else
+		list_words(option->words, '|', text, size);
+}
+
+static int refuse(char* message, size_t size, const struct option* option, const char* value) {
+	char words[160];
+	list_words(option->words ? option->words : "", ' ', words, sizeof words);
+	if (option->type == TAKES_INTEGER || option->type == TAKES_REAL)
+		snprintf(message, size, "--%s %s: expected %s from %.15g to %.15g%s%s", option->name, value,
+		         option->type == TAKES_INTEGER ? "a whole number" : "a number", option->low, option->high,
+		         words[0] ? ", or " : "", words);
+	else if (option->type == TAKES_SEED)
+		snprintf(message, size, "--%s %s: expected a whole number from 0 to 2^64 - 1", option->name, value);
+	else if (option->type == TAKES_PATH)
+		snprintf(message, size, "--%s: %zu characters, expected %s of 1 to %g", option->name, strlen(value),
+		         words, option->high - 1);
+	else if (option->type == TAKES_SIZE)
+		snprintf(message, size, "--%s %s: expected a size such as 800M or 1.5G", option->name, value);
+	else
+		snprintf(message, size, "--%s %s: expected one of: %s", option->name, value, words);
 	return -1;
+}
+
+/* Bytes, or with K, M, G or T behind the number, in powers of 1,024. */
+static bool read_size(const char* value, double* to) {
+	static const char units[] = "KMGT";
+	char* end;
+	double bytes = strtod(value, &end);
+	const char* const unit = *end ? strchr(units, *end) : NULL;
+	for (const char* u = units; unit && u <= unit; u++)
+		bytes *= 1024;
+	if (end == value || !(bytes > 0 && bytes < 1e18) || (unit ? end[1] : *end) != 0)
+		return false;
+	*to = bytes;
+	return true;
+}
+
+static bool read_seed(const char* value, uint64_t* to) {
+	char* end;
+	errno = 0;
+	const unsigned long long seed = strtoull(value, &end, 10);
+	if (errno || end == value || *end || *value == '-')
+		return false;
+	*to = seed;
+	return true;
+}
+
+/* A word's value, or a number where words are not all that may be given. */
+static bool read_number(const struct option* option, const char* value, double* number) {
+	const char* word = option->words ? find_word(option->words, value) : NULL;
+	char* end;
+	*number = strtod(word ? word : value, &end);
+	if (word)
+		return true;
+	return option->type != TAKES_CHOICE && option->type != TAKES_FLAG && end != value && !*end &&
+	       *number >= option->low && *number <= option->high &&
+	       (option->type == TAKES_REAL || *number == floor(*number));
+}
+
+static bool set(const struct option* option, void* field, const char* value) {
+	double number;
+	switch (option->type) {
+	case TAKES_NAME: /* every word of the table fits its field */
+	case TAKES_PATH:
+		if (option->type == TAKES_NAME ? !find_word(option->words, value)
+		                               : !value[0] || strlen(value) >= (size_t)option->high)
+			return false;
+		memcpy(field, value, strlen(value) + 1);
+		return true;
+	case TAKES_SIZE:
+		return read_size(value, field);
+	case TAKES_SEED:
+		return read_seed(value, field);
+	default:
+		break;
+	}
+	if (!read_number(option, value, &number))
+		return false;
+	if (option->type == TAKES_REAL)
+		*(double*)field = number;
+	else if (option->type == TAKES_FLAG)
+		*(bool*)field = number != 0;
+	else
+		*(int*)field = (int)number; /* an enum is an int */
+	return true;
+}
+
+void options_default(struct swiftlet_options* options) {
+	*options = (struct swiftlet_options){.drafters = SWIFTLET_WHOEVER_PAYS, .opt_budget = -1};
+	for (int i = 0; i < n_options; i++)
+		if (option_table[i].fallback)
+			set(&option_table[i], (char*)options + option_table[i].offset, option_table[i].fallback);
+}
+
+swiftlet_options* swiftlet_options_new(void) {
+	swiftlet_options* const options = malloc(sizeof *options);
+	if (options)
+		options_default(options);
+	return options;
+}
+
+void swiftlet_options_free(swiftlet_options* options) { free(options); }
+
+void swiftlet_options_set_clock(swiftlet_options* options, double (*clock)(void* user), void* user) {
+	options->clock = clock;
+	options->clock_user = user;
+}
+
+void swiftlet_options_set_progress(swiftlet_options* options, void (*progress)(void* user, double share),
+                                   void* user) {
+	options->progress = progress;
+	options->progress_user = user;
 }
 
 int swiftlet_options_set(struct swiftlet_options* options, const char* name, const char* value, char* message,
                          size_t size) {
-	static const struct {
-		const char* name;
-		int (*set)(struct swiftlet_options*, const char* value, char* message, size_t size);
-	} other[] = {{"tree-top-k", set_top_k},
-	             {"drafters", set_drafters},
-	             {"method", set_method},
-	             {"preset", set_preset}};
-	for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
-		if (strcmp(other[i].name, name) == 0)
-			return other[i].set(options, value, message, size);
-	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-		if (strcmp(table[i].name, name) == 0)
-			return set(&table[i], (char*)options + table[i].offset, value)
-			           ? 1
-			           : refuse(message, size, &table[i], value);
-	return 0;
+	const struct option* const option = option_named(name, 0);
+	if (!option)
+		return 0;
+	if (option->set)
+		return option->set(options, value, message, size);
+	return set(option, (char*)options + option->offset, value) ? 1 : refuse(message, size, option, value);
 }
 
 /* ---- getting ------------------------------------------------------------------------------------ */
@@ -304,13 +380,13 @@ static bool find_word_of(const char* words, double number, char* text, size_t si
 }
 
 static double number_in(const struct option* option, const void* field) {
-	switch (option->kind) {
-	case REAL:
-	case SIZE:
+	switch (option->type) {
+	case TAKES_REAL:
+	case TAKES_SIZE:
 		return *(const double*)field;
-	case FLAG:
+	case TAKES_FLAG:
 		return *(const bool*)field;
-	case SEED:
+	case TAKES_SEED:
 		return (double)*(const uint64_t*)field;
 	default:
 		return *(const int*)field;
@@ -318,22 +394,15 @@ static double number_in(const struct option* option, const void* field) {
 }
 
 bool swiftlet_options_get(const struct swiftlet_options* options, const char* name, char* text, size_t size) {
-	if (strcmp(name, "method") == 0) {
-		snprintf(text, size, "%s", swiftlet_method_name(options->method));
-		return true;
-	}
-	for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-		const struct option* const option = &table[i];
-		const void* const field = (const char*)options + option->offset;
-		if (strcmp(option->name, name) != 0)
-			continue;
-		if (option->kind == NAME || option->kind == PATH)
-			snprintf(text, size, "%s", (const char*)field);
-		else if (!find_word_of(option->words, number_in(option, field), text, size))
-			snprintf(text, size, "%.15g", number_in(option, field));
-		return true;
-	}
-	return false;
+	const struct option* const option = option_named(name, 0);
+	if (!option || option->type == TAKES_OWN)
+		return false;
+	const void* const field = (const char*)options + option->offset;
+	if (option->type == TAKES_NAME || option->type == TAKES_PATH)
+		snprintf(text, size, "%s", (const char*)field);
+	else if (!find_word_of(option->words, number_in(option, field), text, size))
+		snprintf(text, size, "%.15g", number_in(option, field));
+	return true;
 }
 
 bool give_message(char* message, size_t size, const struct error* error) {

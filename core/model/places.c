@@ -15,28 +15,45 @@ bool is_folder(const char* path) {
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* The first of the places where `builtin` may be that has a config.json. */
-bool find_builtin(char path[PATH_SIZE], struct error* error) {
-	char program[PATH_SIZE], probe[PATH_SIZE + 16];
+/* What ships with the program: `name`, whose file `inside` ("": itself) can be read, at the first of the
+ * places where it may be. `program` becomes the folder of the program. */
+static bool find_shipped(char path[PATH_SIZE], char program[PATH_SIZE], const char* name,
+                         const char* inside) {
+	char probe[PATH_SIZE + 16];
 	const char* data = getenv("SWIFTLET_DATA");
-	const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+	const ssize_t n = readlink("/proc/self/exe", program, PATH_SIZE - 1);
 	program[n > 0 ? n : 0] = '\0';
 	char* slash = strrchr(program, '/');
 	if (slash)
 		*slash = '\0';
 	const char* const beside = slash ? program : NULL;
-	const char* const places[][2] = {{data && *data ? data : NULL, "builtin"},
-	                                 {beside, "builtin"},
-	                                 {beside, "../builtin"},
-	                                 {beside, "../share/swiftlet/builtin"},
-	                                 {SWIFTLET_INSTALLED_DATA, "builtin"}};
+	const char* const places[][2] = {{data && *data ? data : NULL, ""},
+	                                 {beside, ""},
+	                                 {beside, "../"},
+	                                 {beside, "../share/swiftlet/"},
+	                                 {SWIFTLET_INSTALLED_DATA, ""}};
 	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		if (!places[i][0] || snprintf(path, PATH_SIZE, "%s/%s", places[i][0], places[i][1]) >= PATH_SIZE)
+		if (!places[i][0] ||
+		    snprintf(path, PATH_SIZE, "%s/%s%s", places[i][0], places[i][1], name) >= PATH_SIZE)
 			continue;
-		snprintf(probe, sizeof probe, "%s/config.json", path);
-		if (access(probe, R_OK) == 0)
+		snprintf(probe, sizeof probe, "%s%s", path, inside);
+		if (access(probe, R_OK) == 0 && (*inside || !is_folder(path)))
 			return true;
 	}
+	return false;
+}
+
+bool find_fetcher(char path[PATH_SIZE], struct error* error) {
+	char program[PATH_SIZE];
+	return find_shipped(path, program, "fetch-models", "") ||
+	       error_set(error, "the script fetch-models was found neither beside %.200s nor in %s", program,
+	                 SWIFTLET_INSTALLED_DATA);
+}
+
+bool find_builtin(char path[PATH_SIZE], struct error* error) {
+	char program[PATH_SIZE];
+	if (find_shipped(path, program, "builtin", "/config.json"))
+		return true;
 	return error_set(error,
 	                 "the built-in model was found neither beside %.200s nor in %s/builtin; set "
 	                 "SWIFTLET_DATA to the folder that holds `builtin`",
@@ -135,7 +152,7 @@ static bool find_in_hub(char path[PATH_SIZE], const char* spec) {
 	return n > 0 && n < PATH_SIZE && is_folder(path);
 }
 
-/* Where tools/models puts what it fetches. */
+/* Where swiftlet pull (tools/models) puts what it fetches. */
 static bool fetched_folder(char out[PATH_SIZE]) {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	const bool own = cache && *cache;
@@ -164,7 +181,7 @@ bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
 	return error_set(
 	    error,
 	    "%.300s: there is neither a file or folder nor a model of this name (swiftlet list prints "
-	    "those there are; tools/models fetches some)",
+	    "those there are; swiftlet pull fetches some)",
 	    spec);
 }
 

@@ -1,4 +1,4 @@
-/* Where models lie on this machine: `builtin`, what tools/models has fetched, the Hugging Face cache. */
+/* Where models lie on this machine: `builtin`, what `swiftlet pull` has fetched, the Hugging Face cache. */
 #ifndef SWIFTLET_CORE_MODEL_PLACES_H
 #define SWIFTLET_CORE_MODEL_PLACES_H
 
@@ -18,7 +18,9 @@ struct place {
 bool is_folder(const char* path);
 /* The first of the places where `builtin` may be that has a config.json. False with the error set. */
 bool find_builtin(char path[PATH_SIZE], struct error*);
-/* org/name in the Hugging Face cache, or NAME that tools/models has fetched. False with the error set. */
+/* The script that fetches models, tools/models. False with the error set. */
+bool find_fetcher(char path[PATH_SIZE], struct error*);
+/* org/name in the Hugging Face cache, or NAME that `swiftlet pull` has fetched. False with the error set. */
 bool find_by_name(char path[PATH_SIZE], const char* spec, struct error*);
 /* A folder without config.json that holds one GGUF file becomes that file's path: so the hub keeps GGUF
  * models. False where it is none such. */

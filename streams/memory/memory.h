@@ -18,11 +18,11 @@
 #ifndef SWIFTLET_STREAMS_MEMORY_MEMORY_H
 #define SWIFTLET_STREAMS_MEMORY_MEMORY_H
 
+#include "core/decode/options.h"
 #include "core/model/model.h"
 #include "streams/memory/bank.h"
 #include "streams/memory/drift.h"
 #include "streams/memory/store.h"
-#include "swiftlet.h"
 
 enum { MEMORY_HOLD = 1024 };
 

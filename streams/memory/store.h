@@ -66,6 +66,7 @@ struct store_mask {
 	int64_t id; /* the row's; what `swiftlet masks show` takes */
 	struct store_model model;
 	struct bank_entry entry; /* task, kind, mask, skip_ratio, record, signature, converged; the rest zero */
+	int64_t updated;         /* seconds since 1970 */
 };
 
 /* Adds each entry's `unsaved` (and its unsaved signature) to the row of this model, task and mask, which is

@@ -152,7 +152,7 @@ bool run_masks(struct store* s, const struct store_job* job, int64_t model, stru
 
 #define MASK_COLUMNS                                                                                         \
 	"SELECT mask.id, fingerprint, name, blocks, task, skipped, skip_ratio, settled, signature,"              \
-	" signature_prompts, " RECORD_COLUMNS ", kind FROM mask JOIN model"                                      \
+	" signature_prompts, " RECORD_COLUMNS ", kind, updated FROM mask JOIN model"                             \
 	" ON model.id = mask.model "
 
 struct mask_visit {
@@ -189,6 +189,7 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 	for (int i = 0; i < BANK_SUMS; i++)
 		m->entry.record.sum[i] = column[10 + i].number;
 	m->entry.cluster = column[21].number;
+	m->updated = column[22].number;
 	v->n++;
 	v->stopped = v->visit && !v->visit(v->user, m);
 	return !v->stopped;

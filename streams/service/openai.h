@@ -10,7 +10,7 @@
 
 #include "streams/chat_parts.h"
 #include "streams/service/api_json.h"
-#include "swiftlet.h"
+#include "core/decode/options.h"
 
 enum {
 	API_MAX_STOPS = 16,

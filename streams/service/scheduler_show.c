@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "streams/mask_file.h"
+#include "streams/report.h"
 #include "streams/service/scheduler_internal.h"
 
 static void show_since(struct text* out, const char* name, const struct slot* s, int kind, int blocks) {
@@ -27,9 +28,9 @@ static void show_slot(struct text* out, const struct slot* s, int index, int blo
 	show_since(out, "mlp", s, 1, blocks);
 	text_json(out,
 	          "}, 'matchness': %g, 'M': %g, 'alpha': %g, 'c': %g, 'expected_speedup': %g, 'skip_ratio': %g, "
-	          "'tokens_per_second': %g, 'tokens': %l, 'search': '%s', 'proposals': %d}",
+	          "'speedup': %g, 'tokens_per_second': %g, 'tokens': %l, 'search': '%s', 'proposals': %d}",
 	          f->matchness, f->mean_generated, f->alpha, f->c, f->expected_speedup, f->skip_ratio,
-	          f->tokens_per_second, s->tokens,
+	          figures_speedup(f), f->tokens_per_second, s->tokens,
 	          search && f->search_state ? search_state_name(search_state(search)) : "off",
 	          search ? search_steps(search) : 0);
 }
@@ -63,8 +64,25 @@ static void show_point(struct scheduler* s, struct text* out, double at) {
 	s->shown = at;
 }
 
+/* What each drafter has brought, and how many times as fast as plain steps all of it was (figures_speedup).
+ */
+static void show_drafts(struct text* out, const struct metrics* m) {
+	const double plain = m->decode - m->optimize + m->saved - m->lost;
+	const char* separator = "";
+	text_json(out, "'speedup': %g, 'seconds_saved': %g, 'sources': {",
+	          m->decode > 0 && plain > 0 ? plain / m->decode : (double)NAN, m->saved - m->lost);
+	for (int i = 0; swiftlet_source_name(i); i++)
+		if (m->source[i].rows > 0) {
+			text_json(out, "%s'%s': {'rows': %l, 'accepted': %l}", separator, swiftlet_source_name(i),
+			          m->source[i].rows, m->source[i].accepted);
+			separator = ", ";
+		}
+	text_json(out, "}, 'full_passes': %l, ", m->full_passes);
+}
+
 static void show_totals(struct scheduler* s, struct text* out) {
 	const struct metrics* m = s->option.metrics; /* to which this thread alone adds seconds */
+	show_drafts(out, m);
 	text_json(
 	    out,
 	    "'seconds': {'prefill': %r, 'draft': %r, 'verify': %r, 'plain': %r, 'optimize': %r, 'other': %r}, "

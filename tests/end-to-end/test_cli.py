@@ -2,13 +2,15 @@
 """The command line of design section 7: usage, exit statuses, JSON fields, what each command prints."""
 import json
 import os
+import pty
 import re
 import resource
 import shutil
+import subprocess
 
-from support import DEMO, FIELDS, PROMPT, SANITIZED, SECONDS, SOURCE, EndToEnd, main, read_lines, run, write_lines
+from support import DEMO, FIELDS, PROMPT, SANITIZED, SECONDS, SOURCE, SWIFTLET, EndToEnd, main, read_lines, run, write_lines
 
-COMMANDS = ["run", "chat", "serve", "list", "stream", "learn", "masks", "bench", "inspect", "tokenize"]
+COMMANDS = ["run", "chat", "serve", "pull", "list", "stream", "learn", "masks", "bench", "inspect", "tokenize"]
 
 
 class Usage(EndToEnd):
@@ -130,7 +132,7 @@ class Run(EndToEnd):
         self.assertEqual(result.stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
 
     def test_models_have_names(self):
-        """What tools/models has fetched and the Hugging Face cache holds."""
+        """What `swiftlet pull` has fetched and the Hugging Face cache holds."""
         cache = self.path("cache")
         place = os.path.join(cache, "huggingface", "hub", "models--org--small--er", "snapshots", "abc")
         os.makedirs(os.path.dirname(place))
@@ -148,7 +150,7 @@ class Run(EndToEnd):
         self.assertEqual(run("run", "org/small--er", PROMPT, "-n", 4, "--raw", env=env).stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
         self.assertIn("swiftlet list", self.status(1, run("run", "nothing", "x", env=env)))
         env["XDG_CACHE_HOME"] = self.path("empty")
-        self.assertIn(b"tools/models", run("list", env=env).stdout)
+        self.assertIn(b"swiftlet pull", run("list", env=env).stdout)
 
     def test_json_has_the_fields_of_the_contract(self):
         for method in ["swift", "vanilla"]:
@@ -306,6 +308,61 @@ class Chat(EndToEnd):
 
     def test_ends_with_its_input(self):
         self.status(0, run("chat", data=b""))
+
+    def test_commands_of_a_conversation(self):
+        saved, note = self.path("saved.json"), self.path("note")
+        with open(note, "w", encoding="utf-8") as file:
+            file.write("The sky is green.")
+        lines = ["/system Be brief.", '"""', "What is", '2 + 3?"""', "/save " + saved, "/read " + note, "And the sky?",
+                 "/regenerate", "/set temp 0.7", "/set", "/set temp much", "/load " + saved, "/load " + note, "/system",
+                 "/reset", "/regenerate", "/help", "/bye", "never"]
+        result = run("chat", "-n", 4, data="\n".join(lines).encode() + b"\n")
+        self.status(0, result)
+        out = result.stdout.decode()
+        for words in ("3 messages are written", "17 bytes", "at temperature 0", "temp        0.7", "3 messages are read",
+                      "system: Be brief.", "forgotten", "no answer to replace", "/regenerate"):
+            self.assertIn(words, out)
+        with open(saved, encoding="utf-8") as file:
+            messages = json.load(file)["messages"]
+        self.assertEqual([(m["role"], m["content"]) for m in messages[:2]],
+                         [("system", "Be brief."), ("user", "What is\n2 + 3?")])
+        self.assertIn(b"note", result.stderr)
+
+    def converse(self, *keys):
+        """A conversation at a terminal: each of `keys` is typed once the editor waits for a line."""
+        env = {**os.environ, "XDG_STATE_HOME": self.path("state"), "TERM": "xterm", "LANG": "C.UTF-8"}
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(SWIFTLET, [SWIFTLET, "chat", "-n", "4"], env)
+        out, waits = b"", 0
+        for key in (*keys, b"/quit\r"):
+            waits += 1
+            while out.count(b"\033[?2004h") < waits:
+                out += os.read(terminal, 65536)
+            os.write(terminal, key)
+        while True:
+            try:
+                out += os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        return out.decode(errors="replace")
+
+    def said(self, path):
+        with open(path, encoding="utf-8") as file:
+            return [m["content"] for m in json.load(file)["messages"] if m["role"] == "user"]
+
+    def test_a_terminal_edits_lines(self):
+        """Arrow keys, a pasted block as one message, Ctrl-C, and a history that the next conversation has."""
+        if b"libedit" not in subprocess.run(["ldd", SWIFTLET], stdout=subprocess.PIPE).stdout:
+            self.skipTest("built without libedit")
+        first, second = self.path("first.json"), self.path("second.json")
+        out = self.converse(b"helXlo\033[D\033[D\010\r", b"\033[200~one\rtwo\033[201~\r", b"dropped\003",
+                            f"/save {first}\r".encode())
+        self.assertIn("tokens/s", out)
+        self.assertEqual(self.said(first), ["hello", "one\ntwo"])
+        self.converse(b"\033[A" * 4 + b"\r", f"/save {second}\r".encode())
+        self.assertEqual(self.said(second), ["hello"])
 
 
 class Tokenize(EndToEnd):

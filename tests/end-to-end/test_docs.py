@@ -10,7 +10,7 @@ from support import SOURCE, EndToEnd, main, run
 PAGES = ["README.md", "CONTRIBUTING.md", *(os.path.join("docs", os.path.basename(page))
                                            for page in glob.glob(os.path.join(SOURCE, "docs", "*.md")))]
 ROOMS = ("core/", "docs/", "gp/", "kernels/", "optimizer/", "packaging/", "streams/", "tests/", "tools/")
-COMMANDS = ["run", "chat", "serve", "list", "stream", "learn", "masks", "inspect", "tokenize"]
+COMMANDS = ["run", "chat", "serve", "pull", "list", "stream", "learn", "masks", "inspect", "tokenize"]
 OF_OTHERS = {"--before", "--dry-run", "--folder", "--full", "--ci", "--list", "--only", "--preset", "--rehearse", "--results",
              "--stat", "--toolchain", "--write", "--cuts"}  # of scripts, git, CMake
 

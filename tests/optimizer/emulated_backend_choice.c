@@ -11,12 +11,12 @@
 #include "core/decode/session.h"
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
-#include "swiftlet.h"
+#include "core/decode/options.h"
 
 static swiftlet_engine* open_on(const char* backend, const char* spec, swiftlet_model** model,
                                 char message[512]) {
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "%s", backend);
 	o.context = 64;
 	*model = swiftlet_model_open(spec, &o, message, 512);
@@ -74,7 +74,7 @@ static bool recycles(const char* backend, const char* who) {
 	swiftlet_model* model;
 	swiftlet_engine* engine = open_on(backend, plain, &model, message);
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	o.context = 64;
 	if (who && swiftlet_options_set(&o, "drafters", who, message, sizeof message) != 1)
 		fail_msg("%s", message);
@@ -102,7 +102,7 @@ static void recycling_takes_a_device(void** state) {
 static int generate(swiftlet_engine* engine, enum swiftlet_method method, double frequency, int32_t out[40]) {
 	char message[512] = "";
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	o.context = 64;
 	o.method = method;
 	swiftlet_session* session = swiftlet_session_open(engine, &o, message, sizeof message);
@@ -151,7 +151,7 @@ static void penalties_hold_there_too(void** state) {
 static void generate_on(int devices, bool screened, enum swiftlet_method method, int32_t out[40]) {
 	char message[512] = "";
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	o.devices = devices;
 	o.screened_head = screened;
 	o.context = 64;
@@ -199,7 +199,7 @@ static void a_screened_head_gives_the_whole_ones_tokens(void** state) {
 static void expect_refusal(const char* backend, int devices, const char* expected) {
 	char message[512] = "";
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "%s", backend);
 	o.devices = devices;
 	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
@@ -238,13 +238,13 @@ static void a_copy_without_room_is_done_without(void** state) {
 	if (blocks > 8)
 		skip(); /* a model of that size takes too long here */
 	struct swiftlet_options host, o;
-	swiftlet_options_default(&host);
+	options_default(&host);
 	snprintf(host.backend, sizeof host.backend, "cpu");
 	snprintf(spec, sizeof spec, "synth:layers=%d,dim=512,heads=8,ffn=2048,vocab=512,dtype=f32", blocks);
 	swiftlet_model* model = swiftlet_model_open(spec, &host, message, sizeof message);
 	if (!model)
 		fail_msg("%s", message);
-	swiftlet_options_default(&o);
+	options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cuda");
 	o.context = 64;
 	o.devices = 1; /* without cuBLAS, whose workspace is larger than the room for draft weights */

@@ -13,7 +13,7 @@
 
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
-#include "swiftlet.h"
+#include "core/decode/options.h"
 
 enum { PROMPT = 12, TOKENS = 40 };
 
@@ -42,7 +42,7 @@ static bool keep(void* user, const struct swiftlet_step* step) {
 
 static struct swiftlet_options options_of(double* now, unsigned sources) {
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cuda");
 	o.context = PROMPT + TOKENS;
 	o.search = false;

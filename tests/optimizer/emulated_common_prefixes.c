@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "core/decode/session.h"
-#include "swiftlet.h"
+#include "core/decode/options.h"
 
 enum { COMMON = 300, PROMPT = 330, TOKENS = 12, TURN_TWO = 530, CONTEXT = 560, VOCAB = 96 };
 enum { LATE = 2 * PREFILL_CHUNK - 4 }; /* with what is generated, more exact rows than a pass takes */
@@ -25,7 +25,7 @@ struct text {
 
 static struct swiftlet_options options_of(int devices) {
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cuda");
 	o.method = SWIFTLET_VANILLA;
 	o.context = CONTEXT;

@@ -132,7 +132,7 @@ static double run_batch(bool (*right)(struct fake*, int, float*), int n, double 
 	for (int i = 0; i < n; i++) {
 		struct swiftlet_options o;
 		struct swiftlet_request r;
-		swiftlet_options_default(&o);
+		options_default(&o);
 		assert_int_equal(swiftlet_options_set(&o, "drafters", "mask", message, sizeof message), 1);
 		assert_int_equal(swiftlet_options_set(&o, "search", "off", message, sizeof message), 1);
 		fake_open(&b.fake[i], right, c, slope);

@@ -62,7 +62,7 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
                              double quantized_c) {
 	struct swiftlet_options options;
 	char message[256];
-	swiftlet_options_default(&options);
+	options_default(&options);
 	for (; option && option[0]; option += 2)
 		assert_int_equal(swiftlet_options_set(&options, option[0], option[1], message, sizeof message), 1);
 	if (join > 0)

@@ -30,7 +30,7 @@ struct bench {
 static void open_bench(struct bench* b, const char* spec, int max_tree) {
 	char message[512] = "";
 	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	options_default(&options);
 	options.threads = 2;
 	options.context = 512;
 	options.draft = SWIFTLET_DRAFT_ALWAYS;

@@ -59,7 +59,7 @@ struct bench {
 static void open_bench(struct bench* b, const char* spec, const char* drafts, unsigned which) {
 	char message[512] = "";
 	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	options_default(&options);
 	snprintf(options.backend, sizeof options.backend, "%s", BACKEND);
 	options.threads = 1;
 	options.context = PROMPT + TOKENS;
@@ -258,7 +258,7 @@ static void a_long_prompt_is_not_read_for_nothing(void** state) {
 static void refuses(const char* spec, const char* drafts, const char* why) {
 	char message[512] = "";
 	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	options_default(&options);
 	snprintf(options.backend, sizeof options.backend, "cpu");
 	assert_int_equal(swiftlet_options_set(&options, "draft-model", drafts, message, sizeof message), 1);
 	swiftlet_model* model = swiftlet_model_open(spec, &options, message, sizeof message);

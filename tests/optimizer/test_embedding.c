@@ -24,7 +24,7 @@ struct bench {
 static void open_bench(struct bench* b) {
 	char message[512] = "";
 	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	options_default(&options);
 	options.threads = 2;
 	options.context = 512;
 	b->model =

@@ -19,7 +19,7 @@ static void what_is_given_up_leaves_nothing(void** state) {
 	char message[512] = "";
 	struct error error;
 	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	options_default(&options);
 	options.threads = 1;
 	options.context = 512;
 	swiftlet_model* model =

@@ -30,7 +30,7 @@ struct text {
 static struct engine* engine_of(struct model* model, int bits, const char* isa, int threads) {
 	char message[512];
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	o.draft_bits = bits;
 	o.threads = threads;
 	snprintf(o.backend, sizeof o.backend, "cpu");
@@ -51,7 +51,7 @@ static bool keep(void* user, const struct swiftlet_step* step) {
 
 static struct swiftlet_options drafting(void) {
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	o.context = PROMPT + TOKENS;
 	o.draft = SWIFTLET_DRAFT_ALWAYS;
 	o.search = false;
@@ -308,7 +308,7 @@ static void options_are_checked(void** state) {
 	(void)state;
 	struct swiftlet_options o;
 	char message[300], longest[600];
-	swiftlet_options_default(&o);
+	options_default(&o);
 	assert_int_equal(o.draft_bits, -1);
 	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "8", message, sizeof message), 1);
 	assert_int_equal(o.draft_bits, 8);

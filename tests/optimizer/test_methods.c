@@ -89,7 +89,7 @@ struct text {
 
 static struct swiftlet_options options_of(enum swiftlet_method method) {
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	snprintf(o.backend, sizeof o.backend, "cpu");
 	o.threads = 2;
 	o.draft_bits = 0; /* wherever the processor's caches may be too small for the model */
@@ -138,7 +138,7 @@ static void start(struct session* s, const struct swiftlet_options* o, double te
 	request.seed = 5;
 	request.repetition_penalty = penalised ? 1.2 : 1;
 	if (!swiftlet_session_start(s, &request, message, sizeof message))
-		fail_msg("%s: %s", swiftlet_method_name(o->method), message);
+		fail_msg("%s: %s", method_name(o->method), message);
 }
 
 static void take_text(struct session* s, struct text* text) {
@@ -451,7 +451,7 @@ static bool step_is_short(struct session* s) {
 		if (!pass_appends(&work.pass))
 			assert_int_equal(session_room(s), room);
 		if (!session_run(s, &work, &error))
-			fail_msg("%s: %s", swiftlet_method_name(s->options.method), error.message);
+			fail_msg("%s: %s", method_name(s->options.method), error.message);
 		if (session_absorb(s, &work, work.pass.n, 1))
 			return false;
 	}

@@ -29,7 +29,7 @@ static double tick(void* user) { return *(double*)user += 1e-3; }
 static struct swiftlet_options defaults(void) {
 	static double now;
 	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	options_default(&options);
 	options.clock = tick;
 	options.clock_user = &now;
 	options.threads = 2;

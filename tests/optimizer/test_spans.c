@@ -352,7 +352,7 @@ static struct opened open_session(const char* spec, int most, const char* const*
 	char message[256];
 	struct opened o;
 	struct swiftlet_options options;
-	swiftlet_options_default(&options);
+	options_default(&options);
 	for (size_t i = 0; i < n; i += 2)
 		assert_int_equal(swiftlet_options_set(&options, set[i], set[i + 1], message, sizeof message), 1);
 	o.model = swiftlet_model_open(spec, NULL, message, sizeof message);

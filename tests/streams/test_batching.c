@@ -91,7 +91,7 @@ static int64_t run_alone_first(swiftlet_model* model, struct case_job* list, int
 	char message[512];
 	struct swiftlet_options o;
 	int64_t tokens = 0;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	o.context = CONTEXT;
 	o.method = SWIFTLET_VANILLA;
 	snprintf(o.cache_type, sizeof o.cache_type, "%s", cache_type);
@@ -182,7 +182,7 @@ static void stop(struct scheduler* s) {
 
 static void open_options(struct swiftlet_options* o, double pages, const char* cache_type,
                          const char* drafts) {
-	swiftlet_options_default(o);
+	options_default(o);
 	snprintf(o->draft_model, sizeof o->draft_model, "%s", drafts);
 	o->context = CONTEXT;
 	o->threads = 2;
@@ -260,7 +260,7 @@ static void all_at_once(const char* cache_type, int requests, const char* drafts
 	const int n = full && strcmp(full, "1") == 0 ? 12 * requests : requests;
 	struct case_job* list = calloc((size_t)n, sizeof *list);
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	swiftlet_model* model = swiftlet_model_open(model_spec, NULL, message, sizeof message);
 	if (!model)
 		fail_msg("%s", message);

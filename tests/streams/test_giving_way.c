@@ -70,7 +70,7 @@ static const struct job_calls calls = {.gone = on_gone, .step = on_step, .end = 
 /* The text of that number, from its beginning. */
 static void ask(struct client* c, int text, int n, int tokens) {
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	*c = (struct client){.job = {.calls = &calls}};
 	swiftlet_request_default(&c->job.request, &o);
 	for (int i = 0; i < n; i++)
@@ -106,7 +106,7 @@ static void what_was_found_when_they_sat_down_is_given_back(void** state) {
 	struct metrics metrics;
 	struct events events;
 	struct swiftlet_options o;
-	swiftlet_options_default(&o);
+	options_default(&o);
 	o.context = CONTEXT;
 	o.method = SWIFTLET_VANILLA;
 	o.cache_memory = (double)PAGES * 4 * 2 * 2 * 16 * PAGE * 4; /* 4 blocks, keys and values, 2 heads of 16 */

@@ -60,6 +60,7 @@ static void has_every_field(void** state) {
 	                                    "skip_ratio",
 	                                    "c",
 	                                    "expected_speedup",
+	                                    "speedup",
 	                                    "sources",
 	                                    "mask"};
 	static const char* const part[] = {"load",   "prefill", "decode",   "draft",

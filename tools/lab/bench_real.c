@@ -171,7 +171,7 @@ int bench_real_main(int argc, char** argv) {
 		return status;
 	if (!method_plans(options))
 		return complain(STATUS_USAGE, "bench real: --method %s: expected auto or swift",
-		                swiftlet_method_name(options->method));
+		                method_name(options->method));
 	if (line.n_words > 0 && r.part.bench.wish.model)
 		return complain(STATUS_USAGE, "bench real: models were given both with -m and without");
 	if (r.only && strcmp(r.only, "greedy") != 0 && strcmp(r.only, "sampled") != 0)

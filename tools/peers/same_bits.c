@@ -31,7 +31,7 @@ static double counted_clock(void* user) {
 	return calls->seconds += 1e-3 + 5e-4 * (double)(hash >> 40) * 0x1p-24;
 }
 
-static bool report_figures(void* user, const struct swiftlet_step* step) {
+static bool collect_tokens(void* user, const struct swiftlet_step* step) {
 	for (int i = 0; i < step->n; i++) {
 		const struct swiftlet_token* t = &step->token[i];
 		printf(" %d", t->id);
@@ -69,22 +69,27 @@ static int blocks(char* list, int* out) {
 }
 
 int main(int argc, char** argv) {
-	struct swiftlet_options options;
 	struct swiftlet_request request;
 	struct swiftlet_figures figures;
 	struct calls calls = {0};
 	int attention[256], mlp[256], max_tokens;
 	size_t size;
-	swiftlet_options_default(&options);
+#if SWIFTLET_API_VERSION >= 2
+	swiftlet_options* options = swiftlet_options_new();
+	swiftlet_options_set_clock(options, counted_clock, &calls);
+#else
+	struct swiftlet_options whole, *options = &whole;
+	swiftlet_options_default(options);
+	options->clock = counted_clock;
+	options->clock_user = &calls;
+#endif
 	for (int i = 5; i + 1 < argc; i += 2)
-		if (swiftlet_options_set(&options, argv[i], argv[i + 1], message, sizeof message) != 1)
+		if (swiftlet_options_set(options, argv[i], argv[i + 1], message, sizeof message) != 1)
 			return fprintf(stderr, "%s: ", argv[i]), fail();
-	options.clock = counted_clock;
-	options.clock_user = &calls;
-	swiftlet_model* model = swiftlet_model_open(argv[1], &options, message, sizeof message);
-	swiftlet_engine* engine = model ? swiftlet_engine_open(model, &options, message, sizeof message) : NULL;
+	swiftlet_model* model = swiftlet_model_open(argv[1], options, message, sizeof message);
+	swiftlet_engine* engine = model ? swiftlet_engine_open(model, options, message, sizeof message) : NULL;
 	swiftlet_session* session =
-	    engine ? swiftlet_session_open(engine, &options, message, sizeof message) : NULL;
+	    engine ? swiftlet_session_open(engine, options, message, sizeof message) : NULL;
 	const int n_attention = blocks(argv[3], attention), n_mlp = blocks(argv[4], mlp);
 	if (!session ||
 	    (n_attention + n_mlp > 0 &&
@@ -98,12 +103,12 @@ int main(int argc, char** argv) {
 			return 1;
 		int32_t* prompt = swiftlet_tokenize(model, text, size, &n);
 		FILE* to = open_memstream(&logits, &logits_size);
-		swiftlet_request_default(&request, &options);
+		swiftlet_request_default(&request, options);
 		request.prompt = prompt;
 		request.n_prompt = n;
 		request.max_tokens = max_tokens;
 		request.logprobs = atoi(argv[2]);
-		if (!swiftlet_session_generate(session, &request, report_figures, to, &figures, message,
+		if (!swiftlet_session_generate(session, &request, collect_tokens, to, &figures, message,
 		                               sizeof message))
 			return fail();
 		fclose(to);

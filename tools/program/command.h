@@ -5,6 +5,7 @@
 int command_run(int argc, char** argv);
 int command_chat(int argc, char** argv);
 int command_stream(int argc, char** argv);
+int command_pull(int argc, char** argv);
 int command_list(int argc, char** argv);
 int command_learn(int argc, char** argv);
 int command_serve(int argc, char** argv);

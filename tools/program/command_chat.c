@@ -8,80 +8,51 @@
 #include <unistd.h>
 
 #include "core/decode/session.h"
-#include "core/files/grow.h"
 #include "optimizer/idle.h"
 #include "streams/memory/memory.h"
+#include "streams/memory/store.h"
+#include "streams/report.h"
+#include "tools/program/chat.h"
 #include "tools/program/command.h"
-#include "tools/program/completion.h"
-#include "tools/program/draw_mask.h"
 #include "tools/program/interrupt.h"
-#include "tools/program/runtime.h"
-
-struct chat {
-	const char* system;
-	const char* variables; /* chat_template_kwargs */
-	int max_tokens;
-	struct text_list stop;
-	struct runtime runtime;
-	struct chat_message* message; /* (n) contents malloc'd */
-	int n;
-	struct completion completion;
-	int64_t tokens;
-	int turns;
-	bool terminal;
-	struct idle_runner* idle; /* NULL: nothing was learned yet between two answers */
-	double answered, learned; /* seconds */
-};
-
-/* ---- history -------------------------------------------------------------------------------- */
-
-static bool remember_message(struct chat* chat, const char* role, const char* text, size_t size) {
-	char* const content =
-	    grow_by_one(&chat->message, (size_t)chat->n, sizeof *chat->message) ? malloc(size + 1) : NULL;
-	if (!content)
-		return false;
-	if (size)
-		memcpy(content, text, size);
-	content[size] = 0;
-	chat->message[chat->n++] = (struct chat_message){role, content, size};
-	return true;
-}
-
-/* Forgets messages [from, from + n). */
-static void forget_messages(struct chat* chat, int from, int n) {
-	for (int i = from; i < from + n; i++)
-		free((void*)(uintptr_t)chat->message[i].content);
-	if (chat->n > from + n)
-		memmove(chat->message + from, chat->message + from + n,
-		        (size_t)(chat->n - from - n) * sizeof *chat->message);
-	chat->n -= n;
-}
-
-static int first_turn(const struct chat* chat) {
-	return chat->n > 0 && strcmp(chat->message[0].role, "system") == 0 ? 1 : 0;
-}
-
-/* The conversation's ids; the oldest turns are forgotten until it leaves room for an answer. */
-static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct error* error) {
-	const int context = options_context(&chat->runtime.options, chat->runtime.model);
-	for (bool reported = false;; reported = true) {
-		tokens->n = 0;
-		if (!chat_tokens(chat->runtime.model, chat->message, chat->n, chat->variables, tokens, error))
-			return false;
-		const int start = first_turn(chat);
-		if (tokens->n + chat->max_tokens / 4 < context || chat->n - start < 3)
-			return true;
-		if (!reported)
-			fprintf(stderr, "(the context is full: the oldest turns are forgotten)\n");
-		forget_messages(chat, start, 2);
-	}
-}
 
 /* ---- one turn ------------------------------------------------------------------------------- */
 
-static bool answer_message(struct chat* chat, const char* text, size_t size, struct error* error) {
-	if (!remember_message(chat, "user", text, size))
-		return error_set(error, "out of memory");
+/* The conversation's ids; the oldest turns are forgotten until it leaves room for an answer. */
+static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct error* error) {
+	struct conversation* const c = &chat->conversation;
+	const int context = options_context(&chat->runtime.options, chat->runtime.model);
+	for (bool reported = false;; reported = true) {
+		tokens->n = 0;
+		if (!chat_tokens(chat->runtime.model, c->message, c->n, chat->variables, tokens, error))
+			return false;
+		const int start = conversation_first_turn(c);
+		if (tokens->n + chat->max_tokens / 4 < context || c->n - start < 3)
+			return true;
+		if (!reported)
+			fprintf(stderr, "(the context is full: the oldest turns are forgotten)\n");
+		conversation_forget(c, start, 2);
+	}
+}
+
+/* One dim line for people. */
+static void print_speed(const struct swiftlet_figures* f) {
+	const bool dim = !getenv("NO_COLOR");
+	const double speedup = figures_speedup(f);
+	printf("%s%d token%s", dim ? "\033[2m" : "", f->tokens, f->tokens == 1 ? "" : "s");
+	if (isfinite(f->tokens_per_second))
+		printf(", %.1f tokens/s", f->tokens_per_second);
+	if (isfinite(speedup))
+		printf(", %.2f times as fast as plain decoding", speedup);
+	if (f->stop == SWIFTLET_LENGTH)
+		printf("; cut off by the limit: /set max-tokens N allows more");
+	else if (f->stop == SWIFTLET_CANCELLED)
+		fputs("; stopped", stdout);
+	puts(dim ? "\033[0m" : "");
+}
+
+bool chat_answer(struct chat* chat, struct error* error) {
+	struct completion* const g = &chat->completion;
 	struct token_list prompt = {0};
 	bool good = fitting_tokens(chat, &prompt, error);
 	if (good) {
@@ -89,84 +60,55 @@ static bool answer_message(struct chat* chat, const char* text, size_t size, str
 		    request_for(&chat->runtime.options, prompt.id, prompt.n, chat->max_tokens, "chat");
 		request.stop = chat->stop.text;
 		request.n_stop = chat->stop.n;
-		chat->completion.show = stdout;
-		chat->completion.watch = chat->runtime.watch;
+		request.sequence = (uint64_t)chat->again;
+		g->show = stdout;
+		g->watch = chat->runtime.watch;
 		interrupt_watch();
-		good = completion_run(&chat->completion, chat->runtime.session, &request, error);
+		good = completion_run(g, chat->runtime.session, &request, error);
 	}
 	token_list_free(&prompt);
-	if (!good) {
-		forget_messages(chat, chat->n - 1, 1);
+	if (!good)
 		return false;
-	}
 	putchar('\n');
-	if (chat->terminal && chat->completion.figures.stop == SWIFTLET_LENGTH)
-		printf("(cut off after %d tokens; -n N allows more)\n", chat->completion.figures.tokens);
+	if (chat->terminal)
+		print_speed(&g->figures);
 	chat->turns++;
-	chat->tokens += chat->completion.figures.tokens;
+	chat->tokens += g->figures.tokens;
+	chat->answered += g->figures.seconds.prefill + g->figures.seconds.decode;
 	interrupt_watch();
-	return remember_message(chat, "assistant", chat->completion.text.data, chat->completion.text.size) ||
+	return conversation_append(&chat->conversation, "assistant", g->text.data, g->text.size) ||
 	       error_set(error, "out of memory");
 }
 
-static void print_stats(const struct chat* chat) {
-	if (chat->turns == 0) {
-		puts("There was no answer yet.");
-		return;
-	}
-	struct swiftlet_figures figures = chat->completion.figures;
-	figures.seconds.load = chat->runtime.load_seconds;
-	figures_print(stdout, &figures, chat->runtime.options.method);
-	printf("%d answer%s, %" PRId64 " tokens; the KV cache still held %d tokens of the last prompt\n",
-	       chat->turns, chat->turns == 1 ? "" : "s", chat->tokens, figures.cached_tokens);
-}
-
-static void print_mask(struct chat* chat) {
-	struct swiftlet_figures f;
-	swiftlet_session_figures(chat->runtime.session, &f);
-	draw_figures(stdout, &f, chat->runtime.model->weights.shape.n_blocks);
-	const char* const status =
-	    session_search(chat->runtime.session) ? idle_status(chat->runtime.session) : NULL;
-	if (status)
-		puts(status);
-}
-
-/* A line that begins with '/'. False: the conversation ends. */
-static bool run_chat_command(struct chat* chat, const char* line) {
-	static const char* const known[] = {"/help", "/mask", "/stats", "/reset", "/quit"};
-	if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0)
-		return false;
-	if (strcmp(line, "/help") == 0) {
-		puts("/reset   forget the conversation (what was learned stays)\n"
-		     "/stats   figures of the last answer\n/mask    the layers that drafts skip\n"
-		     "/quit    end the program, as Ctrl-D does; Ctrl-C ends an answer\n"
-		     "A line that begins with two slashes is sent with one.");
-	} else if (strcmp(line, "/mask") == 0) {
-		print_mask(chat);
-	} else if (strcmp(line, "/stats") == 0) {
-		print_stats(chat);
-	} else if (strcmp(line, "/reset") == 0) {
-		const int start = first_turn(chat);
-		forget_messages(chat, start, chat->n - start);
-		puts("The conversation is forgotten.");
-	} else {
-		const char* const near = nearest_name(line, known, 5);
-		printf("no command %s; %s%s\n", line, near ? "did you mean " : "/help lists them", near ? near : "");
-	}
-	return true;
+static bool answer_message(struct chat* chat, const char* text, size_t size, struct error* error) {
+	struct conversation* const c = &chat->conversation;
+	text_add(&chat->attached, text, size);
+	const bool kept =
+	    !chat->attached.failed && conversation_append(c, "user", chat->attached.data, chat->attached.size);
+	text_clear(&chat->attached);
+	chat->attached.failed = false;
+	if (!kept)
+		return error_set(error, "out of memory");
+	chat->again = 0;
+	if (chat_answer(chat, error))
+		return true;
+	if (strcmp(c->message[c->n - 1].role, "user") == 0)
+		conversation_forget(c, c->n - 1, 1);
+	return false;
 }
 
 /* ---- the conversation ----------------------------------------------------------------------- */
 
-static bool line_waits(void* user) {
+static bool input_waits(void* user) {
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 	(void)user;
 	return poll(&input, 1, 0) != 0;
 }
 
-/* While the user thinks and types, the search goes on, pass by pass, until a line is there, or as long as
+/* While the user thinks and types, the search goes on, pass by pass, until a key is there, or as long as
  * answers took, or as it brings something. */
-static void search_idly(struct chat* chat) {
+static void search_idly(void* user) {
+	struct chat* const chat = user;
 	swiftlet_session* const session = chat->runtime.session;
 	const struct swiftlet_options* o = &chat->runtime.options;
 	struct idle_progress progress = {.search = NULL};
@@ -177,71 +119,114 @@ static void search_idly(struct chat* chat) {
 		return;
 	if (!chat->idle)
 		chat->idle = idle_open(chat->runtime.engine, &ignored);
-	while (chat->idle && !line_waits(NULL) && chat->learned < o->idle_learning * fmax(chat->answered, 1e-9) &&
+	while (chat->idle && !input_waits(NULL) && !interrupted() &&
+	       chat->learned < o->idle_learning * fmax(chat->answered, 1e-9) &&
 	       idle_goes_on(&progress, session_search(session), o->patience) &&
 	       session_next_idle(session, &work) &&
-	       idle_run(chat->idle, session, &work, line_waits, NULL, &chat->learned))
+	       idle_run(chat->idle, session, &work, input_waits, NULL, &chat->learned))
 		any = true;
 	if (any && chat->runtime.watch)
 		memory_idle(chat->runtime.watch);
 }
 
+/* The lines up to the one that ends with three quotes; the first begins with them. False at the input's end
+ * or where the message was given up. */
+static bool read_block(struct chat* chat, const char* first, size_t size, struct text* block) {
+	static const char quotes[] = "\"\"\"";
+	const char* line = first + 3;
+	size -= 3;
+	text_clear(block);
+	while (size < 3 || memcmp(line + size - 3, quotes, 3) != 0) {
+		if (size > 0 || line != first + 3) { /* the quotes alone on a line begin no empty one */
+			text_add(block, line, size);
+			text_add(block, "\n", 1);
+		}
+		if (line_editor_read(chat->editor, "... ", &line, &size) != LINE_READ)
+			return false;
+	}
+	text_add(block, line, size - 3);
+	return !block->failed;
+}
+
+/* One message or command. False: the conversation ends, with *status. */
+static bool take_line(struct chat* chat, const char* line, size_t size, int* status) {
+	struct error error = {{0}};
+	const bool command = line[0] == '/' && line[1] != '/' && !memchr(line, '\n', size);
+	line_editor_remember(chat->editor, line);
+	if (command && !chat_run_command(chat, line))
+		return false;
+	const size_t skip = line[0] == '/' ? 1 : 0;
+	if (!command && !answer_message(chat, line + skip, size - skip, &error)) {
+		*status = complain(STATUS_FAILED, "%s", error.message);
+		if (!chat->terminal)
+			return false;
+	}
+	if (ferror(stdout)) {
+		*status = complain(STATUS_FAILED, "standard output could not be written");
+		return false;
+	}
+	return true;
+}
+
 /* Lines until the end; the exit status. */
 static int read_messages(struct chat* chat) {
-	char* line = NULL;
-	size_t capacity = 0;
+	struct text block = {0};
 	int status = STATUS_DONE;
-	struct error error = {{0}};
 	interrupt_watch();
 	for (;;) {
-		if (chat->terminal)
-			fputs("> ", stdout);
-		fflush(stdout);
-		search_idly(chat);
-		interrupt_input(true);
-		const ssize_t size = getline(&line, &capacity, stdin);
-		interrupt_input(false);
-		if (size < 0)
-			break;
-		size_t length = (size_t)size;
-		while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
-			line[--length] = 0;
-		if (length == 0)
+		const char* line;
+		size_t size;
+		const enum line_result result = line_editor_read(chat->editor, "> ", &line, &size);
+		if (result == LINE_CANCELLED) {
+			interrupt_watch();
 			continue;
-		const bool command = line[0] == '/' && line[1] != '/';
-		if (command && !run_chat_command(chat, line))
-			break;
-		const size_t skip = line[0] == '/' ? 1 : 0;
-		if (!command && !answer_message(chat, line + skip, length - skip, &error)) {
-			status = complain(STATUS_FAILED, "%s", error.message);
-			if (!chat->terminal)
-				break;
 		}
-		if (!command)
-			chat->answered +=
-			    chat->completion.figures.seconds.prefill + chat->completion.figures.seconds.decode;
-		if (ferror(stdout)) {
-			status = complain(STATUS_FAILED, "standard output could not be written");
+		if (result == LINE_END)
 			break;
+		if (size >= 3 && memcmp(line, "\"\"\"", 3) == 0) {
+			if (!read_block(chat, line, size, &block)) {
+				if (!interrupted() || terminated() || !chat->terminal)
+					break;
+				interrupt_watch();
+				continue;
+			}
+			line = block.data;
+			size = block.size;
 		}
+		if (size > 0 && !take_line(chat, line, size, &status))
+			break;
 	}
 	if (chat->terminal) {
 		putchar('\n');
 		status = STATUS_DONE;
 	}
-	free(line);
+	text_free(&block);
 	return status;
+}
+
+/* Where lines are kept: chat_history beside the store of what is learned; "" without a home or with
+ * --no-store. */
+static void history_path(const struct chat* chat, char* path, size_t size) {
+	struct error ignored;
+	char* const slash =
+	    !chat->runtime.wish.no_store && store_default_path(path, size, &ignored) ? strrchr(path, '/') : NULL;
+	if (!slash || (size_t)(slash - path) + sizeof "/chat_history" > size)
+		path[0] = 0;
+	else
+		memcpy(slash, "/chat_history", sizeof "/chat_history");
 }
 
 static int start_chat(struct chat* chat) {
 	struct error error = {{0}};
+	char history[1024];
 	if (!chat_template_check(model_chat_template(chat->runtime.model, false), &error))
 		return complain(STATUS_FAILED, "%s", error.message);
-	if (chat->system && !remember_message(chat, "system", chat->system, strlen(chat->system)))
-		return complain(STATUS_FAILED, "out of memory");
 	chat->terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+	history_path(chat, history, sizeof history);
+	chat->editor = line_editor_open(chat->terminal, history[0] ? history : NULL, search_idly, chat);
+	if (!chat->editor || (chat->system && !conversation_set_system(&chat->conversation, chat->system)))
+		return complain(STATUS_FAILED, "out of memory");
 	if (chat->terminal) {
-		setvbuf(stdin, NULL, _IONBF, 0); /* so that poll() sees every line that was typed ahead */
 		runtime_print(stdout, &chat->runtime);
 		puts("/help lists the commands.");
 	}
@@ -252,7 +237,7 @@ static int start_chat(struct chat* chat) {
 }
 
 int command_chat(int argc, char** argv) {
-	struct chat chat = {.max_tokens = 256};
+	struct chat chat = {.max_tokens = 1024};
 	const struct command_option option[] = {
 	    TEXT("system", 0, "TEXT", "the system message", &chat.system),
 	    COUNT("max-tokens", 'n', "N", "generate at most N tokens an answer", &chat.max_tokens, 1, 1 << 20),
@@ -268,7 +253,8 @@ int command_chat(int argc, char** argv) {
 	    .usage = "MODEL [--system TEXT] [options]",
 	    .about =
 	        "Holds a conversation in the terminal, or with the lines of a pipe. /help lists the commands.\n"
-	        "Ctrl-C ends an answer, Ctrl-D the conversation.",
+	        "Ctrl-C stops an answer, Ctrl-D ends the conversation. A message of several lines is pasted, or\n"
+	        "stands between two \"\"\".",
 	    .examples = "  swiftlet chat smollm2-135m\n"
 	                "  swiftlet chat model.gguf --system \"Answer in one sentence.\" --temp 0.7\n"
 	                "  printf 'What is 2 + 3?\\n/stats\\n' | swiftlet chat model.gguf",
@@ -282,8 +268,9 @@ int command_chat(int argc, char** argv) {
 	status = runtime_open(&chat.runtime);
 	if (status == OPTIONS_GO_ON)
 		status = start_chat(&chat);
-	forget_messages(&chat, 0, chat.n);
-	free(chat.message);
+	line_editor_close(chat.editor);
+	conversation_free(&chat.conversation);
+	text_free(&chat.attached);
 	completion_free(&chat.completion);
 	idle_close(chat.idle);
 	return runtime_close(&chat.runtime, status);

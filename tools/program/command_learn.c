@@ -1,4 +1,5 @@
 /* swiftlet learn: the search without a budget, before one serves. */
+#include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -6,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/decode/engine.h"
 #include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
 #include "tools/program/command.h"
@@ -15,7 +15,6 @@
 #include "tools/program/interrupt.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
-#include "tools/program/tables.h"
 
 enum { FIRST_TOKENS = 160 };
 
@@ -156,18 +155,28 @@ static void print_json(const cJSON* figures) {
 	free(text);
 }
 
-static void print_table(const struct learn* l, const cJSON* figures) {
-	tables_print(figures);
+/* The curve as a table, then what it comes to. */
+static void print_result(const struct learn* l) {
 	const double speedup = search_speedup(session_search(l->runtime.session));
 	const struct mask mask = session_mask(l->runtime.session, NULL);
-	printf("\nmatchness on unseen text%s: %.3f (best mask, last quarter)\n",
-	       engine_draft_weights(l->runtime.engine) ? ", with quantized draft weights" : "",
-	       unseen_matchness(l));
+	const cJSON* p;
+	printf("%8s  %12s  %20s  %22s\n", "SECONDS", "MASKS TRIED", "RIGHT ON UNSEEN TEXT",
+	       "TIMES AS FAST AS PLAIN");
+	cJSON_ArrayForEach (p, l->curve)
+		printf("%8.1f  %12.0f  %18.0f %%  %22.2f\n", number_of(p, "seconds"), number_of(p, "proposals"),
+		       100 * number_of(p, "unseen_matchness"), number_of(p, "expected_speedup"));
+	putchar('\n');
 	draw_mask(stdout, &mask, l->runtime.model->weights.shape.n_blocks);
 	if (speedup > 1)
-		printf("With this mask, drafts are expected to make decoding %.2f times as fast.\n", speedup);
+		printf("%s are expected to make decoding %.2f times as fast: an answer\n"
+		       "takes %.0f %% less time. They predict %.0f %% of the tokens of text that the search had not "
+		       "seen.\n",
+		       mask_count(&mask) > 0 ? "Drafts that leave these layers out"
+		                             : "Drafts with quantized weights, and no layer left out,",
+		       speedup, 100 * (1 - 1 / speedup), 100 * unseen_matchness(l));
 	else
-		puts("Skipping layers does not pay on this machine and text: no mask is used, and nothing changes.\n"
+		puts("Leaving layers out does not pay on this machine and text: no mask is used, and nothing "
+		     "changes.\n"
 		     "Drafts still come from earlier text and, where that pays, from quantized weights.");
 	if (l->runtime.memory && memory_store(l->runtime.memory))
 		printf("The result is kept in %s, where run, chat, stream and serve look for it.\n",
@@ -181,7 +190,7 @@ static int finish_learning(struct learn* l) {
 	if (l->json)
 		print_json(figures);
 	else
-		print_table(l, figures);
+		print_result(l);
 	cJSON_Delete(figures);
 	l->curve = NULL;
 	const bool good = runtime_save_mask(&l->runtime, &l->completion.figures, NULL, 0);
@@ -235,8 +244,8 @@ int command_learn(int argc, char** argv) {
 	        "masks on it without a time limit of its own, and keeps the result, which run, chat, stream\n"
 	        "and serve begin with. On many machines no mask pays; learn then says so, and nothing\n"
 	        "changes. Ctrl-C ends it early and keeps what was found.\n\n"
-	        "The curve has a row for each text: matchness is the share of its tokens that the model with\n"
-	        "the mask predicts, on text that the search had not seen.",
+	        "The table has a row for each text: the share of its tokens that the draft predicts, before the\n"
+	        "search has seen it, and how many times as fast as plain decoding drafts are expected to be.",
 	    .examples = "  swiftlet learn model.gguf --seconds 300\n"
 	                "  swiftlet learn model.gguf -i prompts.jsonl",
 	    OPTIONS(option),

@@ -36,8 +36,8 @@ int command_list(int argc, char** argv) {
 	    .name = "list",
 	    .usage = "[--json]",
 	    .about =
-	        "Lists the models that have a name on this machine: those that tools/models has fetched, and\n"
-	        "those in the Hugging Face cache. Every command takes such a name as its MODEL.",
+	        "Lists the models that have a name on this machine: those that `swiftlet pull` has fetched,\n"
+	        "and those in the Hugging Face cache. Every command takes such a name as its MODEL.",
 	    .examples = "  swiftlet list\n  swiftlet run smollm2-135m \"Why is the sky blue?\"",
 	    OPTIONS(option),
 	};
@@ -52,7 +52,7 @@ int command_list(int argc, char** argv) {
 	else if (cJSON_GetArraySize(list) > 0)
 		print_places(list);
 	else
-		puts("No model has a name here yet. tools/models smollm2-135m fetches one of 93 MB, and\n"
+		puts("No model has a name here yet. swiftlet pull smollm2-135m fetches one of 93 MB, and\n"
 		     "hf download ORG/NAME one from Hugging Face; GGUF files are used by their path.");
 	free(text);
 	cJSON_Delete(list);

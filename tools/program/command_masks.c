@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/files/grow.h"
 #include "core/model/model.h"
@@ -15,6 +16,13 @@
 #include "tools/program/draw_mask.h"
 #include "tools/program/options.h"
 
+struct listed {          /* what only the store knows of a mask; all zero of a file */
+	int64_t id, updated; /* seconds since 1970 */
+	int64_t cluster, tokens;
+	bool converged;
+	char fingerprint[sizeof((struct store_model*)0)->fingerprint]; /* of the model, and of a tenant */
+};
+
 struct masks {
 	const char* model_spec;
 	const char* store_path;
@@ -22,11 +30,11 @@ struct masks {
 	const char* format;
 	const char* key;
 	const char* task;
-	bool force;
+	bool force, all;
 	const char* const* word; /* (n_words) what stands behind the action */
 	int n_words;
 	struct mask_list list; /* (list.n) what the words named */
-	int64_t* id;           /* (list.n) the store's, 0 of a file */
+	struct listed* row;    /* (list.n) */
 	struct model* model;   /* with -m */
 	struct store* store;   /* NULL: not opened yet */
 	const char* source;    /* for messages */
@@ -55,10 +63,10 @@ static void entry_of_store(const struct store_mask* from, struct mask_entry* to)
 	to->tokens_served = r->tokens;
 }
 
-static bool append_mask(struct masks* m, const struct mask_entry* entry, int64_t id) {
-	if (!grow_by_one(&m->id, (size_t)m->list.n, sizeof *m->id) || !mask_list_append(&m->list, entry))
+static bool append_mask(struct masks* m, const struct mask_entry* entry, struct listed row) {
+	if (!grow_by_one(&m->row, (size_t)m->list.n, sizeof *m->row) || !mask_list_append(&m->list, entry))
 		return error_set(&m->error, "out of memory");
-	m->id[m->list.n - 1] = id;
+	m->row[m->list.n - 1] = row;
 	return true;
 }
 
@@ -68,7 +76,13 @@ static bool append_stored(void* user, const struct store_mask* stored) {
 	entry_of_store(stored, &entry);
 	if (m->model && strcmp(entry.fingerprint, m->model->fingerprint) != 0)
 		return true;
-	return append_mask(user, &entry, stored->id);
+	struct listed row = {.id = stored->id,
+	                     .updated = stored->updated,
+	                     .cluster = stored->entry.cluster,
+	                     .tokens = stored->entry.record.tokens,
+	                     .converged = stored->entry.converged};
+	snprintf(row.fingerprint, sizeof row.fingerprint, "%s", stored->model.fingerprint);
+	return append_mask(user, &entry, row);
 }
 
 static bool open_store(struct masks* m, enum store_mode mode) {
@@ -107,7 +121,7 @@ static bool gather_file(struct masks* m, const char* path) {
 	good = good && (!m->key || picked);
 	for (int i = 0; i < file.n && good; i++)
 		if (!picked || picked == &file.entry[i])
-			good = append_mask(m, &file.entry[i], 0);
+			good = append_mask(m, &file.entry[i], (struct listed){0});
 	mask_list_free(&file);
 	return good;
 }
@@ -154,8 +168,8 @@ static bool show_mask(struct masks* m) {
 		const struct mask_entry* const entry = &m->list.entry[i];
 		char key[MASK_KEY];
 		mask_entry_key(entry, key, sizeof key);
-		if (m->id[i])
-			printf("%s%" PRId64 "  ", i ? "\n" : "", m->id[i]);
+		if (m->row[i].id)
+			printf("%s%" PRId64 "  ", i ? "\n" : "", m->row[i].id);
 		else
 			printf("%s", i ? "\n" : "");
 		const int n = mask_count(&entry->mask);
@@ -172,32 +186,77 @@ static bool show_mask(struct masks* m) {
 	return true;
 }
 
-static void print_cell(double value) {
-	if (isnan(value))
-		printf("  %9s", "-");
+/* Whether texts of its kind begin with this mask: its search has ended, or it has served more than the
+ * others. */
+static bool is_in_use(const struct masks* m, int i) {
+	const struct listed* const one = &m->row[i];
+	for (int j = 0; j < m->list.n; j++) {
+		const struct listed* const other = &m->row[j];
+		const bool same = strcmp(one->fingerprint, other->fingerprint) == 0 &&
+		                  one->cluster == other->cluster &&
+		                  strcmp(m->list.entry[i].task, m->list.entry[j].task) == 0;
+		const bool better = one->converged != other->converged ? other->converged
+		                    : one->tokens != other->tokens     ? other->tokens > one->tokens
+		                                                       : j < i;
+		if (same && better)
+			return false;
+	}
+	return one->id != 0;
+}
+
+static void print_row(const struct masks* m, int i) {
+	const struct mask_entry* const e = &m->list.entry[i];
+	char id[24] = "-", date[24] = "-", right[16] = "-", tokens[16] = "-", kind[sizeof e->task];
+	const time_t updated = (time_t)m->row[i].updated;
+	struct tm local;
+	if (m->row[i].id)
+		snprintf(id, sizeof id, "%" PRId64, m->row[i].id);
+	if (updated && localtime_r(&updated, &local))
+		strftime(date, sizeof date, "%Y-%m-%d %H:%M", &local);
+	if (!isnan(e->alpha))
+		snprintf(right, sizeof right, "%.0f %%", 100 * e->alpha);
+	if (!isnan(e->mean_generated))
+		snprintf(tokens, sizeof tokens, "%.2f", e->mean_generated);
+	if (e->task[0])
+		snprintf(kind, sizeof kind, "%s", e->task);
 	else
-		printf("  %9.2f", value);
+		snprintf(kind, sizeof kind, m->row[i].id ? "kind %04x" : "-", (unsigned)m->row[i].cluster & 0xffffu);
+	printf("%6s %c %-20s  %-16s  %-16s  %4d of %-4d  %12s  %13s  %13" PRId64 "\n", id,
+	       is_in_use(m, i) ? '*' : ' ',
+	       e->key[0]     ? e->key
+	       : e->model[0] ? e->model
+	                     : "-",
+	       kind, date, mask_count(&e->mask), 2 * (blocks_of(m, e) - 2), right, tokens, e->tokens_served);
+}
+
+/* Nothing is known of a mask of the store that has drafted nothing. */
+static bool is_empty(const struct masks* m, int i) {
+	return m->row[i].id && isnan(m->list.entry[i].alpha) && !m->row[i].converged;
 }
 
 static bool list_masks(struct masks* m) {
-	printf("%6s  %-20s  %-16s  %7s  %9s  %9s  %9s  %13s\n", "id", "model", "task", "skipped", "matchness",
-	       "alpha", "M", "tokens_served");
-	for (int i = 0; i < m->list.n; i++) {
-		const struct mask_entry* const e = &m->list.entry[i];
-		if (m->id[i])
-			printf("%6" PRId64, m->id[i]);
-		else
-			printf("%6s", "-");
-		printf("  %-20s  %-16s  %7d",
-		       e->key[0]     ? e->key
-		       : e->model[0] ? e->model
-		                     : "-",
-		       e->task[0] ? e->task : "-", mask_count(&e->mask));
-		print_cell(e->matchness);
-		print_cell(e->alpha);
-		print_cell(e->mean_generated);
-		printf("  %13" PRId64 "\n", e->tokens_served);
-	}
+	int shown = 0, empty = 0;
+	for (int i = 0; i < m->list.n; i++)
+		if (!m->all && is_empty(m, i))
+			empty++;
+		else if (!shown++)
+			printf("%6s   %-20s  %-16s  %-16s  %12s  %12s  %13s  %13s\n", "ID", "MODEL", "TEXT", "LAST USED",
+			       "LEFT OUT", "DRAFTS RIGHT", "TOKENS A PASS", "TOKENS SERVED");
+	for (int i = 0; i < m->list.n; i++)
+		if (m->all || !is_empty(m, i))
+			print_row(m, i);
+	if (shown > 0)
+		puts("\n* texts of this kind begin with this mask, where drafting with it pays. LEFT OUT are the "
+		     "attention\n"
+		     "and MLP layers that drafts skip, of those that they may; DRAFTS RIGHT is the share of drafted "
+		     "tokens\n"
+		     "that the full model confirmed; TOKENS A PASS is what one pass of the full model then brought.");
+	else
+		puts("No mask has drafted anything yet. On many machines skipping layers does not pay, and none "
+		     "will.");
+	if (empty > 0)
+		printf("%d mask%s without a single draft %s not shown (--all shows them).\n", empty,
+		       empty == 1 ? "" : "s", empty == 1 ? "is" : "are");
 	return true;
 }
 
@@ -335,6 +394,7 @@ int command_masks(int argc, char** argv) {
 	         "format of export: swiftlet's, or the published code's (swiftlet)", &m.format),
 	    TEXT("key", 0, "KEY", "one mask of a file, by its key or task", &m.key),
 	    TEXT("task", 0, "NAME", "import: the label of the task", &m.task),
+	    FLAG("all", "list: masks that have drafted nothing, too", &m.all),
 	    FLAG("force", "take a mask even if it was learned on another model", &m.force),
 	};
 	struct command_line line = {
@@ -343,10 +403,7 @@ int command_masks(int argc, char** argv) {
 	    .about =
 	        "Lists, shows, exports, imports and deletes masks. A mask says which attention and MLP layers\n"
 	        "drafts skip. FILE is a mask file, ID a mask of the store; without either, the command works\n"
-	        "on the whole store. `show` draws a mask with one cell for each block.\n\n"
-	        "Columns of `list`: matchness is the share of recent tokens that the model with this mask\n"
-	        "predicts, alpha the share of its drafted tokens that were kept, and M the tokens that one\n"
-	        "verification brings.",
+	        "on the whole store. `show` draws a mask with one cell for each block.",
 	    .examples = "  swiftlet masks list\n"
 	                "  swiftlet masks show code.mask.json\n"
 	                "  swiftlet masks export code.mask.json --format skip_layers -o skip_layers.json\n"
@@ -374,7 +431,7 @@ int command_masks(int argc, char** argv) {
 	if (m.store)
 		store_close(m.store);
 	mask_list_free(&m.list);
-	free(m.id);
+	free(m.row);
 	if (m.model)
 		model_close(m.model);
 	return status;

@@ -5,9 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/program/shared_options.h"
-
 enum { COLUMN = 30, LONGEST_VALUE = 30 };
+
+/* The words of figures and options. */
+static const char terms[] =
+    "  draft, verify  guess tokens cheaply; check them all in one pass of the full model\n"
+    "  round          some draft steps and one verification; a plain step is a pass for one token\n"
+    "  mask           the attention and MLP layers that drafts skip\n"
+    "  matchness      share of recent tokens that the model with a mask predicts\n"
+    "  alpha          share of drafted tokens that verification keeps\n"
+    "  M              tokens that one verification brings, on average\n"
+    "  c              cost of a draft step over the cost of a plain step\n"
+    "  rows           tokens that one pass computes side by side\n"
+    "  kappa          weight of uncertainty when ucb chooses a mask: mean + kappa * deviation";
 
 void help_keep_defaults(struct command_line* line) {
 	for (int i = 0; i < line->n_options; i++) {
@@ -54,23 +64,19 @@ static void print_own_options(const struct command_line* line, bool all) {
 }
 
 /* Under the heading `without` only those of --help-all. */
-static void print_shared_options(bool all, const char* without) {
-	struct swiftlet_options defaults;
-	swiftlet_options_default(&defaults);
+static void print_session_options(bool all, const char* without) {
 	bool hidden = false;
-	for (int i = 0; i < n_shared_options; i++) {
-		const struct shared_option* const o = &shared_options[i];
-		char value[64] = "";
-		if (!o->value) {
+	for (int i = 0; i < n_options; i++) {
+		const struct option* const o = &option_table[i];
+		char value[160];
+		if (o->type == OPTION_HEADING) {
 			hidden = !all && without && strcmp(o->name, without) == 0;
 			if (all)
 				printf("\n%s\n", o->name);
+		} else if (all || (o->usual && !hidden)) {
+			option_value(o, value, sizeof value);
+			print_entry(o->letter, o->name, value, o->help, o->fallback, all);
 		}
-		if (!o->value || hidden || (!all && !o->usual))
-			continue;
-		if (!o->fallback)
-			swiftlet_options_get(&defaults, o->name, value, sizeof value);
-		print_entry(o->letter, o->name, o->value, o->help, o->fallback ? o->fallback : value, all);
 	}
 }
 
@@ -88,15 +94,15 @@ void help_print(const struct command_line* line, bool all) {
 	printf("\nOptions (defaults in parentheses)\n");
 	print_own_options(line, all);
 	if (line->session && !all)
-		print_shared_options(false, line->without);
+		print_session_options(false, line->without);
 	print_entry('h', "help", NULL, "this text", NULL, all);
 	if (has_more(line))
 		print_entry(0, "help-all", NULL, "every option, and what the terms mean", NULL, all);
 	if (line->details && all)
 		printf("\n%s\n", line->details);
 	if (line->session && all) {
-		print_shared_options(true, NULL);
-		printf("\nTerms\n%s\n\nNames of other programs that are understood, too\n", help_terms);
+		print_session_options(true, NULL);
+		printf("\nTerms\n%s\n\nNames of other programs that are understood, too\n", terms);
 		for (const struct option_synonym* s = option_synonyms; s->other; s++)
 			printf("  --%-26s --%s\n", s->other, s->name);
 	}

@@ -9,10 +9,7 @@
 /* A signal handler has nowhere else to write. */
 static volatile sig_atomic_t noted;
 
-static void note_signal(int number) {
-	(void)number;
-	noted = 1;
-}
+static void note_signal(int number) { noted = number; }
 
 void interrupt_watch(void) {
 	struct sigaction action;
@@ -36,6 +33,8 @@ void interrupt_input(bool waits) {
 }
 
 bool interrupted(void) { return noted != 0; }
+
+bool terminated(void) { return noted == SIGTERM; }
 
 /* ---- files that are lost ---------------------------------------------------------------------- */
 

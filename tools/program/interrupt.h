@@ -7,6 +7,8 @@
 /* From now on the next SIGINT or SIGTERM is noted; one more ends the program as if nothing was here. */
 void interrupt_watch(void);
 bool interrupted(void);
+/* Whether that was SIGTERM. */
+bool terminated(void);
 
 /* A write that waits for its reader goes on after the signal: what was accepted is printed. A read that waits
  * for input gives up, between a call with true and one with false. */

@@ -11,7 +11,6 @@
 
 #include "tools/program/help.h"
 #include "tools/program/ranks.h"
-#include "tools/program/shared_options.h"
 
 int complain(int status, const char* format, ...) {
 	va_list arguments;
@@ -76,6 +75,22 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 	return best;
 }
 
+/* Names that other programs give to these options. */
+const struct option_synonym option_synonyms[] = {
+    {"temperature", "temp"},
+    {"certified-head", "screened-head"}, /* its earlier name */
+    {"ctx-size", "context"},
+    {"n-predict", "max-tokens"},
+    {"predict", "max-tokens"},
+    {"system-prompt", "system"},
+    {"top_p", "top-p"},
+    {"top_k", "top-k"},
+    {"min_p", "min-p"},
+    {"cache-type-k", "cache-type"},
+    {"model-draft", "draft-model"},
+    {NULL, NULL},
+};
+
 /* ---- parsing ------------------------------------------------------------------------------- */
 
 static int refuse_unknown(const struct command_line* line, const char* name) {
@@ -84,9 +99,9 @@ static int refuse_unknown(const struct command_line* line, const char* name) {
 	for (int i = 0; i < line->n_options; i++)
 		if (line->option[i].name)
 			known[n++] = line->option[i].name;
-	for (int i = 0; i < n_shared_options && line->session; i++)
-		if (shared_options[i].value)
-			known[n++] = shared_options[i].name;
+	for (int i = 0; i < n_options && line->session; i++)
+		if (option_table[i].type != OPTION_HEADING)
+			known[n++] = option_table[i].name;
 	const char* const near = nearest_name(name, known, n);
 	if (near)
 		return complain(STATUS_USAGE, "%s: no option --%s; did you mean --%s?", line->name, name, near);
@@ -126,7 +141,7 @@ static int take_option(const struct command_line* line, const struct command_opt
 	return OPTIONS_GO_ON;
 }
 
-static int take_shared_option(const struct command_line* line, const char* name, const char* value) {
+static int set_session_option(const struct command_line* line, const char* name, const char* value) {
 	char message[300] = "";
 	const int result = swiftlet_options_set(line->session, name, value, message, sizeof message);
 	if (result < 0)
@@ -170,8 +185,7 @@ static int parse_option(const struct command_line* line, int argc, char** argv, 
 	}
 	const char* const name = is_long ? own_name(given) : NULL;
 	const struct command_option* const o = find_option(line, name, text[1]);
-	const struct shared_option* const shared =
-	    !o && line->session ? shared_option_named(name, text[1]) : NULL;
+	const struct option* const shared = !o && line->session ? option_named(name, text[1]) : NULL;
 	if (!o && !shared) {
 		if (is_long)
 			return refuse_unknown(line, given);
@@ -186,7 +200,7 @@ static int parse_option(const struct command_line* line, int argc, char** argv, 
 			return complain(STATUS_USAGE, "%s: %s needs a value", line->name, text);
 		value = argv[++*at];
 	}
-	return o ? take_option(line, o, value) : take_shared_option(line, shared->name, value);
+	return o ? take_option(line, o, value) : set_session_option(line, shared->name, value);
 }
 
 static int take_word(struct command_line* line, const char* word) {
@@ -199,7 +213,7 @@ static int take_word(struct command_line* line, const char* word) {
 
 int options_parse(struct command_line* line, int argc, char** argv) {
 	if (line->session) {
-		swiftlet_options_default(line->session);
+		options_default(line->session);
 		line->session->group = ranks_group();
 	}
 	line->n_words = 0;

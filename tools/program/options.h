@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "swiftlet.h"
+#include "core/decode/options.h"
 
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, OPTIONS_GO_ON = -1 };
 enum { MOST_OPTIONS = 64 };
@@ -52,6 +52,11 @@ struct command_option {
 	{ name, letter, value, help, OPTION_COUNT, target, least, most, sizeof *(target) }
 #define LIST(name, letter, value, help, target)                                                              \
 	{ name, letter, value, help, OPTION_LIST, target, 0, 0, 0 }
+
+struct option_synonym {
+	const char *other, *name;
+};
+extern const struct option_synonym option_synonyms[]; /* the last row is empty */
 
 /* A command line's table. */
 #define OPTIONS(table) .option = (table), .n_options = sizeof(table) / sizeof *(table)

@@ -2,7 +2,7 @@
 #ifndef SWIFTLET_TOOLS_PROGRAM_PROMPT_LIST_H
 #define SWIFTLET_TOOLS_PROGRAM_PROMPT_LIST_H
 
-#include "swiftlet.h"
+#include "core/decode/options.h"
 #include "tools/program/runtime.h"
 
 enum { MOST_PROMPTS = 1024 };

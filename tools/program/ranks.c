@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/decode/engine.h"
 #include "kernels/process_group.h"
-#include "swiftlet.h"
 #include "tools/program/options.h"
 
 static struct process_group* joined;
@@ -44,12 +44,12 @@ static void* load_module(void) {
 }
 
 static void leave_group(void) {
-	swiftlet_dismiss(joined);
+	engine_dismiss(joined);
 	joined->close(joined);
 }
 
 int ranks_join(void) {
-	char message[512];
+	struct error error = {""};
 	if (!is_one_of_several())
 		return OPTIONS_GO_ON;
 	void* const module = load_module();
@@ -70,8 +70,8 @@ int ranks_join(void) {
 		return OPTIONS_GO_ON;
 	}
 	const int rank = joined->rank;
-	if (!swiftlet_follow(joined, message, sizeof message)) {
-		complain(0, "rank %d: %s", rank, message);
+	if (!engine_follow(joined, &error)) {
+		complain(0, "rank %d: %s", rank, error.message);
 		_exit(STATUS_FAILED); /* the launcher sees that it left without a word to MPI, and ends the others */
 	}
 	joined->close(joined);

@@ -6,11 +6,11 @@
 #include <stdio.h>
 
 #include "core/decode/method.h"
+#include "core/decode/options.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "kernels/clock.h"
 #include "streams/jsonl.h"
-#include "swiftlet.h"
 #include "tools/program/options.h"
 
 struct memory;

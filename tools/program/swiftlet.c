@@ -17,6 +17,7 @@ static const struct command command[] = {
     {"run", command_run, "answer one prompt"},
     {"chat", command_chat, "hold a conversation in the terminal"},
     {"serve", command_serve, "serve the HTTP interfaces of OpenAI, Anthropic and Ollama, and a page"},
+    {"pull", command_pull, "fetch a model by its name"},
     {"list", command_list, "list the models that have a name here"},
     {"stream", command_stream, "answer the prompts of a file, one JSON object a line"},
     {"learn", command_learn, "search for layers that drafts can skip, ahead of time"},
@@ -37,6 +38,7 @@ static int print_help(void) {
 	for (int i = 0; i < COMMANDS; i++)
 		printf("  %-9s %s\n", command[i].name, command[i].about);
 	puts("\nExamples\n"
+	     "  swiftlet pull smollm2-135m\n"
 	     "  swiftlet run smollm2-135m \"Why is the sky blue?\"\n"
 	     "  swiftlet chat model.gguf\n"
 	     "  swiftlet serve model.gguf --port 8080\n\n"
@@ -58,7 +60,8 @@ static int refuse_command(const char* name) {
 int main(int argc, char** argv) {
 	if (argc < 2) {
 		fputs("swiftlet: no command was given\n\n", stderr);
-		fputs("usage: swiftlet run|chat|serve|list|stream|learn|masks|inspect|tokenize|bench ... (swiftlet "
+		fputs("usage: swiftlet run|chat|serve|pull|list|stream|learn|masks|inspect|tokenize|bench ... "
+		      "(swiftlet "
 		      "--help)\n",
 		      stderr);
 		return STATUS_USAGE;

@@ -1,0 +1,165 @@
+/* The options of engines and sessions, and the one table that knows them by name: the command line's parser,
+ * --help, shell completion, defaults and the public interface all read it. */
+#ifndef SWIFTLET_CORE_DECODE_OPTIONS_H
+#define SWIFTLET_CORE_DECODE_OPTIONS_H
+
+#include "swiftlet.h"
+
+struct error;
+struct process_group; /* kernels/process_group.h */
+
+/* How tokens are drafted: core/decode/method.c has the table. The first two, and auto, plan by cost. */
+enum swiftlet_method {
+	SWIFTLET_SWIFT,
+	SWIFTLET_VANILLA,
+	SWIFTLET_AUTO,
+	SWIFTLET_NGRAM,
+	SWIFTLET_JACOBI,
+	SWIFTLET_LOOKAHEAD,
+	SWIFTLET_UNIFORM,
+	SWIFTLET_RANDOM,
+	SWIFTLET_SELF_SPEC,
+	SWIFTLET_CLASP,
+	SWIFTLET_LAYERSKIP,
+	SWIFTLET_ADASPEED,
+	SWIFTLET_KANGAROO,
+	SWIFTLET_PPD,
+	SWIFTLET_METHODS
+};
+/* When a chain of draft steps ends; OWN: as the method has it. */
+enum swiftlet_stop_rule {
+	SWIFTLET_STOP_OWN,
+	SWIFTLET_STOP_FIXED,
+	SWIFTLET_STOP_MARGINAL,
+	SWIFTLET_STOP_PRODUCT,
+	SWIFTLET_STOP_PROBE,
+	SWIFTLET_STOP_GAIN
+};
+enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
+#define SWIFTLET_WHOEVER_PAYS (~0u)                        /* drafters: all that can pay on the backend */
+enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
+
+struct swiftlet_options {
+	/* engine */
+	char backend[16];    /* "auto", "cpu", "cuda" */
+	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
+	int threads;         /* 0: one for each CPU that the process may use */
+	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
+	int screened_head;   /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
+	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
+	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
+	struct process_group* group;
+	/* session */
+	int context;        /* tokens; 0: min(the model's, 4096) */
+	char cache_type[8]; /* "auto", "f16", "f32", "q8_0" */
+	enum swiftlet_method method;
+	enum swiftlet_draft draft;
+	enum swiftlet_stop_rule stop_rule; /* of the methods that do not plan by cost, as what follows */
+	double stop_threshold;             /* under it a chain ends; negative: the method's own */
+	bool stop_fixed;                   /* the threshold stays, where the method adapts it */
+	bool rejection;                    /* acceptance by rejection sampling: lossless in distribution */
+	bool reuse;                        /* verification goes on from the exit for the rows that were drafted */
+	int exit_block;                    /* blocks that run before an exit; 0: by cost */
+	int speculations;                  /* draft steps a round; 0: the method's own, or by cost */
+	int children;                      /* ppd: tokens predicted for the next position; 0: by cost */
+	char adapter[512], heads[512], probe[512]; /* files of auxiliary weights; "": none */
+	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and
+	 * is opened with the engine. "": none */
+	char draft_model[512];
+	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number, or
+	                    * SWIFTLET_WHOEVER_PAYS */
+	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
+	                    * Only for sessions that serve one tenant */
+	int max_tree;      /* rows of a tree, root counted; or the two names above */
+	/* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]; zeros: 10, 8, 5, 3 when
+	 * greedy, 10, 5, 3, 1 when sampled (published code) */
+	int tree_top_k[4];
+	int max_draft;          /* N_D */
+	double threshold;       /* epsilon */
+	int window, window_min; /* gamma, and the shortest scored */
+	int bayes_interval, max_steps, patience, confirm;
+	double max_matchness;
+	double skip_ratio; /* 0: auto */
+	double skip_cost;  /* share of a plain step's cost that a mask saves at least; 0: as many as pay */
+	bool search;       /* false: the mask stays as given */
+	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01
+	 * and, in the beginning, up to 32 plain steps of what drafting has earned. */
+	double opt_budget;
+	/* Learning while no request runs, at idle priority: at most so many seconds for each second that requests
+	 * took; 0: none, infinity: until it brings nothing more. */
+	double idle_learning;
+	bool published;            /* the search as SWIFT has it; set by `preset` */
+	bool objective_speedup;    /* else matchness */
+	bool expected_improvement; /* else UCB */
+	bool hamming;              /* else Matérn 5/2 */
+	double kappa;
+	/* of a copy of the weights for drafting: 4 or 8, made while the engine opens; 0: none; -1: as the stored
+	 * weights suggest, made by slices between passes, or not at all where it does not fit or would not pay */
+	int draft_bits;
+	/* Share of those weights that a draft step reads, where they are stored by input channel (on a CPU), in
+	 * (0, 1]; 0: .43, from where a search goes on. */
+	double draft_read;
+	/* Pages of 64 positions that a draft's attention reads of a long text, by block those that verified tokens
+	 * looked at most, beside the first page and the newest tokens (on a CPU), at most MAX_LISTED; 0: it reads
+	 * all; -1: 16, where that saves time. */
+	int draft_pages;
+	bool draft_wait;     /* the latter, too, is made while the engine opens */
+	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
+	void (*progress)(void* user, double share); /* of making it while the engine opens; NULL: not told */
+	void* progress_user;
+	bool bank;                        /* for streams/ */
+	uint64_t seed;                    /* of the search and of sampling */
+	double temperature, top_p, min_p; /* the default request's */
+	int top_k;
+	/* seconds; NULL: the monotonic clock. With another the search has no thread of its own, so that all
+	 * repeats */
+	double (*clock)(void* user);
+	void* clock_user;
+};
+
+/* The defaults of the paper and the published code. */
+void options_default(struct swiftlet_options*);
+/* "auto", "swift", "layerskip"… */
+const char* method_name(enum swiftlet_method);
+/* The monotonic clock, or the options' own. Seconds. */
+double options_clock(const struct swiftlet_options*);
+/* Copies an error's sentence to a caller of the public interface. Returns false. */
+bool give_message(char* message, size_t size, const struct error*);
+
+enum option_type {
+	OPTION_HEADING,
+	TAKES_INTEGER,
+	TAKES_REAL,
+	TAKES_SEED,
+	TAKES_CHOICE,
+	TAKES_FLAG,
+	TAKES_NAME,
+	TAKES_PATH,
+	TAKES_SIZE,
+	TAKES_OWN /* set reads it */
+};
+
+/* A row of the table. */
+struct option {
+	const char* name; /* without dashes; of an OPTION_HEADING its text */
+	char letter;      /* short form, or 0 */
+	bool usual;       /* --help shows it too, not only --help-all */
+	enum option_type type;
+	size_t offset;
+	double low, high;  /* TAKES_PATH: high is the field's room */
+	const char* words; /* TAKES_TAKES_CHOICE, TAKES_FLAG: "word=value word=value…"; NAME: the words allowed;
+	                      REAL, INTEGER: one more word; PATH: what may be given */
+	const char* value; /* what stands for the value in the help; NULL: the words */
+	const char* help;  /* lines */
+	const char* fallback; /* the default as a text; "": `help` names it; NULL: as options_default has it */
+	int (*set)(struct swiftlet_options*, const char* value, char* message, size_t size); /* OWN */
+};
+extern const struct option option_table[];
+extern const int n_options;
+
+/* By name, or where that is NULL by letter; NULL: none. */
+const struct option* option_named(const char* name, char letter);
+/* What stands for a value of it: "auto|on|off", "N". */
+void option_value(const struct option*, char* text, size_t size);
+
+#endif
