@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct page_pool* pool_of(struct cpu_backend* b, enum dtype type) {
 	return &b->pages[type == DTYPE_F32 ? 0 : type == DTYPE_F16 ? 1 : 2];
@@ -34,10 +35,18 @@ static bool sizes(struct cpu_cache* c, const struct model_shape* s, int capacity
 	       !__builtin_mul_overflow(*page_bytes, (size_t)paged_most(capacity), &most) && most <= SIZE_MAX / 4;
 }
 
-/* Zero, so that the system gives memory of its own only where tokens have been. */
+/* Zero, so that the system gives memory of its own only where tokens have been: in large pages of its own,
+ * where it can, since attention goes through all of it in pieces of a few kilobytes. */
 static void* take_memory(void* owner, size_t bytes) {
+	enum { LARGE_PAGE = 1 << 21 };
+	unsigned char* taken = calloc(1, bytes);
 	(void)owner;
-	return calloc(1, bytes);
+#ifdef MADV_HUGEPAGE
+	const size_t skip = LARGE_PAGE - (uintptr_t)taken % LARGE_PAGE;
+	if (taken && bytes > skip + LARGE_PAGE)
+		(void)madvise(taken + skip, (bytes - skip) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+#endif
+	return taken;
 }
 
 static void give_memory_back(void* owner, void* taken) {
@@ -97,8 +106,17 @@ void cpu_cache_close(struct cache* cache) {
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* Moves the rows at the path's slots to the slots after the committed ones. */
-static void compact(const struct cpu_cache* c, size_t head, const int32_t* path, int n) {
+/* Moves the keys at the path's slots to the slots after the committed ones. */
+static void compact_keys(const struct cpu_cache* c, size_t head, int head_dim, const int32_t* path, int n) {
+	const int first = c->paged.head.committed;
+	for (int j = 0; j < n; j++)
+		if (path[j] != j)
+			key_copy(c->paged.head.type, page_at(c, head, first + j), (first + j) % PAGE_SLOTS,
+			         page_at(c, head, first + path[j]), (first + path[j]) % PAGE_SLOTS, head_dim);
+}
+
+/* And the values. */
+static void compact_values(const struct cpu_cache* c, size_t head, const int32_t* path, int n) {
 	const int first = c->paged.head.committed;
 	for (int j = 0; j < n; j++)
 		if (path[j] != j)
@@ -111,8 +129,8 @@ void cpu_commit(struct cache* cache, const int32_t* path, int n) {
 	if (paged_moves(&c->paged, path, n))
 		for (int i = 0; i < s->n_blocks; i++)
 			for (int h = 0; h < s->kv_heads; h++) {
-				compact(c, keys_at(c, i, h), path, n);
-				compact(c, values_at(c, i, h), path, n);
+				compact_keys(c, keys_at(c, i, h), s->head_dim, path, n);
+				compact_values(c, values_at(c, i, h), path, n);
 			}
 	paged_commit(&c->paged, path, n);
 }

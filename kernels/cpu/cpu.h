@@ -6,6 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/key_layout.h"
 #include "kernels/cpu/screened_head.h"
 #include <stdatomic.h>
 
@@ -47,7 +48,7 @@ struct slice_row {
 	int32_t ancestor[MAX_ROWS]; /* slots, root first, its own last */
 };
 
-enum { MAX_PRODUCTS = 3 };
+enum { MAX_PRODUCTS = 3, MAX_KEY_BYTES = 1024 * sizeof(float) };
 
 struct cpu_backend {
 	struct backend head;
@@ -121,9 +122,9 @@ static inline int look_pages(const struct cpu_backend* b) {
 	return (b->context + MAX_ROWS) / LIST_POSITIONS + 1;
 }
 
-/* Rows of a sequence that one part of attention takes at most: its queries share what is widened of the
- * cache, which eight of them make up for. */
-enum { MOST_ATTENTION_ROWS = 8 };
+/* Rows of a sequence that one part of attention takes at most: so many queries share one reading of the cache
+ * and what is widened of it, and their scores fit a core's own cache at eight thousand positions. */
+enum { MOST_ATTENTION_ROWS = 24 };
 static inline int attention_rows(const struct model_shape* s) {
 	const int group = s->heads / s->kv_heads;
 	return group < MOST_ATTENTION_ROWS ? MOST_ATTENTION_ROWS / group : 1;
@@ -146,8 +147,12 @@ static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
 	return keys_at(c, b, h) + c->block_bytes / 2;
 }
+/* Where these keys of the page of a slot begin; where the values of that slot lie. */
+static inline unsigned char* page_at(const struct cpu_cache* c, size_t head, int slot) {
+	return c->paged.bytes[slot / PAGE_SLOTS] + head;
+}
 static inline unsigned char* slot_at(const struct cpu_cache* c, size_t head, int slot) {
-	return c->paged.bytes[slot / PAGE_SLOTS] + head + (size_t)(slot % PAGE_SLOTS) * c->slot_bytes;
+	return page_at(c, head, slot) + (size_t)(slot % PAGE_SLOTS) * c->slot_bytes;
 }
 
 /* ---- pass.c ---- */

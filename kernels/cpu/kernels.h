@@ -17,8 +17,9 @@
  * i / PAGE_SLOTS. */
 struct attention_row {
 	const unsigned char* const* page;
-	size_t key, value; /* where in a page its (PAGE_SLOTS, head_dim) keys and values begin */
-	size_t slot_bytes; /* distance between slots */
+	size_t key;        /* where in a page its keys begin, which lie as kernels/cpu/key_layout.h says */
+	size_t value;      /* and its values, (PAGE_SLOTS, head_dim) */
+	size_t slot_bytes; /* distance between slots of values */
 	enum dtype type;   /* F16, F32 or Q8_0 */
 	int base;
 	int n_ancestors;         /* the row itself included */

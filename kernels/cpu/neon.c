@@ -19,8 +19,9 @@
 typedef struct {
 	float32x4_t low, high;
 } vec;
-typedef float32x4_t key_sums;
-enum { LANES = 8, KEYS = 4, TILE_HEADS = 3, TILE_CHUNKS = 4 };
+enum { LANES = 8, TILE_CHUNKS = 4, PAGES_AT_ONCE = 1 };
+#define TILE_HEADS 3
+#define TILE_QUERIES 3
 
 static inline vec vec_set(float x) { return (vec){vdupq_n_f32(x), vdupq_n_f32(x)}; }
 static inline vec vec_load(const float* x) { return (vec){vld1q_f32(x), vld1q_f32(x + 4)}; }

@@ -112,9 +112,11 @@ static void store_row(void* user, int i, int thread) {
 	apply_rope(b, job->block, k, s->kv_heads, &vectors->k_norm, i);
 	const int slot = c->paged.head.committed + row->index;
 	for (int h = 0; h < s->kv_heads; h++) {
-		unsigned char* key = slot_at(c, keys_at(c, job->block, h), slot);
+		unsigned char key[MAX_KEY_BYTES];
 		unsigned char* value = slot_at(c, values_at(c, job->block, h), slot);
 		b->kernels->store(c->paged.head.type, key, nth(k, h, s->head_dim), s->head_dim);
+		key_put(c->paged.head.type, page_at(c, keys_at(c, job->block, h), slot), slot % PAGE_SLOTS, key,
+		        s->head_dim);
 		b->kernels->store(c->paged.head.type, value, nth(v, h, s->head_dim), s->head_dim);
 	}
 }

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/key_layout.h"
 #include "kernels/dtype_blocks.h"
 
 static uint64_t random_state = 1;
@@ -247,6 +248,10 @@ static unsigned char* slot_of(const struct attention_case* c, size_t rows, int s
 	return c->memory + page + rows + (size_t)(slot % PAGE_SLOTS) * c->row.slot_bytes;
 }
 
+static unsigned char* page_of(const struct attention_case* c, int slot) {
+	return c->memory + (c->page[slot / PAGE_SLOTS] - c->memory) + c->row.key;
+}
+
 static void lay_pages(struct attention_case* c) {
 	const size_t page_bytes = 2 * PAGE_SLOTS * c->row.slot_bytes;
 	c->memory = calloc(CASE_PAGES, page_bytes);
@@ -282,9 +287,11 @@ static void make_case(struct attention_case* c) {
 	};
 	lay_pages(c);
 	float row[256];
+	unsigned char key[sizeof row];
 	for (int i = 0; i < base + 300; i++) {
 		random_row(row, head_dim, 2);
-		cpu_reference.store(type, slot_of(c, c->row.key, i), row, head_dim);
+		cpu_reference.store(type, key, row, head_dim);
+		key_put(type, page_of(c, i), i % PAGE_SLOTS, key, head_dim);
 		random_row(row, head_dim, 2);
 		cpu_reference.store(type, slot_of(c, c->row.value, i), row, head_dim);
 	}
@@ -330,7 +337,8 @@ static void attention_division(void** state) {
 			/* gather the rows to the front, in order */
 			for (int i = 0; i < c.row.n_ancestors; i++) {
 				const int to = c.row.base + i, from = c.ancestor[i];
-				memmove(slot_of(&c, c.row.key, to), slot_of(&c, c.row.key, from), c.row.slot_bytes);
+				key_copy(c.row.type, page_of(&c, to), to % PAGE_SLOTS, page_of(&c, from), from % PAGE_SLOTS,
+				         c.row.head_dim);
 				memmove(slot_of(&c, c.row.value, to), slot_of(&c, c.row.value, from), c.row.slot_bytes);
 			}
 			const int32_t last = end - 1;
@@ -350,13 +358,15 @@ static void plain_mass(const struct attention_case* c, double* mass) {
 	const struct attention_row* a = &c->row;
 	static double score[600];
 	float key[256];
+	unsigned char stored[sizeof key];
 	const int end = a->base + a->n_ancestors;
 	memset(mass, 0, 10 * sizeof *mass);
 	for (int g = 0; g < a->group; g++) {
 		double sum = a->sinks ? exp((double)a->sinks[g]) : 0;
 		for (int p = 0; p < end; p++) {
-			dtype_to_float(a->type, slot_of(c, a->key, p < a->base ? p : a->ancestor[p - a->base]), key,
-			               a->head_dim);
+			const int slot = p < a->base ? p : a->ancestor[p - a->base];
+			key_get(a->type, page_of(c, slot), slot % PAGE_SLOTS, stored, a->head_dim);
+			dtype_to_float(a->type, stored, key, a->head_dim);
 			double dot = 0;
 			for (int j = 0; j < a->head_dim; j++)
 				dot += (double)c->q[g * a->head_dim + j] * (double)key[j];
