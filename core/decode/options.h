@@ -50,7 +50,7 @@ struct swiftlet_options {
 	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
 	struct process_group* group;
 	/* session */
-	int context;        /* tokens; 0: min(the model's, 4096) */
+	int context;        /* tokens; 0: the model's own, as far as memory holds it */
 	char cache_type[8]; /* "auto", "f16", "f32", "q8_0" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
@@ -99,9 +99,9 @@ struct swiftlet_options {
 	/* Share of those weights that a draft step reads, where they are stored by input channel (on a CPU), in
 	 * (0, 1]; 0: .43, from where a search goes on. */
 	double draft_read;
-	/* Pages of 64 positions that a draft's attention reads of a long text, by block those that verified tokens
-	 * looked at most, beside the first page and the newest tokens (on a CPU), at most MAX_LISTED; 0: it reads
-	 * all; -1: 16, where that saves time. */
+	/* Pages of 64 positions that a draft's attention reads of a long text, by block those that verified
+	 * tokens looked at most, beside the first page and the newest tokens (on a CPU), at most MAX_LISTED; 0:
+	 * it reads all; -1: 16, where that saves time. */
 	int draft_pages;
 	bool draft_wait;     /* the latter, too, is made while the engine opens */
 	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
