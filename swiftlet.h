@@ -190,6 +190,9 @@ struct swiftlet_figures {
 	double chosen_by;         /* the score that it was chosen by: the best of many, so too high */
 	int64_t optimize_steps;   /* proposals scored during this generation */
 	const char* search_state; /* "running", "confirmed", "exhausted", "patience", "off" */
+	/* Share of the layers' weights that the model's draft steps read at the end: without what the mask skips,
+	 * and without the channels that are left out. NaN: it drafted nothing. */
+	double read;
 	int n_attention, n_mlp;   /* the mask at the end, 0-based blocks, ascending */
 	int attention[256], mlp[256];
 	/* of the others, those that drafts run with the quantized draft weights; and whether the head does */

@@ -264,6 +264,10 @@ struct mask {
 	uint64_t word[MASK_WORDS];
 	uint64_t stored[MASK_WORDS];
 	uint64_t stored_head; /* 0 or 1 */
+	/* Which channels its sub-layers leave out where they run with draft weights by input channel; without
+	 * has_levels as many as the engine says. */
+	struct levels levels;
+	bool has_levels;
 };
 
 static inline bool mask_has(const struct mask* m, int sub_layer) {
@@ -300,7 +304,8 @@ static inline bool mask_equal(const struct mask* a, const struct mask* b) {
 	for (int i = 0; i < MASK_WORDS; i++)
 		if (a->word[i] != b->word[i] || a->stored[i] != b->stored[i])
 			return false;
-	return a->stored_head == b->stored_head;
+	return a->stored_head == b->stored_head && a->has_levels == b->has_levels &&
+	       (!a->has_levels || levels_equal(&a->levels, &b->levels));
 }
 
 /* ---- the cache ---------------------------------------------------------------------------- */

@@ -160,5 +160,10 @@ bool idle_goes_on(struct idle_progress* p, const struct search* search, int pati
 
 const char* idle_status(struct session* s) {
 	const struct search* search = session_search(s);
+	const struct engine* engine = session_engine(s);
+	const bool waits = engine->making && draft_weights_job_share(engine->making) < 1;
+	/* by draft weights whose levels were not scored yet nothing is known */
+	if (waits || (search && search_has_draft_weights(search) && isnan(search_speedup(search))))
+		return NULL;
 	return search && search_speedup(search) > 1 ? NULL : "skipping does not pay here; drafts come from text";
 }

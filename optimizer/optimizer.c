@@ -19,6 +19,8 @@ static void offer_costs(const struct session* s, struct search* search) {
 	    s->draft_weights && s->draft_weights->format.columns ? &s->engine->levels : NULL;
 	cost_sub_layers(cost, true, levels, &costs.quantized_attention, &costs.quantized_mlp,
 	                &costs.quantized_fixed);
+	if (levels)
+		cost_channels(cost, costs.channel);
 	for (int n = 1; n <= SLICE_ROWS; n++)
 		costs.verify[n] = cost_verify(cost, n);
 	search_set_costs(search, &costs);
@@ -173,6 +175,9 @@ struct search* session_new_search(struct session* s, struct error* error) {
 	    .draft_bits = priced ? draft_weights->format.bits : 0,
 	    .quantized = draft_weights->sub_layers,
 	    .head_quantized = draft_weights->head,
+	    .channels = priced && draft_weights->format.columns,
+	    .given_share = o->draft_read > 0,
+	    .levels = s->engine->levels,
 	};
 	struct search* search = search_open(&how, error);
 	if (search && s->draft_weights) {

@@ -161,11 +161,13 @@ bool score_begin(struct learner* learner) {
 	struct window* w = &o->window;
 	if (!s->options.search || (search_state(o->search) != SEARCH_RUNNING && !search_waits(o->search)))
 		return false;
+	search_spend(o->search, is_free(s));
+	if (search_spares(o->search))
+		return false;
 	move_window(o);
 	if (w->size == 0 || !is_affordable(o))
 		return false;
 	const double began = now(o);
-	search_spend(o->search, is_free(s));
 	const bool proposed = search_propose(o->search, &w->proposal);
 	optimizer_charge(o, now(o) - began);
 	if (!proposed)

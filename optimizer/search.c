@@ -57,6 +57,18 @@ static bool check_options(const struct search_options* o, struct error* error) {
 	return true;
 }
 
+static struct level_search* open_levels(const struct search_options* o) {
+	enum { INTERVAL = 2 }; /* every other proposal is the process's (bench search) */
+	const struct level_options how = {.blocks = o->blocks,
+	                                  .bayes_interval = o->bayes_interval > 0 ? INTERVAL : 0,
+	                                  .max_steps = o->max_steps,
+	                                  .patience = o->patience,
+	                                  .given_share = o->given_share,
+	                                  .start = o->levels,
+	                                  .seed = o->seed ^ 0x1e7e15};
+	return level_open(&how);
+}
+
 static bool open_parts(struct search* s, const struct search_options* o) {
 	const struct mask mask = search_start_mask(o->blocks);
 	struct vector start;
@@ -66,6 +78,8 @@ static bool open_parts(struct search* s, const struct search_options* o) {
 	    !belief_open(&s->belief, s->dims, o->draft_bits, s->size, o->seed ^ 0x5eed))
 		return false;
 	incumbent_place(s, &start);
+	if (o->channels && !(s->levels = open_levels(o)))
+		return false;
 	if (!o->published)
 		return true;
 	published_place(s, &start, NAN);
@@ -100,6 +114,7 @@ void search_close(struct search* s) {
 	gp_close(s->gp);
 	record_close(&s->record);
 	belief_close(&s->belief);
+	level_close(s->levels);
 	free(s);
 }
 
@@ -112,12 +127,15 @@ void search_window(struct search* s, int64_t window, int size) {
 		belief_window(&s->belief);
 	s->window = window;
 	s->window_size = size;
+	if (s->levels)
+		level_window(s->levels, window, size);
 	s->level = NAN;
 	removal_window(&s->removal);
 	incumbent_stand_again(s);
 }
 
 void search_spend(struct search* s, bool freely) { s->sparing = !freely; }
+bool search_spares(const struct search* s) { return s->by_level && s->sparing; }
 
 /* ---- observing ---------------------------------------------------------------------------- */
 
@@ -174,6 +192,10 @@ static bool plausible(const struct search* s, const struct mask* mask, int match
 
 void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
 	struct vector v;
+	if (s->by_level) {
+		level_observe(s->levels, p, matches, rows);
+		return;
+	}
 	if (s->window_size < 1 || rows > s->window_size || !plausible(s, &p->mask, matches, rows, &v))
 		return;
 	const bool step = search_is_step(p->kind);
@@ -206,7 +228,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 
 void search_observe_mask(struct search* s, const struct mask* mask, int matches, int rows, int64_t window) {
 	struct vector v;
-	if (s->option.published || window < 0 || !plausible(s, mask, matches, rows, &v))
+	if (s->option.published || s->by_level || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	s->record.entry[learn_score(s, &v, &(struct score){matches, rows, window})].may_draft = true;
 	incumbent_compare(s, false);
@@ -218,6 +240,10 @@ enum { DRAFTS_TO_COMPARE = 64 };
 
 void search_see_draft(struct search* s, const struct mask* mask, double accepted, double trials) {
 	struct vector v;
+	if (s->by_level) {
+		level_see_draft(s->levels, mask, accepted, trials);
+		return;
+	}
 	if (s->option.published || !(trials > 0) || !isfinite(trials) || !(accepted >= 0 && accepted <= trials) ||
 	    !vector_of(mask, &s->quantized, s->dims, &v))
 		return;
@@ -310,6 +336,8 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 	}
 	if (!is_influence(s, influence))
 		return;
+	if (s->levels)
+		level_set_spans(s->levels, spans);
 	belief_inform_spans(&s->belief, spans, influence);
 	s->removal.begun = false;
 	weigh_again(s);
@@ -318,14 +346,20 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 /* ---- the best, and what comes from outside ------------------------------------------------ */
 
 struct mask search_best(const struct search* s, double* matchness) {
+	if (s->by_level)
+		return level_best(s->levels, matchness);
 	if (matchness)
 		*matchness = s->unseen_rows > 0 ? (double)s->unseen_matches / (double)s->unseen_rows : NAN;
 	return incumbent_mask(s, &search_incumbent(s)->bits);
 }
 
-double search_chosen_by(const struct search* s) { return s->chosen_by; }
+double search_chosen_by(const struct search* s) {
+	return s->by_level ? level_chosen_by(s->levels) : s->chosen_by;
+}
 
 double search_expected(const struct search* s) {
+	if (s->by_level)
+		return level_expected(s->levels);
 	if (s->option.published)
 		return s->chosen_by;
 	const bool known =
@@ -334,12 +368,16 @@ double search_expected(const struct search* s) {
 }
 
 double search_hope(const struct search* s) {
+	if (s->by_level)
+		return sqrt(level_expected(s->levels));
 	return s->record.observations > 0 ? sqrt(value_matchness(s, search_incumbent(s))) : NAN;
 }
 
-bool search_hopeless(const struct search* s) { return s->hopeless; }
+bool search_hopeless(const struct search* s) { return s->hopeless && !s->by_level; }
 
 double search_speedup(const struct search* s) {
+	if (s->by_level)
+		return level_speedup(s->levels);
 	const struct entry* e = search_incumbent(s);
 	return s->have_costs ? value_speedup(s, &e->bits, value_matchness(s, e)) : NAN;
 }
@@ -350,6 +388,8 @@ void search_adopt(struct search* s, const struct mask* mask) {
 		return;
 	s->given = true;
 	s->asked = *mask;
+	if (s->by_level)
+		level_adopt(s->levels, mask);
 	if (s->option.published)
 		published_place(s, &v, s->chosen_by);
 	else
@@ -365,6 +405,9 @@ void search_use_draft_weights(struct search* s) {
 	struct vector v = search_incumbent(s)->bits;
 	if (s->option.draft_bits == 0 || quantized_any(&s->quantized))
 		return;
+	s->by_level = s->levels != NULL;
+	if (s->by_level && s->given)
+		level_adopt(s->levels, &s->asked);
 	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
 	s->quantized = (struct quantized_set){s->option.quantized, s->option.head_quantized};
 	s->hopeless = !value_hopes(s);
@@ -385,6 +428,16 @@ void search_use_draft_weights(struct search* s) {
 
 bool search_has_draft_weights(const struct search* s) { return quantized_any(&s->quantized); }
 
+static void tell_levels(struct search* s) {
+	double layers = 0;
+	for (int k = 0; k < COLUMN_KINDS; k++)
+		layers += s->option.blocks * s->cost.channel[k];
+	if (!(layers > 0))
+		return;
+	level_set_bytes(s->levels, s->cost.channel);
+	level_set_costs(s->levels, layers, s->cost.quantized_fixed, s->cost.verify, s->cost.max_draft);
+}
+
 void search_set_costs(struct search* s, const struct search_costs* cost) {
 	const double each[] = {cost->attention,           cost->mlp,           cost->fixed,
 	                       cost->quantized_attention, cost->quantized_mlp, cost->quantized_fixed};
@@ -395,6 +448,8 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 		return;
 	s->cost = *cost;
 	s->have_costs = true;
+	if (s->levels)
+		tell_levels(s);
 	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
 		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
 	if (is_guess(s) && s->belief.informed && (value_priced(s) || s->option.skip_cost > 0)) {
@@ -408,14 +463,27 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 void search_settle(struct search* s) {
 	s->state = SEARCH_CONFIRMED;
 	s->waiting = 0;
+	if (s->levels)
+		level_settle(s->levels);
 }
 
-bool search_waits(const struct search* s) { return s->pending || s->suggestions > 0; }
+bool search_waits(const struct search* s) {
+	return s->by_level ? level_waits(s->levels) : s->pending || s->suggestions > 0;
+}
 
-enum search_state search_state(const struct search* s) { return s->state; }
-int search_steps(const struct search* s) { return s->steps; }
+enum search_state search_state(const struct search* s) {
+	return s->by_level ? level_state(s->levels) : s->state;
+}
+int search_steps(const struct search* s) { return s->steps + (s->levels ? level_steps(s->levels) : 0); }
+
+static double skipped_share(const struct search* s) {
+	const struct mask best = level_best(s->levels, NULL);
+	return (double)mask_count(&best) / s->dims;
+}
 
 double search_skip_ratio(const struct search* s) {
+	if (s->by_level)
+		return skipped_share(s);
 	return s->free_size || s->option.skip_cost > 0
 	           ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims
 	           : s->option.skip_ratio;

@@ -37,6 +37,10 @@ struct search_options {
 	int draft_bits;
 	struct mask quantized;
 	bool head_quantized;
+	/* These draft weights are by input channel: once drafts run with them, levels are searched in place of
+	 * sub-layers (level_search.h), from `levels` on; their share read stays where it is given. */
+	bool channels, given_share;
+	struct levels levels;
 	/* SWIFT as published, in everything that changes a mask: uniformly random proposals, a plain Gaussian
 	 * process each bayes_interval-th, the first mask scored replaces the start mask, the best raw score ever
 	 * drafts, nothing is scored twice. Influence, costs and `confirm` are ignored. */
@@ -49,6 +53,7 @@ struct search_costs {
 	double fixed;          /* what no mask saves: embedding, head, overhead */
 	double quantized_attention, quantized_mlp,
 	    quantized_fixed;           /* the same with the quantized draft weights, where there are some */
+	double channel[COLUMN_KINDS];  /* one block's maps, whole, where those are by input channel */
 	double verify[SLICE_ROWS + 1]; /* v(n) of n rows; v[1] = 1 */
 	int max_draft;
 };
@@ -64,6 +69,10 @@ enum proposal_kind {
 	PROPOSAL_BAYES,
 	PROPOSAL_REMOVAL /* on the way of greedy removal; all of its rows are to be scored */
 };
+
+static inline bool search_is_step(enum proposal_kind kind) {
+	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES || kind == PROPOSAL_REMOVAL;
+}
 
 struct proposal {
 	enum proposal_kind kind;
@@ -104,6 +113,9 @@ void search_observe(struct search*, const struct proposal*, int matches, int row
  * the same waits: it wants every row of every proposal, which a small share of plain time does not pay for.
  */
 void search_spend(struct search*, bool freely);
+/* Whether nothing is worth scoring then: a row that scores levels costs about as much as a draft step, and the
+ * levels that were found beat those it starts from by no more than noise (docs/lessons.md). */
+bool search_spares(const struct search*);
 /* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);
 

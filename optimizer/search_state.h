@@ -7,6 +7,7 @@
 
 #include "gp/gp.h"
 #include "gp/random.h"
+#include "optimizer/level_search.h"
 #include "optimizer/record.h"
 #include "optimizer/search.h"
 
@@ -33,8 +34,10 @@ struct search {
 	struct record record;
 	struct belief belief;
 	struct gp_random random;
-	struct gp* gp; /* as published; NULL: never Bayesian */
-	int next_fit;  /* of the process, at so many observations */
+	struct gp* gp;               /* as published; NULL: never Bayesian */
+	struct level_search* levels; /* NULL: draft weights are not by input channel */
+	bool by_level;               /* it is what searches now */
+	int next_fit;                /* of the process, at so many observations */
 	struct removal removal;
 	double standing,
 	    level; /* of the incumbent, as entries stand; its log-probability on this window, NaN: none */
@@ -64,9 +67,6 @@ struct search {
 
 static inline struct entry* search_incumbent(const struct search* s) {
 	return &s->record.entry[s->incumbent];
-}
-static inline bool search_is_step(enum proposal_kind kind) {
-	return kind == PROPOSAL_RANDOM || kind == PROPOSAL_BAYES || kind == PROPOSAL_REMOVAL;
 }
 
 /* Whether masks are looked for by removal: where spans are known. Without them, of another runtime's model,

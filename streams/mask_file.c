@@ -130,6 +130,41 @@ static bool read_stored(const cJSON* object, int blocks, struct mask* mask, cons
 	return true;
 }
 
+static const char* const level_name[COLUMN_KINDS] = {
+    [COLUMN_ATTENTION] = "attention",
+    [COLUMN_ATTENTION_OUT] = "attention_output",
+    [COLUMN_MLP] = "mlp",
+    [COLUMN_DOWN] = "down",
+};
+
+bool mask_read_levels(const struct cJSON* object, struct mask* mask) {
+	const cJSON* const levels = json_field(object, "levels");
+	if (!levels)
+		return true;
+	for (int kind = 0; kind < COLUMN_KINDS; kind++) {
+		const cJSON* const list = cJSON_GetObjectItemCaseSensitive(levels, level_name[kind]);
+		const cJSON* item = cJSON_IsArray(list) ? list->child : NULL;
+		for (int depth = 0; depth < LEVEL_DEPTHS; depth++, item = item->next) {
+			if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0.01 && item->valuedouble <= 1))
+				return false;
+			mask->levels.left_out[depth][kind] = (uint8_t)lround(100 * (1 - item->valuedouble));
+		}
+		if (item)
+			return false;
+	}
+	mask->has_levels = true;
+	return true;
+}
+
+/* Format 2 says something that format 1 cannot. */
+static bool read_states(const cJSON* object, int blocks, struct mask* mask, const struct mask_location* at) {
+	if (!mask_read_levels(object, mask))
+		return wrong(at, "\"levels\" is something else, expected " MASK_LEVELS);
+	if (mask->has_levels && !json_field(object, "stored"))
+		return true;
+	return read_stored(object, blocks, mask, at);
+}
+
 static bool read_entry(const cJSON* object, struct mask_entry* entry, const struct mask_location* at) {
 	mask_entry_start(entry);
 	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(object, "format");
@@ -145,7 +180,7 @@ static bool read_entry(const cJSON* object, struct mask_entry* entry, const stru
 	                  read_figure(object, "blocks", 1, MAX_BLOCKS, &blocks, at) &&
 	                  read_blocks(object, "attention", 0, (int)blocks, &entry->mask, at) &&
 	                  read_blocks(object, "mlp", 1, (int)blocks, &entry->mask, at) &&
-	                  (!states || read_stored(object, (int)blocks, &entry->mask, at)) &&
+	                  (!states || read_states(object, (int)blocks, &entry->mask, at)) &&
 	                  read_figure(object, "matchness", 0, 1, &entry->matchness, at) &&
 	                  read_figure(object, "alpha", 0, 1, &entry->alpha, at) &&
 	                  read_figure(object, "M", 0, 1e6, &entry->mean_generated, at) &&
@@ -236,18 +271,35 @@ void mask_put_blocks(struct text* out, const struct mask* mask) {
 	text_integers(out, block, mask_blocks(mask, 1, block));
 }
 
-void mask_put_stored(struct text* out, const struct mask* mask) {
+static void put_levels(struct text* out, const struct levels* levels) {
+	for (int kind = 0; kind < COLUMN_KINDS; kind++) {
+		text_json(out, kind ? ",'%s':[" : "'%s':[", level_name[kind]);
+		for (int depth = 0; depth < LEVEL_DEPTHS; depth++)
+			text_json(out, depth ? ",%g" : "%g", (100 - levels->left_out[depth][kind]) / 100.0);
+		text_put(out, "]");
+	}
+}
+
+static void put_stored(struct text* out, const struct mask* mask) {
 	struct mask set = {.word = {0}};
-	if (!mask_has_stored(mask))
-		return;
 	memcpy(set.word, mask->stored, sizeof set.word);
 	text_json(out, ",'stored':{");
 	mask_put_blocks(out, &set);
 	text_json(out, ",'head':%b}", mask->stored_head != 0);
 }
 
+void mask_put_states(struct text* out, const struct mask* mask) {
+	if (mask_has_stored(mask))
+		put_stored(out, mask);
+	if (!mask->has_levels)
+		return;
+	text_json(out, ",'levels':{");
+	put_levels(out, &mask->levels);
+	text_put(out, "}");
+}
+
 const char* mask_format_name(const struct mask* mask) {
-	return mask_has_stored(mask) ? states_format_name : format_name;
+	return mask_has_stored(mask) || mask->has_levels ? states_format_name : format_name;
 }
 
 static const char* or_null(const char* text) { return *text ? text : NULL; }
@@ -258,7 +310,7 @@ static void put_entry(struct text* out, const struct mask_entry* entry) {
 	          entry->blocks > 0 ? (double)entry->blocks : (double)NAN,
 	          or_null(entry->task[0] ? entry->task : entry->key));
 	mask_put_blocks(out, &entry->mask);
-	mask_put_stored(out, &entry->mask);
+	mask_put_states(out, &entry->mask);
 	text_json(out, ",'matchness':%r,'alpha':%r,'M':%r,'skip_ratio':%r,'tokens_served':%l}", entry->matchness,
 	          entry->alpha, entry->mean_generated, entry->skip_ratio, entry->tokens_served);
 }

@@ -3,9 +3,11 @@
  * Two formats are read, recognised by content, and written:
  * - ours: {"format": "swiftlet-mask-1", "model", "fingerprint", "blocks", "task", "attention", "mlp",
  *   "matchness", "alpha", "M", "skip_ratio", "tokens_served"}, or an array of these;
- * - the same with "format": "swiftlet-mask-2" and "stored": {"attention", "mlp", "head": true|false}: what a
- * draft runs with its stored weights though there be quantized draft weights. A mask that keeps nothing so is
- * written as 1;
+ * - the same with "format": "swiftlet-mask-2" and one or both of "stored": {"attention", "mlp", "head":
+ *   true|false}, what a draft runs with its stored weights though there be quantized draft weights, and
+ *   "levels": {"attention": [a, b, c], "attention_output", "mlp", "down"}, the shares of channels that it
+ *   reads of what it does not skip, in the first, middle and last third of the blocks. A mask with neither is
+ *   written as 1;
  * - skip_layers, the published code's: {"<model>_<task>": {"attention": […], "mlp": […]}, …}, where the
  *   name is a key as a whole and never split.
  * Blocks are 0-based. Reading a file does not check its blocks against a model: mask_entry_fits does. */
@@ -64,12 +66,20 @@ const struct mask_entry* mask_list_pick(const struct mask_list*, const char* key
 bool mask_entry_fits(const struct mask_entry*, int blocks, const char* fingerprint, bool force,
                      const char* name, struct error*);
 
-/* "swiftlet-mask-1", or -2 where the mask runs any sub-layer as stored. */
+/* "swiftlet-mask-1", or -2 where the mask runs any sub-layer as stored or has levels. */
 const char* mask_format_name(const struct mask*);
 /* "attention":[…],"mlp":[…] */
 void mask_put_blocks(struct text*, const struct mask*);
-/* And then, with a comma before it, the member "stored". */
-void mask_put_stored(struct text*, const struct mask*);
+/* And then, with a comma before each, the members "stored" and "levels" where the mask has them. */
+void mask_put_states(struct text*, const struct mask*);
+/* The member "levels" into the mask, rounded to per cents; absent and null: it has none. False where it has
+ * another shape or a share under 0.01 or over 1; MASK_LEVELS says what is expected. */
+struct cJSON;
+bool mask_read_levels(const struct cJSON* object, struct mask*);
+#define MASK_LEVELS                                                                                          \
+	"{\"attention\": [a, b, c], \"attention_output\": ..., \"mlp\": ..., \"down\": ...}, each three shares " \
+	"from "                                                                                                  \
+	"0.01 to 1"
 
 /* Blocks of one kind (0 attention, 1 MLP) in ascending order; returns how many. blocks (MAX_BLOCKS) */
 int mask_blocks(const struct mask*, int kind, int* blocks);

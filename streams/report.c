@@ -56,10 +56,11 @@ void report_figures(struct text* out, const struct swiftlet_figures* f, enum swi
 	for (int i = 0; i < SWIFTLET_CTAR; i++)
 		text_json(out, i ? ",%r" : "%r", f->ctar[i]);
 	text_json(out,
-	          "],'exit_block':%r,'matchness':%r,'chosen_by':%r,'optimize_steps':%l,'skip_ratio':%r,'c':%r,"
+	          "],'exit_block':%r,'matchness':%r,'chosen_by':%r,'optimize_steps':%l,'skip_ratio':%r,'read':%r,"
+	          "'c':%r,"
 	          "'expected_speedup':%r,'speedup':%r,'sources':",
 	          f->exit_block > 0 ? (double)f->exit_block : (double)NAN, f->matchness, f->chosen_by,
-	          f->optimize_steps, f->skip_ratio, f->c, f->expected_speedup, figures_speedup(f));
+	          f->optimize_steps, f->skip_ratio, f->read, f->c, f->expected_speedup, figures_speedup(f));
 	put_sources(out, f);
 	text_json(out, ",'mask':");
 	if (method == SWIFTLET_VANILLA)
@@ -74,8 +75,8 @@ char* report_text(const struct report* r) {
 	text_json(&out,
 	          "{'id':%s,'task':%q,'model':%q,'backend':%q,'method':'%s','prompt_tokens':%d,"
 	          "'cached_tokens':%d,'tokens':",
-	          r->id ? r->id : "null", r->task, r->model, r->backend, method_name(r->method),
-	          f->prompt_tokens, f->cached_tokens);
+	          r->id ? r->id : "null", r->task, r->model, r->backend, method_name(r->method), f->prompt_tokens,
+	          f->cached_tokens);
 	text_integers(&out, r->token, r->n_tokens);
 	text_json(&out, ",'text':%Q,'stop':'%s',", r->text, r->text_size, swiftlet_stop_name(f->stop));
 	report_figures(&out, f, r->method);

@@ -405,6 +405,19 @@ double cost_share(const struct cost_model* cost, struct variant v) {
 	return share.stored + share.quantized;
 }
 
+double cost_layers_read(const struct cost_model* cost, struct variant v) {
+	double read = 0, all = 0;
+	for (int s = 0; s < 2 * cost->blocks; s++) {
+		const double whole = s % 2 == 0 ? cost->stored.attention : cost->stored.mlp;
+		const bool quantized = v.quantized && mask_has(v.quantized, s);
+		const struct variant uncut = {.quantized = v.quantized};
+		const double kept = quantized ? quantized_bytes(cost, v, s) / quantized_bytes(cost, uncut, s) : 1;
+		all += whole;
+		read += v.skip && mask_has(v.skip, s) ? 0 : whole * kept;
+	}
+	return all > 0 ? read / all : 1;
+}
+
 double cost_matchness(const struct cost_model* cost, struct variant v, int rows) {
 	return cost_share(cost, v) * cost_verify(cost, rows) * cost->score_ratio;
 }
@@ -424,4 +437,9 @@ void cost_sub_layers(const struct cost_model* cost, bool quantized, const struct
 	*attention = bytes.attention * unit;
 	*mlp = bytes.mlp * unit;
 	*fixed = bytes.fixed * unit;
+}
+
+void cost_channels(const struct cost_model* cost, double kind[COLUMN_KINDS]) {
+	for (int k = 0; k < COLUMN_KINDS; k++)
+		kind[k] = cost->kind[k] * cost->quantized_ratio / cost_all_bytes(cost);
 }

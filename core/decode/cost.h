@@ -101,8 +101,13 @@ double cost_draft_worst(const struct cost_model*, struct variant);
 double cost_head_share(const struct cost_model*, struct variant);
 /* What it reads, as a share of a full pass's weight bytes. */
 double cost_share(const struct cost_model*, struct variant);
+/* What it reads of the layers, as a share of all of them: skipped sub-layers and the channels that are left
+ * out are missing. In how many bits it is stored does not count. */
+double cost_layers_read(const struct cost_model*, struct variant);
 /* Cost of a variant's pass of n rows. */
 double cost_matchness(const struct cost_model*, struct variant, int rows);
+/* Cost of a block's maps by kind, whole, with draft weights by input channel, in plain steps. */
+void cost_channels(const struct cost_model*, double kind[COLUMN_KINDS]);
 /* Cost of one attention sub-layer, one MLP sub-layer, and the rest, in plain steps; quantized: all of them
  * run with the quantized draft weights, at these levels where they are by input channel (NULL: whole). */
 void cost_sub_layers(const struct cost_model*, bool quantized, const struct levels*, double* attention,

@@ -122,6 +122,15 @@ __attribute__((format(printf, 2, 3))) static void append_note(struct engine* eng
 }
 
 /* What it is, how far it is. */
+/* The share of the draft weights that drafts begin with. */
+static double levels_read(const struct engine* engine) {
+	const struct draft_weights_memory* memory = &engine->draft_weights;
+	struct cost_model cost = engine->cost;
+	const struct mask all = memory->table.sub_layers;
+	cost_use_draft_weights(&cost, &memory->table);
+	return cost_layers_read(&cost, (struct variant){.quantized = &all, .levels = &engine->levels});
+}
+
 static void note_draft_weights(struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
 	engine->note[engine->note_on_draft_weights] = 0;
@@ -131,6 +140,8 @@ static void note_draft_weights(struct engine* engine) {
 		append_note(engine, "%.0f %% made", 100 * draft_weights_job_share(engine->making));
 	else
 		append_note(engine, "made in %.2f s", engine->draft_weights_seconds);
+	if (memory->table.format.columns)
+		append_note(engine, "; drafts read %.0f %% of them", 100 * levels_read(engine));
 	if (engine->backend->draft_weights_released)
 		append_note(engine, "; caches have its memory on the GPU");
 }

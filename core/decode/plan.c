@@ -56,7 +56,7 @@ struct states session_states(const struct session* s, const struct mask* mask) {
 	states.sub_layers = draft_weights_sub_layers(s->draft_weights, mask, &states.head);
 	states.any = states.head || mask_count(&states.sub_layers) > 0;
 	states.by_channel = s->draft_weights->format.columns;
-	states.levels = s->engine->levels;
+	states.levels = mask->has_levels ? mask->levels : s->engine->levels;
 	return states;
 }
 

@@ -325,7 +325,7 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 	f->search_state = "off";
 	if (s->learner)
 		s->learner->calls->figures(s->learner, f);
-	f->skip_ratio = f->c = f->expected_speedup = NAN;
+	f->skip_ratio = f->c = f->expected_speedup = f->read = NAN;
 	f->n_attention = f->n_mlp = f->n_quantized_attention = f->n_quantized_mlp = f->quantized_head = 0;
 	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
@@ -344,6 +344,8 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 			f->quantized_mlp[f->n_quantized_mlp++] = b;
 	}
 	f->quantized_head = s->drafts.head;
+	if (f->draft_steps > 0 && !s->standalone)
+		f->read = cost_layers_read(&s->engine->cost, session_drafts_with(s));
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;

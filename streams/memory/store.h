@@ -18,7 +18,8 @@
  *
  * `kind` is the workload cluster of texts without a label (struct bank_entry), and 0 for texts with one.
  * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some
- * as stored those after an "s", the head as an "h": "a1,3m2sa0m0h". No text of any request is in it. */
+ * as stored those after an "s", the head as an "h": "a1,3m2sa0m0h"; then after an "l" the per cents that
+ * levels leave out, by depth and kind of map. No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 
@@ -110,7 +111,7 @@ bool store_each_figure(struct store*, const struct store_model*, struct store_pl
 
 /* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
  * anything else. STORE_MASK_TEXT bytes always suffice. */
-enum { STORE_MASK_TEXT = MAX_BLOCKS * 16 + 16 };
+enum { STORE_MASK_TEXT = MAX_BLOCKS * 16 + 64 };
 void store_mask_text(const struct mask*, char text[STORE_MASK_TEXT]);
 bool store_mask_parse(const char* text, struct mask*);
 

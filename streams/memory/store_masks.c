@@ -29,6 +29,12 @@ void store_mask_text(const struct mask* m, char text[STORE_MASK_TEXT]) {
 	}
 	if (m->stored_head)
 		*text++ = 'h';
+	if (m->has_levels) {
+		*text++ = 'l';
+		for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++)
+			text +=
+			    sprintf(text, "%s%d", i ? "," : "", m->levels.left_out[i / COLUMN_KINDS][i % COLUMN_KINDS]);
+	}
 	*text = '\0';
 }
 
@@ -54,17 +60,36 @@ static const char* read_lists(const char* at, uint64_t* set) {
 	return at ? read_blocks(at, set, 1) : NULL;
 }
 
+/* Per cents that levels leave out, by depth and kind. NULL: they are none. */
+static const char* read_levels(const char* at, struct levels* levels) {
+	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++) {
+		int percent = 0, digits = 0;
+		if (i > 0 && *at++ != ',')
+			return NULL;
+		for (; *at >= '0' && *at <= '9' && digits < 2; at++, digits++)
+			percent = percent * 10 + (*at - '0');
+		if (digits == 0 || percent > LEVEL_MOST)
+			return NULL;
+		levels->left_out[i / COLUMN_KINDS][i % COLUMN_KINDS] = (uint8_t)percent;
+	}
+	return at;
+}
+
 bool store_mask_parse(const char* text, struct mask* m) {
 	memset(m, 0, sizeof *m);
 	text = text ? read_lists(text, m->word) : NULL;
-	if (!text || *text != 's')
-		return text && *text == '\0';
-	text = read_lists(text + 1, m->stored);
-	m->stored_head = text && *text == 'h';
+	if (text && *text == 's') {
+		text = read_lists(text + 1, m->stored);
+		m->stored_head = text && *text == 'h';
+		text = text ? text + m->stored_head : NULL;
+	}
 	for (int i = 0; i < MASK_WORDS; i++)
 		if (m->word[i] & m->stored[i])
 			return false;
-	return text && text[m->stored_head] == '\0';
+	m->has_levels = text && *text == 'l';
+	if (m->has_levels)
+		text = read_levels(text + 1, &m->levels);
+	return text && *text == '\0';
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */

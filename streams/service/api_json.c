@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "streams/json_text.h"
+#include "streams/mask_file.h"
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
@@ -271,10 +272,16 @@ static bool read_stored(const cJSON* object, int blocks, struct mask* out, struc
 	return true;
 }
 
-bool api_mask(const cJSON* object, int blocks, bool stored, struct mask* out, struct api_error* e) {
+static bool read_states(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
+	return read_stored(object, blocks, out, e) &&
+	       (mask_read_levels(object, out) ||
+	        api_refuse(e, "levels", "invalid_value", "'levels' must be %s.", MASK_LEVELS));
+}
+
+bool api_mask(const cJSON* object, int blocks, bool states, struct mask* out, struct api_error* e) {
 	memset(out, 0, sizeof *out);
 	if (!read_blocks(object, "attention", 0, blocks, out, e) ||
-	    !read_blocks(object, "mlp", 1, blocks, out, e) || (stored && !read_stored(object, blocks, out, e)))
+	    !read_blocks(object, "mlp", 1, blocks, out, e) || (states && !read_states(object, blocks, out, e)))
 		return false;
 	for (int kind = 0; kind < 2; kind++)
 		if (mask_has(out, kind) || mask_has(out, 2 * (blocks - 1) + kind))

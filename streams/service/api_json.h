@@ -62,8 +62,8 @@ char* api_texts(const cJSON* content, const char* field, const char* name, const
  */
 int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int most, struct api_error*);
 /* The members "attention" and "mlp", arrays of blocks, neither the first nor the last, as a mask; and with
- * `stored` what drafts keep as stored: the optional member "stored" {"attention", "mlp", "head"}. */
-bool api_mask(const cJSON* object, int blocks, bool stored, struct mask* out, struct api_error*);
+ * `states` what a mask file of format 2 has beside them: the optional members "stored" and "levels". */
+bool api_mask(const cJSON* object, int blocks, bool states, struct mask* out, struct api_error*);
 /* False with a 400 that names the first member of the object which is none of `known`, words with a blank
  * between. */
 bool api_only(const cJSON* object, const char* known, struct api_error*);

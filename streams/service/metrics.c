@@ -8,7 +8,7 @@ const double metrics_bound[METRIC_BUCKETS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 
 void metrics_open(struct metrics* m) {
 	memset(m, 0, sizeof *m);
-	m->matchness = m->expected_speedup = NAN;
+	m->matchness = m->expected_speedup = m->read = NAN;
 	pthread_mutex_init(&m->lock, NULL);
 }
 
@@ -58,6 +58,8 @@ void metrics_generation(struct metrics* m, const struct swiftlet_figures* f, dou
 	m->plain += f->seconds.plain;
 	m->optimize += f->seconds.optimize;
 	m->other += f->seconds.other;
+	if (isfinite(f->read))
+		m->read = f->read;
 	if (isfinite(f->matchness))
 		m->matchness = f->matchness;
 	if (isfinite(f->expected_speedup))

@@ -25,9 +25,9 @@ struct metrics {
 	struct {
 		int64_t rows, accepted;
 		double predicted;
-	} source[SWIFTLET_SOURCES];         /* of swiftlet_figures */
-	double saved, lost;                 /* seconds, by rounds that won and by rounds that lost */
-	double matchness, expected_speedup; /* of the last generation that had them, NaN before */
+	} source[SWIFTLET_SOURCES];               /* of swiftlet_figures */
+	double saved, lost;                       /* seconds, by rounds that won and by rounds that lost */
+	double matchness, expected_speedup, read; /* of the last generation that had them, NaN before */
 	int64_t first_token[METRIC_BUCKETS + 1];
 	double first_token_sum;
 };

@@ -113,6 +113,8 @@ static void write_work(const struct metrics* m, struct text* out) {
 	     divide_counts(m->round_tokens, m->rounds)},
 	    {"alpha", NULL, "Accepted over draft steps, over all generations.",
 	     divide_counts(m->accepted, m->draft_steps)},
+	    {"draft_read", NULL,
+	     "Share of the layers' weights that the model's draft steps read, of the last one.", m->read},
 	    {"matchness", NULL, "Of the mask that drafted last.", m->matchness},
 	    {"speedup", NULL, "Expected speed-up of the last generation (SWIFT, Eq. 6).", m->expected_speedup},
 	    {"tokens_per_second", NULL, "Generated tokens a second of decoding.",

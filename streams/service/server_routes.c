@@ -123,7 +123,7 @@ static void put_entry(const struct server* s, struct text* out, int tenant, cons
 	          e->id, tenant, mask_format_name(&e->mask), s->option.work.model_name, s->model->fingerprint,
 	          s->model->weights.shape.n_blocks, e->task);
 	mask_put_blocks(out, &e->mask);
-	mask_put_stored(out, &e->mask);
+	mask_put_states(out, &e->mask);
 	text_json(
 	    out,
 	    ", 'matchness': %g, 'alpha': %g, 'M': %g, 'skip_ratio': %g, 'tokens_served': %l, 'instances': %l, "
@@ -220,7 +220,7 @@ static bool delete_mask(struct http_call* c) {
 static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank_entry* e) {
 	static const char known[] =
 	    "id owner format model fingerprint blocks task attention mlp matchness alpha M "
-	    "skip_ratio tokens_served instances settled optimize_steps stored";
+	    "skip_ratio tokens_served instances settled optimize_steps stored levels";
 	const struct model* m = c->server->model;
 	const int blocks = m->weights.shape.n_blocks;
 	const char *task = "", *fingerprint = NULL, *format = NULL;

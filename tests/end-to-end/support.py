@@ -22,7 +22,7 @@ PROMPT = "Question: Tom has 3 apples and buys 4 more. How many apples has Tom?\n
 FIELDS = [
     "id", "task", "model", "backend", "method", "prompt_tokens", "cached_tokens", "tokens", "text", "stop", "seconds",
     "tokens_per_second", "full_passes", "verify_passes", "plain_steps", "draft_steps", "accepted", "M", "alpha", "CR", "CTAR",
-    "exit_block", "matchness", "chosen_by", "optimize_steps", "skip_ratio", "c", "expected_speedup", "speedup", "sources", "mask",
+    "exit_block", "matchness", "chosen_by", "optimize_steps", "skip_ratio", "read", "c", "expected_speedup", "speedup", "sources", "mask",
 ]
 SECONDS = ["load", "prefill", "decode", "draft", "verify", "plain", "optimize", "other"]
 

@@ -45,6 +45,38 @@ class Masks(EndToEnd):
         self.assertIn("attention □■□■□", rows[0])
         self.assertEqual([row.count("■") for row in rows], [2, 1])
 
+    def test_levels_are_kept_and_drawn(self):
+        levels = {"attention": [0.5, 0.6, 0.7], "attention_output": [0.5] * 3, "mlp": [0.5] * 3, "down": [0.25] * 3}
+        path = self.write("levels", {"format": "swiftlet-mask-2", "model": "m", "fingerprint": "f" * 64, "blocks": 6,
+                                     "task": "t", "attention": [], "mlp": [2], "levels": levels})
+        store = ["--store", self.path("levels.db")]
+        self.status(0, run("masks", "import", path, *store))
+        back = json.loads(run("masks", "export", "1", *store).stdout)
+        self.assertEqual((back["format"], back["levels"], back["mlp"]), ("swiftlet-mask-2", levels, [2]))
+        shown = run("masks", "show", "1", *store).stdout.decode()
+        self.assertIn("attention ▅▅▅▅▅▅  0 of 6 skipped", shown)
+        self.assertIn("MLP       ▄▄■▄▄▄  1 of 6 skipped", shown)
+        self.assertIn("middle: attention 60 %, its output 50 %, MLP 50 %, down 25 %", shown)
+
+    def test_drafts_read_a_masks_levels(self):
+        plain = self.json("-p", PROMPT, "-n", 64, "--method", "vanilla")
+        weights = ["-p", PROMPT, "-n", 64, "--draft-bits", 4, "--draft", "always", "--max-tree", 8]
+        first = self.json(*weights, "--search", "off")
+        if not first["read"] or first["read"] == 1:
+            self.skipTest("no draft weights by input channel here")
+        share = {kind: [0.3] * 3 for kind in ["attention", "attention_output", "mlp", "down"]}
+        path = self.write("less", {"format": "swiftlet-mask-2", "attention": [], "mlp": [], "levels": share})
+        less = self.json(*weights, "--search", "off", "--mask", path)
+        self.assertAlmostEqual(less["read"], 0.3, delta=0.01)
+        saved = self.path("found.json")
+        found = self.json(*weights, "--opt-budget", "inf", "--save-mask", saved)
+        self.assertGreater(found["optimize_steps"], 0)
+        self.status(0, run("masks", "show", saved))
+        again = self.json(*weights, "--search", "off", "--mask", saved)
+        self.assertEqual(again["read"], found["read"])
+        for report in (first, less, found, again):
+            self.assertEqual(report["tokens"], plain["tokens"])
+
     def test_formats_there_and_back(self):
         path = self.saved()
         published = self.path("skip_layers.json")

@@ -114,9 +114,12 @@ def streams():
     put("mask_file", "several", json.dumps([mask, {**mask, "task": None, "matchness": None, "mlp": []}]).encode())
     put("mask_file", "states", json.dumps({**mask, "format": "swiftlet-mask-2",
                                            "stored": {"attention": [0], "mlp": [1, 19], "head": True}}).encode())
+    thirds = [0.5, 0.25, 1]
+    put("mask_file", "levels", json.dumps({**mask, "format": "swiftlet-mask-2", "levels": {
+        "attention": thirds, "attention_output": thirds, "mlp": thirds, "down": thirds}}).encode())
     put("mask_file", "skip_layers", json.dumps({"builtin_math": {"attention": [1, 3], "mlp": [2]},
                                                 "builtin_code": {"attention": [], "mlp": [4, 5]}}).encode())
-    words("mask_file", [*mask, "swiftlet-mask-1", "builtin_math"], ["null", "1e3", "-1", "4294967296", "[]", "{}", "\\u0000"])
+    words("mask_file", [*mask, "swiftlet-mask-1", "swiftlet-mask-2", "levels", "attention_output", "down", "builtin_math"], ["null", "1e3", "-1", "4294967296", "[]", "{}", "\\u0000"])
     put("stream_line", "prompt", b'{"id": 7, "task": "math", "prompt": "1 + 1 =", "max_tokens": 4}\n')
     put("stream_line", "messages", json.dumps({"id": "a", "messages": [
         {"role": "system", "content": "Be brief."}, {"role": "user", "content": "\u00e9"},

@@ -83,6 +83,32 @@ static void states_round_trip(void** state) {
 	free(text);
 }
 
+/* Levels come back to the per cent; the published format has what is skipped alone. */
+static void levels_round_trip(void** state) {
+	(void)state;
+	struct error error;
+	struct mask_list list = {0};
+	struct mask_entry entry = sample("math");
+	entry.mask.has_levels = true;
+	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++)
+		entry.mask.levels.left_out[i / COLUMN_KINDS][i % COLUMN_KINDS] = (uint8_t)(9 * i);
+	for (int stored = 0; stored < 2; stored++) {
+		if (stored)
+			mask_store(&entry.mask, 1);
+		char* const text = mask_text(&entry, 1, MASK_FORMAT_SWIFTLET, &error);
+		assert_non_null(strstr(text, "swiftlet-mask-2"));
+		assert_non_null(strstr(text, "\"levels\":{\"attention\":[1,0.64,0.28],\"attention_output\":[0.91,"));
+		assert_int_equal(strstr(text, "stored") != NULL, stored);
+		assert_true(mask_text_read(text, strlen(text), "test", &list, &error));
+		assert_true(mask_equal(&list.entry[stored].mask, &entry.mask));
+		free(text);
+	}
+	char* const published = mask_text(&entry, 1, MASK_FORMAT_SKIP_LAYERS, &error);
+	assert_null(strstr(published, "levels"));
+	free(published);
+	mask_list_free(&list);
+}
+
 static void skip_layers_round_trips(void** state) {
 	(void)state;
 	static const char text[] = "{\"llama-2-13b_cnn_dm\": {\"attention\": [5, 3, 17], \"mlp\": []},\n"
@@ -135,6 +161,8 @@ static void refuses_with_the_reason(void** state) {
 	(void)state;
 #define OURS "\"format\": \"swiftlet-mask-1\", "
 #define STATES "\"format\": \"swiftlet-mask-2\", \"attention\": [1], \"mlp\": []"
+#define LEVELS(last)                                                                                         \
+	"{\"attention\": [1, 1, 1], \"attention_output\": [1, 1, 1], \"mlp\": [1, 1, 1], \"down\": [" last "]}"
 	static const struct refusal refusal[] = {
 	    {"", "not JSON"},
 	    {"{", "not JSON"},
@@ -165,12 +193,20 @@ static void refuses_with_the_reason(void** state) {
 	    {"{" STATES ", \"stored\": {\"attention\": [], \"mlp\": [], \"head\": 1}}",
 	     "\"stored\" is something else"},
 	    {"{" STATES ", \"stored\": {\"attention\": [1], \"mlp\": []}}", "both skipped and in \"stored\""},
+	    {"{" STATES ", \"levels\": 1}", "\"levels\" is something else"},
+	    {"{" STATES ", \"levels\": " LEVELS("1, 1") "}", "\"levels\" is something else"},
+	    {"{" STATES ", \"levels\": " LEVELS("1, 1, 1, 1") "}", "\"levels\" is something else"},
+	    {"{" STATES ", \"levels\": " LEVELS("0, 1, 1") "}", "three shares from 0.01 to 1"},
+	    {"{" STATES ", \"levels\": " LEVELS("1, 1.1, 1") "}", "\"levels\" is something else"},
+	    {"{" STATES ", \"levels\": " LEVELS("1, 1, null") "}", "\"levels\" is something else"},
+	    {"{" STATES ", \"levels\": " LEVELS("1, 1, 1") ", \"stored\": 1}", "\"stored\" is something else"},
 	    {"{\"format\": \"swiftlet-mask-3\"}", "expected \"swiftlet-mask-1\" or \"swiftlet-mask-2\""},
 	    {"{\"a_b\": 1}", "\"a_b\" is not an object"},
 	    {"{\"a_b\": {\"attention\": []}}", "\"mlp\" is missing"},
 	};
 #undef OURS
 #undef STATES
+#undef LEVELS
 	for (size_t i = 0; i < sizeof refusal / sizeof *refusal; i++) {
 		struct error error = {{0}};
 		struct mask_list list = {0};
@@ -244,10 +280,15 @@ static void a_failed_write_leaves_the_file(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(ours_round_trips),        cmocka_unit_test(states_round_trip),
-	    cmocka_unit_test(skip_layers_round_trips), cmocka_unit_test(a_key_may_be_named_format),
-	    cmocka_unit_test(refuses_with_the_reason), cmocka_unit_test(picks_one),
-	    cmocka_unit_test(fits_its_model_alone),    cmocka_unit_test(a_failed_write_leaves_the_file),
+	    cmocka_unit_test(ours_round_trips),
+	    cmocka_unit_test(states_round_trip),
+	    cmocka_unit_test(levels_round_trip),
+	    cmocka_unit_test(skip_layers_round_trips),
+	    cmocka_unit_test(a_key_may_be_named_format),
+	    cmocka_unit_test(refuses_with_the_reason),
+	    cmocka_unit_test(picks_one),
+	    cmocka_unit_test(fits_its_model_alone),
+	    cmocka_unit_test(a_failed_write_leaves_the_file),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

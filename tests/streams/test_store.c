@@ -209,9 +209,37 @@ static void masks_as_text(void** unused) {
 	store_mask_text(&m, text);
 	assert_true(strlen(text) < STORE_MASK_TEXT);
 	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
-	const char* bad[] = {
-	    "",      "a",    "m",     "a1",     "a1,m",     "a1m2x",    "a256m", "a99999999999m", "a-1m",
-	    "a1 m2", "b1m2", "a1m2s", "a1m2sa", "a1m2sa1m", "a1msamhx", "a1mh",  "a1msahm"};
+	m.has_levels = true;
+	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++)
+		m.levels.left_out[i / COLUMN_KINDS][i % COLUMN_KINDS] = (uint8_t)(LEVEL_MOST - i);
+	store_mask_text(&m, text);
+	assert_true(strlen(text) < STORE_MASK_TEXT);
+	assert_true(store_mask_parse(text, &back) && mask_equal(&m, &back));
+	assert_true(store_mask_parse("a1ml0,1,2,3,4,5,6,7,8,9,10,99", &back) && back.has_levels &&
+	            back.levels.left_out[1][0] == 4 && back.levels.left_out[2][3] == 99);
+	const char* bad[] = {"aml",
+	                     "aml1,2,3,4,5,6,7,8,9,10,11",
+	                     "aml1,2,3,4,5,6,7,8,9,10,11,100",
+	                     "aml1,2,3,4,5,6,7,8,9,10,11,12,",
+	                     "aml1,2,3,4,5,6,7,8,9,10,11,-1",
+	                     "aml1,2,3,4,5,6,7,8,9,10,11,12x",
+	                     "",
+	                     "a",
+	                     "m",
+	                     "a1",
+	                     "a1,m",
+	                     "a1m2x",
+	                     "a256m",
+	                     "a99999999999m",
+	                     "a-1m",
+	                     "a1 m2",
+	                     "b1m2",
+	                     "a1m2s",
+	                     "a1m2sa",
+	                     "a1m2sa1m",
+	                     "a1msamhx",
+	                     "a1mh",
+	                     "a1msahm"};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert_false(store_mask_parse(bad[i], &back));
 }

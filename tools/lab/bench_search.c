@@ -1,23 +1,25 @@
-/* `swiftlet bench search`: which proposers find good masks on a real model, at what cost saved.
+/* `swiftlet bench search`: what searching for levels brings on a real model, and what the Gaussian process
+ * brings to it.
  *
- * The model answers prompts; every other answer is searched on, the rest judge. For each share of a plain
- * step's cost: the best span by exhaustive trial, greedy removal, and the search's own proposers, scored on
- * windows one after another as serving gives them. What is judged is one-step alpha.
+ * The model answers prompts; every other answer is searched on, the rest judge. For each share of the layers'
+ * draft weights that a draft step reads, the search (optimizer/level_search.h) shares it out among maps and
+ * blocks: from its start, by random proposals alone, by the process's alone, and by both in turns. Proposals
+ * are scored on some windows, others after every twelve, as serving gives them. What is judged is one-step
+ * alpha, and how much more it is than the start's on the same rows, with the standard error of that.
  *
- * Nothing is simulated: a score is teacher-forced over the answers, a window of WINDOW rows a pass, each
- * row with the full model's keys and values of all tokens before it, as the optimizer scores. A mask's cost
- * is the share of a plain step's weight bytes that it saves. */
+ * Nothing is simulated: a score is teacher-forced over the answers, a window of WINDOW rows a pass, each row
+ * with the full model's keys and values of all tokens before it, as the optimizer scores. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizer/spans.h"
+#include "optimizer/level_search.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
 
-enum { WINDOW = 32, MOST_WINDOWS = 1024, CHECKPOINTS = 5, MOST_COSTS = 8, NEVER = 1 << 30 };
+enum { WINDOW = 32, MOST_WINDOWS = 256, CHECKPOINTS = 3, MOST_SHARES = 8, ON_A_WINDOW = 12 };
 enum { LEARN, JUDGE };
 
 struct window {
@@ -33,29 +35,33 @@ struct half {
 
 struct proposer {
 	const char* name;
-	bool spans;
-	int bayes_interval; /* 0: uniformly random only */
+	int bayes_interval; /* each so-manieth proposal is the process's; 0: none */
 };
 
-static const struct proposer proposers[] = {
-    {"uniform", false, 0},
-    {"influence, linear", false, NEVER},
-    {"spans, removal", true, NEVER},
-};
+static const struct proposer proposers[] = {{"random", 0}, {"process", 1}, {"both", 2}};
 enum { PROPOSERS = sizeof proposers / sizeof *proposers };
-static const int checkpoint[CHECKPOINTS] = {0, SEARCH_SPANS, 25, 100, 300};
+static const int checkpoint[CHECKPOINTS] = {10, 25, 100};
+
+/* Sums over rows, and which rows of a half were right. */
+struct score {
+	int rows, matches;
+	double log_probability;               /* the draft's of the target's token, each .03 at least */
+	uint8_t right[MOST_WINDOWS * WINDOW]; /* (rows) */
+};
 
 struct searching {
 	struct bench_part part;
-	const char *input, *list, *only; /* shares of cost; proposers whose name begins so */
-	double cost[MOST_COSTS];
-	int costs;
+	const char *input, *list, *only; /* shares read, in per cent; proposers whose name begins so */
+	double share[MOST_SHARES];
+	int shares;
 	int most, tokens, windows;
-	bool alone; /* without references */
 	int blocks;
 	struct half half[2];
-	struct spans spans;           /* over the answers to search on */
-	double attention, mlp, fixed; /* costs, in plain steps */
+	struct spans spans;    /* over the answers to search on */
+	struct mask quantized; /* the sub-layers that have draft weights, and whether the head has */
+	bool head;
+	struct level_model model;
+	struct score start, now; /* the judges' of the start and of the mask at hand */
 	cJSON* rows;
 };
 
@@ -122,9 +128,6 @@ static bool answer_prompts(struct searching* s, int which, struct error* error) 
 static bool open_texts(struct searching* s, struct error* error) {
 	const struct runtime* const bench = &s->part.bench;
 	struct prompt_list* const all = &s->half[JUDGE].prompts;
-	const struct cost_model bytes = cost_by_bytes(&bench->engine->cost);
-	cost_sub_layers(&bytes, false, NULL, &s->attention, &s->mlp, &s->fixed);
-	s->blocks = bench->model->weights.shape.n_blocks;
 	return bench_prompts(bench, all, s->input, s->tokens, error) &&
 	       prompts_split(all, &s->half[LEARN].prompts, error) &&
 	       (spans_open(&s->spans, s->blocks) || error_set(error, "out of memory for influence")) &&
@@ -142,12 +145,6 @@ static void close_texts(struct searching* s) {
 }
 
 /* ---- scores --------------------------------------------------------------------------------- */
-
-/* Sums over rows. */
-struct score {
-	int rows, matches;
-	double log_probability; /* the draft's of the target's token; 0.03 at least in the log */
-};
 
 /* Each row a segment of its own, that sees the tokens before it. */
 static bool score_window(const struct searching* s, const struct half* half, const struct mask* mask,
@@ -167,12 +164,16 @@ static bool score_window(const struct searching* s, const struct half* half, con
 	struct pass pass = pass_over(segment, t->id + w->base, parent, 2 * s->blocks, want, out);
 	pass.n = pass.n_segments = w->size;
 	pass.skip = mask;
+	pass.quantized = &s->quantized;
+	pass.quantized_head = s->head;
+	pass.levels = &mask->levels;
 	pass.head = true;
 	if (!backend->run(backend, &pass, error))
 		return false;
 	backend->discard(t->cache);
 	for (int i = 0; i < w->size; i++) {
 		const int32_t truth = t->id[w->base + i + 1];
+		score->right[score->rows + i] = out[i].token == truth;
 		score->matches += out[i].token == truth;
 		score->log_probability += search_log_probability(result_probability(&out[i], truth));
 	}
@@ -184,208 +185,151 @@ static bool score_window(const struct searching* s, const struct half* half, con
 static bool score_windows(const struct searching* s, int which, const struct mask* mask, int first, int n,
                           struct score* score, struct error* error) {
 	const struct half* h = &s->half[which];
-	*score = (struct score){0};
+	score->rows = score->matches = 0;
+	score->log_probability = 0;
 	for (int i = first; i < first + n; i++)
 		if (!score_window(s, h, mask, &h->window[i % h->windows], score, error))
 			return false;
 	return true;
 }
 
-/* Share of a plain step that a mask saves. */
-static double saved_by(const struct searching* s, const struct mask* mask) {
-	double saved = 0;
-	for (int l = 0; l < 2 * s->blocks; l++)
-		saved += mask_has(mask, l) ? l & 1 ? s->mlp : s->attention : 0;
-	return saved;
-}
-
 /* ---- a row of the table --------------------------------------------------------------------- */
 
-/* With one-step alpha: the share of an answer's tokens that a single draft step finds after the full model's
- * keys and values of all tokens before. */
-static bool show_progress(const struct searching* s, const char* name, double cost, int after,
-                          const struct mask* mask, struct error* error) {
-	struct score score;
-	if (!score_windows(s, JUDGE, mask, 0, s->half[JUDGE].windows, &score, error))
-		return false;
-	char text[8 * MAX_BLOCKS * 2];
-	size_t n = 0;
-	for (int i = 0; i < 2 * s->blocks; i++)
-		if (mask_has(mask, i))
-			n +=
-			    (size_t)snprintf(text + n, sizeof text - n, "%s%c%d", n ? " " : "", i & 1 ? 'm' : 'a', i / 2);
-	cJSON* row = bench_json_row(s->rows);
-	cJSON_AddNumberToObject(row, "cost", cost);
-	cJSON_AddStringToObject(row, "proposer", name);
-	cJSON_AddNumberToObject(row, "proposals", after);
-	cJSON_AddNumberToObject(row, "saved", saved_by(s, mask));
-	cJSON_AddNumberToObject(row, "alpha", (double)score.matches / score.rows);
-	cJSON_AddStringToObject(row, "left_out", n > 0 ? text : "");
-	return true;
+/* What a kind of map keeps, as a text: one number where the thirds are alike. */
+static void put_kept(char* text, size_t size, const struct levels* levels, int kind) {
+	const int a = 100 - levels->left_out[0][kind], b = 100 - levels->left_out[1][kind],
+	          c = 100 - levels->left_out[2][kind];
+	if (a == b && b == c)
+		snprintf(text, size, "%d", a);
+	else
+		snprintf(text, size, "%d %d %d", a, b, c);
 }
 
-/* ---- what a mask could be ------------------------------------------------------------------- */
-
-/* Mean log-probability on the windows to search on. */
-static bool quality(const struct searching* s, const struct mask* mask, double* mean, struct error* error) {
-	struct score score;
-	if (!score_windows(s, LEARN, mask, 0, s->half[LEARN].windows, &score, error))
-		return false;
-	*mean = score.log_probability / score.rows;
-	return true;
-}
-
-/* Of prefixes of blocks, each as long as the cost wants. */
-static bool best_span(const struct searching* s, double cost, struct mask* best, struct error* error) {
-	double most = -INFINITY, mean;
-	const int end = 2 * s->blocks - 2;
-	for (int first = 2; first < end; first += 2) {
-		struct mask mask = {.word = {0}};
-		for (int i = first; i < end && saved_by(s, &mask) < cost - 1e-9; i++)
-			mask_set(&mask, i, true);
-		if (saved_by(s, &mask) < cost - 1e-9)
-			break;
-		bench_progress((double)first / end, "spans");
-		if (!quality(s, &mask, &mean, error))
-			return false;
-		if (mean > most) {
-			most = mean;
-			*best = mask;
-		}
+/* The mean of how much more rows are right than with the start's mask, and its standard error. */
+static void compare_rows(const struct searching* s, double* gain, double* error) {
+	const int n = s->now.rows;
+	int sum = 0, square = 0;
+	for (int i = 0; i < n; i++) {
+		const int more = s->now.right[i] - s->start.right[i];
+		sum += more;
+		square += more * more;
 	}
-	return true;
+	*gain = (double)sum / n;
+	*error = sqrt(((double)square / n - *gain * *gain) / n);
 }
 
-/* The sub-layer of least loss for what it saves goes, again and again. A loss seldom falls as more is gone,
- * so that only those are tried again whose last one was less than the best of now. */
-static bool remove_next(const struct searching* s, struct mask* mask, double* now, double* loss,
-                        struct error* error) {
-	bool fresh[2 * MAX_BLOCKS] = {false};
-	for (;;) {
-		int best = -1;
-		for (int i = 2; i < 2 * s->blocks - 2; i++)
-			if (!mask_has(mask, i) && (best < 0 || loss[i] < loss[best]))
-				best = i;
-		const double saves = best & 1 ? s->mlp : s->attention;
-		if (fresh[best]) {
-			mask_set(mask, best, true);
-			*now -= loss[best] * saves;
-			return true;
-		}
-		struct mask without = *mask;
-		double mean;
-		mask_set(&without, best, true);
-		if (!quality(s, &without, &mean, error))
-			return false;
-		loss[best] = (*now - mean) / saves;
-		fresh[best] = true;
-	}
-}
-
-static bool references(const struct searching* s, struct error* error) {
-	struct mask mask = {.word = {0}}, span;
-	double loss[2 * MAX_BLOCKS], now;
-	for (int c = 0; c < s->costs; c++)
-		if (!best_span(s, s->cost[c], &span, error) ||
-		    !show_progress(s, "best span", s->cost[c], 0, &span, error))
-			return false;
-	for (int i = 0; i < 2 * s->blocks; i++)
-		loss[i] = -INFINITY;
-	if (!quality(s, &mask, &now, error))
+static bool report_mask(struct searching* s, const char* name, double share, int after,
+                        const struct mask* mask, struct error* error) {
+	static const char* const kind[COLUMN_KINDS] = {"attention", "output", "mlp", "down"};
+	if (!score_windows(s, JUDGE, mask, 0, s->half[JUDGE].windows, &s->now, error))
 		return false;
-	for (int c = 0; c < s->costs; c++) {
-		while (saved_by(s, &mask) < s->cost[c] - 1e-9) {
-			bench_progress(saved_by(s, &mask) / s->cost[s->costs - 1], "greedy removal");
-			if (!remove_next(s, &mask, &now, loss, error))
-				return false;
-		}
-		if (!show_progress(s, "greedy removal", s->cost[c], 0, &mask, error))
-			return false;
+	if (after == 0)
+		s->start = s->now;
+	double gain, stray;
+	compare_rows(s, &gain, &stray);
+	cJSON* const row = bench_json_row(s->rows);
+	cJSON_AddNumberToObject(row, "read", share);
+	cJSON_AddStringToObject(row, "proposals", name);
+	cJSON_AddNumberToObject(row, "evaluations", after);
+	cJSON_AddNumberToObject(row, "reads", level_share(&s->model, mask, &mask->levels));
+	cJSON_AddNumberToObject(row, "alpha", (double)s->now.matches / s->now.rows);
+	cJSON_AddNumberToObject(row, "log_probability", s->now.log_probability / s->now.rows);
+	cJSON_AddNumberToObject(row, "over_start", gain);
+	cJSON_AddNumberToObject(row, "error", stray);
+	cJSON_AddNumberToObject(row, "skipped", mask_count(mask));
+	for (int k = 0; k < COLUMN_KINDS; k++) {
+		char text[32];
+		put_kept(text, sizeof text, &mask->levels, k);
+		cJSON_AddStringToObject(row, kind[k], text);
 	}
 	return true;
 }
 
 /* ---- the search ----------------------------------------------------------------------------- */
 
-static struct search* open_search(const struct searching* s, const struct proposer* p, double cost,
-                                  struct error* error) {
-	const struct search_options options = {.blocks = s->blocks,
-	                                       .skip_ratio = 0.45,
-	                                       .skip_cost = cost,
-	                                       .bayes_interval = p->bayes_interval,
-	                                       .max_steps = 1000,
-	                                       .patience = 1000,
-	                                       .max_matchness = 1,
-	                                       .confirm = 1,
-	                                       .kappa = 2.5,
-	                                       .seed = 1};
-	struct search_costs costs = {
-	    .attention = s->attention, .mlp = s->mlp, .fixed = s->fixed, .max_draft = 25};
-	for (int n = 1; n <= SLICE_ROWS; n++)
-		costs.verify[n] = 1 + 0.1 * (n - 1);
-	struct search* search = search_open(&options, error);
-	if (!search)
+/* Half of the channels of attention and of gate and up, a quarter of down's, by the share that is read. */
+static struct mask start_mask(const struct searching* s, double share) {
+	static const struct levels first = {{{50, 50, 50, 75}, {50, 50, 50, 75}, {50, 50, 50, 75}}};
+	double x[LEVEL_DIMS];
+	level_point(&s->model, &(struct mask){.word = {0}}, &first, x);
+	x[LEVEL_READ] = level_read_coordinate(share);
+	return level_mask(&s->model, x);
+}
+
+static struct level_search* open_search(const struct searching* s, const struct proposer* p,
+                                        const struct mask* start, struct error* error) {
+	struct level_search* search = level_open(&(struct level_options){.blocks = s->blocks,
+	                                                                 .bayes_interval = p->bayes_interval,
+	                                                                 .max_steps = 1000,
+	                                                                 .patience = 1000,
+	                                                                 .given_share = true,
+	                                                                 .start = start->levels,
+	                                                                 .seed = s->part.bench.options.seed});
+	if (!search) {
+		error_set(error, "out of memory for a search");
 		return NULL;
-	search_set_costs(search, &costs);
-	double influence[2 * MAX_BLOCKS] = {0};
-	for (int i = 1; i < 2 * s->blocks; i++)
-		influence[i] = spans_influence(&s->spans, i, i + 1);
-	if (p->spans)
-		search_set_spans(search, &s->spans);
-	else if (p->bayes_interval > 0)
-		search_set_influence(search, influence, s->spans.rows);
+	}
+	level_set_bytes(search, s->model.bytes);
+	level_set_spans(search, &s->spans);
+	level_adopt(search, start);
 	return search;
 }
 
-static bool run_search(const struct searching* s, const struct proposer* p, double cost,
+/* The next proposal, scored on the windows that its turn has. */
+static bool evaluate_next(struct searching* s, struct level_search* search, int evaluation,
+                          struct error* error) {
+	const struct half* const half = &s->half[LEARN];
+	const int turn = evaluation / ON_A_WINDOW, first = turn * s->windows % half->windows;
+	struct proposal proposal;
+	int rows = 0;
+	for (int i = first; i < first + s->windows; i++)
+		rows += half->window[i % half->windows].size;
+	level_window(search, turn + 1, rows);
+	if (!level_propose(search, &proposal))
+		return error_set(error, "the search proposes nothing");
+	if (!score_windows(s, LEARN, &proposal.mask, first, s->windows, &s->now, error))
+		return false;
+	proposal.log_probability = s->now.log_probability / s->now.rows;
+	level_observe(search, &proposal, s->now.matches, s->now.rows);
+	return true;
+}
+
+static bool run_search(struct searching* s, const struct proposer* p, double share, const struct mask* start,
                        struct error* error) {
-	struct search* search = open_search(s, p, cost, error);
-	const struct half* half = &s->half[LEARN];
+	struct level_search* search = open_search(s, p, start, error);
 	bool good = search != NULL;
-	for (int scored = 0, at = 0; good && !interrupted() && at < CHECKPOINTS && checkpoint[at] <= s->most;
-	     scored++) {
-		if (checkpoint[at] == scored) {
-			const struct mask best = search_best(search, NULL);
-			good = show_progress(s, p->name, cost, checkpoint[at++], &best, error);
+	for (int done = 0, at = 0; good && !interrupted() && at < CHECKPOINTS && checkpoint[at] <= s->most;) {
+		good = evaluate_next(s, search, done++, error);
+		bench_progress((double)done / s->most, "%s, %.0f %% read", p->name, 100 * share);
+		if (good && done == checkpoint[at]) {
+			const struct mask best = level_best(search, NULL);
+			good = report_mask(s, p->name, share, checkpoint[at++], &best, error);
 		}
-		struct proposal proposal;
-		struct score score = {0};
-		const int w = scored / SEARCH_SPANS * s->windows % half->windows;
-		int rows = 0;
-		for (int i = w; i < w + s->windows; i++)
-			rows += half->window[i % half->windows].size;
-		search_window(search, scored / SEARCH_SPANS + 1, rows);
-		bench_progress((double)scored / s->most, "%s", p->name);
-		good = good && search_propose(search, &proposal) &&
-		       score_windows(s, LEARN, &proposal.mask, w, s->windows, &score, error);
-		proposal.log_probability = score.log_probability / score.rows;
-		if (good)
-			search_observe(search, &proposal, score.matches, score.rows);
 	}
-	search_close(search);
+	level_close(search);
 	return good;
 }
 
-static bool run_all(const struct searching* s, struct error* error) {
-	if (!s->alone && !references(s, error))
+static bool run_share(struct searching* s, double share, struct error* error) {
+	const struct mask start = start_mask(s, share);
+	if (!report_mask(s, "start", share, 0, &start, error))
 		return false;
-	for (int c = 0; c < s->costs; c++)
-		for (int p = 0; p < PROPOSERS && !interrupted(); p++)
-			if (!s->only || strncmp(proposers[p].name, s->only, strlen(s->only)) == 0)
-				if (!run_search(s, &proposers[p], s->cost[c], error))
-					return false;
+	for (int p = 0; p < PROPOSERS && !interrupted(); p++)
+		if (!s->only || strncmp(proposers[p].name, s->only, strlen(s->only)) == 0)
+			if (!run_search(s, &proposers[p], share, &start, error))
+				return false;
 	return true;
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool read_costs(struct searching* s, const char* text) {
-	for (s->costs = 0; s->costs < MOST_COSTS; text++) {
+static bool read_shares(struct searching* s, const char* text) {
+	for (s->shares = 0; s->shares < MOST_SHARES; text++) {
 		char* end;
-		s->cost[s->costs] = strtod(text, &end) / 100;
-		if (end == text || !(s->cost[s->costs] > 0 && s->cost[s->costs] < 1))
+		s->share[s->shares] = strtod(text, &end) / 100;
+		if (end == text || !(s->share[s->shares] >= LEVEL_LEAST && s->share[s->shares] <= 1))
 			return false;
-		s->costs++;
+		s->shares++;
 		text = end;
 		if (*text == 0)
 			return true;
@@ -395,57 +339,66 @@ static bool read_costs(struct searching* s, const char* text) {
 	return false;
 }
 
+/* The weights that are measured are made first. */
 static int check_search_options(struct bench_part* part) {
 	struct searching* s = (struct searching*)part;
-	return read_costs(s, s->list)
+	part->bench.options.draft_bits = 4;
+	return read_shares(s, s->list)
 	           ? OPTIONS_GO_ON
-	           : complain(STATUS_USAGE,
-	                      "bench search: --costs %s, expected up to %d numbers over 0 and under 100", s->list,
-	                      MOST_COSTS);
+	           : complain(STATUS_USAGE, "bench search: --reads %s, expected up to %d numbers from %g to 100",
+	                      s->list, MOST_SHARES, 100 * LEVEL_LEAST);
+}
+
+static bool open_model(struct searching* s, struct error* error) {
+	const struct runtime* const bench = &s->part.bench;
+	const struct draft_weights* const weights = engine_draft_weights(bench->engine);
+	if (!weights || !weights->format.columns)
+		return error_set(error, "%s has no draft weights by input channel here", bench->model->name);
+	s->quantized = draft_weights_sub_layers(weights, &(struct mask){.word = {0}}, &s->head);
+	s->blocks = s->model.blocks = bench->model->weights.shape.n_blocks;
+	cost_channels(&bench->engine->cost, s->model.bytes);
+	return true;
 }
 
 static bool measure_search(struct bench_part* part, cJSON* out, struct error* error) {
 	struct searching* s = (struct searching*)part;
-	bool good = open_texts(s, error);
+	bool good = open_model(s, error) && open_texts(s, error);
 	if (good) {
-		bench_json_number(out, "attention", s->attention);
-		bench_json_number(out, "mlp", s->mlp);
-		bench_json_number(out, "rest", s->fixed);
+		level_model_spans(&s->model, &s->spans);
 		bench_json_number(out, "windows_searched_on", s->half[LEARN].windows);
 		bench_json_number(out, "windows_that_judge", s->half[JUDGE].windows);
 		s->rows = cJSON_AddArrayToObject(out, "rows");
-		good = run_all(s, error);
 	}
+	for (int i = 0; good && i < s->shares && !interrupted(); i++)
+		good = run_share(s, s->share[i], error);
 	close_texts(s);
 	return good;
 }
 
 int bench_search_main(int argc, char** argv) {
-	struct searching s = {.part = {.prepare = check_search_options, .measure = measure_search},
-	                      .list = "10,20,30,40,50",
-	                      .most = 300,
-	                      .tokens = 160,
-	                      .windows = 8};
+	static struct searching s = {.part = {.prepare = check_search_options, .measure = measure_search},
+	                             .list = "60,50,43,35,28",
+	                             .most = 100,
+	                             .tokens = 96,
+	                             .windows = 4};
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(s.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them: every other one judges",
 	         &s.input),
-	    TEXT("costs", 0, "LIST", "percent of a plain step's cost to save (10,20,30,40,50)", &s.list),
-	    COUNT("tokens", 'n', "N", "tokens of an answer at most (160)", &s.tokens, 16, 4096),
-	    COUNT("proposals", 0, "N", "the most that a search makes (300)", &s.most, 0, 300),
-	    COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on (8)", &s.windows, 1, 64),
-	    TEXT("only", 0, "NAME", "proposers whose name begins so", &s.only),
-	    FLAG("no-references", "without the best span and greedy removal", &s.alone),
+	    TEXT("reads", 0, "LIST", "per cent of the layers' draft weights read (60,50,43,35,28)", &s.list),
+	    COUNT("tokens", 'n', "N", "tokens of an answer at most (96)", &s.tokens, 16, 1024),
+	    COUNT("evaluations", 0, "N", "the most that a search makes (100)", &s.most, 0, 100),
+	    COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on (4)", &s.windows, 1, 16),
+	    TEXT("only", 0, "NAME", "random, process or both", &s.only),
 	};
 	struct command_line line = {
 	    .name = "bench search",
-	    .usage = "MODEL [-i FILE] [--costs LIST] [--proposals N] [--json] [options]",
-	    .about =
-	        "Measures how good the masks are that the search finds: the share of single draft steps that "
-	        "are\n"
-	        "right (alpha), on answers that were not searched on, by the share of a step's cost that the\n"
-	        "mask saves; beside the best span of layers and greedy removal on all answers.",
-	    .examples = "  swiftlet bench search -m model.gguf -i tools/chat.jsonl",
+	    .usage = "MODEL [-i FILE] [--reads LIST] [--evaluations N] [--json] [options]",
+	    .about = "Measures what searching for levels brings: the share of single draft steps that are right\n"
+	             "(alpha), on answers that were not searched on, by the share of the draft weights that is\n"
+	             "read; from the start, and after 10, 25 and 100 evaluations of random proposals, of a\n"
+	             "Gaussian process's, and of both in turns.",
+	    .examples = "  swiftlet bench search -m model.gguf -i tools/unseen.jsonl",
 	    OPTIONS(option),
 	};
 	return bench_part_main(&s.part, &line, argc, argv);

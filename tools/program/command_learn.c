@@ -171,8 +171,9 @@ static void print_result(const struct learn* l) {
 		printf("%s are expected to make decoding %.2f times as fast: an answer\n"
 		       "takes %.0f %% less time. They predict %.0f %% of the tokens of text that the search had not "
 		       "seen.\n",
-		       mask_count(&mask) > 0 ? "Drafts that leave these layers out"
-		                             : "Drafts with quantized weights, and no layer left out,",
+		       mask.has_levels         ? "Drafts that read these shares of the weights"
+		       : mask_count(&mask) > 0 ? "Drafts that leave these layers out"
+		                               : "Drafts with quantized weights, and no layer left out,",
 		       speedup, 100 * (1 - 1 / speedup), 100 * unseen_matchness(l));
 	else
 		puts("Leaving layers out does not pay on this machine and text: no mask is used, and nothing "

@@ -110,6 +110,9 @@ void figures_print(FILE* out, const struct swiftlet_figures* f, enum swiftlet_me
 	print_figure(out, "alpha", f->alpha, "%.2f");
 	print_figure(out, "c", f->c, "%.2f");
 	print_figure(out, "expected speed-up", f->expected_speedup, "%.2f");
+	if (!isnan(f->read) && !isnan(f->alpha))
+		fprintf(out, "\ndrafted by the model at %.0f %% of its weights: %.0f %% right", 100 * f->read,
+		        100 * f->alpha);
 	fprintf(out, "\nsearch %s, %" PRId64 " proposal%s", f->search_state ? f->search_state : "off",
 	        f->optimize_steps, f->optimize_steps == 1 ? "" : "s");
 	print_figure(out, "matchness", f->matchness, "%.2f");

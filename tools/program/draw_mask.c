@@ -2,7 +2,22 @@
 #include "tools/program/draw_mask.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+/* Of the channels of a sub-layer's two maps, without regard to their sizes. */
+static float share_read(const struct levels* levels, int sub_layer, int blocks) {
+	const enum column_kind first = sub_layer % 2 == 0 ? COLUMN_ATTENTION : COLUMN_MLP;
+	return 0.5f * (level_kept(levels, sub_layer / 2, blocks, first) +
+	               level_kept(levels, sub_layer / 2, blocks, first + 1));
+}
+
+/* How much is read, as a bar. */
+static const char* bar_of(float share) {
+	static const char* const bar[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+	const int step = (int)(share * 8);
+	return bar[step < 0 ? 0 : step > 7 ? 7 : step];
+}
 
 /* Masks list the sub-layers kept as stored, drafts those with quantized weights. */
 static void draw_row(FILE* out, const struct mask* mask, const struct mask* quantized, int blocks, int kind,
@@ -13,10 +28,15 @@ static void draw_row(FILE* out, const struct mask* mask, const struct mask* quan
 	for (int b = 0; b < blocks; b++) {
 		const int s = 2 * b + kind;
 		const bool skipped = mask_has(mask, s), is_quantized = mask_has(quantized, s);
+		const bool partly = mask->has_levels && !skipped && !mask_stores(mask, s);
+		const char* const kept = partly         ? bar_of(share_read(&mask->levels, s, blocks))
+		                         : is_quantized ? "▄"
+		                         : colour       ? "■"
+		                                        : "□";
 		if (colour)
-			fprintf(out, "%s%s\033[0m", skipped ? shade[kind] : "\033[90m", is_quantized ? "▄" : "■");
+			fprintf(out, "%s%s\033[0m", skipped ? shade[kind] : "\033[90m", skipped ? "■" : kept);
 		else
-			fputs(skipped ? "■" : is_quantized ? "▄" : "□", out);
+			fputs(skipped ? "■" : kept, out);
 		n += skipped;
 		rounded += is_quantized;
 		stored += mask_stores(mask, s);
@@ -27,6 +47,20 @@ static void draw_row(FILE* out, const struct mask* mask, const struct mask* quan
 	else if (stored > 0)
 		fprintf(out, ", %d with stored weights", stored);
 	fputc('\n', out);
+}
+
+/* One line where all depths are alike. */
+static void print_levels(FILE* out, const struct levels* levels) {
+	static const char* const third[LEVEL_DEPTHS] = {"first third", "middle", "last third"};
+	bool alike = true;
+	for (int d = 1; d < LEVEL_DEPTHS; d++)
+		alike = alike && memcmp(levels->left_out[d], levels->left_out[0], sizeof levels->left_out[0]) == 0;
+	for (int d = 0; d < (alike ? 1 : LEVEL_DEPTHS); d++) {
+		const uint8_t* const left = levels->left_out[d];
+		fprintf(out, "  reads     %s%sattention %d %%, its output %d %%, MLP %d %%, down %d %%\n",
+		        alike ? "" : third[d], alike ? "" : ": ", 100 - left[COLUMN_ATTENTION],
+		        100 - left[COLUMN_ATTENTION_OUT], 100 - left[COLUMN_MLP], 100 - left[COLUMN_DOWN]);
+	}
 }
 
 static void draw_rows(FILE* out, const struct mask* mask, const struct mask* quantized, int blocks) {
@@ -42,6 +76,8 @@ static void draw_rows(FILE* out, const struct mask* mask, const struct mask* qua
 			b += fprintf(out, " ");
 	}
 	fputc('\n', out);
+	if (mask->has_levels)
+		print_levels(out, &mask->levels);
 }
 
 void draw_mask(FILE* out, const struct mask* mask, int blocks) {

@@ -1,0 +1,112 @@
+/* Points to masks, and back. */
+#include "optimizer/level_point.h"
+
+#include <math.h>
+
+/* A ratio lies between 1 over this and this. */
+static const double MOST_KIND_RATIO = 4, MOST_DEPTH_RATIO = 2.5;
+
+static double ratio_of(double x, double most) { return pow(most, 2 * x - 1); }
+static double coordinate_of(double ratio, double most) {
+	return fmin(1, fmax(0, 0.5 + 0.5 * log(ratio) / log(most)));
+}
+
+double level_read_coordinate(double share) {
+	return fmin(1, fmax(0, log(share / LEVEL_LEAST) / log(1 / LEVEL_LEAST)));
+}
+
+void level_model_spans(struct level_model* m, const struct spans* spans) {
+	for (int n = 1; n < m->blocks - 1; n++) {
+		double least = INFINITY;
+		for (int first = 1; first + n < m->blocks; first++) {
+			const double influence = spans_influence(spans, 2 * first, 2 * (first + n));
+			if (influence < least) {
+				least = influence;
+				m->span_first[n] = first;
+			}
+		}
+	}
+}
+
+/* Kept shares by depth and kind, of blocks that are not skipped. */
+static double share_of(const struct level_model* m, const struct mask* skip,
+                       double kept[LEVEL_DEPTHS][COLUMN_KINDS]) {
+	double read = 0, all = 0;
+	for (int s = 0; s < 2 * m->blocks; s++) {
+		const int first = s % 2 == 0 ? COLUMN_ATTENTION : COLUMN_MLP;
+		for (int k = first; k < first + 2; k++) {
+			all += m->bytes[k];
+			read += mask_has(skip, s) ? 0 : m->bytes[k] * kept[level_depth(s / 2, m->blocks)][k];
+		}
+	}
+	return all > 0 ? read / all : 1;
+}
+
+static const struct levels* levels_of(const struct mask* mask, const struct levels* otherwise) {
+	return mask->has_levels ? &mask->levels : otherwise;
+}
+
+double level_share(const struct level_model* m, const struct mask* mask, const struct levels* otherwise) {
+	const struct levels* const levels = levels_of(mask, otherwise);
+	double kept[LEVEL_DEPTHS][COLUMN_KINDS];
+	for (int d = 0; d < LEVEL_DEPTHS; d++)
+		for (int k = 0; k < COLUMN_KINDS; k++)
+			kept[d][k] = 1 - levels->left_out[d][k] / 100.0;
+	return share_of(m, mask, kept);
+}
+
+static double keep(double share) { return fmin(1, fmax(1 - LEVEL_MOST / 100.0, share)); }
+
+struct mask level_mask(const struct level_model* m, const double x[LEVEL_DIMS]) {
+	struct mask mask = {.has_levels = true};
+	double weight[LEVEL_DEPTHS][COLUMN_KINDS], kept[LEVEL_DEPTHS][COLUMN_KINDS];
+	const int n = (int)lround(x[LEVEL_BLOCKS] * LEVEL_MOST_BLOCKS * m->blocks);
+	for (int i = 0; i < 2 * n && m->span_first[n] > 0; i++)
+		mask_set(&mask, 2 * m->span_first[n] + i, true);
+	for (int d = 0; d < LEVEL_DEPTHS; d++)
+		for (int k = 0; k < COLUMN_KINDS; k++) {
+			static const int kind[COLUMN_KINDS] = {[COLUMN_ATTENTION] = LEVEL_ATTENTION,
+			                                       [COLUMN_ATTENTION_OUT] = LEVEL_OUTPUT,
+			                                       [COLUMN_MLP] = -1,
+			                                       [COLUMN_DOWN] = LEVEL_DOWN};
+			static const int third[LEVEL_DEPTHS] = {LEVEL_FIRST, -1, LEVEL_LAST};
+			weight[d][k] = (kind[k] < 0 ? 1 : ratio_of(x[kind[k]], MOST_KIND_RATIO)) *
+			               (third[d] < 0 ? 1 : ratio_of(x[third[d]], MOST_DEPTH_RATIO));
+		}
+	const double wanted = pow(LEVEL_LEAST, 1 - x[LEVEL_READ]);
+	double low = 1e-3, high = 1e3; /* the share read rises with the scale */
+	for (int step = 0; step < 40; step++) {
+		const double scale = sqrt(low * high);
+		for (int d = 0; d < LEVEL_DEPTHS; d++)
+			for (int k = 0; k < COLUMN_KINDS; k++)
+				kept[d][k] = keep(scale * weight[d][k]);
+		if (share_of(m, &mask, kept) < wanted)
+			low = scale;
+		else
+			high = scale;
+	}
+	for (int d = 0; d < LEVEL_DEPTHS; d++)
+		for (int k = 0; k < COLUMN_KINDS; k++)
+			mask.levels.left_out[d][k] = (uint8_t)lround(100 * (1 - kept[d][k]));
+	return mask;
+}
+
+void level_point(const struct level_model* m, const struct mask* mask, const struct levels* otherwise,
+                 double x[LEVEL_DIMS]) {
+	const struct levels* const levels = levels_of(mask, otherwise);
+	double by_kind[COLUMN_KINDS] = {0}, by_depth[LEVEL_DEPTHS] = {0};
+	for (int d = 0; d < LEVEL_DEPTHS; d++)
+		for (int k = 0; k < COLUMN_KINDS; k++) {
+			const double kept = log(1 - levels->left_out[d][k] / 100.0);
+			by_kind[k] += kept / LEVEL_DEPTHS;
+			by_depth[d] += kept / COLUMN_KINDS;
+		}
+	x[LEVEL_READ] = level_read_coordinate(level_share(m, mask, otherwise));
+	x[LEVEL_ATTENTION] = coordinate_of(exp(by_kind[COLUMN_ATTENTION] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
+	x[LEVEL_OUTPUT] =
+	    coordinate_of(exp(by_kind[COLUMN_ATTENTION_OUT] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
+	x[LEVEL_DOWN] = coordinate_of(exp(by_kind[COLUMN_DOWN] - by_kind[COLUMN_MLP]), MOST_KIND_RATIO);
+	x[LEVEL_FIRST] = coordinate_of(exp(by_depth[0] - by_depth[1]), MOST_DEPTH_RATIO);
+	x[LEVEL_LAST] = coordinate_of(exp(by_depth[2] - by_depth[1]), MOST_DEPTH_RATIO);
+	x[LEVEL_BLOCKS] = fmin(1, mask_count(mask) / (2 * LEVEL_MOST_BLOCKS * m->blocks));
+}

@@ -1,0 +1,48 @@
+/* A draft's levels as a point of few real dimensions, in which they are searched.
+ *
+ * A point says which share of the layers' draft weights a step reads, how the channels are shared out among
+ * the kinds of map and among the thirds of the blocks, and how many whole blocks are left out. Each map then
+ * keeps the share s·kind·third of its channels, at most all, with the scale s that makes the share read come
+ * out as the point says. All coordinates are in [0, 1]. */
+#ifndef SWIFTLET_OPTIMIZER_LEVEL_POINT_H
+#define SWIFTLET_OPTIMIZER_LEVEL_POINT_H
+
+#include "optimizer/spans.h"
+
+enum level_dimension {
+	LEVEL_READ,      /* share of the layers' bytes, on a logarithmic scale from LEVEL_LEAST to 1 */
+	LEVEL_ATTENTION, /* attention's input, its output and down's input over the MLP's input: the logarithm of
+	                  */
+	LEVEL_OUTPUT,    /* the ratio */
+	LEVEL_DOWN,
+	LEVEL_FIRST, /* the first and the last third over the middle one, likewise */
+	LEVEL_LAST,
+	LEVEL_BLOCKS, /* share of the blocks that are left out, up to LEVEL_MOST_BLOCKS */
+	LEVEL_DIMS
+};
+
+#define LEVEL_LEAST 0.15 /* share read */
+#define LEVEL_MOST_BLOCKS 0.3
+
+/* What the points of a model are read by. */
+struct level_model {
+	int blocks;
+	double bytes[COLUMN_KINDS]; /* of a block's whole maps, averaged, in any unit */
+	/* (n of blocks) where the span of n blocks begins that the text misses least; 0: not known, and none is
+	 * left out */
+	int span_first[MAX_BLOCKS];
+};
+
+/* Where each span of blocks begins, by span influence. */
+void level_model_spans(struct level_model*, const struct spans*);
+/* The share of the layers' bytes that drafts with the mask read; a mask without levels reads `otherwise`. */
+double level_share(const struct level_model*, const struct mask*, const struct levels* otherwise);
+/* The mask at a point. */
+struct mask level_mask(const struct level_model*, const double x[LEVEL_DIMS]);
+/* The point nearest to a mask. */
+void level_point(const struct level_model*, const struct mask*, const struct levels* otherwise,
+                 double x[LEVEL_DIMS]);
+/* The coordinate of a share read. */
+double level_read_coordinate(double share);
+
+#endif
