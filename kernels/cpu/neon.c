@@ -100,13 +100,6 @@ static inline float vec_largest(vec x) {
 	return ac > bd ? ac : bd;
 }
 
-/* Lane i is the sum of a[i]'s lanes, each in the same tree. */
-static inline key_sums part_sums(const vec a[KEYS]) {
-	return vpaddq_f32(vpaddq_f32(a[0].low, a[1].low), vpaddq_f32(a[2].low, a[3].low)) +
-	       vpaddq_f32(vpaddq_f32(a[0].high, a[1].high), vpaddq_f32(a[2].high, a[3].high));
-}
-static inline vec whole_sums(key_sums low, key_sums high) { return (vec){low, high}; }
-
 static inline float vec_sum(vec x) {
 	const float32x4_t s = x.low + x.high;
 	return vpadds_f32(vadd_f32(vget_low_f32(s), vget_high_f32(s)));

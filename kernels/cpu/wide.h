@@ -349,7 +349,7 @@ __attribute__((always_inline)) static inline void mix_slots(enum dtype type, vec
                                                             const unsigned char* row,
                                                             const unsigned char* ahead, int slots, int weight,
                                                             int at, int heads, int chunks) {
-	const size_t slot_bytes = m->row->slot_bytes, width = type == DTYPE_F16 ? 2 : 4;
+	const size_t slot_bytes = m->row->slot_bytes, width = key_width(type);
 	const int left = chunks > 1 ? LANES : m->row->head_dim - at;
 	ahead += (size_t)at * width;
 	for (int i = weight; i < weight + slots; i++, row += slot_bytes, ahead += slot_bytes) {
@@ -384,8 +384,10 @@ mix_positions(vec* to, const struct mixed* m, int from, int end, int start, int 
 		const unsigned char* ahead = row_ahead(a, a->value, p);
 		if (a->type == DTYPE_F16)
 			mix_slots(DTYPE_F16, sum, m, row, ahead, slots, p - start, at, heads, chunks);
+		else if (a->type == DTYPE_Q8_0)
+			mix_slots(DTYPE_Q8_0, sum, m, row, ahead, slots, p - start, at, heads, chunks);
 		else
-			mix_slots(a->type, sum, m, row, ahead, slots, p - start, at, heads, chunks);
+			mix_slots(DTYPE_F32, sum, m, row, ahead, slots, p - start, at, heads, chunks);
 		p += slots;
 	}
 #pragma GCC unroll 24
