@@ -54,7 +54,8 @@ void draft_pages_round(struct session* s) {
 	p->now = NULL;
 	p->cache = p->read = all / (weights + all);
 	const double step = cost_share(&s->engine->cost, session_drafts_with(s));
-	if (p->listed_at < 0 || p->cache - some / (weights + all) < WORTH * step)
+	const bool pays = p->cache - some / (weights + all) >= WORTH * step;
+	if (p->listed_at < 0 || (s->options.draft_pages < 0 && !pays))
 		return;
 	p->read = some / (weights + all);
 	p->now = &p->list;
