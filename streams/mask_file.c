@@ -13,6 +13,7 @@
 #include "core/files/error_in.h"
 #include "core/files/grow.h"
 #include "core/files/json.h"
+#include "core/files/mapping.h"
 #include "streams/json_text.h"
 
 enum { MAX_ENTRIES = 4096, MAX_FILE = 16 << 20 };
@@ -245,19 +246,14 @@ bool mask_text_read(const char* text, size_t size, const char* name, struct mask
 }
 
 bool mask_file_read(const char* path, struct mask_list* list, struct error* error) {
-	FILE* const file = fopen(path, "rb");
-	if (!file)
-		return error_set(error, "%s: %s", path, strerror(errno));
-	char* text = malloc(MAX_FILE + 1);
-	const size_t size = text ? fread(text, 1, MAX_FILE + 1, file) : 0;
-	bool good = text && !ferror(file);
-	if (!good)
-		error_set(error, "%s: %s", path, text ? strerror(errno) : "out of memory");
-	fclose(file);
-	if (good && size > MAX_FILE)
-		good = error_set(error, "%s: larger than %d MiB, so it is not a mask file", path, MAX_FILE >> 20);
-	good = good && mask_text_read(text, size, path, list, error);
-	free(text);
+	struct mapping file; /* which a pipe without a writer does not hold up */
+	if (!mapping_open(&file, path, error))
+		return false;
+	const bool good =
+	    file.size > MAX_FILE
+	        ? error_set(error, "%s: larger than %d MiB, so it is not a mask file", path, MAX_FILE >> 20)
+	        : mask_text_read((const char*)file.data, file.size, path, list, error);
+	mapping_close(&file);
 	return good;
 }
 

@@ -31,6 +31,10 @@ bool constraint_start(struct session* s, const struct swiftlet_request* r, struc
 	return true;
 }
 
+double session_constraint_seconds(const struct session* s) {
+	return s->constraint.acceptor ? acceptor_seconds(s->constraint.acceptor) : 0;
+}
+
 void constraint_close(struct session* s) { acceptor_close(s->constraint.kept); }
 
 const uint64_t* const* constraint_last(struct session* s, int n) {

@@ -39,6 +39,8 @@ void session_set_batch(struct session*, const struct batch*);
 /* Draws on an account that several share, the caller's, in place of one of its own: sequences of a batch that
  * each had an opening allowance could lose it eightfold, and what one earns may be another's to try with. */
 void session_share_budget(struct session*, struct speculation_budget*);
+/* Seconds that this request's grammar has taken so far; 0 without one. */
+double session_constraint_seconds(const struct session*);
 /* Tokens of the prompt, or of a text that is computed again, that no pass has computed yet; 0 once it
  * decodes, or is over. */
 int session_prefill_left(const struct session*);

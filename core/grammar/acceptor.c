@@ -6,11 +6,15 @@
 #include <string.h>
 
 #include "core/grammar/states.h"
+#include "kernels/clock.h"
 
 enum { SLOTS = 2 * MAX_ROWS, MAX_END_TOKENS = 128 };
 
 /* Of the places that a mask may visit: what takes more, some hundredths of a second, is too ambiguous. */
 enum { MOST_WORK = 1 << 21 };
+/* Of the places that a round's masks beside the root's may visit, some milliseconds: a draft is not worth
+ * more. */
+enum { MOST_WORK_OF_DRAFTS = 1 << 17 };
 
 struct state_slot {
 	int state;      /* 0: free */
@@ -30,9 +34,11 @@ struct acceptor {
 	size_t words;
 	int longest; /* bytes of a token, at most */
 	struct state_slot slot[SLOTS];
-	uint64_t* bits; /* (SLOTS, words) */
-	bool crowded;   /* a round wanted more than SLOTS, or what is too ambiguous */
-	bool ambiguous; /* the text has come to what is too ambiguous */
+	uint64_t* bits;     /* (SLOTS, words) */
+	int64_t round_work; /* places visited for masks of this round, but the root's */
+	double seconds;     /* of finding bits, since the text began */
+	bool crowded;       /* a round wanted more than SLOTS, or what is too ambiguous */
+	bool ambiguous;     /* the text has come to what is too ambiguous */
 };
 
 struct acceptor* acceptor_open(const struct grammar* grammar, const struct token_trie* trie,
@@ -75,6 +81,8 @@ bool acceptor_is_for(const struct acceptor* a, const struct grammar* grammar, co
 
 void acceptor_start(struct acceptor* a) {
 	a->ambiguous = a->crowded = false;
+	a->seconds = 0;
+	a->round_work = 0;
 	if (states_filling(a->states)) {
 		states_forget(a->states);
 		memset(a->slot, 0, sizeof a->slot);
@@ -99,6 +107,7 @@ static void renew_states(struct acceptor* a) {
 
 bool acceptor_take(struct acceptor* a, int32_t token) {
 	a->round++;
+	a->round_work = 0;
 	a->crowded = false;
 	if (states_filling(a->states))
 		renew_states(a);
@@ -132,7 +141,9 @@ static int32_t longest_forced(struct acceptor* a, int state) {
 	return best;
 }
 
-static void walk_trie(struct acceptor* a, int state, struct state_slot* slot, uint64_t* bits) {
+/* The places that it visited; more than `most`: it was given up. */
+static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct state_slot* slot,
+                         uint64_t* bits) {
 	const struct token_trie* trie = a->trie;
 	const int32_t forced = longest_forced(a, state);
 	int after[TRIE_DEPTH + 1] = {state};
@@ -140,16 +151,14 @@ static void walk_trie(struct acceptor* a, int state, struct state_slot* slot, ui
 	memset(bits, 0, a->words * sizeof *bits);
 	if (forced >= 0) {
 		allow_token(slot, bits, forced);
-		return;
+		return 0;
 	}
 	states_begin_walk(a->states);
 	for (int32_t i = 0; i < trie->n;) {
 		const struct trie_node* node = &trie->node[i];
 		const int next = states_walk(a->states, after[node->depth - 1], node->byte, &work);
-		if (work > MOST_WORK) {
-			slot->n = -1;
-			return;
-		}
+		if (work > most)
+			return work;
 		if (next == STATE_DEAD) {
 			i = node->past;
 			continue;
@@ -161,10 +170,26 @@ static void walk_trie(struct acceptor* a, int state, struct state_slot* slot, ui
 	}
 	for (int i = 0; states_ends(a->states, state) && i < a->n_end_tokens; i++)
 		allow_token(slot, bits, a->end_token[i]);
+	return work;
+}
+
+/* Finds the slot's bits. False where they are of a draft and cost more than it is worth: nothing is known
+ * then. */
+static bool fill_slot(struct acceptor* a, int state, bool root, struct state_slot* slot) {
+	const int64_t most = root ? MOST_WORK : MOST_WORK_OF_DRAFTS - a->round_work;
+	const double began = seconds_now();
+	const int64_t work =
+	    most > 0 ? walk_trie(a, state, most, slot, a->bits + (size_t)(slot - a->slot) * a->words) : 1;
+	a->seconds += seconds_now() - began;
+	a->round_work += root ? 0 : work;
+	if (work > most && root)
+		slot->n = -1;
+	return root || work <= most;
 }
 
 static struct state_slot* find_slot(struct acceptor* a, int state) {
 	struct state_slot* oldest = NULL;
+	const bool root = state == a->root;
 	state = states_clipped(a->states, state, a->longest);
 	for (int i = 0; i < SLOTS; i++) {
 		struct state_slot* slot = &a->slot[i];
@@ -180,9 +205,10 @@ static struct state_slot* find_slot(struct acceptor* a, int state) {
 	if (states_full(a->states))
 		return NULL;
 	*oldest = (struct state_slot){.state = state, .first = -1};
-	walk_trie(a, state, oldest, a->bits + (size_t)(oldest - a->slot) * a->words);
-	if (!states_full(a->states))
+	const bool known = fill_slot(a, state, root, oldest);
+	if (known && !states_full(a->states))
 		return oldest;
+	a->crowded |= !known;
 	*oldest = (struct state_slot){0}; /* what is left out may be for want of room */
 	return NULL;
 }
@@ -203,6 +229,8 @@ const uint64_t* acceptor_allowed(struct acceptor* a, int state) {
 bool acceptor_is_ambiguous(const struct acceptor* a) {
 	return a->ambiguous || (a->root == ACCEPTOR_DEAD && states_overflowed(a->states));
 }
+
+double acceptor_seconds(const struct acceptor* a) { return a->seconds; }
 
 bool acceptor_is_full(const struct acceptor* a) { return a->crowded || states_full(a->states); }
 

@@ -35,10 +35,13 @@ int acceptor_root(struct acceptor*);
  */
 int acceptor_step(struct acceptor*, int state, int32_t token);
 /* Bits (vocab) of the tokens that may come, good until acceptor_take; NULL for ACCEPTOR_DEAD, and where the
- * tables are full: never for the root. The bits of a state do not depend on what was asked before. */
+ * tables are full, or where a round has asked for much: never for the root. The bits of a state do not depend
+ * on what was asked before. */
 const uint64_t* acceptor_allowed(struct acceptor*, int state);
 /* Whether the text has come to where the grammar is too ambiguous: that is why nothing may come. */
 bool acceptor_is_ambiguous(const struct acceptor*);
+/* Seconds that finding bits has taken since the text began. */
+double acceptor_seconds(const struct acceptor*);
 /* Whether NULL was given, or a step failed, for want of room since the last acceptor_take. */
 bool acceptor_is_full(const struct acceptor*);
 static inline bool token_is_allowed(const uint64_t* allowed, int32_t token) {

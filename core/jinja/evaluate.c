@@ -316,6 +316,8 @@ static struct value evaluate_here(struct machine* m, struct scope* s, const stru
 		return operator_binary(m, n->sign, v, evaluate(m, s, n->b));
 	case NODE_CHOOSE:
 		return evaluate_choice(m, s, n);
+	case NODE_MACRO:
+		return (struct value){.kind = MACRO, .macro = MACHINE_NEW(m, struct macro, .node = n, .scope = s)};
 	default: /* NODE_WRITTEN */
 		return body_text(m, scope_within(m, s), n->a);
 	}

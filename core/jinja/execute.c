@@ -103,6 +103,10 @@ struct value call_macro(struct machine* m, const struct macro* macro, const stru
 	for (int k = 0; k < a->named.n; k++) {
 		const struct string* const name = a->named.entry[k].key.string;
 		int i = 0;
+		if (n->flag && string_is(name, "caller")) {
+			scope_set(m, s, name, a->named.entry[k].value);
+			continue;
+		}
 		while (i < n->n && !string_equal(m, n->item[i]->name, name))
 			i++;
 		if (i == n->n || given[i].kind != ABSENT)

@@ -231,8 +231,8 @@ struct fields {
 	bool numbered; /* some have a number of their own */
 };
 
-/* What a field names: a place, a name, or nothing, the next place. */
-static struct value field_value(struct machine* m, const struct string* s, size_t at, size_t end,
+/* What a field begins with: a place, a name, or nothing, the next place. */
+static struct value first_value(struct machine* m, const struct string* s, size_t at, size_t end,
                                 struct fields* f) {
 	if (at == end || is_digit(s->data[at])) {
 		f->numbered = f->numbered || at != end;
@@ -248,6 +248,32 @@ static struct value field_value(struct machine* m, const struct string* s, size_
 	if (!named)
 		machine_fail(m, "format names '%.*s', which is not given", EXCERPT(name));
 	return *named;
+}
+
+/* Then its members: .name and [key], which is a place where it is a number. */
+static struct value field_value(struct machine* m, const struct string* s, size_t at, size_t end,
+                                struct fields* f) {
+	const size_t first = span_without(s, at, end, ".[");
+	if (first == at && first < end)
+		machine_fail(m, "a format names members of nothing");
+	struct value v = first_value(m, s, at, first, f);
+	for (at = first; at < end;) {
+		const bool index = s->data[at++] == '[';
+		const size_t past = span_without(s, at, end, index ? "]" : ".[");
+		if (past == at || (index && past == end))
+			machine_fail(m, index && past == end ? "Missing ']' in format string"
+			                                     : "Empty attribute in format string");
+		const struct string* const name = string_part(m, s, at, past);
+		size_t digit = at;
+		bool number = index;
+		for (size_t i = at; i < past; i++)
+			number = number && is_digit(s->data[i]);
+		v = value_index(m, v, number ? value_integer(read_count(m, s, &digit, past)) : value_string(name));
+		at = index ? past + 1 : past;
+		if (index && at < end && s->data[at] != '.' && s->data[at] != '[')
+			machine_fail(m, "Only '.' or '[' may follow ']' in format field specifier");
+	}
+	return v;
 }
 
 static void write_field(struct builder* b, const struct string* s, size_t at, size_t end, struct fields* f) {

@@ -60,8 +60,9 @@ enum node_kind {
 	NODE_FOR,           /* a: target, b: iterable, c: condition or NULL, d: body, e: else or NULL */
 	NODE_SET,           /* a = b */
 	NODE_TARGET_MEMBER, /* a target NAME.name */
-	NODE_MACRO,         /* name, item: NAMEs with defaults in a; d: body */
-	NODE_WITH,          /* item: target, value, …; d: body */
+	NODE_MACRO, /* name, item: NAMEs with defaults in a; d: body; flag: it may be given a caller. As an
+	             * expression, the macro that {% call %} gives */
+	NODE_WITH,  /* item: target, value, …; d: body */
 	NODE_BREAK,
 	NODE_CONTINUE
 };
@@ -105,7 +106,7 @@ struct parser {
 	struct lexer lexer;
 	struct token token, ahead; /* the present token and the one after */
 	int nesting, loops;
-	bool in_macro;
+	bool in_macro, uses_caller; /* the macro at hand names `caller` */
 };
 void parser_next(struct parser*);
 /* Whether the name or the operator stands here; `take` passes over it, `want` fails where it is not. */

@@ -229,18 +229,49 @@ static void parse_signature(struct parser* p, struct node* macro) {
 	}
 }
 
+static void parse_macro_body(struct parser* p, struct node* macro, const char* end) {
+	const struct parser outer = *p;
+	p->loops = 0;
+	p->in_macro = true;
+	p->uses_caller = false;
+	macro->d = parse_inner(p, end);
+	macro->flag = p->uses_caller;
+	p->loops = outer.loops;
+	p->in_macro = outer.in_macro;
+	p->uses_caller = outer.uses_caller;
+}
+
 static const struct node* parse_macro(struct parser* p) {
 	struct node* const macro = parser_node(p, NODE_MACRO);
 	parser_next(p);
 	macro->name = parser_want_name(p, "a macro's name");
 	parse_signature(p, macro);
-	const struct parser outer = *p;
-	p->loops = 0;
-	p->in_macro = true;
-	macro->d = parse_inner(p, "endmacro");
-	p->loops = outer.loops;
-	p->in_macro = outer.in_macro;
+	parse_macro_body(p, macro, "endmacro");
 	return macro;
+}
+
+/* {% call(parameters) macro(arguments) %}: the body is a macro that the called one knows as `caller`. */
+static const struct node* parse_call_block(struct parser* p) {
+	struct node* const body = parser_node(p, NODE_MACRO);
+	struct node* const print = parser_node(p, NODE_PRINT);
+	body->name = string_of(p->machine, "caller");
+	parser_next(p);
+	if (parser_at(p, "("))
+		parse_signature(p, body);
+	const struct node* const written = parse_expression(p, true);
+	if (written->kind != NODE_CALL)
+		parser_fail(p, "a call of a macro");
+	struct node* const call = parser_node(p, NODE_CALL);
+	struct node* const argument = parser_node(p, NODE_KEYWORD);
+	call->a = written->a;
+	for (int i = 0; i < written->n; i++)
+		node_add(p->machine, call, written->item[i]);
+	argument->name = body->name;
+	argument->a = body;
+	node_add(p->machine, call, argument);
+	print->a = call;
+	parse_macro_body(p, body, "endcall");
+	return print;
 }
 
 static const struct node* parse_filter_block(struct parser* p) {
@@ -279,14 +310,9 @@ static const struct node* parse_statement(struct parser* p) {
 	static const struct {
 		const char* name;
 		const struct node* (*parse)(struct parser*);
-	} known[] = {{"if", parse_if},
-	             {"for", parse_for},
-	             {"set", parse_set},
-	             {"macro", parse_macro},
-	             {"filter", parse_filter_block},
-	             {"with", parse_with},
-	             {"generation", parse_with},
-	             {"break", parse_jump},
+	} known[] = {{"if", parse_if},        {"for", parse_for},         {"set", parse_set},
+	             {"macro", parse_macro},  {"call", parse_call_block}, {"filter", parse_filter_block},
+	             {"with", parse_with},    {"generation", parse_with}, {"break", parse_jump},
 	             {"continue", parse_jump}};
 	if (p->token.kind != TOKEN_NAME)
 		parser_fail(p, "a tag's name");

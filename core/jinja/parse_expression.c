@@ -27,6 +27,7 @@ static const struct node* parse_name(struct parser* p) {
 		n->value = none ? value_none() : value_boolean(string_among(n->name, "true True"));
 	}
 	n->flag = p->in_macro && string_among(n->name, "varargs kwargs caller");
+	p->uses_caller |= n->flag && string_is(n->name, "caller");
 	parser_next(p);
 	return n;
 }

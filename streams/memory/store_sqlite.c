@@ -14,6 +14,22 @@ enum { APPLICATION_ID = 0x73776674 /* "swft" */, PATIENCE = 5000 };
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
+/* Why the file cannot be opened. What SQLite tried last and how that failed tells less. */
+static const char* cannot_open(const char* path) {
+	char folder[4096];
+	snprintf(folder, sizeof folder, "%s", path);
+	char* const slash = strrchr(folder, '/');
+	if (slash)
+		slash[slash == folder] = 0;
+	const bool there = access(path, F_OK) == 0;
+	const bool may = there ? access(path, R_OK | W_OK) == 0 : access(slash ? folder : ".", W_OK | X_OK) == 0;
+	if (may)
+		return strerror(errno ? errno : EIO);
+	return there                               ? strerror(errno)
+	       : errno == EACCES || errno == EROFS ? "its folder is read-only"
+	                                           : strerror(errno);
+}
+
 static bool report_failure(const struct store* s, const char* doing, struct error* e) {
 	const int code = sqlite3_errcode(s->sqlite);
 	const char* path = s->path;
@@ -35,7 +51,7 @@ static bool report_failure(const struct store* s, const char* doing, struct erro
 		return error_set(e, "%s: reading or writing failed while %s (%s); what was stored before is kept",
 		                 path, doing, words);
 	case SQLITE_CANTOPEN:
-		return error_set(e, "%s cannot be opened: %s", path, strerror(errno ? errno : EIO));
+		return error_set(e, "%s cannot be opened: %s", path, cannot_open(path));
 	default:
 		return error_set(e, "%s: %s while %s", path, words, doing);
 	}

@@ -53,9 +53,10 @@ enum item_kind { ITEM_NONE, ITEM_REASONING, ITEM_TEXT, ITEM_CALL };
 struct item_stream {
 	int events, count; /* emitted; items closed */
 	enum item_kind open;
-	struct text text;   /* of the item that is open; of a call its arguments */
-	int calls;          /* begun; where a call is open, it is the last of them */
-	struct text closed; /* the closed items as JSON, with commas between */
+	struct text text;             /* of the item that is open; of a call its arguments */
+	struct text logprobs, unsent; /* of its tokens, as members of a list; of these, what no event has had */
+	int calls;                    /* begun; where a call is open, it is the last of them */
+	struct text closed;           /* the closed items as JSON, with commas between */
 };
 
 struct generation {

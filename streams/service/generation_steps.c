@@ -154,7 +154,8 @@ static void finish_generation(struct generation* g) {
 		g->formatter->end(g);
 	else if (!g->error.status)
 		g->formatter->whole(g);
-	g->out.failed |= g->items.text.failed || g->items.closed.failed;
+	g->out.failed |=
+	    g->items.text.failed || g->items.logprobs.failed || g->items.unsent.failed || g->items.closed.failed;
 	bool failed = g->out.failed;
 	for (int i = 0; i < g->n; i++)
 		failed |= g->choice[i].reader.failed;

@@ -18,6 +18,7 @@ static void close_item(struct generation* g) {
 	g->formatter->items->close(g, open_call(g));
 	s->count++;
 	text_clear(&s->text);
+	text_clear(&s->logprobs);
 	s->open = ITEM_NONE;
 }
 
@@ -38,11 +39,21 @@ static void add_text(struct generation* g, const char* words, size_t size) {
 	text_add(&g->items.text, words, size);
 }
 
+static void append_list(struct text* to, const struct text* more) {
+	if (more->size == 0)
+		return;
+	text_put(to, to->size ? ", " : "");
+	text_add(to, more->data, more->size);
+}
+
 static void put_item_text(struct generation* g, enum item_kind what, const struct text* words) {
 	if (!words->size)
 		return;
 	open_item(g, what);
 	add_text(g, words->data, words->size);
+	if (what == ITEM_TEXT)
+		append_list(&g->items.logprobs, &g->items.unsent);
+	text_clear(&g->items.unsent);
 }
 
 /* Arguments that have come since. */
@@ -60,6 +71,8 @@ static void go_on_with_call(struct generation* g) {
 void items_part(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	(void)step;
+	if (g->request.logprobs)
+		append_list(&g->items.unsent, &c->logprobs.tokens);
 	go_on_with_call(g);
 	put_item_text(g, ITEM_REASONING, &c->reader.reasoning);
 	put_item_text(g, ITEM_TEXT, &c->reader.content);
@@ -67,6 +80,8 @@ void items_part(struct choice* c, const struct swiftlet_step* step) {
 		open_item(g, ITEM_CALL);
 		go_on_with_call(g);
 	}
+	if (g->items.open == ITEM_CALL)
+		text_clear(&g->items.unsent);
 }
 
 void items_last(struct choice* c) {

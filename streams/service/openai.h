@@ -8,9 +8,9 @@
 #ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
 #define SWIFTLET_STREAMS_SERVICE_OPENAI_H
 
+#include "core/decode/options.h"
 #include "streams/chat_parts.h"
 #include "streams/service/api_json.h"
-#include "core/decode/options.h"
 
 enum {
 	API_MAX_STOPS = 16,
@@ -37,7 +37,8 @@ struct api_request {
 	struct chat_parts parts; /* chat */
 	/* whether the answer may, or must, call one of parts.tools; without any it is TOOLS_NONE */
 	enum { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED } tool_choice;
-	char* tool_name;                         /* TOOLS_REQUIRED: this one, NULL any */
+	char* tool_name;       /* TOOLS_REQUIRED: this one, NULL any */
+	bool legacy_functions; /* they came as `functions`: the call is answered as function_call */
 	bool one_tool_call, parallel_tool_calls; /* at most one; several are asked for */
 	/* Its numbers; max_tokens 0: what the context leaves. What it points to is below and the generation's. */
 	struct swiftlet_request ask;

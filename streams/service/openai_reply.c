@@ -232,6 +232,11 @@ static const char* arguments_of(const struct tool_call* call) {
 /* [{"id", "type", "function"}, …]; in a stream those not sent yet, with their numbers. */
 static void put_calls(struct text* out, const struct choice* c) {
 	const struct tool_reader* tools = &c->reader.tools;
+	if (c->generation->request.legacy_functions) {
+		text_json(out, "'function_call': {'name': %q, 'arguments': %q}", tools->call[0].name,
+		          arguments_of(&tools->call[0]));
+		return;
+	}
 	text_json(out, "'tool_calls': [");
 	for (int i = c->sent_calls; i < tools->n; i++) {
 		text_put(out, i > c->sent_calls ? ", {" : "{");
@@ -259,6 +264,7 @@ static void put_message(struct text* out, const struct choice* c) {
 
 static const char* finish_reason(const struct choice* c) {
 	return c->figures.stop == SWIFTLET_LENGTH || c->generation->request.prompt_only ? "length"
+	       : c->reader.tools.n && c->generation->request.legacy_functions           ? "function_call"
 	       : c->reader.tools.n                                                      ? "tool_calls"
 	                                                                                : "stop";
 }
@@ -349,8 +355,12 @@ static void put_arguments(struct choice* c) {
 	const char* arguments = last >= 0 ? arguments_of(&c->reader.tools.call[last]) : "";
 	if (last < 0 || strlen(arguments) <= c->sent_arguments)
 		return;
-	text_json(begin_part(c), "'delta': {'tool_calls': [{'index': %d, 'function': {'arguments': %q}}]}", last,
-	          arguments + c->sent_arguments);
+	if (c->generation->request.legacy_functions)
+		text_json(begin_part(c), "'delta': {'function_call': {'arguments': %q}}",
+		          arguments + c->sent_arguments);
+	else
+		text_json(begin_part(c), "'delta': {'tool_calls': [{'index': %d, 'function': {'arguments': %q}}]}",
+		          last, arguments + c->sent_arguments);
 	end_part(c->generation, NULL, NULL);
 	end_chunk(c->generation);
 }

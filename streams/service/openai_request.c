@@ -1,4 +1,5 @@
 /* The readers of the two requests: one small function a field, in one table. */
+#include "streams/service/legacy_functions.h"
 #include "streams/service/openai.h"
 
 #include <math.h>
@@ -604,8 +605,17 @@ static bool read_body(const char* body, size_t size, int where, int vocab, struc
 	cJSON* json = api_parse(body, size, e);
 	if (!json)
 		return false;
-	struct reading r = {.body = json, .text = body, .size = size, .to = q, .vocab = vocab, .error = e};
-	const bool good = read_fields(&r, where);
+	const int legacy = where == CHAT ? legacy_functions_rewrite(json, e) : 0;
+	char* const rewritten = legacy > 0 ? json_print(json) : NULL;
+	struct reading r = {.body = json,
+	                    .text = rewritten ? rewritten : body,
+	                    .size = rewritten ? strlen(rewritten) : size,
+	                    .to = q,
+	                    .vocab = vocab,
+	                    .error = e};
+	q->legacy_functions = q->one_tool_call = legacy > 0;
+	const bool good = legacy >= 0 && (legacy == 0 || rewritten || api_no_memory(e)) && read_fields(&r, where);
+	cJSON_free(rewritten);
 	cJSON_Delete(json);
 	if (!good)
 		api_request_free(q);

@@ -68,12 +68,14 @@ static char* input_of(const struct tool_call* call) {
 	return text;
 }
 
+static const char* text_or_empty(const struct text* t) { return t->size ? t->data : ""; }
+
 /* The text so far as a part of the item that is open. */
 static void put_part(struct text* out, const struct generation* g) {
 	text_json(out,
 	          is_thought(g) ? "{'type': 'reasoning_text', 'text': %Q}"
-	                        : "{'type': 'output_text', 'text': %Q, 'annotations': [], 'logprobs': []}",
-	          g->items.text.data, g->items.text.size);
+	                        : "{'type': 'output_text', 'text': %Q, 'annotations': [], 'logprobs': [%s]}",
+	          g->items.text.data, g->items.text.size, text_or_empty(&g->items.logprobs));
 }
 
 /* call: NULL where the item is not one but what is open. */
@@ -126,9 +128,10 @@ static void put_part_event(struct generation* g, const char* what) {
 }
 
 static void put_text_event(struct generation* g, const char* what, const char* name, const char* text,
-                           size_t size) {
+                           size_t size, const struct text* logprobs) {
 	begin_part(g, is_thought(g) ? "reasoning_text" : "output_text", what);
-	text_json(&g->out, is_thought(g) ? ", '%s': %Q" : ", '%s': %Q, 'logprobs': []", name, text, size);
+	text_json(&g->out, is_thought(g) ? ", '%s': %Q" : ", '%s': %Q, 'logprobs': [%s]", name, text, size,
+	          text_or_empty(logprobs));
 	finish_event(g);
 }
 
@@ -175,7 +178,7 @@ static void more_of_item(struct generation* g, const char* text, size_t size) {
 	if (g->items.open == ITEM_CALL)
 		more_of_call(g, text, size);
 	else
-		put_text_event(g, ".delta", "delta", text, size);
+		put_text_event(g, ".delta", "delta", text, size, &g->items.unsent);
 }
 
 static void close_item(struct generation* g, const struct tool_call* call) {
@@ -183,7 +186,7 @@ static void close_item(struct generation* g, const struct tool_call* call) {
 		close_call(g, call);
 		return;
 	}
-	put_text_event(g, ".done", "text", g->items.text.data, g->items.text.size);
+	put_text_event(g, ".done", "text", g->items.text.data, g->items.text.size, &g->items.logprobs);
 	put_part_event(g, ".done");
 	put_item_event(g, NULL, true);
 	put_item(&g->items.closed, g, NULL, true);

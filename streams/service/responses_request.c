@@ -146,6 +146,14 @@ static bool translate_fields(struct translation* t) {
 		text_json(translate_member(t, "reasoning_effort"), "%q", effort);
 	if (effort && strcmp(effort, "none") == 0)
 		text_put(translate_member(t, "enable_thinking"), "false");
+	const cJSON *include = json_field(t->from, "include"), *top = json_field(t->from, "top_logprobs");
+	bool logprobs = cJSON_IsNumber(top) && top->valuedouble > 0;
+	for (const cJSON* one = include ? include->child : NULL; one; one = one->next)
+		logprobs |= cJSON_IsString(one) && strcmp(one->valuestring, "message.output_text.logprobs") == 0;
+	if (logprobs)
+		text_put(translate_member(t, "logprobs"), "true");
+	if (top)
+		api_put(translate_member(t, "top_logprobs"), top);
 	if (name)
 		translate_choice(t, name);
 	else if (cJSON_IsString(choice) || api_is(choice, "type", "allowed_tools"))
@@ -200,8 +208,8 @@ bool responses_read(const char* body, size_t size, int vocab, struct api_request
 	        "chat_template_kwargs",
 	    .own =
 	        "input instructions tools text tool_choice background previous_response_id conversation prompt "
-	        "max_tool_calls",
-	    .hints = "store include reasoning truncation user service_tier stream_options prompt_cache_key "
+	        "max_tool_calls include top_logprobs",
+	    .hints = "store reasoning truncation user service_tier stream_options prompt_cache_key "
 	             "safety_identifier prompt_cache_retention client_metadata max_tool_calls",
 	    .renamed = renamed,
 	    .messages = read_input,

@@ -143,6 +143,7 @@ static void start_job(struct scheduler* s, struct slot* slot, struct job* job) {
 	slot->taken = 0;
 	slot->rows = 1;
 	slot->passed_over = 0;
+	slot->grammar = slot->debt = 0;
 	slot->progress = (struct idle_progress){.search = NULL};
 	slot->holds = true; /* what it finds in caches is kept from the others */
 	change_tenant(s, slot, job->tenant);
@@ -240,8 +241,12 @@ static struct job* take_job(struct scheduler* s) {
 }
 
 static void fill_slots(struct scheduler* s) {
-	for (struct job* job = take_job(s); job; job = take_job(s))
-		start_job(s, choose_slot(s, job), job);
+	for (struct job* job = take_job(s); job; job = take_job(s)) {
+		struct slot* const slot = choose_slot(s, job);
+		start_job(s, slot, job);
+		if (slot->job && session_constraint_seconds(slot->session) > FREE_GRAMMAR_SECONDS)
+			break; /* the next one after a step of the others */
+	}
 }
 
 /* Jobs that wait and whose client has gone, or that are to end, leave the queue. */

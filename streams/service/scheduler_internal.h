@@ -13,6 +13,8 @@
 #include "streams/service/metrics.h"
 #include "streams/service/scheduler.h"
 
+/* Of a step's grammar, for which nobody sits out (scheduler_iteration.c). */
+#define FREE_GRAMMAR_SECONDS 0.002
 enum { MAX_TASKS = 64, MAX_SESSIONS = 256, MAX_TENANTS = 65 };
 
 /* One session with what it serves. The scheduler's thread alone touches it. */
@@ -36,6 +38,8 @@ struct slot {
 	int tenant;      /* its job's, or its last one's */
 	bool holds;      /* memory of a cache, as far as is known */
 	bool ended;      /* its job, in this iteration */
+	double grammar;  /* seconds that its job's grammar has taken, as far as they were seen */
+	double debt;     /* of these, what it has yet to sit out, so that others do not pay for them */
 	struct swiftlet_figures figures;
 	struct idle_progress progress; /* of learning from its last text */
 };
@@ -67,6 +71,7 @@ struct scheduler {
 	int64_t uses;
 	struct summary summary;
 	double swept, shown;
+	double iterated;            /* when the last iteration began */
 	struct idle_runner* runner; /* NULL: nothing was learned yet while no request ran */
 	double busy_seconds, idle_seconds;
 	bool logged_status; /* that skipping does not pay */

@@ -19,6 +19,9 @@
 #include "streams/service/chunk.h"
 #include "streams/service/scheduler_internal.h"
 
+/* Of the time that neighbours wait for, what costly grammars may take. */
+static const double GRAMMAR_SHARE = 0.25;
+
 enum {
 	PATIENCE = 4,     /* iterations that a long prompt is passed over for the sake of short ones */
 	ROOM_BESIDE = 128 /* tokens that must be free beyond a prompt's own */
@@ -388,6 +391,41 @@ static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session
 	return true;
 }
 
+/* ---- grammars ---------------------------------------------------------------------------------- */
+
+/* Finding what a grammar allows is the work of this thread, which all wait for. What a step of a costly
+ * grammar takes is written down against its slot, which sits out until that is paid back. Debts are paid one
+ * after the other, out of a quarter of the time that passes, so that costly steps do not come together. */
+static void note_grammar(struct slot* slot) {
+	const double seconds = session_constraint_seconds(slot->session), more = seconds - slot->grammar;
+	slot->grammar = seconds;
+	if (more > FREE_GRAMMAR_SECONDS)
+		slot->debt += more - FREE_GRAMMAR_SECONDS;
+}
+
+static bool owes(const struct slot* slot) { return slot->job && slot->debt > 0; }
+
+/* The debts after the time since the last iteration: they are paid one after the other. */
+static void pay_debts(struct scheduler* s) {
+	const double now = seconds_now();
+	double paid = s->iterated > 0 ? GRAMMAR_SHARE * (now - s->iterated) : 0;
+	s->iterated = now;
+	for (struct slot* slot = s->slot; slot < s->end && paid > 0; slot++)
+		if (owes(slot)) {
+			const double part = fmin(paid, slot->debt);
+			slot->debt -= part;
+			paid -= part;
+		}
+}
+
+/* Whether a slot that owes nothing runs: nobody else has to be spared. */
+static bool has_neighbours(const struct scheduler* s) {
+	for (const struct slot* slot = s->slot; slot < s->end; slot++)
+		if (slot->job && !owes(slot))
+			return true;
+	return false;
+}
+
 /* ---- the iteration ----------------------------------------------------------------------------- */
 
 static void begin_step(struct scheduler* s, struct slot* slot, bool cancel_all) {
@@ -406,9 +444,12 @@ static void begin_step(struct scheduler* s, struct slot* slot, bool cancel_all) 
 
 /* Begins the steps of the slots that prefill, or of those that decode. False when there are none. */
 static bool begin_steps(struct scheduler* s, bool prompts, bool cancel_all) {
+	const bool spares = has_neighbours(s);
 	bool any = false;
 	for (struct slot* slot = s->slot; slot < s->end; slot++)
-		if (prompts ? wants_rows(s, slot) : is_decoding(slot)) {
+		if (spares && owes(slot) && !cancel_all)
+			any = true;
+		else if (prompts ? wants_rows(s, slot) : is_decoding(slot)) {
 			any = true;
 			begin_step(s, slot, cancel_all);
 		}
@@ -420,6 +461,7 @@ bool scheduler_iterate(struct scheduler* s, bool cancel_all) {
 	s->drafted = 0;
 	for (int i = 0; i < MAX_TENANTS; i++)
 		s->spent[i] *= 0.9;
+	pay_debts(s);
 	size_batch(s);
 	bool any = begin_steps(s, false, cancel_all);
 	while (run_waiting(s, is_own) || run_waiting(s, is_draft))
@@ -427,5 +469,8 @@ bool scheduler_iterate(struct scheduler* s, bool cancel_all) {
 	share_chunk(s);
 	any |= begin_steps(s, true, cancel_all);
 	run_waiting(s, is_full);
+	for (struct slot* slot = s->slot; slot < s->end; slot++)
+		if (slot->job)
+			note_grammar(slot);
 	return any;
 }

@@ -35,6 +35,7 @@ struct server_options {
 	int64_t prompt_cache_bytes;    /* of its files at most */
 	int rate;                      /* requests a minute and client; 0: unlimited */
 	int address_connections;       /* of one address that is not this machine's, at most; 0: any number */
+	bool forwarded;                /* a proxy on this machine says whose a request is, in X-Forwarded-For */
 	int idle_seconds;              /* until a silent connection is closed */
 	int header_seconds;            /* until a request's headers must be there */
 	int body_seconds;              /* until a request's body must be there */

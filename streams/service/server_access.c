@@ -1,4 +1,5 @@
 /* Access control: API keys, browser origins and request rates. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -227,33 +228,96 @@ bool call_origin_allowed(struct http_call* c) {
 
 /* ---- rates -------------------------------------------------------------------------------- */
 
-bool call_within_rate(const struct http_call* c) {
-	struct server* s = c->server;
-	if (s->option.rate <= 0)
-		return true;
-	uint8_t address[16] = {0};
+/* The address that the nearest proxy saw: the last of X-Forwarded-For, which it has added itself. What stands
+ * before it is as the client wrote it. False: there is none. */
+static bool forwarded_address(const struct http_call* c, uint8_t out[16]) {
+	const char* list = call_header(c, "X-Forwarded-For");
+	const char* const comma = list ? strrchr(list, ',') : NULL;
+	char word[64];
+	struct sockaddr_in four = {.sin_family = AF_INET};
+	struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+	list = comma ? comma + 1 : list;
+	list = list ? list + strspn(list, " \t[") : "";
+	snprintf(word, sizeof word, "%.*s", (int)strcspn(list, " \t]"), list);
+	char* const port = strchr(word, ':');
+	if (port && strchr(word, '.') && !strchr(port + 1, ':'))
+		*port = 0;
+	if (inet_pton(AF_INET, word, &four.sin_addr) == 1)
+		gate_address((const struct sockaddr*)(const void*)&four, out);
+	else if (inet_pton(AF_INET6, word, &six.sin6_addr) == 1)
+		gate_address((const struct sockaddr*)(const void*)&six, out);
+	else
+		return false;
+	return true;
+}
+
+/* Whether a proxy on this machine speaks for the client, whose address this becomes. */
+static bool client_address(const struct http_call* c, uint8_t out[16]) {
+	static const uint8_t own[16];
 	const union MHD_ConnectionInfo* info =
 	    MHD_get_connection_info(c->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	memset(out, 0, 16);
 	if (info)
-		gate_address(info->client_addr, address);
-	const double now = seconds_now(), most = s->option.rate;
-	pthread_mutex_lock(&s->rate_lock);
-	struct rate_client *mine = NULL, *silent = s->rate;
-	for (struct rate_client* r = s->rate; r < s->rate + RATE_CLIENTS && !mine; r++)
+		gate_address(info->client_addr, out);
+	return c->server->option.forwarded && memcmp(out, own, 16) == 0 && forwarded_address(c, out);
+}
+
+/* The client's entry: its own, or that of the one longest silent without a running request. NULL: all run. */
+static struct rate_client* find_client(struct server* s, const uint8_t address[16]) {
+	struct rate_client* silent = NULL;
+	for (struct rate_client* r = s->rate; r < s->rate + RATE_CLIENTS; r++)
 		if (r->at > 0 && memcmp(r->address, address, 16) == 0)
-			mine = r;
-		else if (r->at < silent->at)
+			return r;
+		else if (r->running == 0 && (!silent || r->at < silent->at))
 			silent = r;
-	if (!mine) { /* the one longest silent makes room */
-		mine = silent;
-		*mine = (struct rate_client){.tokens = most, .at = now};
-		memcpy(mine->address, address, 16);
+	if (silent) {
+		*silent = (struct rate_client){.tokens = s->option.rate, .at = seconds_now()};
+		memcpy(silent->address, address, 16);
 	}
-	mine->tokens = fmin(most, mine->tokens + (now - mine->at) * most / 60);
-	mine->at = now;
-	const bool good = mine->tokens >= 1;
-	if (good)
-		mine->tokens -= 1;
+	return silent;
+}
+
+static bool take_token(struct rate_client* client, double most) {
+	const double now = seconds_now();
+	client->tokens = fmin(most, client->tokens + (now - client->at) * most / 60);
+	client->at = now;
+	if (client->tokens < 1)
+		return false;
+	client->tokens -= 1;
+	return true;
+}
+
+bool call_enter(struct http_call* c) {
+	struct server* s = c->server;
+	const struct server_options* o = &s->option;
+	uint8_t address[16];
+	const bool counted = client_address(c, address) && o->address_connections > 0;
+	if (o->rate <= 0 && !counted)
+		return true;
+	pthread_mutex_lock(&s->rate_lock);
+	struct rate_client* client = find_client(s, address);
+	const bool fits = !client || !counted || client->running < o->address_connections;
+	const bool paced = !client || !fits || o->rate <= 0 || take_token(client, o->rate);
+	if (client && counted && fits && paced) {
+		client->at = seconds_now();
+		client->running++;
+		c->client = client;
+	}
 	pthread_mutex_unlock(&s->rate_lock);
-	return good;
+	if (!fits)
+		return api_fail(&c->error, 429, "too_many_connections",
+		                "More than %d requests from this address are running: wait for some of them.",
+		                o->address_connections);
+	return paced ||
+	       api_fail(&c->error, 429, "rate_limit_exceeded",
+	                "More than %d requests a minute came from this client: try again later.", o->rate);
+}
+
+void call_leave(struct http_call* c) {
+	if (!c->client)
+		return;
+	pthread_mutex_lock(&c->server->rate_lock);
+	c->client->running--;
+	c->client = NULL;
+	pthread_mutex_unlock(&c->server->rate_lock);
 }

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
+#include "streams/service/body_coding.h"
 #include "streams/service/chat_translation.h"
 #include "streams/service/generation.h"
 #include "streams/service/ollama.h"
@@ -219,10 +220,10 @@ static bool check_body_headers(struct http_call* c) {
 		return api_fail(&c->error, 413, "too_large", "The body is larger than %d bytes.", SERVER_BODY);
 	const bool has_body = (length && strcmp(length, "0") != 0) || call_header(c, "Transfer-Encoding");
 	const char* coding = call_header(c, "Content-Encoding");
-	if (takes_body && has_body && coding && *coding && strcasecmp(coding, "identity") != 0)
+	if (takes_body && has_body && coding && *coding && strcasecmp(coding, "identity") != 0 &&
+	    !body_coding_known(coding))
 		return api_fail(&c->error, 415, "unsupported_content_encoding",
-		                "The body is encoded as '%.40s'; send it as it is, without Content-Encoding.",
-		                coding);
+		                "The body is encoded as '%.40s': send it as it is, or by gzip or deflate.", coding);
 	return !takes_body || !has_body || (type && strncasecmp(type, "application/json", 16) == 0) ||
 	       api_fail(&c->error, 415, "unsupported_media_type",
 	                "The body must be JSON: send Content-Type: application/json.");
@@ -242,11 +243,7 @@ static bool first_look(struct http_call* c) {
 	if (c->route->admin && !c->admin)
 		return api_fail(&c->error, 403, "admin_key_needed",
 		                "This request needs an admin key, one that the key file marks with the word admin.");
-	if (!c->route->open && !call_within_rate(c))
-		return api_fail(&c->error, 429, "rate_limit_exceeded",
-		                "More than %d requests a minute came from this client: try again later.",
-		                c->server->option.rate);
-	return check_body_headers(c);
+	return (c->route->open || call_enter(c)) && check_body_headers(c);
 }
 
 /* ---- a request's life --------------------------------------------------------------------- */
@@ -369,6 +366,9 @@ static bool answer_call(struct http_call* c) {
 	gate_awaits(c->server->gate, c->connection, GATE_ANSWER);
 	if (!c->error.status && c->body.failed)
 		api_no_memory(&c->error);
+	const char* coding = call_header(c, "Content-Encoding");
+	if (!c->error.status && c->body.size > 0 && coding && body_coding_known(coding))
+		body_decompress(&c->body, SERVER_BODY, &c->error);
 	if (!c->error.status)
 		replace_nul(&c->body);
 	if (!c->error.status && c->route->worked) {
@@ -437,6 +437,7 @@ void server_on_completed(void* user, struct MHD_Connection* connection, void** s
 		metrics_request(&s->metrics[c->tenant], route, status);
 	if (s->option.log_requests)
 		fprintf(stderr, "%s %s %d %.3f s %s\n", c->method, c->path, status, seconds_now() - c->began, c->id);
+	call_leave(c);
 	free(c->ignored);
 	text_free(&c->body);
 	free(c);

@@ -24,6 +24,8 @@ void generation_let_go(struct generation* g) {
 	text_free(&g->out);
 	text_free(&g->begun);
 	text_free(&g->items.text);
+	text_free(&g->items.logprobs);
+	text_free(&g->items.unsent);
 	text_free(&g->items.closed);
 	api_request_free(&g->request);
 	pthread_mutex_destroy(&g->lock);

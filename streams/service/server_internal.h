@@ -19,6 +19,7 @@ enum { RATE_CLIENTS = 1024, MAX_PATH = 512, HTTP_THREADS = 2 };
 struct rate_client { /* a token bucket */
 	uint8_t address[16];
 	double tokens, at;
+	int running; /* requests; counted behind a proxy */
 };
 
 struct server_key {
@@ -51,7 +52,7 @@ struct server {
 	atomic_bool stopping;
 	atomic_int answers; /* of generations, until they have been written */
 	pthread_mutex_t rate_lock;
-	struct rate_client rate[RATE_CLIENTS]; /* used where option.rate > 0 */
+	struct rate_client rate[RATE_CLIENTS]; /* used where option.rate > 0, or behind a proxy */
 };
 
 struct generation; /* generation.h */
@@ -75,8 +76,9 @@ struct http_call {
 	struct MHD_Response* response; /* made by a worker, not sent yet; owned */
 	struct generation* opened;     /* made by a worker, not begun yet; owned */
 	struct generation* generation;
-	char* ignored; /* fields of the request that nobody read, with a comma between; or NULL */
-	char id[24];   /* the request's, for logs: x-request-id */
+	struct rate_client* client; /* whose running request it is; NULL: not counted */
+	char* ignored;              /* fields of the request that nobody read, with a comma between; or NULL */
+	char id[24];                /* the request's, for logs: x-request-id */
 };
 
 /* A route takes a complete request and answers it. */
@@ -142,7 +144,10 @@ bool call_origin_allowed(struct http_call*);     /* false with the call's error 
 bool call_cors_allowed(const struct http_call*); /* by --cors: a browser may read the answer */
 /* Sets the call's tenant, and whether he is an admin. */
 bool call_authorized(struct http_call*);
-bool call_within_rate(const struct http_call*);
+/* A request begins: false with the call's error where its client has asked too often, or too much at once. */
+bool call_enter(struct http_call*);
+/* It is over; the other requests of its client may come. */
+void call_leave(struct http_call*);
 
 /* server_calls.c: MHD's callbacks */
 enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char* url, const char* method,

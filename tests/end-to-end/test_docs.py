@@ -68,6 +68,30 @@ class Pages(EndToEnd):
         for command in ("run", "chat", "stream", "serve", "learn"):
             self.assertEqual(helps[command] - explained - {"--help", "--help-all", "--version"}, set(), command)
 
+    def test_limits_are_as_the_table_says(self):
+        """Each default is the help's, each code and gauge stands in the service's source."""
+        rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in text_of("docs/service.md").split("## Limits")[1]
+                .split("\n## ")[0].splitlines() if line.startswith("|")][2:]
+        whole = run("serve", "--help-all").stdout.decode()
+        source = "".join(text_of(os.path.relpath(path, SOURCE)) for path in glob.glob(os.path.join(SOURCE, "streams", "service", "*.[ch]")))
+        self.assertGreater(len(rows), 12)
+        for limit, option, default, status, code, gauge in rows:
+            with self.subTest(limit=limit):
+                if option != "fixed":
+                    told = re.search(r"^  (?:-., )?%s .*(?:\n {10,}.*)*" % option.strip("`"), whole, re.M).group()
+                    self.assertIn("no limit" if default == "none" else default, told)
+                else:
+                    number = int(default.split()[0]) * {"KiB": 1, "MiB": 1}.get(default.split()[-1], 1)
+                    texts = source + text_of("core/grammar/acceptor.c")
+                    wanted = {"32 KiB": "32 << 10", "8 MiB": "8 << 20", "2097152": "1 << 21"}.get(default, str(number))
+                    self.assertIn(wanted, texts)
+                if code:
+                    self.assertRegex(source, r"%s" % code.strip("`"))
+                if gauge:
+                    self.assertIn('"%s"' % gauge.strip("`").removeprefix("swiftlet_"), source)
+                if status.isdigit():
+                    self.assertIn(status, source)
+
 
 def bench_options():
     parts = re.findall(r"^  ([a-z-]+) ", run("bench", "--help").stdout.decode(), re.M)

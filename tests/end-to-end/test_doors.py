@@ -1,7 +1,7 @@
 """What lets a client in that was made for another server: names, fields, origins, paths, Ollama's API, editors' infilling."""
-import json, os, urllib.request
+import gzip, json, os, tempfile, urllib.request, zlib
 
-from service import MODEL, Server
+from service import MODEL, Server, tools_template
 
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
 CODER = os.path.join(CACHE, "swiftlet", "models", "qwen2.5-coder-0.5b.gguf")
@@ -168,6 +168,65 @@ def ollama(s):
     assert status == 400 and set(answer) == {"error"}, answer
 
 
+def compressed(s):
+    """Bodies by gzip and deflate; what is damaged, cut short or grows beyond a body's limit is refused."""
+    ask = {"prompt": "Once", "max_tokens": 4, "temperature": 0}
+    plain, text = s.call("POST", "/v1/completions", ask)[2], json.dumps(ask).encode()
+
+    def send(raw, coding):
+        status, _, answer = s.call("POST", "/v1/completions", headers={"Content-Encoding": coding}, raw=raw)
+        return status, answer
+
+    for coding, raw in (("gzip", gzip.compress(text)), ("GZIP", gzip.compress(text)), ("deflate", zlib.compress(text)), ("identity", text)):
+        status, answer = send(raw, coding)
+        assert status == 200 and answer["choices"] == plain["choices"], (coding, answer)
+    packed = gzip.compress(text)
+    for raw in (packed[:-9], packed[:12], text, b"\x1f\x8b" + os.urandom(64)):
+        status, answer = send(raw, "gzip")
+        assert status == 400 and "Content-Encoding" in answer["error"]["message"], answer
+    status, answer = send(gzip.compress(b" " * (40 << 20)), "gzip")
+    assert status == 413 and answer["error"]["code"] == "too_large", answer
+    assert send(text, "br")[0] == 415
+
+
+FUNCTION = {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}},
+                                                                 "required": ["a"], "additionalProperties": False}}
+
+
+def legacy_functions(s):
+    """`functions` and `function_call`, as they were before tools: forced, in a stream, and in the history."""
+    ask = {"messages": ASK, "functions": [FUNCTION], "function_call": {"name": "add"}, "max_tokens": 60, "temperature": 0}
+    choice = s.call("POST", "/v1/chat/completions", ask)[2]["choices"][0]
+    call = choice["message"]["function_call"]
+    assert choice["finish_reason"] == "function_call" and "tool_calls" not in choice["message"], choice
+    assert call["name"] == "add" and list(json.loads(call["arguments"])) == ["a"], call
+    deltas = [json.loads(line[6:])["choices"][0] for line in s.call("POST", "/v1/chat/completions", {**ask, "stream": True})[2].split("\n")
+              if line.startswith("data: {")]
+    calls = [d["delta"]["function_call"] for d in deltas if "function_call" in d["delta"]]
+    assert calls[0]["name"] == "add" and "".join(c["arguments"] for c in calls) == call["arguments"], calls
+    assert deltas[-1]["finish_reason"] == "function_call", deltas[-1]
+    history = [*ASK, {"role": "assistant", "content": None, "function_call": call}, {"role": "function", "name": "add", "content": "3"}]
+    status, _, answer = s.call("POST", "/v1/chat/completions", {"messages": history, "functions": [FUNCTION], "function_call": "none", "max_tokens": 4})
+    assert status == 200 and "function_call" not in answer["choices"][0]["message"], answer
+    for wrong in ({"functions": [{}]}, {"functions": [FUNCTION], "function_call": {"name": "sub"}}, {"functions": [FUNCTION], "function_call": 1}):
+        assert s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 4, **wrong})[0] == 400, wrong
+
+
+def responses_logprobs(s):
+    """Those of /v1/responses are those of a chat: whole, in the events of a stream, and in the item at its end."""
+    want = s.call("POST", "/v1/chat/completions", {"messages": ASK, "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 2})[2]
+    want = want["choices"][0]["logprobs"]["content"]
+    ask = {"input": ASK[0]["content"], "max_output_tokens": 8, "temperature": 0, "top_logprobs": 2, "include": ["message.output_text.logprobs"]}
+    part = s.call("POST", "/v1/responses", ask)[2]["output"][0]["content"][0]
+    assert part["logprobs"] == want and len(want) > 1 and len(want[0]["top_logprobs"]) == 2, (part, want)
+    events = [json.loads(line[6:]) for line in s.call("POST", "/v1/responses", {**ask, "stream": True})[2].split("\n") if line.startswith("data: {")]
+    sent = [entry for e in events if e["type"] == "response.output_text.delta" for entry in e["logprobs"]]
+    assert sent == want[:len(sent)] and len(sent) >= len(want) - 1, (sent, want)
+    done = [e for e in events if e["type"] == "response.output_text.done"][0]
+    assert done["logprobs"][:len(sent)] == sent and events[-1]["response"]["output"][0]["content"][0]["logprobs"] == done["logprobs"], done
+    assert s.call("POST", "/v1/responses", {"input": "x", "max_output_tokens": 2})[2]["output"][0]["content"][0]["logprobs"] == []
+
+
 def strict():
     with Server("--temp", "0") as s:  # that of requests which say none
         assert len({s.complete("Once upon", max_tokens=12, seed=seed)["choices"][0]["text"] for seed in range(4)}) == 1
@@ -201,12 +260,15 @@ def infill(model):
 
 
 with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:
-    for check in (names, fields, limits, recorded, usage, origins, paths, prefill, ollama):
+    for check in (names, fields, limits, recorded, usage, origins, paths, prefill, ollama, compressed, responses_logprobs):
         check(server)
         print(check.__name__, "ok")
     if MODEL == "builtin":
         status, _, answer = server.call("POST", "/v1/completions", {"prompt": "a", "suffix": "b"})
         assert status == 400 and answer["error"]["param"] == "suffix", answer
+with tempfile.TemporaryDirectory() as folder, Server("--chat-template", tools_template(folder)) as server:
+    legacy_functions(server)
+    print("legacy_functions ok")
 strict()
 print("strict ok")
 if os.path.exists(CODER):

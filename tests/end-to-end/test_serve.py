@@ -503,6 +503,31 @@ def rates():
         assert s.call("GET", "/health")[0] == 200
 
 
+def forwarded():
+    """Behind a proxy on this machine clients are told apart by the address that it adds; what they write themselves counts
+    for nothing."""
+    def ask(s, told, path="/v1/models"):
+        return s.call("GET", path, headers={"X-Forwarded-For": told})[0]
+
+    with Server("--rate", "2", "--forwarded") as s:
+        assert [ask(s, "192.0.2.1") for _ in range(8)].count(429) >= 4
+        assert ask(s, "192.0.2.2") == 200 and ask(s, "192.0.2.1, 192.0.2.3") == 200 and ask(s, "[2001:db8::1]:443") == 200
+        assert ask(s, "192.0.2.77, 192.0.2.1:8080") == 429
+    with Server("--rate", "2") as s:  # nobody said that there is a proxy
+        assert [ask(s, "192.0.2.%d" % i) for i in range(8)].count(429) >= 4
+    with Server("--forwarded", "--address-connections", "2") as s:
+        def stream(told):
+            body = json.dumps({"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}).encode()
+            return urllib.request.urlopen(urllib.request.Request(s.url + "/v1/completions", body, {
+                "Content-Type": "application/json", "X-Forwarded-For": told}), timeout=600)
+
+        running = [stream("192.0.2.1") for _ in range(2)]
+        assert ask(s, "192.0.2.1") == 429 and ask(s, "192.0.2.1", "/health") == 200 and ask(s, "192.0.2.2") == 200
+        for answer in running:
+            answer.close()
+        wait_for("its requests to end", lambda: ask(s, "192.0.2.1") == 200)
+
+
 def stop_beside(s, **fields):
     """Stops the server while it answers; the answer."""
     box = []
@@ -545,7 +570,7 @@ def main():
             began = time.time()
             check(s)
             print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)
-    for check in (masks, tool_calls, speculation, full_queue, keys, rates, graceful_stop, bad_stores):
+    for check in (masks, tool_calls, speculation, full_queue, keys, rates, forwarded, graceful_stop, bad_stores):
         began = time.time()
         check()
         print("%-20s ok, %.1f s" % (check.__name__, time.time() - began), flush=True)

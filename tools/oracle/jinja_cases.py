@@ -112,6 +112,17 @@ CASES = """
 {% macro g(kwargs) %}{{ kwargs }}{{ caller if kwargs else 1 }}{% endmacro %}{{ g(0) }} {{ varargs is defined }}
 {% macro f(a) %}{{ a }}{% endmacro %}{{ f(1, 2) }}
 {% macro f(a) %}{{ a }}{% endmacro %}{{ f(b=2) }}
+{% macro box(t) %}[{{ t }}: {{ caller() }}]{% endmacro %}{% call box('a') %}in {{ s }}{% endcall %}{% call box(t='b') -%}  x {%- endcall %}
+{% macro each(l) %}{% for x in l %}{{ caller(x, loop.index) }},{% endfor %}{% endmacro %}{% call(x, at, more='m') each([3, 4]) %}{{ at }}={{ x }}{{ more }}{{ i }}{% endcall %}
+{% macro outer() %}<{{ caller() }}>{% endmacro %}{% call outer() %}{% call outer() %}deep{% endcall %}{% endcall %} {% set x = 5 %}{% call outer() %}{{ x }}{% endcall %}
+{% macro f(a) %}{{ a }}{% endmacro %}{% call f(1) %}unused{% endcall %}
+{% call 3 %}x{% endcall %}
+{% macro f(a) %}{{ caller(1) }}{% endmacro %}{% call f(1) %}no parameters{% endcall %}
+{{ '{a.b} {c[0]} {d[b]} {d[a][1]}'.format(a={'b': 7}, c=[3], d=d) }} {{ '{0[1]}{0[0]} {1.b:>4}'.format([1, 2], d) }}
+{{ '{[x]}'.format({'x': 1}) }}
+{{ '{a[0}'.format(a=[1]) }}
+{{ '{a.}'.format(a=[1]) }}
+{{ '{a[0]x}'.format(a=[1]) }}
 {% macro f(x) %}{% if x > 0 %}{{ x }}{{ f(x - 1) }}{% endif %}{% endmacro %}{{ f(3) }} {% macro o() %}{{ later }}{% endmacro %}{% set later = 9 %}{{ o() }} {% for q in [1] %}{% macro inner() %}{{ q }}{% endmacro %}{{ inner() }}{% endfor %}
 {% macro f(a) -%}  x{{ a }}  {%- endmacro %}[{{ f(1)|trim }}] {{ f(1) ~ f(2) }} {{ f(1)|length }} {% filter upper %}abc{{ s }}{% endfilter %} {% with a = 1, b = i %}{{ a }}{{ b }}{% endwith %}{{ a }}|
 {% generation %}gen {{ s }}{% set x = 4 %}{% endgeneration %}{{ x }}|

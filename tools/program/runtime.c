@@ -43,14 +43,25 @@ static bool start_mask(struct runtime* r, struct error* error) {
 	return true;
 }
 
+void hide_password(const char* address) {
+	char* const rest = address ? strstr((char*)(uintptr_t)address, "://") : NULL;
+	char* const at = rest ? strchr(rest, '@') : NULL;
+	char* const colon = at ? memchr(rest + 3, ':', (size_t)(at - rest) - 3) : NULL;
+	if (colon)
+		memset(colon + 1, '*', (size_t)(at - colon) - 1);
+}
+
 /* A mask that is given is the one that is meant: it draws on no memory, unless a store was named. */
 bool runtime_open_memory(struct runtime* r, struct error* error) {
 	const struct runtime_wish* const w = &r->wish;
 	char path[1024];
 	if (!r->options.bank || !method_plans(&r->options) || (w->mask && !w->store))
 		return true;
-	if (w->store || w->no_store)
-		return (r->memory = memory_open(r->model, r->name, w->store, error)) != NULL;
+	if (w->store || w->no_store) {
+		r->memory = memory_open(r->model, r->name, w->store, error);
+		hide_password(w->store);
+		return r->memory != NULL;
+	}
 	/* nobody asked for the usual place: what is wrong with it must not keep the program from its work */
 	if (store_default_path(path, sizeof path, error))
 		r->memory = memory_open(r->model, r->name, path, error);

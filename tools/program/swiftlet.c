@@ -1,6 +1,8 @@
 /* swiftlet: the program. Finds the command and hands it the rest of the line. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "swiftlet.h"
 #include "tools/program/command.h"
@@ -57,7 +59,7 @@ static int refuse_command(const char* name) {
 	return complain(STATUS_USAGE, "no command \"%s\" (swiftlet --help lists them)", name);
 }
 
-int main(int argc, char** argv) {
+static int run_program(int argc, char** argv) {
 	if (argc < 2) {
 		fputs("swiftlet: no command was given\n\n", stderr);
 		fputs("usage: swiftlet run|chat|serve|pull|list|stream|learn|masks|inspect|tokenize|bench ... "
@@ -68,8 +70,9 @@ int main(int argc, char** argv) {
 	}
 	const char* const name = argv[1];
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
-		return argc > 2 && name[0] == 'h' ? main(3, (char*[]){argv[0], argv[2], (char[]){"--help"}, NULL})
-		                                  : print_help();
+		return argc > 2 && name[0] == 'h'
+		           ? run_program(3, (char*[]){argv[0], argv[2], (char[]){"--help"}, NULL})
+		           : print_help();
 	if (strcmp(name, "--version") == 0 || strcmp(name, "-v") == 0 || strcmp(name, "version") == 0) {
 		puts("swiftlet " SWIFTLET_VERSION);
 		return STATUS_DONE;
@@ -83,4 +86,16 @@ int main(int argc, char** argv) {
 		if (strcmp(name, command[i].name) == 0)
 			return command[i].run(argc - 1, argv + 1);
 	return refuse_command(name);
+}
+
+int main(int argc, char** argv) {
+	struct rlimit memory;
+	const int status = run_program(argc, argv);
+	/* where address space is limited (ulimit -v) a thread of OpenBLAS may ask for its buffer for ever, and
+	 * exit() waits for that thread */
+	if (getrlimit(RLIMIT_AS, &memory) == 0 && memory.rlim_cur != RLIM_INFINITY) {
+		fflush(NULL);
+		_exit(status);
+	}
+	return status;
 }

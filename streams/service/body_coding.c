@@ -1,0 +1,50 @@
+/* Request bodies that come compressed, by zlib. A small body may hold a huge one: no more is written than may
+ * come. */
+#include "streams/service/body_coding.h"
+
+#include <string.h>
+#include <strings.h>
+#include <zlib.h>
+
+bool body_coding_known(const char* coding) {
+	return strcasecmp(coding, "gzip") == 0 || strcasecmp(coding, "x-gzip") == 0 ||
+	       strcasecmp(coding, "deflate") == 0;
+}
+
+/* All of the stream, a part at a time. Z_STREAM_END where it was whole, Z_BUF_ERROR where it is cut short. */
+static int inflate_all(z_stream* stream, size_t most, struct text* out) {
+	unsigned char part[16384];
+	int status = Z_OK;
+	while (status == Z_OK && out->size <= most && !out->failed) {
+		stream->next_out = part;
+		stream->avail_out = sizeof part;
+		status = inflate(stream, Z_NO_FLUSH);
+		text_add(out, part, sizeof part - stream->avail_out);
+	}
+	return status;
+}
+
+bool body_decompress(struct text* body, size_t most, struct api_error* e) {
+	enum { GZIP_OR_ZLIB = 32 }; /* the header tells which */
+	z_stream stream = {.next_in = (unsigned char*)body->data, .avail_in = (unsigned)body->size};
+	struct text out = {0};
+	if (inflateInit2(&stream, MAX_WBITS + GZIP_OR_ZLIB) != Z_OK)
+		return api_no_memory(e);
+	const int status = inflate_all(&stream, most, &out);
+	inflateEnd(&stream);
+	text_free(body);
+	if (status == Z_STREAM_END && out.size <= most && !out.failed) {
+		*body = out;
+		return true;
+	}
+	const bool large = out.size > most, failed = out.failed;
+	text_free(&out);
+	if (failed)
+		return api_no_memory(e);
+	return large
+	           ? api_fail(e, 413, "too_large", "The body, decompressed, is larger than %zu bytes.", most)
+	           : api_fail(
+	                 e, 400, "invalid_body",
+	                 "The body is not what its Content-Encoding says, or it is cut short: send it whole, or "
+	                 "without compression.");
+}
