@@ -4,8 +4,10 @@
 double attention_positions(const struct model_shape* s, int positions, int read) {
 	double sum = 0;
 	for (int b = 0; b < s->n_blocks; b++)
-		sum += block_set_has(&s->sliding, b) && s->sliding_window > 0 ? least(positions, s->sliding_window)
-		                                                              : least(positions, read);
+		if (!block_set_has(&s->recurrent, b))
+			sum += block_set_has(&s->sliding, b) && s->sliding_window > 0
+			           ? least(positions, s->sliding_window)
+			           : least(positions, read);
 	return sum;
 }
 

@@ -66,6 +66,12 @@ static const struct part {
     PART(expert_down_bias, "experts' down bias"),
     PART(choice_bias, "bias of the experts' choice"),
     PART(shared_gate, "gate of the shared expert"),
+    PART(w_beta, "beta weights"),
+    PART(w_decay, "decay weights"),
+    PART(convolution, "convolution"),
+    PART(decay_bias, "decay bias"),
+    PART(decay_rate, "decay rates"),
+    PART(state_norm, "norm of the recurrence"),
 #undef PART
 };
 

@@ -149,6 +149,30 @@ enum norm_kind {
 	NORM_LAYER /* the same of x - mean(x), plus a bias (Ba et al. 2016) */
 };
 
+/* A block without keys and values: what it remembers of all tokens before is a state of one size. The gated
+ * delta rule (Yang et al. 2024, "Gated Delta Networks", equation 10): queries, keys and values come from a
+ * causal convolution by channel with SiLU, queries and keys are made of length 1, and for each value head a
+ * state S (key_dim, value_dim), zero before the first token, becomes decay·S + k ⊗ beta·(v - (decay·S)ᵀk);
+ * its output is Sᵀq / sqrt(key_dim), under an RMS norm times SiLU of a gate. beta is a sigmoid, decay
+ * e^(rate·softplus(a + bias)) with a rate below 0.
+ *
+ * Or a gated short convolution (LFM2), which key_dim 0 says: wq gives b, c and x, each (value_dim), and the
+ * output is c times a causal convolution by channel of b·x. There is one value head, as wide as the model. */
+struct recurrence {
+	int key_heads, value_heads; /* value_heads is a multiple of key_heads; 0: no block is recurrent */
+	int key_dim, value_dim;     /* of a head */
+	int kernel;                 /* tokens that the convolution sees, the row's own included */
+	bool tiled;     /* value head h reads key head h mod key_heads (GGUF); else neighbours share one */
+	bool log_rates; /* rates are stored as log(-rate) (Hugging Face) */
+};
+
+static inline int recurrence_keys(const struct recurrence* r) { return r->key_heads * r->key_dim; }
+static inline int recurrence_values(const struct recurrence* r) { return r->value_heads * r->value_dim; }
+/* Channels of the convolution: queries, keys, values. */
+static inline int recurrence_channels(const struct recurrence* r) {
+	return 2 * recurrence_keys(r) + recurrence_values(r);
+}
+
 struct model_shape {
 	int n_blocks, dim, heads, kv_heads, head_dim, ffn, vocab, context;
 	enum norm_kind norm;
@@ -178,7 +202,28 @@ struct model_shape {
 	float experts_scale;
 	int expert_groups, expert_groups_used;
 	int shared_ffn; /* of an expert beside those chosen, that every row goes through; 0: none */
+	struct recurrence recurrence;
+	struct block_set recurrent; /* blocks whose attention is that recurrence; one at least is another */
+	/* Qwen3-Next: wq is twice as wide, of each head first its query and then a gate, whose sigmoid multiplies
+	 * what the head gives. */
+	bool attention_gated;
 };
+
+/* Blocks that keep keys and values. */
+static inline int attention_blocks(const struct model_shape* s) {
+	int n = 0;
+	for (int b = 0; b < s->n_blocks; b++)
+		n += !block_set_has(&s->recurrent, b);
+	return n;
+}
+/* Bytes of floats that a sequence's recurrent blocks keep, however long it is. */
+static inline size_t recurrent_bytes(const struct model_shape* s) {
+	const struct recurrence* r = &s->recurrence;
+	const size_t blocks = (size_t)(s->n_blocks - attention_blocks(s));
+	const size_t state = (size_t)recurrence_values(r) * (size_t)r->key_dim;
+	const size_t columns = (size_t)(r->kernel > 0 ? r->kernel - 1 : 0) * (size_t)recurrence_channels(r);
+	return blocks * (state + columns) * sizeof(float);
+}
 
 struct expert {
 	struct tensor w_gate, w_up; /* (expert_ffn, dim) */
@@ -209,11 +254,18 @@ struct block_weights {
 	    choice_bias; /* (1, n_experts) GLM 4.5: added to chances where experts are chosen, no further */
 	struct tensor
 	    shared_gate; /* (1, dim) Qwen2-MoE: the shared expert's weight is the sigmoid of x times it */
+	/* A recurrent block's: wq makes the convolution's channels (channels, dim), wk the gates (value_heads ·
+	 * value_dim, dim), wo the output; wv and what else attention has are absent. A short convolution has wq
+	 * (3 · value_dim, dim), wo and the convolution's weights. */
+	struct tensor w_beta, w_decay; /* (value_heads, dim) */
+	struct tensor convolution; /* (1, channels·kernel), a channel's weights side by side, the row's last */
+	struct tensor decay_bias, decay_rate; /* (1, value_heads) */
+	struct tensor state_norm;             /* (1, value_dim) */
 };
 
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
-enum { BLOCK_PARTS = 30 };
+enum { BLOCK_PARTS = 36 };
 struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 
@@ -409,9 +461,12 @@ static inline double result_probability(const struct result* row, int32_t token)
  * with a base of its own, whose rows do not see one another. */
 struct segment {
 	struct cache* cache;
-	int base;                      /* committed tokens these rows see; a row's position is base + its depth */
-	int n;                         /* rows */
-	const struct sampler* sampler; /* NULL: greedy */
+	/* Committed tokens these rows see; a row's position is base + its depth. Recurrent blocks have the state
+	 * behind all committed tokens alone: where base is less, rows go on from that, which is good for
+	 * estimates and never for text. */
+	int base;
+	int n;                             /* rows */
+	const struct sampler* sampler;     /* NULL: greedy */
 	const struct penalties* penalties; /* NULL: none */
 	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
 	 * chosen under no circumstances, but in rows of WANT_GUESS. NULL, of all or of one: no bound. */
@@ -554,7 +609,9 @@ struct backend {
 	 * row's hidden state is not held at s (it ran beyond without a tap at s - 1, or below s something
 	 * was skipped or ran low). */
 	bool (*rewind)(struct cache*, int sub_layer);
-	/* Forgets committed tokens from `committed` on, and all pending rows. */
+	/* Forgets committed tokens from `committed` on, and all pending rows. A model with recurrent blocks has
+	 * the states of few positions: the last, the last whole chunk of a prompt, and 0. It forgets down to the
+	 * nearest of those. */
 	void (*truncate)(struct cache*, int committed);
 	/* Optional, all three or none (NULL: each cache has memory of its own, whatever the others hold). */
 	/* Makes the cache hold a prefix of these tokens and nothing else, as far as it does already, or

@@ -35,6 +35,8 @@ static void plan_map(struct column_copy* copy, struct block_map* m, const struct
                      int n) {
 	const int64_t channels = matrix[0]->cols;
 	*m = (struct block_map){.offset = copy->bytes, .first_part = copy->parts};
+	while (n > 1 && !tensor_present(matrix[n - 1])) /* a recurrent block has fewer */
+		n--;
 	for (int i = 0; i < n; i++)
 		if (!tensor_present(matrix[i]) || channels > COLUMN_CHANNELS)
 			return;

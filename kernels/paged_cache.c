@@ -98,12 +98,13 @@ int paged_room(const struct cache* cache) {
 	return pages < INT32_MAX / PAGE_SLOTS ? pages * PAGE_SLOTS : INT32_MAX;
 }
 
-/* Keys of a model whose rotation depends on the prompt's length are not shared. */
+/* Keys of a model whose rotation depends on the prompt's length are not shared, nor are those beside states.
+ */
 static bool sharable(const struct paged_cache* c) {
 	const struct model_shape* s = &c->head.backend->weights->shape;
 	const enum rope_scaling every = s->rope.scaling, sliding = s->sliding_rope.scaling;
-	return every != ROPE_DYNAMIC && every != ROPE_LONGROPE && sliding != ROPE_DYNAMIC &&
-	       sliding != ROPE_LONGROPE;
+	return attention_blocks(s) == s->n_blocks && every != ROPE_DYNAMIC && every != ROPE_LONGROPE &&
+	       sliding != ROPE_DYNAMIC && sliding != ROPE_LONGROPE;
 }
 
 /* What comes before the first page of a text: no page has such a name, and tenants have each their own. */

@@ -263,7 +263,9 @@ static bool judge_window(struct session* s, const struct mask* mask, int base, i
 
 bool session_judge(struct session* s, const struct mask* mask, int* matches, int* rows, struct error* error) {
 	*matches = *rows = 0;
-	if (s->phase != PHASE_DONE || s->cache->committed < s->n_text - 1)
+	const struct model_shape* shape = &s->engine->model->weights.shape;
+	if (s->phase != PHASE_DONE || s->cache->committed < s->n_text - 1 ||
+	    attention_blocks(shape) < shape->n_blocks) /* windows begin where there is no state */
 		return true;
 	const int window = s->options.window;
 	for (int base = s->n_prompt - 1; base + window < s->n_text; base += window) {

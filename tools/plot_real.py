@@ -7,14 +7,14 @@ import argparse
 import html
 import json
 
-WIDTH, LEFT, ROW, GAP, SCALE = 840, 190, 18, 26, 210  # pixels; SCALE: of a speed-up of 1
+WIDTH, LEFT, ROW, GAP, VALUE = 840, 190, 18, 26, 40  # pixels; VALUE: what a bar's figure takes
 COLOURS = {"bar": "#3b7dd8", "less": "#c0504d", "line": "#888", "text": "#222"}
 
 
-def bar(y, label, value, prompts):
+def bar(y, label, value, prompts, scale):
     colour = COLOURS["bar"] if value >= 1 else COLOURS["less"]
-    x = LEFT + SCALE
-    left, width = (x, (value - 1) * SCALE) if value >= 1 else (LEFT + value * SCALE, (1 - value) * SCALE)
+    x = LEFT + scale
+    left, width = (x, (value - 1) * scale) if value >= 1 else (LEFT + value * scale, (1 - value) * scale)
     return [f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{html.escape(label)} ({prompts})</text>',
             f'<rect x="{left:.1f}" y="{y + 2}" width="{max(width, 1):.1f}" height="{ROW - 5}" fill="{colour}"/>',
             f'<text x="{max(x, left + width) + 6:.1f}" y="{y + 13}">{value:.2f}</text>']
@@ -27,6 +27,8 @@ def main():
     args = parser.parse_args()
     with open(args.file, encoding="utf-8") as file:
         runs = [run for run in json.load(file) if run["temperature"] == 0]
+    fastest = max([2, *(by["over_plain"] for run in runs for by in run["by"] if by["prompts"] and by["over_plain"])])
+    scale = (WIDTH - LEFT - VALUE) / fastest  # of a speed-up of 1
     out, y = [], 24
     for run in runs:
         plain = next(v for v in run["variants"] if v["name"] == "plain")
@@ -36,11 +38,11 @@ def main():
         y = top
         for by in run["by"]:
             if by["prompts"] and by["over_plain"]:
-                out += bar(y, by["prompts_of"], by["over_plain"], by["prompts"])
+                out += bar(y, by["prompts_of"], by["over_plain"], by["prompts"], scale)
                 y += ROW
-        out.append(f'<line x1="{LEFT + SCALE}" x2="{LEFT + SCALE}" y1="{top}" y2="{y}" stroke="{COLOURS["line"]}"/>')
+        out.append(f'<line x1="{LEFT + scale}" x2="{LEFT + scale}" y1="{top}" y2="{y}" stroke="{COLOURS["line"]}"/>')
         y += GAP
-    out.append(f'<text x="{LEFT + SCALE}" y="{y}" text-anchor="middle">1 = plain decoding; (prompts)</text>')
+    out.append(f'<text x="{LEFT + scale}" y="{y}" text-anchor="middle">1 = plain decoding; (prompts)</text>')
     with open(args.output, "w", encoding="utf-8") as file:
         file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + 12}" font-family="sans-serif" '
                    f'font-size="12" fill="{COLOURS["text"]}">\n<rect width="100%" height="100%" fill="white"/>\n')

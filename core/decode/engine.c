@@ -27,7 +27,7 @@ enum dtype options_cache_type(const struct swiftlet_options* options, const stru
 
 double options_token_bytes(const struct swiftlet_options* options, const struct model* model) {
 	const struct model_shape* s = &model->weights.shape;
-	return 2.0 * s->n_blocks * s->kv_heads *
+	return 2.0 * attention_blocks(s) * s->kv_heads *
 	       (double)dtype_row_bytes(options_cache_type(options, model), s->head_dim);
 }
 

@@ -71,6 +71,9 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	}
 	s->engine = engine;
 	s->options = *options;
+	/* A window is scored from its beginning on, of which recurrent blocks have no state. */
+	if (attention_blocks(&engine->model->weights.shape) < engine->model->weights.shape.n_blocks)
+		s->options.search = false;
 	if (options->draft_bits > 0)
 		s->draft_weights = engine_draft_weights(engine);
 	s->matchness = NAN;
@@ -218,7 +221,9 @@ static int keep_prefix(struct session* s, const int32_t* text, int n) {
 		return backend->adopt(s->cache, text, n - 1);
 	const int kept = standalone_keeps(s, session_common_prefix(s, text, n));
 	backend->truncate(s->cache, kept);
-	return kept;
+	if (s->cache->committed < kept) /* recurrent blocks have no state there */
+		backend->truncate(s->cache, 0);
+	return s->cache->committed;
 }
 
 static void start_text(struct session* s, const struct swiftlet_request* r) {

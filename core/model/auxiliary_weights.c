@@ -65,6 +65,8 @@ static bool bind_adapter(struct adapter* a, struct auxiliary_file* file, const s
 	*w = model->weights.block[0];
 	w->bq = w->bk = w->bv = w->bo = w->q_norm = w->k_norm = w->post_attention_norm = (struct tensor){0};
 	w->attention_norm_bias = w->mlp_norm_bias = (struct tensor){0};
+	w->w_beta = w->w_decay = w->convolution = w->decay_bias = w->decay_rate = w->state_norm =
+	    (struct tensor){0};
 	struct tensor_table* t = &file->table;
 	if (!tensor_table_take(t, "kangaroo.norm_in.weight", 1, m->dim, &w->attention_norm, error) ||
 	    !tensor_table_take(t, "kangaroo.attention.q.weight", q, m->dim, &w->wq, error) ||
@@ -97,7 +99,9 @@ bool adapter_open(struct adapter* a, const char* path, const struct model* model
 	shape->sliding_window = 0;
 	shape->rope.interleaved = false;
 	shape->sliding_rope = (struct rope){0};
-	shape->sliding = shape->unrotated = (struct block_set){0};
+	shape->sliding = shape->unrotated = shape->recurrent = (struct block_set){0};
+	shape->recurrence = (struct recurrence){0};
+	shape->attention_gated = false;
 	a->bytes = file.mapping.size;
 	a->file = file.mapping;
 	file.mapping = (struct mapping){0};

@@ -60,16 +60,55 @@ static bool bind_qkv(const struct binding* b, struct block_weights* w, int64_t q
 	return true;
 }
 
+/* The convolution's weights as one vector. */
+static bool bind_convolution(const struct binding* b, struct tensor* out) {
+	const struct recurrence* r = &b->config->shape.recurrence;
+	const int64_t channels = recurrence_channels(r);
+	char full[NAME_SIZE];
+	const char* name = in_full(b, b->names->convolution, ".weight", full);
+	if (!(b->names->flat_convolution
+	          ? tensor_table_take(b->table, name, channels, r->kernel, out, b->error)
+	          : tensor_table_take_stack(b->table, name, channels, 1, r->kernel, out, b->error)))
+		return false;
+	if (dtype_block(out->type) != 1)
+		return error_set(b->error, "tensor %.120s is of type %s; floats are expected", name,
+		                 dtype_name(out->type));
+	out->cols *= out->rows;
+	out->rows = 1;
+	return true;
+}
+
+static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct recurrence* r = &m->recurrence;
+	const struct tensor_names* n = b->names;
+	if (r->key_dim == 0) /* a short convolution */
+		return matrix(b, n->recurrent_in, 3 * (int64_t)m->dim, m->dim, &w->wq) &&
+		       matrix(b, n->recurrent_out, m->dim, m->dim, &w->wo) && bind_convolution(b, &w->convolution);
+	return matrix(b, n->recurrent_in, recurrence_channels(r), m->dim, &w->wq) &&
+	       matrix(b, n->recurrent_gate, recurrence_values(r), m->dim, &w->wk) &&
+	       matrix(b, n->recurrent_beta, r->value_heads, m->dim, &w->w_beta) &&
+	       matrix(b, n->recurrent_decay, r->value_heads, m->dim, &w->w_decay) &&
+	       matrix(b, n->recurrent_out, m->dim, recurrence_values(r), &w->wo) &&
+	       bind_convolution(b, &w->convolution) &&
+	       vector(b, n->state_norm, ".weight", r->value_dim, &w->state_norm) &&
+	       vector(b, n->decay_bias, "", r->value_heads, &w->decay_bias) &&
+	       vector(b, n->decay_rate, "", r->value_heads, &w->decay_rate);
+}
+
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
 	const enum head_norm norm = b->config->head_norms ? HEAD_NORM_EACH : b->config->family->head_norm;
 	const bool all = norm == HEAD_NORM_ALL;
-	if (!bind_qkv(b, w, q, kv))
+	const int64_t wide = m->attention_gated ? 2 * q : q;
+	if (block_set_has(&m->recurrent, b->block))
+		return bind_recurrent(b, w);
+	if (!bind_qkv(b, w, wide, kv))
 		return false;
 	if (b->config->qkv_bias &&
-	    (!vector(b, n->wq, ".bias", q, &w->bq) || !vector(b, n->wk, ".bias", kv, &w->bk) ||
+	    (!vector(b, n->wq, ".bias", wide, &w->bq) || !vector(b, n->wk, ".bias", kv, &w->bk) ||
 	     !vector(b, n->wv, ".bias", kv, &w->bv)))
 		return false;
 	if (norm != HEAD_NORM_NONE && (!vector(b, n->q_norm, ".weight", all ? q : m->head_dim, &w->q_norm) ||
@@ -107,6 +146,30 @@ static bool take_stack(const struct binding* b, const char* name, int64_t rows, 
 	char full[NAME_SIZE];
 	return tensor_table_take_stack(b->table, in_full(b, name, ".weight", full), b->config->shape.n_experts,
 	                               rows, cols, out, b->error);
+}
+
+/* Whether the block's experts are stored as two stacks, gate and up in one. */
+static bool has_fused_experts(const struct binding* b) {
+	char full[NAME_SIZE];
+	return b->names->stacked_gate_up && !b->config->packing.experts_inverted &&
+	       tensor_table_find(b->table, in_full(b, b->names->stacked_gate_up, "", full));
+}
+
+static bool bind_fused_experts(const struct binding* b, struct expert* expert) {
+	const struct model_shape* m = &b->config->shape;
+	const int64_t ffn = m->expert_ffn;
+	struct tensor gate_up, down;
+	char full[NAME_SIZE];
+	if (!tensor_table_take_stack(b->table, in_full(b, b->names->stacked_gate_up, "", full), m->n_experts,
+	                             2 * ffn, m->dim, &gate_up, b->error) ||
+	    !tensor_table_take_stack(b->table, in_full(b, b->names->stacked_down_beside, "", full), m->n_experts,
+	                             m->dim, ffn, &down, b->error))
+		return false;
+	for (int64_t e = 0; e < m->n_experts; e++)
+		expert[e] = (struct expert){.w_gate = tensor_rows(&gate_up, 2 * e * ffn, ffn),
+		                            .w_up = tensor_rows(&gate_up, (2 * e + 1) * ffn, ffn),
+		                            .w_down = tensor_rows(&down, e * m->dim, m->dim)};
+	return true;
 }
 
 static bool bind_stacked(const struct binding* b, struct expert* expert) {
@@ -160,6 +223,8 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 	    (n->choice_bias && !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
 	    !bind_shared(b, w))
 		return false;
+	if (has_fused_experts(b))
+		return bind_fused_experts(b, expert);
 	if (!n->expert_gate)
 		return bind_stacked(b, expert);
 	for (b->expert = 0; b->expert < m->n_experts; b->expert++) {

@@ -18,6 +18,10 @@ struct tensor_names {
 	const char *post_attention_norm, *post_mlp_norm; /* of the sub-layer's output */
 	const char *wq, *wk, *wv, *wo, *fused_qkv;
 	const char *q_norm, *k_norm;
+	/* Of a recurrent block; the last three in full but for the block */
+	const char *recurrent_in, *recurrent_gate, *recurrent_beta, *recurrent_decay, *recurrent_out;
+	const char *convolution, *state_norm, *decay_bias, *decay_rate;
+	bool flat_convolution; /* (channels, kernel), not (channels, 1, kernel) */
 	const char *w_gate, *w_up, *w_down, *fused_gate_up;
 	const char *router, *expert_gate, *expert_up, *expert_down;
 	const char *sinks, *router_bias, *choice_bias;          /* in full but for the block */
@@ -25,6 +29,9 @@ struct tensor_names {
 	const char* shared_gate;                                /* …and its weight's; NULL: there is none */
 	const char *stacked_gate, *stacked_up,
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
+	const char*
+	    stacked_gate_up; /* (experts, 2·rows, cols) where the files have it, in full but for the block */
+	const char* stacked_down_beside; /* (experts, rows, cols) beside it, likewise */
 };
 
 enum { MOST_FILES = 1024 };

@@ -55,7 +55,7 @@ static bool required(const struct source* s, const char* field, int high, int* o
 #define BY(special) (1u << SPECIAL_##special)
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
-	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2))
+	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT))
 /* Fields that change the arithmetic in ways the pass does not know, with the one value it does, none or the
  * number given, and the families whose special part reads them. */
 static const struct refused {
@@ -264,7 +264,10 @@ static bool read_size(const struct source* s, const char* field, int by_default,
 }
 
 /* Whether some block may go without experts: files of families of which none does may leave its size out. */
-static bool has_dense(const struct source* s) { return strcmp(s->config->family->name, "solar_open") != 0; }
+static bool has_dense(const struct source* s) {
+	return strcmp(s->config->family->name, "solar_open") != 0 &&
+	       s->config->family->special != SPECIAL_QWEN3_5_MOE;
+}
 
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -529,7 +532,7 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, float
 	if (rotary < 1 && f->rotary == 0)
 		return fail(s,
 		            "partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
-		            "glm4 and stablelm",
+		            "glm4, stablelm and qwen3_5",
 		            (double)rotary, f->name);
 	r->dim = (int)((double)head_dim * (double)rotary + 1e-4); /* the share is rounded to a float */
 	return !parameters || read_scaling(s, parameters, by_kind, r);
@@ -776,6 +779,119 @@ static bool read_qwen2_moe(const struct source* s) {
 	return true;
 }
 
+/* layer_types: one name a block; else every full_attention_interval-th has attention. */
+static bool read_recurrent_types(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* types = json_field(s->json, "layer_types");
+	int interval = 4;
+	if (!read_int(s, "full_attention_interval", 1, LARGEST, &interval))
+		return false;
+	if (types && (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks))
+		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
+	const cJSON* type = types ? types->child : NULL;
+	for (int b = 0; b < m->n_blocks; b++, type = type ? type->next : NULL) {
+		const char* name = type && cJSON_IsString(type) ? type->valuestring : "";
+		const bool linear = type ? strcmp(name, "linear_attention") == 0 : (b + 1) % interval != 0;
+		if (linear)
+			block_set_put(&m->recurrent, b);
+		else if (type && strcmp(name, "full_attention") != 0)
+			return fail(s, "layer_types[%d] is neither full_attention nor linear_attention", b);
+	}
+	return true;
+}
+
+static bool read_qwen3_5(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	*r = (struct recurrence){
+	    .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4, .log_rates = true};
+	m->attention_gated = true;
+	if (m->activation != ACTIVATION_SILU)
+		return fail(s, "hidden_act is not silu, the one that %s is done with", s->config->family->name);
+	return read_int(s, "linear_num_key_heads", 1, LARGEST, &r->key_heads) &&
+	       read_int(s, "linear_num_value_heads", 1, LARGEST, &r->value_heads) &&
+	       read_int(s, "linear_key_head_dim", 1, LARGEST, &r->key_dim) &&
+	       read_int(s, "linear_value_head_dim", 1, LARGEST, &r->value_dim) &&
+	       read_int(s, "linear_conv_kernel_dim", 1, LARGEST, &r->kernel) && read_recurrent_types(s);
+}
+
+static bool read_qwen3_5_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->n_experts = 256;
+	m->experts_used = 8;
+	m->expert_ffn = m->shared_ffn = 512;
+	m->experts_normalised = true;
+	return read_expert_counts(s, "num_experts") &&
+	       read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) &&
+	       read_int(s, "shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn) && read_qwen3_5(s);
+}
+
+static bool read_qwen3_next(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->shared_ffn = 512;
+	m->experts_normalised = true;
+	return read_some_experts(s, 512, 10, 512) &&
+	       read_int(s, "shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn) && read_qwen3_5(s);
+}
+
+/* As wide as transformers makes it of what the file says. */
+static bool read_lfm2_ffn(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	bool adjust = true;
+	float factor = 1;
+	int multiple = 256;
+	if (!read_int(s, "block_ff_dim", 1, LARGEST, &m->ffn) ||
+	    !read_bool(s, "block_auto_adjust_ff_dim", &adjust) ||
+	    !read_float(s, "block_ffn_dim_multiplier", 1e-3, 1e3, &factor) ||
+	    !read_int(s, "block_multiple_of", 1, LARGEST, &multiple))
+		return false;
+	if (!adjust)
+		return true;
+	int64_t ffn = 2 * (int64_t)m->ffn / 3;
+	if (!is_null(s, "block_ffn_dim_multiplier")) {
+		ffn = (int64_t)((double)factor * (double)ffn);
+		ffn = (ffn + multiple - 1) / multiple * multiple;
+	}
+	m->ffn = (int)ffn;
+	return (ffn > 0 && ffn <= LARGEST) ||
+	       fail(s, "the feed-forward comes to %lld elements, expected 1 to %d", (long long)ffn, LARGEST);
+}
+
+/* full_attn_idxs lists the blocks with attention; absent: all are. */
+static bool read_lfm2_blocks(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON *types = json_field(s->json, "layer_types"), *listed = json_field(s->json, "full_attn_idxs");
+	const cJSON* one;
+	if (types && (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks))
+		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
+	one = types ? types->child : NULL;
+	for (int b = 0; b < m->n_blocks; b++, one = one ? one->next : NULL)
+		if (types ? cJSON_IsString(one) && strcmp(one->valuestring, "conv") == 0 : listed != NULL)
+			block_set_put(&m->recurrent, b);
+		else if (types && !(cJSON_IsString(one) && strcmp(one->valuestring, "full_attention") == 0))
+			return fail(s, "layer_types[%d] is neither full_attention nor conv", b);
+	if (types || !listed)
+		return true;
+	cJSON_ArrayForEach (one, listed) {
+		int64_t block;
+		if (!json_whole(one, 0, m->n_blocks - 1, &block))
+			return fail(s, "full_attn_idxs holds something that is no block of %d", m->n_blocks);
+		m->recurrent.word[block >> 6] &= ~((uint64_t)1 << (block & 63));
+	}
+	return true;
+}
+
+static bool read_lfm2(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	bool bias = false;
+	*r = (struct recurrence){.value_heads = 1, .value_dim = m->dim, .kernel = 3};
+	if (!read_bool(s, "conv_bias", &bias) || !read_bool(s, "tie_embedding", &s->config->tied) ||
+	    !read_int(s, "conv_L_cache", 1, LARGEST, &r->kernel) || !read_lfm2_blocks(s) || !read_lfm2_ffn(s))
+		return false;
+	return !bias || fail(s, "conv_bias is true, which is not supported; supported is false");
+}
+
 static bool read_olmoe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	m->n_experts = 64;
@@ -883,6 +999,10 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_ERNIE4_5_MOE] = read_ernie4_5_moe,
 	                                                     [SPECIAL_MINIMAX_M2] = read_minimax_m2,
 	                                                     [SPECIAL_QWEN3_MOE] = read_qwen3_moe,
+	                                                     [SPECIAL_QWEN3_5] = read_qwen3_5,
+	                                                     [SPECIAL_QWEN3_5_MOE] = read_qwen3_5_moe,
+	                                                     [SPECIAL_QWEN3_NEXT] = read_qwen3_next,
+	                                                     [SPECIAL_LFM2] = read_lfm2,
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss};
 	const enum special special = s->config->family->special;
 	return special == SPECIAL_NONE || special == SPECIAL_MINISTRAL3 || read[special](s);
@@ -942,8 +1062,33 @@ static bool read_ends(struct source* s) {
 	return true;
 }
 
+/* The largest sizes that the arithmetic of a recurrence is done for. */
+static bool check_recurrence(const struct model_shape* m, const char* file, struct error* error) {
+	const struct recurrence* r = &m->recurrence;
+	if (attention_blocks(m) == m->n_blocks)
+		return true;
+	if (attention_blocks(m) == 0)
+		return error_set(error, "%s: all %d blocks are recurrent; one at least has to have attention", file,
+		                 m->n_blocks);
+	const bool shorter = r->key_dim == 0 && r->key_heads == 0; /* a short convolution */
+	if (!shorter && (r->key_heads < 1 || r->value_heads < 1 || r->value_heads % r->key_heads))
+		return error_set(error,
+		                 "%s: %d value heads are not a multiple of %d key heads of the recurrent blocks",
+		                 file, r->value_heads, r->key_heads);
+	if ((!shorter && r->key_dim < 1) || r->value_dim < 1 || r->kernel < 1 || r->kernel > 16 ||
+	    (int64_t)r->key_heads * r->key_dim > 1 << 20 || (int64_t)r->value_heads * r->value_dim > 1 << 20 ||
+	    (int64_t)r->key_dim * r->value_dim > 1 << 20)
+		return error_set(error,
+		                 "%s: the recurrent blocks have key heads of %d, value heads of %d and a convolution "
+		                 "of %d; at most 2^20 elements and 16 are done",
+		                 file, r->key_dim, r->value_dim, r->kernel);
+	return true;
+}
+
 bool config_check(const struct config* c, const char* file, struct error* error) {
 	const struct model_shape* m = &c->shape;
+	if (!check_recurrence(m, file, error))
+		return false;
 	if (m->heads % m->kv_heads)
 		return error_set(error, "%s: %d attention heads are not a multiple of %d key/value heads", file,
 		                 m->heads, m->kv_heads);

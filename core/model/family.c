@@ -34,6 +34,13 @@
 #define ERNIES                                                                                               \
 	.context = 131072, .epsilon = 1e-5f, .theta = 5e5f, .tied = true, .qkv_bias_field = "use_bias",          \
 	.output_bias_field = "use_bias", .mlp_bias_field = "use_bias", .interleaved = true, NORMS_BEFORE
+#define QWEN3_NEXTS                                                                                          \
+	.heads = 16, .head_dim = 256, .context = 32768, .epsilon = 1e-6f, .rotary = 0.25f, BIASES,               \
+	.norm_plus_one = true, .head_norm = HEAD_NORM_EACH, .gated_attention = true, NORMS_BEFORE,               \
+	.gguf_mlp_norm = "post_attention_norm"
+#define QWEN_SHARED                                                                                          \
+	.shared_gate_proj = "mlp.shared_expert.gate_proj", .shared_up = "mlp.shared_expert.up_proj",             \
+	.shared_down = "mlp.shared_expert.down_proj", .shared_gate = "mlp.shared_expert_gate"
 #define OLMOS .context = 2048, .epsilon = 1e-5f, BIASES, .head_norm = HEAD_NORM_ALL, NORMS_AFTER
 
 static const struct family families[] = {
@@ -112,11 +119,30 @@ static const struct family families[] = {
      .qkv_bias = true,
      .qkv_bias_field = "qkv_bias",
      EXPERTS,
-     .shared_gate_proj = "mlp.shared_expert.gate_proj",
-     .shared_up = "mlp.shared_expert.up_proj",
-     .shared_down = "mlp.shared_expert.down_proj",
-     .shared_gate = "mlp.shared_expert_gate",
+     QWEN_SHARED,
      QWENS},
+    {.name = "qwen3_5_text",
+     .architecture = "qwen35",
+     .special = SPECIAL_QWEN3_5,
+     .vocab = 248320,
+     .kv_heads = 4,
+     QWEN3_NEXTS},
+    {.name = "qwen3_5_moe_text",
+     .architecture = "qwen35moe",
+     .special = SPECIAL_QWEN3_5_MOE,
+     .vocab = 248320,
+     .kv_heads = 2,
+     EXPERTS,
+     QWEN_SHARED,
+     QWEN3_NEXTS},
+    {.name = "qwen3_next",
+     .architecture = "qwen3next",
+     .special = SPECIAL_QWEN3_NEXT,
+     .vocab = 151936,
+     .kv_heads = 2,
+     EXPERTS,
+     QWEN_SHARED,
+     QWEN3_NEXTS},
     {.name = "qwen2_vl_text", .architecture = "qwen2vl", QWEN2_VLS},
     {.name = "qwen2_5_vl_text", .architecture = "qwen2vl", QWEN2_VLS},
     {.name = "qwen3_vl_text",
@@ -336,6 +362,27 @@ static const struct family families[] = {
      .head_norm = HEAD_NORM_ALL,
      EXPERTS,
      NORMS_AFTER},
+    {.name = "lfm2",
+     .architecture = "lfm2",
+     .special = SPECIAL_LFM2,
+     .vocab = 65536,
+     .heads = 32,
+     .context = 128000,
+     .kv_heads = 8,
+     .epsilon = 1e-5f,
+     .epsilon_field = "norm_eps",
+     .theta = 1e6f,
+     .tied = true,
+     .head_norm = HEAD_NORM_EACH,
+     .attention_norm = "operator_norm",
+     .mlp_norm = "ffn_norm",
+     .wo = "self_attn.out_proj",
+     .q_norm = "self_attn.q_layernorm",
+     .k_norm = "self_attn.k_layernorm",
+     .w_gate = "feed_forward.w1",
+     .w_up = "feed_forward.w3",
+     .down = "feed_forward.w2",
+     .output_norm = "embedding_norm"},
     {.name = "stablelm",
      .architecture = "stablelm",
      .context = 4096,
@@ -372,6 +419,8 @@ static const struct within {
               {"qwen2_vl", "qwen2_vl_text", true},
               {"qwen2_5_vl", "qwen2_5_vl_text", true},
               {"qwen3_vl", "qwen3_vl_text", false},
+              {"qwen3_5", "qwen3_5_text", false},
+              {"qwen3_5_moe", "qwen3_5_moe_text", false},
               {"exaone4_5", "exaone4", false},
               {"llava", "llama", false},
               {"llava_next", "llama", false},

@@ -37,7 +37,11 @@ enum special {
 	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */
 	SPECIAL_GLM4_MOE,     /* experts chosen by sigmoids, shared ones */
 	SPECIAL_ERNIE4_5_MOE, /* the same by softmax, in some blocks */
-	SPECIAL_MINIMAX_M2    /* experts chosen by sigmoids */
+	SPECIAL_MINIMAX_M2,   /* experts chosen by sigmoids */
+	SPECIAL_QWEN3_5,      /* recurrent blocks beside gated attention */
+	SPECIAL_QWEN3_5_MOE,  /* the same with experts */
+	SPECIAL_QWEN3_NEXT,   /* the same with experts in some blocks */
+	SPECIAL_LFM2          /* short convolutions beside attention */
 };
 
 struct family {
@@ -69,11 +73,14 @@ struct family {
 	bool interleaved;            /* RoPE turns neighbours */
 	bool interleaved_by_convert; /* it does so in GGUF, whose converter permutes rows of queries and keys */
 	bool fused_qkv, fused_gate_up;
+	bool gated_attention;      /* of each head of q_proj a query and a gate */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 
 	/* Norms as a folder names them, after "layers.%d."; NULL: the norm is not there. */
 	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;
 	const char* gguf_mlp_norm; /* where GGUF calls it otherwise than ffn_norm */
+	/* Likewise, where a folder calls them otherwise than Llama: self_attn.o_proj and so on. */
+	const char *wo, *q_norm, *k_norm, *w_gate, *w_up, *output_norm;
 	const char *gate_up,
 	    *down; /* where a folder calls them otherwise than mlp.gate_up_proj and mlp.down_proj */
 	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */

@@ -70,6 +70,13 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 	const double usual[sizeof values / sizeof *values] = {0, 1, 1};
 	if (memcmp(values, usual, sizeof values) != 0)
 		add_numbers(hash, values, sizeof values / sizeof *values);
+	if (m->recurrence.value_heads > 0) {
+		const struct recurrence* r = &m->recurrence;
+		const double numbers[] = {r->key_heads, r->value_heads, r->key_dim,   r->value_dim,
+		                          r->kernel,    r->tiled,       r->log_rates, m->attention_gated};
+		add_numbers(hash, numbers, sizeof numbers / sizeof *numbers);
+		sha256_add(hash, &m->recurrent, sizeof m->recurrent);
+	}
 	if (memcmp(&m->unrotated, &none, sizeof none) != 0)
 		sha256_add(hash, &m->unrotated, sizeof m->unrotated);
 	if (window_period(m) < 0)

@@ -24,14 +24,28 @@ static const struct place {
 #undef PLACE
 };
 
-static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
+enum { NORM_NAME = 64 };
+
+/* The last norm beside the embedding, by the family's own name. */
+static const char* output_norm_of(const struct family* f, const struct place* at, char out[NORM_NAME]) {
+	if (!f->output_norm)
+		return at->output_norm;
+	snprintf(out, NORM_NAME, "%.*s%s", (int)(strlen(at->output_norm) - strlen("norm")), at->output_norm,
+	         f->output_norm);
+	return out;
+}
+
+/* other: room for a name, as long as the names live. */
+static struct tensor_names names_of(const struct family* f, const struct tensor_table* table,
+                                    char other[NORM_NAME]) {
+	const bool shorter = f->special == SPECIAL_LFM2;
 	const struct place* at = &places[0];
 	for (size_t i = sizeof places / sizeof *places; i-- > 0;)
 		if (tensor_table_find(table, places[i].embedding))
 			at = &places[i];
 	return (struct tensor_names){
 	    .embedding = at->embedding,
-	    .output_norm = at->output_norm,
+	    .output_norm = output_norm_of(f, at, other),
 	    .output = at->output,
 	    .block = at->block,
 	    .attention_norm = f->attention_norm,
@@ -41,12 +55,21 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .wq = "self_attn.q_proj",
 	    .wk = "self_attn.k_proj",
 	    .wv = "self_attn.v_proj",
-	    .wo = "self_attn.o_proj",
+	    .wo = f->wo ? f->wo : "self_attn.o_proj",
 	    .fused_qkv = "self_attn.qkv_proj",
-	    .q_norm = "self_attn.q_norm",
-	    .k_norm = "self_attn.k_norm",
-	    .w_gate = "mlp.gate_proj",
-	    .w_up = "mlp.up_proj",
+	    .q_norm = f->q_norm ? f->q_norm : "self_attn.q_norm",
+	    .k_norm = f->k_norm ? f->k_norm : "self_attn.k_norm",
+	    .recurrent_in = shorter ? "conv.in_proj" : "linear_attn.in_proj_qkv", /* as repack_heads names them */
+	    .recurrent_gate = "linear_attn.in_proj_z",
+	    .recurrent_beta = "linear_attn.in_proj_b",
+	    .recurrent_decay = "linear_attn.in_proj_a",
+	    .recurrent_out = shorter ? "conv.out_proj" : "linear_attn.out_proj",
+	    .convolution = shorter ? "conv.conv" : "linear_attn.conv1d",
+	    .state_norm = "linear_attn.norm",
+	    .decay_bias = "linear_attn.dt_bias",
+	    .decay_rate = "linear_attn.A_log",
+	    .w_gate = f->w_gate ? f->w_gate : "mlp.gate_proj",
+	    .w_up = f->w_up ? f->w_up : "mlp.up_proj",
 	    .w_down = f->down ? f->down : "mlp.down_proj",
 	    .fused_gate_up = f->gate_up ? f->gate_up : "mlp.gate_up_proj",
 	    .router = f->router,
@@ -56,6 +79,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_gate = "mlp.experts.gate_proj", /* as repack_tensors names them */
 	    .stacked_up = "mlp.experts.up_proj",
 	    .stacked_down = "mlp.experts.down_proj",
+	    .stacked_gate_up = "mlp.experts.gate_up_proj",
+	    .stacked_down_beside = "mlp.experts.down_proj",
 	    .sinks = "self_attn.sinks",
 	    .router_bias = "mlp.router.bias",
 	    .choice_bias = f->choice_bias,
@@ -229,9 +254,11 @@ bool model_open_folder(struct model* model, const char* path, const struct model
 	model->weights.shape = f->config.shape;
 	if (!options->vocabulary_only) {
 		if (!read_weights(f, path, error) ||
-		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error))
+		    !repack_tensors(&f->tensors, &f->config.packing, &f->kept, error) ||
+		    !repack_heads(&f->tensors, &f->config.shape.recurrence, &f->kept, error))
 			return false;
-		const struct tensor_names names = names_of(f->config.family, &f->tensors);
+		char norm[NORM_NAME];
+		const struct tensor_names names = names_of(f->config.family, &f->tensors, norm);
 		if (!bind_weights(model, &names, is_idle, error))
 			return false;
 	}

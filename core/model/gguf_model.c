@@ -14,9 +14,10 @@ static const char embedding_name[] = "token_embd.weight", output_name[] = "outpu
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
 	/* Mixtral's first files hold each expert's tensors by themselves. */
 	const bool single = tensor_table_find(table, "blk.0.ffn_gate.0.weight") != NULL;
+	const bool shorter = f->special == SPECIAL_LFM2;
 	return (struct tensor_names){
 	    .embedding = embedding_name,
-	    .output_norm = "output_norm",
+	    .output_norm = f->special == SPECIAL_LFM2 ? "token_embd_norm" : "output_norm",
 	    .output = output_name,
 	    .block = "blk.%d.",
 	    .attention_norm = f->attention_norm ? "attn_norm" : NULL,
@@ -32,6 +33,16 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "attn_qkv",
 	    .q_norm = "attn_q_norm",
 	    .k_norm = "attn_k_norm",
+	    .recurrent_in = shorter ? "shortconv.in_proj" : "attn_qkv",
+	    .recurrent_gate = "attn_gate",
+	    .recurrent_beta = "ssm_beta",
+	    .recurrent_decay = "ssm_alpha",
+	    .recurrent_out = shorter ? "shortconv.out_proj" : "ssm_out",
+	    .convolution = shorter ? "shortconv.conv" : "ssm_conv1d",
+	    .flat_convolution = true,
+	    .state_norm = "ssm_norm",
+	    .decay_bias = "ssm_dt.bias",
+	    .decay_rate = "ssm_a",
 	    .w_gate = "ffn_gate",
 	    .w_up = "ffn_up",
 	    .w_down = "ffn_down",
@@ -131,11 +142,38 @@ static bool check_refused(const struct source* s) {
 	return causal || fail(s, "%s is false, which is not supported; only causal models are", name);
 }
 
+/* A number, or one for each block: 0 for those that have no keys and values, and one other. */
+static bool read_kv_heads(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	char name[96];
+	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, "attention.head_count_kv", name));
+	const enum special special = s->config->family->special;
+	const bool may_be_none = special == SPECIAL_LFM2 || special == SPECIAL_QWEN3_5 ||
+	                         special == SPECIAL_QWEN3_5_MOE || special == SPECIAL_QWEN3_NEXT;
+	int32_t* listed = NULL;
+	int n = 0, heads = 0;
+	if (!value || value->type != GGUF_ARRAY)
+		return read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads);
+	bool good = gguf_ints(s->gguf, name, &listed, &n, s->error) && n >= m->n_blocks;
+	for (int b = 0; good && b < m->n_blocks; b++) {
+		good = listed[b] == 0 || (listed[b] > 0 && listed[b] <= LARGEST && (!heads || listed[b] == heads));
+		heads = listed[b] ? listed[b] : heads;
+		if (listed[b] == 0 && special == SPECIAL_LFM2)
+			block_set_put(&m->recurrent, b);
+		good = good && (listed[b] > 0 || may_be_none);
+	}
+	free(listed);
+	m->kv_heads = heads > 0 ? heads : 1;
+	return good || fail(s, "%s is not an array of one count, or 0 where a block has none, for %d blocks",
+	                    name, m->n_blocks);
+}
+
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
+	/* Where every block has experts there may be no other width. */
+	const char* ffn = has(s, "feed_forward_length") ? "feed_forward_length" : "expert_feed_forward_length";
 	if (!required_int(s, "block_count", MAX_BLOCKS, &m->n_blocks) ||
-	    !required_int(s, "embedding_length", LARGEST, &m->dim) ||
-	    !required_int(s, "feed_forward_length", LARGEST, &m->ffn) ||
+	    !required_int(s, "embedding_length", LARGEST, &m->dim) || !required_int(s, ffn, LARGEST, &m->ffn) ||
 	    !required_int(s, "attention.head_count", LARGEST, &m->heads) ||
 	    !required_int(s, "context_length", INT32_MAX / 2, &m->context))
 		return false;
@@ -151,8 +189,7 @@ static bool read_sizes(const struct source* s) {
 		return fail(s, "embedding_length %d is not a multiple of attention.head_count %d", m->dim, m->heads);
 	int value_length = 0;
 	m->norm_epsilon = 1e-5f;
-	if (!read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads) ||
-	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
+	if (!read_kv_heads(s) || !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
 	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
 	    !read_float(s,
 	                s->config->family->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
@@ -289,6 +326,44 @@ static bool read_granite(const struct source* s) {
 	return true;
 }
 
+/* Which blocks are recurrent: listed, or all but every full_attention_interval-th. */
+static bool read_recurrent_blocks(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	int interval = 4, n = 0;
+	int32_t* listed = NULL;
+	char name[96];
+	const struct gguf_value* list = gguf_find(s->gguf, key_of(s, "attention.recurrent_layers", name));
+	if (list &&
+	    (list->type != GGUF_ARRAY || !gguf_ints(s->gguf, name, &listed, &n, s->error) || n < m->n_blocks)) {
+		free(listed);
+		return fail(s, "%s is not an array of a truth value for each of %d blocks", name, m->n_blocks);
+	}
+	const bool good = read_int(s, "full_attention_interval", 1, LARGEST, &interval);
+	for (int b = 0; good && b < m->n_blocks; b++)
+		if (list ? listed[b] != 0 : (b + 1) % interval != 0)
+			block_set_put(&m->recurrent, b);
+	free(listed);
+	return good;
+}
+
+static bool read_recurrence(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	int width = 0;
+	m->attention_gated = true;
+	if (!required_int(s, "ssm.conv_kernel", LARGEST, &r->kernel) ||
+	    !required_int(s, "ssm.state_size", LARGEST, &r->key_dim) ||
+	    !required_int(s, "ssm.group_count", LARGEST, &r->key_heads) ||
+	    !required_int(s, "ssm.time_step_rank", LARGEST, &r->value_heads) ||
+	    !required_int(s, "ssm.inner_size", LARGEST, &width) || !read_recurrent_blocks(s))
+		return false;
+	if (width % r->value_heads)
+		return fail(s, "ssm.inner_size %d is not a multiple of ssm.time_step_rank %d", width, r->value_heads);
+	r->value_dim = width / r->value_heads;
+	r->tiled = s->config->family->special != SPECIAL_QWEN3_NEXT;
+	return true;
+}
+
 /* What the files do not say and whoever reads them knows. */
 static bool read_special(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -313,6 +388,13 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_GPT_OSS:
 		m->activation = ACTIVATION_SWIGLU_CLAMPED;
 		break;
+	case SPECIAL_LFM2:
+		m->recurrence = (struct recurrence){.value_heads = 1, .value_dim = m->dim};
+		return required_int(s, "shortconv.l_cache", LARGEST, &m->recurrence.kernel);
+	case SPECIAL_QWEN3_5:
+	case SPECIAL_QWEN3_5_MOE:
+	case SPECIAL_QWEN3_NEXT:
+		return read_recurrence(s);
 	case SPECIAL_NONE:
 	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
 	case SPECIAL_MIXTRAL:
@@ -451,8 +533,8 @@ static void read_parts(const struct source* s) {
 	s->config->tied = !tensor_table_find(table, output_name);
 	s->config->head_norms = tensor_table_find(table, "blk.0.attn_q_norm.weight") != NULL &&
 	                        s->config->family->head_norm == HEAD_NORM_NONE;
-	s->config->qkv_bias = tensor_table_find(table, "blk.0.attn_q.bias") != NULL;
-	s->config->output_bias = tensor_table_find(table, "blk.0.attn_output.bias") != NULL;
+	s->config->qkv_bias = tensor_table_find_ending(table, ".attn_q.bias");
+	s->config->output_bias = tensor_table_find_ending(table, ".attn_output.bias");
 	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_gate.bias") != NULL;
 }
 
@@ -718,8 +800,11 @@ static bool fill_weights(const struct source* s, struct model* model) {
 	if (!read_window(s) || !read_experts(s) || !read_special(s) || !read_rope(s) || !read_sliding_rope(s))
 		return false;
 	read_parts(s);
+	if (!config_check(s->config, s->gguf->file, s->error) ||
+	    !repack_heads(&f->tensors, &m->recurrence, &f->kept, s->error))
+		return false;
 	const struct tensor_names names = names_of(s->config->family, &f->tensors);
-	if (!config_check(s->config, s->gguf->file, s->error) || !bind_weights(model, &names, ignored, s->error))
+	if (!bind_weights(model, &names, ignored, s->error))
 		return false;
 	for (int i = 0; i < f->n_files; i++)
 		mapping_will_need(&f->file[i]);

@@ -52,6 +52,9 @@ bool repack_experts(const struct tensor_table*, struct tensor_table* made, struc
 /* Of GGUF: Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in the old ones'
  * place. */
 bool repack_few_bits(struct tensor_table*, struct kept*, struct error*);
+/* Qwen3-Next's rows of one map by key head, (query, key, values, gates) and (betas, decays), become the maps
+ * that Qwen 3.5 has, in its folders' names or in GGUF's. */
+bool repack_heads(struct tensor_table*, const struct recurrence*, struct kept*, struct error*);
 bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
 
 /* `name` with its last `cut` bytes replaced. */

@@ -136,16 +136,45 @@ static void fill_experts(struct block_weights* b, struct expert* expert, struct 
 		                            .w_down = closing(r, s->dim, s->expert_ffn, square, 2 * block + 1)};
 }
 
+static bool is_recurrent(const struct synth_spec* s, int block) {
+	return s->attention_every > 1 && (block + 1) % s->attention_every != 0;
+}
+
+/* A sub-layer's output is as large as attention's: what goes into its last map has the mean square of a gated
+ * one. */
+static void fill_recurrent(struct block_weights* b, struct recipe* r, int block) {
+	const struct synth_spec* s = r->spec;
+	const int64_t dim = s->dim, values = (int64_t)s->value_heads * s->value_dim;
+	const int64_t channels = 2 * (int64_t)s->key_heads * s->key_dim + values;
+	const double unit = 1 / sqrt(s->dim);
+	b->wq = normal(r, channels, dim, unit);
+	b->wk = normal(r, values, dim, unit);
+	b->w_beta = normal(r, s->value_heads, dim, unit);
+	b->w_decay = normal(r, s->value_heads, dim, unit);
+	b->wo = closing(r, dim, values, GATED_SQUARE, 2 * block);
+	b->convolution = normal(r, 1, channels * s->taps, 1 / sqrt(s->taps));
+	b->convolution.type = DTYPE_F32;
+	b->decay_bias = constant(s->value_heads);
+	b->decay_rate = constant(s->value_heads);
+	b->decay_rate.synth.scale = b->decay_rate.synth.scale_second =
+	    -2; /* log: a state lives for some tokens */
+	b->state_norm = constant(s->value_dim);
+}
+
 static void fill_block(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
 	const struct synth_spec* s = r->spec;
 	const int64_t dim = s->dim, queries = (int64_t)s->heads * s->head_dim;
 	const int64_t keys = (int64_t)s->kv_heads * s->head_dim, ffn = s->ffn;
 	const double unit = 1 / sqrt(s->dim), score = sqrt(SCORE_DEVIATION) * unit;
 	*b = (struct block_weights){.attention_norm = constant(dim), .mlp_norm = constant(dim)};
-	b->wq = normal(r, queries, dim, score);
-	b->wk = normal(r, keys, dim, score);
-	b->wv = normal(r, keys, dim, unit);
-	b->wo = closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
+	if (is_recurrent(s, block)) {
+		fill_recurrent(b, r, block);
+	} else {
+		b->wq = normal(r, s->attention_every > 1 ? 2 * queries : queries, dim, score);
+		b->wk = normal(r, keys, dim, score);
+		b->wv = normal(r, keys, dim, unit);
+		b->wo = closing(r, dim, queries, ATTENTION_SQUARE, 2 * block);
+	}
 	if (s->experts > 0) {
 		fill_experts(b, expert, r, block);
 		return;
@@ -187,6 +216,18 @@ static void fill_table(struct weight_table* w, const struct opened* owned, const
 	    .expert_ffn = s->expert_ffn,
 	    .experts_normalised = s->experts > 0,
 	};
+	for (int b = 0; b < s->layers; b++)
+		if (is_recurrent(s, b))
+			block_set_put(&w->shape.recurrent, b);
+	if (s->attention_every > 1) {
+		w->shape.attention_gated = true;
+		w->shape.recurrence = (struct recurrence){.key_heads = s->key_heads,
+		                                          .value_heads = s->value_heads,
+		                                          .key_dim = s->key_dim,
+		                                          .value_dim = s->value_dim,
+		                                          .kernel = s->taps,
+		                                          .log_rates = true};
+	}
 	/* 6(0.8 u + 0.6 z) = 1.2(4 u + 3 z) */
 	w->embedding = tokens(&r, SYNTH_EMBEDDING, 4, 3, 1.2);
 	/* 60 sqrt(tasks)/d u + 6/sqrt(d) z = 6/sqrt(d) (10 sqrt(tasks/d) u + z), in steps of 1/FINE */
@@ -279,8 +320,8 @@ static bool fill_model(struct model* model, struct tensor** list, const struct s
 	model->tokenizer = tokenizer_bytes(s->vocab);
 	if (!model->tokenizer)
 		return error_set(error, "synth: no memory for a tokenizer");
-	/* No GPU runs experts, so theirs are made here whatever the wish. */
-	const bool elsewhere = options->synth_on_device && s->experts == 0;
+	/* No GPU runs experts or recurrent blocks, so theirs are made here whatever the wish. */
+	const bool elsewhere = options->synth_on_device && s->experts == 0 && s->attention_every <= 1;
 	return elsewhere || options->vocabulary_only || make_weights(owned, list, n, text, error);
 }
 

@@ -10,7 +10,10 @@
 struct synth_spec {
 	int layers, dim, heads, kv_heads, head_dim, ffn, vocab, context;
 	int experts, experts_used, expert_ffn; /* 0: every MLP is a single one */
-	double theta;                          /* RoPE's base */
+	/* Every attention_every-th block has (gated) attention and the others a gated delta rule; 0: all have
+	 * attention. */
+	int attention_every, key_heads, value_heads, key_dim, value_dim, taps;
+	double theta; /* RoPE's base */
 	enum dtype dtype;
 	uint64_t seed;
 	double plant;   /* share of the 2(L-2) inner sub-layers made nearly redundant, 0 = none */

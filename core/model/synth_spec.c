@@ -25,6 +25,13 @@ static const struct {
                      "32768,theta=1e6,experts=8,experts-used=2,expert-ffn=14336"},
     {"qwen3-30b-a3b", "layers=48,dim=2048,heads=32,kv-heads=4,head-dim=128,ffn=6144,vocab=151936,context="
                       "40960,theta=1e6,experts=128,experts-used=8,expert-ffn=768"},
+    {"qwen3.5-0.8b", "layers=24,dim=1024,heads=8,kv-heads=2,head-dim=256,ffn=3584,vocab=248320,context="
+                     "262144,theta=1e7,attention-every=4,key-heads=16,value-heads=16"},
+    {"qwen3.5-4b", "layers=32,dim=2560,heads=16,kv-heads=4,head-dim=256,ffn=9216,vocab=248320,context="
+                   "262144,theta=1e7,attention-every=4,key-heads=16,value-heads=32"},
+    {"qwen3.5-35b-a3b", "layers=40,dim=2048,heads=16,kv-heads=2,head-dim=256,ffn=512,vocab=248320,context="
+                        "262144,theta=1e7,attention-every=4,key-heads=16,value-heads=32,experts=256,"
+                        "experts-used=8,expert-ffn=512"},
 };
 enum { PUBLISHED = sizeof published / sizeof *published, TEXT_SIZE = 1024 };
 
@@ -34,7 +41,7 @@ static bool take_shape(struct synth_spec* s, const char* name, struct error* err
 	for (int i = 0; i < PUBLISHED; i++)
 		if (strcmp(published[i].name, name) == 0)
 			return take_all(s, published[i].numbers, error);
-	char list[320] = "";
+	char list[400] = "";
 	for (int i = 0; i < PUBLISHED; i++) {
 		strncat(list, published[i].name, sizeof list - strlen(list) - 1);
 		strncat(list, i + 1 < PUBLISHED ? ", " : "", sizeof list - strlen(list) - 1);
@@ -109,6 +116,12 @@ static bool take_field(struct synth_spec* s, const char* key, const char* value,
 	    {"experts", &s->experts, 1, 256},
 	    {"experts-used", &s->experts_used, 1, 256},
 	    {"expert-ffn", &s->expert_ffn, 1, 1 << 20},
+	    {"attention-every", &s->attention_every, 1, MAX_BLOCKS},
+	    {"key-heads", &s->key_heads, 1, 1024},
+	    {"value-heads", &s->value_heads, 1, 1024},
+	    {"key-dim", &s->key_dim, 1, 1024},
+	    {"value-dim", &s->value_dim, 1, 1024},
+	    {"taps", &s->taps, 1, 16},
 	};
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
 		if (strcmp(key, counts[i].key) == 0)
@@ -126,7 +139,7 @@ static bool take_field(struct synth_spec* s, const char* key, const char* value,
 	return error_set(error,
 	                 "synth: no key \"%.40s\"; known are layers, dim, heads, kv-heads, head-dim, ffn, vocab, "
 	                 "context, theta, dtype, seed, plant, epsilon, tasks, experts, experts-used, "
-	                 "expert-ffn",
+	                 "expert-ffn, attention-every, key-heads, value-heads, key-dim, value-dim, taps",
 	                 key);
 }
 
@@ -179,6 +192,21 @@ static bool check_experts(struct synth_spec* s, struct error* error) {
 	return check_blocks(s, "expert-ffn", s->expert_ffn, error);
 }
 
+static bool check_recurrent(struct synth_spec* s, struct error* error) {
+	if (s->attention_every <= 1)
+		return true;
+	s->key_heads = s->key_heads ? s->key_heads : 16;
+	s->value_heads = s->value_heads ? s->value_heads : s->key_heads;
+	if (s->attention_every > s->layers)
+		return error_set(error, "synth: attention-every=%d, expected at most layers=%d", s->attention_every,
+		                 s->layers);
+	if (s->tasks == 2)
+		return error_set(error, "synth: attention-every=%d and tasks=2 do not go together",
+		                 s->attention_every);
+	return check_divides("key-heads", s->key_heads, "value-heads", s->value_heads, error) &&
+	       check_blocks(s, "value-heads x value-dim", s->value_heads * s->value_dim, error);
+}
+
 static bool check_spec(struct synth_spec* s, struct error* error) {
 	const struct {
 		const char* key;
@@ -205,7 +233,7 @@ static bool check_spec(struct synth_spec* s, struct error* error) {
 		return error_set(error, "synth: layers=%d, expected at least 3 with plant=", s->layers);
 	return check_halves(s, error) && check_blocks(s, "dim", s->dim, error) &&
 	       check_blocks(s, "heads x head-dim", s->heads * s->head_dim, error) &&
-	       check_blocks(s, "ffn", s->ffn, error) && check_experts(s, error);
+	       check_blocks(s, "ffn", s->ffn, error) && check_experts(s, error) && check_recurrent(s, error);
 }
 
 static bool take_all(struct synth_spec* s, const char* text, struct error* error) {
@@ -231,7 +259,14 @@ static bool take_all(struct synth_spec* s, const char* text, struct error* error
 }
 
 bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* error) {
-	*s = (struct synth_spec){
-	    .context = 4096, .theta = 1e4, .dtype = DTYPE_F16, .seed = 1, .epsilon = 0.02, .tasks = 1};
+	*s = (struct synth_spec){.context = 4096,
+	                         .key_dim = 128,
+	                         .value_dim = 128,
+	                         .taps = 4,
+	                         .theta = 1e4,
+	                         .dtype = DTYPE_F16,
+	                         .seed = 1,
+	                         .epsilon = 0.02,
+	                         .tasks = 1};
 	return take_all(s, text, error) && check_spec(s, error);
 }

@@ -21,6 +21,7 @@ static void cpu_close(struct backend* backend) {
 	screened_close(&b->screened);
 	rope_close(&b->every.rope);
 	rope_close(&b->sliding.rope);
+	recurrent_close(b);
 	free(b->block);
 	free(b->vectors);
 	free(b->workspace);
@@ -45,6 +46,28 @@ static void cpu_abandon(struct backend* backend) { atomic_store(&cpu_of(backend)
 static int cpu_threads(const struct backend* backend) { return cpu_of(backend)->threads; }
 
 /* ---- what the model must be like --------------------------------------------------------------- */
+
+static bool check_recurrence(const struct model_shape* s, struct error* error) {
+	const struct recurrence* r = &s->recurrence;
+	if (attention_blocks(s) == s->n_blocks)
+		return true;
+	if (attention_blocks(s) == 0)
+		return error_set(error,
+		                 "all of the model's blocks are recurrent; one at least has to have attention");
+	if (r->key_dim == 0 && r->key_heads == 0 && r->value_heads == 1 && r->value_dim == s->dim &&
+	    r->kernel >= 1 && r->kernel <= MOST_TAPS)
+		return true; /* a short convolution */
+	if (r->key_heads < 1 || r->value_heads < r->key_heads || r->value_heads % r->key_heads != 0 ||
+	    r->key_dim < 1 || r->value_dim < 1 || r->kernel < 1 || r->kernel > MOST_TAPS)
+		return error_set(error,
+		                 "the recurrent blocks have %d key heads of %d, %d value heads of %d and a "
+		                 "convolution of %d: whole value heads for each key head and 1 to %d are expected",
+		                 r->key_heads, r->key_dim, r->value_heads, r->value_dim, r->kernel, MOST_TAPS);
+	if ((int64_t)r->key_heads * r->key_dim > 1 << 20 || (int64_t)r->value_heads * r->value_dim > 1 << 20 ||
+	    (int64_t)r->key_dim * r->value_dim > 1 << 20)
+		return error_set(error, "the recurrent blocks' heads or their states are larger than 2^20");
+	return true;
+}
 
 static bool check_shape(const struct weight_table* w, struct error* error) {
 	const struct model_shape* s = &w->shape;
@@ -73,6 +96,8 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 		return error_set(error,
 		                 "the model rotates %d elements of a head of %d; an even number up to it is expected",
 		                 s->rope.dim, s->head_dim);
+	if (!check_recurrence(s, error))
+		return false;
 	if ((int64_t)s->heads * s->head_dim > 1 << 24 || s->dim > 1 << 24 || s->ffn > 1 << 24 ||
 	    s->vocab > 1 << 24)
 		return error_set(error, "the model's shape has a size over 2^24");
@@ -142,23 +167,45 @@ static int64_t head_norm_cols(const struct tensor* norm, int head_dim, int64_t a
 	return tensor_present(norm) && norm->cols == all ? all : head_dim;
 }
 
+/* A recurrent block's attention. */
+static bool check_recurrent_block(const struct weight_table* w, int i, struct error* error) {
+	const struct model_shape* s = &w->shape;
+	const struct recurrence* r = &s->recurrence;
+	const struct block_weights* b = &w->block[i];
+	const int64_t channels = recurrence_channels(r), values = recurrence_values(r), d = s->dim;
+	const bool shorter = r->key_dim == 0; /* a short convolution */
+	const struct expected expected[] = {
+	    {&b->wq, "input map", shorter ? 3 * channels : channels, d, false},
+	    {&b->wo, "output map", d, values, false},
+	    {&b->bo, "bo", 1, d, true},
+	    {&b->convolution, "convolution", 1, channels * r->kernel, false},
+	    {&b->wk, "gate map", values, d, shorter},
+	    {&b->w_beta, "beta map", r->value_heads, d, shorter},
+	    {&b->w_decay, "decay map", r->value_heads, d, shorter},
+	    {&b->decay_bias, "decay bias", 1, r->value_heads, shorter},
+	    {&b->decay_rate, "decay rates", 1, r->value_heads, shorter},
+	    {&b->state_norm, "norm", 1, r->value_dim, shorter},
+	};
+	char whose[48];
+	snprintf(whose, sizeof whose, "recurrent block %d's ", i);
+	return check_all(expected, sizeof expected / sizeof *expected, whose, error);
+}
+
 static bool check_block(const struct weight_table* w, int i, struct error* error) {
 	const struct model_shape* s = &w->shape;
 	const struct block_weights* b = &w->block[i];
 	const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim, d = s->dim;
 	const int64_t ffn = tensor_present(&b->router) ? s->shared_ffn : s->ffn;
+	const bool recurrent = block_set_has(&s->recurrent, i);
+	const int64_t wide = s->attention_gated ? 2 * q : q;
 	const struct expected expected[] = {
 	    {&b->attention_norm, "attention_norm", 1, d, true},
 	    {&b->attention_norm_bias, "attention_norm_bias", 1, d, true},
-	    {&b->wq, "wq", q, d, false},
-	    {&b->wk, "wk", kv, d, false},
-	    {&b->wv, "wv", kv, d, false},
-	    {&b->bq, "bq", 1, q, true},
+	    {&b->bq, "bq", 1, wide, true},
 	    {&b->bk, "bk", 1, kv, true},
 	    {&b->bv, "bv", 1, kv, true},
 	    {&b->q_norm, "q_norm", 1, head_norm_cols(&b->q_norm, s->head_dim, q), true},
 	    {&b->k_norm, "k_norm", 1, head_norm_cols(&b->k_norm, s->head_dim, kv), true},
-	    {&b->wo, "wo", d, q, false},
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->post_attention_norm, "post_attention_norm", 1, d, true},
 	    {&b->mlp_norm, "mlp_norm", 1, d, true},
@@ -178,9 +225,14 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	    {&b->choice_bias, "choice_bias", 1, s->n_experts, true},
 	    {&b->shared_gate, "shared_gate", 1, d, true},
 	};
+	const struct expected maps[] = {{&b->wq, "wq", wide, d, false},
+	                                {&b->wk, "wk", kv, d, false},
+	                                {&b->wv, "wv", kv, d, false},
+	                                {&b->wo, "wo", d, q, false}};
 	char whose[32];
 	snprintf(whose, sizeof whose, "block %d's ", i);
 	return check_all(expected, sizeof expected / sizeof *expected, whose, error) &&
+	       (recurrent ? check_recurrent_block(w, i, error) : check_all(maps, 4, whose, error)) &&
 	       check_experts(w, i, error);
 }
 
@@ -256,6 +308,10 @@ static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tenso
 		const struct block_weights* k = &block[i];
 		for (int j = 0; j < BLOCK_PARTS; j++)
 			most = larger(most, prepared_bytes(block_tensor(k, j)));
+		if (tensor_present(&k->w_beta)) { /* maps, of a single row too */
+			most = larger(most, reference_prepared_bytes(k->w_beta.type, s->dim));
+			most = larger(most, reference_prepared_bytes(k->w_decay.type, s->dim));
+		}
 		for (int e = 0; tensor_present(&k->router) && e < s->n_experts; e++) {
 			most = larger(most, prepared_bytes(&k->expert[e].w_gate));
 			most = larger(most, prepared_bytes(&k->expert[e].w_up));
@@ -272,7 +328,9 @@ static int prepared_kinds(const struct block_weights* block, const struct model_
 		const struct block_weights* k = &block[i];
 		const enum dtype q = k->wq.type, key = k->wk.type, v = k->wv.type;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
+		const int chances = 1 + (k->w_beta.type != k->w_decay.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
+		most = chances > most ? chances : most;
 		for (int e = 0; most < 2 && tensor_present(&k->router) && e < s->n_experts; e++)
 			most = 1 + (k->expert[e].w_up.type != k->expert[e].w_gate.type);
 	}
@@ -311,6 +369,15 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->mixed = take_workspace(b, &used, rows, q, sizeof(float));
 	b->k = take_workspace(b, &used, rows, kv, sizeof(float));
 	b->v = take_workspace(b, &used, rows, kv, sizeof(float));
+	b->wide = take_workspace(b, &used, rows, recurrent_width(s), sizeof(float));
+	if (b->recurrent.blocks > 0) {
+		const struct recurrence* r = &s->recurrence;
+		const size_t values = (size_t)recurrence_values(r);
+		b->recurrent.mixed = take_workspace(b, &used, rows, (size_t)recurrence_channels(r), sizeof(float));
+		b->recurrent.gate = take_workspace(b, &used, rows, values, sizeof(float));
+		b->recurrent.out = take_workspace(b, &used, rows, values, sizeof(float));
+		b->recurrent.chance = take_workspace(b, &used, rows, 2 * (size_t)r->value_heads, sizeof(float));
+	}
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->probabilities = take_workspace(b, &used, rows, experts, sizeof(float));
@@ -343,9 +410,12 @@ static int fitting_rows(struct cpu_backend* b) {
 /* The most floats that products on one input give, and so that the processes exchange at once. */
 static size_t most_shared(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const size_t qkv = (size_t)(s->heads + 2 * s->kv_heads) * (size_t)s->head_dim;
+	const size_t qkv =
+	    (size_t)((s->attention_gated ? 2 : 1) * s->heads + 2 * s->kv_heads) * (size_t)s->head_dim;
+	const size_t recurrent = recurrent_width(s) + (size_t)recurrence_values(&s->recurrence);
 	const size_t gated = 2 * larger((size_t)s->ffn, (size_t)s->expert_ffn);
-	const size_t width = larger(larger(qkv, gated), larger((size_t)s->dim, (size_t)s->n_experts));
+	const size_t width =
+	    larger(larger(larger(qkv, recurrent), gated), larger((size_t)s->dim, (size_t)s->n_experts));
 	return larger((size_t)b->slice_rows * width, (size_t)b->head_rows * (size_t)s->vocab);
 }
 
@@ -400,9 +470,9 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .cache_close = cpu_cache_close,
 	    .run = cpu_run,
 	    .commit = cpu_commit,
-	    .discard = paged_discard,
+	    .discard = cpu_discard,
 	    .rewind = paged_rewind,
-	    .truncate = paged_truncate,
+	    .truncate = cpu_truncate,
 	    .adopt = paged_adopt,
 	    .reserve = paged_reserve,
 	    .room = paged_room,
@@ -424,12 +494,19 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	b->threads = b->pool ? pool_threads(b->pool) : 0;
 	bool done = b->pool || error_set(error, "the threads of the pool could not be made");
 	done = done && rope_open(&b->every.rope, &weights->shape.rope, error) &&
-	       rope_open(&b->sliding.rope, &weights->shape.sliding_rope, error) && open_vectors(b, error);
+	       rope_open(&b->sliding.rope, &weights->shape.sliding_rope, error) && open_vectors(b, error) &&
+	       recurrent_open(b, error);
 	if (!done || !open_workspace(b, error)) {
 		cpu_close(&b->head);
 		return NULL;
 	}
 	if (options->screened_head)
 		screened_open(b);
+	if (b->recurrent.blocks > 0) { /* pages hold no states: no other cache finds them */
+		b->head.adopt = cpu_adopt_own;
+		b->head.page_bytes = NULL;
+		b->head.page_save = NULL;
+		b->head.page_restore = NULL;
+	}
 	return &b->head;
 }

@@ -31,7 +31,7 @@ static bool sizes(struct cpu_cache* c, const struct model_shape* s, int capacity
 	size_t most;
 	return !__builtin_mul_overflow(c->slot_bytes, (size_t)PAGE_SLOTS, &c->head_bytes) &&
 	       !__builtin_mul_overflow(c->head_bytes, 2 * (size_t)s->kv_heads, &c->block_bytes) &&
-	       !__builtin_mul_overflow(c->block_bytes, (size_t)s->n_blocks, page_bytes) &&
+	       !__builtin_mul_overflow(c->block_bytes, (size_t)attention_blocks(s), page_bytes) &&
 	       !__builtin_mul_overflow(*page_bytes, (size_t)paged_most(capacity), &most) && most <= SIZE_MAX / 4;
 }
 
@@ -80,12 +80,14 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	struct page_pool* pool = pool_of(b, type);
 	size_t page_bytes = 0;
 	c->hidden = calloc(MAX_ROWS * (size_t)s->dim, sizeof(float));
+	c->paged.head.backend = backend;
 	if (!sizes(c, s, capacity, type, &page_bytes))
 		error_set(error, "a cache of %d tokens is too large", capacity);
-	else if (!c->hidden)
+	else if (!c->hidden || !recurrent_open_cache(c))
 		error_set(error, "out of memory for a cache of %d tokens", capacity);
 	else if (open_pool(pool, b, page_bytes, error) &&
 	         paged_open(&c->paged, backend, capacity, type, pool, error)) {
+		c->paged.head.bytes += recurrent_bytes(s);
 		if (looked_open(c, b))
 			return &c->paged.head;
 		error_set(error, "out of memory for a cache of %d tokens", capacity);
@@ -100,6 +102,7 @@ void cpu_cache_close(struct cache* cache) {
 	struct cpu_cache* c = (struct cpu_cache*)cache;
 	paged_close(&c->paged);
 	looked_close(c);
+	recurrent_close_cache(c);
 	free(c->hidden);
 	free(c);
 }
@@ -126,11 +129,32 @@ static void compact_values(const struct cpu_cache* c, size_t head, const int32_t
 void cpu_commit(struct cache* cache, const int32_t* path, int n) {
 	struct cpu_cache* c = (struct cpu_cache*)cache;
 	const struct model_shape* s = &cache->backend->weights->shape;
+	recurrent_commit(c, path, n);
+	recurrent_discard(c);
 	if (paged_moves(&c->paged, path, n))
 		for (int i = 0; i < s->n_blocks; i++)
-			for (int h = 0; h < s->kv_heads; h++) {
+			for (int h = 0; h < s->kv_heads && !block_set_has(&s->recurrent, i); h++) {
 				compact_keys(c, keys_at(c, i, h), s->head_dim, path, n);
 				compact_values(c, values_at(c, i, h), path, n);
 			}
 	paged_commit(&c->paged, path, n);
+	recurrent_keep(c);
+}
+
+void cpu_discard(struct cache* cache) {
+	recurrent_discard((struct cpu_cache*)cache);
+	paged_discard(cache);
+}
+
+void cpu_truncate(struct cache* cache, int committed) {
+	paged_truncate(cache, recurrent_go_back((struct cpu_cache*)cache, committed));
+}
+
+int cpu_adopt_own(struct cache* cache, const int32_t* token, int n) {
+	const struct cpu_cache* c = (const struct cpu_cache*)cache;
+	int own = 0;
+	while (own < n && own < cache->committed && c->paged.token[own] == token[own])
+		own++;
+	cpu_truncate(cache, own);
+	return cache->committed;
 }

@@ -12,6 +12,7 @@
 
 #include "kernels/column_copy.h"
 #include "kernels/cpu/pool.h"
+#include "kernels/cpu/recurrent.h"
 #include "kernels/draft_weights.h"
 #include "kernels/paged_cache.h"
 #include "kernels/process_group.h"
@@ -31,6 +32,7 @@ struct cpu_cache {
 	float* mass;                  /* (n_blocks, look_pages) that noted rows have laid on each page, decayed */
 	int noted;                    /* such rows */
 	const unsigned char** listed; /* (paged.most_pages) the pages that a draft's attention reads in a block */
+	struct recurrent_states recurrent;
 };
 
 /* A row of the slice that is running. */
@@ -72,6 +74,9 @@ struct cpu_backend {
 
 	struct screened_head screened; /* its memory is NULL where there is none */
 
+	int place[MAX_BLOCKS]; /* of a block among the recurrent ones, or among those with keys and values */
+	struct recurrent_work recurrent;
+
 	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
 	const float *output_norm, *output_norm_bias;
 	float* vectors; /* what those point into */
@@ -83,6 +88,7 @@ struct cpu_backend {
 	float influence[MAX_ROWS]; /* of the sub-layer that ran last, by row of the slice */
 	float* normed;             /* (slice_rows, dim) */
 	float *q, *mixed;          /* (slice_rows, heads·head_dim) */
+	float* wide;               /* (slice_rows, recurrent_width) what a wider wq gives */
 	float *k, *v;              /* (slice_rows, kv_heads·head_dim) */
 	float* y;                  /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;          /* (slice_rows, the largest of ffn, expert_ffn and shared_ffn) */
@@ -140,9 +146,14 @@ static inline int attention_turns(const struct cpu_backend* b) {
 struct cache* cpu_cache_open(struct backend*, int capacity, enum dtype type, struct error*);
 void cpu_cache_close(struct cache*);
 void cpu_commit(struct cache*, const int32_t* path, int n);
+void cpu_discard(struct cache*);
+void cpu_truncate(struct cache*, int committed);
+/* Of models with recurrent blocks, whose states no other cache has. */
+int cpu_adopt_own(struct cache*, const int32_t* token, int n);
 /* Where in a page block b's keys, or values, of key/value head h begin. */
 static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
-	return (size_t)b * c->block_bytes + (size_t)h * c->head_bytes;
+	const int place = cpu_of(c->paged.head.backend)->place[b];
+	return (size_t)place * c->block_bytes + (size_t)h * c->head_bytes;
 }
 static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
 	return keys_at(c, b, h) + c->block_bytes / 2;

@@ -41,6 +41,13 @@ struct attention_share {
 	int part, parts;
 };
 
+/* One token of a head of the gated delta rule (struct recurrence). */
+struct delta_row {
+	const float *q, *k; /* (keys) of length 1, q divided by the root of its size */
+	const float* v;     /* (values) */
+	float decay, beta;
+};
+
 /* Bytes of one activation row prepared for products with weights of a type: the floats themselves
  * for F32, F16 and BF16; int8 blocks with scales for the quantized types. 64-byte multiple. */
 size_t reference_prepared_bytes(enum dtype weight, int cols);
@@ -72,6 +79,11 @@ struct cpu_kernels {
 	void (*attention)(float* out, const float* q, size_t row_stride, const struct attention_row*, int n,
 	                  float* scores, const struct attention_share* share);
 
+	/* The state (keys, values) behind a token, of the one before it, which may be the same memory: S = decay
+	 * · from; to = S + k ⊗ beta·(v - Sᵀk); out (values) = toᵀq, unless it is NULL. */
+	void (*delta_step)(float* to, const float* from, float* out, const struct delta_row*, int keys,
+	                   int values);
+
 	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
 	/* gate = activation(gate)·up, (n); as enum activation says where it is more than that */
@@ -92,8 +104,9 @@ struct cpu_kernels {
 #define CPU_KERNELS(named, prepares, multiplies, keeps, columns)                                             \
 	{                                                                                                        \
 		.name = named, .prepare = prepares, .matmul = multiplies, .column_keep = keeps,                      \
-		.column_product = columns, .attention = attention, .rms_norm = rms_norm, .gate = gate, .join = join, \
-		.store = store, .sum_exp = sum_exp, .softcap = softcap, .read = read_memory,                         \
+		.column_product = columns, .attention = attention, .delta_step = delta_step, .rms_norm = rms_norm,   \
+		.gate = gate, .join = join, .store = store, .sum_exp = sum_exp, .softcap = softcap,                  \
+		.read = read_memory,                                                                                 \
 	}
 
 extern const struct cpu_kernels cpu_reference;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- time ---------------------------------------------------------------------------------- */
@@ -149,29 +150,85 @@ static void multiply_kind(struct cpu_backend* b, const struct source* from, int 
 	multiply_columns(b, x, n, &from->columns->map[kind], share, product, count);
 }
 
+/* Of each head of a row of `wide` first its query, then its gate. */
+static void take_queries(const struct cpu_backend* b, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	for (int i = 0; i < n * s->heads; i++)
+		memcpy(nth(b->q, i, s->head_dim), nth(b->wide, i, 2 * s->head_dim),
+		       (size_t)s->head_dim * sizeof(float));
+}
+
+static void gate_heads(void* user, int i, int thread) {
+	(void)thread;
+	const struct cpu_backend* b = user;
+	const struct model_shape* s = &b->head.weights->shape;
+	for (int h = i * s->heads; h < (i + 1) * s->heads; h++) {
+		const float* gate = nth(b->wide, h, 2 * s->head_dim) + s->head_dim;
+		float* mixed = nth(b->mixed, h, s->head_dim);
+		for (int j = 0; j < s->head_dim; j++)
+			mixed[j] /= 1 + expf(-gate[j]);
+	}
+}
+
 static void attention_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
 	const struct block_weights* w = from->w;
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct block_weights* vectors = &b->block[block];
 	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
+	const int wide = s->attention_gated ? 2 * q_width : q_width;
+	float* const queries = s->attention_gated ? b->wide : b->q;
 	const float* x =
 	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
 	mark(b, PART_NORM);
-	const struct product qkv[] = {{.out = b->q, .stride = (size_t)q_width, .w = &w->wq},
+	const struct product qkv[] = {{.out = queries, .stride = (size_t)wide, .w = &w->wq},
 	                              {.out = b->k, .stride = (size_t)kv_width, .w = &w->wk},
 	                              {.out = b->v, .stride = (size_t)kv_width, .w = &w->wv}};
 	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, qkv, 3);
 	mark(b, PART_QKV);
-	add_bias(b->q, floats(&vectors->bq), q_width, n);
+	add_bias(queries, floats(&vectors->bq), wide, n);
 	add_bias(b->k, floats(&vectors->bk), kv_width, n);
 	add_bias(b->v, floats(&vectors->bv), kv_width, n);
+	if (s->attention_gated)
+		take_queries(b, n);
 	struct store_job job = {.b = b, .block = block};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
 	mark(b, PART_KV_CACHE);
 	attend(b, block, n);
+	if (s->attention_gated)
+		spread(b, n, (double)n * q_width * 32, gate_heads, b);
 	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
 	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, b->mixed, q_width, n, &out, 1);
+	mark(b, PART_ATTENTION_OUT);
+	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
+}
+
+/* In attention's place: kernels/cpu/recurrent.h. */
+static void recurrent_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n,
+                                bool prefill) {
+	const struct block_weights* w = from->w;
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct recurrence* r = &s->recurrence;
+	const struct block_weights* vectors = &b->block[block];
+	const struct recurrent_work* work = &b->recurrent;
+	const size_t values = (size_t)recurrence_values(r), both = 2 * (size_t)r->value_heads;
+	const float* x =
+	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
+	mark(b, PART_NORM);
+	const bool shorter = r->key_dim == 0; /* a short convolution */
+	const struct product in[] = {{.out = b->wide, .stride = (size_t)w->wq.rows, .w = &w->wq},
+	                             {.out = work->gate, .stride = values, .w = &w->wk}};
+	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, in, shorter ? 1 : 2);
+	const struct product chances[] = {
+	    {.out = work->chance, .stride = both, .w = &w->w_beta},
+	    {.out = work->chance + r->value_heads, .stride = both, .w = &w->w_decay}};
+	if (!shorter)
+		multiply(b, x, s->dim, n, chances, 2);
+	mark(b, PART_QKV);
+	recurrent_rows(b, block, n, prefill);
+	mark(b, PART_ATTENTION);
+	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
+	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, work->gate, (int64_t)values, n, &out, 1);
 	mark(b, PART_ATTENTION_OUT);
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
 }
@@ -279,7 +336,9 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct source* from,
                           int sub_layer, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
-	if (sub_layer % 2 == 0)
+	if (sub_layer % 2 == 0 && block_set_has(&b->head.weights->shape.recurrent, sub_layer / 2))
+		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
+	else if (sub_layer % 2 == 0)
 		attention_sub_layer(b, from, sub_layer / 2, n);
 	else
 		mlp_sub_layer(b, from, sub_layer / 2, n);
@@ -300,6 +359,8 @@ static void open_angles(const struct cpu_backend* b, const struct angles* a, int
 
 static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, int n, struct error* error) {
 	load_hidden(b, pass, r0, n);
+	if (b->recurrent.blocks > 0)
+		recurrent_slice(b, n);
 	open_angles(b, &b->every, n);
 	if (b->sliding.rope.pairs)
 		open_angles(b, &b->sliding, n);
@@ -347,11 +408,23 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	(void)rows;
 }
 
+/* Before the rows of a pass that failed are dropped, and those of a prefill committed. */
+static void end_recurrences(const struct pass* pass, bool done) {
+	for (int i = 0; i < pass->n_segments && (!done || pass->kind == PASS_PREFILL); i++) {
+		struct cpu_cache* c = (struct cpu_cache*)pass->segment[i].cache;
+		if (done)
+			recurrent_commit(c, NULL, pass->segment[i].n);
+		recurrent_discard(c);
+	}
+}
+
 bool cpu_run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct cpu_backend* b = cpu_of(backend);
 	check_pass(b, pass);
-	if (!paged_begin(pass, error))
+	if (!paged_begin(pass, error)) {
+		end_recurrences(pass, false);
 		return false;
+	}
 	pool_begin(b->pool);
 	b->marked = b->head.part_seconds ? seconds_now() : 0;
 	struct paged_walk walk = {0};
@@ -362,6 +435,9 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 		done = run_slice(b, pass, r0, n, error);
 	}
 	pool_end(b->pool);
+	end_recurrences(pass, done);
 	paged_end(pass, done);
+	for (int i = 0; done && pass->kind == PASS_PREFILL && i < pass->n_segments; i++)
+		recurrent_keep((struct cpu_cache*)pass->segment[i].cache);
 	return done;
 }

@@ -108,6 +108,25 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 		attend_row(out + (size_t)i * row_stride, q + (size_t)i * row_stride, a + i, scores);
 }
 
+/* ---- recurrence ----------------------------------------------------------------------------- */
+
+static void delta_step(float* to, const float* from, float* out, const struct delta_row* row, int keys,
+                       int values) {
+	for (int j = 0; j < values; j++) {
+		float held = 0, given = 0;
+		for (int i = 0; i < keys; i++)
+			held += row->k[i] * from[i * values + j];
+		const float delta = row->beta * (row->v[j] - row->decay * held);
+		for (int i = 0; i < keys; i++) {
+			const float s = row->decay * from[i * values + j] + row->k[i] * delta;
+			to[i * values + j] = s;
+			given += row->q[i] * s;
+		}
+		if (out)
+			out[j] = given;
+	}
+}
+
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 static void rms_norm(float* out, const float* x, const float* weight, float plus, float epsilon, int n) {

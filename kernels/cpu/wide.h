@@ -14,6 +14,7 @@ enum {
 	PAIR_QUERIES = 3,
 	TILE_SUMS = KEY_VECTORS *
 	            (TILE_QUERIES > PAIR_QUERIES * PAGES_AT_ONCE ? TILE_QUERIES : PAIR_QUERIES * PAGES_AT_ONCE),
+	DELTA_TILE = 4,          /* vectors of a recurrence's values whose sums fit the registers */
 	FETCHED = 2 * PAGE_SLOTS /* positions ahead */
 };
 
@@ -511,6 +512,66 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 		}
 		mix_heads[count - 1](m, &c, first * 32, smaller(end * 32, a->head_dim));
 	}
+}
+
+/* ---- recurrence ----------------------------------------------------------------------------- */
+
+/* `count` vectors of values from the j-th on, or `part` lanes of one: a value's sums have an accumulator of
+ * their own and go through the keys in order, whatever stands beside it. */
+__attribute__((always_inline)) static inline void delta_tile(float* to, const float* from, float* out,
+                                                             const struct delta_row* row, int keys,
+                                                             int values, int j, int count, int part) {
+	const bool whole = part >= LANES;
+	vec held[DELTA_TILE], given[DELTA_TILE], delta[DELTA_TILE];
+#pragma GCC unroll 4
+	for (int c = 0; c < count; c++)
+		held[c] = given[c] = vec_set(0);
+	const float* at = from + j;
+	for (int i = 0; i < keys; i++, at += values) {
+		const vec k = vec_set(row->k[i]);
+#pragma GCC unroll 4
+		for (int c = 0; c < count; c++)
+			held[c] = vec_fma(k, whole ? vec_load(at + c * LANES) : vec_load_part(at, part, 0), held[c]);
+	}
+	const vec decay = vec_set(row->decay), beta = vec_set(row->beta);
+#pragma GCC unroll 4
+	for (int c = 0; c < count; c++) {
+		const float* v = row->v + j + c * LANES;
+		delta[c] =
+		    vec_mul(beta, vec_sub(whole ? vec_load(v) : vec_load_part(v, part, 0), vec_mul(decay, held[c])));
+	}
+	at = from + j;
+	float* put = to + j;
+	for (int i = 0; i < keys; i++, at += values, put += values) {
+		const vec k = vec_set(row->k[i]), q = vec_set(row->q[i]);
+#pragma GCC unroll 4
+		for (int c = 0; c < count; c++) {
+			const vec old = whole ? vec_load(at + c * LANES) : vec_load_part(at, part, 0);
+			const vec s = vec_fma(k, delta[c], vec_mul(decay, old));
+			given[c] = vec_fma(q, s, given[c]);
+			if (whole)
+				vec_store(put + c * LANES, s);
+			else
+				vec_store_part(put, s, part);
+		}
+	}
+#pragma GCC unroll 4
+	for (int c = 0; c < count && out; c++)
+		if (whole)
+			vec_store(out + j + c * LANES, given[c]);
+		else
+			vec_store_part(out + j, given[c], part);
+}
+
+static void delta_step(float* to, const float* from, float* out, const struct delta_row* row, int keys,
+                       int values) {
+	int j = 0;
+	for (; j + DELTA_TILE * LANES <= values; j += DELTA_TILE * LANES)
+		delta_tile(to, from, out, row, keys, values, j, DELTA_TILE, LANES);
+	for (; j + LANES <= values; j += LANES)
+		delta_tile(to, from, out, row, keys, values, j, 1, LANES);
+	if (j < values)
+		delta_tile(to, from, out, row, keys, values, j, 1, values - j);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */

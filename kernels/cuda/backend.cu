@@ -217,6 +217,8 @@ static const char* lacking_for(const struct block_weights* w, const struct model
 static bool does_model(const struct weight_table* w, struct error* error) {
 	const struct model_shape* m = &w->shape;
 	const char* lacking = m->norm != NORM_RMS ? "LayerNorm" : NULL;
+	if (m->attention_gated || attention_blocks(m) < m->n_blocks)
+		lacking = "recurrent blocks or gated attention";
 	if (!lacking && (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f))
 		return error_set(error, "the CUDA backend does not scale residuals, logits or long attention: "
 		                        "--backend cpu does");

@@ -80,7 +80,7 @@ def write_wheel(folder, tag, version, out):
             digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).rstrip(b"=").decode()
             record.append(f"{name},sha256={digest},{file.stat().st_size}")
             entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
-            entry.external_attr = (0o755 if file.stat().st_mode & 0o100 else 0o644) << 16
+            entry.external_attr = (0o100755 if file.stat().st_mode & 0o100 else 0o100644) << 16  # a regular file
             entry.compress_type = zipfile.ZIP_DEFLATED
             wheel.writestr(entry, file.read_bytes())
         name = f"{info.name}/RECORD"

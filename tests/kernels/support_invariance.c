@@ -19,6 +19,10 @@ struct alone {
 	struct backend* backend;
 	struct cache* cache;
 	float* influence; /* (TEXT, 2L) of the text's tokens */
+	struct {
+		int32_t token;
+		const struct mask* skip;
+	} held[TEXT + MAX_ROWS + 1]; /* what stands at a position */
 };
 
 static struct cache* open_cache(struct backend* b, enum dtype type) {
@@ -57,12 +61,23 @@ static void step(struct alone* a, int32_t token, const struct mask* skip, const 
 	                          .influence = influence};
 	run(a->backend, &pass);
 	const int32_t path = 0;
+	a->held[a->cache->committed].token = token;
+	a->held[a->cache->committed].skip = skip;
 	a->backend->commit(a->cache, &path, 1);
+}
+
+/* Recurrent blocks have few positions' states: from the nearest on the rows run again. */
+static void go_back(struct alone* a, int position) {
+	a->backend->truncate(a->cache, position);
+	while (a->cache->committed < position) {
+		const int at = a->cache->committed;
+		step(a, a->held[at].token, a->held[at].skip, NULL, NULL, NULL);
+	}
 }
 
 static void stand_at(struct alone* a, const int32_t* text, int base) {
 	if (a->cache->committed > base)
-		a->backend->truncate(a->cache, base);
+		go_back(a, base);
 	while (a->cache->committed < base)
 		step(a, text[a->cache->committed], NULL, NULL, NULL,
 		     a->influence + (size_t)a->cache->committed * (size_t)sub_layers(a->backend));
@@ -120,7 +135,7 @@ static void tree_free(struct tree* t) {
 /* Row i at the given depth, then those that follow it. */
 static void visit(struct tree* t, struct alone* a, int i, int position, const struct mask* skip,
                   const struct sampler* sampler) {
-	a->backend->truncate(a->cache, position);
+	go_back(a, position);
 	step(a, t->token[i], skip, sampler, t->want[i] == WANT_NOTHING ? NULL : &t->expected[i],
 	     t->expected_influence + (size_t)i * (size_t)t->sub_layers);
 	for (int j = i + 1; j < t->n; j++)
@@ -137,7 +152,7 @@ static void expect_alone(struct tree* t, struct alone* a, const int32_t* text, i
 	for (int i = 0; i < t->n; i++)
 		if (t->parent[i] < 0)
 			visit(t, a, i, base, skip, sampler);
-	a->backend->truncate(a->cache, base);
+	go_back(a, base);
 }
 
 /* Bit for bit, what was left alone too. */
@@ -490,7 +505,7 @@ static void committed_path(struct bench* b, struct tree* t, int base) {
 	whole(b, next, base + depth, NULL, NULL);
 	tree_free(next);
 	b->backend->truncate(b->cache, base);
-	b->alone.backend->truncate(b->alone.cache, base);
+	go_back(&b->alone, base);
 }
 
 /* The text is prefilled in random chunks rather than decoded; where a chunk may round otherwise, it goes
@@ -540,7 +555,10 @@ static struct mask random_mask(struct random* r, int n) {
 static void one_tree(struct bench* b, int n) {
 	struct tree* t = tree_make(&b->random, n, &b->model->weights.shape);
 	const int committed = 1 + random_below(&b->random, TEXT);
-	const int base = random_below(&b->random, 2) ? committed : random_below(&b->random, committed + 1);
+	/* Recurrent blocks have no state below the committed tokens. */
+	const bool recurrent = b->model->weights.shape.recurrence.value_heads > 0;
+	const int base =
+	    recurrent || random_below(&b->random, 2) ? committed : random_below(&b->random, committed + 1);
 	const struct mask mask = random_mask(&b->random, sub_layers(b->backend));
 	const struct sampler sampler = {.temperature = 0.8f,
 	                                .top_k = random_below(&b->random, 30),
@@ -584,7 +602,9 @@ bool invariance_holds(const struct random_model* m, const struct invariance_way*
 	struct bench b = {.model = m, .random = {seed}};
 	const size_t floats = (size_t)TEXT * (size_t)sub_layers(one);
 	b.influence = calloc(floats, sizeof *b.influence);
-	b.alone = (struct alone){one, open_cache(one, way->cache), calloc(floats, sizeof *b.influence)};
+	b.alone = (struct alone){.backend = one,
+	                         .cache = open_cache(one, way->cache),
+	                         .influence = calloc(floats, sizeof *b.influence)};
 	for (int k = 0; k < TEXT; k++)
 		b.text[k] = random_below(&b.random, vocab);
 	b.alone.cache->prompt_length = 40;

@@ -98,8 +98,9 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 	const float one = s->norm_plus_one ? 0 : 1, scale = 1.5f / sqrtf((float)d);
 	struct tensor* matrix[] = {&b->wq, &b->wk, &b->wv, &b->wo, &b->w_gate, &b->w_up, &b->w_down};
 	const int64_t rows[] = {q, kv, kv, d, s->ffn, s->ffn, d}, cols[] = {d, d, d, q, d, d, s->ffn};
+	const bool gated = s->attention_gated;
 	for (int i = 0; i < 7; i++)
-		*matrix[i] = make(m, types[i % n_types], rows[i], cols[i], 0, scale, r);
+		*matrix[i] = make(m, types[i % n_types], gated && i == 0 ? 2 * q : rows[i], cols[i], 0, scale, r);
 	if (!(with & WITHOUT_NORMS_BEFORE)) {
 		b->attention_norm = vector(m, d, one, r);
 		b->mlp_norm = vector(m, d, one, r);
@@ -111,7 +112,7 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 	if (with & WITH_BIASES) {
 		struct tensor* bias[] = {&b->bq, &b->bk, &b->bv, &b->bo, &b->b_gate, &b->b_up, &b->b_down};
 		for (int i = 0; i < 7; i++)
-			*bias[i] = vector(m, rows[i], 0, r);
+			*bias[i] = vector(m, gated && i == 0 ? 2 * q : rows[i], 0, r);
 	}
 	if (with & WITH_HEAD_NORMS) {
 		b->q_norm = vector(m, s->head_dim, one, r);
@@ -127,6 +128,25 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 		b->post_attention_norm = vector(m, d, one, r);
 		b->post_mlp_norm = vector(m, d, one, r);
 	}
+}
+
+/* In attention's place. */
+static void make_recurrent(struct random_model* m, struct block_weights* b, const enum dtype* types,
+                           int n_types, struct random* r) {
+	const struct model_shape* s = &m->weights.shape;
+	const struct recurrence* c = &s->recurrence;
+	const int64_t channels = recurrence_channels(c), values = recurrence_values(c), d = s->dim;
+	const float scale = 1.5f / sqrtf((float)d);
+	b->wq = make(m, types[0], channels, d, 0, scale, r);
+	b->wk = make(m, types[n_types - 1], values, d, 0, scale, r);
+	b->wo = make(m, types[0], d, values, 0, scale, r);
+	b->wv = b->bq = b->bk = b->bv = b->q_norm = b->k_norm = (struct tensor){0};
+	b->w_beta = make(m, types[0], c->value_heads, d, 0, scale, r);
+	b->w_decay = make(m, types[n_types - 1], c->value_heads, d, 0, scale, r);
+	b->convolution = make(m, DTYPE_F32, 1, channels * c->kernel, 0, 0.6f, r);
+	b->decay_bias = vector(m, c->value_heads, 0, r);
+	b->decay_rate = vector(m, c->value_heads, c->log_rates ? -1 : -0.5f, r);
+	b->state_norm = vector(m, c->value_dim, 1, r);
 }
 
 /* In the single MLP's place. */
@@ -186,6 +206,8 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 	m->expert = calloc((size_t)(s->n_blocks * s->n_experts + 1), sizeof *m->expert);
 	for (int i = 0; i < s->n_blocks; i++) {
 		make_block(m, &m->block[i], types, n_types, with, &r);
+		if (block_set_has(&s->recurrent, i))
+			make_recurrent(m, &m->block[i], types, n_types, &r);
 		if (s->n_experts > 0 && i % 2 == 0)
 			make_experts(m, &m->block[i], m->expert + i * s->n_experts, types, n_types, with, &r);
 	}

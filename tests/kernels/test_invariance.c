@@ -162,6 +162,25 @@ static void glm_like(void** state) {
 	try_sizes(&shape, types, 2, 0, 13, DTYPE_F16);
 }
 
+/* Recurrent blocks, of which trees fork the states, beside gated attention (Qwen 3.5, Qwen3-Next). */
+static void recurrent(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0, DTYPE_F32};
+	struct model_shape shape = random_shape(4, 64, 4, 2, 16, 96, 77);
+	shape.attention_gated = shape.norm_plus_one = true;
+	shape.rope.dim = 4;
+	shape.recurrence = (struct recurrence){
+	    .key_heads = 2, .value_heads = 4, .key_dim = 12, .value_dim = 20, .kernel = 4, .log_rates = true};
+	block_set_put(&shape.recurrent, 0);
+	block_set_put(&shape.recurrent, 1);
+	block_set_put(&shape.recurrent, 3);
+	try_sizes(&shape, types, 3, WITH_HEAD_NORMS | WITH_BIASES, 14, DTYPE_F16);
+	shape.recurrence = (struct recurrence){
+	    .key_heads = 1, .value_heads = 3, .key_dim = 17, .value_dim = 66, .kernel = 1, .tiled = true};
+	shape.attention_gated = false;
+	try_model(&shape, types, 1, 0, 15, DTYPE_F32, few_sizes, COUNT(few_sizes));
+}
+
 /* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
@@ -184,6 +203,7 @@ int main(void) {
 	    cmocka_unit_test(llama_f32),        cmocka_unit_test(llama_f16),    cmocka_unit_test(quantized),
 	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),     cmocka_unit_test(large_matrices),
 	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
-	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like)};
+	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
+	    cmocka_unit_test(recurrent)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,9 @@ static double weight_bytes(const struct weight_table* w) {
 /* Bytes of the KV cache that a row at this depth reads. */
 static double cache_bytes(const struct cache* cache, int depth) {
 	const struct model_shape* s = &cache->backend->weights->shape;
-	return 2.0 * s->n_blocks * (double)dtype_row_bytes(cache->type, s->kv_heads * s->head_dim) * depth;
+	return 2.0 * attention_blocks(s) * (double)dtype_row_bytes(cache->type, s->kv_heads * s->head_dim) *
+	           depth +
+	       (double)recurrent_bytes(s);
 }
 
 /* ---- passes on the backend itself --------------------------------------------------------- */

@@ -30,6 +30,15 @@ FAMILIES = {
     "ernie4_5": {"head_dim": 8},
     "ernie4_5_moe": {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16, "head_dim": 8},
     "minimax_m2": {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2},
+    "qwen3_5_text": {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 12, "linear_num_key_heads": 2,
+                     "linear_num_value_heads": 4},
+    "qwen3_5_moe_text": {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+                         "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 6,
+                         "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_multiple_of": 8},
+    "qwen3_next": {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2,
+                   "linear_num_value_heads": 6, "num_experts": 6, "num_experts_per_tok": 2,
+                   "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
     "glm4": {"head_dim": 8}, "seed_oss": {"head_dim": 8}, "stablelm": {},
 }
 
@@ -177,6 +186,47 @@ CASES.update({
     "minimax_m2-rotary": case("minimax_m2", rotary_dim=4, num_experts_per_tok=4),
     "minimax_m2-wide": case("minimax_m2", head_dim=16, partial_rotary_factor=0.5, num_key_value_heads=4,
                             rope_theta=777.0),
+})
+# Recurrent blocks: transformers' layer_types name them.
+LINEAR_FIRST = ["linear_attention", "full_attention", "full_attention", "linear_attention", "linear_attention"]
+for name in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"):
+    CASES[f"{name}-plain"] = case(name)
+    CASES[f"{name}-listed-kinds"] = case(name, num_hidden_layers=5, layer_types=LINEAR_FIRST, tie_word_embeddings=True)
+CASES["lfm2-plain"] = case("lfm2")
+CASES["lfm2-listed-attention"] = case("lfm2", layer_types=..., full_attn_idxs=[0, 3], conv_L_cache=5, block_ff_dim=100,
+                                      block_ffn_dim_multiplier=1.3, norm_eps=1e-3, num_hidden_layers=5, tie_embedding=True)
+CASES["lfm2-not-adjusted"] = case("lfm2", block_auto_adjust_ff_dim=False, num_key_value_heads=4, hidden_size=48,
+                                  conv_L_cache=2, rope_parameters=rope("default", rope_theta=300.0))
+CASES["lfm2-one-tap"] = case("lfm2", conv_L_cache=1, tie_word_embeddings=True)
+CASES.update({
+    "qwen3_5_text-one-head-wide-taps": case("qwen3_5_text", linear_num_key_heads=1, linear_num_value_heads=1,
+                                            linear_key_head_dim=24, linear_value_head_dim=40, linear_conv_kernel_dim=7, num_key_value_heads=4,
+                                            full_attention_interval=3, num_hidden_layers=7),
+    "qwen3_5_text-two-taps-wide-heads": case("qwen3_5_text", linear_key_head_dim=20, linear_value_head_dim=68,
+                                             linear_conv_kernel_dim=2, attention_bias=True, num_attention_heads=3,
+                                             num_key_value_heads=1, rms_norm_eps=1e-4,
+                                             rope_parameters=rope("default", rope_theta=5e3,
+                                                                  partial_rotary_factor=0.5)),
+    "qwen3_5_text-scaled-rope": case("qwen3_5_text", linear_num_value_heads=2, partial_rotary_factor=0.75,
+                                     rope_parameters={**YARN, "rope_theta": 3e3, "mrope_section": [2, 1, 1]}),
+    "qwen3_5_text-one-tap": case("qwen3_5_text", linear_conv_kernel_dim=1, hidden_size=48, num_hidden_layers=4),
+    "qwen3_5_moe_text-all-experts": case("qwen3_5_moe_text", num_experts=3, num_experts_per_tok=3,
+                                         linear_num_key_heads=3, linear_num_value_heads=3, head_dim=32,
+                                         shared_expert_intermediate_size=8),
+    "qwen3_5_moe_text-fused": case("qwen3_5_moe_text", linear_num_key_heads=1, linear_value_head_dim=20,
+                                   full_attention_interval=2),
+    "qwen3_next-dense-blocks": case("qwen3_next", mlp_only_layers=[1], decoder_sparse_step=2, num_hidden_layers=6,
+                                    norm_topk_prob=False, linear_value_head_dim=20, full_attention_interval=3),
+    "qwen3_next-heads": case("qwen3_next", linear_num_key_heads=4, linear_num_value_heads=4, linear_conv_kernel_dim=3,
+                             partial_rotary_factor=0.5, attention_bias=True, rope_theta=777.0),
+    "qwen3_5": {**TOKENS, "model_type": "qwen3_5", "vision_config": {k: v for k, v in VISION["qwen3_vl"].items()
+                                                                   if k != "deepstack_visual_indexes"},
+                "text_config": {**TEXT, "model_type": "qwen3_5_text", **FAMILIES["qwen3_5_text"]},
+                "tie_word_embeddings": True},
+    "qwen3_5_moe": {**TOKENS, "model_type": "qwen3_5_moe", "vision_config": {
+        k: v for k, v in VISION["qwen3_vl"].items() if k != "deepstack_visual_indexes"},
+        "text_config": {**{k: v for k, v in TEXT.items() if k != "intermediate_size"}, "model_type":
+                        "qwen3_5_moe_text", **FAMILIES["qwen3_5_moe_text"], "linear_key_head_dim": 12}, "tie_word_embeddings": False},
 })
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

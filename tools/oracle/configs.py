@@ -24,7 +24,7 @@ import golden
 warnings.filterwarnings("ignore")
 transformers.utils.logging.set_verbosity_error()
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "core" / "golden" / "configs"
-NESTED = ("mistral3", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "exaone4_5", "llava")
+NESTED = ("qwen3_5", "qwen3_5_moe", "mistral3", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "exaone4_5", "llava")
 
 
 # ---- weights ----------------------------------------------------------------------------------------------------
@@ -46,7 +46,10 @@ def uniform(name, n):
 def spread(name, shape, family):
     """(scale, offset) of a tensor's values: large enough that every part of the arithmetic shows."""
     fan = shape[-1] if not (family == "gpt_oss" and "experts" in name) else shape[-2] if len(shape) > 1 else 1
-    plus_one = family.startswith("gemma")
+    gemma = family.startswith("gemma")
+    plus_one = gemma or (family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
+    if name.endswith("A_log"):
+        return 4.0, -1.5
     if re.search(r"norm\d?\.weight$|layernorm\.weight$", name):
         return 0.7, 0.0 if plus_one else 1.0
     if name.endswith(("alpha_p", "alpha_n")):
@@ -60,7 +63,7 @@ def spread(name, shape, family):
     if name.endswith("sinks"):
         return 3.0, 0.0
     if "embed_tokens" in name:
-        deviation = 0.6 if plus_one else 2.5
+        deviation = 0.6 if gemma else 2.5
     elif "lm_head" in name:
         deviation = 3.0
     elif re.search(r"\.(q|k|qkv)_proj\.", name):
@@ -116,8 +119,8 @@ def model_class(config):
     return transformers.AutoModelForImageTextToText if of_images else transformers.AutoModelForCausalLM
 
 
-def judge(config, length=200, prompt=90, ids=12, seed=1):
-    """A case out of a config: the text's log-probabilities by transformers in float32."""
+def judge(config, fused=False, length=200, prompt=90, ids=12, seed=1):
+    """A case out of a config, of tensors as they are stored or, fused, as the model has them: the text's log-probabilities by transformers in float32."""
     torch.manual_seed(0)
     family = (config.get("text_config") or config).get("model_type", config["model_type"])
     with tempfile.TemporaryDirectory() as scratch:
@@ -127,7 +130,8 @@ def judge(config, length=200, prompt=90, ids=12, seed=1):
         loaded = transformers.AutoConfig.from_pretrained(folder)
         model = maker.from_config(loaded, dtype=torch.float32)
         model.save_pretrained(folder)
-        shapes = {n: list(t.shape) for n, t in load_file(folder / "model.safetensors").items()}
+        stored = model.state_dict() if fused else load_file(folder / "model.safetensors")
+        shapes = {n: list(t.shape) for n, t in stored.items()}
         tensors = describe(shapes, family)
         save_file(make(tensors), folder / "model.safetensors", {"format": "pt"})
         (folder / "config.json").write_text(json.dumps(config))
@@ -152,7 +156,7 @@ def write(path, case):
 
 def try_case(out, name, config, ends=None):
     try:
-        case = judge(config)
+        case = judge(config, name.endswith("-fused"))
     except Exception as error:  # transformers does not take it
         print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}", flush=True)
         return

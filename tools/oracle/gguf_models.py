@@ -26,7 +26,8 @@ from transformers import (AutoModelForCausalLM, Ernie4_5_MoeConfig, Ernie4_5Conf
                           OlmoeConfig, Qwen2MoeConfig, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
-                          SmolLM3Config, StableLmConfig)
+                          SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
+                          Lfm2Config)
 
 import golden
 from models import OUT, rope
@@ -38,7 +39,7 @@ LEGACY = {TYPE.Q8_0: 7, TYPE.Q4_0: 2, TYPE.Q4_1: 3, TYPE.Q5_0: 8, TYPE.Q5_1: 9, 
 CODEBOOKS = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "MXFP4"]
 KQUANT = {TYPE.Q2_K: 10, TYPE.Q3_K: 12, TYPE.Q4_K: 15, TYPE.Q5_K: 17, TYPE.Q6_K: 18, TYPE.IQ4_XS: 30}
 
-NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+NAMES = {"model.embed_tokens": "token_embd", "model.embedding_norm": "token_embd_norm", "model.norm": "output_norm", "lm_head": "output"}
 BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
@@ -46,16 +47,27 @@ BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
          "mlp.gate_up_proj": "ffn_up", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
          **{f"mlp.{stem}.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")
             for stem in ("shared_expert", "shared_experts")}}
+BLOCK.update({f"linear_attn.{name}": other for name, other in {
+    "in_proj_qkv": "attn_qkv", "in_proj_z": "attn_gate", "in_proj_b": "ssm_beta", "in_proj_a": "ssm_alpha",
+    "in_proj_ba": "ssm_ba", "out_proj": "ssm_out", "norm": "ssm_norm", "conv1d": "ssm_conv1d"}.items()})
+LFM2 = {"operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output",
+        "self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm", "feed_forward.w1": "ffn_gate",
+        "feed_forward.w3": "ffn_up", "feed_forward.w2": "ffn_down", "conv.in_proj": "shortconv.in_proj",
+        "conv.conv": "shortconv.conv", "conv.out_proj": "shortconv.out_proj"}
+RECURRENT = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 SANDWICH = {**BLOCK, "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
             "post_feedforward_layernorm": "post_ffw_norm"}
 NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3": SANDWICH, "exaone4": SANDWICH,
          "glm4": {**BLOCK, "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
          "seed_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
          "glm4_moe": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
-         "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"}}
+         "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
+         "lfm2": {**BLOCK, **LFM2},
+         **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
-                 "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2"}
+                 "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2", "qwen3_5_text": "qwen35",
+                 "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next"}
 PERMUTED = ("llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
@@ -113,6 +125,39 @@ def split_experts(name, array, inverted):
     return [(f"blk.{block}.ffn_down_exps.weight", array)]
 
 
+def recurrent_parts(name, array, config):
+    """A recurrent block's tensor as llama.cpp's converter has it: [(name, array)]. Value heads of Qwen 3.5 go round the
+    key heads, where a folder has those of a key head side by side; Qwen3-Next's stay, but its one map is two."""
+    keys, values = config.linear_num_key_heads, config.linear_num_value_heads
+    each, key, value = values // keys, config.linear_key_head_dim, config.linear_value_head_dim
+    block, part = name.split(".")[2], name.split("linear_attn.")[1]
+
+    def tile(rows, width):
+        if config.model_type == "qwen3_next":
+            return rows
+        return rows.reshape(keys, each, width, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
+
+    if part == "A_log":
+        return [(f"blk.{block}.ssm_a", -numpy.exp(tile(array, 1)))]
+    if part == "dt_bias":
+        return [(f"blk.{block}.ssm_dt.bias", tile(array, 1))]
+    if part == "in_proj_qkvz.weight":
+        rows = array.reshape(keys, -1, array.shape[1])
+        parts = numpy.split(rows, [key, 2 * key, 2 * key + each * value], 1)
+        q, k, v, z = (p.reshape(-1, array.shape[1]) for p in parts)
+        return [(f"blk.{block}.attn_qkv.weight", numpy.concatenate([q, k, v])), (f"blk.{block}.attn_gate.weight", z)]
+    if part in ("conv1d.weight", "in_proj_qkv.weight"):
+        array = array.reshape(array.shape[0], -1)
+        array = numpy.concatenate([array[:2 * keys * key], tile(array[2 * keys * key:], value)])
+    elif part in ("in_proj_b.weight", "in_proj_a.weight"):
+        array = tile(array, 1)
+    elif part == "in_proj_z.weight":
+        array = tile(array, value)
+    elif part == "out_proj.weight":
+        array = tile(array.T, value).T.copy()
+    return [(gguf_name(name, config.model_type), array)]
+
+
 def tensors_of(model, config):
     """(name, float32 array) as GGUF stores them."""
     out = {}
@@ -123,11 +168,16 @@ def tensors_of(model, config):
         if ".experts." in name:
             out.update(split_experts(name, array, config.model_type == "gpt_oss"))
             continue
+        if name.endswith("conv.conv.weight"):
+            array = array.reshape(array.shape[0], -1)
+        if ".linear_attn." in name:
+            out.update(recurrent_parts(name, array, config))
+            continue
         if name.endswith(("e_score_correction_bias", "shared_expert_gate.weight")):
             array = array.reshape(-1)
         if heads_of(name, config):
             array = permute(array, heads_of(name, config))
-        if config.model_type.startswith("gemma") and "norm" in name:
+        if (config.model_type.startswith("gemma") or config.model_type in RECURRENT) and "norm" in name:
             array = array + 1
         out[gguf_name(name, config.model_type)] = array
     parameters = rope_of(config)
@@ -179,14 +229,28 @@ def write_metadata(writer, config):
     writer.add_block_count(config.num_hidden_layers + further)
     if further:
         writer.add_nextn_predict_layers(further)
-    writer.add_feed_forward_length(config.intermediate_size)
+    if config.model_type == "lfm2":
+        writer.add_feed_forward_length(config.intermediate_size)  # it is not adjusted
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+    elif hasattr(config, "intermediate_size"):
+        writer.add_feed_forward_length(config.intermediate_size)
+    if config.model_type in RECURRENT:
+        writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+        writer.add_ssm_state_size(config.linear_key_head_dim)
+        writer.add_ssm_group_count(config.linear_num_key_heads)
+        writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+        writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
+        writer.add_uint32(f"{architecture(config)}.full_attention_interval", 3)
+        writer.add_rope_dimension_sections([1, 1, 0, 0])
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    kinds = getattr(config, "layer_types", None) or []
+    writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds]
+                             if config.model_type == "lfm2" else config.num_key_value_heads)
     if config.model_type == "stablelm":
         writer.add_layer_norm_eps(config.layer_norm_eps)
         writer.add_parallel_residual(False)
     else:
-        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type == "lfm2" else config.rms_norm_eps)
     writer.add_rope_freq_base(p["rope_theta"])
     writer.add_rope_dimension_count(int(head_dim * p.get("partial_rotary_factor", 1.0)))
     writer.add_key_length(head_dim)
@@ -211,11 +275,11 @@ def write_metadata(writer, config):
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
-    if config.model_type in ("olmoe", "qwen2_moe", "minimax_m2", "glm4_moe", "ernie4_5_moe"):
+    if config.model_type in ("olmoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "minimax_m2", "glm4_moe", "ernie4_5_moe"):
         writer.add_expert_count(getattr(config, "num_local_experts", None) or config.num_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
-        writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", config.intermediate_size))
-    if config.model_type == "qwen2_moe":
+        writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
+    if config.model_type in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     if config.model_type == "minimax_m2":
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
@@ -299,7 +363,7 @@ def singly(tensors):
 
 
 def as_type(array, kind):
-    if array.ndim == 1:
+    if array.ndim == 1 or array.shape[1] <= 4:  # convolutions stay floats
         return array, TYPE.F32
     if kind == TYPE.F16:
         return array.astype("<f2"), kind
@@ -376,6 +440,8 @@ def load_by_hand(path, model, config):
 
 
 def load(path, model, config):
+    if config.model_type in (*RECURRENT, "lfm2"):  # its values were halves already
+        return model
     if config.model_type not in READ_BY_TRANSFORMERS or "codebooks" in path.parent.name:
         return load_by_hand(path, model, config)
     if config.model_type == "mistral":  # in GGUF it is a Llama, and transformers' reader knows it as one
@@ -423,6 +489,7 @@ FAMILIES = {
 
 # Families that came later, each in a file of mixed floats and one of quantized blocks where it has experts.
 LATER = dict(BASE, hidden_size=16, intermediate_size=32, num_hidden_layers=4, tie_word_embeddings=False)
+MROPE = {**rope("default"), "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 0]}
 LATER_FAMILIES = {
     "granite": (GraniteConfig, dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3,
                                     logits_scaling=4.0)),
@@ -451,6 +518,19 @@ LATER_FAMILIES = {
     "ernie4_5_moe": (Ernie4_5_MoeConfig, {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16}),
     "minimax_m2": (MiniMaxM2Config, {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2,
                                      "intermediate_size": 16}),
+    "qwen3_5_text": (Qwen3_5TextConfig, {"head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+                                         "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+                                         "full_attention_interval": 3, "rope_parameters": MROPE}),
+    "qwen3_5_moe_text": (Qwen3_5MoeTextConfig, {
+        "head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4, "full_attention_interval": 3, "num_experts": 6, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "rope_parameters": MROPE}),
+    "lfm2": (Lfm2Config, {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False,
+                          "tie_word_embeddings": True}),
+    "qwen3_next": (Qwen3NextConfig, {
+        "head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4, "full_attention_interval": 3, "num_experts": 6, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24}),
     "qwen3_moe": (Qwen3MoeConfig, {"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 2,
                                    "moe_intermediate_size": 16, "norm_topk_prob": True}),
 }
@@ -464,7 +544,8 @@ def configs():
         out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
-        out[f"gguf-{family.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), FLOATS, 0.004, 0)
+        kinds = [TYPE.F16] if family in (*RECURRENT, "lfm2") else FLOATS
+        out[f"gguf-{family.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
     out["gguf-qwen3-moe-legacy"] = (Qwen3MoeConfig(**{
         **BASE, "num_hidden_layers": 2, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "norm_topk_prob": True}), LEGACY, 0.03, 0)
@@ -520,7 +601,9 @@ def make(name, config, kinds, margin, split):
     first = sum(name.encode())  # so that no two families share their weights
     for seed in range(first, first + 20):
         model = AutoModelForCausalLM.from_config(config).float().eval()
-        golden.randomise(model, seed, config.model_type.startswith("gemma"))
+        golden.randomise(model, seed, config.model_type.startswith("gemma") or config.model_type in RECURRENT)
+        if config.model_type in (*RECURRENT, "lfm2"):
+            model = model.half().float()
         with torch.no_grad():
             for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0]):
                 buffer.copy_(torch.randn(buffer.shape, generator=torch.Generator().manual_seed(i)) * 0.2)

@@ -55,11 +55,13 @@ def randomise(model, seed, plus_one):
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=generator)
             if name.endswith(("norm.weight", "layernorm.weight")):
-                p.copy_(0.2 * noise + (0 if plus_one else 1))
+                p.copy_(0.2 * noise + (0 if plus_one and "linear_attn" not in name else 1))
             elif name.endswith(".bias"):
                 p.copy_(0.3 * noise)
-            elif name.endswith(".sinks"):
+            elif name.endswith((".sinks", ".dt_bias")):
                 p.copy_(noise)
+            elif name.endswith(".A_log"):
+                p.copy_(noise - 1)
             elif name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
                 p.copy_(noise * (3 / p.shape[1] ** 0.5))  # so large that some are clamped
             elif "embed_tokens" in name:
@@ -116,9 +118,12 @@ def forward(model, tokens, cache):
 
 
 def new_cache(model):
-    """A cache that keeps every position: the model's own masks hide those beyond a sliding window."""
+    """A cache that keeps every position: the model's own masks hide those beyond a sliding window. Of models with
+    recurrent blocks it has to know which those are."""
     from transformers import DynamicCache
-    return DynamicCache()
+    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    recurrent = {"linear_attention", "conv"} & set(getattr(config, "layer_types", None) or [])
+    return DynamicCache(config=config) if recurrent else DynamicCache()
 
 
 def greedy(model, prompt, n):

@@ -63,10 +63,10 @@ def anthropic_messages():
     c = anthropic.Anthropic(base_url=URL, api_key="unused")
     given = {"model": MODEL, "max_tokens": 60}
     tool = {"name": TOOL["name"], "description": TOOL["description"], "input_schema": TOOL["parameters"]}
-    plain = lambda: c.messages.create(messages=MESSAGES, temperature=0, **given).content[0].text
+    plain = lambda: c.messages.create(messages=MESSAGES, **given).content[0].text
 
     def stream():
-        with c.messages.stream(messages=MESSAGES, temperature=0, **given) as s:
+        with c.messages.stream(messages=MESSAGES, **given) as s:
             return "".join(s.text_stream)
     tools = lambda: [b for b in c.messages.create(messages=TOOL_MESSAGES, tools=[tool], tool_choice={"type": "tool", "name": "get_weather"}, **given).content
                      if b.type == "tool_use"][0].input["city"]
@@ -115,9 +115,9 @@ def instructor_create():
 
     class City(pydantic.BaseModel):
         city: str = pydantic.Field(max_length=40)
-        people: int = pydantic.Field(ge=0)
+        people: int = pydantic.Field(ge=0, le=10**9)
     c = instructor.from_openai(openai.OpenAI(base_url=URL + "/v1", api_key="unused"), mode=instructor.Mode.TOOLS)
-    structured = lambda: bool(c.chat.completions.create(model=MODEL, messages=MESSAGES, response_model=City, max_retries=0, max_tokens=80, temperature=0).city)
+    structured = lambda: bool(c.chat.completions.create(model=MODEL, messages=MESSAGES, response_model=City, max_retries=0, max_tokens=200, temperature=0).city)
     return None, None, None, structured
 
 

@@ -34,6 +34,23 @@ static void print_shape(const struct model* model) {
 	printf("attention    %d query heads of %d over %d key/value heads", s->heads, s->head_dim, s->kv_heads);
 	if (s->sliding_window > 0)
 		printf(", sliding window %d", s->sliding_window);
+	if (s->attention_gated)
+		printf(", each head's output times the sigmoid of a gate");
+	if (attention_blocks(s) < s->n_blocks) {
+		const struct recurrence* r = &s->recurrence;
+		printf(", in %d of the blocks", attention_blocks(s));
+		if (r->key_dim == 0)
+			printf("\nrecurrent    %d blocks (short convolution over %d tokens)",
+			       s->n_blocks - attention_blocks(s), r->kernel);
+		else
+			printf(
+			    "\nrecurrent    %d blocks (gated delta rule): %d value heads of %d over %d key heads of %d, "
+			    "convolution over %d tokens",
+			    s->n_blocks - attention_blocks(s), r->value_heads, r->value_dim, r->key_heads, r->key_dim,
+			    r->kernel);
+		printf("\n             drafts roll back exactly; prompts share no prefixes between sequences, "
+		       "--prompt-cache and the search for masks are off");
+	}
 	printf("\ncontext      %d, RoPE base %g, scaling %s", s->context, (double)s->rope.theta,
 	       rope_name(s->rope.scaling));
 	if (s->rope.scaling != ROPE_NONE)
@@ -45,7 +62,8 @@ static void print_weights(const struct model* model) {
 	const struct model_shape* const s = &model->weights.shape;
 	const int context = s->context < 4096 ? s->context : 4096;
 	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
-	const double cache = 2.0 * bytes * context * s->n_blocks * s->kv_heads * s->head_dim;
+	const double cache =
+	    2.0 * bytes * context * attention_blocks(s) * s->kv_heads * s->head_dim + (double)recurrent_bytes(s);
 	printf("weights      %.1f million, mostly %s, %.1f MiB\n", model->parameters / 1e6,
 	       dtype_name(model->dtype), (double)model->weight_bytes / 1048576);
 	printf("cache        %.1f MiB for %d tokens in %s (--context, --cache-type)\n", cache / 1048576, context,

@@ -100,8 +100,9 @@ void report_draft_weights(const struct runtime* r, bool at_end) {
 
 /* Bytes of the KV cache for the context that the options give. */
 static double cache_bytes(const struct runtime* r, int* context) {
+	const struct model_shape* const shape = &r->model->weights.shape;
 	*context = r->engine ? r->engine->context : options_context(&r->options, r->model);
-	return *context * options_token_bytes(&r->options, r->model);
+	return *context * options_token_bytes(&r->options, r->model) + (double)recurrent_bytes(shape);
 }
 
 bool runtime_open_engine(struct runtime* r, struct error* error) {

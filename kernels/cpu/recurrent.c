@@ -1,0 +1,527 @@
+/* See recurrent.h. */
+#define _DEFAULT_SOURCE
+#include "kernels/cpu/cpu.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const struct model_shape* shape_of(const struct cpu_cache* c) {
+	return &c->paged.head.backend->weights->shape;
+}
+
+static size_t state_floats(const struct recurrence* r) {
+	return (size_t)recurrence_values(r) * (size_t)r->key_dim;
+}
+static size_t head_floats(const struct recurrence* r) { return (size_t)r->key_dim * (size_t)r->value_dim; }
+static size_t history_floats(const struct recurrence* r) {
+	return (size_t)(r->kernel - 1) * (size_t)recurrence_channels(r);
+}
+/* Of a pending row: columns, keys, values, beta, decay. */
+static size_t pending_floats(const struct recurrence* r) {
+	return (size_t)recurrence_channels(r) + (size_t)recurrence_keys(r) + (size_t)recurrence_values(r) +
+	       2 * (size_t)r->value_heads;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+size_t recurrent_width(const struct model_shape* s) {
+	const size_t channels = (size_t)recurrence_channels(&s->recurrence);
+	const size_t queries = s->attention_gated ? 2 * (size_t)s->heads * (size_t)s->head_dim : 0;
+	const size_t made = s->recurrence.key_dim > 0 ? channels : 3 * channels;
+	return made > queries ? made : queries;
+}
+
+/* Weights of a channel side by side become channels side by side, so that a vector takes many. */
+static void fill_block(struct recurrent_work* w, const struct recurrence* r,
+                       const struct block_weights* vectors, int at) {
+	const size_t channels = (size_t)recurrence_channels(r), taps = (size_t)r->kernel;
+	float* to = w->convolution + (size_t)at * taps * channels;
+	for (size_t c = 0; c < channels; c++)
+		for (size_t t = 0; t < taps; t++)
+			to[t * channels + c] = floats(&vectors->convolution)[c * taps + t];
+	for (int h = 0; h < r->value_heads && r->key_dim > 0; h++) {
+		const float rate = floats(&vectors->decay_rate)[h];
+		w->rate[at * r->value_heads + h] = r->log_rates ? -expf(rate) : rate;
+	}
+}
+
+bool recurrent_open(struct cpu_backend* b, struct error* error) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct recurrence* r = &s->recurrence;
+	struct recurrent_work* w = &b->recurrent;
+	int attention = 0;
+	for (int i = 0; i < s->n_blocks; i++)
+		b->place[i] = block_set_has(&s->recurrent, i) ? w->blocks++ : attention++;
+	if (w->blocks == 0)
+		return true;
+	const size_t channels = (size_t)recurrence_channels(r), blocks = (size_t)w->blocks;
+	w->convolution = malloc(blocks * (size_t)r->kernel * channels * sizeof(float));
+	w->rate = malloc(blocks * (size_t)r->value_heads * sizeof(float));
+	w->ones = malloc(channels * sizeof(float));
+	w->head_state = calloc((size_t)b->threads * (1 + MAX_ROWS) * head_floats(r) + 1, sizeof(float));
+	if (!w->convolution || !w->rate || !w->ones || !w->head_state)
+		return error_set(error, "out of memory for the model's recurrent blocks");
+	for (size_t i = 0; i < channels; i++)
+		w->ones[i] = 1;
+	for (int i = 0; i < s->n_blocks; i++)
+		if (block_set_has(&s->recurrent, i))
+			fill_block(w, r, &b->block[i], b->place[i]);
+	return true;
+}
+
+void recurrent_close(struct cpu_backend* b) {
+	free(b->recurrent.convolution);
+	free(b->recurrent.rate);
+	free(b->recurrent.ones);
+	free(b->recurrent.head_state);
+}
+
+bool recurrent_open_cache(struct cpu_cache* c) {
+	const struct cpu_backend* b = cpu_of(c->paged.head.backend);
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	struct recurrent_states* s = &c->recurrent;
+	const size_t blocks = (size_t)b->recurrent.blocks;
+	for (int i = 0; i < MAX_BLOCKS; i++)
+		s->tip[i] = -1;
+	if (blocks == 0)
+		return true;
+	s->state = calloc(2 * blocks * state_floats(r) + 1, sizeof(float));
+	s->kept_state = calloc(blocks * state_floats(r) + 1, sizeof(float));
+	s->column = calloc(blocks * history_floats(r) + 1, sizeof(float));
+	s->kept_column = calloc(blocks * history_floats(r) + 1, sizeof(float));
+	s->pending = calloc(blocks * MAX_ROWS * pending_floats(r), sizeof(float));
+	return s->state && s->kept_state && s->column && s->kept_column && s->pending;
+}
+
+void recurrent_close_cache(struct cpu_cache* c) {
+	free(c->recurrent.state);
+	free(c->recurrent.kept_state);
+	free(c->recurrent.column);
+	free(c->recurrent.kept_column);
+	free(c->recurrent.pending);
+}
+
+/* ---- where things are ---------------------------------------------------------------------- */
+
+/* A head's state in the recurrent block at a place: the committed tokens', or the tip's. */
+static float* state_at(const struct cpu_cache* c, int place, bool tip, int head) {
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	const struct recurrent_states* s = &c->recurrent;
+	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
+	const size_t side = (size_t)(tip ? !s->side[place] : s->side[place]);
+	return s->state + (side * blocks + (size_t)place) * state_floats(r) + (size_t)head * head_floats(r);
+}
+
+static float* pending_at(const struct cpu_cache* c, int place, int row) {
+	const size_t floats_each = pending_floats(&shape_of(c)->recurrence);
+	return c->recurrent.pending + ((size_t)place * MAX_ROWS + (size_t)row) * floats_each;
+}
+
+/* The m-th of the kernel - 1 last committed columns. */
+static float* history_at(float* column, const struct recurrence* r, int place, int m) {
+	return column + (size_t)place * history_floats(r) + (size_t)m * (size_t)recurrence_channels(r);
+}
+
+/* ---- the slice ------------------------------------------------------------------------------ */
+
+static void open_run(struct cpu_backend* b, int first, int end, int* saved) {
+	struct recurrent_work* w = &b->recurrent;
+	int16_t at[MAX_ROWS];
+	int16_t last_child[MAX_ROWS];
+	memset(at, -1, sizeof at);
+	for (int i = first; i < end; i++) {
+		const struct slice_row* row = &b->row[i];
+		const int parent = row->cache->paged.row[row->index].parent;
+		at[row->index] = (int16_t)i;
+		last_child[i] = -1;
+		w->end[i] = (int16_t)end;
+		w->above[i] = parent < 0 ? -1 : at[parent];
+		if (w->above[i] >= 0)
+			last_child[w->above[i]] = (int16_t)i;
+	}
+	for (int i = first; i < end; i++)
+		w->saved[i] = (int16_t)(last_child[i] > i + 1 ? (*saved)++ : -1);
+}
+
+void recurrent_slice(struct cpu_backend* b, int n) {
+	struct recurrent_work* w = &b->recurrent;
+	int saved = 1; /* the first place is where a run goes on */
+	w->runs = 0;
+	for (int first = 0, end = 0; first < n; first = end) {
+		while (end < n && b->row[end].cache == b->row[first].cache && b->row[end].base == b->row[first].base)
+			end++;
+		w->run[w->runs++] = (int16_t)first;
+		open_run(b, first, end, &saved);
+	}
+}
+
+/* ---- columns to queries, keys and values ----------------------------------------------------- */
+
+struct job {
+	struct cpu_backend* b;
+	int block, place;
+	bool prefill;
+};
+
+/* What the convolution reads of a row of the slice. */
+static const float* slice_column(const struct cpu_backend* b, int i) {
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const float* columns = r->key_dim > 0 ? b->wide : b->recurrent.mixed;
+	return columns + (size_t)i * (size_t)recurrence_channels(r);
+}
+
+/* The columns of the row and of the tokens before it, the oldest first. */
+static void find_columns(const struct job* job, int i, const float* column[MOST_TAPS]) {
+	const struct cpu_backend* b = job->b;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const struct cpu_cache* c = b->row[i].cache;
+	int at = i, row = b->row[i].index, t = r->kernel - 1;
+	for (; t >= 0 && row >= 0; t--) {
+		column[t] = at >= 0 ? slice_column(b, at) : pending_at(c, job->place, row);
+		at = at >= 0 ? b->recurrent.above[at] : -1;
+		row = c->paged.row[row].parent;
+	}
+	for (int m = r->kernel - 2; t >= 0; t--, m--)
+		column[t] = history_at(c->recurrent.column, r, job->place, m);
+}
+
+/* out (n) = the convolution of channels [from, from + n). */
+static void convolve(const struct job* job, const float* const column[MOST_TAPS], float* out, int from,
+                     int n) {
+	const struct cpu_backend* b = job->b;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const size_t channels = (size_t)recurrence_channels(r);
+	const float* weight = b->recurrent.convolution + (size_t)job->place * (size_t)r->kernel * channels + from;
+	for (int j = 0; j < n; j++)
+		out[j] = 0;
+	for (int t = 0; t < r->kernel; t++, weight += channels)
+		for (int j = 0; j < n; j++)
+			out[j] += weight[j] * column[t][from + j];
+}
+
+/* Whether a later slice or pass, or a commit, may want the row's column. */
+static bool keeps_column(const struct job* job, int i) {
+	const struct cpu_backend* b = job->b;
+	return !job->prefill || i >= b->recurrent.end[i] - b->head.weights->shape.recurrence.kernel + 1;
+}
+
+/* x (n) is made of length 1, then of this one. */
+static void make_length(float* x, float length, int n) {
+	float squares = 0;
+	for (int j = 0; j < n; j++)
+		squares += x[j] * x[j];
+	const float scale = length / sqrtf(squares + 1e-6f);
+	for (int j = 0; j < n; j++)
+		x[j] *= scale;
+}
+
+/* A row's channels that belong to a key head: its query, its key, and a share of the values. */
+static void mix_part(void* user, int number, int thread) {
+	(void)thread;
+	const struct job* job = user;
+	const struct cpu_backend* b = job->b;
+	const struct recurrent_work* w = &b->recurrent;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const int i = number / r->key_heads, g = number % r->key_heads, keys = recurrence_keys(r);
+	const int share = recurrence_values(r) / r->key_heads;
+	const int from[] = {g * r->key_dim, keys + g * r->key_dim, 2 * keys + g * share};
+	const int width[] = {r->key_dim, r->key_dim, share};
+	const size_t channels = (size_t)recurrence_channels(r);
+	const float* column[MOST_TAPS];
+	float* mixed = w->mixed + (size_t)i * channels;
+	find_columns(job, i, column);
+	for (int k = 0; k < 3; k++) {
+		convolve(job, column, mixed + from[k], from[k], width[k]);
+		b->kernels->gate(mixed + from[k], w->ones, ACTIVATION_SILU, width[k]);
+	}
+	make_length(mixed + from[0], 1 / sqrtf((float)r->key_dim), r->key_dim);
+	make_length(mixed + from[1], 1, r->key_dim);
+	float* pending = pending_at(b->row[i].cache, job->place, b->row[i].index);
+	for (int k = 0; k < 3 && keeps_column(job, i); k++)
+		memcpy(pending + from[k], slice_column(b, i) + from[k], (size_t)width[k] * sizeof(float));
+	for (int k = 1; k < 3 && !job->prefill; k++)
+		memcpy(pending + channels - keys + from[k], mixed + from[k], (size_t)width[k] * sizeof(float));
+}
+
+/* A short convolution's rows: b·x, the column, in `mixed`; then c times its convolution. */
+static void gate_columns(const struct job* job, int n) {
+	const struct cpu_backend* b = job->b;
+	const struct recurrent_work* w = &b->recurrent;
+	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
+	for (int i = 0; i < n; i++) {
+		const float* in = b->wide + (size_t)i * 3 * (size_t)width;
+		float* column = w->mixed + (size_t)i * (size_t)width;
+		for (int j = 0; j < width; j++)
+			column[j] = in[j] * in[2 * width + j];
+		if (keeps_column(job, i))
+			memcpy(pending_at(b->row[i].cache, job->place, b->row[i].index), column,
+			       (size_t)width * sizeof(float));
+	}
+}
+
+static void convolve_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct job* job = user;
+	const struct cpu_backend* b = job->b;
+	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
+	const float* column[MOST_TAPS];
+	float* out = b->recurrent.gate + (size_t)i * (size_t)width;
+	const float* c = b->wide + (size_t)i * 3 * (size_t)width + width;
+	find_columns(job, i, column);
+	convolve(job, column, out, 0, width);
+	for (int j = 0; j < width; j++)
+		out[j] *= c[j];
+}
+
+/* What was multiplied becomes beta and decay; softplus is as PyTorch has it. */
+static void open_chances(const struct job* job, int n) {
+	const struct cpu_backend* b = job->b;
+	const struct recurrent_work* w = &b->recurrent;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const float* bias = floats(&b->block[job->block].decay_bias);
+	const float* rate = w->rate + job->place * r->value_heads;
+	const size_t both = 2 * (size_t)r->value_heads;
+	for (int i = 0; i < n; i++) {
+		float *beta = w->chance + (size_t)i * both, *decay = beta + r->value_heads;
+		for (int h = 0; h < r->value_heads; h++) {
+			const float x = decay[h] + bias[h];
+			beta[h] = 1 / (1 + expf(-beta[h]));
+			decay[h] = expf(rate[h] * (x > 20 ? x : log1pf(expf(x))));
+		}
+		if (!job->prefill)
+			memcpy(pending_at(b->row[i].cache, job->place, b->row[i].index) + pending_floats(r) - both, beta,
+			       both * sizeof(float));
+	}
+}
+
+/* ---- through the states ---------------------------------------------------------------------- */
+
+static int key_head(const struct recurrence* r, int head) {
+	return r->tiled ? head % r->key_heads : head / (r->value_heads / r->key_heads);
+}
+
+/* The step of a pending row that an earlier slice or pass ran. */
+static struct delta_row pending_step(const struct cpu_cache* c, int place, int head, int row) {
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	const float* pending = pending_at(c, place, row);
+	const float* key = pending + recurrence_channels(r);
+	const float* chance = pending + pending_floats(r) - 2 * r->value_heads;
+	key += key_head(r, head) * r->key_dim;
+	return (struct delta_row){.q = key, /* nobody asks what it gives */
+	                          .k = key,
+	                          .v =
+	                              pending + recurrence_channels(r) + recurrence_keys(r) + head * r->value_dim,
+	                          .beta = chance[head],
+	                          .decay = chance[r->value_heads + head]};
+}
+
+static struct delta_row slice_step(const struct cpu_backend* b, int i, int head) {
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const struct recurrent_work* w = &b->recurrent;
+	const float* mixed = w->mixed + (size_t)i * (size_t)recurrence_channels(r);
+	const float* chance = w->chance + (size_t)i * 2 * (size_t)r->value_heads;
+	const float* query = mixed + key_head(r, head) * r->key_dim;
+	return (struct delta_row){.q = query,
+	                          .k = query + recurrence_keys(r),
+	                          .v = mixed + 2 * recurrence_keys(r) + head * r->value_dim,
+	                          .beta = chance[head],
+	                          .decay = chance[r->value_heads + head]};
+}
+
+/* The state behind a pending row that is neither in the slice nor the tip, or one of those it begins with. */
+static const float* apply_again(const struct job* job, const struct cpu_cache* c, int head, int row,
+                                float* to) {
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	const int tip = c->recurrent.tip[job->place];
+	int chain[MAX_ROWS], n = 0;
+	for (; row >= 0 && row != tip; row = c->paged.row[row].parent)
+		chain[n++] = row;
+	const float* from = state_at(c, job->place, row >= 0, head);
+	while (n > 0) {
+		const struct delta_row step = pending_step(c, job->place, head, chain[--n]);
+		job->b->kernels->delta_step(to, from, NULL, &step, r->key_dim, r->value_dim);
+		from = to;
+	}
+	return from;
+}
+
+/* The rows of a run through one head. The last one's state becomes the tip. */
+static void run_head(void* user, int number, int thread) {
+	const struct job* job = user;
+	const struct cpu_backend* b = job->b;
+	const struct recurrent_work* w = &b->recurrent;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const int head = number % r->value_heads, first = w->run[number / r->value_heads], end = w->end[first];
+	const struct cpu_cache* c = b->row[first].cache;
+	float* const own = w->head_state + (size_t)thread * (1 + MAX_ROWS) * head_floats(r);
+	const float* last = NULL; /* the state behind the row before */
+	for (int i = first; i < end; i++) {
+		const int above = w->above[i];
+		const float* from = above < 0 ? apply_again(job, c, head, c->paged.row[b->row[i].index].parent, own)
+		                    : above == i - 1 ? last
+		                                     : own + (size_t)w->saved[above] * head_floats(r);
+		float* to = i == end - 1       ? state_at(c, job->place, true, head)
+		            : w->saved[i] >= 0 ? own + (size_t)w->saved[i] * head_floats(r)
+		                               : own;
+		const struct delta_row step = slice_step(b, i, head);
+		float* out = w->out + (size_t)i * (size_t)recurrence_values(r) + head * r->value_dim;
+		b->kernels->delta_step(to, from, out, &step, r->key_dim, r->value_dim);
+		last = to;
+	}
+}
+
+/* out under its norm, times SiLU of the gate. */
+static void end_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct job* job = user;
+	const struct cpu_backend* b = job->b;
+	const struct recurrent_work* w = &b->recurrent;
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct recurrence* r = &s->recurrence;
+	const int width = recurrence_values(r);
+	float *out = w->out + (size_t)i * (size_t)width, *gate = w->gate + (size_t)i * (size_t)width;
+	const float* norm = floats(&b->block[job->block].state_norm);
+	for (int h = 0; h < r->value_heads; h++)
+		b->kernels->rms_norm(out + h * r->value_dim, out + h * r->value_dim, norm, 0, s->norm_epsilon,
+		                     r->value_dim);
+	b->kernels->gate(gate, out, ACTIVATION_SILU, width);
+}
+
+void recurrent_rows(struct cpu_backend* b, int block, int n, bool prefill) {
+	const struct recurrent_work* w = &b->recurrent;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	struct job job = {.b = b, .block = block, .place = b->place[block], .prefill = prefill};
+	if (r->key_dim == 0) {
+		gate_columns(&job, n);
+		spread(b, n, (double)n * recurrence_channels(r) * r->kernel * 8, convolve_row, &job);
+		return;
+	}
+	open_chances(&job, n);
+	spread(b, n * r->key_heads, (double)n * recurrence_channels(r) * r->kernel * 8, mix_part, &job);
+	spread(b, w->runs * r->value_heads, (double)n * (double)state_floats(r) * sizeof(float), run_head, &job);
+	for (int i = 0; i < w->runs; i++) {
+		const struct slice_row* last = &b->row[w->end[w->run[i]] - 1];
+		last->cache->recurrent.tip[job.place] = (int16_t)last->index;
+	}
+	spread(b, n, (double)n * recurrence_values(r) * 16, end_row, &job);
+}
+
+/* ---- committed tokens ------------------------------------------------------------------------- */
+
+static void commit_columns(struct cpu_cache* c, int place, const int32_t* path, int n) {
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	const int held = r->kernel - 1;
+	const size_t bytes = (size_t)recurrence_channels(r) * sizeof(float);
+	for (int m = 0; m < held; m++) {
+		const int j = n - held + m; /* of the path */
+		const float* from = j < 0 ? history_at(c->recurrent.column, r, place, m + n)
+		                          : pending_at(c, place, path ? path[j] : j);
+		memcpy(history_at(c->recurrent.column, r, place, m), from, bytes);
+	}
+}
+
+struct commit_job {
+	struct cpu_cache* c;
+	const int32_t* path;
+	int n, place;
+};
+
+static void commit_head(void* user, int head, int thread) {
+	(void)thread;
+	const struct commit_job* job = user;
+	const struct cpu_cache* c = job->c;
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	float* state = state_at(c, job->place, false, head);
+	for (int j = 0; j < job->n; j++) {
+		const struct delta_row step = pending_step(c, job->place, head, job->path ? job->path[j] : j);
+		cpu_of(c->paged.head.backend)
+		    ->kernels->delta_step(state, state, NULL, &step, r->key_dim, r->value_dim);
+	}
+}
+
+void recurrent_commit(struct cpu_cache* c, const int32_t* path, int n) {
+	struct cpu_backend* b = cpu_of(c->paged.head.backend);
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	struct recurrent_states* s = &c->recurrent;
+	if (n == 0 || b->recurrent.blocks == 0)
+		return;
+	const int last = path ? path[n - 1] : n - 1;
+	pool_begin(b->pool);
+	for (int place = 0; place < b->recurrent.blocks; place++) {
+		struct commit_job job = {.c = c, .path = path, .n = n, .place = place};
+		if (s->tip[place] == last)
+			s->side[place] ^= 1;
+		else if (r->key_dim > 0)
+			spread(b, r->value_heads, (double)n * (double)state_floats(r) * sizeof(float), commit_head, &job);
+		commit_columns(c, place, path, n);
+	}
+	pool_end(b->pool);
+}
+
+/* What many pending rows took of memory is given back: no more than a tree's stays. */
+static void give_back_rows(struct cpu_cache* c) {
+	enum { STAY = 64 };
+	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	if (c->paged.head.pending <= STAY)
+		return;
+	const uintptr_t from = ((uintptr_t)c->recurrent.pending + page - 1) / page * page;
+	const size_t bytes = blocks * MAX_ROWS * pending_floats(&shape_of(c)->recurrence) * sizeof(float);
+	const uintptr_t end = ((uintptr_t)c->recurrent.pending + bytes) / page * page;
+	if (end > from)
+		madvise((void*)from, end - from, MADV_DONTNEED);
+}
+
+void recurrent_discard(struct cpu_cache* c) {
+	const int blocks = cpu_of(c->paged.head.backend)->recurrent.blocks;
+	if (blocks > 0)
+		give_back_rows(c);
+	for (int i = 0; i < blocks; i++)
+		c->recurrent.tip[i] = -1;
+}
+
+/* Copies the committed tokens' states to, or from, those kept. */
+static void copy_states(struct cpu_cache* c, bool back) {
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	struct recurrent_states* s = &c->recurrent;
+	const int blocks = cpu_of(c->paged.head.backend)->recurrent.blocks;
+	const size_t columns = (size_t)blocks * history_floats(r) * sizeof(float);
+	for (int place = 0; place < blocks; place++) {
+		float* state = state_at(c, place, false, 0);
+		float* kept = s->kept_state + (size_t)place * state_floats(r);
+		memcpy(back ? state : kept, back ? kept : state, state_floats(r) * sizeof(float));
+	}
+	memcpy(back ? s->column : s->kept_column, back ? s->kept_column : s->column, columns);
+}
+
+void recurrent_keep(struct cpu_cache* c) {
+	const struct cache* head = &c->paged.head;
+	if (cpu_of(head->backend)->recurrent.blocks == 0 || head->committed % PREFILL_CHUNK ||
+	    head->committed > head->prompt_length)
+		return;
+	copy_states(c, false);
+	c->recurrent.kept_at = head->committed;
+}
+
+int recurrent_go_back(struct cpu_cache* c, int committed) {
+	const struct recurrence* r = &shape_of(c)->recurrence;
+	struct recurrent_states* s = &c->recurrent;
+	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
+	recurrent_discard(c);
+	if (blocks == 0 || committed == c->paged.head.committed)
+		return committed;
+	if (s->kept_at > committed)
+		s->kept_at = 0;
+	if (s->kept_at > 0) {
+		copy_states(c, true);
+	} else {
+		for (int place = 0; place < (int)blocks; place++)
+			memset(state_at(c, place, false, 0), 0, state_floats(r) * sizeof(float));
+		memset(s->column, 0, blocks * history_floats(r) * sizeof(float));
+	}
+	return s->kept_at;
+}

@@ -1,0 +1,79 @@
+/* Recurrent blocks (struct recurrence) on the CPU: the states that a cache holds, and how rows go through
+ * them.
+ *
+ * A cache has two states a block. One is the committed tokens'. The other is the tip: the state behind one
+ * pending row, the last that ran, so that a draft that grows by a row at a time computes each row once, and
+ * so that committing a path that ends there swaps the two. Of all other pending rows it keeps what their step
+ * takes (columns of the convolution, key, value, beta, decay): a row whose parent is elsewhere, and a commit
+ * of another path, apply those steps again, which gives the same bits. Rows of a pass go through a head one
+ * after another, each from its parent's state. */
+#ifndef SWIFTLET_KERNELS_CPU_RECURRENT_H
+#define SWIFTLET_KERNELS_CPU_RECURRENT_H
+
+#include "kernels/backend.h"
+
+struct cpu_backend;
+struct cpu_cache;
+
+enum { MOST_TAPS = 16 }; /* of a convolution */
+
+/* What a cache holds. */
+struct recurrent_states {
+	float* state; /* (2, recurrent blocks, value_heads, key_dim, value_dim) */
+	float*
+	    column; /* (recurrent blocks, kernel - 1, channels) of the last committed tokens, the oldest first */
+	float*
+	    pending; /* (recurrent blocks, MAX_ROWS, …) of pending rows; memory is used as far as there are any */
+	uint8_t side[MAX_BLOCKS]; /* which of the two states is the committed tokens' */
+	int16_t tip[MAX_BLOCKS];  /* the pending row that the other one is behind, or -1 */
+	/* The same behind the last whole chunk of the prompt, kept_at tokens; 0: none. */
+	float *kept_state, *kept_column;
+	int kept_at;
+};
+
+/* What a backend has for all of them. */
+struct recurrent_work {
+	int blocks;         /* recurrent ones; 0: the rest is empty */
+	float* convolution; /* (blocks, kernel, channels) */
+	float* rate;        /* (blocks, value_heads) below 0 */
+	float* ones;        /* (the larger of channels and value_heads·value_dim) */
+	float* head_state;  /* (threads, 1 + MAX_ROWS, key_dim, value_dim) memory is used as far as rows fork */
+	/* Of the slice's rows */
+	float* mixed;            /* (slice_rows, channels) behind it: queries and keys of length 1, values */
+	float* gate;             /* (slice_rows, value_heads·value_dim), at last the input of the output map */
+	float* out;              /* (slice_rows, value_heads·value_dim) */
+	float* chance;           /* (slice_rows, 2, value_heads) beta, decay */
+	int16_t above[MAX_ROWS]; /* the parent's place in the slice, or -1 */
+	int16_t saved[MAX_ROWS]; /* where in head_state its state stays for a later child, or -1 */
+	int16_t end[MAX_ROWS];   /* of its run: rows of a sequence on end */
+	int16_t run[MAX_ROWS];   /* (runs) first rows */
+	int runs;
+};
+
+/* Makes what does not change with the slice; the rest is the workspace's. False with the error set. */
+bool recurrent_open(struct cpu_backend*, struct error*);
+void recurrent_close(struct cpu_backend*);
+/* Floats of a row of `column`. */
+size_t recurrent_width(const struct model_shape*);
+
+/* Zero states. False on no memory; recurrent_close_cache in both cases. */
+bool recurrent_open_cache(struct cpu_cache*);
+void recurrent_close_cache(struct cpu_cache*);
+
+/* The slice's rows, which are open, are looked over: who forks where. */
+void recurrent_slice(struct cpu_backend*, int n);
+/* Columns, gates and chances (before their sigmoid and the rest) of the slice's n rows become the input of
+ * the output map, in `gate`, and the cache has the rows' steps. A prefill's rows are committed as they are:
+ * of them no more is kept than the next slice wants. */
+void recurrent_rows(struct cpu_backend*, int block, int n, bool prefill);
+
+/* The path's rows (n) are about to be committed. path NULL: the first n pending rows. */
+void recurrent_commit(struct cpu_cache*, const int32_t* path, int n);
+/* They have been: keeps the state where it may be wanted again. */
+void recurrent_keep(struct cpu_cache*);
+/* No row is pending. */
+void recurrent_discard(struct cpu_cache*);
+/* Where the states can go back to of at most `committed` tokens, and does so. */
+int recurrent_go_back(struct cpu_cache*, int committed);
+
+#endif

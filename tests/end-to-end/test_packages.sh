@@ -1,0 +1,58 @@
+#!/bin/bash
+# A wheel and a Debian package of this build hold all that they need: the wheel is installed, used and removed, in an
+# environment of its own; the package is unpacked and used from there.
+set -eu
+skip() { echo "skipped: $*"; exit 77; }
+build=$(dirname "$SWIFTLET")
+cd "$SWIFTLET_SOURCE"
+[ -f "$build/CMakeCache.txt" ] && [ -x "$build/swiftlet-bench" ] || skip "$SWIFTLET is not in a whole build"
+if grep -q __sanitizer "$SWIFTLET"; then skip "a sanitizer's library is not packed"; fi
+[ "$(uname -m)" = x86_64 ] || skip "packages are tested where they are built"
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+export XDG_STATE_HOME=$place/state
+unset SWIFTLET_DATA
+want=$("$SWIFTLET" run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)
+
+python3 -c 'import venv, ensurepip' 2> /dev/null || skip "python3-venv is missing"
+wheel=$(tools/package wheel "$place/out" "$build")
+python3 -m venv "$place/venv"
+"$place/venv/bin/pip" install -q --no-index "$wheel"
+[ "$("$place/venv/bin/swiftlet" run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)" = "$want" ]
+! ldd "$place"/venv/lib/python3*/site-packages/swiftlet/bin/swiftlet | grep -v "$place" | grep -E 'gsl|openblas|cjson|pcre|microhttpd|sqlite|edit'
+"$place/venv/bin/swiftlet" pull | grep smollm2-135m > "$place/models"
+cat > "$place/try.py" << 'END'
+import json, urllib.request, swiftlet
+with swiftlet.LLM("builtin", options=["--no-store"]) as llm:
+    whole = llm.generate("Once upon a time", max_tokens=16)
+    assert whole.text == "".join(llm.stream("Once upon a time", max_tokens=16)) and whole.completion_tokens == 16, whole
+    assert llm.chat("What is 2 + 3?", max_tokens=8).text == "".join(llm.stream_chat([{"role": "user", "content": "What is 2 + 3?"}], max_tokens=8))
+    try:
+        llm.generate("x", temperature=-1)
+        raise SystemExit("no error")
+    except swiftlet.Error as error:
+        assert "temperature" in str(error), error
+try:
+    swiftlet.LLM("/nowhere.gguf")
+    raise SystemExit("no error")
+except swiftlet.Error as error:
+    assert "/nowhere.gguf" in str(error), error
+with swiftlet.serve(port=0, options=["--no-store"]) as server:
+    assert json.load(urllib.request.urlopen(server.url + "/health"))["status"] == "ok"
+END
+"$place/venv/bin/python" "$place/try.py"
+"$place/venv/bin/pip" uninstall -q -y swiftlet
+[ -z "$(find "$place/venv" -name '*swiftlet*')" ]
+
+library=$(find "$build" -maxdepth 2 -name libswiftlet.so)
+[ -n "$library" ] || skip "the wheel is good; libswiftlet is not built, so there is no Debian package"
+command -v dpkg-shlibdeps > /dev/null || skip "the wheel is good; dpkg-shlibdeps is missing"
+package=$(tools/package deb "$place/out" "$build")
+dpkg-deb --field "$package" Depends | grep -q libmicrohttpd
+dpkg-deb -x "$package" "$place/root"
+[ "$("$place/root/usr/bin/swiftlet" run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)" = "$want" ]
+for wanted in lib/systemd/system/swiftlet.service share/man/man1/swiftlet.1.gz share/doc/swiftlet/copyright include/swiftlet.h; do
+	[ -s "$place/root/usr/$wanted" ] || { echo "missing: $wanted"; exit 1; }
+done
+grep -q '^ExecStart=/usr/bin/swiftlet serve' "$place/root/usr/lib/systemd/system/swiftlet.service"
+echo "a wheel of $(du -m "$wheel" | cut -f1) MiB and a Debian package of $(du -m "$package" | cut -f1) MiB work"
