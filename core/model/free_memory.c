@@ -15,7 +15,7 @@ static double meminfo_available(void) {
 	return kilobytes * 1024;
 }
 
-static double number_in(const char* path) {
+double number_in(const char* path) {
 	double number = 0;
 	FILE* file = fopen(path, "re");
 	if (!file)
