@@ -123,12 +123,23 @@ static void allow_token(struct state_slot* slot, uint64_t* bits, int32_t token) 
 	slot->n++;
 }
 
-/* The longest token of the bytes that have to come; -1: several bytes may, or no token has them. */
-static int32_t longest_forced(struct acceptor* a, int state) {
+/* Nodes of the trie that a walk visits, and where it stands before them. */
+struct part_of_trie {
+	int32_t first, end;
+	int depth, state;
+};
+
+/* The longest token of the bytes that have to come; -1: several bytes may, or no token has them. *beyond: the
+ * nodes of tokens that go on where those bytes end. */
+static int32_t longest_forced(struct acceptor* a, int state, struct part_of_trie* beyond) {
 	const struct trie_node* node = a->trie->node;
 	int32_t best = -1;
+	int depth = 0;
+	*beyond = (struct part_of_trie){0};
 	for (int32_t i = 0, end = a->trie->n; i < end;) {
 		const int byte = states_only_byte(a->states, state);
+		if (byte < 0)
+			*beyond = (struct part_of_trie){i, end, depth, state};
 		while (byte >= 0 && i < end && node[i].byte != byte)
 			i = node[i].past;
 		if (byte < 0 || i >= end)
@@ -137,28 +148,25 @@ static int32_t longest_forced(struct acceptor* a, int state) {
 		state = states_step(a->states, state, (uint8_t)byte);
 		end = node[i].past;
 		i++;
+		depth++;
 	}
 	return best;
 }
 
-/* The places that it visited; more than `most`: it was given up. */
-static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct state_slot* slot,
-                         uint64_t* bits) {
+/* Allows the tokens of these nodes that the grammar does. The places visited; more than `most`: it was given
+ * up. */
+static int64_t walk_nodes(struct acceptor* a, const struct part_of_trie* part, int64_t most,
+                          struct state_slot* slot, uint64_t* bits) {
 	const struct token_trie* trie = a->trie;
-	const int32_t forced = longest_forced(a, state);
-	int after[TRIE_DEPTH + 1] = {state};
+	int after[TRIE_DEPTH + 1];
 	int64_t work = 0;
-	memset(bits, 0, a->words * sizeof *bits);
-	if (forced >= 0) {
-		allow_token(slot, bits, forced);
-		return 0;
-	}
+	after[part->depth] = part->state;
 	states_begin_walk(a->states);
-	for (int32_t i = 0; i < trie->n;) {
+	for (int32_t i = part->first; i < part->end;) {
 		const struct trie_node* node = &trie->node[i];
 		const int next = states_walk(a->states, after[node->depth - 1], node->byte, &work);
 		if (work > most)
-			return work;
+			break;
 		if (next == STATE_DEAD) {
 			i = node->past;
 			continue;
@@ -168,7 +176,23 @@ static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct sta
 			allow_token(slot, bits, token);
 		i++;
 	}
-	for (int i = 0; states_ends(a->states, state) && i < a->n_end_tokens; i++)
+	return work;
+}
+
+/* The same of all tokens, and of the text's end. Where bytes have to come, of the tokens within them the
+ * longest alone: but those that go on behind them may come as well, for the model would write what comes next
+ * with them. */
+static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct state_slot* slot,
+                         uint64_t* bits) {
+	struct part_of_trie part;
+	memset(bits, 0, a->words * sizeof *bits);
+	const int32_t forced = longest_forced(a, state, &part);
+	if (forced >= 0)
+		allow_token(slot, bits, forced);
+	else
+		part = (struct part_of_trie){0, a->trie->n, 0, state};
+	const int64_t work = walk_nodes(a, &part, most, slot, bits);
+	for (int i = 0; forced < 0 && states_ends(a->states, state) && i < a->n_end_tokens; i++)
 		allow_token(slot, bits, a->end_token[i]);
 	return work;
 }

@@ -1,7 +1,8 @@
 /* Which tokens may come next in a text that keeps a grammar.
  *
- * Where one text alone can come, only its longest token may, though shorter ones would spell it too: it is
- * what a tokenizer would have made of it, and a model need not be asked.
+ * Where one text alone can come, of the tokens within it only the longest may, though shorter ones would
+ * spell it too: it is what a tokenizer would have made of it, and a model need not be asked. Tokens that go
+ * on behind that text are left to the model, which may write what comes next together with its end.
  *
  * A state after a token is known by a number that is good for the round at hand; states of a tree's rows are
  * found by stepping from their parent's. Nothing but acceptor_open allocates. */

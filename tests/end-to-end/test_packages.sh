@@ -44,8 +44,8 @@ END
 "$place/venv/bin/pip" uninstall -q -y swiftlet
 [ -z "$(find "$place/venv" -name '*swiftlet*')" ]
 
-library=$(find "$build" -maxdepth 2 -name libswiftlet.so)
-[ -n "$library" ] || skip "the wheel is good; libswiftlet is not built, so there is no Debian package"
+cmake --install "$build" --prefix "$place/probe" > "$place/log" 2>&1 ||
+	skip "the wheel is good; the build is not whole, so there is no Debian package: $(grep 'cannot find' "$place/log" | head -1)"
 command -v dpkg-shlibdeps > /dev/null || skip "the wheel is good; dpkg-shlibdeps is missing"
 package=$(tools/package deb "$place/out" "$build")
 dpkg-deb --field "$package" Depends | grep -q libmicrohttpd
