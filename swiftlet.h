@@ -46,7 +46,7 @@ SWIFTLET_API int swiftlet_options_set(swiftlet_options*, const char* name, const
 SWIFTLET_API bool swiftlet_options_get(const swiftlet_options*, const char* name, char* text, size_t size);
 /* Seconds, in place of the monotonic clock. The search then has no thread of its own, so that all repeats. */
 SWIFTLET_API void swiftlet_options_set_clock(swiftlet_options*, double (*clock)(void* user), void* user);
-/* Is told the share of the quantized draft weights that is made while an engine opens. */
+/* Called with the share of the quantized draft weights that is made while an engine opens. */
 SWIFTLET_API void swiftlet_options_set_progress(swiftlet_options*, void (*progress)(void* user, double share),
                                                 void* user);
 
@@ -54,8 +54,8 @@ SWIFTLET_API void swiftlet_options_set_progress(swiftlet_options*, void (*progre
 
 /* spec as MODEL on the command line. The options say which backend it is for (synth: weights for a GPU
  * are made on the GPU, unless draft_bits asks for a copy of them); NULL: the CPU. */
-SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const swiftlet_options*,
-                                                 char* message, size_t size);
+SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const swiftlet_options*, char* message,
+                                                 size_t size);
 SWIFTLET_API void swiftlet_model_close(swiftlet_model*);
 SWIFTLET_API const char* swiftlet_model_name(const swiftlet_model*);
 SWIFTLET_API int swiftlet_model_dim(const swiftlet_model*); /* of its states */
@@ -63,8 +63,8 @@ SWIFTLET_API int swiftlet_model_dim(const swiftlet_model*); /* of its states */
 SWIFTLET_API int32_t* swiftlet_tokenize(const swiftlet_model*, const char* text, size_t size, int* n);
 
 /* The model must outlive the engine, the engine its sessions. */
-SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const swiftlet_options*,
-                                                   char* message, size_t size);
+SWIFTLET_API swiftlet_engine* swiftlet_engine_open(swiftlet_model*, const swiftlet_options*, char* message,
+                                                   size_t size);
 SWIFTLET_API void swiftlet_engine_close(swiftlet_engine*);
 SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (avx512)" */
 /* A line on why the CPU runs the model where a GPU was found and left to choose ("auto"), and one on the copy
@@ -72,8 +72,8 @@ SWIFTLET_API const char* swiftlet_engine_name(const swiftlet_engine*); /* "cpu (
  * why there is none; "" where there is nothing to say. The engine's, until it is asked again. */
 SWIFTLET_API const char* swiftlet_engine_note(swiftlet_engine*);
 
-SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const swiftlet_options*,
-                                                     char* message, size_t size);
+SWIFTLET_API swiftlet_session* swiftlet_session_open(swiftlet_engine*, const swiftlet_options*, char* message,
+                                                     size_t size);
 SWIFTLET_API void swiftlet_session_close(swiftlet_session*);
 
 /* ---- generating --------------------------------------------------------------------------- */
@@ -193,7 +193,7 @@ struct swiftlet_figures {
 	/* Share of the layers' weights that the model's draft steps read at the end: without what the mask skips,
 	 * and without the channels that are left out. NaN: it drafted nothing. */
 	double read;
-	int n_attention, n_mlp;   /* the mask at the end, 0-based blocks, ascending */
+	int n_attention, n_mlp; /* the mask at the end, 0-based blocks, ascending */
 	int attention[256], mlp[256];
 	/* of the others, those that drafts run with the quantized draft weights; and whether the head does */
 	int n_quantized_attention, n_quantized_mlp, quantized_head;

@@ -178,7 +178,7 @@ static void climb_relaxed(struct hunt* h, const uint64_t* from, struct gp_random
 
 /* ---- the discrete set --------------------------------------------------------------------- */
 
-struct candidate {
+struct scored_vector {
 	uint64_t bits[WORDS];
 	double mean, value;
 };
@@ -201,7 +201,7 @@ static double mean_flipped(const struct gp* g, const int* cell, const uint64_t* 
 }
 
 /* Judges candidates by acquisition: one triangular solve for all of them. */
-static void judge_point(struct hunt* h, struct candidate* c, int count) {
+static void judge_point(struct hunt* h, struct scored_vector* c, int count) {
 	struct gp* g = h->g;
 	double* k = g->work;
 	if (count == 0)
@@ -230,8 +230,9 @@ static int partners(const struct gp* g, const int* cell, const uint64_t* bits, b
 	return count;
 }
 
-static struct candidate swapped(const struct gp* g, const uint64_t* from, int drop, int take, double mean) {
-	struct candidate c = {.mean = mean};
+static struct scored_vector swapped(const struct gp* g, const uint64_t* from, int drop, int take,
+                                    double mean) {
+	struct scored_vector c = {.mean = mean};
 	memcpy(c.bits, from, (size_t)g->words * sizeof *from);
 	flip(c.bits, drop);
 	flip(c.bits, take);
@@ -239,7 +240,7 @@ static struct candidate swapped(const struct gp* g, const uint64_t* from, int dr
 }
 
 /* The swaps of `from` with the highest mean that may be proposed: among the best of each side. */
-static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* list) {
+static int best_swaps(struct hunt* h, const uint64_t* from, struct scored_vector* list) {
 	const struct gp* g = h->g;
 	int* cell = (int*)(void*)(g->work + (size_t)BATCH * (size_t)g->option.capacity);
 	for (int j = 0; j < g->n; j++)
@@ -252,7 +253,7 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* li
 			const double mine = mean_flipped(g, cell, from, drop[a], take[b]);
 			if (count == BATCH && mean[count - 1] >= mine)
 				continue;
-			const struct candidate c = swapped(g, from, drop[a], take[b], mine);
+			const struct scored_vector c = swapped(g, from, drop[a], take[b], mine);
 			if (!gp_observed(g, c.bits))
 				count = ranked_add(mean, pair, count, BATCH, mine, a * PARTNERS + b);
 		}
@@ -263,8 +264,8 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct candidate* li
 
 /* From a rounded point: up to ROUNDS times the best of its swaps where that is better, or where the point
  * itself may not be proposed. */
-static bool refine_point(struct hunt* h, const uint64_t* from, struct candidate* best) {
-	struct candidate list[BATCH], here = {.value = -INFINITY};
+static bool refine_point(struct hunt* h, const uint64_t* from, struct scored_vector* best) {
+	struct scored_vector list[BATCH], here = {.value = -INFINITY};
 	memcpy(here.bits, from, (size_t)h->g->words * sizeof *from);
 	bool found = !gp_observed(h->g, from);
 	if (found) {
@@ -340,7 +341,7 @@ enum gp_result gp_propose(struct gp* g, const struct gp_search* s, uint64_t* bit
 		return GP_INVALID;
 	struct hunt h = {.g = g, .search = s};
 	struct gp_random random = {s->seed};
-	struct candidate best = {.value = -INFINITY};
+	struct scored_vector best = {.value = -INFINITY};
 	int from[STARTS];
 	/* All but the last start from what is known to be good, the last from the middle of the cube. */
 	const int known = best_observed(&h, STARTS - 1, from);

@@ -1,4 +1,4 @@
-/* What the files of the Gaussian process share: its state, and the kernel as a table.
+/* Shared by the files of the Gaussian process: its state, and the kernel as a table.
  *
  * Points are bits, so two of them differ by (h_0, h_1) bits of the groups and the kernel takes at most
  * (d_0 + 1)(d_1 + 1) values: it is a table over those, made once for a set of hyper-parameters. */

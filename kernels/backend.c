@@ -1,4 +1,4 @@
-/* What is the same for every backend. */
+/* Functions that are the same for every backend. */
 #include "kernels/backend.h"
 
 #include <stdarg.h>

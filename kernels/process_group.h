@@ -1,4 +1,4 @@
-/* What the processes that share one model say to each other.
+/* The messages between processes that share one model.
  *
  * A rank is such a process; rank 0 leads. Each computes a share of every matrix's output rows and gets the
  * others' from them: no sum is ever cut in two, so that the bits are those of one process (tensor parallelism

@@ -15,7 +15,7 @@ enum {
 	INFLUENCE_MEMORY = 4096 /* rows that count at most: older text fades */
 };
 
-/* Of one kind of text. A plain value. */
+/* Of one workload. A plain value. */
 struct influence {
 	double sum[2 * MAX_BLOCKS];
 	double rows;

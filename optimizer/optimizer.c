@@ -238,29 +238,8 @@ static bool open_optimizer(struct session* s, struct error* error) {
 	return true;
 }
 
-static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
-	const struct quantized_set none = {.head = false};
-	const int dims = 2 * (blocks - 2);
-	struct vector v;
-	random_mask(&(struct gp_random){seed}, dims, size, &v);
-	return mask_of(&v, &none, dims);
-}
-
-struct session* swiftlet_session_open(struct engine* engine, const struct swiftlet_options* options,
-                                      char* message, size_t size) {
-	struct error error = {""};
-	struct session* s = session_open(engine, options, &error);
-	if (s && method_of(options)->mask == MASK_RANDOM) {
-		const struct mask mask = drawn_mask(block_count(s), method_mask_size(s), options->seed);
-		session_set_mask(s, &mask);
-	}
-	if (s && method_plans(options) && block_count(s) >= 3 && !open_optimizer(s, &error)) {
-		swiftlet_session_close(s);
-		s = NULL;
-	}
-	if (!s)
-		give_message(message, size, &error);
-	return s;
+bool optimizer_open(struct session* s, struct error* error) {
+	return block_count(s) < 3 || open_optimizer(s, error);
 }
 
 /* ---- searches of a session ------------------------------------------------------------------ */

@@ -10,11 +10,14 @@
 #include "optimizer/influence.h"
 #include "optimizer/search.h"
 
+/* Makes an optimizer the session's learner, where the model has blocks that may be skipped. False with the
+ * error set; the session closes it in any case. */
+bool optimizer_open(struct session*, struct error*);
 /* The search behind the session; NULL where its masks are given. */
 struct search* session_search(struct session*);
-/* A search with this session's options, for another kind of text; NULL with the error set. */
+/* A search with this session's options, for another workload cluster; NULL with the error set. */
 struct search* session_new_search(struct session*, struct error*);
-/* Goes on with another search (owned by the session from now on), and with the influence of its kind of text;
+/* Goes on with another search (owned by the session from now on), and with the influence of its workload;
  * those until now are the caller's. Its best mask drafts. NULL where the session has no search: `other` stays
  * the caller's. */
 struct search* session_swap_search(struct session*, struct search* other, struct influence*);
@@ -24,7 +27,7 @@ struct search* session_swap_search(struct session*, struct search* other, struct
 struct search* session_forget(struct session*, struct influence* known);
 /* What the text at hand, or the last one, has told of influence. */
 const struct influence* session_text_influence(const struct session*);
-/* Influence that earlier runs measured on this kind of text. */
+/* Influence that earlier runs measured on this workload. */
 void session_add_influence(struct session*, const struct influence*);
 /* A mask's matchness on the generated text of the last request, window by window: matches of rows. To be
  * asked before a search has seen that text. False with the error set. */

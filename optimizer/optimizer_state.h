@@ -24,7 +24,7 @@ struct optimizer {
 	struct window window;
 	struct states scored;  /* of the proposal at hand: what runs with the draft weights */
 	float* influence_rows; /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
-	struct influence influence, text_influence; /* of the kind of text before this one; of this one */
+	struct influence influence, text_influence; /* of the workload before this one; of this one */
 	struct spans spans;                         /* of generated text; no sum: not measured */
 	float* states;                              /* (2L, dim) of a pass's first row, for the spans */
 	double influence_reported, spans_reported;  /* rows at the last report to the search */

@@ -127,15 +127,17 @@ void search_window(struct search* s, int64_t window, int size) {
 		belief_window(&s->belief);
 	s->window = window;
 	s->window_size = size;
-	if (s->levels)
+	if (s->levels) {
 		level_window(s->levels, window, size);
+		return;
+	}
 	s->level = NAN;
 	removal_window(&s->removal);
 	incumbent_stand_again(s);
 }
 
 void search_spend(struct search* s, bool freely) { s->sparing = !freely; }
-bool search_spares(const struct search* s) { return s->by_level && s->sparing; }
+bool search_spares(const struct search* s) { return s->levels != NULL && s->sparing; }
 
 /* ---- observing ---------------------------------------------------------------------------- */
 
@@ -192,7 +194,7 @@ static bool plausible(const struct search* s, const struct mask* mask, int match
 
 void search_observe(struct search* s, const struct proposal* p, int matches, int rows) {
 	struct vector v;
-	if (s->by_level) {
+	if (s->levels) {
 		level_observe(s->levels, p, matches, rows);
 		return;
 	}
@@ -228,7 +230,7 @@ void search_observe(struct search* s, const struct proposal* p, int matches, int
 
 void search_observe_mask(struct search* s, const struct mask* mask, int matches, int rows, int64_t window) {
 	struct vector v;
-	if (s->option.published || s->by_level || window < 0 || !plausible(s, mask, matches, rows, &v))
+	if (s->option.published || s->levels || window < 0 || !plausible(s, mask, matches, rows, &v))
 		return;
 	s->record.entry[learn_score(s, &v, &(struct score){matches, rows, window})].may_draft = true;
 	incumbent_compare(s, false);
@@ -240,7 +242,7 @@ enum { DRAFTS_TO_COMPARE = 64 };
 
 void search_see_draft(struct search* s, const struct mask* mask, double accepted, double trials) {
 	struct vector v;
-	if (s->by_level) {
+	if (s->levels) {
 		level_see_draft(s->levels, mask, accepted, trials);
 		return;
 	}
@@ -320,7 +322,7 @@ static bool is_influence(const struct search* s, const double* influence) {
 }
 
 void search_set_influence(struct search* s, const double* influence, double rows) {
-	if (s->option.published || !(rows > 0) || s->belief.spanned || !is_influence(s, influence))
+	if (s->option.published || s->levels || !(rows > 0) || s->belief.spanned || !is_influence(s, influence))
 		return;
 	belief_inform(&s->belief, influence);
 	weigh_again(s);
@@ -336,8 +338,10 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 	}
 	if (!is_influence(s, influence))
 		return;
-	if (s->levels)
+	if (s->levels) {
 		level_set_spans(s->levels, spans);
+		return;
+	}
 	belief_inform_spans(&s->belief, spans, influence);
 	s->removal.begun = false;
 	weigh_again(s);
@@ -346,7 +350,7 @@ void search_set_spans(struct search* s, const struct spans* spans) {
 /* ---- the best, and what comes from outside ------------------------------------------------ */
 
 struct mask search_best(const struct search* s, double* matchness) {
-	if (s->by_level)
+	if (s->levels)
 		return level_best(s->levels, matchness);
 	if (matchness)
 		*matchness = s->unseen_rows > 0 ? (double)s->unseen_matches / (double)s->unseen_rows : NAN;
@@ -354,11 +358,11 @@ struct mask search_best(const struct search* s, double* matchness) {
 }
 
 double search_chosen_by(const struct search* s) {
-	return s->by_level ? level_chosen_by(s->levels) : s->chosen_by;
+	return s->levels ? level_chosen_by(s->levels) : s->chosen_by;
 }
 
 double search_expected(const struct search* s) {
-	if (s->by_level)
+	if (s->levels)
 		return level_expected(s->levels);
 	if (s->option.published)
 		return s->chosen_by;
@@ -368,15 +372,15 @@ double search_expected(const struct search* s) {
 }
 
 double search_hope(const struct search* s) {
-	if (s->by_level)
+	if (s->levels)
 		return sqrt(level_expected(s->levels));
 	return s->record.observations > 0 ? sqrt(value_matchness(s, search_incumbent(s))) : NAN;
 }
 
-bool search_hopeless(const struct search* s) { return s->hopeless && !s->by_level; }
+bool search_hopeless(const struct search* s) { return s->hopeless; }
 
 double search_speedup(const struct search* s) {
-	if (s->by_level)
+	if (s->levels)
 		return level_speedup(s->levels);
 	const struct entry* e = search_incumbent(s);
 	return s->have_costs ? value_speedup(s, &e->bits, value_matchness(s, e)) : NAN;
@@ -388,8 +392,10 @@ void search_adopt(struct search* s, const struct mask* mask) {
 		return;
 	s->given = true;
 	s->asked = *mask;
-	if (s->by_level)
+	if (s->levels) {
 		level_adopt(s->levels, mask);
+		return;
+	}
 	if (s->option.published)
 		published_place(s, &v, s->chosen_by);
 	else
@@ -405,11 +411,10 @@ void search_use_draft_weights(struct search* s) {
 	struct vector v = search_incumbent(s)->bits;
 	if (s->option.draft_bits == 0 || quantized_any(&s->quantized))
 		return;
-	s->by_level = s->levels != NULL;
-	if (s->by_level && s->given)
-		level_adopt(s->levels, &s->asked);
 	const bool asked = incumbent_runs_as_asked(s, &v), free = s->pending && !s->given;
 	s->quantized = (struct quantized_set){s->option.quantized, s->option.head_quantized};
+	if (s->levels)
+		return;
 	s->hopeless = !value_hopes(s);
 	if (asked)
 		vector_of(&s->asked, &s->quantized, s->dims, &v);
@@ -448,8 +453,10 @@ void search_set_costs(struct search* s, const struct search_costs* cost) {
 		return;
 	s->cost = *cost;
 	s->have_costs = true;
-	if (s->levels)
+	if (s->levels) {
 		tell_levels(s);
+		return;
+	}
 	if (s->option.skip_cost > 0 && cost->attention + cost->mlp > 0)
 		s->size = (int)fmin(s->dims, ceil(2 * s->option.skip_cost / (cost->attention + cost->mlp)));
 	if (is_guess(s) && s->belief.informed && (value_priced(s) || s->option.skip_cost > 0)) {
@@ -468,13 +475,13 @@ void search_settle(struct search* s) {
 }
 
 bool search_waits(const struct search* s) {
-	return s->by_level ? level_waits(s->levels) : s->pending || s->suggestions > 0;
+	return s->levels ? level_waits(s->levels) : s->pending || s->suggestions > 0;
 }
 
 enum search_state search_state(const struct search* s) {
-	return s->by_level ? level_state(s->levels) : s->state;
+	return s->levels ? level_state(s->levels) : s->state;
 }
-int search_steps(const struct search* s) { return s->steps + (s->levels ? level_steps(s->levels) : 0); }
+int search_steps(const struct search* s) { return s->levels ? level_steps(s->levels) : s->steps; }
 
 static double skipped_share(const struct search* s) {
 	const struct mask best = level_best(s->levels, NULL);
@@ -482,7 +489,7 @@ static double skipped_share(const struct search* s) {
 }
 
 double search_skip_ratio(const struct search* s) {
-	if (s->by_level)
+	if (s->levels)
 		return skipped_share(s);
 	return s->free_size || s->option.skip_cost > 0
 	           ? (double)vector_count(&search_incumbent(s)->bits, s->dims) / s->dims

@@ -37,8 +37,9 @@ struct search_options {
 	int draft_bits;
 	struct mask quantized;
 	bool head_quantized;
-	/* These draft weights are by input channel: once drafts run with them, levels are searched in place of
-	 * sub-layers (level_search.h), from `levels` on; their share read stays where it is given. */
+	/* These draft weights are by input channel: levels are searched in place of sub-layers (level_search.h)
+	 * once drafts run with them, and nothing before, from `levels` on; their share read stays where it is
+	 * given. */
 	bool channels, given_share;
 	struct levels levels;
 	/* SWIFT as published, in everything that changes a mask: uniformly random proposals, a plain Gaussian
@@ -113,8 +114,8 @@ void search_observe(struct search*, const struct proposal*, int matches, int row
  * the same waits: it wants every row of every proposal, which a small share of plain time does not pay for.
  */
 void search_spend(struct search*, bool freely);
-/* Whether nothing is worth scoring then: a row that scores levels costs about as much as a draft step, and the
- * levels that were found beat those it starts from by no more than noise (docs/lessons.md). */
+/* Whether nothing is worth scoring then: a row that scores levels costs about as much as a draft step, and
+ * the levels that were found beat those it starts from by no more than noise (docs/lessons.md). */
 bool search_spares(const struct search*);
 /* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);

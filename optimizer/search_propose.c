@@ -89,7 +89,7 @@ static bool propose_step(struct search* s, struct proposal* p) {
 bool search_propose(struct search* s, struct proposal* p) {
 	if (s->window_size < 1)
 		return false;
-	if (s->by_level)
+	if (s->levels)
 		return level_propose(s->levels, p);
 	if (s->pending)
 		return fill_queue(s, p, PROPOSAL_START, &search_incumbent(s)->bits);

@@ -35,8 +35,7 @@ struct search {
 	struct belief belief;
 	struct gp_random random;
 	struct gp* gp;               /* as published; NULL: never Bayesian */
-	struct level_search* levels; /* NULL: draft weights are not by input channel */
-	bool by_level;               /* it is what searches now */
+	struct level_search* levels; /* searches in place of all below; NULL: draft weights are not by channel */
 	int next_fit;                /* of the process, at so many observations */
 	struct removal removal;
 	double standing,

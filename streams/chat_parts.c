@@ -14,7 +14,7 @@
 
 enum { SHOWN = 80 }; /* of a value in a message */
 
-struct writing {
+struct part_writer {
 	struct text* to;
 	bool objects; /* arguments as objects */
 	bool differ;  /* some were a text */
@@ -23,14 +23,14 @@ struct writing {
 	struct error* error;
 };
 
-static void write_name(struct writing* w, const char* separator, const struct json_item* item) {
+static void write_name(struct part_writer* w, const char* separator, const struct json_item* item) {
 	text_print(w->to, "%s\"%.*s\": ", separator, (int)item->name_size, item->name);
 }
 
 /* ---- tool calls --------------------------------------------------------------------------- */
 
 /* A text that is itself a JSON object is written as that. */
-static void write_arguments(struct writing* w, const struct json_item* item) {
+static void write_arguments(struct part_writer* w, const struct json_item* item) {
 	struct error ignored;
 	cJSON* const value = cJSON_ParseWithLength(item->value, item->value_size);
 	const char* const text = cJSON_IsString(value) ? value->valuestring : NULL;
@@ -45,7 +45,7 @@ static void write_arguments(struct writing* w, const struct json_item* item) {
 }
 
 /* An object as it was written, but for the arguments that lie at the path. */
-static void write_object(struct writing* w, const char* object, size_t size, const char* const* path) {
+static void write_object(struct part_writer* w, const char* object, size_t size, const char* const* path) {
 	struct json_item item = {0};
 	text_put(w->to, "{");
 	for (const char* separator = ""; json_next(object, size, &item); separator = ", ") {
@@ -61,7 +61,7 @@ static void write_object(struct writing* w, const char* object, size_t size, con
 	text_put(w->to, "}");
 }
 
-static bool write_calls(struct writing* w, const struct json_item* calls) {
+static bool write_calls(struct part_writer* w, const struct json_item* calls) {
 	static const char* const path[] = {"function", "arguments", NULL};
 	struct json_item item = {0};
 	if (calls->value[0] != '[')
@@ -80,7 +80,7 @@ static bool write_calls(struct writing* w, const struct json_item* calls) {
 
 /* ---- messages ----------------------------------------------------------------------------- */
 
-static bool write_role(struct writing* w, const cJSON* role) {
+static bool write_role(struct part_writer* w, const cJSON* role) {
 	static const char* const known[][2] = {{"system", "system"}, {"developer", "system"},
 	                                       {"user", "user"},     {"assistant", "assistant"},
 	                                       {"tool", "tool"},     {"function", "tool"}};
@@ -95,7 +95,7 @@ static bool write_role(struct writing* w, const cJSON* role) {
 	                 w->index, role ? json_show(role, shown, sizeof shown) : "missing");
 }
 
-static void write_text(struct writing* w, const char* text, size_t size) {
+static void write_text(struct part_writer* w, const char* text, size_t size) {
 	struct text whole = {0};
 	text_add(&whole, text, size);
 	if (w->goes_on)
@@ -116,7 +116,7 @@ static const char* text_of(const cJSON* part) {
 
 /* A string; parts {"type": "text", "text"} joined; or, of an answer that is all tool calls, or was refused,
  * nothing. */
-static bool write_content(struct writing* w, const cJSON* message) {
+static bool write_content(struct part_writer* w, const cJSON* message) {
 	char shown[SHOWN];
 	const cJSON* const content = json_field(message, "content");
 	const char* const refusal = cJSON_GetStringValue(json_field(message, "refusal"));
@@ -151,7 +151,7 @@ static bool write_content(struct writing* w, const cJSON* message) {
 }
 
 /* "function_call", as it was before "tool_calls". */
-static void write_function_call(struct writing* w, const struct json_item* call) {
+static void write_function_call(struct part_writer* w, const struct json_item* call) {
 	static const char* const path[] = {"arguments", NULL};
 	text_put(w->to, ", \"tool_calls\": [{\"type\": \"function\", \"function\": ");
 	write_object(w, call->value, call->value_size, path);
@@ -160,7 +160,7 @@ static void write_function_call(struct writing* w, const struct json_item* call)
 
 /* The other members of a message. A null that a client sends with an earlier answer (the openai package does)
  * is no field. */
-static bool write_others(struct writing* w, const char* message, size_t size) {
+static bool write_others(struct part_writer* w, const char* message, size_t size) {
 	struct json_item item = {0};
 	while (json_next(message, size, &item)) {
 		if (json_named(&item, "role") || json_named(&item, "content") || item.value[0] == 'n' ||
@@ -185,7 +185,7 @@ static bool write_others(struct writing* w, const char* message, size_t size) {
 	return true;
 }
 
-static bool write_message(struct writing* w, const char* text, size_t size) {
+static bool write_message(struct part_writer* w, const char* text, size_t size) {
 	char shown[SHOWN];
 	cJSON* const message = cJSON_ParseWithLength(text, size);
 	bool good =
@@ -199,7 +199,7 @@ static bool write_message(struct writing* w, const char* text, size_t size) {
 	return good;
 }
 
-static char* write_messages(struct writing* w, const char* list, size_t size, int* n) {
+static char* write_messages(struct part_writer* w, const char* list, size_t size, int* n) {
 	struct text text = {0};
 	struct json_item item = {0}, next;
 	const bool goes_on = w->goes_on;
@@ -228,7 +228,7 @@ static char* write_messages(struct writing* w, const char* list, size_t size, in
 
 static bool read_messages(const char* object, size_t size, struct chat_parts* p, struct error* error) {
 	size_t list_size = 0;
-	struct writing w = {.objects = true, .goes_on = p->goes_on, .error = error};
+	struct part_writer w = {.objects = true, .goes_on = p->goes_on, .error = error};
 	const char* const list = json_member(object, size, "messages", &list_size);
 	if (!list || *list != '[')
 		return error_set(error, "messages is %s, expected a list", list ? "no list" : "missing");

@@ -76,33 +76,3 @@ bool constraint_is_over(struct session* s) {
 	s->stop = acceptor_is_ambiguous(s->constraint.acceptor) ? SWIFTLET_LENGTH : SWIFTLET_STOP;
 	return true;
 }
-
-/* ---- the public door ------------------------------------------------------------------------ */
-
-static swiftlet_grammar* checked_grammar(swiftlet_grammar* grammar, char* message, size_t size,
-                                         const struct error* error) {
-	if (!grammar)
-		give_message(message, size, error);
-	return grammar;
-}
-
-swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size, char* message,
-                                               size_t size) {
-	struct error error = {""};
-	return checked_grammar(schema ? grammar_from_json_schema(schema, schema_size, &error)
-	                              : grammar_from_json_object(&error),
-	                       message, size, &error);
-}
-
-swiftlet_grammar* swiftlet_grammar_regex(const char* expression, size_t expression_size, char* message,
-                                         size_t size) {
-	struct error error = {""};
-	return checked_grammar(grammar_from_regex(expression, expression_size, &error), message, size, &error);
-}
-
-swiftlet_grammar* swiftlet_grammar_gbnf(const char* rules, size_t rules_size, char* message, size_t size) {
-	struct error error = {""};
-	return checked_grammar(grammar_from_gbnf(rules, rules_size, &error), message, size, &error);
-}
-
-void swiftlet_grammar_free(swiftlet_grammar* grammar) { grammar_free(grammar); }

@@ -76,37 +76,13 @@ static bool check_backend(const struct swiftlet_options* options, struct error* 
 	return cuda_available(error);
 }
 
-struct model* swiftlet_model_open(const char* spec, const struct swiftlet_options* options, char* message,
-                                  size_t size) {
-	struct error error = {""};
-	if (options && !check_backend(options, &error)) {
-		give_message(message, size, &error);
+struct model* engine_model_open(const char* spec, const struct swiftlet_options* options,
+                                struct error* error) {
+	if (options && !check_backend(options, error))
 		return NULL;
-	}
 	/* draft weights are made from weights in the host's memory */
 	const struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
-	struct model* model = model_open(spec, &how, &error);
-	if (!model)
-		give_message(message, size, &error);
-	return model;
-}
-
-void swiftlet_model_close(struct model* model) {
-	if (model)
-		model_close(model);
-}
-
-const char* swiftlet_model_name(const struct model* model) { return model->name; }
-int swiftlet_model_dim(const struct model* model) { return model->weights.shape.dim; }
-
-int32_t* swiftlet_tokenize(const struct model* model, const char* text, size_t size, int* n) {
-	struct token_list list = {0};
-	if (!tokenizer_encode(model->tokenizer, text, size, TOKENIZE_ADD_SPECIAL, &list)) {
-		token_list_free(&list);
-		return NULL;
-	}
-	*n = list.n;
-	return list.id ? list.id : malloc(sizeof *list.id);
+	return model_open(spec, &how, error);
 }
 
 /* ---- the draft weights ----------------------------------------------------- */
@@ -121,7 +97,6 @@ __attribute__((format(printf, 2, 3))) static void append_note(struct engine* eng
 	va_end(arguments);
 }
 
-/* What it is, how far it is. */
 /* The share of the draft weights that drafts begin with. */
 static double levels_read(const struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
@@ -131,6 +106,7 @@ static double levels_read(const struct engine* engine) {
 	return cost_layers_read(&cost, (struct variant){.quantized = &all, .levels = &engine->levels});
 }
 
+/* What they are, and how far they are. */
 static void note_draft_weights(struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
 	engine->note[engine->note_on_draft_weights] = 0;
@@ -254,7 +230,7 @@ const struct draft_weights* engine_draft_weights(struct engine* engine) {
 	return &engine->draft_weights.table;
 }
 
-const char* swiftlet_engine_note(struct engine* engine) {
+const char* engine_note(struct engine* engine) {
 	if (engine->draft_weights.table.bytes > 0)
 		note_draft_weights(engine);
 	return engine->note;
@@ -331,15 +307,15 @@ static struct swiftlet_options drafting_options(const struct swiftlet_options* o
 
 static bool open_drafting(struct engine* engine, const struct swiftlet_options* options,
                           struct error* error) {
-	char message[sizeof error->message - 32] = "";
+	struct error why = {""};
 	if (!options->draft_model[0])
 		return true;
 	if (options->group)
 		return error_set(error, "--draft-model runs in one process: leave out mpirun");
 	const struct swiftlet_options alone = drafting_options(options, engine->context);
-	struct model* model = swiftlet_model_open(options->draft_model, &alone, message, sizeof message);
+	struct model* model = engine_model_open(options->draft_model, &alone, &why);
 	if (!model)
-		return error_set(error, "--draft-model: %s", message);
+		return error_set(error, "--draft-model: %.400s", why.message);
 	if (!model_same_vocabulary(engine->model, model)) {
 		error_set(
 		    error,
@@ -348,12 +324,12 @@ static bool open_drafting(struct engine* engine, const struct swiftlet_options* 
 		    model->name, tokenizer_size(model->tokenizer), engine->model->name,
 		    tokenizer_size(engine->model->tokenizer));
 	} else {
-		engine->drafting = swiftlet_engine_open(model, &alone, message, sizeof message);
+		engine->drafting = engine_open(model, &alone, &why);
 		if (engine->drafting)
 			return true;
-		error_set(error, "--draft-model: %s", message);
+		error_set(error, "--draft-model: %.400s", why.message);
 	}
-	swiftlet_model_close(model);
+	model_close(model);
 	return false;
 }
 
@@ -361,17 +337,14 @@ static void close_drafting(struct engine* engine) {
 	if (!engine->drafting)
 		return;
 	struct model* model = engine->drafting->model;
-	swiftlet_engine_close(engine->drafting);
-	swiftlet_model_close(model);
+	engine_close(engine->drafting);
+	model_close(model);
 }
 
-struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_options* options,
-                                    char* message, size_t size) {
-	struct error error = {""};
+struct engine* engine_open(struct model* model, const struct swiftlet_options* options, struct error* error) {
 	struct engine* engine = calloc(1, sizeof *engine);
 	if (!engine) {
-		error_set(&error, "out of memory for an engine");
-		give_message(message, size, &error);
+		error_set(error, "out of memory for an engine");
 		return NULL;
 	}
 	engine->context = options_context(options, model);
@@ -386,15 +359,14 @@ struct engine* swiftlet_engine_open(struct model* model, const struct swiftlet_o
 	    /* processes that share a model keep their caches alike, each its own */
 	    .cache_bytes = options->group ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
-	engine->backend = open_backend(engine, options, &how, &error);
+	engine->backend = open_backend(engine, options, &how, error);
 	note_context(engine, options);
 	if (engine->backend && engine->backend->screened_bytes > 0 && options->screened_head > 0)
 		note_screened_head(engine);
-	if (!engine->backend || (options->group && !engine_lead(engine, &how, &error)) ||
-	    (wants_draft_weights(options) && !open_draft_weights(engine, options, &error)) ||
-	    !open_auxiliary_weights(engine, options, &how, &error) || !open_drafting(engine, options, &error)) {
-		give_message(message, size, &error);
-		swiftlet_engine_close(engine);
+	if (!engine->backend || (options->group && !engine_lead(engine, &how, error)) ||
+	    (wants_draft_weights(options) && !open_draft_weights(engine, options, error)) ||
+	    !open_auxiliary_weights(engine, options, &how, error) || !open_drafting(engine, options, error)) {
+		engine_close(engine);
 		return NULL;
 	}
 	engine_forget_costs(engine);
@@ -419,7 +391,7 @@ const struct token_trie* engine_trie(struct engine* engine) {
 	return engine->trie;
 }
 
-void swiftlet_engine_close(struct engine* engine) {
+void engine_close(struct engine* engine) {
 	if (!engine)
 		return;
 	draft_weights_job_close(engine->making);
@@ -435,5 +407,3 @@ void swiftlet_engine_close(struct engine* engine) {
 	token_trie_free(engine->trie);
 	free(engine);
 }
-
-const char* swiftlet_engine_name(const struct engine* engine) { return engine->backend->name; }

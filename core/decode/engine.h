@@ -33,6 +33,13 @@ struct engine {
 	    drafting; /* of another model that drafts (draft_model.c), owned with the model; NULL: none */
 };
 
+/* The model that a spec names, for the options' backend (NULL: the CPU). NULL with the error set. */
+struct model* engine_model_open(const char* spec, const struct swiftlet_options*, struct error*);
+/* As the public swiftlet_engine_open and _close. */
+struct engine* engine_open(struct model*, const struct swiftlet_options*, struct error*);
+void engine_close(struct engine*);
+/* As swiftlet_engine_note. */
+const char* engine_note(struct engine*);
 /* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
  */
 const struct token_trie* engine_trie(struct engine*);

@@ -26,9 +26,8 @@ static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const bool exact = cache->backend->prefill_is_exact;
 	const int before = cache->committed, end = exact && s->again > 0 ? s->again : s->n_prompt;
-	if (!cache->backend->adopt || standalone_sees_prompt(s) || reports_prompt_logprobs(s) ||
-	    s->embedding.out || session_length_matters(s, s->n_prompt) ||
-	    (!exact && end - before < PREFILL_CHUNK))
+	if (!cache->backend->adopt || session_reads_prompt(s) || reports_prompt_logprobs(s) || s->embedding.out ||
+	    session_length_matters(s, s->n_prompt) || (!exact && end - before < PREFILL_CHUNK))
 		return;
 	const int now = cache->backend->adopt(cache, s->text, end - 1);
 	if (s->again == 0)
@@ -63,9 +62,8 @@ static void tap_prompt(const struct session* s, struct pass* pass) {
 	if (s->embedding.out) {
 		pass->tap = pass->last - 1;
 		pass->tap_out = s->tap;
-	} else if (standalone_sees_prompt(s)) {
-		pass->tap = 2 * s->standalone->choice.exit_block - 1;
-		pass->tap_out = s->standalone->chain->prompt;
+	} else if (session_reads_prompt(s)) {
+		s->driver->calls->tap(s->driver, pass);
 	} else if (s->signature.mean) {
 		pass->tap = 2 * (block_count(s) / 2) - 1;
 		pass->tap_out = s->tap;
@@ -156,6 +154,14 @@ static bool emit_token(struct session* s, int32_t id, int source, const float* l
 	return s->stop == SWIFTLET_RUNNING;
 }
 
+/* The last n tokens of the text were emitted. */
+static void append_to_drafters(struct session* s, int n) {
+	const int32_t* token = s->text + s->n_text - n;
+	drafter_set_append(&s->drafters, token, n);
+	if (s->driver)
+		s->driver->calls->append(s->driver, token, n);
+}
+
 /* The generation is over: what is committed beyond the text (a draft's path past its end) is forgotten. */
 static void finish_request(struct session* s) {
 	if (s->stop != SWIFTLET_STOP)
@@ -179,8 +185,8 @@ static void verify_work(struct session* s, struct session_work* work) {
 	for (int i = 0; i < LOGPROB_ROWS && s->log_probs.top > 0; i++)
 		round->out[i].logits = logits_of(s, i);
 	round->segment.allowed = constraint_rows(s, &s->planner.tree);
-	if (s->plan.rule == RULE_STANDALONE)
-		standalone_verify_pass(s, logits, &work->pass);
+	if (s->plan.rule == RULE_DRIVEN)
+		s->driver->calls->verify(s->driver, logits, &work->pass);
 	else
 		round_verify_pass(round, &s->planner.tree, (uint8_t)(logits | wants), &work->pass);
 	if (s->learner)
@@ -192,8 +198,8 @@ static void verify_work(struct session* s, struct session_work* work) {
 static void draft_work(struct session* s, struct session_work* work) {
 	const struct plan_action* action = &s->plan.action;
 	work->kind = WORK_DRAFT;
-	if (s->plan.rule == RULE_STANDALONE) {
-		standalone_fill(s, &work->pass);
+	if (s->plan.rule == RULE_DRIVEN) {
+		s->driver->calls->fill(s->driver, &work->pass);
 	} else if (session_loops(s)) {
 		work->kind = WORK_DRAFT_LOOP;
 		return;
@@ -217,8 +223,8 @@ bool session_next(struct session* s, struct session_work* work) {
 	}
 	if (s->phase == PHASE_ROUND) {
 		plan_make_draft_weights(s);
-		const bool learns =
-		    s->standalone ? calibration_begin(s) : s->learner && s->learner->calls->begin(s->learner);
+		const bool learns = s->driver ? s->driver->calls->calibrate(s->driver)
+		                              : s->learner && s->learner->calls->begin(s->learner);
 		s->phase = learns ? PHASE_LEARN : PHASE_PLAN;
 	}
 	if (s->phase == PHASE_PLAN) {
@@ -235,14 +241,15 @@ bool session_next(struct session* s, struct session_work* work) {
 		return true;
 	case PHASE_LEARN:
 		work->kind = WORK_MATCHNESS;
-		if (s->standalone)
-			calibration_fill(s, &work->pass);
+		if (s->driver)
+			s->driver->calls->fill(s->driver, &work->pass);
 		else
 			s->learner->calls->fill(s->learner, &work->pass);
 		return true;
 	case PHASE_READ:
 		work->kind = WORK_DRAFT;
-		s->standalone->drafter->read(s->standalone->state, s->segment.n, &work->pass);
+		s->driver->calls->read(s->driver, s->segment.n);
+		s->driver->calls->fill(s->driver, &work->pass);
 		return true;
 	case PHASE_DRAFT:
 		draft_work(s, work);
@@ -339,7 +346,7 @@ static bool end_prefill(struct session* s, int n) {
 	s->phase = PHASE_ROUND;
 	const bool more =
 	    emit_token(s, s->result[n - 1].token, -1, s->log_probs.top > 0 ? s->result[n - 1].logits : NULL);
-	drafter_set_append(&s->drafters, s->text + s->n_prompt, 1);
+	append_to_drafters(s, 1);
 	if (!more || constraint_is_over(s))
 		finish_request(s);
 	return true;
@@ -365,7 +372,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 		s->chunk_tokens = cache->committed;
 	else
 		cache->backend->commit(cache, path, n);
-	if (s->again == 0 && standalone_sees_prompt(s)) {
+	if (s->again == 0 && session_reads_prompt(s)) {
 		s->phase = PHASE_READ;
 		return false;
 	}
@@ -449,14 +456,15 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	else if (rows == pass->n && rows > 1)
 		cost_see_full(&s->engine->cost, rows, seconds / cost_rest(&s->engine->cost, pass->first));
 	const int base = s->cache->committed;
-	if (s->plan.rule == RULE_STANDALONE)
-		standalone_verdict(s);
-	else
+	if (s->plan.rule == RULE_DRIVEN) {
+		s->driver->calls->judge(s->driver);
+		s->round_cost += s->driver->round_cost;
+	} else {
 		round_take_verify(round);
+	}
 	const struct verdict* v = &round->verdict;
 	if (s->learner)
 		s->learner->calls->rows(s->learner, pass, v->path, v->accepted + 1, base);
-	const int32_t* new = s->text + s->n_text;
 	int emitted = 0, accepted = 0;
 	bool more = true;
 	for (int i = 0; i <= v->accepted && more; i++) {
@@ -480,7 +488,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	if (!plain)
 		account_round(s, emitted);
 	plan_learn(s, emitted, accepted);
-	drafter_set_append(&s->drafters, new, emitted);
+	append_to_drafters(s, emitted);
 	s->phase = PHASE_ROUND;
 	if (!more || constraint_is_over(s))
 		finish_request(s);
@@ -499,8 +507,8 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 	case WORK_PREFILL:
 		return absorb_prefill(s, work, rows, seconds);
 	case WORK_MATCHNESS:
-		if (s->standalone ? calibration_take(s, seconds)
-		                  : s->learner->calls->take(s->learner, &work->pass, seconds))
+		if (s->driver ? !s->driver->calls->take(s->driver, seconds)
+		              : s->learner->calls->take(s->learner, &work->pass, seconds))
 			s->phase = PHASE_PLAN;
 		return false;
 	case WORK_DRAFT:
@@ -511,12 +519,12 @@ bool session_absorb(struct session* s, const struct session_work* work, int rows
 		}
 		if (s->phase == PHASE_READ) {
 			s->figures.seconds.prefill += seconds;
-			s->standalone->drafter->take(s->standalone->state);
+			s->driver->calls->take(s->driver, seconds);
 			s->phase = PHASE_PREFILL;
 			return end_prefill(s, work->pass.n);
 		}
-		if (s->plan.rule == RULE_STANDALONE)
-			standalone_take(s, sequence_share(&work->pass, rows, seconds));
+		if (s->plan.rule == RULE_DRIVEN)
+			s->plan.goes_on = s->driver->calls->take(s->driver, sequence_share(&work->pass, rows, seconds));
 		else
 			absorb_draft(s, &work->pass, rows, seconds);
 		break;
@@ -550,36 +558,20 @@ void session_begin_step(struct session* s) {
 	}
 }
 
-bool swiftlet_session_step(struct session* s, struct swiftlet_step* step, char* message, size_t size) {
+bool session_step(struct session* s, struct swiftlet_step* step, struct error* error) {
 	struct session_work work;
-	struct error error = {""};
 	session_begin_step(s);
 	while (session_next(s, &work)) {
 		const double before = options_clock(&s->options);
-		if (!session_run(s, &work, &error))
-			return give_message(message, size, &error);
+		if (!session_run(s, &work, error))
+			return false;
 		if (session_absorb(s, &work, work.pass.n, options_clock(&s->options) - before))
 			break;
 	}
-	if (session_failure(s))
-		return give_message(message, size, session_failure(s));
-	session_output(s, step);
-	return true;
-}
-
-bool swiftlet_session_generate(struct session* s, const struct swiftlet_request* request,
-                               bool (*on_step)(void* user, const struct swiftlet_step*), void* user,
-                               struct swiftlet_figures* figures, char* message, size_t size) {
-	struct swiftlet_step step;
-	if (!swiftlet_session_start(s, request, message, size))
+	if (session_failure(s)) {
+		*error = *session_failure(s);
 		return false;
-	do {
-		if (!swiftlet_session_step(s, &step, message, size))
-			return false;
-		if (on_step && !on_step(user, &step))
-			swiftlet_session_cancel(s);
-	} while (step.stop == SWIFTLET_RUNNING);
-	if (figures)
-		swiftlet_session_figures(s, figures);
+	}
+	session_output(s, step);
 	return true;
 }

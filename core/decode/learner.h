@@ -1,4 +1,4 @@
-/* Who learns, while a session decodes, what its drafts may leave out.
+/* A learner finds out, while a session decodes, which sub-layers its drafts may leave out.
  *
  * The session offers what its passes tell (taps, rows, how drafts fared) and time to spend between rounds,
  * and asks for the mask to draft with. It knows nothing of how one is found: the optimizer is a learner.

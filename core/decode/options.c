@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/draft/drafter.h"
-#include "core/draft/stop.h"
 
 #define AT(field) offsetof(struct swiftlet_options, field)
 #define ROOM(field) sizeof((struct swiftlet_options*)0)->field
@@ -335,6 +334,18 @@ void options_default(struct swiftlet_options* options) {
 	for (int i = 0; i < n_options; i++)
 		if (option_table[i].fallback)
 			set(&option_table[i], (char*)options + option_table[i].offset, option_table[i].fallback);
+}
+
+const char* method_name(enum swiftlet_method method) {
+	static const char* const name[SWIFTLET_METHODS] = {
+	    "swift",  "vanilla",   "auto",  "ngram",     "jacobi",   "lookahead", "uniform",
+	    "random", "self-spec", "clasp", "layerskip", "adaspeed", "kangaroo",  "ppd"};
+	return name[method];
+}
+
+const int* options_top_k(const struct swiftlet_options* options, bool sampled) {
+	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
+	return options->tree_top_k[0] > 0 ? options->tree_top_k : published[sampled];
 }
 
 swiftlet_options* swiftlet_options_new(void) {

@@ -8,7 +8,7 @@
 struct error;
 struct process_group; /* kernels/process_group.h */
 
-/* How tokens are drafted: core/decode/method.c has the table. The first two, and auto, plan by cost. */
+/* How tokens are drafted: core/methods/method.c has the table of all but the first three. */
 enum swiftlet_method {
 	SWIFTLET_SWIFT,
 	SWIFTLET_VANILLA,
@@ -105,7 +105,7 @@ struct swiftlet_options {
 	int draft_pages;
 	bool draft_wait;     /* the latter, too, is made while the engine opens */
 	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
-	void (*progress)(void* user, double share); /* of making it while the engine opens; NULL: not told */
+	void (*progress)(void* user, double share); /* of making it while the engine opens; may be NULL */
 	void* progress_user;
 	bool bank;                        /* for streams/ */
 	uint64_t seed;                    /* of the search and of sampling */
@@ -121,6 +121,12 @@ struct swiftlet_options {
 void options_default(struct swiftlet_options*);
 /* "auto", "swift", "layerskip"… */
 const char* method_name(enum swiftlet_method);
+/* Whether rounds are planned by cost; else they are plain steps, or a method's own (core/methods). */
+static inline bool options_plan(const struct swiftlet_options* options) {
+	return options->method == SWIFTLET_SWIFT || options->method == SWIFTLET_AUTO;
+}
+/* (4) Alternatives by top-1 probability in SWIFT's tree: as published where the options say nothing. */
+const int* options_top_k(const struct swiftlet_options*, bool sampled);
 /* The monotonic clock, or the options' own. Seconds. */
 double options_clock(const struct swiftlet_options*);
 /* Copies an error's sentence to a caller of the public interface. Returns false. */

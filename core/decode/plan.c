@@ -227,13 +227,13 @@ static double head_share(const struct session* s) {
 
 void plan_round(struct session* s) {
 	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
-	s->plan.rule = never || (s->standalone && !standalone_drafts(s)) ? RULE_PLAIN
-	               : s->standalone                                   ? RULE_STANDALONE
-	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS       ? RULE_FIXED
-	                                                                 : RULE_GAIN;
+	s->plan.rule = never || (s->driver && !s->driver->calls->drafts(s->driver)) ? RULE_PLAIN
+	               : s->driver                                                  ? RULE_DRIVEN
+	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS                  ? RULE_FIXED
+	                                                                            : RULE_GAIN;
 	s->plan.looped = false;
-	if (s->plan.rule == RULE_STANDALONE) {
-		standalone_start(s);
+	if (s->plan.rule == RULE_DRIVEN) {
+		s->plan.goes_on = s->driver->calls->start(s->driver);
 		return;
 	}
 	draft_pages_round(s);
@@ -244,7 +244,7 @@ void plan_round(struct session* s) {
 		                .sampler = s->sampled ? &s->sampler : NULL,
 		                .penalties = penalties_now(s)},
 		    .skip = &s->mask,
-		    .top_k = s->plan.rule == RULE_FIXED ? method_top_k(&s->options, s->sampled) : NULL,
+		    .top_k = s->plan.rule == RULE_FIXED ? options_top_k(&s->options, s->sampled) : NULL,
 		    .end_token = s->end_token,
 		    .n_end_tokens = s->n_end_tokens,
 		    .head_share = head_share(s)};
@@ -269,8 +269,8 @@ bool plan_goes_on(struct session* s) {
 	struct plan* plan = &s->plan;
 	if (plan->rule == RULE_PLAIN)
 		return false;
-	if (plan->rule == RULE_STANDALONE)
-		return s->standalone->next != STANDALONE_DONE;
+	if (plan->rule == RULE_DRIVEN)
+		return plan->goes_on;
 	if (plan->rule == RULE_FIXED) {
 		if (mask_drafts(s) && goes_on(s))
 			return true;
@@ -343,8 +343,8 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 		s->pace.cost_since_plain += s->round_cost;
 	}
 	learn_sources(s);
-	if (s->plan.rule == RULE_STANDALONE)
-		standalone_learn(s, emitted, accepted);
+	if (s->plan.rule == RULE_DRIVEN)
+		s->driver->calls->learn(s->driver, emitted, accepted, s->round_cost);
 	if (passed)
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)

@@ -51,11 +51,7 @@ static bool open_parts(struct session* s, struct error* error) {
 	s->text = calloc((size_t)context + 1, sizeof *s->text);
 	if (!s->text || !emitter_open(&s->emitter, model->tokenizer))
 		return error_set(error, "out of memory for a session of %d tokens", context);
-	if (!method_check(&s->options, s->engine, error))
-		return false;
-	if (method_of(&s->options)->drafter == DRAFTS_ALONE)
-		return standalone_open(s, error);
-	if (method_plans(&s->options) && !open_drafters(s, context))
+	if (options_plan(&s->options) && !open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
 	if (!draft_pages_open(s))
 		return error_set(error, "out of memory for the pages that drafts read");
@@ -82,14 +78,14 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	acceptance_open(&s->acceptance);
 	planner_open(&s->planner, &s->drafters, &s->acceptance);
 	if (!open_parts(s, error)) {
-		swiftlet_session_close(s);
+		session_close(s);
 		return NULL;
 	}
 	plan_new_mask(s);
 	return s;
 }
 
-void swiftlet_session_close(struct session* s) {
+void session_close(struct session* s) {
 	if (!s)
 		return;
 	if (s->cache)
@@ -100,7 +96,8 @@ void swiftlet_session_close(struct session* s) {
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
 	draft_pages_close(&s->pages);
-	standalone_close(s->standalone);
+	if (s->driver)
+		s->driver->calls->close(s->driver);
 	retrieval_pool_close(s->pool);
 	emitter_close(&s->emitter);
 	free(s->text);
@@ -115,15 +112,6 @@ void swiftlet_session_close(struct session* s) {
 }
 
 /* ---- requests ----------------------------------------------------------------------------- */
-
-void swiftlet_request_default(struct swiftlet_request* request, const struct swiftlet_options* options) {
-	*request = (struct swiftlet_request){.max_tokens = 128,
-	                                     .temperature = options->temperature,
-	                                     .top_p = options->top_p,
-	                                     .min_p = options->min_p,
-	                                     .top_k = options->top_k,
-	                                     .seed = options->seed};
-}
 
 static bool check_request(const struct session* s, const struct swiftlet_request* r, struct error* error) {
 	const int vocab = s->engine->model->weights.shape.vocab;
@@ -217,9 +205,11 @@ static int keep_prefix(struct session* s, const int32_t* text, int n) {
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
-	if (backend->adopt && !standalone_sees_prompt(s) && !session_length_matters(s, n))
+	if (backend->adopt && !session_reads_prompt(s) && !session_length_matters(s, n))
 		return backend->adopt(s->cache, text, n - 1);
-	const int kept = standalone_keeps(s, session_common_prefix(s, text, n));
+	int kept = session_common_prefix(s, text, n);
+	if (s->driver)
+		kept = s->driver->calls->keeps(s->driver, kept);
 	backend->truncate(s->cache, kept);
 	if (s->cache->committed < kept) /* recurrent blocks have no state there */
 		backend->truncate(s->cache, 0);
@@ -240,14 +230,16 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 }
 
 /* Drafters learn of the prompt while nothing waits for a token. */
-static void start_drafters(struct session* s, const struct swiftlet_request* r) {
-	drafter_set_begin(&s->drafters, &(struct drafter_text){.tenant = s->tenant,
-	                                                       .prompt = r->prompt,
-	                                                       .n_prompt = r->n_prompt,
-	                                                       .kept = s->figures.cached_tokens,
-	                                                       .expected = r->expected,
-	                                                       .n_expected = r->n_expected,
-	                                                       .acceptor = s->constraint.acceptor});
+static bool start_drafters(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	const struct drafter_text text = {.tenant = s->tenant,
+	                                  .prompt = r->prompt,
+	                                  .n_prompt = r->n_prompt,
+	                                  .kept = s->figures.cached_tokens,
+	                                  .expected = r->expected,
+	                                  .n_expected = r->n_expected,
+	                                  .acceptor = s->constraint.acceptor};
+	drafter_set_begin(&s->drafters, &text);
+	return !s->driver || s->driver->calls->begin(s->driver, &text, error);
 }
 
 static void start_ends(struct session* s, const struct swiftlet_request* r) {
@@ -269,11 +261,10 @@ static void start_sampler(struct session* s, const struct swiftlet_request* r) {
 	                              .sequence = r->sequence};
 }
 
-bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r, char* message, size_t size) {
-	struct error error = {""};
-	if (!check_request(s, r, &error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, &error) ||
-	    !prepare_logprobs(s, r, &error) || !penalties_start(s, r, &error) || !embedding_start(s, r, &error))
-		return give_message(message, size, &error);
+bool session_start(struct session* s, const struct swiftlet_request* r, struct error* error) {
+	if (!check_request(s, r, error) || !emitter_start(&s->emitter, s->engine->model->tokenizer, r, error) ||
+	    !prepare_logprobs(s, r, error) || !penalties_start(s, r, error) || !embedding_start(s, r, error))
+		return false;
 	if (s->cache->pending > 0)
 		s->cache->backend->discard(s->cache);
 	if (s->learner)
@@ -281,9 +272,8 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	start_text(s, r);
 	start_ends(s, r);
 	start_sampler(s, r);
-	if (!constraint_start(s, r, &error) || (s->standalone && !standalone_begin(s, &error)))
-		return give_message(message, size, &error);
-	start_drafters(s, r);
+	if (!constraint_start(s, r, error) || !start_drafters(s, r, error))
+		return false;
 	s->signature.rows = 0;
 	if (s->signature.mean)
 		memset(s->signature.mean, 0, sizeof(float) * (size_t)s->engine->model->weights.shape.dim);
@@ -298,12 +288,7 @@ bool swiftlet_session_start(struct session* s, const struct swiftlet_request* r,
 	return true;
 }
 
-void swiftlet_session_cancel(struct session* s) { s->cancelled = true; }
-
-const char* swiftlet_stop_name(enum swiftlet_stop stop) {
-	static const char* const names[] = {"running", "eos", "length", "stop", "cancelled"};
-	return names[stop];
-}
+void session_cancel(struct session* s) { s->cancelled = true; }
 
 /* Whether the prompt, or a text that is computed again, is not all there. */
 static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL || s->phase == PHASE_READ; }
@@ -312,13 +297,15 @@ static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL
 
 static double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 
-void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* f) {
+void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	*f = s->figures;
 	f->tokens = s->n_text - s->n_prompt;
 	f->stop = s->stop;
 	f->stop_string = s->emitter.stopped_by;
 	if (s->phase != PHASE_DONE && s->phase != PHASE_IDLE && !prefills(s))
 		f->seconds.decode += options_clock(&s->options) - s->started;
+	if (s->driver)
+		s->driver->calls->figures(s->driver, f);
 	const double named = f->seconds.draft + f->seconds.verify + f->seconds.plain + f->seconds.optimize;
 	f->seconds.other = fmax(0, f->seconds.decode - named);
 	/* the first token comes with the prefill */
@@ -349,16 +336,15 @@ void swiftlet_session_figures(const struct session* s, struct swiftlet_figures* 
 			f->quantized_mlp[f->n_quantized_mlp++] = b;
 	}
 	f->quantized_head = s->drafts.head;
-	if (f->draft_steps > 0 && !s->standalone)
+	if (f->draft_steps > 0 && !s->driver)
 		f->read = cost_layers_read(&s->engine->cost, session_drafts_with(s));
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;
-		f->c = s->standalone
-		           ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
-		           : cost_draft(&s->engine->cost, session_drafts_with(s));
+		f->c = s->driver ? f->seconds.draft / (double)f->draft_steps / cost_plain_seconds(&s->engine->cost)
+		                 : cost_draft(&s->engine->cost, session_drafts_with(s));
 		/* SWIFT Eq. 6 knows one drafter */
-		f->expected_speedup = a > 0 && (s->standalone || f->source[SOURCE_mask].accepted == f->accepted)
+		f->expected_speedup = a > 0 && (s->driver || f->source[SOURCE_mask].accepted == f->accepted)
 		                          ? m * a / ((m - 1) * f->c + a)
 		                          : NAN;
 	}
@@ -378,32 +364,6 @@ void session_expect(struct session* s, double matchness) {
 	plan_new_mask(s);
 	s->matchness = matchness;
 	acceptance_reset_first(&s->acceptance, SOURCE_mask, (float)matchness);
-}
-
-static bool add_blocks(const struct session* s, struct mask* mask, const int* block, int n, int kind,
-                       struct error* error) {
-	const int blocks = s->engine->model->weights.shape.n_blocks;
-	for (int i = 0; i < n; i++) {
-		if (block[i] < 1 || block[i] > blocks - 2)
-			return error_set(
-			    error,
-			    "the mask skips the %s of block %d: expected 1 to %d (the model has %d blocks; the "
-			    "first and the last are never skipped)",
-			    kind ? "MLP" : "attention", block[i], blocks - 2, blocks);
-		mask_set(mask, 2 * block[i] + kind, true);
-	}
-	return true;
-}
-
-bool swiftlet_session_set_mask(struct session* s, const int* attention, int n_attention, const int* mlp,
-                               int n_mlp, char* message, size_t size) {
-	struct error error = {""};
-	struct mask mask = {.word = {0}};
-	if (!add_blocks(s, &mask, attention, n_attention, 0, &error) ||
-	    !add_blocks(s, &mask, mlp, n_mlp, 1, &error))
-		return give_message(message, size, &error);
-	session_set_mask(s, &mask);
-	return true;
 }
 
 struct mask session_quantized(const struct session* s, bool* head) {
@@ -427,6 +387,40 @@ void session_adopt(struct session* s, const struct mask* mask, double matchness)
 		return;
 	s->mask = *mask;
 	plan_new_mask(s);
+}
+
+void session_set_driver(struct session* s, struct driver* driver) { s->driver = driver; }
+struct driver* session_driver(const struct session* s) {
+	return s->driver;
+}
+
+struct session_view session_view(struct session* s) {
+	return (struct session_view){.engine = s->engine,
+	                             .options = &s->options,
+	                             .cache = s->cache,
+	                             .text = s->text,
+	                             .n_text = s->n_text,
+	                             .n_prompt = s->n_prompt,
+	                             .mask = &s->mask,
+	                             .drafts = session_drafts_with(s),
+	                             .sampler = s->sampled ? &s->sampler : NULL,
+	                             .penalties = penalties_now(s),
+	                             .constrained = s->constraint.acceptor != NULL,
+	                             .prefills_again = s->again > 0,
+	                             .most_rows = s->log_probs.top > 0 ? LOGPROB_ROWS : MAX_ROWS,
+	                             .tree = &s->planner.tree,
+	                             .round = &s->round};
+}
+
+void session_trace(const struct session* s, struct round_trace* out) {
+	*out = (struct round_trace){.round = s->figures.full_passes,
+	                            .position = s->round.segment.base,
+	                            .why = "planned",
+	                            .tree = &s->planner.tree,
+	                            .accepted = s->round.verdict.accepted,
+	                            .bonus = s->round.verdict.bonus};
+	if (s->driver)
+		s->driver->calls->trace(s->driver, out);
 }
 
 void session_set_batch(struct session* s, const struct batch* batch) { s->batch = *batch; }
@@ -463,7 +457,8 @@ void session_release(struct session* s) {
 	}
 	s->cache->backend->truncate(s->cache, 0);
 	draft_model_release(s);
-	standalone_release(s);
+	if (s->driver)
+		s->driver->calls->release(s->driver);
 	s->chunk_tokens = 0;
 }
 
@@ -489,10 +484,6 @@ void session_remember(struct session* s, struct retrieval_pool* pool) {
 	retrieval_pool_add(pool, s->text, s->n_text);
 }
 
-const char* swiftlet_source_name(int source) {
-	return source >= 0 && source < DRAFTER_COUNT ? drafter_name[source] : NULL;
-}
-
 struct mask session_mask(const struct session* s, double* matchness) {
 	if (matchness)
 		*matchness = s->matchness;
@@ -500,7 +491,7 @@ struct mask session_mask(const struct session* s, double* matchness) {
 }
 
 void session_want_signature(struct session* s) {
-	if (!s->signature.mean && !standalone_sees_prompt(s) && session_open_tap(s))
+	if (!s->signature.mean && !session_reads_prompt(s) && session_open_tap(s))
 		s->signature.mean = calloc((size_t)s->engine->model->weights.shape.dim, sizeof *s->signature.mean);
 }
 

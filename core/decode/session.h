@@ -13,6 +13,7 @@
 #define SWIFTLET_CORE_DECODE_SESSION_H
 
 #include "core/decode/budget.h"
+#include "core/decode/driver.h"
 #include "core/decode/engine.h"
 #include "core/decode/learner.h"
 #include "core/draft/acceptance.h"
@@ -51,6 +52,13 @@ void session_limit_prefill(struct session*, int rows);
 /* A session whose masks are given; NULL with the error set. A learner may be put in place before its first
  * request (s->learner, the session's from then on). */
 struct session* session_open(struct engine*, const struct swiftlet_options*, struct error*);
+void session_close(struct session*);
+/* As the public functions of these names. */
+bool session_start(struct session*, const struct swiftlet_request*, struct error*);
+bool session_step(struct session*, struct swiftlet_step*, struct error*);
+void session_cancel(struct session*);
+void session_figures(const struct session*, struct swiftlet_figures*);
+
 /* Takes the learner's mask, and what it knows of its matchness (NaN: nothing). */
 void session_adopt(struct session*, const struct mask*, double matchness);
 
@@ -114,5 +122,6 @@ void session_want_signature(struct session*); /* no memory is silent: no signatu
 /* The last verified round that had a draft step: draft steps taken and accepted; and a count of such rounds,
  * so that a caller can tell a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);
+void session_trace(const struct session*, struct round_trace*);
 
 #endif

@@ -1,15 +1,14 @@
 /* The session's state, shared by the files of this room that make it up: session.c (opening, requests),
- * flow.c (which work comes next), plan.c (whether and how far to draft), standalone*.c (rounds that one
- * drafter makes), emit.c (tokens to text), penalties.c and constraint.c (what may follow the text so far).
- * Above this room only the learner looks inside. */
+ * flow.c (which work comes next), plan.c (whether and how far to draft), emit.c (tokens to text), penalties.c
+ * and constraint.c (what may follow the text so far). */
 #ifndef SWIFTLET_CORE_DECODE_SESSION_STATE_H
 #define SWIFTLET_CORE_DECODE_SESSION_STATE_H
 
 #include "core/decode/budget.h"
 #include "core/decode/draft_pages.h"
+#include "core/decode/driver.h"
 #include "core/decode/session.h"
 #include "core/decode/session_cost.h"
-#include "core/decode/standalone.h"
 #include "core/draft/mask.h"
 #include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
@@ -21,8 +20,8 @@ enum phase {
 	PHASE_PREFILL,
 	PHASE_ROUND,
 	PHASE_FOLLOW, /* the draft model reads the prompt */
-	PHASE_LEARN,  /* a pass of the learner's, or one that a standalone drafter's rounds are made with */
-	PHASE_READ,   /* a standalone drafter sees what was prefilled */
+	PHASE_LEARN,  /* a pass of the learner's, or of a driver before its round */
+	PHASE_READ,   /* a driver sees what was prefilled */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
@@ -42,7 +41,7 @@ struct emitter {
 	int stopped_by; /* the stop string that ended the text, or -1 */
 };
 
-/* What penalties look at. The arrays are made by the first request that wants them. */
+/* The history that penalties look at. The arrays are made by the first request that wants them. */
 struct history {
 	bool on;
 	struct penalties penalties;
@@ -61,7 +60,7 @@ struct states {
 	struct levels levels; /* how much of it drafts read */
 };
 
-/* Of an answer that has to keep a grammar. */
+/* The grammar that an answer has to keep. */
 struct constraint_state {
 	struct acceptor* acceptor; /* NULL: the answer is free */
 	struct acceptor* kept;     /* of the last answer that was not, and whose it was */
@@ -69,16 +68,16 @@ struct constraint_state {
 	const uint64_t* allowed[MAX_ROWS];
 };
 
-/* Of a request that wants its prompt's mean state. */
+/* The mean state of the prompt, where a request wants it. */
 struct embedding {
 	float* out;         /* (dim) the caller's, NULL: not wanted */
 	float *norm, *bias; /* (dim) NULL until one was wanted */
 	int n;              /* tokens of the prompt that are added */
 };
 
-/* What a request wants to be told of probabilities. */
+/* The log probabilities that a request wants. */
 struct log_probs {
-	int top;                                        /* alternatives a token; 0: nothing is told */
+	int top;                                        /* alternatives a token; 0: none are wanted */
 	bool of_prompt;                                 /* of the prompt's tokens too */
 	int prompt_reported;                            /* of these, how many were given */
 	float* logits;                                  /* (LOGPROB_ROWS, vocab) once a request wanted some */
@@ -106,10 +105,11 @@ struct last_round {
 };
 
 struct plan {
-	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_STANDALONE } rule;
+	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_DRIVEN } rule;
 	struct plan_action action; /* the pass that comes next, of RULE_FIXED and RULE_GAIN */
-	struct draft_policy draft; /* RULE_FIXED, of a device's loop, and of a standalone drafter's rule gain */
+	struct draft_policy draft; /* RULE_FIXED, and of a device's loop */
 	bool looped;               /* a device's loop has drafted in this round */
+	bool goes_on;              /* RULE_DRIVEN: another draft pass comes */
 };
 
 struct session {
@@ -124,8 +124,8 @@ struct session {
 	struct planner planner;
 	struct cache* draft_cache;                             /* the draft model's; NULL: none drafts */
 	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
-	struct standalone* standalone; /* of a method that one drafter makes; NULL: planned */
-	struct retrieval_pool* pool;   /* of the session's own earlier requests; NULL: none is kept */
+	struct driver* driver;                                 /* makes the rounds; NULL: they are planned */
+	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
 	const struct draft_weights* draft_weights; /* the quantized draft weights, once they are ready and where
 	                                              they are wanted; else NULL */
@@ -206,11 +206,14 @@ static inline struct variant session_drafts_with(const struct session* s) {
 }
 
 /* session.c */
+/* Whether a driver has to see every row of the prompt. */
+static inline bool session_reads_prompt(const struct session* s) {
+	return s->driver && s->driver->sees_prompt;
+}
 /* Whether a key's rotation depends on the length of the prompt it came with. */
 bool session_length_matters(const struct session*, int n_prompt);
 
 /* emit.c */
-bool session_ends(const struct session*, int32_t token); /* whether the token ends the text */
 bool emitter_open(struct emitter*, const struct tokenizer*);
 void emitter_close(struct emitter*);
 bool emitter_start(struct emitter*, const struct tokenizer*, const struct swiftlet_request*, struct error*);

@@ -4,14 +4,13 @@
 #include <string.h>
 
 #define DRAFTER_LISTED(name) &drafter_##name,
-const struct drafter* const drafters[ALL_DRAFTERS] = {DRAFTERS(DRAFTER_LISTED)
-                                                          STANDALONE_DRAFTERS(DRAFTER_LISTED)};
+const struct drafter* const drafters[DRAFTER_COUNT] = {DRAFTERS(DRAFTER_LISTED)};
 #define DRAFTER_NAMED(name) #name,
 const char* const drafter_name[DRAFTER_COUNT] = {DRAFTERS(DRAFTER_NAMED)};
 
 bool drafter_set_open(struct drafter_set* set, unsigned which, const struct drafter_setup* setup) {
 	bool good = true;
-	for (int i = 0; i < ALL_DRAFTERS; i++) {
+	for (int i = 0; i < DRAFTER_COUNT; i++) {
 		set->state[i] = which >> i & 1u ? drafters[i]->open(setup) : NULL;
 		good &= set->state[i] || !(which >> i & 1u);
 	}
@@ -19,27 +18,27 @@ bool drafter_set_open(struct drafter_set* set, unsigned which, const struct draf
 }
 
 void drafter_set_close(struct drafter_set* set) {
-	for (int i = 0; i < ALL_DRAFTERS; i++)
+	for (int i = 0; i < DRAFTER_COUNT; i++)
 		if (set->state[i])
 			drafters[i]->close(set->state[i]);
 	memset(set, 0, sizeof *set);
 }
 
 void drafter_set_append(struct drafter_set* set, const int32_t* token, int n) {
-	for (int i = 0; i < ALL_DRAFTERS; i++)
+	for (int i = 0; i < DRAFTER_COUNT; i++)
 		if (set->state[i] && drafters[i]->append)
 			drafters[i]->append(set->state[i], token, n);
 }
 
 void drafter_set_begin(struct drafter_set* set, const struct drafter_text* text) {
-	for (int i = 0; i < ALL_DRAFTERS; i++)
+	for (int i = 0; i < DRAFTER_COUNT; i++)
 		if (set->state[i] && drafters[i]->begin)
 			drafters[i]->begin(set->state[i], text);
 }
 
 uint8_t drafter_set_wants(const struct drafter_set* set) {
 	uint8_t wants = 0;
-	for (int i = 0; i < ALL_DRAFTERS; i++)
+	for (int i = 0; i < DRAFTER_COUNT; i++)
 		if (set->state[i])
 			wants |= drafters[i]->wants;
 	return wants;
@@ -47,7 +46,7 @@ uint8_t drafter_set_wants(const struct drafter_set* set) {
 
 void drafter_set_see(struct drafter_set* set, const struct tree* tree, const struct verdict* verdict,
                      const struct result* out) {
-	for (int i = 0; i < ALL_DRAFTERS; i++)
+	for (int i = 0; i < DRAFTER_COUNT; i++)
 		if (set->state[i] && drafters[i]->see)
 			drafters[i]->see(set->state[i], tree, verdict, out);
 }

@@ -15,16 +15,11 @@ struct acceptor; /* core/grammar/acceptor.h */
 
 /* By their names for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
-/* Those that a method drafts with alone (core/decode/method.c), which no planner weighs. */
-#define STANDALONE_DRAFTERS(name) name(ngram) name(jacobi) name(lookahead) name(skip) name(exit) name(adapter)
 
 enum drafter_source {
 #define DRAFTER_SOURCE(name) SOURCE_##name,
-	DRAFTERS(DRAFTER_SOURCE) DRAFTER_COUNT,
-	BEFORE_STANDALONE_DRAFTERS = DRAFTER_COUNT - 1,
-	STANDALONE_DRAFTERS(DRAFTER_SOURCE)
+	DRAFTERS(DRAFTER_SOURCE) DRAFTER_COUNT
 #undef DRAFTER_SOURCE
-	    ALL_DRAFTERS
 };
 
 enum { EVIDENCE_BINS = 64 };
@@ -32,7 +27,7 @@ enum { EVIDENCE_BINS = 64 };
 struct candidate {
 	int32_t token;
 	uint8_t bin; /* below the drafter's `bins` */
-	bool spare;  /* told to be learned from alone, not for the tree */
+	bool spare;  /* for learning alone, not for the tree */
 };
 
 /* Puts one after n in the list unless its token is there; how many there are then. */
@@ -55,8 +50,6 @@ static inline int evidence_class(const int* lowest, int n, int value) {
 struct drafter_setup {
 	int context; /* the most tokens a sequence has */
 	int vocab;
-	int most;                        /* tokens ahead that a standalone one guesses, at most MAX_DRAFT */
-	const struct chain_setup* chain; /* of standalone ones that make passes (chain.h) */
 };
 
 /* A text that begins; the arrays are good for the call. */
@@ -91,24 +84,11 @@ struct drafter {
 	 * last token; a drafter may keep what it knows of a row for the row's children. */
 	int (*extend)(void* state, const struct tree*, int row, struct candidate* out, int most);
 
-	/* Alone, in place of extend: adds rows below the root, none deeper than `depth`. */
-	void (*grow)(void* state, struct tree*, int depth);
-	/* What its state takes, where that is much; optional. */
-	size_t (*bytes)(const struct drafter_setup*);
-
 	/* Whether a token may come after a row that `extend` was asked of; optional. Drafters that know are asked
 	 * before the others, whose candidates it holds for. */
 	bool (*allows)(void* state, int row, int32_t token);
 
-	/* Alone, by passes: its state begins with a struct chain, the steps so far. Fills a pass that makes the
-	 * next one, which may take several; their results go to `take`. */
-	void (*step)(void* state, struct pass*);
-	/* One that has to see every row of the prompt, which its chain's `prompt` is the tap of; both or none.
-	 * How many it has seen; the pass by which it sees n more, whose results it takes. */
-	int (*seen)(const void* state);
-	void (*read)(void* state, int n, struct pass*);
-
-	/* Passes; all three or none of those that extend. */
+	/* Passes; all three or none. */
 	/* The row of the tree whose children another pass would tell, or -1. */
 	int (*head)(void* state, const struct tree*);
 	/* Fills that pass. Up to `carry` rows below the head go with it (a cascade), so that the pass tells of
@@ -120,15 +100,14 @@ struct drafter {
 
 #define DRAFTER_DECLARED(name) extern const struct drafter drafter_##name;
 DRAFTERS(DRAFTER_DECLARED)
-STANDALONE_DRAFTERS(DRAFTER_DECLARED)
 #undef DRAFTER_DECLARED
 
-extern const struct drafter* const drafters[ALL_DRAFTERS];
+extern const struct drafter* const drafters[DRAFTER_COUNT];
 extern const char* const drafter_name[DRAFTER_COUNT];
 
 /* The drafters of one sequence. */
 struct drafter_set {
-	void* state[ALL_DRAFTERS]; /* NULL: does not take part */
+	void* state[DRAFTER_COUNT]; /* NULL: does not take part */
 };
 
 /* Opens those whose bit is set. False on no memory; close in any case. */

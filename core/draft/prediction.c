@@ -18,18 +18,18 @@ enum {
 	LOST = 3 /* candidates where the last token disagreed: one exchanged, one inserted, one left out */
 };
 
-struct cursor {
+struct follower {
 	int at;  /* the expected text's next token */
 	int run; /* tokens that have agreed since the last difference */
 };
 
 struct prediction {
 	int capacity, n;
-	struct cursor cursor;
+	struct follower cursor;
 	int supposed;           /* where the cursor would be had each differing token been exchanged */
 	int32_t tail[COMPARED]; /* the output's last tokens, the latest last */
 	int n_tail;
-	struct cursor row[MAX_ROWS];
+	struct follower row[MAX_ROWS];
 	int32_t text[]; /* (capacity) */
 };
 
@@ -42,7 +42,7 @@ static void* prediction_open(const struct drafter_setup* setup) {
 
 static void prediction_begin(void* state, const struct drafter_text* text) {
 	struct prediction* p = state;
-	p->cursor = (struct cursor){0, 0};
+	p->cursor = (struct follower){0, 0};
 	p->n_tail = p->supposed = 0;
 	p->n = least(text->n_expected, p->capacity);
 	for (int i = 0; i < p->n; i++)
@@ -62,12 +62,12 @@ static void find_place(struct prediction* p) {
 	const int from = p->supposed > REACH ? p->supposed - REACH : 1;
 	const int to = p->supposed + REACH < p->n ? p->supposed + REACH : p->n;
 	int best = 0;
-	p->cursor = (struct cursor){p->supposed < p->n ? p->supposed : p->n, 0};
+	p->cursor = (struct follower){p->supposed < p->n ? p->supposed : p->n, 0};
 	for (int at = from; at <= to; at++) {
 		const int run = agreement(p, at), score = NEAR * run * run - abs(at - p->supposed);
 		if (run > 0 && score > best) {
 			best = score;
-			p->cursor = (struct cursor){at, run};
+			p->cursor = (struct follower){at, run};
 		}
 	}
 }
@@ -112,13 +112,13 @@ static int prediction_extend(void* state, const struct tree* tree, int row, stru
 	struct prediction* p = state;
 	if (p->n == 0)
 		return 0;
-	struct cursor* cursor = &p->row[row];
+	struct follower* cursor = &p->row[row];
 	if (row == 0)
 		*cursor = p->cursor;
 	else { /* a row that leaves the expected text is not followed further */
-		const struct cursor before = p->row[tree->parent[row]];
+		const struct follower before = p->row[tree->parent[row]];
 		const bool agrees = before.at < p->n && p->text[before.at] == tree->token[row];
-		*cursor = agrees ? (struct cursor){before.at + 1, before.run + 1} : (struct cursor){p->n, 0};
+		*cursor = agrees ? (struct follower){before.at + 1, before.run + 1} : (struct follower){p->n, 0};
 	}
 	int n = most > 0 ? add_candidate(p, cursor->at, cursor->run, out, 0) : 0;
 	const bool lost = row == 0 && cursor->run == 0 && cursor->at > 0;

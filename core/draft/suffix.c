@@ -6,13 +6,13 @@
 
 enum { NONE = -1 };
 
-struct state {
+struct suffix_state {
 	int32_t link;   /* NONE for the empty substring's, state 0 */
 	int32_t length; /* of its longest substring */
 	int32_t first;  /* edge taken last */
 };
 
-struct edge {
+struct suffix_edge {
 	int32_t from, token, to;
 	int32_t next, previous; /* edges of the same state */
 	int32_t count, last;
@@ -23,9 +23,9 @@ struct suffix_index {
 	int32_t text; /* the state of the text at hand */
 	bool known;   /* the whole of it, so far, stands in another text too */
 	uint32_t slot_mask;
-	struct state* state; /* (2·capacity + 2) */
-	struct edge* edge;   /* (3·capacity + 3) */
-	int32_t* slot;       /* (slot_mask + 1) edges by hash of state and token, or NONE */
+	struct suffix_state* state; /* (2·capacity + 2) */
+	struct suffix_edge* edge;   /* (3·capacity + 3) */
+	int32_t* slot;              /* (slot_mask + 1) edges by hash of state and token, or NONE */
 };
 
 /* An automaton of n tokens has at most 2n states and, with one way to reach each and one for each suffix of a
@@ -44,7 +44,7 @@ void suffix_clear(struct suffix_index* s) {
 	s->n = s->n_edges = 0;
 	s->n_states = 1;
 	suffix_break(s);
-	s->state[0] = (struct state){NONE, 0, NONE};
+	s->state[0] = (struct suffix_state){NONE, 0, NONE};
 	memset(s->slot, 0xff, ((size_t)s->slot_mask + 1) * sizeof *s->slot);
 }
 
@@ -91,7 +91,7 @@ static uint32_t hash(int32_t state, int32_t token) {
 static uint32_t find_slot(const struct suffix_index* s, int32_t state, int32_t token) {
 	uint32_t i = hash(state, token) & s->slot_mask;
 	while (s->slot[i] != NONE) {
-		const struct edge* e = &s->edge[s->slot[i]];
+		const struct suffix_edge* e = &s->edge[s->slot[i]];
 		if (e->from == state && e->token == token)
 			break;
 		i = (i + 1) & s->slot_mask;
@@ -104,7 +104,7 @@ static int32_t find_edge(const struct suffix_index* s, int32_t state, int32_t to
 }
 
 static void put_first(struct suffix_index* s, int32_t e) {
-	struct state* state = &s->state[s->edge[e].from];
+	struct suffix_state* state = &s->state[s->edge[e].from];
 	s->edge[e].previous = NONE;
 	s->edge[e].next = state->first;
 	if (state->first != NONE)
@@ -112,7 +112,7 @@ static void put_first(struct suffix_index* s, int32_t e) {
 	state->first = e;
 }
 
-static void add_edge(struct suffix_index* s, struct edge new) {
+static void add_edge(struct suffix_index* s, struct suffix_edge new) {
 	const int32_t e = s->n_edges++;
 	s->edge[e] = new;
 	s->slot[find_slot(s, new.from, new.token)] = e;
@@ -121,7 +121,7 @@ static void add_edge(struct suffix_index* s, struct edge new) {
 
 /* The edge was taken once more. */
 static void take_edge(struct suffix_index* s, int32_t e) {
-	struct edge* edge = &s->edge[e];
+	struct suffix_edge* edge = &s->edge[e];
 	edge->count++;
 	edge->last = s->n;
 	if (edge->previous == NONE)
@@ -138,7 +138,7 @@ static void copy_edges(struct suffix_index* s, int32_t from, int32_t to) {
 	while (last != NONE && s->edge[last].next != NONE)
 		last = s->edge[last].next;
 	for (int32_t e = last; e != NONE; e = s->edge[e].previous) {
-		struct edge copy = s->edge[e];
+		struct suffix_edge copy = s->edge[e];
 		copy.from = to;
 		add_edge(s, copy);
 	}
@@ -147,7 +147,7 @@ static void copy_edges(struct suffix_index* s, int32_t from, int32_t to) {
 /* ---- appending ------------------------------------------------------------------------------ */
 
 static int32_t add_state(struct suffix_index* s, int32_t link, int32_t length) {
-	s->state[s->n_states] = (struct state){link, length, NONE};
+	s->state[s->n_states] = (struct suffix_state){link, length, NONE};
 	return s->n_states++;
 }
 
@@ -188,7 +188,7 @@ bool suffix_append(struct suffix_index* s, int32_t token) {
 	const int32_t new = add_state(s, 0, s->state[from].length + 1);
 	int32_t p = from;
 	for (; p != NONE && find_edge(s, p, token) == NONE; p = s->state[p].link)
-		add_edge(s, (struct edge){.from = p, .token = token, .to = new, .count = 1, .last = s->n});
+		add_edge(s, (struct suffix_edge){.from = p, .token = token, .to = new, .count = 1, .last = s->n});
 	if (p != NONE) {
 		const int32_t link = target_of(s, p, token);
 		s->state[new].link = link;
@@ -221,7 +221,7 @@ struct suffix_place suffix_step(const struct suffix_index* s, struct suffix_plac
 	}
 }
 
-static bool more_frequent(const struct edge* e, const struct suffix_follower* f) {
+static bool more_frequent(const struct suffix_edge* e, const struct suffix_follower* f) {
 	return e->count != f->count ? e->count > f->count : e->last > f->last;
 }
 
@@ -231,7 +231,7 @@ int suffix_followers(const struct suffix_index* s, struct suffix_place place, st
 	*total = 0;
 	for (int32_t e = s->state[place.state].first; e != NONE && looked < SUFFIX_LOOKED_AT;
 	     e = s->edge[e].next, looked++) {
-		const struct edge* edge = &s->edge[e];
+		const struct suffix_edge* edge = &s->edge[e];
 		*total += edge->count;
 		int i = n < most ? n++ : most;
 		for (; i > 0 && more_frequent(edge, &out[i - 1]); i--)

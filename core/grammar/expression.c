@@ -13,7 +13,7 @@ enum { MOST_WORK = 1 << 25 };
 
 enum place_kind { PLACE_CHARACTER, PLACE_SPLIT, PLACE_END };
 
-struct place {
+struct expression_place {
 	enum place_kind kind;
 	int a, b; /* CHARACTER: the reader's ranges */
 	int next, other;
@@ -21,14 +21,14 @@ struct place {
 
 struct automaton {
 	struct reader* r;
-	struct place* place; /* (n) the first is the end */
+	struct expression_place* place; /* (n) the first is the end */
 	int n;
 	bool at_start; /* while emitting what the text begins with */
 };
 
 /* ---- the nondeterministic one ----------------------------------------------------------------- */
 
-static int add_place(struct automaton* x, struct place place) {
+static int add_place(struct automaton* x, struct expression_place place) {
 	if (x->n == MAX_PLACES || !grow_by_one(&x->place, (size_t)x->n, sizeof *x->place))
 		return reader_fail(x->r, "with it the grammar is too large");
 	x->place[x->n] = place;
@@ -38,11 +38,11 @@ static int add_place(struct automaton* x, struct place place) {
 static int split(struct automaton* x, int a, int b) {
 	if (a == NOWHERE || b == NOWHERE || a == b)
 		return a == NOWHERE ? b : a;
-	return add_place(x, (struct place){.kind = PLACE_SPLIT, .next = a, .other = b});
+	return add_place(x, (struct expression_place){.kind = PLACE_SPLIT, .next = a, .other = b});
 }
 
 static int loop(struct automaton* x, int next) {
-	return add_place(x, (struct place){.kind = PLACE_SPLIT, .next = next, .other = next});
+	return add_place(x, (struct expression_place){.kind = PLACE_SPLIT, .next = next, .other = next});
 }
 
 static void close_loop(struct automaton* x, int at, int body) {
@@ -54,7 +54,8 @@ static int anything(struct automaton* x, int next) {
 	const int at = loop(x, next), from = x->r->n_ranges;
 	reader_range(x->r, 0, LAST_CODE);
 	close_loop(x, at,
-	           add_place(x, (struct place){.kind = PLACE_CHARACTER, .a = from, .b = from + 1, .next = at}));
+	           add_place(x, (struct expression_place){
+	                            .kind = PLACE_CHARACTER, .a = from, .b = from + 1, .next = at}));
 	return at;
 }
 
@@ -74,10 +75,10 @@ static int embedded(struct automaton* x, struct language* l) {
 				continue;
 			reader_range(x->r, l->edge[e].low, e + 1 < l->first[s + 1] ? l->edge[e + 1].low - 1 : LAST_CODE);
 			body = split(x,
-			             add_place(x, (struct place){.kind = PLACE_CHARACTER,
-			                                         .a = from,
-			                                         .b = from + 1,
-			                                         .next = at[l->edge[e].to]}),
+			             add_place(x, (struct expression_place){.kind = PLACE_CHARACTER,
+			                                                    .a = from,
+			                                                    .b = from + 1,
+			                                                    .next = at[l->edge[e].to]}),
 			             body);
 		}
 		if (!x->r->failed && body != NOWHERE)
@@ -170,9 +171,11 @@ static int emit(struct automaton* x, int index, int next) {
 	case NODE_CLASS:
 		if (node.a == node.b)
 			return all;
-		return split(
-		    x, add_place(x, (struct place){.kind = PLACE_CHARACTER, .a = node.a, .b = node.b, .next = next}),
-		    all);
+		return split(x,
+		             add_place(x,
+		                       (struct expression_place){
+		                           .kind = PLACE_CHARACTER, .a = node.a, .b = node.b, .next = next}),
+		             all);
 	case NODE_REPEAT:
 		return split(x, emit_repeat(x, &node, next), all);
 	case NODE_LOOK_AHEAD:
@@ -213,7 +216,7 @@ static void add_member(struct subsets* s, int at) {
 	s->stack[depth++] = at;
 	while (depth > 0) {
 		const int i = s->stack[--depth];
-		const struct place* place = &s->x->place[i];
+		const struct expression_place* place = &s->x->place[i];
 		if (s->mark[i] == s->made)
 			continue;
 		s->mark[i] = s->made;
@@ -272,7 +275,7 @@ static uint32_t* bounds_of(const struct subsets* s, struct subset of, int* n) {
 	const struct range* range = s->x->r->range;
 	size_t most = 1;
 	for (int i = 0; i < of.n; i++) {
-		const struct place* place = &s->x->place[s->member[of.first + i]];
+		const struct expression_place* place = &s->x->place[s->member[of.first + i]];
 		most += place->kind == PLACE_CHARACTER ? 2 * (size_t)(place->b - place->a) : 0;
 	}
 	uint32_t* bound = malloc(most * sizeof *bound);
@@ -281,7 +284,7 @@ static uint32_t* bounds_of(const struct subsets* s, struct subset of, int* n) {
 		return NULL;
 	bound[(*n)++] = 0;
 	for (int i = 0; i < of.n; i++) {
-		const struct place* place = &s->x->place[s->member[of.first + i]];
+		const struct expression_place* place = &s->x->place[s->member[of.first + i]];
 		for (int j = place->a; place->kind == PLACE_CHARACTER && j < place->b; j++) {
 			bound[(*n)++] = range[j].low;
 			bound[(*n)++] = range[j].high + 1;
@@ -306,7 +309,7 @@ static bool add_state(struct subsets* s, struct language* to, int state) {
 		s->made++;
 		s->n_set = 0;
 		for (int j = 0; j < of.n; j++) {
-			const struct place* place = &s->x->place[s->member[of.first + j]];
+			const struct expression_place* place = &s->x->place[s->member[of.first + j]];
 			const struct range* range = s->x->r->range + place->a;
 			if (place->kind != PLACE_CHARACTER)
 				continue;
@@ -354,7 +357,7 @@ static struct language* determined(struct automaton* x, int start) {
 
 struct language* expression_language(struct reader* r, int node, bool whole) {
 	struct automaton x = {.r = r};
-	add_place(&x, (struct place){.kind = PLACE_END});
+	add_place(&x, (struct expression_place){.kind = PLACE_END});
 	const int after = whole ? 0 : anything(&x, 0);
 	x.at_start = true;
 	int start = emit(&x, node, after);
@@ -364,10 +367,10 @@ struct language* expression_language(struct reader* r, int node, bool whole) {
 		reader_range(r, 0, LAST_CODE);
 		if (later != NOWHERE && !r->failed)
 			start = split(&x,
-			              add_place(&x, (struct place){.kind = PLACE_CHARACTER,
-			                                           .a = from,
-			                                           .b = from + 1,
-			                                           .next = anything(&x, later)}),
+			              add_place(&x, (struct expression_place){.kind = PLACE_CHARACTER,
+			                                                      .a = from,
+			                                                      .b = from + 1,
+			                                                      .next = anything(&x, later)}),
 			              start);
 	}
 	struct language* language = r->failed ? NULL : determined(&x, start);

@@ -13,15 +13,15 @@
 
 enum { MAX_NAMED = 1 << 9, MAX_NAME = 64, MAX_WORK = 1 << 22 };
 
-struct named {
+struct named_rule {
 	char name[MAX_NAME];
 	int node; /* -1: not said yet */
 	int rule; /* of the program */
 };
 
 struct gbnf {
-	struct reader reader; /* first */
-	struct named* named;  /* (n_named) */
+	struct reader reader;     /* first */
+	struct named_rule* named; /* (n_named) */
 	int n_named;
 };
 
@@ -84,8 +84,8 @@ static int name(struct reader* r) {
 	if (of(r)->n_named == MAX_NAMED ||
 	    !grow_by_one(&of(r)->named, (size_t)of(r)->n_named, sizeof *of(r)->named))
 		return reader_fail(r, "more than 512 rules");
-	struct named* named = &of(r)->named[of(r)->n_named];
-	*named = (struct named){.node = -1};
+	struct named_rule* named = &of(r)->named[of(r)->n_named];
+	*named = (struct named_rule){.node = -1};
 	memcpy(named->name, r->text + from, n);
 	named->rule = strcmp(named->name, "root") == 0 ? 0 : program_rule(r->grammar);
 	return of(r)->n_named++;
@@ -144,7 +144,7 @@ static void read_rules(struct reader* r) {
 
 /* ---- the whole -------------------------------------------------------------------------------- */
 
-static void fail_rule(struct reader* r, const struct named* named, const char* why) {
+static void fail_rule(struct reader* r, const struct named_rule* named, const char* why) {
 	char text[128];
 	snprintf(text, sizeof text, "the rule \"%s\" %s", named->name, why);
 	reader_fail(r, text);

@@ -6,7 +6,7 @@
 
 enum { MAX_DIFFERENT = 256, MAX_KINDS = 4, MAX_ARRAY_STATES = 1 << 11 };
 
-struct kind { /* what the array contains */
+struct item_kind { /* what the array contains */
 	const cJSON* schema;
 	int least, most, cap;
 };
@@ -16,7 +16,7 @@ struct array {
 	const cJSON *group[MAX_GROUPS], *unevaluated;
 	int n_groups, fixed, least, most;
 	const cJSON* others; /* items beyond the fixed ones; NULL: any */
-	struct kind kind[MAX_KINDS];
+	struct item_kind kind[MAX_KINDS];
 	int n_kinds;
 };
 
@@ -203,7 +203,7 @@ static bool read_kinds(struct array* a, const cJSON* schema) {
 		if (most >= 0 && most < least)
 			return false;
 		a->kind[a->n_kinds++] =
-		    (struct kind){.schema = json_field(group[i], "contains"), .least = least, .most = most};
+		    (struct item_kind){.schema = json_field(group[i], "contains"), .least = least, .most = most};
 	}
 	return !a->c->failed;
 }

@@ -1,4 +1,4 @@
-/* What the files that compile a schema share: what is compiled, and where in it. */
+/* Shared by the files that compile a schema: the schema, and the place in it. */
 #ifndef SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
 #define SWIFTLET_CORE_GRAMMAR_JSON_COMPILER_H
 

@@ -61,12 +61,12 @@ static void parts_of(const struct decimal* d, char* whole, char* fraction) {
 
 /* ---- expressions ------------------------------------------------------------------------------ */
 
-struct writing {
+struct number_writing {
 	char* text; /* (ROOM) */
 	size_t n;
 };
 
-static void put(struct writing* w, const char* text) {
+static void put(struct number_writing* w, const char* text) {
 	const size_t n = strlen(text);
 	if (w->n + n < ROOM) {
 		memcpy(w->text + w->n, text, n + 1);
@@ -75,7 +75,7 @@ static void put(struct writing* w, const char* text) {
 }
 
 /* A digit over the one that is given, if there is one. */
-static bool put_greater(struct writing* w, const char* before, char digit) {
+static bool put_greater(struct number_writing* w, const char* before, char digit) {
 	if (digit == '9')
 		return false;
 	put(w, "|");
@@ -85,7 +85,7 @@ static bool put_greater(struct writing* w, const char* before, char digit) {
 }
 
 /* Numbers without sign over a decimal, or equal to it. */
-static void put_over(struct writing* w, const struct decimal* d, bool equal) {
+static void put_over(struct number_writing* w, const struct decimal* d, bool equal) {
 	char whole[2 * MAX_DIGITS + 2], fraction[2 * MAX_DIGITS + 2], more[32];
 	parts_of(d, whole, fraction);
 	const int n = (int)strlen(whole), m = (int)strlen(fraction);
@@ -112,7 +112,7 @@ static void put_over(struct writing* w, const struct decimal* d, bool equal) {
 	put(w, m > 0 ? equal ? "[0-9]*" : "[0-9]*[1-9][0-9]*" : equal ? "(\\.[0-9]+)?" : "\\.[0-9]*[1-9][0-9]*");
 }
 
-static void put_equal(struct writing* w, const struct decimal* d) {
+static void put_equal(struct number_writing* w, const struct decimal* d) {
 	char whole[2 * MAX_DIGITS + 2], fraction[2 * MAX_DIGITS + 2];
 	parts_of(d, whole, fraction);
 	put(w, d->negative ? "-" : "");
@@ -122,7 +122,7 @@ static void put_equal(struct writing* w, const struct decimal* d) {
 	put(w, *fraction ? "0*" : "");
 }
 
-static struct language* written(struct compiler* c, struct writing* w) {
+static struct language* written(struct compiler* c, struct number_writing* w) {
 	struct language* l = w->text ? language_of_pattern(w->text, w->n, true, c->error) : NULL;
 	c->failed |= !l;
 	free(w->text);
@@ -150,7 +150,7 @@ static struct language* beyond(struct compiler* c, const cJSON* value, bool uppe
 		return schema_refuse_keyword(c, upper ? "maximum" : "minimum", "has too many digits"), NULL;
 	/* over a negative one are all that are not below it, which are a mirror */
 	const bool inverted = upper != d.negative;
-	struct writing w = {.text = malloc(ROOM)};
+	struct number_writing w = {.text = malloc(ROOM)};
 	if (w.text) {
 		put(&w, d.negative ? "-(" : "(");
 		put_over(&w, &d, inverted ? !equal : equal);
@@ -243,7 +243,7 @@ struct language* schema_number_language(struct compiler* c, const cJSON* schema,
 		} else if (strcmp(field->string, SCHEMA_EXCEPT) == 0)
 			cJSON_ArrayForEach (one, field) {
 				struct decimal d;
-				struct writing w = {.text = malloc(ROOM)};
+				struct number_writing w = {.text = malloc(ROOM)};
 				if (cJSON_IsNumber(one) && w.text && read_decimal(one, &d)) {
 					put_equal(&w, &d);
 					all = schema_product(c, all, written(c, &w), ONLY_FIRST);

@@ -1,4 +1,4 @@
-/* Where references lead. Before a schema is compiled every $ref becomes a pointer from the root (RFC 6901),
+/* Resolves references. Before a schema is compiled every $ref becomes a pointer from the root (RFC 6901),
  * whatever it was: relative to an $id (RFC 3986), an $anchor, an escaped pointer. So schemas may be copied
  * and joined. */
 #include <stdio.h>
@@ -12,7 +12,7 @@
 enum { MAX_URI = 1024, MAX_DEPTH = 256, MAX_SEARCHED = 1024 };
 enum { SEEN = 1 << 16 }; /* a bit of cJSON's type that is free */
 
-struct place {
+struct referenced_place {
 	const cJSON* schema;
 	char* base;         /* its resource's URI, without a fragment */
 	const char* anchor; /* NULL: the resource itself */
@@ -20,7 +20,7 @@ struct place {
 };
 
 struct places {
-	struct place* of; /* (n) */
+	struct referenced_place* of; /* (n) */
 	int n;
 	const cJSON** later; /* (n_later) targets, which may lie where no keyword says that there are schemas */
 	int n_later;
@@ -170,7 +170,7 @@ static void add_place(struct places* p, const cJSON* schema, const char* base, c
                       bool dynamic) {
 	char* kept = grow_by_one(&p->of, (size_t)p->n, sizeof *p->of) ? strdup(base) : NULL;
 	if (kept)
-		p->of[p->n++] = (struct place){schema, kept, anchor, dynamic};
+		p->of[p->n++] = (struct referenced_place){schema, kept, anchor, dynamic};
 	else
 		schema_refuse(p->c, "out of memory");
 }
@@ -227,9 +227,10 @@ static void collect(struct places* p, cJSON* schema, const char* base) {
 		add_place(p, schema, base, dynamic, true);
 }
 
-static const struct place* find_place(const struct places* p, const char* base, const char* anchor) {
+static const struct referenced_place* find_place(const struct places* p, const char* base,
+                                                 const char* anchor) {
 	for (int i = 0; i < p->n; i++) {
-		const struct place* at = &p->of[i];
+		const struct referenced_place* at = &p->of[i];
 		if (strcmp(at->base, base) == 0 &&
 		    (anchor ? at->anchor && strcmp(at->anchor, anchor) == 0 : !at->anchor))
 			return at;
@@ -252,11 +253,11 @@ static const cJSON* find_target(const struct places* p, const char* base, const 
 		for (const char* at = fragment; *at;)
 			name[n++] = (char)decoded(&at);
 		name[n] = 0;
-		const struct place* anchor = find_place(p, uri, name);
+		const struct referenced_place* anchor = find_place(p, uri, name);
 		*dynamic = anchor && anchor->dynamic;
 		return anchor ? anchor->schema : NULL;
 	}
-	const struct place* resource = find_place(p, uri, NULL);
+	const struct referenced_place* resource = find_place(p, uri, NULL);
 	return resource ? pointed(resource->schema, fragment ? fragment : "") : NULL;
 }
 

@@ -1,4 +1,4 @@
-/* What readers of regular expressions and of GBNF share: a place in the text, the tree that is read, in an
+/* Shared by the readers of regular expressions and of GBNF: a place in the text, the tree that is read, in an
  * arena of parts and of ranges of characters, and its way into a program. */
 #ifndef SWIFTLET_CORE_GRAMMAR_READER_H
 #define SWIFTLET_CORE_GRAMMAR_READER_H

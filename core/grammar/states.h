@@ -1,4 +1,5 @@
-/* What a text so far leaves open: a set of places in the program, each with the rules it has to return to.
+/* The state of a match after some text: a set of places in the program, each with the rules it has to return
+ * to.
  *
  * Stacks and sets are interned, so that a state is a number and equal states are one, and what a byte leads
  * to is remembered: the automaton becomes deterministic as it is walked. Everything lies in tables made at

@@ -3,14 +3,14 @@
 
 #include "core/jinja/node.h"
 
-struct reader {
+struct json_reader {
 	struct parser parser;
 	const char *trusted_member, *trusted_words;
 };
 
-static struct value read_value(struct reader*, bool trusted);
+static struct value read_value(struct json_reader*, bool trusted);
 
-static struct value read_list(struct reader* r) {
+static struct value read_list(struct json_reader* r) {
 	struct parser* const p = &r->parser;
 	struct value list = value_list(p->machine, LIST);
 	if (parser_take(p, "]"))
@@ -22,7 +22,7 @@ static struct value read_list(struct reader* r) {
 	return list;
 }
 
-static struct value read_text(struct reader* r, bool trusted) {
+static struct value read_text(struct json_reader* r, bool trusted) {
 	struct machine* const m = r->parser.machine;
 	struct string s = *r->parser.token.text;
 	if (!trusted || !string_among(&s, r->trusted_words))
@@ -31,7 +31,7 @@ static struct value read_text(struct reader* r, bool trusted) {
 	return value_string(machine_new(m, &s, sizeof s));
 }
 
-static struct value read_object(struct reader* r) {
+static struct value read_object(struct json_reader* r) {
 	struct parser* const p = &r->parser;
 	struct value object = value_dict(p->machine);
 	if (parser_take(p, "}"))
@@ -48,7 +48,7 @@ static struct value read_object(struct reader* r) {
 	return object;
 }
 
-static struct value read_value(struct reader* r, bool trusted) {
+static struct value read_value(struct json_reader* r, bool trusted) {
 	struct parser* const p = &r->parser;
 	const struct token t = p->token;
 	machine_charge(p->machine, 0);
@@ -70,7 +70,7 @@ static struct value read_value(struct reader* r, bool trusted) {
 struct value json_value(struct machine* m, const char* text, size_t size, const char* what,
                         const char* trusted_member, const char* trusted_words) {
 	const int line = m->line;
-	struct reader r = {.trusted_member = trusted_member, .trusted_words = trusted_words};
+	struct json_reader r = {.trusted_member = trusted_member, .trusted_words = trusted_words};
 	struct parser* const p = &r.parser;
 	p->machine = m;
 	p->lexer = lexer_start_json(m, text, size);

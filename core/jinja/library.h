@@ -1,4 +1,5 @@
-/* What templates can call: filters, tests, methods, global functions; and the evaluator that they call back.
+/* The functions that templates can call: filters, tests, methods, global functions; and the evaluator that
+ * they call back.
  */
 #ifndef SWIFTLET_CORE_JINJA_LIBRARY_H
 #define SWIFTLET_CORE_JINJA_LIBRARY_H

@@ -1,4 +1,4 @@
-/* What one rendering draws on: memory that is freed at once, and budgets that end what does not end.
+/* The resources of one rendering: memory that is freed at once, and budgets that end what does not end.
  *
  * Everything that a rendering makes lies in the machine's arena, so an error leaves from anywhere by longjmp
  * and nothing leaks. Budgets are counted, not timed: the same template fails at the same place on any

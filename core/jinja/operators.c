@@ -1,4 +1,4 @@
-/* What Python's operators do to values; whole numbers have 64 bits here, and say so when that is too few. */
+/* Python's operators on values; whole numbers have 64 bits here, and say so when that is too few. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

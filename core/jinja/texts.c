@@ -1,4 +1,4 @@
-/* What is done to texts: methods of strings, and filters and tests that do the same to whatever prints. */
+/* Operations on texts: methods of strings, and filters and tests that do the same to whatever prints. */
 #include <string.h>
 
 #include <utf8proc.h>

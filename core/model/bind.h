@@ -1,5 +1,5 @@
-/* What a model owns while it is open, and tensors of files found by the names their format gives them and
- * hung into the weight table. */
+/* The memory that a model owns while it is open, and tensors of files found by the names their format gives
+ * them and hung into the weight table. */
 #ifndef SWIFTLET_CORE_MODEL_BIND_H
 #define SWIFTLET_CORE_MODEL_BIND_H
 

@@ -1,4 +1,4 @@
-/* What a model is, as its config.json (or GGUF metadata) says: shape, family, which optional tensors
+/* A model's description in its config.json or GGUF metadata: shape, family, which optional tensors
  * there are, which tokens end a text. What it asks for and the pass does not do is an error. */
 #ifndef SWIFTLET_CORE_MODEL_CONFIG_H
 #define SWIFTLET_CORE_MODEL_CONFIG_H

@@ -11,7 +11,7 @@
 
 /* Where the text model's tensors are: a model of images and text has its own beside them, a checkpoint of the
  * inner model alone goes without "model.". */
-static const struct place {
+static const struct data_folder {
 	const char *embedding, *output_norm, *output, *block;
 } places[] = {
 #define PLACE(prefix, head)                                                                                  \
@@ -27,7 +27,7 @@ static const struct place {
 enum { NORM_NAME = 64 };
 
 /* The last norm beside the embedding, by the family's own name. */
-static const char* output_norm_of(const struct family* f, const struct place* at, char out[NORM_NAME]) {
+static const char* output_norm_of(const struct family* f, const struct data_folder* at, char out[NORM_NAME]) {
 	if (!f->output_norm)
 		return at->output_norm;
 	snprintf(out, NORM_NAME, "%.*s%s", (int)(strlen(at->output_norm) - strlen("norm")), at->output_norm,
@@ -39,7 +39,7 @@ static const char* output_norm_of(const struct family* f, const struct place* at
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table,
                                     char other[NORM_NAME]) {
 	const bool shorter = f->special == SPECIAL_LFM2;
-	const struct place* at = &places[0];
+	const struct data_folder* at = &places[0];
 	for (size_t i = sizeof places / sizeof *places; i-- > 0;)
 		if (tensor_table_find(table, places[i].embedding))
 			at = &places[i];

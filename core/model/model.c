@@ -1,4 +1,4 @@
-/* What MODEL of the command line means: content decides, then names. */
+/* Finds the model that MODEL of the command line means: content decides, then names. */
 #include "core/model/model.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* Where models lie on this machine: `builtin`, what `swiftlet pull` has fetched, the Hugging Face cache. */
+/* The places of models on this machine: `builtin`, what `swiftlet pull` has fetched, the Hugging Face cache.
+ */
 #ifndef SWIFTLET_CORE_MODEL_PLACES_H
 #define SWIFTLET_CORE_MODEL_PLACES_H
 

@@ -21,7 +21,7 @@
 
 enum { MAX_NESTING = 16 };
 
-struct translation {
+struct dialect_translation {
 	const char* pattern;
 	size_t size, at;
 	struct error* error;
@@ -42,11 +42,11 @@ bool expression_refuse(const char* pattern, size_t size, const char* why, struct
 	return error_set(error, "expression \"%.*s\": %s", (int)(size < 80 ? size : 80), pattern, why);
 }
 
-static bool refuse(const struct translation* t, const char* why) {
+static bool refuse(const struct dialect_translation* t, const char* why) {
 	return expression_refuse(t->pattern + t->at, t->size - t->at, why, t->error);
 }
 
-static char at(const struct translation* t, size_t ahead) {
+static char at(const struct dialect_translation* t, size_t ahead) {
 	return t->size - t->at > ahead ? t->pattern[t->at + ahead] : 0;
 }
 
@@ -68,7 +68,7 @@ static bool is_script(const char* name, size_t size) {
 }
 
 /* \p{…} or \P{…}, at the backslash. */
-static bool add_property(struct translation* t, struct buffer* out) {
+static bool add_property(struct dialect_translation* t, struct buffer* out) {
 	const char* const open = t->pattern + t->at;
 	const char* const close = memchr(open, '}', t->size - t->at);
 	if (at(t, 2) != '{' || !close) {
@@ -89,7 +89,7 @@ static bool add_property(struct translation* t, struct buffer* out) {
 }
 
 /* \uHHHH */
-static bool add_code(struct translation* t, struct buffer* out) {
+static bool add_code(struct dialect_translation* t, struct buffer* out) {
 	char code[16];
 	for (size_t i = 2; i < 6; i++)
 		if (hexadecimal_digit(at(t, i)) < 0)
@@ -115,7 +115,7 @@ static const char* set_of(char letter) {
 }
 
 /* An escape that means the same in and out of classes; done: it was one. */
-static bool add_common(struct translation* t, struct buffer* out, bool* done) {
+static bool add_common(struct dialect_translation* t, struct buffer* out, bool* done) {
 	const char letter = at(t, 1);
 	*done = true;
 	if (!letter)
@@ -128,7 +128,7 @@ static bool add_common(struct translation* t, struct buffer* out, bool* done) {
 	return true;
 }
 
-static bool add_escape(struct translation* t, struct buffer* out) {
+static bool add_escape(struct dialect_translation* t, struct buffer* out) {
 	const char letter = at(t, 1);
 	const char* const set = set_of(letter);
 	bool done;
@@ -163,7 +163,7 @@ static void add_member(struct members* m, const char* set, bool negated) {
 		add_text(&m->nested, "]");
 }
 
-static bool add_escaped_member(struct translation* t, struct members* m) {
+static bool add_escaped_member(struct dialect_translation* t, struct members* m) {
 	const char letter = at(t, 1);
 	bool done;
 	if (!add_common(t, &m->flat, &done))
@@ -198,7 +198,7 @@ static const struct {
                 {"xdigit", HEX}};
 
 /* [:alpha:] or [:^alpha:]. */
-static bool add_bracket(struct translation* t, struct members* m) {
+static bool add_bracket(struct dialect_translation* t, struct members* m) {
 	const bool negated = at(t, 2) == '^';
 	const char* const name = t->pattern + t->at + 2 + negated;
 	for (size_t i = 0; i < sizeof brackets / sizeof *brackets; i++) {
@@ -231,9 +231,9 @@ static void close_members(struct members* m, struct buffer* out) {
 	m->flat.size = m->nested.size = 0;
 }
 
-static bool add_class(struct translation*, struct buffer* out, int depth);
+static bool add_class(struct dialect_translation*, struct buffer* out, int depth);
 
-static bool add_nested(struct translation* t, struct members* m, int depth) {
+static bool add_nested(struct dialect_translation* t, struct members* m, int depth) {
 	if (at(t, 1) == ':')
 		return add_bracket(t, m);
 	add_text(&m->nested, "|");
@@ -241,7 +241,7 @@ static bool add_nested(struct translation* t, struct members* m, int depth) {
 }
 
 /* The members up to the closing bracket; all but the last part of an intersection go to `ahead`. */
-static bool read_members(struct translation* t, struct members* m, struct buffer* ahead, int depth) {
+static bool read_members(struct dialect_translation* t, struct members* m, struct buffer* ahead, int depth) {
 	for (bool first = true;; first = false) {
 		const char c = at(t, 0);
 		if (t->at >= t->size)
@@ -275,7 +275,7 @@ static void negate(struct members* m, struct buffer* out) {
 }
 
 /* A class, at its opening bracket. */
-static bool add_class(struct translation* t, struct buffer* out, int depth) {
+static bool add_class(struct dialect_translation* t, struct buffer* out, int depth) {
 	struct members m = {0};
 	struct buffer ahead = {0};
 	const bool negated = at(t, 1) == '^';
@@ -303,7 +303,7 @@ static bool add_class(struct translation* t, struct buffer* out, int depth) {
 /* ---- the whole -------------------------------------------------------------------------------- */
 
 bool expression_translate(const char* pattern, size_t size, struct buffer* out, struct error* error) {
-	struct translation t = {.pattern = pattern, .size = size, .error = error};
+	struct dialect_translation t = {.pattern = pattern, .size = size, .error = error};
 	while (t.at < size) {
 		const char c = pattern[t.at];
 		if (c == '\\' ? !add_escape(&t, out) : c == '[' && !add_class(&t, out, 0))

@@ -1,4 +1,4 @@
-/* What happens to a text before pieces are merged: it is rewritten (composed, replaced in, begun with a
+/* The steps before pieces are merged: a text is rewritten (composed, replaced in, begun with a
  * space) and cut into words, within which alone pieces are merged.
  *
  * A tokenizer has two lists of steps, each step from the words of the one before: its normalizer, to which a

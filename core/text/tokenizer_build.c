@@ -1,4 +1,4 @@
-/* What every reader of a tokenizer does at the end: bytes, printed forms, merging order, added tokens. */
+/* The last steps of every reader of a tokenizer: bytes, printed forms, merging order, added tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What the JSON files of a folder say: tokenizer.json's vocabulary and steps, and in tokenizer_config.json
- * which tokens begin and end a text, and how the prefix space is treated. */
+/* Reads a tokenizer from a folder's JSON files: tokenizer.json's vocabulary and steps, and in
+ * tokenizer_config.json which tokens begin and end a text, and how the prefix space is treated. */
 #ifndef SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
 #define SWIFTLET_CORE_TEXT_TOKENIZER_JSON_H
 

@@ -1,4 +1,4 @@
-/* What a tokenizer is made of; for the readers that build one and the stages that run it.
+/* The parts of a tokenizer, for the readers that build one and the stages that run it.
  *
  * Encoding goes: split at added tokens -> normalize -> split at added tokens met after normalizing ->
  * pre-tokenize into words -> merge each word into pieces. */

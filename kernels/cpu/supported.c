@@ -1,4 +1,4 @@
-/* What this processor can run. */
+/* The instruction sets that this processor can run. */
 #include "kernels/cpu/matmul.h"
 
 #if defined(__x86_64__)

@@ -9,7 +9,7 @@
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
 /* The families' names of these tokens. Without a middle token the suffix comes first (Codestral). */
-static const struct family {
+static const struct infill_family {
 	const char *prefix, *suffix, *middle, *repository, *file;
 } families[] = {
     {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>",
@@ -22,7 +22,7 @@ static const struct family {
     {"<PRE>", "<SUF>", "<MID>", NULL, NULL},
     {"[PREFIX]", "[SUFFIX]", NULL, NULL, NULL}};
 
-static const struct family* family_of(const struct tokenizer* t) {
+static const struct infill_family* family_of(const struct tokenizer* t) {
 	for (size_t i = 0; i < sizeof families / sizeof *families; i++)
 		if (tokenizer_find(t, families[i].prefix) >= 0 && tokenizer_find(t, families[i].suffix) >= 0 &&
 		    (!families[i].middle || tokenizer_find(t, families[i].middle) >= 0))
@@ -41,7 +41,7 @@ static bool put_text(const struct tokenizer* t, const char* text, struct token_l
 }
 
 /* Other files, [{"filename", "text"}, …], as far as they fill half of the context. */
-static bool put_files(const struct family* f, const struct generation* g, const struct api_request* q,
+static bool put_files(const struct infill_family* f, const struct generation* g, const struct api_request* q,
                       struct token_list* out) {
 	const struct tokenizer* t = g->server->model->tokenizer;
 	cJSON* list = f->file && q->extra_files ? cJSON_Parse(q->extra_files) : NULL;
@@ -62,7 +62,7 @@ static bool put_files(const struct family* f, const struct generation* g, const 
 }
 
 /* An end that the model's own end tokens do not have: it would go on with another file. */
-static void add_ends(const struct family* f, const struct tokenizer* t, struct api_request* q) {
+static void add_ends(const struct infill_family* f, const struct tokenizer* t, struct api_request* q) {
 	const char* const names[] = {"<|endoftext|>", "<|fim_pad|>", "<|cursor|>",  "<EOT>",
 	                             "▁<EOT>",        f->file,       f->repository, f->prefix};
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -75,7 +75,7 @@ static void add_ends(const struct family* f, const struct tokenizer* t, struct a
 bool infill_encode(const struct generation* g, struct api_request* q, struct token_list* out,
                    struct api_error* e) {
 	const struct tokenizer* t = g->server->model->tokenizer;
-	const struct family* f = family_of(t);
+	const struct infill_family* f = family_of(t);
 	const char* text = q->prompt[0].text;
 	if (!f)
 		return api_refuse(

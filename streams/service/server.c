@@ -85,6 +85,10 @@ static bool open_port(struct server* s, struct error* e) {
 }
 
 static bool open_prompts(struct server* s, struct error* e) {
+	const struct model_shape* shape = &s->model->weights.shape;
+	if (attention_blocks(shape) < shape->n_blocks)
+		return error_set(e, "--prompt-cache: the states of %s's recurrent blocks are not kept on disk",
+		                 s->model->name);
 	if (!s->engine->backend->page_restore)
 		return error_set(e, "--prompt-cache: %s does not keep prompts on disk; the CPU does, in one process",
 		                 s->engine->backend->name);

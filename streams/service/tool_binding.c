@@ -1,4 +1,4 @@
-/* What a model calls is bound to the tools' names and schemas: where a call is forced, where a tool is
+/* Binds a model's calls to the tools' names and schemas: where a call is forced, where a tool is
  * strict, and where the answer keeps a form beside tools. Special tokens of the way in which a model writes
  * its calls stand in the grammar by their names. */
 #include "streams/service/generation.h"

@@ -9,8 +9,8 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/drafter.h"
-#include "core/draft/probe.h"
+#include "core/methods/method_drafter.h"
+#include "core/methods/probe.h"
 
 enum { TEXT = 400, VOCAB = 50 };
 
@@ -29,8 +29,8 @@ static int first_place(const int32_t* text, int n) {
 
 static void prompt_lookup(void** state) {
 	(void)state;
-	const struct drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = 10};
-	const struct drafter* d = drafters[SOURCE_ngram];
+	const struct method_drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = 10};
+	const struct method_drafter* d = &ngram_drafter;
 	void* ngram = d->open(&setup);
 	int32_t text[TEXT];
 	for (int alphabet = 2; alphabet <= VOCAB; alphabet += 16) {
@@ -57,9 +57,8 @@ static void prompt_lookup(void** state) {
 }
 
 /* Rounds against a target whose next token depends on the last one alone; how many drafts it accepted. */
-static int rounds(enum drafter_source source, int most, int period, int n_rounds) {
-	const struct drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = most};
-	const struct drafter* d = drafters[source];
+static int rounds(const struct method_drafter* d, int most, int period, int n_rounds) {
+	const struct method_drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = most};
 	static struct result out[MAX_ROWS];
 	void* guesser = d->open(&setup);
 	int32_t last = 7;
@@ -87,24 +86,26 @@ static int rounds(enum drafter_source source, int most, int period, int n_rounds
  * follows it. */
 static void windows_settle(void** state) {
 	(void)state;
-	assert_true(rounds(SOURCE_jacobi, 8, 1, 40) >= 38 * 8);
-	assert_true(rounds(SOURCE_lookahead, 2, 20, 80) > 80);
+	assert_true(rounds(&jacobi_drafter, 8, 1, 40) >= 38 * 8);
+	assert_true(rounds(&lookahead_drafter, 2, 20, 80) > 80);
 }
 
 static void nothing_deeper(void** state) {
 	(void)state;
-	for (int source = BEFORE_STANDALONE_DRAFTERS + 1; source < ALL_DRAFTERS; source++)
-		for (int depth = 0; drafters[source]->grow && depth < 8; depth++) {
-			const struct drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = 25};
-			void* guesser = drafters[source]->open(&setup);
+	const struct method_drafter* const guessing[] = {&ngram_drafter, &jacobi_drafter, &lookahead_drafter};
+	for (int i = 0; i < 3; i++)
+		for (int depth = 0; depth < 8; depth++) {
+			const struct method_drafter* d = guessing[i];
+			const struct method_drafter_setup setup = {.context = TEXT, .vocab = VOCAB, .most = 25};
+			void* guesser = d->open(&setup);
 			struct tree tree;
-			drafters[source]->begin(
-			    guesser, &(struct drafter_text){.prompt = (const int32_t[]){1, 2, 1, 2, 1}, .n_prompt = 5});
+			d->begin(guesser,
+			         &(struct drafter_text){.prompt = (const int32_t[]){1, 2, 1, 2, 1}, .n_prompt = 5});
 			tree_start(&tree, 1);
-			drafters[source]->grow(guesser, &tree, depth);
-			for (int i = 0; i < tree.n; i++)
-				assert_true(tree.depth[i] <= depth);
-			drafters[source]->close(guesser);
+			d->grow(guesser, &tree, depth);
+			for (int row = 0; row < tree.n; row++)
+				assert_true(tree.depth[row] <= depth);
+			d->close(guesser);
 		}
 }
 

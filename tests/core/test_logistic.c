@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/draft/logistic.h"
+#include "core/methods/logistic.h"
 #include "gp/random.h"
 
 enum { N = 2000, DIMS = 6 };

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "core/draft/rejection.h"
+#include "core/methods/rejection.h"
 #include "kernels/sample.h"
 
 enum { VOCAB = 5, DEPTH = 3, TEXTS = VOCAB * VOCAB * VOCAB };

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/draft/stop.h"
+#include "core/methods/stop.h"
 
 /* Steps until the chain of these probabilities ends. */
 static int steps(struct stopper* s, const float* chance, int n) {

@@ -24,7 +24,7 @@ def full_disk():
         resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (none, most))
         resumes = lambda: (s.complete(PROMPT, max_tokens=24, temperature=0, metadata={"task": "after"}), s.metric("swiftlet_store_failed") == 0)[1]
         wait_for("the store to be written again", resumes, 120)
-        listed = subprocess.run([PROGRAM, "masks", "list", "--store", s.store], capture_output=True, text=True).stdout
+        listed = subprocess.run([PROGRAM, "masks", "list", "--all", "--store", s.store], capture_output=True, text=True).stdout
         assert "full" in listed, listed
     assert "kept in memory" in s.said and "written again" in s.said, s.said
 

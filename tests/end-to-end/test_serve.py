@@ -547,7 +547,7 @@ def graceful_stop():
         with Server("--grace", "600", store=store) as s:
             status, _, answer = stop_beside(s, prompt="Once upon a time", max_tokens=300, temperature=0, metadata={"task": "kept"})
         assert status == 200 and answer["choices"][0]["finish_reason"] in ("length", "stop"), answer
-        listed = subprocess.run([PROGRAM, "masks", "list", "--store", store], capture_output=True, text=True)
+        listed = subprocess.run([PROGRAM, "masks", "list", "--all", "--store", store], capture_output=True, text=True)
         assert "kept" in listed.stdout, listed
     with Server("--grace", "0") as s:
         assert stop_beside(s, **LONG)[0] in (200, 503)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/decode/layer_programming.h"
+#include "core/methods/layer_programming.h"
 #include "gp/random.h"
 
 enum { BLOCKS = 6, LAST = 2 * BLOCKS, DIM = 16, SKIPPABLE = LAST - 4 };

@@ -732,6 +732,49 @@ static void what_to_hope_for_beside_a_copy(void** state) {
 	search_close(s);
 }
 
+/* With draft weights by input channel nothing is searched before drafts run with them, then levels are, and
+ * only in windows that may cost what they like. */
+static void levels_are_searched_by_channel(void** state) {
+	(void)state;
+	struct search_options o = options(24, 1);
+	struct search_costs costs = costs_of(24, 0.02);
+	double influence[48];
+	struct proposal p;
+	o.skip_ratio = 0;
+	o.draft_bits = 4;
+	o.channels = true;
+	o.levels = (struct levels){{{50, 50, 50, 75}, {50, 50, 50, 75}, {50, 50, 50, 75}}};
+	for (int i = 0; i < 48; i++)
+		mask_set(&o.quantized, i, true);
+	make_influence(influence, 24, 3);
+	struct search* s = open_search(&o);
+	search_set_influence(s, influence, 64);
+	search_set_costs(s, &costs);
+	search_window(s, 1, WINDOW);
+	struct mask best = search_best(s, NULL);
+	assert_int_equal(mask_count(&best), 0);
+	assert_false(search_propose(s, &p));
+	for (int k = 0; k < COLUMN_KINDS; k++)
+		costs.channel[k] = 0.25 * (costs.attention + costs.mlp) / COLUMN_KINDS;
+	search_set_costs(s, &costs);
+	search_use_draft_weights(s);
+	assert_true(search_has_draft_weights(s) && search_waits(s) && isnan(search_speedup(s)));
+	search_spend(s, false);
+	assert_true(search_spares(s));
+	search_spend(s, true);
+	assert_false(search_spares(s));
+	for (int i = 0; i < 40; i++) {
+		assert_true(search_propose(s, &p));
+		assert_int_equal(p.step, i);
+		assert_true(i == 0 || p.mask.has_levels);
+		p.log_probability = -0.5;
+		search_observe(s, &p, WINDOW * 3 / 4, WINDOW);
+	}
+	assert_int_equal(search_steps(s), 39);
+	assert_true(search_speedup(s) > 0);
+	search_close(s);
+}
+
 /* What is given stays: skipped, and what it says of draft weights before there are some. */
 static void a_given_mask_keeps_its_states(void** state) {
 	(void)state;
@@ -887,6 +930,7 @@ int main(void) {
 	    cmocka_unit_test(a_given_ratio_stays),
 	    cmocka_unit_test(a_copy_is_taken_where_it_pays),
 	    cmocka_unit_test(what_to_hope_for_beside_a_copy),
+	    cmocka_unit_test(levels_are_searched_by_channel),
 	    cmocka_unit_test(a_given_mask_keeps_its_states),
 	    cmocka_unit_test(drafts_move_the_choice),
 	    cmocka_unit_test(published_steps),

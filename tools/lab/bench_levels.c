@@ -19,7 +19,7 @@
 enum { MOST_TOKENS = 128, TURNS = 15, MOST_WAYS = 8 };
 
 /* One choice of levels. */
-struct way {
+struct level_way {
 	struct levels levels;
 	double read; /* the share of the draft weights' bytes */
 	int64_t right, rows;
@@ -32,7 +32,7 @@ struct levels_bench {
 	int most_prompts, most_tokens;
 	struct prompt_list prompts;
 	struct state_text* text; /* (prompts) */
-	struct way way[MOST_WAYS];
+	struct level_way way[MOST_WAYS];
 	int n_ways;
 	const struct draft_weights* quantized;
 	struct mask layers;
@@ -55,7 +55,7 @@ static double share_read(const struct levels_bench* b, const struct levels* leve
 }
 
 static void add_way(struct levels_bench* b, const double kept[COLUMN_KINDS]) {
-	struct way* way = &b->way[b->n_ways++];
+	struct level_way* way = &b->way[b->n_ways++];
 	for (int d = 0; d < LEVEL_DEPTHS; d++)
 		for (int k = 0; k < COLUMN_KINDS; k++)
 			way->levels.left_out[d][k] = (uint8_t)lround(fmin(LEVEL_MOST, fmax(0, 100 * (1 - kept[k]))));
@@ -82,13 +82,13 @@ static bool choose_levels(struct levels_bench* b, struct error* error) {
 
 /* ---- measuring ------------------------------------------------------------------------------ */
 
-static void take_draft(const struct levels_bench* b, const struct way* way, struct pass* pass) {
+static void take_draft(const struct levels_bench* b, const struct level_way* way, struct pass* pass) {
 	pass->quantized = &b->layers;
 	pass->levels = &way->levels;
 }
 
 /* The answer's rows, each a segment that sees the committed tokens before it. */
-static bool judge_rows(struct levels_bench* b, struct way* way, const struct state_text* t,
+static bool judge_rows(struct levels_bench* b, struct level_way* way, const struct state_text* t,
                        struct error* error) {
 	struct segment segment[MOST_TOKENS] = {{0}};
 	int32_t parent[MOST_TOKENS];
@@ -116,7 +116,7 @@ static bool judge_rows(struct levels_bench* b, struct way* way, const struct sta
 }
 
 /* Seconds of a one-row pass behind the text; way NULL: a plain one. */
-static bool time_step(const struct levels_bench* b, const struct state_text* t, const struct way* way,
+static bool time_step(const struct levels_bench* b, const struct state_text* t, const struct level_way* way,
                       double* seconds, struct error* error) {
 	struct backend* backend = t->cache->backend;
 	const uint64_t* allowed = b->list;
@@ -164,7 +164,7 @@ static void report_ways(struct levels_bench* b, cJSON* out) {
 	const double plain = bench_median(b->plain, TURNS);
 	cJSON_AddNumberToObject(out, "plain_seconds", plain);
 	for (int i = 0; i < b->n_ways; i++) {
-		struct way* way = &b->way[i];
+		struct level_way* way = &b->way[i];
 		cJSON* const row = bench_json_row(list);
 		double kept[COLUMN_KINDS];
 		for (int k = 0; k < COLUMN_KINDS; k++)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/exit_choice.h"
+#include "core/methods/exit_choice.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
@@ -116,7 +116,7 @@ static bool measure_text(struct match_bench* b, const struct state_text* t, stru
 	return run_exits(b, t->id + t->n_prompt - 1, t->n - t->n_prompt, error);
 }
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- report --------------------------------------------------------------------------------- */
 
 /* Over all positions where `position` is negative. */
 static double rate(const struct match_bench* b, const struct rates* r, int position, int k) {

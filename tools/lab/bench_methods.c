@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/decode/method.h"
-#include "core/decode/standalone.h"
+#include "core/methods/method.h"
+#include "core/methods/standalone.h"
 #include "tools/lab/contest.h"
 
 struct methods_bench {
@@ -28,7 +28,8 @@ static int check_methods_options(struct bench_part* part) {
 		const size_t n = strcspn(at, ",");
 		char known[400] = "";
 		int i = 0;
-		while (i < SWIFTLET_METHODS && (strncmp(methods[i].name, at, n) != 0 || methods[i].name[n] != 0))
+		while (i < SWIFTLET_METHODS && (strncmp(method_name((enum swiftlet_method)i), at, n) != 0 ||
+		                                method_name((enum swiftlet_method)i)[n] != 0))
 			i++;
 		if (i < SWIFTLET_METHODS) {
 			b->named[i] = true;
@@ -36,7 +37,7 @@ static int check_methods_options(struct bench_part* part) {
 		}
 		for (int k = 0; k < SWIFTLET_METHODS; k++)
 			snprintf(known + strlen(known), sizeof known - strlen(known), k > 0 ? ", %s" : "%s",
-			         methods[k].name);
+			         method_name((enum swiftlet_method)k));
 		return complain(STATUS_USAGE, "--methods: found %.*s, expected some of: %s", (int)n, at, known);
 	}
 	return OPTIONS_GO_ON;
@@ -63,7 +64,7 @@ static bool enter_contest(struct methods_bench* b, enum swiftlet_method method, 
 	struct swiftlet_options o = b->part.bench.options;
 	struct error why = {{0}};
 	o.method = method;
-	if (!contest_enter(c, methods[method].name, &o, &why, error))
+	if (!contest_enter(c, method_name((enum swiftlet_method)method), &o, &why, error))
 		return false;
 	struct way* way = &c->way[c->n - 1];
 	if (way->session && method == SWIFTLET_SELF_SPEC && !give_mask(b, way, &why, error))
@@ -120,7 +121,6 @@ static void report_figures(const struct methods_bench* b, cJSON* out) {
 			continue;
 		}
 		report_method(b, i, every_prompt, plain_seconds, to);
-		bench_json_number(to, "memory_bytes", (double)session_method_bytes(is->session));
 		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
@@ -164,7 +164,6 @@ int bench_methods_main(int argc, char** argv) {
 	        "  CR, CTAR          Kangaroo, equations 1 and 2\n"
 	        "  rows              rows of a verification\n"
 	        "  c                 cost of a draft step over a plain step\n"
-	        "  memory_bytes      what the method keeps beside the model and its KV cache\n"
 	        "  differing         tokens that are not plain decoding's; rejection sampling, which is "
 	        "lossless\n"
 	        "                    in distribution, has some",

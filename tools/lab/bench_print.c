@@ -1,4 +1,4 @@
-/* What the benchmarks print: a bar while they run, and JSON or tables of it. */
+/* Output of the benchmarks: a bar while they run, and JSON or tables of it. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -41,7 +41,7 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	return good;
 }
 
-/* ---- telling -------------------------------------------------------------------------------- */
+/* ---- report --------------------------------------------------------------------------------- */
 
 static void report_choice(const struct contest* t, cJSON* list, const char* name, struct choice choice) {
 	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
@@ -169,7 +169,7 @@ int bench_real_main(int argc, char** argv) {
 	const int status = options_parse(&line, argc, argv);
 	if (status != OPTIONS_GO_ON)
 		return status;
-	if (!method_plans(options))
+	if (!options_plan(options))
 		return complain(STATUS_USAGE, "bench real: --method %s: expected auto or swift",
 		                method_name(options->method));
 	if (line.n_words > 0 && r.part.bench.wish.model)

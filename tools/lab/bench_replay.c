@@ -263,7 +263,7 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	return good && (r->instances > 0 || error_set(error, "%s: no prompt that can be decoded", r->input));
 }
 
-/* ---- opening and telling -------------------------------------------------------------------- */
+/* ---- opening and report --------------------------------------------------------------------- */
 
 static bool open_drafters(struct replay* r, struct error* error) {
 	const struct model_shape* shape = &r->part.bench.model->weights.shape;

@@ -22,14 +22,14 @@
 enum { WINDOW = 32, MOST_WINDOWS = 256, CHECKPOINTS = 3, MOST_SHARES = 8, ON_A_WINDOW = 12 };
 enum { LEARN, JUDGE };
 
-struct window {
+struct search_window {
 	int text, base, size; /* predicts id[base + 1 … base + size] from `base` committed tokens */
 };
 
 struct half {
 	struct prompt_list prompts;
-	struct state_text* text;            /* (prompts.n) with their caches */
-	struct window window[MOST_WINDOWS]; /* round and round over the texts */
+	struct state_text* text;                   /* (prompts.n) with their caches */
+	struct search_window window[MOST_WINDOWS]; /* round and round over the texts */
 	int windows;
 };
 
@@ -43,7 +43,7 @@ enum { PROPOSERS = sizeof proposers / sizeof *proposers };
 static const int checkpoint[CHECKPOINTS] = {10, 25, 100};
 
 /* Sums over rows, and which rows of a half were right. */
-struct score {
+struct window_score {
 	int rows, matches;
 	double log_probability;               /* the draft's of the target's token, each .03 at least */
 	uint8_t right[MOST_WINDOWS * WINDOW]; /* (rows) */
@@ -61,7 +61,7 @@ struct searching {
 	struct mask quantized; /* the sub-layers that have draft weights, and whether the head has */
 	bool head;
 	struct level_model model;
-	struct score start, now; /* the judges' of the start and of the mask at hand */
+	struct window_score start, now; /* the judges' of the start and of the mask at hand */
 	cJSON* rows;
 };
 
@@ -77,20 +77,20 @@ static void cut_windows(struct half* half) {
 			const int base = t->n_prompt - 1 + at, left = t->n - 1 - base;
 			if (left < WINDOW / 8 || half->windows == MOST_WINDOWS)
 				continue;
-			half->window[half->windows++] = (struct window){i, base, least(left, WINDOW)};
+			half->window[half->windows++] = (struct search_window){i, base, least(left, WINDOW)};
 			more = true;
 		}
 	}
 }
 
-struct walk {
+struct state_walk {
 	struct searching* s;
 	const struct state_text* text;
 };
 
 /* Influence of the answer's rows. */
 static void take_states(void* user, int first, int n, float* const* state) {
-	const struct walk* w = user;
+	const struct state_walk* w = user;
 	const int dim = w->s->part.bench.model->weights.shape.dim;
 	const int skip = w->text->n_prompt > first ? w->text->n_prompt - first : 0;
 	float* point[2 * MAX_BLOCKS + 1] = {NULL};
@@ -114,7 +114,7 @@ static bool answer_prompts(struct searching* s, int which, struct error* error) 
 	if (!state_texts_answer(bench, h->prompts.prompt, h->prompts.n, h->text, error))
 		return false;
 	for (int i = 0; i < h->prompts.n; i++) {
-		struct walk w = {s, &h->text[i]};
+		struct state_walk w = {s, &h->text[i]};
 		bench_progress((double)i / h->prompts.n, "states");
 		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], &points, take_states, &w, error)
 		                     : state_text_fill(bench, &h->text[i], error)))
@@ -148,7 +148,7 @@ static void close_texts(struct searching* s) {
 
 /* Each row a segment of its own, that sees the tokens before it. */
 static bool score_window(const struct searching* s, const struct half* half, const struct mask* mask,
-                         const struct window* w, struct score* score, struct error* error) {
+                         const struct search_window* w, struct window_score* score, struct error* error) {
 	struct backend* const backend = s->part.bench.engine->backend;
 	const struct state_text* t = &half->text[w->text];
 	struct segment segment[WINDOW];
@@ -183,7 +183,7 @@ static bool score_window(const struct searching* s, const struct half* half, con
 
 /* The mask's score on windows [first, first + n) of a half. */
 static bool score_windows(const struct searching* s, int which, const struct mask* mask, int first, int n,
-                          struct score* score, struct error* error) {
+                          struct window_score* score, struct error* error) {
 	const struct half* h = &s->half[which];
 	score->rows = score->matches = 0;
 	score->log_probability = 0;

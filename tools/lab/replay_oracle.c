@@ -8,7 +8,7 @@
 
 enum { DEEPEST = 16, LONGEST = 12 };
 
-struct place {
+struct replay_place {
 	uint8_t match;        /* tokens of the text's suffix that stands elsewhere */
 	uint8_t chain, right; /* candidates in a row; of these right */
 	uint8_t left;         /* draft tokens that the answer has room for; 0: its last token is next */
@@ -17,7 +17,7 @@ struct place {
 
 struct replay_oracle {
 	void* drafter;
-	struct place* place; /* (n) of all answers, in order */
+	struct replay_place* place; /* (n) of all answers, in order */
 	int n;
 	size_t capacity;
 };
@@ -41,8 +41,9 @@ void oracle_close(struct replay_oracle* o) {
 }
 
 /* rest (n_rest): what follows the text. */
-static struct place follow_policy(struct replay_oracle* o, int32_t root, const int32_t* rest, int n_rest) {
-	struct place p = {.left = (uint8_t)(n_rest - 1 < DEEPEST ? n_rest - 1 : DEEPEST)};
+static struct replay_place follow_policy(struct replay_oracle* o, int32_t root, const int32_t* rest,
+                                         int n_rest) {
+	struct replay_place p = {.left = (uint8_t)(n_rest - 1 < DEEPEST ? n_rest - 1 : DEEPEST)};
 	struct candidate first;
 	struct tree tree;
 	bool right = true;
@@ -69,7 +70,7 @@ bool oracle_add(struct replay_oracle* o, const int32_t* text, int n_prompt, int 
 		if (i + 1 < n)
 			o->place[o->n++] = follow_policy(o, text[i], text + i + 1, n - i - 1);
 		else
-			o->place[o->n++] = (struct place){.last = true};
+			o->place[o->n++] = (struct replay_place){.last = true};
 	}
 	return true;
 }
@@ -77,7 +78,7 @@ bool oracle_add(struct replay_oracle* o, const int32_t* text, int n_prompt, int 
 static double best_at_all(const struct replay_oracle* o, const float* verify) {
 	double cost[DEEPEST + 2] = {0}, tokens = 0; /* of the rest of the answer, from the i-th place on */
 	for (int i = o->n - 1; i >= 0; i--) {
-		const struct place* p = &o->place[i];
+		const struct replay_place* p = &o->place[i];
 		double best = INFINITY;
 		for (int d = 0; !p->last && d <= p->right; d++)
 			best = fmin(best, (double)verify[1 + d] + cost[d]);
@@ -92,7 +93,7 @@ static double best_at_all(const struct replay_oracle* o, const float* verify) {
 static double by_rule(const struct replay_oracle* o, const float* verify, int match, int depth) {
 	double cost = 0, tokens = 0;
 	for (int i = 0; i < o->n;) {
-		const struct place* p = &o->place[i];
+		const struct replay_place* p = &o->place[i];
 		int brought = 1;
 		if (!p->last) {
 			const int rows = p->match < match ? 0 : p->chain < depth ? p->chain : depth;

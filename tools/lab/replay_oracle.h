@@ -1,5 +1,5 @@
-/* What the best policy of the same tables would bring, known afterwards: what `bench replay --oracle` holds
- * the planner to.
+/* The gain of the best policy of the same tables, known afterwards: `bench replay --oracle` holds the planner
+ * to it.
  *
  * At each token of a recorded answer the chain of retrieval's first candidates is followed as far as it goes:
  * how many of its tokens are right, and how long a suffix of the text the first one was found by. From these

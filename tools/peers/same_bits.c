@@ -1,5 +1,5 @@
-/* What a session says of the prompts on standard input, to the last bit: for same_bits.py, which builds this
- * against two versions of the library.
+/* Prints a session's answers to the prompts on standard input, to the last bit: for same_bits.py, which
+ * builds this against two versions of the library.
  *
  *     same_bits MODEL LOGPROBS ATTENTION MLP [NAME VALUE]…     blocks to skip as "3,4", or "-"
  *

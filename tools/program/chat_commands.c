@@ -1,4 +1,4 @@
-/* What a line that begins with '/' does in a chat. */
+/* Commands in a chat: lines that begin with '/'. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/method.h"
 #include "core/files/grow.h"
+#include "core/methods/method.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
@@ -183,7 +183,11 @@ static void print_methods(struct model* model) {
 	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++) {
 		if (!method_has_auxiliary_weights(&methods[i], &engine, &error))
 			continue;
-		printf("%s %s", n == 0 ? "" : n % 8 == 0 ? ",\n            " : ",", methods[i].name);
+		printf("%s %s",
+		       n == 0       ? ""
+		       : n % 8 == 0 ? ",\n            "
+		                    : ",",
+		       method_name((enum swiftlet_method)i));
 		n++;
 	}
 	putchar('\n');

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/decode/standalone.h"
+#include "core/decode/session.h"
 #include "tools/program/command.h"
 #include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"

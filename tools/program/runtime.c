@@ -55,7 +55,7 @@ void hide_password(const char* address) {
 bool runtime_open_memory(struct runtime* r, struct error* error) {
 	const struct runtime_wish* const w = &r->wish;
 	char path[1024];
-	if (!r->options.bank || !method_plans(&r->options) || (w->mask && !w->store))
+	if (!r->options.bank || !options_plan(&r->options) || (w->mask && !w->store))
 		return true;
 	if (w->store || w->no_store) {
 		r->memory = memory_open(r->model, r->name, w->store, error);

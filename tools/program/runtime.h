@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "core/decode/method.h"
+#include "core/decode/session.h"
 #include "core/decode/options.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"

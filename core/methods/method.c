@@ -1,43 +1,33 @@
 /* The table, and what each row needs of a model. */
-#include "core/decode/method.h"
+#include "core/methods/method.h"
 
 /* Thresholds and lengths are the papers': SWIFT's code (0.8, 25), Draft & Verify (12), CLaSp (0.7),
  * AdaSPEED's appendix (0.8), Kangaroo section 4.1 (0.6, 6). */
 const struct method methods[SWIFTLET_METHODS] = {
-    /* skipped sub-layers, chosen on the fly, beside drafts that cost no pass */
-    [SWIFTLET_SWIFT] = {"swift", DRAFTS_PLANNED},
-    /* plain decoding */
-    [SWIFTLET_VANILLA] = {"vanilla", DRAFTS_NOTHING},
-    /* whatever pays by measured costs: skipped sub-layers, quantized draft weights, text */
-    [SWIFTLET_AUTO] = {"auto", DRAFTS_PLANNED},
     /* what followed the last tokens earlier in the text (prompt lookup) */
-    [SWIFTLET_NGRAM] = {"ngram", DRAFTS_ALONE, SOURCE_ngram, .most = 10},
+    [SWIFTLET_NGRAM] = {&ngram_drafter, .most = 10},
     /* a window of guesses, all positions at once (parallel decoding) */
-    [SWIFTLET_JACOBI] = {"jacobi", DRAFTS_ALONE, SOURCE_jacobi, .most = 8},
+    [SWIFTLET_JACOBI] = {&jacobi_drafter, .most = 8},
     /* a window of guesses that fills a pool of n-grams */
-    [SWIFTLET_LOOKAHEAD] = {"lookahead", DRAFTS_ALONE, SOURCE_lookahead, .tree = TREE_GUESSED, .most = 2},
+    [SWIFTLET_LOOKAHEAD] = {&lookahead_drafter, .tree = TREE_GUESSED, .most = 2},
     /* skipped sub-layers, evenly spaced */
-    [SWIFTLET_UNIFORM] = {"uniform", DRAFTS_ALONE, SOURCE_skip, MASK_UNIFORM, TREE_WIDE, STOP_MARGINAL, 0.8f,
-                          .most = 25},
+    [SWIFTLET_UNIFORM] = {&skip_drafter, MASK_UNIFORM, TREE_WIDE, STOP_MARGINAL, 0.8f, .most = 25},
     /* skipped sub-layers, drawn once by --seed */
-    [SWIFTLET_RANDOM] = {"random", DRAFTS_ALONE, SOURCE_skip, MASK_RANDOM, TREE_WIDE, STOP_MARGINAL, 0.8f,
-                         .most = 25},
+    [SWIFTLET_RANDOM] = {&skip_drafter, MASK_RANDOM, TREE_WIDE, STOP_MARGINAL, 0.8f, .most = 25},
     /* a mask found offline (--mask), adaptive stop (Draft & Verify) */
-    [SWIFTLET_SELF_SPEC] = {"self-spec", DRAFTS_ALONE, SOURCE_skip, MASK_GIVEN, TREE_CHAIN, STOP_MARGINAL,
-                            0.8f, .adapts = true, .most = 12},
+    [SWIFTLET_SELF_SPEC] = {&skip_drafter, MASK_GIVEN, TREE_CHAIN, STOP_MARGINAL, 0.8f, .adapts = true,
+                            .most = 12},
     /* a mask by dynamic programming after each verification */
-    [SWIFTLET_CLASP] = {"clasp", DRAFTS_ALONE, SOURCE_skip, MASK_PROGRAMMED, TREE_CHAIN, STOP_MARGINAL, 0.7f,
-                        .most = 25},
+    [SWIFTLET_CLASP] = {&skip_drafter, MASK_PROGRAMMED, TREE_CHAIN, STOP_MARGINAL, 0.7f, .most = 25},
     /* the first --exit-block blocks and the head, --speculations steps */
-    [SWIFTLET_LAYERSKIP] = {"layerskip", DRAFTS_ALONE, SOURCE_exit},
+    [SWIFTLET_LAYERSKIP] = {&exit_drafter},
     /* an exit's drafts until their joint chance is too low */
-    [SWIFTLET_ADASPEED] = {"adaspeed", DRAFTS_ALONE, SOURCE_exit, MASK_NONE, TREE_CHAIN, STOP_PRODUCT, 0.8f,
-                           .adapts = true},
+    [SWIFTLET_ADASPEED] = {&exit_drafter, MASK_NONE, TREE_CHAIN, STOP_PRODUCT, 0.8f, .adapts = true},
     /* an exit with a trained adapter (--adapter), double early exit */
-    [SWIFTLET_KANGAROO] = {"kangaroo", DRAFTS_ALONE, SOURCE_adapter, MASK_NONE, TREE_CHAIN, STOP_MARGINAL,
-                           0.6f, .at_most = true, .most = 6},
+    [SWIFTLET_KANGAROO] = {&adapter_drafter, MASK_NONE, TREE_CHAIN, STOP_MARGINAL, 0.6f, .at_most = true,
+                           .most = 6},
     /* the --children likeliest next tokens at --exit-block run with the present one */
-    [SWIFTLET_PPD] = {"ppd", DRAFTS_ALONE, SOURCE_exit, .tree = TREE_CHILDREN, .most = 1},
+    [SWIFTLET_PPD] = {&exit_drafter, .tree = TREE_CHILDREN, .most = 1},
 };
 
 int method_most(const struct swiftlet_options* o) {
@@ -46,27 +36,20 @@ int method_most(const struct swiftlet_options* o) {
 	return most < MAX_DRAFT ? most : MAX_DRAFT;
 }
 
-const int* method_top_k(const struct swiftlet_options* o, bool sampled) {
-	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
-	return o->tree_top_k[0] > 0 ? o->tree_top_k : published[sampled];
-}
-
-const char* method_name(enum swiftlet_method method) { return methods[method].name; }
-
 bool method_has_auxiliary_weights(const struct method* method, const struct engine* engine,
                                   struct error* error) {
 	const int blocks = engine->model->weights.shape.n_blocks;
 	const char* const name = engine->model->name;
-	if (method->source == SOURCE_exit && blocks < 2)
+	if (method->drafter == &exit_drafter && blocks < 2)
 		return error_set(error, "%s has %d block: an exit needs 2 at least", name, blocks);
-	if (method->source == SOURCE_skip && blocks < 3)
+	if (method->drafter == &skip_drafter && blocks < 3)
 		return error_set(error, "%s has %d blocks: the first and the last are never skipped, so 3 are needed",
 		                 name, blocks);
-	return method->source != SOURCE_adapter || engine->side ||
+	return method->drafter != &adapter_drafter || engine->side ||
 	       error_set(error,
 	                 "--method %s needs an adapter for %s: give --adapter FILE (tools/train/kangaroo.py "
 	                 "makes one)",
-	                 method->name, name);
+	                 method_name((enum swiftlet_method)(method - methods)), name);
 }
 
 static bool check_exit(const struct swiftlet_options* o, const struct engine* engine, struct error* error) {
@@ -91,9 +74,9 @@ bool method_check(const struct swiftlet_options* o, const struct engine* engine,
 	const struct method* method = method_of(o);
 	if (!method_has_auxiliary_weights(method, engine, error) || !check_exit(o, engine, error))
 		return false;
-	return !o->rejection || method->drafter != DRAFTS_PLANNED ||
+	return !o->rejection || !options_plan(o) ||
 	       error_set(error,
 	                 "--acceptance rejection needs a method that one drafter makes, such as layerskip: "
 	                 "--method %s weighs drafts by what was drawn",
-	                 method->name);
+	                 method_name(o->method));
 }

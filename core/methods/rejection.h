@@ -7,8 +7,8 @@
  * al. 2023, Algorithm 1, for chains; for trees the recursive form of Jeon et al. 2024, arXiv 2402.14160). A
  * child that was chosen without chance has the q that is all on it. Nothing may be left out of a tree for
  * what was drawn. */
-#ifndef SWIFTLET_CORE_DRAFT_REJECTION_H
-#define SWIFTLET_CORE_DRAFT_REJECTION_H
+#ifndef SWIFTLET_CORE_METHODS_REJECTION_H
+#define SWIFTLET_CORE_METHODS_REJECTION_H
 
 #include "core/draft/tree.h"
 

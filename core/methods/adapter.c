@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/draft/chain.h"
+#include "core/methods/chain.h"
 
 enum { ADAPTER_ROWS = PREFILL_CHUNK > MAX_DRAFT + 3 ? PREFILL_CHUNK : MAX_DRAFT + 3 };
 
-struct adapter_drafter {
+struct adapter_state {
 	struct chain chain;
 	struct segment segment;
 	float* in; /* (MAX_DRAFT + 3, dim) states: of committed tokens that it has not seen, and the new row's */
@@ -24,16 +24,16 @@ struct adapter_drafter {
 };
 
 static void adapter_close(void* state) {
-	struct adapter_drafter* a = state;
+	struct adapter_state* a = state;
 	free(a->in);
 	chain_close(a);
 }
 
-static void* adapter_open(const struct drafter_setup* setup) {
+static void* adapter_open(const struct method_drafter_setup* setup) {
 	const size_t row = (size_t)setup->chain->shape->dim * sizeof(float);
 	struct chain_setup chain = *setup->chain;
 	chain.states = true;
-	struct adapter_drafter* a = chain_open(sizeof *a, &chain);
+	struct adapter_state* a = chain_open(sizeof *a, &chain);
 	if (!a)
 		return NULL;
 	a->in = malloc((MAX_DRAFT + 3) * row);
@@ -45,7 +45,7 @@ static void* adapter_open(const struct drafter_setup* setup) {
 }
 
 /* Rows from given states; only the last one's result is wanted, if any. */
-static void side_pass(struct adapter_drafter* a, const float* state, int n, uint8_t want, struct pass* pass) {
+static void side_pass(struct adapter_state* a, const float* state, int n, uint8_t want, struct pass* pass) {
 	struct cache* side = a->chain.setup.side;
 	a->filled = n;
 	memset(a->want, WANT_NOTHING, (size_t)n);
@@ -61,11 +61,11 @@ static void side_pass(struct adapter_drafter* a, const float* state, int n, uint
 /* ---- the prompt --------------------------------------------------------------------------- */
 
 static int adapter_seen(const void* state) {
-	return ((const struct adapter_drafter*)state)->chain.setup.side->committed;
+	return ((const struct adapter_state*)state)->chain.setup.side->committed;
 }
 
 static void adapter_begin(void* state, const struct drafter_text* text) {
-	struct adapter_drafter* a = state;
+	struct adapter_state* a = state;
 	struct cache* side = a->chain.setup.side;
 	side->backend->truncate(side, text->kept);
 	side->prompt_length = text->n_prompt;
@@ -74,7 +74,7 @@ static void adapter_begin(void* state, const struct drafter_text* text) {
 }
 
 static void adapter_read(void* state, int n, struct pass* pass) {
-	struct adapter_drafter* a = state;
+	struct adapter_state* a = state;
 	a->reading = true;
 	side_pass(a, a->chain.prompt, n, WANT_NOTHING, pass);
 }
@@ -82,7 +82,7 @@ static void adapter_read(void* state, int n, struct pass* pass) {
 /* ---- a round ------------------------------------------------------------------------------ */
 
 /* The states that it has not seen, and the new row's. */
-static void step_pass(struct adapter_drafter* a, struct pass* pass) {
+static void step_pass(struct adapter_state* a, struct pass* pass) {
 	struct chain* c = &a->chain;
 	const size_t dim = (size_t)c->setup.shape->dim;
 	struct cache* side = c->setup.side;
@@ -99,7 +99,7 @@ static void step_pass(struct adapter_drafter* a, struct pass* pass) {
 }
 
 static void adapter_step(void* state, struct pass* pass) {
-	struct adapter_drafter* a = state;
+	struct adapter_state* a = state;
 	if (a->chain.second)
 		step_pass(a, pass);
 	else
@@ -107,7 +107,7 @@ static void adapter_step(void* state, struct pass* pass) {
 }
 
 static void adapter_take(void* state) {
-	struct adapter_drafter* a = state;
+	struct adapter_state* a = state;
 	struct chain* c = &a->chain;
 	if (a->reading) {
 		int32_t path[PREFILL_CHUNK];
@@ -128,7 +128,7 @@ static void adapter_take(void* state) {
 /* It keeps what it has seen of the path; the rest of it comes first next time. The tree is a chain. */
 static void adapter_see(void* state, const struct tree* tree, const struct verdict* verdict,
                         const struct result* out) {
-	struct adapter_drafter* a = state;
+	struct adapter_state* a = state;
 	const struct chain* c = &a->chain;
 	const size_t dim = (size_t)c->setup.shape->dim;
 	const int path_rows = verdict->accepted + 1, seen = path_rows < c->steps ? path_rows : c->steps;
@@ -144,11 +144,11 @@ static void adapter_see(void* state, const struct tree* tree, const struct verdi
 		memcpy(a->in + (size_t)a->n_behind++ * dim, c->hidden + (size_t)i * dim, dim * sizeof *a->in);
 }
 
-const struct drafter drafter_adapter = {.open = adapter_open,
-                                        .close = adapter_close,
-                                        .begin = adapter_begin,
-                                        .see = adapter_see,
-                                        .seen = adapter_seen,
-                                        .read = adapter_read,
-                                        .step = adapter_step,
-                                        .take = adapter_take};
+const struct method_drafter adapter_drafter = {.open = adapter_open,
+                                               .close = adapter_close,
+                                               .begin = adapter_begin,
+                                               .see = adapter_see,
+                                               .seen = adapter_seen,
+                                               .read = adapter_read,
+                                               .step = adapter_step,
+                                               .take = adapter_take};

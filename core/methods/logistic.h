@@ -2,8 +2,8 @@
  *
  * Minimises mean(log(1 + exp(-s·(w·x + b)))) + ridge/2·|w|², s = ±1, over features scaled to unit variance,
  * with GSL's BFGS from where the weights stand. */
-#ifndef SWIFTLET_CORE_DRAFT_LOGISTIC_H
-#define SWIFTLET_CORE_DRAFT_LOGISTIC_H
+#ifndef SWIFTLET_CORE_METHODS_LOGISTIC_H
+#define SWIFTLET_CORE_METHODS_LOGISTIC_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* The `exit` drafter: the model's first blocks, and its own head (LayerSkip, Elhoushi et al. 2024) or one
  * that was trained for the exit (PPD, Zhang et al. 2024). */
-#include "core/draft/chain.h"
+#include "core/methods/chain.h"
 #include "kernels/sample.h"
 
-static void* exit_open(const struct drafter_setup* setup) {
+static void* exit_open(const struct method_drafter_setup* setup) {
 	struct chain_setup chain = *setup->chain;
 	chain.states |= chain.heads != NULL;
 	return chain_open(sizeof(struct chain), &chain);
@@ -59,5 +59,5 @@ static void exit_take(void* state) {
 		chain_step(c);
 }
 
-const struct drafter drafter_exit = {
+const struct method_drafter exit_drafter = {
     .open = exit_open, .close = chain_close, .step = exit_step, .take = exit_take};

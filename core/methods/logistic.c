@@ -1,5 +1,5 @@
 /* The loss, its gradient, and GSL's minimiser. */
-#include "core/draft/logistic.h"
+#include "core/methods/logistic.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_multimin.h>

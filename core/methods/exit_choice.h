@@ -1,4 +1,4 @@
-/* Where to leave the model early, and how far to draft from there: by measured cost.
+/* Chooses by measured cost where to leave the model early, and how far to draft from there.
  *
  * How often an exit's choices are the target's is measured on generated text, all exits in one go over it:
  * rows run up to the first exit, give their choices, and go on to the next. Looked at again when the text is
@@ -11,12 +11,12 @@
  *
  * and where it does not (no reuse) the same with v(d + 1), v(k + 1) of the whole for what follows the drafts.
  */
-#ifndef SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
-#define SWIFTLET_CORE_DECODE_EXIT_CHOICE_H
+#ifndef SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
+#define SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
 
 #include "core/decode/cost.h"
-#include "core/draft/exit_heads.h"
 #include "core/draft/tree.h"
+#include "core/methods/exit_heads.h"
 #include "core/model/auxiliary_weights.h"
 
 enum { EXITS = 10, EXIT_ROWS = 32 };

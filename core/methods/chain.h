@@ -7,12 +7,12 @@
  * (adapter.c). Rows that ran up to an exit may be kept: verification goes on from there for all of the tree's
  * rows (LayerSkip, section 4.3.3), after those that were drafted last, or beside the chain, have run up to
  * it. */
-#ifndef SWIFTLET_CORE_DRAFT_CHAIN_H
-#define SWIFTLET_CORE_DRAFT_CHAIN_H
+#ifndef SWIFTLET_CORE_METHODS_CHAIN_H
+#define SWIFTLET_CORE_METHODS_CHAIN_H
 
-#include "core/draft/drafter.h"
-#include "core/draft/exit_heads.h"
 #include "core/draft/round.h"
+#include "core/methods/exit_heads.h"
+#include "core/methods/method_drafter.h"
 
 /* What chains are made with; all of it the caller's, for as long as the drafter is open. */
 struct chain_setup {
@@ -48,7 +48,7 @@ void chain_close(void* state);
 void chain_start(struct chain*, int32_t root, int span, const struct mask* skip, const struct segment*);
 /* The next row. head: it runs the model's own. */
 void chain_row_pass(struct chain*, bool head, struct pass*);
-/* What the step at hand is to tell, asked of this result. */
+/* The wants of the step at hand, which asks this result for them. */
 uint8_t chain_ask(struct chain*, struct result*);
 /* Its result is there. */
 void chain_step(struct chain*);

@@ -1,5 +1,5 @@
 /* The stop rules, one comparison each. */
-#include "core/draft/stop.h"
+#include "core/methods/stop.h"
 
 #include "core/draft/tree.h"
 

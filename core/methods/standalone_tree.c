@@ -1,27 +1,26 @@
 /* Builds the tree from a standalone drafter's steps, and learns from its verification. */
-#include "core/decode/session_state.h"
+#include "core/decode/session_cost.h"
+#include "core/methods/standalone.h"
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static int width_of(const struct session* s, const struct result* step) {
-	const struct standalone* m = s->standalone;
+static int width_of(const struct standalone* m, const struct session_view* view, const struct result* step) {
 	int width = 1;
 	if (m->method->tree == TREE_CHILDREN)
-		width = s->options.children > 0 ? s->options.children : m->choice.children;
+		width = m->options->children > 0 ? m->options->children : m->choice.children;
 	else if (m->method->tree == TREE_WIDE)
-		width = tree_width(method_top_k(&s->options, s->sampled), step->max_probability);
+		width = tree_width(options_top_k(m->options, view->sampler != NULL), step->max_probability);
 	return least(width, step->top);
 }
 
-void standalone_build_tree(struct session* s) {
-	struct standalone* m = s->standalone;
-	struct tree* tree = &s->planner.tree;
-	const int most = s->log_probs.top > 0 ? LOGPROB_ROWS : SLICE_ROWS;
+void standalone_build_tree(struct standalone* m) {
+	const struct session_view view = session_view(m->session);
+	struct tree* tree = view.tree;
 	/* a chain that fits comes first: alternatives take what it leaves */
-	int left = most - 1 - m->chain->steps;
+	int left = least(view.most_rows, SLICE_ROWS) - 1 - m->chain->steps;
 	for (int d = 0, at = 0; d < m->chain->steps; d++) {
 		const struct result* step = &m->chain->result[d];
-		const int more = least(width_of(s, step) - 1, left > 0 ? left : 0);
+		const int more = least(width_of(m, &view, step) - 1, left > 0 ? left : 0);
 		const float above = tree->chance[at];
 		int chain = 0;
 		for (int rank = 0; rank <= more; rank++) {
@@ -54,9 +53,7 @@ static float guess_chance(const struct standalone* m, int depth) {
 }
 
 /* A chain's probabilities are those of the depths. */
-static void stop_guess(struct session* s) {
-	struct standalone* m = s->standalone;
-	struct tree* tree = &s->planner.tree;
+static void stop_guess(struct standalone* m, struct tree* tree) {
 	m->why = "steps";
 	for (int row = 1; row < tree->n; row++) {
 		const float chance = guess_chance(m, tree->depth[row]);
@@ -75,15 +72,15 @@ static void stop_guess(struct session* s) {
 	}
 }
 
-void standalone_guess(struct session* s) {
-	struct standalone* m = s->standalone;
-	int depth = session_useful_depth(s, MAX_DRAFT);
-	if (s->log_probs.top > 0)
-		depth = m->method->tree == TREE_GUESSED ? 0 : least(depth, LOGPROB_ROWS - 1);
-	m->drafter->grow(m->state, &s->planner.tree, depth);
-	if (s->options.rejection && s->planner.tree.n > SLICE_ROWS)
-		tree_cut(&s->planner.tree, SLICE_ROWS);
-	stop_guess(s);
+void standalone_guess(struct standalone* m) {
+	const struct session_view view = session_view(m->session);
+	int depth = session_useful_depth(m->session, MAX_DRAFT);
+	if (view.most_rows < MAX_ROWS)
+		depth = m->method->tree == TREE_GUESSED ? 0 : least(depth, view.most_rows - 1);
+	m->drafter->grow(m->state, view.tree, depth);
+	if (m->options->rejection && view.tree->n > SLICE_ROWS)
+		tree_cut(view.tree, SLICE_ROWS);
+	stop_guess(m, view.tree);
 }
 
 /* ---- learning ----------------------------------------------------------------------------- */
@@ -95,10 +92,7 @@ static void see(struct rate* rate, bool was_right) {
 }
 
 /* What the target said of each step, or guess, whose path was its own. */
-static void learn_steps(struct session* s) {
-	struct standalone* m = s->standalone;
-	const struct tree* tree = &s->planner.tree;
-	const struct verdict* v = &s->round.verdict;
+static void learn_steps(struct standalone* m, const struct tree* tree, const struct verdict* v) {
 	const int steps = m->chain                          ? m->chain->steps
 	                  : m->method->tree == TREE_GUESSED ? m->method->most
 	                                                    : tree->n - 1;
@@ -117,27 +111,29 @@ static void learn_steps(struct session* s) {
 	}
 }
 
-static void fit_probe(struct session* s) {
-	if (s->standalone->stop.rule != STOP_PROBE || !probe_is_due(&s->standalone->probe))
+static void fit_probe(struct standalone* m) {
+	if (m->stop.rule != STOP_PROBE || !probe_is_due(&m->probe))
 		return;
-	const double began = options_clock(&s->options);
-	probe_fit(&s->standalone->probe);
-	s->figures.seconds.optimize += options_clock(&s->options) - began;
+	const double began = options_clock(m->options);
+	probe_fit(&m->probe);
+	m->figures.optimize += options_clock(m->options) - began;
 }
 
-void standalone_learn(struct session* s, int emitted, int accepted) {
-	struct standalone* m = s->standalone;
-	const struct tree* tree = &s->planner.tree;
+void standalone_learn(struct standalone* m, int emitted, int accepted, double cost) {
+	const struct session_view view = session_view(m->session);
+	const struct tree* tree = view.tree;
+	const struct verdict* verdict = &view.round->verdict;
 	const int drafted = m->chain ? m->chain->steps : tree->depth[tree->n - 1];
-	s->figures.draft_steps += drafted;
-	s->figures.draft_accepted += accepted;
-	s->figures.exit_block = method_has_exit(m->method) ? m->chain->span / 2 : 0;
+	m->figures.steps += drafted;
+	m->figures.accepted += accepted;
+	m->figures.exit_block = method_has_exit(m->method) ? m->chain->span / 2 : 0;
 	m->accepted = accepted;
 	m->drafted += m->chain ? drafted : 0;
 	m->tokens += emitted;
-	m->cost += s->round_cost;
+	m->cost += cost;
 	stop_learn(&m->stop, drafted, accepted);
-	learn_steps(s);
-	drafter_set_see(&s->drafters, tree, &s->round.verdict, s->round.out);
-	fit_probe(s);
+	learn_steps(m, tree, verdict);
+	if (m->drafter->see)
+		m->drafter->see(m->state, tree, verdict, view.round->out);
+	fit_probe(m);
 }

@@ -12,8 +12,8 @@
  *
  *     AR <- b1·AR + (1 - b1)·accepted/drafted,
  *     t  <- b2·t + (1 - b2)·(t + e where AR <= a, else t - e). */
-#ifndef SWIFTLET_CORE_DRAFT_STOP_H
-#define SWIFTLET_CORE_DRAFT_STOP_H
+#ifndef SWIFTLET_CORE_METHODS_STOP_H
+#define SWIFTLET_CORE_METHODS_STOP_H
 
 #include "kernels/backend.h"
 

@@ -2,14 +2,14 @@
  * next guess for the position after it (Santilli et al. 2023). */
 #include <stdlib.h>
 
-#include "core/draft/drafter.h"
+#include "core/methods/method_drafter.h"
 
 struct jacobi {
 	int most;
 	int32_t window[MAX_DRAFT]; /* (most) */
 };
 
-static void* jacobi_open(const struct drafter_setup* setup) {
+static void* jacobi_open(const struct method_drafter_setup* setup) {
 	struct jacobi* g = calloc(1, sizeof *g);
 	if (g)
 		g->most = setup->most;
@@ -39,5 +39,5 @@ static void jacobi_see(void* state, const struct tree* tree, const struct verdic
 		g->window[n++] = v->bonus;
 }
 
-const struct drafter drafter_jacobi = {
+const struct method_drafter jacobi_drafter = {
     .open = jacobi_open, .close = free, .begin = jacobi_begin, .grow = jacobi_grow, .see = jacobi_see};

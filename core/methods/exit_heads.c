@@ -1,5 +1,5 @@
 /* A pass that begins at the head, from what the trained heads make of states. */
-#include "core/draft/exit_heads.h"
+#include "core/methods/exit_heads.h"
 
 void exit_heads_fill(struct exit_heads* e, int blocks, const float* state, int n, const uint8_t* want,
                      struct result* out, struct pass* pass) {

@@ -1,7 +1,7 @@
 /* Trained heads behind early blocks: what they say of states that were tapped there. A head (dim, dim) goes
  * before the model's own output matrix, which a pass applies. */
-#ifndef SWIFTLET_CORE_DRAFT_EXIT_HEADS_H
-#define SWIFTLET_CORE_DRAFT_EXIT_HEADS_H
+#ifndef SWIFTLET_CORE_METHODS_EXIT_HEADS_H
+#define SWIFTLET_CORE_METHODS_EXIT_HEADS_H
 
 #include "kernels/backend.h"
 

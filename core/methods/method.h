@@ -2,19 +2,13 @@
  * caller's for all of them.
  *
  * One table has a row for each method that a paper or a baseline gives its name to; `auto`, `swift` and
- * `vanilla` are planned by cost (core/decode/plan.c), the others draft alone (standalone.h). */
-#ifndef SWIFTLET_CORE_DECODE_METHOD_H
-#define SWIFTLET_CORE_DECODE_METHOD_H
+ * `vanilla` are the session's own (core/decode), the others drive it (standalone.h). */
+#ifndef SWIFTLET_CORE_METHODS_METHOD_H
+#define SWIFTLET_CORE_METHODS_METHOD_H
 
 #include "core/decode/engine.h"
-#include "core/draft/drafter.h"
-#include "core/draft/stop.h"
-
-enum method_drafter {
-	DRAFTS_PLANNED, /* whoever pays */
-	DRAFTS_NOTHING,
-	DRAFTS_ALONE /* `source` */
-};
+#include "core/methods/method_drafter.h"
+#include "core/methods/stop.h"
 
 /* MASK_RANDOM, MASK_GIVEN: whoever opens the session, or uses it, sets one. */
 enum method_mask { MASK_NONE, MASK_UNIFORM, MASK_RANDOM, MASK_GIVEN, MASK_PROGRAMMED };
@@ -27,9 +21,7 @@ enum method_tree {
 };
 
 struct method {
-	const char* name;
-	enum method_drafter drafter;
-	enum drafter_source source; /* DRAFTS_ALONE: of STANDALONE_DRAFTERS */
+	const struct method_drafter* drafter; /* NULL: rounds are planned, or plain */
 	enum method_mask mask;
 	enum method_tree tree;
 	enum stop_rule stop;
@@ -44,19 +36,14 @@ extern const struct method methods[SWIFTLET_METHODS];
 static inline const struct method* method_of(const struct swiftlet_options* options) {
 	return &methods[options->method];
 }
-static inline bool method_plans(const struct swiftlet_options* options) {
-	return method_of(options)->drafter == DRAFTS_PLANNED;
-}
 
 /* Whether the drafter's rows end at an exit. */
 static inline bool method_has_exit(const struct method* method) {
-	return method->source == SOURCE_exit || method->source == SOURCE_adapter;
+	return method->drafter == &exit_drafter || method->drafter == &adapter_drafter;
 }
 
 /* Draft steps a round at most, --max-draft where neither options nor method say. */
 int method_most(const struct swiftlet_options*);
-/* (4) Alternatives by top-1 probability in SWIFT's tree: as published where the options say nothing. */
-const int* method_top_k(const struct swiftlet_options*, bool sampled);
 /* Whether a model, with the auxiliary weights that were opened beside it, has what the method needs, a mask
  * aside; else a sentence that says what is missing and how it is made. */
 bool method_has_auxiliary_weights(const struct method*, const struct engine*, struct error*);

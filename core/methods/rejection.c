@@ -1,5 +1,5 @@
 /* Walking down the tree, a draw a child. */
-#include "core/draft/rejection.h"
+#include "core/methods/rejection.h"
 
 #include "kernels/noise.h"
 #include "kernels/sample.h"

@@ -1,5 +1,5 @@
 /* The table of states, a column at a time; layer_programming.h has the recurrence. */
-#include "core/decode/layer_programming.h"
+#include "core/methods/layer_programming.h"
 
 #include <math.h>
 #include <string.h>

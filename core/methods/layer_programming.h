@@ -5,8 +5,8 @@
  * skipping i or from g(i - 1, j) by running it. Keeping one state for each j is what makes it cheap, and
  * inexact where a state that is worse now would be better later. Interactions that a sum over sub-layers
  * cannot hold are seen. Passes are filled here and run by the caller. */
-#ifndef SWIFTLET_CORE_DECODE_LAYER_PROGRAMMING_H
-#define SWIFTLET_CORE_DECODE_LAYER_PROGRAMMING_H
+#ifndef SWIFTLET_CORE_METHODS_LAYER_PROGRAMMING_H
+#define SWIFTLET_CORE_METHODS_LAYER_PROGRAMMING_H
 
 #include "kernels/backend.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/draft/drafter.h"
+#include "core/methods/method_drafter.h"
 
 enum { LONGEST = 3 };
 
@@ -12,7 +12,7 @@ struct ngram {
 	int32_t text[]; /* (capacity) */
 };
 
-static void* ngram_open(const struct drafter_setup* setup) {
+static void* ngram_open(const struct method_drafter_setup* setup) {
 	struct ngram* g = malloc(sizeof *g + (size_t)setup->context * sizeof g->text[0]);
 	if (g)
 		*g = (struct ngram){.most = setup->most, .capacity = setup->context};
@@ -51,5 +51,5 @@ static void ngram_grow(void* state, struct tree* tree, int depth) {
 		row = tree_add(tree, row, g->text[from + i], SOURCE_retrieval, 0, 1);
 }
 
-const struct drafter drafter_ngram = {
+const struct method_drafter ngram_drafter = {
     .open = ngram_open, .close = free, .begin = ngram_begin, .append = ngram_append, .grow = ngram_grow};

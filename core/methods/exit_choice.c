@@ -1,5 +1,5 @@
 /* Match rates by exit, and the exit that pays best. */
-#include "core/decode/exit_choice.h"
+#include "core/methods/exit_choice.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* A probe: the chance that a draft step is right, by logistic regression on what it was drafted from
  * (AdaSPEED, section II.B). Read from a file, or learned on-line from what verification said of the newest
  * steps. */
-#ifndef SWIFTLET_CORE_DRAFT_PROBE_H
-#define SWIFTLET_CORE_DRAFT_PROBE_H
+#ifndef SWIFTLET_CORE_METHODS_PROBE_H
+#define SWIFTLET_CORE_METHODS_PROBE_H
 
 #include <stdbool.h>
 #include <stddef.h>

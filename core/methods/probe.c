@@ -1,10 +1,10 @@
 /* Samples in a ring, fitted anew now and then. */
-#include "core/draft/probe.h"
+#include "core/methods/probe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/draft/logistic.h"
+#include "core/methods/logistic.h"
 
 bool probe_start(struct probe* p, int dims, const float* weight, float bias) {
 	p->dims = dims;

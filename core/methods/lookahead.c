@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/draft/drafter.h"
+#include "core/methods/method_drafter.h"
 
 enum { COLUMNS = 5, LEVELS = 2, KEPT = 5 }; /* W; N - 1; n-grams a token */
 
@@ -12,7 +12,7 @@ struct gram {
 	int32_t token[LEVELS];
 };
 
-struct kept {
+struct kept_grams {
 	struct gram gram[KEPT]; /* that followed a token, the newest first */
 	int n;
 };
@@ -21,15 +21,11 @@ struct lookahead {
 	int vocab;
 	struct gram column[COLUMNS]; /* the window's */
 	int last[COLUMNS];           /* the row of its last token in the tree at hand; -1: not in it */
-	struct kept pool[];          /* (vocab) */
+	struct kept_grams pool[];    /* (vocab) */
 };
 
-static size_t lookahead_bytes(const struct drafter_setup* setup) {
-	return sizeof(struct lookahead) + (size_t)setup->vocab * sizeof(struct kept);
-}
-
-static void* lookahead_open(const struct drafter_setup* setup) {
-	struct lookahead* g = calloc(1, lookahead_bytes(setup));
+static void* lookahead_open(const struct method_drafter_setup* setup) {
+	struct lookahead* g = calloc(1, sizeof *g + (size_t)setup->vocab * sizeof g->pool[0]);
 	if (g)
 		g->vocab = setup->vocab;
 	return g;
@@ -59,7 +55,7 @@ static void grow_window(struct lookahead* g, struct tree* tree, int depth) {
 
 static void lookahead_grow(void* state, struct tree* tree, int depth) {
 	struct lookahead* g = state;
-	const struct kept* kept = &g->pool[tree->token[0]];
+	const struct kept_grams* kept = &g->pool[tree->token[0]];
 	for (int k = 0; k < kept->n; k++)
 		for (int i = 0, row = 0; i < LEVELS && i < depth; i++)
 			row = tree_add(tree, row, kept->gram[k].token[i], SOURCE_retrieval, 0, 1);
@@ -67,7 +63,7 @@ static void lookahead_grow(void* state, struct tree* tree, int depth) {
 }
 
 /* The newest comes first; one that is known moves there. */
-static void keep_gram(struct kept* kept, const struct gram* gram) {
+static void keep_gram(struct kept_grams* kept, const struct gram* gram) {
 	int at = 0;
 	while (at < kept->n && memcmp(&kept->gram[at], gram, sizeof *gram) != 0)
 		at++;
@@ -94,9 +90,8 @@ static void lookahead_see(void* state, const struct tree* tree, const struct ver
 	}
 }
 
-const struct drafter drafter_lookahead = {.open = lookahead_open,
-                                          .close = free,
-                                          .bytes = lookahead_bytes,
-                                          .begin = lookahead_begin,
-                                          .grow = lookahead_grow,
-                                          .see = lookahead_see};
+const struct method_drafter lookahead_drafter = {.open = lookahead_open,
+                                                 .close = free,
+                                                 .begin = lookahead_begin,
+                                                 .grow = lookahead_grow,
+                                                 .see = lookahead_see};

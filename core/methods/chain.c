@@ -1,5 +1,5 @@
 /* Rows up to the span, and the `skip` drafter: the model's own steps with some sub-layers left out. */
-#include "core/draft/chain.h"
+#include "core/methods/chain.h"
 
 #include <stdlib.h>
 
@@ -107,7 +107,7 @@ void chain_verify_pass(struct chain* c, struct round* round, const struct tree* 
 		tap(c, 0, pass);
 }
 
-static void* skip_open(const struct drafter_setup* setup) {
+static void* skip_open(const struct method_drafter_setup* setup) {
 	return chain_open(sizeof(struct chain), setup->chain);
 }
 
@@ -119,5 +119,5 @@ static void skip_take(void* state) {
 	chain_step(c);
 }
 
-const struct drafter drafter_skip = {
+const struct method_drafter skip_drafter = {
     .open = skip_open, .close = chain_close, .step = skip_step, .take = skip_take};
