@@ -72,6 +72,19 @@ static const struct part {
     PART(decay_bias, "decay bias"),
     PART(decay_rate, "decay rates"),
     PART(state_norm, "norm of the recurrence"),
+    PART(router_norm, "router norm"),
+    PART(expert_norm, "experts' norm"),
+    PART(post_dense_norm, "norm after the MLP beside experts"),
+    PART(post_expert_norm, "norm after the experts"),
+    PART(expert_scale, "experts' scales"),
+    PART(input_gate, "gate of the token's input"),
+    PART(input_out, "output of the token's input"),
+    PART(input_norm, "norm of the token's input"),
+    PART(stream_scale, "scale of the stream"),
+    PART(wq_a, "latent query weights"),
+    PART(bq_a, "latent query bias"),
+    PART(q_a_norm, "latent query norm"),
+    PART(absorb, "absorbed key weights"),
 #undef PART
 };
 

@@ -104,7 +104,16 @@ static inline size_t tensor_bytes(const struct tensor* t) {
 enum activation {
 	ACTIVATION_SILU,
 	ACTIVATION_GELU_TANH,
-	ACTIVATION_SWIGLU_CLAMPED /* min(g, 7)·sigmoid(1.702·g)·(clamp(u, ±7) + 1) (gpt-oss) */
+	ACTIVATION_SWIGLU_CLAMPED, /* min(g, 7)·sigmoid(1.702·g)·(clamp(u, ±7) + 1) (gpt-oss) */
+	/* MLPs of these have no gate: down · f(up · x), with up in w_gate's place and w_up absent. */
+	ACTIVATION_RELU2, /* max(x, 0)² (So et al. 2021, Primer; Arcee) */
+	ACTIVATION_XIELU  /* struct xielu (Apertus) */
+};
+
+/* x > 0: positive·x² + beta·x; else negative·(exp(min(x, epsilon)) - 1 - x) + beta·x (Huang and Schlag 2024,
+ * xIELU), of a block. */
+struct xielu {
+	float positive, negative, beta, epsilon;
 };
 
 enum rope_scaling {
@@ -201,7 +210,29 @@ struct model_shape {
 	bool experts_sigmoid;
 	float experts_scale;
 	int expert_groups, expert_groups_used;
-	int shared_ffn; /* of an expert beside those chosen, that every row goes through; 0: none */
+	int shared_ffn;       /* of an expert beside those chosen, that every row goes through; 0: none */
+	float router_scale;   /* multiplies the router's scores; 0: as they are (Gemma 4) */
+	bool norm_after_rope; /* norms of queries and keys come after the rotation (Hunyuan) */
+	bool value_norm;      /* a head's values have a norm without a weight (Gemma 4) */
+	/* Heads of the blocks that see everything, where they are of another size and number; 0: as the others
+	 * (Gemma 4). */
+	int full_head_dim, full_kv_heads;
+	/* Blocks from this one on keep no keys and values: they read those of the last block before it of their
+	 * kind, sliding or not. 0: every block keeps its own (Gemma 4). */
+	int sharing_from;
+	/* Elements that each block takes of the token itself beside the stream; 0: none (Gemma 4). */
+	int token_input;
+	/* Multi-head latent attention (Liu et al. 2024, DeepSeek-V2, section 2.1). A position keeps `latent`
+	 * elements and rope.dim turned ones, all heads' keys; the former are the values, too. So head_dim is
+	 * latent + rope.dim and kv_heads 1. A head's query has nope elements beside the turned ones; its output
+	 * has value_dim. Queries come through query_latent elements, or straight from the stream (0). 0: ordinary
+	 * attention. */
+	int latent, query_latent, nope_dim, value_dim;
+	float latent_epsilon; /* of the norms of both */
+	/* A block's MLP reads what its attention reads, and both are added to the stream (Cohere). No span of
+	 * sub-layers begins or ends between them. */
+	bool parallel;
+	bool groups_by_best; /* a group of experts is as good as its best one, not its two best (DeepSeek-V2) */
 	struct recurrence recurrence;
 	struct block_set recurrent; /* blocks whose attention is that recurrence; one at least is another */
 	/* Qwen3-Next: wq is twice as wide, of each head first its query and then a gate, whose sigmoid multiplies
@@ -209,6 +240,33 @@ struct model_shape {
 	bool attention_gated;
 };
 
+/* What block b's heads are. */
+static inline int block_head_dim(const struct model_shape* s, int b) {
+	return s->full_head_dim && !block_set_has(&s->sliding, b) ? s->full_head_dim : s->head_dim;
+}
+static inline int block_kv_heads(const struct model_shape* s, int b) {
+	return s->full_kv_heads && !block_set_has(&s->sliding, b) ? s->full_kv_heads : s->kv_heads;
+}
+/* The block whose keys and values block b reads: its own, or an earlier one's; -1: there is none. */
+static inline int block_keys_of(const struct model_shape* s, int b) {
+	if (!s->sharing_from || b < s->sharing_from)
+		return b;
+	for (int k = s->sharing_from - 1; k >= 0; k--)
+		if (block_set_has(&s->sliding, k) == block_set_has(&s->sliding, b))
+			return k;
+	return -1;
+}
+/* Whether a block reads more than the stream: no pass goes on from given states then. */
+static inline bool shape_needs_tokens(const struct model_shape* s) {
+	return s->token_input > 0 || s->sharing_from > 0;
+}
+/* Whether later blocks read block b's keys and values. */
+static inline bool block_is_shared(const struct model_shape* s, int b) {
+	for (int k = s->sharing_from; s->sharing_from && k < s->n_blocks; k++)
+		if (b < s->sharing_from && block_keys_of(s, k) == b)
+			return true;
+	return false;
+}
 /* Blocks that keep keys and values. */
 static inline int attention_blocks(const struct model_shape* s) {
 	int n = 0;
@@ -232,13 +290,15 @@ struct expert {
 
 struct block_weights {
 	struct tensor attention_norm; /* (1, dim) absent where attention reads the stream as it is (OLMo 2) */
-	struct tensor wq, wk, wv;     /* (heads·head_dim, dim), (kv_heads·head_dim, dim) twice */
-	struct tensor bq, bk, bv;     /* (1, …) absent for most */
-	struct tensor q_norm, k_norm; /* (1, head_dim), or over all heads at once (1, heads·head_dim)… */
-	struct tensor wo;             /* (dim, heads·head_dim) */
-	struct tensor bo;             /* (1, dim) absent for most */
-	struct tensor post_attention_norm;                /* (1, dim) Gemma 2: on the sub-layer's output */
-	struct tensor mlp_norm;                           /* (1, dim) absent as attention_norm */
+	/* (heads·head_dim, dim), (kv_heads·head_dim, dim) twice. wv absent: values are keys as they are before
+	 * norm and rotation; wk absent too: the keys are another block's (Gemma 4). */
+	struct tensor wq, wk, wv;
+	struct tensor bq, bk, bv;          /* (1, …) absent for most */
+	struct tensor q_norm, k_norm;      /* (1, head_dim), or over all heads at once (1, heads·head_dim)… */
+	struct tensor wo;                  /* (dim, heads·head_dim) */
+	struct tensor bo;                  /* (1, dim) absent for most */
+	struct tensor post_attention_norm; /* (1, dim) Gemma 2: on the sub-layer's output */
+	struct tensor mlp_norm;            /* (1, dim) absent as attention_norm */
 	struct tensor attention_norm_bias, mlp_norm_bias; /* (1, dim) with NORM_LAYER */
 	struct tensor w_gate, w_up; /* (ffn, dim); where there are experts the shared one's (shared_ffn, dim) */
 	struct tensor w_down;       /* (dim, ffn), (dim, shared_ffn) */
@@ -254,6 +314,22 @@ struct block_weights {
 	    choice_bias; /* (1, n_experts) GLM 4.5: added to chances where experts are chosen, no further */
 	struct tensor
 	    shared_gate; /* (1, dim) Qwen2-MoE: the shared expert's weight is the sigmoid of x times it */
+	/* Gemma 4's experts stand beside an MLP and have norms of their own: of what the router reads, of what
+	 * they read, of the MLP's output and of theirs; all (1, dim), absent for others. */
+	struct tensor router_norm, expert_norm, post_dense_norm, post_expert_norm;
+	struct tensor
+	    expert_scale; /* (1, n_experts) multiplies the weight of an expert that was chosen (Gemma 4) */
+	/* Latent attention: wq (heads·(nope_dim + rope.dim), query_latent or dim), wk (latent + rope.dim, dim)
+	 * with k_norm (1, latent), wv (heads·value_dim, latent), wo (dim, heads·value_dim), and: */
+	struct tensor wq_a, bq_a, q_a_norm; /* (query_latent, dim), (1, query_latent) twice */
+	struct tensor
+	    absorb; /* (heads·latent, nope_dim): a head's query to what it looks for in the latent elements */
+	/* What a block takes of the token (Gemma 4's per-layer embeddings), after its MLP:
+	 * x += norm(input_out · (activation(input_gate · x) · token's part)). */
+	struct tensor input_gate, input_out; /* (token_input, dim), (dim, token_input) */
+	struct tensor input_norm;            /* (1, dim) */
+	struct tensor stream_scale;          /* (1, 1) multiplies the stream after the block (Gemma 4) */
+	struct xielu xielu;                  /* where the activation is that */
 	/* A recurrent block's: wq makes the convolution's channels (channels, dim), wk the gates (value_heads ·
 	 * value_dim, dim), wo the output; wv and what else attention has are absent. A short convolution has wq
 	 * (3 · value_dim, dim), wo and the convolution's weights. */
@@ -265,7 +341,7 @@ struct block_weights {
 
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
-enum { BLOCK_PARTS = 36 };
+enum { BLOCK_PARTS = 49 };
 struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 
@@ -273,11 +349,16 @@ const char* block_tensor_name(int part);
  * file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` says. */
 struct weight_table {
 	struct model_shape shape;
-	struct tensor embedding;           /* (vocab, dim) */
-	struct tensor output_norm;         /* (1, dim) */
-	struct tensor output_norm_bias;    /* (1, dim) with NORM_LAYER */
-	struct tensor output;              /* (vocab, dim); the embedding again when tied */
-	const struct block_weights* block; /* (n_blocks) */
+	struct tensor embedding;        /* (vocab, dim) */
+	struct tensor output_norm;      /* (1, dim) */
+	struct tensor output_norm_bias; /* (1, dim) with NORM_LAYER */
+	struct tensor output;           /* (vocab, dim); the embedding again when tied */
+	/* With token_input: a token's part for all blocks is (norm(input_projection · embedding / sqrt(dim)) +
+	 * sqrt(token_input) · input_embedding[token]) / sqrt(2), the norm over each block's part. */
+	struct tensor input_embedding;       /* (vocab, n_blocks·token_input) */
+	struct tensor input_projection;      /* (n_blocks·token_input, dim) */
+	struct tensor input_projection_norm; /* (1, token_input) */
+	const struct block_weights* block;   /* (n_blocks) */
 };
 
 /* ---- levels ------------------------------------------------------------------------------- */
@@ -435,6 +516,12 @@ struct penalties {
 	const int32_t* bias_token; /* (n_bias) each at most once */
 	const float* bias;         /* (n_bias) */
 	int n_bias;
+	/* > 0: a token that would end a run of so many tokens which the row's text holds already is not chosen
+	 * (transformers' no_repeat_ngram_size), unless none would be left. text (n_text): that before the path.
+	 */
+	int no_repeat;
+	const int32_t* text;
+	int n_text;
 };
 
 struct result {
@@ -490,7 +577,7 @@ struct pass {
 	const int32_t* parent;
 	const int32_t* row; /* (n) where first > 0: the segment's pending rows that go on */
 	/* (n, dim) where first > 0, in place of row: hidden states to go on from. The rows are new pending ones,
-	 * with keys and values from `first` on alone: the caller discards them. */
+	 * with keys and values from `first` on alone: the caller discards them. Not where shape_needs_tokens. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
 	/* Sub-layers that run with their quantized draft weights unless they are skipped, and whether the head

@@ -33,18 +33,17 @@ static int count_parts(const struct block_map* m) {
 
 static void plan_map(struct column_copy* copy, struct block_map* m, const struct tensor* const* matrix,
                      int n) {
-	const int64_t channels = matrix[0]->cols;
 	*m = (struct block_map){.offset = copy->bytes, .first_part = copy->parts};
-	while (n > 1 && !tensor_present(matrix[n - 1])) /* a recurrent block has fewer */
-		n--;
+	if (n == 0)
+		return;
+	const int64_t channels = matrix[0]->cols;
+	if (!tensor_present(matrix[0]) || channels > COLUMN_CHANNELS)
+		return;
 	for (int i = 0; i < n; i++)
-		if (!tensor_present(matrix[i]) || channels > COLUMN_CHANNELS)
-			return;
-	for (int i = 0; i < n; i++) {
-		m->map.outputs += matrix[i]->rows;
-		m->matrix[i] = matrix[i];
-	}
-	m->n_matrices = n;
+		if (tensor_present(matrix[i])) {
+			m->map.outputs += matrix[i]->rows;
+			m->matrix[m->n_matrices++] = matrix[i];
+		}
 	m->map.channels = (int)channels;
 	copy->bytes += round_to_line(block_map_bytes(m)) + 2 * round_to_line((size_t)channels * sizeof(float));
 	copy->parts += count_parts(m);
@@ -54,10 +53,12 @@ static void plan_block(struct column_copy* copy, int b, const struct block_weigh
 	struct block_map* map = copy->block[b].map;
 	const struct tensor *qkv[] = {&w->wq, &w->wk, &w->wv}, *out = &w->wo;
 	const struct tensor *gate_up[] = {&w->w_gate, &w->w_up}, *down = &w->w_down;
-	plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3);
-	plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, 1);
-	plan_map(copy, &map[COLUMN_MLP], gate_up, 2);
-	plan_map(copy, &map[COLUMN_DOWN], &down, 1);
+	/* Latent attention's maps have several inputs; which experts a row reads is not known before. */
+	const int attention = tensor_present(&w->absorb) ? 0 : 1, mlp = tensor_present(&w->router) ? 0 : 1;
+	plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3 * attention);
+	plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, attention);
+	plan_map(copy, &map[COLUMN_MLP], gate_up, 2 * mlp);
+	plan_map(copy, &map[COLUMN_DOWN], &down, mlp);
 }
 
 /* The order for so many channels, written behind the others where it is new. */

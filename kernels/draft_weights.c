@@ -87,6 +87,9 @@ static bool end_sub_layer(struct draft_weights* draft, const struct share* share
 static bool plan_attention(struct draft_weights* draft, const struct block_weights* s,
                            struct block_weights* c) {
 	struct share share = begin_sub_layer(draft);
+	if (tensor_present(
+	        &s->absorb)) /* latent attention is run as stored: its maps are used a head at a time */
+		return false;
 	plan_matrix(draft, &share, &s->wq, &c->wq, draft->format.bits);
 	plan_matrix(draft, &share, &s->wk, &c->wk, draft->format.bits);
 	plan_matrix(draft, &share, &s->wv, &c->wv, draft->format.bits);

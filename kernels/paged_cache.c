@@ -303,6 +303,8 @@ void paged_discard(struct cache* cache) {
 
 bool paged_rewind(struct cache* cache, int sub_layer) {
 	struct paged_cache* c = of(cache);
+	if (sub_layer % 2 && cache->backend->weights->shape.parallel)
+		return false;
 	for (int i = 0; i < cache->pending; i++)
 		if (c->row[i].at != sub_layer || c->row[i].skipped < sub_layer)
 			return false;

@@ -140,9 +140,27 @@ static int times_in(const int32_t* path, int n, int32_t token) {
 	return times;
 }
 
+/* Token i of a row's text: what came before its path, and the path. */
+static int32_t text_at(const struct penalised_row* row, int i) {
+	const struct penalties* p = row->penalties;
+	return i < p->n_text ? p->text[i] : row->path[i - p->n_text];
+}
+
+/* Tokens that followed the text's last no_repeat - 1 tokens before. out (vocab) */
+static void forbid_repeats(float* out, const struct penalised_row* row) {
+	const int n = row->penalties->n_text + row->n, length = row->penalties->no_repeat - 1;
+	for (int i = 0; i + length < n; i++) {
+		int same = 0;
+		while (same < length && text_at(row, i + same) == text_at(row, n - length + same))
+			same++;
+		if (same == length)
+			out[text_at(row, i + length)] = -INFINITY;
+	}
+}
+
 /* out (vocab): the logits with penalties and biases. Returns the largest. */
-static float penalise(float* restrict out, const float* restrict logits, int vocab,
-                      const struct penalised_row* row) {
+static float penalise_tokens(float* restrict out, const float* restrict logits, int vocab,
+                             const struct penalised_row* row) {
 	const struct penalties* p = row->penalties;
 	for (int v = 0; v < vocab; v++)
 		out[v] = penalised_logit(logits[v], p->in_prompt[v] != 0, p->generated[v], p);
@@ -154,6 +172,17 @@ static float penalise(float* restrict out, const float* restrict logits, int voc
 	for (int i = 0; i < p->n_bias; i++)
 		out[p->bias_token[i]] += p->bias[i];
 	return largest(out, vocab);
+}
+
+/* The same without tokens that would repeat a run. */
+static float penalise(float* restrict out, const float* restrict logits, int vocab,
+                      const struct penalised_row* row) {
+	const float best = penalise_tokens(out, logits, vocab, row);
+	if (row->penalties->no_repeat <= 0)
+		return best;
+	forbid_repeats(out, row);
+	const float left = largest(out, vocab);
+	return left > -INFINITY ? left : penalise_tokens(out, logits, vocab, row);
 }
 
 /* out (vocab): the scores of what is allowed, -infinity elsewhere. Returns the largest. out may be score. */
@@ -244,6 +273,10 @@ void result_from_softmax(struct result* out, uint8_t want, const float* logits, 
 	float best = penalised ? penalise(scratch, logits, vocab, penalised) : max;
 	if (allowed)
 		best = only_allowed(scratch, penalised ? scratch : logits, vocab, allowed);
+	if (allowed && penalised && !(best > -INFINITY)) { /* all that is allowed would repeat a run */
+		penalise_tokens(scratch, logits, vocab, penalised);
+		best = only_allowed(scratch, scratch, vocab, allowed);
+	}
 	if (sampler) {
 		scale(scratch, changed ? scratch : logits, vocab, best, sampler->temperature);
 		filter(scratch, scratch + vocab, vocab, sampler);

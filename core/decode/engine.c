@@ -9,7 +9,6 @@
 
 #include "core/draft/drafter.h"
 #include "core/grammar/grammar.h"
-#include "core/model/free_memory.h"
 #include "core/text/tokenizer.h"
 #include "kernels/clock.h"
 #include "kernels/process_group.h"
@@ -18,42 +17,17 @@ double options_clock(const struct swiftlet_options* options) {
 	return options->clock ? options->clock(options->clock_user) : seconds_now();
 }
 
-enum dtype options_cache_type(const struct swiftlet_options* options, const struct model* model) {
-	enum dtype type;
-	if (strcmp(options->cache_type, "auto") != 0 && dtype_parse(options->cache_type, &type))
-		return type;
-	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
-}
-
-double options_token_bytes(const struct swiftlet_options* options, const struct model* model) {
-	const struct model_shape* s = &model->weights.shape;
-	return 2.0 * attention_blocks(s) * s->kv_heads *
-	       (double)dtype_row_bytes(options_cache_type(options, model), s->head_dim);
+int options_context(const struct swiftlet_options* options, const struct model* model) {
+	enum { DEFAULT_CONTEXT = 4096 };
+	if (options->context > 0)
+		return options->context;
+	const int context = model->weights.shape.context;
+	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
 }
 
 /* Whether a GPU and no CPU is to run the model. */
 static bool asks_for_cuda(const struct swiftlet_options* options) {
 	return strcmp(options->backend, "cuda") == 0 || options->devices > 0;
-}
-
-static bool wants_cuda(const struct swiftlet_options*);
-
-/* The context that a KV cache may have by default: one that takes no more than a quarter of the memory that
- * is available, but 4,096 tokens in any case. What a GPU's memory holds is not known yet. */
-int options_context(const struct swiftlet_options* options, const struct model* model) {
-	enum { LEAST_CONTEXT = 4096, MOST_CONTEXT = 1 << 20 };
-	static const double SHARE = 0.25;
-	if (options->context > 0)
-		return options->context;
-	const double token = options_token_bytes(options, model), available = memory_available();
-	const int own = model->weights.shape.context > 0 ? model->weights.shape.context : LEAST_CONTEXT;
-	int most = MOST_CONTEXT;
-	if (wants_cuda(options))
-		most = LEAST_CONTEXT;
-	else if (available > 0 && token > 0 && SHARE * available < token * most)
-		most = (int)(SHARE * available / token) / PREFILL_CHUNK * PREFILL_CHUNK;
-	most = most > LEAST_CONTEXT ? most : LEAST_CONTEXT;
-	return least(own, most);
 }
 
 /* The GPU when it was asked for, or when nothing was and there is one. */
@@ -268,15 +242,6 @@ static void note_screened_head(struct engine* engine) {
 	            (double)engine->backend->screened_bytes / 0x1p20);
 }
 
-/* Where the context is less than the model's own and nobody asked for that. */
-static void note_context(struct engine* engine, const struct swiftlet_options* options) {
-	const int own = engine->model->weights.shape.context;
-	if (engine->backend && options->context == 0 && engine->context < own)
-		append_note(engine,
-		            "%scontext: %d tokens of the model's %d, for the memory there is (--context sets it)",
-		            engine->note[0] ? "\n" : "", engine->context, own);
-}
-
 /* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
 static struct backend* open_backend(struct engine* engine, const struct swiftlet_options* options,
                                     const struct backend_options* how, struct error* error) {
@@ -294,14 +259,14 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 }
 
 /* The options of a model that drafts: no drafts of drafts. */
-static struct swiftlet_options drafting_options(const struct swiftlet_options* o, int context) {
+static struct swiftlet_options drafting_options(const struct swiftlet_options* o, const struct model* model) {
 	struct swiftlet_options alone = *o;
 	alone.draft_model[0] = alone.adapter[0] = alone.heads[0] = alone.probe[0] = 0;
 	alone.method = SWIFTLET_VANILLA;
 	alone.draft_bits = 0;
 	alone.devices = o->devices > 0;
 	alone.cache_memory = 0; /* nobody gives way for a small model's caches */
-	alone.context = context;
+	alone.context = options_context(o, model);
 	return alone;
 }
 
@@ -312,7 +277,7 @@ static bool open_drafting(struct engine* engine, const struct swiftlet_options* 
 		return true;
 	if (options->group)
 		return error_set(error, "--draft-model runs in one process: leave out mpirun");
-	const struct swiftlet_options alone = drafting_options(options, engine->context);
+	const struct swiftlet_options alone = drafting_options(options, engine->model);
 	struct model* model = engine_model_open(options->draft_model, &alone, &why);
 	if (!model)
 		return error_set(error, "--draft-model: %.400s", why.message);
@@ -347,11 +312,10 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 		error_set(error, "out of memory for an engine");
 		return NULL;
 	}
-	engine->context = options_context(options, model);
 	const struct backend_options how = {
 	    .threads = options->threads,
 	    .isa = options->isa,
-	    .context = engine->context,
+	    .context = options_context(options, model),
 	    .devices = options->devices,
 	    .screened_head =
 	        options->screened_head < 0 ? wants_screened_head(&model->weights) : options->screened_head > 0,
@@ -360,7 +324,6 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 	    .cache_bytes = options->group ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, error);
-	note_context(engine, options);
 	if (engine->backend && engine->backend->screened_bytes > 0 && options->screened_head > 0)
 		note_screened_head(engine);
 	if (!engine->backend || (options->group && !engine_lead(engine, &how, error)) ||

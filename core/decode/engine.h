@@ -22,7 +22,6 @@ struct engine {
 	struct levels levels;         /* how much of draft weights by input channel drafts read */
 	char note[1900]; /* for people: where the wished backend is not the one that runs, and on that copy */
 	size_t note_on_draft_weights; /* where the latter begins */
-	int context;                  /* tokens that a session's KV cache holds, unless its options say fewer */
 	struct cost_model cost;
 	struct token_trie* trie; /* for grammars; NULL until one is kept */
 	struct adapter adapter;  /* auxiliary weights that the options name */
@@ -56,11 +55,7 @@ double draft_model_cost(const struct engine*, int rows);
 void draft_model_see(struct engine*, int rows, double seconds);
 /* Costs are learned from the beginning again. */
 void engine_forget_costs(struct engine*);
-/* Tokens of context: as asked for, else the model's own, as far as memory holds it now (on a GPU at most
- * 4,096). An engine keeps it for its sessions. */
+/* Tokens of context: as asked for, else the model's, at most 4,096. */
 int options_context(const struct swiftlet_options*, const struct model*);
-/* The KV cache's element type, and its bytes a token. */
-enum dtype options_cache_type(const struct swiftlet_options*, const struct model*);
-double options_token_bytes(const struct swiftlet_options*, const struct model*);
 
 #endif

@@ -82,9 +82,7 @@ const struct option option_table[] = {
     {"threads", 0, true, TAKES_INTEGER, AT(threads), 0, 1024, NULL, "N",
      "CPU threads; 0 takes one for each CPU that the process may use", "0", NULL},
     {"context", 'c', true, TAKES_INTEGER, AT(context), 2, 1 << 24, "auto=0", "N",
-     "tokens of prompt and answer that the KV cache holds (the model's own\nlimit, as far as memory holds "
-     "it)",
-     NULL, NULL},
+     "size of the KV cache in tokens (the model's limit, at most 4096)", NULL, NULL},
     {"cache-type", 0, false, TAKES_NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0", NULL,
      "element type of the KV cache; auto is f32 for F32 models and f16\nfor others; q8_0 takes half the "
      "memory of f16 and gives other\ntokens (CPU only)",
@@ -135,9 +133,8 @@ const struct option option_table[] = {
      "share of the quantized draft weights that a draft step reads,\non a CPU (auto: 0.43)", NULL, NULL},
     {"draft-pages", 0, false, TAKES_INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
      "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at "
-     "most "
-     "(auto: 16, where that saves time)",
-     "auto", NULL},
+     "most (auto: 16, where that saves time;\noff: all of it)",
+     "off", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_memory), 0, 0, NULL, "SIZE",
      "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
     {"pool", 0, false, TAKES_INTEGER, AT(pool), 0, 1 << 24, NULL, "N",

@@ -50,7 +50,7 @@ struct swiftlet_options {
 	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
 	struct process_group* group;
 	/* session */
-	int context;        /* tokens; 0: the model's own, as far as memory holds it */
+	int context;        /* tokens; 0: min(the model's, 4096) */
 	char cache_type[8]; /* "auto", "f16", "f32", "q8_0" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;

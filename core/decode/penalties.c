@@ -14,8 +14,9 @@ static double repetition_of(const struct session* s, const struct swiftlet_reque
 }
 
 static bool penalties_wanted(const struct session* s, const struct swiftlet_request* r) {
-	return r->n_bias > 0 || s->engine->model->n_suppressed > 0 || fabs(r->presence_penalty) > 0 ||
-	       fabs(r->frequency_penalty) > 0 || fabs(repetition_of(s, r) - 1) > 0;
+	return r->n_bias > 0 || s->engine->model->n_suppressed > 0 || s->engine->model->no_repeat > 0 ||
+	       fabs(r->presence_penalty) > 0 || fabs(r->frequency_penalty) > 0 ||
+	       fabs(repetition_of(s, r) - 1) > 0;
 }
 
 static bool check_biases(const struct swiftlet_request* r, int vocab, struct error* error) {
@@ -98,6 +99,7 @@ bool penalties_start(struct session* s, const struct swiftlet_request* r, struct
 	    .bias_token = h->bias_token,
 	    .bias = h->bias,
 	    .n_bias = r->n_bias + model->n_suppressed,
+	    .no_repeat = model->no_repeat,
 	};
 	return true;
 }
@@ -108,6 +110,8 @@ const struct penalties* penalties_now(struct session* s) {
 		return NULL;
 	for (; h->counted < s->cache->committed; h->counted++)
 		h->generated[s->text[h->counted]]++;
+	h->penalties.text = s->text;
+	h->penalties.n_text = h->counted;
 	return &h->penalties;
 }
 

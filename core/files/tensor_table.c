@@ -85,7 +85,8 @@ static bool take_tensor(struct tensor_table* table, const char* name, const int6
 		return error_set(error, "%s: tensor %s is missing", table->n ? table->item[0].file : "the model",
 		                 name);
 	const bool vector = n == 2 && dim[0] == 1;
-	const int skipped = vector && found->n_dims == 1;
+	const bool number = vector && dim[1] == 1 && found->n_dims == 0;
+	const int skipped = number ? 2 : vector && found->n_dims == 1;
 	if (found->n_dims != n - skipped ||
 	    memcmp(found->dim, dim + skipped, (size_t)found->n_dims * sizeof *dim))
 		return error_set(error, "%s: tensor %s has shape %s, expected %s", found->file, name,

@@ -45,6 +45,13 @@ bool method_has_auxiliary_weights(const struct method* method, const struct engi
 	if (method->drafter == &skip_drafter && blocks < 3)
 		return error_set(error, "%s has %d blocks: the first and the last are never skipped, so 3 are needed",
 		                 name, blocks);
+	const struct model_shape* shape = &engine->model->weights.shape;
+	if (method->mask == MASK_PROGRAMMED && (shape_needs_tokens(shape) || shape->parallel))
+		return error_set(
+		    error,
+		    "--method %s runs layers from states alone, but layers of %s read tokens or the keys of "
+		    "other layers, too",
+		    method_name((enum swiftlet_method)(method - methods)), name);
 	return method->drafter != &adapter_drafter || engine->side ||
 	       error_set(error,
 	                 "--method %s needs an adapter for %s: give --adapter FILE (tools/train/kangaroo.py "

@@ -89,13 +89,21 @@ bool adapter_open(struct adapter* a, const char* path, const struct model* model
 	a->weights = model->weights;
 	a->weights.block = a->block;
 	a->weights.output_norm_bias = (struct tensor){0};
-	const bool good = opened && bind_adapter(a, &file, model, error);
+	const struct model_shape* whole = &model->weights.shape;
+	const bool good =
+	    opened &&
+	    ((!shape_needs_tokens(whole) && !whole->latent && !whole->parallel && !whole->full_head_dim &&
+	      !whole->value_norm) ||
+	     error_set(error, "%s: adapters are not done for %s, whose blocks are not ordinary ones", path,
+	               model->name)) &&
+	    bind_adapter(a, &file, model, error);
 	struct model_shape* shape = &a->weights.shape;
 	shape->n_blocks = 2;
 	shape->norm = NORM_RMS;
 	shape->norm_plus_one = false;
 	shape->residual_scale = 1;
 	shape->attention_growth = 0;
+	shape->norm_after_rope = false;
 	shape->sliding_window = 0;
 	shape->rope.interleaved = false;
 	shape->sliding_rope = (struct rope){0};

@@ -1,16 +1,19 @@
 /* Names to weight table: the same for every format and family but for the names. */
 #include "core/model/bind.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/text/tokenizer.h"
+#include "kernels/dtype_blocks.h"
 
 struct binding {
 	const struct config* config;
 	const struct tensor_names* names;
 	struct tensor_table* table;
+	struct kept* kept;
 	struct error* error;
 	int block, expert; /* NO_BLOCK: the names are no block's */
 };
@@ -45,13 +48,30 @@ static bool vector(const struct binding* b, const char* name, const char* suffix
 	return take_tensor(b, name, suffix, 1, n, out);
 }
 
-static bool bind_qkv(const struct binding* b, struct block_weights* w, int64_t q, int64_t kv) {
+/* Keys and values that a block does not read: files may have them all the same (Gemma 4). */
+static void excuse_keys(const struct binding* b) {
+	const struct tensor_names* n = b->names;
+	const char* const name[] = {n->wk, n->wv, n->k_norm};
+	for (size_t i = 0; i < 2 * sizeof name / sizeof *name; i++) {
+		char full[NAME_SIZE];
+		struct named_tensor* t =
+		    tensor_table_find(b->table, in_full(b, name[i / 2], i % 2 ? ".bias" : ".weight", full));
+		if (t)
+			t->used = true;
+	}
+}
+
+static bool reads_own_values(const struct binding* b) {
+	return !b->config->keys_as_values || block_set_has(&b->config->shape.sliding, b->block);
+}
+
+static bool bind_qkv(const struct binding* b, struct block_weights* w, bool keys, int64_t q, int64_t kv) {
 	const struct tensor_names* n = b->names;
 	const int dim = b->config->shape.dim;
 	struct tensor whole;
 	if (!b->config->family->fused_qkv)
-		return matrix(b, n->wq, q, dim, &w->wq) && matrix(b, n->wk, kv, dim, &w->wk) &&
-		       matrix(b, n->wv, kv, dim, &w->wv);
+		return matrix(b, n->wq, q, dim, &w->wq) && (!keys || matrix(b, n->wk, kv, dim, &w->wk)) &&
+		       (!keys || !reads_own_values(b) || matrix(b, n->wv, kv, dim, &w->wv));
 	if (!matrix(b, n->fused_qkv, q + 2 * kv, dim, &whole))
 		return false;
 	w->wq = tensor_rows(&whole, 0, q);
@@ -59,6 +79,87 @@ static bool bind_qkv(const struct binding* b, struct block_weights* w, int64_t q
 	w->wv = tensor_rows(&whole, q + kv, kv);
 	return true;
 }
+
+/* ---- latent attention --------------------------------------------------------------------- */
+
+/* A matrix of its own of rows that lie in another; the memory is the model's. */
+static void* new_matrix(const struct binding* b, enum dtype type, int64_t rows, int64_t cols,
+                        struct tensor* out) {
+	void* data = kept_new(b->kept, (size_t)rows * dtype_row_bytes(type, cols));
+	*out = (struct tensor){.type = type, .rows = rows, .cols = cols, .data = data};
+	if (!data)
+		error_set(b->error, "out of memory for %s of block %d, taken apart", b->names->kv_up, b->block);
+	return data;
+}
+
+static void put_element(enum dtype type, void* out, int64_t at, float x) {
+	if (type == DTYPE_F32)
+		((float*)out)[at] = x;
+	else
+		((uint16_t*)out)[at] = type == DTYPE_BF16 ? bf16_from_float(x) : half_from_float(x);
+}
+
+/* kv_up (heads·(nope + value), latent) holds a head's key map over its value map. The first is turned round,
+ * so that it maps a query, in the type that it has, or F16; the second is copied. */
+static bool take_apart(const struct binding* b, const struct tensor* whole, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const int64_t nope = m->nope_dim, value = m->value_dim, latent = m->latent;
+	const enum dtype type = dtype_block(whole->type) == 1 ? whole->type : DTYPE_F16;
+	const size_t row = dtype_row_bytes(whole->type, latent);
+	float* x = malloc((size_t)latent * sizeof *x);
+	void* absorb = new_matrix(b, type, m->heads * latent, nope, &w->absorb);
+	unsigned char* values = new_matrix(b, whole->type, m->heads * value, latent, &w->wv);
+	const bool good = x && absorb && values;
+	for (int64_t h = 0; good && h < m->heads; h++) {
+		const unsigned char* from = (const unsigned char*)whole->data + (size_t)(h * (nope + value)) * row;
+		for (int64_t i = 0; i < nope; i++) {
+			dtype_to_float(whole->type, from + (size_t)i * row, x, latent);
+			for (int64_t j = 0; j < latent; j++)
+				put_element(type, absorb, (h * latent + j) * nope + i, x[j]);
+		}
+		memcpy(values + (size_t)(h * value) * row, from + (size_t)nope * row, (size_t)value * row);
+	}
+	free(x);
+	return good;
+}
+
+static bool bind_latent_queries(const struct binding* b, struct block_weights* w, int64_t queries) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	if (m->query_latent == 0)
+		return matrix(b, n->wq, queries, m->dim, &w->wq);
+	return matrix(b, n->query_down, m->query_latent, m->dim, &w->wq_a) &&
+	       (!b->config->qkv_bias || vector(b, n->query_down, ".bias", m->query_latent, &w->bq_a)) &&
+	       vector(b, n->query_down_norm, ".weight", m->query_latent, &w->q_a_norm) &&
+	       matrix(b, n->query_up, queries, m->query_latent, &w->wq);
+}
+
+static bool bind_latent_values(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	char full[NAME_SIZE];
+	struct tensor whole;
+	if (!n->key_up)
+		return matrix(b, n->kv_up, (int64_t)m->heads * (m->nope_dim + m->value_dim), m->latent, &whole) &&
+		       take_apart(b, &whole, w);
+	return tensor_table_take_stack(b->table, in_full(b, n->key_up, ".weight", full), m->heads, m->latent,
+	                               m->nope_dim, &w->absorb, b->error) &&
+	       tensor_table_take_stack(b->table, in_full(b, n->value_up, ".weight", full), m->heads, m->value_dim,
+	                               m->latent, &w->wv, b->error);
+}
+
+static bool bind_latent(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	return bind_latent_queries(b, w, (int64_t)m->heads * (m->nope_dim + m->rope.dim)) &&
+	       matrix(b, n->kv_down, m->head_dim, m->dim, &w->wk) &&
+	       (!b->config->qkv_bias || vector(b, n->kv_down, ".bias", m->head_dim, &w->bk)) &&
+	       vector(b, n->kv_down_norm, ".weight", m->latent, &w->k_norm) && bind_latent_values(b, w) &&
+	       matrix(b, n->wo, m->dim, (int64_t)m->heads * m->value_dim, &w->wo) &&
+	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
+}
+
+/* ---- recurrent blocks --- */
 
 /* The convolution's weights as one vector. */
 static bool bind_convolution(const struct binding* b, struct tensor* out) {
@@ -99,20 +200,27 @@ static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
 static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
-	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
+	const int head_dim = block_head_dim(m, b->block);
+	const int64_t q = (int64_t)m->heads * head_dim, kv = (int64_t)block_kv_heads(m, b->block) * head_dim;
+	const bool keys = block_keys_of(m, b->block) == b->block;
 	const enum head_norm norm = b->config->head_norms ? HEAD_NORM_EACH : b->config->family->head_norm;
 	const bool all = norm == HEAD_NORM_ALL;
 	const int64_t wide = m->attention_gated ? 2 * q : q;
+	if (m->latent)
+		return bind_latent(b, w);
 	if (block_set_has(&m->recurrent, b->block))
 		return bind_recurrent(b, w);
-	if (!bind_qkv(b, w, wide, kv))
+	if (!bind_qkv(b, w, keys, wide, kv))
 		return false;
+	if (!keys)
+		excuse_keys(b);
 	if (b->config->qkv_bias &&
-	    (!vector(b, n->wq, ".bias", wide, &w->bq) || !vector(b, n->wk, ".bias", kv, &w->bk) ||
-	     !vector(b, n->wv, ".bias", kv, &w->bv)))
+	    (!vector(b, n->wq, ".bias", wide, &w->bq) || (keys && !vector(b, n->wk, ".bias", kv, &w->bk)) ||
+	     (keys && reads_own_values(b) && !vector(b, n->wv, ".bias", kv, &w->bv))))
 		return false;
-	if (norm != HEAD_NORM_NONE && (!vector(b, n->q_norm, ".weight", all ? q : m->head_dim, &w->q_norm) ||
-	                               !vector(b, n->k_norm, ".weight", all ? kv : m->head_dim, &w->k_norm)))
+	if (norm != HEAD_NORM_NONE &&
+	    (!vector(b, n->q_norm, ".weight", all ? q : head_dim, &w->q_norm) ||
+	     (keys && !vector(b, n->k_norm, ".weight", all ? kv : head_dim, &w->k_norm))))
 		return false;
 	if (b->config->family->sinks && !vector(b, n->sinks, "", m->heads, &w->sinks))
 		return false;
@@ -120,23 +228,61 @@ static bool bind_attention(const struct binding* b, struct block_weights* w) {
 	       (!b->config->output_bias || vector(b, n->wo, ".bias", m->dim, &w->bo));
 }
 
+static bool bind_number(const struct binding* b, const char* name, float* out) {
+	struct tensor t;
+	if (!vector(b, name, "", 1, &t))
+		return false;
+	dtype_to_float(t.type, t.data, out, 1);
+	return true;
+}
+
+static float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
+
+/* The numbers of a block's activation, as they are trained: what multiplies is made of them here. */
+static bool bind_xielu(const struct binding* b, struct xielu* x) {
+	const struct tensor_names* n = b->names;
+	if (!n->xielu_positive) /* GGUF: metadata had them */
+		*x = b->config->xielu[b->block];
+	else if (!bind_number(b, n->xielu_positive, &x->positive) ||
+	         !bind_number(b, n->xielu_negative, &x->negative) || !bind_number(b, n->xielu_beta, &x->beta) ||
+	         !bind_number(b, n->xielu_epsilon, &x->epsilon))
+		return false;
+	x->positive = softplus(x->positive);
+	x->negative = x->beta + softplus(x->negative);
+	return true;
+}
+
+/* Down · f(up · x). */
+static bool bind_ungated(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	if (m->activation == ACTIVATION_XIELU && !bind_xielu(b, &w->xielu))
+		return false;
+	return matrix(b, n->w_up, m->ffn, m->dim, &w->w_gate) &&
+	       matrix(b, n->w_down, m->dim, m->ffn, &w->w_down) &&
+	       (!b->config->mlp_bias || (vector(b, n->w_up, ".bias", m->ffn, &w->b_gate) &&
+	                                 vector(b, n->w_down, ".bias", m->dim, &w->b_down)));
+}
+
 static bool bind_mlp(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
+	const int ffn = b->config->ffn[b->block] ? b->config->ffn[b->block] : m->ffn;
+	if (b->config->family->ungated)
+		return bind_ungated(b, w);
 	if (b->config->family->fused_gate_up) {
 		struct tensor whole;
-		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)m->ffn, m->dim, &whole))
+		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)ffn, m->dim, &whole))
 			return false;
-		w->w_gate = tensor_rows(&whole, 0, m->ffn);
-		w->w_up = tensor_rows(&whole, m->ffn, m->ffn);
-	} else if (!matrix(b, n->w_gate, m->ffn, m->dim, &w->w_gate) ||
-	           !matrix(b, n->w_up, m->ffn, m->dim, &w->w_up))
+		w->w_gate = tensor_rows(&whole, 0, ffn);
+		w->w_up = tensor_rows(&whole, ffn, ffn);
+	} else if (!matrix(b, n->w_gate, ffn, m->dim, &w->w_gate) || !matrix(b, n->w_up, ffn, m->dim, &w->w_up))
 		return false;
-	if (b->config->mlp_bias && (!vector(b, n->w_gate, ".bias", m->ffn, &w->b_gate) ||
-	                            !vector(b, n->w_up, ".bias", m->ffn, &w->b_up) ||
-	                            !vector(b, n->w_down, ".bias", m->dim, &w->b_down)))
+	if (b->config->mlp_bias &&
+	    (!vector(b, n->w_gate, ".bias", ffn, &w->b_gate) || !vector(b, n->w_up, ".bias", ffn, &w->b_up) ||
+	     !vector(b, n->w_down, ".bias", m->dim, &w->b_down)))
 		return false;
-	return matrix(b, n->w_down, m->dim, m->ffn, &w->w_down);
+	return matrix(b, n->w_down, m->dim, ffn, &w->w_down);
 }
 
 /* ---- experts ------------------------------------------------------------------------------- */
@@ -214,9 +360,25 @@ static bool bind_shared(const struct binding* b, struct block_weights* w) {
 	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
 }
 
+/* Gemma 4's, which have an MLP and norms beside them. */
+static bool bind_experts_beside(const struct binding* b, struct block_weights* w, struct expert* expert) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	w->expert = expert;
+	return bind_mlp(b, w) && take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) &&
+	       vector(b, n->router_norm, "", m->dim, &w->router_norm) &&
+	       vector(b, n->expert_scale, "", m->n_experts, &w->expert_scale) &&
+	       vector(b, n->expert_norm, ".weight", m->dim, &w->expert_norm) &&
+	       vector(b, n->post_dense_norm, ".weight", m->dim, &w->post_dense_norm) &&
+	       vector(b, n->post_expert_norm, ".weight", m->dim, &w->post_expert_norm) &&
+	       (has_fused_experts(b) ? bind_fused_experts(b, expert) : bind_stacked(b, expert));
+}
+
 static bool bind_experts(struct binding* b, struct block_weights* w, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
+	if (b->config->family->special == SPECIAL_GEMMA4)
+		return bind_experts_beside(b, w, expert);
 	w->expert = expert;
 	if (!take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) ||
 	    (b->config->family->expert_biases && !bind_expert_biases(b, w)) ||
@@ -243,7 +405,8 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 static bool bind_norm(const struct binding* b, const char* name, struct tensor* weight, struct tensor* bias) {
 	const int dim = b->config->shape.dim;
 	return !name || (vector(b, name, ".weight", dim, weight) &&
-	                 (!bias || b->config->shape.norm != NORM_LAYER || vector(b, name, ".bias", dim, bias)));
+	                 (!bias || b->config->shape.norm != NORM_LAYER || b->config->family->norm_without_bias ||
+	                  vector(b, name, ".bias", dim, bias)));
 }
 
 static bool bind_norms(const struct binding* b, struct block_weights* w) {
@@ -286,6 +449,39 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	                        : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output));
 }
 
+/* What the blocks take of the tokens, of all blocks… */
+static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	const int64_t all = (int64_t)m->n_blocks * m->token_input;
+	const int rows = b->config->input_vocab ? b->config->input_vocab : m->vocab;
+	if (!m->token_input)
+		return true;
+	if (rows < m->vocab)
+		return error_set(b->error, "%s has %d rows, fewer than the vocabulary's %d", n->input_embedding, rows,
+		                 m->vocab);
+	if (!take_tensor(b, n->input_embedding, "", rows, all, &w->input_embedding))
+		return false;
+	w->input_embedding.rows = m->vocab;
+	return take_tensor(b, n->input_projection, "", all, m->dim, &w->input_projection) &&
+	       vector(b, n->input_projection_norm, ".weight", m->token_input, &w->input_projection_norm);
+}
+
+/* …and of one, with the scale of its output, which GGUF may leave out. */
+static bool bind_token_input(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	char full[NAME_SIZE];
+	if (b->config->family->special != SPECIAL_GEMMA4)
+		return true;
+	if (tensor_table_find(b->table, in_full(b, n->stream_scale, "", full)) &&
+	    !vector(b, n->stream_scale, "", 1, &w->stream_scale))
+		return false;
+	return !m->token_input || (matrix(b, n->input_gate, m->token_input, m->dim, &w->input_gate) &&
+	                           matrix(b, n->input_out, m->dim, m->token_input, &w->input_out) &&
+	                           vector(b, n->input_norm, ".weight", m->dim, &w->input_norm));
+}
+
 static bool has_experts(const struct config* config, int block) {
 	return config->shape.n_experts > 0 && !block_set_has(&config->dense, block);
 }
@@ -297,7 +493,8 @@ static bool bind_blocks(struct binding* b, struct opened* o) {
 		if (!bind_norms(b, w) || !bind_attention(b, w) ||
 		    !(has_experts(b->config, b->block)
 		          ? bind_experts(b, w, o->expert + (size_t)b->block * (size_t)m->n_experts)
-		          : bind_mlp(b, w)))
+		          : bind_mlp(b, w)) ||
+		    !bind_token_input(b, w))
 			return false;
 	}
 	return true;
@@ -337,13 +534,13 @@ static void sum_up(struct model* model, const struct tensor_table* table) {
 bool bind_weights(struct model* model, const struct tensor_names* names, bool (*ignored)(const char* name),
                   struct error* error) {
 	struct opened* o = model->owned;
-	struct binding b = {&o->config, names, &o->tensors, error, NO_BLOCK, 0};
+	struct binding b = {&o->config, names, &o->tensors, &o->kept, error, NO_BLOCK, 0};
 	const struct model_shape* m = &o->config.shape;
 	model->weights.shape = *m;
 	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))
 		return false;
 	model->weights.block = o->block;
-	if (!bind_ends(&b, model) || !bind_blocks(&b, o))
+	if (!bind_ends(&b, model) || !bind_token_inputs(&b, &model->weights) || !bind_blocks(&b, o))
 		return false;
 	sum_up(model, &o->tensors);
 	excuse_further(&b);

@@ -29,9 +29,16 @@ struct tensor_names {
 	const char* shared_gate;                                /* …and its weight's; NULL: there is none */
 	const char *stacked_gate, *stacked_up,
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
-	const char*
-	    stacked_gate_up; /* (experts, 2·rows, cols) where the files have it, in full but for the block */
-	const char* stacked_down_beside; /* (experts, rows, cols) beside it, likewise */
+	/* Gemma 4. Experts beside an MLP: gate and up in one stack, and what they have beside it; in full but for
+	 * the block, norms without ".weight". */
+	const char *stacked_gate_up, *stacked_down_beside; /* (experts, 2·rows, cols), (experts, rows, cols) */
+	const char *router_norm, *expert_scale, *expert_norm, *post_dense_norm, *post_expert_norm;
+	const char *input_embedding, *input_projection, *input_projection_norm; /* no block's */
+	const char *input_gate, *input_out, *input_norm, *stream_scale;
+	/* Latent attention, in full but for the block and ".weight"; key_up and value_up NULL: both are in kv_up.
+	 */
+	const char *query_down, *query_up, *query_down_norm, *kv_down, *kv_down_norm, *kv_up, *key_up, *value_up;
+	const char *xielu_positive, *xielu_negative, *xielu_beta, *xielu_epsilon; /* Apertus, in full */
 };
 
 enum { MOST_FILES = 1024 };

@@ -55,7 +55,8 @@ static bool required(const struct source* s, const char* field, int high, int* o
 #define BY(special) (1u << SPECIAL_##special)
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
-	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT))
+	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
+	 BY(DEEPSEEK))
 /* Fields that change the arithmetic in ways the pass does not know, with the one value it does, none or the
  * number given, and the families whose special part reads them. */
 static const struct refused {
@@ -71,15 +72,15 @@ static const struct refused {
     {"residual_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
     {"attention_multiplier", 0, BY(GRANITE) | BY(GRANITE4)},
     {"logits_scaling", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"n_shared_experts", 0, BY(GLM4_MOE)},
-    {"logit_scale", 1, 0},
+    {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK)},
+    {"logit_scale", 1, BY(COHERE2)},
     {"num_experts", 0, BY_EXPERTS},
     {"num_local_experts", 0, BY_EXPERTS},
     {"is_encoder_decoder", 0, 0},
     {"no_rope_layers", 0, BY(SMOLLM3)},
     {"use_parallel_residual", 0, 0},
     {"alibi", 0, 0},
-    {"use_bidirectional_attention", 0, 0},
+    {"use_bidirectional_attention", 0, BY(GEMMA4)},
     {"use_mrope", 0, 0},
 };
 
@@ -141,30 +142,39 @@ static bool read_activation(const struct source* s) {
 	} known[] = {{"silu", ACTIVATION_SILU},
 	             {"swish", ACTIVATION_SILU},
 	             {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-	             {"gelu_new", ACTIVATION_GELU_TANH}};
+	             {"gelu_new", ACTIVATION_GELU_TANH},
+	             {"relu2", ACTIVATION_RELU2},
+	             {"xielu", ACTIVATION_XIELU}};
 	const struct family* family = s->config->family;
 	const char* field = family->activation_field ? family->activation_field : "hidden_act";
-	const char* name = family->activation == ACTIVATION_SILU ? "silu" : "gelu_pytorch_tanh";
+	const char* name = NULL;
 	if (!read_string(s, field, &name))
 		return false;
+	s->config->shape.activation = family->activation;
+	if (!name)
+		return true;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strcmp(name, known[i].name) == 0) {
+		if (strcmp(name, known[i].name) == 0 &&
+		    (family->ungated ? known[i].activation == family->activation
+		                     : known[i].activation <= ACTIVATION_GELU_TANH)) {
 			s->config->shape.activation = known[i].activation;
 			return true;
 		}
-	return fail(s, "%s is \"%.60s\", which is not supported; supported are silu and gelu_pytorch_tanh", field,
-	            name);
+	return fail(s, "%s is \"%.60s\", which is not supported; supported %s", field, name,
+	            family->activation == ACTIVATION_RELU2   ? "is relu2"
+	            : family->activation == ACTIVATION_XIELU ? "is xielu"
+	                                                     : "are silu and gelu_pytorch_tanh");
 }
 
 /* ---- quantized weights -------------------------------------------------------------------- */
 
 static bool not_read(const struct source* s, const char* method, const char* what, const char* value) {
-	return fail(
-	    s,
-	    "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
-	    "awq of 4 bits, mxfp4, fp8 and compressed-tensors' float-quantized and pack-quantized of 4 bits "
-	    "are, and GGUF's types",
-	    method ? method : "", what, value);
+	return fail(s,
+	            "quantization_config.quant_method is \"%.40s\"%s%.40s, which is not read; gptq and "
+	            "awq of 4 bits, bitsandbytes' 4 bits, mxfp4, fp8 and compressed-tensors' float-quantized and "
+	            "pack-quantized of 4 bits "
+	            "are, and GGUF's types",
+	            method ? method : "", what, value);
 }
 
 /* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
@@ -246,6 +256,11 @@ static bool read_quantization(const struct source* s) {
 		return false;
 	if (method && (strcmp(method, "gptq") == 0 || strcmp(method, "awq") == 0))
 		return read_groups(&in, method);
+	if (method && strcmp(method, "bitsandbytes") == 0) {
+		bool four = false;
+		return read_bool(&in, "load_in_4bit", &four) &&
+		       (four || not_read(s, method, " with load_in_4bit ", "false"));
+	}
 	if (method && strcmp(method, "mxfp4") == 0 && s->config->packing.experts_inverted)
 		return true;
 	if (method && strcmp(method, "compressed-tensors") == 0)
@@ -284,7 +299,9 @@ static bool read_sizes(const struct source* s) {
 	m->context = f->context;
 	m->norm_plus_one = f->norm_plus_one;
 	m->norm_epsilon = f->epsilon;
-	if (!head_dim && !json_field(s->json, "head_dim") && m->dim % m->heads)
+	m->norm_after_rope = f->norm_after_rope;
+	m->parallel = f->parallel;
+	if (!head_dim && f->special != SPECIAL_DEEPSEEK && !json_field(s->json, "head_dim") && m->dim % m->heads)
 		return fail(s, "hidden_size %d is not a multiple of num_attention_heads %d", m->dim, m->heads);
 	return read_int(s, "num_key_value_heads", 1, LARGEST, &m->kv_heads) &&
 	       read_int(s, "head_dim", 1, LARGEST, &m->head_dim) &&
@@ -346,7 +363,7 @@ static bool read_window(const struct source* s) {
 		return true;
 	if (opted && !read_bool(s, "use_sliding_window", &used))
 		return false;
-	if (rule == WINDOW_OPTED) {
+	if (rule == WINDOW_OPTED || rule == WINDOW_FROM) {
 		first = f->first_sliding;
 		if (!read_int(s, "max_window_layers", 0, LARGEST, &first))
 			return false;
@@ -452,14 +469,15 @@ static bool scaling_kind(const struct source* s, struct rope* r) {
 		enum rope_scaling scaling;
 	} known[] = {{"default", ROPE_NONE},  {"linear", ROPE_LINEAR}, {"dynamic", ROPE_DYNAMIC},
 	             {"llama3", ROPE_LLAMA3}, {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
-	             {"su", ROPE_LONGROPE},   {"mrope", ROPE_NONE}};
+	             {"su", ROPE_LONGROPE},   {"mrope", ROPE_NONE},    {"proportional", ROPE_LINEAR}};
 	const char* name = NULL;
 	if (!read_string(s, "type", &name) || !read_string(s, "rope_type", &name))
 		return false;
 	if (!name)
 		name = "default";
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-		if (strcmp(name, known[i].name) == 0) {
+		if (strcmp(name, known[i].name) == 0 &&
+		    (s->config->family->special == SPECIAL_GEMMA4 || strcmp(name, "proportional") != 0)) {
 			r->scaling = known[i].scaling;
 			/* Phi-3's first files called LongRoPE "yarn". */
 			if (strcmp(s->config->family->name, "phi3") == 0 && r->scaling == ROPE_YARN)
@@ -487,10 +505,48 @@ static bool read_original_context(const struct source* s, const struct source* i
 	return by_kind || read_int(s, field, 1, INT32_MAX / 2, &r->original_context);
 }
 
+/* Gemma 4: of a head's pairs the first share is turned, at the frequencies they have when all are. */
+static bool read_proportional(const struct source* s, struct rope* r) {
+	enum { NEVER = 30 };
+	float share = 1;
+	if (!read_float(s, "partial_rotary_factor", 0, 1, &share))
+		return false;
+	const int pairs = r->dim / 2, turned = (int)((double)share * r->dim / 2 + 1e-4);
+	s->config->factors = calloc((size_t)(pairs ? pairs : 1), 2 * sizeof(float));
+	if (!s->config->factors)
+		return fail(s, "out of memory");
+	for (int i = 0; i < pairs; i++)
+		s->config->factors[i] = i < turned ? 1.0f : powf(10, NEVER);
+	r->short_factor = s->config->factors;
+	return true;
+}
+
+/* A file says "dynamic" and an alpha: the base is stretched once for all lengths. */
+static bool read_alpha(const struct source* s, struct rope* r, bool* done) {
+	float alpha = 0;
+	*done = false;
+	if (s->config->family->special != SPECIAL_HUNYUAN || r->scaling != ROPE_DYNAMIC)
+		return true;
+	if (!read_float(s, "alpha", 0, 1e9, &alpha))
+		return false;
+	*done = alpha > 0 && r->dim > 2;
+	if (*done) {
+		r->theta = (float)((double)r->theta * pow((double)alpha, (double)r->dim / (r->dim - 2)));
+		r->scaling = ROPE_NONE;
+	}
+	return true;
+}
+
 static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_kind, struct rope* r) {
 	const struct source in = within(s, scaling);
-	if (!scaling_kind(&in, r))
+	const cJSON* kind = json_field(scaling, "rope_type");
+	bool done;
+	if (!scaling_kind(&in, r) || !read_alpha(&in, r, &done))
 		return false;
+	if (done)
+		return true;
+	if (cJSON_IsString(kind) && strcmp(kind->valuestring, "proportional") == 0)
+		return read_float(&in, "factor", 1e-3, 1e6, &r->factor) && read_proportional(&in, r);
 	const bool has_factor = json_field(scaling, "factor") != NULL;
 	if (!read_float(&in, "factor", 1e-3, 1e6, &r->factor) || !read_original_context(s, &in, by_kind, r))
 		return false;
@@ -511,11 +567,10 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_k
 }
 
 /* One kind of blocks' RoPE out of its parameters, which may be absent. */
-static bool read_one_rope(const struct source* s, const cJSON* parameters, float theta, bool by_kind,
-                          struct rope* r) {
+static bool read_one_rope(const struct source* s, const cJSON* parameters, int head_dim, float theta,
+                          bool by_kind, struct rope* r) {
 	const struct source in = within(s, parameters);
 	const struct family* f = s->config->family;
-	const int head_dim = s->config->shape.head_dim;
 	float rotary = f->rotary > 0 ? f->rotary : 1;
 	int rotary_dim = 0;
 	if (f->special == SPECIAL_MINIMAX_M2 && !read_int(s, "rotary_dim", 1, head_dim, &rotary_dim))
@@ -525,9 +580,11 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, float
 	r->theta = theta;
 	r->factor = r->attention_factor = 1;
 	r->interleaved = f->interleaved;
-	if (!read_float(s, "partial_rotary_factor", 0.01, 1, &rotary) ||
-	    !read_float(&in, "rope_theta", 1.001, 1e12, &r->theta) ||
-	    !read_float(&in, "partial_rotary_factor", 0.01, 1, &rotary))
+	/* Gemma 4 has it by kind of rotation, latent attention turns what it turns */
+	const bool partial = f->special != SPECIAL_GEMMA4 && f->special != SPECIAL_DEEPSEEK;
+	if (!read_float(&in, "rope_theta", 1.001, 1e12, &r->theta) ||
+	    (partial && (!read_float(s, "partial_rotary_factor", 0.01, 1, &rotary) ||
+	                 !read_float(&in, "partial_rotary_factor", 0.01, 1, &rotary))))
 		return false;
 	if (rotary < 1 && f->rotary == 0)
 		return fail(s,
@@ -562,17 +619,29 @@ static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, 
 	 */
 	if (!parameters && !cJSON_HasObjectItem(full, "rope_type"))
 		cJSON_AddStringToObject(full, "rope_type", "default");
-	const bool good = read_one_rope(s, full, theta, true, &m->rope) &&
-	                  (!slides_anywhere(m) || read_one_rope(s, json_field(parameters, "sliding_attention"),
-	                                                        sliding_theta, true, &m->sliding_rope));
+	const bool good =
+	    read_one_rope(s, full, m->full_head_dim ? m->full_head_dim : m->head_dim, theta, true, &m->rope) &&
+	    (!slides_anywhere(m) || read_one_rope(s, json_field(parameters, "sliding_attention"), m->head_dim,
+	                                          sliding_theta, true, &m->sliding_rope));
 	cJSON_Delete(full);
+	return good;
+}
+
+/* Gemma 4's class has rotations by kind of block where the file has none, and knows no older fields. */
+static bool read_gemma4_ropes(const struct source* s, const cJSON* parameters) {
+	const float theta = parameters ? 10000.0f : s->config->family->theta;
+	cJSON* by_default = parameters ? NULL
+	                               : cJSON_Parse("{\"full_attention\": {\"rope_type\": \"proportional\", "
+	                                             "\"partial_rotary_factor\": 0.25}}");
+	const bool good = read_ropes_by_kind(s, parameters ? parameters : by_default, NULL, theta);
+	cJSON_Delete(by_default);
 	return good;
 }
 
 static bool read_growth(const struct source* s, const cJSON* parameters) {
 	struct model_shape* m = &s->config->shape;
 	const struct source in = within(s, parameters);
-	if (s->config->family->special != SPECIAL_MINISTRAL3)
+	if (s->config->family->special != SPECIAL_MINISTRAL3 && strcmp(s->config->family->name, "mistral4") != 0)
 		return true;
 	m->growth_context = 1;
 	if (!read_float(&in, "llama_4_scaling_beta", 0, 1e6, &m->attention_growth) ||
@@ -583,11 +652,33 @@ static bool read_growth(const struct source* s, const cJSON* parameters) {
 	return true;
 }
 
+/* YaRN's mscale_all_dim multiplies scores twice (DeepSeek-V2's code); rope_interleave says which pairs turn.
+ */
+static bool read_latent_rope(const struct source* s, const cJSON* parameters) {
+	struct model_shape* m = &s->config->shape;
+	const struct source in = within(s, parameters);
+	float all = 0;
+	if (!m->latent)
+		return true;
+	if (!read_float(&in, "mscale_all_dim", 0, 1e6, &all) ||
+	    (strcmp(s->config->family->name, "deepseek_v2") != 0 &&
+	     !read_bool(s, "rope_interleave", &m->rope.interleaved)))
+		return false;
+	if (m->rope.scaling != ROPE_NONE && all > 0 && m->rope.factor > 1) {
+		const float scale = (float)(0.1 * (double)all * log((double)m->rope.factor) + 1);
+		m->attention_scale *= scale * scale;
+	}
+	return true;
+}
+
 static bool read_only_rope(const struct source* s, const cJSON* parameters, float theta) {
 	if (json_field(parameters, "full_attention") || json_field(parameters, "sliding_attention"))
 		return fail(s, "rope_parameters differ by kind of block, which %s does not read",
 		            s->config->family->name);
-	return read_one_rope(s, parameters, theta, false, &s->config->shape.rope) && read_growth(s, parameters);
+	struct model_shape* m = &s->config->shape;
+	const int head_dim = m->latent ? m->rope.dim : m->head_dim;
+	return read_one_rope(s, parameters, head_dim, theta, false, &m->rope) && read_growth(s, parameters) &&
+	       read_latent_rope(s, parameters);
 }
 
 /* transformers 5 writes rope_parameters, theta included; before, rope_scaling stood beside rope_theta. Where
@@ -603,6 +694,8 @@ static bool read_rope(const struct source* s) {
 		return false;
 	if (scaling && !scaling->child)
 		scaling = NULL;
+	if (f->special == SPECIAL_GEMMA4)
+		return read_gemma4_ropes(s, parameters);
 	if (f->sliding_theta > 0)
 		return read_ropes_by_kind(s, parameters, scaling, theta);
 	cJSON* by_default = f->rope && !parameters && !scaling ? cJSON_Parse(f->rope) : NULL;
@@ -700,6 +793,17 @@ void shape_rotate_sliding(struct model_shape* m) {
 static bool read_exaone4(const struct source* s) {
 	shape_rotate_sliding(&s->config->shape);
 	return true;
+}
+
+static bool read_cohere2(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->logit_scale = 0.0625f;
+	m->head_dim = m->dim / m->heads; /* whatever the file says */
+	m->attention_scale = 1 / sqrtf((float)m->head_dim);
+	for (int b = 0; b < m->n_blocks; b++)
+		if (!block_set_has(&m->sliding, b))
+			block_set_put(&m->unrotated, b);
+	return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
 }
 
 static bool read_expert_counts(const struct source* s, const char* other_name) {
@@ -943,6 +1047,240 @@ static bool read_glm4_moe(const struct source* s) {
 	return true;
 }
 
+static bool read_dots1(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	int dense = 0;
+	m->expert_ffn = 1408;
+	m->experts_sigmoid = true;
+	m->experts_scale = 1;
+	m->expert_groups = m->expert_groups_used = 1;
+	if (!required(s, "n_routed_experts", MOST_EXPERTS, &m->n_experts) ||
+	    !required(s, "num_experts_per_tok", MOST_EXPERTS, &m->experts_used) ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
+	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
+	    !read_int(s, "n_group", 1, MOST_EXPERTS, &m->expert_groups) ||
+	    !read_int(s, "topk_group", 1, MOST_EXPERTS, &m->expert_groups_used) ||
+	    !read_int(s, "first_k_dense_replace", 0, MAX_BLOCKS, &dense) ||
+	    !read_shared(s, "n_shared_experts", 0))
+		return false;
+	for (int b = 0; b < dense && b < m->n_blocks; b++)
+		block_set_put(&s->config->dense, b);
+	return true;
+}
+
+/* ---- latent attention ---------------------------------------------------------------------- */
+
+/* What a class takes where its file is silent. */
+static const struct latent_defaults {
+	const char* name;
+	int latent, query_latent, nope, rope, value;
+	int experts, used, expert_ffn, shared, groups, groups_used, dense, further;
+	float scale;
+	bool normalised, sigmoid,
+	    first_dense; /* the first block has no experts where mlp_layer_types is silent */
+} latent_defaults[] = {
+    {"deepseek_v2", 512, 1536, 128, 64, 128, 64, 0, 1407, 2, 0, 0, 0, 0, 1, false, false, false},
+    {"deepseek_v3", 512, 1536, 128, 64, 128, 256, 8, 2048, 1, 8, 4, 3, 1, 2.5f, true, true, false},
+    {"glm4_moe_lite", 512, 768, 192, 64, 256, 64, 4, 1536, 1, 1, 1, 0, 0, 1.8f, true, true, true},
+    {"mistral4", 256, 1024, 64, 64, 128, 128, 4, 2048, 1, 1, 1, 0, 0, 1, true, false, false},
+};
+
+static const struct latent_defaults* latent_of(const char* name) {
+	for (size_t i = 0; i < sizeof latent_defaults / sizeof *latent_defaults; i++)
+		if (strcmp(latent_defaults[i].name, name) == 0)
+			return &latent_defaults[i];
+	return NULL;
+}
+
+/* Sizes of the attention; rope.dim is set here, since a head's other sizes do not tell it. */
+static bool read_latent_sizes(const struct source* s, const struct latent_defaults* d) {
+	struct model_shape* m = &s->config->shape;
+	m->latent = d->latent;
+	m->query_latent = is_null(s, "q_lora_rank") ? 0 : d->query_latent;
+	m->nope_dim = d->nope;
+	m->value_dim = d->value;
+	m->rope.dim = d->rope;
+	m->latent_epsilon = 1e-6f;
+	if (!read_int(s, "kv_lora_rank", 1, LARGEST, &m->latent) ||
+	    !read_int(s, "q_lora_rank", 1, LARGEST, &m->query_latent) ||
+	    !read_int(s, "qk_nope_head_dim", 1, LARGEST, &m->nope_dim) ||
+	    !read_int(s, "qk_rope_head_dim", 2, LARGEST, &m->rope.dim) ||
+	    !read_int(s, "v_head_dim", 1, LARGEST, &m->value_dim))
+		return false;
+	m->head_dim = m->latent + m->rope.dim;
+	m->kv_heads = 1;
+	m->attention_scale = 1 / sqrtf((float)(m->nope_dim + m->rope.dim));
+	return (int64_t)m->heads * (m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
+	       fail(s,
+	            "kv_lora_rank %d, qk_nope_head_dim %d and v_head_dim %d are more than this runtime does for "
+	            "%d heads",
+	            m->latent, m->nope_dim, m->value_dim, m->heads);
+}
+
+/* mlp_layer_types: one name a block. */
+static bool read_mlp_types(const struct source* s, const struct latent_defaults* d) {
+	const struct model_shape* m = &s->config->shape;
+	const cJSON *types = json_field(s->json, "mlp_layer_types"), *type = types ? types->child : NULL;
+	if (!d->first_dense)
+		return true;
+	if (!types)
+		block_set_put(&s->config->dense, 0);
+	else if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
+		return fail(s, "mlp_layer_types is not an array of %d names", m->n_blocks);
+	for (int b = 0; type; b++, type = type->next)
+		if (cJSON_IsString(type) && strcmp(type->valuestring, "dense") == 0)
+			block_set_put(&s->config->dense, b);
+		else if (!cJSON_IsString(type) || strcmp(type->valuestring, "sparse") != 0)
+			return fail(s, "mlp_layer_types[%d] is neither dense nor sparse", b);
+	return true;
+}
+
+static bool read_latent_experts(const struct source* s, const struct latent_defaults* d) {
+	struct model_shape* m = &s->config->shape;
+	const char* choice = "greedy";
+	int dense = d->dense;
+	m->n_experts = d->experts;
+	m->experts_used = d->used;
+	m->expert_ffn = d->expert_ffn;
+	m->experts_normalised = d->normalised;
+	m->experts_sigmoid = d->sigmoid;
+	m->experts_scale = d->scale;
+	m->expert_groups = d->groups;
+	m->expert_groups_used = d->groups_used;
+	s->config->further_blocks = d->further;
+	if (!read_expert_counts(s, "n_routed_experts") ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
+	    !read_int(s, "n_group", 1, MOST_EXPERTS, &m->expert_groups) ||
+	    !read_int(s, "topk_group", 1, MOST_EXPERTS, &m->expert_groups_used) ||
+	    !read_string(s, "topk_method", &choice) ||
+	    (!d->first_dense && !read_int(s, "first_k_dense_replace", 0, MAX_BLOCKS, &dense)) ||
+	    !read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &s->config->further_blocks) ||
+	    !read_shared(s, "n_shared_experts", d->shared) || !read_mlp_types(s, d))
+		return false;
+	/* DeepSeek-V2 reads topk_method and no norm_topk_prob; its groups count by their best expert. */
+	m->groups_by_best = strcmp(d->name, "deepseek_v2") == 0;
+	if (!m->groups_by_best && !read_bool(s, "norm_topk_prob", &m->experts_normalised))
+		return false;
+	if (m->groups_by_best && strcmp(choice, "group_limited_greedy") != 0)
+		m->expert_groups = 0;
+	if (m->groups_by_best && strcmp(choice, "greedy") != 0 && strcmp(choice, "group_limited_greedy") != 0)
+		return fail(s,
+		            "topk_method is \"%.40s\", which is not supported; supported are greedy and "
+		            "group_limited_greedy",
+		            choice);
+	for (int b = 0; b < dense && b < m->n_blocks; b++)
+		block_set_put(&s->config->dense, b);
+	return true;
+}
+
+static bool read_deepseek(const struct source* s) {
+	const struct latent_defaults* d = latent_of(s->config->family->name);
+	return read_latent_sizes(s, d) && read_latent_experts(s, d);
+}
+
+/* ---- Gemma 4 ------------------------------------------------------------------------------ */
+
+/* transformers 5 writes what blocks have of their own as per_layer_config, in the place of global_head_dim
+ * and num_global_key_value_heads. */
+static bool read_own_sizes(const struct source* s, const cJSON* own) {
+	struct model_shape* m = &s->config->shape;
+	for (int b = 0; b < m->n_blocks; b++) {
+		char name[16];
+		snprintf(name, sizeof name, "%d", b);
+		const struct source in = within(s, json_field(own, name));
+		int head_dim = m->head_dim, kv_heads = m->kv_heads;
+		if (!read_int(&in, "head_dim", 1, LARGEST, &head_dim) ||
+		    !read_int(&in, "num_key_value_heads", 1, LARGEST, &kv_heads))
+			return false;
+		const bool slides = block_set_has(&m->sliding, b);
+		if (!slides && m->full_head_dim == 0) {
+			m->full_head_dim = head_dim;
+			m->full_kv_heads = kv_heads;
+		}
+		if (head_dim != (slides ? m->head_dim : m->full_head_dim) ||
+		    kv_heads != (slides ? m->kv_heads : m->full_kv_heads))
+			return fail(
+			    s,
+			    "per_layer_config gives block %d heads unlike those of other blocks of its kind, which "
+			    "is not supported",
+			    b);
+	}
+	return true;
+}
+
+static bool read_full_heads(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	const cJSON* own = json_field(s->json, "per_layer_config");
+	if (own)
+		return read_own_sizes(s, own);
+	m->full_head_dim = 512;
+	m->full_kv_heads = m->kv_heads;
+	return read_int(s, "global_head_dim", 1, LARGEST, &m->full_head_dim) &&
+	       (!s->config->keys_as_values ||
+	        read_int(s, "num_global_key_value_heads", 1, LARGEST, &m->full_kv_heads));
+}
+
+static bool read_experts_beside(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	bool experts = false;
+	if (!read_bool(s, "enable_moe_block", &experts) || !experts)
+		return experts == false;
+	m->experts_normalised = true;
+	m->router_scale = 1 / sqrtf((float)m->dim);
+	return required(s, "num_experts", MOST_EXPERTS, &m->n_experts) &&
+	       required(s, "top_k_experts", m->n_experts, &m->experts_used) &&
+	       required(s, "moe_intermediate_size", LARGEST, &m->expert_ffn);
+}
+
+/* The last blocks read the keys of earlier ones, and may have MLPs twice as wide. */
+static bool read_shared_keys(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	int shared = 0;
+	bool wide = false;
+	if (!read_int(s, "num_kv_shared_layers", 0, m->n_blocks - 1, &shared) ||
+	    !read_bool(s, "use_double_wide_mlp", &wide))
+		return false;
+	if (shared == 0)
+		return true;
+	m->sharing_from = m->n_blocks - shared;
+	for (int b = 0; b < m->n_blocks; b++) {
+		if (block_keys_of(m, b) < 0)
+			return fail(s,
+			            "num_kv_shared_layers is %d: block %d has no block of its kind to read the keys of",
+			            shared, b);
+		if (wide && b >= m->sharing_from)
+			s->config->ffn[b] = 2 * m->ffn;
+	}
+	return true;
+}
+
+static bool read_gemma4(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct config* c = s->config;
+	const char* both_ways = NULL;
+	const int last = m->n_blocks - 1;
+	m->sliding.word[last >> 6] &= ~((uint64_t)1 << (last & 63)); /* the last block sees everything always */
+	m->attention_scale = 1;
+	m->value_norm = true;
+	m->token_input = is_null(s, "hidden_size_per_layer_input") ? 0 : 256;
+	c->input_vocab = 262144;
+	if (!read_string(s, "use_bidirectional_attention", &both_ways))
+		return false;
+	if (both_ways && strcmp(both_ways, "vision") != 0)
+		return fail(s,
+		            "use_bidirectional_attention is \"%.40s\", which is not supported; supported is "
+		            "\"vision\", which is about images alone, or leaving it out",
+		            both_ways);
+	return read_bool(s, "attention_k_eq_v", &c->keys_as_values) && read_full_heads(s) &&
+	       read_int(s, "hidden_size_per_layer_input", 0, 1 << 16, &m->token_input) &&
+	       read_int(s, "vocab_size_per_layer_input", 1, LARGEST, &c->input_vocab) && read_shared_keys(s) &&
+	       read_experts_beside(s) && read_cap(s, "final_logit_softcapping", 0, &m->logit_softcap);
+}
+
+/* ------------------------------------------------------------------------------------------- */
+
 static bool read_ernie4_5_moe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	int first = 1, last = -1, interval = 1;
@@ -1003,9 +1341,13 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_QWEN3_5_MOE] = read_qwen3_5_moe,
 	                                                     [SPECIAL_QWEN3_NEXT] = read_qwen3_next,
 	                                                     [SPECIAL_LFM2] = read_lfm2,
-	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss};
+	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss,
+	                                                     [SPECIAL_DOTS1] = read_dots1,
+	                                                     [SPECIAL_DEEPSEEK] = read_deepseek,
+	                                                     [SPECIAL_COHERE2] = read_cohere2,
+	                                                     [SPECIAL_GEMMA4] = read_gemma4};
 	const enum special special = s->config->family->special;
-	return special == SPECIAL_NONE || special == SPECIAL_MINISTRAL3 || read[special](s);
+	return (size_t)special >= sizeof read / sizeof *read || !read[special] || read[special](s);
 }
 
 void config_scales(struct config* c) {
@@ -1092,13 +1434,20 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	if (m->heads % m->kv_heads)
 		return error_set(error, "%s: %d attention heads are not a multiple of %d key/value heads", file,
 		                 m->heads, m->kv_heads);
-	if ((int64_t)m->heads * m->head_dim > LARGEST)
-		return error_set(error, "%s: %d heads of %d are more than %d elements", file, m->heads, m->head_dim,
+	const int head_dim = m->full_head_dim ? m->full_head_dim : m->head_dim;
+	if (m->full_kv_heads && m->heads % m->full_kv_heads)
+		return error_set(error, "%s: %d attention heads are not a multiple of %d key/value heads", file,
+		                 m->heads, m->full_kv_heads);
+	if ((int64_t)m->heads * m->head_dim > LARGEST || (int64_t)m->heads * head_dim > LARGEST)
+		return error_set(error, "%s: %d heads of %d are more than %d elements", file, m->heads, head_dim,
 		                 LARGEST);
-	if (m->rope.dim < 2 || m->rope.dim % 2 || m->rope.dim > m->head_dim)
+	if ((int64_t)m->n_blocks * m->token_input > LARGEST)
+		return error_set(error, "%s: inputs of %d for each of %d blocks are more than %d elements", file,
+		                 m->token_input, m->n_blocks, LARGEST);
+	if (m->rope.dim < 2 || m->rope.dim % 2 || m->rope.dim > head_dim)
 		return error_set(error,
 		                 "%s: RoPE turns %d of a head's %d elements, expected an even number from 2 on", file,
-		                 m->rope.dim, m->head_dim);
+		                 m->rope.dim, head_dim);
 	if (m->rope.scaling == ROPE_DYNAMIC && m->rope.dim == 2)
 		return error_set(error, "%s: dynamic RoPE scaling needs heads of more than 2 elements", file);
 	if (m->n_experts && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1))

@@ -14,9 +14,13 @@ struct config {
 	struct model_shape shape; /* rope factors point into `factors` */
 	bool tied;                /* the output head is the embedding */
 	bool qkv_bias, output_bias, mlp_bias;
-	bool head_norms;        /* queries and keys have norms, though the family need not */
-	struct block_set dense; /* of a model with experts: blocks with one MLP all the same */
-	int further_blocks;     /* after the others, that predict tokens further on; they are not run */
+	bool head_norms;                /* queries and keys have norms, though the family need not */
+	struct block_set dense;         /* of a model with experts: blocks with one MLP all the same */
+	int further_blocks;             /* after the others, that predict tokens further on; they are not run */
+	int ffn[MAX_BLOCKS];            /* of the blocks' MLPs, where they are not all shape.ffn wide; else 0 */
+	bool keys_as_values;            /* blocks that see everything have no value weights */
+	int input_vocab;                /* rows of the embedding for the blocks' inputs; 0: shape.vocab */
+	struct xielu xielu[MAX_BLOCKS]; /* of GGUF's metadata, as trained */
 	struct packing packing;
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;

@@ -12,6 +12,7 @@ enum window_rule {
 	WINDOW_UNUSED,    /* none: a field that older configs carry */
 	WINDOW_ALL,       /* all, where sliding_window is a number; layer_types is not read */
 	WINDOW_LISTED,    /* all likewise, where layer_types is silent */
+	WINDOW_FROM,      /* those from max_window_layers on */
 	WINDOW_OPTED,     /* those from max_window_layers on, where use_sliding_window says so */
 	WINDOW_OPTED_ALL, /* all, where it says so; layer_types is not read */
 	WINDOW_PERIOD     /* all but every period-th */
@@ -38,10 +39,16 @@ enum special {
 	SPECIAL_GLM4_MOE,     /* experts chosen by sigmoids, shared ones */
 	SPECIAL_ERNIE4_5_MOE, /* the same by softmax, in some blocks */
 	SPECIAL_MINIMAX_M2,   /* experts chosen by sigmoids */
-	SPECIAL_QWEN3_5,      /* recurrent blocks beside gated attention */
-	SPECIAL_QWEN3_5_MOE,  /* the same with experts */
-	SPECIAL_QWEN3_NEXT,   /* the same with experts in some blocks */
-	SPECIAL_LFM2          /* short convolutions beside attention */
+	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
+	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
+	SPECIAL_APERTUS,      /* an activation with numbers of its own in each block */
+	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
+	SPECIAL_COHERE2,      /* a scale of the logits, blocks that see everything have no positions */
+	SPECIAL_GEMMA4,      /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
+	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
+	SPECIAL_QWEN3_5_MOE, /* the same with experts */
+	SPECIAL_QWEN3_NEXT,  /* the same with experts in some blocks */
+	SPECIAL_LFM2         /* short convolutions beside attention */
 };
 
 struct family {
@@ -73,6 +80,10 @@ struct family {
 	bool interleaved;            /* RoPE turns neighbours */
 	bool interleaved_by_convert; /* it does so in GGUF, whose converter permutes rows of queries and keys */
 	bool fused_qkv, fused_gate_up;
+	bool parallel;             /* attention and MLP read the same norm */
+	bool norm_without_bias;    /* LayerNorm */
+	bool ungated;              /* MLPs have no gate */
+	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
 	bool gated_attention;      /* of each head of q_proj a query and a gate */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 

@@ -70,6 +70,12 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 	const double usual[sizeof values / sizeof *values] = {0, 1, 1};
 	if (memcmp(values, usual, sizeof values) != 0)
 		add_numbers(hash, values, sizeof values / sizeof *values);
+	const double sizes[] = {m->full_head_dim,   m->full_kv_heads, m->sharing_from,   m->token_input,
+	                        m->norm_after_rope, m->value_norm,    m->latent,         m->query_latent,
+	                        m->nope_dim,        m->value_dim,     m->groups_by_best, m->parallel};
+	const double none_of_them[sizeof sizes / sizeof *sizes] = {0};
+	if (memcmp(sizes, none_of_them, sizeof sizes) != 0)
+		add_numbers(hash, sizes, sizeof sizes / sizeof *sizes);
 	if (m->recurrence.value_heads > 0) {
 		const struct recurrence* r = &m->recurrence;
 		const double numbers[] = {r->key_heads, r->value_heads, r->key_dim,   r->value_dim,
@@ -171,11 +177,19 @@ void model_fingerprint(struct model* model) {
 		add_tensor(&hash, &w->output_norm_bias);
 	add_tensor(&hash, &w->output);
 	add_tensor(&hash, &absent);
+	if (w->shape.token_input > 0) {
+		add_tensor(&hash, &w->input_embedding);
+		add_tensor(&hash, &w->input_projection);
+		add_tensor(&hash, &w->input_projection_norm);
+	}
 	for (int b = 0; w->block && b < w->shape.n_blocks; b++) {
 		const struct block_weights* k = &w->block[b];
 		for (int i = 0; i < BLOCK_PARTS; i++)
 			if (i < FIRST_PARTS || tensor_present(block_tensor(k, i)))
 				add_tensor(&hash, block_tensor(k, i));
+		const double xielu[] = {(double)k->xielu.positive, (double)k->xielu.negative};
+		if (w->shape.activation == ACTIVATION_XIELU)
+			add_numbers(&hash, xielu, 2);
 		for (int e = 0; tensor_present(&k->router) && e < w->shape.n_experts; e++) {
 			add_tensor(&hash, &k->expert[e].w_gate);
 			add_tensor(&hash, &k->expert[e].w_up);

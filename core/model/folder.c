@@ -13,9 +13,14 @@
  * inner model alone goes without "model.". */
 static const struct data_folder {
 	const char *embedding, *output_norm, *output, *block;
+	const char *input_embedding, *input_projection, *input_projection_norm;
 } places[] = {
 #define PLACE(prefix, head)                                                                                  \
-	{ prefix "embed_tokens.weight", prefix "norm", head "lm_head.weight", prefix "layers.%d." }
+	{                                                                                                        \
+		prefix "embed_tokens.weight", prefix "norm", head "lm_head.weight", prefix "layers.%d.",             \
+		    prefix "embed_tokens_per_layer.weight", prefix "per_layer_model_projection.weight",              \
+		    prefix "per_layer_projection_norm"                                                               \
+	}
     PLACE("model.", ""),
     PLACE("", ""),
     PLACE("language_model.model.", "language_model."),
@@ -79,8 +84,6 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_gate = "mlp.experts.gate_proj", /* as repack_tensors names them */
 	    .stacked_up = "mlp.experts.up_proj",
 	    .stacked_down = "mlp.experts.down_proj",
-	    .stacked_gate_up = "mlp.experts.gate_up_proj",
-	    .stacked_down_beside = "mlp.experts.down_proj",
 	    .sinks = "self_attn.sinks",
 	    .router_bias = "mlp.router.bias",
 	    .choice_bias = f->choice_bias,
@@ -88,6 +91,30 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .shared_up = f->shared_up,
 	    .shared_down = f->shared_down,
 	    .shared_gate = f->shared_gate,
+	    .stacked_gate_up = f->special == SPECIAL_GEMMA4 ? "experts.gate_up_proj" : "mlp.experts.gate_up_proj",
+	    .stacked_down_beside = f->special == SPECIAL_GEMMA4 ? "experts.down_proj" : "mlp.experts.down_proj",
+	    .router_norm = "router.scale",
+	    .expert_scale = "router.per_expert_scale",
+	    .expert_norm = "pre_feedforward_layernorm_2",
+	    .post_dense_norm = "post_feedforward_layernorm_1",
+	    .post_expert_norm = "post_feedforward_layernorm_2",
+	    .input_embedding = at->input_embedding,
+	    .input_projection = at->input_projection,
+	    .input_projection_norm = at->input_projection_norm,
+	    .input_gate = "per_layer_input_gate",
+	    .input_out = "per_layer_projection",
+	    .input_norm = "post_per_layer_input_norm",
+	    .stream_scale = "layer_scalar",
+	    .query_down = "self_attn.q_a_proj",
+	    .query_up = "self_attn.q_b_proj",
+	    .query_down_norm = "self_attn.q_a_layernorm",
+	    .kv_down = "self_attn.kv_a_proj_with_mqa",
+	    .kv_down_norm = "self_attn.kv_a_layernorm",
+	    .kv_up = "self_attn.kv_b_proj",
+	    .xielu_positive = "mlp.act_fn.alpha_p",
+	    .xielu_negative = "mlp.act_fn.alpha_n",
+	    .xielu_beta = "mlp.act_fn.beta",
+	    .xielu_epsilon = "mlp.act_fn.eps",
 	};
 }
 
@@ -95,9 +122,11 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
  * quantized here, what a model of images and text has beside its text, and what predicts tokens further on.
  */
 static bool is_idle(const char* name) {
-	static const char* const prefix[] = {
-	    "vision_tower.", "multi_modal_projector.", "visual.", "vision_model.",
-	    "connector.",    "image_newline",          "mtp."};
+	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.",
+	                                     "visual.",       "vision_model.",
+	                                     "connector.",    "image_newline",
+	                                     "mtp.",          "audio_tower.",
+	                                     "embed_vision.", "embed_audio."};
 	const char* inner = strncmp(name, "model.", 6) == 0 ? name + 6 : name;
 	for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
 		if (strncmp(inner, prefix[i], strlen(prefix[i])) == 0)
@@ -238,11 +267,7 @@ static void take_generation(struct model* model, const struct config* c) {
 	model->repetition_penalty = c->repetition_penalty;
 	model->suppressed = c->suppressed;
 	model->n_suppressed = c->n_suppressed;
-	if (c->no_repeat_ngram > 0 && !model->warning[0])
-		snprintf(model->warning, sizeof model->warning,
-		         "generation_config.json asks for no_repeat_ngram_size %d, which is not supported: its "
-		         "texts may repeat",
-		         c->no_repeat_ngram);
+	model->no_repeat = c->no_repeat_ngram;
 }
 
 bool model_open_folder(struct model* model, const char* path, const struct model_options* options,

@@ -1,6 +1,7 @@
 /* A GGUF file as a model: its metadata says what config.json says elsewhere, its vocabulary lies beside
  * its weights, and a set split over several files is one model. */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,12 +57,37 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .stacked_down = "ffn_down_exps",
 	    .sinks = "attn_sinks.weight",
 	    .router_bias = "ffn_gate_inp.bias",
-	    .choice_bias =
-	        f->choice_bias && tensor_table_find_ending(table, "exp_probs_b.bias") ? "exp_probs_b.bias" : NULL,
+	    .choice_bias = (f->choice_bias || f->special == SPECIAL_DEEPSEEK) &&
+	                           tensor_table_find_ending(table, "exp_probs_b.bias")
+	                       ? "exp_probs_b.bias"
+	                       : NULL,
 	    .shared_gate_proj = "ffn_gate_shexp",
 	    .shared_up = "ffn_up_shexp",
 	    .shared_down = "ffn_down_shexp",
 	    .shared_gate = f->shared_gate ? "ffn_gate_inp_shexp" : NULL,
+	    .stacked_gate_up =
+	        tensor_table_find_ending(table, "ffn_gate_up_exps.weight") ? "ffn_gate_up_exps.weight" : NULL,
+	    .stacked_down_beside = "ffn_down_exps.weight",
+	    .router_norm = "ffn_gate_inp.scale",
+	    .expert_scale = "ffn_down_exps.scale",
+	    .expert_norm = "pre_ffw_norm_2",
+	    .post_dense_norm = "post_ffw_norm_1",
+	    .post_expert_norm = "post_ffw_norm_2",
+	    .input_embedding = "per_layer_token_embd.weight",
+	    .input_projection = "per_layer_model_proj.weight",
+	    .input_projection_norm = "per_layer_proj_norm",
+	    .input_gate = "inp_gate",
+	    .input_out = "proj",
+	    .input_norm = "post_norm",
+	    .stream_scale = "layer_output_scale.weight",
+	    .query_down = "attn_q_a",
+	    .query_up = "attn_q_b",
+	    .query_down_norm = "attn_q_a_norm",
+	    .kv_down = "attn_kv_a_mqa",
+	    .kv_down_norm = "attn_kv_a_norm",
+	    .kv_up = "attn_kv_b",
+	    .key_up = tensor_table_find(table, "blk.0.attn_k_b.weight") ? "attn_k_b" : NULL,
+	    .value_up = "attn_v_b",
 	};
 }
 
@@ -131,6 +157,8 @@ static bool check_refused(const struct source* s) {
 	bool causal = true;
 	for (int i = s->config->family->shared_up ? 1 : 0; i < n; i++) {
 		float value = 0;
+		if (s->config->family->special == SPECIAL_COHERE2 && strcmp(refused[i], "logit_scale") == 0)
+			continue;
 		if (!read_float(s, refused[i], -1e30, 1e30, &value))
 			return false;
 		if (value < 0 || value > 0)
@@ -140,6 +168,41 @@ static bool check_refused(const struct source* s) {
 	if (!gguf_bool(s->gguf, key_of(s, "attention.causal", name), &causal, s->error))
 		return false;
 	return causal || fail(s, "%s is false, which is not supported; only causal models are", name);
+}
+
+/* A number, or a list of one for each block; out (MAX_BLOCKS). *listed says which. */
+static bool read_by_block(const struct source* s, const char* key, int* out, bool* listed) {
+	char name[96];
+	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, key, name));
+	const int n_blocks = s->config->shape.n_blocks;
+	int32_t* list = NULL;
+	int n = 0;
+	*listed = value && value->type == GGUF_ARRAY;
+	if (!*listed)
+		return true;
+	if (!gguf_ints(s->gguf, name, &list, &n, s->error))
+		return false;
+	bool good =
+	    n >= n_blocks || fail(s, "%s has %d elements, expected one for each of %d blocks", name, n, n_blocks);
+	for (int b = 0; good && b < n_blocks; b++) {
+		out[b] = list[b];
+		good = (list[b] >= 1 && list[b] <= LARGEST) ||
+		       fail(s, "%s has %d for block %d, expected 1 to %d", name, list[b], b, LARGEST);
+	}
+	free(list);
+	return good;
+}
+
+/* Gemma 4 has MLPs of two widths: the first block's is the shape's. */
+static bool read_feed_forward(const struct source* s, const char* key) {
+	struct config* c = s->config;
+	bool listed = false;
+	if (c->family->special == SPECIAL_GEMMA4 && !read_by_block(s, "feed_forward_length", c->ffn, &listed))
+		return false;
+	if (!listed)
+		return required_int(s, key, LARGEST, &c->shape.ffn);
+	c->shape.ffn = c->ffn[0];
+	return true;
 }
 
 /* A number, or one for each block: 0 for those that have no keys and values, and one other. */
@@ -154,6 +217,8 @@ static bool read_kv_heads(const struct source* s) {
 	int n = 0, heads = 0;
 	if (!value || value->type != GGUF_ARRAY)
 		return read_int(s, "attention.head_count_kv", 1, LARGEST, &m->kv_heads);
+	if (special == SPECIAL_GEMMA4) /* which has two counts: read_gemma4 */
+		return true;
 	bool good = gguf_ints(s->gguf, name, &listed, &n, s->error) && n >= m->n_blocks;
 	for (int b = 0; good && b < m->n_blocks; b++) {
 		good = listed[b] == 0 || (listed[b] > 0 && listed[b] <= LARGEST && (!heads || listed[b] == heads));
@@ -173,7 +238,7 @@ static bool read_sizes(const struct source* s) {
 	/* Where every block has experts there may be no other width. */
 	const char* ffn = has(s, "feed_forward_length") ? "feed_forward_length" : "expert_feed_forward_length";
 	if (!required_int(s, "block_count", MAX_BLOCKS, &m->n_blocks) ||
-	    !required_int(s, "embedding_length", LARGEST, &m->dim) || !required_int(s, ffn, LARGEST, &m->ffn) ||
+	    !required_int(s, "embedding_length", LARGEST, &m->dim) || !read_feed_forward(s, ffn) ||
 	    !required_int(s, "attention.head_count", LARGEST, &m->heads) ||
 	    !required_int(s, "context_length", INT32_MAX / 2, &m->context))
 		return false;
@@ -196,7 +261,7 @@ static bool read_sizes(const struct source* s) {
 	                                                      : "attention.layer_norm_rms_epsilon",
 	                0, 1, &m->norm_epsilon))
 		return false;
-	if (value_length && value_length != m->head_dim)
+	if (value_length && value_length != m->head_dim && s->config->family->special != SPECIAL_DEEPSEEK)
 		return fail(s, "attention.value_length %d is not attention.key_length %d", value_length, m->head_dim);
 	return true;
 }
@@ -211,7 +276,7 @@ static bool read_factors(const struct source* s, const char* name, float* out) {
 		return false;
 	dtype_to_float(t.type, t.data, out, n);
 	for (int i = 0; i < n; i++)
-		if (!(out[i] > 1e-6f) || !(out[i] < 1e9f))
+		if (!(out[i] > 1e-6f) || !(out[i] < 1e31f)) /* 1e30: a pair that is not turned (Gemma 4) */
 			return fail(s, "tensor %s holds %g, expected positive factors", name, (double)out[i]);
 	return true;
 }
@@ -283,20 +348,32 @@ static bool read_scaling(const struct source* s) {
 	float log_multiplier = 0; /* transformers' mscale_all_dim, where mscale is 1 */
 	if (!read_float(s, "rope.scaling.yarn_log_multiplier", 0, 1e6, &log_multiplier))
 		return false;
+	struct model_shape* m = &s->config->shape;
+	if (r->scaling == ROPE_YARN && m->latent && log_multiplier > 0) {
+		/* The converter stores 0.1 · mscale_all_dim, and mscale is the same: only scores grow, twice. */
+		const float scale = 1 + log_multiplier * logf(r->factor);
+		m->attention_scale *= scale * scale;
+		r->attention_factor = attention;
+		return read_factor_tensors(s);
+	}
 	if (r->scaling == ROPE_YARN)
 		r->attention_factor =
 		    attention * rope_yarn_attention(r->factor, log_multiplier > 0 ? 1 : 0, log_multiplier);
 	return read_factor_tensors(s);
 }
 
+static int full_head_dim(const struct model_shape* m) {
+	return m->full_head_dim ? m->full_head_dim : m->head_dim;
+}
+
 static bool read_rope(const struct source* s) {
 	struct rope* r = &s->config->shape.rope;
 	r->theta = 10000;
 	r->factor = r->attention_factor = 1;
-	r->dim = s->config->shape.head_dim;
+	r->dim = full_head_dim(&s->config->shape);
 	r->interleaved = s->config->family->interleaved || s->config->family->interleaved_by_convert;
 	return read_float(s, "rope.freq_base", 1.001, 1e12, &r->theta) &&
-	       read_int(s, "rope.dimension_count", 1, s->config->shape.head_dim, &r->dim) && read_scaling(s);
+	       read_int(s, "rope.dimension_count", 1, r->dim, &r->dim) && read_scaling(s);
 }
 
 /* ---- families ----------------------------------------------------------------------------- */
@@ -312,6 +389,100 @@ static bool read_gemma(const struct source* s, int deepest, float attention_cap,
 		m->attention_scale = 1 / sqrtf((float)m->dim / (float)m->heads);
 	return read_float(s, "attn_logit_softcapping", 0, 1e9, &m->attention_softcap) &&
 	       read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap);
+}
+
+/* key_length is of the blocks that see everything, key_length_swa of the others; windows have been read. */
+static bool read_gemma4(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct config* c = s->config;
+	int kv_heads[MAX_BLOCKS], shared = 0;
+	bool listed = false;
+	char name[96];
+	for (int b = 0; b < MAX_BLOCKS; b++)
+		kv_heads[b] = m->kv_heads;
+	m->full_head_dim = m->head_dim;
+	m->attention_scale = 1;
+	m->value_norm = true;
+	m->activation = ACTIVATION_GELU_TANH;
+	if (!read_int(s, "attention.key_length_swa", 1, LARGEST, &m->head_dim) ||
+	    !read_by_block(s, "attention.head_count_kv", kv_heads, &listed) ||
+	    !read_int(s, "attention.shared_kv_layers", 0, m->n_blocks - 1, &shared) ||
+	    !read_int(s, "embedding_length_per_layer_input", 0, 1 << 16, &m->token_input) ||
+	    !read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap))
+		return false;
+	m->sharing_from = shared ? m->n_blocks - shared : 0;
+	m->router_scale = m->n_experts ? 1 / sqrtf((float)m->dim) : 0;
+	for (int b = 0; b < m->n_blocks; b++) {
+		int* kind = block_set_has(&m->sliding, b) ? &m->kv_heads : &m->full_kv_heads;
+		*kind = kv_heads[b];
+	}
+	for (int b = 0; b < m->n_blocks; b++) {
+		if (kv_heads[b] != block_kv_heads(m, b))
+			return fail(s, "%s differs within a kind of blocks, which is not supported",
+			            key_of(s, "attention.head_count_kv", name));
+		if (block_keys_of(m, b) < 0)
+			return fail(s, "%s is %d: block %d has no block of its kind to read the keys of",
+			            key_of(s, "attention.shared_kv_layers", name), shared, b);
+		snprintf(name, sizeof name, "blk.%d.attn_v.weight", b);
+		c->keys_as_values |= block_keys_of(m, b) == b && !block_set_has(&m->sliding, b) &&
+		                     !tensor_table_find(&s->owner->tensors, name);
+	}
+	return true;
+}
+
+/* Latent attention. Files give the sizes of a head as key_length_mla and value_length_mla beside those of
+ * what is kept; the first ones have them as key_length and value_length. */
+static bool read_deepseek(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	int key = m->head_dim;
+	m->value_dim = key;
+	m->rope.dim = 64;
+	if (!required_int(s, "attention.kv_lora_rank", LARGEST, &m->latent) ||
+	    !read_int(s, "attention.q_lora_rank", 1, LARGEST, &m->query_latent) ||
+	    !read_int(s, "attention.value_length", 1, LARGEST, &m->value_dim) ||
+	    !read_int(s, "attention.key_length_mla", 1, LARGEST, &key) ||
+	    !read_int(s, "attention.value_length_mla", 1, LARGEST, &m->value_dim) ||
+	    !read_int(s, "rope.dimension_count", 2, LARGEST, &m->rope.dim) ||
+	    !read_float(s, "attention.temperature_scale", 0, 1e6, &m->attention_growth))
+		return false;
+	if (key <= m->rope.dim)
+		return fail(s, "a head's queries have %d elements, of which %d are turned: more were expected", key,
+		            m->rope.dim);
+	m->nope_dim = key - m->rope.dim;
+	m->head_dim = m->latent + m->rope.dim;
+	m->kv_heads = 1;
+	m->latent_epsilon = 1e-6f;
+	m->attention_scale = 1 / sqrtf((float)key);
+	m->groups_by_best = !m->experts_sigmoid;
+	m->growth_context = 1;
+	if (m->attention_growth != 0 &&
+	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context))
+		return false;
+	return (int64_t)m->heads * ((int64_t)m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
+	       fail(s,
+	            "attention.kv_lora_rank %d, with heads of %d and %d elements, is more than this runtime does",
+	            m->latent, key, m->value_dim);
+}
+
+static bool read_numbers(const struct source* s, const char* key, size_t offset) {
+	float* list = NULL;
+	int n = 0;
+	if (!gguf_floats(s->gguf, key, &list, &n, s->error))
+		return false;
+	const int n_blocks = s->config->shape.n_blocks;
+	for (int b = 0; b < n && b < n_blocks; b++)
+		memcpy((char*)&s->config->xielu[b] + offset, &list[b], sizeof *list);
+	free(list);
+	return n >= n_blocks ||
+	       fail(s, "%s has %d elements, expected one for each of %d blocks", key, n, n_blocks);
+}
+
+static bool read_apertus(const struct source* s) {
+	s->config->shape.activation = ACTIVATION_XIELU;
+	return read_numbers(s, "xielu.alpha_p", offsetof(struct xielu, positive)) &&
+	       read_numbers(s, "xielu.alpha_n", offsetof(struct xielu, negative)) &&
+	       read_numbers(s, "xielu.beta", offsetof(struct xielu, beta)) &&
+	       read_numbers(s, "xielu.eps", offsetof(struct xielu, epsilon));
 }
 
 static bool read_granite(const struct source* s) {
@@ -388,6 +559,15 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_GPT_OSS:
 		m->activation = ACTIVATION_SWIGLU_CLAMPED;
 		break;
+	case SPECIAL_COHERE2:
+		shape_rotate_sliding(m);
+		return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
+	case SPECIAL_APERTUS:
+		return read_apertus(s);
+	case SPECIAL_GEMMA4:
+		return read_gemma4(s);
+	case SPECIAL_DEEPSEEK:
+		return read_deepseek(s);
 	case SPECIAL_LFM2:
 		m->recurrence = (struct recurrence){.value_heads = 1, .value_dim = m->dim};
 		return required_int(s, "shortconv.l_cache", LARGEST, &m->recurrence.kernel);
@@ -396,6 +576,8 @@ static bool read_special(const struct source* s) {
 	case SPECIAL_QWEN3_NEXT:
 		return read_recurrence(s);
 	case SPECIAL_NONE:
+	case SPECIAL_DOTS1:
+	case SPECIAL_HUNYUAN:  /* the converter has stretched the base */
 	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
@@ -414,7 +596,9 @@ static bool read_router(const struct source* s) {
 	const enum special special = s->config->family->special;
 	enum { SOFTMAX = 1, SIGMOID = 2 };
 	char name[96];
-	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 ? SIGMOID : SOFTMAX;
+	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1
+	                 ? SIGMOID
+	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||
 	    !read_int(s, "expert_gating_func", 0, 100, &gating) ||
 	    !read_float(s, "expert_weights_scale", 0, 1e6, &m->experts_scale) ||
@@ -445,7 +629,8 @@ static bool read_experts(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const enum special special = s->config->family->special;
 	m->expert_ffn = m->ffn;
-	m->experts_normalised = special != SPECIAL_OLMOE && special != SPECIAL_QWEN2_MOE;
+	m->experts_normalised = special != SPECIAL_OLMOE && special != SPECIAL_QWEN2_MOE &&
+	                        special != SPECIAL_DOTS1 && special != SPECIAL_DEEPSEEK;
 	if (!read_int(s, "expert_count", 0, MOST_EXPERTS, &m->n_experts))
 		return false;
 	if (m->n_experts == 0) {
@@ -519,11 +704,15 @@ static bool read_sliding_rope(const struct source* s) {
 	if (f->sliding_theta == 0 || !m->sliding_window)
 		return true;
 	struct rope* r = &m->sliding_rope;
-	*r = (struct rope){.dim = m->rope.dim,
-	                   .interleaved = m->rope.interleaved,
-	                   .theta = f->special == SPECIAL_GEMMA3 ? f->sliding_theta : m->rope.theta,
-	                   .factor = 1,
-	                   .attention_factor = 1};
+	*r =
+	    (struct rope){.dim = f->special == SPECIAL_GEMMA4 ? m->head_dim : m->rope.dim,
+	                  .interleaved = m->rope.interleaved,
+	                  .theta = f->special == SPECIAL_GEMMA3 || f->special == SPECIAL_GEMMA4 ? f->sliding_theta
+	                                                                                        : m->rope.theta,
+	                  .factor = 1,
+	                  .attention_factor = 1};
+	if (f->special == SPECIAL_GEMMA4 && !read_int(s, "rope.dimension_count_swa", 1, m->head_dim, &r->dim))
+		return false;
 	return read_float(s, "rope.freq_base_swa", 1.001, 1e12, &r->theta);
 }
 
@@ -535,7 +724,11 @@ static void read_parts(const struct source* s) {
 	                        s->config->family->head_norm == HEAD_NORM_NONE;
 	s->config->qkv_bias = tensor_table_find_ending(table, ".attn_q.bias");
 	s->config->output_bias = tensor_table_find_ending(table, ".attn_output.bias");
-	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_gate.bias") != NULL;
+	s->config->mlp_bias = tensor_table_find(table, "blk.0.ffn_up.bias") != NULL;
+	if (s->config->family->ungated)
+		s->config->shape.activation = s->config->family->activation;
+	s->config->shape.norm_after_rope = s->config->family->norm_after_rope;
+	s->config->shape.parallel = s->config->family->parallel;
 }
 
 /* ---- vocabulary --------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ struct model {
 	int n_end_tokens;
 	/* What generations do that say nothing else (generation_config.json). */
 	float repetition_penalty;  /* 0: nothing */
+	int no_repeat;             /* runs of so many tokens do not come again; 0: they may */
 	const int32_t* suppressed; /* (n_suppressed) owned by `owned`: tokens that are never generated */
 	int n_suppressed;
 	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */

@@ -69,6 +69,6 @@ bool repack_tensors(struct tensor_table* table, const struct packing* packing, s
 	for (size_t i = 0; good && i < made.n; i++)
 		good = repack_add(table, made.item[i].name, &made.item[i], error);
 	tensor_table_free(&made);
-	return good && tensor_table_seal(table, error) && repack_fp8(table, &packing->fp8, kept, error) &&
-	       narrow_doubles(table, kept, error);
+	return good && tensor_table_seal(table, error) && repack_nf4(table, kept, error) &&
+	       repack_fp8(table, &packing->fp8, kept, error) && narrow_doubles(table, kept, error);
 }

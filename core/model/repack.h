@@ -1,7 +1,8 @@
 /* Weights that a folder stores in ways of its own are laid anew when it is opened, with all their bits: 4-bit
  * GPTQ, AWQ and compressed-tensors become groups of 32 (DTYPE_Q4_GROUP), and so does FP8 (E4M3) with its
  * scales (DTYPE_F8_GROUP), or F32 where groups do not end with its blocks; gpt-oss' experts become matrices
- * of their own, in MXFP4 as they were or in the float type they have. F64 alone loses bits: it becomes F32.
+ * of their own, in MXFP4 as they were or in the float type they have; bitsandbytes' NF4 becomes floats. F64
+ * alone loses bits: it becomes F32.
  */
 #ifndef SWIFTLET_CORE_MODEL_REPACK_H
 #define SWIFTLET_CORE_MODEL_REPACK_H
@@ -52,6 +53,8 @@ bool repack_experts(const struct tensor_table*, struct tensor_table* made, struc
 /* Of GGUF: Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in the old ones'
  * place. */
 bool repack_few_bits(struct tensor_table*, struct kept*, struct error*);
+/* bitsandbytes' 4 bits become floats, in the old ones' place. */
+bool repack_nf4(struct tensor_table*, struct kept*, struct error*);
 /* Qwen3-Next's rows of one map by key head, (query, key, values, gates) and (betas, decays), become the maps
  * that Qwen 3.5 has, in its folders' names or in GGUF's. */
 bool repack_heads(struct tensor_table*, const struct recurrence*, struct kept*, struct error*);

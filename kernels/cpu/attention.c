@@ -26,20 +26,20 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct slice_row* row = &b->row[i];
 	const struct cpu_cache* c = row->cache;
-	const int group = s->heads / s->kv_heads;
+	const int group = s->heads / block_kv_heads(s, job->block);
 	const float* sinks = floats(&b->block[job->block].sinks);
 	const bool listed = row->pages && job->window == 0;
 	return (struct attention_row){
 	    .page = listed ? c->listed : (const unsigned char* const*)paged_bytes(&c->paged, 0),
 	    .key = keys_at(c, job->block, h),
 	    .value = values_at(c, job->block, h),
-	    .slot_bytes = c->slot_bytes,
+	    .slot_bytes = c->place[job->block].slot_bytes,
 	    .type = c->paged.head.type,
 	    .base = listed ? row->seen - row->n_ancestors : row->base,
 	    .n_ancestors = row->n_ancestors,
 	    .ancestor = row->ancestor,
 	    .from = job->window > 0 && row->position >= job->window ? row->position + 1 - job->window : 0,
-	    .head_dim = s->head_dim,
+	    .head_dim = block_head_dim(s, job->block),
 	    .group = group,
 	    .scale = scale_at(s, row->position),
 	    .softcap = s->attention_softcap,
@@ -57,22 +57,24 @@ static void attend_part(void* user, int number, int thread) {
 	struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const int h = part / job->bundles, first = b->bundle[part % job->bundles];
-	const int n = b->bundle[part % job->bundles + 1] - first, group = s->heads / s->kv_heads;
+	const int n = b->bundle[part % job->bundles + 1] - first;
+	const int group = s->heads / block_kv_heads(s, job->block);
+	const size_t head_dim = (size_t)block_head_dim(s, job->block);
 	struct attention_row rows[MOST_ATTENTION_ROWS];
 	for (int i = 0; i < n; i++)
 		rows[i] = row_of(job, first + i, h);
-	const size_t row_stride = (size_t)s->heads * (size_t)s->head_dim;
-	const size_t at = (size_t)first * row_stride + (size_t)h * (size_t)group * (size_t)s->head_dim;
-	const size_t scores = (size_t)attention_rows(s) * (size_t)group * score_positions(b);
+	const size_t row_stride = (size_t)s->heads * head_dim;
+	const size_t at = (size_t)first * row_stride + (size_t)h * (size_t)group * head_dim;
+	const size_t scores = (size_t)attention_queries(s) * score_positions(b);
 	b->kernels->attention(b->mixed + at, b->q + at, row_stride, rows, n,
 	                      b->scores + (size_t)(share.parts ? part : thread) * scores,
 	                      share.parts ? &share : NULL);
 }
 
 /* Cuts the rows [first, end) of one sequence into bundles, as even as they can be, enough for all threads. */
-static int cut_bundles(struct cpu_backend* b, int n_bundles, int first, int end, int slice) {
-	const struct model_shape* s = &b->head.weights->shape;
-	const int n = end - first, most = attention_rows(s), turns = (b->threads + s->kv_heads - 1) / s->kv_heads;
+static int cut_bundles(struct cpu_backend* b, int kv_heads, int n_bundles, int first, int end, int slice) {
+	const int n = end - first, most = attention_rows(b->head.weights->shape.heads / kv_heads);
+	const int turns = (b->threads + kv_heads - 1) / kv_heads;
 	const int share = (turns * n + slice - 1) / slice; /* of the threads that a head keeps busy */
 	int count = (n + most - 1) / most;
 	count = (count + share - 1) / share * share;
@@ -82,13 +84,13 @@ static int cut_bundles(struct cpu_backend* b, int n_bundles, int first, int end,
 	return n_bundles + count;
 }
 
-static int make_bundles(struct cpu_backend* b, int n) {
+static int make_bundles(struct cpu_backend* b, int kv_heads, int n) {
 	int n_bundles = 0;
 	for (int first = 0, end = 0; first < n; first = end) {
 		while (end < n && b->row[end].cache == b->row[first].cache &&
 		       b->row[end].base == b->row[first].base && b->row[end].pages == b->row[first].pages)
 			end++;
-		n_bundles = cut_bundles(b, n_bundles, first, end, n);
+		n_bundles = cut_bundles(b, kv_heads, n_bundles, first, end, n);
 	}
 	b->bundle[n_bundles] = n;
 	return n_bundles;
@@ -121,23 +123,24 @@ static bool worth_sharing(const struct cpu_backend* b, int n, int parts) {
 
 void attend(struct cpu_backend* b, int block, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
+	const int kv_heads = block_kv_heads(s, block);
 	struct attend_job job = {
 	    .b = b,
 	    .block = block,
 	    .window = block_set_has(&s->sliding, block) ? s->sliding_window : 0,
-	    .bundles = make_bundles(b, n),
+	    .bundles = make_bundles(b, kv_heads, n),
 	};
 	find_pages(b, block, job.window, n);
-	const int parts = job.bundles * s->kv_heads;
+	const int parts = job.bundles * kv_heads;
 	double cost = 0;
 	for (int i = 0; i < n; i++)
-		cost += (double)b->row[i].seen * (double)b->row[i].cache->slot_bytes * 2 * s->heads;
+		cost += (double)b->row[i].seen * (double)b->row[i].cache->place[block].slot_bytes * 2 * s->heads;
 	const bool shared = worth_sharing(b, n, parts);
 	if (!shared)
 		spread(b, parts, cost, attend_part, &job);
 	for (int step = 0; shared && step < ATTENTION_STEPS; step++) {
 		job.share.step = (enum attention_step)step;
-		job.share.parts = step == ATTENTION_MIX ? (s->head_dim + 31) / 32 : 4 * b->threads;
+		job.share.parts = step == ATTENTION_MIX ? (block_head_dim(s, block) + 31) / 32 : 4 * b->threads;
 		spread(b, parts * job.share.parts, cost, attend_part, &job);
 	}
 	if (job.window == 0)

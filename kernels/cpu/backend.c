@@ -47,6 +47,19 @@ static int cpu_threads(const struct backend* backend) { return cpu_of(backend)->
 
 /* ---- what the model must be like --------------------------------------------------------------- */
 
+/* Blocks that read other blocks' keys have one to read. */
+static bool check_sharing(const struct model_shape* s, struct error* error) {
+	if (s->sharing_from < 0 || s->sharing_from > s->n_blocks || s->token_input < 0 ||
+	    s->token_input > 1 << 16)
+		return error_set(error, "the model shares keys from block %d of %d on, with token inputs of %d",
+		                 s->sharing_from, s->n_blocks, s->token_input);
+	for (int i = 0; i < s->n_blocks; i++)
+		if (block_keys_of(s, i) < 0)
+			return error_set(error,
+			                 "block %d reads the keys of an earlier block, and there is none of its kind", i);
+	return true;
+}
+
 static bool check_recurrence(const struct model_shape* s, struct error* error) {
 	const struct recurrence* r = &s->recurrence;
 	if (attention_blocks(s) == s->n_blocks)
@@ -81,6 +94,25 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	if (s->head_dim < 2 || s->head_dim % 2 != 0 || s->head_dim > 1024)
 		return error_set(error, "the model's head size is %d; an even number up to 1024 is expected",
 		                 s->head_dim);
+	if (s->full_head_dim < 0 || s->full_head_dim % 2 != 0 || s->full_head_dim > 1024 ||
+	    s->full_kv_heads < 0 || (s->full_kv_heads > 0 && s->heads % s->full_kv_heads != 0))
+		return error_set(
+		    error,
+		    "the model's blocks that see everything have %d key/value heads of %d; %d query heads "
+		    "and an even size up to 1024 are expected to go with them",
+		    s->full_kv_heads, s->full_head_dim, s->heads);
+	if (!check_sharing(s, error))
+		return false;
+	if (s->latent < 0 ||
+	    (s->latent > 0 && (s->head_dim != s->latent + s->rope.dim || s->kv_heads != 1 || s->nope_dim < 1 ||
+	                       s->value_dim < 1 || s->query_latent < 0 || s->full_head_dim || s->sharing_from)))
+		return error_set(
+		    error,
+		    "the model's latent attention has heads of %d over %d key/value heads; %d latent and %d "
+		    "turned elements over one were expected",
+		    s->head_dim, s->kv_heads, s->latent, s->rope.dim);
+	if ((int64_t)s->heads * (s->nope_dim + s->value_dim) > 1 << 24 || s->query_latent > 1 << 24)
+		return error_set(error, "the model's latent attention has a size over 2^24");
 	if (s->n_experts < 0 ||
 	    (s->n_experts > 0 && (s->experts_used < 1 || s->experts_used > s->n_experts || s->expert_ffn < 1)))
 		return error_set(error, "the model uses %d of %d experts; 1 to all of them are expected",
@@ -91,15 +123,16 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	                                  s->n_experts / groups * s->expert_groups_used < s->experts_used)))
 		return error_set(error, "the model chooses %d experts from %d of %d groups, of %d experts",
 		                 s->experts_used, s->expert_groups_used, groups, s->n_experts);
+	const int full_dim = s->full_head_dim ? s->full_head_dim : s->head_dim;
 	if (s->sliding_rope.dim < 0 || s->sliding_rope.dim % 2 != 0 || s->sliding_rope.dim > s->head_dim ||
-	    s->rope.dim < 0 || s->rope.dim % 2 != 0 || s->rope.dim > s->head_dim)
+	    s->rope.dim < 0 || s->rope.dim % 2 != 0 || s->rope.dim > full_dim)
 		return error_set(error,
 		                 "the model rotates %d elements of a head of %d; an even number up to it is expected",
-		                 s->rope.dim, s->head_dim);
+		                 s->rope.dim, full_dim);
 	if (!check_recurrence(s, error))
 		return false;
-	if ((int64_t)s->heads * s->head_dim > 1 << 24 || s->dim > 1 << 24 || s->ffn > 1 << 24 ||
-	    s->vocab > 1 << 24)
+	if ((int64_t)s->heads * larger_of(s->head_dim, full_dim) > 1 << 24 || s->dim > 1 << 24 ||
+	    s->ffn > 1 << 24 || s->vocab > 1 << 24)
 		return error_set(error, "the model's shape has a size over 2^24");
 	return true;
 }
@@ -194,24 +227,39 @@ static bool check_recurrent_block(const struct weight_table* w, int i, struct er
 static bool check_block(const struct weight_table* w, int i, struct error* error) {
 	const struct model_shape* s = &w->shape;
 	const struct block_weights* b = &w->block[i];
-	const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim, d = s->dim;
-	const int64_t ffn = tensor_present(&b->router) ? s->shared_ffn : s->ffn;
+	const int head_dim = block_head_dim(s, i);
+	const int64_t q = (int64_t)s->heads * head_dim, kv = (int64_t)block_kv_heads(s, i) * head_dim, d = s->dim;
+	const bool experts = tensor_present(&b->router), beside = experts && tensor_present(&b->expert_norm);
+	const bool keeps = block_keys_of(s, i) == i;
+	const bool gated = s->activation != ACTIVATION_RELU2 && s->activation != ACTIVATION_XIELU;
+	/* An MLP is as wide as its down matrix says (Gemma 4 has two widths). */
+	const int64_t wide = tensor_present(&b->w_down) ? b->w_down.cols : s->ffn;
+	const int64_t ffn = experts && !beside ? s->shared_ffn : wide;
+	const int64_t input = s->token_input;
+	const bool latent = s->latent > 0;
+	const int64_t own = latent ? (int64_t)s->heads * (s->nope_dim + s->rope.dim) : q,
+	              values = latent ? (int64_t)s->heads * s->value_dim : kv;
+	const int64_t from = latent && s->query_latent ? s->query_latent : d, seen = latent ? s->latent : d;
 	const bool recurrent = block_set_has(&s->recurrent, i);
-	const int64_t wide = s->attention_gated ? 2 * q : q;
+	const int64_t queries = s->attention_gated ? 2 * q : own;
 	const struct expected expected[] = {
 	    {&b->attention_norm, "attention_norm", 1, d, true},
 	    {&b->attention_norm_bias, "attention_norm_bias", 1, d, true},
-	    {&b->bq, "bq", 1, wide, true},
+	    {&b->bq, "bq", 1, s->attention_gated ? 2 * q : q, true},
 	    {&b->bk, "bk", 1, kv, true},
 	    {&b->bv, "bv", 1, kv, true},
-	    {&b->q_norm, "q_norm", 1, head_norm_cols(&b->q_norm, s->head_dim, q), true},
-	    {&b->k_norm, "k_norm", 1, head_norm_cols(&b->k_norm, s->head_dim, kv), true},
+	    {&b->q_norm, "q_norm", 1, head_norm_cols(&b->q_norm, head_dim, q), true},
+	    {&b->k_norm, "k_norm", 1, latent ? seen : head_norm_cols(&b->k_norm, head_dim, kv), !latent},
+	    {&b->wq_a, "wq_a", s->query_latent, d, s->query_latent == 0},
+	    {&b->bq_a, "bq_a", 1, s->query_latent, true},
+	    {&b->q_a_norm, "q_a_norm", 1, s->query_latent, s->query_latent == 0},
+	    {&b->absorb, "absorb", (int64_t)s->heads * s->latent, s->nope_dim, !latent},
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->post_attention_norm, "post_attention_norm", 1, d, true},
 	    {&b->mlp_norm, "mlp_norm", 1, d, true},
 	    {&b->mlp_norm_bias, "mlp_norm_bias", 1, d, true},
 	    {&b->w_gate, "w_gate", ffn, d, ffn == 0},
-	    {&b->w_up, "w_up", ffn, d, ffn == 0},
+	    {&b->w_up, "w_up", ffn, d, ffn == 0 || !gated},
 	    {&b->w_down, "w_down", d, ffn, ffn == 0},
 	    {&b->b_gate, "b_gate", 1, s->ffn, true},
 	    {&b->b_up, "b_up", 1, s->ffn, true},
@@ -224,11 +272,27 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	    {&b->expert_down_bias, "expert_down_bias", 1, (int64_t)s->n_experts * d, true},
 	    {&b->choice_bias, "choice_bias", 1, s->n_experts, true},
 	    {&b->shared_gate, "shared_gate", 1, d, true},
+	    {&b->router_norm, "router_norm", 1, d, !beside},
+	    {&b->expert_norm, "expert_norm", 1, d, true},
+	    {&b->post_dense_norm, "post_dense_norm", 1, d, !beside},
+	    {&b->post_expert_norm, "post_expert_norm", 1, d, !beside},
+	    {&b->expert_scale, "expert_scale", 1, s->n_experts, true},
+	    {&b->input_gate, "input_gate", input, d, input == 0},
+	    {&b->input_out, "input_out", d, input, input == 0},
+	    {&b->input_norm, "input_norm", 1, d, input == 0},
+	    {&b->stream_scale, "stream_scale", 1, 1, true},
 	};
-	const struct expected maps[] = {{&b->wq, "wq", wide, d, false},
-	                                {&b->wk, "wk", kv, d, false},
-	                                {&b->wv, "wv", kv, d, false},
-	                                {&b->wo, "wo", d, q, false}};
+	if (!keeps && (tensor_present(&b->wk) || tensor_present(&b->wv)))
+		return error_set(error, "block %d reads another block's keys and has keys of its own", i);
+	if (!gated && tensor_present(&b->w_up))
+		return error_set(error, "block %d has a gate that its activation does not take", i);
+	if (ffn > 1 << 24)
+		return error_set(error, "block %d's MLP has %lld inputs; 2^24 at most are supported", i,
+		                 (long long)ffn);
+	const struct expected maps[] = {{&b->wq, "wq", queries, from, false},
+	                                {&b->wk, "wk", kv, d, !keeps},
+	                                {&b->wv, "wv", values, seen, !keeps || s->value_norm},
+	                                {&b->wo, "wo", d, latent ? values : q, false}};
 	char whose[32];
 	snprintf(whose, sizeof whose, "block %d's ", i);
 	return check_all(expected, sizeof expected / sizeof *expected, whose, error) &&
@@ -238,7 +302,12 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 
 static bool check_weights(const struct weight_table* w, struct error* error) {
 	const struct model_shape* s = &w->shape;
+	const int64_t inputs = (int64_t)s->n_blocks * s->token_input;
+	const bool none = inputs == 0;
 	const struct expected expected[] = {{&w->embedding, "the embedding", s->vocab, s->dim, false},
+	                                    {&w->input_embedding, "input_embedding", s->vocab, inputs, none},
+	                                    {&w->input_projection, "input_projection", inputs, s->dim, none},
+	                                    {&w->input_projection_norm, "its norm", 1, s->token_input, none},
 	                                    {&w->output_norm, "output_norm", 1, s->dim, false},
 	                                    {&w->output_norm_bias, "output_norm_bias", 1, s->dim, true},
 	                                    {&w->output, "the output head", s->vocab, s->dim, false}};
@@ -266,7 +335,9 @@ static const float* widen_vectors(float** next, const struct tensor* t) {
 static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	const struct weight_table* w = b->head.weights;
 	const int n_blocks = w->shape.n_blocks;
-	size_t count = vector_floats(&w->output_norm) + vector_floats(&w->output_norm_bias);
+	const size_t ones = (size_t)larger_of(w->shape.head_dim, w->shape.full_head_dim);
+	size_t count = ones + vector_floats(&w->output_norm) + vector_floats(&w->output_norm_bias) +
+	               vector_floats(&w->input_projection_norm);
 	for (int i = 0; i < n_blocks; i++)
 		for (int part = 0; part < BLOCK_PARTS; part++)
 			count += vector_floats(block_tensor(&w->block[i], part));
@@ -277,6 +348,10 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	float* next = b->vectors;
 	b->output_norm = widen_vectors(&next, &w->output_norm);
 	b->output_norm_bias = widen_vectors(&next, &w->output_norm_bias);
+	b->input_projection_norm = widen_vectors(&next, &w->input_projection_norm);
+	b->ones = next;
+	for (size_t i = 0; i < ones; i++)
+		*next++ = 1;
 	for (int i = 0; i < n_blocks; i++) {
 		b->block[i] = w->block[i];
 		for (int part = 0; part < BLOCK_PARTS; part++) {
@@ -304,6 +379,7 @@ static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tenso
 	const struct model_shape* s = &b->head.weights->shape;
 	size_t most = larger(reference_prepared_bytes(output->type, (int)output->cols),
 	                     reference_prepared_bytes(DTYPE_Q4_0, (int)output->cols));
+	most = larger(most, prepared_bytes(&b->head.weights->input_projection));
 	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
 		for (int j = 0; j < BLOCK_PARTS; j++)
@@ -326,7 +402,8 @@ static int prepared_kinds(const struct block_weights* block, const struct model_
 	int most = 1;
 	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
-		const enum dtype q = k->wq.type, key = k->wk.type, v = k->wv.type;
+		const enum dtype q = k->wq.type, key = tensor_present(&k->wk) ? k->wk.type : q,
+		                 v = tensor_present(&k->wv) ? k->wv.type : key;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
 		const int chances = 1 + (k->w_beta.type != k->w_decay.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
@@ -346,14 +423,38 @@ static void* take_workspace(const struct cpu_backend* b, size_t* used, size_t co
 	return at;
 }
 
+/* The most that one row's MLP, expert or token input holds between its products. */
+static size_t widest(const struct weight_table* w) {
+	const struct model_shape* s = &w->shape;
+	size_t most = larger(larger((size_t)s->ffn, (size_t)s->expert_ffn),
+	                     larger((size_t)s->shared_ffn, (size_t)s->token_input));
+	for (int i = 0; i < s->n_blocks; i++)
+		most = larger(most, (size_t)w->block[i].w_gate.rows);
+	return most;
+}
+
+static size_t most_keys(const struct model_shape* s) {
+	const int head_dim = s->full_head_dim ? s->full_head_dim : s->head_dim;
+	const int kv_heads = s->full_kv_heads ? s->full_kv_heads : s->kv_heads;
+	return larger((size_t)s->kv_heads * (size_t)s->head_dim, (size_t)kv_heads * (size_t)head_dim);
+}
+
+static bool has_experts_beside(const struct weight_table* w) {
+	for (int i = 0; i < w->shape.n_blocks; i++)
+		if (tensor_present(&w->block[i].expert_norm))
+			return true;
+	return false;
+}
+
 static size_t lay_out(struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t rows = (size_t)b->slice_rows, dim = (size_t)s->dim;
-	const size_t ffn = larger(larger((size_t)s->ffn, (size_t)s->expert_ffn), (size_t)s->shared_ffn);
+	const size_t ffn = widest(b->head.weights);
+	const int full_dim = larger_of(s->head_dim, s->full_head_dim);
 	const size_t experts = (size_t)s->n_experts, chosen = (size_t)s->experts_used;
-	const size_t q = (size_t)s->heads * (size_t)s->head_dim, kv = (size_t)s->kv_heads * (size_t)s->head_dim;
-	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab;
-	const size_t group = (size_t)(s->heads / s->kv_heads), positions = score_positions(b);
+	const size_t q = (size_t)s->heads * (size_t)full_dim, kv = most_keys(s);
+	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab, positions = score_positions(b);
+	const size_t inputs = (size_t)s->n_blocks * (size_t)s->token_input;
 	const struct weight_table* w = b->head.weights;
 	const size_t prepared = prepared_row_bytes(b, &w->output, w->block);
 	size_t used = 0;
@@ -380,6 +481,14 @@ static size_t lay_out(struct cpu_backend* b) {
 	}
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
+	b->beside = take_workspace(b, &used, s->parallel || has_experts_beside(w) ? rows : 0, dim, sizeof(float));
+	b->token_inputs = take_workspace(b, &used, rows, inputs, sizeof(float));
+	const size_t own =
+	    s->latent ? (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim) : 0;
+	b->expanded = take_workspace(b, &used, rows, own, sizeof(float));
+	b->query_latent = take_workspace(b, &used, rows, (size_t)s->query_latent, sizeof(float));
+	b->of_head = take_workspace(b, &used, rows, (size_t)larger_of(s->nope_dim, s->latent), sizeof(float));
+	b->own_inputs = take_workspace(b, &used, 1, inputs, sizeof(float));
 	b->probabilities = take_workspace(b, &used, rows, experts, sizeof(float));
 	b->wanted = take_workspace(b, &used, rows, experts, sizeof(float));
 	b->chosen_weight = take_workspace(b, &used, rows, chosen, sizeof(float));
@@ -388,9 +497,9 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->given = take_workspace(b, &used, experts ? rows : 0, dim, sizeof(float));
 	for (int i = 0; i < prepared_kinds(w->block, s); i++)
 		b->prepared[i] = take_workspace(b, &used, rows, prepared, 1);
-	b->scores = take_workspace(b, &used, (size_t)attention_turns(b) * (size_t)attention_rows(s) * group,
-	                           positions, sizeof(float));
-	b->looked = take_workspace(b, &used, (size_t)NOTED_ROWS * (size_t)s->kv_heads, (size_t)look_pages(b),
+	b->looked = take_workspace(b, &used, (size_t)NOTED_ROWS * (size_t)most_kv_heads(s), (size_t)look_pages(b),
+	                           sizeof(float));
+	b->scores = take_workspace(b, &used, (size_t)attention_turns(b) * (size_t)attention_queries(s), positions,
 	                           sizeof(float));
 	b->head_group = take_workspace(b, &used, 1, vocab / INTERLEAVED_ROWS + 1, sizeof(int32_t));
 	b->logits = take_workspace(b, &used, (size_t)b->head_rows, vocab, sizeof(float));
@@ -410,13 +519,15 @@ static int fitting_rows(struct cpu_backend* b) {
 /* The most floats that products on one input give, and so that the processes exchange at once. */
 static size_t most_shared(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
-	const size_t qkv =
-	    (size_t)((s->attention_gated ? 2 : 1) * s->heads + 2 * s->kv_heads) * (size_t)s->head_dim;
+	const size_t qkv = (size_t)(s->attention_gated ? 2 : 1) * (size_t)s->heads *
+	                       (size_t)larger_of(s->head_dim, s->full_head_dim) +
+	                   2 * most_keys(s);
 	const size_t recurrent = recurrent_width(s) + (size_t)recurrence_values(&s->recurrence);
-	const size_t gated = 2 * larger((size_t)s->ffn, (size_t)s->expert_ffn);
-	const size_t width =
-	    larger(larger(larger(qkv, recurrent), gated), larger((size_t)s->dim, (size_t)s->n_experts));
-	return larger((size_t)b->slice_rows * width, (size_t)b->head_rows * (size_t)s->vocab);
+	const size_t gated = 2 * widest(b->head.weights), inputs = (size_t)s->n_blocks * (size_t)s->token_input;
+	const size_t width = larger(larger(larger(qkv, recurrent), gated),
+	                            larger(larger((size_t)s->dim, (size_t)s->n_experts), inputs));
+	const size_t own = (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim);
+	return larger((size_t)b->slice_rows * larger(width, own), (size_t)b->head_rows * (size_t)s->vocab);
 }
 
 static bool open_workspace(struct cpu_backend* b, struct error* error) {

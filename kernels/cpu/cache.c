@@ -10,7 +10,9 @@ static struct page_pool* pool_of(struct cpu_backend* b, enum dtype type) {
 }
 
 static bool check_cache(const struct cpu_backend* b, int capacity, enum dtype type, struct error* error) {
-	const int head_dim = b->head.weights->shape.head_dim;
+	const struct model_shape* s = &b->head.weights->shape;
+	const int full = s->full_head_dim ? s->full_head_dim : s->head_dim;
+	const int head_dim = dtype_row_bytes(type, s->head_dim) == 0 ? s->head_dim : full;
 	if (type != DTYPE_F16 && type != DTYPE_F32 && type != DTYPE_Q8_0)
 		return error_set(error, "a cache of type %s was asked for; the CPU keeps f16, f32 or q8_0",
 		                 dtype_name(type));
@@ -25,14 +27,37 @@ static bool check_cache(const struct cpu_backend* b, int capacity, enum dtype ty
 	return true;
 }
 
+/* Blocks that keep keys and values follow one another. */
+static bool place_block(struct cpu_cache* c, const struct model_shape* s, int b, enum dtype type,
+                        size_t* page_bytes) {
+	struct block_place* p = &c->place[b];
+	const int from = block_keys_of(s, b);
+	if (block_set_has(&s->recurrent, b)) /* it has no keys */
+		return true;
+	if (from != b) {
+		*p = c->place[from];
+		return true;
+	}
+	p->at = *page_bytes;
+	p->slot_bytes = dtype_row_bytes(type, block_head_dim(s, b));
+	if (__builtin_mul_overflow(p->slot_bytes, (size_t)PAGE_SLOTS, &p->head_bytes) ||
+	    __builtin_mul_overflow(p->head_bytes, (size_t)block_kv_heads(s, b), &p->half) ||
+	    __builtin_add_overflow(p->at, p->half, page_bytes))
+		return false;
+	if (s->latent) { /* keys are values */
+		p->half = 0;
+		return true;
+	}
+	return !__builtin_add_overflow(*page_bytes, p->half, page_bytes);
+}
+
 static bool sizes(struct cpu_cache* c, const struct model_shape* s, int capacity, enum dtype type,
                   size_t* page_bytes) {
-	c->slot_bytes = dtype_row_bytes(type, s->head_dim);
 	size_t most;
-	return !__builtin_mul_overflow(c->slot_bytes, (size_t)PAGE_SLOTS, &c->head_bytes) &&
-	       !__builtin_mul_overflow(c->head_bytes, 2 * (size_t)s->kv_heads, &c->block_bytes) &&
-	       !__builtin_mul_overflow(c->block_bytes, (size_t)attention_blocks(s), page_bytes) &&
-	       !__builtin_mul_overflow(*page_bytes, (size_t)paged_most(capacity), &most) && most <= SIZE_MAX / 4;
+	for (int b = 0; b < s->n_blocks; b++)
+		if (!place_block(c, s, b, type, page_bytes))
+			return false;
+	return !__builtin_mul_overflow(*page_bytes, (size_t)paged_most(capacity), &most) && most <= SIZE_MAX / 4;
 }
 
 /* Zero, so that the system gives memory of its own only where tokens have been: in large pages of its own,
@@ -118,12 +143,13 @@ static void compact_keys(const struct cpu_cache* c, size_t head, int head_dim, c
 			         page_at(c, head, first + path[j]), (first + path[j]) % PAGE_SLOTS, head_dim);
 }
 
-/* And the values. */
-static void compact_values(const struct cpu_cache* c, size_t head, const int32_t* path, int n) {
+/* And the values, or keys that are values. */
+static void compact_values(const struct cpu_cache* c, int b, size_t head, const int32_t* path, int n) {
 	const int first = c->paged.head.committed;
 	for (int j = 0; j < n; j++)
 		if (path[j] != j)
-			memcpy(slot_at(c, head, first + j), slot_at(c, head, first + path[j]), c->slot_bytes);
+			memcpy(slot_at(c, b, head, first + j), slot_at(c, b, head, first + path[j]),
+			       c->place[b].slot_bytes);
 }
 
 void cpu_commit(struct cache* cache, const int32_t* path, int n) {
@@ -133,9 +159,12 @@ void cpu_commit(struct cache* cache, const int32_t* path, int n) {
 	recurrent_discard(c);
 	if (paged_moves(&c->paged, path, n))
 		for (int i = 0; i < s->n_blocks; i++)
-			for (int h = 0; h < s->kv_heads && !block_set_has(&s->recurrent, i); h++) {
-				compact_keys(c, keys_at(c, i, h), s->head_dim, path, n);
-				compact_values(c, values_at(c, i, h), path, n);
+			for (int h = 0;
+			     h < block_kv_heads(s, i) && block_keys_of(s, i) == i && !block_set_has(&s->recurrent, i);
+			     h++) {
+				compact_values(c, i, values_at(c, i, h), path, n);
+				if (!s->latent)
+					compact_keys(c, keys_at(c, i, h), block_head_dim(s, i), path, n);
 			}
 	paged_commit(&c->paged, path, n);
 	recurrent_keep(c);

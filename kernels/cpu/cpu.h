@@ -24,11 +24,17 @@ struct angles {
 	float *cosine, *sine; /* (slice_rows, rope.pairs) */
 };
 
+/* Where a block's keys and values lie in a page, from `at` on: keys of each head as kernels/cpu/key_layout.h
+ * says, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys alone, which lie as values do.
+ */
+struct block_place {
+	size_t at, slot_bytes, head_bytes, half; /* of one slot of a head, a page's slots, all heads' keys */
+};
+
 struct cpu_cache {
 	struct paged_cache paged;
-	size_t slot_bytes, head_bytes, block_bytes; /* of one slot of a head, a page's slots, keys and values of a
-	                                               block in a page */
-	float* hidden;                              /* (MAX_ROWS, dim) of the pending rows */
+	struct block_place place[MAX_BLOCKS]; /* of a block that keeps none those of the one that it reads */
+	float* hidden;                        /* (MAX_ROWS, dim) of the pending rows */
 	float* mass;                  /* (n_blocks, look_pages) that noted rows have laid on each page, decayed */
 	int noted;                    /* such rows */
 	const unsigned char** listed; /* (paged.most_pages) the pages that a draft's attention reads in a block */
@@ -42,7 +48,7 @@ struct slice_row {
 	const struct penalties* penalties;
 	const uint64_t* allowed;       /* bits (vocab) of tokens that may follow; NULL: all */
 	const struct page_list* pages; /* what attention reads; NULL: all */
-	float* looked;                 /* (kv_heads, look_pages) its attention mass; NULL: not wanted */
+	float* looked;                 /* (most_kv_heads, look_pages) its attention mass; NULL: not wanted */
 	int index;                     /* among the cache's pending rows */
 	int base, position;
 	int seen; /* positions that it sees in the block that runs, of those that drafts read */
@@ -78,29 +84,36 @@ struct cpu_backend {
 	struct recurrent_work recurrent;
 
 	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
-	const float *output_norm, *output_norm_bias;
-	float* vectors; /* what those point into */
+	const float *output_norm, *output_norm_bias, *input_projection_norm;
+	const float* ones; /* (the largest head's size) the weight of norms that have none */
+	float* vectors;    /* what those point into */
 
 	int slice_rows; /* rows of a slice at most, SLICE_ROWS to MAX_ROWS: what the workspace below is cut for */
 	struct slice_row row[MAX_ROWS];
-	int bundle[MAX_ROWS + 1];  /* the slice's rows by sequence: each bundle's first, and their end */
-	float* x;                  /* (slice_rows, dim) hidden states */
-	float influence[MAX_ROWS]; /* of the sub-layer that ran last, by row of the slice */
-	float* normed;             /* (slice_rows, dim) */
-	float *q, *mixed;          /* (slice_rows, heads·head_dim) */
-	float* wide;               /* (slice_rows, recurrent_width) what a wider wq gives */
-	float *k, *v;              /* (slice_rows, kv_heads·head_dim) */
-	float* y;                  /* (slice_rows, dim) a sub-layer's output */
-	float *gate, *up;          /* (slice_rows, the largest of ffn, expert_ffn and shared_ffn) */
-	float* probabilities;      /* (slice_rows, n_experts) what the router says */
-	float* wanted;             /* (slice_rows, n_experts) probabilities as they are chosen by */
-	float* chosen_weight;      /* (slice_rows, experts_used) */
-	int32_t* chosen;           /* (slice_rows, experts_used) ascending */
-	float *gathered, *given;   /* (slice_rows, dim) an expert's rows, in and out */
+	int bundle[MAX_ROWS + 1];       /* the slice's rows by sequence: each bundle's first, and their end */
+	float* x;                       /* (slice_rows, dim) hidden states */
+	float influence[MAX_ROWS];      /* of the sub-layer that ran last, by row of the slice */
+	float* normed;                  /* (slice_rows, dim) */
+	float *q, *mixed;               /* (slice_rows, heads·head_dim) */
+	float* wide;                    /* (slice_rows, recurrent_width) what a wider wq gives */
+	float *k, *v;                   /* (slice_rows, kv_heads·head_dim) */
+	float* y;                       /* (slice_rows, dim) a sub-layer's output */
+	float *gate, *up;               /* (slice_rows, the widest of any MLP, expert and token_input) */
+	float* beside;                  /* (slice_rows, dim) of an MLP beside experts */
+	float* token_inputs;            /* (slice_rows, n_blocks·token_input) */
+	float *expanded, *query_latent; /* latent attention: (slice_rows, heads·(nope_dim + rope.dim), or
+	                                   heads·value_dim), (slice_rows, query_latent) */
+	float* of_head;                 /* (slice_rows, the larger of nope_dim and latent) */
+	float* own_inputs;              /* (n_blocks·token_input) a token's row of the table */
+	float* probabilities;           /* (slice_rows, n_experts) what the router says */
+	float* wanted;                  /* (slice_rows, n_experts) probabilities as they are chosen by */
+	float* chosen_weight;           /* (slice_rows, experts_used) */
+	int32_t* chosen;                /* (slice_rows, experts_used) ascending */
+	float *gathered, *given;        /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
-	float* scores;                         /* (attention_turns, attention_rows, group, score_positions) */
-	float* looked;                         /* (NOTED_ROWS, kv_heads, look_pages) of a block's noted rows */
-	int head_rows;                         /* rows of logits held at once */
+	float* scores;                         /* (attention_turns, attention_queries, score_positions) */
+	float* looked;       /* (NOTED_ROWS, most_kv_heads, look_pages) of a block's noted rows */
+	int head_rows;       /* rows of logits held at once */
 	int32_t* head_group; /* (vocab / 16 + 1) groups of the head's rows that are multiplied */
 	float* logits;       /* (head_rows, vocab) */
 	float* scratch;      /* (threads, 2·vocab) */
@@ -131,15 +144,22 @@ static inline int look_pages(const struct cpu_backend* b) {
 /* Rows of a sequence that one part of attention takes at most: so many queries share one reading of the cache
  * and what is widened of it, and their scores fit a core's own cache at eight thousand positions. */
 enum { MOST_ATTENTION_ROWS = 24 };
-static inline int attention_rows(const struct model_shape* s) {
-	const int group = s->heads / s->kv_heads;
+static inline int attention_rows(int group) {
 	return group < MOST_ATTENTION_ROWS ? MOST_ATTENTION_ROWS / group : 1;
+}
+static inline int larger_of(int a, int b) { return a > b ? a : b; }
+/* Of the model's kinds of blocks the most queries whose scores are kept at once, and key/value heads. */
+static inline int attention_queries(const struct model_shape* s) {
+	const int group = s->heads / s->kv_heads, full = s->full_kv_heads ? s->heads / s->full_kv_heads : group;
+	return larger_of(attention_rows(group) * group, attention_rows(full) * full);
+}
+static inline int most_kv_heads(const struct model_shape* s) {
+	return larger_of(s->kv_heads, s->full_kv_heads);
 }
 
 /* Parts of attention whose scores are kept at once: one a thread, or all that threads share */
 static inline int attention_turns(const struct cpu_backend* b) {
-	const int kv_heads = b->head.weights->shape.kv_heads;
-	return b->threads > kv_heads ? b->threads : kv_heads;
+	return larger_of(b->threads, most_kv_heads(&b->head.weights->shape));
 }
 
 /* ---- cache.c ---- */
@@ -152,18 +172,18 @@ void cpu_truncate(struct cache*, int committed);
 int cpu_adopt_own(struct cache*, const int32_t* token, int n);
 /* Where in a page block b's keys, or values, of key/value head h begin. */
 static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
-	const int place = cpu_of(c->paged.head.backend)->place[b];
-	return (size_t)place * c->block_bytes + (size_t)h * c->head_bytes;
+	return c->place[b].at + (size_t)h * c->place[b].head_bytes;
 }
 static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
-	return keys_at(c, b, h) + c->block_bytes / 2;
+	return keys_at(c, b, h) + c->place[b].half;
 }
-/* Where these keys of the page of a slot begin; where the values of that slot lie. */
+/* Where these keys of the page of a slot begin; where the values of that slot lie, or keys that are values.
+ */
 static inline unsigned char* page_at(const struct cpu_cache* c, size_t head, int slot) {
 	return c->paged.bytes[slot / PAGE_SLOTS] + head;
 }
-static inline unsigned char* slot_at(const struct cpu_cache* c, size_t head, int slot) {
-	return page_at(c, head, slot) + (size_t)(slot % PAGE_SLOTS) * c->slot_bytes;
+static inline unsigned char* slot_at(const struct cpu_cache* c, int b, size_t head, int slot) {
+	return page_at(c, head, slot) + (size_t)(slot % PAGE_SLOTS) * c->place[b].slot_bytes;
 }
 
 /* ---- pass.c ---- */
@@ -214,7 +234,10 @@ void norm_rows(const struct cpu_backend*, float* out, const float* x, const floa
                int width, int n);
 
 /* ---- experts.c ---- */
-/* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those its router chose. */
+/* Each row's choice by its router, which reads x (n, dim). */
+void choose_experts(struct cpu_backend*, const struct block_weights*, const struct block_weights* vectors,
+                    const float* x, int n);
+/* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those that were chosen for it. */
 void run_experts(struct cpu_backend*, const struct block_weights*, const struct block_weights* vectors,
                  const float* x, int n);
 
@@ -230,6 +253,16 @@ void looked_add(struct cpu_backend*, int block, int n);
  * attention_row.page; `base` becomes how many committed positions lie in them. */
 void looked_pages(const struct slice_row*, int block, int* base);
 bool cpu_list_pages(struct cache*, int budget, int32_t* page, struct page_list*);
+
+/* ---- latent.c ---- */
+/* The slice's queries q (n, heads·head_dim) over the latent elements, and its keys in the cache. */
+void latent_project(struct cpu_backend*, int block, const float* x, int n);
+/* What heads have mixed (n, heads·head_dim), as attention's output map reads it: (n, heads·value_dim). */
+const float* latent_values(struct cpu_backend*, int block, int n);
+
+/* ---- ungated.c ---- */
+/* Of activations without a gate: x (n) = activation(x). */
+void activate(enum activation, const struct xielu*, float* x, int n);
 
 /* ---- attention.c ---- */
 /* mixed (n, heads·head_dim) = attention of the slice's queries q over their caches, block b. */

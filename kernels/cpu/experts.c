@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The row's best experts by chance, ties to the lowest number, then in order of number. */
-static void choose_experts(const float* chance, int n_experts, int used, int32_t* chosen) {
+static void choose_best(const float* chance, int n_experts, int used, int32_t* chosen) {
 	for (int k = 0; k < used; k++) {
 		int best = -1;
 		for (int e = 0; e < n_experts; e++) {
@@ -45,8 +45,8 @@ static void sigmoids(float* x, int n) {
 		x[i] = 1.0f / (1.0f + expf(-x[i]));
 }
 
-/* The two best of a group together. */
-static float best_two(const float* x, int n) {
+/* How good a group is: its best one, or its two best together. */
+static float value_group(const float* x, int n, bool best_alone) {
 	float first = x[0], second = n > 1 ? x[1] : 0;
 	if (second > first)
 		first = x[1], second = x[0];
@@ -55,7 +55,7 @@ static float best_two(const float* x, int n) {
 			second = first, first = x[i];
 		else if (x[i] > second)
 			second = x[i];
-	return first + second;
+	return best_alone ? first : first + second;
 }
 
 /* Leaves no experts to choose from but those of the best groups, ties to the lowest number. */
@@ -65,7 +65,7 @@ static void only_groups(float* wanted, const struct model_shape* s) {
 		int worst = -1;
 		float least = 0;
 		for (int g = 0; g < s->expert_groups; g++) {
-			const float sum = best_two(wanted + g * size, size);
+			const float sum = value_group(wanted + g * size, size, s->groups_by_best);
 			if (sum > -INFINITY && (worst < 0 || sum <= least))
 				worst = g, least = sum;
 		}
@@ -77,7 +77,7 @@ static void only_groups(float* wanted, const struct model_shape* s) {
 /* The rows' choices. */
 struct route_job {
 	struct cpu_backend* b;
-	const float *bias, *choice_bias; /* (n_experts) or NULL */
+	const float *bias, *choice_bias, *scale; /* (n_experts) or NULL */
 };
 
 static void route_rows(void* user, int i, int thread) {
@@ -90,6 +90,8 @@ static void route_rows(void* user, int i, int thread) {
 	float* weight = b->chosen_weight + (size_t)i * (size_t)s->experts_used;
 	for (int e = 0; job->bias && e < s->n_experts; e++)
 		chance[e] += job->bias[e];
+	for (int e = 0; s->router_scale != 0 && e < s->n_experts; e++)
+		chance[e] *= s->router_scale;
 	if (s->experts_sigmoid)
 		sigmoids(chance, s->n_experts);
 	else
@@ -99,7 +101,7 @@ static void route_rows(void* user, int i, int thread) {
 		wanted[e] = job->choice_bias ? chance[e] + job->choice_bias[e] : chance[e];
 	if (s->expert_groups > 0)
 		only_groups(wanted, s);
-	choose_experts(wanted, s->n_experts, s->experts_used, chosen);
+	choose_best(wanted, s->n_experts, s->experts_used, chosen);
 	float sum = 0;
 	for (int k = 0; k < s->experts_used; k++)
 		sum += chance[chosen[k]];
@@ -107,6 +109,8 @@ static void route_rows(void* user, int i, int thread) {
 		weight[k] = chance[chosen[k]] / (s->experts_normalised ? sum : 1.0f);
 	for (int k = 0; s->experts_scale != 0 && k < s->experts_used; k++)
 		weight[k] *= s->experts_scale;
+	for (int k = 0; job->scale && k < s->experts_used; k++)
+		weight[k] *= job->scale[chosen[k]];
 }
 
 struct part { /* a row of an expert's */
@@ -179,14 +183,20 @@ static const float* nth(const float* rows, int i, int width) {
 	return rows ? rows + (size_t)i * (size_t)width : NULL;
 }
 
+void choose_experts(struct cpu_backend* b, const struct block_weights* w, const struct block_weights* vectors,
+                    const float* x, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const struct product router = {.out = b->probabilities, .stride = (size_t)s->n_experts, .w = &w->router};
+	multiply(b, x, s->dim, n, &router, 1);
+	struct route_job route_all = {b, floats(&vectors->router_bias), floats(&vectors->choice_bias),
+	                              floats(&vectors->expert_scale)};
+	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route_rows, &route_all);
+}
+
 void run_experts(struct cpu_backend* b, const struct block_weights* w, const struct block_weights* vectors,
                  const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	struct part part[MAX_ROWS];
-	const struct product router = {.out = b->probabilities, .stride = (size_t)s->n_experts, .w = &w->router};
-	multiply(b, x, s->dim, n, &router, 1);
-	struct route_job route_all = {b, floats(&vectors->router_bias), floats(&vectors->choice_bias)};
-	spread(b, n, (double)n * s->n_experts * s->experts_used * 4, route_rows, &route_all);
 	memset(b->y, 0, (size_t)n * (size_t)s->dim * sizeof *b->y);
 	for (int e = 0; e < s->n_experts; e++) {
 		const int count = rows_of(b, e, n, part);

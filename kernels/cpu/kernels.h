@@ -18,7 +18,7 @@
 struct attention_row {
 	const unsigned char* const* page;
 	size_t key;        /* where in a page its keys begin, which lie as kernels/cpu/key_layout.h says */
-	size_t value;      /* and its values, (PAGE_SLOTS, head_dim) */
+	size_t value;      /* and its values, (PAGE_SLOTS, head_dim); equal to `key`: they are its keys, too */
 	size_t slot_bytes; /* distance between slots of values */
 	enum dtype type;   /* F16, F32 or Q8_0 */
 	int base;

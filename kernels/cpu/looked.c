@@ -59,7 +59,7 @@ void looked_begin(struct cpu_backend* b, const struct pass* pass, int r0, int n)
 			continue;
 		forget_dropped(row->cache);
 		row->cache->noted++;
-		row->looked = b->looked + (size_t)taken++ * (size_t)s->kv_heads * (size_t)look_pages(b);
+		row->looked = b->looked + (size_t)taken++ * (size_t)most_kv_heads(s) * (size_t)look_pages(b);
 	}
 }
 
@@ -69,7 +69,7 @@ static void add_row(const struct cpu_backend* b, const struct slice_row* row, in
 	float* mass = row->cache->mass + (size_t)block * (size_t)look_pages(b);
 	for (int p = 0; p < pages; p++)
 		mass[p] *= MASS_KEPT;
-	for (int h = 0; h < b->head.weights->shape.kv_heads; h++)
+	for (int h = 0; h < block_kv_heads(&b->head.weights->shape, block); h++)
 		for (int p = 0; p < pages; p++)
 			mass[p] += row->looked[(size_t)h * (size_t)look_pages(b) + (size_t)p];
 }

@@ -75,28 +75,63 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 	mark(b, PART_JOIN);
 }
 
-/* Norm per head (Qwen3) or over all of them (OLMo 2), then the rotation; queries and keys alike. */
-static void apply_rope(const struct cpu_backend* b, int block, float* heads, int count,
-                       const struct tensor* norm, int i) {
+/* Norm per head (Qwen3) or over all of them (OLMo 2), of queries and keys alike. */
+static void norm_heads(const struct cpu_backend* b, float* heads, int count, int head_dim,
+                       const struct tensor* norm) {
+	if (tensor_present(norm) && norm->cols == head_dim)
+		norm_rows(b, heads, heads, floats(norm), NULL, head_dim, count);
+	else if (tensor_present(norm))
+		norm_rows(b, heads, heads, floats(norm), NULL, head_dim * count, 1);
+}
+
+static void rotate_heads(const struct cpu_backend* b, int block, float* heads, int count, int head_dim,
+                         int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct angles* a =
 	    b->sliding.rope.pairs && block_set_has(&s->sliding, block) ? &b->sliding : &b->every;
 	const int pairs = a->rope.pairs;
-	if (tensor_present(norm) && norm->cols == s->head_dim)
-		norm_rows(b, heads, heads, floats(norm), NULL, s->head_dim, count);
-	else if (tensor_present(norm))
-		norm_rows(b, heads, heads, floats(norm), NULL, s->head_dim * count, 1);
 	if (block_set_has(&s->unrotated, block))
 		return;
 	for (int h = 0; h < count; h++)
-		rope_rotate(nth(heads, h, s->head_dim), nth(a->cosine, i, pairs), nth(a->sine, i, pairs), pairs,
+		rope_rotate(nth(heads, h, head_dim), nth(a->cosine, i, pairs), nth(a->sine, i, pairs), pairs,
 		            s->rope.interleaved);
+}
+
+/* Norm and rotation of queries or keys, in the model's order. */
+static void turn_heads(const struct cpu_backend* b, int block, float* heads, int count,
+                       const struct tensor* norm, int i) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const int head_dim = block_head_dim(s, block);
+	if (!s->norm_after_rope)
+		norm_heads(b, heads, count, head_dim, norm);
+	rotate_heads(b, block, heads, count, head_dim, i);
+	if (s->norm_after_rope)
+		norm_heads(b, heads, count, head_dim, norm);
 }
 
 struct store_job {
 	struct cpu_backend* b;
 	int block;
+	bool queries, keys; /* whether there are some */
 };
+
+/* A row's keys and values are rounded into the cache. */
+static void store_keys(const struct cpu_backend* b, int block, float* k, float* v, int i) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const int kv_heads = block_kv_heads(s, block), head_dim = block_head_dim(s, block);
+	struct cpu_cache* c = b->row[i].cache;
+	if (s->value_norm)
+		norm_rows(b, v, v, b->ones, NULL, head_dim, kv_heads);
+	turn_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
+	const int slot = c->paged.head.committed + b->row[i].index;
+	for (int h = 0; h < kv_heads; h++) {
+		unsigned char key[MAX_KEY_BYTES];
+		unsigned char* value = slot_at(c, block, values_at(c, block, h), slot);
+		b->kernels->store(c->paged.head.type, key, nth(k, h, head_dim), head_dim);
+		key_put(c->paged.head.type, page_at(c, keys_at(c, block, h), slot), slot % PAGE_SLOTS, key, head_dim);
+		b->kernels->store(c->paged.head.type, value, nth(v, h, head_dim), head_dim);
+	}
+}
 
 /* One row's queries are turned, its keys turned and, with its values, rounded into the cache. */
 static void store_row(void* user, int i, int thread) {
@@ -104,22 +139,12 @@ static void store_row(void* user, int i, int thread) {
 	const struct store_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct block_weights* vectors = &b->block[job->block];
-	const struct slice_row* row = &b->row[i];
-	struct cpu_cache* c = row->cache;
-	float *q = nth(b->q, i, s->heads * s->head_dim), *k = nth(b->k, i, s->kv_heads * s->head_dim);
-	float* v = nth(b->v, i, s->kv_heads * s->head_dim);
-	apply_rope(b, job->block, q, s->heads, &vectors->q_norm, i);
-	apply_rope(b, job->block, k, s->kv_heads, &vectors->k_norm, i);
-	const int slot = c->paged.head.committed + row->index;
-	for (int h = 0; h < s->kv_heads; h++) {
-		unsigned char key[MAX_KEY_BYTES];
-		unsigned char* value = slot_at(c, values_at(c, job->block, h), slot);
-		b->kernels->store(c->paged.head.type, key, nth(k, h, s->head_dim), s->head_dim);
-		key_put(c->paged.head.type, page_at(c, keys_at(c, job->block, h), slot), slot % PAGE_SLOTS, key,
-		        s->head_dim);
-		b->kernels->store(c->paged.head.type, value, nth(v, h, s->head_dim), s->head_dim);
-	}
+	const int head_dim = block_head_dim(s, job->block), kv_width = block_kv_heads(s, job->block) * head_dim;
+	if (job->queries)
+		turn_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads, &b->block[job->block].q_norm,
+		           i);
+	if (job->keys)
+		store_keys(b, job->block, nth(b->k, i, kv_width), nth(b->v, i, kv_width), i);
 }
 
 /* What a sub-layer reads: the hidden states, under its norm where it has one. */
@@ -170,35 +195,60 @@ static void gate_heads(void* user, int i, int thread) {
 	}
 }
 
-static void attention_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
-	const struct block_weights* w = from->w;
+/* Queries, keys and values of the rows, keys and values in the cache. queries false: a draft skips the
+ * sub-layer, but later blocks read its keys and values. */
+static void project_rows(struct cpu_backend* b, const struct source* from, int block, bool queries, int n) {
+	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct block_weights* vectors = &b->block[block];
-	const int q_width = s->heads * s->head_dim, kv_width = s->kv_heads * s->head_dim;
+	const int head_dim = block_head_dim(s, block);
+	const int q_width = s->heads * head_dim, kv_width = block_kv_heads(s, block) * head_dim;
+	const bool keys = tensor_present(&w->wk);
 	const int wide = s->attention_gated ? 2 * q_width : q_width;
-	float* const queries = s->attention_gated ? b->wide : b->q;
+	float* const first = s->attention_gated ? b->wide : b->q;
 	const float* x =
 	    sub_layer_input(b, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias), n);
 	mark(b, PART_NORM);
-	const struct product qkv[] = {{.out = queries, .stride = (size_t)wide, .w = &w->wq},
-	                              {.out = b->k, .stride = (size_t)kv_width, .w = &w->wk},
-	                              {.out = b->v, .stride = (size_t)kv_width, .w = &w->wv}};
-	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, qkv, 3);
+	if (s->latent) {
+		latent_project(b, block, x, n);
+		return;
+	}
+	struct product qkv[3];
+	int count = 0;
+	if (queries)
+		qkv[count++] = (struct product){.out = first, .stride = (size_t)wide, .w = &w->wq};
+	if (keys)
+		qkv[count++] = (struct product){.out = b->k, .stride = (size_t)kv_width, .w = &w->wk};
+	if (tensor_present(&w->wv))
+		qkv[count++] = (struct product){.out = b->v, .stride = (size_t)kv_width, .w = &w->wv};
+	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, qkv, count);
 	mark(b, PART_QKV);
-	add_bias(queries, floats(&vectors->bq), wide, n);
-	add_bias(b->k, floats(&vectors->bk), kv_width, n);
-	add_bias(b->v, floats(&vectors->bv), kv_width, n);
-	if (s->attention_gated)
+	if (queries)
+		add_bias(first, floats(&vectors->bq), wide, n);
+	if (queries && s->attention_gated)
 		take_queries(b, n);
-	struct store_job job = {.b = b, .block = block};
+	if (keys) {
+		add_bias(b->k, floats(&vectors->bk), kv_width, n);
+		add_bias(b->v, floats(&vectors->bv), kv_width, n);
+	}
+	if (keys && !tensor_present(&w->wv))
+		memcpy(b->v, b->k, (size_t)n * (size_t)kv_width * sizeof *b->v);
+	struct store_job job = {.b = b, .block = block, .queries = queries, .keys = keys};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
 	mark(b, PART_KV_CACHE);
+}
+
+static void attention_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
+	const struct block_weights *w = from->w, *vectors = &b->block[block];
+	const struct model_shape* s = &b->head.weights->shape;
+	project_rows(b, from, block, true, n);
 	attend(b, block, n);
 	if (s->attention_gated)
-		spread(b, n, (double)n * q_width * 32, gate_heads, b);
+		spread(b, n, (double)n * s->heads * s->head_dim * 32, gate_heads, b);
 	mark(b, PART_ATTENTION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->wo};
-	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, b->mixed, q_width, n, &out, 1);
+	const float* mixed = s->latent ? latent_values(b, block, n) : b->mixed;
+	const int width = s->heads * (s->latent ? s->value_dim : block_head_dim(s, block));
+	multiply_kind(b, from, block, COLUMN_ATTENTION_OUT, mixed, width, n, &out, 1);
 	mark(b, PART_ATTENTION_OUT);
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
 }
@@ -253,26 +303,59 @@ void gate_rows(struct cpu_backend* b, int width, const float* gate_bias, const f
 	spread(b, n, (double)n * width * 8, gate_row, &job);
 }
 
+/* The activation of an MLP without a gate, which has its bias alone. */
+static void activate_rows(struct cpu_backend* b, int block, int width, int n) {
+	const struct block_weights* vectors = &b->block[block];
+	add_bias(b->gate, floats(&vectors->b_gate), width, n);
+	activate(b->head.weights->shape.activation, &vectors->xielu, b->gate, width * n);
+}
+
 static void run_mlp(struct cpu_backend* b, const struct source* from, int block, const float* x, int n) {
-	const struct block_weights* w = from->w;
+	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
-	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->ffn, .w = &w->w_gate},
-	                             {.out = b->up, .stride = (size_t)s->ffn, .w = &w->w_up}};
-	multiply_kind(b, from, block, COLUMN_MLP, x, s->dim, n, in, 2);
+	const int ffn = (int)vectors->w_gate.rows;
+	const bool gated = tensor_present(&w->w_up);
+	const struct product in[] = {{.out = b->gate, .stride = (size_t)ffn, .w = &w->w_gate},
+	                             {.out = b->up, .stride = (size_t)ffn, .w = &w->w_up}};
+	multiply_kind(b, from, block, COLUMN_MLP, x, s->dim, n, in, gated ? 2 : 1);
 	mark(b, PART_GATE_UP);
-	gate_rows(b, s->ffn, floats(&b->block[block].b_gate), floats(&b->block[block].b_up), n);
+	if (gated)
+		gate_rows(b, ffn, floats(&vectors->b_gate), floats(&vectors->b_up), n);
+	else
+		activate_rows(b, block, ffn, n);
 	mark(b, PART_ACTIVATION);
 	const struct product out = {.out = b->y, .stride = (size_t)s->dim, .w = &w->w_down};
-	multiply_kind(b, from, block, COLUMN_DOWN, b->gate, s->ffn, n, &out, 1);
+	multiply_kind(b, from, block, COLUMN_DOWN, b->gate, ffn, n, &out, 1);
 	mark(b, PART_DOWN);
 }
 
+/* Gemma 4: y = norm(MLP) + norm(experts), all of them on the stream under norms of their own. */
+static void run_mlp_and_experts(struct cpu_backend* b, const struct source* from, int block, const float* x,
+                                int n) {
+	const struct block_weights *w = from->w, *vectors = &b->block[block];
+	const int dim = b->head.weights->shape.dim;
+	run_mlp(b, from, block, x, n);
+	norm_rows(b, b->beside, b->y, floats(&vectors->post_dense_norm), NULL, dim, n);
+	norm_rows(b, b->normed, b->x, floats(&vectors->router_norm), NULL, dim, n);
+	choose_experts(b, w, vectors, b->normed, n);
+	norm_rows(b, b->normed, b->x, floats(&vectors->expert_norm), NULL, dim, n);
+	run_experts(b, w, vectors, b->normed, n);
+	norm_rows(b, b->y, b->y, floats(&vectors->post_expert_norm), NULL, dim, n);
+	for (size_t i = 0; i < (size_t)n * (size_t)dim; i++)
+		b->y[i] += b->beside[i];
+	mark(b, PART_EXPERTS);
+}
+
 static void mlp_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
-	const struct block_weights* w = from->w;
-	const struct block_weights* vectors = &b->block[block];
-	const float* x = sub_layer_input(b, floats(&vectors->mlp_norm), floats(&vectors->mlp_norm_bias), n);
+	const struct block_weights *w = from->w, *vectors = &b->block[block];
+	const float* x = b->head.weights->shape.parallel
+	                     ? b->beside
+	                     : sub_layer_input(b, floats(&vectors->mlp_norm), floats(&vectors->mlp_norm_bias), n);
 	mark(b, PART_NORM);
-	if (tensor_present(&w->router)) {
+	if (tensor_present(&w->expert_norm)) {
+		run_mlp_and_experts(b, from, block, x, n);
+	} else if (tensor_present(&w->router)) {
+		choose_experts(b, w, vectors, x, n);
 		run_experts(b, w, vectors, x, n);
 		mark(b, PART_EXPERTS);
 	} else {
@@ -281,12 +364,59 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct source* from, int 
 	add_output(b, floats(&vectors->b_down), floats(&vectors->post_mlp_norm), n);
 }
 
+/* What the block takes of the rows' tokens. */
+static void add_token_input(struct cpu_backend* b, int block, int n) {
+	const struct block_weights *w = &b->head.weights->block[block], *vectors = &b->block[block];
+	const struct model_shape* s = &b->head.weights->shape;
+	const int width = s->token_input, dim = s->dim;
+	const struct product gate = {.out = b->gate, .stride = (size_t)width, .w = &w->input_gate};
+	multiply(b, b->x, dim, n, &gate, 1);
+	for (int i = 0; i < n; i++)
+		b->kernels->gate(nth(b->gate, i, width),
+		                 nth(b->token_inputs, i, s->n_blocks * width) + (size_t)block * (size_t)width,
+		                 s->activation, width);
+	const struct product out = {.out = b->y, .stride = (size_t)dim, .w = &w->input_out};
+	multiply(b, b->gate, width, n, &out, 1);
+	norm_rows(b, b->y, b->y, floats(&vectors->input_norm), NULL, dim, n);
+	for (int i = 0; i < n; i++)
+		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
+}
+
+/* What follows a block's MLP, run or skipped: it is little, and later blocks are used to it. */
+static void end_block(struct cpu_backend* b, int block, int n) {
+	const float* scale = floats(&b->block[block].stream_scale);
+	if (b->head.weights->shape.token_input)
+		add_token_input(b, block, n);
+	for (size_t i = 0; scale && i < (size_t)n * (size_t)b->head.weights->shape.dim; i++)
+		b->x[i] *= *scale;
+	mark(b, PART_JOIN);
+}
+
+/* What both sub-layers of a block that begins read, where they are parallel. */
+static void begin_block(struct cpu_backend* b, int block, int n) {
+	const struct block_weights* vectors = &b->block[block];
+	if (b->head.weights->shape.parallel)
+		norm_rows(b, b->beside, b->x, floats(&vectors->attention_norm), floats(&vectors->attention_norm_bias),
+		          b->head.weights->shape.dim, n);
+}
+
 /* ---- the slice ----------------------------------------------------------------------------- */
 
-static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
+/* A token's row of the embedding, scaled. */
+static void load_embedding(const struct cpu_backend* b, int32_t token, float* x) {
 	const struct weight_table* w = b->head.weights;
 	const int dim = w->shape.dim;
 	const size_t row_bytes = dtype_row_bytes(w->embedding.type, dim);
+	assert(token >= 0 && token < w->shape.vocab);
+	dtype_to_float(w->embedding.type, (const unsigned char*)w->embedding.data + (size_t)token * row_bytes, x,
+	               dim);
+	if (w->shape.embedding_scale != 1.0f)
+		for (int j = 0; j < dim; j++)
+			x[j] *= w->shape.embedding_scale;
+}
+
+static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
+	const int dim = b->head.weights->shape.dim;
 	for (int i = 0; i < n; i++) {
 		float* x = nth(b->x, i, dim);
 		if (pass->first > 0) {
@@ -295,14 +425,38 @@ static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, 
 			memcpy(x, from, (size_t)dim * sizeof *x);
 			continue;
 		}
-		const int32_t token = pass->token[r0 + i];
-		assert(token >= 0 && token < w->shape.vocab);
-		dtype_to_float(w->embedding.type, (const unsigned char*)w->embedding.data + (size_t)token * row_bytes,
-		               x, dim);
-		if (w->shape.embedding_scale != 1.0f)
-			for (int j = 0; j < dim; j++)
-				x[j] *= w->shape.embedding_scale;
+		load_embedding(b, pass->token[r0 + i], x);
 	}
+}
+
+/* The part that the tokens' own rows of the table have in what blocks take of them; *row has the other. */
+static void join_token_input(const struct cpu_backend* b, int32_t token, float* row) {
+	const struct weight_table* w = b->head.weights;
+	const struct model_shape* s = &w->shape;
+	const size_t bytes = dtype_row_bytes(w->input_embedding.type, w->input_embedding.cols);
+	const int width = s->n_blocks * s->token_input;
+	float* own = b->own_inputs;
+	for (int j = 0; j < width; j++)
+		row[j] *= 1.0f / sqrtf((float)s->dim);
+	norm_rows(b, row, row, b->input_projection_norm, NULL, s->token_input, s->n_blocks);
+	dtype_to_float(w->input_embedding.type,
+	               (const unsigned char*)w->input_embedding.data + (size_t)token * bytes, own, width);
+	for (int j = 0; j < width; j++)
+		row[j] = (row[j] + own[j] * sqrtf((float)s->token_input)) * sqrtf(0.5f);
+}
+
+/* What all blocks take of the rows' tokens. */
+static void load_token_inputs(struct cpu_backend* b, int n) {
+	const struct model_shape* s = &b->head.weights->shape;
+	const int width = s->n_blocks * s->token_input;
+	for (int i = 0; i < n; i++)
+		load_embedding(b, b->row[i].cache->paged.row[b->row[i].index].token, nth(b->normed, i, s->dim));
+	const struct product product = {
+	    .out = b->token_inputs, .stride = (size_t)width, .w = &b->head.weights->input_projection};
+	multiply(b, b->normed, s->dim, n, &product, 1);
+	for (int i = 0; i < n; i++)
+		join_token_input(b, b->row[i].cache->paged.row[b->row[i].index].token,
+		                 nth(b->token_inputs, i, width));
 }
 
 /* Keeps the rows' hidden states, which stand before sub-layer `at` now. */
@@ -333,15 +487,27 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 
 /* ---- sub-layers in turn -------------------------------------------------------------------- */
 
+/* What a skipped sub-layer leaves for those after it. */
+static void skip_sub_layer(struct cpu_backend* b, int sub_layer, int n) {
+	const struct weight_table* w = b->head.weights;
+	const struct source from = {.w = &w->block[sub_layer / 2], .n_blocks = w->shape.n_blocks};
+	if (sub_layer % 2 == 1)
+		end_block(b, sub_layer / 2, n);
+	else if (block_is_shared(&w->shape, sub_layer / 2))
+		project_rows(b, &from, sub_layer / 2, false, n);
+}
+
 static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct source* from,
                           int sub_layer, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
-	if (sub_layer % 2 == 0 && block_set_has(&b->head.weights->shape.recurrent, sub_layer / 2))
+	if (sub_layer % 2 == 0 && block_set_has(&b->head.weights->shape.recurrent, sub_layer / 2)) {
 		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
-	else if (sub_layer % 2 == 0)
+	} else if (sub_layer % 2 == 0) {
 		attention_sub_layer(b, from, sub_layer / 2, n);
-	else
+	} else {
 		mlp_sub_layer(b, from, sub_layer / 2, n);
+		end_block(b, sub_layer / 2, n);
+	}
 	if (pass->influence)
 		memcpy(nth(pass->influence, sub_layer, pass->n) + r0, b->influence, (size_t)n * sizeof(float));
 	if (pass->states && r0 == 0)
@@ -364,6 +530,8 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	open_angles(b, &b->every, n);
 	if (b->sliding.rope.pairs)
 		open_angles(b, &b->sliding, n);
+	if (b->head.weights->shape.token_input && pass->last > pass->first)
+		load_token_inputs(b, n);
 	mark(b, PART_INPUT);
 	for (int s = pass->first; s < pass->last; s++) {
 		const bool skip = pass->skip && mask_has(pass->skip, s),
@@ -378,7 +546,11 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 			return error_set(error, "the pass was abandoned");
 		if (skip || quantized)
 			note_skipped(b, s, n);
-		if (!skip)
+		if (s % 2 == 0)
+			begin_block(b, s / 2, n);
+		if (skip)
+			skip_sub_layer(b, s, n);
+		else
 			run_sub_layer(b, pass, &from, s, r0, n);
 		if (s == pass->tap)
 			tap_hidden(b, pass, r0, n);
@@ -402,6 +574,9 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(pass->tap < 0 || (pass->tap >= pass->first && pass->tap < pass->last && pass->tap_out));
 	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	assert(!pass->head || (pass->want && pass->out));
+	assert(pass->first % 2 == 0 || !b->head.weights->shape.parallel);
+	/* given states have neither tokens nor the keys below */
+	assert(!pass->state || pass->first == pass->last || !shape_needs_tokens(&b->head.weights->shape));
 	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->quantized && !pass->quantized_head));
 	assert(b->draft_weights || (!pass->quantized && !pass->quantized_head));
 	(void)sub_layers;

@@ -34,17 +34,21 @@ static int slot_of(const struct attention_row* a, int position) {
 	return position < a->base ? position : a->ancestor[position - a->base];
 }
 
-/* The key, or the value, at a logical position, widened. */
-static void widen_key(const struct attention_row* a, int position, float* out) {
-	unsigned char row[MAX_HEAD_DIM * sizeof(float)];
-	const int slot = slot_of(a, position);
-	key_get(a->type, a->page[slot / PAGE_SLOTS] + a->key, slot % PAGE_SLOTS, row, a->head_dim);
-	dtype_to_float(a->type, row, out, a->head_dim);
-}
+/* The value, or the key, at a logical position, widened. */
 static void widen_value(const struct attention_row* a, int position, float* out) {
 	const int slot = slot_of(a, position);
 	const unsigned char* page = a->page[slot / PAGE_SLOTS] + a->value;
 	dtype_to_float(a->type, page + (size_t)(slot % PAGE_SLOTS) * a->slot_bytes, out, a->head_dim);
+}
+static void widen_key(const struct attention_row* a, int position, float* out) {
+	unsigned char row[MAX_HEAD_DIM * sizeof(float)];
+	const int slot = slot_of(a, position);
+	if (a->key == a->value) {
+		widen_value(a, position, out);
+		return;
+	}
+	key_get(a->type, a->page[slot / PAGE_SLOTS] + a->key, slot % PAGE_SLOTS, row, a->head_dim);
+	dtype_to_float(a->type, row, out, a->head_dim);
 }
 
 /* A sink takes part as one score more, whose share nobody gets. */

@@ -247,10 +247,21 @@ DEFINE_SCORE(score_half, DTYPE_F16)
 DEFINE_SCORE(score_float, DTYPE_F32)
 DEFINE_SCORE(score_bytes, DTYPE_Q8_0)
 
+/* Keys that are values lie in rows: those of the positions [first, end) by dimension. */
+static void turn_rows(const struct attention_row* a, int first, int end, unsigned char* keys) {
+	memset(keys, 0, PAGE_SLOTS * a->slot_bytes);
+	for (int p = first; p < end; p++)
+		key_put(a->type, keys, p - first, row_at(a, a->key, p), a->head_dim);
+}
+
 /* The keys of positions [first, first + PAGE_SLOTS): as they lie in their page, where the row finds all of
  * them that it sees there at their own slots, else gathered. */
 static const unsigned char* find_keys(const struct attention_row* a, int first, unsigned char* gathered) {
 	const int end = smaller(first + PAGE_SLOTS, end_of(a));
+	if (a->key == a->value) {
+		turn_rows(a, first, end, gathered);
+		return gathered;
+	}
 	if (end <= solid_of(a))
 		return a->page[first / PAGE_SLOTS] + a->key;
 	if (first < a->base)
@@ -293,7 +304,8 @@ static void score(const struct attention_row* a, int n, const float* q, size_t r
                   const struct common* c, int first, int end, float* scores) {
 	_Alignas(64) unsigned char gathered[PAGE_SLOTS * MAX_HEAD_DIM * sizeof(float)];
 	const size_t stride = (size_t)c->stride;
-	const int most = n * a->group <= PAIR_QUERIES ? PAGES_AT_ONCE : 1, solid = smaller(end, c->solid);
+	const int most = n * a->group <= PAIR_QUERIES ? PAGES_AT_ONCE : 1;
+	const int solid = a->key == a->value ? 0 : smaller(end, c->solid);
 	for (int pages = 1; first < end; first += pages * PAGE_SLOTS) {
 		float* to = scores + (first - c->start);
 		const unsigned char *key[PAGES_AT_ONCE], *ahead[PAGES_AT_ONCE];

@@ -214,9 +214,23 @@ static const char* lacking_for(const struct block_weights* w, const struct model
 }
 
 /* Families that came later than this backend ask for parts it lacks. */
+static const char* lacking_in(const struct model_shape* m) {
+	if (m->norm != NORM_RMS)
+		return "LayerNorm";
+	if (m->activation == ACTIVATION_RELU2 || m->activation == ACTIVATION_XIELU)
+		return "MLP without a gate";
+	if (m->norm_after_rope || m->value_norm)
+		return "norm of values or of turned keys";
+	if (m->full_head_dim || m->full_kv_heads || m->sharing_from || m->token_input)
+		return "heads of two sizes, keys that blocks share or inputs by token and block (Gemma 4)";
+	if (m->latent || m->parallel)
+		return m->latent ? "latent attention" : "attention and MLP side by side";
+	return NULL;
+}
+
 static bool does_model(const struct weight_table* w, struct error* error) {
 	const struct model_shape* m = &w->shape;
-	const char* lacking = m->norm != NORM_RMS ? "LayerNorm" : NULL;
+	const char* lacking = lacking_in(m);
 	if (m->attention_gated || attention_blocks(m) < m->n_blocks)
 		lacking = "recurrent blocks or gated attention";
 	if (!lacking && (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f))

@@ -181,7 +181,7 @@ static void config(void** state) {
 	    {"\"quantization_config\": {\"quant_method\": \"mxfp4\"}",
 	     "quant_method is \"mxfp4\", which is not read"},
 	    {"\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}",
-	     "quant_method is \"bitsandbytes\", which is not read"},
+	     "quant_method is \"bitsandbytes\" with load_in_4bit false, which is not read"},
 	    {"\"quantization_config\": {\"quant_method\": \"hqq\"}",
 	     "quant_method is \"hqq\", which is not read"},
 	    {"\"model_type\": \"gpt_oss\", \"quantization_config\": {\"quant_method\": \"mxfp4\"}", NULL},

@@ -133,7 +133,7 @@ static void generation_config(void** state) {
 	assert_true(model_is_end(model, 5) && model_is_end(model, 7) && !model_is_end(model, 271));
 	assert_true(model->repetition_penalty == 1.25f);
 	assert_true(model->n_suppressed == 2 && model->suppressed[0] == 9 && model->suppressed[1] == 3);
-	assert_non_null(strstr(model->warning, "no_repeat_ngram_size 3"));
+	assert_true(model->no_repeat == 3 && !model->warning[0]);
 	model_close(model);
 }
 

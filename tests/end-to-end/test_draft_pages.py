@@ -17,7 +17,7 @@ class DraftPages(EndToEnd):
                             ["--draft", "always", "--draft-pages", "1", "--threads", "1", "--max-tree", "paper", "--threshold", "0"],
                             ["--draft", "always", "--draft-pages", "3", "--draft-bits", "4"],
                             ["--draft", "always", "--draft-pages", "1", "--isa", "reference"],
-                            ["--draft-pages", "1"], ["--draft-pages", "off"], []):
+                            ["--draft-pages", "1"], ["--draft-pages", "auto"], ["--draft-pages", "off"], []):
                 if "--isa" in options and sampling:
                     continue
                 with self.subTest(options=options, sampling=sampling):

@@ -9,7 +9,7 @@ import random
 from support import SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = os.path.join(SOURCE, "tests", "core", "golden")
-FAMILIES = ("exaone4", "gemma3", "glm4", "gpt-oss", "granite", "llama-codebooks", "ministral", "mistral3", "mixtral", "olmo", "phi4", "qwen3-moe", "seed-oss",
+FAMILIES = ("apertus", "arcee", "deepseek", "dots1", "exaone4", "gemma3", "gemma4", "hunyuan", "glm4", "gpt-oss", "granite", "llama-codebooks", "ministral", "mistral3", "mixtral", "olmo", "phi4", "qwen3-moe", "seed-oss",
             "smollm3", "stablelm")
 
 

@@ -15,9 +15,10 @@ def put(name, file, data):
 
 def safetensors(tensors, metadata={"format": "pt"}):
     header, data = {}, b""
-    for name, dtype, shape, size in tensors:
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + size]}
-        data += bytes(range(size % 256)) if size < 256 else bytes(size)
+    for name, dtype, shape, size in tensors:  # or its bytes
+        held = size if isinstance(size, bytes) else bytes(range(size % 256)) if size < 256 else bytes(size)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(held)]}
+        data += held
     text = json.dumps({"__metadata__": metadata, **header}).encode()
     return struct.pack("<Q", len(text)) + text + data
 
@@ -183,9 +184,19 @@ def packed():
     put("repack", "experts", b"\x40" + safetensors([("x.experts.gate_up_proj", "F16", [2, 3, 4], 48),
                                                      ("x.experts.down_proj", "BF16", [2, 2, 3], 24)]))
     put("repack", "fp8", b"\x80" + safetensors([("a.weight", "F8_E4M3", [4, 32], 128), ("a.weight_scale_inv", "F32", [2, 1], 8)]))
+    state = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": [4, 32]}).encode()
+    nested = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [4, 32],
+                         "nested_blocksize": 2, "nested_offset": 0.5, "nested_dtype": "float32"}).encode()
+    put("repack", "nf4", b"\x00" + safetensors([
+        ("a.weight", "U8", [64, 1], 64), ("a.weight.absmax", "F32", [2], bytes(8)), ("a.weight.quant_map", "F32", [16], bytes(64)),
+        ("a.weight.quant_state.bitsandbytes__nf4", "U8", [len(state)], state)]))
+    put("repack", "nf4-double", b"\x00" + safetensors([
+        ("a.weight", "U8", [64, 1], 64), ("a.weight.absmax", "U8", [2], 2), ("a.weight.quant_map", "F32", [16], bytes(64)),
+        ("a.weight.nested_absmax", "F32", [1], bytes(4)), ("a.weight.nested_quant_map", "F32", [256], bytes(1024)),
+        ("a.weight.quant_state.bitsandbytes__fp4", "U8", [len(nested)], nested)]))
     words("repack", ["dtype", "shape", "data_offsets", "I32", "U8", "F16", "F32", "BF16", "F8_E4M3"],
           [".qweight", ".qzeros", ".scales", ".g_idx", ".bias", ".experts.gate_up_proj", ".experts.down_proj", "_blocks",
-           "_scales", "_bias", ".weight_scale_inv"])
+           "_scales", "_bias", ".weight_scale_inv", ".absmax", ".quant_map", ".nested_absmax", "blocksize"])
     put("tokenizer_tekken", "small", json.dumps({
         "config": {"pattern": "\\p{L}+|\\s+(?!\\S)|.", "default_vocab_size": 12, "default_num_special_tokens": 4},
         "vocab": [{"rank": i, "token_bytes": t} for i, t in enumerate(["YQ==", "Yg==", "YWI=", "IA==", "Y2E=", "/w=="])],

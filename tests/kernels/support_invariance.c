@@ -254,9 +254,16 @@ static void in_pieces(struct bench* b, struct tree* t, int base, const struct ma
 	compare_influence(t, "pieces");
 }
 
+/* A place where a pass may end and another go on: not within a block whose sub-layers are parallel. */
+static int cut_before(const struct bench* b, int sub_layer) {
+	return !b->model->weights.shape.parallel || sub_layer % 2 == 0 ? sub_layer
+	       : sub_layer > 1                                         ? sub_layer - 1
+	                                                               : 2;
+}
+
 /* Below sub-layer s first, the rest later, for the rows that are wanted and those they stand on. */
 static void in_spans(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
-	const int s = 1 + random_below(&b->random, sub_layers(b->backend) - 1);
+	const int s = cut_before(b, 1 + random_below(&b->random, sub_layers(b->backend) - 1));
 	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
 	struct pass below = pass_of(b, t, &segment, NULL);
 	below.last = s;
@@ -304,7 +311,8 @@ static void tapped_at_the_end(struct bench* b, struct tree* t, int base, const s
 
 /* The whole model with a tap, back to the tap, and on from there again, with part of the rows. */
 static void with_tap(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
-	const int dim = b->model->weights.shape.dim, tap = random_below(&b->random, sub_layers(b->backend) - 1);
+	const int dim = b->model->weights.shape.dim;
+	const int tap = cut_before(b, 1 + random_below(&b->random, sub_layers(b->backend) - 1)) - 1;
 	float* tapped = calloc((size_t)t->n * (size_t)dim, sizeof *tapped);
 	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
 	struct pass pass = pass_of(b, t, &segment, NULL);
@@ -340,7 +348,9 @@ static void with_tap(struct bench* b, struct tree* t, int base, const struct sam
 /* The rows up to sub-layer s, then new rows from their states: the same as one pass. They hold nothing below
  * s, so that there is no way back. */
 static void from_states(struct bench* b, struct tree* t, int base, const struct sampler* sampler) {
-	const int s = 1 + random_below(&b->random, t->sub_layers - 1);
+	const int s = cut_before(b, 1 + random_below(&b->random, t->sub_layers - 1));
+	if (shape_needs_tokens(&b->model->weights.shape))
+		return;
 	float* state = calloc((size_t)t->n * (size_t)b->model->weights.shape.dim, sizeof *state);
 	const struct segment segment = {.cache = b->cache, .base = base, .n = t->n, .sampler = sampler};
 	struct pass pass = pass_of(b, t, &segment, NULL);
@@ -424,7 +434,9 @@ static void measured_by_taps(struct bench* b, struct tree* t, int base, const st
 	states_after(b, pass, skip, -1, before);
 	for (int s = 0; s < t->sub_layers; s++) {
 		states_after(b, pass, skip, s, after);
-		for (int i = 0; i < t->n && !(skip && mask_has(skip, s)); i++) {
+		/* what a block takes of tokens stays when its MLP is skipped, and so is no influence of the MLP's */
+		const bool whole = s % 2 == 0 || b->model->weights.shape.token_input == 0;
+		for (int i = 0; i < t->n && whole && !(skip && mask_has(skip, s)); i++) {
 			const size_t at = (size_t)i * (size_t)dim;
 			const double expected = plain_influence(before + at, after + at, dim);
 			const double got = (double)t->got_influence[(size_t)s * (size_t)t->n + (size_t)i];

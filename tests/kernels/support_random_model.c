@@ -91,10 +91,56 @@ static struct tensor vector(struct random_model* m, int64_t n, float mean, struc
 	return make(m, DTYPE_F32, 1, n, mean, 0.2f, r);
 }
 
-static void make_block(struct random_model* m, struct block_weights* b, const enum dtype* types, int n_types,
-                       int with, struct random* r) {
+/* What Gemma 4's blocks have and have not beside others. */
+static void change_block(struct random_model* m, struct block_weights* b, int block, const enum dtype* types,
+                         int with, struct random* r) {
 	const struct model_shape* s = &m->weights.shape;
-	const int64_t q = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim, d = s->dim;
+	const float scale = 1.5f / sqrtf((float)s->dim);
+	if (block_keys_of(s, block) != block)
+		b->wk = b->wv = b->bk = b->bv = b->k_norm = (struct tensor){0};
+	if ((with & WITH_KEYS_AS_VALUES) && !block_set_has(&s->sliding, block))
+		b->wv = b->bv = (struct tensor){0};
+	if (with & WITH_STREAM_SCALE)
+		b->stream_scale = vector(m, 1, 1, r);
+	if (s->activation == ACTIVATION_RELU2 || s->activation == ACTIVATION_XIELU) {
+		b->w_up = b->b_up = (struct tensor){0};
+		b->xielu = (struct xielu){0.8f, 0.7f, 0.5f, -1e-6f};
+	}
+	if (s->token_input > 0) {
+		b->input_gate = make(m, types[0], s->token_input, s->dim, 0, scale, r);
+		b->input_out = make(m, types[0], s->dim, s->token_input, 0, scale, r);
+		b->input_norm = vector(m, s->dim, 1, r);
+	}
+}
+
+/* In the place of ordinary attention's. */
+static void make_latent(struct random_model* m, struct block_weights* b, const enum dtype* types, int n_types,
+                        struct random* r) {
+	const struct model_shape* s = &m->weights.shape;
+	const int64_t own = (int64_t)s->heads * (s->nope_dim + s->rope.dim), d = s->dim,
+	              values = (int64_t)s->heads * s->value_dim;
+	const int64_t from = s->query_latent ? s->query_latent : d;
+	const float scale = 1.5f / sqrtf((float)d), inner = 1.0f / sqrtf((float)s->latent);
+	if (s->query_latent) {
+		b->wq_a = make(m, types[0], s->query_latent, d, 0, scale, r);
+		b->q_a_norm = vector(m, s->query_latent, 1, r);
+		b->bq_a = vector(m, s->query_latent, 0, r);
+	}
+	b->wq = make(m, types[0], own, from, 0, 1.5f / sqrtf((float)from), r);
+	b->wk = make(m, types[n_types - 1], s->head_dim, d, 0, scale, r);
+	b->bk = vector(m, s->head_dim, 0, r);
+	b->k_norm = vector(m, s->latent, 1, r);
+	b->absorb = make(m, types[0], (int64_t)s->heads * s->latent, s->nope_dim, 0, inner, r);
+	b->wv = make(m, types[n_types - 1], values, s->latent, 0, inner, r);
+	b->wo = make(m, types[0], d, values, 0, scale, r);
+}
+
+static void make_block(struct random_model* m, struct block_weights* b, int block, const enum dtype* types,
+                       int n_types, int with, struct random* r) {
+	const struct model_shape* s = &m->weights.shape;
+	const int head_dim = block_head_dim(s, block);
+	const int64_t q = (int64_t)s->heads * head_dim, kv = (int64_t)block_kv_heads(s, block) * head_dim,
+	              d = s->dim;
 	const float one = s->norm_plus_one ? 0 : 1, scale = 1.5f / sqrtf((float)d);
 	struct tensor* matrix[] = {&b->wq, &b->wk, &b->wv, &b->wo, &b->w_gate, &b->w_up, &b->w_down};
 	const int64_t rows[] = {q, kv, kv, d, s->ffn, s->ffn, d}, cols[] = {d, d, d, q, d, d, s->ffn};
@@ -115,8 +161,8 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 			*bias[i] = vector(m, gated && i == 0 ? 2 * q : rows[i], 0, r);
 	}
 	if (with & WITH_HEAD_NORMS) {
-		b->q_norm = vector(m, s->head_dim, one, r);
-		b->k_norm = vector(m, s->head_dim, one, r);
+		b->q_norm = vector(m, head_dim, one, r);
+		b->k_norm = vector(m, head_dim, one, r);
 	}
 	if (with & WITH_NORM_OVER_HEADS) {
 		b->q_norm = vector(m, q, one, r);
@@ -128,6 +174,9 @@ static void make_block(struct random_model* m, struct block_weights* b, const en
 		b->post_attention_norm = vector(m, d, one, r);
 		b->post_mlp_norm = vector(m, d, one, r);
 	}
+	change_block(m, b, block, types, with, r);
+	if (s->latent)
+		make_latent(m, b, types, n_types, r);
 }
 
 /* In attention's place. */
@@ -154,8 +203,15 @@ static void make_experts(struct random_model* m, struct block_weights* b, struct
                          const enum dtype* types, int n_types, int with, struct random* r) {
 	const struct model_shape* s = &m->weights.shape;
 	const float scale = 1.5f / sqrtf((float)s->dim);
-	b->w_gate = b->w_up = b->w_down = (struct tensor){0};
-	b->b_gate = b->b_up = (struct tensor){0};
+	if (with & WITH_MLP_BESIDE) {
+		struct tensor* norm[] = {&b->router_norm, &b->expert_norm, &b->post_dense_norm, &b->post_expert_norm};
+		for (int i = 0; i < 4; i++)
+			*norm[i] = vector(m, s->dim, 1, r);
+		b->expert_scale = vector(m, s->n_experts, 1, r);
+	} else {
+		b->w_gate = b->w_up = b->w_down = (struct tensor){0};
+		b->b_gate = b->b_up = (struct tensor){0};
+	}
 	b->router = make(m, DTYPE_F32, s->n_experts, s->dim, 0, scale, r);
 	b->expert = expert;
 	if (with & WITH_SINKS) {
@@ -203,9 +259,15 @@ struct random_model* random_model_make(const struct model_shape* shape, const en
 	                                          : make(m, types[n_types - 1], s->vocab, s->dim, 0, 0.4f, &r);
 	if (s->norm == NORM_LAYER)
 		m->weights.output_norm_bias = vector(m, s->dim, 0, &r);
+	if (s->token_input > 0) {
+		const int64_t inputs = (int64_t)s->n_blocks * s->token_input;
+		m->weights.input_embedding = make(m, types[0], s->vocab, inputs, 0, 1, &r);
+		m->weights.input_projection = make(m, types[0], inputs, s->dim, 0, 0.2f, &r);
+		m->weights.input_projection_norm = vector(m, s->token_input, 1, &r);
+	}
 	m->expert = calloc((size_t)(s->n_blocks * s->n_experts + 1), sizeof *m->expert);
 	for (int i = 0; i < s->n_blocks; i++) {
-		make_block(m, &m->block[i], types, n_types, with, &r);
+		make_block(m, &m->block[i], i, types, n_types, with, &r);
 		if (block_set_has(&s->recurrent, i))
 			make_recurrent(m, &m->block[i], types, n_types, &r);
 		if (s->n_experts > 0 && i % 2 == 0)

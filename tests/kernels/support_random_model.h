@@ -22,8 +22,11 @@ enum {
 	WITH_WINDOW = 64,
 	WITH_NORM_OVER_HEADS = 128, /* of queries and keys, all heads at once */
 	WITHOUT_NORMS_BEFORE = 256,
-	WITH_SINKS = 512,  /* and biases of the router and the experts */
-	WITH_CHOICE = 1024 /* a bias of the experts' choice, and a gate of the shared expert */
+	WITH_SINKS = 512,           /* and biases of the router and the experts */
+	WITH_CHOICE = 1024,         /* a bias of the experts' choice, and a gate of the shared expert */
+	WITH_KEYS_AS_VALUES = 2048, /* of blocks that see everything */
+	WITH_MLP_BESIDE = 4096,     /* experts have an MLP beside them and norms of their own (Gemma 4) */
+	WITH_STREAM_SCALE = 8192
 };
 
 struct random_model {

@@ -162,6 +162,83 @@ static void glm_like(void** state) {
 	try_sizes(&shape, types, 2, 0, 13, DTYPE_F16);
 }
 
+/* Heads of two sizes, values that are keys, blocks that read other blocks' keys, inputs by token and block,
+ * experts beside MLPs (Gemma 4). */
+static void gemma4_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_BF16, DTYPE_F32};
+	struct model_shape shape = random_shape(8, 48, 4, 2, 8, 60, 77);
+	shape.rope.dim = 16;
+	shape.sliding_rope = (struct rope){.dim = 8, .theta = 100, .factor = 1, .attention_factor = 1};
+	shape.full_head_dim = 16;
+	shape.full_kv_heads = 1;
+	shape.sharing_from = 5;
+	shape.token_input = 6;
+	shape.value_norm = true;
+	shape.activation = ACTIVATION_GELU_TANH;
+	const int with = WITH_HEAD_NORMS | WITH_POST_NORMS | WITH_WINDOW | WITH_STREAM_SCALE | WITH_TIED_HEAD;
+	try_sizes(&shape, types, 2, with, 14, DTYPE_F16);
+	shape.sharing_from = shape.token_input = 0;
+	shape.n_blocks = 4;
+	shape.n_experts = 6;
+	shape.experts_used = 2;
+	shape.expert_ffn = 24;
+	shape.experts_normalised = true;
+	shape.router_scale = 0.2f;
+	try_model(&shape, types, 2, with | WITH_KEYS_AS_VALUES | WITH_MLP_BESIDE, 15, DTYPE_F16, few_sizes,
+	          COUNT(few_sizes));
+}
+
+/* Keys and values of all heads in a few elements (DeepSeek-V2). */
+static void latent_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_BF16, DTYPE_F32};
+	struct model_shape shape = random_shape(3, 48, 4, 1, 26, 60, 77);
+	shape.rope.dim = 6;
+	shape.rope.interleaved = true;
+	shape.latent = 20;
+	shape.query_latent = 12;
+	shape.nope_dim = 10;
+	shape.value_dim = 14;
+	shape.latent_epsilon = 1e-6f;
+	shape.n_experts = 8;
+	shape.experts_used = 2;
+	shape.expert_ffn = 24;
+	shape.shared_ffn = 24;
+	shape.expert_groups = 4;
+	shape.expert_groups_used = 2;
+	shape.groups_by_best = true;
+	try_sizes(&shape, types, 2, 0, 18, DTYPE_F16);
+	shape.query_latent = 0;
+	shape.n_experts = 0;
+	try_model(&shape, types, 2, 0, 19, DTYPE_F32, few_sizes, COUNT(few_sizes));
+}
+
+/* Attention and MLP that read the same norm, which has no bias (Cohere). */
+static void cohere_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_F32};
+	struct model_shape shape = random_shape(4, 40, 4, 2, 10, 54, 130);
+	shape.norm = NORM_LAYER;
+	shape.parallel = true;
+	shape.logit_scale = 0.3f;
+	shape.rope.interleaved = true;
+	block_set_put(&shape.unrotated, 1);
+	try_sizes(&shape, types, 2, WITH_BIASES | WITH_WINDOW, 20, DTYPE_F16);
+}
+
+/* MLPs without a gate, norms after the rotation (Arcee, Apertus, Hunyuan). */
+static void ungated(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F32, DTYPE_F16};
+	struct model_shape shape = random_shape(3, 40, 4, 2, 10, 54, 130);
+	shape.activation = ACTIVATION_RELU2;
+	shape.norm_after_rope = true;
+	try_model(&shape, types, 2, WITH_BIASES | WITH_HEAD_NORMS, 16, DTYPE_F32, few_sizes, COUNT(few_sizes));
+	shape.activation = ACTIVATION_XIELU;
+	try_model(&shape, types, 2, 0, 17, DTYPE_F16, few_sizes, COUNT(few_sizes));
+}
+
 /* Recurrent blocks, of which trees fork the states, beside gated attention (Qwen 3.5, Qwen3-Next). */
 static void recurrent(void** state) {
 	(void)state;
@@ -204,6 +281,7 @@ int main(void) {
 	    cmocka_unit_test(gemma_like),       cmocka_unit_test(phi_like),     cmocka_unit_test(large_matrices),
 	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
 	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
-	    cmocka_unit_test(recurrent)};
+	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),      cmocka_unit_test(latent_like),
+	    cmocka_unit_test(cohere_like),      cmocka_unit_test(recurrent)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

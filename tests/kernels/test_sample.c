@@ -349,6 +349,53 @@ static void allowed_tokens(void** state) {
 	}
 }
 
+enum { FEW = 5, MOST_TEXT = 40 };
+
+/* Whether the text with this token after it ends in n tokens that it has somewhere before. */
+static bool would_repeat(const int32_t* text, int length, int n, int32_t token) {
+	int32_t whole[MOST_TEXT + 1];
+	memcpy(whole, text, (size_t)length * sizeof *whole);
+	whole[length] = token;
+	for (int i = 0; i + n <= length && n <= length + 1; i++)
+		if (memcmp(whole + i, whole + length + 1 - n, (size_t)n * sizeof *whole) == 0)
+			return true;
+	return false;
+}
+
+/* The likeliest token that repeats no run of n tokens, or of all if none is left; some of the text is a row's
+ * path. */
+static void repeated_runs(void** state) {
+	(void)state;
+	struct random r = {31};
+	int32_t zero[FEW] = {0};
+	uint8_t none[FEW] = {0};
+	float logits[FEW], scratch[2 * FEW];
+	for (int round = 0; round < 4000; round++) {
+		const int length = 1 + random_below(&r, MOST_TEXT), before = random_below(&r, length + 1);
+		int32_t text[MOST_TEXT];
+		for (int i = 0; i < length; i++)
+			text[i] = random_below(&r, FEW);
+		const struct penalties penalties = {.repetition = 1,
+		                                    .in_prompt = none,
+		                                    .generated = zero,
+		                                    .no_repeat = 1 + random_below(&r, 5),
+		                                    .text = text,
+		                                    .n_text = before};
+		const struct penalised_row row = {&penalties, text + before, length - before};
+		random_logits(logits, FEW, 3, &r);
+		int expected = -1, best = 0;
+		for (int v = 0; v < FEW; v++) {
+			best = logits[v] > logits[best] ? v : best;
+			if (!would_repeat(text, length, penalties.no_repeat, v) &&
+			    (expected < 0 || logits[v] > logits[expected]))
+				expected = v;
+		}
+		struct result got = {.top = 1};
+		result_from_softmax(&got, WANT_TOKEN, logits, FEW, logits[best], 1, NULL, &row, NULL, 0, scratch);
+		assert_int_equal(got.token, expected < 0 ? best : expected);
+	}
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(every_filter),
 	                                   cmocka_unit_test(equal_logits),
@@ -358,6 +405,7 @@ int main(void) {
 	                                   cmocka_unit_test(noise_distribution),
 	                                   cmocka_unit_test(noise_transform),
 	                                   cmocka_unit_test(noise_independence),
-	                                   cmocka_unit_test(allowed_tokens)};
+	                                   cmocka_unit_test(allowed_tokens),
+	                                   cmocka_unit_test(repeated_runs)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,9 +50,12 @@ static double weight_bytes(const struct weight_table* w) {
 /* Bytes of the KV cache that a row at this depth reads. */
 static double cache_bytes(const struct cache* cache, int depth) {
 	const struct model_shape* s = &cache->backend->weights->shape;
-	return 2.0 * attention_blocks(s) * (double)dtype_row_bytes(cache->type, s->kv_heads * s->head_dim) *
-	           depth +
-	       (double)recurrent_bytes(s);
+	double bytes = (double)recurrent_bytes(s);
+	for (int b = 0; b < s->n_blocks; b++)
+		if (!block_set_has(&s->recurrent, b))
+			bytes += 2.0 * (double)dtype_row_bytes(cache->type, block_kv_heads(s, b) * block_head_dim(s, b)) *
+			         depth;
+	return bytes;
 }
 
 /* ---- passes on the backend itself --------------------------------------------------------- */

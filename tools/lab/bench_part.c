@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/engine.h"
 #include "kernels/synth_value.h"
 #include "tools/lab/bench.h"
 #include "tools/program/interrupt.h"
@@ -50,9 +49,7 @@ bool bench_prompt(const struct runtime* bench, uint64_t index, int32_t* id, int 
 	return true;
 }
 
-int bench_context(const struct runtime* bench) {
-	return bench->options.context > 0 ? bench->options.context : bench->engine->context;
-}
+int bench_context(const struct runtime* bench) { return options_context(&bench->options, bench->model); }
 
 bool bench_prompts(const struct runtime* bench, struct prompt_list* list, const char* input, int most_tokens,
                    struct error* error) {

@@ -9,6 +9,9 @@ PLAIN = dict(vocab_size=golden.VOCAB, hidden_size=32, intermediate_size=48, num_
 SLIDES = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
 FULL = ["full_attention"] * 4
 
+LATENT = dict(kv_lora_rank=12, q_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+              n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=16, n_shared_experts=1, n_group=1,
+              topk_group=1)
 # What a small model of the family needs beside the plain sizes.
 FAMILIES = {
     "llama": {}, "mistral": {}, "ministral": {"head_dim": 8}, "ministral3": {"head_dim": 8},
@@ -40,6 +43,11 @@ FAMILIES = {
                    "linear_num_value_heads": 6, "num_experts": 6, "num_experts_per_tok": 2,
                    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
     "glm4": {"head_dim": 8}, "seed_oss": {"head_dim": 8}, "stablelm": {},
+    "dots1": {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "n_shared_experts": 1},
+    "hunyuan_v1_dense": {"head_dim": 8}, "arcee": {}, "apertus": {}, "cohere2": {"sliding_window": 20, "logit_scale": 1.0},
+    **{name: {**LATENT, "num_key_value_heads": 4} for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "mistral4")},
+    "gemma4_text": {"head_dim": 8, "global_head_dim": 16, "sliding_window": 20, "hidden_size_per_layer_input": 4,
+                    "vocab_size_per_layer_input": golden.VOCAB},
 }
 
 
@@ -61,6 +69,7 @@ LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0
 
 # Families whose attention all turns by one flat set of parameters.
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid")]
+FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
 
@@ -186,6 +195,79 @@ CASES.update({
     "minimax_m2-rotary": case("minimax_m2", rotary_dim=4, num_experts_per_tok=4),
     "minimax_m2-wide": case("minimax_m2", head_dim=16, partial_rotary_factor=0.5, num_key_value_heads=4,
                             rope_theta=777.0),
+})
+CASES.update({
+    "dots1-plain": case("dots1"),
+    "dots1-groups-window": case("dots1", n_group=3, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5,
+                                n_shared_experts=2, first_k_dense_replace=1, sliding_window=20, max_window_layers=2,
+                                attention_bias=True),
+    "dots1-listed": case("dots1", head_dim=16, layer_types=SLIDES, sliding_window=20, num_key_value_heads=4,
+                         num_experts_per_tok=6),
+    "hunyuan_v1_dense-plain": case("hunyuan_v1_dense"),
+    "hunyuan_v1_dense-alpha": case("hunyuan_v1_dense", head_dim=16, attention_bias=True, tie_word_embeddings=True,
+                                   rope_parameters=rope("dynamic", alpha=1000.0, factor=1.0, rope_theta=5000.0)),
+    "hunyuan_v1_dense-dynamic": case("hunyuan_v1_dense", num_key_value_heads=1, max_position_embeddings=64,
+                                     rope_parameters=rope("dynamic", factor=3.0)),
+    "arcee-plain": case("arcee"),
+    "arcee-biases": case("arcee", attention_bias=True, mlp_bias=True, head_dim=16, num_key_value_heads=None,
+                         rope_parameters={**YARN, "rope_theta": 2000.0}),
+    "arcee-tied": case("arcee", tie_word_embeddings=True, num_attention_heads=2, num_key_value_heads=1,
+                       intermediate_size=20, num_hidden_layers=3),
+    "apertus-plain": case("apertus"),
+    "apertus-biases": case("apertus", attention_bias=True, tie_word_embeddings=True, num_key_value_heads=1,
+                           rope_parameters=rope("default", rope_theta=3000.0)),
+    "apertus-head-dim": case("apertus", head_dim=16, num_key_value_heads=None, num_hidden_layers=3,
+                             intermediate_size=40),
+    "cohere2-plain": case("cohere2", logit_scale=...),
+    "cohere2-pattern": case("cohere2", sliding_window_pattern=2, logit_scale=0.5, attention_bias=True, num_key_value_heads=1,
+                            tie_word_embeddings=True, layer_norm_eps=1e-3),
+    "cohere2-listed": case("cohere2", layer_types=SLIDES, num_hidden_layers=4, num_key_value_heads=None,
+                           rope_parameters={**LINEAR, "rope_theta": 3000.0}),
+    "deepseek_v2-plain": case("deepseek_v2"),
+    "deepseek_v2-groups": case("deepseek_v2", topk_method="group_limited_greedy", n_group=4, topk_group=2,
+                               q_lora_rank=None, first_k_dense_replace=1, routed_scaling_factor=2.5,
+                               norm_topk_prob=True, n_shared_experts=2),
+    "deepseek_v2-yarn-biases": case("deepseek_v2", attention_bias=True, v_head_dim=4, rope_parameters={
+        **YARN, "mscale": 0.7, "mscale_all_dim": 0.7, "rope_theta": 5000.0}),
+    "deepseek_v3-plain": case("deepseek_v3"),
+    "deepseek_v3-groups": case("deepseek_v3", n_group=4, topk_group=2, first_k_dense_replace=2, hidden_size=24,
+                               num_attention_heads=4, rope_interleave=False, attention_bias=True),
+    "deepseek_v3-yarn": case("deepseek_v3", q_lora_rank=None, qk_rope_head_dim=8, first_k_dense_replace=0,
+                             norm_topk_prob=False, kv_lora_rank=20, rope_parameters={
+                                 **YARN, "mscale": 1.0, "mscale_all_dim": 1.0}),
+    "glm4_moe_lite-plain": case("glm4_moe_lite"),
+    "glm4_moe_lite-types": case("glm4_moe_lite", mlp_layer_types=["sparse", "dense", "sparse", "dense"],
+                                rope_interleave=False, n_group=2, topk_group=1, tie_word_embeddings=True),
+    "glm4_moe_lite-wide": case("glm4_moe_lite", v_head_dim=16, qk_nope_head_dim=12, attention_bias=True,
+                               num_experts_per_tok=8, rms_norm_eps=1e-3),
+    "mistral4-plain": case("mistral4"),
+    "mistral4-growth": case("mistral4", q_lora_rank=None, first_k_dense_replace=1, rope_parameters={
+        **YARN, "original_max_position_embeddings": 32, "llama_4_scaling_beta": 0.3, "rope_theta": 2000.0,
+        "mscale": 1.0, "mscale_all_dim": 1.0}),
+    "mistral4-groups": case("mistral4", n_group=2, topk_group=1, norm_topk_prob=False, attention_bias=True,
+                            qk_rope_head_dim=8, routed_scaling_factor=1.5),
+    "gemma4_text-plain": case("gemma4_text", hidden_size_per_layer_input=0, num_hidden_layers=7),
+    "gemma4_text-inputs": case("gemma4_text", num_hidden_layers=6, tie_word_embeddings=True),
+    "gemma4_text-shared": case("gemma4_text", num_hidden_layers=8, num_kv_shared_layers=5, use_double_wide_mlp=True,
+                               layer_types=SLIDES * 2, final_logit_softcapping=5.0, num_key_value_heads=1),
+    "gemma4_text-keys-as-values": case("gemma4_text", hidden_size_per_layer_input=0, attention_k_eq_v=True,
+                                       num_global_key_value_heads=1, layer_types=SLIDES, attention_bias=True),
+    "gemma4_text-experts": case("gemma4_text", hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=6,
+                                top_k_experts=2, moe_intermediate_size=12, attention_k_eq_v=True,
+                                num_global_key_value_heads=2, num_key_value_heads=4, layer_types=SLIDES),
+    "gemma4_text-all": case("gemma4_text", num_hidden_layers=9, layer_types=SLIDES * 2 + ["sliding_attention"],
+                            num_kv_shared_layers=3, enable_moe_block=True, num_experts=5, top_k_experts=5,
+                            moe_intermediate_size=8, attention_k_eq_v=True, num_global_key_value_heads=1,
+                            hidden_size_per_layer_input=6, global_head_dim=32, use_bidirectional_attention="vision",
+                            vocab_size_per_layer_input=golden.VOCAB + 9),
+    "gemma4_text-own-sizes": case("gemma4_text", global_head_dim=..., layer_types=SLIDES, per_layer_config={
+        "1": {"head_dim": 12, "num_key_value_heads": 4}, "3": {"head_dim": 12, "num_key_value_heads": 4}},
+        rope_parameters=by_kind(rope("default", rope_theta=700.0), rope("linear", factor=2.0, rope_theta=3000.0))),
+    "gemma4_text-all-full": case("gemma4_text", layer_types=FULL, hidden_activation="gelu_pytorch_tanh",
+                                 num_kv_shared_layers=2, rope_parameters={"full_attention": rope(
+                                     "proportional", partial_rotary_factor=0.5, factor=2.0, rope_theta=900.0)}),
+    "gemma4_text-one-size": case("gemma4_text", num_hidden_layers=7, num_kv_shared_layers=1,
+                                          num_attention_heads=8, global_head_dim=8, hidden_size=24),
 })
 # Recurrent blocks: transformers' layer_types name them.
 LINEAR_FIRST = ["linear_attention", "full_attention", "full_attention", "linear_attention", "linear_attention"]

@@ -45,13 +45,16 @@ def uniform(name, n):
 
 def spread(name, shape, family):
     """(scale, offset) of a tensor's values: large enough that every part of the arithmetic shows."""
-    fan = shape[-1] if not (family == "gpt_oss" and "experts" in name) else shape[-2] if len(shape) > 1 else 1
+    fan = 1 if not shape else shape[-1] if not (family == "gpt_oss" and "experts" in name) else shape[-2] if len(shape) > 1 else 1
     gemma = family.startswith("gemma")
-    plus_one = gemma or (family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
+    plus_one = family in ("gemma2", "gemma3_text", "gemma3") or (
+        family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
     if name.endswith("A_log"):
         return 4.0, -1.5
     if re.search(r"norm\d?\.weight$|layernorm\.weight$", name):
         return 0.7, 0.0 if plus_one else 1.0
+    if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
+        return 0.7, 1.0
     if name.endswith(("alpha_p", "alpha_n")):
         return 1.0, 0.5
     if name.endswith(("xielu.beta", "xielu.eps")):
@@ -115,6 +118,8 @@ def make(tensors):
 
 
 def model_class(config):
+    if config["model_type"] == "mistral4":  # which the automatic classes know inside a model of images alone
+        return transformers.Mistral4ForCausalLM
     of_images = config["model_type"] in NESTED
     return transformers.AutoModelForImageTextToText if of_images else transformers.AutoModelForCausalLM
 
@@ -128,7 +133,8 @@ def judge(config, fused=False, length=200, prompt=90, ids=12, seed=1):
         (folder / "config.json").write_text(json.dumps(config))
         maker = model_class(config)
         loaded = transformers.AutoConfig.from_pretrained(folder)
-        model = maker.from_config(loaded, dtype=torch.float32)
+        model = getattr(maker, "from_config", maker._from_config if hasattr(maker, "_from_config") else None)(
+            loaded, dtype=torch.float32)
         model.save_pretrained(folder)
         stored = model.state_dict() if fused else load_file(folder / "model.safetensors")
         shapes = {n: list(t.shape) for n, t in stored.items()}

@@ -8,7 +8,7 @@ import golden
 import torch
 from models import BF16, F16, F32, OUT, rope
 from safetensors.torch import load_file, save_file
-from transformers import (Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
+from transformers import (ApertusConfig, ArceeConfig, DeepseekV2Config, DeepseekV3Config, Dots1Config, Gemma4TextConfig, HunYuanDenseV1Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config, GptOssConfig, GraniteConfig,
                           GraniteMoeHybridConfig, LlamaConfig,
                           Ministral3Config,
                           MinistralConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config,
@@ -57,6 +57,9 @@ GRANITE4 = dict(**GRANITE, num_local_experts=0, shared_intermediate_size=20, lay
 # Windows of 24 in three blocks of four, as many models have them now.
 WINDOWS = dict(sliding_window=24, layer_types=["sliding_attention"] * 3 + ["full_attention"])
 GEMMA3 = dict(head_dim=8, query_pre_attn_scalar=16, tie_word_embeddings=True, **WINDOWS)
+# Gemma 4: heads of two sizes; the last blocks read the keys of earlier ones; inputs by token and block.
+GEMMA4 = dict(head_dim=4, global_head_dim=8, sliding_window=24, tie_word_embeddings=True, vocab_size_per_layer_input=golden.VOCAB)
+ALTERNATE = ["sliding_attention", "full_attention"]
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0)
 
 
@@ -235,6 +238,29 @@ def compressed(group, config, symmetric=True, reorder=False):
                             "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}})
 
 
+def nf4(kind, double, dtype):
+    """Matrices of the blocks as bitsandbytes itself quantizes them. Its CPU code widens rows shorter than a block
+    otherwise than its GPU code: rows are whole blocks here."""
+    from bitsandbytes import functional
+
+    def edit(folder):
+        path = folder / "model.safetensors"
+        plain, stored = {}, {}
+        for name, tensor in load_file(path).items():
+            plain[name] = stored[name] = tensor
+            if not name.endswith("proj.weight"):
+                continue
+            codes, state = functional.quantize_4bit(tensor.to(dtype), blocksize=64, compress_statistics=double,
+                                                    quant_type=kind)
+            plain[name] = functional.dequantize_4bit(codes, state).float()
+            stored[name] = codes
+            stored.update({f"{name}.{part}": value for part, value in state.as_dict(packed=True).items()})
+        save_file({n: t.contiguous() for n, t in plain.items()}, path)
+        edit.stored = stored
+    return as_stored(edit, {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": kind,
+                            "bnb_4bit_use_double_quant": double})
+
+
 def in_f64(folder):
     """Norms in double precision."""
     path = folder / "model.safetensors"
@@ -247,6 +273,14 @@ def tie_in_words(folder):
     config = json.loads(path.read_text())
     config["tie_word_embeddings"] = True
     path.write_text(json.dumps(config, indent=1) + "\n")
+
+
+def with_bitsandbytes():
+    return {
+        "llama-nf4": (LlamaConfig(**WIDER), F32, 20, nf4("nf4", False, F32)),
+        "qwen2-nf4-double": (Qwen2Config(**WIDER), F32, 20, nf4("nf4", True, BF16)),
+        "llama-fp4": (LlamaConfig(**WIDER), F32, 20, nf4("fp4", False, F16)),
+    }
 
 
 MODELS = {
@@ -337,6 +371,31 @@ MODELS = {
                                   rope_parameters={**YARN, "truncate": False}), BF16, 20, {}),
     "gpt-oss-mxfp4": (GptOssConfig(**{**SMALL, "hidden_size": 32, "intermediate_size": 32}, head_dim=8,
                                    sliding_window=24, num_local_experts=4, num_experts_per_tok=2), BF16, 20, mxfp4()),
+    "gemma4-shared-f32": (Gemma4TextConfig(**{**SMALL, "num_hidden_layers": 6}, **GEMMA4, layer_types=ALTERNATE * 3,
+                                           num_kv_shared_layers=3, use_double_wide_mlp=True,
+                                           hidden_size_per_layer_input=4, final_logit_softcapping=8.0), F32, 20,
+                          {"different": 6}),
+    "gemma4-experts-f32": (Gemma4TextConfig(**SMALL, **GEMMA4, layer_types=ALTERNATE * 2, enable_moe_block=True,
+                                             num_experts=5, top_k_experts=2, moe_intermediate_size=8,
+                                             attention_k_eq_v=True, num_global_key_value_heads=1,
+                                             hidden_size_per_layer_input=0), F32, 20, {"different": 6}),
+    "gemma4-inputs-f32": (Gemma4TextConfig(**SMALL, **{**GEMMA4, "tie_word_embeddings": False},
+                                           hidden_size_per_layer_input=6, layer_types=ALTERNATE * 2), F32, 20,
+                          {"different": 6}),
+    "deepseek-v3-f32": (DeepseekV3Config(**{**SMALL, "num_key_value_heads": 4}, kv_lora_rank=12, q_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4,
+                                         v_head_dim=4, n_routed_experts=6, num_experts_per_tok=2, n_group=2, topk_group=1,
+                                         moe_intermediate_size=8, first_k_dense_replace=1, rope_parameters={
+                                             **YARN, "mscale": 1.0, "mscale_all_dim": 1.0}), F32, 20, {}),
+    "deepseek-v2-f16": (DeepseekV2Config(**{**SMALL, "num_key_value_heads": 4}, kv_lora_rank=8, q_lora_rank=None, qk_nope_head_dim=4,
+                                         qk_rope_head_dim=4, v_head_dim=6, n_routed_experts=4, num_experts_per_tok=2,
+                                         moe_intermediate_size=8, n_shared_experts=1), F16, 20, {}),
+    "dots1-f32": (Dots1Config(**SMALL, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=8,
+                              n_shared_experts=1, first_k_dense_replace=1, sliding_window=24, max_window_layers=2),
+                  F32, 20, {}),
+    "hunyuan-f32": (HunYuanDenseV1Config(**SMALL, head_dim=8, rope_parameters=rope(
+        "dynamic", alpha=50.0, factor=1.0)), F32, 20, {}),
+    "arcee-f16": (ArceeConfig(**SMALL), F16, 20, {}),
+    "apertus-f32": (ApertusConfig(**SMALL), F32, 20, {}),
     # How folders are written.
     "llama-bare-names-bf16": (LlamaConfig(**SMALL), BF16, 20, {"after": without_prefix}),
     "llama-untied-in-words-f16": (LlamaConfig(**SMALL), F16, 20, {"edit": tie_in_words}),
@@ -375,7 +434,8 @@ def main():
     chosen = parser.parse_args().names
     OUT.mkdir(parents=True, exist_ok=True)
     golden.write_tokenizer_once(OUT)
-    for name, (config, dtype, length, more) in MODELS.items():
+    models = {**MODELS, **(with_bitsandbytes() if not chosen or any("4" in name for name in chosen) else {})}
+    for name, (config, dtype, length, more) in models.items():
         if not chosen or name in chosen:
             golden.make(OUT / name, config, dtype, length, **more)
 

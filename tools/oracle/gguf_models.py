@@ -18,11 +18,17 @@ import tempfile
 import gguf
 try:
     import llama_cpp
-except ImportError:  # then transformers judges alone
+except ImportError:
     llama_cpp = None
+try:
+    import xllamacpp  # a newer llama.cpp, which quantizes nothing for us
+except ImportError:
+    xllamacpp = None  # without both transformers judges alone
 import numpy
 import torch
-from transformers import (AutoModelForCausalLM, Ernie4_5_MoeConfig, Ernie4_5Config, Glm4MoeConfig, MiniMaxM2Config,
+from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Dots1Config,
+                          Gemma4TextConfig, Glm4MoeLiteConfig,
+                          HunYuanDenseV1Config, Ernie4_5_MoeConfig, Ernie4_5Config, Glm4MoeConfig, MiniMaxM2Config,
                           OlmoeConfig, Qwen2MoeConfig, Exaone4Config, Gemma2Config, Gemma3TextConfig, Glm4Config,
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
@@ -39,7 +45,14 @@ LEGACY = {TYPE.Q8_0: 7, TYPE.Q4_0: 2, TYPE.Q4_1: 3, TYPE.Q5_0: 8, TYPE.Q5_1: 9, 
 CODEBOOKS = ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "MXFP4"]
 KQUANT = {TYPE.Q2_K: 10, TYPE.Q3_K: 12, TYPE.Q4_K: 15, TYPE.Q5_K: 17, TYPE.Q6_K: 18, TYPE.IQ4_XS: 30}
 
-NAMES = {"model.embed_tokens": "token_embd", "model.embedding_norm": "token_embd_norm", "model.norm": "output_norm", "lm_head": "output"}
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "model.embedding_norm": "token_embd_norm", "lm_head": "output",
+         "model.embed_tokens_per_layer": "per_layer_token_embd",
+         "model.per_layer_model_projection": "per_layer_model_proj",
+         "model.per_layer_projection_norm": "per_layer_proj_norm"}
+# Gemma 4's, whose kinds differ: after "blk.N.".
+GEMMA4 = {"layer_scalar": "layer_output_scale.weight", "router.proj.weight": "ffn_gate_inp.weight",
+          "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale",
+          "experts.gate_up_proj": "ffn_gate_up_exps.weight", "experts.down_proj": "ffn_down_exps.weight"}
 BLOCK = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
          "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
@@ -61,14 +74,27 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          "glm4": {**BLOCK, "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
          "seed_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
          "glm4_moe": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
+         "gemma4_text": {**SANDWICH, "post_feedforward_layernorm_1": "post_ffw_norm_1",
+                         "post_feedforward_layernorm_2": "post_ffw_norm_2",
+                         "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "per_layer_input_gate": "inp_gate",
+                         "per_layer_projection": "proj", "post_per_layer_input_norm": "post_norm"},
+         "hunyuan_v1_dense": {**BLOCK, "self_attn.query_layernorm": "attn_q_norm",
+                              "self_attn.key_layernorm": "attn_k_norm"},
+         "apertus": {**BLOCK, "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
+         **{name: {**BLOCK, "self_attn.q_a_proj": "attn_q_a", "self_attn.q_b_proj": "attn_q_b",
+                   "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.q_a_layernorm": "attn_q_a_norm",
+                   "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
+            for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")},
          "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
          "lfm2": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
 ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
-                 "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2", "qwen3_5_text": "qwen35",
-                 "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next"}
-PERMUTED = ("llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
+                 "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
+                 "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
+                 "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", **{
+                     name: "deepseek2" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}}
+PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
@@ -77,6 +103,9 @@ def gguf_name(name, family):
         return f"blk.{name.split('.')[2]}.exp_probs_b.bias"
     if name.endswith(".sinks"):
         return f"blk.{name.split('.')[2]}.attn_sinks.weight"
+    parts = name.split(".", 3)
+    if family == "gemma4_text" and len(parts) == 4 and parts[3] in GEMMA4:
+        return f"blk.{parts[2]}.{GEMMA4[parts[3]]}"
     stem, kind = name.rsplit(".", 1)
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
@@ -165,7 +194,15 @@ def tensors_of(model, config):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         array = p.detach().numpy().astype("<f4")
-        if ".experts." in name:
+        if name.endswith("kv_b_proj.weight"):
+            block, heads, nope = name.split(".")[2], config.num_attention_heads, config.qk_nope_head_dim
+            both = array.reshape(heads, nope + config.v_head_dim, config.kv_lora_rank)
+            out[f"blk.{block}.attn_k_b.weight"] = numpy.ascontiguousarray(both[:, :nope].swapaxes(1, 2))
+            out[f"blk.{block}.attn_v_b.weight"] = numpy.ascontiguousarray(both[:, nope:])
+            continue
+        if "act_fn" in name or name.endswith("rotary_emb.inv_freq"):  # metadata has them
+            continue
+        if ".experts." in name and config.model_type != "gemma4_text":
             out.update(split_experts(name, array, config.model_type == "gpt_oss"))
             continue
         if name.endswith("conv.conv.weight"):
@@ -177,13 +214,16 @@ def tensors_of(model, config):
             array = array.reshape(-1)
         if heads_of(name, config):
             array = permute(array, heads_of(name, config))
-        if (config.model_type.startswith("gemma") or config.model_type in RECURRENT) and "norm" in name:
+        if (golden.adds_one(config) or config.model_type in RECURRENT) and "norm" in name:
             array = array + 1
         out[gguf_name(name, config.model_type)] = array
     parameters = rope_of(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if parameters["rope_type"] == "llama3":
         out["rope_freqs.weight"] = llama3_factors(parameters, head_dim)
+    if config.model_type == "gemma4_text":
+        pairs, turned = config.per_layer_config["full_attention"].head_dim // 2, parameters["partial_rotary_factor"]
+        out["rope_freqs.weight"] = numpy.array([1.0 if i < int(pairs * turned) else 1e30 for i in range(pairs)], "<f4")
     for i in range(getattr(config, "num_nextn_predict_layers", 0)):
         block = f"blk.{config.num_hidden_layers + i}"
         for name in [n for n in out if n.startswith("blk.0.")]:
@@ -219,6 +259,34 @@ def llama3_factors(p, dim):
     return numpy.array(out, "<f4")
 
 
+def write_gemma4(writer, config):
+    kinds = config.layer_types
+    own = [config.per_layer_config[i] for i in range(len(kinds))]
+    first_shared = len(kinds) - config.num_kv_shared_layers
+    wide = 2 if config.use_double_wide_mlp else 1
+    full = config.per_layer_config["full_attention"].head_dim
+    writer.add_feed_forward_length([config.intermediate_size * (wide if i >= first_shared else 1)
+                                    for i in range(len(kinds))])
+    writer.add_head_count_kv([layer.num_key_value_heads for layer in own])
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in kinds])
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    writer.add_key_length(full)
+    writer.add_value_length(full)
+    writer.add_key_length_swa(config.head_dim)
+    writer.add_value_length_swa(config.head_dim)
+    writer.add_rope_dimension_count(full)
+    writer.add_rope_dimension_count_swa(config.head_dim)
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    if config.final_logit_softcapping:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.enable_moe_block:
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.top_k_experts)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+
+
 def write_metadata(writer, config):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     p = rope_of(config)
@@ -229,7 +297,9 @@ def write_metadata(writer, config):
     writer.add_block_count(config.num_hidden_layers + further)
     if further:
         writer.add_nextn_predict_layers(further)
-    if config.model_type == "lfm2":
+    if config.model_type == "gemma4_text":
+        write_gemma4(writer, config)
+    elif config.model_type == "lfm2":
         writer.add_feed_forward_length(config.intermediate_size)  # it is not adjusted
         writer.add_shortconv_l_cache(config.conv_L_cache)
     elif hasattr(config, "intermediate_size"):
@@ -244,17 +314,32 @@ def write_metadata(writer, config):
         writer.add_rope_dimension_sections([1, 1, 0, 0])
     writer.add_head_count(config.num_attention_heads)
     kinds = getattr(config, "layer_types", None) or []
-    writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds]
-                             if config.model_type == "lfm2" else config.num_key_value_heads)
+    if config.model_type != "gemma4_text":
+        writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds]
+                                 if config.model_type == "lfm2" else 1 if hasattr(config, "kv_lora_rank") else
+                                 config.num_key_value_heads)
     if config.model_type == "stablelm":
         writer.add_layer_norm_eps(config.layer_norm_eps)
         writer.add_parallel_residual(False)
     else:
         writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type == "lfm2" else config.rms_norm_eps)
-    writer.add_rope_freq_base(p["rope_theta"])
-    writer.add_rope_dimension_count(int(head_dim * p.get("partial_rotary_factor", 1.0)))
-    writer.add_key_length(head_dim)
-    writer.add_value_length(head_dim)
+    alpha = p.get("alpha")
+    writer.add_rope_freq_base(p["rope_theta"] * (alpha ** (head_dim / (head_dim - 2)) if alpha else 1))
+    if hasattr(config, "kv_lora_rank"):
+        writer.add_kv_lora_rank(config.kv_lora_rank)
+        if config.q_lora_rank:
+            writer.add_q_lora_rank(config.q_lora_rank)
+        writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+        writer.add_value_length(config.kv_lora_rank)
+        writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+        writer.add_value_length_mla(config.v_head_dim)
+        writer.add_rope_dimension_count(config.qk_rope_head_dim)
+        if p.get("mscale_all_dim"):
+            writer.add_rope_scaling_yarn_log_mul(0.1 * p["mscale_all_dim"])
+    elif config.model_type != "gemma4_text":
+        writer.add_rope_dimension_count(int(head_dim * p.get("partial_rotary_factor", 1.0)))
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
     if getattr(config, "sliding_window", None) and config.model_type in ("phi3", "gemma2", "gemma3_text",
                                                                                    "olmo3", "exaone4", "gpt_oss"):
         writer.add_sliding_window(config.sliding_window)
@@ -294,6 +379,26 @@ def write_metadata(writer, config):
         writer.add_leading_dense_block_count(config.moe_layer_start_index)
         writer.add_interleave_moe_layer_step(config.moe_layer_interval)
         writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
+    if config.model_type in ("dots1", "deepseek_v2", "deepseek_v3", "glm4_moe_lite"):
+        writer.add_expert_count(config.n_routed_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_count(config.n_shared_experts)
+        kinds = getattr(config, "mlp_layer_types", None)
+        writer.add_leading_dense_block_count(kinds.count("dense") if kinds else config.first_k_dense_replace)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX if config.model_type == "deepseek_v2" else
+                                      gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(bool(config.norm_topk_prob) and config.model_type != "deepseek_v2")
+        if (getattr(config, "n_group", None) or 1) > 1:
+            writer.add_expert_group_count(config.n_group)
+            writer.add_expert_group_used_count(config.topk_group)
+    if config.model_type == "apertus":
+        blocks = [layer.mlp.act_fn for layer in write_metadata.model.model.layers]
+        writer.add_xielu_alpha_p([float(b.alpha_p.detach()) for b in blocks])
+        writer.add_xielu_alpha_n([float(b.alpha_n.detach()) for b in blocks])
+        writer.add_xielu_beta([float(b.beta) for b in blocks])
+        writer.add_xielu_eps([float(b.eps) for b in blocks])
     if "llama_4_scaling_beta" in p:
         writer.add_attn_temperature_scale(p["llama_4_scaling_beta"])
         writer.add_rope_scaling_yarn_log_mul(p["mscale_all_dim"])
@@ -413,16 +518,51 @@ def by_llama_cpp(path, prompt, n):
     return tokens, rows
 
 
+def by_newer_llama_cpp(path, prompt, n):
+    """Its tokens, and the logarithms of its probabilities."""
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path, parameters.n_ctx, parameters.cpuparams.n_threads = str(path), 256, 2
+    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(parameters)
+    rows, text = [], list(prompt)
+    for _ in range(n):
+        # The answer leaves out tokens that are no whole character: a bias chooses one that is. Probabilities are
+        # those before it.
+        answer = server.handle_completions({"prompt": text, "n_predict": 1, "temperature": 0, "n_probs": golden.VOCAB,
+                                            "logit_bias": [[64, 1000.0]]})
+        rows.append(numpy.full(golden.VOCAB, -numpy.inf))
+        for entry in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]:
+            rows[-1][entry["id"]] = entry["logprob"]
+        text.append(int(rows[-1].argmax()))
+    return text[len(prompt):], rows
+
+
+def compare(ours, theirs):
+    """How far llama.cpp's are from transformers' logits, as a share of the largest."""
+    if not llama_cpp:
+        known = numpy.isfinite(theirs)
+        return numpy.abs((torch.log_softmax(ours.double(), 0).numpy() - theirs)[known]).max() / ours.abs().max()
+    return numpy.abs(ours.numpy() - theirs).max() / ours.abs().max()
+
+
 def load_by_hand(path, model, config):
     """The model with the file's values, for families that transformers' own reader does not know."""
     values = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype("<f4").reshape(t.shape[::-1])
               for t in gguf.GGUFReader(str(path)).tensors}
     with torch.no_grad():
-        named = list(model.named_parameters()) + [b for b in model.named_buffers() if "e_score" in b[0]]
+        named = [p for p in model.named_parameters() if "act_fn" not in p[0]]
+        named += [b for b in model.named_buffers() if "e_score" in b[0] or "layer_scalar" in b[0]]
         for name, p in named:
             if name == "lm_head.weight" and config.tie_word_embeddings:
                 continue
-            if ".experts." in name:
+            if name.endswith("kv_b_proj.weight"):
+                block = f"blk.{name.split('.')[2]}"
+                both = numpy.concatenate([values[f"{block}.attn_k_b.weight"].swapaxes(1, 2),
+                                          values[f"{block}.attn_v_b.weight"]], 1)
+                p.copy_(torch.from_numpy(both.copy()).reshape(p.shape))
+                continue
+            if ".experts." in name and config.model_type != "gemma4_text":
                 inverted = config.model_type == "gpt_oss"
                 parts = [values[n] for n, _ in split_experts(name, numpy.zeros(p.shape, "<f4"), inverted)]
                 array = numpy.concatenate(parts, 1)
@@ -433,7 +573,7 @@ def load_by_hand(path, model, config):
                 array = values[gguf_name(name, config.model_type)]
             if heads_of(name, config):
                 array = unpermute(array, heads_of(name, config))
-            if config.model_type.startswith("gemma") and "norm" in name:
+            if golden.adds_one(config) and "norm" in name:
                 array = array - 1
             p.copy_(torch.from_numpy(array.copy()).reshape(p.shape))
     return model
@@ -487,6 +627,10 @@ FAMILIES = {
 }
 
 
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=8,
+              n_routed_experts=6, moe_intermediate_size=16, n_shared_experts=1)
+
+
 # Families that came later, each in a file of mixed floats and one of quantized blocks where it has experts.
 LATER = dict(BASE, hidden_size=16, intermediate_size=32, num_hidden_layers=4, tie_word_embeddings=False)
 MROPE = {**rope("default"), "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 0]}
@@ -518,6 +662,24 @@ LATER_FAMILIES = {
     "ernie4_5_moe": (Ernie4_5_MoeConfig, {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 16}),
     "minimax_m2": (MiniMaxM2Config, {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2,
                                      "intermediate_size": 16}),
+    "deepseek_v2": (DeepseekV2Config, {**LATENT, "num_experts_per_tok": 2}),
+    "deepseek_v3": (DeepseekV3Config, {**LATENT, "first_k_dense_replace": 1, "num_mtp_layers": 0, "n_group": 2,
+                                       "topk_group": 1, "num_experts_per_tok": 2, "rope_parameters": {
+                                           **rope("yarn", factor=4.0, original_max_position_embeddings=64),
+                                           "mscale": 1.0, "mscale_all_dim": 1.0}}),
+    "glm4_moe_lite": (Glm4MoeLiteConfig, {**LATENT, "num_experts_per_tok": 2, "rms_norm_eps": 1e-6}),
+    "dots1": (Dots1Config, {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                            "n_shared_experts": 1, "first_k_dense_replace": 1, "sliding_window": None,
+                            "num_key_value_heads": 4}),
+    "hunyuan_v1_dense": (HunYuanDenseV1Config, {"head_dim": 8, "rope_parameters": rope(
+        "dynamic", alpha=50.0, factor=1.0)}),
+    "arcee": (ArceeConfig, {}),
+    "apertus": (ApertusConfig, {"rope_parameters": rope("default")}),
+    "gemma4_text": (Gemma4TextConfig, {
+        "head_dim": 8, "global_head_dim": 16, "sliding_window": 16, "tie_word_embeddings": True,
+        "num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3, "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True, "hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": golden.VOCAB,
+        "final_logit_softcapping": 8.0}),
     "qwen3_5_text": (Qwen3_5TextConfig, {"head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
                                          "linear_num_key_heads": 2, "linear_num_value_heads": 6,
                                          "full_attention_interval": 3, "rope_parameters": MROPE}),
@@ -545,7 +707,13 @@ def configs():
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
         kinds = [TYPE.F16] if family in (*RECURRENT, "lfm2") else FLOATS
-        out[f"gguf-{family.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
+        short = family.replace("_text", "") if family == "gemma4_text" else family
+        out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
+    out["gguf-gemma4-experts"] = (Gemma4TextConfig(**{
+        **LATER, **LATER_FAMILIES["gemma4_text"][1], "num_kv_shared_layers": 0, "use_double_wide_mlp": False,
+        "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "hidden_size_per_layer_input": 0, "enable_moe_block": True, "num_experts": 6, "top_k_experts": 2,
+        "moe_intermediate_size": 32, "attention_k_eq_v": True, "num_global_key_value_heads": 1}), FLOATS, 0.004, 0)
     out["gguf-qwen3-moe-legacy"] = (Qwen3MoeConfig(**{
         **BASE, "num_hidden_layers": 2, "head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2,
         "moe_intermediate_size": 32, "norm_topk_prob": True}), LEGACY, 0.03, 0)
@@ -582,11 +750,11 @@ def settle(judge, path, margin, seed, n):
     are from them as a share of the largest)."""
     for attempt, prompt in enumerate(prompts_of(judge, 24, margin, n, seed)):
         tokens, rows, _ = golden.greedy(judge, prompt, n)
-        if not llama_cpp:
+        if not llama_cpp and not xllamacpp:
             return prompt, tokens, rows, 0
-        theirs, other = by_llama_cpp(path, prompt, n)
+        theirs, other = (by_llama_cpp if llama_cpp else by_newer_llama_cpp)(path, prompt, n)
         if theirs == tokens:
-            error = max(numpy.abs(a.numpy() - b).max() / a.abs().max() for a, b in zip(rows, other))
+            error = max(compare(a, b) for a, b in zip(rows, other))
             return prompt, tokens, rows, error
         print(f"  llama.cpp says {theirs}, transformers {tokens}", flush=True)
         if attempt == 5:
@@ -601,7 +769,9 @@ def make(name, config, kinds, margin, split):
     first = sum(name.encode())  # so that no two families share their weights
     for seed in range(first, first + 20):
         model = AutoModelForCausalLM.from_config(config).float().eval()
-        golden.randomise(model, seed, config.model_type.startswith("gemma") or config.model_type in RECURRENT)
+        golden.randomise(model, seed, golden.adds_one(config) or config.model_type in RECURRENT)
+        write_metadata.model = model
+        config.allow_global_per_layer_attribute_access = True  # Gemma 4's head_dim is the sliding blocks'
         if config.model_type in (*RECURRENT, "lfm2"):
             model = model.half().float()
         with torch.no_grad():

@@ -9,6 +9,7 @@ A golden folder holds the model as transformers saved it and two files of ours:
 """
 import json
 import pathlib
+import re
 import shutil
 
 import numpy
@@ -48,15 +49,22 @@ def write_tokenizer(folder):
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
+def adds_one(config):
+    """Whether the family's norms multiply by 1 + weight."""
+    return config.model_type in ("gemma2", "gemma3_text")
+
+
 def randomise(model, seed, plus_one):
     """Weights large enough that every part of the arithmetic shows in the logits."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=generator)
-            if name.endswith(("norm.weight", "layernorm.weight")):
+            if re.search(r"norm(_\d)?\.weight$", name):
                 p.copy_(0.2 * noise + (0 if plus_one and "linear_attn" not in name else 1))
-            elif name.endswith(".bias"):
+            elif name.endswith(("router.scale", "per_expert_scale")):
+                p.copy_(0.2 * noise + 1)
+            elif name.endswith(".bias") or "act_fn.alpha" in name:
                 p.copy_(0.3 * noise)
             elif name.endswith((".sinks", ".dt_bias")):
                 p.copy_(noise)
@@ -65,13 +73,16 @@ def randomise(model, seed, plus_one):
             elif name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
                 p.copy_(noise * (3 / p.shape[1] ** 0.5))  # so large that some are clamped
             elif "embed_tokens" in name:
-                p.copy_(noise * ((0.6 if plus_one else 2.5) / p.shape[1] ** 0.5))
+                p.copy_(noise * ((0.6 if model.config.model_type.startswith("gemma") else 2.5) / p.shape[1] ** 0.5))
             elif "lm_head" in name:
                 p.copy_(noise * (3 / p.shape[1] ** 0.5))
             elif ".q_proj." in name or ".k_proj." in name or ".qkv_proj." in name:
                 p.copy_(noise * (0.9 / p.shape[1] ** 0.5))
             else:
                 p.copy_(noise * (1.1 / p.shape[1] ** 0.5))
+        for name, buffer in sorted(model.named_buffers()):
+            if name.endswith("layer_scalar"):
+                buffer.copy_(1 + 0.2 * torch.randn(buffer.shape, generator=generator))
 
 
 class Nothing(torch.nn.Module):
@@ -92,18 +103,23 @@ class Removed:
     def __init__(self, model, attention, mlp):
         self.layers, self.attention, self.mlp = model.model.layers, attention, mlp
         self.gives_two = model.config.model_type == "gpt_oss"
+        self.attention_name = "self_attn"
         self.name = "shared_mlp" if hasattr(self.layers[0], "shared_mlp") else "mlp"
+        self.attention_gives_two = True
+        if model.config.model_type == "gemma4_text":  # other blocks read an attention's keys; experts stand beside an MLP
+            self.attention_name, self.name = "post_attention_layernorm", "post_feedforward_layernorm"
+            self.attention_gives_two = False
 
     def __enter__(self):
-        self.kept = [(layer.self_attn, getattr(layer, self.name)) for layer in self.layers]
+        self.kept = [(getattr(layer, self.attention_name), getattr(layer, self.name)) for layer in self.layers]
         for b in self.attention:
-            self.layers[b].self_attn = Nothing(True)
+            setattr(self.layers[b], self.attention_name, Nothing(self.attention_gives_two))
         for b in self.mlp:
             setattr(self.layers[b], self.name, Nothing(self.gives_two))
 
     def __exit__(self, *_):
         for layer, (attention, mlp) in zip(self.layers, self.kept):
-            layer.self_attn = attention
+            setattr(layer, self.attention_name, attention)
             setattr(layer, self.name, mlp)
 
 
@@ -213,7 +229,7 @@ def make(folder, config, dtype, prompt_length, edit=None, after=None, shard=None
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         model = AutoModelForCausalLM.from_config(config)
-        randomise(model, seed, config.model_type.startswith("gemma"))
+        randomise(model, seed, adds_one(config))
         model.generation_config.eos_token_id = END
         model = model.to(dtype)
         model.save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))

@@ -34,6 +34,13 @@ static void print_shape(const struct model* model) {
 	printf("attention    %d query heads of %d over %d key/value heads", s->heads, s->head_dim, s->kv_heads);
 	if (s->sliding_window > 0)
 		printf(", sliding window %d", s->sliding_window);
+	if (s->full_head_dim > 0)
+		printf("; blocks that see everything have heads of %d over %d", s->full_head_dim, s->full_kv_heads);
+	if (s->sharing_from > 0)
+		printf("\n             the last %d blocks read the keys and values of earlier ones",
+		       s->n_blocks - s->sharing_from);
+	if (s->token_input > 0)
+		printf("\n             each block takes %d elements of the token beside the stream", s->token_input);
 	if (s->attention_gated)
 		printf(", each head's output times the sigmoid of a gate");
 	if (attention_blocks(s) < s->n_blocks) {
@@ -62,8 +69,10 @@ static void print_weights(const struct model* model) {
 	const struct model_shape* const s = &model->weights.shape;
 	const int context = s->context < 4096 ? s->context : 4096;
 	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
-	const double cache =
-	    2.0 * bytes * context * attention_blocks(s) * s->kv_heads * s->head_dim + (double)recurrent_bytes(s);
+	double cache = (double)recurrent_bytes(s);
+	for (int b = 0; b < s->n_blocks; b++)
+		if (block_keys_of(s, b) == b && !block_set_has(&s->recurrent, b))
+			cache += 2.0 * bytes * context * block_kv_heads(s, b) * block_head_dim(s, b);
 	printf("weights      %.1f million, mostly %s, %.1f MiB\n", model->parameters / 1e6,
 	       dtype_name(model->dtype), (double)model->weight_bytes / 1048576);
 	printf("cache        %.1f MiB for %d tokens in %s (--context, --cache-type)\n", cache / 1048576, context,
@@ -153,7 +162,10 @@ static bool check_weights(struct check* c, const struct weight_table* w) {
 	bool good = check_tensor(c, &w->embedding, "embedding", -1) &&
 	            check_tensor(c, &w->output_norm, "output norm", -1) &&
 	            check_tensor(c, &w->output_norm_bias, "output norm bias", -1) &&
-	            check_tensor(c, &w->output, "output head", -1);
+	            check_tensor(c, &w->output, "output head", -1) &&
+	            check_tensor(c, &w->input_embedding, "embedding of the blocks' inputs", -1) &&
+	            check_tensor(c, &w->input_projection, "projection of the blocks' inputs", -1) &&
+	            check_tensor(c, &w->input_projection_norm, "norm of the blocks' inputs", -1);
 	for (int b = 0; b < w->shape.n_blocks && good; b++)
 		good = check_block(c, &w->block[b], w->shape.n_experts, b);
 	return good;

@@ -10,9 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/decode/engine.h"
 #include "core/decode/session.h"
-#include "core/model/free_memory.h"
 #include "streams/json_text.h"
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"
@@ -101,8 +99,12 @@ void report_draft_weights(const struct runtime* r, bool at_end) {
 /* Bytes of the KV cache for the context that the options give. */
 static double cache_bytes(const struct runtime* r, int* context) {
 	const struct model_shape* const shape = &r->model->weights.shape;
-	*context = r->engine ? r->engine->context : options_context(&r->options, r->model);
-	return *context * options_token_bytes(&r->options, r->model) + (double)recurrent_bytes(shape);
+	const char* const type = r->options.cache_type;
+	*context = options_context(&r->options, r->model);
+	const bool wide = strcmp(type, "f32") == 0 || (strcmp(type, "auto") == 0 && r->model->dtype == DTYPE_F32);
+	const double element = strcmp(type, "q8_0") == 0 ? 34.0 / 32 : wide ? 4 : 2;
+	return 2.0 * element * *context * attention_blocks(shape) * shape->kv_heads * shape->head_dim +
+	       (double)recurrent_bytes(shape);
 }
 
 bool runtime_open_engine(struct runtime* r, struct error* error) {
@@ -117,10 +119,8 @@ bool runtime_open_engine(struct runtime* r, struct error* error) {
 	r->name = w->alias ? w->alias : swiftlet_model_name(r->model);
 	int context;
 	const double bytes = cache_bytes(r, &context);
-	/* each cache begins with what others hold already */
-	if (w->shared && !(o->cache_memory > 0))
-		o->cache_memory =
-		    fmin(4 * bytes, fmax(bytes, memory_available() / 2)) * (context + 2 * MAX_ROWS) / context;
+	if (w->shared && !(o->cache_memory > 0)) /* each cache begins with what others hold already */
+		o->cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
 	r->engine = swiftlet_engine_open(r->model, o, error->message, sizeof error->message);
 	r->load_seconds = seconds_now() - started;
 	return r->engine != NULL;
