@@ -418,6 +418,30 @@ static void attention_mass(void** state) {
 	}
 }
 
+/* Keys that are values, in rows: the bits of such keys by dimension. */
+static void attention_keys_are_values(void** state) {
+	(void)state;
+	static struct guarded apart, one;
+	static float scores[70 * 600];
+	for (int round = 0; round < 100 * (n_fast + 1); round++) {
+		const struct cpu_kernels* k =
+		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
+		struct attention_case c;
+		make_case(&c);
+		const int n = c.row.group * c.row.head_dim;
+		for (int i = 0; i < c.row.base + 300; i++)
+			key_put(c.row.type, page_of(&c, i), i % PAGE_SLOTS, slot_of(&c, c.row.value, i), c.row.head_dim);
+		if (n <= MOST * 3) {
+			k->attention((float*)(void*)apart.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			c.row.key = c.row.value;
+			k->attention((float*)(void*)one.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			assert_memory_equal(apart.bytes, one.bytes, (size_t)n * sizeof(float));
+		}
+		free(c.q);
+		free(c.memory);
+	}
+}
+
 enum { TOGETHER = 8 };
 
 /* Rows of one tree: each has some of the case's ancestors, then others of its own, and its own window. */
@@ -541,6 +565,7 @@ int main(void) {
 	                                   cmocka_unit_test(attention_division),
 	                                   cmocka_unit_test(attention_together),
 	                                   cmocka_unit_test(attention_mass),
+	                                   cmocka_unit_test(attention_keys_are_values),
 	                                   cmocka_unit_test(delta_steps)};
 	return cmocka_run_group_tests(tests, find_fast, NULL);
 }
