@@ -13,9 +13,27 @@
 
 enum { CONTEXT = 900, VOCAB = 96, ROWS = 5 };
 
-static struct random_model* make_model(int n_blocks, int with, uint64_t seed) {
+/* Heads of one size, of two sizes and blocks that read others' keys (Gemma 4), or latent keys (DeepSeek-V2).
+ */
+enum kind { USUAL, TWO_SIZES, LATENT, KINDS };
+
+static struct random_model* make_model(enum kind kind, int n_blocks, int with, uint64_t seed) {
 	static const enum dtype types[] = {DTYPE_F16};
-	struct model_shape shape = random_shape(n_blocks, 64, 4, 2, 32, 96, VOCAB);
+	struct model_shape shape = random_shape(n_blocks, 64, 4, kind == LATENT ? 1 : 2, 32, 96, VOCAB);
+	if (kind == TWO_SIZES) {
+		shape.full_head_dim = shape.rope.dim = 64;
+		shape.full_kv_heads = 4;
+		shape.sliding_rope = (struct rope){.dim = 32, .theta = 100, .factor = 1, .attention_factor = 1};
+		shape.sharing_from = n_blocks - 1;
+	}
+	if (kind == LATENT) {
+		shape.rope.dim = 8;
+		shape.latent = 24;
+		shape.query_latent = 12;
+		shape.nope_dim = 10;
+		shape.value_dim = 14;
+		shape.latent_epsilon = 1e-6f;
+	}
 	if (with & WITH_WINDOW)
 		shape.sliding_window = 100;
 	return random_model_make(&shape, types, 1, with, seed);
@@ -94,10 +112,11 @@ static void whole_lists(void** state) {
 	(void)state;
 	int32_t token[CONTEXT], page[8 * 16];
 	float all[ROWS * VOCAB], listed[ROWS * VOCAB];
-	for (int round = 0; round < 18; round++) {
+	for (int round = 0; round < 18 * KINDS; round++) {
 		if (!runs_here(isas[round % 3]))
 			continue;
-		struct random_model* m = make_model(4, round % 2 ? WITH_WINDOW : 0, 7 + (uint64_t)round);
+		struct random_model* m =
+		    make_model((enum kind)(round / 18), 4, round % 2 ? WITH_WINDOW : 0, 7 + (uint64_t)round);
 		struct backend* b = open_backend(m, isas[round % 3], 1 + round % 2);
 		struct cache* c = open_cache(b, types[round / 3 % 3]);
 		const int n = 300 + 47 * round % 500;
@@ -129,7 +148,7 @@ static void unlisted_pages(void** state) {
 	for (int round = 0; round < 12; round++) {
 		if (!runs_here(isas[round % 3]))
 			continue;
-		struct random_model* m = make_model(1, 0, 70 + (uint64_t)round);
+		struct random_model* m = make_model(round % 2 ? LATENT : USUAL, 1, 0, 70 + (uint64_t)round);
 		struct backend* b = open_backend(m, isas[round % 3], 1 + round % 2);
 		const int n = 600 + 13 * round;
 		struct cache *c = open_cache(b, types[round / 3 % 3]), *d = open_cache(b, types[round / 3 % 3]);
@@ -158,11 +177,10 @@ static void unlisted_pages(void** state) {
 
 /* Lists hold page 0 and the budget's pages, ascending, before the last whole one; the same ones however many
  * threads and rows a pass had; none before anything was noted, and none when all of the text is forgotten. */
-static void lists(void** state) {
-	(void)state;
+static void lists_of(enum kind kind) {
 	int32_t token[CONTEXT], page[2][3 * 5];
 	struct page_list list[2];
-	struct random_model* m = make_model(3, 0, 5);
+	struct random_model* m = make_model(kind, 3, 0, 5);
 	for (int threads = 1; threads <= 2; threads++) {
 		struct backend* b = open_backend(m, "auto", threads);
 		struct cache* c = open_cache(b, DTYPE_F16);
@@ -190,6 +208,12 @@ static void lists(void** state) {
 	}
 	assert_memory_equal(page[0], page[1], sizeof page[0]);
 	random_model_free(m);
+}
+
+static void lists(void** state) {
+	(void)state;
+	for (int kind = 0; kind < KINDS; kind++)
+		lists_of((enum kind)kind);
 }
 
 int main(void) {
