@@ -41,8 +41,9 @@ SWIFTLET_API void swiftlet_options_free(swiftlet_options*);
  * with the message when the value is out of range. */
 SWIFTLET_API int swiftlet_options_set(swiftlet_options*, const char* name, const char* value, char* message,
                                       size_t size);
-/* One option's value as text that swiftlet_options_set takes. False when there is no such option, or when it
- * is not a single value (drafters, tree-top-k, preset). */
+/* One option's value as text that swiftlet_options_set takes; of one that is not set what stands for that:
+ * "", 0, or -1 for opt-budget. False when there is no such option, or when it is not a single value
+ * (drafters, tree-top-k, preset). */
 SWIFTLET_API bool swiftlet_options_get(const swiftlet_options*, const char* name, char* text, size_t size);
 /* Seconds, in place of the monotonic clock. The search then has no thread of its own, so that all repeats. */
 SWIFTLET_API void swiftlet_options_set_clock(swiftlet_options*, double (*clock)(void* user), void* user);
@@ -53,7 +54,7 @@ SWIFTLET_API void swiftlet_options_set_progress(swiftlet_options*, void (*progre
 /* ---- model, engine, session --------------------------------------------------------------- */
 
 /* spec as MODEL on the command line. The options say which backend it is for (synth: weights for a GPU
- * are made on the GPU, unless draft_bits asks for a copy of them); NULL: the CPU. */
+ * are made on the GPU, unless draft-bits asks for a copy of them); NULL: the CPU. */
 SWIFTLET_API swiftlet_model* swiftlet_model_open(const char* spec, const swiftlet_options*, char* message,
                                                  size_t size);
 SWIFTLET_API void swiftlet_model_close(swiftlet_model*);

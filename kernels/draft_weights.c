@@ -172,7 +172,7 @@ bool draft_weights_by_channel(const struct draft_weights* draft, int sub_layer) 
 	return map && block_map_present(&map[first]) && block_map_present(&map[first + 1]);
 }
 
-/* Sub-layers without all their maps (experts) have no draft weights. */
+/* Sub-layers without all their maps (experts, latent attention) have no draft weights. */
 static bool plan_columns(struct draft_weights* draft, struct error* error) {
 	if (!column_copy_plan(&draft->columns, draft->stored, error))
 		return false;

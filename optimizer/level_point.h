@@ -3,7 +3,8 @@
  * A point says which share of the layers' draft weights a step reads, how the channels are shared out among
  * the kinds of map and among the thirds of the blocks, and how many whole blocks are left out. Each map then
  * keeps the share s·kind·third of its channels, at most all, with the scale s that makes the share read come
- * out as the point says. All coordinates are in [0, 1]. */
+ * out as the point says. All coordinates are in [0, 1]; of kinds and thirds they
+ * stand for the logarithm of the ratio to the MLP's input and to the middle third. */
 #ifndef SWIFTLET_OPTIMIZER_LEVEL_POINT_H
 #define SWIFTLET_OPTIMIZER_LEVEL_POINT_H
 
@@ -11,11 +12,10 @@
 
 enum level_dimension {
 	LEVEL_READ,      /* share of the layers' bytes, on a logarithmic scale from LEVEL_LEAST to 1 */
-	LEVEL_ATTENTION, /* attention's input, its output and down's input over the MLP's input: the logarithm of
-	                  */
-	LEVEL_OUTPUT,    /* the ratio */
-	LEVEL_DOWN,
-	LEVEL_FIRST, /* the first and the last third over the middle one, likewise */
+	LEVEL_ATTENTION, /* attention's input */
+	LEVEL_OUTPUT,    /* attention's output */
+	LEVEL_DOWN,      /* down's input */
+	LEVEL_FIRST,     /* the first third */
 	LEVEL_LAST,
 	LEVEL_BLOCKS, /* share of the blocks that are left out, up to LEVEL_MOST_BLOCKS */
 	LEVEL_DIMS

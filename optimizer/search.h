@@ -115,7 +115,8 @@ void search_observe(struct search*, const struct proposal*, int matches, int row
  */
 void search_spend(struct search*, bool freely);
 /* Whether nothing is worth scoring then: a row that scores levels costs about as much as a draft step, and
- * the levels that were found beat those it starts from by no more than noise (docs/lessons.md). */
+ * the levels that were found at a given share read beat those it starts from by no more than noise
+ * (docs/lessons.md). */
 bool search_spares(const struct search*);
 /* An observation from elsewhere (an import, a client): window 0 is "unknown". */
 void search_observe_mask(struct search*, const struct mask*, int matches, int rows, int64_t window);

@@ -70,7 +70,6 @@ struct driver {
 
 /* Puts a driver in the planner's place, before the first request. The session closes it. */
 void session_set_driver(struct session*, struct driver*);
-struct driver* session_driver(const struct session*); /* NULL: rounds are planned */
 
 /* A session as its driver sees it. Pointers are the session's. */
 struct session_view {

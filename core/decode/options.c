@@ -2,6 +2,8 @@
 #include "core/decode/options.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +16,28 @@
 #define HEADING_ROW(text)                                                                                    \
 	{ .name = text, .type = OPTION_HEADING }
 
+/* The C locale for as long as numbers are read and written: a host program may have set one with decimal
+ * commas. */
+static locale_t use_points(locale_t* before) {
+	const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+	*before = plain ? uselocale(plain) : (locale_t)0;
+	return plain;
+}
+
+static void leave_points(locale_t plain, locale_t before) {
+	if (plain) {
+		uselocale(before);
+		freelocale(plain);
+	}
+}
+
 /* The value behind `word=` in a list such as "auto=0 paper=-1"; NULL when it is not there. */
 static const char* find_word(const char* words, const char* word) {
 	const size_t n = strlen(word);
+	if (n == 0 || word[strcspn(word, "= ")]) /* one word, no piece of the list */
+		return NULL;
 	for (const char* p = words; p && *p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL)
-		if (n > 0 && strncmp(p, word, n) == 0 && (p[n] == '=' || p[n] == ' ' || p[n] == 0))
+		if (strncmp(p, word, n) == 0 && (p[n] == '=' || p[n] == ' ' || p[n] == 0))
 			return p[n] == '=' ? p + n + 1 : p;
 	return NULL;
 }
@@ -280,7 +299,7 @@ static bool read_seed(const char* value, uint64_t* to) {
 	char* end;
 	errno = 0;
 	const unsigned long long seed = strtoull(value, &end, 10);
-	if (errno || end == value || *end || *value == '-')
+	if (errno || *end || *value < '0' || *value > '9')
 		return false;
 	*to = seed;
 	return true;
@@ -298,7 +317,7 @@ static bool read_number(const struct option* option, const char* value, double* 
 	       (option->type == TAKES_REAL || *number == floor(*number));
 }
 
-static bool set(const struct option* option, void* field, const char* value) {
+static bool set_field(const struct option* option, void* field, const char* value) {
 	double number;
 	switch (option->type) {
 	case TAKES_NAME: /* every word of the table fits its field */
@@ -324,6 +343,14 @@ static bool set(const struct option* option, void* field, const char* value) {
 	else
 		*(int*)field = (int)number; /* an enum is an int */
 	return true;
+}
+
+static bool set(const struct option* option, void* field, const char* value) {
+	locale_t before;
+	const locale_t plain = use_points(&before);
+	const bool good = set_field(option, field, value);
+	leave_points(plain, before);
+	return good;
 }
 
 void options_default(struct swiftlet_options* options) {
@@ -397,22 +424,28 @@ static double number_in(const struct option* option, const void* field) {
 		return *(const double*)field;
 	case TAKES_FLAG:
 		return *(const bool*)field;
-	case TAKES_SEED:
-		return (double)*(const uint64_t*)field;
 	default:
 		return *(const int*)field;
 	}
+}
+
+static void write_field(const struct option* option, const void* field, char* text, size_t size) {
+	if (option->type == TAKES_NAME || option->type == TAKES_PATH)
+		snprintf(text, size, "%s", (const char*)field);
+	else if (option->type == TAKES_SEED)
+		snprintf(text, size, "%" PRIu64, *(const uint64_t*)field);
+	else if (!find_word_of(option->words, number_in(option, field), text, size))
+		snprintf(text, size, "%.15g", number_in(option, field));
 }
 
 bool swiftlet_options_get(const struct swiftlet_options* options, const char* name, char* text, size_t size) {
 	const struct option* const option = option_named(name, 0);
 	if (!option || option->type == TAKES_OWN)
 		return false;
-	const void* const field = (const char*)options + option->offset;
-	if (option->type == TAKES_NAME || option->type == TAKES_PATH)
-		snprintf(text, size, "%s", (const char*)field);
-	else if (!find_word_of(option->words, number_in(option, field), text, size))
-		snprintf(text, size, "%.15g", number_in(option, field));
+	locale_t before;
+	const locale_t plain = use_points(&before);
+	write_field(option, (const char*)options + option->offset, text, size);
+	leave_points(plain, before);
 	return true;
 }
 

@@ -398,9 +398,6 @@ void session_adopt(struct session* s, const struct mask* mask, double matchness)
 }
 
 void session_set_driver(struct session* s, struct driver* driver) { s->driver = driver; }
-struct driver* session_driver(const struct session* s) {
-	return s->driver;
-}
 
 struct session_view session_view(struct session* s) {
 	return (struct session_view){.engine = s->engine,

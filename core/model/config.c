@@ -418,13 +418,18 @@ static bool read_factors(const struct source* s, const char* field, int n, float
 	return true;
 }
 
+/* Room for two factors of each of n pairs. */
+static bool open_factors(const struct source* s, int n) {
+	if (s->config->factors)
+		return fail(s, "two RoPE scalings with factors of their own are given, expected at most one");
+	s->config->factors = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
+	return s->config->factors || fail(s, "out of memory");
+}
+
 static bool read_longrope(const struct source* s, struct rope* r) {
 	const int n = r->dim / 2;
-	if (s->config->factors)
-		return fail(s, "two LongRoPE scalings are given, expected at most one");
-	s->config->factors = calloc((size_t)(n ? n : 1), 2 * sizeof(float));
-	if (!s->config->factors)
-		return fail(s, "out of memory");
+	if (!open_factors(s, n))
+		return false;
 	r->short_factor = s->config->factors;
 	r->long_factor = s->config->factors + n;
 	if (!read_factors(s, "short_factor", n, s->config->factors) ||
@@ -512,9 +517,8 @@ static bool read_proportional(const struct source* s, struct rope* r) {
 	if (!read_float(s, "partial_rotary_factor", 0, 1, &share))
 		return false;
 	const int pairs = r->dim / 2, turned = (int)((double)share * r->dim / 2 + 1e-4);
-	s->config->factors = calloc((size_t)(pairs ? pairs : 1), 2 * sizeof(float));
-	if (!s->config->factors)
-		return fail(s, "out of memory");
+	if (!open_factors(s, pairs))
+		return false;
 	for (int i = 0; i < pairs; i++)
 		s->config->factors[i] = i < turned ? 1.0f : powf(10, NEVER);
 	r->short_factor = s->config->factors;
@@ -539,7 +543,7 @@ static bool read_alpha(const struct source* s, struct rope* r, bool* done) {
 
 static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_kind, struct rope* r) {
 	const struct source in = within(s, scaling);
-	const cJSON* kind = json_field(scaling, "rope_type");
+	const cJSON* kind = json_field(scaling, json_field(scaling, "rope_type") ? "rope_type" : "type");
 	bool done;
 	if (!scaling_kind(&in, r) || !read_alpha(&in, r, &done))
 		return false;
@@ -1225,8 +1229,10 @@ static bool read_full_heads(const struct source* s) {
 static bool read_experts_beside(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	bool experts = false;
-	if (!read_bool(s, "enable_moe_block", &experts) || !experts)
-		return experts == false;
+	if (!read_bool(s, "enable_moe_block", &experts))
+		return false;
+	if (!experts)
+		return true;
 	m->experts_normalised = true;
 	m->router_scale = 1 / sqrtf((float)m->dim);
 	return required(s, "num_experts", MOST_EXPERTS, &m->n_experts) &&
@@ -1407,8 +1413,8 @@ static bool read_ends(struct source* s) {
 /* The largest sizes that the arithmetic of a recurrence is done for. */
 static bool check_recurrence(const struct model_shape* m, const char* file, struct error* error) {
 	const struct recurrence* r = &m->recurrence;
-	if (attention_blocks(m) == m->n_blocks)
-		return true;
+	if (attention_blocks(m) == m->n_blocks && r->key_heads == 0 && r->value_heads == 0)
+		return true; /* sizes that no block uses are used to lay out memory, so they are checked as well */
 	if (attention_blocks(m) == 0)
 		return error_set(error, "%s: all %d blocks are recurrent; one at least has to have attention", file,
 		                 m->n_blocks);

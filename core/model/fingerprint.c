@@ -187,9 +187,10 @@ void model_fingerprint(struct model* model) {
 		for (int i = 0; i < BLOCK_PARTS; i++)
 			if (i < FIRST_PARTS || tensor_present(block_tensor(k, i)))
 				add_tensor(&hash, block_tensor(k, i));
-		const double xielu[] = {(double)k->xielu.positive, (double)k->xielu.negative};
+		const double xielu[] = {(double)k->xielu.positive, (double)k->xielu.negative, (double)k->xielu.beta,
+		                        (double)k->xielu.epsilon};
 		if (w->shape.activation == ACTIVATION_XIELU)
-			add_numbers(&hash, xielu, 2);
+			add_numbers(&hash, xielu, 4);
 		for (int e = 0; tensor_present(&k->router) && e < w->shape.n_experts; e++) {
 			add_tensor(&hash, &k->expert[e].w_gate);
 			add_tensor(&hash, &k->expert[e].w_up);

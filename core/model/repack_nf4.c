@@ -114,7 +114,7 @@ static void put(enum dtype type, void* out, int64_t at, float x) {
 		((uint16_t*)out)[at] = type == DTYPE_BF16 ? bf16_from_float(x) : half_from_float(x);
 }
 
-/* False at a scale that is no number. */
+/* False at a weight that is no number. */
 static bool widen(const struct nf4* q, void* out) {
 	const int64_t n = q->rows * q->cols;
 	float scale = 0;
@@ -122,9 +122,10 @@ static bool widen(const struct nf4* q, void* out) {
 		const int byte = q->weight->data[i / 2];
 		if (i % q->block == 0)
 			scale = scale_of(q, i / q->block);
-		if (!isfinite(scale))
+		const float x = float_at(q->map, i % 2 ? byte & 15 : byte >> 4) * scale;
+		if (!isfinite(x))
 			return false;
-		put(q->type, out, i, float_at(q->map, i % 2 ? byte & 15 : byte >> 4) * scale);
+		put(q->type, out, i, x);
 	}
 	return true;
 }

@@ -62,7 +62,7 @@ static bool check_sharing(const struct model_shape* s, struct error* error) {
 
 static bool check_recurrence(const struct model_shape* s, struct error* error) {
 	const struct recurrence* r = &s->recurrence;
-	if (attention_blocks(s) == s->n_blocks)
+	if (attention_blocks(s) == s->n_blocks && r->key_heads == 0 && r->value_heads == 0)
 		return true;
 	if (attention_blocks(s) == 0)
 		return error_set(error,
@@ -369,8 +369,9 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t prepared_bytes(const struct tensor* t) {
-	return t->rows > 1 ? reference_prepared_bytes(t->type, (int)t->cols) : 0;
+/* Of a map, of a single row too. */
+static size_t map_bytes(const struct tensor* t) {
+	return tensor_present(t) ? reference_prepared_bytes(t->type, (int)t->cols) : 0;
 }
 
 /* Bytes of a prepared row for the widest input of any matrix of the model. */
@@ -379,19 +380,18 @@ static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tenso
 	const struct model_shape* s = &b->head.weights->shape;
 	size_t most = larger(reference_prepared_bytes(output->type, (int)output->cols),
 	                     reference_prepared_bytes(DTYPE_Q4_0, (int)output->cols));
-	most = larger(most, prepared_bytes(&b->head.weights->input_projection));
+	most = larger(most, map_bytes(&b->head.weights->input_projection));
 	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
-		for (int j = 0; j < BLOCK_PARTS; j++)
-			most = larger(most, prepared_bytes(block_tensor(k, j)));
-		if (tensor_present(&k->w_beta)) { /* maps, of a single row too */
-			most = larger(most, reference_prepared_bytes(k->w_beta.type, s->dim));
-			most = larger(most, reference_prepared_bytes(k->w_decay.type, s->dim));
-		}
+		const struct tensor* const maps[] = {
+		    &k->wq,   &k->wk,     &k->wv,     &k->wo,     &k->wq_a,    &k->absorb,     &k->w_gate,
+		    &k->w_up, &k->w_down, &k->router, &k->w_beta, &k->w_decay, &k->input_gate, &k->input_out};
+		for (size_t j = 0; j < sizeof maps / sizeof *maps; j++)
+			most = larger(most, map_bytes(maps[j]));
 		for (int e = 0; tensor_present(&k->router) && e < s->n_experts; e++) {
-			most = larger(most, prepared_bytes(&k->expert[e].w_gate));
-			most = larger(most, prepared_bytes(&k->expert[e].w_up));
-			most = larger(most, prepared_bytes(&k->expert[e].w_down));
+			most = larger(most, map_bytes(&k->expert[e].w_gate));
+			most = larger(most, map_bytes(&k->expert[e].w_up));
+			most = larger(most, map_bytes(&k->expert[e].w_down));
 		}
 	}
 	return most;
@@ -527,7 +527,8 @@ static size_t most_shared(const struct cpu_backend* b) {
 	const size_t width = larger(larger(larger(qkv, recurrent), gated),
 	                            larger(larger((size_t)s->dim, (size_t)s->n_experts), inputs));
 	const size_t own = (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim);
-	return larger((size_t)b->slice_rows * larger(width, own), (size_t)b->head_rows * (size_t)s->vocab);
+	return larger((size_t)b->slice_rows * larger(larger(width, own), (size_t)s->query_latent),
+	              (size_t)b->head_rows * (size_t)s->vocab);
 }
 
 static bool open_workspace(struct cpu_backend* b, struct error* error) {

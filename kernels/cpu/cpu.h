@@ -80,7 +80,7 @@ struct cpu_backend {
 
 	struct screened_head screened; /* its memory is NULL where there is none */
 
-	int place[MAX_BLOCKS]; /* of a block among the recurrent ones, or among those with keys and values */
+	int place[MAX_BLOCKS]; /* of a recurrent block among those */
 	struct recurrent_work recurrent;
 
 	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */

@@ -303,11 +303,24 @@ void gate_rows(struct cpu_backend* b, int width, const float* gate_bias, const f
 	spread(b, n, (double)n * width * 8, gate_row, &job);
 }
 
+struct activate_job {
+	struct cpu_backend* b;
+	const struct block_weights* vectors;
+	int width;
+};
+
+static void activate_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct activate_job* job = user;
+	float* const row = nth(job->b->gate, i, job->width);
+	add_bias(row, floats(&job->vectors->b_gate), job->width, 1);
+	activate(job->b->head.weights->shape.activation, &job->vectors->xielu, row, job->width);
+}
+
 /* The activation of an MLP without a gate, which has its bias alone. */
 static void activate_rows(struct cpu_backend* b, int block, int width, int n) {
-	const struct block_weights* vectors = &b->block[block];
-	add_bias(b->gate, floats(&vectors->b_gate), width, n);
-	activate(b->head.weights->shape.activation, &vectors->xielu, b->gate, width * n);
+	struct activate_job job = {b, &b->block[block], width};
+	spread(b, n, (double)n * width * 8, activate_row, &job);
 }
 
 static void run_mlp(struct cpu_backend* b, const struct source* from, int block, const float* x, int n) {

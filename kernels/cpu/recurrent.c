@@ -53,9 +53,9 @@ bool recurrent_open(struct cpu_backend* b, struct error* error) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const struct recurrence* r = &s->recurrence;
 	struct recurrent_work* w = &b->recurrent;
-	int attention = 0;
 	for (int i = 0; i < s->n_blocks; i++)
-		b->place[i] = block_set_has(&s->recurrent, i) ? w->blocks++ : attention++;
+		if (block_set_has(&s->recurrent, i))
+			b->place[i] = w->blocks++;
 	if (w->blocks == 0)
 		return true;
 	const size_t channels = (size_t)recurrence_channels(r), blocks = (size_t)w->blocks;

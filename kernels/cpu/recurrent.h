@@ -53,7 +53,7 @@ struct recurrent_work {
 /* Makes what does not change with the slice; the rest is the workspace's. False with the error set. */
 bool recurrent_open(struct cpu_backend*, struct error*);
 void recurrent_close(struct cpu_backend*);
-/* Floats of a row of `column`. */
+/* Floats of a row of what the maps of a recurrent block give (the backend's `wide`). */
 size_t recurrent_width(const struct model_shape*);
 
 /* Zero states. False on no memory; recurrent_close_cache in both cases. */

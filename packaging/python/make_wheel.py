@@ -46,6 +46,16 @@ def libraries(program):
             yield found.group(1), pathlib.Path(found.group(2))
 
 
+def licence_of(library):
+    """Debian's copyright file of the package that the library is from."""
+    real = str(library.resolve())
+    for name in (real, real.removeprefix("/usr")): # where / and /usr are one, packages know either name
+        found = subprocess.run(["dpkg", "-S", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if found.returncode == 0:
+            return pathlib.Path("/usr/share/doc") / found.stdout.split(":")[0] / "copyright"
+    raise SystemExit(f"make_wheel: no package has {library}, whose licence has to come along")
+
+
 def collect(build, package, version):
     """The package's files, in a folder."""
     shutil.copytree(HERE / "swiftlet", package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -58,6 +68,7 @@ def collect(build, package, version):
     for name, path in {**dict(libraries(build / "swiftlet")), **dict(libraries(build / "swiftlet-bench"))}.items():
         shutil.copy(path, package / "bin" / "lib" / name)
         run("strip", "--strip-unneeded", package / "bin" / "lib" / name)
+        shutil.copy(licence_of(path), package / "bin" / "lib" / f"{name}.copyright")
     share = package / "share" / "swiftlet"
     share.mkdir(parents=True)
     shutil.copytree(SOURCE / "core" / "builtin", share / "builtin")

@@ -16,6 +16,7 @@ enum { APPLICATION_ID = 0x73776674 /* "swft" */, PATIENCE = 5000 };
 
 /* Why the file cannot be opened. What SQLite tried last and how that failed tells less. */
 static const char* cannot_open(const char* path) {
+	const int was = errno;
 	char folder[4096];
 	snprintf(folder, sizeof folder, "%s", path);
 	char* const slash = strrchr(folder, '/');
@@ -24,7 +25,7 @@ static const char* cannot_open(const char* path) {
 	const bool there = access(path, F_OK) == 0;
 	const bool may = there ? access(path, R_OK | W_OK) == 0 : access(slash ? folder : ".", W_OK | X_OK) == 0;
 	if (may)
-		return strerror(errno ? errno : EIO);
+		return strerror(was ? was : EIO);
 	return there                               ? strerror(errno)
 	       : errno == EACCES || errno == EROFS ? "its folder is read-only"
 	                                           : strerror(errno);

@@ -613,8 +613,9 @@ static bool read_body(const char* body, size_t size, int where, int vocab, struc
 	                    .to = q,
 	                    .vocab = vocab,
 	                    .error = e};
-	q->legacy_functions = q->one_tool_call = legacy > 0;
+	q->legacy_functions = legacy > 0;
 	const bool good = legacy >= 0 && (legacy == 0 || rewritten || api_no_memory(e)) && read_fields(&r, where);
+	q->one_tool_call |= legacy > 0; /* whatever parallel_tool_calls says */
 	cJSON_free(rewritten);
 	cJSON_Delete(json);
 	if (!good)

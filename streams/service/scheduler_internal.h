@@ -72,6 +72,7 @@ struct scheduler {
 	struct summary summary;
 	double swept, shown;
 	double iterated;            /* when the last iteration began */
+	int payee;                  /* the slot whose debt is paid next */
 	struct idle_runner* runner; /* NULL: nothing was learned yet while no request ran */
 	double busy_seconds, idle_seconds;
 	bool logged_status; /* that skipping does not pay */

@@ -405,17 +405,20 @@ static void note_grammar(struct slot* slot) {
 
 static bool owes(const struct slot* slot) { return slot->job && slot->debt > 0; }
 
-/* The debts after the time since the last iteration: they are paid one after the other. */
+/* The debts after the time since the last iteration: they are paid one after the other, in turns. */
 static void pay_debts(struct scheduler* s) {
 	const double now = seconds_now();
 	double paid = s->iterated > 0 ? GRAMMAR_SHARE * (now - s->iterated) : 0;
 	s->iterated = now;
-	for (struct slot* slot = s->slot; slot < s->end && paid > 0; slot++)
-		if (owes(slot)) {
-			const double part = fmin(paid, slot->debt);
-			slot->debt -= part;
-			paid -= part;
-		}
+	const int slots = (int)(s->end - s->slot);
+	for (int i = 0; i < slots && paid > 0; i++) {
+		struct slot* const slot = &s->slot[s->payee];
+		const double part = owes(slot) ? fmin(paid, slot->debt) : 0;
+		slot->debt -= part;
+		paid -= part;
+		if (!owes(slot))
+			s->payee = (s->payee + 1) % slots;
+	}
 }
 
 /* Whether a slot that owes nothing runs: nobody else has to be spared. */

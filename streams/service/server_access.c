@@ -117,8 +117,7 @@ static bool add_key(struct server* s, char* line, const char* path, int number, 
 	if (key_number(s, key, strlen(key)))
 		return error_set(e, "%s, line %d: this key is listed twice; delete one of the lines", path, number);
 	if (s->n_keys == SERVER_KEYS)
-		return error_set(e, "%s: more than %d keys; the server takes no more; the server takes no more", path,
-		                 SERVER_KEYS);
+		return error_set(e, "%s: more than %d keys; the server takes no more", path, SERVER_KEYS);
 	struct server_key* added = &s->key[s->n_keys++];
 	*added = (struct server_key){.tenant = find_tenant(s, key, group), .admin = admin};
 	strcpy(added->text, key);
@@ -228,10 +227,20 @@ bool call_origin_allowed(struct http_call* c) {
 
 /* ---- rates -------------------------------------------------------------------------------- */
 
-/* The address that the nearest proxy saw: the last of X-Forwarded-For, which it has added itself. What stands
- * before it is as the client wrote it. False: there is none. */
+static enum MHD_Result take_forwarded(void* last, enum MHD_ValueKind kind, const char* name,
+                                      const char* value) {
+	(void)kind;
+	if (value && strcasecmp(name, "X-Forwarded-For") == 0)
+		*(const char**)last = value;
+	return MHD_YES;
+}
+
+/* The address that the nearest proxy saw: the last of the last X-Forwarded-For, which it has added itself, to
+ * the header's line or as a line of its own. What stands before it is as the client wrote it. False: there is
+ * none. */
 static bool forwarded_address(const struct http_call* c, uint8_t out[16]) {
-	const char* list = call_header(c, "X-Forwarded-For");
+	const char* list = NULL;
+	MHD_get_connection_values(c->connection, MHD_HEADER_KIND, take_forwarded, (void*)&list);
 	const char* const comma = list ? strrchr(list, ',') : NULL;
 	char word[64];
 	struct sockaddr_in four = {.sin_family = AF_INET};

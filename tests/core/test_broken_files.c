@@ -211,6 +211,15 @@ static void config(void** state) {
 	    {"\"model_type\": \"mixtral\", \"num_local_experts\": 99999", "num_local_experts is 99999"},
 	    {"\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [4]",
 	     "mlp_only_layers holds something that is no block of 4"},
+	    {"\"model_type\": \"gemma4_text\", \"enable_moe_block\": \"yes\"",
+	     "enable_moe_block is \"yes\", expected true or false"},
+	    {"\"model_type\": \"gemma4_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": "
+	     "\"proportional\"}, \"sliding_attention\": {\"type\": \"proportional\"}}",
+	     "two RoPE scalings with factors of their own are given"},
+	    /* no block has the sizes, which memory is laid out by all the same */
+	    {"\"model_type\": \"qwen3_5_text\", \"full_attention_interval\": 1, \"linear_num_key_heads\": "
+	     "16777216, \"linear_num_value_heads\": 16777216",
+	     "at most 2^20 elements and 16 are done"},
 	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0]",
 	     "no_rope_layers is not an array of 4 numbers"},
 	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0, 2, 1]",

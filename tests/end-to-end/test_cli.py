@@ -357,11 +357,11 @@ class Chat(EndToEnd):
         if b"libedit" not in subprocess.run(["ldd", SWIFTLET], stdout=subprocess.PIPE).stdout:
             self.skipTest("built without libedit")
         first, second = self.path("first.json"), self.path("second.json")
-        out = self.converse(b"helXlo\033[D\033[D\010\r", b"\033[200~one\rtwo\033[201~\r", b"dropped\003",
-                            f"/save {first}\r".encode())
+        out = self.converse(b"helXlo\033[D\033[D\010\r", b"\033[200~one\rtwo\033[201~\r",
+                            b"\033[200~/a\r//b\033[201~\r", b"dropped\003", f"/save {first}\r".encode())
         self.assertIn("tokens/s", out)
-        self.assertEqual(self.said(first), ["hello", "one\ntwo"])
-        self.converse(b"\033[A" * 4 + b"\r", f"/save {second}\r".encode())
+        self.assertEqual(self.said(first), ["hello", "one\ntwo", "/a\n//b"])
+        self.converse(b"\033[A" * 5 + b"\r", f"/save {second}\r".encode())
         self.assertEqual(self.said(second), ["hello"])
 
 

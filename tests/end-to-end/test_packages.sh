@@ -19,7 +19,11 @@ wheel=$(tools/package wheel "$place/out" "$build")
 python3 -m venv "$place/venv"
 "$place/venv/bin/pip" install -q --no-index "$wheel"
 [ "$("$place/venv/bin/swiftlet" run -p 'Once upon a time' -n 8 --no-store 2> /dev/null)" = "$want" ]
-! ldd "$place"/venv/lib/python3*/site-packages/swiftlet/bin/swiftlet | grep -v "$place" | grep -E 'gsl|openblas|cjson|pcre|microhttpd|sqlite|edit'
+if ldd "$place"/venv/lib/python3*/site-packages/swiftlet/bin/swiftlet | grep -v "$place" |
+	grep -E 'gsl|openblas|cjson|pcre|microhttpd|sqlite|edit'; then
+	echo "the wheel's program takes a library of this machine's"
+	exit 1
+fi
 "$place/venv/bin/swiftlet" pull | grep smollm2-135m > "$place/models"
 cat > "$place/try.py" << 'END'
 import json, urllib.request, swiftlet

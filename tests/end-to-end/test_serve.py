@@ -1,5 +1,5 @@
 """The service from outside: OpenAI's fields and errors, streams equal to `run`, keys, limits, SIGTERM."""
-import base64, concurrent.futures, json, os, re, shutil, socket, subprocess, tempfile, threading, time, urllib.request
+import base64, concurrent.futures, http.client, json, os, re, shutil, socket, subprocess, tempfile, threading, time, urllib.parse, urllib.request
 
 from service import MODEL, PROGRAM, Server, run_text, wait_for
 
@@ -513,6 +513,12 @@ def forwarded():
         assert [ask(s, "192.0.2.1") for _ in range(8)].count(429) >= 4
         assert ask(s, "192.0.2.2") == 200 and ask(s, "192.0.2.1, 192.0.2.3") == 200 and ask(s, "[2001:db8::1]:443") == 200
         assert ask(s, "192.0.2.77, 192.0.2.1:8080") == 429
+        connection = http.client.HTTPConnection(urllib.parse.urlsplit(s.url).netloc, timeout=60)
+        connection.putrequest("GET", "/v1/models")
+        for line in "192.0.2.78", "192.0.2.1":  # a proxy may add a line of its own
+            connection.putheader("X-Forwarded-For", line)
+        connection.endheaders()
+        assert connection.getresponse().status == 429
     with Server("--rate", "2") as s:  # nobody said that there is a proxy
         assert [ask(s, "192.0.2.%d" % i) for i in range(8)].count(429) >= 4
     with Server("--forwarded", "--address-connections", "2") as s:

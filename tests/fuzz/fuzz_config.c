@@ -8,7 +8,9 @@ static void check(const struct config* c) {
 	if (m->n_blocks < 1 || m->n_blocks > MAX_BLOCKS || m->dim < 1 || m->heads < 1 || m->kv_heads < 1 ||
 	    m->heads % m->kv_heads || m->vocab < 1 || m->context < 1 || m->head_dim < 2)
 		abort();
-	if (m->rope.dim < 2 || m->rope.dim > m->head_dim || m->rope.dim % 2 || !(m->rope.factor > 0) ||
+	const int head_dim =
+	    m->full_head_dim ? m->full_head_dim : m->head_dim; /* of the blocks that rope is for */
+	if (m->rope.dim < 2 || m->rope.dim > head_dim || m->rope.dim % 2 || !(m->rope.factor > 0) ||
 	    (m->rope.scaling == ROPE_LONGROPE) != (m->rope.long_factor != NULL))
 		abort();
 	if (m->n_experts < 0 ||

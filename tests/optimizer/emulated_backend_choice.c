@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
+#include "core/decode/options.h"
 #include "core/decode/session.h"
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
-#include "core/decode/options.h"
 
 static swiftlet_engine* open_on(const char* backend, const char* spec, swiftlet_model** model,
                                 char message[512]) {

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
+#include "core/decode/options.h"
 #include "core/draft/drafter.h"
 #include "kernels/backend.h"
-#include "core/decode/options.h"
 
 enum { PROMPT = 12, TOKENS = 40 };
 

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "core/decode/session.h"
 #include "core/decode/options.h"
+#include "core/decode/session.h"
 
 enum { COMMON = 300, PROMPT = 330, TOKENS = 12, TURN_TWO = 530, CONTEXT = 560, VOCAB = 96 };
 enum { LATE = 2 * PREFILL_CHUNK - 4 }; /* with what is generated, more exact rows than a pass takes */

@@ -58,6 +58,7 @@ static void has_every_field(void** state) {
 	                                    "chosen_by",
 	                                    "optimize_steps",
 	                                    "skip_ratio",
+	                                    "read",
 	                                    "c",
 	                                    "expected_speedup",
 	                                    "speedup",

@@ -207,16 +207,6 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 
 /* ---- where the time goes ------------------------------------------------------------------ */
 
-static const char* const part_name[PASS_PARTS + 1] = {
-    "input",      "norms",
-    "Q, K, V",    "rotation, cache",
-    "attention",  "attention's output",
-    "joins",      "gate, up",
-    "activation", "down",
-    "experts",    "head",
-    "result",     "host",
-};
-
 /* Seconds of a step by part, and last what is outside of passes' parts. Each is the least of its samples:
  * what else runs on the machine falls into whichever part is at work. */
 static bool time_parts(struct cache* cache, int depth, int32_t* token, double seconds[PASS_PARTS + 1],
@@ -262,8 +252,9 @@ static bool measure_where(const struct decode* d, struct cache* cache, cJSON* ou
 		good = time_parts(cache, depth[i], &token, seconds, error);
 		cJSON* const one = bench_json_row(list);
 		cJSON_AddNumberToObject(one, "context", depth[i]);
-		for (int k = 0; good && k <= PASS_PARTS; k++)
-			bench_json_number(one, part_name[k], seconds[k]);
+		for (int k = 0; good && k < PASS_PARTS; k++)
+			bench_json_number(one, pass_part_name[k], seconds[k]);
+		bench_json_number(one, "host", good ? seconds[PASS_PARTS] : 0);
 	}
 	return good;
 }

@@ -204,10 +204,9 @@ int bench_pages_main(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "bench pages",
 	    .usage = "MODEL [-i FILE] [-n N] [--json] [options]",
-	    .about = "Measures draft steps whose attention reads few pages of a long text, by how many and how "
-	             "often they are\n"
-	             "listed: how often one says the whole model's next token (alpha, of one step) and what it "
-	             "costs (c).",
+	    .about = "Measures draft steps whose attention reads few pages of a long text, by how many and how\n"
+	             "often they are listed: how often one says the whole model's next token (alpha, of one\n"
+	             "step) and what it costs (c).",
 	    .examples = "  tools/long_prompts --tokens 4000 >long.jsonl\n"
 	                "  swiftlet bench pages smollm2-135m -i long.jsonl --context 8192\n"
 	                "  swiftlet bench pages model.gguf -i long.jsonl --draft-bits 4 --json",

@@ -279,15 +279,16 @@ static struct level_search* open_search(const struct searching* s, const struct 
 static bool evaluate_next(struct searching* s, struct level_search* search, int evaluation,
                           struct error* error) {
 	const struct half* const half = &s->half[LEARN];
-	const int turn = evaluation / ON_A_WINDOW, first = turn * s->windows % half->windows;
+	const int windows = least(s->windows, half->windows); /* each once: its rows count as independent */
+	const int turn = evaluation / ON_A_WINDOW, first = turn * windows % half->windows;
 	struct proposal proposal;
 	int rows = 0;
-	for (int i = first; i < first + s->windows; i++)
+	for (int i = first; i < first + windows; i++)
 		rows += half->window[i % half->windows].size;
 	level_window(search, turn + 1, rows);
 	if (!level_propose(search, &proposal))
 		return error_set(error, "the search proposes nothing");
-	if (!score_windows(s, LEARN, &proposal.mask, first, s->windows, &s->now, error))
+	if (!score_windows(s, LEARN, &proposal.mask, first, windows, &s->now, error))
 		return false;
 	proposal.log_probability = s->now.log_probability / s->now.rows;
 	level_observe(search, &proposal, s->now.matches, s->now.rows);
@@ -343,6 +344,11 @@ static bool read_shares(struct searching* s, const char* text) {
 static int check_search_options(struct bench_part* part) {
 	struct searching* s = (struct searching*)part;
 	part->bench.options.draft_bits = 4;
+	bool known = !s->only;
+	for (int p = 0; s->only && p < PROPOSERS; p++)
+		known = known || strncmp(proposers[p].name, s->only, strlen(s->only)) == 0;
+	if (!known)
+		return complain(STATUS_USAGE, "bench search: --only %s, expected random, process or both", s->only);
 	return read_shares(s, s->list)
 	           ? OPTIONS_GO_ON
 	           : complain(STATUS_USAGE, "bench search: --reads %s, expected up to %d numbers from %g to 100",

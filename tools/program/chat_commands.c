@@ -47,10 +47,17 @@ static void regenerate(struct chat* chat, const char* argument) {
 	}
 	if (!(chat->runtime.options.temperature > 0))
 		puts("(at temperature 0 the same question has the same answer; /set temp 0.8 varies it)");
+	const struct chat_message* const last = &c->message[c->n - 1];
+	struct text old = {0};
+	text_add(&old, last->content, last->content_size);
 	conversation_forget(c, c->n - 1, 1);
 	chat->again++;
-	if (!chat_answer(chat, &error))
+	if (!chat_answer(chat, &error)) {
 		complain(STATUS_FAILED, "%s", error.message);
+		if (!old.failed)
+			conversation_append(c, "assistant", old.data ? old.data : "", old.size);
+	}
+	text_free(&old);
 }
 
 static void save_conversation(struct chat* chat, const char* path) {

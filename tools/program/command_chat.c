@@ -151,11 +151,11 @@ static bool read_block(struct chat* chat, const char* first, size_t size, struct
 /* One message or command. False: the conversation ends, with *status. */
 static bool take_line(struct chat* chat, const char* line, size_t size, int* status) {
 	struct error error = {{0}};
-	const bool command = line[0] == '/' && line[1] != '/' && !memchr(line, '\n', size);
+	const bool slash = line[0] == '/' && !memchr(line, '\n', size), command = slash && line[1] != '/';
 	line_editor_remember(chat->editor, line);
 	if (command && !chat_run_command(chat, line))
 		return false;
-	const size_t skip = line[0] == '/' ? 1 : 0;
+	const size_t skip = slash ? 1 : 0; /* of two */
 	if (!command && !answer_message(chat, line + skip, size - skip, &error)) {
 		*status = complain(STATUS_FAILED, "%s", error.message);
 		if (!chat->terminal)

@@ -2,8 +2,10 @@
 #include "tools/program/conversation.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/files/grow.h"
 #include "core/files/json.h"
@@ -59,10 +61,16 @@ bool conversation_save(const struct conversation* c, const char* path, struct er
 		text_put(&text, "}");
 	}
 	text_put(&text, "\n]}\n");
-	FILE* const file = text.failed ? NULL : fopen(path, "w");
+	/* Beside it first, so that a full disk leaves what was saved before; readable by its owner alone. */
+	char part[4096];
+	const bool fits = snprintf(part, sizeof part, "%s.part", path) < (int)sizeof part;
+	const int made = text.failed || !fits ? -1 : open(part, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	FILE* const file = made < 0 ? NULL : fdopen(made, "w");
 	bool good = file && fwrite(text.data, 1, text.size, file) == text.size;
 	if (file)
-		good = fclose(file) == 0 && good;
+		good = fclose(file) == 0 && good && rename(part, path) == 0;
+	if (!good && !fits)
+		errno = ENAMETOOLONG;
 	if (!good)
 		error_set(error, "%s could not be written: %s", path,
 		          text.failed ? "out of memory" : strerror(errno));

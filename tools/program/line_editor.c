@@ -144,7 +144,8 @@ static bool open_edit(struct line_editor* e, const char* path) {
 	el_set(e->edit, EL_EDITOR, "emacs");
 	el_set(e->edit, EL_HIST, history, e->history);
 	el_set(e->edit, EL_GETCFN, read_character);
-	el_set(e->edit, EL_ADDFN, "insert-paste", "Insert a pasted block", insert_paste);
+	/* wide, since el_set never frees the copies that it makes of the name and the help */
+	el_wset(e->edit, EL_ADDFN, L"insert-paste", L"Insert a pasted block", insert_paste);
 	el_set(e->edit, EL_BIND, "\\e[200~", "insert-paste", NULL);
 	el_set(e->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
 	el_source(e->edit, NULL); /* ~/.editrc, the user's own keys */

@@ -41,7 +41,9 @@ static bool start_mask(struct runtime* r, struct error* error) {
 	return true;
 }
 
-void hide_password(const char* address) {
+/* Overwrites the password of USER:PASSWORD@HOST in a word of the command line, which other users can read in
+ * the list of processes. */
+static void hide_password(const char* address) {
 	char* const rest = address ? strstr((char*)(uintptr_t)address, "://") : NULL;
 	char* const at = rest ? strchr(rest, '@') : NULL;
 	char* const colon = at ? memchr(rest + 3, ':', (size_t)(at - rest) - 3) : NULL;
@@ -53,8 +55,10 @@ void hide_password(const char* address) {
 bool runtime_open_memory(struct runtime* r, struct error* error) {
 	const struct runtime_wish* const w = &r->wish;
 	char path[1024];
-	if (!r->options.bank || !options_plan(&r->options) || (w->mask && !w->store))
+	if (!r->options.bank || !options_plan(&r->options) || (w->mask && !w->store)) {
+		hide_password(w->store);
 		return true;
+	}
 	if (w->store || w->no_store) {
 		r->memory = memory_open(r->model, r->name, w->store, error);
 		hide_password(w->store);

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "core/decode/session.h"
 #include "core/decode/options.h"
+#include "core/decode/session.h"
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "kernels/clock.h"
@@ -73,9 +73,6 @@ void report_draft_weights(const struct runtime*, bool at_end);
 /* The model and the engine, with a progress line of draft weights where standard error is a terminal.
  * False with the error set; close in any case. */
 bool runtime_open_engine(struct runtime*, struct error*);
-/* Overwrites the password of USER:PASSWORD@HOST in a word of the command line, which other users can read in
- * the list of processes. */
-void hide_password(const char* address);
 /* Then the memory: with the store of --store or the usual one, or without. False with the error set. */
 bool runtime_open_memory(struct runtime*, struct error*);
 /* Both, and a session between them that the memory watches. OPTIONS_GO_ON, or the exit status with the

@@ -32,6 +32,10 @@ __version__ = "@VERSION@"
 Messages = Sequence[Mapping[str, Any]]
 
 
+# Requests go to this machine, so never by a proxy.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 class Error(RuntimeError):
     """The program's or the service's own message."""
 
@@ -112,24 +116,24 @@ class LLM:
         """The service behind it, for OpenAI's client: url + "/v1"."""
         return self._server.url
 
-    def generate(self, prompt: str, *, max_tokens: int = 128, temperature: float = 0.0, stop: Sequence[str] = (),
+    def generate(self, prompt: str, *, max_tokens: int = 128, temperature: float = 0.0, stop: str | Sequence[str] = (),
                  seed: int | None = None, **fields: Any) -> Completion:
         """The prompt's text goes on. fields: others of /v1/completions."""
         return self._whole("/v1/completions", {"prompt": prompt, **_body(max_tokens, temperature, stop, seed, fields)})
 
-    def stream(self, prompt: str, *, max_tokens: int = 128, temperature: float = 0.0, stop: Sequence[str] = (),
+    def stream(self, prompt: str, *, max_tokens: int = 128, temperature: float = 0.0, stop: str | Sequence[str] = (),
                seed: int | None = None, **fields: Any) -> Iterator[str]:
         """The same, piece by piece."""
         return self._pieces("/v1/completions", {"prompt": prompt, **_body(max_tokens, temperature, stop, seed, fields)})
 
-    def chat(self, messages: str | Messages, *, max_tokens: int = 512, temperature: float = 0.0, stop: Sequence[str] = (),
+    def chat(self, messages: str | Messages, *, max_tokens: int = 512, temperature: float = 0.0, stop: str | Sequence[str] = (),
              seed: int | None = None, **fields: Any) -> Completion:
         """Answers a conversation by the model's template; a string is one user's message. fields: others of
         /v1/chat/completions."""
         return self._whole("/v1/chat/completions", {"messages": _messages(messages), **_body(max_tokens, temperature, stop, seed, fields)})
 
     def stream_chat(self, messages: str | Messages, *, max_tokens: int = 512, temperature: float = 0.0,
-                    stop: Sequence[str] = (), seed: int | None = None, **fields: Any) -> Iterator[str]:
+                    stop: str | Sequence[str] = (), seed: int | None = None, **fields: Any) -> Iterator[str]:
         """The same, piece by piece."""
         return self._pieces("/v1/chat/completions", {"messages": _messages(messages), **_body(max_tokens, temperature, stop, seed, fields)})
 
@@ -145,7 +149,7 @@ class LLM:
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         try:
-            return urllib.request.urlopen(request)
+            return _direct.open(request)
         except urllib.error.HTTPError as error:
             raise Error(json.load(error)["error"]["message"]) from None
 
@@ -171,10 +175,10 @@ class LLM:
                         yield piece
 
 
-def _body(max_tokens: int, temperature: float, stop: Sequence[str], seed: int | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _body(max_tokens: int, temperature: float, stop: str | Sequence[str], seed: int | None, fields: Mapping[str, Any]) -> dict[str, Any]:
     body: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, **fields}
     if stop:
-        body["stop"] = list(stop)
+        body["stop"] = [stop] if isinstance(stop, str) else list(stop)
     if seed is not None:
         body["seed"] = seed
     return body
