@@ -73,6 +73,8 @@ size_t dtype_block_bytes(enum dtype type);           /* bytes a block */
 size_t dtype_row_bytes(enum dtype type, int64_t cols);
 /* Widens one row; for embeddings, norms and tests. x (cols) */
 void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
+/* Stores x as element `at` of a row in F32, F16 or BF16, rounded to nearest. */
+void dtype_put(enum dtype type, void* row, int64_t at, float x);
 
 /* A matrix of `rows` contiguous rows of `cols` elements; a vector has rows = 1. `data` points into
  * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor

@@ -27,10 +27,6 @@ void probe_end(struct probe* p) {
 	free(p->y);
 }
 
-size_t probe_bytes(const struct probe* p) {
-	return p->x ? PROBE_SAMPLES * (size_t)p->dims * sizeof *p->x : 0;
-}
-
 float probe_chance(const struct probe* p, const float* x) {
 	return (float)logistic_chance(p->weight, p->bias, x, p->dims);
 }

@@ -25,7 +25,6 @@ struct probe {
 /* weight (dims): what was read from a file; NULL: it is learned. False on no memory; close in any case. */
 bool probe_start(struct probe*, int dims, const float* weight, float bias);
 void probe_end(struct probe*);
-size_t probe_bytes(const struct probe*); /* 0 before it is started */
 float probe_chance(const struct probe*, const float* x);
 void probe_see(struct probe*, const float* x, bool right);
 /* Whether enough is new for a fit, and the fit. */

@@ -1,7 +1,7 @@
-/* gpt-oss' experts. In a folder all of a block's lie in stacks: gate and up in one, their rows in turn;
- * floats with the inputs first (experts, inputs, outputs), MXFP4 with the outputs first, as blocks of sixteen
- * bytes (two elements a byte, the lower first) beside their exponents. Here each projection becomes a stack
- * (experts, outputs, inputs) of its own. */
+/* Converts gpt-oss' experts. A folder stores all experts of a block in stacks. Gate and up share one, with
+ * alternating rows. Floats have the inputs first (experts, inputs, outputs). MXFP4 has the outputs first, as
+ * blocks of sixteen bytes (two elements a byte, the lower first) beside their exponents. Here each projection
+ * becomes a stack (experts, outputs, inputs) of its own. */
 #include "core/model/repack.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static void put_floats(const struct stack* s, int64_t expert, int64_t output, ui
 		memcpy(out + (size_t)k * size, from + (size_t)(k * s->outputs) * size, size);
 }
 
-/* Every step-th output from `first` on, as a tensor of its own. */
+/* Makes a tensor of every step-th output from `first` on. */
 static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int64_t first, int64_t step,
                             size_t cut, const char* suffix, struct kept* kept, struct error* error) {
 	char name[256];
@@ -107,11 +107,11 @@ static bool open_bias(struct stack* s, struct error* error) {
 	return true;
 }
 
-/* The names' ends, and what becomes of them. */
+/* The ends of the old names, and the new ones. */
 static const struct kind {
 	const char* suffix;
 	enum { FLOATS, BIAS, BLOCKS } form;
-	const char *first, *second; /* of the rows in turn; NULL: all are the first's */
+	const char *first, *second; /* which of alternating rows; NULL: all rows go to the first */
 } kinds[] = {
     {".experts.gate_up_proj", FLOATS, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
     {".experts.gate_up_proj_blocks", BLOCKS, ".experts.gate_proj.weight", ".experts.up_proj.weight"},

@@ -1,7 +1,6 @@
-/* Weights of one and two bits as GGUF has them since 2026: a scale of 16 bits, then the codes, the first in
- * the lowest bits. Q1_0: 128 codes of one bit, 0 for -d and 1 for d. Q2_0: 64 codes of two, d·(code - 1).
- * Each becomes Q4_0's d·(q - 8), which loses nothing; it takes four, or two times the bytes, and runs
- * everywhere. */
+/* Converts GGUF's weights of one and two bits: a scale of 16 bits, then the codes, the first in the lowest
+ * bits. Q1_0 has 128 codes of one bit, 0 for -d and 1 for d. Q2_0 has 64 codes of two bits, d·(code - 1).
+ * Both become Q4_0, d·(q - 8), exactly. It takes four or two times the bytes and runs on every backend. */
 #include "core/model/repack.h"
 
 #include <string.h>

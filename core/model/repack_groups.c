@@ -14,7 +14,7 @@
 
 #include "kernels/dtype_blocks.h"
 
-enum { TILE = 128 }; /* outputs at a time: neighbours share lines of packed words */
+enum { TILE = 128 }; /* outputs at a time, because neighbours share cache lines of packed words */
 
 struct packed {
 	const struct packing* packing;
@@ -27,7 +27,7 @@ static bool compressed(const struct packed* p) { return p->packing->method == PA
 
 static uint32_t word_at(const struct named_tensor* t, int64_t i) { return load_u32(t->data + 4 * i); }
 
-/* Where output n stands in its word: AWQ deals columns 0 2 4 6 1 3 5 7. */
+/* The place of output n in its word. AWQ stores columns in the order 0 2 4 6 1 3 5 7. */
 static int nibble_of(const struct packed* p, int64_t n) {
 	static const int dealt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 	return p->packing->method == PACKING_AWQ ? dealt[n % 8] : (int)(n % 8);
@@ -163,7 +163,7 @@ static bool find_parts(struct packed* p, const struct tensor_table* table, struc
 	       (!p->order || is_order(p, order, error));
 }
 
-/* Whether every block of 32 inputs is of one group. */
+/* True when each block of 32 inputs belongs to one group. */
 static bool fits_blocks(const struct packed* p) {
 	if (p->inputs % BLOCK_SMALL)
 		return false;
@@ -226,7 +226,7 @@ static bool repack_matrix(struct tensor_table* to, const struct packed* p, struc
 	return repack_add(to, repack_name(name, p->words->name, cut, "weight"), &made, error);
 }
 
-/* Old GPTQ folders give every layer a bias, of zeros where the model has none. */
+/* Old GPTQ folders give every layer a bias, which is zero when the model has none. */
 static void excuse_bias(const struct tensor_table* table, const char* words) {
 	char name[256];
 	struct named_tensor* bias = tensor_table_find(table, repack_name(name, words, 7, "bias"));

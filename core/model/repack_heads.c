@@ -1,10 +1,11 @@
-/* Recurrent blocks' maps whose rows go by key head: each part's rows are brought together. Rows are moved
- * whole, whatever their type. */
+/* Converts recurrent blocks' maps whose rows are sorted by key head: it brings the rows of each part
+ * together. It moves whole rows, so any type works. */
 #include "core/model/repack.h"
 
 #include <string.h>
 
-/* A key head's rows in turn, and what becomes of them; the last two parts may lie in one tensor. */
+/* The parts of a key head's rows in order, and the tensors that they go to. The last two parts may share one
+ * tensor. */
 static const struct kind {
 	const char* suffix;
 	bool chances;
@@ -25,7 +26,7 @@ struct rows {
 	int64_t of_head; /* rows of one, all parts */
 };
 
-/* Rows [at, at + n) of every key head, one head's behind the other's. */
+/* Copies rows [at, at + n) of every key head, one head after another. */
 static void bring_together(struct rows* r, int64_t at, int64_t n) {
 	for (int64_t h = 0; h < r->heads; h++, r->to += (size_t)n * r->bytes)
 		memcpy(r->to, r->from + (size_t)(h * r->of_head + at) * r->bytes, (size_t)n * r->bytes);

@@ -206,18 +206,18 @@ static bool check_recurrent_block(const struct weight_table* w, int i, struct er
 	const struct recurrence* r = &s->recurrence;
 	const struct block_weights* b = &w->block[i];
 	const int64_t channels = recurrence_channels(r), values = recurrence_values(r), d = s->dim;
-	const bool shorter = r->key_dim == 0; /* a short convolution */
+	const bool is_short = r->key_dim == 0; /* a short convolution */
 	const struct expected expected[] = {
-	    {&b->wq, "input map", shorter ? 3 * channels : channels, d, false},
+	    {&b->wq, "input map", is_short ? 3 * channels : channels, d, false},
 	    {&b->wo, "output map", d, values, false},
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->convolution, "convolution", 1, channels * r->kernel, false},
-	    {&b->wk, "gate map", values, d, shorter},
-	    {&b->w_beta, "beta map", r->value_heads, d, shorter},
-	    {&b->w_decay, "decay map", r->value_heads, d, shorter},
-	    {&b->decay_bias, "decay bias", 1, r->value_heads, shorter},
-	    {&b->decay_rate, "decay rates", 1, r->value_heads, shorter},
-	    {&b->state_norm, "norm", 1, r->value_dim, shorter},
+	    {&b->wk, "gate map", values, d, is_short},
+	    {&b->w_beta, "beta map", r->value_heads, d, is_short},
+	    {&b->w_decay, "decay map", r->value_heads, d, is_short},
+	    {&b->decay_bias, "decay bias", 1, r->value_heads, is_short},
+	    {&b->decay_rate, "decay rates", 1, r->value_heads, is_short},
+	    {&b->state_norm, "norm", 1, r->value_dim, is_short},
 	};
 	char whose[48];
 	snprintf(whose, sizeof whose, "recurrent block %d's ", i);

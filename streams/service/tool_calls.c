@@ -639,10 +639,3 @@ void tool_syntax_begin(const struct tool_syntax* s, const char* name, struct tex
 	while (out->size && out->data[out->size - 1] == ' ')
 		out->data[--out->size] = '\0';
 }
-
-bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
-	const struct tool_syntax* s = tool_syntax_of(chat_template);
-	if (s)
-		tool_syntax_begin(s, name, out);
-	return s;
-}

@@ -103,9 +103,7 @@ struct tool_syntax {
 const struct tool_syntax* tool_syntax_of(const char* chat_template);
 /* For models whose template has no calls: the syntax that the prompt asks for (streams/chat_shape.h). */
 extern const struct tool_syntax tool_syntax_generic;
+/* Appends the text that begins an answer which calls a tool (NULL: any tool). */
 void tool_syntax_begin(const struct tool_syntax*, const char* name, struct text* out);
-/* The text that begins an answer which calls a tool (NULL: any tool), in the format that the chat template
- * speaks of. False: it speaks of none. */
-bool tool_call_begin(const char* chat_template, const char* name, struct text* out);
 
 #endif
