@@ -438,13 +438,12 @@ bool mask_entry_fits(const struct mask_entry* entry, int blocks, const char* fin
 	if (force)
 		return true;
 	if (entry->blocks && entry->blocks != blocks)
-		return error_set(error,
-		                 "%s: \"blocks\" is %d, the model has %d (--force takes the mask all the same)", name,
+		return error_set(error, "%s: \"blocks\" is %d, the model has %d (--force takes it anyway)", name,
 		                 entry->blocks, blocks);
 	if (entry->fingerprint[0] && strcmp(entry->fingerprint, fingerprint) != 0)
 		return error_set(error,
 		                 "%s: the mask was learned on another model: \"fingerprint\" is %.12s..., this "
-		                 "model's is %.12s... (--force takes it all the same)",
+		                 "model's is %.12s... (--force takes it anyway)",
 		                 name, entry->fingerprint, fingerprint);
 	return true;
 }

@@ -1,4 +1,4 @@
-/* Samples in a ring, fitted anew now and then. */
+/* Keeps samples in a ring and refits the probe now and then. */
 #include "core/methods/probe.h"
 
 #include <stdlib.h>

@@ -94,7 +94,8 @@ bool adapter_open(struct adapter* a, const char* path, const struct model* model
 	    opened &&
 	    ((!shape_needs_tokens(whole) && !whole->latent && !whole->parallel && !whole->full_head_dim &&
 	      !whole->value_norm) ||
-	     error_set(error, "%s: adapters are not done for %s, whose blocks are not ordinary ones", path,
+	     error_set(error,
+	               "%s: adapters are not supported for %s, because its blocks have more than one input", path,
 	               model->name)) &&
 	    bind_adapter(a, &file, model, error);
 	struct model_shape* shape = &a->weights.shape;

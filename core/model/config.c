@@ -340,7 +340,7 @@ static bool read_listed(const struct source* s, const char* field, struct block_
 	cJSON_ArrayForEach (one, json_field(s->json, field)) {
 		int64_t block;
 		if (!json_whole(one, 0, n - 1, &block))
-			return fail(s, "%s holds something that is no block of %d", field, n);
+			return fail(s, "%s lists something that is not one of %d blocks", field, n);
 		block_set_put(set, (int)block);
 	}
 	return true;
@@ -618,8 +618,8 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, int h
 		return false;
 	if (rotary < 1 && f->rotary == 0)
 		return fail(s,
-		            "partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
-		            "glm4, stablelm and qwen3_5",
+		            "partial_rotary_factor is %g, which is not supported for %s; supported for phi3, glm4, "
+		            "stablelm and qwen3_5",
 		            (double)rotary, f->name);
 	r->dim = (int)((double)head_dim * (double)rotary + 1e-4); /* the share is rounded to a float */
 	return !parameters || read_scaling(s, parameters, by_kind, r);
@@ -774,8 +774,8 @@ static bool read_granite4(const struct source* s) {
 	const cJSON* one;
 	const char* positions = NULL;
 	if (!json_field(s->json, "num_local_experts"))
-		return fail(s, "num_local_experts is missing, which stands for 8: experts beside a shared MLP "
-		               "are not done");
+		return fail(s, "num_local_experts is missing, which means 8; experts beside a shared MLP are not "
+		               "supported, expected 0");
 	if (!types)
 		types = json_field(s->json, "layers_block_type");
 	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
@@ -845,7 +845,8 @@ static bool read_expert_counts(const struct source* s, const char* other_name) {
 	    !read_int(s, "num_experts_per_tok", 1, MOST_EXPERTS, &m->experts_used))
 		return false;
 	return m->experts_used <= m->n_experts ||
-	       fail(s, "num_experts_per_tok is %d, of %d experts", m->experts_used, m->n_experts);
+	       fail(s, "num_experts_per_tok is %d, expected at most the %d experts", m->experts_used,
+	            m->n_experts);
 }
 
 static bool read_mixtral(const struct source* s) {
@@ -885,7 +886,7 @@ static bool read_shared(const struct source* s, const char* count, int by_defaul
 	if (!read_int(s, count, 0, MOST_EXPERTS, &n))
 		return false;
 	if ((int64_t)n * m->expert_ffn > LARGEST)
-		return fail(s, "%s is %d, of a feed-forward of %d", count, n, m->expert_ffn);
+		return fail(s, "%s is %d, which is too many for a feed-forward of %d", count, n, m->expert_ffn);
 	m->shared_ffn = n * m->expert_ffn;
 	return true;
 }
@@ -927,7 +928,7 @@ static bool read_qwen3_5(const struct source* s) {
 	    .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4, .log_rates = true};
 	m->attention_gated = true;
 	if (m->activation != ACTIVATION_SILU)
-		return fail(s, "hidden_act is not silu, the one that %s is done with", s->config->family->name);
+		return fail(s, "hidden_act is not silu, the only one supported for %s", s->config->family->name);
 	return read_int(s, "linear_num_key_heads", 1, LARGEST, &r->key_heads) &&
 	       read_int(s, "linear_num_value_heads", 1, LARGEST, &r->value_heads) &&
 	       read_int(s, "linear_key_head_dim", 1, LARGEST, &r->key_dim) &&
@@ -1022,7 +1023,7 @@ static bool read_minimax_m2(const struct source* s) {
 	if (!read_bool(s, "use_qk_norm", &norms) || !read_string(s, "qk_norm_type", &kind))
 		return false;
 	if (!norms || strcmp(kind, "per_layer") != 0)
-		return fail(s, "use_qk_norm is %s and qk_norm_type \"%.40s\": this runtime does true and per_layer",
+		return fail(s, "use_qk_norm is %s and qk_norm_type \"%.40s\"; supported are true and per_layer",
 		            norms ? "true" : "false", kind);
 	return read_expert_counts(s, "num_experts");
 }
@@ -1120,9 +1121,7 @@ static bool read_latent_sizes(const struct source* s, const struct latent_defaul
 	m->kv_heads = 1;
 	m->attention_scale = 1 / sqrtf((float)(m->nope_dim + m->rope.dim));
 	return (int64_t)m->heads * (m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
-	       fail(s,
-	            "kv_lora_rank %d, qk_nope_head_dim %d and v_head_dim %d are more than this runtime does for "
-	            "%d heads",
+	       fail(s, "kv_lora_rank %d, qk_nope_head_dim %d and v_head_dim %d are too large for %d heads",
 	            m->latent, m->nope_dim, m->value_dim, m->heads);
 }
 
@@ -1315,7 +1314,7 @@ static bool read_gpt_oss(const struct source* s) {
 	if (!read_float(s, "swiglu_limit", 0, 1e6, &limit) || !read_float(s, "swiglu_alpha", 0, 1e6, &alpha))
 		return false;
 	if (limit < 7 || limit > 7 || fabsf(alpha - 1.702f) > 1e-6f)
-		return fail(s, "swiglu_limit is %g and swiglu_alpha %g: this runtime does 7 and 1.702", (double)limit,
+		return fail(s, "swiglu_limit is %g and swiglu_alpha %g; supported are 7 and 1.702", (double)limit,
 		            (double)alpha);
 	return read_expert_counts(s, "num_experts");
 }
@@ -1423,7 +1422,7 @@ static bool check_recurrence(const struct model_shape* m, const char* file, stru
 	    (int64_t)r->key_dim * r->value_dim > 1 << 20)
 		return error_set(error,
 		                 "%s: the recurrent blocks have key heads of %d, value heads of %d and a convolution "
-		                 "of %d; at most 2^20 elements and 16 are done",
+		                 "of %d, expected at most 2^20 elements and 16",
 		                 file, r->key_dim, r->value_dim, r->kernel);
 	return true;
 }
@@ -1447,12 +1446,12 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 		                 m->token_input, m->n_blocks, LARGEST);
 	if (m->rope.dim < 2 || m->rope.dim % 2 || m->rope.dim > head_dim)
 		return error_set(error,
-		                 "%s: RoPE turns %d of a head's %d elements, expected an even number from 2 on", file,
-		                 m->rope.dim, head_dim);
+		                 "%s: RoPE rotates %d of a head's %d elements, expected an even number from 2 on",
+		                 file, m->rope.dim, head_dim);
 	if (m->rope.scaling == ROPE_DYNAMIC && m->rope.dim == 2)
 		return error_set(error, "%s: dynamic RoPE scaling needs heads of more than 2 elements", file);
 	if (m->n_experts && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1))
-		return error_set(error, "%s: %d of %d experts with a feed-forward of %d are not a choice", file,
+		return error_set(error, "%s: %d of %d experts with a feed-forward of %d is not possible", file,
 		                 m->experts_used, m->n_experts, m->expert_ffn);
 	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta > 1) ||
 	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor) ||
@@ -1496,7 +1495,7 @@ static bool read_suppressed(const struct source* s) {
 	cJSON_ArrayForEach (one, list) {
 		int64_t token;
 		if (!json_whole(one, 0, c->shape.vocab - 1, &token))
-			return fail(s, "suppress_tokens holds something that is no token of %d", c->shape.vocab);
+			return fail(s, "suppress_tokens lists something that is not one of %d tokens", c->shape.vocab);
 		c->suppressed[c->n_suppressed++] = (int32_t)token;
 	}
 	return true;

@@ -63,7 +63,7 @@ static bool fits(const struct draft_weights_memory* memory, const struct draft_w
 
 /* The part of the largest cache that the process may count on; 0: unknown. The kernel reports the whole
  * cache. In a virtual machine that is the host's, which other guests share, and sysconf may report ten times
- * too much again. No processor has more than 12 MiB a core: two cores that are told of 260 MiB share them
+ * too much again. No processor has more than 12 MiB a core: two cores that are shown 260 MiB share them
  * with others. */
 static double last_level_cache(void) {
 	static const double MOST_OF_A_CORE = 12 * 0x1p20;

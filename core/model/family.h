@@ -79,7 +79,7 @@ struct family {
 	bool norm_plus_one, scaled_embedding; /* Gemma */
 	enum activation activation;           /* where config.json is silent */
 	enum head_norm head_norm;
-	bool interleaved;            /* RoPE turns neighbours */
+	bool interleaved;            /* RoPE rotates neighbours */
 	bool interleaved_by_convert; /* in GGUF alone, whose converter permutes rows of queries and keys */
 	bool fused_qkv, fused_gate_up;
 	bool parallel;             /* attention and MLP read the same norm */

@@ -92,7 +92,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 }
 
 /* The place that is being read, so that keys can be given without their architecture prefix. */
-struct source {
+struct gguf_source {
 	const struct gguf* gguf;
 	struct opened* owner;
 	struct config* config;
@@ -100,17 +100,17 @@ struct source {
 };
 #define fail(s, ...) error_in((s)->error, (s)->gguf->file, __VA_ARGS__)
 
-static const char* key_of(const struct source* s, const char* key, char out[96]) {
+static const char* key_of(const struct gguf_source* s, const char* key, char out[96]) {
 	snprintf(out, 96, "%s.%s", s->config->family->architecture, key);
 	return out;
 }
 
-static bool has(const struct source* s, const char* key) {
+static bool has(const struct gguf_source* s, const char* key) {
 	char name[96];
 	return gguf_find(s->gguf, key_of(s, key, name)) != NULL;
 }
 
-static bool read_int(const struct source* s, const char* key, int low, int high, int* out) {
+static bool read_int(const struct gguf_source* s, const char* key, int low, int high, int* out) {
 	char name[96];
 	int64_t wide = *out;
 	if (!gguf_int(s->gguf, key_of(s, key, name), low, high, &wide, s->error))
@@ -119,20 +119,20 @@ static bool read_int(const struct source* s, const char* key, int low, int high,
 	return true;
 }
 
-static bool required_int(const struct source* s, const char* key, int high, int* out) {
+static bool required_int(const struct gguf_source* s, const char* key, int high, int* out) {
 	if (!has(s, key))
 		return fail(s, "%s.%s is missing", s->config->family->architecture, key);
 	return read_int(s, key, 1, high, out);
 }
 
-static bool read_float(const struct source* s, const char* key, double low, double high, float* out) {
+static bool read_float(const struct gguf_source* s, const char* key, double low, double high, float* out) {
 	char name[96];
 	return gguf_float(s->gguf, key_of(s, key, name), low, high, out, s->error);
 }
 
 /* ---- what it is --------------------------------------------------------------------------- */
 
-static bool read_architecture(const struct source* s) {
+static bool read_architecture(const struct gguf_source* s) {
 	const char* text = NULL;
 	size_t size = 0;
 	if (!gguf_string(s->gguf, "general.architecture", &text, &size, s->error))
@@ -147,7 +147,7 @@ static bool read_architecture(const struct source* s) {
 }
 
 /* Keys that change the arithmetic in ways that the pass does not implement. Zero stands for none. */
-static bool check_refused(const struct source* s) {
+static bool check_refused(const struct gguf_source* s) {
 	static const char* const refused[] = {
 	    "expert_shared_count", "attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
 	    "residual_scale",      "embedding_scale",     "attention.scale"};
@@ -171,7 +171,7 @@ static bool check_refused(const struct source* s) {
 }
 
 /* Reads a number, or a list with one number a block; out (MAX_BLOCKS). *listed says which it was. */
-static bool read_by_block(const struct source* s, const char* key, int* out, bool* listed) {
+static bool read_by_block(const struct gguf_source* s, const char* key, int* out, bool* listed) {
 	char name[96];
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, key, name));
 	const int n_blocks = s->config->shape.n_blocks;
@@ -194,7 +194,7 @@ static bool read_by_block(const struct source* s, const char* key, int* out, boo
 }
 
 /* Gemma 4 has MLPs of two widths. The shape holds the first block's. */
-static bool read_feed_forward(const struct source* s, const char* key) {
+static bool read_feed_forward(const struct gguf_source* s, const char* key) {
 	struct config* c = s->config;
 	bool listed = false;
 	if (c->family->special == SPECIAL_GEMMA4 && !read_by_block(s, "feed_forward_length", c->ffn, &listed))
@@ -206,7 +206,7 @@ static bool read_feed_forward(const struct source* s, const char* key) {
 }
 
 /* Reads a number, or one a block: 0 for blocks without keys and values, and one other value. */
-static bool read_kv_heads(const struct source* s) {
+static bool read_kv_heads(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	char name[96];
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, "attention.head_count_kv", name));
@@ -233,7 +233,7 @@ static bool read_kv_heads(const struct source* s) {
 	                    name, m->n_blocks);
 }
 
-static bool read_sizes(const struct source* s) {
+static bool read_sizes(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	/* A file may leave this width out when every block has experts. */
 	const char* ffn = has(s, "feed_forward_length") ? "feed_forward_length" : "expert_feed_forward_length";
@@ -269,7 +269,7 @@ static bool read_sizes(const struct source* s) {
 /* ---- RoPE --------------------------------------------------------------------------------- */
 
 /* Copies a vector of factors (dim/2) out of the file, in which it may be unaligned. */
-static bool read_factors(const struct source* s, const char* name, float* out) {
+static bool read_factors(const struct gguf_source* s, const char* name, float* out) {
 	struct tensor t;
 	const int n = s->config->shape.rope.dim / 2;
 	if (!tensor_table_take(&s->owner->tensors, name, 1, n, &t, s->error))
@@ -281,7 +281,7 @@ static bool read_factors(const struct source* s, const char* name, float* out) {
 	return true;
 }
 
-static bool read_factor_tensors(const struct source* s) {
+static bool read_factor_tensors(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	const struct tensor_table* table = &s->owner->tensors;
 	const bool every = tensor_table_find(table, "rope_freqs.weight") != NULL;
@@ -301,7 +301,7 @@ static bool read_factor_tensors(const struct source* s) {
 	       read_factors(s, "rope_factors_long.weight", s->config->factors + n);
 }
 
-static bool scaling_kind(const struct source* s) {
+static bool scaling_kind(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	char name[96];
 	const char* text = "none";
@@ -324,7 +324,7 @@ static bool scaling_kind(const struct source* s) {
 	            name, (int)(size < 60 ? size : 60), text);
 }
 
-static bool read_scaling(const struct source* s) {
+static bool read_scaling(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	float factor = 0, attention = 1;
 	r->whole_turns = true;
@@ -364,7 +364,7 @@ static int full_head_dim(const struct model_shape* m) {
 	return m->full_head_dim ? m->full_head_dim : m->head_dim;
 }
 
-static bool read_rope(const struct source* s) {
+static bool read_rope(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	r->theta = 10000;
 	r->factor = r->attention_factor = 1;
@@ -376,7 +376,7 @@ static bool read_rope(const struct source* s) {
 
 /* ---- families ----------------------------------------------------------------------------- */
 
-static bool read_gemma(const struct source* s, int deepest, float attention_cap, float logit_cap) {
+static bool read_gemma(const struct gguf_source* s, int deepest, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	m->activation = ACTIVATION_GELU_TANH;
 	m->attention_softcap = attention_cap;
@@ -391,7 +391,7 @@ static bool read_gemma(const struct source* s, int deepest, float attention_cap,
 
 /* key_length belongs to the blocks with full attention, key_length_swa to the others. Windows were read
  * before. */
-static bool read_gemma4(const struct source* s) {
+static bool read_gemma4(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	struct config* c = s->config;
 	int kv_heads[MAX_BLOCKS], shared = 0;
@@ -431,7 +431,7 @@ static bool read_gemma4(const struct source* s) {
 
 /* Latent attention. Most files give a head's sizes as key_length_mla and value_length_mla, beside the sizes
  * of what the cache keeps. The first files give them as key_length and value_length. */
-static bool read_deepseek(const struct source* s) {
+static bool read_deepseek(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	int key = m->head_dim;
 	m->value_dim = key;
@@ -458,12 +458,11 @@ static bool read_deepseek(const struct source* s) {
 	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context))
 		return false;
 	return (int64_t)m->heads * ((int64_t)m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
-	       fail(s,
-	            "attention.kv_lora_rank %d, with heads of %d and %d elements, is more than this runtime does",
-	            m->latent, key, m->value_dim);
+	       fail(s, "attention.kv_lora_rank %d is too large for heads of %d and %d elements", m->latent, key,
+	            m->value_dim);
 }
 
-static bool read_numbers(const struct source* s, const char* key, size_t offset) {
+static bool read_numbers(const struct gguf_source* s, const char* key, size_t offset) {
 	float* list = NULL;
 	int n = 0;
 	if (!gguf_floats(s->gguf, key, &list, &n, s->error))
@@ -476,7 +475,7 @@ static bool read_numbers(const struct source* s, const char* key, size_t offset)
 	       fail(s, "%s has %d elements, expected one for each of %d blocks", key, n, n_blocks);
 }
 
-static bool read_apertus(const struct source* s) {
+static bool read_apertus(const struct gguf_source* s) {
 	s->config->shape.activation = ACTIVATION_XIELU;
 	return read_numbers(s, "xielu.alpha_p", offsetof(struct xielu, positive)) &&
 	       read_numbers(s, "xielu.alpha_n", offsetof(struct xielu, negative)) &&
@@ -484,7 +483,7 @@ static bool read_apertus(const struct source* s) {
 	       read_numbers(s, "xielu.eps", offsetof(struct xielu, epsilon));
 }
 
-static bool read_granite(const struct source* s) {
+static bool read_granite(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	float divisor = 1;
 	if (!read_float(s, "embedding_scale", -1e6, 1e6, &m->embedding_scale) ||
@@ -497,7 +496,7 @@ static bool read_granite(const struct source* s) {
 }
 
 /* Reads which blocks are recurrent: a list, or all but every full_attention_interval-th. */
-static bool read_recurrent_blocks(const struct source* s) {
+static bool read_recurrent_blocks(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	int interval = 4, n = 0;
 	int32_t* listed = NULL;
@@ -516,7 +515,7 @@ static bool read_recurrent_blocks(const struct source* s) {
 	return good;
 }
 
-static bool read_recurrence(const struct source* s) {
+static bool read_recurrence(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	struct recurrence* r = &m->recurrence;
 	int width = 0;
@@ -535,7 +534,7 @@ static bool read_recurrence(const struct source* s) {
 }
 
 /* Defaults that files leave out and every reader knows. */
-static bool read_special(const struct source* s) {
+static bool read_special(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	switch (s->config->family->special) {
 	case SPECIAL_GEMMA2:
@@ -590,7 +589,7 @@ static bool read_special(const struct source* s) {
 	return true;
 }
 
-static bool read_router(const struct source* s) {
+static bool read_router(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const enum special special = s->config->family->special;
 	enum { SOFTMAX = 1, SIGMOID = 2 };
@@ -608,12 +607,12 @@ static bool read_router(const struct source* s) {
 	if (m->expert_groups == 1)
 		m->expert_groups = 0;
 	return gating <= SIGMOID || special == SPECIAL_GPT_OSS ||
-	       fail(s, "%s.expert_gating_func is %d: this runtime does 1 (softmax) and 2 (sigmoid)",
+	       fail(s, "%s.expert_gating_func is %d; supported are 1 (softmax) and 2 (sigmoid)",
 	            s->config->family->architecture, gating);
 }
 
 /* The width of the shared expert is read from its tensors, since files count it in several ways. */
-static void find_shared(const struct source* s) {
+static void find_shared(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	char name[64];
 	for (int b = 0; b < m->n_blocks && m->shared_ffn == 0; b++) {
@@ -624,7 +623,7 @@ static void find_shared(const struct source* s) {
 	}
 }
 
-static bool read_experts(const struct source* s) {
+static bool read_experts(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const enum special special = s->config->family->special;
 	m->expert_ffn = m->ffn;
@@ -649,7 +648,7 @@ static bool read_experts(const struct source* s) {
 }
 
 /* One boolean a block, as llama.cpp's converter writes them for OLMo 3 and EXAONE 4. */
-static bool read_listed_window(const struct source* s, const char* key) {
+static bool read_listed_window(const struct gguf_source* s, const char* key) {
 	struct model_shape* m = &s->config->shape;
 	int32_t* listed;
 	int n;
@@ -663,7 +662,7 @@ static bool read_listed_window(const struct source* s, const char* key) {
 	       fail(s, "%s has %d elements, expected one for each of %d blocks", key, n, m->n_blocks);
 }
 
-static bool apply_window_rule(const struct source* s) {
+static bool apply_window_rule(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	char name[96];
@@ -680,7 +679,7 @@ static bool apply_window_rule(const struct source* s) {
 	return true;
 }
 
-static bool read_window(const struct source* s) {
+static bool read_window(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	if (!read_int(s, "attention.sliding_window", 0, INT32_MAX / 2, &m->sliding_window))
@@ -697,7 +696,7 @@ static bool read_window(const struct source* s) {
 }
 
 /* Sliding blocks have a RoPE base of their own, without scaling. */
-static bool read_sliding_rope(const struct source* s) {
+static bool read_sliding_rope(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	if (f->sliding_theta == 0 || !m->sliding_window)
@@ -716,7 +715,7 @@ static bool read_sliding_rope(const struct source* s) {
 }
 
 /* Optional parts are recognized by their tensors. */
-static void read_parts(const struct source* s) {
+static void read_parts(const struct gguf_source* s) {
 	const struct tensor_table* table = &s->owner->tensors;
 	s->config->tied = !tensor_table_find(table, output_name);
 	s->config->head_norms = tensor_table_find(table, "blk.0.attn_q_norm.weight") != NULL &&
@@ -732,7 +731,7 @@ static void read_parts(const struct source* s) {
 
 /* ---- vocabulary --------------------------------------------------------------------------- */
 
-struct vocabulary {
+struct gguf_pieces {
 	struct gguf_vocabulary view;
 	const char **piece, **merge;
 	size_t *piece_size, *merge_size;
@@ -741,7 +740,7 @@ struct vocabulary {
 	char model[32], pre[64];
 };
 
-static void free_vocabulary(struct vocabulary* v) {
+static void free_vocabulary(struct gguf_pieces* v) {
 	free(v->piece);
 	free(v->merge);
 	free(v->piece_size);
@@ -751,7 +750,7 @@ static void free_vocabulary(struct vocabulary* v) {
 }
 
 /* NUL-terminated; empty where the file has none. */
-static bool copy_name(const struct source* s, const char* key, char* out, size_t size) {
+static bool copy_name(const struct gguf_source* s, const char* key, char* out, size_t size) {
 	const char* text = NULL;
 	size_t n = 0;
 	if (!gguf_string(s->gguf, key, &text, &n, s->error))
@@ -764,13 +763,13 @@ static bool copy_name(const struct source* s, const char* key, char* out, size_t
 	return true;
 }
 
-static bool same_length(const struct source* s, const char* key, int n, int expected) {
+static bool same_length(const struct gguf_source* s, const char* key, int n, int expected) {
 	return n == 0 || n == expected ||
 	       fail(s, "%s has %d elements, tokenizer.ggml.tokens %d", key, n, expected);
 }
 
 /* A token's id, or -1 when the file has none. */
-static bool read_token(const struct source* s, const char* key, int n, int32_t* out) {
+static bool read_token(const struct gguf_source* s, const char* key, int n, int32_t* out) {
 	/* Some files write an absent token as 2^32 - 1. */
 	int64_t id = -1;
 	if (!gguf_int(s->gguf, key, -1, UINT32_MAX, &id, s->error))
@@ -783,7 +782,7 @@ static bool read_token(const struct source* s, const char* key, int n, int32_t* 
 	return true;
 }
 
-static bool read_switch(const struct source* s, const char* key, int* out) {
+static bool read_switch(const struct gguf_source* s, const char* key, int* out) {
 	bool on = false;
 	if (!gguf_bool(s->gguf, key, &on, s->error))
 		return false;
@@ -791,7 +790,7 @@ static bool read_switch(const struct source* s, const char* key, int* out) {
 	return true;
 }
 
-static int find_piece(const struct vocabulary* v, const char* piece) {
+static int find_piece(const struct gguf_pieces* v, const char* piece) {
 	for (int i = 0; i < v->view.n; i++)
 		if (v->piece_size[i] == strlen(piece) && memcmp(v->piece[i], piece, v->piece_size[i]) == 0)
 			return i;
@@ -800,14 +799,14 @@ static int find_piece(const struct vocabulary* v, const char* piece) {
 
 /* If a file has "<|tool_response>", its "</s>" is an ordinary piece, whatever its type says (as in
  * llama.cpp). */
-static void make_plain(struct vocabulary* v) {
+static void make_plain(struct gguf_pieces* v) {
 	enum { PLAIN = 1 };
 	const int end = find_piece(v, "</s>");
 	if (v->type && end >= 0 && find_piece(v, "<|tool_response>") >= 0)
 		v->type[end] = PLAIN;
 }
 
-static bool read_pieces(const struct source* s, struct vocabulary* v) {
+static bool read_pieces(const struct gguf_source* s, struct gguf_pieces* v) {
 	const struct gguf* g = s->gguf;
 	int n, n_scores, n_types, n_merges;
 	if (!gguf_strings(g, "tokenizer.ggml.tokens", &v->piece, &v->piece_size, &n, s->error) ||
@@ -826,7 +825,7 @@ static bool read_pieces(const struct source* s, struct vocabulary* v) {
 	return true;
 }
 
-static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
+static bool read_vocabulary(const struct gguf_source* s, struct gguf_pieces* v) {
 	if (!copy_name(s, "tokenizer.ggml.model", v->model, sizeof v->model) ||
 	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre) || !read_pieces(s, v))
 		return false;
@@ -869,7 +868,7 @@ static bool overruled(const struct model* model, const char* piece) {
 
 /* Collects all tokens that end a text: those that the metadata names, and those known by their text, which
  * many files hold without naming them. */
-static bool read_ends(const struct source* s, struct model* model) {
+static bool read_ends(const struct gguf_source* s, struct model* model) {
 	static const char* const keys[] = {"tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
 	                                   "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
 	                                   "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
@@ -890,8 +889,8 @@ static bool read_ends(const struct source* s, struct model* model) {
 	return opened_ends(model, s->gguf->file, s->error);
 }
 
-static bool open_tokenizer(const struct source* s, struct model* model) {
-	struct vocabulary v = {0};
+static bool open_tokenizer(const struct gguf_source* s, struct model* model) {
+	struct gguf_pieces v = {0};
 	bool good = read_vocabulary(s, &v);
 	if (good && s->config->shape.vocab == 0)
 		s->config->shape.vocab = v.view.n;
@@ -978,7 +977,7 @@ static bool ignored(const char* name) {
 
 /* ---- the opener --------------------------------------------------------------------------- */
 
-static bool fill_weights(const struct source* s, struct model* model) {
+static bool fill_weights(const struct gguf_source* s, struct model* model) {
 	struct opened* f = s->owner;
 	struct model_shape* m = &s->config->shape;
 	const struct named_tensor* embedding = tensor_table_find(&f->tensors, embedding_name);
@@ -1007,7 +1006,7 @@ static bool fill_weights(const struct source* s, struct model* model) {
 bool model_open_gguf(struct model* model, const char* path, const struct model_options* options,
                      struct error* error) {
 	struct opened* const f = model->owned;
-	struct source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
+	struct gguf_source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
 	if (!add_file(f, &f->head, path, error) || !add_others(f, path, error) ||
 	    !tensor_table_seal(&f->tensors, error))
 		return false;

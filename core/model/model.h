@@ -1,6 +1,6 @@
 /* A model as opened from whatever the user pointed at: its weight table, tokenizer and habits.
  *
- * model_open takes MODEL of the command line: a GGUF file (told by content), a Hugging Face folder,
+ * model_open takes MODEL of the command line: a GGUF file (recognized by content), a Hugging Face folder,
  * org/name in the local Hugging Face cache, `builtin`, or `synth:SHAPE[,key=value…]`. Weights stay in
  * the mapped files, as stored. */
 #ifndef SWIFTLET_CORE_MODEL_MODEL_H

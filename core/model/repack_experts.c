@@ -25,7 +25,7 @@ static bool sizes_fit(const struct named_tensor* t) {
 	return all < (int64_t)1 << 48;
 }
 
-/* ---- one row laid anew ------------------------------------------------------------------------ */
+/* ---- one row converted ------------------------------------------------------------------------ */
 
 static void put_mxfp4(const struct stack* s, int64_t row, uint8_t* out) {
 	const int64_t blocks = s->inputs / BLOCK_SMALL;
@@ -57,11 +57,11 @@ static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int6
 	                            .n_dims = s->inputs == 1 ? 2 : 3, /* biases are vectors */
 	                            .dim = {s->experts, s->outputs / step, s->inputs}};
 	const size_t row = dtype_row_bytes(made.type, s->inputs);
-	memcpy(made.type_name, "laid anew", sizeof "laid anew");
+	memcpy(made.type_name, "converted", sizeof "converted");
 	made.bytes = (size_t)(s->experts * made.dim[1]) * row;
 	uint8_t* out = kept_new(kept, made.bytes);
 	if (!out)
-		return error_set(error, "%s: out of memory for tensor %.120s laid anew", made.file, s->data->name);
+		return error_set(error, "%s: out of memory to convert tensor %.120s", made.file, s->data->name);
 	made.data = out;
 	for (int64_t e = 0; e < s->experts; e++)
 		for (int64_t n = first; n < s->outputs; n += step, out += row)

@@ -79,7 +79,7 @@ static void fill_rows(const struct tensor* t, int64_t begin, int64_t end) {
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
-struct work {
+struct fill_work {
 	struct tensor* const* tensor;
 	const int64_t* first_piece; /* (n + 1) of each tensor, ascending */
 	int n;
@@ -91,7 +91,7 @@ static int64_t piece_rows(const struct tensor* t) {
 }
 
 static void fill_piece(void* user, int piece, int thread) {
-	const struct work* work = user;
+	const struct fill_work* work = user;
 	int low = 0, high = work->n; /* the last tensor that begins no later */
 	(void)thread;
 	while (high - low > 1) {
@@ -107,7 +107,7 @@ static void fill_piece(void* user, int piece, int thread) {
 bool synth_fill(struct tensor* const* list, int n, struct error* error) {
 	int64_t* first = calloc((size_t)n + 1, sizeof *first);
 	struct pool* pool = pool_open(0);
-	struct work work = {.tensor = list, .first_piece = first, .n = n};
+	struct fill_work work = {.tensor = list, .first_piece = first, .n = n};
 	for (int j = 0; first && j < n; j++) {
 		const int64_t rows = piece_rows(list[j]);
 		first[j + 1] = first[j] + (list[j]->rows + rows - 1) / rows;

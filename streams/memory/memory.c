@@ -119,7 +119,7 @@ void memory_close(struct memory* m) {
 	memory_flush(m, &e);
 	store_close(m->store);
 	for (int i = 0; i < SEARCHES; i++)
-		search_close(m->searches.aside[i].search);
+		search_close(m->searches.kept[i].search);
 	while (m->next) {
 		struct memory* const tenants = m->next;
 		m->next = tenants->next;

@@ -28,7 +28,7 @@ struct cluster_search {
 };
 
 struct searches {
-	struct cluster_search aside[SEARCHES];
+	struct cluster_search kept[SEARCHES];
 	int64_t uses;
 };
 

@@ -36,8 +36,8 @@ struct memory_watch {
 
 static struct cluster_search* find_search(struct searches* s, int64_t cluster) {
 	for (int i = 0; i < SEARCHES; i++)
-		if (s->aside[i].cluster == cluster)
-			return &s->aside[i];
+		if (s->kept[i].cluster == cluster)
+			return &s->kept[i];
 	return NULL;
 }
 
@@ -50,10 +50,10 @@ static void keep_search(struct searches* s, const struct cluster_search* last) {
 		return;
 	}
 	if (!at) {
-		at = &s->aside[0]; /* a free place was never used */
+		at = &s->kept[0]; /* a free place was never used */
 		for (int i = 1; i < SEARCHES; i++)
-			if (s->aside[i].used < at->used)
-				at = &s->aside[i];
+			if (s->kept[i].used < at->used)
+				at = &s->kept[i];
 	}
 	search_close(at->search);
 	*at = *last;
@@ -90,15 +90,15 @@ static void inherit_from(struct memory_watch* w, struct memory* m, int64_t clust
  * runs measured on texts of this label or cluster, or, if not 0, of that cluster of the common memory. */
 static bool carry_search(struct memory_watch* w, int64_t cluster, int64_t common_cluster) {
 	struct searches* s = &memory_common(w->memory)->searches;
-	struct cluster_search* const aside = find_search(s, cluster);
+	struct cluster_search* const kept = find_search(s, cluster);
 	struct cluster_search last = {.cluster = w->search_cluster}, next = {.cluster = 0};
 	struct error ignored;
 	if (!w->search || last.cluster == cluster)
 		return false;
-	if (aside || last.cluster != 0) { /* the first cluster takes the session's own search */
-		if (aside) {
-			next = *aside;
-			*aside = (struct cluster_search){.cluster = 0};
+	if (kept || last.cluster != 0) { /* the first cluster takes the session's own search */
+		if (kept) {
+			next = *kept;
+			*kept = (struct cluster_search){.cluster = 0};
 		} else if (!(next.search = session_new_search(w->session, &ignored))) {
 			return false;
 		}
@@ -109,11 +109,11 @@ static bool carry_search(struct memory_watch* w, int64_t cluster, int64_t common
 	}
 	w->search_cluster = cluster;
 	take_up_search(w);
-	if (!aside) {
+	if (!kept) {
 		inherit_from(w, w->memory, cluster);
 		inherit_from(w, memory_common(w->memory), common_cluster);
 	}
-	return !aside;
+	return !kept;
 }
 
 /* Begins a new search for the present cluster, which knows only the present text. The old search's mask stays
@@ -206,7 +206,7 @@ void memory_detach(struct memory_watch* w) {
 	free(w);
 }
 
-static void set_chances_aside(struct memory_watch* w) {
+static void keep_estimates(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	if (!m->acceptance)
 		m->acceptance = malloc(sizeof *m->acceptance);
@@ -217,7 +217,7 @@ static void set_chances_aside(struct memory_watch* w) {
 void memory_move(struct memory_watch* w, struct memory* to) {
 	if (w->memory == to)
 		return;
-	set_chances_aside(w);
+	keep_estimates(w);
 	carry_away(w);
 	w->memory = to;
 	w->placed = false;

@@ -207,16 +207,16 @@ static bool write_all(int to, const void* from, size_t size) {
 }
 
 static bool write_file(const struct prompt_cache* p, const struct waiting_page* w) {
-	static const char aside[] = "page.new";
-	const int to = openat(p->folder, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	static const char fresh[] = "page.new";
+	const int to = openat(p->folder, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (to < 0)
 		return false;
 	w->file->check = check_of(w->file);
 	bool good = write_all(to, w->file, w->size) && fsync(to) == 0;
 	good &= close(to) == 0;
-	good = good && renameat(p->folder, aside, p->folder, w->name) == 0;
+	good = good && renameat(p->folder, fresh, p->folder, w->name) == 0;
 	if (!good)
-		unlinkat(p->folder, aside, 0);
+		unlinkat(p->folder, fresh, 0);
 	return good;
 }
 

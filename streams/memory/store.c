@@ -50,8 +50,8 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 void store_log_upgrade(const struct store* s, int64_t version, int figures_since) {
 	if (version > 0 && version < figures_since)
 		fprintf(stderr,
-		        "swiftlet: %s had schema version %lld: its masks are kept, its other measurements "
-		        "are not read and will be measured anew\n",
+		        "swiftlet: %s had schema version %lld: its masks are kept, its other measurements are "
+		        "dropped and made again\n",
 		        s->path, (long long)version);
 }
 
