@@ -465,6 +465,18 @@ struct cache {
 	size_t bytes;    /* of `capacity` tokens, if none are shared */
 };
 
+/* ---- page lists ---------------------------------------------------------------------------- */
+
+/* What a draft's attention reads of a long text, in pages of LIST_POSITIONS positions: of each block that
+ * sees the whole text the pages of a list, and all that lies behind them. The heads of a block share its
+ * pages. Made by backend.list_pages of what the rows of noted segments looked at. */
+enum { LIST_POSITIONS = 64, MAX_LISTED = 64 };
+struct page_list {
+	int from;            /* all positions from here on are read as well; a multiple of LIST_POSITIONS */
+	int n;               /* pages of each block, at most MAX_LISTED + 1 */
+	const int32_t* page; /* (n_blocks, n) by block ascending; page p is [p, p + 1)·LIST_POSITIONS < from */
+};
+
 /* ---- the pass ----------------------------------------------------------------------------- */
 
 enum pass_kind { PASS_PREFILL, PASS_EXACT };
@@ -548,6 +560,11 @@ struct segment {
 	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
 	 * chosen under no circumstances, but in rows of WANT_GUESS. NULL, of all or of one: no bound. */
 	const uint64_t* const* allowed;
+	/* What attention reads, of a draft's rows in a backend with list_pages; NULL: all. One cache's segments
+	 * of a pass have one list. Its pages lie under `base`. */
+	const struct page_list* pages;
+	/* How much the last rows looked at each page is kept, for list_pages: rows of the full model alone. */
+	bool noted;
 };
 
 struct pass {
@@ -697,6 +714,11 @@ struct backend {
 	bool (*reserve)(struct cache*, int rows);
 	/* Tokens that caches of this type can still take. */
 	int (*room)(const struct cache*);
+	/* Optional (NULL: attention reads all that a row sees). Lists the first page of the committed text and
+	 * the `budget` pages (1..MAX_LISTED) that noted rows looked at most, by block; the last whole
+	 * LIST_POSITIONS positions and what follows them are not listed, but read. page (n_blocks, budget + 1) is
+	 * the caller's and becomes the list's. False where that would be all of the text, or no row was noted. */
+	bool (*list_pages)(struct cache*, int budget, int32_t* page, struct page_list*);
 	/* Optional, all three or none (NULL: they do not lie in one piece in the host's memory): pages of
 	 * committed tokens as bytes, to be kept elsewhere. page_save copies the page of that number to page_bytes
 	 * bytes; false where others may not find it. page_restore goes on a cache that holds whole pages and

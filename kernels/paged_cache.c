@@ -317,6 +317,7 @@ void paged_truncate(struct cache* cache, int committed) {
 	struct paged_cache* c = of(cache);
 	assert(committed >= 0 && committed <= cache->committed);
 	cache->committed = committed;
+	c->lowest = least(c->lowest, committed);
 	c->clean = c->clean < committed ? c->clean : committed;
 	c->named = c->named < committed / PAGE_SLOTS ? c->named : committed / PAGE_SLOTS;
 	cache->pending = 0;

@@ -36,6 +36,7 @@ struct paged_cache {
 	unsigned char** bytes; /* (memories, most_pages) where they lie */
 	int named;             /* leading pages that have names */
 	int clean;             /* leading committed tokens that others may find */
+	int lowest;            /* the fewest committed tokens since the backend has set this */
 	int32_t* token;        /* (capacity) the committed ones */
 	struct pending_row row[MAX_ROWS];
 };

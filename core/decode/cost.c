@@ -223,9 +223,11 @@ static double quantized_bytes(const struct cost_model* cost, struct variant v, i
 
 static struct share byte_share(const struct cost_model* cost, struct variant v) {
 	struct share sum = {0, 0};
+	int attentions = 0;
 	for (int s = 0; s < 2 * cost->blocks; s++) {
 		if (v.skip && mask_has(v.skip, s))
 			continue;
+		attentions += s % 2 == 0;
 		if (v.quantized && mask_has(v.quantized, s))
 			sum.quantized += quantized_bytes(cost, v, s);
 		else
@@ -233,7 +235,9 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 	}
 	*(v.quantized_head ? &sum.quantized : &sum.stored) +=
 	    v.quantized_head ? cost->quantized.fixed : cost->stored.fixed;
-	return (struct share){sum.stored / cost_all_bytes(cost), sum.quantized / cost_all_bytes(cost)};
+	const double weights = (1 - v.cache) / cost_all_bytes(cost);
+	return (struct share){sum.stored * weights + v.cache_read * attentions / cost->blocks,
+	                      sum.quantized * weights};
 }
 
 /* Of a ratio to what bytes say. The first step with draft weights reads what no core has read: what it takes
@@ -388,7 +392,7 @@ double cost_draft(const struct cost_model* cost, struct variant v) {
 double cost_head_share(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
 	const double head = v.quantized_head ? cost->quantized.fixed : cost->stored.fixed;
-	return head / cost_all_bytes(cost) / (share.stored + share.quantized);
+	return head * (1 - v.cache) / cost_all_bytes(cost) / (share.stored + share.quantized);
 }
 
 double cost_draft_worst(const struct cost_model* cost, struct variant v) {

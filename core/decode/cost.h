@@ -22,6 +22,9 @@ struct variant {
 	const struct mask *skip, *quantized;
 	bool quantized_head;
 	const struct levels* levels; /* of the draft weights by input channel; NULL: it is read whole */
+	/* Of the bytes that a plain step reads at the text's length, the cache's share, and what attention reads
+	 * of that; zeros: the cache is left out of account. */
+	double cache, cache_read;
 };
 
 /* Weight bytes of one block's sub-layers, averaged, and what no mask saves: the head. */

@@ -82,6 +82,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	s->segment = (struct segment){.cache = s->cache,
 	                              .base = from,
 	                              .n = n,
+	                              .noted = s->pages.page != NULL,
 	                              .sampler = s->sampled ? &s->sampler : NULL,
 	                              .penalties = last ? penalties_now(s) : NULL,
 	                              .allowed = last ? constraint_last(s, n) : NULL};
@@ -230,6 +231,7 @@ bool session_next(struct session* s, struct session_work* work) {
 		plan_round(s);
 		round_start(&s->round, s->cache, s->sampled ? &s->sampler : NULL);
 		s->round.segment.penalties = penalties_now(s);
+		s->round.segment.noted = s->pages.page != NULL;
 		s->round_cost = 0;
 		s->phase = plan_goes_on(s) ? PHASE_DRAFT : PHASE_VERIFY;
 	}

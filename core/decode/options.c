@@ -149,6 +149,10 @@ const struct option option_table[] = {
      "auto", NULL},
     {"draft-read", 0, false, TAKES_REAL, AT(draft_read), 0.05, 1, "auto=0", "auto|SHARE",
      "share of the quantized draft weights that a draft step reads,\non a CPU (auto: 0.43)", NULL, NULL},
+    {"draft-pages", 0, false, TAKES_INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
+     "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at "
+     "most (auto: 16, where that saves time;\noff: all of it)",
+     "off", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_memory), 0, 0, NULL, "SIZE",
      "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
     {"pool", 0, false, TAKES_INTEGER, AT(pool), 0, 1 << 24, NULL, "N",

@@ -99,6 +99,10 @@ struct swiftlet_options {
 	/* Share of those weights that a draft step reads, where they are stored by input channel (on a CPU), in
 	 * (0, 1]; 0: .43, from where a search goes on. */
 	double draft_read;
+	/* Pages of 64 positions that a draft's attention reads of a long text, by block those that verified
+	 * tokens looked at most, beside the first page and the newest tokens (on a CPU), at most MAX_LISTED; 0:
+	 * it reads all; -1: 16, where that saves time. */
+	int draft_pages;
 	bool draft_wait;     /* the latter, too, is made while the engine opens */
 	double draft_memory; /* bytes that it may take; 0: a quarter of the memory that is available */
 	void (*progress)(void* user, double share); /* of making it while the engine opens; may be NULL */

@@ -18,7 +18,7 @@ enum {
 };
 
 static bool mask_drafts(const struct session* s) {
-	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any);
+	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any || s->pages.now);
 }
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
@@ -236,9 +236,11 @@ void plan_round(struct session* s) {
 		s->plan.goes_on = s->driver->calls->start(s->driver);
 		return;
 	}
+	draft_pages_round(s);
 	if (s->drafters.state[SOURCE_mask]) {
 		const struct mask_round round = {
 		    .segment = {.cache = s->cache,
+		                .pages = s->pages.now,
 		                .sampler = s->sampled ? &s->sampler : NULL,
 		                .penalties = penalties_now(s)},
 		    .skip = &s->mask,

@@ -63,6 +63,8 @@ static bool open_parts(struct session* s, struct error* error) {
 		return error_set(error, "out of memory for a session of %d tokens", context);
 	if (options_plan(&s->options) && !open_drafters(s, context))
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
+	if (!draft_pages_open(s))
+		return error_set(error, "out of memory for the pages that drafts read");
 	return draft_model_join(s, error);
 }
 
@@ -103,6 +105,7 @@ void session_close(struct session* s) {
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
+	draft_pages_close(&s->pages);
 	if (s->driver)
 		s->driver->calls->close(s->driver);
 	retrieval_pool_close(s->pool);
@@ -289,6 +292,7 @@ bool session_start(struct session* s, const struct swiftlet_request* r, struct e
 	s->n_tokens = 0;
 	s->again = 0;
 	draft_model_begin(s);
+	draft_pages_begin(&s->pages);
 	s->phase = PHASE_PREFILL;
 	return true;
 }

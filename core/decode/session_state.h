@@ -5,6 +5,7 @@
 #define SWIFTLET_CORE_DECODE_SESSION_STATE_H
 
 #include "core/decode/budget.h"
+#include "core/decode/draft_pages.h"
 #include "core/decode/driver.h"
 #include "core/decode/session.h"
 #include "core/decode/session_cost.h"
@@ -129,6 +130,7 @@ struct session {
 	const struct draft_weights* draft_weights; /* the quantized draft weights, once they are ready and where
 	                                              they are wanted; else NULL */
 	struct states drafts;                      /* of the draft at hand */
+	struct draft_pages pages;                  /* that drafts read */
 	double matchness;
 	struct batch batch, priced; /* now; that the planner's costs were made for */
 	int64_t priced_at;          /* after so many of the engine's full passes */
@@ -197,7 +199,10 @@ static inline struct variant states_variant(const struct states* states, const s
 /* A mask's states with the draft weights that the session has. */
 struct states session_states(const struct session*, const struct mask*);
 static inline struct variant session_drafts_with(const struct session* s) {
-	return states_variant(&s->drafts, &s->mask);
+	struct variant v = states_variant(&s->drafts, &s->mask);
+	v.cache = s->pages.cache;
+	v.cache_read = s->pages.read;
+	return v;
 }
 
 /* session.c */

@@ -28,13 +28,14 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	const struct cpu_cache* c = row->cache;
 	const int group = s->heads / block_kv_heads(s, job->block);
 	const float* sinks = floats(&b->block[job->block].sinks);
+	const bool listed = row->pages && job->window == 0;
 	return (struct attention_row){
-	    .page = (const unsigned char* const*)paged_bytes(&c->paged, 0),
+	    .page = listed ? c->listed : (const unsigned char* const*)paged_bytes(&c->paged, 0),
 	    .key = keys_at(c, job->block, h),
 	    .value = values_at(c, job->block, h),
 	    .slot_bytes = c->place[job->block].slot_bytes,
 	    .type = c->paged.head.type,
-	    .base = row->base,
+	    .base = listed ? row->seen - row->n_ancestors : row->base,
 	    .n_ancestors = row->n_ancestors,
 	    .ancestor = row->ancestor,
 	    .from = job->window > 0 && row->position >= job->window ? row->position + 1 - job->window : 0,
@@ -43,6 +44,7 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	    .scale = scale_at(s, row->position),
 	    .softcap = s->attention_softcap,
 	    .sinks = sinks ? sinks + h * group : NULL,
+	    .mass = row->looked && job->window == 0 ? row->looked + (size_t)h * (size_t)look_pages(b) : NULL,
 	};
 }
 
@@ -85,7 +87,8 @@ static int cut_bundles(struct cpu_backend* b, int kv_heads, int n_bundles, int f
 static int make_bundles(struct cpu_backend* b, int kv_heads, int n) {
 	int n_bundles = 0;
 	for (int first = 0, end = 0; first < n; first = end) {
-		while (end < n && b->row[end].cache == b->row[first].cache && b->row[end].base == b->row[first].base)
+		while (end < n && b->row[end].cache == b->row[first].cache &&
+		       b->row[end].base == b->row[first].base && b->row[end].pages == b->row[first].pages)
 			end++;
 		n_bundles = cut_bundles(b, kv_heads, n_bundles, first, end, n);
 	}
@@ -93,13 +96,28 @@ static int make_bundles(struct cpu_backend* b, int kv_heads, int n) {
 	return n_bundles;
 }
 
+/* How many positions each row sees, and where those of drafts lie that read a list's pages. */
+static void find_pages(struct cpu_backend* b, int block, int window, int n) {
+	for (int i = 0, base = 0; i < n; i++) {
+		struct slice_row* row = &b->row[i];
+		row->seen = row->position + 1;
+		if (window > 0)
+			row->seen = least(row->seen, window);
+		else if (row->pages) {
+			if (i == 0 || row->cache != row[-1].cache || row->base != row[-1].base ||
+			    row->pages != row[-1].pages)
+				looked_pages(row, block, &base);
+			row->seen = base + row->n_ancestors;
+		}
+	}
+}
+
 /* Whether some threads would have nothing to do for a good while. */
-static bool worth_sharing(const struct cpu_backend* b, int window, int n, int parts) {
+static bool worth_sharing(const struct cpu_backend* b, int n, int parts) {
 	enum { LONG = 512 }; /* positions: from there on a step takes longer than threads need to meet */
 	int most = 0;
 	for (int i = 0; i < n; i++)
-		most = b->row[i].position > most ? b->row[i].position : most;
-	most = window > 0 && window < most ? window : most;
+		most = b->row[i].seen > most ? b->row[i].seen : most;
 	return most >= LONG && parts <= attention_turns(b) && parts % b->threads != 0;
 }
 
@@ -112,18 +130,19 @@ void attend(struct cpu_backend* b, int block, int n) {
 	    .window = block_set_has(&s->sliding, block) ? s->sliding_window : 0,
 	    .bundles = make_bundles(b, kv_heads, n),
 	};
+	find_pages(b, block, job.window, n);
 	const int parts = job.bundles * kv_heads;
 	double cost = 0;
 	for (int i = 0; i < n; i++)
-		cost += (double)(b->row[i].position + 1) * (double)b->row[i].cache->place[block].slot_bytes * 2 *
-		        s->heads;
-	if (!worth_sharing(b, job.window, n, parts)) {
+		cost += (double)b->row[i].seen * (double)b->row[i].cache->place[block].slot_bytes * 2 * s->heads;
+	const bool shared = worth_sharing(b, n, parts);
+	if (!shared)
 		spread(b, parts, cost, attend_part, &job);
-		return;
-	}
-	for (int step = 0; step < ATTENTION_STEPS; step++) {
+	for (int step = 0; shared && step < ATTENTION_STEPS; step++) {
 		job.share.step = (enum attention_step)step;
 		job.share.parts = step == ATTENTION_MIX ? (block_head_dim(s, block) + 31) / 32 : 4 * b->threads;
 		spread(b, parts * job.share.parts, cost, attend_part, &job);
 	}
+	if (job.window == 0)
+		looked_add(b, block, n);
 }

@@ -13,8 +13,10 @@
 #include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
 
-typedef __m256 vec, key_sums;
-enum { LANES = 8, KEYS = 4, TILE_HEADS = 3, TILE_CHUNKS = 4 };
+typedef __m256 vec;
+enum { LANES = 8, TILE_CHUNKS = 4, PAGES_AT_ONCE = 1 };
+#define TILE_HEADS 3
+#define TILE_QUERIES 3
 
 static inline __m256i first_lanes(int n) {
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -75,14 +77,6 @@ static inline float vec_largest(vec x) {
 	m = _mm_max_ps(m, _mm_movehl_ps(m, m));
 	m = _mm_max_ss(m, _mm_movehdup_ps(m));
 	return _mm_cvtss_f32(m);
-}
-
-/* Lane i is the sum of a[i]'s lanes, each in the same tree; a part has the sums of their halves. */
-static inline key_sums part_sums(const vec a[KEYS]) {
-	return _mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3]));
-}
-static inline vec whole_sums(key_sums low, key_sums high) {
-	return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
 }
 
 static inline float vec_sum(vec x) { return lane_sum_256(x); }

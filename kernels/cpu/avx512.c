@@ -13,8 +13,9 @@
 #include "kernels/dtype_blocks.h"
 
 typedef __m512 vec;
-typedef __m256 key_sums;
-enum { LANES = 16, KEYS = 8, TILE_HEADS = 4, TILE_CHUNKS = 4 };
+enum { LANES = 16, TILE_CHUNKS = 4, PAGES_AT_ONCE = 2 };
+#define TILE_HEADS 6
+#define TILE_QUERIES 8
 
 static inline __mmask16 first_lanes(int n) { return (__mmask16)((1u << n) - 1); }
 static inline vec vec_set(float x) { return _mm512_set1_ps(x); }
@@ -59,26 +60,6 @@ static inline bool vec_all_finite(vec x) {
 	return _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(FLT_MAX), _CMP_NLE_UQ) == 0;
 }
 static inline float vec_largest(vec x) { return _mm512_reduce_max_ps(x); }
-
-/* Lane i is the sum of a[i]'s lanes, each in the same tree: halves are added to halves. */
-static inline key_sums part_sums(const vec a[KEYS]) {
-	__m256 half[KEYS], quarter[4];
-#pragma GCC unroll 8
-	for (int k = 0; k < KEYS; k++)
-		half[k] = _mm256_add_ps(_mm512_castps512_ps256(a[k]), _mm512_extractf32x8_ps(a[k], 1));
-#pragma GCC unroll 4
-	for (int k = 0; k < 4; k++) /* keys k and k + 4, one in each 128 bits */
-		quarter[k] = _mm256_add_ps(_mm256_permute2f128_ps(half[k], half[k + 4], 0x20),
-		                           _mm256_permute2f128_ps(half[k], half[k + 4], 0x31));
-	const __m256 low =
-	    _mm256_add_ps(_mm256_unpacklo_ps(quarter[0], quarter[1]), _mm256_unpackhi_ps(quarter[0], quarter[1]));
-	const __m256 high =
-	    _mm256_add_ps(_mm256_unpacklo_ps(quarter[2], quarter[3]), _mm256_unpackhi_ps(quarter[2], quarter[3]));
-	return _mm256_add_ps(_mm256_shuffle_ps(low, high, 0x44), _mm256_shuffle_ps(low, high, 0xEE));
-}
-static inline vec whole_sums(key_sums low, key_sums high) {
-	return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
-}
 
 static inline float vec_sum(vec x) { return _mm512_reduce_add_ps(x); }
 

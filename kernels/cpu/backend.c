@@ -497,6 +497,8 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->given = take_workspace(b, &used, experts ? rows : 0, dim, sizeof(float));
 	for (int i = 0; i < prepared_kinds(w->block, s); i++)
 		b->prepared[i] = take_workspace(b, &used, rows, prepared, 1);
+	b->looked = take_workspace(b, &used, (size_t)NOTED_ROWS * (size_t)most_kv_heads(s), (size_t)look_pages(b),
+	                           sizeof(float));
 	b->scores = take_workspace(b, &used, (size_t)attention_turns(b) * (size_t)attention_queries(s), positions,
 	                           sizeof(float));
 	b->head_group = take_workspace(b, &used, 1, vocab / INTERLEAVED_ROWS + 1, sizeof(int32_t));
@@ -586,6 +588,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	    .adopt = paged_adopt,
 	    .reserve = paged_reserve,
 	    .room = paged_room,
+	    .list_pages = options->group ? NULL : cpu_list_pages,
 	    .page_bytes = paged_page_bytes,
 	    .page_save = paged_save,
 	    .page_restore = paged_restore,

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct page_pool* pool_of(struct cpu_backend* b, enum dtype type) {
 	return &b->pages[type == DTYPE_F32 ? 0 : type == DTYPE_F16 ? 1 : 2];
@@ -59,10 +60,18 @@ static bool sizes(struct cpu_cache* c, const struct model_shape* s, int capacity
 	return !__builtin_mul_overflow(*page_bytes, (size_t)paged_most(capacity), &most) && most <= SIZE_MAX / 4;
 }
 
-/* Zero, so that the system gives memory of its own only where tokens have been. */
+/* Zero, so that the system gives memory of its own only where tokens have been: in large pages of its own,
+ * where it can, since attention goes through all of it in pieces of a few kilobytes. */
 static void* take_memory(void* owner, size_t bytes) {
+	enum { LARGE_PAGE = 1 << 21 };
+	unsigned char* taken = calloc(1, bytes);
 	(void)owner;
-	return calloc(1, bytes);
+#ifdef MADV_HUGEPAGE
+	const size_t skip = LARGE_PAGE - (uintptr_t)taken % LARGE_PAGE;
+	if (taken && bytes > skip + LARGE_PAGE)
+		(void)madvise(taken + skip, (bytes - skip) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+#endif
+	return taken;
 }
 
 static void give_memory_back(void* owner, void* taken) {
@@ -104,7 +113,9 @@ struct cache* cpu_cache_open(struct backend* backend, int capacity, enum dtype t
 	else if (open_pool(pool, b, page_bytes, error) &&
 	         paged_open(&c->paged, backend, capacity, type, pool, error)) {
 		c->paged.head.bytes += recurrent_bytes(s);
-		return &c->paged.head;
+		if (looked_open(c, b))
+			return &c->paged.head;
+		error_set(error, "out of memory for a cache of %d tokens", capacity);
 	}
 	cpu_cache_close(&c->paged.head);
 	return NULL;
@@ -115,6 +126,7 @@ void cpu_cache_close(struct cache* cache) {
 		return;
 	struct cpu_cache* c = (struct cpu_cache*)cache;
 	paged_close(&c->paged);
+	looked_close(c);
 	recurrent_close_cache(c);
 	free(c->hidden);
 	free(c);
@@ -122,8 +134,17 @@ void cpu_cache_close(struct cache* cache) {
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* Moves the rows at the path's slots to the slots after the committed ones. */
-static void compact(const struct cpu_cache* c, int b, size_t head, const int32_t* path, int n) {
+/* Moves the keys at the path's slots to the slots after the committed ones. */
+static void compact_keys(const struct cpu_cache* c, size_t head, int head_dim, const int32_t* path, int n) {
+	const int first = c->paged.head.committed;
+	for (int j = 0; j < n; j++)
+		if (path[j] != j)
+			key_copy(c->paged.head.type, page_at(c, head, first + j), (first + j) % PAGE_SLOTS,
+			         page_at(c, head, first + path[j]), (first + path[j]) % PAGE_SLOTS, head_dim);
+}
+
+/* And the values, or keys that are values. */
+static void compact_values(const struct cpu_cache* c, int b, size_t head, const int32_t* path, int n) {
 	const int first = c->paged.head.committed;
 	for (int j = 0; j < n; j++)
 		if (path[j] != j)
@@ -141,9 +162,9 @@ void cpu_commit(struct cache* cache, const int32_t* path, int n) {
 			for (int h = 0;
 			     h < block_kv_heads(s, i) && block_keys_of(s, i) == i && !block_set_has(&s->recurrent, i);
 			     h++) {
-				compact(c, i, keys_at(c, i, h), path, n);
+				compact_values(c, i, values_at(c, i, h), path, n);
 				if (!s->latent)
-					compact(c, i, values_at(c, i, h), path, n);
+					compact_keys(c, keys_at(c, i, h), block_head_dim(s, i), path, n);
 			}
 	paged_commit(&c->paged, path, n);
 	recurrent_keep(c);

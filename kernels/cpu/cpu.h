@@ -6,6 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/key_layout.h"
 #include "kernels/cpu/screened_head.h"
 #include <stdatomic.h>
 
@@ -23,7 +24,9 @@ struct angles {
 	float *cosine, *sine; /* (slice_rows, rope.pairs) */
 };
 
-/* Where a block's keys and values lie in a page: (2, kv_heads, PAGE_SLOTS, head_dim) from `at` on. */
+/* Where a block's keys and values lie in a page, from `at` on: keys of each head as kernels/cpu/key_layout.h
+ * says, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys alone, which lie as values do.
+ */
 struct block_place {
 	size_t at, slot_bytes, head_bytes, half; /* of one slot of a head, a page's slots, all heads' keys */
 };
@@ -32,6 +35,9 @@ struct cpu_cache {
 	struct paged_cache paged;
 	struct block_place place[MAX_BLOCKS]; /* of a block that keeps none those of the one that it reads */
 	float* hidden;                        /* (MAX_ROWS, dim) of the pending rows */
+	float* mass;                  /* (n_blocks, look_pages) that noted rows have laid on each page, decayed */
+	int noted;                    /* such rows */
+	const unsigned char** listed; /* (paged.most_pages) the pages that a draft's attention reads in a block */
 	struct recurrent_states recurrent;
 };
 
@@ -40,14 +46,17 @@ struct slice_row {
 	struct cpu_cache* cache;
 	const struct sampler* sampler;
 	const struct penalties* penalties;
-	const uint64_t* allowed; /* bits (vocab) of tokens that may follow; NULL: all */
-	int index;               /* among the cache's pending rows */
+	const uint64_t* allowed;       /* bits (vocab) of tokens that may follow; NULL: all */
+	const struct page_list* pages; /* what attention reads; NULL: all */
+	float* looked;                 /* (most_kv_heads, look_pages) its attention mass; NULL: not wanted */
+	int index;                     /* among the cache's pending rows */
 	int base, position;
+	int seen; /* positions that it sees in the block that runs, of those that drafts read */
 	int n_ancestors;
 	int32_t ancestor[MAX_ROWS]; /* slots, root first, its own last */
 };
 
-enum { MAX_PRODUCTS = 3 };
+enum { MAX_PRODUCTS = 3, MAX_KEY_BYTES = 1024 * sizeof(float) };
 
 struct cpu_backend {
 	struct backend head;
@@ -102,7 +111,8 @@ struct cpu_backend {
 	float *gathered, *given;        /* (slice_rows, dim) an expert's rows, in and out */
 	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as kernels need them */
 	float* scores;                         /* (attention_turns, attention_queries, score_positions) */
-	int head_rows;                         /* rows of logits held at once */
+	float* looked;       /* (NOTED_ROWS, most_kv_heads, look_pages) of a block's noted rows */
+	int head_rows;       /* rows of logits held at once */
 	int32_t* head_group; /* (vocab / 16 + 1) groups of the head's rows that are multiplied */
 	float* logits;       /* (head_rows, vocab) */
 	float* scratch;      /* (threads, 2·vocab) */
@@ -121,9 +131,18 @@ static inline size_t score_positions(const struct cpu_backend* b) {
 	return (size_t)b->context + MAX_ROWS + 32;
 }
 
-/* Rows of a sequence that one part of attention takes at most: its queries share what is widened of the
- * cache, which eight of them make up for. */
-enum { MOST_ATTENTION_ROWS = 8 };
+/* Rows of a slice whose attention mass is kept: of a long segment the last. One more such row leaves so much
+ * of what was there. */
+enum { NOTED_ROWS = 32 };
+static const float MASS_KEPT = 1 - 1.0f / NOTED_ROWS;
+/* Pages of LIST_POSITIONS positions that a sequence may have. */
+static inline int look_pages(const struct cpu_backend* b) {
+	return (b->context + MAX_ROWS) / LIST_POSITIONS + 1;
+}
+
+/* Rows of a sequence that one part of attention takes at most: so many queries share one reading of the cache
+ * and what is widened of it, and their scores fit a core's own cache at eight thousand positions. */
+enum { MOST_ATTENTION_ROWS = 24 };
 static inline int attention_rows(int group) {
 	return group < MOST_ATTENTION_ROWS ? MOST_ATTENTION_ROWS / group : 1;
 }
@@ -157,8 +176,13 @@ static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
 	return keys_at(c, b, h) + c->place[b].half;
 }
+/* Where these keys of the page of a slot begin; where the values of that slot lie, or keys that are values.
+ */
+static inline unsigned char* page_at(const struct cpu_cache* c, size_t head, int slot) {
+	return c->paged.bytes[slot / PAGE_SLOTS] + head;
+}
 static inline unsigned char* slot_at(const struct cpu_cache* c, int b, size_t head, int slot) {
-	return c->paged.bytes[slot / PAGE_SLOTS] + head + (size_t)(slot % PAGE_SLOTS) * c->place[b].slot_bytes;
+	return page_at(c, head, slot) + (size_t)(slot % PAGE_SLOTS) * c->place[b].slot_bytes;
 }
 
 /* ---- pass.c ---- */
@@ -215,6 +239,19 @@ void choose_experts(struct cpu_backend*, const struct block_weights*, const stru
 /* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those that were chosen for it. */
 void run_experts(struct cpu_backend*, const struct block_weights*, const struct block_weights* vectors,
                  const float* x, int n);
+
+/* ---- looked.c ---- */
+/* Memory for what a cache's rows looked at. False on no memory. */
+bool looked_open(struct cpu_cache*, const struct cpu_backend*);
+void looked_close(struct cpu_cache*);
+/* Says which of the slice's n rows, the pass's [r0, r0 + n), are noted. */
+void looked_begin(struct cpu_backend*, const struct pass*, int r0, int n);
+/* The attention mass of the slice's noted rows in a block joins their caches'. */
+void looked_add(struct cpu_backend*, int block, int n);
+/* Fills the table of pages that a row's attention reads in a block, which its cache holds for
+ * attention_row.page; `base` becomes how many committed positions lie in them. */
+void looked_pages(const struct slice_row*, int block, int* base);
+bool cpu_list_pages(struct cache*, int budget, int32_t* page, struct page_list*);
 
 /* ---- latent.c ---- */
 /* The slice's queries q (n, heads·head_dim) over the latent elements, and its keys in the cache. */

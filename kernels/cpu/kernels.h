@@ -17,8 +17,9 @@
  * i / PAGE_SLOTS. */
 struct attention_row {
 	const unsigned char* const* page;
-	size_t key, value; /* where in a page its (PAGE_SLOTS, head_dim) keys and values begin */
-	size_t slot_bytes; /* distance between slots */
+	size_t key;        /* where in a page its keys begin, which lie as kernels/cpu/key_layout.h says */
+	size_t value;      /* and its values, (PAGE_SLOTS, head_dim); equal to `key`: they are its keys, too */
+	size_t slot_bytes; /* distance between slots of values */
 	enum dtype type;   /* F16, F32 or Q8_0 */
 	int base;
 	int n_ancestors;         /* the row itself included */
@@ -28,6 +29,9 @@ struct attention_row {
 	int group;            /* query heads that share this key/value head */
 	float scale, softcap; /* softcap 0 = none */
 	const float* sinks;   /* (group) a score each that takes its share and gives nothing; NULL = none */
+	/* (whole and begun pages of LIST_POSITIONS positions) out: of each page the weights of all its positions
+	 * and of the group's heads, added up; only where from = 0. NULL: not wanted. */
+	float* mass;
 };
 
 /* A part of one of attention's steps, where several threads share a call: each begins when all parts of the

@@ -19,8 +19,9 @@
 typedef struct {
 	float32x4_t low, high;
 } vec;
-typedef float32x4_t key_sums;
-enum { LANES = 8, KEYS = 4, TILE_HEADS = 3, TILE_CHUNKS = 4 };
+enum { LANES = 8, TILE_CHUNKS = 4, PAGES_AT_ONCE = 1 };
+#define TILE_HEADS 3
+#define TILE_QUERIES 3
 
 static inline vec vec_set(float x) { return (vec){vdupq_n_f32(x), vdupq_n_f32(x)}; }
 static inline vec vec_load(const float* x) { return (vec){vld1q_f32(x), vld1q_f32(x + 4)}; }
@@ -98,13 +99,6 @@ static inline float vec_largest(vec x) {
 	const float ac = a > c ? a : c, bd = b > d ? b : d;
 	return ac > bd ? ac : bd;
 }
-
-/* Lane i is the sum of a[i]'s lanes, each in the same tree. */
-static inline key_sums part_sums(const vec a[KEYS]) {
-	return vpaddq_f32(vpaddq_f32(a[0].low, a[1].low), vpaddq_f32(a[2].low, a[3].low)) +
-	       vpaddq_f32(vpaddq_f32(a[0].high, a[1].high), vpaddq_f32(a[2].high, a[3].high));
-}
-static inline vec whole_sums(key_sums low, key_sums high) { return (vec){low, high}; }
 
 static inline float vec_sum(vec x) {
 	const float32x4_t s = x.low + x.high;

@@ -29,6 +29,7 @@ static void open_row(struct slice_row* row, const struct segment* segment, int i
 	row->cache = c;
 	row->sampler = segment->sampler;
 	row->penalties = segment->penalties;
+	row->pages = segment->pages;
 	row->index = index;
 	row->base = p->base;
 	row->position = p->base + p->depth;
@@ -45,6 +46,7 @@ static void open_slice(struct cpu_backend* b, const struct pass* pass, struct pa
 		assert(row->cache->paged.row[index].at == pass->first);
 		row->allowed = segment->allowed ? segment->allowed[walk->within - 1] : NULL;
 	}
+	looked_begin(b, pass, r0, n);
 }
 
 /* ---- sub-layers ---------------------------------------------------------------------------- */
@@ -123,9 +125,10 @@ static void store_keys(const struct cpu_backend* b, int block, float* k, float* 
 	norm_and_rotate_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
 	const int slot = c->paged.head.committed + b->row[i].index;
 	for (int h = 0; h < kv_heads; h++) {
-		unsigned char* key = slot_at(c, block, keys_at(c, block, h), slot);
+		unsigned char key[MAX_KEY_BYTES];
 		unsigned char* value = slot_at(c, block, values_at(c, block, h), slot);
 		b->kernels->store(c->paged.head.type, key, nth(k, h, head_dim), head_dim);
+		key_put(c->paged.head.type, page_at(c, keys_at(c, block, h), slot), slot % PAGE_SLOTS, key, head_dim);
 		b->kernels->store(c->paged.head.type, value, nth(v, h, head_dim), head_dim);
 	}
 }

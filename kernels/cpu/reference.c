@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/key_layout.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/draft_weights.h"
 #include "kernels/dtype_blocks.h"
@@ -29,11 +30,25 @@ static void store(enum dtype type, void* out, const float* x, int n) {
 
 enum { MAX_HEAD_DIM = 1024 };
 
-/* The row of keys or values at a logical position, widened. */
-static void widen(const struct attention_row* a, size_t rows, int position, float* out) {
-	const int slot = position < a->base ? position : a->ancestor[position - a->base];
-	const unsigned char* page = a->page[slot / PAGE_SLOTS] + rows;
+static int slot_of(const struct attention_row* a, int position) {
+	return position < a->base ? position : a->ancestor[position - a->base];
+}
+
+/* The value, or the key, at a logical position, widened. */
+static void widen_value(const struct attention_row* a, int position, float* out) {
+	const int slot = slot_of(a, position);
+	const unsigned char* page = a->page[slot / PAGE_SLOTS] + a->value;
 	dtype_to_float(a->type, page + (size_t)(slot % PAGE_SLOTS) * a->slot_bytes, out, a->head_dim);
+}
+static void widen_key(const struct attention_row* a, int position, float* out) {
+	unsigned char row[MAX_HEAD_DIM * sizeof(float)];
+	const int slot = slot_of(a, position);
+	if (a->key == a->value) {
+		widen_value(a, position, out);
+		return;
+	}
+	key_get(a->type, a->page[slot / PAGE_SLOTS] + a->key, slot % PAGE_SLOTS, row, a->head_dim);
+	dtype_to_float(a->type, row, out, a->head_dim);
 }
 
 /* A sink takes part as one score more, whose share nobody gets. */
@@ -51,12 +66,18 @@ static void softmax(float* x, int n, const float* sink) {
 		x[i] /= sum;
 }
 
+/* The weights of n positions join their pages' sums. */
+static void add_mass(const float* weight, int n, float* mass) {
+	for (int p = 0; p < n; p++)
+		mass[p / LIST_POSITIONS] += weight[p];
+}
+
 static void attend_row(float* out, const float* q, const struct attention_row* a, float* scores) {
 	const int end = a->base + a->n_ancestors, n = end - a->from;
 	float row[MAX_HEAD_DIM];
 	assert(a->head_dim <= MAX_HEAD_DIM && n > 0);
 	for (int p = a->from; p < end; p++) {
-		widen(a, a->key, p, row);
+		widen_key(a, p, row);
 		for (int g = 0; g < a->group; g++) {
 			float dot = 0;
 			for (int j = 0; j < a->head_dim; j++)
@@ -68,9 +89,13 @@ static void attend_row(float* out, const float* q, const struct attention_row* a
 	}
 	for (int g = 0; g < a->group; g++)
 		softmax(scores + (size_t)g * (size_t)n, n, a->sinks ? a->sinks + g : NULL);
+	if (a->mass)
+		memset(a->mass, 0, (size_t)((n + LIST_POSITIONS - 1) / LIST_POSITIONS) * sizeof *a->mass);
+	for (int g = 0; a->mass && g < a->group; g++)
+		add_mass(scores + (size_t)g * (size_t)n, n, a->mass);
 	memset(out, 0, (size_t)(a->group * a->head_dim) * sizeof *out);
 	for (int p = a->from; p < end; p++) {
-		widen(a, a->value, p, row);
+		widen_value(a, p, row);
 		for (int g = 0; g < a->group; g++) {
 			const float weight = scores[(size_t)g * (size_t)n + (size_t)(p - a->from)];
 			for (int j = 0; j < a->head_dim; j++)

@@ -3,13 +3,17 @@
  * avx2.c and avx512.c define `vec`, LANES and the vec_ operations, then include this file. An element is
  * computed alike in the middle of a row and in its tail, and sums are cut by index or by absolute
  * position: element i of a sum always falls to lane i mod LANES, lanes are added up in one tree at the
- * end. TILE_HEADS × TILE_CHUNKS accumulators fit the registers, and so do TILE_QUERIES × KEYS: of the LANES
- * keys of a block half come at a time. part_sums takes a half's sums as far as it can, whole_sums ends them.
- */
+ * end. TILE_HEADS × TILE_CHUNKS accumulators fit the registers, and so do TILE_QUERIES × KEY_VECTORS, and for
+ * up to PAIR_QUERIES the keys of PAGES_AT_ONCE pages. */
+
+#include "kernels/cpu/key_layout.h"
 
 enum {
 	MAX_HEAD_DIM = 1024,
-	TILE_QUERIES = 3,        /* whose sums with KEYS keys fit the registers */
+	KEY_VECTORS = PAGE_SLOTS / LANES, /* of a dimension of a page's keys */
+	PAIR_QUERIES = 3,
+	TILE_SUMS = KEY_VECTORS *
+	            (TILE_QUERIES > PAIR_QUERIES * PAGES_AT_ONCE ? TILE_QUERIES : PAIR_QUERIES * PAGES_AT_ONCE),
 	DELTA_TILE = 4,          /* vectors of a recurrence's values whose sums fit the registers */
 	FETCHED = 2 * PAGE_SLOTS /* positions ahead */
 };
@@ -78,44 +82,73 @@ __attribute__((always_inline)) static inline void fetch(const unsigned char* at,
 		__builtin_prefetch(at + i, 0, 2);
 }
 
-/* The products of `count` queries with the keys of half a block: each product has its own accumulators, so
- * that it does not matter which keys and queries stand beside it. What is widened of a key serves all queries
- * from the register; type and count are constants where it is called. */
+/* Of dimension d, LANES keys from slot `at` on. */
+__attribute__((always_inline)) static inline vec load_keys(enum dtype type, const unsigned char* keys,
+                                                           int head_dim, int at, int d) {
+	const unsigned char* element = keys + key_at(type, head_dim, at, d);
+	if (type == DTYPE_F16)
+		return vec_load_half((const uint16_t*)(const void*)element);
+	if (type == DTYPE_F32)
+		return vec_load((const float*)(const void*)element);
+	const unsigned char* scale = keys + key_scale_at(at, d / KEY_BLOCK);
+	return vec_mul(vec_load_bytes((const int8_t*)element),
+	               vec_load_half((const uint16_t*)(const void*)scale));
+}
+
+/* sum (count, pages, KEY_VECTORS) = the products of `count` queries with the keys of some pages: each is one
+ * chain over the dimensions, so that it does not matter which keys and queries stand beside it. What is
+ * widened of a key serves all queries from the register; type, count and pages are constants where it is
+ * called. The keys `ahead` are fetched. */
 __attribute__((always_inline)) static inline void dots(enum dtype type, const float* const q[],
-                                                       const unsigned char* key, size_t slot_bytes,
-                                                       int head_dim, int count, key_sums out[]) {
-	vec sum[TILE_QUERIES][KEYS];
-#pragma GCC unroll 4
-	for (int j = 0; j < count; j++)
-#pragma GCC unroll 8
-		for (int i = 0; i < KEYS; i++)
-			sum[j][i] = vec_set(0);
-	for (int at = 0; at < head_dim; at += LANES) {
-		const int left = head_dim - at;
+                                                       const unsigned char* const key[],
+                                                       const unsigned char* const ahead[], int head_dim,
+                                                       int count, int pages, vec* out) {
+	const size_t line = PAGE_SLOTS * key_width(type);
+	vec sum[TILE_SUMS];
+#pragma GCC unroll 24
+	for (int i = 0; i < count * pages * KEY_VECTORS; i++)
+		sum[i] = vec_set(0);
+	for (int d = 0; d < head_dim; d++) {
 		vec x[TILE_QUERIES];
-#pragma GCC unroll 4
-		for (int j = 0; j < count; j++)
-			x[j] = left >= LANES ? vec_load(q[j] + at) : vec_load_part(q[j] + at, left, 0);
 #pragma GCC unroll 8
-		for (int i = 0; i < KEYS; i++) {
-			const vec k = load_chunk(type, key + (size_t)i * slot_bytes, at, left);
+		for (int j = 0; j < count; j++)
+			x[j] = vec_set(q[j][d]);
+#pragma GCC unroll 2
+		for (int p = 0; p < pages; p++) {
+			if (ahead)
+				fetch(ahead[p] + (size_t)d * line, line);
 #pragma GCC unroll 4
-			for (int j = 0; j < count; j++)
-				sum[j][i] = vec_fma(x[j], k, sum[j][i]);
+			for (int i = 0; i < KEY_VECTORS; i++) {
+				const vec k = load_keys(type, key[p], head_dim, i * LANES, d);
+#pragma GCC unroll 8
+				for (int j = 0; j < count; j++) {
+					vec* at = &sum[(j * pages + p) * KEY_VECTORS + i];
+					*at = vec_fma(x[j], k, *at);
+				}
+			}
 		}
 	}
-#pragma GCC unroll 4
-	for (int j = 0; j < count; j++)
-		out[j] = part_sums(sum[j]);
+#pragma GCC unroll 24
+	for (int i = 0; i < count * pages * KEY_VECTORS; i++)
+		out[i] = sum[i];
 }
 
 static inline int end_of(const struct attention_row* a) { return a->base + a->n_ancestors; }
 
+/* Positions from 0 on that lie at slots of their own number. */
+static int solid_of(const struct attention_row* a) {
+	int in_place = 0;
+	while (in_place < a->n_ancestors && a->ancestor[in_place] == a->base + in_place)
+		in_place++;
+	return a->base + in_place;
+}
+
 /* What the rows of a call have in common. */
 struct common {
-	int start, end;   /* of the positions that any of them sees; start is a multiple of LANES */
+	int start, end;   /* of the positions that any of them sees; start is a multiple of PAGE_SLOTS */
 	int from, shared; /* [from, shared): seen by all, at the same slots */
-	int stride;       /* of scores */
+	int solid;        /* positions that are shared, and lie at slots of their own number */
+	int stride;       /* of scores; a multiple of PAGE_SLOTS */
 };
 
 static struct common in_common(const struct attention_row* a, int n) {
@@ -128,89 +161,126 @@ static struct common in_common(const struct attention_row* a, int n) {
 		most = a[i].from > most ? a[i].from : most;
 		end = end_of(a + i) > end ? end_of(a + i) : end;
 	}
-	const int start = least / LANES * LANES, shared = a->base + same;
+	const int start = least / PAGE_SLOTS * PAGE_SLOTS, shared = a->base + same;
 	return (struct common){.start = start,
 	                       .end = end,
 	                       .from = smaller(most, shared),
 	                       .shared = shared,
-	                       .stride = (end - start + LANES - 1) / LANES * LANES};
+	                       .solid = smaller(shared, solid_of(a)),
+	                       .stride = (end - start + PAGE_SLOTS - 1) / PAGE_SLOTS * PAGE_SLOTS};
 }
 
-/* Queries whose scores of a block of keys are computed together, and where those go. */
+/* Queries whose scores of a page's keys, or of two pages', are computed together, and where those go. */
 struct scored {
 	const struct attention_row* row;
 	const float* q;
-	float* to; /* (LANES) */
+	float* to;
 };
 
-/* scale·q·k of LANES keys, softcapped; -infinity where the row does not look. The keys `ahead` are fetched.
- */
+/* -infinity of the positions [first, first + n) that the row does not look at. */
+static void hide(const struct attention_row* a, int first, int n, float* score) {
+	for (int i = 0; i < n && first + i < a->from; i++)
+		score[i] = -INFINITY;
+	for (int i = end_of(a) > first ? end_of(a) - first : 0; i < n; i++)
+		score[i] = -INFINITY;
+}
+
+/* scale·q·k of the keys of some pages from position `first` on, softcapped. */
 __attribute__((always_inline)) static inline void score_tile(enum dtype type, const struct scored* s,
-                                                             int count, const unsigned char* key, int first,
-                                                             const unsigned char* ahead) {
-	const size_t slot_bytes = s->row->slot_bytes, half = ahead ? KEYS * slot_bytes : 0;
+                                                             int count, int pages,
+                                                             const unsigned char* const key[], int first,
+                                                             const unsigned char* const ahead[]) {
 	const float* q[TILE_QUERIES];
-	key_sums low[TILE_QUERIES], high[TILE_QUERIES];
-#pragma GCC unroll 4
+	vec sum[TILE_SUMS];
+#pragma GCC unroll 8
 	for (int j = 0; j < count; j++)
 		q[j] = s[j].q;
-	fetch(ahead, half);
-	dots(type, q, key, slot_bytes, s->row->head_dim, count, low);
-	fetch(ahead + half, half);
-	dots(type, q, key + KEYS * slot_bytes, slot_bytes, s->row->head_dim, count, high);
-#pragma GCC unroll 4
+	dots(type, q, key, ahead, s->row->head_dim, count, pages, sum);
 	for (int j = 0; j < count; j++) {
 		const struct attention_row* a = s[j].row;
-		vec score = vec_mul(whole_sums(low[j], high[j]), vec_set(a->scale));
-		if (a->softcap > 0)
-			score = vec_softcap(score, a->softcap);
-		vec_store(s[j].to, score);
-		if (first < a->from || first + LANES > end_of(a))
-			for (int i = 0; i < LANES; i++)
-				if (first + i < a->from || first + i >= end_of(a))
-					s[j].to[i] = -INFINITY;
+		for (int i = 0; i < pages * KEY_VECTORS; i++) {
+			vec score = vec_mul(sum[j * pages * KEY_VECTORS + i], vec_set(a->scale));
+			if (a->softcap > 0)
+				score = vec_softcap(score, a->softcap);
+			vec_store(s[j].to + i * LANES, score);
+		}
+		if (first < a->from || first + pages * PAGE_SLOTS > end_of(a))
+			hide(a, first, pages * PAGE_SLOTS, s[j].to);
 	}
 }
 
-#define SCORE_TILES(type)                                                                                    \
-	switch (count) {                                                                                         \
-	case 1:                                                                                                  \
-		score_tile(type, s, 1, key, first, ahead);                                                           \
-		break;                                                                                               \
-	case 2:                                                                                                  \
-		score_tile(type, s, 2, key, first, ahead);                                                           \
-		break;                                                                                               \
-	default:                                                                                                 \
-		score_tile(type, s, TILE_QUERIES, key, first, ahead);                                                \
+#define SCORE_ONE(type, n, pages)                                                                            \
+	case n:                                                                                                  \
+		score_tile(type, s, n, pages, key, first, ahead);                                                    \
+		break
+#if TILE_QUERIES > 3
+#define SCORE_MORE(type)                                                                                     \
+	SCORE_ONE(type, 4, 1);                                                                                   \
+	SCORE_ONE(type, 5, 1);                                                                                   \
+	SCORE_ONE(type, 6, 1);                                                                                   \
+	SCORE_ONE(type, 7, 1);                                                                                   \
+	SCORE_ONE(type, 8, 1);
+#else
+#define SCORE_MORE(type)
+#endif
+
+/* For each number of queries code of its own, and for one to three where two pages fill the registers. */
+#define DEFINE_SCORE(name, type)                                                                             \
+	static void name(const struct scored* s, int count, int pages, const unsigned char* const key[],         \
+	                 int first, const unsigned char* const ahead[]) {                                        \
+		if (pages == PAGES_AT_ONCE)                                                                          \
+			switch (count) {                                                                                 \
+				SCORE_ONE(type, 1, PAGES_AT_ONCE);                                                           \
+				SCORE_ONE(type, 2, PAGES_AT_ONCE);                                                           \
+				SCORE_ONE(type, 3, PAGES_AT_ONCE);                                                           \
+				SCORE_MORE(type)                                                                             \
+			}                                                                                                \
+		else                                                                                                 \
+			switch (count) {                                                                                 \
+				SCORE_ONE(type, 1, 1);                                                                       \
+				SCORE_ONE(type, 2, 1);                                                                       \
+				SCORE_ONE(type, 3, 1);                                                                       \
+				SCORE_MORE(type)                                                                             \
+			}                                                                                                \
 	}
+DEFINE_SCORE(score_half, DTYPE_F16)
+DEFINE_SCORE(score_float, DTYPE_F32)
+DEFINE_SCORE(score_bytes, DTYPE_Q8_0)
 
-static void score_half(const struct scored* s, int count, const unsigned char* key, int first,
-                       const unsigned char* ahead) {
-	SCORE_TILES(DTYPE_F16)
+/* Keys that are values lie in rows: those of the positions [first, end) by dimension. */
+static void turn_rows(const struct attention_row* a, int first, int end, unsigned char* keys) {
+	memset(keys, 0, PAGE_SLOTS * a->slot_bytes);
+	for (int p = first; p < end; p++)
+		key_put(a->type, keys, p - first, row_at(a, a->key, p), a->head_dim);
 }
 
-static void score_other(enum dtype type, const struct scored* s, int count, const unsigned char* key,
-                        int first, const unsigned char* ahead) {
-	SCORE_TILES(type)
-}
-
-/* The keys of positions [first, first + LANES), side by side: as they lie where all are committed, else
- * gathered; those behind the end repeat the last. */
-static inline const unsigned char* find_keys(const struct attention_row* a, int first, int end,
-                                             unsigned char* gathered) {
-	if (first + LANES <= a->base)
-		return row_at(a, a->key, first);
-	for (int i = 0; i < LANES; i++)
-		memcpy(gathered + (size_t)i * a->slot_bytes, row_at(a, a->key, smaller(first + i, end - 1)),
-		       a->slot_bytes);
+/* The keys of positions [first, first + PAGE_SLOTS): as they lie in their page, where the row finds all of
+ * them that it sees there at their own slots, else gathered. */
+static const unsigned char* find_keys(const struct attention_row* a, int first, unsigned char* gathered) {
+	const int end = smaller(first + PAGE_SLOTS, end_of(a));
+	if (a->key == a->value) {
+		turn_rows(a, first, end, gathered);
+		return gathered;
+	}
+	if (end <= solid_of(a))
+		return a->page[first / PAGE_SLOTS] + a->key;
+	if (first < a->base)
+		memcpy(gathered, a->page[first / PAGE_SLOTS] + a->key, PAGE_SLOTS * a->slot_bytes);
+	else
+		memset(gathered, 0, PAGE_SLOTS * a->slot_bytes);
+	for (int p = first < a->base ? a->base : first; p < end; p++) {
+		const int slot = a->ancestor[p - a->base];
+		key_copy(a->type, gathered, p - first, a->page[slot / PAGE_SLOTS] + a->key, slot % PAGE_SLOTS,
+		         a->head_dim);
+	}
 	return gathered;
 }
 
-/* Scores of n rows' queries with the block of LANES keys from `first` on, in tiles as even as they can be.
- * What the block's scores begin with lies at `to`, `stride` floats apart. */
-static void score_block(const struct attention_row* a, int n, const float* q, size_t row_stride,
-                        const unsigned char* key, int first, const unsigned char* ahead, float* to,
-                        size_t stride) {
+/* Scores of n rows' queries with the keys of one or more pages from position `first` on, in tiles as even as
+ * they can be. Theirs begin at `to`, `stride` floats apart. */
+static void score_pages(const struct attention_row* a, int n, const float* q, size_t row_stride,
+                        const unsigned char* const key[], int pages, int first,
+                        const unsigned char* const ahead[], float* to, size_t stride) {
 	const int queries = n * a->group, tiles = (queries + TILE_QUERIES - 1) / TILE_QUERIES;
 	struct scored s[TILE_QUERIES];
 	for (int t = 0, i = 0, g = 0; t < tiles; t++) {
@@ -223,28 +293,36 @@ static void score_block(const struct attention_row* a, int n, const float* q, si
 				q += row_stride;
 			}
 		}
-		if (a->type == DTYPE_F16)
-			score_half(s, count, key, first, t == 0 ? ahead : NULL);
-		else
-			score_other(a->type, s, count, key, first, t == 0 ? ahead : NULL);
+		(a->type == DTYPE_F16   ? score_half
+		 : a->type == DTYPE_F32 ? score_float
+		                        : score_bytes)(s, count, pages, key, first, t == 0 ? ahead : NULL);
 	}
 }
 
-/* scores (n, group, stride) of the positions [first, end), both multiples of LANES behind c->start */
+/* scores (n, group, stride) of the positions [first, end), both multiples of PAGE_SLOTS behind c->start */
 static void score(const struct attention_row* a, int n, const float* q, size_t row_stride,
                   const struct common* c, int first, int end, float* scores) {
-	_Alignas(64) unsigned char gathered[LANES * MAX_HEAD_DIM * sizeof(float)];
+	_Alignas(64) unsigned char gathered[PAGE_SLOTS * MAX_HEAD_DIM * sizeof(float)];
 	const size_t stride = (size_t)c->stride;
-	for (scores += first - c->start; first < end; first += LANES, scores += LANES) {
-		if (first + LANES <= c->shared) {
-			const unsigned char* key = find_keys(a, first, c->shared, gathered);
-			score_block(a, n, q, row_stride, key, first, row_ahead(a, a->key, first), scores, stride);
+	const int most = n * a->group <= PAIR_QUERIES ? PAGES_AT_ONCE : 1;
+	const int solid = a->key == a->value ? 0 : smaller(end, c->solid);
+	for (int pages = 1; first < end; first += pages * PAGE_SLOTS) {
+		float* to = scores + (first - c->start);
+		const unsigned char *key[PAGES_AT_ONCE], *ahead[PAGES_AT_ONCE];
+		pages = first + most * PAGE_SLOTS <= solid ? most : 1;
+		if (first + PAGE_SLOTS <= solid) {
+			for (int p = 0; p < pages; p++) {
+				const int at = first / PAGE_SLOTS + p, behind = at + FETCHED / PAGE_SLOTS;
+				key[p] = a->page[at] + a->key;
+				ahead[p] = a->page[behind * PAGE_SLOTS < a->base ? behind : at] + a->key;
+			}
+			score_pages(a, n, q, row_stride, key, pages, first, ahead, to, stride);
 			continue;
 		}
 		for (int i = 0; i < n; i++) {
-			const unsigned char* key = find_keys(a + i, first, end_of(a + i), gathered);
-			score_block(a + i, 1, q + (size_t)i * row_stride, row_stride, key, first, NULL,
-			            scores + (size_t)(i * a->group) * stride, stride);
+			key[0] = find_keys(a + i, first, gathered);
+			score_pages(a + i, 1, q + (size_t)i * row_stride, row_stride, key, 1, first, NULL,
+			            to + (size_t)(i * a->group) * stride, stride);
 		}
 	}
 }
@@ -284,17 +362,21 @@ __attribute__((always_inline)) static inline void mix_slots(enum dtype type, vec
                                                             const unsigned char* row,
                                                             const unsigned char* ahead, int slots, int weight,
                                                             int at, int heads, int chunks) {
-	const size_t slot_bytes = m->row->slot_bytes, width = type == DTYPE_F16 ? 2 : 4;
+	const size_t slot_bytes = m->row->slot_bytes, width = key_width(type);
 	const int left = chunks > 1 ? LANES : m->row->head_dim - at;
 	ahead += (size_t)at * width;
 	for (int i = weight; i < weight + slots; i++, row += slot_bytes, ahead += slot_bytes) {
 		fetch(ahead, (size_t)(chunks * LANES) * width);
+		vec weights[TILE_HEADS];
+#pragma GCC unroll 8
+		for (int h = 0; h < heads; h++)
+			weights[h] = vec_set(m[h].weight[i]);
 #pragma GCC unroll 8
 		for (int c = 0; c < chunks; c++) {
 			const vec value = load_chunk(type, row, at + c * LANES, left);
 #pragma GCC unroll 8
 			for (int h = 0; h < heads; h++)
-				sum[h * chunks + c] = vec_fma(vec_set(m[h].weight[i]), value, sum[h * chunks + c]);
+				sum[h * chunks + c] = vec_fma(weights[h], value, sum[h * chunks + c]);
 		}
 	}
 }
@@ -306,7 +388,7 @@ __attribute__((always_inline)) static inline void
 mix_positions(vec* to, const struct mixed* m, int from, int end, int start, int at, int heads, int chunks) {
 	const struct attention_row* a = m->row;
 	vec sum[TILE_HEADS * TILE_CHUNKS];
-#pragma GCC unroll 16
+#pragma GCC unroll 24
 	for (int i = 0; i < heads * chunks; i++)
 		sum[i] = to[i];
 	for (int p = from; p < end;) {
@@ -315,11 +397,13 @@ mix_positions(vec* to, const struct mixed* m, int from, int end, int start, int 
 		const unsigned char* ahead = row_ahead(a, a->value, p);
 		if (a->type == DTYPE_F16)
 			mix_slots(DTYPE_F16, sum, m, row, ahead, slots, p - start, at, heads, chunks);
+		else if (a->type == DTYPE_Q8_0)
+			mix_slots(DTYPE_Q8_0, sum, m, row, ahead, slots, p - start, at, heads, chunks);
 		else
-			mix_slots(a->type, sum, m, row, ahead, slots, p - start, at, heads, chunks);
+			mix_slots(DTYPE_F32, sum, m, row, ahead, slots, p - start, at, heads, chunks);
 		p += slots;
 	}
-#pragma GCC unroll 16
+#pragma GCC unroll 24
 	for (int i = 0; i < heads * chunks; i++)
 		to[i] = sum[i];
 }
@@ -360,12 +444,42 @@ __attribute__((always_inline)) static inline void mix_tile(const struct mixed* m
 
 /* Dimensions [at, end) of the heads' mixed values */
 typedef void mix_function(const struct mixed* m, const struct common* c, int at, int end);
-static void mix_four(const struct mixed* m, const struct common* c, int at, int end) {
-	MIX_TILES(TILE_HEADS);
+#define DEFINE_MIX(heads)                                                                                    \
+	static void mix_##heads(const struct mixed* m, const struct common* c, int at, int end) {                \
+		MIX_TILES(heads);                                                                                    \
+	}
+DEFINE_MIX(1)
+DEFINE_MIX(2)
+DEFINE_MIX(3)
+#if TILE_HEADS > 3
+DEFINE_MIX(4)
+DEFINE_MIX(5)
+DEFINE_MIX(6)
+#endif
+static mix_function* const mix_heads[TILE_HEADS] = {mix_1, mix_2,
+                                                    mix_3,
+#if TILE_HEADS > 3
+                                                    mix_4, mix_5,
+                                                    mix_6
+#endif
+};
+
+/* The weights of one query's n positions (whole vectors, zero behind the last) join their pages' sums. */
+static void add_mass(const float* weight, int n, float rescale, float* mass) {
+	for (int p = 0; p < n; p += LIST_POSITIONS) {
+		vec sum = vec_load(weight + p);
+		for (int i = p + LANES; i < smaller(p + LIST_POSITIONS, n); i += LANES)
+			sum = vec_add(sum, vec_load(weight + i));
+		mass[p / LIST_POSITIONS] += rescale * vec_sum(sum);
+	}
 }
-static void mix_three(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(3); }
-static void mix_two(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(2); }
-static void mix_one(const struct mixed* m, const struct common* c, int at, int end) { MIX_TILES(1); }
+
+static void note_mass(const struct attention_row* a, int head, const struct mixed* m) {
+	const int n = (end_of(a) + LANES - 1) / LANES * LANES;
+	if (head == 0)
+		memset(a->mass, 0, (size_t)((n + LIST_POSITIONS - 1) / LIST_POSITIONS) * sizeof *a->mass);
+	add_mass(m->weight, n, m->rescale, a->mass);
+}
 
 /* The share's part of n things */
 static inline void part_of(const struct attention_share* share, int n, int* first, int* end) {
@@ -381,8 +495,8 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 	float* rescale = scores + (size_t)queries * (size_t)c.stride; /* (queries) */
 	int first, end;
 	if (!share || share->step == ATTENTION_SCORES) {
-		part_of(mine, c.stride / LANES, &first, &end);
-		score(a, n, q, row_stride, &c, c.start + first * LANES, c.start + end * LANES, scores);
+		part_of(mine, c.stride / PAGE_SLOTS, &first, &end);
+		score(a, n, q, row_stride, &c, c.start + first * PAGE_SLOTS, c.start + end * PAGE_SLOTS, scores);
 	}
 	if (share && share->step == ATTENTION_WEIGHTS) {
 		part_of(mine, queries, &first, &end);
@@ -405,9 +519,10 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 			                      .rescale =
 			                          share ? rescale[from + i]
 			                                : exponentials(weight, c.stride, a->sinks ? a->sinks + g : NULL)};
+			if (a[row].mass && mine->part == 0)
+				note_mass(a + row, g, &m[i]);
 		}
-		mix_function* const mix[] = {mix_one, mix_two, mix_three, mix_four};
-		mix[count - 1](m, &c, first * 32, smaller(end * 32, a->head_dim));
+		mix_heads[count - 1](m, &c, first * 32, smaller(end * 32, a->head_dim));
 	}
 }
 

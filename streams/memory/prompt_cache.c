@@ -34,7 +34,7 @@ struct page_file {
 	int32_t token[PAGE_SLOTS];
 	unsigned char content[];
 };
-static const char magic[8] = {'s', 'w', 'p', 'a', 'g', 'e', '1', '\n'};
+static const char magic[8] = {'s', 'w', 'p', 'a', 'g', 'e', '2', '\n'};
 
 struct waiting_page {
 	struct waiting_page* next;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/key_layout.h"
 #include "kernels/dtype_blocks.h"
 
 static uint64_t random_state = 1;
@@ -247,6 +248,10 @@ static unsigned char* slot_of(const struct attention_case* c, size_t rows, int s
 	return c->memory + page + rows + (size_t)(slot % PAGE_SLOTS) * c->row.slot_bytes;
 }
 
+static unsigned char* page_of(const struct attention_case* c, int slot) {
+	return c->memory + (c->page[slot / PAGE_SLOTS] - c->memory) + c->row.key;
+}
+
 static void lay_pages(struct attention_case* c) {
 	const size_t page_bytes = 2 * PAGE_SLOTS * c->row.slot_bytes;
 	c->memory = calloc(CASE_PAGES, page_bytes);
@@ -282,9 +287,11 @@ static void make_case(struct attention_case* c) {
 	};
 	lay_pages(c);
 	float row[256];
+	unsigned char key[sizeof row];
 	for (int i = 0; i < base + 300; i++) {
 		random_row(row, head_dim, 2);
-		cpu_reference.store(type, slot_of(c, c->row.key, i), row, head_dim);
+		cpu_reference.store(type, key, row, head_dim);
+		key_put(type, page_of(c, i), i % PAGE_SLOTS, key, head_dim);
 		random_row(row, head_dim, 2);
 		cpu_reference.store(type, slot_of(c, c->row.value, i), row, head_dim);
 	}
@@ -330,7 +337,8 @@ static void attention_division(void** state) {
 			/* gather the rows to the front, in order */
 			for (int i = 0; i < c.row.n_ancestors; i++) {
 				const int to = c.row.base + i, from = c.ancestor[i];
-				memmove(slot_of(&c, c.row.key, to), slot_of(&c, c.row.key, from), c.row.slot_bytes);
+				key_copy(c.row.type, page_of(&c, to), to % PAGE_SLOTS, page_of(&c, from), from % PAGE_SLOTS,
+				         c.row.head_dim);
 				memmove(slot_of(&c, c.row.value, to), slot_of(&c, c.row.value, from), c.row.slot_bytes);
 			}
 			const int32_t last = end - 1;
@@ -339,6 +347,95 @@ static void attention_division(void** state) {
 			c.row.ancestor = &last;
 			k->attention((float*)(void*)committed.bytes, c.q, 0, &c.row, 1, scores, NULL);
 			assert_memory_equal(pending.bytes, committed.bytes, (size_t)n * sizeof(float));
+		}
+		free(c.q);
+		free(c.memory);
+	}
+}
+
+/* Of each page the softmax's weights in doubles, over the scores that the plain kernel would have. */
+static void plain_mass(const struct attention_case* c, double* mass) {
+	const struct attention_row* a = &c->row;
+	static double score[600];
+	float key[256];
+	unsigned char stored[sizeof key];
+	const int end = a->base + a->n_ancestors;
+	memset(mass, 0, 10 * sizeof *mass);
+	for (int g = 0; g < a->group; g++) {
+		double sum = a->sinks ? exp((double)a->sinks[g]) : 0;
+		for (int p = 0; p < end; p++) {
+			const int slot = p < a->base ? p : a->ancestor[p - a->base];
+			key_get(a->type, page_of(c, slot), slot % PAGE_SLOTS, stored, a->head_dim);
+			dtype_to_float(a->type, stored, key, a->head_dim);
+			double dot = 0;
+			for (int j = 0; j < a->head_dim; j++)
+				dot += (double)c->q[g * a->head_dim + j] * (double)key[j];
+			dot *= (double)a->scale;
+			sum += score[p] = exp(a->softcap > 0 ? (double)a->softcap * tanh(dot / (double)a->softcap) : dot);
+		}
+		for (int p = 0; p < end; p++)
+			mass[p / LIST_POSITIONS] += score[p] / sum;
+	}
+}
+
+/* The attention mass of each page, whoever shares the work, and the output as without it. */
+static void attention_mass(void** state) {
+	(void)state;
+	static struct guarded plain, got;
+	static float scores[70 * 600];
+	for (int round = 0; round < 100 * (n_fast + 1); round++) {
+		const struct cpu_kernels* k =
+		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
+		struct attention_case c;
+		make_case(&c);
+		c.row.from = 0;
+		const int n = c.row.group * c.row.head_dim;
+		if (n <= MOST * 3) {
+			float mass[12];
+			double expected[10];
+			memset(mass, 0x5a, sizeof mass);
+			k->attention((float*)(void*)plain.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			c.row.mass = mass;
+			if (round % 2)
+				for (int step = 0; step < ATTENTION_STEPS; step++)
+					for (int part = 0; part < (c.row.head_dim + 31) / 32; part++) {
+						const struct attention_share share = {(enum attention_step)step, part,
+						                                      (c.row.head_dim + 31) / 32};
+						k->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, &share);
+					}
+			else
+				k->attention((float*)(void*)got.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			assert_memory_equal(plain.bytes, got.bytes, (size_t)n * sizeof(float));
+			plain_mass(&c, expected);
+			const int pages = (c.row.base + c.row.n_ancestors + LIST_POSITIONS - 1) / LIST_POSITIONS;
+			for (int p = 0; p < pages; p++)
+				if (!(fabs(expected[p] - (double)mass[p]) <= 1e-4 * c.row.group))
+					fail_msg("page %d has the mass %g, %g was expected", p, (double)mass[p], expected[p]);
+			assert_memory_equal(mass + pages, "\x5a\x5a\x5a\x5a\x5a\x5a\x5a\x5a", 8);
+		}
+		free(c.q);
+		free(c.memory);
+	}
+}
+
+/* Keys that are values, in rows: the bits of such keys by dimension. */
+static void attention_keys_are_values(void** state) {
+	(void)state;
+	static struct guarded apart, one;
+	static float scores[70 * 600];
+	for (int round = 0; round < 100 * (n_fast + 1); round++) {
+		const struct cpu_kernels* k =
+		    round % (n_fast + 1) == n_fast ? &cpu_reference : fast[round % (n_fast + 1)];
+		struct attention_case c;
+		make_case(&c);
+		const int n = c.row.group * c.row.head_dim;
+		for (int i = 0; i < c.row.base + 300; i++)
+			key_put(c.row.type, page_of(&c, i), i % PAGE_SLOTS, slot_of(&c, c.row.value, i), c.row.head_dim);
+		if (n <= MOST * 3) {
+			k->attention((float*)(void*)apart.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			c.row.key = c.row.value;
+			k->attention((float*)(void*)one.bytes, c.q, 0, &c.row, 1, scores, NULL);
+			assert_memory_equal(apart.bytes, one.bytes, (size_t)n * sizeof(float));
 		}
 		free(c.q);
 		free(c.memory);
@@ -467,6 +564,8 @@ int main(void) {
 	                                   cmocka_unit_test(attentions),
 	                                   cmocka_unit_test(attention_division),
 	                                   cmocka_unit_test(attention_together),
+	                                   cmocka_unit_test(attention_mass),
+	                                   cmocka_unit_test(attention_keys_are_values),
 	                                   cmocka_unit_test(delta_steps)};
 	return cmocka_run_group_tests(tests, find_fast, NULL);
 }

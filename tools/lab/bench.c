@@ -25,6 +25,8 @@ static const struct {
     {"search", bench_search_main, "how good the masks are that the search finds"},
     {"levels", bench_levels_main,
      "draft steps that leave out input channels: how often right, and their cost"},
+    {"pages", bench_pages_main,
+     "draft steps that read few pages of a long text: how often right, and their cost"},
     {"match-rate", bench_match_rate_main, "how often an early exit predicts the model's token"},
     {"screened", bench_screened_head_main, "the exact screened output head against the whole one"},
     {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},

@@ -18,6 +18,7 @@ int bench_screened_head_main(int argc, char** argv);
 int bench_search_main(int argc, char** argv);
 int bench_methods_main(int argc, char** argv);
 int bench_levels_main(int argc, char** argv);
+int bench_pages_main(int argc, char** argv);
 int bench_match_rate_main(int argc, char** argv);
 int bench_kernels_main(int argc, char** argv);
 int bench_gp_main(int argc, char** argv);

@@ -39,7 +39,7 @@ bool state_text_prefill(struct cache* cache, const int32_t* id, int n, int32_t* 
 	cache->prompt_length = n;
 	while (cache->committed < n) {
 		const int left = n - cache->committed, rows = least(left, MAX_ROWS);
-		const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows};
+		const struct segment segment = {.cache = cache, .base = cache->committed, .n = rows, .noted = true};
 		want[rows - 1] = WANT_TOKEN;
 		struct pass pass =
 		    pass_over(&segment, id + cache->committed, NULL, 2 * backend->weights->shape.n_blocks, want, out);

@@ -1,0 +1,29 @@
+/* Which pages of a long text a session's drafts read: those that its own verified rows looked at most, listed
+ * anew every few tokens, where that makes a draft step cheaper. */
+#ifndef SWIFTLET_CORE_DECODE_DRAFT_PAGES_H
+#define SWIFTLET_CORE_DECODE_DRAFT_PAGES_H
+
+#include "kernels/backend.h"
+
+struct session;
+
+struct draft_pages {
+	int32_t* page; /* (n_blocks, budget + 1) the list's; NULL: drafts read all */
+	int budget;
+	int listed_at; /* committed tokens when it was made; -1: there is none for this text */
+	struct page_list list;
+	const struct page_list* now; /* what this round's drafts read; NULL: all */
+	/* Of the bytes that a plain step reads at this length: the cache's share, and what a draft reads of it.
+	 */
+	double cache, read;
+};
+
+/* False on no memory. The session's cache is open. */
+bool draft_pages_open(struct session*);
+void draft_pages_close(struct draft_pages*);
+/* Another text begins. */
+void draft_pages_begin(struct draft_pages*);
+/* A round begins: sets now, cache and read. */
+void draft_pages_round(struct session*);
+
+#endif
