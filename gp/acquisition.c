@@ -1,9 +1,9 @@
-/* Where to look next: the acquisition on the relaxed cube, then on real points.
+/* Chooses the next point: maximises the acquisition on the relaxed cube, then on real points.
  *
- * The relaxed maximisation keeps the number of bits by x_i = sigmoid(u_i + shift(u)) with the shift that
- * makes the sum right, so that NLopt's L-BFGS sees no constraint but a box. Both kernels depend on a point
- * through s_j = Σ weight (x_i - z_ji)² (Matérn) or Σ weight |x_i - z_ji| (Hamming) to each observation
- * z_j, which for bits z is a constant plus a sum over the set bits of z. */
+ * The relaxed maximisation keeps the number of bits by x_i = sigmoid(u_i + shift(u)), with the shift that
+ * makes the sum right. So NLopt's L-BFGS sees only a box as constraint. Both kernels depend on a point
+ * through s_j = Σ weight (x_i - z_ji)² (Matérn) or Σ weight |x_i - z_ji| (Hamming) to each observation z_j,
+ * which for bits z is a constant plus a sum over the set bits of z. */
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_randist.h>
 #include <math.h>
@@ -21,7 +21,7 @@ enum { STARTS = 3, EVALUATIONS = 6, ROUNDS = 3, PARTNERS = 16 };
 struct hunt {
 	struct gp* g;
 	const struct gp_search* search;
-	double best_mean;          /* the largest posterior mean at an observation: EI's bar */
+	double best_mean;          /* the largest posterior mean at an observation, which EI has to exceed */
 	double x[GP_MAX_DIMS];     /* the relaxed point */
 	double slope[GP_MAX_DIMS]; /* d acquisition / dx */
 };
@@ -31,7 +31,7 @@ static void flip(uint64_t* bits, int i) { bits[i >> 6] ^= (uint64_t)1 << (i & 63
 
 /* ---- the acquisition and its slopes ------------------------------------------------------- */
 
-/* From mean and variance; d/dmean and d/dvariance beside it. */
+/* The acquisition from mean and variance, with d/dmean and d/dvariance. */
 static double acquisition(const struct hunt* h, double mean, double variance, double* by_mean,
                           double* by_variance) {
 	const double sd = sqrt(variance > 1e-18 ? variance : 1e-18);
@@ -112,7 +112,7 @@ static double relaxed(struct hunt* h) {
 
 static double sigmoid(double u) { return 1 / (1 + exp(-u)); }
 
-/* x from u: bisection on the shift, since the sum rises with it. */
+/* x from u, by bisection on the shift, since the sum rises with it. */
 static void point_of(struct hunt* h, const double* u) {
 	const int dims = h->g->option.dims;
 	double low = -60, high = 60;
@@ -130,7 +130,7 @@ static void point_of(struct hunt* h, const double* u) {
 		h->x[i] = sigmoid(u[i] + low);
 }
 
-/* d/du_i = t_i (slope_i - Σ t slope / Σ t), t = x (1 - x): the shift takes the common part away. */
+/* d/du_i = t_i (slope_i - Σ t slope / Σ t), t = x (1 - x): the shift removes the common part. */
 static double objective(unsigned n, const double* u, double* gradient, void* user) {
 	struct hunt* h = user;
 	point_of(h, u);
@@ -183,8 +183,8 @@ struct scored_vector {
 	double mean, value;
 };
 
-/* The mean with some bits flipped, from the cells of the point as it is. A flip of bit i moves the cell of
- * observation j by its group's stride, up where z_ji equals the point's bit, else down. */
+/* The mean with some bits flipped, from the cells of the present point. Flipping bit i moves the cell of
+ * observation j by its group's stride: up if z_ji equals the point's bit, else down. */
 static double mean_flipped(const struct gp* g, const int* cell, const uint64_t* bits, int first, int second) {
 	const int step[2] = {g->stride, 1};
 	const int move[2] = {step[g->group[first]], step[g->group[second]]};
@@ -220,7 +220,7 @@ static void judge_point(struct hunt* h, struct scored_vector* c, int count) {
 	}
 }
 
-/* The bits whose flip leaves the highest mean: set ones, or unset ones. */
+/* The bits whose flip gives the highest mean: set bits, or unset ones. */
 static int partners(const struct gp* g, const int* cell, const uint64_t* bits, bool set, int* best) {
 	double mean[PARTNERS];
 	int count = 0;
@@ -239,7 +239,7 @@ static struct scored_vector swapped(const struct gp* g, const uint64_t* from, in
 	return c;
 }
 
-/* The swaps of `from` with the highest mean that may be proposed: among the best of each side. */
+/* The allowed swaps of `from` with the highest mean, among the best bits of each side. */
 static int best_swaps(struct hunt* h, const uint64_t* from, struct scored_vector* list) {
 	const struct gp* g = h->g;
 	int* cell = (int*)(void*)(g->work + (size_t)BATCH * (size_t)g->option.capacity);
@@ -262,8 +262,8 @@ static int best_swaps(struct hunt* h, const uint64_t* from, struct scored_vector
 	return count;
 }
 
-/* From a rounded point: up to ROUNDS times the best of its swaps where that is better, or where the point
- * itself may not be proposed. */
+/* From a rounded point: takes the best swap up to ROUNDS times, if it is better or if the point itself may
+ * not be proposed. */
 static bool refine_point(struct hunt* h, const uint64_t* from, struct scored_vector* best) {
 	struct scored_vector list[BATCH], here = {.value = -INFINITY};
 	memcpy(here.bits, from, (size_t)h->g->words * sizeof *from);
@@ -304,7 +304,7 @@ static void fitted(const struct gp* g, double* value) {
 	}
 }
 
-/* Observations of the right size with the largest posterior means, distinct: their numbers. */
+/* The numbers of distinct observations of the right size with the largest posterior means. */
 static int best_observed(struct hunt* h, int most, int* best) {
 	const struct gp* g = h->g;
 	double* value = g->work;
@@ -343,7 +343,7 @@ enum gp_result gp_propose(struct gp* g, const struct gp_search* s, uint64_t* bit
 	struct gp_random random = {s->seed};
 	struct scored_vector best = {.value = -INFINITY};
 	int from[STARTS];
-	/* All but the last start from what is known to be good, the last from the middle of the cube. */
+	/* All but the last start from the best known points, the last from the middle of the cube. */
 	const int known = best_observed(&h, STARTS - 1, from);
 	bool found = false;
 	for (int i = 0; i < STARTS; i++) {

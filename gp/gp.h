@@ -1,21 +1,20 @@
-/* Gaussian-process regression over bit vectors: a small library in its own right.
+/* Gaussian-process regression over bit vectors, as a library of its own.
  *
- * Made, set up, run and freed, after GSL's and NLopt's manner: gp_open, gp_add once an observation,
- * gp_fit now and then, gp_predict and gp_propose as wanted, gp_close. Points are bits in {0,1}^dims, which
- * come in one or two groups (kinds) with a length-scale each. The model of an observation is
+ * Its use follows GSL and NLopt: gp_open, gp_add for each observation, gp_fit now and then, gp_predict and
+ * gp_propose as needed, gp_close. Points are bits in {0,1}^dims in one or two groups (kinds), each with a
+ * length-scale. The model of an observation is
  *
  *     y = mean + f(bits) + offset(window) + noise,   f ~ GP(0, k),  offset ~ N(0, window^2),
  *
- * so that observations of one window share an error and compare among themselves; noise has the variance
- * given with the observation, plus a small jitter. The constant mean is profiled (its generalised least
- * squares estimate). With h_g the number of differing bits of group g, the kernels are
+ * so observations of one window share an error and are compared among themselves. noise has the variance
+ * given with the observation, plus a small jitter. The constant mean is its generalised least squares
+ * estimate. With h_g the number of differing bits of group g, the kernels are
  *
  *     Matérn 5/2:          amplitude^2 (1 + √5 r + 5r²/3) exp(-√5 r),  r² = Σ h_g / length_g²
  *     exponential-Hamming: amplitude^2 exp(-Σ h_g / length_g)
  *
- * (Rasmussen & Williams 2006, Eq. 4.17 and 4.18 on the cube). Linear algebra is GSL's on whatever CBLAS is
- * linked. Memory is taken at gp_open, 16·capacity² bytes of it in pages that are touched only as
- * observations come. No call locks; one thread at a time may use a gp. GSL's error handler is turned off. */
+ * (Rasmussen & Williams 2006, Eq. 4.17 and 4.18 on the cube). Linear algebra is GSL's on OpenBLAS; the
+ * optimisers are NLopt's. */
 #ifndef SWIFTLET_GP_GP_H
 #define SWIFTLET_GP_GP_H
 
@@ -41,7 +40,7 @@ struct gp_hyper {
 	double amplitude;
 	double length[GP_MAX_GROUPS];
 	double window;
-	double mean; /* told by gp_hyper: the one that is most likely under the others */
+	double mean; /* filled by gp_hyper: the most likely mean given the other parameters */
 };
 
 struct gp_options {
@@ -58,8 +57,8 @@ struct gp;
 struct gp* gp_open(const struct gp_options*);
 void gp_close(struct gp*);
 
-/* One more observation with its noise variance, O(n²): the Cholesky factor grows by a row. Window 0 is a
- * window of its own. The same point may come again. */
+/* Adds an observation with its noise variance, O(n²): the Cholesky factor grows by a row. Window 0 is a
+ * window of its own. A point may be observed again. */
 enum gp_result gp_add(struct gp*, const uint64_t* bits, double y, double variance, int64_t window);
 /* Drops the oldest observations until `keep` are left, and rebuilds: O(keep³). */
 enum gp_result gp_forget(struct gp*, int keep);
@@ -67,8 +66,8 @@ int gp_count(const struct gp*);
 /* True when the point is among the observations. O(n). */
 bool gp_observed(const struct gp*, const uint64_t* bits);
 
-/* Posterior of mean and f together at a point, without any window's offset or noise. O(n²). variance
- * may be NULL (O(n) then). */
+/* Posterior of mean and f together at a point, without a window's offset and noise. O(n²). variance may be
+ * NULL (O(n) then). */
 void gp_predict(struct gp*, const uint64_t* bits, double* mean, double* variance);
 
 struct gp_hyper gp_hyper(const struct gp*);
@@ -89,9 +88,9 @@ struct gp_search {
 	double kappa; /* UCB: mean + kappa · standard deviation */
 	uint64_t seed;
 };
-/* The unobserved point of `size` bits with the best acquisition that is found: NLopt on the relaxed cube with
- * the number of bits kept, rounding to the largest coordinates, then swaps on the discrete set, ranked by
- * posterior mean and judged by acquisition. Words of `bits` as in gp_options.dims. */
+/* The best unobserved point of `size` bits that is found: NLopt on the relaxed cube with the number of bits
+ * kept, rounding to the largest coordinates, then swaps on the discrete set, ranked by posterior mean and
+ * judged by acquisition. `bits` has the words of gp_options.dims. */
 enum gp_result gp_propose(struct gp*, const struct gp_search*, uint64_t* bits);
 
 #endif

@@ -1,7 +1,7 @@
 /* Shared by the files of the Gaussian process: its state, and the kernel as a table.
  *
- * Points are bits, so two of them differ by (h_0, h_1) bits of the groups and the kernel takes at most
- * (d_0 + 1)(d_1 + 1) values: it is a table over those, made once for a set of hyper-parameters. */
+ * Points are bits, so two of them differ in (h_0, h_1) bits of the groups, and the kernel has at most (d_0 +
+ * 1)(d_1 + 1) values: a table, made once for each set of hyper-parameters. */
 #ifndef SWIFTLET_GP_INTERNAL_H
 #define SWIFTLET_GP_INTERNAL_H
 
@@ -34,7 +34,7 @@ struct gp {
 	int cells, stride; /* of a table; cell = h_0·stride + h_1 */
 	struct gp_hyper hyper;
 	struct table table, trial; /* in use; of the likelihood's hyper-parameters */
-	double jitter;             /* in use: raised where the covariance would not factor */
+	double jitter;             /* in use; raised when the covariance could not be factored */
 
 	struct observation* observation; /* (capacity) */
 	double* factor;                  /* (capacity, capacity) lower Cholesky factor of the covariance */
@@ -62,13 +62,13 @@ static inline bool same_window(const struct gp* g, int i, int j) {
 }
 
 /* regression.c */
-/* GSL tells of errors by its results, OpenBLAS computes on the caller's thread. */
+/* GSL then reports errors by its results, and OpenBLAS computes on the caller's thread. */
 void set_up_libraries(void);
-/* (n, n) in place: lower triangle of the covariance under these, and its factor. Returns GP_OK or
+/* (n, n) in place: the lower triangle of the covariance under these, and its factor. Returns GP_OK or
  * GP_NOT_POSITIVE. */
 enum gp_result covariance_factor(const struct gp*, const struct gp_hyper*, const struct table*, double jitter,
                                  double* matrix);
-/* Of a factor of all observations: x = L⁻¹ x, or with CblasTrans L'⁻¹ x. */
+/* With the factor of all observations: x = L⁻¹ x, or with CblasTrans L'⁻¹ x. */
 void solve_factor(const struct gp*, const double* factor, enum CBLAS_TRANSPOSE, double* x);
 /* half_y = L⁻¹ y, half_one = L⁻¹ 1. */
 void halve(const struct gp*, const double* factor, double* half_y, double* half_one);

@@ -1,8 +1,8 @@
-/* The log marginal likelihood, its gradient, and the hyper-parameters that maximise it.
+/* The log marginal likelihood, its gradient, and its maximum over the hyper-parameters.
  *
  * The gradient needs, for every parameter t, the sum over pairs of B_ij dK_ij/dt with B = aa' - K⁻¹
- * (Rasmussen & Williams Eq. 5.9). K depends on a pair through its cell (h_0, h_1) alone, so B is first
- * summed by cell, once for all parameters. */
+ * (Rasmussen & Williams Eq. 5.9). K depends on a pair only through its cell (h_0, h_1), so B is first summed
+ * by cell, once for all parameters. */
 #include <gsl/gsl_linalg.h>
 #include <math.h>
 #include <nlopt.h>
@@ -91,7 +91,7 @@ struct climb {
 	double best_x[GP_MAX_PARAMETERS];
 };
 
-/* NLopt's objective; a point without a factor is as bad as can be said in a finite number. */
+/* NLopt's objective; a point without a factor gets a very bad finite value. */
 static double objective(unsigned n, const double* x, double* gradient, void* user) {
 	struct climb* c = user;
 	const struct gp_hyper h = hyper_from(c->g, x);
@@ -130,7 +130,7 @@ enum gp_result gp_fit(struct gp* g, int evaluations) {
 	nlopt_set_upper_bounds1(opt, log(1e3));
 	nlopt_set_ftol_abs(opt, 1e-7);
 	nlopt_set_maxeval(opt, evaluations);
-	nlopt_optimize(opt, x, &value); /* the best point seen counts, however it says that it ended */
+	nlopt_optimize(opt, x, &value); /* the best point that was seen counts, whatever NLopt returns */
 	nlopt_destroy(opt);
 	if (climb.best == WORST)
 		return GP_NO_OPTIMUM;

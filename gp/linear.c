@@ -1,6 +1,6 @@
-/* Bayesian linear regression in covariance form. The state is (constant, offset, weights…); an observation
- * is one Kalman measurement with the row h, 0/1 but for the offset, so h'P is a sum of rows of P and the
- * update a rank-one downdate. */
+/* Bayesian linear regression in covariance form. The state is (constant, offset, weights…). An observation is
+ * one Kalman measurement with the row h, which is 0/1 except for the offset. So h'P is a sum of rows of P,
+ * and the update a rank-one downdate. */
 #include "gp/linear.h"
 
 #include <gsl/gsl_linalg.h>
@@ -79,7 +79,7 @@ void linear_group(struct linear_model* m) {
 	m->mean[OFFSET] = 0;
 }
 
-/* Indices where h is not 0, the offset's left out. */
+/* Indices at which h is not 0, without the offset's. */
 static int active_of(struct linear_model* m, const uint64_t* bits) {
 	int count = 0;
 	m->active[count++] = CONSTANT;

@@ -1,10 +1,10 @@
 /* Bayesian linear regression over bit vectors, one observation at a time.
  *
  * y = share·offset + sum of weight[i] over the bits that are set + constant + noise: the weight-space view of
- * a Gaussian process with a linear kernel. Taking an observation in costs O(d^2) and no factorisation, so it
- * can be done where a Gaussian process would be too slow. `offset` belongs to the group of observations
- * being made (one evaluation set) and is forgotten when the next group begins. The constant and offsets are
- * normal about zero. Nothing is allocated after linear_open. Not locked. */
+ * a Gaussian process with a linear kernel. An observation costs O(d^2) and no factorisation, so it can be
+ * used where a Gaussian process would be too slow. `offset` belongs to a group of observations (one
+ * evaluation set) and is forgotten when the next group begins. The constant and offsets are normal about
+ * zero. Nothing is allocated after linear_open. Not locked. */
 #ifndef SWIFTLET_GP_LINEAR_H
 #define SWIFTLET_GP_LINEAR_H
 
@@ -18,7 +18,8 @@ struct linear_options {
 };
 
 struct linear_model;
-/* NULL when an option is out of range or there is no memory. Bytes: 16·(dims + 2)^2. To be begun. */
+/* NULL when an option is out of range or there is no memory. Takes 16·(dims + 2)^2 bytes. Call linear_begin
+ * next. */
 struct linear_model* linear_open(const struct linear_options*);
 void linear_close(struct linear_model*);
 
@@ -31,21 +32,20 @@ struct linear_prior {
 };
 /* Begins, or begins again. O(d^2). */
 void linear_begin(struct linear_model*, const struct linear_prior*);
-/* A new group: nothing is known of its offset. O(d). */
+/* Begins a new group, whose offset is unknown. O(d). */
 void linear_group(struct linear_model*);
-/* y observed at `bits` with noise variance `variance` (> 0), in which the group's offset has the share
- * `share` (1: all of it). in_group: in the present group; else in one of its own, whose offset counts as
- * noise. Non-finite arguments are ignored. O(d^2). */
+/* y was observed at `bits` with noise variance `variance` (> 0); the group's offset has the share `share` (1:
+ * all) in it. in_group: in the present group; otherwise in a group of its own, whose offset counts as noise.
+ * Non-finite arguments are ignored. O(d^2). */
 void linear_add(struct linear_model*, const uint64_t* bits, double y, double variance, double share,
                 bool in_group);
-/* Posterior mean of the noiseless value without any offset. O(set bits). */
+/* Posterior mean of the value without noise and offset. O(set bits). */
 double linear_mean(const struct linear_model*, const uint64_t* bits);
 double linear_offset(const struct linear_model*); /* posterior mean of the present group's */
 /* out (dims): the posterior mean of the weights. */
 void linear_weights(const struct linear_model*, double* out);
 /* out (dims): weights drawn from the posterior (Thompson sampling), `scale` times as far from its mean.
- * O(d^3).
- */
+ * O(d^3). */
 void linear_draw(struct linear_model*, double scale, double* out);
 
 #endif

@@ -1,4 +1,4 @@
-/* A small seeded generator (splitmix64), so that what is drawn repeats on every machine. */
+/* A small seeded generator (splitmix64), whose draws repeat on every machine. */
 #ifndef SWIFTLET_GP_RANDOM_H
 #define SWIFTLET_GP_RANDOM_H
 

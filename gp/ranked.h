@@ -1,8 +1,8 @@
-/* The best few of what comes one after another, the best first; of equals the one that came first. */
+/* Keeps the best few of a sequence, best first; of equal ones the first comes first. */
 #ifndef SWIFTLET_GP_RANKED_H
 #define SWIFTLET_GP_RANKED_H
 
-/* Puts `which` among the n kept of at most `most`, by its value. Returns how many are kept then. */
+/* Inserts `which` among the n kept, of at most `most`, by its value. Returns how many are kept then. */
 static inline int ranked_add(double* value, int* index, int n, int most, double mine, int which) {
 	int at = n < most ? n++ : most;
 	for (; at > 0 && value[at - 1] < mine; at--)

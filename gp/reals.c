@@ -1,5 +1,5 @@
 /* The regression over the unit cube: the covariance and its factor, predictions, the likelihood with its
- * gradient, and the search for the point that is worth most. */
+ * gradient, and the search for the best point. */
 #include "gp/reals.h"
 
 #include <gsl/gsl_cblas.h>
@@ -32,8 +32,8 @@ struct reals {
 
 /* ---- the covariance ------------------------------------------------------------------------- */
 
-/* k, and if wanted -dk/d(r²)·2: the slope of k with respect to the logarithm of a length is that times
- * (x_i - z_i)² / length_i². */
+/* k, and if wanted -dk/d(r²)·2. The slope of k with respect to the logarithm of a length is that times (x_i -
+ * z_i)² / length_i². */
 static double kernel_of(const struct reals* g, const struct reals_hyper* h, const double* x, const double* z,
                         double* slope) {
 	double square = 0;
@@ -260,7 +260,7 @@ static void add_slopes(const struct reals* g, const struct reals_hyper* h, const
 		}
 }
 
-/* Log-normal about what the process was opened with; adds to value and gradient. */
+/* Adds log-normal priors, about the values given at opening, to value and gradient. */
 static void add_priors(const struct reals* g, const struct reals_hyper* hyper, double* value,
                        double* gradient) {
 	struct reals_hyper h = *hyper, middle = g->option.hyper;
@@ -294,7 +294,7 @@ enum gp_result reals_likelihood(struct reals* g, const struct reals_hyper* h, do
 	return GP_OK;
 }
 
-/* What a point without a factor is worth. */
+/* The value of a point without a factor. */
 static const double WORST = -1e12;
 
 struct reals_fitting {
@@ -340,7 +340,7 @@ enum gp_result reals_fit(struct reals* g, int evaluations) {
 	nlopt_set_upper_bounds(opt, high);
 	nlopt_set_ftol_abs(opt, 1e-4);
 	nlopt_set_maxeval(opt, evaluations);
-	nlopt_optimize(opt, x, &value); /* the best point seen counts, however it says that it ended */
+	nlopt_optimize(opt, x, &value); /* the best point that was seen counts, whatever NLopt returns */
 	nlopt_destroy(opt);
 	return fit.best > WORST ? reals_set_hyper(g, &fit.best_hyper) : GP_NO_OPTIMUM;
 }

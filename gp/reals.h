@@ -38,13 +38,13 @@ struct reals;
 struct reals* reals_open(const struct reals_options*);
 void reals_close(struct reals*);
 
-/* One more observation at x (dims, in [0, 1]): O(n³). Window 0 is a window of its own. */
+/* Adds an observation at x (dims, in [0, 1]): O(n³). Window 0 is a window of its own. */
 enum gp_result reals_add(struct reals*, const double* x, double y, double variance, int64_t window);
 /* Drops the oldest observations until `keep` are left: O(keep³). */
 enum gp_result reals_forget(struct reals*, int keep);
 int reals_count(const struct reals*);
 
-/* Posterior of mean and f together at a point, without any window's offset or noise; without observations the
+/* Posterior of mean and f together at a point, without a window's offset and noise; without observations the
  * mean is 0. O(n²). variance may be NULL (O(n) then). */
 void reals_predict(const struct reals*, const double* x, double* mean, double* variance);
 
@@ -63,16 +63,16 @@ enum gp_result reals_likelihood(struct reals*, const struct reals_hyper*, double
 enum gp_result reals_fit(struct reals*, int evaluations);
 
 struct reals_search {
-	/* What a point is worth whose value is thought to be `mean`, give or take `deviation`. */
+	/* The worth of a point whose value is estimated as `mean`, with a standard deviation of `deviation`. */
 	double (*worth)(void* user, const double* x, double mean, double deviation);
 	void* user;
-	const double* fixed; /* (dims) coordinates that are given; NaN: free. NULL: all are free */
-	int starts;          /* points drawn at random, 1 or more, half of them around the best of the others */
-	int evaluations;     /* of the climb from the best of them (NLopt, Nelder-Mead) */
+	const double* fixed; /* (dims) fixed coordinates; NaN: free. NULL: all are free */
+	int starts;          /* random points, 1 or more, half of them around the best known ones */
+	int evaluations;     /* evaluations of the climb from the best of them (NLopt, Nelder-Mead) */
 	uint64_t seed;
 };
-/* The point of the cube that is worth most, as far as one is found: the best of the points drawn, then
- * climbed. x (dims): the point `from`, where the climb may begin too, and the result. */
+/* The most worthwhile point of the cube that is found: the best of the random points, then a climb. x (dims):
+ * `from`, where the climb may begin too, and the result. */
 enum gp_result reals_maximise(const struct reals*, const struct reals_search*, double* x);
 
 #endif

@@ -1,4 +1,4 @@
-/* The regression itself: observations, the Cholesky factor that grows with them, predictions. */
+/* The regression: observations, the Cholesky factor that grows with them, predictions. */
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "gp/internal.h"
 
-/* OpenBLAS's own; its helper threads would compete with the caller's for cores, and matrices of a thousand
+/* Sets OpenBLAS's own threads: they would compete with the caller's for cores, and matrices of a thousand
  * rows gain little from them. */
 void openblas_set_num_threads(int);
 
@@ -42,8 +42,8 @@ static bool group_dimensions(struct gp* g) {
 	return hyper_valid(&g->option.hyper, g->groups);
 }
 
-/* (n, n) zeros in pages that exist once they are written to. calloc promises that only of memory that was
- * never used before. NULL: there is none. */
+/* (n, n) zeros in pages that take memory once they are written to. calloc guarantees that only for memory
+ * that was never used before. NULL: no memory. */
 static double* square_open(size_t n) {
 	void* m = mmap(NULL, n * n * sizeof(double), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return m == MAP_FAILED ? NULL : m;
@@ -181,7 +181,7 @@ static enum gp_result rebuild_factor(struct gp* g) {
 	return GP_OK;
 }
 
-/* The factor's next row: L v = k, then the root of what is left on the diagonal. */
+/* The factor's next row: solves L v = k; the diagonal is the root of the rest. */
 static bool grow_arrays(struct gp* g) {
 	const int n = g->n;
 	double* row = g->factor + (size_t)n * (size_t)g->option.capacity;

@@ -14,7 +14,7 @@ bool error_set(struct error* error, const char* format, ...) {
 	return false;
 }
 
-/* The pass that most callers mean; they change what they want otherwise. */
+/* The usual pass; callers change what they need. */
 struct pass pass_over(const struct segment* segment, const int32_t* token, const int32_t* parent, int last,
                       const uint8_t* want, struct result* out) {
 	return (struct pass){.kind = PASS_EXACT,
@@ -29,7 +29,7 @@ struct pass pass_over(const struct segment* segment, const int32_t* token, const
 	                     .out = out};
 }
 
-/* What a block is made of, in one list: for whoever looks at every tensor whatever it is for. */
+/* One list of a block's tensors, for code that visits every tensor, whatever it is for. */
 static const struct part {
 	const char* name;
 	size_t offset;

@@ -19,7 +19,7 @@ extern "C" {
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-/* One sentence for the caller to print: what was wrong, where, what was expected. */
+/* One sentence for the caller to print: what was wrong, where, and what was expected. */
 struct error {
 	char message[512];
 };
@@ -73,6 +73,8 @@ size_t dtype_block_bytes(enum dtype type);           /* bytes a block */
 size_t dtype_row_bytes(enum dtype type, int64_t cols);
 /* Widens one row; for embeddings, norms and tests. x (cols) */
 void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols);
+/* Stores x as element `at` of a row in F32, F16 or BF16, rounded to nearest. */
+void dtype_put(enum dtype type, void* row, int64_t at, float x);
 
 /* A matrix of `rows` contiguous rows of `cols` elements; a vector has rows = 1. `data` points into
  * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor
@@ -189,54 +191,54 @@ struct model_shape {
 	bool norm_plus_one; /* weights are stored as w - 1 (Gemma in Hugging Face files) */
 	enum activation activation;
 	struct rope rope;
-	struct rope sliding_rope; /* of the sliding blocks, where its dim is not 0 (Gemma 3, OLMo 3) */
+	struct rope sliding_rope; /* of the sliding blocks, if its dim is not 0 (Gemma 3, OLMo 3) */
 	float embedding_scale;    /* multiplies the token embedding; 1 for most, sqrt(dim) for Gemma */
-	float residual_scale;     /* multiplies what a sub-layer adds; 1 for most (Granite) */
+	float residual_scale;     /* multiplies a sub-layer's output; 1 for most (Granite) */
 	float logit_scale;        /* multiplies the logits; 1 for most (Granite) */
 	float attention_scale;    /* multiplies q·k; 1/sqrt(head_dim) for most */
 	/* Ministral 3: q·k grows by 1 + growth · ln(1 + ⌊position / growth_context⌋); 0 = none */
 	float attention_growth;
 	int growth_context;
 	float attention_softcap, logit_softcap; /* c·tanh(x/c), 0 = none (Gemma 2) */
-	int sliding_window;         /* positions a row of a sliding block sees, itself included; 0 = all */
+	int sliding_window;         /* positions that a row of a sliding block sees, itself included; 0 = all */
 	struct block_set sliding;   /* blocks that use the window */
-	struct block_set unrotated; /* blocks without positions: queries and keys are not turned (NoPE) */
-	/* Mixture of experts; 0 where every MLP is a single one. */
+	struct block_set unrotated; /* blocks without positions: queries and keys are not rotated (NoPE) */
+	/* Mixture of experts; 0 for models with one MLP a block. */
 	int n_experts, experts_used, expert_ffn;
-	bool experts_normalised; /* the chosen experts' weights are made to add up to 1 */
-	/* GLM 4.5: an expert's chance is the sigmoid of its score, rather than a softmax over all. Weights are
-	 * then multiplied by experts_scale (0: as they are). Of expert_groups neighbours those expert_groups_used
-	 * are chosen from whose two best together are best (0: from all). */
+	bool experts_normalised; /* scales the chosen experts' weights to a sum of 1 */
+	/* GLM 4.5: an expert's probability is the sigmoid of its score, not a softmax over all. Weights are then
+	 * multiplied by experts_scale (0: by 1). Experts are in expert_groups groups of neighbours, and come from
+	 * the expert_groups_used whose two best experts together are best (0: from all). */
 	bool experts_sigmoid;
 	float experts_scale;
 	int expert_groups, expert_groups_used;
-	int shared_ffn;       /* of an expert beside those chosen, that every row goes through; 0: none */
-	float router_scale;   /* multiplies the router's scores; 0: as they are (Gemma 4) */
+	int shared_ffn;       /* width of an expert that every row uses; 0: none */
+	float router_scale;   /* multiplies the router's scores; 0: by 1 (Gemma 4) */
 	bool norm_after_rope; /* norms of queries and keys come after the rotation (Hunyuan) */
 	bool value_norm;      /* a head's values have a norm without a weight (Gemma 4) */
-	/* Heads of the blocks that see everything, where they are of another size and number; 0: as the others
-	 * (Gemma 4). */
+	/* Heads of the blocks with full attention, if their size and number differ; 0: they do not (Gemma
+	 * 4). */
 	int full_head_dim, full_kv_heads;
-	/* Blocks from this one on keep no keys and values: they read those of the last block before it of their
-	 * kind, sliding or not. 0: every block keeps its own (Gemma 4). */
+	/* Blocks from this one on have no keys and values of their own. They read those of the last earlier block
+	 * of their kind, sliding or not. 0: every block has its own (Gemma 4). */
 	int sharing_from;
-	/* Elements that each block takes of the token itself beside the stream; 0: none (Gemma 4). */
+	/* Elements that each block reads of the token itself, beside the stream; 0: none (Gemma 4). */
 	int token_input;
 	/* Multi-head latent attention (Liu et al. 2024, DeepSeek-V2, section 2.1). A position keeps `latent`
-	 * elements and rope.dim turned ones, all heads' keys; the former are the values, too. So head_dim is
-	 * latent + rope.dim and kv_heads 1. A head's query has nope elements beside the turned ones; its output
-	 * has value_dim. Queries come through query_latent elements, or straight from the stream (0). 0: ordinary
-	 * attention. */
+	 * elements and rope.dim rotated ones, which are the keys of all heads; the former are also the values. So
+	 * head_dim is latent + rope.dim, and kv_heads is 1. A head's query has nope_dim elements beside the
+	 * rotated ones; its output has value_dim. Queries are made through query_latent elements, or directly
+	 * from the stream (0). latent 0: ordinary attention. */
 	int latent, query_latent, nope_dim, value_dim;
 	float latent_epsilon; /* of the norms of both */
-	/* A block's MLP reads what its attention reads, and both are added to the stream (Cohere). No span of
-	 * sub-layers begins or ends between them. */
+	/* A block's MLP reads the same input as its attention, and both are added to the stream (Cohere). No span
+	 * of sub-layers begins or ends between them. */
 	bool parallel;
-	bool groups_by_best; /* a group of experts is as good as its best one, not its two best (DeepSeek-V2) */
+	bool groups_by_best; /* a group's value is its best expert, not its two best together (DeepSeek-V2) */
 	struct recurrence recurrence;
-	struct block_set recurrent; /* blocks whose attention is that recurrence; one at least is another */
-	/* Qwen3-Next: wq is twice as wide, of each head first its query and then a gate, whose sigmoid multiplies
-	 * what the head gives. */
+	struct block_set recurrent; /* blocks with this recurrence; at least one block has attention */
+	/* Qwen3-Next: wq is twice as wide: for each head a query and then a gate, whose sigmoid multiplies the
+	 * head's output. */
 	bool attention_gated;
 };
 
@@ -247,7 +249,7 @@ static inline int block_head_dim(const struct model_shape* s, int b) {
 static inline int block_kv_heads(const struct model_shape* s, int b) {
 	return s->full_kv_heads && !block_set_has(&s->sliding, b) ? s->full_kv_heads : s->kv_heads;
 }
-/* The block whose keys and values block b reads: its own, or an earlier one's; -1: there is none. */
+/* The block whose keys and values block b reads: its own, or an earlier one's; -1: none. */
 static inline int block_keys_of(const struct model_shape* s, int b) {
 	if (!s->sharing_from || b < s->sharing_from)
 		return b;
@@ -256,11 +258,11 @@ static inline int block_keys_of(const struct model_shape* s, int b) {
 			return k;
 	return -1;
 }
-/* Whether a block reads more than the stream: no pass goes on from given states then. */
+/* True when blocks read more than the stream. Then no pass can continue from given states. */
 static inline bool shape_needs_tokens(const struct model_shape* s) {
 	return s->token_input > 0 || s->sharing_from > 0;
 }
-/* Whether later blocks read block b's keys and values. */
+/* True when later blocks read block b's keys and values. */
 static inline bool block_is_shared(const struct model_shape* s, int b) {
 	for (int k = s->sharing_from; s->sharing_from && k < s->n_blocks; k++)
 		if (b < s->sharing_from && block_keys_of(s, k) == b)
@@ -274,7 +276,7 @@ static inline int attention_blocks(const struct model_shape* s) {
 		n += !block_set_has(&s->recurrent, b);
 	return n;
 }
-/* Bytes of floats that a sequence's recurrent blocks keep, however long it is. */
+/* Bytes of floats that a sequence's recurrent blocks keep, whatever its length. */
 static inline size_t recurrent_bytes(const struct model_shape* s) {
 	const struct recurrence* r = &s->recurrence;
 	const size_t blocks = (size_t)(s->n_blocks - attention_blocks(s));
@@ -289,9 +291,9 @@ struct expert {
 };
 
 struct block_weights {
-	struct tensor attention_norm; /* (1, dim) absent where attention reads the stream as it is (OLMo 2) */
-	/* (heads·head_dim, dim), (kv_heads·head_dim, dim) twice. wv absent: values are keys as they are before
-	 * norm and rotation; wk absent too: the keys are another block's (Gemma 4). */
+	struct tensor attention_norm; /* (1, dim) absent if attention reads the stream as it is (OLMo 2) */
+	/* (heads·head_dim, dim), (kv_heads·head_dim, dim) twice. wv absent: values are the keys before norm and
+	 * rotation; wk absent too: the keys are another block's (Gemma 4). */
 	struct tensor wq, wk, wv;
 	struct tensor bq, bk, bv;          /* (1, …) absent for most */
 	struct tensor q_norm, k_norm;      /* (1, head_dim), or over all heads at once (1, heads·head_dim)… */
@@ -300,38 +302,38 @@ struct block_weights {
 	struct tensor post_attention_norm; /* (1, dim) Gemma 2: on the sub-layer's output */
 	struct tensor mlp_norm;            /* (1, dim) absent as attention_norm */
 	struct tensor attention_norm_bias, mlp_norm_bias; /* (1, dim) with NORM_LAYER */
-	struct tensor w_gate, w_up; /* (ffn, dim); where there are experts the shared one's (shared_ffn, dim) */
-	struct tensor w_down;       /* (dim, ffn), (dim, shared_ffn) */
+	struct tensor w_gate, w_up;         /* (ffn, dim); beside experts the shared one's (shared_ffn, dim) */
+	struct tensor w_down;               /* (dim, ffn), (dim, shared_ffn) */
 	struct tensor b_gate, b_up, b_down; /* (1, …) absent for most (mlp_bias) */
 	struct tensor post_mlp_norm;        /* (1, dim) Gemma 2 */
 	struct tensor router;               /* (n_experts, dim) absent for most */
 	const struct expert* expert;        /* (n_experts) where there is a router */
-	struct tensor sinks;       /* (1, heads) gpt-oss: a score that each head's softmax has beside its keys' */
+	struct tensor sinks;       /* (1, heads) gpt-oss: one more score in each head's softmax, without a key */
 	struct tensor router_bias; /* (1, n_experts) gpt-oss */
 	struct tensor expert_gate_bias, expert_up_bias; /* (1, n_experts·expert_ffn) gpt-oss */
 	struct tensor expert_down_bias;                 /* (1, n_experts·dim) gpt-oss */
 	struct tensor
-	    choice_bias; /* (1, n_experts) GLM 4.5: added to chances where experts are chosen, no further */
-	struct tensor
-	    shared_gate; /* (1, dim) Qwen2-MoE: the shared expert's weight is the sigmoid of x times it */
-	/* Gemma 4's experts stand beside an MLP and have norms of their own: of what the router reads, of what
-	 * they read, of the MLP's output and of theirs; all (1, dim), absent for others. */
+	    choice_bias; /* (1, n_experts) GLM 4.5: added to probabilities for the choice of experts only */
+	struct tensor shared_gate; /* (1, dim) Qwen2-MoE: the weight of the shared expert is the sigmoid of
+	                              shared_gate · x */
+	/* Gemma 4's experts stand beside an MLP and have norms of their own: for the router's input, their input,
+	 * the MLP's output and their output; all (1, dim), absent in other families. */
 	struct tensor router_norm, expert_norm, post_dense_norm, post_expert_norm;
-	struct tensor
-	    expert_scale; /* (1, n_experts) multiplies the weight of an expert that was chosen (Gemma 4) */
+	struct tensor expert_scale; /* (1, n_experts) multiplies the weights of the experts that were chosen
+	                               (Gemma 4's router) */
 	/* Latent attention: wq (heads·(nope_dim + rope.dim), query_latent or dim), wk (latent + rope.dim, dim)
 	 * with k_norm (1, latent), wv (heads·value_dim, latent), wo (dim, heads·value_dim), and: */
 	struct tensor wq_a, bq_a, q_a_norm; /* (query_latent, dim), (1, query_latent) twice */
-	struct tensor
-	    absorb; /* (heads·latent, nope_dim): a head's query to what it looks for in the latent elements */
-	/* What a block takes of the token (Gemma 4's per-layer embeddings), after its MLP:
-	 * x += norm(input_out · (activation(input_gate · x) · token's part)). */
+	struct tensor absorb; /* (heads·latent, nope_dim): maps the query of a head onto the latent elements that
+	                         a cache keeps */
+	/* The token's input to a block (Gemma 4's per-layer embeddings), added after its MLP: x += norm(input_out
+	 * · (activation(input_gate · x) · token's part)). */
 	struct tensor input_gate, input_out; /* (token_input, dim), (dim, token_input) */
 	struct tensor input_norm;            /* (1, dim) */
 	struct tensor stream_scale;          /* (1, 1) multiplies the stream after the block (Gemma 4) */
 	struct xielu xielu;                  /* where the activation is that */
-	/* A recurrent block's: wq makes the convolution's channels (channels, dim), wk the gates (value_heads ·
-	 * value_dim, dim), wo the output; wv and what else attention has are absent. A short convolution has wq
+	/* In a recurrent block wq makes the convolution's channels (channels, dim), wk the gates (value_heads ·
+	 * value_dim, dim), wo the output; wv and attention's other tensors are absent. A short convolution has wq
 	 * (3 · value_dim, dim), wo and the convolution's weights. */
 	struct tensor w_beta, w_decay; /* (value_heads, dim) */
 	struct tensor convolution; /* (1, channels·kernel), a channel's weights side by side, the row's last */
@@ -345,8 +347,8 @@ enum { BLOCK_PARTS = 49 };
 struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 
-/* Everything a backend needs. Owned by the model; must outlive the backend. A fused projection in a
- * file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` says. */
+/* Everything that a backend needs. The model owns it, and it must outlive the backend. A fused projection in
+ * a file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` says. */
 struct weight_table {
 	struct model_shape shape;
 	struct tensor embedding;        /* (vocab, dim) */
@@ -366,8 +368,8 @@ struct weight_table {
 /* The linear maps of a block, by the input whose channels may be left out (kernels/columns.h). */
 enum column_kind { COLUMN_ATTENTION, COLUMN_ATTENTION_OUT, COLUMN_MLP, COLUMN_DOWN, COLUMN_KINDS };
 
-/* Which channels a draft leaves out: of each kind of map a percentage of the input channels, those that
- * matter least to the row at hand, in the first, middle and last third of the blocks. All zeros: the maps are
+/* The channels that a draft leaves out: for each kind of map the per cent of input channels that matter
+ * least to the present row, in the first, middle and last third of the blocks. All zeros: the maps are
  * whole. */
 enum { LEVEL_DEPTHS = 3, LEVEL_MOST = 99 };
 struct levels {
@@ -389,16 +391,16 @@ static inline bool levels_equal(const struct levels* a, const struct levels* b) 
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-/* A state for each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
- * Of the others those in `stored` run with the weights as stored, and so does the head with `stored_head`;
- * all else runs with the quantized draft weights where there are some, so that a mask that names skipped
- * sub-layers alone is good with and without them. Bits of `stored` are set for nothing that is skipped. */
+/* The state of each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
+ * Of the others, those in `stored` run with the stored weights, and so does the head with `stored_head`. All
+ * else runs with the quantized draft weights if there are any, so a mask that only names skipped sub-layers
+ * works with and without them. Bits of `stored` are never set for skipped sub-layers. */
 struct mask {
 	uint64_t word[MASK_WORDS];
 	uint64_t stored[MASK_WORDS];
 	uint64_t stored_head; /* 0 or 1 */
-	/* Which channels its sub-layers leave out where they run with draft weights by input channel; without
-	 * has_levels as many as the engine says. */
+	/* The channels that its sub-layers leave out when they run with draft weights by input channel; without
+	 * has_levels the engine's levels. */
 	struct levels levels;
 	bool has_levels;
 };
@@ -419,7 +421,7 @@ static inline bool mask_stores(const struct mask* m, int sub_layer) {
 static inline void mask_store(struct mask* m, int sub_layer) {
 	m->stored[sub_layer >> 6] |= (uint64_t)1 << (sub_layer & 63);
 }
-/* Whether it says of anything that it runs as stored. */
+/* True when it keeps the stored weights anywhere. */
 static inline bool mask_has_stored(const struct mask* m) {
 	uint64_t any = m->stored_head;
 	for (int i = 0; i < MASK_WORDS; i++)
@@ -467,7 +469,7 @@ struct cache {
 
 enum pass_kind { PASS_PREFILL, PASS_EXACT };
 
-/* What a row is wanted for; bits of pass.want. */
+/* What is wanted of a row; bits of pass.want. */
 enum {
 	WANT_NOTHING = 0,
 	WANT_TOKEN = 1,       /* token: argmax, or the coupled sample when the segment has a sampler */
@@ -477,7 +479,7 @@ enum {
 	/* With WANT_TOP: it is for drafters. All but the first token may be guessed, and the probabilities, from
 	 * a coarse copy of the head where there is one. */
 	WANT_ROUGH = 16,
-	WANT_GUESS = 32 /* of a draft's row all may be guessed, its token too */
+	WANT_GUESS = 32 /* in a draft's row everything may be guessed, its token too */
 };
 
 /* Coupled sampling, design section 4, promise 2: the token at position i is

@@ -53,7 +53,8 @@ static void plan_block(struct column_copy* copy, int b, const struct block_weigh
 	struct block_map* map = copy->block[b].map;
 	const struct tensor *qkv[] = {&w->wq, &w->wk, &w->wv}, *out = &w->wo;
 	const struct tensor *gate_up[] = {&w->w_gate, &w->w_up}, *down = &w->w_down;
-	/* Latent attention's maps have several inputs; which experts a row reads is not known before. */
+	/* Sub-layers without a map: latent attention's maps have several inputs, and the experts that a row reads
+	 * are not known in advance. */
 	const int attention = tensor_present(&w->absorb) ? 0 : 1, mlp = tensor_present(&w->router) ? 0 : 1;
 	plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3 * attention);
 	plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, attention);
@@ -61,7 +62,7 @@ static void plan_block(struct column_copy* copy, int b, const struct block_weigh
 	plan_map(copy, &map[COLUMN_DOWN], &down, mlp);
 }
 
-/* The order for so many channels, written behind the others where it is new. */
+/* The line order for so many channels, which is appended to the orders if it is new. */
 static const uint16_t* order_for(struct column_copy* copy, size_t* used, int channels) {
 	for (int b = 0; b < copy->n_blocks; b++)
 		for (int k = 0; k < COLUMN_KINDS; k++) {
@@ -136,7 +137,7 @@ void column_copy_place(struct column_copy* copy, void* data) {
 static struct block_map* map_of(const struct column_copy* copy, int part) {
 	int from = 0, to = copy->n_blocks * COLUMN_KINDS - 1;
 	struct block_map* found = NULL;
-	/* maps that are absent have no parts: of those that begin alike the last is meant */
+	/* absent maps have no parts; of maps that begin at the same part the last one has it */
 	while (from <= to) {
 		const int middle = (from + to) / 2;
 		struct block_map* m = &copy->block[middle / COLUMN_KINDS].map[middle % COLUMN_KINDS];
@@ -150,7 +151,7 @@ static struct block_map* map_of(const struct column_copy* copy, int part) {
 	return found;
 }
 
-/* n channels from `first` on of output `row` of all the map's matrices, widened */
+/* Widens n channels from `first` on of output `row` of all the map's matrices. */
 static void widen_output(const struct column_copy* copy, const struct block_map* m, int64_t row, int first,
                          int n, float* x) {
 	int i = 0;
@@ -168,7 +169,7 @@ void column_copy_make(const struct column_copy* copy, int part) {
 	const int first = (part - m->first_part) * PART_CHANNELS, left = map->channels - first;
 	const int n = left < PART_CHANNELS ? left : PART_CHANNELS;
 	float x[COLUMN_OUTPUTS * PART_CHANNELS];
-	/* the copy's own memory, which maps show as it is read */
+	/* the copy's own memory, which maps point to as read-only */
 	uint8_t *codes = (uint8_t*)(uintptr_t)map->codes, *scale = (uint8_t*)(uintptr_t)map->scale;
 	float *peak = (float*)(uintptr_t)map->peak + first, *norm = (float*)(uintptr_t)map->norm + first;
 	memset(peak, 0, (size_t)n * sizeof *peak);

@@ -11,12 +11,12 @@
 extern "C" {
 #endif
 
-/* One map and the matrices that it is made of, whose outputs follow one another. */
+/* A map and the matrices that form it, whose outputs follow one another. */
 struct block_map {
 	struct column_map map;          /* channels is 0 where there is none */
 	const struct tensor* matrix[3]; /* (n_matrices) stored */
 	int n_matrices;
-	size_t offset; /* of its codes in the copy's memory; scale, peak and norm follow */
+	size_t offset; /* offset of its codes in the copy's memory; scale, peak and norm follow */
 	int first_part;
 };
 
@@ -24,7 +24,7 @@ struct block_columns {
 	struct block_map map[COLUMN_KINDS];
 };
 
-/* Rounding and widening on this processor: the same bytes everywhere. */
+/* This processor's functions for rounding and widening, which all give the same bytes. */
 struct column_rounding {
 	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
 	column_round_function* round;
@@ -32,20 +32,20 @@ struct column_rounding {
 
 struct column_copy {
 	struct block_columns* block; /* (n_blocks) */
-	uint16_t* order;             /* of every number of channels that occurs, one after another */
+	uint16_t* order;             /* the orders for each number of channels that occurs, one after another */
 	struct column_rounding rounding;
 	int n_blocks;
 	size_t bytes; /* of the copy, a multiple of COLUMN_LINE */
-	int parts;    /* some channels of one map each, to be made in any order */
+	int parts;    /* pieces of some channels of one map, made in any order */
 };
 
-/* Plans a copy of all blocks' maps. `stored` must outlive it. Sub-layers whose weights are spread over
- * experts have no map. False with the error set on no memory. Close in any case. */
+/* Plans a copy of all blocks' maps. `stored` must outlive it. Sub-layers with experts have no map. False with
+ * the error set when memory runs out. Close in any case. */
 bool column_copy_plan(struct column_copy*, const struct weight_table* stored, struct error*);
 void column_copy_close(struct column_copy*);
-/* Gives the maps their place in `data` (bytes), aligned to COLUMN_LINE, the caller's. */
+/* Gives the maps their places in `data` (bytes), the caller's, aligned to COLUMN_LINE. */
 void column_copy_place(struct column_copy*, void* data);
-/* Fills one part. Any number of threads may each make another part. */
+/* Fills one part. Threads may make different parts at the same time. */
 void column_copy_make(const struct column_copy*, int part);
 
 static inline bool block_map_present(const struct block_map* map) { return map->map.channels > 0; }

@@ -1,5 +1,4 @@
-/* What instruction sets share about weights by input channel: the order of the lines, thresholds and lists.
- */
+/* Shared by all instruction sets for weights by input channel: the order of lines, thresholds and lists. */
 #include "kernels/columns.h"
 
 #include <math.h>
@@ -11,7 +10,7 @@ void column_round(uint8_t* codes, uint8_t* scale, float* peak, float* norm2, con
 	round_columns(codes, scale, peak, norm2, order, x, stride, outputs, n);
 }
 
-/* Fisher and Yates's shuffle with numbers from splitmix64: the same on every machine. */
+/* Fisher and Yates's shuffle with numbers from splitmix64, which is the same on every machine. */
 void column_order(uint16_t* order, int channels) {
 	uint64_t state = (uint64_t)channels;
 	for (int i = 0; i < channels; i++)
@@ -60,7 +59,7 @@ float column_threshold(const struct column_map* map, const float* x, float share
 	uint32_t bin = highest;
 	while (bin > 0 && (float)(above + count[bin]) < wanted)
 		above += count[bin--];
-	/* within the bin as many as are still wanted, as if they lay evenly */
+	/* within the bin, as if its channels lay evenly */
 	const float start = bin_start(bin), end = bin_start(bin + 1);
 	const float inside = count[bin] ? (wanted - (float)above) / (float)count[bin] : 0;
 	const float threshold = end - (end - start) * inside;

@@ -11,12 +11,10 @@
 #include "kernels/cpu/pool.h"
 #include "kernels/dtype_blocks.h"
 
-/* Draft weights must save this share of a sub-layer's bytes, or reading them gains too little for their
- * memory.
- */
+/* Draft weights must save this share of a sub-layer's bytes, or they are not worth their memory. */
 static const double LEAST_SPARED = 0.25;
 
-/* The head chooses among all tokens at once: in 4 bits it makes nearly half of the draft weights' mistakes,
+/* The head chooses among all tokens at once. In 4 bits it makes nearly half of the draft weights' mistakes,
  * in 8 hardly any, and it is small beside the blocks. */
 static const int HEAD_BITS = 8;
 
@@ -24,8 +22,8 @@ static bool can_interleave(const struct draft_weights* draft, const struct tenso
 	return draft->format.interleaved && stored->rows % INTERLEAVED_ROWS == 0;
 }
 
-/* The type for so many bits whose blocks divide a row; the stored one where none does. Of blocks of 32, those
- * without a minimum can be interleaved, those with one run on a GPU. */
+/* The type with this many bits whose blocks divide a row, or the stored type if none does. Of blocks of 32,
+ * those without a minimum can be interleaved, and those with one run on a GPU. */
 static enum dtype type_for(const struct draft_weights* draft, const struct tensor* stored, int bits) {
 	const bool super = stored->cols % BLOCK_SUPER == 0;
 	if (stored->cols % BLOCK_SMALL != 0)
@@ -47,19 +45,19 @@ static struct tensor planned_tensor(const struct draft_weights* draft, const str
 }
 
 /* A sub-layer's matrices so far: `before` bytes as stored, `after` with the draft weights. */
-struct share {
+struct sub_layer_share {
 	size_t before, after;
 	int first_item;
 	size_t first_byte;
 };
 
-static struct share begin_sub_layer(const struct draft_weights* draft) {
-	return (struct share){.first_item = draft->n_items, .first_byte = draft->bytes};
+static struct sub_layer_share begin_sub_layer(const struct draft_weights* draft) {
+	return (struct sub_layer_share){.first_item = draft->n_items, .first_byte = draft->bytes};
 }
 
-/* Plans the draft weights of one matrix, where they are smaller. *quantized is the stored tensor so far. */
-static void plan_matrix(struct draft_weights* draft, struct share* share, const struct tensor* stored,
-                        struct tensor* quantized, int bits) {
+/* Plans the draft weights of one matrix if they are smaller. *quantized holds the stored tensor at first. */
+static void plan_matrix(struct draft_weights* draft, struct sub_layer_share* share,
+                        const struct tensor* stored, struct tensor* quantized, int bits) {
 	const struct tensor planned = planned_tensor(draft, stored, bits);
 	const size_t was = tensor_bytes(stored), is = tensor_bytes(&planned);
 	share->before += was;
@@ -72,8 +70,8 @@ static void plan_matrix(struct draft_weights* draft, struct share* share, const 
 	    (draft->bytes + is + DRAFT_WEIGHTS_ALIGNMENT - 1) / DRAFT_WEIGHTS_ALIGNMENT * DRAFT_WEIGHTS_ALIGNMENT;
 }
 
-/* Whether the sub-layer gets draft weights; else none of them are planned. */
-static bool end_sub_layer(struct draft_weights* draft, const struct share* share, int bits) {
+/* True when the sub-layer gets draft weights; otherwise its plans are undone. */
+static bool end_sub_layer(struct draft_weights* draft, const struct sub_layer_share* share, int bits) {
 	if (share->before == 0 || (double)share->after > (1 - LEAST_SPARED) * (double)share->before) {
 		draft->n_items = share->first_item;
 		draft->bytes = share->first_byte;
@@ -86,9 +84,9 @@ static bool end_sub_layer(struct draft_weights* draft, const struct share* share
 
 static bool plan_attention(struct draft_weights* draft, const struct block_weights* s,
                            struct block_weights* c) {
-	struct share share = begin_sub_layer(draft);
-	if (tensor_present(
-	        &s->absorb)) /* latent attention is run as stored: its maps are used a head at a time */
+	struct sub_layer_share share = begin_sub_layer(draft);
+	if (tensor_present(&s->absorb)) /* latent attention runs with stored weights, because its maps are used
+	                                   one head at a time */
 		return false;
 	plan_matrix(draft, &share, &s->wq, &c->wq, draft->format.bits);
 	plan_matrix(draft, &share, &s->wk, &c->wk, draft->format.bits);
@@ -97,10 +95,10 @@ static bool plan_attention(struct draft_weights* draft, const struct block_weigh
 	return end_sub_layer(draft, &share, draft->format.bits);
 }
 
-/* Experts too; the router stays as it is: it is small, and its choice is all or nothing. */
+/* Plans experts too. The router stays as stored: it is small, and a wrong choice changes everything. */
 static bool plan_mlp(struct draft_weights* draft, const struct block_weights* s, struct block_weights* c,
                      struct expert* expert) {
-	struct share share = begin_sub_layer(draft);
+	struct sub_layer_share share = begin_sub_layer(draft);
 	plan_matrix(draft, &share, &s->w_gate, &c->w_gate, draft->format.bits);
 	plan_matrix(draft, &share, &s->w_up, &c->w_up, draft->format.bits);
 	plan_matrix(draft, &share, &s->w_down, &c->w_down, draft->format.bits);
@@ -122,7 +120,7 @@ static void plan_block(struct draft_weights* draft, int b) {
 	mask_set(&draft->sub_layers, 2 * b, plan_attention(draft, s, &draft->block[b]));
 	mask_set(&draft->sub_layers, 2 * b + 1, plan_mlp(draft, s, &draft->block[b], expert));
 }
-/* The type of most bytes of the blocks' draft weights; the stored head's type where they have none. */
+/* The type of most bytes of the blocks' draft weights, or the stored head's type if there are none. */
 static enum dtype main_type(const struct draft_weights* draft) {
 	size_t bytes[DTYPE_COUNT] = {0};
 	enum dtype most = draft->output->type;
@@ -157,7 +155,7 @@ static const struct quantizer* rounding_here(void) {
 }
 
 static void plan_head(struct draft_weights* draft) {
-	struct share share = begin_sub_layer(draft);
+	struct sub_layer_share share = begin_sub_layer(draft);
 	plan_matrix(draft, &share, &draft->stored->output, draft->output, HEAD_BITS);
 	draft->head = end_sub_layer(draft, &share, HEAD_BITS);
 }
@@ -172,7 +170,7 @@ bool draft_weights_by_channel(const struct draft_weights* draft, int sub_layer) 
 	return map && block_map_present(&map[first]) && block_map_present(&map[first + 1]);
 }
 
-/* Sub-layers without all their maps (experts, latent attention) have no draft weights. */
+/* Sub-layers that lack a map (experts, latent attention) have no draft weights. */
 static bool plan_columns(struct draft_weights* draft, struct error* error) {
 	if (!column_copy_plan(&draft->columns, draft->stored, error))
 		return false;
@@ -246,15 +244,15 @@ static int item_of(const struct draft_weights* draft, int part) {
 	return from;
 }
 
-/* The bytes between two matrices, and behind the last, are zero. */
+/* Zeroes the bytes between two matrices and after the last one. */
 static void clear_gap(const struct draft_weights* draft, unsigned char* data, int item) {
 	const struct draft_weights_item* i = &draft->item[item];
 	const size_t end = i->offset + i->bytes, next = item + 1 < draft->n_items ? i[1].offset : draft->bytes;
 	memset(data + end, 0, next - end);
 }
 
-/* Some rows of a matrix, and where their draft weights go. */
-struct rows {
+/* Some rows of a matrix, and the place of their draft weights. */
+struct part_rows {
 	const struct quantizer* by;
 	const struct tensor *from, *to;
 	const unsigned char* row;
@@ -263,18 +261,18 @@ struct rows {
 	int64_t n;
 };
 
-/* Columns at a time: what is widened of INTERLEAVED_ROWS rows stays in the first-level cache. */
+/* Columns at a time, so that the widened part of INTERLEAVED_ROWS rows stays in the first-level cache. */
 enum { COLS_INTERLEAVED = BLOCK_SUPER, COLS_OF_A_ROW = INTERLEAVED_ROWS * BLOCK_SUPER };
 
-/* Fetches what follows: rows side by side are too many streams for the processor to see where they go. */
-static void widen_row(const struct rows* rows, const unsigned char* from, size_t bytes, float* x,
+/* Prefetches, because rows side by side are more streams than the processor follows by itself. */
+static void widen_row(const struct part_rows* rows, const unsigned char* from, size_t bytes, float* x,
                       int64_t cols) {
 	for (size_t i = 0; i < bytes; i += 64)
 		__builtin_prefetch(from + bytes + i);
 	rows->by->widen(rows->from->type, from, x, cols);
 }
 
-static void round_interleaved(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+static void round_interleaved(const struct part_rows* rows, float x[COLS_OF_A_ROW]) {
 	const enum dtype type = rows->to->type;
 	const unsigned char* from = rows->row;
 	unsigned char* out = rows->out;
@@ -290,7 +288,7 @@ static void round_interleaved(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 	}
 }
 
-static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
+static void round_rows(const struct part_rows* rows, float x[COLS_OF_A_ROW]) {
 	unsigned char* out = rows->out;
 	for (int64_t r = 0; r < rows->n; r++) {
 		const unsigned char* from = rows->row + (size_t)r * rows->row_bytes;
@@ -305,7 +303,7 @@ static void round_rows(const struct rows* rows, float x[COLS_OF_A_ROW]) {
 	}
 }
 
-/* The part's rows, and the gap before or behind the matrix. */
+/* Makes the part's rows, and zeroes the gap before or after the matrix. */
 static void make_part(const struct draft_weights* draft, void* data, int part) {
 	if (part < draft->columns.parts) {
 		column_copy_make(&draft->columns, part);
@@ -317,13 +315,13 @@ static void make_part(const struct draft_weights* draft, void* data, int part) {
 	const int64_t begin = (int64_t)(part - item->first_part) * PART_ROWS, left = to->rows - begin;
 	const size_t row_bytes = dtype_row_bytes(from->type, from->cols);
 	const size_t done = (size_t)begin * dtype_row_bytes(to->type, to->cols);
-	const struct rows rows = {.by = draft->rounding,
-	                          .from = from,
-	                          .to = to,
-	                          .row = (const unsigned char*)from->data + (size_t)begin * row_bytes,
-	                          .out = (unsigned char*)data + item->offset + done,
-	                          .row_bytes = row_bytes,
-	                          .n = left < PART_ROWS ? left : PART_ROWS};
+	const struct part_rows rows = {.by = draft->rounding,
+	                               .from = from,
+	                               .to = to,
+	                               .row = (const unsigned char*)from->data + (size_t)begin * row_bytes,
+	                               .out = (unsigned char*)data + item->offset + done,
+	                               .row_bytes = row_bytes,
+	                               .n = left < PART_ROWS ? left : PART_ROWS};
 	float x[COLS_OF_A_ROW];
 	(to->interleaved ? round_interleaved : round_rows)(&rows, x);
 	if (begin == 0)

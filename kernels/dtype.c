@@ -113,6 +113,13 @@ static void widen_f8_group(const struct block_f8_group* b, float* x) {
 
 #include "kernels/dtype_widen.h"
 
+void dtype_put(enum dtype type, void* row, int64_t at, float x) {
+	if (type == DTYPE_F32)
+		((float*)row)[at] = x;
+	else
+		((uint16_t*)row)[at] = type == DTYPE_BF16 ? bf16_from_float(x) : half_from_float(x);
+}
+
 void dtype_to_float(enum dtype type, const void* row, float* x, int64_t cols) {
 	widen_row(type, row, x, cols);
 }

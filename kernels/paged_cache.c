@@ -1,4 +1,4 @@
-/* Pages taken, named, found and given back; committed tokens; the tree of pending rows. */
+/* Takes, names, finds and returns pages; commits tokens; keeps the tree of pending rows. */
 #include "kernels/paged_cache.h"
 
 #include <assert.h>
@@ -45,7 +45,7 @@ static void hold_page(struct paged_cache* c, int at, struct page* page) {
 		c->bytes[(size_t)m * (size_t)c->most_pages + (size_t)at] = pages_at(c->pool, page, m);
 }
 
-/* Gives back the pages from `from` on, the last first: what a text ends with is forgotten first. */
+/* Returns the pages from `from` on, the last one first, so that the end of a text is forgotten first. */
 static void give_back(struct paged_cache* c, int from) {
 	while (c->n_pages > from)
 		pages_leave(c->pool, c->page[--c->n_pages]);
@@ -62,7 +62,7 @@ void paged_close(struct paged_cache* c) {
 	free(c->token);
 }
 
-/* The page in whose middle the sequence goes on is its own. */
+/* Copies the page in which the sequence continues, if others share it. */
 static bool own_page(struct paged_cache* c, int at) {
 	struct page* shared = c->page[at];
 	if (shared->users == 1 && shared->name == 0)
@@ -98,8 +98,8 @@ int paged_room(const struct cache* cache) {
 	return pages < INT32_MAX / PAGE_SLOTS ? pages * PAGE_SLOTS : INT32_MAX;
 }
 
-/* Keys of a model whose rotation depends on the prompt's length are not shared, nor are those beside states.
- */
+/* Keys are not shared if the model's rotation depends on the prompt's length, or if it has recurrent
+ * states. */
 static bool sharable(const struct paged_cache* c) {
 	const struct model_shape* s = &c->head.backend->weights->shape;
 	const enum rope_scaling every = s->rope.scaling, sliding = s->sliding_rope.scaling;
@@ -107,12 +107,12 @@ static bool sharable(const struct paged_cache* c) {
 	       sliding != ROPE_DYNAMIC && sliding != ROPE_LONGROPE;
 }
 
-/* What comes before the first page of a text: no page has such a name, and tenants have each their own. */
+/* The name before the first page of a text, which no page has. Each tenant has another. */
 static int64_t name_before(const struct paged_cache* c, int page) {
 	return page > 0 ? c->page[page - 1]->name : -(int64_t)c->head.tenant;
 }
 
-/* Pages that have become full get their names, or make way for the ones that hold the same. */
+/* Names full pages, or replaces them by shared pages with the same tokens. */
 static void name_pages(struct paged_cache* c) {
 	for (; (c->named + 1) * PAGE_SLOTS <= c->clean && sharable(c); c->named++) {
 		const int32_t* token = c->token + c->named * PAGE_SLOTS;
@@ -128,8 +128,8 @@ static void name_pages(struct paged_cache* c) {
 	}
 }
 
-/* Where a prefill has bits of its own, what whole chunks of it left is kept and found, whole: for any other
- * row the prompt's length decides by which kernels it is to be computed. */
+/* If the prefill has bits of its own, only pages that whole chunks filled are kept and found. Other rows'
+ * kernels depend on the prompt's length. */
 int paged_adopt(struct cache* cache, const int32_t* token, int n) {
 	struct paged_cache* c = of(cache);
 	const int whole = cache->backend->prefill_is_exact ? 1 : PREFILL_CHUNK;
@@ -223,7 +223,7 @@ bool paged_begin(const struct pass* pass, struct error* error) {
 	return true;
 }
 
-/* The first row of a segment among its cache's pending ones, which the pass has appended. */
+/* The index of a segment's first row among the cache's pending rows, to which the pass has appended it. */
 static int first_of(const struct pass* pass, int segment) {
 	const struct cache* cache = pass->segment[segment].cache;
 	int first = cache->pending;
@@ -242,8 +242,8 @@ const struct segment* paged_next(const struct pass* pass, struct paged_walk* wal
 	return &pass->segment[walk->segment];
 }
 
-/* The first n pending rows, or those of the path, which lie in order now, are text. Others find what the full
- * model ran; where a prefill has bits of its own, whole chunks of it alone, counted from 0. */
+/* Commits the first n pending rows, or those of the path, which are in order now. Other caches may find rows
+ * of the full model; if the prefill has bits of its own, only whole chunks counted from 0. */
 static void take_tokens(struct paged_cache* c, const int32_t* path, int n, bool prefilled) {
 	struct cache* cache = &c->head;
 	const bool found = cache->backend->prefill_is_exact ||
@@ -295,7 +295,7 @@ bool paged_moves(const struct paged_cache* c, const int32_t* path, int n) {
 
 void paged_commit(struct paged_cache* c, const int32_t* path, int n) { take_tokens(c, path, n, false); }
 
-/* The page that the next row goes to is kept. */
+/* Keeps the page that the next row goes to. */
 void paged_discard(struct cache* cache) {
 	cache->pending = 0;
 	give_back(of(cache), cache->committed / PAGE_SLOTS + 1);

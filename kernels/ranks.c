@@ -1,4 +1,4 @@
-/* Rank 0's calls, broadcast and repeated. */
+/* Broadcasts rank 0's calls, which the other ranks repeat. */
 #include "kernels/ranks.h"
 
 #include <stdio.h>
@@ -21,23 +21,23 @@ enum { MOST_CACHES = 4096 };
 struct leading {
 	struct backend own; /* the backend's calls as they were */
 	struct process_group* group;
-	struct cache* cache[MOST_CACHES]; /* by the number that the others know it by; NULL: free */
+	struct cache* cache[MOST_CACHES]; /* by the number that the other ranks use; NULL: free */
 };
 
 struct remote_segment {
 	int32_t cache, base, n, prompt_length;
 };
 
-/* One call, as it goes to the others: a whole struct, whatever of it the call needs. */
+/* One call as it is sent: always the whole struct. */
 struct remote_call {
 	int32_t call, cache;
 	int32_t argument[2];
-	/* CALL_RUN: what the pass points to comes beside it; a pointer says no more than that it is not NULL */
+	/* CALL_RUN: the pass's arrays are sent after it; a pointer here only tells that it is not NULL */
 	struct pass pass;
 	struct mask skip;
 	struct remote_segment segment[MAX_ROWS];
 	int32_t token[MAX_ROWS], parent[MAX_ROWS];
-	int32_t row[MAX_ROWS]; /* of a pass that goes on; of CALL_COMMIT the path */
+	int32_t row[MAX_ROWS]; /* rows of a pass that goes on; the path of CALL_COMMIT */
 	uint8_t wanted[MAX_ROWS];
 };
 
@@ -83,7 +83,7 @@ static struct cache* lead_cache_open(struct backend* backend, int capacity, enum
 	return cache;
 }
 
-/* A call that says no more than a cache and a number. */
+/* Sends a call with only a cache and a number. */
 static void broadcast_cache_call(const struct cache* cache, enum call what, int argument) {
 	const struct leading* l = cache->backend->leading;
 	struct remote_call call = {.call = (int32_t)what, .cache = number_of(l, cache), .argument = {argument}};
@@ -168,7 +168,8 @@ bool ranks_lead(struct backend* backend, struct process_group* group, struct err
 	backend->use_draft_weights = NULL;
 	backend->upload_draft_weights = NULL;
 	backend->adopt = NULL; /* each cache has memory of its own, on every rank alike */
-	backend->rest = NULL;  /* one thread speaks with the others, and they cannot be left amid a pass */
+	backend->rest =
+	    NULL; /* one thread talks to the other ranks, which cannot be left in the middle of a pass */
 	backend->abandon = NULL;
 	backend->reserve = NULL;
 	backend->room = NULL;
@@ -189,10 +190,10 @@ struct following {
 	struct remote_call call;
 	struct segment segment[MAX_ROWS];
 	struct result out[MAX_ROWS];
-	float* rows; /* (MAX_ROWS, dim) states that a pass goes on from, or what it taps */
+	float* rows; /* (MAX_ROWS, dim) states from which a pass continues, or that it taps */
 };
 
-/* Rank 0 alone looks at results: the least is asked for, and no sampler or penalty is known here. What fails
+/* Only rank 0 reads results. The others ask for the least, and know no sampler or penalty. A pass that fails
  * there (logits that are not finite) fails here too, and leaves both caches alike. */
 static void follow_run(struct following* f) {
 	const struct remote_call* t = &f->call;
@@ -231,7 +232,7 @@ static bool follow_open_cache(struct following* f, struct error* error) {
 	return f->cache[t->cache] != NULL;
 }
 
-/* A cache that this rank has no memory for is the end of it, and so of all. */
+/* If this rank has no memory for a cache, it ends, and so do all. */
 static void follow_call(struct following* f) {
 	struct backend* b = f->backend;
 	struct cache** cache = &f->cache[f->call.cache];

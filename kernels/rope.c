@@ -23,8 +23,9 @@ static float llama3(const struct rope* r, float frequency) {
 	return (float)((1 - smooth) * (double)frequency / (double)r->factor + smooth * (double)frequency);
 }
 
-/* YaRN (Peng et al. 2023) equations 18 to 23: dimensions that turn more than beta_fast times within
- * the original context are kept, those under beta_slow turns are interpolated, a ramp between. */
+/* YaRN (Peng et al. 2023) equations 18 to 23: dimensions that rotate more than beta_fast times within the
+ * original context are kept, those that rotate less than beta_slow times are interpolated, with a ramp
+ * between. */
 static double yarn_correction(const struct rope* r, double turns) {
 	return r->dim * log(r->original_context / (turns * 2 * pi)) / (2 * log((double)r->theta));
 }
@@ -83,8 +84,8 @@ void rope_close(struct rope_frequencies* f) {
 	f->usual = f->beyond = NULL;
 }
 
-/* NTK-aware scaling by the length (transformers' "dynamic"): the base grows so that the longest wave
- * still spans the sequence. */
+/* NTK-aware scaling by length (transformers' "dynamic"): the base grows so that the longest wave still spans
+ * the sequence. */
 static double dynamic_base(const struct rope* r, int length) {
 	const double stretch = (double)r->factor * length / r->original_context - ((double)r->factor - 1);
 	return (double)r->theta * pow(stretch, (double)r->dim / (r->dim - 2));

@@ -1,5 +1,5 @@
-/* See sample.h. A filter is a cut in the order of processed logits; cuts are found by counting, or
- * weighing, the logits' leading bits in three rounds, so nothing is ever sorted. */
+/* Sampling; see sample.h. A filter cuts the order of processed logits. The cut is found without sorting, in
+ * three rounds that count, or weigh, the logits' leading bits. */
 #include "kernels/sample.h"
 
 #include <math.h>
@@ -13,19 +13,18 @@ float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t
 
 /* ---- filters -------------------------------------------------------------------------------- */
 
-/* Processed logits are at most 0, so their bits without the sign ascend as the probability falls. */
+/* Processed logits are at most 0, so their bits without the sign grow as the probability falls. */
 static uint32_t rank_key(float processed) { return bits_from_float(processed) & 0x7fffffffu; }
 
-struct cut {
+struct filter_cut {
 	uint32_t key;
 	int ties; /* how many with that very key stay */
 };
 
 enum { BUCKETS = 2048 };
 
-/* The last key needed for the weights (NULL: 1 each), summed from the most probable on, to reach the
- * target. */
-static struct cut find_cut(const float* processed, const float* weight, int n, double target) {
+/* The last key whose weights (NULL: 1 each), summed from the most probable on, reach the target. */
+static struct filter_cut find_cut(const float* processed, const float* weight, int n, double target) {
 	static const int shift[] = {20, 10, 0};
 	uint32_t prefix = 0, known = 0;
 	double above = 0, one = 1;
@@ -53,10 +52,10 @@ static struct cut find_cut(const float* processed, const float* weight, int n, d
 			break;
 		}
 	const double ties = one > 0 ? ceil((target - above) / one) : 1;
-	return (struct cut){prefix, ties < 1 ? 1 : ties < n ? (int)ties : n};
+	return (struct filter_cut){prefix, ties < 1 ? 1 : ties < n ? (int)ties : n};
 }
 
-static void apply_cut(float* processed, int n, struct cut cut) {
+static void apply_cut(float* processed, int n, struct filter_cut cut) {
 	for (int v = 0; v < n; v++) {
 		const uint32_t key = rank_key(processed[v]);
 		if (key > cut.key || (key == cut.key && cut.ties-- <= 0))
@@ -71,7 +70,7 @@ static float largest(const float* x, int n) {
 	return max;
 }
 
-/* In four interleaved sums, so that no addition waits for the one before. */
+/* Uses four interleaved sums, so that no addition waits for the previous one. */
 static double sum_of(const float* x, int n) {
 	double sum[4] = {0};
 	int i = 0;
@@ -83,13 +82,13 @@ static double sum_of(const float* x, int n) {
 	return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* processed (vocab), which may be the logits: these over the temperature. */
+/* processed (vocab), which may be the same array: the logits over the temperature. */
 static void scale(float* processed, const float* logits, int vocab, float max, float temperature) {
 	for (int v = 0; v < vocab; v++)
 		processed[v] = noise_score(logits[v], max, temperature, 0);
 }
 
-/* -infinity where a filter leaves one out. */
+/* -infinity for tokens that a filter removes */
 static void filter(float* restrict processed, float* restrict weight, int vocab, const struct sampler* s) {
 	const float min_p = s->min_p;
 	if (s->top_k > 0 && s->top_k < vocab)
@@ -105,7 +104,7 @@ static void filter(float* restrict processed, float* restrict weight, int vocab,
 		processed[v] = weight[v] < min_p ? -INFINITY : processed[v];
 }
 
-/* Whether one of a block is over the limit: most blocks are passed by. */
+/* True when one of a block is over the limit, so that most blocks are skipped. */
 enum { BLOCK = NOISE_BLOCK };
 static bool any_over(const float* x, int n, float limit) {
 	int over = 0;
@@ -140,13 +139,13 @@ static int times_in(const int32_t* path, int n, int32_t token) {
 	return times;
 }
 
-/* Token i of a row's text: what came before its path, and the path. */
+/* Token i of a row's text: the committed text, then the path. */
 static int32_t text_at(const struct penalised_row* row, int i) {
 	const struct penalties* p = row->penalties;
 	return i < p->n_text ? p->text[i] : row->path[i - p->n_text];
 }
 
-/* Tokens that followed the text's last no_repeat - 1 tokens before. out (vocab) */
+/* Finds the tokens that followed the text's last no_repeat - 1 tokens before. out (vocab) */
 static void forbid_repeats(float* out, const struct penalised_row* row) {
 	const int n = row->penalties->n_text + row->n, length = row->penalties->no_repeat - 1;
 	for (int i = 0; i + length < n; i++) {
@@ -174,7 +173,7 @@ static float penalise_tokens(float* restrict out, const float* restrict logits, 
 	return largest(out, vocab);
 }
 
-/* The same without tokens that would repeat a run. */
+/* The same, without tokens that would repeat a run. */
 static float penalise(float* restrict out, const float* restrict logits, int vocab,
                       const struct penalised_row* row) {
 	const float best = penalise_tokens(out, logits, vocab, row);
@@ -185,7 +184,7 @@ static float penalise(float* restrict out, const float* restrict logits, int voc
 	return left > -INFINITY ? left : penalise_tokens(out, logits, vocab, row);
 }
 
-/* out (vocab): the scores of what is allowed, -infinity elsewhere. Returns the largest. out may be score. */
+/* out (vocab): the scores of allowed tokens, -infinity for others. Returns the largest. out may be score. */
 static float only_allowed(float* out, const float* score, int vocab, const uint64_t* allowed) {
 	for (int v = 0; v < vocab; v++)
 		out[v] = allowed[v >> 6] >> (v & 63) & 1u ? score[v] : -INFINITY;
@@ -210,7 +209,7 @@ static void take_best(struct best* best, float score, int32_t token) {
 	best->token[at] = token;
 }
 
-/* The best of scores (vocab), best first, ties to the lowest id, those at -infinity left out. */
+/* The best scores (vocab), best first, ties to the lowest id, without those at -infinity. */
 static int best_of(const float* score, int vocab, int32_t* token, int wanted) {
 	struct best best = {.token = token, .wanted = wanted};
 	float limit = -INFINITY;
@@ -227,8 +226,8 @@ static int best_of(const float* score, int vocab, int32_t* token, int wanted) {
 	return best.n;
 }
 
-/* Noise is only looked at where it can matter: none reaches NOISE_MOST, and the `wanted` best without noise
- * show how far the best ones come at least. */
+/* Computes noise only where it can matter. Noise is below NOISE_MOST, and the `wanted` best scores without
+ * noise bound the result from below. */
 int best_with_noise(const float* processed, int vocab, const struct sampler* s, uint64_t position,
                     int32_t* token, int wanted) {
 	struct best best = {.token = token, .wanted = wanted};

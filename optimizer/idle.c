@@ -1,4 +1,4 @@
-/* The thread that runs passes, and who waits for it; idle.h says why there is one. */
+/* The thread that runs idle passes, and the caller that waits for it; idle.h explains it. */
 #include "optimizer/idle.h"
 #include "kernels/clock.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { LOOK_NANOSECONDS = 2000000 }; /* between two questions whether someone waits */
+enum { LOOK_NANOSECONDS = 2000000 }; /* time between two checks whether a request waits */
 
 struct idle_runner {
 	struct backend* backend;
@@ -19,7 +19,7 @@ struct idle_runner {
 	pthread_cond_t begun, ended;
 	const struct pass* pass; /* NULL: none is to be run */
 	bool ran, closing;
-	double took; /* the thread's own processor seconds over the last pass */
+	double took; /* processor seconds of the thread in the last pass */
 };
 
 static bool run_resting(struct backend* b, const struct pass* pass) {
@@ -29,8 +29,8 @@ static bool run_resting(struct backend* b, const struct pass* pass) {
 	return b->run(b, pass, &ignored);
 }
 
-/* What the thread has computed, not what it has waited for: on a machine that others keep busy it waits most
- * of the time, which costs nobody anything. */
+/* The time that the thread computed, without the time it waited: on a busy machine it waits most of the time,
+ * which costs nothing. */
 static double computed_seconds(void) {
 	struct timespec now;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -61,7 +61,7 @@ static void* live(void* user) {
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* Signals go to the program's other threads. */
 static bool start_thread(struct idle_runner* r) {
 	sigset_t all, before;
 	sigfillset(&all);
@@ -122,7 +122,7 @@ static bool run_on_thread(struct idle_runner* r, const struct pass* pass, bool (
 	pthread_cond_signal(&r->begun);
 	while (r->pass) {
 		wait_a_moment(r);
-		if (r->pass && waits(user)) /* said again until it is heard: the thread may not have begun */
+		if (r->pass && waits(user)) /* sent again until it arrives, because the thread may not have begun */
 			r->backend->abandon(r->backend);
 	}
 	const bool ran = r->ran;
@@ -162,7 +162,7 @@ const char* idle_status(struct session* s) {
 	const struct search* search = session_search(s);
 	const struct engine* engine = session_engine(s);
 	const bool waits = engine->making && draft_weights_job_share(engine->making) < 1;
-	/* by draft weights whose levels were not scored yet nothing is known */
+	/* levels of the draft weights that were not scored yet are unknown */
 	if (waits || (search && search_has_draft_weights(search) && isnan(search_speedup(search))))
 		return NULL;
 	return search && search_speedup(search) > 1 ? NULL : "skipping does not pay here; drafts come from text";

@@ -1,8 +1,8 @@
-/* Learning while no request runs, at idle priority: passes on threads that get what the rest of the machine
- * leaves (SCHED_IDLE), and that give way within a sub-layer when a request comes.
+/* Learning while no request runs, at idle priority. Its passes run on threads that get only unused processor
+ * time (SCHED_IDLE), and that stop within a sub-layer when a request comes.
  *
- * A thread that has gone to idle priority may not come back without privileges, so they are threads of their
- * own: one that runs passes, and the backend's second crew. */
+ * A thread that has gone to idle priority cannot return without privileges. So these are threads of their
+ * own: one that runs passes, and the backend's second set of workers. */
 #ifndef SWIFTLET_OPTIMIZER_IDLE_H
 #define SWIFTLET_OPTIMIZER_IDLE_H
 
@@ -13,21 +13,21 @@ struct idle_runner;
 struct idle_runner* idle_open(struct engine*, struct error*);
 void idle_close(struct idle_runner*); /* NULL is nothing */
 
-/* Runs what session_next_idle gave, and takes its results; `waits` is asked every few milliseconds whether
- * someone waits: then the pass is given up, and the session is as it was. True when it ran to its end.
- * *seconds grows by what it took: the thread's processor seconds, or a device's on the clock. */
+/* Runs the pass of session_next_idle and takes its results. `waits` is called every few milliseconds: if it
+ * returns true, the pass is given up, and the session is as before. True when the pass ran to its end.
+ * *seconds grows by its cost: the thread's processor seconds, or a device's time on the clock. */
 bool idle_run(struct idle_runner*, struct session*, const struct session_work*, bool (*waits)(void* user),
               void* user, double* seconds);
 
-/* How a search gets on; all zero: a new text's. */
+/* A search's progress on a text; all zero: a new text. */
 struct idle_progress {
 	const struct search* search;
 	double best; /* the expected speed-up */
 	int step;    /* the search's, when it last rose */
 };
-/* False once so many proposals have not raised what drafting with the best mask is expected to bring. */
+/* False once a number of proposals has not raised the expected speed-up of the best mask. */
 bool idle_goes_on(struct idle_progress*, const struct search*, int patience);
-/* What skipping brings on the session's text, in plain words; NULL where it pays. */
+/* The effect of skipping on the session's text, in plain words; NULL when it pays. */
 const char* idle_status(struct session*);
 
 #endif

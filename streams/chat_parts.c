@@ -19,7 +19,7 @@ struct part_writer {
 	bool objects; /* arguments as objects */
 	bool differ;  /* some were a text */
 	int index;    /* of the message */
-	bool goes_on; /* it is the last one, and to be gone on with */
+	bool goes_on; /* it is the last message, and the answer continues it */
 	struct error* error;
 };
 
@@ -29,7 +29,7 @@ static void write_name(struct part_writer* w, const char* separator, const struc
 
 /* ---- tool calls --------------------------------------------------------------------------- */
 
-/* A text that is itself a JSON object is written as that. */
+/* Writes a text that is itself a JSON object as that object. */
 static void write_arguments(struct part_writer* w, const struct json_item* item) {
 	struct error ignored;
 	cJSON* const value = cJSON_ParseWithLength(item->value, item->value_size);
@@ -44,7 +44,7 @@ static void write_arguments(struct part_writer* w, const struct json_item* item)
 	cJSON_Delete(value);
 }
 
-/* An object as it was written, but for the arguments that lie at the path. */
+/* Copies an object as it was written, except the arguments that lie at the path. */
 static void write_object(struct part_writer* w, const char* object, size_t size, const char* const* path) {
 	struct json_item item = {0};
 	text_put(w->to, "{");
@@ -114,8 +114,8 @@ static const char* text_of(const cJSON* part) {
 	           : NULL;
 }
 
-/* A string; parts {"type": "text", "text"} joined; or, of an answer that is all tool calls, or was refused,
- * nothing. */
+/* A content: a string; parts {"type": "text", "text"}, which are joined; or nothing, in an answer that has
+ * only tool calls or was refused. */
 static bool write_content(struct part_writer* w, const cJSON* message) {
 	char shown[SHOWN];
 	const cJSON* const content = json_field(message, "content");
@@ -158,8 +158,8 @@ static void write_function_call(struct part_writer* w, const struct json_item* c
 	text_put(w->to, "}]");
 }
 
-/* The other members of a message. A null that a client sends with an earlier answer (the openai package does)
- * is no field. */
+/* Copies the other members of a message. A null that a client sends back with an earlier answer (as the
+ * openai package does) counts as absent. */
 static bool write_others(struct part_writer* w, const char* message, size_t size) {
 	struct json_item item = {0};
 	while (json_next(message, size, &item)) {
@@ -242,7 +242,7 @@ static bool read_messages(const char* object, size_t size, struct chat_parts* p,
 
 /* ---- the others --------------------------------------------------------------------------- */
 
-/* A member that must open with that bracket; an empty list, or null, is none. */
+/* A member that must be a list or object, as the bracket says. An empty list and null count as absent. */
 static bool copy_member(const char* object, size_t size, const char* name, char open, char** out,
                         struct error* error) {
 	size_t n = 0;

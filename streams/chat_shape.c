@@ -17,7 +17,7 @@ struct chat_json chat_json(const char* text) {
 	return (struct chat_json){text, text ? strlen(text) : 0};
 }
 
-/* Whether the needle, which the conversation or the tools hold, comes out. */
+/* True when the rendered text contains the needle, which the conversation or the tools hold. */
 static bool prompt_shows(const char* template_text, const struct tokenizer* t, const char* messages,
                          const char* tools) {
 	const struct chat_request request = {.messages = chat_json(messages), .tools = chat_json(tools)};
@@ -37,7 +37,7 @@ static const char tool[] =
     "[{\"type\": \"function\", \"function\": {\"name\": \"swiftletAsks4c2e\", \"description\": \"x\", "
     "\"parameters\": {\"type\": \"object\", \"properties\": {}}}}]";
 
-/* True when a template shows users' messages, but not this. */
+/* True when a template renders users' messages but not this one. */
 static bool leaves_out(const char* template_text, const struct tokenizer* t, const char* messages,
                        const char* tools) {
 	return !prompt_shows(template_text, t, messages, tools) &&
@@ -113,7 +113,7 @@ static bool tell_tools(cJSON* messages, const char* tools) {
 	                                   : cJSON_AddItemToArray(messages, message));
 }
 
-/* An assistant's calls become what he would have written. */
+/* Turns an assistant's calls into the text that it would have written. */
 static bool write_calls(cJSON* message) {
 	const cJSON *const calls = json_field(message, "tool_calls"), *call;
 	struct text all = {0};
@@ -144,7 +144,7 @@ static bool write_result(cJSON* message) {
 	return set_text(message, "role", &role) && set_text(message, "content", &all);
 }
 
-/* Neighbours of one role are one message: such templates take turns. */
+/* Joins neighbouring messages of one role, because such templates require roles to alternate. */
 static bool join_users(cJSON* messages) {
 	for (cJSON* message = messages->child; message && message->next;) {
 		if (!is_from(message, "user") || !is_from(message->next, "user")) {

@@ -1,4 +1,4 @@
-/* JSON by the letter of RFC 8259: one recursive descent over bytes that makes nothing. */
+/* Checks JSON against RFC 8259: one recursive descent over bytes, which allocates nothing. */
 #include "streams/json_text.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ struct json_cursor {
 	const char* text;
 	size_t size, at;
 	int depth;
-	const char* wrong; /* what is wrong at `at`, once something is */
+	const char* wrong; /* the problem at `at`, once there is one */
 };
 
 static bool report_error(struct json_cursor* c, const char* what) {
@@ -115,7 +115,7 @@ static bool skip_string(struct json_cursor* c) {
 		if (b == '\\') {
 			c->at++;
 			const int e = peek_byte(c);
-			if (e <= 0 || !strchr("\"\\/bfnrtu", e)) /* strchr finds the NUL at a string's end too */
+			if (e <= 0 || !strchr("\"\\/bfnrtu", e)) /* strchr would also find the NUL at a string's end */
 				return report_error(c, "an unknown escape");
 			c->at++;
 			if (e == 'u' && !skip_unicode_escape(c))

@@ -1,4 +1,4 @@
-/* A stream of prompts: lines of JSON, each checked before it is believed. */
+/* Reads a stream of prompts: lines of JSON, each checked before it is parsed. */
 #include "streams/jsonl.h"
 
 #include <stdlib.h>
@@ -57,7 +57,8 @@ static bool read_prompt(const cJSON* root, const char* line, size_t size, struct
 	return copy_string(prompt, &out->prompt, error);
 }
 
-/* cJSON reads no number of more than 63 characters, and an id may be any: it is read as 0 here. */
+/* cJSON reads no number of more than 63 characters, but an id may have any length. It is replaced by 0
+ * here. */
 static cJSON* parse_but_id(const char* text, size_t size, size_t id_at, size_t id_size) {
 	char* const line = strndup(text, size);
 	if (!line)
@@ -102,8 +103,8 @@ void instance_free(struct instance* instance) {
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-/* Reads a line of any length, keeps at most JSONL_MAX_LINE bytes. False at the end of the file; *size
- * is the whole line's, newline left out. */
+/* Reads a line of any length and keeps at most JSONL_MAX_LINE bytes. False at the end of the file. *size is
+ * the whole line's, without the newline. */
 static bool read_line(struct jsonl_reader* reader, size_t* size, bool* memory) {
 	*size = 0;
 	*memory = true;

@@ -1,4 +1,4 @@
-/* Masks in files: both formats read with every field checked, and written whole or not at all. */
+/* Mask files. Both formats are read with every field checked. A file is replaced as a whole or not at all. */
 #include "streams/mask_file.h"
 
 #include <cjson/cJSON.h>
@@ -109,7 +109,7 @@ static bool read_figure(const cJSON* object, const char* field, double least, do
 	return true;
 }
 
-/* Reads the sub-layers that run as stored; none of them may be skipped. */
+/* Reads the sub-layers that run with stored weights; none of them may be skipped. */
 static bool read_stored(const cJSON* object, int blocks, struct mask* mask, const struct mask_location* at) {
 	const cJSON* const stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
 	const cJSON* const head = cJSON_GetObjectItemCaseSensitive(stored, "head");
@@ -157,7 +157,7 @@ bool mask_read_levels(const struct cJSON* object, struct mask* mask) {
 	return true;
 }
 
-/* Format 2 says something that format 1 cannot. */
+/* True when the mask needs format 2. */
 static bool read_states(const cJSON* object, int blocks, struct mask* mask, const struct mask_location* at) {
 	if (!mask_read_levels(object, mask))
 		return wrong(at, "\"levels\" is something else, expected " MASK_LEVELS);
@@ -209,7 +209,7 @@ static bool read_key_entry(const cJSON* item, struct mask_entry* entry, const st
 }
 
 static bool read_entries(const cJSON* root, struct mask_list* list, struct mask_location* at) {
-	/* A mask of skip_layers may have "format" for its key; ours has a string there. */
+	/* A mask of skip_layers may have the key "format", but only our format has a string there. */
 	const cJSON* const format = cJSON_GetObjectItemCaseSensitive(root, "format");
 	const bool ours = cJSON_IsArray(root) || (format && !cJSON_IsObject(format));
 	if (!root->child)
@@ -246,7 +246,7 @@ bool mask_text_read(const char* text, size_t size, const char* name, struct mask
 }
 
 bool mask_file_read(const char* path, struct mask_list* list, struct error* error) {
-	struct mapping file; /* which a pipe without a writer does not hold up */
+	struct mapping file; /* opening a pipe without a writer does not block then */
 	if (!mapping_open(&file, path, error))
 		return false;
 	const bool good =
@@ -438,13 +438,12 @@ bool mask_entry_fits(const struct mask_entry* entry, int blocks, const char* fin
 	if (force)
 		return true;
 	if (entry->blocks && entry->blocks != blocks)
-		return error_set(error,
-		                 "%s: \"blocks\" is %d, the model has %d (--force takes the mask all the same)", name,
+		return error_set(error, "%s: \"blocks\" is %d, the model has %d (--force takes it anyway)", name,
 		                 entry->blocks, blocks);
 	if (entry->fingerprint[0] && strcmp(entry->fingerprint, fingerprint) != 0)
 		return error_set(error,
 		                 "%s: the mask was learned on another model: \"fingerprint\" is %.12s..., this "
-		                 "model's is %.12s... (--force takes it all the same)",
+		                 "model's is %.12s... (--force takes it anyway)",
 		                 name, entry->fingerprint, fingerprint);
 	return true;
 }

@@ -22,7 +22,7 @@ enum mask_format { MASK_FORMAT_SWIFTLET, MASK_FORMAT_SKIP_LAYERS };
 enum { MASK_KEY = 256 }; /* bytes of a key, its NUL counted */
 
 struct mask_entry {
-	char key[MASK_KEY];   /* skip_layers' name; "" in our own format */
+	char key[MASK_KEY];   /* the name in skip_layers; "" in our own format */
 	char model[128];      /* "" unknown */
 	char fingerprint[65]; /* hex, "" unknown: skip_layers has none */
 	char task[256];       /* "" none */
@@ -37,43 +37,43 @@ struct mask_list {
 	int n;
 };
 
-/* All unknown: NaN figures, no names, an empty mask. */
+/* An entry without data: NaN figures, no names, an empty mask. */
 void mask_entry_start(struct mask_entry*);
 void mask_list_free(struct mask_list*);
 bool mask_list_append(struct mask_list*, const struct mask_entry*); /* false: out of memory */
 
-/* Reads a text in either format; `name` is the file's, for messages. The list is appended to; on false
- * it is as before. At most 4,096 masks. */
+/* Reads a text in either format. Messages name the file `name`. Appends to the list, which is unchanged on
+ * failure. At most 4,096 masks. */
 bool mask_text_read(const char* text, size_t size, const char* name, struct mask_list*, struct error*);
 bool mask_file_read(const char* path, struct mask_list*, struct error*);
 
 /* The text of n masks, malloc'd, with a final newline: one mask as an object, several as an array (ours)
  * or one object of all (skip_layers). NULL with the error set (two masks of one key, no memory). */
 char* mask_text(const struct mask_entry* entry, int n, enum mask_format, struct error*);
-/* Writes it beside the path and renames, so that a failure leaves what was there. */
+/* Writes the text beside the path and renames it, so that a failure leaves the old file. */
 bool mask_file_write(const char* path, const struct mask_entry* entry, int n, enum mask_format,
                      struct error*);
 
-/* The key that names the entry: its own, or model_task, or what of the two is known, cut to fit. False
- * when it was cut. */
+/* The key of the entry: its own, or model_task, or the one of the two that is known, cut to fit. False when
+ * it was cut. */
 bool mask_entry_key(const struct mask_entry*, char* key, size_t size);
-/* The one entry that fits a wish: `key` (an entry's key or its task) when not NULL; else the only one,
- * else the only one with that fingerprint. NULL with the error naming the keys there are. */
+/* Chooses one entry: by `key` (an entry's key or its task) if that is not NULL; else the only one, else the
+ * only one with that fingerprint. NULL with an error that lists the keys. */
 const struct mask_entry* mask_list_pick(const struct mask_list*, const char* key, const char* fingerprint,
                                         const char* name, struct error*);
-/* Whether the mask may be used on a model of `blocks` blocks: no block beyond, nor the first or last,
- * the same L where it is given, and the model's fingerprint unless `force`. `name` for messages. */
+/* True when the mask fits a model of `blocks` blocks: it names no block beyond them and neither the first nor
+ * the last, its L is the same if given, and so is the fingerprint unless `force`. Messages name `name`. */
 bool mask_entry_fits(const struct mask_entry*, int blocks, const char* fingerprint, bool force,
                      const char* name, struct error*);
 
-/* "swiftlet-mask-1", or -2 where the mask runs any sub-layer as stored or has levels. */
+/* "swiftlet-mask-1", or -2 for a mask with stored sub-layers or levels. */
 const char* mask_format_name(const struct mask*);
 /* "attention":[…],"mlp":[…] */
 void mask_put_blocks(struct text*, const struct mask*);
-/* And then, with a comma before each, the members "stored" and "levels" where the mask has them. */
+/* The members "stored" and "levels", with a comma before each, if the mask has them. */
 void mask_put_states(struct text*, const struct mask*);
-/* The member "levels" into the mask, rounded to per cents; absent and null: it has none. False where it has
- * another shape or a share under 0.01 or over 1; MASK_LEVELS says what is expected. */
+/* Reads the member "levels" into the mask, rounded to per cents; absent and null mean none. False for another
+ * shape, or a share under 0.01 or over 1; MASK_LEVELS is the expected form. */
 struct cJSON;
 bool mask_read_levels(const struct cJSON* object, struct mask*);
 #define MASK_LEVELS                                                                                          \
@@ -81,7 +81,7 @@ bool mask_read_levels(const struct cJSON* object, struct mask*);
 	"from "                                                                                                  \
 	"0.01 to 1"
 
-/* Blocks of one kind (0 attention, 1 MLP) in ascending order; returns how many. blocks (MAX_BLOCKS) */
+/* Lists blocks of one kind (0 attention, 1 MLP) in ascending order; returns how many. blocks (MAX_BLOCKS) */
 int mask_blocks(const struct mask*, int kind, int* blocks);
 
 #endif

@@ -1,4 +1,4 @@
-/* One generation as JSON, and the sums over a stream. */
+/* Writes a generation as JSON, and the sums over a stream. */
 #include "streams/report.h"
 
 #include <math.h>

@@ -22,15 +22,15 @@ struct report {
 /* One line of JSON without the newline, malloc'd; NULL on no memory. */
 char* report_text(const struct report*);
 
-/* {"id", "line", "error": {"message"}} of a line that failed; id as in struct report. */
+/* {"id", "line", "error": {"message"}} for a line that failed; id as in struct report. */
 char* report_error_text(const char* id, long line, const char* message);
 
-/* The figures of a generation and "mask" {"attention", "mlp"}, null under SWIFTLET_VANILLA, as the members of
- * an object, without its braces: what the service gives under usage.swiftlet. */
+/* The figures of a generation and "mask" {"attention", "mlp"} (null for SWIFTLET_VANILLA) as members without
+ * the object's braces. The service gives them as `swiftlet`. */
 void report_figures(struct text*, const struct swiftlet_figures*, enum swiftlet_method);
 
-/* How many times as fast the text came as plain steps would have brought it, at what a plain step was
- * measured to cost: 1.6 is 60 % faster. NaN where there is nothing to compare. */
+/* Speed over plain decoding: the time that plain steps would have taken, at their measured cost, over the
+ * time taken. 1.6 is 60 % faster. NaN when nothing was measured to compare with. */
 double figures_speedup(const struct swiftlet_figures*);
 
 /* ---- sums over a stream -------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ void text_print(struct text* t, const char* format, ...) {
 	va_end(arguments);
 }
 
-/* Writes one character of `step` bytes (0: not UTF-8) as it stands in a JSON string; at most 6 bytes. */
+/* Writes one character of `step` bytes (0: not UTF-8) as JSON escapes it; at most 6 bytes. */
 static size_t quote_one(char* out, const char* at, size_t step) {
 	static const char hex[] = "0123456789abcdef";
 	if (step == 0) {
@@ -91,7 +91,7 @@ void text_integers(struct text* t, const int* value, int n) {
 	text_put(t, "]");
 }
 
-/* So that it comes back but for its last bit, as cJSON writes numbers. */
+/* Enough digits to read back the same number but for its last bit, as cJSON writes numbers. */
 static void put_real(struct text* t, double value) {
 	char digits[32];
 	snprintf(digits, sizeof digits, "%.15g", value);

@@ -1,5 +1,5 @@
-/* Bytes that grow: answers are put together here. A failed allocation is remembered, not repeated, so that
- * a writer checks once, at the end. */
+/* A growing text, in which answers are put together. It remembers a failed allocation, so that a writer
+ * checks once, at the end. */
 #ifndef SWIFTLET_STREAMS_TEXT_H
 #define SWIFTLET_STREAMS_TEXT_H
 
@@ -21,14 +21,14 @@ void text_quote(struct text*, const char* data, size_t size);
 void text_number(struct text*, double value);
 /* A JSON list. */
 void text_integers(struct text*, const int* value, int n);
-/* JSON by a format in which ' stands for ": %s a text as it is; %q a string, null for NULL, %Q one of so many
- * bytes (const char*, size_t); %d an int, %l an int64_t, %g a double as text_number writes it, %r with all
- * its digits, %b a bool. */
+/* Appends JSON by a format in which ' stands for ": %s a text as it is; %q a string, null for NULL, %Q one of
+ * so many bytes (const char*, size_t); %d an int, %l an int64_t, %g a double as text_number writes it, %r
+ * with all its digits, %b a bool. */
 void text_json(struct text*, const char* format, ...);
 void text_drop(struct text*, size_t n); /* of its beginning */
 void text_clear(struct text*);          /* keeps the memory */
 void text_free(struct text*);
-/* Hands the bytes over (malloc'd, to be freed by the caller); NULL after a failure. Left empty. */
+/* Returns the bytes, malloc'd, which the caller frees; NULL after a failure. The text is empty afterwards. */
 char* text_take(struct text*);
 
 #endif

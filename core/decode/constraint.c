@@ -1,10 +1,10 @@
-/* Answers that have to keep a grammar: what may follow each row of a full pass, in plain steps, verify passes
- * and the prefill alike, so that drafts change nothing here either. Draft passes are free to be wrong. */
+/* Keeps answers to a grammar: it computes which tokens may follow each row of a full pass, the same for plain
+ * steps, verify passes and the prefill, so that drafts change nothing. Draft passes may be wrong. */
 #include <string.h>
 
 #include "core/decode/session_state.h"
 
-/* The last one where it is for the same tenant and grammar: its states and masks are known already. */
+/* Takes the last acceptor again for the same tenant and grammar, whose states and masks are known already. */
 static struct acceptor* open_acceptor(struct session* s, const struct grammar* grammar) {
 	struct constraint_state* f = &s->constraint;
 	if (f->kept && f->kept_tenant == s->tenant &&
@@ -46,8 +46,8 @@ const uint64_t* const* constraint_last(struct session* s, int n) {
 	return s->constraint.allowed;
 }
 
-/* A row that is not allowed is never come to; one whose states found no room is left out, with all after it.
- */
+/* Verification never reaches a row that is not allowed. A row whose states found no room is left out, with
+ * all rows after it. */
 const uint64_t* const* constraint_rows(struct session* s, struct tree* tree) {
 	struct constraint_state* f = &s->constraint;
 	int state[MAX_ROWS];
@@ -72,7 +72,7 @@ void constraint_emitted(struct session* s, int32_t id) {
 bool constraint_is_over(struct session* s) {
 	if (!s->constraint.acceptor || acceptor_root(s->constraint.acceptor) != ACCEPTOR_DEAD)
 		return false;
-	/* cut off, where the grammar is too ambiguous to go on */
+	/* cut off, because the grammar is too ambiguous to continue */
 	s->stop = acceptor_is_ambiguous(s->constraint.acceptor) ? SWIFTLET_LENGTH : SWIFTLET_STOP;
 	return true;
 }

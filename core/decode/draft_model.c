@@ -1,12 +1,12 @@
-/* Another off-the-shelf model that drafts (--draft-model): opened with the engine, as an engine of its own;
- * each session has a cache there, which follows the text. The rounds are the planner's as any drafter's. */
+/* A separate draft model (--draft-model). It is opened with the engine, as an engine of its own. Each session
+ * has a cache there, which follows the text. The planner plans its rounds as for any drafter. */
 #include "core/decode/session_state.h"
 
 #include <math.h>
 
 /* ---- costs ------------------------------------------------------------------------------- */
 
-/* Rows beyond any that were measured cost what they add to the model's own passes, if that is more. */
+/* More rows than were ever measured cost what they add to the main model's passes, if that is more. */
 double draft_model_cost(const struct engine* engine, int rows) {
 	const struct cost_model *mine = &engine->drafting->cost, *whole = &engine->cost;
 	const double plain = cost_plain_seconds(whole);
@@ -16,7 +16,7 @@ double draft_model_cost(const struct engine* engine, int rows) {
 	return step * (rows > cost_rows_known(mine) && there > here ? there : here);
 }
 
-/* Wide passes tell nothing before a step was measured. */
+/* Wide passes are not measured before a single step was. */
 void draft_model_see(struct engine* engine, int rows, double seconds) {
 	if (rows == 1 || engine->drafting->cost.plain > 0)
 		cost_see_full(&engine->drafting->cost, rows, seconds);
@@ -72,7 +72,7 @@ static bool is_known(const struct session* s, int from) {
 	return true;
 }
 
-/* Tokens of the text before its last that the cache has not; -1: too many to draft. */
+/* Tokens before the text's last one that its cache lacks; -1: too many to draft. */
 static int draft_behind(const struct session* s) {
 	const int n = behind(s);
 	return n <= MASK_BEHIND && is_known(s, s->draft_cache->committed) ? n : -1;
@@ -80,8 +80,8 @@ static int draft_behind(const struct session* s) {
 
 /* ---- the prompt --------------------------------------------------------------------------- */
 
-/* By what the prompt took the model itself. A drafter that doubles the speed saves half of what is left, a
- * good one half of that. */
+/* Judges by what the prompt took in the main model. A drafter that doubles the speed saves half of the rest,
+ * and a good one half of that. */
 static bool worth_reading(const struct session* s) {
 	const int computed = s->n_prompt - s->figures.cached_tokens;
 	const double prefill = s->figures.seconds.prefill / cost_plain_seconds(&s->engine->cost);
@@ -89,8 +89,7 @@ static bool worth_reading(const struct session* s) {
 	return is_known(s, 0) && cost < 0.25 * (s->end - s->n_text);
 }
 
-/* Once costs are known, so that the text is read as far as it is then. Its last rows come one by one where
- * no step has been measured yet. */
+/* Reads the text once costs are known. Its last rows come one by one if no step has been measured yet. */
 bool draft_model_reads(struct session* s, struct pass* pass) {
 	enum { MEASURED = 2 };
 	const struct cost_model* cost = &s->engine->cost;
@@ -148,8 +147,8 @@ void draft_model_round(struct session* s) {
 	mask_start(s->drafters.state[SOURCE_model], &round);
 }
 
-/* A first pass of a round takes along what the cache has not of the text, soon for nothing: a drafter that
- * pays follows from round to round. So a round bears a part of it. */
+/* The first pass of a round also reads the tokens that its cache lacks. If the drafter pays, it follows from
+ * round to round and this costs nearly nothing, so a round bears only a part of it. */
 void draft_model_set_costs(struct session* s, bool passed) {
 	enum { ROUNDS = 16 };
 	struct cost_table* costs = &s->planner.costs;
@@ -159,7 +158,7 @@ void draft_model_set_costs(struct session* s, bool passed) {
 	const double unit = session_cost_unit(s),
 	             step = n >= 0 ? draft_model_cost(s->engine, 1) / unit : INFINITY;
 	const double start = n >= 0 ? draft_model_cost(s->engine, n + 1) / unit - step : 0;
-	/* before a step was measured it may cost three times what its bytes say */
+	/* before a step was measured it may cost three times what its bytes suggest */
 	const int worst = s->engine->drafting->cost.plain_seen > 0 ? 1 : 3;
 	costs->pass[SOURCE_model] = (float)step;
 	costs->start[SOURCE_model] = (float)(start / ROUNDS);

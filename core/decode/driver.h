@@ -1,9 +1,9 @@
-/* Rounds from outside: in place of the planner, a published method in which one drafter decides alone
- * (core/methods) says which passes come before a verification and what tree is verified.
+/* A driver makes rounds in place of the planner: a published method in which one drafter decides alone
+ * (core/methods). It says which passes precede a verification and which tree is verified.
  *
- * The session runs the driver's passes between its own, verifies and commits what the driver gives it, emits
- * the tokens, and keeps the accounts. It knows nothing of methods. Calls come on the session's thread between
- * two passes, and allocate nothing. */
+ * The session runs the driver's passes between its own, verifies and commits the driver's tree, emits the
+ * tokens and keeps the accounts. It does not know the methods. Calls come on the session's thread between two
+ * passes, and must not allocate. */
 #ifndef SWIFTLET_CORE_DECODE_DRIVER_H
 #define SWIFTLET_CORE_DECODE_DRIVER_H
 
@@ -22,37 +22,37 @@ struct round_trace {
 	const struct result* step; /* (steps) */
 	const char* why;           /* the chain ended */
 	const struct tree* tree;
-	int accepted; /* draft tokens, those beyond the text's end left out */
+	int accepted; /* draft tokens, without those beyond the text's end */
 	int32_t bonus;
 };
 
 struct driver_calls {
 	void (*close)(struct driver*);
-	/* How many of `kept` cached tokens of a text may stay. */
+	/* How many of `kept` cached tokens of an earlier text may stay. */
 	int (*keeps)(const struct driver*, int kept);
-	/* A text begins; it is the session's already. */
+	/* A text begins, which is already the session's. */
 	bool (*begin)(struct driver*, const struct drafter_text*, struct error*);
 	/* Tokens were emitted. */
 	void (*append)(struct driver*, const int32_t* token, int n);
-	/* The cache was emptied while a prompt was computed. */
+	/* The cache was emptied during a prefill. */
 	void (*release)(struct driver*);
 
-	/* Only with sees_prompt: adds the driver's tap to a pass over the prompt; begins its pass over these n
-	 * rows. */
+	/* Only with sees_prompt: adds the driver's tap to a pass over the prompt; begins the driver's own pass
+	 * over these n rows. */
 	void (*tap)(struct driver*, struct pass*);
 	void (*read)(struct driver*, int n);
-	/* Whether passes come before the next round. */
+	/* True when passes come before the next round. */
 	bool (*calibrate)(struct driver*);
-	/* Whether it drafts at all for the text at hand; else rounds are plain steps. */
+	/* True when it drafts for the present text; otherwise rounds are plain steps. */
 	bool (*drafts)(const struct driver*);
-	/* A round begins: whether draft passes come, or the tree is there. */
+	/* Begins a round: true when draft passes come, false when the tree is complete. */
 	bool (*start)(struct driver*);
-	/* The next pass after read, calibrate or start; takes its results, after so many seconds of this
-	 * session's: whether another comes. */
+	/* The next pass after read, calibrate or start. take gets its results and this session's seconds, and
+	 * returns whether another pass comes. */
 	void (*fill)(struct driver*, struct pass*);
 	bool (*take)(struct driver*, double seconds);
 
-	/* The verify pass; the verdict and its commitment; what was emitted and accepted at what cost. */
+	/* The verify pass; its verdict and commitment; what was emitted and accepted, and at what cost. */
 	void (*verify)(struct driver*, uint8_t wants, struct pass*);
 	void (*judge)(struct driver*);
 	void (*learn)(struct driver*, int emitted, int accepted, double cost);
@@ -68,10 +68,10 @@ struct driver {
 	double round_cost; /* of the passes of this round so far, in plain steps */
 };
 
-/* Puts a driver in the planner's place, before the first request. The session closes it. */
+/* Replaces the planner by a driver, before the first request. The session closes it. */
 void session_set_driver(struct session*, struct driver*);
 
-/* A session as its driver sees it. Pointers are the session's. */
+/* What a driver sees of its session. Pointers are the session's. */
 struct session_view {
 	struct engine* engine;
 	const struct swiftlet_options* options;

@@ -1,5 +1,5 @@
-/* A text as a vector: the mean of what the last block leaves of its tokens, after the final norm (as
- * llama.cpp's and vLLM's mean pooling). Rows are added in the text's order, however passes cut it. */
+/* A text as a vector: the mean over its tokens of the last block's output after the final norm (mean pooling,
+ * as in llama.cpp and vLLM). Rows are added in the text's order, so passes of any size give the same sum. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,7 @@ void embedding_add(struct session* s, int first, int n) {
 	const struct model_shape* shape = &s->engine->model->weights.shape;
 	for (int i = 0; i < n; i++) {
 		float* x = s->tap + (size_t)i * (size_t)shape->dim;
-		if (first + i != e->n || e->n == s->n_prompt) /* added already, before the cache was released */
+		if (first + i != e->n || e->n == s->n_prompt) /* added before the cache was released */
 			continue;
 		norm(e, shape, x);
 		for (int j = 0; j < shape->dim; j++)

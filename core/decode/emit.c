@@ -1,4 +1,4 @@
-/* Tokens to text as it may be shown: characters whole, stop strings found wherever they begin. */
+/* Turns tokens into text that may be shown: whole characters, without any part of a stop string. */
 #include "core/decode/session_state.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static size_t longest_piece(const struct tokenizer* tokenizer) {
 }
 
 bool emitter_open(struct emitter* e, const struct tokenizer* tokenizer) {
-	/* one step's tokens, the bytes a character was held back by, and the held part of a stop string */
+	/* one step's tokens, the bytes of an incomplete character, and the held part of a stop string */
 	e->capacity = (MAX_DRAFT + 2) * (longest_piece(tokenizer) + 8) + MAX_STOP_BYTES + 64;
 	e->text = malloc(e->capacity);
 	e->stop = malloc(MAX_STOPS * sizeof *e->stop);
@@ -51,7 +51,7 @@ void emitter_step(struct emitter* e) {
 	e->shown = 0;
 }
 
-/* The earliest place where a stop string stands, or -1. */
+/* The first place where a stop string stands, or -1. */
 static ptrdiff_t find_stop(struct emitter* e) {
 	ptrdiff_t first = -1;
 	for (int i = 0; i < e->n_stops; i++) {
@@ -82,7 +82,7 @@ bool emitter_add(struct emitter* e, int32_t token) {
 		return true;
 	}
 	e->shown = e->n - held_back(e);
-	/* find_stop looks again only at what is not shown: shown bytes begin no stop string */
+	/* find_stop looks only at text that is not shown yet, since shown bytes begin no stop string */
 	return false;
 }
 

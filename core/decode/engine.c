@@ -25,12 +25,12 @@ int options_context(const struct swiftlet_options* options, const struct model* 
 	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
 }
 
-/* Whether a GPU and no CPU is to run the model. */
+/* True when only a GPU may run the model. */
 static bool asks_for_cuda(const struct swiftlet_options* options) {
 	return strcmp(options->backend, "cuda") == 0 || options->devices > 0;
 }
 
-/* The GPU when it was asked for, or when nothing was and there is one. */
+/* Opens the GPU if it was asked for, or if nothing was and there is one. */
 static bool wants_cuda(const struct swiftlet_options* options) {
 	struct error ignored;
 	if (!options || options->group || strcmp(options->backend, "cpu") == 0)
@@ -71,7 +71,7 @@ __attribute__((format(printf, 2, 3))) static void append_note(struct engine* eng
 	va_end(arguments);
 }
 
-/* The share of the draft weights that drafts begin with. */
+/* The share of the draft weights that drafts read at first. */
 static double levels_read(const struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
 	struct cost_model cost = engine->cost;
@@ -104,8 +104,8 @@ static bool go_without(struct engine* engine, const char* why) {
 	return true;
 }
 
-/* Uploads so many bytes of the draft weights to the device, where the backend has one; true when all are
- * there. An error here will fail the next pass, too, which reports it. */
+/* Uploads some bytes of the draft weights to the device, if the backend has one; true when all are there.
+ * After an error here the next pass fails, too, and reports it. */
 static bool upload_draft_weights(struct engine* engine, size_t bytes) {
 	struct backend* backend = engine->backend;
 	struct error ignored;
@@ -114,7 +114,7 @@ static bool upload_draft_weights(struct engine* engine, size_t bytes) {
 	       (backend->upload_draft_weights(backend, bytes, &all, &ignored) && all);
 }
 
-/* Now, on all threads, or by slices between a request's passes. */
+/* Makes them now on all threads, or in slices between a request's passes. */
 static bool make_draft_weights(struct engine* engine, const struct swiftlet_options* options,
                                struct error* error) {
 	struct draft_weights_memory* memory = &engine->draft_weights;
@@ -129,7 +129,7 @@ static bool make_draft_weights(struct engine* engine, const struct swiftlet_opti
 	return engine->making != NULL;
 }
 
-/* What nobody asked for by bits is done without where it cannot be. */
+/* Draft weights that the user did not ask for are left out if they cannot be made. */
 static bool begin_draft_weights(struct engine* engine, const struct swiftlet_options* options,
                                 const struct draft_weights_request* wish, struct error* error) {
 	const bool asked = options->draft_bits > 0;
@@ -146,7 +146,7 @@ static bool begin_draft_weights(struct engine* engine, const struct swiftlet_opt
 	return true;
 }
 
-/* Half of the channels of attention and of gate and up, a quarter of down's: where the search begins. */
+/* Half of the channels of attention and of gate and up, a quarter of down's. The search starts from here. */
 static void open_levels(struct engine* engine, const struct swiftlet_options* options) {
 	static const uint8_t first[COLUMN_KINDS] = {50, 50, 50, 75};
 	for (int d = 0; d < LEVEL_DEPTHS; d++)
@@ -183,7 +183,7 @@ static bool open_draft_weights(struct engine* engine, const struct swiftlet_opti
 	return begin_draft_weights(engine, options, &wish, error);
 }
 
-/* Whether anything drafts with the model, so that draft weights may be of use. */
+/* True when a drafter runs the model, so that draft weights can be of use. */
 static bool wants_draft_weights(const struct swiftlet_options* o) {
 	const bool mask = o->drafters >> SOURCE_mask & 1u;
 	return o->draft_bits > 0 ||
@@ -210,7 +210,7 @@ const char* engine_note(struct engine* engine) {
 	return engine->note;
 }
 
-/* The adapter runs on a backend of its own beside the model's, on one GPU: it is a block. */
+/* The adapter is one block. It runs on a backend of its own beside the model's, on one GPU. */
 static bool open_auxiliary_weights(struct engine* engine, const struct swiftlet_options* options,
                                    const struct backend_options* how, struct error* error) {
 	const struct model* model = engine->model;
@@ -225,7 +225,7 @@ static bool open_auxiliary_weights(struct engine* engine, const struct swiftlet_
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
 	alone.screened_head = false; /* what it says is a guess */
-	alone.cache_bytes = 0;       /* of a block each: they need far less, and nobody gives way for them */
+	alone.cache_bytes = 0; /* caches of one block each need so little that they do not give way to others */
 	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
 	return engine->side != NULL;
 }
@@ -236,13 +236,13 @@ void engine_forget_costs(struct engine* engine) {
 		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
 }
 
-/* Stands before the note on the draft weights, which note_draft_weights rewrites. */
+/* Precedes the note on the draft weights, which note_draft_weights rewrites. */
 static void note_screened_head(struct engine* engine) {
 	append_note(engine, "%sscreened head: its copy in four bits takes %.1f MiB", engine->note[0] ? "\n" : "",
 	            (double)engine->backend->screened_bytes / 0x1p20);
 }
 
-/* A GPU that was not asked for and cannot run the model, or not in its memory, leaves it to the CPU. */
+/* If a GPU that was not asked for cannot run the model, or lacks the memory, the CPU runs it. */
 static struct backend* open_backend(struct engine* engine, const struct swiftlet_options* options,
                                     const struct backend_options* how, struct error* error) {
 	const struct weight_table* weights = &engine->model->weights;
@@ -258,14 +258,14 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 	return backend;
 }
 
-/* The options of a model that drafts: no drafts of drafts. */
+/* The options of the draft model, which does not draft itself. */
 static struct swiftlet_options drafting_options(const struct swiftlet_options* o, const struct model* model) {
 	struct swiftlet_options alone = *o;
 	alone.draft_model[0] = alone.adapter[0] = alone.heads[0] = alone.probe[0] = 0;
 	alone.method = SWIFTLET_VANILLA;
 	alone.draft_bits = 0;
 	alone.devices = o->devices > 0;
-	alone.cache_memory = 0; /* nobody gives way for a small model's caches */
+	alone.cache_memory = 0; /* a small model's caches do not give way to others */
 	alone.context = options_context(o, model);
 	return alone;
 }
@@ -320,7 +320,7 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 	    .screened_head =
 	        options->screened_head < 0 ? wants_screened_head(&model->weights) : options->screened_head > 0,
 	    .group = options->group,
-	    /* processes that share a model keep their caches alike, each its own */
+	    /* processes that share a model each keep their own caches, all alike */
 	    .cache_bytes = options->group ? 0 : (size_t)options->cache_memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, error);
@@ -336,7 +336,7 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 	return engine;
 }
 
-/* A special token is its name behind bytes that no text has: a grammar that means one can say so. */
+/* A special token is written as its name after bytes that occur in no text, so that a grammar can name it. */
 static size_t piece_of(void* user, int32_t token, char* out, size_t capacity) {
 	const size_t n = tokenizer_piece(user, token, false, out, capacity);
 	const size_t mark = strlen(GRAMMAR_SPECIAL);

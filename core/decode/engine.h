@@ -1,4 +1,4 @@
-/* An engine: a model's weights on a backend, and what its passes cost there. Sessions share it. */
+/* An engine: a model's weights on a backend, and the measured cost of its passes. Sessions share it. */
 #ifndef SWIFTLET_CORE_DECODE_ENGINE_H
 #define SWIFTLET_CORE_DECODE_ENGINE_H
 
@@ -12,50 +12,48 @@
 struct engine {
 	struct model* model;
 	struct backend* backend;
-	struct draft_weights_memory draft_weights; /* for drafting; its table has no bytes where there is none */
+	struct draft_weights_memory draft_weights; /* for drafting; without bytes if there are none */
 	struct draft_weights_job*
-	    making;                   /* by slices; NULL: it was made before the first token, or there is none */
+	    making;                   /* made in slices; NULL: made before the first token, or there are none */
 	double draft_weights_seconds; /* that making it has taken so far */
-	double draft_weights_steps;   /* the fewest plain steps that all of it was thought to take; 0: nothing is
-	                                 known */
+	double draft_weights_steps;   /* the lowest estimate of what making all of them takes, in plain steps; 0:
+	                                 unknown */
 	bool draft_weights_ready;     /* passes may run with it */
-	struct levels levels;         /* how much of draft weights by input channel drafts read */
-	char note[1900]; /* for people: where the wished backend is not the one that runs, and on that copy */
+	struct levels levels;         /* the levels at which drafts read draft weights by input channel */
+	char note[1900]; /* for people: why the wished backend does not run, and the state of the draft weights */
 	size_t note_on_draft_weights; /* where the latter begins */
 	struct cost_model cost;
 	struct token_trie* trie; /* for grammars; NULL until one is kept */
-	struct adapter adapter;  /* auxiliary weights that the options name */
+	struct adapter adapter;  /* auxiliary weights named by the options */
 	struct backend* side;    /* runs the adapter; NULL: none was given */
 	struct heads heads;
 	struct probe_weights probe;
-	struct engine*
-	    drafting; /* of another model that drafts (draft_model.c), owned with the model; NULL: none */
+	struct engine* drafting; /* of a separate draft model (draft_model.c), owned with the model; NULL: none */
 };
 
-/* The model that a spec names, for the options' backend (NULL: the CPU). NULL with the error set. */
+/* Opens the model that a spec names, for the options' backend (NULL: the CPU). NULL with the error set. */
 struct model* engine_model_open(const char* spec, const struct swiftlet_options*, struct error*);
 /* As the public swiftlet_engine_open and _close. */
 struct engine* engine_open(struct model*, const struct swiftlet_options*, struct error*);
 void engine_close(struct engine*);
 /* As swiftlet_engine_note. */
 const char* engine_note(struct engine*);
-/* The vocabulary's bytes in a trie, made when it is first asked for; NULL on no memory. One thread at a time.
- */
+/* The vocabulary's bytes in a trie, made at the first call; NULL on no memory. One thread at a time. */
 const struct token_trie* engine_trie(struct engine*);
-/* The draft weights, from the call that finds them ready on; NULL before, and where there are none. */
+/* The draft weights once they are ready; NULL before, and if there are none. */
 const struct draft_weights* engine_draft_weights(struct engine*);
-/* Opens the same in the processes that share the model; the engine's backend leads them from then on. */
+/* Opens the same in the processes that share the model. From then on the engine's backend leads them. */
 bool engine_lead(struct engine*, const struct backend_options*, struct error*);
-/* The other ranks: does what rank 0's engines need until it dismisses them. False with the error set. */
+/* In other ranks: does what rank 0's engines ask for until it dismisses them. False with the error set. */
 bool engine_follow(struct process_group*, struct error*);
 /* Rank 0, at the end. */
 void engine_dismiss(struct process_group*);
-/* Cost of a pass of n rows of the model that drafts, in plain steps; such a pass took so long. */
+/* Cost of a pass of n rows of the draft model, in plain steps; and a measurement of one. */
 double draft_model_cost(const struct engine*, int rows);
 void draft_model_see(struct engine*, int rows, double seconds);
-/* Costs are learned from the beginning again. */
+/* Costs are learned anew. */
 void engine_forget_costs(struct engine*);
-/* Tokens of context: as asked for, else the model's, at most 4,096. */
+/* Tokens of context: the requested number, else the model's, at most 4,096. */
 int options_context(const struct swiftlet_options*, const struct model*);
 
 #endif

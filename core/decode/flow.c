@@ -1,9 +1,9 @@
-/* Which work comes next, and what is made of its results: the session's state machine.
+/* The session's state machine: which work comes next, and what its results change.
  *
  *     prefill … → round → (score a proposal) → plan → draft step … → verify → round → … → done
  *
- * A step of swiftlet_session_step ends where tokens were emitted, a chunk of the prefill was computed, or
- * the generation is over. */
+ * A step of swiftlet_session_step ends when tokens were emitted, when a chunk of the prefill was computed, or
+ * when the generation is over. */
 #include <math.h>
 #include <string.h>
 
@@ -14,14 +14,13 @@ static int block_count(const struct session* s) { return s->engine->model->weigh
 
 /* ---- prefill ------------------------------------------------------------------------------ */
 
-/* Whether the rows' logits are given, which the buffer for them bounds. */
+/* True when the rows' logits are returned, which the size of their buffer limits. */
 static bool reports_prompt_logprobs(const struct session* s) {
 	return s->log_probs.of_prompt && s->again == 0;
 }
 
-/* Another sequence may have come to the same text meanwhile. A method that sees every row looks nowhere else.
- * Where a prefill has bits of its own it is whole chunks of the prompt that can be found: exact rows follow.
- */
+/* Looks for pages that another sequence has computed meanwhile. A method that sees every row cannot use them.
+ * If the prefill has bits of its own, only whole chunks of the prompt can be found; exact rows follow. */
 static void find_more(struct session* s) {
 	struct cache* cache = s->cache;
 	const bool exact = cache->backend->prefill_is_exact;
@@ -34,7 +33,7 @@ static void find_more(struct session* s) {
 		s->figures.cached_tokens += now - before;
 }
 
-/* Rows that a pass over the prompt may take; 0: whole chunks, and no bound. */
+/* Rows that a pass over the prompt may take; 0: whole chunks, without a limit. */
 static int prefill_limit(const struct session* s) {
 	if (!reports_prompt_logprobs(s))
 		return s->prefill_rows < PREFILL_CHUNK ? s->prefill_rows : PREFILL_CHUNK;
@@ -57,7 +56,7 @@ static void prefill_wants(struct session* s, int n, bool last) {
 	}
 }
 
-/* For the embedding that is asked for, a drafter that sees the prompt, or the signature. */
+/* The tap for a requested embedding, a drafter that sees the prompt, or the signature. */
 static void tap_prompt(const struct session* s, struct pass* pass) {
 	if (s->embedding.out) {
 		pass->tap = pass->last - 1;
@@ -70,8 +69,8 @@ static void tap_prompt(const struct session* s, struct pass* pass) {
 	}
 }
 
-/* Full chunks of 256 positions counted from 0, then the remainder as exact rows; where a limit is set exact
- * rows alone, which may share a pass. The last row's token is the first one emitted. */
+/* Fills a pass over the prompt: full chunks of 256 positions counted from 0, then the rest as exact rows.
+ * With a limit on rows all are exact, and may share a pass. The last row gives the first token. */
 static void prefill_pass(struct session* s, struct session_work* work) {
 	find_more(s);
 	const int from = s->cache->committed, left = session_prefill_left(s);
@@ -91,7 +90,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
 	work->pass.head = last || reports_prompt_logprobs(s);
 	if (s->again > 0)
-		return; /* the rest is told already */
+		return; /* taps and the learner have read these rows before */
 	tap_prompt(s, &work->pass);
 	if (s->learner)
 		s->learner->calls->tap(s->learner, true, &work->pass);
@@ -99,7 +98,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 
 enum { SIGNATURE_FIRST = 4 };
 
-/* Without BOS and the first few rows, whose massive activations every text shares. */
+/* Leaves out BOS and the first few rows, whose massive activations are the same in every text. */
 static void add_signature(struct session* s, int first, int rows) {
 	const int dim = s->engine->model->weights.shape.dim;
 	const int from = first < SIGNATURE_FIRST ? SIGNATURE_FIRST - first : 0;
@@ -111,7 +110,7 @@ static void add_signature(struct session* s, int first, int rows) {
 
 /* ---- emission ----------------------------------------------------------------------------- */
 
-/* A token of this drafter (-1: of nobody), with its log probabilities where its row's logits are given. */
+/* Reports a token of this drafter (-1: none), with its log probabilities if its row has logits. */
 static struct swiftlet_token token_of(struct session* s, int32_t id, int source, const float* logits) {
 	struct swiftlet_token token = {.id = id, .drafted = source >= 0, .source = source, .logprob = NAN};
 	struct result r = {.top = s->log_probs.top};
@@ -133,13 +132,13 @@ static void report_prompt_logprobs(struct session* s, int from, int n) {
 	struct log_probs* l = &s->log_probs;
 	if (l->prompt_reported == 0)
 		l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_reported++], -1, NULL);
-	/* neither those that are computed again nor the first that is emitted */
+	/* without rows that are computed again, and without the first emitted token */
 	for (int i = 0; i < n; i++)
 		if (from + i + 1 == l->prompt_reported && l->prompt_reported < s->n_prompt)
 			l->prompt[l->n_prompt++] = token_of(s, s->text[l->prompt_reported++], -1, s->result[i].logits);
 }
 
-/* Emits one token, of this drafter (-1: the full model's own). False when the generation ends with it. */
+/* Emits one token of this drafter (-1: the full model's own). False when the generation ends with it. */
 static bool emit_token(struct session* s, int32_t id, int source, const float* logits) {
 	s->token[s->n_tokens++] = token_of(s, id, source, logits);
 	s->text[s->n_text++] = id;
@@ -153,7 +152,7 @@ static bool emit_token(struct session* s, int32_t id, int source, const float* l
 	return s->stop == SWIFTLET_RUNNING;
 }
 
-/* The last n tokens of the text were emitted. */
+/* Registers the text's last n tokens as emitted. */
 static void append_to_drafters(struct session* s, int n) {
 	const int32_t* token = s->text + s->n_text - n;
 	drafter_set_append(&s->drafters, token, n);
@@ -161,7 +160,7 @@ static void append_to_drafters(struct session* s, int n) {
 		s->driver->calls->append(s->driver, token, n);
 }
 
-/* The generation is over: what is committed beyond the text (a draft's path past its end) is forgotten. */
+/* Ends the generation. Committed tokens beyond the text (a draft's path after its end) are dropped. */
 static void finish_request(struct session* s) {
 	if (s->stop != SWIFTLET_STOP)
 		emitter_end(&s->emitter);
@@ -206,7 +205,8 @@ static void draft_work(struct session* s, struct session_work* work) {
 		drafters[action->source]->fill(s->drafters.state[action->source], &s->planner.tree, action->head,
 		                               action->carry, &work->pass);
 	}
-	if (work->pass.skip) { /* with the mask, neither up to an exit nor another model */
+	if (work->pass
+	        .skip) { /* a draft of this model with the mask, and not one of an exit or of another model */
 		work->pass.quantized = states_quantized(&s->drafts);
 		work->pass.quantized_head = s->drafts.head;
 		work->pass.levels = states_levels(&s->drafts);
@@ -322,12 +322,12 @@ void session_fail(struct session* s, const struct error* why) {
 
 /* ---- absorb ------------------------------------------------------------------------------- */
 
-/* The sequence's part of a pass's seconds. */
+/* The sequence's share of a pass's seconds. */
 static double sequence_share(const struct pass* pass, int rows, double seconds) {
 	return seconds * pass->n / rows;
 }
 
-/* A pass over n rows of the prompt is done with. */
+/* Handles a finished pass over n rows of the prompt. */
 static bool end_prefill(struct session* s, int n) {
 	if (session_prefill_left(s) > 0)
 		return true;
@@ -377,8 +377,8 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	return end_prefill(s, n);
 }
 
-/* A pass's cost in units; one that took more than twice what was expected counts for two: the machine was
- * away, not the draft at fault. */
+/* A pass's cost in units. If it took more than twice what was expected, it counts as twice: the machine was
+ * busy, and the draft is not to blame. */
 static double measured_cost(const struct session* s, double seconds, double expected) {
 	return fmin(2 * expected, session_cost_of(s, seconds, expected));
 }
@@ -388,7 +388,7 @@ static void charge_round(struct session* s, double cost) {
 	planner_passed(&s->planner, (float)cost);
 }
 
-/* v of a pass, that this sequence has alone or shares. */
+/* The cost v of a pass that this sequence has alone or shares. */
 static double whole_cost(const struct session* s, const struct pass* pass, int rows) {
 	const struct cost_model* cost = &s->engine->cost;
 	return rows == pass->n ? cost_verify(cost, rows) : cost_between(cost, rows);
@@ -420,7 +420,7 @@ static void absorb_draft_loop(struct session* s, double seconds) {
 	s->plan.looped = true;
 }
 
-/* What the round took against plain steps for the tokens it brought. */
+/* Charges the round's cost, less what plain steps would have taken for its tokens. */
 static void account_round(struct session* s, int emitted) {
 	const double saved =
 	    (emitted - s->round_cost) * cost_plain_seconds(&s->engine->cost) * session_cost_unit(s);
@@ -431,8 +431,8 @@ static void account_round(struct session* s, int emitted) {
 		s->figures.seconds_saved += saved;
 }
 
-/* What a full pass cost: alone all of it; batched, a plain step and what its further rows added, by how
- * much longer than expected the whole pass took. */
+/* The cost of a full pass: alone all of it; in a batch a plain step and what its further rows added, scaled
+ * by how much longer than expected the whole pass took. */
 static double full_cost(const struct session* s, const struct pass* pass, int rows, double seconds) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (rows == pass->n)

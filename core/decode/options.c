@@ -16,8 +16,7 @@
 #define HEADING_ROW(text)                                                                                    \
 	{ .name = text, .type = OPTION_HEADING }
 
-/* The C locale for as long as numbers are read and written: a host program may have set one with decimal
- * commas. */
+/* Sets the C locale while numbers are read and written, because a host program may use decimal commas. */
 static locale_t use_points(locale_t* before) {
 	const locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
 	*before = plain ? uselocale(plain) : (locale_t)0;
@@ -31,7 +30,7 @@ static void leave_points(locale_t plain, locale_t before) {
 	}
 }
 
-/* The value behind `word=` in a list such as "auto=0 paper=-1"; NULL when it is not there. */
+/* The value after `word=` in a list such as "auto=0 paper=-1"; NULL without one. */
 static const char* find_word(const char* words, const char* word) {
 	const size_t n = strlen(word);
 	if (n == 0 || word[strcspn(word, "= ")]) /* one word, no piece of the list */
@@ -42,7 +41,7 @@ static const char* find_word(const char* words, const char* word) {
 	return NULL;
 }
 
-/* The names in a list of words, without the values behind them. */
+/* The names in a list of words, without their values. */
 static void list_words(const char* words, char between, char* out, size_t size) {
 	size_t n = 0;
 	bool name = true;
@@ -171,10 +170,10 @@ const struct option option_table[] = {
 
     HEADING_ROW("Research: SWIFT as published"),
     {"preset", 0, false, TAKES_OWN, 0, 0, 0, NULL, "paper",
-     "proposes a mask before every round, at random but for a Bayesian\none each 25th; scores it on 32 "
-     "tokens from the start of each text;\nthe best raw score drafts; every round drafts and verifies "
-     "its\nwhole tree. Two things differ: the KV cache is not copied, and\nsampling is coupled, so that the "
-     "text is plain decoding's",
+     "proposes a mask before every round, every 25th by Bayesian\noptimization and the others at random; "
+     "scores it on the first 32\ntokens of each text; drafts with the best raw score; verifies the\nwhole "
+     "tree in every round. Two things differ: the KV cache is not\ncopied, and sampling is coupled, so that "
+     "the text is plain decoding's",
      NULL, set_preset},
 
     HEADING_ROW("Research: how a round drafts (docs/methods.md explains the methods)"),
@@ -277,7 +276,7 @@ static int refuse(char* message, size_t size, const struct option* option, const
 	return -1;
 }
 
-/* Bytes, or with K, M, G or T behind the number, in powers of 1,024. */
+/* A number of bytes, or of powers of 1,024 with K, M, G or T. */
 static bool read_size(const char* value, double* to) {
 	static const char units[] = "KMGT";
 	char* end;
@@ -301,7 +300,7 @@ static bool read_seed(const char* value, uint64_t* to) {
 	return true;
 }
 
-/* A word's value, or a number where words are not all that may be given. */
+/* A word's value, or a number if the option also takes numbers. */
 static bool read_number(const struct option* option, const char* value, double* number) {
 	const char* word = option->words ? find_word(option->words, value) : NULL;
 	char* end;
@@ -400,7 +399,7 @@ int swiftlet_options_set(struct swiftlet_options* options, const char* name, con
 
 /* ---- getting ------------------------------------------------------------------------------------ */
 
-/* The word of a list such as "auto=0 paper=-1" that stands for a number. False where none does. */
+/* The word that stands for a number in a list such as "auto=0 paper=-1". False if none does. */
 static bool find_word_of(const char* words, double number, char* text, size_t size) {
 	for (const char* p = words; p && *p; p = strchr(p, ' ') ? strchr(p, ' ') + 1 : NULL) {
 		const size_t n = strcspn(p, "= ");

@@ -8,7 +8,7 @@
 struct error;
 struct process_group; /* kernels/process_group.h */
 
-/* How tokens are drafted: core/methods/method.c has the table of all but the first three. */
+/* How tokens are drafted. core/methods/method.c describes all but the first three. */
 enum swiftlet_method {
 	SWIFTLET_SWIFT,
 	SWIFTLET_VANILLA,
@@ -26,7 +26,7 @@ enum swiftlet_method {
 	SWIFTLET_PPD,
 	SWIFTLET_METHODS
 };
-/* When a chain of draft steps ends; OWN: as the method has it. */
+/* When a chain of draft steps ends. OWN: by the method's rule. */
 enum swiftlet_stop_rule {
 	SWIFTLET_STOP_OWN,
 	SWIFTLET_STOP_FIXED,
@@ -36,7 +36,7 @@ enum swiftlet_stop_rule {
 	SWIFTLET_STOP_GAIN
 };
 enum swiftlet_draft { SWIFTLET_DRAFT_AUTO, SWIFTLET_DRAFT_ALWAYS, SWIFTLET_DRAFT_NEVER };
-#define SWIFTLET_WHOEVER_PAYS (~0u)                        /* drafters: all that can pay on the backend */
+#define SWIFTLET_WHOEVER_PAYS (~0u)                        /* drafters: all that can pay on this backend */
 enum { SWIFTLET_TREE_AUTO = 0, SWIFTLET_TREE_PAPER = -1 }; /* max_tree; else a number of rows */
 
 struct swiftlet_options {
@@ -44,33 +44,33 @@ struct swiftlet_options {
 	char backend[16];    /* "auto", "cpu", "cuda" */
 	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
 	int threads;         /* 0: one for each CPU that the process may use */
-	int devices;         /* GPUs that share the model; 0: one, as far as a GPU is used at all */
-	int screened_head;   /* the CPU's: 1, 0; -1: where the head's bytes are a good part of a step's */
-	double cache_memory; /* bytes that the caches of all sessions share; 0: what each may come to need */
-	/* Rank 0's, where several processes share the model; NULL: this one has all of it */
+	int devices;         /* GPUs that share the model; 0: one, if a GPU is used */
+	int screened_head;   /* the CPU's: 1, 0; -1: if the head is a large part of a step's bytes */
+	double cache_memory; /* bytes that the caches of all sessions share; 0: as much as each can need */
+	/* set in rank 0 when several processes share the model; NULL: this process has all of it */
 	struct process_group* group;
 	/* session */
 	int context;        /* tokens; 0: min(the model's, 4096) */
 	char cache_type[8]; /* "auto", "f16", "f32", "q8_0" */
 	enum swiftlet_method method;
 	enum swiftlet_draft draft;
-	enum swiftlet_stop_rule stop_rule; /* of the methods that do not plan by cost, as what follows */
-	double stop_threshold;             /* under it a chain ends; negative: the method's own */
-	bool stop_fixed;                   /* the threshold stays, where the method adapts it */
+	enum swiftlet_stop_rule stop_rule; /* for methods that do not plan by cost, like the following fields */
+	double stop_threshold;             /* a chain ends below it; negative: the method's own value */
+	bool stop_fixed;                   /* the threshold stays fixed in methods that adapt it */
 	bool rejection;                    /* acceptance by rejection sampling: lossless in distribution */
-	bool reuse;                        /* verification goes on from the exit for the rows that were drafted */
-	int exit_block;                    /* blocks that run before an exit; 0: by cost */
-	int speculations;                  /* draft steps a round; 0: the method's own, or by cost */
-	int children;                      /* ppd: tokens predicted for the next position; 0: by cost */
+	bool reuse;                        /* verification of drafted rows continues from the exit */
+	int exit_block;                    /* blocks before an exit; 0: chosen by cost */
+	int speculations;                  /* draft steps a round; 0: the method's own number, or by cost */
+	int children;                      /* ppd: tokens predicted for the next position; 0: chosen by cost */
 	char adapter[512], heads[512], probe[512]; /* files of auxiliary weights; "": none */
-	/* Another model that drafts for this one, as MODEL on the command line; it has the same vocabulary, and
-	 * is opened with the engine. "": none */
+	/* A separate draft model, as MODEL on the command line. It needs the same vocabulary, and is opened with
+	 * the engine. "": none */
 	char draft_model[512];
-	unsigned drafters; /* who drafts with SWIFTLET_DRAFT_AUTO: bits by swiftlet_source_name's number, or
-	                    * SWIFTLET_WHOEVER_PAYS */
-	int pool;          /* tokens of the session's earlier requests that drafts may come from; 0: none.
-	                    * Only for sessions that serve one tenant */
-	int max_tree;      /* rows of a tree, root counted; or the two names above */
+	unsigned drafters; /* the drafters of SWIFTLET_DRAFT_AUTO: a bit by swiftlet_source_name's number, or
+	                      SWIFTLET_WHOEVER_PAYS */
+	int pool; /* tokens of the session's earlier requests that drafts may use; 0: none. Only for sessions that
+	             serve one tenant */
+	int max_tree; /* rows of a tree with its root; or one of the two names above */
 	/* alternatives for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]; zeros: 10, 8, 5, 3 when
 	 * greedy, 10, 5, 3, 1 when sampled (published code) */
 	int tree_top_k[4];
@@ -80,21 +80,21 @@ struct swiftlet_options {
 	int bayes_interval, max_steps, patience, confirm;
 	double max_matchness;
 	double skip_ratio; /* 0: auto */
-	double skip_cost;  /* share of a plain step's cost that a mask saves at least; 0: as many as pay */
+	double skip_cost;  /* the least share of a plain step's cost that a mask must save; 0: no limit */
 	bool search;       /* false: the mask stays as given */
-	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01
-	 * and, in the beginning, up to 32 plain steps of what drafting has earned. */
+	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01,
+	 * and at first up to 32 plain steps of what drafting has earned. */
 	double opt_budget;
-	/* Learning while no request runs, at idle priority: at most so many seconds for each second that requests
-	 * took; 0: none, infinity: until it brings nothing more. */
+	/* Seconds of idle learning, at idle priority, for each second that requests took; 0: none, infinity:
+	 * until it brings nothing more. */
 	double idle_learning;
-	bool published;            /* the search as SWIFT has it; set by `preset` */
+	bool published;            /* the search as published in SWIFT; set by `preset` */
 	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
-	/* of a copy of the weights for drafting: 4 or 8, made while the engine opens; 0: none; -1: as the stored
-	 * weights suggest, made by slices between passes, or not at all where it does not fit or would not pay */
+	/* Bits of the quantized draft weights: 4 or 8, made while the engine opens; 0: none; -1: chosen by the
+	 * stored weights, made in slices between passes, and not made if they do not fit or would not pay */
 	int draft_bits;
 	/* Share of those weights that a draft step reads, where they are stored by input channel (on a CPU), in
 	 * (0, 1]; 0: .43, from where a search goes on. */
@@ -107,23 +107,25 @@ struct swiftlet_options {
 	uint64_t seed;                    /* of the search and of sampling */
 	double temperature, top_p, min_p; /* the default request's */
 	int top_k;
-	/* seconds; NULL: the monotonic clock. With another the search has no thread of its own, so that all
-	 * repeats */
+	/* seconds; NULL: the monotonic clock. With another clock the search has no thread of its own, so that
+	 * results repeat */
 	double (*clock)(void* user);
 	void* clock_user;
 };
 
-/* The defaults of the paper and the published code. */
+/* Sets the values of the paper and the published code. */
 void options_default(struct swiftlet_options*);
 /* "auto", "swift", "layerskip"… */
 const char* method_name(enum swiftlet_method);
-/* Whether rounds are planned by cost; else they are plain steps, or a method's own (core/methods). */
+/* True when rounds are planned by cost. Otherwise they are plain steps, or a method makes them
+ * (core/methods). */
 static inline bool options_plan(const struct swiftlet_options* options) {
 	return options->method == SWIFTLET_SWIFT || options->method == SWIFTLET_AUTO;
 }
-/* (4) Alternatives by top-1 probability in SWIFT's tree: as published where the options say nothing. */
+/* (4) Alternatives by top-1 probability in SWIFT's tree: the published numbers unless the options set
+ * others. */
 const int* options_top_k(const struct swiftlet_options*, bool sampled);
-/* The monotonic clock, or the options' own. Seconds. */
+/* The options' clock, or the monotonic one. Seconds. */
 double options_clock(const struct swiftlet_options*);
 /* Copies an error's sentence to a caller of the public interface. Returns false. */
 bool give_message(char* message, size_t size, const struct error*);
@@ -145,7 +147,7 @@ enum option_type {
 struct option {
 	const char* name; /* without dashes; of an OPTION_HEADING its text */
 	char letter;      /* short form, or 0 */
-	bool usual;       /* --help shows it too, not only --help-all */
+	bool usual;       /* --help shows it; the others only --help-all */
 	enum option_type type;
 	size_t offset;
 	double low, high;     /* TAKES_PATH: high is the field's room */

@@ -1,13 +1,12 @@
-/* A request's penalties and biases (kernels/backend.h, struct penalties): checked, and the text that they
- * look at counted as it grows. Tokens count from the moment they are committed; those after are a row's path.
- */
+/* A request's penalties and biases (kernels/backend.h, struct penalties): checks them, and counts the text's
+ * tokens as they are committed. Tokens after those belong to a row's path. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/decode/session_state.h"
 
-/* The request's, or the model's where it says nothing. */
+/* The request's value, or the model's if it sets none. */
 static double repetition_of(const struct session* s, const struct swiftlet_request* r) {
 	const double own = (double)s->engine->model->repetition_penalty;
 	return r->repetition_penalty > 0 ? r->repetition_penalty : own > 0 ? own : 1;

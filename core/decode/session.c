@@ -1,4 +1,4 @@
-/* Sessions: opening and closing, requests, figures. What happens between is flow.c's. */
+/* Opens and closes sessions, begins requests and reads figures. flow.c does the rest. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ static enum dtype cache_type_of(const struct swiftlet_options* options, const st
 	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
-/* Bits of those that were asked for; of all that pay on the backend where nobody was. A backend with a draft
- * loop of its own is a device. */
+/* The requested drafters as bits, or all that pay on the backend. A backend with a draft loop of its own is a
+ * device. */
 static unsigned who_drafts(unsigned asked, const struct backend* backend) {
 	unsigned which = 0;
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
@@ -31,7 +31,7 @@ static unsigned who_drafts(unsigned asked, const struct backend* backend) {
 	return which;
 }
 
-/* --draft always is SWIFT's rule, in which the model with a mask drafts alone. */
+/* --draft always is SWIFT's rule, in which only the model with a mask drafts. */
 static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
 	                                    .vocab = s->engine->model->weights.shape.vocab};
@@ -75,7 +75,7 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	}
 	s->engine = engine;
 	s->options = *options;
-	/* A window is scored from its beginning on, of which recurrent blocks have no state. */
+	/* A window is scored from its beginning, for which recurrent blocks have no state. */
 	if (attention_blocks(&engine->model->weights.shape) < engine->model->weights.shape.n_blocks)
 		s->options.search = false;
 	if (options->draft_bits > 0)
@@ -124,7 +124,8 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	const int vocab = s->engine->model->weights.shape.vocab;
 	if (r->n_prompt < 1)
 		return error_set(error, "the prompt is empty: expected at least one token");
-	const int most = s->cache->capacity - (r->max_tokens > 1); /* the last token needs no room in the cache */
+	const int most =
+	    s->cache->capacity - (r->max_tokens > 1); /* the last token takes no place in the cache */
 	if (r->n_prompt > most)
 		return error_set(error, "the prompt has %d tokens: the context of %d tokens holds at most %d",
 		                 r->n_prompt, s->cache->capacity, most);
@@ -182,7 +183,7 @@ bool session_length_matters(const struct session* s, int n_prompt) {
 }
 
 int session_common_prefix(const struct session* s, const int32_t* prompt, int n) {
-	/* Where prefill's arithmetic differs from the exact rows', only what whole chunks filled may stay. */
+	/* If prefill computes other bits than exact rows, only whole chunks may stay. */
 	const int held = s->engine->backend->prefill_is_exact ? s->cache->committed : s->chunk_tokens;
 	int common = 0;
 	if (session_length_matters(s, n))
@@ -203,10 +204,10 @@ void session_set_tenant(struct session* s, int tenant, bool shares_prefixes) {
 	s->tenant = tenant;
 }
 
-/* Keeps, or finds in other sessions' caches, a prefix of a text; at least one row is left to run. */
+/* Keeps a prefix of a text, or finds one in other sessions' caches. At least one row is left to run. */
 static int keep_prefix(struct session* s, const int32_t* text, int n) {
 	struct backend* backend = s->cache->backend;
-	if (s->log_probs.of_prompt || s->embedding.out) { /* what was kept has no logits, and no states */
+	if (s->log_probs.of_prompt || s->embedding.out) { /* kept rows have neither logits nor states */
 		backend->truncate(s->cache, 0);
 		return 0;
 	}
@@ -234,7 +235,7 @@ static void start_text(struct session* s, const struct swiftlet_request* r) {
 	s->figures.cached_tokens = kept;
 }
 
-/* Drafters learn of the prompt while nothing waits for a token. */
+/* Drafters read the prompt while no token is waited for. */
 static bool start_drafters(struct session* s, const struct swiftlet_request* r, struct error* error) {
 	const struct drafter_text text = {.tenant = s->tenant,
 	                                  .prompt = r->prompt,
@@ -294,7 +295,7 @@ bool session_start(struct session* s, const struct swiftlet_request* r, struct e
 
 void session_cancel(struct session* s) { s->cancelled = true; }
 
-/* Whether the prompt, or a text that is computed again, is not all there. */
+/* True while the prompt, or a text that is computed again, is incomplete. */
 static bool prefills(const struct session* s) { return s->phase == PHASE_PREFILL || s->phase == PHASE_READ; }
 
 /* ---- figures ------------------------------------------------------------------------------ */
@@ -443,8 +444,8 @@ int session_room(const struct session* s) {
 	return backend->room ? backend->room(s->cache) : INT_MAX;
 }
 
-/* A sequence that decodes has its text but for the last token, whose row comes next, to compute again; others
- * may have pages of it still. */
+/* Computes the text of a decoding sequence again, without the last token, whose row comes next. Other
+ * sequences may still have pages of it. */
 void session_release(struct session* s) {
 	const bool over = s->phase == PHASE_DONE || s->phase == PHASE_IDLE;
 	if (over)

@@ -1,11 +1,11 @@
-/* One interface for whoever drafts.
+/* The interface of drafters.
  *
- * A candidate is a token proposed for a child of one node of a tree, with the evidence for it: a bin that
- * only its drafter can read. What a bin is worth is learned from verification (acceptance.h); what a row and
- * a pass cost is the planner's business (planner.h). A drafter knows neither.
+ * A candidate is a token proposed as the child of a node, with evidence: a bin whose meaning only its drafter
+ * knows. acceptance.h learns from verification how often a bin is right. planner.h knows the cost of rows and
+ * passes. A drafter knows neither.
  *
- * Drafters that need no pass extend a node at once. The others own passes besides: what their results say of
- * a node is then had at once as well. Adding a drafter takes its file and one line of DRAFTERS. */
+ * Drafters without passes extend a node at once. Others also have passes, whose results then extend nodes at
+ * once. A new drafter takes its file and one line of DRAFTERS. */
 #ifndef SWIFTLET_CORE_DRAFT_DRAFTER_H
 #define SWIFTLET_CORE_DRAFT_DRAFTER_H
 
@@ -13,7 +13,7 @@
 
 struct acceptor; /* core/grammar/acceptor.h */
 
-/* By their names for the option --drafters. At a node, earlier ones are asked first. */
+/* The names for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name) name(mask) name(model) name(prediction) name(retrieval) name(recycle) name(form)
 
 enum drafter_source {
@@ -30,7 +30,7 @@ struct candidate {
 	bool spare;  /* for learning alone, not for the tree */
 };
 
-/* Puts one after n in the list unless its token is there; how many there are then. */
+/* Appends one to the n of the list unless its token is there; returns how many there are then. */
 static inline int candidate_add(struct candidate* list, int n, int32_t token, int bin) {
 	for (int i = 0; i < n; i++)
 		if (list[i].token == token)
@@ -39,7 +39,7 @@ static inline int candidate_add(struct candidate* list, int n, int32_t token, in
 	return n + 1;
 }
 
-/* The last of n classes, by their ascending lower bounds, that a value reaches; 0: none. */
+/* The last of n classes, by ascending lower bounds, that the value reaches; 0: none. */
 static inline int evidence_class(const int* lowest, int n, int value) {
 	int at = n - 1;
 	while (at > 0 && value < lowest[at])
@@ -52,47 +52,47 @@ struct drafter_setup {
 	int vocab;
 };
 
-/* A text that begins; the arrays are good for the call. */
+/* A text that begins; the arrays are valid during the call. */
 struct drafter_text {
 	int tenant;
 	const int32_t* prompt;     /* (n_prompt) */
-	int n_prompt, kept;        /* of the prompt so many tokens are kept from a text before */
-	const int32_t* expected;   /* (n_expected) what the output may follow */
+	int n_prompt, kept;        /* tokens of the prompt that were kept from an earlier text */
+	const int32_t* expected;   /* (n_expected) a text that the output may follow */
 	int n_expected;            /* beyond the context the end is left out */
-	struct acceptor* acceptor; /* of what the output has to be; NULL: it is free */
+	struct acceptor* acceptor; /* the grammar that the output keeps; NULL: none */
 };
 
-/* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional ones are NULL. */
+/* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional functions are NULL. */
 struct drafter {
 	int bins;             /* at most EVIDENCE_BINS */
 	uint8_t wants;        /* WANT_ bits of verified rows beside WANT_TOKEN */
-	bool pays_on_devices; /* and nowhere else: on a CPU it drafts only where it is asked for */
-	/* The chance that a candidate is right, those before it at its node being wrong, before anything was
+	bool pays_on_devices; /* on a CPU it drafts only if it is asked for */
+	/* The chance that a candidate is right if those before it at its node are wrong, before anything was
 	 * learned. */
 	float (*prior)(int bin, int rank);
 	void* (*open)(const struct drafter_setup*); /* NULL on no memory */
 	void (*close)(void* state);
-	/* A text begins in place of the one before. Optional. */
+	/* A text begins, and replaces the one before. Optional. */
 	void (*begin)(void* state, const struct drafter_text*);
-	/* Tokens that were emitted join the text; those beyond the context are left out. Optional. */
+	/* Emitted tokens join the text, except those beyond the context. Optional. */
 	void (*append)(void* state, const int32_t* token, int n);
 	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens that it brought are
-	 * appended after this. Optional. */
+	 * appended afterwards. Optional. */
 	void (*see)(void* state, const struct tree*, const struct verdict*, const struct result* out);
-	/* Candidates for children of a row, different tokens, at most `most` <= TREE_RANKS, best first; returns
-	 * how many. Called once for each row in row order as a tree grows, from row 0, which holds the sequence's
-	 * last token; a drafter may keep what it knows of a row for the row's children. */
+	/* Proposes children of a row: different tokens, at most `most` <= TREE_RANKS, best first; returns how
+	 * many. Called once for each row, in row order as the tree grows, from row 0, which holds the sequence's
+	 * last token. A drafter may keep its findings about a row for the row's children. */
 	int (*extend)(void* state, const struct tree*, int row, struct candidate* out, int most);
 
-	/* Whether a token may come after a row that `extend` was asked of; optional. Drafters that know are asked
-	 * before the others, whose candidates it holds for. */
+	/* True when a token may come after a row that `extend` was called for; optional. Drafters with this
+	 * function are asked first, and it filters the others' candidates. */
 	bool (*allows)(void* state, int row, int32_t token);
 
 	/* Passes; all three or none. */
-	/* The row of the tree whose children another pass would tell, or -1. */
+	/* The row of the tree whose children another pass would find, or -1. */
 	int (*head)(void* state, const struct tree*);
-	/* Fills that pass. Up to `carry` rows below the head go with it (a cascade), so that the pass tells of
-	 * their children too. */
+	/* Fills that pass. Up to `carry` rows below the head go with it (a cascade), so that the pass finds their
+	 * children too. */
 	void (*fill)(void* state, const struct tree*, int head, int carry, struct pass*);
 	/* Takes its results. */
 	void (*take)(void* state);
@@ -110,16 +110,16 @@ struct drafter_set {
 	void* state[DRAFTER_COUNT]; /* NULL: does not take part */
 };
 
-/* Opens those whose bit is set. False on no memory; close in any case. */
+/* Opens the drafters whose bits are set. False on no memory; close in any case. */
 bool drafter_set_open(struct drafter_set*, unsigned which, const struct drafter_setup*);
 void drafter_set_close(struct drafter_set*);
 void drafter_set_begin(struct drafter_set*, const struct drafter_text*);
 void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
-/* What the drafters that take part want of verified rows. */
+/* What the drafters want of verified rows. */
 uint8_t drafter_set_wants(const struct drafter_set*);
 void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdict*,
                      const struct result* out);
-/* Bits of a list of names, "mask,retrieval"; "none" and "all" too. False with the error set. */
+/* The bits of a list of names such as "mask,retrieval"; "none" and "all" too. False with the error set. */
 bool drafter_parse(const char* list, unsigned* which, struct error*);
 
 #endif

@@ -1,7 +1,7 @@
-/* The `form` drafter: of an answer that has to keep a grammar, the text that has to come.
+/* The `form` drafter: it drafts the text that a grammar requires.
  *
- * It follows the acceptor down the tree. Where one token alone is allowed, it is the target's, for nothing.
- * The planner asks it besides what is allowed at a row, so that nobody's candidates are verified in vain. */
+ * It follows the acceptor down the tree. If only one token is allowed, it is the target's token, at no cost.
+ * The planner also asks it which tokens a row allows, so that no candidate is verified in vain. */
 #include <stdlib.h>
 
 #include "core/draft/drafter.h"

@@ -1,4 +1,4 @@
-/* The draft model's rows of a round, which are the cache's pending rows in the same order. */
+/* The draft model's rows in a round. They are the cache's pending rows, in the same order. */
 #include "core/draft/mask.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct mask_drafter {
 	uint8_t want[MAX_ROWS];
 	int of[MAX_ROWS]; /* our row that stands for a row of the tree, or -1 */
 	struct shortlist shortlist;
-	bool drafted;                      /* in this text: what joins it from now on is generated */
+	bool drafted;                      /* the prompt's length in this text; later tokens are generated */
 	const uint64_t* allowed[MAX_ROWS]; /* all the shortlist's */
 };
 
@@ -65,7 +65,7 @@ void mask_start(void* state, const struct mask_round* round) {
 
 int mask_rows(const void* state) { return ((const struct mask_drafter*)state)->n; }
 
-/* The row that stands for the tree's root; -1 before it was run. */
+/* The row for the tree's root; -1 before it has run. */
 static int root_of(const struct mask_drafter* m) { return m->n > 0 ? m->round.n_behind : -1; }
 
 static int child(const struct mask_drafter* m, int row, int32_t token) {
@@ -179,8 +179,8 @@ void mask_take_loop(void* state, int32_t root, int steps) {
 	m->n = steps;
 }
 
-/* The first choice is right as often as its probability says, and each further one takes half of what is
- * left. */
+/* Before anything is learned, the first choice is taken to be right as often as its probability says, and
+ * each further one in half of the cases in which those before it are wrong. */
 static float mask_prior(int bin, int rank) {
 	const float p = ((float)bin + 0.5f) / DRAFT_BINS;
 	return rank == 0 ? p : 0.5f;
@@ -197,8 +197,8 @@ const struct drafter drafter_mask = {.bins = DRAFT_BINS,
                                      .fill = mask_fill,
                                      .take = mask_take};
 
-/* Nobody else looks after its cache: rows that verification finds right stay there as text; what the text got
- * otherwise goes with the next round's first pass. */
+/* Only this drafter manages the other model's cache. Rows that verification accepts stay there as text. Other
+ * tokens of the text go with the next round's first pass. */
 static void model_see(void* state, const struct tree* tree, const struct verdict* verdict,
                       const struct result* out) {
 	struct mask_drafter* m = state;

@@ -1,21 +1,21 @@
-/* The `prediction` drafter: a text that the output is expected to follow (the API's `prediction`, `run
+/* The `prediction` drafter: a text that the output is likely to follow (the API's `prediction`, `run
  * --expect`).
  *
- * A cursor walks the expected text with the output. After a difference it finds its place again: where the
- * last tokens of the output stand in the expected text, nearest to where it was; until they do, it supposes
- * that one token was exchanged for another. The evidence is how many tokens have agreed since. */
+ * A cursor walks the expected text with the output. After a difference it looks for its place again: where
+ * the output's last tokens stand in the expected text, nearest to the old place. Until it finds one, it
+ * assumes that one token was replaced. The evidence is the number of tokens that have agreed since. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/draft/drafter.h"
 
 enum {
-	REACH = 1024, /* tokens either way that are searched for the place */
-	COMPARED = 8, /* tokens of the output that a place is judged by */
-	SURE = 4,     /* tokens that have agreed where the place is not doubted */
-	NEAR = 16,    /* tokens away that one agreeing token carries; k of them carry k² times as far */
+	REACH = 1024, /* tokens in both directions that are searched for the place */
+	COMPARED = 8, /* tokens of the output that are compared at a place */
+	SURE = 4,     /* after so many agreeing tokens the place is certain */
+	NEAR = 16,    /* the distance that one agreeing token may bridge; k of them bridge k² times as much */
 	RUNS = 8,
-	LOST = 3 /* candidates where the last token disagreed: one exchanged, one inserted, one left out */
+	LOST = 3 /* candidates after a difference: a token was replaced, inserted or left out */
 };
 
 struct follower {
@@ -26,8 +26,8 @@ struct follower {
 struct prediction {
 	int capacity, n;
 	struct follower cursor;
-	int supposed;           /* where the cursor would be had each differing token been exchanged */
-	int32_t tail[COMPARED]; /* the output's last tokens, the latest last */
+	int supposed;           /* the cursor if each differing token was replaced */
+	int32_t tail[COMPARED]; /* the output's last tokens in order */
 	int n_tail;
 	struct follower row[MAX_ROWS];
 	int32_t text[]; /* (capacity) */
@@ -49,7 +49,7 @@ static void prediction_begin(void* state, const struct drafter_text* text) {
 		p->text[i] = text->expected[i];
 }
 
-/* Tokens of the output's end that stand before `at` in the expected text. */
+/* Counts the tokens at the output's end that stand before `at` in the expected text. */
 static int agreement(const struct prediction* p, int at) {
 	int n = 0;
 	while (n < p->n_tail && n < at && p->text[at - 1 - n] == p->tail[COMPARED - 1 - n])
@@ -57,7 +57,7 @@ static int agreement(const struct prediction* p, int at) {
 	return n;
 }
 
-/* The place that agrees longest for its distance; else the supposed one. */
+/* The place that agrees longest for its distance, or else the assumed one. */
 static void find_place(struct prediction* p) {
 	const int from = p->supposed > REACH ? p->supposed - REACH : 1;
 	const int to = p->supposed + REACH < p->n ? p->supposed + REACH : p->n;
@@ -115,7 +115,7 @@ static int prediction_extend(void* state, const struct tree* tree, int row, stru
 	struct follower* cursor = &p->row[row];
 	if (row == 0)
 		*cursor = p->cursor;
-	else { /* a row that leaves the expected text is not followed further */
+	else { /* rows outside of the expected text are not followed */
 		const struct follower before = p->row[tree->parent[row]];
 		const bool agrees = before.at < p->n && p->text[before.at] == tree->token[row];
 		*cursor = agrees ? (struct follower){before.at + 1, before.run + 1} : (struct follower){p->n, 0};

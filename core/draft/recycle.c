@@ -1,12 +1,12 @@
 /* The `recycle` drafter: Token Recycling (Luo et al. 2024, arXiv 2408.08696).
  *
- * For each token, the target's most likely successors when a row that holds the token was verified last,
- * wherever that was: (vocab, successors), which every verified row renews, accepted or not. A tree of them
- * costs nothing, and is right where a token's successor depends on little else. The evidence is the
- * probability that the successor had there.
+ * It keeps each token's likeliest successors according to the target, from the last verified row that held
+ * the token: (vocab, successors). Every verified row renews them, accepted or not. A tree of them costs
+ * nothing, and is right when a token's successor depends on little else. The evidence is the successor's
+ * probability in that row.
  *
- * To learn every row's likeliest tokens costs a CPU up to 9 % of its speed when sampling, and greedily as
- * much as the drafts bring (docs/lessons.md); it pays where rows cost next to nothing. */
+ * On a CPU, finding each row's likeliest tokens costs up to 9 % of the speed when sampling, and greedily as
+ * much as the drafts bring (docs/lessons.md). It pays where rows cost next to nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static int recycle_extend(void* state, const struct tree* tree, int row, struct 
 	return n;
 }
 
-/* About half of the probability survives the change of context. */
+/* About half of the probability is left in another context. */
 static float recycle_prior(int bin, int rank) {
 	const float p = ((float)bin + 0.5f) / BINS;
 	return rank == 0 ? 0.6f * p : 0.1f + 0.4f * p;

@@ -1,4 +1,4 @@
-/* Walking the indexes along the text and along the tree, and turning what followed into candidates. */
+/* Walks the indexes along the text and the tree, and turns what followed into candidates. */
 #include "core/draft/retrieval.h"
 
 #include <stdlib.h>
@@ -10,15 +10,15 @@ enum {
 	LENGTHS = 8,
 	SHARES = 4,
 	BINS = 2 * LENGTHS * SHARES,
-	CAUGHT_UP = 64 /* tokens of the text that are matched anew when the pool has changed */
+	CAUGHT_UP = 64 /* tokens of the text that are matched anew after the pool has changed */
 };
 
 struct retrieval {
 	struct suffix_index* own;
 	const struct retrieval_pool* pool; /* or NULL */
 	int64_t pool_version;
-	/* By row of the tree, of the text along it; of row 0, which is the text, as tokens join it. Without a
-	 * pool its places are empty. */
+	/* By row of the tree: places of the text along it. Row 0 is the text, and moves as tokens join it.
+	 * Without a pool its places are empty. */
 	struct suffix_place place[MAX_ROWS][INDEXES];
 	int32_t recent[CAUGHT_UP]; /* the text's last tokens, a ring */
 };
@@ -85,8 +85,8 @@ static int length_class(int length) {
 	return evidence_class(lowest, LENGTHS, length);
 }
 
-/* How much of what followed was this follower: of several the lesser or the greater part, one alone, one
- * again and again. */
+/* The class of a follower: of several the rarer or the more frequent one, a single one, or a single one that
+ * came again and again. */
 static int share_class(int count, int total) {
 	if (count == total)
 		return count >= 2 ? 3 : 2;
@@ -134,7 +134,7 @@ static void find_places(struct retrieval* r, const struct tree* tree, int row) {
 	}
 }
 
-/* What followed one suffix in one index, after the candidates there are. */
+/* Adds the followers of one suffix in one index to the candidates. */
 static int add_followers(const struct suffix_index* index, struct suffix_place place, bool from_pool,
                          struct candidate* out, int n, int most) {
 	struct suffix_follower follower[TREE_RANKS];
@@ -146,7 +146,7 @@ static int add_followers(const struct suffix_index* index, struct suffix_place p
 	return n;
 }
 
-/* What followed once after this suffix: how often it follows again. */
+/* Judges a follower that was seen once after this suffix: how often such followers come again. */
 static float promise(const struct suffix_place* place, int index) {
 	const int length = place[index].length;
 	return length > 0 ? by_length(index > 0, length_class(length)) : 0;

@@ -1,9 +1,9 @@
-/* The `retrieval` drafter: what followed the last time that the text read like this.
+/* The `retrieval` drafter: tokens that followed an earlier place with the same last tokens.
  *
- * The longest suffix of the sequence that occurred before, in the sequence itself or in a pool of earlier
- * texts, whichever promises more, and what followed there (prompt lookup; SuffixDecoding, Oliaro et al. 2024,
- * arXiv 2411.04975); shorter suffixes after it. The evidence is the suffix's length, the follower's share and
- * where it was found. */
+ * It finds the longest suffix of the sequence that occurred before, in the sequence itself or in a pool of
+ * earlier texts, whichever promises more, and proposes the tokens that followed there (prompt lookup;
+ * SuffixDecoding, Oliaro et al. 2024, arXiv 2411.04975). Shorter suffixes come after it. The evidence is the
+ * suffix's length, the follower's share, and which of the two it came from. */
 #ifndef SWIFTLET_CORE_DRAFT_RETRIEVAL_H
 #define SWIFTLET_CORE_DRAFT_RETRIEVAL_H
 
@@ -12,8 +12,9 @@
 
 enum { POOL_GENERATIONS = 2 };
 
-/* Earlier texts of one tenant (an API key, a stream), never of two: what a text is drafted from can be told
- * by its timing. Sequences read it; nobody may read while it grows. Old texts leave in whole generations. */
+/* Earlier texts of one tenant (an API key, a stream). Tenants never share a pool, because the timing of
+ * drafts reveals its texts. Sequences read it; nobody may read while it grows. Old texts leave a whole
+ * generation at a time. */
 struct retrieval_pool {
 	struct suffix_index* generation[POOL_GENERATIONS]; /* the one that grows first */
 	int capacity;                                      /* of a generation, tokens */
@@ -23,12 +24,12 @@ struct retrieval_pool {
 /* Holds at least the last capacity / 2 tokens, at most capacity. NULL on no memory. */
 struct retrieval_pool* retrieval_pool_open(int capacity);
 void retrieval_pool_close(struct retrieval_pool*);
-/* Adds a whole text; of one longer than capacity / 2 the end. Allocates nothing. */
+/* Adds a whole text, or the end of one that is longer than capacity / 2. Does not allocate. */
 void retrieval_pool_add(struct retrieval_pool*, const int32_t* token, int n);
 
-/* state: of the drafter. The pool it reads from now on, or NULL. */
+/* state: the drafter's. Sets the pool that it reads, or NULL. */
 void retrieval_use_pool(void* state, const struct retrieval_pool*);
-/* Tokens of the suffix that the first candidate for the row 0 asked of last was found by; 0: none. */
+/* Length of the suffix that gave the first candidate at row 0; 0: none. */
 int retrieval_match(const void* state);
 
 #endif

@@ -1,4 +1,4 @@
-/* Earlier texts in two generations: the younger grows; when it is full the older is forgotten. */
+/* Earlier texts in two generations. The younger one grows. When it is full, the older one is dropped. */
 #include "core/draft/retrieval.h"
 
 #include <stdlib.h>

@@ -1,8 +1,7 @@
-/* The end of a round: a tree, however it came about, is verified by one full pass and its accepted path
- * committed.
+/* The end of a round: one full pass verifies the tree, and the accepted path is committed.
  *
- * The round fills the pass and takes its results; who runs it, and which other sequences share it, is the
- * caller's business. A tree of the root alone is a plain step. Nothing here allocates. */
+ * The round fills the pass and takes its results. The caller runs it, perhaps together with other sequences'.
+ * A tree of the root alone is a plain step. Nothing here allocates. */
 #ifndef SWIFTLET_CORE_DRAFT_ROUND_H
 #define SWIFTLET_CORE_DRAFT_ROUND_H
 
@@ -14,21 +13,22 @@ struct round {
 	struct result out[MAX_ROWS]; /* the target's results by row */
 	uint8_t want[MAX_ROWS];
 	struct verdict verdict;
-	const int32_t* pending; /* (tree rows) the cache's pending rows that they are; NULL: the same */
+	const int32_t* pending; /* (tree rows) their numbers among the cache's pending rows; NULL: the same */
 };
 
 /* Starts a round after the cache's committed tokens. sampler may be NULL. */
 void round_start(struct round*, struct cache*, const struct sampler*);
-/* Drops what drafts left pending and fills the verify pass. extra_want is added to every row's WANT_TOKEN. */
+/* Drops the rows that drafts left pending, and fills the verify pass. extra_want is added to every row's
+ * WANT_TOKEN. */
 void round_verify_pass(struct round*, const struct tree*, uint8_t extra_want, struct pass*);
 /* The same for a tree whose rows have all run [0, from) as the cache's pending rows `pending` (the caller's,
- * until the round ends), and go on from there: LayerSkip's reuse, section 4.3.3. The caller has
- * rewound the cache to `from`. */
+ * until the round ends). They continue from there: LayerSkip's reuse, section 4.3.3. The caller has rewound
+ * the cache to `from`. */
 void round_rest_pass(struct round*, const struct tree*, const int32_t* pending, int from, uint8_t extra_want,
                      struct pass*);
 /* Takes the target's results and commits the accepted path. */
 void round_take_verify(struct round*);
-/* Commits the path of a verdict that was come to otherwise. */
+/* Commits the path of a verdict that another rule gave. */
 void round_commit(struct round*);
 
 #endif

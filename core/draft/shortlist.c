@@ -1,4 +1,4 @@
-/* Which part of the vocabulary drafts choose among. */
+/* Chooses the part of the vocabulary that drafts read. */
 #include "core/draft/shortlist.h"
 
 #include <stdlib.h>
@@ -7,16 +7,17 @@
 /* About so many tokens are remembered. */
 static const double MEMORY = 512;
 
-/* A round of n draft steps, each right with chance a, costs n c + v for (1 - a^(n+1)) / (1 - a) tokens.
- * Around n = 4, a = .9, n c = v a share s saved of c is worth s / 2 of the speed, and one more miss in a
- * token n / 2. */
+/* A round of n draft steps, each right with chance a, costs n c + v and gives (1 - a^(n+1)) / (1 - a) tokens.
+ * Near n = 4, a = .9 and n c = v, saving a share s of c gains s / 2 of the speed, and one more miss a token
+ * loses n / 2. */
 static const double A_MISS_OVER_A_SHARE = 4;
 
 bool shortlist_open(struct shortlist* list, int vocab) {
 	*list = (struct shortlist){.vocab = vocab, .words = (vocab + 63) / 64};
 	list->text = calloc((size_t)list->words, sizeof *list->text);
 	list->bits = calloc((size_t)list->words, sizeof *list->bits);
-	/* what answers of two models had beyond an eighth, a fourth, a half of their vocabularies */
+	/* the share of tokens beyond an eighth, a fourth and a half of the vocabulary, in answers of two
+	 * models */
 	list->seen = 64;
 	list->new_in[1] = 0.02 * list->seen;
 	list->new_in[2] = 0.015 * list->seen;

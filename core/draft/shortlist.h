@@ -1,10 +1,9 @@
-/* The tokens that a draft's rows choose among: those of the text so far, and the first ones of the
- * vocabulary.
+/* The tokens that drafts choose among: those of the text so far, and the first ones of the vocabulary.
  *
- * A draft step reads the output head, a third or more of its bytes where the vocabulary is large. Tokenizers
- * number their tokens in the order in which merging made them, the commonest first, so that an eighth to a
- * half of the vocabulary and the text's own tokens hold nearly all that comes. How much is left out is chosen
- * by what it saves and by how many of the last tokens it would have missed. */
+ * A draft step reads the output head, which is a third or more of its bytes with a large vocabulary.
+ * Tokenizers number tokens in the order of merging, the most frequent first. So an eighth to a half of the
+ * vocabulary and the text's own tokens contain nearly all that comes. The size is chosen by what it saves,
+ * and by how many of the last tokens it would have missed. */
 #ifndef SWIFTLET_CORE_DRAFT_SHORTLIST_H
 #define SWIFTLET_CORE_DRAFT_SHORTLIST_H
 
@@ -15,9 +14,9 @@ enum { SHORTLIST_SIZES = 4 }; /* an eighth, a fourth, a half, all */
 
 struct shortlist {
 	int vocab, words;
-	uint64_t *text, *bits; /* (words) tokens of the text; and what drafts choose among */
-	/* Of the last tokens, those that the text had not before, by the smallest size that holds them; and all.
-	 */
+	uint64_t *text, *bits; /* (words) the text's tokens; and those that drafts choose among */
+	/* The last tokens that were new to the text, by the smallest size that contains them; and all of the last
+	 * tokens. */
 	double new_in[SHORTLIST_SIZES], seen;
 };
 
@@ -26,10 +25,10 @@ bool shortlist_open(struct shortlist*, int vocab);
 void shortlist_close(struct shortlist*);
 /* Another text begins. */
 void shortlist_begin(struct shortlist*);
-/* Tokens of the text, others than the vocabulary's left out; counted: they were generated. */
+/* Adds tokens of the text, without those beyond the vocabulary; counted: they were generated. */
 void shortlist_take(struct shortlist*, const int32_t* token, int n, bool counted);
-/* Bits (vocab, in whole words) to choose among, good until the next call of any of these, where the head is
- * such a share of a draft step's cost; NULL: all. */
+/* Bits (vocab, in whole words) of the tokens to choose among, for a head with this share of a draft step's
+ * cost; valid until the next call of any of these. NULL: all tokens. */
 const uint64_t* shortlist_bits(struct shortlist*, double head_share);
 
 #endif

@@ -28,8 +28,8 @@ struct suffix_index {
 	int32_t* slot;              /* (slot_mask + 1) edges by hash of state and token, or NONE */
 };
 
-/* An automaton of n tokens has at most 2n states and, with one way to reach each and one for each suffix of a
- * text beside, 3n edges. */
+/* An automaton of n tokens has at most 2n states and 3n edges, counting one edge into each state and one for
+ * each suffix of a text. */
 static size_t most_states(int capacity) { return 2 * (size_t)capacity + 2; }
 static size_t most_edges(int capacity) { return 3 * (size_t)capacity + 3; }
 
@@ -87,7 +87,7 @@ static uint32_t hash(int32_t state, int32_t token) {
 	return (uint32_t)(key * 0x9e3779b97f4a7c15u >> 29);
 }
 
-/* The slot of the edge, or the free one where it would stand. */
+/* The slot of the edge, or the free slot for it. */
 static uint32_t find_slot(const struct suffix_index* s, int32_t state, int32_t token) {
 	uint32_t i = hash(state, token) & s->slot_mask;
 	while (s->slot[i] != NONE) {
@@ -132,7 +132,7 @@ static void take_edge(struct suffix_index* s, int32_t e) {
 	put_first(s, e);
 }
 
-/* The same edges in the same order, for a state that is split off. */
+/* Copies the edges, in the same order, to a state that is split off. */
 static void copy_edges(struct suffix_index* s, int32_t from, int32_t to) {
 	int32_t last = s->state[from].first;
 	while (last != NONE && s->edge[last].next != NONE)
@@ -151,8 +151,8 @@ static int32_t add_state(struct suffix_index* s, int32_t link, int32_t length) {
 	return s->n_states++;
 }
 
-/* The state of the substrings of p, longest of them first, followed by the token, where p has an edge by it:
- * split off from the edge's target when longer substrings stand for that. */
+/* The state of p's substrings, the longest first, followed by the token, if p has an edge for it. It is split
+ * off from the edge's target when that also stands for longer substrings. */
 static int32_t target_of(struct suffix_index* s, int32_t p, int32_t token) {
 	const int32_t q = s->edge[find_edge(s, p, token)].to, length = s->state[p].length + 1;
 	if (s->state[q].length == length)

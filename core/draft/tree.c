@@ -1,4 +1,4 @@
-/* Building trees, row by row or SWIFT's from a chain of draft steps; walking down them. */
+/* Builds trees, row by row or as SWIFT does from a chain of draft steps, and walks down them. */
 #include "core/draft/tree.h"
 
 void tree_start(struct tree* tree, int32_t root) {

@@ -1,8 +1,8 @@
-/* The tree of draft tokens that one verify pass looks at.
+/* The tree of draft tokens that one pass verifies.
  *
- * Row 0 is the root, the last token emitted, which has no key or value yet. Below it hang candidates of any
- * source, in any shape. SWIFT's own tree is a special case: the chain of the draft's top-1 tokens, and beside
- * each chain token its top-k alternatives, which go no deeper (section 4.2, "dynamic verification"). */
+ * Row 0 is the root, the last emitted token, which has no keys and values yet. Candidates of any drafter hang
+ * below it in any shape. SWIFT's tree is a special case: the chain of the draft's top-1 tokens, and beside
+ * each chain token its top-k alternatives, which have no children (section 4.2, "dynamic verification"). */
 #ifndef SWIFTLET_CORE_DRAFT_TREE_H
 #define SWIFTLET_CORE_DRAFT_TREE_H
 
@@ -15,30 +15,29 @@ struct tree {
 	int32_t token[MAX_ROWS];
 	int32_t parent[MAX_ROWS]; /* -1 for the root; a parent comes before its children */
 	int16_t depth[MAX_ROWS];  /* 0 for the root */
-	int16_t rank[MAX_ROWS]; /* 0 for the first choice of whoever proposed it (a chain token), 1… for others */
-	uint8_t source[MAX_ROWS]; /* whose chance is taken: an index into the drafters; 0 for the root */
-	float chance[MAX_ROWS];   /* that verification accepts the path to it; 1 for the root */
+	int16_t rank[MAX_ROWS];   /* 0: its drafter's first choice (a chain token), 1…: later choices */
+	uint8_t source[MAX_ROWS]; /* its drafter, whose estimate counts; 0 for the root */
+	float chance[MAX_ROWS];   /* the chance that verification accepts the path to it; 1 for the root */
 };
 
 /* A tree of the root alone. */
 void tree_start(struct tree*, int32_t root);
 /* The child of `row` that holds the token, or -1. */
 int tree_child(const struct tree*, int row, int32_t token);
-/* Adds a child of `parent` whose path is accepted with this chance, unless the parent has that child already.
- * The row; -1 when MAX_ROWS are taken or the parent is at depth MAX_DRAFT. */
+/* Adds a child of `parent` whose path has this chance of acceptance, unless the parent has that child
+ * already. Returns the row; -1 when MAX_ROWS are taken or the parent is at depth MAX_DRAFT. */
 int tree_add(struct tree*, int parent, int32_t token, int source, int rank, float chance);
 /* Keeps the first n rows. */
 void tree_cut(struct tree*, int n);
 
 /* ---- verification --------------------------------------------------------------------------- */
 
-/* The longest path of the tree that the target model itself would have taken. The target's own token is
- * computed at every row (argmax, or the coupled sample). Where it is a child of that row, the child is
- * accepted and looked at next; where it is not, it is the bonus token. The output is plain decoding's
- * whatever was drafted. */
+/* The longest path of the tree that the target would have taken itself. The target's own token is computed at
+ * every row (argmax, or the coupled sample). If it is a child of that row, the child is accepted and looked
+ * at next. If not, it is the bonus token. So the output is plain decoding's, whatever was drafted. */
 struct verdict {
 	int accepted;                /* draft tokens kept */
-	int32_t path[MAX_DRAFT + 1]; /* (accepted + 1) rows of the tree, the root first: what is committed */
+	int32_t path[MAX_DRAFT + 1]; /* (accepted + 1) rows of the tree to commit, the root first */
 	int32_t bonus;               /* the token after the path */
 };
 
@@ -46,7 +45,7 @@ struct verdict {
 void tree_verify(const struct tree*, const struct result* out, struct verdict*);
 
 int draft_bin(float top_probability); /* as struct draft_policy says */
-/* SWIFT's candidates a depth, for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]. */
+/* SWIFT's number of candidates a depth, for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]. */
 int tree_width(const int top_k[4], float top_probability);
 
 #endif

@@ -1,4 +1,4 @@
-/* A sentence about a file begins with its name. */
+/* Sets an error about a file: a sentence that begins with the file's name. */
 #ifndef SWIFTLET_CORE_FILES_ERROR_IN_H
 #define SWIFTLET_CORE_FILES_ERROR_IN_H
 

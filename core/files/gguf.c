@@ -1,4 +1,4 @@
-/* GGUF: read once from front to back; every count is held against the bytes that are left. */
+/* Reads GGUF from front to back. Every count is compared with the bytes that are left. */
 #include "core/files/gguf.h"
 
 #include <limits.h>
@@ -76,7 +76,8 @@ static bool take_type(struct cursor* c, enum gguf_type* out, const char* key) {
 
 /* Passes over n values of a type. */
 static bool skip_values(struct cursor* c, enum gguf_type type, uint64_t n, int depth, const char* key) {
-	/* The fewest bytes that one may take: scalars as they are, strings a length, arrays type and count. */
+	/* The fewest bytes that one value takes: a scalar itself, a string its length, an array its type and
+	 * count. */
 	const size_t least = type == GGUF_STRING ? 8 : type == GGUF_ARRAY ? 12 : scalar_bytes(type);
 	if (n > left(c) / least)
 		return fail(c, "%s has %llu elements, more than the file's %zu bytes left can hold", key,
@@ -144,14 +145,14 @@ static bool take_values(struct gguf* g, struct cursor* c, uint64_t n) {
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-/* ggml's types by number. Those that are not computed from are there to be named. */
+/* ggml's types by number. Types without kernels are listed so that messages can name them. */
 static const char* const tensor_types[] = {
     "F32",    "F16",   "Q4_0",         "Q4_1",   [6] = "Q5_0",   "Q5_1",    "Q8_0",   "Q8_1",    "Q2_K",
     "Q3_K",   "Q4_K",  "Q5_K",         "Q6_K",   "Q8_K",         "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S",
     "IQ4_NL", "IQ3_S", "IQ2_S",        "IQ4_XS", "I8",           "I16",     "I32",    "I64",     "F64",
     "IQ1_M",  "BF16",  [34] = "TQ1_0", "TQ2_0",  [39] = "MXFP4", "NVFP4",   "Q1_0",   "Q2_0"};
 
-/* Types whose blocks are laid anew when a model is opened (repack_few_bits): elements and bytes of one. */
+/* Types that are converted when a model is opened (repack_few_bits): elements and bytes of a block. */
 static const struct few_bits {
 	const char* name;
 	int elements, bytes;
@@ -180,7 +181,7 @@ static void set_type(struct named_tensor* t, uint32_t number) {
 	t->supported = known && dtype_parse(t->type_name, &t->type);
 }
 
-/* Bytes of the tensor; of one whose type is not known, none. */
+/* The tensor's bytes; 0 if its type is unknown. */
 static bool count_bytes(struct named_tensor* t, const char* name, struct error* error) {
 	int64_t rows = 1;
 	for (int i = 0; i + 1 < t->n_dims; i++)
@@ -191,7 +192,7 @@ static bool count_bytes(struct named_tensor* t, const char* name, struct error* 
 	if (!t->supported && !few)
 		return true;
 	const int64_t cols = t->dim[t->n_dims - 1];
-	/* Rows beyond 2^48 elements are no rows; below, their bytes cannot overflow. */
+	/* More than 2^48 elements are refused; up to that, bytes cannot overflow. */
 	const size_t row = cols < (int64_t)1 << 48 ? row_bytes(t, cols) : 0;
 	if (row == 0)
 		return error_set(error, "%s: tensor %s has rows of %lld elements, expected whole blocks of %d for %s",
@@ -202,7 +203,7 @@ static bool count_bytes(struct named_tensor* t, const char* name, struct error* 
 	return true;
 }
 
-/* One tensor's description; `data` becomes its offset, to be placed when the data's start is known. */
+/* Reads one tensor's description. `data` holds its offset until the data's start is known. */
 static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	struct named_tensor t = {.file = c->file};
 	const char* text = "";
@@ -238,7 +239,8 @@ static bool take_tensor(struct cursor* c, struct tensor_table* table) {
 	return tensor_table_add(table, &t, name, size) || fail(c, "out of memory");
 }
 
-/* Turns offsets into places and checks that each tensor lies in the file, aligned, by itself. */
+/* Turns offsets into addresses, and checks that each tensor is aligned, lies in the file and overlaps no
+ * other. */
 static bool place_tensors(struct cursor* c, struct named_tensor* item, size_t n, uint64_t alignment) {
 	const size_t at = (size_t)(c->at - c->start), size = (size_t)(c->end - c->start);
 	const size_t padding = (size_t)((alignment - at % alignment) % alignment);
@@ -279,7 +281,7 @@ static bool take_head(struct cursor* c, uint64_t* n_tensors, uint64_t* n_values)
 		return fail(c, "GGUF version %u, expected 2 or 3", (unsigned)version);
 	if (!take_number(c, 8, n_tensors, "the header") || !take_number(c, 8, n_values, "the header"))
 		return false;
-	/* The fewest bytes a value takes are 13, a tensor 32. */
+	/* A value takes at least 13 bytes, a tensor at least 32. */
 	if (*n_values > left(c) / 13)
 		return fail(c, "the header counts %llu metadata values, more than the file can hold",
 		            (unsigned long long)*n_values);
@@ -331,7 +333,7 @@ struct number {
 	bool is_whole;
 };
 
-/* Element i as a number; false when it is none. */
+/* Element i as a number; false when it is not one. */
 static bool number_at(const struct gguf_value* v, uint64_t i, struct number* out) {
 	const size_t bytes = scalar_bytes(v->element);
 	if (bytes == 0)
@@ -364,7 +366,7 @@ static bool number_at(const struct gguf_value* v, uint64_t i, struct number* out
 	return true;
 }
 
-/* The value as one number: its own, or its elements' where all are equal. */
+/* The value as one number: itself, or an array whose elements are all equal. */
 static bool one_number(const struct gguf_value* v, struct number* out) {
 	struct number other;
 	if (v->element == GGUF_BOOL || v->n == 0 || v->n > 65536 || !number_at(v, 0, out))
@@ -416,7 +418,7 @@ bool gguf_bool(const struct gguf* g, const char* key, bool* out, struct error* e
 	return true;
 }
 
-/* The string at `at`, already checked to lie in the file; returns what follows it. */
+/* The string at `at`, which was checked to lie in the file; returns what follows it. */
 static const uint8_t* string_at(const uint8_t* at, const char** text, size_t* size) {
 	*size = (size_t)load(at, 8);
 	*text = (const char*)at + 8;
@@ -435,7 +437,7 @@ bool gguf_string(const struct gguf* g, const char* key, const char** out, size_t
 
 /* ---- arrays ------------------------------------------------------------------------------- */
 
-/* The array of that key and zeroed memory for its *n elements; NULL and 0 when there is none. */
+/* Finds the array of that key, and allocates zeroed memory for its *n elements; NULL and 0 without one. */
 static bool open_array(const struct gguf* g, const char* key, size_t element, const struct gguf_value** v,
                        void** out, int* n, struct error* error) {
 	*v = gguf_find(g, key);

@@ -34,7 +34,7 @@ struct gguf_value {
 	size_t key_size;
 	enum gguf_type type, element; /* element: of an array */
 	uint64_t n;                   /* elements; 1 for all but arrays */
-	const uint8_t* data;          /* the first element; for a string its length */
+	const uint8_t* data;          /* the first element; for a string, its length field */
 };
 
 struct gguf {
@@ -43,8 +43,8 @@ struct gguf {
 	size_t n;
 };
 
-/* Reads everything but tensor data, every length checked; adds the tensors to the table. `data` and `file`
- * must outlive both. False with the error set; gguf_free in both cases. */
+/* Reads everything but the tensors' data, and checks every length. Adds the tensors to the table. `data` and
+ * `file` must outlive both. False with the error set; call gguf_free in both cases. */
 bool gguf_read(struct gguf*, struct tensor_table*, const uint8_t* data, size_t size, const char* file,
                struct error*);
 void gguf_free(struct gguf*);
@@ -52,16 +52,16 @@ void gguf_free(struct gguf*);
 /* NULL when there is none. */
 const struct gguf_value* gguf_find(const struct gguf*, const char* key);
 
-/* Each reads a value into *out; when there is none *out stays, and `true` is returned. False with the
- * error set on another type or out of range. An array counts as its elements where all are equal: some
- * files say one number for each block. */
+/* Each reads a value into *out. Without a value *out stays, and the result is true. False with the error set
+ * for another type or a value out of range. An array whose elements are all equal counts as one number: some
+ * files store one number a block. */
 bool gguf_int(const struct gguf*, const char* key, int64_t low, int64_t high, int64_t* out, struct error*);
 bool gguf_float(const struct gguf*, const char* key, double low, double high, float* out, struct error*);
 bool gguf_bool(const struct gguf*, const char* key, bool* out, struct error*);
 /* Bytes within the file, not NUL-terminated. */
 bool gguf_string(const struct gguf*, const char* key, const char** out, size_t* size, struct error*);
 
-/* Arrays: *n is 0 and *out NULL when there is none; else *out is malloc'd. */
+/* Arrays: without one *n is 0 and *out NULL; else *out is malloc'd. */
 bool gguf_strings(const struct gguf*, const char* key, const char*** out, size_t** size, int* n,
                   struct error*);
 bool gguf_floats(const struct gguf*, const char* key, float** out, int* n, struct error*);

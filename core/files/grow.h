@@ -1,5 +1,5 @@
-/* Arrays that grow. `array` is the address of the pointer, NULL at first; false when memory runs out: the
- * array is as it was then. */
+/* Growing arrays. `array` is the address of the pointer, NULL at first. False when memory runs out; then the
+ * array is unchanged. */
 #ifndef SWIFTLET_CORE_FILES_GROW_H
 #define SWIFTLET_CORE_FILES_GROW_H
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for n of `element` bytes, at least twice what there was. */
+/* Makes room for n elements of `element` bytes, and at least doubles the array. */
 static inline bool grow_to(void* array, size_t* capacity, size_t n, size_t element) {
 	enum { FEWEST = 64 };
 	void* old;
@@ -26,8 +26,8 @@ static inline bool grow_to(void* array, size_t* capacity, size_t n, size_t eleme
 	return true;
 }
 
-/* Room for one more behind n, in an array that grows by this alone and so knows its capacity: a power of two.
- */
+/* Makes room for one more after n. The array must grow only by this call, which takes its capacity to be a
+ * power of two. */
 static inline bool grow_by_one(void* array, size_t n, size_t element) {
 	enum { FEWEST = 16 };
 	size_t capacity = 0;

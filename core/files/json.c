@@ -9,7 +9,7 @@
 
 #include "core/files/mapping.h"
 
-/* The first number from `at` on, outside of strings. */
+/* Finds the first number from `at` on, outside of strings. */
 static const char* next_number(const char* at, const char* end) {
 	for (; at < end; at++)
 		if (*at == '"')
@@ -20,7 +20,7 @@ static const char* next_number(const char* at, const char* end) {
 	return end;
 }
 
-/* Numbers as they were written, which come in the text's order. Returns where the text goes on. */
+/* Replaces numbers by the text they were written as, in order. Returns where the text goes on. */
 static const char* keep_numbers(cJSON* value, const char* at, const char* end) {
 	if (cJSON_IsNumber(value)) {
 		const char* from = next_number(at, end);
@@ -28,7 +28,7 @@ static const char* keep_numbers(cJSON* value, const char* at, const char* end) {
 		for (at = from; at < end && *at && strchr("+-.eE0123456789", *at); at++)
 			plain = plain && (*at == '-' || (*at >= '0' && *at <= '9'));
 		if (plain && at - from <= 15)
-			return at; /* a double holds it, and prints it as it was */
+			return at; /* A double holds this number and prints it in the same way. */
 		value->valuestring = cJSON_malloc((size_t)(at - from) + 1);
 		if (value->valuestring) {
 			memcpy(value->valuestring, from, (size_t)(at - from));
@@ -148,7 +148,7 @@ const char* json_show(const cJSON* value, char* out, size_t size) {
 }
 
 bool json_whole(const cJSON* value, int64_t low, int64_t high, int64_t* out) {
-	/* Doubles hold whole numbers exactly up to 2^53; larger ones cannot be told apart. */
+	/* Doubles hold whole numbers exactly up to 2^53. Larger ones are ambiguous. */
 	if (!cJSON_IsNumber(value) || !(fabs(value->valuedouble) <= 9007199254740992.0) ||
 	    value->valuedouble != floor(value->valuedouble))
 		return false;

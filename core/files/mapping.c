@@ -1,4 +1,4 @@
-/* A file as read-only memory: mapped privately, so that the pages are the page cache's own. */
+/* Maps a file as read-only memory. The mapping is private, so its pages are the page cache's. */
 #include "core/files/mapping.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static bool map_descriptor(struct mapping* m, int descriptor, struct error* erro
 
 bool mapping_open(struct mapping* m, const char* path, struct error* error) {
 	*m = (struct mapping){0};
-	/* Without O_NONBLOCK a FIFO would hold the open until somebody writes to it. */
+	/* Without O_NONBLOCK, opening a FIFO would wait until somebody writes to it. */
 	const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (descriptor < 0)
 		return error_set(error, "%s: %s", path, strerror(errno));

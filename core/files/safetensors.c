@@ -1,4 +1,4 @@
-/* safetensors: the header is read and checked, the data stays where it is. */
+/* Reads safetensors: the header is parsed and checked, the data stays in place. */
 #include "core/files/safetensors.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "core/files/error_in.h"
 #include "core/files/json.h"
 
-/* A header of 100 MB is what the format's own library allows at most. */
+/* The format's own library limits headers to 100 MB. */
 enum { HEADER_LIMIT = 100000000 };
 
 static const struct type {
@@ -43,7 +43,7 @@ static bool read_shape(struct named_tensor* t, const cJSON* shape, const char* w
 	return true;
 }
 
-/* One header entry; `data` and `size` are what follows the header. */
+/* One entry of the header; `data` and `size` are the bytes after the header. */
 static bool read_entry(struct tensor_table* table, const cJSON* entry, const uint8_t* data, size_t size,
                        const char* file, struct error* error) {
 	const cJSON* dtype = json_field(entry, "dtype");
@@ -78,7 +78,7 @@ static bool read_entry(struct tensor_table* table, const cJSON* entry, const uin
 	       error_set(error, "%s: out of memory", file);
 }
 
-/* The header parsed; its length in *length. NULL with the error set. */
+/* Parses the header; its length goes to *length. NULL with the error set. */
 static cJSON* read_header(const uint8_t* data, size_t size, const char* file, uint64_t* length,
                           struct error* error) {
 	uint64_t header = 0;

@@ -76,7 +76,7 @@ static bool list_types(struct error* error, const struct named_tensor* t) {
 	                 t->file, t->name, t->type_name, list);
 }
 
-/* The tensor of these n sizes; one of a single row may be a vector. */
+/* Finds the tensor with these n sizes. A tensor of a single row may also be a vector. */
 static bool take_tensor(struct tensor_table* table, const char* name, const int64_t* dim, int n,
                         struct tensor* out, struct error* error) {
 	struct named_tensor* found = tensor_table_find(table, name);

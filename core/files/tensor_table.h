@@ -1,11 +1,14 @@
-/* The named tensors of a model's files, whatever the format: looked up by name, checked against the shape
- * the configuration asks for, and counted, so that none is missing and none is left over. */
+/* The named tensors of a model's files, in any format. They are looked up by name, checked against the shape
+ * that the config asks for, and counted, so that none is missing and none is left over. */
 #ifndef SWIFTLET_CORE_FILES_TENSOR_TABLE_H
 #define SWIFTLET_CORE_FILES_TENSOR_TABLE_H
 
 #include "kernels/backend.h"
 
-enum { TENSOR_DIMS = 8, GGUF_DIMS = 4 }; /* what a vision model's convolutions have, and GGUF's most */
+enum {
+	TENSOR_DIMS = 8,
+	GGUF_DIMS = 4
+}; /* a vision model's convolutions have this many, and it is GGUF's limit */
 
 struct named_tensor {
 	char* name;         /* owned */
@@ -38,16 +41,17 @@ bool tensors_apart(struct named_tensor*, size_t n, struct error*);
 struct named_tensor* tensor_table_find(const struct tensor_table*, const char* name);
 /* Whether some name ends so. */
 bool tensor_table_find_ending(const struct tensor_table*, const char* suffix);
-/* The tensor as (rows, cols), or as a vector of cols where rows is 1; marks it used. False with the error
- * set when it is missing, of another shape or of a type that cannot be computed from. */
+/* The tensor as (rows, cols), or as a vector of cols if rows is 1. Marks it used. False with the error set
+ * when it is missing, has another shape, or a type without kernels. */
 bool tensor_table_take(struct tensor_table*, const char* name, int64_t rows, int64_t cols, struct tensor* out,
                        struct error*);
-/* The same of `count` matrices stored as one (count, rows, cols): given as (count·rows, cols). */
+/* The same for `count` matrices stored as one (count, rows, cols); returned as (count·rows, cols). */
 bool tensor_table_take_stack(struct tensor_table*, const char* name, int64_t count, int64_t rows,
                              int64_t cols, struct tensor* out, struct error*);
-/* False with the error set, naming the first tensor that was never taken and is not known to be idle. */
+/* False with the error set when a tensor was never taken and is not on the list of idle ones; the error names
+ * the first. */
 bool tensor_table_all_used(const struct tensor_table*, bool (*ignored)(const char* name), struct error*);
-/* Rows [begin, begin + rows) of a tensor: how a fused projection is given as its parts. */
+/* Rows [begin, begin + rows) of a tensor. It gives the parts of a fused projection. */
 struct tensor tensor_rows(const struct tensor*, int64_t begin, int64_t rows);
 
 #endif

@@ -34,7 +34,7 @@ size_t utf8_character_before(const char* text, size_t end, uint32_t* code) {
 	return 0;
 }
 
-/* Where any continuation does, the least or the greatest byte does too. */
+/* If any continuation byte is valid, so is the least or the greatest one. */
 bool utf8_is_beginning(const char* text, size_t size) {
 	char whole[4];
 	for (size_t length = size + 1; size > 0 && length <= sizeof whole; length++)
@@ -82,7 +82,7 @@ bool utf8_is_word(uint32_t code) {
 	                              UTF8_CATEGORY(NL) | UTF8_CATEGORY(PC);
 	if (utf8_category(code) & words)
 		return true;
-	/* Letters in circles and squares are Alphabetic, though no letters; the last two are Join_Control. */
+	/* Circled and squared letters are Alphabetic, though no letters. The last two are Join_Control. */
 	return (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
 	       (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189) || code == 0x200c ||
 	       code == 0x200d;

@@ -360,15 +360,6 @@ static bool find_distances(const struct language* l, int32_t* distance) {
 	return true;
 }
 
-int language_shortest(const struct language* l) {
-	int32_t* distance = malloc(((size_t)l->n + 1) * sizeof *distance);
-	int shortest = NOWHERE;
-	if (distance && l->n > 0 && find_distances(l, distance))
-		shortest = distance[0];
-	free(distance);
-	return shortest;
-}
-
 /* Longest ways, as long as each round of edges lengthens one; more rounds than states: there is a circle. */
 int language_longest(const struct language* l) {
 	int32_t* longest = calloc((size_t)l->n + 1, sizeof *longest);

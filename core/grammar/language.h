@@ -54,8 +54,7 @@ struct class_rules {
 };
 int32_t language_emit(struct grammar*, const struct language*, character_emitter*, struct class_rules*,
                       int most, int32_t next);
-/* Characters of the shortest text, and of the longest; -1: there is none, or any number. */
-int language_shortest(const struct language*);
+/* Characters of the longest text; -1: there is no limit. */
 int language_longest(const struct language*);
 void class_rules_close(struct class_rules*);
 

@@ -31,7 +31,7 @@ static struct value loop_attribute(struct value v, const struct string* name) {
 	return missing(v, name);
 }
 
-/* A bound method, or undefined where the kind has none of that name. */
+/* A bound method, or undefined if the kind has none of that name. */
 static struct value method_attribute(struct machine* m, struct value v, const struct string* name) {
 	const struct routine* const what = library_find(OF(v.kind), name);
 	if (what && what->run)
@@ -41,7 +41,7 @@ static struct value method_attribute(struct machine* m, struct value v, const st
 	return found;
 }
 
-/* As Jinja finds a.name: methods first, then items; else undefined. */
+/* Finds a.name as Jinja does: methods first, then items; else undefined. */
 static struct value value_attribute(struct machine* m, struct value v, const struct string* name) {
 	value_check_defined(m, v);
 	const struct value found = method_attribute(m, v, name);
@@ -115,7 +115,7 @@ struct slice {
 	int64_t start, step, n;
 };
 
-/* A bound of a slice, or what stands for one that is not given; from `least` to `most`. */
+/* A bound of a slice, or its default; from `least` to `most`. */
 static int64_t bound(struct machine* m, struct value v, int64_t otherwise, int64_t length, int64_t least,
                      int64_t most) {
 	if (v.kind == NONE)
@@ -217,7 +217,7 @@ static struct value call_value(struct machine* m, struct value callee, const str
 	}
 }
 
-/* A test is one too, whose value is its answer. What is not known is no failure where it is not met. */
+/* Evaluates a filter, or a test, whose value is its answer. An unknown one fails only when it is reached. */
 static struct value evaluate_filter(struct machine* m, struct scope* s, const struct node* n,
                                     struct value v) {
 	const struct routine* const filter = n->table;

@@ -1,4 +1,4 @@
-/* Statements: bodies that write, loops, scopes, macros. */
+/* Runs statements: bodies that write, loops, scopes, macros. */
 #include <string.h>
 
 #include "core/jinja/library.h"
@@ -56,7 +56,7 @@ struct value body_text(struct machine* m, struct scope* s, const struct node* bo
 
 /* ---- loops -------------------------------------------------------------------------------- */
 
-/* The items that the loop's own condition takes. */
+/* The items that the loop's own condition selects. */
 static const struct list* chosen(struct machine* m, struct scope* s, const struct node* n,
                                  const struct list* all) {
 	if (!n->c)

@@ -55,8 +55,8 @@ static struct value filter_tojson(struct machine* m, struct call* c) {
 
 /* ---- numbers ------------------------------------------------------------------------------ */
 
-/* The text as a C string without white space around it and underscores between digits; false when too long.
- */
+/* The text as a C string without surrounding white space and without underscores between digits; false when
+ * too long. */
 static bool number_text(struct machine* m, const struct string* s, char* out, size_t size) {
 	s = string_strip(m, s, NULL, true, true);
 	size_t n = 0;
@@ -130,7 +130,7 @@ static struct value filter_abs(struct machine* m, struct call* c) {
 	return operator_binary(m, negative ? '-' : '+', value_integer(0), c->self);
 }
 
-/* Half to even of the decimal that the number is, as Python's round(). */
+/* Rounds the decimal value to nearest, ties to even, as Python's round(). */
 static struct value filter_round(struct machine* m, struct call* c) {
 	const int64_t precision = argument_integer(m, c->given[0], "round", 0);
 	char text[400];

@@ -1,4 +1,4 @@
-/* Values into a text by a format: Python's % operator and str.format. */
+/* Formats values: Python's % operator and str.format. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -124,7 +124,7 @@ static struct value next_operand(struct machine* m, struct operands* o) {
 	return o->place.item[o->used++];
 }
 
-/* (name) after the %: the operand of that name. */
+/* (name) after the %: that operand. */
 static struct value named_operand(struct machine* m, const struct string* s, size_t* at, struct operands* o) {
 	const struct string close = {.data = ")", .size = 1};
 	const size_t end = string_find(m, s, &close, *at, s->size);
@@ -231,7 +231,7 @@ struct fields {
 	bool numbered; /* some have a number of their own */
 };
 
-/* What a field begins with: a place, a name, or nothing, the next place. */
+/* The beginning of a field: a place, a name, or nothing, which means the next place. */
 static struct value first_value(struct machine* m, const struct string* s, size_t at, size_t end,
                                 struct fields* f) {
 	if (at == end || is_digit(s->data[at])) {
@@ -250,7 +250,7 @@ static struct value first_value(struct machine* m, const struct string* s, size_
 	return *named;
 }
 
-/* Then its members: .name and [key], which is a place where it is a number. */
+/* Then its members: .name, and [key], which is a place if it is a number. */
 static struct value field_value(struct machine* m, const struct string* s, size_t at, size_t end,
                                 struct fields* f) {
 	const size_t first = span_without(s, at, end, ".[");

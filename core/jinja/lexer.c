@@ -1,5 +1,5 @@
-/* A template's text to tokens, with Jinja's rules of white space around tags (trim_blocks and lstrip_blocks
- * on). */
+/* Splits a template's text into tokens, with Jinja's rules for white space around tags (trim_blocks and
+ * lstrip_blocks on). */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -67,8 +67,8 @@ static size_t strip_right(const struct lexer* x, size_t start, size_t end) {
 	return start + string_strip(x->machine, text, NULL, false, true)->size;
 }
 
-/* The end of the text [start, end) before a tag with that sign. Where there is none, a block takes the white
- * space of the last line along if that is all the line has: lstrip_blocks. */
+/* The end of the text [start, end) before a tag with that sign. Without a sign, a block removes the white
+ * space before it if its line has nothing else: lstrip_blocks. */
 static size_t text_end(const struct lexer* x, size_t start, size_t end, char sign, bool block) {
 	if (sign == '-')
 		return strip_right(x, start, end);
@@ -80,7 +80,7 @@ static size_t text_end(const struct lexer* x, size_t start, size_t end, char sig
 	return strip_right(x, line, end) == line ? line : end;
 }
 
-/* Past the end of a tag that began at `x->at` with `sign`: -, + or none. */
+/* The end of a tag's opening at `x->at` and its `sign`: -, + or none. */
 static void close_tag(struct lexer* x, size_t past, char sign, bool trims) {
 	if (sign == '-')
 		past = string_span(x->source, past, true);
@@ -106,7 +106,7 @@ static void skip_comment(struct lexer* x) {
 	close_tag(x, end + 2, end > from ? byte_at(x, end - 1) : 0, true);
 }
 
-/* Past the end of "{%- name -%}" at a place, 0 where there is none. *open and *close: its signs. */
+/* The end of "{%- name -%}" at a place, or 0. *open and *close: its signs. */
 static size_t past_tag(const struct lexer* x, size_t at, const char* name, char* open, char* close) {
 	if (!stands_at(x, at, "{%"))
 		return 0;
@@ -120,7 +120,7 @@ static size_t past_tag(const struct lexer* x, size_t at, const char* name, char*
 	return stands_at(x, at, "%}") ? at + 2 : 0;
 }
 
-/* The text of a raw block, past whose opening tag, which ended with `close`, the lexer goes first. */
+/* The text of a raw block. The lexer stands after the opening tag, which ended with `close`. */
 static struct token raw_token(struct lexer* x, size_t past, char close) {
 	const int line = x->line;
 	close_tag(x, past, close == '-' ? '-' : '+', false);
@@ -145,7 +145,7 @@ static size_t next_tag(const struct lexer* x) {
 	return at;
 }
 
-/* Text up to the next tag, or what the tag is; an empty text is passed over. */
+/* The text up to the next tag, or the tag; empty texts are skipped. */
 static struct token next_outside(struct lexer* x) {
 	while (x->at < x->source->size) {
 		machine_charge(x->machine, 0);
@@ -180,7 +180,7 @@ static struct token next_outside(struct lexer* x) {
 
 /* ---- within tags -------------------------------------------------------------------------- */
 
-/* The tag's end at x->at, when it is there. */
+/* The tag's end, if it is at x->at. */
 static bool tag_end(struct lexer* x, struct token* token) {
 	char sign = sign_at(x, x->at);
 	if (sign == '+' && x->in_print)
@@ -198,7 +198,7 @@ static bool in_name(char c) {
 	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
 }
 
-/* Past the digits from there on and the underscores between them. */
+/* Skips digits and the underscores between them. */
 static size_t past_digits(const struct lexer* x, size_t from) {
 	size_t i = from;
 	while (is_digit(peek(x, i)) || (peek(x, i) == '_' && !x->json && i > from && is_digit(peek(x, i + 1))))
@@ -268,7 +268,7 @@ static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
 	builder_code(b, surrogate ? 0xFFFD : code, false);
 }
 
-/* The escape whose backslash is passed; what Python does not know keeps its backslash. */
+/* The escape after a backslash. Unknown ones keep their backslash, as in Python. */
 static void read_escape(struct lexer* x, struct builder* b, size_t end) {
 	static const char from[] = "\\\"bfnrt/'av", to[] = "\\\"\b\f\n\r\t/'\a\v";
 	enum { IN_BOTH = 7, IN_JSON = 8 };
@@ -318,7 +318,7 @@ static struct token string_token(struct lexer* x) {
 	return token;
 }
 
-/* Counts brackets, within which nothing ends a tag; that they pair is the parser's matter. */
+/* Counts brackets, within which nothing ends a tag. The parser checks that they match. */
 static void balance(struct lexer* x, char c) {
 	if (strchr("([{", c) && ++x->n_open > MACHINE_NESTING)
 		machine_fail(x->machine, "brackets nested deeper than %d", MACHINE_NESTING);

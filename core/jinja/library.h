@@ -1,6 +1,5 @@
-/* The functions that templates can call: filters, tests, methods, global functions; and the evaluator that
- * they call back.
- */
+/* The functions that templates can call: filters, tests, methods, global functions; and the evaluator, which
+ * they call back. */
 #ifndef SWIFTLET_CORE_JINJA_LIBRARY_H
 #define SWIFTLET_CORE_JINJA_LIBRARY_H
 
@@ -14,45 +13,45 @@ enum { MOST_PARAMETERS = 4, AS_THEY_CAME = -1 };
 struct call {
 	const char* name;
 	int how;
-	struct value self;                   /* what is filtered or tested, or whose method it is */
+	struct value self;                   /* the value that is filtered or tested, or whose method it is */
 	struct value given[MOST_PARAMETERS]; /* by parameter, ABSENT where not given */
 	const struct arguments* all;         /* as they came */
 };
 
-/* What a routine is: a filter, a test, or a method of these kinds. */
+/* The kind of a routine: a filter, a test, or a method of these kinds. */
 #define OF(kind) (1 << (kind))
 enum { FILTER = 1 << 24, TEST = 1 << 25 };
 
-/* What a template calls by a name. A row of a table each. */
+/* A function that templates call by name: a row of a table. */
 struct routine {
 	const char* name; /* or several, with blanks between them */
 	int of;
-	/* NULL: what would change a value in place, which the sandbox keeps */
+	/* NULL: it would change a value in place, which the sandbox forbids */
 	struct value (*run)(struct machine*, struct call*);
-	int how;      /* which one, where several share a function */
-	int required; /* parameters that must be given, or AS_THEY_CAME */
+	int how;      /* tells routines apart that share a function */
+	int required; /* number of required parameters, or AS_THEY_CAME */
 	const char* parameter[MOST_PARAMETERS];
 };
-/* What has that name and is one of these; NULL when there is none. */
+/* The routine with this name and kind; NULL if there is none. */
 const struct routine* library_find(int of, const struct string* name);
 /* These end with a row without a name. */
 extern const struct routine global_functions[], text_routines[], list_routines[], value_routines[];
-/* Fails naming the FILTER or TEST that there is none of. */
+/* Fails with a message that names the unknown filter or test. */
 _Noreturn void library_fail(struct machine*, int of, const struct string* name);
 
-/* Puts arguments by place and by name where they belong, and runs it. */
+/* Binds arguments by place and by name, and runs the routine. */
 struct value routine_call(struct machine*, const struct routine*, struct value self, const struct arguments*);
 
 /* ---- arguments ---------------------------------------------------------------------------- */
 
-/* Fills given; fails where an argument is missing or too many. */
+/* Fills given; fails when an argument is missing or there are too many. */
 void arguments_take(struct machine*, const struct routine*, const struct arguments*, struct value* given);
-/* Those of a filter's filter (map('join', ', ')): without the first `skip` by place. */
+/* The arguments of a filter given to a filter (map('join', ', ')): all but the first `skip` by place. */
 struct arguments arguments_rest(const struct arguments*, int skip);
-/* Each fails naming what it is for; ABSENT gives `otherwise`, or NULL. */
+/* Each fails with a message that names the routine; for ABSENT it gives `otherwise`, or NULL. */
 int64_t argument_integer(struct machine*, struct value, const char* what, int64_t otherwise);
 const struct string* argument_string(struct machine*, struct value, const char* what);
-/* One level of indentation: a string, or so many blanks. */
+/* One level of indentation: a string, or a number of blanks. */
 const struct string* argument_indent(struct machine*, struct value, const char* what);
 /* None is as good as nothing. */
 static inline struct value argument_or_none(struct value v) {
@@ -68,11 +67,11 @@ bool operator_compare(struct machine*, int sign, struct value, struct value);
 /* Python's %, format() and str.format(). */
 struct value format_percent(struct machine*, const struct string*, struct value);
 struct value format_braces(struct machine*, const struct string*, const struct arguments*);
-/* Markup: the text with & < > " ' as entities, marked as markup; markup stays. */
+/* Markup: the text with & < > " ' as entities. Markup itself stays as it is. */
 const struct string* escape_markup(struct machine*, const struct string*);
-/* By place or by name as Jinja finds it: items first; else undefined. */
+/* An item by place or name, in Jinja's order: items first; else undefined. */
 struct value value_index(struct machine*, struct value, struct value index);
-/* a.b.c, as map(attribute='b.c') names it; digits are an index. */
+/* a.b.c, as in map(attribute='b.c'); digits are an index. */
 struct value value_path(struct machine*, struct value, const struct string* path);
 const struct string* string_lower(struct machine*, const struct string*);
 

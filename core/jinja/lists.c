@@ -5,14 +5,14 @@
 
 /* ---- auxiliary weights -------------------------------------------------------------------------------- */
 
-/* The attribute that `by` names, or the value itself. */
+/* The attribute named `by`, or the value itself. */
 static struct value part(struct machine* m, struct value v, struct value by) {
 	if (by.kind == ABSENT || by.kind == NONE)
 		return v;
 	return by.kind == STRING ? value_path(m, v, by.string) : value_index(m, v, by);
 }
 
-/* The items, each with what it is sorted by: strings in lower case when case does not count. */
+/* The items with their sort keys: strings become lower case when case does not count. */
 static struct entry* with_keys(struct machine* m, const struct list* items, struct value by,
                                struct value sensitive) {
 	struct entry* const entry = machine_alloc(m, (size_t)items->n * sizeof *entry);
@@ -168,7 +168,7 @@ static struct value filter_map(struct machine* m, struct call* c) {
 	static const struct routine by_attribute = {"map", FILTER, NULL, 0, 1, {"attribute", "default"}};
 	struct value out = value_list(m, ITERATOR);
 	const struct value *const attribute = &c->given[0], *const otherwise = &c->given[1];
-	if (!value_truth(c->self)) /* so None is an empty list here, and nothing is asked for */
+	if (!value_truth(c->self)) /* None is an empty list here, and the filter's arguments are not read */
 		return out;
 	const struct list* const items = value_items(m, c->self);
 	if (c->all->place.n == 0) {
@@ -190,7 +190,7 @@ static struct value filter_map(struct machine* m, struct call* c) {
 	return out;
 }
 
-/* how: those that pass the test, or the others; of an attribute that is named first */
+/* how: keeps items that pass the test, or the others; a first argument may name an attribute */
 enum { PASSING = 1, OF_ATTRIBUTE = 2 };
 
 static struct value filter_select(struct machine* m, struct call* c) {
@@ -235,7 +235,7 @@ static struct value dict_view(struct machine* m, struct call* c) {
 	return view;
 }
 
-/* Nothing is changed in place, so a copy is the thing itself. */
+/* Nothing is changed in place, so a copy is the value itself. */
 static struct value same(struct machine* m, struct call* c) {
 	(void)m;
 	return c->self;

@@ -1,8 +1,7 @@
-/* The resources of one rendering: memory that is freed at once, and budgets that end what does not end.
+/* The resources of one rendering: memory that is freed at once, and budgets that stop endless templates.
  *
- * Everything that a rendering makes lies in the machine's arena, so an error leaves from anywhere by longjmp
- * and nothing leaks. Budgets are counted, not timed: the same template fails at the same place on any
- * machine. */
+ * All values of a rendering lie in the machine's arena. So an error can leave by longjmp without a leak.
+ * Budgets are counted, not timed, so that a template fails at the same place on any machine. */
 #ifndef SWIFTLET_CORE_JINJA_MACHINE_H
 #define SWIFTLET_CORE_JINJA_MACHINE_H
 
@@ -12,11 +11,11 @@
 #include "kernels/backend.h"
 
 enum {
-	MACHINE_STEPS = 8 << 20,    /* evaluations; 64 bytes of text moved or compared are one too */
+	MACHINE_STEPS = 8 << 20,    /* evaluations; 64 bytes of moved or compared text count as one */
 	MACHINE_MEMORY = 256 << 20, /* bytes */
-	MACHINE_TEXT = 32 << 20,    /* bytes of one string, the output included */
+	MACHINE_TEXT = 32 << 20,    /* bytes of one string, such as the output */
 	MACHINE_DEPTH = 1200,       /* evaluations within evaluations */
-	MACHINE_NESTING = 100       /* brackets and blocks within each other in the source */
+	MACHINE_NESTING = 100       /* nested brackets and blocks in the source */
 };
 
 struct chunk;
@@ -27,7 +26,7 @@ struct machine {
 	size_t memory;  /* bytes taken from the system */
 	int64_t steps;  /* left */
 	int depth, line;
-	const char* reading; /* the variable whose JSON is read, or NULL: the template */
+	const char* reading; /* the variable whose JSON is being read, or NULL: the template */
 	bool raised;         /* the error is raise_exception's */
 	struct error* error;
 	jmp_buf escape;
@@ -36,17 +35,17 @@ struct machine {
 
 void machine_close(struct machine*);
 
-/* Never NULL; not zeroed; aligned for anything. Fails when the budget is spent. */
+/* Never NULL; not zeroed; aligned for any type. Fails when the budget is spent. */
 void* machine_alloc(struct machine*, size_t size);
 #define MACHINE_NEW(m, type, ...) machine_new(m, &(type){__VA_ARGS__}, sizeof(type))
 /* A copy of what is given. */
 void* machine_new(struct machine*, const void* from, size_t size);
-/* An array of at least n elements that holds the old ones; *capacity is updated. */
+/* An array of at least n elements with the old ones' contents; updates *capacity. */
 void* machine_grow(struct machine*, void* old, int* capacity, int n, size_t element);
 
 /* Counts the work of n bytes. */
 void machine_charge(struct machine*, size_t n);
-/* One evaluation deeper; `leave` comes back. Both are for whatever calls itself. */
+/* Enters one more level of evaluation; `leave` returns. Every recursive function calls both. */
 void machine_enter(struct machine*);
 static inline void machine_leave(struct machine* m) { m->depth--; }
 

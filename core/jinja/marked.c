@@ -4,7 +4,7 @@
 
 #include "core/files/utf8.h"
 
-enum { BROKEN = 0x110000 }; /* a byte that is no character's, as a code of its own */
+enum { BROKEN = 0x110000 }; /* a byte outside of any character, as a code of its own */
 
 /* ---- strings ------------------------------------------------------------------------------ */
 
@@ -198,7 +198,7 @@ void builder_add(struct builder* b, const char* data, size_t size, bool foreign)
 		return;
 	reserve(b, size);
 	machine_charge(b->machine, size);
-	if (foreign && !b->mark) { /* from here on bytes are marked one by one */
+	if (foreign && !b->mark) { /* from here on each byte has a mark */
 		b->mark = machine_alloc(b->machine, b->capacity);
 		memset(b->mark, 0, b->size);
 	}

@@ -1,8 +1,7 @@
-/* Strings that know, byte for byte, whether a request brought them.
+/* Strings with a mark for each byte that a request brought.
  *
- * A string is immutable UTF-8 in the arena (broken bytes count as a character each); a part of one shares its
- * bytes. The template's own carry no marks, all others one for each byte.
- */
+ * A string is immutable UTF-8 in the arena (a broken byte counts as a character). A part shares its bytes.
+ * The template's own strings carry no marks; all others have one for each byte. */
 #ifndef SWIFTLET_CORE_JINJA_MARKED_H
 #define SWIFTLET_CORE_JINJA_MARKED_H
 
@@ -18,7 +17,7 @@ struct string {
 struct builder {
 	struct machine* machine;
 	char* data;
-	uint8_t* mark; /* (capacity) or NULL while nothing is foreign */
+	uint8_t* mark; /* (capacity) or NULL while all bytes are the template's */
 	size_t size, capacity;
 };
 
@@ -31,9 +30,9 @@ const struct string* string_markup(struct machine*, const struct string*,
                                    bool markup); /* the same, marked so */
 bool string_equal(struct machine*, const struct string*, const struct string*);
 bool string_is(const struct string*, const char* text);
-/* Whether it is one of these words, which have blanks between them. */
+/* True when it is one of these words, which blanks separate. */
 bool string_among(const struct string*, const char* words);
-/* Of a string in a message, as "%.*s" takes it. */
+/* A string's part in a message, as "%.*s" takes it. */
 #define EXCERPT(s) (int)((s)->size < 60 ? (s)->size : 60), (s)->data
 int string_order(struct machine*, const struct string*, const struct string*); /* by character: -1, 0, 1 */
 
@@ -42,16 +41,15 @@ size_t string_character(const struct string*, size_t at, uint32_t* code);
 int64_t string_length(struct machine*, const struct string*); /* characters */
 /* Where character `index` (0 to length) begins. */
 size_t string_offset(struct machine*, const struct string*, int64_t index);
-/* Where `what` begins first at or after `from`, and last before `end`; SIZE_MAX when nowhere. */
+/* Where `what` begins first at or after `from`, and last before `end`; SIZE_MAX: nowhere. */
 size_t string_find(struct machine*, const struct string*, const struct string* what, size_t from, size_t end);
 size_t string_find_last(struct machine*, const struct string*, const struct string* what, size_t from,
                         size_t end);
-/* What Python's str.isspace() takes; where such characters, or all others (not `white`), end that begin at a
- * place. */
+/* Python's str.isspace(); the end of a run of such characters, or of others (not `white`), at a place. */
 bool code_is_space(uint32_t code);
 size_t string_span(const struct string*, size_t at, bool white);
 static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
-/* Without the characters at its ends that are among `set` (NULL: white space). */
+/* Without the characters of `set` (NULL: white space) at its ends. */
 const struct string* string_strip(struct machine*, const struct string*, const struct string* set, bool left,
                                   bool right);
 

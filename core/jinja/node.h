@@ -1,4 +1,4 @@
-/* A template as it is read: a tree of nodes, and the tokens it is made of. */
+/* A parsed template: a tree of nodes, and the tokens that it was made from. */
 #ifndef SWIFTLET_CORE_JINJA_NODE_H
 #define SWIFTLET_CORE_JINJA_NODE_H
 
@@ -51,7 +51,7 @@ enum node_kind {
 	NODE_OPERAND,
 	NODE_BINARY,
 	NODE_CHOOSE,  /* a if b else c; c may be NULL */
-	NODE_WRITTEN, /* what body a writes, as a string: of {% set %} without = and {% filter %} */
+	NODE_WRITTEN, /* the output of body a as a string: {% set %} without = and {% filter %} */
 	/* statements */
 	NODE_BODY, /* item… */
 	NODE_TEXT,
@@ -60,9 +60,9 @@ enum node_kind {
 	NODE_FOR,           /* a: target, b: iterable, c: condition or NULL, d: body, e: else or NULL */
 	NODE_SET,           /* a = b */
 	NODE_TARGET_MEMBER, /* a target NAME.name */
-	NODE_MACRO, /* name, item: NAMEs with defaults in a; d: body; flag: it may be given a caller. As an
-	             * expression, the macro that {% call %} gives */
-	NODE_WITH,  /* item: target, value, …; d: body */
+	NODE_MACRO,         /* name, item: NAMEs with defaults in a; d: body; flag: a caller may be passed. As an
+	                       expression: the macro that {% call %} passes */
+	NODE_WITH,          /* item: target, value, …; d: body */
 	NODE_BREAK,
 	NODE_CONTINUE
 };
@@ -70,9 +70,9 @@ enum node_kind {
 struct node {
 	enum node_kind kind;
 	int line;
-	int sign;                  /* BINARY, OPERAND */
-	bool flag;                 /* TEST: negated; NAME: what Jinja would give macros beyond their parameters */
-	struct value value;        /* LITERAL */
+	int sign;           /* BINARY, OPERAND */
+	bool flag;          /* TEST: negated; NAME: a variable that Jinja gives macros beyond their parameters */
+	struct value value; /* LITERAL */
 	const struct string* name; /* TEXT: the text */
 	const void* table;         /* FILTER, TEST: its row, NULL when unknown */
 	const struct node *a, *b, *c, *d, *e;
@@ -80,7 +80,7 @@ struct node {
 	int n, capacity;
 };
 
-/* The next token of the source; fails at what is none. */
+/* The next token of the source; fails at invalid text. */
 struct lexer {
 	struct machine* machine;
 	const struct string* source;
@@ -88,11 +88,11 @@ struct lexer {
 	int line;
 	bool inside;        /* a tag */
 	bool in_print;      /* {{, else {% */
-	bool json;          /* JSON is read: what stands between {{ and }}, with its own escapes and signs */
+	bool json;          /* reads JSON: what stands between {{ and }}, with JSON's escapes and signs */
 	bool line_starting; /* what came last ended a line */
 	int n_open;         /* brackets */
 };
-/* Of a template: newlines are normalized, the last one is dropped. */
+/* For templates: newlines are normalized, and the last one is dropped. */
 struct lexer lexer_start(struct machine*, const char* source, size_t size);
 struct lexer lexer_start_json(struct machine*, const char* text, size_t size);
 struct token lexer_next(struct lexer*);
@@ -109,7 +109,7 @@ struct parser {
 	bool in_macro, uses_caller; /* the macro at hand names `caller` */
 };
 void parser_next(struct parser*);
-/* Whether the name or the operator stands here; `take` passes over it, `want` fails where it is not. */
+/* True when this name or operator comes next. `take` skips it, `want` fails without it. */
 bool parser_at(const struct parser*, const char* word);
 bool parser_take(struct parser*, const char* word);
 void parser_want(struct parser*, const char* word, const char* what);
@@ -121,7 +121,7 @@ void node_add(struct machine*, struct node*, const struct node*);
 void parser_nest(struct parser*);
 
 const struct node* parse_expression(struct parser*, bool choose); /* choose: `a if b else c` may be one */
-/* Expressions with commas between; one without is itself. `empty`: () may be a tuple. */
+/* Expressions with commas between them; a single one is itself. `empty`: () may be a tuple. */
 const struct node* parse_tuple(struct parser*, bool choose, bool empty);
 const struct node* parse_filters(struct parser*, const struct node* from, bool start); /* start: no | first */
 const struct node* parse_target(struct parser*, bool member);

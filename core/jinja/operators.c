@@ -1,4 +1,4 @@
-/* Python's operators on values; whole numbers have 64 bits here, and say so when that is too few. */
+/* Python's operators on values. Whole numbers have 64 bits, and an overflow is an error. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

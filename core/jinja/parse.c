@@ -1,4 +1,4 @@
-/* Statements: what stands between {% and %}, and the texts between the tags. */
+/* Parses statements, which stand between {% and %}, and the texts between tags. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 void parser_next(struct parser* p) {
 	p->token = p->ahead;
-	/* what is ahead of a tag's end is the next text: read when it is asked for */
+	/* the token after a tag's end is the next text, which is read only when needed */
 	p->ahead = p->token.kind == TOKEN_END ? p->token : lexer_next(&p->lexer);
 	p->machine->line = p->token.line;
 }
@@ -71,8 +71,8 @@ static void want_end(struct parser* p) { parser_want_kind(p, TOKEN_BLOCK_END, "%
 
 static const struct node* parse_statement(struct parser*);
 
-/* Up to a tag of one of these names, words with blanks between (NULL: the end of the template); stands at the
- * name then. */
+/* Parses up to a tag with one of these names, separated by blanks (NULL: up to the template's end). Stops at
+ * the name. */
 static const struct node* parse_body(struct parser* p, const char* until) {
 	struct node* const body = parser_node(p, NODE_BODY);
 	parser_nest(p);
@@ -102,7 +102,7 @@ static const struct node* parse_body(struct parser* p, const char* until) {
 	return body;
 }
 
-/* The body of a statement with a scope of its own: what comes after `%}` up to the name, which is passed. */
+/* Parses the body of a statement with a scope of its own: from after `%}` to the end of the closing name. */
 static const struct node* parse_inner(struct parser* p, const char* end) {
 	want_end(p);
 	const struct node* const body = parse_body(p, end);
@@ -135,7 +135,7 @@ static const struct node* parse_if(struct parser* p) {
 	return first;
 }
 
-/* A name, or with `member` also NAME.name; a list of them with commas between is a tuple. */
+/* A name, or with `member` also NAME.name. A list with commas is a tuple. */
 static const struct node* parse_one_target(struct parser* p, bool member) {
 	parser_nest(p);
 	const struct node* target;
@@ -193,7 +193,7 @@ static const struct node* parse_for(struct parser* p) {
 	return n;
 }
 
-/* What the body up to a tag of that name writes, through the filters that stand before it. */
+/* The output of the body up to a tag of that name, through the filters before it. */
 static const struct node* parse_written(struct parser* p, bool filtered, const char* end) {
 	struct node* const written = parser_node(p, NODE_WRITTEN);
 	const struct node* const value = parse_filters(p, written, filtered);
@@ -250,7 +250,7 @@ static const struct node* parse_macro(struct parser* p) {
 	return macro;
 }
 
-/* {% call(parameters) macro(arguments) %}: the body is a macro that the called one knows as `caller`. */
+/* {% call(parameters) macro(arguments) %}: the body is a macro, which the called macro knows as `caller`. */
 static const struct node* parse_call_block(struct parser* p) {
 	struct node* const body = parser_node(p, NODE_MACRO);
 	struct node* const print = parser_node(p, NODE_PRINT);
@@ -281,7 +281,7 @@ static const struct node* parse_filter_block(struct parser* p) {
 	return n;
 }
 
-/* {% with %}, or what transformers marks the assistant's tokens with, which is a scope here. */
+/* {% with %}, and {% generation %}, which is only a scope here. */
 static const struct node* parse_with(struct parser* p) {
 	const bool generation = parser_at(p, "generation");
 	struct node* const n = parser_node(p, NODE_WITH);
@@ -305,7 +305,7 @@ static const struct node* parse_jump(struct parser* p) {
 	return n;
 }
 
-/* At the statement's name; stands at %} then. */
+/* Parses from the statement's name up to %}. */
 static const struct node* parse_statement(struct parser* p) {
 	static const struct {
 		const char* name;
@@ -324,8 +324,8 @@ static const struct node* parse_statement(struct parser* p) {
 
 /* ---- filters and tests -------------------------------------------------------------------- */
 
-/* A template is refused for an unknown filter or test, but within if and `a if b else c` (soft) only when it
- * is met. */
+/* An unknown filter or test is an error at once, but within if and `a if b else c` (soft) only when it is
+ * reached. */
 static void check_known(struct machine* m, const struct node* n, bool soft) {
 	machine_enter(m);
 	for (; n; n = n->c) {

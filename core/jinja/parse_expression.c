@@ -40,7 +40,8 @@ static const struct node* parse_string(struct parser* p) {
 	return literal(p, value_string(builder_end(&b)));
 }
 
-/* Whether another item follows: after a comma, which may be the last thing too, up to what closes. */
+/* True when another item follows: after a comma, which may also be the last thing before the closing
+ * bracket. */
 static bool parse_another(struct parser* p, bool first, const char* close, const char* wanted) {
 	if (parser_take(p, close))
 		return false;
@@ -262,7 +263,7 @@ static const struct node* parse_unary(struct parser* p, bool filters) {
 	return n;
 }
 
-/* Whether the operator stands here; passes over it. */
+/* Skips the operator if it comes next, and returns whether it did. */
 static bool take_operator(struct parser* p, int sign) {
 	if (sign != NOT_IN)
 		return parser_take(p, sign_text(sign));
@@ -277,7 +278,7 @@ static bool take_operator(struct parser* p, int sign) {
 /* What binds looser has a lower level. */
 enum { LOOSEST = 0, COMPARISONS = 2, SUMS, LEVELS = 7 };
 
-/* The level's operator that stands here, passed over; 0 when there is none. */
+/* Skips and returns an operator of this level; 0 without one. */
 static int take_of_level(struct parser* p, int level) {
 	static const int operators[LEVELS][9] = {
 	    {OR},       {AND}, {EQUAL, NOT_EQUAL, '<', LESS_EQUAL, '>', GREATER_EQUAL, IN, NOT_IN},

@@ -1,4 +1,4 @@
-/* From a template and variables to marked text: one machine a rendering. */
+/* Renders a template with variables to marked text: one machine for each rendering. */
 #include "core/jinja/jinja.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ static bool hand_over(const struct string* s, struct jinja_text* out) {
 	return true;
 }
 
-/* Reads, and with `out` runs; false with the error set, from wherever it came. */
+/* Parses, and with `out` runs. False with the error set, from wherever it was raised. */
 static bool work(struct machine* m, const struct jinja_call* call, struct jinja_text* out) {
 	if (setjmp(m->escape))
 		return false;

@@ -1,4 +1,4 @@
-/* How values print: Python's str(), repr() and json.dumps. */
+/* Prints values as Python's str(), repr() and json.dumps do. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "core/files/utf8.h"
 #include "core/jinja/value.h"
 
-/* The fewest digits that read back as the same number, as Python writes them. */
+/* The fewest digits that read back as the same number, in Python's form. */
 int float_text(double d, char out[40]) {
 	if (!isfinite(d))
 		return snprintf(out, 40, "%s", isnan(d) ? "nan" : d < 0 ? "-inf" : "inf");
@@ -91,7 +91,7 @@ static void new_line(struct builder* b, const struct style* style, int level) {
 		builder_string(b, style->indent);
 }
 
-/* JSON's keys are strings: what else there is is written within one. */
+/* JSON's keys are strings: other keys are written as one. */
 static void write_key(struct builder* b, struct value key, const struct style* style) {
 	const bool quoted = style->json && key.kind != STRING;
 	if (quoted && key.kind == TUPLE)

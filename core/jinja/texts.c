@@ -1,4 +1,5 @@
-/* Operations on texts: methods of strings, and filters and tests that do the same to whatever prints. */
+/* Operations on texts: methods of strings, and filters and tests that do the same to any value that
+ * prints. */
 #include <string.h>
 
 #include <utf8proc.h>
@@ -12,7 +13,8 @@ static bool is_cased(uint32_t code) {
 	return utf8_category(code) & (UTF8_CATEGORY(LU) | UTF8_CATEGORY(LL) | UTF8_CATEGORY(LT));
 }
 
-/* Of a letter; and of a text: words begin with TITLE (of the filter: UPPER) letters, the rest is LOWER. */
+/* Changes a letter; and a text: words begin with TITLE (in the filter: UPPER) letters, and the rest is
+ * LOWER. */
 enum casing { LOWER, UPPER, TITLE, FIRST_WORD, EACH_WORD, EACH_WORD_OF_FILTER };
 
 static void write_case(struct builder* b, uint32_t code, enum casing to, bool foreign) {
@@ -59,7 +61,7 @@ static struct value change_case(struct machine* m, struct call* c) {
 	return value_string(with_case(m, value_show(m, c->self), (enum casing)c->how));
 }
 
-/* The filter of that name, whose text is markup no more. */
+/* The filter of that name, whose result is no markup. */
 static struct value filter_title(struct machine* m, struct call* c) {
 	return value_string(with_case(m, string_markup(m, value_show(m, c->self), false), EACH_WORD_OF_FILTER));
 }
@@ -72,7 +74,7 @@ enum {
 	NUMBERS = UTF8_CATEGORY(ND) | UTF8_CATEGORY(NL) | UTF8_CATEGORY(NO)
 };
 
-/* how: of which categories all characters are */
+/* how: the categories that all characters must have */
 static struct value all_are(struct machine* m, struct call* c) {
 	(void)m;
 	const struct string* const s = c->self.string;
@@ -100,7 +102,7 @@ static struct value is_ascii(struct machine* m, struct call* c) {
 	return value_boolean(at == s->size);
 }
 
-/* Some letter has a case, and changing to the case `how` changes nothing. */
+/* True when some letter has a case, and changing case by `how` changes nothing. */
 static struct value all_in_case(struct machine* m, struct call* c) {
 	const struct string* const s = value_show(m, c->self);
 	bool cased = false;
@@ -122,7 +124,7 @@ static struct value strip(struct machine* m, struct call* c) {
 	return value_string(string_strip(m, value_show(m, c->self), set, c->how & LEFT, c->how & RIGHT));
 }
 
-/* Bytes [*start, *end) of the characters that the arguments start and end name. */
+/* Bytes [*start, *end) of the characters named by the arguments start and end. */
 static void byte_range(struct machine* m, const struct string* s, struct value start, struct value end,
                        size_t range[2]) {
 	const int64_t n = string_length(m, s);
@@ -166,7 +168,7 @@ static struct value remove_end(struct machine* m, struct call* c) {
 
 /* ---- finding ------------------------------------------------------------------------------ */
 
-/* how: the last; failing where there is none */
+/* how: the last one; fails if there is none */
 enum { LAST = 1, FAILING = 2 };
 
 /* The character where `sub` lies first or last, or -1. */
@@ -255,7 +257,7 @@ static void split_words(struct machine* m, const struct string* s, int64_t most,
 	}
 }
 
-/* At most so many times, from the right or the left. */
+/* Splits at most so many times, from the right or the left. */
 static void split_at(struct machine* m, const struct string* s, const struct string* by, int64_t most,
                      bool right, struct list* list) {
 	size_t start = 0, end = s->size;
@@ -292,7 +294,7 @@ static bool ends_line(uint32_t code) {
 	       code == 0x2028 || code == 0x2029;
 }
 
-/* The lines, without what ends them unless `keep`. */
+/* The lines, with their line breaks if `keep`. */
 static struct list* string_lines(struct machine* m, const struct string* s, bool keep) {
 	struct list* const lines = value_list(m, LIST).list;
 	size_t start = 0;
@@ -370,7 +372,7 @@ static struct value filter_indent(struct machine* m, struct call* c) {
 	return value_string(builder_end(&b));
 }
 
-/* Methods are of strings, and filters are asked of anything, which is shown first. */
+/* Methods belong to strings. Filters take any value, which is printed first. */
 const struct routine text_routines[] = {
     {"lower", FILTER | OF(STRING), change_case, LOWER, 0, {NULL}},
     {"casefold", OF(STRING), change_case, LOWER, 0, {NULL}},

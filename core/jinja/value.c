@@ -82,7 +82,7 @@ void value_check_defined(struct machine* m, struct value v) {
 
 /* ---- equality and order ------------------------------------------------------------------- */
 
-/* Numbers of any two kinds: -1, 0, 1, or 2 where one is no number. */
+/* Compares numbers of any two kinds: -1, 0, 1, or 2 if one is no number. */
 static int number_order(struct value a, struct value b) {
 	if (a.kind != FLOAT && b.kind != FLOAT)
 		return value_whole(a) < value_whole(b) ? -1 : value_whole(a) > value_whole(b);
@@ -150,7 +150,7 @@ int value_order(struct machine* m, struct value a, struct value b, const char* s
 	return order;
 }
 
-/* By insertion: lists are short, and every move is counted as work. */
+/* Sorts by insertion: lists are short, and every move counts as work. */
 void value_sort(struct machine* m, struct entry* entry, int n, bool reverse) {
 	for (int i = 1; i < n; i++) {
 		const struct entry moved = entry[i];
@@ -185,7 +185,7 @@ static bool same_key(struct machine* m, struct value a, struct value b) {
 	return a.kind != STRING && b.kind != STRING && value_equal(m, a, b);
 }
 
-/* One by one: dicts are small, and keys looked at are counted as work. */
+/* Searches one by one: dicts are small, and each key counts as work. */
 struct value* dict_find(struct machine* m, const struct dict* d, struct value key) {
 	if (!value_is_key(key))
 		machine_fail(m, "unhashable type: '%s'", value_type(key));

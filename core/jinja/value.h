@@ -1,11 +1,11 @@
-/* Values, as Python has them, for templates: immutable but for namespaces and iterators. */
+/* Python's values for templates, immutable except namespaces and iterators. */
 #ifndef SWIFTLET_CORE_JINJA_VALUE_H
 #define SWIFTLET_CORE_JINJA_VALUE_H
 
 #include "core/jinja/marked.h"
 
 enum kind {
-	ABSENT, /* no value at all: an argument that was not given */
+	ABSENT, /* no value: an argument that was not given */
 	UNDEFINED,
 	NONE,
 	BOOLEAN,
@@ -15,8 +15,8 @@ enum kind {
 	LIST,
 	TUPLE,
 	RANGE,    /* a list that prints as range(…) */
-	VIEW,     /* what dict.items(), keys() and values() give: a list without an index */
-	ITERATOR, /* what map, select… give: a list that is read once */
+	VIEW,     /* the result of dict.items(), keys() and values(): a list without an index */
+	ITERATOR, /* the result of map, select…: a list that can be read once */
 	DICT,
 	NAMESPACE,
 	LOOP,
@@ -26,7 +26,7 @@ enum kind {
 
 struct value {
 	enum kind kind;
-	uint8_t of;  /* UNDEFINED: the kind of what has no such attribute, ABSENT for a name */
+	uint8_t of;  /* UNDEFINED: the kind of the value that lacks the attribute; ABSENT for a name */
 	bool unsafe; /* UNDEFINED: the sandbox keeps it */
 	union {
 		bool boolean;
@@ -60,7 +60,7 @@ struct dict { /* in the order of first insertion */
 /* Arguments of a call. */
 struct arguments {
 	struct list place;
-	struct dict named; /* as they came: one name may be there twice */
+	struct dict named; /* in the order they came; a name may occur twice */
 };
 
 struct function {
@@ -79,7 +79,7 @@ static inline struct value value_string(const struct string* s) {
 static inline struct value value_undefined(const struct string* name) {
 	return (struct value){.kind = UNDEFINED, .string = name};
 }
-/* An empty one of the kinds LIST to ITERATOR. */
+/* An empty value of the kinds LIST to ITERATOR. */
 struct value value_list(struct machine*, enum kind);
 void list_add(struct machine*, struct list*, struct value);
 void list_add_all(struct machine*, struct list*, const struct list* more);
@@ -87,12 +87,12 @@ struct value value_dict(struct machine*);
 
 struct value value_function(struct machine*, struct value self, const struct routine*);
 
-/* NULL when there is none. Fails on a key that cannot be one (a list). */
+/* NULL without one. Fails on a key that cannot be one (a list). */
 struct value* dict_find(struct machine*, const struct dict*, struct value key);
 struct value* dict_find_name(struct machine*, const struct dict*, const struct string* name);
 void dict_set(struct machine*, struct dict*, struct value key, struct value);
 void dict_set_all(struct machine*, struct dict*, const struct dict* more);
-/* Behind the others, whether the key is there or not. */
+/* Appends an entry, even if the key exists. */
 void dict_add(struct machine*, struct dict*, struct value key, struct value);
 bool value_is_key(struct value);
 
@@ -103,14 +103,15 @@ bool value_is_whole(struct value);    /* bool or int */
 int64_t value_whole(struct value);    /* of such a one */
 bool value_truth(struct value);
 bool value_equal(struct machine*, struct value, struct value);
-/* -1, 0, 1, or 2 when the two are no larger and no smaller; fails when they do not compare at all. */
+/* -1, 0, 1, or 2 when neither is larger; fails when they cannot be compared. */
 int value_order(struct machine*, struct value, struct value, const char* sign);
 bool value_in(struct machine*, struct value, struct value container);
-/* What is iterable as a list: itself where it is one, so not to be changed. Reads an iterator out. */
+/* An iterable as a list: itself if it is one, so the caller must not change it. Reads an iterator to its
+ * end. */
 const struct list* value_items(struct machine*, struct value);
 /* len(); -1 when there is none. */
 int64_t value_length(struct machine*, struct value);
-/* Fails with Undefined's message, or with the sandbox's, where the value is undefined. */
+/* Fails with Undefined's message, or the sandbox's, if the value is undefined. */
 void value_check_defined(struct machine*, struct value);
 
 /* str() and repr(). */
@@ -120,11 +121,11 @@ void value_write_repr(struct builder*, struct value);
 /* As Python's repr writes it; the size. */
 int float_text(double, char out[40]);
 
-/* A value of a JSON text, whose strings are foreign unless trusted (struct jinja_call). Fails naming `what`.
- */
+/* A value from a JSON text. Its strings are foreign unless trusted (struct jinja_call). Fails with a message
+ * that names `what`. */
 struct value json_value(struct machine*, const char* text, size_t size, const char* what,
                         const char* trusted_member, const char* trusted_words);
-/* How lists and dicts are written: as json.dumps, or as Python's repr. */
+/* How lists and dicts are printed: as json.dumps, or as Python's repr. */
 struct style {
 	bool json, ascii, sort;
 	const struct string* indent; /* of one level, or NULL: all on one line */

@@ -1,8 +1,8 @@
-/* The `adapter` drafter: the model's first blocks, and a trained layer with a cache of its own after them
+/* The `adapter` drafter: the model's first blocks, followed by a trained layer with a cache of its own
  * (Kangaroo, Liu et al. 2024).
  *
- * It has to see the state of every token of the text: the prompt's as they are prefilled, and what
- * verification brought beyond what was drafted with the next round's first pass. */
+ * It needs the state of every token of the text. It takes the prompt's states during the prefill. Tokens that
+ * verification brought beyond the draft go with the next round's first pass. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@ enum { ADAPTER_ROWS = PREFILL_CHUNK > MAX_DRAFT + 3 ? PREFILL_CHUNK : MAX_DRAFT 
 struct adapter_state {
 	struct chain chain;
 	struct segment segment;
-	float* in; /* (MAX_DRAFT + 3, dim) states: of committed tokens that it has not seen, and the new row's */
+	float*
+	    in; /* (MAX_DRAFT + 3, dim) states of committed tokens that it has not processed, and the new row's */
 	int n_behind; /* the former */
 	int rows;     /* pending in its cache */
 	int filled;   /* of the pass that is under way */
@@ -44,7 +45,7 @@ static void* adapter_open(const struct method_drafter_setup* setup) {
 	return NULL;
 }
 
-/* Rows from given states; only the last one's result is wanted, if any. */
+/* Rows from given states. At most the last one's result is wanted. */
 static void side_pass(struct adapter_state* a, const float* state, int n, uint8_t want, struct pass* pass) {
 	struct cache* side = a->chain.setup.side;
 	a->filled = n;
@@ -81,7 +82,7 @@ static void adapter_read(void* state, int n, struct pass* pass) {
 
 /* ---- a round ------------------------------------------------------------------------------ */
 
-/* The states that it has not seen, and the new row's. */
+/* The states that it has not processed, and the new row's. */
 static void step_pass(struct adapter_state* a, struct pass* pass) {
 	struct chain* c = &a->chain;
 	const size_t dim = (size_t)c->setup.shape->dim;
@@ -125,7 +126,7 @@ static void adapter_take(void* state) {
 	}
 }
 
-/* It keeps what it has seen of the path; the rest of it comes first next time. The tree is a chain. */
+/* Keeps the part of the path that it has processed; the rest comes first next time. The tree is a chain. */
 static void adapter_see(void* state, const struct tree* tree, const struct verdict* verdict,
                         const struct result* out) {
 	struct adapter_state* a = state;

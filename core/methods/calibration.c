@@ -1,5 +1,5 @@
-/* Calibration of a standalone method before its rounds: a mask by dynamic programming, an exit by its cost,
- * the costs for the rule gain. */
+/* Calibrates a standalone method before its rounds: a mask by dynamic programming, an exit by its cost, the
+ * costs for the rule gain. */
 #include <math.h>
 
 #include "core/decode/session.h"
@@ -34,7 +34,7 @@ int standalone_given_exit(const struct standalone* m) {
 	return m->options->exit_block > 0 ? m->options->exit_block : e->probe.weight ? e->probe.exit_block : 0;
 }
 
-/* Exits are measured once 17 tokens are there, and again when there are four times as many. */
+/* Measures exits once there are 17 tokens, and again when there are four times as many. */
 static bool begin_exits(struct standalone* m, const struct session_view* view) {
 	const int generated = view->n_text - view->n_prompt, n = least(generated, EXIT_ROWS + 1),
 	          from = view->n_text - n;
@@ -51,8 +51,8 @@ static bool begin_exits(struct standalone* m, const struct session_view* view) {
 	return true;
 }
 
-/* Under rejection sampling the drafts decide the text, and one seed has to give one text: costs then come
- * from bytes, not from the clock. */
+/* With rejection sampling the drafts decide the text, and one seed has to give one text. Costs then come from
+ * bytes, not from the clock. */
 static struct cost_model costs_of(const struct standalone* m) {
 	return m->options->rejection ? cost_by_bytes(&m->engine->cost) : m->engine->cost;
 }

@@ -1,4 +1,4 @@
-/* Rows up to the span, and the `skip` drafter: the model's own steps with some sub-layers left out. */
+/* Makes rows up to the span; and the `skip` drafter, which leaves out sub-layers of the model's own steps. */
 #include "core/methods/chain.h"
 
 #include <stdlib.h>

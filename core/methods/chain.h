@@ -2,11 +2,10 @@
  *
  *     row up to the span (→ another pass of the drafter's) → step → row …  → the rows not yet run → verify
  *
- * A step is one more row through the sub-layers below `span`, the mask's left out; what it says of the next
- * token is the drafter's business: the model's head (skip: chain.c), a trained one (exit.c), an adapter
- * (adapter.c). Rows that ran up to an exit may be kept: verification goes on from there for all of the tree's
- * rows (LayerSkip, section 4.3.3), after those that were drafted last, or beside the chain, have run up to
- * it. */
+ * A step runs one more row through the sub-layers below `span`, without those of the mask. The drafter turns
+ * its state into the next token: by the model's head (skip: chain.c), a trained one (exit.c), or an adapter
+ * (adapter.c). Rows that ran up to an exit may be kept. Then verification continues from there for all of the
+ * tree's rows (LayerSkip, section 4.3.3), after the last and the alternative rows have run up to it. */
 #ifndef SWIFTLET_CORE_METHODS_CHAIN_H
 #define SWIFTLET_CORE_METHODS_CHAIN_H
 
@@ -14,7 +13,7 @@
 #include "core/methods/exit_heads.h"
 #include "core/methods/method_drafter.h"
 
-/* What chains are made with; all of it the caller's, for as long as the drafter is open. */
+/* What chains are made with. All of it is the caller's, and has to live as long as the drafter is open. */
 struct chain_setup {
 	const struct model_shape* shape;
 	bool reuse;               /* of what ran below the span */
@@ -30,32 +29,33 @@ struct chain {
 	const struct mask* skip; /* of them left out; NULL: none */
 	struct segment segment;
 	int32_t root;
-	int rows, steps;                 /* of this round: run up to the span; results */
-	bool second;                     /* the last row's step waits for a pass of the drafter's */
+	int rows, steps;                 /* rows of this round that have run up to the span; results */
+	bool second;                     /* the last row's step waits for a pass of the drafter's own */
 	struct result result[MAX_DRAFT]; /* (steps) */
 	uint8_t want[MAX_DRAFT];
 	int32_t token[MAX_ROWS], parent[MAX_ROWS]; /* (rows) */
 	int32_t pending[MAX_ROWS];                 /* by row of the tree: such a row */
-	float* hidden;                             /* (MAX_DRAFT + 2, dim) after the span; NULL: not kept */
-	float* logits;                             /* (MAX_DRAFT, vocab); NULL: not kept */
-	float* prompt; /* (PREFILL_CHUNK, dim) of the prompt's rows after the span; NULL: not wanted */
+	float* hidden; /* (MAX_DRAFT + 2, dim) states after the span; NULL: not kept */
+	float* logits; /* (MAX_DRAFT, vocab); NULL: not kept */
+	float* prompt; /* (PREFILL_CHUNK, dim) states of the prompt's rows after the span; NULL: not wanted */
 };
 
-/* A drafter's state of so many bytes, zeros but for the chain that it begins with; NULL on no memory. */
+/* Allocates a drafter's state of this many bytes, zeros except the chain at its beginning; NULL on no
+ * memory. */
 void* chain_open(size_t size, const struct chain_setup*);
 void chain_close(void* state);
-/* A round begins after the cache's committed tokens; the pointers are good until it ends. */
+/* Begins a round after the cache's committed tokens. The pointers are valid until it ends. */
 void chain_start(struct chain*, int32_t root, int span, const struct mask* skip, const struct segment*);
-/* The next row. head: it runs the model's own. */
+/* Fills a pass for the next row. head: it runs the model's own head. */
 void chain_row_pass(struct chain*, bool head, struct pass*);
-/* The wants of the step at hand, which asks this result for them. */
+/* What the present step wants of its result. */
 uint8_t chain_ask(struct chain*, struct result*);
 /* Its result is there. */
 void chain_step(struct chain*);
 
-/* A pass of the tree's rows that have to run up to the span before it can be verified; false: none. */
+/* A pass of the tree's rows that must run up to the span before verification; false: there are none. */
 bool chain_rest_pass(struct chain*, const struct tree*, struct pass*);
-/* The verify pass, which goes on from the span where rows are kept. */
+/* The verify pass, which continues from the span if rows are kept. */
 void chain_verify_pass(struct chain*, struct round*, const struct tree*, uint8_t wants, struct pass*);
 
 #endif

@@ -1,5 +1,5 @@
-/* The `exit` drafter: the model's first blocks, and its own head (LayerSkip, Elhoushi et al. 2024) or one
- * that was trained for the exit (PPD, Zhang et al. 2024). */
+/* The `exit` drafter: the model's first blocks with its own head (LayerSkip, Elhoushi et al. 2024), or with a
+ * head trained for the exit (PPD, Zhang et al. 2024). */
 #include "core/methods/chain.h"
 #include "kernels/sample.h"
 
@@ -9,12 +9,12 @@ static void* exit_open(const struct method_drafter_setup* setup) {
 	return chain_open(sizeof(struct chain), &chain);
 }
 
-/* Whether a trained head stands in for the model's at this exit. */
+/* True when a trained head replaces the model's at this exit. */
 static bool is_trained(const struct chain* c) {
 	return c->setup.heads && c->setup.heads->weight[c->span / 2];
 }
 
-/* What the trained head says of the newest row. */
+/* The trained head's choices for the newest row. */
 static void ask_head(struct chain* c, struct pass* pass) {
 	struct exit_heads* heads = c->setup.heads;
 	struct result* out = &c->result[c->steps];
@@ -27,7 +27,7 @@ static void ask_head(struct chain* c, struct pass* pass) {
 	exit_heads_fill(heads, c->span / 2, last, 1, want, out, pass);
 }
 
-/* The head's pass knows no positions: its choices with the sampler's noise for the token that comes. */
+/* The head's pass has no position. So the sampler's noise for the coming token is added to its choices. */
 static void draw_token(struct chain* c) {
 	const int vocab = c->setup.shape->vocab;
 	struct result* out = &c->result[c->steps];

@@ -112,7 +112,7 @@ static void offer(struct exit_choice* c, double rate, int block, int steps, int 
 	c->children = children;
 }
 
-/* v(n + 1), as far as `run` of its rows did not run up to the exit, e of a step, before. */
+/* The cost of n + 1 rows if `run` of them ran up to the exit before, which is the share e of a step. */
 static double verify_cost(const struct cost_model* cost, bool reuse, double e, double run, int n) {
 	const double whole = cost_verify(cost, n + 1);
 	return reuse ? run * e + whole * (1 - e) : whole;

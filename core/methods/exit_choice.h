@@ -1,16 +1,15 @@
-/* Chooses by measured cost where to leave the model early, and how far to draft from there.
+/* Chooses by measured cost at which block to leave the model early, and how far to draft from there.
  *
- * How often an exit's choices are the target's is measured on generated text, all exits in one go over it:
- * rows run up to the first exit, give their choices, and go on to the next. Looked at again when the text is
- * four times as long. The exit drafts whose tokens over cost are most. With e and h the shares of its blocks
- * and of the head in a plain step, a the share of its first choices that are right, and p that of its k
- * likeliest, these are, where verification goes on from the exit,
+ * It measures on generated text how often an exit's choices are the target's, for all exits at once: rows run
+ * up to the first exit, give their choices, and go on to the next. It measures again when the text is four
+ * times as long. The exit with the most tokens over cost drafts. With e and h the shares of its blocks and of
+ * the head in a plain step, a the share of its first choices that are right, and p that of its k likeliest,
+ * tokens over cost are, if verification continues from the exit,
  *
  *     a chain of d steps:     (1 + a + … + a^d) / (d·(e + h) + e + v(d + 1)·(1 - e))
  *     k children, one step:   (1 + p) / (e + h + v(k)·e + v(k + 1)·(1 - e))
  *
- * and where it does not (no reuse) the same with v(d + 1), v(k + 1) of the whole for what follows the drafts.
- */
+ * and if it does not (no reuse) the same with v(d + 1) or v(k + 1) for what follows the drafts. */
 #ifndef SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
 #define SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
 
@@ -27,7 +26,7 @@ struct exit_choice {
 	double hits[EXITS][TREE_RANKS];  /* rows whose target token was among the k + 1 likeliest */
 	int64_t measured_at;             /* tokens that had been generated */
 	int exit_block, steps, children; /* chosen */
-	double rate;                     /* tokens over cost that is expected of it; 0: nothing known */
+	double rate;                     /* expected tokens over cost; 0: unknown */
 
 	/* the measurement under way */
 	int exit, n;          /* of block[]; rows */
@@ -41,21 +40,19 @@ struct exit_choice {
 	int32_t row[EXIT_ROWS];
 };
 
-/* The exits that are looked at: only `given` where it is not 0, else some between the first and last block.
- */
+/* The exits to measure: only `given` unless it is 0, else some between the first and last block. */
 void exit_choice_open(struct exit_choice*, int blocks, int given);
-/* Looks only at exits that have a trained head, at most EXITS of them; there is one at least. */
+/* Measures only exits that have a trained head, at most EXITS of them. There must be one. */
 void exit_choice_keep(struct exit_choice*, const struct heads*);
-/* Measures on the n <= EXIT_ROWS + 1 tokens after `base`, all committed but the last; nothing may be pending.
- * The sampler is the text's own, or NULL. Trained heads are asked where there are some (NULL: none; without
- * noise then), from states (EXIT_ROWS, dim) that are written to `state`. Begins; the next pass; takes its
- * results, true when it was the last. The arrays stay the caller's. */
+/* Measures on the n <= EXIT_ROWS + 1 tokens after `base`, which are committed except the last; nothing may be
+ * pending. The sampler is the text's own, or NULL. Trained heads, if given (then without noise), read states
+ * (EXIT_ROWS, dim) that are written to `state`. Begins; the next pass; takes its results, true after the
+ * last. The arrays stay the caller's. */
 void exit_choice_begin(struct exit_choice*, struct cache*, const int32_t* token, int base, int n,
                        const struct sampler*, struct exit_heads*, float* state);
 void exit_choice_fill(struct exit_choice*, struct pass*);
 bool exit_choice_take(struct exit_choice*);
-/* Chooses, of `steps` and `children` those that are not given (0); children < 0: none, it is a chain. most:
- * steps. */
+/* Chooses those of `steps` and `children` that are not given (0); children < 0: a chain. most: steps. */
 void exit_choice_make(struct exit_choice*, const struct cost_model*, bool reuse, int steps, int children,
                       int most);
 

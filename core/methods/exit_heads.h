@@ -1,5 +1,5 @@
-/* Trained heads behind early blocks: what they say of states that were tapped there. A head (dim, dim) goes
- * before the model's own output matrix, which a pass applies. */
+/* Trained heads behind early blocks, which turn states tapped there into tokens. A head (dim, dim) precedes
+ * the model's own output matrix, which a pass applies. */
 #ifndef SWIFTLET_CORE_METHODS_EXIT_HEADS_H
 #define SWIFTLET_CORE_METHODS_EXIT_HEADS_H
 
@@ -19,8 +19,8 @@ struct exit_heads {
 	struct segment segment;
 };
 
-/* The pass over the scratch cache, whose rows the caller discards, that tells what the head after so many
- * blocks says of state (n, dim). */
+/* A pass over the scratch cache with the head after so many blocks, for states (n, dim). The caller discards
+ * its rows. */
 void exit_heads_fill(struct exit_heads*, int blocks, const float* state, int n, const uint8_t* want,
                      struct result* out, struct pass*);
 

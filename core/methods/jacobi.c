@@ -1,4 +1,4 @@
-/* The `jacobi` drafter: a window of guesses, all positions at once; what the target says at a guess is the
+/* The `jacobi` drafter: a window of guesses for all positions at once. The target's answer to a guess is the
  * next guess for the position after it (Santilli et al. 2023). */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static void* jacobi_open(const struct method_drafter_setup* setup) {
 	return g;
 }
 
-/* The window starts as the prompt's last token, over and over. */
+/* The window starts as repetitions of the prompt's last token. */
 static void jacobi_begin(void* state, const struct drafter_text* text) {
 	struct jacobi* g = state;
 	for (int i = 0; i < g->most; i++)

@@ -1,4 +1,4 @@
-/* The table of states, a column at a time; layer_programming.h has the recurrence. */
+/* Fills the table of states column by column; layer_programming.h has the recurrence. */
 #include "core/methods/layer_programming.h"
 
 #include <math.h>
@@ -35,8 +35,8 @@ void layer_programming_begin(struct layer_programming* p, struct cache* cache, i
 	memset(p->mask, 0, (size_t)(size + 1) * sizeof *p->mask);
 }
 
-/* The first block runs from the embedding, for nothing skipped; then each sub-layer but the last block's on
- * the states of all numbers. */
+/* The first block runs from the embedding, with nothing skipped. Then each sub-layer, except the last
+ * block's, runs on the states of all numbers. */
 void layer_programming_fill(struct layer_programming* p, struct pass* pass) {
 	const int end = p->s == 0 ? 2 : p->s + 1;
 	p->segment.n = p->count = least(p->reach + 1 - p->j, MAX_ROWS);
@@ -58,8 +58,8 @@ static double distance(const struct layer_programming* p, const float* x, const 
 	return 1 - xy / sqrt(xx * yy);
 }
 
-/* Sub-layer s has been run on every state: each j keeps the better of running and skipping it. From the
- * largest j down, so that what j - 1 was before is still there. */
+/* Sub-layer s has run on every state. Each j keeps the better of running and skipping it. j falls, so that
+ * the state of j - 1 is still the old one. */
 static void choose_state(struct layer_programming* p) {
 	const size_t bytes = (size_t)p->dim * sizeof(float);
 	const float* full = at(p, p->ran, 0); /* nothing skipped */

@@ -27,7 +27,8 @@ static double score_row(const struct problem* p, const double* w, int i) {
 	return z;
 }
 
-/* The loss; its slope where there is a vector for it. Both vectors are the minimiser's own: stride 1. */
+/* The loss, and its gradient if there is a vector for it. Both vectors are the minimiser's own, with stride
+ * 1. */
 static double loss(const gsl_vector* v, const struct problem* p, gsl_vector* slope) {
 	double value = 0;
 	const double* w = v->data;

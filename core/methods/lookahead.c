@@ -1,6 +1,6 @@
-/* The `lookahead` drafter: a window of W columns and N - 1 levels of guesses, whose columns are n-grams; a
- * pool keeps them by first token, and those that begin with the root are candidates (Fu et al. 2024). Each
- * column hangs below its predecessor's first level, so that the window is a tree. */
+/* The `lookahead` drafter (Fu et al. 2024): a window of W columns and N - 1 levels of guesses, whose columns
+ * are n-grams. A pool keeps n-grams by first token, and those that begin with the root are candidates. Each
+ * column hangs below the first level of the one before it, so that the window is a tree. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ struct kept_grams {
 struct lookahead {
 	int vocab;
 	struct gram column[COLUMNS]; /* the window's */
-	int last[COLUMNS];           /* the row of its last token in the tree at hand; -1: not in it */
+	int last[COLUMNS];           /* the row of its last token in the present tree; -1: not in it */
 	struct kept_grams pool[];    /* (vocab) */
 };
 
@@ -31,7 +31,7 @@ static void* lookahead_open(const struct method_drafter_setup* setup) {
 	return g;
 }
 
-/* The levels start as the prompt's last tokens, over and over. */
+/* The levels start as repetitions of the prompt's last tokens. */
 static void lookahead_begin(void* state, const struct drafter_text* text) {
 	struct lookahead* g = state;
 	const int n = text->n_prompt;
@@ -62,7 +62,7 @@ static void lookahead_grow(void* state, struct tree* tree, int depth) {
 	grow_window(g, tree, depth);
 }
 
-/* The newest comes first; one that is known moves there. */
+/* The newest n-gram comes first. A known one moves to the front. */
 static void keep_gram(struct kept_grams* kept, const struct gram* gram) {
 	int at = 0;
 	while (at < kept->n && memcmp(&kept->gram[at], gram, sizeof *gram) != 0)

@@ -1,10 +1,10 @@
-/* The table, and what each row needs of a model. */
+/* The table of methods, and what each needs of a model. */
 #include "core/methods/method.h"
 
-/* Thresholds and lengths are the papers': SWIFT's code (0.8, 25), Draft & Verify (12), CLaSp (0.7),
+/* Thresholds and lengths come from the papers: SWIFT's code (0.8, 25), Draft & Verify (12), CLaSp (0.7),
  * AdaSPEED's appendix (0.8), Kangaroo section 4.1 (0.6, 6). */
 const struct method methods[SWIFTLET_METHODS] = {
-    /* what followed the last tokens earlier in the text (prompt lookup) */
+    /* the tokens that followed the last ones earlier in the text (prompt lookup) */
     [SWIFTLET_NGRAM] = {&ngram_drafter, .most = 10},
     /* a window of guesses, all positions at once (parallel decoding) */
     [SWIFTLET_JACOBI] = {&jacobi_drafter, .most = 8},
@@ -21,7 +21,7 @@ const struct method methods[SWIFTLET_METHODS] = {
     [SWIFTLET_CLASP] = {&skip_drafter, MASK_PROGRAMMED, TREE_CHAIN, STOP_MARGINAL, 0.7f, .most = 25},
     /* the first --exit-block blocks and the head, --speculations steps */
     [SWIFTLET_LAYERSKIP] = {&exit_drafter},
-    /* an exit's drafts until their joint chance is too low */
+    /* an exit's drafts until their joint probability is too low */
     [SWIFTLET_ADASPEED] = {&exit_drafter, MASK_NONE, TREE_CHAIN, STOP_PRODUCT, 0.8f, .adapts = true},
     /* an exit with a trained adapter (--adapter), double early exit */
     [SWIFTLET_KANGAROO] = {&adapter_drafter, MASK_NONE, TREE_CHAIN, STOP_MARGINAL, 0.6f, .at_most = true,

@@ -1,8 +1,8 @@
-/* The methods: who drafts, when drafting stops, what is verified. How it is accepted is a choice of the
- * caller's for all of them.
+/* The methods: which drafter drafts, when drafting stops, and what is verified. The caller chooses the rule
+ * of acceptance for any method.
  *
- * One table has a row for each method that a paper or a baseline gives its name to; `auto`, `swift` and
- * `vanilla` are the session's own (core/decode), the others drive it (standalone.h). */
+ * A table has a row for each method that is named by a paper or a baseline. The session itself implements
+ * `auto`, `swift` and `vanilla` (core/decode); the others drive it (standalone.h). */
 #ifndef SWIFTLET_CORE_METHODS_METHOD_H
 #define SWIFTLET_CORE_METHODS_METHOD_H
 
@@ -10,13 +10,13 @@
 #include "core/methods/method_drafter.h"
 #include "core/methods/stop.h"
 
-/* MASK_RANDOM, MASK_GIVEN: whoever opens the session, or uses it, sets one. */
+/* MASK_RANDOM, MASK_GIVEN: the session's owner sets one. */
 enum method_mask { MASK_NONE, MASK_UNIFORM, MASK_RANDOM, MASK_GIVEN, MASK_PROGRAMMED };
 
 enum method_tree {
 	TREE_CHAIN,
-	TREE_WIDE,     /* SWIFT's: beside each step's token its alternatives */
-	TREE_CHILDREN, /* some of the likeliest at each step: ppd's */
+	TREE_WIDE,     /* SWIFT's tree: each step's token and its alternatives */
+	TREE_CHILDREN, /* the likeliest tokens of each step: ppd's tree */
 	TREE_GUESSED   /* as the drafter has it, and whole */
 };
 
@@ -26,7 +26,7 @@ struct method {
 	enum method_tree tree;
 	enum stop_rule stop;
 	float threshold; /* of the stop rule */
-	bool at_most;    /* a chance that equals it ends the chain too */
+	bool at_most;    /* a probability that equals the threshold also ends the chain */
 	bool adapts;
 	int most; /* draft steps a round; 0: by cost, or --max-draft */
 };
@@ -37,17 +37,17 @@ static inline const struct method* method_of(const struct swiftlet_options* opti
 	return &methods[options->method];
 }
 
-/* Whether the drafter's rows end at an exit. */
+/* True when the drafter's rows end at an exit. */
 static inline bool method_has_exit(const struct method* method) {
 	return method->drafter == &exit_drafter || method->drafter == &adapter_drafter;
 }
 
-/* Draft steps a round at most, --max-draft where neither options nor method say. */
+/* Draft steps a round at most; --max-draft unless the options or the method set another number. */
 int method_most(const struct swiftlet_options*);
-/* Whether a model, with the auxiliary weights that were opened beside it, has what the method needs, a mask
- * aside; else a sentence that says what is missing and how it is made. */
+/* True when a model with its opened auxiliary weights has what the method needs, except a mask; otherwise the
+ * error says what is missing and how to make it. */
 bool method_has_auxiliary_weights(const struct method*, const struct engine*, struct error*);
-/* The same for the whole of what the options ask for: exits, children, acceptance. */
+/* The same for all that the options ask for: exits, children, acceptance. */
 bool method_check(const struct swiftlet_options*, const struct engine*, struct error*);
 
 #endif

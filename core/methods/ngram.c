@@ -1,4 +1,4 @@
-/* The `ngram` drafter: what followed the first earlier place where the text's last 3, 2 or 1 tokens stand
+/* The `ngram` drafter: the tokens that followed the first earlier place with the text's last 3, 2 or 1 tokens
  * (prompt lookup decoding, Saxena 2023). */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void ngram_begin(void* state, const struct drafter_text* text) {
 	ngram_append(state, text->prompt, text->n_prompt);
 }
 
-/* Where the text's last `size` tokens stand first, or -1; not at the end itself. */
+/* The first place of the text's last `size` tokens, except the end itself, or -1. */
 static int find_gram(const int32_t* text, int n, int size) {
 	for (int at = 0; at + size < n; at++)
 		if (memcmp(text + at, text + n - size, (size_t)size * sizeof *text) == 0)

@@ -1,4 +1,4 @@
-/* Samples in a ring, fitted anew now and then. */
+/* Keeps samples in a ring and refits the probe now and then. */
 #include "core/methods/probe.h"
 
 #include <stdlib.h>
@@ -25,10 +25,6 @@ void probe_end(struct probe* p) {
 	free(p->weight);
 	free(p->x);
 	free(p->y);
-}
-
-size_t probe_bytes(const struct probe* p) {
-	return p->x ? PROBE_SAMPLES * (size_t)p->dims * sizeof *p->x : 0;
 }
 
 float probe_chance(const struct probe* p, const float* x) {

@@ -1,6 +1,6 @@
-/* A probe: the chance that a draft step is right, by logistic regression on what it was drafted from
- * (AdaSPEED, section II.B). Read from a file, or learned on-line from what verification said of the newest
- * steps. */
+/* A probe: the probability that a draft step is right, by logistic regression on the hidden state that it was
+ * drafted from (AdaSPEED, section II.B). It is read from a file, or learned from the verification of the
+ * newest steps. */
 #ifndef SWIFTLET_CORE_METHODS_PROBE_H
 #define SWIFTLET_CORE_METHODS_PROBE_H
 
@@ -14,7 +14,7 @@ struct probe {
 	int dims;
 	float* weight; /* (dims) */
 	float bias;
-	bool known; /* else a step's chance is its probability */
+	bool known; /* otherwise a step's own probability is used */
 	bool fixed; /* read from a file */
 	float* x;   /* (PROBE_SAMPLES, dims) */
 	uint8_t* y;
@@ -22,13 +22,12 @@ struct probe {
 	int since_fit;
 };
 
-/* weight (dims): what was read from a file; NULL: it is learned. False on no memory; close in any case. */
+/* weight (dims): read from a file; NULL: it is learned. False on no memory; close in any case. */
 bool probe_start(struct probe*, int dims, const float* weight, float bias);
 void probe_end(struct probe*);
-size_t probe_bytes(const struct probe*); /* 0 before it is started */
 float probe_chance(const struct probe*, const float* x);
 void probe_see(struct probe*, const float* x, bool right);
-/* Whether enough is new for a fit, and the fit. */
+/* True when there are enough new samples for a fit; and the fit. */
 bool probe_is_due(const struct probe*);
 void probe_fit(struct probe*);
 

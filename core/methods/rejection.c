@@ -4,7 +4,7 @@
 #include "kernels/noise.h"
 #include "kernels/sample.h"
 
-/* Keys apart from the sampler's own noise. */
+/* These keys differ from those of the sampler's own noise. */
 static const uint64_t other_key = 0x5eed0fd1ce5c0de5u;
 
 /* Uniform in [0, 1), 53 bits. */
@@ -25,7 +25,7 @@ static void divide(float* x, int n, double by) {
 		x[v] = (float)((double)x[v] / by);
 }
 
-/* p = normalised max(p - q, 0). Where nothing is left, p and q are equal up to rounding: p stays. */
+/* p = normalised max(p - q, 0). If nothing is left, p and q were equal up to rounding, and p stays. */
 static void subtract(float* p, const float* q, int vocab) {
 	double left = 0;
 	for (int v = 0; v < vocab; v++)
@@ -36,7 +36,7 @@ static void subtract(float* p, const float* q, int vocab) {
 		p[v] = p[v] > q[v] ? (float)((double)(p[v] - q[v]) / left) : 0;
 }
 
-/* Takes the token out of a distribution; false when it held all there was. */
+/* Removes the token from a distribution; false when it held all the probability. */
 static bool take_out(float* x, int vocab, int32_t token) {
 	x[token] = 0;
 	const double left = sum_of(x, vocab);
@@ -60,7 +60,7 @@ static int32_t token_from(const float* p, int vocab, double u) {
 	return last;
 }
 
-/* The child that is accepted, or -1; p is then what the token comes from. */
+/* The accepted child, or -1; p is then the distribution that the token comes from. */
 static int try_children(const struct tree* tree, int row, bool drawn, uint64_t position,
                         const struct rejection* r) {
 	uint32_t index = 0;

@@ -1,4 +1,4 @@
-/* One round of a standalone drafter, step by step; what it needs is opened once. */
+/* One round of a standalone drafter, step by step. What it needs is opened once. */
 #include "core/methods/standalone.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static struct mask uniform_mask(int blocks, int size) {
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* Kangaroo's eta and CLaSp's are their marginal rules'; another rule starts as AdaSPEED's. */
+/* Kangaroo's eta and CLaSp's belong to their marginal rule. Another rule starts with AdaSPEED's threshold. */
 static void set_stopper(struct standalone* m) {
 	const struct swiftlet_options* o = m->options;
 	const struct method* method = m->method;
@@ -39,7 +39,7 @@ static void set_stopper(struct standalone* m) {
 		m->stop.most = m->choice.steps;
 }
 
-/* Exits by cost are those that have a head, where there are heads. */
+/* Choosing exits by cost considers only those with a trained head, if there are heads. */
 static bool open_heads(struct standalone* m, const struct cache* cache, struct error* error) {
 	const size_t dim = (size_t)shape_of(m)->dim, vocab = (size_t)shape_of(m)->vocab;
 	struct heads* heads = &m->engine->heads;
@@ -192,7 +192,7 @@ static bool is_drafting(const struct driver* driver) {
 
 /* ---- a round --------------------------------------------------------------------------------- */
 
-/* Under rejection drafts draw noise of their own, another each round. */
+/* With rejection sampling drafts draw noise of their own, which differs in each round. */
 static const struct sampler* draft_sampler(struct standalone* m, const struct sampler* sampler) {
 	if (!sampler || !m->options->rejection)
 		return sampler;

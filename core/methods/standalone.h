@@ -1,9 +1,10 @@
-/* Rounds of the methods that one drafter makes (method.h): a driver of sessions (core/decode/driver.h).
+/* Rounds of methods in which one drafter decides alone (method.h): a driver of sessions
+ * (core/decode/driver.h).
  *
  *     (passes of its own) → start → guesses, or step … until the stop rule ends it → verify → learn
  *
- * The drafter says what comes next (jacobi.c, exit.c, …); here is what holds for all of them: how far
- * (stop.h), what tree the steps become, how it is accepted, and what is learned of them. */
+ * The drafter proposes tokens (jacobi.c, exit.c, …). This file does what all methods share: how far to draft
+ * (stop.h), which tree the steps become, how it is accepted, and what is learned from it. */
 #ifndef SWIFTLET_CORE_METHODS_STANDALONE_H
 #define SWIFTLET_CORE_METHODS_STANDALONE_H
 
@@ -14,10 +15,10 @@
 #include "core/methods/method.h"
 #include "core/methods/probe.h"
 
-/* Checks what the options ask for of a method, and opens it on a session where one drafter makes its rounds.
- * False with the error set. */
+/* Checks what the options ask for of a method. Opens it on a session if the method has one drafter that makes
+ * its rounds. False with the error set. */
 bool method_open(struct session*, struct error*);
-/* Sub-layers that a method's own mask leaves out, of all that may be. */
+/* Sub-layers that a method's own mask leaves out, of those that may be. */
 int method_mask_size(const struct swiftlet_options*, const struct engine*);
 
 /* ---- shared by standalone.c, standalone_tree.c and calibration.c ----------------------------- */
@@ -36,7 +37,7 @@ struct standalone {
 	const struct method_drafter* drafter;
 	void* state;         /* the drafter's */
 	struct chain* chain; /* its steps; NULL: it guesses */
-	struct cache* side; /* the adapter's, or one that holds nothing for trained heads; NULL: none is wanted */
+	struct cache* side;  /* the adapter's, or an empty one for trained heads; NULL: none is needed */
 
 	/* how far */
 	struct stopper stop;
@@ -76,14 +77,15 @@ static inline const struct model_shape* shape_of(const struct standalone* m) {
 	return &m->engine->model->weights.shape;
 }
 
-/* calibration.c: passes before a round. Whether there are any; the next; takes its results, in so many
- * seconds, until it was the last. */
+/* calibration.c: passes before a round. Whether there are any; the next; takes its results and seconds, true
+ * until the last. */
 bool calibration_begin(struct standalone*);
 void calibration_fill(struct standalone*, struct pass*);
 bool calibration_take(struct standalone*, double seconds);
-/* The chance that the next step is right, and the least chance at which a further one pays, by depth. */
+/* The probability that the next step is right; the least probability, by depth, at which another step
+ * pays. */
 void standalone_set_policy(struct standalone*);
-/* The exit that is given, or that auxiliary weights were made for; 0: by cost. */
+/* The given exit, or the one that auxiliary weights were made for; 0: chosen by cost. */
 int standalone_given_exit(const struct standalone*);
 /* Whether the drafter drafts for the text at hand. */
 bool standalone_drafts(const struct standalone*);
@@ -91,9 +93,9 @@ bool standalone_drafts(const struct standalone*);
 /* standalone_tree.c: what the steps become, and what is learned of them. */
 /* Each step's token, and beside it its alternatives in the order in which they were drawn. */
 void standalone_build_tree(struct standalone*);
-/* What the stop rule takes the newest step's chance for. */
+/* The newest step's probability of being right, for the stop rule. */
 float standalone_step_chance(const struct standalone*);
-/* The drafter's guesses, cut where the stop rule says so. */
+/* The drafter's guesses, cut by the stop rule. */
 void standalone_guess(struct standalone*);
 void standalone_learn(struct standalone*, int emitted, int accepted, double cost);
 

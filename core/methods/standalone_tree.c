@@ -16,7 +16,7 @@ static int width_of(const struct standalone* m, const struct session_view* view,
 void standalone_build_tree(struct standalone* m) {
 	const struct session_view view = session_view(m->session);
 	struct tree* tree = view.tree;
-	/* a chain that fits comes first: alternatives take what it leaves */
+	/* the chain goes first, and alternatives fill the rest */
 	int left = least(view.most_rows, SLICE_ROWS) - 1 - m->chain->steps;
 	for (int d = 0, at = 0; d < m->chain->steps; d++) {
 		const struct result* step = &m->chain->result[d];
@@ -52,7 +52,7 @@ static float guess_chance(const struct standalone* m, int depth) {
 	return (m->depth[depth].right + 1) / (m->depth[depth].trials + 2);
 }
 
-/* A chain's probabilities are those of the depths. */
+/* A chain's probabilities are those of its depths. */
 static void stop_guess(struct standalone* m, struct tree* tree) {
 	m->why = "steps";
 	for (int row = 1; row < tree->n; row++) {
@@ -91,7 +91,7 @@ static void see(struct rate* rate, bool was_right) {
 	rate->trials = rate->trials * keep + 1;
 }
 
-/* What the target said of each step, or guess, whose path was its own. */
+/* The target's verdict on each step, or guess, whose path was the target's own. */
 static void learn_steps(struct standalone* m, const struct tree* tree, const struct verdict* v) {
 	const int steps = m->chain                          ? m->chain->steps
 	                  : m->method->tree == TREE_GUESSED ? m->method->most

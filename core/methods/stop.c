@@ -3,7 +3,7 @@
 
 #include "core/draft/tree.h"
 
-/* Draft & Verify's constants, which AdaSPEED keeps: b1, b2, e and a, the share accepted that is aimed at. */
+/* Draft & Verify's constants, which AdaSPEED keeps: b1, b2, e, and a, the share accepted that is aimed at. */
 static const float average_keeps = 0.5f, threshold_keeps = 0.9f, threshold_step = 0.01f, target = 0.9f;
 
 void stop_begin(struct stopper* s) {

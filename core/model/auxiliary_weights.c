@@ -27,7 +27,7 @@ static bool auxiliary_open(struct auxiliary_file* file, const char* path, struct
 	       tensor_table_seal(&file->table, error);
 }
 
-/* What kind of part the file is, by a tensor that only that kind has. */
+/* The kind of the file, recognized by a tensor that only this kind has. */
 static bool auxiliary_holds(const struct auxiliary_file* file, const char* tensor, const char* path,
                             const char* what, const char* maker, struct error* error) {
 	if (tensor_table_find(&file->table, tensor))
@@ -61,7 +61,7 @@ static bool bind_adapter(struct adapter* a, struct auxiliary_file* file, const s
 	const struct model_shape* m = &model->weights.shape;
 	const int64_t q = (int64_t)m->heads * m->head_dim, kv = (int64_t)m->kv_heads * m->head_dim;
 	struct block_weights* w = &a->block[1];
-	/* what is never run keeps the model's shape */
+	/* The adapter never runs this part, so it keeps the model's shape. */
 	*w = model->weights.block[0];
 	w->bq = w->bk = w->bv = w->bo = w->q_norm = w->k_norm = w->post_attention_norm = (struct tensor){0};
 	w->attention_norm_bias = w->mlp_norm_bias = (struct tensor){0};
@@ -94,7 +94,8 @@ bool adapter_open(struct adapter* a, const char* path, const struct model* model
 	    opened &&
 	    ((!shape_needs_tokens(whole) && !whole->latent && !whole->parallel && !whole->full_head_dim &&
 	      !whole->value_norm) ||
-	     error_set(error, "%s: adapters are not done for %s, whose blocks are not ordinary ones", path,
+	     error_set(error,
+	               "%s: adapters are not supported for %s, because its blocks have more than one input", path,
 	               model->name)) &&
 	    bind_adapter(a, &file, model, error);
 	struct model_shape* shape = &a->weights.shape;

@@ -14,9 +14,9 @@
 #include "core/files/mapping.h"
 #include "core/model/model.h"
 
-/* Kangaroo's adapter as a model of its own, which a backend of its own runs: its block 1 has the attention,
- * its output is the target's head under the adapter's norm. Only sub-layer 2 is ever run, from given states.
- * (A pass goes on from given states only after the first sub-layer; block 0 is never run.) */
+/* Kangaroo's adapter as a model of its own, run by its own backend. Its block 1 holds the attention. Its
+ * output is the target's head under the adapter's norm. Only sub-layer 2 runs, from given states. Block 0
+ * exists because a pass can go on from given states only after the first sub-layer. */
 struct adapter {
 	struct weight_table weights;
 	struct block_weights block[2];
@@ -25,7 +25,7 @@ struct adapter {
 	size_t bytes; /* of the part alone */
 };
 
-/* Matrices as floats: they are small, and used a row at a time. */
+/* The matrices are stored as floats: they are small and are read one row at a time. */
 struct heads {
 	const struct model_shape* shape;
 	float* weight[MAX_BLOCKS + 1]; /* (dim, dim) by blocks run; NULL: none */
@@ -40,12 +40,12 @@ struct probe_weights {
 	float bias;
 };
 
-/* Each false with the error set; close in any case. The model must outlive the adapter. */
+/* Each returns false with the error set. Call close in any case. The model must outlive the adapter. */
 bool adapter_open(struct adapter*, const char* path, const struct model*, struct error*);
 void adapter_close(struct adapter*);
 bool heads_open(struct heads*, const char* path, const struct model*, struct error*);
 void heads_close(struct heads*);
-/* out (dim) = weight[blocks] · norm(x): what the model's head reads in place of norm(x). One caller at a
+/* out (dim) = weight[blocks] · norm(x), which the model's head reads in place of norm(x). One caller at a
  * time. */
 void heads_apply(const struct heads*, int blocks, const float* x, float* out);
 bool probe_open(struct probe_weights*, const char* path, const struct model*, struct error*);

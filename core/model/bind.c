@@ -1,4 +1,4 @@
-/* Names to weight table: the same for every format and family but for the names. */
+/* Fills the weight table by tensor names. Formats and families differ only in the names. */
 #include "core/model/bind.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ struct binding {
 
 enum { NAME_SIZE = 160, NO_BLOCK = -1 };
 
-/* A name in full. Names come from our own tables: the block's has its one %d, an expert's another. */
+/* Writes a full name. The format strings are our own: a block's has one %d, an expert's has another. */
 static const char* in_full(const struct binding* b, const char* name, const char* suffix,
                            char out[NAME_SIZE]) {
 #pragma GCC diagnostic push
@@ -48,7 +48,7 @@ static bool vector(const struct binding* b, const char* name, const char* suffix
 	return take_tensor(b, name, suffix, 1, n, out);
 }
 
-/* Keys and values that a block does not read: files may have them all the same (Gemma 4). */
+/* Files may hold keys and values of blocks that do not read them (Gemma 4). */
 static void excuse_keys(const struct binding* b) {
 	const struct tensor_names* n = b->names;
 	const char* const name[] = {n->wk, n->wv, n->k_norm};
@@ -82,7 +82,7 @@ static bool bind_qkv(const struct binding* b, struct block_weights* w, bool keys
 
 /* ---- latent attention --------------------------------------------------------------------- */
 
-/* A matrix of its own of rows that lie in another; the memory is the model's. */
+/* A new matrix for rows that are copied out of another one. The model owns its memory. */
 static void* new_matrix(const struct binding* b, enum dtype type, int64_t rows, int64_t cols,
                         struct tensor* out) {
 	void* data = kept_new(b->kept, (size_t)rows * dtype_row_bytes(type, cols));
@@ -90,13 +90,6 @@ static void* new_matrix(const struct binding* b, enum dtype type, int64_t rows, 
 	if (!data)
 		error_set(b->error, "out of memory for %s of block %d, taken apart", b->names->kv_up, b->block);
 	return data;
-}
-
-static void put_element(enum dtype type, void* out, int64_t at, float x) {
-	if (type == DTYPE_F32)
-		((float*)out)[at] = x;
-	else
-		((uint16_t*)out)[at] = type == DTYPE_BF16 ? bf16_from_float(x) : half_from_float(x);
 }
 
 /* kv_up (heads·(nope + value), latent) holds a head's key map over its value map. The first is turned round,
@@ -115,7 +108,7 @@ static bool take_apart(const struct binding* b, const struct tensor* whole, stru
 		for (int64_t i = 0; i < nope; i++) {
 			dtype_to_float(whole->type, from + (size_t)i * row, x, latent);
 			for (int64_t j = 0; j < latent; j++)
-				put_element(type, absorb, (h * latent + j) * nope + i, x[j]);
+				dtype_put(type, absorb, (h * latent + j) * nope + i, x[j]);
 		}
 		memcpy(values + (size_t)(h * value) * row, from + (size_t)nope * row, (size_t)value * row);
 	}
@@ -161,7 +154,7 @@ static bool bind_latent(const struct binding* b, struct block_weights* w) {
 
 /* ---- recurrent blocks --- */
 
-/* The convolution's weights as one vector. */
+/* Stores the convolution's weights as one vector. */
 static bool bind_convolution(const struct binding* b, struct tensor* out) {
 	const struct recurrence* r = &b->config->shape.recurrence;
 	const int64_t channels = recurrence_channels(r);
@@ -238,7 +231,7 @@ static bool bind_number(const struct binding* b, const char* name, float* out) {
 
 static float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
 
-/* The numbers of a block's activation, as they are trained: what multiplies is made of them here. */
+/* A block's xIELU parameters are stored as they were trained. The multipliers are computed from them here. */
 static bool bind_xielu(const struct binding* b, struct xielu* x) {
 	const struct tensor_names* n = b->names;
 	if (!n->xielu_positive) /* GGUF: metadata had them */
@@ -294,7 +287,7 @@ static bool take_stack(const struct binding* b, const char* name, int64_t rows, 
 	                               rows, cols, out, b->error);
 }
 
-/* Whether the block's experts are stored as two stacks, gate and up in one. */
+/* True when the block's experts are stored as two stacks, the first with gate and up together. */
 static bool has_fused_experts(const struct binding* b) {
 	char full[NAME_SIZE];
 	return b->names->stacked_gate_up && !b->config->packing.experts_inverted &&
@@ -360,7 +353,7 @@ static bool bind_shared(const struct binding* b, struct block_weights* w) {
 	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
 }
 
-/* Gemma 4's, which have an MLP and norms beside them. */
+/* Binds Gemma 4's experts, which stand beside an MLP and have norms of their own. */
 static bool bind_experts_beside(const struct binding* b, struct block_weights* w, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
@@ -401,7 +394,7 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* A norm that the family has not is left absent. */
+/* Leaves a norm absent that the family does not have. */
 static bool bind_norm(const struct binding* b, const char* name, struct tensor* weight, struct tensor* bias) {
 	const int dim = b->config->shape.dim;
 	return !name || (vector(b, name, ".weight", dim, weight) &&
@@ -417,8 +410,8 @@ static bool bind_norms(const struct binding* b, struct block_weights* w) {
 	       bind_norm(b, n->post_mlp_norm, &w->post_mlp_norm, NULL);
 }
 
-/* The head of a tied model is the embedding. Where the files hold another one all the same, that is the head,
- * as transformers 5 has it; where they hold the embedding again, it is a copy. */
+/* A tied model uses its embedding as the head. If its files hold a head that differs from the embedding, that
+ * is the head, as in transformers 5. If they hold the same numbers twice, the second is ignored. */
 static bool bind_tied_head(const struct binding* b, struct model* model) {
 	struct weight_table* w = &model->weights;
 	struct named_tensor* head = tensor_table_find(b->table, b->names->output);
@@ -449,7 +442,7 @@ static bool bind_ends(const struct binding* b, struct model* model) {
 	                        : take_tensor(b, n->output, "", m->vocab, m->dim, &w->output));
 }
 
-/* What the blocks take of the tokens, of all blocks… */
+/* The parts of the per-token inputs (Gemma 4) that all blocks share… */
 static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
@@ -467,7 +460,7 @@ static bool bind_token_inputs(const struct binding* b, struct weight_table* w) {
 	       vector(b, n->input_projection_norm, ".weight", m->token_input, &w->input_projection_norm);
 }
 
-/* …and of one, with the scale of its output, which GGUF may leave out. */
+/* …and the parts of one block, with the scale of its output, which GGUF may leave out. */
 static bool bind_token_input(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
@@ -514,7 +507,7 @@ static void excuse_further(const struct binding* b) {
 	}
 }
 
-/* Type of most weight bytes, and elements of the tensors that were taken, each counted once. */
+/* Finds the type of most weight bytes, and counts the elements of the tensors in use, each tensor once. */
 static void sum_up(struct model* model, const struct tensor_table* table) {
 	size_t bytes[DTYPE_COUNT] = {0};
 	for (size_t i = 0; i < table->n; i++) {

@@ -1,5 +1,5 @@
-/* The memory that a model owns while it is open, and tensors of files found by the names their format gives
- * them and hung into the weight table. */
+/* The memory that a model owns while it is open, and the binding of file tensors to the weight table by the
+ * names of each format. */
 #ifndef SWIFTLET_CORE_MODEL_BIND_H
 #define SWIFTLET_CORE_MODEL_BIND_H
 
@@ -8,9 +8,9 @@
 #include "core/files/tensor_table.h"
 #include "core/model/config.h"
 
-/* Names as a format spells them; NULL where it has none. Those of a block come after `block`, which holds one
- * %d; norms, and what may have a bias, go without their ".weight" or ".bias"; an expert's hold one more %d.
- */
+/* Tensor names of a format; NULL where it has no such tensor. Names of a block's tensors follow `block`,
+ * which holds one %d. Names of norms, and of tensors that may have a bias, are given without ".weight" or
+ * ".bias". Names of experts' tensors hold one more %d. */
 struct tensor_names {
 	const char *embedding, *output_norm, *output;
 	const char* block;
@@ -25,7 +25,7 @@ struct tensor_names {
 	const char *w_gate, *w_up, *w_down, *fused_gate_up;
 	const char *router, *expert_gate, *expert_up, *expert_down;
 	const char *sinks, *router_bias, *choice_bias;          /* in full but for the block */
-	const char *shared_gate_proj, *shared_up, *shared_down; /* of the expert that every row goes through… */
+	const char *shared_gate_proj, *shared_up, *shared_down; /* of the expert that every row uses… */
 	const char* shared_gate;                                /* …and its weight's; NULL: there is none */
 	const char *stacked_gate, *stacked_up,
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
@@ -55,16 +55,16 @@ struct opened {
 	struct expert* expert;       /* (n_blocks, n_experts) where there are any */
 };
 
-/* An empty one as model->owned. False with the error set. */
+/* Makes model->owned, empty. False with the error set. */
 bool opened_new(struct model*, struct error*);
-/* Absent tensors for so many blocks with so many experts (0 or more). False with the error set. */
+/* Makes absent tensors for this many blocks with this many experts (0 or more). False with the error set. */
 bool opened_blocks(struct opened*, int n_blocks, int n_experts, struct error*);
-/* Fills the model's weight table from the sealed tensor table, what is said of all weights, and its warning
- * where the files contradict themselves. False with the error set, also where a tensor is left over that is
- * not `ignored`. */
+/* Fills the model's weight table from the sealed tensor table, the counts over all weights, and the warning
+ * when files contradict themselves. False with the error set, also when a tensor is left over that is not
+ * `ignored`. */
 bool bind_weights(struct model*, const struct tensor_names*, bool (*ignored)(const char* name),
                   struct error*);
-/* Gives the model its end tokens: those that were found, or else the tokenizer's. */
+/* Gives the model the end tokens that were found, or else the tokenizer's. */
 bool opened_ends(struct model*, const char* file, struct error*);
 
 #endif

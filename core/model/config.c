@@ -1,4 +1,4 @@
-/* config.json to the shape of a model, one family's habits beside the other's. */
+/* Reads config.json into a model's shape: first the fields that families share, then each family's own. */
 #include "core/model/config.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "core/files/error_in.h"
 #include "core/files/json.h"
 
-/* What is being read: passed along so that every message can name the file. */
+/* The place that is being read. It is passed along so that every message can name the file. */
 struct source {
 	const cJSON* json;
 	const cJSON* outer; /* what json is the text_config of, or NULL */
@@ -19,14 +19,14 @@ struct source {
 };
 #define fail(s, ...) error_in((s)->error, (s)->file, __VA_ARGS__)
 
-/* Each keeps *out where the field is not there. */
+/* Each keeps *out when the field is absent. */
 static bool read_int(const struct source* s, const char* field, int low, int high, int* out) {
 	return json_int32(s->json, s->file, field, low, high, out, s->error);
 }
 static bool read_float(const struct source* s, const char* field, double low, double high, float* out) {
 	return json_float(s->json, s->file, field, low, high, out, s->error);
 }
-/* There, and null: for many fields that says something else than their absence. */
+/* True when the field is present and null. For many fields null means something else than absence. */
 static bool is_null(const struct source* s, const char* field) {
 	return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(s->json, field));
 }
@@ -57,8 +57,8 @@ static bool required(const struct source* s, const char* field, int high, int* o
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
 	 BY(DEEPSEEK))
-/* Fields that change the arithmetic in ways the pass does not know, with the one value it does, none or the
- * number given, and the families whose special part reads them. */
+/* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
+ * accepted: none, or the number given. The families named read the field in their own function. */
 static const struct refused {
 	const char* field;
 	double neutral;
@@ -105,7 +105,7 @@ static bool check_refused(const struct source* s) {
 
 /* ---- family ------------------------------------------------------------------------------- */
 
-/* A model of images and text nests what concerns us as text_config; s->json becomes that. */
+/* A model of images and text nests its text model's fields in text_config, which s->json becomes. */
 static bool read_family(struct source* s) {
 	const char* type = NULL;
 	char list[400];
@@ -177,7 +177,7 @@ static bool not_read(const struct source* s, const char* method, const char* wha
 	            method ? method : "", what, value);
 }
 
-/* GPTQ and AWQ: bits, the group, and how zeros and words are laid. */
+/* GPTQ and AWQ: the bits, the group size, and how zeros and words are packed. */
 static bool read_groups(const struct source* s, const char* method) {
 	struct packing* p = &s->config->packing;
 	const bool awq = strcmp(method, "awq") == 0;
@@ -216,7 +216,7 @@ static bool read_blocks(const struct source* s, const char* field) {
 	return true;
 }
 
-/* compressed-tensors: what it says of its first group's weights; there is one in what is published. */
+/* compressed-tensors: reads the first group's scheme for weights. Published models have one group. */
 static bool read_compressed(const struct source* s, const char* method, const char* format) {
 	struct packing* p = &s->config->packing;
 	const cJSON* groups = json_field(s->json, "config_groups");
@@ -239,7 +239,7 @@ static bool read_compressed(const struct source* s, const char* method, const ch
 	return true;
 }
 
-/* What is not read is named, with what stands for it. */
+/* Refuses a value that is not supported, and names the supported ones. */
 static bool read_quantization(const struct source* s) {
 	const cJSON* q = json_field(s->outer && json_field(s->outer, "quantization_config") ? s->outer : s->json,
 	                            "quantization_config");
@@ -272,13 +272,14 @@ static bool read_quantization(const struct source* s) {
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
-/* Required unless the family has a default. */
+/* Requires the field unless the family has a default. */
 static bool read_size(const struct source* s, const char* field, int by_default, int* out) {
 	*out = by_default;
 	return by_default ? read_int(s, field, 1, LARGEST, out) : required(s, field, LARGEST, out);
 }
 
-/* Whether some block may go without experts: files of families of which none does may leave its size out. */
+/* True when some block may go without experts. In other families files may leave out the size of a plain
+ * MLP. */
 static bool has_dense(const struct source* s) {
 	return strcmp(s->config->family->name, "solar_open") != 0 &&
 	       s->config->family->special != SPECIAL_QWEN3_5_MOE;
@@ -311,17 +312,36 @@ static bool read_sizes(const struct source* s) {
 
 /* ---- attention that sees a window --------------------------------------------------------- */
 
-/* layer_types: one name a block. */
-static bool read_types(const struct source* s, const cJSON* types) {
-	struct model_shape* m = &s->config->shape;
-	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
-		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
+/* A field that names the type of each block, such as layer_types. Blocks of type `in` enter the set; the
+ * others have to be of type `out`. An absent field changes nothing. */
+static bool read_types(const struct source* s, const char* field, const char* out, const char* in,
+                       struct block_set* set) {
+	const int n = s->config->shape.n_blocks;
+	const cJSON* types = json_field(s->json, field);
+	if (!types)
+		return true;
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != n)
+		return fail(s, "%s is not an array of %d names", field, n);
 	const cJSON* type = types->child;
-	for (int b = 0; b < m->n_blocks; b++, type = type->next) {
-		if (cJSON_IsString(type) && strcmp(type->valuestring, "sliding_attention") == 0)
-			block_set_put(&m->sliding, b);
-		else if (!cJSON_IsString(type) || strcmp(type->valuestring, "full_attention") != 0)
-			return fail(s, "layer_types[%d] is neither full_attention nor sliding_attention", b);
+	for (int b = 0; b < n; b++, type = type->next) {
+		const char* name = cJSON_IsString(type) ? type->valuestring : "";
+		if (strcmp(name, in) == 0)
+			block_set_put(set, b);
+		else if (strcmp(name, out) != 0)
+			return fail(s, "%s[%d] is neither %s nor %s", field, b, out, in);
+	}
+	return true;
+}
+
+/* A field that lists blocks by their numbers. */
+static bool read_listed(const struct source* s, const char* field, struct block_set* set) {
+	const int n = s->config->shape.n_blocks;
+	const cJSON* one;
+	cJSON_ArrayForEach (one, json_field(s->json, field)) {
+		int64_t block;
+		if (!json_whole(one, 0, n - 1, &block))
+			return fail(s, "%s lists something that is not one of %d blocks", field, n);
+		block_set_put(set, (int)block);
 	}
 	return true;
 }
@@ -349,14 +369,14 @@ static bool slides_anywhere(const struct model_shape* m) {
 	return false;
 }
 
-/* sliding_window stays set where no block slides: drop_idle_window. */
+/* Keeps sliding_window even when no block slides; drop_idle_window clears it later. */
 static bool read_window(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	const enum window_rule rule = f->window_rule;
 	const bool opted = rule == WINDOW_OPTED || rule == WINDOW_OPTED_ALL;
 	const bool listed = rule != WINDOW_ALL && rule != WINDOW_OPTED_ALL;
-	const cJSON* types = listed ? json_field(s->json, "layer_types") : NULL;
+	const bool types = listed && json_field(s->json, "layer_types");
 	bool used = !opted;
 	int first = 0;
 	if (rule == WINDOW_UNUSED)
@@ -373,7 +393,8 @@ static bool read_window(const struct source* s) {
 		return false;
 	if (!used)
 		m->sliding_window = 0;
-	if (types ? !read_types(s, types) : m->sliding_window && !apply_rule(s, first))
+	if (types ? !read_types(s, "layer_types", "full_attention", "sliding_attention", &m->sliding)
+	          : m->sliding_window && !apply_rule(s, first))
 		return false;
 	return !used || !slides_anywhere(m) || m->sliding_window ||
 	       fail(s, "layer_types has sliding_attention, but sliding_window is missing");
@@ -390,13 +411,16 @@ static bool drop_idle_window(const struct source* s) {
 
 /* ---- RoPE --------------------------------------------------------------------------------- */
 
+double rope_yarn_scale(float factor, float mscale) {
+	return factor <= 1 ? 1 : (double)mscale * (0.1 * log((double)factor)) + 1;
+}
+
 float rope_yarn_attention(float factor, float mscale, float mscale_all_dim) {
 	if (factor <= 1)
 		return 1;
-	const double log_factor = 0.1 * log((double)factor);
 	if (mscale > 0 && mscale_all_dim > 0)
-		return (float)(((double)mscale * log_factor + 1) / ((double)mscale_all_dim * log_factor + 1));
-	return (float)(log_factor + 1);
+		return (float)(rope_yarn_scale(factor, mscale) / rope_yarn_scale(factor, mscale_all_dim));
+	return (float)rope_yarn_scale(factor, 1);
 }
 
 /* The factor on cos and sin of LongRoPE: sqrt(1 + ln(factor) / ln(original context)) (Ding et al. 2024,
@@ -418,7 +442,7 @@ static bool read_factors(const struct source* s, const char* field, int n, float
 	return true;
 }
 
-/* Room for two factors of each of n pairs. */
+/* Allocates two factors for each of n pairs. */
 static bool open_factors(const struct source* s, int n) {
 	if (s->config->factors)
 		return fail(s, "two RoPE scalings with factors of their own are given, expected at most one");
@@ -461,7 +485,7 @@ static bool read_yarn(const struct source* s, bool by_kind, struct rope* r) {
 	    !read_float(s, "beta_slow", 1e-6, 1e6, &r->beta_slow) || !read_float(s, "mscale", 0, 1e6, &mscale) ||
 	    !read_float(s, "mscale_all_dim", 0, 1e6, &mscale_all_dim) || !read_bool(s, "truncate", &whole_turns))
 		return false;
-	/* transformers looks for it beside kinds of blocks, never in one. */
+	/* transformers looks for `truncate` beside parameters by kind of block, never inside one kind's. */
 	if (!by_kind)
 		r->whole_turns = whole_turns;
 	r->attention_factor = rope_yarn_attention(r->factor, mscale, mscale_all_dim);
@@ -484,7 +508,7 @@ static bool scaling_kind(const struct source* s, struct rope* r) {
 		if (strcmp(name, known[i].name) == 0 &&
 		    (s->config->family->special == SPECIAL_GEMMA4 || strcmp(name, "proportional") != 0)) {
 			r->scaling = known[i].scaling;
-			/* Phi-3's first files called LongRoPE "yarn". */
+			/* Phi-3's first files call LongRoPE "yarn". */
 			if (strcmp(s->config->family->name, "phi3") == 0 && r->scaling == ROPE_YARN)
 				r->scaling = ROPE_LONGROPE;
 			return true;
@@ -495,8 +519,9 @@ static bool scaling_kind(const struct source* s, struct rope* r) {
 	            name);
 }
 
-/* The context that a scaling counts from. Of one RoPE for all blocks the field beside it comes first, of
- * RoPEs by kind of block only the one inside counts, and dynamic scaling knows neither (transformers). */
+/* Reads the context that a scaling counts from. With one RoPE for all blocks, the field beside the parameters
+ * comes first. With RoPE by kind of block, only the field inside counts. Dynamic scaling uses neither (as in
+ * transformers). */
 static bool read_original_context(const struct source* s, const struct source* in, bool by_kind,
                                   struct rope* r) {
 	static const char field[] = "original_max_position_embeddings";
@@ -510,7 +535,8 @@ static bool read_original_context(const struct source* s, const struct source* i
 	return by_kind || read_int(s, field, 1, INT32_MAX / 2, &r->original_context);
 }
 
-/* Gemma 4: of a head's pairs the first share is turned, at the frequencies they have when all are. */
+/* Gemma 4 rotates the first share of a head's pairs, at the frequencies that they have when all pairs
+ * rotate. */
 static bool read_proportional(const struct source* s, struct rope* r) {
 	enum { NEVER = 30 };
 	float share = 1;
@@ -525,7 +551,7 @@ static bool read_proportional(const struct source* s, struct rope* r) {
 	return true;
 }
 
-/* A file says "dynamic" and an alpha: the base is stretched once for all lengths. */
+/* A file that says "dynamic" and gives an alpha stretches the base once for all lengths. */
 static bool read_alpha(const struct source* s, struct rope* r, bool* done) {
 	float alpha = 0;
 	*done = false;
@@ -570,7 +596,7 @@ static bool read_scaling(const struct source* s, const cJSON* scaling, bool by_k
 	                      read_float(&in, "attention_factor", 0, 1e6, &r->attention_factor));
 }
 
-/* One kind of blocks' RoPE out of its parameters, which may be absent. */
+/* Reads the RoPE of one kind of block from its parameters, which may be absent. */
 static bool read_one_rope(const struct source* s, const cJSON* parameters, int head_dim, float theta,
                           bool by_kind, struct rope* r) {
 	const struct source in = within(s, parameters);
@@ -584,7 +610,7 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, int h
 	r->theta = theta;
 	r->factor = r->attention_factor = 1;
 	r->interleaved = f->interleaved;
-	/* Gemma 4 has it by kind of rotation, latent attention turns what it turns */
+	/* Gemma 4 gives the share by kind of rotation. Latent attention rotates its own part of a head. */
 	const bool partial = f->special != SPECIAL_GEMMA4 && f->special != SPECIAL_DEEPSEEK;
 	if (!read_float(&in, "rope_theta", 1.001, 1e12, &r->theta) ||
 	    (partial && (!read_float(s, "partial_rotary_factor", 0.01, 1, &rotary) ||
@@ -592,14 +618,14 @@ static bool read_one_rope(const struct source* s, const cJSON* parameters, int h
 		return false;
 	if (rotary < 1 && f->rotary == 0)
 		return fail(s,
-		            "partial_rotary_factor is %g, which %s does not read: this runtime does it for phi3, "
-		            "glm4, stablelm and qwen3_5",
+		            "partial_rotary_factor is %g, which is not supported for %s; supported for phi3, glm4, "
+		            "stablelm and qwen3_5",
 		            (double)rotary, f->name);
 	r->dim = (int)((double)head_dim * (double)rotary + 1e-4); /* the share is rounded to a float */
 	return !parameters || read_scaling(s, parameters, by_kind, r);
 }
 
-/* An object with the fields of both, `over`'s before `under`'s; either may be NULL. The caller's. */
+/* Returns an object with the fields of both; those of `over` win. Either may be NULL. The caller frees it. */
 static cJSON* merged(const cJSON* under, const cJSON* over) {
 	cJSON* all = over ? cJSON_Duplicate(over, true) : cJSON_CreateObject();
 	const cJSON* one;
@@ -609,8 +635,8 @@ static cJSON* merged(const cJSON* under, const cJSON* over) {
 	return all;
 }
 
-/* Each kind of block has its own: rope_parameters hold them by name and nothing else that is read, and
- * rope_scaling, as files had it before, is about the blocks that see everything. */
+/* Each kind of block has its own RoPE. rope_parameters holds them by name, and nothing else in it is read.
+ * rope_scaling, the older form, applies to the blocks with full attention. */
 static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, const cJSON* scaling,
                                float theta) {
 	struct model_shape* m = &s->config->shape;
@@ -619,8 +645,8 @@ static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, 
 	if (f->sliding_theta_field && !read_float(s, f->sliding_theta_field, 1.001, 1e12, &sliding_theta))
 		return false;
 	cJSON* full = merged(json_field(parameters, "full_attention"), scaling);
-	/* Without rope_parameters the class has a rope_type already, which an old file's `type` does not change.
-	 */
+	/* Without rope_parameters the class has a rope_type already, which an old file's `type` does not
+	 * change. */
 	if (!parameters && !cJSON_HasObjectItem(full, "rope_type"))
 		cJSON_AddStringToObject(full, "rope_type", "default");
 	const bool good =
@@ -631,7 +657,8 @@ static bool read_ropes_by_kind(const struct source* s, const cJSON* parameters, 
 	return good;
 }
 
-/* Gemma 4's class has rotations by kind of block where the file has none, and knows no older fields. */
+/* Gemma 4's class has defaults by kind of block when the file has no rope_parameters. It reads no older
+ * fields. */
 static bool read_gemma4_ropes(const struct source* s, const cJSON* parameters) {
 	const float theta = parameters ? 10000.0f : s->config->family->theta;
 	cJSON* by_default = parameters ? NULL
@@ -656,8 +683,8 @@ static bool read_growth(const struct source* s, const cJSON* parameters) {
 	return true;
 }
 
-/* YaRN's mscale_all_dim multiplies scores twice (DeepSeek-V2's code); rope_interleave says which pairs turn.
- */
+/* Applies YaRN's mscale_all_dim to the scores twice, as DeepSeek-V2's code does, and reads rope_interleave,
+ * which says which pairs rotate together. */
 static bool read_latent_rope(const struct source* s, const cJSON* parameters) {
 	struct model_shape* m = &s->config->shape;
 	const struct source in = within(s, parameters);
@@ -668,8 +695,8 @@ static bool read_latent_rope(const struct source* s, const cJSON* parameters) {
 	    (strcmp(s->config->family->name, "deepseek_v2") != 0 &&
 	     !read_bool(s, "rope_interleave", &m->rope.interleaved)))
 		return false;
-	if (m->rope.scaling != ROPE_NONE && all > 0 && m->rope.factor > 1) {
-		const float scale = (float)(0.1 * (double)all * log((double)m->rope.factor) + 1);
+	if (m->rope.scaling != ROPE_NONE && all > 0) {
+		const float scale = (float)rope_yarn_scale(m->rope.factor, all);
 		m->attention_scale *= scale * scale;
 	}
 	return true;
@@ -685,8 +712,8 @@ static bool read_only_rope(const struct source* s, const cJSON* parameters, floa
 	       read_latent_rope(s, parameters);
 }
 
-/* transformers 5 writes rope_parameters, theta included; before, rope_scaling stood beside rope_theta. Where
- * both are there, rope_scaling replaces the other whole, its theta too. */
+/* transformers 5 writes rope_parameters with theta inside. Older versions write rope_scaling beside
+ * rope_theta. When a file has both, rope_scaling replaces rope_parameters, theta included. */
 static bool read_rope(const struct source* s) {
 	const struct family* f = s->config->family;
 	const cJSON *parameters = json_field(s->json, "rope_parameters"),
@@ -715,7 +742,7 @@ static bool read_cap(const struct source* s, const char* field, float by_default
 	return read_float(s, field, 0, 1e9, out);
 }
 
-/* Caps where the file is silent; attention_cap 0: Gemma 3 has none, whatever its file says. */
+/* Sets caps when the file gives none. attention_cap 0: Gemma 3 has no cap, whatever its file says. */
 static bool read_gemma(const struct source* s, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	float scalar = 256;
@@ -740,15 +767,15 @@ static bool read_granite(const struct source* s) {
 	return true;
 }
 
-/* Granite 4 without experts and without Mamba: Granite with a fused MLP that it calls shared. */
+/* Granite 4 without experts and without Mamba is Granite with a fused MLP, which its files call shared. */
 static bool read_granite4(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const cJSON* types = json_field(s->json, "layer_types");
 	const cJSON* one;
 	const char* positions = NULL;
 	if (!json_field(s->json, "num_local_experts"))
-		return fail(s, "num_local_experts is missing, which stands for 8: experts beside a shared MLP "
-		               "are not done");
+		return fail(s, "num_local_experts is missing, which means 8; experts beside a shared MLP are not "
+		               "supported, expected 0");
 	if (!types)
 		types = json_field(s->json, "layers_block_type");
 	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
@@ -766,7 +793,8 @@ static bool read_granite4(const struct source* s) {
 	return read_granite(s);
 }
 
-/* no_rope_layers says 1 for a block with positions; else every no_rope_layer_interval-th has none. */
+/* no_rope_layers holds 1 for a block with positions. Without the list, every no_rope_layer_interval-th block
+ * has none. */
 static bool read_smollm3(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const cJSON* list = json_field(s->json, "no_rope_layers");
@@ -817,7 +845,8 @@ static bool read_expert_counts(const struct source* s, const char* other_name) {
 	    !read_int(s, "num_experts_per_tok", 1, MOST_EXPERTS, &m->experts_used))
 		return false;
 	return m->experts_used <= m->n_experts ||
-	       fail(s, "num_experts_per_tok is %d, of %d experts", m->experts_used, m->n_experts);
+	       fail(s, "num_experts_per_tok is %d, expected at most the %d experts", m->experts_used,
+	            m->n_experts);
 }
 
 static bool read_mixtral(const struct source* s) {
@@ -829,11 +858,10 @@ static bool read_mixtral(const struct source* s) {
 	return read_expert_counts(s, "num_experts");
 }
 
-/* Every decoder_sparse_step-th block has experts, unless mlp_only_layers names it; counts where the file is
- * silent. */
+/* Every decoder_sparse_step-th block has experts, unless mlp_only_layers lists it. The arguments are the
+ * defaults. */
 static bool read_some_experts(const struct source* s, int n, int used, int ffn) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON* one = json_field(s->json, "mlp_only_layers");
 	int step = 1;
 	m->n_experts = n;
 	m->experts_used = used;
@@ -846,25 +874,19 @@ static bool read_some_experts(const struct source* s, int n, int used, int ffn) 
 	for (int b = 0; b < m->n_blocks; b++)
 		if ((b + 1) % step)
 			block_set_put(&s->config->dense, b);
-	for (one = one ? one->child : NULL; one; one = one->next) {
-		int64_t block;
-		if (!json_whole(one, 0, m->n_blocks - 1, &block))
-			return fail(s, "mlp_only_layers holds something that is no block of %d", m->n_blocks);
-		block_set_put(&s->config->dense, (int)block);
-	}
-	return true;
+	return read_listed(s, "mlp_only_layers", &s->config->dense);
 }
 
 static bool read_qwen3_moe(const struct source* s) { return read_some_experts(s, 128, 8, 768); }
 
-/* Experts that are shared are as one that is as wide as all of them. */
+/* Treats shared experts as one expert of their joint width. */
 static bool read_shared(const struct source* s, const char* count, int by_default) {
 	struct model_shape* m = &s->config->shape;
 	int n = by_default;
 	if (!read_int(s, count, 0, MOST_EXPERTS, &n))
 		return false;
 	if ((int64_t)n * m->expert_ffn > LARGEST)
-		return fail(s, "%s is %d, of a feed-forward of %d", count, n, m->expert_ffn);
+		return fail(s, "%s is %d, which is too many for a feed-forward of %d", count, n, m->expert_ffn);
 	m->shared_ffn = n * m->expert_ffn;
 	return true;
 }
@@ -877,7 +899,7 @@ static bool read_qwen2_moe(const struct source* s) {
 	    !read_int(s, "shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn) ||
 	    !read_int(s, "max_window_layers", 0, LARGEST, &most))
 		return false;
-	/* Its rule is no other's: every second of the first blocks. */
+	/* Qwen2-MoE's own rule: every second of the first blocks slides. */
 	for (int b = 0; m->sliding_window && !json_field(s->json, "layer_types") && b < m->n_blocks; b++) {
 		if (b == 0)
 			m->sliding = (struct block_set){{0}};
@@ -887,25 +909,16 @@ static bool read_qwen2_moe(const struct source* s) {
 	return true;
 }
 
-/* layer_types: one name a block; else every full_attention_interval-th has attention. */
+/* Reads layer_types. Without it every full_attention_interval-th block has attention. */
 static bool read_recurrent_types(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON* types = json_field(s->json, "layer_types");
 	int interval = 4;
 	if (!read_int(s, "full_attention_interval", 1, LARGEST, &interval))
 		return false;
-	if (types && (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks))
-		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
-	const cJSON* type = types ? types->child : NULL;
-	for (int b = 0; b < m->n_blocks; b++, type = type ? type->next : NULL) {
-		const char* name = type && cJSON_IsString(type) ? type->valuestring : "";
-		const bool linear = type ? strcmp(name, "linear_attention") == 0 : (b + 1) % interval != 0;
-		if (linear)
+	for (int b = 0; !json_field(s->json, "layer_types") && b < m->n_blocks; b++)
+		if ((b + 1) % interval != 0)
 			block_set_put(&m->recurrent, b);
-		else if (type && strcmp(name, "full_attention") != 0)
-			return fail(s, "layer_types[%d] is neither full_attention nor linear_attention", b);
-	}
-	return true;
+	return read_types(s, "layer_types", "full_attention", "linear_attention", &m->recurrent);
 }
 
 static bool read_qwen3_5(const struct source* s) {
@@ -915,7 +928,7 @@ static bool read_qwen3_5(const struct source* s) {
 	    .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128, .kernel = 4, .log_rates = true};
 	m->attention_gated = true;
 	if (m->activation != ACTIVATION_SILU)
-		return fail(s, "hidden_act is not silu, the one that %s is done with", s->config->family->name);
+		return fail(s, "hidden_act is not silu, the only one supported for %s", s->config->family->name);
 	return read_int(s, "linear_num_key_heads", 1, LARGEST, &r->key_heads) &&
 	       read_int(s, "linear_num_value_heads", 1, LARGEST, &r->value_heads) &&
 	       read_int(s, "linear_key_head_dim", 1, LARGEST, &r->key_dim) &&
@@ -942,7 +955,7 @@ static bool read_qwen3_next(const struct source* s) {
 	       read_int(s, "shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn) && read_qwen3_5(s);
 }
 
-/* As wide as transformers makes it of what the file says. */
+/* Computes the width as transformers does. */
 static bool read_lfm2_ffn(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	bool adjust = true;
@@ -965,27 +978,18 @@ static bool read_lfm2_ffn(const struct source* s) {
 	       fail(s, "the feed-forward comes to %lld elements, expected 1 to %d", (long long)ffn, LARGEST);
 }
 
-/* full_attn_idxs lists the blocks with attention; absent: all are. */
+/* Reads layer_types, or full_attn_idxs, which lists the blocks with attention. Without both, all blocks have
+ * it. */
 static bool read_lfm2_blocks(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON *types = json_field(s->json, "layer_types"), *listed = json_field(s->json, "full_attn_idxs");
-	const cJSON* one;
-	if (types && (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks))
-		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
-	one = types ? types->child : NULL;
-	for (int b = 0; b < m->n_blocks; b++, one = one ? one->next : NULL)
-		if (types ? cJSON_IsString(one) && strcmp(one->valuestring, "conv") == 0 : listed != NULL)
+	struct block_set attention = {{0}};
+	if (json_field(s->json, "layer_types") || !json_field(s->json, "full_attn_idxs"))
+		return read_types(s, "layer_types", "full_attention", "conv", &m->recurrent);
+	if (!read_listed(s, "full_attn_idxs", &attention))
+		return false;
+	for (int b = 0; b < m->n_blocks; b++)
+		if (!block_set_has(&attention, b))
 			block_set_put(&m->recurrent, b);
-		else if (types && !(cJSON_IsString(one) && strcmp(one->valuestring, "full_attention") == 0))
-			return fail(s, "layer_types[%d] is neither full_attention nor conv", b);
-	if (types || !listed)
-		return true;
-	cJSON_ArrayForEach (one, listed) {
-		int64_t block;
-		if (!json_whole(one, 0, m->n_blocks - 1, &block))
-			return fail(s, "full_attn_idxs holds something that is no block of %d", m->n_blocks);
-		m->recurrent.word[block >> 6] &= ~((uint64_t)1 << (block & 63));
-	}
 	return true;
 }
 
@@ -1019,7 +1023,7 @@ static bool read_minimax_m2(const struct source* s) {
 	if (!read_bool(s, "use_qk_norm", &norms) || !read_string(s, "qk_norm_type", &kind))
 		return false;
 	if (!norms || strcmp(kind, "per_layer") != 0)
-		return fail(s, "use_qk_norm is %s and qk_norm_type \"%.40s\": this runtime does true and per_layer",
+		return fail(s, "use_qk_norm is %s and qk_norm_type \"%.40s\"; supported are true and per_layer",
 		            norms ? "true" : "false", kind);
 	return read_expert_counts(s, "num_experts");
 }
@@ -1075,7 +1079,7 @@ static bool read_dots1(const struct source* s) {
 
 /* ---- latent attention ---------------------------------------------------------------------- */
 
-/* What a class takes where its file is silent. */
+/* Defaults of each configuration class. */
 static const struct latent_defaults {
 	const char* name;
 	int latent, query_latent, nope, rope, value;
@@ -1097,7 +1101,8 @@ static const struct latent_defaults* latent_of(const char* name) {
 	return NULL;
 }
 
-/* Sizes of the attention; rope.dim is set here, since a head's other sizes do not tell it. */
+/* Reads the sizes of latent attention. It also sets rope.dim, which does not follow from a head's other
+ * sizes. */
 static bool read_latent_sizes(const struct source* s, const struct latent_defaults* d) {
 	struct model_shape* m = &s->config->shape;
 	m->latent = d->latent;
@@ -1116,28 +1121,16 @@ static bool read_latent_sizes(const struct source* s, const struct latent_defaul
 	m->kv_heads = 1;
 	m->attention_scale = 1 / sqrtf((float)(m->nope_dim + m->rope.dim));
 	return (int64_t)m->heads * (m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
-	       fail(s,
-	            "kv_lora_rank %d, qk_nope_head_dim %d and v_head_dim %d are more than this runtime does for "
-	            "%d heads",
+	       fail(s, "kv_lora_rank %d, qk_nope_head_dim %d and v_head_dim %d are too large for %d heads",
 	            m->latent, m->nope_dim, m->value_dim, m->heads);
 }
 
-/* mlp_layer_types: one name a block. */
 static bool read_mlp_types(const struct source* s, const struct latent_defaults* d) {
-	const struct model_shape* m = &s->config->shape;
-	const cJSON *types = json_field(s->json, "mlp_layer_types"), *type = types ? types->child : NULL;
 	if (!d->first_dense)
 		return true;
-	if (!types)
+	if (!json_field(s->json, "mlp_layer_types"))
 		block_set_put(&s->config->dense, 0);
-	else if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
-		return fail(s, "mlp_layer_types is not an array of %d names", m->n_blocks);
-	for (int b = 0; type; b++, type = type->next)
-		if (cJSON_IsString(type) && strcmp(type->valuestring, "dense") == 0)
-			block_set_put(&s->config->dense, b);
-		else if (!cJSON_IsString(type) || strcmp(type->valuestring, "sparse") != 0)
-			return fail(s, "mlp_layer_types[%d] is neither dense nor sparse", b);
-	return true;
+	return read_types(s, "mlp_layer_types", "sparse", "dense", &s->config->dense);
 }
 
 static bool read_latent_experts(const struct source* s, const struct latent_defaults* d) {
@@ -1163,7 +1156,7 @@ static bool read_latent_experts(const struct source* s, const struct latent_defa
 	    !read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &s->config->further_blocks) ||
 	    !read_shared(s, "n_shared_experts", d->shared) || !read_mlp_types(s, d))
 		return false;
-	/* DeepSeek-V2 reads topk_method and no norm_topk_prob; its groups count by their best expert. */
+	/* DeepSeek-V2 reads topk_method, and not norm_topk_prob. Its groups count by their best expert. */
 	m->groups_by_best = strcmp(d->name, "deepseek_v2") == 0;
 	if (!m->groups_by_best && !read_bool(s, "norm_topk_prob", &m->experts_normalised))
 		return false;
@@ -1186,8 +1179,8 @@ static bool read_deepseek(const struct source* s) {
 
 /* ---- Gemma 4 ------------------------------------------------------------------------------ */
 
-/* transformers 5 writes what blocks have of their own as per_layer_config, in the place of global_head_dim
- * and num_global_key_value_heads. */
+/* transformers 5 writes fields that differ by block as per_layer_config, which replaces global_head_dim and
+ * num_global_key_value_heads. */
 static bool read_own_sizes(const struct source* s, const cJSON* own) {
 	struct model_shape* m = &s->config->shape;
 	for (int b = 0; b < m->n_blocks; b++) {
@@ -1240,7 +1233,7 @@ static bool read_experts_beside(const struct source* s) {
 	       required(s, "moe_intermediate_size", LARGEST, &m->expert_ffn);
 }
 
-/* The last blocks read the keys of earlier ones, and may have MLPs twice as wide. */
+/* The last blocks read the keys of earlier ones, and may have MLPs of twice the width. */
 static bool read_shared_keys(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	int shared = 0;
@@ -1321,7 +1314,7 @@ static bool read_gpt_oss(const struct source* s) {
 	if (!read_float(s, "swiglu_limit", 0, 1e6, &limit) || !read_float(s, "swiglu_alpha", 0, 1e6, &alpha))
 		return false;
 	if (limit < 7 || limit > 7 || fabsf(alpha - 1.702f) > 1e-6f)
-		return fail(s, "swiglu_limit is %g and swiglu_alpha %g: this runtime does 7 and 1.702", (double)limit,
+		return fail(s, "swiglu_limit is %g and swiglu_alpha %g; supported are 7 and 1.702", (double)limit,
 		            (double)alpha);
 	return read_expert_counts(s, "num_experts");
 }
@@ -1410,25 +1403,26 @@ static bool read_ends(struct source* s) {
 	return true;
 }
 
-/* The largest sizes that the arithmetic of a recurrence is done for. */
+/* Limits the sizes of a recurrence to those that the arithmetic supports. */
 static bool check_recurrence(const struct model_shape* m, const char* file, struct error* error) {
 	const struct recurrence* r = &m->recurrence;
 	if (attention_blocks(m) == m->n_blocks && r->key_heads == 0 && r->value_heads == 0)
-		return true; /* sizes that no block uses are used to lay out memory, so they are checked as well */
+		return true; /* Memory is laid out by these sizes even when no block uses them, so they are checked
+		                then too. */
 	if (attention_blocks(m) == 0)
 		return error_set(error, "%s: all %d blocks are recurrent; one at least has to have attention", file,
 		                 m->n_blocks);
-	const bool shorter = r->key_dim == 0 && r->key_heads == 0; /* a short convolution */
-	if (!shorter && (r->key_heads < 1 || r->value_heads < 1 || r->value_heads % r->key_heads))
+	const bool is_short = r->key_dim == 0 && r->key_heads == 0; /* a short convolution (LFM2) */
+	if (!is_short && (r->key_heads < 1 || r->value_heads < 1 || r->value_heads % r->key_heads))
 		return error_set(error,
 		                 "%s: %d value heads are not a multiple of %d key heads of the recurrent blocks",
 		                 file, r->value_heads, r->key_heads);
-	if ((!shorter && r->key_dim < 1) || r->value_dim < 1 || r->kernel < 1 || r->kernel > 16 ||
+	if ((!is_short && r->key_dim < 1) || r->value_dim < 1 || r->kernel < 1 || r->kernel > 16 ||
 	    (int64_t)r->key_heads * r->key_dim > 1 << 20 || (int64_t)r->value_heads * r->value_dim > 1 << 20 ||
 	    (int64_t)r->key_dim * r->value_dim > 1 << 20)
 		return error_set(error,
 		                 "%s: the recurrent blocks have key heads of %d, value heads of %d and a convolution "
-		                 "of %d; at most 2^20 elements and 16 are done",
+		                 "of %d, expected at most 2^20 elements and 16",
 		                 file, r->key_dim, r->value_dim, r->kernel);
 	return true;
 }
@@ -1452,12 +1446,12 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 		                 m->token_input, m->n_blocks, LARGEST);
 	if (m->rope.dim < 2 || m->rope.dim % 2 || m->rope.dim > head_dim)
 		return error_set(error,
-		                 "%s: RoPE turns %d of a head's %d elements, expected an even number from 2 on", file,
-		                 m->rope.dim, head_dim);
+		                 "%s: RoPE rotates %d of a head's %d elements, expected an even number from 2 on",
+		                 file, m->rope.dim, head_dim);
 	if (m->rope.scaling == ROPE_DYNAMIC && m->rope.dim == 2)
 		return error_set(error, "%s: dynamic RoPE scaling needs heads of more than 2 elements", file);
 	if (m->n_experts && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1))
-		return error_set(error, "%s: %d of %d experts with a feed-forward of %d are not a choice", file,
+		return error_set(error, "%s: %d of %d experts with a feed-forward of %d is not possible", file,
 		                 m->experts_used, m->n_experts, m->expert_ffn);
 	if (!(m->norm_epsilon >= 0) || !isfinite(m->rope.theta) || !(m->rope.theta > 1) ||
 	    !isfinite(m->attention_scale) || !isfinite(m->rope.attention_factor) ||
@@ -1487,7 +1481,7 @@ bool config_parse(struct config* c, const char* text, size_t size, const char* f
 	return parse(c, text, size, file, read_config, error);
 }
 
-/* What a generation does that says nothing else. */
+/* Reads the defaults for requests that set no sampling options. */
 static bool read_suppressed(const struct source* s) {
 	const cJSON *list = json_field(s->json, "suppress_tokens"), *one;
 	struct config* c = s->config;
@@ -1501,13 +1495,13 @@ static bool read_suppressed(const struct source* s) {
 	cJSON_ArrayForEach (one, list) {
 		int64_t token;
 		if (!json_whole(one, 0, c->shape.vocab - 1, &token))
-			return fail(s, "suppress_tokens holds something that is no token of %d", c->shape.vocab);
+			return fail(s, "suppress_tokens lists something that is not one of %d tokens", c->shape.vocab);
 		c->suppressed[c->n_suppressed++] = (int32_t)token;
 	}
 	return true;
 }
 
-/* Its end tokens stand in the place of config.json's. */
+/* The end tokens of generation_config.json replace those of config.json. */
 static bool read_generation(struct source* s) {
 	struct config* c = s->config;
 	if (json_field(s->json, "eos_token_id"))

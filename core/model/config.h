@@ -1,5 +1,6 @@
-/* A model's description in its config.json or GGUF metadata: shape, family, which optional tensors
- * there are, which tokens end a text. What it asks for and the pass does not do is an error. */
+/* A model's description from its config.json or GGUF metadata: its shape, its family, which optional tensors
+ * it has, and which tokens end a text. A field that asks for something the pass does not implement is an
+ * error. */
 #ifndef SWIFTLET_CORE_MODEL_CONFIG_H
 #define SWIFTLET_CORE_MODEL_CONFIG_H
 
@@ -14,41 +15,43 @@ struct config {
 	struct model_shape shape; /* rope factors point into `factors` */
 	bool tied;                /* the output head is the embedding */
 	bool qkv_bias, output_bias, mlp_bias;
-	bool head_norms;                /* queries and keys have norms, though the family need not */
-	struct block_set dense;         /* of a model with experts: blocks with one MLP all the same */
-	int further_blocks;             /* after the others, that predict tokens further on; they are not run */
-	int ffn[MAX_BLOCKS];            /* of the blocks' MLPs, where they are not all shape.ffn wide; else 0 */
-	bool keys_as_values;            /* blocks that see everything have no value weights */
+	bool head_norms;                /* queries and keys have norms even if the family does not require them */
+	struct block_set dense;         /* in a model with experts: the blocks that have one MLP */
+	int further_blocks;             /* blocks after the others that predict later tokens; they do not run */
+	int ffn[MAX_BLOCKS];            /* width of each block's MLP when they differ; else 0 */
+	bool keys_as_values;            /* blocks with full attention have no value weights */
 	int input_vocab;                /* rows of the embedding for the blocks' inputs; 0: shape.vocab */
 	struct xielu xielu[MAX_BLOCKS]; /* of GGUF's metadata, as trained */
 	struct packing packing;
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;
-	float repetition_penalty; /* of generations that say nothing else; 0: the file is silent */
+	float repetition_penalty; /* for requests that set none; 0: the file sets none */
 	int no_repeat_ngram;      /* likewise */
 	int32_t* suppressed;      /* (n_suppressed) owned: tokens that are never generated */
 	int n_suppressed;
 	float* factors; /* owned: RoPE's per-frequency factors, short then long; NULL for most */
 };
 
-/* Fills a zeroed config from config.json's text; `file` names it in messages. False with the error
- * set; config_free in both cases. */
+/* Fills a zeroed config from config.json's text. Messages name `file`. False with the error set; call
+ * config_free in both cases. */
 bool config_parse(struct config*, const char* text, size_t size, const char* file, struct error*);
-/* Takes from generation_config.json's text its end tokens, in the place of those before, and what generations
- * do that say nothing else. */
+/* Reads generation_config.json's text: end tokens, which replace the earlier ones, and defaults for
+ * requests. */
 bool config_parse_generation(struct config*, const char* text, size_t size, const char* file, struct error*);
 void config_free(struct config*);
 
-/* Adds an end token unless it is already there or negative. False with the error set when there are more
- * than MAX_END_TOKENS or when it lies beyond the vocabulary. */
+/* Adds an end token unless it is present or negative. False with the error set when there are more than
+ * MAX_END_TOKENS, or when it lies beyond the vocabulary. */
 bool config_add_end(struct config*, int64_t token, const char* file, const char* field, struct error*);
-/* Checks that the numbers fit each other and the backend's limits, whatever file they come from. */
+/* Checks that the numbers fit each other and the backend's limits. Both kinds of files need it. */
 bool config_check(const struct config*, const char* file, struct error*);
 
-/* The norm and the scales of a family, its sizes known, where its file says nothing. */
+/* Sets the family's norm and scales once its sizes are known. The file may change them afterwards. */
 void config_scales(struct config*);
-/* Of blocks some of which see a window, those that see everything have no positions. */
+/* Takes positions from the blocks with full attention, in a model in which other blocks have a window. */
 void shape_rotate_sliding(struct model_shape*);
+/* YaRN's scale of attention for a scaling factor and a multiplier m: 0.1 · m · ln(factor) + 1. */
+double rope_yarn_scale(float factor, float mscale);
 /* The factor on cos and sin of YaRN (Peng et al. 2023, section 3.4) for a scaling factor. */
 float rope_yarn_attention(float factor, float mscale, float mscale_all_dim);
 

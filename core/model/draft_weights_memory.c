@@ -1,4 +1,4 @@
-/* Whether quantized draft weights fit in memory and are worth it. */
+/* Decides whether quantized draft weights fit in memory and pay. */
 #include "core/model/draft_weights_memory.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
-/* Draft weights save time: by default they do not crowd out the machine's other work. */
+/* Draft weights only save time. So by default they leave memory to the machine's other work. */
 static const double SHARE_OF_AVAILABLE = 0.25;
 
 static double meminfo_available(void) {
@@ -35,8 +35,8 @@ static double number_in(const char* path) {
 	return number;
 }
 
-/* Bytes that programs may still take, of the machine and of the process's control group, by the system's own
- * estimate; 0: unknown. */
+/* Bytes that programs may still take on this machine and in the process's control group, as the system
+ * estimates; 0: unknown. */
 static double memory_available(void) {
 	const double machine = meminfo_available(), limit = number_in("/sys/fs/cgroup/memory.max");
 	const double left = limit - number_in("/sys/fs/cgroup/memory.current");
@@ -61,10 +61,10 @@ static bool fits(const struct draft_weights_memory* memory, const struct draft_w
 
 /* ---- which bits ----------------------------------------------------------------------------- */
 
-/* What of the largest cache the process may count on; 0: unknown. The kernel tells the whole of it, a virtual
- * machine's the host's, whose other guests use it too (what sysconf says may be ten times too much again).
- * The largest that processors have for a core is 12 MiB: two cores that are told of 260 are not alone with
- * it. */
+/* The part of the largest cache that the process may count on; 0: unknown. The kernel reports the whole
+ * cache. In a virtual machine that is the host's, which other guests share, and sysconf may report ten times
+ * too much again. No processor has more than 12 MiB a core: two cores that are shown 260 MiB share them
+ * with others. */
 static double last_level_cache(void) {
 	static const double MOST_OF_A_CORE = 12 * 0x1p20;
 	const double most_of_all = MOST_OF_A_CORE * cores_available();
@@ -91,7 +91,7 @@ static double sub_layer_bytes(const struct weight_table* w) {
 	return bytes;
 }
 
-/* Stored bytes of the matrices that have draft weights by input channel; experts have none. */
+/* Stored bytes of the matrices that have draft weights by input channel. Experts have none. */
 static double stored_by_channel(const struct column_copy* columns) {
 	double bytes = 0;
 	for (int b = 0; b < columns->n_blocks; b++)
@@ -101,7 +101,7 @@ static double stored_by_channel(const struct column_copy* columns) {
 	return bytes;
 }
 
-/* Whether the plan leaves so small a share of the blocks' bytes that a draft with it can pay. */
+/* True when the plan leaves so small a share of the blocks' bytes that drafting can pay. */
 static bool is_worth_it(const struct draft_weights* draft) {
 	static const double MOST_SHARE = 0.6, READ_BY_CHANNEL = 0.43;
 	const double stored = sub_layer_bytes(draft->stored);
@@ -118,7 +118,7 @@ static bool is_worth_it(const struct draft_weights* draft) {
 }
 
 int draft_bits_for(const struct model* model, struct draft_weights_format format) {
-	const int bits = 4; /* a row in 3 takes no less time (bench kernels), and guesses worse */
+	const int bits = 4; /* 3 bits are no faster (bench kernels), and guess worse. */
 	struct draft_weights table;
 	struct error error;
 	format.bits = bits;
@@ -130,7 +130,7 @@ int draft_bits_for(const struct model* model, struct draft_weights_format format
 }
 
 bool wants_screened_head(const struct weight_table* w) {
-	/* that of SmolLM2, 29 MiB, took 0.12 s to copy, and its bounds leave next to nothing out */
+	/* SmolLM2's head of 29 MiB took 0.12 s to copy, and its bounds exclude next to nothing. */
 	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
 	const double head = (double)tensor_bytes(&w->output), step = head + sub_layer_bytes(w);
 	const double available = memory_available();
@@ -148,7 +148,8 @@ static bool take_memory(struct draft_weights_memory* memory, struct error* error
 	if (!memory->data)
 		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", memory->table.format.bits,
 		                 (double)memory->table.bytes / 0x1p20);
-	madvise(memory->data, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	madvise(memory->data, bytes,
+	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer misses of the TLB. */
 	draft_weights_place(&memory->table, memory->data);
 	return true;
 }

@@ -1,7 +1,7 @@
 /* The memory of a model's quantized draft weights, and when they are worth making.
  *
- * They lie in huge pages, which are read a fifth faster than others. No file keeps them: reading and checking
- * one would save two or three plain steps at start. */
+ * They lie in huge pages, which are read a fifth faster than small ones. They are not stored in a file:
+ * reading and checking one would save only two or three plain steps at start. */
 #ifndef SWIFTLET_CORE_MODEL_DRAFT_WEIGHTS_MEMORY_H
 #define SWIFTLET_CORE_MODEL_DRAFT_WEIGHTS_MEMORY_H
 
@@ -9,7 +9,7 @@
 #include "kernels/draft_weights.h"
 
 struct draft_weights_memory {
-	struct draft_weights table; /* placed; bytes 0: the weights are as small already */
+	struct draft_weights table; /* placed; bytes 0: the weights are already as small */
 	void* data; /* its bytes, filled by draft_weights_make or by slices (kernels/draft_weights.h) */
 };
 
@@ -24,11 +24,11 @@ bool draft_weights_memory_open(struct draft_weights_memory*, const struct model*
                                const struct draft_weights_request*, struct error*);
 void draft_weights_memory_close(struct draft_weights_memory*);
 
-/* The bits that a model's draft weights should have in this format; 0: none, since its weights are as small
- * already, or lie in the processor's cache, where fewer bytes are not less time. */
+/* The bits that draft weights in this format should have; 0: none, because the model's weights are already as
+ * small, or because they lie in the processor's cache, where fewer bytes save no time. */
 int draft_bits_for(const struct model*, struct draft_weights_format);
-/* Whether a screened head is worth the memory of its coarse copy: the head is large, and a good part of what
- * a step reads. */
+/* True when a screened head is worth the memory of its coarse copy: the head is large, and is much of what a
+ * step reads. */
 bool wants_screened_head(const struct weight_table*);
 
 #endif

@@ -12,7 +12,7 @@
 	.mlp_norm = "pre_feedforward_layernorm", .post_mlp_norm = "post_feedforward_layernorm"
 #define BIASES .qkv_bias_field = "attention_bias", .output_bias_field = "attention_bias"
 
-/* What families of a name have in common. */
+/* Fields that families share. */
 #define EXPERTS                                                                                              \
 	.router = "mlp.gate.weight", .expert_gate = "mlp.experts.%d.gate_proj.weight",                           \
 	.expert_up = "mlp.experts.%d.up_proj.weight", .expert_down = "mlp.experts.%d.down_proj.weight"
@@ -21,11 +21,11 @@
 	.shared_down = "mlp.shared_experts.down_proj"
 #define MISTRALS .context = 131072, .kv_heads = 8, .interleaved_by_convert = true, NORMS_BEFORE
 #define QWENS .context = 32768, .window = 4096, .first_sliding = 28, .epsilon = 1e-6f, NORMS_BEFORE
-/* Of text alone all three parts of a position are the same: the rotation is the plain one. */
+/* On text alone the three parts of a position are equal, so the rotation is the plain one. */
 #define QWEN2_VLS                                                                                            \
 	.context = 32768, .kv_heads = 8, .window = 4096, .window_rule = WINDOW_OPTED, .first_sliding = 80,       \
 	.epsilon = 1e-5f, .theta = 1e6f, .qkv_bias = true, NORMS_BEFORE
-/* hidden_act is a leftover that transformers does not read. */
+/* hidden_act is a leftover, which transformers does not read */
 #define GEMMAS                                                                                               \
 	.kv_heads = 4, .head_dim = 256, .window = 4096, .window_rule = WINDOW_PERIOD, .epsilon = 1e-6f,          \
 	.tied = true, BIASES, .activation_field = "hidden_activation", .norm_plus_one = true,                    \

@@ -1,35 +1,35 @@
-/* A family is data: what its configuration class takes where config.json is silent, which fields it reads,
- * how its tensors are called and where its norms, biases and windows are. What a row cannot say is its
- * `special`. */
+/* A family is data: the defaults of its configuration class, the fields it reads, the names of its tensors,
+ * and the places of its norms, biases and windows. `special` names the family's own function for what a row
+ * cannot express. */
 #ifndef SWIFTLET_CORE_MODEL_FAMILY_H
 #define SWIFTLET_CORE_MODEL_FAMILY_H
 
 #include "kernels/backend.h"
 
-/* Which blocks see no more than sliding_window positions, where layer_types, if it is read, does not list
- * them. */
+/* Rules for which blocks attend to no more than sliding_window positions. layer_types, where it is read,
+ * overrides them. */
 enum window_rule {
 	WINDOW_UNUSED,    /* none: a field that older configs carry */
 	WINDOW_ALL,       /* all, where sliding_window is a number; layer_types is not read */
-	WINDOW_LISTED,    /* all likewise, where layer_types is silent */
+	WINDOW_LISTED,    /* all, unless layer_types says otherwise */
 	WINDOW_FROM,      /* those from max_window_layers on */
 	WINDOW_OPTED,     /* those from max_window_layers on, where use_sliding_window says so */
 	WINDOW_OPTED_ALL, /* all, where it says so; layer_types is not read */
 	WINDOW_PERIOD     /* all but every period-th */
 };
 
-/* Norm of queries and keys before they are turned. */
+/* The norm that queries and keys get before they are rotated. */
 enum head_norm { HEAD_NORM_NONE, HEAD_NORM_EACH, HEAD_NORM_ALL };
 
-/* What a family adds that no field of a row can say. */
+/* Behaviour of a family that no field of a row can express. */
 enum special {
 	SPECIAL_NONE,
 	SPECIAL_GEMMA2,       /* caps, scores divided by a number of its own */
 	SPECIAL_GEMMA3,       /* the same */
 	SPECIAL_GRANITE,      /* multipliers */
-	SPECIAL_GRANITE4,     /* the same; dense where it says so, without positions where it does not */
+	SPECIAL_GRANITE4,     /* the same; dense blocks and blocks without positions where its file says so */
 	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
-	SPECIAL_EXAONE4,      /* blocks that see everything have no positions, where others slide */
+	SPECIAL_EXAONE4,      /* blocks with full attention have no positions when other blocks have a window */
 	SPECIAL_MINISTRAL3,   /* scores grow with the position */
 	SPECIAL_MIXTRAL,      /* experts */
 	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
@@ -41,9 +41,9 @@ enum special {
 	SPECIAL_MINIMAX_M2,   /* experts chosen by sigmoids */
 	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
 	SPECIAL_HUNYUAN,      /* RoPE's base stretched by alpha */
-	SPECIAL_APERTUS,      /* an activation with numbers of its own in each block */
+	SPECIAL_APERTUS,      /* an activation with parameters of its own in each block */
 	SPECIAL_DEEPSEEK,     /* latent attention, experts with shared ones */
-	SPECIAL_COHERE2,      /* a scale of the logits, blocks that see everything have no positions */
+	SPECIAL_COHERE2,      /* a scale of the logits; blocks with full attention have no positions */
 	SPECIAL_GEMMA4,      /* heads of two sizes, shared keys, inputs by token and block, experts beside MLPs */
 	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
 	SPECIAL_QWEN3_5_MOE, /* the same with experts */
@@ -56,19 +56,21 @@ struct family {
 	const char* architecture; /* GGUF's general.architecture; the first row with a name takes it */
 	enum special special;
 
-	/* Where config.json is silent. 0: derived or required; window_period 0: WINDOW_PERIOD is not its rule. */
+	/* Defaults when config.json gives none. 0: derived or required; window_period 0: the rule is not
+	 * WINDOW_PERIOD. */
 	int vocab, heads, kv_heads, head_dim, context, window, window_period;
 	float epsilon, theta,
-	    sliding_theta; /* theta 0: 10000; sliding_theta 0: sliding blocks are as the others */
-	float rotary;      /* share of a head that is turned; 0: all, whatever the file says */
+	    sliding_theta; /* theta 0: 10000; sliding_theta 0: sliding blocks have the others' RoPE */
+	float rotary;      /* share of a head that is rotated; 0: all, whatever the file says */
 	bool tied, qkv_bias, output_bias;
 	enum window_rule window_rule;
-	int first_sliding; /* WINDOW_OPTED: where max_window_layers is not said */
+	int first_sliding; /* WINDOW_OPTED: the default of max_window_layers */
 
-	int original_context; /* that RoPE scalings count from, whatever stands among their parameters */
+	int original_context; /* the context that RoPE scalings count from, whatever their parameters say */
 	const char* rope;     /* rope_parameters as JSON; NULL: no scaling */
 
-	/* Fields by the family's own name; NULL: it has none (biases, period, theta) or Llama's. */
+	/* Names of fields that differ from Llama's; NULL: the family has no such field (biases, period, theta),
+	 * or Llama's. */
 	const char *period_field, *sliding_theta_field, *epsilon_field, *activation_field, *qkv_bias_field,
 	    *output_bias_field, *mlp_bias_field;
 
@@ -77,23 +79,22 @@ struct family {
 	bool norm_plus_one, scaled_embedding; /* Gemma */
 	enum activation activation;           /* where config.json is silent */
 	enum head_norm head_norm;
-	bool interleaved;            /* RoPE turns neighbours */
-	bool interleaved_by_convert; /* it does so in GGUF, whose converter permutes rows of queries and keys */
+	bool interleaved;            /* RoPE rotates neighbours */
+	bool interleaved_by_convert; /* in GGUF alone, whose converter permutes rows of queries and keys */
 	bool fused_qkv, fused_gate_up;
 	bool parallel;             /* attention and MLP read the same norm */
 	bool norm_without_bias;    /* LayerNorm */
 	bool ungated;              /* MLPs have no gate */
 	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
-	bool gated_attention;      /* of each head of q_proj a query and a gate */
+	bool gated_attention;      /* q_proj has a query and a gate for each head */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 
-	/* Norms as a folder names them, after "layers.%d."; NULL: the norm is not there. */
+	/* Names of norms in a folder, after "layers.%d."; NULL: the family has no such norm. */
 	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;
-	const char* gguf_mlp_norm; /* where GGUF calls it otherwise than ffn_norm */
-	/* Likewise, where a folder calls them otherwise than Llama: self_attn.o_proj and so on. */
+	const char* gguf_mlp_norm; /* GGUF's name, if it is not ffn_norm */
+	/* Names in a folder that differ from Llama's, such as self_attn.o_proj. */
 	const char *wo, *q_norm, *k_norm, *w_gate, *w_up, *output_norm;
-	const char *gate_up,
-	    *down; /* where a folder calls them otherwise than mlp.gate_up_proj and mlp.down_proj */
+	const char *gate_up, *down; /* names that differ from mlp.gate_up_proj and mlp.down_proj */
 	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */
 	const char *router, *expert_gate, *expert_up, *expert_down;
 	const char *choice_bias, *shared_gate_proj, *shared_up, *shared_down, *shared_gate;
@@ -103,7 +104,7 @@ struct family {
 const struct family* family_by_name(const char* name);
 const struct family* family_by_architecture(const char* name, size_t size);
 /* The family that a model of images and text nests as its text_config, or NULL. flat: its files may have the
- * text's fields beside the others. */
+ * text model's fields beside the others. */
 const struct family* family_within(const char* name, bool* flat);
 /* Lists the names for a message, cut to fit. Returns `out`. */
 const char* family_names(char* out, size_t size);

@@ -1,6 +1,6 @@
-/* A model's fingerprint: what a mask was learned for must be told from every other model. SHA-256 over
- * the shape, the tokenizer's pieces and samples of each tensor; weights are not read as a whole, so that
- * opening a large file stays quick. */
+/* A model's fingerprint, by which a mask recognizes the model that it was learned for. It is SHA-256 over the
+ * shape, the tokenizer's pieces and samples of each tensor. It does not read all weights, so that a large
+ * file opens quickly. */
 #include <string.h>
 
 #include "core/model/model.h"
@@ -46,8 +46,8 @@ static void add_rope(struct sha256* hash, const struct rope* r) {
 	add_factors(hash, r->long_factor, r->dim / 2);
 }
 
-/* What the first families could do with windows: none, all blocks, or every other one (2). -1: something
- * else. */
+/* The windows that the first families could have: none, all blocks, or every other one (2). -1: another
+ * rule. */
 static int window_period(const struct model_shape* m) {
 	int sliding = 0, alternating = 0;
 	for (int b = 0; b < m->n_blocks; b++) {
@@ -58,7 +58,7 @@ static int window_period(const struct model_shape* m) {
 	return sliding == 0 || sliding == m->n_blocks ? 0 : alternating == m->n_blocks ? 2 : -1;
 }
 
-/* What later families brought. A model without any of it keeps the fingerprint it had before, and so the
+/* Adds the fields of later families. A model without them keeps the fingerprint that it had, and with it the
  * masks that were stored for it. */
 static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 	const struct block_set none = {{0}};
@@ -120,7 +120,7 @@ static void add_tensor(struct sha256* hash, const struct tensor* t) {
 	add_number(hash, (double)t->cols);
 	if (!tensor_present(t))
 		return;
-	/* A made-up tensor is what its recipe says, in memory or not. */
+	/* A synthetic tensor is described by its recipe, whether or not it is in memory. */
 	if (t->synth.kind != SYNTH_NONE) {
 		add_number(hash, (double)t->synth.kind);
 		sha256_add(hash, &t->synth.seed, sizeof t->synth.seed);
@@ -165,7 +165,7 @@ bool model_same_vocabulary(const struct model* model, const struct model* other)
 
 void model_fingerprint(struct model* model) {
 	const struct weight_table* w = &model->weights;
-	const struct tensor absent = {0}; /* as which the first models' bias of the output went in */
+	const struct tensor absent = {0}; /* the tag of the first models' output bias */
 	struct sha256 hash;
 	sha256_start(&hash);
 	add_shape(&hash, &w->shape);

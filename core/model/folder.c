@@ -1,4 +1,4 @@
-/* A Hugging Face folder: config.json says what the model is, the safetensors files hold its weights, and
+/* Opens a Hugging Face folder: config.json describes the model, the safetensors files hold its weights, and
  * the tokenizer's files lie beside them. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "core/model/bind.h"
 #include "core/text/tokenizer.h"
 
-/* Where the text model's tensors are: a model of images and text has its own beside them, a checkpoint of the
- * inner model alone goes without "model.". */
+/* Finds the text model's tensors. A model of images and text has other tensors beside them; a checkpoint of
+ * the inner model alone lacks the prefix "model.". */
 static const struct data_folder {
 	const char *embedding, *output_norm, *output, *block;
 	const char *input_embedding, *input_projection, *input_projection_norm;
@@ -31,7 +31,7 @@ static const struct data_folder {
 
 enum { NORM_NAME = 64 };
 
-/* The last norm beside the embedding, by the family's own name. */
+/* The last norm, which has a name of its own in some families. */
 static const char* output_norm_of(const struct family* f, const struct data_folder* at, char out[NORM_NAME]) {
 	if (!f->output_norm)
 		return at->output_norm;
@@ -40,10 +40,10 @@ static const char* output_norm_of(const struct family* f, const struct data_fold
 	return out;
 }
 
-/* other: room for a name, as long as the names live. */
+/* other: memory for a name that lives as long as the names do */
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table,
                                     char other[NORM_NAME]) {
-	const bool shorter = f->special == SPECIAL_LFM2;
+	const bool is_short = f->special == SPECIAL_LFM2;
 	const struct data_folder* at = &places[0];
 	for (size_t i = sizeof places / sizeof *places; i-- > 0;)
 		if (tensor_table_find(table, places[i].embedding))
@@ -64,12 +64,13 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "self_attn.qkv_proj",
 	    .q_norm = f->q_norm ? f->q_norm : "self_attn.q_norm",
 	    .k_norm = f->k_norm ? f->k_norm : "self_attn.k_norm",
-	    .recurrent_in = shorter ? "conv.in_proj" : "linear_attn.in_proj_qkv", /* as repack_heads names them */
+	    .recurrent_in =
+	        is_short ? "conv.in_proj" : "linear_attn.in_proj_qkv", /* as repack_heads names them */
 	    .recurrent_gate = "linear_attn.in_proj_z",
 	    .recurrent_beta = "linear_attn.in_proj_b",
 	    .recurrent_decay = "linear_attn.in_proj_a",
-	    .recurrent_out = shorter ? "conv.out_proj" : "linear_attn.out_proj",
-	    .convolution = shorter ? "conv.conv" : "linear_attn.conv1d",
+	    .recurrent_out = is_short ? "conv.out_proj" : "linear_attn.out_proj",
+	    .convolution = is_short ? "conv.conv" : "linear_attn.conv1d",
 	    .state_norm = "linear_attn.norm",
 	    .decay_bias = "linear_attn.dt_bias",
 	    .decay_rate = "linear_attn.A_log",
@@ -118,9 +119,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	};
 }
 
-/* Buffers that old files carry and that are computed from the config, scales for activations, which are not
- * quantized here, what a model of images and text has beside its text, and what predicts tokens further on.
- */
+/* Tensors to ignore: buffers of old files that are computed from the config, scales of activations, which are
+ * not quantized here, the vision and sound parts, and the blocks that predict later tokens. */
 static bool is_idle(const char* name) {
 	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.",
 	                                     "visual.",       "vision_model.",
@@ -179,7 +179,7 @@ static bool read_config(struct config* config, const char* folder, struct error*
 
 static bool add_shard(struct opened* f, const char* folder, const char* file, struct error* error) {
 	char path[1024];
-	/* A name from the index stays within the folder. */
+	/* A name from the index must stay within the folder. */
 	if (strchr(file, '/') || file[0] == '\0')
 		return error_set(error, "%s/model.safetensors.index.json: \"%.120s\" is not a file name", folder,
 		                 file);
@@ -202,7 +202,7 @@ static bool has_shard(const struct opened* f, const char* file) {
 	return false;
 }
 
-/* Every name of the index is in the file it points to. */
+/* Checks that each name of the index is in the file that the index gives. */
 static bool check_index(const struct opened* f, const cJSON* map, const char* index, struct error* error) {
 	const cJSON* entry;
 	cJSON_ArrayForEach (entry, map) {

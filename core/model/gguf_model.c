@@ -1,5 +1,5 @@
-/* A GGUF file as a model: its metadata says what config.json says elsewhere, its vocabulary lies beside
- * its weights, and a set split over several files is one model. */
+/* Opens a GGUF file as a model. Its metadata replaces config.json, and its vocabulary lies beside its
+ * weights. A set of split files is one model. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,9 +13,9 @@
 static const char embedding_name[] = "token_embd.weight", output_name[] = "output.weight";
 
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
-	/* Mixtral's first files hold each expert's tensors by themselves. */
+	/* Mixtral's first files hold each expert's tensors separately. */
 	const bool single = tensor_table_find(table, "blk.0.ffn_gate.0.weight") != NULL;
-	const bool shorter = f->special == SPECIAL_LFM2;
+	const bool is_short = f->special == SPECIAL_LFM2;
 	return (struct tensor_names){
 	    .embedding = embedding_name,
 	    .output_norm = f->special == SPECIAL_LFM2 ? "token_embd_norm" : "output_norm",
@@ -34,12 +34,12 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "attn_qkv",
 	    .q_norm = "attn_q_norm",
 	    .k_norm = "attn_k_norm",
-	    .recurrent_in = shorter ? "shortconv.in_proj" : "attn_qkv",
+	    .recurrent_in = is_short ? "shortconv.in_proj" : "attn_qkv",
 	    .recurrent_gate = "attn_gate",
 	    .recurrent_beta = "ssm_beta",
 	    .recurrent_decay = "ssm_alpha",
-	    .recurrent_out = shorter ? "shortconv.out_proj" : "ssm_out",
-	    .convolution = shorter ? "shortconv.conv" : "ssm_conv1d",
+	    .recurrent_out = is_short ? "shortconv.out_proj" : "ssm_out",
+	    .convolution = is_short ? "shortconv.conv" : "ssm_conv1d",
 	    .flat_convolution = true,
 	    .state_norm = "ssm_norm",
 	    .decay_bias = "ssm_dt.bias",
@@ -91,8 +91,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	};
 }
 
-/* What is being read, so that keys can be given without their architecture prefix. */
-struct source {
+/* The place that is being read, so that keys can be given without their architecture prefix. */
+struct gguf_source {
 	const struct gguf* gguf;
 	struct opened* owner;
 	struct config* config;
@@ -100,17 +100,17 @@ struct source {
 };
 #define fail(s, ...) error_in((s)->error, (s)->gguf->file, __VA_ARGS__)
 
-static const char* key_of(const struct source* s, const char* key, char out[96]) {
+static const char* key_of(const struct gguf_source* s, const char* key, char out[96]) {
 	snprintf(out, 96, "%s.%s", s->config->family->architecture, key);
 	return out;
 }
 
-static bool has(const struct source* s, const char* key) {
+static bool has(const struct gguf_source* s, const char* key) {
 	char name[96];
 	return gguf_find(s->gguf, key_of(s, key, name)) != NULL;
 }
 
-static bool read_int(const struct source* s, const char* key, int low, int high, int* out) {
+static bool read_int(const struct gguf_source* s, const char* key, int low, int high, int* out) {
 	char name[96];
 	int64_t wide = *out;
 	if (!gguf_int(s->gguf, key_of(s, key, name), low, high, &wide, s->error))
@@ -119,20 +119,20 @@ static bool read_int(const struct source* s, const char* key, int low, int high,
 	return true;
 }
 
-static bool required_int(const struct source* s, const char* key, int high, int* out) {
+static bool required_int(const struct gguf_source* s, const char* key, int high, int* out) {
 	if (!has(s, key))
 		return fail(s, "%s.%s is missing", s->config->family->architecture, key);
 	return read_int(s, key, 1, high, out);
 }
 
-static bool read_float(const struct source* s, const char* key, double low, double high, float* out) {
+static bool read_float(const struct gguf_source* s, const char* key, double low, double high, float* out) {
 	char name[96];
 	return gguf_float(s->gguf, key_of(s, key, name), low, high, out, s->error);
 }
 
 /* ---- what it is --------------------------------------------------------------------------- */
 
-static bool read_architecture(const struct source* s) {
+static bool read_architecture(const struct gguf_source* s) {
 	const char* text = NULL;
 	size_t size = 0;
 	if (!gguf_string(s->gguf, "general.architecture", &text, &size, s->error))
@@ -146,8 +146,8 @@ static bool read_architecture(const struct source* s) {
 	            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
 }
 
-/* Keys that change the arithmetic in ways the pass does not know; zero stands for none. */
-static bool check_refused(const struct source* s) {
+/* Keys that change the arithmetic in ways that the pass does not implement. Zero stands for none. */
+static bool check_refused(const struct gguf_source* s) {
 	static const char* const refused[] = {
 	    "expert_shared_count", "attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
 	    "residual_scale",      "embedding_scale",     "attention.scale"};
@@ -170,8 +170,8 @@ static bool check_refused(const struct source* s) {
 	return causal || fail(s, "%s is false, which is not supported; only causal models are", name);
 }
 
-/* A number, or a list of one for each block; out (MAX_BLOCKS). *listed says which. */
-static bool read_by_block(const struct source* s, const char* key, int* out, bool* listed) {
+/* Reads a number, or a list with one number a block; out (MAX_BLOCKS). *listed says which it was. */
+static bool read_by_block(const struct gguf_source* s, const char* key, int* out, bool* listed) {
 	char name[96];
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, key, name));
 	const int n_blocks = s->config->shape.n_blocks;
@@ -193,8 +193,8 @@ static bool read_by_block(const struct source* s, const char* key, int* out, boo
 	return good;
 }
 
-/* Gemma 4 has MLPs of two widths: the first block's is the shape's. */
-static bool read_feed_forward(const struct source* s, const char* key) {
+/* Gemma 4 has MLPs of two widths. The shape holds the first block's. */
+static bool read_feed_forward(const struct gguf_source* s, const char* key) {
 	struct config* c = s->config;
 	bool listed = false;
 	if (c->family->special == SPECIAL_GEMMA4 && !read_by_block(s, "feed_forward_length", c->ffn, &listed))
@@ -205,8 +205,8 @@ static bool read_feed_forward(const struct source* s, const char* key) {
 	return true;
 }
 
-/* A number, or one for each block: 0 for those that have no keys and values, and one other. */
-static bool read_kv_heads(const struct source* s) {
+/* Reads a number, or one a block: 0 for blocks without keys and values, and one other value. */
+static bool read_kv_heads(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	char name[96];
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, "attention.head_count_kv", name));
@@ -233,16 +233,16 @@ static bool read_kv_heads(const struct source* s) {
 	                    name, m->n_blocks);
 }
 
-static bool read_sizes(const struct source* s) {
+static bool read_sizes(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
-	/* Where every block has experts there may be no other width. */
+	/* A file may leave this width out when every block has experts. */
 	const char* ffn = has(s, "feed_forward_length") ? "feed_forward_length" : "expert_feed_forward_length";
 	if (!required_int(s, "block_count", MAX_BLOCKS, &m->n_blocks) ||
 	    !required_int(s, "embedding_length", LARGEST, &m->dim) || !read_feed_forward(s, ffn) ||
 	    !required_int(s, "attention.head_count", LARGEST, &m->heads) ||
 	    !required_int(s, "context_length", INT32_MAX / 2, &m->context))
 		return false;
-	/* Blocks that predict tokens further on come last; generation does without them. */
+	/* Blocks that predict later tokens come last. Generation does not run them. */
 	int further = 0;
 	if (!read_int(s, "nextn_predict_layers", 0, m->n_blocks - 1, &further))
 		return false;
@@ -268,8 +268,8 @@ static bool read_sizes(const struct source* s) {
 
 /* ---- RoPE --------------------------------------------------------------------------------- */
 
-/* Copies a vector of factors (dim/2) out of the file, where it need not be aligned. */
-static bool read_factors(const struct source* s, const char* name, float* out) {
+/* Copies a vector of factors (dim/2) out of the file, in which it may be unaligned. */
+static bool read_factors(const struct gguf_source* s, const char* name, float* out) {
 	struct tensor t;
 	const int n = s->config->shape.rope.dim / 2;
 	if (!tensor_table_take(&s->owner->tensors, name, 1, n, &t, s->error))
@@ -281,7 +281,7 @@ static bool read_factors(const struct source* s, const char* name, float* out) {
 	return true;
 }
 
-static bool read_factor_tensors(const struct source* s) {
+static bool read_factor_tensors(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	const struct tensor_table* table = &s->owner->tensors;
 	const bool every = tensor_table_find(table, "rope_freqs.weight") != NULL;
@@ -301,7 +301,7 @@ static bool read_factor_tensors(const struct source* s) {
 	       read_factors(s, "rope_factors_long.weight", s->config->factors + n);
 }
 
-static bool scaling_kind(const struct source* s) {
+static bool scaling_kind(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	char name[96];
 	const char* text = "none";
@@ -324,7 +324,7 @@ static bool scaling_kind(const struct source* s) {
 	            name, (int)(size < 60 ? size : 60), text);
 }
 
-static bool read_scaling(const struct source* s) {
+static bool read_scaling(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	float factor = 0, attention = 1;
 	r->whole_turns = true;
@@ -337,7 +337,7 @@ static bool read_scaling(const struct source* s) {
 	    !read_float(s, "rope.scaling.yarn_beta_slow", 1e-6, 1e6, &r->beta_slow) ||
 	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &r->original_context))
 		return false;
-	/* Old files say scale_linear without a type. */
+	/* Old files have scale_linear without a type. */
 	if (has(s, "rope.scale_linear") && !has(s, "rope.scaling.type") && factor > 0)
 		r->scaling = ROPE_LINEAR;
 	if (factor > 0)
@@ -350,13 +350,11 @@ static bool read_scaling(const struct source* s) {
 		return false;
 	struct model_shape* m = &s->config->shape;
 	if (r->scaling == ROPE_YARN && m->latent && log_multiplier > 0) {
-		/* The converter stores 0.1 · mscale_all_dim, and mscale is the same: only scores grow, twice. */
-		const float scale = 1 + log_multiplier * logf(r->factor);
+		/* The converter stores 0.1 · mscale_all_dim and requires mscale to be equal. Then only the scores
+		 * grow, twice. */
+		const float scale = (float)rope_yarn_scale(r->factor, 10 * log_multiplier);
 		m->attention_scale *= scale * scale;
-		r->attention_factor = attention;
-		return read_factor_tensors(s);
-	}
-	if (r->scaling == ROPE_YARN)
+	} else if (r->scaling == ROPE_YARN)
 		r->attention_factor =
 		    attention * rope_yarn_attention(r->factor, log_multiplier > 0 ? 1 : 0, log_multiplier);
 	return read_factor_tensors(s);
@@ -366,7 +364,7 @@ static int full_head_dim(const struct model_shape* m) {
 	return m->full_head_dim ? m->full_head_dim : m->head_dim;
 }
 
-static bool read_rope(const struct source* s) {
+static bool read_rope(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
 	r->theta = 10000;
 	r->factor = r->attention_factor = 1;
@@ -378,21 +376,22 @@ static bool read_rope(const struct source* s) {
 
 /* ---- families ----------------------------------------------------------------------------- */
 
-static bool read_gemma(const struct source* s, int deepest, float attention_cap, float logit_cap) {
+static bool read_gemma(const struct gguf_source* s, int deepest, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	m->activation = ACTIVATION_GELU_TANH;
 	m->attention_softcap = attention_cap;
 	m->logit_softcap = logit_cap;
-	/* The file does not say by what scores are divided; of the published sizes only the deepest takes the
-	 * width a head would have instead of the one it has. */
+	/* The file does not give the divisor of the scores. The deepest published model divides by the width that
+	 * a head would have by default, and the others by the width that it has. */
 	if (m->n_blocks == deepest)
 		m->attention_scale = 1 / sqrtf((float)m->dim / (float)m->heads);
 	return read_float(s, "attn_logit_softcapping", 0, 1e9, &m->attention_softcap) &&
 	       read_float(s, "final_logit_softcapping", 0, 1e9, &m->logit_softcap);
 }
 
-/* key_length is of the blocks that see everything, key_length_swa of the others; windows have been read. */
-static bool read_gemma4(const struct source* s) {
+/* key_length belongs to the blocks with full attention, key_length_swa to the others. Windows were read
+ * before. */
+static bool read_gemma4(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	struct config* c = s->config;
 	int kv_heads[MAX_BLOCKS], shared = 0;
@@ -430,9 +429,9 @@ static bool read_gemma4(const struct source* s) {
 	return true;
 }
 
-/* Latent attention. Files give the sizes of a head as key_length_mla and value_length_mla beside those of
- * what is kept; the first ones have them as key_length and value_length. */
-static bool read_deepseek(const struct source* s) {
+/* Latent attention. Most files give a head's sizes as key_length_mla and value_length_mla, beside the sizes
+ * of what the cache keeps. The first files give them as key_length and value_length. */
+static bool read_deepseek(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	int key = m->head_dim;
 	m->value_dim = key;
@@ -459,12 +458,11 @@ static bool read_deepseek(const struct source* s) {
 	    !read_int(s, "rope.scaling.original_context_length", 1, INT32_MAX / 2, &m->growth_context))
 		return false;
 	return (int64_t)m->heads * ((int64_t)m->latent + m->nope_dim + m->value_dim) <= LARGEST ||
-	       fail(s,
-	            "attention.kv_lora_rank %d, with heads of %d and %d elements, is more than this runtime does",
-	            m->latent, key, m->value_dim);
+	       fail(s, "attention.kv_lora_rank %d is too large for heads of %d and %d elements", m->latent, key,
+	            m->value_dim);
 }
 
-static bool read_numbers(const struct source* s, const char* key, size_t offset) {
+static bool read_numbers(const struct gguf_source* s, const char* key, size_t offset) {
 	float* list = NULL;
 	int n = 0;
 	if (!gguf_floats(s->gguf, key, &list, &n, s->error))
@@ -477,7 +475,7 @@ static bool read_numbers(const struct source* s, const char* key, size_t offset)
 	       fail(s, "%s has %d elements, expected one for each of %d blocks", key, n, n_blocks);
 }
 
-static bool read_apertus(const struct source* s) {
+static bool read_apertus(const struct gguf_source* s) {
 	s->config->shape.activation = ACTIVATION_XIELU;
 	return read_numbers(s, "xielu.alpha_p", offsetof(struct xielu, positive)) &&
 	       read_numbers(s, "xielu.alpha_n", offsetof(struct xielu, negative)) &&
@@ -485,7 +483,7 @@ static bool read_apertus(const struct source* s) {
 	       read_numbers(s, "xielu.eps", offsetof(struct xielu, epsilon));
 }
 
-static bool read_granite(const struct source* s) {
+static bool read_granite(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	float divisor = 1;
 	if (!read_float(s, "embedding_scale", -1e6, 1e6, &m->embedding_scale) ||
@@ -497,8 +495,8 @@ static bool read_granite(const struct source* s) {
 	return true;
 }
 
-/* Which blocks are recurrent: listed, or all but every full_attention_interval-th. */
-static bool read_recurrent_blocks(const struct source* s) {
+/* Reads which blocks are recurrent: a list, or all but every full_attention_interval-th. */
+static bool read_recurrent_blocks(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	int interval = 4, n = 0;
 	int32_t* listed = NULL;
@@ -517,7 +515,7 @@ static bool read_recurrent_blocks(const struct source* s) {
 	return good;
 }
 
-static bool read_recurrence(const struct source* s) {
+static bool read_recurrence(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	struct recurrence* r = &m->recurrence;
 	int width = 0;
@@ -535,8 +533,8 @@ static bool read_recurrence(const struct source* s) {
 	return true;
 }
 
-/* What the files do not say and whoever reads them knows. */
-static bool read_special(const struct source* s) {
+/* Defaults that files leave out and every reader knows. */
+static bool read_special(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	switch (s->config->family->special) {
 	case SPECIAL_GEMMA2:
@@ -591,7 +589,7 @@ static bool read_special(const struct source* s) {
 	return true;
 }
 
-static bool read_router(const struct source* s) {
+static bool read_router(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const enum special special = s->config->family->special;
 	enum { SOFTMAX = 1, SIGMOID = 2 };
@@ -609,12 +607,12 @@ static bool read_router(const struct source* s) {
 	if (m->expert_groups == 1)
 		m->expert_groups = 0;
 	return gating <= SIGMOID || special == SPECIAL_GPT_OSS ||
-	       fail(s, "%s.expert_gating_func is %d: this runtime does 1 (softmax) and 2 (sigmoid)",
+	       fail(s, "%s.expert_gating_func is %d; supported are 1 (softmax) and 2 (sigmoid)",
 	            s->config->family->architecture, gating);
 }
 
-/* How wide the shared expert is shows in its tensors alone: files count it in several ways. */
-static void find_shared(const struct source* s) {
+/* The width of the shared expert is read from its tensors, since files count it in several ways. */
+static void find_shared(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	char name[64];
 	for (int b = 0; b < m->n_blocks && m->shared_ffn == 0; b++) {
@@ -625,7 +623,7 @@ static void find_shared(const struct source* s) {
 	}
 }
 
-static bool read_experts(const struct source* s) {
+static bool read_experts(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const enum special special = s->config->family->special;
 	m->expert_ffn = m->ffn;
@@ -649,8 +647,8 @@ static bool read_experts(const struct source* s) {
 	       read_int(s, "expert_feed_forward_length", 1, LARGEST, &m->expert_ffn) && read_router(s);
 }
 
-/* One truth value a block, as llama.cpp's converter writes them for OLMo 3 and EXAONE 4. */
-static bool read_listed_window(const struct source* s, const char* key) {
+/* One boolean a block, as llama.cpp's converter writes them for OLMo 3 and EXAONE 4. */
+static bool read_listed_window(const struct gguf_source* s, const char* key) {
 	struct model_shape* m = &s->config->shape;
 	int32_t* listed;
 	int n;
@@ -664,7 +662,7 @@ static bool read_listed_window(const struct source* s, const char* key) {
 	       fail(s, "%s has %d elements, expected one for each of %d blocks", key, n, m->n_blocks);
 }
 
-static bool apply_window_rule(const struct source* s) {
+static bool apply_window_rule(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	char name[96];
@@ -681,12 +679,12 @@ static bool apply_window_rule(const struct source* s) {
 	return true;
 }
 
-static bool read_window(const struct source* s) {
+static bool read_window(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	if (!read_int(s, "attention.sliding_window", 0, INT32_MAX / 2, &m->sliding_window))
 		return false;
-	/* Sets of OLMo 2 and 3 share an architecture; the window tells them apart. */
+	/* OLMo 2 and 3 share an architecture name. Only OLMo 3 has a window. */
 	if (f->head_norm == HEAD_NORM_ALL && m->sliding_window)
 		s->config->family = f = family_by_name("olmo3");
 	if (f->special == SPECIAL_GEMMA2 && !m->sliding_window)
@@ -697,8 +695,8 @@ static bool read_window(const struct source* s) {
 	return apply_window_rule(s);
 }
 
-/* Sliding blocks turn by a base of their own and unscaled. */
-static bool read_sliding_rope(const struct source* s) {
+/* Sliding blocks have a RoPE base of their own, without scaling. */
+static bool read_sliding_rope(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
 	if (f->sliding_theta == 0 || !m->sliding_window)
@@ -716,8 +714,8 @@ static bool read_sliding_rope(const struct source* s) {
 	return read_float(s, "rope.freq_base_swa", 1.001, 1e12, &r->theta);
 }
 
-/* Optional parts show by their tensors being there. */
-static void read_parts(const struct source* s) {
+/* Optional parts are recognized by their tensors. */
+static void read_parts(const struct gguf_source* s) {
 	const struct tensor_table* table = &s->owner->tensors;
 	s->config->tied = !tensor_table_find(table, output_name);
 	s->config->head_norms = tensor_table_find(table, "blk.0.attn_q_norm.weight") != NULL &&
@@ -733,7 +731,7 @@ static void read_parts(const struct source* s) {
 
 /* ---- vocabulary --------------------------------------------------------------------------- */
 
-struct vocabulary {
+struct gguf_pieces {
 	struct gguf_vocabulary view;
 	const char **piece, **merge;
 	size_t *piece_size, *merge_size;
@@ -742,7 +740,7 @@ struct vocabulary {
 	char model[32], pre[64];
 };
 
-static void free_vocabulary(struct vocabulary* v) {
+static void free_vocabulary(struct gguf_pieces* v) {
 	free(v->piece);
 	free(v->merge);
 	free(v->piece_size);
@@ -752,7 +750,7 @@ static void free_vocabulary(struct vocabulary* v) {
 }
 
 /* NUL-terminated; empty where the file has none. */
-static bool copy_name(const struct source* s, const char* key, char* out, size_t size) {
+static bool copy_name(const struct gguf_source* s, const char* key, char* out, size_t size) {
 	const char* text = NULL;
 	size_t n = 0;
 	if (!gguf_string(s->gguf, key, &text, &n, s->error))
@@ -765,13 +763,13 @@ static bool copy_name(const struct source* s, const char* key, char* out, size_t
 	return true;
 }
 
-static bool same_length(const struct source* s, const char* key, int n, int expected) {
+static bool same_length(const struct gguf_source* s, const char* key, int n, int expected) {
 	return n == 0 || n == expected ||
 	       fail(s, "%s has %d elements, tokenizer.ggml.tokens %d", key, n, expected);
 }
 
 /* A token's id, or -1 when the file has none. */
-static bool read_token(const struct source* s, const char* key, int n, int32_t* out) {
+static bool read_token(const struct gguf_source* s, const char* key, int n, int32_t* out) {
 	/* Some files write an absent token as 2^32 - 1. */
 	int64_t id = -1;
 	if (!gguf_int(s->gguf, key, -1, UINT32_MAX, &id, s->error))
@@ -784,7 +782,7 @@ static bool read_token(const struct source* s, const char* key, int n, int32_t* 
 	return true;
 }
 
-static bool read_switch(const struct source* s, const char* key, int* out) {
+static bool read_switch(const struct gguf_source* s, const char* key, int* out) {
 	bool on = false;
 	if (!gguf_bool(s->gguf, key, &on, s->error))
 		return false;
@@ -792,23 +790,23 @@ static bool read_switch(const struct source* s, const char* key, int* out) {
 	return true;
 }
 
-static int find_piece(const struct vocabulary* v, const char* piece) {
+static int find_piece(const struct gguf_pieces* v, const char* piece) {
 	for (int i = 0; i < v->view.n; i++)
 		if (v->piece_size[i] == strlen(piece) && memcmp(v->piece[i], piece, v->piece_size[i]) == 0)
 			return i;
 	return -1;
 }
 
-/* Where a file has "<|tool_response>", its "</s>" is a piece like others, whatever its type says (llama.cpp).
- */
-static void make_plain(struct vocabulary* v) {
+/* If a file has "<|tool_response>", its "</s>" is an ordinary piece, whatever its type says (as in
+ * llama.cpp). */
+static void make_plain(struct gguf_pieces* v) {
 	enum { PLAIN = 1 };
 	const int end = find_piece(v, "</s>");
 	if (v->type && end >= 0 && find_piece(v, "<|tool_response>") >= 0)
 		v->type[end] = PLAIN;
 }
 
-static bool read_pieces(const struct source* s, struct vocabulary* v) {
+static bool read_pieces(const struct gguf_source* s, struct gguf_pieces* v) {
 	const struct gguf* g = s->gguf;
 	int n, n_scores, n_types, n_merges;
 	if (!gguf_strings(g, "tokenizer.ggml.tokens", &v->piece, &v->piece_size, &n, s->error) ||
@@ -827,7 +825,7 @@ static bool read_pieces(const struct source* s, struct vocabulary* v) {
 	return true;
 }
 
-static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
+static bool read_vocabulary(const struct gguf_source* s, struct gguf_pieces* v) {
 	if (!copy_name(s, "tokenizer.ggml.model", v->model, sizeof v->model) ||
 	    !copy_name(s, "tokenizer.ggml.pre", v->pre, sizeof v->pre) || !read_pieces(s, v))
 		return false;
@@ -851,14 +849,14 @@ static bool read_vocabulary(const struct source* s, struct vocabulary* v) {
 	       read_switch(s, "tokenizer.ggml.remove_extra_whitespaces", &w->remove_extra_whitespaces);
 }
 
-/* Pieces that end a text in every vocabulary that has them, as llama.cpp finds them. */
+/* Pieces that end a text in every vocabulary that has them, as in llama.cpp. */
 static const char end_pieces[] =
     "<|eot_id|> <|eom_id|> <|im_end|> <|end|> <end_of_turn> <|EOT|> <|endoftext|> <|return|> "
     "<|call|> <|flush|> <|calls|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance> <eos> "
     "<turn|> <|tool_response> </s> <|file_sep|> <|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] "
     "<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>";
 
-/* Where these are there, another that usually ends a text does not. */
+/* If one of these is present, another piece that usually ends a text does not. */
 static bool overruled(const struct model* model, const char* piece) {
 	if (strcmp(piece, "<|end|>") == 0)
 		return (tokenizer_find(model->tokenizer, "<|return|>") >= 0 &&
@@ -868,9 +866,9 @@ static bool overruled(const struct model* model, const char* piece) {
 	return strcmp(piece, "</s>") == 0 && tokenizer_find(model->tokenizer, "<|tool_response>") >= 0;
 }
 
-/* Every token that ends a text: those the metadata names, and those known by their text, which many files
- * hold without naming them. */
-static bool read_ends(const struct source* s, struct model* model) {
+/* Collects all tokens that end a text: those that the metadata names, and those known by their text, which
+ * many files hold without naming them. */
+static bool read_ends(const struct gguf_source* s, struct model* model) {
 	static const char* const keys[] = {"tokenizer.ggml.eos_token_id",     "tokenizer.ggml.eot_token_id",
 	                                   "tokenizer.ggml.eom_token_id",     "tokenizer.ggml.fim_pad_token_id",
 	                                   "tokenizer.ggml.fim_rep_token_id", "tokenizer.ggml.fim_sep_token_id"};
@@ -891,8 +889,8 @@ static bool read_ends(const struct source* s, struct model* model) {
 	return opened_ends(model, s->gguf->file, s->error);
 }
 
-static bool open_tokenizer(const struct source* s, struct model* model) {
-	struct vocabulary v = {0};
+static bool open_tokenizer(const struct gguf_source* s, struct model* model) {
+	struct gguf_pieces v = {0};
 	bool good = read_vocabulary(s, &v);
 	if (good && s->config->shape.vocab == 0)
 		s->config->shape.vocab = v.view.n;
@@ -918,7 +916,7 @@ static bool add_file(struct opened* f, struct gguf* g, const char* path, struct 
 	return gguf_read(g, &f->tensors, file->data, file->size, file->path, error);
 }
 
-/* Where "-00001-of-00003.gguf" begins in the path, or NULL. */
+/* Returns where "-00001-of-00003.gguf" begins in the path, or NULL. */
 static const char* split_suffix(const char* path, int64_t no, int64_t count) {
 	char expected[64];
 	snprintf(expected, sizeof expected, "-%05lld-of-%05lld.gguf", (long long)no + 1, (long long)count);
@@ -926,7 +924,8 @@ static const char* split_suffix(const char* path, int64_t no, int64_t count) {
 	return n > s && strcmp(path + n - s, expected) == 0 ? path + n - s : NULL;
 }
 
-/* Another file of the set: its place in it must be what its name says. The first is the set's head. */
+/* Opens another file of the set and checks that its place in the set is the one in its name. The first file
+ * is the set's head. */
 static bool add_split(struct opened* f, const char* path, int64_t no, int64_t count, struct error* error) {
 	struct gguf other = {0}, *const g = no == 0 ? &f->head : &other;
 	int64_t its_no = -1, its_count = -1;
@@ -941,7 +940,7 @@ static bool add_split(struct opened* f, const char* path, int64_t no, int64_t co
 	return good;
 }
 
-/* The others of a split set, found by the name of the one that was given. */
+/* Opens the other files of a split set. Their names follow from the one that was given. */
 static bool add_others(struct opened* f, const char* path, struct error* error) {
 	int64_t no = 0, count = 1, tensors = -1;
 	if (!gguf_int(&f->head, "split.no", 0, MOST_FILES - 1, &no, error) ||
@@ -978,7 +977,7 @@ static bool ignored(const char* name) {
 
 /* ---- the opener --------------------------------------------------------------------------- */
 
-static bool fill_weights(const struct source* s, struct model* model) {
+static bool fill_weights(const struct gguf_source* s, struct model* model) {
 	struct opened* f = s->owner;
 	struct model_shape* m = &s->config->shape;
 	const struct named_tensor* embedding = tensor_table_find(&f->tensors, embedding_name);
@@ -1007,11 +1006,11 @@ static bool fill_weights(const struct source* s, struct model* model) {
 bool model_open_gguf(struct model* model, const char* path, const struct model_options* options,
                      struct error* error) {
 	struct opened* const f = model->owned;
-	struct source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
+	struct gguf_source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
 	if (!add_file(f, &f->head, path, error) || !add_others(f, path, error) ||
 	    !tensor_table_seal(&f->tensors, error))
 		return false;
-	/* A vocabulary alone may be of any architecture. */
+	/* A file with a vocabulary alone may have any architecture. */
 	if (!options->vocabulary_only) {
 		if (!repack_few_bits(&f->tensors, &f->kept, error) || !read_architecture(&s) || !check_refused(&s) ||
 		    !fill_weights(&s, model))

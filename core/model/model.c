@@ -1,4 +1,4 @@
-/* Finds the model that MODEL of the command line means: content decides, then names. */
+/* Finds the model that MODEL of the command line means: first by the content of files, then by name. */
 #include "core/model/model.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static bool set_path(struct model* model, const char* path, struct error* error)
 	return true;
 }
 
-/* Fills name, path and what is behind them. */
+/* Fills name, path and the matching opener. */
 static bool open_spec(struct model* model, const char* spec, const struct model_options* options,
                       struct error* error) {
 	char* const path = model->path;

@@ -1,6 +1,6 @@
 /* A model as opened from whatever the user pointed at: its weight table, tokenizer and habits.
  *
- * model_open takes MODEL of the command line: a GGUF file (told by content), a Hugging Face folder,
+ * model_open takes MODEL of the command line: a GGUF file (recognized by content), a Hugging Face folder,
  * org/name in the local Hugging Face cache, `builtin`, or `synth:SHAPE[,key=value…]`. Weights stay in
  * the mapped files, as stored. */
 #ifndef SWIFTLET_CORE_MODEL_MODEL_H
@@ -28,9 +28,9 @@ struct model {
 	int n_named_templates;
 	int32_t end_token[MAX_END_TOKENS];
 	int n_end_tokens;
-	/* What generations do that say nothing else (generation_config.json). */
+	/* Defaults for requests that set no sampling options (generation_config.json). */
 	float repetition_penalty;  /* 0: nothing */
-	int no_repeat;             /* runs of so many tokens do not come again; 0: they may */
+	int no_repeat;             /* sequences of this many tokens may not occur twice; 0: they may */
 	const int32_t* suppressed; /* (n_suppressed) owned by `owned`: tokens that are never generated */
 	int n_suppressed;
 	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */
@@ -39,13 +39,13 @@ struct model {
 	struct mask planted[2]; /* synth: what was planted, per task half */
 	int n_planted;          /* 0 unless synth with plant= */
 	const char* family;     /* "llama", "qwen2", …; NULL for synth */
-	char warning[512];      /* what the files contradict themselves in, for the user; empty for most */
+	char warning[512];      /* a warning for the user when the files contradict themselves; empty for most */
 	struct opened* owned;   /* the opener's mappings and arrays: core/model/bind.h */
 };
 
 struct model_options {
-	bool vocabulary_only; /* `tokenize`: a GGUF without weights will do */
-	/* synth: weights are left for the backend to make (tensor.data NULL), for a GPU */
+	bool vocabulary_only; /* for `tokenize`: a GGUF file without weights is accepted */
+	/* synth: the backend makes the weights (tensor.data NULL), on a GPU */
 	bool synth_on_device;
 };
 
@@ -55,13 +55,14 @@ void model_close(struct model*);
 /* True when the token ends a generation. */
 bool model_is_end(const struct model*, int32_t token);
 
-/* The template for a chat, NULL when there is none: the one named tool_use for tools, where there is one. */
+/* The template for a chat, or NULL when there is none. With tools it is the template named tool_use, if there
+ * is one. */
 const char* model_chat_template(const struct model*, bool tools);
-/* Makes one of the model's templates by name, or else a file's text, the only one. */
+/* Replaces the templates by one: a template of the model by its name, or else the text of a file. */
 bool model_take_template(struct model*, const char* file_or_name, struct error*);
 
-/* The openers behind model_open; each fills a zeroed model (weights, tokenizer, template, end tokens)
- * and leaves what it made in model->owned, which is empty. `path` is resolved. */
+/* The openers behind model_open. Each fills a zeroed model (weights, tokenizer, template, end tokens) and
+ * stores what it allocates in model->owned, which is empty before. `path` is resolved. */
 bool model_open_folder(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_gguf(struct model*, const char* path, const struct model_options*, struct error*);
 bool model_open_synth(struct model*, const char* text, const struct model_options*, struct error*);
@@ -76,8 +77,8 @@ void model_free_templates(struct model*);
 
 /* Fingerprint over shape, tokenizer pieces and a hash of weight samples. Called by model_open. */
 void model_fingerprint(struct model*);
-/* Whether the same ids are the same pieces. Embeddings beyond the pieces are padding, of which models of one
- * family have more or less. */
+/* True when the same ids are the same pieces. Rows of the embedding beyond the pieces are padding, whose
+ * number differs within a family. */
 bool model_same_vocabulary(const struct model*, const struct model*);
 
 #endif

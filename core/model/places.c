@@ -15,8 +15,8 @@ bool is_folder(const char* path) {
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* What ships with the program: `name`, whose file `inside` ("": itself) can be read, at the first of the
- * places where it may be. `program` becomes the folder of the program. */
+/* Finds a file or folder `name` that ships with the program: the first of the possible places in which
+ * `inside` ("": the place itself) can be read. `program` is set to the program's folder. */
 static bool find_shipped(char path[PATH_SIZE], char program[PATH_SIZE], const char* name,
                          const char* inside) {
 	char probe[PATH_SIZE + 16];
@@ -60,7 +60,7 @@ bool find_builtin(char path[PATH_SIZE], struct error* error) {
 	                 program, SWIFTLET_INSTALLED_DATA);
 }
 
-/* "org/name" as the Hugging Face hub allows it: two parts of letters, digits, '-', '_' and '.'. */
+/* Accepts "org/name" as the Hugging Face hub does: two parts of letters, digits, '-', '_' and '.'. */
 static bool is_hub_name(const char* spec) {
 	int slashes = 0;
 	for (const char* c = spec; *c; c++) {
@@ -73,9 +73,8 @@ static bool is_hub_name(const char* spec) {
 	return slashes == 1 && slash > spec && slash[1] && spec[0] != '.' && slash[1] != '.';
 }
 
-/* A folder as huggingface_hub reads it from a variable: ~ at its beginning is the home folder, $NAME a
- * variable.
- */
+/* Reads a folder from a variable as huggingface_hub does: a leading ~ is the home folder, $NAME a
+ * variable. */
 static bool expand(const char* text, char out[PATH_SIZE]) {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
 	size_t n = 0;
@@ -95,7 +94,7 @@ static bool expand(const char* text, char out[PATH_SIZE]) {
 	return true;
 }
 
-/* The folder that holds the hub's models. */
+/* The folder with the hub's models. */
 static bool hub_root(char out[PATH_SIZE]) {
 	static const struct {
 		const char *variable, *below;
@@ -185,7 +184,8 @@ bool find_by_name(char path[PATH_SIZE], const char* spec, struct error* error) {
 	    spec);
 }
 
-/* A folder without config.json that holds one GGUF file is that file: so the hub keeps GGUF models. */
+/* A folder without config.json that holds one GGUF file stands for this file. The hub stores GGUF models in
+ * this way. */
 bool only_gguf(char path[PATH_SIZE]) {
 	char probe[PATH_SIZE + 16], found[PATH_SIZE] = "";
 	snprintf(probe, sizeof probe, "%s/config.json", path);
@@ -219,7 +219,7 @@ static int64_t size_of(const char* path) {
 	return stat(path, &status) == 0 ? (int64_t)status.st_size : 0;
 }
 
-/* Of a file, or of the weights in a folder. */
+/* Bytes of a file, or of the weights in a folder. */
 static int64_t weight_bytes(const char* path) {
 	char file[PATH_SIZE + 300];
 	int64_t bytes = 0;
@@ -236,7 +236,7 @@ static int64_t weight_bytes(const char* path) {
 	return bytes;
 }
 
-/* "models--org--name" to "org/name". False where it is none. */
+/* "models--org--name" to "org/name". False for other names. */
 static bool name_of_hub(const char* folder, char name[PLACE_NAME]) {
 	const char* const org = folder + strlen("models--");
 	const char* const end = strncmp(folder, "models--", 8) == 0 ? strstr(org, "--") : NULL;

@@ -17,16 +17,16 @@ struct place {
 };
 
 bool is_folder(const char* path);
-/* The first of the places where `builtin` may be that has a config.json. False with the error set. */
+/* The first place of `builtin` that has a config.json. False with the error set. */
 bool find_builtin(char path[PATH_SIZE], struct error*);
 /* The script that fetches models, tools/models. False with the error set. */
 bool find_fetcher(char path[PATH_SIZE], struct error*);
 /* org/name in the Hugging Face cache, or NAME that `swiftlet pull` has fetched. False with the error set. */
 bool find_by_name(char path[PATH_SIZE], const char* spec, struct error*);
-/* A folder without config.json that holds one GGUF file becomes that file's path: so the hub keeps GGUF
- * models. False where it is none such. */
+/* A folder without config.json that holds one GGUF file becomes that file's path, as the hub stores GGUF
+ * models. False for other folders. */
 bool only_gguf(char path[PATH_SIZE]);
-/* Every model that has a name, in the order of the names of each place. */
+/* Lists every model that has a name, place by place, sorted by name. */
 void places_each(void (*visit)(void* user, const struct place*), void* user);
 
 #endif

@@ -1,9 +1,8 @@
-/* Weights that a folder stores in ways of its own are laid anew when it is opened, with all their bits: 4-bit
- * GPTQ, AWQ and compressed-tensors become groups of 32 (DTYPE_Q4_GROUP), and so does FP8 (E4M3) with its
- * scales (DTYPE_F8_GROUP), or F32 where groups do not end with its blocks; gpt-oss' experts become matrices
- * of their own, in MXFP4 as they were or in the float type they have; bitsandbytes' NF4 becomes floats. F64
- * alone loses bits: it becomes F32.
- */
+/* Converts weights that a folder stores in a layout of its own when it is opened. 4-bit GPTQ, AWQ and
+ * compressed-tensors weights become groups of 32 (DTYPE_Q4_GROUP). FP8 (E4M3) with scales becomes
+ * DTYPE_F8_GROUP, or F32 where groups do not end with its blocks. gpt-oss' experts become separate matrices,
+ * in MXFP4 or in their float type. bitsandbytes' NF4 becomes floats. All of these keep every bit; only F64,
+ * which becomes F32, loses some. */
 #ifndef SWIFTLET_CORE_MODEL_REPACK_H
 #define SWIFTLET_CORE_MODEL_REPACK_H
 
@@ -16,8 +15,8 @@ enum packing_method {
 	PACKING_COMPRESSED /* compressed-tensors' pack-quantized */
 };
 
-/* How FP8 weights are scaled: by blocks of this many rows and columns, or, where these are 0, by row or as a
- * whole, which the scale's shape tells. */
+/* How FP8 weights are scaled: by blocks of this many rows and columns. 0: by row or as a whole, as the
+ * scale's shape shows. */
 struct fp8_blocks {
 	int rows, cols;
 };
@@ -37,30 +36,30 @@ struct kept {
 	size_t n;
 };
 
-/* Uninitialised bytes that live until kept_free, or NULL: out of memory. */
+/* Uninitialised bytes that live until kept_free, or NULL when memory runs out. */
 void* kept_new(struct kept*, size_t bytes);
 void kept_free(struct kept*);
 
-/* Adds the new tensors to the sealed table, which is sealed again, or puts them in the old ones' place, and
- * marks those they are made of used. False with the error set when a part is missing, of another shape or
- * type, or a scale is not a finite number. */
+/* Adds the new tensors to the sealed table, or puts them in place of the old ones, and seals it again. Marks
+ * the tensors that they are made of as used. False with the error set when a part is missing, has another
+ * shape or type, or when a scale is not finite. */
 bool repack_tensors(struct tensor_table*, const struct packing*, struct kept*, struct error*);
 
-/* The parts of the above; what is new goes to `made`. */
+/* The parts of the above. `made` receives the new tensors. */
 bool repack_groups(const struct tensor_table*, const struct packing*, struct tensor_table* made, struct kept*,
                    struct error*);
 bool repack_experts(const struct tensor_table*, struct tensor_table* made, struct kept*, struct error*);
-/* Of GGUF: Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in the old ones'
- * place. */
+/* GGUF's Q1_0 (±d, 128 to a scale) and Q2_0 (-d, 0, d, 2·d, 64 to a scale) become Q4_0, in place of the old
+ * tensors. */
 bool repack_few_bits(struct tensor_table*, struct kept*, struct error*);
-/* bitsandbytes' 4 bits become floats, in the old ones' place. */
+/* bitsandbytes' 4-bit weights become floats, in place of the old tensors. */
 bool repack_nf4(struct tensor_table*, struct kept*, struct error*);
-/* Qwen3-Next's rows of one map by key head, (query, key, values, gates) and (betas, decays), become the maps
- * that Qwen 3.5 has, in its folders' names or in GGUF's. */
+/* Qwen3-Next stores rows by key head: (query, key, values, gates) in one map and (betas, decays) in another.
+ * They become the maps that Qwen 3.5 has, under the names of its folders or of GGUF. */
 bool repack_heads(struct tensor_table*, const struct recurrence*, struct kept*, struct error*);
 bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, struct error*);
 
-/* `name` with its last `cut` bytes replaced. */
+/* Returns `name` with its last `cut` bytes replaced. */
 const char* repack_name(char out[256], const char* name, size_t cut, const char* suffix);
 bool repack_ends(const char* name, const char* suffix);
 /* tensor_table_add, with the error set. */

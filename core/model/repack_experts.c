@@ -1,7 +1,7 @@
-/* gpt-oss' experts. In a folder all of a block's lie in stacks: gate and up in one, their rows in turn;
- * floats with the inputs first (experts, inputs, outputs), MXFP4 with the outputs first, as blocks of sixteen
- * bytes (two elements a byte, the lower first) beside their exponents. Here each projection becomes a stack
- * (experts, outputs, inputs) of its own. */
+/* Converts gpt-oss' experts. A folder stores all experts of a block in stacks. Gate and up share one, with
+ * alternating rows. Floats have the inputs first (experts, inputs, outputs). MXFP4 has the outputs first, as
+ * blocks of sixteen bytes (two elements a byte, the lower first) beside their exponents. Here each projection
+ * becomes a stack (experts, outputs, inputs) of its own. */
 #include "core/model/repack.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static bool sizes_fit(const struct named_tensor* t) {
 	return all < (int64_t)1 << 48;
 }
 
-/* ---- one row laid anew ------------------------------------------------------------------------ */
+/* ---- one row converted ------------------------------------------------------------------------ */
 
 static void put_mxfp4(const struct stack* s, int64_t row, uint8_t* out) {
 	const int64_t blocks = s->inputs / BLOCK_SMALL;
@@ -47,7 +47,7 @@ static void put_floats(const struct stack* s, int64_t expert, int64_t output, ui
 		memcpy(out + (size_t)k * size, from + (size_t)(k * s->outputs) * size, size);
 }
 
-/* Every step-th output from `first` on, as a tensor of its own. */
+/* Makes a tensor of every step-th output from `first` on. */
 static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int64_t first, int64_t step,
                             size_t cut, const char* suffix, struct kept* kept, struct error* error) {
 	char name[256];
@@ -57,11 +57,11 @@ static bool lay_out_experts(struct tensor_table* to, const struct stack* s, int6
 	                            .n_dims = s->inputs == 1 ? 2 : 3, /* biases are vectors */
 	                            .dim = {s->experts, s->outputs / step, s->inputs}};
 	const size_t row = dtype_row_bytes(made.type, s->inputs);
-	memcpy(made.type_name, "laid anew", sizeof "laid anew");
+	memcpy(made.type_name, "converted", sizeof "converted");
 	made.bytes = (size_t)(s->experts * made.dim[1]) * row;
 	uint8_t* out = kept_new(kept, made.bytes);
 	if (!out)
-		return error_set(error, "%s: out of memory for tensor %.120s laid anew", made.file, s->data->name);
+		return error_set(error, "%s: out of memory to convert tensor %.120s", made.file, s->data->name);
 	made.data = out;
 	for (int64_t e = 0; e < s->experts; e++)
 		for (int64_t n = first; n < s->outputs; n += step, out += row)
@@ -107,11 +107,11 @@ static bool open_bias(struct stack* s, struct error* error) {
 	return true;
 }
 
-/* The names' ends, and what becomes of them. */
+/* The ends of the old names, and the new ones. */
 static const struct kind {
 	const char* suffix;
 	enum { FLOATS, BIAS, BLOCKS } form;
-	const char *first, *second; /* of the rows in turn; NULL: all are the first's */
+	const char *first, *second; /* which of alternating rows; NULL: all rows go to the first */
 } kinds[] = {
     {".experts.gate_up_proj", FLOATS, ".experts.gate_proj.weight", ".experts.up_proj.weight"},
     {".experts.gate_up_proj_blocks", BLOCKS, ".experts.gate_proj.weight", ".experts.up_proj.weight"},

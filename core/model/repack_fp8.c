@@ -1,4 +1,5 @@
-/* FP8 weights (E4M3) with their scales: w = e4m3(q)·scale, one scale for a block, a row or the whole. */
+/* Converts FP8 weights (E4M3) with their scales: w = e4m3(q)·scale, with one scale for a block, a row or the
+ * tensor. */
 #include "core/model/repack.h"
 
 #include <math.h>
@@ -12,10 +13,11 @@ struct scale {
 	struct named_tensor* tensor;
 	float* value; /* (n) */
 	size_t n;
-	size_t block_rows, block_cols, stride; /* of row r and column c: element r / rows · stride + c / cols */
+	size_t block_rows, block_cols,
+	    stride; /* the scale of row r and column c: element r / rows · stride + c / cols */
 };
 
-/* "….weight" has its scale beside it under one of two names. */
+/* The scale lies beside "….weight" under one of two names. */
 static struct named_tensor* find_scale(const struct tensor_table* table, const struct named_tensor* t) {
 	static const char* const suffix[] = {"_scale_inv", "_scale"};
 	char name[256];

@@ -14,26 +14,26 @@
 
 #include "kernels/dtype_blocks.h"
 
-enum { TILE = 128 }; /* outputs at a time: neighbours share lines of packed words */
+enum { TILE = 128 }; /* outputs at a time, because neighbours share cache lines of packed words */
 
-struct packed {
+struct packed_matrix {
 	const struct packing* packing;
 	/* zeros NULL: all are 8; order NULL: groups one after another */
 	struct named_tensor *words, *zeros, *scales, *order;
 	int64_t inputs, outputs, groups;
 };
 
-static bool compressed(const struct packed* p) { return p->packing->method == PACKING_COMPRESSED; }
+static bool compressed(const struct packed_matrix* p) { return p->packing->method == PACKING_COMPRESSED; }
 
 static uint32_t word_at(const struct named_tensor* t, int64_t i) { return load_u32(t->data + 4 * i); }
 
-/* Where output n stands in its word: AWQ deals columns 0 2 4 6 1 3 5 7. */
-static int nibble_of(const struct packed* p, int64_t n) {
+/* The place of output n in its word. AWQ stores columns in the order 0 2 4 6 1 3 5 7. */
+static int nibble_of(const struct packed_matrix* p, int64_t n) {
 	static const int dealt[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 	return p->packing->method == PACKING_AWQ ? dealt[n % 8] : (int)(n % 8);
 }
 
-static unsigned weight_at(const struct packed* p, int64_t input, int64_t output) {
+static unsigned weight_at(const struct packed_matrix* p, int64_t input, int64_t output) {
 	if (p->packing->method == PACKING_AWQ)
 		return word_at(p->words, input * (p->outputs / 8) + output / 8) >> 4 * nibble_of(p, output) & 15;
 	const int64_t word =
@@ -41,7 +41,7 @@ static unsigned weight_at(const struct packed* p, int64_t input, int64_t output)
 	return word_at(p->words, word) >> 4 * (input % 8) & 15;
 }
 
-static unsigned zero_at(const struct packed* p, int64_t group, int64_t output) {
+static unsigned zero_at(const struct packed_matrix* p, int64_t group, int64_t output) {
 	if (compressed(p))
 		return p->zeros ? word_at(p->zeros, output / 8 * p->groups + group) >> 4 * (output % 8) & 15 : 8;
 	const unsigned zero =
@@ -49,7 +49,7 @@ static unsigned zero_at(const struct packed* p, int64_t group, int64_t output) {
 	return p->packing->zeros_less_one ? (zero + 1) & 15 : zero;
 }
 
-static float scale_at(const struct packed* p, int64_t group, int64_t output) {
+static float scale_at(const struct packed_matrix* p, int64_t group, int64_t output) {
 	float scale;
 	const int64_t place = compressed(p) ? output * p->groups + group : group * p->outputs + output;
 	const size_t at = (size_t)place * dtype_block_bytes(p->scales->type);
@@ -57,7 +57,7 @@ static float scale_at(const struct packed* p, int64_t group, int64_t output) {
 	return scale;
 }
 
-static int64_t group_of_input(const struct packed* p, int64_t input) {
+static int64_t group_of_input(const struct packed_matrix* p, int64_t input) {
 	if (p->order)
 		return word_at(p->order, input);
 	return p->packing->group ? input / p->packing->group : 0;
@@ -76,7 +76,7 @@ static bool is_words(const struct named_tensor* t, const char* name, const struc
 	return true;
 }
 
-static bool is_scales(const struct packed* p, const char* name, struct error* error) {
+static bool is_scales(const struct packed_matrix* p, const char* name, struct error* error) {
 	const struct named_tensor* t = p->scales;
 	if (!t)
 		return error_set(error, "%s: tensor %.120s is missing", p->words->file, name);
@@ -96,7 +96,7 @@ static bool is_scales(const struct packed* p, const char* name, struct error* er
 	return true;
 }
 
-static bool is_order(const struct packed* p, const char* name, struct error* error) {
+static bool is_order(const struct packed_matrix* p, const char* name, struct error* error) {
 	const struct named_tensor* t = p->order;
 	if (strcmp(t->type_name, "I32") != 0 || t->n_dims != 1 || t->dim[0] != p->inputs)
 		return error_set(error, "%s: tensor %.120s is not I32 of shape (%lld)", t->file, name,
@@ -108,7 +108,7 @@ static bool is_order(const struct packed* p, const char* name, struct error* err
 	return true;
 }
 
-static bool is_shape(const struct packed* p, struct named_tensor* shape, const char* name,
+static bool is_shape(const struct packed_matrix* p, struct named_tensor* shape, const char* name,
                      struct error* error) {
 	int64_t size[2];
 	if (!shape)
@@ -123,7 +123,7 @@ static bool is_shape(const struct packed* p, struct named_tensor* shape, const c
 	                 (long long)p->inputs);
 }
 
-static bool find_compressed(struct packed* p, const struct tensor_table* table, struct error* error) {
+static bool find_compressed(struct packed_matrix* p, const struct tensor_table* table, struct error* error) {
 	const struct named_tensor* w = p->words;
 	const size_t cut = strlen("weight_packed");
 	char zeros[256], scales[256], order[256], shape[256];
@@ -140,7 +140,7 @@ static bool find_compressed(struct packed* p, const struct tensor_table* table, 
 	                error);
 }
 
-static bool find_parts(struct packed* p, const struct tensor_table* table, struct error* error) {
+static bool find_parts(struct packed_matrix* p, const struct tensor_table* table, struct error* error) {
 	const bool awq = p->packing->method == PACKING_AWQ;
 	const struct named_tensor* w = p->words;
 	char zeros[256], scales[256], order[256];
@@ -163,8 +163,8 @@ static bool find_parts(struct packed* p, const struct tensor_table* table, struc
 	       (!p->order || is_order(p, order, error));
 }
 
-/* Whether every block of 32 inputs is of one group. */
-static bool fits_blocks(const struct packed* p) {
+/* True when each block of 32 inputs belongs to one group. */
+static bool fits_blocks(const struct packed_matrix* p) {
 	if (p->inputs % BLOCK_SMALL)
 		return false;
 	for (int64_t k = 0; k < p->inputs; k++)
@@ -173,9 +173,10 @@ static bool fits_blocks(const struct packed* p) {
 	return true;
 }
 
-/* ---- laid anew -------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------- */
 
-static void put_block(const struct packed* p, int64_t output, int64_t first, struct block_q4_group* out) {
+static void put_block(const struct packed_matrix* p, int64_t output, int64_t first,
+                      struct block_q4_group* out) {
 	const int64_t group = group_of_input(p, first);
 	const uint32_t d = bits_from_float(scale_at(p, group, output));
 	for (int i = 0; i < 4; i++)
@@ -185,7 +186,7 @@ static void put_block(const struct packed* p, int64_t output, int64_t first, str
 		out->q[j] = (uint8_t)(weight_at(p, first + j, output) | weight_at(p, first + 16 + j, output) << 4);
 }
 
-static void put_blocks(const struct packed* p, uint8_t* out) {
+static void put_blocks(const struct packed_matrix* p, uint8_t* out) {
 	const int64_t blocks = p->inputs / BLOCK_SMALL;
 	struct block_q4_group* block = (struct block_q4_group*)out;
 	for (int64_t n0 = 0; n0 < p->outputs; n0 += TILE)
@@ -194,7 +195,7 @@ static void put_blocks(const struct packed* p, uint8_t* out) {
 				put_block(p, n, b * BLOCK_SMALL, &block[n * blocks + b]);
 }
 
-static void put_floats(const struct packed* p, float* out) {
+static void put_floats(const struct packed_matrix* p, float* out) {
 	for (int64_t n = 0; n < p->outputs; n++)
 		for (int64_t k = 0; k < p->inputs; k++) {
 			const int64_t group = group_of_input(p, k);
@@ -203,7 +204,7 @@ static void put_floats(const struct packed* p, float* out) {
 		}
 }
 
-static bool repack_matrix(struct tensor_table* to, const struct packed* p, struct kept* kept,
+static bool repack_matrix(struct tensor_table* to, const struct packed_matrix* p, struct kept* kept,
                           struct error* error) {
 	char name[256];
 	const bool blocks = fits_blocks(p);
@@ -216,7 +217,7 @@ static bool repack_matrix(struct tensor_table* to, const struct packed* p, struc
 	made.bytes = (size_t)p->outputs * dtype_row_bytes(made.type, p->inputs);
 	void* data = kept_new(kept, made.bytes);
 	if (!data)
-		return error_set(error, "%s: out of memory for tensor %.120s laid anew", made.file, p->words->name);
+		return error_set(error, "%s: out of memory to convert tensor %.120s", made.file, p->words->name);
 	if (blocks)
 		put_blocks(p, data);
 	else
@@ -226,7 +227,7 @@ static bool repack_matrix(struct tensor_table* to, const struct packed* p, struc
 	return repack_add(to, repack_name(name, p->words->name, cut, "weight"), &made, error);
 }
 
-/* Old GPTQ folders give every layer a bias, of zeros where the model has none. */
+/* Old GPTQ folders give every layer a bias, which is zero when the model has none. */
 static void excuse_bias(const struct tensor_table* table, const char* words) {
 	char name[256];
 	struct named_tensor* bias = tensor_table_find(table, repack_name(name, words, 7, "bias"));
@@ -243,7 +244,7 @@ bool repack_groups(const struct tensor_table* table, const struct packing* packi
 		if (!repack_ends(table->item[i].name,
 		                 packing->method == PACKING_COMPRESSED ? ".weight_packed" : ".qweight"))
 			continue;
-		struct packed p = {.packing = packing, .words = &table->item[i]};
+		struct packed_matrix p = {.packing = packing, .words = &table->item[i]};
 		if (!find_parts(&p, table, error))
 			return false;
 		p.words->used = p.scales->used = true;

@@ -1,13 +1,14 @@
-/* Recurrent blocks' maps whose rows go by key head: each part's rows are brought together. Rows are moved
- * whole, whatever their type. */
+/* Converts recurrent blocks' maps whose rows are sorted by key head: it brings the rows of each part
+ * together. It moves whole rows, so any type works. */
 #include "core/model/repack.h"
 
 #include <string.h>
 
-/* A key head's rows in turn, and what becomes of them; the last two parts may lie in one tensor. */
+/* The parts of a key head's rows in order, and the tensors that they go to. The last two parts may share one
+ * tensor. */
 static const struct kind {
 	const char* suffix;
-	bool chances;
+	bool beta_decay;
 	const char *first, *second;
 } kinds[] = {
     {"linear_attn.in_proj_qkvz.weight", false, "linear_attn.in_proj_qkv.weight",
@@ -17,7 +18,7 @@ static const struct kind {
     {".ssm_ba.weight", true, ".ssm_beta.weight", ".ssm_alpha.weight"},
 };
 
-struct rows {
+struct head_rows {
 	const uint8_t* from;
 	uint8_t* to;
 	size_t bytes;    /* of a row */
@@ -25,8 +26,8 @@ struct rows {
 	int64_t of_head; /* rows of one, all parts */
 };
 
-/* Rows [at, at + n) of every key head, one head's behind the other's. */
-static void bring_together(struct rows* r, int64_t at, int64_t n) {
+/* Copies rows [at, at + n) of every key head, one head after another. */
+static void bring_together(struct head_rows* r, int64_t at, int64_t n) {
 	for (int64_t h = 0; h < r->heads; h++, r->to += (size_t)n * r->bytes)
 		memcpy(r->to, r->from + (size_t)(h * r->of_head + at) * r->bytes, (size_t)n * r->bytes);
 }
@@ -44,8 +45,8 @@ static bool add_part(struct tensor_table* made, const struct named_tensor* t, co
 
 static bool repack_one(struct tensor_table* made, struct named_tensor* t, const struct kind* k,
                        const struct recurrence* r, struct kept* kept, struct error* error) {
-	const int64_t values = r->value_heads / r->key_heads * (k->chances ? 1 : r->value_dim);
-	const int64_t of_head = 2 * values + (k->chances ? 0 : 2 * r->key_dim), rows = r->key_heads * of_head;
+	const int64_t values = r->value_heads / r->key_heads * (k->beta_decay ? 1 : r->value_dim);
+	const int64_t of_head = 2 * values + (k->beta_decay ? 0 : 2 * r->key_dim), rows = r->key_heads * of_head;
 	const int64_t first = rows - r->key_heads * values;
 	if (!t->supported || t->n_dims != 2 || t->dim[0] != rows || dtype_row_bytes(t->type, t->dim[1]) == 0)
 		return error_set(error,
@@ -53,10 +54,10 @@ static bool repack_one(struct tensor_table* made, struct named_tensor* t, const 
 		                 t->file, t->name, (long long)rows, (long long)of_head, r->key_heads);
 	uint8_t* data = kept_new(kept, t->bytes);
 	if (!data)
-		return error_set(error, "%s: out of memory for tensor %.120s laid anew", t->file, t->name);
-	struct rows move = {t->data, data, dtype_row_bytes(t->type, t->dim[1]), r->key_heads, of_head};
+		return error_set(error, "%s: out of memory to convert tensor %.120s", t->file, t->name);
+	struct head_rows move = {t->data, data, dtype_row_bytes(t->type, t->dim[1]), r->key_heads, of_head};
 	int64_t at = 0;
-	for (int i = 0; i < 2 && !k->chances; i++, at += r->key_dim)
+	for (int i = 0; i < 2 && !k->beta_decay; i++, at += r->key_dim)
 		bring_together(&move, at, r->key_dim);
 	bring_together(&move, at, values);
 	bring_together(&move, at + values, values);

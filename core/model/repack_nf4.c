@@ -15,7 +15,7 @@
 
 static const char* const states[] = {".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4"};
 
-/* What the state's text says, and the tensors beside it. */
+/* The fields of the state's JSON text, and the tensors beside it. */
 struct nf4 {
 	struct named_tensor *weight, *state, *absmax, *map, *nested_absmax, *nested_map;
 	int64_t rows, cols;
@@ -107,13 +107,6 @@ static float scale_of(const struct nf4* q, int64_t block) {
 	       q->offset;
 }
 
-static void put(enum dtype type, void* out, int64_t at, float x) {
-	if (type == DTYPE_F32)
-		((float*)out)[at] = x;
-	else
-		((uint16_t*)out)[at] = type == DTYPE_BF16 ? bf16_from_float(x) : half_from_float(x);
-}
-
 /* False at a weight that is no number. */
 static bool widen(const struct nf4* q, void* out) {
 	const int64_t n = q->rows * q->cols;
@@ -125,7 +118,7 @@ static bool widen(const struct nf4* q, void* out) {
 		const float x = float_at(q->map, i % 2 ? byte & 15 : byte >> 4) * scale;
 		if (!isfinite(x))
 			return false;
-		put(q->type, out, i, x);
+		dtype_put(q->type, out, i, x);
 	}
 	return true;
 }

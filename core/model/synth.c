@@ -34,9 +34,9 @@ static const double ATTENTION_SQUARE = 0.2, GATED_SQUARE = 0.355;
 
 /* ---- what is planted ---------------------------------------------------------------------- */
 
-/* Sub-layers the spec plants in one half. */
+/* The number of sub-layers that the spec plants in one half. */
 static int planted_count(const struct synth_spec* s) {
-	/* the search's own formula for the size of a proposal */
+	/* the formula by which the search sizes a proposal */
 	return s->layers < 3 ? 0 : (int)floor(s->plant * 2 * (s->layers - 2));
 }
 
@@ -82,7 +82,7 @@ static struct tensor constant(int64_t cols) {
 	                       .synth = {.kind = SYNTH_CONSTANT, .scale = 1, .scale_second = 1, .halves = 1}};
 }
 
-/* Independent elements of a standard deviation. */
+/* Independent normal elements of one standard deviation. */
 static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double deviation) {
 	const float scale = (float)(deviation / SYNTH_DEVIATION);
 	return (struct tensor){.type = r->spec->dtype,
@@ -96,9 +96,8 @@ static struct tensor normal(struct recipe* r, int64_t rows, int64_t cols, double
 	                                 .own = 1}};
 }
 
-/* The matrix at the end of a sub-layer, whose inputs have the given mean square: its outputs get the
- * standard deviation `sub_layer`, or what epsilon leaves of it. With two halves a row sees half of the
- * inputs. */
+/* The matrix at the end of a sub-layer. Its inputs have the given mean square. Its outputs get the standard
+ * deviation `sub_layer`, or epsilon times that. With two halves a row reads half of the inputs. */
 static struct tensor closing(struct recipe* r, int64_t rows, int64_t cols, double square, int sub_layer) {
 	const struct synth_spec* s = r->spec;
 	const double inputs = (double)cols / s->tasks;
@@ -123,8 +122,8 @@ static struct tensor tokens(struct recipe* r, enum synth_kind kind, int common, 
 	return t;
 }
 
-/* The chosen experts' outputs are averaged, so each is made larger by what that takes from their deviation,
- * were their weights equal. */
+/* The outputs of the chosen experts are averaged, which lowers their deviation. This factor makes up for it,
+ * as if all weights were equal. */
 static void fill_experts(struct block_weights* b, struct expert* expert, struct recipe* r, int block) {
 	const struct synth_spec* s = r->spec;
 	const double unit = 1 / sqrt(s->dim), square = GATED_SQUARE / s->experts_used;
@@ -140,8 +139,8 @@ static bool is_recurrent(const struct synth_spec* s, int block) {
 	return s->attention_every > 1 && (block + 1) % s->attention_every != 0;
 }
 
-/* A sub-layer's output is as large as attention's: what goes into its last map has the mean square of a gated
- * one. */
+/* The last map of a recurrent sub-layer reads gated values of this mean square, so that its output is as
+ * large as attention's. */
 static void fill_recurrent(struct block_weights* b, struct recipe* r, int block) {
 	const struct synth_spec* s = r->spec;
 	const int64_t dim = s->dim, values = (int64_t)s->value_heads * s->value_dim;
@@ -184,8 +183,8 @@ static void fill_block(struct block_weights* b, struct expert* expert, struct re
 	b->w_down = closing(r, dim, ffn, GATED_SQUARE, 2 * block + 1);
 }
 
-/* The table without data. A half's stream is zero outside its half, so its norm makes the rest larger by
- * sqrt(tasks), which the head's shared part takes into account. */
+/* Makes the table without data. A half's stream is zero outside its half, so its norm scales the rest by
+ * sqrt(tasks). The shared part of the head accounts for that. */
 static void fill_table(struct weight_table* w, const struct opened* owned, const struct synth_spec* s,
                        const struct mask* planted) {
 	enum { FINE = 4096 };
@@ -243,7 +242,7 @@ static void fill_table(struct weight_table* w, const struct opened* owned, const
 
 enum { OTHER_TENSORS = 3 };
 
-/* Every tensor of the table; list (OTHER_TENSORS + (BLOCK_PARTS + 3 · experts) · n_blocks). Returns how
+/* Lists every tensor of the table; list (OTHER_TENSORS + (BLOCK_PARTS + 3 · experts) · n_blocks). Returns how
  * many. */
 static int list_tensors(struct tensor** list, struct weight_table* w, const struct opened* owned) {
 	int n = 0;
@@ -265,8 +264,8 @@ static int list_tensors(struct tensor** list, struct weight_table* w, const stru
 	return n;
 }
 
-/* Where a tensor begins is a multiple of 64. Sizes cannot overflow: rows and cols are at most 2^20 each,
- * and there are under 2^18 tensors. */
+/* Tensors begin at multiples of 64 bytes. Sizes cannot overflow: rows and cols are at most 2^20 each, and
+ * there are fewer than 2^18 tensors. */
 static size_t stored_bytes(const struct tensor* t) { return (tensor_bytes(t) + 63) / 64 * 64; }
 
 static bool map_memory(struct mapping* memory, size_t bytes, const char* text, struct error* error) {
@@ -278,7 +277,8 @@ static bool map_memory(struct mapping* memory, size_t bytes, const char* text, s
 	if (data == MAP_FAILED)
 		return error_set(error, "synth:%.200s: no memory for weights of %.1f GiB", text,
 		                 (double)bytes / 0x1p30);
-	madvise(data, bytes, MADV_HUGEPAGE); /* a wish: fewer faults, and fewer misses of the TLB */
+	madvise(data, bytes,
+	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer misses of the TLB. */
 	*memory = (struct mapping){.data = data, .size = bytes};
 	return true;
 }
@@ -320,7 +320,7 @@ static bool fill_model(struct model* model, struct tensor** list, const struct s
 	model->tokenizer = tokenizer_bytes(s->vocab);
 	if (!model->tokenizer)
 		return error_set(error, "synth: no memory for a tokenizer");
-	/* No GPU runs experts or recurrent blocks, so theirs are made here whatever the wish. */
+	/* No GPU runs experts or recurrent blocks, so their weights are always made here. */
 	const bool elsewhere = options->synth_on_device && s->experts == 0 && s->attention_every <= 1;
 	return elsewhere || options->vocabulary_only || make_weights(owned, list, n, text, error);
 }

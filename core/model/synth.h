@@ -1,7 +1,7 @@
-/* Made-up models, `synth:SHAPE[,key=value…]`: what the text asks for, and the parts that make it.
+/* Synthetic models, `synth:SHAPE[,key=value…]`: the spec, and the functions that make the weights.
  *
- * They stand in for models that cannot be had: a published shape's memory traffic with text that
- * neither loops nor hesitates, and sub-layers that are known to be skippable. */
+ * They have the memory traffic of a published shape whose weights are not at hand, text that neither loops
+ * nor hesitates, and sub-layers that are known to be skippable. */
 #ifndef SWIFTLET_CORE_MODEL_SYNTH_H
 #define SWIFTLET_CORE_MODEL_SYNTH_H
 
@@ -24,10 +24,10 @@ struct synth_spec {
 /* Reads the text behind "synth:". False with the error set; the message names the key. */
 bool synth_spec_parse(struct synth_spec*, const char* text, struct error*);
 
-/* The planted set of a half: blocks drawn by the seed, as many attention as MLP (±1). */
+/* The planted sub-layers of a half. The seed draws the blocks, as many attention as MLP (±1). */
 struct mask synth_planted(const struct synth_spec*, int half);
 
-/* Stores n elements (a whole number of blocks) in one of the types that a spec may ask for. */
+/* Stores n elements (a whole number of blocks) in one of the types that a spec allows. */
 void synth_encode(enum dtype, void* out, const float* x, int64_t n);
 
 /* Makes every tensor's elements, on all cores, in the memory that its data points to. False with the error

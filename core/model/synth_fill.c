@@ -1,6 +1,6 @@
-/* Makes the elements of made-up tensors in memory: pieces of about a megabyte, handed out to the cores. Who
- * makes a piece does not matter, an element depends on its row and column alone. Most elements are plain
- * draws, a hash each in 32-bit arithmetic, compiled for wide registers too. */
+/* Makes the elements of synthetic tensors in memory. Cores take pieces of about a megabyte. An element
+ * depends only on its row and column, so it does not matter which core makes it. Most elements are plain
+ * draws, one hash each in 32-bit arithmetic, and this loop is also compiled for AVX2. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ __attribute__((target("avx2"))) static void draw_avx2(float* out, const struct s
 }
 #endif
 
-/* n elements of a row from a column on, each of them one draw. */
+/* Draws n elements of a row from a column on. */
 static void draw_values(float* out, const struct synth_row* row, uint32_t first, int n) {
 #if defined(__x86_64__) && defined(__GNUC__)
 	if (__builtin_cpu_supports("avx2")) {
@@ -43,15 +43,9 @@ static void draw_values(float* out, const struct synth_row* row, uint32_t first,
 void synth_encode(enum dtype type, void* out, const float* x, int64_t n) {
 	const int block = dtype_block(type);
 	const size_t bytes = dtype_block_bytes(type);
-	uint16_t* half = out;
-	if (type == DTYPE_F32)
-		memcpy(out, x, (size_t)n * sizeof *x);
-	else if (type == DTYPE_F16)
+	if (block == 1)
 		for (int64_t i = 0; i < n; i++)
-			half[i] = half_from_float(x[i]);
-	else if (type == DTYPE_BF16)
-		for (int64_t i = 0; i < n; i++)
-			half[i] = bf16_from_float(x[i]);
+			dtype_put(type, out, i, x[i]);
 	else
 		for (int64_t i = 0; i < n; i += block, out = (uint8_t*)out + bytes)
 			synth_block(type, out, x + i);
@@ -59,7 +53,7 @@ void synth_encode(enum dtype type, void* out, const float* x, int64_t n) {
 
 /* ---- one piece ---------------------------------------------------------------------------- */
 
-/* A strip is a whole number of blocks: cols is one. */
+/* Strips hold a whole number of blocks, because cols does. */
 static void fill_row(const struct tensor* t, const struct synth_row* row, uint8_t* out) {
 	const bool plain = t->synth.kind == SYNTH_NORMAL;
 	float strip[STRIP];
@@ -85,7 +79,7 @@ static void fill_rows(const struct tensor* t, int64_t begin, int64_t end) {
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
-struct work {
+struct fill_work {
 	struct tensor* const* tensor;
 	const int64_t* first_piece; /* (n + 1) of each tensor, ascending */
 	int n;
@@ -97,7 +91,7 @@ static int64_t piece_rows(const struct tensor* t) {
 }
 
 static void fill_piece(void* user, int piece, int thread) {
-	const struct work* work = user;
+	const struct fill_work* work = user;
 	int low = 0, high = work->n; /* the last tensor that begins no later */
 	(void)thread;
 	while (high - low > 1) {
@@ -113,7 +107,7 @@ static void fill_piece(void* user, int piece, int thread) {
 bool synth_fill(struct tensor* const* list, int n, struct error* error) {
 	int64_t* first = calloc((size_t)n + 1, sizeof *first);
 	struct pool* pool = pool_open(0);
-	struct work work = {.tensor = list, .first_piece = first, .n = n};
+	struct fill_work work = {.tensor = list, .first_piece = first, .n = n};
 	for (int j = 0; first && j < n; j++) {
 		const int64_t rows = piece_rows(list[j]);
 		first[j + 1] = first[j] + (list[j]->rows + rows - 1) / rows;

@@ -193,10 +193,16 @@ static bool check_experts(struct synth_spec* s, struct error* error) {
 }
 
 static bool check_recurrent(struct synth_spec* s, struct error* error) {
+	if (!s->attention_every && (s->key_heads || s->value_heads || s->key_dim || s->value_dim || s->taps))
+		return error_set(
+		    error, "synth: key-heads=, value-heads=, key-dim=, value-dim= and taps= need attention-every=");
 	if (s->attention_every <= 1)
 		return true;
 	s->key_heads = s->key_heads ? s->key_heads : 16;
 	s->value_heads = s->value_heads ? s->value_heads : s->key_heads;
+	s->key_dim = s->key_dim ? s->key_dim : 128;
+	s->value_dim = s->value_dim ? s->value_dim : 128;
+	s->taps = s->taps ? s->taps : 4;
 	if (s->attention_every > s->layers)
 		return error_set(error, "synth: attention-every=%d, expected at most layers=%d", s->attention_every,
 		                 s->layers);
@@ -259,14 +265,7 @@ static bool take_all(struct synth_spec* s, const char* text, struct error* error
 }
 
 bool synth_spec_parse(struct synth_spec* s, const char* text, struct error* error) {
-	*s = (struct synth_spec){.context = 4096,
-	                         .key_dim = 128,
-	                         .value_dim = 128,
-	                         .taps = 4,
-	                         .theta = 1e4,
-	                         .dtype = DTYPE_F16,
-	                         .seed = 1,
-	                         .epsilon = 0.02,
-	                         .tasks = 1};
+	*s = (struct synth_spec){
+	    .context = 4096, .theta = 1e4, .dtype = DTYPE_F16, .seed = 1, .epsilon = 0.02, .tasks = 1};
 	return take_all(s, text, error) && check_spec(s, error);
 }

@@ -1,5 +1,4 @@
-/* The chat templates that come with a model: one by default, others by name, or another that the user gives.
- */
+/* The chat templates of a model: the default, others by name, or one that the user gives. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -54,7 +53,7 @@ static bool keep_file(struct model* model, const char* name, size_t name_size, c
 	return good;
 }
 
-/* tokenizer_config.json: chat_template is a text, or a list of {"name", "template"}. */
+/* In tokenizer_config.json, chat_template is a text or a list of {"name", "template"}. */
 static bool read_config(struct model* model, const char* path, struct error* error) {
 	cJSON* const json = json_read(path, error);
 	if (!json)

@@ -103,7 +103,7 @@ bool plain_ranges_touch(const struct plain_ranges* plain, size_t start, size_t e
 	return low < plain->n && plain->range[low].start < end;
 }
 
-/* The longest token that begins at `at`; its end, or 0. */
+/* Returns the end of the longest token that begins at `at`, or 0. */
 static size_t longest_at(const struct added_tokens* a, const char* text, size_t size, size_t at,
                          const struct plain_ranges* plain, const struct added_token** found) {
 	int32_t node = a->root[(uint8_t)text[at]];

@@ -1,7 +1,8 @@
-/* Tokens that are met as whole strings before any merging: special ones, and those a user added.
+/* Added tokens are matched as whole strings before any merging: special tokens, and those that a user added.
  *
- * A trie over bytes finds the longest one at a place; the flags are Hugging Face's (`lstrip` takes the
- * white space before it along, `rstrip` after it, `single_word` wants no letter or digit beside it). */
+ * A trie over bytes finds the longest token at a place. The flags are Hugging Face's: `lstrip` includes the
+ * white space before the token, `rstrip` that after it, and `single_word` requires that no letter or digit
+ * stands beside it. */
 #ifndef SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
 #define SWIFTLET_CORE_TEXT_ADDED_TOKENS_H
 
@@ -10,7 +11,7 @@
 
 struct added_token {
 	int32_t id;
-	bool special; /* not recognised in plain text (TOKENIZE_NO_SPECIAL) */
+	bool special; /* not matched in plain text (TOKENIZE_NO_SPECIAL) */
 	bool lstrip, rstrip, single_word;
 };
 
@@ -38,19 +39,19 @@ struct plain_ranges {
 bool plain_ranges_touch(const struct plain_ranges*, size_t start, size_t end);
 
 struct added_match {
-	size_t start, end; /* of the text taken, stripped white space included */
+	size_t start, end; /* its bytes in the text, stripped white space included */
 	const struct added_token* token;
 };
 
 void added_tokens_start(struct added_tokens*);
 void added_tokens_free(struct added_tokens*);
-/* A content met twice keeps its first id. Errors: empty content, no memory. */
+/* A content that is added twice keeps its first id. Errors: empty content, no memory. */
 bool added_tokens_add(struct added_tokens*, const char* content, size_t size, struct added_token,
                       struct error*);
-/* Where a walk through the contents is after one more byte; node -1 is the start. -1: nowhere. */
+/* The trie's node after one more byte; node -1 is the start. -1: no content continues so. */
 int32_t added_tokens_step(const struct added_tokens*, int32_t node, uint8_t byte);
-/* The first match at or after `from`, the longest there; special ones that touch a plain range are passed
- * over. */
+/* The first match at or after `from`, the longest at its place. Special tokens that touch a plain range are
+ * skipped. */
 bool added_tokens_next(const struct added_tokens*, const char* text, size_t size, size_t from,
                        const struct plain_ranges* plain, struct added_match*);
 

@@ -6,7 +6,7 @@ static bool prints(unsigned byte) {
 	return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-/* 0x00-0x20 are the first 33 that do not print, then 0x7F-0xA0, then 0xAD. */
+/* The bytes that do not print, in order: 0x00-0x20 are the first 33, then 0x7F-0xA0, then 0xAD. */
 static uint32_t character_of(unsigned byte) {
 	if (prints(byte))
 		return byte;

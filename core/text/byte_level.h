@@ -9,8 +9,8 @@
 
 /* Appends the bytes in the alphabet (at most two bytes each). */
 void byte_level_write(struct buffer* out, const char* bytes, size_t size);
-/* Appends the bytes a text in the alphabet stands for. False, and nothing appended, when a character is
- * not of the alphabet. */
+/* Appends the bytes that a text in the alphabet stands for. False, with nothing appended, when a character is
+ * not in the alphabet. */
 bool byte_level_read(struct buffer* out, const char* text, size_t size);
 
 #endif

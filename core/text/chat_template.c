@@ -1,4 +1,4 @@
-/* Chat prompts: the template's variables, its text, its ids. */
+/* Chat prompts: sets the template's variables, renders it, and encodes the result. */
 #include "core/text/chat_template.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 #include "core/jinja/jinja.h"
 #include "core/text/tokenizer_parts.h"
 
-/* Templates write a message's role between the marks of a special token ("<|" + role + "|>"), so these words,
- * as the value of "role", are no foreign text. */
+/* Templates write a message's role between the marks of a special token ("<|" + role + "|>"). So these words
+ * are trusted as values of "role", although the request brought them. */
 static const char roles[] = "system developer user assistant tool function";
 
 enum { MAX_VARIABLES = 10 };
@@ -47,7 +47,7 @@ static void add_json(struct variables* v, const char* name, struct chat_json jso
 	             json.text ? json.size : strlen(otherwise));
 }
 
-/* Absent where the model has no such token, as transformers leaves it undefined. */
+/* Left undefined if the model has no such token, as in transformers. */
 static void add_token(struct variables* v, const char* name, const struct tokenizer* t, int32_t id) {
 	if (id >= 0 && id < t->vocabulary.n)
 		add_variable(v, name, JINJA_WORDS, vocabulary_text(&t->vocabulary, id),
@@ -61,7 +61,7 @@ static time_t present(const struct chat_request* request) {
 	return given && *given ? (time_t)strtoll(given, NULL, 10) : time(NULL);
 }
 
-/* The text ends where it is to go on: at the last of the marks, which others may have written before. */
+/* Cuts the text at the last mark, where the answer continues. A message may contain earlier ones. */
 static bool cut_off(struct jinja_text* text, struct error* error) {
 	const size_t n = strlen(CHAT_GOES_ON);
 	char* at = NULL;

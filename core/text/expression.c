@@ -10,9 +10,10 @@
 struct expression {
 	pcre2_code* code;
 	bool compiled;        /* for this machine */
-	const uint8_t* first; /* bits of the bytes that a match may begin with; NULL: it is not known */
-	bool trailing_space;  /* `\s+$`, which a matcher would try at every space of a run: done by hand */
-	char* literal;        /* stands for itself; then there is no code */
+	const uint8_t* first; /* one bit for each byte that a match may begin with; NULL: unknown */
+	bool trailing_space;  /* `\s+$` is matched by hand, because a matcher would try it at every space of a run
+	                       */
+	char* literal;        /* a pattern that stands for itself; then there is no code */
 	size_t literal_size;
 };
 
@@ -96,8 +97,8 @@ void matcher_end(struct matcher* m) {
 	*m = (struct matcher){0};
 }
 
-/* \s+ up to the end of a line or of the text, in one way through each run of white space: it ends at the last
- * line feed but the first character, or where the text does. */
+/* Matches \s+ up to the end of a line or of the text, scanning each run of white space once. The match ends
+ * at the last line feed after the first character, or at the end of the text. */
 static bool next_trailing_space(const char* text, size_t size, size_t from, size_t* start, size_t* end) {
 	uint32_t code;
 	for (size_t at = from, length; at < size; at += length) {
@@ -118,7 +119,7 @@ static bool next_trailing_space(const char* text, size_t size, size_t from, size
 	return false;
 }
 
-/* Well-formed text is met at the beginnings of characters only. */
+/* Well-formed text matches only at the beginnings of characters. */
 static bool next_literal(const struct expression* e, const char* text, size_t size, size_t from,
                          size_t* start, size_t* end) {
 	for (const char* at; size - from >= e->literal_size; from = (size_t)(at - text) + 1) {
@@ -157,7 +158,7 @@ bool expression_next(const struct expression* e, struct matcher* m, const char* 
 			*end = place[1];
 			return true;
 		}
-		/* An empty match: go on behind the next character. */
+		/* After an empty match the search continues behind the next character. */
 		from = place[0] > from ? place[0] : from;
 		if (from >= size)
 			return false;

@@ -1,7 +1,7 @@
-/* Regular expressions as tokenizers write them (Oniguruma's dialect), run by PCRE2.
+/* Regular expressions of tokenizers, in Oniguruma's dialect, run by PCRE2.
  *
- * They are rewritten where PCRE2 means another thing by the same words. Matching is
- * bounded: a text on which an expression gives up counts as one without further matches. */
+ * They are rewritten where PCRE2 reads the same characters differently. Matching is bounded: if an expression
+ * exceeds the bound on a text, the text counts as having no further matches. */
 #ifndef SWIFTLET_CORE_TEXT_EXPRESSION_H
 #define SWIFTLET_CORE_TEXT_EXPRESSION_H
 
@@ -16,8 +16,8 @@ struct matcher {
 	struct pcre2_real_jit_stack_8* stack;
 };
 
-/* regex false: the pattern stands for itself. NULL with the error set: it does not compile, or it uses what
- * is not supported. */
+/* regex false: the pattern stands for itself. NULL with the error set when it does not compile or uses
+ * something that is not supported. */
 struct expression* expression_compile(const char* pattern, bool regex, struct error*);
 void expression_free(struct expression*);
 
@@ -27,10 +27,10 @@ void matcher_end(struct matcher*);
 bool expression_next(const struct expression*, struct matcher*, const char* text, size_t size, size_t from,
                      size_t* start, size_t* end);
 
-/* expression_dialect.c: the pattern in PCRE2's words, to be compiled with UTF, UCP and MULTILINE.
- * pattern[size] is 0. False with the error set: it uses what is not supported. */
+/* expression_dialect.c: the pattern in PCRE2's dialect, to be compiled with UTF, UCP and MULTILINE.
+ * pattern[size] is 0. False with the error set when it uses something that is not supported. */
 bool expression_translate(const char* pattern, size_t size, struct buffer* out, struct error*);
-/* Sets the error about a pattern, which need not be terminated. Returns false. */
+/* Sets an error about a pattern, which need not be NUL-terminated. Returns false. */
 bool expression_refuse(const char* pattern, size_t size, const char* why, struct error*);
 
 #endif

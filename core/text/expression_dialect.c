@@ -1,7 +1,7 @@
-/* Oniguruma's dialect of regular expressions in PCRE2's words.
+/* Rewrites Oniguruma's regular expressions for PCRE2.
  *
- * A class becomes a PCRE2 class as long as it is a list of members. Nested classes, negated members and
- * intersections become alternatives and look-aheads that match one character. */
+ * A class stays a PCRE2 class if it is a list of members. Nested classes, negated members and intersections
+ * become alternatives and look-aheads that match one character. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include "core/files/utf8.h"
 #include "core/text/expression.h"
 
-/* The insides of classes: Unicode's White_Space, word characters, hexadecimal digits. */
+/* The contents of classes: Unicode's White_Space, word characters, hexadecimal digits. */
 #define WHITE "\\p{Z}\\t-\\r\\x{85}"
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
 #define HEX "0-9A-Fa-f"
-/* Out of classes, Oniguruma counts Latin-1's superscripts and fractions as word characters. */
+/* Outside of classes, Oniguruma counts Latin-1's superscripts and fractions as word characters. */
 #define BARE WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 #define IS "[" BARE "]"
 #define NOT_GRAPH "\\p{Cc}\\p{Cn}\\p{Cs}"
@@ -29,7 +29,7 @@ struct dialect_translation {
 
 struct members {          /* of a class, up to an && */
 	struct buffer flat;   /* the inside of a PCRE2 class */
-	struct buffer nested; /* alternatives that a class cannot hold, each behind a | */
+	struct buffer nested; /* alternatives that a class cannot hold, each after a | */
 };
 
 static void add_text(struct buffer* out, const char* text) { buffer_add(out, text, strlen(text)); }
@@ -52,8 +52,8 @@ static char at(const struct dialect_translation* t, size_t ahead) {
 
 /* ---- escapes ---------------------------------------------------------------------------------- */
 
-/* \p{Han} means the characters whose Script is Han; PCRE2 would take those whose Script_Extensions have it.
- */
+/* \p{Han} means characters whose Script is Han. PCRE2 would match those whose Script_Extensions contain
+ * it. */
 static bool is_script(const char* name, size_t size) {
 	char pattern[64];
 	int code;
@@ -100,7 +100,7 @@ static bool add_code(struct dialect_translation* t, struct buffer* out) {
 	return true;
 }
 
-/* The set that the letter stands for, in either case; NULL: it is no such letter. */
+/* The set that the letter stands for, in either case; NULL: none. */
 static const char* set_of(char letter) {
 	switch (letter | 0x20) {
 	case 's':
@@ -114,7 +114,7 @@ static const char* set_of(char letter) {
 	}
 }
 
-/* An escape that means the same in and out of classes; done: it was one. */
+/* Rewrites an escape that means the same in and outside of classes; done: it was one. */
 static bool add_common(struct dialect_translation* t, struct buffer* out, bool* done) {
 	const char letter = at(t, 1);
 	*done = true;
@@ -240,7 +240,7 @@ static bool add_nested(struct dialect_translation* t, struct members* m, int dep
 	return add_class(t, &m->nested, depth + 1);
 }
 
-/* The members up to the closing bracket; all but the last part of an intersection go to `ahead`. */
+/* Reads the members up to the closing bracket. All parts of an intersection but the last go to `ahead`. */
 static bool read_members(struct dialect_translation* t, struct members* m, struct buffer* ahead, int depth) {
 	for (bool first = true;; first = false) {
 		const char c = at(t, 0);

@@ -78,7 +78,7 @@ bool steps_add_blocks(struct steps* s, const char* block, enum prefix_scheme sch
 struct word {
 	const char* text;
 	size_t size;
-	bool broken; /* bytes that are not UTF-8: cut no further */
+	bool broken; /* bytes that are not UTF-8 are not cut further */
 };
 
 /* Bytes from `at` on that are well-formed UTF-8. */
@@ -131,7 +131,7 @@ static void squeeze(const char* text, size_t size, struct buffer* out) {
 	}
 }
 
-/* Replacing may multiply a text again and again, step by step: `most` ends that. */
+/* A replacement may lengthen a text again and again, step by step. `most` stops that. */
 static void replace(const struct step* step, struct matcher* m, const char* text, size_t size, size_t most,
                     struct buffer* out) {
 	const size_t n = strlen(step->content);
@@ -145,7 +145,7 @@ static void replace(const struct step* step, struct matcher* m, const char* text
 	buffer_add(out, text + at, size - at);
 }
 
-/* Text is composed and replaced in where it is well-formed. */
+/* Only well-formed stretches of the text are composed and replaced in. */
 static void rewrite_runs(const struct step* step, const struct walk* w, const char* text, size_t size,
                          struct buffer* out) {
 	for (size_t at = 0; at < size;) {
@@ -204,8 +204,8 @@ const char* steps_rewrite(struct walk* w, bool first, const char* text, size_t* 
 
 /* ---- cutting ------------------------------------------------------------------------------ */
 
-/* Receives stretches of a word in order, told whether each is a match, joins them as the behavior says, and
- * passes the words that come of it on. */
+/* Receives the stretches of a word in order, each marked as a match or not. Joins them as the behavior
+ * requires, and passes on the resulting words. */
 struct joiner {
 	struct walk* walk;
 	int step;
@@ -242,7 +242,7 @@ static void join(struct joiner* j, size_t start, size_t end, bool match) {
 		j->start = j->end;
 }
 
-/* Passes the parts of a word on. False: it has one part, itself. */
+/* Passes the parts of a word on. False: the word was not cut. */
 static bool split(struct walk* w, int i, const char* text, size_t size) {
 	const struct step* step = &w->steps->step[i];
 	size_t at = 0, start, end;
@@ -262,7 +262,7 @@ static bool split(struct walk* w, int i, const char* text, size_t size) {
 	return true;
 }
 
-/* A word goes through the steps from this one on. */
+/* Runs this step and the following ones on a word. */
 static void pass_on(struct walk* w, int i, const char* text, size_t size, bool broken) {
 	for (; i < w->steps->n && size > 0 && !ended(w); i++) {
 		if (w->steps->step[i].kind != STEP_SPLIT) {

@@ -16,13 +16,13 @@ const char pretokenize_gpt2[] = GPT2_WORDS "|\\s+";
 
 static const char llama3[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" REST;
 static const char qwen2[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" REST;
-/* Mistral's later tokenizers: words also end where the case changes. */
+/* Mistral's later tokenizers, in which a word also ends where the case changes. */
 #define CASED_WORDS(end)                                                                                     \
 	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" end "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]"    \
 	"*" end
 #define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" SPACES
 static const char tekken[] = CASED_WORDS("") "|\\p{N}" CASED_REST;
-/* GPT-4o's: the same, contractions stay with their word, and digits go by threes. */
+/* GPT-4o's, which keeps contractions with their word and cuts digits in groups of three. */
 static const char gpt4o[] = CASED_WORDS(ANY_CASE "?") "|\\p{N}{1,3}" CASED_REST;
 /* Marks belong to words. */
 static const char qwen35[] =
@@ -30,14 +30,14 @@ static const char qwen35[] =
 static const char seed_coder[] =
     ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" SPACES;
 static const char minicpm5[] = ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+" REST;
-/* A word of white space ends at each end of a line. */
+/* White space is cut at the ends of lines. */
 #define LINES "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
 static const char bailing[] =
     ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" LINES;
 static const char exaone_moe[] =
     ANY_CASE "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| "
              "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?" LINES;
-/* The letters DeepSeek-LLM lists one range after the other: those that have a case. */
+/* The ranges of letters that DeepSeek-LLM lists: those that have a case. */
 static const char deepseek_letters[] =
     "\\s?["
     "\\x{41}-\\x{5A}\\x{61}-\\x{7A}\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}"
@@ -65,8 +65,8 @@ static const char deepseek3_words[] =
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
     "?[\\p{P}\\p{S}]+[\\r\\n]*" SPACES;
 
-/* Stands for rewriting in the byte alphabet, where that is not the last step: Falcon looks for digits in
- * rewritten text. */
+/* Stands for rewriting in the byte alphabet before the last step. Falcon looks for digits in the rewritten
+ * text. */
 static const char letters[] = "";
 
 enum { MAX_EXPRESSIONS = 6 };

@@ -1,4 +1,5 @@
-/* Ids to text as it is made: only whole characters come out; malformed bytes become U+FFFD. */
+/* Turns ids into text as they are generated. Only whole characters come out; malformed bytes become
+ * U+FFFD. */
 #include <string.h>
 
 #include "core/files/utf8.h"
@@ -22,7 +23,7 @@ static void put(struct writer* w, const char* bytes, size_t size) {
 	w->size += size;
 }
 
-/* Takes one byte; what is held is always the beginning of a well-formed character. */
+/* Takes one byte. The held bytes are always the beginning of a well-formed character. */
 static void take_byte(struct text_stream* s, char byte, struct writer* w) {
 	char held[sizeof s->held];
 	for (;;) {
@@ -41,7 +42,7 @@ static void take_byte(struct text_stream* s, char byte, struct writer* w) {
 		put(w, replacement, 3);
 		if (s->n_held == 0)
 			return;
-		s->n_held = 0; /* the held bytes are lost; this one begins anew */
+		s->n_held = 0; /* the held bytes are malformed; this byte begins a new character */
 	}
 }
 

@@ -1,4 +1,4 @@
-/* The doors of the tokenizer: text to ids through the stages, ids to bytes. */
+/* The tokenizer's entry points: from text to ids through the stages, and from ids to bytes. */
 #include "core/text/tokenizer.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static bool encode_word(void* encoder, const char* word, size_t size) {
 	return !encoder_done(e);
 }
 
-/* Emits the added tokens of a text; what is between them goes on to be encoded. */
+/* Emits the added tokens of a text and encodes the text between them. */
 static void split_at_added(struct encoder* e, const struct added_tokens* added,
                            const struct plain_ranges* plain, const char* text, size_t size,
                            void (*encode)(struct encoder*, const char* text, size_t start, size_t end)) {
@@ -83,7 +83,7 @@ static const char* normalize(struct encoder* e, const char* text, size_t* size, 
 	return normal;
 }
 
-/* Text between two added tokens, all plain or not at all. */
+/* Encodes text between two added tokens that lies entirely in or outside of the plain ranges. */
 static void encode_uniform(struct encoder* e, const char* text, size_t size, const struct plain_ranges* plain,
                            bool first) {
 	if (encoder_done(e))
@@ -92,7 +92,7 @@ static void encode_uniform(struct encoder* e, const char* text, size_t size, con
 	split_at_added(e, &e->tokenizer->normalized, plain, text, size, encode_stretch);
 }
 
-/* Whether normalizing the text brings a special token about. */
+/* True when normalizing the text creates a special token. */
 static bool holds_special(struct encoder* e, const char* text, size_t size) {
 	const struct added_tokens* added = &e->tokenizer->normalized;
 	struct added_match match;
@@ -104,7 +104,7 @@ static bool holds_special(struct encoder* e, const char* text, size_t size) {
 	return false;
 }
 
-/* What of [start, end) the next of the plain ranges, from *i on, takes up. */
+/* The part of [start, end) that the next plain range, from *i on, covers. */
 static bool next_plain(const struct plain_ranges* plain, size_t* i, size_t start, size_t end,
                        struct text_range* out) {
 	while (*i < plain->n) {
@@ -117,9 +117,9 @@ static bool next_plain(const struct plain_ranges* plain, size_t* i, size_t start
 	return false;
 }
 
-/* text[start, end) between two added tokens. Few tokenizers look for special tokens after normalizing;
- * there the plain ranges, which are places in the text before it, cannot be followed. So where a plain
- * range would bring one about, the segment is encoded stretch by stretch. */
+/* Encodes text[start, end) between two added tokens. Few tokenizers look for special tokens after
+ * normalizing. There the plain ranges no longer apply, since they are positions in the text before it. So if
+ * normalizing a plain range would create a special token, the segment is encoded stretch by stretch. */
 static void encode_segment(struct encoder* e, const char* text, size_t start, size_t end) {
 	const struct plain_ranges* plain = &e->plain;
 	const bool all_plain = plain->range == &all;
@@ -217,7 +217,7 @@ char* tokenizer_decode(const struct tokenizer* t, const int32_t* id, int n, bool
 		const bool dummy = first && at_start && t->drops_first_space && more > 0 && *printed == ' ';
 		memcpy(text + at, printed + dummy, more - dummy);
 		at += more - dummy;
-		/* The dummy space stands before the first piece of text, after any special ones (BOS). */
+		/* The dummy space precedes the first text, after any special tokens such as BOS. */
 		first &= tokenizer_is_special(t, id[i]);
 	}
 	text[at] = 0;
@@ -245,6 +245,6 @@ void tokenizer_digest(const struct tokenizer* t, void (*add)(void*, const void*,
 	for (int id = 0; id < t->vocabulary.n; id++) {
 		const struct piece* p = &t->vocabulary.piece[id];
 		add(user, vocabulary_text(&t->vocabulary, id), p->text_size);
-		add(user, "", 1); /* so that pieces cannot run into each other */
+		add(user, "", 1); /* separates pieces, so that two different lists cannot hash alike */
 	}
 }

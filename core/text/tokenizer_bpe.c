@@ -1,18 +1,18 @@
-/* Byte-pair merging: of all neighbours that may merge, the best pair merges first, and at equal order the
+/* Byte-pair merging: of all neighbours that may merge, the best pair merges first, and of equal pairs the
  * leftmost.
  *
- * A pair is looked up by its joint text and ordered by the piece's score, or in the list of merges and
- * ordered by rank. A few symbols are searched one by one; more wait in a heap of (order, place).
+ * A pair is looked up by its joint text and ordered by the piece's score, or looked up in the list of merges
+ * and ordered by rank. Few symbols are searched one by one; more wait in a heap of (order, place).
  *
- * A word falls apart where two characters stand side by side in no piece, so where nothing can merge.
+ * A word is split between two characters that are neighbours in no piece, since nothing can merge there.
  *
- * A long part is merged in spans that overlap, so that the work stays in the cache and its time grows as the
- * length does. This is exact, because which pair merges next within a stretch depends on that stretch alone:
- * - Tokens side by side in an encoding are the encoding of their own joint text.
- * - Pieces of which each two neighbours are the encoding of their joint text are the encoding of the whole:
- *   the first merge across a border would be the first one between its two neighbours, too.
- * So where two spans share a token, the one's tokens up to it and the other's from it on are the encoding of
- * both. */
+ * A long part is merged in overlapping spans, so that the work stays in the cache and its time grows
+ * linearly. This is exact, because the next merge within a stretch depends on that stretch alone:
+ * - Neighbouring tokens of an encoding are the encoding of their joint text.
+ * - If every two neighbours of a list of pieces are the encoding of their joint text, the list is the
+ * encoding of the whole: the first merge across a border would also be the first one between its two
+ * neighbours. So if two spans share a token, the first span's tokens up to it and the second's from it on
+ * encode both. */
 #include "core/text/tokenizer_parts.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const uint64_t no_key = UINT64_MAX;
 
 /* ---- characters ------------------------------------------------------------------------------- */
 
-/* Bytes of the character at text, or 1 of a malformed byte, whose code is past all characters'. */
+/* Bytes of the character at text. A malformed byte counts as 1, with a code beyond all characters. */
 static size_t character(const char* text, size_t size, uint32_t* code) {
 	const size_t length = utf8_character(text, size, code);
 	if (length == 0)
@@ -77,7 +77,7 @@ bool bpe_prepare(struct tokenizer* t, struct error* error) {
 	return true;
 }
 
-/* The end of the characters from `at` on of which each two neighbours touch in some piece. */
+/* The end of the characters from `at` on of which every two neighbours touch in some piece. */
 static size_t next_cut(const struct tokenizer* t, const char* word, size_t size, size_t at) {
 	uint32_t left, right;
 	size_t length;
@@ -93,7 +93,7 @@ static size_t next_cut(const struct tokenizer* t, const char* word, size_t size,
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
 
-/* A float as an integer that grows as the score falls. */
+/* Maps a float to an integer that grows as the score falls. */
 static uint32_t order_of_score(float score) {
 	uint32_t bits;
 	const float plain = score + 0.0f; /* -0 and 0 are equal scores */
@@ -126,7 +126,7 @@ static struct joint look_up(const struct tokenizer* t, const char* text, const s
 	return joint;
 }
 
-/* What `a` and the symbol behind it merge into. Pairs that come often are remembered. */
+/* The piece that `a` and the symbol after it merge into. Frequent pairs are cached. */
 static void pair(struct encoder* e, const char* word, struct symbol* a, const struct symbol* b) {
 	if (a->id < 0 || b->id < 0) {
 		const struct joint joint = look_up(e->tokenizer, word + a->start, a, b);
@@ -144,7 +144,7 @@ static void pair(struct encoder* e, const char* word, struct symbol* a, const st
 
 /* ---- symbols ---------------------------------------------------------------------------------- */
 
-/* A symbol for each character that begins in word[from, to); a malformed byte stands alone. False: no
+/* Makes a symbol for each character that begins in word[from, to); a malformed byte is a symbol. False: no
  * memory. */
 static bool split_characters(struct encoder* e, const char* word, size_t size, size_t from, size_t to) {
 	const struct tokenizer* t = e->tokenizer;
@@ -200,7 +200,8 @@ static void merge_few(struct encoder* e, const char* word) {
 
 /* ---- many: a heap ------------------------------------------------------------------------------- */
 
-/* Four children a key: half the levels of two. Behind the heap stand keys that never rise. */
+/* Each key has four children, which halves the levels of a binary heap. The keys after the heap never
+ * rise. */
 static void sink(uint64_t* heap, size_t n, size_t at, uint64_t key) {
 	for (size_t child; (child = CHILDREN * at + 1) < n; at = child) {
 		uint64_t least = heap[child];
@@ -232,7 +233,7 @@ static void heap_push(struct encoder* e, uint64_t key) {
 	e->heap[at] = key;
 }
 
-/* Pairs (left, its right neighbour) anew and lets it wait when it may merge. */
+/* Recomputes the pair (left, its right neighbour), and queues it if it may merge. */
 static void consider(struct encoder* e, const char* word, int32_t left) {
 	if (left < 0)
 		return;
@@ -245,7 +246,7 @@ static void consider(struct encoder* e, const char* word, int32_t left) {
 		heap_push(e, key_of(a, (size_t)left));
 }
 
-/* A merge takes one key and brings two, so no more than two keys a symbol ever wait. */
+/* A merge removes one key and adds two, so the heap never exceeds two keys a symbol. */
 static bool fill_heap(struct encoder* e, const char* word) {
 	struct symbol* const s = e->symbol;
 	const size_t n = e->n_symbols;
@@ -317,7 +318,7 @@ static void emit(struct encoder* e, const char* word, const struct symbol* s, si
 	}
 }
 
-/* The first token that both spans have; false: there is none. */
+/* The first token that both spans have; false: none. */
 static bool meet(const struct symbol* a, size_t n_a, size_t* i, const struct symbol* b, size_t n_b,
                  size_t* j) {
 	for (*i = *j = 0; *i < n_a && *j < n_b;) {
@@ -331,7 +332,7 @@ static bool meet(const struct symbol* a, size_t n_a, size_t* i, const struct sym
 	return false;
 }
 
-/* Tokens from `first` on, which are not emitted yet, go to the tail. */
+/* Moves tokens from `first` on, which are not emitted yet, to the tail. */
 static bool keep(struct encoder* e, size_t first) {
 	e->n_tail = e->n_symbols - first;
 	if (!grow_to(&e->tail, &e->tail_capacity, e->n_tail, sizeof *e->tail)) {
@@ -346,7 +347,7 @@ static size_t end_of(size_t start, size_t span, size_t size) {
 	return size - start < span ? size : start + span;
 }
 
-/* The next span begins with the token in which the overlap begins. False: the two do not meet. */
+/* The next span begins with the token in which the overlap begins. False: the two spans share no token. */
 static bool merge_next(struct encoder* e, const char* word, size_t size, size_t span, size_t* end,
                        size_t* met, size_t* first) {
 	size_t last = e->n_tail;
@@ -361,14 +362,14 @@ static bool merge_next(struct encoder* e, const char* word, size_t size, size_t 
 	return true;
 }
 
-/* From the tail's first token on again, in a longer span. False: it has become another token. */
+/* Encodes a longer span from the tail's first token on. False: this token changed. */
 static bool merge_longer(struct encoder* e, const char* word, size_t size, size_t span, size_t* end) {
 	const struct symbol was = e->tail[0];
 	*end = end_of(was.start, span, size);
 	return merge_span(e, word, size, was.start, *end) && e->symbol[0].size == was.size;
 }
 
-/* False, with some ids emitted, when longer spans are needed from the word's beginning on, or memory runs
+/* False, with some ids emitted, when the word needs longer spans from its beginning on, or when memory runs
  * out. */
 static bool encode_spans(struct encoder* e, const char* word, size_t size, size_t span, bool* after_unknown) {
 	size_t end = end_of(0, span, size), first = 0, met;

@@ -1,4 +1,4 @@
-/* The last steps of every reader of a tokenizer: bytes, printed forms, merging order, added tokens. */
+/* The last steps of every reader of a tokenizer: bytes, printed forms, order of merging, added tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ void tokenizer_free(struct tokenizer* t) {
 	free(t);
 }
 
-/* Prints the pieces as they are spelled; those that are not, false, print their text. */
+/* Decodes pieces as the alphabet spells them. A piece that does not decode prints its own text, and makes the
+ * result false. */
 static bool print_pieces(struct tokenizer* t,
                          bool (*spell)(struct buffer*, const struct piece*, const char* text),
                          struct error* error) {
@@ -101,7 +102,7 @@ static bool check_scores(const struct vocabulary* v, struct error* error) {
 	return true;
 }
 
-/* The names special tokens are given by habit; some files forget to flag them. */
+/* Usual names of special tokens, which some files forget to flag. */
 static bool looks_special(const char* text, size_t size) {
 	static const char bar[] = "\xef\xbd\x9c"; /* U+FF5C, DeepSeek's */
 	if (size >= 5 && memcmp(text, "<|", 2) == 0 && memcmp(text + size - 2, "|>", 2) == 0)
@@ -127,14 +128,14 @@ bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, 
 	return good;
 }
 
-/* Pieces that their file marks; what a config said of them before stays. */
+/* Adds the pieces that their file marks. Settings from a config stay. */
 static bool register_added(struct tokenizer* t, struct error* error) {
 	const struct vocabulary* v = &t->vocabulary;
 	for (int id = 0; id < v->n; id++) {
 		const struct piece* p = &v->piece[id];
 		const bool special = piece_is_special(p);
 		if (!special && (p->type != PIECE_USER_DEFINED || t->kind == TOKENIZER_UNIGRAM))
-			continue; /* a unigram weighs its user-defined pieces with the others */
+			continue; /* unigram scores user-defined pieces like the others */
 		const char* text = vocabulary_text(v, id);
 		struct added_token token = {.id = id, .special = special || looks_special(text, p->text_size)};
 		if (!added_tokens_add(special ? &t->raw : &t->normalized, text, p->text_size, token, error))
@@ -180,7 +181,7 @@ struct tokenizer* tokenizer_make(const char* config_text, tokenizer_reader* read
 	return t;
 }
 
-/* size: how many ids there are. Bytes are pieces of GPT-2's alphabet that nothing merges. */
+/* size: the number of ids. Bytes are pieces of GPT-2's alphabet that no merge makes. */
 static bool read_bytes(struct tokenizer* t, const cJSON* config, const void* source, size_t size,
                        struct error* error) {
 	const int n = (int)size;

@@ -32,7 +32,7 @@ bool tokenizer_config_add_tokens(const cJSON* config, struct tokenizer* t, struc
 	return true;
 }
 
-/* The id of the token that the config names, which stays where it names none. */
+/* Sets the id to the token that the config names, and leaves it if it names none. */
 static bool resolve(const cJSON* config, const char* name, const struct tokenizer* t, int32_t* id,
                     struct error* error) {
 	const char* text = token_text(config, name);

@@ -1,4 +1,4 @@
-/* The tokenizer of a Hugging Face folder: which of its files to read. */
+/* Chooses which of a Hugging Face folder's files describes the tokenizer. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "core/files/mapping.h"
 #include "core/text/tokenizer_parts.h"
 
-enum { MAX_FILE = 256 << 20 }; /* the largest published tokenizer.json is some 40 MB */
+enum { MAX_FILE = 256 << 20 }; /* the largest published tokenizer.json has about 40 MB */
 
-/* A file that is not there leaves data NULL and is no error. */
+/* A missing file leaves data NULL and is no error. */
 static bool read_file(const char* folder, const char* name, struct mapping* out, struct error* error) {
 	char path[4096];
 	*out = (struct mapping){0};

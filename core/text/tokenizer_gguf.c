@@ -1,5 +1,5 @@
-/* A tokenizer out of GGUF metadata: tokenizer.ggml.model says which kind, tokenizer.ggml.pre how a text is
- * cut into words. */
+/* Builds a tokenizer from GGUF metadata: tokenizer.ggml.model names the kind, tokenizer.ggml.pre the split
+ * into words. */
 #include <string.h>
 
 #include "core/text/tokenizer_parts.h"
@@ -28,8 +28,8 @@ static bool check_id(const char* field, int32_t id, const struct gguf_vocabulary
 
 /* ---- marked pieces ---------------------------------------------------------------------------- */
 
-/* Phi-3's special tokens swallow the white space after them, which GGUF has no field for; its
- * vocabulary is known by these. */
+/* Phi-3's special tokens include the white space after them, for which GGUF has no field. These pieces
+ * identify its vocabulary. */
 static bool is_phi3(const struct vocabulary* v) {
 	return vocabulary_find(v, "<|assistant|>", 13) >= 0 && vocabulary_find(v, "<|end|>", 7) >= 0 &&
 	       vocabulary_find(v, "<|placeholder6|>", 16) >= 0;
@@ -43,7 +43,7 @@ static bool strips_after(const char* text, size_t size) {
 	return true;
 }
 
-/* User-defined pieces are written with spaces or with U+2581; they are met after normalizing. */
+/* User-defined pieces are written with spaces or with U+2581. They are matched after normalizing. */
 static bool add_user_defined(struct tokenizer* t, int32_t id, struct error* error) {
 	const char* text = vocabulary_text(&t->vocabulary, id);
 	size_t size = t->vocabulary.piece[id].text_size;
@@ -57,15 +57,16 @@ static bool add_user_defined(struct tokenizer* t, int32_t id, struct error* erro
 	return good;
 }
 
-/* Pieces that the file marks are added tokens, met before normalizing; sentencepiece's user-defined ones
- * after it. Sealed vocabulary only. */
+/* Pieces that the file marks are added tokens. They are matched before normalizing, and sentencepiece's
+ * user-defined ones after it. Sealed vocabulary only. */
 static bool add_marked(struct tokenizer* t, struct error* error) {
 	struct vocabulary* v = &t->vocabulary;
 	const bool ranked = t->kind == TOKENIZER_RANKED, phi3 = !ranked && is_phi3(v);
 	for (int32_t id = 0; id < v->n; id++) {
 		struct piece* p = &v->piece[id];
 		const char* text = vocabulary_text(v, id);
-		/* Phi-3's </s> is a user-defined piece, but is met before normalizing as its special ones are. */
+		/* Phi-3's </s> is a user-defined piece that is matched before normalizing, as its special ones
+		 * are. */
 		const bool marks_end = phi3 && p->text_size == 4 && memcmp(text, "</s>", 4) == 0;
 		const bool special = piece_is_special(p);
 		const bool user = p->type == PIECE_USER_DEFINED && !marks_end;
@@ -83,7 +84,7 @@ static bool add_marked(struct tokenizer* t, struct error* error) {
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* Steps and printed pieces; whether a BOS goes before a text where the file does not say. */
+/* Sets the steps and the printed pieces, and whether a BOS precedes a text if the file does not say. */
 typedef bool kind_setter(struct tokenizer*, const struct gguf_vocabulary*, bool* adds_bos, struct error*);
 
 static bool set_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
@@ -101,12 +102,12 @@ static bool set_sentencepiece(struct tokenizer* t, const struct gguf_vocabulary*
 
 static bool set_byte_level(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
                            struct error* error) {
-	t->drops_unknown = true; /* as llama.cpp: what files call unknown is often <|endoftext|> */
+	t->drops_unknown = true; /* as in llama.cpp: a file's unknown token is often <|endoftext|> */
 	return steps_add_named(&t->pretokenizer, g->pre, &t->ignore_merges, adds_bos, error) &&
 	       tokenizer_print_byte_level(t, error);
 }
 
-/* Merges by rank, but with sentencepiece's spaces and bytes; pieces do not go over the end of a line. */
+/* Merges by rank, with sentencepiece's spaces and bytes. No piece crosses the end of a line. */
 static bool set_characters(struct tokenizer* t, const struct gguf_vocabulary* g, bool* adds_bos,
                            struct error* error) {
 	(void)g;

@@ -79,7 +79,7 @@ bool tokenizer_add_merge(struct tokenizer* t, const char* left, size_t left_size
 }
 
 bool tokenizer_add_merge_line(struct tokenizer* t, const char* line, size_t size, struct error* error) {
-	/* From the second byte on, for a piece may itself begin with a space in a careless file. */
+	/* Begins at the second byte, because a careless file may have pieces that begin with a space. */
 	const char* space = size > 1 ? memchr(line + 1, ' ', size - 1) : NULL;
 	if (!space || space + 1 == line + size)
 		return error_set(error, "merge %zu: \"%.*s\", expected two pieces with a space between", t->merges.n,

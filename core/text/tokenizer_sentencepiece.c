@@ -13,7 +13,7 @@
 struct protobuf {
 	const uint8_t* at;
 	const uint8_t* end;
-	const char* wrong; /* why reading stopped early, NULL when it did not */
+	const char* wrong; /* why reading stopped early; NULL: it did not */
 };
 
 enum { PROTOBUF_VARINT = 0, PROTOBUF_FIXED64 = 1, PROTOBUF_BYTES = 2, PROTOBUF_FIXED32 = 5 };
@@ -57,7 +57,7 @@ static bool read_fixed(struct protobuf* p, unsigned bytes, uint64_t* value) {
 	return true;
 }
 
-/* False at the end, and on broken data with `wrong` set. */
+/* False at the end, and on broken data, with `wrong` set. */
 static bool protobuf_next(struct protobuf* p, struct protobuf_field* field) {
 	uint64_t key;
 	if (p->at == p->end || !read_varint(p, &key))
@@ -210,10 +210,10 @@ static bool read_tokenizer(struct tokenizer* t, const cJSON* config, const void*
 	if (!read_model(t, &s, source, size, error) || !set_up(t, &s, config, error) ||
 	    !vocabulary_seal(&t->vocabulary, error))
 		return false;
-	/* The names every sentencepiece model of these families gives its ends, when the config does not say. */
+	/* Names of BOS and EOS in sentencepiece models of these families, for configs that do not name them. */
 	tokenizer_default_end(t, &t->bos, "<s>", "<bos>");
 	tokenizer_default_end(t, &t->eos, "</s>", "<eos>");
-	/* Llama's tokenizer classes put a BOS before a text unless told otherwise. */
+	/* Llama's tokenizer classes prepend a BOS by default. */
 	if (t->bos >= 0 && tokenizer_json_flag(config, "add_bos_token", true))
 		t->before = (struct id_list){.id = {t->bos}, .n = 1};
 	return true;

@@ -1,6 +1,6 @@
-/* tekken.json, Mistral's own file: pieces as bytes in order of their rank, behind a number of special tokens.
+/* Reads tekken.json, Mistral's own format: special tokens, then pieces as bytes in order of their rank.
  *
- * Two neighbours merge where their bytes together are a piece, the lowest rank first. */
+ * Two neighbours merge if their joint bytes are a piece. The lowest rank merges first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static const char file[] = "tekken.json";
 
-/* Older files do not list their special tokens; the rest are <SPECIAL_20>… */
+/* Older files do not list their special tokens. The unnamed ones are <SPECIAL_20>… */
 static const char first_specials[] =
     "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] "
     "[/TOOL_RESULTS] [TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] "
@@ -109,7 +109,7 @@ static bool read_listed(struct tekken* k, const cJSON* list) {
 	return true;
 }
 
-/* Ids that nothing is said of are special tokens without a use. */
+/* Ids that the file does not describe are special tokens without a use. */
 static bool fill_specials(struct tekken* k, bool listed) {
 	const char* named = listed ? "" : first_specials;
 	for (int id = 0; id < k->specials; id++) {
@@ -143,7 +143,7 @@ static bool fill_vocabulary(struct tekken* k) {
 	t->kind = TOKENIZER_SCORED;
 	if (!cJSON_IsString(pattern))
 		return fail(k, "config.pattern is missing");
-	/* Special tokens first: ids come in order then. */
+	/* Special tokens come first, so that ids are set in order. */
 	if (!read_specials(k) || !read_pieces(k) ||
 	    !steps_add_split(&t->pretokenizer, pattern->valuestring, true, SPLIT_ISOLATED, k->error) ||
 	    !steps_add(&t->pretokenizer, STEP_BYTE_LEVEL, k->error) || !tokenizer_print_byte_level(t, k->error) ||

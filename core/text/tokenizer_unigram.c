@@ -48,7 +48,7 @@ static void reach(const struct tokenizer* t, struct lattice_node* node, double s
 		*node = (struct lattice_node){.score = score, .id = id, .start = (uint32_t)start};
 }
 
-/* Every piece that begins at `at`; a character that none covers by itself is unknown. */
+/* Relaxes every piece that begins at `at`. A character that is no piece is unknown. */
 static void extend(const struct tokenizer* t, const char* word, size_t size, size_t at,
                    struct lattice_node* node) {
 	size_t character = utf8_character(word + at, size - at, NULL);
@@ -71,7 +71,7 @@ static void extend(const struct tokenizer* t, const char* word, size_t size, siz
 		reach(t, &node[at + character], score + t->unknown_score, -1, at);
 }
 
-/* Turns the best way round: node[start].start becomes the end of the piece that begins there. */
+/* Reverses the best way: node[start].start becomes the end of the piece that begins there. */
 static void turn(struct lattice_node* node, size_t size) {
 	size_t end = size;
 	int32_t id = node[size].id;

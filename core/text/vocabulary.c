@@ -101,7 +101,7 @@ static uint64_t* seen_word(const struct vocabulary* v, uint64_t hash) {
 }
 static uint64_t seen_bit(uint64_t hash) { return UINT64_C(1) << (hash >> 58); }
 
-/* Where the text is, or an empty place for it. */
+/* The slot that holds the text, or an empty one for it. */
 static struct piece_slot* place_of(const struct vocabulary* v, const char* text, size_t size, uint64_t hash) {
 	for (size_t at = (size_t)hash & (v->n_slots - 1);; at = (at + 1) & (v->n_slots - 1)) {
 		struct piece_slot* const slot = &v->slot[at];

@@ -1,7 +1,8 @@
-/* The pieces of a tokenizer: id to text, text to id, and what each prints.
+/* The pieces of a tokenizer: from id to text, from text to id, and the bytes that each prints.
  *
- * A piece has its text as the file writes it ("▁the", "Ġthe", "<0x0A>") and the bytes it stands for in a
- * decoded text (" the", " the", "\n"). Grows while a reader fills it; then it is sealed and only read. */
+ * A piece has its text as the file writes it ("▁the", "Ġthe", "<0x0A>"), and the bytes that it stands for in
+ * a decoded text (" the", " the", "
+ * "). A reader fills the vocabulary and seals it; from then on it is only read. */
 #ifndef SWIFTLET_CORE_TEXT_VOCABULARY_H
 #define SWIFTLET_CORE_TEXT_VOCABULARY_H
 
@@ -18,7 +19,7 @@ enum piece_type {
 	PIECE_BYTE = 6
 };
 
-struct buffer { /* growing bytes; failed: memory ran out, and what follows is ignored */
+struct buffer { /* growing bytes; failed: memory ran out, and later bytes are dropped */
 	char* data;
 	size_t size, capacity;
 	bool failed;
@@ -29,9 +30,9 @@ void buffer_free(struct buffer*);
 struct piece {
 	size_t text, text_size;    /* in vocabulary.store, as the file writes it */
 	size_t printed, n_printed; /* in vocabulary.store, the bytes it stands for */
-	double score;              /* which merges come first, or a log probability */
+	double score;              /* the order of merging, or a log probability */
 	uint8_t type;              /* enum piece_type */
-	bool added;                /* met whole in a text only, never made by merging */
+	bool added;                /* matched only as a whole in a text, never made by merging */
 };
 
 static inline bool piece_is_special(const struct piece* p) {
@@ -43,7 +44,7 @@ static inline bool piece_is_plain(const struct piece* p) {
 }
 
 struct piece_slot {
-	uint32_t hash; /* its upper half, so that few other pieces are looked at */
+	uint32_t hash; /* upper half of the hash, which saves comparing most texts */
 	int32_t id;    /* -1: empty */
 };
 
@@ -54,7 +55,8 @@ struct vocabulary {
 	struct buffer store;
 	struct piece_slot* slot; /* (n_slots, a power of two) open-addressed by text */
 	size_t n_slots;
-	uint64_t* seen;    /* (n_slots / 16) a bit for a text's hash, which most texts that are no piece lack */
+	uint64_t*
+	    seen; /* (n_slots / 16) a Bloom bit by a text's hash, which rejects most texts that are no piece */
 	size_t longest;    /* bytes of the longest text that merging may make */
 	int32_t byte[256]; /* ids of byte pieces, -1 where there is none */
 	int64_t expected;  /* pieces announced by vocabulary_expect */
@@ -63,28 +65,27 @@ struct vocabulary {
 enum {
 	MAX_VOCABULARY = 1 << 24, /* ids are dense; more is a broken file */
 	MAX_GAPS = 1 << 16,       /* ids that a file may leave out */
-	MAX_PIECE = 1 << 14       /* bytes; published ones stay under a thousand */
+	MAX_PIECE = 1 << 14       /* bytes; published pieces have fewer than a thousand */
 };
 
-/* The byte that "<0x0A>" or the like names, or -1. */
+/* The byte that a text such as "<0x0A>" names, or -1. */
 int piece_byte(const char* text, size_t size);
 
 void vocabulary_start(struct vocabulary*);
 void vocabulary_free(struct vocabulary*);
-/* Announces n more pieces whose ids the file chooses: an id far above their number is then an error, so
- * that a small file cannot ask for a huge table. */
+/* Announces n more pieces whose ids the file chooses. An id far above the number of pieces is then an error,
+ * so that a small file cannot make us allocate a huge table. */
 void vocabulary_expect(struct vocabulary*, int n);
-/* Sets piece `id`, whose place must be empty; printed = text until the reader says otherwise.
- * Ids between the last and this one become absent. Errors: id out of range or taken, text too long, no
- * memory. */
+/* Sets piece `id`, which must be empty; printed = text until the reader changes it. Ids that were skipped
+ * become absent. Errors: id out of range or taken, text too long, no memory. */
 bool vocabulary_set(struct vocabulary*, int64_t id, const char* text, size_t size, enum piece_type type,
                     double score, struct error*);
-/* Builds the lookup, of bytes too. A duplicate or empty text among pieces that can be met in text is an
- * error; unused and absent ids may share theirs. */
+/* Builds the lookup of texts and bytes. A duplicate or empty text is an error for pieces that can occur in
+ * text. Unused and absent ids may share texts. */
 bool vocabulary_seal(struct vocabulary*, struct error*);
 /* Id of an exact text, or -1. Sealed only. */
 int32_t vocabulary_find(const struct vocabulary*, const char* text, size_t size);
-/* The same among plain pieces: neither control, unknown, unused, byte nor added ones. */
+/* The same, but only among plain pieces: not control, unknown, unused, byte or added ones. */
 int32_t vocabulary_find_plain(const struct vocabulary*, const char* text, size_t size);
 static inline const char* vocabulary_text(const struct vocabulary* v, int32_t id) {
 	return v->store.data + v->piece[id].text;

@@ -1,5 +1,5 @@
-/* Opens the CPU backend: the kernels, the pool, the small vectors as floats, and every workspace the
- * pass will ever need. The weights stay where they are. */
+/* Opens the CPU backend: kernels, threads, small vectors as floats, and all the workspace that passes need.
+ * Weights stay where they are. */
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Logits held at once: within this, but one row at least. */
+/* Limits the logits held at once; at least one row. */
 static const size_t logits_bytes = (size_t)16 << 20;
-/* Of a slice's rows: within this, but SLICE_ROWS at least. */
+/* Limits the rows of a slice; at least SLICE_ROWS. */
 static const size_t slice_bytes = (size_t)32 << 20;
 
 static void cpu_close(struct backend* backend) {
@@ -29,7 +29,7 @@ static void cpu_close(struct backend* backend) {
 	free(b);
 }
 
-/* As many threads, so that the workspace does for either. */
+/* The same number of threads, so that the workspace serves both. */
 static bool cpu_rest(struct backend* backend, bool resting) {
 	struct cpu_backend* b = cpu_of(backend);
 	if (resting && !b->resting)
@@ -137,7 +137,7 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	return true;
 }
 
-/* What a tensor must be like; an optional one may be absent. */
+/* What is expected of a tensor; an optional one may be absent. */
 struct expected {
 	const struct tensor* tensor;
 	const char* name;
@@ -206,18 +206,18 @@ static bool check_recurrent_block(const struct weight_table* w, int i, struct er
 	const struct recurrence* r = &s->recurrence;
 	const struct block_weights* b = &w->block[i];
 	const int64_t channels = recurrence_channels(r), values = recurrence_values(r), d = s->dim;
-	const bool shorter = r->key_dim == 0; /* a short convolution */
+	const bool is_short = r->key_dim == 0; /* a short convolution */
 	const struct expected expected[] = {
-	    {&b->wq, "input map", shorter ? 3 * channels : channels, d, false},
+	    {&b->wq, "input map", is_short ? 3 * channels : channels, d, false},
 	    {&b->wo, "output map", d, values, false},
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->convolution, "convolution", 1, channels * r->kernel, false},
-	    {&b->wk, "gate map", values, d, shorter},
-	    {&b->w_beta, "beta map", r->value_heads, d, shorter},
-	    {&b->w_decay, "decay map", r->value_heads, d, shorter},
-	    {&b->decay_bias, "decay bias", 1, r->value_heads, shorter},
-	    {&b->decay_rate, "decay rates", 1, r->value_heads, shorter},
-	    {&b->state_norm, "norm", 1, r->value_dim, shorter},
+	    {&b->wk, "gate map", values, d, is_short},
+	    {&b->w_beta, "beta map", r->value_heads, d, is_short},
+	    {&b->w_decay, "decay map", r->value_heads, d, is_short},
+	    {&b->decay_bias, "decay bias", 1, r->value_heads, is_short},
+	    {&b->decay_rate, "decay rates", 1, r->value_heads, is_short},
+	    {&b->state_norm, "norm", 1, r->value_dim, is_short},
 	};
 	char whose[48];
 	snprintf(whose, sizeof whose, "recurrent block %d's ", i);
@@ -232,7 +232,7 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	const bool experts = tensor_present(&b->router), beside = experts && tensor_present(&b->expert_norm);
 	const bool keeps = block_keys_of(s, i) == i;
 	const bool gated = s->activation != ACTIVATION_RELU2 && s->activation != ACTIVATION_XIELU;
-	/* An MLP is as wide as its down matrix says (Gemma 4 has two widths). */
+	/* The width of an MLP is that of its down matrix (Gemma 4 has two widths). */
 	const int64_t wide = tensor_present(&b->w_down) ? b->w_down.cols : s->ffn;
 	const int64_t ffn = experts && !beside ? s->shared_ffn : wide;
 	const int64_t input = s->token_input;
@@ -397,7 +397,7 @@ static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tenso
 	return most;
 }
 
-/* Types among matrices on one input, at most: each wants the input prepared for it. */
+/* Types of matrices on one input, at most: each needs the input prepared for it. */
 static int prepared_kinds(const struct block_weights* block, const struct model_shape* s) {
 	int most = 1;
 	for (int i = 0; i < s->n_blocks; i++) {
@@ -405,17 +405,17 @@ static int prepared_kinds(const struct block_weights* block, const struct model_
 		const enum dtype q = k->wq.type, key = tensor_present(&k->wk) ? k->wk.type : q,
 		                 v = tensor_present(&k->wv) ? k->wv.type : key;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
-		const int chances = 1 + (k->w_beta.type != k->w_decay.type);
+		const int types = 1 + (k->w_beta.type != k->w_decay.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
-		most = chances > most ? chances : most;
+		most = types > most ? types : most;
 		for (int e = 0; most < 2 && tensor_present(&k->router) && e < s->n_experts; e++)
 			most = 1 + (k->expert[e].w_up.type != k->expert[e].w_gate.type);
 	}
 	return most;
 }
 
-/* The next `count` rows of `width` elements of `size` bytes in the workspace, each array 64-byte aligned.
- * Without a workspace yet, only the bytes are added up. */
+/* The next `count` rows of `width` elements of `size` bytes in the workspace; each array is 64-byte aligned.
+ * Before the workspace exists, it only adds up the bytes. */
 static void* take_workspace(const struct cpu_backend* b, size_t* used, size_t count, size_t width,
                             size_t size) {
 	void* at = b->workspace ? (unsigned char*)b->workspace + *used : NULL;
@@ -423,7 +423,7 @@ static void* take_workspace(const struct cpu_backend* b, size_t* used, size_t co
 	return at;
 }
 
-/* The most that one row's MLP, expert or token input holds between its products. */
+/* The most floats that one row's MLP, expert or token input holds between its products. */
 static size_t widest(const struct weight_table* w) {
 	const struct model_shape* s = &w->shape;
 	size_t most = larger(larger((size_t)s->ffn, (size_t)s->expert_ffn),
@@ -477,7 +477,7 @@ static size_t lay_out(struct cpu_backend* b) {
 		b->recurrent.mixed = take_workspace(b, &used, rows, (size_t)recurrence_channels(r), sizeof(float));
 		b->recurrent.gate = take_workspace(b, &used, rows, values, sizeof(float));
 		b->recurrent.out = take_workspace(b, &used, rows, values, sizeof(float));
-		b->recurrent.chance = take_workspace(b, &used, rows, 2 * (size_t)r->value_heads, sizeof(float));
+		b->recurrent.beta_decay = take_workspace(b, &used, rows, 2 * (size_t)r->value_heads, sizeof(float));
 	}
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
@@ -505,7 +505,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	return used;
 }
 
-/* The more rows a slice has, the fewer times a long prompt reads the weights. */
+/* With more rows in a slice, a long prompt reads the weights fewer times. */
 static int fitting_rows(struct cpu_backend* b) {
 	b->slice_rows = 0;
 	const size_t fixed = lay_out(b);
@@ -514,7 +514,7 @@ static int fitting_rows(struct cpu_backend* b) {
 	return more >= MAX_ROWS ? MAX_ROWS : more <= SLICE_ROWS ? SLICE_ROWS : (int)more / 32 * 32;
 }
 
-/* The most floats that products on one input give, and so that the processes exchange at once. */
+/* The most floats that products on one input give, which is what processes exchange at once. */
 static size_t most_shared(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t qkv = (size_t)(s->attention_gated ? 2 : 1) * (size_t)s->heads *
@@ -542,7 +542,7 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 	       error_set(error, "out of memory for what the processes that share the model exchange");
 }
 
-/* Fewer bits want no more room for prepared inputs than the stored weights: the workspace stays as it is. */
+/* Draft weights have fewer bits than stored ones, so prepared inputs fit the workspace as it is. */
 static bool cpu_use_draft_weights(struct backend* backend, const struct draft_weights* quantized,
                                   struct error* error) {
 	struct cpu_backend* b = cpu_of(backend);
@@ -611,7 +611,7 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	}
 	if (options->screened_head)
 		screened_open(b);
-	if (b->recurrent.blocks > 0) { /* pages hold no states: no other cache finds them */
+	if (b->recurrent.blocks > 0) { /* pages hold no states, so other caches could not use them */
 		b->head.adopt = cpu_adopt_own;
 		b->head.page_bytes = NULL;
 		b->head.page_save = NULL;

@@ -1,6 +1,6 @@
-/* The CPU backend's own structures, shared by its files: backend.c opens it, cache.c keeps the
- * sequences, pass.c runs the rows, attention.c and multiply.c spread the heavy parts over the pool,
- * head.c turns hidden states into results. */
+/* The CPU backend's own structures, shared by its files: backend.c opens it, cache.c keeps the sequences,
+ * pass.c runs the rows, attention.c and multiply.c spread the heavy parts over the pool, and head.c turns
+ * hidden states into results. */
 #ifndef SWIFTLET_KERNELS_CPU_CPU_H
 #define SWIFTLET_KERNELS_CPU_CPU_H
 
@@ -17,7 +17,7 @@
 #include "kernels/process_group.h"
 #include "kernels/rope.h"
 
-/* RoPE of a kind of block, and the angles of the slice's rows. */
+/* RoPE for a kind of block, and the angles of the slice's rows. */
 struct angles {
 	struct rope_frequencies rope;
 	float *cosine, *sine; /* (slice_rows, rope.pairs) */
@@ -57,14 +57,13 @@ struct cpu_backend {
 	atomic_bool abandoned;        /* the pass at hand */
 	int threads, context;
 	double marked;                /* monotonic seconds when a part of a timed pass ended last */
-	struct process_group* group;  /* with the processes that have the other shares of the rows, or NULL */
+	struct process_group* group;  /* with processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
 
 	struct page_pool pages[3]; /* of caches in f32, f16 and q8_0 */
-	size_t cache_bytes;        /* the most that each may take; 0: what the caches may need */
+	size_t cache_bytes;        /* the most that caches of each type may take; 0: what they can need */
 
-	const struct draft_weights*
-	    draft_weights; /* the quantized draft weights that passes may ask for, or NULL */
+	const struct draft_weights* draft_weights; /* the quantized draft weights that passes may use, or NULL */
 
 	void* lists_memory;                /* what the lists point into; NULL until there is a copy by channel */
 	struct column_list list[MAX_ROWS]; /* (slice_rows) */
@@ -83,7 +82,7 @@ struct cpu_backend {
 	struct slice_row row[MAX_ROWS];
 	int bundle[MAX_ROWS + 1];       /* the slice's rows by sequence: each bundle's first, and their end */
 	float* x;                       /* (slice_rows, dim) hidden states */
-	float influence[MAX_ROWS];      /* of the sub-layer that ran last, by row of the slice */
+	float influence[MAX_ROWS];      /* from the sub-layer that ran last, by row of the slice */
 	float* normed;                  /* (slice_rows, dim) */
 	float *q, *mixed;               /* (slice_rows, heads·head_dim) */
 	float* wide;                    /* (slice_rows, recurrent_width) what a wider wq gives */
@@ -96,12 +95,12 @@ struct cpu_backend {
 	                                   heads·value_dim), (slice_rows, query_latent) */
 	float* of_head;                 /* (slice_rows, the larger of nope_dim and latent) */
 	float* own_inputs;              /* (n_blocks·token_input) a token's row of the table */
-	float* probabilities;           /* (slice_rows, n_experts) what the router says */
-	float* wanted;                  /* (slice_rows, n_experts) probabilities as they are chosen by */
+	float* probabilities;           /* (slice_rows, n_experts) the router's output */
+	float* wanted;                  /* (slice_rows, n_experts) the probabilities that choices are made by */
 	float* chosen_weight;           /* (slice_rows, experts_used) */
 	int32_t* chosen;                /* (slice_rows, experts_used) ascending */
 	float *gathered, *given;        /* (slice_rows, dim) an expert's rows, in and out */
-	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as the kernels want them */
+	unsigned char* prepared[MAX_PRODUCTS]; /* (slice_rows) activation rows as kernels need them */
 	float* scores;                         /* (attention_turns, attention_queries, score_positions) */
 	int head_rows;                         /* rows of logits held at once */
 	int32_t* head_group; /* (vocab / 16 + 1) groups of the head's rows that are multiplied */
@@ -110,14 +109,14 @@ struct cpu_backend {
 	void* workspace;     /* what those point into */
 };
 
-/* A vector of cpu_backend.block; NULL where the model has none. */
+/* A vector of cpu_backend.block; NULL if the model has none. */
 static inline const float* floats(const struct tensor* vector) { return vector->data; }
 
 static inline struct cpu_backend* cpu_of(const struct backend* b) {
 	return (struct cpu_backend*)(uintptr_t)b;
 }
 
-/* Room for one query's scores, with what a kernel may write past the end. */
+/* Memory for one query's scores, with what a kernel may write past their end. */
 static inline size_t score_positions(const struct cpu_backend* b) {
 	return (size_t)b->context + MAX_ROWS + 32;
 }
@@ -129,7 +128,7 @@ static inline int attention_rows(int group) {
 	return group < MOST_ATTENTION_ROWS ? MOST_ATTENTION_ROWS / group : 1;
 }
 static inline int larger_of(int a, int b) { return a > b ? a : b; }
-/* Of the model's kinds of blocks the most queries whose scores are kept at once, and key/value heads. */
+/* The most queries, in any kind of block, whose scores are kept at once; and key/value heads. */
 static inline int attention_queries(const struct model_shape* s) {
 	const int group = s->heads / s->kv_heads, full = s->full_kv_heads ? s->heads / s->full_kv_heads : group;
 	return larger_of(attention_rows(group) * group, attention_rows(full) * full);
@@ -149,9 +148,9 @@ void cpu_cache_close(struct cache*);
 void cpu_commit(struct cache*, const int32_t* path, int n);
 void cpu_discard(struct cache*);
 void cpu_truncate(struct cache*, int committed);
-/* Of models with recurrent blocks, whose states no other cache has. */
+/* Only in models with recurrent blocks, whose states no other cache has. */
 int cpu_adopt_own(struct cache*, const int32_t* token, int n);
-/* Where in a page block b's keys, or values, of key/value head h begin. */
+/* The offset in a page of block b's keys, or values, for key/value head h. */
 static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 	return c->place[b].at + (size_t)h * c->place[b].head_bytes;
 }
@@ -170,7 +169,7 @@ void add_bias(float* rows, const float* bias, int width, int n);
 /* gate (n, width) = activation(gate + its bias)·(up + its bias) of the workspace, spread over the pool. */
 void gate_rows(struct cpu_backend*, int width, const float* gate_bias, const float* up_bias, int n);
 
-/* What has run since the last mark was this part: adds its seconds, where somebody asked for them. */
+/* Adds the seconds since the last mark to this part, if they are wanted. */
 void mark(struct cpu_backend*, enum pass_part);
 
 /* ---- multiply.c ---- */
@@ -182,16 +181,16 @@ struct product { /* out (n, w->rows) = x · wᵀ, rows of out `stride` floats ap
 /* Up to MAX_PRODUCTS matrices on the same input x (n, cols), spread over the pool together, and over the
  * processes that share the model. */
 void multiply(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*, int count);
-/* Of one product, the outputs of some groups of INTERLEAVED_ROWS rows (n_groups,
- * ascending) alone; in one process. */
+/* One product's outputs for some groups of INTERLEAVED_ROWS rows (n_groups, ascending), in one
+ * process. */
 void multiply_groups(struct cpu_backend*, const float* x, int64_t cols, int n, const struct product*,
                      const int32_t* group, int n_groups);
-/* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations touched) is small,
- * over the pool when it pays. */
+/* Runs work(user, i, thread) for i in [0, n): here when `cost` (bytes or operations) is small, else over the
+ * pool. */
 void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, int), void* user);
 
 /* ---- multiply_columns.c ---- */
-/* Makes room for the lists of kept channels. False on no memory. */
+/* Allocates the lists of kept channels. False on no memory. */
 bool column_lists_open(struct cpu_backend*, const struct column_copy*);
 /* The products of x (n, channels) with a map, of which each row keeps about this share of its channels;
  * product (count) are the map's matrices in its order, whose `w` say only how many outputs they have. */
@@ -205,12 +204,12 @@ void multiply_columns(struct cpu_backend*, const float* x, int n, const struct b
 bool listed_logits(struct cpu_backend*, const int* row, int n, const struct product*);
 
 /* ---- norm.c ---- */
-/* out (n, width) = the model's norm of x (n, width), which may be the same rows; bias NULL for none. */
+/* out (n, width) = the model's norm of x (n, width), which may be the same array; bias NULL for none. */
 void norm_rows(const struct cpu_backend*, float* out, const float* x, const float* weight, const float* bias,
                int width, int n);
 
 /* ---- experts.c ---- */
-/* Each row's choice by its router, which reads x (n, dim). */
+/* Each row's choice of experts by its router, which reads x (n, dim). */
 void choose_experts(struct cpu_backend*, const struct block_weights*, const struct block_weights* vectors,
                     const float* x, int n);
 /* y (slice's rows, dim) = the block's experts on `x` (n, dim), each row by those that were chosen for it. */
@@ -224,7 +223,7 @@ void latent_project(struct cpu_backend*, int block, const float* x, int n);
 const float* latent_values(struct cpu_backend*, int block, int n);
 
 /* ---- ungated.c ---- */
-/* Of activations without a gate: x (n) = activation(x). */
+/* For activations without a gate: x (n) = activation(x). */
 void activate(enum activation, const struct xielu*, float* x, int n);
 
 /* ---- attention.c ---- */

@@ -1,4 +1,4 @@
-/* Which table of kernels runs: the widest the processor has, or the one asked for. */
+/* Chooses the table of kernels: the widest that the processor has, or the requested one. */
 #include "kernels/cpu/kernels.h"
 
 #include <stdio.h>

@@ -1,13 +1,14 @@
-/* Mixture of experts: a row goes through the few experts that its router likes best.
+/* Mixture of experts: a row goes through the few experts that its router prefers.
  *
- * Every choice is the row's own, experts run in order of their number and a row adds theirs in that order,
- * so that its bits do not depend on which rows share the slice. An expert that no row chose is not read. */
+ * Each row chooses for itself. Experts run in order of their number, and a row adds their outputs in that
+ * order. So its bits do not depend on the other rows of the slice. An expert that no row chose is not
+ * read. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The row's best experts by chance, ties to the lowest number, then in order of number. */
+/* The row's best experts by chance, ties to the lowest number, returned in order of number. */
 static void choose_best(const float* chance, int n_experts, int used, int32_t* chosen) {
 	for (int k = 0; k < used; k++) {
 		int best = -1;
@@ -45,7 +46,7 @@ static void sigmoids(float* x, int n) {
 		x[i] = 1.0f / (1.0f + expf(-x[i]));
 }
 
-/* How good a group is: its best one, or its two best together. */
+/* The value of a group: its best expert, or its two best together. */
 static float value_group(const float* x, int n, bool best_alone) {
 	float first = x[0], second = n > 1 ? x[1] : 0;
 	if (second > first)
@@ -58,7 +59,7 @@ static float value_group(const float* x, int n, bool best_alone) {
 	return best_alone ? first : first + second;
 }
 
-/* Leaves no experts to choose from but those of the best groups, ties to the lowest number. */
+/* Leaves only the experts of the best groups, ties to the lowest number. */
 static void only_groups(float* wanted, const struct model_shape* s) {
 	const int size = s->n_experts / s->expert_groups, out = s->expert_groups - s->expert_groups_used;
 	for (int k = 0; k < out; k++) {
@@ -118,7 +119,7 @@ struct part { /* a row of an expert's */
 	float weight;
 };
 
-/* Which rows chose the expert, with their weights for it. */
+/* The rows that chose the expert, with its weight in each. */
 static int rows_of(const struct cpu_backend* b, int expert, int n, struct part* out) {
 	const int used = b->head.weights->shape.experts_used;
 	int count = 0;
@@ -158,7 +159,7 @@ static void run_expert(struct expert_job* job, const float* x, const struct part
 	}
 }
 
-/* The expert that all rows go through, weighed by a gate of its own where there is one. */
+/* The expert that all rows use, weighted by a gate if it has one. */
 static void run_shared(struct cpu_backend* b, const struct block_weights* w, const float* gate,
                        const float* x, int n) {
 	const struct model_shape* s = &b->head.weights->shape;

@@ -69,9 +69,9 @@ struct cpu_kernels {
 	                       const struct column_list*, int n);
 
 	/* out (group, head_dim) = softmax(scale·q·K)·V for one key/value head and each of n rows of one sequence,
-	 * which differ in n_ancestors, ancestor, from and scale alone. q (group, head_dim); q and out of a row
-	 * lie row_stride floats behind the row's before it; scores: (n, group, base + the longest n_ancestors,
-	 * and 32 more each) scratch, the same for all shares. share: NULL for all of it. */
+	 * which differ only in n_ancestors, ancestor, from and scale. q (group, head_dim); q and out of a row lie
+	 * row_stride floats after the previous row's; scores: (n, group, base + the longest n_ancestors, and 32
+	 * more each) scratch, the same for all shares. share: NULL for all of it. */
 	void (*attention)(float* out, const float* q, size_t row_stride, const struct attention_row*, int n,
 	                  float* scores, const struct attention_share* share);
 
@@ -84,7 +84,7 @@ struct cpu_kernels {
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
 	/* gate = activation(gate)·up, (n); as enum activation says where it is more than that */
 	void (*gate)(float* gate, const float* up, enum activation activation, int n);
-	/* x += y, (n): a sub-layer's output joins the hidden state. Returns its influence there. */
+	/* x += y, (n): adds a sub-layer's output to the hidden state. Returns its influence there. */
 	float (*join)(float* x, const float* y, int n);
 	/* Rounds to the cache's type, (n). */
 	void (*store)(enum dtype type, void* out, const float* x, int n);
@@ -96,7 +96,7 @@ struct cpu_kernels {
 	uint64_t (*read)(const void* memory, size_t bytes);
 };
 
-/* A table of the functions of these names in the file that it stands in. */
+/* Defines a table of the functions with these names in the including file. */
 #define CPU_KERNELS(named, prepares, multiplies, keeps, columns)                                             \
 	{                                                                                                        \
 		.name = named, .prepare = prepares, .matmul = multiplies, .column_keep = keeps,                      \
@@ -110,10 +110,10 @@ extern const struct cpu_kernels cpu_avx2, cpu_avxvnni, cpu_avx512; /* x86-64 */
 extern const struct cpu_kernels cpu_neon, cpu_dotprod, cpu_i8mm;   /* 64-bit ARM */
 
 /* isa: "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm". NULL with the error set
- * when it is unknown or the processor lacks it. */
+ * for an unknown name or one that the processor lacks. */
 const struct cpu_kernels* cpu_kernels_choose(const char* isa, struct error*);
 
-/* All that this processor runs but the reference's, the widest first; returns how many. */
+/* All tables that this processor runs except the reference's, the widest first; returns how many. */
 enum { MAX_ISAS = 8 };
 int cpu_kernels_here(const struct cpu_kernels* out[MAX_ISAS]);
 

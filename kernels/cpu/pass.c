@@ -1,8 +1,8 @@
 /* The pass: rows of tokens go through a span of sub-layers, slice by slice.
  *
- * A slice is at most slice_rows rows in the pass's own order, in which parents come first; so when a
- * slice runs, everything its rows look at has been written. Each sub-layer is read top to bottom below:
- * norm, products, what is between them, output product, residual add. */
+ * A slice is at most slice_rows rows in the pass's own order, in which parents come first. So when a slice
+ * runs, everything that its rows read has been written. Each sub-layer is read top to bottom below: norm,
+ * products, the part between them, output product, residual add. */
 #include "kernels/clock.h"
 #include "kernels/cpu/cpu.h"
 
@@ -58,7 +58,7 @@ void add_bias(float* rows, const float* bias, int width, int n) {
 				nth(rows, i, width)[j] += bias[j];
 }
 
-/* The sub-layer's output y joins the hidden states. */
+/* Adds the sub-layer's output y to the hidden states. */
 static void add_output(struct cpu_backend* b, const float* bias, const float* post_norm, int n) {
 	const int dim = b->head.weights->shape.dim;
 	add_bias(b->y, bias, dim, n);
@@ -73,7 +73,7 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 	mark(b, PART_JOIN);
 }
 
-/* Norm per head (Qwen3) or over all of them (OLMo 2), of queries and keys alike. */
+/* Norm of queries and keys, by head (Qwen3) or over all heads (OLMo 2). */
 static void norm_heads(const struct cpu_backend* b, float* heads, int count, int head_dim,
                        const struct tensor* norm) {
 	if (tensor_present(norm) && norm->cols == head_dim)
@@ -96,8 +96,8 @@ static void rotate_heads(const struct cpu_backend* b, int block, float* heads, i
 }
 
 /* Norm and rotation of queries or keys, in the model's order. */
-static void turn_heads(const struct cpu_backend* b, int block, float* heads, int count,
-                       const struct tensor* norm, int i) {
+static void norm_and_rotate_heads(const struct cpu_backend* b, int block, float* heads, int count,
+                                  const struct tensor* norm, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, block);
 	if (!s->norm_after_rope)
@@ -107,20 +107,20 @@ static void turn_heads(const struct cpu_backend* b, int block, float* heads, int
 		norm_heads(b, heads, count, head_dim, norm);
 }
 
-struct store_job {
+struct row_store {
 	struct cpu_backend* b;
 	int block;
 	bool queries, keys; /* whether there are some */
 };
 
-/* A row's keys and values are rounded into the cache. */
+/* Rounds a row's keys and values into the cache. */
 static void store_keys(const struct cpu_backend* b, int block, float* k, float* v, int i) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int kv_heads = block_kv_heads(s, block), head_dim = block_head_dim(s, block);
 	struct cpu_cache* c = b->row[i].cache;
 	if (s->value_norm)
 		norm_rows(b, v, v, b->ones, NULL, head_dim, kv_heads);
-	turn_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
+	norm_and_rotate_heads(b, block, k, kv_heads, &b->block[block].k_norm, i);
 	const int slot = c->paged.head.committed + b->row[i].index;
 	for (int h = 0; h < kv_heads; h++) {
 		unsigned char* key = slot_at(c, block, keys_at(c, block, h), slot);
@@ -130,21 +130,21 @@ static void store_keys(const struct cpu_backend* b, int block, float* k, float* 
 	}
 }
 
-/* One row's queries are turned, its keys turned and, with its values, rounded into the cache. */
+/* Rotates one row's queries and keys, and rounds its keys and values into the cache. */
 static void store_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct store_job* job = user;
+	const struct row_store* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, job->block), kv_width = block_kv_heads(s, job->block) * head_dim;
 	if (job->queries)
-		turn_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads, &b->block[job->block].q_norm,
-		           i);
+		norm_and_rotate_heads(b, job->block, nth(b->q, i, s->heads * head_dim), s->heads,
+		                      &b->block[job->block].q_norm, i);
 	if (job->keys)
 		store_keys(b, job->block, nth(b->k, i, kv_width), nth(b->v, i, kv_width), i);
 }
 
-/* What a sub-layer reads: the hidden states, under its norm where it has one. */
+/* A sub-layer's input: the hidden states, under its norm if it has one. */
 static const float* sub_layer_input(const struct cpu_backend* b, const float* norm, const float* bias,
                                     int n) {
 	if (!norm)
@@ -154,16 +154,17 @@ static const float* sub_layer_input(const struct cpu_backend* b, const float* no
 }
 
 /* Where a sub-layer's weights come from. */
-struct source {
+struct sub_layer_weights {
 	const struct block_weights* w;       /* stored, or copied row by row */
-	const struct block_columns* columns; /* NULL, or what drafts read in their place */
+	const struct block_columns* columns; /* NULL, or the draft weights that replace the stored ones */
 	const struct levels* levels;         /* NULL: all channels */
 	int n_blocks;
 };
 
-/* out (n, …) = x (n, cols) · wᵀ of up to three matrices of a kind, which have one input. */
-static void multiply_kind(struct cpu_backend* b, const struct source* from, int block, enum column_kind kind,
-                          const float* x, int64_t cols, int n, const struct product* product, int count) {
+/* out (n, …) = x (n, cols) · wᵀ for up to three matrices of a kind with one input. */
+static void multiply_kind(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
+                          enum column_kind kind, const float* x, int64_t cols, int n,
+                          const struct product* product, int count) {
 	if (!from->columns) {
 		multiply(b, x, cols, n, product, count);
 		return;
@@ -172,7 +173,7 @@ static void multiply_kind(struct cpu_backend* b, const struct source* from, int 
 	multiply_columns(b, x, n, &from->columns->map[kind], share, product, count);
 }
 
-/* Of each head of a row of `wide` first its query, then its gate. */
+/* Splits a row of `wide`, which holds each head's query and then its gate. */
 static void take_queries(const struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	for (int i = 0; i < n * s->heads; i++)
@@ -192,9 +193,10 @@ static void gate_heads(void* user, int i, int thread) {
 	}
 }
 
-/* Queries, keys and values of the rows, keys and values in the cache. queries false: a draft skips the
+/* Queries, keys and values of the rows; keys and values go to the cache. queries false: a draft skips the
  * sub-layer, but later blocks read its keys and values. */
-static void project_rows(struct cpu_backend* b, const struct source* from, int block, bool queries, int n) {
+static void project_rows(struct cpu_backend* b, const struct sub_layer_weights* from, int block, bool queries,
+                         int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	const int head_dim = block_head_dim(s, block);
@@ -229,12 +231,13 @@ static void project_rows(struct cpu_backend* b, const struct source* from, int b
 	}
 	if (keys && !tensor_present(&w->wv))
 		memcpy(b->v, b->k, (size_t)n * (size_t)kv_width * sizeof *b->v);
-	struct store_job job = {.b = b, .block = block, .queries = queries, .keys = keys};
+	struct row_store job = {.b = b, .block = block, .queries = queries, .keys = keys};
 	spread(b, n, (double)n * (q_width + 2 * kv_width) * 4, store_row, &job);
 	mark(b, PART_KV_CACHE);
 }
 
-static void attention_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
+static void attention_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
+                                int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	project_rows(b, from, block, true, n);
@@ -250,8 +253,8 @@ static void attention_sub_layer(struct cpu_backend* b, const struct source* from
 	add_output(b, floats(&vectors->bo), floats(&vectors->post_attention_norm), n);
 }
 
-/* In attention's place: kernels/cpu/recurrent.h. */
-static void recurrent_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n,
+/* Replaces attention in recurrent blocks: kernels/cpu/recurrent.h. */
+static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block, int n,
                                 bool prefill) {
 	const struct block_weights* w = from->w;
 	const struct model_shape* s = &b->head.weights->shape;
@@ -266,11 +269,11 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct source* from
 	const struct product in[] = {{.out = b->wide, .stride = (size_t)w->wq.rows, .w = &w->wq},
 	                             {.out = work->gate, .stride = values, .w = &w->wk}};
 	multiply_kind(b, from, block, COLUMN_ATTENTION, x, s->dim, n, in, shorter ? 1 : 2);
-	const struct product chances[] = {
-	    {.out = work->chance, .stride = both, .w = &w->w_beta},
-	    {.out = work->chance + r->value_heads, .stride = both, .w = &w->w_decay}};
+	const struct product beta_decay[] = {
+	    {.out = work->beta_decay, .stride = both, .w = &w->w_beta},
+	    {.out = work->beta_decay + r->value_heads, .stride = both, .w = &w->w_decay}};
 	if (!shorter)
-		multiply(b, x, s->dim, n, chances, 2);
+		multiply(b, x, s->dim, n, beta_decay, 2);
 	mark(b, PART_QKV);
 	recurrent_rows(b, block, n, prefill);
 	mark(b, PART_ATTENTION);
@@ -314,13 +317,14 @@ static void activate_row(void* user, int i, int thread) {
 	activate(job->b->head.weights->shape.activation, &job->vectors->xielu, row, job->width);
 }
 
-/* The activation of an MLP without a gate, which has its bias alone. */
+/* Applies the activation of an MLP without a gate, and its bias. */
 static void activate_rows(struct cpu_backend* b, int block, int width, int n) {
 	struct activate_job job = {b, &b->block[block], width};
 	spread(b, n, (double)n * width * 8, activate_row, &job);
 }
 
-static void run_mlp(struct cpu_backend* b, const struct source* from, int block, const float* x, int n) {
+static void run_mlp(struct cpu_backend* b, const struct sub_layer_weights* from, int block, const float* x,
+                    int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	const int ffn = (int)vectors->w_gate.rows;
@@ -339,9 +343,9 @@ static void run_mlp(struct cpu_backend* b, const struct source* from, int block,
 	mark(b, PART_DOWN);
 }
 
-/* Gemma 4: y = norm(MLP) + norm(experts), all of them on the stream under norms of their own. */
-static void run_mlp_and_experts(struct cpu_backend* b, const struct source* from, int block, const float* x,
-                                int n) {
+/* Gemma 4: y = norm(MLP) + norm(experts), each reading the stream under a norm of its own. */
+static void run_mlp_and_experts(struct cpu_backend* b, const struct sub_layer_weights* from, int block,
+                                const float* x, int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const int dim = b->head.weights->shape.dim;
 	run_mlp(b, from, block, x, n);
@@ -356,7 +360,7 @@ static void run_mlp_and_experts(struct cpu_backend* b, const struct source* from
 	mark(b, PART_EXPERTS);
 }
 
-static void mlp_sub_layer(struct cpu_backend* b, const struct source* from, int block, int n) {
+static void mlp_sub_layer(struct cpu_backend* b, const struct sub_layer_weights* from, int block, int n) {
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const float* x = b->head.weights->shape.parallel
 	                     ? b->beside
@@ -374,7 +378,7 @@ static void mlp_sub_layer(struct cpu_backend* b, const struct source* from, int 
 	add_output(b, floats(&vectors->b_down), floats(&vectors->post_mlp_norm), n);
 }
 
-/* What the block takes of the rows' tokens. */
+/* Adds the input that the block takes of the rows' tokens. */
 static void add_token_input(struct cpu_backend* b, int block, int n) {
 	const struct block_weights *w = &b->head.weights->block[block], *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
@@ -392,7 +396,7 @@ static void add_token_input(struct cpu_backend* b, int block, int n) {
 		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
 }
 
-/* What follows a block's MLP, run or skipped: it is little, and later blocks are used to it. */
+/* What follows a block's MLP, even a skipped one: it costs little, and later blocks expect it. */
 static void end_block(struct cpu_backend* b, int block, int n) {
 	const float* scale = floats(&b->block[block].stream_scale);
 	if (b->head.weights->shape.token_input)
@@ -402,7 +406,7 @@ static void end_block(struct cpu_backend* b, int block, int n) {
 	mark(b, PART_JOIN);
 }
 
-/* What both sub-layers of a block that begins read, where they are parallel. */
+/* The common input of both sub-layers, when a block's sub-layers are parallel. */
 static void begin_block(struct cpu_backend* b, int block, int n) {
 	const struct block_weights* vectors = &b->block[block];
 	if (b->head.weights->shape.parallel)
@@ -439,7 +443,7 @@ static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, 
 	}
 }
 
-/* The part that the tokens' own rows of the table have in what blocks take of them; *row has the other. */
+/* The part of the token inputs that comes from the tokens' rows of the table; *row has the other part. */
 static void join_token_input(const struct cpu_backend* b, int32_t token, float* row) {
 	const struct weight_table* w = b->head.weights;
 	const struct model_shape* s = &w->shape;
@@ -455,7 +459,7 @@ static void join_token_input(const struct cpu_backend* b, int32_t token, float* 
 		row[j] = (row[j] + own[j] * sqrtf((float)s->token_input)) * sqrtf(0.5f);
 }
 
-/* What all blocks take of the rows' tokens. */
+/* Computes the token inputs of all blocks for the rows. */
 static void load_token_inputs(struct cpu_backend* b, int n) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const int width = s->n_blocks * s->token_input;
@@ -469,7 +473,7 @@ static void load_token_inputs(struct cpu_backend* b, int n) {
 		                 nth(b->token_inputs, i, width));
 }
 
-/* Keeps the rows' hidden states, which stand before sub-layer `at` now. */
+/* Keeps the rows' hidden states before sub-layer `at`. */
 static void keep_hidden(struct cpu_backend* b, int at, int n) {
 	const int dim = b->head.weights->shape.dim;
 	for (int i = 0; i < n; i++) {
@@ -486,7 +490,7 @@ static void tap_hidden(struct cpu_backend* b, const struct pass* pass, int r0, i
 		keep_hidden(b, pass->tap + 1, n);
 }
 
-/* Rows left here are not the target's any more. */
+/* From here on these rows differ from the target's. */
 static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 	for (int i = 0; i < n; i++) {
 		struct pending_row* p = &b->row[i].cache->paged.row[b->row[i].index];
@@ -497,18 +501,18 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 
 /* ---- sub-layers in turn -------------------------------------------------------------------- */
 
-/* What a skipped sub-layer leaves for those after it. */
+/* What a skipped sub-layer must still compute for later ones. */
 static void skip_sub_layer(struct cpu_backend* b, int sub_layer, int n) {
 	const struct weight_table* w = b->head.weights;
-	const struct source from = {.w = &w->block[sub_layer / 2], .n_blocks = w->shape.n_blocks};
+	const struct sub_layer_weights from = {.w = &w->block[sub_layer / 2], .n_blocks = w->shape.n_blocks};
 	if (sub_layer % 2 == 1)
 		end_block(b, sub_layer / 2, n);
 	else if (block_is_shared(&w->shape, sub_layer / 2))
 		project_rows(b, &from, sub_layer / 2, false, n);
 }
 
-static void run_sub_layer(struct cpu_backend* b, const struct pass* pass, const struct source* from,
-                          int sub_layer, int r0, int n) {
+static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
+                          const struct sub_layer_weights* from, int sub_layer, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
 	if (sub_layer % 2 == 0 && block_set_has(&b->head.weights->shape.recurrent, sub_layer / 2)) {
 		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
@@ -547,7 +551,7 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 		const bool skip = pass->skip && mask_has(pass->skip, s),
 		           quantized = pass->quantized && mask_has(pass->quantized, s);
 		const bool by_channel = quantized && draft_weights_by_channel(b->draft_weights, s);
-		const struct source from = {
+		const struct sub_layer_weights from = {
 		    .w = &(quantized ? b->draft_weights->block : b->head.weights->block)[s / 2],
 		    .columns = by_channel ? &b->draft_weights->columns.block[s / 2] : NULL,
 		    .levels = pass->levels,
@@ -585,7 +589,7 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(!pass->states || (pass->tap < 0 && pass->kind != PASS_PREFILL));
 	assert(!pass->head || (pass->want && pass->out));
 	assert(pass->first % 2 == 0 || !b->head.weights->shape.parallel);
-	/* given states have neither tokens nor the keys below */
+	/* given states have neither tokens nor the keys of earlier sub-layers */
 	assert(!pass->state || pass->first == pass->last || !shape_needs_tokens(&b->head.weights->shape));
 	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->quantized && !pass->quantized_head));
 	assert(b->draft_weights || (!pass->quantized && !pass->quantized_head));
@@ -593,7 +597,7 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	(void)rows;
 }
 
-/* Before the rows of a pass that failed are dropped, and those of a prefill committed. */
+/* Call before the rows of a failed pass are dropped, or those of a prefill committed. */
 static void end_recurrences(const struct pass* pass, bool done) {
 	for (int i = 0; i < pass->n_segments && (!done || pass->kind == PASS_PREFILL); i++) {
 		struct cpu_cache* c = (struct cpu_cache*)pass->segment[i].cache;

@@ -57,8 +57,8 @@ static void take_parts(struct pool* p, int thread) {
 	}
 }
 
-/* Waits a little for a job; false when it is time to sleep. Never spins without giving way: the
- * machine may have fewer free cores than the pool has threads. */
+/* Waits briefly for a job; false when it is time to sleep. It yields while it spins, because the machine may
+ * have fewer free cores than the pool has threads. */
 static bool wait_for_job(struct pool* p) {
 	for (int yields = 0; yields < YIELDS; yields++) {
 		for (int spins = 0; spins < SPINS; spins++) {
@@ -77,7 +77,8 @@ static bool wait_for_job(struct pool* p) {
 
 static void sleep_until_woken(struct worker* w) {
 	atomic_store(&w->asleep, 1);
-	/* A job published since the last look would not wake us: look once more, with the flag up. */
+	/* A job published since the last check would not wake this thread, so it checks again with the flag
+	 * set. */
 	if ((open_parts(atomic_load(&w->pool->ticket)) || atomic_load(&w->pool->closing)) &&
 	    atomic_exchange(&w->asleep, 0))
 		return;

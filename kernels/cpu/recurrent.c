@@ -35,7 +35,7 @@ size_t recurrent_width(const struct model_shape* s) {
 	return made > queries ? made : queries;
 }
 
-/* Weights of a channel side by side become channels side by side, so that a vector takes many. */
+/* Reorders the weights from channel by channel to tap by tap, so that a vector holds many channels. */
 static void fill_block(struct recurrent_work* w, const struct recurrence* r,
                        const struct block_weights* vectors, int at) {
 	const size_t channels = (size_t)recurrence_channels(r), taps = (size_t)r->kernel;
@@ -107,7 +107,7 @@ void recurrent_close_cache(struct cpu_cache* c) {
 
 /* ---- where things are ---------------------------------------------------------------------- */
 
-/* A head's state in the recurrent block at a place: the committed tokens', or the tip's. */
+/* A head's state in the recurrent block at a place: of the committed tokens, or of the tip. */
 static float* state_at(const struct cpu_cache* c, int place, bool tip, int head) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	const struct recurrent_states* s = &c->recurrent;
@@ -161,13 +161,13 @@ void recurrent_slice(struct cpu_backend* b, int n) {
 
 /* ---- columns to queries, keys and values ----------------------------------------------------- */
 
-struct job {
+struct recurrent_job {
 	struct cpu_backend* b;
 	int block, place;
 	bool prefill;
 };
 
-/* What the convolution reads of a row of the slice. */
+/* The input of the convolution for a row of the slice. */
 static const float* slice_column(const struct cpu_backend* b, int i) {
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const float* columns = r->key_dim > 0 ? b->wide : b->recurrent.mixed;
@@ -175,7 +175,7 @@ static const float* slice_column(const struct cpu_backend* b, int i) {
 }
 
 /* The columns of the row and of the tokens before it, the oldest first. */
-static void find_columns(const struct job* job, int i, const float* column[MOST_TAPS]) {
+static void find_columns(const struct recurrent_job* job, int i, const float* column[MOST_TAPS]) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const struct cpu_cache* c = b->row[i].cache;
@@ -190,8 +190,8 @@ static void find_columns(const struct job* job, int i, const float* column[MOST_
 }
 
 /* out (n) = the convolution of channels [from, from + n). */
-static void convolve(const struct job* job, const float* const column[MOST_TAPS], float* out, int from,
-                     int n) {
+static void convolve(const struct recurrent_job* job, const float* const column[MOST_TAPS], float* out,
+                     int from, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const size_t channels = (size_t)recurrence_channels(r);
@@ -203,13 +203,13 @@ static void convolve(const struct job* job, const float* const column[MOST_TAPS]
 			out[j] += weight[j] * column[t][from + j];
 }
 
-/* Whether a later slice or pass, or a commit, may want the row's column. */
-static bool keeps_column(const struct job* job, int i) {
+/* True when a later slice or pass, or a commit, may need the row's column. */
+static bool keeps_column(const struct recurrent_job* job, int i) {
 	const struct cpu_backend* b = job->b;
 	return !job->prefill || i >= b->recurrent.end[i] - b->head.weights->shape.recurrence.kernel + 1;
 }
 
-/* x (n) is made of length 1, then of this one. */
+/* Scales x (n) to this length. */
 static void make_length(float* x, float length, int n) {
 	float squares = 0;
 	for (int j = 0; j < n; j++)
@@ -219,10 +219,10 @@ static void make_length(float* x, float length, int n) {
 		x[j] *= scale;
 }
 
-/* A row's channels that belong to a key head: its query, its key, and a share of the values. */
+/* The channels that belong to a key head in a row: its query, its key, and a share of the values. */
 static void mix_part(void* user, int number, int thread) {
 	(void)thread;
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
@@ -247,8 +247,8 @@ static void mix_part(void* user, int number, int thread) {
 		memcpy(pending + channels - keys + from[k], mixed + from[k], (size_t)width[k] * sizeof(float));
 }
 
-/* A short convolution's rows: b·x, the column, in `mixed`; then c times its convolution. */
-static void gate_columns(const struct job* job, int n) {
+/* Rows of a short convolution: b·x, the column, goes to `mixed`; then c times its convolution. */
+static void gate_columns(const struct recurrent_job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
@@ -265,7 +265,7 @@ static void gate_columns(const struct job* job, int n) {
 
 static void convolve_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const int width = recurrence_channels(&b->head.weights->shape.recurrence);
 	const float* column[MOST_TAPS];
@@ -277,8 +277,8 @@ static void convolve_row(void* user, int i, int thread) {
 		out[j] *= c[j];
 }
 
-/* What was multiplied becomes beta and decay; softplus is as PyTorch has it. */
-static void open_chances(const struct job* job, int n) {
+/* Makes beta and decay of the products. softplus is PyTorch's, which is linear above 20. */
+static void compute_beta_decay(const struct recurrent_job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
@@ -286,7 +286,7 @@ static void open_chances(const struct job* job, int n) {
 	const float* rate = w->rate + job->place * r->value_heads;
 	const size_t both = 2 * (size_t)r->value_heads;
 	for (int i = 0; i < n; i++) {
-		float *beta = w->chance + (size_t)i * both, *decay = beta + r->value_heads;
+		float *beta = w->beta_decay + (size_t)i * both, *decay = beta + r->value_heads;
 		for (int h = 0; h < r->value_heads; h++) {
 			const float x = decay[h] + bias[h];
 			beta[h] = 1 / (1 + expf(-beta[h]));
@@ -304,36 +304,37 @@ static int key_head(const struct recurrence* r, int head) {
 	return r->tiled ? head % r->key_heads : head / (r->value_heads / r->key_heads);
 }
 
-/* The step of a pending row that an earlier slice or pass ran. */
+/* Applies the step of a pending row that an earlier slice or pass ran. */
 static struct delta_row pending_step(const struct cpu_cache* c, int place, int head, int row) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	const float* pending = pending_at(c, place, row);
 	const float* key = pending + recurrence_channels(r);
-	const float* chance = pending + pending_floats(r) - 2 * r->value_heads;
+	const float* beta_decay = pending + pending_floats(r) - 2 * r->value_heads;
 	key += key_head(r, head) * r->key_dim;
 	return (struct delta_row){.q = key, /* nobody asks what it gives */
 	                          .k = key,
 	                          .v =
 	                              pending + recurrence_channels(r) + recurrence_keys(r) + head * r->value_dim,
-	                          .beta = chance[head],
-	                          .decay = chance[r->value_heads + head]};
+	                          .beta = beta_decay[head],
+	                          .decay = beta_decay[r->value_heads + head]};
 }
 
 static struct delta_row slice_step(const struct cpu_backend* b, int i, int head) {
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const struct recurrent_work* w = &b->recurrent;
 	const float* mixed = w->mixed + (size_t)i * (size_t)recurrence_channels(r);
-	const float* chance = w->chance + (size_t)i * 2 * (size_t)r->value_heads;
+	const float* beta_decay = w->beta_decay + (size_t)i * 2 * (size_t)r->value_heads;
 	const float* query = mixed + key_head(r, head) * r->key_dim;
 	return (struct delta_row){.q = query,
 	                          .k = query + recurrence_keys(r),
 	                          .v = mixed + 2 * recurrence_keys(r) + head * r->value_dim,
-	                          .beta = chance[head],
-	                          .decay = chance[r->value_heads + head]};
+	                          .beta = beta_decay[head],
+	                          .decay = beta_decay[r->value_heads + head]};
 }
 
-/* The state behind a pending row that is neither in the slice nor the tip, or one of those it begins with. */
-static const float* apply_again(const struct job* job, const struct cpu_cache* c, int head, int row,
+/* The state after a pending row that is neither in the slice nor the tip, or one of the states that it starts
+ * from. */
+static const float* apply_again(const struct recurrent_job* job, const struct cpu_cache* c, int head, int row,
                                 float* to) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	const int tip = c->recurrent.tip[job->place];
@@ -349,9 +350,9 @@ static const float* apply_again(const struct job* job, const struct cpu_cache* c
 	return from;
 }
 
-/* The rows of a run through one head. The last one's state becomes the tip. */
+/* Runs rows one after another through one head. The last one's state becomes the tip. */
 static void run_head(void* user, int number, int thread) {
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
@@ -377,7 +378,7 @@ static void run_head(void* user, int number, int thread) {
 /* out under its norm, times SiLU of the gate. */
 static void end_row(void* user, int i, int thread) {
 	(void)thread;
-	const struct job* job = user;
+	const struct recurrent_job* job = user;
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct model_shape* s = &b->head.weights->shape;
@@ -394,13 +395,13 @@ static void end_row(void* user, int i, int thread) {
 void recurrent_rows(struct cpu_backend* b, int block, int n, bool prefill) {
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
-	struct job job = {.b = b, .block = block, .place = b->place[block], .prefill = prefill};
+	struct recurrent_job job = {.b = b, .block = block, .place = b->place[block], .prefill = prefill};
 	if (r->key_dim == 0) {
 		gate_columns(&job, n);
 		spread(b, n, (double)n * recurrence_channels(r) * r->kernel * 8, convolve_row, &job);
 		return;
 	}
-	open_chances(&job, n);
+	compute_beta_decay(&job, n);
 	spread(b, n * r->key_heads, (double)n * recurrence_channels(r) * r->kernel * 8, mix_part, &job);
 	spread(b, w->runs * r->value_heads, (double)n * (double)state_floats(r) * sizeof(float), run_head, &job);
 	for (int i = 0; i < w->runs; i++) {
@@ -462,7 +463,7 @@ void recurrent_commit(struct cpu_cache* c, const int32_t* path, int n) {
 	pool_end(b->pool);
 }
 
-/* What many pending rows took of memory is given back: no more than a tree's stays. */
+/* Returns memory that many pending rows took, except what a tree needs. */
 static void give_back_rows(struct cpu_cache* c) {
 	enum { STAY = 64 };
 	const size_t blocks = (size_t)cpu_of(c->paged.head.backend)->recurrent.blocks;
@@ -484,7 +485,7 @@ void recurrent_discard(struct cpu_cache* c) {
 		c->recurrent.tip[i] = -1;
 }
 
-/* Copies the committed tokens' states to, or from, those kept. */
+/* Copies the committed tokens' states to, or from, the kept ones. */
 static void copy_states(struct cpu_cache* c, bool back) {
 	const struct recurrence* r = &shape_of(c)->recurrence;
 	struct recurrent_states* s = &c->recurrent;

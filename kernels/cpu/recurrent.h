@@ -24,9 +24,9 @@ struct recurrent_states {
 	    column; /* (recurrent blocks, kernel - 1, channels) of the last committed tokens, the oldest first */
 	float*
 	    pending; /* (recurrent blocks, MAX_ROWS, …) of pending rows; memory is used as far as there are any */
-	uint8_t side[MAX_BLOCKS]; /* which of the two states is the committed tokens' */
-	int16_t tip[MAX_BLOCKS];  /* the pending row that the other one is behind, or -1 */
-	/* The same behind the last whole chunk of the prompt, kept_at tokens; 0: none. */
+	uint8_t side[MAX_BLOCKS]; /* which of the two states belongs to the committed tokens */
+	int16_t tip[MAX_BLOCKS];  /* the pending row whose state the other one is, or -1 */
+	/* The states after the last whole chunk of the prompt, kept_at tokens; 0: none. */
 	float *kept_state, *kept_column;
 	int kept_at;
 };
@@ -42,34 +42,34 @@ struct recurrent_work {
 	float* mixed;            /* (slice_rows, channels) behind it: queries and keys of length 1, values */
 	float* gate;             /* (slice_rows, value_heads·value_dim), at last the input of the output map */
 	float* out;              /* (slice_rows, value_heads·value_dim) */
-	float* chance;           /* (slice_rows, 2, value_heads) beta, decay */
+	float* beta_decay;       /* (slice_rows, 2, value_heads) beta, decay */
 	int16_t above[MAX_ROWS]; /* the parent's place in the slice, or -1 */
-	int16_t saved[MAX_ROWS]; /* where in head_state its state stays for a later child, or -1 */
+	int16_t saved[MAX_ROWS]; /* where in head_state its state is kept for a later child, or -1 */
 	int16_t end[MAX_ROWS];   /* of its run: rows of a sequence on end */
 	int16_t run[MAX_ROWS];   /* (runs) first rows */
 	int runs;
 };
 
-/* Makes what does not change with the slice; the rest is the workspace's. False with the error set. */
+/* Makes what does not depend on the slice; the workspace holds the rest. False with the error set. */
 bool recurrent_open(struct cpu_backend*, struct error*);
 void recurrent_close(struct cpu_backend*);
 /* Floats of a row of what the maps of a recurrent block give (the backend's `wide`). */
 size_t recurrent_width(const struct model_shape*);
 
-/* Zero states. False on no memory; recurrent_close_cache in both cases. */
+/* Zeroes the states. False on no memory; call recurrent_close_cache in both cases. */
 bool recurrent_open_cache(struct cpu_cache*);
 void recurrent_close_cache(struct cpu_cache*);
 
-/* The slice's rows, which are open, are looked over: who forks where. */
+/* Looks through the slice's rows, which are open, for forks. */
 void recurrent_slice(struct cpu_backend*, int n);
-/* Columns, gates and chances (before their sigmoid and the rest) of the slice's n rows become the input of
+/* Columns, gates, beta and decay (before their activations) of the slice's n rows become the input of
  * the output map, in `gate`, and the cache has the rows' steps. A prefill's rows are committed as they are:
  * of them no more is kept than the next slice wants. */
 void recurrent_rows(struct cpu_backend*, int block, int n, bool prefill);
 
-/* The path's rows (n) are about to be committed. path NULL: the first n pending rows. */
+/* Call before the path's rows (n) are committed. path NULL: the first n pending rows. */
 void recurrent_commit(struct cpu_cache*, const int32_t* path, int n);
-/* They have been: keeps the state where it may be wanted again. */
+/* Call after it: keeps the state if it may be needed again. */
 void recurrent_keep(struct cpu_cache*);
 /* No row is pending. */
 void recurrent_discard(struct cpu_cache*);

@@ -1,4 +1,4 @@
-/* The plain kernels: what every fast one is held to. Read these to know what is computed. */
+/* The plain kernels, with which every fast one is compared. Read these to know what is computed. */
 #include "kernels/cpu/kernels.h"
 
 #include <assert.h>

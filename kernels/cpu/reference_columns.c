@@ -1,4 +1,4 @@
-/* The plain product with weights by input channel: what every fast one is held to. */
+/* The plain product with weights by input channel, with which every fast one is compared. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* The plain matrix product: what the fast ones are held to.
+/* The plain matrix product, with which the fast ones are compared.
  *
- * Float types: sixteen running sums, column k going to sum k mod 16. Quantized types: the integer dot
- * product of each block, exact, scaled and added in ascending order of the block. */
+ * Float types: sixteen running sums; column k goes to sum k mod 16. Quantized types: the exact integer dot
+ * product of each block, scaled and added in ascending order of the block. */
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul.h"
 
@@ -38,7 +38,7 @@ static int sum_of(const int8_t* q, int n) {
 	return sum;
 }
 
-/* What stands behind the scales for blocks of 256 */
+/* The data after the scales, for blocks of 256 */
 static void prepare_groups(enum dtype weight, uint8_t* out, const struct prepared* layout, int cols) {
 	const int group = group_of(weight), offset = group_offset(weight);
 	const int8_t* q = (const int8_t*)out;
@@ -116,7 +116,7 @@ static void float_row(float* out, size_t out_stride, enum dtype type, const uint
 
 /* ---- quantized types ------------------------------------------------------------------------ */
 
-/* One block taken apart: element j is d·scale[j/16]·q[j] - dmin·min[j/16]. */
+/* One decoded block: element j is d·scale[j/16]·q[j] - dmin·min[j/16]. */
 struct parts {
 	int q[BLOCK_SUPER];
 	int scale[16], min[16];
@@ -125,7 +125,7 @@ struct parts {
 
 static float half_at(const uint8_t* p) { return half_to_float(load_u16(p)); }
 
-/* Blocks of 32: the integers, offset taken off; d and, negated, the minimum */
+/* Blocks of 32: the integers less the offset; d and the negated minimum */
 static void take_small(enum dtype type, const void* block, struct parts* p) {
 	const struct block_q8_0* q8 = block;
 	const struct block_q4_0* q4 = block; /* iq4_nl too */
@@ -231,8 +231,8 @@ static float group_product(const struct parts* p, int first, int count, const in
 	return p->d * d * (float)sum - p->dmin * d * (float)minima;
 }
 
-/* row: of an interleaved tensor the INTERLEAVED_ROWS rows that `lane` is one of, else that row, and lane is
- * negative */
+/* row: in an interleaved tensor the group of INTERLEAVED_ROWS rows that contains `lane`; otherwise that row,
+ * and lane is negative */
 static void quantized_row(float* out, size_t out_stride, enum dtype type, const uint8_t* row, int lane,
                           int64_t cols, const uint8_t* x, size_t x_bytes, int n) {
 	const int block = dtype_block(type), group = activation_block(type);

@@ -18,10 +18,10 @@ enum {
 	PARTS = 16,          /* of a row's survivors */
 	FETCHED_BEFORE = 4,  /* survivors */
 	LONGEST_REST = 1024, /* rows without, where it did not pay */
-	TRIED_AGAIN = 256    /* passes of several rows, of those refused for what rows cost */
+	TRIED_AGAIN = 256    /* among passes of several rows that were refused for their rows' cost */
 };
 static const float least_slack = 1e-24f;
-/* Beyond this nothing is screened: sums might overflow. */
+/* Above this nothing is screened, because sums might overflow. */
 static const double most_product = 1e30;
 
 /* ---- the coarse copy --------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static bool type_serves(enum dtype type) { return dtype_is_float(type) || type =
 
 static double rounding_share(int64_t cols) { return 1.01 * (double)(cols + 64) * 0x1p-24; }
 
-/* A row's blocks and norms by the fastest way there is. */
+/* A row's blocks and norms, by the processor's fastest function. */
 struct coarse_rounding {
 	void (*widen)(enum dtype, const void* row, float* x, int64_t cols);
 	void (*round)(struct block_q4_0* out, float* x, int64_t cols, float squares[2]);
@@ -48,7 +48,7 @@ static struct coarse_rounding rounding_here(void) {
 	return (struct coarse_rounding){dtype_to_float, plain_round};
 }
 
-/* From a sum of squares in floats, rounded up. */
+/* Computed from a sum of squares in floats, and rounded up. */
 static double norm_above(float squares, int64_t cols) {
 	return sqrt((double)squares * (1 + 2 * rounding_share(cols))) + 1e-18;
 }
@@ -149,7 +149,7 @@ void screened_close(struct screened_head* c) {
 
 /* ---- activations ------------------------------------------------------------------------------- */
 
-/* What a kernel takes for activation k of a prepared row. */
+/* The value that a kernel uses for activation k of a prepared row. */
 static double prepared_value(enum dtype type, const unsigned char* row, const struct prepared* layout,
                              int k) {
 	float d;
@@ -197,13 +197,13 @@ static int64_t best_of(const float* score, int64_t n) {
 	return i;
 }
 
-/* How a row's bounds come about: score + slack·near + norm·apart. */
+/* A row's bounds are score + slack·near + norm·apart. */
 struct reach {
 	float near, apart, threshold;
 };
 
-/* Rows [first, first + n), n at most SCANNED, that may reach the threshold, as flags; whether there are any.
- */
+/* Flags the rows among [first, first + n), n at most SCANNED, that may reach the threshold; true when there
+ * are any. */
 static bool scan_rows(const struct screened_head* c, const float* score, int64_t first, int n,
                       struct reach reach, uint8_t may[SCANNED]) {
 	const float *slack = c->slack + first, *norm = c->norm + first;
@@ -218,7 +218,7 @@ static bool scan_rows(const struct screened_head* c, const float* score, int64_t
 	return any != 0;
 }
 
-/* The ids that may reach it, ascending, into `id`; more than there is room for: -1. */
+/* Lists the ids that may reach it, ascending, in `id`; -1 when there are more than fit. */
 static int survivors(const struct screened_head* c, const float* score, struct reach reach, int most,
                      int32_t* id) {
 	uint8_t may[SCANNED];
@@ -244,11 +244,11 @@ struct certifying {
 	const int* row; /* (n) of the slice */
 	int n;
 	int most;              /* survivors that there is time for */
-	bool guessed;          /* where there are more, they stay coarse; else all are computed: */
+	bool guessed;          /* true: more survivors stay coarse; false: all rows are computed */
 	int found[SLICE_ROWS]; /* survivors of each row, or -1 */
 };
 
-/* Exact logits of row i into their places; one alone has the bits that it has among others. */
+/* Puts exact logits of row i in their places. A row alone has the same bits as among others. */
 static void exact_logits(const struct cpu_backend* b, int i, int64_t begin, int64_t end) {
 	const struct tensor* w = &b->head.weights->output;
 	const size_t bytes = reference_prepared_bytes(w->type, (int)w->cols);
@@ -288,7 +288,8 @@ static bool open_lottery(const struct cpu_backend* b, int i, int64_t best, const
 	return largest < 1e30f;
 }
 
-/* The ids that may win or have the largest logit, ascending, into `id`; more than `most`: -1. */
+/* Lists the ids that may win or have the largest logit, ascending, in `id`; -1 when there are more than
+ * `most`. */
 static int players(const struct screened_head* c, const float* score, struct reach reach,
                    const struct lottery* l, int most, int32_t* id) {
 	float bound[NOISE_BLOCK], noise[NOISE_BLOCK];
@@ -316,7 +317,8 @@ static int players(const struct screened_head* c, const float* score, struct rea
 
 /* ---- finding survivors ------------------------------------------------------------------------- */
 
-/* Finds a row's survivors, who are not yet computed; but those beyond the coarse copy are, and the best. */
+/* Finds a row's survivors that are not computed yet, with those beyond the coarse copy and without the
+ * best. */
 static void screen_row(void* user, int i, int thread) {
 	struct certifying* job = user;
 	struct cpu_backend* b = job->b;
@@ -349,7 +351,7 @@ static void screen_row(void* user, int i, int thread) {
 		job->found[i] = 0;
 }
 
-/* Survivors lie anywhere: nothing else would have them near before they are multiplied. */
+/* Prefetches, because survivors lie anywhere and would otherwise be far when they are multiplied. */
 static void fetch_row(const struct tensor* w, int64_t row) {
 	const size_t bytes = dtype_row_bytes(w->type, w->cols);
 	const unsigned char* at = (const unsigned char*)w->data + (size_t)row * bytes;
@@ -377,16 +379,16 @@ static void exact_part(void* user, int part, int thread) {
 		}
 }
 
-/* Its share of the full head's bytes, without survivors */
+/* Its cost as a share of the full head's bytes, without survivors */
 static double coarse_share(const struct tensor* w) {
 	return (double)dtype_row_bytes(DTYPE_Q4_0, w->cols) / (double)dtype_row_bytes(w->type, w->cols);
 }
 
-/* Rows that had to be computed whole, and survivors read here and there, may make it dearer than the full
- * head: then it rests for a while. */
+/* Rows that had to be computed whole, and survivors read here and there, can make it dearer than the full
+ * head. Then it rests for a while. */
 static void weigh_cost(struct screened_head* c, const struct certifying* job, const struct tensor* w) {
-	/* A survivor took 96 ns of two threads where a row of the whole head takes 25 (680 bytes), 141 and 34
-	 * (952). */
+	/* A survivor took 96 ns of two threads, a row of the whole head 25 (680 bytes); 141 and 34 (952
+	 * bytes). */
 	static const double part = 0.05, scattered = 4;
 	for (int i = 0; i < job->n; i++) {
 		const double rows = job->found[i] < 0 ? 1 : scattered * job->found[i] / (double)w->rows;

@@ -28,29 +28,28 @@
 struct cpu_backend;
 
 struct screened_head {
-	struct tensor
-	    coarse;    /* (vocab less what is beyond whole groups of INTERLEAVED_ROWS, dim) q4_0, interleaved */
-	float* slack;  /* (coarse.rows) */
-	float* norm;   /* (coarse.rows) |w| */
-	float largest; /* of the norms */
+	struct tensor coarse; /* (vocab up to whole groups of INTERLEAVED_ROWS, dim) q4_0, interleaved */
+	float* slack;         /* (coarse.rows) */
+	float* norm;          /* (coarse.rows) |w| */
+	float largest;        /* of the norms */
 	unsigned char* input; /* (head_rows) rows prepared for the stored type */
-	int32_t* survivor;    /* (head_rows, most_survivors) ids that may be the largest */
-	int most_survivors;   /* with more of them all of a row is computed */
-	void* memory;         /* what those point into; NULL: there is none */
+	int32_t* survivor;    /* (head_rows, most_survivors) ids that may have the largest logit */
+	int most_survivors;   /* with more survivors the whole row is computed */
+	void* memory;         /* owns the arrays above; NULL: there is none */
 	size_t bytes;
-	/* What it cost of late, in the full head's bytes, and rows that do without because of it. */
+	/* Its recent cost as a share of the full head's bytes, and rows that avoid it because of that. */
 	double cost;
 	int resting;
 	unsigned refused; /* passes that had too many rows for it */
 };
 
-/* Makes it on the backend's threads, whose workspace is open. Nothing is made where it cannot be: no kernel,
- * no such type, no memory, or weights that are not finite. */
+/* Makes it on the backend's threads, whose workspace is open. Makes nothing when there is no kernel, type or
+ * memory for it, or when weights are not finite. */
 void screened_open(struct cpu_backend*);
 void screened_close(struct screened_head*);
 
-/* Of one that was made: whether row `row` of the slice, of which `want` is asked, may take it: the largest
- * logit is what it wants, and the others' order at most as a guess. */
+/* True when row `row` of the slice may use it by its `want`: only the largest logit is needed, and the order
+ * of the others at most as a guess. */
 bool screened_serves(struct cpu_backend*, int row, uint8_t want);
 
 /* And whether n such rows had better take it, by what it cost of late: each has survivors of its own, while

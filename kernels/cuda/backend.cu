@@ -79,7 +79,7 @@ static int threads(const struct backend* backend) { return backend ? 1 : 0; }
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* What an environment variable says, by its place among `names`, which end with NULL; `usual` where it is not
+/* The place of an environment variable's value among `names`, which end with NULL; `usual` if it is not
  * set. */
 static bool choose_kernels(const char* variable, const char* const* names, const char* expected, int usual,
                            int* chosen, struct error* error) {
@@ -116,9 +116,9 @@ static bool choose_parts(struct cuda_backend* b, struct error* error) {
 	return done;
 }
 
-/* One device captures its passes unless told not to, several if told to. NCCL's guide advises against it
- * where one thread drives them: a graph's launch may wait for the other devices, which have not got theirs.
- */
+/* One device captures its passes unless told not to, several only if told to. NCCL's guide advises against it
+ * when one thread drives them: a graph's launch may wait for the other devices, which have not received
+ * theirs. */
 static bool choose_captures(struct device_group* g, struct error* error) {
 	static const char* const names[] = {"off", "on", NULL};
 	int chosen;
@@ -172,8 +172,8 @@ static void close_device(struct cuda_backend* b) {
 		cudaStreamDestroy(b->stream);
 }
 
-/* What devices hold of which one failed is left to them: giving it back would wait for that one. Captured
- * passes go before what they exchange by. */
+/* What devices hold after one failed is left to them, because freeing it would wait for that device. Captured
+ * passes are closed before what they exchange by. */
 static void close_group(struct device_group* g) {
 	const bool gone = g->failure.message[0] != 0;
 	for (int d = 0; d < g->devices && !gone; d++)
@@ -258,8 +258,8 @@ static void fill_in(struct backend* head, const struct weight_table* weights, bo
 	head->threads = threads;
 	head->use_draft_weights = cuda_use_draft_weights;
 	head->upload_draft_weights = cuda_upload_draft_weights;
-	/* the body of a loop on the device takes kernels of that device alone, and no waits for events, which
-	 * NCCL's captured calls bring along */
+	/* the body of a loop on the device may hold kernels of that device only, and no waits for events, which
+	 * NCCL's captured calls contain */
 	head->draft = alone ? cuda_draft : NULL;
 }
 

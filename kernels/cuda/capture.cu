@@ -14,8 +14,8 @@ static bool clear_graphs(struct cuda_backend* b, struct error* error) {
 	return true;
 }
 
-/* Each kernel once on a slice of no rows, so that all are loaded, and a launch that fails says so, before
- * any is captured. */
+/* Runs each kernel once on a slice without rows, before any capture: all are loaded then, and a launch that
+ * fails is reported. */
 static bool warm_up(struct cuda_backend* b, struct error* error) {
 	static const int bucket[] = {1, 2, 3, 5}; /* one for each number of tiles */
 	bool done = true;
@@ -99,8 +99,7 @@ static bool step_back(struct cuda_backend* b, const struct error* why) {
 	return true;
 }
 
-/* The loop on the device, where it can be had; else the host goes on from step to step, with the same bits.
- */
+/* The loop on the device if it is possible; otherwise the host runs step by step, with the same bits. */
 static void capture_loop(struct cuda_backend* b) {
 	struct error why = {""};
 	if (!b->head.draft)

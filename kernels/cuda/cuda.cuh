@@ -1,8 +1,8 @@
-/* What the CUDA backend's files share: its tables on the device and the state of a slice.
+/* Shared by the CUDA backend's files: its tables on the device and the state of a slice.
  *
- * A slice of a pass is described by one small block of memory that is copied to the device and read by
- * every kernel: which rows, where their keys lie, which sub-layers are left out. So one captured graph a
- * row bucket serves every pass, mask and cache, and a change of mask rebuilds nothing. */
+ * One small block of memory describes a slice of a pass: which rows, where their keys lie, which sub-layers
+ * are left out. It is copied to the device, and every kernel reads it. So one captured graph for each bucket
+ * of rows serves every pass, mask and cache, and a change of mask rebuilds nothing. */
 #ifndef SWIFTLET_KERNELS_CUDA_H
 #define SWIFTLET_KERNELS_CUDA_H
 
@@ -120,11 +120,11 @@ struct workspace {
 	float *partial, *scale; /* attention by chunk: (rows, heads, chunks, head_dim) and (…, 2) */
 	float *logits, *score;  /* (SLICE_ROWS, vocab) */
 	float* segment_sum;     /* (SLICE_ROWS, segments, 2): maximum, sum */
-	/* Blocks that have finished: of a head's products (3, heads), of a row's attention (SLICE_ROWS,
-	 * kv_heads). Zero between launches: who finishes last sets it back. */
+	/* Counts of blocks that have finished: of a head's products (3, heads), of a row's attention (SLICE_ROWS,
+	 * kv_heads). Zero between launches: the last block resets them. */
 	unsigned *head_done, *row_done;
-	/* A product whose columns several blocks share out (matmul.cu): the warps' parts of its outputs (tiles,
-	 * warps, …) and, as above, the blocks of a tile that have finished. */
+	/* For a product whose columns several blocks share (matmul.cu): the warps' parts of its outputs (tiles,
+	 * warps, …), and the count of finished blocks of each tile. */
 	float* tile_sums;
 	unsigned* tile_done;
 	float* top_score; /* (SLICE_ROWS, segments, MAX_TOP) */
@@ -202,8 +202,8 @@ struct cuda_backend {
 	const uint64_t* allowed[PREFILL_CHUNK];      /* likewise: what may follow each, or NULL */
 	void* pinned[MOST_PINNED];                   /* all that cudaMallocHost gave */
 	int n_pinned;
-	/* Of passes with the stored weights alone, and of those with quantized draft weights, once there are
-	 * some. What is NULL is launched kernel by kernel. */
+	/* Graphs of passes with only stored weights, and of those with quantized draft weights once there are
+	 * some. A pass whose graph is NULL is launched kernel by kernel. */
 	struct captured {
 		cudaGraphExec_t pass[BUCKETS + 1], draft; /* several devices: the first is of one row */
 		cudaGraph_t draft_source;                 /* owns the handle of the loop's condition */
@@ -259,18 +259,17 @@ size_t graphs_room(const struct cuda_backend*);
 /* Opens what the devices exchange by, once each is opened; nothing for one. */
 bool devices_join(struct device_group*, struct error*);
 void devices_leave(struct device_group*);
-/* Whether so many devices are there, alike, and enough of the model for each; NCCL where there are several.
- */
+/* True when there are so many devices, alike, and the model is large enough to share; several need NCCL. */
 bool devices_check(const struct weight_table*, int first, int devices, struct nccl_calls*, struct error*);
-/* Where the shares of `rows` outputs of a matrix begin, of hidden states, logits and the feed-forward width;
- * and those of an attention's `width` columns to a key/value head. */
+/* Where the shares of `rows` outputs of a matrix begin (hidden states, logits, feed-forward width); and those
+ * of an attention's `width` columns for each key/value head. */
 struct shares shares_of_rows(int devices, int64_t rows);
 struct shares shares_of_heads(int devices, int kv_heads, int width);
 /* The room that work.part needs. */
 size_t most_of_a_part(const struct cuda_backend*);
-/* What the devices have computed of the first `rows` rows joins, on each: the embedding in x, attention's
- * output in mixed, a sub-layer's output in y, or added to x, the feed-forward's activations in gated, the
- * logits. For one device there is nothing to do. */
+/* Gathers the devices' parts of the first `rows` rows on each device: the embedding in x, attention's output
+ * in mixed, a sub-layer's output in y, or added to x, the feed-forward's activations in gated, the logits.
+ * Does nothing for one device. */
 enum gathered {
 	GATHERED_EMBEDDING,
 	GATHERED_MIXED,
@@ -280,8 +279,8 @@ enum gathered {
 	GATHERED_LOGITS
 };
 void launch_gather(const struct cuda_backend*, int rows, enum gathered, int sub_layer);
-/* Waits until all that was launched is done. False with the error set when a device failed; several devices
- * are given up then, which takes some seconds where one says nothing. */
+/* Waits until all launches are done. False with the error set when a device failed. Several devices are given
+ * up then, which takes some seconds if one does not answer. */
 bool devices_wait(const struct cuda_backend*, struct error*);
 static inline bool devices_gone(const struct cuda_backend* b) { return b->group->failure.message[0] != 0; }
 static inline bool is_alone(const struct cuda_backend* b) { return b->group->devices == 1; }
@@ -299,8 +298,8 @@ template <class F> void each_device(const struct cuda_backend* b, F what) {
 }
 
 /* upload.cu */
-/* The rows of a matrix, or the elements of a vector, that a device has; and of which kinds there are: a
- * block's queries, its keys and values, what has the model's width, the feed-forward's, and the head. */
+/* A device's rows of a matrix, or elements of a vector, by kind: a block's queries, its keys and values,
+ * those of the model's width, the feed-forward's, and the head. */
 struct own_rows {
 	int64_t first, n;
 };
@@ -343,8 +342,8 @@ bool arrange_rows(const struct matrix*, const void* rows, void* raw, int64_t fir
 bool cuda_use_draft_weights(struct backend*, const struct draft_weights*, struct error*);
 bool cuda_upload_draft_weights(struct backend*, size_t bytes, bool* all, struct error*);
 void draft_weights_state_close(struct cuda_backend*);
-/* Gives back the memory of a copy that nobody asked for (draft_weights.optional): passes run as stored from
- * then on, whatever they ask for. False where there is none. */
+/* Frees draft weights that nobody asked for (draft_weights.optional). From then on all passes run the stored
+ * weights. False if there are none. */
 bool release_draft_weights(struct cuda_backend*);
 
 /* ---- what goes along with a product ------------------------------------------------------- */
@@ -438,9 +437,9 @@ void launch_screened(const struct cuda_backend*, int bucket);
 void screened_weigh(struct cuda_backend*, unsigned survivors);
 
 /* capture.cu */
-/* Captures the passes, and the draft loop, for launches as the group's with_quantized says, where they are
- * captured: else their kernels are loaded alone. What the device or its driver cannot capture is launched by
- * the host instead, which is said. */
+/* Captures the passes, and the draft loop, for launches of the kind with_quantized, if they are captured;
+ * otherwise only loads their kernels. The host launches what the device or its driver cannot capture, and
+ * logs that. */
 bool capture_passes(struct cuda_backend*, struct error*);
 void captured_close(struct cuda_backend::captured*);
 
@@ -452,12 +451,12 @@ struct device_slice* describe_slice(struct cuda_backend*, int n, const struct ma
 struct device_row describe_row(const struct segment*);
 /* What the device chose of a row. */
 void give_result(const struct device_result*, uint8_t want, struct result*);
-/* Room for the angles of so many rows from `at` of the staging block on; where it ends. And one row's, in a
- * text whose prompt is so long. */
+/* Takes memory for the angles of so many rows from `at` of the staging block on; returns its end. And fills
+ * one row's, in a text whose prompt has this length. */
 size_t reserve_angles(const struct cuda_backend*, size_t at, int rows);
 void put_angles(const struct cuda_backend*, int row, int position, int prompt_length);
-/* Lists where a cache's pages lie on the device, at that byte of its staging block; how many bytes they take.
- */
+/* Lists where a cache's pages lie on the device, at that byte of its staging block; returns the bytes of the
+ * list. */
 size_t list_pages(const struct cuda_backend*, const struct paged_cache*, size_t at);
 /* Where a part of the staging block begins, at `at` or behind it. */
 static inline size_t align_place(size_t at) { return (at + 15) / 16 * 16; }
@@ -466,8 +465,8 @@ bool cuda_run(struct backend*, const struct pass*, struct error*);
 void launch_whole(const struct cuda_backend*, int rows);
 
 #ifdef __CUDACC__
-/* A launch in stream order; with LAUNCHES_EARLY it may begin before the one before it has ended, so every
- * kernel launched by this begins with wait_for_inputs. */
+/* A launch in stream order. With LAUNCHES_EARLY it may begin before the previous one has ended, so every
+ * kernel launched by it begins with wait_for_inputs. */
 template <class... P, class... A>
 void launch(const struct cuda_backend* b, dim3 grid, unsigned threads, size_t shared, void (*kernel)(P...),
             A... arguments) {
@@ -502,8 +501,8 @@ __device__ __forceinline__ bool runs_quantized(const struct device_slice* s, int
 	return (s->quantized[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
 }
 
-/* Where a slot's keys and values lie: of this head of a block's keys, or values, as they are numbered in a
- * page, 2 · kv_heads a block. */
+/* The address of a slot's keys or values: of this head of a block's keys, or values, as numbered in a page, 2
+ * · kv_heads a block. */
 __device__ __forceinline__ __half* at_slot(const struct device_slice* s, const struct device_row& row,
                                            int slot, int head, int head_dim) {
 	__half* const* page = (__half* const*)((const char*)s + row.pages);
@@ -566,8 +565,8 @@ __device__ inline struct choice block_best(struct choice mine, struct choice* sh
 	return best;
 }
 
-/* Whether this block is the last of `blocks` to get here, and may read what the others wrote, past the
- * first-level cache; the count is 0 again then. */
+/* True for the last of `blocks` blocks to arrive, which may read what the others wrote, past the first-level
+ * cache; the count is then 0 again. */
 __device__ inline bool is_last_block(unsigned* done, int blocks) {
 	__shared__ bool last;
 	__threadfence();

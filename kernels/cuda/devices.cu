@@ -1,13 +1,13 @@
 /* Several devices that share a model, driven by one thread.
  *
- * Each has a share of every matrix's output rows and whole key/value heads, and computes its part of what a
- * product gives for all rows of a slice; then the parts are gathered on every device, in stream order, so
- * that a captured pass may hold its gathers too. No sum is ever cut in two: the bits are those of one device
- * (kernels/process_group.h says what the other way would move). Five things are gathered: the embedding,
- * attention's output, the feed-forward's activations, sub-layers' outputs and the logits.
+ * Each has a share of every matrix's output rows, and whole key/value heads. It computes its part of a
+ * product for all rows of a slice. Then the parts are gathered on every device, in stream order, so that a
+ * captured pass may hold its gathers too. No sum is ever split, so the bits are those of one device
+ * (kernels/process_group.h compares the other way). Five things are gathered: the embedding, attention's
+ * output, the feed-forward's activations, sub-layers' outputs and the logits.
  *
- * Only a device can show: that NCCL's launches go into graphs of several devices at once as its documentation
- * has it, what a gather costs, and how long a device that fails takes to say so. */
+ * Only real devices can show whether NCCL's launches go into graphs of several devices at once as documented,
+ * what a gather costs, and how long a failed device takes to report it. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@
 #include "kernels/process_group.h"
 
 enum { THREADS = 256 };
-/* Seconds. A pass takes some hundredths. Where nothing was heard for PATIENCE the exchange is given up, for
- * which devices have LEAVE; who has not come to its end then and END later is the one that failed. */
+/* Seconds. A pass takes some hundredths. If nothing finishes within PATIENCE, the exchange is given up, for
+ * which devices have LEAVE. A device that has not ended END later is the one that failed. */
 enum { PATIENCE = 5, LEAVE = 2, END = 1 };
 
 /* ---- shares ------------------------------------------------------------------------------- */
@@ -283,8 +283,8 @@ static void* abort_one(void* user) {
 	return NULL;
 }
 
-/* Gives the exchange up on each device, which ends what waits in it. That of a device that says nothing may
- * never return, so each is left to a thread. */
+/* Gives the exchange up on each device, which ends what waits in it. The call may never return for a device
+ * that does not answer, so each runs in a thread of its own. */
 static void abort_all(struct device_group* g) {
 	struct timespec until;
 	clock_gettime(CLOCK_REALTIME, &until);

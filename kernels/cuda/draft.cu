@@ -1,8 +1,8 @@
 /* The draft loop on the device: one graph with a conditional while node.
  *
- * Its body is a one-row pass with the mask read from device memory, and a step that decides as struct
- * draft_policy says, feeds the chosen token back and goes on or not. The host sends one small block, launches
- * one graph and reads the steps' results. */
+ * Its body is a one-row pass, which reads the mask from device memory, and a step that decides by struct
+ * draft_policy, feeds the chosen token back, and continues or ends the loop. The host sends one small block,
+ * launches one graph and reads the steps' results. */
 #include <assert.h>
 #include <string.h>
 

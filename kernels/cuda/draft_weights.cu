@@ -1,8 +1,8 @@
 /* Quantized draft weights on the device.
  *
- * Its place, and graphs of passes that take it as the slice says, are made at once; its bytes follow when it
- * is filled, in pieces, so that none delays what is decoded meanwhile. Where several devices share the model,
- * each has its rows of the draft weights, too. */
+ * Their memory, and graphs of passes that use them as the slice says, are made at once. Their bytes follow in
+ * pieces when they are filled, so that none delays decoding. Devices that share a model each have their rows
+ * of the draft weights, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ void draft_weights_state_close(struct cuda_backend* b) {
 	b->draft_weights = NULL;
 }
 
-/* Where a pass with the draft weights finds a matrix: in a place of its own, or, where it has no draft
- * weights, as stored. Items come in the order of the blocks' matrices. */
+/* Finds a matrix for a pass with draft weights: in its own place, or as stored if it has no draft weights.
+ * Items come in the order of the blocks' matrices. */
 static bool take_place(struct cuda_backend* b, int* item, const struct shared_matrix& quantized,
                        struct weights* weights, struct error* error) {
 	struct draft_weights_state* s = b->draft_weights;

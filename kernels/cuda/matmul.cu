@@ -1,5 +1,5 @@
-/* Products of weights with 1 to 64 rows of activations, on the tensor cores: which kernel (product.cuh) runs,
- * in how many parts, and what goes along with it. */
+/* Products of weights with 1 to 64 rows of activations on the tensor cores: chooses the kernel (product.cuh),
+ * the number of parts, and what runs with it. */
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/parts.h"
 #include "kernels/cuda/planes.cuh"
@@ -39,7 +39,7 @@ void launch_product(const struct cuda_backend* b, const struct product* p, const
 	});
 }
 
-/* Every block of the product would make the normed activations anew: beside weights of few bits, which are
+/* Every block of the product would normalise the activations again. Beside weights of few bits, which are
  * read in a quarter of the time, that costs more than a launch. */
 bool norm_goes_along(const struct cuda_backend* b, const struct product* p, int bucket) {
 	bool wide = true;

@@ -163,8 +163,8 @@ struct path {
 	int32_t row[MAX_ROWS];
 };
 
-/* Rows of the path move down over the others, in order. A block one head's keys or values in a block of the
- * model, a thread an element. */
+/* Moves rows of the path down over the others, in order. A block has one head's keys or values in one block
+ * of the model, and each thread has an element. */
 __global__ void compact_kernel(struct path path, int head_dim) {
 	const size_t head = (size_t)blockIdx.x * PAGE_SLOTS * head_dim;
 	for (int j = threadIdx.x; j < head_dim; j += blockDim.x)

@@ -26,8 +26,8 @@ __device__ __forceinline__ uint32_t less(uint32_t pair, unsigned short offset, _
 	return *reinterpret_cast<const uint32_t*>(&d);
 }
 
-/* Where a whole number u fits the low bits of a float's fraction, its bits are those of 1024 + u (0x6400) in
- * F16 and of 128 + u (0x4300) in BF16: an exact subtraction gives u less what else is to come off. */
+/* If a whole number u fits the low bits of a float's fraction, its bits are those of 1024 + u (0x6400) in F16
+ * and of 128 + u (0x4300) in BF16. One exact subtraction gives u less the offset. */
 template <class T> struct whole;
 template <> struct whole<__half> {
 	/* two of 0…63, less OFF */

@@ -1,6 +1,6 @@
-/* As much of NCCL as several GPUs need, found when they are opened: neither its headers nor its library are
- * needed to build. The declarations are those of NCCL's documented API (docs.nvidia.com/deeplearning/nccl),
- * which has kept them since 2.0. A test puts copies in one process in their place. */
+/* The part of NCCL that several GPUs need, loaded when they are opened. Neither its headers nor its library
+ * are needed to build. The declarations follow NCCL's documented API (docs.nvidia.com/deeplearning/nccl),
+ * which has kept them since 2.0. A test replaces them by copies within one process. */
 #ifndef SWIFTLET_KERNELS_CUDA_NCCL_H
 #define SWIFTLET_KERNELS_CUDA_NCCL_H
 
@@ -31,8 +31,8 @@ struct nccl_calls {
 	const char* (*get_error_string)(int status);
 };
 
-/* Finds the library that SWIFTLET_NCCL names, or libnccl.so.2 where libraries are found. False with the error
- * set: it is not there, or older than 2.18. It stays loaded. */
+/* Loads the library that SWIFTLET_NCCL names, or libnccl.so.2 from the usual places. False with the error set
+ * when it is missing or older than 2.18. It stays loaded. */
 bool nccl_find(struct nccl_calls*, struct error*);
 
 #ifdef __cplusplus

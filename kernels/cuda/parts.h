@@ -1,9 +1,8 @@
-/* In how many parts the columns of a product are given to blocks.
+/* How many parts the columns of a product are split into.
  *
- * A block takes 16 rows of a matrix, a tile. A multiprocessor runs several blocks at once, but one that got
- * three where others got two is the last to end: 320 tiles on 132 multiprocessors keep them 0.81 busy, 640
- * halves of tiles 0.97. In exchange the last block of a tile waits for a count and looks at the others' sums.
- */
+ * A block takes 16 rows of a matrix, a tile. A multiprocessor runs several blocks at once, and one that gets
+ * three while others get two ends last: 320 tiles keep 132 multiprocessors 0.81 busy, 640 halves of tiles
+ * 0.97. In exchange the last block of a tile waits for a count and reads the others' sums. */
 #ifndef SWIFTLET_KERNELS_CUDA_PARTS_H
 #define SWIFTLET_KERNELS_CUDA_PARTS_H
 

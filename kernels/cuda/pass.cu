@@ -1,8 +1,8 @@
-/* The pass on the device: what a slice's rows are, and the launches of a span of sub-layers.
+/* The pass on the device: it describes a slice's rows and launches a span of sub-layers.
  *
- * The common pass, all sub-layers of up to 64 rows and the head, is one captured graph a bucket of rows; a
- * mask is read by the kernels. Spans, taps and prefill chunks are launched one by one, and so is all that
- * several devices do together, unless they were asked to capture. */
+ * The common pass, all sub-layers for up to 64 rows and the head, is one captured graph for each bucket of
+ * rows. Kernels read the mask. Spans, taps and prefill chunks are launched one by one, as is everything of
+ * several devices unless they were asked to capture. */
 #include <assert.h>
 #include <string.h>
 
@@ -296,8 +296,8 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct p
 
 /* ---- taking results ----------------------------------------------------------------------- */
 
-/* A copy from or to the caller's memory waits for the stream, and would wait for ever where another device
- * failed: so several are waited for before. The first device is the current one then. */
+/* A copy from or to the caller's memory waits for the stream, and would wait forever after another device
+ * failed. So all devices are waited for first. Afterwards the first device is the current one. */
 static bool settle_results(struct cuda_backend* b, struct error* error) {
 	if (is_alone(b))
 		return true;
@@ -306,8 +306,8 @@ static bool settle_results(struct cuda_backend* b, struct error* error) {
 	return done;
 }
 
-/* Penalties look at the text, which is the host's, and what is allowed lies there: their rows' tokens are
- * chosen there, as on a CPU, from the device's logits. The stream is idle. */
+/* Penalties read the text, and grammars the allowed tokens, which both are on the host. So these rows' tokens
+ * are chosen there, as on a CPU, from the device's logits. The stream is idle. */
 static bool host_result(struct cuda_backend* b, int i, uint8_t want, struct result* out,
                         struct error* error) {
 	const struct device_row* row = &b->staging->row[i];
@@ -386,8 +386,8 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 
 /* ---- one slice ---------------------------------------------------------------------------- */
 
-/* Asks for n rows' states as they stand in work.x, to lie from row `at` of host_tap on; like the influence,
- * they are there once the stream is idle. */
+/* Requests n rows' states from work.x, to be stored from row `at` of host_tap on. Like the influence, they
+ * are there once the stream is idle. */
 static bool ask_states(struct cuda_backend* b, int at, int n, struct error* error) {
 	const size_t dim = (size_t)b->shape.dim;
 	cudaSetDevice(b->device);

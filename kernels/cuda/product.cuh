@@ -53,8 +53,8 @@ __device__ __forceinline__ void take_roots(float* inverse, const struct norm& no
 	__syncthreads();
 }
 
-/* The last block of a head's products turns it in every row, a warp a row, and stores keys and values. What
- * other blocks wrote is read past the first-level cache. buffer (WARPS, FUSED_HEAD) */
+/* The last block of a head's products rotates it in every row, a warp a row, and stores keys and values. It
+ * reads other blocks' results past the first-level cache. buffer (WARPS, FUSED_HEAD) */
 __device__ inline void finish_head(const struct head_rotation& t, int part, int head,
                                    const struct device_slice* s, float* buffer) {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, hd = t.head_dim;
@@ -79,9 +79,8 @@ __device__ inline void finish_head(const struct head_rotation& t, int part, int 
 	}
 }
 
-/* The matrix of a part that the slice asks for: as stored, or its quantized draft weights; of the head, which
- * is alone in its product, also the coarse one (screened_head.cu), behind that. That is known before the
- * launch, and does not change during it. */
+/* The matrix that the slice asks for: stored or quantized draft weights; for the head, which is alone in its
+ * product, also the coarse one (screened_head.cu), stored after that. It is fixed before the launch. */
 template <bool MIXED>
 __device__ __forceinline__ const struct matrix& chosen(const struct product& p, int part,
                                                        const struct device_slice* s, int sub_layer) {
@@ -104,8 +103,8 @@ constexpr int blocks_at_once(int tiles, bool mixed) {
 	return mixed ? (tiles <= 2 ? 2 : 1) : tiles == 1 ? 4 : tiles == 2 ? 3 : 2;
 }
 
-/* GATE: the product's end is PRODUCT_GATE. A kernel of its own, as the others need not keep a sum meanwhile.
- */
+/* GATE: the product ends with PRODUCT_GATE. It is a kernel of its own, because the others need not keep a
+ * second sum. */
 template <class T, int TILES, bool MIXED, bool NORM, bool GATE>
 __global__ void __launch_bounds__(WARPS * 32, blocks_at_once(TILES, MIXED))
     product_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer) {
@@ -175,8 +174,8 @@ struct split {
 	int parts;
 };
 
-/* A matrix alone, a block's warps being some of the eight. What other blocks wrote is read past the
- * first-level cache. */
+/* A single matrix; a block's warps are some of the eight. It reads other blocks' results past the first-level
+ * cache. */
 template <class T, int TILES, bool MIXED>
 __global__ void __launch_bounds__(WARPS * 32 / 2)
     split_kernel(struct product p, const void* x, const struct device_slice* slice, int sub_layer,

@@ -1,5 +1,5 @@
-/* Products of activations in BF16, by weights of any type: a file by itself, so that several are compiled at
- * once. */
+/* Products of activations in BF16 with weights of any type. It is a file of its own so that several can be
+ * compiled at once. */
 #include "kernels/cuda/product.cuh"
 
 template void launch_product_of<__nv_bfloat16, true>(const struct cuda_backend*, const struct product*,

@@ -1,14 +1,13 @@
-/* From logits to what a row is wanted for: token, best alternatives, probabilities, sum_exp.
+/* From logits to a row's results: token, best alternatives, probabilities, sum_exp.
  *
- * Segments of RESULT_SEGMENT ids first, each its maximum, sum and best; then one block a row joins them in
- * order. With a sampler the row's scores are made before: filters by counting in integers (so that the order
- * of additions cannot matter), then the same counter-based noise as on a CPU (kernels/noise.h). */
+ * First each segment of RESULT_SEGMENT ids gets its maximum, sum and best. Then one block a row joins them in
+ * order. With a sampler the row's scores are made before: filters count in integers, so that the order of
+ * additions cannot matter, and the noise is the counter-based one of the CPU (kernels/noise.h). */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/noise.h"
 
 enum { THREADS = 256, EACH = RESULT_SEGMENT / THREADS, LEVELS = 3, BINS = 2048 };
-/* A row's filters are one block's, which reads the whole row a dozen times: as many threads as there can be.
- */
+/* One block filters a row and reads the whole row a dozen times, so it has as many threads as possible. */
 enum { SAMPLE_THREADS = 1024, SAMPLE_WARPS = SAMPLE_THREADS / 32, OWN_BINS = BINS / SAMPLE_THREADS };
 
 /* ---- finishing the logits ----------------------------------------------------------------- */
@@ -28,8 +27,8 @@ __device__ __forceinline__ unsigned long long weigh(float processed, bool weight
 	return weighted ? (unsigned long long)(noise_exp(processed) * 1099511627776.0f) : 1ull;
 }
 
-/* Of the block's numbers, all of them and those of the threads before this one. Whole numbers: in any order.
- */
+/* The sum of the block's numbers, and that of the threads before this one. They are whole numbers, so any
+ * order is exact. */
 struct running {
 	unsigned long long before, all;
 };
@@ -52,8 +51,8 @@ __device__ struct running block_running(unsigned long long mine, unsigned long l
 	return out;
 }
 
-/* Adds the warp's numbers to its bins: lanes of the same bin, of which a few hold nearly all improbable
- * tokens, add up before one of them goes to memory. Numbers are below 2^42, in two parts. */
+/* Adds the warp's numbers to its bins. A few bins hold nearly all improbable tokens, so lanes with the same
+ * bin add up before one of them writes to memory. Numbers are below 2^42, in two parts. */
 __device__ __forceinline__ void add_to_bin(unsigned long long* bins, uint32_t bin,
                                            unsigned long long weight) {
 	const unsigned peers = __match_any_sync(0xffffffffu, bin);
@@ -75,8 +74,8 @@ struct finding {
 	uint32_t prefix, last;
 };
 
-/* The first bin by whose end the sum reaches the target, at most the last that holds anything; what lies
- * above it joins f->above. Every thread has OWN_BINS bins in a row. */
+/* The first bin at whose end the sum reaches the target, at most the last one with content. What lies above
+ * it is added to f->above. Every thread has OWN_BINS neighbouring bins. */
 __device__ uint32_t find_bin(struct finding* f, unsigned long long target) {
 	const uint32_t first = threadIdx.x * OWN_BINS;
 	unsigned long long mine = 0;

@@ -1,5 +1,5 @@
-/* What happens to rows between products: embedding, norms, rotation, the cache's new keys and values.
- * One block a row throughout, so a row's result never depends on its company. */
+/* The work on rows between products: embedding, norms, rotation, the cache's new keys and values. One block
+ * works on each row, so a row's result never depends on the others. */
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 

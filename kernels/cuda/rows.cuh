@@ -1,4 +1,4 @@
-/* What is done to one row, or one head of it, by kernels of its own and along with products. A row's sums are
+/* Work on one row, or one head of it, both for kernels of its own and within products. A row's sums are made
  * by ROW_THREADS threads, so that both ways give the same bits. */
 #ifndef SWIFTLET_KERNELS_CUDA_ROWS_H
 #define SWIFTLET_KERNELS_CUDA_ROWS_H

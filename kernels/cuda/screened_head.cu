@@ -139,8 +139,8 @@ bool screened_open(struct cuda_backend* b, struct error* error) {
 
 /* ---- which passes ------------------------------------------------------------------------- */
 
-/* The largest logit is all that is wanted of the row, and the others' order at most as a guess; the rows of a
- * draft loop are nobody's. */
+/* True when only the row's largest logit is wanted, and the others' order at most as a guess; and for rows of
+ * a draft loop. */
 static bool serves(const struct cuda_backend* b, int i, const struct device_row* row) {
 	const int may = row->want & WANT_ROUGH ? WANT_TOKEN | WANT_TOP | WANT_ROUGH : WANT_TOKEN;
 	return !row->want || row->want & WANT_GUESS ||

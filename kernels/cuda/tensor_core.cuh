@@ -1,6 +1,6 @@
-/* The instructions that C++ has no word for: the tensor core's product, loads that stay out of the
- * first-level cache or only begin, and waiting for the launch before. Alone in a file, so that a test can put
- * its own model of them here. */
+/* Instructions that C++ cannot express: the tensor core's product, loads that bypass the first-level cache or
+ * only begin, and waiting for the previous launch. They are in a file of their own, so that a test can
+ * replace them by a model. */
 #ifndef SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
 #define SWIFTLET_KERNELS_CUDA_TENSOR_CORE_H
 
@@ -44,8 +44,8 @@ __device__ __forceinline__ void fetch_ahead(const void* p) {
 	asm volatile("prefetch.global.L2 [%0];" : : "l"(p));
 }
 
-/* Programmatic dependent launch (PTX ISA, griddepcontrol): the next kernel may begin now; what the kernels
- * before wrote is there on return. A kernel that was not launched early has nothing to wait for. */
+/* Programmatic dependent launch (PTX ISA, griddepcontrol): lets the next kernel begin; on return the results
+ * of the kernels before are visible. A kernel that was not launched early waits for nothing. */
 __device__ __forceinline__ void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
 	asm volatile("griddepcontrol.launch_dependents;");

@@ -311,8 +311,8 @@ void matrices_of(const struct cuda_backend* b, const struct block_weights* w,
 	memcpy(matrix, all, sizeof all);
 }
 
-/* BF16 where all is stored so; and where the gate is a GELU, as Gemma's, whose activations were trained in
- * BF16 and pass the largest half, 65,504. */
+/* BF16 if all weights are stored so. Models with a GELU gate, such as Gemma, also need it: their activations
+ * were trained in BF16 and exceed the largest half, 65,504. */
 static bool takes_bf16(const struct cuda_backend* b) {
 	const struct weight_table* w = b->head.weights;
 	bool all = w->output.type == DTYPE_BF16;

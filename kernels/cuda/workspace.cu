@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/cuda.cuh"
 
-/* A launch that a graph holds, and its arguments, as the driver keeps them on the device: assumed, and put
- * beside what it comes to by SWIFTLET_CUDA_TELL=memory (capture.cu). */
+/* Memory that the driver is assumed to take on the device for a launch in a graph and its arguments.
+ * SWIFTLET_CUDA_TELL=memory (capture.cu) compares it with the real amount. */
 enum { NODE_BYTES = 16 << 10, NODES_A_BLOCK = 9, NODES_BESIDE = 10 };
 
 /* Counts rooms, or takes them. */

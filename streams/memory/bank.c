@@ -19,7 +19,7 @@ struct bank* bank_open(int capacity) {
 	b->next_id = 1;
 	uint64_t first = 0;
 	if (getrandom(&first, sizeof first, 0) != sizeof first)
-		first = (uint64_t)(uintptr_t)b; /* two processes' clusters may then meet: they share an entry */
+		first = (uint64_t)(uintptr_t)b; /* the clusters of two processes may meet here: they share an entry */
 	b->next_cluster = (int64_t)(first >> 2) + 1;
 	return b;
 }
@@ -28,7 +28,7 @@ void bank_close(struct bank* b) { free(b); }
 
 /* ---- signatures --------------------------------------------------------------------------- */
 
-/* Every input gives each output a random sign; 64 signs come from one number. */
+/* Every input adds to each output with a random sign. One number gives 64 signs. */
 static void project_state(float* out, const float* state, int dim) {
 	for (int i = 0; i < dim; i++)
 		for (int w = 0; w < BANK_SIGNATURE / 64; w++) {
@@ -66,12 +66,12 @@ void bank_signature_add(struct bank_signature* to, const struct bank_signature* 
 	to->prompts += from->prompts;
 }
 
-/* Cosine of two signatures after the bank's common mean is taken off; 0 when either is empty. */
+/* Cosine of two signatures after subtracting the bank's common mean; 0 when either is empty. */
 static double compare_signatures(const struct bank* b, const struct bank_signature* x,
                                  const struct bank_signature* y) {
 	if (!(x->prompts > 0) || !(y->prompts > 0))
 		return 0;
-	/* With few prompts seen the common mean is mostly these two themselves: it is taken off in part. */
+	/* With few prompts the common mean consists mostly of these two, so only a part of it is subtracted. */
 	const double common = b->common.prompts > 0 ? 1 / b->common.prompts : 0;
 	const double share = b->common.prompts / (b->common.prompts + 4);
 	double xy = 0, xx = 0, yy = 0;
@@ -91,7 +91,7 @@ static bool same_task(const struct bank_entry* e, const char* task) {
 	return task && *task && strncmp(e->task, task, BANK_TASK - 1) == 0;
 }
 
-/* True when a is the better entry of a's and b's cluster. */
+/* True when a is the better entry of the cluster that both share. */
 static bool better_known(const struct bank_entry* a, const struct bank_entry* b) {
 	if (a->converged != b->converged)
 		return a->converged;
@@ -100,7 +100,7 @@ static bool better_known(const struct bank_entry* a, const struct bank_entry* b)
 	return a->record.tokens > b->record.tokens;
 }
 
-/* The cluster's entries that are looked at: those without a label where both have one and they differ. */
+/* The cluster's entries that are compared: all but those with another label, when both have one. */
 static bool is_open_to(const struct bank_entry* e, bool labelled) { return !labelled || !e->task[0]; }
 
 static struct bank_entry* best_known(struct bank* b, int64_t cluster, bool labelled) {
@@ -113,7 +113,7 @@ static struct bank_entry* best_known(struct bank* b, int64_t cluster, bool label
 	return found;
 }
 
-/* All that is known of a cluster's prompts. */
+/* The sum of signatures of a cluster's prompts. */
 static struct bank_signature cluster_signature(const struct bank* b, int64_t cluster, bool labelled) {
 	struct bank_signature sum = {.prompts = 0};
 	for (int i = 0; i < b->n; i++)
@@ -161,7 +161,7 @@ static void record_add(struct bank_record* to, const struct bank_record* from) {
 		to->sum[i] += from->sum[i];
 }
 
-/* Under a label its cluster is one; without, 0 stands for any cluster. */
+/* A label has one cluster; without a label 0 stands for any cluster. */
 static struct bank_entry* find_entry(struct bank* b, const char* task, int64_t cluster,
                                      const struct mask* mask) {
 	for (int i = 0; i < b->n; i++) {
@@ -179,7 +179,7 @@ static void drop_entry(struct bank* b, int index) {
 		b->entry[index] = b->entry[b->n];
 }
 
-/* The cluster that a label has already, else the one given, else a new one. */
+/* The label's cluster if it has one, else the given one, else a new one. */
 static int64_t cluster_of(struct bank* b, const char* task, int64_t given) {
 	for (int i = 0; i < b->n && *task; i++)
 		if (strcmp(b->entry[i].task, task) == 0)
@@ -187,7 +187,7 @@ static int64_t cluster_of(struct bank* b, const char* task, int64_t given) {
 	return given > 0 ? given : b->next_cluster++;
 }
 
-/* The index of the least useful entry: of all (cluster 0), or of one cluster. */
+/* The index of the least useful entry, of all (cluster 0) or of one cluster. */
 static int least_useful(const struct bank* b, int64_t cluster) {
 	int least = -1;
 	for (int i = 0; i < b->n; i++)
@@ -197,8 +197,8 @@ static int least_useful(const struct bank* b, int64_t cluster) {
 	return least;
 }
 
-/* The one that makes room for another of this cluster: one cluster's many masks do not push out the others'.
- * NULL: there is room. */
+/* The entry that makes room for another of this cluster. A cluster with many masks evicts its own, and not
+ * other clusters'. NULL: there is room. */
 static const struct bank_entry* in_the_way(const struct bank* b, int64_t cluster) {
 	int n = 0;
 	for (int i = 0; i < b->n; i++)
@@ -222,7 +222,7 @@ static struct bank_entry* append_entry(struct bank* b, int64_t cluster) {
 }
 
 struct bank_entry* bank_entry(struct bank* b, const char* task, int64_t cluster, const struct mask* mask) {
-	char own[BANK_TASK]; /* the one given may be an entry's here, which moves when another makes room */
+	char own[BANK_TASK]; /* `given` may point to an entry here, which moves when another makes room */
 	snprintf(own, sizeof own, "%.*s", BANK_TASK - 1, task ? task : "");
 	task = own;
 	struct bank_entry* e = find_entry(b, task, cluster, mask);

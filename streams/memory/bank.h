@@ -14,17 +14,17 @@
 enum { BANK_CAPACITY = 64, BANK_PER_CLUSTER = 6, BANK_SIGNATURE = 256, BANK_TASK = 128 };
 
 struct bank_signature {
-	float value[BANK_SIGNATURE]; /* the sum over prompts; zero where nothing is known */
+	float value[BANK_SIGNATURE]; /* the sum over prompts; zero: unknown */
 	double prompts;              /* summed */
 };
 
 enum { BANK_SUMS = 11 };
-struct bank_record { /* sums: those of two processes can be added */
+struct bank_record { /* sums, so that those of two processes can be added */
 	union {
 		struct {
 			int64_t matches, rows;         /* matchness = matches / rows */
 			int64_t accepted, draft_steps; /* alpha = accepted / draft_steps */
-			int64_t trials; /* of the change test (streams/memory/drift.h), a success each accepted one */
+			int64_t trials; /* of the change test (streams/memory/drift.h); an accepted token is a success */
 			int64_t rounds, round_tokens; /* M = round_tokens / rounds */
 			int64_t tokens, instances;    /* served with this mask */
 			int64_t steps;                /* proposals scored while it was the best */
@@ -35,7 +35,7 @@ struct bank_record { /* sums: those of two processes can be added */
 };
 
 struct bank_entry {
-	int64_t id; /* the bank's own, never 0 and never used twice */
+	int64_t id; /* the bank's own number, never 0, never reused */
 	int64_t
 	    cluster; /* > 0; entries of one workload cluster share it: one label, or one cluster of signatures */
 	char task[BANK_TASK]; /* "" when none was given */
@@ -44,7 +44,7 @@ struct bank_entry {
 	struct bank_record record;
 	struct bank_record unsaved; /* the part of the record that is not stored yet */
 	struct bank_signature signature, unsaved_signature;
-	bool converged;    /* its search has ended: the mask holds until drift says otherwise */
+	bool converged;    /* its search has ended; the mask is kept until it drifts */
 	int64_t last_used; /* on the bank's count of instances */
 	int64_t touched;   /* order of uses; 0: not since it was restored */
 	bool changed;      /* since it was last stored */
@@ -54,41 +54,41 @@ struct bank {
 	int capacity, n;
 	struct bank_signature common;
 	int64_t clock, touches, next_id;
-	int64_t
-	    next_cluster; /* begins at a random number: those of two processes that share a store do not meet */
+	int64_t next_cluster; /* begins at a random number, so that two processes that share a store use different
+	                         ones */
 	int64_t evictions;
-	struct bank_entry entry[]; /* (capacity), of which n are used, in no order */
+	struct bank_entry entry[]; /* (capacity), of which the first n are used, in no order */
 };
 
 /* NULL on no memory. capacity in 1..BANK_CAPACITY. */
 struct bank* bank_open(int capacity);
 void bank_close(struct bank*);
 
-/* Projects a mean hidden state (dim) to a signature of one prompt. A state that is not finite, or NULL,
+/* Projects a mean hidden state (dim) to the signature of one prompt. A state that is not finite, or NULL,
  * gives an empty one. */
 void bank_signature(struct bank_signature*, const float* state, int dim);
 
 void bank_signature_add(struct bank_signature* to, const struct bank_signature* from);
 
-/* The entry learned on this workload cluster, or NULL; of several the converged one, else the last used. A
- * label on both sides decides alone; without one the signature must agree (BANK_AGREES) with all that is
- * known of the cluster's prompts, better than with any other's. */
+/* The entry learned on this workload cluster, or NULL: the converged one, else the last used. If both sides
+ * have a label, it decides alone. Otherwise the signature must agree (BANK_AGREES) with the cluster's
+ * prompts, and agree better than with any other's. */
 #define BANK_AGREES 0.5
 struct bank_entry* bank_find(struct bank*, const char* task, const struct bank_signature*);
-/* The entry of this task and mask (without a label: of this cluster, 0 any, -1 one that is new), made when
- * there is none (evicting the least useful when the bank is full, or that of the cluster when it has
- * BANK_PER_CLUSTER). Entries of one mask coincide when they share the label, or without one the cluster.
- * Never NULL. The pointer is good until the next call. */
+/* The entry of this task and mask (without a label: of this cluster; 0 any, -1 a new one). It is made if
+ * missing; then the least useful entry is evicted if the bank is full, or this cluster's if it has
+ * BANK_PER_CLUSTER. Entries of one mask are the same if they share the label, or without one the cluster.
+ * Never NULL. The pointer is valid until the next call. */
 struct bank_entry* bank_entry(struct bank*, const char* task, int64_t cluster, const struct mask*);
-/* The cluster of an entry of this task and mask (NULL: none is known), that of the label, or a new one. */
+/* The cluster of an entry of this task and mask (NULL: unknown), or the label's, or a new one. */
 int64_t bank_cluster(struct bank*, const char* task, const struct mask*);
-/* Adds to an entry's record and signature (signature may be NULL), and to what is unsaved. */
+/* Adds to an entry's record and signature (which may be NULL), and to the unsaved part. */
 void bank_add(struct bank*, struct bank_entry*, const struct bank_record*, const struct bank_signature*);
-/* Takes up an entry as stored; cluster 0 is not known. Where it is here already, its record is then what is
- * stored and what is unsaved here. False when it was not taken: the bank is full of more useful ones. */
+/* Adds an entry from the store; cluster 0: unknown. If it is here already, its record becomes the stored one
+ * plus what is unsaved here. False when the bank is full of more useful entries. */
 bool bank_restore(struct bank*, const struct bank_entry*);
 void bank_remove(struct bank*, int64_t id);
-/* One more instance has begun: ages what is not used. */
+/* Counts a new instance, which ages entries that are not used. */
 void bank_tick(struct bank*);
 
 #endif

@@ -3,14 +3,13 @@
 
 #include <math.h>
 
-/* The change looked for, as a ratio of odds; of the sum, in nats. */
+/* The change to detect, as a ratio of odds; the threshold of the sum, in nats. */
 static const double ODDS = 4, THRESHOLD = 7.5;
-/* Trials before the test starts; that the baseline remembers at most; of a block whose dispersion is
- * measured.
- */
+/* Trials before the test starts; the most that the baseline remembers; those of a block whose dispersion is
+ * measured. */
 enum { FIRST = 64, MEMORY = 1024, BLOCK = 32 };
 
-/* The baseline is learned anew. Counters stay. */
+/* Learns the baseline anew. Counters stay. */
 static void restart_baseline(struct drift* d) {
 	d->successes = d->trials = 0;
 	d->cusum = 0;
@@ -23,7 +22,7 @@ void drift_open(struct drift* d) {
 	restart_baseline(d);
 }
 
-/* So that the baseline follows slow changes. */
+/* Halves old trials, so that the baseline follows slow changes. */
 static void forget_old(struct drift* d) {
 	const double keep = fmin(1, MEMORY / d->trials);
 	d->successes *= keep;
@@ -39,7 +38,7 @@ void drift_expect(struct drift* d, double successes, double trials) {
 	forget_old(d);
 }
 
-/* Half a success and half a failure more than seen (Jeffreys), so that it is never 0 or 1. */
+/* Adds half a success and half a failure (Jeffreys), so that acceptance is never 0 or 1. */
 static double estimate_acceptance(const struct drift* d) { return (d->successes + 0.5) / (d->trials + 1); }
 
 static double shift_odds(double p, double ratio) { return p * ratio / (1 - p + p * ratio); }

@@ -12,8 +12,8 @@ const char* memory_event_name(enum memory_event event) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-/* A mask that an earlier process served long and that drafted well is rested on, though its search had some
- * way to go: the change test wakes it. */
+/* A mask that an earlier process served long and that drafted well is kept without further search, although
+ * its search had not ended. The change test starts it again. */
 static bool served_well(const struct bank_record* r) {
 	return r->tokens >= MEMORY_HOLD / 2 && memory_drafts_well(r);
 }
@@ -41,7 +41,7 @@ void memory_take_news(struct memory* m) {
 	store_each(m->store, m->model.fingerprint, refresh_entry, m, &ignored);
 }
 
-/* So that no two tenants' entries have one number. */
+/* Each memory begins at another number, so that no two tenants' entries share one. */
 enum { TENANT_ID_BITS = 40 }; /* bits */
 
 static struct memory* new_memory(struct error* e) {
@@ -119,7 +119,7 @@ void memory_close(struct memory* m) {
 	memory_flush(m, &e);
 	store_close(m->store);
 	for (int i = 0; i < SEARCHES; i++)
-		search_close(m->searches.aside[i].search);
+		search_close(m->searches.kept[i].search);
 	while (m->next) {
 		struct memory* const tenants = m->next;
 		m->next = tenants->next;
@@ -167,7 +167,7 @@ static bool flush_memory(struct memory* m, struct error* e) {
 	return good;
 }
 
-/* The memory, and of the common one the tenants' after it. */
+/* Closes the memory, and with the common one its tenants'. */
 static struct memory* next_of(const struct memory* all, struct memory* m) {
 	return all->common ? NULL : m->next;
 }

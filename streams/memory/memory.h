@@ -40,7 +40,7 @@ struct memory_counts {
 	int64_t trials; /* of the change test */
 	int entries;
 	int64_t evictions;
-	bool store_failed; /* the last write did not succeed; what it held is kept for the next */
+	bool store_failed; /* the last write failed; its data is kept for the next one */
 	char store_message[512];
 	struct store_state store; /* of one that others share */
 };
@@ -48,12 +48,12 @@ struct memory_counts {
 struct memory;
 struct memory_watch;
 
-/* NULL with the error set. path NULL: nothing is stored. The model must outlive the memory. */
+/* path NULL: nothing is stored. The model must outlive the memory. NULL with the error set. */
 struct memory* memory_open(const struct model*, const char* name, const char* path, struct error*);
-/* The memory of a tenant (> 0, once each), known to the store by `name`: hex digits, of which 16 count.
- * Closed with the common one. NULL with the error set. */
+/* The memory of a tenant (> 0, opened once each). The store knows it by `name`: hex digits, of which 16
+ * count. It is closed with the common memory. NULL with the error set. */
 struct memory* memory_for(struct memory* common, int tenant, const char* name, struct error*);
-/* The tenant's memory, where there is one; else the common one. */
+/* The tenant's memory if it has one, else the common one. */
 struct memory* memory_of(struct memory* common, int tenant);
 /* on_event may be NULL; it is called on the watches' thread. */
 void memory_on_event(struct memory*,
@@ -67,29 +67,29 @@ struct store* memory_store(struct memory*); /* NULL when there is none */
 struct memory_watch* memory_attach(struct memory*, swiftlet_session*, int session_number);
 void memory_detach(struct memory_watch*);
 
-/* The session's texts are another tenant's from now on: what it has learned stays behind. Between instances.
- */
+/* From now on the session's texts belong to another tenant. What it has learned stays with the old one. Call
+ * between instances. */
 void memory_move(struct memory_watch*, struct memory* to);
 void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */
 void memory_step(struct memory_watch*, const struct swiftlet_step*);
 void memory_end(struct memory_watch*);
-void memory_idle(struct memory_watch*); /* after a search while no request ran: what it found */
+void memory_idle(struct memory_watch*); /* after idle search: takes its results */
 
-/* Writes what is unsaved; of the common memory the tenants' too. False with the error set; nothing is lost by
- * a failure. */
+/* Writes what is unsaved, of tenants too if this is the common memory. False with the error set; a failure
+ * loses nothing. */
 bool memory_flush(struct memory*, struct error*);
 /* The common memory's counts include all tenants'. */
 void memory_counts(struct memory*, struct memory_counts*);
 
 /* ---- the bank from outside (any thread) --------------------------------------------------- */
 
-/* Visits the entries that a memory's tenant may know, with their tenant (0: everybody's): its own and the
- * common ones; through the common memory all. */
+/* Visits the entries that the memory's tenant may see, with their tenant (0: common): its own and the common
+ * ones, or all of them for the common memory. */
 void memory_each(struct memory*, void (*visit)(void* user, int tenant, const struct bank_entry*), void* user);
-/* Takes a mask as an entry for a task ("" none) with a record; stored at once where there is a store. */
+/* Adds a mask as an entry for a task ("": none) with a record. Stored at once if there is a store. */
 bool memory_put(struct memory*, const struct bank_entry*, int64_t* id, struct error*);
-/* 1 removed (from the store too), 0 not there, -1 with the error set. id: the bank's. Through the common
- * memory anyone's. */
+/* 1: removed, from the store too; 0: no such entry; -1 with the error set. id: the bank's. The common memory
+ * may remove any entry. */
 int memory_remove(struct memory*, int64_t id, struct error*);
 
 #endif

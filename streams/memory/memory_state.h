@@ -11,12 +11,12 @@
 
 /* ---- searches --------------------------------------------------------------------------- */
 
-/* The searches of the workload clusters that are not served now, of all sessions together, each with the
+/* The searches of workload clusters that are not served at present, of all sessions together, each with the
  * influence of its cluster.
  *
- * A session has one search, its present one. When it changes to another workload cluster its search is kept
- * here, and whichever session changes to that cluster next goes on with it; the one longest unused makes way
- * for another. A search has a thread and grows to some twenty megabytes: what all take is bounded by the
+ * A session has one search, its present one. When it changes to another workload cluster, its search is kept
+ * here, and the next session that changes to that cluster continues it. A full list drops the search that was
+ * unused the longest. A search has a thread and grows to some twenty megabytes, so their number is bounded by
  * sessions and these places, not by sessions times clusters. */
 enum { SEARCHES = 8 };
 
@@ -28,24 +28,24 @@ struct cluster_search {
 };
 
 struct searches {
-	struct cluster_search aside[SEARCHES];
+	struct cluster_search kept[SEARCHES];
 	int64_t uses;
 };
 
 /* ---- the memory --------------------------------------------------------------------------- */
 
-/* Whether a mask's acceptance is good enough to rest on it early. */
+/* True when a mask's acceptance is good enough to keep it early. */
 static inline bool memory_drafts_well(const struct bank_record* r) {
 	return r->trials > 0 && (double)r->accepted >= 0.93 * (double)r->trials;
 }
 
 struct memory {
-	pthread_mutex_t lock; /* of the bank, the searches, the counts and what is unsaved */
+	pthread_mutex_t lock; /* of the bank, the searches, the counts and the unsaved data */
 	struct store_model model;
 	int dim;
 	struct bank* bank;
 	struct memory*
-	    common;          /* NULL: this is it, whose are the store, the searches, the costs and the listener */
+	    common;          /* NULL: this is the common memory, which owns store, searches, costs and listener */
 	struct memory* next; /* another tenant's */
 	int tenant;
 	struct acceptance* acceptance; /* of its sessions that have changed to other tenants; NULL: none */
@@ -53,7 +53,7 @@ struct memory {
 	struct store* store;
 	struct memory_counts counts;
 	int unflushed;      /* instances since the last flush */
-	int64_t generation; /* the store's, when the bank last read it */
+	int64_t generation; /* the store's change number when the bank was last read */
 	char device[STORE_DEVICE];
 	int64_t cost_passes; /* whose costs are stored */
 	void (*on_event)(void*, int, enum memory_event, const char*);
@@ -64,7 +64,8 @@ struct memory {
 static inline struct memory* memory_common(struct memory* m) { return m->common ? m->common : m; }
 
 /* memory.c */
-/* Reads what other replicas have stored since. Call with the lock held, or before others see the memory. */
+/* Reads what other replicas have stored since. Call with the lock held, or before other threads see the
+ * memory. */
 void memory_take_news(struct memory*);
 
 #endif

@@ -1,5 +1,5 @@
-/* A session's texts one after another: which cluster each is, which mask and search it begins with, and what
- * it shows, carried to the store and back. */
+/* Follows a session's texts one after another: the workload cluster of each, the mask and search that it
+ * begins with, and what it adds to the store. */
 #include "streams/memory/memory_state.h"
 
 #include <math.h>
@@ -13,20 +13,20 @@ enum { FLUSH_INSTANCES = 4 };
 struct memory_watch {
 	struct memory* memory;
 	swiftlet_session* session;
-	struct search* search; /* NULL: no search, nothing to remember but what is drafted with */
+	struct search* search; /* NULL: no search; only figures are kept */
 	int number;
 	char task[BANK_TASK];
 	bool placed; /* the instance's cluster is known */
-	/* of the entry that is being served, or, until the instance is placed, that was served last: */
+	/* of the entry that is served, or, until the instance has a cluster, of the last one served: */
 	struct mask mask;
 	char entry_task[BANK_TASK];
 	int64_t entry_cluster; /* 0: there was none */
 	struct bank_signature signature;
-	struct bank_record record; /* of this instance, since it was placed or the entry was last updated */
+	struct bank_record record; /* of this instance, since it got its cluster or the entry was last updated */
 	struct drift drift;
 	int64_t round_seen;                 /* session_last_round's count */
 	int steps_seen;                     /* search_steps */
-	int64_t search_cluster;             /* of the session's search; 0: before its first move */
+	int64_t search_cluster;             /* the search's step when the session last took its mask; 0: never */
 	struct influence unsaved_influence; /* of this cluster, for the store */
 	int64_t unsaved_cluster;
 	char unsaved_task[BANK_TASK];
@@ -36,13 +36,13 @@ struct memory_watch {
 
 static struct cluster_search* find_search(struct searches* s, int64_t cluster) {
 	for (int i = 0; i < SEARCHES; i++)
-		if (s->aside[i].cluster == cluster)
-			return &s->aside[i];
+		if (s->kept[i].cluster == cluster)
+			return &s->kept[i];
 	return NULL;
 }
 
-/* Puts a search aside, where it is of a cluster. Two sessions may have searched for one cluster at the same
- * time: who took more steps is kept. */
+/* Keeps a search that belongs to a cluster. If two sessions have searched for one cluster at the same time,
+ * the search with more steps is kept. */
 static void keep_search(struct searches* s, const struct cluster_search* last) {
 	struct cluster_search* at = last->cluster ? find_search(s, last->cluster) : NULL;
 	if (last->cluster == 0 || (at && search_steps(at->search) > search_steps(last->search))) {
@@ -50,10 +50,10 @@ static void keep_search(struct searches* s, const struct cluster_search* last) {
 		return;
 	}
 	if (!at) {
-		at = &s->aside[0]; /* a free place was never used */
+		at = &s->kept[0]; /* a free place was never used */
 		for (int i = 1; i < SEARCHES; i++)
-			if (s->aside[i].used < at->used)
-				at = &s->aside[i];
+			if (s->kept[i].used < at->used)
+				at = &s->kept[i];
 	}
 	search_close(at->search);
 	*at = *last;
@@ -86,40 +86,38 @@ static void inherit_from(struct memory_watch* w, struct memory* m, int64_t clust
 		session_add_influence(w->session, &influence);
 }
 
-/* Goes on with the search of this cluster. True when it is a new one, which begins with what earlier runs
- * measured on texts of this label, or of this cluster; or of that cluster of the common memory, where it is
- * not 0.
- */
+/* Continues the search of this cluster. True when it is a new one. It begins with the influence that earlier
+ * runs measured on texts of this label or cluster, or, if not 0, of that cluster of the common memory. */
 static bool carry_search(struct memory_watch* w, int64_t cluster, int64_t common_cluster) {
 	struct searches* s = &memory_common(w->memory)->searches;
-	struct cluster_search* const aside = find_search(s, cluster);
+	struct cluster_search* const kept = find_search(s, cluster);
 	struct cluster_search last = {.cluster = w->search_cluster}, next = {.cluster = 0};
 	struct error ignored;
 	if (!w->search || last.cluster == cluster)
 		return false;
-	if (aside || last.cluster != 0) { /* the first cluster takes the session's own search */
-		if (aside) {
-			next = *aside;
-			*aside = (struct cluster_search){.cluster = 0};
+	if (kept || last.cluster != 0) { /* the first cluster takes the session's own search */
+		if (kept) {
+			next = *kept;
+			*kept = (struct cluster_search){.cluster = 0};
 		} else if (!(next.search = session_new_search(w->session, &ignored))) {
 			return false;
 		}
-		/* the session's influence and this one's change places; so the last cluster's belongs to `last` */
+		/* swaps the session's influence and this one, so that the last cluster's goes to `last` */
 		last.influence = next.influence;
 		last.search = session_swap_search(w->session, next.search, &last.influence);
 		keep_search(s, &last);
 	}
 	w->search_cluster = cluster;
 	take_up_search(w);
-	if (!aside) {
+	if (!kept) {
 		inherit_from(w, w->memory, cluster);
 		inherit_from(w, memory_common(w->memory), common_cluster);
 	}
-	return !aside;
+	return !kept;
 }
 
-/* A new search for the cluster at hand, which knows nothing but the text at hand. The old one's mask stays in
- * the bank. */
+/* Begins a new search for the present cluster, which knows only the present text. The old search's mask stays
+ * in the bank. */
 static void carry_anew(struct memory_watch* w) {
 	struct influence nothing = {.rows = 0};
 	struct error ignored;
@@ -130,7 +128,7 @@ static void carry_anew(struct memory_watch* w) {
 	take_up_search(w);
 }
 
-/* The influence that the text has shown waits for the store, with its cluster. */
+/* Queues the influence of the text for the store, with its cluster. */
 static void carry_influence(struct memory_watch* w) {
 	const struct influence* text = session_text_influence(w->session);
 	struct error ignored;
@@ -143,8 +141,7 @@ static void carry_influence(struct memory_watch* w) {
 	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
 }
 
-/* The search, and what it knows, is put aside with its cluster; the session has another that knows nothing.
- */
+/* Keeps the search with its cluster, and gives the session a new one without data. */
 static void carry_away(struct memory_watch* w) {
 	struct error ignored;
 	carry_store(w, &ignored);
@@ -186,7 +183,7 @@ static bool save_costs(struct memory_watch* w, struct error* e) {
 	                                          &session_engine(w->session)->cost, &m->cost_passes, e);
 }
 
-/* Stores all that an instance has left. The counts report a failure until a later call succeeds. */
+/* Stores everything that an instance has left. The counts report a failure until a later call succeeds. */
 static void store_all(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	struct error e = {""};
@@ -209,7 +206,7 @@ void memory_detach(struct memory_watch* w) {
 	free(w);
 }
 
-static void set_chances_aside(struct memory_watch* w) {
+static void keep_estimates(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	if (!m->acceptance)
 		m->acceptance = malloc(sizeof *m->acceptance);
@@ -220,7 +217,7 @@ static void set_chances_aside(struct memory_watch* w) {
 void memory_move(struct memory_watch* w, struct memory* to) {
 	if (w->memory == to)
 		return;
-	set_chances_aside(w);
+	keep_estimates(w);
 	carry_away(w);
 	w->memory = to;
 	w->placed = false;
@@ -232,7 +229,7 @@ void memory_move(struct memory_watch* w, struct memory* to) {
 
 /* ---- entries ------------------------------------------------------------------------------ */
 
-/* Call with the lock held: the listener calls nothing of the memory. */
+/* Call with the lock held, so the listener must not call the memory. */
 static void emit_event(struct memory_watch* w, enum memory_event event, int64_t* counter) {
 	++*counter;
 	const struct memory* common = memory_common(w->memory);
@@ -240,12 +237,12 @@ static void emit_event(struct memory_watch* w, enum memory_event event, int64_t*
 		common->on_event(common->on_user, w->number, event, w->task);
 }
 
-/* The entry that serves the instance, which is placed. */
+/* The entry that serves the instance, once it has a cluster. */
 static struct bank_entry* current_entry(struct memory_watch* w) {
 	return bank_entry(w->memory->bank, w->entry_task, w->entry_cluster, &w->mask);
 }
 
-/* From now on this entry is served. What it is known to reach is the change test's baseline, so that it can
+/* Serves this entry from now on. The change test takes its known acceptance as the baseline, so that it can
  * start at once. */
 static void serve_entry(struct memory_watch* w, const struct bank_entry* e) {
 	w->mask = e->mask;
@@ -254,8 +251,8 @@ static void serve_entry(struct memory_watch* w, const struct bank_entry* e) {
 	drift_expect(&w->drift, (double)e->record.accepted, (double)e->record.trials);
 }
 
-/* A cluster that was served before goes on: with what its search drafts with now, or, where the search is new
- * or another session has converged on the stored mask. */
+/* Continues a cluster that was served before, with its search's present mask. If the search is new, or if
+ * another session has converged on the stored mask, it continues with that mask. */
 static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t common_cluster) {
 	const bool fresh = carry_search(w, e->cluster, common_cluster);
 	const struct mask now = session_mask(w->session, NULL);
@@ -269,7 +266,7 @@ static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t c
 	}
 	const bool same = mask_equal(&now, &e->mask);
 	const bool goes_on = same && w->entry_cluster == e->cluster && mask_equal(&w->mask, &now);
-	if (!goes_on) /* else the change test runs on across instances */
+	if (!goes_on) /* else the change test runs on from instance to instance */
 		serve_entry(w, e);
 	if (!same) {
 		session_set_mask(w->session, &e->mask);
@@ -279,7 +276,7 @@ static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t c
 		search_settle(w->search);
 }
 
-/* The first instance of its cluster: a search of its own, which begins with what the prompt shows. */
+/* Begins a new cluster: a search of its own, which starts from the prompt's influence. */
 static void begin_cluster(struct memory_watch* w) {
 	const int64_t cluster = bank_cluster(w->memory->bank, w->task, NULL);
 	carry_search(w, cluster, 0);
@@ -290,8 +287,8 @@ static void begin_cluster(struct memory_watch* w) {
 	emit_event(w, MEMORY_NEW_CLUSTER, &w->memory->counts.new_clusters);
 }
 
-/* A cluster that the tenant's texts have not shown yet and the common memory knows: an entry of the tenant's
- * own, with a record of its own. NULL: there is none. */
+/* Copies an entry of the common memory for a cluster that is new to the tenant. The copy has a record of its
+ * own. NULL: the common memory does not know the cluster. */
 static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s,
                                       int64_t* cluster) {
 	struct memory* const common = w->memory->common;
@@ -345,7 +342,7 @@ void memory_begin(struct memory_watch* w, const char* task) {
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Adds what the instance has gathered to its entry; signature: NULL until it ends. */
+/* Adds the instance's figures to its entry; signature: NULL until it ends. */
 static struct bank_entry* record_instance(struct memory_watch* w, const struct bank_signature* signature) {
 	struct bank_entry* e = current_entry(w);
 	bank_add(w->memory->bank, e, &w->record, signature);
@@ -353,7 +350,7 @@ static struct bank_entry* record_instance(struct memory_watch* w, const struct b
 	return e;
 }
 
-/* Acceptance has drifted: the search starts anew, from the influence that the present text shows. */
+/* Handles drift: the search starts anew, from the influence that the present text shows. */
 static void restart_search(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
@@ -381,7 +378,7 @@ static void watch_rounds(struct memory_watch* w) {
 		restart_search(w);
 }
 
-/* The search has found a better mask: it becomes this cluster's entry. */
+/* Stores a better mask of the search as this cluster's entry. */
 static void take_better_mask(struct memory_watch* w, const struct mask* now) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
@@ -393,7 +390,7 @@ static void take_better_mask(struct memory_watch* w, const struct mask* now) {
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* A search that has ended, or a mask that has held long enough, lets the entry rest. */
+/* Marks the entry as converged when its search has ended, or when its mask has held long enough. */
 static void settle_if_held(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	const bool ended = search_state(w->search) != SEARCH_RUNNING;

@@ -1,4 +1,4 @@
-/* The names, the thread that writes, and what is read. The folder itself is the index. */
+/* The file names, the thread that writes, and reading. The folder itself is the index. */
 #include "streams/memory/prompt_cache.h"
 
 #include <dirent.h>
@@ -20,15 +20,16 @@
 enum {
 	NAME = 64,
 	QUEUED_BYTES = 64 << 20,
-	/* Others wait while a request's pages are read: no longer than this, beyond some that are worth it. */
+	/* Other requests wait while pages are read. So reading takes no longer than this, beyond a few pages that
+	 * are always worth it. */
 	READ_BYTES = 16 << 20,
 	READ_TIME = 100000000 /* nanoseconds */
 };
 
-/* A file, in the machine's byte order: what another machine wrote has another program's name. */
+/* A file, in the machine's byte order. Another byte order gives another program hash, and so another name. */
 struct page_file {
 	char magic[8];
-	uint64_t bytes, check; /* of the keys and values behind the header; over all that follows */
+	uint64_t bytes, check; /* of the keys and values after the header; hash over all that follows */
 	char name[NAME];
 	int32_t token[PAGE_SLOTS];
 	unsigned char content[];
@@ -48,7 +49,7 @@ struct prompt_cache {
 	int64_t limit;
 	char program[65], model[65];
 	const char (*tenant)[PROMPT_CACHE_NAME]; /* the caller's */
-	struct page_file* read;                  /* a file that is looked at, of read_size bytes at most */
+	struct page_file* read;                  /* a file that is looked at, of at most read_size bytes */
 	size_t read_size;
 	pthread_t thread;
 	bool started, failed; /* failed: the thread's */
@@ -99,14 +100,14 @@ void prompt_cache_tenant(const char* key, char name[PROMPT_CACHE_NAME]) {
 	name_both(name, purpose, sizeof purpose - 1, key, strlen(key));
 }
 
-/* From the name of the page before to that of the one with these tokens. */
+/* The name of a page, from the name of the page before it and its tokens. */
 static void name_next(char name[NAME + 1], const int32_t* token) {
 	name_both(name, name, NAME, token, PAGE_SLOTS * sizeof *token);
 }
 
 static bool is_name(const char* text) { return strspn(text, "0123456789abcdef") == NAME && !text[NAME]; }
 
-/* Against damage, not malice: the folder is its user's alone. */
+/* Guards against damage, not against malice: only the folder's user can write to it. */
 static uint64_t checksum(const unsigned char* bytes, size_t size) {
 	uint64_t h = 0x9e3779b97f4a7c15u ^ size;
 	for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
@@ -134,7 +135,7 @@ static bool file_is_good(const struct page_file* f, size_t size, size_t page_byt
 
 struct kept_file {
 	char name[NAME + 1];
-	int64_t bytes, used; /* nanoseconds of the clock: the file's time of change */
+	int64_t bytes, used; /* the file's time of change, in nanoseconds */
 };
 
 static int by_use(const void* a, const void* b) {
@@ -144,8 +145,8 @@ static int by_use(const void* a, const void* b) {
 
 static int is_page(const struct dirent* d) { return is_name(d->d_name); }
 
-/* Counts what is there; above the size the longest unused go, with some room for what comes. What an end
- * without warning left half written is removed by the next write in its place. */
+/* Counts the files. Above the size limit it removes those unused the longest, and some more to have room. A
+ * half-written file of a killed process is replaced by the next write to it. */
 static bool keep_to_size(struct prompt_cache* p, struct error* e) {
 	struct dirent** found;
 	const int n = scandir(p->path, &found, is_page, NULL);
@@ -184,7 +185,7 @@ static int64_t clock_now(void) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A prefix counts as used later than what follows: without it the rest is useless. */
+/* A prefix counts as used later than the pages after it, which are useless without it. */
 static void touch_file(const struct prompt_cache* p, const char* name, int64_t used) {
 	const struct timespec t = {.tv_sec = (time_t)(used / 1000000000), .tv_nsec = (long)(used % 1000000000)};
 	utimensat(p->folder, name, (const struct timespec[2]){t, t}, 0);
@@ -206,20 +207,20 @@ static bool write_all(int to, const void* from, size_t size) {
 }
 
 static bool write_file(const struct prompt_cache* p, const struct waiting_page* w) {
-	static const char aside[] = "page.new";
-	const int to = openat(p->folder, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	static const char fresh[] = "page.new";
+	const int to = openat(p->folder, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (to < 0)
 		return false;
 	w->file->check = check_of(w->file);
 	bool good = write_all(to, w->file, w->size) && fsync(to) == 0;
 	good &= close(to) == 0;
-	good = good && renameat(p->folder, aside, p->folder, w->name) == 0;
+	good = good && renameat(p->folder, fresh, p->folder, w->name) == 0;
 	if (!good)
-		unlinkat(p->folder, aside, 0);
+		unlinkat(p->folder, fresh, 0);
 	return good;
 }
 
-/* A problem is logged once each time that it begins. */
+/* Logs a problem once each time that it begins. */
 static void note_written(struct prompt_cache* p, const struct waiting_page* w, const char* problem) {
 	struct error ignored;
 	pthread_mutex_lock(&p->lock);
@@ -239,7 +240,7 @@ static void note_written(struct prompt_cache* p, const struct waiting_page* w, c
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Nobody else takes out of the queue: the first one stays while it is written. */
+/* Only this thread removes from the queue, so the first job stays there while it is written. */
 static void* write_what_waits(void* user) {
 	struct prompt_cache* p = user;
 	for (;;) {
@@ -276,7 +277,7 @@ static struct waiting_page* copy_page(const struct cache* cache, int page, const
 	return w;
 }
 
-/* A file is there, or waits to be written; or there is no room for it. */
+/* True when the page has a file or waits to be written, or when the queue is full. */
 static bool is_taken(struct prompt_cache* p, const char* name, bool* room) {
 	pthread_mutex_lock(&p->lock);
 	const struct waiting_page* w = p->first;
@@ -357,7 +358,7 @@ void prompt_cache_bring(struct prompt_cache* p, struct cache* cache, int tenant,
 	const int64_t now = clock_now();
 	if (cache->pending > 0)
 		cache->backend->discard(cache);
-	/* what is found in memory has no need of files; the last row has to be computed */
+	/* pages in memory need no files; the last row has to be computed anyway */
 	const int held = cache->backend->adopt(cache, token, n - 1) / PAGE_SLOTS;
 	name_start(p, cache, tenant, name);
 	int64_t found = 0;

@@ -23,17 +23,18 @@ struct prompt_cache_counts {
 
 /* A name for an API key that stays the same over restarts and does not reveal it: its SHA-256, in hex. */
 void prompt_cache_tenant(const char* key, char name[PROMPT_CACHE_NAME]);
-/* folder: made where it is missing, for its user alone; bytes: of all files at most; model: its fingerprint;
- * tenant: what names each from one start to the next, which outlives the cache. NULL with the error set. */
+/* folder: made if missing, for its user alone; bytes: the limit of all files together; model: its
+ * fingerprint; tenant: a name of each that stays the same over restarts, and must outlive the cache. NULL
+ * with the error set. */
 struct prompt_cache* prompt_cache_open(const char* folder, int64_t bytes, const char* model,
                                        const char (*tenant)[PROMPT_CACHE_NAME], struct error*);
 /* Writes what waits. NULL is allowed. */
 void prompt_cache_close(struct prompt_cache*);
-/* Makes the cache, whose backend saves and restores pages, hold a prefix of these tokens, as far as the
- * cache, other caches or files have it. Nothing may be pending. tenant: an index of prompt_cache_open's. */
+/* Fills the KV cache with a prefix of these tokens, as far as it, other caches or files hold it. The backend
+ * has to save and restore pages. Nothing may be pending. tenant: an index of prompt_cache_open's. */
 void prompt_cache_bring(struct prompt_cache*, struct cache*, int tenant, const int32_t* token, int n);
-/* Takes a copy of the cache's leading pages that no file has, to be written; token (n): what the cache holds.
- */
+/* Copies the KV cache's leading pages that have no file, and queues them to be written; token (n): the
+ * cache's tokens. */
 void prompt_cache_keep(struct prompt_cache*, struct cache*, int tenant, const int32_t* token, int n);
 /* From any thread. */
 void prompt_cache_count(struct prompt_cache*, struct prompt_cache_counts*);

@@ -1,4 +1,4 @@
-/* Costs and influence as the store's rows. */
+/* Stores costs and influence as rows of figures. */
 #include "streams/memory/statistics.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ struct cost_figure {
 	int* seen;
 };
 
-/* "rows-N", N a knot's place, and after them the prices of other passes. */
+/* "rows-N", with N the knot's index, and after them the costs of other passes. */
 enum { COSTS = COST_KNOTS + 4 };
 
 static struct cost_figure figure_of(struct cost_model* c, int i, char what[STORE_WHAT]) {
@@ -102,7 +102,7 @@ static void take_influence(void* user, const struct store_figure* stored) {
 	t->found++;
 }
 
-/* Whether all is there; *damaged: not all is, or not as it can be. */
+/* True when all rows are there; *damaged: some are missing, or have impossible values. */
 static bool load_influence(struct store* s, const struct store_model* model, struct store_place at,
                            struct influence* out, bool* damaged, struct error* e) {
 	struct influence_reading t = {out, model->blocks, 0, 0};

@@ -8,17 +8,17 @@
 #include "optimizer/influence.h"
 #include "streams/memory/store.h"
 
-/* Backend, threads and processor: what costs depend on beside the model. */
+/* What costs depend on beside the model: backend, threads and processor. */
 void statistics_device(char device[STORE_DEVICE], const struct engine*);
 
-/* Fills costs that were not measured here. What cannot be read is left out. */
+/* Fills in costs that were not measured here. Rows that cannot be read are left out. */
 void statistics_load_costs(struct store*, const struct store_model*, const char* device, struct cost_model*);
-/* Adds the estimates that were measured since `passes` (of the cost model; set to now) to the store. */
+/* Adds estimates measured since `passes` (of the cost model; updated) to the store. */
 bool statistics_save_costs(struct store*, const struct store_model*, const char* device,
                            const struct cost_model*, int64_t* passes, struct error*);
 
-/* On texts of this label, or of this cluster without one. False when there is none (the message is then
- * empty), or on an error. */
+/* Influence on texts of this label, or without one of this cluster. False when there is none (then the
+ * message is empty), or on an error. */
 bool statistics_load_influence(struct store*, const struct store_model*, const char* task, int64_t cluster,
                                struct influence*, struct error*);
 bool statistics_save_influence(struct store*, const struct store_model*, const char* task, int64_t cluster,

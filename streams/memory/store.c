@@ -1,6 +1,6 @@
 /* Opens the database that a path names, and turns each call into a job. A job runs on the local store, and on
- * the remote one where there is one. Figures are sums of measurements, so that those of two processes add up.
- */
+ * the remote one if there is one. Figures are sums of measurements, so that those of two processes can be
+ * added. */
 #include "streams/memory/store.h"
 
 #include <math.h>
@@ -50,8 +50,8 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 void store_log_upgrade(const struct store* s, int64_t version, int figures_since) {
 	if (version > 0 && version < figures_since)
 		fprintf(stderr,
-		        "swiftlet: %s had schema version %lld: its masks are kept, its other measurements "
-		        "are not read and will be measured anew\n",
+		        "swiftlet: %s had schema version %lld: its masks are kept, its other measurements are "
+		        "dropped and made again\n",
 		        s->path, (long long)version);
 }
 
@@ -131,8 +131,8 @@ static bool run_figures(struct store* s, const struct store_job* job, int64_t mo
 	return good;
 }
 
-/* The model's row, made when there is none, and locked until the transaction ends: those of one model do not
- * cross. */
+/* Finds or makes the model's row, and locks it until the transaction ends, so that writes of one model do not
+ * overlap. */
 static bool run_for_model(struct store* s, const struct store_job* job, struct error* e) {
 	const int64_t row =
 	    sql_number(s,
@@ -162,7 +162,7 @@ static bool run_or_queue(struct store* s, const struct store_job* job, struct er
 	const bool put = !s->outbox || outbox_put(s->outbox, job, e);
 	const bool good = put && run_job(s, job, e);
 	pthread_mutex_unlock(&s->lock);
-	return good || (put && s->outbox); /* the write will reach the database, which is what counts */
+	return good || (put && s->outbox); /* the write will reach the database, so it counts as done */
 }
 
 bool store_add(struct store* s, const struct store_model* model, const struct bank_entry* entry, int n,
@@ -217,7 +217,7 @@ static bool see_figure(void* user, const struct sql_value* column, struct error*
 	(void)e;
 	sql_copy_text(&column[0], f.what, sizeof f.what);
 	if (f.total >= 0 && f.samples > 0 && isfinite(f.total) && isfinite(f.samples))
-		v->visit(v->user, &f); /* one damaged row is not worth the others */
+		v->visit(v->user, &f); /* skips one damaged row; the others are still read */
 	return true;
 }
 

@@ -28,89 +28,89 @@
 enum { STORE_SCHEMA = 9, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
 
 enum store_mode {
-	STORE_READ,  /* the file must exist; nothing is written */
+	STORE_READ,  /* the file must exist; it is not written to */
 	STORE_WRITE, /* made when missing, with its folders */
 	STORE_EDIT,  /* written, but must exist */
-	STORE_SERVE  /* as STORE_WRITE, and no call waits for a database elsewhere */
+	STORE_SERVE  /* as STORE_WRITE, but no call waits for a remote database */
 };
 
 struct store;
-/* path: a file, or "postgresql://…". With STORE_SERVE a database that cannot be reached is waited for
- * meanwhile; closing waits a few seconds for what is not stored yet. */
+/* path: a file, or "postgresql://…". With STORE_SERVE the call does not wait for a database that cannot be
+ * reached; closing waits a few seconds for writes that are not stored yet. */
 struct store* store_open(const char* path, enum store_mode, struct error*);
 void store_close(struct store*);
 const char* store_path(const struct store*); /* for people: without a password */
-/* How long a call waits for another process; 5,000 ms unless set. */
+/* How long a call waits for another process; 5,000 ms by default. */
 void store_set_patience(struct store*, int milliseconds);
-/* $XDG_STATE_HOME/swiftlet/masks.db, else ~/.local/state/swiftlet/masks.db. False without a home. */
+/* $XDG_STATE_HOME/swiftlet/masks.db, else ~/.local/state/swiftlet/masks.db. False without a home folder. */
 bool store_default_path(char* path, size_t size, struct error*);
 
-struct store_state {    /* all zero where calls are durable when they return */
+struct store_state {    /* all zero when calls are durable as soon as they return */
 	bool shared;        /* others write there too */
 	bool away;          /* the database cannot be used now; `message` gives the reason */
 	int waiting;        /* writes that have not reached it */
 	int64_t stored;     /* writes that have reached it */
-	int64_t generation; /* grows whenever others' writes have come in */
+	int64_t generation; /* grows whenever writes of other processes have arrived */
 	char message[256];
 };
 void store_state(struct store*, struct store_state*);
 
 struct store_model {
 	char
-	    fingerprint[96]; /* 64 hex digits; what belongs to one tenant of requests, those, a point and its name
-	                      */
+	    fingerprint[96]; /* 64 hex digits; for rows of one tenant they are followed by a point and its name */
 	char name[STORE_NAME];
 	int blocks;
 };
 
 struct store_mask {
-	int64_t id; /* the row's; what `swiftlet masks show` takes */
+	int64_t id; /* the row's id, which `swiftlet masks show` takes */
 	struct store_model model;
-	struct bank_entry entry; /* task, kind, mask, skip_ratio, record, signature, converged; the rest zero */
-	int64_t updated;         /* seconds since 1970 */
+	struct bank_entry
+	    entry; /* task, kind, mask, skip_ratio, record, signature, converged; the other fields are zero */
+	int64_t updated; /* seconds since 1970 */
 };
 
-/* Adds each entry's `unsaved` (and its unsaved signature) to the row of this model, task and mask, which is
- * made when there is none; converged and skip_ratio are set. All n or none; durable when it returns true. id:
- * the last one's row, or NULL. */
+/* Adds each entry's `unsaved` (and unsaved signature) to the row of this model, task and mask, which is made
+ * if missing; sets converged and skip_ratio. Writes all n or none; durable when it returns true. id: the last
+ * entry's row, or NULL. */
 bool store_add(struct store*, const struct store_model*, const struct bank_entry*, int n, int64_t* id,
                struct error*);
-/* Sets a mask's record to what is given (an import): entry->record, not unsaved. */
+/* Sets a mask's record to the given one (an import): entry->record, not unsaved. */
 bool store_put(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
                struct error*);
-/* Visits the masks of a model (fingerprint NULL: of all), most tokens served first. The visitor calls
- * nothing of the store, and returns false to stop. False on an error alone. */
+/* Visits the masks of a model (fingerprint NULL: of all models), those that served most tokens first. The
+ * visitor must not call the store; it returns false to stop. False only on an error. */
 bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user, const struct store_mask*),
                 void* user, struct error*);
 /* 1 found, 0 not there, -1 error. */
 int store_get(struct store*, int64_t id, struct store_mask* out, struct error*);
 /* 1 deleted, 0 not there, -1 error. */
 int store_delete(struct store*, int64_t id, struct error*);
-/* Deletes the row of this model, task, kind and mask, where there is one. */
+/* Deletes the row of this model, task, kind and mask, if there is one. */
 bool store_forget(struct store*, const struct store_model*, const struct bank_entry*, struct error*);
 
-/* Keeps a model's `capacity` masks that served most, and `per_cluster` of one task or kind. */
+/* Keeps the `capacity` masks of a model that served most, and `per_cluster` of each task or kind. */
 bool store_trim(struct store*, const char* fingerprint, int capacity, int per_cluster, struct error*);
 
-/* A sum of what was measured: `samples` of it came to `total`. statistics.h lists them. */
+/* A sum of measurements: `samples` of them came to `total`. statistics.h lists the figures. */
 struct store_figure {
 	char what[STORE_WHAT];
 	double total, samples;
 };
-/* The place of a measurement: a device, "" where it matters little; texts of this label, or of this kind
- * without one (""), 0 where that matters little. */
+/* What a measurement belongs to: a device ("" if it does not matter), and texts of this label, or without one
+ * ("") of this kind; 0 if that does not matter. */
 struct store_place {
 	const char *device, *task;
 	int64_t cluster;
 };
-/* Adds to what is stored; anew: in place of that, which is damaged. */
+/* Adds to the stored figures; anew: replaces them, because they are damaged. */
 bool store_add_figures(struct store*, const struct store_model*, struct store_place, bool anew,
                        const struct store_figure*, int n, struct error*);
 bool store_each_figure(struct store*, const struct store_model*, struct store_place,
                        void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
 
-/* The mask as the store writes it; false when a block lies at or beyond MAX_BLOCKS, or the text is
- * anything else. STORE_MASK_TEXT bytes always suffice. */
+/* The mask as the store writes it; false when a block is MAX_BLOCKS or larger, or when the text is malformed.
+ * STORE_MASK_TEXT bytes always suffice. */
 enum { STORE_MASK_TEXT = MAX_BLOCKS * 16 + 64 };
 void store_mask_text(const struct mask*, char text[STORE_MASK_TEXT]);
 bool store_mask_parse(const char* text, struct mask*);

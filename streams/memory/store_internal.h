@@ -1,6 +1,6 @@
-/* Shared by the store's files: a small layer over SQLite and PostgreSQL, and jobs. A call of store.h
- * becomes a job; a job is run on a store by run_job, at once or, where an outbox is between, once here and
- * once there. */
+/* Shared by the store's files: a small layer over SQLite and PostgreSQL, and jobs. Each call of store.h
+ * becomes a job. run_job runs it on a store: once, or with an outbox once on the copy and once on the
+ * database. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_INTERNAL_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_INTERNAL_H
 
@@ -14,20 +14,19 @@ struct outbox;
 
 struct store {
 	const struct sql_driver* driver;
-	pthread_mutex_t lock; /* one transaction at a time: several threads may share a store */
+	pthread_mutex_t lock; /* one transaction at a time, because threads may share a store */
 	struct sqlite3* sqlite;
 	struct postgres* postgres;
 	char* path;            /* for messages: without a password */
-	struct outbox* outbox; /* NULL: this is the store; else a copy in memory of one that others share, */
+	struct outbox* outbox; /* NULL: this is the store itself; else this is a copy in memory of a shared one */
 	struct store* remote;  /* which is this one */
 };
 
 /* ---- statements --------------------------------------------------------------------------- */
 
-/* A statement is SQL that both databases understand, with parameters ?1, ?2, …; `doing` names the
- * operation in a message. Functions that return bool return false with the error set. */
-struct sql_value { /* of a parameter, or of a column: its number and real are each other's, where it has one
-	                */
+/* A statement is SQL that both databases understand, with parameters ?1, ?2, …; messages call the operation
+ * `doing`. Functions that return bool return false with the error set. */
+struct sql_value { /* of a parameter or a column; a number has both fields set */
 	enum { SQL_INT, SQL_REAL, SQL_TEXT, SQL_BLOB } kind;
 	int64_t number;
 	double real;
@@ -36,14 +35,14 @@ struct sql_value { /* of a parameter, or of a column: its number and real are ea
 };
 enum { SQL_MOST = 32 /* parameters, and columns, of a statement */ };
 
-/* Called for each row; the values live until it returns. False ends the statement. */
+/* Called for each row. The values are valid until it returns. False ends the statement. */
 typedef bool sql_visit(void* user, const struct sql_value* column, struct error*);
 
 struct sql_driver {
 	void (*close)(struct store*);
 	void (*set_patience)(struct store*, int milliseconds);
 	bool (*execute)(struct store*, const char* sql, const char* doing, struct error*); /* no parameters */
-	/* A transaction that writes; end rolls back when what came before had failed (`good` false). */
+	/* A transaction that writes. end rolls back if an earlier step failed (`good` false). */
 	bool (*begin)(struct store*, const char* doing, struct error*);
 	bool (*end)(struct store*, bool good, const char* doing, struct error*);
 	/* visit may be NULL. False also when visit returned false. */
@@ -63,11 +62,11 @@ static inline struct sql_value sql_of_text(const char* v) {
 static inline struct sql_value sql_of_blob(const void* v, size_t size) {
 	return (struct sql_value){.kind = SQL_BLOB, .data = v, .size = size};
 }
-/* Parameters from ?1 on, and how many they are. */
+/* Parameters from ?1 on, and their number. */
 #define sql_with(...)                                                                                        \
 	(const struct sql_value[]){__VA_ARGS__},                                                                 \
 	    (int)(sizeof((const struct sql_value[]){__VA_ARGS__}) / sizeof(struct sql_value))
-/* All of a statement that gives no rows; with the parameters. */
+/* Runs a statement that returns no rows; with parameters. */
 #define sql_run(store, sql, doing, error, ...)                                                               \
 	(store)->driver->run(store, sql, doing, sql_with(__VA_ARGS__), NULL, NULL, error)
 /* The first column of the last row as a number; -1 with the error set. */
@@ -79,9 +78,7 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 #define RECORD_COLUMNS                                                                                       \
 	"matches, rows, accepted, draft_steps, trials, rounds, round_tokens, tokens, instances, steps, held"
 
-/* The tables, where they are not there yet: both databases read this. `own` is the type of a row's own
- * number.
- */
+/* Creates missing tables, in SQL that both databases read. `own` is the type of a row's own number. */
 #define STORE_TABLES(own)                                                                                    \
 	"CREATE TABLE IF NOT EXISTS model(id " own ", fingerprint TEXT NOT NULL UNIQUE, name TEXT NOT NULL,"     \
 	" blocks BIGINT NOT NULL);"                                                                              \
@@ -96,13 +93,13 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
 	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
-/* Tables of earlier schemas beside the masks, which are not read any more. */
+/* Tables of earlier schemas, apart from the masks, which are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
 	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text;"
-/* Refuses a schema that is newer than this program's or older than `oldest`. */
+/* Refuses a schema that is newer than this program's, or older than `oldest`. */
 bool store_check_schema(const struct store*, int64_t version, int oldest, struct error*);
-/* Logs that only the masks were kept of a schema before `figures_since`. */
+/* Logs that only the masks of a schema before `figures_since` were kept. */
 void store_log_upgrade(const struct store*, int64_t version, int figures_since);
 
 /* ---- jobs --------------------------------------------------------------------------------- */
@@ -115,22 +112,22 @@ struct store_job {
 	struct store_model model;
 	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, kind, mask) */
 	const struct store_figure* figure; /* (n) */
-	bool anew;                         /* MASKS, FIGURES: in place of what is stored, not added to it */
+	bool anew;                         /* MASKS, FIGURES: replaces what is stored instead of adding to it */
 	int n, capacity, per_cluster;
 	char task[BANK_TASK];
 	int64_t cluster;
 	char device[STORE_DEVICE];
-	int64_t* id; /* of MASKS: the last one's row; may be NULL */
+	int64_t* id; /* of MASKS: the last one's row id; may be NULL */
 };
 
 /* With the store's lock held; a transaction. */
 bool run_job(struct store*, const struct store_job*, struct error*);
-/* store_masks.c: parts of it; model: the row's number. */
+/* store_masks.c: parts of a job; model: the row's number. */
 bool run_masks(struct store*, const struct store_job*, int64_t model, struct error*);
 bool run_delete(struct store*, const struct store_job*, struct error*);
 bool run_trim(struct store*, const struct store_job*, struct error*);
 
-/* A store without a driver: freed by store_close. NULL with the error set. */
+/* Allocates a store without a driver; store_close frees it. NULL with the error set. */
 struct store* store_new(const char* path, struct error*);
 struct store* sqlite_open(const char* path, enum store_mode, struct error*); /* ":memory:" too */
 

@@ -60,7 +60,7 @@ static const char* read_lists(const char* at, uint64_t* set) {
 	return at ? read_blocks(at, set, 1) : NULL;
 }
 
-/* Per cents that levels leave out, by depth and kind. NULL: they are none. */
+/* Per cents that levels leave out, by depth and kind. NULL: not such a list. */
 static const char* read_levels(const char* at, struct levels* levels) {
 	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++) {
 		int percent = 0, digits = 0;
@@ -94,7 +94,7 @@ bool store_mask_parse(const char* text, struct mask* m) {
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* From this column and the next. False: there is none, or of another size. */
+/* Reads a signature from this column and the next. False: there is none, or it has another size. */
 static bool read_signature(const struct sql_value* column, struct bank_signature* out) {
 	if (column[0].kind != SQL_BLOB || !column[0].data || column[0].size != sizeof out->value)
 		return false;
@@ -111,7 +111,7 @@ static bool add_to_sum(void* user, const struct sql_value* column, struct error*
 	return true;
 }
 
-/* The signature on file plus what is new of it. */
+/* Adds the new part of a signature to the stored one. */
 static bool add_signature(struct store* s, int64_t row, const struct bank_signature* more, struct error* e) {
 	const char* doing = "storing a signature";
 	struct bank_signature sum = *more;
@@ -121,8 +121,8 @@ static bool add_signature(struct store* s, int64_t row, const struct bank_signat
 	               sql_of_int(row), sql_of_blob(sum.value, sizeof sum.value), sql_of_real(sum.prompts));
 }
 
-/* Without a label and a cluster, the cluster is that of a row with this mask, else a new one. ?20: 1
- * adds to the sums on file, 0 sets them. */
+/* Without a label and a cluster, the cluster is that of a row with this mask, else a new one. ?20: 1 adds to
+ * the stored sums, 0 replaces them. */
 static const char write_sql[] =
     "INSERT INTO mask(model, task, skipped, skip_ratio, settled, " RECORD_COLUMNS ", created, updated, kind)"
     " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17,"
@@ -189,7 +189,7 @@ struct mask_visit {
 	bool stopped;
 };
 
-/* Checks a row like any other input: a mask with a block that the model lacks is damaged. */
+/* Checks a row like any other input. A mask with a block that the model lacks is damaged. */
 static bool see_mask(void* user, const struct sql_value* column, struct error* e) {
 	struct mask_visit* v = user;
 	struct store_mask* m = v->mask;
@@ -256,7 +256,7 @@ bool run_delete(struct store* s, const struct store_job* job, struct error* e) {
 	    sql_of_int(*job->entry->task ? 0 : job->entry->cluster), sql_of_text(text));
 }
 
-/* A converged mask outranks all others: it is what its workload cluster is served with. */
+/* A converged mask comes first, because its workload cluster is served with it. */
 bool run_trim(struct store* s, const struct store_job* job, struct error* e) {
 	return sql_run(
 	    s,

@@ -1,4 +1,4 @@
-/* The thread, its queue, and the filling of the copy in memory. */
+/* The outbox: its thread, its queue, and how the copy in memory is filled. */
 #include "streams/memory/store_outbox.h"
 
 #include <stdio.h>
@@ -26,8 +26,8 @@ struct outbox {
 	bool running;
 	int wake; /* an eventfd */
 	/* the thread's: */
-	bool stale;     /* others have written since `local` was filled */
-	int64_t filled; /* when it was; of many replicas' writes not each is worth a reading */
+	bool stale;     /* other processes have written since `local` was filled */
+	int64_t filled; /* time of the last filling; with many replicas not each write is worth one */
 
 	pthread_mutex_t lock; /* of all below; taken after local's */
 	struct waiting_write queue[JOBS];
@@ -93,7 +93,7 @@ static void note_state(struct outbox* o, bool away, const char* message) {
 		        waiting);
 }
 
-/* Sends the queue's first write to the database. False: try again later. */
+/* Sends the queue's first write to the database. False: to be tried again later. */
 static bool send_first(struct outbox* o) {
 	struct error e = {""};
 	pthread_mutex_lock(&o->lock);
@@ -163,7 +163,7 @@ static bool copy_store(struct store* to, struct store* from, const char* doing, 
 	return to->driver->end(to, good, doing, e);
 }
 
-/* Replaces `local` by what was read, unless something was written there meanwhile. */
+/* Replaces `local` by the copy that was read, unless something was written to it meanwhile. */
 static bool swap_local(struct outbox* o, struct store* fresh, int64_t put) {
 	struct store* local = o->local;
 	pthread_mutex_lock(&local->lock);
@@ -180,7 +180,7 @@ static bool swap_local(struct outbox* o, struct store* fresh, int64_t put) {
 	return good;
 }
 
-/* Fills the copy in memory from the database. False: to be tried again. */
+/* Fills the copy in memory from the database. False: to be tried again later. */
 static bool fill_local(struct outbox* o) {
 	struct error e = {""};
 	const char* doing = "reading what others have learned";
@@ -216,7 +216,7 @@ static struct outbox_status read_status(struct outbox* o) {
 	return is;
 }
 
-/* Does what is to be done. False: something failed, and is tried again after a pause. */
+/* Does one piece of pending work. False: it failed, and is tried again after a pause. */
 static bool work_queue(struct outbox* o) {
 	struct error e = {""};
 	const bool fresh = !o->remote->postgres->connection;
@@ -231,7 +231,7 @@ static bool work_queue(struct outbox* o) {
 	return !o->stale || read_status(o).stopping || milliseconds_now() < o->filled + BETWEEN || fill_local(o);
 }
 
-/* Until the next trial, or until there is little time left for trials. */
+/* Waits until the next try, or less when little time is left. */
 static void wait_before_retry(struct outbox* o, int milliseconds) {
 	const bool stopping = read_status(o).stopping;
 	for (int64_t until = milliseconds_now() + milliseconds;
@@ -259,7 +259,7 @@ static void* run_thread(void* user) {
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
-/* Names the writer; its writes are numbered as they are sent. */
+/* Names the writer, whose writes are numbered as they are sent. */
 static void name_writer(struct postgres* p) {
 	unsigned char random[16] = {0};
 	(void)!getrandom(random, sizeof random, 0);

@@ -1,5 +1,5 @@
-/* The connection: made, lost, waited for; messages for PostgreSQL's failures; and the driver of the store's
- * statements, whose values go as text, but for blobs, as results come. */
+/* The PostgreSQL driver: it connects, reconnects and words failures. Values and results travel as text,
+ * except blobs. */
 #include "streams/memory/store_postgres.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ static void drop_connection(struct postgres* p) {
 	p->connection = NULL;
 }
 
-/* libpq's messages have several lines; the first has the reason. */
+/* libpq's messages have several lines. The first has the reason. */
 static int first_line(const char* words) { return (int)strcspn(words, "\n"); }
 
 static bool report_away(struct store* s, const char* why, struct error* e) {
@@ -93,7 +93,7 @@ static bool receive_result(struct store* s, PGresult** last, const char* doing, 
 	}
 }
 
-/* The last result of the statements, which the caller clears; NULL with the error set. */
+/* The statement's last result, which the caller clears; NULL with the error set. */
 static PGresult* send_query(struct store* s, const char* sql, const struct postgres_values* v,
                             const char* doing, struct error* e) {
 	PGconn* c = s->postgres->connection;
@@ -154,11 +154,11 @@ static bool establish_connection(struct store* s, struct error* e) {
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
-/* All lies in a schema of its own, "swiftlet", of whatever database the address names. Figures have had their
- * table since this version, masks theirs since the first. */
+/* All tables are in a schema of their own, "swiftlet", in the database that the address names. Figures have
+ * had their table since this version, masks since the first. */
 enum { FIGURES_SINCE = 7 };
 
-/* The version; 0 where there is none of our tables, -1 with the error set. */
+/* The version; 0 if the database has none of our tables, -1 with the error set. */
 static int64_t read_version(struct store* s, const char* doing, struct error* e) {
 	enum { NO_TABLES, OURS, OTHERS };
 	const int64_t whose = sql_number(
@@ -175,8 +175,8 @@ static int64_t read_version(struct store* s, const char* doing, struct error* e)
 	return -1;
 }
 
-/* Makes the tables, or takes over the masks of an earlier version: one process at a time; the others find it
- * done. */
+/* Makes the tables, or takes over the masks of an earlier version. One process does it at a time; the others
+ * find it done. */
 static bool set_up(struct store* s, struct error* e) {
 	static const char tables[] =
 	    "CREATE SCHEMA IF NOT EXISTS swiftlet; CREATE TABLE IF NOT EXISTS version(number BIGINT NOT NULL);"
@@ -199,9 +199,9 @@ static bool set_up(struct store* s, struct error* e) {
 	return true;
 }
 
-/* Brings the schema up to date, or reports why the database is unfit. */
+/* Brings the schema up to date, or reports why the database cannot be used. */
 static bool check_schema(struct store* s, struct error* e) {
-	s->postgres->in_transaction = true; /* reading the version must not connect anew */
+	s->postgres->in_transaction = true; /* reading the version must not reconnect */
 	const int64_t version = read_version(s, "reading its version", e);
 	s->postgres->in_transaction = false;
 	const enum store_mode mode = s->postgres->mode;
@@ -276,7 +276,7 @@ static bool execute_sql(struct store* s, const char* sql, const char* doing, str
 
 /* ---- transactions ------------------------------------------------------------------------- */
 
-/* Notes a stamped write with what it writes. False: it is there already, or the statement failed. */
+/* Records a stamped write together with its data. False: it is there already, or the statement failed. */
 static bool note_stamp(struct store* s, const char* doing, struct error* e) {
 	struct postgres* p = s->postgres;
 	char sql[320];
@@ -393,7 +393,7 @@ static const struct sql_driver postgres_driver = {.close = close_connection,
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* One of a list of hosts at a time: a socket's folder, or this machine. */
+/* The next of a list of hosts: a socket's folder, or this machine. */
 static bool is_here(const char* hosts) {
 	char host[256];
 	for (const char* at = hosts; *at; at += *at == ',') {
@@ -416,20 +416,20 @@ static const char* find_option(const PQconninfoOption* o, const char* name) {
 	return o->keyword && o->val ? o->val : "";
 }
 
-/* What the address says, else the environment, which libpq reads too. */
+/* The address's value, else the environment's, which libpq reads too. */
 static const char* find_either(const PQconninfoOption* o, const char* name, const char* variable) {
 	const char* const said = find_option(o, name);
 	const char* const around = getenv(variable);
 	return *said || !around ? said : around;
 }
 
-/* Off this machine the connection is TLS's: libpq would take one that is not, where the server has no other.
- * NULL where the address decides; false with the error set where it allows a connection without TLS. */
+/* Requires TLS for a database on another machine: libpq would fall back to plain text if the server has no
+ * TLS. NULL when the address decides; false with the error set when it allows a connection without TLS. */
 static bool choose_tls(const PQconninfoOption* option, const char** tls, struct error* e) {
 	const char* const host = find_either(option, "host", "PGHOST");
 	const char* const address = find_either(option, "hostaddr", "PGHOSTADDR");
 	const char* const mode = find_either(option, "sslmode", "PGSSLMODE");
-	/* a service is a name for hosts and addresses that are read later */
+	/* a service names hosts and addresses that libpq reads later */
 	const bool here = is_here(*address ? address : host) && !*find_either(option, "service", "PGSERVICE"),
 	           strict = strcmp(mode, "require") == 0 || strncmp(mode, "verify-", 7) == 0;
 	*tls = here || strict ? NULL : "require";
@@ -438,7 +438,7 @@ static bool choose_tls(const PQconninfoOption* option, const char** tls, struct 
 	                    "verify-ca or verify-full");
 }
 
-/* The address as people may see it: where and which, neither who nor the password. */
+/* The address for messages: host and database, without user and password. */
 static struct store* new_store(const PQconninfoOption* option, struct error* e) {
 	const char *host = find_option(option, "host"), *port = find_option(option, "port");
 	char label[1024];

@@ -1,4 +1,4 @@
-/* Stands in where the program was built without libpq: asking for PostgreSQL is an error. */
+/* Replaces the PostgreSQL driver in a build without libpq. Asking for PostgreSQL is an error. */
 #include "streams/memory/store_postgres.h"
 
 struct store* postgres_prepare(const char* path, enum store_mode mode, struct error* e) {
@@ -8,7 +8,7 @@ struct store* postgres_prepare(const char* path, enum store_mode mode, struct er
 	return NULL;
 }
 
-/* So there never is a store that the others are called with. */
+/* No such store is ever made, so these are never called with one. */
 bool postgres_connect(struct store* s, struct error* e) {
 	(void)s, (void)e;
 	return false;

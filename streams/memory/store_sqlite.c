@@ -1,5 +1,5 @@
-/* The store in an SQLite file: the check of its application, its schema and migrations, messages for SQLite's
- * failures, and the driver of its statements. */
+/* The SQLite driver: it checks the file's application, creates and migrates the schema, words failures and
+ * runs statements. */
 #include <errno.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { APPLICATION_ID = 0x73776674 /* "swft" */, PATIENCE = 5000 };
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-/* Why the file cannot be opened. What SQLite tried last and how that failed tells less. */
+/* Why the file cannot be opened. SQLite's own message says less: only what it tried last. */
 static const char* cannot_open(const char* path) {
 	const int was = errno;
 	char folder[4096];
@@ -145,7 +145,7 @@ static const struct sql_driver sqlite_driver = {.close = close_file,
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
-/* Masks have had their columns since the first, figures theirs since the second of these versions. */
+/* Masks have had their columns since the first of these versions, figures since the second. */
 enum { MASKS_SINCE = 3, FIGURES_SINCE = 8 };
 
 static int64_t pragma(struct store* s, const char* sql, const char* doing, struct error* e) {
@@ -160,7 +160,7 @@ static bool set_up(struct store* s, struct error* e) {
 	         STORE_SCHEMA);
 	if (!begin_transaction(s, doing, e))
 		return false;
-	/* read again under the lock: another process may have been first */
+	/* read again under the lock, because another process may have been first */
 	const int64_t version = pragma(s, "PRAGMA user_version", doing, e);
 	const bool good =
 	    version >= 0 && store_check_schema(s, version, MASKS_SINCE, e) &&
@@ -221,7 +221,7 @@ static bool prepare_file(struct store* s, enum store_mode mode, struct error* e)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* Makes the folders above path, with permissions for the user alone. */
+/* Makes the folders above path, readable by this user alone. */
 static bool make_folders(const char* path, struct error* e) {
 	char* folder = strdup(path);
 	if (!folder)

@@ -1,4 +1,4 @@
-/* Thoughts first, then calls: what is no thought goes on to the reader of calls. */
+/* Reads reasoning first, then passes the rest to the reader of calls. */
 #include "streams/service/answer_reader.h"
 
 #include <ctype.h>
@@ -38,7 +38,7 @@ static void emit_content(struct answer_reader* r, size_t n) {
 	text_drop(&r->held, n);
 }
 
-/* n bytes of a thought: white space at their end is held, and dropped where the thought is over. */
+/* Adds n bytes of reasoning. White space at their end is held, and dropped when the reasoning ends. */
 static void emit_reasoning(struct answer_reader* r, size_t n, bool over) {
 	const struct span more = {r->held.data, span_trimmed((struct span){r->held.data, n})};
 	const size_t blank = r->thought ? 0 : span_spaces(more);
@@ -49,7 +49,7 @@ static void emit_reasoning(struct answer_reader* r, size_t n, bool over) {
 	text_drop(&r->held, over ? n : more.size);
 }
 
-/* The thought ends at a mark, or at byte n of what is held. */
+/* Ends the reasoning at a mark, or at byte n of the held text. */
 static void note_end(struct answer_reader* r, size_t n) {
 	r->thought_until = r->close_at != SIZE_MAX ? r->close_at : r->taken - (r->held.size - n);
 	r->close_at = SIZE_MAX;
@@ -57,7 +57,7 @@ static void note_end(struct answer_reader* r, size_t n) {
 
 /* ---- <think> --------------------------------------------------------------------------------- */
 
-/* Each decides what it can of what is held; true: another state goes on with the rest. */
+/* Each decides as much of the held text as it can; true: another state continues with the rest. */
 static bool decide_before(struct answer_reader* r) {
 	const size_t blank = span_spaces(held_text(r)), left = r->held.size - blank, n = sizeof think_open - 1;
 	if (left < n && memcmp(r->held.data + blank, think_open, left) == 0)
@@ -106,7 +106,7 @@ static bool decide_thinking(struct answer_reader* r) {
 
 /* ---- channels -------------------------------------------------------------------------------- */
 
-/* A header is whole: <|channel|>NAME [to=functions.TOOL] [<|constrain|>json]. */
+/* Reads a whole header: <|channel|>NAME [to=functions.TOOL] [<|constrain|>json]. */
 static void enter_channel(struct answer_reader* r, size_t size) {
 	const struct span header = {r->held.data, size};
 	const size_t at = span_find(header, channel), to = span_find(header, addressee);
@@ -117,7 +117,7 @@ static void enter_channel(struct answer_reader* r, size_t size) {
 		n++;
 	r->calling = n > 0 && r->tools.tools;
 	r->state = thought && n == 0 ? READING_THOUGHT : READING_ANSWER;
-	if (r->calling) { /* in a syntax that the reader of calls knows */
+	if (r->calling) { /* in a syntax that the reader of calls understands */
 		tool_reader_add(&r->tools, "<function=", strlen("<function="));
 		tool_reader_add(&r->tools, name.data, n);
 		tool_reader_add(&r->tools, ">", 1);
@@ -132,13 +132,13 @@ static void leave_channel(struct answer_reader* r) {
 	r->state = READING_HEADER;
 }
 
-/* Whether a text may begin a header: with a mark, or with whom it is for. */
+/* True when the text may begin a header: with a mark, or with a recipient. */
 static bool may_be_header(struct span s) {
 	const size_t n = strlen(addressee) < s.size ? strlen(addressee) : s.size;
 	return s.size == 0 || *s.data == '<' || memcmp(s.data, addressee, n) == 0;
 }
 
-/* A text that begins with no mark has no channels. */
+/* A text that does not begin with a mark has no channels. */
 static bool decide_header(struct answer_reader* r) {
 	const size_t end = span_find(held_text(r), message), blank = span_spaces(held_text(r));
 	if (r->state == READING_BEFORE && !may_be_header(span_after(held_text(r), blank))) {

@@ -1,12 +1,12 @@
-/* An answer's text in its three parts: the reasoning, the content and the calls (tool_calls.h).
+/* Splits an answer's text into reasoning, content and calls (tool_calls.h).
  *
- *   <think>…</think>answer                              Qwen3, DeepSeek R1 and those after them; the prompt
- * may have ended with the opener
- *   <|channel|>analysis<|message|>…<|end|>              gpt-oss: analysis is thought, final and commentary is
- *   <|start|>assistant<|channel|>final<|message|>…      said, commentary to=functions.NAME calls
+ *    <think>…</think>answer                          Qwen3, DeepSeek R1 and later ones; the prompt may have
+ *                                                    ended with the opener
+ *    <|channel|>analysis<|message|>…<|end|>          gpt-oss: analysis is reasoning, final and commentary
+ *    <|start|>assistant<|channel|>final<|message|>…  are content, commentary to=functions.NAME calls
  *
- * The text comes piece by piece; nothing is lost: what turns out to be no thought is content. White space
- * around a thought is left out. */
+ * The text comes piece by piece, and none of it is lost: text that turns out to be no reasoning is content.
+ * White space around reasoning is left out. */
 #ifndef SWIFTLET_STREAMS_SERVICE_ANSWER_READER_H
 #define SWIFTLET_STREAMS_SERVICE_ANSWER_READER_H
 
@@ -17,8 +17,8 @@ enum reading_state { READING_BEFORE, READING_HEADER, READING_THOUGHT, READING_AF
 enum { ANSWER_MARKS = 32 };
 
 struct answer_reader {
-	struct text reasoning, content; /* to be taken, and cleared, by whoever wants them */
-	struct tool_reader tools;       /* its content goes to ours; without `tools` it is not asked */
+	struct text reasoning, content; /* output, which the caller takes and clears */
+	struct tool_reader tools;       /* its content is added to ours; not used without `tools` */
 	bool failed;
 
 	enum reasoning_style style;
@@ -27,8 +27,8 @@ struct answer_reader {
 	bool calling;     /* the channel at hand is a call */
 	bool thought;     /* something but white space */
 	size_t taken;     /* bytes of text that came */
-	size_t close_at;  /* where the last mark that may end a thought stood; SIZE_MAX: none did */
-	/* Bytes of text up to the end of the thought; 0: there was none, SIZE_MAX: it did not end. */
+	size_t close_at;  /* where the last mark that may end reasoning stood; SIZE_MAX: there was none */
+	/* Bytes of text up to the end of the reasoning; 0: there was none, SIZE_MAX: it has not ended. */
 	size_t thought_until;
 	struct {
 		size_t at;
@@ -37,16 +37,16 @@ struct answer_reader {
 	int n_marks;
 };
 
-/* How the models that this template was written for think. */
+/* How models with this template write their reasoning. */
 enum reasoning_style reasoning_style_of(const char* chat_template);
-/* Whether a prompt leaves a thought open; `end` is its last characters. */
+/* True when a prompt leaves reasoning open; `end` is the prompt's last characters. */
 bool reasoning_begun(enum reasoning_style, const char* end, size_t size);
 
-/* begun: the text goes on with a thought. To be asked for calls too, open `tools` after it. */
+/* begun: the text continues reasoning. To read calls too, open `tools` afterwards. */
 void answer_reader_open(struct answer_reader*, enum reasoning_style, bool begun);
 void answer_reader_close(struct answer_reader*);
-/* Special tokens are left out of texts, and some mean something here: one whose piece is this stands at that
- * byte of the text. Call it before the text beyond that byte is added. Other pieces are ignored. */
+/* Texts leave special tokens out, but some have a meaning here. Reports a special token with this piece at
+ * that byte of the text. Call it before the text beyond that byte is added. Other pieces are ignored. */
 void answer_reader_mark(struct answer_reader*, size_t at, const char* piece);
 void answer_reader_add(struct answer_reader*, const char* text, size_t size);
 void answer_reader_end(struct answer_reader*);

@@ -55,7 +55,7 @@ char* api_error_text(const struct api_error* e) {
 
 /* ---- the body ----------------------------------------------------------------------------- */
 
-/* An upper bound of the values in a checked text: its commas, brackets and colons outside strings. */
+/* An upper bound on the values in a checked text: its commas, brackets and colons outside of strings. */
 static size_t count_values(const char* text, size_t size) {
 	size_t n = 1;
 	bool inside = false;
@@ -71,7 +71,7 @@ static size_t count_values(const char* text, size_t size) {
 	return n;
 }
 
-/* cJSON keeps both members of a name; the depth is bounded by json_check. */
+/* cJSON keeps both members of a repeated name. json_check bounds the depth. */
 static bool keys_are_single(const cJSON* value, struct api_error* e) {
 	int n = 0;
 	for (const cJSON* item = value->child; item; item = item->next) {

@@ -1,5 +1,5 @@
-/* Request bodies that come compressed, by zlib. A small body may hold a huge one: no more is written than may
- * come. */
+/* Decompresses request bodies by zlib. A small body may expand to a huge one, so output stops at the
+ * limit. */
 #include "streams/service/body_coding.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@ bool body_coding_known(const char* coding) {
 	       strcasecmp(coding, "deflate") == 0;
 }
 
-/* All of the stream, a part at a time. Z_STREAM_END where it was whole, Z_BUF_ERROR where it is cut short. */
+/* Decompresses the whole stream, a part at a time. Z_STREAM_END when it was whole, Z_BUF_ERROR when it is cut
+ * short. */
 static int inflate_all(z_stream* stream, size_t most, struct text* out) {
 	unsigned char part[16384];
 	int status = Z_OK;

@@ -139,7 +139,7 @@ void translate_choice(struct translation* t, const char* name) {
 
 /* ---- the whole ---------------------------------------------------------------------------- */
 
-/* A sentence that begins with the field's name in quotes. */
+/* True when the sentence begins with the field's name in quotes. */
 static void rename_quoted(struct api_error* error, const char* from, const char* to) {
 	const size_t n = strlen(from);
 	char rest[sizeof error->message];
@@ -150,7 +150,7 @@ static void rename_quoted(struct api_error* error, const char* from, const char*
 	snprintf(error->message, sizeof error->message, "'%s%.*s", to, (int)(sizeof rest - strlen(to) - 2), rest);
 }
 
-/* "messages[3].content" is of "messages" too. */
+/* True when the path belongs to the field: "messages[3].content" belongs to "messages". */
 static void rename_error(struct api_error* error, const char* const (*renamed)[2]) {
 	const size_t name = strcspn(error->param, "[.");
 	for (; (*renamed)[0]; renamed++)
@@ -161,7 +161,7 @@ static void rename_error(struct api_error* error, const char* const (*renamed)[2
 		}
 }
 
-/* Our name of a field that means the same; NULL: it is none. */
+/* Our name for a vendor's field with the same meaning, or NULL. */
 static const char* name_of(const struct translator* how, const char* field) {
 	if (json_lists(how->same, field))
 		return field;

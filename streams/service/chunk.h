@@ -1,8 +1,8 @@
-/* Rows of prompts that an iteration computes, by what passes cost.
+/* How many rows of prompts an iteration computes, by the cost of passes.
  *
- * A whole chunk is the most rows that cost no more than eight plain steps, and 32 whatever they cost. All
- * that an iteration does is to cost no more than that, drafts and the others' rows included: a token, and a
- * newcomer's first one, waits for the end of an iteration that runs and then for its own. */
+ * A whole chunk is the most rows that cost no more than eight plain steps, and at least 32. A whole iteration
+ * is meant to cost no more than that, drafts and other sequences' rows included. So a token, and a new
+ * request's first token, waits for the end of one iteration and then for its own. */
 #ifndef SWIFTLET_STREAMS_SERVICE_CHUNK_H
 #define SWIFTLET_STREAMS_SERVICE_CHUNK_H
 
@@ -10,11 +10,11 @@
 
 enum { LEAST_CHUNK_ROWS = 32 };
 
-/* Rows of a whole chunk, at most PREFILL_CHUNK; `asked` of them where that is not 0. */
+/* Rows of a whole chunk, at most PREFILL_CHUNK; `asked` unless that is 0. */
 int chunk_whole(const struct cost_model*, int asked);
-/* The most rows of prompts, up to `chunk`, with which an iteration costs no more than a pass of `chunk` rows,
- * when `spent` plain steps' time went before its full pass, in which the others have `beside` rows. At least
- * a quarter of the chunk: a prompt must get on. */
+/* The most rows of prompts, up to `chunk`, with which an iteration costs no more than a pass of `chunk` rows.
+ * `spent` plain steps' time went before its full pass, which has `beside` rows of other sequences. At least a
+ * quarter of the chunk, so that prompts make progress. */
 int chunk_rest(const struct cost_model*, int chunk, double spent, int beside);
 
 #endif

@@ -1,5 +1,5 @@
-/* OpenAI's embeddings (/v1/embeddings): a text's vector, of length 1, is the mean of the model's last states.
- * The request is read as a completion of one token whose text is not sent. */
+/* OpenAI's embeddings (/v1/embeddings): a text's vector is the mean of the model's last states, scaled to
+ * length 1. The request is read as a completion of one token, whose text is not sent. */
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static void put_base64(struct text* out, const uint8_t* byte, size_t n) {
 	text_put(out, "\"");
 }
 
-/* Scales the vector in place to length 1, as OpenAI's are, cut or not. */
+/* Scales the vector in place to length 1, cut or not, as OpenAI's vectors are. */
 static void put_vector(struct text* out, float* embedding, int dim, bool base64) {
 	double squares = 0;
 	for (int j = 0; j < dim; j++)

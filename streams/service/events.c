@@ -1,4 +1,4 @@
-/* Events, the latest state, and who waits for them. */
+/* The events, the latest state, and their watchers. */
 #include "streams/service/events.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static void wake_all(struct events* e) {
 
 void events_publish(struct events* e, double seconds, int session, const char* kind, const char* task) {
 	struct text t = {0};
-	/* the label is cut so that any fits when each of its bytes is escaped */
+	/* labels are cut so that they fit even when each byte is escaped */
 	text_print(&t, "{\"seconds\": %.3f", seconds);
 	text_json(&t, ", 'session': %d, 'kind': %q, 'task': %Q}", session, kind, task, strnlen(task, 48));
 	pthread_mutex_lock(&e->lock);
@@ -55,7 +55,7 @@ void events_beat(struct events* e) {
 	pthread_mutex_unlock(&e->lock);
 }
 
-/* From one to another in a watcher's place. */
+/* Moves from one place to another in a watcher. */
 static bool replace_watcher(struct events* e, const struct watcher* from, struct watcher* to) {
 	int i = 0;
 	while (i < EVENTS_WATCHERS && e->watcher[i] != from)
@@ -98,7 +98,7 @@ void events_read(struct events* e, struct watcher* w, struct text* out) {
 	if (out->size == before && w->beat < e->beat)
 		text_put(out, ": still here\n\n");
 	w->beat = e->beat;
-	if (out->size == before) { /* with the lock held, so that no wake is lost */
+	if (out->size == before) { /* holds the lock, so that no wake-up is lost */
 		w->asleep = true;
 		MHD_suspend_connection(w->connection);
 	}

@@ -1,6 +1,6 @@
-/* Events for watchers: a short history of events and the latest state, and the watchers
- * (server_watch.c) who are woken when either is new. The scheduler publishes; connections read at their own
- * pace, and one that is slow misses events rather than holding anybody up. */
+/* Events for watchers: a short history of events, the latest state, and the watchers (server_watch.c), which
+ * are woken when either is new. The scheduler publishes. Connections read at their own pace, and a slow one
+ * misses events instead of delaying others. */
 #ifndef SWIFTLET_STREAMS_SERVICE_EVENTS_H
 #define SWIFTLET_STREAMS_SERVICE_EVENTS_H
 
@@ -11,7 +11,7 @@
 
 enum { EVENTS_KEPT = 256, EVENTS_WATCHERS = 32, EVENTS_TEXT = 400, EVENTS_POINTS = 720, EVENTS_POINT = 5 };
 
-struct watcher { /* a connection that reads; under the events' lock */
+struct watcher { /* a connection that reads; guarded by the events' lock */
 	struct MHD_Connection* connection;
 	bool asleep;
 	int64_t event, state, beat; /* how far it has come */
@@ -20,7 +20,7 @@ struct watcher { /* a connection that reads; under the events' lock */
 struct events {
 	pthread_mutex_t lock;
 	char event[EVENTS_KEPT][EVENTS_TEXT]; /* JSON objects, by number modulo EVENTS_KEPT */
-	int64_t next;                         /* number of the event to come; numbers begin at 0 */
+	int64_t next;                         /* number of the next event; numbers begin at 0 */
 	struct text state;                    /* JSON */
 	int64_t state_number;
 	double point[EVENTS_POINTS][EVENTS_POINT]; /* seconds, matchness, tokens/s, alpha, M */
@@ -33,19 +33,20 @@ void events_open(struct events*);
 void events_close(struct events*);
 /* kind and task are escaped; at `seconds` since the service began. */
 void events_publish(struct events*, double seconds, int session, const char* kind, const char* task);
-/* A new state; the text is swapped for the old one (which is left in *state). */
+/* Publishes a new state; *state receives the old text. */
 void events_state(struct events*, struct text* state);
 /* One point of the curves; as a list. */
 void events_point(struct events*, const double point[EVENTS_POINT]);
 void events_put_point(struct text*, const double point[EVENTS_POINT]);
 void events_beat(struct events*); /* a sign of life: finds out who is gone */
 
-/* A watcher more: the present state at once, events from now on. False where there are too many. */
+/* Adds a watcher, which gets the present state at once and events from now on. False when there are too
+ * many. */
 bool events_join(struct events*, struct watcher*);
 void events_leave(struct events*, const struct watcher*);
-/* Appends what is new to the watcher, as server-sent events. When there is nothing its connection sleeps. */
+/* Appends new events to the watcher's text as server-sent events. Without any, its connection sleeps. */
 void events_read(struct events*, struct watcher*, struct text* out);
-/* The latest state with two members more: "history", the points, and "events", oldest first. */
+/* The latest state with two more members: "history", the points, and "events", oldest first. */
 void events_all(struct events*, struct text* out);
 
 #endif

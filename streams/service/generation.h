@@ -19,13 +19,14 @@
 #include "streams/service/openai.h"
 #include "streams/service/server_internal.h"
 
-/* Bytes of a stream that may wait for a client that does not read: then it counts as gone. */
+/* Bytes of a stream that may wait for a slow client. Beyond that it counts as gone. */
 enum { GENERATION_BACKLOG = 16 << 20, CHOICE_ACCEPTED = 65 };
 
-/* Log probabilities of one choice, put together as tokens come; in a stream those not sent yet. */
+/* Log probabilities of one choice, collected as tokens come; in a stream only those not sent yet. */
 struct reply_logprobs {
-	struct text tokens, values, tops, offsets; /* completions: four arrays' members; chats: the first alone */
-	size_t offset;                             /* of the next token in the text, characters */
+	struct text tokens, values, tops,
+	    offsets;   /* completions: the members of four arrays; chats: the first alone */
+	size_t offset; /* position of the next token in the text, in characters */
 	int n;
 };
 
@@ -33,19 +34,20 @@ struct choice { /* one output sequence of a generation */
 	struct generation* generation;
 	int index;
 	struct job job;
-	struct answer_reader reader; /* of a stream: the text not sent yet; else the whole answer */
+	struct answer_reader reader; /* in a stream the text not sent yet; else the whole answer */
 	struct reply_logprobs logprobs;
 	float* embedding; /* (dim) where it is wanted */
 	struct swiftlet_figures figures;
 	int sent_calls;                    /* of a stream: calls that were begun */
 	size_t sent_arguments;             /* of the last of them, bytes */
 	int64_t tokens;                    /* so far */
-	int64_t thought;                   /* those that began before the thought's end */
+	int64_t thought;                   /* those that began before the reasoning's end */
 	int32_t* token;                    /* (tokens) */
-	int64_t accepted[CHOICE_ACCEPTED]; /* rounds by accepted tokens, but for those with none */
-	size_t echoed;                     /* characters of the prompt, where it is echoed */
-	size_t unseen; /* those that its tokens have beyond them and that were not passed over yet */
-	size_t shown;  /* bytes of the tokens so far, special ones left out */
+	int64_t accepted[CHOICE_ACCEPTED]; /* counts of rounds by accepted tokens, without rounds that accepted
+	                                      none */
+	size_t echoed;                     /* characters of the echoed prompt */
+	size_t unseen;                     /* bytes of its tokens beyond the text that were not passed over yet */
+	size_t shown;                      /* bytes of the tokens so far, without special ones */
 };
 
 /* The output that a response with one choice has emitted so far. */
@@ -53,10 +55,11 @@ enum item_kind { ITEM_NONE, ITEM_REASONING, ITEM_TEXT, ITEM_CALL };
 struct item_stream {
 	int events, count; /* emitted; items closed */
 	enum item_kind open;
-	struct text text;             /* of the item that is open; of a call its arguments */
-	struct text logprobs, unsent; /* of its tokens, as members of a list; of these, what no event has had */
-	int calls;                    /* begun; where a call is open, it is the last of them */
-	struct text closed;           /* the closed items as JSON, with commas between */
+	struct text text; /* of the open item; in a call, of its arguments */
+	struct text logprobs,
+	    unsent;         /* of its tokens, as members of a list; and those that no event has sent yet */
+	int calls;          /* calls begun; an open call is the last of them */
+	struct text closed; /* the closed items as JSON, separated by commas */
 };
 
 struct generation {
@@ -72,12 +75,12 @@ struct generation {
 	int n_prompts;
 	struct token_list expected; /* the prediction's */
 	struct choice* choice;      /* (n) */
-	int n, ended, unbegun;      /* unbegun: of those that ended, for want of time */
-	int submitted;     /* to the scheduler: as many at a time as may run, and the others after them */
-	struct text begun; /* what the answer was made to begin with: tool_choice */
+	int n, ended, unbegun;      /* unbegun: choices that ended without starting, for want of time */
+	int submitted;     /* choices that the scheduler has: as many as may run at a time, then the others */
+	struct text begun; /* the beginning that tool_choice forced on the answer */
 	const struct tool_syntax* syntax; /* how the model is to write its calls */
 	bool bound;                       /* the grammar is that of calls, with free text before them */
-	bool detail;                      /* the page wants to know who drafted which tokens */
+	bool detail;                      /* the page asks which drafter each token came from */
 	struct {
 		int64_t prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens;
 	} usage; /* of all choices, once they have ended */
@@ -86,8 +89,8 @@ struct generation {
 	struct MHD_Connection* connection; /* NULL: gone */
 	int socket;
 	bool asleep, gone, finished;
-	double heard;    /* when the stream last had something for the client */
-	struct text out; /* streams: what is not yet sent; else the body */
+	double heard;    /* when the stream last had output for the client */
+	struct text out; /* in a stream the text not sent yet; else the body */
 	size_t sent;
 	struct api_error error; /* status != 0: what ended it */
 };
@@ -98,9 +101,8 @@ struct response_formatter {
 	const char* type;      /* of a stream; NULL: server-sent events */
 	const char* keepalive; /* sent in a stream while there is no output; NULL: nothing */
 	bool (*read)(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
-	/* Streams, one choice at a time. part: what the choice's reader holds after a step, that is reasoning,
-	 * text and the calls not sent yet (step NULL: text that belongs to no step, so it has no log
-	 * probabilities). */
+	/* Streams one choice's output. part: what the choice's reader holds after a step: reasoning, text, and
+	 * calls not sent yet. step NULL: text that belongs to no step, so it has no log probabilities. */
 	void (*first)(struct choice*);
 	void (*part)(struct choice*, const struct swiftlet_step*);
 	void (*last)(struct choice*);
@@ -111,8 +113,8 @@ struct response_formatter {
 extern const struct response_formatter formatter_completion, formatter_chat, formatter_responses,
     formatter_messages, formatter_embeddings;
 
-/* Writes the items of a response. A thought, a text or a call opens, grows and closes; close appends the
- * whole item to the item stream's `closed`. The stream's `open` tells which kind is open; call: which, else
+/* Writes the items of a response. An item (reasoning, text or call) opens, grows and closes. close appends
+ * the whole item to the item stream's `closed`; its `open` tells the kind. call: the one that is open, else
  * NULL. */
 struct item_formatter {
 	void (*open)(struct generation*, const struct tool_call*);
@@ -135,15 +137,15 @@ void reply_logprobs_free(struct reply_logprobs*); /* `offset` stays */
 /* generation_open.c: from a request to jobs. NULL with the call's error set. */
 struct generation* generation_open(struct http_call*);
 const char* generation_tools(const struct generation*); /* those that may be called, JSON */
-/* The characters of a text, which begins and ends with whole ones or not: each counts where it begins. */
+/* Counts the characters of a text by their first bytes, since it may begin or end within one. */
 size_t characters(const char* text, size_t size);
 
-/* tool_binding.c: where a call is forced, a tool is strict, or the answer keeps a form beside tools, it gets
- * a grammar in which calls are bound to the tools' names and schemas. To be called after `begun`, which is no
- * part of it, is known. False with a 400 where a strict schema cannot be kept. */
+/* tool_binding.c: makes a grammar that binds calls to the tools' names and schemas, when a call is forced, a
+ * tool is strict, or the answer keeps a format beside tools. Call it after `begun` is known, which the
+ * grammar does not cover. False with a 400 for a strict schema that cannot be enforced. */
 bool tools_bind(struct generation*, struct api_error*);
 
-/* generation_steps.c: from steps to an answer */
+/* generation_steps.c: from steps to a response */
 extern const struct job_calls generation_calls;
 
 /* server_generate.c */

@@ -1,4 +1,4 @@
-/* From a request to a generation: its body read, its prompts as tokens, its jobs. */
+/* Makes a generation from a request: reads its body, encodes its prompts and makes its jobs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "streams/service/generation.h"
 #include "streams/service/infill.h"
 
-enum { PROMPT_END = 8 }; /* tokens of a prompt that may open a thought */
+enum { PROMPT_END = 8 }; /* tokens of a prompt that may open reasoning */
 
-/* Clients send names of other servers' models: this one has one model, which answers to all. */
+/* Clients send names of other servers' models. This server has one model, which answers to all names. */
 static bool check_model(struct http_call* c, const struct api_request* q) {
 	if (!q->model || !c->server->option.strict_model || server_is_model(c->server, q->model))
 		return true;
@@ -48,7 +48,7 @@ static void find_syntax(struct http_call* c, struct generation* g) {
 	g->syntax = g->syntax ? g->syntax : &tool_syntax_generic;
 }
 
-/* An answer that must call a tool begins with a call, which the prompt then ends with. */
+/* If the answer must call a tool, the prompt ends with the beginning of the call. */
 static bool encode_begin(struct http_call* c, struct generation* g) {
 	const struct model* m = c->server->model;
 	tool_syntax_begin(g->syntax, g->request.tool_name, &g->begun);
@@ -109,7 +109,7 @@ static bool encode_prompts(struct http_call* c, struct generation* g) {
 	if (!g->prompt)
 		return api_no_memory(&c->error);
 	g->n_prompts = n_prompts;
-	for (int i = 0; i < n_prompts; i++) /* one more than can be taken tells that it is too long */
+	for (int i = 0; i < n_prompts; i++) /* one more than fits shows that the prompt is too long */
 		g->prompt[i].limit = c->server->context + 1;
 	bool good = encode_prediction(c, g);
 	for (int i = 0; i < g->n_prompts && good; i++)
@@ -133,7 +133,8 @@ static bool encode_prompts(struct http_call* c, struct generation* g) {
 	return good;
 }
 
-/* A limit beyond the context becomes the context's; the answer then reports that its length ended it. */
+/* A limit beyond the context becomes the context's limit. The answer then reports that its length ended
+ * it. */
 static int limit_of(const struct generation* g, const struct swiftlet_request* r) {
 	const int room = g->server->context - r->n_prompt;
 	if (g->request.prompt_only || g->request.embedding)
@@ -141,7 +142,7 @@ static int limit_of(const struct generation* g, const struct swiftlet_request* r
 	return r->max_tokens == 0 || r->max_tokens > room ? room : r->max_tokens;
 }
 
-/* What a request does not say is as the server was started. */
+/* Fills in the server's defaults for fields that the request leaves out. */
 static void fill_sampling(const struct generation* g, struct swiftlet_request* r) {
 	const struct api_request* q = &g->request;
 	const struct server_options* o = &g->server->option;
@@ -187,7 +188,7 @@ size_t characters(const char* text, size_t size) {
 	return n;
 }
 
-/* A completion's text begins with its prompt's, as it was given or as its tokens read. */
+/* The text of a completion with echo begins with its prompt, as it was given or as its tokens decode. */
 static bool echo_prompt(struct generation* g, struct choice* c) {
 	const int i = c->index / g->request.n;
 	const struct api_prompt* p = &g->request.prompt[i];
@@ -203,7 +204,7 @@ static bool echo_prompt(struct generation* g, struct choice* c) {
 		g->formatter->part(c, NULL);
 		text_clear(&c->reader.content);
 	}
-	size_t pieces = 0; /* the first one's space may not be the text's */
+	size_t pieces = 0; /* the first token's leading space may not be part of the text */
 	for (int k = 0; k < g->prompt[i].n; k++) {
 		char piece[512];
 		const size_t n = tokenizer_piece(t, g->prompt[i].id[k], false, piece, sizeof piece);
@@ -214,7 +215,7 @@ static bool echo_prompt(struct generation* g, struct choice* c) {
 	return true;
 }
 
-/* Sets the state that the answer continues: a forced call, or a thought. */
+/* Sets the state that the answer continues: a forced call, or open reasoning. */
 static void open_reader(struct generation* g, struct choice* c) {
 	const struct model* m = g->server->model;
 	const struct api_request* q = &g->request;
@@ -272,7 +273,7 @@ static bool make_choices(struct http_call* c, struct generation* g) {
 	return true;
 }
 
-/* Its name, and a seed where none was given. */
+/* Names the request, and draws a seed if it has none. */
 static bool name_generation(struct http_call* c, struct generation* g) {
 	uint64_t random[3];
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)

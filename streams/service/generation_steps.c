@@ -6,7 +6,7 @@
 
 #include "streams/service/generation.h"
 
-/* Keeps a stream alive during a long prompt, so that no client or proxy takes the connection for dead. */
+/* Sends a comment during a long prompt, so that no client or proxy takes the connection for dead. */
 static void emit_keepalive(struct generation* g) {
 	enum { SILENCE = 5 }; /* seconds */
 	const double now = seconds_now();
@@ -61,7 +61,7 @@ static void emit_output(struct choice* c, const struct swiftlet_step* step) {
 	reply_logprobs_free(&c->logprobs);
 }
 
-/* Special tokens, which texts leave out, may begin a call or end a thought. */
+/* Special tokens, which texts leave out, may begin a call or end reasoning. */
 static void read_step(struct choice* c, const struct swiftlet_step* step) {
 	const struct tokenizer* t = c->generation->server->model->tokenizer;
 	for (int i = 0; i < step->n; i++) {
@@ -77,7 +77,7 @@ static void read_step(struct choice* c, const struct swiftlet_step* step) {
 	answer_reader_add(&c->reader, step->text ? step->text : "", step->text_size);
 }
 
-/* Tokens that begin before the thought's end, whatever rounds they came in. */
+/* Tokens that begin before the reasoning's end. */
 static void count_thought(struct choice* c) {
 	const struct tokenizer* t = c->generation->server->model->tokenizer;
 	size_t at = 0;
@@ -171,7 +171,7 @@ static void note_problem(struct generation* g, const char* problem) {
 		g->gone = true;
 		return;
 	}
-	if (strncmp(problem, "the grammar ", 12) == 0) { /* as it was asked for, with this vocabulary */
+	if (strncmp(problem, "the grammar ", 12) == 0) { /* as the client asked for it, with this vocabulary */
 		api_fail(&g->error, 400, "invalid_value", "%s.", problem);
 		return;
 	}
@@ -179,8 +179,8 @@ static void note_problem(struct generation* g, const char* problem) {
 	api_fail(&g->error, 500, NULL, "The generation failed.");
 }
 
-/* The server ends: the answer is what there is of it, as if its limit had been reached. One of which there is
- * nothing is refused, so that it is asked for elsewhere. */
+/* Ends a choice when the server stops. The answer is what there is of it, as if its limit had been reached.
+ * Without any text the request is refused, so that the client asks elsewhere. */
 static void cut_off(struct choice* c) {
 	struct generation* g = c->generation;
 	c->figures.stop = SWIFTLET_LENGTH;
@@ -222,10 +222,10 @@ static void end_choice(struct choice* c, const struct swiftlet_figures* figures,
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* The next choice takes the place of one that has ended. Where none may run any more, all that are left end.
- */
+/* Starts the next choice in place of one that has ended. If none may start any more, the unstarted ones
+ * end. */
 static void submit_next(struct generation* g) {
-	while (g->submitted < g->n) { /* this thread alone counts, once the first are submitted */
+	while (g->submitted < g->n) { /* only this thread counts, once the first choices are submitted */
 		struct choice* const next = &g->choice[g->submitted++];
 		next->job.next = NULL;
 		const bool gone = on_gone(next);

@@ -40,7 +40,7 @@ static bool put_text(const struct tokenizer* t, const char* text, struct token_l
 	return !*text || tokenizer_encode(t, text, strlen(text), TOKENIZE_NO_SPECIAL, out);
 }
 
-/* Other files, [{"filename", "text"}, …], as far as they fill half of the context. */
+/* Adds other files, [{"filename", "text"}, …], until half of the context is full. */
 static bool put_files(const struct infill_family* f, const struct generation* g, const struct api_request* q,
                       struct token_list* out) {
 	const struct tokenizer* t = g->server->model->tokenizer;
@@ -61,7 +61,7 @@ static bool put_files(const struct infill_family* f, const struct generation* g,
 	return good;
 }
 
-/* An end that the model's own end tokens do not have: it would go on with another file. */
+/* An end token besides the model's own: it begins another file. */
 static void add_ends(const struct infill_family* f, const struct tokenizer* t, struct api_request* q) {
 	const char* const names[] = {"<|endoftext|>", "<|fim_pad|>", "<|cursor|>",  "<EOT>",
 	                             "▁<EOT>",        f->file,       f->repository, f->prefix};
@@ -114,7 +114,7 @@ static bool read_infill(struct translation* t) {
 	return true;
 }
 
-/* The suffix may be empty: the end of a file. */
+/* An empty suffix means that the gap ends the file. */
 static bool finish_request(const cJSON* from, struct api_request* q) {
 	const cJSON* extra = json_field(from, "input_extra");
 	q->extra_files = cJSON_IsArray(extra) ? json_print(extra) : NULL;

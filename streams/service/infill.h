@@ -5,8 +5,8 @@
 
 #include "streams/service/generation.h"
 
-/* The prompt's tokens of a request that has a suffix, and tokens that end what is written. False with the
- * error: the model has no such tokens. */
+/* The prompt's tokens for a request with a suffix, and the tokens that end the answer. False with the error
+ * set when the model has no such tokens. */
 bool infill_encode(const struct generation*, struct api_request*, struct token_list*, struct api_error*);
 extern const struct response_formatter formatter_infill;
 

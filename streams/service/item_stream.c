@@ -1,4 +1,5 @@
-/* The part that vendors' responses share whose items open, grow and close (generation.h). */
+/* Shared by the formatters of vendors whose responses consist of items that open, grow and close
+ * (generation.h). */
 #include <string.h>
 
 #include "streams/service/generation.h"
@@ -22,7 +23,7 @@ static void close_item(struct generation* g) {
 	s->open = ITEM_NONE;
 }
 
-/* Begins another item, if it is not the one that is open. */
+/* Begins another item, unless it is the open one. */
 static void open_item(struct generation* g, enum item_kind what) {
 	if (g->items.open == what && what != ITEM_CALL)
 		return;

@@ -110,7 +110,7 @@ static bool take_string(struct json_repair* r, char c, struct text* out) {
 	return true;
 }
 
-/* A backslash that begins no escape is a backslash. */
+/* A backslash that begins no escape stands for itself. */
 static void no_escape(struct json_repair* r, struct text* out) {
 	text_put(out, "\\");
 	flush_held(r, out);

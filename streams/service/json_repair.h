@@ -2,7 +2,7 @@
  *
  * Valid JSON comes out as it was written. Corrections: control characters inside strings are escaped, a
  * backslash before a letter that is no escape is doubled, Python's True, False and None become JSON's words,
- * a bare word becomes a string, a comma that is missing is set and one too many is left out. */
+ * a bare word becomes a string, a missing comma is added and an extra one removed. */
 #ifndef SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
 #define SWIFTLET_STREAMS_SERVICE_JSON_REPAIR_H
 
@@ -23,11 +23,12 @@ struct json_repair { /* zeroed: a value is to come */
 	} state;
 	int depth;
 	char open[JSON_REPAIR_DEPTH]; /* '{' or '[' by depth */
-	bool key;                     /* the string or word at hand is a member's name */
-	struct text held;             /* not decided: an escape, a word, or a comma with what follows it */
+	bool key;                     /* the present string or word is a member's name */
+	struct text held;             /* undecided bytes: an escape, a word, or a comma with what follows it */
 };
 
-/* Takes bytes until the value is whole, and returns how many. The certain part of the value goes to `out`. */
+/* Takes bytes until the value is complete, and returns how many. Appends what is certain of the value to
+ * `out`. */
 size_t json_repair_add(struct json_repair*, const char* bytes, size_t size, struct text* out);
 /* The text is over: closes what is open. */
 void json_repair_close(struct json_repair*, struct text* out);

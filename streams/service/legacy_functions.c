@@ -1,11 +1,12 @@
-/* OpenAI's functions as they were before tools, rewritten as tools. */
+/* Rewrites OpenAI's legacy functions as tools. */
 #include "streams/service/legacy_functions.h"
 
 #include <string.h>
 
 #include "core/files/json.h"
 
-/* [{"name", …}] as [{"type": "function", "function": {"name", …}}]; NULL on no memory. The functions move. */
+/* Makes [{"type": "function", "function": {"name", …}}] of [{"name", …}]; NULL on no memory. Moves the
+ * functions. */
 static cJSON* tools_of(cJSON* functions) {
 	cJSON* const tools = cJSON_CreateArray();
 	for (cJSON *f = functions->child, *next; f && tools; f = next) {
@@ -22,7 +23,7 @@ static cJSON* tools_of(cJSON* functions) {
 	return tools;
 }
 
-/* "auto", "none" or {"name"} as a tool_choice. */
+/* Makes a tool_choice of "auto", "none" or {"name"}. */
 static cJSON* choice_of(const cJSON* call) {
 	const char* const name = api_text(call, "name");
 	if (cJSON_IsString(call))

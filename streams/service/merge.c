@@ -1,4 +1,4 @@
-/* Putting passes together, and taking their results apart. */
+/* Joins passes, and takes their results apart. */
 #include "streams/service/merge.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ void merge_add(struct merged_pass* m, const struct pass* p) {
 		memcpy(m->out + at, p->out, (size_t)p->n * sizeof *m->out);
 	} else
 		memset(m->want + at, WANT_NOTHING, (size_t)p->n * sizeof *m->want);
-	/* parents count a segment's own pending rows: they stay; a chain is written out */
+	/* parents are numbers among a segment's own pending rows, so they stay; a chain is written out */
 	const int pending = p->segment[0].cache->pending;
 	for (int i = 0; i < p->n; i++)
 		m->parent[at + i] = p->parent ? p->parent[i] : i == 0 ? -1 : pending + i - 1;

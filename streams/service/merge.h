@@ -1,7 +1,7 @@
-/* The rows of several sequences in one pass.
+/* Runs the rows of several sequences in one pass.
  *
- * Passes that run the same weights (the same sub-layers, stored or low) may be one: the weights are then read
- * once for all rows. A row's result is the same in any company. */
+ * Passes over the same weights (the same sub-layers, stored or quantized) can be joined, so that the weights
+ * are read once for all rows. A row's result does not depend on the others. */
 #ifndef SWIFTLET_STREAMS_SERVICE_MERGE_H
 #define SWIFTLET_STREAMS_SERVICE_MERGE_H
 
@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-/* The arrays belong to this struct; results go to the passes' own. */
+/* The arrays belong to this struct. Results go to the joined passes' own arrays. */
 struct merged_pass {
 	struct pass pass;
 	struct segment segment[MAX_ROWS];
@@ -18,20 +18,20 @@ struct merged_pass {
 	uint8_t want[MAX_ROWS];
 	struct result out[MAX_ROWS];
 	int dim;
-	float* state;     /* (MAX_ROWS, dim) what the rows are at the tap, where a pass asks for it */
+	float* state;     /* (MAX_ROWS, dim) the rows' states at the tap, if a pass asks for them */
 	float* influence; /* (2L, MAX_ROWS) likewise */
 };
 /* False on no memory. Takes 4·MAX_ROWS·(dim + sub_layers) bytes. */
 bool merge_open(struct merged_pass*, int dim, int sub_layers);
 void merge_close(struct merged_pass*);
-/* True when the pass may share with others at all: exact, of one sequence, from the first sub-layer on. */
+/* True when the pass may share at all: it is exact, of one sequence, and begins at the first sub-layer. */
 bool merge_may(const struct pass*);
 /* Begins with one that may. */
 void merge_begin(struct merged_pass*, const struct pass*);
-/* True when another may join: it runs the same weights, taps where the others do if they do, and fits. */
+/* True when another may join: it runs the same weights, taps where the others do, and fits. */
 bool merge_fits(const struct merged_pass*, const struct pass*);
 void merge_add(struct merged_pass*, const struct pass*);
-/* Copies the results of the part that began at `row` to its own pass. Returns the row after it. */
+/* Copies the results of the part that begins at `row` to its own pass. Returns the row after the part. */
 int merge_take(const struct merged_pass*, const struct pass*, int row);
 
 #endif

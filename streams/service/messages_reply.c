@@ -28,7 +28,7 @@ static void put_stop(struct generation* g) {
 	text_json(&g->out, "'stop_reason': '%s', 'stop_sequence': %q", reason, string);
 }
 
-/* Theirs leaves out of the input what a cache held. */
+/* Anthropic's count of input tokens excludes cached ones. */
 static void put_usage(struct generation* g) {
 	text_json(
 	    &g->out,
@@ -71,7 +71,7 @@ static void put_block_end(struct generation* g) {
 	finish_event(&g->out);
 }
 
-/* Theirs are objects: what a limit cut off is kept in one. */
+/* Anthropic's arguments are objects. Arguments that a limit cut off become a member of one. */
 static void put_input(struct text* out, const char* arguments) {
 	struct error ignored;
 	const bool object =

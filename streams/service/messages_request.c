@@ -1,6 +1,6 @@
-/* Anthropic's Messages: blocks become messages, calls and their results; tools that the vendor hosts are left
- * out, and what is no text is refused by name. What a model thought before is handed to its template. The
- * answer goes on with a last message that is the assistant's. */
+/* Reads Anthropic's Messages: blocks become messages, calls and their results. Tools that the vendor hosts
+ * are left out, and blocks other than text are refused by name. Earlier reasoning goes to the template. The
+ * answer continues a last message of the assistant. */
 #include <string.h>
 
 #include "streams/service/chat_translation.h"

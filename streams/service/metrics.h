@@ -25,20 +25,20 @@ struct metrics {
 	struct {
 		int64_t rows, accepted;
 		double predicted;
-	} source[SWIFTLET_SOURCES];               /* of swiftlet_figures */
-	double saved, lost;                       /* seconds, by rounds that won and by rounds that lost */
-	double matchness, expected_speedup, read; /* of the last generation that had them, NaN before */
+	} source[SWIFTLET_SOURCES]; /* of swiftlet_figures */
+	double saved, lost;         /* seconds in rounds that gained time, and in rounds that lost it */
+	double matchness, expected_speedup, read; /* of the last generation that had them; NaN before */
 	int64_t first_token[METRIC_BUCKETS + 1];
 	double first_token_sum;
 };
 
 void metrics_open(struct metrics*);
 void metrics_close(struct metrics*);
-/* route: a static string ("/v1/completions"), never what a client wrote. */
+/* route: a static string ("/v1/completions"), never a client's text. */
 void metrics_request(struct metrics*, const char* route, int status);
-/* One generation has ended; seconds to its first token from when it was asked for (NaN: none came). */
+/* Counts a generation that ended; seconds from its request to its first token (NaN: there was none). */
 void metrics_generation(struct metrics*, const struct swiftlet_figures*, double first_token);
-/* Masks scored while no request ran, and the time it took. */
+/* Counts masks that were scored while idle, and the time that took. */
 void metrics_idle(struct metrics*, int steps, double seconds);
 void metrics_failure(struct metrics*);
 

@@ -1,4 +1,4 @@
-/* Ollama's answers: objects on lines of their own, the last of which has the figures. */
+/* Ollama's answers: one JSON object a line, with the figures in the last one. */
 #include "streams/service/ollama.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static void put_figures(struct generation* g) {
 	          f->prompt_tokens, nanoseconds(f->seconds.prefill), f->tokens, nanoseconds(written));
 }
 
-/* Ollama's calls have their arguments as objects, so each call is sent when it is whole. */
+/* Ollama's calls have their arguments as objects, so each call is sent once it is complete. */
 static int put_calls(struct generation* g) {
 	const struct tool_reader* tools = &g->choice[0].reader.tools;
 	int n = 0;

@@ -1,4 +1,4 @@
-/* Ollama's requests become chats, completions or embeddings; what its `options` say become fields. */
+/* Reads Ollama's requests as chats, completions or embeddings; members of `options` become fields. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static void put_member(struct translation* t, const char* name, const cJSON* val
 		api_put(translate_member(t, name), value);
 }
 
-/* Its defaults, where they are other than OpenAI's. */
+/* Ollama's defaults that differ from OpenAI's. */
 static const struct {
 	const char *name, *ours;
 	double otherwise; /* NaN would be none; negative: none */
@@ -167,7 +167,7 @@ static bool read_raw(struct translation* t) {
 	return true;
 }
 
-/* raw, or with a suffix: the prompt as it is; else a user's message. */
+/* raw, or with a suffix: the prompt as it is; otherwise a user's message */
 bool ollama_read_generate(const char* body, size_t size, int vocab, struct api_request* q,
                           struct api_error* e) {
 	static const char own[] = "prompt system suffix raw template format options stream think images",

@@ -1,10 +1,9 @@
 /* A request for OpenAI's completions or chat completions.
  *
- * The readers take a body and give a request with OpenAI's defaults filled in (an omitted temperature is
- * 1, max_tokens of a completion 16, of a chat whatever the context leaves; the model is the one that is
- * served), or a 400 that names the field. A field OpenAI has and we have not is accepted at the value that
- * changes nothing and refused at any other, where it would change the answer; a field that nobody knows is
- * ignored, and named in `ignored`. null is as if a field were not there. */
+ * The readers take a body and give a request with OpenAI's defaults filled in (temperature 1, max_tokens 16
+ * for a completion and the rest of the context for a chat; the model that is served), or a 400 that names the
+ * field. A field of OpenAI that is not supported and would change the answer is accepted only with the value
+ * that changes nothing. Unknown fields are ignored and listed in `ignored`. null counts as absent. */
 #ifndef SWIFTLET_STREAMS_SERVICE_OPENAI_H
 #define SWIFTLET_STREAMS_SERVICE_OPENAI_H
 
@@ -35,21 +34,22 @@ struct api_request {
 	struct api_prompt* prompt; /* (n_prompts) completions */
 	int n_prompts;
 	struct chat_parts parts; /* chat */
-	/* whether the answer may, or must, call one of parts.tools; without any it is TOOLS_NONE */
+	/* whether the answer may or must call one of parts.tools; TOOLS_NONE without tools */
 	enum { TOOLS_NONE, TOOLS_AUTO, TOOLS_REQUIRED } tool_choice;
 	char* tool_name;       /* TOOLS_REQUIRED: this one, NULL any */
-	bool legacy_functions; /* they came as `functions`: the call is answered as function_call */
+	bool legacy_functions; /* they came as `functions`, so the call is answered as function_call */
 	bool one_tool_call, parallel_tool_calls; /* at most one; several are asked for */
-	/* Its numbers; max_tokens 0: what the context leaves. What it points to is below and the generation's. */
+	/* The sampling numbers; max_tokens 0: the rest of the context. Its pointers lead to the fields below and
+	 * to the generation's. */
 	struct swiftlet_request ask;
 	struct swiftlet_bias* bias; /* (n_bias) by ascending token */
 	int n_bias;
 	int n; /* choices a prompt */
 	bool stream, include_usage, continuous_usage, echo;
 	bool has_temperature, has_top_p, has_top_k, has_min_p; /* else the server's */
-	bool prompt_only;  /* max_tokens was 0: a token is computed, and not sent */
-	bool include_stop; /* a stop string that ended the text is part of it */
-	bool token_ids;    /* the answer has those of prompt and output */
+	bool prompt_only;  /* max_tokens was 0: one token is computed, but not sent */
+	bool include_stop; /* a stop string that ended the text stays in it */
+	bool token_ids;    /* the answer has the token ids of prompt and output */
 	bool logprobs;     /* wanted at all */
 	int top_logprobs;
 	bool has_seed;
@@ -58,24 +58,24 @@ struct api_request {
 	int32_t end_token[SWIFTLET_END_TOKENS]; /* that end the answer too */
 	char* task;                             /* metadata.task, or NULL */
 	struct grammar* grammar;                /* that the answer has to keep, or NULL */
-	char* prediction;                       /* a text that the output is expected to follow, or NULL */
+	char* prediction;                       /* a text that the output is likely to follow, or NULL */
 	int dimensions;                         /* of a vector, at most; 0: all */
-	bool embedding, base64; /* the prompts' vectors, and how they are written, instead of texts */
-	char* form;             /* the grammar's JSON schema, "": any object; NULL: it is of another kind */
+	bool embedding, base64; /* the answer is the prompts' vectors in this encoding, not text */
+	char* form;             /* the grammar's JSON schema, "": any object; NULL: another kind of grammar */
 	char* extra_files;      /* of /infill: [{"filename", "text"}, …], JSON; or NULL */
-	char* suffix;           /* the text is to go between the prompt and this; NULL: none */
-	char* custom_tools; /* functions that stand for tools of free text, names with a blank between; or NULL */
-	char* allowed_tools; /* those of parts.tools that may be called, JSON; NULL: all */
-	struct text ignored; /* fields that nobody read, with a comma between */
+	char* suffix;           /* the text goes between the prompt and this suffix; NULL: none */
+	char* custom_tools;  /* names of functions that stand for tools with free text, blanks between; or NULL */
+	char* allowed_tools; /* the parts.tools that may be called, as JSON; NULL: all */
+	struct text ignored; /* unknown fields, separated by commas */
 	char* echoed;        /* members that the answer repeats, each as `, "name": value`; or NULL */
 };
 
-/* False with the error; the request is then empty. Free in any case. vocab: ids of a prompt or of logit_bias
- * given as numbers lie below it. */
+/* False with the error set; the request is then empty. Free in any case. vocab: token ids in a prompt or in
+ * logit_bias must lie below it. */
 bool api_read_completion(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 bool api_read_chat(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 void api_request_free(struct api_request*);
-/* Adds a field, a member of `within` ("stream_options."), to those that are ignored; null is none. */
+/* Adds a field, a member of `within` ("stream_options."), to the ignored ones, unless it is null. */
 void api_ignore(struct text* ignored, const char* within, const cJSON* field);
 void api_ignore_name(struct text* ignored, const char* within, const char* name);
 

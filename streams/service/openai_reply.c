@@ -17,7 +17,7 @@ static size_t piece_of(const struct tokenizer* t, int32_t id, bool special, char
 	return n > PIECE ? PIECE : n;
 }
 
-/* A token's text; one that is no whole character is written as OpenAI does, "bytes:\xe2\x82". */
+/* A token's text. OpenAI writes a token that is no whole character as "bytes:\xe2\x82". */
 static void put_piece(struct text* out, const struct tokenizer* t, int32_t id) {
 	char piece[PIECE];
 	const size_t n = piece_of(t, id, true, piece);
@@ -76,7 +76,7 @@ static void add_completion(struct reply_logprobs* l, const struct tokenizer* t,
 		text_print(&l->tops, "%snull", separator);
 		return;
 	}
-	bool listed = false; /* the token itself, which may be none of the most probable */
+	bool listed = false; /* the token itself, which may not be among the most probable */
 	text_print(&l->tops, "%s{", separator);
 	for (int i = 0; i < n && i < k->n_top; i++) {
 		put_top(&l->tops, t, i == 0, k->top_id[i], k->top_logprob[i]);
@@ -128,7 +128,7 @@ static void put_figures(struct text* out, const struct choice* c) {
 	text_put(out, "}");
 }
 
-/* OpenAI's counts: predicted tokens that became output, and predicted tokens that were rejected. */
+/* OpenAI's counts: predicted tokens that entered the output, and those that were rejected. */
 static void put_prediction(struct generation* g) {
 	int64_t rows = 0, accepted = 0;
 	for (int s = 0; swiftlet_source_name(s); s++)
@@ -229,7 +229,7 @@ static const char* arguments_of(const struct tool_call* call) {
 	return call->arguments ? call->arguments : "";
 }
 
-/* [{"id", "type", "function"}, …]; in a stream those not sent yet, with their numbers. */
+/* [{"id", "type", "function"}, …]; in a stream only calls not sent yet, with their numbers. */
 static void put_calls(struct text* out, const struct choice* c) {
 	const struct tool_reader* tools = &c->reader.tools;
 	if (c->generation->request.legacy_functions) {
@@ -315,7 +315,7 @@ static void begin_chunk(struct generation* g) {
 	put_head(g, g->request.chat ? "chat.completion.chunk" : "text_completion");
 }
 
-/* With one choice, whose delta or text is to be written. */
+/* Opens a chunk with one choice, whose delta or text follows. */
 static struct text* begin_part(const struct choice* c) {
 	begin_chunk(c->generation);
 	text_json(&c->generation->out, "{'index': %d, ", c->index);
@@ -328,7 +328,7 @@ static void end_part(struct generation* g, const struct reply_logprobs* logprobs
 	text_put(&g->out, "]");
 }
 
-/* When the last chunk has the usage, the others have null, or the usage so far. */
+/* If the last chunk has the usage, the others have null, or the usage so far. */
 static void end_chunk(struct generation* g) {
 	int64_t tokens = 0;
 	for (int i = 0; i < g->n; i++)
@@ -349,7 +349,7 @@ static void first_chunk(struct choice* c) {
 	end_chunk(c->generation);
 }
 
-/* More arguments of the call that was sent last. */
+/* Sends more arguments of the last call. */
 static void put_arguments(struct choice* c) {
 	const int last = c->sent_calls - 1;
 	const char* arguments = last >= 0 ? arguments_of(&c->reader.tools.call[last]) : "";
@@ -365,7 +365,7 @@ static void put_arguments(struct choice* c) {
 	end_chunk(c->generation);
 }
 
-/* For the page: pairs of a token's text and who drafted it. */
+/* For the page: pairs of a token's text and its drafter. */
 static void put_tokens(struct text* out, const struct tokenizer* t, const struct swiftlet_step* step) {
 	text_json(out, ", 'swiftlet': {'tokens': [");
 	for (int i = 0; i < step->n; i++) {
@@ -376,8 +376,8 @@ static void put_tokens(struct text* out, const struct tokenizer* t, const struct
 	text_put(out, "]}");
 }
 
-/* Reasoning, content and calls have chunks of their own. Text may be held back for a stop string or an
- * unfinished character: then there may be nothing to send. */
+/* Reasoning, content and calls have chunks of their own. When text is held back for a stop string or an
+ * incomplete character, there may be nothing to send. */
 static void emit_part(struct choice* c, const struct swiftlet_step* step) {
 	struct generation* g = c->generation;
 	const struct text *content = &c->reader.content, *reasoning = &c->reader.reasoning;

@@ -1,4 +1,4 @@
-/* The readers of the two requests: one small function a field, in one table. */
+/* The readers of the two requests: a table with one small function a field. */
 #include "streams/service/legacy_functions.h"
 #include "streams/service/openai.h"
 
@@ -12,11 +12,12 @@
 enum { COMPLETION = 1, CHAT = 2, BOTH = 3, ALWAYS = 4 /* read where the request lacks it too */ };
 
 struct reading;
-/* A row of the table: in which requests, who reads it, and of numbers and flags where to and within what. */
+/* A row of the table: which requests have the field, who reads it, and for numbers and flags the target and
+ * the limits. */
 struct field {
 	const char* name;
 	int where;
-	bool (*read)(struct reading*); /* false with the error, which names the field */
+	bool (*read)(struct reading*); /* false with an error that names the field */
 	size_t at;
 	double least, most;
 	const char* only; /* the values that it may have */
@@ -62,7 +63,7 @@ static bool read_model(struct reading* r) {
 	return api_string(r->body, r->name, 512, &model, r->error) && copy_text(r, model, &r->to->model);
 }
 
-/* -1: whatever the context leaves. 0, of a completion: the prompt is looked at and nothing is written. */
+/* -1: the rest of the context. A completion may have 0: the prompt is computed and no text is sent. */
 static bool read_max_tokens(struct reading* r) {
 	struct api_request* q = r->to;
 	const int before = q->chat ? q->ask.max_tokens : 0; /* the other name's */
@@ -131,7 +132,7 @@ static bool read_metadata(struct reading* r) {
 	return !task || !*task || copy_text(r, task, &r->to->task);
 }
 
-/* A token's id as JSON's keys have it: digits, no zero before others. -1: it is none. */
+/* A token id as a JSON key: digits without leading zeros. -1: not an id. */
 static int32_t token_of(const char* key, int vocab) {
 	const size_t n = strspn(key, "0123456789");
 	const int64_t id = n == 0 || n > 9 || key[n] || (key[0] == '0' && n > 1) ? -1 : strtoll(key, NULL, 10);
@@ -203,7 +204,7 @@ static bool read_end_tokens(struct reading* r) {
 
 enum { MOST_CHOICES = 1024 };
 
-/* Takes what was compiled; one form an answer. */
+/* Keeps the compiled grammar; an answer may have only one. */
 static bool take_grammar(struct reading* r, struct grammar* grammar) {
 	if (!grammar)
 		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, r->why.message);
@@ -215,7 +216,7 @@ static bool take_grammar(struct reading* r, struct grammar* grammar) {
 	return true;
 }
 
-/* A schema's answer is JSON, which is never read as a call. */
+/* An answer with a schema is JSON, which is never read as a call. */
 static bool take_schema(struct reading* r, const cJSON* schema) {
 	char* text = cJSON_IsString(schema) ? NULL : json_print(schema);
 	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
@@ -275,7 +276,7 @@ static bool take_text(struct reading* r, struct grammar* (*from)(const char*, si
 static bool read_guided_regex(struct reading* r) { return take_text(r, grammar_from_regex); }
 static bool read_grammar(struct reading* r) { return take_text(r, grammar_from_gbnf); }
 
-/* vLLM's structured_outputs: the same, as members of one object. */
+/* vLLM's structured_outputs: the same fields as members of one object. */
 static bool read_structured(struct reading* r) {
 	static const struct {
 		const char* name;
@@ -312,7 +313,7 @@ static bool read_only(struct reading* r) {
 	                      (int)strlen(only) - 1, only);
 }
 
-/* The text that follows what is to be written: a coder model fills in the middle. */
+/* The text after the gap, which a coder model fills. */
 static bool read_suffix(struct reading* r) {
 	const char* suffix = NULL;
 	return api_string(r->body, r->name, SIZE_MAX, &suffix, r->error) &&
@@ -360,7 +361,7 @@ static bool read_prompt(struct reading* r) {
 	const cJSON* prompt = r->value;
 	if (!prompt)
 		return refuse(r, "missing_required_parameter", "'prompt' is required.");
-	/* an array of numbers is one prompt; any other array is one of prompts, all of one kind */
+	/* an array of numbers is one prompt; any other array is a list of prompts of one kind */
 	const bool several = cJSON_IsArray(prompt) && prompt->child && !cJSON_IsNumber(prompt->child);
 	const int n = several ? cJSON_GetArraySize(prompt) : 1;
 	if (n > API_MAX_CHOICES)
@@ -386,7 +387,7 @@ static bool read_chat(struct reading* r) {
 	       api_refuse(r->error, field, "invalid_value", "%.300s", r->why.message);
 }
 
-/* OpenAI's {"type": "content", "content"}: a text that the output is expected to follow. */
+/* OpenAI's {"type": "content", "content"}: a text that the output is likely to follow. */
 static bool read_prediction(struct reading* r) {
 	if (!api_is(r->value, "type", "content"))
 		return refuse(r, "invalid_value",
@@ -425,8 +426,8 @@ static bool names_one_of(const cJSON* list, const char* name) {
 	return false;
 }
 
-/* {"mode", "tools"}: some of the tools; the template gets the others too, so that a conversation's
- * beginning stays the same. */
+/* {"mode", "tools"}: only these tools may be called. The template gets all, so that the beginning of the
+ * conversation, and its cached prefix, stay the same. */
 static bool read_allowed(struct reading* r, const cJSON* tools) {
 	const cJSON* allowed = json_field(r->value, "allowed_tools");
 	allowed = allowed ? allowed : r->value;
@@ -474,11 +475,11 @@ static bool read_parallel(struct reading* r) {
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
-/* Read in this order: `n` before `best_of`. */
+/* Fields are read in this order: `n` before `best_of`. */
 #define INTO(reader, member, low, high)                                                                      \
 	.read = reader, .at = offsetof(struct api_request, member), .least = low, .most = high
-/* A field without a reader does not change the text, or another field's reader reads it. A field of OpenAI
- * that is not supported is accepted at the values that change nothing: JSON, each with a comma. */
+/* A field without a reader has no effect on the text, or another field's reader reads it. A field of OpenAI
+ * that is not supported is accepted with the values that change nothing: JSON, separated by commas. */
 static const struct field fields[] = {
     {"model", BOTH, .read = read_model},
     {"prompt", COMPLETION | ALWAYS, .read = read_prompt},
@@ -566,9 +567,9 @@ static bool read_fields(struct reading* r, int where) {
 	q->has_top_p = json_field(r->body, "top_p");
 	q->has_top_k = json_field(r->body, "top_k");
 	q->has_min_p = json_field(r->body, "min_p");
-	/* a call that is forced is one, but where several are asked for */
+	/* a forced call is one call, unless several are asked for */
 	q->one_tool_call |= q->tool_choice == TOOLS_REQUIRED && (q->tool_name || !q->parallel_tool_calls);
-	/* 0 keeps the most probable token, as the smallest positive share does */
+	/* 0 keeps the most probable token, as the smallest positive value does */
 	q->ask.top_p = fmax(q->ask.top_p, 1e-6);
 	if (q->grammar && q->ask.ignore_eos && q->ask.n_end_tokens == 0)
 		return api_refuse(r->error, "ignore_eos", "invalid_value",

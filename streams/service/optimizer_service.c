@@ -35,7 +35,7 @@ struct remote {
 	int tenant;
 	int blocks, size;
 	int64_t window, used;
-	/* proposals that were given and not yet reported, so that a report counts as the step it is */
+	/* proposals that were given and not reported yet, so that a report counts as its own step */
 	struct proposal given[OUTSTANDING];
 	int n_given;
 };
@@ -47,7 +47,7 @@ struct optimizer_service {
 	int64_t uses;
 };
 
-/* A request under way, with the lock held. */
+/* Runs a request with the lock held. */
 struct asked {
 	const struct http_call* call;
 	struct optimizer_service* service;
@@ -159,7 +159,7 @@ static bool find_optimizer(struct asked* a, const char* id, size_t n) {
 	                "No optimizer has this id: GET /v1/swiftlet/optimizer lists them.");
 }
 
-/* A place for a tenant's new search: a free one, else that of the tenant's longest unused search. */
+/* A slot for a tenant's new search: a free one, else that of its own search unused the longest. */
 static struct remote* make_room(struct optimizer_service* s, int tenant) {
 	struct remote *oldest = NULL, *place = NULL;
 	int n = 0;
@@ -219,7 +219,7 @@ static bool create_optimizer(struct asked* a) {
 	return true;
 }
 
-/* The client's windows count up; its first is 1. */
+/* The client numbers its windows upwards; its first is 1. */
 static bool take_window(struct remote* r, const cJSON* body, struct api_error* e) {
 	double window = (double)(r->window ? r->window : 1);
 	int size = r->size;
@@ -264,7 +264,7 @@ static void take_report(struct remote* r, const struct mask* mask, int matches, 
 			memmove(r->given + i, r->given + i + 1, (size_t)(--r->n_given - i) * sizeof *r->given);
 			return;
 		}
-	/* one of the client's own, or of an earlier window */
+	/* the client's own mask, or one of an earlier window */
 	search_observe_mask(r->search, mask, matches, rows, window == r->window ? window : 0);
 }
 

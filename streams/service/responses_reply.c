@@ -1,5 +1,5 @@
 /* Formats OpenAI's Responses: a response with its items, and the events of a stream. A stream names each item
- * as it opens and repeats it whole as it closes. A whole response is built from the same item stream. */
+ * when it opens and repeats it whole when it closes. A whole response is built from the same item stream. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 static const char* id_suffix(const struct generation* g) { return g->id + strlen(formatter_responses.id); }
 
-/* type and what make the event's name; what may be "" or ".done". */
+/* type and action make the event's name; action is "" or begins with a point, such as ".done". */
 static void begin_event(struct generation* g, const char* type, const char* what) {
 	text_json(&g->out, "event: response.%s%s\ndata: {'type': 'response.%s%s', 'sequence_number': %d", type,
 	          what, type, what, g->items.events++);
@@ -26,7 +26,7 @@ static void put_usage(struct generation* g) {
 	          g->usage.reasoning_tokens, g->usage.prompt_tokens + g->usage.completion_tokens);
 }
 
-/* Before its end it has no usage yet, and where it failed none. */
+/* An unfinished response has no usage yet, and a failed one has none. */
 static void put_response(struct generation* g, const char* status) {
 	struct text* out = &g->out;
 	const bool cut = strcmp(status, "incomplete") == 0, error = strcmp(status, "failed") == 0;
@@ -55,7 +55,7 @@ static void put_state(struct generation* g, const char* type, const char* status
 
 static bool is_thought(const struct generation* g) { return g->items.open == ITEM_REASONING; }
 
-/* A tool of free text, which the model knows as a function of {"input"}. */
+/* True for a tool with free text, which the model knows as a function of {"input"}. */
 static bool is_custom(const struct generation* g, const struct tool_call* call) {
 	return g->request.custom_tools && json_lists(g->request.custom_tools, call->name);
 }
@@ -70,7 +70,7 @@ static char* input_of(const struct tool_call* call) {
 
 static const char* text_or_empty(const struct text* t) { return t->size ? t->data : ""; }
 
-/* The text so far as a part of the item that is open. */
+/* The text so far, as a part of the open item. */
 static void put_part(struct text* out, const struct generation* g) {
 	text_json(out,
 	          is_thought(g) ? "{'type': 'reasoning_text', 'text': %Q}"
@@ -78,7 +78,7 @@ static void put_part(struct text* out, const struct generation* g) {
 	          g->items.text.data, g->items.text.size, text_or_empty(&g->items.logprobs));
 }
 
-/* call: NULL where the item is not one but what is open. */
+/* call: NULL when the open item is not a call. */
 static void put_item(struct text* out, const struct generation* g, const struct tool_call* call, bool whole) {
 	const char* status = whole ? "completed" : "in_progress";
 	if (call) {
@@ -106,7 +106,7 @@ static void put_item(struct text* out, const struct generation* g, const struct 
 	text_json(out, is_thought(g) ? "], 'status': '%s'}" : "]}", status);
 }
 
-/* {…, "item_id", "output_index", "content_index": its part's events have all three */
+/* {…, "item_id", "output_index", "content_index", which the events of a part have */
 static void begin_part(struct generation* g, const char* type, const char* what) {
 	begin_event(g, type, what);
 	text_json(&g->out, ", 'item_id': '%s_%s_%d', 'output_index': %d, 'content_index': 0",
@@ -143,7 +143,7 @@ static void begin_input(struct generation* g, const struct tool_call* call, cons
 	          g->items.count);
 }
 
-/* A tool's free text is sent once it is whole, because it arrives as JSON. */
+/* A tool's free text arrives as JSON, so it is sent once it is complete. */
 static void more_of_call(struct generation* g, const char* text, size_t size) {
 	const struct tool_call* call = &g->choice[0].reader.tools.call[g->items.calls - 1];
 	if (is_custom(g, call))

@@ -1,8 +1,8 @@
-/* OpenAI's Responses: its items become messages, its text.format a response_format.
+/* Reads OpenAI's Responses: its items become messages, its text.format a response_format.
  *
- * Nothing is stored: previous_response_id, conversation, background and stored prompts are refused by name.
- * Tools that the vendor hosts are left out, with what they did before; a tool of free text becomes a function
- * of one. What a model thought before is handed to its template. */
+ * Nothing is stored, so previous_response_id, conversation, background and stored prompts are refused by
+ * name. Tools that the vendor hosts are left out together with their earlier calls. A tool with free text
+ * becomes a function of one. Earlier reasoning goes to the template. */
 #include <string.h>
 
 #include "streams/service/chat_translation.h"
@@ -61,7 +61,7 @@ static void read_thought(struct translation* t, const cJSON* item) {
 		text_put(&t->thought, api_text(part, "text") ? api_text(part, "text") : "");
 }
 
-/* Items of a vendor's own tools are dropped; the answer that followed holds their result. */
+/* Drops the items of vendor-hosted tools; the answer after them holds their result. */
 static bool read_item(struct translation* t, const cJSON* item) {
 	static const char hosted[] =
 	    "web_search_call file_search_call image_generation_call code_interpreter_call "
@@ -123,7 +123,7 @@ static bool read_input(struct translation* t) {
 
 /* ---- tools and the answer's form ----------------------------------------------------------- */
 
-/* {"format": {"type": "json_schema", "name", "schema"}}, flat where chat nests it. */
+/* {"format": {"type": "json_schema", "name", "schema"}}, flat, while chat nests it. */
 static void read_text(struct translation* t) {
 	const cJSON* format = json_field(json_field(t->from, "text"), "format");
 	const char* type = api_text(format, "type");

@@ -1,4 +1,4 @@
-/* The thread that owns the engine: the queue, the sessions, and which job has which slot. */
+/* The thread that owns the engine, the queue and the sessions, and that gives slots to jobs. */
 #include "streams/service/scheduler.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static void note_mask(struct slot* slot) {
 }
 
 static void add_up(struct scheduler* s, const struct job* job, const struct swiftlet_figures* f) {
-	/* labels are the clients': their number is bounded */
+	/* clients choose labels, so their number is bounded */
 	const char* task = job->request.task;
 	bool known = s->summary.n < MAX_TASKS || !task;
 	for (int i = 0; i < s->summary.n && !known; i++)
@@ -56,8 +56,8 @@ static void one_less(struct scheduler* s) {
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* A session counts as "other" all the time that it did not compute; here that is mostly the others'
- * iterations, which are their own. */
+/* A session counts all the time that it does not compute as "other". Here that is mostly iterations of other
+ * sessions, which count them themselves. */
 static void own_time(struct slot* slot) {
 	struct swiftlet_figures* f = &slot->figures;
 	const double phases =
@@ -65,7 +65,7 @@ static void own_time(struct slot* slot) {
 	f->seconds.other = fmax(0, slot->taken - phases);
 }
 
-/* Once each time that it begins and ends. */
+/* Logs a problem once each time that it begins. */
 static void log_store(struct scheduler* s) {
 	struct memory_counts k;
 	memory_counts(s->option.memory, &k);
@@ -94,8 +94,8 @@ static void finish_job(struct scheduler* s, struct slot* slot, const char* probl
 	one_less(s);
 }
 
-/* Retrieval looks in earlier texts of the same key and in no others. Where there is no memory for a pool the
- * key goes without. */
+/* Retrieval looks only in earlier texts of the same key. If there is no memory for a pool, the key has
+ * none. */
 static void use_pool(struct scheduler* s, struct slot* slot) {
 	struct retrieval_pool** pool = &s->pool[slot->tenant];
 	if (!*pool && s->option.session.pool > 0 && s->option.session.method != SWIFTLET_VANILLA)
@@ -103,7 +103,7 @@ static void use_pool(struct scheduler* s, struct slot* slot) {
 	session_use_pool(slot->session, *pool);
 }
 
-/* A prefix that was found has been requested twice: it is worth a file. */
+/* The second request has found this prefix, so it is worth a file. */
 static void keep_prompt(struct scheduler* s, const struct slot* slot) {
 	int n;
 	const int32_t* text = session_text(slot->session, &n);
@@ -113,7 +113,7 @@ static void keep_prompt(struct scheduler* s, const struct slot* slot) {
 	                  text, n);
 }
 
-/* Pools may grow only between rounds: when an iteration is over, before another job gets a slot. */
+/* Pools may grow only between rounds: after an iteration, before another job gets a slot. */
 static void remember_texts(struct scheduler* s) {
 	for (struct slot* slot = s->slot; slot < s->end; slot++) {
 		if (slot->ended && s->pool[slot->tenant])
@@ -124,7 +124,7 @@ static void remember_texts(struct scheduler* s) {
 	}
 }
 
-/* Anything that a slot has learned from a tenant's texts stays with that tenant. */
+/* Everything that a slot learned from a tenant's texts stays with that tenant. */
 static void change_tenant(struct scheduler* s, struct slot* slot, int tenant) {
 	if (slot->tenant != tenant && slot->watch)
 		memory_move(slot->watch, memory_of(s->option.memory, tenant));
@@ -145,7 +145,7 @@ static void start_job(struct scheduler* s, struct slot* slot, struct job* job) {
 	slot->passed_over = 0;
 	slot->grammar = slot->debt = 0;
 	slot->progress = (struct idle_progress){.search = NULL};
-	slot->holds = true; /* what it finds in caches is kept from the others */
+	slot->holds = true; /* hits in caches are hidden from other tenants */
 	change_tenant(s, slot, job->tenant);
 	use_pool(s, slot);
 	if (s->option.prompts)
@@ -193,7 +193,7 @@ void slot_fail(struct scheduler* s, struct slot* slot, const struct error* e) {
 	finish_job(s, slot, e->message[0] ? e->message : "the pass failed");
 }
 
-/* The free session that suits the job best; there is one. */
+/* The free session that suits the job best; there is at least one. */
 static struct slot* choose_slot(struct scheduler* s, const struct job* job) {
 	struct slot* best = NULL;
 	int best_score = 0;
@@ -206,7 +206,7 @@ static struct slot* choose_slot(struct scheduler* s, const struct job* job) {
 		    own || s->option.share_prefixes
 		        ? session_common_prefix(slot->session, job->request.prompt, job->request.n_prompt)
 		        : 0;
-		/* prefixes are whole chunks: the longer one counts for more than tenant and task */
+		/* a longer prefix, in whole chunks, counts for more than tenant and task */
 		const int score = prefix + own + (own && slot->used > 0 && strcmp(slot->task, task) == 0);
 		if (!best || score > best_score || (score == best_score && slot->used < best->used)) {
 			best = slot;
@@ -216,7 +216,7 @@ static struct slot* choose_slot(struct scheduler* s, const struct job* job) {
 	return best;
 }
 
-/* The link to the job that comes next: of the tenant with the fewest that run, the first that came. */
+/* The link to the next job: the oldest of the tenant with the fewest running jobs. */
 static struct job** next_in_queue(struct scheduler* s) {
 	struct job** best = &s->first;
 	for (struct job** at = &s->first; *at; at = &(*at)->next)
@@ -225,7 +225,7 @@ static struct job** next_in_queue(struct scheduler* s) {
 	return best;
 }
 
-/* Takes the next job out of the queue when a session is free for it. */
+/* Takes the next job from the queue when a session is free. */
 static struct job* take_job(struct scheduler* s) {
 	struct job* job = NULL;
 	pthread_mutex_lock(&s->lock);
@@ -245,11 +245,11 @@ static void fill_slots(struct scheduler* s) {
 		struct slot* const slot = choose_slot(s, job);
 		start_job(s, slot, job);
 		if (slot->job && session_constraint_seconds(slot->session) > FREE_GRAMMAR_SECONDS)
-			break; /* the next one after a step of the others */
+			break; /* a step of the other sessions comes first */
 	}
 }
 
-/* Jobs that wait and whose client has gone, or that are to end, leave the queue. */
+/* Removes jobs from the queue whose clients have gone or that are to end. */
 static void sweep_queue(struct scheduler* s, bool all) {
 	struct job* gone = NULL;
 	int n = 0;
@@ -271,7 +271,7 @@ static void sweep_queue(struct scheduler* s, bool all) {
 		gone->calls->end(gone->user, NULL, all ? "stopping" : "cancelled");
 		gone = next;
 	}
-	/* counted until their ends are reported, so that a drain waits for that too */
+	/* counted until their ends are reported, so that a drain waits for the reports too */
 	if (n) {
 		pthread_mutex_lock(&s->lock);
 		s->queue -= n;
@@ -282,7 +282,7 @@ static void sweep_queue(struct scheduler* s, bool all) {
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-enum { IDLE_PASSES = 16 }; /* of one session before the next has its turn */
+enum { IDLE_PASSES = 16 }; /* passes of one session before the next one's turn */
 
 static void show_sometimes(struct scheduler* s, bool always) {
 	const double at = seconds_now();
@@ -312,13 +312,13 @@ static bool work_waits(void* user) {
 	return waits;
 }
 
-/* No more seconds than requests took, or the share of them that was asked for. */
+/* The seconds that idle learning may take: as many as requests took, or the given share of them. */
 static bool may_learn(const struct scheduler* s) {
 	const double share = s->option.session.idle_learning;
 	return share > 0 && s->idle_seconds < share * fmax(s->busy_seconds, 1e-9);
 }
 
-/* Some passes of one session's search, on its last text. False when there is nothing to learn. */
+/* Runs some passes of one session's search on its last text. False when there is nothing to learn. */
 static bool learn_from(struct scheduler* s, struct slot* slot) {
 	struct session_work work;
 	bool scored = false;
@@ -346,7 +346,7 @@ const char* scheduler_status(const struct scheduler* s) {
 	return status;
 }
 
-/* Once, when learning has come to its end and brought nothing. */
+/* Logs once when learning has ended without a gain. */
 static void say_what_skipping_brings(struct scheduler* s) {
 	const char* status = scheduler_status(s);
 	if (status && !s->logged_status && s->idle_seconds > 0)
@@ -354,8 +354,8 @@ static void say_what_skipping_brings(struct scheduler* s) {
 	s->logged_status |= status && s->idle_seconds > 0;
 }
 
-/* While no request runs the searches go on, session by session and pass by pass, until one comes, or their
- * time is over, or there is nothing more to learn from the last texts. True when something was scored. */
+/* While no request runs, continues the searches session by session and pass by pass, until a request comes,
+ * their time is over, or the last texts have nothing more to teach. True when a mask was scored. */
 static bool search_idly(struct scheduler* s) {
 	struct error ignored;
 	bool any = false;
@@ -384,7 +384,7 @@ static struct timespec moment_after(double seconds) {
 	return t;
 }
 
-/* Sleeps until there is work; every few seconds gives watchers a sign of life. */
+/* Sleeps until there is work. Every few seconds it sends watchers a sign of life. */
 static void wait_for_work(struct scheduler* s) {
 	const struct timespec until = moment_after(5);
 	bool beat = false;
@@ -432,7 +432,7 @@ static void* run_thread(void* user) {
 
 static bool open_slot(struct scheduler* s, struct slot* slot, int index, struct error* e) {
 	struct swiftlet_options own = s->option.session;
-	own.pool = 0; /* a slot serves many tenants: no one's text may be drafted from for another */
+	own.pool = 0; /* a slot serves many tenants, so no tenant's text may serve another's drafts */
 	slot->session = swiftlet_session_open(s->engine, &own, e->message, sizeof e->message);
 	if (!slot->session)
 		return false;
@@ -510,7 +510,7 @@ static void append_jobs(struct scheduler* s, struct job* first, int n) {
 enum submission scheduler_submit(struct scheduler* s, struct job* first, int n) {
 	enum submission result = SUBMIT_TAKEN;
 	pthread_mutex_lock(&s->lock);
-	/* those that find a free session do not wait, and do not count against the queue */
+	/* jobs that find a free session do not wait, so they do not count against the queue */
 	if (s->refusing)
 		result = SUBMIT_STOPPING;
 	else if (s->queue + n > s->option.queue + s->option.sessions - s->busy &&

@@ -18,21 +18,20 @@
 struct events;
 struct metrics;
 
-/* All are called on the scheduler's thread, without a lock held. */
+/* All are called on the scheduler's thread, without holding a lock. */
 struct job_calls {
 	bool (*gone)(void* user); /* its client is not there any more */
 	void (*step)(void* user, const struct swiftlet_step*);
-	/* The last call: figures of what was generated (NULL: it never began), and a problem in a word for the
-	 * client's error, NULL for none: "cancelled", "stopping" (what it has generated stands), or the failure's
-	 * sentence. */
+	/* The last call: the figures of the generation (NULL: it never began), and a problem for the client's
+	 * error: NULL for none, "cancelled", "stopping" (the text so far stands), or the failure's sentence. */
 	void (*end)(void* user, const struct swiftlet_figures*, const char* problem);
 };
 
 struct job {
-	struct swiftlet_request request; /* what it points to is the caller's, until `end` */
+	struct swiftlet_request request; /* its pointers stay the caller's until `end` */
 	const struct job_calls* calls;
 	void* user;
-	int tenant; /* owns the text: the API key's number from 1, 0 without keys; at most 64 */
+	int tenant; /* owner of the text: the API key's number from 1, 0 without keys; at most 64 */
 	/* the scheduler's */
 	struct job* next;
 	double asked, first_token;
@@ -40,13 +39,14 @@ struct job {
 
 struct scheduler_options {
 	int sessions, queue; /* at least 1 */
-	bool share_prefixes; /* between tenants too: what one sent shows in another's times and cached_tokens */
-	int prefill_chunk;   /* tokens of prompts that an iteration computes; 0: by measured cost */
+	bool share_prefixes; /* also between tenants: one tenant's requests then show in another's times and
+	                        cached_tokens */
+	int prefill_chunk;   /* tokens of prompts that an iteration computes; 0: chosen by measured cost */
 	struct swiftlet_options session;
-	const char* model_name;       /* for clients */
-	struct memory* memory;        /* the common one, with those of tenants; NULL: nothing is remembered */
+	const char* model_name; /* for clients */
+	struct memory* memory;  /* the common memory, which has the tenants' too; NULL: nothing is remembered */
 	struct prompt_cache* prompts; /* on disk; NULL: in memory alone */
-	struct metrics* metrics;      /* [0] of all, and after it each tenant's, as far as jobs have tenants */
+	struct metrics* metrics;      /* [0] for all, and after it each tenant's */
 	struct events* events;
 };
 
@@ -54,19 +54,19 @@ struct scheduler;
 /* Opens the sessions and starts the thread. The engine must outlive it. NULL with the error set. */
 struct scheduler* scheduler_open(swiftlet_engine*, const struct scheduler_options*, struct error*);
 enum submission { SUBMIT_TAKEN, SUBMIT_FULL, SUBMIT_STOPPING };
-/* Takes n jobs linked by `next`, all or none. */
+/* Queues n jobs linked by `next`, all or none. */
 enum submission scheduler_submit(struct scheduler*, struct job* first, int n);
-/* The same of one job more of those that were taken, in place of one that has ended: the queue's limit does
- * not count. False when the scheduler cancels what runs. */
+/* Queues one more job of a request in place of one that has ended, without regard to the queue's limit. False
+ * when the scheduler is cancelling. */
 bool scheduler_follow(struct scheduler*, struct job*);
 struct scheduler_now {
 	int queue, busy;
 	int64_t cache_used;   /* tokens that running generations hold, prompts included */
-	int64_t cache_tokens; /* that all sessions together can hold, where none are shared */
+	int64_t cache_tokens; /* the most that all sessions together can hold if they share none */
 };
 void scheduler_now(struct scheduler*, struct scheduler_now*);
-/* Refuses what comes, lets what runs and waits go on for `grace` seconds at most, then cancels it. Returns
- * when nothing runs any more. */
+/* Refuses new jobs, lets running and queued ones go on for at most `grace` seconds, then cancels them.
+ * Returns when none runs any more. */
 void scheduler_drain(struct scheduler*, double grace);
 void scheduler_close(struct scheduler*);
 

@@ -19,17 +19,17 @@
 #include "streams/service/chunk.h"
 #include "streams/service/scheduler_internal.h"
 
-/* Of the time that neighbours wait for, what costly grammars may take. */
+/* The share of the time, for which others wait, that costly grammars may take. */
 static const double GRAMMAR_SHARE = 0.25;
 
 enum {
-	PATIENCE = 4,     /* iterations that a long prompt is passed over for the sake of short ones */
+	PATIENCE = 4,     /* iterations for which short prompts may go before a long one */
 	ROOM_BESIDE = 128 /* tokens that must be free beyond a prompt's own */
 };
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* The longest unused free session gives its cache's memory back. False when none holds any. */
+/* Frees the KV cache of the free session that was unused the longest. False when none holds any. */
 static bool release_idle(struct scheduler* s) {
 	struct slot* longest = NULL;
 	for (struct slot* slot = s->slot; slot < s->end; slot++) {
@@ -49,7 +49,7 @@ static void preempt_slot(struct scheduler* s, struct slot* slot) {
 	s->preempted++;
 }
 
-/* The youngest that holds memory and is younger than this one, or this one. */
+/* The youngest sequence that holds memory and is younger than this one, or this one. */
 static struct slot* who_gives_way(struct scheduler* s, struct slot* slot) {
 	struct slot* youngest = slot;
 	for (struct slot* other = s->slot; other < s->end; other++) {
@@ -59,7 +59,7 @@ static struct slot* who_gives_way(struct scheduler* s, struct slot* slot) {
 	return youngest;
 }
 
-/* Memory for the slot's next pass. False when it has to wait. */
+/* Gets memory for the slot's next pass. False when the slot has to wait. */
 static bool find_memory(struct scheduler* s, struct slot* slot) {
 	slot->holds = true;
 	while (!session_reserve(slot->session, &slot->work)) {
@@ -80,12 +80,12 @@ int scheduler_chunk(const struct scheduler* s) {
 	return chunk_whole(&s->engine->cost, s->option.prefill_chunk);
 }
 
-/* A prompt that gets its rows in this iteration, if any are left for it. */
+/* A prompt that gets rows in this iteration, if any are left for it. */
 static bool wants_rows(const struct scheduler* s, const struct slot* slot) {
 	return slot->job && slot->begun != s->iterations && session_prefill_left(slot->session) > 0;
 }
 
-/* Rows that the slot's next pass over its prompt would take of `most`. */
+/* Rows that the slot's next pass over its prompt would take, of `most`. */
 static int next_rows(const struct scheduler* s, const struct slot* slot, int most) {
 	const int left = session_prefill_left(slot->session);
 	return s->engine->backend->prefill_is_exact ? least(left, most) : least(left, PREFILL_CHUNK);
@@ -99,7 +99,7 @@ static struct slot* oldest_slot(struct scheduler* s) {
 	return oldest;
 }
 
-/* A prompt begins where all of it will find memory; the oldest sequence always goes on. */
+/* A prompt begins when there is memory for all of it. The oldest sequence always goes on. */
 static bool may_begin(struct scheduler* s, const struct slot* slot, int room) {
 	return session_prefill_left(slot->session) <= room - ROOM_BESIDE || slot == oldest_slot(s);
 }
@@ -120,7 +120,7 @@ static struct slot* most_urgent_prompt(struct scheduler* s, int chunk, int room)
 	return first;
 }
 
-/* Tokens that prompts may take. Those who sleep give way to those who wait. */
+/* Tokens that prompts may take. Sleeping sequences give way to waiting prompts. */
 static int memory_for_prompts(struct scheduler* s) {
 	int wanted = 0, room = session_room(s->slot[0].session);
 	for (const struct slot* slot = s->slot; slot < s->end && room < INT_MAX; slot++)
@@ -131,7 +131,7 @@ static int memory_for_prompts(struct scheduler* s) {
 	return room;
 }
 
-/* Rows of the others in the full pass that this iteration ends with. */
+/* Rows of other sequences in this iteration's full pass. */
 static int rows_beside(const struct scheduler* s) {
 	int rows = 0;
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
@@ -139,7 +139,7 @@ static int rows_beside(const struct scheduler* s) {
 	return rows;
 }
 
-/* The part of the chunk for long prompts: the iteration's drafts and other rows are deducted. */
+/* The part of the chunk that is left for long prompts after the iteration's drafts and other rows. */
 static int chunk_for_long(const struct scheduler* s, int chunk) {
 	const double plain = cost_plain_seconds(&s->engine->cost);
 	if (!s->engine->backend->prefill_is_exact)
@@ -147,8 +147,8 @@ static int chunk_for_long(const struct scheduler* s, int chunk) {
 	return chunk_rest(&s->engine->cost, chunk, plain > 0 ? s->drafted / plain : 0, rows_beside(s));
 }
 
-/* Allots to each prompt its rows of this iteration: one chunk for all prompts together. A prompt that ends in
- * it is not cut. */
+/* Allots each prompt its rows of this iteration: one chunk for all prompts. A prompt that ends in it is not
+ * cut. */
 static void share_chunk(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), most = chunk_for_long(s, chunk);
 	int taken = 0, room = memory_for_prompts(s);
@@ -163,7 +163,7 @@ static void share_chunk(struct scheduler* s) {
 		const int left = (ends ? chunk : most) - taken, rows = left > 0 ? next_rows(s, slot, left) : 0;
 		if (rows == 0 || rows > left)
 			break;
-		/* a short prompt's first token does not wait for a long one's rows, but for now and then */
+		/* a short prompt's first token goes before a long one's rows, except now and then */
 		if (hurries && !ends && slot->passed_over < PATIENCE)
 			break;
 		hurries |= ends;
@@ -183,7 +183,7 @@ static bool is_decoding(const struct slot* slot) {
 	return slot->job && session_prefill_left(slot->session) == 0;
 }
 
-/* Others whose draft steps run the same weights. */
+/* Collects other sequences whose draft steps run the same weights. */
 static int fellow_drafters(const struct scheduler* s, const struct slot* slot) {
 	int n = 0;
 	for (const struct slot* other = s->slot; other < s->end; other++) {
@@ -192,7 +192,7 @@ static int fellow_drafters(const struct scheduler* s, const struct slot* slot) {
 	return n;
 }
 
-/* While a prompt waits that ends in this iteration nobody drafts. */
+/* Nobody drafts while a prompt waits that would end in this iteration. */
 static void size_batch(struct scheduler* s) {
 	const int chunk = scheduler_chunk(s), room = memory_for_prompts(s);
 	int decoding = 0;
@@ -232,7 +232,7 @@ static bool is_full(const struct session_work* work) {
 static bool is_draft(const struct session_work* work) { return work->kind == WORK_DRAFT; }
 static bool is_own(const struct session_work* work) { return !is_full(work) && !is_draft(work); }
 
-/* The cost of a work other than the iteration's full pass, which prompts do without. */
+/* The cost of work beside the iteration's full pass. Iterations with prompts leave it out. */
 static void note_drafted(struct scheduler* s, const struct session_work* work, double seconds) {
 	s->drafted += is_full(work) ? 0 : seconds;
 }
@@ -272,13 +272,13 @@ static void run_alone(struct scheduler* s, struct slot* slot) {
 		slot_fail(s, slot, &e);
 		return;
 	}
-	/* the first prompts pay for memory that is touched for the first time: no cost for drafts' rows */
+	/* the first prompts pay for touching new memory, which is no cost of drafts' rows */
 	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK_ROWS && s->engine->cost.plain > 0)
 		see_full(s, &work->pass, seconds);
 	take_results(s, slot, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
 
-/* Whether another model runs it, which drafts. */
+/* True when a separate draft model runs the pass. */
 static bool is_other(const struct scheduler* s, const struct session_work* work) {
 	return s->engine->drafting && work->pass.segment->cache->backend == s->engine->drafting->backend;
 }
@@ -301,7 +301,7 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 		cost_see_draft(cost, v, seconds / cost_between(cost, rows));
 }
 
-/* The pass failed for one of them: full ones run each for itself; drafts have lost what they built on. */
+/* A pass failed. Its full passes are run again one by one; its drafts have lost what they built on. */
 static void run_apart(struct scheduler* s, struct slot** slot, int n, const struct error* e) {
 	for (int i = 0; i < n; i++)
 		if (is_full(&slot[i]->work))
@@ -332,7 +332,7 @@ static void run_merged(struct scheduler* s, struct slot** slot, int n) {
 		take_results(s, slot[i], rows, seconds);
 }
 
-/* Whole passes: what ends at an exit has a cost of its own. */
+/* Only whole passes are measured, because a pass that ends at an exit costs less. */
 static bool may_share(const struct scheduler* s, const struct session_work* work) {
 	if (is_own(work) || !merge_may(&work->pass))
 		return false;
@@ -340,8 +340,8 @@ static bool may_share(const struct scheduler* s, const struct session_work* work
 	return work->pass.last == 2 * blocks;
 }
 
-/* Runs the first of the works that wait, with all others that can share its pass. They leave the list; the
- * rest is returned. */
+/* Runs the first of the waiting works together with all that can share its pass. They leave the list. Returns
+ * how many are left. */
 static int run_group(struct scheduler* s, struct slot** waiting, int n) {
 	struct slot* group[MAX_SESSIONS] = {waiting[0]};
 	const bool shares = may_share(s, &waiting[0]->work);
@@ -366,7 +366,7 @@ static int by_age(const void* a, const void* b) {
 	return x->used < y->used ? -1 : x->used > y->used;
 }
 
-/* The oldest first; those that must wait, or have given way, leave the list. */
+/* Sorts the oldest first, and removes works that must wait or have given way. */
 static int keep_those_with_memory(struct scheduler* s, struct slot** waiting, int n) {
 	int kept = 0;
 	qsort(waiting, (size_t)n, sizeof(struct slot*), by_age);
@@ -376,7 +376,7 @@ static int keep_those_with_memory(struct scheduler* s, struct slot** waiting, in
 	return kept;
 }
 
-/* Runs the works of a kind that wait, once each. False when there were none. */
+/* Runs the waiting works of a kind once each. False when there were none. */
 static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session_work*)) {
 	struct slot* waiting[MAX_SESSIONS];
 	int n = 0;
@@ -393,9 +393,9 @@ static bool run_waiting(struct scheduler* s, bool (*wanted)(const struct session
 
 /* ---- grammars ---------------------------------------------------------------------------------- */
 
-/* Finding what a grammar allows is the work of this thread, which all wait for. What a step of a costly
- * grammar takes is written down against its slot, which sits out until that is paid back. Debts are paid one
- * after the other, out of a quarter of the time that passes, so that costly steps do not come together. */
+/* This thread finds the tokens that a grammar allows, and all sequences wait for it. The time of a costly
+ * grammar's step is charged to its slot, which sits out until the debt is paid. Debts are paid one after the
+ * other out of a quarter of the passing time, so that costly steps do not come together. */
 static void note_grammar(struct slot* slot) {
 	const double seconds = session_constraint_seconds(slot->session), more = seconds - slot->grammar;
 	slot->grammar = seconds;
@@ -405,7 +405,7 @@ static void note_grammar(struct slot* slot) {
 
 static bool owes(const struct slot* slot) { return slot->job && slot->debt > 0; }
 
-/* The debts after the time since the last iteration: they are paid one after the other, in turns. */
+/* Pays debts with the time since the last iteration, one debt after the other. */
 static void pay_debts(struct scheduler* s) {
 	const double now = seconds_now();
 	double paid = s->iterated > 0 ? GRAMMAR_SHARE * (now - s->iterated) : 0;
@@ -421,7 +421,7 @@ static void pay_debts(struct scheduler* s) {
 	}
 }
 
-/* Whether a slot that owes nothing runs: nobody else has to be spared. */
+/* True when a slot without debt runs. Without one nobody has to be spared. */
 static bool has_neighbours(const struct scheduler* s) {
 	for (const struct slot* slot = s->slot; slot < s->end; slot++)
 		if (slot->job && !owes(slot))

@@ -1,4 +1,4 @@
-/* The scheduler's live state as JSON: what /v1/swiftlet/state gives and the page draws. */
+/* The scheduler's live state as JSON, which /v1/swiftlet/state returns and the page draws. */
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
@@ -64,8 +64,7 @@ static void show_point(struct scheduler* s, struct text* out, double at) {
 	s->shown = at;
 }
 
-/* What each drafter has brought, and how many times as fast as plain steps all of it was (figures_speedup).
- */
+/* The figures of each drafter, and the speed-up of all together (figures_speedup). */
 static void show_drafts(struct text* out, const struct metrics* m) {
 	const double plain = m->decode - m->optimize + m->saved - m->lost;
 	const char* separator = "";
@@ -81,7 +80,7 @@ static void show_drafts(struct text* out, const struct metrics* m) {
 }
 
 static void show_totals(struct scheduler* s, struct text* out) {
-	const struct metrics* m = s->option.metrics; /* to which this thread alone adds seconds */
+	const struct metrics* m = s->option.metrics; /* only this thread adds seconds to it */
 	show_drafts(out, m);
 	text_json(
 	    out,

@@ -1,4 +1,4 @@
-/* Opening and closing: the port, and the parts behind it. */
+/* Opens and closes the service: its port and its parts. */
 #include "streams/service/server.h"
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ bool server_is_loopback(const char* host) {
 	return strcasecmp(host, "localhost") == 0;
 }
 
-/* A listening socket; the port is returned. -1 with errno set. */
+/* Opens a listening socket and returns its port in *port. -1 with errno set. */
 static int listen_at(const struct addrinfo* at, int* port) {
 	const int yes = 1, fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_storage is = {0};
@@ -170,7 +170,7 @@ void server_note_ignored(struct server* s, const char* fields) {
 	pthread_mutex_unlock(&s->rate_lock);
 }
 
-/* Answers that are ready are given time to be written, the connections beside them a moment. */
+/* Waits a moment, so that finished answers can be written. */
 static void wait_for_answers(struct server* s) {
 	enum { MOMENT = 2, ANSWERS = 10 }; /* seconds */
 	const double began = seconds_now();

@@ -11,7 +11,7 @@
 
 /* ---- keys --------------------------------------------------------------------------------- */
 
-/* The time depends on the lengths' maximum alone, never on where two keys differ. */
+/* Takes a time that depends on the longer length alone, and not on where two keys differ. */
 static bool equal_in_constant_time(const char* given, size_t n, const char* key) {
 	const size_t m = strlen(key);
 	volatile unsigned char differs = n != m;
@@ -23,7 +23,7 @@ static bool equal_in_constant_time(const char* given, size_t n, const char* key)
 	return !differs;
 }
 
-/* The key's number from 1; 0: there is none such. */
+/* The key's number from 1; 0: unknown. */
 static int key_number(const struct server* s, const char* given, size_t n) {
 	int found = 0;
 	for (int i = 0; i < s->n_keys; i++)
@@ -37,7 +37,7 @@ static int base64_digit(char c) {
 	return at ? (int)(at - digits) : -1;
 }
 
-/* The password of "Basic …": what a browser sends for the page. */
+/* The password of "Basic …", which a browser sends for the page. */
 static int basic_key(const struct server* s, const char* text) {
 	char out[600];
 	size_t n = 0;
@@ -75,7 +75,7 @@ bool call_authorized(struct http_call* c) {
 
 /* ---- keys from a file --------------------------------------------------------------------- */
 
-/* The one that the group's keys have in common, or a key that stands alone (group NULL) has for itself. */
+/* The tenant of a group's keys, or of a single key without a group (group NULL). */
 static int find_tenant(struct server* s, const char* key, const char* group) {
 	char words[SERVER_GROUP + 8]; /* no key: none has a blank */
 	char name[PROMPT_CACHE_NAME];
@@ -184,7 +184,7 @@ static bool host_allowed(const struct http_call* c) {
 	return !c->server->loopback || c->server->n_keys > 0 || !host || names_loopback(host);
 }
 
-/* A page of this machine's, by whatever port: http://localhost:3000. */
+/* True for a page of this machine, on any port: http://localhost:3000. */
 static bool is_local(const char* origin) {
 	const char* host = strstr(origin, "://");
 	return host && (strncmp(origin, "http://", 7) == 0 || strncmp(origin, "https://", 8) == 0) &&
@@ -201,8 +201,8 @@ bool call_cors_allowed(const struct http_call* c) {
 	return allowed;
 }
 
-/* Without keys the machine's own browsers are the way in for others' pages: by a name that resolves to
- * this machine (seen in the Host header), or by a plain form post (seen in the Origin header). */
+/* Without keys, other sites' pages could reach the server through this machine's browsers: by a name that
+ * resolves to this machine (seen in the Host header), or by a plain form post (seen in the Origin header). */
 bool call_origin_allowed(struct http_call* c) {
 	const char* host = call_header(c, "Host");
 	const char* origin = call_header(c, "Origin");
@@ -214,7 +214,8 @@ bool call_origin_allowed(struct http_call* c) {
 		    host);
 	if (!origin || call_cors_allowed(c))
 		return true;
-	/* a page of this host that came by another scheme is another's: whoever is on the way may have made it */
+	/* a page of this host that came by another scheme counts as foreign, because someone on the way may have
+	 * made it */
 	const char* scheme = call_header(c, "X-Forwarded-Proto");
 	const size_t n = scheme ? strlen(scheme) : strlen(scheme = "http");
 	return (host && strncasecmp(origin, scheme, n) == 0 && strncmp(origin + n, "://", 3) == 0 &&
@@ -235,8 +236,8 @@ static enum MHD_Result take_forwarded(void* last, enum MHD_ValueKind kind, const
 	return MHD_YES;
 }
 
-/* The address that the nearest proxy saw: the last of the last X-Forwarded-For, which it has added itself, to
- * the header's line or as a line of its own. What stands before it is as the client wrote it. False: there is
+/* The address that the nearest proxy saw: the last one in the last X-Forwarded-For, whether it was added to
+ * the header's line or as a line of its own. The text before it is as the client wrote it. False: there is
  * none. */
 static bool forwarded_address(const struct http_call* c, uint8_t out[16]) {
 	const char* list = NULL;
@@ -260,7 +261,7 @@ static bool forwarded_address(const struct http_call* c, uint8_t out[16]) {
 	return true;
 }
 
-/* Whether a proxy on this machine speaks for the client, whose address this becomes. */
+/* True when a proxy on this machine speaks for the client; the client's address replaces the proxy's. */
 static bool client_address(const struct http_call* c, uint8_t out[16]) {
 	static const uint8_t own[16];
 	const union MHD_ConnectionInfo* info =
@@ -271,7 +272,8 @@ static bool client_address(const struct http_call* c, uint8_t out[16]) {
 	return c->server->option.forwarded && memcmp(out, own, 16) == 0 && forwarded_address(c, out);
 }
 
-/* The client's entry: its own, or that of the one longest silent without a running request. NULL: all run. */
+/* The client's entry, or the entry that was silent the longest and has no running request. NULL: all have
+ * one. */
 static struct rate_client* find_client(struct server* s, const uint8_t address[16]) {
 	struct rate_client* silent = NULL;
 	for (struct rate_client* r = s->rate; r < s->rate + RATE_CLIENTS; r++)

@@ -1,5 +1,5 @@
-/* A request's life, from its first header to its answer's last byte: what MHD calls; where it goes, and what
- * is refused when its headers are there. */
+/* The life of a request from its first header to its answer's last byte: MHD's callbacks, routing, and what
+ * is refused by headers alone. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ const char* call_header(const struct http_call* c, const char* name) {
 	return MHD_lookup_connection_value(c->connection, MHD_HEADER_KIND, name);
 }
 
-/* Clients in browsers send headers of their own: what is asked for is allowed. */
+/* Clients in browsers send headers of their own, so all requested headers are allowed. */
 static void add_cors_headers(const struct http_call* c, struct MHD_Response* r) {
 	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ";
 	const char* asked = call_header(c, "Access-Control-Request-Headers");
@@ -62,7 +62,7 @@ bool call_queue(struct http_call* c, int status, struct MHD_Response* r) {
 	return queued;
 }
 
-/* `data` is taken. NULL on no memory, for it or for what it is put in. */
+/* Takes `data`. NULL when memory runs out; `data` is freed then. */
 static struct MHD_Response* response_of(const char* type, char* data, size_t size) {
 	struct MHD_Response* r = data ? MHD_create_response_from_buffer(size, data, MHD_RESPMEM_MUST_FREE) : NULL;
 	if (r)
@@ -135,8 +135,7 @@ static bool match_route(const struct route* r, const char* path, const char** re
 	return strcmp(path, r->path) == 0;
 }
 
-/* True when other servers have an endpoint at this path: then the error names the ones that this server has.
- */
+/* True when other servers have an endpoint at this path. The error then lists this server's endpoints. */
 static bool not_built(struct http_call* c) {
 	static const char* const known[][2] = {{"/v1/audio/", "audio"},
 	                                       {"/v1/images/", "images"},
@@ -161,7 +160,7 @@ static bool not_built(struct http_call* c) {
 	return false;
 }
 
-/* HEAD is a GET whose body MHD leaves out; what a browser asks before it calls from another origin is
+/* HEAD is a GET whose body MHD leaves out. The browser's request before a cross-origin call (OPTIONS) is
  * answered for all paths that need no admin. */
 static bool look_up(struct http_call* c, const char* path, char allowed[96]) {
 	const char* method = strcmp(c->method, "HEAD") == 0 ? "GET" : c->method;
@@ -185,7 +184,7 @@ static bool look_up(struct http_call* c, const char* path, char allowed[96]) {
 	return c->route != NULL;
 }
 
-/* Clients that are given an address without /v1 leave it out. */
+/* Clients may leave out /v1. */
 static bool find_route(struct http_call* c) {
 	char allowed[96] = "";
 	if (look_up(c, c->path, allowed))
@@ -230,7 +229,7 @@ static bool check_body_headers(struct http_call* c) {
 }
 
 /* Called when the headers have arrived. An error found here is sent after the body, so that a client that is
- * still writing reads it. */
+ * still writing can read it. */
 static bool first_look(struct http_call* c) {
 	if (!call_origin_allowed(c))
 		return false;
@@ -261,8 +260,7 @@ static bool head_is_good(struct http_call* c, const char* version) {
 	return head_allowed(&head, strcmp(version, "HTTP/1.0") == 0, &c->error);
 }
 
-/* Escapes are resolved but for those that would change what the path is: a NUL, which ends it, and a slash.
- */
+/* Decodes escapes except those that would change the path itself: a NUL, which ends it, and a slash. */
 size_t server_unescape(void* user, struct MHD_Connection* connection, char* text) {
 	char* to = text;
 	(void)user, (void)connection;
@@ -287,8 +285,7 @@ static void name_call(struct http_call* c) {
 	snprintf(c->id, sizeof c->id, "req_%016llx", (unsigned long long)random);
 }
 
-/* A NUL in a text, which valid JSON may have: no text of ours does, so it becomes what stands for a character
- * that cannot be shown. */
+/* Valid JSON may contain a NUL, which no text here can hold. It becomes U+FFFD. */
 static void replace_nul(struct text* body) {
 	for (char* at = body->data; at && (at = memchr(at, '\\', (size_t)(body->data + body->size - at)));) {
 		if (body->size - (size_t)(at - body->data) >= 6 && memcmp(at, "\\u0000", 6) == 0)
@@ -319,8 +316,8 @@ static struct http_call* begin_call(struct server* s, struct MHD_Connection* con
 	return c;
 }
 
-/* Answers a client that is still sending. MHD takes no response in the middle of a body, so this writes it.
- */
+/* Answers a client that is still sending. MHD takes no response in the middle of a body, so this function
+ * writes it to the socket. */
 static bool give_up(struct http_call* c, int status, const char* message) {
 	struct api_error e;
 	const union MHD_ConnectionInfo* info =
@@ -392,7 +389,7 @@ static bool answer_worked(struct http_call* c) {
 	return (c->opened && generate_begin(c)) || reply_failure(c);
 }
 
-/* Far too much is refused before it is sent, and what has no certain end at once. */
+/* Refuses a body that is far too large before it is sent, and one of unknown length at once. */
 static bool ends_at_once(const struct http_call* c) {
 	const char* length = call_header(c, "Content-Length");
 	return c->error.status == 400 ||

@@ -1,4 +1,4 @@
-/* Completions and chat, the connection's side: a generation's life, and the sending of its answer. */
+/* The connection's side of completions and chat: a generation's life, and sending its answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,7 @@ static bool begin_stream(struct http_call* c, struct generation* g) {
 	return call_queue(c, 200, r);
 }
 
-/* True when the answer is ready; else the connection sleeps. */
+/* True when the answer is ready; otherwise the connection sleeps. */
 static bool is_done_or_sleeps(struct generation* g) {
 	pthread_mutex_lock(&g->lock);
 	const bool finished = g->finished;
@@ -89,8 +89,8 @@ static bool is_done_or_sleeps(struct generation* g) {
 	return finished;
 }
 
-/* The first choices; each of the others follows one that has ended, so that many of them leave the queue and
- * the turns to others. */
+/* Submits the first choices. Each of the others follows one that has ended, so that many choices leave room
+ * in the queue and turns for other requests. */
 static bool submit_jobs(struct http_call* c, struct generation* g) {
 	const struct scheduler_options* o = &c->server->option.work;
 	const int most = o->sessions < o->queue ? o->sessions : o->queue;

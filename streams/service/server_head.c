@@ -33,8 +33,8 @@ static bool has_name(const char* text, size_t n, const char* word) {
 	return n == strlen(word) && strncasecmp(text, word, n) == 0;
 }
 
-/* Two lengths, a length beside chunks, or one that is no number: where a proxy in front reads it otherwise,
- * one request hides in another. */
+/* Two lengths, a length beside chunks, or a length that is no number: if a proxy in front reads it
+ * differently, one request can hide in another. */
 void head_field(struct head* h, const char* name, size_t name_size, const char* value, size_t value_size) {
 	while (value_size > 0 && is_blank(value[value_size - 1]))
 		value_size--;
@@ -113,7 +113,7 @@ enum head_state head_read(const char* bytes, size_t size, struct api_error* e) {
 	for (const char* feed; (feed = memchr(at, '\n', (size_t)(end - at))); at = feed + 1) {
 		const size_t n = (size_t)(feed - at) - (feed > at && feed[-1] == '\r');
 		if (n == 0 && lines == 0)
-			continue; /* an empty line before a request is forgiven, as the standard has it */
+			continue; /* The standard allows an empty line before a request. */
 		if (n == 0)
 			return head_allowed(&head, old, e) ? HEAD_WHOLE : HEAD_REFUSED;
 		if (!(lines++ ? read_field(&head, at, n, e) : read_request_line(at, n, &old, e)))

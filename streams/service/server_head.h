@@ -10,22 +10,22 @@
 
 enum { HEAD_FIELDS = 128 };
 
-/* A summary of a head's fields so far. Start with zeros. */
+/* What is known of a head's fields so far. Start with zeros. */
 struct head {
 	int fields, hosts, lengths, codings;
 	bool bad_name, bad_value, bad_length, huge_length, other_coding;
 };
 void head_field(struct head*, const char* name, size_t name_size, const char* value, size_t value_size);
-/* False with the error when the fields contradict each other or are not HTTP. old: HTTP/1.0, which needs no
- * Host. */
+/* False with the error set when the fields contradict each other or are not HTTP. old: HTTP/1.0, which needs
+ * no Host. */
 bool head_allowed(const struct head*, bool old, struct api_error*);
 
-/* The first bytes of a connection: its head is not all there, fine, or refused with the error. */
+/* Checks the first bytes of a connection: the head is incomplete, accepted, or refused with the error set. */
 enum head_state { HEAD_PART, HEAD_WHOLE, HEAD_REFUSED };
 enum head_state head_read(const char* bytes, size_t size, struct api_error*);
 
-/* Writes a response that closes the connection straight to the socket, as much as it takes without blocking.
- * Used where libmicrohttpd cannot send one. body: JSON. */
+/* Writes a response that closes the connection to the socket itself, as much as it takes without blocking. It
+ * is used when libmicrohttpd cannot send one. body: JSON. */
 void head_answer(int socket, int status, const char* body);
 
 #endif

@@ -32,7 +32,7 @@ struct server {
 	struct server_options option;
 	struct model* model;
 	swiftlet_engine* engine;
-	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one a thread: without a port they have no pool */
+	struct MHD_Daemon* daemon[HTTP_THREADS]; /* one daemon a thread, because with a pool they need a port */
 	int port;
 	struct connection_gate* gate;
 	struct workers* workers;
@@ -43,31 +43,31 @@ struct server {
 	bool loopback;
 	int context; /* tokens a session holds */
 	struct server_key key[SERVER_KEYS];
-	struct text ignored; /* fields that were ignored so far, a blank behind each; under rate_lock */
+	struct text ignored; /* names of fields ignored so far, a blank after each; guarded by rate_lock */
 	char tenant_name[SERVER_KEYS + 1]
-	                [PROMPT_CACHE_NAME]; /* by tenant: in the store, and of prompts on disk */
+	                [PROMPT_CACHE_NAME]; /* by tenant: its name in the store and for prompts on disk */
 	int n_keys, n_tenants;
 	double began;
 	time_t opened;
 	atomic_bool stopping;
-	atomic_int answers; /* of generations, until they have been written */
+	atomic_int answers; /* generations that are not written yet */
 	pthread_mutex_t rate_lock;
-	struct rate_client rate[RATE_CLIENTS]; /* used where option.rate > 0, or behind a proxy */
+	struct rate_client rate[RATE_CLIENTS]; /* used if option.rate > 0, or behind a proxy */
 };
 
 struct generation; /* generation.h */
 
-/* One HTTP request. MHD's thread alone touches it, but while a worker has it. */
+/* One HTTP request. Only MHD's thread touches it, except while a worker has it. */
 struct http_call {
 	struct server* server;
 	struct MHD_Connection* connection;
 	const struct route* route; /* NULL: none fits */
-	const char* rest;          /* what follows the route's path, into path */
+	const char* rest;          /* the part of path after the route's */
 	char path[MAX_PATH], method[16];
 	struct text body;
-	struct api_error error; /* status != 0: refused; sent once the body has been read */
+	struct api_error error; /* status != 0: refused; the error is sent once the body has been read */
 	double began;
-	int tenant; /* the API key's or its group's number from 1; 0 where the server has none */
+	int tenant; /* number of the API key or its group from 1; 0 if the server has none */
 	bool admin; /* may see and change what is everybody's */
 	int status; /* answered with; 0: not yet */
 	enum { CALL_NEW, CALL_WORKING, CALL_WORKED } work;
@@ -76,77 +76,76 @@ struct http_call {
 	struct MHD_Response* response; /* made by a worker, not sent yet; owned */
 	struct generation* opened;     /* made by a worker, not begun yet; owned */
 	struct generation* generation;
-	struct rate_client* client; /* whose running request it is; NULL: not counted */
-	char* ignored;              /* fields of the request that nobody read, with a comma between; or NULL */
+	struct rate_client* client; /* the client whose running request it is; NULL: not counted */
+	char* ignored;              /* names of unknown fields, separated by commas; or NULL */
 	char id[24];                /* the request's, for logs: x-request-id */
 };
 
 /* A route takes a complete request and answers it. */
 struct route {
 	const char* method;
-	const char* path;                  /* ending in '/': what follows is `rest`, and must not be empty */
+	const char* path;                  /* ends in '/': the text after it is `rest`, and must not be empty */
 	bool (*answer)(struct http_call*); /* false: call->error is to be sent */
 	bool worked;                       /* a worker calls `answer`, which may take long */
 	bool open;                         /* needs no key */
 	bool admin;                        /* needs an admin key */
-	const struct response_formatter* formatter; /* of generations: reads requests, writes responses */
+	const struct response_formatter* formatter; /* of generations: reads requests and writes responses */
 };
 
-/* Queues an answer; false where it could not be. `text` is taken. */
+/* Queues a response; false when that fails. Takes `text`. */
 bool call_reply(struct http_call*, int status, const char* type, struct text* text);
-/* The same of JSON and 200; false with the call's error where there was no memory for it. */
+/* The same for JSON with status 200; false with the call's error when memory runs out. */
 bool call_reply_json(struct http_call*, struct text* text);
 bool call_reply_error(struct http_call*, const struct api_error*);
 bool call_queue(struct http_call*, int status, struct MHD_Response*);
-/* A stream, of server-sent events where type is NULL, as MHD asks for it; NULL on no memory, and then nothing
- * is freed. */
+/* A streamed response, of server-sent events if type is NULL, which MHD reads; NULL on no memory, and then
+ * nothing is freed. */
 struct MHD_Response* event_stream(const char* type, MHD_ContentReaderCallback, void* user,
                                   MHD_ContentReaderFreeCallback);
 /* The header's value, or NULL. */
 const char* call_header(const struct http_call*, const char* name);
 
-/* server_gate.c: accepts connections within the options' address_connections and header_seconds; a next
- * request's headers on the same connection may take idle_seconds more. Metrics count refused connections. */
+/* server_gate.c: accepts connections within the limits address_connections and header_seconds. Headers of a
+ * further request on the same connection may take idle_seconds longer. Metrics count refused connections. */
 struct connection_gate* gate_open(struct server*); /* NULL on no memory */
-/* Starts to accept from a listening socket, which the gate then owns. Each connection goes to the daemon with
- * the fewest. False when no thread can be started. */
+/* Starts to accept from a listening socket, which the gate then owns. Each connection goes to the daemon that
+ * has fewest. False when no thread can be started. */
 bool gate_begin(struct connection_gate*, int listening);
 /* Stops accepting. Call before the daemons are stopped. */
 void gate_shut(struct connection_gate*);
 /* Call after the daemons are stopped. NULL is allowed. */
 void gate_close(struct connection_gate*);
-/* The address that limits count by: all zero for loopback; the /64 prefix of an IPv6 address, because a
- * client may choose the rest freely. */
+/* The address by which limits count: zero for loopback; the /64 prefix of an IPv6 address, because a client
+ * may choose the rest freely. */
 void gate_address(const struct sockaddr*, uint8_t out[16]);
 /* The number of open connections. */
 int gate_present(struct connection_gate*);
 /* libmicrohttpd's callback for opened and closed connections. */
 void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
                         enum MHD_ConnectionNotificationCode);
-/* What an open connection's client is to send, or gets. */
+/* What an open connection waits for: its client's request, or our response. */
 enum gate_phase { GATE_HEADERS, GATE_BODY, GATE_ANSWER, GATE_NEXT }; /* NEXT: the next request's headers */
 void gate_awaits(struct connection_gate*, struct MHD_Connection*, enum gate_phase);
 
 /* server_workers.c */
-struct workers* workers_open(void); /* NULL: no memory, or no thread could be started */
-/* Suspends the call's connection until a worker has called its route's `answer`; then MHD asks for the answer
+struct workers* workers_open(void); /* NULL when there is no memory, or no thread can be started */
+/* Suspends the call's connection until a worker has called its route's `answer`. Then MHD asks for the answer
  * again. False: the server is stopping. */
 bool workers_take(struct workers*, struct http_call*);
 bool workers_done(struct workers*, const struct http_call*);
-/* Refuses the calls that wait. Call before the daemons are stopped, which must find no connection suspended.
- */
+/* Refuses waiting calls. Call before the daemons are stopped, which must find no connection suspended. */
 void workers_stop(struct workers*);
 void workers_close(struct workers*); /* NULL is allowed */
 
 /* server_access.c */
 bool server_read_keys(struct server*, struct error*);
 bool call_origin_allowed(struct http_call*);     /* false with the call's error */
-bool call_cors_allowed(const struct http_call*); /* by --cors: a browser may read the answer */
-/* Sets the call's tenant, and whether he is an admin. */
+bool call_cors_allowed(const struct http_call*); /* a --cors option lets a browser read the answer */
+/* Sets the call's tenant, and whether it is an admin. */
 bool call_authorized(struct http_call*);
-/* A request begins: false with the call's error where its client has asked too often, or too much at once. */
+/* Begins a request. False with the call's error when its client has asked too often, or too much at once. */
 bool call_enter(struct http_call*);
-/* It is over; the other requests of its client may come. */
+/* Ends the request, so that its client's next one may run. */
 void call_leave(struct http_call*);
 
 /* server_calls.c: MHD's callbacks */
@@ -155,8 +154,8 @@ enum MHD_Result server_on_request(void* user, struct MHD_Connection*, const char
 size_t server_unescape(void* user, struct MHD_Connection*, char* text);
 void server_on_completed(void* user, struct MHD_Connection*, void** state, enum MHD_RequestTerminationCode);
 
-/* server.c: the model's name, its file's, or an alias; and fields that are ignored, each named once in the
- * log */
+/* server.c: the model's name, which is its file's or an alias; and fields that are ignored, each logged
+ * once */
 bool server_is_model(const struct server*, const char* name);
 void server_note_ignored(struct server*, const char* fields);
 
@@ -186,7 +185,7 @@ bool answer_optimizer(struct http_call*); /* every request of them */
 bool watch_begin(struct http_call*);
 
 /* server_routes.c */
-extern const struct route server_preflight; /* of every path that a browser may ask for from elsewhere */
+extern const struct route server_preflight; /* for every path that browsers may call from other origins */
 extern const struct route server_routes[];  /* ends with one without a method */
 
 /* page.c, made from page.html */

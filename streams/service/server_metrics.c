@@ -1,5 +1,4 @@
-/* /metrics: what was counted and what is so at this moment, in Prometheus' exposition format (version 0.0.4).
- */
+/* /metrics: counters and gauges in Prometheus' exposition format (version 0.0.4). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +8,7 @@
 
 struct metric_row {
 	const char *name, *label; /* its own; NULL: none */
-	const char* help;         /* NULL: of the row before, which has the same name */
+	const char* help;         /* NULL: the previous row's name */
 	double value;
 };
 
@@ -19,7 +18,7 @@ static const char* kind_of(const char* name) {
 	return n > total && strcmp(name + n - total, "_total") == 0 ? "counter" : "gauge";
 }
 
-/* label: of all rows, as in braces, or "". */
+/* label: of all rows, in braces, or "". */
 static void put_rows(struct text* out, const char* prefix, const char* label, const struct metric_row* row,
                      int n) {
 	for (int i = 0; i < n; i++) {
@@ -156,7 +155,7 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 	     (double)(k.improved + k.recalled)},
 	    {"mask_recalls_total", NULL, "Times a stored mask was taken up.", (double)k.recalled},
 	    {"masks_settled_total", NULL, "Masks that held, so that their search rests.", (double)k.converged},
-	    {"drift_events_total", NULL, "Times that acceptance drifted and the search started anew.",
+	    {"drift_events_total", NULL, "Times that acceptance drifted and the search started again.",
 	     (double)k.drifts},
 	    {"bank_masks", NULL, "Masks in the bank.", k.entries},
 	    {"bank_evictions_total", NULL, "Masks that left the bank for want of room.", (double)k.evictions},
@@ -171,10 +170,10 @@ static void write_now(struct server* s, const struct scheduler_now* now, struct 
 
 /* ---- standard names ------------------------------------------------------------------------ */
 
-/* Those that routers and dashboards already know: vLLM's, which are those that the Kubernetes gateway's Model
- * Server Protocol recommends (gateway-api-inference-extension, proposal 003): queued and running requests,
- * the share of the cache in use, its blocks; and, where ours have an equal, vLLM's counters of tokens, prefix
- * hits and speculative decoding. */
+/* Metrics that routers and dashboards already know. They have vLLM's names, which the Kubernetes gateway's
+ * Model Server Protocol recommends (gateway-api-inference-extension, proposal 003): queued and running
+ * requests, the used share of the cache, its blocks; and vLLM's counters of tokens, prefix hits and
+ * speculative decoding, where we have the same figures. */
 static void put_label(struct text* out, const char* value) {
 	text_put(out, "model_name=\"");
 	for (; *value; value++)
@@ -228,7 +227,7 @@ static void write_standard(const struct metrics* m, const char* model_name, cons
 	text_free(&model);
 }
 
-/* An admin reads all; others what their own requests did, and nothing of this moment. */
+/* An admin reads all metrics. Others read what their own requests did, without the server's present state. */
 bool answer_metrics(struct http_call* c) {
 	struct server* s = c->server;
 	struct metrics* m = &s->metrics[c->admin ? 0 : c->tenant];

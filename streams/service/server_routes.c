@@ -1,4 +1,4 @@
-/* The table of paths, and what answers the small ones: models, health, state, masks, the page. */
+/* The table of paths, and the small answers: models, health, state, masks, the page. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bool reply_status(struct http_call* c, const char* good, const char* prob
 
 static bool answer_health(struct http_call* c) { return reply_status(c, "ok", NULL); }
 
-/* Whether new requests are welcome: neither stopping nor with a full queue. */
+/* True while new requests are accepted: the server is not stopping, and the queue is not full. */
 static bool answer_ready(struct http_call* c) {
 	struct scheduler_now n;
 	scheduler_now(c->server->scheduler, &n);
@@ -113,8 +113,7 @@ static bool answer_state(struct http_call* c) {
 
 static double divide_counts(int64_t a, int64_t b) { return b > 0 ? (double)a / (double)b : (double)NAN; }
 
-/* The members of a mask file (design section 7), with the bank's own beside them: "owner" is 0 where the mask
- * is everybody's. */
+/* The members of a mask file, and the bank's own: "owner" is 0 for a mask that all tenants share. */
 static void put_entry(const struct server* s, struct text* out, int tenant, const struct bank_entry* e) {
 	const struct bank_record* r = &e->record;
 	text_json(out,
@@ -148,7 +147,7 @@ static void list_entry(void* user, int tenant, const struct bank_entry* e) {
 	put_entry(l->server, &l->out, tenant, e);
 }
 
-/* The memory that the key's tenant may read; an admin's is the common one. NULL with the error. */
+/* The memory that the key's tenant may read; for an admin the common one. NULL with the error set. */
 static struct memory* own_memory(struct http_call* c) {
 	struct memory* all = c->server->option.work.memory;
 	if (!all)
@@ -168,7 +167,7 @@ static bool answer_masks(struct http_call* c) {
 	return call_reply_json(c, &l.out);
 }
 
-/* The number after the route; 0 where it is none. */
+/* The number at the end of the path; 0: not a number. */
 static int64_t rest_number(const struct http_call* c) {
 	const size_t n = strspn(c->rest, "0123456789");
 	return c->rest[n] || n > 18 ? 0 : strtoll(c->rest, NULL, 10);
@@ -216,7 +215,7 @@ static bool delete_mask(struct http_call* c) {
 	return call_reply_json(c, &out);
 }
 
-/* The members that a mask object may have. Those that only report are not read back. */
+/* The members that a mask object may have. Those that only report are ignored. */
 static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank_entry* e) {
 	static const char known[] =
 	    "id owner format model fingerprint blocks task attention mlp matchness alpha M "

@@ -1,5 +1,5 @@
-/* A model's tokens, for clients that count or cut texts themselves: /tokenize and /detokenize, whose fields
- * are named as vLLM's, and as llama.cpp's where those differ. */
+/* The model's tokenizer for clients that count or cut texts: /tokenize and /detokenize. Fields have vLLM's
+ * names, and llama.cpp's where those differ. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "streams/service/chat_translation.h"
 #include "streams/service/server_internal.h"
 
-/* What nobody knows is ignored and named, or refused. */
+/* Unknown fields are ignored and named, or refused. */
 static bool note_fields(struct http_call* c, const cJSON* body, const char* known) {
 	struct text ignored = {0};
 	if (c->server->option.strict_fields)

@@ -10,7 +10,7 @@ struct watching {
 	struct text out;
 };
 
-/* The connection, or the server, has done with it. */
+/* The connection or the server is done with it. */
 static void stop_watching(void* user) {
 	struct watching* w = user;
 	events_leave(&w->server->events, &w->watcher);

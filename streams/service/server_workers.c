@@ -1,10 +1,11 @@
-/* Workers: what a request costs before it runs is done away from the threads that serve connections.
+/* Workers prepare requests away from the threads that serve connections.
  *
- * A body is parsed, a template rendered, a form compiled and a prompt encoded by one of a few threads, while
- * the connection is suspended. So a health check, a stream and a small request wait for no other's large one.
+ * One of a few threads parses a body, renders a template, compiles a grammar and encodes a prompt, while the
+ * connection is suspended. So a health check, a stream and a small request do not wait for another client's
+ * large one.
  *
- * The tenant with the fewest requests at work goes first. Among its own, a request waits behind those that
- * came before it, and behind later ones that are smaller by as much as a worker does in the time between. */
+ * The tenant with the fewest requests at work goes first. Within a tenant, a request may go before earlier
+ * ones if it is smaller by as much as a worker does in the time between. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@ enum { WORKERS = 2 };
 struct workers {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct http_call* first; /* of those that wait, linked by next_work */
+	struct http_call* first; /* of the waiting calls, linked by next_work */
 	int at_work[SERVER_KEYS + 1];
 	pthread_t thread[WORKERS];
 	int n_threads;
@@ -39,7 +40,7 @@ static struct http_call* take_next(struct workers* w) {
 	return taken;
 }
 
-/* With the lock held: from here on the call is its connection's. */
+/* Call with the lock held. From here on the call belongs to its connection. */
 static void give_back(struct http_call* c) {
 	c->work = CALL_WORKED;
 	MHD_resume_connection(c->connection);

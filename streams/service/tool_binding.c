@@ -1,6 +1,6 @@
-/* Binds a model's calls to the tools' names and schemas: where a call is forced, where a tool is
- * strict, and where the answer keeps a form beside tools. Special tokens of the way in which a model writes
- * its calls stand in the grammar by their names. */
+/* Makes grammars that bind a model's calls to the tools' names and schemas: when a call is forced, when a
+ * tool is strict, and when the answer keeps a format beside tools. The grammar names the special tokens that
+ * the model writes its calls with. */
 #include "streams/service/generation.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { MAX_TOOLS = 128, MAX_MARK = 32 };
 struct tool_binding {
 	struct grammar_call call[MAX_TOOLS];
 	int n;
-	struct text text[MAX_TOOLS]; /* before the arguments of the first call; of others without `all` */
+	struct text text[MAX_TOOLS]; /* before the arguments of the first call; in further calls without `all` */
 	char* schema[MAX_TOOLS];
 	/* the syntax, with special tokens marked */
 	struct text all, begin, middle, end, close, between, finish, trigger, begun;
@@ -34,7 +34,7 @@ static bool is_forced(const struct generation* g) { return g->request.tool_choic
 
 /* ---- special tokens ------------------------------------------------------------------------------ */
 
-/* Whether a text begins with a special token of the model, among those that calls are written with. */
+/* True when the text begins with a special token of the model that marks calls. */
 static size_t special_at(const struct tokenizer* t, const char* text) {
 	static const char* const channels[] = {"<|channel|>", "<|message|>", "<|constrain|>",
 	                                       "<|call|>",    "</think>",    NULL};
@@ -80,7 +80,7 @@ static void mark_syntax(struct tool_binding* b, const struct generation* g) {
 
 /* ---- tools ----------------------------------------------------------------------------------------- */
 
-/* A function without parameters is called with none. */
+/* A function without parameters takes no arguments. */
 static bool has_none(const cJSON* schema) {
 	const cJSON* properties = json_field(schema, "properties");
 	return !schema ||
@@ -89,7 +89,7 @@ static bool has_none(const cJSON* schema) {
 	        !json_field(schema, "anyOf") && !json_field(schema, "oneOf") && !json_field(schema, "allOf"));
 }
 
-/* The arguments' schema; NULL with the error set: a strict tool's that cannot be kept. */
+/* The arguments' schema; NULL with the error set: a strict tool's schema that cannot be enforced. */
 static char* schema_of(const cJSON* tool, bool bound, struct api_error* e) {
 	static const char any[] = "{\"type\": \"object\"}",
 	                  none[] = "{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}";
@@ -110,7 +110,7 @@ static char* schema_of(const cJSON* tool, bool bound, struct api_error* e) {
 		cJSON_free(text);
 		return NULL;
 	}
-	if (text && !alone) { /* it is not strict: its arguments are an object at least */
+	if (text && !alone) { /* without strict the arguments only have to be an object */
 		cJSON_free(text);
 		text = strdup(any);
 	}
@@ -168,7 +168,7 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	return true;
 }
 
-/* Beside a form of another kind than JSON's, an answer is free to be a call where the form allows it. */
+/* With a grammar that is not JSON, an answer may be a call only if the grammar allows its text. */
 static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generation* g, struct api_error* e) {
 	struct api_request* q = &g->request;
 	bool strict = false;
@@ -182,7 +182,7 @@ static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generati
 	} else if ((!strict && !q->form) || (q->grammar && !q->form))
 		return true;
 	else if (reasoning_style_of(model_chat_template(g->server->model, true)) == REASONING_CHANNELS) {
-		/* what stands in a channel, and where it begins, is for the model to say */
+		/* the model decides where a channel begins and what it contains */
 		if (strict)
 			api_ignore_name(&q->ignored, "tools.", "strict");
 		return true;

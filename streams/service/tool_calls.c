@@ -1,4 +1,4 @@
-/* A reader that holds back what may be a call until it is known. */
+/* Reads tool calls. It holds text back that may be a call until it is certain. */
 #include "streams/service/tool_calls.h"
 
 #include <cjson/cJSON.h>
@@ -16,7 +16,7 @@ static const char tag_open[] = "<tool_call>", tag_close[] = "</tool_call>", list
                   arguments_open[] = "[ARGS]", id_open[] = "[CALL_ID]";
 static const char fence_open[] = "```json", bare_fence[] = "```\n", fence_close[] = "```",
                   tools_open[] = "<tools>", tools_close[] = "</tools>";
-/* The first two stand before calls only where there are any. */
+/* The first two precede calls only if such text exists. */
 static const char* const openers[] = {fence_open,  bare_fence,    tag_open,   list_open,
                                       python_open, function_open, tools_open, NULL};
 const char* const tool_marks[] = {tag_open,       tag_close,      list_open, python_open, function_open,
@@ -81,7 +81,7 @@ static struct span held_text(const struct tool_reader* r) {
 	return (struct span){r->held.data, r->held.size};
 }
 
-/* Content is what was held, up to n; white space alone is none before the first words and after a call. */
+/* The held text up to n is content. White space alone is dropped before the first words and after a call. */
 static void emit_content(struct tool_reader* r, size_t n) {
 	const struct span s = {r->held.data, n};
 	if (r->begun || span_spaces(s) < n) {
@@ -128,12 +128,12 @@ static void make_id(struct tool_reader* r, char id[TOOL_ID]) {
 	id[TOOL_ID - 1] = '\0';
 }
 
-/* The call whose arguments come; NULL: the one at hand does not count. */
+/* The call that receives arguments; NULL: the present call does not count. */
 static struct tool_call* open_call(struct tool_reader* r) {
 	return r->n > 0 && !r->call[r->n - 1].ended ? &r->call[r->n - 1] : NULL;
 }
 
-/* Drops the bytes of `held` that were read: they belong to the call. */
+/* Drops bytes of `held` that were read as part of the call. */
 static void drop_read(struct tool_reader* r) {
 	text_drop(&r->held, r->at);
 	r->at = 0;
@@ -157,7 +157,7 @@ static void announce_call(struct tool_reader* r) {
 	r->n++;
 }
 
-/* The call at hand has no more arguments; it may have none. */
+/* Ends the arguments of the present call, which may have none. */
 static void end_call(struct tool_reader* r) {
 	struct tool_call* call = open_call(r);
 	r->failed |= r->arguments.failed || r->json.held.failed;
@@ -188,7 +188,7 @@ static void begin_value(struct tool_reader* r) {
 	text_clear(&r->value);
 }
 
-/* Whether arguments have to be there: without a mark, an object that has a tool's name is none yet. */
+/* True when arguments are required: without a mark, an object with a tool's name is not yet a call. */
 static bool is_marked(const struct tool_reader* r) {
 	return r->opener != fence_open && r->opener != bare_fence && r->opener != tools_open && *r->opener;
 }
@@ -222,7 +222,7 @@ static bool take_name(struct tool_reader* r) {
 	return good;
 }
 
-/* Arguments that are no object: a text that holds one, or nothing. */
+/* Reads arguments that are no object: a string that holds one, or nothing. */
 static bool take_other_arguments(struct tool_reader* r) {
 	char* text = string_of((struct span){r->value.data, r->value.size});
 	const struct span inside = text ? trim_span((struct span){text, strlen(text)}) : (struct span){"", 0};
@@ -243,7 +243,7 @@ static bool take_other_arguments(struct tool_reader* r) {
 	return good;
 }
 
-/* A value is whole. False: it is no call. */
+/* A value is complete. False: it is not a call. */
 static bool end_value(struct tool_reader* r) {
 	r->place = CALL_MEMBER;
 	if (r->member == MEMBER_NAME)
@@ -310,8 +310,8 @@ static bool end_object(struct tool_reader* r) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* The result of reading at a place: go on, wait for more bytes, this is not a call, or the calls of this
- * opener are over. */
+/* The result of reading at a place: continue, wait for more bytes, not a call, or no more calls after this
+ * opener. */
 enum step { STEP_ON, STEP_WAIT, STEP_NONE, STEP_OVER };
 
 static enum step step_if(bool good) { return good ? STEP_ON : STEP_NONE; }
@@ -341,7 +341,7 @@ static enum step read_before(struct tool_reader* r, char c) {
 	return STEP_ON;
 }
 
-/* NAME> of a function; NAME[CALL_ID]…[ARGS] or NAME alone before an object. */
+/* Reads NAME> of a function; NAME[CALL_ID]…[ARGS] or NAME alone before an object. */
 static enum step read_name(struct tool_reader* r) {
 	enum { LONGEST = 256 };
 	static const char* const ends[] = {arguments_open, "{", NULL};
@@ -447,12 +447,12 @@ static enum step read_after(struct tool_reader* r, char c) {
 	return STEP_OVER;
 }
 
-/* One step at what is held; white space between is passed over. */
+/* Takes one step in the held text; white space in between is skipped. */
 static enum step read_place(struct tool_reader* r) {
 	const bool inside = r->place == CALL_NAME || r->place == CALL_IN_KEY || r->place == CALL_IN_VALUE;
 	if (!inside)
 		r->at += span_spaces(span_after(held_text(r), r->at));
-	/* where the arguments are all of a call, nothing needs to follow them */
+	/* the arguments end the call, and nothing has to follow */
 	const bool whole = r->place == CALL_MEMBER && !r->list && r->key.size == 0;
 	if (r->at == r->held.size && !whole)
 		return STEP_WAIT;
@@ -484,7 +484,7 @@ static enum step read_place(struct tool_reader* r) {
 
 /* ---- deciding ----------------------------------------------------------------------------- */
 
-/* The text held since the opener turns out to be content; it may hold other openers. */
+/* The text held since the opener is content after all; it may hold other openers. */
 static void give_back(struct tool_reader* r) {
 	if (!r->calls)
 		text_put(&r->content, r->opener);
@@ -565,12 +565,12 @@ static void end_inside(struct tool_reader* r) {
 
 void tool_reader_end(struct tool_reader* r) {
 	decide_held(r);
-	/* a value that only its text's end ends: a call that nothing closed */
+	/* a value that only the end of the text ends: a call without a closing mark */
 	if (r->opener && r->place == CALL_MEMBER && r->announced)
 		end_call(r);
 	if (r->opener)
 		end_inside(r);
-	else /* the beginning of a tag that a limit cut off, behind calls, is none of the text */
+	else /* a limit cut off a tag after calls, whose beginning is not part of the text */
 		emit_content(r, r->held.size - (r->cut && r->n > 0 ? span_undecided(held_text(r), openers) : 0));
 	text_clear(&r->held);
 	r->failed |= r->content.failed || r->held.failed || r->name.failed || r->key.failed || r->value.failed;
@@ -629,8 +629,8 @@ const struct tool_syntax* tool_syntax_of(const char* chat_template) {
 	return strstr(chat_template, "parameters") ? &llama : NULL;
 }
 
-/* Up to the arguments, or without a name up to it; white space that a model's own tokens may begin with is
- * left to them. */
+/* The text up to the arguments, or without a name up to the name. Trailing white space is left to the model,
+ * whose own tokens may begin with it. */
 void tool_syntax_begin(const struct tool_syntax* s, const char* name, struct text* out) {
 	if (name)
 		text_print(out, "%s%s%s%s", s->all, s->begin, name, s->middle);
@@ -638,11 +638,4 @@ void tool_syntax_begin(const struct tool_syntax* s, const char* name, struct tex
 		text_put(out, s->some);
 	while (out->size && out->data[out->size - 1] == ' ')
 		out->data[--out->size] = '\0';
-}
-
-bool tool_call_begin(const char* chat_template, const char* name, struct text* out) {
-	const struct tool_syntax* s = tool_syntax_of(chat_template);
-	if (s)
-		tool_syntax_begin(s, name, out);
-	return s;
 }

@@ -161,7 +161,7 @@ static void config(void** state) {
 	    {"\"hidden_size\": 1e300", "hidden_size is 1"},
 	    {"\"hidden_size\": 63", "hidden_size 63 is not a multiple of num_attention_heads 4"},
 	    {"\"num_key_value_heads\": 3", "4 attention heads are not a multiple of 3 key/value heads"},
-	    {"\"head_dim\": 15", "RoPE turns 15 of a head's 15 elements"},
+	    {"\"head_dim\": 15", "RoPE rotates 15 of a head's 15 elements"},
 	    {"\"vocab_size\": -1", "vocab_size is -1"},
 	    {"\"rms_norm_eps\": \"x\"", "rms_norm_eps is \"x\", expected a number"},
 	    {"\"hidden_act\": \"relu\"", "hidden_act is \"relu\", which is not supported"},
@@ -186,7 +186,8 @@ static void config(void** state) {
 	     "quant_method is \"hqq\", which is not read"},
 	    {"\"model_type\": \"gpt_oss\", \"quantization_config\": {\"quant_method\": \"mxfp4\"}", NULL},
 	    {"\"model_type\": \"gpt_oss\", \"swiglu_limit\": 10", "swiglu_limit is 10 and swiglu_alpha 1.702"},
-	    {"\"model_type\": \"gpt_oss\", \"num_local_experts\": 3", "num_experts_per_tok is 4, of 3 experts"},
+	    {"\"model_type\": \"gpt_oss\", \"num_local_experts\": 3",
+	     "num_experts_per_tok is 4, expected at most the 3 experts"},
 	    {"\"model_type\": \"granitemoehybrid\", \"num_local_experts\": 0, \"layer_types\": [\"attention\", "
 	     "\"mamba\", \"mamba\", \"attention\"]",
 	     "layer_types has a block without attention, which is not supported; every block needs attention"},
@@ -207,19 +208,20 @@ static void config(void** state) {
 	     "weight_block_size is not a pair of sizes"},
 	    {"\"num_local_experts\": 8",
 	     "num_local_experts is 8, which is not supported; supported is 0, or leaving it out"},
-	    {"\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9", "num_experts_per_tok is 9, of 8 experts"},
+	    {"\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9",
+	     "num_experts_per_tok is 9, expected at most the 8 experts"},
 	    {"\"model_type\": \"mixtral\", \"num_local_experts\": 99999", "num_local_experts is 99999"},
 	    {"\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [4]",
-	     "mlp_only_layers holds something that is no block of 4"},
+	     "mlp_only_layers lists something that is not one of 4 blocks"},
 	    {"\"model_type\": \"gemma4_text\", \"enable_moe_block\": \"yes\"",
 	     "enable_moe_block is \"yes\", expected true or false"},
 	    {"\"model_type\": \"gemma4_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": "
 	     "\"proportional\"}, \"sliding_attention\": {\"type\": \"proportional\"}}",
 	     "two RoPE scalings with factors of their own are given"},
-	    /* no block has the sizes, which memory is laid out by all the same */
+	    /* no block uses the sizes, but memory is laid out by them */
 	    {"\"model_type\": \"qwen3_5_text\", \"full_attention_interval\": 1, \"linear_num_key_heads\": "
 	     "16777216, \"linear_num_value_heads\": 16777216",
-	     "at most 2^20 elements and 16 are done"},
+	     "expected at most 2^20 elements and 16"},
 	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0]",
 	     "no_rope_layers is not an array of 4 numbers"},
 	    {"\"model_type\": \"smollm3\", \"no_rope_layers\": [1, 0, 2, 1]",
@@ -555,7 +557,7 @@ static void folders(void** state) {
 	write_text("generation_config.json", "{\"eos_token_id\": 9}");
 	refuse_model("", "generation_config.json: eos_token_id 9 lies beyond the vocabulary of 4");
 	write_text("generation_config.json", "{\"suppress_tokens\": [1, 4]}");
-	refuse_model("", "generation_config.json: suppress_tokens holds something that is no token of 4");
+	refuse_model("", "generation_config.json: suppress_tokens lists something that is not one of 4 tokens");
 	write_text("generation_config.json", "{\"repetition_penalty\": -1}");
 	refuse_model("", "generation_config.json: repetition_penalty is -1");
 	write_text("generation_config.json", "{");

@@ -1,5 +1,5 @@
-/* Packed weights of folders laid anew: values by the formats' formulas on small tensors, and what is missing,
- * of another shape or no number refused by name. Whole models are tests of core/oracle. */
+/* Packed weights of folders, converted: values by the formats' formulas on small tensors, and what is
+ * missing, of another shape or no number refused by name. Whole models are tests of core/oracle. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

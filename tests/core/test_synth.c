@@ -28,6 +28,8 @@ static void test_errors_name_the_key(void** state) {
 	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,experts=2,experts-used=3",
 	     "experts-used=3, expected at most experts=2"},
 	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,expert-ffn=3", "need experts="},
+	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,taps=3", "need attention-every="},
+	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,key-dim=8,value-dim=8", "need attention-every="},
 	    {"", "no shape"},
 	    {"llama-9", "llama-2-7b"},
 	    {"layers=4", "dim= is missing"},

@@ -212,9 +212,12 @@ static void one_call_where_no_more_are_wanted(void** unused) {
 
 static void begins(const char* chat_template, const char* name, const char* expected) {
 	struct text out = {0};
-	assert_int_equal(tool_call_begin(chat_template, name, &out), expected != NULL);
-	if (expected)
-		assert_string_equal(out.data, expected);
+	const struct tool_syntax* s = tool_syntax_of(chat_template);
+	assert_int_equal(s != NULL, expected != NULL);
+	if (!s)
+		return;
+	tool_syntax_begin(s, name, &out);
+	assert_string_equal(out.data, expected);
 	text_free(&out);
 }
 

@@ -1,4 +1,4 @@
-/* swiftlet-bench, which `swiftlet bench PART` starts: which part, and its help. */
+/* swiftlet-bench, which `swiftlet bench PART` starts: chooses the part and prints its help. */
 #include "tools/lab/bench.h"
 
 #include <stdio.h>

@@ -25,12 +25,13 @@ int bench_tokenize_main(int argc, char** argv);
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
-/* Prompt number `index`, n ids: of made-up models random ones, else from a text that ships here. */
+/* Ids of prompt number `index`, n of them: random ones for synthetic models, otherwise from a text that ships
+ * here. */
 bool bench_prompt(const struct runtime*, uint64_t index, int32_t* id, int n, struct error*);
 /* Tokens that a text may have. */
 int bench_context(const struct runtime*);
-/* The prompts of a file, or the usual ones, that the context holds, their answers of most_tokens at most.
- * False with the error set; free in any case. */
+/* The prompts of a file, or the usual ones, that fit the context with answers of most_tokens. False with the
+ * error set; free in any case. */
 bool bench_prompts(const struct runtime*, struct prompt_list*, const char* input, int most_tokens,
                    struct error*);
 
@@ -40,14 +41,15 @@ extern const char* const pass_part_name[PASS_PARTS];
 /* ---- a part that measures one model ------------------------------------------------------- */
 
 struct bench_part {
-	struct runtime bench; /* what the command line says; open while it measures */
+	struct runtime bench; /* the options of the command line; open while it measures */
 	bool json;
-	bool as_run; /* draft weights are made as for a user; else only where they were asked for: draft weights
-	                that get ready at some time or other make figures that do not repeat */
-	cJSON* runs; /* a list that takes the figures in place of printing them, or NULL */
-	/* Before the model is opened, or NULL: OPTIONS_GO_ON, or the exit status with the message printed. */
+	bool as_run; /* true: draft weights are made as for a user; false: only if they were asked for, because
+	                draft weights that become ready at some moment make figures that do not repeat */
+	cJSON* runs; /* a list that takes the figures instead of printing them, or NULL */
+	/* Called before the model is opened, or NULL: OPTIONS_GO_ON, or the exit status with a message
+	 * printed. */
 	int (*prepare)(struct bench_part*);
-	/* Figures into `out`; false with the error set. */
+	/* Writes the figures into `out`; false with the error set. */
 	bool (*measure)(struct bench_part*, cJSON* out, struct error*);
 };
 
@@ -56,15 +58,14 @@ struct bench_part {
 	TEXT("model", 'm', "MODEL", "a model, or synth:SHAPE (builtin)", &(part).bench.wish.model),              \
 	    FLAG("json", "print one JSON object instead of tables", &(part).json)
 
-/* Everything from the command line to the exit status, which is 1 where "tokens_differing" are more than 0.
- */
+/* Runs a part from the command line to the exit status, which is 1 if "tokens_differing" is above 0. */
 int bench_part_main(struct bench_part*, struct command_line*, int argc, char** argv);
 /* From the opening of the model on. */
 int bench_part_run(struct bench_part*);
 
 /* ---- v(n) --------------------------------------------------------------------------------- */
 
-/* Adds "rows": what full passes of 1 to 64 rows cost over `committed` tokens, medians of `repeats`
+/* Adds "rows": the cost of full passes of 1 to 64 rows over `committed` tokens, medians of `repeats`
  * alternations. */
 bool bench_measure_rows(const struct runtime*, int committed, int repeats, cJSON* out, struct error*);
 
@@ -72,15 +73,15 @@ bool bench_measure_rows(const struct runtime*, int committed, int repeats, cJSON
 
 double bench_median(double* value, int n); /* sorts; NaN of none */
 double bench_ratio(double a, double b);    /* NaN where b is not over 0 */
-/* A bar on standard error, where that is a terminal: share in [0, 1] and what is going on. */
+/* A bar on standard error, if that is a terminal: the share done, in [0, 1], and what is being done. */
 void bench_progress(double share, const char* format, ...) __attribute__((format(printf, 2, 3)));
 void bench_progress_end(void);
-/* A number or, where it is not one, null. */
+/* A number; null if it is not one. */
 void bench_json_number(cJSON* out, const char* name, double value);
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n);
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);
-/* Prints, as JSON or as tables (tools/program/tables.h), and frees. The exit status. */
+/* Prints the figures, as JSON or as tables (tools/program/tables.h), and frees them. The exit status. */
 int bench_report(cJSON* out, bool json);
 
 #endif

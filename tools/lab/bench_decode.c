@@ -1,8 +1,7 @@
-/* `swiftlet bench decode`: plain decoding against the memory's speed. A decode step reads every weight
- * once, so that tokens per second times the bytes a token needs should come near the bandwidth that the
- * same backend measures in the same run; the two are measured in turns. `--rows`: what a pass of more rows
- * costs, which is what verification and matchness pay. `--where`: which part of the model a step's time goes
- * to. */
+/* `swiftlet bench decode`: plain decoding compared with the memory's speed. A decode step reads every weight
+ * once, so tokens per second times the bytes of a token should come near the bandwidth that the same backend
+ * reaches. The two are measured in turns in one run. `--rows` measures the cost of passes of more rows, which
+ * verification and matchness pay; `--where`, the part of the model in which a step's time is spent. */
 #include <math.h>
 #include <string.h>
 
@@ -22,9 +21,9 @@ enum {
 
 struct decode {
 	struct bench_part part;
-	int64_t tokens; /* a repetition; 0: as many as take about a second */
+	int64_t tokens; /* of one repetition; 0: as many as take about a second */
 	bool rows, where;
-	int depth; /* committed tokens in the middle of what is measured */
+	int depth; /* committed tokens in the middle of the measurement */
 };
 
 /* ---- what a token reads ------------------------------------------------------------------- */
@@ -33,8 +32,8 @@ static size_t expert_bytes(const struct expert* e) {
 	return tensor_bytes(&e->w_gate) + tensor_bytes(&e->w_up) + tensor_bytes(&e->w_down);
 }
 
-/* Bytes of weights that a one-row pass reads: all but the embedding, of which it takes a row, and the experts
- * that the row does not choose. */
+/* Bytes of weights that a one-row pass reads: all but the embedding, of which it reads one row, and the
+ * experts that the row does not choose. */
 static double weight_bytes(const struct weight_table* w) {
 	size_t sum = tensor_bytes(&w->output) + tensor_bytes(&w->output_norm) +
 	             tensor_bytes(&w->output_norm_bias) + dtype_row_bytes(w->embedding.type, w->embedding.cols);
@@ -60,7 +59,7 @@ static double cache_bytes(const struct cache* cache, int depth) {
 
 /* ---- passes on the backend itself --------------------------------------------------------- */
 
-/* One exact or prefill pass of n rows in a chain over what is committed. */
+/* Runs one exact or prefill pass of n rows in a chain after the committed tokens. */
 static bool run_rows(struct cache* cache, enum pass_kind kind, const int32_t* id, int n, bool head,
                      struct result* out, struct error* error) {
 	uint8_t want[MAX_ROWS];
@@ -102,7 +101,7 @@ static bool time_rows(struct cache* cache, const int32_t* id, int n, double* sec
 	return true;
 }
 
-/* Greedy tokens one by one, the next from the last's result; commits them. */
+/* Decodes greedily, each token from the last one's result, and commits the tokens. */
 static bool decode_tokens(struct cache* cache, int32_t* token, int n, double* seconds, struct error* error) {
 	struct result out[1];
 	const double start = seconds_now();
@@ -116,7 +115,7 @@ static bool decode_tokens(struct cache* cache, int32_t* token, int n, double* se
 	return true;
 }
 
-/* How the model itself goes on: of any other text it is less sure than of a draft's, and a screened head
+/* The model's own continuation. It is less sure of any other text than of a draft's, and a screened head then
  * takes longer. */
 static bool own_text(const struct runtime* bench, struct cache* cache, int32_t* id, int n,
                      struct error* error) {
@@ -134,8 +133,8 @@ static bool own_text(const struct runtime* bench, struct cache* cache, int32_t* 
 
 bool bench_measure_rows(const struct runtime* bench, int committed, int repeats, cJSON* out,
                         struct error* error) {
-	/* Behind 64 rows one row takes 5.4, 5.0, 4.5, 3.8, 3.7, 3.5 milliseconds (SmolLM2): a small model is in
-	 * the last level's cache for the most part, and has to come back. */
+	/* After a pass of 64 rows, single rows take 5.4, 5.0, 4.5, 3.8, 3.7, 3.5 milliseconds (SmolLM2): a small
+	 * model lies mostly in the last level's cache, and has to come back. */
 	enum { MOST = 16, COUNTS = 7, RECOVERY = 8 };
 	static const int count[COUNTS] = {1, 2, 4, 8, 16, 32, 64};
 	double sample[COUNTS][MOST], seconds[COUNTS], ignored;
@@ -207,8 +206,8 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 
 /* ---- where the time goes ------------------------------------------------------------------ */
 
-/* Seconds of a step by part, and last what is outside of passes' parts. Each is the least of its samples:
- * what else runs on the machine falls into whichever part is at work. */
+/* Seconds of a step by part, and last those outside of passes' parts. Each is the least of its samples,
+ * because other programs slow down whichever part is running. */
 static bool time_parts(struct cache* cache, int depth, int32_t* token, double seconds[PASS_PARTS + 1],
                        struct error* error) {
 	double sample[PASS_PARTS + 1][WHERE_STEPS], parts[PASS_PARTS], all = 0;
@@ -234,7 +233,7 @@ static bool time_parts(struct cache* cache, int depth, int32_t* token, double se
 	return good;
 }
 
-/* The longest context first: the shorter ones are its prefixes. */
+/* The longest context comes first, because the shorter ones are its prefixes. */
 static bool measure_where(const struct decode* d, struct cache* cache, cJSON* out, struct error* error) {
 	static const int depth[] = {DEEPEST, 2048, DEFAULT_DEPTH};
 	const int n = sizeof depth / sizeof *depth;
@@ -270,7 +269,7 @@ static bool measure_decode(struct bench_part* part, cJSON* out, struct error* er
 	return good && (!d->rows || d->where || bench_measure_rows(&part->bench, d->depth, REPEATS, out, error));
 }
 
-/* --context is the depth to measure at; the engine is sized for it. */
+/* --context is the depth to measure at, and the engine is sized for it. */
 static int check_decode_options(struct bench_part* part) {
 	struct decode* d = (struct decode*)part;
 	struct swiftlet_options* options = &part->bench.options;

@@ -1,5 +1,5 @@
-/* The Gaussian process at 1,000 observations in 156 dimensions, on one core. The observations are those a
- * search makes: masks of 70 bits scored as k of 32 on windows of 20 masks each, from an additive truth. */
+/* Times the Gaussian process with 1,000 observations in 156 dimensions on one core. The observations are like
+ * a search's: masks of 70 bits, scored as k of 32 on windows of 20 masks each, from an additive truth. */
 #include <string.h>
 
 #include "gp/gp.h"
@@ -20,7 +20,7 @@ static void draw_mask(struct gp_random* r, uint64_t* bits) {
 	}
 }
 
-/* k of 32 at a truth that half of the dimensions lower. */
+/* k of 32, from a truth that half of the dimensions lower. */
 static double score_point(struct gp_random* r, const uint64_t* bits, double* variance) {
 	double truth = 0.97;
 	for (int i = 0; i < DIMS; i += 2)

@@ -1,7 +1,7 @@
-/* The CPU's inner loops, timed on weights that no cache holds.
+/* Times the CPU's inner loops on weights that no cache holds.
  *
- * All matrices are views of one buffer; its bytes are such that every type finds ordinary numbers in
- * them. A measurement is the best of a few sweeps through the buffer by all threads. */
+ * All matrices are views of one buffer, whose bytes are ordinary numbers in every type. A measurement is the
+ * best of a few sweeps of all threads through the buffer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ struct sweeps {
 
 enum { TILES_A_PART = 4, COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE) };
 
-/* Best time of a sweep; after a second of sweeping no more are begun. */
+/* The best time of a sweep. After a second no more sweeps are begun. */
 static double best_sweep(struct sweeps* b, int parts, void (*work)(void*, int, int)) {
 	double best = 1e30;
 	const double start = seconds_now();
@@ -92,7 +92,7 @@ static void prepare_part(void* user, int part, int thread) {
 	                    MATRIX_COLS);
 }
 
-/* One key/value head's keys and values, and the group of query heads that reads them */
+/* One key/value head's keys and values, and the group of query heads that reads them. */
 static void attention_part(void* user, int part, int thread) {
 	struct sweeps* b = user;
 	const size_t slot = HEAD_DIM * 2, head = slot * CONTEXT;
@@ -114,7 +114,7 @@ static void attention_part(void* user, int part, int thread) {
 	                      b->scores + (size_t)thread * GROUP * (CONTEXT + 1), NULL);
 }
 
-/* floor, one: of the bytes that are read alone, and of one row; NaN where there is none. */
+/* floor, one: the time to read these bytes, and the time of one row; NaN without one. */
 static void report_kernel(struct sweeps* b, const char* kernel, enum dtype type, int rows, double seconds,
                           double floor, double one) {
 	cJSON* const entry = bench_json_row(b->list);
@@ -138,8 +138,7 @@ static void sweep_products(struct sweeps* b, const char* kernel, const struct te
 	}
 }
 
-/* Products, and how long it takes to prepare a row. Copies for drafting have the type that can be
- * interleaved. */
+/* Times products, and preparing a row. Draft weights have the type that can be interleaved. */
 static void sweep_type(struct sweeps* b, enum dtype type) {
 	const size_t bytes = dtype_row_bytes(type, MATRIX_COLS) * MATRIX_ROWS;
 	const size_t prepared = reference_prepared_bytes(type, MATRIX_COLS);
@@ -162,7 +161,7 @@ static void column_part(void* user, int part, int thread) {
 		b->kernels->column_product(out, COLUMN_OUTPUTS, &b->map, tile, &b->kept, 1);
 }
 
-/* A row's products with the channels it keeps: the floor is what it takes to read those alone. */
+/* Times a row's products with the channels that it keeps. The floor is the time to read those alone. */
 static void sweep_columns(struct sweeps* b) {
 	static const int kept[] = {100, 60, 43, 35, 28}; /* per cent */
 	b->map = (struct column_map){.outputs = (int64_t)COLUMN_TILES * COLUMN_OUTPUTS,

@@ -1,11 +1,11 @@
-/* `swiftlet bench levels`: how often a draft step that leaves out input channels says the whole model's next
- * token, and what it costs.
+/* `swiftlet bench levels`: how often a draft step that leaves out input channels predicts the whole model's
+ * next token, and what it costs.
  *
- * Each prompt is answered greedily by the whole model. Then each row of the answer runs once as a draft step
- * with the target's own keys and values before it, at each share of the draft weights read: its choice is
- * right where it is the answer's next token (alpha, of one step). c is the time of a one-row draft step over
- * that of a plain step, both in turns after the first prompt's answer; drafts there choose among a quarter of
- * the vocabulary. */
+ * The whole model answers each prompt greedily. Then each row of the answer runs once as a draft step, with
+ * the target's own keys and values before it, at each share of the draft weights read. Its choice is right if
+ * it is the answer's next token (alpha, of one step). c is the time of a one-row draft step over that of a
+ * plain step, measured in turns after the first prompt's answer; drafts choose among a quarter of the
+ * vocabulary then. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void add_way(struct levels_bench* b, const double kept[COLUMN_KINDS]) {
 	way->read = share_read(b, &way->levels);
 }
 
-/* Multiples of what drafts begin with, and what the command line says. */
+/* Multiples of the levels that drafts begin with, and those of the command line. */
 static bool choose_levels(struct levels_bench* b, struct error* error) {
 	static const double first[COLUMN_KINDS] = {0.5, 0.5, 0.5, 0.25}, times[] = {4, 1.4, 1.2, 1, 0.8, 0.6};
 	double kept[COLUMN_KINDS];
@@ -89,7 +89,7 @@ static void take_draft(const struct levels_bench* b, const struct level_way* way
 	pass->levels = &way->levels;
 }
 
-/* The answer's rows, each a segment that sees the committed tokens before it. */
+/* The answer's rows; each is a segment that attends to the committed tokens before it. */
 static bool judge_rows(struct levels_bench* b, struct level_way* way, const struct state_text* t,
                        struct error* error) {
 	struct segment segment[MOST_TOKENS] = {{0}};
@@ -117,7 +117,7 @@ static bool judge_rows(struct levels_bench* b, struct level_way* way, const stru
 	return true;
 }
 
-/* Seconds of a one-row pass behind the text; way NULL: a plain one. */
+/* Seconds of a one-row pass after the text; way NULL: a plain step. */
 static bool time_step(const struct levels_bench* b, const struct state_text* t, const struct level_way* way,
                       double* seconds, double least_parts[PASS_PARTS], struct error* error) {
 	struct backend* backend = t->cache->backend;
@@ -237,7 +237,7 @@ static bool measure_levels(struct bench_part* part, cJSON* out, struct error* er
 	return good;
 }
 
-/* The weights that are measured are made first. */
+/* Has the measured weights made before the first token. */
 static int ask_for_weights(struct bench_part* part) {
 	part->bench.options.draft_bits = 4;
 	return OPTIONS_GO_ON;

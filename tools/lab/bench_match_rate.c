@@ -1,7 +1,7 @@
 /* `swiftlet bench match-rate`: how often an exit's choices are the target's (PPD's Table 1).
  *
- * Each prompt is decoded plainly; then its text's rows run once more from exit to exit, and at each the
- * model's head, and the trained head where there are some, say which tokens they expect. */
+ * Each prompt is decoded plainly. Then its text's rows run once more from exit to exit. At each exit the
+ * model's head, and the trained head if there is one, predict the next tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static bool has_trained(const struct match_bench* b, int exit) {
 	return heads->bytes > 0 && heads->weight[b->block[exit]];
 }
 
-/* The rows' states at this exit under its trained head. */
+/* The rows' states at this exit, mapped by its trained head. */
 static bool run_heads(struct match_bench* b, int exit, int n, struct error* error) {
 	struct backend* backend = b->part.bench.engine->backend;
 	const struct heads* trained = &b->part.bench.engine->heads;
@@ -106,7 +106,7 @@ static bool run_exits(struct match_bench* b, const int32_t* token, int n, struct
 	return true;
 }
 
-/* The rows that say the answer's tokens, after all of the prompt but its last token. */
+/* The rows that predict the answer's tokens, with the whole prompt but its last token committed. */
 static bool measure_text(struct match_bench* b, const struct state_text* t, struct error* error) {
 	int32_t next;
 	b->cache->backend->truncate(b->cache, 0);
@@ -118,7 +118,7 @@ static bool measure_text(struct match_bench* b, const struct state_text* t, stru
 
 /* ---- report --------------------------------------------------------------------------------- */
 
-/* Over all positions where `position` is negative. */
+/* Sums over all positions if `position` is negative. */
 static double rate(const struct match_bench* b, const struct rates* r, int position, int k) {
 	double hits = 0, rows = 0;
 	for (int i = 0; i < POSITIONS; i++)

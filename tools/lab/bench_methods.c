@@ -19,7 +19,7 @@ struct methods_bench {
 
 /* ---- who takes part ------------------------------------------------------------------------- */
 
-/* Which methods --methods lists; all where it is not given. The exit status where one has no such name. */
+/* The methods that --methods lists, or all. The exit status for an unknown name. */
 static int check_methods_options(struct bench_part* part) {
 	struct methods_bench* b = (struct methods_bench*)part;
 	for (int i = 0; i < SWIFTLET_METHODS; i++)
@@ -43,7 +43,7 @@ static int check_methods_options(struct bench_part* part) {
 	return OPTIONS_GO_ON;
 }
 
-/* The mask that self-spec drafts with, or no session where none is given. */
+/* The mask that self-spec drafts with; without a mask self-spec gets no session. */
 static bool give_mask(struct methods_bench* b, struct way* way, struct error* why, struct error* error) {
 	struct mask mask;
 	if (b->mask && !mask_of_file(b->mask, NULL, b->part.bench.model, false, &mask, error))
@@ -88,7 +88,7 @@ static bool enter_all(struct methods_bench* b, struct error* error) {
 
 /* ---- report --------------------------------------------------------------------------------- */
 
-static void report_method(const struct methods_bench* b, int which, struct choice choice,
+static void report_method(const struct methods_bench* b, int which, struct prompt_choice choice,
                           double plain_seconds, cJSON* to) {
 	const struct answer s = contest_sum(&b->contest, which, choice);
 	double ctar[SWIFTLET_CTAR];
@@ -124,7 +124,7 @@ static void report_figures(const struct methods_bench* b, cJSON* out) {
 		bench_json_number(to, "exit_block", is->exit_block > 0 ? is->exit_block : (double)NAN);
 		cJSON* const tasks = cJSON_AddObjectToObject(to, "tasks");
 		for (int k = 0; k < c->tasks; k++)
-			report_method(b, i, (struct choice){c->task[k], -1}, plain_seconds,
+			report_method(b, i, (struct prompt_choice){c->task[k], -1}, plain_seconds,
 			              cJSON_AddObjectToObject(tasks, c->task[k][0] ? c->task[k] : "all"));
 	}
 }

@@ -1,4 +1,4 @@
-/* A model on a backend, its prompts, and a part from the command line to the exit status. */
+/* Opens a model on a backend with its prompts, and runs a part from the command line to the exit status. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ bool bench_prompt(const struct runtime* bench, uint64_t index, int32_t* id, int 
 	const struct tensor* embedding = &bench->model->weights.embedding;
 	int have = 0;
 	if (is_made_up(bench)) {
-		/* where there are two halves, of the first */
+		/* of a model with two halves: of the first half */
 		for (uint64_t i = 0; have < n; i++) {
 			const uint64_t draw = synth_mix(synth_mix(index) + i) % (uint64_t)embedding->rows;
 			if (synth_token_half((uint32_t)draw, embedding->synth.halves) == 0)

@@ -1,10 +1,9 @@
 /* `swiftlet bench real`: what a user gets, on real models and prompts.
  *
- * Every prompt is answered by every variant, one after another in turns whose order moves on from prompt to
- * prompt, in one process over the same weights: plain decoding, the defaults, and the defaults without each
- * drafter. Each variant is a session of its own that begins with nothing learned and keeps what it learns
- * from prompt to prompt, with costs of its own. Decoding alone is timed; every token is compared with plain
- * decoding's. */
+ * Every variant answers every prompt, in turns whose order moves on from prompt to prompt, in one process
+ * over the same weights: plain decoding, the defaults, and the defaults without each drafter. Each variant is
+ * a session of its own with costs of its own. It begins with nothing learned, and keeps what it learns from
+ * prompt to prompt. Only decoding is timed; every token is compared with plain decoding's. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +33,7 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
 		const bool model = i == SOURCE_model && !t->bench->options.draft_model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
-			continue; /* nobody asks for one here, or it takes no part */
+			continue; /* the variant does not ask for it, or it does not apply */
 		snprintf(name, sizeof name, "without %s", drafter_name[i]);
 		good = enter_contest(t, name, SWIFTLET_AUTO, all & ~(1u << i), error);
 	}
@@ -43,7 +42,8 @@ static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 
 /* ---- report --------------------------------------------------------------------------------- */
 
-static void report_choice(const struct contest* t, cJSON* list, const char* name, struct choice choice) {
+static void report_choice(const struct contest* t, cJSON* list, const char* name,
+                          struct prompt_choice choice) {
 	const struct answer plain = contest_sum(t, PLAIN, choice), defaults = contest_sum(t, DEFAULTS, choice);
 	cJSON* const out = bench_json_row(list);
 	cJSON_AddStringToObject(out, "prompts_of", name);
@@ -81,9 +81,9 @@ static void report_figures(const struct contest* t, cJSON* out) {
 		report_contender(t, list, i);
 	cJSON* const by = cJSON_AddArrayToObject(out, "by");
 	for (int i = 0; i < t->tasks; i++)
-		report_choice(t, by, t->task[i], (struct choice){t->task[i], -1});
-	report_choice(t, by, "answers that loop", (struct choice){NULL, 1});
-	report_choice(t, by, "answers that do not", (struct choice){NULL, 0});
+		report_choice(t, by, t->task[i], (struct prompt_choice){t->task[i], -1});
+	report_choice(t, by, "answers that loop", (struct prompt_choice){NULL, 1});
+	report_choice(t, by, "answers that do not", (struct prompt_choice){NULL, 0});
 	report_choice(t, by, "all", every_prompt);
 	for (int p = 0; p < t->asked; p++)
 		for (int i = 1; i < t->n; i++) {
@@ -117,7 +117,7 @@ static bool measure_real(struct bench_part* part, cJSON* out, struct error* erro
 	return good;
 }
 
-/* Every model, greedily and sampled, or as `only` says, with sessions that have seen nothing. */
+/* Runs every model greedily and sampled, or as `only` says, with fresh sessions. */
 static int run_all(struct real* r, const char* const* model, int n) {
 	const double asked = r->part.bench.options.temperature, sampled = asked > 0 ? asked : 0.7;
 	int status = STATUS_DONE;

@@ -1,9 +1,9 @@
-/* `swiftlet bench replay`: what drafting brings at given costs, without timing anything.
+/* `swiftlet bench replay`: the gain of drafting at given costs, without timing anything.
  *
- * A stream of prompts is decoded with every verification run on the real model, or along answers that were
- * recorded, but what a pass costs comes from a table: v(n) of a verify pass of n rows and c of a draft pass,
- * in plain steps, as measured elsewhere for other weights. The planner decides by these costs, within what
- * the budget lets a session lose, and its figures repeat. */
+ * A stream of prompts is decoded. Verifications run on the real model, or follow recorded answers. But the
+ * cost of a pass comes from a table: v(n) of a verify pass of n rows and c of a draft pass, in plain steps,
+ * as measured elsewhere for other weights. The planner decides by these costs, within the session's budget,
+ * and its figures repeat. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@
 struct sums {
 	int64_t tokens, rounds, rows, draft_passes;
 	double cost;
-	/* draft tokens by source: verified rows, the acceptance estimate they had, those that were accepted */
+	/* draft tokens by source: verified rows, their acceptance estimates, accepted rows */
 	struct {
 		int64_t rows, accepted;
 		double expected;
@@ -39,11 +39,11 @@ struct replay {
 	struct cost_table costs;
 	unsigned which;
 	struct mask skip;
-	struct cache* cache; /* NULL: answers were recorded, no pass is run */
+	struct cache* cache; /* NULL: answers were recorded, and no pass is run */
 	FILE* answers;
 	char* line;
 	size_t line_capacity;
-	int32_t* recorded; /* (n_recorded) what follows the prompt at hand */
+	int32_t* recorded; /* (n_recorded) the recorded answer to the present prompt */
 	int n_recorded, n_prompt;
 	struct speculation_budget budget;
 	struct replay_oracle* oracle;
@@ -87,7 +87,7 @@ static bool verify_round(struct replay* r, struct error* error) {
 	return true;
 }
 
-/* The target's tokens along the recorded answer; what it would say elsewhere is no part of one. */
+/* The target's tokens along the recorded answer. Its tokens elsewhere are unknown, and match nothing. */
 static void verify_recorded(struct replay* r) {
 	const struct tree* tree = &r->planner.tree;
 	const int32_t* const rest = r->recorded + (r->n - r->n_prompt);
@@ -103,7 +103,7 @@ static void verify_recorded(struct replay* r) {
 	tree_verify(tree, out, &r->round.verdict);
 }
 
-/* Draft passes as long as the planner wants them; their cost. */
+/* Runs draft passes as long as the planner wants them; returns their cost. */
 static bool draft_round(struct replay* r, double* cost, struct error* error) {
 	struct planner* p = &r->planner;
 	struct backend* const backend = r->part.bench.engine->backend;

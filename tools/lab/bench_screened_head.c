@@ -1,7 +1,8 @@
-/* `swiftlet bench screened`: the screened head (kernels/cpu/screened_head.h) held to the whole one on text.
+/* `swiftlet bench screened`: compares the screened head (kernels/cpu/screened_head.h) with the whole one on
+ * text.
  *
- * Prompts are read as they stand, up to 64 rows a pass, and both heads are run on each row's state: in every
- * other pass for greedy tokens, in the rest for sampled ones. Counted are tokens that differ, winners whose
+ * Prompts are read as they are, up to 64 rows a pass. Both heads run on each row's state, for greedy tokens
+ * in every other pass and for sampled ones in the rest. The bench counts tokens that differ, winners whose
  * logits differ in a bit, and, by their bits, how many of a row's logits were computed exactly. */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ struct screened {
 	const char* input;
 	struct prompt_list prompts;
 	struct cache* cache;
-	float* kept; /* (head_rows, vocab) what the screened head said */
+	float* kept; /* (head_rows, vocab) the screened head's logits */
 	int64_t most, passes;
 	struct {
 		int64_t positions;
@@ -26,7 +27,7 @@ struct screened {
 
 static int64_t positions(const struct screened* c) { return c->of[0].positions + c->of[1].positions; }
 
-/* The head on pending rows [first, first + n), n at most head_rows, whose logits stay behind. */
+/* Runs the head on pending rows [first, first + n), n at most head_rows. Its logits stay in the backend. */
 static bool run_head(const struct screened* c, const struct sampler* sampler, int first, int n, uint8_t want,
                      struct result* out, struct error* error) {
 	struct backend* backend = c->cache->backend;

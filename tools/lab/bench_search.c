@@ -35,7 +35,7 @@ struct half {
 
 struct proposer {
 	const char* name;
-	int bayes_interval; /* each so-manieth proposal is the process's; 0: none */
+	int bayes_interval; /* every N-th proposal is the process's; 0: none */
 };
 
 static const struct proposer proposers[] = {{"random", 0}, {"process", 1}, {"both", 2}};
@@ -45,29 +45,29 @@ static const int checkpoint[CHECKPOINTS] = {10, 25, 100};
 /* Sums over rows, and which rows of a half were right. */
 struct window_score {
 	int rows, matches;
-	double log_probability;               /* the draft's of the target's token, each .03 at least */
+	double log_probability;               /* log-probability of the target's token, at least .03 */
 	uint8_t right[MOST_WINDOWS * WINDOW]; /* (rows) */
 };
 
 struct searching {
 	struct bench_part part;
-	const char *input, *list, *only; /* shares read, in per cent; proposers whose name begins so */
+	const char *input, *list, *only; /* shares read, in per cent; proposers whose names begin with this */
 	double share[MOST_SHARES];
 	int shares;
 	int most, tokens, windows;
 	int blocks;
 	struct half half[2];
 	struct spans spans;    /* over the answers to search on */
-	struct mask quantized; /* the sub-layers that have draft weights, and whether the head has */
+	struct mask quantized; /* the sub-layers that have draft weights, and whether the head has them */
 	bool head;
 	struct level_model model;
-	struct window_score start, now; /* the judges' of the start and of the mask at hand */
+	struct window_score start, now; /* the judges' rows for the start and for the present mask */
 	cJSON* rows;
 };
 
 /* ---- answers and what is cut from them ------------------------------------------------------ */
 
-/* The k-th window of every text, then the next one's: what comes first is of many texts. */
+/* The k-th window of every text, then the next one's, so that the first scores come from many texts. */
 static void cut_windows(struct half* half) {
 	bool more = true;
 	for (int at = 0; more; at += WINDOW) {
@@ -101,7 +101,7 @@ static void take_states(void* user, int first, int n, float* const* state) {
 	spans_add(&w->s->spans, point, n - skip, dim);
 }
 
-/* The answers of a half, their caches, filled, and what the states of those to search on tell. */
+/* The answers of a half, their filled caches, and the span influence of those to search on. */
 static bool answer_prompts(struct searching* s, int which, struct error* error) {
 	const struct runtime* const bench = &s->part.bench;
 	struct half* h = &s->half[which];
@@ -146,7 +146,7 @@ static void close_texts(struct searching* s) {
 
 /* ---- scores --------------------------------------------------------------------------------- */
 
-/* Each row a segment of its own, that sees the tokens before it. */
+/* Each row is a segment of its own, which attends to the tokens before it. */
 static bool score_window(const struct searching* s, const struct half* half, const struct mask* mask,
                          const struct search_window* w, struct window_score* score, struct error* error) {
 	struct backend* const backend = s->part.bench.engine->backend;
@@ -195,7 +195,7 @@ static bool score_windows(const struct searching* s, int which, const struct mas
 
 /* ---- a row of the table --------------------------------------------------------------------- */
 
-/* What a kind of map keeps, as a text: one number where the thirds are alike. */
+/* What a kind of map keeps, as text: one number if the thirds are equal. */
 static void put_kept(char* text, size_t size, const struct levels* levels, int kind) {
 	const int a = 100 - levels->left_out[0][kind], b = 100 - levels->left_out[1][kind],
 	          c = 100 - levels->left_out[2][kind];
@@ -205,7 +205,7 @@ static void put_kept(char* text, size_t size, const struct levels* levels, int k
 		snprintf(text, size, "%d %d %d", a, b, c);
 }
 
-/* The mean of how much more rows are right than with the start's mask, and its standard error. */
+/* The mean gain in right rows over the start's mask, and its standard error. */
 static void compare_rows(const struct searching* s, double* gain, double* error) {
 	const int n = s->now.rows;
 	int sum = 0, square = 0;
@@ -247,7 +247,8 @@ static bool report_mask(struct searching* s, const char* name, double share, int
 
 /* ---- the search ----------------------------------------------------------------------------- */
 
-/* Half of the channels of attention and of gate and up, a quarter of down's, by the share that is read. */
+/* Half of the channels of attention and of gate and up, and a quarter of down's, scaled to the share that is
+ * read. */
 static struct mask start_mask(const struct searching* s, double share) {
 	static const struct levels first = {{{50, 50, 50, 75}, {50, 50, 50, 75}, {50, 50, 50, 75}}};
 	double x[LEVEL_DIMS];
@@ -275,11 +276,12 @@ static struct level_search* open_search(const struct searching* s, const struct 
 	return search;
 }
 
-/* The next proposal, scored on the windows that its turn has. */
+/* The next proposal, scored on the present windows. */
 static bool evaluate_next(struct searching* s, struct level_search* search, int evaluation,
                           struct error* error) {
 	const struct half* const half = &s->half[LEARN];
-	const int windows = least(s->windows, half->windows); /* each once: its rows count as independent */
+	const int windows =
+	    least(s->windows, half->windows); /* each once, so that its rows count as independent */
 	const int turn = evaluation / ON_A_WINDOW, first = turn * windows % half->windows;
 	struct proposal proposal;
 	int rows = 0;
@@ -340,7 +342,7 @@ static bool read_shares(struct searching* s, const char* text) {
 	return false;
 }
 
-/* The weights that are measured are made first. */
+/* Has the measured weights made before the first token. */
 static int check_search_options(struct bench_part* part) {
 	struct searching* s = (struct searching*)part;
 	part->bench.options.draft_bits = 4;

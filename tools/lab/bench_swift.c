@@ -1,11 +1,11 @@
 /* `swiftlet bench swift`: the method on one model, in four parts.
  *
- * search: a session that proposes before every round until a stopping rule fires. decode: a session with
- * the mask found beside one that decodes plainly, in alternating slices, so that both see the same machine;
- * the speed-up is the median of the slices' ratios, and stands beside what M, alpha and c promise (SWIFT
- * Eq. 6). cold: sessions with the defaults and nothing learned, at three skip ratios, beside a plain one:
- * the most that trying may cost. copy: sub-layers skipped, quantized draft weights, and both.
- * Every token of every session is compared with the plain one's. */
+ * search: a session that proposes before every round until a stopping rule fires. decode: a session with the
+ * mask found beside one that decodes plainly, in alternating slices, so that both see the same machine; the
+ * speed-up is the median of the slices' ratios, and is printed beside what M, alpha and c promise (SWIFT Eq.
+ * 6). cold: sessions with the defaults and nothing learned, at three skip ratios, beside a plain one: the
+ * most that trying may cost. copy: sub-layers skipped, quantized draft weights, and both. Every token of
+ * every session is compared with the plain one's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 #include "kernels/clock.h"
 #include "tools/lab/contest.h"
 
-/* Short slices where sessions are compared by their whole time: the machine's drift is shared evenly. */
+/* Slices are short when sessions are compared by their whole time, so that the machine's drift is shared
+ * evenly. */
 enum {
 	SLICE = 32,
 	COLD_SLICE = 8,
@@ -23,7 +24,7 @@ enum {
 	ROW_REPEATS = 3,
 	DRAFT_WAYS = 3
 };
-/* Fewer cold starts where five take longer. */
+/* Fewer cold starts if five take longer. */
 enum { COLD_SECONDS = 420 };
 enum { FIRST_DECODE_PROMPT = 1000, FIRST_COLD_PROMPT = 2000, FIRST_DRAFT_PROMPT = 3000 };
 
@@ -56,7 +57,7 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 	struct way way = {.name = "search"};
 	struct answer ignored;
 	options.opt_budget = INFINITY;
-	options.patience = options.max_steps; /* what the search finds, not when it gives up */
+	options.patience = options.max_steps; /* the mask that the search finds, not the time when it gives up */
 	if (!way_open(&way, bench, &options, 0, error))
 		return false;
 	struct search* search = session_search(way.session);
@@ -81,7 +82,7 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 
 /* ---- b. with the mask found ----------------------------------------------------------------- */
 
-/* A few turns, uncounted, in which costs and acceptance are learned; then the slices. */
+/* A few uncounted turns, in which costs and acceptance are learned; then the slices. */
 static bool run_slices(struct swift* w, struct way* way, int n, int warm, const char* what,
                        struct error* error) {
 	bool good = true;
@@ -126,7 +127,7 @@ static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
 
 /* ---- c. from a cold start ------------------------------------------------------------------- */
 
-/* Sessions that know nothing and a plain one, all of them slice by slice in turns: times over plain. */
+/* Sessions with nothing learned and a plain one, slice by slice in turns: times over plain. */
 static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][PAIRS], struct error* error) {
 	const struct runtime* bench = &w->part.bench;
 	struct way way[RATIOS + 1] = {{.running = false}};
@@ -155,7 +156,7 @@ static bool run_cold(struct swift* w, cJSON* out, struct error* error) {
 	const double started = seconds_now();
 	double slowdown[RATIOS][PAIRS], worst = 0;
 	int pairs = 0;
-	/* another pair would take as long as those before: stop where that is over the time allowed */
+	/* another pair would take as long as the previous ones: stop when that exceeds the time allowed */
 	while (pairs < PAIRS && (pairs == 0 || (seconds_now() - started) / pairs * (pairs + 1) <= COLD_SECONDS))
 		if (!cold_pair(w, pairs++, slowdown, error))
 			return false;
@@ -180,8 +181,8 @@ struct draft_way {
 };
 static const struct draft_way draft_way[DRAFT_WAYS] = {{true, false}, {false, true}, {true, true}};
 
-/* Skipping takes a made-up model's planted mask, else what the search comes to in the first turns, which are
- * not counted, and goes on to. */
+/* Skipping takes a synthetic model's planted mask, or the mask that the search finds in the first turns,
+ * which are not counted, and continues to improve. */
 static bool open_way(struct swift* w, struct way* way, struct draft_way how, struct error* error) {
 	static const struct mask nothing = {.word = {0}};
 	const struct runtime* bench = &w->part.bench;

@@ -1,4 +1,4 @@
-/* A vocabulary's tokenizer in MB/s: on a text that ships here or is given, and on the runs that slow
+/* A vocabulary's tokenizer in MB/s: on a given text or one that ships here, and on the runs that slow
  * tokenizers down. */
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "tools/program/completion.h"
 #include "tools/program/interrupt.h"
 
-const struct choice every_prompt = {NULL, -1};
+const struct prompt_choice every_prompt = {NULL, -1};
 
 /* ---- a session and its text ------------------------------------------------------------------ */
 
@@ -71,7 +71,7 @@ static bool begin_prompt(struct way* w, const struct swiftlet_request* request, 
 	return w->running;
 }
 
-/* Decoding begins when the prefill has brought a token. */
+/* Decoding begins when the prefill has given a token. */
 static bool step_contender(struct way* w, struct error* error) {
 	struct swiftlet_step step;
 	struct swiftlet_figures figures;
@@ -114,7 +114,8 @@ void contest_close(struct contest* t) {
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* Costs may be from before the draft weights were ready: another contender's passes have made them since. */
+/* Costs may be from before the draft weights were ready, because another contender's passes have made them
+ * since. */
 static void take_costs(struct engine* engine, const struct cost_model* cost) {
 	engine->cost = *cost;
 	if (engine->draft_weights_ready)
@@ -144,7 +145,7 @@ static bool answer_prompt(struct contest* t, int which, int prompt, struct error
 	return true;
 }
 
-/* Whether a text's last tokens stand earlier in it. */
+/* True when a text's last tokens occur earlier in it. */
 static bool ends_in_loop(const int32_t* text, int n) {
 	enum { LOOP = 64 };
 	for (int from = 0; from + LOOP < n; from++)
@@ -202,8 +203,8 @@ bool contest_run(struct contest* t, struct error* error) {
 
 double answer_speed(const struct answer* a) { return a->seconds > 0 ? a->timed / a->seconds : (double)NAN; }
 
-/* A text of one token came with the prefill: there is nothing to time. */
-static bool is_chosen(const struct contest* t, int prompt, struct choice choice) {
+/* A text of one token came with the prefill, so there is nothing to time. */
+static bool is_chosen(const struct contest* t, int prompt, struct prompt_choice choice) {
 	const char* task = t->prompts.prompt[prompt].task;
 	return t->way[0].answer[prompt].timed > 0 &&
 	       (!choice.task || strcmp(task ? task : "", choice.task) == 0) &&
@@ -220,7 +221,7 @@ void answer_json(const struct answer* a, double plain_step_seconds, cJSON* out) 
 	bench_json_number(out, "expected_speedup", alpha > 0 ? m * alpha / ((m - 1) * c + alpha) : (double)NAN);
 }
 
-struct answer contest_sum(const struct contest* t, int which, struct choice choice) {
+struct answer contest_sum(const struct contest* t, int which, struct prompt_choice choice) {
 	struct answer sum = {0};
 	for (int p = 0; p < t->asked; p++)
 		if (is_chosen(t, p, choice))
@@ -228,12 +229,12 @@ struct answer contest_sum(const struct contest* t, int which, struct choice choi
 	return sum;
 }
 
-double contest_over_plain(const struct contest* t, int which, struct choice choice) {
+double contest_over_plain(const struct contest* t, int which, struct prompt_choice choice) {
 	const struct answer of = contest_sum(t, which, choice), plain = contest_sum(t, 0, choice);
 	return answer_speed(&of) / answer_speed(&plain);
 }
 
-double contest_median_over_plain(const struct contest* t, int which, struct choice choice) {
+double contest_median_over_plain(const struct contest* t, int which, struct prompt_choice choice) {
 	double ratio[MOST_PROMPTS];
 	int n = 0;
 	for (int p = 0; p < t->asked; p++) {

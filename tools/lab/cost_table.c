@@ -8,7 +8,7 @@
 
 #include "core/files/json.h"
 
-/* v(n) between and beyond its knots along straight lines; knot (SLICE_ROWS + 1), 0 where none is. */
+/* v(n) on straight lines between and beyond its knots; knot (SLICE_ROWS + 1), 0: no knot. */
 static void fill_verify(double verify[SLICE_ROWS + 1], const double* knot) {
 	int before = 1, last = 1;
 	for (int n = 2; n <= SLICE_ROWS; n++)
@@ -46,7 +46,7 @@ static bool read_list(const char* text, double* knot, double* c, struct error* e
 	return true;
 }
 
-/* What `swiftlet bench decode --rows --json` prints: "rows": [{"rows", "v"}]; "c" where it was added. */
+/* The output of `swiftlet bench decode --rows --json`: "rows": [{"rows", "v"}]; a "c" may be added. */
 static bool read_file(const char* path, double* knot, double* c, struct error* error) {
 	cJSON* json = json_read(path, error);
 	if (!json)
@@ -61,7 +61,7 @@ static bool read_file(const char* path, double* knot, double* c, struct error* e
 		knot[rows->valueint] = v->valuedouble;
 		found += rows->valueint > 1;
 	}
-	double most = 1; /* measured, so that it may fall where it should not */
+	double most = 1; /* measured values may fall where they should not */
 	for (int n = 1; n <= SLICE_ROWS; n++)
 		if (knot[n] > 0)
 			most = knot[n] = fmax(most, knot[n]);

@@ -1,5 +1,5 @@
-/* Costs that are given to a bench instead of measured: v(n), what a full pass of n rows costs in plain
- * steps, and c, what a draft pass does. */
+/* Costs that are given to a bench instead of measured: v(n), the cost of a full pass of n rows in plain
+ * steps, and c, that of a draft pass. */
 #ifndef SWIFTLET_TOOLS_LAB_COST_TABLE_H
 #define SWIFTLET_TOOLS_LAB_COST_TABLE_H
 
@@ -7,10 +7,10 @@
 
 struct cost_list {
 	double verify[SLICE_ROWS + 1]; /* v(n) for n in 1..SLICE_ROWS, at least 1, not decreasing */
-	double draft;                  /* c; NaN: not told */
+	double draft;                  /* c; NaN: not given */
 };
 
-/* text: "slope=0.05,c=0.55" or "v2=1.15,v4=1.5", straight lines between and beyond what is given; or a file
- * as `swiftlet bench decode --rows --json` prints it. False with the error set. */
+/* text: "slope=0.05,c=0.55" or "v2=1.15,v4=1.5", with straight lines between and beyond the given values; or
+ * a file written by `swiftlet bench decode --rows --json`. False with the error set. */
 bool cost_list_read(struct cost_list*, const char* text, struct error*);
 #endif

@@ -9,10 +9,10 @@
 enum { DEEPEST = 16, LONGEST = 12 };
 
 struct replay_place {
-	uint8_t match;        /* tokens of the text's suffix that stands elsewhere */
+	uint8_t match;        /* tokens of the text's suffix that occur elsewhere */
 	uint8_t chain, right; /* candidates in a row; of these right */
 	uint8_t left;         /* draft tokens that the answer has room for; 0: its last token is next */
-	bool last;            /* the answer ends here: nothing is decoded */
+	bool last;            /* the answer ends here, and nothing is decoded */
 };
 
 struct replay_oracle {

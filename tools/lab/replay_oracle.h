@@ -1,10 +1,10 @@
-/* The gain of the best policy of the same tables, known afterwards: `bench replay --oracle` holds the planner
- * to it.
+/* The best policy with the same tables, known afterwards; `bench replay --oracle` compares the planner with
+ * it.
  *
- * At each token of a recorded answer the chain of retrieval's first candidates is followed as far as it goes:
- * how many of its tokens are right, and how long a suffix of the text the first one was found by. From these
- * two policies are worked out exactly: the one that always drafts as far as it is right and pays, and the
- * best of the rules "so many tokens where the match is at least so long, none elsewhere". */
+ * At each token of a recorded answer it follows the chain of retrieval's first candidates: how many of its
+ * tokens are right, and by how long a suffix of the text the first one was found. From these it computes two
+ * policies exactly: the one that always drafts as far as it is right and pays, and the best of the rules "so
+ * many tokens if the match is at least so long, otherwise none". */
 #ifndef SWIFTLET_TOOLS_LAB_REPLAY_ORACLE_H
 #define SWIFTLET_TOOLS_LAB_REPLAY_ORACLE_H
 
@@ -13,7 +13,7 @@
 
 struct replay_oracle;
 
-/* What a policy brings: tokens over cost by the cost table. */
+/* A policy's tokens over its cost by the cost table. */
 struct oracle_figures {
 	double hindsight; /* of any depth at any token */
 	double rule;      /* of the best rule by length of match */

@@ -1,4 +1,4 @@
-/* Answers of many prompts in shared passes, and full passes cut at the points where states are taken. */
+/* Answers many prompts in shared passes, and runs full passes in pieces, cut where states are taken. */
 #include "tools/lab/state_texts.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ bool state_text_prefill(struct cache* cache, const int32_t* id, int n, int32_t* 
 	return true;
 }
 
-/* One token more for each of the texts that go on (n of them). */
+/* Decodes one more token of each unfinished text (n of them). */
 static bool step_texts(struct backend* backend, struct state_text* const* text, int n, struct error* error) {
 	struct segment segment[TOGETHER] = {{0}};
 	int32_t token[TOGETHER] = {0}, parent[TOGETHER] = {0};
@@ -167,7 +167,7 @@ bool state_text_walk(const struct runtime* bench, struct state_text* t, const st
 		t->cache->prompt_length = t->n_prompt;
 	for (int i = 0; good && i < points->n; i++)
 		state[i] = memory + (size_t)i * rows_size;
-	/* the last token is never run: nothing follows it */
+	/* the last token is never run, because nothing follows it */
 	for (int first = 0; good && first < t->n - 1;) {
 		const int rows = least(t->n - 1 - first, MAX_ROWS);
 		good = walk_rows(backend, t->cache, t->id + first, rows, points, state, error);

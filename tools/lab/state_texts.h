@@ -1,18 +1,17 @@
-/* Prompts with a model's own greedy answers, and the hidden states that full passes over them have. */
+/* Prompts with a model's own greedy answers, and the hidden states of full passes over them. */
 #ifndef SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
 #define SWIFTLET_TOOLS_LAB_STATE_TEXTS_H
 
 #include "core/decode/engine.h"
 #include "tools/lab/bench.h"
 
-/* Every other of some prompts, the first one too, goes to another list. False with the error set where none
- * stays. */
+/* Moves every other prompt, from the first on, to another list. False with the error set when none stays. */
 bool prompts_split(struct prompt_list*, struct prompt_list* others, struct error*);
 
 /* 0, 1, 2…: a text's rows in a pass, and the path that commits them. */
 extern const int32_t state_text_rows[MAX_ROWS];
 
-/* F32 or F16 as the options say, or the model's weights. NULL with the error set. */
+/* A cache in F32 or F16, as the options say or the model's weights need. NULL with the error set. */
 struct cache* text_cache_open(const struct runtime*, int capacity, struct error*);
 
 struct state_text {
@@ -30,14 +29,14 @@ void state_texts_free(struct state_text* text, int n);
 /* Commits a prompt's tokens id (n) to an empty cache; next: the token after them. */
 bool state_text_prefill(struct cache*, const int32_t* id, int n, int32_t* next, struct error*);
 
-/* Where states are taken: before sub-layer `at`, ascending, the last 2L: the final state. */
+/* Where states are taken: before sub-layer `at`, ascending; the last is 2L, the final state. */
 struct state_points {
 	int n, at[2 * MAX_BLOCKS + 1];
 };
 /* Rows [first, first + n) of a text; state[i] (n, dim) at points->at[i]. */
 typedef void state_taker(void* user, int first, int n, float* const* state);
-/* Runs a text through the full model, up to MAX_ROWS rows at a time. Its cache stays in text->cache, with all
- * of it but the last token committed. */
+/* Runs a text through the full model, up to MAX_ROWS rows at a time. Its cache is text->cache, with all but
+ * the last token committed. */
 bool state_text_walk(const struct runtime*, struct state_text*, const struct state_points*, state_taker*,
                      void* user, struct error*);
 /* The same for its cache alone. */

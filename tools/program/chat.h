@@ -19,9 +19,9 @@ struct chat {
 	struct completion completion;
 	struct line_editor* editor;
 	int64_t tokens;
-	int turns, again; /* answers; how often the last one was asked for anew */
+	int turns, again; /* answers; how often the last one was regenerated */
 	bool terminal;
-	struct idle_runner* idle; /* NULL: nothing was learned yet between two answers */
+	struct idle_runner* idle; /* NULL: no idle learning has happened yet */
 	double answered, learned; /* seconds */
 };
 

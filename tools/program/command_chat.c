@@ -18,7 +18,7 @@
 
 /* ---- one turn ------------------------------------------------------------------------------- */
 
-/* The conversation's ids; the oldest turns are forgotten until it leaves room for an answer. */
+/* The conversation's ids. The oldest turns are dropped until there is room for an answer. */
 static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct error* error) {
 	struct conversation* const c = &chat->conversation;
 	const int context = options_context(&chat->runtime.options, chat->runtime.model);
@@ -105,8 +105,8 @@ static bool input_waits(void* user) {
 	return poll(&input, 1, 0) != 0;
 }
 
-/* While the user thinks and types, the search goes on, pass by pass, until a key is there, or as long as
- * answers took, or as it brings something. */
+/* While the user thinks and types, continues the search pass by pass: until a key is pressed, for as long as
+ * answers took, or until it brings nothing more. */
 static void search_idly(void* user) {
 	struct chat* const chat = user;
 	swiftlet_session* const session = chat->runtime.session;
@@ -129,15 +129,16 @@ static void search_idly(void* user) {
 		memory_idle(chat->runtime.watch);
 }
 
-/* The lines up to the one that ends with three quotes; the first begins with them. False at the input's end
- * or where the message was given up. */
+/* Reads the lines up to the one that ends with three quotes; the first begins with them. False at the end of
+ * input, or when the message was given up. */
 static bool read_block(struct chat* chat, const char* first, size_t size, struct text* block) {
 	static const char quotes[] = "\"\"\"";
 	const char* line = first + 3;
 	size -= 3;
 	text_clear(block);
 	while (size < 3 || memcmp(line + size - 3, quotes, 3) != 0) {
-		if (size > 0 || line != first + 3) { /* the quotes alone on a line begin no empty one */
+		if (size > 0 ||
+		    line != first + 3) { /* three quotes alone on a line do not end the message that they begin */
 			text_add(block, line, size);
 			text_add(block, "\n", 1);
 		}
@@ -148,7 +149,7 @@ static bool read_block(struct chat* chat, const char* first, size_t size, struct
 	return !block->failed;
 }
 
-/* One message or command. False: the conversation ends, with *status. */
+/* Runs one message or command. False: the conversation ends, with *status. */
 static bool take_line(struct chat* chat, const char* line, size_t size, int* status) {
 	struct error error = {{0}};
 	const bool slash = line[0] == '/' && !memchr(line, '\n', size), command = slash && line[1] != '/';
@@ -204,8 +205,7 @@ static int read_messages(struct chat* chat) {
 	return status;
 }
 
-/* Where lines are kept: chat_history beside the store of what is learned; "" without a home or with
- * --no-store. */
+/* The history file: chat_history beside the store; "" without a home folder or with --no-store. */
 static void history_path(const struct chat* chat, char* path, size_t size) {
 	struct error ignored;
 	char* const slash =

@@ -1,4 +1,4 @@
-/* swiftlet inspect: what a model is made of, and with --check whether its files are sound. */
+/* swiftlet inspect: shows what a model consists of, and with --check whether its files are sound. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +126,7 @@ struct check {
 	struct error error;
 };
 
-/* Every element is finite. block: -1 where it belongs to none. */
+/* Checks that every element is finite. block: -1 for tensors outside of blocks. */
 static bool check_tensor(struct check* c, const struct tensor* t, const char* name, int block) {
 	const size_t stride = dtype_row_bytes(t->type, t->cols);
 	char of[40] = "";
@@ -187,7 +187,7 @@ static int check_model(const struct model* model) {
 
 /* ---- methods -------------------------------------------------------------------------------- */
 
-/* Which methods the model has auxiliary weights for, and what the others lack. */
+/* Lists the methods that the model can use, and what the others lack. */
 static void print_methods(struct model* model) {
 	const struct engine engine = {.model = model};
 	struct error error;

@@ -1,4 +1,4 @@
-/* swiftlet learn: the search without a budget, before one serves. */
+/* swiftlet learn: searches without a budget, before the model serves. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +25,7 @@ struct learn {
 	struct runtime runtime;
 	struct completion completion;
 	struct prompt_list prompts;
-	cJSON* curve;  /* a point after each text: how the mask that was best before it does on it */
+	cJSON* curve;  /* one point a text: the score on it of the best mask before it */
 	double unseen; /* of the last one; NaN: none was judged */
 	int64_t proposals;
 	double began, shown_at;
@@ -50,7 +50,7 @@ static void show_progress(void* user) {
 	fflush(stderr);
 }
 
-/* The text of a prompt, with the mask that is best so far, which is then judged on it. */
+/* Generates a prompt's text with the best mask so far, which is then scored on it. */
 static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, struct error* error) {
 	swiftlet_session* const session = l->runtime.session;
 	const struct swiftlet_request request =
@@ -76,8 +76,8 @@ static bool next_text(struct learn* l, const struct prompt* prompt, int tokens, 
 	return true;
 }
 
-/* Goes on searching on the last text for some seconds and a few proposals at least, or until that has ended.
- */
+/* Continues the search on the last text for some seconds, and for at least a few proposals, unless it has
+ * ended. */
 static bool search_text(struct learn* l, double seconds, struct error* error) {
 	enum { AT_LEAST = 8 };
 	swiftlet_session* const session = l->runtime.session;
@@ -99,8 +99,8 @@ static bool search_text(struct learn* l, double seconds, struct error* error) {
 	return true;
 }
 
-/* Each prompt's text, and a search on it for as long as it took to write: windows of one text agree with one
- * another, so many texts tell more than many windows. Later turns go further into each text. */
+/* Generates each prompt's text and searches on it for as long as that took. Windows of one text agree with
+ * each other, so many texts teach more than many windows. Later rounds go further into each text. */
 static bool learn_masks(struct learn* l, struct error* error) {
 	l->began = seconds_now();
 	int tokens = FIRST_TOKENS;
@@ -125,7 +125,7 @@ static double number_of(const cJSON* point, const char* name) {
 	return cJSON_GetNumberValue(cJSON_GetObjectItem(point, name));
 }
 
-/* The mean over the last texts, of at least a quarter of all rows judged. */
+/* The mean over the last texts, with at least a quarter of all scored rows. */
 static double unseen_matchness(const struct learn* l) {
 	double matches = 0, rows = 0, all = 0;
 	const cJSON* p;
@@ -155,7 +155,7 @@ static void print_json(const cJSON* figures) {
 	free(text);
 }
 
-/* The curve as a table, then what it comes to. */
+/* Prints the curve as a table, then the result. */
 static void print_result(const struct learn* l) {
 	const double speedup = search_speedup(session_search(l->runtime.session));
 	const struct mask mask = session_mask(l->runtime.session, NULL);

@@ -1,4 +1,4 @@
-/* swiftlet masks: what was learned, in files and in the store. */
+/* swiftlet masks: lists, shows, exports, imports and deletes masks in files and in the store. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "tools/program/draw_mask.h"
 #include "tools/program/options.h"
 
-struct listed {          /* what only the store knows of a mask; all zero of a file */
+struct listed {          /* what only the store knows of a mask; zero for a file */
 	int64_t id, updated; /* seconds since 1970 */
 	int64_t cluster, tokens;
 	bool converged;
@@ -31,7 +31,7 @@ struct masks {
 	const char* key;
 	const char* task;
 	bool force, all;
-	const char* const* word; /* (n_words) what stands behind the action */
+	const char* const* word; /* (n_words) the words after the action */
 	int n_words;
 	struct mask_list list; /* (list.n) what the words named */
 	struct listed* row;    /* (list.n) */
@@ -51,7 +51,7 @@ static void entry_of_store(const struct store_mask* from, struct mask_entry* to)
 	const struct bank_record* const r = &from->entry.record;
 	mask_entry_start(to);
 	snprintf(to->model, sizeof to->model, "%s", from->model.name);
-	/* a tenant's name, which may follow, is not the model's */
+	/* a tenant's name may follow the model's */
 	snprintf(to->fingerprint, sizeof to->fingerprint, "%.64s", from->model.fingerprint);
 	snprintf(to->task, sizeof to->task, "%s", from->entry.task);
 	to->blocks = from->model.blocks;
@@ -126,8 +126,8 @@ static bool gather_file(struct masks* m, const char* path) {
 	return good;
 }
 
-/* The masks that the words name: ids of the store, files, or without words all of the store, or of one
- * model's with -m. */
+/* The masks that the words name: ids of the store or files; without words all of the store, or with -m those
+ * of a model. */
 static bool gather_masks(struct masks* m) {
 	int64_t id;
 	bool good = true;
@@ -150,7 +150,7 @@ static void print_figure(const char* name, double value) {
 		printf("   %s %.2f", name, value);
 }
 
-/* L where it is known, else as many as the mask needs: its last block is never skipped. */
+/* L if it is known, else as many blocks as the mask needs, since the last one is never skipped. */
 static int blocks_of(const struct masks* m, const struct mask_entry* entry) {
 	if (m->model)
 		return m->model->weights.shape.n_blocks;
@@ -186,8 +186,7 @@ static bool show_mask(struct masks* m) {
 	return true;
 }
 
-/* Whether texts of its kind begin with this mask: its search has ended, or it has served more than the
- * others. */
+/* True when texts of its workload begin with this mask: its search has ended, or it has served most. */
 static bool is_in_use(const struct masks* m, int i) {
 	const struct listed* const one = &m->row[i];
 	for (int j = 0; j < m->list.n; j++) {
@@ -229,7 +228,7 @@ static void print_row(const struct masks* m, int i) {
 	       kind, date, mask_count(&e->mask), 2 * (blocks_of(m, e) - 2), right, tokens, e->tokens_served);
 }
 
-/* Nothing is known of a mask of the store that has drafted nothing. */
+/* A stored mask that has drafted nothing has no figures. */
 static bool is_empty(const struct masks* m, int i) {
 	return m->row[i].id && isnan(m->list.entry[i].alpha) && !m->row[i].converged;
 }
@@ -276,7 +275,7 @@ static bool export_masks(struct masks* m) {
 	return text != NULL;
 }
 
-/* Fills members that the file lacks from the model that -m names. */
+/* Fills in missing members from the model that -m names. */
 static bool complete_entry(struct masks* m, struct mask_entry* entry) {
 	if (!m->model && (!entry->fingerprint[0] || !entry->blocks))
 		return error_set(&m->error, "%s does not say which model its mask is for: give -m MODEL", m->source);
@@ -297,7 +296,7 @@ static bool complete_entry(struct masks* m, struct mask_entry* entry) {
 	return mask_entry_fits(entry, entry->blocks, entry->fingerprint, m->force, m->source, &m->error);
 }
 
-/* A record's two sums whose ratio is a file's figure, to four digits; none where it is unknown. */
+/* Makes two sums of a record whose ratio is the file's figure, to four digits; none if it is unknown. */
 static void sums_of(double figure, int64_t* part, int64_t* whole) {
 	enum { WHOLE = 10000 };
 	*part = isnan(figure) ? 0 : llround(figure * WHOLE);

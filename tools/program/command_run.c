@@ -52,14 +52,14 @@ static bool read_expected(const struct run_command* run, struct token_list* toke
 
 /* ---- the trace ------------------------------------------------------------------------------ */
 
-/* The rounds of a generation as JSON lines, for comparison with references and for looking at:
+/* Writes a generation's rounds as JSON lines, to compare with references and to look at:
  *
- *     {"round", "position", "root", "draft": [token…], "probability": […], "stop",
- *      "rows": [[token, parent]…], "accepted", "bonus"}
+ *    {"round", "position", "root", "draft": [token…], "probability": […], "stop",
+ *     "rows": [[token, parent]…], "accepted", "bonus"}
  *
- * position: of the root, the last token emitted before the round, in prompt and text; draft: the chain of
- * first choices with their probabilities; stop: why it ended (steps, threshold, end of text, limit of what
- * may be emitted, or that drafting was planned); rows: the verified tree, root first. */
+ * position: of the root, the last token before the round, in prompt and text; draft: the chain of first
+ * choices with their probabilities; stop: why it ended (steps, threshold, end of text, limit of what may be
+ * emitted, or planned); rows: the verified tree, root first. */
 static void trace_step(void* user) {
 	struct run_command* const run = user;
 	FILE* const out = run->trace;
@@ -153,19 +153,19 @@ static int generate_text(struct run_command* run, const char* text, size_t size)
 
 /* ---- the prompt ----------------------------------------------------------------------------- */
 
-/* The built-in model and made-up ones continue a text: their templates serve tests. */
+/* The built-in and synthetic models continue a text: their templates only serve tests. */
 static bool continues_text(const char* model) {
 	return strcmp(model, "builtin") == 0 || strncmp(model, "synth:", 6) == 0;
 }
 
-/* An instruction model that is not asked through its template often ends at once. */
+/* An instruction model that is prompted without its template often ends at once. */
 static bool wants_template(const struct run_command* run, size_t prompt_size) {
 	return run->chat || run->system || run->runtime.wish.chat_template ||
 	       (!run->raw && prompt_size > 0 && !continues_text(run->runtime.wish.model) &&
 	        model_chat_template(run->runtime.model, false));
 }
 
-/* MODEL and PROMPT from the words; the model may stand behind -m. False with the message printed. */
+/* Reads MODEL and PROMPT from the words; -m may give the model. False with the message printed. */
 static bool read_words(struct run_command* run, const struct command_line* line) {
 	const int first = run->runtime.wish.model ? 0 : 1;
 	if (first == 1 && line->n_words == 1 && strchr(line->word[0], ' ') && access(line->word[0], F_OK) != 0 &&
@@ -190,7 +190,7 @@ static bool read_words(struct run_command* run, const struct command_line* line)
 	return true;
 }
 
-/* Wrong usage as a status, or OPTIONS_GO_ON. */
+/* The exit status for wrong usage, or OPTIONS_GO_ON. */
 static int check_run(const struct run_command* run) {
 	if (run->prompt && run->prompt_file)
 		return complain(STATUS_USAGE, "run: both -p and -f were given (swiftlet run --help)");
@@ -206,7 +206,7 @@ static int check_run(const struct run_command* run) {
 	return OPTIONS_GO_ON;
 }
 
-/* The prompt, malloc'd; without one, what comes on standard input. NULL with the status. */
+/* The prompt, malloc'd; without one, standard input. NULL with the status set. */
 static char* read_prompt(const struct run_command* run, size_t* size, int* status) {
 	struct error error = {{0}};
 	char* const text = run->prompt ? strdup(run->prompt)

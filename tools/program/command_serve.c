@@ -1,4 +1,4 @@
-/* swiftlet serve: the HTTP service, until SIGTERM or Ctrl-C. */
+/* swiftlet serve: runs the HTTP service until SIGTERM or Ctrl-C. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,8 +50,8 @@ static void say_ready(const struct serve* s) {
 	report_draft_weights(r, false);
 }
 
-/* A handler and a glance now and then, not sigwait: libraries have threads of their own, which do not
- * block what we block. */
+/* A handler and a check now and then, instead of sigwait: threads of libraries do not block the signals that
+ * we block. */
 static void wait_for_end(void) {
 	while (!interrupted())
 		nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
@@ -60,7 +60,7 @@ static void wait_for_end(void) {
 static int run_server(struct serve* s) {
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a store that may not grow is reported; the server goes on */
+	signal(SIGXFSZ, SIG_IGN); /* a store that cannot grow is logged, and the server goes on */
 	interrupt_watch();
 	struct error e = {{0}};
 	int status = STATUS_DONE;
@@ -75,7 +75,7 @@ static int run_server(struct serve* s) {
 	return runtime_close(&s->runtime, status);
 }
 
-/* Whether a temperature is given: 0 is one, and the default. */
+/* True when a temperature was given, which may equal the default 0. */
 static bool gives_temperature(int argc, char** argv) {
 	bool given = false;
 	for (int i = 1; i < argc; i++)

@@ -1,4 +1,4 @@
-/* swiftlet stream: prompts one after another from a file, one mask carried along. */
+/* swiftlet stream: runs the prompts of a file one after another, with one mask for all. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -42,7 +42,7 @@ static void clear_progress(const struct stream* s) {
 		fputs("\r\033[K", stderr);
 }
 
-/* The present phase: the prompt, or the search while it decodes. */
+/* The present phase: the prompt, or the search during decoding. */
 static const char* name_phase(const struct stream* s, const struct swiftlet_figures* f) {
 	if (f->tokens == 0)
 		return "prefill";
@@ -82,7 +82,7 @@ static void put_line(struct stream* s, char* text) {
 	free(text);
 }
 
-/* A line that could not be answered: its error is its result. */
+/* A line that could not be answered; its result is the error. */
 static void put_failure(struct stream* s, const struct instance* instance, const struct error* error) {
 	if (s->failed++ == 0)
 		snprintf(s->why, sizeof s->why, "line %ld: %.250s", instance->line, error->message);

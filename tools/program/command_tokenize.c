@@ -36,7 +36,7 @@ static bool encode_text(const struct tokenize* t, const struct tokenizer* tokeni
 	       error_set(error, "out of memory for a text of %zu bytes", size);
 }
 
-/* Ids between white space, commas and brackets; {"tokens": …} is read too. */
+/* Reads ids between white space, commas and brackets; {"tokens": …} too. */
 static bool read_ids(const char* text, size_t size, int vocab, struct token_list* list, struct error* error) {
 	const char* const end = text + size;
 	const char* const member = "\"tokens\"";
@@ -105,7 +105,7 @@ static bool check_given(const struct tokenize* t, const struct chat_json* messag
 	return check_json("--messages", messages->text, messages->size, '[', error);
 }
 
-/* The prompt that the chat template makes of messages: its ids, or with --text its text, printed. */
+/* Prints the prompt that the chat template makes of messages: its ids, or with --text its text. */
 static bool encode_chat(const struct tokenize* t, const struct model* model, const char* text, size_t size,
                         struct token_list* list, struct error* error) {
 	const struct chat_request request = {.messages = {text, size},

@@ -1,4 +1,4 @@
-/* One request run to its end: its ids and text kept, and shown as they come. */
+/* Runs one request to its end, keeps its ids and text, and shows them as they come. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_COMPLETION_H
 #define SWIFTLET_TOOLS_PROGRAM_COMPLETION_H
 
@@ -13,22 +13,22 @@ struct completion {
 	FILE* show;                     /* text as it is accepted, or NULL */
 	void (*on_step)(void* on_user); /* between steps, or NULL */
 	void* on_user;
-	struct memory_watch* watch; /* streams/memory/memory.h: notified of each step; or NULL */
+	struct memory_watch* watch; /* streams/memory/memory.h: follows each step; or NULL */
 	/* out */
 	struct token_list tokens;
 	struct text text;
 	struct swiftlet_figures figures;
 };
 
-/* With the options' own sampling; task may be NULL. */
+/* Uses the sampling of the options; task may be NULL. */
 struct swiftlet_request request_for(const struct swiftlet_options*, const int32_t* prompt, int n,
                                     int max_tokens, const char* task);
-/* False with the error set, as where `show` cannot be written. Ctrl-C (tools/program/interrupt.h) cancels,
- * which is no failure. */
+/* False with the error set, also when `show` cannot write. Ctrl-C (tools/program/interrupt.h) cancels the
+ * request, which is no failure. */
 bool completion_run(struct completion*, swiftlet_session*, const struct swiftlet_request*, struct error*);
 void completion_free(struct completion*);
 
-/* Its line of JSON (streams/report.h), malloc'd; id and task may be NULL. NULL on no memory. */
+/* The result as a line of JSON (streams/report.h), malloc'd; id and task may be NULL. NULL on no memory. */
 char* completion_report(const struct completion*, const struct runtime*, const char* id, const char* task);
 
 /* The figures in a few lines for people. */

@@ -61,7 +61,7 @@ bool conversation_save(const struct conversation* c, const char* path, struct er
 		text_put(&text, "}");
 	}
 	text_put(&text, "\n]}\n");
-	/* Beside it first, so that a full disk leaves what was saved before; readable by its owner alone. */
+	/* Writes a new file first, so that a full disk leaves the old one. Only its owner may read it. */
 	char part[4096];
 	const bool fits = snprintf(part, sizeof part, "%s.part", path) < (int)sizeof part;
 	const int made = text.failed || !fits ? -1 : open(part, O_WRONLY | O_CREAT | O_TRUNC, 0600);

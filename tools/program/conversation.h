@@ -1,7 +1,7 @@
-/* The messages of a conversation: kept, forgotten from the oldest on, written to a file and read from one.
+/* The messages of a conversation: they can be added, dropped from the oldest on, and saved to a file.
  *
- * The file is JSON as chat APIs have it: {"messages": [{"role": "user", "content": "…"}, …]}; the list alone
- * is read, too. */
+ * The file is JSON as chat APIs have it: {"messages": [{"role": "user", "content": "…"}, …]}. A list alone is
+ * read, too. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_CONVERSATION_H
 #define SWIFTLET_TOOLS_PROGRAM_CONVERSATION_H
 
@@ -20,7 +20,7 @@ void conversation_forget(struct conversation*, int from, int n);
 int conversation_first_turn(const struct conversation*);
 /* Replaces the system message; an empty text removes it. False on no memory. */
 bool conversation_set_system(struct conversation*, const char* text);
-/* False with the error set. What is read replaces the messages only as a whole. */
+/* False with the error set. Loading replaces all messages or none. */
 bool conversation_save(const struct conversation*, const char* path, struct error*);
 bool conversation_load(struct conversation*, const char* path, struct error*);
 void conversation_free(struct conversation*);

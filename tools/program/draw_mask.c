@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of the channels of a sub-layer's two maps, without regard to their sizes. */
+/* The mean share of a sub-layer's two maps, without regard to their sizes. */
 static float share_read(const struct levels* levels, int sub_layer, int blocks) {
 	const enum column_kind first = sub_layer % 2 == 0 ? COLUMN_ATTENTION : COLUMN_MLP;
 	return 0.5f * (level_kept(levels, sub_layer / 2, blocks, first) +
@@ -19,7 +19,7 @@ static const char* bar_of(float share) {
 	return bar[step < 0 ? 0 : step > 7 ? 7 : step];
 }
 
-/* Masks list the sub-layers kept as stored, drafts those with quantized weights. */
+/* A mask lists the sub-layers that keep stored weights; drafts list those with quantized weights. */
 static void draw_row(FILE* out, const struct mask* mask, const struct mask* quantized, int blocks, int kind,
                      bool colour) {
 	static const char* const shade[] = {"\033[31m", "\033[34m"}; /* red, blue */

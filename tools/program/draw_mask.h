@@ -7,9 +7,9 @@
 #include "kernels/backend.h"
 #include "swiftlet.h"
 
-/* On a terminal kept sub-layers are gray, skipped attention red, skipped MLP blue; elsewhere, and where
- * NO_COLOR is set, filled cells are skipped and empty ones kept. Half-filled: with quantized weights. Bars:
- * how much is read of a mask's levels, which the last lines say by kind of map. */
+/* On a terminal kept sub-layers are gray, skipped attention red and skipped MLP blue. Elsewhere, and with
+ * NO_COLOR, filled cells are skipped and empty ones kept. Half-filled cells run with quantized weights. Bars
+ * show how much is read at a mask's levels, which the last lines give by kind of map. */
 void draw_mask(FILE*, const struct mask*, int blocks);
 /* Draws the last draft's sub-layers from the figures. */
 void draw_figures(FILE*, const struct swiftlet_figures*, int blocks);

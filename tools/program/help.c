@@ -1,4 +1,4 @@
-/* A command's help. Defaults are read where the options are kept, so that no text repeats them. */
+/* Prints a command's help. Defaults are read from the options themselves, so that no text repeats them. */
 #include "tools/program/help.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ void help_keep_defaults(struct command_line* line) {
 	}
 }
 
-/* One option: the left column, then the text with its further lines indented, then the default. */
+/* Prints one option: the left column, its text with further lines indented, its default. */
 static void print_entry(char letter, const char* name, const char* value, const char* help,
                         const char* fallback, bool all) {
 	char left[160];
@@ -63,7 +63,7 @@ static void print_own_options(const struct command_line* line, bool all) {
 	}
 }
 
-/* Under the heading `without` only those of --help-all. */
+/* Options under the heading `without` are printed by --help-all only. */
 static void print_session_options(bool all, const char* without) {
 	bool hidden = false;
 	for (int i = 0; i < n_options; i++) {

@@ -1,4 +1,4 @@
-/* Ctrl-C and SIGTERM as a question one can ask between two steps. */
+/* Turns Ctrl-C and SIGTERM into a flag that is checked between two steps. */
 #include "tools/program/interrupt.h"
 
 #include <signal.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A signal handler has nowhere else to write. */
+/* A signal handler can only set a global variable. */
 static volatile sig_atomic_t noted;
 
 static void note_signal(int number) { noted = number; }

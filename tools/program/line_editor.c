@@ -1,4 +1,4 @@
-/* Lines that a person types: by libedit, or as they come. */
+/* Reads lines that a person types, by libedit or as they come. */
 #include "tools/program/line_editor.h"
 
 #include <errno.h>
@@ -63,7 +63,7 @@ static const char* prompt_of(EditLine* edit) {
 	return e->prompt;
 }
 
-/* One character of the terminal: 1, 0 at its end, -1 where a signal came. */
+/* Reads one character from the terminal: 1; 0 at the end, -1 after a signal. */
 static int read_character(EditLine* edit, wchar_t* out) {
 	struct line_editor* e;
 	mbstate_t state;
@@ -89,7 +89,7 @@ static int read_character(EditLine* edit, wchar_t* out) {
 	}
 }
 
-/* Takes a pasted block up to its end, ESC [ 2 0 1 ~, as text: no character of it is a command. */
+/* Reads a pasted block up to its end, ESC [ 2 0 1 ~, as text: none of its characters is a command. */
 static unsigned char insert_paste(EditLine* edit, int key) {
 	static const wchar_t end[] = L"\033[201~";
 	const size_t end_size = wcslen(end);
@@ -117,7 +117,7 @@ static unsigned char insert_paste(EditLine* edit, int key) {
 		if (c >= L' ' || c == L'\n' || c == L'\t')
 			text[kept++] = c;
 	}
-	while (kept > 0 && text[kept - 1] == L'\n') /* the block's last line break sends nothing */
+	while (kept > 0 && text[kept - 1] == L'\n') /* the block's last line break does not send the message */
 		kept--;
 	if (kept > 0) {
 		text[kept] = 0;
@@ -129,7 +129,7 @@ static unsigned char insert_paste(EditLine* edit, int key) {
 
 static bool open_edit(struct line_editor* e, const char* path) {
 	HistEvent event;
-	setlocale(LC_CTYPE, ""); /* how many bytes and columns a character takes */
+	setlocale(LC_CTYPE, ""); /* the bytes and columns of a character */
 	e->edit = el_init("swiftlet", stdin, stdout, stderr);
 	e->history = e->edit ? history_init() : NULL;
 	if (!e->history)
@@ -144,7 +144,7 @@ static bool open_edit(struct line_editor* e, const char* path) {
 	el_set(e->edit, EL_EDITOR, "emacs");
 	el_set(e->edit, EL_HIST, history, e->history);
 	el_set(e->edit, EL_GETCFN, read_character);
-	/* wide, since el_set never frees the copies that it makes of the name and the help */
+	/* a wide name, because el_set never frees the copies that it makes of a narrow name and help */
 	el_wset(e->edit, EL_ADDFN, L"insert-paste", L"Insert a pasted block", insert_paste);
 	el_set(e->edit, EL_BIND, "\\e[200~", "insert-paste", NULL);
 	el_set(e->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
@@ -204,7 +204,7 @@ struct line_editor* line_editor_open(bool terminal, const char* path, void (*wai
 	(void)path;
 #endif
 	if (terminal)
-		setvbuf(stdin, NULL, _IONBF, 0); /* so that poll() sees every line that was typed ahead */
+		setvbuf(stdin, NULL, _IONBF, 0); /* so that poll() sees each line that was typed ahead */
 	return e;
 }
 

@@ -35,7 +35,7 @@ enum { LONGEST_NAME = 40 };
 
 static int least_of(int a, int b) { return a < b ? a : b; }
 
-/* Letters to insert, delete, replace or swap with their neighbour (optimal string alignment). */
+/* Counts letters to insert, delete, replace or swap with their neighbour (optimal string alignment). */
 static int edit_distance(const char* a, const char* b) {
 	int rows[3][LONGEST_NAME + 1], *before = rows[0], *above = rows[1], *row = rows[2];
 	const int n = (int)strlen(b);
@@ -55,7 +55,8 @@ static int edit_distance(const char* a, const char* b) {
 	return row[n];
 }
 
-/* A change for each four letters, or one: two would make any word of three. */
+/* One change for each four letters, and at least one: two would turn any word of three letters into
+ * another. */
 const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 	const size_t length = strlen(mistyped);
 	if (length < 2 || length > LONGEST_NAME)
@@ -75,7 +76,7 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 	return best;
 }
 
-/* Names that other programs give to these options. */
+/* Names of these options in other programs. */
 const struct option_synonym option_synonyms[] = {
     {"temperature", "temp"},
     {"certified-head", "screened-head"}, /* its earlier name */
@@ -159,7 +160,7 @@ static const struct command_option* find_option(const struct command_line* line,
 	return NULL;
 }
 
-/* The name that an option has here, where another program's was given. */
+/* Our name for another program's option. */
 static const char* own_name(const char* name) {
 	for (const struct option_synonym* s = option_synonyms; s->other; s++)
 		if (strcmp(s->other, name) == 0)
@@ -167,7 +168,7 @@ static const char* own_name(const char* name) {
 	return name;
 }
 
-/* One option at argv[*at], its value perhaps in the next. */
+/* Reads the option at argv[*at], whose value may be the next word. */
 static int parse_option(const struct command_line* line, int argc, char** argv, int* at) {
 	const char* const text = argv[*at];
 	const bool is_long = text[1] == '-';

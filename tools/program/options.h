@@ -1,10 +1,9 @@
 /* The command line: one parser for every command.
  *
  * A command lists its own options and says whether it takes the session's (swiftlet_options) too. The parser
- * reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`, prints help, and refuses an unknown
- * name with the nearest one that it knows. Help has two sizes: --help fits a screen and shows what people
- * use,
- * --help-all shows every option and explains the terms. */
+ * reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`. It prints help. It refuses an unknown
+ * name and suggests the nearest known one. --help shows the common options on one screen, and --help-all
+ * shows all and explains the terms. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
 #define SWIFTLET_TOOLS_PROGRAM_OPTIONS_H
 
@@ -31,7 +30,7 @@ enum option_kind {
 struct command_option {
 	const char* name;  /* without dashes; NULL: MORE_OPTIONS */
 	char letter;       /* short form, or 0 */
-	const char* value; /* what stands for the value in the help; NULL for a flag */
+	const char* value; /* the value's name in the help; NULL for a flag */
 	const char* help;
 	enum option_kind kind;
 	void* target;
@@ -69,33 +68,33 @@ struct command_line {
 	const char* examples;                /* lines, or NULL */
 	const struct command_option* option; /* (n_options) */
 	int n_options;                       /* at most MOST_OPTIONS */
-	struct swiftlet_options* session;    /* takes the common options too; NULL: none are taken */
-	const char* without;                 /* heading of session options that --help leaves out, or NULL */
+	struct swiftlet_options* session;    /* takes the session's options too; NULL: it does not */
+	const char* without;                 /* heading of session options that only --help-all prints, or NULL */
 	int64_t fallback[MOST_OPTIONS];      /* out: (n_options) the counts' defaults */
-	const char* word[64];                /* out: (n_words) what stands between the options */
+	const char* word[64];                /* out: (n_words) the words between the options */
 	int n_words, max_words;              /* max_words: in, at most 64 */
 };
 
-/* Reads argv[1..argc) (argv[0] is the command's name). OPTIONS_GO_ON, or the exit status when that was
- * all: help was printed, or a message about wrong usage. session is set to the defaults first. */
+/* Reads argv[1..argc) (argv[0] is the command's name). Sets session to the defaults first. OPTIONS_GO_ON, or
+ * an exit status after help or a message about wrong usage. */
 int options_parse(struct command_line*, int argc, char** argv);
 
-/* A message of the form "swiftlet: …" on standard error; returns the status given. */
+/* Prints a message "swiftlet: …" on standard error; returns the given status. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif
 int complain(int status, const char* format, ...);
 
-/* Flushes standard output: the status given, or STATUS_FAILED with the message where it was not written. */
+/* Flushes standard output. Returns the given status, or STATUS_FAILED with a message if writing failed. */
 int output_written(int status);
 
-/* The one of n names that is nearest to a mistyped one, or NULL when none is near. */
+/* The nearest of n names to a mistyped one, or NULL if none is near. */
 const char* nearest_name(const char* mistyped, const char* const* name, int n);
 
-/* MODEL from `-m` and from the first word: whichever was given, `builtin` when neither. NULL, with the
- * message printed, when both were. */
+/* MODEL from `-m` or the first word; `builtin` without both. NULL with a message printed when both were
+ * given. */
 const char* options_model(const struct command_line*, const char* model_option);
-/* Both: parses, and makes MODEL of what -m left in *model. */
+/* Parses the options and sets *model to MODEL. */
 int options_parse_model(struct command_line*, int argc, char** argv, const char** model);
 
 #endif

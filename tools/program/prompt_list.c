@@ -40,7 +40,7 @@ static bool usual_prompts(struct prompt_list* list, const swiftlet_model* model,
 	return true;
 }
 
-/* The last message's text: the prompt of a model without a chat template. */
+/* The last message's text, which is the prompt for a model without a chat template. */
 static bool tokens_of(const swiftlet_model* model, const struct instance* instance, struct token_list* tokens,
                       struct error* error) {
 	if (instance->prompt || model_chat_template(model, false))

@@ -1,4 +1,4 @@
-/* Prompts read from a stream's file at once, or the usual ones where none is given. */
+/* Reads all prompts of a stream's file, or takes the usual ones. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_PROMPT_LIST_H
 #define SWIFTLET_TOOLS_PROGRAM_PROMPT_LIST_H
 
@@ -22,11 +22,10 @@ struct prompt_list {
 enum { USUAL_PROMPTS = 6 };
 extern const char* const usual_prompt[USUAL_PROMPTS];
 
-/* The prompts of a file of JSON lines ("-": standard input; more than fit are left out), or where `input` is
- * NULL the usual ones. False with the error set; free in any case. */
+/* The prompts of a file of JSON lines ("-": standard input), up to the limit, or the usual ones if `input` is
+ * NULL. False with the error set; free in any case. */
 bool prompt_list_read(struct prompt_list*, const swiftlet_model*, const char* input, struct error*);
-/* Leaves out the prompts that a context of so many tokens cannot hold, and logs how many.
- */
+/* Drops prompts that do not fit a context of this many tokens, and logs how many. */
 void prompt_list_fit(struct prompt_list*, int context);
 void prompt_list_free(struct prompt_list*);
 

@@ -1,4 +1,4 @@
-/* Joining the processes that MPI started, by the module that knows MPI. */
+/* Joins the processes that MPI started, through a module that is linked with MPI. */
 #include "tools/program/ranks.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ static bool is_one_of_several(void) {
 	return false;
 }
 
-/* Beside the program as it was built, or where it is installed. */
+/* Looks beside the built program, and where the module is installed. */
 static void* load_module(void) {
 	static const char* const place[] = {"lib", "../lib/swiftlet"};
 	char program[3000], path[4096];
@@ -38,7 +38,8 @@ static void* load_module(void) {
 	*strrchr(program, '/') = 0;
 	for (size_t i = 0; i < sizeof place / sizeof *place && !module; i++) {
 		snprintf(path, sizeof path, "%s/%s/swiftlet-mpi.so", program, place[i]);
-		module = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* global: Open MPI's own modules look for it */
+		module = dlopen(
+		    path, RTLD_NOW | RTLD_GLOBAL); /* global, because Open MPI's own modules look for its symbols */
 	}
 	return module;
 }
@@ -72,7 +73,8 @@ int ranks_join(void) {
 	const int rank = joined->rank;
 	if (!engine_follow(joined, &error)) {
 		complain(0, "rank %d: %s", rank, error.message);
-		_exit(STATUS_FAILED); /* the launcher sees that it left without a word to MPI, and ends the others */
+		_exit(STATUS_FAILED); /* the launcher sees that this process left without finishing MPI, and ends the
+		                         others */
 	}
 	joined->close(joined);
 	return STATUS_DONE;

@@ -1,4 +1,4 @@
-/* Opens a model, an engine and a session as the command line asks. */
+/* Opens the model, engine and session that the command line asks for. */
 #include "tools/program/runtime.h"
 
 #include "tools/program/interrupt.h"
@@ -41,8 +41,8 @@ static bool start_mask(struct runtime* r, struct error* error) {
 	return true;
 }
 
-/* Overwrites the password of USER:PASSWORD@HOST in a word of the command line, which other users can read in
- * the list of processes. */
+/* Overwrites the password of USER:PASSWORD@HOST in a word of the command line, because other users can read
+ * it in the list of processes. */
 static void hide_password(const char* address) {
 	char* const rest = address ? strstr((char*)(uintptr_t)address, "://") : NULL;
 	char* const at = rest ? strchr(rest, '@') : NULL;
@@ -51,7 +51,7 @@ static void hide_password(const char* address) {
 		memset(colon + 1, '*', (size_t)(at - colon) - 1);
 }
 
-/* A mask that is given is the one that is meant: it draws on no memory, unless a store was named. */
+/* A given mask is used as it is, without the memory, unless a store was named. */
 bool runtime_open_memory(struct runtime* r, struct error* error) {
 	const struct runtime_wish* const w = &r->wish;
 	char path[1024];
@@ -64,7 +64,7 @@ bool runtime_open_memory(struct runtime* r, struct error* error) {
 		hide_password(w->store);
 		return r->memory != NULL;
 	}
-	/* nobody asked for the usual place: what is wrong with it must not keep the program from its work */
+	/* nobody asked for the usual store, so a problem with it must not stop the program */
 	if (store_default_path(path, sizeof path, error))
 		r->memory = memory_open(r->model, r->name, path, error);
 	if (!r->memory) {
@@ -123,7 +123,7 @@ bool runtime_open_engine(struct runtime* r, struct error* error) {
 	r->name = w->alias ? w->alias : swiftlet_model_name(r->model);
 	int context;
 	const double bytes = cache_bytes(r, &context);
-	if (w->shared && !(o->cache_memory > 0)) /* each cache begins with what others hold already */
+	if (w->shared && !(o->cache_memory > 0)) /* each cache begins with prefixes that others hold */
 		o->cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
 	r->engine = swiftlet_engine_open(r->model, o, error->message, sizeof error->message);
 	r->load_seconds = seconds_now() - started;

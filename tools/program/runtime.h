@@ -17,16 +17,17 @@ struct memory;
 struct memory_watch;
 
 struct runtime_wish {
-	const char* model;         /* -m */
-	const char* alias;         /* the name reports give the model */
-	const char* chat_template; /* a file, or the name of one that the model has, instead of the model's */
-	const char* mask;          /* a file to start from */
-	const char* key;           /* which mask of it */
-	bool force;                /* also a mask learned on another model */
-	const char* save_mask;     /* a file to leave the mask in */
-	const char* store;         /* where what is learned is kept; NULL: the usual place */
+	const char* model; /* -m */
+	const char* alias; /* the name reports give the model */
+	const char*
+	    chat_template;     /* a file, or the name of one of the model's templates; it replaces the default */
+	const char* mask;      /* a file to start from */
+	const char* key;       /* which mask of it */
+	bool force;            /* also a mask learned on another model */
+	const char* save_mask; /* a file to leave the mask in */
+	const char* store;     /* the store of learned masks; NULL: the usual one */
 	bool no_store;
-	bool shared; /* several sequences share the memory of caches: four contexts by default */
+	bool shared; /* sequences share the memory of caches: by default four contexts */
 };
 
 /* Rows of a command's option table that fill a struct runtime_wish `w`. */
@@ -60,37 +61,37 @@ struct runtime {
 	swiftlet_model* model;
 	swiftlet_engine* engine;
 	swiftlet_session* session;
-	struct memory* memory;      /* what was learned before; NULL with --bank off, a mask given or no search */
+	struct memory* memory; /* earlier masks; NULL with --bank off, with a given mask or without a search */
 	struct memory_watch* watch; /* on the session */
 	const char* name;           /* the alias, or the model's own */
 	double load_seconds;
 };
 
-/* Logs the state of the quantized draft weights: the user's own request and a failure at the end always, the
- * rest on a terminal only. */
+/* Logs the state of the quantized draft weights: always if the user asked for them or making them failed,
+ * otherwise only to a terminal. */
 void report_draft_weights(const struct runtime*, bool at_end);
 
-/* The model and the engine, with a progress line of draft weights where standard error is a terminal.
+/* Opens the model and the engine, with a progress line of draft weights if standard error is a terminal.
  * False with the error set; close in any case. */
 bool runtime_open_engine(struct runtime*, struct error*);
-/* Then the memory: with the store of --store or the usual one, or without. False with the error set. */
+/* Then opens the memory: with the store of --store, the usual one, or none. False with the error set. */
 bool runtime_open_memory(struct runtime*, struct error*);
-/* Both, and a session between them that the memory watches. OPTIONS_GO_ON, or the exit status with the
- * message printed. */
+/* Opens both, and a session that the memory watches. OPTIONS_GO_ON, or the exit status with a message
+ * printed. */
 int runtime_open(struct runtime*);
-/* Keeps what was learned; it can be opened again. The status, or STATUS_FAILED with the message printed where
- * it was STATUS_DONE and that cannot be kept. */
+/* Stores what was learned and closes; the struct can be opened again. Returns the status, or STATUS_FAILED
+ * with a message if that was STATUS_DONE and storing failed. */
 int runtime_close(struct runtime*, int status);
 
 /* A line for people: the model, the backend and the size of the cache. */
 void runtime_print(FILE*, const struct runtime*);
 
-/* Writes --save-mask's file from the figures of what ran; true when there was nothing to write. */
+/* Writes the file of --save-mask from the run's figures; true also if there is nothing to write. */
 bool runtime_save_mask(const struct runtime*, const struct swiftlet_figures*, const char* task,
                        int64_t tokens_served);
 
-/* The mask of a file, that of `key` where several lie there; of another model's too where `force`. False with
- * the error set. */
+/* The mask in a file, the one of `key` if it holds several. With `force` also another model's. False with the
+ * error set. */
 bool mask_of_file(const char* path, const char* key, const struct model*, bool force, struct mask*,
                   struct error*);
 
@@ -101,22 +102,22 @@ bool mask_of_file(const char* path, const char* key, const struct model*, bool f
 /* The ids of a prompt; BOS alone when it is empty. */
 bool prompt_tokens(const swiftlet_model*, const char* text, size_t size, bool no_special, struct token_list*,
                    struct error*);
-/* The ids of a text that the output is expected to follow: without a prompt's leading tokens. */
+/* The ids of a text that the output is likely to follow, without the leading tokens of a prompt. */
 bool expected_tokens(const swiftlet_model*, const char* text, size_t size, struct token_list*, struct error*);
 struct chat_message {
 	const char* role;
 	const char* content;
 	size_t content_size;
 };
-/* The ids of messages through the model's chat template. variables: chat_template_kwargs' JSON text, or NULL.
- */
+/* The ids of messages through the model's chat template. variables: the JSON text of chat_template_kwargs, or
+ * NULL. */
 bool chat_tokens(const swiftlet_model*, const struct chat_message*, int n_messages, const char* variables,
                  struct token_list*, struct error*);
-/* The ids of a stream's line: its prompt, or its messages through the chat template. */
+/* The ids of a stream's line: of its prompt, or of its messages through the chat template. */
 bool instance_tokens(const swiftlet_model*, const struct instance*, bool no_special, struct token_list*,
                      struct error*);
 
-/* True when text is JSON that begins with the bracket `first`; `what` names it in the message. */
+/* True when text is JSON that begins with the bracket `first`; the message calls it `what`. */
 bool check_json(const char* what, const char* text, size_t size, char first, struct error*);
 /* A whole file ("-": standard input) in memory, malloc'd and NUL-terminated; NULL with the error set. */
 char* read_whole(const char* path, size_t* size, struct error*);

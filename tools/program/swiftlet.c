@@ -1,4 +1,4 @@
-/* swiftlet: the program. Finds the command and hands it the rest of the line. */
+/* swiftlet: finds the command and passes it the rest of the line. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -91,8 +91,8 @@ static int run_program(int argc, char** argv) {
 int main(int argc, char** argv) {
 	struct rlimit memory;
 	const int status = run_program(argc, argv);
-	/* where address space is limited (ulimit -v) a thread of OpenBLAS may ask for its buffer for ever, and
-	 * exit() waits for that thread */
+	/* With limited address space (ulimit -v) a thread of OpenBLAS may wait for its buffer forever, and exit()
+	 * would wait for the thread. */
 	if (getrlimit(RLIMIT_AS, &memory) == 0 && memory.rlim_cur != RLIM_INFINITY) {
 		fflush(NULL);
 		_exit(status);

@@ -46,7 +46,7 @@ struct column {
 	int width; /* under 0: to the left */
 };
 
-/* Those of all rows, which may lack what others have. */
+/* The columns of all rows; a row may lack some. */
 static int find_columns(const cJSON* rows, struct column column[COLUMNS]) {
 	char text[CELL];
 	int n = 0;
@@ -67,7 +67,7 @@ static int find_columns(const cJSON* rows, struct column column[COLUMNS]) {
 	return n;
 }
 
-/* A table of a list of objects, or of an object of objects, whose names come first. */
+/* Prints a table of a list of objects, or of an object of objects, whose names come first. */
 static void print_table(const cJSON* rows) {
 	char text[CELL];
 	struct column column[COLUMNS];

@@ -1,5 +1,5 @@
-/* Figures for people from the JSON that programs get: a line each; lists of objects, and objects of objects,
- * as a table. What lies deeper is for JSON alone. */
+/* Prints the JSON that programs get for people: a line for each figure, and a table for a list or an object
+ * of objects. Deeper levels are left to --json. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_TABLES_H
 #define SWIFTLET_TOOLS_PROGRAM_TABLES_H
 
