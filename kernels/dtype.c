@@ -65,6 +65,27 @@ static void put_iq1(float* x, float scale, uint16_t point, bool less) {
 		x[j] = scale * ((float)((point >> 2 * j & 3) - 1) + delta);
 }
 
+static void widen_q5_0(const struct block_q5_0* b, float* x) {
+	const float d = half_at(b->d);
+	const uint32_t high = load_u32(b->high);
+	for (int j = 0; j < 16; j++) {
+		x[j] = d * (float)((int)((b->q[j] & 15u) | (high >> j & 1) << 4) - 16);
+		x[j + 16] = d * (float)((int)((b->q[j] >> 4u) | (high >> (j + 16) & 1) << 4) - 16);
+	}
+}
+
+static void widen_q6_k(const struct block_q6_k* b, float* x) {
+	const float d = half_at(b->d);
+	for (int g = 0; g < 16; g++) {
+		const float step = d * (float)b->scales[g];
+		const int half = g / 8, part = g % 8 / 2, at = g % 2 * 16; /* parts of 32 elements */
+		const uint8_t *low = b->low + half * 64 + part % 2 * 32 + at, *high = b->high + half * 32 + at;
+		for (int i = 0; i < 16; i++) /* q6_bits */
+			x[16 * g + i] =
+			    step * (float)(((low[i] >> 4 * (part / 2) & 15) | (high[i] >> 2 * part & 3) << 4) - 32);
+	}
+}
+
 static void widen_tq2_0(const struct block_tq2_0* b, float* x) {
 	const float d = half_at(b->d);
 	for (int j = 0; j < 256; j++)

@@ -4,7 +4,7 @@
  *   half_at                                   a half in a block
  *   put_iq1, put_iq2, put_iq3                 eight elements of a codebook's points
  *   widen_halves                              a row of them
- *   widen_tq2_0, widen_mxfp4, widen_q4_group, widen_f8_group
+ *   widen_q5_0, widen_q6_k, widen_tq2_0, widen_mxfp4, widen_q4_group, widen_f8_group
  *                                             a block
  *
  * Products are written in the order of the format's published formula, so that every bit equals the
@@ -30,15 +30,6 @@ static void widen_q4_1(const struct block_q4_1* b, float* x) {
 	for (int j = 0; j < 16; j++) {
 		x[j] = d * (float)(b->q[j] & 15) + m;
 		x[j + 16] = d * (float)(b->q[j] >> 4) + m;
-	}
-}
-
-static void widen_q5_0(const struct block_q5_0* b, float* x) {
-	const float d = half_at(b->d);
-	const uint32_t high = load_u32(b->high);
-	for (int j = 0; j < 16; j++) {
-		x[j] = d * (float)((int)((b->q[j] & 15u) | (high >> j & 1) << 4) - 16);
-		x[j + 16] = d * (float)((int)((b->q[j] >> 4u) | (high >> (j + 16) & 1) << 4) - 16);
 	}
 }
 
@@ -83,18 +74,6 @@ static void widen_q5_k(const struct block_q5_k* b, float* x) {
 		const uint8_t* q = b->q + g / 2 * 32;
 		for (int i = 0; i < 32; i++) /* q5_bits */
 			x[32 * g + i] = step * (float)((q[i] >> 4 * (g & 1) & 15) | (b->high[i] >> g & 1) << 4) - less;
-	}
-}
-
-static void widen_q6_k(const struct block_q6_k* b, float* x) {
-	const float d = half_at(b->d);
-	for (int g = 0; g < 16; g++) {
-		const float step = d * (float)b->scales[g];
-		const int half = g / 8, part = g % 8 / 2, at = g % 2 * 16; /* parts of 32 elements */
-		const uint8_t *low = b->low + half * 64 + part % 2 * 32 + at, *high = b->high + half * 32 + at;
-		for (int i = 0; i < 16; i++) /* q6_bits */
-			x[16 * g + i] =
-			    step * (float)(((low[i] >> 4 * (part / 2) & 15) | (high[i] >> 2 * part & 3) << 4) - 32);
 	}
 }
 

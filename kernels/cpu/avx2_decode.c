@@ -61,6 +61,35 @@ static inline __m128i high_nibbles(__m128i q) {
 	return _mm_and_si128(_mm_srli_epi16(q, 4), _mm_set1_epi8(15));
 }
 
+/* Sixteen bytes of 16 where a bit is set and 0 elsewhere. */
+static inline __m128i fifth_bits(uint32_t sixteen) {
+	const __m128i which = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+	const __m128i bit = _mm_set1_epi64x((long long)0x8040201008040201);
+	const __m128i bytes = _mm_shuffle_epi8(_mm_cvtsi32_si128((int)sixteen), which);
+	return _mm_and_si128(_mm_cmpeq_epi8(_mm_and_si128(bytes, bit), bit), _mm_set1_epi8(16));
+}
+
+static void widen_q5_0(const struct block_q5_0* b, float* x) {
+	const __m256 d = _mm256_set1_ps(half_at(b->d));
+	const uint32_t high = load_u32(b->high);
+	const __m128i q = load_bytes(b->q);
+	put_bytes(x, d, _mm_or_si128(low_nibbles(q), fifth_bits(high)), 16);
+	put_bytes(x + 16, d, _mm_or_si128(high_nibbles(q), fifth_bits(high >> 16)), 16);
+}
+
+static void widen_q6_k(const struct block_q6_k* b, float* x) {
+	const float d = half_at(b->d);
+	for (int g = 0; g < 16; g++) {
+		const int half = g / 8, part = g % 8 / 2, at = g % 2 * 16; /* parts of 32 elements */
+		const __m128i low = load_bytes(b->low + half * 64 + part % 2 * 32 + at),
+		              high = load_bytes(b->high + half * 32 + at);
+		const __m128i two = _mm_and_si128(_mm_srl_epi16(high, _mm_cvtsi32_si128(2 * part)), _mm_set1_epi8(3));
+		const __m128i four = part < 2 ? low_nibbles(low) : high_nibbles(low);
+		put_bytes(x + 16 * g, _mm256_set1_ps(d * (float)b->scales[g]),
+		          _mm_or_si128(four, _mm_slli_epi16(two, 4)), 32);
+	}
+}
+
 static void widen_mxfp4(const struct block_mxfp4* b, float* x) {
 	const __m128i value = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
 	const __m256 d = _mm256_set1_ps(mxfp4_half_scale(b));
