@@ -130,7 +130,8 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	const int most =
 	    s->cache->capacity - (r->max_tokens > 1); /* the last token takes no place in the cache */
 	if (r->n_prompt > most)
-		return error_set(error, "the prompt has %d tokens: the context of %d tokens holds at most %d",
+		return error_set(error,
+		                 "the prompt has %d tokens: the context of %d tokens (--context) holds at most %d",
 		                 r->n_prompt, s->cache->capacity, most);
 	for (int i = 0; i < r->n_prompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
