@@ -1427,6 +1427,14 @@ static bool check_recurrence(const struct model_shape* m, const char* file, stru
 	return true;
 }
 
+static bool check_rotation(const struct rope* rope, int head_dim, const char* file, struct error* error) {
+	if (rope->dim < 2 || rope->dim % 2 || rope->dim > head_dim)
+		return error_set(error,
+		                 "%s: RoPE rotates %d of a head's %d elements, expected an even number from 2 on",
+		                 file, rope->dim, head_dim);
+	return true;
+}
+
 bool config_check(const struct config* c, const char* file, struct error* error) {
 	const struct model_shape* m = &c->shape;
 	if (!check_recurrence(m, file, error))
@@ -1444,10 +1452,11 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	if ((int64_t)m->n_blocks * m->token_input > LARGEST)
 		return error_set(error, "%s: inputs of %d for each of %d blocks are more than %d elements", file,
 		                 m->token_input, m->n_blocks, LARGEST);
-	if (m->rope.dim < 2 || m->rope.dim % 2 || m->rope.dim > head_dim)
-		return error_set(error,
-		                 "%s: RoPE rotates %d of a head's %d elements, expected an even number from 2 on",
-		                 file, m->rope.dim, head_dim);
+	if (!check_rotation(&m->rope, head_dim, file, error))
+		return false;
+	const bool two_ropes = m->sliding_rope.dim > 0; /* else sliding blocks are rotated as the others */
+	if (two_ropes && !check_rotation(&m->sliding_rope, m->head_dim, file, error))
+		return false;
 	if (m->rope.scaling == ROPE_DYNAMIC && m->rope.dim == 2)
 		return error_set(error, "%s: dynamic RoPE scaling needs heads of more than 2 elements", file);
 	if (m->n_experts && (m->experts_used < 1 || m->experts_used > m->n_experts || m->expert_ffn < 1))
