@@ -27,6 +27,7 @@ struct line_editor {
 	History* history;
 	const char* history_path;
 	const char* prompt;
+	bool marks_pastes; /* the terminal was asked to, for this line */
 #endif
 };
 
@@ -63,12 +64,19 @@ static const char* prompt_of(EditLine* edit) {
 	return e->prompt;
 }
 
-/* Reads one character from the terminal: 1; 0 at the end, -1 after a signal. */
+/* Reads one character from the terminal: 1; 0 at the end, -1 after a signal. The first read of a line asks
+ * the terminal to mark what is pasted: keys that come before libedit has set the terminal's mode may be lost.
+ */
 static int read_character(EditLine* edit, wchar_t* out) {
 	struct line_editor* e;
 	mbstate_t state;
 	memset(&state, 0, sizeof state);
 	el_get(edit, EL_CLIENTDATA, &e);
+	if (!e->marks_pastes) {
+		e->marks_pastes = true;
+		fputs("\033[?2004h", stdout);
+		fflush(stdout);
+	}
 	if (e->wait)
 		e->wait(e->user);
 	for (;;) {
@@ -156,8 +164,7 @@ static enum line_result read_edited(struct line_editor* e, const char* prompt, c
                                     size_t* size) {
 	int n = 0;
 	e->prompt = prompt;
-	fputs("\033[?2004h", stdout); /* the terminal marks what is pasted */
-	fflush(stdout);
+	e->marks_pastes = false;
 	interrupt_input(true);
 	const char* const text = el_gets(e->edit, &n);
 	interrupt_input(false);
