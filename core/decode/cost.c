@@ -25,9 +25,9 @@ static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 9, 12, 16, 17, 24, 3
 
 static bool is_step(int knot) { return knot_rows[knot] == 9 || knot_rows[knot] == 17; }
 
-static double attention_bytes(const struct block_weights* k) {
-	return (double)(tensor_bytes(&k->wq) + tensor_bytes(&k->wk) + tensor_bytes(&k->wv) +
-	                tensor_bytes(&k->wo));
+static double attention_map_bytes(const struct block_weights* k) {
+	return (double)(tensor_bytes(&k->wq_a) + tensor_bytes(&k->wq) + tensor_bytes(&k->wk) +
+	                tensor_bytes(&k->wv) + tensor_bytes(&k->absorb) + tensor_bytes(&k->wo));
 }
 
 /* Of experts, those that one row chooses. */
@@ -44,7 +44,7 @@ static struct cost_bytes count_bytes(const struct block_weights* block, const st
                                      double fixed) {
 	struct cost_bytes bytes = {.fixed = fixed};
 	for (int b = 0; b < shape->n_blocks; b++) {
-		bytes.attention += attention_bytes(&block[b]) / shape->n_blocks;
+		bytes.attention += attention_map_bytes(&block[b]) / shape->n_blocks;
 		bytes.mlp += mlp_bytes(&block[b], shape->experts_used) / shape->n_blocks;
 	}
 	return bytes;
