@@ -11,55 +11,16 @@
  * (kernels/interleaved.h). Blocks lie side by side in as many rows, or one after another in one. It is
  * compiled for any processor, for AVX2 and for AVX-512 (cpu/avx2_quantize_row.c, cpu/avx512_quantize_row.c),
  * to the same bytes. */
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 #include <float.h>
 #include <string.h>
 
 #include "kernels/backend.h"
 #include "kernels/dtype_blocks.h"
+#include "kernels/lanes.h"
 
-enum { GROUP = 32, HIGHEST = 15, SUPER_GROUPS = BLOCK_SUPER / GROUP };
-#if defined(__AVX512F__)
-enum { BLOCKS = 16 };
-#elif defined(__AVX2__)
-enum { BLOCKS = 8 };
-#else
-enum { BLOCKS = 4 };
-#endif
+enum { GROUP = 32, HIGHEST = 15, SUPER_GROUPS = BLOCK_SUPER / GROUP, BLOCKS = FLOAT_LANES };
 
-typedef float lanes __attribute__((vector_size(4 * BLOCKS)));
-typedef int32_t indices __attribute__((vector_size(4 * BLOCKS)));
 typedef uint16_t halves __attribute__((vector_size(2 * BLOCKS)));
-
-static inline lanes all(float x) { return x - (lanes){0}; }
-
-/* v where `first` has all bits set, w where it has none */
-static inline lanes choose_lanes(indices first, lanes v, lanes w) {
-	return (lanes)(((indices)v & first) | ((indices)w & ~first));
-}
-
-/* w where v is not a number */
-static inline lanes larger(lanes v, lanes w) {
-#if defined(__AVX512F__)
-	return (lanes)_mm512_max_ps((__m512)v, (__m512)w);
-#elif defined(__AVX2__)
-	return (lanes)_mm256_max_ps((__m256)v, (__m256)w);
-#else
-	return choose_lanes(v > w, v, w);
-#endif
-}
-
-static inline lanes smaller(lanes v, lanes w) {
-#if defined(__AVX512F__)
-	return (lanes)_mm512_min_ps((__m512)v, (__m512)w);
-#elif defined(__AVX2__)
-	return (lanes)_mm256_min_ps((__m256)v, (__m256)w);
-#else
-	return choose_lanes(v < w, v, w);
-#endif
-}
 
 /* sum + q·q, of whole numbers of less than 2^24: rounded once or twice, it is the same */
 static inline lanes plus_square(lanes sum, lanes q) {
@@ -70,11 +31,6 @@ static inline lanes plus_square(lanes sum, lanes q) {
 #else
 	return sum + q * q;
 #endif
-}
-
-/* 0…most, a half more than which is v; what is not a number becomes 0. */
-static inline indices cut(lanes v, int most) {
-	return __builtin_convertvector(smaller(larger(v, all(0)), all((float)most + 0.5f)), indices);
 }
 
 /* The whole number next to v, of less than 2^22; what is not a number stays so. */

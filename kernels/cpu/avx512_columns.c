@@ -19,7 +19,7 @@ INLINED ints codes_dot(ints sum, ints codes, ints q) { return _mm512_dpbusd_epi3
 int avx512_column_keep(const struct column_map* map, const float* x, float threshold, uint16_t* channel,
                        float* value) {
 	const __m512 least = _mm512_set1_ps(threshold);
-	const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+	const __m512i each = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 	int n = 0;
 	for (int j = 0; j < map->channels; j += 16) {
 		const int left = map->channels - j;
@@ -28,8 +28,7 @@ int avx512_column_keep(const struct column_map* map, const float* x, float thres
 		             norm = _mm512_maskz_loadu_ps(some, map->norm + j);
 		const __mmask16 kept =
 		    _mm512_mask_cmp_ps_mask(some, _mm512_mul_ps(_mm512_abs_ps(v), norm), least, _CMP_GT_OQ);
-		const __m512i which =
-		    _mm512_maskz_compress_epi32(kept, _mm512_add_epi32(lanes, _mm512_set1_epi32(j)));
+		const __m512i which = _mm512_maskz_compress_epi32(kept, _mm512_add_epi32(each, _mm512_set1_epi32(j)));
 		_mm256_storeu_si256((void*)(channel + n), _mm512_cvtepi32_epi16(which));
 		_mm512_storeu_ps(value + n, _mm512_maskz_compress_ps(kept, v));
 		n += __builtin_popcount(kept);

@@ -1,0 +1,56 @@
+/* Vectors of floats, as many side by side as the instruction set of the including file has: what rounding of
+ * weights (quantize_blocks.h, column_round.h) shares. Each function gives the same bits everywhere. */
+#ifndef SWIFTLET_KERNELS_LANES_H
+#define SWIFTLET_KERNELS_LANES_H
+
+#include <stdint.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { FLOAT_LANES = 16 };
+#elif defined(__AVX2__)
+enum { FLOAT_LANES = 8 };
+#else
+enum { FLOAT_LANES = 4 };
+#endif
+
+typedef float lanes __attribute__((vector_size(4 * FLOAT_LANES)));
+typedef int32_t indices __attribute__((vector_size(4 * FLOAT_LANES)));
+
+static inline lanes all(float x) { return x - (lanes){0}; }
+
+/* v where `first` has all bits set, w where it has none */
+static inline lanes choose_lanes(indices first, lanes v, lanes w) {
+	return (lanes)(((indices)v & first) | ((indices)w & ~first));
+}
+
+/* w where v is not a number */
+static inline lanes larger(lanes v, lanes w) {
+#if defined(__AVX512F__)
+	return (lanes)_mm512_max_ps((__m512)v, (__m512)w);
+#elif defined(__AVX2__)
+	return (lanes)_mm256_max_ps((__m256)v, (__m256)w);
+#else
+	return choose_lanes(v > w, v, w);
+#endif
+}
+
+static inline lanes smaller(lanes v, lanes w) {
+#if defined(__AVX512F__)
+	return (lanes)_mm512_min_ps((__m512)v, (__m512)w);
+#elif defined(__AVX2__)
+	return (lanes)_mm256_min_ps((__m256)v, (__m256)w);
+#else
+	return choose_lanes(v < w, v, w);
+#endif
+}
+
+/* 0…most, a half more than which is v; what is not a number becomes 0. */
+static inline indices cut(lanes v, int most) {
+	return __builtin_convertvector(smaller(larger(v, all(0)), all((float)most + 0.5f)), indices);
+}
+
+#endif
