@@ -109,7 +109,7 @@ static double worst_cost(const struct session* s, double beside, int n) {
 
 static void set_cost_table(struct session* s) {
 	const double beside = s->batch.sequences > 0 ? s->batch.rows : 0;
-	struct cost_table costs = {.verify = {0}};
+	struct cost_table costs = {.cascade[SOURCE_model] = true};
 	for (int n = 1; n <= SLICE_ROWS; n++) {
 		costs.verify[n] = (float)session_rows_cost(s, beside, n);
 		costs.verify_worst[n] = (float)worst_cost(s, beside, n);
@@ -133,9 +133,8 @@ static void cost_passes(struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	const int rows = s->batch.drafting + 1;
-	/* by input channel each row reads others: n rows cost almost n steps, and nothing is gained by taking
-	 * candidates along */
-	costs->cascade = !s->draft_weights || !s->draft_weights->format.columns;
+	/* by input channel each row reads others: n rows cost almost n steps */
+	costs->cascade[SOURCE_mask] = !s->draft_weights || !s->draft_weights->format.columns;
 	costs->pass[SOURCE_mask] = costs->pass_worst[SOURCE_mask] = INFINITY;
 	if (!mask_drafts(s) || s->plan.looped)
 		return;

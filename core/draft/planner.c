@@ -239,10 +239,11 @@ static void look_below(const struct planner* p, int head, struct below* below) {
 }
 
 /* Rows that a pass should take along: those that make its steps cheapest. The cost of a step, in passes. */
-static float best_carry(const struct planner* p, float head_chance, const struct below* below, int* carry) {
+static float best_carry(const struct planner* p, int source, float head_chance, const struct below* below,
+                        int* carry) {
 	float steps = 1, cheapest = 1;
 	*carry = 0;
-	for (int k = 0; p->costs.cascade && k < below->n && k + 2 <= SLICE_ROWS; k++) {
+	for (int k = 0; p->costs.cascade[source] && k < below->n && k + 2 <= SLICE_ROWS; k++) {
 		steps += below->chance[k] / head_chance;
 		const float cost = p->costs.verify[k + 2] / steps;
 		if (cost < cheapest) {
@@ -259,7 +260,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	struct below below;
 	look_below(p, head, &below);
 	const float chance = p->tree.chance[head], next = acceptance_first(p->acceptance, source);
-	const float step = p->costs.pass[source] * best_carry(p, chance, &below, carry);
+	const float step = p->costs.pass[source] * best_carry(p, source, chance, &below, carry);
 	const float rate = planner_rate(p), *verify = p->costs.verify;
 	const int rows = p->tree.n - below.n;
 	const float present = below.sum - rate * (verify[p->tree.n] - verify[rows]);

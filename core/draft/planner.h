@@ -32,7 +32,9 @@ struct cost_table {
 	float start[DRAFTER_COUNT];
 	/* the most that each can be, the start's whole cost included: what counts against the budget */
 	float verify_worst[SLICE_ROWS + 1], pass_worst[DRAFTER_COUNT];
-	bool cascade; /* passes may take cheap candidates along, n rows for c·v(n) */
+	/* whose passes may take cheap candidates along, n rows for c·v(n): not those whose rows share no weights
+	 */
+	bool cascade[DRAFTER_COUNT];
 };
 
 struct round_limits {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 void rounds_open(struct rounds* r, const char* names, int context, int vocab, double slope, double c) {
-	struct cost_table costs = {.cascade = false};
+	struct cost_table costs = {.verify = {0}};
 	struct error error;
 	unsigned which;
 	memset(r, 0, sizeof *r);

@@ -225,7 +225,7 @@ static void test_cascade(void** state) {
 	int passes[2], rows[2];
 	for (int cascade = 0; cascade < 2; cascade++) {
 		rounds_open(&r, "mask,retrieval", 64, 4096, 0.02, 0.1);
-		r.planner.costs.cascade = cascade;
+		r.planner.costs.cascade[SOURCE_mask] = cascade;
 		acceptance_reset_first(&r.acceptance, SOURCE_mask, 0.97f);
 		drafter_set_append(&r.set, text, 22); /* … 2000, 0 */
 		passes[cascade] = plan_with_passes(&r, &m, 0.97f, &(struct round_limits){16, 12, INFINITY}, -1);

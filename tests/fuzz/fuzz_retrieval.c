@@ -68,7 +68,7 @@ struct sequence {
 
 static void open_sequence(struct sequence* s) {
 	const unsigned which = 1u << SOURCE_prediction | 1u << SOURCE_retrieval | 1u << SOURCE_recycle;
-	struct cost_table costs = {.cascade = false};
+	struct cost_table costs = {.verify = {0}};
 	s->n = 0;
 	s->pool = retrieval_pool_open(POOL);
 	if (!s->pool ||

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "core/decode/session.h"
+#include "core/decode/session_state.h"
 
 enum { PROMPT = 24, TOKENS = 160 };
 
@@ -304,6 +305,36 @@ static void small_weights_draft_from_channels(void** state) {
 	model_close(model);
 }
 
+/* A draft pass takes retrieved candidates along where rows share the weights that they read: by input channel
+ * each row reads others, and n rows cost n steps. */
+static void rows_by_channel_share_nothing(void** state) {
+	(void)state;
+	struct error error = {""};
+	static const char* const shape[2] = {
+	    "synth:layers=4,dim=256,heads=4,kv-heads=4,ffn=512,vocab=1024,dtype=q4_k",
+	    "synth:layers=4,dim=256,heads=4,kv-heads=4,ffn=512,vocab=1024,dtype=f16"};
+	for (int i = 0; i < 4; i++) {
+		struct model* model = model_open(shape[i / 2], NULL, &error);
+		assert_non_null(model);
+		struct engine* engine = engine_of(model, i % 2 ? 4 : 0, "auto", 1);
+		struct swiftlet_options o = drafting();
+		o.draft = SWIFTLET_DRAFT_AUTO; /* the planner plans */
+		char message[512];
+		int32_t prompt[PROMPT];
+		struct text text = {.n = 0};
+		struct session* s = swiftlet_session_open(engine, &o, message, sizeof message);
+		assert_non_null(s);
+		const struct swiftlet_request request = request_of(&o, 0, 1, prompt);
+		assert_true(
+		    swiftlet_session_generate(s, &request, keep, &text, &text.figures, message, sizeof message));
+		assert_true(s->draft_weights ? s->draft_weights->format.columns : i % 2 == 0);
+		assert_int_equal(s->planner.costs.cascade[SOURCE_mask], i % 2 == 0);
+		swiftlet_session_close(s);
+		swiftlet_engine_close(engine);
+		model_close(model);
+	}
+}
+
 static void options_are_checked(void** state) {
 	(void)state;
 	struct swiftlet_options o;
@@ -358,6 +389,7 @@ int main(void) {
 	    cmocka_unit_test(small_models_get_none),
 	    cmocka_unit_test(drafts_repeat),
 	    cmocka_unit_test(small_weights_draft_from_channels),
+	    cmocka_unit_test(rows_by_channel_share_nothing),
 	    cmocka_unit_test(options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, open_model, close_model);
