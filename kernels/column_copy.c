@@ -21,11 +21,19 @@ static struct column_rounding rounding_here(void) {
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
+static size_t round_to_line(size_t bytes) { return (bytes + COLUMN_LINE - 1) / COLUMN_LINE * COLUMN_LINE; }
+
 size_t block_map_bytes(const struct block_map* m) {
-	return (size_t)column_tiles(m->map.outputs) * (size_t)m->map.channels * (COLUMN_LINE + COLUMN_SCALES);
+	return (size_t)column_lines(m->map.outputs) * (size_t)m->map.channels * (COLUMN_LINE + COLUMN_SCALES);
 }
 
-static size_t round_to_line(size_t bytes) { return (bytes + COLUMN_LINE - 1) / COLUMN_LINE * COLUMN_LINE; }
+/* Codes' and scales' bytes in memory */
+static size_t codes_room(const struct column_map* map) {
+	return (size_t)map->channels * (size_t)column_lines(map->outputs) * COLUMN_LINE;
+}
+static size_t scale_room(const struct column_map* map) {
+	return round_to_line((size_t)map->channels * (size_t)column_lines(map->outputs) * COLUMN_SCALES);
+}
 
 static int count_parts(const struct block_map* m) {
 	return (m->map.channels + PART_CHANNELS - 1) / PART_CHANNELS;
@@ -45,7 +53,8 @@ static void plan_map(struct column_copy* copy, struct block_map* m, const struct
 			m->matrix[m->n_matrices++] = matrix[i];
 		}
 	m->map.channels = (int)channels;
-	copy->bytes += round_to_line(block_map_bytes(m)) + 2 * round_to_line((size_t)channels * sizeof(float));
+	copy->bytes +=
+	    codes_room(&m->map) + scale_room(&m->map) + 2 * round_to_line((size_t)channels * sizeof(float));
 	copy->parts += count_parts(m);
 }
 
@@ -62,32 +71,6 @@ static void plan_block(struct column_copy* copy, int b, const struct block_weigh
 	plan_map(copy, &map[COLUMN_DOWN], &down, mlp);
 }
 
-/* The line order for so many channels, which is appended to the orders if it is new. */
-static const uint16_t* order_for(struct column_copy* copy, size_t* used, int channels) {
-	for (int b = 0; b < copy->n_blocks; b++)
-		for (int k = 0; k < COLUMN_KINDS; k++) {
-			const struct column_map* other = &copy->block[b].map[k].map;
-			if (other->order && other->channels == channels)
-				return other->order;
-		}
-	const size_t at = *used;
-	*used += (size_t)channels;
-	column_order(copy->order + at, channels);
-	return copy->order + at;
-}
-
-static size_t distinct_channels(const struct column_copy* copy) {
-	size_t sum = 0;
-	for (int i = 0; i < copy->n_blocks * COLUMN_KINDS; i++) {
-		const int channels = copy->block[i / COLUMN_KINDS].map[i % COLUMN_KINDS].map.channels;
-		bool seen = false;
-		for (int j = 0; j < i && !seen; j++)
-			seen = copy->block[j / COLUMN_KINDS].map[j % COLUMN_KINDS].map.channels == channels;
-		sum += seen ? 0 : (size_t)channels;
-	}
-	return sum;
-}
-
 bool column_copy_plan(struct column_copy* copy, const struct weight_table* stored, struct error* error) {
 	*copy = (struct column_copy){.n_blocks = stored->shape.n_blocks, .rounding = rounding_here()};
 	copy->block = calloc((size_t)copy->n_blocks, sizeof *copy->block);
@@ -95,22 +78,11 @@ bool column_copy_plan(struct column_copy* copy, const struct weight_table* store
 		return error_set(error, "out of memory for the plan of the quantized draft weights");
 	for (int b = 0; b < copy->n_blocks; b++)
 		plan_block(copy, b, &stored->block[b]);
-	copy->order = malloc((distinct_channels(copy) + 1) * sizeof *copy->order);
-	if (!copy->order)
-		return error_set(error, "out of memory for the plan of the quantized draft weights");
-	size_t used = 0;
-	for (int b = 0; b < copy->n_blocks; b++)
-		for (int k = 0; k < COLUMN_KINDS; k++) {
-			struct column_map* map = &copy->block[b].map[k].map;
-			if (map->channels > 0)
-				map->order = order_for(copy, &used, map->channels);
-		}
 	return true;
 }
 
 void column_copy_close(struct column_copy* copy) {
 	free(copy->block);
-	free(copy->order);
 	*copy = (struct column_copy){0};
 }
 
@@ -122,10 +94,9 @@ void column_copy_place(struct column_copy* copy, void* data) {
 			if (!block_map_present(m))
 				continue;
 			unsigned char* at = (unsigned char*)data + m->offset;
-			const size_t lines = (size_t)column_tiles(map->outputs) * (size_t)map->channels;
 			map->codes = at;
-			map->scale = at + lines * COLUMN_LINE;
-			at += round_to_line(lines * (COLUMN_LINE + COLUMN_SCALES));
+			map->scale = at + codes_room(map);
+			at += codes_room(map) + scale_room(map);
 			map->peak = (const float*)(const void*)at;
 			map->norm =
 			    (const float*)(const void*)(at + round_to_line((size_t)map->channels * sizeof(float)));
@@ -174,14 +145,19 @@ void column_copy_make(const struct column_copy* copy, int part) {
 	float *peak = (float*)(uintptr_t)map->peak + first, *norm = (float*)(uintptr_t)map->norm + first;
 	memset(peak, 0, (size_t)n * sizeof *peak);
 	memset(norm, 0, (size_t)n * sizeof *norm);
-	for (int64_t tile = 0; tile < column_tiles(map->outputs); tile++) {
-		const int64_t row = tile * COLUMN_OUTPUTS, rows = map->outputs - row;
-		const int outputs = rows < COLUMN_OUTPUTS ? (int)rows : COLUMN_OUTPUTS;
-		for (int o = 0; o < outputs; o++)
-			widen_output(copy, m, row + o, first, n, x + (size_t)o * PART_CHANNELS);
-		const size_t before = (size_t)tile * (size_t)map->channels;
-		copy->rounding.round(codes + before * COLUMN_LINE, scale + (before + (size_t)first) * COLUMN_SCALES,
-		                     peak, norm, map->order + first, x, PART_CHANNELS, outputs, n);
+	for (int64_t t = 0; t < column_tiles(map->outputs); t++) {
+		const struct column_span tile = column_tile(map->outputs, t);
+		const size_t lines = (size_t)tile.lines;
+		const size_t before = (size_t)tile.line * (size_t)map->channels + (size_t)first * lines;
+		for (size_t i = 0; i < lines; i++) {
+			const int64_t row = (tile.line + (int64_t)i) * COLUMN_OUTPUTS, rows = map->outputs - row;
+			const int outputs = rows < COLUMN_OUTPUTS ? (int)rows : COLUMN_OUTPUTS;
+			for (int o = 0; o < outputs; o++)
+				widen_output(copy, m, row + o, first, n, x + (size_t)o * PART_CHANNELS);
+			copy->rounding.round(codes + (before + i) * COLUMN_LINE, lines * COLUMN_LINE,
+			                     scale + (before + i) * COLUMN_SCALES, lines * COLUMN_SCALES, peak, norm, x,
+			                     PART_CHANNELS, outputs, n);
+		}
 	}
 	for (int j = 0; j < n; j++)
 		norm[j] = sqrtf(norm[j]);

@@ -32,7 +32,6 @@ struct column_rounding {
 
 struct column_copy {
 	struct block_columns* block; /* (n_blocks) */
-	uint16_t* order;             /* the orders for each number of channels that occurs, one after another */
 	struct column_rounding rounding;
 	int n_blocks;
 	size_t bytes; /* of the copy, a multiple of COLUMN_LINE */

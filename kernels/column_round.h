@@ -86,7 +86,7 @@ static inline void turn_words(indices word[COLUMN_WORDS]) {
 }
 
 /* The codes of n of FLOAT_LANES channels go to their lines. */
-static inline void write_codes(uint8_t* codes, const uint16_t* order, int n, const lanes* w,
+static inline void write_codes(uint8_t* codes, size_t stride, int n, const lanes* w,
                                const lanes inverse[COLUMN_SCALES]) {
 	indices word[COLUMN_WORDS];
 	for (int i = 0; i < COLUMN_WORDS; i++) {
@@ -100,14 +100,13 @@ static inline void write_codes(uint8_t* codes, const uint16_t* order, int n, con
 	}
 	turn_words(word);
 	for (int lane = 0; lane < n; lane++)
-		memcpy(codes + (size_t)order[lane] * COLUMN_LINE, (const uint8_t*)word + lane * COLUMN_LINE,
-		       COLUMN_LINE);
+		memcpy(codes + (size_t)lane * stride, (const uint8_t*)word + lane * COLUMN_LINE, COLUMN_LINE);
 }
 
 /* n of FLOAT_LANES channels whose weights are w (COLUMN_OUTPUTS, FLOAT_LANES), zeros behind the last output
  */
-static inline void round_lanes(uint8_t* codes, uint8_t* scale, float* peak, float* norm2,
-                               const uint16_t* order, const lanes* w, int n) {
+static inline void round_lanes(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,
+                               float* peak, float* norm2, const lanes* w, int n) {
 	lanes squares = load_some(norm2, n), most = load_some(peak, n), inverse[COLUMN_SCALES];
 	indices four = {0};
 	for (int part = 0; part < COLUMN_SCALES; part++) {
@@ -120,24 +119,28 @@ static inline void round_lanes(uint8_t* codes, uint8_t* scale, float* peak, floa
 	for (int o = 0; o < COLUMN_OUTPUTS; o++)
 		added += w[o] * w[o];
 	squares += added;
-	write_codes(codes, order, n, w, inverse);
-	memcpy(scale, &four, (size_t)n * sizeof(int32_t));
+	write_codes(codes, codes_stride, n, w, inverse);
+	for (int lane = 0; lane < n; lane++)
+		memcpy(scale + (size_t)lane * scale_stride, (const uint8_t*)&four + lane * COLUMN_SCALES,
+		       COLUMN_SCALES);
 	memcpy(peak, &most, (size_t)n * sizeof(float));
 	memcpy(norm2, &squares, (size_t)n * sizeof(float));
 }
 
-static inline void round_columns(uint8_t* codes, uint8_t* scale, float* peak, float* norm2,
-                                 const uint16_t* order, const float* x, int64_t stride, int outputs, int n) {
+static inline void round_columns(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,
+                                 float* peak, float* norm2, const float* x, int64_t x_stride, int outputs,
+                                 int n) {
 	lanes w[COLUMN_OUTPUTS];
 	for (int o = outputs; o < COLUMN_OUTPUTS; o++)
 		w[o] = all(0);
 	for (int j = 0; j < n; j += FLOAT_LANES) {
 		const int some = n - j < FLOAT_LANES ? n - j : FLOAT_LANES;
 		for (int o = 0; o < outputs; o++) {
-			const float* row = x + o * stride + j;
+			const float* row = x + o * x_stride + j;
 			w[o] = some == FLOAT_LANES ? load_lanes(row) : load_some(row, some);
 		}
-		round_lanes(codes, scale + j * COLUMN_SCALES, peak + j, norm2 + j, order + j, w, some);
+		round_lanes(codes + (size_t)j * codes_stride, codes_stride, scale + (size_t)j * scale_stride,
+		            scale_stride, peak + j, norm2 + j, w, some);
 	}
 }
 

@@ -1,30 +1,13 @@
-/* Shared by all instruction sets for weights by input channel: the order of lines, thresholds and lists. */
+/* Shared by all instruction sets for weights by input channel: thresholds and lists. */
 #include "kernels/columns.h"
 
 #include <math.h>
 
 #include "kernels/column_round.h"
 
-void column_round(uint8_t* codes, uint8_t* scale, float* peak, float* norm2, const uint16_t* order,
-                  const float* x, int64_t stride, int outputs, int n) {
-	round_columns(codes, scale, peak, norm2, order, x, stride, outputs, n);
-}
-
-/* Fisher and Yates's shuffle with numbers from splitmix64, which is the same on every machine. */
-void column_order(uint16_t* order, int channels) {
-	uint64_t state = (uint64_t)channels;
-	for (int i = 0; i < channels; i++)
-		order[i] = (uint16_t)i;
-	for (int i = channels - 1; i > 0; i--) {
-		uint64_t z = (state += 0x9e3779b97f4a7c15u);
-		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-		z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-		z ^= z >> 31;
-		const int j = (int)(z % (uint64_t)(i + 1));
-		const uint16_t other = order[j];
-		order[j] = order[i];
-		order[i] = other;
-	}
+void column_round(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride, float* peak,
+                  float* norm2, const float* x, int64_t x_stride, int outputs, int n) {
+	round_columns(codes, codes_stride, scale, scale_stride, peak, norm2, x, x_stride, outputs, n);
 }
 
 /* A histogram's bin: the float's exponent and the first 4 bits of its mantissa, about 4 % wide. */
@@ -86,10 +69,6 @@ void column_finish(const struct column_map* map, struct column_list* list, int n
 		list->channel[i] = 0;
 		list->value[i] = 0;
 	}
-	for (int i = 0; i < list->n; i++)
-		list->place[i] = map->order[list->channel[i]];
-	for (int i = 0; list->n && i < COLUMN_AHEAD; i++)
-		list->place[list->n + i] = (uint32_t)map->channels + list->place[i % list->n];
 	for (int i = 0; i < list->n; i += COLUMN_GROUP) {
 		const int some = list->n - i < COLUMN_GROUP ? list->n - i : COLUMN_GROUP;
 		quantize_group(map, list->channel + i, list->value + i, list->step + i / COLUMN_GROUP, some);

@@ -2,14 +2,15 @@
  *
  * A draft step may leave out input channels of a matrix: the channels j with the smallest |x_j|·‖W_j‖, where
  * W_j is column j (Wanda's saliency, Sun et al. 2024, equation 1, for one row of activations). What is left
- * out must not be read, so a channel's weights lie side by side: a tile is COLUMN_OUTPUTS outputs of all
- * channels, and of each channel one cache line of 4-bit codes.
+ * out must not be read, so a channel's weights lie side by side: one cache line of 4-bit codes for each
+ * COLUMN_OUTPUTS outputs.
  *
- *   w[o][j] ≈ scale[tile][j][o / 32 mod 4] · (code - 7.5), code in 0…15
+ *   w[o][j] ≈ scale[j][o / 32] · (code - 7.5), code in 0…15
  *
- * Lines of a tile are read in ascending order of the channel, with gaps. A processor that sees ascending
- * addresses fetches the gaps too, which halves the rate; so the line of channel j stands at place order[j], a
- * fixed random permutation.
+ * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. A product walks through a tile's
+ * kept channels COLUMN_BESIDE at a time (kernels/cpu/column_product.h), line by line. The processor's own
+ * prefetching follows such runs; single lines with gaps between them come at about half the rate of a plain
+ * read.
  *
  * Activations are quantized to 8 bits in groups of COLUMN_GROUP kept channels, after multiplication by the
  * channel's scale in the tile. A group's product is an integer; the floats are added in the order of the
@@ -27,12 +28,12 @@ extern "C" {
 #endif
 
 enum {
-	COLUMN_OUTPUTS = 128,            /* outputs of a tile */
-	COLUMN_LINE = 64,                /* bytes of a channel in a tile */
-	COLUMN_SCALES = 4,               /* of a channel in a tile: one for 32 outputs */
+	COLUMN_OUTPUTS = 128,            /* outputs of a line */
+	COLUMN_LINE = 64,                /* its bytes */
+	COLUMN_SCALES = 4,               /* of a channel in a line: one for 32 outputs */
+	COLUMN_TILE_LINES = 8,           /* neighbouring lines of a tile at most */
 	COLUMN_GROUP = 128,              /* kept channels whose activations share a step */
 	COLUMN_CHANNELS = 1 << 16,       /* channels of a map at most */
-	COLUMN_AHEAD = 64,               /* lines that are fetched ahead */
 	COLUMN_LEAST_EXPONENT = 127 - 24 /* of a scale, biased as in a float */
 };
 
@@ -40,17 +41,32 @@ enum {
  * holds the codes of outputs 32·k + 4·l + i (low nibble) and 16 more (high nibble): vectors of any width
  * leave them in order when the bytes of four channels are interleaved. */
 struct column_map {
-	int64_t outputs;       /* the last tile is filled up with outputs whose weights are meaningless */
-	int channels;          /* at most COLUMN_CHANNELS */
-	const uint8_t* codes;  /* (tiles, channels, COLUMN_LINE) by place, aligned to COLUMN_LINE */
-	const uint8_t* scale;  /* (tiles, channels, COLUMN_SCALES) by channel: column_scale */
-	const float* peak;     /* (channels) the largest scale of a channel's tiles */
-	const float* norm;     /* (channels) ‖W_j‖ over all outputs */
-	const uint16_t* order; /* (channels) the place of each channel */
+	int64_t outputs;      /* the last line is filled up with outputs whose weights are meaningless */
+	int channels;         /* at most COLUMN_CHANNELS */
+	const uint8_t* codes; /* (tiles, channels, lines of the tile, COLUMN_LINE), aligned to COLUMN_LINE */
+	/* (tiles, channels, lines of the tile, COLUMN_SCALES): column_scale; 64 bytes more can be read */
+	const uint8_t* scale;
+	const float* peak; /* (channels) a channel's largest scale */
+	const float* norm; /* (channels) ‖W_j‖ over all outputs */
 };
 
-static inline int64_t column_tiles(int64_t outputs) {
+/* Lines of a channel */
+static inline int64_t column_lines(int64_t outputs) {
 	return (outputs + COLUMN_OUTPUTS - 1) / COLUMN_OUTPUTS;
+}
+static inline int64_t column_tiles(int64_t outputs) {
+	return (column_lines(outputs) + COLUMN_TILE_LINES - 1) / COLUMN_TILE_LINES;
+}
+
+/* Neighbouring lines: from `line` on so many. */
+struct column_span {
+	int64_t line;
+	int lines;
+};
+/* The lines of tile t. Tiles differ by one line at most. */
+static inline struct column_span column_tile(int64_t outputs, int64_t t) {
+	const int64_t lines = column_lines(outputs), tiles = column_tiles(outputs), first = lines * t / tiles;
+	return (struct column_span){first, (int)(lines * (t + 1) / tiles - first)};
 }
 
 /* A scale is a float of 5 bits of exponent and 3 of mantissa, always positive: 2^-24 to 240. */
@@ -66,32 +82,28 @@ static inline float column_scale(uint8_t code) {
 struct column_list {
 	int n;             /* kept, filled up with activations of 0 to a multiple of 4 */
 	uint16_t* channel; /* (n) */
-	uint32_t*
-	    place;    /* (n + COLUMN_AHEAD) lines from the tile's begin; behind the last those of the next tile */
-	float* value; /* (n) x_j over its group's step: value·scale is at most 127 */
-	float* step;  /* (groups of COLUMN_GROUP) */
+	float* value;      /* (n) x_j over its group's step: value·scale is at most 127 */
+	float* step;       /* (groups of COLUMN_GROUP) */
 };
 
 static inline int column_groups(int n) { return (n + COLUMN_GROUP - 1) / COLUMN_GROUP; }
-static inline size_t column_list_room(int channels) { return (size_t)channels + 4 + COLUMN_AHEAD; }
+static inline size_t column_list_room(int channels) { return (size_t)channels + 16; }
 
 /* The least |x_j|·norm[j] with which a row keeps about `share` of its channels, in (0, 1): a quantile from a
  * histogram of every fourth channel, without a sort. 0, which keeps all channels but zeros, where share >= 1.
  */
 float column_threshold(const struct column_map*, const float* x, float share);
 
-/* From n kept channels and their x_j in `value`: fills up the list, finds places and steps, and scales the
- * values. */
+/* From n kept channels and their x_j in `value`: fills up the list, finds steps and scales the values. */
 void column_finish(const struct column_map*, struct column_list*, int n);
 
-/* Writes the fixed order of so many channels. */
-void column_order(uint16_t* order, int channels);
-
-/* Rounds `outputs` (at most COLUMN_OUTPUTS) rows of n channels of a tile; codes points to the tile, scale,
- * peak, norm2 and order to the first of the n channels. x (outputs, stride). peak becomes the larger of
- * itself and the scale; norm2 grows by the squares. All instruction sets write the same bytes. */
-typedef void column_round_function(uint8_t* codes, uint8_t* scale, float* peak, float* norm2,
-                                   const uint16_t* order, const float* x, int64_t stride, int outputs, int n);
+/* Rounds `outputs` (at most COLUMN_OUTPUTS) rows of n channels to a line of each channel. codes and scale
+ * point to the first channel's line and scales, peak and norm2 to its own; from one channel to the next are
+ * `codes_stride` and `scale_stride` bytes. x (outputs, x_stride). peak becomes the larger of itself and the
+ * scale; norm2 grows by the squares. All instruction sets write the same bytes. */
+typedef void column_round_function(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,
+                                   float* peak, float* norm2, const float* x, int64_t x_stride, int outputs,
+                                   int n);
 column_round_function column_round, avx2_column_round, avx512_column_round;
 
 #ifdef __cplusplus

@@ -22,6 +22,20 @@ typedef int32_t indices __attribute__((vector_size(4 * FLOAT_LANES)));
 
 static inline lanes all(float x) { return x - (lanes){0}; }
 
+/* A vector of unsigned bytes, as integers. The compiler's own conversion goes byte by byte. */
+static inline indices load_bytes(const uint8_t* bytes) {
+#if defined(__AVX512F__)
+	return (indices)_mm512_cvtepu8_epi32(_mm_loadu_si128((const void*)bytes));
+#elif defined(__AVX2__)
+	return (indices)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void*)bytes));
+#else
+	indices v;
+	for (int i = 0; i < FLOAT_LANES; i++)
+		v[i] = bytes[i];
+	return v;
+#endif
+}
+
 /* v where `first` has all bits set, w where it has none */
 static inline lanes choose_lanes(indices first, lanes v, lanes w) {
 	return (lanes)(((indices)v & first) | ((indices)w & ~first));

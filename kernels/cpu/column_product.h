@@ -13,44 +13,64 @@
 
 #include "kernels/columns.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/lanes.h"
 
 enum { COLUMN_PARTS = COLUMN_LINE / (LANES * 4) };
 
-/* The quantized activations of a group in one tile, by the channels' scales, which stand `next` bytes further
- * on in the next tile; less: 120 times their sums. */
-static void quantize_kept(int8_t q[COLUMN_SCALES][COLUMN_GROUP], int32_t less[COLUMN_SCALES],
-                          const struct column_list* list, int from, int n, const uint8_t* scale,
-                          size_t next) {
-	uint32_t codes[COLUMN_GROUP];
-	for (int i = 0; i < n; i++) {
-		const uint8_t* at = scale + (size_t)list->channel[from + i] * COLUMN_SCALES;
-		memcpy(&codes[i], at, sizeof codes[i]);
-		if (i % 4 == 0) /* of the next tile */
-			__builtin_prefetch(at + next);
-	}
-	for (int k = 0; k < COLUMN_SCALES; k++) {
-		int32_t sum = 0;
-		for (int i = 0; i < n; i++) {
+/* Channels that are read side by side. More share loads and stores of the sums; fewer are runs that a
+ * processor can follow. Sums in 16 bits are widened after as many. */
+#if COLUMN_NARROW
+enum { COLUMN_BESIDE = 4 * COLUMN_NARROW };
+#else
+enum { COLUMN_BESIDE = 16 };
+#endif
+
+/* Lines of the same channels that are fetched ahead: 64 to 128 lines in all, the time that memory takes. */
+enum { COLUMN_AHEAD = 4 };
+
+/* Some kept channels side by side, for some neighbouring lines. */
+struct channels_beside {
+	const uint8_t* at[COLUMN_BESIDE];    /* (n) the first of a channel's lines */
+	const uint8_t* next[COLUMN_BESIDE];  /* of the channels that follow, or of these */
+	const uint8_t* scale[COLUMN_BESIDE]; /* (n) a channel's scales for the lines */
+	const float* value;                  /* (n) their activations */
+	/* four activations times one scale of each of four channels: word 4·line + k */
+	uint32_t q[COLUMN_BESIDE / 4][COLUMN_TILE_LINES * COLUMN_SCALES];
+	int n; /* a multiple of 4 */
+};
+
+/* The sums of a group of channels */
+struct group_sums {
+	_Alignas(64) int32_t all[COLUMN_TILE_LINES * COLUMN_SCALES]; /* the activations, as codes_dot sums */
+	_Alignas(64) int32_t dot[COLUMN_TILE_LINES][COLUMN_OUTPUTS]; /* the integer products */
+};
+
+/* A vector of scales from the bytes at `codes` */
+INLINED lanes scales_at(const uint8_t* codes) {
+	return (lanes)((load_bytes(codes) << 20) + (COLUMN_LEAST_EXPONENT << 23));
+}
+
+/* Multiplies the activations of four channels with their scales for all lines, and rounds. Reads up to
+ * FLOAT_LANES - 4 bytes behind the scales. */
+static void quantize_four(struct channels_beside* c, struct group_sums* sums, int i, int lines) {
+	for (int w = 0; w < lines * COLUMN_SCALES; w += FLOAT_LANES) {
+		indices four = {0};
+		UNROLLED for (int j = 0; j < 4; j++) {
 			/* 3·2^22 is so large that nothing behind the point has room beside it: the low bits are the whole
 			 * number */
-			const float shifted =
-			    list->value[from + i] * column_scale((uint8_t)(codes[i] >> 8 * k & 255)) + 12582912.0f;
-			int32_t bits;
-			memcpy(&bits, &shifted, sizeof bits);
-			q[k][i] = (int8_t)(bits & 0xff);
-			sum += q[k][i];
+			const indices q = (indices)(c->value[i + j] * scales_at(c->scale[i + j] + w) + 12582912.0f);
+			four |= (q & 255) << 8 * j;
 		}
-		less[k] = 120 * sum;
+		memcpy(c->q[i / 4] + w, &four, sizeof four);
+		const ints sum = codes_dot(ints_load(sums->all + w), ints_bytes(1), (ints)four);
+		ints_store(sums->all + w, sum);
 	}
 }
 
-/* Four channels' codes at `at` (part `p` of their lines), interleaved by channel */
-INLINED void interleave_four(ints out[4], const uint8_t* tile, const uint32_t* place, int p) {
-	const uint8_t* at = tile + p * LANES * 4;
-	const ints a = ints_load_anywhere(at + (size_t)place[0] * COLUMN_LINE),
-	           b = ints_load_anywhere(at + (size_t)place[1] * COLUMN_LINE);
-	const ints c = ints_load_anywhere(at + (size_t)place[2] * COLUMN_LINE),
-	           d = ints_load_anywhere(at + (size_t)place[3] * COLUMN_LINE);
+/* Vectors of four channels' lines, `offset` bytes from their begins, interleaved by channel */
+INLINED void interleave_four(ints out[4], const uint8_t* const at[4], int offset) {
+	const ints a = ints_load_anywhere(at[0] + offset), b = ints_load_anywhere(at[1] + offset);
+	const ints c = ints_load_anywhere(at[2] + offset), d = ints_load_anywhere(at[3] + offset);
 	const ints ab = bytes_low(a, b), ba = bytes_high(a, b), cd = bytes_low(c, d), dc = bytes_high(c, d);
 	out[0] = words_low(ab, cd);
 	out[1] = words_high(ab, cd);
@@ -58,72 +78,115 @@ INLINED void interleave_four(ints out[4], const uint8_t* tile, const uint32_t* p
 	out[3] = words_high(ba, dc);
 }
 
-/* sum (8) += the products of n channels, a multiple of 4, with part p of their lines; their activations begin
- * at `from` in the rows of q */
-INLINED void column_dots(ints sum[8], const uint8_t* tile, const uint32_t* place, int8_t (*q)[COLUMN_GROUP],
-                         int from, int n, int p) {
+/* sum (8) += the products of the channels with part p of a line */
+INLINED void column_dots(ints sum[8], const struct channels_beside* c, int line, int p) {
 	const ints low = ints_bytes(15);
-	for (int i = 0; i < n; i += 4) {
+	for (int i = 0; i < c->n; i += 4) {
 		ints four[4];
-		if (p == 0)
-			UNROLLED for (int c = 0; c < 4; c++)
-			    __builtin_prefetch(tile + (size_t)place[i + c + COLUMN_AHEAD] * COLUMN_LINE, 0, 2);
-		interleave_four(four, tile, place + i, p);
+		interleave_four(four, c->at + i, line * COLUMN_LINE + p * LANES * 4);
 		UNROLLED for (int k = 0; k < 4; k++) {
-			const ints activations = to_all(q[k] + from + i);
+			const ints activations = to_all(&c->q[i / 4][line * COLUMN_SCALES + k]);
 			sum[2 * k] = codes_dot(sum[2 * k], ints_and(four[k], low), activations);
 			sum[2 * k + 1] = codes_dot(sum[2 * k + 1], ints_and(ints_right(four[k], 4), low), activations);
 		}
 	}
 }
 
-/* The integer products of a group with part p of the tile's lines */
-INLINED void group_dots(ints sum[8], const uint8_t* tile, const uint32_t* place, int8_t (*q)[COLUMN_GROUP],
-                        int n, int p) {
-	UNROLLED for (int k = 0; k < 8; k++) sum[k] = ints_set(0);
+/* Adds the channels' products with part p of a line to the sums; `first`: begins them. */
+INLINED void add_dots(int32_t* to, const struct channels_beside* c, int line, int p, bool first) {
+	ints sum[8];
+	UNROLLED for (int k = 0; k < 8; k++) sum[k] = first ? ints_set(0) : ints_load(to + 16 * k);
 #if COLUMN_NARROW
-	for (int i = 0; i < n; i += 4 * COLUMN_NARROW) {
-		const int some = n - i < 4 * COLUMN_NARROW ? n - i : 4 * COLUMN_NARROW;
-		ints narrow[8];
-		UNROLLED for (int k = 0; k < 8; k++) narrow[k] = ints_set(0);
-		column_dots(narrow, tile, place + i, q, i, some, p);
-		UNROLLED for (int k = 0; k < 8; k++) sum[k] = codes_widen(sum[k], narrow[k]);
-	}
+	ints narrow[8];
+	UNROLLED for (int k = 0; k < 8; k++) narrow[k] = ints_set(0);
+	column_dots(narrow, c, line, p);
+	UNROLLED for (int k = 0; k < 8; k++) sum[k] = codes_widen(sum[k], narrow[k]);
 #else
-	column_dots(sum, tile, place, q, 0, n, p);
+	column_dots(sum, c, line, p);
 #endif
+	UNROLLED for (int k = 0; k < 8; k++) ints_store(to + 16 * k, sum[k]);
 }
 
-/* out (COLUMN_OUTPUTS) of one tile */
-static void column_tile(float* out, const uint8_t* tile, const uint8_t* scale, size_t next,
-                        const struct column_list* list) {
-	int8_t q[COLUMN_SCALES][COLUMN_GROUP];
-	int32_t less[COLUMN_SCALES];
-	memset(out, 0, COLUMN_OUTPUTS * sizeof *out);
-	for (int from = 0; from < list->n; from += COLUMN_GROUP) {
-		const int n = list->n - from < COLUMN_GROUP ? list->n - from : COLUMN_GROUP;
-		quantize_kept(q, less, list, from, n, scale, next);
-		/* (16·code - 120)·q / 16: the 7.5 that codes lie above 0 stays a whole number */
-		const float step = list->step[from / COLUMN_GROUP] / 16;
-		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
-			ints sum[8];
-			group_dots(sum, tile, list->place + from, q, n, p);
-			UNROLLED for (int k = 0; k < 8; k++) {
-				float* to = out + 16 * k + LANES * p;
-				const ints exact = ints_sub(ints_left(sum[k], 4), ints_set(less[k / 2]));
-				const floats product = floats_mul(floats_from_ints(exact), float_to_all(&step));
-				floats_store_anywhere(to, floats_add(floats_load_anywhere(to), product));
-			}
-		}
+/* Inlined, since gcc drops calls of a function that does nothing but prefetch. */
+INLINED void prefetch_line(const struct channels_beside* c, int line, int lines) {
+	const uint8_t* const* at = line < lines ? c->at : c->next;
+	const int offset = (line < lines ? line : line - lines) * COLUMN_LINE;
+	if (line < 2 * lines)
+		for (int i = 0; i < c->n; i++)
+			__builtin_prefetch(at[i] + offset, 0, 3);
+}
+
+/* The channels' products with all lines join the group's sums. */
+static void add_channels(struct group_sums* sums, struct channels_beside* c, int lines, bool first) {
+	for (int i = 0; i < c->n; i += 4)
+		quantize_four(c, sums, i, lines);
+	for (int line = 0; line < lines; line++) {
+		prefetch_line(c, line + COLUMN_AHEAD, lines);
+		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++)
+		    add_dots(sums->dot[line] + LANES * p, c, line, p, first);
 	}
 }
 
-/* As cpu_kernels.column_product has it */
+/* out (lines, COLUMN_OUTPUTS) += the group's products: (16·code - 120)·q / 16, so that the 7.5 that codes lie
+ * above 0 stays a whole number */
+static void add_sums(float* out, struct group_sums* sums, int lines, float step) {
+	step /= 16;
+#if COLUMN_NARROW
+	for (int i = 0; i < lines * COLUMN_SCALES; i += LANES)
+		ints_store(sums->all + i, codes_widen(ints_set(0), ints_load(sums->all + i)));
+#endif
+	for (int i = 0; i < lines * COLUMN_OUTPUTS; i += LANES) {
+		const ints dot = ints_load(sums->dot[0] + i);
+		const ints exact = ints_sub(ints_left(dot, 4), ints_set(120 * sums->all[i / 32]));
+		const floats product = floats_mul(floats_from_ints(exact), float_to_all(&step));
+		floats_store_anywhere(out + i, floats_add(floats_load_anywhere(out + i), product));
+	}
+}
+
+/* Some neighbouring lines of a map */
+struct map_lines {
+	const uint8_t *codes, *scale; /* of channel 0 */
+	size_t stride, scale_stride;  /* bytes to the next channel */
+	int lines;
+};
+
+static void add_group(float* out, const struct map_lines* m, const struct column_list* list, int from) {
+	const int left = list->n - from, n = left < COLUMN_GROUP ? left : COLUMN_GROUP;
+	struct group_sums sums;
+	struct channels_beside c;
+	memset(sums.all, 0, sizeof sums.all);
+	for (int i = from; i < from + n; i += COLUMN_BESIDE) {
+		c.n = from + n - i < COLUMN_BESIDE ? from + n - i : COLUMN_BESIDE;
+		c.value = list->value + i;
+		for (int j = 0; j < c.n; j++) {
+			const int next = i + j + COLUMN_BESIDE < list->n ? i + j + COLUMN_BESIDE : i + j;
+			c.at[j] = m->codes + list->channel[i + j] * m->stride;
+			c.scale[j] = m->scale + list->channel[i + j] * m->scale_stride;
+			c.next[j] = m->codes + list->channel[next] * m->stride;
+			__builtin_prefetch(m->scale + list->channel[next] * m->scale_stride);
+		}
+		add_channels(&sums, &c, m->lines, i == from);
+	}
+	add_sums(out, &sums, m->lines, list->step[from / COLUMN_GROUP]);
+}
+
 static void column_product(float* out, size_t out_stride, const struct column_map* map, int64_t tile,
-                           const struct column_list* list, int n) {
-	const uint8_t* codes = map->codes + (size_t)tile * (size_t)map->channels * COLUMN_LINE;
-	const uint8_t* scale = map->scale + (size_t)tile * (size_t)map->channels * COLUMN_SCALES;
-	for (int i = 0; i < n; i++)
-		column_tile(out + (size_t)i * out_stride, codes, scale, (size_t)map->channels * COLUMN_SCALES,
-		            &list[i]);
+                           struct column_span span, const struct column_list* list, int n) {
+	const struct column_span all = column_tile(map->outputs, tile);
+	const size_t first = (size_t)all.line * (size_t)map->channels + (size_t)(span.line - all.line);
+	const struct map_lines m = {.codes = map->codes + first * COLUMN_LINE,
+	                            .scale = map->scale + first * COLUMN_SCALES,
+	                            .stride = (size_t)all.lines * COLUMN_LINE,
+	                            .scale_stride = (size_t)all.lines * COLUMN_SCALES,
+	                            .lines = span.lines};
+	int most = 0;
+	for (int row = 0; row < n; row++) {
+		memset(out + (size_t)row * out_stride, 0, (size_t)span.lines * COLUMN_OUTPUTS * sizeof *out);
+		most = list[row].n > most ? list[row].n : most;
+	}
+	/* group by group: what several rows read of a group's channels lies in the cache for the next row */
+	for (int from = 0; from < most; from += COLUMN_GROUP)
+		for (int row = 0; row < n; row++)
+			if (from < list[row].n)
+				add_group(out + (size_t)row * out_stride, &m, &list[row], from);
 }

@@ -6,7 +6,7 @@
 
 /* As cpu_kernels.column_product and cpu_kernels.column_keep have it */
 typedef void column_product_function(float* out, size_t out_stride, const struct column_map*, int64_t tile,
-                                     const struct column_list*, int n);
+                                     struct column_span, const struct column_list*, int n);
 typedef int column_keep_function(const struct column_map*, const float* x, float threshold, uint16_t* channel,
                                  float* value);
 column_product_function reference_column_product, avx2_column_product, avxvnni_column_product;
@@ -16,14 +16,15 @@ column_keep_function reference_column_keep, avx512_column_keep;
 /* The names under which a file that includes column_product.h, and column_round.h, gives what is in them. */
 #define COLUMN_PRODUCT(isa)                                                                                  \
 	void isa##_column_product(float* out, size_t out_stride, const struct column_map* map, int64_t tile,     \
-	                          const struct column_list* list, int n) {                                       \
-		column_product(out, out_stride, map, tile, list, n);                                                 \
+	                          struct column_span span, const struct column_list* list, int n) {              \
+		column_product(out, out_stride, map, tile, span, list, n);                                           \
 	}
 #define COLUMN_FUNCTIONS(isa)                                                                                \
 	COLUMN_PRODUCT(isa)                                                                                      \
-	void isa##_column_round(uint8_t* codes, uint8_t* scale, float* peak, float* norm2,                       \
-	                        const uint16_t* order, const float* x, int64_t stride, int outputs, int n) {     \
-		round_columns(codes, scale, peak, norm2, order, x, stride, outputs, n);                              \
+	void isa##_column_round(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,        \
+	                        float* peak, float* norm2, const float* x, int64_t x_stride, int outputs,        \
+	                        int n) {                                                                         \
+		round_columns(codes, codes_stride, scale, scale_stride, peak, norm2, x, x_stride, outputs, n);       \
 	}
 
 #endif

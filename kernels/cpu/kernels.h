@@ -67,10 +67,10 @@ struct cpu_kernels {
 	 * for 16 more than the map's channels. */
 	int (*column_keep)(const struct column_map*, const float* x, float threshold, uint16_t* channel,
 	                   float* value);
-	/* out[i·out_stride + o] = output o of the tile for each of n rows' kept channels (kernels/columns.h), for
-	 * o in [0, COLUMN_OUTPUTS). */
+	/* out[i·out_stride + o] = output o of the span, which lies in the tile, for each of n rows' kept channels
+	 * (kernels/columns.h), for o in [0, span.lines·COLUMN_OUTPUTS). */
 	void (*column_product)(float* out, size_t out_stride, const struct column_map*, int64_t tile,
-	                       const struct column_list*, int n);
+	                       struct column_span, const struct column_list*, int n);
 
 	/* out (group, head_dim) = softmax(scale·q·K)·V for one key/value head and each of n rows of one sequence,
 	 * which differ only in n_ancestors, ancestor, from and scale. q (group, head_dim); q and out of a row lie

@@ -25,7 +25,7 @@ static uint64_t random_bits(void) {
 static int random_below(int n) { return (int)(random_bits() % (uint64_t)n); }
 static float random_float(void) { return (float)((double)(random_bits() >> 11) / 4503599627370496.0 - 1); }
 
-enum { MOST_CHANNELS = 1500, MOST_TILES = 3, MOST_OUTPUTS = MOST_TILES * COLUMN_OUTPUTS };
+enum { MOST_CHANNELS = 1500, MOST_LINES = 20, MOST_OUTPUTS = MOST_LINES * COLUMN_OUTPUTS };
 
 /* A random matrix, and its map as one function rounds it */
 struct trial {
@@ -33,7 +33,6 @@ struct trial {
 	float* w; /* (outputs, channels) */
 	uint8_t *codes, *scale;
 	float *peak, *norm;
-	uint16_t* order;
 	float* x; /* (channels) */
 };
 
@@ -44,18 +43,36 @@ static void* allocate(size_t bytes) {
 	return memory;
 }
 
+static size_t codes_bytes(int outputs, int channels) {
+	return (size_t)column_lines(outputs) * (size_t)channels * COLUMN_LINE;
+}
+static size_t scale_bytes(int outputs, int channels) {
+	return (size_t)column_lines(outputs) * (size_t)channels * COLUMN_SCALES;
+}
+
+static int tile_of(int outputs, int line) {
+	int t = 0;
+	while (column_tile(outputs, t + 1).line <= line && t + 1 < column_tiles(outputs))
+		t++;
+	return t;
+}
+
 static void round_map(struct trial* t, column_round_function* round, int channels_a_call) {
 	const int channels = t->map.channels, outputs = (int)t->map.outputs;
 	memset(t->peak, 0, (size_t)channels * sizeof(float));
 	memset(t->norm, 0, (size_t)channels * sizeof(float));
-	for (int tile = 0; tile * COLUMN_OUTPUTS < outputs; tile++) {
-		const int first = tile * COLUMN_OUTPUTS, left = outputs - first;
-		uint8_t* codes = t->codes + (size_t)tile * (size_t)channels * COLUMN_LINE;
+	for (int line = 0; line * COLUMN_OUTPUTS < outputs; line++) {
+		const int first = line * COLUMN_OUTPUTS, left = outputs - first;
+		const struct column_span tile = column_tile(outputs, tile_of(outputs, line));
+		const size_t stride = (size_t)tile.lines;
 		for (int j = 0; j < channels; j += channels_a_call) {
 			const int n = channels - j < channels_a_call ? channels - j : channels_a_call;
-			round(codes, t->scale + ((size_t)tile * (size_t)channels + (size_t)j) * COLUMN_SCALES,
-			      t->peak + j, t->norm + j, t->order + j, t->w + (size_t)first * (size_t)channels + j,
-			      channels, left < COLUMN_OUTPUTS ? left : COLUMN_OUTPUTS, n);
+			const size_t at =
+			    (size_t)tile.line * (size_t)channels + (size_t)j * stride + (size_t)(line - tile.line);
+			round(t->codes + at * COLUMN_LINE, stride * COLUMN_LINE, t->scale + at * COLUMN_SCALES,
+			      stride * COLUMN_SCALES, t->peak + j, t->norm + j,
+			      t->w + (size_t)first * (size_t)channels + j, channels,
+			      left < COLUMN_OUTPUTS ? left : COLUMN_OUTPUTS, n);
 		}
 	}
 	for (int j = 0; j < channels; j++)
@@ -63,22 +80,19 @@ static void round_map(struct trial* t, column_round_function* round, int channel
 }
 
 static struct trial open_trial(int outputs, int channels) {
-	const size_t tiles = (size_t)column_tiles(outputs), n = (size_t)channels;
+	const size_t n = (size_t)channels;
 	struct trial t = {.w = allocate((size_t)outputs * n * 4),
-	                  .codes = allocate(tiles * n * COLUMN_LINE),
-	                  .scale = allocate(tiles * n * COLUMN_SCALES),
+	                  .codes = allocate(codes_bytes(outputs, channels)),
+	                  .scale = allocate(scale_bytes(outputs, channels)),
 	                  .peak = allocate(n * 4),
 	                  .norm = allocate(n * 4),
-	                  .order = allocate(n * 2),
 	                  .x = allocate(n * 4)};
 	t.map = (struct column_map){.outputs = outputs,
 	                            .channels = channels,
 	                            .codes = t.codes,
 	                            .scale = t.scale,
 	                            .peak = t.peak,
-	                            .norm = t.norm,
-	                            .order = t.order};
-	column_order(t.order, channels);
+	                            .norm = t.norm};
 	for (int j = 0; j < channels; j++) {
 		const float size = expf(3 * random_float());
 		t.x[j] = random_below(20) ? random_float() * size : 0;
@@ -89,22 +103,19 @@ static struct trial open_trial(int outputs, int channels) {
 }
 
 static void close_trial(struct trial* t) {
-	void* const all[] = {t->w, t->codes, t->scale, t->peak, t->norm, t->order, t->x};
+	void* const all[] = {t->w, t->codes, t->scale, t->peak, t->norm, t->x};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
 }
 
 static struct column_list open_list(int channels) {
 	const size_t room = column_list_room(channels);
-	return (struct column_list){.channel = allocate(room * 2),
-	                            .place = allocate(room * 4),
-	                            .value = allocate(room * 4),
-	                            .step = allocate(room * 4)};
+	return (struct column_list){
+	    .channel = allocate(room * 2), .value = allocate(room * 4), .step = allocate(room * 4)};
 }
 
 static void close_list(struct column_list* list) {
 	free(list->channel);
-	free(list->place);
 	free(list->value);
 	free(list->step);
 }
@@ -114,22 +125,20 @@ static void fill_list(struct column_list* list, const struct cpu_kernels* kernel
 	column_finish(&t->map, list, kernels->column_keep(&t->map, t->x, threshold, list->channel, list->value));
 }
 
-/* ---- rounding ------------------------------------------------------------------------------- */
-
-static void orders_are_permutations(void** state) {
+static void tiles_cover_all_lines(void** state) {
 	(void)state;
-	static uint16_t order[COLUMN_CHANNELS];
-	static bool seen[COLUMN_CHANNELS];
-	const int sizes[] = {1, 2, 63, 896, 8960, COLUMN_CHANNELS};
-	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-		column_order(order, sizes[i]);
-		memset(seen, 0, sizeof seen);
-		for (int j = 0; j < sizes[i]; j++) {
-			assert_true(order[j] < sizes[i] && !seen[order[j]]);
-			seen[order[j]] = true;
+	for (int outputs = 1; outputs < 40000; outputs += 61) {
+		int64_t line = 0;
+		for (int t = 0; t < column_tiles(outputs); t++) {
+			const struct column_span tile = column_tile(outputs, t);
+			assert_true(tile.line == line && tile.lines >= 1 && tile.lines <= COLUMN_TILE_LINES);
+			line += tile.lines;
 		}
+		assert_true(line == column_lines(outputs));
 	}
 }
+
+/* ---- rounding ------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 static void same_bytes(int outputs, int channels, column_round_function* fast) {
@@ -138,9 +147,9 @@ static void same_bytes(int outputs, int channels, column_round_function* fast) {
 	memcpy(other.w, plain.w, (size_t)outputs * (size_t)channels * 4);
 	round_map(&plain, column_round, channels);
 	round_map(&other, fast, 1 + random_below(channels));
-	const size_t tiles = (size_t)column_tiles(outputs), n = (size_t)channels;
-	assert_memory_equal(plain.codes, other.codes, tiles * n * COLUMN_LINE);
-	assert_memory_equal(plain.scale, other.scale, tiles * n * COLUMN_SCALES);
+	const size_t n = (size_t)channels;
+	assert_memory_equal(plain.codes, other.codes, codes_bytes(outputs, channels));
+	assert_memory_equal(plain.scale, other.scale, scale_bytes(outputs, channels));
 	assert_memory_equal(plain.peak, other.peak, n * 4);
 	assert_memory_equal(plain.norm, other.norm, n * 4);
 	close_trial(&plain);
@@ -169,9 +178,15 @@ static void check_products(struct trial* t, float share) {
 	const float threshold = column_threshold(&t->map, t->x, share);
 	struct column_list plain = open_list(channels), list = open_list(channels);
 	fill_list(&plain, &cpu_reference, t, threshold);
-	float expected[COLUMN_OUTPUTS], got[2][COLUMN_OUTPUTS + 16];
+	enum { ROOM = MOST_OUTPUTS + 16 };
+	static float expected[ROOM], got[2][ROOM];
 	for (int tile = 0; tile < column_tiles(t->map.outputs); tile++) {
-		cpu_reference.column_product(expected, COLUMN_OUTPUTS, &t->map, tile, &plain, 1);
+		struct column_span span = column_tile(t->map.outputs, tile);
+		const int skipped = random_below(span.lines);
+		span.line += skipped;
+		span.lines = 1 + random_below(span.lines - skipped);
+		const size_t outputs = (size_t)span.lines * COLUMN_OUTPUTS;
+		cpu_reference.column_product(expected, ROOM, &t->map, tile, span, &plain, 1);
 		for (int i = 0; i < n_fast; i++) {
 			fill_list(&list, fast[i], t, threshold);
 			assert_int_equal(list.n, plain.n);
@@ -179,11 +194,11 @@ static void check_products(struct trial* t, float share) {
 			assert_memory_equal(list.value, plain.value, (size_t)list.n * 4);
 			const struct column_list two[2] = {list, plain};
 			memset(got, 0xa5, sizeof got);
-			fast[i]->column_product(got[0], COLUMN_OUTPUTS + 16, &t->map, tile, two, 2);
-			assert_memory_equal(got[0], expected, sizeof expected);
-			assert_memory_equal(got[1], expected, sizeof expected);
+			fast[i]->column_product(got[0], ROOM, &t->map, tile, span, two, 2);
+			assert_memory_equal(got[0], expected, outputs * sizeof(float));
+			assert_memory_equal(got[1], expected, outputs * sizeof(float));
 			for (size_t b = 0; b < 64; b++)
-				assert_int_equal(((const unsigned char*)(got[0] + COLUMN_OUTPUTS))[b], 0xa5);
+				assert_int_equal(((const unsigned char*)(got[0] + outputs))[b], 0xa5);
 		}
 	}
 	close_list(&plain);
@@ -225,16 +240,14 @@ static void products_come_near(void** state) {
 	struct column_list list = open_list(channels);
 	fill_list(&list, &cpu_reference, &t, 0);
 	double error = 0, size = 0;
-	for (int tile = 0; tile < 2; tile++) {
-		float got[COLUMN_OUTPUTS];
-		cpu_reference.column_product(got, COLUMN_OUTPUTS, &t.map, tile, &list, 1);
-		for (int o = 0; o < COLUMN_OUTPUTS; o++) {
-			double exact = 0;
-			for (int j = 0; j < channels; j++)
-				exact += (double)t.w[(tile * COLUMN_OUTPUTS + o) * channels + j] * (double)t.x[j];
-			error += (exact - (double)got[o]) * (exact - (double)got[o]);
-			size += exact * exact;
-		}
+	float got[2 * COLUMN_OUTPUTS];
+	cpu_reference.column_product(got, 0, &t.map, 0, (struct column_span){0, 2}, &list, 1);
+	for (int o = 0; o < outputs; o++) {
+		double exact = 0;
+		for (int j = 0; j < channels; j++)
+			exact += (double)t.w[o * channels + j] * (double)t.x[j];
+		error += (exact - (double)got[o]) * (exact - (double)got[o]);
+		size += exact * exact;
 	}
 	/* uniform weights rounded to sixteen values: 1/16 of their range, whose error is 1/sqrt(12) of it */
 	assert_true(sqrt(error / size) < 0.07);
@@ -258,7 +271,8 @@ static void thresholds_keep_their_share(void** state) {
 	for (int i = 0; i < 2; i++) {
 		fill_list(&list, &cpu_reference, &t, column_threshold(&t.map, t.x, 0.5f));
 		float out[COLUMN_OUTPUTS];
-		cpu_reference.column_product(out, COLUMN_OUTPUTS, &t.map, 0, &list, 1); /* whatever comes: no trap */
+		cpu_reference.column_product(out, 0, &t.map, 0, (struct column_span){0, 1}, &list,
+		                             1); /* whatever comes: no trap */
 	}
 	close_list(&list);
 	close_trial(&t);
@@ -266,7 +280,7 @@ static void thresholds_keep_their_share(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(orders_are_permutations),
+	    cmocka_unit_test(tiles_cover_all_lines),
 	    cmocka_unit_test(rounding_is_the_same_everywhere),
 	    cmocka_unit_test(products_are_the_same_everywhere),
 	    cmocka_unit_test(the_largest_products_fit),

@@ -46,12 +46,14 @@ struct sweeps {
 	struct column_map map;
 	struct column_list kept;
 	float ones[MATRIX_COLS];
-	uint16_t order[MATRIX_COLS], channel[MATRIX_COLS + 4 + COLUMN_AHEAD];
-	uint32_t place[MATRIX_COLS + 4 + COLUMN_AHEAD];
-	float value[MATRIX_COLS + 4 + COLUMN_AHEAD], step[MATRIX_COLS];
+	uint16_t channel[MATRIX_COLS + 16];
+	float value[MATRIX_COLS + 16], step[MATRIX_COLS];
 };
 
-enum { TILES_A_PART = 4, COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE) };
+enum {
+	COLUMN_TILES = BUFFER_BYTES / (MATRIX_COLS * COLUMN_LINE * COLUMN_TILE_LINES),
+	COLUMN_MAP_LINES = COLUMN_TILES * COLUMN_TILE_LINES
+};
 
 /* The best time of a sweep. After a second no more sweeps are begun. */
 static double best_sweep(struct sweeps* b, int parts, void (*work)(void*, int, int)) {
@@ -156,24 +158,20 @@ static void sweep_type(struct sweeps* b, enum dtype type) {
 
 static void column_part(void* user, int part, int thread) {
 	struct sweeps* b = user;
-	float* out = b->out + (size_t)thread * COLUMN_OUTPUTS;
-	for (int tile = part * TILES_A_PART; tile < (part + 1) * TILES_A_PART; tile++)
-		b->kernels->column_product(out, COLUMN_OUTPUTS, &b->map, tile, &b->kept, 1);
+	float* out = b->out + (size_t)thread * COLUMN_TILE_LINES * COLUMN_OUTPUTS;
+	b->kernels->column_product(out, 0, &b->map, part, column_tile(b->map.outputs, part), &b->kept, 1);
 }
 
 /* Times a row's products with the channels that it keeps. The floor is the time to read those alone. */
 static void sweep_columns(struct sweeps* b) {
 	static const int kept[] = {100, 60, 43, 35, 28}; /* per cent */
-	b->map = (struct column_map){.outputs = (int64_t)COLUMN_TILES * COLUMN_OUTPUTS,
+	b->map = (struct column_map){.outputs = (int64_t)COLUMN_MAP_LINES * COLUMN_OUTPUTS,
 	                             .channels = MATRIX_COLS,
 	                             .codes = b->buffer,
 	                             .scale = b->buffer, /* any bytes do */
 	                             .peak = b->ones,
-	                             .norm = b->ones,
-	                             .order = b->order};
-	b->kept =
-	    (struct column_list){.channel = b->channel, .place = b->place, .value = b->value, .step = b->step};
-	column_order(b->order, MATRIX_COLS);
+	                             .norm = b->ones};
+	b->kept = (struct column_list){.channel = b->channel, .value = b->value, .step = b->step};
 	for (int j = 0; j < MATRIX_COLS; j++)
 		b->ones[j] = 1;
 	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
@@ -182,8 +180,8 @@ static void sweep_columns(struct sweeps* b) {
 		const float threshold = column_threshold(&b->map, b->x, (float)kept[i] / 100);
 		column_finish(&b->map, &b->kept,
 		              b->kernels->column_keep(&b->map, b->x, threshold, b->channel, b->value));
-		const double bytes = (double)COLUMN_TILES * b->kept.n * COLUMN_LINE;
-		const double seconds = best_sweep(b, COLUMN_TILES / TILES_A_PART, column_part);
+		const double bytes = (double)COLUMN_MAP_LINES * b->kept.n * COLUMN_LINE;
+		const double seconds = best_sweep(b, COLUMN_TILES, column_part);
 		report_kernel(b, kernel, DTYPE_Q4_0, 1, seconds, bytes / b->bandwidth, NAN);
 	}
 }
