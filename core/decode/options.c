@@ -138,7 +138,8 @@ const struct option option_table[] = {
      "how tokens are drafted; auto drafts where it pays, vanilla decodes\nplainly; the output is the same",
      "auto", NULL},
     {"drafters", 0, false, TAKES_OWN, 0, 0, 0, NULL, "LIST|none",
-     "which drafters auto may use: mask, model, prediction, retrieval,\nrecycle, form, or all (all; recycle "
+     "which drafters auto may use: mask, model, mtp, prediction,\nretrieval, recycle, form, or all (all; "
+     "recycle "
      "on a GPU only)",
      NULL, set_drafters},
     {"draft-model", 0, false, TAKES_PATH, AT(draft_model), 0, ROOM(draft_model), "a model", "MODEL",
