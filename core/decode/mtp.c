@@ -157,7 +157,6 @@ void mtp_round(struct session* s) {
 		m->cache->backend->discard(m->cache);
 	limit_behind(s);
 	const int n = behind(s);
-	const double head = (double)tensor_bytes(&s->engine->model->mtp.output) / cost_all_bytes(cost);
 	const struct mask_round round = {.segment = {.cache = m->cache,
 	                                             .later = m->start,
 	                                             .sampler = s->sampled ? &s->sampler : NULL,
@@ -169,6 +168,6 @@ void mtp_round(struct session* s) {
 	                                 .states = m->state + (size_t)(n >= 0 ? next_row(m) - 1 - m->first : 0) *
 	                                                          (size_t)s->engine->model->weights.shape.dim,
 	                                 .own_states = m->rows,
-	                                 .head_share = s->engine->mtp->bounds_guesses ? head : 0};
+	                                 .head_share = cost_head_share(cost, (struct variant){.skip = NULL})};
 	mask_start(s->drafters.state[SOURCE_mtp], &round);
 }
