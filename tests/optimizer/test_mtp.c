@@ -18,10 +18,12 @@
 /* Of SEEN tokens the layer's cache holds all but the first. */
 enum { PROMPT = 300, SEEN = 40, TOKENS = 600, REQUESTS = 7 };
 
-/* The layer's block is the model's only one, so that it predicts what the model does; and one of four blocks,
- * of which the layer is a poor copy. */
-#define SHAPE "dim=512,heads=4,kv-heads=2,ffn=512,vocab=512,dtype=f16,seed=3,mtp=1,"
-static const char GOOD[] = "synth:" SHAPE "layers=1", POOR[] = "synth:" SHAPE "layers=4";
+/* The layer's block is the model's only one, so that it predicts what the model does: nearly always where the
+ * model is wide; and one of four blocks, of which the layer is a poor copy. */
+#define SHAPE "heads=4,kv-heads=2,vocab=512,dtype=f16,seed=3,mtp=1,"
+static const char COPY[] = "synth:" SHAPE "layers=1,dim=512,ffn=512",
+                  GOOD[] = "synth:" SHAPE "layers=1,dim=64,ffn=128",
+                  POOR[] = "synth:" SHAPE "layers=4,dim=64,ffn=128";
 
 /* ---- a clock that passes move ------------------------------------------------------------- */
 
@@ -230,8 +232,8 @@ static void a_copy_of_the_model_is_right(void** state) {
 	for (int sampled = 0; sampled < 2; sampled++) {
 		struct text *plain, *drafted;
 		double first;
-		const double without = seconds_of(GOOD, 0, 0.7 * sampled, &plain, &first);
-		const double with = seconds_of(GOOD, 1u << SOURCE_mtp, 0.7 * sampled, &drafted, &first);
+		const double without = seconds_of(COPY, 0, 0.7 * sampled, &plain, &first);
+		const double with = seconds_of(COPY, 1u << SOURCE_mtp, 0.7 * sampled, &drafted, &first);
 		same_text(plain, drafted);
 		const double rows = (double)drafted->figures.source[SOURCE_mtp].rows,
 		             right = (double)drafted->figures.source[SOURCE_mtp].accepted;

@@ -298,7 +298,7 @@ CASES.update({
     "qwen3_5_moe_text-fused": case("qwen3_5_moe_text", linear_num_key_heads=1, linear_value_head_dim=20,
                                    full_attention_interval=2),
     "qwen3_5_text-mtp": case("qwen3_5_text", num_hidden_layers=4, hidden_size=40, num_key_value_heads=1),
-    "qwen3_5_text-tied-mtp": case("qwen3_5_text", num_hidden_layers=8, tie_word_embeddings=True, attention_bias=True),
+    "qwen3_5_text-tied-mtp": case("qwen3_5_text", num_hidden_layers=4, tie_word_embeddings=True, attention_bias=True),
     "qwen3_5_moe_text-mtp": case("qwen3_5_moe_text", num_hidden_layers=4),
     "qwen3_next-mtp": case("qwen3_next", num_hidden_layers=4, norm_topk_prob=False),
     "glm4_moe-mtp": case("glm4_moe", first_k_dense_replace=1, num_nextn_predict_layers=1),
