@@ -153,7 +153,7 @@ const struct option option_table[] = {
     {"draft-pages", 0, false, TAKES_INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
      "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at "
      "most (auto: 16, where that saves time;\noff: all of it)",
-     "off", NULL},
+     "auto", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_memory), 0, 0, NULL, "SIZE",
      "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
     {"pool", 0, false, TAKES_INTEGER, AT(pool), 0, 1 << 24, NULL, "N",
