@@ -360,7 +360,12 @@ struct weight_table {
 	struct tensor input_embedding;       /* (vocab, n_blocks·token_input) */
 	struct tensor input_projection;      /* (n_blocks·token_input, dim) */
 	struct tensor input_projection_norm; /* (1, token_input) */
-	const struct block_weights* block;   /* (n_blocks) */
+	/* A layer that predicts the token after the next one (multi-token prediction, DeepSeek-AI 2024,
+	 * DeepSeek-V3, section 2.2): a row begins as join · [norm(embedding); norm(state)], with a token and a
+	 * state that the caller gives. Absent in all other tables. */
+	struct tensor join;                             /* (dim, 2·dim) */
+	struct tensor join_token_norm, join_state_norm; /* (1, dim) */
+	const struct block_weights* block;              /* (n_blocks) */
 };
 
 /* ---- levels ------------------------------------------------------------------------------- */
@@ -554,7 +559,10 @@ struct segment {
 	 * behind all committed tokens alone: where base is less, rows go on from that, which is good for
 	 * estimates and never for text. */
 	int base;
-	int n;                             /* rows */
+	int n; /* rows */
+	/* Added to a row's position where the sampler draws noise: the cache holds a text that begins so many
+	 * tokens later than the request's. */
+	int later;
 	const struct sampler* sampler;     /* NULL: greedy */
 	const struct penalties* penalties; /* NULL: none */
 	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
@@ -579,7 +587,9 @@ struct pass {
 	const int32_t* parent;
 	const int32_t* row; /* (n) where first > 0: the segment's pending rows that go on */
 	/* (n, dim) where first > 0, in place of row: hidden states to go on from. The rows are new pending ones,
-	 * with keys and values from `first` on alone: the caller discards them. Not where shape_needs_tokens. */
+	 * with keys and values from `first` on alone: the caller discards them. Not where shape_needs_tokens.
+	 * Where the table has `join`, all rows have such a state beside their token, and first is 0. Caches never
+	 * share rows that began with a state. */
 	const float* state;
 	const struct mask* skip; /* sub-layers left out; NULL runs the full model */
 	/* Sub-layers that run with their quantized draft weights unless they are skipped, and whether the head
@@ -589,11 +599,14 @@ struct pass {
 	bool quantized_head;
 	/* Of those sub-layers the channels that are left out, where the copy is by input channel; NULL: none. */
 	const struct levels* levels;
-	int first, last;     /* span of sub-layers to run, [first, last); 0, 2L for all */
-	bool head;           /* final norm and output head after `last` */
-	bool bare_head;      /* the head without the final norm: the states are what it reads */
-	int tap;             /* sub-layer whose output is copied to tap_out, or -1 */
-	float* tap_out;      /* (n, dim) when tap >= 0 */
+	int first, last; /* span of sub-layers to run, [first, last); 0, 2L for all */
+	bool head;       /* final norm and output head after `last` */
+	bool bare_head;  /* the head without the final norm: the states are what it reads */
+	int tap;         /* sub-layer whose output is copied to tap_out, or -1 */
+	float* tap_out;  /* (n, dim) when tap >= 0 */
+	/* (n, dim) the rows' states after `last` under the final norm, as the head reads them. NULL: not wanted.
+	 */
+	float* normed_out;
 	const uint8_t* want; /* (n) WANT_ bits per row */
 	struct result* out;  /* (n) caller-owned */
 	/* (2L, n) 1 - cos(x, x + f(x)) of each row at each sub-layer that is run, f including a post-norm where

@@ -204,7 +204,7 @@ static void append_rows(const struct pass* pass, const struct segment* segment, 
 		    .depth = parent < 0 ? 0 : c->row[parent].depth + 1,
 		    .base = segment->base,
 		    .at = pass->first,
-		    .skipped = pass->first > 0 ? 0 : NOTHING_SKIPPED,
+		    .skipped = pass->first > 0 || pass->state ? 0 : NOTHING_SKIPPED,
 		};
 	}
 	c->head.pending = before + segment->n;

@@ -53,7 +53,8 @@ static struct cost_bytes count_bytes(const struct block_weights* block, const st
 void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coarse_head) {
 	*cost = (struct cost_model){
 	    .stored = count_bytes(w->block, &w->shape,
-	                          (double)(coarse_head > 0 ? coarse_head : tensor_bytes(&w->output))),
+	                          (double)(coarse_head > 0 ? coarse_head : tensor_bytes(&w->output)) +
+	                              (double)tensor_bytes(&w->join)),
 	    .blocks = w->shape.n_blocks,
 	    .draft_ratio = 1,
 	    .quantized_ratio = 1,

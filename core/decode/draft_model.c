@@ -7,8 +7,8 @@
 /* ---- costs ------------------------------------------------------------------------------- */
 
 /* More rows than were ever measured cost what they add to the main model's passes, if that is more. */
-double draft_model_cost(const struct engine* engine, int rows) {
-	const struct cost_model *mine = &engine->drafting->cost, *whole = &engine->cost;
+double draft_model_cost(const struct engine* engine, const struct cost_model* mine, double rows) {
+	const struct cost_model* whole = &engine->cost;
 	const double plain = cost_plain_seconds(whole);
 	const double step =
 	    mine->plain > 0 && plain > 0 ? mine->plain / plain : cost_all_bytes(mine) / cost_all_bytes(whole);
@@ -17,9 +17,19 @@ double draft_model_cost(const struct engine* engine, int rows) {
 }
 
 /* Wide passes are not measured before a single step was. */
-void draft_model_see(struct engine* engine, int rows, double seconds) {
-	if (rows == 1 || engine->drafting->cost.plain > 0)
-		cost_see_full(&engine->drafting->cost, rows, seconds);
+void draft_model_see(struct cost_model* mine, int rows, double seconds) {
+	if (rows == 1 || mine->plain > 0)
+		cost_see_full(mine, rows, seconds);
+}
+
+struct cost_model* draft_model_costs(struct engine* engine, const struct backend* runs) {
+	if (engine->drafting && runs == engine->drafting->backend)
+		return &engine->drafting->cost;
+	return engine->mtp && runs == engine->mtp ? &engine->mtp_cost : NULL;
+}
+
+static double cost_of(const struct session* s, int rows) {
+	return draft_model_cost(s->engine, &s->engine->drafting->cost, rows);
 }
 
 /* ---- a session's cache -------------------------------------------------------------------- */
@@ -85,7 +95,7 @@ static int draft_behind(const struct session* s) {
 static bool worth_reading(const struct session* s) {
 	const int computed = s->n_prompt - s->figures.cached_tokens;
 	const double prefill = s->figures.seconds.prefill / cost_plain_seconds(&s->engine->cost);
-	const double cost = computed > 0 ? behind(s) * prefill / computed * draft_model_cost(s->engine, 1) : 0;
+	const double cost = computed > 0 ? behind(s) * prefill / computed * cost_of(s, 1) : 0;
 	return is_known(s, 0) && cost < 0.25 * (s->end - s->n_text);
 }
 
@@ -123,7 +133,7 @@ void draft_model_take(struct session* s, const struct pass* pass, int rows, doub
 	for (int i = 0; i < pass->n; i++)
 		path[i] = i;
 	if (rows == 1)
-		draft_model_see(s->engine, 1, seconds);
+		draft_model_see(&s->engine->drafting->cost, 1, seconds);
 	if (pass->kind == PASS_EXACT)
 		s->draft_cache->backend->commit(s->draft_cache, path, pass->n);
 	s->figures.seconds.prefill += seconds;
@@ -155,9 +165,8 @@ void draft_model_set_costs(struct session* s, bool passed) {
 	if (!s->draft_cache)
 		return;
 	const int n = passed ? 0 : draft_behind(s);
-	const double unit = session_cost_unit(s),
-	             step = n >= 0 ? draft_model_cost(s->engine, 1) / unit : INFINITY;
-	const double start = n >= 0 ? draft_model_cost(s->engine, n + 1) / unit - step : 0;
+	const double unit = session_cost_unit(s), step = n >= 0 ? cost_of(s, 1) / unit : INFINITY;
+	const double start = n >= 0 ? cost_of(s, n + 1) / unit - step : 0;
 	/* before a step was measured it may cost three times what its bytes suggest */
 	const int worst = s->engine->drafting->cost.plain_seen > 0 ? 1 : 3;
 	costs->pass[SOURCE_model] = (float)step;

@@ -234,6 +234,8 @@ void engine_forget_costs(struct engine* engine) {
 	cost_open(&engine->cost, &engine->model->weights, engine->backend->screened_bytes);
 	if (engine->draft_weights_ready)
 		cost_use_draft_weights(&engine->cost, &engine->draft_weights.table);
+	if (engine->mtp)
+		cost_open(&engine->mtp_cost, &engine->model->mtp, 0);
 }
 
 /* Precedes the note on the draft weights, which note_draft_weights rewrites. */
@@ -268,6 +270,20 @@ static struct swiftlet_options drafting_options(const struct swiftlet_options* o
 	alone.cache_memory = 0; /* a small model's caches do not give way to others */
 	alone.context = options_context(o, model);
 	return alone;
+}
+
+/* The layer runs on a CPU, in one process, where the planner decides who drafts. */
+static bool open_mtp(struct engine* engine, const struct swiftlet_options* options,
+                     const struct backend_options* how, struct error* error) {
+	const bool wanted = options->drafters >> SOURCE_mtp & 1u && options_plan(options) &&
+	                    options->draft == SWIFTLET_DRAFT_AUTO && !options->group;
+	if (engine->model->mtp.shape.n_blocks == 0 || !wanted || engine->backend->draft)
+		return true;
+	struct backend_options alone = *how;
+	alone.screened_head = false; /* what it says is a guess */
+	alone.cache_bytes = 0;       /* as an adapter's, one block's caches do not give way to others */
+	engine->mtp = cpu_open(&engine->model->mtp, &alone, error);
+	return engine->mtp != NULL;
 }
 
 static bool open_drafting(struct engine* engine, const struct swiftlet_options* options,
@@ -328,7 +344,8 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 		note_screened_head(engine);
 	if (!engine->backend || (options->group && !engine_lead(engine, &how, error)) ||
 	    (wants_draft_weights(options) && !open_draft_weights(engine, options, error)) ||
-	    !open_auxiliary_weights(engine, options, &how, error) || !open_drafting(engine, options, error)) {
+	    !open_auxiliary_weights(engine, options, &how, error) || !open_mtp(engine, options, &how, error) ||
+	    !open_drafting(engine, options, error)) {
 		engine_close(engine);
 		return NULL;
 	}
@@ -362,6 +379,8 @@ void engine_close(struct engine* engine) {
 		engine->backend->close(engine->backend);
 	if (engine->side)
 		engine->side->close(engine->side);
+	if (engine->mtp)
+		engine->mtp->close(engine->mtp);
 	close_drafting(engine);
 	adapter_close(&engine->adapter);
 	heads_close(&engine->heads);

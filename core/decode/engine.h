@@ -28,6 +28,8 @@ struct engine {
 	struct backend* side;    /* runs the adapter; NULL: none was given */
 	struct heads heads;
 	struct probe_weights probe;
+	struct backend* mtp; /* runs the model's MTP layer; NULL: it does not draft */
+	struct cost_model mtp_cost;
 	struct engine* drafting; /* of a separate draft model (draft_model.c), owned with the model; NULL: none */
 };
 
@@ -48,9 +50,11 @@ bool engine_lead(struct engine*, const struct backend_options*, struct error*);
 bool engine_follow(struct process_group*, struct error*);
 /* Rank 0, at the end. */
 void engine_dismiss(struct process_group*);
-/* Cost of a pass of n rows of the draft model, in plain steps; and a measurement of one. */
-double draft_model_cost(const struct engine*, int rows);
-void draft_model_see(struct engine*, int rows, double seconds);
+/* The costs of the draft model or the MTP layer, whichever this backend runs; NULL: it runs neither. */
+struct cost_model* draft_model_costs(struct engine*, const struct backend*);
+/* Cost of a pass of n rows by such costs, in plain steps; and a measurement of one. */
+double draft_model_cost(const struct engine*, const struct cost_model*, double rows);
+void draft_model_see(struct cost_model*, int rows, double seconds);
 /* Costs are learned anew. */
 void engine_forget_costs(struct engine*);
 /* Tokens of context: the requested number, else the model's, at most 4,096. */

@@ -90,6 +90,7 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	work->pass = pass_over(&s->segment, s->text + from, NULL, 2 * block_count(s), s->want, s->result);
 	work->pass.kind = chunk ? PASS_PREFILL : PASS_EXACT;
 	work->pass.head = last || reports_prompt_logprobs(s);
+	work->pass.normed_out = s->mtp.rows;
 	if (s->again > 0)
 		return; /* taps and the learner have read these rows before */
 	tap_prompt(s, &work->pass);
@@ -188,6 +189,7 @@ static void verify_work(struct session* s, struct session_work* work) {
 		s->driver->calls->verify(s->driver, logits, &work->pass);
 	else
 		round_verify_pass(round, &s->planner.tree, (uint8_t)(logits | wants), &work->pass);
+	work->pass.normed_out = s->mtp.rows;
 	if (s->learner)
 		s->learner->calls->tap(s->learner, false, &work->pass);
 	work->kind = plan_is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
@@ -364,6 +366,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	int32_t path[PREFILL_CHUNK];
 	for (int i = 0; i < n; i++)
 		path[i] = i;
+	mtp_keep(s, first, NULL, n);
 	if (s->learner && s->again == 0)
 		s->learner->calls->rows(s->learner, &work->pass, path, n, first);
 	if (reports_prompt_logprobs(s))
@@ -399,11 +402,13 @@ static double whole_cost(const struct session* s, const struct pass* pass, int r
 static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
-	const bool alone = rows == pass->n, another = pass->segment->cache == s->draft_cache;
+	struct cost_model* another = draft_model_costs(s->engine, pass->segment->cache->backend);
+	const bool alone = rows == pass->n;
 	const double share = sequence_share(pass, rows, seconds), whole = whole_cost(s, pass, rows);
 	if (another && alone)
-		draft_model_see(s->engine, rows, seconds);
-	const double thought = another ? draft_model_cost(s->engine, rows) : whole * cost_draft(cost, with);
+		draft_model_see(another, rows, seconds);
+	const double thought =
+	    another ? draft_model_cost(s->engine, another, rows) : whole * cost_draft(cost, with);
 	s->figures.seconds.draft += share;
 	charge_round(s, measured_cost(s, share, sequence_share(pass, rows, thought) / session_cost_unit(s)));
 	if (alone && !another)
@@ -488,6 +493,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	if (!plain)
 		account_round(s, emitted);
 	plan_learn(s, emitted, accepted);
+	mtp_keep(s, base, v->path, v->accepted + 1); /* when the layer's cache has no pending rows any more */
 	append_to_drafters(s, emitted);
 	s->phase = PHASE_ROUND;
 	if (!more || constraint_is_over(s))

@@ -138,7 +138,8 @@ const struct option option_table[] = {
      "how tokens are drafted; auto drafts where it pays, vanilla decodes\nplainly; the output is the same",
      "auto", NULL},
     {"drafters", 0, false, TAKES_OWN, 0, 0, 0, NULL, "LIST|none",
-     "which drafters auto may use: mask, model, prediction, retrieval,\nrecycle, form, or all (all; recycle "
+     "which drafters auto may use: mask, model, mtp, prediction,\nretrieval, recycle, form, or all (all; "
+     "recycle "
      "on a GPU only)",
      NULL, set_drafters},
     {"draft-model", 0, false, TAKES_PATH, AT(draft_model), 0, ROOM(draft_model), "a model", "MODEL",
@@ -152,7 +153,7 @@ const struct option option_table[] = {
     {"draft-pages", 0, false, TAKES_INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
      "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at "
      "most (auto: 16, where that saves time;\noff: all of it)",
-     "off", NULL},
+     "auto", NULL},
     {"draft-memory", 0, false, TAKES_SIZE, AT(draft_memory), 0, 0, NULL, "SIZE",
      "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
     {"pool", 0, false, TAKES_INTEGER, AT(pool), 0, 1 << 24, NULL, "N",

@@ -180,7 +180,8 @@ bool plan_passed(const struct session* s, int source) {
 }
 
 bool plan_is_plain(const struct session* s) {
-	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model);
+	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model) &&
+	       !plan_passed(s, SOURCE_mtp);
 }
 
 /* A device's draft loop decides by itself when to stop, within what the round may lose. */
@@ -253,6 +254,7 @@ void plan_round(struct session* s) {
 		mask_start(s->drafters.state[SOURCE_mask], &round);
 	}
 	draft_model_round(s);
+	mtp_round(s);
 	if (s->pace.rounds % COSTS_EVERY == 0 || !s->engine->backend->upload_draft_weights)
 		join_draft_weights(s);
 	if (s->pace.rounds % COSTS_EVERY == 0 || costs_changed(s))
@@ -282,6 +284,7 @@ bool plan_goes_on(struct session* s) {
 	}
 	cost_passes(s);
 	draft_model_set_costs(s, plan_passed(s, SOURCE_model));
+	mtp_set_costs(s, plan_passed(s, SOURCE_mtp));
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
@@ -335,7 +338,8 @@ void plan_settle(struct session* s, double seconds) {
 
 void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->pace.rounds;
-	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model);
+	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model),
+	           mtp = plan_passed(s, SOURCE_mtp);
 	if (plan_is_plain(s)) {
 		budget_plain(s->budget);
 		s->pace.rounds_since_plain = 0;
@@ -357,6 +361,8 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 			rest(s, SOURCE_mask, passed);
 		if (s->draft_cache)
 			rest(s, SOURCE_model, model);
+		if (s->mtp.cache)
+			rest(s, SOURCE_mtp, mtp);
 	}
 	if (s->learner && rounds % LOOK_EVERY == 0)
 		s->learner->calls->look(s->learner);

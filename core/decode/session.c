@@ -42,6 +42,8 @@ static bool open_drafters(struct session* s, int context) {
 	                                                     : o->drafters;
 	if (!s->engine->drafting)
 		which &= ~(1u << SOURCE_model);
+	if (!s->engine->mtp)
+		which &= ~(1u << SOURCE_mtp);
 	if (!drafter_set_open(&s->drafters, which, &setup))
 		return false;
 	if (!s->drafters.state[SOURCE_retrieval] || o->pool == 0)
@@ -65,7 +67,7 @@ static bool open_parts(struct session* s, struct error* error) {
 		return error_set(error, "out of memory for the drafters of %d tokens", context);
 	if (!draft_pages_open(s))
 		return error_set(error, "out of memory for the pages that drafts read");
-	return draft_model_join(s, error);
+	return draft_model_join(s, error) && mtp_join(s, error);
 }
 
 struct session* session_open(struct engine* engine, const struct swiftlet_options* options,
@@ -102,6 +104,7 @@ void session_close(struct session* s) {
 		s->engine->backend->cache_close(s->cache);
 	if (s->draft_cache)
 		s->draft_cache->backend->cache_close(s->draft_cache);
+	mtp_close(&s->mtp);
 	if (s->learner)
 		s->learner->calls->close(s->learner);
 	drafter_set_close(&s->drafters);
@@ -293,6 +296,7 @@ bool session_start(struct session* s, const struct swiftlet_request* r, struct e
 	s->n_tokens = 0;
 	s->again = 0;
 	draft_model_begin(s);
+	mtp_begin(s);
 	draft_pages_begin(&s->pages);
 	s->phase = PHASE_PREFILL;
 	return true;
@@ -464,6 +468,7 @@ void session_release(struct session* s) {
 	}
 	s->cache->backend->truncate(s->cache, 0);
 	draft_model_release(s);
+	mtp_forget(s);
 	if (s->driver)
 		s->driver->calls->release(s->driver);
 	s->chunk_tokens = 0;

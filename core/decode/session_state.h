@@ -104,6 +104,16 @@ struct last_round {
 	int draft_steps, accepted;
 };
 
+/* What the MTP layer reads (mtp.c). */
+struct mtp {
+	struct cache* cache; /* the layer's; NULL: it does not draft */
+	int start;           /* the text's token whose row is the cache's first */
+	float* state; /* (ROOM, dim) the model's states, as its head reads them, of n tokens from `first` on */
+	int first, n;
+	float* rows; /* (MAX_ROWS, dim) states of the rows of a pass, of the layer's own or of the model */
+	struct penalties penalties;
+};
+
 struct plan {
 	enum { RULE_PLAIN, RULE_FIXED, RULE_GAIN, RULE_DRIVEN } rule;
 	struct plan_action action; /* the pass that comes next, of RULE_FIXED and RULE_GAIN */
@@ -124,7 +134,8 @@ struct session {
 	struct planner planner;
 	struct cache* draft_cache;                             /* the draft model's; NULL: none drafts */
 	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
-	struct driver* driver;                                 /* makes the rounds; NULL: they are planned */
+	struct mtp mtp;
+	struct driver* driver;       /* makes the rounds; NULL: they are planned */
 	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
 	struct mask mask;
 	const struct draft_weights* draft_weights; /* the quantized draft weights, once they are ready and where
@@ -270,6 +281,20 @@ void draft_model_set_costs(struct session*, bool passed);
 /* Another tenant's requests come; the cache's memory is wanted. */
 void draft_model_forget(struct session*, int tenant);
 void draft_model_release(struct session*);
+
+/* mtp.c */
+/* Opens a session's cache for the MTP layer, where that drafts. */
+bool mtp_join(struct session*, struct error*);
+void mtp_close(struct mtp*);
+/* A request's text begins; the states are lost. */
+void mtp_begin(struct session*);
+void mtp_forget(struct session*);
+/* A full pass has left its rows' states in mtp.rows: those of the path (NULL: of all, in order), n tokens of
+ * the text from `at` on, are kept. */
+void mtp_keep(struct session*, int at, const int32_t* path, int n);
+/* As draft_model_round and draft_model_set_costs. */
+void mtp_round(struct session*);
+void mtp_set_costs(struct session*, bool passed);
 
 /* plan.c */
 void plan_round(struct session*);

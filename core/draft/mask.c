@@ -122,6 +122,13 @@ static int add_row(struct mask_drafter* m, int32_t token, int parent, uint8_t wa
 	return i;
 }
 
+/* After the first pass each pass has one row, whose state is the one of the row before it. */
+static void take_states(const struct mask_drafter* m, int dim, struct pass* pass) {
+	const int before = m->parent[m->n];
+	pass->state = m->n == 0 ? m->round.states : m->round.own_states + (size_t)before * (size_t)dim;
+	pass->normed_out = m->round.own_states + (size_t)m->n * (size_t)dim;
+}
+
 static void mask_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
 	struct mask_drafter* m = state;
 	m->filled = 0;
@@ -140,6 +147,8 @@ static void mask_fill(void* state, const struct tree* tree, int head, int carry,
 	                  2 * segment->cache->backend->weights->shape.n_blocks, m->want + m->n, m->result + m->n);
 	pass->skip = m->round.skip;
 	pass->head = true;
+	if (m->round.own_states)
+		take_states(m, segment->cache->backend->weights->shape.dim, pass);
 }
 
 const struct result* mask_results(const void* state) { return ((const struct mask_drafter*)state)->result; }
@@ -225,3 +234,35 @@ const struct drafter drafter_model = {.bins = DRAFT_BINS,
                                       .head = mask_head,
                                       .fill = mask_fill,
                                       .take = mask_take};
+
+/* Keeps the rows that began with states of the model: all up to the root. The others, which are drafts, are
+ * computed again if they were right. */
+static void mtp_see(void* state, const struct tree* tree, const struct verdict* verdict,
+                    const struct result* out) {
+	struct mask_drafter* m = state;
+	struct cache* cache = m->round.segment.cache;
+	int32_t path[MAX_ROWS];
+	(void)tree, (void)verdict, (void)out;
+	for (int i = 0; i <= root_of(m); i++)
+		path[i] = i;
+	if (m->n > 0)
+		cache->backend->commit(cache, path, root_of(m) + 1);
+}
+
+/* Rows below the head cannot go with it: they begin with its state. */
+static void mtp_fill(void* state, const struct tree* tree, int head, int carry, struct pass* pass) {
+	(void)carry;
+	mask_fill(state, tree, head, 0, pass);
+}
+
+const struct drafter drafter_mtp = {.bins = DRAFT_BINS,
+                                    .prior = mask_prior,
+                                    .open = mask_open,
+                                    .close = mask_close,
+                                    .begin = mask_begin,
+                                    .append = mask_append,
+                                    .see = mtp_see,
+                                    .extend = mask_extend,
+                                    .head = mask_head,
+                                    .fill = mtp_fill,
+                                    .take = mask_take};

@@ -20,7 +20,7 @@ enum { MOST_WORK_OF_DRAFTS = 1 << 17 };
 struct state_slot {
 	int state;      /* 0: free */
 	uint64_t round; /* asked for last */
-	int n;          /* tokens allowed; -1: too ambiguous */
+	int n;          /* 0, 1, or more tokens are allowed; -1: too ambiguous */
 	int32_t first;  /* one of them */
 };
 
@@ -33,7 +33,6 @@ struct acceptor {
 	int root;
 	uint64_t round;
 	size_t words;
-	int longest; /* bytes of a token, at most */
 	struct state_slot slot[SLOTS];
 	uint64_t* bits;     /* (SLOTS, words) */
 	int64_t round_work; /* places visited for this round's masks, without the root's */
@@ -48,9 +47,7 @@ struct acceptor* acceptor_open(const struct grammar* grammar, const struct token
 	if (!a)
 		return NULL;
 	a->trie = trie;
-	a->words = ((size_t)trie->vocab + 63) / 64;
-	for (int32_t i = 0; i < trie->n; i++)
-		a->longest = trie->node[i].depth > a->longest ? trie->node[i].depth : a->longest;
+	a->words = trie->words;
 	a->n_end_tokens = n_end_tokens < MAX_END_TOKENS ? n_end_tokens : MAX_END_TOKENS;
 	memcpy(a->end_token, end_token, (size_t)a->n_end_tokens * sizeof *end_token);
 	a->grammar = grammar_hold(grammar);
@@ -118,10 +115,10 @@ bool acceptor_take(struct acceptor* a, int32_t token) {
 
 /* ---- masks ---------------------------------------------------------------------------------- */
 
-static void allow_token(struct state_slot* slot, uint64_t* bits, int32_t token) {
-	bits[token >> 6] |= (uint64_t)1 << (token & 63);
-	slot->first = token;
-	slot->n++;
+static void allow_token(uint64_t* bits, int32_t token) { bits[token >> 6] |= (uint64_t)1 << (token & 63); }
+
+static void forbid_token(uint64_t* bits, int32_t token) {
+	bits[token >> 6] &= ~((uint64_t)1 << (token & 63));
 }
 
 /* The trie's nodes that a walk visits, and the present one. */
@@ -154,48 +151,182 @@ static int32_t longest_forced(struct acceptor* a, int state, struct part_of_trie
 	return best;
 }
 
-/* Allows those tokens of these nodes that the grammar allows. Returns the places visited; more than `most`:
- * it was given up. */
-static int64_t walk_nodes(struct acceptor* a, const struct part_of_trie* part, int64_t most,
-                          struct state_slot* slot, uint64_t* bits) {
-	const struct token_trie* trie = a->trie;
-	int after[TRIE_DEPTH + 1];
-	int64_t work = 0;
-	after[part->depth] = part->state;
-	states_begin_walk(a->states);
-	for (int32_t i = part->first; i < part->end;) {
-		const struct trie_node* node = &trie->node[i];
-		const int next = states_walk(a->states, after[node->depth - 1], node->byte, &work);
-		if (work > most)
-			break;
+/* A walk from one state. */
+struct walk {
+	struct acceptor* a;
+	uint64_t* bits;
+	int64_t work, most; /* places visited; with more than `most` it is given up */
+	bool plain_set;     /* the plain tokens were allowed beforehand, and have to be forbidden where not */
+	int after[TRIE_DEPTH + 1]; /* the state at each depth */
+};
+
+enum { ANY_NUMBER = INT32_MAX, UNEVEN = -1 };
+
+/* How many plain characters may follow, whichever they are; UNEVEN: that depends on them. A count of what is
+ * left makes each of the states on the way another one. Where more is left than a token uses up, those are
+ * as good as one. */
+static int plain_reach(struct walk* w, int state) {
+	struct states* s = w->a->states;
+	const int longest = w->a->trie->longest;
+	for (int n = 0; state != STATE_DEAD; n++) {
+		const int next = n < longest ? states_after_plain(s, state, &w->work) : state;
+		if (next == state)
+			return ANY_NUMBER;
+		if (next == STATES_DIFFER || w->work > w->most)
+			return UNEVEN;
+		if (next != STATE_DEAD &&
+		    states_clipped(s, next, longest - 1) == states_clipped(s, state, longest - 1))
+			return ANY_NUMBER;
+		if (next == STATE_DEAD)
+			return n;
+		state = next;
+	}
+	return 0;
+}
+
+/* Allows or forbids the plain tokens that end at these nodes, of at most so many characters. */
+static void allow_plain(struct walk* w, int32_t first, int32_t end, int characters) {
+	const struct token_trie* trie = w->a->trie;
+	const struct plain_token *plain = trie->plain + trie->plain_before[first],
+	                         *past = trie->plain + trie->plain_before[end];
+	if (!w->plain_set)
+		for (; plain < past; plain++)
+			if (plain->characters <= characters)
+				allow_token(w->bits, plain->token);
+	if (w->plain_set && characters != ANY_NUMBER)
+		for (; plain < past; plain++)
+			if (plain->characters > characters)
+				forbid_token(w->bits, plain->token);
+}
+
+/* Allows those tokens of these nodes that the grammar allows. */
+static void walk_nodes(struct walk* w, const struct trie_node* nodes, int32_t first, int32_t end) {
+	const struct token_trie* trie = w->a->trie;
+	for (int32_t i = first; i < end && w->work <= w->most;) {
+		const struct trie_node* node = &nodes[i];
+		const int next = states_walk(w->a->states, w->after[node->depth - 1], node->byte, &w->work);
+		w->after[node->depth] = next;
 		if (next == STATE_DEAD) {
 			i = node->past;
 			continue;
 		}
-		after[node->depth] = next;
 		for (int32_t token = node->token; token >= 0; token = trie->same[token])
-			allow_token(slot, bits, token);
+			allow_token(w->bits, token);
 		i++;
 	}
-	return work;
 }
 
-/* The same for all tokens, and for the text's end. If certain bytes are required, only the longest token
- * within them is allowed, and tokens that continue after them, because the model may write what follows
- * together with their end. */
-static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct state_slot* slot,
-                         uint64_t* bits) {
+/* How many plain characters may stand from a node on; UNEVEN: that depends on them. */
+static int reach_of_node(struct walk* w, const struct trie_node* node, int state) {
+	if (node->characters) {
+		const int reach = plain_reach(w, state);
+		return reach > 0 && reach != ANY_NUMBER ? reach + node->characters : reach;
+	}
+	if (node->depth > 1)
+		return UNEVEN;
+	const int after = states_after_character(w->a->states, state, node->byte);
+	const int reach = after == STATES_DIFFER || after == STATE_DEAD ? UNEVEN : plain_reach(w, after);
+	return reach >= 0 && reach != ANY_NUMBER ? reach + 1 : reach;
+}
+
+enum { WORTH_A_LOOK = 24 }; /* nodes below one */
+
+/* The same for nodes of the whole trie. Where plain characters lead on evenly, only the other tokens are
+ * walked. */
+static void walk_part(struct walk* w, int32_t first, int32_t end) {
+	const struct token_trie* trie = w->a->trie;
+	for (int32_t i = first; i < end && w->work <= w->most;) {
+		const struct trie_node* node = &trie->node[i];
+		const int next = states_walk(w->a->states, w->after[node->depth - 1], node->byte, &w->work);
+		w->after[node->depth] = next;
+		if (next == STATE_DEAD) {
+			if (w->plain_set)
+				allow_plain(w, i, node->past, 0);
+			i = node->past;
+			continue;
+		}
+		for (int32_t token = node->token; token >= 0; token = trie->same[token])
+			allow_token(w->bits, token);
+		const int reach = node->past - i < WORTH_A_LOOK ? UNEVEN : reach_of_node(w, node, next);
+		if (reach > 0) {
+			allow_plain(w, i + 1, node->past, reach);
+			walk_nodes(w, trie->other, trie->other_before[i + 1], trie->other_before[node->past]);
+			i = node->past;
+		} else {
+			i++;
+		}
+	}
+}
+
+/* Begins with the plain tokens of at most so many characters. */
+static void begin_with_plain(struct walk* w, int characters) {
+	const struct token_trie* trie = w->a->trie;
+	const int row = characters < PLAIN_LENGTHS ? characters : PLAIN_LENGTHS - 1;
+	memcpy(w->bits, trie->plain_bits + (size_t)row * trie->words, trie->words * sizeof *w->bits);
+	for (int i = 0; characters > row && i < trie->n_plain_long; i++)
+		if (trie->plain_long[i].characters <= characters)
+			allow_token(w->bits, trie->plain_long[i].token);
+}
+
+/* Whether most tokens begin with a character after which any plain ones may follow. */
+static bool is_mostly_plain(struct walk* w) {
+	const struct token_trie* trie = w->a->trie;
+	int many = 0;
+	for (int32_t i = 0; i < trie->n; i = trie->node[i].past) {
+		const struct trie_node* node = &trie->node[i];
+		const int next = states_walk(w->a->states, w->after[0], node->byte, &w->work);
+		if (next != STATE_DEAD && reach_of_node(w, node, next) == ANY_NUMBER)
+			many += trie->plain_before[node->past] - trie->plain_before[i];
+	}
+	return 2 * many > trie->plain_before[trie->n];
+}
+
+static void walk_all(struct walk* w, int state) {
+	const struct token_trie* trie = w->a->trie;
+	w->after[0] = state;
+	const int reach = plain_reach(w, state);
+	if (reach > 0) {
+		begin_with_plain(w, reach);
+		walk_nodes(w, trie->other, 0, trie->n_other);
+		return;
+	}
+	w->plain_set = is_mostly_plain(w);
+	if (w->plain_set)
+		begin_with_plain(w, ANY_NUMBER);
+	walk_part(w, 0, trie->n);
+}
+
+/* The bits of a state, with the text's end. If certain bytes are required, only the longest token within them
+ * is allowed, and tokens that continue after them, because the model may write what follows together with
+ * their end. Returns the places visited; more than `most`: it was given up. */
+static int64_t walk_trie(struct acceptor* a, int state, int64_t most, uint64_t* bits) {
 	struct part_of_trie part;
+	struct walk w = {.a = a, .bits = bits, .most = most};
 	memset(bits, 0, a->words * sizeof *bits);
+	states_begin_walk(a->states);
 	const int32_t forced = longest_forced(a, state, &part);
-	if (forced >= 0)
-		allow_token(slot, bits, forced);
-	else
-		part = (struct part_of_trie){0, a->trie->n, 0, state};
-	const int64_t work = walk_nodes(a, &part, most, slot, bits);
+	if (forced >= 0) {
+		allow_token(bits, forced);
+		w.after[part.depth] = part.state;
+		walk_nodes(&w, a->trie->node, part.first, part.end);
+	} else {
+		walk_all(&w, state);
+	}
 	for (int i = 0; forced < 0 && states_ends(a->states, state) && i < a->n_end_tokens; i++)
-		allow_token(slot, bits, a->end_token[i]);
-	return work;
+		allow_token(bits, a->end_token[i]);
+	return w.work;
+}
+
+/* Notes the first token, and whether there are more. */
+static void count_allowed(struct state_slot* slot, const uint64_t* bits, size_t words) {
+	slot->n = 0;
+	for (size_t i = 0; i < words && slot->n < 2; i++) {
+		if (!bits[i])
+			continue;
+		if (slot->n == 0)
+			slot->first = (int32_t)(64 * i) + __builtin_ctzll(bits[i]);
+		slot->n += __builtin_popcountll(bits[i]);
+	}
 }
 
 /* Finds the slot's bits. False when they belong to a draft and cost more than it is worth: nothing is known
@@ -203,8 +334,10 @@ static int64_t walk_trie(struct acceptor* a, int state, int64_t most, struct sta
 static bool fill_slot(struct acceptor* a, int state, bool root, struct state_slot* slot) {
 	const int64_t most = root ? MOST_WORK : MOST_WORK_OF_DRAFTS - a->round_work;
 	const double began = seconds_now();
-	const int64_t work =
-	    most > 0 ? walk_trie(a, state, most, slot, a->bits + (size_t)(slot - a->slot) * a->words) : 1;
+	uint64_t* bits = a->bits + (size_t)(slot - a->slot) * a->words;
+	const int64_t work = most > 0 ? walk_trie(a, state, most, bits) : 1;
+	if (work <= most)
+		count_allowed(slot, bits, a->words);
 	a->seconds += seconds_now() - began;
 	a->round_work += root ? 0 : work;
 	if (work > most && root)
@@ -215,7 +348,7 @@ static bool fill_slot(struct acceptor* a, int state, bool root, struct state_slo
 static struct state_slot* find_slot(struct acceptor* a, int state) {
 	struct state_slot* oldest = NULL;
 	const bool root = state == a->root;
-	state = states_clipped(a->states, state, a->longest);
+	state = states_clipped(a->states, state, a->trie->longest);
 	for (int i = 0; i < SLOTS; i++) {
 		struct state_slot* slot = &a->slot[i];
 		if (slot->state == state)

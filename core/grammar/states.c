@@ -13,7 +13,8 @@ enum {
 	BUCKETS = 1 << 13,
 	STACK_BUCKETS = 1 << 17,
 	NO_STACK = 0,
-	UNKNOWN = -1
+	UNKNOWN = -1,
+	PLAIN_WORK = 32 /* steps that one look at all plain characters takes, about */
 };
 
 struct place {
@@ -40,8 +41,10 @@ struct states {
 	bool counts;
 	struct state state[MAX_STATES];
 	int16_t step[MAX_STATES][256];
-	uint64_t met[MAX_STATES][4]; /* bytes that this walk has found to follow */
-	uint64_t met_in[MAX_STATES]; /* the walk that is */
+	uint64_t met[MAX_STATES][4];    /* bytes that this walk has found to follow */
+	uint64_t met_in[MAX_STATES];    /* the walk that is */
+	int32_t plain_next[MAX_STATES]; /* states_after_plain, or UNKNOWN */
+	uint64_t plain_in[MAX_STATES];  /* the walk that has asked for it */
 	uint64_t walk;
 	int n_states;
 	struct place place[MAX_PLACES];
@@ -75,13 +78,21 @@ void states_forget(struct states* s) {
 	s->full = s->overflowed = false;
 	s->state[STATE_DEAD] = (struct state){0};
 	memset(s->step[STATE_DEAD], 0, sizeof s->step[STATE_DEAD]);
+	s->met_in[STATE_DEAD] = s->plain_in[STATE_DEAD] = 0;
+	s->plain_next[STATE_DEAD] = STATE_DEAD;
 }
 
+/* Clears what has to be clear. A state's own rows are written when it is made: most of the memory is never
+ * touched. */
 struct states* states_open(const struct grammar* grammar) {
-	struct states* s = calloc(1, sizeof *s);
+	struct states* s = malloc(sizeof *s);
 	if (!s)
 		return NULL;
 	s->grammar = grammar;
+	s->counts = false;
+	s->least_left = 0;
+	s->walk = s->making = 0;
+	memset(s->seen_at, 0, sizeof s->seen_at);
 	for (int32_t i = 0; i < grammar->n; i++) {
 		s->counts |= grammar->at[i].opcode == OP_BEGIN;
 		if (grammar->at[i].opcode == OP_STEP && grammar->at[i].other > s->least_left)
@@ -230,6 +241,8 @@ static int intern(struct states* s) {
 	    .first = s->n_places, .n = s->n_set, .chain = *bucket, .ends = s->set[0].at == RETURNS};
 	memcpy(s->place + s->n_places, s->set, size);
 	memset(s->step[s->n_states], 0xff, sizeof s->step[0]);
+	s->met_in[s->n_states] = s->plain_in[s->n_states] = 0;
+	s->plain_next[s->n_states] = UNKNOWN;
 	s->n_places += s->n_set;
 	return *bucket = s->n_states++;
 }
@@ -241,21 +254,89 @@ int states_start(struct states* s) {
 	return intern(s);
 }
 
+/* The step is found for all bytes at once that no range of the state tells apart. */
 int states_step(struct states* s, int state, uint8_t byte) {
-	int16_t* known = &s->step[state][byte];
-	if (*known != UNKNOWN)
-		return *known;
+	int16_t* known = s->step[state];
+	if (known[byte] != UNKNOWN)
+		return known[byte];
+	int low = 0, high = UINT8_MAX;
 	begin_set(s);
 	for (int i = 0; i < s->state[state].n; i++) {
 		const struct place place = s->place[s->state[state].first + i];
 		const struct instruction* at = &s->grammar->at[place.at];
-		if (at->opcode == OP_RANGE && byte >= at->low && byte <= at->high)
+		if (at->opcode != OP_RANGE)
+			continue;
+		if (byte < at->low) {
+			high = at->low - 1 < high ? at->low - 1 : high;
+		} else if (byte > at->high) {
+			low = at->high + 1 > low ? at->high + 1 : low;
+		} else {
+			low = at->low > low ? at->low : low;
+			high = at->high < high ? at->high : high;
 			wait_for(s, at->next, place.stack);
+		}
 	}
 	close_set(s);
 	const int next = intern(s);
+	for (int i = low; i <= high && !s->full; i++)
+		known[i] = (int16_t)next;
+	return next;
+}
+
+/* ---- plain characters ----------------------------------------------------------------------- */
+
+/* UTF-8 beyond ASCII (Unicode, table 3-7): the first byte, the second, and how many more. */
+static const struct utf8_row {
+	uint8_t low, high, second_low, second_high, more;
+} utf8_row[] = {{0xC2, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xEC, 0x80, 0xBF, 1},
+                {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEF, 0x80, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2},
+                {0xF1, 0xF3, 0x80, 0xBF, 2}, {0xF4, 0xF4, 0x80, 0x8F, 2}};
+
+/* The state after any of these bytes; STATES_DIFFER: there are several. */
+static int step_all(struct states* s, int state, int low, int high) {
+	if (state == STATES_DIFFER)
+		return STATES_DIFFER;
+	const int next = states_step(s, state, (uint8_t)low);
+	for (int byte = low + 1; byte <= high; byte++)
+		if (states_step(s, state, (uint8_t)byte) != next)
+			return STATES_DIFFER;
+	return next;
+}
+
+/* After the rest of a character of this row. */
+static int step_rest(struct states* s, int state, const struct utf8_row* row) {
+	state = step_all(s, state, row->second_low, row->second_high);
+	for (int i = 0; i < row->more; i++)
+		state = step_all(s, state, 0x80, 0xBF);
+	return state;
+}
+
+int states_after_character(struct states* s, int state, uint8_t lead) {
+	for (size_t i = 0; i < sizeof utf8_row / sizeof *utf8_row; i++)
+		if (lead >= utf8_row[i].low && lead <= utf8_row[i].high)
+			return step_rest(s, state, &utf8_row[i]);
+	return STATES_DIFFER;
+}
+
+static int find_after_plain(struct states* s, int state) {
+	static const uint8_t ascii[][2] = {{' ', '!'}, {'#', '['}, {']', 0x7F}}; /* without " and \ */
+	const int next = states_step(s, state, ' ');
+	for (size_t i = 0; i < sizeof ascii / sizeof *ascii; i++)
+		if (step_all(s, state, ascii[i][0], ascii[i][1]) != next)
+			return STATES_DIFFER;
+	for (size_t i = 0; i < sizeof utf8_row / sizeof *utf8_row; i++)
+		if (step_rest(s, step_all(s, state, utf8_row[i].low, utf8_row[i].high), &utf8_row[i]) != next)
+			return STATES_DIFFER;
+	return next;
+}
+
+int states_after_plain(struct states* s, int state, int64_t* work) {
+	const int next = s->plain_next[state] != UNKNOWN ? s->plain_next[state] : find_after_plain(s, state);
 	if (!s->full)
-		*known = (int16_t)next;
+		s->plain_next[state] = next;
+	if (s->plain_in[state] != s->walk)
+		*work += PLAIN_WORK * (1 + (int64_t)s->state[state].n);
+	s->plain_in[state] = s->walk;
 	return next;
 }
 

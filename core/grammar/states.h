@@ -27,6 +27,13 @@ int states_step(struct states*, int state, uint8_t byte);
  * walk meets that step for the first time, whatever was known before. */
 void states_begin_walk(struct states*);
 int states_walk(struct states*, int state, uint8_t byte, int64_t* work);
+/* Plain characters are those that stand for themselves in a JSON string: all but controls, the quote and the
+ * backslash. The state after any one of them; STATES_DIFFER: that depends on the character. *work grows where
+ * a walk asks for a state's first time, whatever was known before. */
+enum { STATES_DIFFER = -2 };
+int states_after_plain(struct states*, int state, int64_t* work);
+/* The state after what is left of any character of several bytes, whose first byte led to this state. */
+int states_after_character(struct states*, int state, uint8_t lead);
 /* A state from which the same texts of at most so many bytes go on, and which many states have in common:
  * where more is left of what is counted than those can use up, it is all the same how much. */
 int states_clipped(struct states*, int state, int bytes);

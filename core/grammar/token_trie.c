@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/files/grow.h"
+#include "core/files/utf8.h"
 
 static bool take_bytes(struct token_trie* trie, size_t (*piece)(void*, int32_t, char*, size_t), void* user) {
 	size_t capacity = 0, n = 0;
@@ -78,6 +79,94 @@ static bool lay_out(struct token_trie* trie, const int32_t* order) {
 	return true;
 }
 
+/* What a path of bytes is: whole plain characters up to `begin`, and the beginning of one more. */
+struct path {
+	int begin, characters;
+	bool broken; /* by another character, or by bytes that begin none */
+};
+
+static struct path extend_path(struct path path, const char* bytes, int n) {
+	const size_t size = (size_t)(n - path.begin);
+	const char* at = bytes + path.begin;
+	if (path.broken)
+		return path;
+	if (utf8_character(at, size, NULL) != size)
+		return path.broken = !utf8_is_beginning(at, size), path;
+	if (size == 1 && ((unsigned char)*at < ' ' || *at == '"' || *at == '\\'))
+		return path.broken = true, path;
+	return (struct path){.begin = n, .characters = path.characters + 1};
+}
+
+/* Writes the nodes' characters. */
+static void count_characters(struct token_trie* trie) {
+	struct path path[TRIE_DEPTH + 1] = {0};
+	char bytes[TRIE_DEPTH];
+	for (int i = 0; i < trie->n; i++) {
+		struct trie_node* node = &trie->node[i];
+		const int depth = node->depth;
+		bytes[depth - 1] = (char)node->byte;
+		path[depth] = extend_path(path[depth - 1], bytes, depth);
+		node->characters =
+		    path[depth].broken || path[depth].begin < depth ? 0 : (uint8_t)path[depth].characters;
+		trie->longest = depth > trie->longest ? depth : trie->longest;
+	}
+}
+
+static void list_plain(struct token_trie* trie) {
+	int n = 0;
+	for (int i = 0; i < trie->n; i++) {
+		const struct trie_node* node = &trie->node[i];
+		trie->plain_before[i] = n;
+		for (int32_t t = node->characters ? node->token : -1; t >= 0; t = trie->same[t]) {
+			const struct plain_token plain = {t, node->characters};
+			trie->plain[n++] = plain;
+			if (plain.characters >= PLAIN_LENGTHS)
+				trie->plain_long[trie->n_plain_long++] = plain;
+			for (int most = plain.characters; most < PLAIN_LENGTHS; most++)
+				trie->plain_bits[(size_t)most * trie->words + (size_t)t / 64] |= (uint64_t)1 << (t & 63);
+		}
+	}
+	trie->plain_before[trie->n] = n;
+}
+
+/* The nodes that tokens end at or below which are not plain. */
+static void list_others(struct token_trie* trie) {
+	int32_t* before = trie->other_before; /* first of such tokens' nodes alone */
+	before[0] = 0;
+	for (int i = 0; i < trie->n; i++)
+		before[i + 1] = before[i] + (trie->node[i].token >= 0 && !trie->node[i].characters);
+	for (int i = 0; i < trie->n; i++) {
+		const bool has = before[trie->node[i].past] > before[i];
+		before[i] = trie->n_other;
+		if (has)
+			trie->other[trie->n_other++] = trie->node[i];
+	}
+	before[trie->n] = trie->n_other;
+	for (int i = 0; i < trie->n_other; i++) {
+		struct trie_node* node = &trie->other[i];
+		node->past = before[node->past];
+		node->token = node->characters ? -1 : node->token;
+	}
+}
+
+static bool sort_out_plain(struct token_trie* trie) {
+	const size_t nodes = (size_t)trie->n + 1;
+	trie->words = ((size_t)trie->vocab + 63) / 64;
+	trie->plain = malloc(((size_t)trie->vocab + 1) * sizeof *trie->plain);
+	trie->plain_long = malloc(((size_t)trie->vocab + 1) * sizeof *trie->plain_long);
+	trie->plain_before = malloc(nodes * sizeof *trie->plain_before);
+	trie->other = malloc(nodes * sizeof *trie->other);
+	trie->other_before = malloc(nodes * sizeof *trie->other_before);
+	trie->plain_bits = calloc(PLAIN_LENGTHS * trie->words + 1, sizeof *trie->plain_bits);
+	if (!trie->plain || !trie->plain_long || !trie->plain_before || !trie->other || !trie->other_before ||
+	    !trie->plain_bits)
+		return false;
+	count_characters(trie);
+	list_plain(trie);
+	list_others(trie);
+	return true;
+}
+
 struct token_trie* token_trie_open(int vocab, size_t (*piece)(void*, int32_t, char*, size_t), void* user) {
 	struct token_trie* trie = calloc(1, sizeof *trie);
 	if (!trie)
@@ -93,7 +182,7 @@ struct token_trie* token_trie_open(int vocab, size_t (*piece)(void*, int32_t, ch
 	}
 	if (good) {
 		qsort_r(order, (size_t)vocab, sizeof *order, compare, trie);
-		good = lay_out(trie, order);
+		good = lay_out(trie, order) && sort_out_plain(trie);
 	}
 	free(order);
 	if (good)
@@ -106,6 +195,12 @@ void token_trie_free(struct token_trie* trie) {
 	if (!trie)
 		return;
 	free(trie->node);
+	free(trie->plain);
+	free(trie->plain_before);
+	free(trie->plain_long);
+	free(trie->plain_bits);
+	free(trie->other);
+	free(trie->other_before);
 	free(trie->same);
 	free(trie->start);
 	free(trie->bytes);

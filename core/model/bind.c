@@ -493,6 +493,89 @@ static bool bind_blocks(struct binding* b, struct opened* o) {
 	return true;
 }
 
+/* ---- the MTP layer -------------------------------------------------------------------------- */
+
+bool mtp_shape(const struct model_shape* whole, struct model_shape* out) {
+	*out = *whole;
+	out->n_blocks = 1;
+	out->recurrence = (struct recurrence){0};
+	out->recurrent = (struct block_set){0};
+	return whole->sliding_window == 0 && !shape_needs_tokens(whole) && !whole->parallel &&
+	       memcmp(&whole->unrotated, &out->recurrent, sizeof whole->unrotated) == 0;
+}
+
+/* Its block is like the model's blocks with attention and, where the model has experts, like those with
+ * experts unless its router is missing. */
+static bool bind_mtp_block(const struct binding* whole, const char* prefix, const struct model_shape* shape,
+                           struct block_weights* w, struct expert* expert) {
+	struct config config = *whole->config;
+	struct tensor_names names = *whole->names;
+	struct binding b = *whole;
+	char full[NAME_SIZE];
+	config.shape = *shape;
+	config.dense = (struct block_set){0};
+	config.ffn[0] = 0;
+	names.block = prefix;
+	b.config = &config;
+	b.names = &names;
+	b.block = 0;
+	const bool experts =
+	    shape->n_experts > 0 && tensor_table_find(b.table, in_full(&b, names.router, "", full));
+	return bind_norms(&b, w) && bind_attention(&b, w) &&
+	       (experts ? bind_experts(&b, w, expert) : bind_mlp(&b, w));
+}
+
+static bool bind_mtp_parts(const struct binding* whole, const char* prefix, struct weight_table* w) {
+	struct tensor_names names = *whole->names;
+	struct binding b = *whole;
+	const int dim = w->shape.dim;
+	char full[NAME_SIZE];
+	names.block = prefix;
+	b.names = &names;
+	b.block = 0;
+	return matrix(&b, names.mtp_join, dim, 2 * (int64_t)dim, &w->join) &&
+	       vector(&b, names.mtp_token_norm, ".weight", dim, &w->join_token_norm) &&
+	       vector(&b, names.mtp_state_norm, ".weight", dim, &w->join_state_norm) &&
+	       (!tensor_table_find(b.table, in_full(&b, names.mtp_norm, ".weight", full)) ||
+	        vector(&b, names.mtp_norm, ".weight", dim, &w->output_norm));
+}
+
+/* Gives the model its MTP layer. One that does not run is no error: the model runs without it. Of several
+ * layers the first is taken. */
+static void bind_mtp(const struct binding* whole, struct opened* o, struct model* model) {
+	const struct tensor_names* n = whole->names;
+	const struct model_shape* m = &model->weights.shape;
+	struct error error = {""};
+	struct binding b = *whole;
+	char prefix[NAME_SIZE], block[NAME_SIZE], full[NAME_SIZE];
+	if (!n->mtp)
+		return;
+	struct tensor_names names = *n;
+	b.names = &names;
+	b.error = &error;
+	b.block = m->n_blocks;
+	names.block = n->mtp;
+	in_full(&b, "", "", prefix);
+	if (!tensor_table_find(b.table, in_full(&b, n->mtp_join, ".weight", full)))
+		return;
+	names.block = n->mtp_block;
+	in_full(&b, "", "", block);
+	names.block = n->block;
+	struct weight_table* w = &model->mtp;
+	*w = model->weights;
+	w->block = &o->block[m->n_blocks];
+	const bool runs = mtp_shape(m, &w->shape)
+	                      ? !n->mtp_embedding || !tensor_table_find(b.table, n->mtp_embedding) ||
+	                            error_set(&error, "it has an embedding of its own")
+	                      : error_set(&error, "the model's blocks are of several kinds");
+	if (runs && bind_mtp_parts(&b, prefix, w) &&
+	    bind_mtp_block(&b, block, &w->shape, &o->block[m->n_blocks],
+	                   o->expert + (size_t)m->n_blocks * (size_t)m->n_experts))
+		return;
+	*w = (struct weight_table){.shape.n_blocks = 0};
+	snprintf(model->mtp_note, sizeof model->mtp_note, "%.250s", error.message);
+}
+
 /* Those of blocks that are not run. */
 static void excuse_further(const struct binding* b) {
 	char prefix[NAME_SIZE];
@@ -536,6 +619,8 @@ bool bind_weights(struct model* model, const struct tensor_names* names, bool (*
 	if (!bind_ends(&b, model) || !bind_token_inputs(&b, &model->weights) || !bind_blocks(&b, o))
 		return false;
 	sum_up(model, &o->tensors);
+	b.block = NO_BLOCK;
+	bind_mtp(&b, o, model);
 	excuse_further(&b);
 	if (!tensor_table_all_used(&o->tensors, ignored, error))
 		return false;
@@ -554,8 +639,9 @@ bool opened_new(struct model* model, struct error* error) {
 }
 
 bool opened_blocks(struct opened* o, int n_blocks, int n_experts, struct error* error) {
-	o->block = calloc((size_t)n_blocks, sizeof *o->block);
-	o->expert = calloc((size_t)n_blocks * (size_t)(n_experts ? n_experts : 1), sizeof *o->expert);
+	const size_t blocks = (size_t)n_blocks + 1;
+	o->block = calloc(blocks, sizeof *o->block);
+	o->expert = calloc(blocks * (size_t)(n_experts ? n_experts : 1), sizeof *o->expert);
 	return (o->block && o->expert) || error_set(error, "out of memory for %d blocks", n_blocks);
 }
 

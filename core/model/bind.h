@@ -39,6 +39,10 @@ struct tensor_names {
 	 */
 	const char *query_down, *query_up, *query_down_norm, *kv_down, *kv_down_norm, *kv_up, *key_up, *value_up;
 	const char *xielu_positive, *xielu_negative, *xielu_beta, *xielu_epsilon; /* Apertus, in full */
+	/* The MTP layer: prefixes of its parts and of its block's, which may have a %d for the number of blocks
+	 * before it; NULL: there is none. mtp_embedding, in full: a table of its own, which is not supported. */
+	const char *mtp, *mtp_block;
+	const char *mtp_join, *mtp_token_norm, *mtp_state_norm, *mtp_norm, *mtp_embedding;
 };
 
 enum { MOST_FILES = 1024 };
@@ -51,17 +55,21 @@ struct opened {
 	int n_files;
 	struct tensor_table tensors;
 	struct kept kept;
-	struct block_weights* block; /* (n_blocks) */
-	struct expert* expert;       /* (n_blocks, n_experts) where there are any */
+	struct block_weights* block; /* (n_blocks + 1) the last one is the MTP layer's */
+	struct expert* expert;       /* (n_blocks + 1, n_experts) where there are any */
 };
 
 /* Makes model->owned, empty. False with the error set. */
 bool opened_new(struct model*, struct error*);
-/* Makes absent tensors for this many blocks with this many experts (0 or more). False with the error set. */
+/* Makes absent tensors for this many blocks and an MTP layer, with this many experts (0 or more). False with
+ * the error set. */
 bool opened_blocks(struct opened*, int n_blocks, int n_experts, struct error*);
-/* Fills the model's weight table from the sealed tensor table, the counts over all weights, and the warning
- * when files contradict themselves. False with the error set, also when a tensor is left over that is not
- * `ignored`. */
+/* The shape of an MTP layer of a model of this shape. False when the model's kinds of blocks do not say what
+ * its block is like. */
+bool mtp_shape(const struct model_shape*, struct model_shape* out);
+/* Fills the model's weight table, and that of its MTP layer, from the sealed tensor table, the counts over
+ * all weights, and the warning when files contradict themselves. False with the error set, also when a tensor
+ * is left over that is not `ignored`. */
 bool bind_weights(struct model*, const struct tensor_names*, bool (*ignored)(const char* name),
                   struct error*);
 /* Gives the model the end tokens that were found, or else the tokenizer's. */

@@ -40,7 +40,7 @@
 #define QWEN3_NEXTS                                                                                          \
 	.heads = 16, .head_dim = 256, .context = 32768, .epsilon = 1e-6f, .rotary = 0.25f, BIASES,               \
 	.norm_plus_one = true, .head_norm = HEAD_NORM_EACH, .gated_attention = true, NORMS_BEFORE,               \
-	.gguf_mlp_norm = "post_attention_norm"
+	.gguf_mlp_norm = "post_attention_norm", .mtp = MTP_APART
 #define QWEN_SHARED                                                                                          \
 	.shared_gate_proj = "mlp.shared_expert.gate_proj", .shared_up = "mlp.shared_expert.up_proj",             \
 	.shared_down = "mlp.shared_expert.down_proj", .shared_gate = "mlp.shared_expert_gate"
@@ -306,6 +306,7 @@ static const struct family families[] = {
      EXPERTS,
      SHARED_EXPERTS,
      .choice_bias = "mlp.gate.e_score_correction_bias",
+     .mtp = MTP_BLOCK,
      NORMS_BEFORE,
      .gguf_mlp_norm = "post_attention_norm"},
     {.name = "ernie4_5", .architecture = "ernie4_5", .kv_heads = 2, .head_dim = 128, ERNIES},
@@ -386,12 +387,14 @@ static const struct family families[] = {
      .context = 4096,
      .epsilon = 1e-6f,
      .choice_bias = "mlp.gate.e_score_correction_bias",
+     .mtp = MTP_BLOCK,
      DEEPSEEKS},
     {.name = "glm4_moe_lite",
      .architecture = "deepseek2",
      .context = 202752,
      .epsilon = 1e-5f,
      .choice_bias = "mlp.gate.e_score_correction_bias",
+     .mtp = MTP_BLOCK,
      DEEPSEEKS},
     {.name = "mistral4",
      .architecture = "mistral4",

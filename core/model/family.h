@@ -51,6 +51,13 @@ enum special {
 	SPECIAL_LFM2         /* short convolutions beside attention */
 };
 
+/* Where a folder has the layer that predicts the token after the next one (MTP), if its layer runs here. */
+enum mtp_place {
+	MTP_NONE,
+	MTP_APART, /* mtp.layers.0, beside the model (Qwen 3.5) */
+	MTP_BLOCK  /* the block after the last one (DeepSeek-V3, GLM 4.5) */
+};
+
 struct family {
 	const char* name;         /* config.json's model_type */
 	const char* architecture; /* GGUF's general.architecture; the first row with a name takes it */
@@ -88,6 +95,7 @@ struct family {
 	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
 	bool gated_attention;      /* q_proj has a query and a gate for each head */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
+	enum mtp_place mtp;
 
 	/* Names of norms in a folder, after "layers.%d."; NULL: the family has no such norm. */
 	const char *attention_norm, *mlp_norm, *post_attention_norm, *post_mlp_norm;

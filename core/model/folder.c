@@ -112,6 +112,15 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .kv_down = "self_attn.kv_a_proj_with_mqa",
 	    .kv_down_norm = "self_attn.kv_a_layernorm",
 	    .kv_up = "self_attn.kv_b_proj",
+	    .mtp = f->mtp == MTP_APART   ? "mtp."
+	           : f->mtp == MTP_BLOCK ? at->block
+	                                 : NULL,
+	    .mtp_block = f->mtp == MTP_APART ? "mtp.layers.0." : at->block,
+	    .mtp_join = f->mtp == MTP_APART ? "fc" : "eh_proj",
+	    .mtp_token_norm = f->mtp == MTP_APART ? "pre_fc_norm_embedding" : "enorm",
+	    .mtp_state_norm = f->mtp == MTP_APART ? "pre_fc_norm_hidden" : "hnorm",
+	    .mtp_norm = f->mtp == MTP_APART ? "norm" : "shared_head.norm",
+	    .mtp_embedding = f->mtp == MTP_APART ? "mtp.embed_tokens.weight" : NULL,
 	    .xielu_positive = "mlp.act_fn.alpha_p",
 	    .xielu_negative = "mlp.act_fn.alpha_n",
 	    .xielu_beta = "mlp.act_fn.beta",
@@ -120,7 +129,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 }
 
 /* Tensors to ignore: buffers of old files that are computed from the config, scales of activations, which are
- * not quantized here, the vision and sound parts, and the blocks that predict later tokens. */
+ * not quantized here, the vision and sound parts, and what is left of layers that predict later tokens. */
 static bool is_idle(const char* name) {
 	static const char* const prefix[] = {"vision_tower.", "multi_modal_projector.",
 	                                     "visual.",       "vision_model.",

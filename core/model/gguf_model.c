@@ -88,6 +88,12 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .kv_up = "attn_kv_b",
 	    .key_up = tensor_table_find(table, "blk.0.attn_k_b.weight") ? "attn_k_b" : NULL,
 	    .value_up = "attn_v_b",
+	    .mtp = f->mtp != MTP_NONE || f->special == SPECIAL_DEEPSEEK ? "blk.%d." : NULL,
+	    .mtp_block = "blk.%d.",
+	    .mtp_join = "nextn.eh_proj",
+	    .mtp_token_norm = "nextn.enorm",
+	    .mtp_state_norm = "nextn.hnorm",
+	    .mtp_norm = "nextn.shared_head_norm",
 	};
 }
 
@@ -242,7 +248,7 @@ static bool read_sizes(const struct gguf_source* s) {
 	    !required_int(s, "attention.head_count", LARGEST, &m->heads) ||
 	    !required_int(s, "context_length", INT32_MAX / 2, &m->context))
 		return false;
-	/* Blocks that predict later tokens come last. Generation does not run them. */
+	/* Blocks that predict later tokens come last. The model itself does not run them. */
 	int further = 0;
 	if (!read_int(s, "nextn_predict_layers", 0, m->n_blocks - 1, &further))
 		return false;

@@ -21,7 +21,11 @@ struct model {
 	char name[128];  /* what the user called it, without folders */
 	char path[1024]; /* resolved, or the synth: text */
 	struct weight_table weights;
-	enum dtype dtype; /* of most weight bytes: F32 models get an F32 cache */
+	/* A layer beside the model that predicts the token after the next one (multi-token prediction, MTP), with
+	 * the model's embedding and head; shape.n_blocks 0: there is none that runs. */
+	struct weight_table mtp;
+	char mtp_note[256]; /* why a layer that the files hold does not run; empty: it does, or there is none */
+	enum dtype dtype;   /* of most weight bytes: F32 models get an F32 cache */
 	struct tokenizer* tokenizer;
 	char* chat_template;                   /* the file's own template text, NULL when none */
 	struct named_template* named_template; /* (n_named_templates) others that it has */

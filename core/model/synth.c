@@ -301,6 +301,37 @@ static bool make_weights(struct opened* owned, struct tensor* const* list, int n
 	return made;
 }
 
+/* ---- the MTP layer -------------------------------------------------------------------------- */
+
+/* The embedding alone says which cluster comes next, so the layer reads it and not the state: `join` gives
+ * the normed embedding the size that it had before. Its block is the last one with attention. Where the model
+ * has only that block, the layer predicts the same tokens. */
+static bool fill_mtp(struct model* model, const struct synth_spec* s, struct error* error) {
+	struct opened* const owned = model->owned;
+	struct weight_table* w = &model->mtp;
+	const size_t dim = (size_t)s->dim, row_bytes = dtype_row_bytes(s->dtype, 2 * s->dim);
+	int last = s->layers - 1;
+	while (is_recurrent(s, last))
+		last--;
+	unsigned char* data = kept_new(&owned->kept, dim * row_bytes);
+	float* row = calloc(2 * dim, sizeof *row);
+	for (size_t i = 0; data && row && i < dim; i++) {
+		row[i] = 6; /* the embedding's deviation */
+		synth_encode(s->dtype, data + i * row_bytes, row, 2 * s->dim);
+		row[i] = 0;
+	}
+	const bool made = data && row;
+	free(row);
+	if (!made)
+		return error_set(error, "synth: no memory for an MTP layer");
+	*w = model->weights;
+	mtp_shape(&model->weights.shape, &w->shape);
+	w->block = &owned->block[last];
+	w->join = (struct tensor){.type = s->dtype, .rows = s->dim, .cols = 2 * s->dim, .data = data};
+	w->join_token_norm = w->join_state_norm = w->output_norm;
+	return true;
+}
+
 /* ---- the model ---------------------------------------------------------------------------- */
 
 static bool fill_model(struct model* model, struct tensor** list, const struct synth_spec* s,
@@ -322,7 +353,8 @@ static bool fill_model(struct model* model, struct tensor** list, const struct s
 		return error_set(error, "synth: no memory for a tokenizer");
 	/* No GPU runs experts or recurrent blocks, so their weights are always made here. */
 	const bool elsewhere = options->synth_on_device && s->experts == 0 && s->attention_every <= 1;
-	return elsewhere || options->vocabulary_only || make_weights(owned, list, n, text, error);
+	return elsewhere || options->vocabulary_only ||
+	       (make_weights(owned, list, n, text, error) && (!s->mtp || fill_mtp(model, s, error)));
 }
 
 bool model_open_synth(struct model* model, const char* text, const struct model_options* options,

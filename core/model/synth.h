@@ -13,6 +13,7 @@ struct synth_spec {
 	/* Every attention_every-th block has (gated) attention and the others a gated delta rule; 0: all have
 	 * attention. */
 	int attention_every, key_heads, value_heads, key_dim, value_dim, taps;
+	int mtp;      /* 1: there is an MTP layer */
 	double theta; /* RoPE's base */
 	enum dtype dtype;
 	uint64_t seed;

@@ -122,6 +122,7 @@ static bool take_field(struct synth_spec* s, const char* key, const char* value,
 	    {"key-dim", &s->key_dim, 1, 1024},
 	    {"value-dim", &s->value_dim, 1, 1024},
 	    {"taps", &s->taps, 1, 16},
+	    {"mtp", &s->mtp, 0, 1},
 	};
 	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
 		if (strcmp(key, counts[i].key) == 0)
@@ -139,7 +140,7 @@ static bool take_field(struct synth_spec* s, const char* key, const char* value,
 	return error_set(error,
 	                 "synth: no key \"%.40s\"; known are layers, dim, heads, kv-heads, head-dim, ffn, vocab, "
 	                 "context, theta, dtype, seed, plant, epsilon, tasks, experts, experts-used, "
-	                 "expert-ffn, attention-every, key-heads, value-heads, key-dim, value-dim, taps",
+	                 "expert-ffn, attention-every, key-heads, value-heads, key-dim, value-dim, taps, mtp",
 	                 key);
 }
 

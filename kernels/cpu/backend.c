@@ -303,16 +303,22 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 static bool check_weights(const struct weight_table* w, struct error* error) {
 	const struct model_shape* s = &w->shape;
 	const int64_t inputs = (int64_t)s->n_blocks * s->token_input;
-	const bool none = inputs == 0;
+	const bool none = inputs == 0, joins = tensor_present(&w->join);
 	const struct expected expected[] = {{&w->embedding, "the embedding", s->vocab, s->dim, false},
 	                                    {&w->input_embedding, "input_embedding", s->vocab, inputs, none},
 	                                    {&w->input_projection, "input_projection", inputs, s->dim, none},
 	                                    {&w->input_projection_norm, "its norm", 1, s->token_input, none},
 	                                    {&w->output_norm, "output_norm", 1, s->dim, false},
 	                                    {&w->output_norm_bias, "output_norm_bias", 1, s->dim, true},
+	                                    {&w->join, "join", s->dim, 2 * (int64_t)s->dim, true},
+	                                    {&w->join_token_norm, "join_token_norm", 1, s->dim, !joins},
+	                                    {&w->join_state_norm, "join_state_norm", 1, s->dim, !joins},
 	                                    {&w->output, "the output head", s->vocab, s->dim, false}};
 	if (!check_shape(w, error) || !check_all(expected, sizeof expected / sizeof *expected, "", error))
 		return false;
+	if (joins && shape_needs_tokens(s))
+		return error_set(error,
+		                 "the table joins tokens and states, and its blocks read more than the stream");
 	for (int i = 0; i < s->n_blocks; i++)
 		if (!check_block(w, i, error))
 			return false;
@@ -337,7 +343,8 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	const int n_blocks = w->shape.n_blocks;
 	const size_t ones = (size_t)larger_of(w->shape.head_dim, w->shape.full_head_dim);
 	size_t count = ones + vector_floats(&w->output_norm) + vector_floats(&w->output_norm_bias) +
-	               vector_floats(&w->input_projection_norm);
+	               vector_floats(&w->input_projection_norm) + vector_floats(&w->join_token_norm) +
+	               vector_floats(&w->join_state_norm);
 	for (int i = 0; i < n_blocks; i++)
 		for (int part = 0; part < BLOCK_PARTS; part++)
 			count += vector_floats(block_tensor(&w->block[i], part));
@@ -349,6 +356,8 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 	b->output_norm = widen_vectors(&next, &w->output_norm);
 	b->output_norm_bias = widen_vectors(&next, &w->output_norm_bias);
 	b->input_projection_norm = widen_vectors(&next, &w->input_projection_norm);
+	b->join_token_norm = widen_vectors(&next, &w->join_token_norm);
+	b->join_state_norm = widen_vectors(&next, &w->join_state_norm);
 	b->ones = next;
 	for (size_t i = 0; i < ones; i++)
 		*next++ = 1;
@@ -381,6 +390,7 @@ static size_t prepared_row_bytes(const struct cpu_backend* b, const struct tenso
 	size_t most = larger(reference_prepared_bytes(output->type, (int)output->cols),
 	                     reference_prepared_bytes(DTYPE_Q4_0, (int)output->cols));
 	most = larger(most, map_bytes(&b->head.weights->input_projection));
+	most = larger(most, map_bytes(&b->head.weights->join));
 	for (int i = 0; i < s->n_blocks; i++) {
 		const struct block_weights* k = &block[i];
 		const struct tensor* const maps[] = {
@@ -482,6 +492,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->gate = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->up = take_workspace(b, &used, rows, ffn, sizeof(float));
 	b->beside = take_workspace(b, &used, s->parallel || has_experts_beside(w) ? rows : 0, dim, sizeof(float));
+	b->joined = take_workspace(b, &used, tensor_present(&w->join) ? rows : 0, 2 * dim, sizeof(float));
 	b->token_inputs = take_workspace(b, &used, rows, inputs, sizeof(float));
 	const size_t own =
 	    s->latent ? (size_t)s->heads * (size_t)larger_of(s->nope_dim + s->rope.dim, s->value_dim) : 0;

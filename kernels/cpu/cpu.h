@@ -50,7 +50,7 @@ struct slice_row {
 	const struct page_list* pages; /* what attention reads; NULL: all */
 	float* looked;                 /* (most_kv_heads, look_pages) its attention mass; NULL: not wanted */
 	int index;                     /* among the cache's pending rows */
-	int base, position;
+	int base, position, later;     /* the last is the segment's */
 	int seen; /* positions that it sees in the block that runs, of those that drafts read */
 	int n_ancestors;
 	int32_t ancestor[MAX_ROWS]; /* slots, root first, its own last */
@@ -84,6 +84,7 @@ struct cpu_backend {
 
 	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
 	const float *output_norm, *output_norm_bias, *input_projection_norm;
+	const float *join_token_norm, *join_state_norm; /* NULL where the table has no `join` */
 	const float* ones; /* (the largest head's size) the weight of norms that have none */
 	float* vectors;    /* what those point into */
 
@@ -99,6 +100,7 @@ struct cpu_backend {
 	float* y;                       /* (slice_rows, dim) a sub-layer's output */
 	float *gate, *up;               /* (slice_rows, the widest of any MLP, expert and token_input) */
 	float* beside;                  /* (slice_rows, dim) of an MLP beside experts */
+	float* joined;                  /* (slice_rows, 2·dim) where the table has `join` */
 	float* token_inputs;            /* (slice_rows, n_blocks·token_input) */
 	float *expanded, *query_latent; /* latent attention: (slice_rows, heads·(nope_dim + rope.dim), or
 	                                   heads·value_dim), (slice_rows, query_latent) */

@@ -44,10 +44,11 @@ static void head_row(void* user, int i, int thread) {
 	const struct slice_row* of = &b->row[row];
 	struct penalised_row penalised = {.penalties = of->penalties, .path = path};
 	if (penalised.penalties)
-		penalised.n = paged_generated(&of->cache->paged, of->index, penalised.penalties->prompt, path);
+		penalised.n =
+		    paged_generated(&of->cache->paged, of->index, penalised.penalties->prompt - of->later, path);
 	result_from_softmax(out, want, logits, s->vocab, max, sum, of->sampler,
 	                    penalised.penalties ? &penalised : NULL, job->bounded ? of->allowed : NULL,
-	                    (uint64_t)of->position + 1, b->scratch + (size_t)thread * 2 * vocab);
+	                    (uint64_t)(of->position + of->later) + 1, b->scratch + (size_t)thread * 2 * vocab);
 	if (want & WANT_LOGITS)
 		memcpy(out->logits, logits, vocab * sizeof *logits);
 }

@@ -33,6 +33,7 @@ static void open_row(struct slice_row* row, const struct segment* segment, int i
 	row->index = index;
 	row->base = p->base;
 	row->position = p->base + p->depth;
+	row->later = segment->later;
 	row->n_ancestors = paged_ancestors(&c->paged, index, row->ancestor);
 }
 
@@ -432,8 +433,26 @@ static void load_embedding(const struct cpu_backend* b, int32_t token, float* x)
 			x[j] *= w->shape.embedding_scale;
 }
 
+/* x = join · [norm(embedding); norm(state)] */
+static void join_rows(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
+	const int dim = b->head.weights->shape.dim;
+	for (int i = 0; i < n; i++) {
+		float* const joined = nth(b->joined, i, 2 * dim);
+		load_embedding(b, pass->token[r0 + i], joined);
+		norm_rows(b, joined, joined, b->join_token_norm, NULL, dim, 1);
+		norm_rows(b, joined + dim, pass->state + (size_t)(r0 + i) * (size_t)dim, b->join_state_norm, NULL,
+		          dim, 1);
+	}
+	const struct product product = {.out = b->x, .stride = (size_t)dim, .w = &b->head.weights->join};
+	multiply(b, b->joined, 2 * (int64_t)dim, n, &product, 1);
+}
+
 static void load_hidden(struct cpu_backend* b, const struct pass* pass, int r0, int n) {
 	const int dim = b->head.weights->shape.dim;
+	if (tensor_present(&b->head.weights->join)) {
+		join_rows(b, pass, r0, n);
+		return;
+	}
 	for (int i = 0; i < n; i++) {
 		float* x = nth(b->x, i, dim);
 		if (pass->first > 0) {
@@ -574,6 +593,9 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 	}
 	if (pass->tap < 0 && pass->kind != PASS_PREFILL)
 		keep_hidden(b, pass->last, n);
+	if (pass->normed_out)
+		norm_rows(b, nth(pass->normed_out, r0, b->head.weights->shape.dim), b->x, b->output_norm,
+		          b->output_norm_bias, b->head.weights->shape.dim, n);
 	return !pass->head || head_results(b, pass, r0, n, error);
 }
 
@@ -594,6 +616,8 @@ static void check_pass(const struct cpu_backend* b, const struct pass* pass) {
 	assert(pass->first % 2 == 0 || !b->head.weights->shape.parallel);
 	/* given states have neither tokens nor the keys of earlier sub-layers */
 	assert(!pass->state || pass->first == pass->last || !shape_needs_tokens(&b->head.weights->shape));
+	assert(tensor_present(&b->head.weights->join) ? pass->state && pass->token && pass->first == 0
+	                                              : !pass->state || pass->first > 0);
 	assert(pass->kind != PASS_PREFILL || (pass->first == 0 && !pass->quantized && !pass->quantized_head));
 	assert(b->draft_weights || (!pass->quantized && !pass->quantized_head));
 	(void)sub_layers;

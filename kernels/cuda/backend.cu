@@ -233,6 +233,8 @@ static bool does_model(const struct weight_table* w, struct error* error) {
 	const char* lacking = lacking_in(m);
 	if (m->attention_gated || attention_blocks(m) < m->n_blocks)
 		lacking = "recurrent blocks or gated attention";
+	if (tensor_present(&w->join))
+		lacking = "layers that predict later tokens";
 	if (!lacking && (m->residual_scale != 1.0f || m->logit_scale != 1.0f || m->attention_growth != 0.0f))
 		return error_set(error, "the CUDA backend does not scale residuals, logits or long attention: "
 		                        "--backend cpu does");

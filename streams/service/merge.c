@@ -7,16 +7,20 @@
 bool merge_open(struct merged_pass* m, int dim, int sub_layers) {
 	m->dim = dim;
 	m->state = malloc(sizeof *m->state * MAX_ROWS * (size_t)dim);
+	m->normed = malloc(sizeof *m->normed * MAX_ROWS * (size_t)dim);
 	m->influence = malloc(sizeof *m->influence * MAX_ROWS * (size_t)sub_layers);
-	return m->state && m->influence;
+	return m->state && m->normed && m->influence;
 }
 
 void merge_close(struct merged_pass* m) {
 	free(m->state);
+	free(m->normed);
 	free(m->influence);
 }
 
-bool merge_may(const struct pass* p) { return p->kind == PASS_EXACT && p->first == 0 && p->n_segments == 1; }
+bool merge_may(const struct pass* p) {
+	return p->kind == PASS_EXACT && p->first == 0 && p->n_segments == 1 && !p->state;
+}
 
 static bool same_levels(const struct levels* a, const struct levels* b) {
 	static const struct levels none;
@@ -73,6 +77,8 @@ void merge_add(struct merged_pass* m, const struct pass* p) {
 		m->pass.tap = p->tap;
 		m->pass.states = NULL; /* no pass gives both */
 	}
+	if (p->normed_out)
+		m->pass.normed_out = m->normed;
 	if (p->influence)
 		m->pass.influence = m->influence;
 	m->pass.n += p->n;
@@ -84,6 +90,9 @@ int merge_take(const struct merged_pass* m, const struct pass* p, int row) {
 		memcpy(p->out, m->out + row, n * sizeof *m->out);
 	if (p->tap >= 0)
 		memcpy(p->tap_out, m->state + (size_t)row * (size_t)m->dim, n * (size_t)m->dim * sizeof *m->state);
+	if (p->normed_out)
+		memcpy(p->normed_out, m->normed + (size_t)row * (size_t)m->dim,
+		       n * (size_t)m->dim * sizeof *m->normed);
 	for (int s = 0; p->influence && s < p->last; s++)
 		if (!p->skip || !mask_has(p->skip, s))
 			memcpy(p->influence + (size_t)s * n, m->influence + (size_t)s * all + row,

@@ -19,12 +19,14 @@ struct merged_pass {
 	struct result out[MAX_ROWS];
 	int dim;
 	float* state;     /* (MAX_ROWS, dim) the rows' states at the tap, if a pass asks for them */
+	float* normed;    /* (MAX_ROWS, dim) and as the head reads them */
 	float* influence; /* (2L, MAX_ROWS) likewise */
 };
-/* False on no memory. Takes 4·MAX_ROWS·(dim + sub_layers) bytes. */
+/* False on no memory. Takes 4·MAX_ROWS·(2·dim + sub_layers) bytes. */
 bool merge_open(struct merged_pass*, int dim, int sub_layers);
 void merge_close(struct merged_pass*);
-/* True when the pass may share at all: it is exact, of one sequence, and begins at the first sub-layer. */
+/* True when the pass may share at all: it is exact, of one sequence, and begins at the first sub-layer with
+ * tokens alone. */
 bool merge_may(const struct pass*);
 /* Begins with one that may. */
 void merge_begin(struct merged_pass*, const struct pass*);

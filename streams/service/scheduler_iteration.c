@@ -278,15 +278,11 @@ static void run_alone(struct scheduler* s, struct slot* slot) {
 	take_results(s, slot, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
 
-/* True when a separate draft model runs the pass. */
-static bool is_other(const struct scheduler* s, const struct session_work* work) {
-	return s->engine->drafting && work->pass.segment->cache->backend == s->engine->drafting->backend;
-}
-
 static void see_cost(struct scheduler* s, const struct session_work* work, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
-	if (is_other(s, work)) {
-		draft_model_see(s->engine, rows, seconds);
+	struct cost_model* another = draft_model_costs(s->engine, work->pass.segment->cache->backend);
+	if (another) {
+		draft_model_see(another, rows, seconds);
 		return;
 	}
 	if (is_full(work)) {
@@ -314,7 +310,7 @@ static void run_apart(struct scheduler* s, struct slot** slot, int n, const stru
 
 static void run_merged(struct scheduler* s, struct slot** slot, int n) {
 	struct error e = {{0}};
-	struct backend* backend = is_other(s, &slot[0]->work) ? s->engine->drafting->backend : s->engine->backend;
+	struct backend* backend = s->merged.segment[0].cache->backend;
 	const int rows = s->merged.pass.n;
 	const double before = seconds_now();
 	const bool ran = backend->run(backend, &s->merged.pass, &e);
@@ -333,10 +329,10 @@ static void run_merged(struct scheduler* s, struct slot** slot, int n) {
 }
 
 /* Only whole passes are measured, because a pass that ends at an exit costs less. */
-static bool may_share(const struct scheduler* s, const struct session_work* work) {
+static bool may_share(const struct session_work* work) {
 	if (is_own(work) || !merge_may(&work->pass))
 		return false;
-	const int blocks = is_other(s, work) ? s->engine->drafting->model->weights.shape.n_blocks : s->blocks;
+	const int blocks = work->pass.segment->cache->backend->weights->shape.n_blocks;
 	return work->pass.last == 2 * blocks;
 }
 
@@ -344,12 +340,12 @@ static bool may_share(const struct scheduler* s, const struct session_work* work
  * how many are left. */
 static int run_group(struct scheduler* s, struct slot** waiting, int n) {
 	struct slot* group[MAX_SESSIONS] = {waiting[0]};
-	const bool shares = may_share(s, &waiting[0]->work);
+	const bool shares = may_share(&waiting[0]->work);
 	int members = 1, left = 0;
 	if (shares)
 		merge_begin(&s->merged, &waiting[0]->work.pass);
 	for (int i = 1; i < n; i++)
-		if (shares && may_share(s, &waiting[i]->work) && merge_fits(&s->merged, &waiting[i]->work.pass)) {
+		if (shares && may_share(&waiting[i]->work) && merge_fits(&s->merged, &waiting[i]->work.pass)) {
 			merge_add(&s->merged, &waiting[i]->work.pass);
 			group[members++] = waiting[i];
 		} else

@@ -170,7 +170,8 @@ struct run {
 	struct backend* backend;
 	struct cache* cache;
 	float* logits; /* (MOST_TOKENS, vocab) of the text */
-	int vocab, blocks;
+	float* states; /* (MOST_TOKENS, dim) as the head reads them */
+	int vocab, blocks, dim;
 };
 
 static void run_rows(struct run* r, const struct text* t, int base, int n) {
@@ -186,6 +187,7 @@ static void run_rows(struct run* r, const struct text* t, int base, int n) {
 	const struct segment segment = {.cache = r->cache, .base = base, .n = n};
 	struct pass pass = pass_over(&segment, t->token + base, NULL, 2 * r->blocks, want, out);
 	pass.head = true;
+	pass.normed_out = r->states + (size_t)base * (size_t)r->dim;
 	if (!r->backend->run(r->backend, &pass, &error))
 		fail_msg("%s", error.message);
 	r->backend->commit(r->cache, path, n);
@@ -197,7 +199,9 @@ static void run_text(struct run* r, const struct model* model, const struct text
 	const struct backend_options options = {.threads = 2, .isa = isa, .context = t->n + 1};
 	r->vocab = model->weights.shape.vocab;
 	r->blocks = model->weights.shape.n_blocks;
+	r->dim = model->weights.shape.dim;
 	r->logits = calloc((size_t)t->n * (size_t)r->vocab, sizeof *r->logits);
+	r->states = calloc((size_t)t->n + 1, (size_t)r->dim * sizeof *r->states);
 	r->backend = cpu_open(&model->weights, &options, &error);
 	if (!r->backend)
 		fail_msg("%s", error.message);
@@ -214,6 +218,7 @@ static void end_run(struct run* r) {
 	r->backend->cache_close(r->cache);
 	r->backend->close(r->backend);
 	free(r->logits);
+	free(r->states);
 }
 
 /* The farthest of a row's log-probabilities from transformers'. */
@@ -231,6 +236,61 @@ static double farthest(const struct run* r, const struct text* t, int row, const
 		worst = error > worst || isnan(error) ? error : worst;
 	}
 	return worst;
+}
+
+/* ---- the MTP layer ----------------------------------------------------------------------------- */
+
+/* The logits of its rows from r->states: of tokens 1 to n - 1 beside the states before them in one pass, and
+ * of token 0 beside the layer's own last state in another. */
+static void run_mtp(struct run* r, const struct model* model, const struct text* t, const char* isa) {
+	struct error error = {""};
+	struct result out[MOST_TOKENS];
+	uint8_t want[MOST_TOKENS];
+	int32_t token[MOST_TOKENS];
+	const struct backend_options options = {.threads = 2, .isa = isa, .context = t->n + 1};
+	struct backend* backend = cpu_open(&model->mtp, &options, &error);
+	if (!backend)
+		fail_msg("%s", error.message);
+	struct cache* cache = backend->cache_open(backend, t->n + 1, DTYPE_F32, &error);
+	float* own = calloc((size_t)t->n, (size_t)r->dim * sizeof *own);
+	for (int i = 0; i < t->n; i++) {
+		token[i] = t->token[(i + 1) % t->n];
+		want[i] = WANT_LOGITS;
+		out[i] = (struct result){.logits = r->logits + (size_t)i * (size_t)r->vocab};
+	}
+	for (int last = 0; last < 2; last++) {
+		const int from = last ? t->n - 1 : 0;
+		const int32_t parent = from - 1;
+		const struct segment segment = {.cache = cache, .n = last ? 1 : t->n - 1};
+		struct pass pass =
+		    pass_over(&segment, token + from, last ? &parent : NULL, 2, want + from, out + from);
+		pass.head = true;
+		pass.state = last ? own + (size_t)parent * (size_t)r->dim : r->states;
+		pass.normed_out = own + (size_t)from * (size_t)r->dim;
+		if (!backend->run(backend, &pass, &error))
+			fail_msg("%s", error.message);
+	}
+	free(own);
+	backend->cache_close(cache);
+	backend->close(backend);
+}
+
+static void check_mtp(struct run* r, const struct model* model, const struct text* t, const cJSON* json,
+                      const char* name, const char* isa) {
+	const cJSON *row, *rows = json_field(json, "mtp_rows");
+	double worst = 0;
+	if (!rows)
+		return;
+	if (model->mtp.shape.n_blocks == 0)
+		fail_msg("%s: no MTP layer was found: %s", name, model->mtp_note);
+	run_mtp(r, model, t, isa);
+	const cJSON* expected = part(json, "mtp_log_probabilities")->child;
+	cJSON_ArrayForEach (row, rows) {
+		worst = fmax(worst, farthest(r, t, (int)row->valuedouble, expected));
+		expected = expected->next;
+	}
+	print_message("%s, %s: the MTP layer's log-probabilities within %.1e\n", name, isa, worst);
+	assert_true(worst <= 2e-4);
 }
 
 static void check_ends(const struct model* model, const cJSON* json) {
@@ -266,6 +326,7 @@ static void check_model(const struct model* model, const cJSON* json, const char
 			expected = expected->next;
 		}
 		print_message("%s, %s: log-probabilities within %.1e\n", name, isa[i], worst);
+		check_mtp(&r, model, &t, json, name, isa[i]);
 		end_run(&r);
 	}
 }

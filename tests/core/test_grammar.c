@@ -822,6 +822,118 @@ static void test_masks_are_the_bytes(void** state) {
 	grammar_free(grammar);
 }
 
+/* Pieces of JSON in many lengths: characters of one to four bytes, parts of them, quotes, escapes, controls.
+ */
+enum { PIECES = 6000, PIECE_SIZE = 24 };
+
+static size_t random_piece(void* user, int32_t token, char* out, size_t capacity) {
+	static const char* const part[] = {"a",
+	                                   "b",
+	                                   "c",
+	                                   "d",
+	                                   "e",
+	                                   "t",
+	                                   " ",
+	                                   "-",
+	                                   "1",
+	                                   "2",
+	                                   "x",
+	                                   "\xc3\xa9",
+	                                   "\xe4\xb8\xad",
+	                                   "\xf0\x9f\x99\x82",
+	                                   "\xe4\xb8",
+	                                   "\xad",
+	                                   "\xc3",
+	                                   "\"",
+	                                   "\\",
+	                                   "\n",
+	                                   "\x01",
+	                                   "}",
+	                                   ",",
+	                                   "\":"};
+	enum { PARTS = sizeof part / sizeof *part, PLAIN = 14 };
+	(void)user;
+	unsigned seed = 7u * (unsigned)token + 1u;
+	size_t n = 0;
+	out[0] = 0;
+	for (int i = 0; i < 40; i++) {
+		seed = seed * 1664525u + 1013904223u;
+		/* a third of the pieces is all plain, and a few are long */
+		const char* more = part[(seed >> 8) % (token % 3 ? PARTS : PLAIN)];
+		if (n + strlen(more) >= PIECE_SIZE || n + strlen(more) > capacity)
+			break;
+		memcpy(out + n, more, strlen(more));
+		n += strlen(more);
+		if ((seed >> 20) % 8 < (token % 50 ? 3u : 0u))
+			break;
+	}
+	return n;
+}
+
+/* The masks of strings, most of whose tokens are allowed at once, are those of the bytes: anywhere in a text
+ * of any kind of string, a short limit and a long one, and names that others may not repeat. */
+static void test_plain_masks(void** state) {
+	(void)state;
+	static const char* const schemas[] = {
+	    "{\"type\":\"string\"}",
+	    "{\"type\":\"string\",\"maxLength\":9}",
+	    "{\"type\":\"string\",\"minLength\":3,\"maxLength\":21}",
+	    "{\"type\":\"string\",\"maxLength\":600}",
+	    "{\"type\":\"string\",\"pattern\":\"^[a-e]+\"}",
+	    "{\"type\":\"string\",\"pattern\":\"^[^a]{2}.{0,7}$\"}",
+	    "{\"enum\":[\"ab\",\"abc\",\"t-1\"]}",
+	    "{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"string\"},\"c\":{\"type\":\"integer\"}},"
+	    "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":5}}",
+	    "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"string\",\"maxLength\":"
+	    "4}]}}",
+	    "{}"};
+	struct token_trie* trie = token_trie_open(PIECES, random_piece, NULL);
+	assert_non_null(trie);
+	unsigned seed = 1;
+	for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+		struct error error = {""};
+		struct grammar* grammar = grammar_from_json_schema(schemas[i], strlen(schemas[i]), &error);
+		assert_non_null(grammar);
+		const int32_t none[1] = {0};
+		struct acceptor* acceptor = acceptor_open(grammar, trie, none, 0);
+		struct states* states = states_open(grammar);
+		assert_non_null(acceptor);
+		for (int text = 0; text < 12; text++) {
+			acceptor_start(acceptor);
+			int at = states_start(states);
+			for (int step = 0; step < 8; step++) {
+				const int root = acceptor_root(acceptor);
+				const uint64_t* allowed = root == ACCEPTOR_DEAD ? NULL : acceptor_allowed(acceptor, root);
+				const bool required = states_only_byte(states, at) >= 0;
+				if (!allowed)
+					break;
+				static int32_t choice[PIECES];
+				int n = 0;
+				for (int32_t token = 0; token < PIECES; token++) {
+					const bool good = acceptor_step(acceptor, root, token) != ACCEPTOR_DEAD;
+					if (token_is_allowed(allowed, token) != good && !required)
+						fail_msg("schema %zu, step %d, token %d: %d", i, step, (int)token, good);
+					if (good)
+						choice[n++] = token;
+				}
+				if (n == 0)
+					break;
+				seed = seed * 1664525u + 1013904223u;
+				const int32_t token = choice[(seed >> 8) % (unsigned)n];
+				char bytes[PIECE_SIZE];
+				const size_t size = random_piece(NULL, token, bytes, sizeof bytes);
+				for (size_t b = 0; b < size; b++)
+					at = states_step(states, at, (uint8_t)bytes[b]);
+				assert_true(acceptor_take(acceptor, token));
+			}
+		}
+		states_close(states);
+		acceptor_close(acceptor);
+		grammar_free(grammar);
+	}
+	token_trie_free(trie);
+}
+
 /* Masks are kept for all that is left of a length but its last part, and are right in each. */
 static void test_counted_masks(void** state) {
 	(void)state;
@@ -1150,19 +1262,19 @@ static void test_special_tokens(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),   cmocka_unit_test(test_strings),
-	    cmocka_unit_test(test_references),    cmocka_unit_test(test_types),
-	    cmocka_unit_test(test_unevaluated),   cmocka_unit_test(test_small_sets),
-	    cmocka_unit_test(test_conditions),    cmocka_unit_test(test_many),
-	    cmocka_unit_test(test_formats),       cmocka_unit_test(test_lengths),
-	    cmocka_unit_test(test_numbers),       cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_combinations),  cmocka_unit_test(test_any_object),
-	    cmocka_unit_test(test_refused),       cmocka_unit_test(test_masks_are_the_bytes),
-	    cmocka_unit_test(test_counted_masks), cmocka_unit_test(test_forced),
-	    cmocka_unit_test(test_open_end),      cmocka_unit_test(test_ambiguous),
-	    cmocka_unit_test(test_kept),          cmocka_unit_test(test_gbnf),
-	    cmocka_unit_test(test_calls),         cmocka_unit_test(test_special_tokens),
-	    cmocka_unit_test(test_long_text),
+	    cmocka_unit_test(test_expressions),    cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_references),     cmocka_unit_test(test_types),
+	    cmocka_unit_test(test_unevaluated),    cmocka_unit_test(test_small_sets),
+	    cmocka_unit_test(test_conditions),     cmocka_unit_test(test_many),
+	    cmocka_unit_test(test_formats),        cmocka_unit_test(test_lengths),
+	    cmocka_unit_test(test_numbers),        cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations),   cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_refused),        cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_plain_masks),    cmocka_unit_test(test_counted_masks),
+	    cmocka_unit_test(test_forced),         cmocka_unit_test(test_open_end),
+	    cmocka_unit_test(test_ambiguous),      cmocka_unit_test(test_kept),
+	    cmocka_unit_test(test_gbnf),           cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,4 +150,5 @@ class Recurrent(EndToEnd):
         s.wait_until_idle()
 
 
-main()
+if __name__ == "__main__":
+    main()

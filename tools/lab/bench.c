@@ -31,6 +31,7 @@ static const struct {
     {"screened", bench_screened_head_main, "the exact screened output head against the whole one"},
     {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},
     {"tokenize", bench_tokenize_main, "a tokenizer on text and on long runs, in MB/s"},
+    {"masks", bench_masks_main, "grammars: compiling schemas, and each mask on a real vocabulary"},
     {"gp", bench_gp_main, "the Gaussian process at its largest: 1,000 observations in 156 dimensions"},
 };
 enum { PARTS = sizeof part / sizeof *part };

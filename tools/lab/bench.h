@@ -23,6 +23,7 @@ int bench_match_rate_main(int argc, char** argv);
 int bench_kernels_main(int argc, char** argv);
 int bench_gp_main(int argc, char** argv);
 int bench_tokenize_main(int argc, char** argv);
+int bench_masks_main(int argc, char** argv);
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 

@@ -1,9 +1,10 @@
 /* `swiftlet bench real`: what a user gets, on real models and prompts.
  *
  * Every variant answers every prompt, in turns whose order moves on from prompt to prompt, in one process
- * over the same weights: plain decoding, the defaults, and the defaults without each drafter. Each variant is
- * a session of its own with costs of its own. It begins with nothing learned, and keeps what it learns from
- * prompt to prompt. Only decoding is timed; every token is compared with plain decoding's. */
+ * over the same weights: plain decoding, the defaults, and the defaults without each drafter and without
+ * lists of pages. Each variant is a session of its own with costs of its own. It begins with nothing learned,
+ * and keeps what it learns from prompt to prompt. Only decoding is timed; every token is compared with plain
+ * decoding's. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,32 +13,33 @@
 
 enum { PLAIN, DEFAULTS };
 
-static bool enter_contest(struct contest* t, const char* name, enum swiftlet_method method, unsigned which,
+static bool enter_contest(struct contest* t, const char* name, const struct swiftlet_options* options,
                           struct error* error) {
-	struct swiftlet_options options = t->bench->options;
 	struct error why = {{0}};
-	if (method == SWIFTLET_VANILLA)
-		options.method = method;
-	options.drafters = which;
-	if (!contest_enter(t, name, &options, &why, error))
+	if (!contest_enter(t, name, options, &why, error))
 		return false;
 	return t->way[t->n - 1].session || error_set(error, "%s", why.message);
 }
 
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	char name[32];
-	const unsigned asked = t->bench->options.drafters;
-	bool good = enter_contest(t, "plain", SWIFTLET_VANILLA, asked, error) &&
-	            enter_contest(t, "defaults", SWIFTLET_AUTO, asked, error);
+	struct swiftlet_options plain = t->bench->options, less = plain;
+	plain.method = SWIFTLET_VANILLA;
+	bool good = enter_contest(t, "plain", &plain, error) && enter_contest(t, "defaults", &less, error);
 	const unsigned all = good ? session_options(t->way[DEFAULTS].session)->drafters : 0;
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
-		const bool model = i == SOURCE_model && !t->bench->options.draft_model[0];
+		const bool model = i == SOURCE_model && !less.draft_model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
 			continue; /* the variant does not ask for it, or it does not apply */
 		snprintf(name, sizeof name, "without %s", drafter_name[i]);
-		good = enter_contest(t, name, SWIFTLET_AUTO, all & ~(1u << i), error);
+		less.drafters = all & ~(1u << i);
+		good = enter_contest(t, name, &less, error);
 	}
-	return good;
+	less = t->bench->options;
+	if (!good || !ablation || less.draft_pages == 0 || !t->bench->engine->backend->list_pages)
+		return good;
+	less.draft_pages = 0;
+	return enter_contest(t, "without pages", &less, error);
 }
 
 /* ---- report --------------------------------------------------------------------------------- */

@@ -124,7 +124,44 @@ def model_class(config):
     return transformers.AutoModelForImageTextToText if of_images else transformers.AutoModelForCausalLM
 
 
-def judge(config, fused=False, length=200, prompt=90, ids=12, seed=1):
+APART = {"enorm": "mtp.pre_fc_norm_embedding", "hnorm": "mtp.pre_fc_norm_hidden", "eh_proj": "mtp.fc", "post_norm": "mtp.norm"}
+
+
+def mtp_name(name, text):
+    """A tensor of transformers' MTP layer as checkpoints name it."""
+    part, _, rest = name.partition(".")
+    if text.model_type.startswith("qwen3"):
+        return f"mtp.layers.0.{rest}" if part == "mtp_block" else f"{APART[part]}.{rest}"
+    block = f"model.layers.{text.num_hidden_layers}."
+    return block + (rest if part == "mtp_block" else name.replace("post_norm", "shared_head.norm"))
+
+
+def judge_mtp(model, family, tokens, chosen):
+    """The tensors of an MTP layer, and its log-probabilities: after pairs of a token and the state before it, and
+    after one more token with the layer's own last state."""
+    text = model.config.get_text_config()
+    text.num_mtp_layers, text.mtp_layer_types, text.mtp_mlp_layer_types = 1, ["full_attention"], ["sparse"]
+    mtp = transformers.modeling_layers.MtpModel(model, 1).float().eval()
+    mtp.config._attn_implementation = "eager"
+    layer = mtp.layers[0]
+    stored = {name: mtp_name(name, text) for name in layer.state_dict()}
+    tensors = describe({stored[name]: list(t.shape) for name, t in layer.state_dict().items()}, family)
+    made = make(tensors)
+    layer.load_state_dict({name: made[stored[name]] for name in stored})
+    ids = torch.tensor([tokens])
+    with torch.no_grad():
+        states = model.get_decoder()(ids).last_hidden_state[:, :-1]
+        given = ids[:, 1:]
+        for _ in range(2):
+            out = mtp.forward_layer(0, states, torch.arange(given.shape[1])[None], None, input_ids=given)
+            states, given = torch.cat([states, out[:, -1:]], 1), torch.cat([given, ids[:, :1]], 1)
+        of = torch.log_softmax(model.lm_head(out)[0].double(), -1)
+    rows = [0, 1, 7, 30, 120, len(tokens) - 2, len(tokens) - 1]
+    return tensors, {"mtp_rows": rows,
+                     "mtp_log_probabilities": [[round(float(of[row, i]), 6) for i in chosen] for row in rows]}
+
+
+def judge(config, fused=False, mtp=False, length=200, prompt=90, ids=12, seed=1):
     """A case out of a config, of tensors as they are stored or, fused, as the model has them: the text's log-probabilities by transformers in float32."""
     torch.manual_seed(0)
     family = (config.get("text_config") or config).get("model_type", config["model_type"])
@@ -151,7 +188,11 @@ def judge(config, fused=False, length=200, prompt=90, ids=12, seed=1):
     of = torch.log_softmax(torch.cat(logits).double(), -1)
     rows = [0, 1, 7, 30, prompt - 1, prompt, 120, 150, length - 1]
     chosen = sorted(int(t) for t in generator.choice(min(vocab, golden.VOCAB), ids, replace=False))
-    return {"config": config, "tensors": tensors, "tokens": tokens, "prompt": prompt, "rows": rows, "ids": chosen,
+    further = {}
+    if mtp:
+        more, further = judge_mtp(model, family, tokens, chosen)
+        tensors += more
+    return {**further, "config": config, "tensors": tensors, "tokens": tokens, "prompt": prompt, "rows": rows, "ids": chosen,
             "log_probabilities": [[round(float(of[row, i]), 6) for i in chosen] for row in rows]}
 
 
@@ -162,7 +203,7 @@ def write(path, case):
 
 def try_case(out, name, config, ends=None):
     try:
-        case = judge(config, name.endswith("-fused"))
+        case = judge(config, name.endswith("-fused"), name.endswith("-mtp"))
     except Exception as error:  # transformers does not take it
         print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}", flush=True)
         return

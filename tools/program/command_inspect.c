@@ -103,11 +103,23 @@ static void print_text(const struct model* model) {
 	putchar('\n');
 }
 
+static void print_mtp(const struct model* model) {
+	const struct weight_table* w = &model->mtp;
+	if (w->shape.n_blocks > 0)
+		printf("MTP layer    predicts the token after the next one from the model's last state (%s, %d to "
+		       "%d); it "
+		       "drafts on a CPU\n",
+		       dtype_name(w->join.type), 2 * w->shape.dim, w->shape.dim);
+	else if (model->mtp_note[0])
+		printf("MTP layer    does not run: %s\n", model->mtp_note);
+}
+
 static void print_model(const struct model* model) {
 	printf("model        %s\npath         %s\n", model->name, model->path);
 	printf("family       %s\n", model->family ? model->family : "llama, made up");
 	print_shape(model);
 	print_weights(model);
+	print_mtp(model);
 	print_text(model);
 	printf("fingerprint  %s\n", model->fingerprint);
 	if (model->warning[0])
@@ -166,6 +178,9 @@ static bool check_weights(struct check* c, const struct weight_table* w) {
 	            check_tensor(c, &w->input_embedding, "embedding of the blocks' inputs", -1) &&
 	            check_tensor(c, &w->input_projection, "projection of the blocks' inputs", -1) &&
 	            check_tensor(c, &w->input_projection_norm, "norm of the blocks' inputs", -1);
+	good = good && check_tensor(c, &w->join, "projection of the MTP layer", -1) &&
+	       check_tensor(c, &w->join_token_norm, "token norm of the MTP layer", -1) &&
+	       check_tensor(c, &w->join_state_norm, "state norm of the MTP layer", -1);
 	for (int b = 0; b < w->shape.n_blocks && good; b++)
 		good = check_block(c, &w->block[b], w->shape.n_experts, b);
 	return good;
@@ -173,7 +188,8 @@ static bool check_weights(struct check* c, const struct weight_table* w) {
 
 static int check_model(const struct model* model) {
 	struct check c = {.row = NULL};
-	const bool good = check_weights(&c, &model->weights);
+	const bool good = check_weights(&c, &model->weights) &&
+	                  (model->mtp.shape.n_blocks == 0 || check_weights(&c, &model->mtp));
 	free(c.row);
 	if (!good)
 		return complain(STATUS_FAILED, "%s: %s", model->path, c.error.message);

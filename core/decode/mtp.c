@@ -1,0 +1,173 @@
+/* The MTP layer of a model as a drafter (core/draft/mask.h). The engine opens it as a model of one block,
+ * with a backend and costs of its own. Each session has a cache there, and keeps the model's last states.
+ *
+ * A row of the layer takes a token and the model's state of the token before it, and predicts the token
+ * after. The layer's cache holds such rows, not those of drafts, and none before the last ROOM tokens when it
+ * begins: rotations tell only how far two positions are apart, so its text may begin anywhere. So a prompt
+ * costs nothing, and a drafter that rests needs no passes. */
+#include "core/decode/session_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* States that are kept: of all rows that one pass may take up to the root, and of how many if more come. */
+enum { ROOM = MASK_BEHIND + 1, KEPT = 96 };
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+bool mtp_join(struct session* s, struct error* error) {
+	struct mtp* m = &s->mtp;
+	const struct engine* engine = s->engine;
+	const size_t dim = (size_t)engine->model->weights.shape.dim;
+	if (!s->drafters.state[SOURCE_mtp])
+		return true;
+	m->state = malloc(ROOM * dim * sizeof *m->state);
+	m->rows = malloc(MAX_ROWS * dim * sizeof *m->rows);
+	if (!m->state || !m->rows)
+		return error_set(error, "out of memory for the states that the MTP layer reads");
+	m->cache = engine->mtp->cache_open(engine->mtp, s->cache->capacity, s->cache->type, error);
+	return m->cache != NULL;
+}
+
+void mtp_close(struct mtp* m) {
+	if (m->cache)
+		m->cache->backend->cache_close(m->cache);
+	free(m->state);
+	free(m->rows);
+}
+
+/* ---- the model's states ------------------------------------------------------------------- */
+
+/* The layer's text begins with the token after the first state that is kept. */
+static void begin_again(struct mtp* m) {
+	m->cache->backend->truncate(m->cache, 0);
+	m->start = m->first + 1;
+}
+
+void mtp_forget(struct session* s) {
+	if (!s->mtp.cache)
+		return;
+	s->mtp.n = 0;
+	begin_again(&s->mtp);
+}
+
+void mtp_begin(struct session* s) {
+	mtp_forget(s);
+	if (s->mtp.cache)
+		s->mtp.cache->prompt_length = s->n_prompt;
+}
+
+/* The first token of the text whose row the cache lacks. */
+static int next_row(const struct mtp* m) { return m->start + m->cache->committed; }
+
+static void drop(struct session* s, int n) {
+	struct mtp* m = &s->mtp;
+	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
+	m->first += n;
+	m->n -= n;
+	memmove(m->state, m->state + (size_t)n * dim, (size_t)m->n * dim * sizeof *m->state);
+	if (m->first + 1 > next_row(m) || m->cache->committed == 0)
+		begin_again(m);
+}
+
+/* Makes room for one more: what the cache has read goes, or else the oldest. */
+static void make_room(struct session* s) {
+	struct mtp* m = &s->mtp;
+	if (m->n < ROOM)
+		return;
+	const int read = next_row(m) - 1 - m->first;
+	drop(s, read > 0 ? read : m->n - KEPT);
+}
+
+void mtp_keep(struct session* s, int at, const int32_t* path, int n) {
+	struct mtp* m = &s->mtp;
+	const size_t dim = (size_t)s->engine->model->weights.shape.dim;
+	if (!m->cache)
+		return;
+	if (m->n == 0 || at != m->first + m->n) {
+		m->first = at;
+		mtp_forget(s);
+	}
+	for (int i = 0; i < n; i++) {
+		const size_t row = (size_t)(path ? path[i] : i);
+		make_room(s);
+		memcpy(m->state + (size_t)m->n++ * dim, m->rows + row * dim, dim * sizeof *m->state);
+	}
+}
+
+/* ---- costs -------------------------------------------------------------------------------- */
+
+/* A pass of so many rows, of which one goes through the head. */
+static double cost_of(const struct session* s, int rows) {
+	const struct cost_model* mine = &s->engine->mtp_cost;
+	return draft_model_cost(s->engine, mine, cost_rows_with_heads(mine, rows, 1));
+}
+
+/* Tokens before the text's last one whose rows the cache lacks; -1: their states are not there. */
+static int behind(const struct session* s) {
+	const struct mtp* m = &s->mtp;
+	return m->n > 0 && m->first + m->n == s->n_text - 1 ? s->n_text - 1 - next_row(m) : -1;
+}
+
+/* Gives up the oldest of them where reading all would cost too much. */
+static void limit_behind(struct session* s) {
+	enum { USUAL = 16 };
+	const double most = cost_of(s, 1) + (s->engine->mtp_cost.plain > 0 ? 1 : 0.5);
+	int n = behind(s);
+	while (n > USUAL && cost_of(s, n + 1) > most)
+		n /= 2;
+	if (n < behind(s))
+		drop(s, s->n_text - 2 - n - s->mtp.first);
+}
+
+/* Up to FEW rows come in every round, and its passes bear them; more come after a rest. */
+void mtp_set_costs(struct session* s, bool passed) {
+	enum { FEW = 8, ROUNDS = 16 };
+	struct cost_table* costs = &s->planner.costs;
+	if (!s->mtp.cache)
+		return;
+	const int n = passed ? 0 : behind(s), few = least(n, FEW);
+	const double unit = session_cost_unit(s), step = n >= 0 ? cost_of(s, 1) / unit : INFINITY;
+	const double often = n > 0 ? cost_of(s, few + 1) / unit - step : 0;
+	const double start = n > 0 ? cost_of(s, n + 1) / unit - step : 0;
+	costs->pass[SOURCE_mtp] = (float)step;
+	costs->start[SOURCE_mtp] = (float)(often + (start - often) / ROUNDS);
+	costs->pass_worst[SOURCE_mtp] = (float)(step + start);
+}
+
+/* ---- a round ------------------------------------------------------------------------------ */
+
+/* The rows before the root are part of the text that penalties have counted. */
+static const struct penalties* penalties_after_root(struct session* s) {
+	const struct penalties* now = penalties_now(s);
+	if (!now)
+		return NULL;
+	s->mtp.penalties = *now;
+	s->mtp.penalties.prompt = s->n_text - 1;
+	return &s->mtp.penalties;
+}
+
+void mtp_round(struct session* s) {
+	struct mtp* m = &s->mtp;
+	const struct cost_model* cost = &s->engine->mtp_cost;
+	if (!m->cache)
+		return;
+	if (m->cache->pending > 0)
+		m->cache->backend->discard(m->cache);
+	limit_behind(s);
+	const int n = behind(s);
+	const struct mask_round round = {.segment = {.cache = m->cache,
+	                                             .later = m->start,
+	                                             .sampler = s->sampled ? &s->sampler : NULL,
+	                                             .penalties = penalties_after_root(s)},
+	                                 .end_token = s->end_token,
+	                                 .n_end_tokens = s->n_end_tokens,
+	                                 .behind = s->text + next_row(m),
+	                                 .n_behind = n > 0 ? n : 0,
+	                                 .states = m->state + (size_t)(n >= 0 ? next_row(m) - 1 - m->first : 0) *
+	                                                          (size_t)s->engine->model->weights.shape.dim,
+	                                 .own_states = m->rows,
+	                                 .head_share = cost_head_share(cost, (struct variant){.skip = NULL})};
+	mask_start(s->drafters.state[SOURCE_mtp], &round);
+}

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Schemas that others wrote through swiftlet, llguidance and XGrammar: which compile, which texts are taken, and how long a
+mask takes on one vocabulary.
+
+    masks.py collect FOLDER cases.jsonl [--most N]     FOLDER: maskbench/data of guidance-ai/jsonschemabench, or tests/draft7 or
+                                                       tests/draft2020-12 of json-schema-org/JSON-Schema-Test-Suite
+    masks.py measure cases.jsonl -m MODEL.gguf         runs all three; needs the packages llguidance, xgrammar, gguf, numpy
+
+All are given the same tokens, which swiftlet makes of the texts, and one thread. A text is taken if every token is in its mask
+(swiftlet: if its bytes may come, since it allows only the longest of several spellings) and the text may end.
+"""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.pop(0)  # this folder has a transformers.py of its own
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SWIFTLET = os.environ.get("SWIFTLET", str(ROOT / "build" / "swiftlet"))
+
+WORDS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")  # Qwen's
+
+
+def collect(args):
+    found = []
+    for path in sorted(pathlib.Path(args.folder).rglob("*.json")):
+        whole = json.loads(path.read_text())
+        groups = whole if isinstance(whole, list) else [whole]
+        found += [(f"{path.stem} {i}", one["schema"], one["tests"]) for i, one in enumerate(groups) if "tests" in one]
+    most = min(args.most or len(found), len(found))
+    with open(args.cases, "w") as out:
+        for name, schema, tests in (found[i * len(found) // most] for i in range(most)):
+            texts = [{"text": json.dumps(t["data"], ensure_ascii=False), "valid": t["valid"]} for t in tests]
+            # A text with half of a surrogate pair is no UTF-8.
+            texts = [t for t in texts if "\ud800" > max(t["text"]) or "\udfff" < max(t["text"])]
+            out.write(json.dumps({"name": name, "schema": schema, "texts": texts}) + "\n")
+    print(most, "schemas")
+
+
+def pieces_of(model):
+    """The vocabulary of a GGUF as bytes, its special tokens, the token that ends a text, and a function that makes tokens of a
+    text (llguidance spells what has to come by it)."""
+    import gguf
+    import tokenizers
+    reader = gguf.GGUFReader(model)
+    field = lambda name: reader.fields[name]
+    printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+    byte = {chr(b): b for b in printable}
+    byte |= {chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in printable)}
+    tokens = field("tokenizer.ggml.tokens")
+    types = field("tokenizer.ggml.token_type")
+    pieces, special = [], []
+    for i in range(len(tokens.data)):
+        text = bytes(tokens.parts[tokens.data[i]]).decode()
+        if int(types.parts[types.data[i]][0]) != 1:
+            special.append(i)
+            pieces.append(text.encode())
+        else:
+            pieces.append(bytes(byte[c] for c in text))
+    end = int(field("tokenizer.ggml.eos_token_id").parts[-1][0])
+    strings = lambda name: [bytes(field(name).parts[i]).decode() for i in field(name).data]
+    words = strings("tokenizer.ggml.tokens")
+    model = tokenizers.models.BPE({word: i for i, word in enumerate(words)},
+                                  [tuple(m.split(" ")) for m in strings("tokenizer.ggml.merges")])
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Split(tokenizers.Regex(WORDS), "isolated"),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return pieces, special, end, lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+class Llguidance:
+    def __init__(self, pieces, special, end, encode):
+        import llguidance
+        import llguidance.numpy
+        self.module, self.numpy = llguidance, llguidance.numpy
+
+        class Wrapper:
+            eos_token_id, bos_token_id, tokens, special_token_ids = end, None, pieces, special
+
+            def __call__(self, text):
+                return encode(text)
+        self.tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Wrapper()))
+        self.mask = self.numpy.allocate_token_bitmask(1, len(pieces))
+
+    def compile(self, schema):
+        self.first = self.module.LLMatcher(self.tokenizer, json.dumps({"grammars": [{"json_schema": schema}]}))
+        if self.first.is_error():
+            raise ValueError(self.first.get_error())
+
+    def start(self):
+        self.matcher = self.first.deep_copy()
+
+    def fill(self):
+        self.numpy.fill_next_token_bitmask(self.matcher, self.mask, 0)
+
+    def take(self, token):
+        return bool(self.mask[0, token // 32] >> (token % 32) & 1) and self.matcher.consume_token(token)
+
+    def ends(self):
+        return self.matcher.is_accepting()
+
+
+class Xgrammar:
+    def __init__(self, pieces, special, end, encode):
+        import numpy
+        import xgrammar
+        self.module, self.end = xgrammar, end
+        info = xgrammar.TokenizerInfo(pieces, stop_token_ids=[end])
+        self.compiler = xgrammar.GrammarCompiler(info, max_threads=1)
+        self.mask = numpy.full((1, (len(pieces) + 31) // 32), -1, dtype=numpy.int32)
+
+    def compile(self, schema):
+        # MaskBench's "compliant" mode: any white space, unnamed members unless the schema forbids them
+        self.grammar = self.compiler.compile_json_schema(json.dumps(schema), any_whitespace=True, strict_mode=False)
+
+    def start(self):
+        self.matcher = self.module.GrammarMatcher(self.grammar)
+
+    def fill(self):
+        self.matcher.fill_next_token_bitmask(self.mask, 0)
+
+    def take(self, token):
+        return self.matcher.accept_token(token)
+
+    def ends(self):
+        return self.matcher.accept_token(self.end)
+
+
+def run_one(engine, schema, texts, told):
+    """Outcome of one schema with an engine: figures as swiftlet's --answers has them."""
+    one = {"masks": [], "texts": []}
+    began = time.perf_counter()
+    try:
+        engine.compile(schema)
+    except Exception as error:  # each library raises its own
+        return {"error": str(error)[:200]}
+    one["compile"] = time.perf_counter() - began
+    for text, tokens in zip(texts, told):
+        engine.start()
+        good = True
+        for token in tokens:
+            began = time.perf_counter()
+            engine.fill()
+            good = engine.take(token)
+            one["masks"].append(time.perf_counter() - began)
+            if not good:
+                break
+        one["texts"].append(bool(good and engine.ends()))
+    return one
+
+
+def give_up(*_):
+    raise TimeoutError("out of time")
+
+
+def print_row(name, rows, cases, masks, compiles):
+    compiled = [i for i, row in enumerate(rows) if "error" not in row]
+    right = invalid = with_invalid = refused_valid = 0
+    for i in compiled:
+        wrong = [(t["valid"], taken) for t, taken in zip(cases[i]["texts"], rows[i]["texts"]) if t["valid"] != taken]
+        right += not wrong
+        invalid += sum(not valid for valid, _ in wrong)
+        with_invalid += any(not valid for valid, _ in wrong)
+        refused_valid += sum(valid for valid, _ in wrong)
+    us = sorted(1e6 * m for m in masks)
+    at = lambda share: us[int(share * (len(us) - 1))] if us else float("nan")
+    print(f"| {name} | {len(compiled)} | {right} ({100 * right / len(rows):.1f} %) | {invalid} in {with_invalid} | {refused_valid} | "
+          f"{statistics.fmean(us):.1f} | {at(.5):.1f} | {at(.99):.0f} | {at(1):.0f} | "
+          f"{1e3 * statistics.fmean(compiles):.2f} |")
+
+
+def measure_ours(args, cases, folder):
+    answers = os.path.join(folder, "answers")
+    out = subprocess.run([SWIFTLET, "bench", "masks", "-m", args.model, "-i", args.cases, "--answers", answers, "--json"],
+                         capture_output=True, text=True)
+    if out.returncode != 0:
+        sys.exit(out.stderr)
+    total = json.loads(out.stdout)
+    rows = [json.loads(line) for line in open(answers)]
+    tokens = [[text["tokens"] for text in row["texts"]] for row in rows]
+    for row in rows:
+        row["texts"] = [text["taken"] for text in row["texts"]]
+    print("| | compiled | all right | invalid taken | valid not taken | us a mask | median | p99 | greatest | ms to compile |\n"
+          "|---|---|---|---|---|---|---|---|---|---|")
+    compiled = [row for row in rows if "error" not in row]
+    right = sum(row["texts"] == [t["valid"] for t in case["texts"]] for row, case in zip(rows, cases) if "error" not in row)
+    with_invalid = sum(any(taken and not t["valid"] for taken, t in zip(row["texts"], case["texts"]))
+                       for row, case in zip(rows, cases) if "error" not in row)
+    print(f"| swiftlet | {len(compiled)} | {right} ({100 * right / len(rows):.1f} %) | {total['invalid_taken']} in {with_invalid} | "
+          f"{total['valid_not_taken']} | {total['mask_us']:.1f} | {total['mask_us_median']:.1f} | {total['mask_us_p99']:.0f} | "
+          f"{total['mask_us_greatest']:.0f} | {1e-3 * (total['compile_us'] + total['open_us']):.2f} |", flush=True)
+    return tokens
+
+
+def measure(args):
+    cases = [json.loads(line) for line in open(args.cases)]
+    with tempfile.TemporaryDirectory() as folder:
+        tokens = measure_ours(args, cases, folder)
+    if args.only_ours:
+        return
+    vocabulary = pieces_of(args.model)
+    signal.signal(signal.SIGALRM, give_up)
+    for name, kind in (("llguidance", Llguidance), ("xgrammar", Xgrammar)):
+        engine, rows, masks, compiles = kind(*vocabulary), [], [], []
+        for case, told in zip(cases, tokens):
+            signal.alarm(args.limit)
+            try:
+                row = run_one(engine, case["schema"], case["texts"], told)
+            except Exception as error:
+                row = {"error": str(error)[:200]}
+            signal.alarm(0)
+            masks += row.pop("masks", [])
+            compiles += [row["compile"]] if "compile" in row else []
+            rows.append(row)
+        print_row(name, rows, cases, masks, compiles)
+        sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("collect")
+    one.add_argument("folder")
+    one.add_argument("cases")
+    one.add_argument("--most", type=int, help="of the schemas, evenly spaced")
+    one.set_defaults(run=collect)
+    two = commands.add_parser("measure")
+    two.add_argument("cases")
+    two.add_argument("-m", "--model", required=True, help="a GGUF whose vocabulary is byte-level BPE")
+    two.add_argument("--limit", type=int, default=20, help="seconds that a schema may take a library")
+    two.add_argument("--only-ours", action="store_true")
+    two.set_defaults(run=measure)
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    main()
