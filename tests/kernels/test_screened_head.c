@@ -297,7 +297,8 @@ static void the_same_tokens(void** unused) {
 	for (int k = 0; k < n; k++)
 		for (int t = 0; t < N_TYPES; t++)
 			for (int kind = 0; kind < N_KINDS; kind++)
-				compare(kernels[k]->name, types[t], kind, 1 + (uint64_t)(t * N_KINDS + kind));
+				if (!SANITIZED || (k + t + kind) % 2 == 0) /* else half of the combinations */
+					compare(kernels[k]->name, types[t], kind, 1 + (uint64_t)(t * N_KINDS + kind));
 }
 
 /* ---- what is not screened ------------------------------------------------------------------------- */
