@@ -13,7 +13,7 @@
  * read.
  *
  * Activations are quantized to 8 bits in groups of COLUMN_GROUP kept channels, after multiplication by the
- * channel's scale in the tile. A group's product is an integer; the floats are added in the order of the
+ * channel's scale of those outputs. A group's product is an integer; the floats are added in the order of the
  * groups. So every instruction set gives the same bits. Drafts are guesses: verification always runs the
  * stored weights. */
 #ifndef SWIFTLET_KERNELS_COLUMNS_H

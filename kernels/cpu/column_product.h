@@ -1,11 +1,18 @@
 /* Products of a row's kept channels with weights by input channel (kernels/columns.h), over a vector type.
  *
- * Included by one source file an instruction set, which defines before it: `ints` and `floats` of LANES lanes
- * with the operations that matmul_quantized.h asks for, to_all, and bytes_low, bytes_high(a, b)   the bytes
- * of a and b interleaved, of the low or high half of each 16 bytes words_low, words_high(a, b)   the same of
- * 16-bit words codes_dot(sum, codes, q)      sum + in each lane four bytes of `codes`, 0…15, times the four
- * signed bytes in q; in 16 bits where COLUMN_NARROW, for at most COLUMN_NARROW calls codes_widen(sum, narrow)
- * the sum of the lane's 16-bit halves joins sum, where COLUMN_NARROW
+ * Included by one source file an instruction set, which defines before it `ints` and `floats` of LANES lanes,
+ * the operations on them that matmul_quantized.h asks for, to_all, and
+ *
+ *   bytes_low, bytes_high(a, b)  the bytes of a and b interleaved, of the low or high half of each 16 bytes
+ *
+ *   words_low, words_high(a, b)  the same of 16-bit words
+ *
+ *   codes_dot(sum, codes, q)     sum + in each lane four bytes of `codes`, 0…15, times four signed bytes of q
+ *
+ *   codes_widen(sum, narrow)     sum + each lane's two sums of 16 bits
+ *
+ * Where COLUMN_NARROW is not 0, codes_dot sums in 16 bits, for at most COLUMN_NARROW calls, and codes_widen
+ * is needed.
  *
  * A line is read in parts of a vector. Of four channels the bytes are interleaved, so that each lane holds
  * four channels' codes of two outputs, in the low and high nibbles. */
@@ -25,7 +32,8 @@ enum { COLUMN_BESIDE = 4 * COLUMN_NARROW };
 enum { COLUMN_BESIDE = 16 };
 #endif
 
-/* Lines of the same channels that are fetched ahead: 64 to 128 lines in all, the time that memory takes. */
+/* Lines of the same channels that are fetched ahead, in all the time that memory takes. Of fewer lines it is
+ * all, which fetches the next channels' line. */
 enum { COLUMN_AHEAD = 4 };
 
 /* Some kept channels side by side, for some neighbouring lines. */
@@ -111,17 +119,17 @@ INLINED void add_dots(int32_t* to, const struct channels_beside* c, int line, in
 INLINED void prefetch_line(const struct channels_beside* c, int line, int lines) {
 	const uint8_t* const* at = line < lines ? c->at : c->next;
 	const int offset = (line < lines ? line : line - lines) * COLUMN_LINE;
-	if (line < 2 * lines)
-		for (int i = 0; i < c->n; i++)
-			__builtin_prefetch(at[i] + offset, 0, 3);
+	for (int i = 0; i < c->n; i++)
+		__builtin_prefetch(at[i] + offset, 0, 3);
 }
 
 /* The channels' products with all lines join the group's sums. */
 static void add_channels(struct group_sums* sums, struct channels_beside* c, int lines, bool first) {
 	for (int i = 0; i < c->n; i += 4)
 		quantize_four(c, sums, i, lines);
+	const int ahead = lines < COLUMN_AHEAD ? lines : COLUMN_AHEAD;
 	for (int line = 0; line < lines; line++) {
-		prefetch_line(c, line + COLUMN_AHEAD, lines);
+		prefetch_line(c, line + ahead, lines);
 		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++)
 		    add_dots(sums->dot[line] + LANES * p, c, line, p, first);
 	}
