@@ -12,9 +12,6 @@
 
 #include <cmocka.h>
 
-#include "core/decode/session_state.h"
-#include "tests/count_allocations.h"
-
 #ifdef SWIFTLET_EMULATED
 enum { PROMPT = 40, TOKENS = 60, REQUESTS = 2 };
 static const char BACKEND[] = "cuda";
@@ -23,139 +20,34 @@ enum { PROMPT = 300, TOKENS = 600, REQUESTS = 7 };
 static const char BACKEND[] = "cpu";
 #endif
 
+#include "tests/optimizer/timed_drafts.h"
+
 /* one model and, of the same tokens, the same again and one that knows nothing of it */
 #define SHAPE "synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f16,"
 static const char MODEL[] = SHAPE "seed=3", STRANGER[] = SHAPE "seed=8";
 
-/* ---- a clock that passes move ------------------------------------------------------------- */
-
-/* A row of the model itself takes a millisecond, each further one a fiftieth more; of the draft model a
- * quarter of that. */
-static struct {
-	double now;
-	bool (*run)(struct backend*, const struct pass*, struct error*);
-	const struct backend* drafts;
-} timed;
-
-static double time_now(void* user) {
-	(void)user;
-	return timed.now;
-}
-
-static bool run_timed(struct backend* b, const struct pass* pass, struct error* error) {
-	timed.now += (b == timed.drafts ? 2.5e-4 : 1e-3) * (1 + 0.02 * (pass->n - 1));
-	return timed.run(b, pass, error);
-}
-
 /* ---- sessions ----------------------------------------------------------------------------- */
 
-struct bench {
-	swiftlet_model* model;
-	swiftlet_engine* engine;
-	swiftlet_session* session;
-	int32_t prompt[PROMPT];
-};
-
 static void open_bench(struct bench* b, const char* spec, const char* drafts, unsigned which) {
-	char message[512] = "";
 	struct swiftlet_options options;
-	options_default(&options);
-	snprintf(options.backend, sizeof options.backend, "%s", BACKEND);
-	options.threads = 1;
-	options.context = PROMPT + TOKENS;
-	options.search = false;
-	options.draft_bits = 0;
-	options.drafters = which;
-	options.clock = time_now;
+	set_options(&options, BACKEND, which);
 	options.method = drafts ? SWIFTLET_AUTO : SWIFTLET_VANILLA;
 	snprintf(options.draft_model, sizeof options.draft_model, "%s", drafts ? drafts : "");
-	b->model = swiftlet_model_open(spec, &options, message, sizeof message);
-	if (!b->model)
-		fail_msg("%s", message);
-	b->engine = swiftlet_engine_open(b->model, &options, message, sizeof message);
-	if (!b->engine)
-		fail_msg("%s", message);
-	timed.run = b->engine->backend->run;
-	b->engine->backend->run = run_timed;
-	timed.drafts = NULL;
-	if (drafts) {
-		b->engine->drafting->backend->run = run_timed;
-		timed.drafts = b->engine->drafting->backend;
-	}
-	b->session = swiftlet_session_open(b->engine, &options, message, sizeof message);
-	if (!b->session)
-		fail_msg("%s", message);
-	for (int i = 0; i < PROMPT; i++)
-		b->prompt[i] = (i * 37 + 11) % 256;
-}
-
-static void close_bench(struct bench* b) {
-	swiftlet_session_close(b->session);
-	swiftlet_engine_close(b->engine);
-	swiftlet_model_close(b->model);
-}
-
-struct text {
-	int32_t token[TOKENS];
-	int n, allocated, releases;
-	double seconds;
-	struct swiftlet_figures figures;
-};
-
-/* One generation; given: after so many steps, again and again, its memory goes to others. */
-static struct text* generate(struct bench* b, const struct swiftlet_request* request, int given) {
-	char message[512] = "";
-	struct swiftlet_step step;
-	struct text* text = calloc(1, sizeof *text);
-	assert_true(swiftlet_session_start(b->session, request, message, sizeof message));
-	int steps = 0;
-	do {
-#if ALLOCATIONS_COUNTED
-		const int before = atomic_load(&allocations);
-#endif
-		const bool ran = swiftlet_session_step(b->session, &step, message, sizeof message);
-#if ALLOCATIONS_COUNTED
-		text->allocated += atomic_load(&allocations) - before;
-#endif
-		if (!ran)
-			fail_msg("%s", message);
-		for (int i = 0; i < step.n; i++)
-			text->token[text->n++] = step.token[i].id;
-		if (given > 0 && ++steps % given == 0 && step.stop == SWIFTLET_RUNNING) {
-			session_release(b->session);
-			text->releases++;
-		}
-	} while (step.stop == SWIFTLET_RUNNING);
-	swiftlet_session_figures(b->session, &text->figures);
-	text->seconds = text->figures.seconds.decode;
-	return text;
-}
-
-static void same_text(const struct text* a, const struct text* b) {
-	assert_int_equal(a->n, b->n);
-	assert_memory_equal(a->token, b->token, sizeof a->token);
+	open_engine(b, spec, &options);
+	if (drafts)
+		time_drafts(b->engine->drafting->backend);
+	open_session(b, &options);
 }
 
 /* ---- the same text ------------------------------------------------------------------------ */
 
 static void lossless(const char* drafts, bool helps) {
-	static const char expression[] = "((no way but this one|[a-z]{1,40}[0-9])[ -z]+;)*";
-	static const struct swiftlet_bias bias = {40, 3};
 	struct bench plain, bench;
-	swiftlet_grammar* grammar = swiftlet_grammar_regex(expression, sizeof expression - 1, NULL, 0);
+	swiftlet_grammar* grammar = open_grammar();
 	open_bench(&plain, MODEL, NULL, 0);
-	const struct swiftlet_request requests[] = {
-	    {.top_p = 1},
-	    {.temperature = 0.8, .top_p = 0.95, .seed = 7},
-	    {.temperature = 5, .top_p = 0.99, .top_k = 100, .min_p = 1e-6, .seed = 9},
-	    {.top_p = 1, .frequency_penalty = 0.5, .repetition_penalty = 1.2, .bias = &bias, .n_bias = 1},
-	    {.top_p = 1, .grammar = grammar},
-	    {.temperature = 1, .top_p = 0.99, .seed = 9, .grammar = grammar},
-	    {.top_p = 1, .logprobs = 3},
-	};
 	int64_t accepted = 0;
 	for (int i = 0; i < REQUESTS; i++) {
-		struct swiftlet_request request = requests[i];
+		struct swiftlet_request request = request_of(i, grammar);
 		request.max_tokens = TOKENS / 3;
 		for (int given = 0; given < 2; given++) {
 			request.n_prompt = given ? PROMPT / 4 : PROMPT;

@@ -12,11 +12,10 @@
 
 #include <cmocka.h>
 
-#include "core/decode/session_state.h"
-#include "tests/count_allocations.h"
-
 /* Of SEEN tokens the layer's cache holds all but the first. */
 enum { PROMPT = 300, SEEN = 40, TOKENS = 600, REQUESTS = 7 };
+
+#include "tests/optimizer/timed_drafts.h"
 
 /* The layer's block is the model's only one, so that it predicts what the model does: nearly always where the
  * model is wide; and one of four blocks, of which the layer is a poor copy. */
@@ -25,163 +24,60 @@ static const char COPY[] = "synth:" SHAPE "layers=1,dim=512,ffn=512",
                   GOOD[] = "synth:" SHAPE "layers=1,dim=64,ffn=128",
                   POOR[] = "synth:" SHAPE "layers=4,dim=64,ffn=128";
 
-/* ---- a clock that passes move ------------------------------------------------------------- */
-
-/* A row of the model itself takes a millisecond, each further one a fiftieth more; of the layer a quarter of
- * that. */
-static struct {
-	double now;
-	bool (*run)(struct backend*, const struct pass*, struct error*);
-	const struct backend* drafts;
-} timed;
-
-static double time_now(void* user) {
-	(void)user;
-	return timed.now;
-}
-
-static bool run_timed(struct backend* b, const struct pass* pass, struct error* error) {
-	timed.now += (b == timed.drafts ? 2.5e-4 : 1e-3) * (1 + 0.02 * (pass->n - 1));
-	return timed.run(b, pass, error);
-}
-
 /* ---- sessions ----------------------------------------------------------------------------- */
-
-struct bench {
-	swiftlet_model* model;
-	swiftlet_engine* engine;
-	swiftlet_session* session;
-	int32_t prompt[PROMPT];
-};
 
 /* which: 0 is plain decoding */
 static void open_bench(struct bench* b, const char* spec, unsigned which) {
-	char message[512] = "";
 	struct swiftlet_options options;
-	options_default(&options);
-	options.threads = 1;
-	options.context = PROMPT + TOKENS;
-	options.search = false;
-	options.draft_bits = 0;
-	options.drafters = which;
-	options.clock = time_now;
+	set_options(&options, "cpu", which);
 	options.method = which ? SWIFTLET_AUTO : SWIFTLET_VANILLA;
-	snprintf(options.backend, sizeof options.backend, "cpu");
-	b->model = swiftlet_model_open(spec, &options, message, sizeof message);
-	if (!b->model)
-		fail_msg("%s", message);
-	b->engine = swiftlet_engine_open(b->model, &options, message, sizeof message);
-	if (!b->engine)
-		fail_msg("%s", message);
-	timed.run = b->engine->backend->run;
-	b->engine->backend->run = run_timed;
-	timed.drafts = b->engine->mtp;
+	open_engine(b, spec, &options);
 	assert_true(!which == !b->engine->mtp);
 	if (b->engine->mtp) {
 		/* the bytes say what the clock says, whatever the layer's share of so small a model is */
 		struct cost_bytes* bytes = &b->engine->mtp_cost.stored;
 		const double scale = 0.25 * cost_all_bytes(&b->engine->cost) / cost_all_bytes(&b->engine->mtp_cost);
 		*bytes = (struct cost_bytes){scale * bytes->attention, scale * bytes->mlp, scale * bytes->fixed};
-		b->engine->mtp->run = run_timed;
+		time_drafts(b->engine->mtp);
 	}
-	b->session = swiftlet_session_open(b->engine, &options, message, sizeof message);
-	if (!b->session)
-		fail_msg("%s", message);
-	for (int i = 0; i < PROMPT; i++)
-		b->prompt[i] = (i * 37 + 11) % 256;
+	open_session(b, &options);
 }
 
-static void close_bench(struct bench* b) {
-	swiftlet_session_close(b->session);
-	swiftlet_engine_close(b->engine);
-	swiftlet_model_close(b->model);
-}
-
-struct text {
-	int32_t token[TOKENS];
-	int n, allocated, releases;
-	double seconds;
-	struct swiftlet_figures figures;
-};
-
-/* The layer's cache holds a row for each token of some end of the text but its last ones. */
-static void check_cache(struct session* s, int n) {
-	const struct mtp* m = &s->mtp;
-	assert_true(!m->cache ||
-	            (m->cache->pending == 0 && m->start > 0 && m->start + m->cache->committed <= PROMPT + n + 1));
-}
-
-/* One generation; given: after so many steps, again and again, its memory goes to others. */
-static struct text* generate(struct bench* b, const struct swiftlet_request* request, int given) {
-	char message[512] = "";
-	struct swiftlet_step step;
-	struct text* text = calloc(1, sizeof *text);
-	assert_true(swiftlet_session_start(b->session, request, message, sizeof message));
-	int steps = 0;
-	do {
-#if ALLOCATIONS_COUNTED
-		const int before = atomic_load(&allocations);
-#endif
-		const bool ran = swiftlet_session_step(b->session, &step, message, sizeof message);
-#if ALLOCATIONS_COUNTED
-		text->allocated += atomic_load(&allocations) - before;
-#endif
-		if (!ran)
-			fail_msg("%s", message);
-		for (int i = 0; i < step.n; i++)
-			text->token[text->n++] = step.token[i].id;
-		if (given > 0 && ++steps % given == 0 && step.stop == SWIFTLET_RUNNING) {
-			session_release(b->session);
-			text->releases++;
-		}
-	} while (step.stop == SWIFTLET_RUNNING);
-	swiftlet_session_figures(b->session, &text->figures);
-	check_cache(b->session, text->n);
-	text->seconds = text->figures.seconds.decode;
+/* One generation, after which the layer's cache holds a row for each token of some end of the text but its
+ * last ones. */
+static struct text* generate_checked(struct bench* b, const struct swiftlet_request* request, int given) {
+	struct text* text = generate(b, request, given);
+	const struct mtp* m = &b->session->mtp;
+	assert_true(!m->cache || (m->cache->pending == 0 && m->start > 0 &&
+	                          m->start + m->cache->committed <= PROMPT + text->n + 1));
 	return text;
-}
-
-static void same_text(const struct text* a, const struct text* b) {
-	assert_int_equal(a->n, b->n);
-	assert_memory_equal(a->token, b->token, sizeof a->token);
 }
 
 /* ---- the same text ------------------------------------------------------------------------ */
 
 static void lossless(const char* spec, bool helps) {
-	static const char expression[] = "((no way but this one|[a-z]{1,40}[0-9])[ -z]+;)*";
-	static const struct swiftlet_bias bias = {40, 3};
 	struct bench plain, bench;
-	swiftlet_grammar* grammar = swiftlet_grammar_regex(expression, sizeof expression - 1, NULL, 0);
-	const struct swiftlet_request requests[] = {
-	    {.top_p = 1},
-	    {.temperature = 0.8, .top_p = 0.95, .seed = 7},
-	    {.temperature = 5, .top_p = 0.99, .top_k = 100, .min_p = 1e-6, .seed = 9},
-	    {.top_p = 1, .frequency_penalty = 0.5, .repetition_penalty = 1.2, .bias = &bias, .n_bias = 1},
-	    {.top_p = 1, .grammar = grammar},
-	    {.temperature = 1, .top_p = 0.99, .seed = 9, .grammar = grammar},
-	    {.top_p = 1, .logprobs = 3},
-	};
+	swiftlet_grammar* grammar = open_grammar();
 	int64_t accepted = 0, rows = 0;
 	for (int i = 0; i < REQUESTS; i++) {
-		struct swiftlet_request request = requests[i];
+		struct swiftlet_request request = request_of(i, grammar);
 		request.max_tokens = TOKENS / 3;
 		for (int given = 0; given < 2; given++) {
 			request.n_prompt = given ? PROMPT / 4 : PROMPT;
 			open_bench(&plain, spec, 0);
 			request.prompt = plain.prompt;
-			struct text* expected = generate(&plain, &request, 0);
+			struct text* expected = generate_checked(&plain, &request, 0);
 			close_bench(&plain);
 			open_bench(&bench, spec, given ? ~0u : 1u << SOURCE_mtp);
 			request.prompt = bench.prompt;
-			struct text* text = generate(&bench, &request, given ? 12 : 0);
+			struct text* text = generate_checked(&bench, &request, given ? 12 : 0);
 			same_text(expected, text);
 			accepted += text->figures.source[SOURCE_mtp].accepted;
 			rows += text->figures.source[SOURCE_mtp].rows;
 			if (!given)
 				assert_int_equal(text->allocated, 0);
 			assert_true(!given || text->releases > 0);
-			struct text* again = generate(&bench, &request, 0); /* what was kept of it is a prefix */
+			struct text* again = generate_checked(&bench, &request, 0); /* what was kept of it is a prefix */
 			same_text(expected, again);
 			close_bench(&bench);
 			free(expected);
@@ -218,7 +114,7 @@ static double seconds_of(const char* spec, unsigned which, double temperature, s
 	                                   .top_p = 1,
 	                                   .seed = 5,
 	                                   .ignore_eos = true};
-	*out = generate(&b, &request, 0);
+	*out = generate_checked(&b, &request, 0);
 	*first = (double)acceptance_first(session_acceptance(b.session), SOURCE_mtp);
 	close_bench(&b);
 	return (*out)->seconds;
