@@ -53,8 +53,8 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 
 bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
                           int tokens) {
-	/* a fourth of a step each, after as many tokens as all of it takes steps: a short answer then never pays
-	 * for it, and none pays more than it would have taken twice */
+	/* a fourth of a step each, after as many tokens as all of it takes steps: a first answer that is short
+	 * pays nothing, and texts that end right after it have taken twice their time at most */
 	const bool brings_in = tokens >= 4 * left && budget->plain >= whole;
 	if (whole > MOST_WHOLE)
 		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain;

@@ -46,9 +46,10 @@ void budget_learn(struct speculation_budget*, double cost);
  * as many tokens were emitted as it takes steps, and the request is long enough for draft weights that make
  * decoding a quarter faster to bring in what is left: they are worth most when they are made early and
  * nothing when they are half made, and a model whose layers cannot be skipped gets them, too. The wait is the
- * rule for renting or buying: an answer that ends sooner does not pay for them. whole, left: what all of it
- * and the rest are thought to take, by half too little at worst; tokens: that the request may still come to.
- * What takes over 48 plain steps in all has learning's share alone. */
+ * rule for renting or buying. It counts the tokens of all requests so far: a session that ends sooner does
+ * not pay for them, and a short answer after others may. whole, left: what all of it and the rest are thought
+ * to take, by half too little at worst; tokens: that the request may still come to. What takes over 48 plain
+ * steps in all has learning's share alone. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);
 void budget_make(struct speculation_budget*, double cost, double whole);
