@@ -63,7 +63,7 @@ const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
 	return schema;
 }
 
-/* The types of values that may be valid under a schema, by what it says, not by what its other keywords are
+/* The types of values that may be valid under a schema, by its own `type`, not by what its other keywords are
  * about: those hold of any other type. A whole number is a number too. */
 static unsigned declared_types(struct compiler* c, const cJSON* schema) {
 	unsigned types = 0;

@@ -417,7 +417,7 @@ class Tokenize(EndToEnd):
 
 
 class Inspect(EndToEnd):
-    def test_says_what_the_model_is(self):
+    def test_describes_the_model(self):
         result = run("inspect", "builtin", "--check")
         self.status(0, result)
         self.assertIn("20", result.stdout.decode())

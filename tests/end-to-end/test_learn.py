@@ -20,7 +20,7 @@ def influence_rows(store):
 
 class Learn(EndToEnd):
     def learn(self, store):
-        """What it says; a slow machine is given longer, until a proposal has been scored."""
+        """Its output; a slow machine is given longer, until a proposal has been scored."""
         for seconds in (3, 30, 300):
             result = run("learn", "--seconds", seconds, "--store", store, "--json", "-i", DEMO)
             self.status(0, result)

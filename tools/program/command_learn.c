@@ -243,7 +243,7 @@ int command_learn(int argc, char** argv) {
 	    .about =
 	        "Searches for layers that drafts can skip, before the model serves. It generates text, scores\n"
 	        "masks on it without a time limit of its own, and keeps the result, which run, chat, stream\n"
-	        "and serve begin with. On many machines no mask pays; learn then says so, and nothing\n"
+	        "and serve begin with. On many machines no mask pays; learn then reports that, and nothing\n"
 	        "changes. Ctrl-C ends it early and keeps what was found.\n\n"
 	        "The table has a row for each text: the share of its tokens that the draft predicts, before the\n"
 	        "search has seen it, and how many times as fast as plain decoding drafts are expected to be.",

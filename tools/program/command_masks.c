@@ -400,7 +400,7 @@ int command_masks(int argc, char** argv) {
 	    .name = "masks",
 	    .usage = "list|show|export|import|delete [FILE|ID ...] [options]",
 	    .about =
-	        "Lists, shows, exports, imports and deletes masks. A mask says which attention and MLP layers\n"
+	        "Lists, shows, exports, imports and deletes masks. A mask lists which attention and MLP layers\n"
 	        "drafts skip. FILE is a mask file, ID a mask of the store; without either, the command works\n"
 	        "on the whole store. `show` draws a mask with one cell for each block.",
 	    .examples = "  swiftlet masks list\n"

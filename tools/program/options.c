@@ -80,6 +80,7 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 const struct option_synonym option_synonyms[] = {
     {"temperature", "temp"},
     {"certified-head", "screened-head"}, /* its earlier name */
+    {"prices", "costs"},                 /* its earlier name */
     {"ctx-size", "context"},
     {"n-predict", "max-tokens"},
     {"predict", "max-tokens"},

@@ -1,6 +1,6 @@
 /* The command line: one parser for every command.
  *
- * A command lists its own options and says whether it takes the session's (swiftlet_options) too. The parser
+ * A command lists its own options and whether it takes the session's (swiftlet_options) too. The parser
  * reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`. It prints help. It refuses an unknown
  * name and suggests the nearest known one. --help shows the common options on one screen, and --help-all
  * shows all and explains the terms. */

@@ -188,7 +188,7 @@ def false_alarms(o, options, prompt, name):
 
 
 def drift(o):
-    """One label for two kinds of text, so that only acceptance can tell."""
+    """One label for two kinds of text, so that only acceptance separates them."""
     options = ["--draft", "always", "--max-tree", "paper", "--opt-budget", o.budget]
     for path in o.streams:
         drift_on_stream(o, options, path)
