@@ -421,6 +421,9 @@ class Inspect(EndToEnd):
         result = run("inspect", "builtin", "--check")
         self.status(0, result)
         self.assertIn("20", result.stdout.decode())
+        self.assertNotIn("\033", result.stdout.decode())  # no colours but on a terminal
+        shape = json.loads(run("inspect", "builtin", "--check", "--json").stdout)
+        self.assertEqual((shape["blocks"], shape["attention"]["query_heads"], shape["sound"]), (20, 2, True))
         self.status(0, run("inspect", os.path.join(SOURCE, "core", "builtin")))
 
 

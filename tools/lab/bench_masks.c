@@ -204,7 +204,7 @@ int bench_masks_main(int argc, char** argv) {
 		b.end_token = tokenizer_eos(model->tokenizer);
 		good = run_file(&b, file, &error);
 	}
-	const int outcome = good ? bench_report(report(&b), json) : complain(STATUS_FAILED, "%s", error.message);
+	const int outcome = good ? report_print(report(&b), json) : complain(STATUS_FAILED, "%s", error.message);
 	if (file)
 		fclose(file);
 	if (b.answers)

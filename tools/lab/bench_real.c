@@ -132,7 +132,7 @@ static int run_all(struct real* r, const char* const* model, int n) {
 		status = bench_part_run(&r->part);
 	}
 	if (r->part.runs && status == STATUS_DONE)
-		return bench_report(r->part.runs, true);
+		return report_print(r->part.runs, true);
 	cJSON_Delete(r->part.runs);
 	return status;
 }

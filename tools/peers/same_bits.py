@@ -49,11 +49,11 @@ def ways(parts):
 
 def make_parts(swiftlet, model, folder):
     """Untrained ones of the model's shape; the mask's blocks."""
-    reported = subprocess.run([swiftlet, "inspect", model], capture_output=True, text=True, check=True).stdout
-    shape = re.search(r"blocks +(\d+).*?width +(\d+).*?(\d+) query heads of (\d+) over (\d+)", reported, re.S)
-    blocks, dim, heads, head_dim, kv_heads = shape.groups()
+    shape = json.loads(subprocess.run([swiftlet, "inspect", model, "--json"], capture_output=True, text=True, check=True).stdout)
+    heads, kv_heads, head_dim = (shape["attention"][name] for name in ("query_heads", "key_value_heads", "head_size"))
+    blocks, dim = shape["blocks"], shape["width"]
     script = ROOT / "tests" / "end-to-end" / "parts.py"
-    subprocess.run([sys.executable, script, folder, blocks, dim, heads, kv_heads, head_dim], check=True)
+    subprocess.run([sys.executable, script, folder, *map(str, (blocks, dim, heads, kv_heads, head_dim))], check=True)
     mask = json.loads((folder / "mask.json").read_text())["untrained"]
     return [",".join(map(str, mask[kind])) for kind in ("attention", "mlp")]
 
@@ -135,7 +135,7 @@ def main():
     same = True
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as both:
         folder = pathlib.Path(folder)
-        args.mask = make_parts(args.before, args.model, folder)
+        args.mask = make_parts(args.after, args.model, folder)
         stream = folder / "prompts.jsonl"
         stream.write_text("".join(json.dumps(dict(line, max_tokens=args.tokens)) + "\n" for line in lines))
         probes = [build_probe(swiftlet, folder / which) for swiftlet, which in ((args.before, "before"), (args.after, "after"))]
