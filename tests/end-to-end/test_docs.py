@@ -3,9 +3,11 @@
 import glob
 import os
 import re
+import subprocess
+import sys
 import unittest
 
-from support import SOURCE, EndToEnd, main, run
+from support import SOURCE, SWIFTLET, EndToEnd, main, run
 
 PAGES = ["README.md", "CONTRIBUTING.md", *(os.path.join("docs", os.path.basename(page))
                                            for page in glob.glob(os.path.join(SOURCE, "docs", "*.md")))]
@@ -67,6 +69,10 @@ class Pages(EndToEnd):
             self.assertEqual(options_of(text_of(page)) - known - OF_OTHERS - bench_options(), set(), page)
         for command in ("run", "chat", "stream", "serve", "learn"):
             self.assertEqual(helps[command] - explained - {"--help", "--help-all", "--version"}, set(), command)
+
+    def test_the_manual_page_is_made_of_the_help(self):
+        made = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "man_page"), SWIFTLET], capture_output=True, text=True, check=True)
+        self.assertEqual(made.stdout, text_of("packaging/swiftlet.1"), "tools/man_page writes it")
 
     def test_limits_are_those_of_the_table(self):
         """Each default is the help's, each code and gauge stands in the service's source."""

@@ -54,6 +54,7 @@ struct command_option {
 
 struct option_synonym {
 	const char *other, *name;
+	bool earlier; /* our own name before; the help does not list it */
 };
 extern const struct option_synonym option_synonyms[]; /* the last row is empty */
 
