@@ -15,7 +15,7 @@ struct acceptor; /* core/grammar/acceptor.h */
 
 /* The names for the option --drafters. At a node, earlier ones are asked first. */
 #define DRAFTERS(name)                                                                                       \
-	name(mask) name(model) name(mtp) name(prediction) name(retrieval) name(recycle) name(form) name(repeat)
+	name(mask) name(model) name(mtp) name(prediction) name(retrieval) name(recycle) name(form)
 
 enum drafter_source {
 #define DRAFTER_SOURCE(name) SOURCE_##name,
