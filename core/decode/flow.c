@@ -40,7 +40,7 @@ static int prefill_limit(const struct session* s) {
 	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
 }
 
-/* Where a row's logits go. */
+/* The buffer for a row's logits. */
 static float* logits_of(const struct session* s, int row) {
 	return s->log_probs.logits + (size_t)row * (size_t)s->engine->model->weights.shape.vocab;
 }

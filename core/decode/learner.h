@@ -38,7 +38,7 @@ struct learner_calls {
 	void (*adopt)(struct learner*, const struct mask*);
 	/* The share of draft steps expected to be right with its mask; NaN: unknown. */
 	double (*expected)(const struct learner*);
-	/* What the figures say of it. */
+	/* The learner's part of the figures. */
 	void (*figures)(const struct learner*, struct swiftlet_figures*);
 };
 
