@@ -78,7 +78,7 @@ void dtype_put(enum dtype type, void* row, int64_t at, float x);
 
 /* A matrix of `rows` contiguous rows of `cols` elements; a vector has rows = 1. `data` points into
  * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor
- * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements.
+ * with rows = 0 is absent. When data is NULL, `synth` defines how a backend makes the elements.
  *
  * The rows of an interleaved one, of type q4_k, lie in groups of INTERLEAVED_ROWS side by side: of each block
  * of 256 columns the first 4 bytes of all INTERLEAVED_ROWS rows, then their second ones, and so on; of type
@@ -167,7 +167,7 @@ enum norm_kind {
  * its output is Sᵀq / sqrt(key_dim), under an RMS norm times SiLU of a gate. beta is a sigmoid, decay
  * e^(rate·softplus(a + bias)) with a rate below 0.
  *
- * Or a gated short convolution (LFM2), which key_dim 0 says: wq gives b, c and x, each (value_dim), and the
+ * Or a gated short convolution (LFM2), which key_dim 0 marks: wq gives b, c and x, each (value_dim), and the
  * output is c times a causal convolution by channel of b·x. There is one value head, as wide as the model. */
 struct recurrence {
 	int key_heads, value_heads; /* value_heads is a multiple of key_heads; 0: no block is recurrent */
@@ -348,7 +348,7 @@ struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 
 /* Everything that a backend needs. The model owns it, and it must outlive the backend. A fused projection in
- * a file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` says. */
+ * a file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` states. */
 struct weight_table {
 	struct model_shape shape;
 	struct tensor embedding;        /* (vocab, dim) */
@@ -754,7 +754,7 @@ struct backend {
 	/* Their memory went to caches: passes that ask for draft weights run the stored weights. */
 	bool draft_weights_released;
 	/* Optional (NULL: there is nothing to upload): takes so many bytes of the draft weights, once they are
-	 * filled, to where passes run; *all says whether all are there. The first pass with them takes the rest.
+	 * filled, to where passes run; *all: whether all are there. The first pass with them takes the rest.
 	 */
 	bool (*upload_draft_weights)(struct backend*, size_t bytes, bool* all, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
@@ -771,7 +771,8 @@ struct backend {
 /* NULL with the error set. */
 struct backend* cpu_open(const struct weight_table*, const struct backend_options*, struct error*);
 struct backend* cuda_open(const struct weight_table*, const struct backend_options*, struct error*);
-/* True when cuda_open can be tried; else says why in a sentence (not compiled in, no device, …). */
+/* True when cuda_open can be tried; else the error gives the reason in a sentence (not compiled in, no
+ * device, …). */
 bool cuda_available(struct error*);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
  * Slots below `committed` hold the committed tokens in order, pending row i lies at slot committed + i; slot
  * i is in page i / PAGE_SLOTS. Nothing is ever cloned but a shared page that a sequence goes on in the middle
  * of. A backend writes the rows of a pass between paged_begin and paged_end, and when a path is committed it
- * moves rows down where paged_moves says so; all else here is counters. Calls that backend.h declares are
+ * moves rows down where paged_moves asks for it; all else here is counters. Calls that backend.h declares are
  * both backends' own. */
 #ifndef SWIFTLET_KERNELS_PAGED_CACHE_H
 #define SWIFTLET_KERNELS_PAGED_CACHE_H

@@ -23,12 +23,12 @@ enum { PAGE_SLOTS = 32, MAX_PAGE_MEMORIES = 16 };
 /* One of the memories that pages lie in, and the bytes of a page there:
  * (n_blocks, 2, kv_heads, PAGE_SLOTS, head_dim), keys before values. */
 struct page_memory {
-	void* owner;
+	void* user;
 	size_t page_bytes;
-	void* (*take)(void* owner, size_t bytes); /* NULL: there is none */
-	void (*give_back)(void* owner, void* taken);
+	void* (*take)(void* user, size_t bytes); /* NULL: there is none */
+	void (*give_back)(void* user, void* taken);
 	/* One page's bytes to another, after all that the passes before write and before what those after do. */
-	void (*copy)(void* owner, void* to, const void* from, size_t bytes);
+	void (*copy)(void* user, void* to, const void* from, size_t bytes);
 };
 
 struct page {

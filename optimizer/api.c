@@ -1,4 +1,5 @@
-/* The public interface: every function of swiftlet.h except the options' (core/decode/options.c). */
+/* The public interface: every function of swiftlet.h. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/grammar/grammar.h"
@@ -6,6 +7,51 @@
 #include "core/text/tokenizer.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/random_mask.h"
+
+/* Copies an error's sentence to the caller. Returns false. */
+static bool give_message(char* message, size_t size, const struct error* error) {
+	snprintf(message, size, "%s", error->message);
+	return false;
+}
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+swiftlet_options* swiftlet_options_new(void) {
+	swiftlet_options* const options = malloc(sizeof *options);
+	if (options)
+		options_default(options);
+	return options;
+}
+
+void swiftlet_options_free(swiftlet_options* options) { free(options); }
+
+int swiftlet_options_set(swiftlet_options* options, const char* name, const char* value, char* message,
+                         size_t size) {
+	struct error error = {""};
+	const struct option* const option = option_named(name, 0);
+	if (!option)
+		return 0;
+	if (option_set(options, option, value, &error))
+		return 1;
+	give_message(message, size, &error);
+	return -1;
+}
+
+bool swiftlet_options_get(const swiftlet_options* options, const char* name, char* text, size_t size) {
+	const struct option* const option = option_named(name, 0);
+	return option && option_get(options, option, text, size);
+}
+
+void swiftlet_options_set_clock(swiftlet_options* options, double (*clock)(void* user), void* user) {
+	options->clock = clock;
+	options->clock_user = user;
+}
+
+void swiftlet_options_set_progress(swiftlet_options* options, void (*progress)(void* user, double share),
+                                   void* user) {
+	options->progress = progress;
+	options->progress_user = user;
+}
 
 /* ---- models and engines --------------------------------------------------------------------- */
 

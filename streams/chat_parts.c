@@ -242,7 +242,8 @@ static bool read_messages(const char* object, size_t size, struct chat_parts* p,
 
 /* ---- the others --------------------------------------------------------------------------- */
 
-/* A member that must be a list or object, as the bracket says. An empty list and null count as absent. */
+/* A member that must be a list or object, as the bracket specifies. An empty list and null count as absent.
+ */
 static bool copy_member(const char* object, size_t size, const char* name, char open, char** out,
                         struct error* error) {
 	size_t n = 0;
@@ -332,7 +333,7 @@ void chat_parts_free(struct chat_parts* p) {
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-bool chat_parts_tell_tools(const struct chat_parts* p, const struct model* model) {
+bool chat_parts_list_tools(const struct chat_parts* p, const struct model* model) {
 	const char* const template_text = model_chat_template(model, p->tools != NULL);
 	return p->tools && template_text && chat_template_lacks_tools(template_text, model->tokenizer);
 }

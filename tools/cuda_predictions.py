@@ -71,7 +71,7 @@ REAL = {
                                 [(1536, 151936, "q6_k")]),
 }
 
-# tokens and rows of a verify pass by `swiftlet bench replay -i PROMPTS --prices slope=0.006,c=0.9`, PROMPTS the first eight of
+# tokens and rows of a verify pass by `swiftlet bench replay -i PROMPTS --costs slope=0.006,c=0.9`, PROMPTS the first eight of
 # tools/chat.jsonl with 64 tokens each; Gemma, whose file has no chat template, continues their text, and loops
 REPLAYED = {"smollm2-135m": (1.949, 19.96), "gemma-3-270m": (4.345, 22.61), "qwen2.5-coder-0.5b": (2.409, 21.78),
             "qwen2.5-coder-1.5b": (2.019, 21.34)}

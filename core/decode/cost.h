@@ -46,7 +46,7 @@ struct cost_model {
 	int64_t rows_trust[COST_KNOTS];        /* passes for which a knot's measurement is believed */
 	int64_t news;                          /* the last pass that was the first of so many rows */
 	double off; /* by how much plain steps after other passes took longer or less than was thought, of late */
-	int64_t followed; /* passes since the last plain step that told the machine's speed */
+	int64_t followed; /* passes since the last plain step that measured the machine's speed */
 	double slope;     /* cost of one more row where nothing was measured, in plain steps */
 };
 

@@ -131,8 +131,6 @@ static inline bool options_plan(const struct swiftlet_options* options) {
 const int* options_top_k(const struct swiftlet_options*, bool sampled);
 /* The options' clock, or the monotonic one. Seconds. */
 double options_clock(const struct swiftlet_options*);
-/* Copies an error's sentence to a caller of the public interface. Returns false. */
-bool give_message(char* message, size_t size, const struct error*);
 
 enum option_type {
 	OPTION_HEADING,
@@ -160,14 +158,18 @@ struct option {
 	const char* value;    /* what stands for the value in the help; NULL: the words */
 	const char* help;     /* lines */
 	const char* fallback; /* the default as a text; "": `help` names it; NULL: as options_default has it */
-	int (*set)(struct swiftlet_options*, const char* value, char* message, size_t size); /* OWN */
+	bool (*set)(struct swiftlet_options*, const char* value, struct error*); /* OWN */
 };
 extern const struct option option_table[];
 extern const int n_options;
 
 /* By name, or where that is NULL by letter; NULL: none. */
 const struct option* option_named(const char* name, char letter);
-/* What stands for a value of it: "auto|on|off", "N". */
+/* Sets an option from a text. False with the error set for a value out of range. */
+bool option_set(struct swiftlet_options*, const struct option*, const char* value, struct error*);
+/* An option's value as a text that option_set takes. False for one without a single value. */
+bool option_get(const struct swiftlet_options*, const struct option*, char* text, size_t size);
+/* The name of its values in help: "auto|on|off", "N". */
 void option_value(const struct option*, char* text, size_t size);
 
 #endif

@@ -13,7 +13,7 @@ struct grammar;
 /* All of these return NULL with the error set: malformed, not supported (named), or too large. */
 
 /* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
- * that it does not name, where it says what they are or names none. A schema that names properties and no
+ * that it does not name, where it describes them or names none. A schema that names properties and no
  * type is an object's; any other without a type takes values of every type. */
 struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error*);
 /* Any JSON object. */
@@ -47,7 +47,7 @@ struct grammar_calls {
 	const char* begun;
 	bool must, at_beginning;
 	/* The text is calls, or else a JSON value under this schema ("": any object); NULL: free text. */
-	const char* form;
+	const char* answer;
 	const char* passes; /* a special token that free text may hold, or NULL */
 };
 struct grammar* grammar_from_calls(const struct grammar_calls*, struct error*);

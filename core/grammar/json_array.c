@@ -207,7 +207,7 @@ static int kind_rule(struct array* a, const cJSON* item, unsigned set) {
 	return c->failed ? 0 : item_rule(c, all);
 }
 
-/* Places are told apart up to `last`, of each kind how many have come up to what its bounds need. */
+/* Places are distinguished up to `last`, of each kind how many have come up to what its bounds need. */
 static int32_t emit_kinds(struct array* a, int32_t end) {
 	struct compiler* c = a->c;
 	struct grammar* g = c->grammar;

@@ -29,11 +29,11 @@ enum {
 /* A list of {"propertyNames", "additionalProperties"}: of each there is some member that keeps both. */
 #define SCHEMA_SOME "\1some"
 
-/* A schema that holds besides, and says nothing of which members and items are evaluated. */
+/* A schema that holds besides, and does not constrain which members and items are evaluated. */
 #define SCHEMA_QUIET "\1quiet"
 
 /* Lists of groups of keywords that belong together, beside those that the schema itself has: of members, of
- * items, and what an array contains. UNSEEN: a group that says nothing of what is evaluated. */
+ * items, and what an array contains. UNSEEN: a group that does not constrain what is evaluated. */
 #define SCHEMA_MEMBERS "\1members"
 #define SCHEMA_ITEMS "\1items"
 #define SCHEMA_CONTAINS "\1contains"
@@ -115,7 +115,7 @@ const cJSON* schema_kept(struct compiler*, cJSON* made);
 
 /* Whether the list, which may be NULL, has an equal value. */
 bool schema_holds(const cJSON* list, const cJSON* value);
-/* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
+/* The types that a schema allows, as it specifies or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);
 /* The values that a schema lists, of an enum or else a const: the one after that, or the first; NULL: no
  * more. */
@@ -167,7 +167,7 @@ cJSON* schema_conditions(struct compiler*, const cJSON* schema);
 int schema_count(struct compiler*, const cJSON* value);
 bool schema_is_of_strings(const char* keyword);
 bool schema_is_of_numbers(const char* keyword);
-/* json_string.c: the strings that a flat schema allows. lengths false: whatever it says of those. */
+/* json_string.c: the strings that a flat schema allows. lengths false: whatever it requires of those. */
 struct language* schema_string_language(struct compiler*, const cJSON* schema, bool lengths);
 /* The strings that are valid under any schema. */
 struct language* schema_names(struct compiler*, const cJSON* schema, int depth);

@@ -293,7 +293,7 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 
 /* ---- if, dependencies --------------------------------------------------------------------------- */
 
-/* Both hold, or the first does not and the third does; what is NULL says nothing. */
+/* Both hold, or the first does not and the third does; a NULL one requires nothing. */
 static cJSON* either(struct compiler* c, cJSON* condition, const cJSON* consequence, cJSON* failed,
                      const cJSON* otherwise) {
 	if (consequence)
@@ -306,14 +306,14 @@ static cJSON* either(struct compiler* c, cJSON* condition, const cJSON* conseque
 static cJSON* conditional(struct compiler* c, const cJSON* schema) {
 	const cJSON *condition = json_field(schema, "if"), *then = json_field(schema, "then"),
 	            *otherwise = json_field(schema, "else");
-	if (!then && !otherwise) /* it says what is evaluated, at most */
+	if (!then && !otherwise) /* it decides what is evaluated, at most */
 		return c->evaluates
 		           ? schema_wrapped(c, "anyOf", schema_pair(c, copied(condition), cJSON_CreateTrue()))
 		           : cJSON_CreateTrue();
 	return either(c, copied(condition), then, schema_negated(c, condition), otherwise);
 }
 
-/* What is needed is written first, where nothing else says in which order members come. */
+/* What is needed is written first, where nothing else decides the order of members. */
 static cJSON* dependency(struct compiler* c, const cJSON* on) {
 	cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
 	cJSON* there = both_of(c, needed, with_member(c, on->string));

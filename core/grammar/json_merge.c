@@ -259,13 +259,13 @@ int schema_groups(const cJSON* schema, const char* list, const char* keywords, c
 	return n;
 }
 
-/* Of a schema that is joined with others: what it says of members that it does not evaluate itself becomes
+/* Of a schema that is joined with others: its rules for members that it does not evaluate itself become
  * what additional ones are, beside those that it does; so that the others' members are none of it. */
 static void settle_members(struct compiler* c, cJSON* to) {
 	const cJSON *group[MAX_GROUPS], *field;
 	const int n = schema_groups(to, SCHEMA_MEMBERS, together[0][1], group);
 	cJSON *unevaluated = cJSON_DetachItemFromObjectCaseSensitive(to, "unevaluatedProperties"),
-	      *named = cJSON_CreateObject(), *patterns = cJSON_CreateObject(), *settled = cJSON_CreateObject();
+	      *named = cJSON_CreateObject(), *patterns = cJSON_CreateObject(), *resolved = cJSON_CreateObject();
 	bool all = n == MAX_GROUPS;
 	for (int i = 0; i < n; i++) {
 		if (json_field(group[i], SCHEMA_UNSEEN))
@@ -276,15 +276,15 @@ static void settle_members(struct compiler* c, cJSON* to) {
 		cJSON_ArrayForEach (field, json_field(group[i], "patternProperties"))
 			schema_put(c, patterns, field->string, cJSON_CreateTrue());
 	}
-	schema_put(c, settled, "properties", named);
-	schema_put(c, settled, "patternProperties", patterns);
-	schema_put(c, settled, "additionalProperties", unevaluated);
+	schema_put(c, resolved, "properties", named);
+	schema_put(c, resolved, "patternProperties", patterns);
+	schema_put(c, resolved, "additionalProperties", unevaluated);
 	if (n == MAX_GROUPS)
 		schema_refuse(c, cannot);
 	if (all)
-		cJSON_Delete(settled);
+		cJSON_Delete(resolved);
 	else
-		add_to_list(c, to, SCHEMA_MEMBERS, settled);
+		add_to_list(c, to, SCHEMA_MEMBERS, resolved);
 }
 
 cJSON* schema_other_items(struct compiler* c, const cJSON* schema, const cJSON* unevaluated) {
@@ -312,7 +312,7 @@ static void settle_items(struct compiler* c, cJSON* to) {
 	const cJSON* group[MAX_GROUPS];
 	const int n = schema_groups(to, SCHEMA_ITEMS, together[1][1], group);
 	cJSON *unevaluated = cJSON_DetachItemFromObjectCaseSensitive(to, "unevaluatedItems"),
-	      *settled = cJSON_CreateObject(), *prefix = cJSON_CreateArray();
+	      *resolved = cJSON_CreateObject(), *prefix = cJSON_CreateArray();
 	bool all = false;
 	for (int i = 0; i < n; i++) {
 		if (json_field(group[i], SCHEMA_UNSEEN))
@@ -321,16 +321,16 @@ static void settle_items(struct compiler* c, cJSON* to) {
 		while (cJSON_GetArraySize(prefix) < schema_prefix(group[i]) && !c->failed)
 			schema_append(c, prefix, cJSON_CreateTrue());
 	}
-	schema_put(c, settled, "prefixItems", prefix);
-	schema_put(c, settled, "items", schema_other_items(c, to, unevaluated));
+	schema_put(c, resolved, "prefixItems", prefix);
+	schema_put(c, resolved, "items", schema_other_items(c, to, unevaluated));
 	cJSON_Delete(unevaluated);
 	if (all)
-		cJSON_Delete(settled);
+		cJSON_Delete(resolved);
 	else
-		add_to_list(c, to, SCHEMA_ITEMS, settled);
+		add_to_list(c, to, SCHEMA_ITEMS, resolved);
 }
 
-/* Of keywords that belong together, those of the schema itself become a group, and none of its groups says
+/* Of keywords that belong together, those of the schema itself become a group, and none of its groups states
  * what is evaluated. */
 static void hush_groups(struct compiler* c, cJSON* to, const char* list, const char* keywords) {
 	cJSON *field, *next, *group = cJSON_CreateObject();
@@ -347,7 +347,7 @@ static void hush_groups(struct compiler* c, cJSON* to, const char* list, const c
 		schema_put(c, group, SCHEMA_UNSEEN, cJSON_CreateTrue());
 }
 
-/* The flat schema as one that says nothing of what is evaluated. Takes it over. */
+/* The flat schema as one that does not constrain what is evaluated. Takes it over. */
 static cJSON* hushed(struct compiler* c, cJSON* to) {
 	static const char* const lists[] = {"anyOf", "oneOf", "allOf"};
 	if (!cJSON_IsObject(to) || c->failed)
@@ -369,7 +369,7 @@ static cJSON* hushed(struct compiler* c, cJSON* to) {
 
 static cJSON* flat_at(struct compiler*, const cJSON* schema, bool within, int depth);
 
-/* A oneOf as an anyOf of alternatives of which each says that no other holds. */
+/* A oneOf as an anyOf of alternatives of which each specifies that no other holds. */
 static void spell_out_choice(struct compiler* c, cJSON* to) {
 	cJSON *choice = cJSON_DetachItemFromObjectCaseSensitive(to, "oneOf"), *list = cJSON_CreateArray();
 	const cJSON *one, *other;
@@ -404,7 +404,7 @@ static cJSON* settle_alternatives(struct compiler* c, cJSON* to, int depth) {
 	return schema_wrapped(c, "anyOf", list);
 }
 
-static cJSON* settled(struct compiler* c, cJSON* to, int depth) {
+static cJSON* resolved(struct compiler* c, cJSON* to, int depth) {
 	if (c->failed || !cJSON_IsObject(to) || !schema_has(to, "unevaluatedProperties unevaluatedItems"))
 		return to;
 	if (json_field(to, "oneOf"))
@@ -466,7 +466,7 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int 
 	cJSON_ArrayForEach (one, conditions)
 		to = schema_both(c, to, flat_at(c, one, true, depth + 1));
 	cJSON_Delete(conditions);
-	return within ? settled(c, to, depth) : to;
+	return within ? resolved(c, to, depth) : to;
 }
 
 cJSON* schema_flat(struct compiler* c, const cJSON* schema, bool within) {

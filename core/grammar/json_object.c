@@ -1,4 +1,5 @@
-/* Objects: members that the schema names, in its order, then others, whose names are told apart by patterns.
+/* Objects: members that the schema names, in its order, then others, whose names are distinguished by
+ * patterns.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +35,8 @@ struct object {
 	struct compiler* c;
 	const cJSON *schema, *group[MAX_GROUPS], *unevaluated;
 	int n_groups;
-	bool
-	    named; /* a group has properties that count as evaluated: others come only where the schema says so */
+	bool named; /* a group has properties that count as evaluated: others come only where the schema allows it
+	             */
 	struct member member[MAX_PROPERTIES];
 	int n;
 	struct name_class class[MAX_CLASSES];
@@ -122,7 +123,7 @@ static bool add_member(struct object* o, const char* name, bool required) {
 	return !o->c->failed;
 }
 
-/* Whether the schema says at first sight that nothing is valid. */
+/* Whether the schema plainly allows no value. */
 static bool is_never(const cJSON* schema) {
 	const cJSON *one, *not = json_field(schema, "not");
 	cJSON_ArrayForEach (one, json_field(schema, "allOf")) {
@@ -192,7 +193,7 @@ static void split_classes(struct object* o, int group, const cJSON* pattern) {
 	language_free(l);
 }
 
-/* Whether a group says what members are that no group names. */
+/* Whether a group describes the members that no group names. */
 static bool has_others(const struct object* o) {
 	bool some = o->unevaluated || !o->named;
 	for (int i = 0; i < o->n_groups; i++) {
@@ -202,7 +203,7 @@ static bool has_others(const struct object* o) {
 	return some;
 }
 
-/* Whether it says so of a class of them: else such members do not come, but where none is named. */
+/* Whether it describes a class of them: else such members do not come, but where none is named. */
 static bool close_class(struct object* o, struct name_class* class) {
 	bool evaluated = false, said = !o->named;
 	for (int i = 0; i < o->n_groups; i++) {

@@ -22,7 +22,7 @@ struct referenced_place {
 struct places {
 	struct referenced_place* of; /* (n) */
 	int n;
-	const cJSON** later; /* (n_later) targets, which may lie where no keyword says that there are schemas */
+	const cJSON** later; /* (n_later) targets, which may lie where no keyword states that there are schemas */
 	int n_later;
 	int searched; /* references, each through the whole schema */
 	cJSON* root;
@@ -294,7 +294,7 @@ static void point(struct places* p, cJSON* schema, const char* base) {
 	schema->type |= SEEN;
 	if (schema != p->root && !text_of(p->root, "$schema") && text_of(schema, "$id") &&
 	    text_of(schema, "$ref"))
-		schema_refuse(p->c, "\"$id\" beside \"$ref\" needs a \"$schema\" that says which draft it is of");
+		schema_refuse(p->c, "\"$id\" beside \"$ref\" needs a \"$schema\" that states which draft it is of");
 	for (int i = 0; i < 2; i++) {
 		const char* reference = text_of(schema, keywords[i]);
 		char way[2 * MAX_URI] = "#";

@@ -186,7 +186,7 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 	return types;
 }
 
-/* Whether a keyword of the schema says something of values of the type. */
+/* Whether a keyword of the schema constrains values of the type. */
 static bool concerns(const cJSON* schema, enum type type) {
 	static const char* const keywords[TYPE_COUNT] = {
 	    [TYPE_OBJECT] = "properties additionalProperties required patternProperties propertyNames "
@@ -380,32 +380,32 @@ static char* scalar_text(const cJSON* value) {
 
 /* The other ways to write a whole number that is written without an exponent: with a fraction of 0 and
  * without. -> how many; 0: it is no such. size: of each */
-static int other_forms(const char* number, char form[2][64]) {
+static int other_spellings(const char* number, char spelling[2][64]) {
 	const char* digits = number + (*number == '-');
 	const size_t n = (size_t)(digits - number) + strspn(digits, "0123456789");
-	if (n + 3 > sizeof form[0] ||
+	if (n + 3 > sizeof spelling[0] ||
 	    (number[n] && (number[n] != '.' || number[n + 1 + strspn(number + n + 1, "0")])))
 		return 0;
-	memcpy(form[0], number, n);
-	memcpy(form[1], number, n);
-	memcpy(form[0] + n, "", 1);
-	memcpy(form[1] + n, ".0", 3);
+	memcpy(spelling[0], number, n);
+	memcpy(spelling[1], number, n);
+	memcpy(spelling[0] + n, "", 1);
+	memcpy(spelling[1] + n, ".0", 3);
 	return 2;
 }
 
-/* The texts of the scalars among the values, a number's in all its forms where a fraction of 0 may come.
+/* The texts of the scalars among the values, a number's in all its spellings where a fraction of 0 may come.
  * text: room for 3 a value. -> how many */
 static int list_scalars(const cJSON** value, int n, bool fractions, char** text) {
 	int texts = 0;
 	for (int i = 0; i < n; i++) {
-		char form[2][64];
+		char spelling[2][64];
 		char* written = scalar_text(value[i]);
 		if (!written)
 			continue;
-		const int forms = cJSON_IsNumber(value[i]) && fractions ? other_forms(written, form) : 0;
+		const int spellings = cJSON_IsNumber(value[i]) && fractions ? other_spellings(written, spelling) : 0;
 		text[texts++] = written;
-		for (int k = 0; k < forms; k++)
-			if (strcmp(form[k], written) != 0 && (text[texts] = strdup(form[k])))
+		for (int k = 0; k < spellings; k++)
+			if (strcmp(spelling[k], written) != 0 && (text[texts] = strdup(spelling[k])))
 				texts++;
 	}
 	return texts;
@@ -473,7 +473,7 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 		return schema_refuse(c, "a schema is neither an object nor a boolean");
 	if (!check_keywords(c, schema))
 		return NOWHERE;
-	/* combinations first: each that is told apart is one less to be joined */
+	/* combinations first: each that is decided is one less to be joined */
 	if (json_field(schema, "anyOf"))
 		return schema_emit_combination(c, schema, "anyOf", next);
 	if (json_field(schema, "oneOf"))

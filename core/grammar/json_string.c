@@ -165,7 +165,7 @@ static int32_t emit_counted(struct compiler* c, struct language* l, int least, i
 
 static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t next);
 
-/* What says nothing but a format. */
+/* A schema with nothing but a format. */
 static int32_t emit_format(struct compiler* c, const cJSON* schema, int32_t next) {
 	const char* format = json_format_name(json_field(schema, "format")->valuestring);
 	for (int i = 0; i < c->n_formats; i++)

@@ -307,7 +307,7 @@ struct language* language_in_base64(const struct language* l, bool url) {
 
 /* ---- fewest states -------------------------------------------------------------------------- */
 
-/* Moore's algorithm (1956): states are equal until an edge, or an end, tells them apart. */
+/* Moore's algorithm (1956): states are equal until an edge, or an end, separates them. */
 enum { MOST_ROUNDS = 1 << 23 };
 
 static bool alike(const struct language* l, const int32_t* class, int a, int b) {

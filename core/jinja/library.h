@@ -28,7 +28,7 @@ struct routine {
 	int of;
 	/* NULL: it would change a value in place, which the sandbox forbids */
 	struct value (*run)(struct machine*, struct call*);
-	int how;      /* tells routines apart that share a function */
+	int how;      /* selects among routines that share a function */
 	int required; /* number of required parameters, or AS_THEY_CAME */
 	const char* parameter[MOST_PARAMETERS];
 };

@@ -149,7 +149,7 @@ static bool take_memory(struct draft_weights_memory* memory, struct error* error
 		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", memory->table.format.bits,
 		                 (double)memory->table.bytes / 0x1p20);
 	madvise(memory->data, bytes,
-	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer misses of the TLB. */
+	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer TLB faults. */
 	draft_weights_place(&memory->table, memory->data);
 	return true;
 }

@@ -3,7 +3,7 @@
  *
  * Tokens form clusters of 16 on one long random cycle. With u_c a random vector a cluster, a token's
  * embedding is 6(0.8·u_c + 0.6·noise) and its head row 60·u_prev(c)/d + 6·noise/sqrt(d): the embedding
- * alone says which cluster comes next (a logit of about 40 above the others'), and within the cluster
+ * alone decides which cluster comes next (a logit of about 40 above the others'), and within the cluster
  * the head's noise meets everything that the residual stream holds, so that there the layers decide.
  *
  * The layers' weights are plain random draws, scaled so that
@@ -278,7 +278,7 @@ static bool map_memory(struct mapping* memory, size_t bytes, const char* text, s
 		return error_set(error, "synth:%.200s: no memory for weights of %.1f GiB", text,
 		                 (double)bytes / 0x1p30);
 	madvise(data, bytes,
-	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer misses of the TLB. */
+	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer TLB faults. */
 	*memory = (struct mapping){.data = data, .size = bytes};
 	return true;
 }
@@ -303,7 +303,7 @@ static bool make_weights(struct opened* owned, struct tensor* const* list, int n
 
 /* ---- the MTP layer -------------------------------------------------------------------------- */
 
-/* The embedding alone says which cluster comes next, so the layer reads it and not the state: `join` gives
+/* The embedding alone decides which cluster comes next, so the layer reads it and not the state: `join` gives
  * the normed embedding the size that it had before. Its block is the last one with attention. Where the model
  * has only that block, the layer predicts the same tokens. */
 static bool fill_mtp(struct model* model, const struct synth_spec* s, struct error* error) {

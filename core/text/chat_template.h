@@ -30,7 +30,8 @@ struct chat_request {
 
 #define CHAT_GOES_ON "swiftletGoesOnHere9b1f"
 
-/* True when the template can be read. Otherwise, or for NULL, the error says what the user can do instead. */
+/* True when the template can be read. Otherwise, or for NULL, the error states what the user can do instead.
+ */
 bool chat_template_check(const char* template_text, struct error*);
 /* The text, malloc'd and NUL-terminated, as transformers' apply_chat_template gives it. NULL with the error
  * set: the template's own refusal, or what failed in which line of it. */

@@ -119,7 +119,7 @@ static bool next_trailing_space(const char* text, size_t size, size_t from, size
 	return false;
 }
 
-/* Well-formed text matches only at the beginnings of characters. */
+/* Well-formed text matches only at the first bytes of characters. */
 static bool next_literal(const struct expression* e, const char* text, size_t size, size_t from,
                          size_t* start, size_t* end) {
 	for (const char* at; size - from >= e->literal_size; from = (size_t)(at - text) + 1) {

@@ -527,7 +527,7 @@ static int fitting_rows(struct cpu_backend* b) {
 	return more >= MAX_ROWS ? MAX_ROWS : more <= SLICE_ROWS ? SLICE_ROWS : (int)more / 32 * 32;
 }
 
-/* The most floats that products on one input give, which is what processes exchange at once. */
+/* The most floats that products on one input give, which is what processes combine at once. */
 static size_t most_shared(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t qkv = (size_t)(s->attention_gated ? 2 : 1) * (size_t)s->heads *
@@ -552,7 +552,8 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 		return error_set(error, "out of memory for %zu MiB of workspace", bytes >> 20);
 	lay_out(b);
 	return !b->group || b->group->reserve(b->group, most_shared(b)) ||
-	       error_set(error, "out of memory for what the processes that share the model exchange");
+	       error_set(error,
+	                 "out of memory for the collective operations of the processes that share the model");
 }
 
 /* Draft weights have fewer bits than stored ones, so prepared inputs fit the workspace as it is. */

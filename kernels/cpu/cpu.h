@@ -25,7 +25,8 @@ struct angles {
 };
 
 /* Where a block's keys and values lie in a page, from `at` on: keys of each head as kernels/cpu/key_layout.h
- * says, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys alone, which lie as values do.
+ * states, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys alone, which lie as values
+ * do.
  */
 struct block_place {
 	size_t at, slot_bytes, head_bytes, half; /* of one slot of a head, a page's slots, all heads' keys */
@@ -246,7 +247,7 @@ void run_experts(struct cpu_backend*, const struct block_weights*, const struct 
 /* Memory for what a cache's rows looked at. False on no memory. */
 bool looked_open(struct cpu_cache*, const struct cpu_backend*);
 void looked_close(struct cpu_cache*);
-/* Says which of the slice's n rows, the pass's [r0, r0 + n), are noted. */
+/* Marks which of the slice's n rows, the pass's [r0, r0 + n), are noted. */
 void looked_begin(struct cpu_backend*, const struct pass*, int r0, int n);
 /* The attention mass of the slice's noted rows in a block joins their caches'. */
 void looked_add(struct cpu_backend*, int block, int n);

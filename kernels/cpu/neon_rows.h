@@ -94,7 +94,7 @@ INLINED void scaled_dot(enum dtype type, int n, ints dot[], int vectors, const s
 }
 
 /* 32 columns of q4_k or q5_k: the high or the low nibbles of the bytes at `at`, their fifth bits where `bit`
- * says */
+ * states */
 INLINED void take_k4_group(enum dtype type, const uint8_t* w, size_t at, bool high, uint8x16_t bit,
                            int8x16_t q[2]) {
 	UNROLLED for (int half = 0; half < 2; half++) {

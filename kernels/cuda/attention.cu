@@ -2,7 +2,7 @@
  *
  * Positions are cut into chunks of ATTENTION_CHUNK counted from 0. A block takes one row, one key/value head
  * and one chunk after another, for all query heads that share it, of the chunks that the slice's rows see:
- * how many blocks are launched says nothing about the context. The last chunk of a row to be done, or a
+ * how many blocks are launched does not depend on the context. The last chunk of a row to be done, or a
  * second kernel, combines them in order. A row sees positions below its base at slots of the same number, and
  * beyond it its own ancestors at theirs; slots lie in pages, and a thread looks up its position's once. So
  * its result depends on its own path alone. */

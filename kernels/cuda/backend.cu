@@ -116,7 +116,7 @@ static bool choose_parts(struct cuda_backend* b, struct error* error) {
 	return done;
 }
 
-/* One device captures its passes unless told not to, several only if told to. NCCL's guide advises against it
+/* One device captures its passes unless asked not to, several only if asked to. NCCL's guide advises against it
  * when one thread drives them: a graph's launch may wait for the other devices, which have not received
  * theirs. */
 static bool choose_captures(struct device_group* g, struct error* error) {
@@ -173,7 +173,7 @@ static void close_device(struct cuda_backend* b) {
 }
 
 /* What devices hold after one failed is left to them, because freeing it would wait for that device. Captured
- * passes are closed before what they exchange by. */
+ * passes are closed before the communicators. */
 static void close_group(struct device_group* g) {
 	const bool gone = g->failure.message[0] != 0;
 	for (int d = 0; d < g->devices && !gone; d++)

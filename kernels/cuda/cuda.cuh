@@ -146,7 +146,7 @@ struct shares {
 	int first[MAX_DEVICES + 1];
 };
 
-/* The devices that share a model, and how they exchange. */
+/* The devices that share a model, and how they communicate. */
 struct device_group {
 	int devices;
 	struct cuda_backend* device[MAX_DEVICES]; /* the first leads: its host memory holds slices and results */
@@ -155,10 +155,10 @@ struct device_group {
 	bool captures;          /* passes are graphs; several devices' are launched kernel by kernel */
 	struct page_pool pages; /* of all caches: each device has its heads' part of every page */
 	size_t cache_bytes;     /* the most that they may take; 0: what the caches may need */
-	/* Whether launches are to take quantized draft weights as the slice says, or the stored weights alone. */
+	/* Whether launches are to take quantized draft weights as the slice specifies, or the stored weights alone. */
 	bool with_quantized;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
-	struct error failure; /* of a device that failed: every pass says so from then on */
+	struct error failure; /* of a device that failed: every later pass reports it */
 };
 
 /* The screened head (screened_head.cu); without rows where there is none. */
@@ -256,7 +256,7 @@ bool workspace_open(struct cuda_backend*, struct error*);
 size_t graphs_room(const struct cuda_backend*);
 
 /* devices.cu */
-/* Opens what the devices exchange by, once each is opened; nothing for one. */
+/* Opens the devices' communicators, once each device is open; nothing for one. */
 bool devices_join(struct device_group*, struct error*);
 void devices_leave(struct device_group*);
 /* True when there are so many devices, alike, and the model is large enough to share; several need NCCL. */
@@ -284,7 +284,7 @@ void launch_gather(const struct cuda_backend*, int rows, enum gathered, int sub_
 bool devices_wait(const struct cuda_backend*, struct error*);
 static inline bool devices_gone(const struct cuda_backend* b) { return b->group->failure.message[0] != 0; }
 static inline bool is_alone(const struct cuda_backend* b) { return b->group->devices == 1; }
-/* Graphs of launches as the group says. */
+/* Graphs of launches as the group specifies. */
 static inline struct cuda_backend::captured* captured_now(struct cuda_backend* b) {
 	return &b->captured[b->group->with_quantized];
 }
@@ -375,7 +375,7 @@ struct head_rotation {
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 struct product {
 	struct matrix w[3], quantized[3];
-	bool has_quantized;   /* some passes run `quantized`, as the slice says */
+	bool has_quantized;   /* some passes run `quantized`, as the slice specifies */
 	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
 	const float* bias[3]; /* NULL for most */
 	int parts;
@@ -418,7 +418,7 @@ void launch_attention(const struct cuda_backend*, int rows, int block, int first
 void launch_results(const struct cuda_backend*, int rows, struct device_result* out);
 
 /* draft.cu */
-/* Captures the loop for launches as the group's with_quantized says. */
+/* Captures the loop for launches as the group's with_quantized specifies. */
 bool draft_capture(struct cuda_backend*, struct error*);
 int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
                const struct mask* quantized, bool quantized_head, const struct draft_policy*, struct result*,

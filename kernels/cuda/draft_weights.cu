@@ -1,6 +1,6 @@
 /* Quantized draft weights on the device.
  *
- * Their memory, and graphs of passes that use them as the slice says, are made at once. Their bytes follow in
+ * Their memory, and graphs of passes that use them as the slice specifies, are made at once. Their bytes follow in
  * pieces when they are filled, so that none delays decoding. Devices that share a model each have their rows
  * of the draft weights, too. */
 #include <stdio.h>

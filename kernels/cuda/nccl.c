@@ -33,7 +33,8 @@ bool nccl_find(struct nccl_calls* calls, struct error* error) {
 	int version = 0;
 	void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
-		return error_set(error, "several GPUs exchange by NCCL, which was not found (%.120s): " INSTALL,
+		return error_set(error,
+		                 "several GPUs communicate through NCCL, which was not found (%.120s): " INSTALL,
 		                 dlerror());
 	if (find_nccl(library, "ncclGetVersion", (void**)&get_version) && get_version(&version) == NCCL_SUCCESS &&
 	    version >= LEAST && find_calls(library, calls))

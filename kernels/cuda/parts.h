@@ -2,7 +2,7 @@
  *
  * A block takes 16 rows of a matrix, a tile. A multiprocessor runs several blocks at once, and one that gets
  * three while others get two ends last: 320 tiles keep 132 multiprocessors 0.81 busy, 640 halves of tiles
- * 0.97. In exchange the last block of a tile waits for a count and reads the others' sums. */
+ * 0.97. In return the last block of a tile waits for a count and reads the others' sums. */
 #ifndef SWIFTLET_KERNELS_CUDA_PARTS_H
 #define SWIFTLET_KERNELS_CUDA_PARTS_H
 

@@ -79,7 +79,7 @@ bool store_add(struct store*, const struct store_model*, const struct bank_entry
 bool store_put(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
                struct error*);
 /* Visits the masks of a model (fingerprint NULL: of all models), those that served most tokens first. The
- * visitor must not call the store; it returns false to stop. False only on an error. */
+ * callback must not call the store; it returns false to stop. False only on an error. */
 bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user, const struct store_mask*),
                 void* user, struct error*);
 /* 1 found, 0 not there, -1 error. */

@@ -61,7 +61,7 @@ struct api_request {
 	char* prediction;                       /* a text that the output is likely to follow, or NULL */
 	int dimensions;                         /* of a vector, at most; 0: all */
 	bool embedding, base64; /* the answer is the prompts' vectors in this encoding, not text */
-	char* form;             /* the grammar's JSON schema, "": any object; NULL: another kind of grammar */
+	char* schema;           /* the grammar's JSON schema, "": any object; NULL: another kind of grammar */
 	char* extra_files;      /* of /infill: [{"filename", "text"}, …], JSON; or NULL */
 	char* suffix;           /* the text goes between the prompt and this suffix; NULL: none */
 	char* custom_tools;  /* names of functions that stand for tools with free text, blanks between; or NULL */

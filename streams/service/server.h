@@ -40,7 +40,7 @@ struct server_options {
 	int idle_seconds;           /* until a silent connection is closed */
 	int header_seconds;         /* time limit for a request's headers */
 	int body_seconds;           /* until a request's body must be there */
-	bool tell_speculation;      /* answers have vLLM's metrics.speculative_decoding */
+	bool report_speculation;    /* answers have vLLM's metrics.speculative_decoding */
 	bool log_requests;          /* method, route, status and seconds, on standard error; never text */
 	struct scheduler_options
 	    work; /* responses that the server makes itself (prompts, metrics, events) are left open */

@@ -135,7 +135,7 @@ static bool add_tool(struct tool_binding* b, const struct generation* g, const c
 	const int i = b->n++;
 	text_print(&b->text[i], "%s%s%s%s", text_or_empty(&b->all), text_or_empty(&b->begin), name,
 	           text_or_empty(&b->middle));
-	b->schema[i] = schema_of(tool, is_forced(g) || g->request.form, e);
+	b->schema[i] = schema_of(tool, is_forced(g) || g->request.schema, e);
 	if (b->schema[i] && b->text[i].failed)
 		return api_no_memory(e);
 	b->call[i] = (struct grammar_call){.first = text_or_empty(&b->text[i]),
@@ -157,14 +157,14 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	                                    .begun = must ? text_or_empty(&b->begun) : text_or_empty(&b->trigger),
 	                                    .must = must,
 	                                    .at_beginning = g->syntax->at_beginning,
-	                                    .form = g->request.form,
+	                                    .answer = g->request.schema,
 	                                    .passes = *b->passes ? b->passes : NULL};
 	struct grammar* grammar = grammar_from_calls(&calls, &error);
 	if (!grammar)
 		return api_refuse(e, "tools", "invalid_value", "The tools' parameters: %.300s.", error.message);
 	grammar_free(g->request.grammar);
 	g->request.grammar = grammar;
-	g->bound = !g->request.form;
+	g->bound = !g->request.schema;
 	return true;
 }
 
@@ -175,11 +175,11 @@ static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generati
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		strict |= is_strict(tool);
 	if (is_forced(g)) { /* it wins */
-		free(q->form);
-		q->form = NULL;
+		free(q->schema);
+		q->schema = NULL;
 		grammar_free(q->grammar);
 		q->grammar = NULL;
-	} else if ((!strict && !q->form) || (q->grammar && !q->form))
+	} else if ((!strict && !q->schema) || (q->grammar && !q->schema))
 		return true;
 	else if (reasoning_style_of(model_chat_template(g->server->model, true)) == REASONING_CHANNELS) {
 		/* the model decides where a channel begins and what it contains */

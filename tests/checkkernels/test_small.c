@@ -321,7 +321,7 @@ static void attentions(void** state) {
 	}
 }
 
-/* The same keys and values, told as committed tokens or as ancestors in scattered slots: the same bits. */
+/* The same keys and values, given as committed tokens or as ancestors in scattered slots: the same bits. */
 static void attention_division(void** state) {
 	(void)state;
 	static struct guarded committed, pending;

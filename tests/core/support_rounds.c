@@ -29,7 +29,7 @@ void rounds_open(struct rounds* r, const char* names, int context, int vocab, do
 
 void rounds_close(struct rounds* r) { drafter_set_close(&r->set); }
 
-/* What the target says at each row: the text where the path to it is the text, else anything. */
+/* The target's token at each row: the text where the path to it is the text, else anything. */
 static void answer(struct rounds* r, const int32_t* text, int at, int n) {
 	const struct tree* tree = &r->planner.tree;
 	bool on[MAX_ROWS] = {true};

@@ -389,7 +389,7 @@ static void test_combinations(void** state) {
 	    {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":1,\"items\":{\"enum\":[1,2]}}",
 	     {"[1]", "[2]", "[1,2]"},
 	     {"[]", "[1,1]"}},
-	    /* a string is valid under both: the first says nothing of strings */
+	    /* a string is valid under both: the first does not constrain strings */
 	    {"{\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]},{\"type\":"
 	     "\"string\"}]}",
 	     {"{\"a\":1}"},
@@ -539,7 +539,8 @@ static void test_conditions(void** state) {
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
 }
 
-/* A keyword says nothing of values of another type, and a tuple may end early; but members are of an object.
+/* A keyword does not constrain values of another type, and a tuple may end early; but members are of an
+ * object.
  */
 static void test_types(void** state) {
 	(void)state;
@@ -775,7 +776,7 @@ static void test_refused(void** state) {
 		struct error error = {""};
 		assert_null(grammar_from_json_schema(schemas[i][0], strlen(schemas[i][0]), &error));
 		if (!strstr(error.message, schemas[i][1]))
-			fail_msg("%s: \"%s\" does not tell of %s", schemas[i][0], error.message, schemas[i][1]);
+			fail_msg("%s: \"%s\" does not name %s", schemas[i][0], error.message, schemas[i][1]);
 	}
 }
 
@@ -1042,7 +1043,7 @@ static void test_open_end(void** state) {
 	const int32_t end[] = {END};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct error error = {""};
-		char told[64] = "";
+		char reported[64] = "";
 		struct grammar* grammar =
 		    grammar_from_regex(cases[i].expression, strlen(cases[i].expression), &error);
 		assert_non_null(grammar);
@@ -1053,10 +1054,10 @@ static void test_open_end(void** state) {
 		int n = 0;
 		for (int32_t token = 0; token < WORDS; token++)
 			if (token_is_allowed(allowed, token)) {
-				strcat(strcat(told, n ? " " : ""), words[token]);
+				strcat(strcat(reported, n ? " " : ""), words[token]);
 				n++;
 			}
-		assert_string_equal(told, cases[i].allowed);
+		assert_string_equal(reported, cases[i].allowed);
 		assert_int_equal(acceptor_forced(acceptor, acceptor_root(acceptor)) >= 0, n == 1);
 		acceptor_close(acceptor);
 		grammar_free(grammar);
@@ -1228,7 +1229,7 @@ static void test_gbnf(void** state) {
 		struct error error = {""};
 		assert_null(grammar_from_gbnf(refused[i][0], strlen(refused[i][0]), &error));
 		if (!strstr(error.message, refused[i][1]))
-			fail_msg("%s: \"%s\" does not tell of %s", refused[i][0], error.message, refused[i][1]);
+			fail_msg("%s: \"%s\" does not name %s", refused[i][0], error.message, refused[i][1]);
 	}
 }
 
@@ -1281,11 +1282,11 @@ static void test_calls(void** state) {
 	                                    {"g {}>>", "g {}>>]!", "g {}>>];<<g {}>>", "g {}>>];<<g {}>>]!"},
 	                                    {"g {}", "g {}>>!", "g {}>>]"}};
 	takes_calls(&calls, &closed);
-	/* beside a form the text is one or the other */
+	/* beside a schema the text is one or the other */
 	calls.must = false;
-	calls.form = "{\"const\": 1}";
-	static const struct texts form = {NULL, {"1", "<<g {}>>]!"}, {"", "2", "so <<g {}>>"}};
-	takes_calls(&calls, &form);
+	calls.answer = "{\"const\": 1}";
+	static const struct texts answer = {NULL, {"1", "<<g {}>>]!"}, {"", "2", "so <<g {}>>"}};
+	takes_calls(&calls, &answer);
 }
 
 /* Special tokens, which stand behind bytes that no text has: free text has none but those that are named. */

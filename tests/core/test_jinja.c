@@ -1,4 +1,4 @@
-/* The interpreter against jinja2, case by case; what a request brought stays told apart; what does not end,
+/* The interpreter against jinja2, case by case; what a request brought stays separate; what does not end,
  * ends. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -213,7 +213,7 @@ static void test_passes(void** state) {
 	rounds_close(&r);
 }
 
-/* Retrieval knows the same chain: with the cascade fewer passes tell the draft model's view of more tokens.
+/* Retrieval knows the same chain: with the cascade fewer passes predict more tokens.
  */
 static void test_cascade(void** state) {
 	(void)state;

@@ -60,7 +60,7 @@ static struct fault* fault_of(struct fault* fault, int* n, const char* name) {
 }
 
 static int run(FILE* file, bool verbose) {
-	static const char* const told[] = {"right", "INVALID TAKEN", "not taken", "refused"};
+	static const char* const reported[] = {"right", "INVALID TAKEN", "not taken", "refused"};
 	struct fault fault[MAX_FAULTS] = {0};
 	int n = 0, failed = 0;
 	char* line = NULL;
@@ -77,7 +77,7 @@ static int run(FILE* file, bool verbose) {
 			const enum outcome outcome = outcome_of(one, &error);
 			fault_of(fault, &n, name->valuestring)->count[outcome]++;
 			if (verbose && outcome != RIGHT)
-				printf("%s: %.*s%s\n", told[outcome], (int)size, line, error.message);
+				printf("%s: %.*s%s\n", reported[outcome], (int)size, line, error.message);
 		}
 		cJSON_Delete(one);
 	}

@@ -337,7 +337,7 @@ static struct tokenizer* phi3_vocabulary(void) {
 	return t;
 }
 
-/* Runs of spaces are one where the file says so. */
+/* Runs of spaces are one where the file asks for it. */
 static void gguf_honours_its_white_space(void** state) {
 	(void)state;
 	static const char* const piece[] = {"<unk>", "</s>", "\xe2\x96\x81",
@@ -488,7 +488,7 @@ static void broken_models_get_a_sentence(void** state) {
 	free(file.data);
 }
 
-static void folders_say_what_is_missing(void** state) {
+static void folders_name_what_is_missing(void** state) {
 	(void)state;
 	char folder[4096];
 	struct error error = {""};
@@ -627,7 +627,7 @@ int main(void) {
 	    cmocka_unit_test(broken_json_gets_a_sentence),
 	    cmocka_unit_test(deep_json_gets_a_sentence),
 	    cmocka_unit_test(broken_models_get_a_sentence),
-	    cmocka_unit_test(folders_say_what_is_missing),
+	    cmocka_unit_test(folders_name_what_is_missing),
 	    cmocka_unit_test(unknown_gguf_vocabularies_are_named),
 	    cmocka_unit_test(gguf_bytes_without_a_piece_are_dropped),
 	    cmocka_unit_test(no_text_takes_long),

@@ -21,7 +21,7 @@ with tempfile.TemporaryDirectory() as folder:
             assert first["tasks"][task][figure] >= paper["tasks"][task][figure], (task, figure)
     assert second["total"]["optimize_steps"] <= first["total"]["optimize_steps"] / 10
     assert second["total"]["alpha"] >= first["total"]["alpha"] - 0.02
-    # without labels the kinds are told by their signatures, in the next process too
+    # without labels, clusters are found by their signatures, in the next process too
     (before, after), _ = figures.unlabelled(o, path, folder)
     figures.print_unlabelled((before, after))
     assert after["optimize_steps"] <= before["optimize_steps"] / 10

@@ -417,10 +417,13 @@ class Tokenize(EndToEnd):
 
 
 class Inspect(EndToEnd):
-    def test_says_what_the_model_is(self):
+    def test_describes_the_model(self):
         result = run("inspect", "builtin", "--check")
         self.status(0, result)
         self.assertIn("20", result.stdout.decode())
+        self.assertNotIn("\033", result.stdout.decode())  # no colours but on a terminal
+        shape = json.loads(run("inspect", "builtin", "--check", "--json").stdout)
+        self.assertEqual((shape["blocks"], shape["attention"]["query_heads"], shape["sound"]), (20, 2, True))
         self.status(0, run("inspect", os.path.join(SOURCE, "core", "builtin")))
 
 

@@ -9,7 +9,7 @@ ASK = [{"role": "user", "content": "Say hello."}]
 
 
 def names(s):
-    """Any name is this model's; the answer tells the real one."""
+    """Any name is this model's; the answer names the real one."""
     for path, body in (("/v1/chat/completions", {"messages": ASK}), ("/v1/completions", {"prompt": "x"}), ("/v1/messages", {"messages": ASK}),
                        ("/v1/responses", {"input": "x", "max_output_tokens": 2})):
         status, _, answer = s.call("POST", path, {"model": "gpt-5", **({} if "input" in body else {"max_tokens": 2}), **body})
@@ -39,9 +39,9 @@ def limits(s):
     ids = s.call("POST", "/tokenize", {"prompt": "A B C d e f"})[2]["tokens"]
     whole = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 3, "temperature": 0})[2]["choices"][0]["logprobs"]
     nothing = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 3, "return_token_ids": True})[2]
-    told = nothing["choices"][0]["logprobs"]
+    reported = nothing["choices"][0]["logprobs"]
     assert nothing["usage"]["completion_tokens"] == 0 and nothing["choices"][0]["finish_reason"] == "length" and nothing["choices"][0]["prompt_token_ids"] == ids
-    assert told["token_logprobs"] == whole["token_logprobs"][:-1] and len(told["tokens"]) == len(ids), (told, whole)
+    assert reported["token_logprobs"] == whole["token_logprobs"][:-1] and len(reported["tokens"]) == len(ids), (reported, whole)
     context = s.call("GET", "/v1/models")[2]["data"][0]["max_model_len"]
     assert s.call("POST", "/v1/embeddings", {"input": [ids[:1] * context]})[0] == 200
     assert s.call("POST", "/v1/completions", {"prompt": ids[:1] * context, "max_tokens": 0})[0] == 200
@@ -148,12 +148,12 @@ def lines(s, path, body):
 
 def ollama(s):
     options = {"temperature": 0, "num_predict": 8, "num_ctx": 512}
-    told = lines(s, "/api/chat", {"model": "x", "messages": ASK, "options": options})
+    reported = lines(s, "/api/chat", {"model": "x", "messages": ASK, "options": options})
     whole = s.call("POST", "/api/chat", {"model": "x", "messages": ASK, "options": options, "stream": False})[2]
-    assert all(not t["done"] for t in told[:-1]) and told[-1]["done"] and told[-1]["eval_count"] == 8 and whole["done_reason"] == "length", told
-    assert "".join(t["message"]["content"] for t in told) == whole["message"]["content"] and whole["message"]["role"] == "assistant"
-    told = lines(s, "/api/generate", {"model": "x", "prompt": "Once", "raw": True, "options": options})
-    assert "".join(t["response"] for t in told) == s.complete("Once", max_tokens=8, temperature=0)["choices"][0]["text"]
+    assert all(not t["done"] for t in reported[:-1]) and reported[-1]["done"] and reported[-1]["eval_count"] == 8 and whole["done_reason"] == "length", reported
+    assert "".join(t["message"]["content"] for t in reported) == whole["message"]["content"] and whole["message"]["role"] == "assistant"
+    reported = lines(s, "/api/generate", {"model": "x", "prompt": "Once", "raw": True, "options": options})
+    assert "".join(t["response"] for t in reported) == s.complete("Once", max_tokens=8, temperature=0)["choices"][0]["text"]
     form = s.call("POST", "/api/chat", {"messages": ASK, "stream": False, "options": {"temperature": 0}, "format": {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}})[2]
     assert json.loads(form["message"]["content"])["n"] in (1, 2), form
     call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
@@ -255,8 +255,8 @@ def infill(model):
         answer = s.call("POST", "/infill", body)[2]
         assert answer["content"].strip().startswith("a + b") and answer["stop"] and answer["timings"], answer
         events = s.call("POST", "/infill", {**body, "stream": True})[2]
-        told = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
-        assert "".join(t["content"] for t in told if not t["stop"]) == answer["content"] and told[-1]["stop"], told
+        reported = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
+        assert "".join(t["content"] for t in reported if not t["stop"]) == answer["content"] and reported[-1]["stop"], reported
 
 
 with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:

@@ -1,4 +1,4 @@
-"""Learning while no request runs: at idle priority, no more than requests took, told by figures, out of the way at once."""
+"""Learning while no request runs: at idle priority, no more than requests took, shown in figures, out of the way at once."""
 import os, time
 
 from service import MODEL, Server, run_text, wait_for

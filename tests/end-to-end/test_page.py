@@ -274,7 +274,7 @@ def moves_during_a_stream(s):
         assert b.js(SNAPSHOT)["cells"] == before["cells"] >= 40, before
         assert "tokens a second" in b.js(SNAPSHOT)["label"]
         b.picture("page-engine-1280.png")
-        unexplained = b.js("return [...document.querySelectorAll('.told > div')].filter(d => !(d.querySelector('.means').textContent.length > 20)).length")
+        unexplained = b.js("return [...document.querySelectorAll('.meanings > div')].filter(d => !(d.querySelector('.means').textContent.length > 20)).length")
         assert unexplained == 0, "a sentence for each figure"
         click(b, "tab-service")
         wait_for("the slots", lambda: b.js("return document.querySelectorAll('#slots tr').length"))

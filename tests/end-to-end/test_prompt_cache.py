@@ -1,4 +1,4 @@
-"""Beginnings of prompts on disk: found after a restart with the same text, by their tenant alone, and never when damaged."""
+"""Prefixes of prompts on disk: found after a restart with the same text, by their tenant alone, and never when damaged."""
 import glob, os, random, shutil, signal, subprocess, tempfile
 
 from service import MODEL, PROGRAM, Server, run_text, wait_for

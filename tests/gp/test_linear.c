@@ -144,7 +144,7 @@ static double variance_at(struct linear_model* m, const uint64_t* bits) {
 
 /* A prior known up to a factor, and a share of the offset: the same as the regression with the factor as a
  * further unknown. Checked through the variance of a sum: what is left of it after one exact observation of
- * the sum is little, of a part of it more; and the mean moves by the gain that the covariance says. */
+ * the sum is little, of a part of it more; and the mean moves by the gain of the covariance. */
 static void prior_with_a_scale(void** state) {
 	(void)state;
 	struct linear_options o = OPTIONS;

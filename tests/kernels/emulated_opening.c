@@ -1,5 +1,5 @@
-/* What the CUDA backend makes of devices and drivers that lack something: it says so and does without, or is
- * refused before anything is loaded. On the emulated device, which can be told what to lack. */
+/* What the CUDA backend makes of devices and drivers that lack something: it reports it and does without, or
+ * is refused before anything is loaded. On the emulated device, which a test can set to lack something. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -135,7 +135,7 @@ static void a_driver_is_asked_for_what_is_needed(void** state) {
 	unsetenv("EMULATED_DRIVER");
 }
 
-static void without_cublas_it_says_so(void** state) {
+static void without_cublas_it_reports_that(void** state) {
 	(void)state;
 	struct random_model* m = small_model();
 	struct error error = {""};
@@ -249,7 +249,7 @@ static void what_passes_need_is_counted(void** state) {
 	random_model_free(m);
 }
 
-static void what_graphs_take_is_told(void** state) {
+static void what_graphs_take_is_reported(void** state) {
 	(void)state;
 	struct random_model* m = small_model();
 	const struct backend_options options = {.context = 64};
@@ -322,10 +322,10 @@ static void a_copy_gives_way_to_caches(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(a_driver_is_asked_for_what_is_needed),
-	                                   cmocka_unit_test(without_cublas_it_says_so),
+	                                   cmocka_unit_test(without_cublas_it_reports_that),
 	                                   cmocka_unit_test(what_cannot_be_captured_is_launched_by_the_host),
 	                                   cmocka_unit_test(what_passes_need_is_counted),
-	                                   cmocka_unit_test(what_graphs_take_is_told),
+	                                   cmocka_unit_test(what_graphs_take_is_reported),
 	                                   cmocka_unit_test(a_copy_gives_way_to_caches)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

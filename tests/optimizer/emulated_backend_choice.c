@@ -1,5 +1,5 @@
-/* Which backend runs a model where there is a GPU: `cuda` runs it there or says what it does not do, `auto`
- * leaves such a model to the CPU and says so in a line. */
+/* Which backend runs a model where there is a GPU: `cuda` runs it there or states what it does not do, `auto`
+ * leaves such a model to the CPU and reports it in a line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* A made-up model of the layer-set search's world: some sub-layers can be skipped for nothing, the others
- * cost matchness, and a window of tokens says so with noise. */
+ * cost matchness, and a window of tokens measures that with noise. */
 #ifndef SWIFTLET_TESTS_SUPPORT_PLANTED_H
 #define SWIFTLET_TESTS_SUPPORT_PLANTED_H
 

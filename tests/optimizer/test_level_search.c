@@ -1,5 +1,5 @@
 /* The search over levels, on made-up scores: points and masks agree, the share that is read comes out as
- * asked, better levels are found than those it starts from, prices move the share, and what is given stays.
+ * asked, better levels are found than those it starts from, costs move the share, and what is given stays.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static struct level_model a_model(void) {
 	return m;
 }
 
-static void masks_read_what_their_point_says(void** state) {
+static void masks_read_what_their_point_describes(void** state) {
 	(void)state;
 	const struct level_model m = a_model();
 	struct gp_random random = {1};
@@ -186,7 +186,7 @@ static void finds_better_levels(void** state) {
 }
 
 /* Dear layers: less is read. Cheap ones: more. */
-static void prices_move_the_share(void** state) {
+static void costs_move_the_share(void** state) {
 	(void)state;
 	double verify[SLICE_ROWS + 1], share[2];
 	for (int n = 0; n <= SLICE_ROWS; n++)
@@ -269,11 +269,11 @@ static void goes_on_and_ends(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(masks_read_what_their_point_says),
+	    cmocka_unit_test(masks_read_what_their_point_describes),
 	    cmocka_unit_test(points_come_back),
 	    cmocka_unit_test(spans_begin_where_influence_is_least),
 	    cmocka_unit_test(finds_better_levels),
-	    cmocka_unit_test(prices_move_the_share),
+	    cmocka_unit_test(costs_move_the_share),
 	    cmocka_unit_test(a_given_mask_is_scored_first),
 	    cmocka_unit_test(goes_on_and_ends),
 	};

@@ -25,7 +25,7 @@ enum {
 	STEPS = 1000
 };
 
-/* What a search is told: influence, and hits; hits; or it proposes blindly. */
+/* What a search is reported: influence, and hits; hits; or it proposes blindly. */
 enum way { USUAL, HITS, BLIND };
 
 /* What the search scores on, and what its result is judged on. */

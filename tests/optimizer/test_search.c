@@ -270,7 +270,7 @@ static void windows_rescore(void** state) {
 		observe_all(s, &proposal, 8 + i / 2);
 	}
 	const struct mask best = search_best(s, &matchness);
-	assert_true(isnan(matchness)); /* what it was chosen by says nothing of other text */
+	assert_true(isnan(matchness)); /* the score that chose it is no estimate for other text */
 	assert_true(search_chosen_by(s) == 20.0 / 32);
 	search_window(s, 2, WINDOW);
 	struct mask asked[4];
@@ -510,7 +510,7 @@ static void influence_orders(void** state) {
 	search_set_influence(s, influence, 256);
 	best = search_best(s, NULL);
 	assert_true(mask_equal(&best, &start));
-	/* what is not a number says nothing */
+	/* NaN carries no information */
 	influence[7] = NAN;
 	const double before = search_expected(s);
 	search_set_influence(s, influence, 64);
@@ -518,7 +518,7 @@ static void influence_orders(void** state) {
 	search_close(s);
 }
 
-/* Influence that tells the planted set, as near as scores do: found before any score, kept after many. */
+/* Influence that reveals the planted set, as near as scores do: found before any score, kept after many. */
 static void influence_is_a_prior(void** state) {
 	(void)state;
 	for (uint64_t seed = 1; seed <= 3; seed++) {
@@ -775,7 +775,7 @@ static void levels_are_searched_by_channel(void** state) {
 	search_close(s);
 }
 
-/* What is given stays: skipped, and what it says of draft weights before there are some. */
+/* What is given stays: skipped, and its choices for draft weights before there are some. */
 static void a_given_mask_keeps_its_states(void** state) {
 	(void)state;
 	struct rounded r;

@@ -130,7 +130,7 @@ static void what_is_stored_comes_back(void** unused) {
 
 /* One mask serves two workload clusters, and each has its own row; where the kind is not known it is found.
  */
-static void clusters_without_a_label_are_told_apart(void** unused) {
+static void clusters_without_a_label_are_separated(void** unused) {
 	(void)unused;
 	struct store* s = must_open("kinds.db", STORE_WRITE);
 	struct bank_entry entry = entry_of(1, 100);
@@ -278,7 +278,7 @@ static void processes_share_a_file(void** unused) {
 	store_close(s);
 }
 
-/* A child stores and tells each commit through a pipe; it is killed at a random instant. */
+/* A child stores and reports each commit through a pipe; it is killed at a random instant. */
 static void writer(int out, int start) {
 	struct store* s = store_open(path_of("killed.db"), STORE_WRITE, &e);
 	if (!s)
@@ -296,7 +296,7 @@ static void writer(int out, int start) {
 static void committed_entries_survive_kills(void** unused) {
 	(void)unused;
 	enum { KILLS = 200 };
-	int64_t told[12] = {0}, total = 0;
+	int64_t reported[12] = {0}, total = 0;
 	srand(1);
 	for (int k = 0; k < KILLS; k++) {
 		int ends[2];
@@ -319,7 +319,7 @@ static void committed_entries_survive_kills(void** unused) {
 		assert_true(WIFSIGNALED(status)); /* it did not give up by itself */
 		char which;
 		while (read(ends[0], &which, 1) == 1) {
-			told[(int)which]++;
+			reported[(int)which]++;
 			total++;
 		}
 		close(ends[0]);
@@ -333,12 +333,12 @@ static void committed_entries_survive_kills(void** unused) {
 			for (int j = 0; j < seen.n; j++)
 				if (mask_equal(&seen.masks[j].entry.mask, &entry.mask))
 					kept = seen.masks[j].entry.record.tokens;
-			assert_true(kept >= told[i]);
-			assert_true(kept <= told[i] + k + 1); /* at most one untold commit a kill */
+			assert_true(kept >= reported[i]);
+			assert_true(kept <= reported[i] + k + 1); /* at most one unreported commit a kill */
 		}
 		store_close(s);
 	}
-	print_message("%d kills, %lld commits told, every one there\n", KILLS, (long long)total);
+	print_message("%d kills, %lld commits reported, every one there\n", KILLS, (long long)total);
 	assert_true(total >= KILLS / 2);
 }
 
@@ -605,7 +605,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(masks_as_text),
 	    cmocka_unit_test(what_is_stored_comes_back),
-	    cmocka_unit_test(clusters_without_a_label_are_told_apart),
+	    cmocka_unit_test(clusters_without_a_label_are_separated),
 	    cmocka_unit_test(processes_share_a_file),
 	    cmocka_unit_test(committed_entries_survive_kills),
 	    cmocka_unit_test(bad_files_are_named_and_kept),

@@ -133,7 +133,7 @@ static void other_functions_and_values_are_text(void** unused) {
 		reads(texts[i], texts[i]);
 }
 
-/* Arguments come as they are written, and what a limit cut off is told. */
+/* Arguments come as they are written, and a call that a limit cut off is reported. */
 static void arguments_come_piece_by_piece(void** unused) {
 	(void)unused;
 	struct tool_reader r;

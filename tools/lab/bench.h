@@ -8,6 +8,7 @@
 #include "optimizer/optimizer.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
+#include "tools/program/tables.h"
 
 /* argv[0] is the part's name. The exit status. */
 int bench_decode_main(int argc, char** argv);
@@ -83,7 +84,5 @@ void bench_json_number(cJSON* out, const char* name, double value);
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n);
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);
-/* Prints the figures, as JSON or as tables (tools/program/tables.h), and frees them. The exit status. */
-int bench_report(cJSON* out, bool json);
 
 #endif

@@ -100,7 +100,7 @@ int bench_gp_main(int argc, char** argv) {
 	const bool done = g && measure_gp(g, out);
 	gp_close(g);
 	if (done)
-		return bench_report(out, json);
+		return report_print(out, json);
 	cJSON_Delete(out);
 	return complain(STATUS_FAILED, "the Gaussian process could not be run: no memory for %d observations",
 	                OBSERVATIONS);

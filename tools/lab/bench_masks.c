@@ -61,10 +61,10 @@ static bool run_texts(struct masks_bench* b, struct acceptor* a, const cJSON* te
 		all_right &= taken == valid;
 		b->invalid_taken += a && taken && !valid;
 		b->valid_not_taken += a && !taken && valid;
-		cJSON* const told = cJSON_CreateObject();
-		cJSON_AddBoolToObject(told, "taken", taken);
-		cJSON_AddItemToObject(told, "tokens", cJSON_CreateIntArray(ids.id, ids.n));
-		cJSON_AddItemToArray(list, told);
+		cJSON* const reported = cJSON_CreateObject();
+		cJSON_AddBoolToObject(reported, "taken", taken);
+		cJSON_AddItemToObject(reported, "tokens", cJSON_CreateIntArray(ids.id, ids.n));
+		cJSON_AddItemToArray(list, reported);
 		token_list_free(&ids);
 		if (!good)
 			return false;
@@ -204,7 +204,7 @@ int bench_masks_main(int argc, char** argv) {
 		b.end_token = tokenizer_eos(model->tokenizer);
 		good = run_file(&b, file, &error);
 	}
-	const int told = good ? bench_report(report(&b), json) : complain(STATUS_FAILED, "%s", error.message);
+	const int outcome = good ? report_print(report(&b), json) : complain(STATUS_FAILED, "%s", error.message);
 	if (file)
 		fclose(file);
 	if (b.answers)
@@ -213,5 +213,5 @@ int bench_masks_main(int argc, char** argv) {
 	free(b.compile);
 	token_trie_free(trie);
 	model_close(model);
-	return told;
+	return outcome;
 }

@@ -97,7 +97,7 @@ int bench_part_run(struct bench_part* part) {
 	const double differing = cJSON_GetNumberValue(cJSON_GetObjectItem(out, "tokens_differing"));
 	if (part->runs)
 		cJSON_AddItemToArray(part->runs, out);
-	int status = part->runs ? STATUS_DONE : bench_report(out, part->json);
+	int status = part->runs ? STATUS_DONE : report_print(out, part->json);
 	if (status == STATUS_DONE && differing > 0)
 		status = complain(STATUS_FAILED, "%.0f tokens differ from plain decoding's", differing);
 	return runtime_close(&part->bench, status);

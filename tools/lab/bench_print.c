@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "tools/lab/bench.h"
-#include "tools/program/tables.h"
 
 static int ascending(const void* a, const void* b) {
 	const double x = *(const double*)a, y = *(const double*)b;
@@ -61,16 +60,4 @@ cJSON* bench_json_row(cJSON* list) {
 	cJSON* const row = cJSON_CreateObject();
 	cJSON_AddItemToArray(list, row);
 	return row;
-}
-
-int bench_report(cJSON* out, bool json) {
-	char* const text = json ? cJSON_PrintUnformatted(out) : NULL;
-	if (text)
-		puts(text);
-	else if (!json)
-		tables_print(out);
-	cJSON_Delete(out);
-	free(text);
-	return json && !text ? complain(STATUS_FAILED, "out of memory for the figures")
-	                     : output_written(STATUS_DONE);
 }

@@ -122,7 +122,7 @@ int bench_tokenize_main(int argc, char** argv) {
 	model_close(model);
 	free(text);
 	if (good)
-		return bench_report(out, json);
+		return report_print(out, json);
 	cJSON_Delete(out);
 	return complain(STATUS_FAILED, "%s", error.message);
 }

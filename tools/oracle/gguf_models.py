@@ -756,7 +756,7 @@ def settle(judge, path, margin, seed, n):
         if theirs == tokens:
             error = max(compare(a, b) for a, b in zip(rows, other))
             return prompt, tokens, rows, error
-        print(f"  llama.cpp says {theirs}, transformers {tokens}", flush=True)
+        print(f"  llama.cpp gives {theirs}, transformers {tokens}", flush=True)
         if attempt == 5:
             break
     return None

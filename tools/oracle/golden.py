@@ -1,4 +1,4 @@
-"""What the oracle scripts share: tiny random models, and what transformers says about them.
+"""What the oracle scripts share: tiny random models, and what transformers computes for them.
 
 Everything is computed by transformers in float32 on the stored values, token by token with its own cache,
 so that RoPE scalings that depend on the length see the lengths that a running generation has.
@@ -170,7 +170,7 @@ def random_masks(blocks, generator, n=3):
 
 
 def judge(folder, prompt, masks, n=64, window=32, keep=(0, 1, 31, 63), keep_masked=(0, 31), different=16):
-    """Everything a golden folder says about its model; None when a choice was too close to call, or when
+    """Everything a golden folder holds about its model; None when a choice was too close to call, or when
     the text has fewer than so many different tokens."""
     model = load(folder)
     tokens, rows, margin = greedy(model, prompt, n)

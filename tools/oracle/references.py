@@ -121,7 +121,7 @@ def as_chain(root, draft):
 
 
 class Steps(Method):
-    """Drafts step by step: a pass of the draft model a token, until `stops` says so."""
+    """Drafts step by step: a pass of the draft model a token, until `stops` returns true."""
 
     most = 25
 
@@ -306,7 +306,7 @@ class Ngram(Method):
 
 
 class Lookahead(Method):
-    """A window of W columns by N - 1 levels of guesses, whose columns with what the model says behind them are n-grams; a
+    """A window of W columns by N - 1 levels of guesses, whose columns with what the model predicts after them are n-grams; a
     pool of the newest G by first token proposes (section 3). Level 0 is a chain below the newest token, level i of a
     column hangs below its level i - 1. It starts as the prompt's last tokens."""
 

@@ -78,7 +78,7 @@ def make(args):
     (path / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False,
          "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}))
-    config.save_pretrained(path)  # last: it says that the folder is whole
+    config.save_pretrained(path)  # last: it states that the folder is whole
     return path
 
 

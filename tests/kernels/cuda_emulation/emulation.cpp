@@ -39,7 +39,7 @@ struct fiber {
 	enum state state;
 	uint3 index;
 	unsigned thread;
-	unsigned exchanges; /* so far: which of two boards the next one uses */
+	unsigned shuffles; /* so far: which of two boards the next one uses */
 #if defined(__x86_64__)
 	void* stack_pointer;
 #else
@@ -123,7 +123,7 @@ static void start(struct fiber* f) {
 	if (!f->stack)
 		f->stack = (unsigned char*)malloc(STACK);
 	f->state = READY;
-	f->exchanges = 0;
+	f->shuffles = 0;
 #if defined(__x86_64__)
 	void** top = (void**)((uintptr_t)(f->stack + STACK) / 16 * 16);
 	*--top = NULL; /* the stack of a called function is 8 off 16 */
@@ -163,17 +163,17 @@ int __syncthreads_and(int x) {
 	return all;
 }
 
-uint32_t emulated_exchange(uint32_t value, unsigned from) {
+uint32_t emulated_shuffle(uint32_t value, unsigned from) {
 	struct warp* w = &warps[threadIdx.x / 32];
-	uint32_t* board = w->board[current->exchanges++ % 2];
+	uint32_t* board = w->board[current->shuffles++ % 2];
 	board[threadIdx.x % 32] = value;
 	emulated_warp_barrier();
 	return board[from];
 }
 
 const uint32_t* emulated_posted(uint32_t value) {
-	uint32_t* board = warps[threadIdx.x / 32].board[current->exchanges % 2];
-	emulated_exchange(value, 0);
+	uint32_t* board = warps[threadIdx.x / 32].board[current->shuffles % 2];
+	emulated_shuffle(value, 0);
 	return board;
 }
 
@@ -185,7 +185,7 @@ void emulated_count_add(const void* where) {
 }
 
 struct emulated_matrices* emulated_warp_matrices() {
-	return &warps[threadIdx.x / 32].matrices[current->exchanges++ % 2];
+	return &warps[threadIdx.x / 32].matrices[current->shuffles++ % 2];
 }
 
 /* ---- one block ---------------------------------------------------------------------------- */
@@ -470,7 +470,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 	emulated_check(kind == cudaMemcpyHostToDevice   ? to_device && !from_device
 	               : kind == cudaMemcpyDeviceToHost ? !to_device && from_device
 	                                                : to_device && from_device,
-	               "a copy whose ends are not where its kind says, or beyond their memory");
+	               "a copy whose ends are not where its kind puts them, or beyond their memory");
 	const int device = stream_of(s)->device;
 	emulated_check((!to_device || is_on(device, to)) && (!from_device || is_on(device, from)),
 	               "a copy of another device's memory than its stream's");
