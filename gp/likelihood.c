@@ -82,7 +82,7 @@ static struct gp_hyper hyper_from(const struct gp* g, const double* x) {
 	return h;
 }
 
-/* What an impossible point is worth. */
+/* The value of an impossible point. */
 static const double WORST = -1e12;
 
 struct climb {

@@ -23,8 +23,9 @@ struct linear_model;
 struct linear_model* linear_open(const struct linear_options*);
 void linear_close(struct linear_model*);
 
-/* What a prior knows up to a common factor: weight[i] is mean[i]·(1 + scale_sd·g) + sd[i]·n, g and n standard
- * normal, g shared by the weights under `split`; those from there on have none. mean, sd (dims), sd > 0. */
+/* A prior that is known up to a common factor: weight[i] is mean[i]·(1 + scale_sd·g) + sd[i]·n, g and n
+ * standard normal, g shared by the weights under `split`; those from there on have none. mean, sd (dims), sd
+ * > 0. */
 struct linear_prior {
 	const double *mean, *sd;
 	int split;

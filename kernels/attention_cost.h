@@ -1,5 +1,5 @@
-/* What attention reads and computes behind a text of some length: costs of steps at long contexts begin from
- * these. */
+/* The bytes and operations of attention after a text of some length: costs of steps at long contexts begin
+ * from these. */
 #ifndef SWIFTLET_KERNELS_ATTENTION_COST_H
 #define SWIFTLET_KERNELS_ATTENTION_COST_H
 

@@ -1,6 +1,6 @@
 /* Rounding weights by input channel (columns.h), FLOAT_LANES channels side by side, one a lane.
  *
- * Of each channel's outputs that share a scale the largest |w| is found; the three scales from the least one
+ * It finds the largest |w| of each channel's outputs that share a scale; the three scales from the least one
  * that reaches it downwards are tried, and the one with the least sum of squared errors is kept: a scale that
  * cuts off the largest weight often rounds the others better. It is compiled for any processor, for AVX2 and
  * for AVX-512, to the same bytes. */

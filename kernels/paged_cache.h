@@ -1,4 +1,4 @@
-/* What a backend keeps of a sequence's cache, but for the keys and values themselves: the pages that they lie
+/* The bookkeeping of a sequence's KV cache, without the keys and values themselves: the pages that they lie
  * in (pages.h), the tokens that are committed, and the tree of pending rows.
  *
  * Slots below `committed` hold the committed tokens in order, pending row i lies at slot committed + i; slot
@@ -49,7 +49,7 @@ int paged_most(int capacity);
 bool paged_open(struct paged_cache*, struct backend*, int capacity, enum dtype, struct page_pool*,
                 struct error*);
 void paged_close(struct paged_cache*);
-/* Where its pages lie in a memory, (n_pages). */
+/* The addresses of its pages in a memory, (n_pages). */
 static inline unsigned char* const* paged_bytes(const struct paged_cache* c, int memory) {
 	return c->bytes + (size_t)memory * (size_t)c->most_pages;
 }
@@ -69,7 +69,7 @@ void paged_end(const struct pass*, bool done);
 
 /* Slots of a pending row's ancestors, root first, its own last; how many. */
 int paged_ancestors(const struct paged_cache*, int row, int32_t* slot);
-/* Of the same rows the tokens behind the prompt of so many; how many. */
+/* The tokens of the same rows behind a prompt of so many tokens; returns how many. */
 int paged_generated(const struct paged_cache*, int row, int prompt, int32_t* token);
 
 /* Whether rows of the path (n), which is to be committed, have to be moved to the slots committed … committed
@@ -84,7 +84,7 @@ void paged_truncate(struct cache*, int committed);
 int paged_adopt(struct cache*, const int32_t* token, int n);
 bool paged_reserve(struct cache*, int rows);
 int paged_room(const struct cache*);
-/* Of pools in one memory that the host reads and writes. */
+/* For pools in one memory that the host reads and writes. */
 size_t paged_page_bytes(const struct cache*);
 bool paged_save(const struct cache*, int page, void* to);
 bool paged_restore(struct cache*, const int32_t* token, const void* from);

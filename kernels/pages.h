@@ -70,7 +70,7 @@ void pages_want_no_more(struct page_pool*, int n);
 struct page* pages_take(struct page_pool*);
 void pages_use(struct page_pool*, struct page*);
 void pages_leave(struct page_pool*, struct page*);
-/* Where the page lies in a memory. */
+/* The page's address in a memory. */
 unsigned char* pages_at(const struct page_pool*, const struct page*, int memory);
 void pages_copy(const struct page_pool*, const struct page* to, const struct page* from);
 /* The page that holds these tokens after the one of that name; NULL: there is none. */

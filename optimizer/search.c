@@ -102,7 +102,7 @@ struct search* search_open(const struct search_options* o, struct error* error) 
 	s->incumbent = -1;
 	if (!open_parts(s, o)) {
 		search_close(s);
-		error_set(error, "search: no memory for %d steps", o->max_steps);
+		error_set(error, "search: out of memory for %d steps", o->max_steps);
 		return NULL;
 	}
 	return s;

@@ -45,7 +45,7 @@ static bool check_backend(const struct swiftlet_options* options, struct error* 
 	if (!asks_for_cuda(options))
 		return true;
 	if (options->group)
-		return error_set(error, "several processes share a model on CPUs alone: leave out --backend cuda and "
+		return error_set(error, "several processes share a model only on CPUs: leave out --backend cuda and "
 		                        "--devices");
 	return cuda_available(error);
 }

@@ -26,7 +26,7 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error*)
 /* One of the texts. */
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error*);
 
-/* What stands before a special token's name in a program: bytes that no text has one behind the other. */
+/* The prefix of a special token's name in a program: bytes that no text has one behind the other. */
 #define GRAMMAR_SPECIAL "\xff\xff"
 
 /* Calls of functions, with free text before them. */
@@ -41,7 +41,7 @@ struct grammar_calls {
 	const char *between, *finish; /* between two calls; after the last */
 	const char* close;            /* after each call, where the text does not end with it; NULL: nothing */
 	bool one;                     /* no more than one call */
-	/* What every `first` that is possible begins with, and the text does not need to write: because it is
+	/* The beginning of every possible `first`, which the text does not need to write: because it is
 	 * there already (`must`), or because free text ends with it. at_beginning: its one byte, as the first of
 	 * the text that is no white space. */
 	const char* begun;

@@ -33,7 +33,7 @@ static const cJSON* all_of(struct compiler* c, cJSON* list) {
 	return NULL;
 }
 
-/* What the groups say of an item; NULL: anything. */
+/* The groups' schema for an item; NULL: anything. */
 static const cJSON* item_at(struct array* a, int place) {
 	cJSON* list = cJSON_CreateArray();
 	bool evaluated = false;
@@ -164,7 +164,7 @@ static int32_t emit_ordered(struct array* a, const struct different* d, int32_t 
 	return first;
 }
 
-/* Where items have places and nothing is said of others, none of those come. */
+/* If items have places and no rule covers the others, no others come. */
 static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 	struct compiler* c = a->c;
 	struct different* d = calloc(1, sizeof *d);

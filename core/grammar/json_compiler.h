@@ -100,7 +100,7 @@ enum type {
 
 enum { ALL_TYPES = (1 << TYPE_COUNT) - 1 };
 
-/* What a schema's references lead to. */
+/* The targets of a schema's references. */
 const cJSON* schema_followed(const struct compiler*, const cJSON* schema);
 /* Each emits before `next`; NOWHERE: nothing is valid, or the compiler has failed. */
 int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
@@ -108,7 +108,7 @@ int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_reference(struct compiler*, const cJSON* schema, bool joins, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
-/* What $ref or allOf have to do with other keywords, and with what surrounds the schema (NULL: nothing), as
+/* Joins $ref and allOf with the other keywords, and with what surrounds the schema (NULL: nothing), to
  * one schema that is kept; NULL: failed. */
 const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* around);
 const cJSON* schema_kept(struct compiler*, cJSON* made);
@@ -137,10 +137,10 @@ bool schema_constrains_beyond(const cJSON* schema, const char* keywords);
 
 /* The groups: the schema itself where it has one of the keywords, and the list's. group: (MAX_GROUPS) */
 int schema_groups(const cJSON* schema, const char* list, const char* keywords, const cJSON** group);
-/* Of a group of items: how many are by their place, and what the others are; NULL: anything. */
+/* A group of items: the number of those by place, and the schema of the others; NULL: anything. */
 int schema_prefix(const cJSON* group);
 const cJSON* schema_rest(const cJSON* group);
-/* What an item is that no place and no "items" evaluates. */
+/* The schema of an item that no place and no "items" evaluates. */
 cJSON* schema_other_items(struct compiler*, const cJSON* schema, const cJSON* unevaluated);
 /* Sets of JSON's types, as "type" lists them: bit i is enum type's i. A number may be an integer. */
 unsigned schema_type_set(const cJSON* type);
@@ -153,7 +153,7 @@ cJSON* schema_pair(struct compiler*, cJSON* a, cJSON* b);                   /* [
 /* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it.
  * within: it is to be joined with what surrounds it. */
 cJSON* schema_flat(struct compiler*, const cJSON* schema, bool within);
-/* What is valid under both of two flat ones; takes them over. */
+/* Joins two flat schemas: values are valid under both. Takes them over. */
 cJSON* schema_both(struct compiler*, cJSON* a, cJSON* b);
 /* The schema without these keywords, and without what only describes. */
 cJSON* schema_without(struct compiler*, const cJSON* schema, const char* keywords);
@@ -187,7 +187,7 @@ int32_t schema_emit_object(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_array(struct compiler*, const cJSON* schema, int32_t next);
 /* json_conditions.c: what the schema leaves, or a part of it; NULL: failed. */
 cJSON* schema_negated(struct compiler*, const cJSON* schema);
-/* Of any texts, begun with white space or not. */
+/* Any texts, with or without leading white space. */
 int32_t schema_emit_literal(struct compiler*, const char* text, int32_t next);
 int32_t schema_emit_space(struct compiler*, int32_t next);
 int32_t schema_emit_any(struct compiler*, int32_t next);

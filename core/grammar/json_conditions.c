@@ -313,7 +313,7 @@ static cJSON* conditional(struct compiler* c, const cJSON* schema) {
 	return either(c, copied(condition), then, schema_negated(c, condition), otherwise);
 }
 
-/* What is needed is written first, where nothing else decides the order of members. */
+/* Required members are written first if nothing else decides the order. */
 static cJSON* dependency(struct compiler* c, const cJSON* on) {
 	cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
 	cJSON* there = both_of(c, needed, with_member(c, on->string));

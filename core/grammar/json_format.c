@@ -149,7 +149,7 @@ static const char* const known[][2] = {
     {"byte", BASE64},
     {"base64url", BASE64_URL}};
 
-/* What does not constrain a string's characters. */
+/* Keywords that do not constrain a string's characters. */
 static const char annotations[] =
     "password binary int8 int16 int32 int64 uint8 uint16 uint32 uint64 float double "
     "decimal";

@@ -259,8 +259,8 @@ int schema_groups(const cJSON* schema, const char* list, const char* keywords, c
 	return n;
 }
 
-/* Of a schema that is joined with others: its rules for members that it does not evaluate itself become
- * what additional ones are, beside those that it does; so that the others' members are none of it. */
+/* Prepares a schema to be joined with others. Its unevaluatedProperties covers only members that it does not
+ * evaluate itself, so it becomes additionalProperties of a group of its own. */
 static void settle_members(struct compiler* c, cJSON* to) {
 	const cJSON *group[MAX_GROUPS], *field;
 	const int n = schema_groups(to, SCHEMA_MEMBERS, together[0][1], group);
@@ -330,8 +330,8 @@ static void settle_items(struct compiler* c, cJSON* to) {
 		add_to_list(c, to, SCHEMA_ITEMS, resolved);
 }
 
-/* Of keywords that belong together, those of the schema itself become a group, and none of its groups states
- * what is evaluated. */
+/* Moves keywords that belong together into a group, and marks that no group of the schema evaluates
+ * anything. */
 static void hush_groups(struct compiler* c, cJSON* to, const char* list, const char* keywords) {
 	cJSON *field, *next, *group = cJSON_CreateObject();
 	for (field = to->child; field; field = next) {

@@ -73,7 +73,7 @@ static void add_value(struct compiler* c, cJSON* list, const cJSON* schema) {
 		schema_append(c, list, cJSON_Duplicate(schema, true));
 }
 
-/* What the groups say of a name that one of them has. */
+/* The groups' schema for a name that one of them has. */
 static const cJSON* schema_of_name(struct object* o, const char* name) {
 	struct compiler* c = o->c;
 	cJSON* list = cJSON_CreateArray();
@@ -151,7 +151,7 @@ static void list_members(struct object* o) {
 	}
 	cJSON_ArrayForEach (field, required) {
 		if (!cJSON_IsString(field))
-			schema_refuse(o->c, "\"required\" holds something that is no string");
+			schema_refuse(o->c, "\"required\" holds a value that is not a string");
 		if (o->c->failed || !add_member(o, field->valuestring, true))
 			return;
 	}

@@ -110,7 +110,7 @@ static size_t scheme_of(const char* uri) {
 	return uri[n] == ':' && n > 0 ? n + 1 : 0;
 }
 
-/* Of a path without its dots, in place. */
+/* Removes the dots of a path, in place. */
 static void remove_dots(char* path) {
 	char *to = path, *from = path;
 	while (*from) {
@@ -308,8 +308,7 @@ static void point(struct places* p, cJSON* schema, const char* base) {
 			continue;
 		}
 		if (++p->searched > MAX_SEARCHED) {
-			schema_refuse(p->c,
-			              "more than 1024 references that are no pointers from the root are not supported");
+			schema_refuse(p->c, "more than 1024 references that do not start at the root are not supported");
 			return;
 		}
 		const cJSON* target = find_target(p, base, reference, &dynamic);

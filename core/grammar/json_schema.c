@@ -1,6 +1,6 @@
 /* JSON Schema (draft 7 and 2020-12, OpenAI's subset and more) into a program.
  *
- * What is generated is always valid: the language may be narrower than the schema's (members in the schema's
+ * Generated text is always valid: the language may be narrower than the schema's (members in the schema's
  * order, none that it does not name, little white space), never wider. Keywords that only describe are passed
  * over; one that constrains and cannot be kept is an error that names it and where it stands. */
 #include <math.h>

@@ -85,7 +85,7 @@ static struct language* of_media_type(struct compiler* c, const cJSON* schema, c
 	return schema_keep_language(c, l);
 }
 
-/* What one keyword alone allows. */
+/* The strings that one keyword alone allows. */
 static struct language* of_keyword(struct compiler* c, const cJSON* schema, const cJSON* field) {
 	const char *name = field->string, *text = cJSON_IsString(field) ? field->valuestring : NULL;
 	if (strcmp(name, "minLength") == 0 || strcmp(name, "maxLength") == 0) {
@@ -101,7 +101,7 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 	if (!text)
 		return schema_refuse_keyword(c, name, "is not a string"), NULL;
 	if (strcmp(name, "format") == 0 && !json_format_is_known(text))
-		return schema_refuse_keyword(c, text, "is no format that is supported"), NULL;
+		return schema_refuse_keyword(c, text, "is not a supported format"), NULL;
 	struct language* of = strcmp(name, "format") == 0
 	                          ? json_format_language(text, c->error)
 	                          : language_of_pattern(text, strlen(text), false, c->error);

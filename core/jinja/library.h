@@ -97,7 +97,7 @@ struct value* scope_find(struct machine*, struct scope*, const struct string* na
 struct value evaluate(struct machine*, struct scope*, const struct node*);
 enum flow { GO_ON, BREAK, CONTINUE };
 enum flow execute(struct machine*, struct scope*, const struct node*, struct builder* out);
-/* What a body writes, as a string. */
+/* The output of a body, as a string. */
 struct value body_text(struct machine*, struct scope*, const struct node* body);
 struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
 

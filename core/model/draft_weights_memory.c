@@ -49,11 +49,11 @@ static bool fits(const struct draft_weights_memory* memory, const struct draft_w
                  struct error* error) {
 	const double bytes = (double)memory->table.bytes, available = memory_available();
 	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
-		return error_set(error, "the %d-bit draft weights takes %.1f MiB, more than the %.1f MiB allowed",
+		return error_set(error, "the %d-bit draft weights take %.1f MiB, more than the %.1f MiB allowed",
 		                 wish->format.bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
 	if (wish->most_bytes <= 0 && available > 0 && bytes > SHARE_OF_AVAILABLE * available)
 		return error_set(error,
-		                 "the %d-bit draft weights takes %.1f MiB, more than a quarter of the %.1f MiB "
+		                 "the %d-bit draft weights take %.1f MiB, more than a quarter of the %.1f MiB "
 		                 "available (--draft-memory allows more)",
 		                 wish->format.bits, bytes / 0x1p20, available / 0x1p20);
 	return true;

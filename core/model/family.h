@@ -51,7 +51,8 @@ enum special {
 	SPECIAL_LFM2         /* short convolutions beside attention */
 };
 
-/* Where a folder has the layer that predicts the token after the next one (MTP), if its layer runs here. */
+/* The place in a folder of the layer that predicts the token after the next one (MTP), if its layer runs
+ * here. */
 enum mtp_place {
 	MTP_NONE,
 	MTP_APART, /* mtp.layers.0, beside the model (Qwen 3.5) */

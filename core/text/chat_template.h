@@ -14,7 +14,7 @@ struct chat_json { /* a JSON text, borrowed; text NULL: absent */
 	size_t size;
 };
 
-/* What apply_chat_template takes. */
+/* The arguments of apply_chat_template. */
 struct chat_request {
 	struct chat_json messages;  /* a list of objects with role and content, at least one */
 	struct chat_json tools;     /* a list; the template sees None without */

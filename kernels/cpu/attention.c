@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* What multiplies q·k at this position. */
+/* The factor of q·k at this position. */
 static float scale_at(const struct model_shape* s, int position) {
 	if (s->attention_growth == 0.0f)
 		return s->attention_scale;

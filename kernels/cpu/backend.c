@@ -137,7 +137,7 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	return true;
 }
 
-/* What is expected of a tensor; an optional one may be absent. */
+/* The expected type and shape of a tensor; an optional one may be absent. */
 struct expected {
 	const struct tensor* tensor;
 	const char* name;
@@ -378,7 +378,7 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Of a map, of a single row too. */
+/* For a map, a single row too. */
 static size_t map_bytes(const struct tensor* t) {
 	return tensor_present(t) ? reference_prepared_bytes(t->type, (int)t->cols) : 0;
 }
@@ -564,7 +564,8 @@ static bool cpu_use_draft_weights(struct backend* backend, const struct draft_we
 	if (prepared_row_bytes(b, quantized->output, quantized->block) >
 	        prepared_row_bytes(b, &w->output, w->block) ||
 	    prepared_kinds(quantized->block, &w->shape) > prepared_kinds(w->block, &w->shape))
-		return error_set(error, "quantized draft weights's inputs want more room than the stored weights'");
+		return error_set(
+		    error, "the inputs of quantized draft weights need more room than those of the stored weights");
 	if (quantized->format.columns && !column_lists_open(b, &quantized->columns))
 		return error_set(error, "out of memory for the channels that drafts keep");
 	b->draft_weights = quantized;

@@ -11,7 +11,7 @@
  *
  *   codes_widen(sum, narrow)     sum + each lane's two sums of 16 bits
  *
- * Where COLUMN_NARROW is not 0, codes_dot sums in 16 bits, for at most COLUMN_NARROW calls, and codes_widen
+ * If COLUMN_NARROW is not 0, codes_dot sums in 16 bits, for at most COLUMN_NARROW calls, and codes_widen
  * is needed.
  *
  * A line is read in parts of a vector. Of four channels the bytes are interleaved, so that each lane holds

@@ -24,9 +24,9 @@ struct angles {
 	float *cosine, *sine; /* (slice_rows, rope.pairs) */
 };
 
-/* Where a block's keys and values lie in a page, from `at` on: keys of each head as kernels/cpu/key_layout.h
- * states, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys alone, which lie as values
- * do.
+/* The layout of a block's keys and values in a page, from `at` on: keys of each head as
+ * kernels/cpu/key_layout.h states, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys
+ * alone, which lie as values do.
  */
 struct block_place {
 	size_t at, slot_bytes, head_bytes, half; /* of one slot of a head, a page's slots, all heads' keys */
@@ -179,7 +179,7 @@ static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
 	return keys_at(c, b, h) + c->place[b].half;
 }
-/* Where these keys of the page of a slot begin; where the values of that slot lie, or keys that are values.
+/* The start of these keys in the page of a slot; the place of that slot's values, or keys that are values.
  */
 static inline unsigned char* page_at(const struct cpu_cache* c, size_t head, int slot) {
 	return c->paged.bytes[slot / PAGE_SLOTS] + head;
@@ -259,7 +259,7 @@ bool cpu_list_pages(struct cache*, int budget, int32_t* page, struct page_list*)
 /* ---- latent.c ---- */
 /* The slice's queries q (n, heads·head_dim) over the latent elements, and its keys in the cache. */
 void latent_project(struct cpu_backend*, int block, const float* x, int n);
-/* What heads have mixed (n, heads·head_dim), as attention's output map reads it: (n, heads·value_dim). */
+/* The output of the heads (n, heads·head_dim), as attention's output map reads it: (n, heads·value_dim). */
 const float* latent_values(struct cpu_backend*, int block, int n);
 
 /* ---- ungated.c ---- */

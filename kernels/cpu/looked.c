@@ -1,4 +1,4 @@
-/* What the target's rows look at, by page, and attention that reads the pages of a list alone.
+/* Attention mass of the target's rows by page, and attention that reads only the pages of a list.
  *
  * A draft's attention reads few pages of a long text: those that the target's own last rows looked at most.
  * Attention adds up a noted row's weights by page; a block's sums decay from row to row. Such sums cost
@@ -38,7 +38,7 @@ static void forget_dropped(struct cpu_cache* c) {
 
 /* ---- noting --------------------------------------------------------------------------------- */
 
-/* Of the pass's segment with row r, so many rows follow that one. */
+/* The number of rows after row r in its segment of the pass. */
 static int rows_behind(const struct pass* pass, int r, const struct segment** of) {
 	int end = 0;
 	*of = pass->segment;

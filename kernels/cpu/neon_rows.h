@@ -137,7 +137,7 @@ INLINED void k4_block(enum dtype type, int n, const struct few* f, const uint8_t
 	}
 }
 
-/* Of 16 bytes at each of two places and their upper bits, the four groups of 16 columns, 32 taken off: bits
+/* Unpacks 16 bytes at each of two places and their upper bits: four groups of 16 columns, less 32. Bits
  * are shifted into their place beside the others, and what lies above them cleared. */
 INLINED void take_q6_groups(const uint8_t* first, const uint8_t* high, int8x16_t q[4]) {
 	const uint8x16_t low = vld1q_u8(first), other = vld1q_u8(first + 32), two = vld1q_u8(high);

@@ -82,7 +82,7 @@ __attribute__((always_inline)) static inline void fetch(const unsigned char* at,
 		__builtin_prefetch(at + i, 0, 2);
 }
 
-/* Of dimension d, LANES keys from slot `at` on. */
+/* Loads LANES keys of dimension d from slot `at` on. */
 __attribute__((always_inline)) static inline vec load_keys(enum dtype type, const unsigned char* keys,
                                                            int head_dim, int at, int d) {
 	const unsigned char* element = keys + key_at(type, head_dim, at, d);
@@ -143,7 +143,7 @@ static int solid_of(const struct attention_row* a) {
 	return a->base + in_place;
 }
 
-/* What the rows of a call have in common. */
+/* The arguments that the rows of a call share. */
 struct common {
 	int start, end;   /* of the positions that any of them sees; start is a multiple of PAGE_SLOTS */
 	int from, shared; /* [from, shared): seen by all, at the same slots */

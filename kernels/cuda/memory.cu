@@ -52,7 +52,7 @@ static void* take_pages(void* user, size_t bytes) {
 	return taken;
 }
 
-/* What a device that failed holds is left to it: it would be waited for. */
+/* Memory of a failed device is not freed: that would wait for the device. */
 static void give_pages_back(void* user, void* taken) {
 	const struct cuda_backend* b = (const struct cuda_backend*)user;
 	if (!devices_gone(b) && cudaSetDevice(b->device) == cudaSuccess)

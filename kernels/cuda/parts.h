@@ -6,10 +6,10 @@
 #ifndef SWIFTLET_KERNELS_CUDA_PARTS_H
 #define SWIFTLET_KERNELS_CUDA_PARTS_H
 
-/* What a count and a second look take, about a microsecond of an H100's or H200's memory, in its bytes. */
+/* The cost of a count and a second look, about a microsecond of an H100's or H200's memory, in its bytes. */
 enum { PARTS_COMBINING = 4 << 20, MOST_PARTS = 4 };
 
-/* What the product takes, in bytes of memory's time, as far as every multiprocessor gets the same of it. */
+/* The cost of the product in bytes of memory's time, as far as every multiprocessor gets the same of it. */
 static inline double parts_take(int tiles, double bytes, int parts, int multiprocessors) {
 	const int blocks = tiles * parts;
 	const int most = (blocks + multiprocessors - 1) / multiprocessors;

@@ -68,7 +68,7 @@ struct cut {
 	int ties;
 };
 
-/* What finding a cut needs of a block's shared memory. */
+/* The shared memory of a block that finds a cut. */
 struct finding {
 	unsigned long long bins[BINS], sums[SAMPLE_WARPS], above, one;
 	uint32_t prefix, last;

@@ -21,7 +21,7 @@
 #include "kernels/synth_block.h"
 
 enum { THREADS = WARPS * 32, LONGEST_REST = 1024 };
-/* What two launches more take of memory's time, one of which waits for its last block, in its bytes. */
+/* The cost of two more launches, one of which waits for its last block, in bytes of memory's time. */
 enum { LEAST_SAVED = 24 << 20 };
 
 /* How far a row's logits may lie from the coarse ones, by their slack, and what the largest reaches. */

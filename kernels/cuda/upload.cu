@@ -337,7 +337,7 @@ size_t weight_bytes(const struct cuda_backend* b) {
 	return bytes;
 }
 
-/* Of the quantized matrices the largest, as stored, or a piece of it. */
+/* The largest quantized matrix as stored, or a piece of it. */
 size_t upload_room(const struct cuda_backend* b) {
 	size_t most = 0;
 	const auto look_at = [&](const struct shared_matrix& m) {
@@ -351,7 +351,8 @@ size_t upload_room(const struct cuda_backend* b) {
 	return most;
 }
 
-/* What is not taken as stored is said, once a type: it changes the bits and may change the size. */
+/* Reports each type that is not taken as stored, once: conversion changes the bits and may change the size.
+ */
 static void log_conversions(const struct cuda_backend* b) {
 	bool logged[DTYPE_COUNT] = {};
 	each_matrix(b, [&](const struct shared_matrix& m) {

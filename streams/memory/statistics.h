@@ -8,7 +8,7 @@
 #include "optimizer/influence.h"
 #include "streams/memory/store.h"
 
-/* What costs depend on beside the model: backend, threads and processor. */
+/* The part of a cost's key beside the model: backend, threads and processor. */
 void statistics_device(char device[STORE_DEVICE], const struct engine*);
 
 /* Fills in costs that were not measured here. Rows that cannot be read are left out. */

@@ -97,8 +97,8 @@ struct store_figure {
 	char what[STORE_WHAT];
 	double total, samples;
 };
-/* What a measurement belongs to: a device ("" if it does not matter), and texts of this label, or without one
- * ("") of this kind; 0 if that does not matter. */
+/* The key of a measurement: a device ("" if it does not matter), and texts of this label, or without one
+ * ("") of this cluster; 0 if that does not matter. */
 struct store_place {
 	const char *device, *task;
 	int64_t cluster;

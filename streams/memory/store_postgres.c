@@ -434,7 +434,7 @@ static bool choose_tls(const PQconninfoOption* option, const char** tls, struct 
 	           strict = strcmp(mode, "require") == 0 || strncmp(mode, "verify-", 7) == 0;
 	*tls = here || strict ? NULL : "require";
 	return here || strict || !*mode ||
-	       error_set(e, "--store: a database on another machine is reached by TLS alone: sslmode=require, "
+	       error_set(e, "--store: a database on another machine is reached only by TLS: sslmode=require, "
 	                    "verify-ca or verify-full");
 }
 
@@ -452,7 +452,7 @@ struct store* postgres_prepare(const char* path, enum store_mode mode, struct er
 	const char* tls;
 	PQconninfoOption* option = PQconninfoParse(path, &words);
 	if (!option) {
-		error_set(e, "--store: this is no address of PostgreSQL: %.*s",
+		error_set(e, "--store: this is not an address of PostgreSQL: %.*s",
 		          first_line(words ? words : "no memory"), words ? words : "no memory");
 		PQfreemem(words);
 		return NULL;

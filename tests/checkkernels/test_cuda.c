@@ -301,7 +301,7 @@ static void check_result(const struct result* got, const float* logits, int voca
 		assert_true(fabsf(got->top_probability[i] - expected.top_probability[i]) < 1e-5f);
 }
 
-/* Of a request whose prompt held the even tokens and that generated the first third once. */
+/* The history of a request whose prompt held the even tokens and that generated the first third once. */
 struct request {
 	struct penalties penalties;
 	uint8_t* in_prompt;

@@ -51,7 +51,7 @@ static void answer(struct rounds* r, const int32_t* text, int at, int n) {
 
 static double floor_of(const struct rounds* r) { return -fmax(8, 0.02 * (double)r->tokens); }
 
-/* Of the rows whose parents were right: the sum of the acceptance estimate that they are. */
+/* The sum of the acceptance estimates of rows whose parents were right. */
 static double predicted(const struct tree* tree, const struct verdict* verdict) {
 	double sum = 0;
 	for (int i = 0; i <= verdict->accepted; i++)

@@ -155,7 +155,7 @@ static struct token_list encode(const char* template_text, const struct tokenize
 	return ids;
 }
 
-/* Where contents hold no special token the ids are those of the whole text; where they do, the number of
+/* Contents without special tokens give the ids of the whole text; with them, the number of
  * special tokens stays what the template alone gives. */
 static void contents_make_no_special_tokens(void** state) {
 	(void)state;

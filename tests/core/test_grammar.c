@@ -488,7 +488,7 @@ static void test_references(void** state) {
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
 }
 
-/* What a schema must not be, one of several alone, and members and items by what others say of them. */
+/* `not`, `oneOf`, and members and items by what other keywords evaluate. */
 static void test_conditions(void** state) {
 	(void)state;
 	static const struct texts texts[] = {
@@ -735,7 +735,7 @@ static void test_any_object(void** state) {
 	grammar_free(grammar);
 }
 
-/* What cannot be kept is named. */
+/* An error names the keyword that cannot be kept. */
 static void test_refused(void** state) {
 	(void)state;
 	static const char* const schemas[][2] = {
@@ -757,7 +757,7 @@ static void test_refused(void** state) {
 	    {"{\"type\":\"strin\"}", "none of JSON's types"},
 	    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "look-behind"},
 	    {"{\"type\":\"string\",\"pattern\":\"(a(?=b))*\"}", "within a repeat"},
-	    {"{\"type\":\"string\",\"format\":\"colour\"}", "\"colour\" is no format"},
+	    {"{\"type\":\"string\",\"format\":\"colour\"}", "\"colour\" is not a supported format"},
 	    {"{\"contentMediaType\":\"application/json\",\"contentSchema\":{}}", "contentSchema"},
 	    {"{\"not\":{\"contentMediaType\":\"application/json\"}}", "contentMediaType"},
 	    {"{\"type\":\"integer\",\"not\":{\"multipleOf\":123456789}}", "multipleOf"},
@@ -1065,7 +1065,7 @@ static void test_open_end(void** state) {
 	token_trie_free(trie);
 }
 
-/* Where one text alone can come, only its longest token may. */
+/* If only one text can come, only its longest token may. */
 static void test_forced(void** state) {
 	(void)state;
 	struct error error = {""};

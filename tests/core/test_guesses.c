@@ -14,7 +14,7 @@
 
 enum { TEXT = 400, VOCAB = 50 };
 
-/* What followed the first place of the longest of the last 3, 2 or 1 tokens: where, or n. */
+/* The place after the first match of the last 3, 2 or 1 tokens, the longest first; or n. */
 static int first_place(const int32_t* text, int n) {
 	for (int size = 3; size > 0; size--)
 		for (int end = size; size < n && end < n; end++) {

@@ -21,7 +21,7 @@ struct shape { /* a subtree that could be verified */
 	int rows;
 };
 
-/* What retrieval proposes after a path: word (depth + 1), the root first. */
+/* Retrieval's proposal after a path: word (depth + 1), the root first. */
 static int children(struct rounds* r, const int32_t* word, int depth, struct candidate* list) {
 	struct tree tree;
 	int n = 0;

@@ -1,4 +1,4 @@
-/* What a tokenizer promises beside the right ids: bytes come back, special tokens obey their flags, text
+/* The promises of a tokenizer beside the right ids: bytes come back, special tokens obey their flags, text
  * streams in whole characters, broken files get one sentence, and no text takes long. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -421,8 +421,8 @@ static void broken_json_gets_a_sentence(void** state) {
 	expect_json_error(MODEL("{\"a\":1e300}", "[]"), NULL, "\"a\": expected an id");
 	expect_json_error(MODEL("{\"a\":8288896}", "[]"), NULL, "has id 8288896, expected 0 to 65536");
 	expect_json_error(MODEL("{}", "[]"), NULL, "no pieces");
-	expect_json_error(MODEL("{\"a\":0}", "[\"a b\"]"), NULL, "merge 0: \"b\" is no piece");
-	expect_json_error(MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]"), NULL, "join to what is no piece");
+	expect_json_error(MODEL("{\"a\":0}", "[\"a b\"]"), NULL, "merge 0: \"b\" is not a piece");
+	expect_json_error(MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]"), NULL, "join to text that is not a piece");
 	expect_json_error(MODEL("{\"a\":0}", "[\"a\"]"), NULL, "two pieces with a space");
 	expect_json_error(MODEL("{\"a\":0}", "[[\"a\"]]"), NULL, "merges");
 	expect_json_error(WITH("\"normalizer\":{\"type\":\"Precompiled\"}"), NULL,
@@ -515,7 +515,8 @@ static void unknown_gguf_vocabularies_are_named(void** state) {
 	assert_non_null(strstr(error.message, "bert"));
 }
 
-/* What files call unknown is often a special token: no text makes one out of bytes that the vocabulary lacks.
+/* The unknown token of a file is often a special token: no text makes one out of bytes that the vocabulary
+ * lacks.
  */
 static void gguf_bytes_without_a_piece_are_dropped(void** state) {
 	(void)state;

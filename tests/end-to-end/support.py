@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: the program, its inputs, and ways to run it."""
+"""Shared by the end-to-end tests: the program, its inputs, and ways to run it."""
 import json
 import os
 import subprocess

@@ -23,7 +23,7 @@ RESULT = "It is 21 degrees and sunny."
 
 
 def tool_result(arguments):
-    """What the tool is given keeps its schema."""
+    """The tool's arguments keep its schema."""
     assert set(arguments) == {"city", "unit"} and arguments["unit"] in ("celsius", "fahrenheit") and arguments["city"].isalpha(), arguments
     return RESULT
 

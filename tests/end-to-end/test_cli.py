@@ -132,7 +132,7 @@ class Run(EndToEnd):
         self.assertEqual(result.stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
 
     def test_models_have_names(self):
-        """What `swiftlet pull` has fetched and the Hugging Face cache holds."""
+        """Lists what `swiftlet pull` has fetched and what the Hugging Face cache holds."""
         cache = self.path("cache")
         place = os.path.join(cache, "huggingface", "hub", "models--org--small--er", "snapshots", "abc")
         os.makedirs(os.path.dirname(place))

@@ -1,4 +1,4 @@
-"""What lets a client in that was made for another server: names, fields, origins, paths, Ollama's API, editors' infilling."""
+"""Lets in clients that were made for another server: names, fields, origins, paths, Ollama's API, editors' infilling."""
 import gzip, json, os, tempfile, urllib.request, zlib
 
 from service import MODEL, Server, tools_template
@@ -20,7 +20,7 @@ def names(s):
 
 
 def fields(s):
-    """What nobody knows is ignored, and named in the answer and once in the log."""
+    """An unknown field is ignored, and named in the answer and once in the log."""
     for _ in range(2):
         status, headers, _ = s.call("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "frobnicate": 1, "options": {"a": 1}, "audio": None})
         assert status == 200 and headers["Swiftlet-Ignored-Fields"] == "frobnicate, options" and headers["X-Request-Id"], headers
@@ -83,7 +83,7 @@ CLAUDE = {"model": "claude-opus-4-6", "max_tokens": 32000, "stream": True, "temp
 
 
 def recorded(s):
-    """What Codex and Claude Code begin a turn with."""
+    """The first requests of a turn by Codex and Claude Code."""
     events = s.call("POST", "/v1/responses", CODEX)[2]
     events = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
     assert events[0]["type"] == "response.created" and events[-1]["type"] in ("response.completed", "response.incomplete"), events
@@ -242,7 +242,7 @@ def strict():
 
 
 def infill(model):
-    """What stands between: by /v1/completions and by /infill, whole and as a stream."""
+    """Text between a prefix and a suffix: by /v1/completions and by /infill, whole and as a stream."""
     os.environ["SWIFTLET_TEST_MODEL"] = model
     import importlib, service
     importlib.reload(service)

@@ -1,4 +1,4 @@
-"""What goes wrong outside: a full disk, a model's file that is cut short, the end amid answers, connections that wait, origins."""
+"""Faults outside the program: a full disk, a model's file that is cut short, the end amid answers, connections that wait, origins."""
 import json, os, resource, shutil, socket, subprocess, tempfile, threading, time
 
 import service

@@ -9,7 +9,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(s):
-    """Of the server's threads: (at idle priority, others)."""
+    """The server's threads: (at idle priority, others)."""
     idle = other = 0.0
     for task in os.listdir("/proc/%d/task" % s.process.pid):
         try:

@@ -1,4 +1,4 @@
-"""What is learned is kept and used: by `learn`, by serving, while nothing is asked; and the accounts say what it cost."""
+"""Learned masks are kept and used: by `learn`, by serving, in idle time; and the accounts report the cost."""
 import json
 import os
 import sqlite3

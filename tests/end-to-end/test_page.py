@@ -323,7 +323,7 @@ def on_a_phone_by_keyboard(s):
 
 
 def a_colour_a_source(s):
-    """Whoever drafted a token shows: colour, title and the legend's count, in light and dark."""
+    """The page shows which drafter made a token: colour, title and the legend's count, in light and dark."""
     for dark in (False, True):
         b = Browser(400, 800, dark)
         try:

@@ -144,7 +144,7 @@ def damaged_ones_are_ignored(options, folder, text):
 
 
 def the_longest_unused_go(folder):
-    """Of a model whose pages take half a MiB each: two of them fit."""
+    """A model whose pages take half a MiB each: two of them fit."""
     synth = "synth:layers=8,dim=512,heads=8,kv-heads=8,ffn=64,vocab=300,dtype=f32"
     options = ("-m", synth, "--prompt-cache", folder, "--prompt-cache-size", "3", "--context", "512", "--idle-learning", "off")
     with Server(*options) as s:

@@ -14,7 +14,7 @@ ROOMS = {"gp": "gp/libgp.a", "core/draft": "core/libcore-draft.a", "core/decode"
 
 
 def symbols(library):
-    """Of each object: what it defines for others, and what it asks of others."""
+    """For each object: the symbols that it defines for others, and those that it needs."""
     defines, asks = collections.defaultdict(set), collections.defaultdict(set)
     for line in subprocess.run(["nm", "-A", library], check=True, capture_output=True, text=True).stdout.splitlines():
         file, rest = line.rsplit(":", 1)[0].split(":", 1)[-1].split(":")[0], line.split()

@@ -32,7 +32,7 @@ CHANGES = [{"presence_penalty": 1.5}, {"frequency_penalty": 2}, {"repetition_pen
 
 
 def penalties(s):
-    """What changes logits: alone, side by side and plainly decoded it is the same text, and another than without."""
+    """Options that change logits give the same text alone, side by side and plainly decoded, and another than without."""
     asked = [{"prompt": PROMPTS[i % len(PROMPTS)], "max_tokens": 60, "seed": 3, "temperature": t, **change}
              for i, change in enumerate(CHANGES) for t in (0, 0.9)]
     ask = lambda server, fields: server.complete(**fields)["choices"][0]["text"]

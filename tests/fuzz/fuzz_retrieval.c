@@ -93,7 +93,7 @@ static void add(struct sequence* s, const int32_t* token, int n) {
 	s->n += n;
 }
 
-/* What happens: a kind, a length, that many bytes. Returns the bytes taken beside those two. */
+/* Applies one event: a kind, a length, that many bytes. Returns the bytes taken beside those two. */
 static size_t happen(struct sequence* s, const uint8_t* data, size_t size) {
 	int32_t token[256];
 	const size_t length = data[1] < size - 2 ? data[1] : size - 2;

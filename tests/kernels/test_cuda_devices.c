@@ -161,7 +161,7 @@ static void three_with_a_copy_in_eight(void** state) {
 	same_draft_bits(&shape, DTYPE_BF16, 8, 3, false);
 }
 
-/* What does not fit one of them is given back on each, and can be asked for again. */
+/* Memory that does not fit one device is given back on each, and can be asked for again. */
 static void a_copy_without_room(void** state) {
 	(void)state;
 	static const enum dtype type = DTYPE_F16;

@@ -51,8 +51,8 @@ static void one_that_is_too_old_is_named(void** state) {
 
 static void what_is_no_nccl_is_said(void** state) {
 	(void)state;
-	expect_refusal(NO_NCCL, "22005", " is no NCCL that this program knows: ");
-	expect_refusal("libm.so.6", "22005", " is no NCCL that this program knows: ");
+	expect_refusal(NO_NCCL, "22005", " is not a version of NCCL that this program knows: ");
+	expect_refusal("libm.so.6", "22005", " is not a version of NCCL that this program knows: ");
 	expect_refusal("libnowhere-at-all.so.2", "22005",
 	               "several GPUs communicate through NCCL, which was not found (");
 }

@@ -53,7 +53,8 @@ static void what_it_does_not_goes_to_the_cpu(void** state) {
 	(void)state;
 	char note[600];
 	snprintf(note, sizeof note,
-	         "swiftlet: %s runs on the CPU: the CUDA backend does no mixture of experts: --backend cpu does",
+	         "swiftlet: %s runs on the CPU: the CUDA backend does not support mixture of experts: --backend "
+	         "cpu does",
 	         experts);
 	expect("auto", experts, "cpu", note);
 	expect("cpu", experts, "cpu", "");
@@ -64,7 +65,7 @@ static void unless_the_gpu_was_asked_for(void** state) {
 	char message[512] = "";
 	swiftlet_model* model;
 	assert_null(open_on("cuda", experts, &model, message));
-	assert_string_equal(message, "the CUDA backend does no mixture of experts: --backend cpu does");
+	assert_string_equal(message, "the CUDA backend does not support mixture of experts: --backend cpu does");
 	swiftlet_model_close(model);
 }
 

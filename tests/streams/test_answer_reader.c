@@ -141,7 +141,7 @@ static void other_marks_are_ignored(void** unused) {
 	assert_string_equal(out, c.expected);
 }
 
-/* Where a thought ends, in bytes of text, however it comes. */
+/* The end of a thought in bytes of text, in pieces of any size. */
 static void the_end_of_a_thought_is_known(void** unused) {
 	(void)unused;
 	static const char text[] = "<think>a b</think>\nYes.";

@@ -121,7 +121,7 @@ static void coinciding_entries_are_one(void** unused) {
 	bank_close(b);
 }
 
-/* What one process learned of texts without labels, another finds: the clusters stay apart, each with all its
+/* A process finds what another learned of texts without labels: the clusters stay apart, each with all its
  * masks, though they share one mask. */
 static void kinds_outlive_a_restart(void** unused) {
 	(void)unused;
@@ -227,7 +227,7 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 	bank_close(b);
 }
 
-/* What another process has stored is taken in beside what is unsaved here, however often. */
+/* Entries that another process stored are merged with those not saved here, any number of times. */
 static void what_others_stored_is_taken_in(void** unused) {
 	(void)unused;
 	struct bank* b = bank_open(4);

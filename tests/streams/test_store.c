@@ -494,7 +494,7 @@ static void a_full_disk_loses_nothing(void** unused) {
 
 static void see_figure(void* user, const struct store_figure* f) { *(struct store_figure*)user = *f; }
 
-/* Whose masks are in another form: left as it is. */
+/* A store whose masks have another format is left as it is. */
 static void the_oldest_schemas_are_refused(void** unused) {
 	(void)unused;
 	sql("old.db",

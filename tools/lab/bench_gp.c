@@ -102,6 +102,6 @@ int bench_gp_main(int argc, char** argv) {
 	if (done)
 		return report_print(out, json);
 	cJSON_Delete(out);
-	return complain(STATUS_FAILED, "the Gaussian process could not be run: no memory for %d observations",
+	return complain(STATUS_FAILED, "the Gaussian process could not be run: out of memory for %d observations",
 	                OBSERVATIONS);
 }

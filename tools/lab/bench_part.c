@@ -18,7 +18,7 @@ const char* const pass_part_name[PASS_PARTS] = {
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
-/* What was measured on. */
+/* Describes the model and machine of a measurement. */
 static void describe_model(const struct runtime* bench, cJSON* out) {
 	const struct backend* backend = bench->engine->backend;
 	cJSON_AddStringToObject(out, "model", swiftlet_model_name(bench->model));

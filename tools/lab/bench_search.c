@@ -195,7 +195,7 @@ static bool score_windows(const struct searching* s, int which, const struct mas
 
 /* ---- a row of the table --------------------------------------------------------------------- */
 
-/* What a kind of map keeps, as text: one number if the thirds are equal. */
+/* The share that a kind of map keeps, as text: one number if the thirds are equal. */
 static void put_kept(char* text, size_t size, const struct levels* levels, int kind) {
 	const int a = 100 - levels->left_out[0][kind], b = 100 - levels->left_out[1][kind],
 	          c = 100 - levels->left_out[2][kind];

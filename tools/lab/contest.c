@@ -154,7 +154,7 @@ static bool ends_in_loop(const int32_t* text, int n) {
 	return false;
 }
 
-/* Of the tokens that both have. */
+/* Among the tokens that both have. */
 static int differing(const struct way* a, const struct way* b) {
 	int n = 0;
 	for (int i = 0; i < least(a->tokens.n, b->tokens.n); i++)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a hostile client tries of `swiftlet serve`, and the answers. Starts the servers it needs; standard library alone.
+"""Attacks `swiftlet serve` as a hostile client would, and prints the answers. Starts the servers it needs; standard library alone.
 
     attacks.py requests [-m MODEL]    raw requests that are none, or that two readers see differently: a line each
     attacks.py keys [-m MODEL]        a key guesses a word of another key's letter by cached_tokens: a table, kept apart and shared

@@ -116,7 +116,7 @@ class Soak:
             self.resident.append((self.life, int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20))
 
     def end_life(self, number):
-        """What the store holds, read by another process, must be reported by the next life."""
+        """The next life must report what another process reads in the store."""
         self.ending = True
         self.process.send_signal(signal.SIGTERM if number % 3 == 2 else signal.SIGKILL)
         status = self.process.wait(120)

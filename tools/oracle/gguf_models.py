@@ -243,7 +243,7 @@ def rope_of(config):
 
 
 def llama3_factors(p, dim):
-    """What llama.cpp's converter stores: by how much each frequency is divided."""
+    """The divisor of each frequency, as llama.cpp's converter stores it."""
     original = p["original_max_position_embeddings"]
     low, high = original / p["low_freq_factor"], original / p["high_freq_factor"]
     out = []

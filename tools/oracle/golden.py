@@ -1,4 +1,4 @@
-"""What the oracle scripts share: tiny random models, and what transformers computes for them.
+"""Shared by the oracle scripts: tiny random models, and what transformers computes for them.
 
 Everything is computed by transformers in float32 on the stored values, token by token with its own cache,
 so that RoPE scalings that depend on the length see the lengths that a running generation has.

@@ -36,7 +36,7 @@ def configuration():
 
 
 def tensors(config):
-    """Of a scale that keeps a row's sum near one; the end token's logit is 0, so that no run ends early."""
+    """Weights of a scale that keeps a row's sum near one; the end token's logit is 0, so that no run ends early."""
     generator = torch.Generator().manual_seed(1)
     with torch.device("meta"):
         model = transformers.LlamaForCausalLM(config)

@@ -206,7 +206,7 @@ static int open_learn(struct learn* l) {
 	l->unseen = NAN;
 	if (!session_search(l->runtime.session))
 		return complain(STATUS_FAILED, "learn: there is nothing to search for: %s",
-		                !options_plan(&l->runtime.options) ? "--method auto and swift alone search for masks"
+		                !options_plan(&l->runtime.options) ? "only --method auto and swift search for masks"
 		                                                   : "the model has fewer than three blocks");
 	if (!prompt_list_read(&l->prompts, l->runtime.model, l->input, &error))
 		return complain(STATUS_FAILED, "%s", error.message);

@@ -385,7 +385,8 @@ static int check_usage(const struct masks* m, const char* name, int* action) {
 		                *action == IMPORT ? "which FILE?" : "which ID? (swiftlet masks list)");
 	for (int i = 0; i < m->n_words && *action == DELETE; i++)
 		if (!is_id(m->word[i], &id))
-			return complain(STATUS_USAGE, "masks delete: \"%s\" is no id of the store (swiftlet masks list)",
+			return complain(STATUS_USAGE,
+			                "masks delete: \"%s\" is not an id of the store (swiftlet masks list)",
 			                m->word[i]);
 	return OPTIONS_GO_ON;
 }

@@ -99,7 +99,7 @@ class Llama:
         return [self.weights["model.layers.%d.%s.weight" % (b, name)] for name in names]
 
     def attention_update(self, b, x, cache=None, allowed=None, position=None):
-        """What block b's attention adds to the residual stream."""
+        """The term that block b's attention adds to the residual stream."""
         norm, *qkvo = self.block_weights(b, "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                                          "self_attn.o_proj")
         return self.attention(rms_norm(x, norm, self.epsilon), *qkvo, cache, b, allowed, position)

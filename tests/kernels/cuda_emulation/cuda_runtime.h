@@ -62,7 +62,7 @@ void emulated_warp_barrier();
 /* Shared by a warp for one product; another call gives other memory. */
 struct emulated_matrices* emulated_warp_matrices();
 uint32_t emulated_shuffle(uint32_t value, unsigned from_lane);
-/* What the lanes of the warp give, (32); another call gives other memory. */
+/* The values of the warp's lanes, (32); another call gives other memory. */
 const uint32_t* emulated_posted(uint32_t value);
 void emulated_count_add(const void* where);
 void emulated_count_weights();

@@ -284,7 +284,7 @@ static void allow(const allocation& a, bool allowed) {
 	mprotect(a.pages, a.bytes, allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-/* What one device's streams do must find its own memory alone. */
+/* A device's streams must find only its own memory. */
 static void touch(int device) {
 	if (device == touching || count_of_devices() == 1)
 		return;
@@ -366,7 +366,7 @@ cudaError_t cudaFreeHost(void* p) {
 }
 /* ---- streams ------------------------------------------------------------------------------ */
 
-/* What a stream does next. False: it waits for other streams. */
+/* Runs a stream's next operation. False: it waits for other streams. */
 typedef std::function<bool(CUstream_st*)> step;
 struct emulated_graph {
 	bool early = false; /* launches in it start before the one before has ended */
@@ -555,7 +555,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
 	s->capturing = NULL;
 	return cudaSuccess;
 }
-/* What is to be done before all else. */
+/* Set-up before all tests. */
 static void begin_with(CUstream_st* s, const std::vector<step>& nodes) {
 	s->waiting.insert(s->waiting.begin(), nodes.begin(), nodes.end());
 }
@@ -732,7 +732,7 @@ struct ncclComm {
 	size_t calls;
 };
 
-/* What has come together, of this time and of the time before: nobody can be two ahead of another. */
+/* The ranks that have arrived, this time and the time before: no rank can be two ahead of another. */
 struct emulated_gather {
 	size_t bytes;
 	std::vector<long> arrived;
