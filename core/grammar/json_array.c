@@ -82,7 +82,7 @@ static const char cannot_differ[] =
 /* Allows a value at a place. */
 static bool allow(struct different* d, int place, const cJSON* value) {
 	int i = 0;
-	while (i < d->n && !cJSON_Compare(d->value[i], value, true))
+	while (i < d->n && !json_same(d->value[i], value))
 		i++;
 	if (i == MAX_DIFFERENT)
 		return false;

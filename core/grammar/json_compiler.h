@@ -17,7 +17,7 @@ enum {
 	MAX_SCHEMA_BYTES = 512 << 10,
 	MAX_JOINED = 1 << 17, /* values of schemas that are made */
 	MAX_CHAIN = 64,       /* of $ref and allOf */
-	MAX_CONDITIONS = 16   /* within conditions */
+	MAX_NAMES_DEPTH = 16  /* of schemas of names */
 };
 
 /* A keyword of our own: values that are not valid, beside an enum. What becomes of a "not". */
@@ -25,6 +25,9 @@ enum {
 /* Lists of schemas of one keyword each, of strings and numbers, that hold besides, and that do not. */
 #define SCHEMA_ALSO "\1also"
 #define SCHEMA_NEVER "\1never"
+
+/* A list of {"propertyNames", "additionalProperties"}: of each there is some member that keeps both. */
+#define SCHEMA_SOME "\1some"
 
 /* A schema that holds besides, and does not constrain which members and items are evaluated. */
 #define SCHEMA_QUIET "\1quiet"
@@ -57,7 +60,8 @@ struct format_rule {
 
 struct reference {
 	const cJSON* schema;
-	int rule; /* NOWHERE: it allows nothing */
+	int rule;   /* NOWHERE: it allows nothing */
+	bool joins; /* it is the schema joined */
 };
 
 struct compiler {
@@ -73,11 +77,13 @@ struct compiler {
 	size_t path_size;
 	cJSON** made; /* (n_made) schemas that were joined, kept until the end */
 	int n_made;
-	int joined;     /* values of schemas that were made so far */
-	int conditions; /* within conditions */
+	int joined; /* values of schemas that were made so far */
 	struct class_rules classes;
 	struct format_rule format[MAX_FORMATS];
 	int n_formats;
+	int negated;    /* references that are being followed for what fails them */
+	int looks;      /* at schemas, for whether they have values in common */
+	bool lost;      /* a way not to hold could not be said, and is left out */
 	bool evaluates; /* somewhere in the schema stands what depends on which members or items are evaluated */
 };
 
@@ -98,7 +104,8 @@ enum { ALL_TYPES = (1 << TYPE_COUNT) - 1 };
 const cJSON* schema_followed(const struct compiler*, const cJSON* schema);
 /* Each emits before `next`; NOWHERE: nothing is valid, or the compiler has failed. */
 int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
-int32_t schema_emit_reference(struct compiler*, const cJSON* schema, int32_t next);
+/* joins: of the whole schema, joined; else of what its $ref points to. */
+int32_t schema_emit_reference(struct compiler*, const cJSON* schema, bool joins, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
 /* Joins $ref and allOf with the other keywords, and with what surrounds the schema (NULL: nothing), to

@@ -20,7 +20,8 @@ static bool describes(const char* keyword) {
 	    "minItems maxItems uniqueItems pattern format minLength maxLength contentEncoding "
 	    "contentMediaType minimum maximum "
 	    "exclusiveMinimum exclusiveMaximum multipleOf nullable " SCHEMA_EXCEPT " " SCHEMA_ALSO
-	    " " SCHEMA_NEVER " " SCHEMA_QUIET " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	    " " SCHEMA_NEVER " " SCHEMA_QUIET " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS
+	    " " SCHEMA_SOME,
 	    keyword);
 }
 
@@ -121,7 +122,7 @@ static cJSON* later(struct compiler* c, const cJSON* a, const cJSON* b) {
 bool schema_holds(const cJSON* list, const cJSON* value) {
 	const cJSON* one;
 	cJSON_ArrayForEach (one, list) {
-		if (cJSON_Compare(one, value, true))
+		if (json_same(one, value))
 			return true;
 	}
 	return false;
@@ -155,7 +156,7 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 	const char* name = more->string;
 	const bool numbers = cJSON_IsNumber(mine) && cJSON_IsNumber(more);
 	cJSON* values;
-	if (cJSON_Compare(mine, more, true))
+	if (json_same(mine, more))
 		return;
 	if (strcmp(name, "type") == 0)
 		schema_put(c, to, name, schema_type_list(schema_type_set(mine) & schema_type_set(more)));
@@ -173,7 +174,8 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 		join_bound(c, to, mine, more, false);
 	else if (numbers && json_lists("maxLength maxItems maxProperties", name))
 		join_bound(c, to, mine, more, true);
-	else if (json_lists(SCHEMA_ALSO " " SCHEMA_NEVER " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	else if (json_lists(SCHEMA_ALSO " " SCHEMA_NEVER " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS
+	                                " " SCHEMA_SOME,
 	                    name))
 		add_values(c, mine, more, mine, false);
 	else if (schema_is_of_strings(name) || schema_is_of_numbers(name))

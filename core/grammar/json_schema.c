@@ -190,7 +190,7 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 static bool concerns(const cJSON* schema, enum type type) {
 	static const char* const keywords[TYPE_COUNT] = {
 	    [TYPE_OBJECT] = "properties additionalProperties required patternProperties propertyNames "
-	                    "minProperties maxProperties unevaluatedProperties " SCHEMA_MEMBERS,
+	                    "minProperties maxProperties unevaluatedProperties " SCHEMA_MEMBERS " " SCHEMA_SOME,
 	    [TYPE_ARRAY] = "uniqueItems items prefixItems minItems maxItems contains additionalItems "
 	                   "unevaluatedItems " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
 	    [TYPE_STRING] = "pattern minLength maxLength format contentEncoding contentMediaType " SCHEMA_EXCEPT
@@ -357,11 +357,14 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest) {
 	                       .error = c->error,
 	                       .depth = c->depth,
 	                       .joined = c->joined,
+	                       .looks = c->looks,
 	                       .schemas = c->schemas};
 	const int32_t start =
 	    sub.grammar ? schema_emit(&sub, rest, RETURNS) : schema_refuse(&sub, "out of memory");
 	c->schemas = sub.schemas;
 	c->joined = sub.joined;
+	c->looks = sub.looks;
+	c->lost |= sub.lost;
 	c->failed |= sub.failed;
 	close_compiler(&sub);
 	if (start != NOWHERE)
@@ -445,7 +448,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 	const cJSON** kept = malloc(((size_t)cJSON_GetArraySize(list) + 1) * sizeof *kept);
 	int n = 0;
 	for (const cJSON* value = NULL; kept && !c->failed && (value = schema_value_after(schema, value));) {
-		if (!schema_fits(value, types) || (constant && !cJSON_Compare(value, constant, true)) ||
+		if (!schema_fits(value, types) || (constant && !json_same(value, constant)) ||
 		    schema_holds(except, value))
 			continue;
 		char* text = more ? json_print(value) : NULL;
@@ -475,12 +478,9 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 		return schema_emit_combination(c, schema, "anyOf", next);
 	if (json_field(schema, "oneOf"))
 		return schema_emit_combination(c, schema, "oneOf", next);
-	if (needs_joining(schema)) {
-		const cJSON* joined = schema_joined(c, schema, NULL);
-		return joined ? schema_emit(c, joined, next) : NOWHERE;
-	}
-	if (json_field(schema, "$ref"))
-		return schema_emit_reference(c, schema, next);
+	const bool joins = needs_joining(schema);
+	if (joins || json_field(schema, "$ref"))
+		return schema_emit_reference(c, schema, joins, next);
 	if (json_field(schema, "allOf")) /* of one schema, alone */
 		return schema_emit(c, json_field(schema, "allOf")->child, next);
 	unsigned types = schema_types(c, schema);

@@ -240,7 +240,7 @@ static struct language* of_list(struct compiler* c, const cJSON* list, const cha
 
 struct language* schema_names(struct compiler* c, const cJSON* schema, int depth) {
 	const cJSON *field, *target;
-	if (depth > MAX_CONDITIONS || c->failed)
+	if (depth > MAX_NAMES_DEPTH || c->failed)
 		return schema_refuse(c, "names are nested too deep"), NULL;
 	if (cJSON_IsBool(schema))
 		return cJSON_IsTrue(schema) ? language_all() : none(c);

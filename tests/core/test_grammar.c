@@ -606,6 +606,56 @@ static void test_unevaluated(void** state) {
 	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
 }
 
+/* What fails members by their names, a oneOf that is told apart by what its alternatives require or by
+ * patterns, and schemas that contain themselves where they must not hold. */
+static void test_failing(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"oneOf\":[{\"properties\":{\"v\":{\"type\":\"string\"},\"c\":{\"type\":\"string\"}},"
+	     "\"additionalProperties\":false},{\"properties\":{\"s\":{\"type\":\"string\"}},"
+	     "\"additionalProperties\":false}]}",
+	     {"{\"v\":\"x\"}", "{\"v\":\"x\",\"c\":\"y\"}", "{\"s\":\"x\"}"},
+	     {"{}", "{\"v\":\"x\",\"s\":\"y\"}", "{\"v\":1}"}},
+	    {"{\"not\":{\"patternProperties\":{\"^x\":{\"type\":\"string\"}}}}",
+	     {"{\"x\":1}", "{\"a\":\"s\",\"xy\":null}"},
+	     {"{}", "{\"a\":1}", "{\"x\":\"s\"}", "{\"x\":1,\"x\":\"s\"}", "1"}},
+	    {"{\"type\":\"object\",\"not\":{\"propertyNames\":{\"maxLength\":2}},\"maxProperties\":2}",
+	     {"{\"abc\":1}"},
+	     {"{}", "{\"a\":1}", "{\"abc\":1,\"b\":1,\"c\":1}"}},
+	    {"{\"properties\":{\"a\":{},\"xb\":{}},\"not\":{\"patternProperties\":{\"^x\":false}}}",
+	     {"{\"xb\":1}", "{\"a\":1,\"xb\":1}"},
+	     {"{}", "{\"a\":1}"}},
+	    {"{\"allOf\":[{\"enum\":[{\"e\":2},{\"xa\":1}]},"
+	     "{\"not\":{\"additionalProperties\":false,\"patternProperties\":{\"^x\":{}}}}]}",
+	     {"{\"e\":2}"},
+	     {"{\"xa\":1}"}},
+	    {"{\"oneOf\":[{\"oneOf\":[{\"const\":\"a\"},{\"const\":\"b\"}]},{\"type\":\"array\",\"items\":"
+	     "{\"oneOf\":[{\"const\":\"a\"},{\"const\":\"b\"}]}}]}",
+	     {"\"a\"", "[\"a\",\"b\"]"},
+	     {"\"c\"", "[\"c\"]"}},
+	    {"{\"$defs\":{\"r\":{\"oneOf\":[{\"properties\":{\"type\":{\"type\":\"string\",\"pattern\":\"^SEQ$\"}"
+	     ","
+	     "\"of\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+	     "r\"}}},\"required\":[\"type\"],\"type\":\"object\"},"
+	     "{\"properties\":{\"type\":{\"type\":\"string\",\"pattern\":\"^REP$\"},\"of\":{\"$ref\":\"#/$defs/"
+	     "r\"}},"
+	     "\"required\":[\"type\"],\"type\":\"object\"}]}},\"$ref\":\"#/$defs/r\"}",
+	     {"{\"type\":\"SEQ\",\"of\":[{\"type\":\"REP\",\"of\":{\"type\":\"SEQ\"}}]}"},
+	     {"{\"type\":\"REP\",\"of\":[]}", "{\"type\":\"OTHER\"}"}},
+	    {"{\"$defs\":{\"t\":{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"array\","
+	     "\"items\":"
+	     "{\"$ref\":\"#/$defs/t\"}}},\"required\":[\"a\"]},{\"properties\":{\"b\":{\"type\":\"integer\"}},"
+	     "\"required\":[\"b\"]}]}},\"$ref\":\"#/$defs/t\"}",
+	     {"{\"b\":1}", "{\"a\":[{\"b\":1},{\"a\":[]}]}"},
+	     {"{}", "{\"a\":[],\"b\":1}", "{\"a\":[1]}"}},
+	    {"{\"properties\":{\"a\":{\"oneOf\":[true,true]},\"b\":{}}}", {"{\"b\":1}", "{}"}, {"{\"a\":1}"}},
+	    {"{\"enum\":[9007199254740991,9007199254740992],\"not\":{\"const\":9007199254740992}}",
+	     {"9007199254740991"},
+	     {"9007199254740992"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+}
+
 /* Items that differ, multiples of large numbers, and JSON within a string. */
 static void test_small_sets(void** state) {
 	(void)state;
@@ -689,7 +739,7 @@ static void test_any_object(void** state) {
 static void test_refused(void** state) {
 	(void)state;
 	static const char* const schemas[][2] = {
-	    {"{\"not\":{\"propertyNames\":{\"pattern\":\"a\"}}}", "\"propertyNames\" cannot be kept"},
+	    {"{\"not\":{\"unevaluatedItems\":{\"const\":1}}}", "\"unevaluatedItems\" cannot be kept"},
 	    {"{\"not\":{\"$ref\":\"#\"}}", "no text at all"},
 	    {"{\"not\":{\"type\":[\"object\",\"array\",\"string\",\"number\",\"boolean\",\"null\"]}}",
 	     "no text at all"},
@@ -697,7 +747,8 @@ static void test_refused(void** state) {
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$dynamicRef\":\"#x\"}}}",
 	     "#/properties/a: \"$dynamicRef\""},
 	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{}}", "uniqueItems"},
-	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "oneOf"},
+	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "no text at all"},
+	    {"{\"oneOf\":[true,{\"uniqueItems\":true,\"type\":\"array\"}],\"type\":\"array\"}", "oneOf"},
 	    {"{\"type\":\"number\",\"multipleOf\":0.1234567890123456789}", "multipleOf"},
 	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},
 	    {"{\"$ref\":\"#\"}", "no text at all"},
@@ -1263,19 +1314,33 @@ static void test_special_tokens(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),    cmocka_unit_test(test_strings),
-	    cmocka_unit_test(test_references),     cmocka_unit_test(test_types),
-	    cmocka_unit_test(test_unevaluated),    cmocka_unit_test(test_small_sets),
-	    cmocka_unit_test(test_conditions),     cmocka_unit_test(test_many),
-	    cmocka_unit_test(test_formats),        cmocka_unit_test(test_lengths),
-	    cmocka_unit_test(test_numbers),        cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_combinations),   cmocka_unit_test(test_any_object),
-	    cmocka_unit_test(test_refused),        cmocka_unit_test(test_masks_are_the_bytes),
-	    cmocka_unit_test(test_plain_masks),    cmocka_unit_test(test_counted_masks),
-	    cmocka_unit_test(test_forced),         cmocka_unit_test(test_open_end),
-	    cmocka_unit_test(test_ambiguous),      cmocka_unit_test(test_kept),
-	    cmocka_unit_test(test_gbnf),           cmocka_unit_test(test_calls),
-	    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_long_text),
+	    cmocka_unit_test(test_expressions),
+	    cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_references),
+	    cmocka_unit_test(test_types),
+	    cmocka_unit_test(test_unevaluated),
+	    cmocka_unit_test(test_small_sets),
+	    cmocka_unit_test(test_conditions),
+	    cmocka_unit_test(test_many),
+	    cmocka_unit_test(test_formats),
+	    cmocka_unit_test(test_lengths),
+	    cmocka_unit_test(test_numbers),
+	    cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations),
+	    cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_failing),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_plain_masks),
+	    cmocka_unit_test(test_counted_masks),
+	    cmocka_unit_test(test_forced),
+	    cmocka_unit_test(test_open_end),
+	    cmocka_unit_test(test_ambiguous),
+	    cmocka_unit_test(test_kept),
+	    cmocka_unit_test(test_gbnf),
+	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_special_tokens),
+	    cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
