@@ -107,7 +107,7 @@ static swiftlet_grammar* checked_grammar(swiftlet_grammar* grammar, char* messag
 swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size, char* message,
                                                size_t size) {
 	struct error error = {""};
-	return checked_grammar(schema ? grammar_from_json_schema(schema, schema_size, &error)
+	return checked_grammar(schema ? grammar_from_json_schema(schema, schema_size, false, &error)
 	                              : grammar_from_json_object(&error),
 	                       message, size, &error);
 }

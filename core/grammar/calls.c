@@ -16,13 +16,14 @@ static void require_object(cJSON* schema) {
 		cJSON_AddStringToObject(schema, "type", "object");
 }
 
-static int32_t emit_arguments(struct grammar* g, const char* schema, int32_t next, struct error* error) {
+static int32_t emit_arguments(struct grammar* g, const char* schema, bool literal, int32_t next,
+                              struct error* error) {
 	if (!schema)
-		return json_schema_emit(g, NULL, next, error);
+		return json_schema_emit(g, NULL, literal, next, error);
 	cJSON* parsed = json_parse(schema, strlen(schema), "the tool's parameters", error);
 	const bool any = parsed && !parsed->child;
 	require_object(parsed);
-	const int32_t at = parsed ? json_schema_emit(g, any ? NULL : parsed, next, error) : NOWHERE;
+	const int32_t at = parsed ? json_schema_emit(g, any ? NULL : parsed, literal, next, error) : NOWHERE;
 	cJSON_Delete(parsed);
 	return at;
 }
@@ -37,7 +38,7 @@ static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool f
 		if (strncmp(before, c->begun, begun) != 0)
 			continue;
 		const int32_t after = emit_text(g, c->call[i].after, strlen(c->call[i].after), next);
-		const int32_t arguments = emit_arguments(g, c->call[i].schema, after, error);
+		const int32_t arguments = emit_arguments(g, c->call[i].schema, c->literal, after, error);
 		if (arguments == NOWHERE)
 			return NOWHERE;
 		all = emit_split(g, emit_text(g, before + begun, strlen(before + begun), arguments), all);
@@ -144,9 +145,9 @@ static int32_t emit_first_decides(struct grammar* g, char trigger, int32_t calls
 }
 
 /* A value in place of calls. */
-static int32_t emit_answer(struct grammar* g, const char* schema, struct error* error) {
+static int32_t emit_answer(struct grammar* g, const char* schema, bool literal, struct error* error) {
 	cJSON* parsed = *schema ? json_parse(schema, strlen(schema), "the schema", error) : NULL;
-	const int32_t at = parsed || !*schema ? json_schema_emit(g, parsed, RETURNS, error) : NOWHERE;
+	const int32_t at = parsed || !*schema ? json_schema_emit(g, parsed, literal, RETURNS, error) : NOWHERE;
 	cJSON_Delete(parsed);
 	return at;
 }
@@ -160,7 +161,8 @@ struct grammar* grammar_from_calls(const struct grammar_calls* c, struct error* 
 	bool good = start != NOWHERE && (c->must || c->answer || (n > 0 && n <= MAX_TRIGGER) ||
 	                                 error_set(error, "a call begins with %zu bytes", n));
 	if (good && c->answer) {
-		const int32_t calls = emit_text(g, c->begun, n, start), answer = emit_answer(g, c->answer, error);
+		const int32_t calls = emit_text(g, c->begun, n, start),
+		              answer = emit_answer(g, c->answer, c->literal, error);
 		start = emit_split(g, calls, answer);
 		good = answer != NOWHERE;
 	} else if (good && !c->must)

@@ -13,9 +13,12 @@ struct grammar;
 /* All of these return NULL with the error set: malformed, not supported (named), or too large. */
 
 /* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
- * that it does not name, where it describes them or names none. A schema that names properties and no
- * type is an object's; any other without a type takes values of every type. */
-struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error*);
+ * that it does not name, where it says what they are or names none. A schema that names properties and no
+ * type is an object's; any other without a type takes values of every type.
+ *
+ * literal: what the schema leaves open is allowed, as the specification has it: members that it neither names
+ * nor forbids, values of every type wherever it gives none, any string under an unknown format. */
+struct grammar* grammar_from_json_schema(const char* schema, size_t size, bool literal, struct error*);
 /* Any JSON object. */
 struct grammar* grammar_from_json_object(struct error*);
 /* The whole text matches an ECMA-262 expression without look-behind, references and \b. */
@@ -38,6 +41,7 @@ struct grammar_call {
 struct grammar_calls {
 	const struct grammar_call* call; /* (n) */
 	int n;
+	bool literal;                 /* of all schemas: see grammar_from_json_schema */
 	const char *between, *finish; /* between two calls; after the last */
 	const char* close;            /* after each call, where the text does not end with it; NULL: nothing */
 	bool one;                     /* no more than one call */

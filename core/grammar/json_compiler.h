@@ -69,6 +69,7 @@ struct compiler {
 	const cJSON* root;
 	struct error* error;
 	bool failed;
+	bool literal; /* what the schema leaves open is allowed */
 	int depth, schemas;
 	int shared[SHARED_COUNT];    /* 1 + the rule; 0: not made yet */
 	struct reference* reference; /* (n_references) */
@@ -211,6 +212,6 @@ const char* json_format_name(const char* format); /* ours, for good; NULL: there
 struct language* json_format_language(const char* format, struct error*);
 
 /* The schema's values, before `next`; NULL: any object. NOWHERE with the error set. */
-int32_t json_schema_emit(struct grammar*, cJSON* schema, int32_t next, struct error*);
+int32_t json_schema_emit(struct grammar*, cJSON* schema, bool literal, int32_t next, struct error*);
 
 #endif

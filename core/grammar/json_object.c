@@ -145,7 +145,7 @@ static void list_members(struct object* o) {
 		cJSON_ArrayForEach (field, properties) {
 			if (o->c->failed || !add_member(o, field->string, false))
 				return;
-			o->named = o->named || (!json_field(o->group[i], SCHEMA_UNSEEN) &&
+			o->named = o->named || (!o->c->literal && !json_field(o->group[i], SCHEMA_UNSEEN) &&
 			                        !is_never(o->member[find_member(o, field->string)].schema));
 		}
 	}
@@ -221,11 +221,17 @@ static bool close_class(struct object* o, struct name_class* class) {
 	return said || (o->unevaluated && !evaluated && !cJSON_IsFalse(o->unevaluated));
 }
 
+/* The names of n members from one on. Halves are joined, so that many names take few steps. */
+static struct language* member_names(struct object* o, int from, int n) {
+	return n == 1 ? language_of_text(o->member[from].name)
+	              : schema_product(o->c, member_names(o, from, n / 2),
+	                               member_names(o, from + n / 2, n - n / 2), EITHER);
+}
+
 static struct language* other_names(struct object* o) {
 	struct language* all = o->names ? language_product(o->names, o->names, BOTH) : language_all();
-	for (int i = 0; i < o->n && all && !o->c->failed; i++)
-		all = schema_product(o->c, all, language_of_text(o->member[i].name), ONLY_FIRST);
-	return schema_keep_language(o->c, all);
+	return o->n == 0 ? schema_keep_language(o->c, all)
+	                 : schema_product(o->c, all, member_names(o, 0, o->n), ONLY_FIRST);
 }
 
 /* A name and a value that keep a set of `some`; the rule, or 0. */

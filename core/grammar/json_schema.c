@@ -179,7 +179,7 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 		if (!schema_type_set(one))
 			schema_refuse(c, "\"type\" names none of JSON's types");
 	/* who names an object's properties and forgets to say that it is one wants no other value */
-	if (!type && json_field(schema, "properties"))
+	if (!type && !c->literal && json_field(schema, "properties"))
 		types = 1u << TYPE_OBJECT;
 	if (types && cJSON_IsTrue(json_field(schema, "nullable")))
 		types |= 1u << TYPE_NULL;
@@ -355,6 +355,7 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest) {
 	struct compiler sub = {.grammar = program_open(c->error),
 	                       .root = c->root,
 	                       .error = c->error,
+	                       .literal = c->literal,
 	                       .depth = c->depth,
 	                       .joined = c->joined,
 	                       .looks = c->looks,
@@ -514,8 +515,9 @@ int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, int32_t next, struct error* error) {
-	struct compiler c = {.grammar = grammar, .root = schema, .error = error};
+int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, bool literal, int32_t next,
+                         struct error* error) {
+	struct compiler c = {.grammar = grammar, .root = schema, .literal = literal, .error = error};
 	if (schema)
 		schema_point(&c, schema);
 	const int32_t start = schema ? schema_emit(&c, schema, next) : emit_shared(&c, SHARED_OBJECT, next);
@@ -525,9 +527,10 @@ int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, int32_t next, s
 	return c.failed ? NOWHERE : start;
 }
 
-static struct grammar* compile(cJSON* schema, struct error* error) {
+static struct grammar* compile(cJSON* schema, bool literal, struct error* error) {
 	struct grammar* g = program_open(error);
-	return g ? states_checked(finished(g, json_schema_emit(g, schema, RETURNS, error), error), error) : NULL;
+	return g ? states_checked(finished(g, json_schema_emit(g, schema, literal, RETURNS, error), error), error)
+	         : NULL;
 }
 
 /* Whether a string has a character of number 0, which would end it here. */
@@ -542,7 +545,7 @@ static bool names_nul(const char* text, size_t size) {
 	return false;
 }
 
-struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {
+struct grammar* grammar_from_json_schema(const char* schema, size_t size, bool literal, struct error* error) {
 	if (size > MAX_SCHEMA_BYTES) { /* names are looked up one by one */
 		error_set(error, "the schema has %zu bytes: at most %d are supported", size, MAX_SCHEMA_BYTES);
 		return NULL;
@@ -555,13 +558,13 @@ struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct
 		cJSON_Delete(parsed);
 		return NULL;
 	}
-	struct grammar* const grammar = compile(parsed, error);
+	struct grammar* const grammar = compile(parsed, literal, error);
 	cJSON_Delete(parsed);
 	return grammar;
 }
 
 struct grammar* grammar_from_json_object(struct error* error) {
-	return compile(NULL, error);
+	return compile(NULL, false, error);
 }
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {

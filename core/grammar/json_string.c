@@ -100,8 +100,11 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 		return of_media_type(c, schema, text);
 	if (!text)
 		return schema_refuse_keyword(c, name, "is not a string"), NULL;
-	if (strcmp(name, "format") == 0 && !json_format_is_known(text))
-		return schema_refuse_keyword(c, text, "is not a supported format"), NULL;
+	if (strcmp(name, "format") == 0 && !json_format_is_known(text)) {
+		if (!c->literal)
+			schema_refuse_keyword(c, text, "is not a supported format");
+		return c->literal ? language_all() : NULL;
+	}
 	struct language* of = strcmp(name, "format") == 0
 	                          ? json_format_language(text, c->error)
 	                          : language_of_pattern(text, strlen(text), false, c->error);

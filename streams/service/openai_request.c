@@ -222,8 +222,9 @@ static bool take_schema(struct reading* r, const cJSON* schema) {
 	const char* of = cJSON_IsString(schema) ? schema->valuestring : text;
 	if (!of)
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
-	const bool good = copy_text(r, of, &r->to->schema) &&
-	                  take_grammar(r, grammar_from_json_schema(of, strlen(of), &r->why));
+	const bool good =
+	    copy_text(r, of, &r->to->schema) &&
+	    take_grammar(r, grammar_from_json_schema(of, strlen(of), r->to->literal_schemas, &r->why));
 	cJSON_free(text);
 	return good;
 }
@@ -601,6 +602,7 @@ void api_ignore(struct text* ignored, const char* within, const cJSON* field) {
 static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
                       struct api_error* e) {
 	*q = (struct api_request){.chat = where == CHAT,
+	                          .literal_schemas = q->literal_schemas,
 	                          .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1},
 	                          .n = 1};
 	cJSON* json = api_parse(body, size, e);

@@ -31,6 +31,7 @@ struct server_options {
 	int n_aliases;
 	bool has_temperature; /* work.session's temperature applies to requests without one; otherwise it is 1 */
 	bool strict_model;    /* refuses other names of the model */
+	bool literal_schemas; /* what schemas leave open is allowed */
 	bool strict_fields;   /* refuses fields that nobody knows */
 	const char* prompt_cache;   /* a folder; NULL: none */
 	int64_t prompt_cache_bytes; /* of its files at most */

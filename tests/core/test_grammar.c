@@ -13,6 +13,14 @@
 #include "core/grammar/acceptor.h"
 #include "core/grammar/states.h"
 
+static struct grammar* from_schema(const char* schema, size_t size, struct error* error) {
+	return grammar_from_json_schema(schema, size, false, error);
+}
+
+static struct grammar* from_literal_schema(const char* schema, size_t size, struct error* error) {
+	return grammar_from_json_schema(schema, size, true, error);
+}
+
 /* Whether the whole text is one of the grammar's. */
 static bool takes(const struct grammar* grammar, const char* text) {
 	struct states* states = states_open(grammar);
@@ -151,7 +159,7 @@ static void test_schemas(void** state) {
 	     {"{\"a\":null}", "{\"a\":{\"a\":null}}"},
 	     {"{}", "{\"a\":{}}"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Patterns, formats and lengths, each by itself and together. */
@@ -200,7 +208,7 @@ static void test_strings(void** state) {
 	     {"\"YQ==\"", "\"\""},
 	     {"\"YQ=\"", "\"Y%==\""}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 static bool is_ipv4(const char* text) {
@@ -250,7 +258,7 @@ static void test_formats(void** state) {
 		int right = 0;
 		const int n =
 		    snprintf(schema, sizeof schema, "{\"type\":\"string\",\"format\":\"%s\"}", formats[f].format);
-		struct grammar* grammar = grammar_from_json_schema(schema, (size_t)n, &error);
+		struct grammar* grammar = from_schema(schema, (size_t)n, &error);
 		assert_non_null(grammar);
 		struct states* states = states_open(grammar);
 		for (int i = 0; i < 20000; i++) {
@@ -304,7 +312,7 @@ static void test_lengths(void** state) {
 		if (cases[i].pattern)
 			n += snprintf(schema + n, sizeof schema - (size_t)n, ",\"pattern\":\"%s\"", cases[i].pattern);
 		n += snprintf(schema + n, sizeof schema - (size_t)n, "}");
-		struct grammar* grammar = grammar_from_json_schema(schema, (size_t)n, &error);
+		struct grammar* grammar = from_schema(schema, (size_t)n, &error);
 		if (!grammar)
 			fail_msg("%s: %s", schema, error.message);
 		for (int over = 0; over < 2; over++) {
@@ -352,7 +360,7 @@ static void test_numbers(void** state) {
 	     {"123456789012345678901234567890"},
 	     {"1.2345678901234568e+29"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Keywords that have to hold at once, and schemas of which one alone may. */
@@ -456,7 +464,7 @@ static void test_combinations(void** state) {
 	     {"{}"},
 	     {"{\"a\":1}"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* References, whatever they are relative to. */
@@ -485,7 +493,7 @@ static void test_references(void** state) {
 	     {"2"}},
 	    {"{\"anyOf\":[{\"$ref\":\"#/$defs/no\"},{\"const\":1}],\"$defs\":{\"no\":false}}", {"1"}, {"2"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* `not`, `oneOf`, and members and items by what other keywords evaluate. */
@@ -536,7 +544,7 @@ static void test_conditions(void** state) {
 	     {"[]", "[1]", "[1,3]"},
 	     {"[1,2,3]", "[1,1]", "[4]"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* A keyword does not constrain values of another type, and a tuple may end early; but members are of an
@@ -571,7 +579,7 @@ static void test_types(void** state) {
 	    {"{\"type\":\"integer\",\"enum\":[1,2]}", {"1"}, {"1.0"}},
 	    {"{\"const\":[1]}", {"[1]"}, {"[1.0]"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Conditions, and schemas that must not hold, beside what is not evaluated: they say nothing of it. */
@@ -603,7 +611,40 @@ static void test_unevaluated(void** state) {
 	     {"{\"a\":1}", "{\"b\":1}"},
 	     {"{\"a\":1,\"b\":1}", "{}", "{\"a\":1,\"c\":1}"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
+}
+
+/* What a schema leaves open comes, where it is read literally. */
+static void test_literal(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}",
+	     {"{\"a\":1,\"x\":[],\"y\":null}", "{\"quux\":{}}", "{}", "{\"b\":2,\"ab\":1}"},
+	     {"{\"a\":\"x\"}", "{\"x\":1,\"a\":\"x\"}", "{\"b\":1,\"\\u0061\":\"x\"}", "1"}},
+	    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"additionalProperties\":false}",
+	     {"{\"a\":{\"a\":false}}", "7"},
+	     {"{\"a\":{\"b\":false}}"}},
+	    {"{\"anyOf\":[{\"properties\":{\"bar\":{\"type\":\"integer\"}},\"required\":[\"bar\"]},"
+	     "{\"properties\":{\"foo\":{\"type\":\"string\"}},\"required\":[\"foo\"]}]}",
+	     {"{\"foo\":\"baz\",\"bar\":2}", "{\"bar\":2,\"foo\":2}"},
+	     {"{\"x\":1}", "{\"foo\":2}"}},
+	    {"{\"properties\":{\"a\":{}},\"patternProperties\":{\"^s\":{\"type\":\"string\"}}}",
+	     {"{\"a\":1,\"s1\":\"x\",\"t\":1}"},
+	     {"{\"s1\":1}"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false}",
+	     {"{\"a\":1}"},
+	     {"{\"b\":1}"}},
+	    {"{\"type\":\"string\",\"format\":\"colour\",\"maxLength\":3}", {"\"red\""}, {"\"blue\"", "1"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, from_literal_schema);
+	static const struct texts closed[] = {
+	    {"{\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":\"string\"}}",
+	     {"{\"a\":1,\"b\":\"x\",\"c\":\"y\"}", "{\"b\":\"x\"}"},
+	     {"{\"a\":1,\"b\":1}"}},
+	    {"{\"properties\":{\"a\":{}},\"additionalProperties\":true}", {"{\"a\":1,\"b\":1}"}, {"1"}},
+	    {"{\"properties\":{\"a\":{}}}", {"{\"a\":1}"}, {"{\"a\":1,\"b\":1}"}},
+	};
+	check(closed, sizeof closed / sizeof *closed, from_schema);
 }
 
 /* What fails members by their names, a oneOf that is told apart by what its alternatives require or by
@@ -653,7 +694,7 @@ static void test_failing(void** state) {
 	     {"9007199254740991"},
 	     {"9007199254740992"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Items that differ, multiples of large numbers, and JSON within a string. */
@@ -683,7 +724,7 @@ static void test_small_sets(void** state) {
 	     {"\"eyJmb28iOiAiYmFyIn0=\"", "\"MQ==\"", "\"WzFd\"", "\"MTI=\""},
 	     {"\"ezp9Cg==\"", "\"{}\"", "\"MQ=\"", "\"MR==\"", "\"\""}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Many values and many members, each of which may come first. */
@@ -696,7 +737,7 @@ static void test_many(void** state) {
 	for (int i = 0; i < 10000; i++)
 		n += (size_t)sprintf(schema + n, "%s\"n%d\"", i ? "," : "", i);
 	sprintf(schema + n, "]}");
-	struct grammar* grammar = grammar_from_json_schema(schema, strlen(schema), &error);
+	struct grammar* grammar = from_schema(schema, strlen(schema), &error);
 	if (!grammar)
 		fail_msg("%s", error.message);
 	assert_true(takes(grammar, "\"n9999\"") && takes(grammar, "\"n0\"") && !takes(grammar, "\"n10000\""));
@@ -705,7 +746,7 @@ static void test_many(void** state) {
 	for (int i = 0; i < 1000; i++)
 		n += (size_t)sprintf(schema + n, "%s\"m%d\":{\"type\":\"null\"}", i ? "," : "", i);
 	sprintf(schema + n, "}}");
-	grammar = grammar_from_json_schema(schema, strlen(schema), &error);
+	grammar = from_schema(schema, strlen(schema), &error);
 	if (!grammar)
 		fail_msg("%s", error.message);
 	assert_true(takes(grammar, "{\"m0\":null, \"m7\":null,\"m999\":null}"));
@@ -717,7 +758,7 @@ static void test_many(void** state) {
 	static const char ambiguous[] = "(\\w?){3000}\\w{3000}";
 	assert_null(grammar_from_regex(ambiguous, sizeof ambiguous - 1, &error));
 	assert_non_null(strstr(error.message, "too ambiguous"));
-	grammar = grammar_from_json_schema(pattern, sizeof pattern - 1, &error);
+	grammar = from_schema(pattern, sizeof pattern - 1, &error);
 	assert_true(grammar && takes(grammar, "\"xVVny\"") && !takes(grammar, "\"VV\""));
 	grammar_free(grammar);
 	free(schema);
@@ -774,7 +815,7 @@ static void test_refused(void** state) {
 	};
 	for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
 		struct error error = {""};
-		assert_null(grammar_from_json_schema(schemas[i][0], strlen(schemas[i][0]), &error));
+		assert_null(from_schema(schemas[i][0], strlen(schemas[i][0]), &error));
 		if (!strstr(error.message, schemas[i][1]))
 			fail_msg("%s: \"%s\" does not name %s", schemas[i][0], error.message, schemas[i][1]);
 	}
@@ -820,7 +861,7 @@ static bool piece_fits(struct states* states, int at, int32_t token) {
 static void test_masks_are_the_bytes(void** state) {
 	(void)state;
 	struct error error = {""};
-	struct grammar* grammar = grammar_from_json_schema(schema, sizeof schema - 1, &error);
+	struct grammar* grammar = from_schema(schema, sizeof schema - 1, &error);
 	assert_non_null(grammar);
 	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
 	assert_non_null(trie);
@@ -944,7 +985,7 @@ static void test_plain_masks(void** state) {
 	unsigned seed = 1;
 	for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
 		struct error error = {""};
-		struct grammar* grammar = grammar_from_json_schema(schemas[i], strlen(schemas[i]), &error);
+		struct grammar* grammar = from_schema(schemas[i], strlen(schemas[i]), &error);
 		assert_non_null(grammar);
 		const int32_t none[1] = {0};
 		struct acceptor* acceptor = acceptor_open(grammar, trie, none, 0);
@@ -991,7 +1032,7 @@ static void test_counted_masks(void** state) {
 	(void)state;
 	static const char plain[] = "{\"type\":\"string\",\"pattern\":\"^(ab)*$\",\"maxLength\":1200}";
 	struct error error = {""};
-	struct grammar* grammar = grammar_from_json_schema(plain, sizeof plain - 1, &error);
+	struct grammar* grammar = from_schema(plain, sizeof plain - 1, &error);
 	assert_non_null(grammar);
 	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
 	const int32_t end[] = {END};
@@ -1109,7 +1150,7 @@ static void test_long_text(void** state) {
 	}
 	acceptor_close(acceptor);
 	grammar_free(grammar);
-	grammar = grammar_from_json_schema(nested, sizeof nested - 1, &error);
+	grammar = from_schema(nested, sizeof nested - 1, &error);
 	assert_non_null(grammar);
 	struct states* states = states_open(grammar);
 	int at = states_start(states);
@@ -1165,8 +1206,8 @@ static void test_ambiguous(void** state) {
 static void test_kept(void** state) {
 	(void)state;
 	struct error error = {""};
-	struct grammar *grammar = grammar_from_json_schema(schema, sizeof schema - 1, &error),
-	               *again = grammar_from_json_schema(schema, sizeof schema - 1, &error),
+	struct grammar *grammar = from_schema(schema, sizeof schema - 1, &error),
+	               *again = from_schema(schema, sizeof schema - 1, &error),
 	               *other = grammar_from_json_object(&error);
 	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
 	const int32_t end[] = {END};
@@ -1314,33 +1355,20 @@ static void test_special_tokens(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_expressions),
-	    cmocka_unit_test(test_strings),
-	    cmocka_unit_test(test_references),
-	    cmocka_unit_test(test_types),
-	    cmocka_unit_test(test_unevaluated),
-	    cmocka_unit_test(test_small_sets),
-	    cmocka_unit_test(test_conditions),
-	    cmocka_unit_test(test_many),
-	    cmocka_unit_test(test_formats),
-	    cmocka_unit_test(test_lengths),
-	    cmocka_unit_test(test_numbers),
-	    cmocka_unit_test(test_schemas),
-	    cmocka_unit_test(test_combinations),
-	    cmocka_unit_test(test_any_object),
-	    cmocka_unit_test(test_failing),
-	    cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_masks_are_the_bytes),
-	    cmocka_unit_test(test_plain_masks),
-	    cmocka_unit_test(test_counted_masks),
-	    cmocka_unit_test(test_forced),
-	    cmocka_unit_test(test_open_end),
-	    cmocka_unit_test(test_ambiguous),
-	    cmocka_unit_test(test_kept),
-	    cmocka_unit_test(test_gbnf),
-	    cmocka_unit_test(test_calls),
-	    cmocka_unit_test(test_special_tokens),
-	    cmocka_unit_test(test_long_text),
+	    cmocka_unit_test(test_expressions),    cmocka_unit_test(test_strings),
+	    cmocka_unit_test(test_references),     cmocka_unit_test(test_types),
+	    cmocka_unit_test(test_unevaluated),    cmocka_unit_test(test_small_sets),
+	    cmocka_unit_test(test_conditions),     cmocka_unit_test(test_many),
+	    cmocka_unit_test(test_formats),        cmocka_unit_test(test_lengths),
+	    cmocka_unit_test(test_numbers),        cmocka_unit_test(test_schemas),
+	    cmocka_unit_test(test_combinations),   cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_failing),        cmocka_unit_test(test_literal),
+	    cmocka_unit_test(test_refused),        cmocka_unit_test(test_masks_are_the_bytes),
+	    cmocka_unit_test(test_plain_masks),    cmocka_unit_test(test_counted_masks),
+	    cmocka_unit_test(test_forced),         cmocka_unit_test(test_open_end),
+	    cmocka_unit_test(test_ambiguous),      cmocka_unit_test(test_kept),
+	    cmocka_unit_test(test_gbnf),           cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_special_tokens), cmocka_unit_test(test_long_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 """Lets in clients that were made for another server: names, fields, origins, paths, Ollama's API, editors' infilling."""
-import gzip, json, os, tempfile, urllib.request, zlib
+import gzip, json, os, re, tempfile, urllib.request, zlib
 
 from service import MODEL, Server, tools_template
 
@@ -241,6 +241,23 @@ def strict():
         assert s.call("POST", "/v1/completions", {**ask, "frobnicate": None})[0] == 200
 
 
+def literal_schemas():
+    """Members that a schema does not name, and unknown formats, come on request alone."""
+    two = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "minProperties": 2}
+    colour = {"type": "string", "format": "colour"}
+
+    def answer(s, schema):
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+        return s.call("POST", "/v1/chat/completions",
+                      {"messages": [{"role": "user", "content": "x"}], "max_tokens": 12, "response_format": form})
+    with Server() as s:
+        assert "colour" in answer(s, colour)[2]["error"]["message"] and answer(s, two)[0] == 400
+    with Server("--literal-schemas") as s:
+        text = answer(s, two)[2]["choices"][0]["message"]["content"]
+        assert re.match(r'\{\s*"a": ?1,\s*"', text), text
+        assert answer(s, colour)[0] == 200
+
+
 def infill(model):
     """Text between a prefix and a suffix: by /v1/completions and by /infill, whole and as a stream."""
     os.environ["SWIFTLET_TEST_MODEL"] = model
@@ -271,6 +288,8 @@ with tempfile.TemporaryDirectory() as folder, Server("--chat-template", tools_te
     print("legacy_functions ok")
 strict()
 print("strict ok")
+literal_schemas()
+print("literal_schemas ok")
 if os.path.exists(CODER):
     infill(CODER)
     print("infill ok")

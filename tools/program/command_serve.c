@@ -156,6 +156,11 @@ int command_serve(int argc, char** argv) {
 	         "port), * "
 	         "(all); may be repeated (none)",
 	         &s.cors),
+	    FLAG("literal-schemas",
+	         "allow what a JSON schema leaves open: members that it neither names nor\nforbids, any type "
+	         "where it "
+	         "gives none, any text under an unknown format\n(these do not come)",
+	         &s.option.literal_schemas),
 	    FLAG("strict-model", "refuse requests that name another model (any name is served)",
 	         &s.option.strict_model),
 	    FLAG("strict-fields",
