@@ -175,13 +175,14 @@ static struct round_limits limits_of(const struct session* s) {
 	return limits;
 }
 
-bool plan_passed(const struct session* s, int source) {
+/* True if this drafter's model ran in this round. */
+static bool made_pass(const struct session* s, int source) {
 	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
 bool plan_is_plain(const struct session* s) {
-	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model) &&
-	       !plan_passed(s, SOURCE_mtp);
+	return s->planner.tree.n == 1 && !made_pass(s, SOURCE_mask) && !made_pass(s, SOURCE_model) &&
+	       !made_pass(s, SOURCE_mtp);
 }
 
 /* A device's draft loop decides by itself when to stop, within what the round may lose. */
@@ -284,8 +285,8 @@ bool plan_goes_on(struct session* s) {
 		return false;
 	}
 	cost_passes(s);
-	draft_model_set_costs(s, plan_passed(s, SOURCE_model));
-	mtp_set_costs(s, plan_passed(s, SOURCE_mtp));
+	draft_model_set_costs(s, made_pass(s, SOURCE_model));
+	mtp_set_costs(s, made_pass(s, SOURCE_mtp));
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
@@ -339,8 +340,8 @@ void plan_settle(struct session* s, double seconds) {
 
 void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->pace.rounds;
-	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model),
-	           mtp = plan_passed(s, SOURCE_mtp);
+	const bool passed = made_pass(s, SOURCE_mask), model = made_pass(s, SOURCE_model),
+	           mtp = made_pass(s, SOURCE_mtp);
 	if (plan_is_plain(s)) {
 		budget_plain(s->budget);
 		s->pace.rounds_since_plain = 0;

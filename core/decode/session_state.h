@@ -306,9 +306,7 @@ bool plan_goes_on(struct session*);
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
-/* True if the mask's draft model, or the other model, ran in this round; true if neither did and nothing else
- * was drafted. */
-bool plan_passed(const struct session*, int source);
+/* True if the round made no draft pass and drafted nothing else. */
 bool plan_is_plain(const struct session*);
 
 /* A slice of the draft weights, if the budget allows one. */

@@ -13,7 +13,7 @@ struct grammar;
 /* All of these return NULL with the error set: malformed, not supported (named), or too large. */
 
 /* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
- * that it does not name, where it says what they are or names none. A schema that names properties and no
+ * that it does not name, where it describes them or names none. A schema that names properties and no
  * type is an object's; any other without a type takes values of every type.
  *
  * literal: what the schema leaves open is allowed, as the specification has it: members that it neither names

@@ -90,7 +90,7 @@ static unsigned with_integers(unsigned types) {
 	return types >> TYPE_NUMBER & 1u ? types | 1u << TYPE_INTEGER : types;
 }
 
-/* The types of values that may be valid under a schema, by what it says, not by what its other keywords are
+/* The types of values that may be valid under a schema by its own `type`, not by what its other keywords are
  * about: those hold of any other type. A whole number is a number too. */
 static unsigned declared_types(struct compiler* c, const struct parts* parts, int depth) {
 	unsigned types = ALL_TYPES;

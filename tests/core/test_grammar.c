@@ -647,7 +647,7 @@ static void test_literal(void** state) {
 	check(closed, sizeof closed / sizeof *closed, from_schema);
 }
 
-/* What fails members by their names, a oneOf that is told apart by what its alternatives require or by
+/* What fails members by their names, a oneOf that is decided by what its alternatives require or by
  * patterns, and schemas that contain themselves where they must not hold. */
 static void test_failing(void** state) {
 	(void)state;

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "optimizer/optimizer.h"
+#include "tools/program/progress.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
 #include "tools/program/tables.h"
@@ -76,9 +77,6 @@ bool bench_measure_rows(const struct runtime*, int committed, int repeats, cJSON
 
 double bench_median(double* value, int n); /* sorts; NaN of none */
 double bench_ratio(double a, double b);    /* NaN where b is not over 0 */
-/* A bar on standard error, if that is a terminal: the share done, in [0, 1], and what is being done. */
-void bench_progress(double share, const char* format, ...) __attribute__((format(printf, 2, 3)));
-void bench_progress_end(void);
 /* A number; null if it is not one. */
 void bench_json_number(cJSON* out, const char* name, double value);
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n);

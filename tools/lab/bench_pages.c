@@ -172,7 +172,7 @@ static bool measure_all(struct pages_bench* b, cJSON* out, struct error* error) 
 		return false;
 	const int n = least(b->prompts.n, b->most_prompts);
 	for (int i = 0; i < n && !interrupted(); i++) {
-		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);
+		progress_show((double)i / n, "prompt %d of %d", i + 1, n);
 		if (!state_texts_answer(bench, &b->prompts.prompt[i], 1, &b->text[i], error) ||
 		    !measure_text(b, &b->text[i], error))
 			return false;

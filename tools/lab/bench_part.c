@@ -77,7 +77,7 @@ static bool open_and_measure(struct bench_part* part, cJSON* out, struct error* 
 	struct runtime* const bench = &part->bench;
 	if (bench->options.draft_bits < 0 && !part->as_run)
 		bench->options.draft_bits = 0;
-	bench_progress(0, "opening %s", bench->wish.model);
+	progress_show(0, "opening %s", bench->wish.model);
 	if (!runtime_open_engine(bench, error))
 		return false;
 	interrupt_watch();
@@ -89,7 +89,7 @@ int bench_part_run(struct bench_part* part) {
 	struct error error = {{0}};
 	cJSON* const out = cJSON_CreateObject();
 	const bool good = open_and_measure(part, out, &error);
-	bench_progress_end();
+	progress_end();
 	if (!good) {
 		cJSON_Delete(out);
 		return runtime_close(&part->bench, complain(STATUS_FAILED, "%s", error.message));

@@ -1,9 +1,6 @@
 /* Output of the benchmarks: a bar while they run, and JSON or tables of it. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "tools/lab/bench.h"
 
@@ -20,26 +17,6 @@ double bench_median(double* value, int n) {
 }
 
 double bench_ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
-
-void bench_progress(double share, const char* format, ...) {
-	enum { WIDTH = 24 };
-	if (!isatty(STDERR_FILENO))
-		return;
-	va_list arguments;
-	va_start(arguments, format);
-	fputs("\r\033[K[", stderr);
-	for (int i = 0; i < WIDTH; i++)
-		fputc(i < (int)(share * WIDTH) ? '#' : '.', stderr);
-	fprintf(stderr, "] %3.0f %% ", 100 * share);
-	vfprintf(stderr, format, arguments);
-	fflush(stderr);
-	va_end(arguments);
-}
-
-void bench_progress_end(void) {
-	if (isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
-}
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 

@@ -248,12 +248,12 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	bool good = true;
 	while (good && !interrupted() && r->instances < r->most_instances &&
 	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
-		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
+		progress_show(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
 		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
 			good = (r->cache || take_answer(r, &instance, error)) &&
 			       decode_prompt(r, instance.max_tokens, error);
 		else {
-			bench_progress_end();
+			progress_end();
 			complain(STATUS_FAILED, "left out: %s", error->message);
 			r->left_out++;
 		}

@@ -115,7 +115,7 @@ static bool answer_prompts(struct searching* s, int which, struct error* error) 
 		return false;
 	for (int i = 0; i < h->prompts.n; i++) {
 		struct state_walk w = {s, &h->text[i]};
-		bench_progress((double)i / h->prompts.n, "states");
+		progress_show((double)i / h->prompts.n, "states");
 		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], &points, take_states, &w, error)
 		                     : state_text_fill(bench, &h->text[i], error)))
 			return false;
@@ -303,7 +303,7 @@ static bool run_search(struct searching* s, const struct proposer* p, double sha
 	bool good = search != NULL;
 	for (int done = 0, at = 0; good && !interrupted() && at < CHECKPOINTS && checkpoint[at] <= s->most;) {
 		good = evaluate_next(s, search, done++, error);
-		bench_progress((double)done / s->most, "%s, %.0f %% read", p->name, 100 * share);
+		progress_show((double)done / s->most, "%s, %.0f %% read", p->name, 100 * share);
 		if (good && done == checkpoint[at]) {
 			const struct mask best = level_best(search, NULL);
 			good = report_mask(s, p->name, share, checkpoint[at++], &best, error);

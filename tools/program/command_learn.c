@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
@@ -13,6 +12,7 @@
 #include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/interrupt.h"
+#include "tools/program/progress.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
 #include "tools/program/tables.h"
@@ -22,7 +22,7 @@ enum { FIRST_TOKENS = 160 };
 struct learn {
 	const char* input;
 	int64_t seconds;
-	bool json, live;
+	bool json;
 	struct runtime runtime;
 	struct completion completion;
 	struct prompt_list prompts;
@@ -38,17 +38,15 @@ static double elapsed_seconds(const struct learn* l) { return seconds_now() - l-
 
 static void show_progress(void* user) {
 	struct learn* const l = user;
-	const double now = elapsed_seconds(l);
-	if (!l->live || now - l->shown_at < 0.1)
+	const double now = elapsed_seconds(l), share = now / (double)l->seconds;
+	char unseen[40] = "";
+	if (now - l->shown_at < 0.1)
 		return;
 	l->shown_at = now;
-	const int done = (int)(20 * now / (double)l->seconds);
-	fprintf(stderr, "\r\033[K[%.*s%.*s] %3.0f of %" PRId64 " s  %" PRId64 " proposals", done < 20 ? done : 20,
-	        "####################", done < 20 ? 20 - done : 0, "....................", now, l->seconds,
-	        l->proposals);
 	if (!isnan(l->unseen))
-		fprintf(stderr, "  matchness on unseen text %.2f", l->unseen);
-	fflush(stderr);
+		snprintf(unseen, sizeof unseen, "  matchness on unseen text %.2f", l->unseen);
+	progress_show(share < 1 ? share : 1, "%.0f of %" PRId64 " s  %" PRId64 " proposals%s", now, l->seconds,
+	              l->proposals, unseen);
 }
 
 /* Generates a prompt's text with the best mask so far, which is then scored on it. */
@@ -174,8 +172,7 @@ static void print_result(const struct learn* l) {
 }
 
 static int finish_learning(struct learn* l) {
-	if (l->live)
-		fputs("\r\033[K", stderr);
+	progress_end();
 	int status = STATUS_DONE;
 	if (!l->json)
 		print_result(l);
@@ -210,7 +207,6 @@ static int open_learn(struct learn* l) {
 		                                                   : "the model has fewer than three blocks");
 	if (!prompt_list_read(&l->prompts, l->runtime.model, l->input, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
-	l->live = isatty(STDERR_FILENO) != 0;
 	l->completion.watch = l->runtime.watch;
 	l->completion.on_step = show_progress;
 	l->completion.on_user = l;

@@ -2,7 +2,8 @@
  *
  * A command puts its figures into one JSON value. Without --json each figure becomes a line, and a list or an
  * object of objects becomes a table; deeper levels are left to --json. Names are those of the JSON, with
- * spaces. A figure whose name ends in "bytes" is printed in MiB, as a size. Headings are bold where colours are allowed. */
+ * spaces. A figure whose name ends in "bytes" is printed in MiB, as a size. Headings are bold where colours
+ * are allowed. */
 #ifndef SWIFTLET_TOOLS_PROGRAM_TABLES_H
 #define SWIFTLET_TOOLS_PROGRAM_TABLES_H
 
