@@ -129,11 +129,9 @@ void swiftlet_grammar_free(swiftlet_grammar* grammar) { grammar_free(grammar); }
 
 /* --method random: the seed draws the mask once. */
 static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
-	const struct quantized_set none = {.head = false};
-	const int dims = 2 * (blocks - 2);
-	struct vector v;
-	random_mask(&(struct gp_random){seed}, dims, size, &v);
-	return mask_of(&v, &none, dims);
+	struct mask mask;
+	random_mask(&(struct gp_random){seed}, 2 * (blocks - 2), size, &mask);
+	return mask;
 }
 
 static bool open_rounds(struct session* s, const struct swiftlet_options* options, struct error* error) {

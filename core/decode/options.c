@@ -76,8 +76,6 @@ static bool set_preset(struct swiftlet_options* options, const char* value, stru
 	options->draft = SWIFTLET_DRAFT_ALWAYS;
 	options->max_tree = SWIFTLET_TREE_PAPER;
 	options->opt_budget = INFINITY;
-	options->confirm = 0;
-	options->objective_speedup = false;
 	options->published = true;
 	options->draft_bits = 0;
 	options->bank = false;
@@ -153,7 +151,7 @@ const struct option option_table[] = {
 
     HEADING_ROW("Learning"),
     {"search", 0, false, TAKES_FLAG, AT(search), 0, 0, "on=1 off=0", NULL,
-     "search for layers that drafts can skip; off keeps the mask as it is", "on", NULL},
+     "search for what drafts can leave out; off keeps the mask as it is", "on", NULL},
     {"opt-budget", 0, false, TAKES_REAL, AT(opt_budget), 0, 1e9, "inf=inf", "X",
      "share of decoding time that learning may take, or inf (0.01; at\nfirst up to 32 steps of the time that "
      "drafts saved)",
@@ -209,9 +207,9 @@ const struct option option_table[] = {
 
     HEADING_ROW("Research: the search for layers to skip"),
     {"skip-ratio", 0, false, TAKES_REAL, AT(skip_ratio), 0.01, 0.99, "auto=0", "R",
-     "share of the skippable layers to skip; auto skips what pays", "auto", NULL},
-    {"skip-cost", 0, false, TAKES_REAL, AT(skip_cost), 0.01, 0.99, "auto=0", "SHARE",
-     "share of a plain step's cost that skipping saves at least", "auto", NULL},
+     "share of the skippable layers to skip; auto searches for levels in\nplace of layers where drafts read "
+     "channels, and else skips 0.45",
+     "auto", NULL},
     {"window", 0, false, TAKES_INTEGER, AT(window), 1, 256, NULL, "N", "tokens that a mask is scored on",
      "32", NULL},
     {"window-min", 0, false, TAKES_INTEGER, AT(window_min), 1, 256, NULL, "N",
@@ -222,18 +220,13 @@ const struct option option_table[] = {
      "or after so many masks without improvement", "300", NULL},
     {"max-matchness", 0, false, TAKES_REAL, AT(max_matchness), 0, 1, NULL, "X", "or above this matchness",
      "0.95", NULL},
-    {"confirm", 0, false, TAKES_INTEGER, AT(confirm), 0, 16, NULL, "N",
-     "further windows that must agree on that", "1", NULL},
-    {"objective", 0, false, TAKES_FLAG, AT(objective_speedup), 0, 0, "speedup=1 matchness=0", NULL,
-     "what the search maximises", "speedup", NULL},
     {"bayes-interval", 0, false, TAKES_INTEGER, AT(bayes_interval), 0, 1 << 20, NULL, "N",
-     "with --preset paper: every N-th mask is Bayesian", "25", NULL},
+     "every N-th mask is Bayesian (of levels every other one); 0: none", "25", NULL},
     {"acquisition", 0, false, TAKES_FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1", NULL,
-     "with --preset paper: how Bayesian masks are chosen", "ucb", NULL},
+     "how Bayesian masks are chosen", "ucb", NULL},
     {"kernel", 0, false, TAKES_FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1", NULL,
-     "with --preset paper: of the Gaussian process", "matern52", NULL},
-    {"kappa", 0, false, TAKES_REAL, AT(kappa), 0, 1e6, NULL, "X", "with --preset paper: how far ucb explores",
-     "2.5", NULL},
+     "of the Gaussian process for masks", "matern52", NULL},
+    {"kappa", 0, false, TAKES_REAL, AT(kappa), 0, 1e6, NULL, "X", "how far ucb explores", "2.5", NULL},
 };
 const int n_options = sizeof option_table / sizeof *option_table;
 

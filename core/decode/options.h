@@ -77,10 +77,9 @@ struct swiftlet_options {
 	int max_draft;          /* N_D */
 	double threshold;       /* epsilon */
 	int window, window_min; /* gamma, and the shortest scored */
-	int bayes_interval, max_steps, patience, confirm;
+	int bayes_interval, max_steps, patience;
 	double max_matchness;
 	double skip_ratio; /* 0: auto */
-	double skip_cost;  /* the least share of a plain step's cost that a mask must save; 0: no limit */
 	bool search;       /* false: the mask stays as given */
 	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01,
 	 * and at first up to 32 plain steps of what drafting has earned. */
@@ -89,7 +88,6 @@ struct swiftlet_options {
 	 * until it brings nothing more. */
 	double idle_learning;
 	bool published;            /* the search as published in SWIFT; set by `preset` */
-	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;

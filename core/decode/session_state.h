@@ -6,6 +6,7 @@
 
 #include "core/decode/budget.h"
 #include "core/decode/draft_pages.h"
+#include "core/decode/draft_states.h"
 #include "core/decode/driver.h"
 #include "core/decode/session.h"
 #include "core/decode/session_cost.h"
@@ -50,14 +51,6 @@ struct history {
 	int32_t* bias_token;
 	float* bias;
 	int counted; /* tokens of the text seen so far, the prompt included */
-};
-
-/* Which sub-layers run with the quantized draft weights. */
-struct states {
-	struct mask sub_layers;
-	bool head, any;
-	bool by_channel;      /* the draft weights are by input channel */
-	struct levels levels; /* how much of it drafts read */
 };
 
 /* The grammar that an answer has to keep. */
@@ -194,21 +187,6 @@ struct session {
 
 enum { CALIBRATE_FIRST = 8 }; /* full passes after which costs are known */
 
-static inline const struct mask* states_quantized(const struct states* states) {
-	return states->any ? &states->sub_layers : NULL;
-}
-static inline const struct levels* states_levels(const struct states* states) {
-	return states->by_channel ? &states->levels : NULL;
-}
-static inline struct variant states_variant(const struct states* states, const struct mask* skip) {
-	return (struct variant){.skip = skip,
-	                        .quantized = states_quantized(states),
-	                        .quantized_head = states->head,
-	                        .levels = states_levels(states)};
-}
-
-/* A mask's states with the draft weights that the session has. */
-struct states session_states(const struct session*, const struct mask*);
 static inline struct variant session_drafts_with(const struct session* s) {
 	struct variant v = states_variant(&s->drafts, &s->mask);
 	v.cache = s->pages.cache;

@@ -128,10 +128,8 @@ static void remember_texts(struct scheduler* s) {
 static void change_tenant(struct scheduler* s, struct slot* slot, int tenant) {
 	if (slot->tenant != tenant && slot->watch)
 		memory_move(slot->watch, memory_of(s->option.memory, tenant));
-	else if (slot->tenant != tenant) {
-		struct influence known;
-		search_close(session_forget(slot->session, &known));
-	}
+	else if (slot->tenant != tenant)
+		search_close(session_forget(slot->session));
 	slot->tenant = tenant;
 	session_set_tenant(slot->session, tenant, s->option.share_prefixes);
 }
