@@ -48,7 +48,7 @@ double kernel_between(const struct gp* g, const struct gp_hyper* h, const double
 	return kernel_at(g->option.kernel, h->amplitude, s, slope);
 }
 
-/* Of any two points, under the hyper-parameters in use. */
+/* The covariance of any two points, under the hyper-parameters in use. */
 static double kernel_of(const struct gp* g, const double weight[GP_MAX_GROUPS], const double* x,
                         const double* z) {
 	double s = 0, slope;
@@ -160,7 +160,7 @@ gsl_matrix_view square(const struct gp* g, double* data) {
 
 /* ---- the factor --------------------------------------------------------------------------- */
 
-/* Of observations j <= i, without jitter. */
+/* The covariance of observations j <= i, without jitter. */
 static double covariance(const struct gp* g, const struct gp_hyper* h, const double* weight, int i, int j) {
 	double slope;
 	return kernel_between(g, h, weight, i, j, &slope) + (share_window(g, i, j) ? h->window * h->window : 0) +

@@ -718,9 +718,9 @@ struct backend {
 	/* Optional, all three or none (NULL: each cache has memory of its own, whatever the others hold). */
 	/* Makes the cache hold a prefix of these tokens and nothing else, as far as it does already, or
 	 * another KV cache of its backend in whole pages; pages are shared, not copied. Returns how many
-	 * tokens it holds then. Of others' rows those are found that the full model ran; none where the
-	 * rotation depends on the prompt's length. Where prefill_is_exact is false only what prefill chunks of
-	 * PREFILL_CHUNK rows left is kept and found, in such chunks counted from 0. Nothing may be pending. */
+	 * tokens it holds then. It finds only others' rows that the full model ran, and none if the
+	 * rotation depends on the prompt's length. If prefill_is_exact is false, only rows of prefill chunks of
+	 * PREFILL_CHUNK rows are kept and found, in such chunks counted from 0. Nothing may be pending. */
 	int (*adopt)(struct cache*, const int32_t* token, int n);
 	/* Makes sure that so many more pending rows have memory. False when all is in use: a pass with them would
 	 * fail; memory comes back as other caches are truncated. */

@@ -271,8 +271,9 @@ static inline lanes extremes(const lanes t[GROUP]) {
 	return choose_lanes(-low > high, low, high);
 }
 
-/* Weights are d (q - 8). Of two divisions, which put the extreme half a level beyond the last one and half a
- * level short of it, the one whose line through 0 explains more of Σx²: (Σqx)² / Σq². Gives back d. */
+/* Weights are d (q - 8). Takes one of two divisions, which put the extreme half a level beyond the last one
+ * and half a level short of it: the one whose line through 0 explains more of Σx²: (Σqx)² / Σq². Gives back
+ * d. */
 static inline indices round_q4_0(indices word[Q4_0_WORDS], const struct stripe* stripe) {
 	static const float ends[2] = {-8.5f, -7.5f};
 	lanes t[GROUP], scale = all(0), best = all(-1);

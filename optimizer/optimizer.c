@@ -14,7 +14,7 @@ static const struct model_shape* shape_of(const struct optimizer* o) {
 /* So many full passes make costs known. */
 enum { KNOWN_AFTER = 8 };
 
-/* Statistics have to repeat under an unlimited budget. So time then comes from bytes, not from the clock. */
+/* Statistics have to repeat under an unlimited budget, so time then comes from bytes, not from the clock. */
 static void offer_costs(struct optimizer* o) {
 	const struct learner_view view = session_learning(o->session);
 	const bool repeats = isinf(view.options->opt_budget);

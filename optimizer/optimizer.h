@@ -8,10 +8,10 @@
 #include "core/decode/session.h"
 #include "optimizer/search.h"
 
-/* Makes an optimizer the session's learner if there is something to search for: levels where drafts read
- * weights by input channel; else sets of layers, unless quantized draft weights are there, beside which
- * skipping pays nowhere (docs/lessons.md), and no ratio asks for them. False with the error set; the session
- * closes it in any case. */
+/* Makes an optimizer the session's learner if there is something to search for. It searches levels if drafts
+ * read weights by input channel, and otherwise sets of layers. It searches nothing beside other quantized
+ * draft weights, with which skipping never pays (docs/lessons.md), unless a ratio asks for it. False with the
+ * error set; the session closes it in any case. */
 bool optimizer_open(struct session*, struct error*);
 /* The session's search; NULL if its mask is fixed. */
 struct search* session_search(struct session*);

@@ -1,13 +1,13 @@
-/* Scoring proposals: the window of generated text, and matchness in one parallel pass.
+/* Scores proposals: the window of generated text, and matchness in one parallel pass.
  *
  * Matchness is the share of the window's tokens that the model without the mask's sub-layers predicts. As
- * published (SWIFT Eq. 3 and 4) keys and values before the window are the target's, inside it the draft's:
- * the pass runs with base = the window's start while later tokens are committed behind it, and its rows are
- * discarded. A draft is seldom that long: by default each row is a segment of its own that sees the target's
- * keys and values of all tokens before it, as a round's first draft step does. Masks that were chosen so are
- * better by far on real models (bench search).
+ * published (SWIFT Eq. 3 and 4), keys and values before the window are the target's, and inside it the
+ * draft's: the pass runs with base = the window's start while later tokens are committed behind it, and its
+ * rows are discarded. A draft is seldom that long. By default each row is a segment of its own that sees the
+ * target's keys and values of all tokens before it, as a round's first draft step does. Masks chosen this way
+ * are much better on real models (bench search).
  *
- * What a mask is judged by is the log-probability that it gives to the text, beside its hits. */
+ * The log-probability that a mask gives to the text counts beside its hits. */
 #include "optimizer/optimizer_state.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ static int long_window(const struct learner_view* v) {
 
 /* Rows of a window: gamma. Short texts get fewer rows, so that time is left for scoring. If rows are
  * expensive, the window has as many as make a row a quarter cheaper with each doubling: more rows would teach
- * less than another proposal's first ones. */
+ * less than the first ones of another proposal. */
 static int window_rows(const struct optimizer* o, const struct learner_view* v) {
 	const struct cost_model* cost = &v->engine->cost;
 	const int least = v->options->window_min;
@@ -77,8 +77,8 @@ static int window_start(const struct optimizer* o, const struct learner_view* v,
 	return v->idle && places > 0 ? last - (int)((o->window.id + 1) % (places + 1)) * rows : last;
 }
 
-/* Moves the window once there are as many newer tokens. With a budget it stays until it was used, because a
- * move makes the best levels be scored again. */
+/* Moves the window once there are as many newer tokens. With a budget it stays until it was used, because
+ * after a move the best levels are scored again. */
 static void move_window(struct optimizer* o, const struct learner_view* v) {
 	struct window* w = &o->window;
 	const int generated = v->n_text - v->n_prompt, rows = window_rows(o, v);
@@ -101,10 +101,10 @@ static void move_window(struct optimizer* o, const struct learner_view* v) {
 	search_window(o->search, w->id, rows);
 }
 
-/* Whether masks may come to pay here beside what drafts now: the best so far, with half of its misses mended
- * by searching on; before any score one of half of the sub-layers that keeps what published masks of large
- * models keep (SWIFT section 3.2.1 and Figure 2 (a): over 90 % of drafted tokens are accepted). Where rows
- * are dear none does, and windows are dear, too. */
+/* True if masks may pay here beside the present drafts. The estimate takes the best mask so far, with half of
+ * its wrong predictions corrected by further search. Before any score it takes a mask of half of the
+ * sub-layers with the acceptance of published masks of large models (SWIFT section 3.2.1 and Figure 2 (a):
+ * over 90 %). If rows are expensive no mask pays, and windows are expensive, too. */
 static bool may_pay(const struct optimizer* o, const struct learner_view* v) {
 	static const double published = 0.9;
 	const struct cost_model* cost = &v->engine->cost;
@@ -123,9 +123,8 @@ static bool may_pay(const struct optimizer* o, const struct learner_view* v) {
 	return chain_rate_now(cost, v->options->max_draft, matchness, c) > v->rate;
 }
 
-/* A row that scores levels costs about as much as a draft step, and the levels that were found at a given
- * share read beat those it starts from by no more than noise (docs/lessons.md): they are scored in free time
- * alone. */
+/* A row that scores levels costs about as much as a draft step, and the levels found at a given share read
+ * beat the start by no more than noise (docs/lessons.md). So levels are scored only in free time. */
 static bool is_affordable(const struct optimizer* o, const struct learner_view* v) {
 	if (is_free(v))
 		return true;
@@ -154,9 +153,9 @@ bool score_begin(struct learner* learner) {
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
-/* n rows of the text from the token at `base` on, as drafts with the mask compute them: each row is a segment
- * of its own, or as published they form a chain, whose rows read the draft's keys and values of earlier rows.
- */
+/* Runs n rows of the text from the token at `base` on as drafts with the mask compute them. Each row is a
+ * segment of its own, or as published they form a chain, whose rows read the draft's keys and values of
+ * earlier rows. */
 static struct pass scoring_pass(const struct session* s, struct scoring* rows, const struct mask* mask,
                                 const struct states* states, int base, int n, bool chain) {
 	const struct learner_view v = session_learning(s);
@@ -217,7 +216,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 /* ---- judging ------------------------------------------------------------------------------ */
 
 /* Scores the present text by the published matchness, with the draft's own keys inside a window. That
- * measures how a mask does along a chain; the search's scores above measure the first step. */
+ * measures a mask along a chain; the search's scores above measure the first step. */
 bool session_judge(struct session* s, const struct mask* mask, int* matches, int* rows, struct error* error) {
 	const struct learner_view v = session_learning(s);
 	const struct model_shape* shape = &v.engine->model->weights.shape;

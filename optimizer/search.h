@@ -1,12 +1,12 @@
 /* The layer-set search: propose, observe, best.
  *
- * SWIFT section 4.1: what drafts leave out is found by random search, with a proposal of Bayesian
- * optimization (gp/) every few steps (Eq. 2), scored by matchness (Eq. 4) on text that the model has just
- * generated. What is searched is either a set of whole sub-layers of a given number (search_masks.c: bits, as
- * published), or, where drafts read weights by input channel, how much of each kind of map they read
- * (search_levels.c: few real numbers). This file knows masks and scores only: it runs no model, and serves
- * any runtime that can score a mask (streams/ offers it over HTTP). The state is carried from window to
- * window and from instance to instance. All memory but NLopt's is taken by search_open. */
+ * SWIFT section 4.1: random search finds what drafts leave out, with a proposal of Bayesian optimization
+ * (gp/) every few steps (Eq. 2), scored by matchness (Eq. 4) on text that the model has just generated. It
+ * searches either sets of whole sub-layers of a given number (search_masks.c: bits, as published), or, if
+ * drafts read weights by input channel, the shares of each kind of map (search_levels.c: few real numbers).
+ * This file knows only masks and scores. It runs no model, and serves any runtime that can score a mask
+ * (streams/ offers it over HTTP). The state is carried from window to window and from instance to instance.
+ * search_open takes all memory but NLopt's. */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_H
 #define SWIFTLET_OPTIMIZER_SEARCH_H
 
@@ -15,7 +15,7 @@
 struct search_options {
 	int blocks;        /* L; sub-layers of the first and last block are never skipped */
 	double skip_ratio; /* r: exactly floor(r·2(L-2)) sub-layers are skipped */
-	/* beta: step o is Bayesian when o % beta == 0. 0: never, and levels are chosen by scores alone. */
+	/* beta: step o is Bayesian if o % beta == 0. 0: never, and scores alone choose levels. */
 	int bayes_interval;
 	int max_steps;             /* S */
 	int patience;              /* steps without improvement */
@@ -24,12 +24,12 @@ struct search_options {
 	bool hamming;              /* its kernel; else Matern 5/2 */
 	double kappa;
 	uint64_t seed;
-	/* The start mask is the published one (blocks 1, 3, 5… up to L - 2), which the first mask scored
-	 * replaces. Otherwise nothing is skipped until spans are known: then the span of least influence is
+	/* The start mask is the published one (blocks 1, 3, 5… up to L - 2), which the first scored mask
+	 * replaces. Otherwise nothing is skipped until spans are known; then the span of least influence is
 	 * scored first. */
 	bool published;
-	/* Levels are searched in place of sub-layers, from `start` on. With given_share they leave the share read
-	 * as it is, and the score is what is searched; else it is the expected speed-up at the costs set. */
+	/* Levels are searched in place of sub-layers, from `start` on. With given_share they keep the share read,
+	 * and the search maximises the score; otherwise it maximises the expected speed-up at the costs set. */
 	bool levels, given_share;
 	struct levels start;
 };
@@ -57,13 +57,13 @@ struct proposal {
 	enum proposal_kind kind;
 	int step; /* o, 1-based; 0 for START and RESCORE */
 	struct mask mask;
-	/* For the scorer to set: mean log-probability that the draft gives to the text's tokens, which levels are
-	 * judged by; NaN: not measured. */
+	/* Set by the scorer: mean log-probability that the draft gives to the text's tokens, by which levels are
+	 * judged; NaN: not measured. */
 	double log_probability;
 };
 
-/* Of a token that the draft gives the probability p, or of .03 at least: a row that a draft gets wrong is
- * lost however wrong it is, and lower floors let the few worst rows choose (bench search). */
+/* The log-probability of a token with probability p, or .03 at least. A wrong row is lost however wrong it
+ * is, and lower floors let the few worst rows choose (bench search). */
 double search_log_probability(double p);
 
 enum search_state { SEARCH_RUNNING, SEARCH_CONFIRMED, SEARCH_EXHAUSTED, SEARCH_PATIENCE };
@@ -74,33 +74,32 @@ struct search;
 struct search* search_open(const struct search_options*, struct error*);
 void search_close(struct search*);
 
-/* A new window of `size` trials is the ground truth from now on. `window` counts up from 1; windows of
+/* From now on a new window of `size` trials is the ground truth. `window` counts up from 1; windows of
  * different numbers share no text. */
 void search_window(struct search*, int64_t window, int size);
-/* The next mask to score on the current window; false when the search has ended, when no window is set, or
- * when levels are searched and their costs are not known. */
+/* The next mask to score on the current window; false if the search has ended, if no window is set, or if
+ * levels are searched and their costs are not known. */
 bool search_propose(struct search*, struct proposal*);
 /* `matches` of the `rows` scored, at most the window's. */
 void search_observe(struct search*, const struct proposal*, int matches, int rows);
 
-/* The influence of every span of sub-layers: where the first mask, or a block that levels leave out, comes
- * from. */
+/* The influence of every span of sub-layers. It gives the first mask, or the block that levels leave out. */
 void search_set_spans(struct search*, const struct spans*);
 void search_set_costs(struct search*, const struct search_costs*);
-/* Drafting with a mask measured its acceptance for nothing: `accepted` of `trials` draft steps whose path was
- * right so far (both may be fractions: recent ones weigh more). */
+/* Drafting with a mask has measured its acceptance: `accepted` of `trials` draft steps whose path was right
+ * so far (both may be fractions: recent ones weigh more). */
 void search_see_draft(struct search*, const struct mask*, double accepted, double trials);
 
 /* The mask that should draft now, and its unseen matchness: hits over rows on windows scored after it had
  * become the best (in [0, 1], NaN before any). */
 struct mask search_best(const struct search*, double* matchness);
-/* The score that it was chosen by: too high, being the best of many. NaN where it was not chosen by scores.
+/* The score by which it was chosen. It is too high, being the best of many. NaN if scores did not choose it.
  */
 double search_chosen_by(const struct search*);
 /* The matchness to expect from it, by scores and drafts; NaN when nothing is known. */
 double search_expected(const struct search*);
-/* The speed-up to expect from drafting with it, max over D of M / ((M - 1)·c/alpha + v(n)), under the costs
- * that were set; not over 1: drafting with it does not pay. NaN where nothing is known. */
+/* The expected speed-up of drafting with it: max over D of M / ((M - 1)·c/alpha + v(n)) at the costs set. At
+ * most 1: drafting with it does not pay. NaN: unknown. */
 double search_speedup(const struct search*);
 /* Takes a mask as the best, to be scored next (an import, a bank entry, --mask). */
 void search_adopt(struct search*, const struct mask*);

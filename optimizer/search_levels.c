@@ -1,10 +1,10 @@
 /* The search for the levels that a draft reads, over few real dimensions (level_point.h).
  *
- * It starts from given levels. A proposal is scored by the log-probability that the draft gives to the
- * target's tokens, which tells masks apart with fewer rows than hits do; hits say what a log-probability
- * comes to. Where the share read is free, what is searched is the expected speed-up at measured costs; else
- * the score. The process's posterior says which of the masks scored is better than the best one so far by
- * more than luck. */
+ * It starts from given levels. A proposal's score is the log-probability that the draft gives to the target's
+ * tokens, which separates masks with fewer rows than hits do. Hits then calibrate log-probabilities. If the
+ * share read is free, the search maximises the expected speed-up at measured costs; otherwise it maximises
+ * the score. The process's posterior decides which scored mask is better than the best one so far by more
+ * than luck. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,13 @@
 
 enum { CAPACITY = 128, KEPT = 96, FIRST_FIT = 8, FIT_EVALUATIONS = 12, STARTS = 96, CLIMB = 120 };
 
-/* What a mean log-probability's rise by one brings in hits, before scores have told: so it is on SmolLM2 at a
- * read of .43 (bench search). So many rows' worth of scores that is believed. */
+/* Hits that a rise of the mean log-probability by one brings, before scores have shown it: measured on
+ * SmolLM2 at a read of .43 (bench search). It counts as this many rows of scores. */
 static const double FIRST_SLOPE = 0.35, SLOPE_ROWS = 64;
-/* A mask takes the best one's place when it is thought to be better by so many deviations of that: the best
- * of many by luck is not. Where scores alone choose, rows on the same windows are taken to stray by so much.
- */
+/* A mask replaces the best one if its estimate is better by this many deviations, because the best of many is
+ * often so by luck. If scores alone choose, rows on the same windows are assumed to stray this much. */
 static const double PROVEN = 2, STRAY = 0.8;
-/* What a proposal is hoped to be better than thought, in deviations. */
+/* The optimism about a proposal, in deviations. */
 static const double HOPE = 1;
 
 struct level_entry {
@@ -73,7 +72,7 @@ bool levels_open(struct search* s) {
 
 bool levels_known(const struct search* s) { return s->levels->known; }
 
-/* ---- what a mask is worth -------------------------------------------------------------------- */
+/* ---- the value of a mask ---------------------------------------------------------------------- */
 
 static bool is_priced(const struct search* s) { return s->levels->layers > 0 && !s->option.given_share; }
 
@@ -102,7 +101,7 @@ static double worth_of(const struct search* s, const struct mask* mask, double l
 	return chain_rate(s->cost.verify, s->cost.max_draft, alpha, levels_cost(s, mask)) + 1e-6 * level;
 }
 
-/* The mean log-probability that is thought to be a mask's; of its last scores where there is no process. */
+/* The estimated mean log-probability of a mask; without a process, that of its last scores. */
 static double level_of(const struct search* s, const struct level_entry* e) {
 	double mean = e->level;
 	if (s->gp && gp_count(s->gp) > 0)
@@ -122,8 +121,7 @@ double levels_matchness(const struct search* s) {
 
 /* ---- the best ------------------------------------------------------------------------------- */
 
-/* By how much a mask is better than the best one, less what luck may have done; -INFINITY: nothing says so.
- */
+/* The gain of a mask over the best one, less what luck may have done; -INFINITY: unknown. */
 static double proven_lead(const struct search* s, const struct level_entry* e) {
 	const struct level_entry* const best = &s->levels->entry[s->levels->best];
 	double lead, deviation;
@@ -163,7 +161,7 @@ bool levels_choose(struct search* s, struct mask* out, double* chosen_by) {
 	return true;
 }
 
-/* ---- what it is told ------------------------------------------------------------------------ */
+/* ---- what it learns ------------------------------------------------------------------------- */
 
 void levels_set_costs(struct search* s) {
 	struct level_space* const l = s->levels;
@@ -258,7 +256,7 @@ static bool ask_process(struct search* s, const double* fixed, double* x) {
 	return gp_maximise(s->gp, &how, x) == GP_OK;
 }
 
-/* What is given stays: the share where it is not searched, and no block goes before spans are known. */
+/* Given levels stay: the share if it is not searched; and no block is left out before spans are known. */
 static void hold_fixed(const struct search* s, double* fixed) {
 	const struct level_model* const m = &s->levels->model;
 	for (int i = 0; i < LEVEL_DIMS; i++)

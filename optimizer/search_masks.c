@@ -1,8 +1,8 @@
 /* The search over sets of whole sub-layers, as published (Xia et al. 2025, section 4.1; the code where that
  * and the paper differ).
  *
- * Proposal o is Bayesian where o is a multiple of the interval, else uniformly random among the sets of
- * floor(r·2(L-2)) sub-layers. A mask is the best where its raw score is strictly greater than the best ever.
+ * Proposal o is Bayesian if o is a multiple of the interval, and otherwise uniformly random among the sets of
+ * floor(r·2(L-2)) sub-layers. The best mask is the one whose raw score is strictly greater than all before.
  */
 #include <math.h>
 

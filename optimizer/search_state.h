@@ -1,4 +1,4 @@
-/* The search's state: what both kinds of search share (search.c), and what each of them adds. */
+/* The search's state: the part that both kinds of search share (search.c), and the part of each kind. */
 #ifndef SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 #define SWIFTLET_OPTIMIZER_SEARCH_STATE_H
 
@@ -7,7 +7,7 @@
 #include "optimizer/level_point.h"
 #include "optimizer/search.h"
 
-/* What was scored of levels (search_levels.c). */
+/* Scored levels (search_levels.c). */
 struct level_space;
 
 struct search {
@@ -38,7 +38,7 @@ bool masks_open(struct search*);
 /* The span of least influence; false: there is none. */
 bool masks_best_span(const struct search*, const struct spans*, struct mask*);
 enum proposal_kind masks_propose(struct search*, struct mask*);
-/* Whether it is the best by now. */
+/* True if it is the best by now. */
 bool masks_observe(struct search*, const struct mask*, double score);
 
 /* search_levels.c */
@@ -47,14 +47,14 @@ bool levels_open(struct search*);
 bool levels_known(const struct search*);
 void levels_set_costs(struct search*);
 void levels_set_spans(struct search*, const struct spans*);
-/* Whether the mask was scored before. */
+/* True if the mask was scored before. */
 bool levels_adopt(struct search*, const struct mask*);
 bool levels_best_is_scored_here(const struct search*);
 enum proposal_kind levels_propose(struct search*, struct mask*);
 void levels_observe(struct search*, const struct proposal*, int matches, int rows);
-/* Whether another one is better by now; its score on all windows, or NaN. */
+/* True if another one is better by now; its score on all windows, or NaN. */
 bool levels_choose(struct search*, struct mask*, double* chosen_by);
-/* The best one's hits by its scores; NaN: it has none. What a draft step with it costs. */
+/* The best one's hits by its scores; NaN: it has none. The cost of a draft step with it. */
 double levels_matchness(const struct search*);
 double levels_cost(const struct search*, const struct mask*);
 

@@ -9,8 +9,8 @@
 
 #include "kernels/backend.h"
 
-/* So many rows are reported. 31 rows of one answer chose the span that 700 of twelve did, or nearly; half of
- * them are there before the first window of 32 tokens is. */
+/* The number of rows that are reported. 31 rows of one answer chose the span that 700 of twelve answers did,
+ * or nearly; half of them exist before the first window of 32 tokens. */
 enum { SPANS_ENOUGH = 16 };
 
 struct spans {

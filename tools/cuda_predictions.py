@@ -121,7 +121,7 @@ def default_over_plain(name, device):
 
 
 def draft_step(model, device, blocks_left_out):
-    """c: a draft step without so many blocks over a plain step. What a mask leaves out is in the graph all the same, as launches
+    """c: a draft step without so many blocks over a plain step. Left-out blocks are in the graph all the same, as launches
     that look at the mask and end."""
     plain = usual_step_seconds(model, device)
     block = sum(product_seconds(p, 1, BANDWIDTH[device]) for p in model.products) - len(model.products) * FLOOR

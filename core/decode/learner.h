@@ -47,7 +47,7 @@ struct learner {
 void session_set_learner(struct session*, struct learner*);
 struct learner* session_learner(const struct session*); /* NULL: none */
 
-/* What a learner sees of its session. Pointers are the session's. */
+/* A session as its learner sees it. Pointers are the session's. */
 struct learner_view {
 	struct engine* engine;
 	const struct swiftlet_options* options;
@@ -61,7 +61,7 @@ struct learner_view {
 	double rate;             /* tokens in the time of a plain step, as decoding goes now */
 };
 struct learner_view session_learning(const struct session*);
-/* What learning took, a pass or a proposal, goes on the learning account, unless no request waits. */
+/* Charges the cost of a pass or a proposal to the learning account, unless no request waits. */
 void session_charge_learning(struct session*, double seconds);
 /* Whether that account has so many plain steps left, and no other request's tokens would wait. */
 bool session_affords_learning(const struct session*, double plain_steps);

@@ -20,7 +20,7 @@ enum {
 	MAX_NAMES_DEPTH = 16  /* of schemas of names */
 };
 
-/* A keyword of our own: values that are not valid, beside an enum. What becomes of a "not". */
+/* A keyword of our own: values that are not valid, beside an enum. A "not" becomes one. */
 #define SCHEMA_EXCEPT "\1except"
 /* Lists of schemas of one keyword each, of strings and numbers, that hold besides, and that do not. */
 #define SCHEMA_ALSO "\1also"
@@ -133,7 +133,7 @@ int32_t schema_refuse_reference(struct compiler*, const cJSON* reference);
 bool schema_has(const cJSON* schema, const char* keywords);
 bool schema_constrains_beyond(const cJSON* schema, const char* keywords);
 
-/* ---- json_merge.c: schemas that are made. What is made once the compiler has failed is of no use. --------
+/* ---- json_merge.c: schemas that are made. Results of a failed compiler are of no use. --------
  */
 
 /* The groups: the schema itself where it has one of the keywords, and the list's. group: (MAX_GROUPS) */

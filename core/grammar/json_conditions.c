@@ -38,7 +38,7 @@ static cJSON* without_member(struct compiler* c, const char* name) {
 	return to;
 }
 
-/* What fails it, which is said when it comes to it: a schema may contain itself. */
+/* The reason why it fails, reported when it is reached: a schema may contain itself. */
 static cJSON* failing(struct compiler* c, const cJSON* schema) {
 	if (cJSON_IsBool(schema) || (cJSON_IsObject(schema) && !schema->child))
 		return cJSON_CreateBool(cJSON_IsFalse(schema));

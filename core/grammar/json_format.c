@@ -1,5 +1,5 @@
-/* JSON Schema's formats of strings as expressions, by what defines them. Where a definition cannot be had by
- * an automaton the language is narrower: host names of few labels, no punycode, expressions of a few groups.
+/* JSON Schema's formats of strings as expressions, by their definitions. If a definition is beyond
+ * an automaton, the language is narrower: host names of few labels, no punycode, expressions of a few groups.
  */
 #include <stdio.h>
 #include <stdlib.h>

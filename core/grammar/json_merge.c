@@ -1,5 +1,5 @@
 /* Schemas joined: what is valid under several at once, as one schema. For allOf, for keywords beside a $ref
- * or a combination, and for what a oneOf has to leave out. Where two keywords cannot be one the compiler
+ * or a combination, and for what a oneOf has to leave out. If two keywords cannot be joined, the compiler
  * fails: never is the schema wider. */
 #include <stdlib.h>
 #include <string.h>

@@ -350,7 +350,7 @@ static int32_t emit_some_others(struct object* o, int k, int missing, int32_t en
 	return loop;
 }
 
-/* What a member's name and value lead to after k members of which a set of `some` has come. */
+/* The state after a member's name and value, after k members of which a set of `some` has come. */
 static int32_t emit_named(struct object* o, const struct member* member, bool counted, int set, int sets,
                           const int32_t* begun) {
 	struct compiler* c = o->c;
@@ -367,8 +367,8 @@ static int32_t emit_named(struct object* o, const struct member* member, bool co
 	return all;
 }
 
-/* Every member in its order, each there or, where it may, not. Where members are counted the states are those
- * of each number, and of each set of `some` that has come; else there is one. */
+/* Every member in its order, present or, if allowed, absent. If members are counted, there is a state for
+ * each number and each set of `some` that has come; otherwise there is one. */
 static int32_t emit_members(struct object* o, bool counted, int32_t close) {
 	struct compiler* c = o->c;
 	struct grammar* g = c->grammar;
@@ -413,7 +413,7 @@ static int32_t emit_members(struct object* o, bool counted, int32_t close) {
 	return fresh;
 }
 
-/* Of each set of `some` that the member may keep, its rule. */
+/* The rule of each set of `some` that the member may keep. */
 static void make_member_rules(struct object* o, struct member* member) {
 	struct compiler* c = o->c;
 	int possible = 0;

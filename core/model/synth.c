@@ -304,7 +304,7 @@ static bool make_weights(struct opened* owned, struct tensor* const* list, int n
 /* ---- the MTP layer -------------------------------------------------------------------------- */
 
 /* The embedding alone decides which cluster comes next, so the layer reads it and not the state: `join` gives
- * the normed embedding the size that it had before. Its block is the last one with attention. Where the model
+ * the normed embedding the size that it had before. Its block is the last one with attention. If the model
  * has only that block, the layer predicts the same tokens. */
 static bool fill_mtp(struct model* model, const struct synth_spec* s, struct error* error) {
 	struct opened* const owned = model->owned;

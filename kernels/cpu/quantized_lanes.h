@@ -1,5 +1,5 @@
-/* Weight rows across lanes: a vector holds four neighbouring columns of LANES rows, a lane each. What both
- * ways of multiplying such vectors share; included after the vector type, which is defined in
+/* Weight rows across lanes: a vector holds four neighbouring columns of LANES rows, a lane each. Shared by
+ * both ways of multiplying such vectors; included after the vector type, which is defined in
  * matmul_quantized.h. */
 #include "kernels/cpu/quantized_blocks.h"
 

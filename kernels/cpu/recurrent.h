@@ -3,10 +3,10 @@
  *
  * A cache has two states a block. One is the committed tokens'. The other is the tip: the state behind one
  * pending row, the last that ran, so that a draft that grows by a row at a time computes each row once, and
- * so that committing a path that ends there swaps the two. Of all other pending rows it keeps what their step
- * takes (columns of the convolution, key, value, beta, decay): a row whose parent is elsewhere, and a commit
- * of another path, apply those steps again, which gives the same bits. Rows of a pass go through a head one
- * after another, each from its parent's state. */
+ * so that committing a path that ends there swaps the two. For all other pending rows it keeps the inputs of
+ * their step (columns of the convolution, key, value, beta, decay): a row whose parent is elsewhere, and a
+ * commit of another path, apply those steps again, which gives the same bits. Rows of a pass go through a
+ * head one after another, each from its parent's state. */
 #ifndef SWIFTLET_KERNELS_CPU_RECURRENT_H
 #define SWIFTLET_KERNELS_CPU_RECURRENT_H
 

@@ -96,8 +96,8 @@ __attribute__((always_inline)) static inline vec load_keys(enum dtype type, cons
 }
 
 /* sum (count, pages, KEY_VECTORS) = the products of `count` queries with the keys of some pages: each is one
- * chain over the dimensions, so that it does not matter which keys and queries stand beside it. What is
- * widened of a key serves all queries from the register; type, count and pages are constants where it is
+ * chain over the dimensions, so that it does not matter which keys and queries stand beside it. A widened
+ * key serves all queries from the register; type, count and pages are constants where it is
  * called. The keys `ahead` are fetched. */
 __attribute__((always_inline)) static inline void dots(enum dtype type, const float* const q[],
                                                        const unsigned char* const key[],

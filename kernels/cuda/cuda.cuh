@@ -429,7 +429,7 @@ int cuda_draft(struct backend*, const struct segment*, int32_t token, const stru
 /* screened_head.cu */
 /* Bytes that it takes where it is wanted; 0: it cannot be, or saves nothing. */
 size_t screened_room(const struct cuda_backend*);
-/* Makes it of the head on the device. Where weights are not finite, or too large, there is none. */
+/* Makes it of the head on the device. If weights are not finite, or too large, there is none. */
 bool screened_open(struct cuda_backend*, struct error*);
 /* The weights that the slice's rows read as output head: `quantized_head` as a pass asks for it. */
 enum head_matrix head_for(struct cuda_backend*, const struct device_slice*, bool quantized_head);

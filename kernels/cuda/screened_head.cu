@@ -5,7 +5,7 @@
  * as the head's kernel gives it, can lie from the coarse one, for activations of length 1. Then, for each
  * row of the pass, the best coarse one is computed as stored; and all that may reach it are, by the same
  * instructions in the same order. So the largest logit, who has it and which others have it too are what the
- * whole head gives, to the bit; the others are near what they are. What a row gets depends on no other.
+ * whole head gives, to the bit; the others are near what they are. A row's result depends on no other.
  *
  * The bound. Both products read the same activations x, so that w·x and v·x, of a stored row w and its coarse
  * one v, differ by at most |w - v| |x|. Products are exact in the tensor core, and its sums are truncated:

@@ -3,7 +3,7 @@
  * F16, BF16 (when the model's matrices are all BF16), Q8_0, Q4_1, Q4_K and Q6_K keep their bits: the
  * quantized ones go over as stored, in pieces, and are laid out in planes there. Every other type becomes
  * F16. Tensors without data are made on the device by the counter-based generator, the same values as on a
- * CPU. Where several devices share the model, each takes its share of a matrix's rows, and of the bias. */
+ * CPU. If several devices share the model, each takes its share of a matrix's rows, and of the bias. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -66,7 +66,7 @@ struct store* memory_store(struct memory*); /* NULL when there is none */
 struct memory_watch* memory_attach(struct memory*, swiftlet_session*, int session_number);
 void memory_detach(struct memory_watch*);
 
-/* From now on the session's texts belong to another tenant. What it has learned stays with the old one. Call
+/* From now on the session's texts belong to another tenant. Its statistics stay with the old one. Call
  * between instances. */
 void memory_move(struct memory_watch*, struct memory* to);
 void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */

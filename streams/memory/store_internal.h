@@ -93,7 +93,7 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
 	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
-/* What earlier schemas stored and is not read any more. */
+/* Tables of earlier schemas that are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
 	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text; DELETE FROM figure WHERE what LIKE 'influence%';"

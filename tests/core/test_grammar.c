@@ -614,7 +614,7 @@ static void test_unevaluated(void** state) {
 	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
-/* What a schema leaves open comes, where it is read literally. */
+/* If a schema is read literally, all that it leaves open may come. */
 static void test_literal(void** state) {
 	(void)state;
 	static const struct texts texts[] = {
@@ -647,7 +647,7 @@ static void test_literal(void** state) {
 	check(closed, sizeof closed / sizeof *closed, from_schema);
 }
 
-/* What fails members by their names, a oneOf that is decided by what its alternatives require or by
+/* Schemas that fail members by their names, a oneOf that is decided by what its alternatives require or by
  * patterns, and schemas that contain themselves where they must not hold. */
 static void test_failing(void** state) {
 	(void)state;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What cmake --install leaves works from there alone: the program with its model, and the library for a C program
+# An installed tree works from there alone: the program with its model, and the library for a C program
 # found by pkg-config and by CMake.
 set -eu
 build=$(dirname "$SWIFTLET")

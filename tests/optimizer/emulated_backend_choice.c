@@ -130,7 +130,7 @@ static int generate(swiftlet_engine* engine, enum swiftlet_method method, double
 	return n;
 }
 
-/* What they change is the text; drafting changes nothing of it. */
+/* Penalties change the text; drafting does not. */
 static void penalties_hold_there_too(void** state) {
 	(void)state;
 	char message[512] = "";

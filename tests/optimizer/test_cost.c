@@ -1,4 +1,4 @@
-/* What the cost model makes of passes: the mean of what was measured, v(n) that never falls, and a dear row
+/* The cost model: the mean of measurements, v(n) that never falls, and a dear row
  * count that is tried again once its measurement is old. */
 #include <math.h>
 #include <setjmp.h>
@@ -97,7 +97,7 @@ static void the_speed_is_followed(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), before, 1e-6);
 }
 
-/* What was thought of a row count that the speed was followed by is put right by plain steps. */
+/* Plain steps correct the estimate of a row count that served to follow the machine's speed. */
 static void plain_steps_put_right_what_others_said(void** state) {
 	(void)state;
 	struct cost_model cost = opened();
@@ -144,7 +144,7 @@ static void a_row_count_that_stays_dear_is_tried_ever_less(void** state) {
 	assert_in_range(trials, 2, 5);
 }
 
-/* What was cheap stays so when it is old. */
+/* An old measurement that was cheap stays. */
 static void a_cheap_row_count_is_not_made_dearer(void** state) {
 	(void)state;
 	struct cost_model cost = opened();

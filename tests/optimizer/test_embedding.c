@@ -103,7 +103,7 @@ static void the_head_makes_the_same_of_it(void** unused) {
 	close_bench(&b);
 }
 
-/* What the cache holds of the same prompt has no states: all of it is computed again, to the same bits. */
+/* The cached part of the same prompt has no states: all of it is computed again, to the same bits. */
 static void it_repeats(void** unused) {
 	(void)unused;
 	struct bench b;

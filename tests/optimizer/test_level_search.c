@@ -53,7 +53,7 @@ static void masks_read_what_their_point_describes(void** state) {
 	}
 }
 
-/* Where no map is whole or nearly empty, a mask's point is the one that it came from. */
+/* If no map is whole or nearly empty, a mask's point is the one that it came from. */
 static void points_come_back(void** state) {
 	(void)state;
 	const struct level_model m = a_model();

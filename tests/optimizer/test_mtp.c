@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Of SEEN tokens the layer's cache holds all but the first. */
+/* The layer's cache holds all of SEEN tokens but the first. */
 enum { PROMPT = 300, SEEN = 40, TOKENS = 600, REQUESTS = 7 };
 
 #include "tests/optimizer/timed_drafts.h"

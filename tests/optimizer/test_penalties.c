@@ -242,8 +242,7 @@ static void biases_force_and_forbid(void** state) {
 	swiftlet_session_close(s);
 }
 
-/* What the model's files ask for counts as if the request had asked for it, unless it asks for something
- * else. */
+/* Settings of the model's files count as the request's, unless it has its own. */
 static void the_models_own(void** state) {
 	struct bench* b = *state;
 	static const int32_t suppressed[] = {300, 3};

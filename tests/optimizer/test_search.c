@@ -239,7 +239,7 @@ static void a_given_mask_is_scored_first(void** state) {
 	search_close(s);
 }
 
-/* Whatever a client sends is taken or ignored, never believed beyond reason. */
+/* A client's figures are taken or ignored, and never outweigh measurements. */
 static void odd_observations(void** state) {
 	(void)state;
 	const struct search_options o = options(24, 2);

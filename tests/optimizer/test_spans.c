@@ -134,7 +134,7 @@ static void close_session(struct opened* o) {
 	swiftlet_model_close(o->model);
 }
 
-/* What a session has found of its rounds' first rows is what plain passes say of them. */
+/* A session's findings about its rounds' first rows are those of plain passes. */
 static void a_session_measures_its_own_text(void** state) {
 	(void)state;
 	const char* set[] = {"draft",      "always", "max-tree", "paper", "opt-budget", "inf",

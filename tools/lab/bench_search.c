@@ -4,7 +4,7 @@
  * The model answers prompts; every other answer is searched on, the rest judge. For each share of the layers'
  * draft weights that a draft step reads, the search (optimizer/search.h) shares it out among maps and
  * blocks: from its start, by random proposals alone, by the process's alone, and by both in turns. Proposals
- * are scored on some windows, others after every twelve, as serving gives them. What is judged is one-step
+ * are scored on some windows, others after every twelve, as serving gives them. The judge is one-step
  * alpha, and how much more it is than the start's on the same rows, with the standard error of that.
  *
  * Nothing is simulated: a score is teacher-forced over the answers, a window of WINDOW rows a pass, each row

@@ -61,7 +61,7 @@ REQUESTS = [
     ("then two Hosts", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: evil.com\r\n" + END, 400),
     ("then two lengths", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
 ]
-# What libmicrohttpd itself refuses inside a connection that has been let in, in its own words, which are HTML.
+# libmicrohttpd itself refuses these inside an accepted connection, with HTML.
 OTHERS = [
     ("a chunk without size", POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", 400),
     ("then no request", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health\r\n\r\n", 400),

@@ -134,7 +134,7 @@ def forward(model, tokens, cache):
 
 
 def new_cache(model):
-    """A cache that keeps every position: the model's own masks hide those beyond a sliding window. Of models with
+    """A cache that keeps every position: the model's own masks hide those beyond a sliding window. For models with
     recurrent blocks it has to know which those are."""
     from transformers import DynamicCache
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config

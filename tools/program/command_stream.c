@@ -266,7 +266,7 @@ int command_stream(int argc, char** argv) {
 	        "stream goes on. The exit status is 0 unless every line failed.",
 	    .details =
 	        "Lines with messages may have \"tools\", \"documents\" and \"chat_template_kwargs\", which go to "
-	        "the\nchat template. What the search learns is carried from one prompt to the next.",
+	        "the\nchat template. The search goes on from one prompt to the next.",
 	    .examples = "  swiftlet stream model.gguf -i prompts.jsonl -o results.jsonl --summary sums.json\n"
 	                "  swiftlet stream model.gguf -i prompts.jsonl --method vanilla > plain.jsonl",
 	    OPTIONS(option),

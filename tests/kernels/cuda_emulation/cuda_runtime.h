@@ -4,7 +4,7 @@
  * A thread is a fiber; a block's fibers run one after another until each stands at a barrier, in an order
  * that changes at random, so that a missing barrier shows as a result that differs. A stream holds its work
  * back until someone waits for it, so that memory reused too early shows. Device memory ends at a page that
- * cannot be touched and begins as not-a-number. Of several devices (EMULATED_DEVICES) each has memory that
+ * cannot be touched and begins as not-a-number. Each of several devices (EMULATED_DEVICES) has memory that
  * only its own streams can touch, and a gather holds its stream until the others' have come to it. */
 #ifndef SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
 #define SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
