@@ -121,7 +121,7 @@ struct swiftlet_request {
 	const int32_t*
 	    end_token; /* (n_end_tokens) further tokens that end the text, at most SWIFTLET_END_TOKENS */
 	int n_end_tokens;
-	uint64_t seed, sequence; /* seed of the noise; sequence tells the choices of one request apart */
+	uint64_t seed, sequence; /* seed of the noise; sequence separates the choices of one request */
 	int logprobs;            /* > 0: alternatives reported for each token, at most 20 */
 	bool prompt_logprobs; /* with logprobs: the prompt's tokens are reported too, and all of them are computed
 	                       */
@@ -213,7 +213,7 @@ SWIFTLET_API bool swiftlet_session_start(swiftlet_session*, const struct swiftle
 /* Runs one round, or a chunk of the prefill. False when the backend fails. When step.stop is not RUNNING the
  * generation is over. */
 SWIFTLET_API bool swiftlet_session_step(swiftlet_session*, struct swiftlet_step*, char* message, size_t size);
-SWIFTLET_API void swiftlet_session_cancel(swiftlet_session*); /* the next step says CANCELLED */
+SWIFTLET_API void swiftlet_session_cancel(swiftlet_session*); /* the next step ends with CANCELLED */
 SWIFTLET_API void swiftlet_session_figures(const swiftlet_session*, struct swiftlet_figures*);
 
 /* Starts a request and runs steps until it is done. `on_step` may be NULL; it cancels by returning false. */

@@ -9,25 +9,11 @@ static double positions_of(const struct model_shape* s, int b, int positions, in
 	                                                              : least(positions, read);
 }
 
-double attention_positions(const struct model_shape* s, int positions, int read) {
-	double sum = 0;
-	for (int b = 0; b < s->n_blocks; b++)
-		sum += positions_of(s, b, positions, read);
-	return sum;
-}
-
 double attention_bytes(const struct model_shape* s, enum dtype type, int positions, int read) {
 	const double rows = s->latent ? 1 : 2; /* of keys and of values; latent keys are the values, too */
 	double sum = 0;
 	for (int b = 0; b < s->n_blocks; b++)
 		sum += rows * block_kv_heads(s, b) * (double)dtype_row_bytes(type, block_head_dim(s, b)) *
 		       positions_of(s, b, positions, read);
-	return sum;
-}
-
-double attention_operations(const struct model_shape* s, int positions, int read) {
-	double sum = 0;
-	for (int b = 0; b < s->n_blocks; b++)
-		sum += 2.0 * s->heads * block_head_dim(s, b) * positions_of(s, b, positions, read);
 	return sum;
 }

@@ -78,7 +78,7 @@ void dtype_put(enum dtype type, void* row, int64_t at, float x);
 
 /* A matrix of `rows` contiguous rows of `cols` elements; a vector has rows = 1. `data` points into
  * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor
- * with rows = 0 is absent. When data is NULL, `synth` says how a backend makes the elements.
+ * with rows = 0 is absent. When data is NULL, `synth` defines how a backend makes the elements.
  *
  * The rows of an interleaved one, of type q4_k, lie in groups of INTERLEAVED_ROWS side by side: of each block
  * of 256 columns the first 4 bytes of all INTERLEAVED_ROWS rows, then their second ones, and so on; of type
@@ -167,7 +167,7 @@ enum norm_kind {
  * its output is Sᵀq / sqrt(key_dim), under an RMS norm times SiLU of a gate. beta is a sigmoid, decay
  * e^(rate·softplus(a + bias)) with a rate below 0.
  *
- * Or a gated short convolution (LFM2), which key_dim 0 says: wq gives b, c and x, each (value_dim), and the
+ * Or a gated short convolution (LFM2), which key_dim 0 marks: wq gives b, c and x, each (value_dim), and the
  * output is c times a causal convolution by channel of b·x. There is one value head, as wide as the model. */
 struct recurrence {
 	int key_heads, value_heads; /* value_heads is a multiple of key_heads; 0: no block is recurrent */
@@ -242,7 +242,7 @@ struct model_shape {
 	bool attention_gated;
 };
 
-/* What block b's heads are. */
+/* The shape of block b's heads. */
 static inline int block_head_dim(const struct model_shape* s, int b) {
 	return s->full_head_dim && !block_set_has(&s->sliding, b) ? s->full_head_dim : s->head_dim;
 }
@@ -348,7 +348,7 @@ struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 
 /* Everything that a backend needs. The model owns it, and it must outlive the backend. A fused projection in
- * a file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` says. */
+ * a file (Phi-3) is given as views of rows. wk is permuted or not as `rope.interleaved` states. */
 struct weight_table {
 	struct model_shape shape;
 	struct tensor embedding;        /* (vocab, dim) */
@@ -397,9 +397,9 @@ static inline bool levels_equal(const struct levels* a, const struct levels* b) 
 /* ---- masks -------------------------------------------------------------------------------- */
 
 /* The state of each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
- * Of the others, those in `stored` run with the stored weights, and so does the head with `stored_head`. All
- * else runs with the quantized draft weights if there are any, so a mask that only names skipped sub-layers
- * works with and without them. Bits of `stored` are never set for skipped sub-layers. */
+ * The others run as follows. Those in `stored` run with the stored weights, and so does the head with
+ * `stored_head`. All else runs with the quantized draft weights if there are any, so a mask that only names
+ * skipped sub-layers works with and without them. Bits of `stored` are never set for skipped sub-layers. */
 struct mask {
 	uint64_t word[MASK_WORDS];
 	uint64_t stored[MASK_WORDS];
@@ -472,8 +472,8 @@ struct cache {
 
 /* ---- page lists ---------------------------------------------------------------------------- */
 
-/* What a draft's attention reads of a long text, in pages of LIST_POSITIONS positions: of each block that
- * sees the whole text the pages of a list, and all that lies behind them. The heads of a block share its
+/* The part of a long text that a draft's attention reads, in pages of LIST_POSITIONS positions: of each block
+ * that sees the whole text the pages of a list, and all that lies behind them. The heads of a block share its
  * pages. Made by backend.list_pages of what the rows of noted segments looked at. */
 enum { LIST_POSITIONS = 64, MAX_LISTED = 64 };
 struct page_list {
@@ -486,7 +486,7 @@ struct page_list {
 
 enum pass_kind { PASS_PREFILL, PASS_EXACT };
 
-/* What is wanted of a row; bits of pass.want. */
+/* The results wanted for a row; bits of pass.want. */
 enum {
 	WANT_NOTHING = 0,
 	WANT_TOKEN = 1,       /* token: argmax, or the coupled sample when the segment has a sampler */
@@ -509,7 +509,7 @@ struct sampler {
 	uint64_t seed, sequence;
 };
 
-/* What a request changes in a row's logits before its token is chosen, greedily or not: for a token that the
+/* A request's changes to a row's logits before its token is chosen, greedily or not: for a token that the
  * text holds, x becomes x / repetition where it is positive, else x · repetition (Keskar et al. 2019, CTRL,
  * equation 2); for one generated n times, n · frequency and presence are subtracted (OpenAI's); then the
  * biases are added. A row's text is the committed tokens before it, its ancestors and itself, so that every
@@ -543,7 +543,7 @@ struct result {
 	float* logits;         /* (vocab) the caller's, used with WANT_LOGITS */
 };
 
-/* Of a token among a row's best ones; 0 of others. */
+/* For a token among a row's best ones; 0 for others. */
 static inline double result_probability(const struct result* row, int32_t token) {
 	for (int i = 0; i < row->top; i++)
 		if (row->top_token[i] == token)
@@ -568,8 +568,8 @@ struct segment {
 	/* (n) by row: bits (vocab, in whole words) of the tokens that may follow it, at least one; the others are
 	 * chosen under no circumstances, but in rows of WANT_GUESS. NULL, of all or of one: no bound. */
 	const uint64_t* const* allowed;
-	/* What attention reads, of a draft's rows in a backend with list_pages; NULL: all. One cache's segments
-	 * of a pass have one list. Its pages lie under `base`. */
+	/* The pages that attention reads for a draft's rows, in a backend with list_pages; NULL: all. One cache's
+	 * segments of a pass have one list. Its pages lie under `base`. */
 	const struct page_list* pages;
 	/* How much the last rows looked at each page is kept, for list_pages: rows of the full model alone. */
 	bool noted;
@@ -597,7 +597,7 @@ struct pass {
 	 * never in a prefill. */
 	const struct mask* quantized;
 	bool quantized_head;
-	/* Of those sub-layers the channels that are left out, where the copy is by input channel; NULL: none. */
+	/* The channels left out in those sub-layers, if draft weights are stored by input channel; NULL: none. */
 	const struct levels* levels;
 	int first, last; /* span of sub-layers to run, [first, last); 0, 2L for all */
 	bool head;       /* final norm and output head after `last` */
@@ -667,7 +667,7 @@ struct backend_options {
 	struct process_group* group; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 
-/* What a pass spends its time on, in the order of a block's. */
+/* The parts of a pass that take time, in the order of a block's. */
 enum pass_part {
 	PART_INPUT, /* rows of the embedding, angles of the rotation */
 	PART_NORM,
@@ -718,9 +718,9 @@ struct backend {
 	/* Optional, all three or none (NULL: each cache has memory of its own, whatever the others hold). */
 	/* Makes the cache hold a prefix of these tokens and nothing else, as far as it does already, or
 	 * another KV cache of its backend in whole pages; pages are shared, not copied. Returns how many
-	 * tokens it holds then. Of others' rows those are found that the full model ran; none where the
-	 * rotation depends on the prompt's length. Where prefill_is_exact is false only what prefill chunks of
-	 * PREFILL_CHUNK rows left is kept and found, in such chunks counted from 0. Nothing may be pending. */
+	 * tokens it holds then. It finds only others' rows that the full model ran, and none if the
+	 * rotation depends on the prompt's length. If prefill_is_exact is false, only rows of prefill chunks of
+	 * PREFILL_CHUNK rows are kept and found, in such chunks counted from 0. Nothing may be pending. */
 	int (*adopt)(struct cache*, const int32_t* token, int n);
 	/* Makes sure that so many more pending rows have memory. False when all is in use: a pass with them would
 	 * fail; memory comes back as other caches are truncated. */
@@ -754,7 +754,7 @@ struct backend {
 	/* Their memory went to caches: passes that ask for draft weights run the stored weights. */
 	bool draft_weights_released;
 	/* Optional (NULL: there is nothing to upload): takes so many bytes of the draft weights, once they are
-	 * filled, to where passes run; *all says whether all are there. The first pass with them takes the rest.
+	 * filled, to where passes run; *all: whether all are there. The first pass with them takes the rest.
 	 */
 	bool (*upload_draft_weights)(struct backend*, size_t bytes, bool* all, struct error*);
 	/* Bytes per second: a read of a large buffer on a CPU, a copy on a GPU. */
@@ -771,7 +771,8 @@ struct backend {
 /* NULL with the error set. */
 struct backend* cpu_open(const struct weight_table*, const struct backend_options*, struct error*);
 struct backend* cuda_open(const struct weight_table*, const struct backend_options*, struct error*);
-/* True when cuda_open can be tried; else says why in a sentence (not compiled in, no device, …). */
+/* True when cuda_open can be tried; else the error gives the reason in a sentence (not compiled in, no
+ * device, …). */
 bool cuda_available(struct error*);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* Rounding weights by input channel (columns.h), FLOAT_LANES channels side by side, one a lane.
  *
- * The largest |w| of each channel's outputs that share a scale gives the scale. Trying lower scales too,
+ * The scale comes from the largest |w| of each channel's outputs that share it. Trying lower scales too,
  * which cut off the largest weight and round the others better, did not raise acceptance and took half of the
  * time. It is compiled for any processor, for AVX2 and for AVX-512, to the same bytes. */
 #ifndef SWIFTLET_KERNELS_COLUMN_ROUND_H

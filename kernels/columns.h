@@ -1,8 +1,8 @@
 /* Weights by input channel: the quantized draft weights of the CPU.
  *
  * A draft step may leave out input channels of a matrix: the channels j with the smallest |x_j|·‖W_j‖, where
- * W_j is column j (Wanda's saliency, Sun et al. 2024, equation 1, for one row of activations). What is left
- * out must not be read, so a channel's weights lie side by side: one cache line of 4-bit codes for each
+ * W_j is column j (Wanda's saliency, Sun et al. 2024, equation 1, for one row of activations). Left-out
+ * channels must not be read, so a channel's weights lie side by side: one cache line of 4-bit codes for each
  * COLUMN_OUTPUTS outputs.
  *
  *   w[o][j] ≈ scale[j][o / 32] · (code - 7.5), code in 0…15

@@ -22,8 +22,8 @@ static bool can_interleave(const struct draft_weights* draft, const struct tenso
 	return draft->format.interleaved && stored->rows % INTERLEAVED_ROWS == 0;
 }
 
-/* The type with this many bits whose blocks divide a row, or the stored type if none does. Of blocks of 32,
- * those without a minimum can be interleaved, and those with one run on a GPU. */
+/* The type with this many bits whose blocks divide a row, or the stored type if none does. Among blocks of
+ * 32, those without a minimum can be interleaved, and those with one run on a GPU. */
 static enum dtype type_for(const struct draft_weights* draft, const struct tensor* stored, int bits) {
 	const bool super = stored->cols % BLOCK_SUPER == 0;
 	if (stored->cols % BLOCK_SMALL != 0)

@@ -299,13 +299,13 @@ ANYWHERE float mxfp4_half_scale(const struct block_mxfp4* b) {
 
 /* ---- element j of a block, without its scale -------------------------------------------------- */
 
-/* Of 32 in nibbles; then with the fifth bit of q5_0 and q5_1 */
+/* One of 32 in nibbles; then with the fifth bit of q5_0 and q5_1 */
 ANYWHERE int nibble(const uint8_t* q, int j) { return j < 16 ? q[j] & 15 : q[j - 16] >> 4; }
 ANYWHERE int five_bits(const uint8_t* q, const uint8_t* high, int j) {
 	return nibble(q, j) | (high[j / 8] >> j % 8 & 1) << 4;
 }
 
-/* Of q2_k and tq2_0, and the low ones of q3_k */
+/* For q2_k and tq2_0, and the low bits of q3_k */
 ANYWHERE int low_two_bits(const uint8_t* q, int j) {
 	return q[j / 128 * 32 + j % 32] >> 2 * (j / 32 % 4) & 3;
 }
@@ -313,7 +313,7 @@ ANYWHERE int q3_bits(const struct block_q3_k* b, int j) {
 	return low_two_bits(b->q, j) + 4 * (b->high[j % 32] >> j / 32 & 1);
 }
 
-/* Of q4_k, and the low bits of q5_k */
+/* For q4_k, and the low bits of q5_k */
 ANYWHERE int k4_nibble(const uint8_t* q, int j) { return q[j / 64 * 32 + j % 32] >> 4 * (j / 32 & 1) & 15; }
 ANYWHERE int q5_bits(const struct block_q5_k* b, int j) {
 	return k4_nibble(b->q, j) | (b->high[j % 32] >> j / 32 & 1) << 4;

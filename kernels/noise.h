@@ -139,7 +139,7 @@ ANYWHERE float noise_exp(float x) {
 	return noise_select(x < -87.0f, 0.0f, e);
 }
 
-/* What the sampler compares: the processed logit and the noise. max: the row's largest logit. */
+/* The sampler's key: the processed logit plus the noise. max: the row's largest logit. */
 ANYWHERE float noise_score(float logit, float max, float temperature, float gumbel) {
 	return (logit - max) / temperature + gumbel;
 }

@@ -1,11 +1,11 @@
-/* What a backend keeps of a sequence's cache, but for the keys and values themselves: the pages that they lie
+/* The bookkeeping of a sequence's KV cache, without the keys and values themselves: the pages that they lie
  * in (pages.h), the tokens that are committed, and the tree of pending rows.
  *
- * Slots below `committed` hold the committed tokens in order, pending row i lies at slot committed + i; slot
- * i is in page i / PAGE_SLOTS. Nothing is ever cloned but a shared page that a sequence goes on in the middle
- * of. A backend writes the rows of a pass between paged_begin and paged_end, and when a path is committed it
- * moves rows down where paged_moves says so; all else here is counters. Calls that backend.h declares are
- * both backends' own. */
+ * Slots below `committed` hold the committed tokens in order, and pending row i lies at slot committed + i;
+ * slot i is in page i / PAGE_SLOTS. Nothing is cloned, except a shared page that a sequence continues in its
+ * middle. A backend writes the rows of a pass between paged_begin and paged_end. When a path is committed it
+ * moves rows down if paged_moves asks for it; all else here is counters. Both backends make their own
+ * versions of the calls that backend.h declares. */
 #ifndef SWIFTLET_KERNELS_PAGED_CACHE_H
 #define SWIFTLET_KERNELS_PAGED_CACHE_H
 
@@ -41,21 +41,20 @@ struct paged_cache {
 	struct pending_row row[MAX_ROWS];
 };
 
-/* Pages that such a cache may come to use: of a full context with the most pending rows, and one that is
- * copied. */
+/* Pages that such a cache may use: for a full context with the most pending rows, and one copied page. */
 int paged_most(int capacity);
-/* Fills in a cache of a backend's own, all zero before, which is given to paged_close whether this succeeds
- * or not. The pool has been opened. False with the error set when there is too little memory. */
+/* Fills in a cache of a backend's own, all zero before, which is given to paged_close in any case. The pool
+ * has been opened. False with the error set if there is too little memory. */
 bool paged_open(struct paged_cache*, struct backend*, int capacity, enum dtype, struct page_pool*,
                 struct error*);
 void paged_close(struct paged_cache*);
-/* Where its pages lie in a memory, (n_pages). */
+/* The addresses of its pages in a memory, (n_pages). */
 static inline unsigned char* const* paged_bytes(const struct paged_cache* c, int memory) {
 	return c->bytes + (size_t)memory * (size_t)c->most_pages;
 }
 
-/* A pass begins: its new rows have memory and are pending. False with the error set when there is none; no
- * row is pending then. */
+/* A pass begins: its new rows get memory and are pending. False with the error set if there is none; then no
+ * row is pending. */
 bool paged_begin(const struct pass*, struct error*);
 /* Over the rows of a pass that has begun, zeros before the first. */
 struct paged_walk {
@@ -64,16 +63,16 @@ struct paged_walk {
 };
 /* Row r of the pass, the next one: its segment, and its index among the cache's pending rows. */
 const struct segment* paged_next(const struct pass*, struct paged_walk*, int r, int* index);
-/* It is over: a prefill's rows are committed; those of one that failed are dropped. */
+/* The pass is over: a prefill's rows are committed; those of a failed pass are dropped. */
 void paged_end(const struct pass*, bool done);
 
-/* Slots of a pending row's ancestors, root first, its own last; how many. */
+/* Slots of a pending row's ancestors, root first, its own last; returns how many. */
 int paged_ancestors(const struct paged_cache*, int row, int32_t* slot);
-/* Of the same rows the tokens behind the prompt of so many; how many. */
+/* The tokens of the same rows behind a prompt of so many tokens; returns how many. */
 int paged_generated(const struct paged_cache*, int row, int prompt, int32_t* token);
 
-/* Whether rows of the path (n), which is to be committed, have to be moved to the slots committed … committed
- * + n - 1. It ascends: moved in order, none lands on one that has still to be. */
+/* True if rows of the path (n), which is to be committed, must move to the slots committed … committed + n
+ * - 1. The path ascends: moved in order, no row overwrites one that has still to move. */
 bool paged_moves(const struct paged_cache*, const int32_t* path, int n);
 /* They have been moved and are text. */
 void paged_commit(struct paged_cache*, const int32_t* path, int n);
@@ -84,7 +83,7 @@ void paged_truncate(struct cache*, int committed);
 int paged_adopt(struct cache*, const int32_t* token, int n);
 bool paged_reserve(struct cache*, int rows);
 int paged_room(const struct cache*);
-/* Of pools in one memory that the host reads and writes. */
+/* For pools in one memory that the host reads and writes. */
 size_t paged_page_bytes(const struct cache*);
 bool paged_save(const struct cache*, int page, void* to);
 bool paged_restore(struct cache*, const int32_t* token, const void* from);

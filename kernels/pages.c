@@ -29,7 +29,7 @@ bool pages_open(struct page_pool* pool, const struct page_memory* memory, int me
 static void close_arena(const struct page_pool* pool, struct arena* arena) {
 	for (int m = 0; m < pool->memories; m++)
 		if (arena->bytes[m])
-			pool->memory[m].give_back(pool->memory[m].owner, arena->bytes[m]);
+			pool->memory[m].give_back(pool->memory[m].user, arena->bytes[m]);
 	free(arena);
 }
 
@@ -49,7 +49,7 @@ unsigned char* pages_at(const struct page_pool* pool, const struct page* page, i
 void pages_copy(const struct page_pool* pool, const struct page* to, const struct page* from) {
 	for (int m = 0; m < pool->memories; m++) {
 		const struct page_memory* memory = &pool->memory[m];
-		memory->copy(memory->owner, pages_at(pool, to, m), pages_at(pool, from, m), memory->page_bytes);
+		memory->copy(memory->user, pages_at(pool, to, m), pages_at(pool, from, m), memory->page_bytes);
 	}
 }
 
@@ -105,7 +105,7 @@ static struct arena* open_arena(const struct page_pool* pool, int n) {
 	struct arena* arena = calloc(1, sizeof *arena + (size_t)n * sizeof arena->page[0]);
 	for (int m = 0; arena && m < pool->memories; m++) {
 		const struct page_memory* memory = &pool->memory[m];
-		arena->bytes[m] = memory->take(memory->owner, (size_t)n * memory->page_bytes);
+		arena->bytes[m] = memory->take(memory->user, (size_t)n * memory->page_bytes);
 		if (!arena->bytes[m]) {
 			close_arena(pool, arena);
 			arena = NULL;

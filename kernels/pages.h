@@ -1,12 +1,12 @@
 /* The memory of caches, in pages of PAGE_SLOTS tokens that sequences share.
  *
- * A page holds keys and values of all blocks. Once it is full of committed tokens it gets a name: the page
- * before it and its own tokens; a sequence that comes to the same tokens after the same page uses that page
- * and gives its own back. A named page that nobody uses is kept until its memory is needed, the longest
- * unused first. Pages are made when caches are opened, and only counted and linked afterwards: the decode
- * path allocates nothing. Where their bytes are is for the backend to say: in the host's memory, in a
- * device's, or, of devices that share a model, a part of each page in each one's. One thread at a time, as
- * the backend. */
+ * A page holds keys and values of all blocks. Once it is full of committed tokens it gets a name: the name of
+ * the page before it, and its own tokens. A sequence that comes to the same tokens after the same page uses
+ * that page and gives its own back. A named page without users is kept until its memory is needed; the
+ * longest unused goes first. Pages are made when caches are opened, and only counted and linked afterwards,
+ * so the decode path allocates nothing. The backend decides where their bytes are: in the host's memory, in a
+ * device's, or, if devices share a model, a part of each page on each device. One thread at a time uses them,
+ * as with the backend. */
 #ifndef SWIFTLET_KERNELS_PAGES_H
 #define SWIFTLET_KERNELS_PAGES_H
 
@@ -20,15 +20,16 @@ extern "C" {
 
 enum { PAGE_SLOTS = 32, MAX_PAGE_MEMORIES = 16 };
 
-/* One of the memories that pages lie in, and the bytes of a page there:
- * (n_blocks, 2, kv_heads, PAGE_SLOTS, head_dim), keys before values. */
+/* One of the memories of pages, and the bytes of a page there: (n_blocks, 2, kv_heads, PAGE_SLOTS, head_dim),
+ * keys before values. */
 struct page_memory {
-	void* owner;
+	void* user;
 	size_t page_bytes;
-	void* (*take)(void* owner, size_t bytes); /* NULL: there is none */
-	void (*give_back)(void* owner, void* taken);
-	/* One page's bytes to another, after all that the passes before write and before what those after do. */
-	void (*copy)(void* owner, void* to, const void* from, size_t bytes);
+	void* (*take)(void* user, size_t bytes); /* NULL: there is none */
+	void (*give_back)(void* user, void* taken);
+	/* Copies one page's bytes to another, after all writes of earlier passes and before those of later ones.
+	 */
+	void (*copy)(void* user, void* to, const void* from, size_t bytes);
 };
 
 struct page {
@@ -36,7 +37,7 @@ struct page {
 	int number;
 	int users;     /* caches that hold it */
 	int64_t name;  /* > 0: unique among all names ever given; 0: none */
-	int64_t after; /* the name of the page before it; for the first of a text 0 or less: whose it is */
+	int64_t after; /* the name of the page before it; for the first page of a text 0 or less: its tenant */
 	int32_t token[PAGE_SLOTS];
 	struct page* next;          /* of the free ones, or of those with the same place in the table */
 	struct page *older, *newer; /* of the named ones without users */
@@ -57,12 +58,11 @@ struct page_pool {
 	struct arena* arenas;
 };
 
-/* bytes: the most that pages may take in all memories, 0: what the caches that are opened may need. False on
- * no memory. */
+/* bytes: the limit for pages in all memories, 0: as much as the open caches may need. False on no memory. */
 bool pages_open(struct page_pool*, const struct page_memory*, int memories, size_t bytes);
 void pages_close(struct page_pool*);
-/* A cache that may come to use n pages opens, or closes. False when there is no memory for it, or when it
- * alone wants more than there will be. */
+/* A cache that may use n pages opens, or closes. False if there is no memory for it, or if it alone needs
+ * more than the limit. */
 bool pages_want(struct page_pool*, int n);
 void pages_want_no_more(struct page_pool*, int n);
 
@@ -70,7 +70,7 @@ void pages_want_no_more(struct page_pool*, int n);
 struct page* pages_take(struct page_pool*);
 void pages_use(struct page_pool*, struct page*);
 void pages_leave(struct page_pool*, struct page*);
-/* Where the page lies in a memory. */
+/* The page's address in a memory. */
 unsigned char* pages_at(const struct page_pool*, const struct page*, int memory);
 void pages_copy(const struct page_pool*, const struct page* to, const struct page* from);
 /* The page that holds these tokens after the one of that name; NULL: there is none. */

@@ -30,7 +30,7 @@ struct process_group {
 	void (*close)(struct process_group*);
 };
 
-/* Where a rank's share of a matrix's rows begins; share_first(rows, ranks, ranks) is its end. Shares are
+/* The first row of a rank's share of a matrix; share_first(rows, ranks, ranks) is its end. Shares are
  * whole groups of rows, as the kernels take them. */
 static inline int64_t share_first(int64_t rows, int rank, int ranks) {
 	enum { GROUP = 16 };

@@ -66,7 +66,7 @@ static inline lanes from_halves(indices half) {
 
 /* ---- blocks turned round -------------------------------------------------------------------- */
 
-/* What is rounded at a time. */
+/* The weights that are rounded at a time. */
 struct stripe {
 	const float* block[BLOCKS];
 };
@@ -89,7 +89,7 @@ static inline lanes load_quads(const struct stripe* s, int r, int at) {
 #endif
 }
 
-/* Of each quad of a, and of b: indices 0…3 mean a's, 4…7 b's. */
+/* Selects in each quad of a and of b: indices 0…3 mean a's, 4…7 b's. */
 #define IN_QUAD(i, quad) (((i) < 4 ? (i) : (i)-4 + BLOCKS) + 4 * (quad))
 #define QUAD(i, j, k, l, quad) IN_QUAD(i, quad), IN_QUAD(j, quad), IN_QUAD(k, quad), IN_QUAD(l, quad)
 #if defined(__AVX512F__)
@@ -271,8 +271,9 @@ static inline lanes extremes(const lanes t[GROUP]) {
 	return choose_lanes(-low > high, low, high);
 }
 
-/* Weights are d (q - 8). Of two divisions, which put the extreme half a level beyond the last one and half a
- * level short of it, the one whose line through 0 explains more of Σx²: (Σqx)² / Σq². Gives back d. */
+/* Weights are d (q - 8). Takes one of two divisions, which put the extreme half a level beyond the last one
+ * and half a level short of it: the one whose line through 0 explains more of Σx²: (Σqx)² / Σq². Gives back
+ * d. */
 static inline indices round_q4_0(indices word[Q4_0_WORDS], const struct stripe* stripe) {
 	static const float ends[2] = {-8.5f, -7.5f};
 	lanes t[GROUP], scale = all(0), best = all(-1);
@@ -335,7 +336,7 @@ static inline void round_interleaved(enum dtype type, unsigned char* out, const 
 	}
 }
 
-/* What quantize_row does, of these types. x (cols), in whole blocks, of which the last one is rounded more
+/* quantize_row for these types. x (cols), in whole blocks, of which the last one is rounded more
  * than once where lanes are left. */
 static inline void round_blocks(enum dtype type, unsigned char* out, const float* x, int64_t cols) {
 	const int block = type == DTYPE_Q4_K ? BLOCK_SUPER : BLOCK_SMALL;

@@ -1,4 +1,4 @@
-/* Rounding weights to few bits on any processor; low_round_blocks.h says how. */
+/* Rounding weights to few bits on any processor; quantize_blocks.h explains how. */
 #include "kernels/draft_weights.h"
 #include "kernels/quantize_blocks.h"
 

@@ -32,7 +32,7 @@ struct remote_segment {
 struct remote_call {
 	int32_t call, cache;
 	int32_t argument[2];
-	/* CALL_RUN: the pass's arrays are sent after it; a pointer here only tells that it is not NULL */
+	/* CALL_RUN: the pass's arrays are sent after it; a pointer here only shows that it is not NULL */
 	struct pass pass;
 	struct mask skip;
 	struct remote_segment segment[MAX_ROWS];

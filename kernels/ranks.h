@@ -12,7 +12,7 @@
  * ranks_follow; the group stays open. False with the error set. */
 bool ranks_lead(struct backend*, struct process_group*, struct error*);
 
-/* Makes the calls that rank 0 tells until it closes its backend. Then this one is still open. */
+/* Makes the calls that rank 0 sends until it closes its backend. Then this one is still open. */
 void ranks_follow(struct backend*, struct process_group*);
 
 #endif

@@ -22,7 +22,7 @@ extern "C" {
 float gumbel_noise(uint64_t seed, uint64_t sequence, uint64_t position, uint32_t token);
 
 /* Fills token, top_token, top_probability, max_probability and log_sum_exp of `out` (as `want`
- * says) from logits (vocab). sampler NULL: greedy. position: that of the token being chosen, 0-based.
+ * states) from logits (vocab). sampler NULL: greedy. position: that of the token being chosen, 0-based.
  * scratch: (2·vocab) floats. False when a logit is not finite. */
 bool result_from_logits(struct result* out, uint8_t want, const float* logits, int vocab,
                         const struct sampler* sampler, uint64_t position, float* scratch);

@@ -67,7 +67,7 @@ ANYWHERE uint32_t synth_token_cluster(uint32_t token, int halves) {
 	return within / SYNTH_CLUSTER;
 }
 
-/* Where a cluster lies on its half's cycle: a random permutation of [0, clusters), made by walking the
+/* A cluster's position on its half's cycle: a random permutation of [0, clusters), made by walking the
  * cycles of a bijection of the next power of two. The cluster at position p is followed by the one at
  * position p + 1, the last by the first. */
 ANYWHERE uint32_t synth_cluster_position(uint64_t shared, uint32_t cluster, uint32_t clusters) {

@@ -1,4 +1,5 @@
-/* The public interface: every function of swiftlet.h except the options' (core/decode/options.c). */
+/* The public interface: every function of swiftlet.h. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/grammar/grammar.h"
@@ -6,6 +7,51 @@
 #include "core/text/tokenizer.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/random_mask.h"
+
+/* Copies an error's sentence to the caller. Returns false. */
+static bool give_message(char* message, size_t size, const struct error* error) {
+	snprintf(message, size, "%s", error->message);
+	return false;
+}
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+swiftlet_options* swiftlet_options_new(void) {
+	swiftlet_options* const options = malloc(sizeof *options);
+	if (options)
+		options_default(options);
+	return options;
+}
+
+void swiftlet_options_free(swiftlet_options* options) { free(options); }
+
+int swiftlet_options_set(swiftlet_options* options, const char* name, const char* value, char* message,
+                         size_t size) {
+	struct error error = {""};
+	const struct option* const option = option_named(name, 0);
+	if (!option)
+		return 0;
+	if (option_set(options, option, value, &error))
+		return 1;
+	give_message(message, size, &error);
+	return -1;
+}
+
+bool swiftlet_options_get(const swiftlet_options* options, const char* name, char* text, size_t size) {
+	const struct option* const option = option_named(name, 0);
+	return option && option_get(options, option, text, size);
+}
+
+void swiftlet_options_set_clock(swiftlet_options* options, double (*clock)(void* user), void* user) {
+	options->clock = clock;
+	options->clock_user = user;
+}
+
+void swiftlet_options_set_progress(swiftlet_options* options, void (*progress)(void* user, double share),
+                                   void* user) {
+	options->progress = progress;
+	options->progress_user = user;
+}
 
 /* ---- models and engines --------------------------------------------------------------------- */
 
@@ -61,7 +107,7 @@ static swiftlet_grammar* checked_grammar(swiftlet_grammar* grammar, char* messag
 swiftlet_grammar* swiftlet_grammar_json_schema(const char* schema, size_t schema_size, char* message,
                                                size_t size) {
 	struct error error = {""};
-	return checked_grammar(schema ? grammar_from_json_schema(schema, schema_size, &error)
+	return checked_grammar(schema ? grammar_from_json_schema(schema, schema_size, false, &error)
 	                              : grammar_from_json_object(&error),
 	                       message, size, &error);
 }
@@ -83,11 +129,9 @@ void swiftlet_grammar_free(swiftlet_grammar* grammar) { grammar_free(grammar); }
 
 /* --method random: the seed draws the mask once. */
 static struct mask drawn_mask(int blocks, int size, uint64_t seed) {
-	const struct quantized_set none = {.head = false};
-	const int dims = 2 * (blocks - 2);
-	struct vector v;
-	random_mask(&(struct gp_random){seed}, dims, size, &v);
-	return mask_of(&v, &none, dims);
+	struct mask mask;
+	random_mask(&(struct gp_random){seed}, 2 * (blocks - 2), size, &mask);
+	return mask;
 }
 
 static bool open_rounds(struct session* s, const struct swiftlet_options* options, struct error* error) {

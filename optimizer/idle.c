@@ -162,8 +162,7 @@ const char* idle_status(struct session* s) {
 	const struct search* search = session_search(s);
 	const struct engine* engine = session_engine(s);
 	const bool waits = engine->making && draft_weights_job_share(engine->making) < 1;
-	/* levels of the draft weights that were not scored yet are unknown */
-	if (waits || (search && search_has_draft_weights(search) && isnan(search_speedup(search))))
+	if (waits || (search && isnan(search_speedup(search)))) /* it is not known yet */
 		return NULL;
 	return search && search_speedup(search) > 1 ? NULL : "skipping does not pay here; drafts come from text";
 }

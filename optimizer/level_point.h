@@ -1,10 +1,10 @@
 /* A draft's levels as a point of few real dimensions, in which they are searched.
  *
- * A point says which share of the layers' draft weights a step reads, how the channels are shared out among
- * the kinds of map and among the thirds of the blocks, and how many whole blocks are left out. Each map then
- * keeps the share s·kind·third of its channels, at most all, with the scale s that makes the share read come
- * out as the point says. All coordinates are in [0, 1]; of kinds and thirds they
- * stand for the logarithm of the ratio to the MLP's input and to the middle third. */
+ * A point sets the share of the layers' draft weights that a step reads, how the channels are divided among
+ * the kinds of map and the thirds of the blocks, and how many whole blocks are left out. Each map keeps the
+ * share s·kind·third of its channels, at most all. The scale s makes the share read that of the point. All
+ * coordinates are in [0, 1]. Those of kinds and thirds stand for the logarithm of the ratio to the MLP's
+ * input and to the middle third. */
 #ifndef SWIFTLET_OPTIMIZER_LEVEL_POINT_H
 #define SWIFTLET_OPTIMIZER_LEVEL_POINT_H
 

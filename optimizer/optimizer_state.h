@@ -2,9 +2,7 @@
 #ifndef SWIFTLET_OPTIMIZER_OPTIMIZER_STATE_H
 #define SWIFTLET_OPTIMIZER_OPTIMIZER_STATE_H
 
-#include "core/decode/session_state.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/spans.h"
 
 /* The tokens that proposals are scored on: text[base + 1 … base + size], predicted from the rows
  * text[base … base + size - 1] in one pass over base committed tokens. */
@@ -17,29 +15,32 @@ struct window {
 	double usual; /* tokens that a request generates, of late; 0: none has ended yet */
 };
 
+/* A scoring pass's rows. */
+struct scoring {
+	int32_t parent[MAX_ROWS];
+	struct segment segment[MAX_ROWS];
+	uint8_t want[MAX_ROWS];
+	struct result result[MAX_ROWS];
+};
+
 struct optimizer {
 	struct learner learner; /* first */
 	struct session* session;
 	struct search* search;
 	struct window window;
-	struct states scored;  /* of the proposal at hand: what runs with the draft weights */
-	float* influence_rows; /* (2L, MAX_ROWS) of the pass at hand; NULL: not measured */
-	struct influence influence, text_influence; /* of the workload before this one; of this one */
-	struct spans spans;                         /* of generated text; no sum: not measured */
-	float* states;                              /* (2L, dim) of a pass's first row, for the spans */
-	double influence_reported, spans_reported;  /* rows at the last report to the search */
-	int32_t row_parent[MAX_ROWS];
-	struct segment segment[MAX_ROWS]; /* a row each, of the proposal at hand */
+	int64_t proposals;    /* scored during this generation */
+	struct states scored; /* of the proposal at hand: what runs with the draft weights */
+	struct spans spans;   /* of generated text; no sum: not measured */
+	float* states;        /* (2L, dim) of a pass's first row, for the spans */
+	struct scoring pass;  /* at hand */
 };
 
 static inline struct optimizer* optimizer_of(const struct session* s) {
-	return (struct optimizer*)s->learner;
+	return (struct optimizer*)session_learner(s);
 }
 
 /* The best mask drafts, if it is another now. */
 void optimizer_adopt_best(struct optimizer*);
-/* What learning took, a pass or the search itself, goes on the learning account, unless no request waits. */
-void optimizer_charge(struct optimizer*, double seconds);
 /* The learner's calls of these names. */
 void score_new_instance(struct optimizer*);
 bool score_begin(struct learner*);

@@ -3,10 +3,12 @@
 #define SWIFTLET_OPTIMIZER_RANDOM_MASK_H
 
 #include "gp/random.h"
-#include "optimizer/vector.h"
+#include "kernels/backend.h"
 
-/* A uniformly random set of `size` of `dims` sub-layers: the first of a Fisher-Yates shuffle of 0, 1, 2…,
- * with one gp_below(dims - i) each. */
-void random_mask(struct gp_random*, int dims, int size, struct vector* out);
+enum { MAX_DIMS = 2 * MAX_BLOCKS - 4 };
+
+/* A uniformly random set of `size` of the `dims` sub-layers from 2 on: the first of a Fisher-Yates shuffle of
+ * 2, 3, 4…, with one gp_below(dims - i) each (search_masks.c). */
+void random_mask(struct gp_random*, int dims, int size, struct mask* out);
 
 #endif

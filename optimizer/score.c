@@ -1,17 +1,19 @@
-/* Scoring proposals: the window of generated text, and matchness in one parallel pass.
+/* Scores proposals: the window of generated text, and matchness in one parallel pass.
  *
  * Matchness is the share of the window's tokens that the model without the mask's sub-layers predicts. As
- * published (SWIFT Eq. 3 and 4) keys and values before the window are the target's, inside it the draft's:
- * the pass runs with base = the window's start while later tokens are committed behind it, and its rows are
- * discarded. A draft is seldom that long: by default each row is a segment of its own that sees the target's
- * keys and values of all tokens before it, as a round's first draft step does. Masks that were chosen so are
- * better by far on real models (bench search).
+ * published (SWIFT Eq. 3 and 4), keys and values before the window are the target's, and inside it the
+ * draft's: the pass runs with base = the window's start while later tokens are committed behind it, and its
+ * rows are discarded. A draft is seldom that long. By default each row is a segment of its own that sees the
+ * target's keys and values of all tokens before it, as a round's first draft step does. Masks chosen this way
+ * are much better on real models (bench search).
  *
- * What a mask is judged by is the log-probability that it gives to the text, beside its hits. */
+ * The log-probability that a mask gives to the text counts beside its hits. */
 #include "optimizer/optimizer_state.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
+
+#include "core/decode/session_cost.h"
 
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;
@@ -19,59 +21,48 @@ void optimizer_adopt_best(struct optimizer* o) {
 	session_adopt(o->session, &best, matchness);
 }
 
-void optimizer_charge(struct optimizer* o, double seconds) {
-	struct session* s = o->session;
-	const double plain = cost_plain_seconds(&s->engine->cost);
-	if (s->phase == PHASE_IDLE)
-		return;
-	s->figures.seconds.optimize += seconds;
-	if (plain > 0)
-		budget_learn(s->budget, seconds / plain / session_cost_unit(s));
-}
+static double now(const struct optimizer* o) { return options_clock(session_options(o->session)); }
 
-static double now(const struct optimizer* o) { return options_clock(&o->session->options); }
+static void charge_since(struct optimizer* o, double began) {
+	session_charge_learning(o->session, now(o) - began);
+}
 
 /* Call while the text is still the previous one. */
 void score_new_instance(struct optimizer* o) {
-	const struct session* s = o->session;
-	const int generated = s->n_text - s->n_prompt;
+	const struct learner_view view = session_learning(o->session);
+	const int generated = view.n_text - view.n_prompt;
 	if (generated > 0)
 		o->window.usual += (generated - o->window.usual) * (o->window.usual > 0 ? 0.125 : 1);
 	o->window.size = 0;
 }
 
 /* True when a window may cost any amount: with an unlimited budget, or while no request waits. */
-static bool is_free(const struct session* s) {
-	return isinf(s->options.opt_budget) || s->phase == PHASE_IDLE;
-}
+static bool is_free(const struct learner_view* v) { return isinf(v->options->opt_budget) || v->idle; }
 
 /* While idle, all generated text is used, in the longest possible windows. */
-static int long_window(const struct optimizer* o) {
+static int long_window(const struct learner_view* v) {
 	enum { IDLE_ROWS = 64 };
-	const struct session* s = o->session;
-	const int generated = s->n_text - s->n_prompt - 1;
-	const int most = s->options.window > IDLE_ROWS ? s->options.window : IDLE_ROWS;
+	const int generated = v->n_text - v->n_prompt - 1;
+	const int most = v->options->window > IDLE_ROWS ? v->options->window : IDLE_ROWS;
 	const int rows = generated < most ? generated : most;
-	return rows > s->options.window_min ? rows : s->options.window_min;
+	return rows > v->options->window_min ? rows : v->options->window_min;
 }
 
 /* Rows of a window: gamma. Short texts get fewer rows, so that time is left for scoring. If rows are
  * expensive, the window has as many as make a row a quarter cheaper with each doubling: more rows would teach
- * less than another proposal's first ones. */
-static int window_rows(const struct optimizer* o) {
-	const struct session* s = o->session;
-	const struct cost_model* cost = &s->engine->cost;
-	int rows = s->options.window;
-	if (s->options.published)
+ * less than the first ones of another proposal. */
+static int window_rows(const struct optimizer* o, const struct learner_view* v) {
+	const struct cost_model* cost = &v->engine->cost;
+	const int least = v->options->window_min;
+	int rows = v->options->window;
+	if (v->options->published)
 		return rows;
-	if (s->phase == PHASE_IDLE)
-		return long_window(o);
-	const double most = s->end - s->n_prompt, usual = o->window.usual;
-	while (rows / 2 >= s->options.window_min && rows > 0.75 * (usual > 0 ? fmin(usual, most) : most))
+	if (v->idle)
+		return long_window(v);
+	const double most = v->end - v->n_prompt, usual = o->window.usual;
+	while (rows / 2 >= least && rows > 0.75 * (usual > 0 ? fmin(usual, most) : most))
 		rows /= 2;
-	if (is_free(s))
-		return rows;
-	while (rows / 2 >= s->options.window_min &&
+	while (!is_free(v) && rows / 2 >= least &&
 	       cost_verify(cost, rows) / rows > 0.75 * cost_verify(cost, rows / 2) / (rows / 2))
 		rows /= 2;
 	return rows;
@@ -79,126 +70,105 @@ static int window_rows(const struct optimizer* o) {
 
 /* The window's place in the generated text: the last tokens, or as published the first ones. While idle
  * nothing newer comes, so earlier windows are used in turn. */
-static int window_start(const struct optimizer* o, int generated, int rows) {
-	const struct session* s = o->session;
-	if (s->options.published)
+static int window_start(const struct optimizer* o, const struct learner_view* v, int generated, int rows) {
+	const int last = generated - rows, places = last / rows;
+	if (v->options->published)
 		return 0;
-	const int last = generated - rows;
-	if (s->phase != PHASE_IDLE)
-		return last;
-	const int places = last / rows;
-	return places > 0 ? last - (int)((o->window.id + 1) % (places + 1)) * rows : last;
+	return v->idle && places > 0 ? last - (int)((o->window.id + 1) % (places + 1)) * rows : last;
 }
 
-/* Moves the window once there are as many newer tokens. With a budget it stays until it was used, because a
- * move makes the best mask be scored again. */
-static void move_window(struct optimizer* o) {
-	const struct session* s = o->session;
+/* Moves the window once there are as many newer tokens. With a budget it stays until it was used, because
+ * after a move the best levels are scored again. */
+static void move_window(struct optimizer* o, const struct learner_view* v) {
 	struct window* w = &o->window;
-	const int generated = s->n_text - s->n_prompt, rows = window_rows(o);
+	const int generated = v->n_text - v->n_prompt, rows = window_rows(o, v);
 	if (generated < rows + 1)
 		return;
 	if (w->size > 0) {
-		const bool used = w->scored >= SEARCH_SPANS;
+		const bool used = w->scored >= SEARCH_ON_A_WINDOW;
 		const bool newer = generated - (w->start + w->size) >= rows;
-		if (s->options.published || !(s->phase == PHASE_IDLE ? used : newer && (used || is_free(s))))
+		if (v->options->published || !(v->idle ? used : newer && (used || is_free(v))))
 			return;
 	}
-	const int start = window_start(o, generated, rows);
+	const int start = window_start(o, v, generated, rows);
 	if (w->size == rows && w->start == start)
 		return; /* there is no other */
 	w->id++;
 	w->start = start;
 	w->size = rows;
-	w->base = s->n_prompt + w->start - 1;
+	w->base = v->n_prompt + w->start - 1;
 	w->scored = 0;
-	const double began = now(o);
 	search_window(o->search, w->id, rows);
-	optimizer_charge(o, now(o) - began);
 }
 
-/* Whether masks may come to pay here beside what drafts now: the best so far, mended by what searching on may
- * bring; before any score one of half of the sub-layers that keeps what published masks of large models keep
- * (SWIFT section 3.2.1 and Figure 2 (a): over 90 % of drafted tokens are accepted). Where rows are dear none
- * does, and windows are dear, too. */
-static bool may_pay(const struct optimizer* o) {
+/* True if masks may pay here beside the present drafts. The estimate takes the best mask so far, with half of
+ * its wrong predictions corrected by further search. Before any score it takes a mask of half of the
+ * sub-layers with the acceptance of published masks of large models (SWIFT section 3.2.1 and Figure 2 (a):
+ * over 90 %). If rows are expensive no mask pays, and windows are expensive, too. */
+static bool may_pay(const struct optimizer* o, const struct learner_view* v) {
 	static const double published = 0.9;
-	const struct session* s = o->session;
-	const struct cost_model* cost = &s->engine->cost;
-	if (s->options.draft != SWIFTLET_DRAFT_AUTO || s->options.published)
+	const struct cost_model* cost = &v->engine->cost;
+	if (v->options->draft != SWIFTLET_DRAFT_AUTO || v->options->published)
 		return true;
-	if (search_hopeless(o->search))
-		return false;
-	double matchness = search_hope(o->search), c = INFINITY;
-	const struct states states = session_states(s, &s->mask);
-	if (mask_count(&s->mask) > 0 || states.any)
-		c = cost_draft(cost, states_variant(&states, &s->mask));
+	double matchness = sqrt(search_expected(o->search)), c = INFINITY;
+	const struct states states = session_states(o->session, v->mask);
+	if (mask_count(v->mask) > 0 || states.any)
+		c = cost_draft(cost, states_variant(&states, v->mask));
 	if (isnan(matchness)) {
 		double attention, mlp, fixed;
 		cost_sub_layers(cost, false, NULL, &attention, &mlp, &fixed);
-		c = fmin(c, 0.5 * s->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed);
+		c = fmin(c, 0.5 * v->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed);
 		matchness = published;
 	}
-	return chain_rate_now(cost, s->options.max_draft, matchness, c) > (double)planner_rate(&s->planner);
+	return chain_rate_now(cost, v->options->max_draft, matchness, c) > v->rate;
 }
 
-static bool is_affordable(const struct optimizer* o) {
-	const struct session* s = o->session;
-	if (is_free(s))
+/* A row that scores levels costs about as much as a draft step, and the levels found at a given share read
+ * beat the start by no more than noise (docs/lessons.md). So levels are scored only in free time. */
+static bool is_affordable(const struct optimizer* o, const struct learner_view* v) {
+	if (is_free(v))
 		return true;
-	const struct cost_model* cost = &s->engine->cost;
-	/* the others' tokens would wait for it */
-	if (s->batch.sequences > 0 || s->batch.hurried || cost_plain_seconds(cost) <= 0 || !may_pay(o))
-		return false;
 	const struct mask none = {.word = {0}};
-	const double pass = cost_matchness(cost, (struct variant){.skip = &none}, o->window.size);
-	return budget_allows_learning(s->budget, pass / session_cost_unit(s));
+	return !v->by_channel && may_pay(o, v) &&
+	       session_affords_learning(
+	           o->session, cost_matchness(&v->engine->cost, (struct variant){.skip = &none}, o->window.size));
 }
 
 bool score_begin(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
-	struct session* s = o->session;
 	struct window* w = &o->window;
-	if (!s->options.search || (search_state(o->search) != SEARCH_RUNNING && !search_waits(o->search)))
+	const struct learner_view v = session_learning(o->session);
+	if (!v.options->search || (search_state(o->search) != SEARCH_RUNNING && !search_waits(o->search)))
 		return false;
-	search_spend(o->search, is_free(s));
-	if (search_spares(o->search))
-		return false;
-	move_window(o);
-	if (w->size == 0 || !is_affordable(o))
+	move_window(o, &v);
+	if (w->size == 0 || !is_affordable(o, &v))
 		return false;
 	const double began = now(o);
 	const bool proposed = search_propose(o->search, &w->proposal);
-	optimizer_charge(o, now(o) - began);
-	if (!proposed)
-		return false;
-	o->scored = (struct states){.head = false};
-	if (search_has_draft_weights(o->search))
-		o->scored = session_states(s, &w->proposal.mask);
-	return true;
+	charge_since(o, began);
+	if (proposed)
+		o->scored = session_states(o->session, &w->proposal.mask);
+	return proposed;
 }
 
 /* ---- scores ------------------------------------------------------------------------------- */
 
-/* n rows of the text from the token at `base` on, as drafts with the mask compute them. With `segment` (n)
- * each row is a segment of its own. Otherwise they form a chain as published, whose rows read the draft's
- * keys and values of earlier rows. */
-static struct pass scoring_pass(struct session* s, const struct mask* mask, const struct states* states,
-                                int base, int n, int32_t* parent, struct segment* segment) {
+/* Runs n rows of the text from the token at `base` on as drafts with the mask compute them. Each row is a
+ * segment of its own, or as published they form a chain, whose rows read the draft's keys and values of
+ * earlier rows. */
+static struct pass scoring_pass(const struct session* s, struct scoring* rows, const struct mask* mask,
+                                const struct states* states, int base, int n, bool chain) {
+	const struct learner_view v = session_learning(s);
 	for (int i = 0; i < n; i++) {
-		parent[i] = segment ? -1 : i - 1;
-		s->want[i] = segment ? WANT_TOKEN | WANT_TOP : WANT_TOKEN;
-		s->result[i].top = MAX_TOP;
-		if (segment)
-			segment[i] = (struct segment){.cache = s->cache, .base = base + i, .n = 1};
+		rows->parent[i] = chain ? i - 1 : -1;
+		rows->want[i] = chain ? WANT_TOKEN : WANT_TOKEN | WANT_TOP;
+		rows->result[i].top = MAX_TOP;
+		rows->segment[i] = (struct segment){.cache = v.cache, .base = base + i, .n = chain ? n : 1};
 	}
-	s->segment = (struct segment){.cache = s->cache, .base = base, .n = n};
-	struct pass pass = pass_over(&s->segment, s->text + base, parent,
-	                             2 * s->engine->model->weights.shape.n_blocks, s->want, s->result);
-	if (segment) {
-		pass.segment = segment;
-		pass.n_segments = n;
-	}
+	struct pass pass = pass_over(rows->segment, v.text + base, rows->parent,
+	                             2 * v.engine->model->weights.shape.n_blocks, rows->want, rows->result);
+	pass.n = n;
+	pass.n_segments = chain ? 1 : n;
 	pass.skip = mask;
 	pass.quantized = states_quantized(states);
 	pass.quantized_head = states->head;
@@ -207,71 +177,67 @@ static struct pass scoring_pass(struct session* s, const struct mask* mask, cons
 	return pass;
 }
 
-static int count_matches(const struct session* s, int base, int n) {
+static int count_matches(const struct scoring* rows, const int32_t* truth, int n) {
 	int matches = 0;
 	for (int i = 0; i < n; i++)
-		matches += s->result[i].token == s->text[base + i + 1];
+		matches += rows->result[i].token == truth[i];
 	return matches;
 }
 
 void score_fill(struct learner* learner, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
-	struct session* s = o->session;
-	struct window* w = &o->window;
-	*pass = scoring_pass(s, &w->proposal.mask, &o->scored, w->base, w->size, o->row_parent,
-	                     s->options.published ? NULL : o->segment);
+	const struct window* w = &o->window;
+	*pass = scoring_pass(o->session, &o->pass, &w->proposal.mask, &o->scored, w->base, w->size,
+	                     session_options(o->session)->published);
 }
 
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
 	struct optimizer* o = (struct optimizer*)learner;
-	struct session* s = o->session;
 	struct window* w = &o->window;
-	optimizer_charge(o, seconds);
-	if (s->phase != PHASE_IDLE)
-		cost_see_score(&s->engine->cost, states_variant(&o->scored, &w->proposal.mask), pass->n, seconds);
-	const int32_t* truth = s->text + w->base + 1;
-	double sum = s->options.published ? NAN : 0; /* the published search asks for no probabilities */
-	for (int i = 0; i < w->size && !s->options.published; i++)
-		sum += search_log_probability(result_probability(&s->result[i], truth[i]));
-	s->cache->backend->discard(s->cache);
+	const struct learner_view v = session_learning(o->session);
+	const int32_t* truth = v.text + w->base + 1;
+	session_charge_learning(o->session, seconds);
+	if (!v.idle)
+		cost_see_score(&v.engine->cost, states_variant(&o->scored, &w->proposal.mask), pass->n, seconds);
+	double sum = v.options->published ? NAN : 0; /* the published search asks for no probabilities */
+	for (int i = 0; i < w->size && !v.options->published; i++)
+		sum += search_log_probability(result_probability(&o->pass.result[i], truth[i]));
+	v.cache->backend->discard(v.cache);
 	w->proposal.log_probability = sum / w->size;
 	const double began = now(o);
-	search_observe(o->search, &w->proposal, count_matches(s, w->base, w->size), w->size);
-	optimizer_charge(o, now(o) - began);
+	search_observe(o->search, &w->proposal, count_matches(&o->pass, truth, w->size), w->size);
+	charge_since(o, began);
 	w->scored++;
-	s->figures.optimize_steps += w->proposal.step > 0;
+	o->proposals += w->proposal.step > 0;
 	optimizer_adopt_best(o);
 	return true;
 }
 
 /* ---- judging ------------------------------------------------------------------------------ */
 
-/* Scores one window of the present text by the published matchness, with the draft's own keys inside the
- * window. That measures how a mask does along a chain; the search's scores above measure the first step. */
-static bool judge_window(struct session* s, const struct mask* mask, int base, int n, int* matches,
-                         struct error* error) {
-	int32_t parent[MAX_ROWS];
-	const struct states states = session_states(s, mask);
-	const struct pass pass = scoring_pass(s, mask, &states, base, n, parent, NULL);
-	struct backend* backend = s->engine->backend;
-	if (!backend->run(backend, &pass, error))
-		return false;
-	backend->discard(s->cache);
-	*matches += count_matches(s, base, n);
-	return true;
-}
-
+/* Scores the present text by the published matchness, with the draft's own keys inside a window. That
+ * measures a mask along a chain; the search's scores above measure the first step. */
 bool session_judge(struct session* s, const struct mask* mask, int* matches, int* rows, struct error* error) {
+	const struct learner_view v = session_learning(s);
+	const struct model_shape* shape = &v.engine->model->weights.shape;
+	const struct states states = session_states(s, mask);
 	*matches = *rows = 0;
-	const struct model_shape* shape = &s->engine->model->weights.shape;
-	if (s->phase != PHASE_DONE || s->cache->committed < s->n_text - 1 ||
+	if (!v.done || v.cache->committed < v.n_text - 1 ||
 	    attention_blocks(shape) < shape->n_blocks) /* windows begin where there is no state */
 		return true;
-	const int window = s->options.window;
-	for (int base = s->n_prompt - 1; base + window < s->n_text; base += window) {
-		if (!judge_window(s, mask, base, window, matches, error))
-			return false;
-		*rows += window;
+	const int window = v.options->window;
+	struct backend* backend = v.engine->backend;
+	struct scoring* scoring = malloc(sizeof *scoring);
+	bool good = scoring || error_set(error, "out of memory");
+	for (int base = v.n_prompt - 1; good && base + window < v.n_text; base += window) {
+		const struct pass pass = scoring_pass(s, scoring, mask, &states, base, window, true);
+		good = backend->run(backend, &pass, error);
+		if (good) {
+			backend->discard(v.cache);
+			*matches += count_matches(scoring, v.text + base + 1, window);
+			*rows += window;
+		}
 	}
-	return true;
+	free(scoring);
+	return good;
 }

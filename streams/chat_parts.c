@@ -65,12 +65,13 @@ static bool write_calls(struct part_writer* w, const struct json_item* calls) {
 	static const char* const path[] = {"function", "arguments", NULL};
 	struct json_item item = {0};
 	if (calls->value[0] != '[')
-		return error_set(w->error, "messages[%d].tool_calls is no list", w->index);
+		return error_set(w->error, "messages[%d].tool_calls is not a list", w->index);
 	write_name(w, ", ", calls);
 	text_put(w->to, "[");
 	for (const char* separator = ""; json_next(calls->value, calls->value_size, &item); separator = ", ") {
 		if (item.value[0] != '{')
-			return error_set(w->error, "messages[%d].tool_calls holds what is no object", w->index);
+			return error_set(w->error, "messages[%d].tool_calls holds a value that is not an object",
+			                 w->index);
 		text_put(w->to, separator);
 		write_object(w, item.value, item.value_size, path);
 	}
@@ -218,7 +219,7 @@ static char* write_messages(struct part_writer* w, const char* list, size_t size
 	*n = w->index;
 	w->goes_on = goes_on;
 	if (good && *n == 0)
-		good = error_set(w->error, "messages holds none, expected at least one");
+		good = error_set(w->error, "messages is empty, expected at least one");
 	char* const out = good ? text_take(&text) : NULL;
 	if (good && !out)
 		error_set(w->error, "out of memory");
@@ -231,7 +232,7 @@ static bool read_messages(const char* object, size_t size, struct chat_parts* p,
 	struct part_writer w = {.objects = true, .goes_on = p->goes_on, .error = error};
 	const char* const list = json_member(object, size, "messages", &list_size);
 	if (!list || *list != '[')
-		return error_set(error, "messages is %s, expected a list", list ? "no list" : "missing");
+		return error_set(error, "messages is %s, expected a list", list ? "not a list" : "missing");
 	p->messages = write_messages(&w, list, list_size, &p->n_messages);
 	if (!p->messages || !w.differ)
 		return p->messages != NULL;
@@ -242,7 +243,8 @@ static bool read_messages(const char* object, size_t size, struct chat_parts* p,
 
 /* ---- the others --------------------------------------------------------------------------- */
 
-/* A member that must be a list or object, as the bracket says. An empty list and null count as absent. */
+/* A member that must be a list or object, as the bracket specifies. An empty list and null count as absent.
+ */
 static bool copy_member(const char* object, size_t size, const char* name, char open, char** out,
                         struct error* error) {
 	size_t n = 0;
@@ -251,10 +253,10 @@ static bool copy_member(const char* object, size_t size, const char* name, char 
 	if (!value || *value == 'n' || (*value == open && !json_next(value, n, &item)))
 		return true;
 	if (*value != open)
-		return error_set(error, "%s is no %s", name, open == '[' ? "list" : "object");
+		return error_set(error, "%s is not %s", name, open == '[' ? "a list" : "an object");
 	for (bool more = open == '['; more; more = json_next(value, n, &item))
 		if (*item.value != '{')
-			return error_set(error, "%s holds what is no object", name);
+			return error_set(error, "%s holds a value that is not an object", name);
 	*out = strndup(value, n);
 	return *out || error_set(error, "out of memory");
 }
@@ -332,7 +334,7 @@ void chat_parts_free(struct chat_parts* p) {
 
 /* ---- encoding ----------------------------------------------------------------------------- */
 
-bool chat_parts_tell_tools(const struct chat_parts* p, const struct model* model) {
+bool chat_parts_list_tools(const struct chat_parts* p, const struct model* model) {
 	const char* const template_text = model_chat_template(model, p->tools != NULL);
 	return p->tools && template_text && chat_template_lacks_tools(template_text, model->tokenizer);
 }

@@ -30,7 +30,7 @@ struct chat_parts { /* JSON texts, malloc'd and NUL-terminated; NULL: absent */
 bool chat_parts_read(const char* object, size_t size, struct chat_parts*, const char** field, struct error*);
 void chat_parts_free(struct chat_parts*);
 /* True when the model's template has no tools, so that a system message describes them (chat_shape.h). */
-bool chat_parts_tell_tools(const struct chat_parts*, const struct model*);
+bool chat_parts_list_tools(const struct chat_parts*, const struct model*);
 /* The ids through the model's template. If it cannot take arguments as objects, it gets them as they were
  * written. */
 bool chat_parts_encode(const struct chat_parts*, const struct model*, struct token_list*, struct error*);

@@ -87,7 +87,7 @@ static void put_json(struct text* out, const cJSON* value) {
 
 /* ---- tools as text -------------------------------------------------------------------------------- */
 
-static bool tell_tools(cJSON* messages, const char* tools) {
+static bool add_tool_list(cJSON* messages, const char* tools) {
 	struct text all = {0};
 	cJSON* first = messages->child;
 	const bool system = first && is_from(first, "system");
@@ -161,7 +161,7 @@ static bool join_users(cJSON* messages) {
 }
 
 static bool write_tools(cJSON* messages, const char* tools) {
-	bool good = tell_tools(messages, tools);
+	bool good = add_tool_list(messages, tools);
 	for (cJSON* message = messages->child; message && good; message = message->next)
 		if (is_from(message, "assistant") && json_field(message, "tool_calls"))
 			good = write_calls(message);

@@ -68,7 +68,7 @@ static bool read_blocks(const cJSON* object, const char* field, int kind, int bl
                         const struct mask_location* at) {
 	const cJSON* const list = cJSON_GetObjectItemCaseSensitive(object, field);
 	if (!cJSON_IsArray(list))
-		return wrong(at, "\"%s\" is %s, expected a list of blocks", field, list ? "no list" : "missing");
+		return wrong(at, "\"%s\" is %s, expected a list of blocks", field, list ? "not a list" : "missing");
 	const int limit = blocks > 0 ? blocks : MAX_BLOCKS;
 	const cJSON* item;
 	cJSON_ArrayForEach (item, list) {

@@ -1,5 +1,5 @@
 /* Counts the calls of malloc and its kin, for tests that forbid them: included once by a test program, whose
- * own malloc then stands before the C library's. Where that cannot be done (a sanitizer or another C library
+ * own malloc then stands before the C library's. If that cannot be done (a sanitizer or another C library
  * has the allocator) ALLOCATIONS_COUNTED is 0 and the test skips itself. */
 #ifndef SWIFTLET_TESTS_COUNT_ALLOCATIONS_H
 #define SWIFTLET_TESTS_COUNT_ALLOCATIONS_H

@@ -1,6 +1,6 @@
 /* For tests on whole models: greedy text of a model, and how much of it a mask predicts.
  *
- * Drives a backend directly, one row a pass, so that it says what plain decoding is without any of the
+ * Drives a backend directly, one row a pass, so that it computes plain decoding without any of the
  * code that is to reproduce it. Failures are cmocka failures. */
 #ifndef SWIFTLET_TESTS_GENERATED_TEXT_H
 #define SWIFTLET_TESTS_GENERATED_TEXT_H

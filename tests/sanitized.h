@@ -1,5 +1,6 @@
-/* SANITIZED: whether every access is checked, by which arithmetic takes ten times as long. A test that repeats
- * the same code on more numbers then repeats it less: which numbers come of it is told by the other build. */
+/* SANITIZED: whether every access is checked, by which arithmetic takes ten times as long. A test that
+ * repeats the same code on more numbers then repeats it less: the other build decides which numbers come of
+ * it. */
 #ifndef SWIFTLET_TESTS_SANITIZED_H
 #define SWIFTLET_TESTS_SANITIZED_H
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the CUDA backend should come to on an H100 and an H200, by arithmetic: tools/cuda_predictions.py prints it.
+"""Predicts the speed of the CUDA backend on an H100 and an H200 by arithmetic, and prints it.
 
 A plain step is its launches, one after another. A launch takes the time of its bytes at the speed of a copy, and what is left
 of its start once the one before drains (0.5 us where kernels start early); none takes less than FLOOR, what loading an
@@ -71,7 +71,7 @@ REAL = {
                                 [(1536, 151936, "q6_k")]),
 }
 
-# tokens and rows of a verify pass by `swiftlet bench replay -i PROMPTS --prices slope=0.006,c=0.9`, PROMPTS the first eight of
+# tokens and rows of a verify pass by `swiftlet bench replay -i PROMPTS --costs slope=0.006,c=0.9`, PROMPTS the first eight of
 # tools/chat.jsonl with 64 tokens each; Gemma, whose file has no chat template, continues their text, and loops
 REPLAYED = {"smollm2-135m": (1.949, 19.96), "gemma-3-270m": (4.345, 22.61), "qwen2.5-coder-0.5b": (2.409, 21.78),
             "qwen2.5-coder-1.5b": (2.019, 21.34)}
@@ -84,7 +84,7 @@ PLAN = 270e-6  # of the host between two verify passes with all drafters, on the
 
 
 def product_seconds(product, tiles, bandwidth):
-    """What memory or the schedulers take, whichever is longer. A tile is of eight rows."""
+    """The time of memory or of the schedulers, whichever is longer. A tile is of eight rows."""
     work = sum(columns / 32 * rows / 16 * (INSTRUCTIONS[kind][0] + (tiles - 1) * INSTRUCTIONS[kind][1])
                for columns, rows, kind in product)
     return max(FLOOR, EARLY + max(bytes_of(product) / bandwidth, work / (SCHEDULERS * CLOCK)))
@@ -101,7 +101,7 @@ def step_seconds(model, device, rows=1):
 
 
 def share(model, device):
-    """Of a copy's speed, as `bench decode` gives it: the weights' bytes over the step."""
+    """The share of a copy's speed, as `bench decode` gives it: the weights' bytes over the step."""
     return weights_of(model) / BANDWIDTH[device] / step_seconds(model, device)
 
 
@@ -121,7 +121,7 @@ def default_over_plain(name, device):
 
 
 def draft_step(model, device, blocks_left_out):
-    """c: a draft step without so many blocks over a plain step. What a mask leaves out is in the graph all the same, as launches
+    """c: a draft step without so many blocks over a plain step. Left-out blocks are in the graph all the same, as launches
     that look at the mask and end."""
     plain = usual_step_seconds(model, device)
     block = sum(product_seconds(p, 1, BANDWIDTH[device]) for p in model.products) - len(model.products) * FLOOR
@@ -166,7 +166,7 @@ def usual_step_seconds(model, device):
 
 
 def shortlist_saves(model, device):
-    """Of a plain step, what a draft step would save beyond a screened head if it read an eighth of the coarse copy."""
+    """The share of a plain step that a draft step would save beyond a screened head if it read an eighth of the coarse copy."""
     if model.head[0][2] not in SCREENED:
         return 0.0
     return (screened_seconds(model, device) - screened_seconds(model, device, 1 / 8)) / step_seconds(model, device)
@@ -177,7 +177,7 @@ def both(figure, form):
 
 
 def of_step(name):
-    """What a step of tools/cuda-first-light should find; "" where nothing is predicted of it."""
+    """The expected finding of a step of tools/cuda-first-light; "" without a prediction."""
     words = name.replace(",", "").split()
     if words[0] == "decode" and name.endswith("screened head"):
         model = shapes(words[2].lower())[words[1].lower()]

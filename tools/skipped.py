@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/skipped.py [--ci] RESULTS.xml: says which tests CTest skipped, and why; with --ci it fails unless they are
+"""tools/skipped.py [--ci] RESULTS.xml: prints which tests CTest skipped, and why; with --ci it fails unless they are
 those that need a GPU or
 a model from outside."""
 import sys

@@ -3,12 +3,13 @@
 
 #include <math.h>
 
-/* Of what drafting has earned no more than this is there to be lost again, in plain steps: where a clock
- * swings in step with the rounds, some of it was never earned. */
+/* Drafting may lose again at most this much of what it earned, in plain steps. If a clock swings in step with
+ * the rounds, some of the gain was never real. */
 static const double kept = 64;
 
-/* Drafting may lose a share of plain time, and in the first 500 tokens an allowance that grows slowly. A
- * fixed allowance (4 steps) was often spent by token 50, and drafts that paid waited until token 400. */
+/* Drafting may lose a share of plain time. In the first 500 tokens it may lose an allowance that grows
+ * slowly. A fixed allowance (4 steps) was often spent by token 50, and drafts that paid waited until token
+ * 400. */
 static const double share = 0.01, allowance = 3.5, growth = 0.003;
 
 void budget_open(struct speculation_budget* budget, double opt_budget) {
@@ -31,8 +32,7 @@ void budget_round(struct speculation_budget* budget, double cost, int tokens) {
 	budget->balance = fmin(kept, budget->balance + tokens - cost);
 }
 
-/* What the share does not cover is taken out of drafting's balance for good: what drafting loses later is
- * held to the same floor. */
+/* Drafting's balance loses for good what the share does not cover, so the same floor limits later losses. */
 void budget_learn(struct speculation_budget* budget, double cost) {
 	budget->learned += cost;
 	const double over = budget->learned - budget->opt_budget * budget->plain - budget->taken;
@@ -43,8 +43,8 @@ void budget_learn(struct speculation_budget* budget, double cost) {
 	}
 }
 
-/* Draft weights that take more plain steps to make bring them in too late to be paid for by what drafting
- * earned: 72 cost Qwen 1.5B in 4 bits a tenth of its speed over 18 prompts. */
+/* Draft weights that take more plain steps to make come too late to be paid for by drafting: 72 steps cost
+ * Qwen 1.5B in 4 bits a tenth of its speed over 18 prompts. */
 enum { MOST_WHOLE = 48 };
 
 static bool has_earned(const struct speculation_budget* budget, double cost) {
@@ -53,8 +53,8 @@ static bool has_earned(const struct speculation_budget* budget, double cost) {
 
 bool budget_allows_making(const struct speculation_budget* budget, double cost, double whole, double left,
                           int tokens) {
-	/* a fourth of a step each, after as many tokens as all of it takes steps: a first answer that is short
-	 * pays nothing, and texts that end right after it have taken twice their time at most */
+	/* a fourth of a step each, after as many tokens as all of it takes steps: a short first answer pays
+	 * nothing, and a text that ends right after it took at most twice its time */
 	const bool brings_in = tokens >= 4 * left && budget->plain >= whole;
 	if (whole > MOST_WHOLE)
 		return isinf(budget->opt_budget) || budget->learned + cost <= budget->opt_budget * budget->plain;

@@ -5,22 +5,23 @@
 #include <string.h>
 
 enum { FIRST_TRUST = 256, LONGEST_TRUST = 1 << 16 };
-/* What is measured anew counts as confirmed from this share of the old measurement on. */
+/* A new measurement confirms an old one if it reaches this share of it. */
 static const double SAME_AGAIN = 0.8;
 
-/* For so many full passes after a plain step others are measured by it. Later ones, of row counts that were
- * measured often enough, tell how fast the machine is by then: which is believed by this share of what they
- * are off, and hardly that the row count has become dearer. In company no plain steps come at all: after so
- * many passes without one a row count is measured by its own passes again. */
+/* The first of these many full passes after a plain step are measured by it. Later passes of well-measured
+ * row counts show the machine's present speed: this share of their deviation counts as speed, and little of
+ * it as a dearer row count. A batch has no plain steps. After this many passes without one, a row count is
+ * measured by its own passes again. */
 enum { FRESH = 3, KNOWN = 12, LAPSED = 128 };
 static const double FOLLOWS = 0.15, HARDLY = 0.02;
 
-/* Of so few measurements the least one counts: a single slow pass would keep a row count from being used. */
+/* The least of the first few measurements counts, because one slow pass would keep a row count from being
+ * used. */
 enum { FEW = 3 };
 
-/* Where kernels take rows in eights the first of another eight costs as much as some, and on straight lines
- * from 8 to 12 and from 16 to 24 would look like any other: drafts beside 8 or 16 sequences would seem to
- * pay. So 9 and 17 are knots, too, where they were measured lately. */
+/* If kernels take rows in eights, the first row of another eight costs as much as several. Straight lines
+ * from 8 to 12 and from 16 to 24 would hide that, and drafts beside 8 or 16 sequences would seem to pay. So 9
+ * and 17 are knots too, if they were measured lately. */
 static const int knot_rows[COST_KNOTS] = {1, 2, 3, 4, 6, 8, 9, 12, 16, 17, 24, 32, 48, 64, 256};
 
 static bool is_step(int knot) { return knot_rows[knot] == 9 || knot_rows[knot] == 17; }
@@ -30,7 +31,7 @@ static double attention_map_bytes(const struct block_weights* k) {
 	                tensor_bytes(&k->wv) + tensor_bytes(&k->absorb) + tensor_bytes(&k->wo));
 }
 
-/* Of experts, those that one row chooses. */
+/* The experts that one row chooses. */
 static double mlp_bytes(const struct block_weights* k, int experts_used) {
 	const size_t all = tensor_bytes(&k->w_gate) + tensor_bytes(&k->w_up) + tensor_bytes(&k->w_down);
 	if (!tensor_present(&k->router))
@@ -88,9 +89,9 @@ struct cost_model cost_by_bytes(const struct cost_model* cost) {
 	return bytes;
 }
 
-/* An exponential mean in which one sample counts for at most three times the mean, and the first one for at
- * most three times what was expected (0: nothing was): a machine that was away for a second must not be taken
- * for a slow kernel. */
+/* An exponential mean. One sample counts for at most three times the mean, and the first one for at most
+ * three times the expected value (0: none). A machine that paused for a second must not look like a slow
+ * kernel. */
 static void see_ratio_sample(double* mean, int* seen, double seconds, double weight, double expected) {
 	const double first = 1.0 / ++*seen; /* the plain mean of the first few */
 	if (first >= 1) {
@@ -127,14 +128,14 @@ static int knot_below(const struct cost_model* cost, int knot) {
 	return knot;
 }
 
-/* The machine is faster or slower than it was: what was measured before counts at its present speed. */
+/* The machine's speed has changed: earlier measurements count at its present speed. */
 static void follow_speed(struct cost_model* cost, double factor) {
 	cost->plain *= factor;
 	for (int i = 0; i < COST_KNOTS; i++)
 		cost->rows[i] *= factor;
 }
 
-/* What rows on both sides of so many cost was measured often enough to tell the machine's speed by. */
+/* True if row counts on both sides of this cost were measured often enough to show the machine's speed. */
 static bool is_known(const struct cost_model* cost, int rows) {
 	for (int i = 1; i < COST_KNOTS; i++) {
 		if (knot_rows[i] == rows)
@@ -147,8 +148,8 @@ static bool is_known(const struct cost_model* cost, int rows) {
 
 static double clip(double ratio) { return fmin(2, fmax(0.5, ratio)); }
 
-/* What is off is the machine's speed; or where other passes were it followed by since the last plain step,
- * what was thought of those: their seconds stay as they are. */
+/* The deviation is the machine's speed. If other passes followed the machine since the last plain step, the
+ * deviation corrects their estimate, and their seconds stay. */
 static void see_plain(struct cost_model* cost, double seconds, int64_t between) {
 	const bool alone = between > 0 && cost->followed == 0;
 	const double first = 1.0 / ++cost->plain_seen, weight = fmax(first, alone ? 0.5 : FOLLOWS);
@@ -168,7 +169,7 @@ static void see_plain(struct cost_model* cost, double seconds, int64_t between) 
 static void see_rows(struct cost_model* cost, int knot, int rows, double seconds, int64_t between) {
 	const double plain = cost_plain_seconds(cost);
 	const double expected = plain > 0 ? plain * cost_verify(cost, knot_rows[knot]) : 0;
-	/* rows between knots are brought to the knot along the line that holds at present */
+	/* rows between knots count for the knot, along the present line */
 	const double there = seconds * cost_verify(cost, knot_rows[knot]) / cost_verify(cost, rows);
 	const double least = cost->rows_seen[knot] > 0 ? cost->rows[knot] : INFINITY;
 	if (cost->plain > 0 && between > FRESH && between <= LAPSED && is_known(cost, rows)) {
@@ -203,8 +204,8 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 		see_rows(cost, knot, rows, seconds, between);
 }
 
-/* What a variant reads, as shares of a full pass's weight bytes: as stored, and as quantized draft weights.
- */
+/* The bytes that a variant reads, as shares of a full pass's weight bytes: stored weights, and quantized
+ * draft weights. */
 struct share {
 	double stored, quantized;
 };
@@ -241,8 +242,8 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 	                      sum.quantized * weights};
 }
 
-/* Of a ratio to what bytes say. The first step with draft weights reads what no core has read: what it takes
- * beyond that is half believed, or one slow step would keep the draft weights from being used. */
+/* A ratio to the estimate by bytes. The first step with draft weights reads memory that no core has read. Its
+ * excess counts half, or one slow step would keep the draft weights from being used. */
 static void see_ratio(double* ratio, int* seen, double now) {
 	see_ratio_sample(ratio, seen, *seen == 0 && now > 1 ? 1 + (now - 1) / 2 : now, 0.05, 1);
 }
@@ -254,7 +255,7 @@ void cost_draft_anew(struct cost_model* cost, struct variant v) {
 		*ratio = fmin(1, *ratio);
 }
 
-/* A step with quantized sub-layers measures their cost: the other sub-layers count at their known cost. */
+/* A step with quantized sub-layers measures their cost; the other sub-layers count at their known cost. */
 void cost_see_draft(struct cost_model* cost, struct variant v, double seconds) {
 	const double plain = cost_plain_seconds(cost);
 	const struct share share = byte_share(cost, v);
@@ -279,16 +280,17 @@ void cost_see_score(struct cost_model* cost, struct variant v, int rows, double 
 double cost_plain_seconds(const struct cost_model* cost) {
 	if (cost->plain > 0)
 		return cost->plain;
-	/* Nothing but wide passes so far: the narrowest, less the slope. */
+	/* Only wide passes were measured: the narrowest, less the slope. */
 	for (int i = 1; i < COST_KNOTS; i++)
 		if (cost->rows[i] > 0)
 			return cost->rows[i] / (1 + cost->slope * (knot_rows[i] - 1));
 	return 0;
 }
 
-/* v at a knot: measured, or else judged from the knot below by half the mean slope up to there, once that is
- * of enough rows to tell one, and by the assumed slope at least: somewhat too cheap, so that it will be
- * tried, but where rows are dear not ever more of them. What was measured long ago counts if it is less. */
+/* v at a knot: measured, or estimated from the knot below. The estimate takes half the mean slope up to
+ * there, once enough rows were measured, and at least the assumed slope. It is somewhat too low, so that the
+ * knot will be tried, but it does not grow without limit where rows are dear. An old measurement counts if it
+ * is less. */
 static double knot_cost(const struct cost_model* cost, int knot, double plain) {
 	if (knot == 0)
 		return 1;
@@ -312,7 +314,8 @@ double cost_verify(const struct cost_model* cost, int rows) {
 	for (int i = 1, last = 0; i < COST_KNOTS; i++) {
 		if (is_left_out(cost, i))
 			continue;
-		const double here = fmax(below, knot_cost(cost, i, plain)); /* more rows never cost less: noise */
+		const double here =
+		    fmax(below, knot_cost(cost, i, plain)); /* more rows never cost less; the rest is noise */
 		if (rows <= knot_rows[i]) {
 			const double part = (double)(rows - knot_rows[last]) / (knot_rows[i] - knot_rows[last]);
 			return below + part * (here - below);
@@ -323,8 +326,8 @@ double cost_verify(const struct cost_model* cost, int rows) {
 	return below;
 }
 
-/* Twice the steepest that was measured, but for steps; before anything was, rows may cost as much as passes.
- */
+/* Twice the steepest slope that was measured, except at steps. Before any measurement a row may cost as much
+ * as a pass. */
 static double worst_slope(const struct cost_model* cost, double plain) {
 	double steepest = 0, below = 1;
 	int last = 0;
@@ -339,7 +342,7 @@ static double worst_slope(const struct cost_model* cost, double plain) {
 	return last > 0 ? 2 * steepest : 1;
 }
 
-/* The largest number of rows up to so many that was measured; 1: none was. */
+/* The largest measured number of rows up to a limit; 1: none. */
 static int rows_known(const struct cost_model* cost, int most) {
 	int known = 1;
 	for (int i = 1; i < COST_KNOTS && knot_rows[i] <= most; i++)
@@ -356,7 +359,7 @@ double cost_verify_worst(const struct cost_model* cost, int rows) {
 		return rows;
 	const int known = rows_known(cost, rows);
 	const double worst = cost_verify(cost, known) + (rows - known) * worst_slope(cost, plain);
-	/* what was measured long ago may hold still */
+	/* an old measurement may still hold */
 	return fmax(cost_between(cost, rows), fmax(worst, cost_verify(cost, rows)));
 }
 

@@ -6,7 +6,7 @@
 
 /* ---- costs ------------------------------------------------------------------------------- */
 
-/* More rows than were ever measured cost what they add to the main model's passes, if that is more. */
+/* A number of rows above any measured one costs what it adds to the main model's passes, if that is more. */
 double draft_model_cost(const struct engine* engine, const struct cost_model* mine, double rows) {
 	const struct cost_model* whole = &engine->cost;
 	const double plain = cost_plain_seconds(whole);

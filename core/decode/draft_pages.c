@@ -1,4 +1,4 @@
-/* A list is kept for some tokens: what the target looks at changes slowly. */
+/* The page list of drafts. It holds for some tokens, because the target's attention moves slowly. */
 #include "core/decode/draft_pages.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 /* 16 pages a block keep an acceptance of .95 to .97 at 2 to 5 thousand tokens; a list of 16 tokens' age costs
  * .006 of it (bench pages). */
 enum { BUDGET = 16, REFRESH = 8 };
-/* Of a draft step's bytes, what has to be saved: more than the acceptance that is lost. */
+/* The share of a draft step's bytes that a list must save: more than the acceptance that it loses. */
 static const double WORTH = 0.1;
 
 bool draft_pages_open(struct session* s) {

@@ -1,5 +1,5 @@
-/* Which pages of a long text a session's drafts read: those that its own verified rows looked at most, listed
- * anew every few tokens, where that makes a draft step cheaper. */
+/* The pages of a long text that a session's drafts read: those that its own verified rows looked at most,
+ * listed anew every few tokens, if that makes a draft step cheaper. */
 #ifndef SWIFTLET_CORE_DECODE_DRAFT_PAGES_H
 #define SWIFTLET_CORE_DECODE_DRAFT_PAGES_H
 
@@ -10,11 +10,11 @@ struct session;
 struct draft_pages {
 	int32_t* page; /* (n_blocks, budget + 1) the list's; NULL: drafts read all */
 	int budget;
-	int listed_at; /* committed tokens when it was made; -1: there is none for this text */
+	int listed_at; /* committed tokens when it was made; -1: none was made for this text */
 	struct page_list list;
 	const struct page_list* now; /* what this round's drafts read; NULL: all */
-	/* Of the bytes that a plain step reads at this length: the cache's share, and what a draft reads of it.
-	 */
+	/* The cache's share of the bytes that a plain step reads at this length, and the share of the cache that
+	 * a draft reads. */
 	double cache, read;
 };
 

@@ -1,5 +1,5 @@
 /* A driver makes rounds in place of the planner: a published method in which one drafter decides alone
- * (core/methods). It says which passes precede a verification and which tree is verified.
+ * (core/methods). It chooses which passes precede a verification and which tree is verified.
  *
  * The session runs the driver's passes between its own, verifies and commits the driver's tree, emits the
  * tokens and keeps the accounts. It does not know the methods. Calls come on the session's thread between two
@@ -71,7 +71,7 @@ struct driver {
 /* Replaces the planner by a driver, before the first request. The session closes it. */
 void session_set_driver(struct session*, struct driver*);
 
-/* What a driver sees of its session. Pointers are the session's. */
+/* A session as its driver sees it. Pointers are the session's. */
 struct session_view {
 	struct engine* engine;
 	const struct swiftlet_options* options;

@@ -45,7 +45,7 @@ static bool check_backend(const struct swiftlet_options* options, struct error* 
 	if (!asks_for_cuda(options))
 		return true;
 	if (options->group)
-		return error_set(error, "several processes share a model on CPUs alone: leave out --backend cuda and "
+		return error_set(error, "several processes share a model only on CPUs: leave out --backend cuda and "
 		                        "--devices");
 	return cuda_available(error);
 }
@@ -80,7 +80,7 @@ static double levels_read(const struct engine* engine) {
 	return cost_layers_read(&cost, (struct variant){.quantized = &all, .levels = &engine->levels});
 }
 
-/* What they are, and how far they are. */
+/* A note: the draft weights, and the share of them that is made. */
 static void note_draft_weights(struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
 	engine->note[engine->note_on_draft_weights] = 0;
@@ -224,7 +224,7 @@ static bool open_auxiliary_weights(struct engine* engine, const struct swiftlet_
 		return false;
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
-	alone.screened_head = false; /* what it says is a guess */
+	alone.screened_head = false; /* its tokens are guesses */
 	alone.cache_bytes = 0; /* caches of one block each need so little that they do not give way to others */
 	engine->side = (wants_cuda(options) ? cuda_open : cpu_open)(&engine->adapter.weights, &alone, error);
 	return engine->side != NULL;
@@ -280,7 +280,7 @@ static bool open_mtp(struct engine* engine, const struct swiftlet_options* optio
 	if (engine->model->mtp.shape.n_blocks == 0 || !wanted || engine->backend->draft)
 		return true;
 	struct backend_options alone = *how;
-	alone.screened_head = false; /* what it says is a guess */
+	alone.screened_head = false; /* its tokens are guesses */
 	alone.cache_bytes = 0;       /* as an adapter's, one block's caches do not give way to others */
 	engine->mtp = cpu_open(&engine->model->mtp, &alone, error);
 	return engine->mtp != NULL;

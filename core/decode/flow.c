@@ -40,7 +40,7 @@ static int prefill_limit(const struct session* s) {
 	return s->prefill_rows > 0 && s->prefill_rows < LOGPROB_ROWS ? s->prefill_rows : LOGPROB_ROWS;
 }
 
-/* Where a row's logits go. */
+/* The buffer for a row's logits. */
 static float* logits_of(const struct session* s, int row) {
 	return s->log_probs.logits + (size_t)row * (size_t)s->engine->model->weights.shape.vocab;
 }
@@ -94,8 +94,6 @@ static void prefill_pass(struct session* s, struct session_work* work) {
 	if (s->again > 0)
 		return; /* taps and the learner have read these rows before */
 	tap_prompt(s, &work->pass);
-	if (s->learner)
-		s->learner->calls->tap(s->learner, true, &work->pass);
 }
 
 enum { SIGNATURE_FIRST = 4 };
@@ -191,7 +189,7 @@ static void verify_work(struct session* s, struct session_work* work) {
 		round_verify_pass(round, &s->planner.tree, (uint8_t)(logits | wants), &work->pass);
 	work->pass.normed_out = s->mtp.rows;
 	if (s->learner)
-		s->learner->calls->tap(s->learner, false, &work->pass);
+		s->learner->calls->tap(s->learner, &work->pass);
 	work->kind = plan_is_plain(s) ? WORK_PLAIN : WORK_VERIFY;
 	s->phase = PHASE_VERIFY;
 }
@@ -342,8 +340,6 @@ static bool end_prefill(struct session* s, int n) {
 	}
 	for (int j = 0; s->signature.rows > 0 && j < s->engine->model->weights.shape.dim; j++)
 		s->signature.mean[j] /= (float)s->signature.rows;
-	if (s->learner)
-		s->learner->calls->prompt_is_reported(s->learner);
 	s->started = options_clock(&s->options);
 	s->phase = PHASE_ROUND;
 	const bool more =
@@ -367,8 +363,6 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 	for (int i = 0; i < n; i++)
 		path[i] = i;
 	mtp_keep(s, first, NULL, n);
-	if (s->learner && s->again == 0)
-		s->learner->calls->rows(s->learner, &work->pass, path, n, first);
 	if (reports_prompt_logprobs(s))
 		report_prompt_logprobs(s, first, n);
 	if (work->pass.kind == PASS_PREFILL)
@@ -469,7 +463,7 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	}
 	const struct verdict* v = &round->verdict;
 	if (s->learner)
-		s->learner->calls->rows(s->learner, pass, v->path, v->accepted + 1, base);
+		s->learner->calls->tapped(s->learner, pass);
 	int emitted = 0, accepted = 0;
 	bool more = true;
 	for (int i = 0; i <= v->accepted && more; i++) {

@@ -6,8 +6,8 @@
 #ifndef SWIFTLET_CORE_DECODE_LEARNER_H
 #define SWIFTLET_CORE_DECODE_LEARNER_H
 
-#include "kernels/backend.h"
-#include "swiftlet.h"
+#include "core/decode/draft_states.h"
+#include "core/decode/engine.h"
 
 struct learner;
 
@@ -15,13 +15,10 @@ struct learner_calls {
 	void (*close)(struct learner*);
 	/* A request begins. The session still has the text of the one before. */
 	void (*begin_text)(struct learner*);
-	/* A full pass is about to run, over the prompt or to verify a tree. The learner may ask it for more
-	 * output. */
-	void (*tap)(struct learner*, bool prompt, struct pass*);
-	/* Such a pass has run: its rows row[0 … n - 1] belong to the text now, from `position` on. */
-	void (*rows)(struct learner*, const struct pass*, const int32_t* row, int n, int position);
-	/* The learner has been given all rows of the prompt. */
-	void (*prompt_is_reported)(struct learner*);
+	/* A full pass that verifies a tree is about to run: the learner may ask it for more output. It has run:
+	 * its first row is text. */
+	void (*tap)(struct learner*, struct pass*);
+	void (*tapped)(struct learner*, const struct pass*);
 	/* True when the learner wants a pass of its own, before a round or while no request runs. It then fills
 	 * passes and takes their results and seconds, until take returns that it is done. */
 	bool (*begin)(struct learner*);
@@ -38,12 +35,37 @@ struct learner_calls {
 	void (*adopt)(struct learner*, const struct mask*);
 	/* The share of draft steps expected to be right with its mask; NaN: unknown. */
 	double (*expected)(const struct learner*);
-	/* What the figures say of it. */
+	/* The learner's part of the figures. */
 	void (*figures)(const struct learner*, struct swiftlet_figures*);
 };
 
 struct learner {
 	const struct learner_calls* calls;
 };
+
+/* Before the first request; the session closes it. */
+void session_set_learner(struct session*, struct learner*);
+struct learner* session_learner(const struct session*); /* NULL: none */
+
+/* A session as its learner sees it. Pointers are the session's. */
+struct learner_view {
+	struct engine* engine;
+	const struct swiftlet_options* options;
+	struct cache* cache;
+	const int32_t* text; /* (n_text) the prompt and what was generated */
+	int n_text, n_prompt;
+	int end;                 /* n_text at which the request's limit is reached */
+	bool idle, done;         /* no request runs; the last one's text is complete */
+	bool by_channel;         /* drafts run with quantized draft weights by input channel */
+	const struct mask* mask; /* that drafts */
+	double rate;             /* tokens in the time of a plain step, as decoding goes now */
+};
+struct learner_view session_learning(const struct session*);
+/* Charges the cost of a pass or a proposal to the learning account, unless no request waits. */
+void session_charge_learning(struct session*, double seconds);
+/* Whether that account has so many plain steps left, and no other request's tokens would wait. */
+bool session_affords_learning(const struct session*, double plain_steps);
+/* Another mask drafts from now on, of another search than before. */
+void session_replace_mask(struct session*, const struct mask*, double matchness);
 
 #endif

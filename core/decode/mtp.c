@@ -3,15 +3,15 @@
  *
  * A row of the layer takes a token and the model's state of the token before it, and predicts the token
  * after. The layer's cache holds such rows, not those of drafts, and none before the last ROOM tokens when it
- * begins: rotations tell only how far two positions are apart, so its text may begin anywhere. So a prompt
- * costs nothing, and a drafter that rests needs no passes. */
+ * begins: rotations depend only on distances, so its text may begin anywhere. So a prompt costs nothing, and
+ * a drafter that rests needs no passes. */
 #include "core/decode/session_state.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* States that are kept: of all rows that one pass may take up to the root, and of how many if more come. */
+/* Kept states: of all rows that one pass may take up to the root, and of how many if more come. */
 enum { ROOM = MASK_BEHIND + 1, KEPT = 96 };
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -71,7 +71,7 @@ static void drop(struct session* s, int n) {
 		begin_again(m);
 }
 
-/* Makes room for one more: what the cache has read goes, or else the oldest. */
+/* Makes room for one more state: drops those that the cache has read, or else the oldest. */
 static void make_room(struct session* s) {
 	struct mtp* m = &s->mtp;
 	if (m->n < ROOM)
@@ -98,19 +98,19 @@ void mtp_keep(struct session* s, int at, const int32_t* path, int n) {
 
 /* ---- costs -------------------------------------------------------------------------------- */
 
-/* A pass of so many rows, of which one goes through the head. */
+/* The cost of a pass of some rows, of which one goes through the head. */
 static double cost_of(const struct session* s, int rows) {
 	const struct cost_model* mine = &s->engine->mtp_cost;
 	return draft_model_cost(s->engine, mine, cost_rows_with_heads(mine, rows, 1));
 }
 
-/* Tokens before the text's last one whose rows the cache lacks; -1: their states are not there. */
+/* Tokens before the text's last one whose rows the cache lacks; -1: their states are gone. */
 static int behind(const struct session* s) {
 	const struct mtp* m = &s->mtp;
 	return m->n > 0 && m->first + m->n == s->n_text - 1 ? s->n_text - 1 - next_row(m) : -1;
 }
 
-/* Gives up the oldest of them where reading all would cost too much. */
+/* Drops the oldest of them if reading all would cost too much. */
 static void limit_behind(struct session* s) {
 	enum { USUAL = 16 };
 	const double most = cost_of(s, 1) + (s->engine->mtp_cost.plain > 0 ? 1 : 0.5);

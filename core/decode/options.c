@@ -53,43 +53,33 @@ static void list_words(const char* words, char between, char* out, size_t size) 
 	out[n] = 0;
 }
 
-static int set_top_k(struct swiftlet_options* options, const char* value, char* message, size_t size) {
+static bool set_top_k(struct swiftlet_options* options, const char* value, struct error* error) {
 	int k[4];
 	char rest;
 	bool good = sscanf(value, "%d,%d,%d,%d%c", &k[0], &k[1], &k[2], &k[3], &rest) == 4;
 	for (int i = 0; i < 4; i++)
 		good = good && k[i] >= 1 && k[i] <= 10;
-	if (!good) {
-		snprintf(message, size, "--tree-top-k %s: expected four whole numbers from 1 to 10, as in 10,5,3,1",
-		         value);
-		return -1;
-	}
+	if (!good)
+		return error_set(
+		    error, "--tree-top-k %.100s: expected four whole numbers from 1 to 10, as in 10,5,3,1", value);
 	memcpy(options->tree_top_k, k, sizeof k);
-	return 1;
+	return true;
 }
 
-static int set_drafters(struct swiftlet_options* options, const char* value, char* message, size_t size) {
-	struct error error;
-	if (drafter_parse(value, &options->drafters, &error))
-		return 1;
-	give_message(message, size, &error);
-	return -1;
+static bool set_drafters(struct swiftlet_options* options, const char* value, struct error* error) {
+	return drafter_parse(value, &options->drafters, error);
 }
 
-static int set_preset(struct swiftlet_options* options, const char* value, char* message, size_t size) {
-	if (strcmp(value, "paper") != 0) {
-		snprintf(message, size, "--preset %s: expected one of: paper", value);
-		return -1;
-	}
+static bool set_preset(struct swiftlet_options* options, const char* value, struct error* error) {
+	if (strcmp(value, "paper") != 0)
+		return error_set(error, "--preset %.100s: expected one of: paper", value);
 	options->draft = SWIFTLET_DRAFT_ALWAYS;
 	options->max_tree = SWIFTLET_TREE_PAPER;
 	options->opt_budget = INFINITY;
-	options->confirm = 0;
-	options->objective_speedup = false;
 	options->published = true;
 	options->draft_bits = 0;
 	options->bank = false;
-	return 1;
+	return true;
 }
 
 /* A row: name, letter, whether --help shows it; type, field, range, words; value, help and default. */
@@ -161,7 +151,7 @@ const struct option option_table[] = {
 
     HEADING_ROW("Learning"),
     {"search", 0, false, TAKES_FLAG, AT(search), 0, 0, "on=1 off=0", NULL,
-     "search for layers that drafts can skip; off keeps the mask as it is", "on", NULL},
+     "search for what drafts can leave out; off keeps the mask as it is", "on", NULL},
     {"opt-budget", 0, false, TAKES_REAL, AT(opt_budget), 0, 1e9, "inf=inf", "X",
      "share of decoding time that learning may take, or inf (0.01; at\nfirst up to 32 steps of the time that "
      "drafts saved)",
@@ -217,9 +207,9 @@ const struct option option_table[] = {
 
     HEADING_ROW("Research: the search for layers to skip"),
     {"skip-ratio", 0, false, TAKES_REAL, AT(skip_ratio), 0.01, 0.99, "auto=0", "R",
-     "share of the skippable layers to skip; auto skips what pays", "auto", NULL},
-    {"skip-cost", 0, false, TAKES_REAL, AT(skip_cost), 0.01, 0.99, "auto=0", "SHARE",
-     "share of a plain step's cost that skipping saves at least", "auto", NULL},
+     "share of the skippable layers to skip; auto searches for levels in\nplace of layers where drafts read "
+     "channels, and else skips 0.45",
+     "auto", NULL},
     {"window", 0, false, TAKES_INTEGER, AT(window), 1, 256, NULL, "N", "tokens that a mask is scored on",
      "32", NULL},
     {"window-min", 0, false, TAKES_INTEGER, AT(window_min), 1, 256, NULL, "N",
@@ -230,18 +220,13 @@ const struct option option_table[] = {
      "or after so many masks without improvement", "300", NULL},
     {"max-matchness", 0, false, TAKES_REAL, AT(max_matchness), 0, 1, NULL, "X", "or above this matchness",
      "0.95", NULL},
-    {"confirm", 0, false, TAKES_INTEGER, AT(confirm), 0, 16, NULL, "N",
-     "further windows that must agree on that", "1", NULL},
-    {"objective", 0, false, TAKES_FLAG, AT(objective_speedup), 0, 0, "speedup=1 matchness=0", NULL,
-     "what the search maximises", "speedup", NULL},
     {"bayes-interval", 0, false, TAKES_INTEGER, AT(bayes_interval), 0, 1 << 20, NULL, "N",
-     "with --preset paper: every N-th mask is Bayesian", "25", NULL},
+     "every N-th mask is Bayesian (of levels every other one); 0: none", "25", NULL},
     {"acquisition", 0, false, TAKES_FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1", NULL,
-     "with --preset paper: how Bayesian masks are chosen", "ucb", NULL},
+     "how Bayesian masks are chosen", "ucb", NULL},
     {"kernel", 0, false, TAKES_FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1", NULL,
-     "with --preset paper: of the Gaussian process", "matern52", NULL},
-    {"kappa", 0, false, TAKES_REAL, AT(kappa), 0, 1e6, NULL, "X", "with --preset paper: how far ucb explores",
-     "2.5", NULL},
+     "of the Gaussian process for masks", "matern52", NULL},
+    {"kappa", 0, false, TAKES_REAL, AT(kappa), 0, 1e6, NULL, "X", "how far ucb explores", "2.5", NULL},
 };
 const int n_options = sizeof option_table / sizeof *option_table;
 
@@ -262,23 +247,22 @@ void option_value(const struct option* option, char* text, size_t size) {
 		list_words(option->words, '|', text, size);
 }
 
-static int refuse(char* message, size_t size, const struct option* option, const char* value) {
+static bool refuse(const struct option* option, const char* value, struct error* error) {
 	char words[160];
 	list_words(option->words ? option->words : "", ' ', words, sizeof words);
 	if (option->type == TAKES_INTEGER || option->type == TAKES_REAL)
-		snprintf(message, size, "--%s %s: expected %s from %.15g to %.15g%s%s", option->name, value,
-		         option->type == TAKES_INTEGER ? "a whole number" : "a number", option->low, option->high,
-		         words[0] ? ", or " : "", words);
-	else if (option->type == TAKES_SEED)
-		snprintf(message, size, "--%s %s: expected a whole number from 0 to 2^64 - 1", option->name, value);
-	else if (option->type == TAKES_PATH)
-		snprintf(message, size, "--%s: %zu characters, expected %s of 1 to %g", option->name, strlen(value),
-		         words, option->high - 1);
-	else if (option->type == TAKES_SIZE)
-		snprintf(message, size, "--%s %s: expected a size such as 800M or 1.5G", option->name, value);
-	else
-		snprintf(message, size, "--%s %s: expected one of: %s", option->name, value, words);
-	return -1;
+		return error_set(error, "--%s %.100s: expected %s from %.15g to %.15g%s%s", option->name, value,
+		                 option->type == TAKES_INTEGER ? "a whole number" : "a number", option->low,
+		                 option->high, words[0] ? ", or " : "", words);
+	if (option->type == TAKES_SEED)
+		return error_set(error, "--%s %.100s: expected a whole number from 0 to 2^64 - 1", option->name,
+		                 value);
+	if (option->type == TAKES_PATH)
+		return error_set(error, "--%s: %zu characters, expected %s of 1 to %g", option->name, strlen(value),
+		                 words, option->high - 1);
+	if (option->type == TAKES_SIZE)
+		return error_set(error, "--%s %.100s: expected a size such as 800M or 1.5G", option->name, value);
+	return error_set(error, "--%s %.100s: expected one of: %s", option->name, value, words);
 }
 
 /* A number of bytes, or of powers of 1,024 with K, M, G or T. */
@@ -372,34 +356,11 @@ const int* options_top_k(const struct swiftlet_options* options, bool sampled) {
 	return options->tree_top_k[0] > 0 ? options->tree_top_k : published[sampled];
 }
 
-swiftlet_options* swiftlet_options_new(void) {
-	swiftlet_options* const options = malloc(sizeof *options);
-	if (options)
-		options_default(options);
-	return options;
-}
-
-void swiftlet_options_free(swiftlet_options* options) { free(options); }
-
-void swiftlet_options_set_clock(swiftlet_options* options, double (*clock)(void* user), void* user) {
-	options->clock = clock;
-	options->clock_user = user;
-}
-
-void swiftlet_options_set_progress(swiftlet_options* options, void (*progress)(void* user, double share),
-                                   void* user) {
-	options->progress = progress;
-	options->progress_user = user;
-}
-
-int swiftlet_options_set(struct swiftlet_options* options, const char* name, const char* value, char* message,
-                         size_t size) {
-	const struct option* const option = option_named(name, 0);
-	if (!option)
-		return 0;
+bool option_set(struct swiftlet_options* options, const struct option* option, const char* value,
+                struct error* error) {
 	if (option->set)
-		return option->set(options, value, message, size);
-	return set(option, (char*)options + option->offset, value) ? 1 : refuse(message, size, option, value);
+		return option->set(options, value, error);
+	return set(option, (char*)options + option->offset, value) || refuse(option, value, error);
 }
 
 /* ---- getting ------------------------------------------------------------------------------------ */
@@ -438,18 +399,13 @@ static void write_field(const struct option* option, const void* field, char* te
 		snprintf(text, size, "%.15g", number_in(option, field));
 }
 
-bool swiftlet_options_get(const struct swiftlet_options* options, const char* name, char* text, size_t size) {
-	const struct option* const option = option_named(name, 0);
-	if (!option || option->type == TAKES_OWN)
-		return false;
+bool option_get(const struct swiftlet_options* options, const struct option* option, char* text,
+                size_t size) {
 	locale_t before;
+	if (option->type == TAKES_OWN)
+		return false;
 	const locale_t plain = use_points(&before);
 	write_field(option, (const char*)options + option->offset, text, size);
 	leave_points(plain, before);
 	return true;
-}
-
-bool give_message(char* message, size_t size, const struct error* error) {
-	snprintf(message, size, "%s", error->message);
-	return false;
 }

@@ -77,10 +77,9 @@ struct swiftlet_options {
 	int max_draft;          /* N_D */
 	double threshold;       /* epsilon */
 	int window, window_min; /* gamma, and the shortest scored */
-	int bayes_interval, max_steps, patience, confirm;
+	int bayes_interval, max_steps, patience;
 	double max_matchness;
 	double skip_ratio; /* 0: auto */
-	double skip_cost;  /* the least share of a plain step's cost that a mask must save; 0: no limit */
 	bool search;       /* false: the mask stays as given */
 	/* Learning's share of plain time; infinity: a proposal before every round; negative (the default): 0.01,
 	 * and at first up to 32 plain steps of what drafting has earned. */
@@ -89,7 +88,6 @@ struct swiftlet_options {
 	 * until it brings nothing more. */
 	double idle_learning;
 	bool published;            /* the search as published in SWIFT; set by `preset` */
-	bool objective_speedup;    /* else matchness */
 	bool expected_improvement; /* else UCB */
 	bool hamming;              /* else Matérn 5/2 */
 	double kappa;
@@ -131,8 +129,6 @@ static inline bool options_plan(const struct swiftlet_options* options) {
 const int* options_top_k(const struct swiftlet_options*, bool sampled);
 /* The options' clock, or the monotonic one. Seconds. */
 double options_clock(const struct swiftlet_options*);
-/* Copies an error's sentence to a caller of the public interface. Returns false. */
-bool give_message(char* message, size_t size, const struct error*);
 
 enum option_type {
 	OPTION_HEADING,
@@ -160,14 +156,18 @@ struct option {
 	const char* value;    /* what stands for the value in the help; NULL: the words */
 	const char* help;     /* lines */
 	const char* fallback; /* the default as a text; "": `help` names it; NULL: as options_default has it */
-	int (*set)(struct swiftlet_options*, const char* value, char* message, size_t size); /* OWN */
+	bool (*set)(struct swiftlet_options*, const char* value, struct error*); /* OWN */
 };
 extern const struct option option_table[];
 extern const int n_options;
 
 /* By name, or where that is NULL by letter; NULL: none. */
 const struct option* option_named(const char* name, char letter);
-/* What stands for a value of it: "auto|on|off", "N". */
+/* Sets an option from a text. False with the error set for a value out of range. */
+bool option_set(struct swiftlet_options*, const struct option*, const char* value, struct error*);
+/* An option's value as a text that option_set takes. False for one without a single value. */
+bool option_get(const struct swiftlet_options*, const struct option*, char* text, size_t size);
+/* The name of its values in help: "auto|on|off", "N". */
 void option_value(const struct option*, char* text, size_t size);
 
 #endif

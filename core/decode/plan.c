@@ -1,8 +1,8 @@
-/* The decisions of a round: who may draft, what that may cost, and which rule says so.
+/* The decisions of a round: which drafters take part, what the round may cost, and which rule decides.
  *
  * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured costs and learned
- * probabilities, within what the budget allows; a round that nothing improves is a plain step. With --draft
- * always the model with the mask drafts as SWIFT does: until a step is unsure, then its tree is verified. */
+ * probabilities, within the budget. A round that nothing improves is a plain step. With --draft always the
+ * model with the mask drafts as SWIFT does, until a step is unsure; then its tree is verified. */
 #include "core/decode/session_state.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static bool mask_drafts(const struct session* s) {
 
 /* ---- SWIFT's rule ------------------------------------------------------------------------- */
 
-/* The chain that is drafted so far is the tree's until it is built. */
+/* The chain drafted so far belongs to the tree until the tree is built. */
 static bool goes_on(struct session* s) {
 	const int steps = mask_rows(s->drafters.state[SOURCE_mask]);
 	int head = 0;
@@ -60,8 +60,8 @@ struct states session_states(const struct session* s, const struct mask* mask) {
 	return states;
 }
 
-/* Draft weights are taken into use between two rounds. A learner that knows states chooses which sub-layers
- * run with them; else all run with them that the mask does not keep as stored. */
+/* Sessions begin to use draft weights between two rounds. A learner that knows states chooses which
+ * sub-layers run with them; otherwise all do, except those that the mask keeps as stored. */
 static void join_draft_weights(struct session* s) {
 	if (s->draft_weights || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
 		return;
@@ -73,9 +73,9 @@ static void join_draft_weights(struct session* s) {
 	plan_new_mask(s);
 }
 
-/* How long making takes is told by the first slice of it, and by all so far: nothing else knows what the
- * processor makes of it and how fast its memory comes. What looked cheap enough to be begun is not left at
- * half because a later slice took longer. */
+/* The first slice, and all slices so far, show how long making takes; nothing else knows the speed of this
+ * processor and its memory. Making that looked cheap enough to begin does not stop halfway because a later
+ * slice took longer. */
 void plan_make_draft_weights(struct session* s) {
 	struct engine* engine = s->engine;
 	const double plain = cost_plain_seconds(&engine->cost);
@@ -98,7 +98,7 @@ void plan_make_draft_weights(struct session* s) {
 
 /* ---- the planner's rule ------------------------------------------------------------------- */
 
-/* In a batch rows beyond any that were measured may cost twice what is thought. */
+/* In a batch, rows beyond any measured number may cost twice their estimate. */
 static double worst_cost(const struct session* s, double beside, int n) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences == 0)
@@ -121,8 +121,8 @@ static void set_cost_table(struct session* s) {
 	planner_set_costs(&s->planner, &costs);
 }
 
-/* The batch has another size than the costs were made for, or so many rows were measured for the first time:
- * three trees of nine had been grown before eight rounds were over and it was seen what one costs. */
+/* The batch has another size than the cost table, or a row count was measured for the first time. Without
+ * this, three trees of nine rows grew before the cost of one was known. */
 static bool costs_changed(const struct session* s) {
 	return s->engine->cost.news > s->priced_at || s->batch.sequences != s->priced.sequences ||
 	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8;
@@ -143,8 +143,8 @@ static void cost_passes(struct session* s) {
 	costs->pass_worst[SOURCE_mask] = (float)(part * cost_draft_worst(cost, with));
 }
 
-/* Costs are ratios to a plain step: a few must have been measured, and one lately, the sooner the more the
- * last ones were off. In company they are ratios to the batch's own passes, of which some must have been
+/* Costs are ratios to a plain step, so a few must have been measured, and one lately: the more the last ones
+ * deviated, the sooner. In a batch they are ratios to the batch's own passes, some of which must have been
  * measured. */
 static bool calibrates(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
@@ -154,18 +154,18 @@ static bool calibrates(const struct session* s) {
 	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
-/* No turn may lose more than half of what is left to lose, or one that was judged wrong would end all
- * drafting; in a batch all plan at once. Nor may a round have more than twice the rows that were measured:
- * where a pass begins to wait for arithmetic rows become dearer, which the first ones do not tell (18 rows
- * thought to cost 1.3 took 2.9). */
+/* A round may lose at most half of what is left to lose, or one misjudged round would end all drafting; in a
+ * batch all sessions plan at once. A round may also have at most twice the rows that were measured: once a
+ * pass waits for arithmetic, further rows cost more than the first ones suggest (18 rows with an estimate
+ * of 1.3 took 2.9). */
 static struct round_limits limits_of(const struct session* s) {
 	const int most = s->options.max_tree > 0 ? s->options.max_tree : 2 * cost_rows_known(&s->engine->cost);
 	const double share = 2 * (s->batch.sequences + 1);
 	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
 	                              .depth = session_useful_depth(s, MAX_DRAFT),
 	                              .budget = (float)(1 + (budget_round_limit(s->budget) - 1) / share)};
-	/* Until two rows were measured, a draft step counts for a plain step and two rows for two: with a smaller
-	 * budget nothing is ever tried. */
+	/* Until two rows were measured, a draft step counts as a plain step and two rows as two: a smaller budget
+	 * would never try anything. */
 	if (s->batch.sequences == 0 && cost_rows_known(&s->engine->cost) < 2)
 		limits.budget = fmaxf(limits.budget, fminf(TRIAL, (float)budget_round_limit(s->budget)));
 	if (s->log_probs.top > 0)
@@ -175,13 +175,14 @@ static struct round_limits limits_of(const struct session* s) {
 	return limits;
 }
 
-bool plan_passed(const struct session* s, int source) {
+/* True if this drafter's model ran in this round. */
+static bool made_pass(const struct session* s, int source) {
 	return s->drafters.state[source] && mask_rows(s->drafters.state[source]) > 0;
 }
 
 bool plan_is_plain(const struct session* s) {
-	return s->planner.tree.n == 1 && !plan_passed(s, SOURCE_mask) && !plan_passed(s, SOURCE_model) &&
-	       !plan_passed(s, SOURCE_mtp);
+	return s->planner.tree.n == 1 && !made_pass(s, SOURCE_mask) && !made_pass(s, SOURCE_model) &&
+	       !made_pass(s, SOURCE_mtp);
 }
 
 /* A device's draft loop decides by itself when to stop, within what the round may lose. */
@@ -200,11 +201,11 @@ static void loop_policy(struct session* s) {
 	set_min_reach(cost, rate, c, next, policy);
 }
 
-/* What a drafter that was not tried lately is supposed to reach: enough to be tried. */
+/* The acceptance that is assumed for a drafter without recent trials: enough to be tried. */
 static const float hopeful = 0.9f;
 
-/* A drafter whose passes do not pay rests, each time longer, before it is given another chance: what it
- * reaches and what it costs are both hoped for again. */
+/* A drafter whose passes do not pay rests, each time longer, before its next trial. The trial assumes its
+ * best acceptance and cost again. */
 static void rest(struct session* s, int source, bool passed) {
 	struct rest* r = &s->rest[source];
 	r->rested = passed ? 0 : r->rested + 1;
@@ -222,7 +223,7 @@ static void rest(struct session* s, int source, bool passed) {
 
 /* ---- a round ------------------------------------------------------------------------------ */
 
-/* Of a draft step, where the backend has a coarse head to read a part of. */
+/* The share of the coarse head that a draft step reads, where the backend has one. */
 static double head_share(const struct session* s) {
 	const bool coarse = s->engine->backend->bounds_guesses && !s->drafts.head;
 	return coarse ? cost_head_share(&s->engine->cost, session_drafts_with(s)) : 0;
@@ -260,7 +261,8 @@ void plan_round(struct session* s) {
 	if (s->pace.rounds % COSTS_EVERY == 0 || costs_changed(s))
 		set_cost_table(s);
 	if (s->batch.sequences > 0 && calibrates(s))
-		s->priced.sequences = -1; /* the batch's passes tell of costs: they are made anew before the next */
+		s->priced.sequences =
+		    -1; /* the batch's passes change costs: the table is made anew before the next */
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	s->plan.draft =
@@ -283,8 +285,8 @@ bool plan_goes_on(struct session* s) {
 		return false;
 	}
 	cost_passes(s);
-	draft_model_set_costs(s, plan_passed(s, SOURCE_model));
-	mtp_set_costs(s, plan_passed(s, SOURCE_mtp));
+	draft_model_set_costs(s, made_pass(s, SOURCE_model));
+	mtp_set_costs(s, made_pass(s, SOURCE_mtp));
 	plan->action = planner_next(&s->planner);
 	if (plan->action.kind == PLAN_VERIFY)
 		return false;
@@ -300,7 +302,7 @@ void plan_new_mask(struct session* s) {
 	s->rest[SOURCE_mask] = (struct rest){0};
 }
 
-/* What the draft model's own steps came to. */
+/* The result of the draft model's own steps. */
 static void learn_steps(struct session* s, int accepted) {
 	void* mask = s->drafters.state[SOURCE_mask];
 	int looked_at, right;
@@ -338,8 +340,8 @@ void plan_settle(struct session* s, double seconds) {
 
 void plan_learn(struct session* s, int emitted, int accepted) {
 	const int64_t rounds = ++s->pace.rounds;
-	const bool passed = plan_passed(s, SOURCE_mask), model = plan_passed(s, SOURCE_model),
-	           mtp = plan_passed(s, SOURCE_mtp);
+	const bool passed = made_pass(s, SOURCE_mask), model = made_pass(s, SOURCE_model),
+	           mtp = made_pass(s, SOURCE_mtp);
 	if (plan_is_plain(s)) {
 		budget_plain(s->budget);
 		s->pace.rounds_since_plain = 0;

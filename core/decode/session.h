@@ -120,7 +120,7 @@ int session_common_prefix(const struct session*, const int32_t* prompt, int n);
 const float* session_signature(const struct session*);
 void session_want_signature(struct session*); /* no memory is silent: no signature */
 /* The last verified round with a draft step: draft steps taken and accepted; and a count of such rounds,
- * which tells a new one. */
+ * which shows a new one. */
 int64_t session_last_round(const struct session*, int* draft_steps, int* accepted);
 void session_trace(const struct session*, struct round_trace*);
 

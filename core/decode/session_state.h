@@ -6,6 +6,7 @@
 
 #include "core/decode/budget.h"
 #include "core/decode/draft_pages.h"
+#include "core/decode/draft_states.h"
 #include "core/decode/driver.h"
 #include "core/decode/session.h"
 #include "core/decode/session_cost.h"
@@ -20,17 +21,17 @@ enum phase {
 	PHASE_PREFILL,
 	PHASE_ROUND,
 	PHASE_FOLLOW, /* the draft model reads the prompt */
-	PHASE_LEARN,  /* a pass of the learner's, or of a driver before its round */
+	PHASE_LEARN,  /* a pass of the learner, or of a driver before its round */
 	PHASE_READ,   /* a driver sees what was prefilled */
 	PHASE_PLAN,
 	PHASE_DRAFT,
 	PHASE_VERIFY,
-	PHASE_IDLE /* done, and learning from the text of before while no request waits */
+	PHASE_IDLE /* done, and learning from the last text while no request waits */
 };
 
 enum { MAX_STOPS = 16, MAX_STOP_BYTES = 1024, LOGPROB_ROWS = 16 };
 
-/* Tokens becoming text: whole characters only, and nothing that may turn out to begin a stop string. */
+/* Tokens becoming text: whole characters only, without what may begin a stop string. */
 struct emitter {
 	struct text_stream stream;
 	char* text; /* (capacity) held bytes first, then what this step added */
@@ -41,7 +42,7 @@ struct emitter {
 	int stopped_by; /* the stop string that ended the text, or -1 */
 };
 
-/* The history that penalties look at. The arrays are made by the first request that wants them. */
+/* The history that penalties look at. The first request with penalties makes the arrays. */
 struct history {
 	bool on;
 	struct penalties penalties;
@@ -50,14 +51,6 @@ struct history {
 	int32_t* bias_token;
 	float* bias;
 	int counted; /* tokens of the text seen so far, the prompt included */
-};
-
-/* Which sub-layers run with the quantized draft weights. */
-struct states {
-	struct mask sub_layers;
-	bool head, any;
-	bool by_channel;      /* the draft weights are by input channel */
-	struct levels levels; /* how much of it drafts read */
 };
 
 /* The grammar that an answer has to keep. */
@@ -104,11 +97,11 @@ struct last_round {
 	int draft_steps, accepted;
 };
 
-/* What the MTP layer reads (mtp.c). */
+/* The input of the MTP layer (mtp.c). */
 struct mtp {
 	struct cache* cache; /* the layer's; NULL: it does not draft */
 	int start;           /* the text's token whose row is the cache's first */
-	float* state; /* (ROOM, dim) the model's states, as its head reads them, of n tokens from `first` on */
+	float* state; /* (ROOM, dim) the model's states of n tokens from `first` on, as its head reads them */
 	int first, n;
 	float* rows; /* (MAX_ROWS, dim) states of the rows of a pass, of the layer's own or of the model */
 	struct penalties penalties;
@@ -136,7 +129,7 @@ struct session {
 	enum { READING_WAITS, READING, READING_DONE } reading; /* it the text so far */
 	struct mtp mtp;
 	struct driver* driver;       /* makes the rounds; NULL: they are planned */
-	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none is kept */
+	struct retrieval_pool* pool; /* of the session's own earlier requests; NULL: none are kept */
 	struct mask mask;
 	const struct draft_weights* draft_weights; /* the quantized draft weights, once they are ready and where
 	                                              they are wanted; else NULL */
@@ -185,8 +178,8 @@ struct session {
 	} rest[DRAFTER_COUNT];
 	struct last_round last_round;
 
-	float* tap; /* (PREFILL_CHUNK, dim) of the prompt's rows, for an embedding or the signature; NULL until
-	               then */
+	float* tap; /* (PREFILL_CHUNK, dim) states of the prompt's rows, for an embedding or the signature; NULL
+	               until then */
 	struct signature signature;
 	struct swiftlet_figures figures;
 	double started;
@@ -194,21 +187,6 @@ struct session {
 
 enum { CALIBRATE_FIRST = 8 }; /* full passes after which costs are known */
 
-static inline const struct mask* states_quantized(const struct states* states) {
-	return states->any ? &states->sub_layers : NULL;
-}
-static inline const struct levels* states_levels(const struct states* states) {
-	return states->by_channel ? &states->levels : NULL;
-}
-static inline struct variant states_variant(const struct states* states, const struct mask* skip) {
-	return (struct variant){.skip = skip,
-	                        .quantized = states_quantized(states),
-	                        .quantized_head = states->head,
-	                        .levels = states_levels(states)};
-}
-
-/* A mask's states with the draft weights that the session has. */
-struct states session_states(const struct session*, const struct mask*);
 static inline struct variant session_drafts_with(const struct session* s) {
 	struct variant v = states_variant(&s->drafts, &s->mask);
 	v.cache = s->pages.cache;
@@ -217,11 +195,11 @@ static inline struct variant session_drafts_with(const struct session* s) {
 }
 
 /* session.c */
-/* Whether a driver has to see every row of the prompt. */
+/* True if a driver has to see every row of the prompt. */
 static inline bool session_reads_prompt(const struct session* s) {
 	return s->driver && s->driver->sees_prompt;
 }
-/* Whether a key's rotation depends on the length of the prompt it came with. */
+/* True if a key's rotation depends on the length of the prompt. */
 bool session_length_matters(const struct session*, int n_prompt);
 
 /* emit.c */
@@ -234,7 +212,7 @@ bool emitter_add(struct emitter*, int32_t token);
 void emitter_end(struct emitter*);
 
 /* flow.c */
-/* Whether a device drafts in a loop of its own, which knows no penalties. */
+/* True if a device drafts in a loop of its own, which knows no penalties. */
 static inline bool session_loops(const struct session* s) {
 	return s->engine->backend->draft && !s->history.on && s->plan.action.source == SOURCE_mask;
 }
@@ -242,7 +220,7 @@ static inline bool session_loops(const struct session* s) {
 /* penalties.c */
 bool penalties_check(const struct session*, const struct swiftlet_request*, struct error*);
 bool penalties_start(struct session*, const struct swiftlet_request*, struct error*); /* checked ones */
-/* For the rows after the committed tokens; NULL where the request has none. */
+/* Penalties for the rows after the committed tokens; NULL if the request has none. */
 const struct penalties* penalties_now(struct session*);
 void penalties_close(struct session*);
 
@@ -250,47 +228,47 @@ void penalties_close(struct session*);
 /* Makes room for s->tap; false on no memory. */
 bool session_open_tap(struct session*);
 bool embedding_start(struct session*, const struct swiftlet_request*, struct error*);
-/* Rows of a pass over the prompt, from its token `first` on. */
+/* The rows of a pass over the prompt, from its token `first` on. */
 void embedding_add(struct session*, int first, int n);
 void embedding_close(struct embedding*);
 
 /* constraint.c */
 bool constraint_start(struct session*, const struct swiftlet_request*, struct error*);
 void constraint_close(struct session*);
-/* What may follow the last of n rows; what may follow each row of a tree, which is cut where that cannot be
- * told. NULL: anything. Good until a token is emitted. */
+/* The tokens that may follow the last of n rows; those that may follow each row of a tree, which is cut if
+ * that is unknown. NULL: any token. Valid until a token is emitted. */
 const uint64_t* const* constraint_last(struct session*, int n);
 const uint64_t* const* constraint_rows(struct session*, struct tree*);
 void constraint_emitted(struct session*, int32_t id);
-/* Nothing may follow any more, not even an end token: sets `stop`. */
+/* No token may follow, not even an end token: sets `stop`. */
 bool constraint_is_over(struct session*);
 
 /* draft_model.c */
-/* Opens a session's cache there, where the drafter takes part. */
+/* Opens a session's cache in the draft model, if that drafter takes part. */
 bool draft_model_join(struct session*, struct error*);
-/* A request's text begins: what the cache has of it stays. */
+/* A request's text begins. The cache's part of it stays. */
 void draft_model_begin(struct session*);
-/* The draft model reads the prompt before any round of its own, where what may still be emitted can make up
- * for that: its next pass, or false; after it was run, as one of so many rows, for so many seconds of this
- * session's. */
+/* Before its first round the draft model reads the prompt, if the tokens that may still be emitted can earn
+ * that. Gives its next pass, or false; takes a pass that ran as one of some rows, with this session's
+ * seconds. */
 bool draft_model_reads(struct session*, struct pass*);
 void draft_model_take(struct session*, const struct pass*, int rows, double seconds);
-/* A round begins; what its passes cost in it by now, for the planner, where it has made one or none. */
+/* A round begins: gives the planner the present cost of its passes, if it has made one or none. */
 void draft_model_round(struct session*);
 void draft_model_set_costs(struct session*, bool passed);
-/* Another tenant's requests come; the cache's memory is wanted. */
+/* Another tenant's requests come; or the cache's memory is needed. */
 void draft_model_forget(struct session*, int tenant);
 void draft_model_release(struct session*);
 
 /* mtp.c */
-/* Opens a session's cache for the MTP layer, where that drafts. */
+/* Opens a session's cache for the MTP layer, if that drafts. */
 bool mtp_join(struct session*, struct error*);
 void mtp_close(struct mtp*);
 /* A request's text begins; the states are lost. */
 void mtp_begin(struct session*);
 void mtp_forget(struct session*);
-/* A full pass has left its rows' states in mtp.rows: those of the path (NULL: of all, in order), n tokens of
- * the text from `at` on, are kept. */
+/* A full pass has left its rows' states in mtp.rows. Keeps those of the path (NULL: of all, in order), n
+ * tokens of the text from `at` on. */
 void mtp_keep(struct session*, int at, const int32_t* path, int n);
 /* As draft_model_round and draft_model_set_costs. */
 void mtp_round(struct session*);
@@ -298,20 +276,18 @@ void mtp_set_costs(struct session*, bool passed);
 
 /* plan.c */
 void plan_round(struct session*);
-/* Whether another draft pass comes first; else the planner's tree is what is verified. */
+/* True if another draft pass comes first; otherwise the planner's tree is verified. */
 bool plan_goes_on(struct session*);
-/* A plain step took so long: rounds since the last one were charged at what was thought of the machine's
- * speed and are charged, where it had become faster, half of what that comes to: it changed somewhere in
+/* A plain step took this long. Rounds since the last one were charged by the estimated speed of the machine.
+ * If it has become faster, they are charged half of the difference, because the speed changed somewhere in
  * between. */
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);
-/* Whether the mask's draft model, or the other model that drafts, was run in this round; whether neither was,
- * and nothing else was drafted. */
-bool plan_passed(const struct session*, int source);
+/* True if the round made no draft pass and drafted nothing else. */
 bool plan_is_plain(const struct session*);
 
-/* A slice of the draft weights, where the budget allows one. */
+/* A slice of the draft weights, if the budget allows one. */
 void plan_make_draft_weights(struct session*);
 
 #endif

@@ -23,8 +23,8 @@ void acceptance_open(struct acceptance* acceptance) {
 		acceptance_reset_first(acceptance, source, NAN);
 }
 
-/* The drafter's prior, its odds of rejection scaled by how many rejections came for each that was expected:
- * so every bin learns from all of them. */
+/* The drafter's prior, with its odds of rejection scaled by observed over expected rejections: so every bin
+ * learns from all of them. */
 static float prior_of(const struct acceptance* acceptance, int source, int bin, int rank) {
 	const float expected = drafters[source]->prior(bin, rank % TREE_RANKS);
 	const struct rejections* rejections = &acceptance->rejections[source];

@@ -116,7 +116,7 @@ bool drafter_set_open(struct drafter_set*, unsigned which, const struct drafter_
 void drafter_set_close(struct drafter_set*);
 void drafter_set_begin(struct drafter_set*, const struct drafter_text*);
 void drafter_set_append(struct drafter_set*, const int32_t* token, int n);
-/* What the drafters want of verified rows. */
+/* The results that the drafters want of verified rows. */
 uint8_t drafter_set_wants(const struct drafter_set*);
 void drafter_set_see(struct drafter_set*, const struct tree*, const struct verdict*,
                      const struct result* out);

@@ -188,7 +188,7 @@ void mask_take_loop(void* state, int32_t root, int steps) {
 	m->n = steps;
 }
 
-/* Before anything is learned, the first choice is taken to be right as often as its probability says, and
+/* Before anything is learned, the first choice counts as right as often as its probability is, and
  * each further one in half of the cases in which those before it are wrong. */
 static float mask_prior(int bin, int rank) {
 	const float p = ((float)bin + 0.5f) / DRAFT_BINS;

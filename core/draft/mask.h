@@ -12,7 +12,7 @@
 
 #include "core/draft/drafter.h"
 
-/* What a sequence drafts with in the coming round. The pointers are the caller's, valid until the round
+/* The setup of a sequence's drafts in the coming round. The pointers are the caller's, valid until the round
  * ends. */
 struct mask_round {
 	/* Its cache, in which nothing is pending (rows of passes stay pending, and the caller discards them), its

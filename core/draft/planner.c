@@ -35,7 +35,7 @@ void planner_passed(struct planner* p, float cost) { p->spent += cost; }
 
 /* ---- children ------------------------------------------------------------------------------- */
 
-/* Joins a drafter's candidates to the row's; what one before it has proposed stays that one's. */
+/* Joins a drafter's candidates to the row's. A token that an earlier drafter proposed stays with that one. */
 static void add_candidates(struct planner* p, int row, int source, const struct candidate* list, int n) {
 	struct child* child = p->child[row];
 	for (int i = 0; i < n; i++) {
@@ -62,7 +62,7 @@ static int acceptance_rank(const struct child* child) {
 	return child->rank + (child->agreed ? TREE_RANKS : 0);
 }
 
-/* Each child's chance: of what the children before it leave. */
+/* Each child's probability: a share of what the children before it leave. */
 static void weigh_children(struct planner* p, int row) {
 	float left = 1;
 	for (int i = 0; i < p->n_children[row]; i++) {
@@ -100,12 +100,12 @@ static void ask_drafters(struct planner* p, int row) {
 	weigh_children(p, row);
 }
 
-/* What a token that comes with this chance at this depth is worth. */
+/* The value of a token that comes with this probability at this depth. */
 static float worth(const struct planner* p, float chance, int depth) {
 	return chance * powf(p->deeper, (float)(depth - 1));
 }
 
-/* Of equals the better ranked. */
+/* Ties go to the better ranked. */
 static void find_next(struct planner* p, int row) {
 	const struct child* child = p->child[row];
 	const float sure = worth(p, 1, p->tree.depth[row] + 1);
@@ -128,7 +128,8 @@ static void expand(struct planner* p, int row) {
 
 /* ---- growing -------------------------------------------------------------------------------- */
 
-/* Whether the next child of row x joins before that of y: of equals the shallower, then the better ranked. */
+/* True if the next child of row x joins before that of y. Ties go to the shallower row, then to the better
+ * ranked. */
 static bool before(const struct planner* p, int x, int y) {
 	if (p->worth[x] != p->worth[y])
 		return p->worth[x] > p->worth[y];
@@ -146,7 +147,7 @@ static int first_row(const struct planner* p) {
 	return first;
 }
 
-/* Rows that may be for nothing are paid from the budget; the first `sure` ones bring a token each. */
+/* The budget pays for rows that may fail; the first `sure` ones bring a token each. */
 static int affordable_rows(const struct planner* p, int sure) {
 	const float budget = p->limits.budget + (float)(sure - 1);
 	int rows = p->limits.rows;
@@ -171,8 +172,8 @@ static void start_growing(struct planner* p, float next) {
 	expand(p, 0);
 }
 
-/* The only child that may follow, which its drafter knows: such a row cannot fail, and takes the place of one
- * of a later pass. No cost speaks against it. */
+/* The only child that may follow, as its drafter knows. Such a row cannot fail, and saves a row of a later
+ * pass, so cost never excludes it. */
 static bool is_forced(const struct planner* p, int row) {
 	return drafters[p->child[row][p->next[row]].source]->allows != NULL;
 }
@@ -217,7 +218,7 @@ void planner_take_all(struct planner* p, int max_rows, bool priced, float draft_
 
 /* ---- passes --------------------------------------------------------------------------------- */
 
-/* What the tree holds below a row. */
+/* The value of the tree below a row. */
 struct below {
 	int n;
 	float chance[SLICE_ROWS], sum; /* (n) by row order, parents first */
@@ -238,7 +239,8 @@ static void look_below(const struct planner* p, int head, struct below* below) {
 	}
 }
 
-/* Rows that a pass should take along: those that make its steps cheapest. The cost of a step, in passes. */
+/* The rows that a pass should take along: those that make its steps cheapest. Returns the cost of a step, in
+ * passes. */
 static float best_carry(const struct planner* p, int source, float head_chance, const struct below* below,
                         int* carry) {
 	float steps = 1, cheapest = 1;
@@ -254,8 +256,8 @@ static float best_carry(const struct planner* p, int source, float head_chance, 
 	return cheapest;
 }
 
-/* By how much some number of draft steps from the head would beat what the tree holds below it; at most 0: by
- * none. */
+/* The gain of the best number of draft steps from the head over the tree below it; at most 0: no number
+ * gains. */
 static float pass_gain(const struct planner* p, int source, int head, int* carry) {
 	struct below below;
 	look_below(p, head, &below);
@@ -277,7 +279,7 @@ static float pass_gain(const struct planner* p, int source, int head, int* carry
 	return best;
 }
 
-/* Whether the pass, and a row for what it brings, can be paid even if all of it is for nothing. */
+/* True if the budget can pay for the pass, and for a row of its result, even if both fail. */
 static bool affordable_pass(const struct planner* p, int source, int carry) {
 	const int rows = p->tree.n < SLICE_ROWS ? p->tree.n + 1 : SLICE_ROWS;
 	const float pass = p->costs.pass_worst[source] * p->costs.verify_worst[carry + 1];
@@ -305,7 +307,7 @@ struct plan_action planner_next(struct planner* p) {
 
 /* ---- learning ------------------------------------------------------------------------------- */
 
-/* The target's token after a row: every child up to it was a trial, in the tree or not. */
+/* The target's token after a row is known: every child up to it was a trial, in the tree or not. */
 static void see_row(struct planner* p, int row, int32_t token) {
 	for (int i = 0; i < p->n_children[row]; i++) {
 		const struct child* child = &p->child[row][i];

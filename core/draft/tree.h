@@ -44,7 +44,7 @@ struct verdict {
 /* out[i] is the target's result at row i of the tree. */
 void tree_verify(const struct tree*, const struct result* out, struct verdict*);
 
-int draft_bin(float top_probability); /* as struct draft_policy says */
+int draft_bin(float top_probability); /* as in struct draft_policy */
 /* SWIFT's number of candidates a depth, for top-1 probability in (0, .5], (.5, .8], (.8, .95], (.95, 1]. */
 int tree_width(const int top_k[4], float top_probability);
 

@@ -103,6 +103,35 @@ char* json_print(const cJSON* value) {
 	return NULL;
 }
 
+static bool has_members_of(const cJSON* a, const cJSON* b) {
+	const cJSON* one;
+	cJSON_ArrayForEach (one, b) {
+		const cJSON* mine = cJSON_GetObjectItemCaseSensitive(a, one->string);
+		if (!mine || !json_same(mine, one))
+			return false;
+	}
+	return true;
+}
+
+/* cJSON's own comparison takes numbers for equal that differ in the last bit. */
+bool json_same(const cJSON* a, const cJSON* b) {
+	if (!a || !b || ((a->type ^ b->type) & 0xff))
+		return false;
+	if (cJSON_IsNumber(a))
+		return !(a->valuedouble < b->valuedouble) && !(a->valuedouble > b->valuedouble);
+	if (cJSON_IsString(a))
+		return strcmp(a->valuestring, b->valuestring) == 0;
+	if (cJSON_IsObject(a))
+		return has_members_of(a, b) && has_members_of(b, a);
+	if (!cJSON_IsArray(a))
+		return true;
+	const cJSON *x = a->child, *y = b->child;
+	for (; x && y; x = x->next, y = y->next)
+		if (!json_same(x, y))
+			return false;
+	return !x && !y;
+}
+
 cJSON* json_read(const char* path, struct error* error) {
 	struct mapping file;
 	if (!mapping_open(&file, path, error))

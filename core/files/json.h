@@ -38,6 +38,8 @@ const char* json_show(const cJSON* value, char* out, size_t size);
 /* The value as JSON on one line, with numbers as they were written. Free with cJSON_free; NULL when memory
  * runs out. */
 char* json_print(const cJSON* value);
+/* Whether two values are equal: numbers exactly, members in any order. */
+bool json_same(const cJSON* a, const cJSON* b);
 /* True when the number is whole and within [low, high]. */
 bool json_whole(const cJSON* value, int64_t low, int64_t high, int64_t* out);
 

@@ -14,7 +14,7 @@ struct named_tensor {
 	char* name;         /* owned */
 	const char* file;   /* for messages; the mapping's */
 	char type_name[16]; /* as the file calls it */
-	bool supported;     /* whether `type` says what it is */
+	bool supported;     /* whether `type` states what it is */
 	enum dtype type;
 	int n_dims;
 	int64_t dim[TENSOR_DIMS]; /* outermost first; product checked against bytes */

@@ -162,9 +162,9 @@ struct walk {
 
 enum { ANY_NUMBER = INT32_MAX, UNEVEN = -1 };
 
-/* How many plain characters may follow, whichever they are; UNEVEN: that depends on them. A count of what is
- * left makes each of the states on the way another one. Where more is left than a token uses up, those are
- * as good as one. */
+/* How many plain characters may follow, whichever they are; UNEVEN: that depends on them. A counter
+ * gives each state on the way another name. If more is left than a token uses up, these states count as one.
+ */
 static int plain_reach(struct walk* w, int state) {
 	struct states* s = w->a->states;
 	const int longest = w->a->trie->longest;
@@ -231,7 +231,7 @@ static int reach_of_node(struct walk* w, const struct trie_node* node, int state
 
 enum { WORTH_A_LOOK = 24 }; /* nodes below one */
 
-/* The same for nodes of the whole trie. Where plain characters lead on evenly, only the other tokens are
+/* The same for nodes of the whole trie. If plain characters lead on evenly, only the other tokens are
  * walked. */
 static void walk_part(struct walk* w, int32_t first, int32_t end) {
 	const struct token_trie* trie = w->a->trie;

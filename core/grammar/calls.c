@@ -10,19 +10,20 @@
 
 enum { MAX_TRIGGER = 32 };
 
-/* Arguments are an object, whether the schema says so or not. */
-static void say_object(cJSON* schema) {
+/* Arguments are an object, whether the schema requires it or not. */
+static void require_object(cJSON* schema) {
 	if (cJSON_IsObject(schema) && !schema_has(schema, "type $ref allOf anyOf oneOf enum const"))
 		cJSON_AddStringToObject(schema, "type", "object");
 }
 
-static int32_t emit_arguments(struct grammar* g, const char* schema, int32_t next, struct error* error) {
+static int32_t emit_arguments(struct grammar* g, const char* schema, bool literal, int32_t next,
+                              struct error* error) {
 	if (!schema)
-		return json_schema_emit(g, NULL, next, error);
+		return json_schema_emit(g, NULL, literal, next, error);
 	cJSON* parsed = json_parse(schema, strlen(schema), "the tool's parameters", error);
 	const bool any = parsed && !parsed->child;
-	say_object(parsed);
-	const int32_t at = parsed ? json_schema_emit(g, any ? NULL : parsed, next, error) : NOWHERE;
+	require_object(parsed);
+	const int32_t at = parsed ? json_schema_emit(g, any ? NULL : parsed, literal, next, error) : NOWHERE;
 	cJSON_Delete(parsed);
 	return at;
 }
@@ -37,7 +38,7 @@ static int32_t emit_one(struct grammar* g, const struct grammar_calls* c, bool f
 		if (strncmp(before, c->begun, begun) != 0)
 			continue;
 		const int32_t after = emit_text(g, c->call[i].after, strlen(c->call[i].after), next);
-		const int32_t arguments = emit_arguments(g, c->call[i].schema, after, error);
+		const int32_t arguments = emit_arguments(g, c->call[i].schema, c->literal, after, error);
 		if (arguments == NOWHERE)
 			return NOWHERE;
 		all = emit_split(g, emit_text(g, before + begun, strlen(before + begun), arguments), all);
@@ -144,9 +145,9 @@ static int32_t emit_first_decides(struct grammar* g, char trigger, int32_t calls
 }
 
 /* A value in place of calls. */
-static int32_t emit_form(struct grammar* g, const char* form, struct error* error) {
-	cJSON* parsed = *form ? json_parse(form, strlen(form), "the schema", error) : NULL;
-	const int32_t at = parsed || !*form ? json_schema_emit(g, parsed, RETURNS, error) : NOWHERE;
+static int32_t emit_answer(struct grammar* g, const char* schema, bool literal, struct error* error) {
+	cJSON* parsed = *schema ? json_parse(schema, strlen(schema), "the schema", error) : NULL;
+	const int32_t at = parsed || !*schema ? json_schema_emit(g, parsed, literal, RETURNS, error) : NOWHERE;
 	cJSON_Delete(parsed);
 	return at;
 }
@@ -157,12 +158,13 @@ struct grammar* grammar_from_calls(const struct grammar_calls* c, struct error* 
 		return NULL;
 	int32_t start = emit_calls(g, c, error);
 	const size_t n = strlen(c->begun);
-	bool good = start != NOWHERE && (c->must || c->form || (n > 0 && n <= MAX_TRIGGER) ||
+	bool good = start != NOWHERE && (c->must || c->answer || (n > 0 && n <= MAX_TRIGGER) ||
 	                                 error_set(error, "a call begins with %zu bytes", n));
-	if (good && c->form) {
-		const int32_t calls = emit_text(g, c->begun, n, start), form = emit_form(g, c->form, error);
-		start = emit_split(g, calls, form);
-		good = form != NOWHERE;
+	if (good && c->answer) {
+		const int32_t calls = emit_text(g, c->begun, n, start),
+		              answer = emit_answer(g, c->answer, c->literal, error);
+		start = emit_split(g, calls, answer);
+		good = answer != NOWHERE;
 	} else if (good && !c->must)
 		start = c->at_beginning ? emit_first_decides(g, c->begun[0], start)
 		                        : emit_free(g, c->begun, c->passes, start);

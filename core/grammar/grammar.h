@@ -13,9 +13,12 @@ struct grammar;
 /* All of these return NULL with the error set: malformed, not supported (named), or too large. */
 
 /* Texts that are JSON values valid under the schema. Object members come in the schema's order, then those
- * that it does not name, where it says what they are or names none. A schema that names properties and no
- * type is an object's; any other without a type takes values of every type. */
-struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error*);
+ * that it does not name, where it describes them or names none. A schema that names properties and no
+ * type is an object's; any other without a type takes values of every type.
+ *
+ * literal: what the schema leaves open is allowed, as the specification has it: members that it neither names
+ * nor forbids, values of every type wherever it gives none, any string under an unknown format. */
+struct grammar* grammar_from_json_schema(const char* schema, size_t size, bool literal, struct error*);
 /* Any JSON object. */
 struct grammar* grammar_from_json_object(struct error*);
 /* The whole text matches an ECMA-262 expression without look-behind, references and \b. */
@@ -26,7 +29,7 @@ struct grammar* grammar_from_gbnf(const char* rules, size_t size, struct error*)
 /* One of the texts. */
 struct grammar* grammar_from_choices(const char* const* choice, int n, struct error*);
 
-/* What stands before a special token's name in a program: bytes that no text has one behind the other. */
+/* The prefix of a special token's name in a program: bytes that no text has one behind the other. */
 #define GRAMMAR_SPECIAL "\xff\xff"
 
 /* Calls of functions, with free text before them. */
@@ -38,16 +41,17 @@ struct grammar_call {
 struct grammar_calls {
 	const struct grammar_call* call; /* (n) */
 	int n;
+	bool literal;                 /* of all schemas: see grammar_from_json_schema */
 	const char *between, *finish; /* between two calls; after the last */
 	const char* close;            /* after each call, where the text does not end with it; NULL: nothing */
 	bool one;                     /* no more than one call */
-	/* What every `first` that is possible begins with, and the text does not need to write: because it is
+	/* The beginning of every possible `first`, which the text does not need to write: because it is
 	 * there already (`must`), or because free text ends with it. at_beginning: its one byte, as the first of
 	 * the text that is no white space. */
 	const char* begun;
 	bool must, at_beginning;
 	/* The text is calls, or else a JSON value under this schema ("": any object); NULL: free text. */
-	const char* form;
+	const char* answer;
 	const char* passes; /* a special token that free text may hold, or NULL */
 };
 struct grammar* grammar_from_calls(const struct grammar_calls*, struct error*);

@@ -33,7 +33,7 @@ static const cJSON* all_of(struct compiler* c, cJSON* list) {
 	return NULL;
 }
 
-/* What the groups say of an item; NULL: anything. */
+/* The groups' schema for an item; NULL: anything. */
 static const cJSON* item_at(struct array* a, int place) {
 	cJSON* list = cJSON_CreateArray();
 	bool evaluated = false;
@@ -82,7 +82,7 @@ static const char cannot_differ[] =
 /* Allows a value at a place. */
 static bool allow(struct different* d, int place, const cJSON* value) {
 	int i = 0;
-	while (i < d->n && !cJSON_Compare(d->value[i], value, true))
+	while (i < d->n && !json_same(d->value[i], value))
 		i++;
 	if (i == MAX_DIFFERENT)
 		return false;
@@ -164,7 +164,7 @@ static int32_t emit_ordered(struct array* a, const struct different* d, int32_t 
 	return first;
 }
 
-/* Where items have places and nothing is said of others, none of those come. */
+/* If items have places and no rule covers the others, no others come. */
 static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 	struct compiler* c = a->c;
 	struct different* d = calloc(1, sizeof *d);
@@ -207,7 +207,7 @@ static int kind_rule(struct array* a, const cJSON* item, unsigned set) {
 	return c->failed ? 0 : item_rule(c, all);
 }
 
-/* Places are told apart up to `last`, of each kind how many have come up to what its bounds need. */
+/* Places are distinguished up to `last`, of each kind how many have come up to what its bounds need. */
 static int32_t emit_kinds(struct array* a, int32_t end) {
 	struct compiler* c = a->c;
 	struct grammar* g = c->grammar;

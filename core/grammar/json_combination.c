@@ -7,17 +7,19 @@
 
 /* ---- references ----------------------------------------------------------------------------- */
 
-/* A rule for what is referred to, made once: schemas may refer to themselves. */
-static int reference_rule(struct compiler* c, const cJSON* schema) {
+/* A rule for what is referred to or joined, made once: schemas may contain themselves. */
+static int reference_rule(struct compiler* c, const cJSON* schema, bool joins) {
 	for (int i = 0; i < c->n_references; i++)
-		if (c->reference[i].schema == schema)
+		if (c->reference[i].joins == joins &&
+		    (c->reference[i].schema == schema || (joins && json_same(c->reference[i].schema, schema))))
 			return c->reference[i].rule;
 	if (!grow_by_one(&c->reference, (size_t)c->n_references, sizeof *c->reference))
 		return (int)schema_refuse(c, "out of memory");
 	const int rule = program_rule(c->grammar);
-	c->reference[c->n_references++] = (struct reference){schema, rule};
+	c->reference[c->n_references++] = (struct reference){schema, rule, joins};
 	const int at = c->n_references - 1;
-	const int32_t start = schema_emit(c, schema, RETURNS);
+	const cJSON* of = joins ? schema_joined(c, schema, NULL) : schema;
+	const int32_t start = of ? schema_emit(c, of, RETURNS) : NOWHERE;
 	if (!c->failed && !c->grammar->failed)
 		c->grammar->rule[rule] = start;
 	if (start == NOWHERE) /* nothing is valid; what has called it meanwhile leads to no end */
@@ -25,11 +27,11 @@ static int reference_rule(struct compiler* c, const cJSON* schema) {
 	return c->reference[at].rule;
 }
 
-int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, int32_t next) {
-	const cJSON* target = schema_resolve(c->root, json_field(schema, "$ref"));
+int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, bool joins, int32_t next) {
+	const cJSON* target = joins ? schema : schema_resolve(c->root, json_field(schema, "$ref"));
 	if (!target)
 		return schema_refuse_reference(c, json_field(schema, "$ref"));
-	const int rule = reference_rule(c, target);
+	const int rule = reference_rule(c, target, joins);
 	return c->failed || rule < 0 ? NOWHERE : emit_call(c->grammar, rule, next);
 }
 
@@ -63,49 +65,163 @@ const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
 	return schema;
 }
 
-/* The types of values that may be valid under a schema, by what it says, not by what its other keywords are
- * about: those hold of any other type. A whole number is a number too. */
-static unsigned declared_types(struct compiler* c, const cJSON* schema) {
-	unsigned types = 0;
-	schema = schema_followed(c, schema);
-	if (json_field(schema, "type"))
-		types = schema_types(c, schema);
-	else
-		for (const cJSON* one = NULL; (one = schema_value_after(schema, one));)
-			types |= schema_type_of(one);
-	if (types == 0)
-		return ALL_TYPES;
+/* How deep schemas within schemas are looked at, how many have to hold at once, and what all looks may cost.
+ */
+enum { MAX_LOOKED = 8, MAX_PARTS = 16, MOST_LOOKS = 1 << 20 };
+
+/* Schemas of which all have to hold: one itself, what its $ref leads to, those of its allOf. */
+struct parts {
+	const cJSON* of[MAX_PARTS]; /* (n) */
+	int n;
+};
+
+static void add_parts(struct compiler* c, const cJSON* schema, struct parts* parts) {
+	const cJSON *one, *reference = json_field(schema, "$ref");
+	if (!schema || parts->n == MAX_PARTS)
+		return;
+	parts->of[parts->n++] = schema;
+	if (reference)
+		add_parts(c, schema_resolve(c->root, reference), parts);
+	cJSON_ArrayForEach (one, json_field(schema, "allOf"))
+		add_parts(c, one, parts);
+}
+
+static unsigned with_integers(unsigned types) {
 	return types >> TYPE_NUMBER & 1u ? types | 1u << TYPE_INTEGER : types;
 }
 
+/* The types of values that may be valid under a schema by its own `type`, not by what its other keywords are
+ * about: those hold of any other type. A whole number is a number too. */
+static unsigned declared_types(struct compiler* c, const struct parts* parts, int depth) {
+	unsigned types = ALL_TYPES;
+	for (int i = 0; i < parts->n && depth < MAX_LOOKED && ++c->looks < MOST_LOOKS; i++) {
+		const cJSON *of = parts->of[i], *one;
+		unsigned listed = 0;
+		if (cJSON_IsFalse(of))
+			return 0;
+		if (json_field(of, "type"))
+			types &= with_integers(schema_types(c, of));
+		for (one = NULL; (one = schema_value_after(of, one));)
+			listed |= schema_type_of(one);
+		types &= listed ? with_integers(listed) : ALL_TYPES;
+		for (int k = 0; k < 2; k++) {
+			unsigned any = 0;
+			cJSON_ArrayForEach (one, json_field(of, k ? "oneOf" : "anyOf")) {
+				struct parts within = {.n = 0};
+				add_parts(c, one, &within);
+				any |= declared_types(c, &within, depth + 1);
+			}
+			types &= any ? any : ALL_TYPES;
+		}
+	}
+	return types;
+}
+
 /* Whether both have a few values, and none in common. */
-static bool values_differ(const struct compiler* c, const cJSON* a, const cJSON* b) {
-	a = schema_followed(c, a);
-	b = schema_followed(c, b);
+static bool values_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
 	for (const cJSON* x = NULL; (x = schema_value_after(a, x));)
 		for (const cJSON* y = NULL; (y = schema_value_after(b, y));)
-			if (cJSON_Compare(x, y, true))
+			if (++c->looks > MOST_LOOKS || json_same(x, y))
 				return false;
 	return schema_value_after(a, NULL) && schema_value_after(b, NULL);
 }
 
-/* Whether no value can be valid under both: other types or values, or a member that both require with others.
- */
-static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b) {
-	const unsigned both = declared_types(c, a) & declared_types(c, b);
-	if (both == 0 || values_differ(c, a, b))
-		return true;
-	if (both != 1u << TYPE_OBJECT)
+/* Whether both say which strings are valid, by patterns and values, and have none in common. */
+static bool strings_differ(struct compiler* c, const cJSON* a, const cJSON* b) {
+	if (!json_field(a, "pattern") && !json_field(b, "pattern"))
+		return false; /* values alone are compared without */
+	const struct error before = *c->error;
+	c->looks += MAX_SCHEMA_DEPTH;
+	struct language *x = schema_names(c, a, 0), *y = schema_names(c, b, 0);
+	struct language* both = c->failed ? NULL : language_product(x, y, BOTH);
+	const bool differ = both && both->n == 0;
+	if (c->failed) /* it is refused where it is needed, if it is */
+		*c->error = before;
+	c->failed = false;
+	language_free(x);
+	language_free(y);
+	language_free(both);
+	return differ;
+}
+
+static bool requires(const struct parts* parts, const char* name) {
+	const cJSON* one;
+	for (int i = 0; i < parts->n; i++)
+		cJSON_ArrayForEach (one, json_field(parts->of[i], "required")) {
+			if (cJSON_IsString(one) && strcmp(one->valuestring, name) == 0)
+				return true;
+		}
+	return false;
+}
+
+static bool disjoint(struct compiler*, const cJSON* a, const cJSON* b, int depth);
+
+/* Whether objects have a member that one schema requires, and whose values under both differ. */
+static bool members_differ(struct compiler* c, const struct parts* a, const struct parts* b, int depth) {
+	const cJSON* mine;
+	for (int i = 0; i < a->n; i++)
+		for (int j = 0; j < b->n; j++)
+			cJSON_ArrayForEach (mine, json_field(a->of[i], "properties")) {
+				const cJSON* theirs =
+				    cJSON_GetObjectItemCaseSensitive(json_field(b->of[j], "properties"), mine->string);
+				if (theirs && (requires(a, mine->string) || requires(b, mine->string)) &&
+				    disjoint(c, mine, theirs, depth + 1))
+					return true;
+			}
+	return false;
+}
+
+/* Whether `a` requires a member that `b` does not allow. */
+static bool is_closed_to(const struct parts* a, const cJSON* b) {
+	const cJSON* one;
+	if (!cJSON_IsFalse(json_field(b, "additionalProperties")) || json_field(b, "patternProperties"))
 		return false;
-	a = schema_followed(c, a);
-	b = schema_followed(c, b);
-	const cJSON *of_a = json_field(a, "properties"), *of_b = json_field(b, "properties"), *name;
-	cJSON_ArrayForEach (name, json_field(a, "required"))
-		if (cJSON_IsString(name) && schema_holds(json_field(b, "required"), name) &&
-		    values_differ(c, cJSON_GetObjectItemCaseSensitive(of_a, name->valuestring),
-		                  cJSON_GetObjectItemCaseSensitive(of_b, name->valuestring)))
+	for (int i = 0; i < a->n; i++)
+		cJSON_ArrayForEach (one, json_field(a->of[i], "required")) {
+			if (cJSON_IsString(one) &&
+			    !cJSON_GetObjectItemCaseSensitive(json_field(b, "properties"), one->valuestring))
+				return true;
+		}
+	return false;
+}
+
+/* Whether every alternative of a list has no value in common with the other schema. */
+static bool all_disjoint(struct compiler* c, const cJSON* list, const cJSON* other, int depth) {
+	const cJSON* one;
+	cJSON_ArrayForEach (one, list) {
+		if (!disjoint(c, one, other, depth + 1))
+			return false;
+	}
+	return cJSON_IsArray(list) && list->child;
+}
+
+static bool alternatives_differ(struct compiler* c, const struct parts* a, const cJSON* b, int depth) {
+	for (int i = 0; i < a->n; i++)
+		if (all_disjoint(c, json_field(a->of[i], "anyOf"), b, depth) ||
+		    all_disjoint(c, json_field(a->of[i], "oneOf"), b, depth))
 			return true;
 	return false;
+}
+
+/* Whether it is plain that no value can be valid under both: other types or values, or a member that one
+ * requires and the other does not allow so. */
+static bool disjoint(struct compiler* c, const cJSON* a, const cJSON* b, int depth) {
+	struct parts x = {.n = 0}, y = {.n = 0};
+	if (depth == MAX_LOOKED || c->failed || ++c->looks > MOST_LOOKS)
+		return false;
+	add_parts(c, a, &x);
+	add_parts(c, b, &y);
+	const unsigned both = declared_types(c, &x, depth) & declared_types(c, &y, depth);
+	if (both == 0)
+		return true;
+	for (int i = 0; i < x.n; i++)
+		for (int j = 0; j < y.n; j++)
+			if (values_differ(c, x.of[i], y.of[j]) ||
+			    (both == 1u << TYPE_STRING && strings_differ(c, x.of[i], y.of[j])) ||
+			    (both == 1u << TYPE_OBJECT && (is_closed_to(&x, y.of[j]) || is_closed_to(&y, x.of[i]))))
+				return true;
+	return (both == 1u << TYPE_OBJECT && members_differ(c, &x, &y, depth)) ||
+	       alternatives_differ(c, &x, b, depth) || alternatives_differ(c, &y, a, depth);
 }
 
 /* Alternative i, and none of the others. */
@@ -113,7 +229,7 @@ static const cJSON* alone(struct compiler* c, const cJSON* const* list, const cJ
                           int i) {
 	cJSON* others = cJSON_CreateArray();
 	for (int j = 0; j < n && !c->failed; j++)
-		if (j != i && !disjoint(c, list[i], list[j])) {
+		if (j != i && !disjoint(c, list[i], list[j], 0)) {
 			cJSON* other = schema_negated(c, raw[j]);
 			schema_append(c, others, other);
 		}
@@ -150,7 +266,8 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 		if (of && !c->failed)
 			all = emit_split(c->grammar, schema_emit(c, of, next), all);
 	}
-	if (all == NOWHERE && exactly_one && n > 1 && !c->failed)
+	/* where all was said, nothing is valid here: a member that need not come does not */
+	if (all == NOWHERE && exactly_one && n > 1 && !c->failed && c->lost)
 		return schema_refuse(c, "\"oneOf\": no value is valid under exactly one of its schemas");
 	return all;
 }

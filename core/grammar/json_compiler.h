@@ -17,20 +17,23 @@ enum {
 	MAX_SCHEMA_BYTES = 512 << 10,
 	MAX_JOINED = 1 << 17, /* values of schemas that are made */
 	MAX_CHAIN = 64,       /* of $ref and allOf */
-	MAX_CONDITIONS = 16   /* within conditions */
+	MAX_NAMES_DEPTH = 16  /* of schemas of names */
 };
 
-/* A keyword of our own: values that are not valid, beside an enum. What becomes of a "not". */
+/* A keyword of our own: values that are not valid, beside an enum. A "not" becomes one. */
 #define SCHEMA_EXCEPT "\1except"
 /* Lists of schemas of one keyword each, of strings and numbers, that hold besides, and that do not. */
 #define SCHEMA_ALSO "\1also"
 #define SCHEMA_NEVER "\1never"
 
-/* A schema that holds besides, and says nothing of which members and items are evaluated. */
+/* A list of {"propertyNames", "additionalProperties"}: of each there is some member that keeps both. */
+#define SCHEMA_SOME "\1some"
+
+/* A schema that holds besides, and does not constrain which members and items are evaluated. */
 #define SCHEMA_QUIET "\1quiet"
 
 /* Lists of groups of keywords that belong together, beside those that the schema itself has: of members, of
- * items, and what an array contains. UNSEEN: a group that says nothing of what is evaluated. */
+ * items, and what an array contains. UNSEEN: a group that does not constrain what is evaluated. */
 #define SCHEMA_MEMBERS "\1members"
 #define SCHEMA_ITEMS "\1items"
 #define SCHEMA_CONTAINS "\1contains"
@@ -57,7 +60,8 @@ struct format_rule {
 
 struct reference {
 	const cJSON* schema;
-	int rule; /* NOWHERE: it allows nothing */
+	int rule;   /* NOWHERE: it allows nothing */
+	bool joins; /* it is the schema joined */
 };
 
 struct compiler {
@@ -65,6 +69,7 @@ struct compiler {
 	const cJSON* root;
 	struct error* error;
 	bool failed;
+	bool literal; /* what the schema leaves open is allowed */
 	int depth, schemas;
 	int shared[SHARED_COUNT];    /* 1 + the rule; 0: not made yet */
 	struct reference* reference; /* (n_references) */
@@ -73,11 +78,13 @@ struct compiler {
 	size_t path_size;
 	cJSON** made; /* (n_made) schemas that were joined, kept until the end */
 	int n_made;
-	int joined;     /* values of schemas that were made so far */
-	int conditions; /* within conditions */
+	int joined; /* values of schemas that were made so far */
 	struct class_rules classes;
 	struct format_rule format[MAX_FORMATS];
 	int n_formats;
+	int negated;    /* references that are being followed for what fails them */
+	int looks;      /* at schemas, for whether they have values in common */
+	bool lost;      /* a way not to hold could not be said, and is left out */
 	bool evaluates; /* somewhere in the schema stands what depends on which members or items are evaluated */
 };
 
@@ -94,21 +101,22 @@ enum type {
 
 enum { ALL_TYPES = (1 << TYPE_COUNT) - 1 };
 
-/* What a schema's references lead to. */
+/* The targets of a schema's references. */
 const cJSON* schema_followed(const struct compiler*, const cJSON* schema);
 /* Each emits before `next`; NOWHERE: nothing is valid, or the compiler has failed. */
 int32_t schema_emit(struct compiler*, const cJSON* schema, int32_t next);
-int32_t schema_emit_reference(struct compiler*, const cJSON* schema, int32_t next);
+/* joins: of the whole schema, joined; else of what its $ref points to. */
+int32_t schema_emit_reference(struct compiler*, const cJSON* schema, bool joins, int32_t next);
 /* anyOf or oneOf, perhaps with other keywords beside it. */
 int32_t schema_emit_combination(struct compiler*, const cJSON* schema, const char* keyword, int32_t next);
-/* What $ref or allOf have to do with other keywords, and with what surrounds the schema (NULL: nothing), as
+/* Joins $ref and allOf with the other keywords, and with what surrounds the schema (NULL: nothing), to
  * one schema that is kept; NULL: failed. */
 const cJSON* schema_joined(struct compiler*, const cJSON* schema, const cJSON* around);
 const cJSON* schema_kept(struct compiler*, cJSON* made);
 
 /* Whether the list, which may be NULL, has an equal value. */
 bool schema_holds(const cJSON* list, const cJSON* value);
-/* The types that a schema allows, as it says or as its other keywords imply; 0: any. */
+/* The types that a schema allows, as it specifies or as its other keywords imply; 0: any. */
 unsigned schema_types(struct compiler*, const cJSON* schema);
 /* The values that a schema lists, of an enum or else a const: the one after that, or the first; NULL: no
  * more. */
@@ -125,15 +133,15 @@ int32_t schema_refuse_reference(struct compiler*, const cJSON* reference);
 bool schema_has(const cJSON* schema, const char* keywords);
 bool schema_constrains_beyond(const cJSON* schema, const char* keywords);
 
-/* ---- json_merge.c: schemas that are made. What is made once the compiler has failed is of no use. --------
+/* ---- json_merge.c: schemas that are made. Results of a failed compiler are of no use. --------
  */
 
 /* The groups: the schema itself where it has one of the keywords, and the list's. group: (MAX_GROUPS) */
 int schema_groups(const cJSON* schema, const char* list, const char* keywords, const cJSON** group);
-/* Of a group of items: how many are by their place, and what the others are; NULL: anything. */
+/* A group of items: the number of those by place, and the schema of the others; NULL: anything. */
 int schema_prefix(const cJSON* group);
 const cJSON* schema_rest(const cJSON* group);
-/* What an item is that no place and no "items" evaluates. */
+/* The schema of an item that no place and no "items" evaluates. */
 cJSON* schema_other_items(struct compiler*, const cJSON* schema, const cJSON* unevaluated);
 /* Sets of JSON's types, as "type" lists them: bit i is enum type's i. A number may be an integer. */
 unsigned schema_type_set(const cJSON* type);
@@ -146,7 +154,7 @@ cJSON* schema_pair(struct compiler*, cJSON* a, cJSON* b);                   /* [
 /* The schema without $ref, allOf, not, if, then, else and dependencies, which have become a part of it.
  * within: it is to be joined with what surrounds it. */
 cJSON* schema_flat(struct compiler*, const cJSON* schema, bool within);
-/* What is valid under both of two flat ones; takes them over. */
+/* Joins two flat schemas: values are valid under both. Takes them over. */
 cJSON* schema_both(struct compiler*, cJSON* a, cJSON* b);
 /* The schema without these keywords, and without what only describes. */
 cJSON* schema_without(struct compiler*, const cJSON* schema, const char* keywords);
@@ -160,7 +168,7 @@ cJSON* schema_conditions(struct compiler*, const cJSON* schema);
 int schema_count(struct compiler*, const cJSON* value);
 bool schema_is_of_strings(const char* keyword);
 bool schema_is_of_numbers(const char* keyword);
-/* json_string.c: the strings that a flat schema allows. lengths false: whatever it says of those. */
+/* json_string.c: the strings that a flat schema allows. lengths false: whatever it requires of those. */
 struct language* schema_string_language(struct compiler*, const cJSON* schema, bool lengths);
 /* The strings that are valid under any schema. */
 struct language* schema_names(struct compiler*, const cJSON* schema, int depth);
@@ -180,7 +188,7 @@ int32_t schema_emit_object(struct compiler*, const cJSON* schema, int32_t next);
 int32_t schema_emit_array(struct compiler*, const cJSON* schema, int32_t next);
 /* json_conditions.c: what the schema leaves, or a part of it; NULL: failed. */
 cJSON* schema_negated(struct compiler*, const cJSON* schema);
-/* Of any texts, begun with white space or not. */
+/* Any texts, with or without leading white space. */
 int32_t schema_emit_literal(struct compiler*, const char* text, int32_t next);
 int32_t schema_emit_space(struct compiler*, int32_t next);
 int32_t schema_emit_any(struct compiler*, int32_t next);
@@ -204,6 +212,6 @@ const char* json_format_name(const char* format); /* ours, for good; NULL: there
 struct language* json_format_language(const char* format, struct error*);
 
 /* The schema's values, before `next`; NULL: any object. NOWHERE with the error set. */
-int32_t json_schema_emit(struct grammar*, cJSON* schema, int32_t next, struct error*);
+int32_t json_schema_emit(struct grammar*, cJSON* schema, bool literal, int32_t next, struct error*);
 
 #endif

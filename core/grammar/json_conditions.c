@@ -38,6 +38,13 @@ static cJSON* without_member(struct compiler* c, const char* name) {
 	return to;
 }
 
+/* The reason why it fails, reported when it is reached: a schema may contain itself. */
+static cJSON* failing(struct compiler* c, const cJSON* schema) {
+	if (cJSON_IsBool(schema) || (cJSON_IsObject(schema) && !schema->child))
+		return cJSON_CreateBool(cJSON_IsFalse(schema));
+	return schema_wrapped(c, "not", copied(schema));
+}
+
 static cJSON* both_of(struct compiler* c, cJSON* a, cJSON* b) {
 	return schema_wrapped(c, "allOf", schema_pair(c, a, b));
 }
@@ -107,7 +114,7 @@ static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSO
 			cJSON *way = typed(c, "array"), *prefix = cJSON_CreateArray();
 			for (int i = 0; i < n; i++)
 				schema_append(c, prefix, cJSON_CreateTrue());
-			schema_append(c, prefix, schema_negated(c, one));
+			schema_append(c, prefix, failing(c, one));
 			schema_put(c, way, "prefixItems", prefix);
 			schema_put(c, way, "minItems", cJSON_CreateNumber(++n));
 			schema_append(c, ways, way);
@@ -117,7 +124,7 @@ static bool add_failed_items(struct compiler* c, const cJSON* schema, const cJSO
 	if (strcmp(field->string, "items") != 0 || json_field(schema, "prefixItems") || cJSON_IsArray(items))
 		return false;
 	cJSON* way = typed(c, "array");
-	schema_put(c, way, "contains", schema_negated(c, items));
+	schema_put(c, way, "contains", failing(c, items));
 	schema_append(c, ways, way);
 	return true;
 }
@@ -126,7 +133,7 @@ static void add_failed_dependencies(struct compiler* c, const cJSON* field, cJSO
 	const cJSON* on;
 	cJSON_ArrayForEach (on, field) {
 		cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
-		cJSON* other = schema_negated(c, needed);
+		cJSON* other = failing(c, needed);
 		schema_append(c, ways, both_of(c, with_member(c, on->string), other));
 		cJSON_Delete(needed);
 	}
@@ -137,12 +144,45 @@ static void add_failed_choice(struct compiler* c, const cJSON* field, cJSON* way
 	cJSON* none = cJSON_CreateArray();
 	const cJSON *one, *other;
 	cJSON_ArrayForEach (one, field)
-		schema_append(c, none, schema_negated(c, one));
+		schema_append(c, none, failing(c, one));
 	schema_append(c, ways, schema_wrapped(c, "allOf", none));
 	if (strcmp(field->string, "oneOf") == 0)
 		cJSON_ArrayForEach (one, field)
 			for (other = one->next; other; other = other->next)
 				schema_append(c, ways, both_of(c, copied(one), copied(other)));
+}
+
+/* An object with a member whose name keeps a schema, and whose value keeps another. */
+static void add_some_member(struct compiler* c, cJSON* ways, cJSON* names, cJSON* value) {
+	cJSON *way = typed(c, "object"), *list = cJSON_CreateArray();
+	cJSON* some = schema_wrapped(c, "propertyNames", names);
+	schema_put(c, some, "additionalProperties", value);
+	schema_append(c, list, some);
+	schema_put(c, way, SCHEMA_SOME, list);
+	schema_append(c, ways, way);
+}
+
+static void add_failed_names(struct compiler* c, const cJSON* schema, const cJSON* field, cJSON* ways) {
+	const cJSON* one;
+	if (strcmp(field->string, "propertyNames") == 0)
+		add_some_member(c, ways, failing(c, field), cJSON_CreateTrue());
+	else if (strcmp(field->string, "patternProperties") == 0) {
+		cJSON_ArrayForEach (one, field)
+			add_some_member(c, ways, schema_wrapped(c, "pattern", cJSON_CreateString(one->string)),
+			                failing(c, one));
+	} else {
+		cJSON *known = cJSON_CreateArray(), *named = cJSON_CreateArray();
+		cJSON_ArrayForEach (one, json_field(schema, "properties"))
+			schema_append(c, named, cJSON_CreateString(one->string));
+		if (named && named->child)
+			schema_append(c, known, schema_wrapped(c, "enum", named));
+		else
+			cJSON_Delete(named);
+		cJSON_ArrayForEach (one, json_field(schema, "patternProperties"))
+			schema_append(c, known, schema_wrapped(c, "pattern", cJSON_CreateString(one->string)));
+		add_some_member(c, ways, schema_wrapped(c, "not", schema_wrapped(c, "anyOf", known)),
+		                failing(c, field));
+	}
 }
 
 /* Ways to fail a keyword. False: there are others, which cannot be said. */
@@ -154,7 +194,7 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 			schema_append(c, ways, cJSON_IsString(one) ? without_member(c, one->valuestring) : NULL);
 	} else if (strcmp(name, "properties") == 0) {
 		cJSON_ArrayForEach (one, field) {
-			cJSON* other = schema_negated(c, one);
+			cJSON* other = failing(c, one);
 			if (cJSON_IsFalse(other)) {
 				cJSON_Delete(other);
 				continue;
@@ -187,13 +227,18 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 		add_failed_choice(c, field, ways);
 	else if (strcmp(name, "allOf") == 0) {
 		cJSON_ArrayForEach (one, field)
-			schema_append(c, ways, schema_negated(c, one));
+			schema_append(c, ways, failing(c, one));
 	} else if (strcmp(name, "$ref") == 0) {
 		const cJSON* target = schema_resolve(c->root, field);
 		if (!target)
 			schema_refuse_reference(c, field);
-		else
+		else if (c->negated == MAX_CHAIN)
+			schema_refuse_keyword(c, "$ref", "leads to itself");
+		else {
+			c->negated++;
 			schema_append(c, ways, schema_negated(c, target));
+			c->negated--;
+		}
 	} else if (strcmp(name, "not") == 0)
 		schema_append(c, ways, copied(field));
 	else if (json_lists("dependencies dependentRequired dependentSchemas", name))
@@ -201,18 +246,17 @@ static bool add_failures(struct compiler* c, const cJSON* schema, const cJSON* f
 	else if (strcmp(name, "if") == 0) {
 		const cJSON *then = json_field(schema, "then"), *otherwise = json_field(schema, "else");
 		if (then) {
-			cJSON* other = schema_negated(c, then);
+			cJSON* other = failing(c, then);
 			schema_append(c, ways, both_of(c, copied(field), other));
 		}
 		if (otherwise) {
-			cJSON* other = schema_negated(c, field);
-			cJSON* neither = schema_negated(c, otherwise);
+			cJSON* other = failing(c, field);
+			cJSON* neither = failing(c, otherwise);
 			schema_append(c, ways, both_of(c, other, neither));
 		}
-	} else if (json_lists("patternProperties additionalProperties unevaluatedProperties propertyNames "
-	                      "additionalItems "
-	                      "unevaluatedItems uniqueItems",
-	                      name))
+	} else if (json_lists("patternProperties additionalProperties propertyNames", name))
+		add_failed_names(c, schema, field, ways);
+	else if (json_lists("unevaluatedProperties additionalItems unevaluatedItems uniqueItems", name))
 		return cJSON_IsTrue(field) && strcmp(name, "uniqueItems") != 0;
 	return true;
 }
@@ -221,7 +265,7 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 	const cJSON* field;
 	if (cJSON_IsBool(schema))
 		return cJSON_CreateBool(cJSON_IsFalse(schema));
-	if (c->failed || ++c->joined > MAX_JOINED || c->conditions == MAX_CONDITIONS) {
+	if (c->failed || ++c->joined > MAX_JOINED) {
 		schema_refuse(c, "too many schemas that have to hold at once");
 		return NULL;
 	}
@@ -229,14 +273,13 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 		schema_refuse(c, "a schema is neither an object nor a boolean");
 		return NULL;
 	}
-	c->conditions++;
 	cJSON* ways = cJSON_CreateArray();
 	const char* lost = NULL;
 	cJSON_ArrayForEach (field, schema) {
 		if (!cJSON_IsNull(field) && !add_failures(c, schema, field, ways))
 			lost = field->string;
 	}
-	c->conditions--;
+	c->lost |= lost != NULL;
 	if (ways && ways->child) {
 		cJSON* either = schema_wrapped(c, "anyOf", ways);
 		return c->evaluates ? schema_wrapped(c, SCHEMA_QUIET, either) : either;
@@ -250,7 +293,7 @@ cJSON* schema_negated(struct compiler* c, const cJSON* schema) {
 
 /* ---- if, dependencies --------------------------------------------------------------------------- */
 
-/* Both hold, or the first does not and the third does; what is NULL says nothing. */
+/* Both hold, or the first does not and the third does; a NULL one requires nothing. */
 static cJSON* either(struct compiler* c, cJSON* condition, const cJSON* consequence, cJSON* failed,
                      const cJSON* otherwise) {
 	if (consequence)
@@ -263,14 +306,14 @@ static cJSON* either(struct compiler* c, cJSON* condition, const cJSON* conseque
 static cJSON* conditional(struct compiler* c, const cJSON* schema) {
 	const cJSON *condition = json_field(schema, "if"), *then = json_field(schema, "then"),
 	            *otherwise = json_field(schema, "else");
-	if (!then && !otherwise) /* it says what is evaluated, at most */
+	if (!then && !otherwise) /* it decides what is evaluated, at most */
 		return c->evaluates
 		           ? schema_wrapped(c, "anyOf", schema_pair(c, copied(condition), cJSON_CreateTrue()))
 		           : cJSON_CreateTrue();
 	return either(c, copied(condition), then, schema_negated(c, condition), otherwise);
 }
 
-/* What is needed is written first, where nothing else says in which order members come. */
+/* Required members are written first if nothing else decides the order. */
 static cJSON* dependency(struct compiler* c, const cJSON* on) {
 	cJSON* needed = cJSON_IsArray(on) ? schema_wrapped(c, "required", copied(on)) : copied(on);
 	cJSON* there = both_of(c, needed, with_member(c, on->string));

@@ -1,5 +1,5 @@
-/* JSON Schema's formats of strings as expressions, by what defines them. Where a definition cannot be had by
- * an automaton the language is narrower: host names of few labels, no punycode, expressions of a few groups.
+/* JSON Schema's formats of strings as expressions, by their definitions. If a definition is beyond
+ * an automaton, the language is narrower: host names of few labels, no punycode, expressions of a few groups.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,7 +149,7 @@ static const char* const known[][2] = {
     {"byte", BASE64},
     {"base64url", BASE64_URL}};
 
-/* What says nothing of a string's characters. */
+/* Keywords that do not constrain a string's characters. */
 static const char annotations[] =
     "password binary int8 int16 int32 int64 uint8 uint16 uint32 uint64 float double "
     "decimal";

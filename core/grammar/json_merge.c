@@ -1,5 +1,5 @@
 /* Schemas joined: what is valid under several at once, as one schema. For allOf, for keywords beside a $ref
- * or a combination, and for what a oneOf has to leave out. Where two keywords cannot be one the compiler
+ * or a combination, and for what a oneOf has to leave out. If two keywords cannot be joined, the compiler
  * fails: never is the schema wider. */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static bool describes(const char* keyword) {
 	    "minItems maxItems uniqueItems pattern format minLength maxLength contentEncoding "
 	    "contentMediaType minimum maximum "
 	    "exclusiveMinimum exclusiveMaximum multipleOf nullable " SCHEMA_EXCEPT " " SCHEMA_ALSO
-	    " " SCHEMA_NEVER " " SCHEMA_QUIET " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	    " " SCHEMA_NEVER " " SCHEMA_QUIET " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS
+	    " " SCHEMA_SOME,
 	    keyword);
 }
 
@@ -121,7 +122,7 @@ static cJSON* later(struct compiler* c, const cJSON* a, const cJSON* b) {
 bool schema_holds(const cJSON* list, const cJSON* value) {
 	const cJSON* one;
 	cJSON_ArrayForEach (one, list) {
-		if (cJSON_Compare(one, value, true))
+		if (json_same(one, value))
 			return true;
 	}
 	return false;
@@ -155,7 +156,7 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 	const char* name = more->string;
 	const bool numbers = cJSON_IsNumber(mine) && cJSON_IsNumber(more);
 	cJSON* values;
-	if (cJSON_Compare(mine, more, true))
+	if (json_same(mine, more))
 		return;
 	if (strcmp(name, "type") == 0)
 		schema_put(c, to, name, schema_type_list(schema_type_set(mine) & schema_type_set(more)));
@@ -173,7 +174,8 @@ static void join_keyword(struct compiler* c, cJSON* to, cJSON* mine, const cJSON
 		join_bound(c, to, mine, more, false);
 	else if (numbers && json_lists("maxLength maxItems maxProperties", name))
 		join_bound(c, to, mine, more, true);
-	else if (json_lists(SCHEMA_ALSO " " SCHEMA_NEVER " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
+	else if (json_lists(SCHEMA_ALSO " " SCHEMA_NEVER " " SCHEMA_MEMBERS " " SCHEMA_ITEMS " " SCHEMA_CONTAINS
+	                                " " SCHEMA_SOME,
 	                    name))
 		add_values(c, mine, more, mine, false);
 	else if (schema_is_of_strings(name) || schema_is_of_numbers(name))
@@ -257,13 +259,13 @@ int schema_groups(const cJSON* schema, const char* list, const char* keywords, c
 	return n;
 }
 
-/* Of a schema that is joined with others: what it says of members that it does not evaluate itself becomes
- * what additional ones are, beside those that it does; so that the others' members are none of it. */
+/* Prepares a schema to be joined with others. Its unevaluatedProperties covers only members that it does not
+ * evaluate itself, so it becomes additionalProperties of a group of its own. */
 static void settle_members(struct compiler* c, cJSON* to) {
 	const cJSON *group[MAX_GROUPS], *field;
 	const int n = schema_groups(to, SCHEMA_MEMBERS, together[0][1], group);
 	cJSON *unevaluated = cJSON_DetachItemFromObjectCaseSensitive(to, "unevaluatedProperties"),
-	      *named = cJSON_CreateObject(), *patterns = cJSON_CreateObject(), *settled = cJSON_CreateObject();
+	      *named = cJSON_CreateObject(), *patterns = cJSON_CreateObject(), *resolved = cJSON_CreateObject();
 	bool all = n == MAX_GROUPS;
 	for (int i = 0; i < n; i++) {
 		if (json_field(group[i], SCHEMA_UNSEEN))
@@ -274,15 +276,15 @@ static void settle_members(struct compiler* c, cJSON* to) {
 		cJSON_ArrayForEach (field, json_field(group[i], "patternProperties"))
 			schema_put(c, patterns, field->string, cJSON_CreateTrue());
 	}
-	schema_put(c, settled, "properties", named);
-	schema_put(c, settled, "patternProperties", patterns);
-	schema_put(c, settled, "additionalProperties", unevaluated);
+	schema_put(c, resolved, "properties", named);
+	schema_put(c, resolved, "patternProperties", patterns);
+	schema_put(c, resolved, "additionalProperties", unevaluated);
 	if (n == MAX_GROUPS)
 		schema_refuse(c, cannot);
 	if (all)
-		cJSON_Delete(settled);
+		cJSON_Delete(resolved);
 	else
-		add_to_list(c, to, SCHEMA_MEMBERS, settled);
+		add_to_list(c, to, SCHEMA_MEMBERS, resolved);
 }
 
 cJSON* schema_other_items(struct compiler* c, const cJSON* schema, const cJSON* unevaluated) {
@@ -310,7 +312,7 @@ static void settle_items(struct compiler* c, cJSON* to) {
 	const cJSON* group[MAX_GROUPS];
 	const int n = schema_groups(to, SCHEMA_ITEMS, together[1][1], group);
 	cJSON *unevaluated = cJSON_DetachItemFromObjectCaseSensitive(to, "unevaluatedItems"),
-	      *settled = cJSON_CreateObject(), *prefix = cJSON_CreateArray();
+	      *resolved = cJSON_CreateObject(), *prefix = cJSON_CreateArray();
 	bool all = false;
 	for (int i = 0; i < n; i++) {
 		if (json_field(group[i], SCHEMA_UNSEEN))
@@ -319,17 +321,17 @@ static void settle_items(struct compiler* c, cJSON* to) {
 		while (cJSON_GetArraySize(prefix) < schema_prefix(group[i]) && !c->failed)
 			schema_append(c, prefix, cJSON_CreateTrue());
 	}
-	schema_put(c, settled, "prefixItems", prefix);
-	schema_put(c, settled, "items", schema_other_items(c, to, unevaluated));
+	schema_put(c, resolved, "prefixItems", prefix);
+	schema_put(c, resolved, "items", schema_other_items(c, to, unevaluated));
 	cJSON_Delete(unevaluated);
 	if (all)
-		cJSON_Delete(settled);
+		cJSON_Delete(resolved);
 	else
-		add_to_list(c, to, SCHEMA_ITEMS, settled);
+		add_to_list(c, to, SCHEMA_ITEMS, resolved);
 }
 
-/* Of keywords that belong together, those of the schema itself become a group, and none of its groups says
- * what is evaluated. */
+/* Moves keywords that belong together into a group, and marks that no group of the schema evaluates
+ * anything. */
 static void hush_groups(struct compiler* c, cJSON* to, const char* list, const char* keywords) {
 	cJSON *field, *next, *group = cJSON_CreateObject();
 	for (field = to->child; field; field = next) {
@@ -345,7 +347,7 @@ static void hush_groups(struct compiler* c, cJSON* to, const char* list, const c
 		schema_put(c, group, SCHEMA_UNSEEN, cJSON_CreateTrue());
 }
 
-/* The flat schema as one that says nothing of what is evaluated. Takes it over. */
+/* The flat schema as one that does not constrain what is evaluated. Takes it over. */
 static cJSON* hushed(struct compiler* c, cJSON* to) {
 	static const char* const lists[] = {"anyOf", "oneOf", "allOf"};
 	if (!cJSON_IsObject(to) || c->failed)
@@ -367,7 +369,7 @@ static cJSON* hushed(struct compiler* c, cJSON* to) {
 
 static cJSON* flat_at(struct compiler*, const cJSON* schema, bool within, int depth);
 
-/* A oneOf as an anyOf of alternatives of which each says that no other holds. */
+/* A oneOf as an anyOf of alternatives of which each specifies that no other holds. */
 static void spell_out_choice(struct compiler* c, cJSON* to) {
 	cJSON *choice = cJSON_DetachItemFromObjectCaseSensitive(to, "oneOf"), *list = cJSON_CreateArray();
 	const cJSON *one, *other;
@@ -402,7 +404,7 @@ static cJSON* settle_alternatives(struct compiler* c, cJSON* to, int depth) {
 	return schema_wrapped(c, "anyOf", list);
 }
 
-static cJSON* settled(struct compiler* c, cJSON* to, int depth) {
+static cJSON* resolved(struct compiler* c, cJSON* to, int depth) {
 	if (c->failed || !cJSON_IsObject(to) || !schema_has(to, "unevaluatedProperties unevaluatedItems"))
 		return to;
 	if (json_field(to, "oneOf"))
@@ -464,7 +466,7 @@ static cJSON* flat_at(struct compiler* c, const cJSON* schema, bool within, int 
 	cJSON_ArrayForEach (one, conditions)
 		to = schema_both(c, to, flat_at(c, one, true, depth + 1));
 	cJSON_Delete(conditions);
-	return within ? settled(c, to, depth) : to;
+	return within ? resolved(c, to, depth) : to;
 }
 
 cJSON* schema_flat(struct compiler* c, const cJSON* schema, bool within) {

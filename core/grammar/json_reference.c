@@ -22,7 +22,7 @@ struct referenced_place {
 struct places {
 	struct referenced_place* of; /* (n) */
 	int n;
-	const cJSON** later; /* (n_later) targets, which may lie where no keyword says that there are schemas */
+	const cJSON** later; /* (n_later) targets, which may lie where no keyword states that there are schemas */
 	int n_later;
 	int searched; /* references, each through the whole schema */
 	cJSON* root;
@@ -110,7 +110,7 @@ static size_t scheme_of(const char* uri) {
 	return uri[n] == ':' && n > 0 ? n + 1 : 0;
 }
 
-/* Of a path without its dots, in place. */
+/* Removes the dots of a path, in place. */
 static void remove_dots(char* path) {
 	char *to = path, *from = path;
 	while (*from) {
@@ -294,7 +294,7 @@ static void point(struct places* p, cJSON* schema, const char* base) {
 	schema->type |= SEEN;
 	if (schema != p->root && !text_of(p->root, "$schema") && text_of(schema, "$id") &&
 	    text_of(schema, "$ref"))
-		schema_refuse(p->c, "\"$id\" beside \"$ref\" needs a \"$schema\" that says which draft it is of");
+		schema_refuse(p->c, "\"$id\" beside \"$ref\" needs a \"$schema\" that states which draft it is of");
 	for (int i = 0; i < 2; i++) {
 		const char* reference = text_of(schema, keywords[i]);
 		char way[2 * MAX_URI] = "#";
@@ -308,8 +308,7 @@ static void point(struct places* p, cJSON* schema, const char* base) {
 			continue;
 		}
 		if (++p->searched > MAX_SEARCHED) {
-			schema_refuse(p->c,
-			              "more than 1024 references that are no pointers from the root are not supported");
+			schema_refuse(p->c, "more than 1024 references that do not start at the root are not supported");
 			return;
 		}
 		const cJSON* target = find_target(p, base, reference, &dynamic);

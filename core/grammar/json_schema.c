@@ -1,6 +1,6 @@
 /* JSON Schema (draft 7 and 2020-12, OpenAI's subset and more) into a program.
  *
- * What is generated is always valid: the language may be narrower than the schema's (members in the schema's
+ * Generated text is always valid: the language may be narrower than the schema's (members in the schema's
  * order, none that it does not name, little white space), never wider. Keywords that only describe are passed
  * over; one that constrains and cannot be kept is an error that names it and where it stands. */
 #include <math.h>
@@ -179,18 +179,18 @@ unsigned schema_types(struct compiler* c, const cJSON* schema) {
 		if (!schema_type_set(one))
 			schema_refuse(c, "\"type\" names none of JSON's types");
 	/* who names an object's properties and forgets to say that it is one wants no other value */
-	if (!type && json_field(schema, "properties"))
+	if (!type && !c->literal && json_field(schema, "properties"))
 		types = 1u << TYPE_OBJECT;
 	if (types && cJSON_IsTrue(json_field(schema, "nullable")))
 		types |= 1u << TYPE_NULL;
 	return types;
 }
 
-/* Whether a keyword of the schema says something of values of the type. */
+/* Whether a keyword of the schema constrains values of the type. */
 static bool concerns(const cJSON* schema, enum type type) {
 	static const char* const keywords[TYPE_COUNT] = {
 	    [TYPE_OBJECT] = "properties additionalProperties required patternProperties propertyNames "
-	                    "minProperties maxProperties unevaluatedProperties " SCHEMA_MEMBERS,
+	                    "minProperties maxProperties unevaluatedProperties " SCHEMA_MEMBERS " " SCHEMA_SOME,
 	    [TYPE_ARRAY] = "uniqueItems items prefixItems minItems maxItems contains additionalItems "
 	                   "unevaluatedItems " SCHEMA_ITEMS " " SCHEMA_CONTAINS,
 	    [TYPE_STRING] = "pattern minLength maxLength format contentEncoding contentMediaType " SCHEMA_EXCEPT
@@ -355,13 +355,17 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest) {
 	struct compiler sub = {.grammar = program_open(c->error),
 	                       .root = c->root,
 	                       .error = c->error,
+	                       .literal = c->literal,
 	                       .depth = c->depth,
 	                       .joined = c->joined,
+	                       .looks = c->looks,
 	                       .schemas = c->schemas};
 	const int32_t start =
 	    sub.grammar ? schema_emit(&sub, rest, RETURNS) : schema_refuse(&sub, "out of memory");
 	c->schemas = sub.schemas;
 	c->joined = sub.joined;
+	c->looks = sub.looks;
+	c->lost |= sub.lost;
 	c->failed |= sub.failed;
 	close_compiler(&sub);
 	if (start != NOWHERE)
@@ -377,32 +381,32 @@ static char* scalar_text(const cJSON* value) {
 
 /* The other ways to write a whole number that is written without an exponent: with a fraction of 0 and
  * without. -> how many; 0: it is no such. size: of each */
-static int other_forms(const char* number, char form[2][64]) {
+static int other_spellings(const char* number, char spelling[2][64]) {
 	const char* digits = number + (*number == '-');
 	const size_t n = (size_t)(digits - number) + strspn(digits, "0123456789");
-	if (n + 3 > sizeof form[0] ||
+	if (n + 3 > sizeof spelling[0] ||
 	    (number[n] && (number[n] != '.' || number[n + 1 + strspn(number + n + 1, "0")])))
 		return 0;
-	memcpy(form[0], number, n);
-	memcpy(form[1], number, n);
-	memcpy(form[0] + n, "", 1);
-	memcpy(form[1] + n, ".0", 3);
+	memcpy(spelling[0], number, n);
+	memcpy(spelling[1], number, n);
+	memcpy(spelling[0] + n, "", 1);
+	memcpy(spelling[1] + n, ".0", 3);
 	return 2;
 }
 
-/* The texts of the scalars among the values, a number's in all its forms where a fraction of 0 may come.
+/* The texts of the scalars among the values, a number's in all its spellings where a fraction of 0 may come.
  * text: room for 3 a value. -> how many */
 static int list_scalars(const cJSON** value, int n, bool fractions, char** text) {
 	int texts = 0;
 	for (int i = 0; i < n; i++) {
-		char form[2][64];
+		char spelling[2][64];
 		char* written = scalar_text(value[i]);
 		if (!written)
 			continue;
-		const int forms = cJSON_IsNumber(value[i]) && fractions ? other_forms(written, form) : 0;
+		const int spellings = cJSON_IsNumber(value[i]) && fractions ? other_spellings(written, spelling) : 0;
 		text[texts++] = written;
-		for (int k = 0; k < forms; k++)
-			if (strcmp(form[k], written) != 0 && (text[texts] = strdup(form[k])))
+		for (int k = 0; k < spellings; k++)
+			if (strcmp(spelling[k], written) != 0 && (text[texts] = strdup(spelling[k])))
 				texts++;
 	}
 	return texts;
@@ -445,7 +449,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 	const cJSON** kept = malloc(((size_t)cJSON_GetArraySize(list) + 1) * sizeof *kept);
 	int n = 0;
 	for (const cJSON* value = NULL; kept && !c->failed && (value = schema_value_after(schema, value));) {
-		if (!schema_fits(value, types) || (constant && !cJSON_Compare(value, constant, true)) ||
+		if (!schema_fits(value, types) || (constant && !json_same(value, constant)) ||
 		    schema_holds(except, value))
 			continue;
 		char* text = more ? json_print(value) : NULL;
@@ -470,17 +474,14 @@ static int32_t emit_whole_schema(struct compiler* c, const cJSON* schema, int32_
 		return schema_refuse(c, "a schema is neither an object nor a boolean");
 	if (!check_keywords(c, schema))
 		return NOWHERE;
-	/* combinations first: each that is told apart is one less to be joined */
+	/* combinations first: each that is decided is one less to be joined */
 	if (json_field(schema, "anyOf"))
 		return schema_emit_combination(c, schema, "anyOf", next);
 	if (json_field(schema, "oneOf"))
 		return schema_emit_combination(c, schema, "oneOf", next);
-	if (needs_joining(schema)) {
-		const cJSON* joined = schema_joined(c, schema, NULL);
-		return joined ? schema_emit(c, joined, next) : NOWHERE;
-	}
-	if (json_field(schema, "$ref"))
-		return schema_emit_reference(c, schema, next);
+	const bool joins = needs_joining(schema);
+	if (joins || json_field(schema, "$ref"))
+		return schema_emit_reference(c, schema, joins, next);
 	if (json_field(schema, "allOf")) /* of one schema, alone */
 		return schema_emit(c, json_field(schema, "allOf")->child, next);
 	unsigned types = schema_types(c, schema);
@@ -514,8 +515,9 @@ int32_t schema_emit(struct compiler* c, const cJSON* schema, int32_t next) {
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, int32_t next, struct error* error) {
-	struct compiler c = {.grammar = grammar, .root = schema, .error = error};
+int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, bool literal, int32_t next,
+                         struct error* error) {
+	struct compiler c = {.grammar = grammar, .root = schema, .literal = literal, .error = error};
 	if (schema)
 		schema_point(&c, schema);
 	const int32_t start = schema ? schema_emit(&c, schema, next) : emit_shared(&c, SHARED_OBJECT, next);
@@ -525,9 +527,10 @@ int32_t json_schema_emit(struct grammar* grammar, cJSON* schema, int32_t next, s
 	return c.failed ? NOWHERE : start;
 }
 
-static struct grammar* compile(cJSON* schema, struct error* error) {
+static struct grammar* compile(cJSON* schema, bool literal, struct error* error) {
 	struct grammar* g = program_open(error);
-	return g ? states_checked(finished(g, json_schema_emit(g, schema, RETURNS, error), error), error) : NULL;
+	return g ? states_checked(finished(g, json_schema_emit(g, schema, literal, RETURNS, error), error), error)
+	         : NULL;
 }
 
 /* Whether a string has a character of number 0, which would end it here. */
@@ -542,7 +545,7 @@ static bool names_nul(const char* text, size_t size) {
 	return false;
 }
 
-struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct error* error) {
+struct grammar* grammar_from_json_schema(const char* schema, size_t size, bool literal, struct error* error) {
 	if (size > MAX_SCHEMA_BYTES) { /* names are looked up one by one */
 		error_set(error, "the schema has %zu bytes: at most %d are supported", size, MAX_SCHEMA_BYTES);
 		return NULL;
@@ -555,13 +558,13 @@ struct grammar* grammar_from_json_schema(const char* schema, size_t size, struct
 		cJSON_Delete(parsed);
 		return NULL;
 	}
-	struct grammar* const grammar = compile(parsed, error);
+	struct grammar* const grammar = compile(parsed, literal, error);
 	cJSON_Delete(parsed);
 	return grammar;
 }
 
 struct grammar* grammar_from_json_object(struct error* error) {
-	return compile(NULL, error);
+	return compile(NULL, false, error);
 }
 
 struct grammar* grammar_from_regex(const char* expression, size_t size, struct error* error) {

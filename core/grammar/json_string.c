@@ -85,7 +85,7 @@ static struct language* of_media_type(struct compiler* c, const cJSON* schema, c
 	return schema_keep_language(c, l);
 }
 
-/* What one keyword alone allows. */
+/* The strings that one keyword alone allows. */
 static struct language* of_keyword(struct compiler* c, const cJSON* schema, const cJSON* field) {
 	const char *name = field->string, *text = cJSON_IsString(field) ? field->valuestring : NULL;
 	if (strcmp(name, "minLength") == 0 || strcmp(name, "maxLength") == 0) {
@@ -100,8 +100,11 @@ static struct language* of_keyword(struct compiler* c, const cJSON* schema, cons
 		return of_media_type(c, schema, text);
 	if (!text)
 		return schema_refuse_keyword(c, name, "is not a string"), NULL;
-	if (strcmp(name, "format") == 0 && !json_format_is_known(text))
-		return schema_refuse_keyword(c, text, "is no format that is supported"), NULL;
+	if (strcmp(name, "format") == 0 && !json_format_is_known(text)) {
+		if (!c->literal)
+			schema_refuse_keyword(c, text, "is not a supported format");
+		return c->literal ? language_all() : NULL;
+	}
 	struct language* of = strcmp(name, "format") == 0
 	                          ? json_format_language(text, c->error)
 	                          : language_of_pattern(text, strlen(text), false, c->error);
@@ -165,7 +168,7 @@ static int32_t emit_counted(struct compiler* c, struct language* l, int least, i
 
 static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t next);
 
-/* What says nothing but a format. */
+/* A schema with nothing but a format. */
 static int32_t emit_format(struct compiler* c, const cJSON* schema, int32_t next) {
 	const char* format = json_format_name(json_field(schema, "format")->valuestring);
 	for (int i = 0; i < c->n_formats; i++)
@@ -240,7 +243,7 @@ static struct language* of_list(struct compiler* c, const cJSON* list, const cha
 
 struct language* schema_names(struct compiler* c, const cJSON* schema, int depth) {
 	const cJSON *field, *target;
-	if (depth > MAX_CONDITIONS || c->failed)
+	if (depth > MAX_NAMES_DEPTH || c->failed)
 		return schema_refuse(c, "names are nested too deep"), NULL;
 	if (cJSON_IsBool(schema))
 		return cJSON_IsTrue(schema) ? language_all() : none(c);

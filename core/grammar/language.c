@@ -246,7 +246,7 @@ static int32_t state_after(const struct language* l, int32_t s, uint32_t code) {
  * are of padding. They are one number with the language's state: pair_of's second. */
 enum { PENDING = 1 << 6, PHASES = 4, PAD_ONCE = PHASES * PENDING, WHOLE };
 
-/* Where the value of a letter leads: the state of the language, and what is pending. */
+/* The target of a letter's value: the state of the language, and what is pending. */
 static int32_t after_letter(const struct language* l, struct pairs* p, int32_t s, int phase, uint32_t bits,
                             uint32_t letter) {
 	static const int whole[PHASES] = {0, 2, 4, 6}; /* bits of the letter that make a byte whole */
@@ -307,7 +307,7 @@ struct language* language_in_base64(const struct language* l, bool url) {
 
 /* ---- fewest states -------------------------------------------------------------------------- */
 
-/* Moore's algorithm (1956): states are equal until an edge, or an end, tells them apart. */
+/* Moore's algorithm (1956): states are equal until an edge, or an end, separates them. */
 enum { MOST_ROUNDS = 1 << 23 };
 
 static bool alike(const struct language* l, const int32_t* class, int a, int b) {

@@ -31,7 +31,7 @@ enum product { BOTH, EITHER, ONLY_FIRST };
 struct language* language_product(const struct language*, const struct language*, enum product);
 void language_free(struct language*);
 
-/* Of texts of ASCII: what they are in base64 (RFC 4648), padded; url: in its alphabet for URLs. */
+/* Encodes ASCII texts in base64 (RFC 4648), padded; url: in its alphabet for URLs. */
 struct language* language_in_base64(const struct language*, bool url);
 bool language_takes(const struct language*, const char* text);
 /* With as few states as can be; NULL on no memory. Frees what it is given. */
@@ -45,7 +45,7 @@ bool language_state(struct language*, bool ends);               /* closes the st
 struct language* language_close(struct language*, bool good);
 
 /* Emits it before `next`, each character by the emitter; sets of characters become rules, kept in the list.
- * Of the texts those of no more than `most` characters; -1: all. */
+ * Keeps texts of no more than `most` characters; -1: all. */
 struct class_rule {
 	int rule, n;
 	uint32_t* bound; /* (n) [low, past) in turn */

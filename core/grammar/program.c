@@ -344,7 +344,7 @@ static bool leads_to_end(const struct grammar* g, const uint8_t* ends, int32_t i
 }
 
 /* (n) marks the instructions from which the rule can end, with or without consuming bytes. NULL on no memory.
- * What follows was emitted first, so few rounds find all. */
+ * Later parts were emitted first, so few rounds find all. */
 static uint8_t* find_ends(const struct grammar* g, bool consumes) {
 	uint8_t* ends = calloc((size_t)g->n, 1);
 	bool changed = ends != NULL;

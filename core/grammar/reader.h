@@ -89,8 +89,8 @@ struct syntax {
 /* nested: lines' ends are white space. Another line's alternatives are read in any case. The node. */
 int reader_alternatives(struct reader*, const struct syntax*, bool nested);
 
-/* Where the node's program starts, which goes on at `next`; NOWHERE where it matches nothing, and where the
- * grammar has failed. Anchors match nothing here: who has them looks at them before. */
+/* The start of the node's program, which goes on at `next`; NOWHERE if it matches nothing, or if the
+ * grammar has failed. Anchors match nothing here: the caller handles them before. */
 int32_t reader_emit(struct reader*, int node, int32_t next);
 
 #endif

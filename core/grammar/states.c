@@ -254,7 +254,7 @@ int states_start(struct states* s) {
 	return intern(s);
 }
 
-/* The step is found for all bytes at once that no range of the state tells apart. */
+/* The step is found for all bytes at once that every range of the state treats alike. */
 int states_step(struct states* s, int state, uint8_t byte) {
 	int16_t* known = s->step[state];
 	if (known[byte] != UNKNOWN)

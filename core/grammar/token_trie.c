@@ -79,7 +79,7 @@ static bool lay_out(struct token_trie* trie, const int32_t* order) {
 	return true;
 }
 
-/* What a path of bytes is: whole plain characters up to `begin`, and the beginning of one more. */
+/* A path of bytes: whole plain characters up to `begin`, and the beginning of one more. */
 struct path {
 	int begin, characters;
 	bool broken; /* by another character, or by bytes that begin none */

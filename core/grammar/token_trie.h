@@ -1,7 +1,7 @@
 /* A vocabulary's tokens as bytes, in a trie laid out so that one walk meets each prefix once.
  *
  * Most tokens are *plain*: whole characters that stand for themselves in a JSON string (states_after_plain).
- * Where a string takes any of them, all plain tokens below a node are allowed at once, and only the others
+ * If a string takes any of them, all plain tokens below a node are allowed at once, and only the others
  * have to be walked. They have a trie of their own. */
 #ifndef SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H
 #define SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H

@@ -26,7 +26,7 @@ static int read_count(struct machine* m, const struct string* s, size_t* at, siz
 	return n;
 }
 
-/* Where one of the stops is, or the end. */
+/* The position of the first stop, or the end. */
 static size_t span_without(const struct string* s, size_t at, size_t end, const char* stops) {
 	while (at < end && !(s->data[at] && strchr(stops, s->data[at])))
 		at++;
@@ -111,7 +111,7 @@ static void write_value(struct builder* b, struct value v, struct spec spec) {
 
 /* ---- % ------------------------------------------------------------------------------------ */
 
-/* What stands right of %. */
+/* The operand right of %. */
 struct operands {
 	struct list place;
 	const struct dict* named; /* NULL when it is no dict */

@@ -43,7 +43,7 @@ struct jinja_call {
 	size_t size;
 	const struct jinja_variable* variable; /* (n_variables) if two have one name, the last one counts */
 	int n_variables;
-	time_t now; /* what strftime_now tells, as local time */
+	time_t now; /* the result of strftime_now, as local time */
 	/* JSON members of this name whose value is one of these words (blanks between) are trusted: templates
 	 * write the roles of messages between the marks of special tokens. NULL: none. */
 	const char *trusted_member, *trusted_words;

@@ -264,7 +264,7 @@ static void hex_escape(struct lexer* x, struct builder* b, int n, size_t end) {
 	}
 	const bool surrogate = code >= 0xD800 && code < 0xE000;
 	if (code > 0x10FFFF || (surrogate && !x->json))
-		machine_fail(x->machine, "a string with an escape that is no character");
+		machine_fail(x->machine, "a string with an escape that is not a character");
 	builder_code(b, surrogate ? 0xFFFD : code, false);
 }
 

@@ -77,7 +77,7 @@ const struct string* argument_indent(struct machine* m, struct value v, const ch
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-/* What has a length and an index: dicts and the undefined too. */
+/* Values with a length and an index: dicts and the undefined too. */
 enum { INDEXED = OF(STRING) | OF(LIST) | OF(TUPLE) | OF(RANGE) | OF(DICT) | OF(UNDEFINED) };
 
 /* how: the kinds that are meant */

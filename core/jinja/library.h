@@ -28,7 +28,7 @@ struct routine {
 	int of;
 	/* NULL: it would change a value in place, which the sandbox forbids */
 	struct value (*run)(struct machine*, struct call*);
-	int how;      /* tells routines apart that share a function */
+	int how;      /* selects among routines that share a function */
 	int required; /* number of required parameters, or AS_THEY_CAME */
 	const char* parameter[MOST_PARAMETERS];
 };
@@ -97,7 +97,7 @@ struct value* scope_find(struct machine*, struct scope*, const struct string* na
 struct value evaluate(struct machine*, struct scope*, const struct node*);
 enum flow { GO_ON, BREAK, CONTINUE };
 enum flow execute(struct machine*, struct scope*, const struct node*, struct builder* out);
-/* What a body writes, as a string. */
+/* The output of a body, as a string. */
 struct value body_text(struct machine*, struct scope*, const struct node* body);
 struct value call_macro(struct machine*, const struct macro*, const struct arguments*);
 

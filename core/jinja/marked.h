@@ -39,9 +39,9 @@ int string_order(struct machine*, const struct string*, const struct string*); /
 /* Bytes of the character at a place below size, and which it is (U+FFFD + 0x110000 | byte when broken). */
 size_t string_character(const struct string*, size_t at, uint32_t* code);
 int64_t string_length(struct machine*, const struct string*); /* characters */
-/* Where character `index` (0 to length) begins. */
+/* The offset of character `index` (0 to length). */
 size_t string_offset(struct machine*, const struct string*, int64_t index);
-/* Where `what` begins first at or after `from`, and last before `end`; SIZE_MAX: nowhere. */
+/* The first place of `what` at or after `from`, and its last before `end`; SIZE_MAX: none. */
 size_t string_find(struct machine*, const struct string*, const struct string* what, size_t from, size_t end);
 size_t string_find_last(struct machine*, const struct string*, const struct string* what, size_t from,
                         size_t end);

@@ -124,6 +124,5 @@ const struct node* parse_expression(struct parser*, bool choose); /* choose: `a 
 /* Expressions with commas between them; a single one is itself. `empty`: () may be a tuple. */
 const struct node* parse_tuple(struct parser*, bool choose, bool empty);
 const struct node* parse_filters(struct parser*, const struct node* from, bool start); /* start: no | first */
-const struct node* parse_target(struct parser*, bool member);
 
 #endif

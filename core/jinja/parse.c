@@ -135,6 +135,8 @@ static const struct node* parse_if(struct parser* p) {
 	return first;
 }
 
+static const struct node* parse_target(struct parser*, bool member);
+
 /* A name, or with `member` also NAME.name. A list with commas is a tuple. */
 static const struct node* parse_one_target(struct parser* p, bool member) {
 	parser_nest(p);
@@ -158,7 +160,7 @@ static const struct node* parse_one_target(struct parser* p, bool member) {
 	return target;
 }
 
-const struct node* parse_target(struct parser* p, bool member) {
+static const struct node* parse_target(struct parser* p, bool member) {
 	const struct node* const first = parse_one_target(p, member);
 	if (!parser_at(p, ","))
 		return first;

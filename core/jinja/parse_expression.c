@@ -275,7 +275,7 @@ static bool take_operator(struct parser* p, int sign) {
 	return here;
 }
 
-/* What binds looser has a lower level. */
+/* Operators that bind looser have lower levels. */
 enum { LOOSEST = 0, COMPARISONS = 2, SUMS, LEVELS = 7 };
 
 /* Skips and returns an operator of this level; 0 without one. */

@@ -31,7 +31,7 @@ int float_text(double d, char out[40]) {
 	return snprintf(out, 40, "%.*f", decimals < 1 ? 1 : decimals, d);
 }
 
-/* What repr() writes as it is. */
+/* Characters that repr() writes as they are. */
 static bool prints(uint32_t code) {
 	static const uint32_t hidden = UTF8_CATEGORY(CC) | UTF8_CATEGORY(CF) | UTF8_CATEGORY(CS) |
 	                               UTF8_CATEGORY(CO) | UTF8_CATEGORY(CN) | UTF8_CATEGORY(ZL) |
@@ -101,7 +101,7 @@ static void write_key(struct builder* b, struct value key, const struct style* s
 	builder_words(b, quoted ? "\"" : "");
 }
 
-/* Of a list, or of a dict when there is one. */
+/* The items of a list, or of a dict if there is one. */
 static void write_items(struct builder* b, const struct list* list, const struct dict* dict,
                         const struct style* style, int level, const char* open, const char* close) {
 	const int n = dict ? dict->n : list->n;

@@ -51,7 +51,7 @@ bool value_is_number(struct value v) { return value_is_whole(v) || v.kind == FLO
 
 double value_number(struct value v) { return v.kind == FLOAT ? v.number : (double)value_whole(v); }
 
-/* Of those that are read more than once. */
+/* Copies values that are read more than once. */
 static bool is_list(struct value v) { return v.kind >= LIST && v.kind <= VIEW; }
 
 bool value_truth(struct value v) {

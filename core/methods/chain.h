@@ -13,7 +13,7 @@
 #include "core/methods/exit_heads.h"
 #include "core/methods/method_drafter.h"
 
-/* What chains are made with. All of it is the caller's, and has to live as long as the drafter is open. */
+/* The setup of a chain. All of it is the caller's, and has to live as long as the drafter is open. */
 struct chain_setup {
 	const struct model_shape* shape;
 	bool reuse;               /* of what ran below the span */
@@ -48,7 +48,7 @@ void chain_close(void* state);
 void chain_start(struct chain*, int32_t root, int span, const struct mask* skip, const struct segment*);
 /* Fills a pass for the next row. head: it runs the model's own head. */
 void chain_row_pass(struct chain*, bool head, struct pass*);
-/* What the present step wants of its result. */
+/* The wants of the present step. */
 uint8_t chain_ask(struct chain*, struct result*);
 /* Its result is there. */
 void chain_step(struct chain*);

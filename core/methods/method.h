@@ -10,7 +10,7 @@
 #include "core/methods/method_drafter.h"
 #include "core/methods/stop.h"
 
-/* MASK_RANDOM, MASK_GIVEN: the session's owner sets one. */
+/* MASK_RANDOM, MASK_GIVEN: the caller sets one. */
 enum method_mask { MASK_NONE, MASK_UNIFORM, MASK_RANDOM, MASK_GIVEN, MASK_PROGRAMMED };
 
 enum method_tree {
@@ -45,7 +45,7 @@ static inline bool method_has_exit(const struct method* method) {
 /* Draft steps a round at most; --max-draft unless the options or the method set another number. */
 int method_most(const struct swiftlet_options*);
 /* True when a model with its opened auxiliary weights has what the method needs, except a mask; otherwise the
- * error says what is missing and how to make it. */
+ * error names what is missing and how to make it. */
 bool method_has_auxiliary_weights(const struct method*, const struct engine*, struct error*);
 /* The same for all that the options ask for: exits, children, acceptance. */
 bool method_check(const struct swiftlet_options*, const struct engine*, struct error*);

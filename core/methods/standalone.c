@@ -1,4 +1,4 @@
-/* One round of a standalone drafter, step by step. What it needs is opened once. */
+/* One round of a standalone drafter, step by step. Its memory is opened once. */
 #include "core/methods/standalone.h"
 
 #include <math.h>

@@ -540,8 +540,8 @@ static bool bind_mtp_parts(const struct binding* whole, const char* prefix, stru
 	        vector(&b, names.mtp_norm, ".weight", dim, &w->output_norm));
 }
 
-/* Gives the model its MTP layer. One that does not run is no error: the model runs without it. Of several
- * layers the first is taken. */
+/* Gives the model its MTP layer. One that does not run is no error: the model runs without it. The
+ * first of several layers is used. */
 static void bind_mtp(const struct binding* whole, struct opened* o, struct model* model) {
 	const struct tensor_names* n = whole->names;
 	const struct model_shape* m = &model->weights.shape;

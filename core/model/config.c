@@ -551,7 +551,7 @@ static bool read_proportional(const struct source* s, struct rope* r) {
 	return true;
 }
 
-/* A file that says "dynamic" and gives an alpha stretches the base once for all lengths. */
+/* A file with "dynamic" and an alpha stretches the base once for all lengths. */
 static bool read_alpha(const struct source* s, struct rope* r, bool* done) {
 	float alpha = 0;
 	*done = false;
@@ -684,7 +684,7 @@ static bool read_growth(const struct source* s, const cJSON* parameters) {
 }
 
 /* Applies YaRN's mscale_all_dim to the scores twice, as DeepSeek-V2's code does, and reads rope_interleave,
- * which says which pairs rotate together. */
+ * which states which pairs rotate together. */
 static bool read_latent_rope(const struct source* s, const cJSON* parameters) {
 	struct model_shape* m = &s->config->shape;
 	const struct source in = within(s, parameters);
@@ -742,7 +742,7 @@ static bool read_cap(const struct source* s, const char* field, float by_default
 	return read_float(s, field, 0, 1e9, out);
 }
 
-/* Sets caps when the file gives none. attention_cap 0: Gemma 3 has no cap, whatever its file says. */
+/* Sets caps when the file gives none. attention_cap 0: Gemma 3 has no cap, whatever its file states. */
 static bool read_gemma(const struct source* s, float attention_cap, float logit_cap) {
 	struct model_shape* m = &s->config->shape;
 	float scalar = 256;
@@ -830,7 +830,7 @@ static bool read_exaone4(const struct source* s) {
 static bool read_cohere2(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	m->logit_scale = 0.0625f;
-	m->head_dim = m->dim / m->heads; /* whatever the file says */
+	m->head_dim = m->dim / m->heads; /* whatever the file states */
 	m->attention_scale = 1 / sqrtf((float)m->head_dim);
 	for (int b = 0; b < m->n_blocks; b++)
 		if (!block_set_has(&m->sliding, b))

@@ -49,11 +49,11 @@ static bool fits(const struct draft_weights_memory* memory, const struct draft_w
                  struct error* error) {
 	const double bytes = (double)memory->table.bytes, available = memory_available();
 	if (wish->most_bytes > 0 && bytes > wish->most_bytes)
-		return error_set(error, "the %d-bit draft weights takes %.1f MiB, more than the %.1f MiB allowed",
+		return error_set(error, "the %d-bit draft weights take %.1f MiB, more than the %.1f MiB allowed",
 		                 wish->format.bits, bytes / 0x1p20, wish->most_bytes / 0x1p20);
 	if (wish->most_bytes <= 0 && available > 0 && bytes > SHARE_OF_AVAILABLE * available)
 		return error_set(error,
-		                 "the %d-bit draft weights takes %.1f MiB, more than a quarter of the %.1f MiB "
+		                 "the %d-bit draft weights take %.1f MiB, more than a quarter of the %.1f MiB "
 		                 "available (--draft-memory allows more)",
 		                 wish->format.bits, bytes / 0x1p20, available / 0x1p20);
 	return true;
@@ -149,7 +149,7 @@ static bool take_memory(struct draft_weights_memory* memory, struct error* error
 		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", memory->table.format.bits,
 		                 (double)memory->table.bytes / 0x1p20);
 	madvise(memory->data, bytes,
-	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer misses of the TLB. */
+	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer TLB faults. */
 	draft_weights_place(&memory->table, memory->data);
 	return true;
 }

@@ -11,10 +11,10 @@
 enum window_rule {
 	WINDOW_UNUSED,    /* none: a field that older configs carry */
 	WINDOW_ALL,       /* all, where sliding_window is a number; layer_types is not read */
-	WINDOW_LISTED,    /* all, unless layer_types says otherwise */
+	WINDOW_LISTED,    /* all, unless layer_types states otherwise */
 	WINDOW_FROM,      /* those from max_window_layers on */
-	WINDOW_OPTED,     /* those from max_window_layers on, where use_sliding_window says so */
-	WINDOW_OPTED_ALL, /* all, where it says so; layer_types is not read */
+	WINDOW_OPTED,     /* those from max_window_layers on, where use_sliding_window is true */
+	WINDOW_OPTED_ALL, /* all, where that is true; layer_types is not read */
 	WINDOW_PERIOD     /* all but every period-th */
 };
 
@@ -24,19 +24,19 @@ enum head_norm { HEAD_NORM_NONE, HEAD_NORM_EACH, HEAD_NORM_ALL };
 /* Behaviour of a family that no field of a row can express. */
 enum special {
 	SPECIAL_NONE,
-	SPECIAL_GEMMA2,       /* caps, scores divided by a number of its own */
-	SPECIAL_GEMMA3,       /* the same */
-	SPECIAL_GRANITE,      /* multipliers */
-	SPECIAL_GRANITE4,     /* the same; dense blocks and blocks without positions where its file says so */
-	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
-	SPECIAL_EXAONE4,      /* blocks with full attention have no positions when other blocks have a window */
-	SPECIAL_MINISTRAL3,   /* scores grow with the position */
-	SPECIAL_MIXTRAL,      /* experts */
-	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
-	SPECIAL_GPT_OSS,      /* experts of a clamped activation */
-	SPECIAL_OLMOE,        /* experts in every block */
-	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */
-	SPECIAL_GLM4_MOE,     /* experts chosen by sigmoids, shared ones */
+	SPECIAL_GEMMA2,     /* caps, scores divided by a number of its own */
+	SPECIAL_GEMMA3,     /* the same */
+	SPECIAL_GRANITE,    /* multipliers */
+	SPECIAL_GRANITE4,   /* the same; dense blocks and blocks without positions where its file asks for them */
+	SPECIAL_SMOLLM3,    /* listed blocks have no positions */
+	SPECIAL_EXAONE4,    /* blocks with full attention have no positions when other blocks have a window */
+	SPECIAL_MINISTRAL3, /* scores grow with the position */
+	SPECIAL_MIXTRAL,    /* experts */
+	SPECIAL_QWEN3_MOE,  /* experts, in some blocks */
+	SPECIAL_GPT_OSS,    /* experts of a clamped activation */
+	SPECIAL_OLMOE,      /* experts in every block */
+	SPECIAL_QWEN2_MOE,  /* experts, one of them shared */
+	SPECIAL_GLM4_MOE,   /* experts chosen by sigmoids, shared ones */
 	SPECIAL_ERNIE4_5_MOE, /* the same by softmax, in some blocks */
 	SPECIAL_MINIMAX_M2,   /* experts chosen by sigmoids */
 	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
@@ -51,7 +51,8 @@ enum special {
 	SPECIAL_LFM2         /* short convolutions beside attention */
 };
 
-/* Where a folder has the layer that predicts the token after the next one (MTP), if its layer runs here. */
+/* The place in a folder of the layer that predicts the token after the next one (MTP), if its layer runs
+ * here. */
 enum mtp_place {
 	MTP_NONE,
 	MTP_APART, /* mtp.layers.0, beside the model (Qwen 3.5) */
@@ -68,7 +69,7 @@ struct family {
 	int vocab, heads, kv_heads, head_dim, context, window, window_period;
 	float epsilon, theta,
 	    sliding_theta; /* theta 0: 10000; sliding_theta 0: sliding blocks have the others' RoPE */
-	float rotary;      /* share of a head that is rotated; 0: all, whatever the file says */
+	float rotary;      /* share of a head that is rotated; 0: all, whatever the file states */
 	bool tied, qkv_bias, output_bias;
 	enum window_rule window_rule;
 	int first_sliding; /* WINDOW_OPTED: the default of max_window_layers */

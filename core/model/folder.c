@@ -217,8 +217,8 @@ static bool check_index(const struct opened* f, const cJSON* map, const char* in
 	cJSON_ArrayForEach (entry, map) {
 		const struct named_tensor* t = tensor_table_find(&f->tensors, entry->string);
 		if (!t || strcmp(strrchr(t->file, '/') + 1, entry->valuestring) != 0)
-			return error_set(error, "%s: weight_map says that tensor %.120s is in %.120s, where it is not",
-			                 index, entry->string, entry->valuestring);
+			return error_set(error, "%s: weight_map places tensor %.120s in %.120s, where it is not", index,
+			                 entry->string, entry->valuestring);
 	}
 	return true;
 }

@@ -100,7 +100,7 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 /* The place that is being read, so that keys can be given without their architecture prefix. */
 struct gguf_source {
 	const struct gguf* gguf;
-	struct opened* owner;
+	struct opened* opened;
 	struct config* config;
 	struct error* error;
 };
@@ -176,7 +176,7 @@ static bool check_refused(const struct gguf_source* s) {
 	return causal || fail(s, "%s is false, which is not supported; only causal models are", name);
 }
 
-/* Reads a number, or a list with one number a block; out (MAX_BLOCKS). *listed says which it was. */
+/* Reads a number, or a list with one number a block; out (MAX_BLOCKS). *listed: which it was. */
 static bool read_by_block(const struct gguf_source* s, const char* key, int* out, bool* listed) {
 	char name[96];
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, key, name));
@@ -278,7 +278,7 @@ static bool read_sizes(const struct gguf_source* s) {
 static bool read_factors(const struct gguf_source* s, const char* name, float* out) {
 	struct tensor t;
 	const int n = s->config->shape.rope.dim / 2;
-	if (!tensor_table_take(&s->owner->tensors, name, 1, n, &t, s->error))
+	if (!tensor_table_take(&s->opened->tensors, name, 1, n, &t, s->error))
 		return false;
 	dtype_to_float(t.type, t.data, out, n);
 	for (int i = 0; i < n; i++)
@@ -289,7 +289,7 @@ static bool read_factors(const struct gguf_source* s, const char* name, float* o
 
 static bool read_factor_tensors(const struct gguf_source* s) {
 	struct rope* r = &s->config->shape.rope;
-	const struct tensor_table* table = &s->owner->tensors;
+	const struct tensor_table* table = &s->opened->tensors;
 	const bool every = tensor_table_find(table, "rope_freqs.weight") != NULL;
 	const bool by_length = tensor_table_find(table, "rope_factors_long.weight") != NULL;
 	if (!every && !by_length)
@@ -430,7 +430,7 @@ static bool read_gemma4(const struct gguf_source* s) {
 			            key_of(s, "attention.shared_kv_layers", name), shared, b);
 		snprintf(name, sizeof name, "blk.%d.attn_v.weight", b);
 		c->keys_as_values |= block_keys_of(m, b) == b && !block_set_has(&m->sliding, b) &&
-		                     !tensor_table_find(&s->owner->tensors, name);
+		                     !tensor_table_find(&s->opened->tensors, name);
 	}
 	return true;
 }
@@ -623,7 +623,7 @@ static void find_shared(const struct gguf_source* s) {
 	char name[64];
 	for (int b = 0; b < m->n_blocks && m->shared_ffn == 0; b++) {
 		snprintf(name, sizeof name, "blk.%d.ffn_up_shexp.weight", b);
-		const struct named_tensor* t = tensor_table_find(&s->owner->tensors, name);
+		const struct named_tensor* t = tensor_table_find(&s->opened->tensors, name);
 		if (t && t->n_dims == 2 && t->dim[0] <= LARGEST && s->config->family->shared_up)
 			m->shared_ffn = (int)t->dim[0];
 	}
@@ -646,7 +646,7 @@ static bool read_experts(const struct gguf_source* s) {
 	for (int b = 0; b < m->n_blocks; b++) {
 		char name[64];
 		snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", b);
-		if (!tensor_table_find(&s->owner->tensors, name))
+		if (!tensor_table_find(&s->opened->tensors, name))
 			block_set_put(&s->config->dense, b);
 	}
 	return required_int(s, "expert_used_count", m->n_experts, &m->experts_used) &&
@@ -722,7 +722,7 @@ static bool read_sliding_rope(const struct gguf_source* s) {
 
 /* Optional parts are recognized by their tensors. */
 static void read_parts(const struct gguf_source* s) {
-	const struct tensor_table* table = &s->owner->tensors;
+	const struct tensor_table* table = &s->opened->tensors;
 	s->config->tied = !tensor_table_find(table, output_name);
 	s->config->head_norms = tensor_table_find(table, "blk.0.attn_q_norm.weight") != NULL &&
 	                        s->config->family->head_norm == HEAD_NORM_NONE;
@@ -803,7 +803,7 @@ static int find_piece(const struct gguf_pieces* v, const char* piece) {
 	return -1;
 }
 
-/* If a file has "<|tool_response>", its "</s>" is an ordinary piece, whatever its type says (as in
+/* If a file has "<|tool_response>", its "</s>" is an ordinary piece, whatever its type is (as in
  * llama.cpp). */
 static void make_plain(struct gguf_pieces* v) {
 	enum { PLAIN = 1 };
@@ -940,7 +940,7 @@ static bool add_split(struct opened* f, const char* path, int64_t no, int64_t co
 	    add_file(f, g, path, error) && gguf_int(g, "split.no", 0, MOST_FILES - 1, &its_no, error) &&
 	    gguf_int(g, "split.count", 1, MOST_FILES, &its_count, error) &&
 	    ((its_no == no && its_count == count) ||
-	     error_set(error, "%s: says it is part %lld of %lld, expected %lld of %lld", path,
+	     error_set(error, "%s: is numbered part %lld of %lld, expected %lld of %lld", path,
 	               (long long)its_no + 1, (long long)its_count, (long long)no + 1, (long long)count));
 	gguf_free(&other);
 	return good;
@@ -984,7 +984,7 @@ static bool ignored(const char* name) {
 /* ---- the opener --------------------------------------------------------------------------- */
 
 static bool fill_weights(const struct gguf_source* s, struct model* model) {
-	struct opened* f = s->owner;
+	struct opened* f = s->opened;
 	struct model_shape* m = &s->config->shape;
 	const struct named_tensor* embedding = tensor_table_find(&f->tensors, embedding_name);
 	if (f->tensors.n == 0)
@@ -1012,7 +1012,7 @@ static bool fill_weights(const struct gguf_source* s, struct model* model) {
 bool model_open_gguf(struct model* model, const char* path, const struct model_options* options,
                      struct error* error) {
 	struct opened* const f = model->owned;
-	struct gguf_source s = {.gguf = &f->head, .owner = f, .config = &f->config, .error = error};
+	struct gguf_source s = {.gguf = &f->head, .opened = f, .config = &f->config, .error = error};
 	if (!add_file(f, &f->head, path, error) || !add_others(f, path, error) ||
 	    !tensor_table_seal(&f->tensors, error))
 		return false;

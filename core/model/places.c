@@ -151,7 +151,7 @@ static bool find_in_hub(char path[PATH_SIZE], const char* spec) {
 	return n > 0 && n < PATH_SIZE && is_folder(path);
 }
 
-/* Where swiftlet pull (tools/models) puts what it fetches. */
+/* The folder into which swiftlet pull (tools/models) fetches models. */
 static bool fetched_folder(char out[PATH_SIZE]) {
 	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	const bool own = cache && *cache;

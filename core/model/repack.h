@@ -21,7 +21,7 @@ struct fp8_blocks {
 	int rows, cols;
 };
 
-/* How config.json says that the weights are packed (quantization_config). */
+/* How the weights are packed, from config.json (quantization_config). */
 struct packing {
 	enum packing_method method;
 	int group;             /* inputs that share a scale and a zero; 0: all */

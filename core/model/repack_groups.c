@@ -118,7 +118,7 @@ static bool is_shape(const struct packed_matrix* p, struct named_tensor* shape, 
 		return error_set(error, "%s: tensor %.120s is not two of I64", shape->file, name);
 	memcpy(size, shape->data, sizeof size);
 	return (size[0] == p->outputs && size[1] == p->inputs) ||
-	       error_set(error, "%s: tensor %.120s says (%lld, %lld), its words are for (%lld, %lld)",
+	       error_set(error, "%s: tensor %.120s holds (%lld, %lld), its words are for (%lld, %lld)",
 	                 shape->file, name, (long long)size[0], (long long)size[1], (long long)p->outputs,
 	                 (long long)p->inputs);
 }

@@ -3,7 +3,7 @@
  *
  * Tokens form clusters of 16 on one long random cycle. With u_c a random vector a cluster, a token's
  * embedding is 6(0.8·u_c + 0.6·noise) and its head row 60·u_prev(c)/d + 6·noise/sqrt(d): the embedding
- * alone says which cluster comes next (a logit of about 40 above the others'), and within the cluster
+ * alone decides which cluster comes next (a logit of about 40 above the others'), and within the cluster
  * the head's noise meets everything that the residual stream holds, so that there the layers decide.
  *
  * The layers' weights are plain random draws, scaled so that
@@ -275,10 +275,10 @@ static bool map_memory(struct mapping* memory, size_t bytes, const char* text, s
 		                 text, (double)bytes / 0x1p30, here / 0x1p30);
 	void* data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (data == MAP_FAILED)
-		return error_set(error, "synth:%.200s: no memory for weights of %.1f GiB", text,
+		return error_set(error, "synth:%.200s: out of memory for weights of %.1f GiB", text,
 		                 (double)bytes / 0x1p30);
 	madvise(data, bytes,
-	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer misses of the TLB. */
+	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer TLB faults. */
 	*memory = (struct mapping){.data = data, .size = bytes};
 	return true;
 }
@@ -303,8 +303,8 @@ static bool make_weights(struct opened* owned, struct tensor* const* list, int n
 
 /* ---- the MTP layer -------------------------------------------------------------------------- */
 
-/* The embedding alone says which cluster comes next, so the layer reads it and not the state: `join` gives
- * the normed embedding the size that it had before. Its block is the last one with attention. Where the model
+/* The embedding alone decides which cluster comes next, so the layer reads it and not the state: `join` gives
+ * the normed embedding the size that it had before. Its block is the last one with attention. If the model
  * has only that block, the layer predicts the same tokens. */
 static bool fill_mtp(struct model* model, const struct synth_spec* s, struct error* error) {
 	struct opened* const owned = model->owned;
@@ -323,7 +323,7 @@ static bool fill_mtp(struct model* model, const struct synth_spec* s, struct err
 	const bool made = data && row;
 	free(row);
 	if (!made)
-		return error_set(error, "synth: no memory for an MTP layer");
+		return error_set(error, "synth: out of memory for an MTP layer");
 	*w = model->weights;
 	mtp_shape(&model->weights.shape, &w->shape);
 	w->block = &owned->block[last];
@@ -350,7 +350,7 @@ static bool fill_model(struct model* model, struct tensor** list, const struct s
 	}
 	model->tokenizer = tokenizer_bytes(s->vocab);
 	if (!model->tokenizer)
-		return error_set(error, "synth: no memory for a tokenizer");
+		return error_set(error, "synth: out of memory for a tokenizer");
 	/* No GPU runs experts or recurrent blocks, so their weights are always made here. */
 	const bool elsewhere = options->synth_on_device && s->experts == 0 && s->attention_every <= 1;
 	return elsewhere || options->vocabulary_only ||
@@ -367,7 +367,7 @@ bool model_open_synth(struct model* model, const char* text, const struct model_
 	const size_t blocks = (size_t)spec.layers, experts = (size_t)spec.experts;
 	struct tensor** list = calloc(OTHER_TENSORS + (BLOCK_PARTS + 3 * experts) * blocks, sizeof *list);
 	const bool good = list ? fill_model(model, list, &spec, text, options, error)
-	                       : error_set(error, "synth: no memory for the table of weights");
+	                       : error_set(error, "synth: out of memory for the table of weights");
 	free(list);
 	return good;
 }

@@ -118,5 +118,5 @@ bool synth_fill(struct tensor* const* list, int n, struct error* error) {
 	if (pool)
 		pool_close(pool);
 	free(first);
-	return good || error_set(error, "synth: no memory to plan the weights");
+	return good || error_set(error, "synth: out of memory for the plan of the weights");
 }

@@ -156,7 +156,7 @@ static bool check_blocks(const struct synth_spec* s, const char* key, int cols, 
 	const int block = dtype_block(s->dtype);
 	if (cols % block == 0)
 		return true;
-	return error_set(error, "synth: %s=%d is no multiple of %d, the block of dtype=%s", key, cols, block,
+	return error_set(error, "synth: %s=%d is not a multiple of %d, the block of dtype=%s", key, cols, block,
 	                 dtype_name(s->dtype));
 }
 

@@ -58,12 +58,12 @@ bool added_tokens_add(struct added_tokens* a, const char* content, size_t size, 
 	for (size_t i = 0; i < size; i++) {
 		node = make_child(a, node, (uint8_t)content[i]);
 		if (node < 0)
-			return error_set(error, "no memory for added tokens");
+			return error_set(error, "out of memory for added tokens");
 	}
 	if (a->node[node].token >= 0)
 		return true;
 	if (!grow_by_one(&a->token, (size_t)a->n, sizeof *a->token))
-		return error_set(error, "no memory for added tokens");
+		return error_set(error, "out of memory for added tokens");
 	a->node[node].token = a->n;
 	a->token[a->n++] = token;
 	a->has_special |= token.special;

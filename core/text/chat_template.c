@@ -135,5 +135,5 @@ bool chat_template_encode(const char* template_text, const struct tokenizer* t,
 	const struct plain_ranges foreign = {.range = text.foreign, .n = text.n_foreign};
 	const bool good = tokenizer_encode_prompt(t, text.data, text.size, &foreign, out);
 	jinja_text_free(&text);
-	return good || error_set(error, "no memory for a chat prompt");
+	return good || error_set(error, "out of memory for a chat prompt");
 }

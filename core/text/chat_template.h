@@ -14,7 +14,7 @@ struct chat_json { /* a JSON text, borrowed; text NULL: absent */
 	size_t size;
 };
 
-/* What apply_chat_template takes. */
+/* The arguments of apply_chat_template. */
 struct chat_request {
 	struct chat_json messages;  /* a list of objects with role and content, at least one */
 	struct chat_json tools;     /* a list; the template sees None without */
@@ -30,7 +30,8 @@ struct chat_request {
 
 #define CHAT_GOES_ON "swiftletGoesOnHere9b1f"
 
-/* True when the template can be read. Otherwise, or for NULL, the error says what the user can do instead. */
+/* True when the template can be read. Otherwise, or for NULL, the error states what the user can do instead.
+ */
 bool chat_template_check(const char* template_text, struct error*);
 /* The text, malloc'd and NUL-terminated, as transformers' apply_chat_template gives it. NULL with the error
  * set: the template's own refusal, or what failed in which line of it. */

@@ -24,7 +24,7 @@ static bool compile(struct expression* e, const char* pattern, size_t size, cons
 	int code = 0;
 	PCRE2_SIZE offset = 0;
 	if (text->failed)
-		return error_set(error, "no memory for an expression");
+		return error_set(error, "out of memory for an expression");
 	e->code = pcre2_compile((PCRE2_SPTR)text->data, text->size,
 	                        PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
 	                        NULL);
@@ -43,7 +43,7 @@ static bool compile(struct expression* e, const char* pattern, size_t size, cons
 static bool take_literal(struct expression* e, const char* text, size_t size, struct error* error) {
 	e->literal = strdup(text);
 	e->literal_size = size;
-	return e->literal || error_set(error, "no memory for an expression");
+	return e->literal || error_set(error, "out of memory for an expression");
 }
 
 struct expression* expression_compile(const char* pattern, bool regex, struct error* error) {
@@ -54,7 +54,7 @@ struct expression* expression_compile(const char* pattern, bool regex, struct er
 	}
 	struct expression* e = calloc(1, sizeof *e);
 	if (!e) {
-		error_set(error, "no memory for an expression");
+		error_set(error, "out of memory for an expression");
 		return NULL;
 	}
 	e->trailing_space = regex && strcmp(pattern, "\\s+$") == 0;
@@ -119,7 +119,7 @@ static bool next_trailing_space(const char* text, size_t size, size_t from, size
 	return false;
 }
 
-/* Well-formed text matches only at the beginnings of characters. */
+/* Well-formed text matches only at the first bytes of characters. */
 static bool next_literal(const struct expression* e, const char* text, size_t size, size_t from,
                          size_t* start, size_t* end) {
 	for (const char* at; size - from >= e->literal_size; from = (size_t)(at - text) + 1) {

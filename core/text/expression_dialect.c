@@ -213,7 +213,7 @@ static bool add_bracket(struct dialect_translation* t, struct members* m) {
 	return refuse(t, "this class of characters is not supported");
 }
 
-/* What matches one of the members. */
+/* Matches one of the members. */
 static void close_members(struct members* m, struct buffer* out) {
 	if (m->nested.size > 0)
 		add_text(out, "(?:");

@@ -34,7 +34,7 @@ static struct step* add_text(struct steps* s, enum step_kind kind, const char* c
 	step->content = strdup(content);
 	if (step->content)
 		return step;
-	error_set(error, "no memory for a tokenizer's steps");
+	error_set(error, "out of memory for a tokenizer's steps");
 	return NULL;
 }
 

@@ -66,7 +66,7 @@ bool bpe_prepare(struct tokenizer* t, struct error* error) {
 	t->character = malloc(DIRECT_CHARACTERS * sizeof *t->character);
 	t->touching = calloc(TOUCHING_BITS / 64, sizeof *t->touching);
 	if (!t->character || !t->touching)
-		return error_set(error, "no memory for a tokenizer");
+		return error_set(error, "out of memory for a tokenizer");
 	for (uint32_t code = 0; code < DIRECT_CHARACTERS; code++) {
 		char text[4];
 		t->character[code] = vocabulary_find_plain(v, text, utf8_put(code, text));

@@ -10,7 +10,7 @@
 static struct tokenizer* tokenizer_new(struct error* error) {
 	struct tokenizer* t = calloc(1, sizeof *t);
 	if (!t) {
-		error_set(error, "no memory for a tokenizer");
+		error_set(error, "out of memory for a tokenizer");
 		return NULL;
 	}
 	t->bos = t->eos = t->unknown = -1;
@@ -57,7 +57,7 @@ static bool print_pieces(struct tokenizer* t,
 	}
 	const bool good = !work.failed && !v->store.failed;
 	buffer_free(&work);
-	return good || error_set(error, "no memory for the vocabulary");
+	return good || error_set(error, "out of memory for the vocabulary");
 }
 
 static bool spell_sentencepiece(struct buffer* out, const struct piece* p, const char* text) {
@@ -119,9 +119,9 @@ bool tokenizer_add_token(struct tokenizer* t, const char* content, size_t size, 
 	struct matcher matcher;
 	struct walk walk = {.steps = &t->normalizer, .matcher = &matcher};
 	if (!matcher_start(&matcher))
-		return error_set(error, "no memory for added tokens");
+		return error_set(error, "out of memory for added tokens");
 	const char* normal = steps_rewrite(&walk, false, content, &size);
-	const bool good = walk.failed ? error_set(error, "no memory for added tokens")
+	const bool good = walk.failed ? error_set(error, "out of memory for added tokens")
 	                              : size == 0 || added_tokens_add(&t->normalized, normal, size, token, error);
 	walk_end(&walk);
 	matcher_end(&matcher);

@@ -57,7 +57,7 @@ struct tokenizer* tokenizer_open_folder(const char* folder, int vocab, struct er
 	char* const text = config.data ? strndup((const char*)config.data, config.size) : NULL;
 	struct tokenizer* t = NULL;
 	if (config.data && !text)
-		error_set(error, "%s: no memory to read tokenizer_config.json", folder);
+		error_set(error, "%s: out of memory to read tokenizer_config.json", folder);
 	else
 		t = open_any(folder, text, error);
 	mapping_close(&config);

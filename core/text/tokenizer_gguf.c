@@ -50,7 +50,7 @@ static bool add_user_defined(struct tokenizer* t, int32_t id, struct error* erro
 	struct buffer escaped = {0};
 	for (size_t i = 0; i < size; i++)
 		buffer_add(&escaped, text[i] == ' ' ? "\xe2\x96\x81" : text + i, text[i] == ' ' ? 3 : 1);
-	bool good = escaped.failed ? error_set(error, "no memory for added tokens")
+	bool good = escaped.failed ? error_set(error, "out of memory for added tokens")
 	                           : added_tokens_add(&t->normalized, escaped.data, escaped.size,
 	                                              (struct added_token){.id = id}, error);
 	buffer_free(&escaped);

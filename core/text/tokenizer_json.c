@@ -114,10 +114,11 @@ static bool find_unknown(struct tokenizer* t, const cJSON* model, struct error* 
 	if (cJSON_IsString(name)) {
 		value = vocabulary_find(&t->vocabulary, name->valuestring, strlen(name->valuestring));
 		if (value < 0)
-			return error_set(error, "tokenizer.json: model.unk_token \"%.60s\" is no piece of the vocabulary",
+			return error_set(error,
+			                 "tokenizer.json: model.unk_token \"%.60s\" is not a piece of the vocabulary",
 			                 name->valuestring);
 	} else if (id && !json_whole(id, 0, t->vocabulary.n - 1, &value)) {
-		return error_set(error, "tokenizer.json: model.unk_id is no piece of the vocabulary");
+		return error_set(error, "tokenizer.json: model.unk_id is not a piece of the vocabulary");
 	}
 	t->unknown = (int32_t)value;
 	return true;
@@ -190,7 +191,7 @@ static bool fill_vocabulary(struct tokenizer* t, const cJSON* root, struct error
 	return t->kind == TOKENIZER_UNIGRAM || read_merges(t, json_field(model, "merges"), error);
 }
 
-/* What the config leaves out is read off the post_processor. */
+/* If the config lacks a field, the post_processor shows it. */
 static void default_ends(struct tokenizer* t) {
 	if (t->bos < 0 && t->before.n > 0)
 		t->bos = t->before.id[0];

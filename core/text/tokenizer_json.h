@@ -6,7 +6,7 @@
 #include "core/files/json.h"
 #include "core/text/tokenizer_parts.h"
 
-/* Of tokenizer_config.json, NULL when there is none. Adds or re-flags the tokens of added_tokens_decoder;
+/* Reads tokenizer_config.json, NULL when there is none. Adds or re-flags the tokens of added_tokens_decoder;
  * before the vocabulary is sealed. */
 bool tokenizer_config_add_tokens(const cJSON* config, struct tokenizer*, struct error*);
 /* Resolves BOS, EOS and unknown, after it is. A name without a piece is an error. */

@@ -168,7 +168,7 @@ static bool append_id(struct tokenizer* t, struct id_list* list, const cJSON* va
                       struct error* error) {
 	int64_t id;
 	if (!json_whole(value, 0, t->vocabulary.n - 1, &id))
-		return error_set(error, "tokenizer.json: post_processor: \"%.60s\" is no token of the vocabulary",
+		return error_set(error, "tokenizer.json: post_processor: \"%.60s\" is not a token of the vocabulary",
 		                 name);
 	if (list->n == (int)(sizeof list->id / sizeof list->id[0]))
 		return error_set(error, "tokenizer.json: post_processor: more than %d tokens beside the text",

@@ -46,7 +46,7 @@ bool tokenizer_start_merges(struct tokenizer* t, size_t n, struct error* error) 
 	t->merges.slot = malloc(slots * sizeof *t->merges.slot);
 	t->merges.seen = calloc(slots / SLOTS_A_WORD, sizeof *t->merges.seen);
 	if (!t->merges.slot || !t->merges.seen)
-		return error_set(error, "no memory for %zu merges", n);
+		return error_set(error, "out of memory for %zu merges", n);
 	t->merges.n_slots = slots;
 	for (size_t i = 0; i < slots; i++)
 		t->merges.slot[i].left = -1;
@@ -61,15 +61,16 @@ bool tokenizer_add_merge(struct tokenizer* t, const char* left, size_t left_size
 	size_t rank = t->merges.n++;
 	int32_t a = vocabulary_find(v, left, left_size), b = vocabulary_find(v, right, right_size);
 	if (a < 0 || b < 0)
-		return error_set(error, "merge %zu: \"%.*s\" is no piece of the vocabulary", rank,
+		return error_set(error, "merge %zu: \"%.*s\" is not a piece of the vocabulary", rank,
 		                 shown(a < 0 ? left_size : right_size), a < 0 ? left : right);
 	char joint[2 * MAX_PIECE];
 	memcpy(joint, left, left_size);
 	memcpy(joint + left_size, right, right_size);
 	const int32_t id = vocabulary_find(v, joint, left_size + right_size);
 	if (id < 0)
-		return error_set(error, "merge %zu: \"%.*s\" and \"%.*s\" join to what is no piece of the vocabulary",
-		                 rank, shown(left_size), left, shown(right_size), right);
+		return error_set(
+		    error, "merge %zu: \"%.*s\" and \"%.*s\" join to text that is not a piece of the vocabulary",
+		    rank, shown(left_size), left, shown(right_size), right);
 	const uint64_t hash = hash_pair(a, b);
 	struct merge* slot = &t->merges.slot[place_of(&t->merges, a, b, hash)];
 	if (slot->left < 0 && !piece_is_special(&v->piece[id]))

@@ -133,7 +133,7 @@ bool tokenizer_fail_in(const char* where, struct error*);
 bool tokenizer_print_sentencepiece(struct tokenizer*, struct error*);
 /* Decodes pieces in GPT-2's alphabet. Others print as they are. */
 bool tokenizer_print_byte_level(struct tokenizer*, struct error*);
-/* Allocates n merges, and adds them by ascending rank. Of equal pairs the first stays. A merge that would
+/* Allocates n merges, and adds them by ascending rank. The first of equal pairs stays. A merge that would
  * make a special token is left out. Error: a part or the result is no piece. Sealed vocabulary only. */
 bool tokenizer_start_merges(struct tokenizer*, size_t n, struct error*);
 bool tokenizer_add_merge(struct tokenizer*, const char* left, size_t left_size, const char* right,

@@ -66,7 +66,7 @@ static bool add_piece(struct tekken* k, const cJSON* entry, int64_t rank, struct
 	if (!cJSON_IsString(encoded) || !decode_base64(text, encoded->valuestring))
 		return fail(k, "vocab: token_bytes of rank %lld is missing or no base64", (long long)rank);
 	if (text->failed)
-		return fail(k, "no memory for the vocabulary");
+		return fail(k, "out of memory for the vocabulary");
 	return vocabulary_set(&k->t->vocabulary, k->specials + rank, text->data, text->size, PIECE_NORMAL,
 	                      -(double)rank, k->error);
 }

@@ -62,7 +62,7 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 		return error_set(error, "id %d is given to two pieces, \"%.*s\" and \"%.*s\"", place,
 		                 shown(v->piece[place].text_size), vocabulary_text(v, place), shown(size), text);
 	if (!grow_to(&v->piece, &v->capacity, (size_t)place + 1, sizeof *v->piece))
-		return error_set(error, "no memory for a vocabulary of %d pieces", place + 1);
+		return error_set(error, "out of memory for a vocabulary of %d pieces", place + 1);
 	while (v->n <= place)
 		v->piece[v->n++] = (struct piece){.type = PIECE_ABSENT};
 	struct piece* p = &v->piece[place];
@@ -74,7 +74,7 @@ bool vocabulary_set(struct vocabulary* v, int64_t id, const char* text, size_t s
 	p->type = (uint8_t)type;
 	p->added = false;
 	buffer_add(&v->store, text, size);
-	return v->store.failed ? error_set(error, "no memory for the vocabulary") : true;
+	return v->store.failed ? error_set(error, "out of memory for the vocabulary") : true;
 }
 
 enum { SLOTS_A_WORD = 16 }; /* so four bits of `seen` a slot */
@@ -144,7 +144,7 @@ bool vocabulary_seal(struct vocabulary* v, struct error* error) {
 	v->slot = malloc(v->n_slots * sizeof *v->slot);
 	v->seen = calloc(v->n_slots / SLOTS_A_WORD, sizeof *v->seen);
 	if (!v->slot || !v->seen)
-		return error_set(error, "no memory for the vocabulary");
+		return error_set(error, "out of memory for the vocabulary");
 	for (size_t i = 0; i < v->n_slots; i++)
 		v->slot[i].id = -1;
 	v->longest = 0;

@@ -38,7 +38,7 @@ struct piece {
 static inline bool piece_is_special(const struct piece* p) {
 	return p->type == PIECE_CONTROL || p->type == PIECE_UNKNOWN;
 }
-/* What merging may make. */
+/* Pieces that merging may make. */
 static inline bool piece_is_plain(const struct piece* p) {
 	return !p->added && (p->type == PIECE_NORMAL || p->type == PIECE_USER_DEFINED);
 }

@@ -1,13 +1,13 @@
-/* Attention of a slice: one part a bundle of rows of a sequence and key/value head. Where those do not go
- * round among the threads and the texts are long, threads share each of them, step by step.
+/* Attention of a slice. A part is a bundle of rows of one sequence and key/value head. If the texts are long
+ * and the parts do not divide evenly among the threads, the threads share each part, step by step.
  *
- * A row sees the committed tokens under its base and its own ancestors, in order of position; what else
- * is in the cache, or in the pass, it never touches. */
+ * A row sees the committed tokens under its base and its own ancestors, in order of position. It never
+ * touches other rows of the cache or of the pass. */
 #include "kernels/cpu/cpu.h"
 
 #include <math.h>
 
-/* What multiplies q·k at this position. */
+/* The factor of q·k at this position. */
 static float scale_at(const struct model_shape* s, int position) {
 	if (s->attention_growth == 0.0f)
 		return s->attention_scale;
@@ -48,7 +48,7 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 	};
 }
 
-/* The bundles of a head follow one another: its keys and values are still near. */
+/* The bundles of a head follow one another, so that its keys and values stay in the processor's cache. */
 static void attend_part(void* user, int number, int thread) {
 	const struct attend_job* job = user;
 	struct attention_share share = job->share;
@@ -71,7 +71,7 @@ static void attend_part(void* user, int number, int thread) {
 	                      share.parts ? &share : NULL);
 }
 
-/* Cuts the rows [first, end) of one sequence into bundles, as even as they can be, enough for all threads. */
+/* Cuts the rows [first, end) of one sequence into bundles, as even as possible, enough for all threads. */
 static int cut_bundles(struct cpu_backend* b, int kv_heads, int n_bundles, int first, int end, int slice) {
 	const int n = end - first, most = attention_rows(b->head.weights->shape.heads / kv_heads);
 	const int turns = (b->threads + kv_heads - 1) / kv_heads;
@@ -96,7 +96,7 @@ static int make_bundles(struct cpu_backend* b, int kv_heads, int n) {
 	return n_bundles;
 }
 
-/* How many positions each row sees, and where those of drafts lie that read a list's pages. */
+/* The number of positions that each row sees, and the places of those that drafts read by a page list. */
 static void find_pages(struct cpu_backend* b, int block, int window, int n) {
 	for (int i = 0, base = 0; i < n; i++) {
 		struct slice_row* row = &b->row[i];
@@ -112,9 +112,9 @@ static void find_pages(struct cpu_backend* b, int block, int window, int n) {
 	}
 }
 
-/* Whether some threads would have nothing to do for a good while. */
+/* True if some threads would be idle for long. */
 static bool worth_sharing(const struct cpu_backend* b, int n, int parts) {
-	enum { LONG = 512 }; /* positions: from there on a step takes longer than threads need to meet */
+	enum { LONG = 512 }; /* positions: from there on a step takes longer than a meeting of the threads */
 	int most = 0;
 	for (int i = 0; i < n; i++)
 		most = b->row[i].seen > most ? b->row[i].seen : most;

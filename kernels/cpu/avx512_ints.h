@@ -26,7 +26,7 @@ static inline ints ints_low_pairs(ints a, ints b) { return _mm512_unpacklo_epi32
 static inline ints ints_high_pairs(ints a, ints b) { return _mm512_unpackhi_epi32(a, b); }
 static inline ints ints_low_halves(ints a, ints b) { return _mm512_unpacklo_epi64(a, b); }
 static inline ints ints_high_halves(ints a, ints b) { return _mm512_unpackhi_epi64(a, b); }
-/* Of each lane the bytes that `index` names, 0 for 0x80 */
+/* Selects in each lane the bytes that `index` names, 0 for 0x80 */
 static inline ints ints_shuffle(ints v, uint32_t index) {
 	const __m512i lane = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
 	return _mm512_shuffle_epi8(v, _mm512_or_si512(lane, ints_set((int)index)));
@@ -63,7 +63,7 @@ static inline floats floats_fma(floats a, floats b, floats c) { return _mm512_fm
 static inline floats floats_mul(floats a, floats b) { return _mm512_mul_ps(a, b); }
 static inline floats floats_from_ints(ints v) { return _mm512_cvtepi32_ps(v); }
 static inline floats floats_negated(floats v) { return _mm512_sub_ps(_mm512_set1_ps(-0.0f), v); }
-/* Of the half floats in the low half of each lane */
+/* Widens the half floats in the low half of each lane */
 static inline floats floats_from_halves(ints v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
 
 /* 4 bytes in every lane */

@@ -137,7 +137,7 @@ static bool check_shape(const struct weight_table* w, struct error* error) {
 	return true;
 }
 
-/* What is expected of a tensor; an optional one may be absent. */
+/* The expected type and shape of a tensor; an optional one may be absent. */
 struct expected {
 	const struct tensor* tensor;
 	const char* name;
@@ -378,7 +378,7 @@ static bool open_vectors(struct cpu_backend* b, struct error* error) {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Of a map, of a single row too. */
+/* For a map, a single row too. */
 static size_t map_bytes(const struct tensor* t) {
 	return tensor_present(t) ? reference_prepared_bytes(t->type, (int)t->cols) : 0;
 }
@@ -527,7 +527,7 @@ static int fitting_rows(struct cpu_backend* b) {
 	return more >= MAX_ROWS ? MAX_ROWS : more <= SLICE_ROWS ? SLICE_ROWS : (int)more / 32 * 32;
 }
 
-/* The most floats that products on one input give, which is what processes exchange at once. */
+/* The most floats that products on one input give, which is what processes combine at once. */
 static size_t most_shared(const struct cpu_backend* b) {
 	const struct model_shape* s = &b->head.weights->shape;
 	const size_t qkv = (size_t)(s->attention_gated ? 2 : 1) * (size_t)s->heads *
@@ -552,7 +552,8 @@ static bool open_workspace(struct cpu_backend* b, struct error* error) {
 		return error_set(error, "out of memory for %zu MiB of workspace", bytes >> 20);
 	lay_out(b);
 	return !b->group || b->group->reserve(b->group, most_shared(b)) ||
-	       error_set(error, "out of memory for what the processes that share the model exchange");
+	       error_set(error,
+	                 "out of memory for the collective operations of the processes that share the model");
 }
 
 /* Draft weights have fewer bits than stored ones, so prepared inputs fit the workspace as it is. */
@@ -563,7 +564,8 @@ static bool cpu_use_draft_weights(struct backend* backend, const struct draft_we
 	if (prepared_row_bytes(b, quantized->output, quantized->block) >
 	        prepared_row_bytes(b, &w->output, w->block) ||
 	    prepared_kinds(quantized->block, &w->shape) > prepared_kinds(w->block, &w->shape))
-		return error_set(error, "quantized draft weights's inputs want more room than the stored weights'");
+		return error_set(
+		    error, "the inputs of quantized draft weights need more room than those of the stored weights");
 	if (quantized->format.columns && !column_lists_open(b, &quantized->columns))
 		return error_set(error, "out of memory for the channels that drafts keep");
 	b->draft_weights = quantized;

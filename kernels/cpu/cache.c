@@ -62,10 +62,10 @@ static bool sizes(struct cpu_cache* c, const struct model_shape* s, int capacity
 
 /* Zero, so that the system gives memory of its own only where tokens have been: in large pages of its own,
  * where it can, since attention goes through all of it in pieces of a few kilobytes. */
-static void* take_memory(void* owner, size_t bytes) {
+static void* take_memory(void* user, size_t bytes) {
 	enum { LARGE_PAGE = 1 << 21 };
 	unsigned char* taken = calloc(1, bytes);
-	(void)owner;
+	(void)user;
 #ifdef MADV_HUGEPAGE
 	const size_t skip = LARGE_PAGE - (uintptr_t)taken % LARGE_PAGE;
 	if (taken && bytes > skip + LARGE_PAGE)
@@ -74,13 +74,13 @@ static void* take_memory(void* owner, size_t bytes) {
 	return taken;
 }
 
-static void give_memory_back(void* owner, void* taken) {
-	(void)owner;
+static void give_memory_back(void* user, void* taken) {
+	(void)user;
 	free(taken);
 }
 
-static void copy_page(void* owner, void* to, const void* from, size_t bytes) {
-	(void)owner;
+static void copy_page(void* user, void* to, const void* from, size_t bytes) {
+	(void)user;
 	memcpy(to, from, bytes);
 }
 

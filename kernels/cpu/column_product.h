@@ -11,10 +11,10 @@
  *
  *   codes_widen(sum, narrow)     sum + each lane's two sums of 16 bits
  *
- * Where COLUMN_NARROW is not 0, codes_dot sums in 16 bits, for at most COLUMN_NARROW calls, and codes_widen
+ * If COLUMN_NARROW is not 0, codes_dot sums in 16 bits, for at most COLUMN_NARROW calls, and codes_widen
  * is needed.
  *
- * A line is read in parts of a vector. Of four channels the bytes are interleaved, so that each lane holds
+ * A line is read in parts of a vector. The bytes of four channels are interleaved, so that each lane holds
  * four channels' codes of two outputs, in the low and high nibbles. */
 #include <string.h>
 
@@ -32,8 +32,8 @@ enum { COLUMN_BESIDE = 4 * COLUMN_NARROW };
 enum { COLUMN_BESIDE = 16 };
 #endif
 
-/* Lines of the same channels that are fetched ahead, in all the time that memory takes. Of fewer lines it is
- * all, which fetches the next channels' line. */
+/* Lines of the same channels that are fetched ahead, to cover the latency of memory. With fewer lines
+ * all are fetched, and so is the next channels' line. */
 enum { COLUMN_AHEAD = 4 };
 
 /* Some kept channels side by side, for some neighbouring lines. */

@@ -24,8 +24,9 @@ struct angles {
 	float *cosine, *sine; /* (slice_rows, rope.pairs) */
 };
 
-/* Where a block's keys and values lie in a page, from `at` on: keys of each head as kernels/cpu/key_layout.h
- * says, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys alone, which lie as values do.
+/* The layout of a block's keys and values in a page, from `at` on: keys of each head as
+ * kernels/cpu/key_layout.h states, then values (kv_heads, PAGE_SLOTS, head_dim); of latent attention keys
+ * alone, which lie as values do.
  */
 struct block_place {
 	size_t at, slot_bytes, head_bytes, half; /* of one slot of a head, a page's slots, all heads' keys */
@@ -178,7 +179,7 @@ static inline size_t keys_at(const struct cpu_cache* c, int b, int h) {
 static inline size_t values_at(const struct cpu_cache* c, int b, int h) {
 	return keys_at(c, b, h) + c->place[b].half;
 }
-/* Where these keys of the page of a slot begin; where the values of that slot lie, or keys that are values.
+/* The start of these keys in the page of a slot; the place of that slot's values, or keys that are values.
  */
 static inline unsigned char* page_at(const struct cpu_cache* c, size_t head, int slot) {
 	return c->paged.bytes[slot / PAGE_SLOTS] + head;
@@ -246,7 +247,7 @@ void run_experts(struct cpu_backend*, const struct block_weights*, const struct 
 /* Memory for what a cache's rows looked at. False on no memory. */
 bool looked_open(struct cpu_cache*, const struct cpu_backend*);
 void looked_close(struct cpu_cache*);
-/* Says which of the slice's n rows, the pass's [r0, r0 + n), are noted. */
+/* Marks which of the slice's n rows, the pass's [r0, r0 + n), are noted. */
 void looked_begin(struct cpu_backend*, const struct pass*, int r0, int n);
 /* The attention mass of the slice's noted rows in a block joins their caches'. */
 void looked_add(struct cpu_backend*, int block, int n);
@@ -258,7 +259,7 @@ bool cpu_list_pages(struct cache*, int budget, int32_t* page, struct page_list*)
 /* ---- latent.c ---- */
 /* The slice's queries q (n, heads·head_dim) over the latent elements, and its keys in the cache. */
 void latent_project(struct cpu_backend*, int block, const float* x, int n);
-/* What heads have mixed (n, heads·head_dim), as attention's output map reads it: (n, heads·value_dim). */
+/* The output of the heads (n, heads·head_dim), as attention's output map reads it: (n, heads·value_dim). */
 const float* latent_values(struct cpu_backend*, int block, int n);
 
 /* ---- ungated.c ---- */

@@ -17,7 +17,7 @@
  * i / PAGE_SLOTS. */
 struct attention_row {
 	const unsigned char* const* page;
-	size_t key;        /* where in a page its keys begin, which lie as kernels/cpu/key_layout.h says */
+	size_t key;        /* where in a page its keys begin, which lie as kernels/cpu/key_layout.h states */
 	size_t value;      /* and its values, (PAGE_SLOTS, head_dim); equal to `key`: they are its keys, too */
 	size_t slot_bytes; /* distance between slots of values */
 	enum dtype type;   /* F16, F32 or Q8_0 */
@@ -86,7 +86,7 @@ struct cpu_kernels {
 
 	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
-	/* gate = activation(gate)·up, (n); as enum activation says where it is more than that */
+	/* gate = activation(gate)·up, (n); as enum activation specifies where it is more than that */
 	void (*gate)(float* gate, const float* up, enum activation activation, int n);
 	/* x += y, (n): adds a sub-layer's output to the hidden state. Returns its influence there. */
 	float (*join)(float* x, const float* y, int n);

@@ -21,12 +21,12 @@ static inline size_t key_scales(enum dtype type, int head_dim) {
 	return type == DTYPE_Q8_0 ? (size_t)(head_dim / KEY_BLOCK) * PAGE_SLOTS * KEY_SCALE_BYTES : 0;
 }
 
-/* Where an element, or a code, of a slot lies in a page's keys of a head. */
+/* The place of a slot's element, or code, in a page's keys of a head. */
 static inline size_t key_at(enum dtype type, int head_dim, int slot, int dimension) {
 	return key_scales(type, head_dim) + ((size_t)dimension * PAGE_SLOTS + (size_t)slot) * key_width(type);
 }
 
-/* Where the scale lies that a block of dimensions has there. */
+/* The place of the scale of a block of dimensions. */
 static inline size_t key_scale_at(int slot, int block) {
 	return ((size_t)block * PAGE_SLOTS + (size_t)slot) * KEY_SCALE_BYTES;
 }

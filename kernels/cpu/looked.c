@@ -1,10 +1,9 @@
-/* What the target's rows look at, by page, and attention that reads the pages of a list alone.
+/* Attention mass of the target's rows by page, and attention that reads only the pages of a list.
  *
  * A draft's attention reads few pages of a long text: those that the target's own last rows looked at most.
- * Attention adds up a noted row's weights by page; a block's sums decay from row to row. Such sums cost
- * nothing but themselves, and no pass reads them but list_pages. A list becomes a table of pages as attention
- * takes it for a shorter text: keys were rotated by their positions when they were stored, so it does not
- * matter that others are missing between them. */
+ * Attention adds up a noted row's weights by page, and a block's sums decay from row to row. Only list_pages
+ * reads these sums. A list becomes a table of pages that attention takes like a shorter text. Keys were
+ * rotated by their positions when they were stored, so missing pages between them do not matter. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +21,7 @@ void looked_close(struct cpu_cache* c) {
 	free(c->listed);
 }
 
-/* Pages of tokens that are no more in the text have not been looked at. */
+/* Pages of tokens that have left the text have no attention mass. */
 static void forget_dropped(struct cpu_cache* c) {
 	const struct cpu_backend* b = cpu_of(c->paged.head.backend);
 	const size_t pages = (size_t)look_pages(b), from = (size_t)(c->paged.lowest / LIST_POSITIONS);
@@ -38,7 +37,7 @@ static void forget_dropped(struct cpu_cache* c) {
 
 /* ---- noting --------------------------------------------------------------------------------- */
 
-/* Of the pass's segment with row r, so many rows follow that one. */
+/* The number of rows after row r in its segment of the pass. */
 static int rows_behind(const struct pass* pass, int r, const struct segment** of) {
 	int end = 0;
 	*of = pass->segment;
@@ -82,7 +81,7 @@ void looked_add(struct cpu_backend* b, int block, int n) {
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
-/* page (budget) of [1, n) those of the largest mass, ascending; of equal ones the first. */
+/* Lists the pages of [1, n) with the largest mass in page (budget), ascending; ties go to the first. */
 static void choose_pages(const float* mass, int n, int budget, int32_t* page) {
 	int chosen = 0;
 	for (int p = 1; p < n; p++) {
@@ -121,8 +120,8 @@ bool cpu_list_pages(struct cache* cache, int budget, int32_t* page, struct page_
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* Pending rows stay at their slots: the table is shorter than the text, so that the page in whose middle the
- * text ends may stand in it twice. */
+/* Pending rows stay at their slots. The table is shorter than the text, so the page in whose middle the text
+ * ends may stand in it twice. */
 void looked_pages(const struct slice_row* row, int block, int* base) {
 	enum { PARTS = LIST_POSITIONS / PAGE_SLOTS };
 	const struct page_list* list = row->pages;

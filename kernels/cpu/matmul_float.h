@@ -45,7 +45,7 @@ struct run {
 	int out_rows;      /* of TILE_ROWS */
 	int64_t steps;     /* whole vectors */
 	int tail;          /* columns behind them */
-	/* What to fetch: line `ahead_at` / 256 first, `ahead_step` / 256 lines on with every step */
+	/* The lines to fetch: line `ahead_at` / 256 first, `ahead_step` / 256 lines on with every step */
 	const uint8_t* ahead;
 	size_t ahead_at, ahead_step;
 };
@@ -57,7 +57,7 @@ INLINED V last_weights(enum dtype type, const uint8_t* w, int count) {
 	return v_weights(type, whole);
 }
 
-/* Where rows are few, the second level is near enough, and the first one's buffers are for demands; with more
+/* If rows are few, the second level is near enough, and the first one's buffers are for demands; with more
  * of them there is less than a line a step. */
 INLINED void fetch(const struct run* run, bool few, size_t at) {
 	const uint8_t* line = run->ahead + (at >> 8) * LINE;

@@ -22,7 +22,7 @@ enum {
 	FETCHED_AHEAD = 4096 /* bytes: what a core reads within memory's latency; its own fetching stays behind */
 };
 
-/* Of one long stream, the lines that stand so far behind the part of `bytes` at w */
+/* Prefetches the lines of one long stream that lie so far behind the part of `bytes` at w */
 INLINED void fetch_ahead(const uint8_t* w, int bytes) {
 	UNROLLED for (int line = 0; line < bytes; line += 64)
 	    __builtin_prefetch((const char*)w + FETCHED_AHEAD + line, 0, 2);
@@ -103,7 +103,7 @@ INLINED void interleaved_lanes(int n, const uint8_t* w, int64_t cols, const uint
 
 /* ---- q4_0 ------------------------------------------------------------------------------------ */
 
-/* Of each block of 32 columns the INTERLEAVED_ROWS scales stand first, then the words of nibbles. */
+/* In each block of 32 columns the INTERLEAVED_ROWS scales stand first, then the words of nibbles. */
 enum {
 	INTERLEAVED_SMALL = INTERLEAVED_ROWS * (int)sizeof(struct block_q4_0),
 	INTERLEAVED_SCALES = INTERLEAVED_ROWS * 2

@@ -32,7 +32,7 @@ enum { MOST_SUMS = TILES * GROUP_ROWS };
 
 INLINED void zeros(int tiles, int n, ints v[]) { EACH_SUM(tiles, n) SUM_OF(v) = ints_set(0); }
 
-/* What stands in a slot before its first block */
+/* A slot's content before its first block */
 static const _Alignas(64) float nothing_yet[GROUP_SUMS];
 
 /* Vectors of weights: held in registers, or of neighbouring tiles' memory */
@@ -46,7 +46,7 @@ INLINED ints vector_of(const struct weights* w, int tile, int c) {
 	               : ints_load(w->at[(size_t)tile * (sizeof(struct tile) / (LANES * 4)) + (size_t)c]);
 }
 
-/* What a run reads of its activation rows: at its first columns, and on as it goes */
+/* The activation rows that a run reads: at its first columns, and on as it goes */
 struct inputs {
 	struct columns_of_rows q, d, behind; /* behind the scales: sums, or for an offset what sums begin with */
 };
@@ -82,7 +82,7 @@ INLINED void dot(int tiles, int n, ints sums[], int vectors, const struct weight
 
 /* ---- blocks of 32 ---------------------------------------------------------------------------- */
 
-/* What a block's sums begin with */
+/* The first value of a block's sums */
 INLINED void small_start(enum dtype type, int tiles, int n, ints sums[], const struct inputs* in) {
 	const bool nothing = dtype_has_min(type) || signed_bytes(type);
 	EACH_SUM(tiles, n) SUM_OF(sums) = nothing ? ints_set(0) : to_all(row_at(&in->behind, i));

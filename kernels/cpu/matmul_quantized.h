@@ -12,8 +12,8 @@
  *
  * LANES weight rows are taken apart together, a lane each: a vector holds four neighbouring columns of
  * every row, so that one instruction multiplies them with four columns of an activation row, sent to all
- * lanes, and nothing is left to add up across lanes. What scales and minima a block has lies in vectors,
- * too, and meets a whole tile at once. A piece of the columns is taken apart into the first-level cache
+ * lanes, and nothing is left to add up across lanes. A block's scales and minima lie in vectors,
+ * too, and serve a whole tile at once. A piece of the columns is taken apart into the first-level cache
  * and used by all activation rows. The loads are short and jump from row to row; so the lines of the next
  * tile are fetched ahead one after the other, as memory likes it.
  *
@@ -141,7 +141,7 @@ static void quantized_matmul(float* out, size_t out_stride, const struct tensor*
 	}
 }
 
-/* The whole; `few` does few rows another way, or nothing. Where it stands, matmul_interleaved.h is included,
+/* The whole; `few` does few rows another way, or nothing. Its file includes matmul_interleaved.h,
  * too.
  */
 #define QUANTIZED_MATMUL(isa, few)                                                                           \

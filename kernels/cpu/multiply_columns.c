@@ -1,7 +1,7 @@
 /* Products of activation rows with quantized draft weights by input channel, cut by lines for the pool.
  *
- * Each row first says which channels it keeps. Some lines are then multiplied with several rows at a time.
- * How lines are cut over threads changes no bits. */
+ * Each row first chooses the channels that it keeps. Some lines are then multiplied with several rows at a
+ * time. How lines are cut over threads changes no bits. */
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>

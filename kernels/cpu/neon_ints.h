@@ -1,5 +1,5 @@
-/* What matmul_quantized.h and matmul_interleaved.h ask of a vector type, NEON: a register is a word of four
- * weight rows. */
+/* The vector type that matmul_quantized.h and matmul_interleaved.h need, with NEON: a register is a word of
+ * four weight rows. */
 #ifndef SWIFTLET_KERNELS_CPU_NEON_INTS_H
 #define SWIFTLET_KERNELS_CPU_NEON_INTS_H
 

@@ -1,10 +1,10 @@
 /* Products with quantized weights, 64-bit ARM, written once over three ways of multiplying bytes.
  *
  * Included by one source file an instruction set, after neon_ints.h and
- *   tile_dot      what matmul_tiles.h says
+ *   tile_dot      as in matmul_tiles.h
  *   rows_dot      the same of four weight rows as they are stored
  *   interleaved_halves, interleaved_small_dot
- *                 what matmul_interleaved.h says, with INTERLEAVED_BATCH
+ *                 as in matmul_interleaved.h, with INTERLEAVED_BATCH
  *
  * Activation rows meet four weight rows side by side, which are read from end to end and stay in registers
  * where they are taken apart (neon_rows.h); many of them with blocks of 256, and types that real files seldom

@@ -94,7 +94,7 @@ INLINED void scaled_dot(enum dtype type, int n, ints dot[], int vectors, const s
 }
 
 /* 32 columns of q4_k or q5_k: the high or the low nibbles of the bytes at `at`, their fifth bits where `bit`
- * says */
+ * states */
 INLINED void take_k4_group(enum dtype type, const uint8_t* w, size_t at, bool high, uint8x16_t bit,
                            int8x16_t q[2]) {
 	UNROLLED for (int half = 0; half < 2; half++) {
@@ -137,7 +137,7 @@ INLINED void k4_block(enum dtype type, int n, const struct few* f, const uint8_t
 	}
 }
 
-/* Of 16 bytes at each of two places and their upper bits, the four groups of 16 columns, 32 taken off: bits
+/* Unpacks 16 bytes at each of two places and their upper bits: four groups of 16 columns, less 32. Bits
  * are shifted into their place beside the others, and what lies above them cleared. */
 INLINED void take_q6_groups(const uint8_t* first, const uint8_t* high, int8x16_t q[4]) {
 	const uint8x16_t low = vld1q_u8(first), other = vld1q_u8(first + 32), two = vld1q_u8(high);

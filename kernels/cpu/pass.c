@@ -157,7 +157,7 @@ static const float* sub_layer_input(const struct cpu_backend* b, const float* no
 	return b->normed;
 }
 
-/* Where a sub-layer's weights come from. */
+/* The source of a sub-layer's weights. */
 struct sub_layer_weights {
 	const struct block_weights* w;       /* stored, or copied row by row */
 	const struct block_columns* columns; /* NULL, or the draft weights that replace the stored ones */
@@ -400,7 +400,7 @@ static void add_token_input(struct cpu_backend* b, int block, int n) {
 		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
 }
 
-/* What follows a block's MLP, even a skipped one: it costs little, and later blocks expect it. */
+/* The step after a block's MLP, even a skipped one: it costs little, and later blocks expect it. */
 static void end_block(struct cpu_backend* b, int block, int n) {
 	const float* scale = floats(&b->block[block].stream_scale);
 	if (b->head.weights->shape.token_input)
@@ -523,7 +523,7 @@ static void note_skipped(struct cpu_backend* b, int sub_layer, int n) {
 
 /* ---- sub-layers in turn -------------------------------------------------------------------- */
 
-/* What a skipped sub-layer must still compute for later ones. */
+/* Computes what later sub-layers need of a skipped one. */
 static void skip_sub_layer(struct cpu_backend* b, int sub_layer, int n) {
 	const struct weight_table* w = b->head.weights;
 	const struct sub_layer_weights from = {.w = &w->block[sub_layer / 2], .n_blocks = w->shape.n_blocks};

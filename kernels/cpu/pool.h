@@ -1,7 +1,7 @@
 /* One pool of POSIX threads: asleep when idle, spinning only within a pass.
  *
- * Jobs are cut into `parts` handed out by an atomic counter. Who computes a part never changes its
- * result. No lock and no allocation between pool_open and pool_close but the wake-up from sleep. */
+ * Jobs are cut into `parts` handed out by an atomic counter. The thread that computes a part never changes
+ * its result. No lock and no allocation between pool_open and pool_close but the wake-up from sleep. */
 #ifndef SWIFTLET_KERNELS_CPU_POOL_H
 #define SWIFTLET_KERNELS_CPU_POOL_H
 

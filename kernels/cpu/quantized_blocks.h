@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/matmul.h"
 
-/* Of the types that are multiplied as stored. */
+/* For the types that are multiplied as stored. */
 INLINED bool small_blocks(enum dtype type) { return dtype_table[type].elements == BLOCK_SMALL; }
 INLINED size_t dtype_bytes_of(enum dtype type) { return dtype_table[type].bytes; }
 

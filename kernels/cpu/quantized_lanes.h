@@ -1,5 +1,5 @@
-/* Weight rows across lanes: a vector holds four neighbouring columns of LANES rows, a lane each. What both
- * ways of multiplying such vectors share; included after the vector type, which is told in
+/* Weight rows across lanes: a vector holds four neighbouring columns of LANES rows, a lane each. Shared by
+ * both ways of multiplying such vectors; included after the vector type, which is defined in
  * matmul_quantized.h. */
 #include "kernels/cpu/quantized_blocks.h"
 
@@ -71,7 +71,7 @@ INLINED ints two_bytes(ints v, int j, int k) {
 	return ints_shuffle(v, 0x80008000 | (uint32_t)j | (uint32_t)k << 16);
 }
 
-/* Where bits 4c…4c + 3 of a lane are set, 16 in its bytes */
+/* 16 in each byte of a lane whose bits 4c…4c + 3 are set */
 INLINED ints fifth_bits(ints high, int c) {
 	const ints mine = ints_shuffle(high, 0x01010101 * (uint32_t)(c / 2));
 	return ints_where(mine, c % 2 ? 0x80402010 : 0x08040201, 16);
@@ -152,7 +152,7 @@ INLINED void put_d_dmin(struct header* out, ints both) {
 	out->less = floats_negated(floats_from_halves(ints_right(both, 16)));
 }
 
-/* Of q4_k and q5_k: k4_scale_min for all at once */
+/* For q4_k and q5_k: k4_scale_min for all at once */
 INLINED void k4_header(struct header* out, const struct rows* rows) {
 	ints head[4];
 	columns(rows, 0, head);

@@ -35,7 +35,8 @@ struct run {
 	int lines;
 };
 
-/* What 32 columns from `column` on fetch: evenly, so that memory is never idle and keeps no load waiting. */
+/* Prefetches for 32 columns from `column` on: evenly, so that memory is never idle and keeps no load waiting.
+ */
 INLINED void fetch(const struct run* run, int column) {
 	const char* at = (const char*)run->next + (size_t)(column / 32 * run->lines) * 64;
 	for (int line = 0; line < run->lines; line++)
@@ -46,8 +47,8 @@ static void quantized_run(enum dtype type, int n, const struct run* run);
 
 /* ---- taking weights apart -------------------------------------------------------------------- */
 
-/* What happens to columns that are taken apart: a tile keeps them, or, where n is not 0, they meet n
- * activation rows at once and are forgotten; scales and minima always go to the tile. */
+/* The use of unpacked columns: a tile keeps them, or, if n is not 0, they are multiplied with n
+ * activation rows at once and dropped; scales and minima always go to the tile. */
 struct use {
 	struct tile* tile;
 	enum dtype type;

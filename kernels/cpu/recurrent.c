@@ -20,7 +20,7 @@ static size_t head_floats(const struct recurrence* r) { return (size_t)r->key_di
 static size_t history_floats(const struct recurrence* r) {
 	return (size_t)(r->kernel - 1) * (size_t)recurrence_channels(r);
 }
-/* Of a pending row: columns, keys, values, beta, decay. */
+/* A pending row's columns, keys, values, beta and decay. */
 static size_t pending_floats(const struct recurrence* r) {
 	return (size_t)recurrence_channels(r) + (size_t)recurrence_keys(r) + (size_t)recurrence_values(r) +
 	       2 * (size_t)r->value_heads;

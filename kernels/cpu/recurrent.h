@@ -3,10 +3,10 @@
  *
  * A cache has two states a block. One is the committed tokens'. The other is the tip: the state behind one
  * pending row, the last that ran, so that a draft that grows by a row at a time computes each row once, and
- * so that committing a path that ends there swaps the two. Of all other pending rows it keeps what their step
- * takes (columns of the convolution, key, value, beta, decay): a row whose parent is elsewhere, and a commit
- * of another path, apply those steps again, which gives the same bits. Rows of a pass go through a head one
- * after another, each from its parent's state. */
+ * so that committing a path that ends there swaps the two. For all other pending rows it keeps the inputs of
+ * their step (columns of the convolution, key, value, beta, decay): a row whose parent is elsewhere, and a
+ * commit of another path, apply those steps again, which gives the same bits. Rows of a pass go through a
+ * head one after another, each from its parent's state. */
 #ifndef SWIFTLET_KERNELS_CPU_RECURRENT_H
 #define SWIFTLET_KERNELS_CPU_RECURRENT_H
 
@@ -17,7 +17,7 @@ struct cpu_cache;
 
 enum { MOST_TAPS = 16 }; /* of a convolution */
 
-/* What a cache holds. */
+/* The content of a cache. */
 struct recurrent_states {
 	float* state; /* (2, recurrent blocks, value_heads, key_dim, value_dim) */
 	float*
@@ -31,14 +31,14 @@ struct recurrent_states {
 	int kept_at;
 };
 
-/* What a backend has for all of them. */
+/* The part of a backend that all caches share. */
 struct recurrent_work {
 	int blocks;         /* recurrent ones; 0: the rest is empty */
 	float* convolution; /* (blocks, kernel, channels) */
 	float* rate;        /* (blocks, value_heads) below 0 */
 	float* ones;        /* (the larger of channels and value_heads·value_dim) */
 	float* head_state;  /* (threads, 1 + MAX_ROWS, key_dim, value_dim) memory is used as far as rows fork */
-	/* Of the slice's rows */
+	/* For the slice's rows */
 	float* mixed;            /* (slice_rows, channels) behind it: queries and keys of length 1, values */
 	float* gate;             /* (slice_rows, value_heads·value_dim), at last the input of the output map */
 	float* out;              /* (slice_rows, value_heads·value_dim) */
@@ -73,7 +73,7 @@ void recurrent_commit(struct cpu_cache*, const int32_t* path, int n);
 void recurrent_keep(struct cpu_cache*);
 /* No row is pending. */
 void recurrent_discard(struct cpu_cache*);
-/* Where the states can go back to of at most `committed` tokens, and does so. */
+/* Rewinds the states to the last position of at most `committed` tokens that they can go back to. */
 int recurrent_go_back(struct cpu_cache*, int committed);
 
 #endif

@@ -260,7 +260,7 @@ static void exact_logits(const struct cpu_backend* b, int i, int64_t begin, int6
 
 /* A sampled token has the largest (x - most x) / T + noise (kernels/noise.h). Beside the rows that may have
  * the largest logit, those survive that may win with their noise. In real numbers the largest logit moves all
- * alike and is left out here. Of the numbers that decide none is larger than |x| / T of the best and of the
+ * alike and is left out here. No deciding number is larger than |x| / T of the best and of the
  * winner and twice the most noise together: `least` lies 32 half units of that under what the winner has. */
 struct lottery {
 	const struct sampler* sampler;

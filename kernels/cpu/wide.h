@@ -82,7 +82,7 @@ __attribute__((always_inline)) static inline void fetch(const unsigned char* at,
 		__builtin_prefetch(at + i, 0, 2);
 }
 
-/* Of dimension d, LANES keys from slot `at` on. */
+/* Loads LANES keys of dimension d from slot `at` on. */
 __attribute__((always_inline)) static inline vec load_keys(enum dtype type, const unsigned char* keys,
                                                            int head_dim, int at, int d) {
 	const unsigned char* element = keys + key_at(type, head_dim, at, d);
@@ -96,8 +96,8 @@ __attribute__((always_inline)) static inline vec load_keys(enum dtype type, cons
 }
 
 /* sum (count, pages, KEY_VECTORS) = the products of `count` queries with the keys of some pages: each is one
- * chain over the dimensions, so that it does not matter which keys and queries stand beside it. What is
- * widened of a key serves all queries from the register; type, count and pages are constants where it is
+ * chain over the dimensions, so that it does not matter which keys and queries stand beside it. A widened
+ * key serves all queries from the register; type, count and pages are constants where it is
  * called. The keys `ahead` are fetched. */
 __attribute__((always_inline)) static inline void dots(enum dtype type, const float* const q[],
                                                        const unsigned char* const key[],
@@ -143,7 +143,7 @@ static int solid_of(const struct attention_row* a) {
 	return a->base + in_place;
 }
 
-/* What the rows of a call have in common. */
+/* The arguments that the rows of a call share. */
 struct common {
 	int start, end;   /* of the positions that any of them sees; start is a multiple of PAGE_SLOTS */
 	int from, shared; /* [from, shared): seen by all, at the same slots */

@@ -1,4 +1,4 @@
-/* Stands in for the CUDA backend where it was not compiled, and says why. */
+/* Stands in for the CUDA backend where it was not compiled, and explains why. */
 #include "kernels/backend.h"
 
 bool cuda_available(struct error* error) {

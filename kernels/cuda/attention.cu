@@ -1,11 +1,10 @@
 /* Attention of a tree's rows, cut by absolute position.
  *
  * Positions are cut into chunks of ATTENTION_CHUNK counted from 0. A block takes one row, one key/value head
- * and one chunk after another, for all query heads that share it, of the chunks that the slice's rows see:
- * how many blocks are launched says nothing about the context. The last chunk of a row to be done, or a
- * second kernel, combines them in order. A row sees positions below its base at slots of the same number, and
- * beyond it its own ancestors at theirs; slots lie in pages, and a thread looks up its position's once. So
- * its result depends on its own path alone. */
+ * and one chunk after another, for all query heads that share it. The number of blocks does not depend on the
+ * context. The last block of a row to finish, or a second kernel, combines the chunks in order. A row sees
+ * positions below its base at slots of the same number, and its own ancestors at their slots. Slots lie in
+ * pages, and a thread looks its position's page up once. So a row's result depends only on its own path. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/tensor_core.cuh"
 
@@ -27,8 +26,8 @@ __device__ __forceinline__ int slot_of(const struct device_slice* s, const struc
 }
 
 /* Scores (HEADS_AT_ONCE, CHUNK) of up to HEADS_AT_ONCE query heads for the thread's own position; q (count,
- * head_dim), both in shared memory. Keys come 16 bytes a load where heads are whole numbers of them; the
- * order of additions is the same either way. */
+ * head_dim), both in shared memory. Keys come 16 bytes a load if heads are whole numbers of them; the order of
+ * additions is the same either way. */
 __device__ __forceinline__ void score_position(float* scores, const float* q, int count, const __half* key,
                                                int head_dim) {
 	float score[HEADS_AT_ONCE];
@@ -59,8 +58,8 @@ __device__ __forceinline__ void score_position(float* scores, const float* q, in
 		scores[h * CHUNK + (int)threadIdx.x] = score[h];
 }
 
-/* Weighted sum of values for one head, each `to_value` elements behind its key: threads share the dimensions
- * out in pairs, and the chunk's positions in as many groups as fit; the groups are summed in order. */
+/* Weighted sum of values for one head, each `to_value` elements behind its key. Threads share the dimensions in
+ * pairs, and the chunk's positions in as many groups as fit; the groups are summed in order. */
 __device__ void mix_values(float* out, const float* weight, const __half* const* key, size_t to_value, int n,
                            int head_dim, float* shared) {
 	const int pairs = head_dim / 2, groups = CHUNK / pairs > 0 ? CHUNK / pairs : 1;
@@ -90,7 +89,8 @@ __device__ void mix_values(float* out, const float* weight, const __half* const*
 	}
 }
 
-/* The chunks of one row and head, in order. What other blocks wrote is read past the first-level cache. */
+/* The chunks of one row and head, in order. The loads bypass the first-level cache, because other blocks wrote
+ * the data. */
 template <class T>
 __device__ void combine_head(const struct attend& a, T* out, int row_of_slice, int r, int h, int from,
                              int position) {
@@ -163,7 +163,7 @@ __device__ void attend_chunk(const struct attend& a, T* out, const struct device
 			combine_head(a, out, of, r, kv * group + h, from, row.position);
 }
 
-/* A window's positions lie in so many chunks at most, whatever the context. */
+/* The largest number of chunks of a window's positions, for any context. */
 __device__ __forceinline__ int chunks_in_use(const struct attend& a, const struct device_slice* s) {
 	return a.window > 0 ? min(s->chunks, (a.window - 1) / CHUNK + 2) : s->chunks;
 }

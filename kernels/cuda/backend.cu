@@ -116,8 +116,8 @@ static bool choose_parts(struct cuda_backend* b, struct error* error) {
 	return done;
 }
 
-/* One device captures its passes unless told not to, several only if told to. NCCL's guide advises against it
- * when one thread drives them: a graph's launch may wait for the other devices, which have not received
+/* One device captures its passes unless asked not to, several only if asked to. NCCL's guide advises against
+ * it when one thread drives them: a graph's launch may wait for the other devices, which have not received
  * theirs. */
 static bool choose_captures(struct device_group* g, struct error* error) {
 	static const char* const names[] = {"off", "on", NULL};
@@ -172,8 +172,8 @@ static void close_device(struct cuda_backend* b) {
 		cudaStreamDestroy(b->stream);
 }
 
-/* What devices hold after one failed is left to them, because freeing it would wait for that device. Captured
- * passes are closed before what they exchange by. */
+/* Memory of devices is not freed after one failed, because freeing would wait for that device. Captured
+ * passes are closed before the communicators. */
 static void close_group(struct device_group* g) {
 	const bool gone = g->failure.message[0] != 0;
 	for (int d = 0; d < g->devices && !gone; d++)
@@ -240,7 +240,7 @@ static bool does_model(const struct weight_table* w, struct error* error) {
 		                        "--backend cpu does");
 	for (int i = 0; i < m->n_blocks && !lacking; i++)
 		lacking = lacking_for(&w->block[i], m, i);
-	return !lacking || error_set(error, "the CUDA backend does no %s: --backend cpu does", lacking);
+	return !lacking || error_set(error, "the CUDA backend does not support %s: --backend cpu does", lacking);
 }
 
 static void fill_in(struct backend* head, const struct weight_table* weights, bool alone) {

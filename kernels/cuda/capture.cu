@@ -93,8 +93,8 @@ static bool step_back(struct cuda_backend* b, const struct error* why) {
 	else
 		b->group->captures = false;
 	fprintf(stderr, "swiftlet: this GPU or its driver %s: %s\n",
-	        early ? "starts no kernel early, so each waits for the one before"
-	              : "captures no passes, so the host launches their kernels one by one",
+	        early ? "cannot start kernels early, so each waits for the one before"
+	              : "cannot capture passes, so the host launches their kernels one by one",
 	        why->message);
 	return true;
 }
@@ -109,7 +109,7 @@ static void capture_loop(struct cuda_backend* b) {
 	cudaGetLastError();
 	b->head.draft = NULL;
 	if (b->group->captures)
-		fprintf(stderr, "swiftlet: this GPU or its driver loops no graph, so drafts go step by step: %s\n",
+		fprintf(stderr, "swiftlet: this GPU or its driver cannot loop a graph, so drafts go step by step: %s\n",
 		        why.message);
 }
 

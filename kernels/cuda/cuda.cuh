@@ -64,7 +64,7 @@ struct device_row {
 	float* hidden; /* (MAX_ROWS, dim) */
 };
 
-/* What a slice multiplies in the head's place. */
+/* The weights that a slice multiplies in the head's place. */
 enum head_matrix { HEAD_STORED, HEAD_QUANTIZED, HEAD_COARSE };
 
 struct device_slice {
@@ -141,12 +141,12 @@ struct workspace {
  * bits. */
 enum launches { LAUNCHES_SEPARATE, LAUNCHES_FUSED, LAUNCHES_EARLY };
 
-/* Where each device's share of a row begins; the last is the row's end. */
+/* The start of each device's share of a row; the last is the row's end. */
 struct shares {
 	int first[MAX_DEVICES + 1];
 };
 
-/* The devices that share a model, and how they exchange. */
+/* The devices that share a model, and how they communicate. */
 struct device_group {
 	int devices;
 	struct cuda_backend* device[MAX_DEVICES]; /* the first leads: its host memory holds slices and results */
@@ -155,10 +155,11 @@ struct device_group {
 	bool captures;          /* passes are graphs; several devices' are launched kernel by kernel */
 	struct page_pool pages; /* of all caches: each device has its heads' part of every page */
 	size_t cache_bytes;     /* the most that they may take; 0: what the caches may need */
-	/* Whether launches are to take quantized draft weights as the slice says, or the stored weights alone. */
+	/* Whether launches are to take quantized draft weights as the slice specifies, or the stored weights
+	 * alone. */
 	bool with_quantized;
 	int status;           /* of the first call of NCCL's that failed since it was last looked at */
-	struct error failure; /* of a device that failed: every pass says so from then on */
+	struct error failure; /* of a device that failed: every later pass reports it */
 };
 
 /* The screened head (screened_head.cu); without rows where there is none. */
@@ -245,7 +246,7 @@ void cuda_give_back(struct cuda_backend*, int n);
 struct cache* cuda_cache_open(struct backend*, int capacity, enum dtype, struct error*);
 void cuda_cache_close(struct cache*);
 void cuda_commit(struct cache*, const int32_t* path, int n);
-/* Of a page, of this device's heads. */
+/* Bytes of a page for this device's heads. */
 size_t cuda_page_bytes(const struct cuda_backend*);
 
 /* workspace.cu */
@@ -256,13 +257,13 @@ bool workspace_open(struct cuda_backend*, struct error*);
 size_t graphs_room(const struct cuda_backend*);
 
 /* devices.cu */
-/* Opens what the devices exchange by, once each is opened; nothing for one. */
+/* Opens the devices' communicators, once each device is open; nothing for one. */
 bool devices_join(struct device_group*, struct error*);
 void devices_leave(struct device_group*);
 /* True when there are so many devices, alike, and the model is large enough to share; several need NCCL. */
 bool devices_check(const struct weight_table*, int first, int devices, struct nccl_calls*, struct error*);
-/* Where the shares of `rows` outputs of a matrix begin (hidden states, logits, feed-forward width); and those
- * of an attention's `width` columns for each key/value head. */
+/* The starts of the shares of a matrix's `rows` outputs (hidden states, logits, feed-forward width); and
+ * those of an attention's `width` columns for each key/value head. */
 struct shares shares_of_rows(int devices, int64_t rows);
 struct shares shares_of_heads(int devices, int kv_heads, int width);
 /* The room that work.part needs. */
@@ -284,7 +285,7 @@ void launch_gather(const struct cuda_backend*, int rows, enum gathered, int sub_
 bool devices_wait(const struct cuda_backend*, struct error*);
 static inline bool devices_gone(const struct cuda_backend* b) { return b->group->failure.message[0] != 0; }
 static inline bool is_alone(const struct cuda_backend* b) { return b->group->devices == 1; }
-/* Graphs of launches as the group says. */
+/* Graphs of launches as the group specifies. */
 static inline struct cuda_backend::captured* captured_now(struct cuda_backend* b) {
 	return &b->captured[b->group->with_quantized];
 }
@@ -348,7 +349,8 @@ bool release_draft_weights(struct cuda_backend*);
 
 /* ---- what goes along with a product ------------------------------------------------------- */
 
-/* What a measuring slice needs: the hidden states before the last sub-layer, and where its influence goes. */
+/* The arguments of a measuring slice: the hidden states before the last sub-layer, and where its influence
+ * goes. */
 struct measure {
 	float *before, *influence;
 };
@@ -375,7 +377,7 @@ struct head_rotation {
 enum product_end { PRODUCT_STORE, PRODUCT_ADD, PRODUCT_GATE };
 struct product {
 	struct matrix w[3], quantized[3];
-	bool has_quantized;   /* some passes run `quantized`, as the slice says */
+	bool has_quantized;   /* some passes run `quantized`, as the slice specifies */
 	float* out[3];        /* STORE: (n, rows) each; ADD: out[0] += */
 	const float* bias[3]; /* NULL for most */
 	int parts;
@@ -408,7 +410,7 @@ void launch_post_norm(const struct cuda_backend*, int rows, const float* weight,
 void launch_add(const struct cuda_backend*, int rows);  /* a prefill's y to x */
 void launch_gate(const struct cuda_backend*, int rows); /* a prefill's wide and wide_up to gated */
 void launch_keep(const struct cuda_backend*, int rows);
-/* Of the last sub-layer before `end` that was run; launch_norm does those before its own. */
+/* The last sub-layer before `end` that was run; launch_norm does those before its own. */
 void launch_influence(const struct cuda_backend*, int rows, int end);
 
 /* attention.cu */
@@ -418,7 +420,7 @@ void launch_attention(const struct cuda_backend*, int rows, int block, int first
 void launch_results(const struct cuda_backend*, int rows, struct device_result* out);
 
 /* draft.cu */
-/* Captures the loop for launches as the group's with_quantized says. */
+/* Captures the loop for launches as the group's with_quantized specifies. */
 bool draft_capture(struct cuda_backend*, struct error*);
 int cuda_draft(struct backend*, const struct segment*, int32_t token, const struct mask* skip,
                const struct mask* quantized, bool quantized_head, const struct draft_policy*, struct result*,
@@ -427,9 +429,9 @@ int cuda_draft(struct backend*, const struct segment*, int32_t token, const stru
 /* screened_head.cu */
 /* Bytes that it takes where it is wanted; 0: it cannot be, or saves nothing. */
 size_t screened_room(const struct cuda_backend*);
-/* Makes it of the head on the device. Where weights are not finite, or too large, there is none. */
+/* Makes it of the head on the device. If weights are not finite, or too large, there is none. */
 bool screened_open(struct cuda_backend*, struct error*);
-/* What reads the head for the slice's rows as they are described: `quantized_head` as a pass asks for it. */
+/* The weights that the slice's rows read as output head: `quantized_head` as a pass asks for it. */
 enum head_matrix head_for(struct cuda_backend*, const struct device_slice*, bool quantized_head);
 /* After the coarse product of the normed states: what may be the largest logit becomes exact. */
 void launch_screened(const struct cuda_backend*, int bucket);
@@ -449,7 +451,7 @@ struct device_slice* describe_slice(struct cuda_backend*, int n, const struct ma
                                     const struct mask* quantized);
 /* A row of the segment's, without ancestors but the tokens before it. */
 struct device_row describe_row(const struct segment*);
-/* What the device chose of a row. */
+/* The device's choice for a row. */
 void give_result(const struct device_result*, uint8_t want, struct result*);
 /* Takes memory for the angles of so many rows from `at` of the staging block on; returns its end. And fills
  * one row's, in a text whose prompt has this length. */
@@ -458,7 +460,7 @@ void put_angles(const struct cuda_backend*, int row, int position, int prompt_le
 /* Lists where a cache's pages lie on the device, at that byte of its staging block; returns the bytes of the
  * list. */
 size_t list_pages(const struct cuda_backend*, const struct paged_cache*, size_t at);
-/* Where a part of the staging block begins, at `at` or behind it. */
+/* The start of a part of the staging block, at `at` or behind it. */
 static inline size_t align_place(size_t at) { return (at + 15) / 16 * 16; }
 bool cuda_run(struct backend*, const struct pass*, struct error*);
 /* All sub-layers for up to `rows` rows, the head and the results, as launches on the devices' streams. */

@@ -20,7 +20,7 @@
 #include "kernels/process_group.h"
 
 enum { THREADS = 256 };
-/* Seconds. A pass takes some hundredths. If nothing finishes within PATIENCE, the exchange is given up, for
+/* Seconds. A pass takes some hundredths. If nothing finishes within PATIENCE, the communication is aborted, for
  * which devices have LEAVE. A device that has not ended END later is the one that failed. */
 enum { PATIENCE = 5, LEAVE = 2, END = 1 };
 
@@ -111,10 +111,10 @@ __global__ void choose_part_kernel(float* x, struct parts p, int dim, const stru
 	const int r = (int)blockIdx.x;
 	if (r >= s->n)
 		return;
-	int owner = 0;
-	while (s->first == 0 && s->row[r].token >= p.shares.first[owner + 1])
-		owner++;
-	const float* part = static_cast<const float*>(p.from) + owner * p.slot + (size_t)r * dim;
+	int holder = 0;
+	while (s->first == 0 && s->row[r].token >= p.shares.first[holder + 1])
+		holder++;
+	const float* part = static_cast<const float*>(p.from) + holder * p.slot + (size_t)r * dim;
 	for (int j = threadIdx.x; j < dim; j += blockDim.x)
 		x[(size_t)r * dim + j] = part[j];
 }
@@ -239,7 +239,7 @@ void devices_leave(struct device_group* g) {
 
 /* ---- waiting, and failing ----------------------------------------------------------------- */
 
-/* What one device says: cudaSuccess where all is done, cudaErrorNotReady, or its failure. */
+/* The state of one device: cudaSuccess where all is done, cudaErrorNotReady, or its failure. */
 static cudaError_t look_at(const struct cuda_backend* b) {
 	cudaSetDevice(b->device);
 	return cudaStreamQuery(b->stream);
@@ -259,8 +259,8 @@ static int look_at_all(const struct device_group* g, bool* done, cudaError_t* fa
 	return -1;
 }
 
-/* The first device whose exchange failed, or -1. */
-static int look_at_exchange(struct device_group* g) {
+/* The first device whose communication failed, or -1. */
+static int check_communication(struct device_group* g) {
 	for (int d = 0; d < g->devices && g->status == NCCL_SUCCESS; d++) {
 		int status = NCCL_SUCCESS;
 		g->nccl.comm_get_async_error(g->comm[d], &status);
@@ -283,7 +283,7 @@ static void* abort_one(void* user) {
 	return NULL;
 }
 
-/* Gives the exchange up on each device, which ends what waits in it. The call may never return for a device
+/* Aborts the communication on each device, which ends what waits in it. The call may never return for a device
  * that does not answer, so each runs in a thread of its own. */
 static void abort_all(struct device_group* g) {
 	struct timespec until;
@@ -306,7 +306,7 @@ static void abort_all(struct device_group* g) {
 	memset(g->comm, 0, sizeof g->comm);
 }
 
-/* Nobody has failed and nobody goes on: who does not even end when the exchange was given up is the one. */
+/* Nobody has failed and nobody goes on: who does not even end when the communication was aborted is the one. */
 static int find_silent(struct device_group* g) {
 	bool done = false;
 	cudaError_t failed;
@@ -320,7 +320,7 @@ static int find_silent(struct device_group* g) {
 	return -1;
 }
 
-/* Says which device failed of what, for good; -1: it is not known which. */
+/* Records which device failed of what, for good; -1: it is not known which. */
 static bool give_up(const struct cuda_backend* b, int d, const char* what, struct error* error) {
 	struct device_group* g = b->group;
 	const struct cuda_backend* failed = d >= 0 ? g->device[d] : NULL;
@@ -328,7 +328,7 @@ static bool give_up(const struct cuda_backend* b, int d, const char* what, struc
 		error_set(&g->failure, "GPU %d of the %d that share the model failed: %.200s", failed->device,
 		          g->devices, what);
 	else
-		error_set(&g->failure, "the exchange between the %d GPUs that share the model failed: %.200s",
+		error_set(&g->failure, "the communication between the %d GPUs that share the model failed: %.200s",
 		          g->devices, what);
 	abort_all(g);
 	*error = g->failure;
@@ -343,7 +343,7 @@ static bool wait_for_several(const struct cuda_backend* b, struct error* error) 
 		int d = look_at_all(g, &done, &failed);
 		if (d >= 0)
 			return give_up(b, d, cudaGetErrorString(failed), error);
-		d = look_at_exchange(g);
+		d = check_communication(g);
 		if (g->status != NCCL_SUCCESS)
 			return give_up(b, d, g->nccl.get_error_string(g->status), error);
 	}

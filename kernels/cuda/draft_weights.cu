@@ -1,6 +1,6 @@
 /* Quantized draft weights on the device.
  *
- * Their memory, and graphs of passes that use them as the slice says, are made at once. Their bytes follow in
+ * Their memory, and graphs of passes that use them as the slice specifies, are made at once. Their bytes follow in
  * pieces when they are filled, so that none delays decoding. Devices that share a model each have their rows
  * of the draft weights, too. */
 #include <stdio.h>
@@ -104,7 +104,7 @@ bool release_draft_weights(struct cuda_backend* b) {
 	b->head.draft_weights_released = true;
 	each_device(b, [&](struct cuda_backend* p) { give_back(p); });
 	fprintf(stderr,
-	        "swiftlet: the quantized draft weights of the weights gave its memory on the GPU to caches\n");
+	        "swiftlet: the quantized draft weights gave their memory on the GPU to caches\n");
 	return true;
 }
 
@@ -118,7 +118,7 @@ bool cuda_use_draft_weights(struct backend* backend, const struct draft_weights*
 	struct cuda_backend* b = (struct cuda_backend*)backend;
 	bool done = true;
 	if (b->draft_weights)
-		return error_set(error, "the CUDA backend runs one quantized draft weights, and has one");
+		return error_set(error, "the CUDA backend holds one set of quantized draft weights, and has one");
 	if (!is_there(b, error))
 		return false;
 	each_device(b, [&](struct cuda_backend* p) { done = done && open_draft_weights(p, table, error); });

@@ -1,4 +1,4 @@
-/* What the files of products share on the host. */
+/* Shared by the files of products on the host. */
 #ifndef SWIFTLET_KERNELS_CUDA_MATMUL_H
 #define SWIFTLET_KERNELS_CUDA_MATMUL_H
 

@@ -44,23 +44,23 @@ void cuda_give_back(struct cuda_backend* b, int n) {
 
 /* ---- pages -------------------------------------------------------------------------------- */
 
-static void* take_pages(void* owner, size_t bytes) {
+static void* take_pages(void* user, size_t bytes) {
 	void* taken = NULL;
-	if (cudaSetDevice(((const struct cuda_backend*)owner)->device) != cudaSuccess ||
+	if (cudaSetDevice(((const struct cuda_backend*)user)->device) != cudaSuccess ||
 	    cudaMalloc(&taken, bytes) != cudaSuccess)
 		return NULL;
 	return taken;
 }
 
-/* What a device that failed holds is left to it: it would be waited for. */
-static void give_pages_back(void* owner, void* taken) {
-	const struct cuda_backend* b = (const struct cuda_backend*)owner;
+/* Memory of a failed device is not freed: that would wait for the device. */
+static void give_pages_back(void* user, void* taken) {
+	const struct cuda_backend* b = (const struct cuda_backend*)user;
 	if (!devices_gone(b) && cudaSetDevice(b->device) == cudaSuccess)
 		cudaFree(taken);
 }
 
-static void copy_page(void* owner, void* to, const void* from, size_t bytes) {
-	const struct cuda_backend* b = (const struct cuda_backend*)owner;
+static void copy_page(void* user, void* to, const void* from, size_t bytes) {
+	const struct cuda_backend* b = (const struct cuda_backend*)user;
 	if (!devices_gone(b) && cudaSetDevice(b->device) == cudaSuccess)
 		cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, b->stream);
 }

@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply_unit(float (*acc)[4], uint4 low, uint4 
 	}
 }
 
-/* What a product reads: activations, or with NORM hidden states that it normalises as it loads them. */
+/* The input of a product: activations, or with NORM hidden states that it normalises as it loads them. */
 struct input {
 	const void* x;        /* (n, cols) of T, with NORM of float */
 	const float* inverse; /* (n) with NORM: 1 over each row's root mean square */
@@ -108,7 +108,7 @@ __device__ __forceinline__ uint4 normalised_eight(const float* x, const float* w
 	return *reinterpret_cast<const uint4*>(out);
 }
 
-/* Of each row the lane's eight columns: `column` and the three after it, then those APART columns on. */
+/* The lane's eight columns of each row: `column` and the three after it, then those APART columns on. */
 template <class T, int TILES, bool NORM, int APART>
 __device__ __forceinline__ void load_activations(uint4* b, const struct input& in, int column) {
 	static_assert(!NORM || APART == 4, "norms go along with columns that lie together");
@@ -151,7 +151,7 @@ __device__ __forceinline__ struct lane_rows rows_of_tile(const struct matrix& w,
 	return {min(row + group, w.rows - 1), min(row + group + 8, w.rows - 1)};
 }
 
-/* Where the lane's weights of its two rows begin. */
+/* The start of the lane's weights of its two rows. */
 struct lane_weights {
 	const unsigned char *low, *high;
 	int r0, r1;

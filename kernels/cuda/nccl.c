@@ -33,14 +33,15 @@ bool nccl_find(struct nccl_calls* calls, struct error* error) {
 	int version = 0;
 	void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 	if (!library)
-		return error_set(error, "several GPUs exchange by NCCL, which was not found (%.120s): " INSTALL,
+		return error_set(error,
+		                 "several GPUs communicate through NCCL, which was not found (%.120s): " INSTALL,
 		                 dlerror());
 	if (find_nccl(library, "ncclGetVersion", (void**)&get_version) && get_version(&version) == NCCL_SUCCESS &&
 	    version >= LEAST && find_calls(library, calls))
 		return true;
 	dlclose(library);
 	if (version <= 0 || version >= LEAST)
-		return error_set(error, "%.200s is no NCCL that this program knows: " INSTALL, name);
+		return error_set(error, "%.200s is not a version of NCCL that this program knows: " INSTALL, name);
 	/* 2.8 and before count by thousands, later ones by ten thousands */
 	const int major = version < 10000 ? version / 1000 : version / 10000;
 	return error_set(error, "%.200s is NCCL %d.%d: 2.18 or later is needed; " INSTALL, name, major,

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 struct CUstream_st;
-struct ncclComm; /* one device's part of those that exchange */
+struct ncclComm; /* one device's communicator */
 
 enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 }; /* of ncclResult_t */
 enum { NCCL_BYTES = 0 };                         /* of ncclDataType_t: ncclInt8 */

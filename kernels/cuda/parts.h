@@ -2,14 +2,14 @@
  *
  * A block takes 16 rows of a matrix, a tile. A multiprocessor runs several blocks at once, and one that gets
  * three while others get two ends last: 320 tiles keep 132 multiprocessors 0.81 busy, 640 halves of tiles
- * 0.97. In exchange the last block of a tile waits for a count and reads the others' sums. */
+ * 0.97. In return the last block of a tile waits for a count and reads the others' sums. */
 #ifndef SWIFTLET_KERNELS_CUDA_PARTS_H
 #define SWIFTLET_KERNELS_CUDA_PARTS_H
 
-/* What a count and a second look take, about a microsecond of an H100's or H200's memory, in its bytes. */
+/* The cost of a count and a second look, about a microsecond of an H100's or H200's memory, in its bytes. */
 enum { PARTS_COMBINING = 4 << 20, MOST_PARTS = 4 };
 
-/* What the product takes, in bytes of memory's time, as far as every multiprocessor gets the same of it. */
+/* The cost of the product in bytes of memory's time, as far as every multiprocessor gets the same of it. */
 static inline double parts_take(int tiles, double bytes, int parts, int multiprocessors) {
 	const int blocks = tiles * parts;
 	const int most = (blocks + multiprocessors - 1) / multiprocessors;

@@ -70,7 +70,7 @@ static void launch_last_product(const struct cuda_backend* b, int rows, int sub_
 		});
 }
 
-/* Of one device's heads. */
+/* For one device's heads. */
 static void launch_heads(const struct cuda_backend* b, int bucket, int block) {
 	const struct device_block* w = &b->block[block];
 	const struct workspace* k = &b->work;
@@ -161,7 +161,7 @@ void launch_whole(const struct cuda_backend* b, int rows) {
 
 /* ---- describing a slice ------------------------------------------------------------------- */
 
-/* Of the staging block, from that byte on. */
+/* The staging block from that byte on. */
 static void* staged(const struct cuda_backend* b, size_t at) { return (unsigned char*)b->staging + at; }
 
 size_t list_pages(const struct cuda_backend* b, const struct paged_cache* c, size_t at) {

@@ -3,8 +3,8 @@
  *
  * One block takes 16 rows of a weight matrix, its eight warps an eighth of the columns each, and every
  * weight is loaded once for all rows of activations. The order of every reduction depends on the matrix's
- * shape alone: along k within a warp, then warp by warp. Where a matrix has so few rows that its blocks would
- * share out unevenly among multiprocessors, two or four blocks of fewer warps take a tile, and the last of
+ * shape alone: along k within a warp, then warp by warp. If a matrix has so few rows that its blocks would
+ * divide unevenly among multiprocessors, two or four blocks of fewer warps take a tile, and the last of
  * them to finish adds all eight warps' parts in the same order: so how many they are changes no bit. */
 #ifndef SWIFTLET_KERNELS_CUDA_PRODUCT_H
 #define SWIFTLET_KERNELS_CUDA_PRODUCT_H

@@ -68,14 +68,14 @@ struct cut {
 	int ties;
 };
 
-/* What finding a cut needs of a block's shared memory. */
+/* The shared memory of a block that finds a cut. */
 struct finding {
 	unsigned long long bins[BINS], sums[SAMPLE_WARPS], above, one;
 	uint32_t prefix, last;
 };
 
-/* The first bin at whose end the sum reaches the target, at most the last one with content. What lies above
- * it is added to f->above. Every thread has OWN_BINS neighbouring bins. */
+/* The first bin at whose end the sum reaches the target, at most the last one with content. The content
+ * above it is added to f->above. Every thread has OWN_BINS neighbouring bins. */
 __device__ uint32_t find_bin(struct finding* f, unsigned long long target) {
 	const uint32_t first = threadIdx.x * OWN_BINS;
 	unsigned long long mine = 0;

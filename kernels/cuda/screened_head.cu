@@ -5,7 +5,7 @@
  * as the head's kernel gives it, can lie from the coarse one, for activations of length 1. Then, for each
  * row of the pass, the best coarse one is computed as stored; and all that may reach it are, by the same
  * instructions in the same order. So the largest logit, who has it and which others have it too are what the
- * whole head gives, to the bit; the others are near what they are. What a row gets depends on no other.
+ * whole head gives, to the bit; the others are near what they are. A row's result depends on no other.
  *
  * The bound. Both products read the same activations x, so that w·x and v·x, of a stored row w and its coarse
  * one v, differ by at most |w - v| |x|. Products are exact in the tensor core, and its sums are truncated:
@@ -21,7 +21,7 @@
 #include "kernels/synth_block.h"
 
 enum { THREADS = WARPS * 32, LONGEST_REST = 1024 };
-/* What two launches more take of memory's time, one of which waits for its last block, in its bytes. */
+/* The cost of two more launches, one of which waits for its last block, in bytes of memory's time. */
 enum { LEAST_SAVED = 24 << 20 };
 
 /* How far a row's logits may lie from the coarse ones, by their slack, and what the largest reaches. */

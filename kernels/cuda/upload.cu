@@ -3,7 +3,7 @@
  * F16, BF16 (when the model's matrices are all BF16), Q8_0, Q4_1, Q4_K and Q6_K keep their bits: the
  * quantized ones go over as stored, in pieces, and are laid out in planes there. Every other type becomes
  * F16. Tensors without data are made on the device by the counter-based generator, the same values as on a
- * CPU. Where several devices share the model, each takes its share of a matrix's rows, and of the bias. */
+ * CPU. If several devices share the model, each takes its share of a matrix's rows, and of the bias. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,7 +337,7 @@ size_t weight_bytes(const struct cuda_backend* b) {
 	return bytes;
 }
 
-/* Of the quantized matrices the largest, as stored, or a piece of it. */
+/* The largest quantized matrix as stored, or a piece of it. */
 size_t upload_room(const struct cuda_backend* b) {
 	size_t most = 0;
 	const auto look_at = [&](const struct shared_matrix& m) {
@@ -351,7 +351,8 @@ size_t upload_room(const struct cuda_backend* b) {
 	return most;
 }
 
-/* What is not taken as stored is said, once a type: it changes the bits and may change the size. */
+/* Reports each type that is not taken as stored, once: conversion changes the bits and may change the size.
+ */
 static void log_conversions(const struct cuda_backend* b) {
 	bool logged[DTYPE_COUNT] = {};
 	each_matrix(b, [&](const struct shared_matrix& m) {

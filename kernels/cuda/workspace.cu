@@ -1,4 +1,4 @@
-/* What passes work in: how much of it there is, whether it fits the device beside the weights, taking it. */
+/* The workspace of passes: its size, whether it fits the device beside the weights, and its allocation. */
 #include <assert.h>
 
 #include "kernels/cuda/cuda.cuh"

@@ -2,7 +2,7 @@
  *
  * A rank that waits spins for as long as a pass takes to get there, then sleeps between looks: ranks may
  * share cores, and a service may be idle for hours. Errors are fatal, as MPI has it: its launcher ends the
- * others and says which rank died. */
+ * others and reports which rank died. */
 #include <mpi.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -39,7 +39,7 @@ def version_of(build):
 
 
 def libraries(program):
-    """What the program loads, directly or not, by the name that it asks for."""
+    """The libraries that the program loads, directly or not, by the name that it asks for."""
     for line in run("ldd", program).splitlines():
         found = re.match(r"\s*(\S+) => (/\S+)", line)
         if found and not SYSTEM.fullmatch(found.group(1)):

@@ -2,12 +2,11 @@
  *
  * A driver (`stream`, the service) notifies a watch when an instance begins, after each step, and when it
  * ends. The label names the instance's workload cluster at the beginning; without a label the signature does,
- * once the prefill is done. The session then continues the search of that cluster (memory_watch.c). A new
- * cluster starts from the influence that its first prompt shows. A cluster has converged when its search has
- * ended, or when its mask has held for MEMORY_HOLD tokens without drift and drafts well (four times as many
- * tokens when it does not). Nothing is proposed for a converged cluster. The change test
- * (streams/memory/drift.h) watches every verify pass. When acceptance has drifted, the search starts anew
- * from the influence of the present text. A mask that drafted well in an earlier process counts as converged.
+ * once the prefill is done. The session then continues the search of that cluster (memory_watch.c). A cluster
+ * has converged when its search has ended, or when its mask has held for MEMORY_HOLD tokens without drift and
+ * drafts well (four times as many tokens when it does not). Nothing is proposed for a converged cluster. The
+ * change test (streams/memory/drift.h) watches every verify pass. When acceptance has drifted, the search
+ * starts anew. A mask that drafted well in an earlier process counts as converged.
  *
  * One memory serves several sessions of one model. Calls on watches come from one thread; all other calls may
  * come from any thread.
@@ -67,7 +66,7 @@ struct store* memory_store(struct memory*); /* NULL when there is none */
 struct memory_watch* memory_attach(struct memory*, swiftlet_session*, int session_number);
 void memory_detach(struct memory_watch*);
 
-/* From now on the session's texts belong to another tenant. What it has learned stays with the old one. Call
+/* From now on the session's texts belong to another tenant. Its statistics stay with the old one. Call
  * between instances. */
 void memory_move(struct memory_watch*, struct memory* to);
 void memory_begin(struct memory_watch*, const char* task); /* after swiftlet_session_start */

@@ -11,8 +11,7 @@
 
 /* ---- searches --------------------------------------------------------------------------- */
 
-/* The searches of workload clusters that are not served at present, of all sessions together, each with the
- * influence of its cluster.
+/* The searches of workload clusters that are not served at present, of all sessions together.
  *
  * A session has one search, its present one. When it changes to another workload cluster, its search is kept
  * here, and the next session that changes to that cluster continues it. A full list drops the search that was
@@ -23,7 +22,6 @@ enum { SEARCHES = 8 };
 struct cluster_search {
 	int64_t cluster;       /* 0: a free place */
 	struct search* search; /* NULL: a free place */
-	struct influence influence;
 	int64_t used;
 };
 

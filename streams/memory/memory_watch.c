@@ -24,12 +24,9 @@ struct memory_watch {
 	struct bank_signature signature;
 	struct bank_record record; /* of this instance, since it got its cluster or the entry was last updated */
 	struct drift drift;
-	int64_t round_seen;                 /* session_last_round's count */
-	int steps_seen;                     /* search_steps */
-	int64_t search_cluster;             /* the search's step when the session last took its mask; 0: never */
-	struct influence unsaved_influence; /* of this cluster, for the store */
-	int64_t unsaved_cluster;
-	char unsaved_task[BANK_TASK];
+	int64_t round_seen;     /* session_last_round's count */
+	int steps_seen;         /* search_steps */
+	int64_t search_cluster; /* the search is of; 0: of none yet */
 };
 
 /* ---- searches ------------------------------------------------------------------------------ */
@@ -65,89 +62,41 @@ static void take_up_search(struct memory_watch* w) {
 	w->steps_seen = search_steps(w->search);
 }
 
-/* ---- what texts have shown of influence ---------------------------------------------------- */
-
-/* Stores the influence. After a failure it stays for the next call. */
-static bool carry_store(struct memory_watch* w, struct error* e) {
-	if (!(w->unsaved_influence.rows > 0))
-		return true;
-	const bool good = statistics_save_influence(w->memory->store, &w->memory->model, w->unsaved_task,
-	                                            w->unsaved_cluster, &w->unsaved_influence, e);
-	if (good)
-		memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
-	return good;
-}
-
-static void inherit_from(struct memory_watch* w, struct memory* m, int64_t cluster) {
-	struct influence influence;
-	struct error e;
-	if (m->store && cluster &&
-	    statistics_load_influence(m->store, &m->model, w->task, cluster, &influence, &e))
-		session_add_influence(w->session, &influence);
-}
-
-/* Continues the search of this cluster. True when it is a new one. It begins with the influence that earlier
- * runs measured on texts of this label or cluster, or, if not 0, of that cluster of the common memory. */
-static bool carry_search(struct memory_watch* w, int64_t cluster, int64_t common_cluster) {
+/* Continues the search of this cluster. True when it is a new one. */
+static bool carry_search(struct memory_watch* w, int64_t cluster) {
 	struct searches* s = &memory_common(w->memory)->searches;
 	struct cluster_search* const kept = find_search(s, cluster);
 	struct cluster_search last = {.cluster = w->search_cluster}, next = {.cluster = 0};
-	struct error ignored;
 	if (!w->search || last.cluster == cluster)
 		return false;
 	if (kept || last.cluster != 0) { /* the first cluster takes the session's own search */
 		if (kept) {
 			next = *kept;
 			*kept = (struct cluster_search){.cluster = 0};
-		} else if (!(next.search = session_new_search(w->session, &ignored))) {
+		} else if (!(next.search = session_new_search(w->session))) {
 			return false;
 		}
-		/* swaps the session's influence and this one, so that the last cluster's goes to `last` */
-		last.influence = next.influence;
-		last.search = session_swap_search(w->session, next.search, &last.influence);
+		last.search = session_swap_search(w->session, next.search);
 		keep_search(s, &last);
 	}
 	w->search_cluster = cluster;
 	take_up_search(w);
-	if (!kept) {
-		inherit_from(w, w->memory, cluster);
-		inherit_from(w, memory_common(w->memory), common_cluster);
-	}
 	return !kept;
 }
 
-/* Begins a new search for the present cluster, which knows only the present text. The old search's mask stays
- * in the bank. */
+/* Begins a new search for the present cluster. The old search's mask stays in the bank. */
 static void carry_anew(struct memory_watch* w) {
-	struct influence nothing = {.rows = 0};
-	struct error ignored;
-	struct search* const fresh = session_new_search(w->session, &ignored);
+	struct search* const fresh = session_new_search(w->session);
 	if (!fresh)
 		return;
-	search_close(session_swap_search(w->session, fresh, &nothing));
+	search_close(session_swap_search(w->session, fresh));
 	take_up_search(w);
-}
-
-/* Queues the influence of the text for the store, with its cluster. */
-static void carry_influence(struct memory_watch* w) {
-	const struct influence* text = session_text_influence(w->session);
-	struct error ignored;
-	if (!w->memory->store || text->rows == 0)
-		return;
-	if (w->unsaved_cluster != w->entry_cluster)
-		carry_store(w, &ignored);
-	w->unsaved_cluster = w->entry_cluster;
-	memcpy(w->unsaved_task, w->entry_task, sizeof w->unsaved_task);
-	influence_join(&w->unsaved_influence, text, w->memory->model.blocks);
 }
 
 /* Keeps the search with its cluster, and gives the session a new one without data. */
 static void carry_away(struct memory_watch* w) {
-	struct error ignored;
-	carry_store(w, &ignored);
-	memset(&w->unsaved_influence, 0, sizeof w->unsaved_influence);
 	struct cluster_search last = {.cluster = w->search_cluster};
-	last.search = session_forget(w->session, &last.influence);
+	last.search = session_forget(w->session);
 	if (last.search) {
 		keep_search(&memory_common(w->memory)->searches, &last);
 		w->search_cluster = 0;
@@ -188,7 +137,6 @@ static void store_all(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	struct error e = {""};
 	bool good = memory_flush(m, &e);
-	good &= carry_store(w, &e);
 	good &= save_costs(w, &e);
 	pthread_mutex_lock(&m->lock);
 	m->counts.store_failed = !good;
@@ -201,7 +149,6 @@ void memory_detach(struct memory_watch* w) {
 	if (!w)
 		return;
 	struct error ignored;
-	carry_store(w, &ignored);
 	save_costs(w, &ignored);
 	free(w);
 }
@@ -253,8 +200,8 @@ static void serve_entry(struct memory_watch* w, const struct bank_entry* e) {
 
 /* Continues a cluster that was served before, with its search's present mask. If the search is new, or if
  * another session has converged on the stored mask, it continues with that mask. */
-static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t common_cluster) {
-	const bool fresh = carry_search(w, e->cluster, common_cluster);
+static void recall_entry(struct memory_watch* w, struct bank_entry* e) {
+	const bool fresh = carry_search(w, e->cluster);
 	const struct mask now = session_mask(w->session, NULL);
 	const bool running = w->search && search_state(w->search) == SEARCH_RUNNING;
 	const bool take = !w->search || fresh || (e->converged && running);
@@ -276,10 +223,10 @@ static void recall_entry(struct memory_watch* w, struct bank_entry* e, int64_t c
 		search_settle(w->search);
 }
 
-/* Begins a new cluster: a search of its own, which starts from the prompt's influence. */
+/* Begins a new cluster: a search of its own. */
 static void begin_cluster(struct memory_watch* w) {
 	const int64_t cluster = bank_cluster(w->memory->bank, w->task, NULL);
-	carry_search(w, cluster, 0);
+	carry_search(w, cluster);
 	const struct mask now = session_mask(w->session, NULL);
 	struct bank_entry* e = bank_entry(w->memory->bank, w->task, cluster, &now);
 	e->skip_ratio = w->search ? search_skip_ratio(w->search) : 0;
@@ -289,8 +236,7 @@ static void begin_cluster(struct memory_watch* w) {
 
 /* Copies an entry of the common memory for a cluster that is new to the tenant. The copy has a record of its
  * own. NULL: the common memory does not know the cluster. */
-static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s,
-                                      int64_t* cluster) {
+static struct bank_entry* take_common(struct memory_watch* w, const struct bank_signature* s) {
 	struct memory* const common = w->memory->common;
 	if (!common)
 		return NULL;
@@ -299,7 +245,6 @@ static struct bank_entry* take_common(struct memory_watch* w, const struct bank_
 	const struct bank_entry* known = bank_find(common->bank, w->task, s);
 	struct bank_entry* e = NULL;
 	if (known) {
-		*cluster = known->cluster;
 		e = bank_entry(w->memory->bank, w->task, -1, &known->mask);
 		e->skip_ratio = known->skip_ratio;
 		e->converged = known->converged;
@@ -312,14 +257,13 @@ static struct bank_entry* take_common(struct memory_watch* w, const struct bank_
 static void find_place(struct memory_watch* w, bool signature_known) {
 	const struct bank_signature* s = signature_known ? &w->signature : NULL;
 	struct bank_entry* e = bank_find(w->memory->bank, w->task, s);
-	int64_t common_cluster = 0;
 	if (!e)
-		e = take_common(w, s, &common_cluster);
+		e = take_common(w, s);
 	if (!e && !signature_known)
 		return; /* the prefill will show it */
 	w->placed = true;
 	if (e)
-		recall_entry(w, e, common_cluster);
+		recall_entry(w, e);
 	else
 		begin_cluster(w);
 }
@@ -350,7 +294,7 @@ static struct bank_entry* record_instance(struct memory_watch* w, const struct b
 	return e;
 }
 
-/* Handles drift: the search starts anew, from the influence that the present text shows. */
+/* Handles drift: the search starts anew. */
 static void restart_search(struct memory_watch* w) {
 	struct memory* m = w->memory;
 	pthread_mutex_lock(&m->lock);
@@ -452,7 +396,6 @@ void memory_end(struct memory_watch* w) {
 	}
 	pthread_mutex_lock(&m->lock);
 	record_instance(w, &w->signature);
-	carry_influence(w);
 	m->counts.trials = w->drift.trials_seen;
 	const bool flush = m->store && ++m->unflushed >= FLUSH_INSTANCES;
 	pthread_mutex_unlock(&m->lock);

@@ -1,4 +1,4 @@
-/* Stores costs and influence as rows of figures. */
+/* Stores costs as rows of figures. */
 #include "streams/memory/statistics.h"
 
 #include <math.h>
@@ -18,8 +18,6 @@ void statistics_device(char device[STORE_DEVICE], const struct engine* engine) {
 	snprintf(device, STORE_DEVICE, "%.40s, %ld processors, %s", engine->backend->name,
 	         sysconf(_SC_NPROCESSORS_ONLN), processor);
 }
-
-/* ---- costs -------------------------------------------------------------------------------- */
 
 struct cost_figure {
 	double* mean;
@@ -53,12 +51,10 @@ static void take_cost(void* user, const struct store_figure* stored) {
 	}
 }
 
-static struct store_place costs_of(const char* device) { return (struct store_place){device, "", 0}; }
-
 void statistics_load_costs(struct store* s, const struct store_model* model, const char* device,
                            struct cost_model* cost) {
 	struct error ignored;
-	store_each_figure(s, model, costs_of(device), take_cost, cost, &ignored);
+	store_each_figure(s, model, device, take_cost, cost, &ignored);
 }
 
 bool statistics_save_costs(struct store* s, const struct store_model* model, const char* device,
@@ -74,64 +70,8 @@ bool statistics_save_costs(struct store* s, const struct store_model* model, con
 		list[n].total = *f.mean;
 		list[n++].samples = 1;
 	}
-	if (!store_add_figures(s, model, costs_of(device), false, list, n, e))
+	if (!store_add_figures(s, model, device, list, n, e))
 		return false;
 	*passes = cost->passes;
 	return true;
-}
-
-/* ---- influence ---------------------------------------------------------------------------- */
-
-static struct store_place influence_of(const char* task, int64_t cluster) {
-	return (struct store_place){"", task, cluster};
-}
-
-struct influence_reading {
-	struct influence* influence;
-	int blocks, seen, found;
-};
-static void take_influence(void* user, const struct store_figure* stored) {
-	struct influence_reading* t = user;
-	int i, end = 0;
-	t->seen++;
-	if (sscanf(stored->what, "influence %d%n", &i, &end) != 1 || stored->what[end] || i < 0 ||
-	    i >= 2 * t->blocks || stored->total > 2.0001 * stored->samples) /* 1 - cos */
-		return;
-	t->influence->sum[i] = stored->total;
-	t->influence->rows = stored->samples;
-	t->found++;
-}
-
-/* True when all rows are there; *damaged: some are missing, or have impossible values. */
-static bool load_influence(struct store* s, const struct store_model* model, struct store_place at,
-                           struct influence* out, bool* damaged, struct error* e) {
-	struct influence_reading t = {out, model->blocks, 0, 0};
-	e->message[0] = 0;
-	*out = (struct influence){.rows = 0};
-	const bool read = store_each_figure(s, model, at, take_influence, &t, e);
-	const bool good = read && t.found == 2 * model->blocks;
-	*damaged = read && !good && t.seen > 0;
-	if (!good)
-		*out = (struct influence){.rows = 0};
-	return good;
-}
-
-bool statistics_load_influence(struct store* s, const struct store_model* model, const char* task,
-                               int64_t cluster, struct influence* out, struct error* e) {
-	bool damaged;
-	return load_influence(s, model, influence_of(task, cluster), out, &damaged, e);
-}
-
-bool statistics_save_influence(struct store* s, const struct store_model* model, const char* task,
-                               int64_t cluster, const struct influence* of, struct error* e) {
-	struct store_figure list[2 * MAX_BLOCKS];
-	for (int i = 0; i < 2 * model->blocks; i++) {
-		list[i].total = of->sum[i];
-		list[i].samples = of->rows;
-		snprintf(list[i].what, STORE_WHAT, "influence %d", i);
-	}
-	struct influence stored;
-	bool damaged;
-	load_influence(s, model, influence_of(task, cluster), &stored, &damaged, e);
-	return store_add_figures(s, model, influence_of(task, cluster), damaged, list, 2 * model->blocks, e);
 }

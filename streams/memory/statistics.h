@@ -1,14 +1,13 @@
-/* Persisted statistics: the costs of passes on a device, and the influence of sub-layers on a workload
- * cluster. A later process starts from them; its own measurements soon weigh more. (Acceptance by drafter is
- * not kept: estimates that started from it came within .009 of a cold start.) */
+/* Persisted statistics: the costs of passes on a device. A later process starts from them; its own
+ * measurements soon weigh more. (Acceptance by drafter is not kept: estimates that started from it came
+ * within .009 of a cold start.) */
 #ifndef SWIFTLET_STREAMS_MEMORY_STATISTICS_H
 #define SWIFTLET_STREAMS_MEMORY_STATISTICS_H
 
 #include "core/decode/engine.h"
-#include "optimizer/influence.h"
 #include "streams/memory/store.h"
 
-/* What costs depend on beside the model: backend, threads and processor. */
+/* The part of a cost's key beside the model: backend, threads and processor. */
 void statistics_device(char device[STORE_DEVICE], const struct engine*);
 
 /* Fills in costs that were not measured here. Rows that cannot be read are left out. */
@@ -16,12 +15,5 @@ void statistics_load_costs(struct store*, const struct store_model*, const char*
 /* Adds estimates measured since `passes` (of the cost model; updated) to the store. */
 bool statistics_save_costs(struct store*, const struct store_model*, const char* device,
                            const struct cost_model*, int64_t* passes, struct error*);
-
-/* Influence on texts of this label, or without one of this cluster. False when there is none (then the
- * message is empty), or on an error. */
-bool statistics_load_influence(struct store*, const struct store_model*, const char* task, int64_t cluster,
-                               struct influence*, struct error*);
-bool statistics_save_influence(struct store*, const struct store_model*, const char* task, int64_t cluster,
-                               const struct influence*, struct error*);
 
 #endif

@@ -48,11 +48,11 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 }
 
 void store_log_upgrade(const struct store* s, int64_t version, int figures_since) {
-	if (version > 0 && version < figures_since)
-		fprintf(stderr,
-		        "swiftlet: %s had schema version %lld: its masks are kept, its other measurements are "
-		        "dropped and made again\n",
-		        s->path, (long long)version);
+	if (version > 0 && version < STORE_SCHEMA)
+		fprintf(stderr, "swiftlet: %s had schema version %lld: its masks are kept, %s\n", s->path,
+		        (long long)version,
+		        version < figures_since ? "its other measurements are dropped and made again"
+		                                : "measured influence of layers is not used any more and is dropped");
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */
@@ -116,18 +116,17 @@ void store_state(struct store* s, struct store_state* out) {
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-#define INSERT_FIGURE                                                                                        \
-	"INSERT INTO figure(model, device, task, kind, what, total, samples)"                                    \
-	" VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT(model, device, task, kind, what) DO UPDATE SET "
-
+/* Earlier versions stored figures by task and kind, too. */
 static bool run_figures(struct store* s, const struct store_job* job, int64_t model, struct error* e) {
-	const char* sql = job->anew ? INSERT_FIGURE "total = ?6, samples = ?7"
-	                            : INSERT_FIGURE "total = figure.total + ?6, samples = figure.samples + ?7";
 	bool good = true;
 	for (const struct store_figure* f = job->figure; good && f < job->figure + job->n; f++)
-		good = sql_run(s, sql, "storing figures", e, sql_of_int(model), sql_of_text(job->device),
-		               sql_of_text(job->task), sql_of_int(*job->task ? 0 : job->cluster),
-		               sql_of_text(f->what), sql_of_real(f->total), sql_of_real(f->samples));
+		good = sql_run(
+		    s,
+		    "INSERT INTO figure(model, device, task, kind, what, total, samples)"
+		    " VALUES(?1, ?2, '', 0, ?3, ?4, ?5) ON CONFLICT(model, device, task, kind, what) DO UPDATE"
+		    " SET total = figure.total + ?4, samples = figure.samples + ?5",
+		    "storing figures", e, sql_of_int(model), sql_of_text(job->device), sql_of_text(f->what),
+		    sql_of_real(f->total), sql_of_real(f->samples));
 	return good;
 }
 
@@ -198,12 +197,10 @@ bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_
 	return run_or_queue(s, &job, e);
 }
 
-bool store_add_figures(struct store* s, const struct store_model* model, struct store_place at, bool anew,
+bool store_add_figures(struct store* s, const struct store_model* model, const char* device,
                        const struct store_figure* figure, int n, struct error* e) {
-	struct store_job job = {
-	    .kind = JOB_FIGURES, .model = *model, .cluster = at.cluster, .figure = figure, .n = n, .anew = anew};
-	strncpy(job.device, at.device, sizeof job.device - 1);
-	strncpy(job.task, at.task, sizeof job.task - 1);
+	struct store_job job = {.kind = JOB_FIGURES, .model = *model, .figure = figure, .n = n};
+	strncpy(job.device, device, sizeof job.device - 1);
 	return n == 0 || run_or_queue(s, &job, e);
 }
 
@@ -221,16 +218,14 @@ static bool see_figure(void* user, const struct sql_value* column, struct error*
 	return true;
 }
 
-bool store_each_figure(struct store* s, const struct store_model* model, struct store_place at,
+bool store_each_figure(struct store* s, const struct store_model* model, const char* device,
                        void (*visit)(void*, const struct store_figure*), void* user, struct error* e) {
 	pthread_mutex_lock(&s->lock);
 	const bool good =
 	    s->driver->run(s,
 	                   "SELECT what, total, samples FROM figure JOIN model ON model.id = figure.model"
-	                   " WHERE fingerprint = ?1 AND device = ?2 AND task = ?3 AND kind = ?4 ORDER BY what",
-	                   "reading figures",
-	                   sql_with(sql_of_text(model->fingerprint), sql_of_text(at.device), sql_of_text(at.task),
-	                            sql_of_int(*at.task ? 0 : at.cluster)),
+	                   " WHERE fingerprint = ?1 AND device = ?2 ORDER BY what",
+	                   "reading figures", sql_with(sql_of_text(model->fingerprint), sql_of_text(device)),
 	                   see_figure, &(struct figure_visit){visit, user}, e);
 	pthread_mutex_unlock(&s->lock);
 	return good;

@@ -13,7 +13,7 @@
  *   model(id, fingerprint, name, blocks)
  *   mask(id, model, task, kind, skipped, skip_ratio, settled, signature, the sums of struct bank_record,
  *        created, updated)                                       one a model, task, kind and mask
- *   figure(model, device, task, kind, what, total, samples)        influence, costs of passes: sums
+ *   figure(model, device, task, kind, what, total, samples)        costs of passes: sums
  *                                                                  (streams/memory/statistics.h)
  *
  * `kind` is the workload cluster of texts without a label (struct bank_entry), and 0 for texts with one.
@@ -25,7 +25,7 @@
 
 #include "streams/memory/bank.h"
 
-enum { STORE_SCHEMA = 9, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
+enum { STORE_SCHEMA = 10, STORE_NAME = 128, STORE_DEVICE = 128, STORE_WHAT = 32 };
 
 enum store_mode {
 	STORE_READ,  /* the file must exist; it is not written to */
@@ -79,7 +79,7 @@ bool store_add(struct store*, const struct store_model*, const struct bank_entry
 bool store_put(struct store*, const struct store_model*, const struct bank_entry*, int64_t* id,
                struct error*);
 /* Visits the masks of a model (fingerprint NULL: of all models), those that served most tokens first. The
- * visitor must not call the store; it returns false to stop. False only on an error. */
+ * callback must not call the store; it returns false to stop. False only on an error. */
 bool store_each(struct store*, const char* fingerprint, bool (*visit)(void* user, const struct store_mask*),
                 void* user, struct error*);
 /* 1 found, 0 not there, -1 error. */
@@ -97,16 +97,10 @@ struct store_figure {
 	char what[STORE_WHAT];
 	double total, samples;
 };
-/* What a measurement belongs to: a device ("" if it does not matter), and texts of this label, or without one
- * ("") of this kind; 0 if that does not matter. */
-struct store_place {
-	const char *device, *task;
-	int64_t cluster;
-};
-/* Adds to the stored figures; anew: replaces them, because they are damaged. */
-bool store_add_figures(struct store*, const struct store_model*, struct store_place, bool anew,
+/* Adds to the stored figures of a device. */
+bool store_add_figures(struct store*, const struct store_model*, const char* device,
                        const struct store_figure*, int n, struct error*);
-bool store_each_figure(struct store*, const struct store_model*, struct store_place,
+bool store_each_figure(struct store*, const struct store_model*, const char* device,
                        void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
 
 /* The mask as the store writes it; false when a block is MAX_BLOCKS or larger, or when the text is malformed.

@@ -93,10 +93,10 @@ void sql_copy_text(const struct sql_value*, char* to, size_t size);
 	"CREATE TABLE IF NOT EXISTS figure(model BIGINT NOT NULL REFERENCES model(id), device TEXT NOT NULL,"    \
 	" task TEXT NOT NULL, kind BIGINT NOT NULL, what TEXT NOT NULL, total DOUBLE PRECISION NOT NULL,"        \
 	" samples DOUBLE PRECISION NOT NULL, PRIMARY KEY(model, device, task, kind, what));"
-/* Tables of earlier schemas, apart from the masks, which are not read any more. */
+/* Tables of earlier schemas that are not read any more. */
 #define STORE_FORGOTTEN                                                                                      \
 	"DROP TABLE IF EXISTS observation; DROP TABLE IF EXISTS influence; DROP TABLE IF EXISTS chance;"         \
-	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text;"
+	"DROP TABLE IF EXISTS cost; DROP TABLE IF EXISTS text; DELETE FROM figure WHERE what LIKE 'influence%';"
 /* Refuses a schema that is newer than this program's, or older than `oldest`. */
 bool store_check_schema(const struct store*, int64_t version, int oldest, struct error*);
 /* Logs that only the masks of a schema before `figures_since` were kept. */
@@ -112,10 +112,8 @@ struct store_job {
 	struct store_model model;
 	const struct bank_entry* entry;    /* (n) of MASKS; one of DELETE (task, kind, mask) */
 	const struct store_figure* figure; /* (n) */
-	bool anew;                         /* MASKS, FIGURES: replaces what is stored instead of adding to it */
+	bool anew;                         /* MASKS: replaces what is stored instead of adding to it */
 	int n, capacity, per_cluster;
-	char task[BANK_TASK];
-	int64_t cluster;
 	char device[STORE_DEVICE];
 	int64_t* id; /* of MASKS: the last one's row id; may be NULL */
 };

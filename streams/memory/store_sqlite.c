@@ -14,7 +14,7 @@ enum { APPLICATION_ID = 0x73776674 /* "swft" */, PATIENCE = 5000 };
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-/* Why the file cannot be opened. SQLite's own message says less: only what it tried last. */
+/* Why the file cannot be opened. SQLite's own message holds less: only what it tried last. */
 static const char* cannot_open(const char* path) {
 	const int was = errno;
 	char folder[4096];

@@ -192,7 +192,7 @@ char* api_texts(const cJSON* content, const char* field, const char* name, const
 		const char* text = api_text(part, type && strcmp(type, "refusal") == 0 ? "refusal" : "text");
 		if (!type || !text || !json_lists(types, type)) {
 			api_refuse(e, field, "unsupported_field",
-			           "'%s' holds a part of type \"%.40s\" or without a text; this model reads text alone.",
+			           "'%s' holds a part of type \"%.40s\" or without a text; this model reads only text.",
 			           name, type ? type : "");
 			text_free(&all);
 			return NULL;

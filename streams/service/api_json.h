@@ -1,4 +1,4 @@
-/* JSON from clients: bounded before it is parsed, with errors in OpenAI's form.
+/* JSON from clients: bounded before it is parsed, with errors in OpenAI's format.
  *
  * A body is checked against RFC 8259 (streams/json_text.h). Its values are counted before memory is allocated
  * for them. An object that names a key twice is refused, because two readers could see two different requests

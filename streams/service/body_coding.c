@@ -26,7 +26,7 @@ static int inflate_all(z_stream* stream, size_t most, struct text* out) {
 }
 
 bool body_decompress(struct text* body, size_t most, struct api_error* e) {
-	enum { GZIP_OR_ZLIB = 32 }; /* the header tells which */
+	enum { GZIP_OR_ZLIB = 32 }; /* the header names it */
 	z_stream stream = {.next_in = (unsigned char*)body->data, .avail_in = (unsigned)body->size};
 	struct text out = {0};
 	if (inflateInit2(&stream, MAX_WBITS + GZIP_OR_ZLIB) != Z_OK)
@@ -42,10 +42,9 @@ bool body_decompress(struct text* body, size_t most, struct api_error* e) {
 	text_free(&out);
 	if (failed)
 		return api_no_memory(e);
-	return large
-	           ? api_fail(e, 413, "too_large", "The body, decompressed, is larger than %zu bytes.", most)
-	           : api_fail(
-	                 e, 400, "invalid_body",
-	                 "The body is not what its Content-Encoding says, or it is cut short: send it whole, or "
-	                 "without compression.");
+	return large ? api_fail(e, 413, "too_large", "The body, decompressed, is larger than %zu bytes.", most)
+	             : api_fail(
+	                   e, 400, "invalid_body",
+	                   "The body does not match its Content-Encoding, or it is cut short: send it whole, or "
+	                   "without compression.");
 }

@@ -59,7 +59,7 @@ void translate_choice(struct translation*, const char* name);
 bool responses_read(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 bool messages_read(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
 bool messages_read_counted(const char* body, size_t size, int vocab, struct api_request*, struct api_error*);
-/* An error in Anthropic's form, malloc'd; NULL on no memory. */
+/* An error in Anthropic's format, malloc'd; NULL on no memory. */
 char* messages_error_text(const struct api_error*);
 
 #endif

@@ -1,6 +1,6 @@
 /* Events for watchers: a short history of events, the latest state, and the watchers (server_watch.c), which
  * are woken when either is new. The scheduler publishes. Connections read at their own pace, and a slow one
- * misses events instead of delaying others. */
+ * loses events instead of delaying others. */
 #ifndef SWIFTLET_STREAMS_SERVICE_EVENTS_H
 #define SWIFTLET_STREAMS_SERVICE_EVENTS_H
 

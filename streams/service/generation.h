@@ -114,7 +114,7 @@ extern const struct response_formatter formatter_completion, formatter_chat, for
     formatter_messages, formatter_embeddings;
 
 /* Writes the items of a response. An item (reasoning, text or call) opens, grows and closes. close appends
- * the whole item to the item stream's `closed`; its `open` tells the kind. call: the one that is open, else
+ * the whole item to the item stream's `closed`; its `open` holds the kind. call: the one that is open, else
  * NULL. */
 struct item_formatter {
 	void (*open)(struct generation*, const struct tool_call*);

@@ -44,7 +44,7 @@ const char* generation_tools(const struct generation* g) {
 static void find_syntax(struct http_call* c, struct generation* g) {
 	const struct model* m = c->server->model;
 	const char* template = model_chat_template(m, true);
-	g->syntax = template && !chat_parts_tell_tools(&g->request.parts, m) ? tool_syntax_of(template) : NULL;
+	g->syntax = template && !chat_parts_list_tools(&g->request.parts, m) ? tool_syntax_of(template) : NULL;
 	g->syntax = g->syntax ? g->syntax : &tool_syntax_generic;
 }
 
@@ -239,8 +239,8 @@ static void open_reader(struct generation* g, struct choice* c) {
 	memcpy(&name, g->id + strlen(g->formatter->id), sizeof name);
 	tool_reader_open(&c->reader.tools, generation_tools(g), q->one_tool_call,
 	                 q->ask.seed ^ name ^ (uint64_t)c->index << 32);
-	c->reader.tools.bound = q->form != NULL;
-	c->reader.tools.tagged = q->form && !g->syntax->at_beginning;
+	c->reader.tools.bound = q->schema != NULL;
+	c->reader.tools.tagged = q->schema && !g->syntax->at_beginning;
 	answer_reader_add(&c->reader, g->begun.data, g->begun.size);
 	c->reader.taken = 0;
 }
@@ -297,6 +297,7 @@ struct generation* generation_open(struct http_call* c) {
 	g->server = c->server;
 	g->formatter = c->route->formatter;
 	const int vocab = c->server->model->weights.shape.vocab;
+	g->request.literal_schemas = c->server->option.literal_schemas;
 	const bool read = g->formatter->read(c->body.data, c->body.size, vocab, &g->request, &c->error);
 	text_free(&c->body);
 	const char* detail = call_header(c, "Swiftlet-Detail");

@@ -95,7 +95,7 @@ static bool read_messages(struct translation* t) {
 	return true;
 }
 
-/* ---- tools and the answer's form ----------------------------------------------------------- */
+/* ---- tools and the format of the answer ----------------------------------------------------------- */
 
 static bool read_tool_choice(struct translation* t) {
 	const cJSON* choice = json_field(t->from, "tool_choice");
@@ -118,7 +118,7 @@ static bool read_tool_choice(struct translation* t) {
 	return true;
 }
 
-static bool read_form(struct translation* t) {
+static bool read_format(struct translation* t) {
 	const cJSON* format = json_field(json_field(t->from, "output_config"), "format");
 	format = format ? format : json_field(t->from, "output_format");
 	const cJSON* schema = json_field(format, "schema");
@@ -146,7 +146,7 @@ static void read_thinking(struct translation* t) {
 static bool translate_fields(struct translation* t) {
 	read_thinking(t);
 	return translate_tools(t, "custom", "custom", NULL, "input_schema") && read_tool_choice(t) &&
-	       read_form(t);
+	       read_format(t);
 }
 
 static bool read_asked(struct translation* t) {

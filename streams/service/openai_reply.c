@@ -211,7 +211,7 @@ static void end_with_usage(struct generation* g) {
 	put_usage(g);
 	if (g->n == 1)
 		reply_timings(&g->out, &g->choice[0]);
-	if (g->server->option.tell_speculation)
+	if (g->server->option.report_speculation)
 		put_speculation(g);
 	text_put(&g->out, "}\n");
 }

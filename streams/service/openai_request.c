@@ -32,7 +32,7 @@ struct reading {
 	const struct field* field; /* that is read */
 	const char* name;          /* its name */
 	const cJSON* value;        /* and value; NULL: there is none, or null */
-	struct error why;          /* of a form or a chat that cannot be had */
+	struct error why;          /* of a format or a chat that cannot be used */
 	struct api_error* error;
 };
 
@@ -200,7 +200,7 @@ static bool read_end_tokens(struct reading* r) {
 	return n >= 0;
 }
 
-/* ---- the answer's form: response_format, vLLM's guided_*, llama.cpp's grammar ------------- */
+/* ---- the format of the answer: response_format, vLLM's guided_*, llama.cpp's grammar ------------- */
 
 enum { MOST_CHOICES = 1024 };
 
@@ -210,7 +210,7 @@ static bool take_grammar(struct reading* r, struct grammar* grammar) {
 		return refuse(r, "invalid_value", "'%.40s': %.400s.", r->name, r->why.message);
 	if (r->to->grammar) {
 		grammar_free(grammar);
-		return refuse(r, "invalid_value", "More than one form is asked for.");
+		return refuse(r, "invalid_value", "More than one output format is asked for.");
 	}
 	r->to->grammar = grammar;
 	return true;
@@ -223,14 +223,15 @@ static bool take_schema(struct reading* r, const cJSON* schema) {
 	if (!of)
 		return refuse(r, "invalid_value", "'%.40s' holds no schema.", r->name);
 	const bool good =
-	    copy_text(r, of, &r->to->form) && take_grammar(r, grammar_from_json_schema(of, strlen(of), &r->why));
+	    copy_text(r, of, &r->to->schema) &&
+	    take_grammar(r, grammar_from_json_schema(of, strlen(of), r->to->literal_schemas, &r->why));
 	cJSON_free(text);
 	return good;
 }
 
 static bool take_json(struct reading* r, const cJSON* schema) {
 	return schema ? take_schema(r, schema)
-	              : copy_text(r, "", &r->to->form) && take_grammar(r, grammar_from_json_object(&r->why));
+	              : copy_text(r, "", &r->to->schema) && take_grammar(r, grammar_from_json_object(&r->why));
 }
 
 static bool read_response_format(struct reading* r) {
@@ -573,7 +574,7 @@ static bool read_fields(struct reading* r, int where) {
 	q->ask.top_p = fmax(q->ask.top_p, 1e-6);
 	if (q->grammar && q->ask.ignore_eos && q->ask.n_end_tokens == 0)
 		return api_refuse(r->error, "ignore_eos", "invalid_value",
-		                  "'ignore_eos' beside a form of the answer needs 'stop_token_ids', which end it.");
+		                  "'ignore_eos' beside an output format needs 'stop_token_ids', which end it.");
 	if (q->suffix && (q->n_prompts != 1 || !q->prompt[0].text || q->echo))
 		return api_refuse(r->error, "suffix", "invalid_value",
 		                  "'suffix' needs one 'prompt', a string, and no 'echo'.");
@@ -601,6 +602,7 @@ void api_ignore(struct text* ignored, const char* within, const cJSON* field) {
 static bool read_body(const char* body, size_t size, int where, int vocab, struct api_request* q,
                       struct api_error* e) {
 	*q = (struct api_request){.chat = where == CHAT,
+	                          .literal_schemas = q->literal_schemas,
 	                          .ask = {.max_tokens = where == CHAT ? 0 : 16, .temperature = 1, .top_p = 1},
 	                          .n = 1};
 	cJSON* json = api_parse(body, size, e);
@@ -616,7 +618,7 @@ static bool read_body(const char* body, size_t size, int where, int vocab, struc
 	                    .error = e};
 	q->legacy_functions = legacy > 0;
 	const bool good = legacy >= 0 && (legacy == 0 || rewritten || api_no_memory(e)) && read_fields(&r, where);
-	q->one_tool_call |= legacy > 0; /* whatever parallel_tool_calls says */
+	q->one_tool_call |= legacy > 0; /* whatever parallel_tool_calls is */
 	cJSON_free(rewritten);
 	cJSON_Delete(json);
 	if (!good)
@@ -649,7 +651,7 @@ void api_request_free(struct api_request* q) {
 	free(q->echoed);
 	free(q->suffix);
 	free(q->extra_files);
-	free(q->form);
+	free(q->schema);
 	free(q->allowed_tools);
 	free(q->custom_tools);
 	text_free(&q->ignored);

@@ -7,12 +7,13 @@
  *
  *   GET /v1/swiftlet/optimizer -> {"data": [{"id", "model", "blocks", "steps"}]}
  *   POST /v1/swiftlet/optimizer {"blocks": L, "model"?, "skip_ratio"? 0.45, "seed"? 0, "window"? 32,
- *     "bayes_interval"? 25, "max_steps"? 1000, "patience"? 300, "max_matchness"? 0.95, "confirm"? 1,
- *     "acquisition"? "ucb"|"ei", "kernel"? "matern52"|"hamming", "kappa"? 2.5, "start"? {"attention", "mlp"},
- *     "preset"? "default"|"paper"} -> {"id", …}. Only the preset "paper" uses acquisition, kernel and kappa.
+ *     "bayes_interval"? 25, "max_steps"? 1000, "patience"? 300, "max_matchness"? 0.95,
+ *     "acquisition"? "ucb"|"ei", "kernel"? "matern52"|"hamming", "kappa"? 2.5,
+ *     "start"? {"attention", "mlp"}} -> {"id", …}. "confirm" and "preset", which older clients send, are
+ *     ignored.
  *   POST …/ID/propose {"window"?: number of the client's window, "size"?} -> {"step", "kind", "attention",
- *     "mlp", "needed", "window", "size"}, or {"done": true, "state"} when the search has ended. It can do
- *     without a body.
+ *     "mlp", "window", "size"}, or {"done": true, "state"} when the search has ended. It can do without a
+ *     body.
  *   POST …/ID/observe {"attention", "mlp", "matches", "rows", "window"?} -> {"state", "steps",
  *     "best": {…}}. A "distance", which older clients send, is ignored.
  *   GET …/ID, …/ID/best -> {"attention", "mlp", "matchness", "steps", "state", "skip_ratio"}
@@ -100,11 +101,11 @@ static bool read_options(const cJSON* body, struct search_options* o, int* windo
 	                             .max_steps = 1000,
 	                             .patience = 300,
 	                             .max_matchness = 0.95,
-	                             .confirm = 1,
-	                             .kappa = 2.5};
+	                             .kappa = 2.5,
+	                             .published = true};
 	*window = 32;
 	double seed = 0;
-	bool ei = false, hamming = false, paper = false;
+	bool ei = false, hamming = false;
 	if (!api_only(body, known, e) || !api_int(body, "blocks", 3, MAX_BLOCKS, &o->blocks, e) ||
 	    !api_number(body, "skip_ratio", 0.01, 0.99, false, &o->skip_ratio, e) ||
 	    !api_number(body, "seed", 0, 0x1p53, true, &seed, e) ||
@@ -112,17 +113,14 @@ static bool read_options(const cJSON* body, struct search_options* o, int* windo
 	    !api_int(body, "bayes_interval", 0, 100000, &o->bayes_interval, e) ||
 	    !api_int(body, "max_steps", 1, 4000, &o->max_steps, e) ||
 	    !api_int(body, "patience", 1, 4000, &o->patience, e) ||
-	    !api_int(body, "confirm", 0, 100, &o->confirm, e) ||
 	    !api_number(body, "max_matchness", 0, 1, false, &o->max_matchness, e) ||
 	    !api_number(body, "kappa", 0, 1000, false, &o->kappa, e) ||
 	    !read_choice(body, "acquisition", "ucb", "ei", &ei, e) ||
-	    !read_choice(body, "kernel", "matern52", "hamming", &hamming, e) ||
-	    !read_choice(body, "preset", "default", "paper", &paper, e))
+	    !read_choice(body, "kernel", "matern52", "hamming", &hamming, e))
 		return false;
 	if (o->blocks == 0)
 		return api_refuse(e, "blocks", "missing_required_parameter", "'blocks' is required.");
 	o->seed = (uint64_t)seed;
-	o->published = paper;
 	o->expected_improvement = ei;
 	o->hamming = hamming;
 	return true;
@@ -239,7 +237,7 @@ static bool take_window(struct remote* r, const cJSON* body, struct api_error* e
 }
 
 static bool answer_proposal(struct asked* a) {
-	static const char* const kind[] = {"start", "rescore", "random", "bayes", "removal"};
+	static const char* const kind[] = {"start", "rescore", "random", "bayes"};
 	struct remote* r = a->of;
 	if ((a->body && !api_only(a->body, "window size", a->error)) || !take_window(r, a->body, a->error))
 		return false;
@@ -253,19 +251,20 @@ static bool answer_proposal(struct asked* a) {
 	r->given[r->n_given++] = p;
 	text_json(&a->out, "{'done': false, 'step': %d, 'kind': '%s', ", p.step, kind[p.kind]);
 	mask_put_blocks(&a->out, &p.mask);
-	text_json(&a->out, ", 'needed': %d, 'window': %l, 'size': %d}\n", p.needed, r->window, r->size);
+	text_json(&a->out, ", 'window': %l, 'size': %d}\n", r->window, r->size);
 	return true;
 }
 
 static void take_report(struct remote* r, const struct mask* mask, int matches, int rows, int64_t window) {
+	/* the client's own mask, or one of an earlier window, is no step */
+	struct proposal p = {.kind = PROPOSAL_RESCORE, .mask = *mask};
 	for (int i = 0; i < r->n_given; i++)
 		if (window == r->window && mask_equal(&r->given[i].mask, mask)) {
-			search_observe(r->search, &r->given[i], matches, rows);
+			p = r->given[i];
 			memmove(r->given + i, r->given + i + 1, (size_t)(--r->n_given - i) * sizeof *r->given);
-			return;
+			break;
 		}
-	/* the client's own mask, or one of an earlier window */
-	search_observe_mask(r->search, mask, matches, rows, window == r->window ? window : 0);
+	search_observe(r->search, &p, matches, rows);
 }
 
 static bool take_observation(struct asked* a) {

@@ -121,7 +121,7 @@ static bool read_input(struct translation* t) {
 	return true;
 }
 
-/* ---- tools and the answer's form ----------------------------------------------------------- */
+/* ---- tools and the format of the answer ----------------------------------------------------------- */
 
 /* {"format": {"type": "json_schema", "name", "schema"}}, flat, while chat nests it. */
 static void read_text(struct translation* t) {

@@ -128,10 +128,8 @@ static void remember_texts(struct scheduler* s) {
 static void change_tenant(struct scheduler* s, struct slot* slot, int tenant) {
 	if (slot->tenant != tenant && slot->watch)
 		memory_move(slot->watch, memory_of(s->option.memory, tenant));
-	else if (slot->tenant != tenant) {
-		struct influence known;
-		search_close(session_forget(slot->session, &known));
-	}
+	else if (slot->tenant != tenant)
+		search_close(session_forget(slot->session));
 	slot->tenant = tenant;
 	session_set_tenant(slot->session, tenant, s->option.share_prefixes);
 }
@@ -347,7 +345,7 @@ const char* scheduler_status(const struct scheduler* s) {
 }
 
 /* Logs once when learning has ended without a gain. */
-static void say_what_skipping_brings(struct scheduler* s) {
+static void log_gain_of_skipping(struct scheduler* s) {
 	const char* status = scheduler_status(s);
 	if (status && !s->logged_status && s->idle_seconds > 0)
 		fprintf(stderr, "swiftlet: %s\n", status);
@@ -422,7 +420,7 @@ static void* run_thread(void* user) {
 		const bool searched = search_idly(s);
 		show_sometimes(s, !searched);
 		if (!searched) {
-			say_what_skipping_brings(s);
+			log_gain_of_skipping(s);
 			wait_for_work(s);
 		}
 	}

@@ -31,7 +31,7 @@ struct job {
 	struct swiftlet_request request; /* its pointers stay the caller's until `end` */
 	const struct job_calls* calls;
 	void* user;
-	int tenant; /* owner of the text: the API key's number from 1, 0 without keys; at most 64 */
+	int tenant; /* the API key's number from 1, 0 without keys; at most 64 */
 	/* the scheduler's */
 	struct job* next;
 	double asked, first_token;

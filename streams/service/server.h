@@ -31,6 +31,7 @@ struct server_options {
 	int n_aliases;
 	bool has_temperature; /* work.session's temperature applies to requests without one; otherwise it is 1 */
 	bool strict_model;    /* refuses other names of the model */
+	bool literal_schemas; /* what schemas leave open is allowed */
 	bool strict_fields;   /* refuses fields that nobody knows */
 	const char* prompt_cache;   /* a folder; NULL: none */
 	int64_t prompt_cache_bytes; /* of its files at most */
@@ -40,7 +41,7 @@ struct server_options {
 	int idle_seconds;           /* until a silent connection is closed */
 	int header_seconds;         /* time limit for a request's headers */
 	int body_seconds;           /* until a request's body must be there */
-	bool tell_speculation;      /* answers have vLLM's metrics.speculative_decoding */
+	bool report_speculation;    /* answers have vLLM's metrics.speculative_decoding */
 	bool log_requests;          /* method, route, status and seconds, on standard error; never text */
 	struct scheduler_options
 	    work; /* responses that the server makes itself (prompts, metrics, events) are left open */

@@ -5,9 +5,9 @@
  * error in JSON. A pending connection has a deadline, which is short while most places are taken; when all
  * are taken, the oldest one is closed first. An open connection that is idle between two requests is closed
  * at its deadline, or sooner when new connections find no place; it is never closed while a request is
- * answered. A connection whose client has hung up is closed at the next check, because libmicrohttpd misses
- * a hang-up that came together with the last bytes. Each address may hold a limited number of connections,
- * except the loopback address. A further connection gets a 429.
+ * answered. A connection whose client has hung up is closed at the next check, because libmicrohttpd does not
+ * notice a hang-up that came together with the last bytes. Each address may hold a limited number of
+ * connections, except the loopback address. A further connection gets a 429.
  *
  * One thread accepts connections and checks all deadlines four times a second. It peeks at the bytes of
  * pending connections and leaves them in the socket, for libmicrohttpd to read. */

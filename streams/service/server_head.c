@@ -86,12 +86,14 @@ static bool read_request_line(const char* line, size_t n, bool* old, struct api_
 	const char* version = target ? memchr(target + 1, ' ', rest) : NULL;
 	const size_t size = version ? (size_t)(version - target) - 1 : 0;
 	if (!is_token(line, method) || size == 0 || !is_shown(target + 1, size, false))
-		return refuse_head(e, 400, NULL, "The request's first line is not of the form METHOD PATH HTTP/1.1.");
+		return refuse_head(e, 400, NULL,
+		                   "The request's first line does not have the format METHOD PATH HTTP/1.1.");
 	const size_t left = rest - size - 1;
 	version++;
 	if (left != 8 || memcmp(version, "HTTP/", 5) != 0 || !isdigit((unsigned char)version[5]) ||
 	    version[6] != '.' || !isdigit((unsigned char)version[7]))
-		return refuse_head(e, 400, NULL, "The request's first line is not of the form METHOD PATH HTTP/1.1.");
+		return refuse_head(e, 400, NULL,
+		                   "The request's first line does not have the format METHOD PATH HTTP/1.1.");
 	*old = version[7] == '0';
 	return (version[5] == '1' && version[7] < '2') ||
 	       refuse_head(e, 505, NULL, "This server speaks HTTP/1.1 and HTTP/1.0.");
@@ -100,7 +102,7 @@ static bool read_request_line(const char* line, size_t n, bool* old, struct api_
 static bool read_field(struct head* h, const char* line, size_t n, struct api_error* e) {
 	const char* colon = memchr(line, ':', n);
 	if (!colon)
-		return refuse_head(e, 400, NULL, "A header is not of the form NAME: VALUE.");
+		return refuse_head(e, 400, NULL, "A header does not have the format NAME: VALUE.");
 	head_field(h, line, (size_t)(colon - line), colon + 1, (size_t)(line + n - colon) - 1);
 	return true;
 }

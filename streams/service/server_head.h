@@ -10,7 +10,7 @@
 
 enum { HEAD_FIELDS = 128 };
 
-/* What is known of a head's fields so far. Start with zeros. */
+/* The fields of a head that are known so far. Start with zeros. */
 struct head {
 	int fields, hosts, lengths, codings;
 	bool bad_name, bad_value, bad_length, huge_length, other_coding;

@@ -123,7 +123,7 @@ int gate_present(struct connection_gate*);
 /* libmicrohttpd's callback for opened and closed connections. */
 void gate_on_connection(void* gate, struct MHD_Connection*, void** context,
                         enum MHD_ConnectionNotificationCode);
-/* What an open connection waits for: its client's request, or our response. */
+/* The event that an open connection waits for: its client's request, or our response. */
 enum gate_phase { GATE_HEADERS, GATE_BODY, GATE_ANSWER, GATE_NEXT }; /* NEXT: the next request's headers */
 void gate_awaits(struct connection_gate*, struct MHD_Connection*, enum gate_phase);
 

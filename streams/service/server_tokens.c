@@ -95,7 +95,7 @@ bool answer_tokenize(struct http_call* c) {
 
 /* Anthropic's endpoint. */
 bool answer_count_tokens(struct http_call* c) {
-	struct api_request q;
+	struct api_request q = {.literal_schemas = c->server->option.literal_schemas};
 	struct token_list list = {0};
 	struct error e;
 	const int vocab = c->server->model->weights.shape.vocab;
@@ -112,7 +112,7 @@ bool answer_count_tokens(struct http_call* c) {
 
 /* The same of Responses. */
 bool answer_input_tokens(struct http_call* c) {
-	struct api_request q;
+	struct api_request q = {.literal_schemas = c->server->option.literal_schemas};
 	struct token_list list = {0};
 	struct error e;
 	const int vocab = c->server->model->weights.shape.vocab;

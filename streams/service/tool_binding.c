@@ -90,7 +90,7 @@ static bool has_none(const cJSON* schema) {
 }
 
 /* The arguments' schema; NULL with the error set: a strict tool's schema that cannot be enforced. */
-static char* schema_of(const cJSON* tool, bool bound, struct api_error* e) {
+static char* schema_of(const cJSON* tool, bool bound, bool literal, struct api_error* e) {
 	static const char any[] = "{\"type\": \"object\"}",
 	                  none[] = "{\"type\": \"object\", \"properties\": {}, \"additionalProperties\": false}";
 	const cJSON* schema = json_field(function_of(tool), "parameters");
@@ -103,7 +103,7 @@ static char* schema_of(const cJSON* tool, bool bound, struct api_error* e) {
 	else
 		text = json_print(schema);
 	struct error why = {""};
-	struct grammar* alone = text ? grammar_from_json_schema(text, strlen(text), &why) : NULL;
+	struct grammar* alone = text ? grammar_from_json_schema(text, strlen(text), literal, &why) : NULL;
 	if (text && !alone && strict) {
 		api_refuse(e, "tools", "invalid_value", "The parameters of the strict tool '%.64s': %.300s.",
 		           api_text(function_of(tool), "name"), why.message);
@@ -135,7 +135,7 @@ static bool add_tool(struct tool_binding* b, const struct generation* g, const c
 	const int i = b->n++;
 	text_print(&b->text[i], "%s%s%s%s", text_or_empty(&b->all), text_or_empty(&b->begin), name,
 	           text_or_empty(&b->middle));
-	b->schema[i] = schema_of(tool, is_forced(g) || g->request.form, e);
+	b->schema[i] = schema_of(tool, is_forced(g) || g->request.schema, g->request.literal_schemas, e);
 	if (b->schema[i] && b->text[i].failed)
 		return api_no_memory(e);
 	b->call[i] = (struct grammar_call){.first = text_or_empty(&b->text[i]),
@@ -150,6 +150,7 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	const bool must = g->begun.size > 0;
 	const struct grammar_calls calls = {.call = b->call,
 	                                    .n = b->n,
+	                                    .literal = g->request.literal_schemas,
 	                                    .close = text_or_empty(&b->close),
 	                                    .between = text_or_empty(&b->between),
 	                                    .finish = text_or_empty(&b->finish),
@@ -157,14 +158,14 @@ static bool compile_grammar(const struct tool_binding* b, struct generation* g, 
 	                                    .begun = must ? text_or_empty(&b->begun) : text_or_empty(&b->trigger),
 	                                    .must = must,
 	                                    .at_beginning = g->syntax->at_beginning,
-	                                    .form = g->request.form,
+	                                    .answer = g->request.schema,
 	                                    .passes = *b->passes ? b->passes : NULL};
 	struct grammar* grammar = grammar_from_calls(&calls, &error);
 	if (!grammar)
 		return api_refuse(e, "tools", "invalid_value", "The tools' parameters: %.300s.", error.message);
 	grammar_free(g->request.grammar);
 	g->request.grammar = grammar;
-	g->bound = !g->request.form;
+	g->bound = !g->request.schema;
 	return true;
 }
 
@@ -175,11 +176,11 @@ static bool bind_all(struct tool_binding* b, const cJSON* tools, struct generati
 	for (const cJSON* tool = tools->child; tool; tool = tool->next)
 		strict |= is_strict(tool);
 	if (is_forced(g)) { /* it wins */
-		free(q->form);
-		q->form = NULL;
+		free(q->schema);
+		q->schema = NULL;
 		grammar_free(q->grammar);
 		q->grammar = NULL;
-	} else if ((!strict && !q->form) || (q->grammar && !q->form))
+	} else if ((!strict && !q->schema) || (q->grammar && !q->schema))
 		return true;
 	else if (reasoning_style_of(model_chat_template(g->server->model, true)) == REASONING_CHANNELS) {
 		/* the model decides where a channel begins and what it contains */

@@ -1,9 +1,9 @@
 /* The CUDA kernels against the CPU's reference, through the backend's door.
  *
  * Every sub-layer is tapped: its output must agree with the reference's within what F16 (or BF16)
- * activations round, for every type of weights, every number of tiles and odd sizes. What is made of logits
- * is compared exactly, from the device's own logits. Linked a second time with the emulated device, so that
- * it also runs where there is no GPU. */
+ * activations round, for every type of weights, every number of tiles and odd sizes. Results that are made of
+ * logits is compared exactly, from the device's own logits. Linked a second time with the emulated device, so
+ * that it also runs where there is no GPU. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -301,7 +301,7 @@ static void check_result(const struct result* got, const float* logits, int voca
 		assert_true(fabsf(got->top_probability[i] - expected.top_probability[i]) < 1e-5f);
 }
 
-/* Of a request whose prompt held the even tokens and that generated the first third once. */
+/* The history of a request whose prompt held the even tokens and that generated the first third once. */
 struct request {
 	struct penalties penalties;
 	uint8_t* in_prompt;

@@ -176,7 +176,7 @@ static double half_step(enum dtype type, const float* x, int k) {
 	return (double)largest / 127 * 0.50001;
 }
 
-/* What products of every ninth row of x are held to, (CHECKED, ROWS) each. */
+/* The expected products of every ninth row of x, (CHECKED, ROWS) each. */
 enum { CHECKED = (X_ROWS + 8) / 9 };
 struct bounds {
 	double exact[CHECKED][ROWS], grid[CHECKED][ROWS], rounding[CHECKED][ROWS];

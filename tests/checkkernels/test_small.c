@@ -321,7 +321,7 @@ static void attentions(void** state) {
 	}
 }
 
-/* The same keys and values, told as committed tokens or as ancestors in scattered slots: the same bits. */
+/* The same keys and values, given as committed tokens or as ancestors in scattered slots: the same bits. */
 static void attention_division(void** state) {
 	(void)state;
 	static struct guarded committed, pending;
@@ -353,7 +353,7 @@ static void attention_division(void** state) {
 	}
 }
 
-/* Of each page the softmax's weights in doubles, over the scores that the plain kernel would have. */
+/* The softmax's weights of each page in doubles, over the scores that the plain kernel would have. */
 static void plain_mass(const struct attention_case* c, double* mass) {
 	const struct attention_row* a = &c->row;
 	static double score[600];
@@ -472,7 +472,7 @@ static void attend_in_shares(const struct cpu_kernels* k, float* out, const floa
 	}
 }
 
-/* Whoever shares the call, and whoever the work: the bits of a row alone. */
+/* A row has the bits that it has alone, with any other rows and any number of threads. */
 static void attention_together(void** state) {
 	(void)state;
 	static float scores[TOGETHER * 70 * 600];

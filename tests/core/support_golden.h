@@ -1,4 +1,4 @@
-/* A golden folder: what transformers says about a model (tools/oracle/golden.py). */
+/* A golden folder: what transformers computes for a model (tools/oracle/golden.py). */
 #ifndef SWIFTLET_TESTS_CORE_SUPPORT_GOLDEN_H
 #define SWIFTLET_TESTS_CORE_SUPPORT_GOLDEN_H
 
@@ -35,7 +35,7 @@ struct golden_bound {
 	enum dtype cache;
 	const char* isa;
 };
-/* Runs the model as the golden folder tells, token by token and then with each mask; fails the test on
+/* Runs the model as the golden folder describes, token by token and then with each mask; fails the test on
  * any other token, or matchness, or on logits beyond the bound. Returns the largest error seen. */
 double golden_check(const struct model*, const struct golden*, const struct golden_bound*);
 

@@ -29,7 +29,7 @@ void rounds_open(struct rounds* r, const char* names, int context, int vocab, do
 
 void rounds_close(struct rounds* r) { drafter_set_close(&r->set); }
 
-/* What the target says at each row: the text where the path to it is the text, else anything. */
+/* The target's token at each row: the text where the path to it is the text, else anything. */
 static void answer(struct rounds* r, const int32_t* text, int at, int n) {
 	const struct tree* tree = &r->planner.tree;
 	bool on[MAX_ROWS] = {true};
@@ -51,7 +51,7 @@ static void answer(struct rounds* r, const int32_t* text, int at, int n) {
 
 static double floor_of(const struct rounds* r) { return -fmax(8, 0.02 * (double)r->tokens); }
 
-/* Of the rows whose parents were right: the sum of the acceptance estimate that they are. */
+/* The sum of the acceptance estimates of rows whose parents were right. */
 static double predicted(const struct tree* tree, const struct verdict* verdict) {
 	double sum = 0;
 	for (int i = 0; i <= verdict->accepted; i++)

@@ -1,4 +1,4 @@
-/* What the tokenizer tests share: files of the source tree, and a GGUF's vocabulary with another
+/* Shared by the tokenizer tests: files of the source tree, and a GGUF's vocabulary with another
  * pre-tokenizer. */
 #ifndef SWIFTLET_TESTS_CORE_SUPPORT_TOKENS_H
 #define SWIFTLET_TESTS_CORE_SUPPORT_TOKENS_H

@@ -27,7 +27,7 @@ static void test_priors(void** state) {
 	}
 }
 
-/* Each bin and rank gets its own chance within what the trials can tell, and follows a change. */
+/* Each bin and rank gets its own chance within the precision of the trials, and follows a change. */
 static void test_learning(void** state) {
 	(void)state;
 	static struct acceptance acceptance;
@@ -58,7 +58,7 @@ static void test_first_choices(void** state) {
 	assert_true(acceptance_first(&acceptance, SOURCE_mask) > 0.5f);
 }
 
-/* A drafter that is right more often than it says is believed more, one that is right less often less, in
+/* A drafter that is right more often than it claims is trusted more, one that is right less often less, in
  * bins that nothing was counted in too; another mask begins anew. */
 static void test_rejections_scale_the_prior(void** state) {
 	(void)state;

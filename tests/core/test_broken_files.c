@@ -538,7 +538,7 @@ static void folders(void** state) {
 	write_text("model.safetensors.index.json", "{\"weight_map\": {\"a\": \"x.safetensors\"}}");
 	refuse_model("", "x.safetensors: No such file or directory");
 	write_weights("x.safetensors", NULL, NULL, NULL);
-	refuse_model("", "weight_map says that tensor a is in x.safetensors, where it is not");
+	refuse_model("", "weight_map places tensor a in x.safetensors, where it is not");
 	write_text("model.safetensors.index.json", "{\"weight_map\": {}}");
 	refuse_model("", "weight_map is not a JSON object with entries");
 	write_text("model.safetensors", "");
@@ -600,7 +600,7 @@ static void gguf_models(void** state) {
 	write_file("broken-00001-of-00003.gguf", b.data, b.n);
 	refuse_model("broken-00001-of-00003.gguf", "broken-00002-of-00003.gguf: No such file or directory");
 	write_file("broken-00002-of-00003.gguf", b.data, b.n);
-	refuse_model("broken-00001-of-00003.gguf", "says it is part 1 of 3, expected 2 of 3");
+	refuse_model("broken-00001-of-00003.gguf", "is numbered part 1 of 3, expected 2 of 3");
 	put_head(&b, 3, 1, 1);
 	put_text(&b, "general.architecture");
 	put(&b, GGUF_STRING, 4);

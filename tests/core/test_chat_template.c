@@ -155,7 +155,7 @@ static struct token_list encode(const char* template_text, const struct tokenize
 	return ids;
 }
 
-/* Where contents hold no special token the ids are those of the whole text; where they do, the number of
+/* Contents without special tokens give the ids of the whole text; with them, the number of
  * special tokens stays what the template alone gives. */
 static void contents_make_no_special_tokens(void** state) {
 	(void)state;
@@ -212,7 +212,7 @@ static void roles_make_special_tokens_but_no_other_word(void** state) {
 
 /* ---- errors ------------------------------------------------------------------------------- */
 
-static void errors_say_how_to_go_on(void** state) {
+static void errors_name_the_remedy(void** state) {
 	(void)state;
 	static const char* const broken[] = {"{% block x %}", "{{ messages|nothing }}", "{{", NULL};
 	for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
@@ -279,6 +279,6 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(equals_transformers), cmocka_unit_test(contents_make_no_special_tokens),
 	    cmocka_unit_test(roles_make_special_tokens_but_no_other_word),
-	    cmocka_unit_test(errors_say_how_to_go_on), cmocka_unit_test(a_long_conversation_is_soon_written)};
+	    cmocka_unit_test(errors_name_the_remedy), cmocka_unit_test(a_long_conversation_is_soon_written)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

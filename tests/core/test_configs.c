@@ -92,7 +92,7 @@ static void put_tensor(struct writer* w, const char* name, const cJSON* shape, d
 	}
 }
 
-/* A name's stars are numbers, counted from 0 to what "of" says of each. */
+/* A name's stars are numbers, counted from 0 to the "of" of each. */
 static void put_all(struct writer* w, const char* name, const cJSON* of, const cJSON* entry) {
 	const char* star = strchr(name, '*');
 	if (!star) {

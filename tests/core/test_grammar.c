@@ -13,6 +13,14 @@
 #include "core/grammar/acceptor.h"
 #include "core/grammar/states.h"
 
+static struct grammar* from_schema(const char* schema, size_t size, struct error* error) {
+	return grammar_from_json_schema(schema, size, false, error);
+}
+
+static struct grammar* from_literal_schema(const char* schema, size_t size, struct error* error) {
+	return grammar_from_json_schema(schema, size, true, error);
+}
+
 /* Whether the whole text is one of the grammar's. */
 static bool takes(const struct grammar* grammar, const char* text) {
 	struct states* states = states_open(grammar);
@@ -151,7 +159,7 @@ static void test_schemas(void** state) {
 	     {"{\"a\":null}", "{\"a\":{\"a\":null}}"},
 	     {"{}", "{\"a\":{}}"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Patterns, formats and lengths, each by itself and together. */
@@ -200,7 +208,7 @@ static void test_strings(void** state) {
 	     {"\"YQ==\"", "\"\""},
 	     {"\"YQ=\"", "\"Y%==\""}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 static bool is_ipv4(const char* text) {
@@ -250,7 +258,7 @@ static void test_formats(void** state) {
 		int right = 0;
 		const int n =
 		    snprintf(schema, sizeof schema, "{\"type\":\"string\",\"format\":\"%s\"}", formats[f].format);
-		struct grammar* grammar = grammar_from_json_schema(schema, (size_t)n, &error);
+		struct grammar* grammar = from_schema(schema, (size_t)n, &error);
 		assert_non_null(grammar);
 		struct states* states = states_open(grammar);
 		for (int i = 0; i < 20000; i++) {
@@ -304,7 +312,7 @@ static void test_lengths(void** state) {
 		if (cases[i].pattern)
 			n += snprintf(schema + n, sizeof schema - (size_t)n, ",\"pattern\":\"%s\"", cases[i].pattern);
 		n += snprintf(schema + n, sizeof schema - (size_t)n, "}");
-		struct grammar* grammar = grammar_from_json_schema(schema, (size_t)n, &error);
+		struct grammar* grammar = from_schema(schema, (size_t)n, &error);
 		if (!grammar)
 			fail_msg("%s: %s", schema, error.message);
 		for (int over = 0; over < 2; over++) {
@@ -352,7 +360,7 @@ static void test_numbers(void** state) {
 	     {"123456789012345678901234567890"},
 	     {"1.2345678901234568e+29"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Keywords that have to hold at once, and schemas of which one alone may. */
@@ -389,7 +397,7 @@ static void test_combinations(void** state) {
 	    {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":1,\"items\":{\"enum\":[1,2]}}",
 	     {"[1]", "[2]", "[1,2]"},
 	     {"[]", "[1,1]"}},
-	    /* a string is valid under both: the first says nothing of strings */
+	    /* a string is valid under both: the first does not constrain strings */
 	    {"{\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]},{\"type\":"
 	     "\"string\"}]}",
 	     {"{\"a\":1}"},
@@ -456,7 +464,7 @@ static void test_combinations(void** state) {
 	     {"{}"},
 	     {"{\"a\":1}"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* References, whatever they are relative to. */
@@ -485,10 +493,10 @@ static void test_references(void** state) {
 	     {"2"}},
 	    {"{\"anyOf\":[{\"$ref\":\"#/$defs/no\"},{\"const\":1}],\"$defs\":{\"no\":false}}", {"1"}, {"2"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
-/* What a schema must not be, one of several alone, and members and items by what others say of them. */
+/* `not`, `oneOf`, and members and items by what other keywords evaluate. */
 static void test_conditions(void** state) {
 	(void)state;
 	static const struct texts texts[] = {
@@ -536,10 +544,11 @@ static void test_conditions(void** state) {
 	     {"[]", "[1]", "[1,3]"},
 	     {"[1,2,3]", "[1,1]", "[4]"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
-/* A keyword says nothing of values of another type, and a tuple may end early; but members are of an object.
+/* A keyword does not constrain values of another type, and a tuple may end early; but members are of an
+ * object.
  */
 static void test_types(void** state) {
 	(void)state;
@@ -570,7 +579,7 @@ static void test_types(void** state) {
 	    {"{\"type\":\"integer\",\"enum\":[1,2]}", {"1"}, {"1.0"}},
 	    {"{\"const\":[1]}", {"[1]"}, {"[1.0]"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Conditions, and schemas that must not hold, beside what is not evaluated: they say nothing of it. */
@@ -602,7 +611,90 @@ static void test_unevaluated(void** state) {
 	     {"{\"a\":1}", "{\"b\":1}"},
 	     {"{\"a\":1,\"b\":1}", "{}", "{\"a\":1,\"c\":1}"}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
+}
+
+/* If a schema is read literally, all that it leaves open may come. */
+static void test_literal(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}",
+	     {"{\"a\":1,\"x\":[],\"y\":null}", "{\"quux\":{}}", "{}", "{\"b\":2,\"ab\":1}"},
+	     {"{\"a\":\"x\"}", "{\"x\":1,\"a\":\"x\"}", "{\"b\":1,\"\\u0061\":\"x\"}", "1"}},
+	    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"additionalProperties\":false}",
+	     {"{\"a\":{\"a\":false}}", "7"},
+	     {"{\"a\":{\"b\":false}}"}},
+	    {"{\"anyOf\":[{\"properties\":{\"bar\":{\"type\":\"integer\"}},\"required\":[\"bar\"]},"
+	     "{\"properties\":{\"foo\":{\"type\":\"string\"}},\"required\":[\"foo\"]}]}",
+	     {"{\"foo\":\"baz\",\"bar\":2}", "{\"bar\":2,\"foo\":2}"},
+	     {"{\"x\":1}", "{\"foo\":2}"}},
+	    {"{\"properties\":{\"a\":{}},\"patternProperties\":{\"^s\":{\"type\":\"string\"}}}",
+	     {"{\"a\":1,\"s1\":\"x\",\"t\":1}"},
+	     {"{\"s1\":1}"}},
+	    {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false}",
+	     {"{\"a\":1}"},
+	     {"{\"b\":1}"}},
+	    {"{\"type\":\"string\",\"format\":\"colour\",\"maxLength\":3}", {"\"red\""}, {"\"blue\"", "1"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, from_literal_schema);
+	static const struct texts closed[] = {
+	    {"{\"properties\":{\"a\":{}},\"additionalProperties\":{\"type\":\"string\"}}",
+	     {"{\"a\":1,\"b\":\"x\",\"c\":\"y\"}", "{\"b\":\"x\"}"},
+	     {"{\"a\":1,\"b\":1}"}},
+	    {"{\"properties\":{\"a\":{}},\"additionalProperties\":true}", {"{\"a\":1,\"b\":1}"}, {"1"}},
+	    {"{\"properties\":{\"a\":{}}}", {"{\"a\":1}"}, {"{\"a\":1,\"b\":1}"}},
+	};
+	check(closed, sizeof closed / sizeof *closed, from_schema);
+}
+
+/* Schemas that fail members by their names, a oneOf that is decided by what its alternatives require or by
+ * patterns, and schemas that contain themselves where they must not hold. */
+static void test_failing(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"oneOf\":[{\"properties\":{\"v\":{\"type\":\"string\"},\"c\":{\"type\":\"string\"}},"
+	     "\"additionalProperties\":false},{\"properties\":{\"s\":{\"type\":\"string\"}},"
+	     "\"additionalProperties\":false}]}",
+	     {"{\"v\":\"x\"}", "{\"v\":\"x\",\"c\":\"y\"}", "{\"s\":\"x\"}"},
+	     {"{}", "{\"v\":\"x\",\"s\":\"y\"}", "{\"v\":1}"}},
+	    {"{\"not\":{\"patternProperties\":{\"^x\":{\"type\":\"string\"}}}}",
+	     {"{\"x\":1}", "{\"a\":\"s\",\"xy\":null}"},
+	     {"{}", "{\"a\":1}", "{\"x\":\"s\"}", "{\"x\":1,\"x\":\"s\"}", "1"}},
+	    {"{\"type\":\"object\",\"not\":{\"propertyNames\":{\"maxLength\":2}},\"maxProperties\":2}",
+	     {"{\"abc\":1}"},
+	     {"{}", "{\"a\":1}", "{\"abc\":1,\"b\":1,\"c\":1}"}},
+	    {"{\"properties\":{\"a\":{},\"xb\":{}},\"not\":{\"patternProperties\":{\"^x\":false}}}",
+	     {"{\"xb\":1}", "{\"a\":1,\"xb\":1}"},
+	     {"{}", "{\"a\":1}"}},
+	    {"{\"allOf\":[{\"enum\":[{\"e\":2},{\"xa\":1}]},"
+	     "{\"not\":{\"additionalProperties\":false,\"patternProperties\":{\"^x\":{}}}}]}",
+	     {"{\"e\":2}"},
+	     {"{\"xa\":1}"}},
+	    {"{\"oneOf\":[{\"oneOf\":[{\"const\":\"a\"},{\"const\":\"b\"}]},{\"type\":\"array\",\"items\":"
+	     "{\"oneOf\":[{\"const\":\"a\"},{\"const\":\"b\"}]}}]}",
+	     {"\"a\"", "[\"a\",\"b\"]"},
+	     {"\"c\"", "[\"c\"]"}},
+	    {"{\"$defs\":{\"r\":{\"oneOf\":[{\"properties\":{\"type\":{\"type\":\"string\",\"pattern\":\"^SEQ$\"}"
+	     ","
+	     "\"of\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/"
+	     "r\"}}},\"required\":[\"type\"],\"type\":\"object\"},"
+	     "{\"properties\":{\"type\":{\"type\":\"string\",\"pattern\":\"^REP$\"},\"of\":{\"$ref\":\"#/$defs/"
+	     "r\"}},"
+	     "\"required\":[\"type\"],\"type\":\"object\"}]}},\"$ref\":\"#/$defs/r\"}",
+	     {"{\"type\":\"SEQ\",\"of\":[{\"type\":\"REP\",\"of\":{\"type\":\"SEQ\"}}]}"},
+	     {"{\"type\":\"REP\",\"of\":[]}", "{\"type\":\"OTHER\"}"}},
+	    {"{\"$defs\":{\"t\":{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"array\","
+	     "\"items\":"
+	     "{\"$ref\":\"#/$defs/t\"}}},\"required\":[\"a\"]},{\"properties\":{\"b\":{\"type\":\"integer\"}},"
+	     "\"required\":[\"b\"]}]}},\"$ref\":\"#/$defs/t\"}",
+	     {"{\"b\":1}", "{\"a\":[{\"b\":1},{\"a\":[]}]}"},
+	     {"{}", "{\"a\":[],\"b\":1}", "{\"a\":[1]}"}},
+	    {"{\"properties\":{\"a\":{\"oneOf\":[true,true]},\"b\":{}}}", {"{\"b\":1}", "{}"}, {"{\"a\":1}"}},
+	    {"{\"enum\":[9007199254740991,9007199254740992],\"not\":{\"const\":9007199254740992}}",
+	     {"9007199254740991"},
+	     {"9007199254740992"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Items that differ, multiples of large numbers, and JSON within a string. */
@@ -632,7 +724,7 @@ static void test_small_sets(void** state) {
 	     {"\"eyJmb28iOiAiYmFyIn0=\"", "\"MQ==\"", "\"WzFd\"", "\"MTI=\""},
 	     {"\"ezp9Cg==\"", "\"{}\"", "\"MQ=\"", "\"MR==\"", "\"\""}},
 	};
-	check(texts, sizeof texts / sizeof *texts, grammar_from_json_schema);
+	check(texts, sizeof texts / sizeof *texts, from_schema);
 }
 
 /* Many values and many members, each of which may come first. */
@@ -645,7 +737,7 @@ static void test_many(void** state) {
 	for (int i = 0; i < 10000; i++)
 		n += (size_t)sprintf(schema + n, "%s\"n%d\"", i ? "," : "", i);
 	sprintf(schema + n, "]}");
-	struct grammar* grammar = grammar_from_json_schema(schema, strlen(schema), &error);
+	struct grammar* grammar = from_schema(schema, strlen(schema), &error);
 	if (!grammar)
 		fail_msg("%s", error.message);
 	assert_true(takes(grammar, "\"n9999\"") && takes(grammar, "\"n0\"") && !takes(grammar, "\"n10000\""));
@@ -654,7 +746,7 @@ static void test_many(void** state) {
 	for (int i = 0; i < 1000; i++)
 		n += (size_t)sprintf(schema + n, "%s\"m%d\":{\"type\":\"null\"}", i ? "," : "", i);
 	sprintf(schema + n, "}}");
-	grammar = grammar_from_json_schema(schema, strlen(schema), &error);
+	grammar = from_schema(schema, strlen(schema), &error);
 	if (!grammar)
 		fail_msg("%s", error.message);
 	assert_true(takes(grammar, "{\"m0\":null, \"m7\":null,\"m999\":null}"));
@@ -666,7 +758,7 @@ static void test_many(void** state) {
 	static const char ambiguous[] = "(\\w?){3000}\\w{3000}";
 	assert_null(grammar_from_regex(ambiguous, sizeof ambiguous - 1, &error));
 	assert_non_null(strstr(error.message, "too ambiguous"));
-	grammar = grammar_from_json_schema(pattern, sizeof pattern - 1, &error);
+	grammar = from_schema(pattern, sizeof pattern - 1, &error);
 	assert_true(grammar && takes(grammar, "\"xVVny\"") && !takes(grammar, "\"VV\""));
 	grammar_free(grammar);
 	free(schema);
@@ -684,11 +776,11 @@ static void test_any_object(void** state) {
 	grammar_free(grammar);
 }
 
-/* What cannot be kept is named. */
+/* An error names the keyword that cannot be kept. */
 static void test_refused(void** state) {
 	(void)state;
 	static const char* const schemas[][2] = {
-	    {"{\"not\":{\"propertyNames\":{\"pattern\":\"a\"}}}", "\"propertyNames\" cannot be kept"},
+	    {"{\"not\":{\"unevaluatedItems\":{\"const\":1}}}", "\"unevaluatedItems\" cannot be kept"},
 	    {"{\"not\":{\"$ref\":\"#\"}}", "no text at all"},
 	    {"{\"not\":{\"type\":[\"object\",\"array\",\"string\",\"number\",\"boolean\",\"null\"]}}",
 	     "no text at all"},
@@ -696,7 +788,8 @@ static void test_refused(void** state) {
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$dynamicRef\":\"#x\"}}}",
 	     "#/properties/a: \"$dynamicRef\""},
 	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{}}", "uniqueItems"},
-	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "oneOf"},
+	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "no text at all"},
+	    {"{\"oneOf\":[true,{\"uniqueItems\":true,\"type\":\"array\"}],\"type\":\"array\"}", "oneOf"},
 	    {"{\"type\":\"number\",\"multipleOf\":0.1234567890123456789}", "multipleOf"},
 	    {"{\"$ref\":\"#/nowhere\"}", "points to nothing"},
 	    {"{\"$ref\":\"#\"}", "no text at all"},
@@ -705,7 +798,7 @@ static void test_refused(void** state) {
 	    {"{\"type\":\"strin\"}", "none of JSON's types"},
 	    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "look-behind"},
 	    {"{\"type\":\"string\",\"pattern\":\"(a(?=b))*\"}", "within a repeat"},
-	    {"{\"type\":\"string\",\"format\":\"colour\"}", "\"colour\" is no format"},
+	    {"{\"type\":\"string\",\"format\":\"colour\"}", "\"colour\" is not a supported format"},
 	    {"{\"contentMediaType\":\"application/json\",\"contentSchema\":{}}", "contentSchema"},
 	    {"{\"not\":{\"contentMediaType\":\"application/json\"}}", "contentMediaType"},
 	    {"{\"type\":\"integer\",\"not\":{\"multipleOf\":123456789}}", "multipleOf"},
@@ -722,9 +815,9 @@ static void test_refused(void** state) {
 	};
 	for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
 		struct error error = {""};
-		assert_null(grammar_from_json_schema(schemas[i][0], strlen(schemas[i][0]), &error));
+		assert_null(from_schema(schemas[i][0], strlen(schemas[i][0]), &error));
 		if (!strstr(error.message, schemas[i][1]))
-			fail_msg("%s: \"%s\" does not tell of %s", schemas[i][0], error.message, schemas[i][1]);
+			fail_msg("%s: \"%s\" does not name %s", schemas[i][0], error.message, schemas[i][1]);
 	}
 }
 
@@ -768,7 +861,7 @@ static bool piece_fits(struct states* states, int at, int32_t token) {
 static void test_masks_are_the_bytes(void** state) {
 	(void)state;
 	struct error error = {""};
-	struct grammar* grammar = grammar_from_json_schema(schema, sizeof schema - 1, &error);
+	struct grammar* grammar = from_schema(schema, sizeof schema - 1, &error);
 	assert_non_null(grammar);
 	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
 	assert_non_null(trie);
@@ -892,7 +985,7 @@ static void test_plain_masks(void** state) {
 	unsigned seed = 1;
 	for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
 		struct error error = {""};
-		struct grammar* grammar = grammar_from_json_schema(schemas[i], strlen(schemas[i]), &error);
+		struct grammar* grammar = from_schema(schemas[i], strlen(schemas[i]), &error);
 		assert_non_null(grammar);
 		const int32_t none[1] = {0};
 		struct acceptor* acceptor = acceptor_open(grammar, trie, none, 0);
@@ -939,7 +1032,7 @@ static void test_counted_masks(void** state) {
 	(void)state;
 	static const char plain[] = "{\"type\":\"string\",\"pattern\":\"^(ab)*$\",\"maxLength\":1200}";
 	struct error error = {""};
-	struct grammar* grammar = grammar_from_json_schema(plain, sizeof plain - 1, &error);
+	struct grammar* grammar = from_schema(plain, sizeof plain - 1, &error);
 	assert_non_null(grammar);
 	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
 	const int32_t end[] = {END};
@@ -991,7 +1084,7 @@ static void test_open_end(void** state) {
 	const int32_t end[] = {END};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct error error = {""};
-		char told[64] = "";
+		char reported[64] = "";
 		struct grammar* grammar =
 		    grammar_from_regex(cases[i].expression, strlen(cases[i].expression), &error);
 		assert_non_null(grammar);
@@ -1002,10 +1095,10 @@ static void test_open_end(void** state) {
 		int n = 0;
 		for (int32_t token = 0; token < WORDS; token++)
 			if (token_is_allowed(allowed, token)) {
-				strcat(strcat(told, n ? " " : ""), words[token]);
+				strcat(strcat(reported, n ? " " : ""), words[token]);
 				n++;
 			}
-		assert_string_equal(told, cases[i].allowed);
+		assert_string_equal(reported, cases[i].allowed);
 		assert_int_equal(acceptor_forced(acceptor, acceptor_root(acceptor)) >= 0, n == 1);
 		acceptor_close(acceptor);
 		grammar_free(grammar);
@@ -1013,7 +1106,7 @@ static void test_open_end(void** state) {
 	token_trie_free(trie);
 }
 
-/* Where one text alone can come, only its longest token may. */
+/* If only one text can come, only its longest token may. */
 static void test_forced(void** state) {
 	(void)state;
 	struct error error = {""};
@@ -1057,7 +1150,7 @@ static void test_long_text(void** state) {
 	}
 	acceptor_close(acceptor);
 	grammar_free(grammar);
-	grammar = grammar_from_json_schema(nested, sizeof nested - 1, &error);
+	grammar = from_schema(nested, sizeof nested - 1, &error);
 	assert_non_null(grammar);
 	struct states* states = states_open(grammar);
 	int at = states_start(states);
@@ -1113,8 +1206,8 @@ static void test_ambiguous(void** state) {
 static void test_kept(void** state) {
 	(void)state;
 	struct error error = {""};
-	struct grammar *grammar = grammar_from_json_schema(schema, sizeof schema - 1, &error),
-	               *again = grammar_from_json_schema(schema, sizeof schema - 1, &error),
+	struct grammar *grammar = from_schema(schema, sizeof schema - 1, &error),
+	               *again = from_schema(schema, sizeof schema - 1, &error),
 	               *other = grammar_from_json_object(&error);
 	struct token_trie* trie = token_trie_open(WORDS, piece, NULL);
 	const int32_t end[] = {END};
@@ -1177,7 +1270,7 @@ static void test_gbnf(void** state) {
 		struct error error = {""};
 		assert_null(grammar_from_gbnf(refused[i][0], strlen(refused[i][0]), &error));
 		if (!strstr(error.message, refused[i][1]))
-			fail_msg("%s: \"%s\" does not tell of %s", refused[i][0], error.message, refused[i][1]);
+			fail_msg("%s: \"%s\" does not name %s", refused[i][0], error.message, refused[i][1]);
 	}
 }
 
@@ -1230,11 +1323,11 @@ static void test_calls(void** state) {
 	                                    {"g {}>>", "g {}>>]!", "g {}>>];<<g {}>>", "g {}>>];<<g {}>>]!"},
 	                                    {"g {}", "g {}>>!", "g {}>>]"}};
 	takes_calls(&calls, &closed);
-	/* beside a form the text is one or the other */
+	/* beside a schema the text is one or the other */
 	calls.must = false;
-	calls.form = "{\"const\": 1}";
-	static const struct texts form = {NULL, {"1", "<<g {}>>]!"}, {"", "2", "so <<g {}>>"}};
-	takes_calls(&calls, &form);
+	calls.answer = "{\"const\": 1}";
+	static const struct texts answer = {NULL, {"1", "<<g {}>>]!"}, {"", "2", "so <<g {}>>"}};
+	takes_calls(&calls, &answer);
 }
 
 /* Special tokens, which stand behind bytes that no text has: free text has none but those that are named. */
@@ -1269,6 +1362,7 @@ int main(void) {
 	    cmocka_unit_test(test_formats),        cmocka_unit_test(test_lengths),
 	    cmocka_unit_test(test_numbers),        cmocka_unit_test(test_schemas),
 	    cmocka_unit_test(test_combinations),   cmocka_unit_test(test_any_object),
+	    cmocka_unit_test(test_failing),        cmocka_unit_test(test_literal),
 	    cmocka_unit_test(test_refused),        cmocka_unit_test(test_masks_are_the_bytes),
 	    cmocka_unit_test(test_plain_masks),    cmocka_unit_test(test_counted_masks),
 	    cmocka_unit_test(test_forced),         cmocka_unit_test(test_open_end),

@@ -1,5 +1,5 @@
 /* Drafters that a method drafts with alone, against plain searches and targets that are known; and the probe
- * against what it has to tell apart. */
+ * against the cases that it has to separate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { TEXT = 400, VOCAB = 50 };
 
-/* What followed the first place of the longest of the last 3, 2 or 1 tokens: where, or n. */
+/* The place after the first match of the last 3, 2 or 1 tokens, the longest first; or n. */
 static int first_place(const int32_t* text, int n) {
 	for (int size = 3; size > 0; size--)
 		for (int end = size; size < n && end < n; end++) {
@@ -82,7 +82,7 @@ static int rounds(const struct method_drafter* d, int most, int period, int n_ro
 	return accepted;
 }
 
-/* Jacobi's window settles where the text does; lookahead's pool finds any text in which a token says what
+/* Jacobi's window settles where the text does; lookahead's pool finds any text in which a token decides what
  * follows it. */
 static void windows_settle(void** state) {
 	(void)state;

@@ -1,4 +1,4 @@
-/* The interpreter against jinja2, case by case; what a request brought stays told apart; what does not end,
+/* The interpreter against jinja2, case by case; what a request brought stays separate; what does not end,
  * ends. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -216,7 +216,7 @@ static void errors_name_what_they_found(void** state) {
 	fails_soon("{{ 9223372036854775807 + 1 }}", "line 1", "64 bits");
 	fails_soon("{{ 'a'.zfill('b') }}", "line 1", "zfill");
 	fails_soon("{{ 'a'|indent(nothing=1) }}", "line 1", "nothing");
-	/* Of Jinja and Python, what no chat template was seen to use. */
+	/* Features of Jinja and Python that no known chat template uses. */
 	static const char* const unknown[][2] = {
 	    {"{{ 'a'|truncate(9) }}", "filter 'truncate' is not known"},
 	    {"{{ 'a'|wordcount }}", "filter 'wordcount' is not known"},

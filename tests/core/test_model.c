@@ -1,5 +1,5 @@
-/* What MODEL may be: the built-in model, a folder, a file under any name, org/name in a local cache; and the
- * fingerprint that tells models apart. */
+/* The names of MODEL: the built-in model, a folder, a file under any name, org/name in a local cache; and the
+ * fingerprint that separates models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -18,8 +18,8 @@
 #include "support_golden.h"
 #include "tests/sanitized.h"
 
-/* What to open: the built-in model has several prompts and lies elsewhere; GGUF folders hold a file, or the
- * first of a split set; the others are Hugging Face folders themselves. */
+/* The paths to open: the built-in model has several prompts and lies elsewhere; GGUF folders hold a file, or
+ * the first of a split set; the others are Hugging Face folders themselves. */
 static void find_model(const char* name, const char* folder, char* spec, size_t size) {
 	static const char* const file[] = {"model.gguf", "model-00001-of-00003.gguf"};
 	snprintf(spec, size, "%s", strncmp(name, "builtin", 7) == 0 ? "builtin" : folder);

@@ -21,7 +21,7 @@ struct shape { /* a subtree that could be verified */
 	int rows;
 };
 
-/* What retrieval proposes after a path: word (depth + 1), the root first. */
+/* Retrieval's proposal after a path: word (depth + 1), the root first. */
 static int children(struct rounds* r, const int32_t* word, int depth, struct candidate* list) {
 	struct tree tree;
 	int n = 0;
@@ -213,7 +213,7 @@ static void test_passes(void** state) {
 	rounds_close(&r);
 }
 
-/* Retrieval knows the same chain: with the cascade fewer passes tell the draft model's view of more tokens.
+/* Retrieval knows the same chain: with the cascade fewer passes predict more tokens.
  */
 static void test_cascade(void** state) {
 	(void)state;

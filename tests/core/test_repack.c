@@ -211,7 +211,7 @@ static void compressed_values(void** state) {
 	ADD(&m, "a.weight_packed", "I32", words, 8, 4);
 	ADD(&m, "a.weight_scale", "F32", one_scale, 8, 1);
 	ADD(&m, "a.weight_shape", "I64", other, 2);
-	refused(&m, packing, "tensor a.weight_shape says (8, 31), its words are for (8, 32)");
+	refused(&m, packing, "tensor a.weight_shape holds (8, 31), its words are for (8, 32)");
 }
 
 /* Q1_0: ±d by bits, Q2_0: d·(code - 1), the first code lowest; both by ggml's definition. */

@@ -66,9 +66,11 @@ static void answer(void) {
 	size_t capacity = 0;
 	ssize_t size;
 	uint32_t seed = 1;
+	bool literal = false; /* every other schema is read literally */
 	while ((size = getline(&line, &capacity, stdin)) >= 0) {
 		struct error error = {""};
-		struct grammar* g = grammar_from_json_schema(line, (size_t)size, &error);
+		struct grammar* g = grammar_from_json_schema(line, (size_t)size, literal, &error);
+		literal = !literal;
 		struct states* s = g ? states_open(g) : NULL;
 		char text[MAX_TEXT + 1];
 		bool first = true;

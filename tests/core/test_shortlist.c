@@ -52,7 +52,7 @@ static void misses_make_it_longer(void** unused) {
 	struct shortlist list;
 	assert_true(shortlist_open(&list, VOCAB));
 	shortlist_begin(&list);
-	/* a text of new tokens from the last half: whatever is left out misses them */
+	/* a text of new tokens from the last half: whatever is left out lacks them */
 	for (int32_t t = VOCAB / 2 + 1; t < VOCAB; t++)
 		shortlist_take(&list, &t, 1, true);
 	assert_null(shortlist_bits(&list, 0.9));

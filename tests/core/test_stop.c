@@ -19,8 +19,8 @@ static int steps(struct stopper* s, const float* chance, int n) {
 	return n + 1;
 }
 
-static const float CHANCES[] = {0.9f, 0.9f, 0.85f, 0.7f, 0.95f, 0.2f, 0.9f, 0.9f};
-enum { N = sizeof CHANCES / sizeof *CHANCES };
+static const float PROBABILITIES[] = {0.9f, 0.9f, 0.85f, 0.7f, 0.95f, 0.2f, 0.9f, 0.9f};
+enum { N = sizeof PROBABILITIES / sizeof *PROBABILITIES };
 
 static struct stopper stopper(enum stop_rule rule, float threshold, int most) {
 	struct stopper s = {.rule = rule, .start = threshold, .most = most};
@@ -28,20 +28,20 @@ static struct stopper stopper(enum stop_rule rule, float threshold, int most) {
 	return s;
 }
 
-static void each_rule_ends_where_it_says(void** state) {
+static void each_rule_ends_at_its_threshold(void** state) {
 	(void)state;
 	struct stopper s = stopper(STOP_FIXED, 0.8f, 5);
-	assert_int_equal(steps(&s, CHANCES, N), 5);
+	assert_int_equal(steps(&s, PROBABILITIES, N), 5);
 	s = stopper(STOP_MARGINAL, 0.8f, 25);
-	assert_int_equal(steps(&s, CHANCES, N), 4); /* 0.7 is the first under it, and is kept */
+	assert_int_equal(steps(&s, PROBABILITIES, N), 4); /* 0.7 is the first under it, and is kept */
 	s = stopper(STOP_PRODUCT, 0.8f, 25);
-	assert_int_equal(steps(&s, CHANCES, N), 3); /* 0.81, then 0.6885 */
+	assert_int_equal(steps(&s, PROBABILITIES, N), 3); /* 0.81, then 0.6885 */
 	s = stopper(STOP_PROBE, 0.5f, 25);
-	assert_int_equal(steps(&s, CHANCES, N), 4);
+	assert_int_equal(steps(&s, PROBABILITIES, N), 4);
 	s = stopper(STOP_MARGINAL, 0.1f, 25);
-	assert_int_equal(steps(&s, CHANCES, N), N + 1);
+	assert_int_equal(steps(&s, PROBABILITIES, N), N + 1);
 	s = stopper(STOP_MARGINAL, 0.1f, 3);
-	assert_int_equal(steps(&s, CHANCES, N), 3);
+	assert_int_equal(steps(&s, PROBABILITIES, N), 3);
 }
 
 static void kangaroo_stops_at_its_threshold_too(void** state) {
@@ -62,7 +62,7 @@ static void gain_reads_its_policy(void** state) {
 		policy.min_reach[d] = 0.2f;
 	struct stopper s = stopper(STOP_GAIN, 0, 25);
 	s.policy = &policy;
-	assert_int_equal(steps(&s, CHANCES, N), 3); /* 0.5, 0.25, 0.125 */
+	assert_int_equal(steps(&s, PROBABILITIES, N), 3); /* 0.5, 0.25, 0.125 */
 }
 
 static void the_threshold_follows_acceptance(void** state) {
@@ -87,7 +87,7 @@ static void the_threshold_follows_acceptance(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(each_rule_ends_where_it_says),
+	    cmocka_unit_test(each_rule_ends_at_its_threshold),
 	    cmocka_unit_test(kangaroo_stops_at_its_threshold_too),
 	    cmocka_unit_test(gain_reads_its_policy),
 	    cmocka_unit_test(the_threshold_follows_acceptance),

@@ -23,7 +23,7 @@ static struct model* open_model(const char* spec, bool on_device) {
 static void test_errors_name_the_key(void** state) {
 	(void)state;
 	static const struct {
-		const char *text, *says;
+		const char *text, *expected;
 	} bad[] = {
 	    {"layers=2,dim=32,heads=2,ffn=64,vocab=64,experts=2,experts-used=3",
 	     "experts-used=3, expected at most experts=2"},
@@ -62,8 +62,8 @@ static void test_errors_name_the_key(void** state) {
 		struct error error = {""};
 		snprintf(spec, sizeof spec, "synth:%s", bad[i].text);
 		assert_null(model_open(spec, NULL, &error));
-		if (!strstr(error.message, bad[i].says))
-			fail_msg("%s: \"%s\" does not say \"%s\"", spec, error.message, bad[i].says);
+		if (!strstr(error.message, bad[i].expected))
+			fail_msg("%s: \"%s\" does not say \"%s\"", spec, error.message, bad[i].expected);
 	}
 }
 

@@ -1,4 +1,4 @@
-/* What a tokenizer promises beside the right ids: bytes come back, special tokens obey their flags, text
+/* The promises of a tokenizer beside the right ids: bytes come back, special tokens obey their flags, text
  * streams in whole characters, broken files get one sentence, and no text takes long. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -337,7 +337,7 @@ static struct tokenizer* phi3_vocabulary(void) {
 	return t;
 }
 
-/* Runs of spaces are one where the file says so. */
+/* Runs of spaces are one where the file asks for it. */
 static void gguf_honours_its_white_space(void** state) {
 	(void)state;
 	static const char* const piece[] = {"<unk>", "</s>", "\xe2\x96\x81",
@@ -421,8 +421,8 @@ static void broken_json_gets_a_sentence(void** state) {
 	expect_json_error(MODEL("{\"a\":1e300}", "[]"), NULL, "\"a\": expected an id");
 	expect_json_error(MODEL("{\"a\":8288896}", "[]"), NULL, "has id 8288896, expected 0 to 65536");
 	expect_json_error(MODEL("{}", "[]"), NULL, "no pieces");
-	expect_json_error(MODEL("{\"a\":0}", "[\"a b\"]"), NULL, "merge 0: \"b\" is no piece");
-	expect_json_error(MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]"), NULL, "join to what is no piece");
+	expect_json_error(MODEL("{\"a\":0}", "[\"a b\"]"), NULL, "merge 0: \"b\" is not a piece");
+	expect_json_error(MODEL("{\"a\":0,\"b\":1}", "[\"a b\"]"), NULL, "join to text that is not a piece");
 	expect_json_error(MODEL("{\"a\":0}", "[\"a\"]"), NULL, "two pieces with a space");
 	expect_json_error(MODEL("{\"a\":0}", "[[\"a\"]]"), NULL, "merges");
 	expect_json_error(WITH("\"normalizer\":{\"type\":\"Precompiled\"}"), NULL,
@@ -488,7 +488,7 @@ static void broken_models_get_a_sentence(void** state) {
 	free(file.data);
 }
 
-static void folders_say_what_is_missing(void** state) {
+static void folders_name_what_is_missing(void** state) {
 	(void)state;
 	char folder[4096];
 	struct error error = {""};
@@ -515,7 +515,8 @@ static void unknown_gguf_vocabularies_are_named(void** state) {
 	assert_non_null(strstr(error.message, "bert"));
 }
 
-/* What files call unknown is often a special token: no text makes one out of bytes that the vocabulary lacks.
+/* The unknown token of a file is often a special token: no text makes one out of bytes that the vocabulary
+ * lacks.
  */
 static void gguf_bytes_without_a_piece_are_dropped(void** state) {
 	(void)state;
@@ -627,7 +628,7 @@ int main(void) {
 	    cmocka_unit_test(broken_json_gets_a_sentence),
 	    cmocka_unit_test(deep_json_gets_a_sentence),
 	    cmocka_unit_test(broken_models_get_a_sentence),
-	    cmocka_unit_test(folders_say_what_is_missing),
+	    cmocka_unit_test(folders_name_what_is_missing),
 	    cmocka_unit_test(unknown_gguf_vocabularies_are_named),
 	    cmocka_unit_test(gguf_bytes_without_a_piece_are_dropped),
 	    cmocka_unit_test(no_text_takes_long),

@@ -13,7 +13,7 @@
 
 static const int paper_top_k[4] = {10, 5, 3, 1};
 
-/* What a planner's tree is made of: a draft model's chain of steps, and probabilities. */
+/* The input of a planner's tree: a draft model's chain of steps, and probabilities. */
 struct drafted {
 	struct cache cache;
 	struct drafter_set set;

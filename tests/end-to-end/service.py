@@ -1,4 +1,4 @@
-"""What the service's tests share: a server on a free port, a Python with a client, and a skip with its reason.
+"""Shared by the service's tests: a server on a free port, a Python with a client, and a skip with its reason.
 Standard library alone."""
 import json, os, re, signal, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
@@ -166,6 +166,6 @@ class Server:
 
 
 def run_text(prompt, *options):
-    """What `swiftlet run` prints for the same prompt: the text of its JSON."""
+    """The text in the JSON of `swiftlet run` for the same prompt."""
     command = [PROGRAM, "run", "-m", MODEL, "-p", prompt, "--json", *options]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: the program, its inputs, and ways to run it."""
+"""Shared by the end-to-end tests: the program, its inputs, and ways to run it."""
 import json
 import os
 import subprocess
@@ -14,7 +14,7 @@ DEMO = os.path.join(SOURCE, "streams", "demo.jsonl")
 with open(SWIFTLET, "rb") as program:
     SANITIZED = b"__sanitizer" in program.read()
 
-# What one test leaves in the store must not be what another begins with.
+# A test must not begin with the store that another left.
 STATE = tempfile.TemporaryDirectory(prefix="swiftlet-state-")
 os.environ["XDG_STATE_HOME"] = STATE.name
 

@@ -22,8 +22,8 @@ WEATHER = {"type": "object", "properties": {"city": {"type": "string", "pattern"
 RESULT = "It is 21 degrees and sunny."
 
 
-def told(arguments):
-    """What the tool is given keeps its schema."""
+def tool_result(arguments):
+    """The tool's arguments keep its schema."""
     assert set(arguments) == {"city", "unit"} and arguments["unit"] in ("celsius", "fahrenheit") and arguments["city"].isalpha(), arguments
     return RESULT
 
@@ -40,7 +40,7 @@ def chat():
             break
         assert turn == 0, "called again though it may not"
         for call in message.tool_calls:
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": told(json.loads(call.function.arguments))})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": tool_result(json.loads(call.function.arguments))})
         choice = "none"
     assert message.content and [m["role"] for m in messages] == ["user", "assistant", "tool", "assistant"], messages
 
@@ -52,7 +52,7 @@ def responses():
                                                         temperature=0, max_output_tokens=60)
     items = [{"role": "user", "content": QUESTION}]
     items += [item.model_dump() for item in ask(items, "required").output]
-    items += [{"type": "function_call_output", "call_id": i["call_id"], "output": told(json.loads(i["arguments"]))} for i in items if i.get("type") == "function_call"]
+    items += [{"type": "function_call_output", "call_id": i["call_id"], "output": tool_result(json.loads(i["arguments"]))} for i in items if i.get("type") == "function_call"]
     assert len(items) == 3 and ask(items, "none").output_text, items
 
 
@@ -66,7 +66,7 @@ def messages():
     assert first.stop_reason == "tool_use", first
     uses = [block for block in first.content if block.type == "tool_use"]
     turns += [{"role": "assistant", "content": first.content},
-              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": told(use.input)} for use in uses]}]
+              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": use.id, "content": tool_result(use.input)} for use in uses]}]
     last = ask(turns, "none")
     assert "".join(block.text for block in last.content if block.type == "text"), last
 

@@ -55,14 +55,14 @@ def streams_that_wait_are_heard_of():
             request = urllib.request.Request(s.url + "/v1/completions", body, {"Content-Type": "application/json"})
             with urllib.request.urlopen(request) as answer:
                 return answer.read().decode()
-        told = []
-        threads = [threading.Thread(target=lambda: told.append(stream(1900))) for _ in range(12)]
+        reported = []
+        threads = [threading.Thread(target=lambda: reported.append(stream(1900))) for _ in range(12)]
         for t in threads:
             t.start()
         for t in threads:
             t.join()
-        assert all(text.endswith("data: [DONE]\n\n") for text in told)
-        assert any("\n: " in "\n" + text for text in told), "a stream waits silently"
+        assert all(text.endswith("data: [DONE]\n\n") for text in reported)
+        assert any("\n: " in "\n" + text for text in reported), "a stream waits silently"
 
 
 long_prompts_stall_nobody()

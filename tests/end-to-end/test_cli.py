@@ -44,7 +44,7 @@ class Usage(EndToEnd):
 
     def test_defaults_are_the_options_own(self):
         whole = " ".join(run("run", "--help-all", "-n", "5").stdout.decode().split())
-        for text in ("at most N tokens (128)", "so many masks (1000)", "is the round's last (0.8)", "skips what pays (auto)",
+        for text in ("at most N tokens (128)", "so many masks (1000)", "is the round's last (0.8)", "else skips 0.45 (auto)",
                      "try them first (on)", "seed of sampling and of the search (0)"):
             self.assertIn(text, whole)
         self.assertIn("at most N tokens (128)", run("run", "-n", "5", "--help").stdout.decode())
@@ -75,8 +75,8 @@ class Usage(EndToEnd):
             "seed": ["-1", "x"], "threads": ["-1", "x"], "isa": ["sse9"], "backend": ["tpu"], "context": ["-1"],
             "cache-type": ["q4"], "method": ["magic"], "draft": ["maybe"], "max-draft": ["0", "1000"],
             "threshold": ["1.5", "-0.1"], "max-tree": ["-3", "100000", "some"], "tree-top-k": ["1,2,3", "0,0,0,0", "a,b,c,d"],
-            "search": ["maybe"], "skip-ratio": ["1.5", "-1"], "skip-cost": ["1", "-1"], "window": ["0", "100000"], "bayes-interval": ["-1"],
-            "max-steps": ["-1"], "max-matchness": ["2"], "opt-budget": ["-1", "nan"], "objective": ["speed"],
+            "search": ["maybe"], "skip-ratio": ["1.5", "-1"], "window": ["0", "100000"], "bayes-interval": ["-1"],
+            "max-steps": ["-1"], "max-matchness": ["2"], "opt-budget": ["-1", "nan"],
             "acquisition": ["pi"], "kernel": ["rbf"], "kappa": ["-1", "nan"], "bank": ["maybe"], "preset": ["fast"],
         }
         for option, values in wrong.items():
@@ -132,7 +132,7 @@ class Run(EndToEnd):
         self.assertEqual(result.stdout, run("run", "-p", PROMPT, "-n", 4).stdout)
 
     def test_models_have_names(self):
-        """What `swiftlet pull` has fetched and the Hugging Face cache holds."""
+        """Lists what `swiftlet pull` has fetched and what the Hugging Face cache holds."""
         cache = self.path("cache")
         place = os.path.join(cache, "huggingface", "hub", "models--org--small--er", "snapshots", "abc")
         os.makedirs(os.path.dirname(place))
@@ -417,10 +417,13 @@ class Tokenize(EndToEnd):
 
 
 class Inspect(EndToEnd):
-    def test_says_what_the_model_is(self):
+    def test_describes_the_model(self):
         result = run("inspect", "builtin", "--check")
         self.status(0, result)
         self.assertIn("20", result.stdout.decode())
+        self.assertNotIn("\033", result.stdout.decode())  # no colours but on a terminal
+        shape = json.loads(run("inspect", "builtin", "--check", "--json").stdout)
+        self.assertEqual((shape["blocks"], shape["attention"]["query_heads"], shape["sound"]), (20, 2, True))
         self.status(0, run("inspect", os.path.join(SOURCE, "core", "builtin")))
 
 

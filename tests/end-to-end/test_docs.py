@@ -3,9 +3,11 @@
 import glob
 import os
 import re
+import subprocess
+import sys
 import unittest
 
-from support import SOURCE, EndToEnd, main, run
+from support import SOURCE, SWIFTLET, EndToEnd, main, run
 
 PAGES = ["README.md", "CONTRIBUTING.md", *(os.path.join("docs", os.path.basename(page))
                                            for page in glob.glob(os.path.join(SOURCE, "docs", "*.md")))]
@@ -68,7 +70,11 @@ class Pages(EndToEnd):
         for command in ("run", "chat", "stream", "serve", "learn"):
             self.assertEqual(helps[command] - explained - {"--help", "--help-all", "--version"}, set(), command)
 
-    def test_limits_are_as_the_table_says(self):
+    def test_the_manual_page_is_made_of_the_help(self):
+        made = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "man_page"), SWIFTLET], capture_output=True, text=True, check=True)
+        self.assertEqual(made.stdout, text_of("packaging/swiftlet.1"), "tools/man_page writes it")
+
+    def test_limits_are_those_of_the_table(self):
         """Each default is the help's, each code and gauge stands in the service's source."""
         rows = [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in text_of("docs/service.md").split("## Limits")[1]
                 .split("\n## ")[0].splitlines() if line.startswith("|")][2:]
@@ -78,8 +84,8 @@ class Pages(EndToEnd):
         for limit, option, default, status, code, gauge in rows:
             with self.subTest(limit=limit):
                 if option != "fixed":
-                    told = re.search(r"^  (?:-., )?%s .*(?:\n {10,}.*)*" % option.strip("`"), whole, re.M).group()
-                    self.assertIn("no limit" if default == "none" else default, told)
+                    reported = re.search(r"^  (?:-., )?%s .*(?:\n {10,}.*)*" % option.strip("`"), whole, re.M).group()
+                    self.assertIn("no limit" if default == "none" else default, reported)
                 else:
                     number = int(default.split()[0]) * {"KiB": 1, "MiB": 1}.get(default.split()[-1], 1)
                     texts = source + text_of("core/grammar/acceptor.c")

@@ -1,5 +1,5 @@
-"""What lets a client in that was made for another server: names, fields, origins, paths, Ollama's API, editors' infilling."""
-import gzip, json, os, tempfile, urllib.request, zlib
+"""Lets in clients that were made for another server: names, fields, origins, paths, Ollama's API, editors' infilling."""
+import gzip, json, os, re, tempfile, urllib.request, zlib
 
 from service import MODEL, Server, tools_template
 
@@ -9,7 +9,7 @@ ASK = [{"role": "user", "content": "Say hello."}]
 
 
 def names(s):
-    """Any name is this model's; the answer tells the real one."""
+    """Any name is this model's; the answer names the real one."""
     for path, body in (("/v1/chat/completions", {"messages": ASK}), ("/v1/completions", {"prompt": "x"}), ("/v1/messages", {"messages": ASK}),
                        ("/v1/responses", {"input": "x", "max_output_tokens": 2})):
         status, _, answer = s.call("POST", path, {"model": "gpt-5", **({} if "input" in body else {"max_tokens": 2}), **body})
@@ -20,7 +20,7 @@ def names(s):
 
 
 def fields(s):
-    """What nobody knows is ignored, and named in the answer and once in the log."""
+    """An unknown field is ignored, and named in the answer and once in the log."""
     for _ in range(2):
         status, headers, _ = s.call("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, "frobnicate": 1, "options": {"a": 1}, "audio": None})
         assert status == 200 and headers["Swiftlet-Ignored-Fields"] == "frobnicate, options" and headers["X-Request-Id"], headers
@@ -39,9 +39,9 @@ def limits(s):
     ids = s.call("POST", "/tokenize", {"prompt": "A B C d e f"})[2]["tokens"]
     whole = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 3, "temperature": 0})[2]["choices"][0]["logprobs"]
     nothing = s.call("POST", "/v1/completions", {"prompt": ids, "max_tokens": 0, "echo": True, "logprobs": 3, "return_token_ids": True})[2]
-    told = nothing["choices"][0]["logprobs"]
+    reported = nothing["choices"][0]["logprobs"]
     assert nothing["usage"]["completion_tokens"] == 0 and nothing["choices"][0]["finish_reason"] == "length" and nothing["choices"][0]["prompt_token_ids"] == ids
-    assert told["token_logprobs"] == whole["token_logprobs"][:-1] and len(told["tokens"]) == len(ids), (told, whole)
+    assert reported["token_logprobs"] == whole["token_logprobs"][:-1] and len(reported["tokens"]) == len(ids), (reported, whole)
     context = s.call("GET", "/v1/models")[2]["data"][0]["max_model_len"]
     assert s.call("POST", "/v1/embeddings", {"input": [ids[:1] * context]})[0] == 200
     assert s.call("POST", "/v1/completions", {"prompt": ids[:1] * context, "max_tokens": 0})[0] == 200
@@ -83,7 +83,7 @@ CLAUDE = {"model": "claude-opus-4-6", "max_tokens": 32000, "stream": True, "temp
 
 
 def recorded(s):
-    """What Codex and Claude Code begin a turn with."""
+    """The first requests of a turn by Codex and Claude Code."""
     events = s.call("POST", "/v1/responses", CODEX)[2]
     events = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
     assert events[0]["type"] == "response.created" and events[-1]["type"] in ("response.completed", "response.incomplete"), events
@@ -148,12 +148,12 @@ def lines(s, path, body):
 
 def ollama(s):
     options = {"temperature": 0, "num_predict": 8, "num_ctx": 512}
-    told = lines(s, "/api/chat", {"model": "x", "messages": ASK, "options": options})
+    reported = lines(s, "/api/chat", {"model": "x", "messages": ASK, "options": options})
     whole = s.call("POST", "/api/chat", {"model": "x", "messages": ASK, "options": options, "stream": False})[2]
-    assert all(not t["done"] for t in told[:-1]) and told[-1]["done"] and told[-1]["eval_count"] == 8 and whole["done_reason"] == "length", told
-    assert "".join(t["message"]["content"] for t in told) == whole["message"]["content"] and whole["message"]["role"] == "assistant"
-    told = lines(s, "/api/generate", {"model": "x", "prompt": "Once", "raw": True, "options": options})
-    assert "".join(t["response"] for t in told) == s.complete("Once", max_tokens=8, temperature=0)["choices"][0]["text"]
+    assert all(not t["done"] for t in reported[:-1]) and reported[-1]["done"] and reported[-1]["eval_count"] == 8 and whole["done_reason"] == "length", reported
+    assert "".join(t["message"]["content"] for t in reported) == whole["message"]["content"] and whole["message"]["role"] == "assistant"
+    reported = lines(s, "/api/generate", {"model": "x", "prompt": "Once", "raw": True, "options": options})
+    assert "".join(t["response"] for t in reported) == s.complete("Once", max_tokens=8, temperature=0)["choices"][0]["text"]
     form = s.call("POST", "/api/chat", {"messages": ASK, "stream": False, "options": {"temperature": 0}, "format": {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"]}})[2]
     assert json.loads(form["message"]["content"])["n"] in (1, 2), form
     call = {"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
@@ -241,8 +241,25 @@ def strict():
         assert s.call("POST", "/v1/completions", {**ask, "frobnicate": None})[0] == 200
 
 
+def literal_schemas():
+    """Members that a schema does not name, and unknown formats, come on request alone."""
+    two = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "minProperties": 2}
+    colour = {"type": "string", "format": "colour"}
+
+    def answer(s, schema):
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+        return s.call("POST", "/v1/chat/completions",
+                      {"messages": [{"role": "user", "content": "x"}], "max_tokens": 12, "response_format": form})
+    with Server() as s:
+        assert "colour" in answer(s, colour)[2]["error"]["message"] and answer(s, two)[0] == 400
+    with Server("--literal-schemas") as s:
+        text = answer(s, two)[2]["choices"][0]["message"]["content"]
+        assert re.match(r'\{\s*"a": ?1,\s*"', text), text
+        assert answer(s, colour)[0] == 200
+
+
 def infill(model):
-    """What stands between: by /v1/completions and by /infill, whole and as a stream."""
+    """Text between a prefix and a suffix: by /v1/completions and by /infill, whole and as a stream."""
     os.environ["SWIFTLET_TEST_MODEL"] = model
     import importlib, service
     importlib.reload(service)
@@ -255,8 +272,8 @@ def infill(model):
         answer = s.call("POST", "/infill", body)[2]
         assert answer["content"].strip().startswith("a + b") and answer["stop"] and answer["timings"], answer
         events = s.call("POST", "/infill", {**body, "stream": True})[2]
-        told = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
-        assert "".join(t["content"] for t in told if not t["stop"]) == answer["content"] and told[-1]["stop"], told
+        reported = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
+        assert "".join(t["content"] for t in reported if not t["stop"]) == answer["content"] and reported[-1]["stop"], reported
 
 
 with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:
@@ -271,6 +288,8 @@ with tempfile.TemporaryDirectory() as folder, Server("--chat-template", tools_te
     print("legacy_functions ok")
 strict()
 print("strict ok")
+literal_schemas()
+print("literal_schemas ok")
 if os.path.exists(CODER):
     infill(CODER)
     print("infill ok")

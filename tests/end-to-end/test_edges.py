@@ -1,4 +1,4 @@
-"""What goes wrong outside: a full disk, a model's file that is cut short, the end amid answers, connections that wait, origins."""
+"""Faults outside the program: a full disk, a model's file that is cut short, the end amid answers, connections that wait, origins."""
 import json, os, resource, shutil, socket, subprocess, tempfile, threading, time
 
 import service
@@ -8,7 +8,7 @@ PROMPT = "Once upon a time there was a fox who"
 
 
 def full_disk():
-    """Told by log and metric, and nothing is lost: what could not be stored is, once there is room."""
+    """Reported by log and metric, and nothing is lost: what could not be stored is, once there is room."""
     with Server() as s:
         for i in range(4):
             s.complete(PROMPT, max_tokens=24, temperature=0, metadata={"task": "before"})

@@ -37,7 +37,7 @@ def say(c, data):
 
 
 def overlong(s):
-    """Said before the body is sent, where its length is told; else once it is too long."""
+    """Said before the body is sent, where its length is given; else once it is too long."""
     with connect(s) as c:
         c.sendall(HEAD + b"Content-Length: 999999999999\r\n\r\n")
         assert rest(c).startswith(b"HTTP/1.1 413 "), "refused by its length"
@@ -129,7 +129,7 @@ def beside_others(s, *checks):
 
 
 def main():
-    # who is slow is told so soon; who is not has as long as a server gives anyone, on a machine however busy
+    # who is slow is reported so soon; who is not has as long as a server gives anyone, on a machine however busy
     with Server("--idle", "10", "--body-seconds", "10") as s:
         beside_others(s, slow_writer, silent_writer, half_open)
         slow_reader(s)

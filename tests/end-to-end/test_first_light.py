@@ -74,7 +74,7 @@ class FirstLight(EndToEnd):
         self.assertIn('"passed"', self.tool(*call[2:]))
         self.assertNotIn("| failed |", self.tool("--results", results, "--table"))
 
-    def test_models_are_where_one_says(self):
+    def test_models_are_where_one_asks(self):
         line = json.loads(self.tool("--only", "gemma-3-270m, plain", "--models", self.path("nowhere")))
         self.assertEqual(line["status"], "skipped")
         self.assertIn("gemma-3-270m.gguf is not there: tools/models gemma-3-270m brings it", line["words"])
@@ -106,9 +106,9 @@ class FirstLight(EndToEnd):
         self.assertEqual(table.count("\n| not yet run |"), self.tool("--dry-run").count("\n") - 1)
         if "| not yet run |  | first token |" in page:  # until a device has spoken the page's table is this one
             self.assertTrue("begin -->\n" + table + "<!-- end -->" in page, "tools/cuda-first-light --write docs/gpu.md")
-        told = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "cuda_predictions.py")], stdout=subprocess.PIPE,
+        reported = subprocess.run([sys.executable, os.path.join(SOURCE, "tools", "cuda_predictions.py")], stdout=subprocess.PIPE,
                               text=True, check=True)
-        self.assertTrue(told.stdout in page, "what tools/cuda_predictions.py prints is not on the page")
+        self.assertTrue(reported.stdout in page, "what tools/cuda_predictions.py prints is not on the page")
         copy = self.path("page.md")
         with open(copy, "w", encoding="utf-8") as file:
             file.write(page)

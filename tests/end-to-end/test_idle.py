@@ -1,4 +1,4 @@
-"""Learning while no request runs: at idle priority, no more than requests took, told by figures, out of the way at once."""
+"""Learning while no request runs: at idle priority, no more than requests took, shown in figures, out of the way at once."""
 import os, time
 
 from service import MODEL, Server, run_text, wait_for
@@ -9,7 +9,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds(s):
-    """Of the server's threads: (at idle priority, others)."""
+    """The server's threads: (at idle priority, others)."""
     idle = other = 0.0
     for task in os.listdir("/proc/%d/task" % s.process.pid):
         try:

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What cmake --install leaves works from there alone: the program with its model, and the library for a C program
+# An installed tree works from there alone: the program with its model, and the library for a C program
 # found by pkg-config and by CMake.
 set -eu
 build=$(dirname "$SWIFTLET")
@@ -34,7 +34,7 @@ END
 cp "$example" project/
 cmake -G Ninja -S project -B project/build -DCMAKE_PREFIX_PATH="$place/usr" > log.cmake && cmake --build project/build > log.cmake
 project/build/example 'Once upon a time' > two.txt
-# the library says what the program says (the last line holds times)
+# the library states what the program states (the last line holds times)
 usr/bin/swiftlet run -p 'Once upon a time' -n 64 --temp 0 2> /dev/null > whole.txt
 first=$(head -c 40 whole.txt)
 [ "$(head -c 40 one.txt)" = "$first" ] && [ "$(head -c 40 two.txt)" = "$first" ] || { head -3 one.txt two.txt whole.txt; exit 1; }

@@ -33,7 +33,7 @@ def ways():
         yield "drafters " + drafters, ["--drafters", drafters]
     yield "small trees", ["--max-tree", "3", "--pool", "0"]
     yield "paper", ["--preset", "paper"]
-    yield "paper, auto tree, speedup", ["--preset", "paper", "--max-tree", "auto", "--objective", "speedup"]
+    yield "paper, auto tree", ["--preset", "paper", "--max-tree", "auto"]
     yield "every step drafts to its end", [*always, "--threshold", "0", "--max-draft", "25", "--max-tree", "paper"]
     yield "every step is the last", [*always, "--threshold", "1", "--max-tree", "paper"]
     yield "adversarial tree", [*always, "--threshold", "0", "--max-tree", "251", "--tree-top-k", "10,10,10,10"]

@@ -124,6 +124,8 @@ class Masks(EndToEnd):
         self.status(0, listed)
         self.assertIn("math", listed.stdout.decode())
         number = listed.stdout.decode().splitlines()[1].split()[0]
+        rows = json.loads(run("masks", "list", "--json", *store).stdout)
+        self.assertEqual([(str(row["id"]), row["text"], row["in_use"]) for row in rows], [(number, "math", True)])
         self.status(0, run("masks", "show", number, *store))
         exported = run("masks", "export", number, *store)
         with open(path, encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Peak memory is at most the weights, the cache and 64 MiB, with the cache filled, drafting and searching."""
+import json
 import os
-import re
 import subprocess
 import unittest
 
@@ -13,11 +13,10 @@ MADE_UP = "synth:layers=12,dim=512,heads=8,kv-heads=4,ffn=1408,vocab=8192,dtype=
 BILLION = "synth:tinyllama-1.1b,dtype=f16,plant=0.45"
 
 
-def figures(text):
-    """MiB of the weights and of a cache of CONTEXT tokens, from what inspect prints."""
-    weights = re.search(r"^weights .*?([0-9.]+) MiB", text, re.M)
-    cache = re.search(r"^cache +([0-9.]+) MiB for ([0-9]+) tokens", text, re.M)
-    return float(weights.group(1)), float(cache.group(1)) * CONTEXT / float(cache.group(2))
+def figures(model):
+    """MiB of the weights and of a cache of CONTEXT tokens, from inspect."""
+    memory = json.loads(run("inspect", model, "--json").stdout)["memory"]
+    return memory["weight_bytes"] / MIB, memory["cache_bytes"] / MIB * CONTEXT / memory["cache_tokens"]
 
 
 @unittest.skipIf(SANITIZED, "a sanitizer's own memory is not ours")
@@ -35,7 +34,7 @@ class Memory(EndToEnd):
     def holds(self, model, words, *arguments):
         with open(self.path("prompt"), "w", encoding="utf-8") as file:
             file.write(" ".join(["swift and true"] * words))
-        weights, cache = figures(run("inspect", model).stdout.decode())
+        weights, cache = figures(model)
         peak = self.peak("-m", model, "-f", self.path("prompt"), "--context", str(CONTEXT), "--backend", "cpu", *arguments)
         print(f"{model} {' '.join(arguments)}: {peak:.1f} MiB, weights {weights}, cache {cache}: "
               f"{peak - weights - cache:.1f} beyond them")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The methods from outside: what reports, traces and tables hold, that texts do not depend on the method, and the
-sentence that says what is missing."""
+sentence that names what is missing."""
 import json
 
 from support import DEMO, PROMPT, EndToEnd, main, read_lines, run, write_lines

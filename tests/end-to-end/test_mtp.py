@@ -111,8 +111,8 @@ class Mtp(EndToEnd):
         write_lines(self.path("in"), lines)
         tokens = drafted = 0
         for name, model in self.models():
-            said = subprocess.run([SWIFTLET, "inspect", model, "--check"], capture_output=True, text=True, check=True).stdout
-            self.assertIn("MTP layer    predicts the token after the next one", said, name)
+            said = subprocess.run([SWIFTLET, "inspect", model, "--check", "--json"], capture_output=True, text=True, check=True).stdout
+            self.assertIn("predicts the token after the next one", json.loads(said)["MTP_layer"], name)
             for sampling in [], ["--temp", "0.9", "--seed", "5"]:
                 base = ["-m", model, "-i", self.path("in"), *sampling]
                 plain = self.stream(*base, "--method", "vanilla")

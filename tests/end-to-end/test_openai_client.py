@@ -96,7 +96,7 @@ def tool_calls():
 
 
 def embeddings():
-    """Of length 1; the same whether as numbers or as bytes, which the client asks for, alone or among others; near for near texts."""
+    """Embeddings have length 1; numbers and bytes agree, alone and among others; similar texts are near."""
     ask = lambda texts, **k: [d.embedding for d in client.embeddings.create(model=MODEL, input=texts, **k).data]
     texts = ["The cat sat on the mat.", "A cat sat on a mat.", "def f(x): return x + 1"]
     all_of, alone = ask(texts), ask(texts[0])

@@ -274,7 +274,7 @@ def moves_during_a_stream(s):
         assert b.js(SNAPSHOT)["cells"] == before["cells"] >= 40, before
         assert "tokens a second" in b.js(SNAPSHOT)["label"]
         b.picture("page-engine-1280.png")
-        unexplained = b.js("return [...document.querySelectorAll('.told > div')].filter(d => !(d.querySelector('.means').textContent.length > 20)).length")
+        unexplained = b.js("return [...document.querySelectorAll('.meanings > div')].filter(d => !(d.querySelector('.means').textContent.length > 20)).length")
         assert unexplained == 0, "a sentence for each figure"
         click(b, "tab-service")
         wait_for("the slots", lambda: b.js("return document.querySelectorAll('#slots tr').length"))
@@ -323,7 +323,7 @@ def on_a_phone_by_keyboard(s):
 
 
 def a_colour_a_source(s):
-    """Whoever drafted a token shows: colour, title and the legend's count, in light and dark."""
+    """The page shows which drafter made a token: colour, title and the legend's count, in light and dark."""
     for dark in (False, True):
         b = Browser(400, 800, dark)
         try:

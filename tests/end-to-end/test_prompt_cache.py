@@ -1,4 +1,4 @@
-"""Beginnings of prompts on disk: found after a restart with the same text, by their tenant alone, and never when damaged."""
+"""Prefixes of prompts on disk: found after a restart with the same text, by their tenant alone, and never when damaged."""
 import glob, os, random, shutil, signal, subprocess, tempfile
 
 from service import MODEL, PROGRAM, Server, run_text, wait_for
@@ -144,7 +144,7 @@ def damaged_ones_are_ignored(options, folder, text):
 
 
 def the_longest_unused_go(folder):
-    """Of a model whose pages take half a MiB each: two of them fit."""
+    """A model whose pages take half a MiB each: two of them fit."""
     synth = "synth:layers=8,dim=512,heads=8,kv-heads=8,ffn=64,vocab=300,dtype=f32"
     options = ("-m", synth, "--prompt-cache", folder, "--prompt-cache-size", "3", "--context", "512", "--idle-learning", "off")
     with Server(*options) as s:

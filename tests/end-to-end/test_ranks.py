@@ -62,7 +62,7 @@ class Ranks(EndToEnd):
         process = subprocess.Popen([*LAUNCH, "2", SWIFTLET, "stream", "-i", "-", "--no-store"], stdin=reading,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         os.close(reading)
-        # an answer says that both are at work; what dies before it has joined is the launcher's own matter
+        # an answer states that both are at work; what dies before it has joined is the launcher's own matter
         os.write(writing, b'{"id": 1, "prompt": "Once", "max_tokens": 4}\n')
         self.assertIn(b'"id"', process.stdout.readline())
         os.kill(self.second_rank(process.pid), signal.SIGKILL)

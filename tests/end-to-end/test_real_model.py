@@ -19,7 +19,7 @@ METHODS = ["auto", "swift", "ngram", "jacobi", "lookahead", "uniform", "clasp"]
 
 
 def prompts(n, max_tokens):
-    """Of different tasks."""
+    """Prompts of different tasks."""
     lines = read_lines(os.path.join(SOURCE, "tools", "chat.jsonl"))
     return [{**lines[i * 5 % len(lines)], "max_tokens": max_tokens} for i in range(n)]
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench replay: figures that repeat, follow the prices, and add up; what it is given wrong gets a message."""
+"""bench replay: figures that repeat, follow the costs, and add up; what it is given wrong gets a message."""
 import json
 import os
 import subprocess
@@ -25,19 +25,19 @@ def without_time(figures):
 
 with tempfile.TemporaryDirectory() as folder:
     stream = os.path.join(folder, "in.jsonl")
-    prices = os.path.join(folder, "prices.json")
+    costs = os.path.join(folder, "costs.json")
     with open(stream, "w") as file:
         file.writelines(json.dumps(p) + "\n" for p in PROMPTS)
         file.write("broken\n")
-    with open(prices, "w") as file:
+    with open(costs, "w") as file:
         json.dump({"rows": [{"rows": n, "v": 1 + 0.05 * (n - 1)} for n in (1, 2, 64)]}, file)
-    free = replay("-i", stream, "--prices", "slope=0")
-    cheap = replay("-i", stream, "--prices", "slope=0.05")
-    dear = replay("-i", stream, "--prices", "slope=2")
-    none = replay("-i", stream, "--prices", "slope=0.05", "--drafters", "none")
-    assert without_time(cheap) == without_time(replay("-i", stream, "--prices", "slope=0.05", "--threads", "1")) | {
+    free = replay("-i", stream, "--costs", "slope=0")
+    cheap = replay("-i", stream, "--costs", "slope=0.05")
+    dear = replay("-i", stream, "--costs", "slope=2")
+    none = replay("-i", stream, "--costs", "slope=0.05", "--drafters", "none")
+    assert without_time(cheap) == without_time(replay("-i", stream, "--costs", "slope=0.05", "--threads", "1")) | {
         "threads": cheap["threads"]}
-    same = replay("-i", stream, "--prices", prices)
+    same = replay("-i", stream, "--costs", costs)
     assert same["speedup"] == cheap["speedup"], (same, cheap)
     for figures in (free, cheap, dear, none):  # whatever drafts, the text is the same
         assert figures["instances"] == 6 and figures["left_out"] == 1 and figures["tokens"] == cheap["tokens"]
@@ -48,25 +48,25 @@ with tempfile.TemporaryDirectory() as folder:
     passes = cheap["tokens"] / cheap["tokens_per_pass"]
     accepted = sum(s["accepted"] for s in cheap["sources"].values())
     assert abs(accepted - (cheap["tokens"] - passes)) <= len(PROMPTS) + 1e-6, (accepted, cheap)
-    drafted = replay("-i", stream, "--prices", "slope=0.05,c=0.1", "--drafters", "mask")
+    drafted = replay("-i", stream, "--costs", "slope=0.05,c=0.1", "--drafters", "mask")
     assert drafted["draft_passes_per_pass"] > 1 and drafted["tokens_per_pass"] > 3  # nothing skipped: always right
     # along recorded answers the same is accepted as with the model, and the best policies are beside it
     answers = os.path.join(folder, "answers.jsonl")
     subprocess.run([SWIFTLET, "stream", "-i", stream, "-o", answers, "--method", "vanilla", "--no-store"],
                    capture_output=True, timeout=900, check=True)
-    for price in ("slope=0", "slope=0.05", "v2=1.35,v4=1.9,v8=3.2", "slope=2"):
-        ran = replay("-i", stream, "--prices", price, "--drafters", "retrieval")
-        read = replay("-i", stream, "--prices", price, "--drafters", "retrieval", "--answers", answers, "--oracle")
+    for cost in ("slope=0", "slope=0.05", "v2=1.35,v4=1.9,v8=3.2", "slope=2"):
+        ran = replay("-i", stream, "--costs", cost, "--drafters", "retrieval")
+        read = replay("-i", stream, "--costs", cost, "--drafters", "retrieval", "--answers", answers, "--oracle")
         assert all(read[k] == v for k, v in without_time(ran).items()), (ran, read)
         assert read["hindsight"] >= read["best_rule"] >= 1, read
-        assert price != "slope=2" or read["speedup"] <= read["hindsight"], read
+        assert cost != "slope=2" or read["speedup"] <= read["hindsight"], read
     short = os.path.join(folder, "short.jsonl")
     with open(answers) as file, open(short, "w") as other:
         other.write(file.readline())
     for wrong in (["--answers", short], ["--answers", stream], ["--oracle"], ["--answers", answers, "--drafters", "mask"],
                   ["--answers", os.path.join(folder, "absent")]):
         replay("-i", stream, *wrong, ok=False)
-    for wrong in (["--prices", "v2=0.5"], ["--prices", "v2=3,v4=2"], ["--prices", "slop=1"], ["--drafters", "all,some"],
-                  ["--prices", stream], ["--mask", stream], ["--pool", "-1"]):
+    for wrong in (["--costs", "v2=0.5"], ["--costs", "v2=3,v4=2"], ["--costs", "slop=1"], ["--drafters", "all,some"],
+                  ["--costs", stream], ["--mask", stream], ["--pool", "-1"]):
         replay("-i", stream, *wrong, ok=False)
     replay("-i", os.path.join(folder, "absent"), ok=False)

@@ -13,7 +13,7 @@ TAGS = """{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + (m.conte
 {%- if tools %}<tool_call>{"name": "x", "arguments": {}}</tool_call>{%- endif %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
 
 
-# ---- what is right: each gets (status, headers, answer) and says what is wrong, or nothing ----------------
+# ---- what is right: each gets (status, headers, answer) and returns what is wrong, or nothing ----------------
 
 def answered(status, headers, answer):
     return None if status == 200 else "status %s: %s" % (status, answer)
@@ -93,7 +93,7 @@ def names_host(status, headers, answer):
     return None if status == 403 and "Host" in answer["error"]["message"] else "status %s: %s" % (status, answer)
 
 
-def decoded_or_told(status, headers, answer):
+def decoded_or_refused(status, headers, answer):
     return None if status == 200 or (status == 415 and headers.get("Accept-Encoding")) else "status %s: %s" % (status, answer)
 
 
@@ -123,7 +123,7 @@ RULES = {  # by the beginning of the file's name, in its folder
     "requests-2/15-": echoed,
     "requests-2/16-": characters,
     "requests-2/17-": holds(lambda v: v == {"a": 7}),
-    "requests-2/21-": decoded_or_told,
+    "requests-2/21-": decoded_or_refused,
     "requests-2/22-": usage_null,
     "requests-2/23-": names_host,
 }

@@ -16,7 +16,7 @@ given = {"model": MODEL, "temperature": 0}
 
 
 def texts():
-    """The same text as the chat's, whole and in events that open and close what they tell."""
+    """The same text as the chat's, whole and in events that open and close their items."""
     want = client.chat.completions.create(messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": ASK}], max_tokens=12, **given)
     answer = client.responses.create(input=ASK, instructions="Be brief.", max_output_tokens=12, metadata={"a": "b"}, **given)
     assert answer.output_text == want.choices[0].message.content and answer.object == "response", answer

@@ -14,7 +14,7 @@ ROOMS = {"gp": "gp/libgp.a", "core/draft": "core/libcore-draft.a", "core/decode"
 
 
 def symbols(library):
-    """Of each object: what it defines for others, and what it asks of others."""
+    """For each object: the symbols that it defines for others, and those that it needs."""
     defines, asks = collections.defaultdict(set), collections.defaultdict(set)
     for line in subprocess.run(["nm", "-A", library], check=True, capture_output=True, text=True).stdout.splitlines():
         file, rest = line.rsplit(":", 1)[0].split(":", 1)[-1].split(":")[0], line.split()
@@ -55,7 +55,7 @@ class Rooms(unittest.TestCase):
     def test_files_call_only_downwards(self):
         for room, library in ROOMS.items():
             graph = calls(os.path.join(BUILD, library))
-            self.assertGreater(sum(map(len, graph.values())), 3, room)
+            self.assertGreater(sum(map(len, graph.values())), 2, room)
             self.assertIsNone(circle(graph), f"{room}: files call one another in a circle")
 
     def test_a_circle_is_found(self):

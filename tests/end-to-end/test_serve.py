@@ -32,13 +32,13 @@ CHANGES = [{"presence_penalty": 1.5}, {"frequency_penalty": 2}, {"repetition_pen
 
 
 def penalties(s):
-    """What changes logits: alone, side by side and plainly decoded it is the same text, and another than without."""
+    """Options that change logits give the same text alone, side by side and plainly decoded, and another than without."""
     asked = [{"prompt": PROMPTS[i % len(PROMPTS)], "max_tokens": 60, "seed": 3, "temperature": t, **change}
              for i, change in enumerate(CHANGES) for t in (0, 0.9)]
     ask = lambda server, fields: server.complete(**fields)["choices"][0]["text"]
     alone = [ask(s, fields) for fields in asked]
     with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
-        assert list(pool.map(lambda fields: ask(s, fields), asked)) == alone, "in company"
+        assert list(pool.map(lambda fields: ask(s, fields), asked)) == alone, "in a batch"
     with Server("--method", "vanilla") as plain:
         assert [ask(plain, fields) for fields in asked] == alone, "decoded plainly"
     with Server("--draft", "always", "--max-tree", "64", "--threshold", "0", "--tree-top-k", "10,10,10,10") as drafting:
@@ -94,12 +94,12 @@ def echoed_logprobs(s):
     s.call("POST", "/v1/completions", {**asked, "prompt": ids, "max_tokens": 1})  # what is kept has no logits
     given = s.call("POST", "/v1/completions", {**asked, "prompt": ids, "max_tokens": 12, "echo": True})[2]
     whole, n = given["choices"][0], len(ids) + given["usage"]["completion_tokens"]
-    told = whole["logprobs"]
-    assert n == len(told["tokens"]) == len(told["top_logprobs"]) == len(told["text_offset"])
-    assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None and None not in told["token_logprobs"][1:]
-    assert all(token in t and 2 <= len(t) <= 3 for token, t in zip(told["tokens"][1:], told["top_logprobs"][1:]))
-    for k, token in enumerate(told["tokens"][1:], 1):
-        at = told["text_offset"][k]  # a text's first space is not its own, and texts leave special tokens out
+    reported = whole["logprobs"]
+    assert n == len(reported["tokens"]) == len(reported["top_logprobs"]) == len(reported["text_offset"])
+    assert reported["token_logprobs"][0] is None and reported["top_logprobs"][0] is None and None not in reported["token_logprobs"][1:]
+    assert all(token in t and 2 <= len(t) <= 3 for token, t in zip(reported["tokens"][1:], reported["top_logprobs"][1:]))
+    for k, token in enumerate(reported["tokens"][1:], 1):
+        at = reported["text_offset"][k]  # a text's first space is not its own, and texts leave special tokens out
         shown = "" if token == "</s>" else token if at else token.lstrip()
         assert whole["text"][at:].startswith(shown), (k, token)
     run = [PROGRAM, "run", "-m", MODEL, "-p", PROMPTS[0], "-n", "12", "--no-store", "--json"]
@@ -137,7 +137,7 @@ def chat(s):
 
 def chat_with_tools(s):
     """Tools, their answers and template variables are taken; a template that reads no variables is the same prompt, and one
-    without tools is told of them in a system message."""
+    without tools gets them in a system message."""
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"a": 1})}}
     body = {"model": MODEL, "max_tokens": 4, "temperature": 0, "tools": [{"type": "function", "function": {"name": "f"}}],
             "documents": [{"title": "t", "text": "x"}], "chat_template_kwargs": {"enable_thinking": False},
@@ -147,8 +147,8 @@ def chat_with_tools(s):
     plain = s.call("POST", "/v1/chat/completions", {k: body[k] for k in ("model", "max_tokens", "temperature", "messages")})[2]
     assert a["choices"][0]["message"] == plain["choices"][0]["message"]
     assert a["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
-    told = s.call("POST", "/v1/chat/completions", body)[2]
-    assert told["usage"]["prompt_tokens"] > plain["usage"]["prompt_tokens"] + 20, told["usage"]
+    reported = s.call("POST", "/v1/chat/completions", body)[2]
+    assert reported["usage"]["prompt_tokens"] > plain["usage"]["prompt_tokens"] + 20, reported["usage"]
     body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]},
                          {"role": "tool", "tool_call_id": "1", "content": "5"}]
     status, _, a = s.call("POST", "/v1/chat/completions", body)
@@ -156,7 +156,7 @@ def chat_with_tools(s):
 
 
 def kept_cache(s):
-    """Turn two of a conversation finds the first turn's whole chunks in the cache, and says the same."""
+    """Turn two of a conversation finds the first turn's whole chunks in the cache, and answers the same."""
     prompt = "\n".join("Question: What is %d and %d?\nAnswer: %d" % (i, i, 2 * i) for i in range(60))
     fields = dict(max_tokens=8, temperature=0)
     s.complete(prompt, **fields)
@@ -253,12 +253,12 @@ def speculation():
     """vLLM's metrics.speculative_decoding, when asked for."""
     with Server("--per-request-spec-decode-metrics", "summary", "--draft", "always") as s:
         a = s.complete(PROMPTS[0], max_tokens=100, temperature=0)
-        told, steps = a["metrics"]["speculative_decoding"], a["swiftlet"]
-        assert sum(told["acceptance_histogram"]) == told["num_spec_steps"] > 0, told
-        assert sum(i * n for i, n in enumerate(told["acceptance_histogram"])) == told["num_accepted_draft_tokens"], told
-        assert 0 < told["num_accepted_draft_tokens"] <= told["num_draft_tokens"] and told["num_spec_tokens"] == 25, told
-        assert abs(told["draft_acceptance_rate"] - told["num_accepted_draft_tokens"] / told["num_draft_tokens"]) < 1e-5
-        assert abs(told["mean_acceptance_length"] - 1 - told["num_accepted_draft_tokens"] / told["num_spec_steps"]) < 1e-5
+        reported, steps = a["metrics"]["speculative_decoding"], a["swiftlet"]
+        assert sum(reported["acceptance_histogram"]) == reported["num_spec_steps"] > 0, reported
+        assert sum(i * n for i, n in enumerate(reported["acceptance_histogram"])) == reported["num_accepted_draft_tokens"], reported
+        assert 0 < reported["num_accepted_draft_tokens"] <= reported["num_draft_tokens"] and reported["num_spec_tokens"] == 25, reported
+        assert abs(reported["draft_acceptance_rate"] - reported["num_accepted_draft_tokens"] / reported["num_draft_tokens"]) < 1e-5
+        assert abs(reported["mean_acceptance_length"] - 1 - reported["num_accepted_draft_tokens"] / reported["num_spec_steps"]) < 1e-5
         assert s.complete("x", max_tokens=2, n=2)["metrics"]["speculative_decoding"] is None
         chunks = s.stream(PROMPTS[0], max_tokens=100, temperature=0, stream_options={"include_usage": True})
         assert chunks[-1]["metrics"]["speculative_decoding"]["num_draft_tokens"] > 0
@@ -407,7 +407,7 @@ def clients_that_go(s):
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
 
     def hang_up():
-        """False when the machine kept them waiting until much had been generated: that tells nothing."""
+        """False when the machine kept them waiting until much had been generated: that proves nothing."""
         before = generated()
         sockets = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(10)]
         for c in sockets:
@@ -504,10 +504,10 @@ def rates():
 
 
 def forwarded():
-    """Behind a proxy on this machine clients are told apart by the address that it adds; what they write themselves counts
+    """Behind a proxy on this machine clients are distinguished by the address that it adds; what they write themselves counts
     for nothing."""
-    def ask(s, told, path="/v1/models"):
-        return s.call("GET", path, headers={"X-Forwarded-For": told})[0]
+    def ask(s, forwarded, path="/v1/models"):
+        return s.call("GET", path, headers={"X-Forwarded-For": forwarded})[0]
 
     with Server("--rate", "2", "--forwarded") as s:
         assert [ask(s, "192.0.2.1") for _ in range(8)].count(429) >= 4
@@ -522,10 +522,10 @@ def forwarded():
     with Server("--rate", "2") as s:  # nobody said that there is a proxy
         assert [ask(s, "192.0.2.%d" % i) for i in range(8)].count(429) >= 4
     with Server("--forwarded", "--address-connections", "2") as s:
-        def stream(told):
+        def stream(forwarded):
             body = json.dumps({"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}).encode()
             return urllib.request.urlopen(urllib.request.Request(s.url + "/v1/completions", body, {
-                "Content-Type": "application/json", "X-Forwarded-For": told}), timeout=600)
+                "Content-Type": "application/json", "X-Forwarded-For": forwarded}), timeout=600)
 
         running = [stream("192.0.2.1") for _ in range(2)]
         assert ask(s, "192.0.2.1") == 429 and ask(s, "192.0.2.1", "/health") == 200 and ask(s, "192.0.2.2") == 200

@@ -25,7 +25,7 @@ def keys_are_kept_apart(folder):
         assert ask(s, "first-key-0001", SECRET) == 0
         assert ask(s, "first-key-0001", SECRET) > 0, "its own prefix is found again"
         rows = attacks.attack(lambda key, prompt: ask(s, key, prompt), "first-key-0001", "second-key-0002")
-        assert all(len(set(told)) == 1 for _, told in rows), "the right word shows: %s" % rows
+        assert all(len(set(reported)) == 1 for _, reported in rows), "the right word shows: %s" % rows
         assert ask(s, "first-key-0001", SECRET) > 0, "and still after another key's request"
     with Server("--api-key-file", file, "--sessions", "1") as s:  # one slot, which passes from key to key
         assert ask(s, "first-key-0001", SECRET) == 0
@@ -154,13 +154,13 @@ def learned_things_are_kept_apart(folder):
 
 def doors(s):
     for what, data, status in attacks.REQUESTS:
-        got, body = attacks.told(s.port, data)
+        got, body = attacks.response_to(s.port, data)
         assert got == status and (status == 200 or attacks.is_error(body)), (what, got, body)
     for what, data, status in attacks.OTHERS:
-        assert attacks.told(s.port, data)[0] == status, what
+        assert attacks.response_to(s.port, data)[0] == status, what
 
 
-def a_chunked_body_that_never_ends_is_told_so(s):
+def a_chunked_body_that_never_ends_is_refused(s):
     with socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
         c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                   b"Transfer-Encoding: chunked\r\n\r\n")
@@ -191,7 +191,7 @@ def slow_headers_keep_nobody_out():
         slow[0].sendall(b"GET /health HTTP/1.1\r\nX: y\r\n")
         slow[0].settimeout(30)
         asked = time.monotonic()
-        assert b" 408 " in slow[0].recv(1000).split(b"\r\n")[0] and slow[0].recv(100) == b"", "it is told so and closed"
+        assert b" 408 " in slow[0].recv(1000).split(b"\r\n")[0] and slow[0].recv(100) == b"", "it gets that status and is closed"
         assert 2 < time.monotonic() - asked < 20
 
 
@@ -200,6 +200,6 @@ with tempfile.TemporaryDirectory() as folder:
     learned_things_are_kept_apart(folder)
 with Server() as s:
     doors(s)
-    a_chunked_body_that_never_ends_is_told_so(s)
+    a_chunked_body_that_never_ends_is_refused(s)
     wait_for("connections to be closed", lambda: s.call("GET", "/health")[0] == 200)
 slow_headers_keep_nobody_out()

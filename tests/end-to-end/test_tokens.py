@@ -1,4 +1,4 @@
-"""Tokens over HTTP: /tokenize and /detokenize agree with the program, /version says what --version does, and a request may
+"""Tokens over HTTP: /tokenize and /detokenize agree with the program, /version gives what --version gives, and a request may
 say which tokens end its answer."""
 import json, subprocess
 
@@ -21,8 +21,8 @@ def main():
         for text in (PROMPT, "", "  é 😀\n\t<x>", "def f(x):\n    return x\n" * 50):
             plain = tokenize(prompt=text, add_special_tokens=False)["tokens"]
             assert plain == tokenize(content=text)["tokens"]  # llama.cpp's name, and its default
-            told = subprocess.run([PROGRAM, "tokenize", "-m", MODEL, "-p", text, "--json"], capture_output=True, text=True, check=True)
-            assert plain == json.loads(told.stdout)["tokens"], text
+            reported = subprocess.run([PROGRAM, "tokenize", "-m", MODEL, "-p", text, "--json"], capture_output=True, text=True, check=True)
+            assert plain == json.loads(reported.stdout)["tokens"], text
             back = s.call("POST", "/detokenize", {"model": MODEL, "tokens": plain})[2]
             assert back["prompt"] == back["content"] == text, (text, back)
         messages = [{"role": "user", "content": PROMPT}]

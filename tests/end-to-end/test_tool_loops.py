@@ -61,7 +61,7 @@ def forced(s):
 
 
 def cut(s):
-    """A limit leaves a part of the call, and says so."""
+    """A limit leaves a part of the call, and reports it."""
     for limit in (1, 3, 5):
         said = chat(s, tool_choice={"type": "function", "function": {"name": "get_weather"}}, max_tokens=limit, seed=3)
         got = said["message"]["tool_calls"][0]["function"]

@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	bool scored = strcmp(pre[kind], "llama") == 0;
 	const char* text = (const char*)data + 1;
 	size--;
-	/* Sentencepiece cannot tell U+2581 from a space. */
+	/* Sentencepiece cannot distinguish U+2581 from a space. */
 	if (scored && memmem(text, size, "\xe2\x96\x81", 3))
 		return 0;
 	if (!made[kind])

@@ -81,7 +81,7 @@ static void open_model(const uint8_t* data, size_t size, bool vocabulary_only) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-	/* What the reader refuses is refused as a model too; there is no need to go through a file for it. */
+	/* A file that the reader refuses is refused as a model too, so no file needs to be written for it. */
 	if (read_alone(data, size)) {
 		open_model(data, size, true);
 		open_model(data, size, false);

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 	if (size < 2)
 		return 0;
 	const char* text = (const char*)data + 1;
-	struct grammar* grammar = data[0] % 3 == 1   ? grammar_from_json_schema(text, size - 1, &error)
+	struct grammar* grammar = data[0] % 3 == 1
+	                              ? grammar_from_json_schema(text, size - 1, (data[0] & 64) != 0, &error)
 	                          : data[0] % 3 == 2 ? grammar_from_gbnf(text, size - 1, &error)
 	                                             : grammar_from_regex(text, size - 1, &error);
 	if (!grammar)

@@ -1,5 +1,5 @@
 /* Any bytes as the packed tensors of a folder: laid anew or refused with a message; all that was made can be
- * read. The first byte says how they are packed, the rest is a safetensors file. */
+ * read. The first byte explains how they are packed, the rest is a safetensors file. */
 #include <stdlib.h>
 
 #include "core/files/safetensors.h"

@@ -1,6 +1,6 @@
 /* Any bytes as what happens to a sequence's drafters and to a pool: texts appended, cut and begun anew,
- * predictions, trees grown in any shape. The tree keeps its order and bounds, its chances are chances, and
- * nothing is proposed that no text held. */
+ * predictions, trees grown in any shape. The tree keeps its order and bounds, its probabilities are
+ * probabilities, and nothing is proposed that no text held. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void check_tree(const struct tree* tree, const struct round_limits* limit
 	}
 }
 
-/* One round: the target says what the bytes say. Returns the tokens emitted. */
+/* One round: the target's tokens come from the bytes. Returns the tokens emitted. */
 static int play_round(struct planner* p, int32_t root, int room, const uint8_t* data, size_t size,
                       int32_t* emitted) {
 	static struct result out[MAX_ROWS];
@@ -93,7 +93,7 @@ static void add(struct sequence* s, const int32_t* token, int n) {
 	s->n += n;
 }
 
-/* What happens: a kind, a length, that many bytes. Returns the bytes taken beside those two. */
+/* Applies one event: a kind, a length, that many bytes. Returns the bytes taken beside those two. */
 static size_t happen(struct sequence* s, const uint8_t* data, size_t size) {
 	int32_t token[256];
 	const size_t length = data[1] < size - 2 ? data[1] : size - 2;

@@ -169,7 +169,7 @@ def streams():
 
 
 def packed():
-    # The first byte says how: 1 GPTQ, 2 AWQ; 8 groups of 8, 16 of 32; 32 zeros less one; 64 experts.
+    # The first byte states how: 1 GPTQ, 2 AWQ; 8 groups of 8, 16 of 32; 32 zeros less one; 64 experts.
     put("repack", "gptq", b"\x31" + safetensors([("a.qweight", "I32", [8, 8], 256), ("a.qzeros", "I32", [2, 1], 8),
                                                   ("a.scales", "F16", [2, 8], 32), ("a.g_idx", "I32", [64], 256),
                                                   ("a.bias", "F16", [8], 16)]))

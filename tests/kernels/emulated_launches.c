@@ -71,7 +71,7 @@ static struct emulated_counts run_rows(struct backend* b, struct cache* c, enum 
 
 /* ---- sampling ------------------------------------------------------------------------------- */
 
-/* What filters sum up is added up by threads and warps first: a row's tokens do not queue for one address. */
+/* Sums of filters are added up by threads and warps first: a row's tokens do not queue for one address. */
 static void filters_do_not_queue(void** state) {
 	(void)state;
 	static const enum dtype type = DTYPE_F16;
@@ -157,8 +157,9 @@ static void the_grid_does_not_grow_with_the_context(void** state) {
 	random_model_free(m);
 }
 
-/* What tools/cuda_predictions.py counts a plain step to: five launches a block, two more where weights have
- * few bits, two where sub-layers end with norms, and eight beside the blocks; two of a screened head. */
+/* The launches of a plain step as tools/cuda_predictions.py counts them: five launches a block, two more
+ * where weights have few bits, two where sub-layers end with norms, and eight beside the blocks; two of a
+ * screened head. */
 static void a_step_has_as_many_launches_as_predicted(void** state) {
 	(void)state;
 	static const struct {

@@ -1,5 +1,5 @@
-/* What the CUDA backend makes of devices and drivers that lack something: it says so and does without, or is
- * refused before anything is loaded. On the emulated device, which can be told what to lack. */
+/* The CUDA backend on devices and drivers that lack something: it reports it and does without, or
+ * is refused before anything is loaded. On the emulated device, which a test can set to lack something. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ static void play(struct backend* b, struct played* out) {
 
 /* ---- drivers and libraries ------------------------------------------------------------------ */
 
-/* What is needed is what the runtime needs, not the version that this was compiled with. */
+/* The runtime's requirement counts, not the version that this was compiled with. */
 static void a_driver_is_asked_for_what_is_needed(void** state) {
 	(void)state;
 	struct error error = {""};
@@ -135,7 +135,7 @@ static void a_driver_is_asked_for_what_is_needed(void** state) {
 	unsetenv("EMULATED_DRIVER");
 }
 
-static void without_cublas_it_says_so(void** state) {
+static void without_cublas_it_reports_that(void** state) {
 	(void)state;
 	struct random_model* m = small_model();
 	struct error error = {""};
@@ -163,13 +163,14 @@ static void what_cannot_be_captured_is_launched_by_the_host(void** state) {
 		const char *refused, *said;
 		bool loops;
 		const char* set; /* instead of what the driver refuses: what was asked for, which needs no words */
-	} way[] = {
-	    {NULL, "swiftlet:", true, NULL},
-	    {"early", "starts no kernel early", true, NULL},
-	    {"loops", "loops no graph, so drafts go step by step: cudaGraphConditionalHandleCreate", false, NULL},
-	    {"graphs", "captures no passes, so the host launches their kernels one by one: cudaGraphInstantiate",
-	     false, NULL},
-	    {"off", "swiftlet:", false, "SWIFTLET_CUDA_GRAPHS"}};
+	} way[] = {{NULL, "swiftlet:", true, NULL},
+	           {"early", "cannot start kernels early", true, NULL},
+	           {"loops", "cannot loop a graph, so drafts go step by step: cudaGraphConditionalHandleCreate",
+	            false, NULL},
+	           {"graphs",
+	            "cannot capture passes, so the host launches their kernels one by one: cudaGraphInstantiate",
+	            false, NULL},
+	           {"off", "swiftlet:", false, "SWIFTLET_CUDA_GRAPHS"}};
 	struct random_model* m = small_model();
 	const struct backend_options options = {.context = 64};
 	static struct played usual, other;
@@ -227,7 +228,7 @@ static int least_memory(const struct weight_table* w, int context) {
 	return opens;
 }
 
-/* What opens has room for all that passes take and a cache: nothing fails after minutes of copying. */
+/* An open engine has room for all that passes take and a cache: nothing fails after minutes of copying. */
 static void what_passes_need_is_counted(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_Q8_0, DTYPE_F16};
@@ -249,7 +250,7 @@ static void what_passes_need_is_counted(void** state) {
 	random_model_free(m);
 }
 
-static void what_graphs_take_is_told(void** state) {
+static void what_graphs_take_is_reported(void** state) {
 	(void)state;
 	struct random_model* m = small_model();
 	const struct backend_options options = {.context = 64};
@@ -292,7 +293,7 @@ static void try_copy(bool optional) {
 	said(&listener, text);
 	assert_int_equal(c != NULL, optional);
 	assert_int_equal(b->draft_weights_released, optional);
-	assert_int_equal(times(text, "gave its memory on the GPU to caches"), optional);
+	assert_int_equal(times(text, "gave their memory on the GPU to caches"), optional);
 	if (c) {
 		bool all = true;
 		static float stored[VOCAB], asked[VOCAB];
@@ -322,10 +323,10 @@ static void a_copy_gives_way_to_caches(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(a_driver_is_asked_for_what_is_needed),
-	                                   cmocka_unit_test(without_cublas_it_says_so),
+	                                   cmocka_unit_test(without_cublas_it_reports_that),
 	                                   cmocka_unit_test(what_cannot_be_captured_is_launched_by_the_host),
 	                                   cmocka_unit_test(what_passes_need_is_counted),
-	                                   cmocka_unit_test(what_graphs_take_is_told),
+	                                   cmocka_unit_test(what_graphs_take_is_reported),
 	                                   cmocka_unit_test(a_copy_gives_way_to_caches)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

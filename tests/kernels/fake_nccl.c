@@ -1,5 +1,5 @@
-/* A library that says it is NCCL of whatever version FAKE_NCCL_VERSION has, and does nothing; built a second
- * time without the calls that are needed of it. */
+/* A library that claims to be NCCL of whatever version FAKE_NCCL_VERSION has, and does nothing; built a
+ * second time without the calls that are needed of it. */
 #include <stdlib.h>
 
 #define SEEN __attribute__((visibility("default")))

@@ -420,7 +420,7 @@ static void states_of_the_first(struct bench* b, struct tree* t, int base, const
 	free(states);
 }
 
-/* What a pass measures is 1 - cos of the states that taps give. */
+/* A pass measures 1 - cos of the states that taps give. */
 static void measured_by_taps(struct bench* b, struct tree* t, int base, const struct mask* skip) {
 	const int dim = b->model->weights.shape.dim;
 	const size_t floats = (size_t)t->n * (size_t)dim;

@@ -91,7 +91,7 @@ static struct tensor vector(struct random_model* m, int64_t n, float mean, struc
 	return make(m, DTYPE_F32, 1, n, mean, 0.2f, r);
 }
 
-/* What Gemma 4's blocks have and have not beside others. */
+/* Features of Gemma 4's blocks that others lack. */
 static void change_block(struct random_model* m, struct block_weights* b, int block, const enum dtype* types,
                          int with, struct random* r) {
 	const struct model_shape* s = &m->weights.shape;

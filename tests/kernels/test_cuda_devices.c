@@ -122,7 +122,7 @@ static void play_draft_weights(const struct random_model* m, const struct draft_
 	b->close(b);
 }
 
-/* That one device's copy is right, test_cuda_draft_weights.c says. */
+/* That one device's copy is right, test_cuda_draft_weights.c checks. */
 static void same_draft_bits(const struct model_shape* shape, enum dtype type, int bits, int devices,
                             bool carried) {
 	struct random_model* m = random_model_make(shape, &type, 1, WITH_BIASES, 9);
@@ -161,7 +161,7 @@ static void three_with_a_copy_in_eight(void** state) {
 	same_draft_bits(&shape, DTYPE_BF16, 8, 3, false);
 }
 
-/* What does not fit one of them is given back on each, and can be asked for again. */
+/* Memory that does not fit one device is given back on each, and can be asked for again. */
 static void a_copy_without_room(void** state) {
 	(void)state;
 	static const enum dtype type = DTYPE_F16;
@@ -308,7 +308,7 @@ static void a_device_that_fails_is_named(void** state) {
 }
 
 /* Takes the backend's patience, six seconds, whatever the machine is doing. */
-static void so_is_one_that_says_nothing(void** state) {
+static void so_is_one_that_gives_no_name(void** state) {
 	(void)state;
 	expect_failure("1:101:silently", "GPU 1 of the 2 that share the model failed: it does not answer");
 }
@@ -366,7 +366,7 @@ int main(void) {
 	    cmocka_unit_test(however_blocks_are_launched),
 	    cmocka_unit_test(what_cannot_share_is_said),
 	    cmocka_unit_test(a_device_that_fails_is_named),
-	    cmocka_unit_test(so_is_one_that_says_nothing),
+	    cmocka_unit_test(so_is_one_that_gives_no_name),
 	    cmocka_unit_test(memory_is_shared_too),
 #endif
 	};

@@ -222,7 +222,7 @@ static unsigned long weights_read(struct backend* b, struct cache* cache, const 
 }
 #endif
 
-/* Where one token stands out, half a head in halves is not read; where many may win it is left alone soon. */
+/* If one token stands out, half of a head in halves is not read; if many may win, the screen is soon left. */
 static void few_rows_are_read(void** unused) {
 	(void)unused;
 #ifdef SWIFTLET_EMULATED
@@ -419,7 +419,7 @@ static void where_there_is_none(void** unused) {
 #endif
 }
 
-/* Where the model fits and its copy does not, it is done without. */
+/* If the model fits and its copy does not, it runs without the copy. */
 static void it_gives_way_to_the_model(void** unused) {
 	(void)unused;
 #ifdef SWIFTLET_EMULATED

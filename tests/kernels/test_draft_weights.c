@@ -99,7 +99,7 @@ static void rounding_is_no_worse_than_plain(void** state) {
 		}
 }
 
-/* Whatever the weights are, the draft weights are numbers: what drafts compute is then at worst wrong. */
+/* Draft weights are numbers for any weights, so drafts are at worst wrong. */
 static void scales_are_finite(void** state) {
 	(void)state;
 	static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q4_K, DTYPE_Q8_0};
@@ -301,7 +301,7 @@ static struct random_model* model_with_experts(void) {
 	return random_model_make(&shape, &type, 1, 0, 3);
 }
 
-/* Whoever wants plain rows gets them, and rows that make no whole group are plain. */
+/* A caller that wants plain rows gets them, and rows that make no whole group are plain. */
 static void interleaved_where_wanted(void** state) {
 	(void)state;
 	struct random_model* m = model_of(DTYPE_F16, 256, 520, 0);

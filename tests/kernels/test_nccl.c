@@ -20,7 +20,7 @@ static bool look_for(const char* library, const char* version, struct nccl_calls
 	return nccl_find(calls, error);
 }
 
-/* That it says so, where, and what to do about it. */
+/* The error names the place and the remedy. */
 static void expect_refusal(const char* library, const char* version, const char* words) {
 	struct nccl_calls calls;
 	struct error error;
@@ -51,9 +51,10 @@ static void one_that_is_too_old_is_named(void** state) {
 
 static void what_is_no_nccl_is_said(void** state) {
 	(void)state;
-	expect_refusal(NO_NCCL, "22005", " is no NCCL that this program knows: ");
-	expect_refusal("libm.so.6", "22005", " is no NCCL that this program knows: ");
-	expect_refusal("libnowhere-at-all.so.2", "22005", "several GPUs exchange by NCCL, which was not found (");
+	expect_refusal(NO_NCCL, "22005", " is not a version of NCCL that this program knows: ");
+	expect_refusal("libm.so.6", "22005", " is not a version of NCCL that this program knows: ");
+	expect_refusal("libnowhere-at-all.so.2", "22005",
+	               "several GPUs communicate through NCCL, which was not found (");
 }
 
 int main(void) {

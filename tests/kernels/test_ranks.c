@@ -1,4 +1,4 @@
-/* Several ranks give the bits of one. Here a rank is a thread, and the exchange is memory between barriers.
+/* Several ranks give the bits of one. Here a rank is a thread, and communication is memory between barriers.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@ enum { VOCAB = PLAY_VOCAB, CONTEXT = PLAY_CONTEXT, MOST_RANKS = 4, DIM = 64 };
 struct group {
 	pthread_barrier_t barrier;
 	int ranks;
-	void* told;
+	void* reported;
 	const struct shared_rows* shared[MOST_RANKS];
 };
 
@@ -34,10 +34,10 @@ static bool no_room_needed(struct process_group* e, size_t floats) {
 static void thread_broadcast(struct process_group* group, void* bytes, size_t size) {
 	struct group* g = ((struct thread_group*)group)->group;
 	if (group->rank == 0)
-		g->told = bytes;
+		g->reported = bytes;
 	pthread_barrier_wait(&g->barrier);
 	if (group->rank > 0)
-		memcpy(bytes, g->told, size);
+		memcpy(bytes, g->reported, size);
 	pthread_barrier_wait(&g->barrier);
 }
 

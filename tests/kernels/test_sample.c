@@ -315,7 +315,7 @@ static void noise_independence(void** state) {
 		assert_true(fabs(sum[k] / N) < 4 / sqrt(N));
 }
 
-/* What is not allowed might as well be infinitely unlikely, whatever filters and samples. */
+/* A token that is not allowed counts as infinitely unlikely, with every filter and sampler. */
 static void allowed_tokens(void** state) {
 	(void)state;
 	enum { VOCAB = 200 };

@@ -145,7 +145,7 @@ static bool run_head(struct backend* b, struct cache* cache, const float* state,
 
 /* ---- drafts ---------------------------------------------------------------------------------------- */
 
-/* Where rows choose among some tokens, the best of all among them, they choose it; the others are not read.
+/* Rows that choose among some tokens find the best token if it is among them; the others are not read.
  */
 static void draft_among_some(const struct pair* p, const float* state, const char* name) {
 	enum { WORDS = (VOCAB + 63) / 64, WANTS = WANT_TOKEN | WANT_TOP | WANT_GUESS, LISTED = 16 };
@@ -355,7 +355,7 @@ static void too_large_to_screen(void** unused) {
 	free(head);
 }
 
-/* Where many rows stay, it rests, and the results are the same. */
+/* If many rows survive, the screen rests, and the results are the same. */
 static void rests_where_it_does_not_pay(void** unused) {
 	(void)unused;
 	struct random r = {9};

@@ -1,5 +1,5 @@
-/* Which backend runs a model where there is a GPU: `cuda` runs it there or says what it does not do, `auto`
- * leaves such a model to the CPU and says so in a line. */
+/* Which backend runs a model where there is a GPU: `cuda` runs it there or states what it does not do, `auto`
+ * leaves such a model to the CPU and reports it in a line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,7 +53,8 @@ static void what_it_does_not_goes_to_the_cpu(void** state) {
 	(void)state;
 	char note[600];
 	snprintf(note, sizeof note,
-	         "swiftlet: %s runs on the CPU: the CUDA backend does no mixture of experts: --backend cpu does",
+	         "swiftlet: %s runs on the CPU: the CUDA backend does not support mixture of experts: --backend "
+	         "cpu does",
 	         experts);
 	expect("auto", experts, "cpu", note);
 	expect("cpu", experts, "cpu", "");
@@ -64,7 +65,7 @@ static void unless_the_gpu_was_asked_for(void** state) {
 	char message[512] = "";
 	swiftlet_model* model;
 	assert_null(open_on("cuda", experts, &model, message));
-	assert_string_equal(message, "the CUDA backend does no mixture of experts: --backend cpu does");
+	assert_string_equal(message, "the CUDA backend does not support mixture of experts: --backend cpu does");
 	swiftlet_model_close(model);
 }
 
@@ -129,7 +130,7 @@ static int generate(swiftlet_engine* engine, enum swiftlet_method method, double
 	return n;
 }
 
-/* What they change is the text; drafting changes nothing of it. */
+/* Penalties change the text; drafting does not. */
 static void penalties_hold_there_too(void** state) {
 	(void)state;
 	char message[512] = "";

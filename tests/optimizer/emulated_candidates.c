@@ -179,7 +179,7 @@ static void beside_the_devices_own_drafts(void** state) {
 	unsetenv("EMULATED_DEVICES");
 }
 
-/* What may follow each row lies on the host; rows are the device's, and so is the loop that drafts, which is
+/* The constraints of rows lie on the host; rows are the device's, and so is the loop that drafts, which is
  * free to be wrong. */
 static void a_constraint_is_kept(void** state) {
 	(void)state;

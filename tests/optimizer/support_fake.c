@@ -18,7 +18,7 @@ uint64_t fake_random(struct fake* fake) {
 
 static struct fake* of(struct backend* backend) { return (struct fake*)(void*)backend; }
 
-/* Of a model with sub-layers left out, or up to an exit. */
+/* A model with sub-layers left out, or up to an exit. */
 static bool is_draft(const struct pass* pass) { return pass->skip || pass->last < 2 * FAKE_BLOCKS; }
 
 static void answer(struct fake* fake, const struct pass* pass, int i, int position) {
@@ -36,7 +36,7 @@ static void answer(struct fake* fake, const struct pass* pass, int i, int positi
 	}
 }
 
-/* Of a full pass's time: c whatever the mask, but for one that leaves out the end: what an exit runs. */
+/* The share of a full pass's time: c for any mask, except one that leaves out the end, as an exit does. */
 static double share(const struct fake* fake, const struct pass* pass) {
 	const double span = (double)(pass->last - pass->first) / (2 * FAKE_BLOCKS);
 	if (!pass->skip)

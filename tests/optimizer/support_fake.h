@@ -1,5 +1,5 @@
 /* A backend without arithmetic, for testing decisions: the full model's next token is a function of the
- * position alone, the draft model's is whatever an adversary likes, and time passes as it says. */
+ * position alone, the draft model's is whatever an adversary likes, and time passes as the test sets it. */
 #ifndef SWIFTLET_TESTS_FAKE_H
 #define SWIFTLET_TESTS_FAKE_H
 

@@ -5,6 +5,15 @@
 
 #include "gp/random.h"
 
+struct mask planted_start(int blocks) {
+	struct mask mask = {.word = {0}};
+	for (int block = 1; block <= blocks - 2; block += 2) {
+		mask_set(&mask, 2 * block, true);
+		mask_set(&mask, 2 * block + 1, true);
+	}
+	return mask;
+}
+
 void planted_make(struct planted* p, int blocks, uint64_t seed) {
 	*p = (struct planted){.blocks = blocks, .dims = 2 * (blocks - 2), .seed = seed, .top = 0.98};
 	struct gp_random random = {seed * 77 + 1};
@@ -15,7 +24,7 @@ void planted_make(struct planted* p, int blocks, uint64_t seed) {
 			left -= !mask_has(&p->mask, sub_layer);
 			mask_set(&p->mask, sub_layer, true);
 		}
-	const struct mask start = search_start_mask(blocks);
+	const struct mask start = planted_start(blocks);
 	int wrong = 0;
 	for (int i = 0; i < p->dims; i++)
 		wrong += mask_has(&start, i + 2) && !mask_has(&p->mask, i + 2);
@@ -45,8 +54,7 @@ static double quantile(double probability) {
 	return (low + high) / 2;
 }
 
-int planted_score(const struct planted* p, const struct mask* mask, int64_t window, int size, int needed,
-                  int* rows) {
+int planted_score(const struct planted* p, const struct mask* mask, int64_t window, int size) {
 	const double bar = quantile(planted_truth(p, mask));
 	uint64_t hash = 1;
 	for (int i = 0; i < MASK_WORDS; i++) {
@@ -58,9 +66,6 @@ int planted_score(const struct planted* p, const struct mask* mask, int64_t wind
 		struct gp_random token = {p->seed * 1000003 + (uint64_t)window * 977 + (uint64_t)t * 13};
 		struct gp_random own = {hash ^ (p->seed + (uint64_t)window * 7919 + (uint64_t)t * 104729)};
 		matches += sqrt(0.5) * (gp_normal(&token) + gp_normal(&own)) < bar;
-		*rows = t + 1;
-		if (t == 7 && needed > 0 && matches + size - 8 <= needed)
-			break;
 	}
 	return matches;
 }

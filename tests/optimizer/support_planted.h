@@ -1,5 +1,5 @@
 /* A made-up model of the layer-set search's world: some sub-layers can be skipped for nothing, the others
- * cost matchness, and a window of tokens says so with noise. */
+ * cost matchness, and a window of tokens measures that with noise. */
 #ifndef SWIFTLET_TESTS_SUPPORT_PLANTED_H
 #define SWIFTLET_TESTS_SUPPORT_PLANTED_H
 
@@ -16,8 +16,10 @@ struct planted {
 /* The start mask scores about 0.45, one wrong swap 0.03 to 0.05 less than the planted mask. */
 void planted_make(struct planted*, int blocks, uint64_t seed);
 double planted_truth(const struct planted*, const struct mask*);
-/* Matches among `size` tokens of the window, which are easy or hard for all masks alike in part; after 8 rows
- * scoring is given up where `needed` can no longer be exceeded. The same mask and window score the same. */
-int planted_score(const struct planted*, const struct mask*, int64_t window, int size, int needed, int* rows);
+/* The published start: blocks 1, 3, 5… up to L - 2, both sub-layers. */
+struct mask planted_start(int blocks);
+/* Matches among `size` tokens of the window, which are easy or hard for all masks alike in part. The same
+ * mask and window score the same. */
+int planted_score(const struct planted*, const struct mask*, int64_t window, int size);
 
 #endif

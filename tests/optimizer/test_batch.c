@@ -181,7 +181,7 @@ static void adversaries_in_batches(void** state) {
 			}
 }
 
-/* Of one account a batch tries sooner what pays, and loses no more by what does not. */
+/* With one account a batch tries sooner what pays, and loses no more by what does not. */
 static void one_account_for_all(void** state) {
 	(void)state;
 	double rows;

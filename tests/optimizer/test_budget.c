@@ -153,7 +153,7 @@ static void test_good_draft_pays(void** state) {
 	fake_close(&fake);
 }
 
-/* Where rows are dear and masks prove wrong learning ends, and is not paid for as long as the text goes on.
+/* If rows are dear and masks prove wrong, learning ends, and costs nothing for the rest of the text.
  */
 static void test_learning_ends_where_no_mask_may_pay(void** state) {
 	(void)state;

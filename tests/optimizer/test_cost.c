@@ -1,4 +1,4 @@
-/* What the cost model makes of passes: the mean of what was measured, v(n) that never falls, and a dear row
+/* The cost model: the mean of measurements, v(n) that never falls, and a dear row
  * count that is tried again once its measurement is old. */
 #include <math.h>
 #include <setjmp.h>
@@ -74,8 +74,8 @@ static void of_a_few_the_least_counts(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), 1.7, 1e-3);
 }
 
-/* A machine that is slower for a while is told by whatever passes run then, and by few of them; what passes
- * cost beside each other stays. */
+/* A machine that is slower for a while is noticed by whatever passes run then, and by few of them; what
+ * passes cost beside each other stays. */
 static void the_speed_is_followed(void** state) {
 	(void)state;
 	struct cost_model cost = opened();
@@ -97,7 +97,7 @@ static void the_speed_is_followed(void** state) {
 	assert_float_equal(cost_verify(&cost, 8), before, 1e-6);
 }
 
-/* What was thought of a row count that the speed was followed by is put right by plain steps. */
+/* Plain steps correct the estimate of a row count that served to follow the machine's speed. */
 static void plain_steps_put_right_what_others_said(void** state) {
 	(void)state;
 	struct cost_model cost = opened();
@@ -113,7 +113,7 @@ static void plain_steps_put_right_what_others_said(void** state) {
 	assert_in_range((int)(1e3 * cost_verify(&cost, 8)), 2450, 2750);
 }
 
-/* Ten rows tell of twelve what the line from eight to twelve does. */
+/* Ten rows predict twelve as the line from eight to twelve does. */
 static void rows_between_knots_keep_the_line(void** state) {
 	(void)state;
 	struct cost_model cost = opened();
@@ -144,7 +144,7 @@ static void a_row_count_that_stays_dear_is_tried_ever_less(void** state) {
 	assert_in_range(trials, 2, 5);
 }
 
-/* What was cheap stays so when it is old. */
+/* An old measurement that was cheap stays. */
 static void a_cheap_row_count_is_not_made_dearer(void** state) {
 	(void)state;
 	struct cost_model cost = opened();
@@ -174,8 +174,8 @@ static void more_rows_are_judged_by_fewer(void** state) {
 	assert_true(fabs(cost_verify(&cheap, 12) - 1.08) < 1e-6);
 }
 
-/* In company, where no plain steps come, a row count that has become dearer by itself is told from a machine
- * that has become slower: the others stay as they are. */
+/* In a batch, where no plain steps come, a row count that has become dearer by itself is separated from a
+ * machine that has become slower: the others stay as they are. */
 static void rows_are_learned_without_plain_steps(void** state) {
 	(void)state;
 	struct cost_model cost = opened();

@@ -1,6 +1,6 @@
 /* The decode path allocates nothing, seen from a session: drafting, trees of more rows than a slice,
  * verifying, sampling and committing run under a count of every call of malloc and its kin; greedy, sampled,
- * with log probabilities and stop strings, and where quantized draft weights join. What the search does
+ * with log probabilities and stop strings, and where quantized draft weights join. The search's work
  * between rounds is not the decode path, and is off. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void close_bench(struct bench* b) {
 	swiftlet_model_close(b->model);
 }
 
-/* One generation; the widest tree it verified. What its steps allocated is added to *allocated. */
+/* One generation; the widest tree it verified. Its allocations are added to *allocated. */
 static int generate(struct bench* b, const struct swiftlet_request* request, int* allocated) {
 	char message[512] = "";
 	struct swiftlet_step step;

@@ -117,8 +117,7 @@ static void a_good_one_pays(void** state) {
 	free(drafted);
 }
 
-/* Design, promise 3: 2 % of plain time, and 8 steps to begin with. What it took to read the prompt is the
- * prompt's. */
+/* Design, promise 3: 2 % of plain time, and 8 steps to begin with. Reading the prompt counts as prefill. */
 static void a_useless_one_rests(void** state) {
 	(void)state;
 	struct text *plain, *drafted;

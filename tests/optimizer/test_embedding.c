@@ -1,5 +1,5 @@
 /* A prompt's mean state, seen from what it is for: the model's own head makes of a one-token prompt's state,
- * and of what each more token adds to the sum, the log probabilities that the session tells; whether the
+ * and of what each more token adds to the sum, the log probabilities that the session reports; whether the
  * prompt fits a chunk of the prefill or not. */
 #include <math.h>
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static void close_bench(struct bench* b) {
 	swiftlet_model_close(b->model);
 }
 
-/* The mean over the first n tokens; the log probability that follows them is told. */
+/* The mean over the first n tokens; the log probability that follows them is reported. */
 static void embed(struct bench* b, int n, float out[DIM], struct swiftlet_token* next) {
 	struct swiftlet_request request = {
 	    .prompt = b->prompt, .n_prompt = n, .max_tokens = 1, .top_p = 1, .logprobs = 5, .embedding = out};
@@ -103,7 +103,7 @@ static void the_head_makes_the_same_of_it(void** unused) {
 	close_bench(&b);
 }
 
-/* What the cache holds of the same prompt has no states: all of it is computed again, to the same bits. */
+/* The cached part of the same prompt has no states: all of it is computed again, to the same bits. */
 static void it_repeats(void** unused) {
 	(void)unused;
 	struct bench b;

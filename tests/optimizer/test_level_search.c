@@ -1,5 +1,5 @@
 /* The search over levels, on made-up scores: points and masks agree, the share that is read comes out as
- * asked, better levels are found than those it starts from, prices move the share, and what is given stays.
+ * asked, better levels are found than those it starts from, costs move the share, and what is given stays.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +12,8 @@
 #include <cmocka.h>
 
 #include "gp/random.h"
-#include "optimizer/level_search.h"
+#include "optimizer/level_point.h"
+#include "optimizer/search.h"
 
 enum { BLOCKS = 24, WINDOW = 64 };
 
@@ -28,7 +29,7 @@ static struct level_model a_model(void) {
 	return m;
 }
 
-static void masks_read_what_their_point_says(void** state) {
+static void masks_read_what_their_point_describes(void** state) {
 	(void)state;
 	const struct level_model m = a_model();
 	struct gp_random random = {1};
@@ -52,7 +53,7 @@ static void masks_read_what_their_point_says(void** state) {
 	}
 }
 
-/* Where no map is whole or nearly empty, a mask's point is the one that it came from. */
+/* If no map is whole or nearly empty, a mask's point is the one that it came from. */
 static void points_come_back(void** state) {
 	(void)state;
 	const struct level_model m = a_model();
@@ -116,7 +117,7 @@ struct scoring {
 	double noise, offset; /* of a row; of the window at hand */
 };
 
-static void score_proposal(struct scoring* c, struct level_search* s, struct proposal* p) {
+static void score_proposal(struct scoring* c, struct search* s, struct proposal* p) {
 	double x[LEVEL_DIMS];
 	level_point(&c->model, &p->mask, &first, x);
 	const double level = level_truth(x);
@@ -124,34 +125,49 @@ static void score_proposal(struct scoring* c, struct level_search* s, struct pro
 	for (int i = 0; i < WINDOW; i++)
 		matches += gp_uniform(&c->random) < hits_truth(level + c->offset);
 	p->log_probability = level + c->offset + c->noise / sqrt(WINDOW) * gp_normal(&c->random);
-	level_observe(s, p, matches, WINDOW);
+	search_observe(s, p, matches, WINDOW);
 }
 
-static struct level_search* open_levels(struct level_options o) {
+static struct search* open_levels(struct search_options o) {
 	o.blocks = BLOCKS;
 	o.start = first;
 	o.max_steps = o.max_steps > 0 ? o.max_steps : 1000;
 	o.patience = o.patience > 0 ? o.patience : 1000;
-	struct level_search* s = level_open(&o);
+	o.levels = true;
+	struct error error;
+	struct search* s = search_open(&o, &error);
 	assert_non_null(s);
 	return s;
 }
 
-static void run_steps(struct scoring* c, struct level_search* s, int n) {
+/* All of the layers in plain steps, and what a draft step costs beside them. */
+static void set_costs(struct search* s, double layers, double rest) {
+	struct search_costs costs = {.fixed = rest, .max_draft = 16};
+	double sum = 0;
+	for (int k = 0; k < COLUMN_KINDS; k++)
+		sum += bytes[k];
+	for (int k = 0; k < COLUMN_KINDS; k++)
+		costs.channel[k] = layers * bytes[k] / sum / BLOCKS;
+	for (int n = 1; n <= SLICE_ROWS; n++)
+		costs.verify[n] = 1 + 0.1 * (n - 1);
+	search_set_costs(s, &costs);
+}
+
+static void run_steps(struct scoring* c, struct search* s, int n) {
 	for (int i = 0; i < n; i++) {
 		struct proposal p;
 		if (i % 12 == 0) {
 			c->offset = 0.2 * gp_normal(&c->random);
-			level_window(s, i / 12 + 1, WINDOW);
+			search_window(s, i / 12 + 1, WINDOW);
 		}
-		assert_true(level_propose(s, &p));
+		assert_true(search_propose(s, &p));
 		score_proposal(c, s, &p);
 	}
 }
 
-static double truth_of_best(const struct scoring* c, const struct level_search* s) {
+static double truth_of_best(const struct scoring* c, const struct search* s) {
 	double x[LEVEL_DIMS];
-	const struct mask best = level_best(s, NULL);
+	const struct mask best = search_best(s, NULL);
 	level_point(&c->model, &best, &first, x);
 	return level_truth(x);
 }
@@ -164,20 +180,20 @@ static void finds_better_levels(void** state) {
 	level_point(&c.model, &no_mask, &first, start);
 	for (int way = 0; way < 3; way++)
 		for (uint64_t seed = 1; seed <= 5; seed++) {
-			struct level_search* s = open_levels(
-			    (struct level_options){.bayes_interval = interval[way], .given_share = true, .seed = seed});
+			struct search* s = open_levels(
+			    (struct search_options){.bayes_interval = interval[way], .given_share = true, .seed = seed});
 			struct proposal p;
 			c.random.state = seed;
-			level_window(s, 1, WINDOW);
-			assert_false(level_propose(s, &p)); /* it does not know what maps weigh */
-			level_set_bytes(s, bytes);
+			search_window(s, 1, WINDOW);
+			assert_false(search_propose(s, &p)); /* it does not know what maps weigh */
+			set_costs(s, 1, 0);
 			run_steps(&c, s, 100);
-			const struct mask best = level_best(s, NULL);
+			const struct mask best = search_best(s, NULL);
 			assert_true(fabs(level_share(&c.model, &best, &first) - level_share(&c.model, &no_mask, &first)) <
 			            0.01);
 			assert_int_equal(mask_count(&best), 0); /* no span is known */
 			found[way] += truth_of_best(&c, s) / 5;
-			level_close(s);
+			search_close(s);
 		}
 	/* of the 0.2 that are to be had, by 64 rows that stray by .4 each */
 	assert_true(found[0] > level_truth(start) - 0.001);
@@ -186,22 +202,19 @@ static void finds_better_levels(void** state) {
 }
 
 /* Dear layers: less is read. Cheap ones: more. */
-static void prices_move_the_share(void** state) {
+static void costs_move_the_share(void** state) {
 	(void)state;
-	double verify[SLICE_ROWS + 1], share[2];
-	for (int n = 0; n <= SLICE_ROWS; n++)
-		verify[n] = 1 + 0.1 * (n - 1);
+	double share[2];
 	for (int dear = 0; dear < 2; dear++) {
 		struct scoring c = {.model = a_model(), .noise = 0.3, .random = {9}};
-		struct level_search* s = open_levels((struct level_options){.bayes_interval = 2, .seed = 4});
-		level_set_bytes(s, bytes);
-		level_set_costs(s, dear ? 0.9 : 0.15, 0.05, verify, 16);
+		struct search* s = open_levels((struct search_options){.bayes_interval = 2, .seed = 4});
+		set_costs(s, dear ? 0.9 : 0.15, 0.05);
 		run_steps(&c, s, 100);
-		const struct mask best = level_best(s, NULL);
+		const struct mask best = search_best(s, NULL);
 		share[dear] = level_share(&c.model, &best, &first);
-		assert_true(level_speedup(s) > 1);
-		assert_true(level_expected(s) > 0.5 && level_expected(s) < 1);
-		level_close(s);
+		assert_true(search_speedup(s) > 1);
+		assert_true(search_expected(s) > 0.5 && search_expected(s) < 1);
+		search_close(s);
 	}
 	assert_true(share[0] > share[1] + 0.1);
 }
@@ -210,70 +223,71 @@ static void prices_move_the_share(void** state) {
 static void a_given_mask_is_scored_first(void** state) {
 	(void)state;
 	struct scoring c = {.model = a_model(), .noise = 0.3};
-	struct level_search* s = open_levels((struct level_options){.bayes_interval = 2, .given_share = true});
+	struct search* s = open_levels((struct search_options){.bayes_interval = 2, .given_share = true});
 	struct mask given = {.has_levels = true}, best;
 	struct proposal p;
 	double matchness;
 	memset(&given.levels, 60, sizeof given.levels);
 	mask_set(&given, 6, true); /* an attention alone: no point has that */
-	level_set_bytes(s, bytes);
-	level_adopt(s, &given);
-	best = level_best(s, &matchness);
-	assert_true(mask_equal(&best, &given) && isnan(matchness) && isnan(level_expected(s)) && level_waits(s));
-	level_window(s, 1, WINDOW);
-	assert_true(level_propose(s, &p) && p.kind == PROPOSAL_START && p.step == 0 &&
+	set_costs(s, 1, 0);
+	search_adopt(s, &given);
+	best = search_best(s, &matchness);
+	assert_true(mask_equal(&best, &given) && isnan(matchness) && isnan(search_expected(s)) &&
+	            search_waits(s));
+	search_window(s, 1, WINDOW);
+	assert_true(search_propose(s, &p) && p.kind == PROPOSAL_START && p.step == 0 &&
 	            mask_equal(&p.mask, &given));
 	score_proposal(&c, s, &p);
-	assert_false(level_waits(s));
-	best = level_best(s, NULL);
+	assert_false(search_waits(s));
+	best = search_best(s, NULL);
 	assert_true(mask_equal(&best, &given));
-	assert_true(level_propose(s, &p) && p.step == 1);
-	const double before = level_expected(s);
-	level_see_draft(s, &given, 64, 64);
-	assert_true(level_expected(s) > before);
-	level_see_draft(s, &given, 65, 64); /* impossible: ignored */
-	level_settle(s);
-	assert_false(level_propose(s, &p));
-	assert_int_equal(level_state(s), SEARCH_CONFIRMED);
-	level_close(s);
+	assert_true(search_propose(s, &p) && p.step == 1);
+	const double before = search_expected(s);
+	search_see_draft(s, &given, 64, 64);
+	assert_true(search_expected(s) > before);
+	search_see_draft(s, &given, 65, 64); /* impossible: ignored */
+	search_settle(s);
+	assert_false(search_propose(s, &p));
+	assert_int_equal(search_state(s), SEARCH_CONFIRMED);
+	search_close(s);
 }
 
 /* The record forgets, the best one stays; a search ends by its rules. */
 static void goes_on_and_ends(void** state) {
 	(void)state;
 	struct scoring c = {.model = a_model(), .noise = 0.3, .random = {3}};
-	struct level_search* s = open_levels(
-	    (struct level_options){.bayes_interval = 0, .given_share = true, .max_steps = 400, .seed = 2});
+	struct search* s = open_levels(
+	    (struct search_options){.bayes_interval = 0, .given_share = true, .max_steps = 400, .seed = 2});
 	struct proposal p;
-	level_set_bytes(s, bytes);
+	set_costs(s, 1, 0);
 	run_steps(&c, s, 300);
-	while (level_propose(s, &p))
+	while (search_propose(s, &p))
 		score_proposal(&c, s, &p);
-	assert_int_equal(level_steps(s), 400);
-	assert_int_equal(level_state(s), SEARCH_EXHAUSTED);
+	assert_int_equal(search_steps(s), 400);
+	assert_int_equal(search_state(s), SEARCH_EXHAUSTED);
 	double start[LEVEL_DIMS];
 	level_point(&c.model, &no_mask, &first, start);
 	assert_true(truth_of_best(&c, s) > level_truth(start) - 0.05);
-	level_close(s);
+	search_close(s);
 	s = open_levels(
-	    (struct level_options){.bayes_interval = 2, .given_share = true, .patience = 3, .seed = 2});
-	level_set_bytes(s, bytes);
-	level_window(s, 1, WINDOW);
-	for (int i = 0; i < 100 && level_propose(s, &p); i++) {
+	    (struct search_options){.bayes_interval = 2, .given_share = true, .patience = 3, .seed = 2});
+	set_costs(s, 1, 0);
+	search_window(s, 1, WINDOW);
+	for (int i = 0; i < 100 && search_propose(s, &p); i++) {
 		p.log_probability = i == 0 ? 0 : -1; /* nothing is better than the start */
-		level_observe(s, &p, 32, WINDOW);
+		search_observe(s, &p, 32, WINDOW);
 	}
-	assert_int_equal(level_state(s), SEARCH_PATIENCE);
-	level_close(s);
+	assert_int_equal(search_state(s), SEARCH_PATIENCE);
+	search_close(s);
 }
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(masks_read_what_their_point_says),
+	    cmocka_unit_test(masks_read_what_their_point_describes),
 	    cmocka_unit_test(points_come_back),
 	    cmocka_unit_test(spans_begin_where_influence_is_least),
 	    cmocka_unit_test(finds_better_levels),
-	    cmocka_unit_test(prices_move_the_share),
+	    cmocka_unit_test(costs_move_the_share),
 	    cmocka_unit_test(a_given_mask_is_scored_first),
 	    cmocka_unit_test(goes_on_and_ends),
 	};

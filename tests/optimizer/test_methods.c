@@ -384,7 +384,7 @@ static void what_is_missing_is_said(void** state) {
 	assert_int_equal(swiftlet_options_set(&o, "children", "11", message, sizeof message), -1);
 	assert_int_equal(swiftlet_options_set(&o, "method", "swifter", message, sizeof message), -1);
 	assert_non_null(strstr(message, "kangaroo"));
-	/* self-spec without a mask says so when a text begins */
+	/* self-spec without a mask fails when a text begins */
 	o = options_of(SWIFTLET_SELF_SPEC);
 	const int32_t prompt[] = {1, 2, 3};
 	struct swiftlet_request request;

@@ -1,7 +1,7 @@
 /* An MTP layer that drafts: the text is plain decoding's, greedy and sampled, with penalties, a grammar and
  * memory that was given away meanwhile, whether it drafts well or not; acceptance is counted right; a good
  * one pays, a useless one costs next to nothing, by a clock that passes alone move; its steps allocate
- * nothing; its cache holds what the text says. */
+ * nothing; its cache holds the text's tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* Of SEEN tokens the layer's cache holds all but the first. */
+/* The layer's cache holds all of SEEN tokens but the first. */
 enum { PROMPT = 300, SEEN = 40, TOKENS = 600, REQUESTS = 7 };
 
 #include "tests/optimizer/timed_drafts.h"
@@ -34,7 +34,7 @@ static void open_bench(struct bench* b, const char* spec, unsigned which) {
 	open_engine(b, spec, &options);
 	assert_true(!which == !b->engine->mtp);
 	if (b->engine->mtp) {
-		/* the bytes say what the clock says, whatever the layer's share of so small a model is */
+		/* bytes predict what the clock measures, whatever the layer's share of so small a model is */
 		struct cost_bytes* bytes = &b->engine->mtp_cost.stored;
 		const double scale = 0.25 * cost_all_bytes(&b->engine->cost) / cost_all_bytes(&b->engine->mtp_cost);
 		*bytes = (struct cost_bytes){scale * bytes->attention, scale * bytes->mlp, scale * bytes->fixed};

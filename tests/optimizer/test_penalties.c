@@ -1,4 +1,4 @@
-/* Penalties and biases: plain decoding is what the formula says token by token, and every way to draft gives
+/* Penalties and biases: plain decoding is the formula's choice token by token, and every way to draft gives
  * plain decoding's tokens, greedy and sampled: a row of a tree sees the text before it on its own path. */
 #include <math.h>
 #include <setjmp.h>
@@ -242,7 +242,7 @@ static void biases_force_and_forbid(void** state) {
 	swiftlet_session_close(s);
 }
 
-/* What the model's files ask for is as if the request had said it, unless it says something else. */
+/* Settings of the model's files count as the request's, unless it has its own. */
 static void the_models_own(void** state) {
 	struct bench* b = *state;
 	static const int32_t suppressed[] = {300, 3};

@@ -1,4 +1,4 @@
-/* What made-up models write, and what leaving sub-layers out does to it: the properties that make them worth
+/* The text of synthetic models, and the effect of leaving sub-layers out: the properties that make them worth
  * searching on. */
 #include "tests/generated_text.h"
 

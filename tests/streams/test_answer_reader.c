@@ -1,4 +1,4 @@
-/* Thoughts, texts and calls told apart, however the text is cut, whether what begins them is text or a
+/* Thoughts, texts and calls are separated, however the text is cut, whether what begins them is text or a
  * special token, and no text lost. */
 #include "streams/service/answer_reader.h"
 
@@ -32,7 +32,7 @@ struct reading_case {
 
 static void take_out(struct answer_reader* r, const char* text, size_t piece) {
 	char shown[1024];
-	size_t n = 0, told = 0;
+	size_t n = 0, reported = 0;
 	while (*text) {
 		const size_t mark = special_at(text);
 		if (mark) {
@@ -42,10 +42,10 @@ static void take_out(struct answer_reader* r, const char* text, size_t piece) {
 			text += mark;
 		} else
 			shown[n++] = *text++;
-		for (; n - told >= piece; told += piece)
-			answer_reader_add(r, shown + told, piece);
+		for (; n - reported >= piece; reported += piece)
+			answer_reader_add(r, shown + reported, piece);
 	}
-	answer_reader_add(r, shown + told, n - told);
+	answer_reader_add(r, shown + reported, n - reported);
 }
 
 static void read_cut(const struct reading_case* c, size_t piece, bool marks, char out[2048]) {
@@ -120,7 +120,7 @@ static void thoughts_in_channels(void** unused) {
 	read_all(list, sizeof list / sizeof *list);
 }
 
-/* A template tells how its models think, a prompt's end whether they have begun. */
+/* A template shows how its models think, and a prompt's end whether they have begun. */
 static void styles(void** unused) {
 	(void)unused;
 	assert_int_equal(reasoning_style_of("… content.split('</think>')[-1] …"), REASONING_THINK);
@@ -141,7 +141,7 @@ static void other_marks_are_ignored(void** unused) {
 	assert_string_equal(out, c.expected);
 }
 
-/* Where a thought ends, in bytes of text, however it comes. */
+/* The end of a thought in bytes of text, in pieces of any size. */
 static void the_end_of_a_thought_is_known(void** unused) {
 	(void)unused;
 	static const char text[] = "<think>a b</think>\nYes.";

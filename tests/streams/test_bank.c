@@ -36,7 +36,7 @@ static void state_of(float* state, int dim, int cluster) {
 		state[i] += 0.5f * noise();
 }
 
-static void clusters_are_told_apart(int dim) {
+static void clusters_are_separated(int dim) {
 	struct bank* b = bank_open(64);
 	float* state = malloc((size_t)dim * sizeof *state);
 	struct bank_signature s;
@@ -71,8 +71,8 @@ static void clusters_are_told_apart(int dim) {
 
 static void signatures(void** unused) {
 	(void)unused;
-	clusters_are_told_apart(64);
-	clusters_are_told_apart(1024); /* projected */
+	clusters_are_separated(64);
+	clusters_are_separated(1024); /* projected */
 }
 
 static void labels_decide(void** unused) {
@@ -121,7 +121,7 @@ static void coinciding_entries_are_one(void** unused) {
 	bank_close(b);
 }
 
-/* What one process learned of texts without labels, another finds: the clusters stay apart, each with all its
+/* A process finds what another learned of texts without labels: the clusters stay apart, each with all its
  * masks, though they share one mask. */
 static void kinds_outlive_a_restart(void** unused) {
 	(void)unused;
@@ -227,7 +227,7 @@ static void one_task_does_not_crowd_out_the_others(void** unused) {
 	bank_close(b);
 }
 
-/* What another process has stored is taken in beside what is unsaved here, however often. */
+/* Entries that another process stored are merged with those not saved here, any number of times. */
 static void what_others_stored_is_taken_in(void** unused) {
 	(void)unused;
 	struct bank* b = bank_open(4);
@@ -252,7 +252,7 @@ static void what_others_stored_is_taken_in(void** unused) {
 	bank_close(b);
 }
 
-static void odd_states_say_nothing(void** unused) {
+static void odd_states_are_ignored(void** unused) {
 	(void)unused;
 	struct bank_signature s;
 	float state[4] = {1, INFINITY, 0, 0};
@@ -293,7 +293,7 @@ int main(void) {
 
 	    cmocka_unit_test(one_task_does_not_crowd_out_the_others),
 	    cmocka_unit_test(what_others_stored_is_taken_in),
-	    cmocka_unit_test(odd_states_say_nothing),
+	    cmocka_unit_test(odd_states_are_ignored),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

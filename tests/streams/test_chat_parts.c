@@ -1,4 +1,4 @@
-/* What a request's chat is to a template: what is joined, opened, renamed and refused; and that templates get
+/* A request's chat as a template sees it: what is joined, opened, renamed and refused; and that templates get
  * it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,8 +68,8 @@ static void arguments_become_objects(void** state) {
 static void refuses_what_no_template_can_take(void** state) {
 	(void)state;
 	refuses("{}", "messages", "missing");
-	refuses("{\"messages\": 5}", "messages", "no list");
-	refuses("{\"messages\": []}", "messages", "none");
+	refuses("{\"messages\": 5}", "messages", "not a list");
+	refuses("{\"messages\": []}", "messages", "empty");
 	refuses("{\"messages\": [[]]}", "messages", "messages[0] is an array");
 	refuses(
 	    "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}, {\"role\": \"robot\", \"content\": \"\"}]}",
@@ -78,10 +78,10 @@ static void refuses_what_no_template_can_take(void** state) {
 	        "only text");
 	refuses("{\"messages\": [{\"role\": \"user\"}]}", "messages", "content is missing");
 	const char* const rest[][3] = {
-	    {"\"tools\": \"x\"", "tools", "no list"},
-	    {"\"tools\": [{}, 1]", "tools", "no object"},
-	    {"\"documents\": [[]]", "documents", "no object"},
-	    {"\"chat_template_kwargs\": [1]", "chat_template_kwargs", "no object"},
+	    {"\"tools\": \"x\"", "tools", "not a list"},
+	    {"\"tools\": [{}, 1]", "tools", "not an object"},
+	    {"\"documents\": [[]]", "documents", "not an object"},
+	    {"\"chat_template_kwargs\": [1]", "chat_template_kwargs", "not an object"},
 	    {"\"chat_template_kwargs\": {\"tools\": []}", "chat_template_kwargs", "own tools"}};
 	for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) {
 		char object[300];

@@ -51,7 +51,7 @@ static void system_messages_go_to_the_user(void** state) {
 	      "<user>Alone.</><assistant>");
 }
 
-static void tools_are_told_where_the_template_does_not(void** state) {
+static void tools_are_listed_where_the_template_does_not(void** state) {
 	(void)state;
 	static const char chat[] =
 	    "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\"}}], \"messages\": ["
@@ -59,7 +59,7 @@ static void tools_are_told_where_the_template_does_not(void** state) {
 	    "\"tool_calls\": "
 	    "[{\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}}]}, {\"role\": \"tool\", "
 	    "\"content\": \"2\"}, {\"role\": \"user\", \"content\": \"And?\"}]}";
-#define TOLD                                                                                                 \
+#define TOOLS_TEXT                                                                                           \
 	"You may call functions. They are given as JSON, one a line:\n<tools>\n"                                 \
 	"{\"type\":\"function\",\"function\":{\"name\":\"f\"}}\n</tools>\n"                                      \
 	"To call one, answer with its name and its arguments as JSON, between tags:\n<tool_call>\n"              \
@@ -67,8 +67,8 @@ static void tools_are_told_where_the_template_does_not(void** state) {
 #define REST                                                                                                 \
 	"Go</><assistant><tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\":1}}\n</tool_call></><user>"        \
 	"<tool_response>\n2\n</tool_response>\nAnd?</><assistant>"
-	makes(PLAIN, chat, "<system>" TOLD "</><user>" REST);
-	makes(USERS, chat, "<user>" TOLD "\n\n" REST);
+	makes(PLAIN, chat, "<system>" TOOLS_TEXT "</><user>" REST);
+	makes(USERS, chat, "<user>" TOOLS_TEXT "\n\n" REST);
 	makes("{{ tools[0].function.name }}" PLAIN,
 	      "{\"tools\": [{\"function\": {\"name\": \"f\"}}], \"messages\": [{\"role\": \"user\", \"content\": "
 	      "\"x\"}]}",
@@ -108,7 +108,7 @@ static void older_fields_become_todays(void** state) {
 int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(system_messages_go_to_the_user),
-	    cmocka_unit_test(tools_are_told_where_the_template_does_not),
+	    cmocka_unit_test(tools_are_listed_where_the_template_does_not),
 	    cmocka_unit_test(an_answer_goes_on_with_a_message),
 	    cmocka_unit_test(older_fields_become_todays),
 	};

@@ -86,7 +86,7 @@ static void known_heads(void** state) {
 }
 
 /* However much of it has come, what is fine in the end was never refused, and what was refused stays so. */
-static void beginnings(void** state) {
+static void prefixes(void** state) {
 	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		bool refused = false;
@@ -115,7 +115,7 @@ static void large_ones(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(known_heads), cmocka_unit_test(beginnings),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(known_heads), cmocka_unit_test(prefixes),
 	                                   cmocka_unit_test(large_ones)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

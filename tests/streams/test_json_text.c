@@ -80,7 +80,7 @@ static void refuses_what_is_not_json(void** state) {
 	assert_false(json_check("\"\\\0\"", 4, NULL)); /* an escaped NUL byte */
 }
 
-static void says_where(void** state) {
+static void names_the_place(void** state) {
 	(void)state;
 	struct error error;
 	assert_false(json_check("{\"a\": 01}", 9, &error));
@@ -154,7 +154,7 @@ int main(void) {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(accepts_every_kind_of_value),
 	    cmocka_unit_test(refuses_what_is_not_json),
-	    cmocka_unit_test(says_where),
+	    cmocka_unit_test(names_the_place),
 	    cmocka_unit_test(bounds_the_nesting),
 	    cmocka_unit_test(finds_members_as_text),
 	    cmocka_unit_test(quotes_any_bytes),

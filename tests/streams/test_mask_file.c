@@ -172,7 +172,7 @@ static void refuses_with_the_reason(void** state) {
 	    {"{\"format\": \"other\"}", "\"format\" is \"other\""},
 	    {"[{}]", "\"format\" is \"\""},
 	    {"{" OURS "\"mlp\": []}", "\"attention\" is missing"},
-	    {"{" OURS "\"attention\": 1, \"mlp\": []}", "\"attention\" is no list"},
+	    {"{" OURS "\"attention\": 1, \"mlp\": []}", "\"attention\" is not a list"},
 	    {"{" OURS "\"attention\": [-1], \"mlp\": []}", "holds -1, expected blocks from 0 to 255"},
 	    {"{" OURS "\"attention\": [256], \"mlp\": []}", "holds 256"},
 	    {"{" OURS "\"attention\": [1.5], \"mlp\": []}", "holds 1.5"},

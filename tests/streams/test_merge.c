@@ -74,17 +74,17 @@ static void only_passes_of_the_same_weights_share(void** unused) {
 	                          .tap = -1,
 	                          .want = want,
 	                          .out = out};
-	struct pass draft = full, prompt = full, tapped = full, told = full;
+	struct pass draft = full, prompt = full, tapped = full, stated = full;
 	float states[8 * 4];
 	assert_true(merge_open(&m, 4, 8));
-	told.states = states;
-	merge_begin(&m, &told); /* the first part's first row is the pass's */
+	stated.states = states;
+	merge_begin(&m, &stated); /* the first part's first row is the pass's */
 	assert_ptr_equal(m.pass.states, states);
 	tapped.tap = 7;
 	merge_add(&m, &tapped); /* and a tap is in its way */
 	assert_null(m.pass.states);
 	merge_begin(&m, &full);
-	merge_add(&m, &told);
+	merge_add(&m, &stated);
 	assert_null(m.pass.states);
 	tapped.tap = -1;
 	merge_begin(&m, &full);

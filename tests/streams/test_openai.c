@@ -221,7 +221,7 @@ static void no_tokens_and_no_limit(void** unused) {
 
 static void forms_by_all_their_names(void** unused) {
 	(void)unused;
-	static const char* const forms[] = {
+	static const char* const formats[] = {
 	    "\"structured_outputs\": {\"json\": {\"type\": \"object\"}, \"regex\": null}",
 	    "\"structured_outputs\": {\"choice\": [\"yes\", \"no\"]}",
 	    "\"response_format\": {\"type\": \"json_object\", \"schema\": {\"const\": 1}}",
@@ -229,10 +229,10 @@ static void forms_by_all_their_names(void** unused) {
 	for (int i = 0; i < 4; i++) {
 		char body[256];
 		snprintf(body, sizeof body, "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], %s}",
-		         forms[i]);
+		         formats[i]);
 		assert_true(chat(body));
 		assert_non_null(q.grammar);
-		assert_int_equal(q.form != NULL, i == 0 || i == 2);
+		assert_int_equal(q.schema != NULL, i == 0 || i == 2);
 		api_request_free(&q);
 	}
 }
@@ -326,7 +326,7 @@ static void bad_bytes(void** unused) {
 	    "{\"a\": \"\xff\"}",           /* not UTF-8 */
 	    "{\"a\": \"\xc0\xaf\"}",       /* overlong */
 	    "{\"a\": \"\xed\xa0\x80\"}",   /* a surrogate as bytes */
-	    "{\"a\": \"\\ud800\"}",        /* a lone one */
+	    "{\"a\": \"\\ud800\"}",        /* without its pair */
 	    "{\"a\": \"\\udc00\\ud800\"}", /* the wrong way round */
 	    "{\"a\": \"\\u0000\"}",
 	    "{\"a\": \"\x01\"}",
@@ -392,7 +392,7 @@ static void tools_may_or_must_be_called(void** unused) {
 	assert_true(q.tool_choice == TOOLS_AUTO && !q.one_tool_call && q.parts.tools);
 	api_request_free(&q);
 	assert_true(chat(ASK(", \"tool_choice\": \"none\"")));
-	assert_true(q.tool_choice == TOOLS_NONE && !q.parts.tools); /* the template is told of none */
+	assert_true(q.tool_choice == TOOLS_NONE && !q.parts.tools); /* the template receives none */
 	api_request_free(&q);
 	assert_true(chat(ASK(", \"tool_choice\": \"required\", \"parallel_tool_calls\": false")));
 	assert_true(q.tool_choice == TOOLS_REQUIRED && !q.tool_name && q.one_tool_call);

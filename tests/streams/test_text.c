@@ -28,7 +28,7 @@ static void every_kind(void** state) {
 	text_free(&t);
 }
 
-/* What is given is never read as a format, whatever it holds. */
+/* Arguments are never read as a format, whatever they hold. */
 static void what_is_given_is_no_format(void** state) {
 	(void)state;
 	struct text t = {0};

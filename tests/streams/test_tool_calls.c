@@ -84,7 +84,7 @@ static void functions(void** unused) {
 	reads("Well <function=add>none</function>.", "Well <function=add>none</function>.");
 }
 
-/* What models write that is not quite as it should be. */
+/* Calls that models write not quite as they should. */
 static void calls_as_models_write_them(void** unused) {
 	(void)unused;
 #define CALL(arguments) "<tool_call>\n{\"name\": \"add\", \"arguments\": " arguments "}\n</tool_call>"
@@ -133,7 +133,7 @@ static void other_functions_and_values_are_text(void** unused) {
 		reads(texts[i], texts[i]);
 }
 
-/* Arguments come as they are written, and what a limit cut off is told. */
+/* Arguments come as they are written, and a call that a limit cut off is reported. */
 static void arguments_come_piece_by_piece(void** unused) {
 	(void)unused;
 	struct tool_reader r;
@@ -158,7 +158,7 @@ static void arguments_come_piece_by_piece(void** unused) {
 	tool_reader_close(&r);
 }
 
-/* Of an answer that keeps a form, a call is what it begins with. */
+/* A call is recognized at the beginning of an answer that keeps a schema. */
 static void a_form_is_no_call(void** unused) {
 	(void)unused;
 	static const char form[] = "{\"name\": \"add\", \"arguments\": {}, \"b\": \"<tool_call>{}\"}";

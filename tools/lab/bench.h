@@ -6,8 +6,10 @@
 #include <cjson/cJSON.h>
 
 #include "optimizer/optimizer.h"
+#include "tools/program/progress.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
+#include "tools/program/tables.h"
 
 /* argv[0] is the part's name. The exit status. */
 int bench_decode_main(int argc, char** argv);
@@ -75,15 +77,10 @@ bool bench_measure_rows(const struct runtime*, int committed, int repeats, cJSON
 
 double bench_median(double* value, int n); /* sorts; NaN of none */
 double bench_ratio(double a, double b);    /* NaN where b is not over 0 */
-/* A bar on standard error, if that is a terminal: the share done, in [0, 1], and what is being done. */
-void bench_progress(double share, const char* format, ...) __attribute__((format(printf, 2, 3)));
-void bench_progress_end(void);
 /* A number; null if it is not one. */
 void bench_json_number(cJSON* out, const char* name, double value);
 void bench_json_numbers(cJSON* out, const char* name, const double* value, int n);
 /* Appends an object. */
 cJSON* bench_json_row(cJSON* list);
-/* Prints the figures, as JSON or as tables (tools/program/tables.h), and frees them. The exit status. */
-int bench_report(cJSON* out, bool json);
 
 #endif

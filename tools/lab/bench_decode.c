@@ -86,7 +86,7 @@ static bool fill_cache(const struct runtime* bench, struct cache* cache, int dep
 			return false;
 		if (!chunk)
 			cache->backend->commit(cache, state_text_rows, n);
-		bench_progress((double)cache->committed / depth, "filling the context");
+		progress_show((double)cache->committed / depth, "filling the context");
 	}
 	return true;
 }
@@ -144,7 +144,7 @@ bool bench_measure_rows(const struct runtime* bench, int committed, int repeats,
 	bool good = cache && fill_cache(bench, cache, committed, error) &&
 	            own_text(bench, cache, id, OWN_TEXT, error) && time_rows(cache, id, 1, &ignored, error);
 	for (int k = 0; good && k < n_repeats * COUNTS; k++) {
-		bench_progress((double)k / (n_repeats * COUNTS), "passes of %d rows", count[k % COUNTS]);
+		progress_show((double)k / (n_repeats * COUNTS), "passes of %d rows", count[k % COUNTS]);
 		for (int i = 0; good && k % COUNTS == 0 && i < RECOVERY; i++)
 			good = time_rows(cache, id, 1, &ignored, error);
 		good = good && time_rows(cache, id, count[k % COUNTS], &sample[k % COUNTS][k / COUNTS], error);
@@ -186,7 +186,7 @@ static bool measure_speed(const struct decode* d, struct cache* cache, cJSON* ou
 	if (screened > 0) /* read in the head's place */
 		bytes += screened - (double)tensor_bytes(&bench->model->weights.output);
 	for (int i = 0; good && i < REPEATS; i++) {
-		bench_progress((double)i / REPEATS, "decoding");
+		progress_show((double)i / REPEATS, "decoding");
 		bandwidth[i] = backend->bandwidth(backend);
 		backend->truncate(cache, before);
 		good = decode_tokens(cache, &token, n, &seconds, error);

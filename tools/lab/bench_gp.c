@@ -8,23 +8,21 @@
 #include "tools/lab/bench.h"
 
 enum { DIMS = 156, SIZE = 70, OBSERVATIONS = 1000, ADDED = 50, PROPOSALS = 7, TRIALS = 32, EVALUATIONS = 16 };
-enum { BENCH_WORDS = (DIMS + 63) / 64 };
 
-static void draw_mask(struct gp_random* r, uint64_t* bits) {
-	memset(bits, 0, BENCH_WORDS * sizeof *bits);
+static void draw_mask(struct gp_random* r, double* bits) {
+	memset(bits, 0, DIMS * sizeof *bits);
 	for (int left = SIZE; left > 0;) {
 		const int i = gp_below(r, DIMS);
-		const uint64_t bit = (uint64_t)1 << (i & 63);
-		left -= !(bits[i >> 6] & bit);
-		bits[i >> 6] |= bit;
+		left -= !(bits[i] > 0);
+		bits[i] = 1;
 	}
 }
 
 /* k of 32, from a truth that half of the dimensions lower. */
-static double score_point(struct gp_random* r, const uint64_t* bits, double* variance) {
+static double score_point(struct gp_random* r, const double* bits, double* variance) {
 	double truth = 0.97;
 	for (int i = 0; i < DIMS; i += 2)
-		truth -= 0.012 * (double)(bits[i >> 6] >> (i & 63) & 1);
+		truth -= 0.012 * bits[i];
 	int matches = 0;
 	for (int t = 0; t < TRIALS; t++)
 		matches += gp_uniform(r) < truth;
@@ -34,7 +32,7 @@ static double score_point(struct gp_random* r, const uint64_t* bits, double* var
 }
 
 static bool add_observations(struct gp* g, struct gp_random* r, int i) {
-	uint64_t bits[BENCH_WORDS];
+	double bits[DIMS];
 	double variance;
 	draw_mask(r, bits);
 	const double y = score_point(r, bits, &variance);
@@ -57,9 +55,9 @@ static bool measure_gp(struct gp* g, cJSON* out) {
 		return false;
 	const double fit = seconds_now() - began;
 	for (int i = 0; i < PROPOSALS; i++) {
-		uint64_t bits[BENCH_WORDS];
+		double bits[DIMS];
 		const double start = seconds_now();
-		const struct gp_search search = {
+		const struct gp_subset search = {
 		    .size = SIZE, .acquisition = GP_UCB, .kappa = 2.5, .seed = (uint64_t)i};
 		if (gp_propose(g, &search, bits) != GP_OK)
 			return false;
@@ -92,7 +90,8 @@ int bench_gp_main(int argc, char** argv) {
 	    .capacity = OBSERVATIONS,
 	    .kernel = GP_MATERN52,
 	    .jitter = 1e-6,
-	    .hyper = {.amplitude = 0.2, .length = {6, 6}, .window = 0.05},
+	    .known_noise = true,
+	    .hyper = {.amplitude = 0.2, .length = {6, 6}, .window = 0.05, .noise = 1},
 	});
 	cJSON* const out = cJSON_CreateObject();
 	bench_json_number(out, "observations", OBSERVATIONS);
@@ -100,8 +99,8 @@ int bench_gp_main(int argc, char** argv) {
 	const bool done = g && measure_gp(g, out);
 	gp_close(g);
 	if (done)
-		return bench_report(out, json);
+		return report_print(out, json);
 	cJSON_Delete(out);
-	return complain(STATUS_FAILED, "the Gaussian process could not be run: no memory for %d observations",
+	return complain(STATUS_FAILED, "the Gaussian process could not be run: out of memory for %d observations",
 	                OBSERVATIONS);
 }

@@ -259,7 +259,7 @@ int bench_kernels_main(int argc, char** argv) {
 	struct error error = {"out of memory"};
 	struct sweeps* b = aligned_alloc(_Alignof(struct sweeps), sizeof *b);
 	cJSON* const out = b ? measure_kernels(b, isa, (int)threads, &error) : NULL;
-	status = out ? bench_report(out, json) : complain(STATUS_FAILED, "%s", error.message);
+	status = out ? report_print(out, json) : complain(STATUS_FAILED, "%s", error.message);
 	if (b && b->pool)
 		pool_close(b->pool);
 	free(b);

@@ -216,7 +216,7 @@ static bool measure_all(struct levels_bench* b, cJSON* out, struct error* error)
 	if (!state_texts_answer(bench, b->prompts.prompt, n, b->text, error))
 		return false;
 	for (int i = 0; i < n && !interrupted(); i++) {
-		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);
+		progress_show((double)i / n, "prompt %d of %d", i + 1, n);
 		if (!measure_text(b, &b->text[i], i == 0, error))
 			return false;
 	}
@@ -262,9 +262,10 @@ int bench_levels_main(int argc, char** argv) {
 	struct command_line line = {
 	    .name = "bench levels",
 	    .usage = "MODEL [-i FILE] [-n N] [--kept A,B,C,D] [--where] [--json] [options]",
-	    .about = "Measures draft steps that leave out input channels, by the share of the draft weights they "
-	             "read: how\n"
-	             "often one says the whole model's next token (alpha, of one step) and what it costs (c).",
+	    .about =
+	        "Measures draft steps that leave out input channels, by the share of the draft weights they "
+	        "read: how\n"
+	        "often one predicts the whole model's next token (alpha, of one step) and what it costs (c).",
 	    .examples = "  swiftlet bench levels smollm2-135m -i streams/demo.jsonl -n 64\n"
 	                "  swiftlet bench levels model.gguf --kept 0.4,0.5,0.4,0.2 --json",
 	    OPTIONS(option),

@@ -17,6 +17,7 @@ struct masks_bench {
 	const struct tokenizer* tokenizer;
 	int32_t end_token;
 	FILE* answers; /* or NULL */
+	bool literal;
 	int schemas, compiled, right, invalid_taken, valid_not_taken;
 	double* mask; /* (n_masks) seconds of each */
 	size_t n_masks;
@@ -61,10 +62,10 @@ static bool run_texts(struct masks_bench* b, struct acceptor* a, const cJSON* te
 		all_right &= taken == valid;
 		b->invalid_taken += a && taken && !valid;
 		b->valid_not_taken += a && !taken && valid;
-		cJSON* const told = cJSON_CreateObject();
-		cJSON_AddBoolToObject(told, "taken", taken);
-		cJSON_AddItemToObject(told, "tokens", cJSON_CreateIntArray(ids.id, ids.n));
-		cJSON_AddItemToArray(list, told);
+		cJSON* const reported = cJSON_CreateObject();
+		cJSON_AddBoolToObject(reported, "taken", taken);
+		cJSON_AddItemToObject(reported, "tokens", cJSON_CreateIntArray(ids.id, ids.n));
+		cJSON_AddItemToArray(list, reported);
 		token_list_free(&ids);
 		if (!good)
 			return false;
@@ -80,7 +81,7 @@ static bool run_schema(struct masks_bench* b, const cJSON* one, struct error* er
 	struct error refused = {""};
 	const double began = seconds_now();
 	struct grammar* const grammar =
-	    schema ? grammar_from_json_schema(schema, strlen(schema), &refused) : NULL;
+	    schema ? grammar_from_json_schema(schema, strlen(schema), b->literal, &refused) : NULL;
 	const double compiled = seconds_now();
 	struct acceptor* const a = grammar ? acceptor_open(grammar, b->trie, &b->end_token, 1) : NULL;
 	const size_t before = b->n_masks;
@@ -170,15 +171,16 @@ static cJSON* report(struct masks_bench* b) {
 
 int bench_masks_main(int argc, char** argv) {
 	const char *spec = "builtin", *input = NULL, *answers = NULL;
-	bool json = false;
+	bool json = false, literal = false;
 	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL", "whose vocabulary (builtin); a GGUF with a vocabulary alone will do",
 	         &spec),
 	    TEXT("input", 'i', "FILE", "lines {\"schema\", \"texts\": [{\"text\", \"valid\"}]}", &input),
 	    TEXT("answers", 0, "FILE", "writes what each schema gave, with the texts' tokens", &answers),
+	    FLAG("literal-schemas", "allow what a schema leaves open, as swiftlet serve has it", &literal),
 	    FLAG("json", "print one JSON object instead of a table", &json)};
 	struct command_line line = {.name = "bench masks",
-	                            .usage = "[-m MODEL] -i FILE [--answers FILE] [--json]",
+	                            .usage = "[-m MODEL] -i FILE [--answers FILE] [--literal-schemas] [--json]",
 	                            .about =
 	                                "Compiles schemas and times the masks of texts that keep or break them.",
 	                            OPTIONS(option),
@@ -193,7 +195,7 @@ int bench_masks_main(int argc, char** argv) {
 	struct model* const model = model_open(spec, &options, &error);
 	struct token_trie* const trie =
 	    model ? token_trie_open(model->weights.shape.vocab, piece_of, model->tokenizer) : NULL;
-	struct masks_bench b = {.trie = trie};
+	struct masks_bench b = {.trie = trie, .literal = literal};
 	FILE* const file = trie ? fopen(input, "r") : NULL;
 	b.answers = file && answers ? fopen(answers, "w") : NULL;
 	bool good = file && (!answers || b.answers);
@@ -204,7 +206,7 @@ int bench_masks_main(int argc, char** argv) {
 		b.end_token = tokenizer_eos(model->tokenizer);
 		good = run_file(&b, file, &error);
 	}
-	const int told = good ? bench_report(report(&b), json) : complain(STATUS_FAILED, "%s", error.message);
+	const int outcome = good ? report_print(report(&b), json) : complain(STATUS_FAILED, "%s", error.message);
 	if (file)
 		fclose(file);
 	if (b.answers)
@@ -213,5 +215,5 @@ int bench_masks_main(int argc, char** argv) {
 	free(b.compile);
 	token_trie_free(trie);
 	model_close(model);
-	return told;
+	return outcome;
 }

@@ -172,7 +172,7 @@ static bool measure_all(struct match_bench* b, cJSON* out, struct error* error) 
 	if (!state_texts_answer(bench, b->prompts.prompt, n, b->text, error))
 		return false;
 	for (int i = 0; i < n && !interrupted(); i++) {
-		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);
+		progress_show((double)i / n, "prompt %d of %d", i + 1, n);
 		if (!measure_text(b, &b->text[i], error))
 			return false;
 	}

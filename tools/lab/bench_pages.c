@@ -1,4 +1,4 @@
-/* `swiftlet bench pages`: how often a draft step whose attention reads few pages of a long text says the
+/* `swiftlet bench pages`: how often a draft step whose attention reads few pages of a long text predicts the
  * whole model's next token, and what it costs.
  *
  * Each prompt is answered greedily by the whole model. Then the answer is walked row by row, as verification
@@ -172,7 +172,7 @@ static bool measure_all(struct pages_bench* b, cJSON* out, struct error* error) 
 		return false;
 	const int n = least(b->prompts.n, b->most_prompts);
 	for (int i = 0; i < n && !interrupted(); i++) {
-		bench_progress((double)i / n, "prompt %d of %d", i + 1, n);
+		progress_show((double)i / n, "prompt %d of %d", i + 1, n);
 		if (!state_texts_answer(bench, &b->prompts.prompt[i], 1, &b->text[i], error) ||
 		    !measure_text(b, &b->text[i], error))
 			return false;
@@ -205,7 +205,7 @@ int bench_pages_main(int argc, char** argv) {
 	    .name = "bench pages",
 	    .usage = "MODEL [-i FILE] [-n N] [--json] [options]",
 	    .about = "Measures draft steps whose attention reads few pages of a long text, by how many and how\n"
-	             "often they are listed: how often one says the whole model's next token (alpha, of one\n"
+	             "often they are listed: how often one predicts the whole model's next token (alpha, of one\n"
 	             "step) and what it costs (c).",
 	    .examples = "  tools/long_prompts --tokens 4000 >long.jsonl\n"
 	                "  swiftlet bench pages smollm2-135m -i long.jsonl --context 8192\n"

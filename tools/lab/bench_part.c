@@ -18,7 +18,7 @@ const char* const pass_part_name[PASS_PARTS] = {
 
 /* ---- a model on a backend ----------------------------------------------------------------- */
 
-/* What was measured on. */
+/* Describes the model and machine of a measurement. */
 static void describe_model(const struct runtime* bench, cJSON* out) {
 	const struct backend* backend = bench->engine->backend;
 	cJSON_AddStringToObject(out, "model", swiftlet_model_name(bench->model));
@@ -77,7 +77,7 @@ static bool open_and_measure(struct bench_part* part, cJSON* out, struct error* 
 	struct runtime* const bench = &part->bench;
 	if (bench->options.draft_bits < 0 && !part->as_run)
 		bench->options.draft_bits = 0;
-	bench_progress(0, "opening %s", bench->wish.model);
+	progress_show(0, "opening %s", bench->wish.model);
 	if (!runtime_open_engine(bench, error))
 		return false;
 	interrupt_watch();
@@ -89,7 +89,7 @@ int bench_part_run(struct bench_part* part) {
 	struct error error = {{0}};
 	cJSON* const out = cJSON_CreateObject();
 	const bool good = open_and_measure(part, out, &error);
-	bench_progress_end();
+	progress_end();
 	if (!good) {
 		cJSON_Delete(out);
 		return runtime_close(&part->bench, complain(STATUS_FAILED, "%s", error.message));
@@ -97,7 +97,7 @@ int bench_part_run(struct bench_part* part) {
 	const double differing = cJSON_GetNumberValue(cJSON_GetObjectItem(out, "tokens_differing"));
 	if (part->runs)
 		cJSON_AddItemToArray(part->runs, out);
-	int status = part->runs ? STATUS_DONE : bench_report(out, part->json);
+	int status = part->runs ? STATUS_DONE : report_print(out, part->json);
 	if (status == STATUS_DONE && differing > 0)
 		status = complain(STATUS_FAILED, "%.0f tokens differ from plain decoding's", differing);
 	return runtime_close(&part->bench, status);

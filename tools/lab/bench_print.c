@@ -1,12 +1,8 @@
 /* Output of the benchmarks: a bar while they run, and JSON or tables of it. */
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "tools/lab/bench.h"
-#include "tools/program/tables.h"
 
 static int ascending(const void* a, const void* b) {
 	const double x = *(const double*)a, y = *(const double*)b;
@@ -21,26 +17,6 @@ double bench_median(double* value, int n) {
 }
 
 double bench_ratio(double a, double b) { return b > 0 ? a / b : (double)NAN; }
-
-void bench_progress(double share, const char* format, ...) {
-	enum { WIDTH = 24 };
-	if (!isatty(STDERR_FILENO))
-		return;
-	va_list arguments;
-	va_start(arguments, format);
-	fputs("\r\033[K[", stderr);
-	for (int i = 0; i < WIDTH; i++)
-		fputc(i < (int)(share * WIDTH) ? '#' : '.', stderr);
-	fprintf(stderr, "] %3.0f %% ", 100 * share);
-	vfprintf(stderr, format, arguments);
-	fflush(stderr);
-	va_end(arguments);
-}
-
-void bench_progress_end(void) {
-	if (isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
-}
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
@@ -61,16 +37,4 @@ cJSON* bench_json_row(cJSON* list) {
 	cJSON* const row = cJSON_CreateObject();
 	cJSON_AddItemToArray(list, row);
 	return row;
-}
-
-int bench_report(cJSON* out, bool json) {
-	char* const text = json ? cJSON_PrintUnformatted(out) : NULL;
-	if (text)
-		puts(text);
-	else if (!json)
-		tables_print(out);
-	cJSON_Delete(out);
-	free(text);
-	return json && !text ? complain(STATUS_FAILED, "out of memory for the figures")
-	                     : output_written(STATUS_DONE);
 }

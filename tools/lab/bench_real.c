@@ -119,7 +119,7 @@ static bool measure_real(struct bench_part* part, cJSON* out, struct error* erro
 	return good;
 }
 
-/* Runs every model greedily and sampled, or as `only` says, with fresh sessions. */
+/* Runs every model greedily and sampled, or as `only` specifies, with fresh sessions. */
 static int run_all(struct real* r, const char* const* model, int n) {
 	const double asked = r->part.bench.options.temperature, sampled = asked > 0 ? asked : 0.7;
 	int status = STATUS_DONE;
@@ -132,7 +132,7 @@ static int run_all(struct real* r, const char* const* model, int n) {
 		status = bench_part_run(&r->part);
 	}
 	if (r->part.runs && status == STATUS_DONE)
-		return bench_report(r->part.runs, true);
+		return report_print(r->part.runs, true);
 	cJSON_Delete(r->part.runs);
 	return status;
 }

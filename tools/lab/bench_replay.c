@@ -248,12 +248,12 @@ static bool replay_stream(struct replay* r, FILE* file, struct error* error) {
 	bool good = true;
 	while (good && !interrupted() && r->instances < r->most_instances &&
 	       (status = jsonl_next(&reader, &instance, error)) != JSONL_END) {
-		bench_progress(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
+		progress_show(0, "instance %d, %lld tokens", r->instances + 1, (long long)r->sums.tokens);
 		if (status == JSONL_INSTANCE && take_prompt(r, &instance, error))
 			good = (r->cache || take_answer(r, &instance, error)) &&
 			       decode_prompt(r, instance.max_tokens, error);
 		else {
-			bench_progress_end();
+			progress_end();
 			complain(STATUS_FAILED, "left out: %s", error->message);
 			r->left_out++;
 		}
@@ -302,7 +302,7 @@ static void close_drafters(struct replay* r) {
 static void report_figures(const struct replay* r, cJSON* out) {
 	const struct sums* s = &r->sums;
 	const double tokens = (double)s->tokens, rounds = (double)s->rounds;
-	cJSON_AddStringToObject(out, "prices", r->cost_text);
+	cJSON_AddStringToObject(out, "costs", r->cost_text);
 	cJSON_AddNumberToObject(out, "instances", r->instances);
 	cJSON_AddNumberToObject(out, "left_out", r->left_out);
 	cJSON_AddNumberToObject(out, "tokens", tokens);
@@ -377,7 +377,7 @@ int bench_replay_main(int argc, char** argv) {
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(r.part),
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them (standard input)", &r.input),
-	    TEXT("prices", 0, "LIST|FILE",
+	    TEXT("costs", 0, "LIST|FILE",
 	         "costs: slope=S or v2=V,v4=V…, and c=C; or a file that\n"
 	         "bench decode --rows --json wrote (slope=0.05,c=0.55)",
 	         &r.cost_text),
@@ -396,13 +396,13 @@ int bench_replay_main(int argc, char** argv) {
 	};
 	struct command_line line = {
 	    .name = "bench replay",
-	    .usage = "MODEL [-i FILE] [--prices LIST] [--drafters LIST] [--json] [options]",
+	    .usage = "MODEL [-i FILE] [--costs LIST] [--drafters LIST] [--json] [options]",
 	    .about =
 	        "Decodes a stream of prompts, greedy, and counts what drafting would bring if a pass of n rows\n"
 	        "cost v(n) plain steps and a draft pass c: tokens and rows a pass, the speed-up, and by drafter\n"
 	        "the tokens that were expected and those that came. Nothing is timed.",
-	    .examples = "  swiftlet bench replay -i prompts.jsonl --prices slope=0.05\n"
-	                "  swiftlet bench replay -i prompts.jsonl --prices v2=1.15,v4=1.5,v8=2.5,v16=5.2",
+	    .examples = "  swiftlet bench replay -i prompts.jsonl --costs slope=0.05\n"
+	                "  swiftlet bench replay -i prompts.jsonl --costs v2=1.15,v4=1.5,v8=2.5,v16=5.2",
 	    OPTIONS(option),
 	};
 	return bench_part_main(&r.part, &line, argc, argv);

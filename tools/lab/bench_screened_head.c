@@ -103,7 +103,7 @@ static bool judge(struct screened* c, struct error* error) {
 		const struct prompt* p = &c->prompts.prompt[i];
 		backend->truncate(c->cache, 0);
 		c->cache->prompt_length = p->n;
-		bench_progress((double)positions(c) / (double)c->most, "text %d", i + 1);
+		progress_show((double)positions(c) / (double)c->most, "text %d", i + 1);
 		for (int first = 0; first < p->n; first += SLICE_ROWS)
 			if (!judge_rows(c, p->id + first, least(p->n - first, SLICE_ROWS), error))
 				return false;

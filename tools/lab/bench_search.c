@@ -2,9 +2,9 @@
  * brings to it.
  *
  * The model answers prompts; every other answer is searched on, the rest judge. For each share of the layers'
- * draft weights that a draft step reads, the search (optimizer/level_search.h) shares it out among maps and
+ * draft weights that a draft step reads, the search (optimizer/search.h) shares it out among maps and
  * blocks: from its start, by random proposals alone, by the process's alone, and by both in turns. Proposals
- * are scored on some windows, others after every twelve, as serving gives them. What is judged is one-step
+ * are scored on some windows, others after every twelve, as serving gives them. The judge is one-step
  * alpha, and how much more it is than the start's on the same rows, with the standard error of that.
  *
  * Nothing is simulated: a score is teacher-forced over the answers, a window of WINDOW rows a pass, each row
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "optimizer/level_search.h"
+#include "optimizer/level_point.h"
+#include "optimizer/search.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
@@ -115,7 +116,7 @@ static bool answer_prompts(struct searching* s, int which, struct error* error) 
 		return false;
 	for (int i = 0; i < h->prompts.n; i++) {
 		struct state_walk w = {s, &h->text[i]};
-		bench_progress((double)i / h->prompts.n, "states");
+		progress_show((double)i / h->prompts.n, "states");
 		if (!(which == LEARN ? state_text_walk(bench, &h->text[i], &points, take_states, &w, error)
 		                     : state_text_fill(bench, &h->text[i], error)))
 			return false;
@@ -195,7 +196,7 @@ static bool score_windows(const struct searching* s, int which, const struct mas
 
 /* ---- a row of the table --------------------------------------------------------------------- */
 
-/* What a kind of map keeps, as text: one number if the thirds are equal. */
+/* The share that a kind of map keeps, as text: one number if the thirds are equal. */
 static void put_kept(char* text, size_t size, const struct levels* levels, int kind) {
 	const int a = 100 - levels->left_out[0][kind], b = 100 - levels->left_out[1][kind],
 	          c = 100 - levels->left_out[2][kind];
@@ -257,28 +258,29 @@ static struct mask start_mask(const struct searching* s, double share) {
 	return level_mask(&s->model, x);
 }
 
-static struct level_search* open_search(const struct searching* s, const struct proposer* p,
-                                        const struct mask* start, struct error* error) {
-	struct level_search* search = level_open(&(struct level_options){.blocks = s->blocks,
-	                                                                 .bayes_interval = p->bayes_interval,
-	                                                                 .max_steps = 1000,
-	                                                                 .patience = 1000,
-	                                                                 .given_share = true,
-	                                                                 .start = start->levels,
-	                                                                 .seed = s->part.bench.options.seed});
-	if (!search) {
-		error_set(error, "out of memory for a search");
+static struct search* open_search(const struct searching* s, const struct proposer* p,
+                                  const struct mask* start, struct error* error) {
+	struct search* search = search_open(&(struct search_options){.blocks = s->blocks,
+	                                                             .bayes_interval = p->bayes_interval,
+	                                                             .max_steps = 1000,
+	                                                             .patience = 1000,
+	                                                             .levels = true,
+	                                                             .given_share = true,
+	                                                             .start = start->levels,
+	                                                             .seed = s->part.bench.options.seed},
+	                                    error);
+	if (!search)
 		return NULL;
-	}
-	level_set_bytes(search, s->model.bytes);
-	level_set_spans(search, &s->spans);
-	level_adopt(search, start);
+	struct search_costs costs = {.max_draft = 1}; /* at a given share no costs are compared */
+	memcpy(costs.channel, s->model.bytes, sizeof costs.channel);
+	search_set_costs(search, &costs);
+	search_set_spans(search, &s->spans);
+	search_adopt(search, start);
 	return search;
 }
 
 /* The next proposal, scored on the present windows. */
-static bool evaluate_next(struct searching* s, struct level_search* search, int evaluation,
-                          struct error* error) {
+static bool evaluate_next(struct searching* s, struct search* search, int evaluation, struct error* error) {
 	const struct half* const half = &s->half[LEARN];
 	const int windows =
 	    least(s->windows, half->windows); /* each once, so that its rows count as independent */
@@ -287,29 +289,29 @@ static bool evaluate_next(struct searching* s, struct level_search* search, int 
 	int rows = 0;
 	for (int i = first; i < first + windows; i++)
 		rows += half->window[i % half->windows].size;
-	level_window(search, turn + 1, rows);
-	if (!level_propose(search, &proposal))
+	search_window(search, turn + 1, rows);
+	if (!search_propose(search, &proposal))
 		return error_set(error, "the search proposes nothing");
 	if (!score_windows(s, LEARN, &proposal.mask, first, windows, &s->now, error))
 		return false;
 	proposal.log_probability = s->now.log_probability / s->now.rows;
-	level_observe(search, &proposal, s->now.matches, s->now.rows);
+	search_observe(search, &proposal, s->now.matches, s->now.rows);
 	return true;
 }
 
 static bool run_search(struct searching* s, const struct proposer* p, double share, const struct mask* start,
                        struct error* error) {
-	struct level_search* search = open_search(s, p, start, error);
+	struct search* search = open_search(s, p, start, error);
 	bool good = search != NULL;
 	for (int done = 0, at = 0; good && !interrupted() && at < CHECKPOINTS && checkpoint[at] <= s->most;) {
 		good = evaluate_next(s, search, done++, error);
-		bench_progress((double)done / s->most, "%s, %.0f %% read", p->name, 100 * share);
+		progress_show((double)done / s->most, "%s, %.0f %% read", p->name, 100 * share);
 		if (good && done == checkpoint[at]) {
-			const struct mask best = level_best(search, NULL);
+			const struct mask best = search_best(search, NULL);
 			good = report_mask(s, p->name, share, checkpoint[at++], &best, error);
 		}
 	}
-	level_close(search);
+	search_close(search);
 	return good;
 }
 

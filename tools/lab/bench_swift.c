@@ -66,8 +66,8 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 	while (good && search_state(search) == SEARCH_RUNNING) {
 		good = way_advance(&way, 1, &ignored, error);
 		w->mask = session_mask(way.session, &w->matchness);
-		bench_progress((double)search_steps(search) / options.max_steps,
-		               "search: %d proposals, matchness %.2f", search_steps(search), w->matchness);
+		progress_show((double)search_steps(search) / options.max_steps,
+		              "search: %d proposals, matchness %.2f", search_steps(search), w->matchness);
 	}
 	if (good) {
 		cJSON_AddNumberToObject(out, "steps_to_stop", search_steps(search));
@@ -89,7 +89,7 @@ static bool run_slices(struct swift* w, struct way* way, int n, int warm, const 
 	for (int i = 0; good && i < warm + w->slices; i++) {
 		if (i == warm)
 			ways_reset(way, n);
-		bench_progress((double)i / (double)(warm + w->slices), "%s", what);
+		progress_show((double)i / (double)(warm + w->slices), "%s", what);
 		good = ways_turn(way, n, SLICE, i, i < warm ? 0 : i - warm, error);
 	}
 	if (good)
@@ -139,7 +139,7 @@ static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][PAIRS],
 		good = way_open(&way[k], bench, &options, (uint64_t)(FIRST_COLD_PROMPT + pair), error);
 	}
 	for (int turn = 0; good && turn * COLD_SLICE < COLD_TOKENS; turn++) {
-		bench_progress((double)turn * COLD_SLICE / COLD_TOKENS, "cold start %d of %d", pair + 1, PAIRS);
+		progress_show((double)turn * COLD_SLICE / COLD_TOKENS, "cold start %d of %d", pair + 1, PAIRS);
 		good = ways_turn(way, RATIOS + 1, COLD_SLICE, turn, 0, error);
 	}
 	for (int k = 0; good && k < RATIOS; k++) {

@@ -118,11 +118,11 @@ int bench_tokenize_main(int argc, char** argv) {
 	cJSON* const out = cJSON_CreateObject();
 	const bool good = model && measure_all(model->tokenizer, text, size, out);
 	if (model && !good)
-		error_set(&error, "no memory for the texts");
+		error_set(&error, "out of memory for the texts");
 	model_close(model);
 	free(text);
 	if (good)
-		return bench_report(out, json);
+		return report_print(out, json);
 	cJSON_Delete(out);
 	return complain(STATUS_FAILED, "%s", error.message);
 }

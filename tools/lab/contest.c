@@ -154,7 +154,7 @@ static bool ends_in_loop(const int32_t* text, int n) {
 	return false;
 }
 
-/* Of the tokens that both have. */
+/* Among the tokens that both have. */
 static int differing(const struct way* a, const struct way* b) {
 	int n = 0;
 	for (int i = 0; i < least(a->tokens.n, b->tokens.n); i++)
@@ -190,8 +190,8 @@ bool contest_run(struct contest* t, struct error* error) {
 	if (n == 0)
 		return error_set(error, "no prompt to measure on: found none that the context holds");
 	for (int i = 0; i < n && !interrupted(); i++, t->asked++) {
-		bench_progress((double)i / n, "%s at temperature %g: prompt %d of %d by %d",
-		               swiftlet_model_name(t->bench->model), t->temperature, i + 1, n, t->n);
+		progress_show((double)i / n, "%s at temperature %g: prompt %d of %d by %d",
+		              swiftlet_model_name(t->bench->model), t->temperature, i + 1, n, t->n);
 		if (!one_prompt(t, i, error))
 			return false;
 		note_task(t, i);

@@ -31,7 +31,7 @@ static bool read_list(const char* text, double* knot, double* c, struct error* e
 		double value;
 		int used = 0, n = 0;
 		if (sscanf(at, "%7[a-z0-9]=%lf%n", name, &value, &used) != 2 || !(value >= 0) || value > 1e3)
-			return error_set(error, "--prices: expected NAME=NUMBER at \"%.20s\"", at);
+			return error_set(error, "--costs: expected NAME=NUMBER at \"%.20s\"", at);
 		if (strcmp(name, "slope") == 0)
 			knot[SLICE_ROWS] = 1 + value * (SLICE_ROWS - 1);
 		else if (strcmp(name, "c") == 0)
@@ -39,7 +39,7 @@ static bool read_list(const char* text, double* knot, double* c, struct error* e
 		else if (sscanf(name, "v%d", &n) == 1 && n > 1 && n <= SLICE_ROWS && value >= 1)
 			knot[n] = value;
 		else
-			return error_set(error, "--prices: \"%s\", expected slope, c or v2 to v64 (at least 1)", name);
+			return error_set(error, "--costs: \"%s\", expected slope, c or v2 to v64 (at least 1)", name);
 		at += used;
 		at += *at == ',';
 	}
@@ -84,6 +84,6 @@ bool cost_list_read(struct cost_list* costs, const char* text, struct error* err
 	fill_verify(costs->verify, knot);
 	for (int n = 2; n <= SLICE_ROWS; n++)
 		if (costs->verify[n] < costs->verify[n - 1] - 1e-9)
-			return error_set(error, "--prices: v(%d) is less than v(%d)", n, n - 1);
+			return error_set(error, "--costs: v(%d) is less than v(%d)", n, n - 1);
 	return true;
 }

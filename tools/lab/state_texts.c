@@ -115,7 +115,7 @@ static bool answer_group(const struct runtime* bench, const struct prompt* promp
 bool state_texts_answer(const struct runtime* bench, const struct prompt* prompt, int n,
                         struct state_text* text, struct error* error) {
 	for (int first = 0; first < n; first += TOGETHER) {
-		bench_progress((double)first / n, "answers");
+		progress_show((double)first / n, "answers");
 		if (!answer_group(bench, prompt + first, least(n - first, TOGETHER), text + first, error))
 			return false;
 	}

@@ -29,7 +29,7 @@ void state_texts_free(struct state_text* text, int n);
 /* Commits a prompt's tokens id (n) to an empty cache; next: the token after them. */
 bool state_text_prefill(struct cache*, const int32_t* id, int n, int32_t* next, struct error*);
 
-/* Where states are taken: before sub-layer `at`, ascending; the last is 2L, the final state. */
+/* The places where states are taken: before sub-layer `at`, ascending; the last is 2L, the final state. */
 struct state_points {
 	int n, at[2 * MAX_BLOCKS + 1];
 };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a hostile client tries of `swiftlet serve`, and what it is told. Starts the servers it needs; standard library alone.
+"""Attacks `swiftlet serve` as a hostile client would, and prints the answers. Starts the servers it needs; standard library alone.
 
     attacks.py requests [-m MODEL]    raw requests that are none, or that two readers see differently: a line each
     attacks.py keys [-m MODEL]        a key guesses a word of another key's letter by cached_tokens: a table, kept apart and shared
@@ -7,7 +7,7 @@
     attacks.py end [-m MODEL]         SIGTERM under load: what becomes of the answers that had begun, by --grace
     attacks.py long [-m MODEL]        prompts of 7 MB, a line each: the longest gap in a neighbour's stream and the slowest /health
     attacks.py gone [-m MODEL]        700 clients that ask and leave: how long their connections are held
-    attacks.py forms [-m MODEL]       four clients with ambiguous forms: a neighbour's stream beside four without and beside them
+    attacks.py grammars [-m MODEL]       four clients with ambiguous grammars: a neighbour's stream beside four without and beside them
 
 end-to-end/tenants and end-to-end/attacks assert the same."""
 import argparse, collections, json, os, random, re, resource, signal, socket, subprocess, tempfile, threading, time, urllib.error, urllib.request
@@ -61,14 +61,14 @@ REQUESTS = [
     ("then two Hosts", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: evil.com\r\n" + END, 400),
     ("then two lengths", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + POST + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
 ]
-# What libmicrohttpd itself refuses inside a connection that has been let in, in its own words, which are HTML.
+# libmicrohttpd itself refuses these inside an accepted connection, with HTML.
 OTHERS = [
     ("a chunk without size", POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", 400),
     ("then no request", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health\r\n\r\n", 400),
 ]
 
 
-def told(port, data, wait=60):
+def response_to(port, data, wait=60):
     """(status, body) of the last answer to bytes that are sent as they are."""
     with socket.create_connection(("127.0.0.1", port), timeout=wait) as s:
         said = b""
@@ -102,14 +102,14 @@ def letter(word, to="Agnes"):
 
 
 def guesses(ask, key, to="Agnes"):
-    """What a key is told (cached_tokens) for each word that it supposes. One that is none of them is asked first, so that what
+    """The cached_tokens that a key gets for each word that it supposes. One that is none of them is asked first, so that what
     guesses have in common with one another is found alike."""
     ask(key, letter("village", to))
     return [ask(key, letter(word, to)) for word in WORDS]
 
 
 def attack(ask, first, second):
-    """A row for each word: what the second key is told for each that it supposes in the first key's letter."""
+    """A row for each word: what the second key gets for each that it supposes in the first key's letter."""
     rows = []
     for word, to in zip(WORDS, ("Agnes", "Bruno", "Clara", "David", "Elena", "Frank")):
         ask(first, letter(word, to))
@@ -118,8 +118,8 @@ def attack(ask, first, second):
 
 
 def found(rows):
-    """Rows in which one guess is told more than all others, and is right."""
-    return sum(told.count(max(told)) == 1 and WORDS[told.index(max(told))] == word for word, told in rows)
+    """Rows in which one guess gets more than all others, and is right."""
+    return sum(reported.count(max(reported)) == 1 and WORDS[reported.index(max(reported))] == word for word, reported in rows)
 
 
 # ---- slow headers --------------------------------------------------------------------------------------------------------
@@ -247,18 +247,18 @@ def leave(port, n=700, within=60, data=None):
     return None
 
 
-# ---- ambiguous forms -----------------------------------------------------------------------------------------------------
+# ---- ambiguous grammars -----------------------------------------------------------------------------------------------------
 
 AMBIGUOUS = ".*e.{500}!"  # each e may be the one that the end is counted from
 
 
-def beside_four(port, form):
+def beside_four(port, grammar):
     """(seconds of a stream of 200 tokens, its longest gap) while four clients generate."""
     stop = threading.Event()
 
     def generate():
         while not stop.is_set():
-            status, said = post(port, "/v1/completions", {"prompt": "x", "max_tokens": 300, **(form or {"ignore_eos": True})})
+            status, said = post(port, "/v1/completions", {"prompt": "x", "max_tokens": 300, **(grammar or {"ignore_eos": True})})
             assert status == 200, said
 
     clients = [threading.Thread(target=generate) for _ in range(4)]
@@ -304,23 +304,23 @@ class Server:
 def requests(model):
     with Server(model) as s:
         for what, data, status in REQUESTS + OTHERS:
-            got, body = told(s.port, data)
-            says = json.loads(body)["error"]["message"] if is_error(body) else body.decode(errors="replace").strip()[:60]
-            print("%-28s %s %s  %s" % (what[:28], got, "   " if got == status else "(!)", says))
+            got, body = response_to(s.port, data)
+            message = json.loads(body)["error"]["message"] if is_error(body) else body.decode(errors="replace").strip()[:60]
+            print("%-28s %s %s  %s" % (what[:28], got, "   " if got == status else "(!)", message))
 
 
 def keys(model):
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as file:
         file.write("first-key-0001\nsecond-key-0002\n")
         file.flush()
-        for name, options in (("keys share beginnings (--share-prefixes; all keys did before they were kept apart)", ["--share-prefixes"]),
+        for name, options in (("keys share prefixes (--share-prefixes; all keys did before they were kept apart)", ["--share-prefixes"]),
                               ("kept apart (the default)", [])):
             with Server(model, "--api-key-file", file.name, *options) as s:
                 rows = attack(s.ask, "first-key-0001", "second-key-0002")
             print("%s: %d of %d words found" % (name, found(rows), len(rows)))
-            print("  %-10s" % "letter" + "".join("%9s" % w for w in WORDS) + "   <- supposed; cached_tokens told")
-            for word, told_ in rows:
-                print("  %-10s" % word + "".join("%9d" % n for n in told_))
+            print("  %-10s" % "letter" + "".join("%9s" % w for w in WORDS) + "   <- supposed; cached_tokens")
+            for word, counts in rows:
+                print("  %-10s" % word + "".join("%9d" % n for n in counts))
 
 
 def slow(model):
@@ -347,14 +347,14 @@ def end(model):
                         text = urllib.request.urlopen(request, timeout=120).read().decode()
                         parts = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")] if stream else [json.loads(text)]
                         if "error" in parts[-1]:
-                            what = "told that the server stops"
+                            what = "refused as the server stops"
                         elif parts[-1]["usage"]["completion_tokens"] == tokens:
                             what = "finished"
                         else:
                             reasons = [c["finish_reason"] for p in parts for c in p["choices"] if c["finish_reason"]]
                             what = "the text so far, with finish_reason" if reasons == ["length"] else "lost"
                     except urllib.error.HTTPError as e:
-                        what = "told that the server stops" if e.code == 503 else "status %d" % e.code
+                        what = "refused as the server stops" if e.code == 503 else "status %d" % e.code
                     except OSError as e:
                         what = "lost" if begun_before else "not begun"
                     after = ended[0]
@@ -395,16 +395,16 @@ def gone(model):
             print("%-24s %s" % (name, "held after 60 s: %d" % held(s.port) if seconds is None else "all given back after %.2f s" % seconds), flush=True)
 
 
-def forms(model):
+def grammars(model):
     with Server(model) as s:
         post(s.port, "/v1/completions", {"prompt": "a", "max_tokens": 64})
-        for name, form in (("without a form", None), ("with " + AMBIGUOUS, {"guided_regex": AMBIGUOUS})):
-            print("beside four %-18s a stream of 200 tokens took %.2f s, its longest gap %.3f s" % (name, *beside_four(s.port, form)), flush=True)
+        for name, grammar in (("without a grammar", None), ("with " + AMBIGUOUS, {"guided_regex": AMBIGUOUS})):
+            print("beside four %-18s a stream of 200 tokens took %.2f s, its longest gap %.3f s" % (name, *beside_four(s.port, grammar)), flush=True)
 
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "gone", "forms"))
+    p.add_argument("what", choices=("requests", "keys", "slow", "end", "long", "gone", "grammars"))
     p.add_argument("-m", "--model", default="builtin")
     o = p.parse_args()
-    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "gone": gone, "forms": forms}[o.what](o.model)
+    {"requests": requests, "keys": keys, "slow": slow, "end": end, "long": long, "gone": gone, "grammars": grammars}[o.what](o.model)

@@ -376,7 +376,7 @@ def idle(o):
 
 
 def table(rows):
-    """Of objects with the same members, a line each."""
+    """Prints objects with the same members, a line each."""
     cells = [list(rows[0])] + [[str(v) for v in row.values()] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     for line in cells:

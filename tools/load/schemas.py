@@ -86,7 +86,7 @@ def files():
 
 
 def some(all_of, n):
-    """n of them, evenly spaced by name, none that says nothing or is as long as a book."""
+    """n of them, evenly spaced by name, none that is empty or is as long as a book."""
     names = [k for k in sorted(all_of) if 300 <= len(json.dumps(all_of[k])) <= MOST]
     n = min(n, len(names))
     return [names[i * len(names) // n] for i in range(n)]
@@ -168,12 +168,12 @@ def measure(args):
     tokens = 1 if args.accept_only else args.tokens
     kinds = [("plain", ["--method", "vanilla"])]
     if not args.accept_only:
-        kinds += [("all drafters", [])] if args.without_forms_alone else [("forms alone", ["--drafters", "form"]), ("all drafters", [])]
-    told = {}
+        kinds += [("all drafters", [])] if args.without_grammar_alone else [("grammar alone", ["--drafters", "form"]), ("all drafters", [])]
+    reported = {}
     for kind, options in kinds:
         with Server(args.model, *options, *args.options) as server:
-            told[kind], refused = run_all(server, schemas, tokens)
-    answers = told["plain"]
+            reported[kind], refused = run_all(server, schemas, tokens)
+    answers = reported["plain"]
     print(f"{len(answers)} of {len(schemas)} accepted ({100 * len(answers) / len(schemas):.1f} %)")
     show(refused)
     slow = sorted(answers, key=lambda name: -answers[name][4])[:3]
@@ -185,9 +185,9 @@ def measure(args):
     print(f"{len(whole)} whole answers, {len(whole) - len(wrong)} of them valid")
     for name, error in wrong:
         print("  not valid:", name, error.message[:200])
-    for kind in told:
-        differ = [name for name in answers if told[kind].get(name, ("",))[:3] != answers[name][:3]]
-        n, seconds = sum(a[2] for a in told[kind].values()), sum(a[3] for a in told[kind].values())
+    for kind in reported:
+        differ = [name for name in answers if reported[kind].get(name, ("",))[:3] != answers[name][:3]]
+        n, seconds = sum(a[2] for a in reported[kind].values()), sum(a[3] for a in reported[kind].values())
         plain = sum(a[2] for a in answers.values()) / sum(a[3] for a in answers.values())
         print(f"{kind:13} {n / seconds:8.1f} tokens/s, {n / seconds / plain:.2f} of plain; {len(differ)} texts differ from plain decoding's {differ[:3] or ''}")
         wrong += differ
@@ -202,7 +202,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=256, help="of an answer, at most (default: %(default)s)")
     parser.add_argument("--most", type=int, default=None, help="of the schemas, evenly spaced")
     parser.add_argument("--part", default="0/1", help="K/N: every N-th from the K-th on (default: %(default)s)")
-    parser.add_argument("--without-forms-alone", action="store_true", help="two kinds of drafting, not three")
+    parser.add_argument("--without-grammar-alone", action="store_true", help="two kinds of drafting, not three")
     parser.add_argument("--accept-only", action="store_true")
     parser.add_argument("options", nargs="*", help="of the server, behind --")
     args = parser.parse_intermixed_args()  # the server's options stand behind -- and the others

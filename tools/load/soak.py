@@ -5,7 +5,7 @@
 
 Each key's clients ask for greedy texts, whole, streamed, and some that they hang up on; every text is compared with the
 first that any life of the server gave. Every --kill seconds the server gets SIGKILL, in the middle of answers, or (each
-third time) SIGTERM, and is started again on the same store. What the store had told of a key's masks must be there again,
+third time) SIGTERM, and is started again on the same store. A key's masks must be there again,
 no answer may be wrong, a key may see no mask of the other's, and after SIGTERM every answer that was begun must come,
 whole or with finish_reason length. Prints one JSON object; the exit status is 1 where something of that failed."""
 import argparse, collections, http.client, json, os, random, re, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
@@ -116,7 +116,7 @@ class Soak:
             self.resident.append((self.life, int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20))
 
     def end_life(self, number):
-        """What the store holds, read by another process, must be told by the next life."""
+        """The next life must report what another process reads in the store."""
         self.ending = True
         self.process.send_signal(signal.SIGTERM if number % 3 == 2 else signal.SIGKILL)
         status = self.process.wait(120)

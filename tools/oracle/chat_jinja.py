@@ -1,4 +1,4 @@
-"""What transformers renders chat templates with, reproduced: jinja2's immutable sandbox, trim_blocks and
+"""The renderer of chat templates in transformers, reproduced: jinja2's immutable sandbox, trim_blocks and
 lstrip_blocks, break and continue, {% generation %}, tojson, raise_exception and strftime_now.
 
 transformers itself is not needed, so that the comparison runs with jinja2 alone.

@@ -2,7 +2,7 @@
 """Writes tests/core/golden/chat_templates.json: conversations rendered as transformers renders them.
 
 Templates in the families' styles × chat_conversations.py, by jinja2 in transformers' environment (chat_jinja.py).
-Where a template refuses a conversation, the golden says so. Run it with TZ=UTC: some ask for the date.
+Where a template refuses a conversation, the golden records that. Run it with TZ=UTC: some ask for the date.
 """
 import argparse
 import json

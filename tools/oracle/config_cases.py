@@ -12,7 +12,7 @@ FULL = ["full_attention"] * 4
 LATENT = dict(kv_lora_rank=12, q_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
               n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=16, n_shared_experts=1, n_group=1,
               topk_group=1)
-# What a small model of the family needs beside the plain sizes.
+# Fields that a small model of the family needs beside the plain sizes.
 FAMILIES = {
     "llama": {}, "mistral": {}, "ministral": {"head_dim": 8}, "ministral3": {"head_dim": 8},
     "mixtral": {"head_dim": 8, "num_local_experts": 4}, "qwen2": {}, "qwen3": {"head_dim": 8},

@@ -129,7 +129,7 @@ def fp8(block, quantization):
 
 
 def as_stored(edit, config):
-    """The folder with edit.stored in the plain model's place, and what config.json says of it."""
+    """The folder with edit.stored in the plain model's place, and what config.json holds about it."""
     def after(folder):
         save_file({n: t.contiguous() for n, t in edit.stored.items()}, folder / "model.safetensors")
         path = folder / "config.json"
@@ -268,7 +268,7 @@ def in_f64(folder):
 
 
 def tie_in_words(folder):
-    """Says that the head is the embedding, where a head of its own is stored."""
+    """Declares that the head is the embedding, where a head of its own is stored."""
     path = folder / "config.json"
     config = json.loads(path.read_text())
     config["tie_word_embeddings"] = True

@@ -243,7 +243,7 @@ def rope_of(config):
 
 
 def llama3_factors(p, dim):
-    """What llama.cpp's converter stores: by how much each frequency is divided."""
+    """The divisor of each frequency, as llama.cpp's converter stores it."""
     original = p["original_max_position_embeddings"]
     low, high = original / p["low_freq_factor"], original / p["high_freq_factor"]
     out = []
@@ -756,7 +756,7 @@ def settle(judge, path, margin, seed, n):
         if theirs == tokens:
             error = max(compare(a, b) for a, b in zip(rows, other))
             return prompt, tokens, rows, error
-        print(f"  llama.cpp says {theirs}, transformers {tokens}", flush=True)
+        print(f"  llama.cpp gives {theirs}, transformers {tokens}", flush=True)
         if attempt == 5:
             break
     return None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what llama.cpp says of GGUF vocabularies: tests/core/golden/gguf-ends/, a vocabulary with every piece
+"""Writes what llama.cpp makes of GGUF vocabularies: tests/core/golden/gguf-ends/, a vocabulary with every piece
 that may end a text, and tests/core/golden/pretokenizers.json, ids of random texts under each name of
 tokenizer.ggml.pre, all with the pieces and merges of tests/core/vocab/gpt-2.gguf.
 """

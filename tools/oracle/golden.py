@@ -1,4 +1,4 @@
-"""What the oracle scripts share: tiny random models, and what transformers says about them.
+"""Shared by the oracle scripts: tiny random models, and what transformers computes for them.
 
 Everything is computed by transformers in float32 on the stored values, token by token with its own cache,
 so that RoPE scalings that depend on the length see the lengths that a running generation has.
@@ -134,7 +134,7 @@ def forward(model, tokens, cache):
 
 
 def new_cache(model):
-    """A cache that keeps every position: the model's own masks hide those beyond a sliding window. Of models with
+    """A cache that keeps every position: the model's own masks hide those beyond a sliding window. For models with
     recurrent blocks it has to know which those are."""
     from transformers import DynamicCache
     config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
@@ -170,7 +170,7 @@ def random_masks(blocks, generator, n=3):
 
 
 def judge(folder, prompt, masks, n=64, window=32, keep=(0, 1, 31, 63), keep_masked=(0, 31), different=16):
-    """Everything a golden folder says about its model; None when a choice was too close to call, or when
+    """Everything a golden folder holds about its model; None when a choice was too close to call, or when
     the text has fewer than so many different tokens."""
     model = load(folder)
     tokens, rows, margin = greedy(model, prompt, n)

@@ -2,7 +2,7 @@
 """Writes tests/core/golden/jinja_cases.json: small templates and what jinja2 makes of them.
 
 Each exercises one thing that chat templates use, in the environment that transformers renders them in
-(chat_jinja.py); where jinja2 refuses, the golden says so.
+(chat_jinja.py); where jinja2 refuses, the golden records that.
 """
 import argparse
 import json

@@ -3,7 +3,7 @@
 Greedy, one sequence, float32, in torch. Every method is an object with propose(text, most), which returns the rows of a
 draft at most `most` deep and why it went no further, and see(...), which hears what verification said. `decode` verifies
 every draft with the full model and writes down the rounds. Nothing is reused and nothing is fast; a draft token's keys
-and values are thrown away. Where a paper leaves something open (the constants of Draft & Verify, Kangaroo's last draft
+and values are thrown away. If a paper leaves something open (the constants of Draft & Verify, Kangaroo's last draft
 token, which is kept), it is as in its authors' published code.
 
 LayerSkip: Elhoushi et al. 2024. Draft & Verify: Zhang et al. 2023. AdaSPEED: Liu et al. 2024. Kangaroo: Liu et al. 2024.
@@ -121,7 +121,7 @@ def as_chain(root, draft):
 
 
 class Steps(Method):
-    """Drafts step by step: a pass of the draft model a token, until `stops` says so."""
+    """Drafts step by step: a pass of the draft model a token, until `stops` returns true."""
 
     most = 25
 
@@ -306,7 +306,7 @@ class Ngram(Method):
 
 
 class Lookahead(Method):
-    """A window of W columns by N - 1 levels of guesses, whose columns with what the model says behind them are n-grams; a
+    """A window of W columns by N - 1 levels of guesses, whose columns with what the model predicts after them are n-grams; a
     pool of the newest G by first token proposes (section 3). Level 0 is a chain below the newest token, level i of a
     column hangs below its level i - 1. It starts as the prompt's last tokens."""
 

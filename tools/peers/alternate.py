@@ -1,4 +1,4 @@
-"""What the peers' scripts share: our side of an alternation, the prompt, medians, the table.
+"""Shared by the peers' scripts: our side of an alternation, the prompt, medians, the table.
 
 It is imported before the peer's own package, and takes this folder off the module path: the scripts beside it
 are called as the packages that they measure.

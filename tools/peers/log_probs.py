@@ -76,7 +76,7 @@ def errors(want, got):
     return [statistics.fmean(each) if (each := [abs(w[i] - g[i]) for i in w if i in g]) else None for w, g in zip(want, got)]
 
 
-def told(values):
+def mean_and_error(values):
     """Mean and its standard error"""
     return f"{statistics.fmean(values):.4f} +- {statistics.stdev(values) / len(values)**.5:.4f}"
 
@@ -93,7 +93,7 @@ def sequences_of(path, args):
 
 
 def by_id(tokenizer, tops):
-    """swiftlet names tokens by their text; those whose text is one token's are told apart by it."""
+    """swiftlet names tokens by their text; those whose text is one token's are distinguished by it."""
     named = {}
     for i in range(len(tokenizer)):
         named.setdefault(tokenizer.decode([i]), []).append(i)
@@ -116,8 +116,8 @@ def main():
         peer = errors(want, theirs(path, sequences, args))
         both = [(a, b) for a, b in zip(mine, peer) if a is not None and b is not None]
         mine, peer = zip(*both)
-        print(f"{path.name}: {len(both)} of {len(sequences)} places; mean error swiftlet {told(mine)}, llama.cpp {told(peer)}, "
-              f"difference {told([a - b for a, b in both])}")
+        print(f"{path.name}: {len(both)} of {len(sequences)} places; mean error swiftlet {mean_and_error(mine)}, llama.cpp {mean_and_error(peer)}, "
+              f"difference {mean_and_error([a - b for a, b in both])}")
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ class Xgrammar:
         return self.matcher.accept_token(self.end)
 
 
-def run_one(engine, schema, texts, told):
+def run_one(engine, schema, texts, tokens_of):
     """Outcome of one schema with an engine: figures as swiftlet's --answers has them."""
     one = {"masks": [], "texts": []}
     began = time.perf_counter()
@@ -142,7 +142,7 @@ def run_one(engine, schema, texts, told):
     except Exception as error:  # each library raises its own
         return {"error": str(error)[:200]}
     one["compile"] = time.perf_counter() - began
-    for text, tokens in zip(texts, told):
+    for text, tokens in zip(texts, tokens_of):
         engine.start()
         good = True
         for token in tokens:
@@ -209,10 +209,10 @@ def measure(args):
     signal.signal(signal.SIGALRM, give_up)
     for name, kind in (("llguidance", Llguidance), ("xgrammar", Xgrammar)):
         engine, rows, masks, compiles = kind(*vocabulary), [], [], []
-        for case, told in zip(cases, tokens):
+        for case, tokens_of in zip(cases, tokens):
             signal.alarm(args.limit)
             try:
-                row = run_one(engine, case["schema"], case["texts"], told)
+                row = run_one(engine, case["schema"], case["texts"], tokens_of)
             except Exception as error:
                 row = {"error": str(error)[:200]}
             signal.alarm(0)

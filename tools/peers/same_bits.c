@@ -5,7 +5,7 @@
  *
  * Input: MAX_TOKENS SIZE\n and SIZE bytes of a prompt, again and again. Output: three lines a prompt, of its
  * tokens, of their log probabilities, of the figures that no clock has a part in. The session's own clock
- * counts its calls, so that the decisions that prices have a part in repeat, too. */
+ * counts its calls, so that the decisions by measured cost repeat, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@ Each program stands in a build folder with libswiftlet.so beside it (ninja does 
 One session a row takes all prompts, so that what it carries from text to text is compared too. Its clock counts calls, so
 that decisions by price repeat: where only figures differ, a version that asks the clock more or less often is one reason;
 the rows with --draft always decide nothing by the clock. Log probabilities are floats in hexadecimal; to ask for them makes
-trees small, which is why half of the greedy runs do not. `replay` is `bench replay` at stated prices. Exit 1: something
+trees small, which is why half of the greedy runs do not. `replay` is `bench replay` at stated costs. Exit 1: something
 differs."""
 import argparse
 import concurrent.futures
@@ -49,11 +49,11 @@ def ways(parts):
 
 def make_parts(swiftlet, model, folder):
     """Untrained ones of the model's shape; the mask's blocks."""
-    told = subprocess.run([swiftlet, "inspect", model], capture_output=True, text=True, check=True).stdout
-    shape = re.search(r"blocks +(\d+).*?width +(\d+).*?(\d+) query heads of (\d+) over (\d+)", told, re.S)
-    blocks, dim, heads, head_dim, kv_heads = shape.groups()
+    shape = json.loads(subprocess.run([swiftlet, "inspect", model, "--json"], capture_output=True, text=True, check=True).stdout)
+    heads, kv_heads, head_dim = (shape["attention"][name] for name in ("query_heads", "key_value_heads", "head_size"))
+    blocks, dim = shape["blocks"], shape["width"]
     script = ROOT / "tests" / "end-to-end" / "parts.py"
-    subprocess.run([sys.executable, script, folder, blocks, dim, heads, kv_heads, head_dim], check=True)
+    subprocess.run([sys.executable, script, folder, *map(str, (blocks, dim, heads, kv_heads, head_dim))], check=True)
     mask = json.loads((folder / "mask.json").read_text())["untrained"]
     return [",".join(map(str, mask[kind])) for kind in ("attention", "mlp")]
 
@@ -88,12 +88,12 @@ def ask(probe, args, mask, logprobs, options):
 
 def replay(swiftlet, args, stream):
     command = [swiftlet, "bench", "replay", "-m", args.model, "-i", stream, "--json", "--threads", str(args.threads),
-               "--drafters", "mask,retrieval,recycle", "--draft-bits", "4", "--prices",
+               "--drafters", "mask,retrieval,recycle", "--draft-bits", "4", "--prices",  # the name of --costs that earlier versions know, too
                "v2=1.02,v4=1.14,v8=1.65,v16=2.95,c=0.3"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         return done.stderr
-    figures = {k: v for k, v in json.loads(done.stdout).items() if k != "load_seconds"}
+    figures = {k: v for k, v in json.loads(done.stdout).items() if k not in ("load_seconds", "prices", "costs")}
     return [["", "", json.dumps(figures, sort_keys=True)]]
 
 
@@ -135,7 +135,7 @@ def main():
     same = True
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as both:
         folder = pathlib.Path(folder)
-        args.mask = make_parts(args.before, args.model, folder)
+        args.mask = make_parts(args.after, args.model, folder)
         stream = folder / "prompts.jsonl"
         stream.write_text("".join(json.dumps(dict(line, max_tokens=args.tokens)) + "\n" for line in lines))
         probes = [build_probe(swiftlet, folder / which) for swiftlet, which in ((args.before, "before"), (args.after, "after"))]
@@ -146,7 +146,7 @@ def main():
                     found = both.map(lambda probe: ask(probe, args, mask, logprobs, options + sampling), probes)
                     same &= compare(name, how, *found)
         if args.only in "replay":
-            same &= compare("replay", "stated prices", *both.map(lambda s: replay(s, args, stream), (args.before, args.after)))
+            same &= compare("replay", "stated costs", *both.map(lambda s: replay(s, args, stream), (args.before, args.after)))
     print("all the same" if same else "NOT the same")
     sys.exit(not same)
 

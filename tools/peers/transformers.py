@@ -36,7 +36,7 @@ def configuration():
 
 
 def tensors(config):
-    """Of a scale that keeps a row's sum near one; the end token's logit is 0, so that no run ends early."""
+    """Weights of a scale that keeps a row's sum near one; the end token's logit is 0, so that no run ends early."""
     generator = torch.Generator().manual_seed(1)
     with torch.device("meta"):
         model = transformers.LlamaForCausalLM(config)
@@ -78,7 +78,7 @@ def make(args):
     (path / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False,
          "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}))
-    config.save_pretrained(path)  # last: it says that the folder is whole
+    config.save_pretrained(path)  # last: it states that the folder is whole
     return path
 
 

@@ -15,6 +15,7 @@
 #include "tools/program/chat.h"
 #include "tools/program/command.h"
 #include "tools/program/interrupt.h"
+#include "tools/program/tables.h"
 
 /* ---- one turn ------------------------------------------------------------------------------- */
 
@@ -37,7 +38,7 @@ static bool fitting_tokens(struct chat* chat, struct token_list* tokens, struct 
 
 /* One dim line for people. */
 static void print_speed(const struct swiftlet_figures* f) {
-	const bool dim = !getenv("NO_COLOR");
+	const bool dim = colours_allowed(stdout);
 	const double speedup = figures_speedup(f);
 	printf("%s%d token%s", dim ? "\033[2m" : "", f->tokens, f->tokens == 1 ? "" : "s");
 	if (isfinite(f->tokens_per_second))

@@ -1,4 +1,5 @@
 /* swiftlet inspect: shows what a model consists of, and with --check whether its files are sound. */
+#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,63 +10,93 @@
 #include "core/model/model.h"
 #include "core/text/chat_template.h"
 #include "core/text/tokenizer.h"
+#include "streams/mask_file.h"
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/options.h"
+#include "tools/program/tables.h"
 
 /* ---- what it is ----------------------------------------------------------------------------- */
 
-static const char* rope_name(enum rope_scaling scaling) {
-	static const char* const name[] = {"none", "linear", "dynamic NTK", "llama3", "yarn", "longrope"};
-	return name[scaling];
+static void add_number(cJSON* out, const char* name, double value) {
+	cJSON_AddNumberToObject(out, name, value);
 }
 
-static void print_shape(const struct model* model) {
+/* Adds a number that most models do not have. */
+static void add_positive(cJSON* out, const char* name, double value) {
+	if (value > 0)
+		add_number(out, name, value);
+}
+
+static void describe_shape(const struct model* model, cJSON* out) {
 	const struct model_shape* const s = &model->weights.shape;
-	printf("blocks       %d, which are %d layers of attention or MLP; drafts may skip %d of them\n",
-	       s->n_blocks, 2 * s->n_blocks, s->n_blocks > 2 ? 2 * (s->n_blocks - 2) : 0);
-	printf("width        %d, feed-forward %d, vocabulary %d%s\n", s->dim, s->ffn, s->vocab,
-	       model->weights.output.data && model->weights.output.data == model->weights.embedding.data
-	           ? ", output head tied to the embedding"
-	           : "");
-	if (s->n_experts > 0)
-		printf("experts      %d of %d a token, feed-forward %d\n", s->experts_used, s->n_experts,
-		       s->expert_ffn);
-	printf("attention    %d query heads of %d over %d key/value heads", s->heads, s->head_dim, s->kv_heads);
-	if (s->sliding_window > 0)
-		printf(", sliding window %d", s->sliding_window);
-	if (s->full_head_dim > 0)
-		printf("; blocks that see everything have heads of %d over %d", s->full_head_dim, s->full_kv_heads);
-	if (s->sharing_from > 0)
-		printf("\n             the last %d blocks read the keys and values of earlier ones",
-		       s->n_blocks - s->sharing_from);
-	if (s->token_input > 0)
-		printf("\n             each block takes %d elements of the token beside the stream", s->token_input);
-	if (s->attention_gated)
-		printf(", each head's output times the sigmoid of a gate");
-	if (attention_blocks(s) < s->n_blocks) {
-		const struct recurrence* r = &s->recurrence;
-		printf(", in %d of the blocks", attention_blocks(s));
-		if (r->key_dim == 0)
-			printf("\nrecurrent    %d blocks (short convolution over %d tokens)",
-			       s->n_blocks - attention_blocks(s), r->kernel);
-		else
-			printf(
-			    "\nrecurrent    %d blocks (gated delta rule): %d value heads of %d over %d key heads of %d, "
-			    "convolution over %d tokens",
-			    s->n_blocks - attention_blocks(s), r->value_heads, r->value_dim, r->key_heads, r->key_dim,
-			    r->kernel);
-		printf("\n             drafts roll back exactly; prompts share no prefixes between sequences, "
-		       "--prompt-cache and the search for masks are off");
-	}
-	printf("\ncontext      %d, RoPE base %g, scaling %s", s->context, (double)s->rope.theta,
-	       rope_name(s->rope.scaling));
-	if (s->rope.scaling != ROPE_NONE)
-		printf(" by %g from %d", (double)s->rope.factor, s->rope.original_context);
-	putchar('\n');
+	add_number(out, "blocks", s->n_blocks);
+	add_number(out, "skippable_layers", s->n_blocks > 2 ? 2 * (s->n_blocks - 2) : 0);
+	add_number(out, "width", s->dim);
+	add_number(out, "feed_forward", s->ffn);
+	add_number(out, "vocabulary", s->vocab);
+	cJSON_AddBoolToObject(out, "tied_output_head",
+	                      model->weights.output.data &&
+	                          model->weights.output.data == model->weights.embedding.data);
+	add_positive(out, "token_input", s->token_input);
+	add_number(out, "context", s->context);
 }
 
-static void print_weights(const struct model* model) {
+static void describe_attention(const struct model_shape* s, cJSON* out) {
+	cJSON* const a = cJSON_AddObjectToObject(out, "attention");
+	add_number(a, "blocks", attention_blocks(s));
+	add_number(a, "query_heads", s->heads);
+	add_number(a, "key_value_heads", s->kv_heads);
+	add_number(a, "head_size", s->head_dim);
+	add_positive(a, "sliding_window", s->sliding_window);
+	add_positive(a, "head_size_without_window", s->full_head_dim);
+	add_positive(a, "key_value_heads_without_window", s->full_head_dim > 0 ? s->full_kv_heads : 0);
+	add_positive(a, "blocks_that_share_earlier_keys",
+	             s->sharing_from > 0 ? s->n_blocks - s->sharing_from : 0);
+	if (s->attention_gated)
+		cJSON_AddTrueToObject(a, "gated_heads");
+}
+
+static void describe_experts(const struct model_shape* s, cJSON* out) {
+	if (s->n_experts == 0)
+		return;
+	cJSON* const e = cJSON_AddObjectToObject(out, "experts");
+	add_number(e, "experts", s->n_experts);
+	add_number(e, "used_by_a_token", s->experts_used);
+	add_number(e, "feed_forward", s->expert_ffn);
+}
+
+static void describe_recurrence(const struct model_shape* s, cJSON* out) {
+	const struct recurrence* const r = &s->recurrence;
+	if (attention_blocks(s) == s->n_blocks)
+		return;
+	cJSON* const to = cJSON_AddObjectToObject(out, "recurrent");
+	add_number(to, "blocks", s->n_blocks - attention_blocks(s));
+	cJSON_AddStringToObject(to, "kind", r->key_dim == 0 ? "short convolution" : "gated delta rule");
+	add_number(to, "convolution_tokens", r->kernel);
+	if (r->key_dim > 0) {
+		add_number(to, "value_heads", r->value_heads);
+		add_number(to, "value_size", r->value_dim);
+		add_number(to, "key_heads", r->key_heads);
+		add_number(to, "key_size", r->key_dim);
+	}
+	cJSON_AddStringToObject(to, "limits",
+	                        "drafts roll back exactly; prompts share no prefixes between sequences, "
+	                        "and --prompt-cache and the search for masks are off");
+}
+
+static void describe_rope(const struct rope* rope, cJSON* out) {
+	static const char* const name[] = {"none", "linear", "dynamic NTK", "llama3", "yarn", "longrope"};
+	cJSON* const r = cJSON_AddObjectToObject(out, "rope");
+	add_number(r, "base", (double)rope->theta);
+	cJSON_AddStringToObject(r, "scaling", name[rope->scaling]);
+	if (rope->scaling != ROPE_NONE) {
+		add_number(r, "factor", (double)rope->factor);
+		add_number(r, "original_context", rope->original_context);
+	}
+}
+
+static void describe_memory(const struct model* model, cJSON* out) {
 	const struct model_shape* const s = &model->weights.shape;
 	const int context = s->context < 4096 ? s->context : 4096;
 	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
@@ -73,61 +104,107 @@ static void print_weights(const struct model* model) {
 	for (int b = 0; b < s->n_blocks; b++)
 		if (block_keys_of(s, b) == b && !block_set_has(&s->recurrent, b))
 			cache += 2.0 * bytes * context * block_kv_heads(s, b) * block_head_dim(s, b);
-	printf("weights      %.1f million, mostly %s, %.1f MiB\n", model->parameters / 1e6,
-	       dtype_name(model->dtype), (double)model->weight_bytes / 1048576);
-	printf("cache        %.1f MiB for %d tokens in %s (--context, --cache-type)\n", cache / 1048576, context,
-	       bytes == 4 ? "f32" : "f16");
+	cJSON* const m = cJSON_AddObjectToObject(out, "memory");
+	add_number(m, "parameters", model->parameters);
+	cJSON_AddStringToObject(m, "most_weights", dtype_name(model->dtype));
+	add_number(m, "weight_bytes", (double)model->weight_bytes);
+	add_number(m, "cache_tokens", context);
+	cJSON_AddStringToObject(m, "cache_type", bytes == 4 ? "f32" : "f16");
+	add_number(m, "cache_bytes", cache);
 }
 
-static void print_token(const struct tokenizer* tokenizer, const char* name, int32_t id) {
-	char piece[64];
-	if (id < 0) {
-		printf(", no %s", name);
-		return;
-	}
-	const size_t size = tokenizer_piece(tokenizer, id, true, piece, sizeof piece);
-	printf(", %s %d \"%.*s\"", name, id, (int)(size < sizeof piece ? size : sizeof piece), piece);
-}
-
-static void print_text(const struct model* model) {
-	struct error error = {{0}};
-	printf("tokenizer    %d tokens", tokenizer_size(model->tokenizer));
-	print_token(model->tokenizer, "BOS", tokenizer_bos(model->tokenizer));
-	printf("%s", tokenizer_adds_bos(model->tokenizer) ? " (put before a prompt)" : "");
-	for (int i = 0; i < model->n_end_tokens; i++)
-		print_token(model->tokenizer, "end", model->end_token[i]);
-	const bool good = chat_template_check(model->chat_template, &error);
-	printf("\nchat         %s", good ? "its own template" : error.message);
-	for (int i = 0; i < model->n_named_templates; i++)
-		printf("%s%s", i ? ", " : "; also ", model->named_template[i].name);
-	putchar('\n');
-}
-
-static void print_mtp(const struct model* model) {
+static void describe_mtp(const struct model* model, cJSON* out) {
 	const struct weight_table* w = &model->mtp;
+	char text[200] = "";
 	if (w->shape.n_blocks > 0)
-		printf("MTP layer    predicts the token after the next one from the model's last state (%s, %d to "
-		       "%d); it "
-		       "drafts on a CPU\n",
-		       dtype_name(w->join.type), 2 * w->shape.dim, w->shape.dim);
+		snprintf(text, sizeof text,
+		         "predicts the token after the next one from the model's last state (%s, %d to %d); "
+		         "it drafts on a CPU",
+		         dtype_name(w->join.type), 2 * w->shape.dim, w->shape.dim);
 	else if (model->mtp_note[0])
-		printf("MTP layer    does not run: %s\n", model->mtp_note);
+		snprintf(text, sizeof text, "does not run: %.180s", model->mtp_note);
+	if (text[0])
+		cJSON_AddStringToObject(out, "MTP_layer", text);
 }
 
-static void print_model(const struct model* model) {
-	printf("model        %s\npath         %s\n", model->name, model->path);
-	printf("family       %s\n", model->family ? model->family : "llama, made up");
-	print_shape(model);
-	print_weights(model);
-	print_mtp(model);
-	print_text(model);
-	printf("fingerprint  %s\n", model->fingerprint);
-	if (model->warning[0])
-		printf("warning      %s\n", model->warning);
+static void add_token(const struct tokenizer* tokenizer, cJSON* list, const char* use, int32_t id) {
+	char piece[64];
+	if (id < 0)
+		return;
+	const size_t size = tokenizer_piece(tokenizer, id, true, piece, sizeof piece - 1);
+	piece[size < sizeof piece ? size : sizeof piece - 1] = 0;
+	cJSON* const token = cJSON_CreateObject();
+	cJSON_AddStringToObject(token, "use", use);
+	add_number(token, "id", id);
+	cJSON_AddStringToObject(token, "text", piece);
+	cJSON_AddItemToArray(list, token);
+}
+
+static void describe_text(const struct model* model, cJSON* out) {
+	const struct tokenizer* const t = model->tokenizer;
+	struct error error = {{0}};
+	const bool good = chat_template_check(model->chat_template, &error);
+	cJSON_AddStringToObject(out, "chat_template", good ? "its own" : error.message);
+	cJSON* const named = model->n_named_templates ? cJSON_AddArrayToObject(out, "named_templates") : NULL;
+	for (int i = 0; i < model->n_named_templates; i++)
+		cJSON_AddItemToArray(named, cJSON_CreateString(model->named_template[i].name));
+	add_number(out, "tokens", tokenizer_size(t));
+	cJSON* const list = cJSON_AddArrayToObject(out, "special_tokens");
+	add_token(t, list, tokenizer_adds_bos(t) ? "begins every prompt" : "begins a text", tokenizer_bos(t));
+	for (int i = 0; i < model->n_end_tokens; i++)
+		add_token(t, list, "ends a text", model->end_token[i]);
+}
+
+/* The methods that the model can use, and what the others lack. */
+static void describe_methods(struct model* model, cJSON* out) {
+	const struct engine engine = {.model = model};
+	struct error error;
+	cJSON *const usable = cJSON_AddArrayToObject(out, "methods"), *const others = cJSON_CreateArray();
+	for (int i = 0; i < SWIFTLET_METHODS; i++)
+		if (method_has_auxiliary_weights(&methods[i], &engine, &error)) {
+			cJSON_AddItemToArray(usable, cJSON_CreateString(method_name((enum swiftlet_method)i)));
+		} else {
+			cJSON* const one = cJSON_CreateObject();
+			cJSON_AddStringToObject(one, "method", method_name((enum swiftlet_method)i));
+			cJSON_AddStringToObject(one, "lacks", error.message);
+			cJSON_AddItemToArray(others, one);
+		}
+	cJSON_AddItemToObject(out, "other_methods", others);
+}
+
+/* Layers of a synthetic model that were made nearly redundant. */
+static void describe_planted(const struct model* model, cJSON* out) {
+	cJSON* const list = model->n_planted ? cJSON_AddArrayToObject(out, "planted") : NULL;
 	for (int i = 0; i < model->n_planted; i++) {
-		printf("planted%s    layers that were made nearly redundant\n", i == 0 ? "  " : " 2");
-		draw_mask(stdout, &model->planted[i], model->weights.shape.n_blocks);
+		cJSON* const mask = cJSON_CreateObject();
+		for (int kind = 0; kind < 2; kind++) {
+			int block[MAX_BLOCKS];
+			const int n = mask_blocks(&model->planted[i], kind, block);
+			cJSON_AddItemToObject(mask, kind ? "mlp" : "attention", cJSON_CreateIntArray(block, n));
+		}
+		cJSON_AddItemToArray(list, mask);
 	}
+}
+
+static cJSON* describe_model(struct model* model) {
+	cJSON* const out = cJSON_CreateObject();
+	cJSON_AddStringToObject(out, "model", model->name);
+	cJSON_AddStringToObject(out, "path", model->path);
+	cJSON_AddStringToObject(out, "family", model->family ? model->family : "llama, made up");
+	cJSON_AddStringToObject(out, "fingerprint", model->fingerprint);
+	if (model->warning[0])
+		cJSON_AddStringToObject(out, "warning", model->warning);
+	describe_shape(model, out);
+	describe_mtp(model, out);
+	describe_text(model, out);
+	describe_memory(model, out);
+	describe_attention(&model->weights.shape, out);
+	describe_experts(&model->weights.shape, out);
+	describe_recurrence(&model->weights.shape, out);
+	describe_rope(&model->weights.shape.rope, out);
+	describe_methods(model, out);
+	describe_planted(model, out);
+	return out;
 }
 
 /* ---- whether it is sound -------------------------------------------------------------------- */
@@ -197,46 +274,23 @@ static int check_model(const struct model* model) {
 		if (model->end_token[i] < 0 || model->end_token[i] >= model->weights.shape.vocab)
 			return complain(STATUS_FAILED, "%s: end token %d lies beyond the vocabulary of %d", model->path,
 			                model->end_token[i], model->weights.shape.vocab);
-	puts("check        every tensor is there, fits, and is finite");
 	return STATUS_DONE;
-}
-
-/* ---- methods -------------------------------------------------------------------------------- */
-
-/* Lists the methods that the model can use, and what the others lack. */
-static void print_methods(struct model* model) {
-	const struct engine engine = {.model = model};
-	struct error error;
-	fputs("methods     ", stdout);
-	for (int i = 0, n = 0; i < SWIFTLET_METHODS; i++) {
-		if (!method_has_auxiliary_weights(&methods[i], &engine, &error))
-			continue;
-		printf("%s %s",
-		       n == 0       ? ""
-		       : n % 8 == 0 ? ",\n            "
-		                    : ",",
-		       method_name((enum swiftlet_method)i));
-		n++;
-	}
-	putchar('\n');
-	for (int i = 0; i < SWIFTLET_METHODS; i++)
-		if (!method_has_auxiliary_weights(&methods[i], &engine, &error))
-			printf("             %s\n", error.message);
 }
 
 int command_inspect(int argc, char** argv) {
 	const char* spec = NULL;
-	bool checked = false;
+	bool checked = false, json = false;
 	const struct command_option option[] = {
 	    TEXT("model", 'm', "MODEL", "the model, if it is not the first word", &spec),
 	    FLAG("check", "read every weight, too", &checked),
+	    FLAG("json", "print one JSON object instead of tables", &json),
 	};
 	struct command_line line = {
 	    .name = "inspect",
-	    .usage = "MODEL [--check]",
-	    .about = "Prints a model's shape, weights, tokenizer, chat template and fingerprint, and the methods "
-	             "that\n"
-	             "it has no parts for. --check reads every weight and names the part that is damaged.",
+	    .usage = "MODEL [--check] [--json]",
+	    .about = "Prints a model's shape, memory, tokenizer, chat template and fingerprint, and the methods "
+	             "that it\n"
+	             "can use. --check reads every weight and names the damaged tensor.",
 	    .examples = "  swiftlet inspect model.gguf --check\n"
 	                "  swiftlet inspect Qwen/Qwen2.5-1.5B-Instruct\n"
 	                "  swiftlet inspect synth:tinyllama-1.1b,dtype=f16,plant=0.45",
@@ -255,9 +309,14 @@ int command_inspect(int argc, char** argv) {
 	struct model* const model = model_open(spec, NULL, &error);
 	if (!model)
 		return complain(STATUS_FAILED, "%s", error.message);
-	print_model(model);
-	print_methods(model);
-	const int result = checked ? check_model(model) : STATUS_DONE;
+	int result = checked ? check_model(model) : STATUS_DONE;
+	cJSON* const figures = describe_model(model);
+	if (checked)
+		cJSON_AddBoolToObject(figures, "sound", result == STATUS_DONE);
+	const int printed = report_print(figures, json);
+	result = result == STATUS_DONE ? printed : result;
+	for (int i = 0; i < model->n_planted && !json; i++)
+		draw_mask(stdout, &model->planted[i], model->weights.shape.n_blocks);
 	model_close(model);
-	return output_written(result);
+	return result == STATUS_DONE ? output_written(result) : result;
 }

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "optimizer/optimizer.h"
 #include "streams/memory/memory.h"
@@ -13,15 +12,17 @@
 #include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/interrupt.h"
+#include "tools/program/progress.h"
 #include "tools/program/prompt_list.h"
 #include "tools/program/runtime.h"
+#include "tools/program/tables.h"
 
 enum { FIRST_TOKENS = 160 };
 
 struct learn {
 	const char* input;
 	int64_t seconds;
-	bool json, live;
+	bool json;
 	struct runtime runtime;
 	struct completion completion;
 	struct prompt_list prompts;
@@ -37,17 +38,15 @@ static double elapsed_seconds(const struct learn* l) { return seconds_now() - l-
 
 static void show_progress(void* user) {
 	struct learn* const l = user;
-	const double now = elapsed_seconds(l);
-	if (!l->live || now - l->shown_at < 0.1)
+	const double now = elapsed_seconds(l), share = now / (double)l->seconds;
+	char unseen[40] = "";
+	if (now - l->shown_at < 0.1)
 		return;
 	l->shown_at = now;
-	const int done = (int)(20 * now / (double)l->seconds);
-	fprintf(stderr, "\r\033[K[%.*s%.*s] %3.0f of %" PRId64 " s  %" PRId64 " proposals", done < 20 ? done : 20,
-	        "####################", done < 20 ? 20 - done : 0, "....................", now, l->seconds,
-	        l->proposals);
 	if (!isnan(l->unseen))
-		fprintf(stderr, "  matchness on unseen text %.2f", l->unseen);
-	fflush(stderr);
+		snprintf(unseen, sizeof unseen, "  matchness on unseen text %.2f", l->unseen);
+	progress_show(share < 1 ? share : 1, "%.0f of %" PRId64 " s  %" PRId64 " proposals%s", now, l->seconds,
+	              l->proposals, unseen);
 }
 
 /* Generates a prompt's text with the best mask so far, which is then scored on it. */
@@ -148,23 +147,11 @@ static cJSON* figures_of(struct learn* l) {
 	return out;
 }
 
-static void print_json(const cJSON* figures) {
-	char* const text = cJSON_PrintUnformatted(figures);
-	if (text)
-		puts(text);
-	free(text);
-}
-
 /* Prints the curve as a table, then the result. */
 static void print_result(const struct learn* l) {
 	const double speedup = search_speedup(session_search(l->runtime.session));
 	const struct mask mask = session_mask(l->runtime.session, NULL);
-	const cJSON* p;
-	printf("%8s  %12s  %20s  %22s\n", "SECONDS", "MASKS TRIED", "RIGHT ON UNSEEN TEXT",
-	       "TIMES AS FAST AS PLAIN");
-	cJSON_ArrayForEach (p, l->curve)
-		printf("%8.1f  %12.0f  %18.0f %%  %22.2f\n", number_of(p, "seconds"), number_of(p, "proposals"),
-		       100 * number_of(p, "unseen_matchness"), number_of(p, "expected_speedup"));
+	table_print(l->curve);
 	putchar('\n');
 	draw_mask(stdout, &mask, l->runtime.model->weights.shape.n_blocks);
 	if (speedup > 1)
@@ -185,17 +172,18 @@ static void print_result(const struct learn* l) {
 }
 
 static int finish_learning(struct learn* l) {
-	if (l->live)
-		fputs("\r\033[K", stderr);
-	cJSON* const figures = figures_of(l);
-	if (l->json)
-		print_json(figures);
-	else
+	progress_end();
+	int status = STATUS_DONE;
+	if (!l->json)
 		print_result(l);
-	cJSON_Delete(figures);
+	cJSON* const figures = figures_of(l);
 	l->curve = NULL;
+	if (l->json)
+		status = report_print(figures, true);
+	else
+		cJSON_Delete(figures);
 	const bool good = runtime_save_mask(&l->runtime, &l->completion.figures, NULL, 0);
-	return output_written(good ? STATUS_DONE : STATUS_FAILED);
+	return output_written(good ? status : STATUS_FAILED);
 }
 
 static int close_learn(struct learn* l, int status) {
@@ -215,11 +203,10 @@ static int open_learn(struct learn* l) {
 	l->unseen = NAN;
 	if (!session_search(l->runtime.session))
 		return complain(STATUS_FAILED, "learn: there is nothing to search for: %s",
-		                !options_plan(&l->runtime.options) ? "--method auto and swift alone search for masks"
+		                !options_plan(&l->runtime.options) ? "only --method auto and swift search for masks"
 		                                                   : "the model has fewer than three blocks");
 	if (!prompt_list_read(&l->prompts, l->runtime.model, l->input, &error))
 		return complain(STATUS_FAILED, "%s", error.message);
-	l->live = isatty(STDERR_FILENO) != 0;
 	l->completion.watch = l->runtime.watch;
 	l->completion.on_step = show_progress;
 	l->completion.on_user = l;
@@ -243,10 +230,11 @@ int command_learn(int argc, char** argv) {
 	    .about =
 	        "Searches for layers that drafts can skip, before the model serves. It generates text, scores\n"
 	        "masks on it without a time limit of its own, and keeps the result, which run, chat, stream\n"
-	        "and serve begin with. On many machines no mask pays; learn then says so, and nothing\n"
+	        "and serve begin with. On many machines no mask pays; learn then reports that, and nothing\n"
 	        "changes. Ctrl-C ends it early and keeps what was found.\n\n"
-	        "The table has a row for each text: the share of its tokens that the draft predicts, before the\n"
-	        "search has seen it, and how many times as fast as plain decoding drafts are expected to be.",
+	        "The table has a row for each text: how many tokens of it were scored, the share of them that\n"
+	        "the draft predicted before the search saw the text (unseen matchness), and how many times as\n"
+	        "fast as plain decoding the mask is expected to be.",
 	    .examples = "  swiftlet learn model.gguf --seconds 300\n"
 	                "  swiftlet learn model.gguf -i prompts.jsonl",
 	    OPTIONS(option),

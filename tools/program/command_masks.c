@@ -15,6 +15,7 @@
 #include "tools/program/command.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/options.h"
+#include "tools/program/tables.h"
 
 struct listed {          /* what only the store knows of a mask; zero for a file */
 	int64_t id, updated; /* seconds since 1970 */
@@ -30,7 +31,7 @@ struct masks {
 	const char* format;
 	const char* key;
 	const char* task;
-	bool force, all;
+	bool force, all, json;
 	const char* const* word; /* (n_words) the words after the action */
 	int n_words;
 	struct mask_list list; /* (list.n) what the words named */
@@ -186,7 +187,7 @@ static bool show_mask(struct masks* m) {
 	return true;
 }
 
-/* True when texts of its workload begin with this mask: its search has ended, or it has served most. */
+/* True when texts of its workload begin with this mask: its search converged, or it has served most. */
 static bool is_in_use(const struct masks* m, int i) {
 	const struct listed* const one = &m->row[i];
 	for (int j = 0; j < m->list.n; j++) {
@@ -203,29 +204,34 @@ static bool is_in_use(const struct masks* m, int i) {
 	return one->id != 0;
 }
 
-static void print_row(const struct masks* m, int i) {
+/* A figure; null where it does not apply. */
+static void add_figure(cJSON* row, const char* name, double value) {
+	cJSON_AddItemToObject(row, name, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
+}
+
+static cJSON* describe_entry(const struct masks* m, int i) {
 	const struct mask_entry* const e = &m->list.entry[i];
-	char id[24] = "-", date[24] = "-", right[16] = "-", tokens[16] = "-", kind[sizeof e->task];
 	const time_t updated = (time_t)m->row[i].updated;
+	char date[24] = "-", text[sizeof e->task] = "-";
 	struct tm local;
-	if (m->row[i].id)
-		snprintf(id, sizeof id, "%" PRId64, m->row[i].id);
 	if (updated && localtime_r(&updated, &local))
 		strftime(date, sizeof date, "%Y-%m-%d %H:%M", &local);
-	if (!isnan(e->alpha))
-		snprintf(right, sizeof right, "%.0f %%", 100 * e->alpha);
-	if (!isnan(e->mean_generated))
-		snprintf(tokens, sizeof tokens, "%.2f", e->mean_generated);
 	if (e->task[0])
-		snprintf(kind, sizeof kind, "%s", e->task);
-	else
-		snprintf(kind, sizeof kind, m->row[i].id ? "kind %04x" : "-", (unsigned)m->row[i].cluster & 0xffffu);
-	printf("%6s %c %-20s  %-16s  %-16s  %4d of %-4d  %12s  %13s  %13" PRId64 "\n", id,
-	       is_in_use(m, i) ? '*' : ' ',
-	       e->key[0]     ? e->key
-	       : e->model[0] ? e->model
-	                     : "-",
-	       kind, date, mask_count(&e->mask), 2 * (blocks_of(m, e) - 2), right, tokens, e->tokens_served);
+		snprintf(text, sizeof text, "%s", e->task);
+	else if (m->row[i].id)
+		snprintf(text, sizeof text, "cluster %04x", (unsigned)m->row[i].cluster & 0xffffu);
+	cJSON* const row = cJSON_CreateObject();
+	add_figure(row, "id", m->row[i].id ? (double)m->row[i].id : (double)NAN);
+	cJSON_AddBoolToObject(row, "in_use", is_in_use(m, i));
+	cJSON_AddStringToObject(row, "model", e->key[0] ? e->key : e->model[0] ? e->model : "-");
+	cJSON_AddStringToObject(row, "text", text);
+	cJSON_AddStringToObject(row, "last_used", date);
+	cJSON_AddNumberToObject(row, "skipped", mask_count(&e->mask));
+	cJSON_AddNumberToObject(row, "skippable", 2 * (blocks_of(m, e) - 2));
+	add_figure(row, "alpha", e->alpha);
+	add_figure(row, "M", e->mean_generated);
+	cJSON_AddNumberToObject(row, "tokens_served", (double)e->tokens_served);
+	return row;
 }
 
 /* A stored mask that has drafted nothing has no figures. */
@@ -234,22 +240,26 @@ static bool is_empty(const struct masks* m, int i) {
 }
 
 static bool list_masks(struct masks* m) {
-	int shown = 0, empty = 0;
-	for (int i = 0; i < m->list.n; i++)
-		if (!m->all && is_empty(m, i))
-			empty++;
-		else if (!shown++)
-			printf("%6s   %-20s  %-16s  %-16s  %12s  %12s  %13s  %13s\n", "ID", "MODEL", "TEXT", "LAST USED",
-			       "LEFT OUT", "DRAFTS RIGHT", "TOKENS A PASS", "TOKENS SERVED");
+	cJSON* const rows = cJSON_CreateArray();
+	int empty = 0;
 	for (int i = 0; i < m->list.n; i++)
 		if (m->all || !is_empty(m, i))
-			print_row(m, i);
-	if (shown > 0)
-		puts("\n* texts of this kind begin with this mask, where drafting with it pays. LEFT OUT are the "
-		     "attention\n"
-		     "and MLP layers that drafts skip, of those that they may; DRAFTS RIGHT is the share of drafted "
-		     "tokens\n"
-		     "that the full model confirmed; TOKENS A PASS is what one pass of the full model then brought.");
+			cJSON_AddItemToArray(rows, describe_entry(m, i));
+		else
+			empty++;
+	const bool some = cJSON_GetArraySize(rows) > 0;
+	if (m->json || some)
+		report_print(rows, m->json);
+	else
+		cJSON_Delete(rows);
+	if (m->json)
+		return true;
+	if (some)
+		puts(
+		    "\nA mask in use is the one that texts of its workload begin with, where drafting with it pays.\n"
+		    "Of the skippable attention and MLP layers, drafts leave out the skipped ones. alpha is the "
+		    "share\n"
+		    "of drafted tokens that the full model confirmed, and M the tokens that one pass then brought.");
 	else
 		puts("No mask has drafted anything yet. On many machines skipping layers does not pay, and none "
 		     "will.");
@@ -375,7 +385,8 @@ static int check_usage(const struct masks* m, const char* name, int* action) {
 		                *action == IMPORT ? "which FILE?" : "which ID? (swiftlet masks list)");
 	for (int i = 0; i < m->n_words && *action == DELETE; i++)
 		if (!is_id(m->word[i], &id))
-			return complain(STATUS_USAGE, "masks delete: \"%s\" is no id of the store (swiftlet masks list)",
+			return complain(STATUS_USAGE,
+			                "masks delete: \"%s\" is not an id of the store (swiftlet masks list)",
 			                m->word[i]);
 	return OPTIONS_GO_ON;
 }
@@ -394,13 +405,14 @@ int command_masks(int argc, char** argv) {
 	    TEXT("key", 0, "KEY", "one mask of a file, by its key or task", &m.key),
 	    TEXT("task", 0, "NAME", "import: the label of the task", &m.task),
 	    FLAG("all", "list: masks that have drafted nothing, too", &m.all),
+	    FLAG("json", "list: print one JSON array instead of a table", &m.json),
 	    FLAG("force", "take a mask even if it was learned on another model", &m.force),
 	};
 	struct command_line line = {
 	    .name = "masks",
 	    .usage = "list|show|export|import|delete [FILE|ID ...] [options]",
 	    .about =
-	        "Lists, shows, exports, imports and deletes masks. A mask says which attention and MLP layers\n"
+	        "Lists, shows, exports, imports and deletes masks. A mask lists which attention and MLP layers\n"
 	        "drafts skip. FILE is a mask file, ID a mask of the store; without either, the command works\n"
 	        "on the whole store. `show` draws a mask with one cell for each block.",
 	    .examples = "  swiftlet masks list\n"

@@ -27,7 +27,7 @@ static bool open_server(struct serve* s, struct error* e) {
 	if (o->work.sessions == 0)
 		o->work.sessions = r->engine->backend->adopt ? 32 : 4;
 	o->prompt_cache_bytes = (int64_t)s->prompt_mib << 20;
-	o->tell_speculation = s->speculation && strcmp(s->speculation, "summary") == 0;
+	o->report_speculation = s->speculation && strcmp(s->speculation, "summary") == 0;
 	o->cors = s->cors.text;
 	o->n_cors = s->cors.n;
 	o->alias = s->alias.text + (s->alias.n > 0); /* the first is the name */
@@ -39,7 +39,7 @@ static bool open_server(struct serve* s, struct error* e) {
 	return s->server != NULL;
 }
 
-static void say_ready(const struct serve* s) {
+static void report_ready(const struct serve* s) {
 	const struct runtime* const r = &s->runtime;
 	const char* open = strchr(s->option.host, ':') ? "[" : "";
 	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
@@ -66,7 +66,7 @@ static int run_server(struct serve* s) {
 	int status = STATUS_DONE;
 	s->runtime.wish.shared = true;
 	if (open_server(s, &e)) {
-		say_ready(s);
+		report_ready(s);
 		wait_for_end();
 	} else {
 		status = complain(STATUS_FAILED, "%s", e.message);
@@ -130,7 +130,7 @@ int command_serve(int argc, char** argv) {
 	          &s.option.work.prefill_chunk, 0, PREFILL_CHUNK),
 	    FLAG("share-prefixes",
 	         "let tenants share the cached prefixes of their prompts: faster with\n"
-	         "one system prompt, but each can tell what others sent",
+	         "one system prompt, but each can find out what others sent",
 	         &s.option.work.share_prefixes),
 	    TEXT("prompt-cache", 0, "DIR",
 	         "keep prefixes that were sent more than once in this folder, apart\n"
@@ -156,6 +156,11 @@ int command_serve(int argc, char** argv) {
 	         "port), * "
 	         "(all); may be repeated (none)",
 	         &s.cors),
+	    FLAG("literal-schemas",
+	         "allow what a JSON schema leaves open: members that it neither names nor\nforbids, any type "
+	         "where it "
+	         "gives none, any text under an unknown format\n(these do not come)",
+	         &s.option.literal_schemas),
 	    FLAG("strict-model", "refuse requests that name another model (any name is served)",
 	         &s.option.strict_model),
 	    FLAG("strict-fields",

@@ -13,6 +13,7 @@
 #include "tools/program/completion.h"
 #include "tools/program/draw_mask.h"
 #include "tools/program/interrupt.h"
+#include "tools/program/progress.h"
 #include "tools/program/runtime.h"
 #include "tools/program/tables.h"
 
@@ -31,16 +32,10 @@ struct stream {
 	char why[300];                   /* the first line that failed, and why */
 	struct swiftlet_figures drafted; /* of all, by source; nothing else */
 	bool out_failed;
-	bool live; /* progress is shown */
 	double shown_at;
 };
 
 /* ---- progress ------------------------------------------------------------------------------- */
-
-static void clear_progress(const struct stream* s) {
-	if (s->live)
-		fputs("\r\033[K", stderr);
-}
 
 /* The present phase: the prompt, or the search during decoding. */
 static const char* name_phase(const struct stream* s, const struct swiftlet_figures* f) {
@@ -53,30 +48,32 @@ static const char* name_phase(const struct stream* s, const struct swiftlet_figu
 	return strcmp(f->search_state, "running") == 0 ? "searching" : "mask found";
 }
 
+static void add_figure(char* line, size_t size, const char* name, double value) {
+	const size_t n = strlen(line);
+	if (!isnan(value))
+		snprintf(line + n, size - n, "  %s %.2f", name, value);
+}
+
 static void show_progress(void* user) {
 	struct stream* const s = user;
 	const double now = seconds_now();
-	if (!s->live || now - s->shown_at < 0.1)
+	char line[120] = "";
+	if (now - s->shown_at < 0.1 || !progress_shows())
 		return;
 	s->shown_at = now;
 	struct swiftlet_figures f;
 	swiftlet_session_figures(s->runtime.session, &f);
-	fprintf(stderr, "\r\033[Kinstance %ld  %s", s->served + s->failed + 1, name_phase(s, &f));
-	if (!isnan(f.matchness))
-		fprintf(stderr, "  matchness %.2f", f.matchness);
-	if (!isnan(f.mean_generated))
-		fprintf(stderr, "  M %.2f", f.mean_generated);
-	if (!isnan(f.alpha))
-		fprintf(stderr, "  alpha %.2f", f.alpha);
-	if (!isnan(f.tokens_per_second))
-		fprintf(stderr, "  %.1f tokens/s", f.tokens_per_second);
-	fflush(stderr);
+	add_figure(line, sizeof line, "matchness", f.matchness);
+	add_figure(line, sizeof line, "M", f.mean_generated);
+	add_figure(line, sizeof line, "alpha", f.alpha);
+	add_figure(line, sizeof line, "tokens/s", f.tokens_per_second);
+	progress_show((double)NAN, "instance %ld  %s%s", s->served + s->failed + 1, name_phase(s, &f), line);
 }
 
 /* ---- one line ------------------------------------------------------------------------------- */
 
 static void put_line(struct stream* s, char* text) {
-	clear_progress(s);
+	progress_end();
 	if (!text || fputs(text, s->out) < 0 || fputc('\n', s->out) < 0 || fflush(s->out) != 0)
 		s->out_failed = true;
 	free(text);
@@ -149,7 +146,7 @@ static bool write_summary(const struct stream* s) {
 }
 
 static int finish_stream(struct stream* s) {
-	clear_progress(s);
+	progress_end();
 	bool good = !s->out_failed || complain(false, "%s could not be written: %s",
 	                                       s->output ? s->output : "standard output", strerror(errno));
 	if (s->output)
@@ -269,7 +266,7 @@ int command_stream(int argc, char** argv) {
 	        "stream goes on. The exit status is 0 unless every line failed.",
 	    .details =
 	        "Lines with messages may have \"tools\", \"documents\" and \"chat_template_kwargs\", which go to "
-	        "the\nchat template. What the search learns is carried from one prompt to the next.",
+	        "the\nchat template. The search goes on from one prompt to the next.",
 	    .examples = "  swiftlet stream model.gguf -i prompts.jsonl -o results.jsonl --summary sums.json\n"
 	                "  swiftlet stream model.gguf -i prompts.jsonl --method vanilla > plain.jsonl",
 	    OPTIONS(option),
@@ -284,7 +281,6 @@ int command_stream(int argc, char** argv) {
 	if (status == OPTIONS_GO_ON)
 		status = open_output(&s);
 	if (status == OPTIONS_GO_ON) {
-		s.live = isatty(STDERR_FILENO) != 0;
 		s.completion.on_step = show_progress;
 		s.completion.on_user = &s;
 		s.completion.watch = s.runtime.watch;

@@ -51,8 +51,8 @@ static bool read_ids(const char* text, size_t size, int vocab, struct token_list
 			for (; at < end && isdigit((unsigned char)*at) && id < vocab; at++)
 				id = 10 * id + (*at - '0');
 			if (at == start || id >= vocab)
-				return error_set(error, "--decode: \"%.20s\" is no id, expected numbers from 0 to %d", start,
-				                 vocab - 1);
+				return error_set(error, "--decode: \"%.20s\" is not an id, expected numbers from 0 to %d",
+				                 start, vocab - 1);
 			if (!token_list_append(list, (int32_t)id))
 				return error_set(error, "out of memory");
 		}

@@ -1,9 +1,9 @@
 /* A mask drawn in the terminal as in SWIFT's Figure 12. */
 #include "tools/program/draw_mask.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "tools/program/tables.h"
 
 /* The mean share of a sub-layer's two maps, without regard to their sizes. */
 static float share_read(const struct levels* levels, int sub_layer, int blocks) {
@@ -64,7 +64,7 @@ static void print_levels(FILE* out, const struct levels* levels) {
 }
 
 static void draw_rows(FILE* out, const struct mask* mask, const struct mask* quantized, int blocks) {
-	const bool colour = isatty(fileno(out)) && !getenv("NO_COLOR");
+	const bool colour = colours_allowed(out);
 	draw_row(out, mask, quantized, blocks, 0, colour);
 	draw_row(out, mask, quantized, blocks, 1, colour);
 	fprintf(out, "  %-9s ", "block");

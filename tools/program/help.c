@@ -104,6 +104,7 @@ void help_print(const struct command_line* line, bool all) {
 		print_session_options(true, NULL);
 		printf("\nTerms\n%s\n\nNames of other programs that are understood, too\n", terms);
 		for (const struct option_synonym* s = option_synonyms; s->other; s++)
-			printf("  --%-26s --%s\n", s->other, s->name);
+			if (!s->earlier)
+				printf("  --%-26s --%s\n", s->other, s->name);
 	}
 }

@@ -80,7 +80,13 @@ static int read_character(EditLine* edit, wchar_t* out) {
 	if (e->wait)
 		e->wait(e->user);
 	for (;;) {
+		/* A read alone would sleep through a signal that another thread takes, or that comes just before
+		 * it. */
+		enum { MILLISECONDS = 100 };
+		struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 		char byte;
+		while (!interrupted() && poll(&input, 1, MILLISECONDS) <= 0)
+			;
 		if (interrupted())
 			return -1;
 		const ssize_t n = read(STDIN_FILENO, &byte, 1);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backend.h"
 #include "tools/program/help.h"
 #include "tools/program/ranks.h"
 
@@ -76,20 +77,21 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 	return best;
 }
 
-/* Names of these options in other programs. */
+/* Names of these options in other programs, and our own earlier ones. */
 const struct option_synonym option_synonyms[] = {
-    {"temperature", "temp"},
-    {"certified-head", "screened-head"}, /* its earlier name */
-    {"ctx-size", "context"},
-    {"n-predict", "max-tokens"},
-    {"predict", "max-tokens"},
-    {"system-prompt", "system"},
-    {"top_p", "top-p"},
-    {"top_k", "top-k"},
-    {"min_p", "min-p"},
-    {"cache-type-k", "cache-type"},
-    {"model-draft", "draft-model"},
-    {NULL, NULL},
+    {"temperature", "temp", false},
+    {"certified-head", "screened-head", true},
+    {"prices", "costs", true},
+    {"ctx-size", "context", false},
+    {"n-predict", "max-tokens", false},
+    {"predict", "max-tokens", false},
+    {"system-prompt", "system", false},
+    {"top_p", "top-p", false},
+    {"top_k", "top-k", false},
+    {"min_p", "min-p", false},
+    {"cache-type-k", "cache-type", false},
+    {"model-draft", "draft-model", false},
+    {NULL, NULL, false},
 };
 
 /* ---- parsing ------------------------------------------------------------------------------- */
@@ -142,12 +144,12 @@ static int take_option(const struct command_line* line, const struct command_opt
 	return OPTIONS_GO_ON;
 }
 
-static int set_session_option(const struct command_line* line, const char* name, const char* value) {
-	char message[300] = "";
-	const int result = swiftlet_options_set(line->session, name, value, message, sizeof message);
-	if (result < 0)
-		return complain(STATUS_USAGE, "%s: %s", line->name, message);
-	return result > 0 ? OPTIONS_GO_ON : refuse_unknown(line, name);
+static int set_session_option(const struct command_line* line, const struct option* option,
+                              const char* value) {
+	struct error error;
+	return option_set(line->session, option, value, &error)
+	           ? OPTIONS_GO_ON
+	           : complain(STATUS_USAGE, "%s: %s", line->name, error.message);
 }
 
 static const struct command_option* find_option(const struct command_line* line, const char* name,
@@ -201,7 +203,7 @@ static int parse_option(const struct command_line* line, int argc, char** argv, 
 			return complain(STATUS_USAGE, "%s: %s needs a value", line->name, text);
 		value = argv[++*at];
 	}
-	return o ? take_option(line, o, value) : set_session_option(line, shared->name, value);
+	return o ? take_option(line, o, value) : set_session_option(line, shared, value);
 }
 
 static int take_word(struct command_line* line, const char* word) {

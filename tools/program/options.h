@@ -1,6 +1,6 @@
 /* The command line: one parser for every command.
  *
- * A command lists its own options and says whether it takes the session's (swiftlet_options) too. The parser
+ * A command lists its own options and whether it takes the session's (swiftlet_options) too. The parser
  * reads `--name value`, `--name=value`, `-n value`, `-nvalue` and `--`. It prints help. It refuses an unknown
  * name and suggests the nearest known one. --help shows the common options on one screen, and --help-all
  * shows all and explains the terms. */
@@ -54,6 +54,7 @@ struct command_option {
 
 struct option_synonym {
 	const char *other, *name;
+	bool earlier; /* our own name before; the help does not list it */
 };
 extern const struct option_synonym option_synonyms[]; /* the last row is empty */
 

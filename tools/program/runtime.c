@@ -15,6 +15,7 @@
 #include "streams/mask_file.h"
 #include "streams/memory/memory.h"
 #include "streams/text.h"
+#include "tools/program/progress.h"
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -86,14 +87,15 @@ static struct model* open_and_log(const char* spec, const struct swiftlet_option
 
 static void show_share(void* user, double share) {
 	(void)user;
-	fprintf(stderr, "\r\033[Kmaking draft weights: %.0f %%", 100 * share);
-	if (share >= 1)
-		fputs("\r\033[K", stderr);
+	if (share < 1)
+		progress_show(share, "making draft weights");
+	else
+		progress_end();
 }
 
 void report_draft_weights(const struct runtime* r, bool at_end) {
 	const char* note = swiftlet_engine_note(r->engine);
-	const bool asked = r->options.draft_bits > 0, terminal = isatty(STDERR_FILENO) != 0;
+	const bool asked = r->options.draft_bits > 0, terminal = progress_shows();
 	const bool wrong = r->engine->making && strchr(note, ';');
 	const bool first = asked || terminal || r->engine->note_on_draft_weights > 0;
 	if (*note && (at_end ? r->engine->making && (terminal || wrong) : first))
@@ -115,7 +117,7 @@ bool runtime_open_engine(struct runtime* r, struct error* error) {
 	const struct runtime_wish* const w = &r->wish;
 	struct swiftlet_options* const o = &r->options;
 	const double started = seconds_now();
-	if (isatty(STDERR_FILENO))
+	if (progress_shows())
 		o->progress = show_share;
 	r->model = open_and_log(w->model, o, error->message, sizeof error->message);
 	if (!r->model || (w->chat_template && !model_take_template(r->model, w->chat_template, error)))

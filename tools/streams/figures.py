@@ -104,11 +104,9 @@ def two_kinds(folder, n=160):
 
 
 def planted(o):
-    """The planted masks as inspect draws them: [set, set] of (kind, block)."""
-    text = subprocess.run([o.program, "inspect", o.model], capture_output=True, text=True).stdout
-    rows = re.findall(r"(attention|MLP)\s+([□■]+)", text)
-    sets = [set((k, b) for k, r in rows[i:i + 2] for b, c in enumerate(r) if c == "■") for i in range(0, len(rows), 2)]
-    return sets
+    """The planted masks: [set, set] of (kind, block)."""
+    text = subprocess.run([o.program, "inspect", o.model, "--json"], capture_output=True, text=True).stdout
+    return [{("attention", b) for b in mask["attention"]} | {("MLP", b) for b in mask["mlp"]} for mask in json.loads(text)["planted"]]
 
 
 def two_tasks(o):
@@ -188,7 +186,7 @@ def false_alarms(o, options, prompt, name):
 
 
 def drift(o):
-    """One label for two kinds of text, so that only acceptance can tell."""
+    """One label for two kinds of text, so that only acceptance separates them."""
     options = ["--draft", "always", "--max-tree", "paper", "--opt-budget", o.budget]
     for path in o.streams:
         drift_on_stream(o, options, path)

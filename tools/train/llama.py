@@ -72,7 +72,7 @@ class Llama:
 
     def attention(self, x, q, k, v, o, cache=None, slot=0, allowed=None, position=None):
         """Attention of rows x (sequences, rows, dim), already normed, with projections of these weights, after what
-        `cache` holds at `slot`. `allowed` (rows, rows) says which of these rows see which; causal without it.
+        `cache` holds at `slot`. `allowed` (rows, rows): which of these rows see which; causal without it.
         `position` (rows): consecutive after the cached ones without it."""
         sequences, rows, _ = x.shape
         before = cache.length[slot] if cache else 0
@@ -99,7 +99,7 @@ class Llama:
         return [self.weights["model.layers.%d.%s.weight" % (b, name)] for name in names]
 
     def attention_update(self, b, x, cache=None, allowed=None, position=None):
-        """What block b's attention adds to the residual stream."""
+        """The term that block b's attention adds to the residual stream."""
         norm, *qkvo = self.block_weights(b, "input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
                                          "self_attn.o_proj")
         return self.attention(rms_norm(x, norm, self.epsilon), *qkvo, cache, b, allowed, position)
@@ -136,7 +136,7 @@ class Llama:
 
 def generate(model, prompts, tokens, temperature, generator):
     """Continues prompts of equal length (sequences, length) by `tokens`; greedily where temperature is 0. Sampled
-    by argmax of logits / temperature + Gumbel noise, so that a seed tells the text."""
+    by argmax of logits / temperature + Gumbel noise, so that a seed determines the text."""
     with torch.no_grad():
         cache = Cache(model.blocks)
         text, new = prompts, prompts

@@ -1,4 +1,4 @@
-"""What the trainers minimise, formula by formula. Block numbers count from 0; an exit at block E means that blocks
+"""The losses of the trainers, formula by formula. Block numbers count from 0; an exit at block E means that blocks
 [0, E) have run. LayerSkip: Elhoushi et al. 2024; Kangaroo: Liu et al. 2024; PPD: Yang et al. 2023; AdaSPEED: Liu et
 al. 2024."""
 import math

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How often an early block says what the last one says, on greedy text from prompts that nothing was trained on.
+"""How often an early block predicts what the last one predicts, on greedy text from prompts that nothing was trained on.
 
 For each model: its own greedy continuation of the stream's prompts, then at every generated position whether the target's
 token is among the first k of the exit at each block: the acceptance of a draft's first token (LayerSkip), and PPD's

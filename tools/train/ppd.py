@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains a head of its own for each of some blocks, so that a block says better what the last one will say.
+"""Trains a head of its own for each of some blocks, so that a block predicts better what the last one will predict.
 
 The model stays as it is (Yang et al. 2023, appendix B). Where the paper trains a whole classifier (vocab, dim) a block, a
 head here is a (dim, dim) matrix between the final norm and the model's own output matrix: 32 KB at width 128.

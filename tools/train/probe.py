@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains AdaSPEED's probe: from the hidden state at the exit, the chance that the exit's token is what the model says.
+"""Trains AdaSPEED's probe: from the hidden state at the exit, the chance that the exit's token is what the model predicts.
 
 sigma(v h + b), logistic loss over whether the exit's first choice is the last block's (Liu et al. 2024, section
 II.B). Used as `swiftlet run MODEL --method adaspeed --stop probe --probe FILE`; without a file the probe is learned
@@ -27,7 +27,7 @@ def examples(model, tokens, exit_block):
 
 
 def train(model, tokens, options):
-    """(v, b, losses by step, share of held-out rows told right, share that agrees)."""
+    """(v, b, losses by step, share of held-out rows predicted right, share that agrees)."""
     rows, accepted = examples(model, tokens, options.exit_block)
     length = tokens.shape[1]
     kept = max(1, len(tokens) // 10) * length  # judged on sequences that it does not learn from
@@ -38,8 +38,8 @@ def train(model, tokens, options):
     order = training.batches(len(learn_rows), options.batch, options.steps, options.seed)
     history = training.run("probe", [v, b], loss, order, options.steps, options.rate)
     v = v / scale
-    told = ((rows[-kept:] @ v + b > 0).float() == accepted[-kept:]).float().mean().item()
-    return v, b, history, told, accepted.mean().item()
+    right = ((rows[-kept:] @ v + b > 0).float() == accepted[-kept:]).float().mean().item()
+    return v, b, history, right, accepted.mean().item()
 
 
 def main():
@@ -48,11 +48,11 @@ def main():
     options = p.parse_args()
     model, tokens = training.start(options)
     training.check_exit(model, options.exit_block, "--exit-block")
-    v, b, history, told, share = train(model, tokens, options)
-    print("probe: tells %.3f of held-out rows right; the exit agrees on %.3f" % (told, share), file=sys.stderr)
+    v, b, history, right, share = train(model, tokens, options)
+    print("probe: predicts %.3f of held-out rows right; the exit agrees on %.3f" % (right, share), file=sys.stderr)
     safetensors_file.write(options.out, {"probe.weight": v, "probe.bias": b}, {
         "format": "swiftlet-probe-1", "exit_block": str(options.exit_block), "loss": "%.4f" % history[-1],
-        "told": "%.3f" % told,
+        "right": "%.3f" % right,
         "recipe": "%d steps of %d, rate %g, seed %d" % (options.steps, options.batch, options.rate, options.seed)},
         dtype=torch.float32)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes training text: what the model itself says, sampled from nothing but the start of a text.
+"""Writes training text: what the model itself writes, sampled from nothing but the start of a text.
 
 A model samples what it was trained on, as far as it learned it: no text of anyone else's is needed, and no prompt that
 the trained parts are judged on is ever seen. Half of the sequences are drawn at temperature 1, half at 0.7, which

@@ -1,4 +1,4 @@
-"""What the trainers share: their options, the order of the batches, the loop with its progress lines, and the
+"""Shared by the trainers: their options, the order of the batches, the loop with its progress lines, and the
 hidden states that parts on a frozen model are trained on."""
 import argparse
 import os
@@ -72,7 +72,7 @@ def run(name, parameters, loss_of, order, steps, rate, clip=1.0):
 
 
 def states(model, tokens, exits, batch=16):
-    """What a frozen model's blocks put out: {E: (sequences, length, dim)} for each exit and for the last block."""
+    """The outputs of a frozen model's blocks: {E: (sequences, length, dim)} for each exit and for the last block."""
     wanted = sorted(set(exits) | {model.blocks})
     kept = {e: [] for e in wanted}
     with torch.no_grad():

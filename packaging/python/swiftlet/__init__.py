@@ -155,8 +155,8 @@ class LLM:
 
     def _whole(self, path: str, body: Mapping[str, Any]) -> Completion:
         with self._post(path, body) as answer:
-            told = json.load(answer)
-        choice, usage, figures = told["choices"][0], told["usage"], told.get("swiftlet") or {}
+            reported = json.load(answer)
+        choice, usage, figures = reported["choices"][0], reported["usage"], reported.get("swiftlet") or {}
         text = choice["message"]["content"] if "message" in choice else choice["text"]
         return Completion(text or "", choice["finish_reason"], usage["prompt_tokens"], usage["completion_tokens"],
                           figures.get("tokens_per_second"), figures.get("speedup"))

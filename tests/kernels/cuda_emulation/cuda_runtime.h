@@ -4,7 +4,7 @@
  * A thread is a fiber; a block's fibers run one after another until each stands at a barrier, in an order
  * that changes at random, so that a missing barrier shows as a result that differs. A stream holds its work
  * back until someone waits for it, so that memory reused too early shows. Device memory ends at a page that
- * cannot be touched and begins as not-a-number. Of several devices (EMULATED_DEVICES) each has memory that
+ * cannot be touched and begins as not-a-number. Each of several devices (EMULATED_DEVICES) has memory that
  * only its own streams can touch, and a gather holds its stream until the others' have come to it. */
 #ifndef SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
 #define SWIFTLET_TESTS_CUDA_EMULATION_RUNTIME_H
@@ -61,8 +61,8 @@ void* emulated_dynamic_shared();
 void emulated_warp_barrier();
 /* Shared by a warp for one product; another call gives other memory. */
 struct emulated_matrices* emulated_warp_matrices();
-uint32_t emulated_exchange(uint32_t value, unsigned from_lane);
-/* What the lanes of the warp give, (32); another call gives other memory. */
+uint32_t emulated_shuffle(uint32_t value, unsigned from_lane);
+/* The values of the warp's lanes, (32); another call gives other memory. */
 const uint32_t* emulated_posted(uint32_t value);
 void emulated_count_add(const void* where);
 void emulated_count_weights();
@@ -76,15 +76,15 @@ template <class T> T __shfl_xor_sync(unsigned mask, T x, int step) {
 	emulated_check(mask == 0xffffffffu, "a shuffle of part of a warp");
 	uint32_t bits;
 	memcpy(&bits, &x, 4);
-	bits = emulated_exchange(bits, (threadIdx.x % 32) ^ (unsigned)step);
+	bits = emulated_shuffle(bits, (threadIdx.x % 32) ^ (unsigned)step);
 	memcpy(&x, &bits, 4);
 	return x;
 }
 inline unsigned long long __shfl_up_sync(unsigned mask, unsigned long long x, unsigned step) {
 	emulated_check(mask == 0xffffffffu, "a shuffle of part of a warp");
 	const unsigned lane = threadIdx.x % 32, from = lane >= step ? lane - step : lane;
-	const uint32_t low = emulated_exchange((uint32_t)x, from);
-	return (unsigned long long)emulated_exchange((uint32_t)(x >> 32), from) << 32 | low;
+	const uint32_t low = emulated_shuffle((uint32_t)x, from);
+	return (unsigned long long)emulated_shuffle((uint32_t)(x >> 32), from) << 32 | low;
 }
 inline unsigned __match_any_sync(unsigned mask, uint32_t x) {
 	emulated_check(mask == 0xffffffffu, "a match within part of a warp");

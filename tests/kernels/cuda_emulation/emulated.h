@@ -1,4 +1,4 @@
-/* What tests ask of the emulated device: what it has done since the program began. */
+/* Counters of the emulated device since the program began, for tests. */
 #ifndef SWIFTLET_TESTS_CUDA_EMULATION_EMULATED_H
 #define SWIFTLET_TESTS_CUDA_EMULATION_EMULATED_H
 

@@ -39,7 +39,7 @@ struct fiber {
 	enum state state;
 	uint3 index;
 	unsigned thread;
-	unsigned exchanges; /* so far: which of two boards the next one uses */
+	unsigned shuffles; /* so far: which of two boards the next one uses */
 #if defined(__x86_64__)
 	void* stack_pointer;
 #else
@@ -123,7 +123,7 @@ static void start(struct fiber* f) {
 	if (!f->stack)
 		f->stack = (unsigned char*)malloc(STACK);
 	f->state = READY;
-	f->exchanges = 0;
+	f->shuffles = 0;
 #if defined(__x86_64__)
 	void** top = (void**)((uintptr_t)(f->stack + STACK) / 16 * 16);
 	*--top = NULL; /* the stack of a called function is 8 off 16 */
@@ -163,17 +163,17 @@ int __syncthreads_and(int x) {
 	return all;
 }
 
-uint32_t emulated_exchange(uint32_t value, unsigned from) {
+uint32_t emulated_shuffle(uint32_t value, unsigned from) {
 	struct warp* w = &warps[threadIdx.x / 32];
-	uint32_t* board = w->board[current->exchanges++ % 2];
+	uint32_t* board = w->board[current->shuffles++ % 2];
 	board[threadIdx.x % 32] = value;
 	emulated_warp_barrier();
 	return board[from];
 }
 
 const uint32_t* emulated_posted(uint32_t value) {
-	uint32_t* board = warps[threadIdx.x / 32].board[current->exchanges % 2];
-	emulated_exchange(value, 0);
+	uint32_t* board = warps[threadIdx.x / 32].board[current->shuffles % 2];
+	emulated_shuffle(value, 0);
 	return board;
 }
 
@@ -185,7 +185,7 @@ void emulated_count_add(const void* where) {
 }
 
 struct emulated_matrices* emulated_warp_matrices() {
-	return &warps[threadIdx.x / 32].matrices[current->exchanges++ % 2];
+	return &warps[threadIdx.x / 32].matrices[current->shuffles++ % 2];
 }
 
 /* ---- one block ---------------------------------------------------------------------------- */
@@ -284,7 +284,7 @@ static void allow(const allocation& a, bool allowed) {
 	mprotect(a.pages, a.bytes, allowed ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-/* What one device's streams do must find its own memory alone. */
+/* A device's streams must find only its own memory. */
 static void touch(int device) {
 	if (device == touching || count_of_devices() == 1)
 		return;
@@ -366,7 +366,7 @@ cudaError_t cudaFreeHost(void* p) {
 }
 /* ---- streams ------------------------------------------------------------------------------ */
 
-/* What a stream does next. False: it waits for other streams. */
+/* Runs a stream's next operation. False: it waits for other streams. */
 typedef std::function<bool(CUstream_st*)> step;
 struct emulated_graph {
 	bool early = false; /* launches in it start before the one before has ended */
@@ -470,7 +470,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 	emulated_check(kind == cudaMemcpyHostToDevice   ? to_device && !from_device
 	               : kind == cudaMemcpyDeviceToHost ? !to_device && from_device
 	                                                : to_device && from_device,
-	               "a copy whose ends are not where its kind says, or beyond their memory");
+	               "a copy whose ends are not where its kind puts them, or beyond their memory");
 	const int device = stream_of(s)->device;
 	emulated_check((!to_device || is_on(device, to)) && (!from_device || is_on(device, from)),
 	               "a copy of another device's memory than its stream's");
@@ -555,7 +555,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
 	s->capturing = NULL;
 	return cudaSuccess;
 }
-/* What is to be done before all else. */
+/* Set-up before all tests. */
 static void begin_with(CUstream_st* s, const std::vector<step>& nodes) {
 	s->waiting.insert(s->waiting.begin(), nodes.begin(), nodes.end());
 }
@@ -732,7 +732,7 @@ struct ncclComm {
 	size_t calls;
 };
 
-/* What has come together, of this time and of the time before: nobody can be two ahead of another. */
+/* The ranks that have arrived, this time and the time before: no rank can be two ahead of another. */
 struct emulated_gather {
 	size_t bytes;
 	std::vector<long> arrived;

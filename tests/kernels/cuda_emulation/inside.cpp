@@ -1,4 +1,4 @@
-/* What the CUDA backend does not hand out: read from the emulated device. */
+/* State that the CUDA backend does not hand out, read from the emulated device. */
 #include "kernels/cuda/cuda.cuh"
 #include "tests/kernels/cuda_emulation/emulated.h"
 

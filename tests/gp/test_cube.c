@@ -1,4 +1,4 @@
-/* The process over reals: its posterior and likelihood against plain elimination on the same formulas, its
+/* The process on the cube: its posterior and likelihood against plain elimination on the same formulas, its
  * gradient against differences, lengths that are learned, and the point that is worth most against a grid. */
 #include <math.h>
 #include <setjmp.h>
@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
+#include "gp/internal.h"
 #include "gp/random.h"
-#include "gp/reals.h"
 
 enum { DIMS = 3, MOST = 40 };
 
-static const struct reals_hyper hyper = {
+static const struct gp_hyper hyper = {
     .amplitude = 0.3, .window = 0.1, .noise = 0.5, .length = {0.3, 0.7, 1.5}};
 
 struct data {
@@ -24,8 +24,8 @@ struct data {
 	int n;
 };
 
-static struct reals* open_reals(int capacity) {
-	struct reals* g = reals_open(&(struct reals_options){
+static struct gp* open_cube(int capacity) {
+	struct gp* g = gp_open(&(struct gp_options){
 	    .dims = DIMS, .capacity = capacity, .jitter = 1e-6, .prior_width = 0.7, .hyper = hyper});
 	assert_non_null(g);
 	return g;
@@ -47,12 +47,12 @@ static struct data draw_data(int n, double noise, uint64_t seed) {
 	return d;
 }
 
-static void add_all(struct reals* g, const struct data* d) {
+static void add_all(struct gp* g, const struct data* d) {
 	for (int i = 0; i < d->n; i++)
-		assert_int_equal(reals_add(g, d->x[i], d->y[i], d->variance[i], d->window[i]), GP_OK);
+		assert_int_equal(gp_add(g, d->x[i], d->y[i], d->variance[i], d->window[i]), GP_OK);
 }
 
-static double covariance(const double* a, const double* b, const struct reals_hyper* h) {
+static double covariance(const double* a, const double* b, const struct gp_hyper* h) {
 	double square = 0;
 	for (int k = 0; k < DIMS; k++)
 		square += pow((a[k] - b[k]) / h->length[k], 2);
@@ -95,7 +95,7 @@ struct oracle {
 	double inverse[MOST][MOST], weight[MOST], mean, likelihood;
 };
 
-static void solve_plainly(const struct data* d, const struct reals_hyper* h, struct oracle* o) {
+static void solve_plainly(const struct data* d, const struct gp_hyper* h, struct oracle* o) {
 	double up = 0, down = 0, fit = 0;
 	for (int i = 0; i < d->n; i++)
 		for (int j = 0; j < d->n; j++) {
@@ -122,15 +122,15 @@ static void solve_plainly(const struct data* d, const struct reals_hyper* h, str
 static void posterior(void** state) {
 	(void)state;
 	const struct data d = draw_data(MOST, 0.05, 1);
-	struct reals* g = open_reals(MOST);
+	struct gp* g = open_cube(MOST);
 	static struct oracle o;
 	double value, mean, variance;
-	reals_predict(g, d.x[0], &mean, &variance);
+	gp_predict(g, d.x[0], &mean, &variance);
 	assert_true(mean == 0 && fabs(variance - 0.09) < 1e-12);
 	add_all(g, &d);
-	assert_int_equal(reals_add(g, d.x[0], 0, 0, 0), GP_FULL);
+	assert_int_equal(gp_add(g, d.x[0], 0, 0, 0), GP_FULL);
 	solve_plainly(&d, &hyper, &o);
-	assert_int_equal(reals_likelihood(g, &hyper, &value, NULL), GP_OK);
+	assert_int_equal(gp_likelihood(g, &hyper, &value, NULL), GP_OK);
 	assert_true(fabs(value - o.likelihood) < 1e-6 * fabs(o.likelihood)); /* in the middle of the priors */
 	struct gp_random random = {2};
 	for (int try = 0; try < 20; try++) {
@@ -144,7 +144,7 @@ static void posterior(void** state) {
 		for (int i = 0; i < d.n; i++)
 			for (int j = 0; j < d.n; j++)
 				spread -= k[i] * o.inverse[i][j] * k[j];
-		reals_predict(g, x, &mean, &variance);
+		gp_predict(g, x, &mean, &variance);
 		assert_true(fabs(mean - expected) < 1e-7 && fabs(variance - spread) < 1e-7);
 		/* of the difference to an observed point */
 		double apart = 0, other = 0, both = 2 * (0.09 - covariance(x, d.x[3], &hyper)), c[MOST];
@@ -156,81 +156,80 @@ static void posterior(void** state) {
 			for (int j = 0; j < d.n; j++)
 				both -= c[i] * o.inverse[i][j] * c[j];
 		double deviation;
-		reals_compare(g, x, d.x[3], &apart, &deviation);
+		gp_compare(g, x, d.x[3], &apart, &deviation);
 		assert_true(fabs(apart - other) < 1e-7 && fabs(deviation - sqrt(both)) < 1e-5);
 	}
-	reals_close(g);
+	gp_close(g);
 }
 
 static void forgets_the_oldest(void** state) {
 	(void)state;
 	struct data d = draw_data(20, 0.05, 3);
-	struct reals *g = open_reals(20), *fresh = open_reals(20);
+	struct gp *g = open_cube(20), *fresh = open_cube(20);
 	add_all(g, &d);
-	assert_int_equal(reals_forget(g, 12), GP_OK);
-	assert_int_equal(reals_count(g), 12);
+	assert_int_equal(gp_forget(g, 12), GP_OK);
+	assert_int_equal(gp_count(g), 12);
 	for (int i = 8; i < 20; i++)
-		reals_add(fresh, d.x[i], d.y[i], d.variance[i], d.window[i]);
+		gp_add(fresh, d.x[i], d.y[i], d.variance[i], d.window[i]);
 	double a, b, va, vb;
-	reals_predict(g, d.x[0], &a, &va);
-	reals_predict(fresh, d.x[0], &b, &vb);
-	assert_true(a == b && va == vb);
-	reals_close(g);
-	reals_close(fresh);
+	gp_predict(g, d.x[0], &a, &va);
+	gp_predict(fresh, d.x[0], &b, &vb);
+	assert_true(fabs(a - b) < 1e-10 && fabs(va - vb) < 1e-10);
+	gp_close(g);
+	gp_close(fresh);
 }
 
-static double* parameter(struct reals_hyper* h, int i) {
-	double* const each[] = {&h->amplitude, &h->window, &h->noise};
-	return i < 3 ? each[i] : &h->length[i - 3];
+static double* parameter(struct gp_hyper* h, int i) {
+	return i == 0 ? &h->amplitude : i <= DIMS ? &h->length[i - 1] : i == DIMS + 1 ? &h->window : &h->noise;
 }
 
 static void gradient_is_the_slope(void** state) {
 	(void)state;
 	const struct data d = draw_data(30, 0.05, 4);
-	struct reals* g = open_reals(30);
+	struct gp* g = open_cube(30);
 	add_all(g, &d);
 	struct gp_random random = {5};
 	for (int try = 0; try < 5; try++) {
-		struct reals_hyper at = hyper;
+		struct gp_hyper at = hyper;
 		double value, gradient[DIMS + 3];
 		for (int i = 0; i < DIMS + 3; i++)
 			*parameter(&at, i) *= exp(0.5 * gp_normal(&random));
-		assert_int_equal(reals_likelihood(g, &at, &value, gradient), GP_OK);
+		assert_int_equal(gp_likelihood(g, &at, &value, gradient), GP_OK);
 		for (int i = 0; i < DIMS + 3; i++) {
-			struct reals_hyper less = at, more = at;
+			struct gp_hyper less = at, more = at;
 			double below, above;
 			*parameter(&less, i) *= exp(-1e-4);
 			*parameter(&more, i) *= exp(1e-4);
-			reals_likelihood(g, &less, &below, NULL);
-			reals_likelihood(g, &more, &above, NULL);
+			gp_likelihood(g, &less, &below, NULL);
+			gp_likelihood(g, &more, &above, NULL);
 			const double slope = (above - below) / 2e-4;
 			if (!(fabs(slope - gradient[i]) < 1e-4 * fmax(1, fabs(slope))))
 				fail_msg("parameter %d: %.9g, expected %.9g", i, gradient[i], slope);
 		}
 	}
-	reals_close(g);
+	gp_close(g);
 }
 
 /* A length that does not matter grows, one that does stays short; the likelihood never falls. */
 static void learns_what_matters(void** state) {
 	(void)state;
 	struct data d = draw_data(MOST, 0.02, 6);
-	struct reals* g = reals_open(&(struct reals_options){
+	struct gp* g = gp_open(&(struct gp_options){
 	    .dims = DIMS,
 	    .capacity = MOST,
 	    .jitter = 1e-6,
 	    .prior_width = 1,
 	    .hyper = {.amplitude = 0.3, .window = 0.1, .noise = 1, .length = {0.5, 0.5, 0.5}}});
 	add_all(g, &d);
-	struct reals_hyper before = reals_hyper(g), after;
+	struct gp_hyper before = g->hyper, after;
 	double was, is;
-	assert_int_equal(reals_likelihood(g, &before, &was, NULL), GP_OK);
-	assert_int_equal(reals_fit(g, 60), GP_OK);
-	after = reals_hyper(g);
-	assert_int_equal(reals_likelihood(g, &after, &is, NULL), GP_OK);
+	assert_int_equal(gp_likelihood(g, &before, &was, NULL), GP_OK);
+	assert_int_equal(gp_fit(g, 60), GP_OK);
+	after = g->hyper;
+	assert_int_equal(gp_likelihood(g, &after, &is, NULL), GP_OK);
 	assert_true(is >= was);
 	assert_true(after.length[2] > 1.5 * after.length[0]);
-	reals_close(g);
+	gp_close(g);
 }
 
 static double upper_bound(void* user, const double* x, double mean, double deviation) {
@@ -242,56 +241,56 @@ static double upper_bound(void* user, const double* x, double mean, double devia
 static void finds_what_is_worth_most(void** state) {
 	(void)state;
 	const struct data d = draw_data(24, 0.02, 7);
-	struct reals* g = open_reals(24);
+	struct gp* g = open_cube(24);
 	add_all(g, &d);
 	for (int held = 0; held < 2; held++) {
 		double kappa = 1, fixed[DIMS] = {NAN, 0.35, NAN}, best = -INFINITY, x[DIMS] = {0.5, 0.5, 0.5};
-		const struct reals_search how = {.worth = upper_bound,
-		                                 .user = &kappa,
-		                                 .fixed = held ? fixed : NULL,
-		                                 .starts = 64,
-		                                 .evaluations = 200,
-		                                 .seed = 8};
+		const struct gp_search how = {.worth = upper_bound,
+		                              .user = &kappa,
+		                              .fixed = held ? fixed : NULL,
+		                              .starts = 64,
+		                              .evaluations = 200,
+		                              .seed = 8};
 		for (int i = 0; i < 21 * 21 * 21; i++) {
 			const double at[DIMS] = {i % 21 / 20.0, held ? 0.35 : i / 21 % 21 / 20.0, i / 441 / 20.0};
 			double mean, variance;
-			reals_predict(g, at, &mean, &variance);
+			gp_predict(g, at, &mean, &variance);
 			best = fmax(best, mean + kappa * sqrt(variance));
 		}
-		assert_int_equal(reals_maximise(g, &how, x), GP_OK);
+		assert_int_equal(gp_maximise(g, &how, x), GP_OK);
 		double mean, variance;
-		reals_predict(g, x, &mean, &variance);
+		gp_predict(g, x, &mean, &variance);
 		assert_true(mean + kappa * sqrt(variance) > best - 1e-3);
 		for (int k = 0; k < DIMS; k++)
 			assert_true(x[k] >= 0 && x[k] <= 1);
 		assert_true(!held || x[1] == 0.35);
 	}
-	reals_close(g);
+	gp_close(g);
 }
 
 static void refuses(void** state) {
 	(void)state;
-	const struct reals_options good = {
+	const struct gp_options good = {
 	    .dims = DIMS, .capacity = 4, .jitter = 1e-6, .prior_width = 1, .hyper = hyper};
-	struct reals_options bad[5] = {good, good, good, good, good};
-	bad[0].dims = REALS_MOST_DIMS + 1;
+	struct gp_options bad[5] = {good, good, good, good, good};
+	bad[0].dims = GP_MAX_GROUPS + 1;
 	bad[1].capacity = 0;
 	bad[2].jitter = 0;
 	bad[3].hyper.length[1] = 0;
-	bad[4].prior_width = NAN;
+	bad[4].prior_width = -1;
 	for (int i = 0; i < 5; i++)
-		assert_null(reals_open(&bad[i]));
-	struct reals* g = open_reals(4);
+		assert_null(gp_open(&bad[i]));
+	struct gp* g = open_cube(4);
 	const double outside[DIMS] = {0.5, 1.01, 0.5}, inside[DIMS] = {0.5, 1, 0};
-	assert_int_equal(reals_add(g, outside, 0, 1, 0), GP_INVALID);
-	assert_int_equal(reals_add(g, inside, NAN, 1, 0), GP_INVALID);
-	assert_int_equal(reals_add(g, inside, 0, -1, 0), GP_INVALID);
-	assert_int_equal(reals_fit(g, 10), GP_INVALID);
-	assert_int_equal(reals_count(g), 0);
-	struct reals_hyper h = hyper;
+	assert_int_equal(gp_add(g, outside, 0, 1, 0), GP_INVALID);
+	assert_int_equal(gp_add(g, inside, NAN, 1, 0), GP_INVALID);
+	assert_int_equal(gp_add(g, inside, 0, -1, 0), GP_INVALID);
+	assert_int_equal(gp_fit(g, 10), GP_INVALID);
+	assert_int_equal(gp_count(g), 0);
+	struct gp_hyper h = hyper;
 	h.noise = INFINITY;
-	assert_int_equal(reals_set_hyper(g, &h), GP_INVALID);
-	reals_close(g);
+	assert_int_equal(gp_set_hyper(g, &h), GP_INVALID);
+	gp_close(g);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-"""Answers of a given form: what the grammar allows is valid by another validator, the text is plain decoding's whoever drafts,
+"""Answers of a given format: what the grammar allows is valid by another validator, the text is plain decoding's whoever drafts,
 and text that has to come is drafted."""
 import concurrent.futures, json, os, re, sys
 
@@ -76,7 +76,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if os.environ.get("SWIFTLET_FORM") != "1":
+    if os.environ.get("SWIFTLET_ANSWER_FORMAT") != "1":
         python = find_python("jsonschema") or skip("no Python with the package jsonschema")
-        os.execve(python, [python, os.path.abspath(__file__)], {**os.environ, "SWIFTLET_FORM": "1"})
+        os.execve(python, [python, os.path.abspath(__file__)], {**os.environ, "SWIFTLET_ANSWER_FORMAT": "1"})
     main()

@@ -1,0 +1,33 @@
+/* How drafts with a mask run: which sub-layers with the quantized draft weights, and how much of these is
+ * read. */
+#ifndef SWIFTLET_CORE_DECODE_DRAFT_STATES_H
+#define SWIFTLET_CORE_DECODE_DRAFT_STATES_H
+
+#include "core/decode/cost.h"
+
+struct session;
+
+struct states {
+	struct mask sub_layers; /* with the quantized draft weights */
+	bool head, any;
+	bool by_channel;      /* the draft weights are by input channel */
+	struct levels levels; /* how much of them drafts read */
+};
+
+static inline const struct mask* states_quantized(const struct states* states) {
+	return states->any ? &states->sub_layers : NULL;
+}
+static inline const struct levels* states_levels(const struct states* states) {
+	return states->by_channel ? &states->levels : NULL;
+}
+static inline struct variant states_variant(const struct states* states, const struct mask* skip) {
+	return (struct variant){.skip = skip,
+	                        .quantized = states_quantized(states),
+	                        .quantized_head = states->head,
+	                        .levels = states_levels(states)};
+}
+
+/* A mask's states with the draft weights that the session has. */
+struct states session_states(const struct session*, const struct mask*);
+
+#endif
