@@ -67,9 +67,10 @@ const cJSON* schema_followed(const struct compiler* c, const cJSON* schema) {
 
 /* How deep schemas within schemas are looked at, how many have to hold at once, and what all looks may cost.
  */
-enum { MAX_LOOKED = 8, MAX_PARTS = 16, MOST_LOOKS = 1 << 20 };
+enum { MAX_LOOKED = 8, MAX_PARTS = 32, MOST_LOOKS = 1 << 20 };
 
-/* Schemas of which all have to hold: one itself, what its $ref leads to, those of its allOf. */
+/* Schemas of which all have to hold: one itself, what its $ref leads to, those of its allOf, and groups of
+ * keywords of members. */
 struct parts {
 	const cJSON* of[MAX_PARTS]; /* (n) */
 	int n;
@@ -83,6 +84,8 @@ static void add_parts(struct compiler* c, const cJSON* schema, struct parts* par
 	if (reference)
 		add_parts(c, schema_resolve(c->root, reference), parts);
 	cJSON_ArrayForEach (one, json_field(schema, "allOf"))
+		add_parts(c, one, parts);
+	cJSON_ArrayForEach (one, json_field(schema, SCHEMA_MEMBERS))
 		add_parts(c, one, parts);
 }
 
@@ -160,7 +163,7 @@ static bool disjoint(struct compiler*, const cJSON* a, const cJSON* b, int depth
 static bool members_differ(struct compiler* c, const struct parts* a, const struct parts* b, int depth) {
 	const cJSON* mine;
 	for (int i = 0; i < a->n; i++)
-		for (int j = 0; j < b->n; j++)
+		for (int j = 0; j < b->n && ++c->looks < MOST_LOOKS; j++)
 			cJSON_ArrayForEach (mine, json_field(a->of[i], "properties")) {
 				const cJSON* theirs =
 				    cJSON_GetObjectItemCaseSensitive(json_field(b->of[j], "properties"), mine->string);
@@ -247,6 +250,7 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 	const cJSON *alternatives = json_field(schema, keyword), *one, *rest = NULL; /* what stands beside it */
 	if (schema_constrains_beyond(schema, keyword))
 		rest = schema_kept(c, schema_without(c, schema, keyword));
+	static const cJSON nothing = {.type = cJSON_False};
 	const bool exactly_one = strcmp(keyword, "oneOf") == 0;
 	const cJSON *list[MAX_SCHEMAS_EITHER], *raw[MAX_SCHEMAS_EITHER];
 	int n = 0;
@@ -256,7 +260,8 @@ int32_t schema_emit_combination(struct compiler* c, const cJSON* schema, const c
 		return schema_refuse_keyword(c, keyword, "is not an array of 1 to 256 schemas");
 	cJSON_ArrayForEach (one, alternatives) {
 		raw[n] = one;
-		list[n] = rest ? schema_joined(c, one, rest) : one;
+		/* what cannot hold beside the rest is not joined: of many conditions few ways are left */
+		list[n] = !rest ? one : disjoint(c, one, rest, 0) ? &nothing : schema_joined(c, one, rest);
 		if (c->failed)
 			return NOWHERE;
 		n++;

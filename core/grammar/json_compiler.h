@@ -15,7 +15,7 @@ enum {
 	PATH_SIZE = 160,
 	MAX_SCHEMAS_EITHER = 256,
 	MAX_SCHEMA_BYTES = 512 << 10,
-	MAX_JOINED = 1 << 17, /* values of schemas that are made */
+	MAX_JOINED = 1 << 19, /* values of schemas that are made */
 	MAX_CHAIN = 64,       /* of $ref and allOf */
 	MAX_NAMES_DEPTH = 16  /* of schemas of names */
 };
