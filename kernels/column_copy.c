@@ -122,16 +122,28 @@ static struct block_map* map_of(const struct column_copy* copy, int part) {
 	return found;
 }
 
-/* Widens n channels from `first` on of output `row` of all the map's matrices. */
-static void widen_output(const struct column_copy* copy, const struct block_map* m, int64_t row, int first,
-                         int n, float* x) {
+/* Rows whose pieces are fetched ahead: pieces of neighbouring rows lie too far apart for the processor's own
+ * prefetching. */
+enum { ROWS_AHEAD = 12 };
+
+/* Widens n channels from `first` on of `outputs` outputs from `row` on, of all the map's matrices in turn, to
+ * x (outputs, PART_CHANNELS). */
+static void widen_outputs(const struct column_copy* copy, const struct block_map* m, int64_t row, int outputs,
+                          int first, int n, float* x) {
 	int i = 0;
 	while (row >= m->matrix[i]->rows)
 		row -= m->matrix[i++]->rows;
-	const struct tensor* w = m->matrix[i];
-	const unsigned char* from =
-	    (const unsigned char*)w->data + (size_t)row * dtype_row_bytes(w->type, w->cols);
-	copy->rounding.widen(w->type, from + dtype_row_bytes(w->type, first), x, n);
+	for (int o = 0; o < outputs; i++, row = 0) {
+		const struct tensor* w = m->matrix[i];
+		const size_t stride = dtype_row_bytes(w->type, w->cols), piece = dtype_row_bytes(w->type, n);
+		const unsigned char* from = (const unsigned char*)w->data + dtype_row_bytes(w->type, first);
+		for (; row < w->rows && o < outputs; row++, o++) {
+			if (row + ROWS_AHEAD < w->rows)
+				for (size_t at = 0; at < piece; at += COLUMN_LINE)
+					__builtin_prefetch(from + (size_t)(row + ROWS_AHEAD) * stride + at);
+			copy->rounding.widen(w->type, from + (size_t)row * stride, x + (size_t)o * PART_CHANNELS, n);
+		}
+	}
 }
 
 void column_copy_make(const struct column_copy* copy, int part) {
@@ -152,8 +164,7 @@ void column_copy_make(const struct column_copy* copy, int part) {
 		for (size_t i = 0; i < lines; i++) {
 			const int64_t row = (tile.line + (int64_t)i) * COLUMN_OUTPUTS, rows = map->outputs - row;
 			const int outputs = rows < COLUMN_OUTPUTS ? (int)rows : COLUMN_OUTPUTS;
-			for (int o = 0; o < outputs; o++)
-				widen_output(copy, m, row + o, first, n, x + (size_t)o * PART_CHANNELS);
+			widen_outputs(copy, m, row, outputs, first, n, x);
 			copy->rounding.round(codes + (before + i) * COLUMN_LINE, lines * COLUMN_LINE,
 			                     scale + (before + i) * COLUMN_SCALES, lines * COLUMN_SCALES, peak, norm, x,
 			                     PART_CHANNELS, outputs, n);

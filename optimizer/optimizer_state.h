@@ -28,11 +28,11 @@ struct optimizer {
 	struct session* session;
 	struct search* search;
 	struct window window;
-	int64_t proposals;    /* scored during this generation */
-	struct states scored; /* of the proposal at hand: what runs with the draft weights */
-	struct spans spans;   /* of generated text; no sum: not measured */
-	float* states;        /* (2L, dim) of a pass's first row, for the spans */
-	struct scoring pass;  /* at hand */
+	int64_t proposals;          /* scored during this generation */
+	struct draft_states scored; /* of the proposal at hand: what runs with the draft weights */
+	struct spans spans;         /* of generated text; no sum: not measured */
+	float* states;              /* (2L, dim) of a pass's first row, for the spans */
+	struct scoring pass;        /* at hand */
 };
 
 static inline struct optimizer* optimizer_of(const struct session* s) {

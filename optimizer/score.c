@@ -111,7 +111,7 @@ static bool may_pay(const struct optimizer* o, const struct learner_view* v) {
 	if (v->options->draft != SWIFTLET_DRAFT_AUTO || v->options->published)
 		return true;
 	double matchness = sqrt(search_expected(o->search)), c = INFINITY;
-	const struct states states = session_states(o->session, v->mask);
+	const struct draft_states states = session_states(o->session, v->mask);
 	if (mask_count(v->mask) > 0 || states.any)
 		c = cost_draft(cost, states_variant(&states, v->mask));
 	if (isnan(matchness)) {
@@ -157,7 +157,7 @@ bool score_begin(struct learner* learner) {
  * segment of its own, or as published they form a chain, whose rows read the draft's keys and values of
  * earlier rows. */
 static struct pass scoring_pass(const struct session* s, struct scoring* rows, const struct mask* mask,
-                                const struct states* states, int base, int n, bool chain) {
+                                const struct draft_states* states, int base, int n, bool chain) {
 	const struct learner_view v = session_learning(s);
 	for (int i = 0; i < n; i++) {
 		rows->parent[i] = chain ? i - 1 : -1;
@@ -220,7 +220,7 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 bool session_judge(struct session* s, const struct mask* mask, int* matches, int* rows, struct error* error) {
 	const struct learner_view v = session_learning(s);
 	const struct model_shape* shape = &v.engine->model->weights.shape;
-	const struct states states = session_states(s, mask);
+	const struct draft_states states = session_states(s, mask);
 	*matches = *rows = 0;
 	if (!v.done || v.cache->committed < v.n_text - 1 ||
 	    attention_blocks(shape) < shape->n_blocks) /* windows begin where there is no state */

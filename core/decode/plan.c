@@ -49,8 +49,8 @@ static void build_tree(struct session* s) {
 
 /* ---- the quantized draft weights --------------------------------------------------------------------- */
 
-struct states session_states(const struct session* s, const struct mask* mask) {
-	struct states states = {.head = false};
+struct draft_states session_states(const struct session* s, const struct mask* mask) {
+	struct draft_states states = {.head = false};
 	if (!s->draft_weights)
 		return states;
 	states.sub_layers = draft_weights_sub_layers(s->draft_weights, mask, &states.head);

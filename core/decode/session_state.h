@@ -133,7 +133,7 @@ struct session {
 	struct mask mask;
 	const struct draft_weights* draft_weights; /* the quantized draft weights, once they are ready and where
 	                                              they are wanted; else NULL */
-	struct states drafts;                      /* of the draft at hand */
+	struct draft_states drafts;                /* of the draft at hand */
 	struct draft_pages pages;                  /* that drafts read */
 	double matchness;
 	struct batch batch, priced; /* now; that the planner's costs were made for */

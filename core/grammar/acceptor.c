@@ -152,7 +152,7 @@ static int32_t longest_forced(struct acceptor* a, int state, struct part_of_trie
 }
 
 /* A walk from one state. */
-struct walk {
+struct trie_walk {
 	struct acceptor* a;
 	uint64_t* bits;
 	int64_t work, most; /* places visited; with more than `most` it is given up */
@@ -165,7 +165,7 @@ enum { ANY_NUMBER = INT32_MAX, UNEVEN = -1 };
 /* How many plain characters may follow, whichever they are; UNEVEN: that depends on them. A counter
  * gives each state on the way another name. If more is left than a token uses up, these states count as one.
  */
-static int plain_reach(struct walk* w, int state) {
+static int plain_reach(struct trie_walk* w, int state) {
 	struct states* s = w->a->states;
 	const int longest = w->a->trie->longest;
 	for (int n = 0; state != STATE_DEAD; n++) {
@@ -185,7 +185,7 @@ static int plain_reach(struct walk* w, int state) {
 }
 
 /* Allows or forbids the plain tokens that end at these nodes, of at most so many characters. */
-static void allow_plain(struct walk* w, int32_t first, int32_t end, int characters) {
+static void allow_plain(struct trie_walk* w, int32_t first, int32_t end, int characters) {
 	const struct token_trie* trie = w->a->trie;
 	const struct plain_token *plain = trie->plain + trie->plain_before[first],
 	                         *past = trie->plain + trie->plain_before[end];
@@ -200,7 +200,7 @@ static void allow_plain(struct walk* w, int32_t first, int32_t end, int characte
 }
 
 /* Allows those tokens of these nodes that the grammar allows. */
-static void walk_nodes(struct walk* w, const struct trie_node* nodes, int32_t first, int32_t end) {
+static void walk_nodes(struct trie_walk* w, const struct trie_node* nodes, int32_t first, int32_t end) {
 	const struct token_trie* trie = w->a->trie;
 	for (int32_t i = first; i < end && w->work <= w->most;) {
 		const struct trie_node* node = &nodes[i];
@@ -217,7 +217,7 @@ static void walk_nodes(struct walk* w, const struct trie_node* nodes, int32_t fi
 }
 
 /* How many plain characters may stand from a node on; UNEVEN: that depends on them. */
-static int reach_of_node(struct walk* w, const struct trie_node* node, int state) {
+static int reach_of_node(struct trie_walk* w, const struct trie_node* node, int state) {
 	if (node->characters) {
 		const int reach = plain_reach(w, state);
 		return reach > 0 && reach != ANY_NUMBER ? reach + node->characters : reach;
@@ -233,7 +233,7 @@ enum { WORTH_A_LOOK = 24 }; /* nodes below one */
 
 /* The same for nodes of the whole trie. If plain characters lead on evenly, only the other tokens are
  * walked. */
-static void walk_part(struct walk* w, int32_t first, int32_t end) {
+static void walk_part(struct trie_walk* w, int32_t first, int32_t end) {
 	const struct token_trie* trie = w->a->trie;
 	for (int32_t i = first; i < end && w->work <= w->most;) {
 		const struct trie_node* node = &trie->node[i];
@@ -259,7 +259,7 @@ static void walk_part(struct walk* w, int32_t first, int32_t end) {
 }
 
 /* Begins with the plain tokens of at most so many characters. */
-static void begin_with_plain(struct walk* w, int characters) {
+static void begin_with_plain(struct trie_walk* w, int characters) {
 	const struct token_trie* trie = w->a->trie;
 	const int row = characters < PLAIN_LENGTHS ? characters : PLAIN_LENGTHS - 1;
 	memcpy(w->bits, trie->plain_bits + (size_t)row * trie->words, trie->words * sizeof *w->bits);
@@ -269,7 +269,7 @@ static void begin_with_plain(struct walk* w, int characters) {
 }
 
 /* Whether most tokens begin with a character after which any plain ones may follow. */
-static bool is_mostly_plain(struct walk* w) {
+static bool is_mostly_plain(struct trie_walk* w) {
 	const struct token_trie* trie = w->a->trie;
 	int many = 0;
 	for (int32_t i = 0; i < trie->n; i = trie->node[i].past) {
@@ -281,7 +281,7 @@ static bool is_mostly_plain(struct walk* w) {
 	return 2 * many > trie->plain_before[trie->n];
 }
 
-static void walk_all(struct walk* w, int state) {
+static void walk_all(struct trie_walk* w, int state) {
 	const struct token_trie* trie = w->a->trie;
 	w->after[0] = state;
 	const int reach = plain_reach(w, state);
@@ -301,7 +301,7 @@ static void walk_all(struct walk* w, int state) {
  * their end. Returns the places visited; more than `most`: it was given up. */
 static int64_t walk_trie(struct acceptor* a, int state, int64_t most, uint64_t* bits) {
 	struct part_of_trie part;
-	struct walk w = {.a = a, .bits = bits, .most = most};
+	struct trie_walk w = {.a = a, .bits = bits, .most = most};
 	memset(bits, 0, a->words * sizeof *bits);
 	states_begin_walk(a->states);
 	const int32_t forced = longest_forced(a, state, &part);

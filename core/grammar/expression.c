@@ -101,7 +101,7 @@ static int narrowed(struct automaton* x, int next, struct language* by, bool mus
 	return embedded(x, both);
 }
 
-static int look_ahead(struct automaton* x, const struct node* node, int next) {
+static int look_ahead(struct automaton* x, const struct syntax_node* node, int next) {
 	const bool at_start = x->at_start;
 	struct language* ahead = determined(x, emit(x, node->a, anything(x, 0)));
 	x->at_start = at_start;
@@ -110,7 +110,7 @@ static int look_ahead(struct automaton* x, const struct node* node, int next) {
 
 /* True when it contains an anchor or a look-ahead. */
 static bool is_special(const struct reader* r, int index, bool anchors) {
-	const struct node* node = &r->node[index];
+	const struct syntax_node* node = &r->node[index];
 	for (; node->kind == NODE_SEQUENCE || node->kind == NODE_EITHER; node = &r->node[node->a])
 		if (is_special(r, node->b, anchors))
 			return true;
@@ -121,7 +121,7 @@ static bool is_special(const struct reader* r, int index, bool anchors) {
 
 bool expression_looks(const struct reader* r, int node) { return is_special(r, node, false); }
 
-static int emit_repeat(struct automaton* x, const struct node* node, int next) {
+static int emit_repeat(struct automaton* x, const struct syntax_node* node, int next) {
 	int at = next;
 	if (is_special(x->r, node->a, true) && (node->most < 0 || node->most > 1))
 		return reader_fail(x->r, "anchors and look-ahead within a repeat are not supported"), NOWHERE;
@@ -164,7 +164,7 @@ static int emit(struct automaton* x, int index, int next) {
 		return reader_fail(x->r, "with it the grammar is too large"), NOWHERE;
 	for (; x->r->node[index].kind == NODE_EITHER; index = x->r->node[index].a)
 		all = split(x, emit(x, x->r->node[index].b, next), all);
-	const struct node node = x->r->node[index];
+	const struct syntax_node node = x->r->node[index];
 	switch (node.kind) {
 	case NODE_SEQUENCE:
 		return split(x, emit_sequence(x, index, next), all);

@@ -109,7 +109,8 @@ static int atom(struct reader* r) {
 	if (reader_at(r, '{'))
 		return reader_fail(r, "a count is {m}, {m,} or {m,n}, behind what it counts");
 	const int rule = name(r);
-	return reader_node(r, (struct node){.kind = NODE_RULE, .a = r->failed ? 0 : of(r)->named[rule].rule});
+	return reader_node(r,
+	                   (struct syntax_node){.kind = NODE_RULE, .a = r->failed ? 0 : of(r)->named[rule].rule});
 }
 
 /* True when the next name begins a rule. */

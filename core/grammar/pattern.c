@@ -115,7 +115,7 @@ static int group(struct reader* r) {
 			const int ahead = reader_alternatives(r, &syntax, false);
 			if (!reader_take(r, ')'))
 				return reader_fail(r, "a group is not closed");
-			return reader_node(r, (struct node){.kind = NODE_LOOK_AHEAD, .a = ahead, .most = must});
+			return reader_node(r, (struct syntax_node){.kind = NODE_LOOK_AHEAD, .a = ahead, .most = must});
 		} else if (!reader_take(r, ':'))
 			return reader_fail(r, "flags are not supported");
 	}
@@ -134,9 +134,9 @@ static int atom(struct reader* r) {
 	if (reader_take(r, '['))
 		return reader_class(r, &in_class);
 	if (reader_take(r, '^'))
-		return reader_node(r, (struct node){.kind = NODE_START});
+		return reader_node(r, (struct syntax_node){.kind = NODE_START});
 	if (reader_take(r, '$'))
-		return reader_node(r, (struct node){.kind = NODE_END});
+		return reader_node(r, (struct syntax_node){.kind = NODE_END});
 	if (reader_take(r, '.')) {
 		reader_range(r, '\n', '\n');
 		reader_range(r, '\r', '\r');
@@ -168,7 +168,7 @@ enum { MAX_WORK = 1 << 20 };
 /* ---- anchors -------------------------------------------------------------------------------- */
 
 static bool holds_anchor(const struct reader* r, int index) {
-	const struct node* node = &r->node[index];
+	const struct syntax_node* node = &r->node[index];
 	for (; node->kind == NODE_SEQUENCE || node->kind == NODE_EITHER; node = &r->node[node->a])
 		if (holds_anchor(r, node->b))
 			return true;

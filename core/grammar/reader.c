@@ -19,7 +19,7 @@ int reader_fail(struct reader* r, const char* why) {
 	return 0;
 }
 
-int reader_node(struct reader* r, struct node node) {
+int reader_node(struct reader* r, struct syntax_node node) {
 	if (r->n_nodes == READER_NODES || !grow_by_one(&r->node, (size_t)r->n_nodes, sizeof *r->node))
 		return reader_fail(r, "too many parts");
 	r->node[r->n_nodes] = node;
@@ -34,7 +34,7 @@ void reader_range(struct reader* r, uint32_t low, uint32_t high) {
 }
 
 int reader_ranges(struct reader* r, enum node_kind kind, int from) {
-	return reader_node(r, (struct node){.kind = kind, .a = from, .b = r->n_ranges});
+	return reader_node(r, (struct syntax_node){.kind = kind, .a = from, .b = r->n_ranges});
 }
 
 static int compare_ranges(const void* a, const void* b) {
@@ -217,7 +217,7 @@ static bool repeat(struct reader* r, const struct syntax* s, int* least, int* mo
 }
 
 static int sequence(struct reader* r, const struct syntax* s, bool nested) {
-	int all = reader_node(r, (struct node){.kind = NODE_EMPTY});
+	int all = reader_node(r, (struct syntax_node){.kind = NODE_EMPTY});
 	for (;;) {
 		skip(r, s, nested);
 		if (!reader_more(r) || memchr(s->ends, r->text[r->at], strlen(s->ends)))
@@ -225,11 +225,11 @@ static int sequence(struct reader* r, const struct syntax* s, bool nested) {
 		int next = s->atom(r), least, most;
 		skip(r, s, false);
 		while (reader_more(r) && repeat(r, s, &least, &most)) {
-			next =
-			    reader_node(r, (struct node){.kind = NODE_REPEAT, .a = next, .least = least, .most = most});
+			next = reader_node(
+			    r, (struct syntax_node){.kind = NODE_REPEAT, .a = next, .least = least, .most = most});
 			skip(r, s, false);
 		}
-		all = reader_node(r, (struct node){.kind = NODE_SEQUENCE, .a = all, .b = next});
+		all = reader_node(r, (struct syntax_node){.kind = NODE_SEQUENCE, .a = all, .b = next});
 	}
 }
 
@@ -247,7 +247,7 @@ int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
 		}
 		skip(r, s, true);
 		const int next = sequence(r, s, nested);
-		all = reader_node(r, (struct node){.kind = NODE_EITHER, .a = all, .b = next});
+		all = reader_node(r, (struct syntax_node){.kind = NODE_EITHER, .a = all, .b = next});
 	}
 	r->depth--;
 	return all;
@@ -255,7 +255,7 @@ int reader_alternatives(struct reader* r, const struct syntax* s, bool nested) {
 
 /* ---- emission ------------------------------------------------------------------------------- */
 
-static int32_t emit_ranges(struct reader* r, const struct node* node, int32_t next) {
+static int32_t emit_ranges(struct reader* r, const struct syntax_node* node, int32_t next) {
 	const size_t n = (size_t)(node->b - node->a);
 	uint32_t* bound = malloc((2 * n + 1) * sizeof *bound);
 	int32_t all = NOWHERE;
@@ -271,7 +271,7 @@ static int32_t emit_ranges(struct reader* r, const struct node* node, int32_t ne
 	return all;
 }
 
-static int32_t emit_letters(struct reader* r, const struct node* node, int32_t next) {
+static int32_t emit_letters(struct reader* r, const struct syntax_node* node, int32_t next) {
 	for (int i = node->b - 1; i >= node->a; i--) {
 		const uint32_t bound[] = {r->range[i].low, r->range[i].low + 1};
 		next = r->characters(r->grammar, bound, 2, next);
@@ -279,7 +279,7 @@ static int32_t emit_letters(struct reader* r, const struct node* node, int32_t n
 	return next;
 }
 
-static int32_t emit_repeat(struct reader* r, const struct node* node, int32_t next) {
+static int32_t emit_repeat(struct reader* r, const struct syntax_node* node, int32_t next) {
 	struct grammar* g = r->grammar;
 	int32_t at = next;
 	if (node->most < 0) {
@@ -297,7 +297,7 @@ static int32_t emit_repeat(struct reader* r, const struct node* node, int32_t ne
  * recursion. */
 int32_t reader_emit(struct reader* r, int index, int32_t next) {
 	struct grammar* g = r->grammar;
-	const struct node* tree = r->node;
+	const struct syntax_node* tree = r->node;
 	int32_t all = NOWHERE;
 	if (++r->work > r->most_work)
 		g->failed = true;
@@ -307,7 +307,7 @@ int32_t reader_emit(struct reader* r, int index, int32_t next) {
 		all = emit_split(g, reader_emit(r, tree[index].b, next), all);
 	for (; tree[index].kind == NODE_SEQUENCE && next != NOWHERE; index = tree[index].a)
 		next = reader_emit(r, tree[index].b, next);
-	const struct node* node = &tree[index];
+	const struct syntax_node* node = &tree[index];
 	if (next == NOWHERE)
 		return all;
 	switch (node->kind) {

@@ -21,7 +21,7 @@ enum node_kind {
 	NODE_LOOK_AHEAD /* expressions': a; most 0: it must not come */
 };
 
-struct node {
+struct syntax_node {
 	enum node_kind kind;
 	int a, b; /* children; REPEAT a; RULE a, its number in the program; ranges [a, b) of CLASS and, one a
 	             character, TEXT */
@@ -36,7 +36,7 @@ struct reader {
 	const char* text;
 	size_t size, at;
 	int depth;
-	struct node* node; /* (n_nodes) */
+	struct syntax_node* node; /* (n_nodes) */
 	int n_nodes;
 	struct range* range; /* (n_ranges) */
 	int n_ranges;
@@ -53,7 +53,7 @@ void reader_close(struct reader*);
 
 /* Keeps the first failure; later parts are read to no effect. Returns 0. */
 int reader_fail(struct reader*, const char* why);
-int reader_node(struct reader*, struct node); /* its number */
+int reader_node(struct reader*, struct syntax_node); /* its number */
 void reader_range(struct reader*, uint32_t low, uint32_t high);
 /* A CLASS, or TEXT, of the ranges from `from` on. */
 int reader_ranges(struct reader*, enum node_kind, int from);

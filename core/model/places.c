@@ -243,11 +243,12 @@ static bool name_of_hub(const char* folder, char name[PLACE_NAME]) {
 	return end && snprintf(name, PLACE_NAME, "%.*s/%s", (int)(end - org), org, end + 2) < PLACE_NAME;
 }
 
-static void each_in(const char* folder, bool hub, void (*visit)(void*, const struct place*), void* user) {
+static void each_in(const char* folder, bool hub, void (*visit)(void*, const struct model_place*),
+                    void* user) {
 	struct dirent** entry;
 	const int n = scandir(folder, &entry, NULL, alphasort);
 	for (int i = 0; i < n; i++) {
-		struct place p;
+		struct model_place p;
 		const size_t length = strlen(entry[i]->d_name);
 		bool good = hub ? name_of_hub(entry[i]->d_name, p.name) && find_in_hub(p.path, p.name)
 		                : ends_with(entry[i]->d_name, ".gguf") && length - 5 < PLACE_NAME;
@@ -264,7 +265,7 @@ static void each_in(const char* folder, bool hub, void (*visit)(void*, const str
 		free(entry);
 }
 
-void places_each(void (*visit)(void* user, const struct place*), void* user) {
+void places_each(void (*visit)(void* user, const struct model_place*), void* user) {
 	char folder[PATH_SIZE];
 	if (fetched_folder(folder))
 		each_in(folder, false, visit, user);

@@ -10,7 +10,7 @@
 
 enum { PATH_SIZE = sizeof((struct model*)0)->path, PLACE_NAME = 256 };
 
-struct place {
+struct model_place {
 	char name[PLACE_NAME]; /* as MODEL of the command line */
 	char path[PATH_SIZE];
 	int64_t bytes; /* of its weights */
@@ -27,6 +27,6 @@ bool find_by_name(char path[PATH_SIZE], const char* spec, struct error*);
  * models. False for other folders. */
 bool only_gguf(char path[PATH_SIZE]);
 /* Lists every model that has a name, place by place, sorted by name. */
-void places_each(void (*visit)(void* user, const struct place*), void* user);
+void places_each(void (*visit)(void* user, const struct model_place*), void* user);
 
 #endif

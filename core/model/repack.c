@@ -22,6 +22,10 @@ void kept_free(struct kept* kept) {
 	*kept = (struct kept){0};
 }
 
+bool refuse_tensor(const struct named_tensor* t, const char* expected, struct error* error) {
+	return error_set(error, "%s: tensor %.120s is not %s", t->file, t->name, expected);
+}
+
 const char* repack_name(char out[256], const char* name, size_t cut, const char* suffix) {
 	snprintf(out, 256, "%.*s%s", (int)(strlen(name) - cut), name, suffix);
 	return out;

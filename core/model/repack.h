@@ -62,6 +62,8 @@ bool repack_fp8(struct tensor_table*, const struct fp8_blocks*, struct kept*, st
 /* Returns `name` with its last `cut` bytes replaced. */
 const char* repack_name(char out[256], const char* name, size_t cut, const char* suffix);
 bool repack_ends(const char* name, const char* suffix);
+/* Sets the error "FILE: tensor NAME is not …". Returns false. */
+bool refuse_tensor(const struct named_tensor*, const char* expected, struct error*);
 /* tensor_table_add, with the error set. */
 bool repack_add(struct tensor_table*, const char* name, const struct named_tensor*, struct error*);
 

@@ -13,10 +13,6 @@ struct stack {
 	int64_t experts, outputs, inputs;
 };
 
-static bool broken(const struct named_tensor* t, const char* expected, struct error* error) {
-	return error_set(error, "%s: tensor %.120s is not %s", t->file, t->name, expected);
-}
-
 static bool sizes_fit(const struct named_tensor* t) {
 	int64_t all = 1;
 	for (int i = 0; i < t->n_dims; i++)
@@ -79,12 +75,12 @@ static bool open_mxfp4(struct stack* s, const struct tensor_table* table, struct
 	char name[256];
 	struct named_tensor* scales = tensor_table_find(table, repack_name(name, t->name, 6, "scales"));
 	if (strcmp(t->type_name, "U8") != 0 || t->n_dims != 4 || t->dim[3] != 16 || !sizes_fit(t))
-		return broken(t, "U8 of shape (experts, outputs, blocks, 16)", error);
+		return refuse_tensor(t, "U8 of shape (experts, outputs, blocks, 16)", error);
 	if (!scales)
 		return error_set(error, "%s: tensor %.120s is missing", t->file, name);
 	if (strcmp(scales->type_name, "U8") != 0 || scales->n_dims != 3 || scales->dim[0] != t->dim[0] ||
 	    scales->dim[1] != t->dim[1] || scales->dim[2] != t->dim[2])
-		return broken(scales, "U8 with one exponent for each block", error);
+		return refuse_tensor(scales, "U8 with one exponent for each block", error);
 	scales->used = true;
 	*s = (struct stack){t, scales, t->dim[0], t->dim[1], t->dim[2] * BLOCK_SMALL};
 	return true;
@@ -93,7 +89,7 @@ static bool open_mxfp4(struct stack* s, const struct tensor_table* table, struct
 static bool open_floats(struct stack* s, struct error* error) {
 	struct named_tensor* t = s->data;
 	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 3 || !sizes_fit(t))
-		return broken(t, "floats of shape (experts, inputs, outputs)", error);
+		return refuse_tensor(t, "floats of shape (experts, inputs, outputs)", error);
 	*s = (struct stack){t, NULL, t->dim[0], t->dim[2], t->dim[1]};
 	return true;
 }
@@ -102,7 +98,7 @@ static bool open_floats(struct stack* s, struct error* error) {
 static bool open_bias(struct stack* s, struct error* error) {
 	struct named_tensor* t = s->data;
 	if (!t->supported || dtype_block(t->type) != 1 || t->n_dims != 2 || !sizes_fit(t))
-		return broken(t, "floats of shape (experts, outputs)", error);
+		return refuse_tensor(t, "floats of shape (experts, outputs)", error);
 	*s = (struct stack){t, NULL, t->dim[0], t->dim[1], 1};
 	return true;
 }
@@ -130,7 +126,7 @@ static bool repack_stack(const struct tensor_table* table, struct named_tensor* 
 	                        : open_floats(&s, error)))
 		return false;
 	if (k->second && s.outputs % 2)
-		return broken(t, "of an even number of rows, gate's and up's", error);
+		return refuse_tensor(t, "of an even number of rows, gate's and up's", error);
 	t->used = true;
 	return lay_out_experts(made, &s, 0, k->second ? 2 : 1, cut, k->first, kept, error) &&
 	       (!k->second || lay_out_experts(made, &s, 1, 2, cut, k->second, kept, error));

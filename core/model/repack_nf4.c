@@ -24,10 +24,6 @@ struct nf4 {
 	enum dtype type;
 };
 
-static bool broken(const struct named_tensor* t, const char* expected, struct error* error) {
-	return error_set(error, "%s: tensor %.120s is not %s", t->file, t->name, expected);
-}
-
 static struct named_tensor* find_beside(const struct tensor_table* table, const struct named_tensor* state,
                                         size_t cut, const char* suffix) {
 	char name[256];
@@ -47,7 +43,7 @@ static bool read_type(const cJSON* json, struct nf4* q, struct error* error) {
 			q->type = known[i].type;
 			return true;
 		}
-	return broken(q->state, "of dtype float32, float16 or bfloat16", error);
+	return refuse_tensor(q->state, "of dtype float32, float16 or bfloat16", error);
 }
 
 static bool read_state(struct nf4* q, struct error* error) {
@@ -62,7 +58,7 @@ static bool read_state(struct nf4* q, struct error* error) {
 	                  ((q->block > 0 && cJSON_GetArraySize(shape) == 2 &&
 	                    json_whole(cJSON_GetArrayItem(shape, 0), 1, LARGEST, &q->rows) &&
 	                    json_whole(cJSON_GetArrayItem(shape, 1), 1, LARGEST, &q->cols)) ||
-	                   broken(q->state, "a state with blocksize and the shape of a matrix", error));
+	                   refuse_tensor(q->state, "a state with blocksize and the shape of a matrix", error));
 	cJSON_Delete(json);
 	return good;
 }
@@ -84,15 +80,15 @@ static float float_at(const struct named_tensor* t, int64_t i) {
 static bool check_parts(const struct nf4* q, struct error* error) {
 	const int64_t n = q->rows * q->cols, blocks = (n + q->block - 1) / q->block;
 	if (!has_bytes(q->weight, (n + 1) / 2))
-		return broken(q->weight, "U8 with two elements of the state's shape a byte", error);
+		return refuse_tensor(q->weight, "U8 with two elements of the state's shape a byte", error);
 	if (!has_floats(q->map, 16))
-		return broken(q->map ? q->map : q->state, "beside a quant_map of 16 floats", error);
+		return refuse_tensor(q->map ? q->map : q->state, "beside a quant_map of 16 floats", error);
 	if (has_floats(q->absmax, blocks))
 		return true;
 	const int64_t nested = (blocks + q->nested_block - 1) / q->nested_block;
 	if (!has_bytes(q->absmax, blocks) || !has_floats(q->nested_absmax, nested) ||
 	    !has_floats(q->nested_map, 256))
-		return broken(
+		return refuse_tensor(
 		    q->absmax ? q->absmax : q->state,
 		    "beside absmax, a scale for each block, with nested_absmax and nested_quant_map where it is U8",
 		    error);
@@ -132,7 +128,7 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
 	                .nested_absmax = find_beside(table, state, cut, ".nested_absmax"),
 	                .nested_map = find_beside(table, state, cut, ".nested_quant_map")};
 	if (!q.weight)
-		return broken(state, "beside the weight that it describes", error);
+		return refuse_tensor(state, "beside the weight that it describes", error);
 	if (!read_state(&q, error) || !check_parts(&q, error))
 		return false;
 	const size_t bytes = (size_t)q.rows * dtype_row_bytes(q.type, q.cols);
@@ -140,7 +136,7 @@ static bool repack_matrix(const struct tensor_table* table, struct named_tensor*
 	if (!out)
 		return error_set(error, "%s: out of memory for tensor %.120s", state->file, q.weight->name);
 	if (!widen(&q, out))
-		return broken(q.absmax, "made of finite numbers", error);
+		return refuse_tensor(q.absmax, "made of finite numbers", error);
 	struct named_tensor* const part[] = {state, q.absmax, q.map, q.nested_absmax, q.nested_map};
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
 		if (part[i])

@@ -40,14 +40,13 @@ static inline ints ints_iq4(ints index) {
 	const __m128i values = _mm_loadu_si128((const void*)iq4_values);
 	return ints_flip_signs(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), index));
 }
-/* 16 bytes at each of four places */
-static inline ints ints_quarters(const uint8_t* p, size_t stride) {
-	const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void*)p)),
-	                                            _mm_loadu_si128((const void*)(p + stride)), 1);
-	const __m256i high =
-	    _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void*)(p + 2 * stride))),
-	                            _mm_loadu_si128((const void*)(p + 3 * stride)), 1);
-	return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+/* 16 bytes at each of four places, `stride` apart; `three` is three times that. Masked loads join them
+ * without a shuffle. */
+static inline ints ints_quarters(const uint8_t* p, size_t stride, size_t three) {
+	ints v = _mm512_broadcast_i32x4(_mm_loadu_si128((const void*)p));
+	v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128((const void*)(p + stride)));
+	v = _mm512_mask_broadcast_i32x4(v, 0x0f00, _mm_loadu_si128((const void*)(p + 2 * stride)));
+	return _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128((const void*)(p + three)));
 }
 /* A scale as the products want it */
 static inline ints ints_scale(ints scale) { return scale; }

@@ -3,10 +3,10 @@
  * Sixteen weight rows lie across lanes as in matmul_quantized.h, but stay in registers from where they are
  * taken apart to where they are used: nothing goes to the cache and back, and the processor turns the next
  * columns round while it multiplies these. Up to eight rows share a turning, eight more turn anew, from the
- * cache. For more, the tile that all of them share is cheaper. For one row and two a tile's rows lie apart
- * and are streams (matmul_direct.h). One takes .84 to .93 of the time so on a Zen 5, .91 to 1.01 on a Zen 4;
- * two .90 to 1.06 there, .70 to .99 on an Emerald Rapids; four .98 to 1.08 and .71 to 1.02. The sums are
- * those of avx512_matmul_quantized.c, in its order.
+ * cache. For more, the tile that all of them share is cheaper. Up to four rows a tile's rows lie apart and
+ * are streams (matmul_direct.h): of the time that fetching the next tile takes, three rows of Q4_K, Q6_K and
+ * Q8_0 take .93, .90 and .80, four 1 to .83, and eight are no faster (Cascade Lake, from memory). The sums
+ * are those of avx512_matmul_quantized.c, in its order.
  */
 #include "kernels/cpu/matmul.h"
 
@@ -17,7 +17,7 @@
 #include "kernels/cpu/quantized_lanes.h"
 
 enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
-enum { STREAMED = 2 }; /* up to so many activation rows the weight rows are streams */
+enum { STREAMED = 4 }; /* up to so many activation rows the weight rows are streams */
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
@@ -28,6 +28,33 @@ struct several {
 	const uint8_t* next; /* weights to fetch meanwhile into the second-level cache: the next tile's */
 	float* sum;          /* (SLOTS or SUPER_SLOTS, SEVERAL, LANES) */
 };
+
+/* Of every fourth row from `first` on, the lines of a block of `bytes`, STREAM_AHEAD later */
+INLINED void fetch_fourth(const struct rows* rows, size_t first, size_t bytes) {
+	const uint8_t* at = rows->at + first * rows->stride + STREAM_AHEAD;
+	size_t four = 4 * rows->stride, twelve = 3 * four;
+	KEPT(at);
+	KEPT(four);
+	KEPT(twelve);
+	UNROLLED for (size_t line = 0; line < bytes; line += 64) {
+		_mm_prefetch((const char*)at + line, _MM_HINT_T0);
+		_mm_prefetch((const char*)at + line + four, _MM_HINT_T0);
+		_mm_prefetch((const char*)at + line + 2 * four, _MM_HINT_T0);
+		_mm_prefetch((const char*)at + line + twelve, _MM_HINT_T0);
+	}
+}
+
+/* Of a small block: two of them have a line, but for q8_0's */
+INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b) {
+	if (bytes > 32 || b % 2 == 0) {
+		fetch_fourth(rows, 0, bytes);
+		fetch_fourth(rows, 1, bytes);
+	}
+	if (bytes > 32 || b % 2 == 1) {
+		fetch_fourth(rows, 2, bytes);
+		fetch_fourth(rows, 3, bytes);
+	}
+}
 
 /* The next tile into the second-level cache, as many bytes as 16 rows of `bytes`, one line after the other */
 INLINED void fetch_far(struct several* job, size_t bytes) {
@@ -118,7 +145,7 @@ INLINED void small_tile(enum dtype type, int n, struct several* job) {
 		struct small block;
 		ints sums[SEVERAL];
 		if (n <= STREAMED) {
-			fetch_share(&w, bytes, 0, 1);
+			fetch_small(&w, bytes, b);
 		} else {
 			fetch_far(job, bytes);
 			if (b % 2 == 0)
@@ -216,7 +243,7 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
 		for (int step = 0; step < 4; step++) {
 			if (n <= STREAMED) {
-				fetch_share(&w, bytes, (size_t)step, 4);
+				fetch_fourth(&w, (size_t)step, bytes);
 			} else {
 				fetch_far(job, bytes / 4);
 				fetch_near(job, w.at, step, bytes);

@@ -41,7 +41,8 @@ static inline ints ints_where(ints v, uint32_t bits, int what) {
 	return _mm256_andnot_si256(none, ints_bytes(what));
 }
 /* 16 bytes at each of two places */
-static inline ints ints_quarters(const uint8_t* p, size_t stride) {
+static inline ints ints_quarters(const uint8_t* p, size_t stride, size_t three) {
+	(void)three;
 	const __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const void*)p));
 	return _mm256_inserti128_si256(v, _mm_loadu_si128((const void*)(p + stride)), 1);
 }

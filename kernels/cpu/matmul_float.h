@@ -33,7 +33,7 @@ enum {
 };
 
 /* One run: TILE_ROWS weight rows against one group of activation rows, over one piece of columns. */
-struct run {
+struct matmul_run {
 	const uint8_t* w; /* first row at the piece's first column */
 	size_t w_stride;
 	const uint8_t* x;
@@ -59,7 +59,7 @@ INLINED V last_weights(enum dtype type, const uint8_t* w, int count) {
 
 /* If rows are few, the second level is near enough, and the first one's buffers are for demands; with more
  * of them there is less than a line a step. */
-INLINED void fetch(const struct run* run, bool few, size_t at) {
+INLINED void fetch(const struct matmul_run* run, bool few, size_t at) {
 	const uint8_t* line = run->ahead + (at >> 8) * LINE;
 	if (!few)
 		__builtin_prefetch(line, 0, 3);
@@ -78,7 +78,7 @@ INLINED void store_sums(const V sums[TILE_ROWS], float* out, int rows) {
 	}
 }
 
-INLINED void float_run(int n, enum dtype type, bool few, const struct run* run) {
+INLINED void float_run(int n, enum dtype type, bool few, const struct matmul_run* run) {
 	const size_t size = type == DTYPE_F32 ? 4 : 2;
 	V sum[TILE_ROWS][TILE_N];
 	if (run->first) {
@@ -126,9 +126,9 @@ INLINED void float_run(int n, enum dtype type, bool few, const struct run* run) 
 #define FLOAT_TYPES(X) X(DTYPE_F32) X(DTYPE_F16) X(DTYPE_BF16)
 
 /* The shapes that are compiled: every type times 1…TILE_N activation rows. */
-typedef void runs_function(bool few, int n, const struct run* run);
+typedef void runs_function(bool few, int n, const struct matmul_run* run);
 #define FLOAT_RUNS(type)                                                                                     \
-	static void runs_##type(bool few, int n, const struct run* run) {                                        \
+	static void runs_##type(bool few, int n, const struct matmul_run* run) {                                 \
 		if (few)                                                                                             \
 			switch (n) { UP_TO_TILE_N(CASE, float_run, type, true, run) }                                    \
 		else                                                                                                 \
@@ -184,7 +184,8 @@ static void block_piece(const struct cut* c, const struct block* b, int64_t k, c
 	const bool last = c->cols - k <= c->piece;
 	const int64_t columns = last ? c->cols - k : c->piece;
 	const size_t size = dtype_block_bytes(c->type);
-	struct run run = {.w_stride = c->row_bytes, .x_stride = c->x_stride, .first = k == 0, .last = last};
+	struct matmul_run run = {
+	    .w_stride = c->row_bytes, .x_stride = c->x_stride, .first = k == 0, .last = last};
 	run.out_stride = b->out_stride;
 	run.out_rows = b->rows < TILE_ROWS ? b->rows : TILE_ROWS;
 	run.steps = columns / V_LANES;

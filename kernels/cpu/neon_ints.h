@@ -53,8 +53,9 @@ INLINED ints ints_where(ints v, uint32_t bits, int what) {
 INLINED int8x16_t iq4_of(uint8x16_t index) { return vqtbl1q_s8(vld1q_s8(iq4_values), index); }
 INLINED ints ints_iq4(ints index) { return vreinterpretq_s32_s8(iq4_of(bytes_of(index))); }
 /* 16 bytes at one place: there are no more rows */
-INLINED ints ints_quarters(const uint8_t* p, size_t stride) {
+INLINED ints ints_quarters(const uint8_t* p, size_t stride, size_t three) {
 	(void)stride;
+	(void)three;
 	return ints_load(p);
 }
 /* Scales multiply whole lanes */

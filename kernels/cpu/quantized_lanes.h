@@ -20,6 +20,9 @@ INLINED void fetch_share(const struct rows* rows, size_t bytes, size_t share, si
 	    __builtin_prefetch(rows->at + i % LANES * rows->stride + STREAM_AHEAD + i / LANES * 64, 0, 3);
 }
 
+/* The compiler shall not compute an address from another one, or sixteen would have to fit its registers. */
+#define KEPT(x) __asm__("" : "+r"(x))
+
 /* Vectors of 16 bytes of every fourth row, as four of 4 bytes a row */
 INLINED void turn(const ints z[4], ints out[4]) {
 	const ints a = ints_low_pairs(z[0], z[1]), b = ints_high_pairs(z[0], z[1]);
@@ -33,8 +36,14 @@ INLINED void turn(const ints z[4], ints out[4]) {
 /* The 16 bytes at `at` of every row, as four vectors of 4 bytes a row */
 INLINED void columns(const struct rows* rows, size_t at, ints out[4]) {
 	ints z[4];
-	UNROLLED for (int k = 0; k < 4; k++) z[k] =
-	    ints_quarters(rows->at + (size_t)k * rows->stride + at, 4 * rows->stride);
+	size_t four = 4 * rows->stride, twelve = 3 * four;
+	KEPT(four);
+	KEPT(twelve);
+	UNROLLED for (int k = 0; k < 4; k++) {
+		const uint8_t* row = rows->at + (size_t)k * rows->stride + at;
+		KEPT(row);
+		z[k] = ints_quarters(row, four, twelve);
+	}
 	turn(z, out);
 }
 
@@ -76,8 +85,6 @@ struct columns_of_rows {
 	const uint8_t *first, *fifth;
 	size_t one, three;
 };
-
-#define KEPT(x) __asm__("" : "+r"(x)) /* the compiler shall not make one address of another */
 
 INLINED struct columns_of_rows rows_from(const uint8_t* x, size_t stride) {
 	struct columns_of_rows at = {.first = x, .fifth = x + 4 * stride, .one = stride, .three = 3 * stride};

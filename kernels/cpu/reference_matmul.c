@@ -117,7 +117,7 @@ static void float_row(float* out, size_t out_stride, enum dtype type, const uint
 /* ---- quantized types ------------------------------------------------------------------------ */
 
 /* One decoded block: element j is d·scale[j/16]·q[j] - dmin·min[j/16]. */
-struct parts {
+struct decoded_parts {
 	int q[BLOCK_SUPER];
 	int scale[16], min[16];
 	float d, dmin;
@@ -126,7 +126,7 @@ struct parts {
 static float half_at(const uint8_t* p) { return half_to_float(load_u16(p)); }
 
 /* Blocks of 32: the integers less the offset; d and the negated minimum */
-static void take_small(enum dtype type, const void* block, struct parts* p) {
+static void take_small(enum dtype type, const void* block, struct decoded_parts* p) {
 	const struct block_q8_0* q8 = block;
 	const struct block_q4_0* q4 = block; /* iq4_nl too */
 	const struct block_q4_1* q41 = block;
@@ -158,7 +158,7 @@ static void take_small(enum dtype type, const void* block, struct parts* p) {
 }
 
 /* The scales and minima of sixteen groups of 16 (types with groups of 32: each twice) */
-static void take_scales(enum dtype type, const void* block, struct parts* p) {
+static void take_scales(enum dtype type, const void* block, struct decoded_parts* p) {
 	const struct block_q2_k* q2 = block;
 	const struct block_q3_k* q3 = block;
 	const struct block_q4_k* q4 = block;
@@ -190,7 +190,7 @@ static void take_scales(enum dtype type, const void* block, struct parts* p) {
 		}
 }
 
-static void take_super(enum dtype type, const void* block, struct parts* p) {
+static void take_super(enum dtype type, const void* block, struct decoded_parts* p) {
 	const struct block_q2_k* q2 = block;
 	const struct block_q4_k* q4 = block;
 	const struct block_iq4_xs* iq4 = block;
@@ -218,7 +218,7 @@ static void take_super(enum dtype type, const void* block, struct parts* p) {
 }
 
 /* Elements [first, first + count) of a block against as many of a prepared row */
-static float group_product(const struct parts* p, int first, int count, const int8_t* q, float d) {
+static float group_product(const struct decoded_parts* p, int first, int count, const int8_t* q, float d) {
 	int sum = 0, minima = 0;
 	for (int j = 0; j < count; j += 16) {
 		const int g = (first + j) / 16;
@@ -238,7 +238,7 @@ static void quantized_row(float* out, size_t out_stride, enum dtype type, const 
 	const int block = dtype_block(type), group = activation_block(type);
 	const size_t d_offset = prepared_layout(type, (int)cols).d;
 	float sum[MAX_ROWS] = {0};
-	struct parts parts;
+	struct decoded_parts parts;
 	struct block_q4_k interleaved;
 	struct block_q4_0 small;
 	for (int64_t k = 0; k < cols; k += group) {

@@ -20,7 +20,7 @@ static const int budgets[] = {4, 8, 16, 32}, distances[] = {8, 16};
 enum { BUDGETS = sizeof budgets / sizeof *budgets, WAYS = 1 + 2 * BUDGETS };
 
 /* A budget of pages (0: attention reads all), listed anew after so many tokens. */
-struct way {
+struct page_way {
 	int budget, distance;
 	int listed_at; /* committed tokens; -1: not yet in this text */
 	bool listed;
@@ -36,7 +36,7 @@ struct pages_bench {
 	int most_prompts, most_tokens;
 	struct prompt_list prompts;
 	struct state_text* text; /* (prompts) */
-	struct way way[WAYS];
+	struct page_way way[WAYS];
 	const struct draft_weights* quantized; /* NULL: drafts run with the stored weights */
 	struct mask layers;
 	bool head;
@@ -47,7 +47,7 @@ struct pages_bench {
 /* ---- a step --------------------------------------------------------------------------------- */
 
 /* The pass of one row behind the committed text; way NULL: the whole model, whose attention is noted. */
-static bool run_row(const struct pages_bench* b, const struct way* way, struct cache* cache,
+static bool run_row(const struct pages_bench* b, const struct page_way* way, struct cache* cache,
                     const int32_t* token, int32_t* said, struct error* error) {
 	struct backend* backend = cache->backend;
 	const struct segment segment = {.cache = cache,
@@ -70,7 +70,7 @@ static bool run_row(const struct pages_bench* b, const struct way* way, struct c
 	return true;
 }
 
-static void list_anew(struct way* way, struct cache* cache) {
+static void list_anew(struct page_way* way, struct cache* cache) {
 	if (way->budget == 0 || (way->listed_at >= 0 && cache->committed < way->listed_at + way->distance))
 		return;
 	way->listed = cache->backend->list_pages(cache, way->budget, way->page, &way->list);
@@ -82,7 +82,7 @@ static void list_anew(struct way* way, struct cache* cache) {
 static bool judge_row(struct pages_bench* b, struct cache* cache, const int32_t* token, struct error* error) {
 	int32_t said;
 	for (int i = 0; i < WAYS; i++) {
-		struct way* way = &b->way[i];
+		struct page_way* way = &b->way[i];
 		list_anew(way, cache);
 		if (!run_row(b, way, cache, token, &said, error))
 			return false;
@@ -136,7 +136,7 @@ static void report_ways(struct pages_bench* b, cJSON* out) {
 	cJSON_AddNumberToObject(out, "plain_seconds", plain);
 	cJSON* const list = cJSON_AddArrayToObject(out, "pages");
 	for (int i = 0; i < WAYS; i++) {
-		struct way* way = &b->way[i];
+		struct page_way* way = &b->way[i];
 		cJSON* const row = bench_json_row(list);
 		bench_json_number(row, "budget", way->budget ? (double)way->budget : NAN);
 		bench_json_number(row, "listed_every", way->budget ? (double)way->distance : NAN);

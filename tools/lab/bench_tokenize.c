@@ -59,7 +59,8 @@ static size_t fill_text(const char* text, size_t size, char* out) {
 }
 
 /* The best of a few times. */
-static bool measure(const struct tokenizer* t, const char* name, const char* text, size_t size, cJSON* out) {
+static bool measure_tokenizer(const struct tokenizer* t, const char* name, const char* text, size_t size,
+                              cJSON* out) {
 	double best = 0;
 	for (int i = 0; i < TIMES; i++) {
 		struct token_list ids = {0};
@@ -81,14 +82,14 @@ static bool measure_all(const struct tokenizer* t, const char* given, size_t giv
 	char* const text = malloc(BYTES);
 	bool good = text != NULL;
 	if (good && given && given_size >= BYTES)
-		good = measure(t, "text", given, given_size, out);
+		good = measure_tokenizer(t, "text", given, given_size, out);
 	else if (good)
-		good = measure(
+		good = measure_tokenizer(
 		    t, "text", text,
 		    fill_text(given ? given : usual_prompt[0], given ? given_size : strlen(usual_prompt[0]), text),
 		    out);
 	for (size_t run = 0; good && run < sizeof runs / sizeof *runs; run++)
-		good = measure(t, runs[run].name, text, fill_run(run, text), out);
+		good = measure_tokenizer(t, runs[run].name, text, fill_run(run, text), out);
 	free(text);
 	return good;
 }

@@ -7,7 +7,7 @@
 #include "tools/program/options.h"
 #include "tools/program/tables.h"
 
-static void add_place(void* list, const struct place* place) {
+static void add_place(void* list, const struct model_place* place) {
 	cJSON* const one = cJSON_CreateObject();
 	cJSON_AddStringToObject(one, "name", place->name);
 	cJSON_AddNumberToObject(one, "bytes", (double)place->bytes);

@@ -113,8 +113,8 @@ void figures_print(FILE* out, const struct swiftlet_figures* f, enum swiftlet_me
 	if (!isnan(f->read) && !isnan(f->alpha))
 		fprintf(out, "\ndrafted by the model at %.0f %% of its weights: %.0f %% right", 100 * f->read,
 		        100 * f->alpha);
-	fprintf(out, "\nsearch %s, %" PRId64 " proposal%s", f->search_state ? f->search_state : "off",
-	        f->optimize_steps, f->optimize_steps == 1 ? "" : "s");
+	fprintf(out, "\nsearch for layers to skip: %s, %" PRId64 " mask%s tried",
+	        f->search_state ? f->search_state : "off", f->optimize_steps, f->optimize_steps == 1 ? "" : "s");
 	print_figure(out, "matchness", f->matchness, "%.2f");
 	if (f->draft_steps > 0 && f->n_attention + f->n_mlp > 0) {
 		print_figure(out, "skip ratio", f->skip_ratio, "%.2f");
