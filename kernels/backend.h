@@ -609,10 +609,6 @@ struct pass {
 	float* normed_out;
 	const uint8_t* want; /* (n) WANT_ bits per row */
 	struct result* out;  /* (n) caller-owned */
-	/* (2L, n) 1 - cos(x, x + f(x)) of each row at each sub-layer that is run, f including a post-norm where
-	 * the family has one (Block Influence, Men et al. 2024, eq. 1, per sub-layer); what is skipped or outside
-	 * the span is left as it is. NULL: not measured. */
-	float* influence;
 	/* (2L, dim) the first row's states after each sub-layer that is run, in exact passes without a tap; a
 	 * pass that others join may leave them as they are. NULL: not wanted. */
 	float* states;

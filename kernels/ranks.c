@@ -221,7 +221,7 @@ static void follow_run(struct following* f) {
 	pass.out = f->out;
 	pass.quantized = NULL;
 	pass.quantized_head = false;
-	pass.influence = pass.states = pass.normed_out = NULL;
+	pass.states = pass.normed_out = NULL;
 	f->backend->run(f->backend, &pass, &ignored);
 }
 

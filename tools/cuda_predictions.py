@@ -13,7 +13,7 @@ refutes them.
 BANDWIDTH = {"H100": 3.0e12, "H200": 4.3e12}
 EARLY, FLOOR, HOST = 0.5e-6, 2.0e-6, 30e-6
 MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 528, 1.75e9
-BESIDE = 8  # launches beside the blocks: embedding, influence, kept states, norm, head, and three for the results
+BESIDE = 7  # launches beside the blocks: embedding, kept states, norm, head, and three for the results
 
 BITS = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_1": 5, "q4_k": 4.5, "q6_k": 6.5625}
 NIBBLES = ("q4_1", "q4_k", "q6_k")  # their norms are launches of their own

@@ -374,12 +374,6 @@ void session_set_mask(struct session* s, const struct mask* mask) {
 	plan_new_mask(s);
 }
 
-void session_expect(struct session* s, double matchness) {
-	plan_new_mask(s);
-	s->matchness = matchness;
-	acceptance_reset_first(&s->acceptance, SOURCE_mask, (float)matchness);
-}
-
 struct mask session_quantized(const struct session* s, bool* head) {
 	*head = s->drafts.head;
 	return s->drafts.sub_layers;

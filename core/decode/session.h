@@ -108,8 +108,6 @@ struct mask session_mask(const struct session*, double* matchness);
 void session_set_mask(struct session*, const struct mask*);
 /* The sub-layers that drafts now run with the quantized draft weights, and whether the head does. */
 struct mask session_quantized(const struct session*, bool* head);
-/* Sets the mask's matchness as measured elsewhere, which drafting expects at first. */
-void session_expect(struct session*, double matchness);
 /* Names the tenant of the following requests. Nothing kept of another tenant's text serves drafts, nor,
  * unless prefixes are shared, is it found in caches. Call between requests. */
 void session_set_tenant(struct session*, int tenant, bool shares_prefixes);

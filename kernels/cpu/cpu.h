@@ -93,7 +93,6 @@ struct cpu_backend {
 	struct slice_row row[MAX_ROWS];
 	int bundle[MAX_ROWS + 1];       /* the slice's rows by sequence: each bundle's first, and their end */
 	float* x;                       /* (slice_rows, dim) hidden states */
-	float influence[MAX_ROWS];      /* from the sub-layer that ran last, by row of the slice */
 	float* normed;                  /* (slice_rows, dim) */
 	float *q, *mixed;               /* (slice_rows, heads·head_dim) */
 	float* wide;                    /* (slice_rows, recurrent_width) what a wider wq gives */

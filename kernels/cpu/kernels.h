@@ -9,7 +9,6 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/columns.h"
-#include "kernels/influence.h"
 #include "kernels/pages.h"
 
 /* Keys and values as attention reads them: one head's rows in logical order of position.
@@ -88,8 +87,8 @@ struct cpu_kernels {
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
 	/* gate = activation(gate)·up, (n); as enum activation specifies where it is more than that */
 	void (*gate)(float* gate, const float* up, enum activation activation, int n);
-	/* x += y, (n): adds a sub-layer's output to the hidden state. Returns its influence there. */
-	float (*join)(float* x, const float* y, int n);
+	/* x += y, (n): adds a sub-layer's output to the hidden state. */
+	void (*join)(float* x, const float* y, int n);
 	/* Rounds to the cache's type, (n). */
 	void (*store)(enum dtype type, void* out, const float* x, int n);
 	/* max and sum of exp(x - max) over (n), fixed order; false when a value is not finite */

@@ -72,7 +72,7 @@ static void add_output(struct cpu_backend* b, const float* bias, const float* po
 	for (size_t i = 0; scale != 1.0f && i < count; i++)
 		b->y[i] *= scale;
 	for (int i = 0; i < n; i++)
-		b->influence[i] = b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
+		b->kernels->join(nth(b->x, i, dim), nth(b->y, i, dim), dim);
 	mark(b, PART_JOIN);
 }
 
@@ -544,8 +544,6 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
 		mlp_sub_layer(b, from, sub_layer / 2, n);
 		end_block(b, sub_layer / 2, n);
 	}
-	if (pass->influence)
-		memcpy(nth(pass->influence, sub_layer, pass->n) + r0, b->influence, (size_t)n * sizeof(float));
 	if (pass->states && r0 == 0)
 		memcpy(nth(pass->states, sub_layer, dim), b->x, (size_t)dim * sizeof(float));
 }

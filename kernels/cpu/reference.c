@@ -162,15 +162,9 @@ static void gate(float* values, const float* up, enum activation activation, int
 		values[i] = (activation == ACTIVATION_SILU ? silu(values[i]) : gelu_tanh(values[i])) * up[i];
 }
 
-static float join(float* x, const float* y, int n) {
-	double xx = 0, xy = 0, yy = 0;
-	for (int i = 0; i < n; i++) {
-		xx += (double)x[i] * x[i];
-		xy += (double)x[i] * y[i];
-		yy += (double)y[i] * y[i];
+static void join(float* x, const float* y, int n) {
+	for (int i = 0; i < n; i++)
 		x[i] += y[i];
-	}
-	return influence_of(xx, xy, yy);
 }
 
 static bool sum_exp(const float* x, int n, float* max, float* sum) {

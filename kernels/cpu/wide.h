@@ -637,24 +637,13 @@ static void gate(float* values, const float* up, enum activation activation, int
 	}
 }
 
-static float join(float* x, const float* y, int n) {
+static void join(float* x, const float* y, int n) {
 	const int whole = n / LANES * LANES, left = n - whole;
-	vec xx = vec_set(0), xy = xx, yy = xx;
-	for (int i = 0; i < whole; i += LANES) {
-		const vec a = vec_load(x + i), b = vec_load(y + i);
-		xx = vec_fma(a, a, xx);
-		xy = vec_fma(a, b, xy);
-		yy = vec_fma(b, b, yy);
-		vec_store(x + i, vec_add(a, b));
-	}
-	if (left) {
-		const vec a = vec_load_part(x + whole, left, 0), b = vec_load_part(y + whole, left, 0);
-		xx = vec_fma(a, a, xx);
-		xy = vec_fma(a, b, xy);
-		yy = vec_fma(b, b, yy);
-		vec_store_part(x + whole, vec_add(a, b), left);
-	}
-	return influence_of((double)vec_sum(xx), (double)vec_sum(xy), (double)vec_sum(yy));
+	for (int i = 0; i < whole; i += LANES)
+		vec_store(x + i, vec_add(vec_load(x + i), vec_load(y + i)));
+	if (left)
+		vec_store_part(x + whole,
+		               vec_add(vec_load_part(x + whole, left, 0), vec_load_part(y + whole, left, 0)), left);
 }
 
 static void store(enum dtype type, void* out, const float* x, int n) {

@@ -69,8 +69,7 @@ enum head_matrix { HEAD_STORED, HEAD_QUANTIZED, HEAD_COARSE };
 
 struct device_slice {
 	int n;
-	int first;   /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
-	int measure; /* influence is asked for */
+	int first; /* sub-layer the span begins with; over 0 the rows go on from kept hidden states */
 	uint64_t skip[MASK_WORDS], quantized[MASK_WORDS];
 	enum head_matrix head;
 	unsigned survivors; /* rows of a screened head that were computed, counted on the device */
@@ -110,10 +109,8 @@ struct cublas_calls {
 
 /* With several devices all but q, k, v and attention's chunks are whole on each. */
 struct workspace {
-	float *x, *y;     /* (PREFILL_CHUNK, dim) */
-	float* before;    /* (PREFILL_CHUNK, dim) x before the sub-layer that ran last, when that is measured */
-	float* influence; /* (sub-layers, rows of the slice) */
-	float *q, *k, *v; /* (PREFILL_CHUNK, heads or kv_heads · head_dim) */
+	float *x, *y;           /* (PREFILL_CHUNK, dim) */
+	float *q, *k, *v;       /* (PREFILL_CHUNK, heads or kv_heads · head_dim) */
 	void *normed, *mixed;   /* (PREFILL_CHUNK, …) in the activations' type */
 	void* gated;            /* (PREFILL_CHUNK, ffn) likewise */
 	float *wide, *wide_up;  /* (PREFILL_CHUNK, ffn) products of a prefill */
@@ -196,7 +193,6 @@ struct cuda_backend {
 	struct device_slice *staging, *slice; /* (slice_bytes) pinned host memory; the same on the device */
 	size_t slice_bytes;
 	struct device_result *result, *host_result; /* (max(SLICE_ROWS, MAX_DRAFT)) */
-	float* host_influence;                      /* as work.influence, pinned */
 	float* host_tap;    /* (PREFILL_CHUNK or 2L, dim) a tapped slice's states, or one row's, pinned */
 	float* host_logits; /* (3, vocab) a row whose token penalties choose, and scratch; pinned */
 	const struct segment* of_row[PREFILL_CHUNK]; /* the slice's rows', while a pass runs */
@@ -349,17 +345,10 @@ bool release_draft_weights(struct cuda_backend*);
 
 /* ---- what goes along with a product ------------------------------------------------------- */
 
-/* The arguments of a measuring slice: the hidden states before the last sub-layer, and where its influence
- * goes. */
-struct measure {
-	float *before, *influence;
-};
-
-/* An RMS norm, and influence with it. */
+/* An RMS norm. */
 struct norm {
 	const float* weight; /* NULL: none */
 	float plus, epsilon;
-	struct measure measure;
 	int sub_layer; /* -1: the final norm */
 };
 
@@ -411,7 +400,6 @@ void launch_add(const struct cuda_backend*, int rows);  /* a prefill's y to x */
 void launch_gate(const struct cuda_backend*, int rows); /* a prefill's wide and wide_up to gated */
 void launch_keep(const struct cuda_backend*, int rows);
 /* The last sub-layer before `end` that was run; launch_norm does those before its own. */
-void launch_influence(const struct cuda_backend*, int rows, int end);
 
 /* attention.cu */
 void launch_attention(const struct cuda_backend*, int rows, int block, int first_row);

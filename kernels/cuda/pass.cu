@@ -139,13 +139,9 @@ static void embed_launches(const struct cuda_backend* b, int rows) {
 	launch_gather(b, rows, GATHERED_EMBEDDING, -1);
 }
 
-/* After a span: influence where it is measured, and the states as they are left. */
-static void end_launches(const struct cuda_backend* b, int rows, int end, bool keep) {
-	each_device(b, [&](const struct cuda_backend* p) {
-		launch_influence(p, rows, end);
-		if (keep)
-			launch_keep(p, rows);
-	});
+/* After a span: the states as they are left. */
+static void keep_launches(const struct cuda_backend* b, int rows) {
+	each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, rows); });
 }
 
 static bool is_skipped(const struct mask* skip, int sub_layer) { return skip && mask_has(skip, sub_layer); }
@@ -155,7 +151,7 @@ void launch_whole(const struct cuda_backend* b, int rows) {
 	embed_launches(b, rows);
 	for (int s = 0; s < sub_layers; s++)
 		sub_layer_launches(b, rows, s);
-	end_launches(b, rows, sub_layers, true);
+	keep_launches(b, rows);
 	head_launches(b, rows, false);
 }
 
@@ -263,7 +259,6 @@ static bool send_slice(struct cuda_backend* b, const struct pass* pass, struct p
                        int n, struct error* error) {
 	struct device_slice* s = describe_slice(b, n, pass->skip, pass->quantized);
 	s->first = pass->first;
-	s->measure = pass->influence != NULL;
 	size_t at = reserve_angles(b, sizeof *s + (size_t)n * sizeof(struct device_row), n);
 	s->ancestors = (int)at;
 	int32_t* ancestors = (int32_t*)staged(b, at);
@@ -386,8 +381,8 @@ static bool take_results(struct cuda_backend* b, const struct pass* pass, int r0
 
 /* ---- one slice ---------------------------------------------------------------------------- */
 
-/* Requests n rows' states from work.x, to be stored from row `at` of host_tap on. Like the influence, they
- * are there once the stream is idle. */
+/* Requests n rows' states from work.x, to be stored from row `at` of host_tap on. They are there once the
+ * stream is idle. */
 static bool ask_states(struct cuda_backend* b, int at, int n, struct error* error) {
 	const size_t dim = (size_t)b->shape.dim;
 	cudaSetDevice(b->device);
@@ -399,16 +394,6 @@ static bool ask_states(struct cuda_backend* b, int at, int n, struct error* erro
 
 static bool ask_tap(struct cuda_backend* b, int n, struct error* error) { return ask_states(b, 0, n, error); }
 
-/* Asks for the slice's influence; it is there once the stream is idle. */
-static bool ask_influence(struct cuda_backend* b, const struct pass* pass, int n, struct error* error) {
-	const size_t count = 2 * (size_t)b->shape.n_blocks * (size_t)n;
-	if (pass->influence)
-		CUDA_TRY(cudaMemcpyAsync(b->host_influence, b->work.influence, count * sizeof(float),
-		                         cudaMemcpyDeviceToHost, b->stream),
-		         error);
-	return true;
-}
-
 static void take_asked(const struct cuda_backend* b, const struct pass* pass, int r0, int n) {
 	const size_t dim = (size_t)b->shape.dim;
 	if (pass->tap >= 0)
@@ -416,9 +401,6 @@ static void take_asked(const struct cuda_backend* b, const struct pass* pass, in
 	for (int s = pass->first; s < pass->last; s++) {
 		if (is_skipped(pass->skip, s))
 			continue;
-		if (pass->influence)
-			memcpy(pass->influence + (size_t)s * (size_t)pass->n + r0,
-			       b->host_influence + (size_t)s * (size_t)n, (size_t)n * sizeof(float));
 		if (pass->states && r0 == 0)
 			memcpy(pass->states + (size_t)s * dim, b->host_tap + (size_t)s * dim, dim * sizeof(float));
 	}
@@ -451,11 +433,12 @@ static bool run_span(struct cuda_backend* b, const struct pass* pass, int r0, in
 		}
 		if (s != pass->tap)
 			continue;
-		each_device(b, [&](const struct cuda_backend* p) { launch_keep(p, n); });
+		keep_launches(b, n);
 		if (!ask_tap(b, n, error))
 			return false;
 	}
-	end_launches(b, n, pass->last, pass->tap < 0);
+	if (pass->tap < 0)
+		keep_launches(b, n);
 	if (pass->head)
 		head_launches(b, n, pass->bare_head);
 	CUDA_TRY(cudaGetLastError(), error);
@@ -488,8 +471,7 @@ static bool run_slice(struct cuda_backend* b, const struct pass* pass, struct pa
 	                                  : run_span(b, pass, r0, n, error)))
 		return false;
 	cudaSetDevice(b->device);
-	if (!ask_influence(b, pass, n, error) || (pass->head && !take_results(b, pass, r0, n, error)) ||
-	    !devices_wait(b, error))
+	if ((pass->head && !take_results(b, pass, r0, n, error)) || !devices_wait(b, error))
 		return false;
 	take_asked(b, pass, r0, n);
 	return true;
@@ -575,9 +557,8 @@ static bool run_prefill(struct cuda_backend* b, const struct pass* pass, struct 
 		if (pass->tap == 2 * block + 1 && !ask_tap(b, pass->n, error))
 			return false;
 	}
-	launch_influence(b, pass->n, pass->last);
 	CUDA_TRY(cudaGetLastError(), error);
-	if (!ask_influence(b, pass, pass->n, error) || (pass->head && !prefill_head(b, pass, pass->n, error)))
+	if (pass->head && !prefill_head(b, pass, pass->n, error))
 		return false;
 	CUDA_TRY(cudaStreamSynchronize(b->stream), error);
 	take_asked(b, pass, 0, pass->n);

@@ -39,13 +39,11 @@ template <int TILES> __device__ __forceinline__ float gather(const float* shared
 	return sum;
 }
 
-/* Every block needs the rows' roots, so each takes them; the first also measures. inverse (n) */
+/* Every block needs the rows' roots, so each takes them. inverse (n) */
 __device__ __forceinline__ void take_roots(float* inverse, const struct norm& norm, const float* x, int dim,
                                            const struct device_slice* s, float* shared) {
 	for (int i = 0; i < s->n; i++) {
 		const float* row = x + (size_t)i * dim;
-		if (blockIdx.x == 0)
-			measure_before(row, i, norm, dim, s, shared);
 		const float r = inverse_root(row, dim, norm.epsilon, shared);
 		if (threadIdx.x == 0)
 			inverse[i] = r;

@@ -35,29 +35,11 @@ void launch_embed(const struct cuda_backend* b, int rows) {
 	});
 }
 
-/* ---- influence ---------------------------------------------------------------------------- */
-
-__global__ void influence_kernel(const float* x, struct measure m, int dim, const struct device_slice* s,
-                                 int end) {
-	__shared__ float shared[THREADS / 32];
-	if (blockIdx.x < (unsigned)s->n && s->measure)
-		measure_row(x + (size_t)blockIdx.x * dim, (int)blockIdx.x, m, dim, s, end, shared);
-}
-
-void launch_influence(const struct cuda_backend* b, int rows, int end) {
-	const struct measure m = {b->work.before, b->work.influence};
-	influence_kernel<<<rows, THREADS, 0, b->stream>>>(b->work.x, m, b->shape.dim, b->slice, end);
-}
-
 /* ---- norms -------------------------------------------------------------------------------- */
 
 struct norm norm_of(const struct cuda_backend* b, const float* weight, int sub_layer) {
 	const struct model_shape* m = &b->shape;
-	return {weight,
-	        m->norm_plus_one ? 1.0f : 0.0f,
-	        m->norm_epsilon,
-	        {b->work.before, b->work.influence},
-	        sub_layer};
+	return {weight, m->norm_plus_one ? 1.0f : 0.0f, m->norm_epsilon, sub_layer};
 }
 
 template <class T>
@@ -67,7 +49,6 @@ __global__ void norm_kernel(T* out, const float* x, int dim, struct norm norm, c
 	if (blockIdx.x >= (unsigned)s->n || leaves_out(s, norm.sub_layer))
 		return;
 	const float* row = x + (size_t)blockIdx.x * dim;
-	measure_before(row, (int)blockIdx.x, norm, dim, s, shared);
 	const float r = inverse_root(row, dim, norm.epsilon, shared);
 	for (int j = threadIdx.x; j < dim; j += blockDim.x)
 		out[(size_t)blockIdx.x * dim + j] = to_activation<T>(row[j] * r * (norm.weight[j] + norm.plus));

@@ -4,42 +4,8 @@
 #define SWIFTLET_KERNELS_CUDA_ROWS_H
 
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/influence.h"
 
 enum { ROW_THREADS = 256 };
-
-/* 1 - cos of the row's states before and after the last sub-layer below `end` that was run, as influence_of
- * in kernels/influence.h. Between two sub-layers nothing else touches the states, so that the next one's
- * norm, which reads them anyway, is the place to measure. */
-__device__ inline void measure_row(const float* x, int row, const struct measure& m, int dim,
-                                   const struct device_slice* s, int end, float* shared) {
-	int at = end - 1;
-	while (at >= s->first && leaves_out(s, at))
-		at--;
-	if (at < s->first)
-		return;
-	const float* before = m.before + (size_t)row * dim;
-	float xx = 0, xy = 0, yy = 0;
-	for (int j = threadIdx.x; j < dim; j += blockDim.x) {
-		const float y = x[j] - before[j];
-		xx = __fmaf_rn(before[j], before[j], xx);
-		xy = __fmaf_rn(before[j], y, xy);
-		yy = __fmaf_rn(y, y, yy);
-	}
-	const float a = block_sum(xx, shared), b = block_sum(xy, shared), c = block_sum(yy, shared);
-	if (threadIdx.x == 0)
-		m.influence[(size_t)at * s->n + row] = influence_of(a, b, c);
-}
-
-/* Before a row's norm: the influence of what ran last, and the states it leaves. */
-__device__ inline void measure_before(const float* x, int row, const struct norm& norm, int dim,
-                                      const struct device_slice* s, float* shared) {
-	if (!s->measure || norm.sub_layer < 0)
-		return;
-	measure_row(x, row, norm.measure, dim, s, norm.sub_layer, shared);
-	for (int j = threadIdx.x; j < dim; j += blockDim.x)
-		norm.measure.before[(size_t)row * dim + j] = x[j];
-}
 
 __device__ __forceinline__ float inverse_root(const float* x, int n, float epsilon, float* shared) {
 	float sum = 0;

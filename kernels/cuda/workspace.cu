@@ -98,17 +98,15 @@ static bool take_rows(struct taker* t) {
 	const struct model_shape *m = &b->shape, *whole = &b->whole;
 	struct workspace* w = &b->work;
 	const size_t rows = PREFILL_CHUNK, states = rows * (size_t)m->dim;
-	const size_t sub_layers = 2 * (size_t)m->n_blocks, influence = sub_layers * rows;
+	const size_t sub_layers = 2 * (size_t)m->n_blocks;
 	const size_t tapped = (sub_layers > rows ? sub_layers : rows) * (size_t)m->dim;
 	t->what = "the workspace";
 	return take_workspace(t, &w->x, states) && take_workspace(t, &w->y, states) &&
-	       take_workspace(t, &w->before, states) && take_workspace(t, &w->influence, influence) &&
 	       take_bytes(t, &w->normed, states * 2) &&
 	       take_bytes(t, &w->mixed, rows * (size_t)(whole->heads * whole->head_dim) * 2) &&
 	       take_bytes(t, &w->gated, rows * (size_t)whole->ffn * 2) &&
 	       take_workspace(t, &w->wide, rows * (size_t)m->ffn) &&
 	       take_workspace(t, &w->wide_up, rows * (size_t)m->ffn) &&
-	       pin_memory(t, &b->host_influence, influence * sizeof(float)) &&
 	       pin_memory(t, &b->host_tap, tapped * sizeof(float));
 }
 

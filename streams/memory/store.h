@@ -40,8 +40,6 @@ struct store;
 struct store* store_open(const char* path, enum store_mode, struct error*);
 void store_close(struct store*);
 const char* store_path(const struct store*); /* for people: without a password */
-/* How long a call waits for another process; 5,000 ms by default. */
-void store_set_patience(struct store*, int milliseconds);
 /* $XDG_STATE_HOME/swiftlet/masks.db, else ~/.local/state/swiftlet/masks.db. False without a home folder. */
 bool store_default_path(char* path, size_t size, struct error*);
 
@@ -102,11 +100,5 @@ bool store_add_figures(struct store*, const struct store_model*, const char* dev
                        const struct store_figure*, int n, struct error*);
 bool store_each_figure(struct store*, const struct store_model*, const char* device,
                        void (*visit)(void* user, const struct store_figure*), void* user, struct error*);
-
-/* The mask as the store writes it; false when a block is MAX_BLOCKS or larger, or when the text is malformed.
- * STORE_MASK_TEXT bytes always suffice. */
-enum { STORE_MASK_TEXT = MAX_BLOCKS * 16 + 64 };
-void store_mask_text(const struct mask*, char text[STORE_MASK_TEXT]);
-bool store_mask_parse(const char* text, struct mask*);
 
 #endif

@@ -102,6 +102,15 @@ bool store_check_schema(const struct store*, int64_t version, int oldest, struct
 /* Logs that only the masks of a schema before `figures_since` were kept. */
 void store_log_upgrade(const struct store*, int64_t version, int figures_since);
 
+/* The mask as the store writes it; false when a block is MAX_BLOCKS or larger, or when the text is malformed.
+ * STORE_MASK_TEXT bytes always suffice. */
+enum { STORE_MASK_TEXT = MAX_BLOCKS * 16 + 64 };
+void store_mask_text(const struct mask*, char text[STORE_MASK_TEXT]);
+bool store_mask_parse(const char* text, struct mask*);
+
+/* How long a call waits for another process; 5,000 ms by default. */
+void store_set_patience(struct store*, int milliseconds);
+
 /* ---- jobs --------------------------------------------------------------------------------- */
 
 enum job_kind { JOB_MASKS, JOB_DELETE, JOB_TRIM, JOB_FIGURES };

@@ -4,18 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool merge_open(struct merged_pass* m, int dim, int sub_layers) {
+bool merge_open(struct merged_pass* m, int dim) {
 	m->dim = dim;
 	m->state = malloc(sizeof *m->state * MAX_ROWS * (size_t)dim);
 	m->normed = malloc(sizeof *m->normed * MAX_ROWS * (size_t)dim);
-	m->influence = malloc(sizeof *m->influence * MAX_ROWS * (size_t)sub_layers);
-	return m->state && m->normed && m->influence;
+	return m->state && m->normed;
 }
 
 void merge_close(struct merged_pass* m) {
 	free(m->state);
 	free(m->normed);
-	free(m->influence);
 }
 
 bool merge_may(const struct pass* p) {
@@ -79,13 +77,11 @@ void merge_add(struct merged_pass* m, const struct pass* p) {
 	}
 	if (p->normed_out)
 		m->pass.normed_out = m->normed;
-	if (p->influence)
-		m->pass.influence = m->influence;
 	m->pass.n += p->n;
 }
 
 int merge_take(const struct merged_pass* m, const struct pass* p, int row) {
-	const size_t n = (size_t)p->n, all = (size_t)m->pass.n;
+	const size_t n = (size_t)p->n;
 	if (p->head)
 		memcpy(p->out, m->out + row, n * sizeof *m->out);
 	if (p->tap >= 0)
@@ -93,9 +89,5 @@ int merge_take(const struct merged_pass* m, const struct pass* p, int row) {
 	if (p->normed_out)
 		memcpy(p->normed_out, m->normed + (size_t)row * (size_t)m->dim,
 		       n * (size_t)m->dim * sizeof *m->normed);
-	for (int s = 0; p->influence && s < p->last; s++)
-		if (!p->skip || !mask_has(p->skip, s))
-			memcpy(p->influence + (size_t)s * n, m->influence + (size_t)s * all + row,
-			       n * sizeof *m->influence);
 	return row + p->n;
 }

@@ -18,12 +18,11 @@ struct merged_pass {
 	uint8_t want[MAX_ROWS];
 	struct result out[MAX_ROWS];
 	int dim;
-	float* state;     /* (MAX_ROWS, dim) the rows' states at the tap, if a pass asks for them */
-	float* normed;    /* (MAX_ROWS, dim) and as the head reads them */
-	float* influence; /* (2L, MAX_ROWS) likewise */
+	float* state;  /* (MAX_ROWS, dim) the rows' states at the tap, if a pass asks for them */
+	float* normed; /* (MAX_ROWS, dim) and as the head reads them */
 };
-/* False on no memory. Takes 4·MAX_ROWS·(2·dim + sub_layers) bytes. */
-bool merge_open(struct merged_pass*, int dim, int sub_layers);
+/* False on no memory. Takes 8·MAX_ROWS·dim bytes. */
+bool merge_open(struct merged_pass*, int dim);
 void merge_close(struct merged_pass*);
 /* True when the pass may share at all: it is exact, of one sequence, and begins at the first sub-layer with
  * tokens alone. */

@@ -472,7 +472,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_cond_init(&s->work, &attributes);
 	pthread_cond_init(&s->idle, &attributes);
 	pthread_condattr_destroy(&attributes);
-	bool good = (s->slot && merge_open(&s->merged, engine->model->weights.shape.dim, 2 * s->blocks)) ||
+	bool good = (s->slot && merge_open(&s->merged, engine->model->weights.shape.dim)) ||
 	            error_set(e, "out of memory for %d sessions", o->sessions);
 	budget_open(&s->budget, o->session.opt_budget);
 	for (int i = 0; i < o->sessions && good; i++)

@@ -737,10 +737,10 @@ static void families_it_cannot_run(void** state) {
 /* Tiles whose norm goes along, and not; products in parts, and not. */
 static const int trees[] = {1, 11, 20};
 
-/* Hidden states, influence and logits of each tree, and a draft loop's tokens, after committed tokens. */
+/* Hidden states and logits of each tree, and a draft loop's tokens, after committed tokens. */
 struct launched {
 	struct {
-		float tapped[20 * 128], influence[4 * 20], logits[20 * 300];
+		float tapped[20 * 128], logits[20 * 300];
 	} tree[COUNT(trees)];
 	int32_t drafted[12];
 };
@@ -775,7 +775,6 @@ static void play_tree(struct backend* b, struct cache* c, struct random* random,
 	pass.head = true;
 	pass.tap = sub_layers - 1;
 	pass.tap_out = out->tree[k].tapped;
-	pass.influence = out->tree[k].influence;
 	run(b, &pass);
 	b->discard(c);
 	free(r);

@@ -1,10 +1,9 @@
-/* A row's logits, and its influence at every sub-layer, are the same bits however it is computed.
+/* A row's logits are the same bits however it is computed.
  *
  * The measure is one-row decoding: a cache of its own, one thread, one row a pass, every row committed
  * before the next. Against it: random trees in one pass and in pieces, more rows than a slice, a base
  * below the committed tokens, masks, spans with rewind, taps, states to go on from, several sequences in a
- * pass, thread counts, chunks of prefill, paths committed out of trees. All compared with memcmp. What
- * influence is, is held to the states that taps give. */
+ * pass, thread counts, chunks of prefill, paths committed out of trees. All compared with memcmp. */
 #ifndef SWIFTLET_TESTS_SUPPORT_INVARIANCE_H
 #define SWIFTLET_TESTS_SUPPORT_INVARIANCE_H
 

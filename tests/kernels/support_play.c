@@ -88,7 +88,6 @@ void play(struct backend* b, struct outcome* o) {
 	struct pass pass = whole;
 	run_rows(b, cache, pass, 1, o, 4);
 	b->discard(cache);
-	pass.influence = o->influence;
 	run_rows(b, cache, pass, PLAY_ROWS, o, 5);
 	b->discard(cache);
 	pass = whole;

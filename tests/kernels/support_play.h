@@ -12,7 +12,6 @@ struct outcome {
 	float logits[PLAY_PASSES][PLAY_ROWS * PLAY_VOCAB];
 	int32_t token[PLAY_PASSES][PLAY_ROWS];
 	float tapped[PLAY_ROWS * PLAY_DIM]; /* by rows of the model's width */
-	float influence[2 * 8 * PLAY_ROWS];
 	int committed;
 	bool rewound;
 };

@@ -19,8 +19,7 @@ int main(void) { return allocations_not_counted(); }
 enum { VOCAB = 300, CONTEXT = 300 };
 
 /* One of everything a session does. */
-static void session(struct backend* b, struct cache* c, struct result* out, float* logits, float* tapped,
-                    float* influence) {
+static void session(struct backend* b, struct cache* c, struct result* out, float* logits, float* tapped) {
 	struct error error;
 	struct random r = {4};
 	int32_t token[MAX_ROWS], parent[MAX_ROWS], path[MAX_ROWS];
@@ -44,8 +43,7 @@ static void session(struct backend* b, struct cache* c, struct result* out, floa
 	                    .last = sub_layers,
 	                    .tap = -1,
 	                    .want = want,
-	                    .out = out,
-	                    .influence = influence};
+	                    .out = out};
 	assert_true(b->run(b, &pass, &error));
 	s.base = c->committed;
 	pass.kind = PASS_EXACT;
@@ -89,7 +87,6 @@ static void nothing_allocated(void** state) {
 	struct random_model* m = random_model_make(&shape, types, 3, WITH_BIASES, 1);
 	struct result* out = calloc(MAX_ROWS, sizeof *out);
 	float* logits = calloc(VOCAB, sizeof *logits);
-	float* influence = calloc((size_t)MAX_ROWS * 6, sizeof *influence);
 	float* tapped = calloc((size_t)MAX_ROWS * 128, sizeof *tapped);
 	struct error error;
 	struct draft_weights quantized;
@@ -110,7 +107,7 @@ static void nothing_allocated(void** state) {
 			assert_true(b->screened_bytes > 0);
 		const int before = atomic_load(&allocations);
 		for (int i = 0; i < 5; i++)
-			session(b, c, out, logits, tapped, influence);
+			session(b, c, out, logits, tapped);
 		assert_int_equal(atomic_load(&allocations) - before, 0);
 		b->cache_close(c);
 		b->close(b);
@@ -120,7 +117,6 @@ static void nothing_allocated(void** state) {
 	free(out);
 	free(logits);
 	free(tapped);
-	free(influence);
 	random_model_free(m);
 }
 

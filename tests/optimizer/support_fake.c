@@ -54,8 +54,6 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	fake->quantized = pass->quantized != NULL;
 	for (int i = 0; pass->tap >= 0 && i < pass->n * fake->model.weights.shape.dim; i++)
 		pass->tap_out[i] = 1;
-	for (int i = 0; pass->influence && i < 2 * FAKE_BLOCKS * pass->n; i++)
-		pass->influence[i] = 0.1f;
 	for (int i = 0; pass->states && i < 2 * FAKE_BLOCKS * fake->model.weights.shape.dim; i++)
 		pass->states[i] = 1;
 	for (int i = 0, segment = 0, end = pass->segment->n; i < pass->n; i++) {

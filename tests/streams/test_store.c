@@ -1,5 +1,5 @@
 /* The store: what was committed is there, whatever dies; what is not a good store is named and kept. */
-#include "streams/memory/statistics.h"
+#include "streams/memory/store_internal.h"
 #include "streams/memory/store.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "streams/memory/statistics.h"
+#include "streams/memory/store_internal.h"
 #include "streams/memory/store.h"
 
 static const struct store_model model = {.fingerprint = "00ff", .name = "a-model", .blocks = 20};
