@@ -1,6 +1,6 @@
 /* The store: what was committed is there, whatever dies; what is not a good store is named and kept. */
-#include "streams/memory/store_internal.h"
 #include "streams/memory/store.h"
+#include "streams/memory/store_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

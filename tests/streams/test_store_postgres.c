@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "streams/memory/store_internal.h"
 #include "streams/memory/store.h"
+#include "streams/memory/store_internal.h"
 
 static const struct store_model model = {.fingerprint = "00ff", .name = "a-model", .blocks = 20};
 static char folder[64], address[160];

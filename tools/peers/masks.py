@@ -6,6 +6,7 @@ mask takes on one vocabulary.
                                                        tests/draft2020-12 of json-schema-org/JSON-Schema-Test-Suite
     masks.py measure cases.jsonl -m MODEL.gguf         runs all three; needs the packages llguidance, xgrammar, gguf, numpy
 
+The libraries take schemas literally: members may come that a schema does not name. swiftlet is measured so and as it is by default.
 All are given the same tokens, which swiftlet makes of the texts, and one thread. A text is taken if every token is in its mask
 (swiftlet: if its bytes may come, since it allows only the longest of several spellings) and the text may end.
 """
@@ -176,9 +177,9 @@ def print_row(name, rows, cases, masks, compiles):
           f"{1e3 * statistics.fmean(compiles):.2f} |")
 
 
-def measure_ours(args, cases, folder):
+def measure_ours(args, cases, folder, name, *options):
     answers = os.path.join(folder, "answers")
-    out = subprocess.run([SWIFTLET, "bench", "masks", "-m", args.model, "-i", args.cases, "--answers", answers, "--json"],
+    out = subprocess.run([SWIFTLET, "bench", "masks", "-m", args.model, "-i", args.cases, "--answers", answers, "--json", *options],
                          capture_output=True, text=True)
     if out.returncode != 0:
         sys.exit(out.stderr)
@@ -187,13 +188,14 @@ def measure_ours(args, cases, folder):
     tokens = [[text["tokens"] for text in row["texts"]] for row in rows]
     for row in rows:
         row["texts"] = [text["taken"] for text in row["texts"]]
-    print("| | compiled | all right | invalid taken | valid not taken | us a mask | median | p99 | greatest | ms to compile |\n"
-          "|---|---|---|---|---|---|---|---|---|---|")
+    if not options:
+        print("| | compiled | all right | invalid taken | valid not taken | us a mask | median | p99 | greatest | ms to compile |\n"
+              "|---|---|---|---|---|---|---|---|---|---|")
     compiled = [row for row in rows if "error" not in row]
     right = sum(row["texts"] == [t["valid"] for t in case["texts"]] for row, case in zip(rows, cases) if "error" not in row)
     with_invalid = sum(any(taken and not t["valid"] for taken, t in zip(row["texts"], case["texts"]))
                        for row, case in zip(rows, cases) if "error" not in row)
-    print(f"| swiftlet | {len(compiled)} | {right} ({100 * right / len(rows):.1f} %) | {total['invalid_taken']} in {with_invalid} | "
+    print(f"| {name} | {len(compiled)} | {right} ({100 * right / len(rows):.1f} %) | {total['invalid_taken']} in {with_invalid} | "
           f"{total['valid_not_taken']} | {total['mask_us']:.1f} | {total['mask_us_median']:.1f} | {total['mask_us_p99']:.0f} | "
           f"{total['mask_us_greatest']:.0f} | {1e-3 * (total['compile_us'] + total['open_us']):.2f} |", flush=True)
     return tokens
@@ -202,7 +204,8 @@ def measure_ours(args, cases, folder):
 def measure(args):
     cases = [json.loads(line) for line in open(args.cases)]
     with tempfile.TemporaryDirectory() as folder:
-        tokens = measure_ours(args, cases, folder)
+        tokens = measure_ours(args, cases, folder, "swiftlet")
+        measure_ours(args, cases, folder, "swiftlet, literally", "--literal-schemas")
     if args.only_ours:
         return
     vocabulary = pieces_of(args.model)
