@@ -23,7 +23,7 @@ struct speculation_budget {
 	double balance;    /* of drafting: saved less spent, at most 64 */
 	double advance;    /* the most that learning may take of what drafting earned: 32 steps, or none */
 	double taken;      /* taken of that so far */
-	double prepayment; /* the most that making draft weights may take of learning's share ahead of time: 24
+	double prepayment; /* the most that making draft weights may take of learning's share ahead of time: 48
 	                      steps, or none */
 	double learned;    /* spent on learning */
 };
@@ -39,8 +39,8 @@ void budget_round(struct speculation_budget*, double cost, int tokens);
 /* A matchness pass, a proposal, a fit. */
 void budget_learn(struct speculation_budget*, double cost);
 /* Making quantized draft weights. It may spend half of what drafting has saved, which leaves drafting's
- * balance, and what learning may spend. It may spend ahead of time if all of it takes no more than the
- * prepayment, if as many tokens were emitted as it takes steps, and if the request is long enough: draft
+ * balance, and what learning may spend. It may spend ahead of time, half as much again as the
+ * prepayment at most, if as many tokens were emitted as it takes steps, and if the request is long enough: draft
  * weights that make decoding a quarter faster would earn what is left. Draft weights are worth most when they
  * are made early, and nothing when they are half made. Waiting for as many tokens as steps is the rule for
  * renting or buying. It counts the tokens of all requests: a session that ends sooner pays nothing, and a

@@ -80,15 +80,19 @@ INLINED ints fifth_bits(ints high, int c) {
 /* The fifth bits' place in a block, 0 without */
 INLINED size_t high_at(enum dtype type) { return type == DTYPE_Q5_0 ? 2 : type == DTYPE_Q5_1 ? 4 : 0; }
 
-/* Activation rows reached from two of them by three multiples of their distance: registers enough for all. */
+/* Activation rows: the first five by addresses of their own, the others by multiples of their distance from
+ * the fifth. An instruction whose address has no index is one operation where others are two. */
 struct columns_of_rows {
-	const uint8_t *first, *fifth;
+	const uint8_t* row[5];
 	size_t one, three;
 };
 
 INLINED struct columns_of_rows rows_from(const uint8_t* x, size_t stride) {
-	struct columns_of_rows at = {.first = x, .fifth = x + 4 * stride, .one = stride, .three = 3 * stride};
-	KEPT(at.fifth);
+	struct columns_of_rows at = {.one = stride, .three = 3 * stride};
+	UNROLLED for (size_t i = 0; i < 5; i++) {
+		at.row[i] = x + i * stride;
+		KEPT(at.row[i]);
+	}
 	KEPT(at.one);
 	KEPT(at.three);
 	return at;
@@ -96,20 +100,15 @@ INLINED struct columns_of_rows rows_from(const uint8_t* x, size_t stride) {
 
 /* The same rows at another place */
 INLINED struct columns_of_rows rows_beside(const struct columns_of_rows* rows, const uint8_t* x) {
-	struct columns_of_rows at = *rows;
-	at.first = x;
-	at.fifth = x + 4 * at.one;
-	KEPT(at.fifth);
-	return at;
+	return rows_from(x, rows->one);
 }
 
 INLINED const uint8_t* row_at(const struct columns_of_rows* x, int i) {
-	return (i < 4 ? x->first : x->fifth) + (i % 4 == 3 ? x->three : (size_t)(i % 4) * x->one);
+	return i < 5 ? x->row[i] : x->row[4] + (i == 7 ? x->three : (size_t)(i - 4) * x->one);
 }
 
 INLINED void advance(struct columns_of_rows* x, int bytes) {
-	x->first += bytes;
-	x->fifth += bytes;
+	UNROLLED for (int i = 0; i < 5; i++) x->row[i] += bytes;
 }
 
 /* ---- what stands beside a block's 256 columns ------------------------------------------------- */

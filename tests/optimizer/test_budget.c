@@ -285,25 +285,24 @@ static void test_making_a_copy(void** state) {
 	struct speculation_budget budget;
 	budget_open(&budget, -1);
 	/* not before as many tokens as it takes steps */
-	for (int i = 0; i < 24; i++) {
-		assert_false(budget_allows_making(&budget, 1, 24, 24, 1000));
+	for (int i = 0; i < 40; i++) {
+		assert_false(budget_allows_making(&budget, 1, 40, 40, 1000));
 		budget_plain(&budget);
 	}
-	/* all of it ahead of time, or nothing; it may take half as much again as was thought */
-	assert_true(budget_allows_making(&budget, 1, 24, 24, 1000));
-	budget_plain(&budget);
-	assert_false(budget_allows_making(&budget, 1, 24.1, 24.1, 1000));
+	/* ahead of time; it may take half as much again as was thought */
+	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
 	/* in requests that can bring in what is left of it */
 	assert_true(budget_allows_making(&budget, 1, 20, 20, 80));
 	assert_false(budget_allows_making(&budget, 1, 20, 20, 79));
 	assert_true(budget_allows_making(&budget, 1, 20, 5, 20));
-	assert_false(budget_allows_learning(&budget, 0.3));
-	budget_make(&budget, 35, 24);
+	assert_false(budget_allows_learning(&budget, 0.5));
+	budget_make(&budget, 71, 40);
 	assert_float_equal(budget.balance, 0, 1e-12);
-	assert_true(budget_allows_making(&budget, 1, 24, 24, 1000));
-	assert_false(budget_allows_making(&budget, 1.1, 24, 24, 1000));
-	for (int i = 0; i < 3675; i++)
+	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
+	assert_false(budget_allows_making(&budget, 1.1, 40, 40, 1000));
+	for (int i = 0; i < 7260; i++)
 		budget_plain(&budget);
+	/* then learning's share, and half of what drafting has earned */
 	assert_true(budget_allows_making(&budget, 2, 25, 25, 1000));
 	assert_false(budget_allows_making(&budget, 2.1, 25, 25, 1000));
 	budget_make(&budget, 2, 25);
@@ -314,7 +313,7 @@ static void test_making_a_copy(void** state) {
 	assert_false(budget_allows_making(&budget, 4.2, 25, 25, 1000));
 	budget_make(&budget, 4, 25);
 	assert_float_equal(budget.balance, 4, 1e-12);
-	assert_float_equal(budget.learned, 37, 1e-12);
+	assert_float_equal(budget.learned, 77, 1e-12);
 	/* what takes long has learning's share alone, whatever drafting has earned */
 	budget_open(&budget, -1);
 	budget_round(&budget, 40, 100);
