@@ -313,7 +313,7 @@ static void test_making_a_copy(void** state) {
 	assert_false(budget_allows_making(&budget, 4.2, 25, 25, 1000));
 	budget_make(&budget, 4, 25);
 	assert_float_equal(budget.balance, 4, 1e-12);
-	assert_float_equal(budget.learned, 77, 1e-12);
+	assert_float_equal(budget.learned, 73, 1e-12);
 	/* what takes long has learning's share alone, whatever drafting has earned */
 	budget_open(&budget, -1);
 	budget_round(&budget, 40, 100);
