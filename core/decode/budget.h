@@ -4,11 +4,11 @@
  *
  * Drafting: failed drafts and extra rows lower the balance, and tokens beyond the passes' cost raise it. A
  * round starts only if its worst case keeps the balance above the floor. The floor is 1 % of the plain time
- * of the tokens emitted so far, or an opening allowance of 3.5 steps and 0.3 % while that is more. Learning:
+ * of the tokens emitted so far and an allowance of 3.5 steps. Learning:
  * proposals and matchness passes draw on their own share of plain time. Unless that share was given by name,
  * they may also take half of what drafting has earned at the beginning, up to some steps, because a good mask
  * is worth most when it is found early. Neither account stops the other. With the defaults both together stay
- * within 2 % for runs of 512 tokens and more; draft weights that never pay may take up to 36 steps beyond
+ * within 3 % for runs of 512 tokens and more; draft weights that never pay may take up to 72 steps beyond
  * that. Idle time is on neither account.
  *
  * It reads no clock. Callers bring costs, so tests use adversarial acceptance without timing. */
@@ -40,12 +40,12 @@ void budget_round(struct speculation_budget*, double cost, int tokens);
 void budget_learn(struct speculation_budget*, double cost);
 /* Making quantized draft weights. It may spend half of what drafting has saved, which leaves drafting's
  * balance, and what learning may spend. It may spend ahead of time, half as much again as the
- * prepayment at most, if as many tokens were emitted as it takes steps, and if the request is long enough: draft
- * weights that make decoding a quarter faster would earn what is left. Draft weights are worth most when they
- * are made early, and nothing when they are half made. Waiting for as many tokens as steps is the rule for
- * renting or buying. It counts the tokens of all requests: a session that ends sooner pays nothing, and a
- * short answer after others may pay. whole, left: the estimated steps of all and of the rest, at worst half
- * too low. tokens: the tokens that the request may still emit. Weights that take over 48 plain steps use
+ * prepayment at most, if as many tokens were emitted as it takes steps, and if the request is long enough:
+ * draft weights that make decoding a quarter faster would earn what is left. Draft weights are worth most
+ * when they are made early, and nothing when they are half made. Waiting for as many tokens as steps is the
+ * rule for renting or buying. It counts the tokens of all requests: a session that ends sooner pays nothing,
+ * and a short answer after others may pay. whole, left: the estimated steps of all and of the rest, at worst
+ * half too low. tokens: the tokens that the request may still emit. Weights that take over 48 plain steps use
  * learning's share alone. */
 bool budget_allows_making(const struct speculation_budget*, double cost, double whole, double left,
                           int tokens);

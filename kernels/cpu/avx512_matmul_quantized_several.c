@@ -17,7 +17,6 @@
 #include "kernels/cpu/quantized_lanes.h"
 
 enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
-enum { STREAMED = 4 }; /* up to so many activation rows the weight rows are streams */
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
@@ -25,8 +24,7 @@ struct several {
 	const uint8_t* x;
 	const struct prepared* layout;
 	int64_t cols;
-	const uint8_t* next; /* weights to fetch meanwhile into the second-level cache: the next tile's */
-	float* sum;          /* (SLOTS or SUPER_SLOTS, SEVERAL, LANES) */
+	float* sum; /* (SLOTS or SUPER_SLOTS, SEVERAL, LANES) */
 };
 
 /* Of every fourth row from `first` on, the lines of a block of `bytes`, STREAM_AHEAD later */
@@ -54,23 +52,6 @@ INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b) {
 		fetch_fourth(rows, 2, bytes);
 		fetch_fourth(rows, 3, bytes);
 	}
-}
-
-/* The next tile into the second-level cache, as many bytes as 16 rows of `bytes`, one line after the other */
-INLINED void fetch_far(struct several* job, size_t bytes) {
-	UNROLLED for (size_t line = 0; line < LANES * bytes; line += 64)
-	    _mm_prefetch((const char*)job->next + line, _MM_HINT_T1);
-	job->next += LANES * bytes;
-}
-
-/* From there a quarter of the rows into the first, `bytes` of each from 256 columns on: else the short loads
- * wait behind the long ones for memory. Four steps of 64 columns go through the rows; faster or slower does
- * not help. */
-INLINED void fetch_near(const struct several* job, const uint8_t* at, int64_t step, size_t bytes) {
-	const uint8_t* first = at + bytes + (size_t)(step % 4) * (LANES / 4) * job->w.stride;
-	UNROLLED for (size_t r = 0; r < LANES / 4; r++)
-	    UNROLLED for (size_t line = 0; line < bytes * 3 / 4; line += 64)
-	        _mm_prefetch((const char*)first + r * job->w.stride + line, _MM_HINT_T0);
 }
 
 /* Packed columns: 32 of small blocks, 64 of others; their further bits. */
@@ -144,13 +125,7 @@ INLINED void small_tile(enum dtype type, int n, struct several* job) {
 	for (int64_t b = 0; b < job->cols / 32; b++, w.at += bytes, advance(&q, 32)) {
 		struct small block;
 		ints sums[SEVERAL];
-		if (n <= STREAMED) {
-			fetch_small(&w, bytes, b);
-		} else {
-			fetch_far(job, bytes);
-			if (b % 2 == 0)
-				fetch_near(job, w.at, b / 2, bytes * 8);
-		}
+		fetch_small(&w, bytes, b);
 		take_small(type, &block, &w);
 		const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * 4;
 		UNROLLED for (int i = 0; i < n; i++) sums[i] =
@@ -242,12 +217,7 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 		take_header(type, &header, &w);
 		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
 		for (int step = 0; step < 4; step++) {
-			if (n <= STREAMED) {
-				fetch_fourth(&w, (size_t)step, bytes);
-			} else {
-				fetch_far(job, bytes / 4);
-				fetch_near(job, w.at, step, bytes);
-			}
+			fetch_fourth(&w, (size_t)step, bytes);
 			take_packed(type, &packed, step, &w);
 			UNROLLED for (int share = 0; share < 2; share++) {
 				const int column =
@@ -367,9 +337,8 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 	const int64_t tiles_whole = (end - begin) / LANES;
 	for (int64_t t = 0; t < tiles_whole + ((end - begin) % LANES > 0); t++) {
 		/* the last tile may do rows again */
-		const bool rest = t == tiles_whole, streams = n <= STREAMED && !rest;
-		const int64_t step = streams ? tiles_whole : 1;
-		const int64_t at = rest ? end - LANES : begin + t * (streams ? 1 : LANES);
+		const bool rest = t == tiles_whole;
+		const int64_t step = rest ? 1 : tiles_whole, at = rest ? end - LANES : begin + t;
 		const uint8_t* first = (const uint8_t*)w->data + row_bytes * (size_t)at;
 		for (int g = 0, i = 0; g < groups; g++) {
 			const int some = n / groups + (g < n % groups);
@@ -377,7 +346,6 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 			                      .x = x + (size_t)i * layout.bytes,
 			                      .layout = &layout,
 			                      .cols = w->cols,
-			                      .next = first + LANES * row_bytes,
 			                      .sum = sum};
 			tiles[some - 1](&job);
 			for (int j = 0; j < some; j++, i++)
