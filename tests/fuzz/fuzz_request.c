@@ -37,11 +37,11 @@ static void check(const struct api_request* q) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-	struct api_request q;
 	struct api_error e;
 	static bool (*const readers[])(const char*, size_t, int, struct api_request*, struct api_error*) = {
 	    api_read_completion, api_read_chat, responses_read, messages_read, messages_read_counted};
 	for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+		struct api_request q = {.literal_schemas = size % 2 == 1};
 		const bool taken = readers[i]((const char*)data, size, 4096, &q, &e);
 		if (taken)
 			check(&q);
