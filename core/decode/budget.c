@@ -8,9 +8,8 @@
 static const double kept = 64;
 
 /* Drafting may lose an allowance and a share of plain time. A fixed allowance (4 steps) was often spent by
- * token
- * 50. One that grew by .003 a token left a session that had met an answer of poor drafts without drafts for
- * the next answer (docs/lessons.md). */
+ * token 50. One that grew by .003 a token left a session without drafts for a whole answer after one with
+ * poor drafts (docs/lessons.md). */
 static const double share = 0.01, allowance = 3.5;
 
 /* Draft weights that take more plain steps to make bring them in too late to be paid for ahead of time or by

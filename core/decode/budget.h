@@ -4,12 +4,12 @@
  *
  * Drafting: failed drafts and extra rows lower the balance, and tokens beyond the passes' cost raise it. A
  * round starts only if its worst case keeps the balance above the floor. The floor is 1 % of the plain time
- * of the tokens emitted so far and an allowance of 3.5 steps. Learning:
- * proposals and matchness passes draw on their own share of plain time. Unless that share was given by name,
- * they may also take half of what drafting has earned at the beginning, up to some steps, because a good mask
- * is worth most when it is found early. Neither account stops the other. With the defaults both together stay
- * within 3 % for runs of 512 tokens and more; draft weights that never pay may take up to 72 steps beyond
- * that. Idle time is on neither account.
+ * of the tokens emitted so far and an allowance of 3.5 steps. Learning: proposals and matchness passes draw
+ * on their own share of plain time. Unless that share was given by name, they may also take half of what
+ * drafting has earned at the beginning, up to some steps, because a good mask is worth most when it is found
+ * early. Neither account stops the other. With the defaults both together stay within 3 % for runs of 512
+ * tokens and more; draft weights that never pay may take up to 72 steps beyond that. Idle time is on neither
+ * account.
  *
  * It reads no clock. Callers bring costs, so tests use adversarial acceptance without timing. */
 #ifndef SWIFTLET_CORE_DECODE_BUDGET_H

@@ -42,7 +42,8 @@ INLINED void fetch_fourth(const struct rows* rows, size_t first, size_t bytes) {
 	}
 }
 
-/* Of a small block: two of them have a line, but for q8_0's */
+/* A small block later. Two blocks fit a line, so each fetches half of the rows; q8_0's are longer, and each
+ * fetches all. */
 INLINED void fetch_small(const struct rows* rows, size_t bytes, int64_t b) {
 	if (bytes > 32 || b % 2 == 0) {
 		fetch_fourth(rows, 0, bytes);

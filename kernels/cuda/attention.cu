@@ -26,8 +26,8 @@ __device__ __forceinline__ int slot_of(const struct device_slice* s, const struc
 }
 
 /* Scores (HEADS_AT_ONCE, CHUNK) of up to HEADS_AT_ONCE query heads for the thread's own position; q (count,
- * head_dim), both in shared memory. Keys come 16 bytes a load if heads are whole numbers of them; the order of
- * additions is the same either way. */
+ * head_dim), both in shared memory. Keys come 16 bytes a load if heads are whole numbers of them; the order
+ * of additions is the same either way. */
 __device__ __forceinline__ void score_position(float* scores, const float* q, int count, const __half* key,
                                                int head_dim) {
 	float score[HEADS_AT_ONCE];
@@ -58,8 +58,8 @@ __device__ __forceinline__ void score_position(float* scores, const float* q, in
 		scores[h * CHUNK + (int)threadIdx.x] = score[h];
 }
 
-/* Weighted sum of values for one head, each `to_value` elements behind its key. Threads share the dimensions in
- * pairs, and the chunk's positions in as many groups as fit; the groups are summed in order. */
+/* Weighted sum of values for one head, each `to_value` elements behind its key. Threads share the dimensions
+ * in pairs, and the chunk's positions in as many groups as fit; the groups are summed in order. */
 __device__ void mix_values(float* out, const float* weight, const __half* const* key, size_t to_value, int n,
                            int head_dim, float* shared) {
 	const int pairs = head_dim / 2, groups = CHUNK / pairs > 0 ? CHUNK / pairs : 1;
@@ -89,8 +89,8 @@ __device__ void mix_values(float* out, const float* weight, const __half* const*
 	}
 }
 
-/* The chunks of one row and head, in order. The loads bypass the first-level cache, because other blocks wrote
- * the data. */
+/* The chunks of one row and head, in order. The loads bypass the first-level cache, because other blocks
+ * wrote the data. */
 template <class T>
 __device__ void combine_head(const struct attend& a, T* out, int row_of_slice, int r, int h, int from,
                              int position) {

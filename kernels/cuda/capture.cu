@@ -109,7 +109,8 @@ static void capture_loop(struct cuda_backend* b) {
 	cudaGetLastError();
 	b->head.draft = NULL;
 	if (b->group->captures)
-		fprintf(stderr, "swiftlet: this GPU or its driver cannot loop a graph, so drafts go step by step: %s\n",
+		fprintf(stderr,
+		        "swiftlet: this GPU or its driver cannot loop a graph, so drafts go step by step: %s\n",
 		        why.message);
 }
 

@@ -20,8 +20,8 @@
 #include "kernels/process_group.h"
 
 enum { THREADS = 256 };
-/* Seconds. A pass takes some hundredths. If nothing finishes within PATIENCE, the communication is aborted, for
- * which devices have LEAVE. A device that has not ended END later is the one that failed. */
+/* Seconds. A pass takes some hundredths. If nothing finishes within PATIENCE, the communication is aborted,
+ * for which devices have LEAVE. A device that has not ended END later is the one that failed. */
 enum { PATIENCE = 5, LEAVE = 2, END = 1 };
 
 /* ---- shares ------------------------------------------------------------------------------- */
@@ -283,8 +283,8 @@ static void* abort_one(void* user) {
 	return NULL;
 }
 
-/* Aborts the communication on each device, which ends what waits in it. The call may never return for a device
- * that does not answer, so each runs in a thread of its own. */
+/* Aborts the communication on each device, which ends what waits in it. The call may never return for a
+ * device that does not answer, so each runs in a thread of its own. */
 static void abort_all(struct device_group* g) {
 	struct timespec until;
 	clock_gettime(CLOCK_REALTIME, &until);
@@ -306,7 +306,8 @@ static void abort_all(struct device_group* g) {
 	memset(g->comm, 0, sizeof g->comm);
 }
 
-/* Nobody has failed and nobody goes on: who does not even end when the communication was aborted is the one. */
+/* Nobody has failed and nobody goes on: who does not even end when the communication was aborted is the one.
+ */
 static int find_silent(struct device_group* g) {
 	bool done = false;
 	cudaError_t failed;

@@ -1,8 +1,8 @@
 /* Quantized draft weights on the device.
  *
- * Their memory, and graphs of passes that use them as the slice specifies, are made at once. Their bytes follow in
- * pieces when they are filled, so that none delays decoding. Devices that share a model each have their rows
- * of the draft weights, too. */
+ * Their memory, and graphs of passes that use them as the slice specifies, are made at once. Their bytes
+ * follow in pieces when they are filled, so that none delays decoding. Devices that share a model each have
+ * their rows of the draft weights, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +103,7 @@ bool release_draft_weights(struct cuda_backend* b) {
 		return false;
 	b->head.draft_weights_released = true;
 	each_device(b, [&](struct cuda_backend* p) { give_back(p); });
-	fprintf(stderr,
-	        "swiftlet: the quantized draft weights gave their memory on the GPU to caches\n");
+	fprintf(stderr, "swiftlet: the quantized draft weights gave their memory on the GPU to caches\n");
 	return true;
 }
 

@@ -243,18 +243,18 @@ def strict():
 
 def literal_schemas():
     """Members that a schema does not name, and unknown formats, come on request alone."""
-    two = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "minProperties": 2}
+    two = {"type": "object", "properties": {"a": {"type": "integer", "const": 1}}, "required": ["a"], "minProperties": 2}
     colour = {"type": "string", "format": "colour"}
 
     def answer(s, schema):
         form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
         return s.call("POST", "/v1/chat/completions",
-                      {"messages": [{"role": "user", "content": "x"}], "max_tokens": 12, "response_format": form})
+                      {"messages": [{"role": "user", "content": "x"}], "max_tokens": 12, "temperature": 0, "response_format": form})
     with Server() as s:
         assert "colour" in answer(s, colour)[2]["error"]["message"] and answer(s, two)[0] == 400
     with Server("--literal-schemas") as s:
         text = answer(s, two)[2]["choices"][0]["message"]["content"]
-        assert re.match(r'\{\s*"a": ?1(\.0*)?([eE][+-]?0+)?,\s*"', text), text
+        assert re.match(r'\{\s*"a": ?1,\s*"', text), text
         assert answer(s, colour)[0] == 200
 
 

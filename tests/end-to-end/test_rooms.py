@@ -55,7 +55,7 @@ class Rooms(unittest.TestCase):
     def test_files_call_only_downwards(self):
         for room, library in ROOMS.items():
             graph = calls(os.path.join(BUILD, library))
-            self.assertGreater(sum(map(len, graph.values())), 2, room)
+            self.assertGreater(sum(map(len, graph.values())), 2 if room == "gp" else 3, room)
             self.assertIsNone(circle(graph), f"{room}: files call one another in a circle")
 
     def test_a_circle_is_found(self):
