@@ -80,11 +80,11 @@ void dtype_put(enum dtype type, void* row, int64_t at, float x);
  * a mapped file or is owned by the model, never by the backend, and need not be aligned. A tensor
  * with rows = 0 is absent. When data is NULL, `synth` defines how a backend makes the elements.
  *
- * The rows of an interleaved one, of type q4_k, lie in groups of INTERLEAVED_ROWS side by side: of each block
- * of 256 columns the first 4 bytes of all INTERLEAVED_ROWS rows, then their second ones, and so on; of type
- * q4_0 of each block of 32 columns first all INTERLEAVED_ROWS scales, then the nibbles in words likewise.
- * Draft weights (kernels/draft_weights.h) and coarse heads are interleaved, never a model's stored weights;
- * data is then 64-byte aligned and rows a multiple of INTERLEAVED_ROWS. */
+ * The rows of an interleaved one, which is quantized, lie in groups of INTERLEAVED_ROWS side by side: of each
+ * block the first 4 bytes of all INTERLEAVED_ROWS rows, then their second ones, and so on
+ * (kernels/interleaved.h). Draft weights of types q4_k and q4_0 (kernels/draft_weights.h), coarse heads and a
+ * backend's own copies are interleaved, never what a model stores; data is then 64-byte aligned and rows a
+ * multiple of INTERLEAVED_ROWS. */
 enum { INTERLEAVED_ROWS = 16 };
 
 struct tensor {
@@ -660,6 +660,8 @@ struct backend_options {
 	/* Rows of which no more than the largest logit is asked read the head as a coarse copy, and exactly what
 	 * may be that one, where the backend has such a copy: the same tokens, the same bits. */
 	bool screened_head;
+	bool interleaves; /* CPU: copies the blocks' quantized weights into the order of products where it has one
+	                   */
 	struct process_group* group; /* CPU: this process has a share of every matrix's rows; NULL: all of them */
 };
 

@@ -335,6 +335,7 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 	    .devices = options->devices,
 	    .screened_head =
 	        options->screened_head < 0 ? wants_screened_head(&model->weights) : options->screened_head > 0,
+	    .interleaves = options->interleave < 0 ? wants_interleaved(&model->weights) : options->interleave > 0,
 	    .group = options->group,
 	    /* processes that share a model each keep their own caches, all alike */
 	    .cache_bytes = options->group ? 0 : (size_t)options->cache_memory};

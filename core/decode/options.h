@@ -45,6 +45,7 @@ struct swiftlet_options {
 	char isa[16];        /* "auto", "reference", "avx2", "avx-vnni", "avx512", "neon", "dotprod", "i8mm" */
 	int threads;         /* 0: one for each CPU that the process may use */
 	int devices;         /* GPUs that share the model; 0: one, if a GPU is used */
+	int interleave;      /* the CPU's weights in the order of products: 1, 0; -1: where they fit */
 	int screened_head;   /* the CPU's: 1, 0; -1: if the head is a large part of a step's bytes */
 	double cache_memory; /* bytes that the caches of all sessions share; 0: as much as each can need */
 	/* set in rank 0 when several processes share the model; NULL: this process has all of it */

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "kernels/cpu/cores.h"
+#include "kernels/huge_pages.h"
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
@@ -139,17 +139,21 @@ bool wants_screened_head(const struct weight_table* w) {
 	       (available <= 0 || memory <= MOST_OF_MEMORY * available);
 }
 
+bool wants_interleaved(const struct weight_table* w) {
+	/* The file's own pages can be evicted, so the sum is what the model takes already; the other half is for
+	 * the KV cache and the machine's other work. */
+	static const double MOST_OF_MEMORY = 0.5;
+	const double available = memory_available();
+	return available <= 0 || sub_layer_bytes(w) <= MOST_OF_MEMORY * available;
+}
+
 /* ---- its memory ----------------------------------------------------------------------------- */
 
 static bool take_memory(struct draft_weights_memory* memory, struct error* error) {
-	static const size_t huge = (size_t)2 << 20;
-	const size_t bytes = (memory->table.bytes + huge - 1) / huge * huge;
-	memory->data = aligned_alloc(huge, bytes);
+	memory->data = alloc_huge_pages(memory->table.bytes);
 	if (!memory->data)
 		return error_set(error, "out of memory for a %d-bit copy of %.1f MiB", memory->table.format.bits,
 		                 (double)memory->table.bytes / 0x1p20);
-	madvise(memory->data, bytes,
-	        MADV_HUGEPAGE); /* Only a hint: huge pages cause fewer faults and fewer TLB faults. */
 	draft_weights_place(&memory->table, memory->data);
 	return true;
 }

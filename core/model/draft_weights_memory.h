@@ -30,5 +30,7 @@ int draft_bits_for(const struct model*, struct draft_weights_format);
 /* True when a screened head is worth the memory of its coarse copy: the head is large, and is much of what a
  * step reads. */
 bool wants_screened_head(const struct weight_table*);
+/* Whether a copy of the blocks' weights in another order fits (backend_options.interleaves). */
+bool wants_interleaved(const struct weight_table*);
 
 #endif

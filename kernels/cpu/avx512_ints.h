@@ -65,6 +65,8 @@ static inline floats floats_from_ints(ints v) { return _mm512_cvtepi32_ps(v); }
 static inline floats floats_negated(floats v) { return _mm512_sub_ps(_mm512_set1_ps(-0.0f), v); }
 /* Widens the half floats in the low half of each lane */
 static inline floats floats_from_halves(ints v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
+/* Sixteen neighbouring half floats */
+static inline floats floats_load_halves(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
 
 /* 4 bytes in every lane */
 static inline ints to_all(const void* p) {

@@ -17,11 +17,10 @@ INLINED void tile_dot(int n, ints sum[], int columns, enum dtype type, const uin
 
 #include "kernels/cpu/matmul_tiles.h"
 
-enum { INTERLEAVED_BATCH = 8 };
-#define UP_TO_INTERLEAVED_BATCH UP_TO_8
-#define INTERLEAVED_HALVES_OF(p) _mm512_cvtph_ps(_mm256_load_si256((const void*)(p)))
-
-#include "kernels/cpu/matmul_interleaved.h"
+static void interleaved_matmul(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
+                               int64_t end, const uint8_t* x, int n) {
+	avx512_quantized_several(out, out_stride, w, begin, end, x, n);
+}
 
 QUANTIZED_MATMUL(avx512, avx512_quantized_several)
 #endif

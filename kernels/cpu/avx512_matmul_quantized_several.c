@@ -16,7 +16,7 @@
 #include "kernels/cpu/lane_sums.h"
 #include "kernels/cpu/quantized_lanes.h"
 
-enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2 };
+enum { SEVERAL = GROUP_ROWS, MOST_GROUPS = 2, FETCHED_AHEAD = 4096 };
 
 /* One tile of LANES weight rows against up to SEVERAL activation rows. */
 struct several {
@@ -40,6 +40,13 @@ INLINED void fetch_fourth(const struct rows* rows, size_t first, size_t bytes) {
 		_mm_prefetch((const char*)at + line + 2 * four, _MM_HINT_T0);
 		_mm_prefetch((const char*)at + line + twelve, _MM_HINT_T0);
 	}
+}
+
+/* Of a block of all rows, interleaved, the share `part` of `parts`, FETCHED_AHEAD later */
+INLINED void fetch_stream(const struct rows* rows, size_t bytes, size_t part, size_t parts) {
+	const uint8_t* at = rows->at + FETCHED_AHEAD + LANES * bytes / parts * part;
+	UNROLLED for (size_t line = 0; line < LANES * bytes / parts; line += 64)
+	    _mm_prefetch((const char*)at + line, _MM_HINT_T0);
 }
 
 /* A small block later. Two blocks fit a line, so each fetches half of the rows; q8_0's are longer, and each
@@ -94,15 +101,21 @@ struct small {
 };
 
 INLINED void take_small(enum dtype type, struct small* out, const struct rows* w) {
-	ints head[4];
-	columns(w, 0, head); /* what is not used is not computed */
-	out->d = floats_from_halves(head[0]);
-	if (dtype_has_min(type))
-		out->m = floats_from_halves(ints_right(head[0], 16));
-	if (type == DTYPE_Q5_0)
-		out->high = ints_or(ints_right(head[0], 16), ints_left(head[1], 16));
-	else if (type == DTYPE_Q5_1)
-		out->high = head[1];
+	if (w->interleaved && !dtype_has_min(type)) {
+		out->d = floats_load_halves(w->at);
+		if (type == DTYPE_Q5_0)
+			out->high = words(w, 2, 0);
+	} else {
+		ints head[4];
+		columns(w, 0, head); /* what is not used is not computed */
+		out->d = floats_from_halves(head[0]);
+		if (dtype_has_min(type))
+			out->m = floats_from_halves(ints_right(head[0], 16));
+		if (type == DTYPE_Q5_0)
+			out->high = ints_or(ints_right(head[0], 16), ints_left(head[1], 16));
+		else if (type == DTYPE_Q5_1)
+			out->high = head[1];
+	}
 	columns(w, dtype_bytes_of(type) - (type == DTYPE_Q8_0 ? 32 : 16), out->packed);
 	if (type == DTYPE_Q8_0)
 		columns(w, 18, out->packed + 4);
@@ -118,15 +131,19 @@ INLINED ints small_columns(enum dtype type, const struct small* w, int c) {
 	return high_at(type) ? ints_or(low, fifth_bits(w->high, c)) : low;
 }
 
-INLINED void small_tile(enum dtype type, int n, struct several* job) {
+INLINED void small_tile(enum dtype type, int n, bool interleaved, struct several* job) {
 	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
 	const bool minimum = dtype_has_min(type);
 	struct columns_of_rows q = rows_from(job->x, stride);
-	struct rows w = job->w;
-	for (int64_t b = 0; b < job->cols / 32; b++, w.at += bytes, advance(&q, 32)) {
+	struct rows w = {.at = job->w.at, .stride = job->w.stride, .interleaved = interleaved};
+	const size_t apart = interleaved ? LANES * bytes : bytes;
+	for (int64_t b = 0; b < job->cols / 32; b++, w.at += apart, advance(&q, 32)) {
 		struct small block;
 		ints sums[SEVERAL];
-		fetch_small(&w, bytes, b);
+		if (w.interleaved)
+			fetch_stream(&w, bytes, 0, 1);
+		else
+			fetch_small(&w, bytes, b);
 		take_small(type, &block, &w);
 		const uint8_t *d = job->x + job->layout->d + b * 4, *behind = job->x + job->layout->sums + b * 4;
 		UNROLLED for (int i = 0; i < n; i++) sums[i] =
@@ -205,11 +222,12 @@ INLINED void super_end(enum dtype type, int n, int64_t b, const struct several* 
 	}
 }
 
-INLINED void super_tile(enum dtype type, int n, struct several* job) {
+INLINED void super_tile(enum dtype type, int n, bool interleaved, struct several* job) {
 	const size_t bytes = dtype_bytes_of(type), stride = job->layout->bytes;
 	const int group = group_of(type);
-	struct rows w = job->w;
-	for (int64_t b = 0; b < job->cols / 256; b++, w.at += bytes) {
+	struct rows w = {.at = job->w.at, .stride = job->w.stride, .interleaved = interleaved};
+	const size_t apart = interleaved ? LANES * bytes : bytes;
+	for (int64_t b = 0; b < job->cols / 256; b++, w.at += apart) {
 		struct header header;
 		header.kept_scale = NULL;
 		header.kept_min = NULL;
@@ -218,7 +236,10 @@ INLINED void super_tile(enum dtype type, int n, struct several* job) {
 		take_header(type, &header, &w);
 		UNROLLED for (int i = 0; i < n; i++) whole[i] = ints_set(0);
 		for (int step = 0; step < 4; step++) {
-			fetch_fourth(&w, (size_t)step, bytes);
+			if (w.interleaved)
+				fetch_stream(&w, bytes, (size_t)step, 4);
+			else
+				fetch_fourth(&w, (size_t)step, bytes);
 			take_packed(type, &packed, step, &w);
 			UNROLLED for (int share = 0; share < 2; share++) {
 				const int column =
@@ -239,13 +260,21 @@ typedef void several_function(struct several* job);
 
 #define TILE(n, type)                                                                                        \
 	static __attribute__((noinline)) void tile_##type##_##n(struct several* job) {                           \
-		(small_blocks(type) ? small_tile : super_tile)(type, n, job);                                        \
+		(small_blocks(type) ? small_tile : super_tile)(type, n, false, job);                                 \
+	}                                                                                                        \
+	static __attribute__((noinline)) void stream_##type##_##n(struct several* job) {                         \
+		(small_blocks(type) ? small_tile : super_tile)(type, n, true, job);                                  \
 	}
 #define TILES_OF(type) UP_TO_8(TILE, type)
 #define TILED(n, type) [type][n - 1] = tile_##type##_##n,
 #define TILED_OF(type) UP_TO_8(TILED, type)
 MOST_TYPES(TILES_OF)
 static several_function* const tiles_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(TILED_OF)};
+#define STREAMED(n, type) [type][n - 1] = stream_##type##_##n,
+#define STREAMED_OF(type) UP_TO_8(STREAMED, type)
+static several_function* const streams_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(STREAMED_OF)};
+
+bool avx512_interleaves(enum dtype type) { return streams_of[type][0] != NULL; }
 
 /* An element's sums, halves to halves */
 static __m512 slots_added(const float* sum, int slots) {
@@ -324,12 +353,12 @@ static bool single_rows(float* out, const struct tensor* w, int64_t begin, int64
 bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor* w, int64_t begin,
                               int64_t end, const uint8_t* x, int n) {
 	_Alignas(64) float sum[SLOTS * SEVERAL * LANES];
-	several_function* const* tiles = tiles_of[w->type];
+	several_function* const* tiles = (w->interleaved ? streams_of : tiles_of)[w->type];
 	const int slots = small_blocks(w->type) ? SLOTS : SUPER_SLOTS;
 	const int groups = (n + SEVERAL - 1) / SEVERAL;
 	if (end - begin < LANES)
 		return single_rows(out, w, begin, end, x, n);
-	if (!tiles[0] || groups > (two_bits(w->type) ? 1 : MOST_GROUPS))
+	if (!tiles[0] || (!w->interleaved && groups > (two_bits(w->type) ? 1 : MOST_GROUPS)))
 		return false;
 	const struct prepared layout = prepared_layout(w->type, (int)w->cols);
 	const size_t row_bytes = dtype_row_bytes(w->type, w->cols);
@@ -339,7 +368,8 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 	for (int64_t t = 0; t < tiles_whole + ((end - begin) % LANES > 0); t++) {
 		/* the last tile may do rows again */
 		const bool rest = t == tiles_whole;
-		const int64_t step = rest ? 1 : tiles_whole, at = rest ? end - LANES : begin + t;
+		const int64_t step = rest || w->interleaved ? 1 : tiles_whole;
+		const int64_t at = rest ? end - LANES : w->interleaved ? begin + t * LANES : begin + t;
 		const uint8_t* first = (const uint8_t*)w->data + row_bytes * (size_t)at;
 		for (int g = 0, i = 0; g < groups; g++) {
 			const int some = n / groups + (g < n % groups);

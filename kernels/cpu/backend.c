@@ -19,6 +19,7 @@ static void cpu_close(struct backend* backend) {
 	for (int i = 0; i < 3; i++)
 		pages_close(&b->pages[i]);
 	screened_close(&b->screened);
+	free(b->interleaved);
 	rope_close(&b->every.rope);
 	rope_close(&b->sliding.rope);
 	recurrent_close(b);
@@ -466,7 +467,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	const size_t threads = (size_t)b->threads, vocab = (size_t)s->vocab, positions = score_positions(b);
 	const size_t inputs = (size_t)s->n_blocks * (size_t)s->token_input;
 	const struct weight_table* w = b->head.weights;
-	const size_t prepared = prepared_row_bytes(b, &w->output, w->block);
+	const size_t prepared = prepared_row_bytes(b, &w->output, b->block);
 	size_t used = 0;
 	struct angles* const angles[] = {&b->every, &b->sliding};
 	for (int i = 0; i < 2; i++) {
@@ -506,7 +507,7 @@ static size_t lay_out(struct cpu_backend* b) {
 	b->chosen = take_workspace(b, &used, rows, chosen, sizeof(int32_t));
 	b->gathered = take_workspace(b, &used, experts ? rows : 0, dim, sizeof(float));
 	b->given = take_workspace(b, &used, experts ? rows : 0, dim, sizeof(float));
-	for (int i = 0; i < prepared_kinds(w->block, s); i++)
+	for (int i = 0; i < prepared_kinds(b->block, s); i++)
 		b->prepared[i] = take_workspace(b, &used, rows, prepared, 1);
 	b->looked = take_workspace(b, &used, (size_t)NOTED_ROWS * (size_t)most_kv_heads(s), (size_t)look_pages(b),
 	                           sizeof(float));
@@ -562,8 +563,8 @@ static bool cpu_use_draft_weights(struct backend* backend, const struct draft_we
 	struct cpu_backend* b = cpu_of(backend);
 	const struct weight_table* w = backend->weights;
 	if (prepared_row_bytes(b, quantized->output, quantized->block) >
-	        prepared_row_bytes(b, &w->output, w->block) ||
-	    prepared_kinds(quantized->block, &w->shape) > prepared_kinds(w->block, &w->shape))
+	        prepared_row_bytes(b, &w->output, b->block) ||
+	    prepared_kinds(quantized->block, &w->shape) > prepared_kinds(b->block, &w->shape))
 		return error_set(
 		    error, "the inputs of quantized draft weights need more room than those of the stored weights");
 	if (quantized->format.columns && !column_lists_open(b, &quantized->columns))
@@ -627,6 +628,8 @@ struct backend* cpu_open(const struct weight_table* weights, const struct backen
 	}
 	if (options->screened_head)
 		screened_open(b);
+	if (options->interleaves)
+		interleave_weights(b);
 	if (b->recurrent.blocks > 0) { /* pages hold no states, so other caches could not use them */
 		b->head.adopt = cpu_adopt_own;
 		b->head.page_bytes = NULL;

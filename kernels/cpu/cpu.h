@@ -78,12 +78,15 @@ struct cpu_backend {
 	void* lists_memory;                /* what the lists point into; NULL until there is a copy by channel */
 	struct column_list list[MAX_ROWS]; /* (slice_rows) */
 
+	void* interleaved; /* the copy that `block` points into, or NULL */
+
 	struct screened_head screened; /* its memory is NULL where there is none */
 
 	int place[MAX_BLOCKS]; /* of a recurrent block among those */
 	struct recurrent_work recurrent;
 
-	struct block_weights* block; /* (n_blocks) the model's, with all vectors widened to floats */
+	struct block_weights*
+	    block; /* (n_blocks) the model's: vectors widened to floats, matrices perhaps interleaved */
 	const float *output_norm, *output_norm_bias, *input_projection_norm;
 	const float *join_token_norm, *join_state_norm; /* NULL where the table has no `join` */
 	const float* ones; /* (the largest head's size) the weight of norms that have none */
@@ -217,6 +220,10 @@ void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, in
 
 /* ---- multiply_columns.c ---- */
 /* Allocates the lists of kept channels. False on no memory. */
+/* Copies the blocks' quantized weights into interleaved groups, and lets b->block name the copies; without
+ * memory for it they stay as they are. */
+void interleave_weights(struct cpu_backend* b);
+
 bool column_lists_open(struct cpu_backend*, const struct column_copy*);
 /* The products of x (n, channels) with a map, of which each row keeps about this share of its channels;
  * product (count) are the map's matrices in its order, whose `w` say only how many outputs they have. */

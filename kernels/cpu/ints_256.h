@@ -76,4 +76,5 @@ static inline floats float_to_all(const void* p) { return _mm256_castsi256_ps(to
 
 #define DIRECT 1
 #define UP_TO_INTERLEAVED_BATCH UP_TO_2
-#define INTERLEAVED_HALVES_OF(p) _mm256_cvtph_ps(_mm_load_si128((const void*)(p)))
+/* LANES neighbouring half floats */
+static inline floats floats_load_halves(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }

@@ -61,6 +61,8 @@ struct cpu_kernels {
 	 * each reference_prepared_bytes apart; n in 1..MAX_ROWS. Each weight is read once for all n rows. */
 	void (*matmul)(float* out, size_t out_stride, const struct tensor* w, int64_t begin, int64_t end,
 	               const void* x, int n);
+	/* Whether it multiplies interleaved rows of a type that a model stores; NULL: of none */
+	bool (*interleaves)(enum dtype);
 
 	/* The channels with |x_j|·norm_j > threshold, ascending, and their x_j; returns how many. Both have room
 	 * for 16 more than the map's channels. */
@@ -100,12 +102,12 @@ struct cpu_kernels {
 };
 
 /* Defines a table of the functions with these names in the including file. */
-#define CPU_KERNELS(named, prepares, multiplies, keeps, columns)                                             \
+#define CPU_KERNELS(named, prepares, multiplies, interleaved, keeps, columns)                                \
 	{                                                                                                        \
-		.name = named, .prepare = prepares, .matmul = multiplies, .column_keep = keeps,                      \
-		.column_product = columns, .attention = attention, .delta_step = delta_step, .rms_norm = rms_norm,   \
-		.gate = gate, .join = join, .store = store, .sum_exp = sum_exp, .softcap = softcap,                  \
-		.read = read_memory,                                                                                 \
+		.name = named, .prepare = prepares, .matmul = multiplies, .interleaves = interleaved,                \
+		.column_keep = keeps, .column_product = columns, .attention = attention, .delta_step = delta_step,   \
+		.rms_norm = rms_norm, .gate = gate, .join = join, .store = store, .sum_exp = sum_exp,                \
+		.softcap = softcap, .read = read_memory,                                                             \
 	}
 
 extern const struct cpu_kernels cpu_reference;

@@ -3,7 +3,7 @@
  * Included by one source file an instruction set, which defines before it, besides what matmul_quantized.h
  * asks for, INTERLEAVED_BATCH (activation rows whose sums fit the registers; UP_TO_INTERLEAVED_BATCH) and the
  * products that matmul_products.h asks for, or interleaved_halves and interleaved_small_dot of its own with
- * INTERLEAVED_HALVES 1; and INTERLEAVED_HALVES_OF (LANES neighbouring halves as floats).
+ * INTERLEAVED_HALVES 1.
  *
  * A word of every weight row stands in its lane from the start: weights are read from end to end, and what is
  * left to do with them is to part their nibbles. So a product with one activation row takes a third of the
@@ -141,7 +141,7 @@ INLINED void interleaved_small_lanes(int n, const uint8_t* w, int lane, int64_t 
 		UNROLLED for (int i = 0; i < n; i++) dot[i] =
 		    NARROW ? ints_set(0) : to_all(starts + (size_t)i * layout->bytes);
 		interleaved_small_dot(n, dot, w + INTERLEAVED_SCALES + lane * 4, q, layout->bytes);
-		const floats wd = INTERLEAVED_HALVES_OF(w + lane * 2);
+		const floats wd = floats_load_halves(w + lane * 2);
 		UNROLLED for (int i = 0; i < n; i++) {
 #if NARROW /* what was added up in 16 bits */
 			dot[i] = ints_scaled(to_all(starts + (size_t)i * layout->bytes), dot[i], ints_scale(ints_set(1)));

@@ -82,7 +82,10 @@ INLINED floats floats_from_halves(ints v) {
 	return vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(v))));
 }
 
-#define INTERLEAVED_HALVES_OF(p) vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const void*)(p))))
+/* LANES neighbouring half floats */
+static inline floats floats_load_halves(const void* p) {
+	return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
 
 INLINED ints to_all(const void* p) { return vdupq_n_s32((int)load_u32(p)); }
 INLINED floats float_to_all(const void* p) { return vreinterpretq_f32_s32(to_all(p)); }

@@ -571,11 +571,11 @@ static bool run_slice(struct cpu_backend* b, const struct pass* pass, int r0, in
 		const bool skip = pass->skip && mask_has(pass->skip, s),
 		           quantized = pass->quantized && mask_has(pass->quantized, s);
 		const bool by_channel = quantized && draft_weights_by_channel(b->draft_weights, s);
-		const struct sub_layer_weights from = {
-		    .w = &(quantized ? b->draft_weights->block : b->head.weights->block)[s / 2],
-		    .columns = by_channel ? &b->draft_weights->columns.block[s / 2] : NULL,
-		    .levels = pass->levels,
-		    .n_blocks = b->head.weights->shape.n_blocks};
+		const struct sub_layer_weights from = {.w = &(quantized ? b->draft_weights->block : b->block)[s / 2],
+		                                       .columns = by_channel ? &b->draft_weights->columns.block[s / 2]
+		                                                             : NULL,
+		                                       .levels = pass->levels,
+		                                       .n_blocks = b->head.weights->shape.n_blocks};
 		if (atomic_load_explicit(&b->abandoned, memory_order_relaxed))
 			return error_set(error, "the pass was abandoned");
 		if (skip || quantized)

@@ -3,10 +3,12 @@
  * matmul_quantized.h. */
 #include "kernels/cpu/quantized_blocks.h"
 
-/* The rows of a tile */
+/* The rows of a tile. Interleaved: byte `at` of a block of all of them stands at LANES·at, in units of a word
+ * or a half (kernels/interleaved.h), and there is no stride. */
 struct rows {
 	const uint8_t* at;
 	size_t stride;
+	bool interleaved; /* known when compiling */
 };
 
 enum { STREAM_AHEAD = 512 }; /* bytes; 256 is as fast, 1024 is .85 to 1, 128 .9 (Zen 5) */
@@ -35,6 +37,10 @@ INLINED void turn(const ints z[4], ints out[4]) {
 
 /* The 16 bytes at `at` of every row, as four vectors of 4 bytes a row */
 INLINED void columns(const struct rows* rows, size_t at, ints out[4]) {
+	if (rows->interleaved) {
+		UNROLLED for (size_t k = 0; k < 4; k++) out[k] = ints_load_anywhere(rows->at + LANES * (at + 4 * k));
+		return;
+	}
 	ints z[4];
 	size_t four = 4 * rows->stride, twelve = 3 * four;
 	KEPT(four);
@@ -174,12 +180,18 @@ INLINED void q2_k_header(struct header* out, const struct rows* rows) {
 }
 
 INLINED void q3_k_header(struct header* out, const struct rows* rows) {
-	ints tail[4]; /* from two bytes before the scales to the block's end, d */
-	columns(rows, 94, tail);
-	ints packed[3];
-	UNROLLED for (int j = 0; j < 3; j++) packed[j] =
-	    ints_or(ints_right(tail[j], 16), ints_left(tail[j + 1], 16));
-	out->d = floats_from_halves(ints_right(tail[3], 16));
+	ints tail[4];
+	ints* const packed = tail;
+	if (rows->interleaved) {
+		columns(rows, 92, tail);
+		out->d = floats_load_halves(rows->at + LANES * 108);
+		UNROLLED for (int j = 0; j < 3; j++) packed[j] = tail[j + 1];
+	} else { /* from two bytes before the scales to the block's end, d */
+		columns(rows, 94, tail);
+		out->d = floats_from_halves(ints_right(tail[3], 16));
+		UNROLLED for (int j = 0; j < 3; j++) packed[j] =
+		    ints_or(ints_right(tail[j], 16), ints_left(tail[j + 1], 16));
+	}
 	UNROLLED for (int j = 0; j < 4; j++) {
 		const ints low = low_bits(packed[j % 2], j / 2 * 4, 15);
 		const ints high = moved_bits(packed[2], j * 2, 4, 0x30);
@@ -191,7 +203,8 @@ INLINED void q6_k_header(struct header* out, const struct rows* rows) {
 	ints scales[4];
 	columns(rows, 192, scales);
 	UNROLLED for (int j = 0; j < 4; j++) put_scales(out, j * 4, scales[j], true, 0);
-	out->d = floats_from_halves(ints_right(words(rows, 194, 3), 16));
+	out->d = rows->interleaved ? floats_load_halves(rows->at + LANES * 208)
+	                           : floats_from_halves(ints_right(words(rows, 194, 3), 16));
 }
 
 INLINED void take_header(enum dtype type, struct header* out, const struct rows* rows) {

@@ -236,25 +236,17 @@ static float group_product(const struct decoded_parts* p, int first, int count, 
 static void quantized_row(float* out, size_t out_stride, enum dtype type, const uint8_t* row, int lane,
                           int64_t cols, const uint8_t* x, size_t x_bytes, int n) {
 	const int block = dtype_block(type), group = activation_block(type);
-	const size_t d_offset = prepared_layout(type, (int)cols).d;
+	const size_t d_offset = prepared_layout(type, (int)cols).d, bytes = dtype_block_bytes(type);
 	float sum[MAX_ROWS] = {0};
 	struct decoded_parts parts;
-	struct block_q4_k interleaved;
-	struct block_q4_0 small;
+	unsigned char own[sizeof(struct block_q6_k)]; /* a block out of a group; none is larger */
 	for (int64_t k = 0; k < cols; k += group) {
-		if (lane >= 0 && block == BLOCK_SMALL) {
-			const uint8_t* at = row + sizeof small * INTERLEAVED_ROWS * (size_t)(k / block);
-			memcpy(small.d, at + lane * 2, 2);
-			deinterleave(small.q, at + INTERLEAVED_ROWS * 2, lane, sizeof small.q);
-			take_small(type, &small, &parts);
-		} else if (lane >= 0) {
-			deinterleave(&interleaved, row + sizeof interleaved * INTERLEAVED_ROWS * (size_t)(k / block),
-			             lane, sizeof interleaved);
-			take_super(type, &interleaved, &parts);
-		} else if (block == BLOCK_SMALL)
-			take_small(type, row + dtype_block_bytes(type) * (size_t)(k / block), &parts);
-		else if (k % block == 0)
-			take_super(type, row + dtype_block_bytes(type) * (size_t)(k / block), &parts);
+		if (k % block == 0) {
+			const uint8_t* at = row + bytes * (lane >= 0 ? INTERLEAVED_ROWS : 1) * (size_t)(k / block);
+			if (lane >= 0)
+				deinterleave_block(type, own, at, lane);
+			(block == BLOCK_SMALL ? take_small : take_super)(type, lane >= 0 ? own : at, &parts);
+		}
 		for (int i = 0; i < n; i++) {
 			const uint8_t* xi = x + (size_t)i * x_bytes;
 			float d;

@@ -297,22 +297,24 @@ static void products(void** state) {
 
 /* Interleaved rows give the bits of the same rows as stored, for any number of activation rows and any range
  * of whole groups. */
-static void check_interleaved(int cols) {
+static void check_interleaved(enum dtype type, int cols) {
 	enum { INTERLEAVED_BATCH = 3 * INTERLEAVED_ROWS };
-	const size_t row = dtype_row_bytes(DTYPE_Q4_K, cols), block = sizeof(struct block_q4_k);
-	struct fixture f = make(DTYPE_Q4_K, cols);
+	bool any = type == DTYPE_Q4_K;
+	for (int k = 0; k < n_kernels; k++)
+		any |= kernels[k]->interleaves && kernels[k]->interleaves(type);
+	if (!any)
+		return;
+	const size_t row = dtype_row_bytes(type, cols), block = dtype_block_bytes(type);
+	struct fixture f = make(type, cols);
 	uint8_t* stored = malloc(row * INTERLEAVED_BATCH);
 	uint8_t* interleaved = aligned_alloc(64, row * INTERLEAVED_BATCH);
 	float* want = malloc(sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
 	float* got = malloc(sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
-	for (size_t at = 0; at < row * INTERLEAVED_BATCH; at += block) {
-		random_block(DTYPE_Q4_K, stored + at);
-		const size_t r = at / row, b = at % row / block;
-		interleave(interleaved + r / INTERLEAVED_ROWS * INTERLEAVED_ROWS * row + b * INTERLEAVED_ROWS * block,
-		           stored + at, (int)(r % INTERLEAVED_ROWS), block);
-	}
-	const struct tensor plainly = {
-	    .type = DTYPE_Q4_K, .rows = INTERLEAVED_BATCH, .cols = cols, .data = stored};
+	for (size_t at = 0; at < row * INTERLEAVED_BATCH; at += block)
+		random_block(type, stored + at);
+	for (size_t r = 0; r < INTERLEAVED_BATCH; r += INTERLEAVED_ROWS)
+		interleave_rows(type, interleaved + r * row, stored + r * row, cols);
+	const struct tensor plainly = {.type = type, .rows = INTERLEAVED_BATCH, .cols = cols, .data = stored};
 	struct tensor side_by_side = plainly;
 	side_by_side.interleaved = true;
 	side_by_side.data = interleaved;
@@ -320,13 +322,15 @@ static void check_interleaved(int cols) {
 		for (int n = 1; n <= X_ROWS; n += n < 18 ? 1 : 37) {
 			const int begin = n % 3 * INTERLEAVED_ROWS,
 			          end = n % 2 ? INTERLEAVED_BATCH : begin + INTERLEAVED_ROWS;
+			if (type != DTYPE_Q4_K && (!kernels[k]->interleaves || !kernels[k]->interleaves(type)))
+				continue;
 			memset(got, 0xaa, sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
 			memcpy(want, got, sizeof(float) * X_ROWS * INTERLEAVED_BATCH);
 			kernels[k]->matmul(want, INTERLEAVED_BATCH, &plainly, begin, end, f.x_plain, n);
 			kernels[k]->matmul(got, INTERLEAVED_BATCH, &side_by_side, begin, end, f.x_plain, n);
 			if (memcmp(got, want, sizeof(float) * X_ROWS * INTERLEAVED_BATCH))
-				fail_msg("%s, %d columns, %d rows: interleaved weights give other bits", kernels[k]->name,
-				         cols, n);
+				fail_msg("%s, %s, %d columns, %d rows: interleaved weights give other bits", kernels[k]->name,
+				         dtype_name(type), cols, n);
 		}
 	free(stored);
 	free(interleaved);
@@ -337,8 +341,31 @@ static void check_interleaved(int cols) {
 
 static void interleaved(void** state) {
 	(void)state;
-	for (size_t c = 0; c < sizeof super_cols / sizeof *super_cols; c++)
-		check_interleaved(super_cols[c]);
+	each_case(check_interleaved);
+}
+
+/* interleave_rows against what deinterleave_block finds */
+static void check_interleaved_order(enum dtype type, int cols) {
+	const size_t row = dtype_row_bytes(type, cols), block = dtype_block_bytes(type);
+	if (dtype_block(type) == 1 || block % 2)
+		return;
+	uint8_t *stored = malloc(row * INTERLEAVED_ROWS), *interleaved = malloc(row * INTERLEAVED_ROWS),
+	        *one = malloc(block);
+	for (size_t at = 0; at < row * INTERLEAVED_ROWS; at += block)
+		random_block(type, stored + at);
+	interleave_rows(type, interleaved, stored, cols);
+	for (size_t at = 0; at < row * INTERLEAVED_ROWS; at += block) {
+		deinterleave_block(type, one, interleaved + at % row * INTERLEAVED_ROWS, (int)(at / row));
+		assert_memory_equal(one, stored + at, block);
+	}
+	free(stored);
+	free(interleaved);
+	free(one);
+}
+
+static void interleaved_order(void** state) {
+	(void)state;
+	each_case(check_interleaved_order);
 }
 
 /* Interleaved q4_0 where it is had: the plain product within rounding, and the same bits for any number of
@@ -448,8 +475,9 @@ static void not_finite(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(interleaved),
-	                                   cmocka_unit_test(interleaved_small), cmocka_unit_test(prepared),
-	                                   cmocka_unit_test(not_finite)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(products),          cmocka_unit_test(interleaved),
+	    cmocka_unit_test(interleaved_order), cmocka_unit_test(interleaved_small),
+	    cmocka_unit_test(prepared),          cmocka_unit_test(not_finite)};
 	return cmocka_run_group_tests(tests, find_kernels, NULL);
 }

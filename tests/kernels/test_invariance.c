@@ -13,7 +13,7 @@ static const char* const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "n
 static struct backend* open_cpu(const struct weight_table* weights, const struct invariance_way* way,
                                 int threads, struct error* error) {
 	const struct backend_options options = {
-	    .isa = way->isa, .threads = threads, .context = INVARIANCE_CONTEXT};
+	    .isa = way->isa, .threads = threads, .context = INVARIANCE_CONTEXT, .interleaves = true};
 	return cpu_open(weights, &options, error);
 }
 
