@@ -31,9 +31,9 @@ static inline ints ints_shuffle(ints v, uint32_t index) {
 	const __m512i lane = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
 	return _mm512_shuffle_epi8(v, _mm512_or_si512(lane, ints_set((int)index)));
 }
-/* `what` in the bytes that share a bit with those of `bits` */
-static inline ints ints_where(ints v, uint32_t bits, int what) {
-	return _mm512_maskz_set1_epi8(_mm512_test_epi8_mask(v, ints_set((int)bits)), (char)what);
+/* to, with `what`, whose bits it has not, in the bytes where v shares a bit with `bits` */
+static inline ints ints_or_where(ints to, ints v, uint32_t bits, int what) {
+	return _mm512_mask_add_epi8(to, _mm512_test_epi8_mask(v, ints_set((int)bits)), to, ints_bytes(what));
 }
 /* iq4_values + 128 */
 static inline ints ints_iq4(ints index) {

@@ -128,7 +128,7 @@ INLINED ints small_columns(enum dtype type, const struct small* w, int c) {
 	const ints low = low_bits(w->packed[c % 4], c / 4 * 4, 15);
 	if (type == DTYPE_IQ4_NL)
 		return ints_iq4(low);
-	return high_at(type) ? ints_or(low, fifth_bits(w->high, c)) : low;
+	return high_at(type) ? with_fifth_bits(low, w->high, c) : low;
 }
 
 INLINED void small_tile(enum dtype type, int n, bool interleaved, struct several* job) {
@@ -277,18 +277,20 @@ static several_function* const streams_of[DTYPE_COUNT][SEVERAL] = {MOST_TYPES(ST
 bool avx512_interleaves(enum dtype type) { return streams_of[type][0] != NULL; }
 
 /* An element's sums, halves to halves */
-static __m512 slots_added(const float* sum, int slots) {
+INLINED __m512 slots_added(const float* sum, int slots) {
 	__m512 v[SLOTS];
-	for (int s = 0; s < slots; s++)
-		v[s] = _mm512_load_ps(sum + s * SEVERAL * LANES);
-	for (int half = slots / 2; half > 0; half /= 2)
-		for (int s = 0; s < half; s++)
-			v[s] = _mm512_add_ps(v[s], v[s + half]);
+	UNROLLED for (int s = 0; s < slots; s++) v[s] = _mm512_load_ps(sum + s * SEVERAL * LANES);
+	UNROLLED for (int half = slots / 2; half > 0; half /= 2) UNROLLED for (int s = 0; s < half; s++) v[s] =
+	    _mm512_add_ps(v[s], v[s + half]);
 	return v[0];
 }
 
 /* Lanes go `step` elements apart. */
 INLINED void put(float* out, int64_t step, __m512 lanes) {
+	if (step == 1) {
+		_mm512_storeu_ps(out, lanes);
+		return;
+	}
 	const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 	_mm512_i32scatter_ps(out, _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)step)), lanes, 4);
 }
@@ -380,7 +382,9 @@ bool avx512_quantized_several(float* out, size_t out_stride, const struct tensor
 			                      .sum = sum};
 			tiles[some - 1](&job);
 			for (int j = 0; j < some; j++, i++)
-				put(out + (size_t)i * out_stride + at, step, slots_added(sum + j * LANES, slots));
+				put(out + (size_t)i * out_stride + at, step,
+				    slots == SLOTS ? slots_added(sum + j * LANES, SLOTS)
+				                   : slots_added(sum + j * LANES, SUPER_SLOTS));
 		}
 	}
 	return true;

@@ -36,9 +36,9 @@ static inline ints ints_shuffle(ints v, uint32_t index) {
 	    _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
 	return _mm256_shuffle_epi8(v, _mm256_or_si256(lane, ints_set((int)index)));
 }
-static inline ints ints_where(ints v, uint32_t bits, int what) {
+static inline ints ints_or_where(ints to, ints v, uint32_t bits, int what) {
 	const ints none = _mm256_cmpeq_epi8(_mm256_and_si256(v, ints_set((int)bits)), ints_set(0));
-	return _mm256_andnot_si256(none, ints_bytes(what));
+	return _mm256_or_si256(to, _mm256_andnot_si256(none, ints_bytes(what)));
 }
 /* 16 bytes at each of two places */
 static inline ints ints_quarters(const uint8_t* p, size_t stride, size_t three) {

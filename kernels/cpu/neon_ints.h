@@ -46,9 +46,9 @@ INLINED ints ints_shuffle(ints v, uint32_t index) {
 	const uint32x4_t from = vorrq_u32(lane, vdupq_n_u32(index)); /* beyond 15: a zero */
 	return ints_from_bytes(vqtbl1q_u8(bytes_of(v), vreinterpretq_u8_u32(from)));
 }
-INLINED ints ints_where(ints v, uint32_t bits, int what) {
+INLINED ints ints_or_where(ints to, ints v, uint32_t bits, int what) {
 	const uint8x16_t some = vtstq_u8(bytes_of(v), vreinterpretq_u8_u32(vdupq_n_u32(bits)));
-	return ints_from_bytes(vandq_u8(some, vdupq_n_u8((uint8_t)what)));
+	return ints_or(to, ints_from_bytes(vandq_u8(some, vdupq_n_u8((uint8_t)what))));
 }
 INLINED int8x16_t iq4_of(uint8x16_t index) { return vqtbl1q_s8(vld1q_s8(iq4_values), index); }
 INLINED ints ints_iq4(ints index) { return vreinterpretq_s32_s8(iq4_of(bytes_of(index))); }

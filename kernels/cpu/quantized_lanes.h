@@ -77,10 +77,10 @@ INLINED ints two_bytes(ints v, int j, int k) {
 	return ints_shuffle(v, 0x80008000 | (uint32_t)j | (uint32_t)k << 16);
 }
 
-/* 16 in each byte of a lane whose bits 4c…4c + 3 are set */
-INLINED ints fifth_bits(ints high, int c) {
+/* Nibbles of columns 4c…, with 16 where their bits 4c…4c + 3 of `high` are set */
+INLINED ints with_fifth_bits(ints nibbles, ints high, int c) {
 	const ints mine = ints_shuffle(high, 0x01010101 * (uint32_t)(c / 2));
-	return ints_where(mine, c % 2 ? 0x80402010 : 0x08040201, 16);
+	return ints_or_where(nibbles, mine, c % 2 ? 0x80402010 : 0x08040201, 16);
 }
 
 /* The fifth bits' place in a block, 0 without */

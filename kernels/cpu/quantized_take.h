@@ -82,7 +82,7 @@ INLINED void take_nibbles(const struct use* u, enum dtype type, size_t vector, c
 		UNROLLED for (int c = 0; c < 4; c++) {
 			q[c] = low_bits(packed[c], half * 4, 15);
 			if (type == DTYPE_Q5_0 || type == DTYPE_Q5_1)
-				q[c] = ints_or(q[c], fifth_bits(high, half * 4 + c));
+				q[c] = with_fifth_bits(q[c], high, half * 4 + c);
 			else if (type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS)
 				q[c] = ints_iq4(q[c]);
 		}
