@@ -15,10 +15,11 @@ static const double WORTH = 0.1;
 bool draft_pages_open(struct session* s) {
 	struct draft_pages* p = &s->pages;
 	const struct swiftlet_options* o = &s->options;
-	const bool wanted = o->draft_pages > 0 || (o->draft_pages < 0 && o->draft == SWIFTLET_DRAFT_AUTO);
+	const bool wanted =
+	    o->drafting.pages > 0 || (o->drafting.pages < 0 && o->drafting.when == SWIFTLET_DRAFT_AUTO);
 	if (!wanted || !s->drafters.state[SOURCE_mask] || !s->engine->backend->list_pages)
 		return true;
-	p->budget = o->draft_pages > 0 ? o->draft_pages : BUDGET;
+	p->budget = o->drafting.pages > 0 ? o->drafting.pages : BUDGET;
 	const size_t blocks = (size_t)s->engine->model->weights.shape.n_blocks;
 	p->page = malloc(blocks * (size_t)(p->budget + 1) * sizeof *p->page);
 	return p->page != NULL;
@@ -55,7 +56,7 @@ void draft_pages_round(struct session* s) {
 	p->cache = p->read = all / (weights + all);
 	const double step = cost_share(&s->engine->cost, session_drafts_with(s));
 	const bool pays = p->cache - some / (weights + all) >= WORTH * step;
-	if (p->listed_at < 0 || (s->options.draft_pages < 0 && !pays))
+	if (p->listed_at < 0 || (s->options.drafting.pages < 0 && !pays))
 		return;
 	p->read = some / (weights + all);
 	p->now = &p->list;

@@ -169,8 +169,8 @@ struct session* fake_session(struct fake* fake, struct swiftlet_options* options
 	char message[256] = "";
 	options->clock = fake_clock;
 	options->clock_user = fake;
-	if (options->context == 0)
-		options->context = 20000;
+	if (options->cache.context == 0)
+		options->cache.context = 20000;
 	struct session* session = swiftlet_session_open(&fake->engine, options, message, sizeof message);
 	if (!session)
 		printf("%s\n", message);
