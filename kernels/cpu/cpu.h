@@ -10,7 +10,7 @@
 #include "kernels/cpu/screened_head.h"
 #include <stdatomic.h>
 
-#include "kernels/column_copy.h"
+#include "kernels/column_weights.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/recurrent.h"
 #include "kernels/draft_weights.h"
@@ -217,7 +217,7 @@ void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, in
 
 /* ---- multiply_columns.c ---- */
 /* Allocates the lists of kept channels. False on no memory. */
-bool column_lists_open(struct cpu_backend*, const struct column_copy*);
+bool column_lists_open(struct cpu_backend*, const struct column_weights*);
 /* The products of x (n, channels) with a map, of which each row keeps about this share of its channels;
  * product (count) are the map's matrices in its order, whose `w` say only how many outputs they have. */
 void multiply_columns(struct cpu_backend*, const float* x, int n, const struct block_map*, float share,
