@@ -92,7 +92,7 @@ static double sub_layer_bytes(const struct weight_table* w) {
 }
 
 /* Stored bytes of the matrices that have draft weights by input channel. Experts have none. */
-static double stored_by_channel(const struct column_copy* columns) {
+static double stored_by_channel(const struct column_weights* columns) {
 	double bytes = 0;
 	for (int b = 0; b < columns->n_blocks; b++)
 		for (int k = 0; k < COLUMN_KINDS; k++)
