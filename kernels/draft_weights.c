@@ -172,7 +172,7 @@ bool draft_weights_by_channel(const struct draft_weights* draft, int sub_layer) 
 
 /* Sub-layers that lack a map (experts, latent attention) have no draft weights. */
 static bool plan_columns(struct draft_weights* draft, struct error* error) {
-	if (!column_copy_plan(&draft->columns, draft->stored, error))
+	if (!column_weights_plan(&draft->columns, draft->stored, error))
 		return false;
 	draft->bytes = draft->columns.bytes;
 	draft->parts = draft->columns.parts;
@@ -207,7 +207,7 @@ bool draft_weights_plan(struct draft_weights* draft, const struct weight_table* 
 }
 
 void draft_weights_close(struct draft_weights* draft) {
-	column_copy_close(&draft->columns);
+	column_weights_close(&draft->columns);
 	free(draft->block);
 	free(draft->output);
 	free(draft->expert);
@@ -217,7 +217,7 @@ void draft_weights_close(struct draft_weights* draft) {
 
 void draft_weights_place(struct draft_weights* draft, void* data) {
 	if (draft->format.columns)
-		column_copy_place(&draft->columns, data);
+		column_weights_place(&draft->columns, data);
 	for (int i = 0; i < draft->n_items; i++)
 		draft->item[i].quantized->data = (const unsigned char*)data + draft->item[i].offset;
 }
@@ -306,7 +306,7 @@ static void round_rows(const struct part_rows* rows, float x[COLS_OF_A_ROW]) {
 /* Makes the part's rows, and zeroes the gap before or after the matrix. */
 static void make_part(const struct draft_weights* draft, void* data, int part) {
 	if (part < draft->columns.parts) {
-		column_copy_make(&draft->columns, part);
+		column_weights_make(&draft->columns, part);
 		return;
 	}
 	const int index = item_of(draft, part);

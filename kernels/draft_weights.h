@@ -16,7 +16,7 @@
 #define SWIFTLET_KERNELS_DRAFT_WEIGHTS_H
 
 #include "kernels/backend.h"
-#include "kernels/column_copy.h"
+#include "kernels/column_weights.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +43,7 @@ struct draft_weights_item {
 struct draft_weights_format {
 	int bits;         /* bits of the blocks' matrices, 4 or 8; the head's have 8 */
 	bool interleaved; /* interleaves 4-bit matrices whose rows are a multiple of INTERLEAVED_ROWS */
-	bool columns;     /* the blocks' matrices are stored by input channel (column_copy.h), in 4 bits */
+	bool columns;     /* the blocks' matrices are stored by input channel (column_weights.h), in 4 bits */
 	bool coarse_head; /* drafts use the backend's coarse head (WANT_GUESS): the head gets no draft weights */
 };
 
@@ -54,13 +54,13 @@ struct draft_weights {
 	const struct weight_table* stored;
 	/* (n_blocks) the stored table, with draft weights in place of the matrices that have them */
 	struct block_weights* block;
-	struct expert* expert;      /* (n_blocks, n_experts) likewise, in blocks with experts */
-	struct tensor* output;      /* likewise, the head */
-	struct mask sub_layers;     /* those with draft weights, which save at least a quarter of their bytes */
-	bool head;                  /* so has the output head */
-	enum dtype type;            /* type of most bytes of the blocks' draft weights */
-	size_t bytes;               /* of the draft weights; 0: the weights are as small already */
-	struct column_copy columns; /* with format.columns; its memory comes first */
+	struct expert* expert;  /* (n_blocks, n_experts) likewise, in blocks with experts */
+	struct tensor* output;  /* likewise, the head */
+	struct mask sub_layers; /* those with draft weights, which save at least a quarter of their bytes */
+	bool head;              /* so has the output head */
+	enum dtype type;        /* type of most bytes of the blocks' draft weights */
+	size_t bytes;           /* of the draft weights; 0: the weights are as small already */
+	struct column_weights columns;   /* with format.columns; its memory comes first */
 	struct draft_weights_item* item; /* (n_items) by offset */
 	int n_items;
 	int parts; /* pieces of some rows, made in any order */

@@ -49,8 +49,8 @@ void swiftlet_options_set_clock(swiftlet_options* options, double (*clock)(void*
 
 void swiftlet_options_set_progress(swiftlet_options* options, void (*progress)(void* user, double share),
                                    void* user) {
-	options->progress = progress;
-	options->progress_user = user;
+	options->draft_weights.progress = progress;
+	options->draft_weights.progress_user = user;
 }
 
 /* ---- models and engines --------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static bool open_rounds(struct session* s, const struct swiftlet_options* option
 		return false;
 	if (method_of(options)->mask == MASK_RANDOM) {
 		const struct mask mask = drawn_mask(engine->model->weights.shape.n_blocks,
-		                                    method_mask_size(options, engine), options->seed);
+		                                    method_mask_size(options, engine), options->sampling.seed);
 		session_set_mask(s, &mask);
 	}
 	return !options_plan(options) || optimizer_open(s, error);
@@ -163,11 +163,11 @@ void swiftlet_session_close(struct session* s) { session_close(s); }
 
 void swiftlet_request_default(struct swiftlet_request* request, const struct swiftlet_options* options) {
 	*request = (struct swiftlet_request){.max_tokens = 128,
-	                                     .temperature = options->temperature,
-	                                     .top_p = options->top_p,
-	                                     .min_p = options->min_p,
-	                                     .top_k = options->top_k,
-	                                     .seed = options->seed};
+	                                     .temperature = options->sampling.temperature,
+	                                     .top_p = options->sampling.top_p,
+	                                     .min_p = options->sampling.min_p,
+	                                     .top_k = options->sampling.top_k,
+	                                     .seed = options->sampling.seed};
 }
 
 bool swiftlet_session_start(struct session* s, const struct swiftlet_request* request, char* message,

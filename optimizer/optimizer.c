@@ -17,12 +17,12 @@ enum { KNOWN_AFTER = 8 };
 /* Statistics have to repeat under an unlimited budget, so time then comes from bytes, not from the clock. */
 static void offer_costs(struct optimizer* o) {
 	const struct learner_view view = session_learning(o->session);
-	const bool repeats = isinf(view.options->opt_budget);
+	const bool repeats = isinf(view.options->learning.budget);
 	if (!repeats && !view.by_channel && view.engine->cost.passes < KNOWN_AFTER)
 		return;
 	const struct cost_model bytes = cost_by_bytes(&view.engine->cost);
 	const struct cost_model* cost = repeats ? &bytes : &view.engine->cost;
-	struct search_costs costs = {.max_draft = view.options->max_draft};
+	struct search_costs costs = {.max_draft = view.options->drafting.max_draft};
 	cost_sub_layers(cost, view.by_channel, view.by_channel ? &view.engine->levels : NULL, &costs.attention,
 	                &costs.mlp, &costs.fixed);
 	if (view.by_channel)
@@ -34,15 +34,15 @@ static void offer_costs(struct optimizer* o) {
 
 static bool searches_levels(const struct engine* engine, const struct swiftlet_options* o) {
 	const struct draft_weights* planned = &engine->draft_weights.table;
-	return !o->published && !(o->skip_ratio > 0) && o->draft_bits != 0 && planned->bytes > 0 &&
-	       planned->format.columns;
+	return !o->learning.published && !(o->learning.skip_ratio > 0) && o->draft_weights.bits != 0 &&
+	       planned->bytes > 0 && planned->format.columns;
 }
 
 /* Beside quantized draft weights of whole rows skipping pays nowhere. */
 static bool has_something_to_find(const struct engine* engine, const struct swiftlet_options* o) {
-	const bool quantized = o->draft_bits != 0 && engine->draft_weights.table.bytes > 0;
+	const bool quantized = o->draft_weights.bits != 0 && engine->draft_weights.table.bytes > 0;
 	return engine->model->weights.shape.n_blocks >= 3 &&
-	       (!quantized || o->skip_ratio > 0 || searches_levels(engine, o));
+	       (!quantized || o->learning.skip_ratio > 0 || searches_levels(engine, o));
 }
 
 /* A given ratio fixes the size; else it is SWIFT's appendix B.2: 0.45 below 34 B parameters, else 0.5. */
@@ -52,20 +52,21 @@ static struct search* new_search(const struct engine* engine, const struct swift
 	const bool levels = searches_levels(engine, o);
 	const struct search_options how = {
 	    .blocks = engine->model->weights.shape.n_blocks,
-	    .skip_ratio = o->skip_ratio > 0                  ? o->skip_ratio
+	    .skip_ratio = o->learning.skip_ratio > 0         ? o->learning.skip_ratio
 	                  : engine->model->parameters < 33e9 ? 0.45
 	                                                     : 0.5,
-	    .bayes_interval = levels && o->bayes_interval > 0 ? LEVEL_INTERVAL : o->bayes_interval,
-	    .max_steps = o->max_steps,
-	    .patience = o->patience,
-	    .max_matchness = o->max_matchness,
-	    .expected_improvement = o->expected_improvement,
-	    .hamming = o->hamming,
-	    .kappa = o->kappa,
-	    .seed = o->seed,
-	    .published = o->published,
+	    .bayes_interval =
+	        levels && o->learning.bayes_interval > 0 ? LEVEL_INTERVAL : o->learning.bayes_interval,
+	    .max_steps = o->learning.max_steps,
+	    .patience = o->learning.patience,
+	    .max_matchness = o->learning.max_matchness,
+	    .expected_improvement = o->learning.expected_improvement,
+	    .hamming = o->learning.hamming,
+	    .kappa = o->learning.kappa,
+	    .seed = o->sampling.seed,
+	    .published = o->learning.published,
 	    .levels = levels,
-	    .given_share = o->draft_read > 0,
+	    .given_share = o->draft_weights.read > 0,
 	    .start = engine->levels,
 	};
 	return search_open(&how, error);
@@ -89,7 +90,7 @@ struct search* session_swap_search(struct session* s, struct search* other) {
 	o->search = other;
 	o->window.size = 0;
 	spans_forget(&o->spans);
-	if (!session_options(s)->published)
+	if (!session_options(s)->learning.published)
 		offer_costs(o);
 	double matchness;
 	const struct mask best = search_best(other, &matchness);
@@ -148,7 +149,7 @@ static void see_drafts(struct learner* learner, int right, int looked_at) {
 static void look_at_search(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct swiftlet_options* options = session_options(o->session);
-	if (!options->search || options->published)
+	if (!options->learning.search || options->learning.published)
 		return;
 	offer_costs(o);
 	optimizer_adopt_best(o);
@@ -169,7 +170,7 @@ static void figures(const struct learner* learner, struct swiftlet_figures* f) {
 	f->chosen_by = search_chosen_by(o->search);
 	f->optimize_steps = o->proposals;
 	f->search_state =
-	    session_options(o->session)->search ? search_state_name(search_state(o->search)) : "off";
+	    session_options(o->session)->learning.search ? search_state_name(search_state(o->search)) : "off";
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -211,7 +212,7 @@ bool optimizer_open(struct session* s, struct error* error) {
 	o->search = new_search(engine, options, error);
 	if (!o->search)
 		return false;
-	if (!options->published) {
+	if (!options->learning.published) {
 		o->states = malloc(2 * (size_t)shape->n_blocks * (size_t)shape->dim * sizeof *o->states);
 		if (!o->states || !spans_open(&o->spans, shape->n_blocks))
 			return error_set(error, "out of memory for the influence of %d blocks", shape->n_blocks);

@@ -37,15 +37,15 @@ void score_new_instance(struct optimizer* o) {
 }
 
 /* True when a window may cost any amount: with an unlimited budget, or while no request waits. */
-static bool is_free(const struct learner_view* v) { return isinf(v->options->opt_budget) || v->idle; }
+static bool is_free(const struct learner_view* v) { return isinf(v->options->learning.budget) || v->idle; }
 
 /* While idle, all generated text is used, in the longest possible windows. */
 static int long_window(const struct learner_view* v) {
 	enum { IDLE_ROWS = 64 };
 	const int generated = v->n_text - v->n_prompt - 1;
-	const int most = v->options->window > IDLE_ROWS ? v->options->window : IDLE_ROWS;
+	const int most = v->options->learning.window > IDLE_ROWS ? v->options->learning.window : IDLE_ROWS;
 	const int rows = generated < most ? generated : most;
-	return rows > v->options->window_min ? rows : v->options->window_min;
+	return rows > v->options->learning.window_min ? rows : v->options->learning.window_min;
 }
 
 /* Rows of a window: gamma. Short texts get fewer rows, so that time is left for scoring. If rows are
@@ -53,9 +53,9 @@ static int long_window(const struct learner_view* v) {
  * less than the first ones of another proposal. */
 static int window_rows(const struct optimizer* o, const struct learner_view* v) {
 	const struct cost_model* cost = &v->engine->cost;
-	const int least = v->options->window_min;
-	int rows = v->options->window;
-	if (v->options->published)
+	const int least = v->options->learning.window_min;
+	int rows = v->options->learning.window;
+	if (v->options->learning.published)
 		return rows;
 	if (v->idle)
 		return long_window(v);
@@ -72,7 +72,7 @@ static int window_rows(const struct optimizer* o, const struct learner_view* v) 
  * nothing newer comes, so earlier windows are used in turn. */
 static int window_start(const struct optimizer* o, const struct learner_view* v, int generated, int rows) {
 	const int last = generated - rows, places = last / rows;
-	if (v->options->published)
+	if (v->options->learning.published)
 		return 0;
 	return v->idle && places > 0 ? last - (int)((o->window.id + 1) % (places + 1)) * rows : last;
 }
@@ -87,7 +87,7 @@ static void move_window(struct optimizer* o, const struct learner_view* v) {
 	if (w->size > 0) {
 		const bool used = w->scored >= SEARCH_ON_A_WINDOW;
 		const bool newer = generated - (w->start + w->size) >= rows;
-		if (v->options->published || !(v->idle ? used : newer && (used || is_free(v))))
+		if (v->options->learning.published || !(v->idle ? used : newer && (used || is_free(v))))
 			return;
 	}
 	const int start = window_start(o, v, generated, rows);
@@ -108,7 +108,7 @@ static void move_window(struct optimizer* o, const struct learner_view* v) {
 static bool may_pay(const struct optimizer* o, const struct learner_view* v) {
 	static const double published = 0.9;
 	const struct cost_model* cost = &v->engine->cost;
-	if (v->options->draft != SWIFTLET_DRAFT_AUTO || v->options->published)
+	if (v->options->drafting.when != SWIFTLET_DRAFT_AUTO || v->options->learning.published)
 		return true;
 	double matchness = sqrt(search_expected(o->search)), c = INFINITY;
 	const struct draft_states states = session_states(o->session, v->mask);
@@ -120,7 +120,7 @@ static bool may_pay(const struct optimizer* o, const struct learner_view* v) {
 		c = fmin(c, 0.5 * v->engine->model->weights.shape.n_blocks * (attention + mlp) + fixed);
 		matchness = published;
 	}
-	return chain_rate_now(cost, v->options->max_draft, matchness, c) > v->rate;
+	return chain_rate_now(cost, v->options->drafting.max_draft, matchness, c) > v->rate;
 }
 
 /* A row that scores levels costs about as much as a draft step, and the levels found at a given share read
@@ -138,7 +138,8 @@ bool score_begin(struct learner* learner) {
 	struct optimizer* o = (struct optimizer*)learner;
 	struct window* w = &o->window;
 	const struct learner_view v = session_learning(o->session);
-	if (!v.options->search || (search_state(o->search) != SEARCH_RUNNING && !search_waits(o->search)))
+	if (!v.options->learning.search ||
+	    (search_state(o->search) != SEARCH_RUNNING && !search_waits(o->search)))
 		return false;
 	move_window(o, &v);
 	if (w->size == 0 || !is_affordable(o, &v))
@@ -188,7 +189,7 @@ void score_fill(struct learner* learner, struct pass* pass) {
 	struct optimizer* o = (struct optimizer*)learner;
 	const struct window* w = &o->window;
 	*pass = scoring_pass(o->session, &o->pass, &w->proposal.mask, &o->scored, w->base, w->size,
-	                     session_options(o->session)->published);
+	                     session_options(o->session)->learning.published);
 }
 
 bool score_take(struct learner* learner, const struct pass* pass, double seconds) {
@@ -199,8 +200,8 @@ bool score_take(struct learner* learner, const struct pass* pass, double seconds
 	session_charge_learning(o->session, seconds);
 	if (!v.idle)
 		cost_see_score(&v.engine->cost, states_variant(&o->scored, &w->proposal.mask), pass->n, seconds);
-	double sum = v.options->published ? NAN : 0; /* the published search asks for no probabilities */
-	for (int i = 0; i < w->size && !v.options->published; i++)
+	double sum = v.options->learning.published ? NAN : 0; /* the published search asks for no probabilities */
+	for (int i = 0; i < w->size && !v.options->learning.published; i++)
 		sum += search_log_probability(result_probability(&o->pass.result[i], truth[i]));
 	v.cache->backend->discard(v.cache);
 	w->proposal.log_probability = sum / w->size;
@@ -225,7 +226,7 @@ bool session_judge(struct session* s, const struct mask* mask, int* matches, int
 	if (!v.done || v.cache->committed < v.n_text - 1 ||
 	    attention_blocks(shape) < shape->n_blocks) /* windows begin where there is no state */
 		return true;
-	const int window = v.options->window;
+	const int window = v.options->learning.window;
 	struct backend* backend = v.engine->backend;
 	struct scoring* scoring = malloc(sizeof *scoring);
 	bool good = scoring || error_set(error, "out of memory");

@@ -9,7 +9,9 @@
 
 #include "core/draft/drafter.h"
 #include "core/grammar/grammar.h"
+#include "core/model/system_memory.h"
 #include "core/text/tokenizer.h"
+#include "kernels/attention_cost.h"
 #include "kernels/clock.h"
 #include "kernels/process_group.h"
 
@@ -17,34 +19,56 @@ double options_clock(const struct swiftlet_options* options) {
 	return options->clock ? options->clock(options->clock_user) : seconds_now();
 }
 
-int options_context(const struct swiftlet_options* options, const struct model* model) {
-	enum { DEFAULT_CONTEXT = 4096 };
-	if (options->context > 0)
-		return options->context;
-	const int context = model->weights.shape.context;
-	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
+enum dtype options_cache_type(const struct swiftlet_options* options, const struct model* model) {
+	if (strcmp(options->cache.type, "f32") == 0)
+		return DTYPE_F32;
+	if (strcmp(options->cache.type, "f16") == 0)
+		return DTYPE_F16;
+	if (strcmp(options->cache.type, "q8_0") == 0)
+		return DTYPE_Q8_0;
+	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
 /* True when only a GPU may run the model. */
 static bool asks_for_cuda(const struct swiftlet_options* options) {
-	return strcmp(options->backend, "cuda") == 0 || options->devices > 0;
+	return strcmp(options->engine.backend, "cuda") == 0 || options->engine.devices > 0;
 }
 
 /* Opens the GPU if it was asked for, or if nothing was and there is one. */
 static bool wants_cuda(const struct swiftlet_options* options) {
 	struct error ignored;
-	if (!options || options->group || strcmp(options->backend, "cpu") == 0)
+	if (!options || options->engine.group || strcmp(options->engine.backend, "cpu") == 0)
 		return false;
 	return asks_for_cuda(options) || cuda_available(&ignored);
 }
 
+double options_cache_memory(const struct model* model) { return 0.5 * model->memory_left; }
+
+/* A GPU's memory is taken when a cache is opened, and processes of a group have to agree: both begin with a
+ * fixed number. */
+int options_context(const struct swiftlet_options* options, const struct model* model) {
+	enum { LEAST = 4096, STEP = 1024 };
+	const struct model_shape* shape = &model->weights.shape;
+	const int own = shape->context > 0 ? shape->context : LEAST;
+	if (options->cache.context > 0)
+		return options->cache.context;
+	if (own <= LEAST || options->engine.group || wants_cuda(options))
+		return least(own, LEAST);
+	const double token = attention_bytes(shape, options_cache_type(options, model), 1, 1);
+	if (token * own <= options_cache_memory(model))
+		return own;
+	const int fits = (int)(options_cache_memory(model) / token) / STEP * STEP;
+	return fits > LEAST ? fits : LEAST;
+}
+
 /* Said before minutes of loading. */
 static bool check_backend(const struct swiftlet_options* options, struct error* error) {
-	if (options->devices > 0 && strcmp(options->backend, "cpu") == 0)
-		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none", options->devices);
+	if (options->engine.devices > 0 && strcmp(options->engine.backend, "cpu") == 0)
+		return error_set(error, "--devices %d: these are GPUs; --backend cpu has none",
+		                 options->engine.devices);
 	if (!asks_for_cuda(options))
 		return true;
-	if (options->group)
+	if (options->engine.group)
 		return error_set(error, "several processes share a model only on CPUs: leave out --backend cuda and "
 		                        "--devices");
 	return cuda_available(error);
@@ -55,8 +79,12 @@ struct model* engine_model_open(const char* spec, const struct swiftlet_options*
 	if (options && !check_backend(options, error))
 		return NULL;
 	/* draft weights are made from weights in the host's memory */
-	const struct model_options how = {.synth_on_device = wants_cuda(options) && options->draft_bits <= 0};
-	return model_open(spec, &how, error);
+	const struct model_options how = {.synth_on_device =
+	                                      wants_cuda(options) && options->draft_weights.bits <= 0};
+	struct model* model = model_open(spec, &how, error);
+	if (model)
+		model->memory_left = fmax(0, memory_available() - (double)model->weight_bytes);
+	return model;
 }
 
 /* ---- the draft weights ----------------------------------------------------- */
@@ -118,21 +146,22 @@ static bool upload_draft_weights(struct engine* engine, size_t bytes) {
 static bool make_draft_weights(struct engine* engine, const struct swiftlet_options* options,
                                struct error* error) {
 	struct draft_weights_memory* memory = &engine->draft_weights;
-	if (options->draft_bits > 0 || options->draft_wait) {
+	if (options->draft_weights.bits > 0 || options->draft_weights.wait) {
 		const double began = seconds_now();
-		const bool made = draft_weights_make(&memory->table, memory->data, options->threads,
-		                                     options->progress, options->progress_user, error);
+		const bool made =
+		    draft_weights_make(&memory->table, memory->data, options->engine.threads,
+		                       options->draft_weights.progress, options->draft_weights.progress_user, error);
 		engine->draft_weights_seconds = seconds_now() - began;
 		return made;
 	}
-	engine->making = draft_weights_job_open(&memory->table, memory->data, options->threads, error);
+	engine->making = draft_weights_job_open(&memory->table, memory->data, options->engine.threads, error);
 	return engine->making != NULL;
 }
 
 /* Draft weights that the user did not ask for are left out if they cannot be made. */
 static bool begin_draft_weights(struct engine* engine, const struct swiftlet_options* options,
                                 const struct draft_weights_request* wish, struct error* error) {
-	const bool asked = options->draft_bits > 0;
+	const bool asked = options->draft_weights.bits > 0;
 	struct draft_weights_memory* memory = &engine->draft_weights;
 	if (!draft_weights_memory_open(memory, engine->model, wish, error))
 		return !asked && go_without(engine, error->message);
@@ -151,23 +180,24 @@ static void open_levels(struct engine* engine, const struct swiftlet_options* op
 	static const uint8_t first[COLUMN_KINDS] = {50, 50, 50, 75};
 	for (int d = 0; d < LEVEL_DEPTHS; d++)
 		for (int k = 0; k < COLUMN_KINDS; k++) {
-			const double left =
-			    options->draft_read > 0 ? 1 - options->draft_read * (100 - first[k]) / 43 : -1;
+			const double left = options->draft_weights.read > 0
+			                        ? 1 - options->draft_weights.read * (100 - first[k]) / 43
+			                        : -1;
 			const double most = LEVEL_MOST / 100.0;
 			engine->levels.left_out[d][k] =
-			    options->draft_read > 0 ? (uint8_t)lround(100 * fmin(most, fmax(0, left))) : first[k];
+			    options->draft_weights.read > 0 ? (uint8_t)lround(100 * fmin(most, fmax(0, left))) : first[k];
 		}
 }
 
 static bool open_draft_weights(struct engine* engine, const struct swiftlet_options* options,
                                struct error* error) {
 	struct draft_weights_request wish = {
-	    .format = {.bits = options->draft_bits,
+	    .format = {.bits = options->draft_weights.bits,
 	               .interleaved = engine->backend->interleaved,
-	               .columns = engine->backend->columns && options->draft_bits != 8,
+	               .columns = engine->backend->columns && options->draft_weights.bits != 8,
 	               .coarse_head = engine->backend->screened_bytes > 0},
-	    .most_bytes = options->draft_memory};
-	if (options->draft_bits < 0)
+	    .most_bytes = options->draft_weights.memory};
+	if (options->draft_weights.bits < 0)
 		wish.format.bits =
 		    engine->backend->use_draft_weights ? draft_bits_for(engine->model, wish.format) : 0;
 	if (wish.format.bits == 0)
@@ -185,9 +215,9 @@ static bool open_draft_weights(struct engine* engine, const struct swiftlet_opti
 
 /* True when a drafter runs the model, so that draft weights can be of use. */
 static bool wants_draft_weights(const struct swiftlet_options* o) {
-	const bool mask = o->drafters >> SOURCE_mask & 1u;
-	return o->draft_bits > 0 ||
-	       (o->draft_bits < 0 && o->method == SWIFTLET_AUTO && o->draft == SWIFTLET_DRAFT_AUTO && mask);
+	const bool mask = o->drafting.drafters >> SOURCE_mask & 1u;
+	return o->draft_weights.bits > 0 || (o->draft_weights.bits < 0 && o->drafting.method == SWIFTLET_AUTO &&
+	                                     o->drafting.when == SWIFTLET_DRAFT_AUTO && mask);
 }
 
 const struct draft_weights* engine_draft_weights(struct engine* engine) {
@@ -214,13 +244,13 @@ const char* engine_note(struct engine* engine) {
 static bool open_auxiliary_weights(struct engine* engine, const struct swiftlet_options* options,
                                    const struct backend_options* how, struct error* error) {
 	const struct model* model = engine->model;
-	if (options->heads[0] && !heads_open(&engine->heads, options->heads, model, error))
+	if (options->standalone.heads[0] && !heads_open(&engine->heads, options->standalone.heads, model, error))
 		return false;
-	if (options->probe[0] && !probe_open(&engine->probe, options->probe, model, error))
+	if (options->standalone.probe[0] && !probe_open(&engine->probe, options->standalone.probe, model, error))
 		return false;
-	if (!options->adapter[0])
+	if (!options->standalone.adapter[0])
 		return true;
-	if (!adapter_open(&engine->adapter, options->adapter, model, error))
+	if (!adapter_open(&engine->adapter, options->standalone.adapter, model, error))
 		return false;
 	struct backend_options alone = *how;
 	alone.devices = how->devices > 0;
@@ -263,20 +293,21 @@ static struct backend* open_backend(struct engine* engine, const struct swiftlet
 /* The options of the draft model, which does not draft itself. */
 static struct swiftlet_options drafting_options(const struct swiftlet_options* o, const struct model* model) {
 	struct swiftlet_options alone = *o;
-	alone.draft_model[0] = alone.adapter[0] = alone.heads[0] = alone.probe[0] = 0;
-	alone.method = SWIFTLET_VANILLA;
-	alone.draft_bits = 0;
-	alone.devices = o->devices > 0;
-	alone.cache_memory = 0; /* a small model's caches do not give way to others */
-	alone.context = options_context(o, model);
+	alone.drafting.model[0] = alone.standalone.adapter[0] = alone.standalone.heads[0] =
+	    alone.standalone.probe[0] = 0;
+	alone.drafting.method = SWIFTLET_VANILLA;
+	alone.draft_weights.bits = 0;
+	alone.engine.devices = o->engine.devices > 0;
+	alone.cache.memory = 0; /* a small model's caches do not give way to others */
+	alone.cache.context = options_context(o, model);
 	return alone;
 }
 
 /* The layer runs on a CPU, in one process, where the planner decides who drafts. */
 static bool open_mtp(struct engine* engine, const struct swiftlet_options* options,
                      const struct backend_options* how, struct error* error) {
-	const bool wanted = options->drafters >> SOURCE_mtp & 1u && options_plan(options) &&
-	                    options->draft == SWIFTLET_DRAFT_AUTO && !options->group;
+	const bool wanted = options->drafting.drafters >> SOURCE_mtp & 1u && options_plan(options) &&
+	                    options->drafting.when == SWIFTLET_DRAFT_AUTO && !options->engine.group;
 	if (engine->model->mtp.shape.n_blocks == 0 || !wanted || engine->backend->draft)
 		return true;
 	struct backend_options alone = *how;
@@ -289,12 +320,12 @@ static bool open_mtp(struct engine* engine, const struct swiftlet_options* optio
 static bool open_drafting(struct engine* engine, const struct swiftlet_options* options,
                           struct error* error) {
 	struct error why = {""};
-	if (!options->draft_model[0])
+	if (!options->drafting.model[0])
 		return true;
-	if (options->group)
+	if (options->engine.group)
 		return error_set(error, "--draft-model runs in one process: leave out mpirun");
 	const struct swiftlet_options alone = drafting_options(options, engine->model);
-	struct model* model = engine_model_open(options->draft_model, &alone, &why);
+	struct model* model = engine_model_open(options->drafting.model, &alone, &why);
 	if (!model)
 		return error_set(error, "--draft-model: %.400s", why.message);
 	if (!model_same_vocabulary(engine->model, model)) {
@@ -329,21 +360,22 @@ struct engine* engine_open(struct model* model, const struct swiftlet_options* o
 		return NULL;
 	}
 	const struct backend_options how = {
-	    .threads = options->threads,
-	    .isa = options->isa,
+	    .threads = options->engine.threads,
+	    .isa = options->engine.isa,
 	    .context = options_context(options, model),
-	    .devices = options->devices,
-	    .screened_head =
-	        options->screened_head < 0 ? wants_screened_head(&model->weights) : options->screened_head > 0,
-	    .interleaves = options->interleave < 0 ? wants_interleaved(&model->weights) : options->interleave > 0,
-	    .group = options->group,
+	    .devices = options->engine.devices,
+	    .screened_head = options->engine.screened_head < 0 ? wants_screened_head(&model->weights)
+	                                                       : options->engine.screened_head > 0,
+	    .interleaves = options->engine.interleave < 0 ? wants_interleaved(&model->weights)
+	                                                  : options->engine.interleave > 0,
+	    .group = options->engine.group,
 	    /* processes that share a model each keep their own caches, all alike */
-	    .cache_bytes = options->group ? 0 : (size_t)options->cache_memory};
+	    .cache_bytes = options->engine.group ? 0 : (size_t)options->cache.memory};
 	engine->model = model;
 	engine->backend = open_backend(engine, options, &how, error);
-	if (engine->backend && engine->backend->screened_bytes > 0 && options->screened_head > 0)
+	if (engine->backend && engine->backend->screened_bytes > 0 && options->engine.screened_head > 0)
 		note_screened_head(engine);
-	if (!engine->backend || (options->group && !engine_lead(engine, &how, error)) ||
+	if (!engine->backend || (options->engine.group && !engine_lead(engine, &how, error)) ||
 	    (wants_draft_weights(options) && !open_draft_weights(engine, options, error)) ||
 	    !open_auxiliary_weights(engine, options, &how, error) || !open_mtp(engine, options, &how, error) ||
 	    !open_drafting(engine, options, error)) {

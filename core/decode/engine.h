@@ -52,12 +52,18 @@ bool engine_follow(struct process_group*, struct error*);
 void engine_dismiss(struct process_group*);
 /* The costs of the draft model or the MTP layer, whichever this backend runs; NULL: it runs neither. */
 struct cost_model* draft_model_costs(struct engine*, const struct backend*);
-/* Cost of a pass of n rows by such costs, in plain steps; and a measurement of one. */
+/* Cost of a pass of n rows by such costs, in plain steps; and a measurement of the last pass of its backend.
+ */
 double draft_model_cost(const struct engine*, const struct cost_model*, double rows);
-void draft_model_see(struct cost_model*, int rows, double seconds);
+void draft_model_see(struct cost_model*, const struct backend*, int rows, double seconds);
 /* Costs are learned anew. */
 void engine_forget_costs(struct engine*);
-/* Tokens of context: the requested number, else the model's, at most 4,096. */
+/* The element type of caches. */
+enum dtype options_cache_type(const struct swiftlet_options*, const struct model*);
+/* Bytes that all caches together may take by default: half of what was free when the model was opened. */
+double options_cache_memory(const struct model*);
+/* Tokens of context: the requested number, else the model's own, if one such cache fits in that memory, else
+ * what fits, at least 4,096. On a GPU and with several processes: the model's own, at most 4,096. */
 int options_context(const struct swiftlet_options*, const struct model*);
 
 #endif

@@ -62,71 +62,75 @@ static bool set_top_k(struct swiftlet_options* options, const char* value, struc
 	if (!good)
 		return error_set(
 		    error, "--tree-top-k %.100s: expected four whole numbers from 1 to 10, as in 10,5,3,1", value);
-	memcpy(options->tree_top_k, k, sizeof k);
+	memcpy(options->drafting.tree_top_k, k, sizeof k);
 	return true;
 }
 
 static bool set_drafters(struct swiftlet_options* options, const char* value, struct error* error) {
-	return drafter_parse(value, &options->drafters, error);
+	return drafter_parse(value, &options->drafting.drafters, error);
 }
 
 static bool set_preset(struct swiftlet_options* options, const char* value, struct error* error) {
 	if (strcmp(value, "paper") != 0)
 		return error_set(error, "--preset %.100s: expected one of: paper", value);
-	options->draft = SWIFTLET_DRAFT_ALWAYS;
-	options->max_tree = SWIFTLET_TREE_PAPER;
-	options->opt_budget = INFINITY;
-	options->published = true;
-	options->draft_bits = 0;
-	options->bank = false;
+	options->drafting.when = SWIFTLET_DRAFT_ALWAYS;
+	options->drafting.max_tree = SWIFTLET_TREE_PAPER;
+	options->learning.budget = INFINITY;
+	options->learning.published = true;
+	options->draft_weights.bits = 0;
+	options->learning.bank = false;
 	return true;
 }
 
 /* A row: name, letter, whether --help shows it; type, field, range, words; value, help and default. */
 const struct option option_table[] = {
     HEADING_ROW("Engine"),
-    {"backend", 0, true, TAKES_NAME, AT(backend), 0, 0, "auto cpu cuda", NULL,
+    {"backend", 0, true, TAKES_NAME, AT(engine.backend), 0, 0, "auto cpu cuda", NULL,
      "where the model runs; auto takes a GPU if there is one", "auto", NULL},
-    {"threads", 0, true, TAKES_INTEGER, AT(threads), 0, 1024, NULL, "N",
+    {"threads", 0, true, TAKES_INTEGER, AT(engine.threads), 0, 1024, NULL, "N",
      "CPU threads; 0 takes one for each CPU that the process may use", "0", NULL},
-    {"context", 'c', true, TAKES_INTEGER, AT(context), 2, 1 << 24, "auto=0", "N",
-     "size of the KV cache in tokens (the model's limit, at most 4096)", NULL, NULL},
-    {"cache-type", 0, false, TAKES_NAME, AT(cache_type), 0, 0, "auto f16 f32 q8_0", NULL,
+    {"context", 'c', true, TAKES_INTEGER, AT(cache.context), 2, 1 << 24, "auto=0", "N",
+     "size of the KV cache in tokens (the model's limit, or what half of\nthe free memory holds; on a GPU at "
+     "most 4096)",
+     NULL, NULL},
+    {"cache-type", 0, false, TAKES_NAME, AT(cache.type), 0, 0, "auto f16 f32 q8_0", NULL,
      "element type of the KV cache; auto is f32 for F32 models and f16\nfor others; q8_0 takes half the "
      "memory of f16 and gives other\ntokens (CPU only)",
      "auto", NULL},
-    {"cache-memory", 0, false, TAKES_SIZE, AT(cache_memory), 0, 0, NULL, "SIZE",
+    {"cache-memory", 0, false, TAKES_SIZE, AT(cache.memory), 0, 0, NULL, "SIZE",
      "memory of all KV caches together, such as 800M or 1.5G (enough\nfor every context; serve: for four)",
      NULL, NULL},
-    {"isa", 0, false, TAKES_NAME, AT(isa), 0, 0, "auto reference avx2 avx-vnni avx512 neon dotprod i8mm",
-     NULL, "instruction set; auto takes the best", "auto", NULL},
-    {"devices", 0, false, TAKES_INTEGER, AT(devices), 1, 16, NULL, "N",
+    {"isa", 0, false, TAKES_NAME, AT(engine.isa), 0, 0,
+     "auto reference avx2 avx-vnni avx512 neon dotprod i8mm", NULL, "instruction set; auto takes the best",
+     "auto", NULL},
+    {"devices", 0, false, TAKES_INTEGER, AT(engine.devices), 1, 16, NULL, "N",
      "share the model over N GPUs by NCCL; every N gives the same tokens\n(one GPU, whose prompts may use "
      "cuBLAS)",
      NULL, NULL},
-    {"screened-head", 0, false, TAKES_CHOICE, AT(screened_head), 0, 0, "auto=-1 on=1 off=0", NULL,
+    {"screened-head", 0, false, TAKES_CHOICE, AT(engine.screened_head), 0, 0, "auto=-1 on=1 off=0", NULL,
      "read the output head as a 4-bit copy, and compute exactly only the\ntokens that can win: the same "
      "bits, fewer bytes; auto does so\nwhere it saves time",
      "auto", NULL},
-    {"interleave", 0, false, TAKES_CHOICE, AT(interleave), 0, 0, "auto=-1 on=1 off=0", NULL,
+    {"interleave", 0, false, TAKES_CHOICE, AT(engine.interleave), 0, 0, "auto=-1 on=1 off=0", NULL,
      "keep a copy of quantized weights in memory in the order that the\nprocessor multiplies them: the same "
      "bits, and passes of several\nrows take two thirds of the time; auto does so where it fits\n(CPU, "
      "AVX-512)",
      "auto", NULL},
 
     HEADING_ROW("Sampling"),
-    {"temp", 0, true, TAKES_REAL, AT(temperature), 0, 100, NULL, "T",
+    {"temp", 0, true, TAKES_REAL, AT(sampling.temperature), 0, 100, NULL, "T",
      "temperature; 0 always takes the likeliest token", "0", NULL},
-    {"top-p", 0, true, TAKES_REAL, AT(top_p), 1e-9, 1, NULL, "P",
+    {"top-p", 0, true, TAKES_REAL, AT(sampling.top_p), 1e-9, 1, NULL, "P",
      "sample from the likeliest tokens that hold P of the probability", "1", NULL},
-    {"top-k", 0, false, TAKES_INTEGER, AT(top_k), 0, 1 << 24, NULL, "N",
+    {"top-k", 0, false, TAKES_INTEGER, AT(sampling.top_k), 0, 1 << 24, NULL, "N",
      "sample from the N likeliest tokens; 0 is off", "0", NULL},
-    {"min-p", 0, false, TAKES_REAL, AT(min_p), 0, 1, NULL, "P",
+    {"min-p", 0, false, TAKES_REAL, AT(sampling.min_p), 0, 1, NULL, "P",
      "leave out tokens under P times the likeliest; 0 is off", "0", NULL},
-    {"seed", 0, true, TAKES_SEED, AT(seed), 0, 0, NULL, "N", "seed of sampling and of the search", "0", NULL},
+    {"seed", 0, true, TAKES_SEED, AT(sampling.seed), 0, 0, NULL, "N", "seed of sampling and of the search",
+     "0", NULL},
 
     HEADING_ROW("Drafting"),
-    {"method", 0, true, TAKES_CHOICE, AT(method), 0, 0,
+    {"method", 0, true, TAKES_CHOICE, AT(drafting.method), 0, 0,
      "auto=2 swift=0 vanilla=1 ngram=3 jacobi=4 lookahead=5 uniform=6 random=7 self-spec=8 clasp=9 "
      "layerskip=10 adaspeed=11 kangaroo=12 ppd=13",
      NULL,
@@ -137,35 +141,35 @@ const struct option option_table[] = {
      "recycle "
      "on a GPU only)",
      NULL, set_drafters},
-    {"draft-model", 0, false, TAKES_PATH, AT(draft_model), 0, ROOM(draft_model), "a model", "MODEL",
+    {"draft-model", 0, false, TAKES_PATH, AT(drafting.model), 0, ROOM(drafting.model), "a model", "MODEL",
      "let another, smaller model of the same vocabulary draft too", NULL, NULL},
-    {"draft-bits", 0, false, TAKES_CHOICE, AT(draft_bits), 0, 0, "auto=-1 off=0 4=4 8=8", NULL,
+    {"draft-bits", 0, false, TAKES_CHOICE, AT(draft_weights.bits), 0, 0, "auto=-1 off=0 4=4 8=8", NULL,
      "draft with weights quantized to so many bits; a number makes them\nbefore the first token, auto after "
      "the first tokens where it pays",
      "auto", NULL},
-    {"draft-read", 0, false, TAKES_REAL, AT(draft_read), 0.05, 1, "auto=0", "auto|SHARE",
+    {"draft-read", 0, false, TAKES_REAL, AT(draft_weights.read), 0.05, 1, "auto=0", "auto|SHARE",
      "share of the quantized draft weights that a draft step reads,\non a CPU (auto: 0.43)", NULL, NULL},
-    {"draft-pages", 0, false, TAKES_INTEGER, AT(draft_pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
+    {"draft-pages", 0, false, TAKES_INTEGER, AT(drafting.pages), 1, MAX_LISTED, "auto=-1 off=0", "auto|off|N",
      "pages of 64 tokens that drafts read of a long text, on a CPU: those\nthat verified tokens looked at "
      "most (auto: 16, where that saves time;\noff: all of it)",
      "auto", NULL},
-    {"draft-memory", 0, false, TAKES_SIZE, AT(draft_memory), 0, 0, NULL, "SIZE",
+    {"draft-memory", 0, false, TAKES_SIZE, AT(draft_weights.memory), 0, 0, NULL, "SIZE",
      "limit for the quantized draft weights (a quarter of what is free)", NULL, NULL},
-    {"pool", 0, false, TAKES_INTEGER, AT(pool), 0, 1 << 24, NULL, "N",
+    {"pool", 0, false, TAKES_INTEGER, AT(drafting.pool), 0, 1 << 24, NULL, "N",
      "tokens of earlier requests that drafts may be looked up in", "65536", NULL},
 
     HEADING_ROW("Learning"),
-    {"search", 0, false, TAKES_FLAG, AT(search), 0, 0, "on=1 off=0", NULL,
+    {"search", 0, false, TAKES_FLAG, AT(learning.search), 0, 0, "on=1 off=0", NULL,
      "search for what drafts can leave out; off keeps the mask as it is", "on", NULL},
-    {"opt-budget", 0, false, TAKES_REAL, AT(opt_budget), 0, 1e9, "inf=inf", "X",
+    {"opt-budget", 0, false, TAKES_REAL, AT(learning.budget), 0, 1e9, "inf=inf", "X",
      "share of decoding time that learning may take, or inf (0.01; at\nfirst up to 32 steps of the time that "
      "drafts saved)",
      NULL, NULL},
-    {"idle-learning", 0, false, TAKES_REAL, AT(idle_learning), 0, 1e9, "off=0 inf=inf", "off|SHARE|inf",
+    {"idle-learning", 0, false, TAKES_REAL, AT(learning.idle), 0, 1e9, "off=0 inf=inf", "off|SHARE|inf",
      "let chat and serve learn while no request runs, at idle priority,\nfor at most SHARE of the seconds "
      "that requests took",
      "1", NULL},
-    {"bank", 0, false, TAKES_FLAG, AT(bank), 0, 0, "on=1 off=0", NULL,
+    {"bank", 0, false, TAKES_FLAG, AT(learning.bank), 0, 0, "on=1 off=0", NULL,
      "keep masks by workload and try them first", "on", NULL},
 
     HEADING_ROW("Research: SWIFT as published"),
@@ -177,61 +181,62 @@ const struct option option_table[] = {
      NULL, set_preset},
 
     HEADING_ROW("Research: how a round drafts (docs/methods.md explains the methods)"),
-    {"draft", 0, false, TAKES_CHOICE, AT(draft), 0, 0, "auto=0 always=1 never=2", NULL,
+    {"draft", 0, false, TAKES_CHOICE, AT(drafting.when), 0, 0, "auto=0 always=1 never=2", NULL,
      "always never falls back to plain steps", "auto", NULL},
-    {"max-draft", 0, false, TAKES_INTEGER, AT(max_draft), 1, 64, NULL, "N", "most draft steps of a round",
-     "25", NULL},
-    {"threshold", 0, false, TAKES_REAL, AT(threshold), 0, 1, NULL, "P",
+    {"max-draft", 0, false, TAKES_INTEGER, AT(drafting.max_draft), 1, 64, NULL, "N",
+     "most draft steps of a round", "25", NULL},
+    {"threshold", 0, false, TAKES_REAL, AT(drafting.threshold), 0, 1, NULL, "P",
      "a draft step less sure than this is the round's last", "0.8", NULL},
-    {"max-tree", 0, false, TAKES_INTEGER, AT(max_tree), 2, 256, "auto=0 paper=-1", "auto|paper|N",
+    {"max-tree", 0, false, TAKES_INTEGER, AT(drafting.max_tree), 2, 256, "auto=0 paper=-1", "auto|paper|N",
      "rows of the tree of drafts, the root included", "auto", NULL},
     {"tree-top-k", 0, false, TAKES_OWN, 0, 0, 0, NULL, "A,B,C,D",
      "alternatives by a step's confidence (10,8,5,3 when greedy,\n10,5,3,1 when sampled)", NULL, set_top_k},
-    {"stop-rule", 0, false, TAKES_CHOICE, AT(stop_rule), 0, 0,
+    {"stop-rule", 0, false, TAKES_CHOICE, AT(standalone.stop_rule), 0, 0,
      "own=0 fixed=1 marginal=2 product=3 probe=4 gain=5", NULL, "when a chain of drafts ends", "own", NULL},
-    {"stop-threshold", 0, false, TAKES_REAL, AT(stop_threshold), 0, 1, "own=-1", "P",
+    {"stop-threshold", 0, false, TAKES_REAL, AT(standalone.stop_threshold), 0, 1, "own=-1", "P",
      "the probability under which it ends; own is the method's", "own", NULL},
-    {"stop-adapts", 0, false, TAKES_FLAG, AT(stop_fixed), 0, 0, "on=0 off=1", NULL,
+    {"stop-adapts", 0, false, TAKES_FLAG, AT(standalone.stop_fixed), 0, 0, "on=0 off=1", NULL,
      "the threshold follows what is accepted", "on", NULL},
-    {"acceptance", 0, false, TAKES_FLAG, AT(rejection), 0, 0, "coupled=0 rejection=1", NULL,
+    {"acceptance", 0, false, TAKES_FLAG, AT(standalone.rejection), 0, 0, "coupled=0 rejection=1", NULL,
      "how samples are verified; rejection is lossless in distribution\nonly", "coupled", NULL},
-    {"exit-block", 0, false, TAKES_INTEGER, AT(exit_block), 1, MAX_BLOCKS - 1, "auto=0", "E",
+    {"exit-block", 0, false, TAKES_INTEGER, AT(standalone.exit_block), 1, MAX_BLOCKS - 1, "auto=0", "E",
      "layerskip, adaspeed, ppd: draft with the first E blocks", "auto", NULL},
-    {"speculations", 0, false, TAKES_INTEGER, AT(speculations), 1, MAX_DRAFT, "auto=0", "N",
+    {"speculations", 0, false, TAKES_INTEGER, AT(standalone.speculations), 1, MAX_DRAFT, "auto=0", "N",
      "draft steps of a round", "auto", NULL},
-    {"children", 0, false, TAKES_INTEGER, AT(children), 1, TREE_RANKS, "auto=0", "K",
+    {"children", 0, false, TAKES_INTEGER, AT(standalone.children), 1, TREE_RANKS, "auto=0", "K",
      "ppd: tokens predicted for the next position", "auto", NULL},
-    {"reuse", 0, false, TAKES_FLAG, AT(reuse), 0, 0, "on=1 off=0", NULL, "verification goes on from the exit",
-     "on", NULL},
-    {"adapter", 0, false, TAKES_PATH, AT(adapter), 0, ROOM(adapter), "a file", "FILE",
+    {"reuse", 0, false, TAKES_FLAG, AT(standalone.reuse), 0, 0, "on=1 off=0", NULL,
+     "verification goes on from the exit", "on", NULL},
+    {"adapter", 0, false, TAKES_PATH, AT(standalone.adapter), 0, ROOM(standalone.adapter), "a file", "FILE",
      "kangaroo's adapter (tools/train/kangaroo.py makes one)", NULL, NULL},
-    {"heads", 0, false, TAKES_PATH, AT(heads), 0, ROOM(heads), "a file", "FILE",
+    {"heads", 0, false, TAKES_PATH, AT(standalone.heads), 0, ROOM(standalone.heads), "a file", "FILE",
      "ppd's heads by block (tools/train/ppd.py)", NULL, NULL},
-    {"probe", 0, false, TAKES_PATH, AT(probe), 0, ROOM(probe), "a file", "FILE",
+    {"probe", 0, false, TAKES_PATH, AT(standalone.probe), 0, ROOM(standalone.probe), "a file", "FILE",
      "adaspeed's probe (tools/train/probe.py)", NULL, NULL},
 
     HEADING_ROW("Research: the search for layers to skip"),
-    {"skip-ratio", 0, false, TAKES_REAL, AT(skip_ratio), 0.01, 0.99, "auto=0", "R",
+    {"skip-ratio", 0, false, TAKES_REAL, AT(learning.skip_ratio), 0.01, 0.99, "auto=0", "R",
      "share of the skippable layers to skip; auto searches for levels in\nplace of layers where drafts read "
      "channels, and else skips 0.45",
      "auto", NULL},
-    {"window", 0, false, TAKES_INTEGER, AT(window), 1, 256, NULL, "N", "tokens that a mask is scored on",
-     "32", NULL},
-    {"window-min", 0, false, TAKES_INTEGER, AT(window_min), 1, 256, NULL, "N",
+    {"window", 0, false, TAKES_INTEGER, AT(learning.window), 1, 256, NULL, "N",
+     "tokens that a mask is scored on", "32", NULL},
+    {"window-min", 0, false, TAKES_INTEGER, AT(learning.window_min), 1, 256, NULL, "N",
      "fewest tokens that a mask is scored on", "8", NULL},
-    {"max-steps", 0, false, TAKES_INTEGER, AT(max_steps), 0, 1 << 20, NULL, "N",
+    {"max-steps", 0, false, TAKES_INTEGER, AT(learning.max_steps), 0, 1 << 20, NULL, "N",
      "the search ends after so many masks", "1000", NULL},
-    {"patience", 0, false, TAKES_INTEGER, AT(patience), 1, 1 << 20, NULL, "N",
+    {"patience", 0, false, TAKES_INTEGER, AT(learning.patience), 1, 1 << 20, NULL, "N",
      "or after so many masks without improvement", "300", NULL},
-    {"max-matchness", 0, false, TAKES_REAL, AT(max_matchness), 0, 1, NULL, "X", "or above this matchness",
-     "0.95", NULL},
-    {"bayes-interval", 0, false, TAKES_INTEGER, AT(bayes_interval), 0, 1 << 20, NULL, "N",
+    {"max-matchness", 0, false, TAKES_REAL, AT(learning.max_matchness), 0, 1, NULL, "X",
+     "or above this matchness", "0.95", NULL},
+    {"bayes-interval", 0, false, TAKES_INTEGER, AT(learning.bayes_interval), 0, 1 << 20, NULL, "N",
      "every N-th mask is Bayesian (of levels every other one); 0: none", "25", NULL},
-    {"acquisition", 0, false, TAKES_FLAG, AT(expected_improvement), 0, 0, "ucb=0 ei=1", NULL,
+    {"acquisition", 0, false, TAKES_FLAG, AT(learning.expected_improvement), 0, 0, "ucb=0 ei=1", NULL,
      "how Bayesian masks are chosen", "ucb", NULL},
-    {"kernel", 0, false, TAKES_FLAG, AT(hamming), 0, 0, "matern52=0 hamming=1", NULL,
+    {"kernel", 0, false, TAKES_FLAG, AT(learning.hamming), 0, 0, "matern52=0 hamming=1", NULL,
      "of the Gaussian process for masks", "matern52", NULL},
-    {"kappa", 0, false, TAKES_REAL, AT(kappa), 0, 1e6, NULL, "X", "how far ucb explores", "2.5", NULL},
+    {"kappa", 0, false, TAKES_REAL, AT(learning.kappa), 0, 1e6, NULL, "X", "how far ucb explores", "2.5",
+     NULL},
 };
 const int n_options = sizeof option_table / sizeof *option_table;
 
@@ -343,7 +348,7 @@ static bool set(const struct option* option, void* field, const char* value) {
 }
 
 void options_default(struct swiftlet_options* options) {
-	*options = (struct swiftlet_options){.drafters = SWIFTLET_WHOEVER_PAYS, .opt_budget = -1};
+	*options = (struct swiftlet_options){.drafting.drafters = SWIFTLET_WHOEVER_PAYS, .learning.budget = -1};
 	for (int i = 0; i < n_options; i++)
 		if (option_table[i].fallback)
 			set(&option_table[i], (char*)options + option_table[i].offset, option_table[i].fallback);
@@ -358,7 +363,7 @@ const char* method_name(enum swiftlet_method method) {
 
 const int* options_top_k(const struct swiftlet_options* options, bool sampled) {
 	static const int published[2][4] = {{10, 8, 5, 3}, {10, 5, 3, 1}};
-	return options->tree_top_k[0] > 0 ? options->tree_top_k : published[sampled];
+	return options->drafting.tree_top_k[0] > 0 ? options->drafting.tree_top_k : published[sampled];
 }
 
 bool option_set(struct swiftlet_options* options, const struct option* option, const char* value,

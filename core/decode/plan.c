@@ -40,7 +40,7 @@ static bool goes_on(struct session* s) {
 }
 
 static void build_tree(struct session* s) {
-	const int asked = s->options.max_tree, steps = mask_rows(s->drafters.state[SOURCE_mask]);
+	const int asked = s->options.drafting.max_tree, steps = mask_rows(s->drafters.state[SOURCE_mask]);
 	const int rows = asked > 0 ? asked : asked == SWIFTLET_TREE_AUTO ? SLICE_ROWS : MAX_ROWS;
 	planner_take_all(&s->planner, s->log_probs.top > 0 ? least(rows, LOGPROB_ROWS) : rows,
 	                 asked == SWIFTLET_TREE_AUTO,
@@ -63,7 +63,7 @@ struct draft_states session_states(const struct session* s, const struct mask* m
 /* Sessions begin to use draft weights between two rounds. A learner that knows states chooses which
  * sub-layers run with them; otherwise all do, except those that the mask keeps as stored. */
 static void join_draft_weights(struct session* s) {
-	if (s->draft_weights || !s->drafters.state[SOURCE_mask] || s->options.draft_bits == 0)
+	if (s->draft_weights || !s->drafters.state[SOURCE_mask] || s->options.draft_weights.bits == 0)
 		return;
 	s->draft_weights = engine_draft_weights(s->engine);
 	if (!s->draft_weights)
@@ -80,7 +80,7 @@ void plan_make_draft_weights(struct session* s) {
 	struct engine* engine = s->engine;
 	const double plain = cost_plain_seconds(&engine->cost);
 	const double made = engine->making ? draft_weights_job_share(engine->making) : 1;
-	if (made == 1 || s->draft_weights || plain <= 0 || s->options.draft_bits == 0 ||
+	if (made == 1 || s->draft_weights || plain <= 0 || s->options.draft_weights.bits == 0 ||
 	    !s->drafters.state[SOURCE_mask])
 		return;
 	const double whole = fmax(1, engine->draft_weights_steps);
@@ -116,16 +116,18 @@ static void set_cost_table(struct session* s) {
 	}
 	s->priced = s->batch;
 	s->priced_at = s->engine->cost.passes;
+	s->priced_length = s->engine->cost.length;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		costs.pass[i] = costs.pass_worst[i] = INFINITY;
 	planner_set_costs(&s->planner, &costs);
 }
 
-/* The batch has another size than the cost table, or a row count was measured for the first time. Without
- * this, three trees of nine rows grew before the cost of one was known. */
+/* The batch or the text has another size than the cost table, or a row count was measured for the first time.
+ * Without this, three trees of nine rows grew before the cost of one was known. */
 static bool costs_changed(const struct session* s) {
 	return s->engine->cost.news > s->priced_at || s->batch.sequences != s->priced.sequences ||
-	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8;
+	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8 ||
+	       fabs(s->engine->cost.length - s->priced_length) > s->priced_length / 8;
 }
 
 static void cost_passes(struct session* s) {
@@ -159,7 +161,8 @@ static bool calibrates(const struct session* s) {
  * pass waits for arithmetic, further rows cost more than the first ones suggest (18 rows with an estimate
  * of 1.3 took 2.9). */
 static struct round_limits limits_of(const struct session* s) {
-	const int most = s->options.max_tree > 0 ? s->options.max_tree : 2 * cost_rows_known(&s->engine->cost);
+	const int most = s->options.drafting.max_tree > 0 ? s->options.drafting.max_tree
+	                                                  : 2 * cost_rows_known(&s->engine->cost);
 	const double share = 2 * (s->batch.sequences + 1);
 	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
 	                              .depth = session_useful_depth(s, MAX_DRAFT),
@@ -230,10 +233,11 @@ static double head_share(const struct session* s) {
 }
 
 void plan_round(struct session* s) {
-	const bool never = s->options.method == SWIFTLET_VANILLA || s->options.draft == SWIFTLET_DRAFT_NEVER;
+	const bool never =
+	    s->options.drafting.method == SWIFTLET_VANILLA || s->options.drafting.when == SWIFTLET_DRAFT_NEVER;
 	s->plan.rule = never || (s->driver && !s->driver->calls->drafts(s->driver)) ? RULE_PLAIN
 	               : s->driver                                                  ? RULE_DRIVEN
-	               : s->options.draft == SWIFTLET_DRAFT_ALWAYS                  ? RULE_FIXED
+	               : s->options.drafting.when == SWIFTLET_DRAFT_ALWAYS          ? RULE_FIXED
 	                                                                            : RULE_GAIN;
 	s->plan.looped = false;
 	if (s->plan.rule == RULE_DRIVEN) {
@@ -265,10 +269,10 @@ void plan_round(struct session* s) {
 		    -1; /* the batch's passes change costs: the table is made anew before the next */
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
-	s->plan.draft =
-	    (struct draft_policy){.max_steps = session_useful_depth(s, s->options.max_draft),
-	                          .threshold = s->plan.rule == RULE_FIXED ? (float)s->options.threshold : 0,
-	                          .top = TREE_RANKS};
+	s->plan.draft = (struct draft_policy){
+	    .max_steps = session_useful_depth(s, s->options.drafting.max_draft),
+	    .threshold = s->plan.rule == RULE_FIXED ? (float)s->options.drafting.threshold : 0,
+	    .top = TREE_RANKS};
 }
 
 bool plan_goes_on(struct session* s) {

@@ -9,16 +9,6 @@
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static enum dtype cache_type_of(const struct swiftlet_options* options, const struct model* model) {
-	if (strcmp(options->cache_type, "f32") == 0)
-		return DTYPE_F32;
-	if (strcmp(options->cache_type, "f16") == 0)
-		return DTYPE_F16;
-	if (strcmp(options->cache_type, "q8_0") == 0)
-		return DTYPE_Q8_0;
-	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
-}
-
 /* The requested drafters as bits, or all that pay on the backend. A backend with a draft loop of its own is a
  * device. */
 static unsigned who_drafts(unsigned asked, const struct backend* backend) {
@@ -36,19 +26,19 @@ static bool open_drafters(struct session* s, int context) {
 	const struct drafter_setup setup = {.context = context + 1,
 	                                    .vocab = s->engine->model->weights.shape.vocab};
 	struct swiftlet_options* o = &s->options;
-	o->drafters = who_drafts(o->drafters, s->engine->backend);
-	unsigned which = o->draft == SWIFTLET_DRAFT_NEVER    ? 0
-	                 : o->draft == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask
-	                                                     : o->drafters;
+	o->drafting.drafters = who_drafts(o->drafting.drafters, s->engine->backend);
+	unsigned which = o->drafting.when == SWIFTLET_DRAFT_NEVER    ? 0
+	                 : o->drafting.when == SWIFTLET_DRAFT_ALWAYS ? 1u << SOURCE_mask
+	                                                             : o->drafting.drafters;
 	if (!s->engine->drafting)
 		which &= ~(1u << SOURCE_model);
 	if (!s->engine->mtp)
 		which &= ~(1u << SOURCE_mtp);
 	if (!drafter_set_open(&s->drafters, which, &setup))
 		return false;
-	if (!s->drafters.state[SOURCE_retrieval] || o->pool == 0)
+	if (!s->drafters.state[SOURCE_retrieval] || o->drafting.pool == 0)
 		return true;
-	s->pool = retrieval_pool_open(o->pool);
+	s->pool = retrieval_pool_open(o->drafting.pool);
 	session_use_pool(s, s->pool);
 	return s->pool != NULL;
 }
@@ -57,7 +47,7 @@ static bool open_parts(struct session* s, struct error* error) {
 	struct backend* backend = s->engine->backend;
 	const struct model* model = s->engine->model;
 	const int context = options_context(&s->options, model);
-	s->cache = backend->cache_open(backend, context, cache_type_of(&s->options, model), error);
+	s->cache = backend->cache_open(backend, context, options_cache_type(&s->options, model), error);
 	if (!s->cache)
 		return false;
 	s->text = calloc((size_t)context + 1, sizeof *s->text);
@@ -81,11 +71,11 @@ struct session* session_open(struct engine* engine, const struct swiftlet_option
 	s->options = *options;
 	/* A window is scored from its beginning, for which recurrent blocks have no state. */
 	if (attention_blocks(&engine->model->weights.shape) < engine->model->weights.shape.n_blocks)
-		s->options.search = false;
-	if (options->draft_bits > 0)
+		s->options.learning.search = false;
+	if (options->draft_weights.bits > 0)
 		s->draft_weights = engine_draft_weights(engine);
 	s->matchness = NAN;
-	budget_open(&s->own_budget, options->opt_budget);
+	budget_open(&s->own_budget, options->learning.budget);
 	s->budget = &s->own_budget;
 	acceptance_open(&s->acceptance);
 	planner_open(&s->planner, &s->drafters, &s->acceptance);
@@ -133,9 +123,11 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	const int most =
 	    s->cache->capacity - (r->max_tokens > 1); /* the last token takes no place in the cache */
 	if (r->n_prompt > most)
-		return error_set(error,
-		                 "the prompt has %d tokens: the context of %d tokens (--context) holds at most %d",
-		                 r->n_prompt, s->cache->capacity, most);
+		return error_set(
+		    error,
+		    "the prompt has %d tokens: the context of %d tokens holds at most %d (--context N sets "
+		    "another size)",
+		    r->n_prompt, s->cache->capacity, most);
 	for (int i = 0; i < r->n_prompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
 			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);
@@ -336,7 +328,7 @@ void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	f->compression_ratio = ratio(f->tokens - 1, (double)f->full_passes);
 	for (int w = 0; w < SWIFTLET_CTAR; w++)
 		f->ctar[w] = ratio((double)f->ctar_passes[w], (double)f->full_passes);
-	if (s->options.method == SWIFTLET_VANILLA)
+	if (s->options.drafting.method == SWIFTLET_VANILLA)
 		return;
 	const int blocks = s->engine->model->weights.shape.n_blocks;
 	for (int b = 0; b < blocks; b++) {

@@ -8,7 +8,7 @@
 
 /* SWIFT's own ratio where none is given. */
 int method_mask_size(const struct swiftlet_options* options, const struct engine* engine) {
-	const double ratio = options->skip_ratio > 0 ? options->skip_ratio : 0.45;
+	const double ratio = options->learning.skip_ratio > 0 ? options->learning.skip_ratio : 0.45;
 	const int size = (int)(ratio * 2 * (engine->model->weights.shape.n_blocks - 2));
 	return size > 1 ? size : 1;
 }
@@ -31,17 +31,19 @@ int standalone_given_exit(const struct standalone* m) {
 	const struct engine* e = m->engine;
 	if (m->drafter == &adapter_drafter)
 		return e->adapter.exit_block;
-	return m->options->exit_block > 0 ? m->options->exit_block : e->probe.weight ? e->probe.exit_block : 0;
+	return m->options->standalone.exit_block > 0 ? m->options->standalone.exit_block
+	       : e->probe.weight                     ? e->probe.exit_block
+	                                             : 0;
 }
 
 /* Measures exits once there are 17 tokens, and again when there are four times as many. */
 static bool begin_exits(struct standalone* m, const struct session_view* view) {
 	const int generated = view->n_text - view->n_prompt, n = least(generated, EXIT_ROWS + 1),
 	          from = view->n_text - n;
-	const bool given =
-	    standalone_given_exit(m) > 0 && (m->method->tree == TREE_CHILDREN /* and one step */
-	                                         ? m->options->children > 0
-	                                         : m->options->speculations > 0 || m->stop.rule != STOP_FIXED);
+	const bool given = standalone_given_exit(m) > 0 &&
+	                   (m->method->tree == TREE_CHILDREN /* and one step */
+	                        ? m->options->standalone.children > 0
+	                        : m->options->standalone.speculations > 0 || m->stop.rule != STOP_FIXED);
 	if (m->drafter != &exit_drafter || m->choice.exits == 0 || given || generated < 17 ||
 	    generated < 4 * m->choice.measured_at)
 		return false;
@@ -54,21 +56,22 @@ static bool begin_exits(struct standalone* m, const struct session_view* view) {
 /* With rejection sampling the drafts decide the text, and one seed has to give one text. Costs then come from
  * bytes, not from the clock. */
 static struct cost_model costs_of(const struct standalone* m) {
-	return m->options->rejection ? cost_by_bytes(&m->engine->cost) : m->engine->cost;
+	return m->options->standalone.rejection ? cost_by_bytes(&m->engine->cost) : m->engine->cost;
 }
 
 static void choose_exit(struct standalone* m) {
 	const bool children = m->method->tree == TREE_CHILDREN, fixed = m->stop.rule == STOP_FIXED;
 	const struct cost_model cost = costs_of(m);
-	exit_choice_make(&m->choice, &cost, m->options->reuse, fixed ? m->options->speculations : 0,
-	                 children ? m->options->children : -1, m->options->max_draft);
-	if (fixed && !children && m->options->speculations == 0)
+	exit_choice_make(&m->choice, &cost, m->options->standalone.reuse,
+	                 fixed ? m->options->standalone.speculations : 0,
+	                 children ? m->options->standalone.children : -1, m->options->drafting.max_draft);
+	if (fixed && !children && m->options->standalone.speculations == 0)
 		m->stop.most = m->choice.steps;
 }
 
 bool standalone_drafts(const struct standalone* m) {
 	/* no grammar is known here */
-	return m->options->draft != SWIFTLET_DRAFT_NEVER && !session_view(m->session).constrained;
+	return m->options->drafting.when != SWIFTLET_DRAFT_NEVER && !session_view(m->session).constrained;
 }
 
 /* ---- passes ------------------------------------------------------------------------------- */
@@ -101,7 +104,7 @@ bool calibration_take(struct standalone* m, double seconds) {
 void standalone_set_policy(struct standalone* m) {
 	struct draft_policy* policy = &m->policy;
 	const struct cost_model cost = costs_of(m);
-	const bool timed = !m->options->rejection;
+	const bool timed = !m->options->standalone.rejection;
 	double right = 4, trials = 8, c = 0;
 	for (int i = 0; i < DRAFT_BINS; i++) {
 		const struct rate* bin = &m->bin[i];

@@ -31,8 +31,8 @@ const struct method methods[SWIFTLET_METHODS] = {
 };
 
 int method_most(const struct swiftlet_options* o) {
-	const int own = method_of(o)->most > 0 ? method_of(o)->most : o->max_draft;
-	const int most = o->speculations > 0 ? o->speculations : own;
+	const int own = method_of(o)->most > 0 ? method_of(o)->most : o->drafting.max_draft;
+	const int most = o->standalone.speculations > 0 ? o->standalone.speculations : own;
 	return most < MAX_DRAFT ? most : MAX_DRAFT;
 }
 
@@ -61,19 +61,22 @@ bool method_has_auxiliary_weights(const struct method* method, const struct engi
 
 static bool check_exit(const struct swiftlet_options* o, const struct engine* engine, struct error* error) {
 	const int blocks = engine->model->weights.shape.n_blocks;
-	if (o->exit_block >= blocks)
-		return error_set(error, "--exit-block %d: expected 1 to %d (%s has %d blocks)", o->exit_block,
-		                 blocks - 1, engine->model->name, blocks);
-	if (o->method == SWIFTLET_KANGAROO && o->exit_block > 0 && o->exit_block != engine->adapter.exit_block)
+	if (o->standalone.exit_block >= blocks)
+		return error_set(error, "--exit-block %d: expected 1 to %d (%s has %d blocks)",
+		                 o->standalone.exit_block, blocks - 1, engine->model->name, blocks);
+	if (o->drafting.method == SWIFTLET_KANGAROO && o->standalone.exit_block > 0 &&
+	    o->standalone.exit_block != engine->adapter.exit_block)
 		return error_set(error, "--exit-block %d: the adapter of --adapter %s was made for block %d",
-		                 o->exit_block, o->adapter, engine->adapter.exit_block);
-	if (o->method == SWIFTLET_PPD && o->heads[0] && o->exit_block > 0 && !engine->heads.weight[o->exit_block])
+		                 o->standalone.exit_block, o->standalone.adapter, engine->adapter.exit_block);
+	if (o->drafting.method == SWIFTLET_PPD && o->standalone.heads[0] && o->standalone.exit_block > 0 &&
+	    !engine->heads.weight[o->standalone.exit_block])
 		return error_set(error,
 		                 "--heads %s has no head for --exit-block %d: tools/train/ppd.py makes one a block",
-		                 o->heads, o->exit_block);
-	if (o->probe[0] && o->exit_block > 0 && o->exit_block != engine->probe.exit_block)
+		                 o->standalone.heads, o->standalone.exit_block);
+	if (o->standalone.probe[0] && o->standalone.exit_block > 0 &&
+	    o->standalone.exit_block != engine->probe.exit_block)
 		return error_set(error, "--exit-block %d: the probe of --probe %s was made for block %d",
-		                 o->exit_block, o->probe, engine->probe.exit_block);
+		                 o->standalone.exit_block, o->standalone.probe, engine->probe.exit_block);
 	return true;
 }
 
@@ -81,9 +84,9 @@ bool method_check(const struct swiftlet_options* o, const struct engine* engine,
 	const struct method* method = method_of(o);
 	if (!method_has_auxiliary_weights(method, engine, error) || !check_exit(o, engine, error))
 		return false;
-	return !o->rejection || !options_plan(o) ||
+	return !o->standalone.rejection || !options_plan(o) ||
 	       error_set(error,
 	                 "--acceptance rejection needs a method that one drafter makes, such as layerskip: "
 	                 "--method %s weighs drafts by what was drawn",
-	                 method_name(o->method));
+	                 method_name(o->drafting.method));
 }

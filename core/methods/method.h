@@ -34,7 +34,7 @@ struct method {
 extern const struct method methods[SWIFTLET_METHODS];
 
 static inline const struct method* method_of(const struct swiftlet_options* options) {
-	return &methods[options->method];
+	return &methods[options->drafting.method];
 }
 
 /* True when the drafter's rows end at an exit. */

@@ -25,17 +25,18 @@ static struct mask uniform_mask(int blocks, int size) {
 static void set_stopper(struct standalone* m) {
 	const struct swiftlet_options* o = m->options;
 	const struct method* method = m->method;
-	const bool own = o->stop_rule == SWIFTLET_STOP_OWN;
-	m->stop = (struct stopper){.rule = own ? method->stop : (enum stop_rule)(o->stop_rule - 1),
-	                           .most = method_most(o),
-	                           .start = o->stop_threshold >= 0 ? (float)o->stop_threshold
-	                                    : own                  ? method->threshold
-	                                                           : 0.8f,
-	                           .at_most = own && method->at_most,
-	                           .adapts = (own ? method->adapts : true) && !o->stop_fixed,
-	                           .policy = &m->policy};
+	const bool own = o->standalone.stop_rule == SWIFTLET_STOP_OWN;
+	m->stop =
+	    (struct stopper){.rule = own ? method->stop : (enum stop_rule)(o->standalone.stop_rule - 1),
+	                     .most = method_most(o),
+	                     .start = o->standalone.stop_threshold >= 0 ? (float)o->standalone.stop_threshold
+	                              : own                             ? method->threshold
+	                                                                : 0.8f,
+	                     .at_most = own && method->at_most,
+	                     .adapts = (own ? method->adapts : true) && !o->standalone.stop_fixed,
+	                     .policy = &m->policy};
 	if (m->drafter == &exit_drafter && method->tree == TREE_CHAIN && m->stop.rule == STOP_FIXED &&
-	    o->speculations == 0)
+	    o->standalone.speculations == 0)
 		m->stop.most = m->choice.steps;
 }
 
@@ -68,9 +69,9 @@ static bool open_adapter(struct standalone* m, const struct cache* cache, struct
 
 static bool open_drafter(struct standalone* m, int context, struct error* error) {
 	const struct chain_setup chain = {.shape = shape_of(m),
-	                                  .reuse = method_has_exit(m->method) && m->options->reuse,
+	                                  .reuse = method_has_exit(m->method) && m->options->standalone.reuse,
 	                                  .states = m->stop.rule == STOP_PROBE,
-	                                  .logits = m->options->rejection,
+	                                  .logits = m->options->standalone.rejection,
 	                                  .heads = m->exit_heads.heads ? &m->exit_heads : NULL,
 	                                  .side = m->side};
 	const struct method_drafter_setup setup = {.context = context + 1,
@@ -80,7 +81,7 @@ static bool open_drafter(struct standalone* m, int context, struct error* error)
 	m->state = m->drafter->open(&setup);
 	if (!m->state)
 		return error_set(error, "out of memory for the drafter of --method %s",
-		                 method_name(m->options->method));
+		                 method_name(m->options->drafting.method));
 	m->chain = m->drafter->step ? m->state : NULL;
 	return true;
 }
@@ -95,7 +96,7 @@ static bool open_probe(struct standalone* m, struct error* error) {
 
 static bool open_rejection(struct standalone* m, struct error* error) {
 	const size_t vocab = (size_t)shape_of(m)->vocab;
-	if (!m->options->rejection)
+	if (!m->options->standalone.rejection)
 		return true;
 	m->target_logits = malloc(SLICE_ROWS * vocab * sizeof *m->target_logits);
 	m->distribution = malloc(4 * vocab * sizeof *m->distribution);
@@ -150,8 +151,8 @@ static bool begin_text(struct driver* driver, const struct drafter_text* text, s
 		return error_set(error,
 		                 "--method %s drafts with a mask that was found before and none was given: swiftlet "
 		                 "learn -i TEXTS.jsonl --save-mask FILE makes one, --mask FILE gives it",
-		                 method_name(m->options->method));
-	if (m->options->rejection && view.sampler && view.penalties)
+		                 method_name(m->options->drafting.method));
+	if (m->options->standalone.rejection && view.sampler && view.penalties)
 		return error_set(error, "--acceptance rejection knows no penalties or biases: expected none");
 	memset(&m->figures, 0, sizeof m->figures);
 	stop_begin(&m->stop);
@@ -194,7 +195,7 @@ static bool is_drafting(const struct driver* driver) {
 
 /* With rejection sampling drafts draw noise of their own, which differs in each round. */
 static const struct sampler* draft_sampler(struct standalone* m, const struct sampler* sampler) {
-	if (!sampler || !m->options->rejection)
+	if (!sampler || !m->options->standalone.rejection)
 		return sampler;
 	m->sampler = *sampler;
 	m->sampler.seed = sampler->seed ^ (0xd1b54a32d192ed03u * (uint64_t)(m->round + 1));
@@ -306,7 +307,7 @@ static bool take_pass(struct driver* driver, double seconds) {
 static void verify_tree(struct driver* driver, uint8_t wants, struct pass* pass) {
 	struct standalone* m = (struct standalone*)driver;
 	const struct session_view view = session_view(m->session);
-	if (m->options->rejection && view.sampler)
+	if (m->options->standalone.rejection && view.sampler)
 		wants |= WANT_LOGITS;
 	for (int i = 0; m->target_logits && i < view.tree->n; i++)
 		view.round->out[i].logits = m->target_logits + (size_t)i * (size_t)shape_of(m)->vocab;
@@ -337,7 +338,7 @@ static void reject_steps(struct standalone* m, const struct session_view* view) 
 static void judge_tree(struct driver* driver) {
 	struct standalone* m = (struct standalone*)driver;
 	const struct session_view view = session_view(m->session);
-	if (m->options->rejection && view.sampler)
+	if (m->options->standalone.rejection && view.sampler)
 		reject_steps(m, &view);
 	else
 		round_take_verify(view.round);

@@ -7,7 +7,7 @@
 static int width_of(const struct standalone* m, const struct session_view* view, const struct result* step) {
 	int width = 1;
 	if (m->method->tree == TREE_CHILDREN)
-		width = m->options->children > 0 ? m->options->children : m->choice.children;
+		width = m->options->standalone.children > 0 ? m->options->standalone.children : m->choice.children;
 	else if (m->method->tree == TREE_WIDE)
 		width = tree_width(options_top_k(m->options, view->sampler != NULL), step->max_probability);
 	return least(width, step->top);
@@ -78,7 +78,7 @@ void standalone_guess(struct standalone* m) {
 	if (view.most_rows < MAX_ROWS)
 		depth = m->method->tree == TREE_GUESSED ? 0 : least(depth, view.most_rows - 1);
 	m->drafter->grow(m->state, view.tree, depth);
-	if (m->options->rejection && view.tree->n > SLICE_ROWS)
+	if (m->options->standalone.rejection && view.tree->n > SLICE_ROWS)
 		tree_cut(view.tree, SLICE_ROWS);
 	stop_guess(m, view.tree);
 }

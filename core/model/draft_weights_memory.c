@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/model/system_memory.h"
 #include "kernels/cpu/cores.h"
 #include "kernels/huge_pages.h"
 
@@ -11,39 +12,6 @@
 
 /* Draft weights only save time. So by default they leave memory to the machine's other work. */
 static const double SHARE_OF_AVAILABLE = 0.25;
-
-static double meminfo_available(void) {
-	char line[128];
-	double kilobytes = 0;
-	FILE* file = fopen("/proc/meminfo", "re");
-	while (file && fgets(line, sizeof line, file))
-		if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kilobytes * 1024;
-}
-
-static double number_in(const char* path) {
-	double number = 0;
-	FILE* file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%lf", &number) != 1) /* "max" */
-		number = 0;
-	fclose(file);
-	return number;
-}
-
-/* Bytes that programs may still take on this machine and in the process's control group, as the system
- * estimates; 0: unknown. */
-static double memory_available(void) {
-	const double machine = meminfo_available(), limit = number_in("/sys/fs/cgroup/memory.max");
-	const double left = limit - number_in("/sys/fs/cgroup/memory.current");
-	if (limit > 0 && left < machine)
-		return left > 0 ? left : 1;
-	return machine;
-}
 
 static bool fits(const struct draft_weights_memory* memory, const struct draft_weights_request* wish,
                  struct error* error) {
@@ -72,7 +40,7 @@ static double last_level_cache(void) {
 	for (int index = 0; index < 8; index++) {
 		char path[80];
 		snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
-		const double bytes = 1024 * number_in(path);
+		const double bytes = 1024 * number_in_file(path);
 		most = bytes > most ? bytes : most;
 	}
 	return most < most_of_all ? most : most_of_all;
@@ -92,7 +60,7 @@ static double sub_layer_bytes(const struct weight_table* w) {
 }
 
 /* Stored bytes of the matrices that have draft weights by input channel. Experts have none. */
-static double stored_by_channel(const struct column_copy* columns) {
+static double stored_by_channel(const struct column_weights* columns) {
 	double bytes = 0;
 	for (int b = 0; b < columns->n_blocks; b++)
 		for (int k = 0; k < COLUMN_KINDS; k++)

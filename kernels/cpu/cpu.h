@@ -10,7 +10,7 @@
 #include "kernels/cpu/screened_head.h"
 #include <stdatomic.h>
 
-#include "kernels/column_copy.h"
+#include "kernels/column_weights.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/cpu/recurrent.h"
 #include "kernels/draft_weights.h"
@@ -67,6 +67,7 @@ struct cpu_backend {
 	atomic_bool abandoned;        /* the pass at hand */
 	int threads, context;
 	double marked;                /* monotonic seconds when a part of a timed pass ended last */
+	double attending;             /* seconds of the pass at hand in attention */
 	struct process_group* group;  /* with processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
 
@@ -218,13 +219,14 @@ void multiply_groups(struct cpu_backend*, const float* x, int64_t cols, int n, c
  * pool. */
 void spread(struct cpu_backend*, int n, double cost, void (*work)(void*, int, int), void* user);
 
-/* ---- multiply_columns.c ---- */
-/* Allocates the lists of kept channels. False on no memory. */
+/* ---- interleaved_weights.c ---- */
 /* Copies the blocks' quantized weights into interleaved groups, and lets b->block name the copies; without
  * memory for it they stay as they are. */
-void interleave_weights(struct cpu_backend* b);
+void interleave_weights(struct cpu_backend*);
 
-bool column_lists_open(struct cpu_backend*, const struct column_copy*);
+/* ---- multiply_columns.c ---- */
+/* Allocates the lists of kept channels. False on no memory. */
+bool column_lists_open(struct cpu_backend*, const struct column_weights*);
 /* The products of x (n, channels) with a map, of which each row keeps about this share of its channels;
  * product (count) are the map's matrices in its order, whose `w` say only how many outputs they have. */
 void multiply_columns(struct cpu_backend*, const float* x, int n, const struct block_map*, float share,

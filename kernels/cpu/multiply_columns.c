@@ -11,10 +11,10 @@
 
 static size_t round_up_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-bool column_lists_open(struct cpu_backend* b, const struct column_copy* copy) {
+bool column_lists_open(struct cpu_backend* b, const struct column_weights* weights) {
 	int channels = 0;
-	for (int i = 0; i < copy->n_blocks * COLUMN_KINDS; i++) {
-		const int here = copy->block[i / COLUMN_KINDS].map[i % COLUMN_KINDS].map.channels;
+	for (int i = 0; i < weights->n_blocks * COLUMN_KINDS; i++) {
+		const int here = weights->block[i / COLUMN_KINDS].map[i % COLUMN_KINDS].map.channels;
 		channels = here > channels ? here : channels;
 	}
 	const size_t room = column_list_room(channels), values = round_up_line(room * sizeof(float));

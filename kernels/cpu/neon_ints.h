@@ -25,6 +25,7 @@ INLINED int8x16_t signed_bytes_of(ints v) { return vreinterpretq_s8_s32(v); }
 INLINED ints ints_set(int x) { return vdupq_n_s32(x); }
 INLINED ints ints_bytes(int x) { return ints_from_bytes(vdupq_n_u8((uint8_t)x)); }
 INLINED ints ints_load(const void* p) { return ints_from_bytes(vld1q_u8(p)); }
+INLINED ints ints_load_anywhere(const void* p) { return ints_load(p); }
 INLINED void ints_store(void* p, ints v) { vst1q_u8(p, bytes_of(v)); }
 INLINED ints ints_and(ints a, ints b) { return vandq_s32(a, b); }
 INLINED ints ints_or(ints a, ints b) { return vorrq_s32(a, b); }

@@ -114,7 +114,7 @@ struct memory_watch* memory_attach(struct memory* m, swiftlet_session* session, 
 	w->memory = m;
 	w->session = session;
 	w->number = number;
-	w->search = session_options(session)->search ? session_search(session) : NULL;
+	w->search = session_options(session)->learning.search ? session_search(session) : NULL;
 	drift_open(&w->drift);
 	if (m->store && !m->device[0]) { /* the first session */
 		struct engine* engine = session_engine(session);
@@ -391,7 +391,7 @@ void memory_end(struct memory_watch* w) {
 		bank_signature(&w->signature, session_signature(w->session), m->dim);
 	w->record.instances = 1;
 	if (isfinite(f.matchness) && f.optimize_steps > 0) {
-		w->record.rows = session_options(w->session)->window;
+		w->record.rows = session_options(w->session)->learning.window;
 		w->record.matches = lround(f.matchness * (double)w->record.rows);
 	}
 	pthread_mutex_lock(&m->lock);

@@ -147,13 +147,13 @@ static void fill_sampling(const struct generation* g, struct swiftlet_request* r
 	const struct api_request* q = &g->request;
 	const struct server_options* o = &g->server->option;
 	if (!q->has_temperature && o->has_temperature)
-		r->temperature = o->work.session.temperature;
+		r->temperature = o->work.session.sampling.temperature;
 	if (!q->has_top_p)
-		r->top_p = o->work.session.top_p;
+		r->top_p = o->work.session.sampling.top_p;
 	if (!q->has_top_k)
-		r->top_k = o->work.session.top_k;
+		r->top_k = o->work.session.sampling.top_k;
 	if (!q->has_min_p)
-		r->min_p = o->work.session.min_p;
+		r->min_p = o->work.session.sampling.min_p;
 }
 
 static void fill_job(struct generation* g, struct choice* c) {

@@ -124,7 +124,7 @@ static void put_logprobs(struct text* out, bool chat, const struct reply_logprob
 
 static void put_figures(struct text* out, const struct choice* c) {
 	text_put(out, "{");
-	report_figures(out, &c->figures, c->generation->server->option.work.session.method);
+	report_figures(out, &c->figures, c->generation->server->option.work.session.drafting.method);
 	text_put(out, "}");
 }
 
@@ -202,7 +202,7 @@ static void put_speculation(struct generation* g) {
 	text_json(&g->out,
 	          "], 'num_spec_steps': %l, 'num_accepted_draft_tokens': %l, 'num_draft_tokens': %l, "
 	          "'num_spec_tokens': %d}}",
-	          f->verify_passes, f->accepted, rows, g->server->option.work.session.max_draft);
+	          f->verify_passes, f->accepted, rows, g->server->option.work.session.drafting.max_draft);
 }
 
 /* After the choices. */

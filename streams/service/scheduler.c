@@ -98,8 +98,9 @@ static void finish_job(struct scheduler* s, struct slot* slot, const char* probl
  * none. */
 static void use_pool(struct scheduler* s, struct slot* slot) {
 	struct retrieval_pool** pool = &s->pool[slot->tenant];
-	if (!*pool && s->option.session.pool > 0 && s->option.session.method != SWIFTLET_VANILLA)
-		*pool = retrieval_pool_open(s->option.session.pool);
+	if (!*pool && s->option.session.drafting.pool > 0 &&
+	    s->option.session.drafting.method != SWIFTLET_VANILLA)
+		*pool = retrieval_pool_open(s->option.session.drafting.pool);
 	session_use_pool(slot->session, *pool);
 }
 
@@ -312,7 +313,7 @@ static bool work_waits(void* user) {
 
 /* The seconds that idle learning may take: as many as requests took, or the given share of them. */
 static bool may_learn(const struct scheduler* s) {
-	const double share = s->option.session.idle_learning;
+	const double share = s->option.session.learning.idle;
 	return share > 0 && s->idle_seconds < share * fmax(s->busy_seconds, 1e-9);
 }
 
@@ -363,7 +364,8 @@ static bool search_idly(struct scheduler* s) {
 		return false;
 	for (struct slot* slot = s->slot; slot < s->end; slot++) {
 		struct search* const search = session_search(slot->session);
-		if (slot->used > 0 && search && idle_goes_on(&slot->progress, search, s->option.session.patience))
+		if (slot->used > 0 && search &&
+		    idle_goes_on(&slot->progress, search, s->option.session.learning.patience))
 			any |= learn_from(s, slot);
 	}
 	return any;
@@ -430,7 +432,7 @@ static void* run_thread(void* user) {
 
 static bool open_slot(struct scheduler* s, struct slot* slot, int index, struct error* e) {
 	struct swiftlet_options own = s->option.session;
-	own.pool = 0; /* a slot serves many tenants, so no tenant's text may serve another's drafts */
+	own.drafting.pool = 0; /* a slot serves many tenants, so no tenant's text may serve another's drafts */
 	slot->session = swiftlet_session_open(s->engine, &own, e->message, sizeof e->message);
 	if (!slot->session)
 		return false;
@@ -474,7 +476,7 @@ struct scheduler* scheduler_open(swiftlet_engine* engine, const struct scheduler
 	pthread_condattr_destroy(&attributes);
 	bool good = (s->slot && merge_open(&s->merged, engine->model->weights.shape.dim)) ||
 	            error_set(e, "out of memory for %d sessions", o->sessions);
-	budget_open(&s->budget, o->session.opt_budget);
+	budget_open(&s->budget, o->session.learning.budget);
 	for (int i = 0; i < o->sessions && good; i++)
 		good = open_slot(s, &s->slot[i], i, e);
 	if (good)

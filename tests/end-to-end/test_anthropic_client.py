@@ -52,7 +52,7 @@ def tools():
     back = ASK + [{"role": "assistant", "content": answer.content},
                   {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "done"}, {"type": "text", "text": "Well?"}]}]
     assert client.messages.create(messages=back, tools=[tool], tool_choice={"type": "none"}, max_tokens=4, **given).content[0].type == "text"
-    form = client.messages.create(messages=ASK, max_tokens=80, model=MODEL, output_config={"format": {"type": "json_schema", "schema": PERSON}})
+    form = client.messages.create(messages=ASK, max_tokens=80, **given, output_config={"format": {"type": "json_schema", "schema": PERSON}})
     assert set(json.loads(form.content[0].text)) == {"name", "age"}, form
 
 

@@ -41,7 +41,7 @@ def truncated_model():
             s.call("POST", "/v1/completions", {"prompt": PROMPT, "max_tokens": 8})
             os.truncate(os.path.join(copy, "model.safetensors"), 4096)
             try:
-                s.call("POST", "/v1/completions", {"prompt": "Another text, of which no row is anywhere yet: " + PROMPT, "max_tokens": 200})
+                s.call("POST", "/v1/completions", {"prompt": "Another text, of which no row is anywhere yet: " + PROMPT, "max_tokens": 200, "ignore_eos": True})
             except OSError:
                 pass
             status = s.process.wait(120)

@@ -155,6 +155,7 @@ def send(server, method, path, headers, body):
             body[name] = [value[0][:1] * context]
     if isinstance(body, dict) and "input" not in body:
         body.setdefault("max_tokens", 48)
+        body.setdefault("seed", 1)
     return server.call(method, path, body, headers)
 
 

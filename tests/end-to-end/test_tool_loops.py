@@ -99,14 +99,14 @@ def streamed(s):
 
 def three_apis(s):
     call = {"name": "get_weather", "description": "d", "parameters": TOOLS[0]["function"]["parameters"]}
-    events = s.call("POST", "/v1/responses", {"input": "x", "stream": True, "max_output_tokens": 120, "tools": [{"type": "function", **call}], "tool_choice": "required"})[2]
+    events = s.call("POST", "/v1/responses", {"input": "x", "stream": True, "max_output_tokens": 120, "temperature": 0, "tools": [{"type": "function", **call}], "tool_choice": "required"})[2]
     events = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
     pieces = [e["delta"] for e in events if e["type"] == "response.function_call_arguments.delta"]
     done = [e for e in events if e["type"] == "response.function_call_arguments.done"]
     assert len(pieces) > 2 and "".join(pieces) == done[0]["arguments"] and keeps("get_weather", done[0]["arguments"]), events
     assert events[-1]["response"]["output"][0]["arguments"] == done[0]["arguments"]
     assert [e["sequence_number"] for e in events] == list(range(len(events)))
-    events = s.call("POST", "/v1/messages", {"messages": ASK, "stream": True, "max_tokens": 120, "tool_choice": {"type": "any"},
+    events = s.call("POST", "/v1/messages", {"messages": ASK, "stream": True, "max_tokens": 120, "temperature": 0, "tool_choice": {"type": "any"},
                                               "tools": [{"name": "get_weather", "input_schema": call["parameters"]}]})[2]
     events = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
     pieces = [e["delta"]["partial_json"] for e in events if e["type"] == "content_block_delta" and e["delta"]["type"] == "input_json_delta"]

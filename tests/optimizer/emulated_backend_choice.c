@@ -17,8 +17,8 @@ static swiftlet_engine* open_on(const char* backend, const char* spec, swiftlet_
                                 char message[512]) {
 	struct swiftlet_options o;
 	options_default(&o);
-	snprintf(o.backend, sizeof o.backend, "%s", backend);
-	o.context = 64;
+	snprintf(o.engine.backend, sizeof o.engine.backend, "%s", backend);
+	o.cache.context = 64;
 	*model = swiftlet_model_open(spec, &o, message, 512);
 	if (!*model)
 		fail_msg("%s", message);
@@ -76,13 +76,13 @@ static bool recycles(const char* backend, const char* who) {
 	swiftlet_engine* engine = open_on(backend, plain, &model, message);
 	struct swiftlet_options o;
 	options_default(&o);
-	o.context = 64;
+	o.cache.context = 64;
 	if (who && swiftlet_options_set(&o, "drafters", who, message, sizeof message) != 1)
 		fail_msg("%s", message);
 	swiftlet_session* session = engine ? swiftlet_session_open(engine, &o, message, sizeof message) : NULL;
 	if (!session)
 		fail_msg("%s", message);
-	const unsigned may = session_options(session)->drafters;
+	const unsigned may = session_options(session)->drafting.drafters;
 	assert_true(may >> SOURCE_retrieval & 1u);
 	swiftlet_session_close(session);
 	swiftlet_engine_close(engine);
@@ -104,8 +104,8 @@ static int generate(swiftlet_engine* engine, enum swiftlet_method method, double
 	char message[512] = "";
 	struct swiftlet_options o;
 	options_default(&o);
-	o.context = 64;
-	o.method = method;
+	o.cache.context = 64;
+	o.drafting.method = method;
 	swiftlet_session* session = swiftlet_session_open(engine, &o, message, sizeof message);
 	if (!session)
 		fail_msg("%s", message);
@@ -153,9 +153,9 @@ static void generate_on(int devices, bool screened, enum swiftlet_method method,
 	char message[512] = "";
 	struct swiftlet_options o;
 	options_default(&o);
-	o.devices = devices;
-	o.screened_head = screened;
-	o.context = 64;
+	o.engine.devices = devices;
+	o.engine.screened_head = screened;
+	o.cache.context = 64;
 	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
 	if (!model)
 		fail_msg("%s", message);
@@ -201,8 +201,8 @@ static void expect_refusal(const char* backend, int devices, const char* expecte
 	char message[512] = "";
 	struct swiftlet_options o;
 	options_default(&o);
-	snprintf(o.backend, sizeof o.backend, "%s", backend);
-	o.devices = devices;
+	snprintf(o.engine.backend, sizeof o.engine.backend, "%s", backend);
+	o.engine.devices = devices;
 	swiftlet_model* model = swiftlet_model_open(shared, &o, message, sizeof message);
 	assert_true(!model || !swiftlet_engine_open(model, &o, message, sizeof message));
 	assert_string_equal(message, expected);
@@ -240,15 +240,15 @@ static void a_copy_without_room_is_done_without(void** state) {
 		skip(); /* a model of that size takes too long here */
 	struct swiftlet_options host, o;
 	options_default(&host);
-	snprintf(host.backend, sizeof host.backend, "cpu");
+	snprintf(host.engine.backend, sizeof host.engine.backend, "cpu");
 	snprintf(spec, sizeof spec, "synth:layers=%d,dim=512,heads=8,ffn=2048,vocab=512,dtype=f32", blocks);
 	swiftlet_model* model = swiftlet_model_open(spec, &host, message, sizeof message);
 	if (!model)
 		fail_msg("%s", message);
 	options_default(&o);
-	snprintf(o.backend, sizeof o.backend, "cuda");
-	o.context = 64;
-	o.devices = 1; /* without cuBLAS, whose workspace is larger than the room for draft weights */
+	snprintf(o.engine.backend, sizeof o.engine.backend, "cuda");
+	o.cache.context = 64;
+	o.engine.devices = 1; /* without cuBLAS, whose workspace is larger than the room for draft weights */
 	setenv("EMULATED_LARGEST_MIB", "15", 1);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	unsetenv("EMULATED_LARGEST_MIB");

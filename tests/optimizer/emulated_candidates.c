@@ -43,11 +43,11 @@ static bool keep(void* user, const struct swiftlet_step* step) {
 static struct swiftlet_options options_of(double* now, unsigned sources) {
 	struct swiftlet_options o;
 	options_default(&o);
-	snprintf(o.backend, sizeof o.backend, "cuda");
-	o.context = PROMPT + TOKENS;
-	o.search = false;
-	o.drafters = sources;
-	o.draft_bits = 0;
+	snprintf(o.engine.backend, sizeof o.engine.backend, "cuda");
+	o.cache.context = PROMPT + TOKENS;
+	o.learning.search = false;
+	o.drafting.drafters = sources;
+	o.draft_weights.bits = 0;
 	o.clock = tick;
 	o.clock_user = now;
 	return o;
@@ -94,8 +94,8 @@ static struct place open_place(int draft_bits, int devices) {
 	char message[512];
 	struct place p = {.now = 0};
 	struct swiftlet_options o = options_of(&p.now, 0);
-	o.draft_bits = draft_bits;
-	o.devices = devices;
+	o.draft_weights.bits = draft_bits;
+	o.engine.devices = devices;
 	o.clock = NULL;
 	p.model =
 	    swiftlet_model_open("synth:layers=3,dim=64,heads=2,ffn=96,vocab=512", NULL, message, sizeof message);
@@ -121,7 +121,7 @@ static swiftlet_session* session_of(struct place* p, const struct swiftlet_optio
 
 static struct text plain_text(struct place* p, double temperature) {
 	struct swiftlet_options o = options_of(&p->now, 0);
-	o.method = SWIFTLET_VANILLA;
+	o.drafting.method = SWIFTLET_VANILLA;
 	swiftlet_session* s = session_of(p, &o);
 	const struct text text = generate(s, &o, temperature, NULL);
 	swiftlet_session_close(s);
@@ -166,8 +166,8 @@ static void beside_the_devices_own_drafts(void** state) {
 		struct place p = open_place(bits, way == 2 ? 2 : 0);
 		const struct text plain = plain_text(&p, 0);
 		struct swiftlet_options o = options_of(&p.now, 1u << SOURCE_mask | 1u << SOURCE_recycle);
-		o.draft_bits = bits;
-		o.search = bits == 0;
+		o.draft_weights.bits = bits;
+		o.learning.search = bits == 0;
 		swiftlet_session* s = session_of(&p, &o);
 		const struct text first = generate(s, &o, 0, NULL), again = generate(s, &o, 0, NULL);
 		same(&plain, &first);
@@ -192,7 +192,7 @@ static void a_constraint_is_kept(void** state) {
 	for (int sampled = 0; sampled < 2; sampled++) {
 		const double temperature = sampled ? 1.2 : 0;
 		struct swiftlet_options vanilla = options_of(&p.now, 0);
-		vanilla.method = SWIFTLET_VANILLA;
+		vanilla.drafting.method = SWIFTLET_VANILLA;
 		swiftlet_session* s = session_of(&p, &vanilla);
 		const struct text plain = generate_constrained(s, &vanilla, temperature, NULL, grammar);
 		swiftlet_session_close(s);

@@ -26,10 +26,10 @@ struct text {
 static struct swiftlet_options options_of(int devices) {
 	struct swiftlet_options o;
 	options_default(&o);
-	snprintf(o.backend, sizeof o.backend, "cuda");
-	o.method = SWIFTLET_VANILLA;
-	o.context = CONTEXT;
-	o.devices = devices;
+	snprintf(o.engine.backend, sizeof o.engine.backend, "cuda");
+	o.drafting.method = SWIFTLET_VANILLA;
+	o.cache.context = CONTEXT;
+	o.engine.devices = devices;
 	return o;
 }
 

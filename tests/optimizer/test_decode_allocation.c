@@ -31,14 +31,14 @@ static void open_bench(struct bench* b, const char* spec, int max_tree) {
 	char message[512] = "";
 	struct swiftlet_options options;
 	options_default(&options);
-	options.threads = 2;
-	options.context = 512;
-	options.draft = SWIFTLET_DRAFT_ALWAYS;
-	options.search = false;
-	options.threshold = 0; /* every draft as long as can be, every depth as wide */
-	options.max_tree = max_tree;
+	options.engine.threads = 2;
+	options.cache.context = 512;
+	options.drafting.when = SWIFTLET_DRAFT_ALWAYS;
+	options.learning.search = false;
+	options.drafting.threshold = 0; /* every draft as long as can be, every depth as wide */
+	options.drafting.max_tree = max_tree;
 	for (int i = 0; i < 4; i++)
-		options.tree_top_k[i] = TREE_RANKS;
+		options.drafting.tree_top_k[i] = TREE_RANKS;
 	b->model = swiftlet_model_open(spec, &options, message, sizeof message);
 	if (!b->model)
 		fail_msg("%s", message);

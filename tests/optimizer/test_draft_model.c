@@ -31,8 +31,8 @@ static const char MODEL[] = SHAPE "seed=3", STRANGER[] = SHAPE "seed=8";
 static void open_bench(struct bench* b, const char* spec, const char* drafts, unsigned which) {
 	struct swiftlet_options options;
 	set_options(&options, BACKEND, which);
-	options.method = drafts ? SWIFTLET_AUTO : SWIFTLET_VANILLA;
-	snprintf(options.draft_model, sizeof options.draft_model, "%s", drafts ? drafts : "");
+	options.drafting.method = drafts ? SWIFTLET_AUTO : SWIFTLET_VANILLA;
+	snprintf(options.drafting.model, sizeof options.drafting.model, "%s", drafts ? drafts : "");
 	open_engine(b, spec, &options);
 	if (drafts)
 		time_drafts(b->engine->drafting->backend);
@@ -150,7 +150,7 @@ static void refuses(const char* spec, const char* drafts, const char* why) {
 	char message[512] = "";
 	struct swiftlet_options options;
 	options_default(&options);
-	snprintf(options.backend, sizeof options.backend, "cpu");
+	snprintf(options.engine.backend, sizeof options.engine.backend, "cpu");
 	assert_int_equal(swiftlet_options_set(&options, "draft-model", drafts, message, sizeof message), 1);
 	swiftlet_model* model = swiftlet_model_open(spec, &options, message, sizeof message);
 	assert_non_null(model);

@@ -25,8 +25,8 @@ static void open_bench(struct bench* b) {
 	char message[512] = "";
 	struct swiftlet_options options;
 	options_default(&options);
-	options.threads = 2;
-	options.context = 512;
+	options.engine.threads = 2;
+	options.cache.context = 512;
 	b->model =
 	    swiftlet_model_open("synth:layers=4,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f32,seed=5",
 	                        &options, message, sizeof message);

@@ -20,8 +20,8 @@ static void what_is_given_up_leaves_nothing(void** state) {
 	struct error error;
 	struct swiftlet_options options;
 	options_default(&options);
-	options.threads = 1;
-	options.context = 512;
+	options.engine.threads = 1;
+	options.cache.context = 512;
 	swiftlet_model* model =
 	    swiftlet_model_open("synth:layers=6,dim=64,heads=4,kv-heads=2,ffn=128,vocab=512,dtype=f32,seed=5",
 	                        &options, message, sizeof message);

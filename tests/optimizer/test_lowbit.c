@@ -32,11 +32,11 @@ static struct engine* engine_of(struct model* model, int bits, const char* isa, 
 	char message[512];
 	struct swiftlet_options o;
 	options_default(&o);
-	o.draft_bits = bits;
-	o.threads = threads;
-	snprintf(o.backend, sizeof o.backend, "cpu");
-	snprintf(o.isa, sizeof o.isa, "%s", isa);
-	o.context = PROMPT + TOKENS;
+	o.draft_weights.bits = bits;
+	o.engine.threads = threads;
+	snprintf(o.engine.backend, sizeof o.engine.backend, "cpu");
+	snprintf(o.engine.isa, sizeof o.engine.isa, "%s", isa);
+	o.cache.context = PROMPT + TOKENS;
 	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	if (!engine)
 		fail_msg("%s", message);
@@ -53,12 +53,12 @@ static bool keep(void* user, const struct swiftlet_step* step) {
 static struct swiftlet_options drafting(void) {
 	struct swiftlet_options o;
 	options_default(&o);
-	o.context = PROMPT + TOKENS;
-	o.draft = SWIFTLET_DRAFT_ALWAYS;
-	o.search = false;
-	o.draft_bits = 4;
-	o.max_draft = 3;
-	o.max_tree = 8; /* no decision by the clock: figures repeat */
+	o.cache.context = PROMPT + TOKENS;
+	o.drafting.when = SWIFTLET_DRAFT_ALWAYS;
+	o.learning.search = false;
+	o.draft_weights.bits = 4;
+	o.drafting.max_draft = 3;
+	o.drafting.max_tree = 8; /* no decision by the clock: figures repeat */
 	return o;
 }
 
@@ -107,15 +107,15 @@ static void output_is_plain_decodings(void** state) {
 		for (uint64_t seed = 0; seed < 3; seed++)
 			for (int sampled = 0; sampled < 2; sampled++) {
 				struct swiftlet_options o = drafting(), vanilla = o;
-				vanilla.method = SWIFTLET_VANILLA;
+				vanilla.drafting.method = SWIFTLET_VANILLA;
 				const double t = sampled ? 0.8 : 0;
 				const struct text plain = generate(engine, &vanilla, NULL, t, seed);
 				assert_int_equal(plain.figures.draft_steps, 0);
 				const struct text quantized = generate(engine, &o, &nothing, t, seed);
 				const struct text both = generate(engine, &o, &model->planted[0], t, seed);
-				o.search = true;
-				o.opt_budget = INFINITY;
-				o.skip_ratio = bits == 8 ? 0.45 : 0; /* these are no channels to search levels of */
+				o.learning.search = true;
+				o.learning.budget = INFINITY;
+				o.learning.skip_ratio = bits == 8 ? 0.45 : 0; /* these are no channels to search levels of */
 				const struct text searched = generate(engine, &o, NULL, t, seed);
 				same(&plain, &quantized);
 				same(&plain, &both);
@@ -136,10 +136,10 @@ static void any_states_will_do(void** state) {
 	struct engine* engine = engine_of(model, 4, "auto", 2);
 	for (uint64_t seed = 0; seed < 8; seed++) {
 		struct swiftlet_options o = drafting(), vanilla = o;
-		vanilla.method = SWIFTLET_VANILLA;
+		vanilla.drafting.method = SWIFTLET_VANILLA;
 		const double t = seed % 2 ? 0.8 : 0;
-		o.draft = seed % 4 < 2 ? SWIFTLET_DRAFT_ALWAYS : SWIFTLET_DRAFT_AUTO;
-		o.draft_bits = seed == 7 ? 0 : 4;
+		o.drafting.when = seed % 4 < 2 ? SWIFTLET_DRAFT_ALWAYS : SWIFTLET_DRAFT_AUTO;
+		o.draft_weights.bits = seed == 7 ? 0 : 4;
 		struct mask mask = {.word = {0}};
 		int quantized = 0;
 		for (int s = 0; s < 12; s++) {
@@ -162,7 +162,7 @@ static void any_states_will_do(void** state) {
 		for (int i = 0; i < f->n_quantized_attention; i++)
 			assert_false(mask_has(&mask, 2 * f->quantized_attention[i]) ||
 			             mask_stores(&mask, 2 * f->quantized_attention[i]));
-		if (o.draft == SWIFTLET_DRAFT_ALWAYS)
+		if (o.drafting.when == SWIFTLET_DRAFT_ALWAYS)
 			assert_true(f->draft_steps > 0);
 	}
 	swiftlet_engine_close(engine);
@@ -174,7 +174,7 @@ static void sessions_choose(void** state) {
 	struct engine *with = engine_of(model, 4, "auto", 2), *without = engine_of(model, 0, "auto", 2);
 	struct swiftlet_options o = drafting();
 	const struct text quantized = generate(with, &o, &model->planted[0], 0, 1);
-	o.draft_bits = 0;
+	o.draft_weights.bits = 0;
 	const struct text stored = generate(with, &o, &model->planted[0], 0, 1);
 	const struct text before = generate(without, &o, &model->planted[0], 0, 1);
 	same(&stored, &before);
@@ -224,9 +224,9 @@ static void a_copy_joins_in_mid_text(void** state) {
 		for (int at = 1; at < TOKENS; at += 50) {
 			struct engine* engine = engine_of(model, 0, "auto", 2);
 			struct swiftlet_options o = drafting(), vanilla = o;
-			vanilla.method = SWIFTLET_VANILLA;
-			o.draft = sampled ? SWIFTLET_DRAFT_AUTO : SWIFTLET_DRAFT_ALWAYS;
-			o.draft_bits = -1;
+			vanilla.drafting.method = SWIFTLET_VANILLA;
+			o.drafting.when = sampled ? SWIFTLET_DRAFT_AUTO : SWIFTLET_DRAFT_ALWAYS;
+			o.draft_weights.bits = -1;
 			const double t = sampled ? 0.8 : 0;
 			const struct text plain = generate(engine, &vanilla, NULL, t, 7);
 			struct joining j = {.engine = engine, .at = at};
@@ -319,7 +319,7 @@ static void rows_by_channel_share_nothing(void** state) {
 		assert_non_null(model);
 		struct engine* engine = engine_of(model, i % 2 ? 4 : 0, "auto", 1);
 		struct swiftlet_options o = drafting();
-		o.draft = SWIFTLET_DRAFT_AUTO; /* the planner plans */
+		o.drafting.when = SWIFTLET_DRAFT_AUTO; /* the planner plans */
 		char message[512];
 		int32_t prompt[PROMPT];
 		struct text text = {.n = 0};
@@ -341,13 +341,13 @@ static void options_are_checked(void** state) {
 	struct swiftlet_options o;
 	char message[300], longest[600];
 	options_default(&o);
-	assert_int_equal(o.draft_bits, -1);
+	assert_int_equal(o.draft_weights.bits, -1);
 	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "8", message, sizeof message), 1);
-	assert_int_equal(o.draft_bits, 8);
+	assert_int_equal(o.draft_weights.bits, 8);
 	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "off", message, sizeof message), 1);
-	assert_int_equal(o.draft_bits, 0);
+	assert_int_equal(o.draft_weights.bits, 0);
 	assert_int_equal(swiftlet_options_set(&o, "draft-bits", "auto", message, sizeof message), 1);
-	assert_int_equal(o.draft_bits, -1);
+	assert_int_equal(o.draft_weights.bits, -1);
 	static const char* const bad_bits[] = {"5", "3", "0", "", "4.0", "-4", "on"};
 	for (size_t i = 0; i < sizeof bad_bits / sizeof *bad_bits; i++)
 		assert_int_equal(swiftlet_options_set(&o, "draft-bits", bad_bits[i], message, sizeof message), -1);
@@ -357,7 +357,7 @@ static void options_are_checked(void** state) {
 	} sizes[] = {{"1", 1}, {"800M", 800 * 0x1p20}, {"1.5G", 1.5 * 0x1p30}, {"2K", 2048}, {"1T", 0x1p40}};
 	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
 		assert_int_equal(swiftlet_options_set(&o, "draft-memory", sizes[i].text, message, sizeof message), 1);
-		assert_true(o.draft_memory == sizes[i].bytes);
+		assert_true(o.draft_weights.memory == sizes[i].bytes);
 	}
 	static const char* const bad_sizes[] = {"", "0", "-1G", "G", "1GB", "1 G", "nan", "inf", "1e300", "1m"};
 	for (size_t i = 0; i < sizeof bad_sizes / sizeof *bad_sizes; i++)
@@ -367,7 +367,7 @@ static void options_are_checked(void** state) {
 	assert_int_equal(swiftlet_options_set(&o, "adapter", longest, message, sizeof message), -1);
 	assert_int_equal(swiftlet_options_set(&o, "adapter", "", message, sizeof message), -1);
 	assert_int_equal(swiftlet_options_set(&o, "adapter", "/there", message, sizeof message), 1);
-	assert_string_equal(o.adapter, "/there");
+	assert_string_equal(o.standalone.adapter, "/there");
 }
 
 static int open_model(void** state) {

@@ -90,11 +90,11 @@ struct text {
 static struct swiftlet_options options_of(enum swiftlet_method method) {
 	struct swiftlet_options o;
 	options_default(&o);
-	snprintf(o.backend, sizeof o.backend, "cpu");
-	o.threads = 2;
-	o.draft_bits = 0; /* wherever the processor's caches may be too small for the model */
-	o.context = PROMPT + TOKENS + 1;
-	o.method = method;
+	snprintf(o.engine.backend, sizeof o.engine.backend, "cpu");
+	o.engine.threads = 2;
+	o.draft_weights.bits = 0; /* wherever the processor's caches may be too small for the model */
+	o.cache.context = PROMPT + TOKENS + 1;
+	o.drafting.method = method;
 	return o;
 }
 
@@ -102,8 +102,8 @@ static struct engine* open_engine(struct model* model, bool parts) {
 	char message[512];
 	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
 	if (parts) {
-		snprintf(o.adapter, sizeof o.adapter, "%s", adapter_path);
-		snprintf(o.heads, sizeof o.heads, "%s", heads_path);
+		snprintf(o.standalone.adapter, sizeof o.standalone.adapter, "%s", adapter_path);
+		snprintf(o.standalone.heads, sizeof o.standalone.heads, "%s", heads_path);
 	}
 	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	if (!engine)
@@ -125,7 +125,7 @@ static void start(struct session* s, const struct swiftlet_options* o, double te
 	struct swiftlet_request request;
 	for (int i = 0; i < PROMPT; i++)
 		prompt[i] = (int32_t)((i % 23) * 37 % 251);
-	if (o->method == SWIFTLET_SELF_SPEC) {
+	if (o->drafting.method == SWIFTLET_SELF_SPEC) {
 		const struct mask mask = some_mask();
 		session_set_mask(s, &mask);
 	}
@@ -138,7 +138,7 @@ static void start(struct session* s, const struct swiftlet_options* o, double te
 	request.seed = 5;
 	request.repetition_penalty = penalised ? 1.2 : 1;
 	if (!swiftlet_session_start(s, &request, message, sizeof message))
-		fail_msg("%s: %s", method_name(o->method), message);
+		fail_msg("%s: %s", method_name(o->drafting.method), message);
 }
 
 static void take_text(struct session* s, struct text* text) {
@@ -220,8 +220,8 @@ static void every_stop_rule_is_lossless(void** state) {
 		for (int rule = SWIFTLET_STOP_FIXED; rule <= SWIFTLET_STOP_GAIN; rule++)
 			for (int reuse = 0; reuse < 2; reuse++) {
 				o = options_of(some[i]);
-				o.stop_rule = (enum swiftlet_stop_rule)rule;
-				o.reuse = reuse != 0;
+				o.standalone.stop_rule = (enum swiftlet_stop_rule)rule;
+				o.standalone.reuse = reuse != 0;
 				const struct text text = generate(engine, &o, 0, false);
 				same(method_name(some[i]), &plain, &text);
 			}
@@ -232,8 +232,8 @@ static void every_stop_rule_is_lossless(void** state) {
 static struct engine* open_with(struct model* model, const char* adapter, const char* heads) {
 	char message[512];
 	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
-	snprintf(o.adapter, sizeof o.adapter, "%s", adapter);
-	snprintf(o.heads, sizeof o.heads, "%s", heads);
+	snprintf(o.standalone.adapter, sizeof o.standalone.adapter, "%s", adapter);
+	snprintf(o.standalone.heads, sizeof o.standalone.heads, "%s", heads);
 	struct engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	if (!engine)
 		fail_msg("%s", message);
@@ -251,9 +251,9 @@ static void heads_draft(void** state) {
 		const struct text plain = generate(engine, &o, way, false);
 		for (int block = 0; block <= 2; block += 2) {
 			o = options_of(block ? SWIFTLET_LAYERSKIP : SWIFTLET_PPD);
-			o.exit_block = block;
-			o.rejection = way == 2;
-			snprintf(o.heads, sizeof o.heads, "%s", heads_path);
+			o.standalone.exit_block = block;
+			o.standalone.rejection = way == 2;
+			snprintf(o.standalone.heads, sizeof o.standalone.heads, "%s", heads_path);
 			const struct text text = generate(engine, &o, way, false);
 			if (way < 2)
 				same("heads", &plain, &text);
@@ -276,7 +276,7 @@ static void rejection_runs(void** state) {
 	const struct text plain = generate(engine, &o, 0, false);
 	for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
 		o = options_of(some[i]);
-		o.rejection = true;
+		o.standalone.rejection = true;
 		const struct text greedy = generate(engine, &o, 0, false);
 		same(method_name(some[i]), &plain, &greedy);
 		const struct text a = generate(engine, &o, 1, false), b = generate(engine, &o, 1, false);
@@ -369,17 +369,17 @@ static void what_is_missing_is_said(void** state) {
 	struct engine* engine = open_engine(model, true);
 	struct swiftlet_options o = options_of(SWIFTLET_KANGAROO);
 	refused(bare, &o, "tools/train/kangaroo.py");
-	o.exit_block = 3;
+	o.standalone.exit_block = 3;
 	refused(engine, &o, "was made for block 2");
 	o = options_of(SWIFTLET_LAYERSKIP);
-	o.exit_block = 6;
+	o.standalone.exit_block = 6;
 	refused(bare, &o, "expected 1 to 5");
 	o = options_of(SWIFTLET_PPD);
-	o.exit_block = 5;
-	snprintf(o.heads, sizeof o.heads, "%s", heads_path);
+	o.standalone.exit_block = 5;
+	snprintf(o.standalone.heads, sizeof o.standalone.heads, "%s", heads_path);
 	refused(engine, &o, "no head for --exit-block 5");
 	o = options_of(SWIFTLET_AUTO);
-	o.rejection = true;
+	o.standalone.rejection = true;
 	refused(bare, &o, "one drafter");
 	assert_int_equal(swiftlet_options_set(&o, "children", "11", message, sizeof message), -1);
 	assert_int_equal(swiftlet_options_set(&o, "method", "swifter", message, sizeof message), -1);
@@ -451,7 +451,7 @@ static bool step_is_short(struct session* s) {
 		if (!pass_appends(&work.pass))
 			assert_int_equal(session_room(s), room);
 		if (!session_run(s, &work, &error))
-			fail_msg("%s: %s", method_name(s->options.method), error.message);
+			fail_msg("%s: %s", method_name(s->options.drafting.method), error.message);
 		if (session_absorb(s, &work, work.pass.n, 1))
 			return false;
 	}
@@ -463,8 +463,8 @@ static void a_pass_runs_in_what_was_made_sure_of(void** state) {
 	char message[512];
 	struct model* model = swiftlet_model_open(MODEL, NULL, message, sizeof message);
 	struct swiftlet_options o = options_of(SWIFTLET_AUTO);
-	snprintf(o.heads, sizeof o.heads, "%s", heads_path);
-	o.cache_memory = PAGES * PAGE_BYTES;
+	snprintf(o.standalone.heads, sizeof o.standalone.heads, "%s", heads_path);
+	o.cache.memory = PAGES * PAGE_BYTES;
 	int n_short = 0;
 	for (int m = SWIFTLET_NGRAM; m < SWIFTLET_METHODS; m++)
 		for (int left = 0; left < 4; left++) {

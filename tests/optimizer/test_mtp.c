@@ -30,7 +30,7 @@ static const char COPY[] = "synth:" SHAPE "layers=1,dim=512,ffn=512",
 static void open_bench(struct bench* b, const char* spec, unsigned which) {
 	struct swiftlet_options options;
 	set_options(&options, "cpu", which);
-	options.method = which ? SWIFTLET_AUTO : SWIFTLET_VANILLA;
+	options.drafting.method = which ? SWIFTLET_AUTO : SWIFTLET_VANILLA;
 	open_engine(b, spec, &options);
 	assert_true(!which == !b->engine->mtp);
 	if (b->engine->mtp) {

@@ -32,9 +32,9 @@ static struct swiftlet_options defaults(void) {
 	options_default(&options);
 	options.clock = tick;
 	options.clock_user = &now;
-	options.threads = 2;
-	options.context = CONTEXT;
-	options.search = false;
+	options.engine.threads = 2;
+	options.cache.context = CONTEXT;
+	options.learning.search = false;
 	return options;
 }
 
@@ -169,7 +169,7 @@ static void by_hand(struct bench* b, const struct swiftlet_request* r, int32_t* 
 static void plain_is_the_formula(void** state) {
 	struct bench* b = *state;
 	struct swiftlet_options options = defaults();
-	options.method = SWIFTLET_VANILLA;
+	options.drafting.method = SWIFTLET_VANILLA;
 	swiftlet_session* s = open_session(b, &options);
 	int differ = 0;
 	for (int i = 0; i < REQUESTS; i++) {
@@ -190,16 +190,16 @@ static void plain_is_the_formula(void** state) {
 static void any_draft_is_plain(void** state) {
 	struct bench* b = *state;
 	struct swiftlet_options plain = defaults();
-	plain.method = SWIFTLET_VANILLA;
+	plain.drafting.method = SWIFTLET_VANILLA;
 	swiftlet_session* reference = open_session(b, &plain);
 	static const int trees[] = {SWIFTLET_TREE_AUTO, SWIFTLET_TREE_PAPER};
 	for (size_t t = 0; t < sizeof trees / sizeof *trees; t++) {
 		struct swiftlet_options options = defaults();
-		options.draft = SWIFTLET_DRAFT_ALWAYS;
-		options.threshold = 0;
-		options.max_tree = trees[t];
+		options.drafting.when = SWIFTLET_DRAFT_ALWAYS;
+		options.drafting.threshold = 0;
+		options.drafting.max_tree = trees[t];
 		for (int k = 0; k < 4; k++)
-			options.tree_top_k[k] = TREE_RANKS;
+			options.drafting.tree_top_k[k] = TREE_RANKS;
 		swiftlet_session* s = open_session(b, &options);
 		struct swiftlet_figures f;
 		int64_t accepted = 0;

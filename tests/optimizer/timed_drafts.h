@@ -37,12 +37,12 @@ struct bench {
 
 static void set_options(struct swiftlet_options* options, const char* backend, unsigned which) {
 	options_default(options);
-	snprintf(options->backend, sizeof options->backend, "%s", backend);
-	options->threads = 1;
-	options->context = PROMPT + TOKENS;
-	options->search = false;
-	options->draft_bits = 0;
-	options->drafters = which;
+	snprintf(options->engine.backend, sizeof options->engine.backend, "%s", backend);
+	options->engine.threads = 1;
+	options->cache.context = PROMPT + TOKENS;
+	options->learning.search = false;
+	options->draft_weights.bits = 0;
+	options->drafting.drafters = which;
 	options->clock = time_now;
 }
 

@@ -92,9 +92,9 @@ static int64_t run_alone_first(swiftlet_model* model, struct case_job* list, int
 	struct swiftlet_options o;
 	int64_t tokens = 0;
 	options_default(&o);
-	o.context = CONTEXT;
-	o.method = SWIFTLET_VANILLA;
-	snprintf(o.cache_type, sizeof o.cache_type, "%s", cache_type);
+	o.cache.context = CONTEXT;
+	o.drafting.method = SWIFTLET_VANILLA;
+	snprintf(o.cache.type, sizeof o.cache.type, "%s", cache_type);
 	swiftlet_engine* engine = swiftlet_engine_open(model, &o, message, sizeof message);
 	swiftlet_session* session = engine ? swiftlet_session_open(engine, &o, message, sizeof message) : NULL;
 	if (!session)
@@ -183,14 +183,14 @@ static void stop(struct scheduler* s) {
 static void open_options(struct swiftlet_options* o, double pages, const char* cache_type,
                          const char* drafts) {
 	options_default(o);
-	snprintf(o->draft_model, sizeof o->draft_model, "%s", drafts);
-	o->context = CONTEXT;
-	o->threads = 2;
-	o->pool = 4096;
-	snprintf(o->cache_type, sizeof o->cache_type, "%s", cache_type);
+	snprintf(o->drafting.model, sizeof o->drafting.model, "%s", drafts);
+	o->cache.context = CONTEXT;
+	o->engine.threads = 2;
+	o->drafting.pool = 4096;
+	snprintf(o->cache.type, sizeof o->cache.type, "%s", cache_type);
 	/* a page of this model: 4 blocks, keys and values, 2 heads of 16 elements */
 	const double element = strcmp(cache_type, "f16") == 0 ? 2 : 4;
-	o->cache_memory = pages * 4 * 2 * 2 * 16 * PAGE * element;
+	o->cache.memory = pages * 4 * 2 * 2 * 16 * PAGE * element;
 }
 
 static void run_together(swiftlet_model* model, struct case_job* list, int n, const char* cache_type,

@@ -107,9 +107,9 @@ static void what_was_found_when_they_sat_down_is_given_back(void** state) {
 	struct events events;
 	struct swiftlet_options o;
 	options_default(&o);
-	o.context = CONTEXT;
-	o.method = SWIFTLET_VANILLA;
-	o.cache_memory = (double)PAGES * 4 * 2 * 2 * 16 * PAGE * 4; /* 4 blocks, keys and values, 2 heads of 16 */
+	o.cache.context = CONTEXT;
+	o.drafting.method = SWIFTLET_VANILLA;
+	o.cache.memory = (double)PAGES * 4 * 2 * 2 * 16 * PAGE * 4; /* 4 blocks, keys and values, 2 heads of 16 */
 	metrics_open(&metrics);
 	events_open(&events);
 	swiftlet_model* model = swiftlet_model_open(model_spec, NULL, message, sizeof message);

@@ -262,7 +262,7 @@ static bool measure_where(const struct decode* d, struct cache* cache, cJSON* ou
 
 static bool measure_decode(struct bench_part* part, cJSON* out, struct error* error) {
 	const struct decode* d = (struct decode*)part;
-	struct cache* cache = text_cache_open(&part->bench, part->bench.options.context, error);
+	struct cache* cache = text_cache_open(&part->bench, part->bench.options.cache.context, error);
 	const bool good = cache && (d->where ? measure_where : measure_speed)(d, cache, out, error);
 	if (cache)
 		cache->backend->cache_close(cache);
@@ -273,9 +273,9 @@ static bool measure_decode(struct bench_part* part, cJSON* out, struct error* er
 static int check_decode_options(struct bench_part* part) {
 	struct decode* d = (struct decode*)part;
 	struct swiftlet_options* options = &part->bench.options;
-	d->depth = options->context > 0 ? options->context : d->where ? DEEPEST : DEFAULT_DEPTH;
+	d->depth = options->cache.context > 0 ? options->cache.context : d->where ? DEEPEST : DEFAULT_DEPTH;
 	const int further = d->tokens > 0 ? (int)d->tokens : MOST_TOKENS;
-	options->context = d->depth + (further > OWN_TEXT ? further : OWN_TEXT) + WARM_UP;
+	options->cache.context = d->depth + (further > OWN_TEXT ? further : OWN_TEXT) + WARM_UP;
 	return OPTIONS_GO_ON;
 }
 

@@ -239,7 +239,7 @@ static bool measure_levels(struct bench_part* part, cJSON* out, struct error* er
 
 /* Has the measured weights made before the first token. */
 static int ask_for_weights(struct bench_part* part) {
-	part->bench.options.draft_bits = 4;
+	part->bench.options.draft_weights.bits = 4;
 	return OPTIONS_GO_ON;
 }
 

@@ -63,7 +63,7 @@ static bool enter_contest(struct methods_bench* b, enum swiftlet_method method, 
 	struct contest* c = &b->contest;
 	struct swiftlet_options o = b->part.bench.options;
 	struct error why = {{0}};
-	o.method = method;
+	o.drafting.method = method;
 	if (!contest_enter(c, method_name((enum swiftlet_method)method), &o, &why, error))
 		return false;
 	struct way* way = &c->way[c->n - 1];
@@ -76,7 +76,7 @@ static bool enter_contest(struct methods_bench* b, enum swiftlet_method method, 
 static bool enter_all(struct methods_bench* b, struct error* error) {
 	struct contest* c = &b->contest;
 	c->bench = &b->part.bench;
-	c->temperature = c->bench->options.temperature;
+	c->temperature = c->bench->options.sampling.temperature;
 	if (!bench_prompts(c->bench, &c->prompts, b->input, b->most_tokens, error) ||
 	    !enter_contest(b, SWIFTLET_VANILLA, error))
 		return false;
@@ -111,7 +111,8 @@ static void report_figures(const struct methods_bench* b, cJSON* out) {
 	const double plain_seconds = 1 / answer_speed(&plain);
 	bench_json_number(out, "prompts", c->asked);
 	bench_json_number(out, "plain_step_seconds", plain_seconds);
-	cJSON_AddStringToObject(out, "acceptance", c->bench->options.rejection ? "rejection" : "coupled");
+	cJSON_AddStringToObject(out, "acceptance",
+	                        c->bench->options.standalone.rejection ? "rejection" : "coupled");
 	cJSON* const rows = cJSON_AddObjectToObject(out, "methods");
 	for (int i = 0; i < c->n; i++) {
 		const struct way* is = &c->way[i];

@@ -165,7 +165,7 @@ static bool measure_all(struct pages_bench* b, cJSON* out, struct error* error) 
 	const struct runtime* const bench = &b->part.bench;
 	if (!bench->engine->backend->list_pages)
 		return error_set(error, "%s has no lists of pages", bench->engine->backend->name);
-	b->quantized = bench->options.draft_bits > 0 ? engine_draft_weights(bench->engine) : NULL;
+	b->quantized = bench->options.draft_weights.bits > 0 ? engine_draft_weights(bench->engine) : NULL;
 	if (b->quantized)
 		b->layers = draft_weights_sub_layers(b->quantized, &(struct mask){.word = {0}}, &b->head);
 	if (!open_ways(b, error) || !bench_prompts(bench, &b->prompts, b->input, b->most_tokens, error))

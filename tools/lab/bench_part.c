@@ -75,8 +75,8 @@ bool bench_prompts(const struct runtime* bench, struct prompt_list* list, const 
 
 static bool open_and_measure(struct bench_part* part, cJSON* out, struct error* error) {
 	struct runtime* const bench = &part->bench;
-	if (bench->options.draft_bits < 0 && !part->as_run)
-		bench->options.draft_bits = 0;
+	if (bench->options.draft_weights.bits < 0 && !part->as_run)
+		bench->options.draft_weights.bits = 0;
 	progress_show(0, "opening %s", bench->wish.model);
 	if (!runtime_open_engine(bench, error))
 		return false;

@@ -24,21 +24,21 @@ static bool enter_contest(struct contest* t, const char* name, const struct swif
 static bool enter_all(struct contest* t, bool ablation, struct error* error) {
 	char name[32];
 	struct swiftlet_options plain = t->bench->options, less = plain;
-	plain.method = SWIFTLET_VANILLA;
+	plain.drafting.method = SWIFTLET_VANILLA;
 	bool good = enter_contest(t, "plain", &plain, error) && enter_contest(t, "defaults", &less, error);
-	const unsigned all = good ? session_options(t->way[DEFAULTS].session)->drafters : 0;
+	const unsigned all = good ? session_options(t->way[DEFAULTS].session)->drafting.drafters : 0;
 	for (int i = 0; i < DRAFTER_COUNT && good && ablation; i++) {
-		const bool model = i == SOURCE_model && !less.draft_model[0];
+		const bool model = i == SOURCE_model && !less.drafting.model[0];
 		if (i == SOURCE_prediction || i == SOURCE_form || model || !(all >> i & 1u))
 			continue; /* the variant does not ask for it, or it does not apply */
 		snprintf(name, sizeof name, "without %s", drafter_name[i]);
-		less.drafters = all & ~(1u << i);
+		less.drafting.drafters = all & ~(1u << i);
 		good = enter_contest(t, name, &less, error);
 	}
 	less = t->bench->options;
-	if (!good || !ablation || less.draft_pages == 0 || !t->bench->engine->backend->list_pages)
+	if (!good || !ablation || less.drafting.pages == 0 || !t->bench->engine->backend->list_pages)
 		return good;
-	less.draft_pages = 0;
+	less.drafting.pages = 0;
 	return enter_contest(t, "without pages", &less, error);
 }
 
@@ -121,7 +121,7 @@ static bool measure_real(struct bench_part* part, cJSON* out, struct error* erro
 
 /* Runs every model greedily and sampled, or as `only` specifies, with fresh sessions. */
 static int run_all(struct real* r, const char* const* model, int n) {
-	const double asked = r->part.bench.options.temperature, sampled = asked > 0 ? asked : 0.7;
+	const double asked = r->part.bench.options.sampling.temperature, sampled = asked > 0 ? asked : 0.7;
 	int status = STATUS_DONE;
 	r->part.runs = r->part.json ? cJSON_CreateArray() : NULL;
 	for (int i = 0; i < 2 * n && status == STATUS_DONE; i++) {
@@ -173,7 +173,7 @@ int bench_real_main(int argc, char** argv) {
 		return status;
 	if (!options_plan(options))
 		return complain(STATUS_USAGE, "bench real: --method %s: expected auto or swift",
-		                method_name(options->method));
+		                method_name(options->drafting.method));
 	if (line.n_words > 0 && r.part.bench.wish.model)
 		return complain(STATUS_USAGE, "bench real: models were given both with -m and without");
 	if (r.only && strcmp(r.only, "greedy") != 0 && strcmp(r.only, "sampled") != 0)

@@ -129,7 +129,7 @@ static void report_figures(const struct screened* c, cJSON* out) {
 }
 
 static int check_screened_head_options(struct bench_part* part) {
-	part->bench.options.screened_head = 1;
+	part->bench.options.engine.screened_head = 1;
 	return OPTIONS_GO_ON;
 }
 

@@ -267,7 +267,7 @@ static struct search* open_search(const struct searching* s, const struct propos
 	                                                             .levels = true,
 	                                                             .given_share = true,
 	                                                             .start = start->levels,
-	                                                             .seed = s->part.bench.options.seed},
+	                                                             .seed = s->part.bench.options.sampling.seed},
 	                                    error);
 	if (!search)
 		return NULL;
@@ -347,7 +347,7 @@ static bool read_shares(struct searching* s, const char* text) {
 /* Has the measured weights made before the first token. */
 static int check_search_options(struct bench_part* part) {
 	struct searching* s = (struct searching*)part;
-	part->bench.options.draft_bits = 4;
+	part->bench.options.draft_weights.bits = 4;
 	bool known = !s->only;
 	for (int p = 0; s->only && p < PROPOSERS; p++)
 		known = known || strncmp(proposers[p].name, s->only, strlen(s->only)) == 0;

@@ -45,7 +45,7 @@ static bool has(const struct swift* w, char part) { return strchr(w->parts, part
 
 static struct swiftlet_options vanilla(const struct swiftlet_options* options) {
 	struct swiftlet_options plain = *options;
-	plain.method = SWIFTLET_VANILLA;
+	plain.drafting.method = SWIFTLET_VANILLA;
 	return plain;
 }
 
@@ -56,8 +56,9 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 	struct swiftlet_options options = bench->options;
 	struct way way = {.name = "search"};
 	struct answer ignored;
-	options.opt_budget = INFINITY;
-	options.patience = options.max_steps; /* the mask that the search finds, not the time when it gives up */
+	options.learning.budget = INFINITY;
+	options.learning.patience =
+	    options.learning.max_steps; /* the mask that the search finds, not the time when it gives up */
 	if (!way_open(&way, bench, &options, 0, error))
 		return false;
 	struct search* search = session_search(way.session);
@@ -66,7 +67,7 @@ static bool run_search(struct swift* w, cJSON* out, struct error* error) {
 	while (good && search_state(search) == SEARCH_RUNNING) {
 		good = way_advance(&way, 1, &ignored, error);
 		w->mask = session_mask(way.session, &w->matchness);
-		progress_show((double)search_steps(search) / options.max_steps,
+		progress_show((double)search_steps(search) / options.learning.max_steps,
 		              "search: %d proposals, matchness %.2f", search_steps(search), w->matchness);
 	}
 	if (good) {
@@ -101,7 +102,7 @@ static bool run_decode(struct swift* w, cJSON* out, struct error* error) {
 	const struct runtime* bench = &w->part.bench;
 	struct swiftlet_options options = bench->options, plain = vanilla(&options);
 	struct way way[2] = {{.name = "swift"}, {.name = "plain"}};
-	options.search = false;
+	options.learning.search = false;
 	bool good = way_open(&way[0], bench, &options, FIRST_DECODE_PROMPT, error) &&
 	            way_open(&way[1], bench, &plain, FIRST_DECODE_PROMPT, error);
 	if (good)
@@ -133,7 +134,7 @@ static bool cold_pair(struct swift* w, int pair, double slowdown[RATIOS][PAIRS],
 	engine_forget_costs(bench->engine);
 	for (int k = 0; good && k <= RATIOS; k++) {
 		struct swiftlet_options options = k < RATIOS ? bench->options : vanilla(&bench->options);
-		options.skip_ratio = k < RATIOS ? ratio_of[k] : 0;
+		options.learning.skip_ratio = k < RATIOS ? ratio_of[k] : 0;
 		good = way_open(&way[k], bench, &options, (uint64_t)(FIRST_COLD_PROMPT + pair), error);
 	}
 	for (int turn = 0; good && turn * COLD_SLICE < COLD_TOKENS; turn++) {
@@ -188,11 +189,11 @@ static bool open_way(struct swift* w, struct way* way, struct draft_way how, str
 	struct swiftlet_options options = bench->options;
 	if (how.quantized && bench->engine->draft_weights.table.bytes == 0)
 		return true;
-	options.search = how.skip && !planted;
-	options.draft_bits = how.quantized ? w->bits : 0;
+	options.learning.search = how.skip && !planted;
+	options.draft_weights.bits = how.quantized ? w->bits : 0;
 	if (!way_open(way, bench, &options, FIRST_DRAFT_PROMPT, error))
 		return false;
-	if (!options.search)
+	if (!options.learning.search)
 		session_set_mask(way->session, how.skip ? &bench->model->planted[0] : &nothing);
 	return true;
 }
@@ -256,7 +257,7 @@ static bool run_draft_weights(struct swift* w, cJSON* out, struct error* error) 
 static bool measure_swift(struct bench_part* part, cJSON* out, struct error* error) {
 	struct swift* w = (struct swift*)part;
 	const struct model* model = part->bench.model;
-	part->bench.options.draft_bits = 0; /* of the other parts' sessions */
+	part->bench.options.draft_weights.bits = 0; /* of the other parts' sessions */
 	if (!bench_measure_rows(&part->bench, 128, ROW_REPEATS, out, error))
 		return false;
 	if (!has(w, 'a') && has(w, 'b')) {
@@ -279,13 +280,13 @@ static int check_swift_options(struct bench_part* part) {
 	struct swiftlet_options* options = &part->bench.options;
 	if (strspn(w->parts, "abcd") != strlen(w->parts) || !*w->parts)
 		return complain(STATUS_USAGE, "bench swift: --parts %s, expected letters of abcd", w->parts);
-	if (options->context == 0)
-		options->context = 1024;
-	if (options->context < WAY_PROMPT + 64)
-		return complain(STATUS_USAGE, "bench swift: --context %d, expected at least %d", options->context,
-		                WAY_PROMPT + 64);
-	w->bits = options->draft_bits < 0 ? 4 : options->draft_bits;
-	options->draft_bits = has(w, 'd') ? w->bits : 0;
+	if (options->cache.context == 0)
+		options->cache.context = 1024;
+	if (options->cache.context < WAY_PROMPT + 64)
+		return complain(STATUS_USAGE, "bench swift: --context %d, expected at least %d",
+		                options->cache.context, WAY_PROMPT + 64);
+	w->bits = options->draft_weights.bits < 0 ? 4 : options->draft_weights.bits;
+	options->draft_weights.bits = has(w, 'd') ? w->bits : 0;
 	return OPTIONS_GO_ON;
 }
 

@@ -8,7 +8,7 @@ enum { TOGETHER = 16 };
 
 struct cache* text_cache_open(const struct runtime* bench, int capacity, struct error* error) {
 	struct backend* backend = bench->engine->backend;
-	const char* type = bench->options.cache_type;
+	const char* type = bench->options.cache.type;
 	const bool wide = type[0] == 'f' ? type[1] == '3' : bench->model->dtype == DTYPE_F32;
 	return backend->cache_open(backend, capacity, wide ? DTYPE_F32 : DTYPE_F16, error);
 }

@@ -45,7 +45,7 @@ static void regenerate(struct chat* chat, const char* argument) {
 		puts("There is no answer to replace yet.");
 		return;
 	}
-	if (!(chat->runtime.options.temperature > 0))
+	if (!(chat->runtime.options.sampling.temperature > 0))
 		puts("(at temperature 0 the same question has the same answer; /set temp 0.8 varies it)");
 	const struct chat_message* const last = &c->message[c->n - 1];
 	struct text old = {0};
@@ -139,7 +139,7 @@ static void print_stats(struct chat* chat, const char* argument) {
 	}
 	struct swiftlet_figures figures = chat->completion.figures;
 	figures.seconds.load = chat->runtime.load_seconds;
-	figures_print(stdout, &figures, chat->runtime.options.method);
+	figures_print(stdout, &figures, chat->runtime.options.drafting.method);
 	printf("%d answer%s, %" PRId64 " tokens; the KV cache still held %d tokens of the last prompt\n",
 	       chat->turns, chat->turns == 1 ? "" : "s", chat->tokens, figures.cached_tokens);
 }

@@ -116,13 +116,13 @@ static void search_idly(void* user) {
 	struct session_work work;
 	struct error ignored;
 	bool any = false;
-	if (!chat->terminal || !(o->idle_learning > 0) || !session_search(session))
+	if (!chat->terminal || !(o->learning.idle > 0) || !session_search(session))
 		return;
 	if (!chat->idle)
 		chat->idle = idle_open(chat->runtime.engine, &ignored);
 	while (chat->idle && !input_waits(NULL) && !interrupted() &&
-	       chat->learned < o->idle_learning * fmax(chat->answered, 1e-9) &&
-	       idle_goes_on(&progress, session_search(session), o->patience) &&
+	       chat->learned < o->learning.idle * fmax(chat->answered, 1e-9) &&
+	       idle_goes_on(&progress, session_search(session), o->learning.patience) &&
 	       session_next_idle(session, &work) &&
 	       idle_run(chat->idle, session, &work, input_waits, NULL, &chat->learned))
 		any = true;

@@ -195,7 +195,7 @@ static int close_learn(struct learn* l, int status) {
 
 static int open_learn(struct learn* l) {
 	struct error error = {{0}};
-	l->runtime.options.draft_wait = true; /* this is the time to make draft weights */
+	l->runtime.options.draft_weights.wait = true; /* this is the time to make draft weights */
 	int status = runtime_open(&l->runtime);
 	if (status != OPTIONS_GO_ON)
 		return status;

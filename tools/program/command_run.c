@@ -106,7 +106,7 @@ static void print_figures(const struct run_command* run, const struct completion
 	const struct swiftlet_figures* const f = &g->figures;
 	fputc('\n', stderr);
 	runtime_print(stderr, &run->runtime);
-	figures_print(stderr, f, run->runtime.options.method);
+	figures_print(stderr, f, run->runtime.options.drafting.method);
 	if (f->draft_steps > 0 && f->n_attention + f->n_mlp + f->n_quantized_attention + f->n_quantized_mlp > 0)
 		draw_figures(stderr, f, run->runtime.model->weights.shape.n_blocks);
 }

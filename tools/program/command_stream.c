@@ -41,7 +41,7 @@ struct stream {
 static const char* name_phase(const struct stream* s, const struct swiftlet_figures* f) {
 	if (f->tokens == 0)
 		return "prefill";
-	if (s->runtime.options.method == SWIFTLET_VANILLA)
+	if (s->runtime.options.drafting.method == SWIFTLET_VANILLA)
 		return "plain";
 	if (!f->search_state || strcmp(f->search_state, "off") == 0)
 		return "mask given";
@@ -131,7 +131,7 @@ static void print_table(const struct stream* s) {
 	sources_print(stdout, &s->drafted);
 	if (s->failed)
 		printf("%ld line%s failed; the first, %s\n", s->failed, s->failed == 1 ? "" : "s", s->why);
-	if (s->runtime.options.method != SWIFTLET_VANILLA && s->served)
+	if (s->runtime.options.drafting.method != SWIFTLET_VANILLA && s->served)
 		draw_figures(stdout, &s->last, s->runtime.model->weights.shape.n_blocks);
 }
 

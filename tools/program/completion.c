@@ -80,7 +80,7 @@ char* completion_report(const struct completion* g, const struct runtime* runtim
 	                              .task = task,
 	                              .model = runtime->name,
 	                              .backend = swiftlet_engine_name(runtime->engine),
-	                              .method = runtime->options.method,
+	                              .method = runtime->options.drafting.method,
 	                              .token = g->tokens.id,
 	                              .n_tokens = g->tokens.n,
 	                              .text = g->text.data ? g->text.data : "",

@@ -217,7 +217,7 @@ static int take_word(struct command_line* line, const char* word) {
 int options_parse(struct command_line* line, int argc, char** argv) {
 	if (line->session) {
 		options_default(line->session);
-		line->session->group = ranks_group();
+		line->session->engine.group = ranks_group();
 	}
 	line->n_words = 0;
 	help_keep_defaults(line);

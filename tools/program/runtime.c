@@ -56,7 +56,7 @@ static void hide_password(const char* address) {
 bool runtime_open_memory(struct runtime* r, struct error* error) {
 	const struct runtime_wish* const w = &r->wish;
 	char path[1024];
-	if (!r->options.bank || !options_plan(&r->options) || (w->mask && !w->store)) {
+	if (!r->options.learning.bank || !options_plan(&r->options) || (w->mask && !w->store)) {
 		hide_password(w->store);
 		return true;
 	}
@@ -95,7 +95,7 @@ static void show_share(void* user, double share) {
 
 void report_draft_weights(const struct runtime* r, bool at_end) {
 	const char* note = swiftlet_engine_note(r->engine);
-	const bool asked = r->options.draft_bits > 0, terminal = progress_shows();
+	const bool asked = r->options.draft_weights.bits > 0, terminal = progress_shows();
 	const bool wrong = r->engine->making && strchr(note, ';');
 	const bool first = asked || terminal || r->engine->note_on_draft_weights > 0;
 	if (*note && (at_end ? r->engine->making && (terminal || wrong) : first))
@@ -105,7 +105,7 @@ void report_draft_weights(const struct runtime* r, bool at_end) {
 /* Bytes of the KV cache for the context that the options give. */
 static double cache_bytes(const struct runtime* r, int* context) {
 	const struct model_shape* const shape = &r->model->weights.shape;
-	const char* const type = r->options.cache_type;
+	const char* const type = r->options.cache.type;
 	*context = options_context(&r->options, r->model);
 	const bool wide = strcmp(type, "f32") == 0 || (strcmp(type, "auto") == 0 && r->model->dtype == DTYPE_F32);
 	const double element = strcmp(type, "q8_0") == 0 ? 34.0 / 32 : wide ? 4 : 2;
@@ -118,15 +118,16 @@ bool runtime_open_engine(struct runtime* r, struct error* error) {
 	struct swiftlet_options* const o = &r->options;
 	const double started = seconds_now();
 	if (progress_shows())
-		o->progress = show_share;
+		o->draft_weights.progress = show_share;
 	r->model = open_and_log(w->model, o, error->message, sizeof error->message);
 	if (!r->model || (w->chat_template && !model_take_template(r->model, w->chat_template, error)))
 		return false;
 	r->name = w->alias ? w->alias : swiftlet_model_name(r->model);
 	int context;
 	const double bytes = cache_bytes(r, &context);
-	if (w->shared && !(o->cache_memory > 0)) /* each cache begins with prefixes that others hold */
-		o->cache_memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
+	if (w->shared && !(o->cache.memory > 0)) /* each cache begins with prefixes that others hold */
+		o->cache.memory = fmin(4, fmax(1, options_cache_memory(r->model) / bytes)) * bytes *
+		                  (context + 2 * MAX_ROWS) / context;
 	r->engine = swiftlet_engine_open(r->model, o, error->message, sizeof error->message);
 	r->load_seconds = seconds_now() - started;
 	return r->engine != NULL;
@@ -175,8 +176,12 @@ int runtime_close(struct runtime* r, int status) {
 void runtime_print(FILE* out, const struct runtime* r) {
 	int context;
 	const double bytes = cache_bytes(r, &context);
-	fprintf(out, "%s on %s, cache of %d tokens: %.1f MiB\n", r->name, swiftlet_engine_name(r->engine),
-	        context, bytes / 1048576);
+	const int own = r->model->weights.shape.context;
+	char beside[64] = "";
+	if (context < own)
+		snprintf(beside, sizeof beside, " (the model's limit is %d)", own);
+	fprintf(out, "%s on %s, cache of %d tokens%s: %.1f MiB\n", r->name, swiftlet_engine_name(r->engine),
+	        context, beside, bytes / 1048576);
 }
 
 bool runtime_save_mask(const struct runtime* r, const struct swiftlet_figures* figures, const char* task,

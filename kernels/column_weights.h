@@ -2,8 +2,8 @@
  *
  * A block has four maps: queries, keys and values as one, attention's output, gate and up as one, and down.
  * The bytes depend on the weights alone, not on threads or instruction sets. */
-#ifndef SWIFTLET_KERNELS_COLUMN_COPY_H
-#define SWIFTLET_KERNELS_COLUMN_COPY_H
+#ifndef SWIFTLET_KERNELS_COLUMN_WEIGHTS_H
+#define SWIFTLET_KERNELS_COLUMN_WEIGHTS_H
 
 #include "kernels/columns.h"
 
@@ -16,7 +16,7 @@ struct block_map {
 	struct column_map map;          /* channels is 0 where there is none */
 	const struct tensor* matrix[3]; /* (n_matrices) stored */
 	int n_matrices;
-	size_t offset; /* offset of its codes in the copy's memory; scale, peak and norm follow */
+	size_t offset; /* offset of its codes in the weights' memory; scale, peak and norm follow */
 	int first_part;
 };
 
@@ -30,22 +30,22 @@ struct column_rounding {
 	column_round_function* round;
 };
 
-struct column_copy {
+struct column_weights {
 	struct block_columns* block; /* (n_blocks) */
 	struct column_rounding rounding;
 	int n_blocks;
-	size_t bytes; /* of the copy, a multiple of COLUMN_LINE */
+	size_t bytes; /* of all of them, a multiple of COLUMN_LINE */
 	int parts;    /* pieces of some channels of one map, made in any order */
 };
 
-/* Plans a copy of all blocks' maps. `stored` must outlive it. Sub-layers with experts have no map. False with
+/* Plans all blocks' maps. `stored` must outlive it. Sub-layers with experts have no map. False with
  * the error set when memory runs out. Close in any case. */
-bool column_copy_plan(struct column_copy*, const struct weight_table* stored, struct error*);
-void column_copy_close(struct column_copy*);
+bool column_weights_plan(struct column_weights*, const struct weight_table* stored, struct error*);
+void column_weights_close(struct column_weights*);
 /* Gives the maps their places in `data` (bytes), the caller's, aligned to COLUMN_LINE. */
-void column_copy_place(struct column_copy*, void* data);
+void column_weights_place(struct column_weights*, void* data);
 /* Fills one part. Threads may make different parts at the same time. */
-void column_copy_make(const struct column_copy*, int part);
+void column_weights_make(const struct column_weights*, int part);
 
 static inline bool block_map_present(const struct block_map* map) { return map->map.channels > 0; }
 /* Bytes that a step reads of a whole map. */

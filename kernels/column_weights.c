@@ -1,5 +1,5 @@
-/* See column_copy.h. */
-#include "kernels/column_copy.h"
+/* See column_weights.h. */
+#include "kernels/column_weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,9 +39,9 @@ static int count_parts(const struct block_map* m) {
 	return (m->map.channels + PART_CHANNELS - 1) / PART_CHANNELS;
 }
 
-static void plan_map(struct column_copy* copy, struct block_map* m, const struct tensor* const* matrix,
+static void plan_map(struct column_weights* weights, struct block_map* m, const struct tensor* const* matrix,
                      int n) {
-	*m = (struct block_map){.offset = copy->bytes, .first_part = copy->parts};
+	*m = (struct block_map){.offset = weights->bytes, .first_part = weights->parts};
 	if (n == 0)
 		return;
 	const int64_t channels = matrix[0]->cols;
@@ -53,43 +53,44 @@ static void plan_map(struct column_copy* copy, struct block_map* m, const struct
 			m->matrix[m->n_matrices++] = matrix[i];
 		}
 	m->map.channels = (int)channels;
-	copy->bytes +=
+	weights->bytes +=
 	    codes_room(&m->map) + scale_room(&m->map) + 2 * round_to_line((size_t)channels * sizeof(float));
-	copy->parts += count_parts(m);
+	weights->parts += count_parts(m);
 }
 
-static void plan_block(struct column_copy* copy, int b, const struct block_weights* w) {
-	struct block_map* map = copy->block[b].map;
+static void plan_block(struct column_weights* weights, int b, const struct block_weights* w) {
+	struct block_map* map = weights->block[b].map;
 	const struct tensor *qkv[] = {&w->wq, &w->wk, &w->wv}, *out = &w->wo;
 	const struct tensor *gate_up[] = {&w->w_gate, &w->w_up}, *down = &w->w_down;
 	/* Sub-layers without a map: latent attention's maps have several inputs, and the experts that a row reads
 	 * are not known in advance. */
 	const int attention = tensor_present(&w->absorb) ? 0 : 1, mlp = tensor_present(&w->router) ? 0 : 1;
-	plan_map(copy, &map[COLUMN_ATTENTION], qkv, 3 * attention);
-	plan_map(copy, &map[COLUMN_ATTENTION_OUT], &out, attention);
-	plan_map(copy, &map[COLUMN_MLP], gate_up, 2 * mlp);
-	plan_map(copy, &map[COLUMN_DOWN], &down, mlp);
+	plan_map(weights, &map[COLUMN_ATTENTION], qkv, 3 * attention);
+	plan_map(weights, &map[COLUMN_ATTENTION_OUT], &out, attention);
+	plan_map(weights, &map[COLUMN_MLP], gate_up, 2 * mlp);
+	plan_map(weights, &map[COLUMN_DOWN], &down, mlp);
 }
 
-bool column_copy_plan(struct column_copy* copy, const struct weight_table* stored, struct error* error) {
-	*copy = (struct column_copy){.n_blocks = stored->shape.n_blocks, .rounding = rounding_here()};
-	copy->block = calloc((size_t)copy->n_blocks, sizeof *copy->block);
-	if (!copy->block)
+bool column_weights_plan(struct column_weights* weights, const struct weight_table* stored,
+                         struct error* error) {
+	*weights = (struct column_weights){.n_blocks = stored->shape.n_blocks, .rounding = rounding_here()};
+	weights->block = calloc((size_t)weights->n_blocks, sizeof *weights->block);
+	if (!weights->block)
 		return error_set(error, "out of memory for the plan of the quantized draft weights");
-	for (int b = 0; b < copy->n_blocks; b++)
-		plan_block(copy, b, &stored->block[b]);
+	for (int b = 0; b < weights->n_blocks; b++)
+		plan_block(weights, b, &stored->block[b]);
 	return true;
 }
 
-void column_copy_close(struct column_copy* copy) {
-	free(copy->block);
-	*copy = (struct column_copy){0};
+void column_weights_close(struct column_weights* weights) {
+	free(weights->block);
+	*weights = (struct column_weights){0};
 }
 
-void column_copy_place(struct column_copy* copy, void* data) {
-	for (int b = 0; b < copy->n_blocks; b++)
+void column_weights_place(struct column_weights* weights, void* data) {
+	for (int b = 0; b < weights->n_blocks; b++)
 		for (int k = 0; k < COLUMN_KINDS; k++) {
-			struct block_map* m = &copy->block[b].map[k];
+			struct block_map* m = &weights->block[b].map[k];
 			struct column_map* map = &m->map;
 			if (!block_map_present(m))
 				continue;
@@ -105,13 +106,13 @@ void column_copy_place(struct column_copy* copy, void* data) {
 
 /* ---- making it ------------------------------------------------------------------------------ */
 
-static struct block_map* map_of(const struct column_copy* copy, int part) {
-	int from = 0, to = copy->n_blocks * COLUMN_KINDS - 1;
+static struct block_map* map_of(const struct column_weights* weights, int part) {
+	int from = 0, to = weights->n_blocks * COLUMN_KINDS - 1;
 	struct block_map* found = NULL;
 	/* absent maps have no parts; of maps that begin at the same part the last one has it */
 	while (from <= to) {
 		const int middle = (from + to) / 2;
-		struct block_map* m = &copy->block[middle / COLUMN_KINDS].map[middle % COLUMN_KINDS];
+		struct block_map* m = &weights->block[middle / COLUMN_KINDS].map[middle % COLUMN_KINDS];
 		if (m->first_part <= part) {
 			found = m;
 			from = middle + 1;
@@ -128,8 +129,8 @@ enum { ROWS_AHEAD = 12 };
 
 /* Widens n channels from `first` on of `outputs` outputs from `row` on, of all the map's matrices in turn, to
  * x (outputs, PART_CHANNELS). */
-static void widen_outputs(const struct column_copy* copy, const struct block_map* m, int64_t row, int outputs,
-                          int first, int n, float* x) {
+static void widen_outputs(const struct column_weights* weights, const struct block_map* m, int64_t row,
+                          int outputs, int first, int n, float* x) {
 	int i = 0;
 	while (row >= m->matrix[i]->rows)
 		row -= m->matrix[i++]->rows;
@@ -141,18 +142,18 @@ static void widen_outputs(const struct column_copy* copy, const struct block_map
 			if (row + ROWS_AHEAD < w->rows)
 				for (size_t at = 0; at < piece; at += COLUMN_LINE)
 					__builtin_prefetch(from + (size_t)(row + ROWS_AHEAD) * stride + at);
-			copy->rounding.widen(w->type, from + (size_t)row * stride, x + (size_t)o * PART_CHANNELS, n);
+			weights->rounding.widen(w->type, from + (size_t)row * stride, x + (size_t)o * PART_CHANNELS, n);
 		}
 	}
 }
 
-void column_copy_make(const struct column_copy* copy, int part) {
-	const struct block_map* m = map_of(copy, part);
+void column_weights_make(const struct column_weights* weights, int part) {
+	const struct block_map* m = map_of(weights, part);
 	const struct column_map* map = &m->map;
 	const int first = (part - m->first_part) * PART_CHANNELS, left = map->channels - first;
 	const int n = left < PART_CHANNELS ? left : PART_CHANNELS;
 	float x[COLUMN_OUTPUTS * PART_CHANNELS];
-	/* the copy's own memory, which maps point to as read-only */
+	/* their own memory, which maps point to as read-only */
 	uint8_t *codes = (uint8_t*)(uintptr_t)map->codes, *scale = (uint8_t*)(uintptr_t)map->scale;
 	float *peak = (float*)(uintptr_t)map->peak + first, *norm = (float*)(uintptr_t)map->norm + first;
 	memset(peak, 0, (size_t)n * sizeof *peak);
@@ -164,10 +165,10 @@ void column_copy_make(const struct column_copy* copy, int part) {
 		for (size_t i = 0; i < lines; i++) {
 			const int64_t row = (tile.line + (int64_t)i) * COLUMN_OUTPUTS, rows = map->outputs - row;
 			const int outputs = rows < COLUMN_OUTPUTS ? (int)rows : COLUMN_OUTPUTS;
-			widen_outputs(copy, m, row, outputs, first, n, x);
-			copy->rounding.round(codes + (before + i) * COLUMN_LINE, lines * COLUMN_LINE,
-			                     scale + (before + i) * COLUMN_SCALES, lines * COLUMN_SCALES, peak, norm, x,
-			                     PART_CHANNELS, outputs, n);
+			widen_outputs(weights, m, row, outputs, first, n, x);
+			weights->rounding.round(codes + (before + i) * COLUMN_LINE, lines * COLUMN_LINE,
+			                        scale + (before + i) * COLUMN_SCALES, lines * COLUMN_SCALES, peak, norm,
+			                        x, PART_CHANNELS, outputs, n);
 		}
 	}
 	for (int j = 0; j < n; j++)
