@@ -38,6 +38,7 @@ def ways():
     yield "every step is the last", [*always, "--threshold", "1", "--max-tree", "paper"]
     yield "adversarial tree", [*always, "--threshold", "0", "--max-tree", "251", "--tree-top-k", "10,10,10,10"]
     yield "chains alone", [*always, "--tree-top-k", "1,1,1,1", "--max-tree", "4"]
+    yield "weights as stored", [*always, "--interleave", "off"]
     yield "one draft row", [*always, "--max-tree", "2"]
     yield "never", ["--draft", "never"]
     yield "one thread", ["--preset", "paper", "--threads", "1"]
