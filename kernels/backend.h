@@ -672,7 +672,8 @@ struct backend {
 	size_t screened_bytes;
 	bool bounds_guesses; /* rows of WANT_GUESS read no more of it than what they are allowed */
 	bool times_parts;
-	double* part_seconds; /* (PASS_PARTS) the caller's: passes add to it where times_parts; NULL: unasked */
+	double* part_seconds;   /* (PASS_PARTS) the caller's: passes add to it where times_parts; NULL: unasked */
+	double attention_share; /* of the last pass's seconds, spent on the cache's keys and values; 0: unknown */
 	void (*close)(struct backend*);
 	/* capacity in tokens. NULL with the error set when memory does not suffice. */
 	struct cache* (*cache_open)(struct backend*, int capacity, enum dtype type, struct error*);

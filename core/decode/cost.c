@@ -19,6 +19,10 @@ static const double FOLLOWS = 0.15, HARDLY = 0.02;
  * used. */
 enum { FEW = 3 };
 
+/* A text whose attention is less than about a tenth of a pass does not show what attention costs: there most
+ * of its time is that of threads that wait for each other. */
+static const double ENOUGH = 0.1;
+
 /* If kernels take rows in eights, the first row of another eight costs as much as several. Straight lines
  * from 8 to 12 and from 16 to 24 would hide that, and drafts beside 8 or 16 sequences would seem to pay. So 9
  * and 17 are knots too, if they were measured lately. */
@@ -61,6 +65,8 @@ void cost_open(struct cost_model* cost, const struct weight_table* w, size_t coa
 	    .quantized_ratio = 1,
 	    .score_ratio = 1,
 	    .slope = 0.02,
+	    .attention_ratio = 1,
+	    .attention_slope = 0.02,
 	    .off = 0.5};
 	for (int i = 0; i < COST_KNOTS; i++)
 		cost->rows_trust[i] = FIRST_TRUST;
@@ -80,12 +86,63 @@ void cost_use_draft_weights(struct cost_model* cost, const struct draft_weights*
 	cost->quantized.mlp = cost->kind[COLUMN_MLP] + cost->kind[COLUMN_DOWN];
 }
 
+/* ---- the text's length --------------------------------------------------------------------- */
+
+/* What attention takes of a pass of n rows after a text of this length, in the time that a plain step takes
+ * for the weights. */
+static double attention_cost(const struct cost_model* cost, double length, double rows) {
+	return cost->attention_ratio * length * (1 + cost->attention_slope * (rows - 1));
+}
+
+double cost_attention(const struct cost_model* cost) {
+	const double one = attention_cost(cost, cost->length, 1);
+	return one / (1 + one);
+}
+
+/* Seconds of a plain step without attention, from the plain steps or from the narrowest pass. */
+static double weights_seconds(const struct cost_model* cost) {
+	for (int i = 0; i < COST_KNOTS; i++) {
+		const struct cost_sample* m = &cost->measured[i];
+		const int rows = knot_rows[i];
+		if (m->seconds > 0)
+			return m->seconds / (1 + cost->slope * (rows - 1) + attention_cost(cost, m->length, rows));
+	}
+	return 0;
+}
+
+/* Costs at the present length: as measured, and the difference that attention makes. What was measured at
+ * this length is not changed. Attention cannot have taken more than what a pass takes over a plain step. */
+static void move_costs(struct cost_model* cost) {
+	const double weights = weights_seconds(cost);
+	const double plain = weights * (1 + attention_cost(cost, cost->length, 1));
+	for (int i = 0; i < COST_KNOTS; i++) {
+		const struct cost_sample* m = &cost->measured[i];
+		const int rows = knot_rows[i];
+		if (m->seconds <= 0)
+			continue;
+		const double more = attention_cost(cost, cost->length, rows) - attention_cost(cost, m->length, rows);
+		cost->rows[i] = fmax(fmin(m->seconds, plain), m->seconds + weights * more);
+	}
+	if (cost->plain > 0)
+		cost->plain = cost->rows[0];
+}
+
+void cost_at(struct cost_model* cost, double cache_bytes) {
+	const double all = cost_all_bytes(cost), length = all > 0 ? cache_bytes / all : 0;
+	if (length == cost->length)
+		return;
+	cost->length = length;
+	move_costs(cost);
+}
+
 struct cost_model cost_by_bytes(const struct cost_model* cost) {
 	struct cost_model bytes = *cost;
 	bytes.draft_ratio = bytes.quantized_ratio = bytes.score_ratio = 1;
-	bytes.plain = 0;
-	for (int i = 0; i < COST_KNOTS; i++)
+	bytes.plain = bytes.length = 0;
+	for (int i = 0; i < COST_KNOTS; i++) {
 		bytes.rows[i] = 0;
+		bytes.measured[i] = (struct cost_sample){0};
+	}
 	return bytes;
 }
 
@@ -131,8 +188,10 @@ static int knot_below(const struct cost_model* cost, int knot) {
 /* The machine's speed has changed: earlier measurements count at its present speed. */
 static void follow_speed(struct cost_model* cost, double factor) {
 	cost->plain *= factor;
-	for (int i = 0; i < COST_KNOTS; i++)
+	for (int i = 0; i < COST_KNOTS; i++) {
 		cost->rows[i] *= factor;
+		cost->measured[i].seconds *= factor;
+	}
 }
 
 /* True if row counts on both sides of this cost were measured often enough to show the machine's speed. */
@@ -186,7 +245,24 @@ static void see_rows(struct cost_model* cost, int knot, int rows, double seconds
 		cost->rows[knot] = fmin(fmin(least, there), cost->rows[knot]);
 }
 
-void cost_see_full(struct cost_model* cost, int rows, double seconds) {
+/* A plain step shows what attention takes by itself. Wider passes show what their further rows add: their own
+ * seconds come first. */
+static void see_attention(struct cost_model* cost, int rows, double share) {
+	if (share <= 0 || share >= 1 || cost->length < ENOUGH || rows > SLICE_ROWS)
+		return;
+	const double of_plain = cost_attention(cost);
+	if (rows == 1)
+		see_ratio_sample(&cost->attention_ratio, &cost->attention_seen, share / (1 - share) / cost->length,
+		                 0.05, 1);
+	else if (cost->attention_seen > 0)
+		see_ratio_sample(&cost->attention_slope, &cost->attention_rows_seen,
+		                 fmax(0, (share * cost_verify(cost, rows) / of_plain - 1) / (rows - 1)), 0.05, 0);
+	move_costs(cost);
+}
+
+void cost_see_full(struct cost_model* cost, int rows, double seconds, double attention) {
+	if (rows == 1)
+		see_attention(cost, rows, attention);
 	const int knot = nearest_knot(rows);
 	const int64_t between = cost->passes - cost->rows_last[0];
 	if (is_stale(cost, knot)) {
@@ -202,10 +278,13 @@ void cost_see_full(struct cost_model* cost, int rows, double seconds) {
 		see_plain(cost, seconds, between);
 	else
 		see_rows(cost, knot, rows, seconds, between);
+	cost->measured[knot] = (struct cost_sample){cost->rows[knot], cost->length};
+	if (rows > 1)
+		see_attention(cost, rows, attention);
 }
 
-/* The bytes that a variant reads, as shares of a full pass's weight bytes: stored weights, and quantized
- * draft weights. */
+/* The bytes that a variant reads, as shares of a full pass's: stored weights with the cache, whose bytes
+ * count at their measured cost, and quantized draft weights. */
 struct share {
 	double stored, quantized;
 };
@@ -237,8 +316,8 @@ static struct share byte_share(const struct cost_model* cost, struct variant v) 
 	}
 	*(v.quantized_head ? &sum.quantized : &sum.stored) +=
 	    v.quantized_head ? cost->quantized.fixed : cost->stored.fixed;
-	const double weights = (1 - v.cache) / cost_all_bytes(cost);
-	return (struct share){sum.stored * weights + v.cache_read * attentions / cost->blocks,
+	const double cache = cost_attention(cost), weights = (1 - cache) / cost_all_bytes(cost);
+	return (struct share){sum.stored * weights + cache * (1 - v.unread) * attentions / cost->blocks,
 	                      sum.quantized * weights};
 }
 
@@ -381,7 +460,12 @@ double cost_between(const struct cost_model* cost, double rows) {
 
 double cost_rows_with_heads(const struct cost_model* cost, int rows, int with_head) {
 	const double all = cost_all_bytes(cost), head = all > 0 ? cost->stored.fixed / all : 0;
-	return rows - (rows - with_head) * head;
+	return rows - (rows - with_head) * head * (1 - cost_attention(cost));
+}
+
+double cost_rest(const struct cost_model* cost, int first) {
+	const double cache = cost_attention(cost), block = cost->stored.attention + cost->stored.mlp;
+	return 1 - first / 2 * (block * (1 - cache) / cost_all_bytes(cost) + cache / cost->blocks);
 }
 
 bool cost_rows_seen(const struct cost_model* cost, int rows) {
@@ -396,7 +480,7 @@ double cost_draft(const struct cost_model* cost, struct variant v) {
 double cost_head_share(const struct cost_model* cost, struct variant v) {
 	const struct share share = byte_share(cost, v);
 	const double head = v.quantized_head ? cost->quantized.fixed : cost->stored.fixed;
-	return head * (1 - v.cache) / cost_all_bytes(cost) / (share.stored + share.quantized);
+	return head * (1 - cost_attention(cost)) / cost_all_bytes(cost) / (share.stored + share.quantized);
 }
 
 double cost_draft_worst(const struct cost_model* cost, struct variant v) {
@@ -428,7 +512,9 @@ double cost_matchness(const struct cost_model* cost, struct variant v, int rows)
 
 void cost_sub_layers(const struct cost_model* cost, bool quantized, const struct levels* levels,
                      double* attention, double* mlp, double* fixed) {
-	const double unit = (quantized ? cost->quantized_ratio : cost->draft_ratio) / cost_all_bytes(cost);
+	const double cache = cost_attention(cost);
+	const double unit =
+	    (quantized ? cost->quantized_ratio : cost->draft_ratio) * (1 - cache) / cost_all_bytes(cost);
 	struct cost_bytes bytes = quantized ? cost->quantized : cost->stored;
 	if (quantized && levels) {
 		const struct variant v = {.levels = levels};
@@ -438,12 +524,12 @@ void cost_sub_layers(const struct cost_model* cost, bool quantized, const struct
 			bytes.mlp += quantized_bytes(cost, v, 2 * b + 1) / cost->blocks;
 		}
 	}
-	*attention = bytes.attention * unit;
+	*attention = bytes.attention * unit + cost->draft_ratio * cache / cost->blocks;
 	*mlp = bytes.mlp * unit;
 	*fixed = bytes.fixed * unit;
 }
 
 void cost_channels(const struct cost_model* cost, double kind[COLUMN_KINDS]) {
 	for (int k = 0; k < COLUMN_KINDS; k++)
-		kind[k] = cost->kind[k] * cost->quantized_ratio / cost_all_bytes(cost);
+		kind[k] = cost->kind[k] * cost->quantized_ratio * (1 - cost_attention(cost)) / cost_all_bytes(cost);
 }

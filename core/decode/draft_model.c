@@ -17,9 +17,9 @@ double draft_model_cost(const struct engine* engine, const struct cost_model* mi
 }
 
 /* Wide passes are not measured before a single step was. */
-void draft_model_see(struct cost_model* mine, int rows, double seconds) {
+void draft_model_see(struct cost_model* mine, const struct backend* runs, int rows, double seconds) {
 	if (rows == 1 || mine->plain > 0)
-		cost_see_full(mine, rows, seconds);
+		cost_see_full(mine, rows, seconds, runs->attention_share);
 }
 
 struct cost_model* draft_model_costs(struct engine* engine, const struct backend* runs) {
@@ -133,7 +133,7 @@ void draft_model_take(struct session* s, const struct pass* pass, int rows, doub
 	for (int i = 0; i < pass->n; i++)
 		path[i] = i;
 	if (rows == 1)
-		draft_model_see(&s->engine->drafting->cost, 1, seconds);
+		draft_model_see(&s->engine->drafting->cost, s->engine->drafting->backend, 1, seconds);
 	if (pass->kind == PASS_EXACT)
 		s->draft_cache->backend->commit(s->draft_cache, path, pass->n);
 	s->figures.seconds.prefill += seconds;

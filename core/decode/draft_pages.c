@@ -4,12 +4,11 @@
 #include <stdlib.h>
 
 #include "core/decode/session_state.h"
-#include "kernels/attention_cost.h"
 
 /* 16 pages a block keep an acceptance of .95 to .97 at 2 to 5 thousand tokens; a list of 16 tokens' age costs
  * .006 of it (bench pages). */
 enum { BUDGET = 16, REFRESH = 8 };
-/* The share of a draft step's bytes that a list must save: more than the acceptance that it loses. */
+/* The share of a draft step's cost that a list must save: more than the acceptance that it loses. */
 static const double WORTH = 0.1;
 
 bool draft_pages_open(struct session* s) {
@@ -30,7 +29,7 @@ void draft_pages_close(struct draft_pages* p) { free(p->page); }
 void draft_pages_begin(struct draft_pages* p) {
 	p->listed_at = -1;
 	p->now = NULL;
-	p->cache = p->read = 0;
+	p->unread = 0;
 }
 
 /* Positions that a draft's row reads with the list. */
@@ -40,24 +39,23 @@ static int read_of(const struct draft_pages* p, int committed) {
 
 void draft_pages_round(struct session* s) {
 	struct draft_pages* p = &s->pages;
-	const struct model_shape* shape = &s->engine->model->weights.shape;
+	const struct cost_model* cost = &s->engine->cost;
 	const int committed = s->cache->committed;
+	p->now = NULL;
+	p->unread = 0;
 	if (!p->page)
 		return;
 	if (p->listed_at < 0 || committed < p->listed_at || committed >= p->listed_at + REFRESH)
 		p->listed_at =
 		    s->engine->backend->list_pages(s->cache, p->budget, p->page, &p->list) ? committed : -1;
-	const enum dtype type = s->cache->type;
-	const double weights = cost_all_bytes(&s->engine->cost);
-	const double all = attention_bytes(shape, type, committed, committed);
-	const double some =
-	    p->listed_at < 0 ? all : attention_bytes(shape, type, committed, read_of(p, committed));
-	p->now = NULL;
-	p->cache = p->read = all / (weights + all);
-	const double step = cost_share(&s->engine->cost, session_drafts_with(s));
-	const bool pays = p->cache - some / (weights + all) >= WORTH * step;
-	if (p->listed_at < 0 || (s->options.drafting.pages < 0 && !pays))
+	if (p->listed_at < 0)
 		return;
-	p->read = some / (weights + all);
-	p->now = &p->list;
+	const double whole = cost_share(cost, session_drafts_with(s));
+	const double all = session_cache_bytes(s->cache, committed);
+	p->unread = all > 0 ? 1 - session_cache_bytes(s->cache, read_of(p, committed)) / all : 0;
+	const bool pays = whole - cost_share(cost, session_drafts_with(s)) >= WORTH * whole;
+	if (s->options.drafting.pages > 0 || pays)
+		p->now = &p->list;
+	else
+		p->unread = 0;
 }

@@ -13,9 +13,7 @@ struct draft_pages {
 	int listed_at; /* committed tokens when it was made; -1: none was made for this text */
 	struct page_list list;
 	const struct page_list* now; /* what this round's drafts read; NULL: all */
-	/* The cache's share of the bytes that a plain step reads at this length, and the share of the cache that
-	 * a draft reads. */
-	double cache, read;
+	double unread;               /* the share of the cache that they leave out */
 };
 
 /* False on no memory. The session's cache is open. */
@@ -23,7 +21,7 @@ bool draft_pages_open(struct session*);
 void draft_pages_close(struct draft_pages*);
 /* Another text begins. */
 void draft_pages_begin(struct draft_pages*);
-/* A round begins: sets now, cache and read. */
+/* A round begins: sets now and unread. */
 void draft_pages_round(struct session*);
 
 #endif

@@ -52,9 +52,10 @@ bool engine_follow(struct process_group*, struct error*);
 void engine_dismiss(struct process_group*);
 /* The costs of the draft model or the MTP layer, whichever this backend runs; NULL: it runs neither. */
 struct cost_model* draft_model_costs(struct engine*, const struct backend*);
-/* Cost of a pass of n rows by such costs, in plain steps; and a measurement of one. */
+/* Cost of a pass of n rows by such costs, in plain steps; and a measurement of the last pass of its backend.
+ */
 double draft_model_cost(const struct engine*, const struct cost_model*, double rows);
-void draft_model_see(struct cost_model*, int rows, double seconds);
+void draft_model_see(struct cost_model*, const struct backend*, int rows, double seconds);
 /* Costs are learned anew. */
 void engine_forget_costs(struct engine*);
 /* Tokens of context: the requested number, else the model's, at most 4,096. */

@@ -216,6 +216,7 @@ static void draft_work(struct session* s, struct session_work* work) {
 
 bool session_next(struct session* s, struct session_work* work) {
 	memset(work, 0, sizeof *work);
+	session_set_length(s);
 	if (s->phase == PHASE_ROUND && draft_model_reads(s, &work->pass)) {
 		work->kind = WORK_DRAFT;
 		s->phase = PHASE_FOLLOW;
@@ -277,6 +278,7 @@ static bool run_draft_loop(struct session* s, struct error* error) {
 
 bool session_next_idle(struct session* s, struct session_work* work) {
 	memset(work, 0, sizeof *work);
+	session_set_length(s);
 	if (!s->learner || (s->phase != PHASE_DONE && s->phase != PHASE_IDLE))
 		return false;
 	if (s->phase == PHASE_DONE) {
@@ -400,7 +402,7 @@ static void absorb_draft(struct session* s, const struct pass* pass, int rows, d
 	const bool alone = rows == pass->n;
 	const double share = sequence_share(pass, rows, seconds), whole = whole_cost(s, pass, rows);
 	if (another && alone)
-		draft_model_see(another, rows, seconds);
+		draft_model_see(another, pass->segment->cache->backend, rows, seconds);
 	const double thought =
 	    another ? draft_model_cost(s->engine, another, rows) : whole * cost_draft(cost, with);
 	s->figures.seconds.draft += share;
@@ -451,9 +453,9 @@ static bool absorb_verify(struct session* s, const struct pass* pass, int rows, 
 	if (plain && rows == 1)
 		plan_settle(s, seconds);
 	if (rows == pass->n && pass->first == 0)
-		cost_see_full(&s->engine->cost, rows, seconds);
+		cost_see_full(&s->engine->cost, rows, seconds, s->engine->backend->attention_share);
 	else if (rows == pass->n && rows > 1)
-		cost_see_full(&s->engine->cost, rows, seconds / cost_rest(&s->engine->cost, pass->first));
+		cost_see_full(&s->engine->cost, rows, seconds / cost_rest(&s->engine->cost, pass->first), 0);
 	const int base = s->cache->committed;
 	if (s->plan.rule == RULE_DRIVEN) {
 		s->driver->calls->judge(s->driver);

@@ -116,16 +116,18 @@ static void set_cost_table(struct session* s) {
 	}
 	s->priced = s->batch;
 	s->priced_at = s->engine->cost.passes;
+	s->priced_length = s->engine->cost.length;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		costs.pass[i] = costs.pass_worst[i] = INFINITY;
 	planner_set_costs(&s->planner, &costs);
 }
 
-/* The batch has another size than the cost table, or a row count was measured for the first time. Without
- * this, three trees of nine rows grew before the cost of one was known. */
+/* The batch or the text has another size than the cost table, or a row count was measured for the first time.
+ * Without this, three trees of nine rows grew before the cost of one was known. */
 static bool costs_changed(const struct session* s) {
 	return s->engine->cost.news > s->priced_at || s->batch.sequences != s->priced.sequences ||
-	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8;
+	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8 ||
+	       fabs(s->engine->cost.length - s->priced_length) > s->priced_length / 8;
 }
 
 static void cost_passes(struct session* s) {

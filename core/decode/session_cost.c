@@ -4,6 +4,21 @@
 #include <math.h>
 
 #include "core/decode/session_state.h"
+#include "kernels/attention_cost.h"
+
+double session_cache_bytes(const struct cache* cache, int read) {
+	return attention_bytes(&cache->backend->weights->shape, cache->type, cache->committed, read);
+}
+
+void session_set_length(const struct session* s) {
+	if (s->batch.sequences > 0)
+		return;
+	cost_at(&s->engine->cost, session_cache_bytes(s->cache, s->cache->committed));
+	if (s->draft_cache)
+		cost_at(&s->engine->drafting->cost, session_cache_bytes(s->draft_cache, s->draft_cache->committed));
+	if (s->mtp.cache)
+		cost_at(&s->engine->mtp_cost, session_cache_bytes(s->mtp.cache, s->mtp.cache->committed));
+}
 
 int session_useful_depth(const struct session* s, int most) {
 	const int room = s->cache->capacity - s->cache->committed - 1;

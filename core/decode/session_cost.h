@@ -7,6 +7,12 @@
 
 struct session;
 
+/* Bytes of keys and values that a row reads after the cache's committed tokens, if attention without a window
+ * reads `read` of them. */
+double session_cache_bytes(const struct cache*, int read);
+/* Costs are from now on those after this session's text. In a batch they are those after the mean text, which
+ * its owner sets. */
+void session_set_length(const struct session*);
 /* Draft tokens that may still be of use, at most `most`: a draft never goes beyond what may be emitted. */
 int session_useful_depth(const struct session*, int most);
 /* The cost of a plain step of the batch for each of its sequences, in plain steps of one sequence. It is the

@@ -138,6 +138,7 @@ struct session {
 	double matchness;
 	struct batch batch, priced; /* now; that the planner's costs were made for */
 	int64_t priced_at;          /* after so many of the engine's full passes */
+	double priced_length;       /* at this length of the text */
 	int prefill_rows;           /* of a prompt in one pass; 0: whole chunks */
 
 	/* the request */
@@ -189,8 +190,7 @@ enum { CALIBRATE_FIRST = 8 }; /* full passes after which costs are known */
 
 static inline struct variant session_drafts_with(const struct session* s) {
 	struct variant v = states_variant(&s->drafts, &s->mask);
-	v.cache = s->pages.cache;
-	v.cache_read = s->pages.read;
+	v.unread = s->pages.unread;
 	return v;
 }
 

@@ -67,6 +67,7 @@ struct cpu_backend {
 	atomic_bool abandoned;        /* the pass at hand */
 	int threads, context;
 	double marked;                /* monotonic seconds when a part of a timed pass ended last */
+	double attending;             /* seconds of the pass at hand in attention */
 	struct process_group* group;  /* with processes that have the other shares of the rows, or NULL */
 	struct angles every, sliding; /* sliding.rope.pairs is 0 where sliding blocks are as the others */
 

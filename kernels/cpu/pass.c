@@ -245,7 +245,9 @@ static void attention_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	const struct block_weights *w = from->w, *vectors = &b->block[block];
 	const struct model_shape* s = &b->head.weights->shape;
 	project_rows(b, from, block, true, n);
+	const double began = seconds_now();
 	attend(b, block, n);
+	b->attending += seconds_now() - began;
 	if (s->attention_gated)
 		spread(b, n, (double)n * s->heads * s->head_dim * 32, gate_heads, b);
 	mark(b, PART_ATTENTION);
@@ -640,7 +642,9 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 		return false;
 	}
 	pool_begin(b->pool);
-	b->marked = b->head.part_seconds ? seconds_now() : 0;
+	const double began = seconds_now();
+	b->marked = began;
+	b->attending = 0;
 	struct paged_walk walk = {0};
 	bool done = true;
 	for (int r0 = 0; r0 < pass->n && done; r0 += b->slice_rows) {
@@ -649,6 +653,7 @@ bool cpu_run(struct backend* backend, const struct pass* pass, struct error* err
 		done = run_slice(b, pass, r0, n, error);
 	}
 	pool_end(b->pool);
+	b->head.attention_share = b->attending / fmax(seconds_now() - began, 1e-9);
 	end_recurrences(pass, done);
 	paged_end(pass, done);
 	for (int i = 0; done && pass->kind == PASS_PREFILL && i < pass->n_segments; i++)

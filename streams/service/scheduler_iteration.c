@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "kernels/attention_cost.h"
 #include "streams/service/chunk.h"
 #include "streams/service/scheduler_internal.h"
 
@@ -251,12 +252,18 @@ static void take_results(struct scheduler* s, struct slot* slot, int rows, doubl
 		advance_slot(s, slot);
 }
 
+/* Costs of a batch are those after the mean of its texts. */
 static void see_full(struct scheduler* s, const struct pass* pass, double seconds) {
 	int wanted = 0;
+	double bytes = 0;
 	for (int i = 0; i < pass->n; i++)
 		wanted += pass->head && pass->want[i] != WANT_NOTHING;
+	for (int i = 0; i < pass->n_segments; i++)
+		bytes += attention_bytes(&s->engine->model->weights.shape, pass->segment[i].cache->type,
+		                         pass->segment[i].base, pass->segment[i].base);
+	cost_at(&s->engine->cost, bytes / pass->n_segments);
 	cost_see_full(&s->engine->cost, (int)lround(cost_rows_with_heads(&s->engine->cost, pass->n, wanted)),
-	              seconds);
+	              seconds, s->engine->backend->attention_share);
 }
 
 static void run_alone(struct scheduler* s, struct slot* slot) {
@@ -280,9 +287,10 @@ static void run_alone(struct scheduler* s, struct slot* slot) {
 
 static void see_cost(struct scheduler* s, const struct session_work* work, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
-	struct cost_model* another = draft_model_costs(s->engine, work->pass.segment->cache->backend);
+	const struct backend* runs = work->pass.segment->cache->backend;
+	struct cost_model* another = draft_model_costs(s->engine, runs);
 	if (another) {
-		draft_model_see(another, rows, seconds);
+		draft_model_see(another, runs, rows, seconds);
 		return;
 	}
 	if (is_full(work)) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FAKE_BLOCKS = 24, FAKE_VOCAB = 300 };
+enum { FAKE_BLOCKS = 24, FAKE_VOCAB = 300, FAKE_HEAD_DIM = 16, FAKE_BLOCK_BYTES = 4 * 100 * 100 * 4 };
 
 int32_t fake_truth(int position) { return (int32_t)(((uint32_t)position * 2654435761u >> 7) % FAKE_VOCAB); }
 
@@ -46,6 +46,19 @@ static double share(const struct fake* fake, const struct pass* pass) {
 	return span * (pass->quantized ? fake->quantized_c : fake->c);
 }
 
+void fake_set_attention(struct fake* fake, double ratio, double slope) {
+	fake->attention = ratio;
+	fake->attention_slope = slope;
+	struct model_shape* shape = &fake->model.weights.shape;
+	shape->heads = shape->kv_heads = 1;
+	shape->head_dim = FAKE_HEAD_DIM;
+}
+
+double fake_attention(const struct fake* fake, int tokens, int rows) {
+	const double bytes = 2 * FAKE_HEAD_DIM * (fake->cache.type == DTYPE_F32 ? 4 : 2) * (double)tokens;
+	return fake->attention * bytes / FAKE_BLOCK_BYTES * (1 + fake->attention_slope * (rows - 1));
+}
+
 static bool run(struct backend* backend, const struct pass* pass, struct error* error) {
 	struct fake* fake = of(backend);
 	struct cache* cache = pass->segment->cache;
@@ -75,7 +88,11 @@ static bool run(struct backend* backend, const struct pass* pass, struct error* 
 	const double work = share(fake, pass) * rows * jitter;
 	const bool slow = fake->period > 0 && fmod(fake->now, fake->period) >= fake->period / 2;
 	const double speed = slow ? fake->swing : 1;
-	const double seconds = fake->memory ? fmax(share(fake, pass) * jitter * speed, work) : work * speed;
+	const double attention =
+	    share(fake, pass) * fake_attention(fake, pass->segment->base, pass->n) * jitter * speed;
+	const double weights = fake->memory ? fmax(share(fake, pass) * jitter * speed, work) : work * speed;
+	const double seconds = weights + attention;
+	backend->attention_share = seconds > 0 ? attention / seconds : 0;
 	fake->work += seconds / speed;
 	fake->now += seconds;
 	if (!is_draft(pass))

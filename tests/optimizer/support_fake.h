@@ -16,6 +16,9 @@ struct fake {
 	double noise;       /* each pass takes up to this share more or less */
 	/* in the second half of every `period` seconds everything takes `swing` times as long; 0: never */
 	double swing, period;
+	/* attention over the cache: bytes of keys and values take so many times what bytes of weights take, and
+	 * one row more adds so much of one row's */
+	double attention, attention_slope;
 	bool memory; /* of memory alone: a pass of many rows waits for arithmetic, which goes on as before */
 	double work; /* seconds that the passes would have taken without */
 	uint64_t random;
@@ -32,6 +35,10 @@ struct fake {
 int32_t fake_truth(int position);
 void fake_open(struct fake*, bool (*right)(struct fake*, int, float*), double c, double slope);
 void fake_close(struct fake*);
+/* Attention takes time from now on, as the backend measures. */
+void fake_set_attention(struct fake*, double ratio, double slope);
+/* Seconds of attention in a full pass of n rows after so many tokens. */
+double fake_attention(const struct fake*, int tokens, int rows);
 /* A copy of all weights in a quarter of their bytes is to be made; and it joins: a draft step with it costs
  * quantized_c.
  */

@@ -81,7 +81,7 @@ static bool run_kind(struct batch_run* b, bool drafts) {
 		cost_see_draft(cost, (struct variant){.skip = &b->session[0]->mask},
 		               seconds / cost_verify(cost, rows));
 	else if (n > 1)
-		cost_see_full(cost, rows, seconds);
+		cost_see_full(cost, rows, seconds, 0);
 	if (!drafts) {
 		b->rows += rows;
 		b->full_passes++;

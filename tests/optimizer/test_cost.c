@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -22,7 +23,7 @@ static struct cost_model opened(void) {
 
 static void see(struct cost_model* cost, int rows, double seconds, int times) {
 	for (int i = 0; i < times; i++)
-		cost_see_full(cost, rows, seconds);
+		cost_see_full(cost, rows, seconds, 0);
 }
 
 static void ratios_are_to_the_plain_step(void** state) {
@@ -253,8 +254,121 @@ static void a_slow_first_step_is_no_verdict(void** state) {
 	assert_float_equal(cost_draft(&cost, skip), known, 0);
 }
 
+/* A machine: weights take W (1 + 0.1 (n - 1)) seconds of a pass of n rows, and attention
+ * 2 W length (1 + 0.5 (n - 1)). */
+static const double W = 0.010;
+
+static void assert_near(double a, double b, double within) { assert_true(fabs(a - b) <= within); }
+
+static double attention_of(int rows, double length) { return 2 * W * length * (1 + 0.5 * (rows - 1)); }
+static double pass_of(int rows, double length) {
+	return W * (1 + 0.1 * (rows - 1)) + attention_of(rows, length);
+}
+
+static void see_at(struct cost_model* cost, double length, int times) {
+	static const int rows[] = {1, 2, 3, 4, 6, 8};
+	cost_at(cost, length * cost_all_bytes(cost));
+	for (int t = 0; t < times; t++)
+		for (int i = 0; i < 6; i++)
+			cost_see_full(cost, rows[i], pass_of(rows[i], length),
+			              attention_of(rows[i], length) / pass_of(rows[i], length));
+}
+
+static void assert_costs_at(struct cost_model* cost, double length, double within) {
+	const double plain = pass_of(1, length);
+	cost_at(cost, length * cost_all_bytes(cost));
+	assert_near(cost_plain_seconds(cost), plain, within * plain);
+	assert_near(cost_attention(cost), attention_of(1, length) / plain, within);
+	for (int n = 1; n <= 8; n++) {
+		const double v = pass_of(n, length) / plain;
+		assert_near(cost_verify(cost, n), v, within * v);
+		assert_near(cost_between(cost, n), v, within * v);
+		assert_true(cost_verify_worst(cost, n) >= cost_verify(cost, n) - 1e-9);
+	}
+}
+
+static void costs_hold_at_other_lengths(void** state) {
+	(void)state;
+	static const double lengths[] = {0, 0.01, 0.3, 3, 0.1};
+	struct cost_model cost = opened();
+	see_at(&cost, 0.15, 100);
+	for (int i = 0; i < 5; i++)
+		assert_costs_at(&cost, lengths[i], 2e-3);
+}
+
+/* Measured at one length and looked at there, a cost is what was measured, whatever attention is taken for.
+ */
+static void costs_at_the_same_length_are_measured_ones(void** state) {
+	(void)state;
+	struct cost_model plain = opened(), cost = opened();
+	cost_at(&cost, 0.5 * cost_all_bytes(&cost));
+	for (int i = 0; i < 50; i++) {
+		const int rows = 1 + i * i % 7;
+		cost_see_full(&plain, rows, W * (1 + 0.1 * rows + 0.03 * (i % 3)), 0);
+		cost_see_full(&cost, rows, W * (1 + 0.1 * rows + 0.03 * (i % 3)), 0.5 + 0.01 * (i % 30));
+	}
+	assert_near(cost_plain_seconds(&cost), cost_plain_seconds(&plain), 1e-12);
+	for (int n = 1; n <= 8; n++)
+		assert_near(cost_verify(&cost, n), cost_verify(&plain, n), 1e-9);
+}
+
+/* After a few tokens attention's time is that of threads which wait for each other. Without any measurement
+ * the cache's bytes count as the weights' do. */
+static void short_texts_do_not_mislead(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	cost_at(&cost, 0.001 * cost_all_bytes(&cost));
+	for (int i = 0; i < 500; i++)
+		cost_see_full(&cost, 1, W * 1.05, 0.05 / 1.05);
+	cost_at(&cost, cost_all_bytes(&cost));
+	assert_near(cost_plain_seconds(&cost), 2 * 1.05 * W, 0.01 * W);
+	see_at(&cost, 1, 3);
+	assert_costs_at(&cost, 1, 0.08);
+	assert_costs_at(&cost, 0.2, 0.1);
+}
+
+/* A batch has no plain steps. */
+static void wide_passes_hold_at_other_lengths(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	cost_at(&cost, 0.001 * cost_all_bytes(&cost));
+	for (int i = 0; i < 40; i++)
+		cost_see_full(&cost, 8, 0.020, 0.01);
+	cost_at(&cost, cost_all_bytes(&cost));
+	/* weights: 0.020 / (1 + 7 · 0.02) for a plain step; as much again for attention, 2 % a row more */
+	const double step = 0.020 / 1.14;
+	assert_near(cost_plain_seconds(&cost), 2 * step, 0.01 * step);
+	assert_near(cost_verify(&cost, 8), (0.020 + 1.14 * step) / (2 * step), 0.01);
+}
+
+/* A draft step reads all weights of a block, and a part of its keys and values. */
+static void unread_pages_cost_nothing(void** state) {
+	(void)state;
+	struct cost_model cost = opened();
+	const struct mask none = {.word = {0}}, attention = {.word = {1}};
+	const struct variant some = {.skip = &none, .unread = 0.9};
+	see_at(&cost, 1.5, 40);
+	const double whole = 1 + 2 * 1.5;
+	assert_near(cost_draft(&cost, (struct variant){.skip = &none}), 1, 2e-3);
+	assert_near(cost_draft(&cost, some), (1 + 0.3) / whole, 2e-3);
+	assert_near(cost_draft(&cost, (struct variant){.skip = &attention}), 0.5 / whole, 2e-3);
+	for (int i = 0; i < 200; i++) /* it takes a tenth longer */
+		cost_see_draft(&cost, some, 1.1 * W * (1 + 0.3));
+	assert_near(cost_draft(&cost, some), 1.1 * (1 + 0.3) / whole, 2e-3);
+	cost_at(&cost, 0);
+	assert_near(cost_draft(&cost, some), 1.1, 2e-3);
+	assert_near(cost_rest(&cost, 2), 0.5, 1e-9);
+	cost_at(&cost, 1.5 * cost_all_bytes(&cost));
+	assert_near(cost_rest(&cost, 2), 0.5 / whole, 2e-3);
+}
+
 int main(void) {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(costs_hold_at_other_lengths),
+	    cmocka_unit_test(costs_at_the_same_length_are_measured_ones),
+	    cmocka_unit_test(short_texts_do_not_mislead),
+	    cmocka_unit_test(wide_passes_hold_at_other_lengths),
+	    cmocka_unit_test(unread_pages_cost_nothing),
 	    cmocka_unit_test(a_slow_first_step_is_no_verdict),
 	    cmocka_unit_test(ratios_are_to_the_plain_step),
 	    cmocka_unit_test(a_dear_row_count_is_tried_again),

@@ -13,7 +13,7 @@ static struct cost_model costs(double slope) {
 	struct cost_model cost = {.blocks = 4, .slope = slope};
 	for (int iteration = 0; iteration < 4; iteration++)
 		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-			cost_see_full(&cost, rows[i], 0.01 * (1 + slope * (rows[i] - 1)));
+			cost_see_full(&cost, rows[i], 0.01 * (1 + slope * (rows[i] - 1)), 0);
 	return cost;
 }
 
