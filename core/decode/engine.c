@@ -9,7 +9,9 @@
 
 #include "core/draft/drafter.h"
 #include "core/grammar/grammar.h"
+#include "core/model/system_memory.h"
 #include "core/text/tokenizer.h"
+#include "kernels/attention_cost.h"
 #include "kernels/clock.h"
 #include "kernels/process_group.h"
 
@@ -17,12 +19,14 @@ double options_clock(const struct swiftlet_options* options) {
 	return options->clock ? options->clock(options->clock_user) : seconds_now();
 }
 
-int options_context(const struct swiftlet_options* options, const struct model* model) {
-	enum { DEFAULT_CONTEXT = 4096 };
-	if (options->cache.context > 0)
-		return options->cache.context;
-	const int context = model->weights.shape.context;
-	return context > 0 && context < DEFAULT_CONTEXT ? context : DEFAULT_CONTEXT;
+enum dtype options_cache_type(const struct swiftlet_options* options, const struct model* model) {
+	if (strcmp(options->cache.type, "f32") == 0)
+		return DTYPE_F32;
+	if (strcmp(options->cache.type, "f16") == 0)
+		return DTYPE_F16;
+	if (strcmp(options->cache.type, "q8_0") == 0)
+		return DTYPE_Q8_0;
+	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 }
 
 /* True when only a GPU may run the model. */
@@ -36,6 +40,25 @@ static bool wants_cuda(const struct swiftlet_options* options) {
 	if (!options || options->engine.group || strcmp(options->engine.backend, "cpu") == 0)
 		return false;
 	return asks_for_cuda(options) || cuda_available(&ignored);
+}
+
+double options_cache_memory(const struct model* model) { return 0.5 * model->memory_left; }
+
+/* A GPU's memory is taken when a cache is opened, and processes of a group have to agree: both begin with a
+ * fixed number. */
+int options_context(const struct swiftlet_options* options, const struct model* model) {
+	enum { LEAST = 4096, STEP = 1024 };
+	const struct model_shape* shape = &model->weights.shape;
+	const int own = shape->context > 0 ? shape->context : LEAST;
+	if (options->cache.context > 0)
+		return options->cache.context;
+	if (own <= LEAST || options->engine.group || wants_cuda(options))
+		return least(own, LEAST);
+	const double token = attention_bytes(shape, options_cache_type(options, model), 1, 1);
+	if (token * own <= options_cache_memory(model))
+		return own;
+	const int fits = (int)(options_cache_memory(model) / token) / STEP * STEP;
+	return fits > LEAST ? fits : LEAST;
 }
 
 /* Said before minutes of loading. */
@@ -58,7 +81,10 @@ struct model* engine_model_open(const char* spec, const struct swiftlet_options*
 	/* draft weights are made from weights in the host's memory */
 	const struct model_options how = {.synth_on_device =
 	                                      wants_cuda(options) && options->draft_weights.bits <= 0};
-	return model_open(spec, &how, error);
+	struct model* model = model_open(spec, &how, error);
+	if (model)
+		model->memory_left = fmax(0, memory_available() - (double)model->weight_bytes);
+	return model;
 }
 
 /* ---- the draft weights ----------------------------------------------------- */

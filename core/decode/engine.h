@@ -58,7 +58,12 @@ double draft_model_cost(const struct engine*, const struct cost_model*, double r
 void draft_model_see(struct cost_model*, const struct backend*, int rows, double seconds);
 /* Costs are learned anew. */
 void engine_forget_costs(struct engine*);
-/* Tokens of context: the requested number, else the model's, at most 4,096. */
+/* The element type of caches. */
+enum dtype options_cache_type(const struct swiftlet_options*, const struct model*);
+/* Bytes that all caches together may take by default: half of what was free when the model was opened. */
+double options_cache_memory(const struct model*);
+/* Tokens of context: the requested number, else the model's own, if one such cache fits in that memory, else
+ * what fits, at least 4,096. On a GPU and with several processes: the model's own, at most 4,096. */
 int options_context(const struct swiftlet_options*, const struct model*);
 
 #endif

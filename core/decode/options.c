@@ -90,7 +90,9 @@ const struct option option_table[] = {
     {"threads", 0, true, TAKES_INTEGER, AT(engine.threads), 0, 1024, NULL, "N",
      "CPU threads; 0 takes one for each CPU that the process may use", "0", NULL},
     {"context", 'c', true, TAKES_INTEGER, AT(cache.context), 2, 1 << 24, "auto=0", "N",
-     "size of the KV cache in tokens (the model's limit, at most 4096)", NULL, NULL},
+     "size of the KV cache in tokens (the model's limit, or what half of\nthe free memory holds; on a GPU at "
+     "most 4096)",
+     NULL, NULL},
     {"cache-type", 0, false, TAKES_NAME, AT(cache.type), 0, 0, "auto f16 f32 q8_0", NULL,
      "element type of the KV cache; auto is f32 for F32 models and f16\nfor others; q8_0 takes half the "
      "memory of f16 and gives other\ntokens (CPU only)",

@@ -52,7 +52,7 @@ struct engine_options {
 
 /* The KV caches. */
 struct cache_options {
-	int context;   /* tokens of one; 0: min(the model's, 4096) */
+	int context;   /* tokens of one; 0: options_context chooses */
 	char type[8];  /* "auto", "f16", "f32", "q8_0" */
 	double memory; /* bytes that the caches of all sessions share; 0: as much as each can need */
 };

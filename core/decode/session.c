@@ -9,16 +9,6 @@
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static enum dtype cache_type_of(const struct swiftlet_options* options, const struct model* model) {
-	if (strcmp(options->cache.type, "f32") == 0)
-		return DTYPE_F32;
-	if (strcmp(options->cache.type, "f16") == 0)
-		return DTYPE_F16;
-	if (strcmp(options->cache.type, "q8_0") == 0)
-		return DTYPE_Q8_0;
-	return model->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
-}
-
 /* The requested drafters as bits, or all that pay on the backend. A backend with a draft loop of its own is a
  * device. */
 static unsigned who_drafts(unsigned asked, const struct backend* backend) {
@@ -57,7 +47,7 @@ static bool open_parts(struct session* s, struct error* error) {
 	struct backend* backend = s->engine->backend;
 	const struct model* model = s->engine->model;
 	const int context = options_context(&s->options, model);
-	s->cache = backend->cache_open(backend, context, cache_type_of(&s->options, model), error);
+	s->cache = backend->cache_open(backend, context, options_cache_type(&s->options, model), error);
 	if (!s->cache)
 		return false;
 	s->text = calloc((size_t)context + 1, sizeof *s->text);
@@ -133,9 +123,11 @@ static bool check_request(const struct session* s, const struct swiftlet_request
 	const int most =
 	    s->cache->capacity - (r->max_tokens > 1); /* the last token takes no place in the cache */
 	if (r->n_prompt > most)
-		return error_set(error,
-		                 "the prompt has %d tokens: the context of %d tokens (--context) holds at most %d",
-		                 r->n_prompt, s->cache->capacity, most);
+		return error_set(
+		    error,
+		    "the prompt has %d tokens: the context of %d tokens holds at most %d (--context N sets "
+		    "another size)",
+		    r->n_prompt, s->cache->capacity, most);
 	for (int i = 0; i < r->n_prompt; i++)
 		if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
 			return error_set(error, "prompt token %d is %d: expected 0 to %d", i, r->prompt[i], vocab - 1);

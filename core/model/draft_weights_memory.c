@@ -5,45 +5,13 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "core/model/system_memory.h"
 #include "kernels/cpu/cores.h"
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
 /* Draft weights only save time. So by default they leave memory to the machine's other work. */
 static const double SHARE_OF_AVAILABLE = 0.25;
-
-static double meminfo_available(void) {
-	char line[128];
-	double kilobytes = 0;
-	FILE* file = fopen("/proc/meminfo", "re");
-	while (file && fgets(line, sizeof line, file))
-		if (sscanf(line, "MemAvailable: %lf kB", &kilobytes) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kilobytes * 1024;
-}
-
-static double number_in(const char* path) {
-	double number = 0;
-	FILE* file = fopen(path, "re");
-	if (!file)
-		return 0;
-	if (fscanf(file, "%lf", &number) != 1) /* "max" */
-		number = 0;
-	fclose(file);
-	return number;
-}
-
-/* Bytes that programs may still take on this machine and in the process's control group, as the system
- * estimates; 0: unknown. */
-static double memory_available(void) {
-	const double machine = meminfo_available(), limit = number_in("/sys/fs/cgroup/memory.max");
-	const double left = limit - number_in("/sys/fs/cgroup/memory.current");
-	if (limit > 0 && left < machine)
-		return left > 0 ? left : 1;
-	return machine;
-}
 
 static bool fits(const struct draft_weights_memory* memory, const struct draft_weights_request* wish,
                  struct error* error) {
@@ -72,7 +40,7 @@ static double last_level_cache(void) {
 	for (int index = 0; index < 8; index++) {
 		char path[80];
 		snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", index);
-		const double bytes = 1024 * number_in(path);
+		const double bytes = 1024 * number_in_file(path);
 		most = bytes > most ? bytes : most;
 	}
 	return most < most_of_all ? most : most_of_all;

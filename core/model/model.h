@@ -40,6 +40,7 @@ struct model {
 	char fingerprint[65]; /* hex SHA-256 over shape, tokenizer and weight samples */
 	size_t weight_bytes;  /* in the files */
 	double parameters;
+	double memory_left; /* bytes of memory that were free beside the weights when it was opened; 0: unknown */
 	struct mask planted[2]; /* synth: what was planted, per task half */
 	int n_planted;          /* 0 unless synth with plant= */
 	const char* family;     /* "llama", "qwen2", …; NULL for synth */

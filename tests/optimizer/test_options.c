@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "core/decode/engine.h"
 #include "core/decode/options.h"
 
 static int set_option(swiftlet_options* options, const char* name, const char* value) {
@@ -76,9 +77,35 @@ static void what_is_read_can_be_set(void** state) {
 	swiftlet_options_free(options);
 }
 
+/* Without --context it is the model's own, as far as half of the free memory goes. */
+static void the_context_is_the_models_or_what_fits(void** state) {
+	(void)state;
+	struct swiftlet_options options;
+	options_default(&options);
+	/* 2 · 4 · 64 · 2 bytes a token and block: 10,000 tokens take 2 · 10,240,000 bytes */
+	struct model model = {
+	    .dtype = DTYPE_F16,
+	    .memory_left = 4.0 * 10240000,
+	    .weights.shape = {.n_blocks = 2, .heads = 4, .kv_heads = 4, .head_dim = 64, .context = 10000}};
+	assert_int_equal(options_context(&options, &model), 10000);
+	model.weights.shape.context = 10001;
+	assert_int_equal(options_context(&options, &model), 9 * 1024);
+	model.memory_left = 0; /* unknown, or none */
+	assert_int_equal(options_context(&options, &model), 4096);
+	model.weights.shape.context = 2048;
+	assert_int_equal(options_context(&options, &model), 2048);
+	model.weights.shape.context = 0;
+	assert_int_equal(options_context(&options, &model), 4096);
+	options.cache.context = 100000;
+	assert_int_equal(options_context(&options, &model), 100000);
+	assert_int_equal(options_cache_type(&options, &model), DTYPE_F16);
+	model.dtype = DTYPE_F32;
+	assert_int_equal(options_cache_type(&options, &model), DTYPE_F32);
+}
+
 int main(void) {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(lists_are_no_values),
-	                                   cmocka_unit_test(seeds_are_whole),
-	                                   cmocka_unit_test(what_is_read_can_be_set)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(the_context_is_the_models_or_what_fits), cmocka_unit_test(lists_are_no_values),
+	    cmocka_unit_test(seeds_are_whole), cmocka_unit_test(what_is_read_can_be_set)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

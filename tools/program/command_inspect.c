@@ -98,7 +98,7 @@ static void describe_rope(const struct rope* rope, cJSON* out) {
 
 static void describe_memory(const struct model* model, cJSON* out) {
 	const struct model_shape* const s = &model->weights.shape;
-	const int context = s->context < 4096 ? s->context : 4096;
+	const int context = s->context;
 	const int bytes = model->dtype == DTYPE_F32 ? 4 : 2;
 	double cache = (double)recurrent_bytes(s);
 	for (int b = 0; b < s->n_blocks; b++)

@@ -44,6 +44,8 @@ static void report_ready(const struct serve* s) {
 	const char* open = strchr(s->option.host, ':') ? "[" : "";
 	printf("swiftlet serves %s on %s at http://%s%s%s:%d/\n", r->name, swiftlet_engine_name(r->engine), open,
 	       s->option.host, *open ? "]" : "", server_port(s->server));
+	printf("requests have a context of %d tokens; their KV caches share %.0f MiB\n",
+	       options_context(&r->options, r->model), r->options.cache.memory / 0x1p20);
 	if (r->memory && memory_store(r->memory))
 		printf("masks are kept in %s\n", store_path(memory_store(r->memory)));
 	fflush(stdout);

@@ -126,7 +126,8 @@ bool runtime_open_engine(struct runtime* r, struct error* error) {
 	int context;
 	const double bytes = cache_bytes(r, &context);
 	if (w->shared && !(o->cache.memory > 0)) /* each cache begins with prefixes that others hold */
-		o->cache.memory = 4 * bytes * (context + 2 * MAX_ROWS) / context;
+		o->cache.memory = fmin(4, fmax(1, options_cache_memory(r->model) / bytes)) * bytes *
+		                  (context + 2 * MAX_ROWS) / context;
 	r->engine = swiftlet_engine_open(r->model, o, error->message, sizeof error->message);
 	r->load_seconds = seconds_now() - started;
 	return r->engine != NULL;
@@ -175,8 +176,12 @@ int runtime_close(struct runtime* r, int status) {
 void runtime_print(FILE* out, const struct runtime* r) {
 	int context;
 	const double bytes = cache_bytes(r, &context);
-	fprintf(out, "%s on %s, cache of %d tokens: %.1f MiB\n", r->name, swiftlet_engine_name(r->engine),
-	        context, bytes / 1048576);
+	const int own = r->model->weights.shape.context;
+	char beside[64] = "";
+	if (context < own)
+		snprintf(beside, sizeof beside, " (the model's limit is %d)", own);
+	fprintf(out, "%s on %s, cache of %d tokens%s: %.1f MiB\n", r->name, swiftlet_engine_name(r->engine),
+	        context, beside, bytes / 1048576);
 }
 
 bool runtime_save_mask(const struct runtime* r, const struct swiftlet_figures* figures, const char* task,
