@@ -2,7 +2,8 @@
  * leftmost.
  *
  * A pair is looked up by its joint text and ordered by the piece's score, or looked up in the list of merges
- * and ordered by rank. Few symbols are searched one by one; more wait in a heap of (order, place).
+ * and ordered by rank. Few symbols are searched one by one. More are merged in rounds, all pairs of the best
+ * order together, as long as that order is frequent. After that, pairs wait in a heap of (order, place).
  *
  * A word is split between two characters that are neighbours in no piece, since nothing can merge there.
  *
@@ -22,11 +23,12 @@
 #include "core/files/utf8.h"
 
 enum {
-	FEW = 20,     /* symbols that are searched one by one */
-	SPAN = 1024,  /* bytes */
-	CHILDREN = 4, /* of a key in the heap */
-	OVERLAPS = 8, /* an overlap is this part of a span */
-	GROWTH = 4,   /* of spans that did not meet */
+	FEW = 20,      /* symbols that are searched one by one */
+	FREQUENT = 32, /* a round pays that merges one of so many symbols */
+	SPAN = 1024,   /* bytes */
+	CHILDREN = 4,  /* of a key in the heap */
+	OVERLAPS = 8,  /* an overlap is this part of a span */
+	GROWTH = 4,    /* of spans that did not meet */
 	FEWEST_JOINTS = 64,
 	MOST_JOINTS = 1 << 14,
 	DIRECT_CHARACTERS = 512, /* GPT-2's alphabet and Latin */
@@ -34,6 +36,7 @@ enum {
 };
 
 static const uint64_t no_key = UINT64_MAX;
+#define NEVER UINT32_MAX /* the order of a pair that does not merge */
 
 /* ---- characters ------------------------------------------------------------------------------- */
 
@@ -98,7 +101,8 @@ static uint32_t order_of_score(float score) {
 	uint32_t bits;
 	const float plain = score + 0.0f; /* -0 and 0 are equal scores */
 	memcpy(&bits, &plain, sizeof bits);
-	return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
+	const uint32_t order = bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
+	return order < NEVER ? order : NEVER - 1;
 }
 
 bool bpe_start(struct encoder* e, size_t size) {
@@ -113,15 +117,15 @@ bool bpe_start(struct encoder* e, size_t size) {
 
 static struct joint look_up(const struct tokenizer* t, const char* text, const struct symbol* a,
                             const struct symbol* b) {
-	struct joint joint = {.left = a->id, .right = b->id, .id = -1};
+	struct joint joint = {.left = a->id, .right = b->id, .id = -1, .order = NEVER};
 	const bool pieces = a->id >= 0 && b->id >= 0;
 	if (t->kind == TOKENIZER_RANKED) {
 		const struct merge* merge = pieces ? merges_find(&t->merges, a->id, b->id) : NULL;
 		joint.id = merge ? merge->id : -1;
-		joint.order = merge ? merge->rank : 0;
+		joint.order = merge ? merge->rank : NEVER;
 	} else if (pieces || !t->merges_pieces) {
 		joint.id = vocabulary_find_plain(&t->vocabulary, text, a->size + b->size);
-		joint.order = joint.id < 0 ? 0 : order_of_score((float)t->vocabulary.piece[joint.id].score);
+		joint.order = joint.id < 0 ? NEVER : order_of_score((float)t->vocabulary.piece[joint.id].score);
 	}
 	return joint;
 }
@@ -169,7 +173,7 @@ static bool split_characters(struct encoder* e, const char* word, size_t size, s
 /* ---- a few symbols ---------------------------------------------------------------------------- */
 
 static uint64_t key_of(const struct symbol* s, size_t place) {
-	return s->joint < 0 ? no_key : (uint64_t)s->order << 32 | (uint32_t)place;
+	return s->order == NEVER ? no_key : (uint64_t)s->order << 32 | (uint32_t)place;
 }
 
 static void merge_few(struct encoder* e, const char* word) {
@@ -196,6 +200,42 @@ static void merge_few(struct encoder* e, const char* word) {
 			pair(e, word, &s[at], &s[at + 1]);
 	}
 	e->n_symbols = n;
+}
+
+/* ---- many: rounds ----------------------------------------------------------------------------- */
+
+/* Looks up what the symbol and the next one merge into; next: NULL at the end. */
+static void look_ahead(struct encoder* e, const char* word, struct symbol* s, const struct symbol* next) {
+	s->joint = -1;
+	s->order = NEVER;
+	if (next)
+		pair(e, word, s, next);
+}
+
+/* Merges the pairs of the best order from left to right, up to a new pair that is as good or better, since
+ * that one is next. Returns the number of merges. */
+static size_t merge_round(struct encoder* e, const char* word) {
+	struct symbol* const s = e->symbol;
+	const size_t n = e->n_symbols;
+	uint32_t best = NEVER;
+	for (size_t i = 0; i < n; i++)
+		best = s[i].order < best ? s[i].order : best;
+	size_t kept = 0, i = 0;
+	for (bool goes_on = best != NEVER; goes_on && i < n; i++) {
+		struct symbol* const a = &s[kept++];
+		*a = s[i];
+		if (a->order != best)
+			continue;
+		a->size += s[++i].size;
+		a->id = a->joint;
+		look_ahead(e, word, a, i + 1 < n ? &s[i + 1] : NULL);
+		if (kept > 1)
+			look_ahead(e, word, a - 1, a);
+		goes_on = a->order > best && (kept == 1 || a[-1].order > best);
+	}
+	memmove(&s[kept], &s[i], (n - i) * sizeof *s);
+	e->n_symbols = kept + n - i;
+	return n - e->n_symbols;
 }
 
 /* ---- many: a heap ------------------------------------------------------------------------------- */
@@ -237,17 +277,14 @@ static void heap_push(struct encoder* e, uint64_t key) {
 static void consider(struct encoder* e, const char* word, int32_t left) {
 	if (left < 0)
 		return;
-	struct symbol* a = &e->symbol[left];
-	a->joint = -1;
-	if (a->next < 0)
-		return;
-	pair(e, word, a, &e->symbol[a->next]);
+	struct symbol* const a = &e->symbol[left];
+	look_ahead(e, word, a, a->next < 0 ? NULL : &e->symbol[a->next]);
 	if (a->joint >= 0)
 		heap_push(e, key_of(a, (size_t)left));
 }
 
 /* A merge removes one key and adds two, so the heap never exceeds two keys a symbol. */
-static bool fill_heap(struct encoder* e, const char* word) {
+static bool fill_heap(struct encoder* e) {
 	struct symbol* const s = e->symbol;
 	const size_t n = e->n_symbols;
 	if (!grow_to(&e->heap, &e->heap_capacity, 2 * n + CHILDREN, sizeof *e->heap)) {
@@ -258,9 +295,6 @@ static bool fill_heap(struct encoder* e, const char* word) {
 	for (size_t i = 0; i < n; i++) {
 		s[i].previous = (int32_t)i - 1;
 		s[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
-		s[i].joint = -1;
-		if (i + 1 < n)
-			pair(e, word, &s[i], &s[i + 1]);
 		if (s[i].joint >= 0)
 			e->heap[e->n_heap++] = key_of(&s[i], i);
 	}
@@ -273,7 +307,11 @@ static bool fill_heap(struct encoder* e, const char* word) {
 
 static void merge_many(struct encoder* e, const char* word) {
 	struct symbol* const s = e->symbol;
-	if (!fill_heap(e, word))
+	for (size_t i = 0; i < e->n_symbols; i++)
+		look_ahead(e, word, &s[i], i + 1 < e->n_symbols ? &s[i + 1] : NULL);
+	while (merge_round(e, word) * FREQUENT > e->n_symbols)
+		;
+	if (!fill_heap(e))
 		return;
 	while (e->n_heap > 0) {
 		const uint64_t key = heap_pop(e);
@@ -394,6 +432,16 @@ static bool encode_spans(struct encoder* e, const char* word, size_t size, size_
 
 void bpe_encode(struct encoder* e, const char* word, size_t size) {
 	const struct tokenizer* t = e->tokenizer;
+	uint32_t code;
+	if (character(word, size, &code) == size) {
+		const int32_t id =
+		    code < DIRECT_CHARACTERS ? t->character[code] : vocabulary_find_plain(&t->vocabulary, word, size);
+		if (id >= 0)
+			encoder_emit(e, id);
+		else
+			encoder_emit_unknown(e, word, size, false);
+		return;
+	}
 	const int32_t whole = t->ignore_merges ? vocabulary_find_plain(&t->vocabulary, word, size) : -1;
 	bool after_unknown = false;
 	if (whole >= 0) {
