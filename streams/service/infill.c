@@ -136,6 +136,35 @@ static bool infill_read(const char* body, size_t size, int vocab, struct api_req
 	return translation_read(&how, body, size, vocab, q, e);
 }
 
+/* ---- /completion ------------------------------------------------------------------------------------ */
+
+static bool read_native(struct translation* t) {
+	const cJSON* prompt = json_field(t->from, "prompt");
+	if (!cJSON_IsString(prompt) && !(cJSON_IsArray(prompt) && cJSON_IsNumber(prompt->child)))
+		return api_refuse(t->error, "prompt", "invalid_type",
+		                  "'prompt' must be a string or a list of token ids; /v1/completions takes several.");
+	api_put(translate_member(t, "prompt"), prompt);
+	if (!json_field(t->from, "n_predict"))
+		text_put(translate_member(t, "max_tokens"), "-1");
+	return true;
+}
+
+static bool native_read(const char* body, size_t size, int vocab, struct api_request* q,
+                        struct api_error* e) {
+	static const char* const renamed[][2] = {
+	    {"max_tokens", "n_predict"}, {"guided_json", "json_schema"}, {NULL, NULL}};
+	static const struct translator how = {
+	    .same = "model temperature top_p top_k min_p stream stop seed presence_penalty frequency_penalty "
+	            "repeat_penalty logit_bias grammar ignore_eos",
+	    .own = "prompt",
+	    .hints = "cache_prompt samplers t_max_predict_ms id_slot",
+	    .renamed = renamed,
+	    .read = read_native};
+	return translation_read(&how, body, size, vocab, q, e);
+}
+
+/* ---- answers of both -------------------------------------------------------------------------------- */
+
 static void put_content(struct generation* g, bool stop) {
 	const struct answer_reader* r = &g->choice[0].reader;
 	text_json(&g->out, "{'index': 0, 'content': %Q, 'stop': %b, 'model': %q", r->content.data,
@@ -186,6 +215,13 @@ static void end_infill(struct generation* g) {
 
 const struct response_formatter formatter_infill = {.id = "infill-",
                                                     .read = infill_read,
+                                                    .first = begin_infill,
+                                                    .part = emit_infill,
+                                                    .last = begin_infill,
+                                                    .end = end_infill,
+                                                    .whole = format_infill};
+const struct response_formatter formatter_native = {.id = "cmpl-",
+                                                    .read = native_read,
                                                     .first = begin_infill,
                                                     .part = emit_infill,
                                                     .last = begin_infill,
