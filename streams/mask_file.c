@@ -64,24 +64,31 @@ struct mask_location {
 };
 #define wrong(at, ...) error_in((at)->error, (at)->entry, __VA_ARGS__)
 
-static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
-                        const struct mask_location* at) {
+bool mask_read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
+                      struct error* error) {
 	const cJSON* const list = cJSON_GetObjectItemCaseSensitive(object, field);
 	if (!cJSON_IsArray(list))
-		return wrong(at, "\"%s\" is %s, expected a list of blocks", field, list ? "not a list" : "missing");
+		return error_set(error, "\"%s\" is %s, expected a list of blocks", field,
+		                 list ? "not a list" : "missing");
 	const int limit = blocks > 0 ? blocks : MAX_BLOCKS;
 	const cJSON* item;
 	cJSON_ArrayForEach (item, list) {
 		int64_t b;
 		char shown[80];
 		if (!json_whole(item, 0, limit - 1, &b))
-			return wrong(at, "\"%s\" holds %s, expected blocks from 0 to %d", field,
-			             json_show(item, shown, sizeof shown), limit - 1);
+			return error_set(error, "\"%s\" holds %s, expected blocks from 0 to %d", field,
+			                 json_show(item, shown, sizeof shown), limit - 1);
 		if (mask_has(mask, 2 * (int)b + kind))
-			return wrong(at, "\"%s\" holds block %d twice", field, (int)b);
+			return error_set(error, "\"%s\" holds block %d twice", field, (int)b);
 		mask_set(mask, 2 * (int)b + kind, true);
 	}
 	return true;
+}
+
+static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
+                        const struct mask_location* at) {
+	struct error why;
+	return mask_read_blocks(object, field, kind, blocks, mask, &why) || wrong(at, "%s", why.message);
 }
 
 /* An optional string; null and absent are "". */

@@ -70,9 +70,13 @@ const char* mask_format_name(const struct mask*);
 void mask_put_blocks(struct text*, const struct mask*);
 /* The member "levels" with a comma before it, if the mask has it. */
 void mask_put_states(struct text*, const struct mask*);
+/* Adds a member that lists blocks from 0 to blocks - 1 (0: MAX_BLOCKS - 1), each once, to what is skipped of
+ * a kind (0: attention, 1: MLP). False with the error set. */
+struct cJSON;
+bool mask_read_blocks(const struct cJSON* object, const char* field, int kind, int blocks, struct mask*,
+                      struct error*);
 /* Reads the member "levels" into the mask, rounded to per cents; absent and null mean none. False for another
  * shape, or a share under 0.01 or over 1; MASK_LEVELS is the expected form. */
-struct cJSON;
 bool mask_read_levels(const struct cJSON* object, struct mask*);
 #define MASK_LEVELS                                                                                          \
 	"{\"attention\": [a, b, c], \"attention_output\": ..., \"mlp\": ..., \"down\": ...}, each three shares " \
