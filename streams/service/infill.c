@@ -97,10 +97,22 @@ bool infill_encode(const struct generation* g, struct api_request* q, struct tok
 
 /* ---- /infill --------------------------------------------------------------------------------------- */
 
+static bool check_files(const struct translation* t) {
+	const cJSON* const list = json_field(t->from, "input_extra");
+	const cJSON* file;
+	bool good = !list || cJSON_IsNull(list) || cJSON_IsArray(list);
+	cJSON_ArrayForEach (file, list) {
+		const cJSON* const name = json_field(file, "filename");
+		good = good && cJSON_IsString(json_field(file, "text")) && (!name || cJSON_IsString(name));
+	}
+	return good || api_refuse(t->error, "input_extra", "invalid_type",
+	                          "'input_extra' must be a list of {\"filename\": string, \"text\": string}.");
+}
+
 static bool read_infill(struct translation* t) {
 	const char *prefix = "", *suffix = "", *prompt = "";
 	struct text all = {0};
-	if (!api_string(t->from, "input_prefix", SIZE_MAX, &prefix, t->error) ||
+	if (!check_files(t) || !api_string(t->from, "input_prefix", SIZE_MAX, &prefix, t->error) ||
 	    !api_string(t->from, "input_suffix", SIZE_MAX, &suffix, t->error) ||
 	    !api_string(t->from, "prompt", SIZE_MAX, &prompt, t->error))
 		return false;

@@ -248,6 +248,9 @@ def strict():
     with Server("--temp", "0") as s:  # that of requests which say none
         assert len({s.complete("Once upon", max_tokens=12, seed=seed)["choices"][0]["text"] for seed in range(4)}) == 1
         assert len({s.complete("Once upon", max_tokens=12, seed=seed, temperature=1)["choices"][0]["text"] for seed in range(4)}) > 1
+    for options, texts in (("--seed", "5"), 1), ((), 2):  # likewise
+        with Server(*options) as s:
+            assert min(2, len({s.complete("Once upon", max_tokens=12, temperature=1)["choices"][0]["text"] for _ in range(4)})) == texts
     with Server("--strict-model", "--strict-fields", "--alias", "first", "--alias", "second") as s:
         ask = {"prompt": "x", "max_tokens": 1}
         assert s.call("POST", "/v1/completions", {**ask, "model": "second"})[0] == 200
@@ -288,6 +291,9 @@ def infill(model):
                 "input_extra": [{"filename": "other.py", "text": "x = 1\n"}]}
         answer = s.call("POST", "/infill", body)[2]
         assert answer["content"].strip().startswith("a + b") and answer["stop"] and answer["timings"], answer
+        for wrong in ({}, [1], [{}], [{"filename": "a"}], [{"filename": 1, "text": "x"}], [{"text": 2}]):
+            status, _, refused = s.call("POST", "/infill", {**body, "input_extra": wrong})
+            assert status == 400 and refused["error"]["param"] == "input_extra", (wrong, refused)
         events = s.call("POST", "/infill", {**body, "stream": True})[2]
         reported = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
         assert "".join(t["content"] for t in reported if not t["stop"]) == answer["content"] and reported[-1]["stop"], reported
