@@ -296,6 +296,7 @@ const struct route server_routes[] = {
     {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens, .worked = true},
     {"POST", "/v1/responses/input_tokens", .answer = answer_input_tokens, .worked = true},
     GENERATION("/infill", formatter_infill),
+    GENERATION("/completion", formatter_native),
     GENERATION("/api/chat", formatter_ollama_chat),
     GENERATION("/api/generate", formatter_ollama_generate),
     GENERATION("/api/embed", formatter_ollama_embed),
