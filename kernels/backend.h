@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels/synth.h"
 
@@ -396,14 +397,10 @@ static inline bool levels_equal(const struct levels* a, const struct levels* b) 
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-/* The state of each sub-layer of a draft. Skipped: bit 2b of `word` is block b's attention, bit 2b+1 its MLP.
- * The others run as follows. Those in `stored` run with the stored weights, and so does the head with
- * `stored_head`. All else runs with the quantized draft weights if there are any, so a mask that only names
- * skipped sub-layers works with and without them. Bits of `stored` are never set for skipped sub-layers. */
+/* The sub-layers that a draft skips: bit 2b of `word` is block b's attention, bit 2b+1 its MLP. The others
+ * run with the quantized draft weights if there are any, so a mask works with and without them. */
 struct mask {
 	uint64_t word[MASK_WORDS];
-	uint64_t stored[MASK_WORDS];
-	uint64_t stored_head; /* 0 or 1 */
 	/* The channels that its sub-layers leave out when they run with draft weights by input channel; without
 	 * has_levels the engine's levels. */
 	struct levels levels;
@@ -420,19 +417,6 @@ static inline void mask_set(struct mask* m, int sub_layer, bool skip) {
 	else
 		m->word[sub_layer >> 6] &= ~bit;
 }
-static inline bool mask_stores(const struct mask* m, int sub_layer) {
-	return (m->stored[sub_layer >> 6] >> (sub_layer & 63)) & 1u;
-}
-static inline void mask_store(struct mask* m, int sub_layer) {
-	m->stored[sub_layer >> 6] |= (uint64_t)1 << (sub_layer & 63);
-}
-/* True when it keeps the stored weights anywhere. */
-static inline bool mask_has_stored(const struct mask* m) {
-	uint64_t any = m->stored_head;
-	for (int i = 0; i < MASK_WORDS; i++)
-		any |= m->stored[i];
-	return any != 0;
-}
 /* Sub-layers skipped. */
 static inline int mask_count(const struct mask* m) {
 	int n = 0;
@@ -441,10 +425,7 @@ static inline int mask_count(const struct mask* m) {
 	return n;
 }
 static inline bool mask_equal(const struct mask* a, const struct mask* b) {
-	for (int i = 0; i < MASK_WORDS; i++)
-		if (a->word[i] != b->word[i] || a->stored[i] != b->stored[i])
-			return false;
-	return a->stored_head == b->stored_head && a->has_levels == b->has_levels &&
+	return memcmp(a->word, b->word, sizeof a->word) == 0 && a->has_levels == b->has_levels &&
 	       (!a->has_levels || levels_equal(&a->levels, &b->levels));
 }
 

@@ -225,8 +225,8 @@ void draft_weights_place(struct draft_weights* draft, void* data) {
 struct mask draft_weights_sub_layers(const struct draft_weights* draft, const struct mask* mask, bool* head) {
 	struct mask set = {.word = {0}};
 	for (int i = 0; i < MASK_WORDS; i++)
-		set.word[i] = draft->sub_layers.word[i] & ~mask->word[i] & ~mask->stored[i];
-	*head = draft->head && !mask->stored_head;
+		set.word[i] = draft->sub_layers.word[i] & ~mask->word[i];
+	*head = draft->head;
 	return set;
 }
 

@@ -64,24 +64,31 @@ struct mask_location {
 };
 #define wrong(at, ...) error_in((at)->error, (at)->entry, __VA_ARGS__)
 
-static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
-                        const struct mask_location* at) {
+bool mask_read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
+                      struct error* error) {
 	const cJSON* const list = cJSON_GetObjectItemCaseSensitive(object, field);
 	if (!cJSON_IsArray(list))
-		return wrong(at, "\"%s\" is %s, expected a list of blocks", field, list ? "not a list" : "missing");
+		return error_set(error, "\"%s\" is %s, expected a list of blocks", field,
+		                 list ? "not a list" : "missing");
 	const int limit = blocks > 0 ? blocks : MAX_BLOCKS;
 	const cJSON* item;
 	cJSON_ArrayForEach (item, list) {
 		int64_t b;
 		char shown[80];
 		if (!json_whole(item, 0, limit - 1, &b))
-			return wrong(at, "\"%s\" holds %s, expected blocks from 0 to %d", field,
-			             json_show(item, shown, sizeof shown), limit - 1);
+			return error_set(error, "\"%s\" holds %s, expected blocks from 0 to %d", field,
+			                 json_show(item, shown, sizeof shown), limit - 1);
 		if (mask_has(mask, 2 * (int)b + kind))
-			return wrong(at, "\"%s\" holds block %d twice", field, (int)b);
+			return error_set(error, "\"%s\" holds block %d twice", field, (int)b);
 		mask_set(mask, 2 * (int)b + kind, true);
 	}
 	return true;
+}
+
+static bool read_blocks(const cJSON* object, const char* field, int kind, int blocks, struct mask* mask,
+                        const struct mask_location* at) {
+	struct error why;
+	return mask_read_blocks(object, field, kind, blocks, mask, &why) || wrong(at, "%s", why.message);
 }
 
 /* An optional string; null and absent are "". */
@@ -106,28 +113,6 @@ static bool read_figure(const cJSON* object, const char* field, double least, do
 	if (!cJSON_IsNumber(item) || !(item->valuedouble >= least && item->valuedouble <= most))
 		return wrong(at, "\"%s\" is out of range, expected %g to %g or null", field, least, most);
 	*out = item->valuedouble;
-	return true;
-}
-
-/* Reads the sub-layers that run with stored weights; none of them may be skipped. */
-static bool read_stored(const cJSON* object, int blocks, struct mask* mask, const struct mask_location* at) {
-	const cJSON* const stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
-	const cJSON* const head = cJSON_GetObjectItemCaseSensitive(stored, "head");
-	struct mask set = {.word = {0}};
-	if (!cJSON_IsObject(stored) || (head && !cJSON_IsBool(head)))
-		return wrong(at,
-		             "\"stored\" is %s, expected {\"attention\": [...], \"mlp\": [...], \"head\": true or "
-		             "false}",
-		             stored ? "something else" : "missing");
-	if (!read_blocks(stored, "attention", 0, blocks, &set, at) ||
-	    !read_blocks(stored, "mlp", 1, blocks, &set, at))
-		return false;
-	for (int s = 0; s < 2 * MAX_BLOCKS; s++)
-		if (mask_has(&set, s) && mask_has(mask, s))
-			return wrong(at, "the %s of block %d is both skipped and in \"stored\"",
-			             s % 2 ? "MLP" : "attention", s / 2);
-	memcpy(mask->stored, set.word, sizeof mask->stored);
-	mask->stored_head = cJSON_IsTrue(head) ? 1 : 0;
 	return true;
 }
 
@@ -157,13 +142,10 @@ bool mask_read_levels(const struct cJSON* object, struct mask* mask) {
 	return true;
 }
 
-/* True when the mask needs format 2. */
-static bool read_states(const cJSON* object, int blocks, struct mask* mask, const struct mask_location* at) {
-	if (!mask_read_levels(object, mask))
-		return wrong(at, "\"levels\" is something else, expected " MASK_LEVELS);
-	if (mask->has_levels && !json_field(object, "stored"))
-		return true;
-	return read_stored(object, blocks, mask, at);
+/* Earlier versions wrote "stored" in place of levels or beside them; it is not read any more. */
+static bool read_states(const cJSON* object, struct mask* mask, const struct mask_location* at) {
+	return (mask_read_levels(object, mask) && (mask->has_levels || json_field(object, "stored"))) ||
+	       wrong(at, "\"levels\" is missing or something else, expected " MASK_LEVELS);
 }
 
 static bool read_entry(const cJSON* object, struct mask_entry* entry, const struct mask_location* at) {
@@ -181,7 +163,7 @@ static bool read_entry(const cJSON* object, struct mask_entry* entry, const stru
 	                  read_figure(object, "blocks", 1, MAX_BLOCKS, &blocks, at) &&
 	                  read_blocks(object, "attention", 0, (int)blocks, &entry->mask, at) &&
 	                  read_blocks(object, "mlp", 1, (int)blocks, &entry->mask, at) &&
-	                  (!states || read_states(object, (int)blocks, &entry->mask, at)) &&
+	                  (!states || read_states(object, &entry->mask, at)) &&
 	                  read_figure(object, "matchness", 0, 1, &entry->matchness, at) &&
 	                  read_figure(object, "alpha", 0, 1, &entry->alpha, at) &&
 	                  read_figure(object, "M", 0, 1e6, &entry->mean_generated, at) &&
@@ -276,17 +258,7 @@ static void put_levels(struct text* out, const struct levels* levels) {
 	}
 }
 
-static void put_stored(struct text* out, const struct mask* mask) {
-	struct mask set = {.word = {0}};
-	memcpy(set.word, mask->stored, sizeof set.word);
-	text_json(out, ",'stored':{");
-	mask_put_blocks(out, &set);
-	text_json(out, ",'head':%b}", mask->stored_head != 0);
-}
-
 void mask_put_states(struct text* out, const struct mask* mask) {
-	if (mask_has_stored(mask))
-		put_stored(out, mask);
 	if (!mask->has_levels)
 		return;
 	text_json(out, ",'levels':{");
@@ -295,7 +267,7 @@ void mask_put_states(struct text* out, const struct mask* mask) {
 }
 
 const char* mask_format_name(const struct mask* mask) {
-	return mask_has_stored(mask) || mask->has_levels ? states_format_name : format_name;
+	return mask->has_levels ? states_format_name : format_name;
 }
 
 static const char* or_null(const char* text) { return *text ? text : NULL; }
@@ -422,10 +394,6 @@ const struct mask_entry* mask_list_pick(const struct mask_list* list, const char
 
 bool mask_entry_fits(const struct mask_entry* entry, int blocks, const char* fingerprint, bool force,
                      const char* name, struct error* error) {
-	for (int s = 2 * blocks; s < 2 * MAX_BLOCKS; s++)
-		if (mask_stores(&entry->mask, s))
-			return error_set(error, "%s: \"stored\" holds block %d, the model has blocks 0 to %d", name,
-			                 s / 2, blocks - 1);
 	for (int s = 0; s < 2 * MAX_BLOCKS; s++) {
 		if (!mask_has(&entry->mask, s) || (s >= 2 && s < 2 * (blocks - 1)))
 			continue;

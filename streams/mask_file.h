@@ -3,11 +3,9 @@
  * Two formats are read, recognised by content, and written:
  * - ours: {"format": "swiftlet-mask-1", "model", "fingerprint", "blocks", "task", "attention", "mlp",
  *   "matchness", "alpha", "M", "skip_ratio", "tokens_served"}, or an array of these;
- * - the same with "format": "swiftlet-mask-2" and one or both of "stored": {"attention", "mlp", "head":
- *   true|false}, what a draft runs with its stored weights though there be quantized draft weights, and
- *   "levels": {"attention": [a, b, c], "attention_output", "mlp", "down"}, the shares of channels that it
- *   reads of what it does not skip, in the first, middle and last third of the blocks. A mask with neither is
- *   written as 1;
+ * - the same with "format": "swiftlet-mask-2" and "levels": {"attention": [a, b, c], "attention_output",
+ *   "mlp", "down"}, the shares of channels that a draft reads of what it does not skip, in the first, middle
+ *   and last third of the blocks;
  * - skip_layers, the published code's: {"<model>_<task>": {"attention": […], "mlp": […]}, …}, where the
  *   name is a key as a whole and never split.
  * Blocks are 0-based. Reading a file does not check its blocks against a model: mask_entry_fits does. */
@@ -70,11 +68,15 @@ bool mask_entry_fits(const struct mask_entry*, int blocks, const char* fingerpri
 const char* mask_format_name(const struct mask*);
 /* "attention":[…],"mlp":[…] */
 void mask_put_blocks(struct text*, const struct mask*);
-/* The members "stored" and "levels", with a comma before each, if the mask has them. */
+/* The member "levels" with a comma before it, if the mask has it. */
 void mask_put_states(struct text*, const struct mask*);
+/* Adds a member that lists blocks from 0 to blocks - 1 (0: MAX_BLOCKS - 1), each once, to what is skipped of
+ * a kind (0: attention, 1: MLP). False with the error set. */
+struct cJSON;
+bool mask_read_blocks(const struct cJSON* object, const char* field, int kind, int blocks, struct mask*,
+                      struct error*);
 /* Reads the member "levels" into the mask, rounded to per cents; absent and null mean none. False for another
  * shape, or a share under 0.01 or over 1; MASK_LEVELS is the expected form. */
-struct cJSON;
 bool mask_read_levels(const struct cJSON* object, struct mask*);
 #define MASK_LEVELS                                                                                          \
 	"{\"attention\": [a, b, c], \"attention_output\": ..., \"mlp\": ..., \"down\": ...}, each three shares " \

@@ -160,11 +160,6 @@ static int most_promising(const struct suffix_place* place) {
 	return best;
 }
 
-int retrieval_match(const void* state) {
-	const struct retrieval* r = state;
-	return r->place[0][most_promising(r->place[0])].length;
-}
-
 static int retrieval_extend(void* state, const struct tree* tree, int row, struct candidate* out, int most) {
 	struct retrieval* r = state;
 	struct suffix_place place[INDEXES];

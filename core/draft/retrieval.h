@@ -29,7 +29,5 @@ void retrieval_pool_add(struct retrieval_pool*, const int32_t* token, int n);
 
 /* state: the drafter's. Sets the pool that it reads, or NULL. */
 void retrieval_use_pool(void* state, const struct retrieval_pool*);
-/* Length of the suffix that gave the first candidate at row 0; 0: none. */
-int retrieval_match(const void* state);
 
 #endif

@@ -17,9 +17,8 @@
  *                                                                  (streams/memory/statistics.h)
  *
  * `kind` is the workload cluster of texts without a label (struct bank_entry), and 0 for texts with one.
- * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, and where drafts keep some
- * as stored those after an "s", the head as an "h": "a1,3m2sa0m0h"; then after an "l" the per cents that
- * levels leave out, by depth and kind of map. No text of any request is in it. */
+ * `skipped` is the mask as text, "a1,3,5m2,3": attention blocks, then MLP blocks, then after an
+ * "l" the per cents that levels leave out, by depth and kind of map. No text of any request is in it. */
 #ifndef SWIFTLET_STREAMS_MEMORY_STORE_H
 #define SWIFTLET_STREAMS_MEMORY_STORE_H
 

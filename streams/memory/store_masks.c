@@ -23,12 +23,6 @@ static char* write_blocks(char* at, const uint64_t* set, int half) {
 
 void store_mask_text(const struct mask* m, char text[STORE_MASK_TEXT]) {
 	text = write_blocks(write_blocks(text, m->word, 0), m->word, 1);
-	if (mask_has_stored(m)) {
-		*text++ = 's';
-		text = write_blocks(write_blocks(text, m->stored, 0), m->stored, 1);
-	}
-	if (m->stored_head)
-		*text++ = 'h';
 	if (m->has_levels) {
 		*text++ = 'l';
 		for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++)
@@ -55,11 +49,6 @@ static const char* read_blocks(const char* at, uint64_t* set, int half) {
 	}
 }
 
-static const char* read_lists(const char* at, uint64_t* set) {
-	at = read_blocks(at, set, 0);
-	return at ? read_blocks(at, set, 1) : NULL;
-}
-
 /* Per cents that levels leave out, by depth and kind. NULL: not such a list. */
 static const char* read_levels(const char* at, struct levels* levels) {
 	for (int i = 0; i < LEVEL_DEPTHS * COLUMN_KINDS; i++) {
@@ -77,15 +66,10 @@ static const char* read_levels(const char* at, struct levels* levels) {
 
 bool store_mask_parse(const char* text, struct mask* m) {
 	memset(m, 0, sizeof *m);
-	text = text ? read_lists(text, m->word) : NULL;
-	if (text && *text == 's') {
-		text = read_lists(text + 1, m->stored);
-		m->stored_head = text && *text == 'h';
-		text = text ? text + m->stored_head : NULL;
-	}
-	for (int i = 0; i < MASK_WORDS; i++)
-		if (m->word[i] & m->stored[i])
-			return false;
+	text = text ? read_blocks(text, m->word, 0) : NULL;
+	text = text ? read_blocks(text, m->word, 1) : NULL;
+	if (text && *text == 's') /* what earlier versions kept with stored weights */
+		text += strspn(text, "sam0123456789,h");
 	m->has_levels = text && *text == 'l';
 	if (m->has_levels)
 		text = read_levels(text + 1, &m->levels);
@@ -203,7 +187,7 @@ static bool see_mask(void* user, const struct sql_value* column, struct error* e
 	sql_copy_text(&column[5], text, sizeof text);
 	bool good = blocks >= 1 && blocks <= MAX_BLOCKS && store_mask_parse(text, &m->entry.mask);
 	for (int i = good ? 2 * (int)blocks : 2 * MAX_BLOCKS; i < 2 * MAX_BLOCKS && good; i++)
-		good = !mask_has(&m->entry.mask, i) && !mask_stores(&m->entry.mask, i);
+		good = !mask_has(&m->entry.mask, i);
 	if (!good)
 		return error_set(e, "%s: mask %lld is damaged: \"%.80s\" for a model of %lld blocks", v->store->path,
 		                 (long long)m->id, text, (long long)blocks);

@@ -222,26 +222,6 @@ int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int
 	return n;
 }
 
-static bool read_blocks(const cJSON* object, const char* name, int kind, int blocks, struct mask* out,
-                        struct api_error* e) {
-	const cJSON* list = find_field(object, name);
-	if (!list)
-		return true;
-	if (!cJSON_IsArray(list))
-		return api_refuse(e, name, "invalid_type", "'%s' must be an array of block numbers.", name);
-	for (const cJSON* item = list->child; item; item = item->next) {
-		const double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-		if (!(v >= 0 && v < blocks) || v != floor(v))
-			return api_refuse(e, name, "invalid_value",
-			                  "'%s' must hold block numbers from 0 to %d, whole and ascending.", name,
-			                  blocks - 1);
-		if (mask_has(out, 2 * (int)v + kind))
-			return api_refuse(e, name, "invalid_value", "'%s' names block %d twice.", name, (int)v);
-		mask_set(out, 2 * (int)v + kind, true);
-	}
-	return true;
-}
-
 bool api_only(const cJSON* object, const char* known, struct api_error* e) {
 	for (const cJSON* item = object->child; item; item = item->next)
 		if (!cJSON_IsNull(item) && !json_lists(known, item->string))
@@ -251,41 +231,18 @@ bool api_only(const cJSON* object, const char* known, struct api_error* e) {
 
 /* ---- masks -------------------------------------------------------------------------------- */
 
-static bool read_stored(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
-	const cJSON* stored = cJSON_GetObjectItemCaseSensitive(object, "stored");
-	struct mask set = {.word = {0}};
-	bool head = false;
-	if (!stored)
-		return true;
-	if (!cJSON_IsObject(stored))
-		return api_refuse(e, "stored", "invalid_type", "'stored' must be an object.");
-	if (!api_only(stored, "attention mlp head", e) || !read_blocks(stored, "attention", 0, blocks, &set, e) ||
-	    !read_blocks(stored, "mlp", 1, blocks, &set, e) || !api_flag(stored, "head", &head, e))
-		return false;
-	for (int i = 0; i < MASK_WORDS; i++) {
-		if (set.word[i] & out->word[i])
-			return api_refuse(e, "stored", "invalid_value",
-			                  "A sub-layer cannot be both skipped and in 'stored': name it once.");
-		out->stored[i] = set.word[i];
-	}
-	out->stored_head = head;
-	return true;
-}
-
-static bool read_states(const cJSON* object, int blocks, struct mask* out, struct api_error* e) {
-	return read_stored(object, blocks, out, e) &&
-	       (mask_read_levels(object, out) ||
-	        api_refuse(e, "levels", "invalid_value", "'levels' must be %s.", MASK_LEVELS));
-}
-
 bool api_mask(const cJSON* object, int blocks, bool states, struct mask* out, struct api_error* e) {
+	static const char* const name[] = {"attention", "mlp"};
+	struct error why;
 	memset(out, 0, sizeof *out);
-	if (!read_blocks(object, "attention", 0, blocks, out, e) ||
-	    !read_blocks(object, "mlp", 1, blocks, out, e) || (states && !read_states(object, blocks, out, e)))
-		return false;
+	for (int kind = 0; kind < 2; kind++)
+		if (find_field(object, name[kind]) && !mask_read_blocks(object, name[kind], kind, blocks, out, &why))
+			return api_refuse(e, name[kind], "invalid_value", "%s.", why.message);
+	if (states && !mask_read_levels(object, out))
+		return api_refuse(e, "levels", "invalid_value", "'levels' must be %s.", MASK_LEVELS);
 	for (int kind = 0; kind < 2; kind++)
 		if (mask_has(out, kind) || mask_has(out, 2 * (blocks - 1) + kind))
-			return api_refuse(e, kind ? "mlp" : "attention", "invalid_value",
+			return api_refuse(e, name[kind], "invalid_value",
 			                  "The first and the last block are never skipped.");
 	return true;
 }

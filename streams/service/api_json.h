@@ -61,7 +61,7 @@ char* api_texts(const cJSON* content, const char* field, const char* name, const
  * 400. */
 int api_tokens(const cJSON* list, const char* name, int vocab, int32_t* out, int most, struct api_error*);
 /* Reads the members "attention" and "mlp" as a mask: arrays of blocks, without the first and the last. With
- * `states` also the optional members "stored" and "levels" of a mask file of format 2. */
+ * `states` also the optional member "levels" of a mask file of format 2. */
 bool api_mask(const cJSON* object, int blocks, bool states, struct mask* out, struct api_error*);
 /* False with a 400 that names the first member which is not among `known`, words with a blank between. */
 bool api_only(const cJSON* object, const char* known, struct api_error*);

@@ -273,13 +273,14 @@ static bool make_choices(struct http_call* c, struct generation* g) {
 	return true;
 }
 
-/* Names the request, and draws a seed if it has none. */
+/* Names the request. Without a seed of its own it gets the server's, or a random one. */
 static bool name_generation(struct http_call* c, struct generation* g) {
+	const struct server_options* o = &c->server->option;
 	uint64_t random[3];
 	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
 		return api_fail(&c->error, 500, NULL, "No random name could be had.");
 	if (!g->request.has_seed)
-		g->request.ask.seed = random[2];
+		g->request.ask.seed = o->has_seed ? o->work.session.sampling.seed : random[2];
 	snprintf(g->id, sizeof g->id, "%s%016llx%08llx", g->formatter->id, (unsigned long long)random[0],
 	         (unsigned long long)(random[1] & 0xffffffff));
 	g->created = time(NULL);

@@ -97,10 +97,22 @@ bool infill_encode(const struct generation* g, struct api_request* q, struct tok
 
 /* ---- /infill --------------------------------------------------------------------------------------- */
 
+static bool check_files(const struct translation* t) {
+	const cJSON* const list = json_field(t->from, "input_extra");
+	const cJSON* file;
+	bool good = !list || cJSON_IsNull(list) || cJSON_IsArray(list);
+	cJSON_ArrayForEach (file, list) {
+		const cJSON* const name = json_field(file, "filename");
+		good = good && cJSON_IsString(json_field(file, "text")) && (!name || cJSON_IsString(name));
+	}
+	return good || api_refuse(t->error, "input_extra", "invalid_type",
+	                          "'input_extra' must be a list of {\"filename\": string, \"text\": string}.");
+}
+
 static bool read_infill(struct translation* t) {
 	const char *prefix = "", *suffix = "", *prompt = "";
 	struct text all = {0};
-	if (!api_string(t->from, "input_prefix", SIZE_MAX, &prefix, t->error) ||
+	if (!check_files(t) || !api_string(t->from, "input_prefix", SIZE_MAX, &prefix, t->error) ||
 	    !api_string(t->from, "input_suffix", SIZE_MAX, &suffix, t->error) ||
 	    !api_string(t->from, "prompt", SIZE_MAX, &prompt, t->error))
 		return false;
@@ -135,6 +147,35 @@ static bool infill_read(const char* body, size_t size, int vocab, struct api_req
 	    .finish = finish_request};
 	return translation_read(&how, body, size, vocab, q, e);
 }
+
+/* ---- /completion ------------------------------------------------------------------------------------ */
+
+static bool read_native(struct translation* t) {
+	const cJSON* prompt = json_field(t->from, "prompt");
+	if (!cJSON_IsString(prompt) && !(cJSON_IsArray(prompt) && cJSON_IsNumber(prompt->child)))
+		return api_refuse(t->error, "prompt", "invalid_type",
+		                  "'prompt' must be a string or a list of token ids; /v1/completions takes several.");
+	api_put(translate_member(t, "prompt"), prompt);
+	if (!json_field(t->from, "n_predict"))
+		text_put(translate_member(t, "max_tokens"), "-1");
+	return true;
+}
+
+static bool native_read(const char* body, size_t size, int vocab, struct api_request* q,
+                        struct api_error* e) {
+	static const char* const renamed[][2] = {
+	    {"max_tokens", "n_predict"}, {"guided_json", "json_schema"}, {NULL, NULL}};
+	static const struct translator how = {
+	    .same = "model temperature top_p top_k min_p stream stop seed presence_penalty frequency_penalty "
+	            "repeat_penalty logit_bias grammar ignore_eos",
+	    .own = "prompt",
+	    .hints = "cache_prompt samplers t_max_predict_ms id_slot",
+	    .renamed = renamed,
+	    .read = read_native};
+	return translation_read(&how, body, size, vocab, q, e);
+}
+
+/* ---- answers of both -------------------------------------------------------------------------------- */
 
 static void put_content(struct generation* g, bool stop) {
 	const struct answer_reader* r = &g->choice[0].reader;
@@ -186,6 +227,13 @@ static void end_infill(struct generation* g) {
 
 const struct response_formatter formatter_infill = {.id = "infill-",
                                                     .read = infill_read,
+                                                    .first = begin_infill,
+                                                    .part = emit_infill,
+                                                    .last = begin_infill,
+                                                    .end = end_infill,
+                                                    .whole = format_infill};
+const struct response_formatter formatter_native = {.id = "cmpl-",
+                                                    .read = native_read,
                                                     .first = begin_infill,
                                                     .part = emit_infill,
                                                     .last = begin_infill,

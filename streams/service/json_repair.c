@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "streams/json_text.h"
+
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 static void flush_held(struct json_repair* r, struct text* out) {
@@ -30,26 +32,8 @@ static void close_one(struct json_repair* r, struct text* out) {
 /* ---- words: numbers, true, false, null, and what should have been in quotes ------------------------ */
 
 static bool is_number(const char* text, size_t n) {
-	size_t i = n > 0 && text[0] == '-', digits = i;
-	while (i < n && isdigit((unsigned char)text[i]))
-		i++;
-	if (i == digits || (i > digits + 1 && text[digits] == '0'))
-		return false;
-	if (i < n && text[i] == '.') {
-		for (digits = ++i; i < n && isdigit((unsigned char)text[i]);)
-			i++;
-		if (i == digits)
-			return false;
-	}
-	if (i < n && (text[i] == 'e' || text[i] == 'E')) {
-		i++;
-		i += i < n && (text[i] == '+' || text[i] == '-');
-		for (digits = i; i < n && isdigit((unsigned char)text[i]);)
-			i++;
-		if (i == digits)
-			return false;
-	}
-	return i == n;
+	struct error ignored;
+	return n > 0 && (text[0] == '-' || isdigit((unsigned char)text[0])) && json_check(text, n, &ignored);
 }
 
 /* The word in JSON's spelling; NULL: it is not a word of JSON or Python. */

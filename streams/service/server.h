@@ -30,6 +30,7 @@ struct server_options {
 	const char* const* alias; /* (n_aliases) the model's other names */
 	int n_aliases;
 	bool has_temperature; /* work.session's temperature applies to requests without one; otherwise it is 1 */
+	bool has_seed;        /* likewise the seed; otherwise it is random */
 	bool strict_model;    /* refuses other names of the model */
 	bool literal_schemas; /* what schemas leave open is allowed */
 	bool strict_fields;   /* refuses fields that nobody knows */

@@ -219,7 +219,7 @@ static bool delete_mask(struct http_call* c) {
 static bool read_mask_object(struct http_call* c, const cJSON* body, struct bank_entry* e) {
 	static const char known[] =
 	    "id owner format model fingerprint blocks task attention mlp matchness alpha M "
-	    "skip_ratio tokens_served instances settled optimize_steps stored levels";
+	    "skip_ratio tokens_served instances settled optimize_steps levels";
 	const struct model* m = c->server->model;
 	const int blocks = m->weights.shape.n_blocks;
 	const char *task = "", *fingerprint = NULL, *format = NULL;
@@ -296,6 +296,7 @@ const struct route server_routes[] = {
     {"POST", "/v1/messages/count_tokens", .answer = answer_count_tokens, .worked = true},
     {"POST", "/v1/responses/input_tokens", .answer = answer_input_tokens, .worked = true},
     GENERATION("/infill", formatter_infill),
+    GENERATION("/completion", formatter_native),
     GENERATION("/api/chat", formatter_ollama_chat),
     GENERATION("/api/generate", formatter_ollama_generate),
     GENERATION("/api/embed", formatter_ollama_embed),

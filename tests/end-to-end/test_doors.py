@@ -168,6 +168,23 @@ def ollama(s):
     assert status == 400 and set(answer) == {"error"}, answer
 
 
+def native(s):
+    """llama.cpp's /completion: whole, as a stream, of ids, bound by a grammar or a schema."""
+    ask = {"prompt": "Once", "n_predict": 8, "temperature": 0}
+    whole = s.call("POST", "/completion", ask)[2]
+    assert whole["content"] == s.complete("Once", max_tokens=8)["choices"][0]["text"] and whole["stop_type"] == "limit" and whole["tokens_predicted"] == 8, whole
+    events = s.call("POST", "/completion", {**ask, "stream": True})[2]
+    parts = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: {")]
+    assert "".join(p["content"] for p in parts if not p["stop"]) == whole["content"] and parts[-1]["stop"] and parts[-1]["timings"]["predicted_n"] == 8, parts
+    ids = s.call("POST", "/tokenize", {"content": "Once", "add_special": True})[2]["tokens"]
+    assert s.call("POST", "/completion", {**ask, "prompt": ids})[2]["content"] == whole["content"]
+    bound = s.call("POST", "/completion", {**ask, "grammar": 'root ::= "ab"'})[2]
+    assert bound["content"] == "ab" and s.call("POST", "/completion", {**ask, "json_schema": {"const": "42"}})[2]["content"] == '"42"', bound
+    for wrong in ({"prompt": ["a", "b"]}, {"prompt": None}, {"n_predict": "x"}):
+        status, _, answer = s.call("POST", "/completion", {**ask, **wrong})
+        assert status == 400 and answer["error"]["param"] == list(wrong)[0], answer
+
+
 def compressed(s):
     """Bodies by gzip and deflate; what is damaged, cut short or grows beyond a body's limit is refused."""
     ask = {"prompt": "Once", "max_tokens": 4, "temperature": 0}
@@ -231,6 +248,9 @@ def strict():
     with Server("--temp", "0") as s:  # that of requests which say none
         assert len({s.complete("Once upon", max_tokens=12, seed=seed)["choices"][0]["text"] for seed in range(4)}) == 1
         assert len({s.complete("Once upon", max_tokens=12, seed=seed, temperature=1)["choices"][0]["text"] for seed in range(4)}) > 1
+    for options, texts in (("--seed", "5"), 1), ((), 2):  # likewise
+        with Server(*options) as s:
+            assert min(2, len({s.complete("Once upon", max_tokens=12, temperature=1)["choices"][0]["text"] for _ in range(4)})) == texts
     with Server("--strict-model", "--strict-fields", "--alias", "first", "--alias", "second") as s:
         ask = {"prompt": "x", "max_tokens": 1}
         assert s.call("POST", "/v1/completions", {**ask, "model": "second"})[0] == 200
@@ -271,13 +291,16 @@ def infill(model):
                 "input_extra": [{"filename": "other.py", "text": "x = 1\n"}]}
         answer = s.call("POST", "/infill", body)[2]
         assert answer["content"].strip().startswith("a + b") and answer["stop"] and answer["timings"], answer
+        for wrong in ({}, [1], [{}], [{"filename": "a"}], [{"filename": 1, "text": "x"}], [{"text": 2}]):
+            status, _, refused = s.call("POST", "/infill", {**body, "input_extra": wrong})
+            assert status == 400 and refused["error"]["param"] == "input_extra", (wrong, refused)
         events = s.call("POST", "/infill", {**body, "stream": True})[2]
         reported = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
         assert "".join(t["content"] for t in reported if not t["stop"]) == answer["content"] and reported[-1]["stop"], reported
 
 
 with Server("--alias", "first", "--alias", "second", "--cors", "localhost", "--cors", "https://app.example") as server:
-    for check in (names, fields, limits, recorded, usage, origins, paths, prefill, ollama, compressed, responses_logprobs):
+    for check in (names, fields, limits, recorded, usage, origins, paths, prefill, ollama, native, compressed, responses_logprobs):
         check(server)
         print(check.__name__, "ok")
     if MODEL == "builtin":

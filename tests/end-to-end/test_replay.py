@@ -50,20 +50,18 @@ with tempfile.TemporaryDirectory() as folder:
     assert abs(accepted - (cheap["tokens"] - passes)) <= len(PROMPTS) + 1e-6, (accepted, cheap)
     drafted = replay("-i", stream, "--costs", "slope=0.05,c=0.1", "--drafters", "mask")
     assert drafted["draft_passes_per_pass"] > 1 and drafted["tokens_per_pass"] > 3  # nothing skipped: always right
-    # along recorded answers the same is accepted as with the model, and the best policies are beside it
+    # along recorded answers the same is accepted as with the model
     answers = os.path.join(folder, "answers.jsonl")
     subprocess.run([SWIFTLET, "stream", "-i", stream, "-o", answers, "--method", "vanilla", "--no-store"],
                    capture_output=True, timeout=900, check=True)
     for cost in ("slope=0", "slope=0.05", "v2=1.35,v4=1.9,v8=3.2", "slope=2"):
         ran = replay("-i", stream, "--costs", cost, "--drafters", "retrieval")
-        read = replay("-i", stream, "--costs", cost, "--drafters", "retrieval", "--answers", answers, "--oracle")
+        read = replay("-i", stream, "--costs", cost, "--drafters", "retrieval", "--answers", answers)
         assert all(read[k] == v for k, v in without_time(ran).items()), (ran, read)
-        assert read["hindsight"] >= read["best_rule"] >= 1, read
-        assert cost != "slope=2" or read["speedup"] <= read["hindsight"], read
     short = os.path.join(folder, "short.jsonl")
     with open(answers) as file, open(short, "w") as other:
         other.write(file.readline())
-    for wrong in (["--answers", short], ["--answers", stream], ["--oracle"], ["--answers", answers, "--drafters", "mask"],
+    for wrong in (["--answers", short], ["--answers", stream], ["--answers", answers, "--drafters", "mask"],
                   ["--answers", os.path.join(folder, "absent")]):
         replay("-i", stream, *wrong, ok=False)
     for wrong in (["--costs", "v2=0.5"], ["--costs", "v2=3,v4=2"], ["--costs", "slop=1"], ["--drafters", "all,some"],

@@ -198,8 +198,7 @@ def bad_requests(s):
         (400, "POST", "/v1/swiftlet/optimizer", dict(body={"blocks": 1e9})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [0], "mlp": []})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [99], "mlp": []})),
-        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": {"attention": [3], "mlp": []}})),
-        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": {"mlp": [99]}})),
+        (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "levels": 4})),
         (400, "PUT", "/v1/swiftlet/masks", dict(body={"attention": [3], "mlp": [], "stored": 4})),
         (403, "POST", C, dict(body=ok, headers={"Origin": "http://evil.example"})),
         (403, "GET", "/v1/models", dict(headers={"Host": "evil.example"})),
@@ -340,9 +339,11 @@ def masks():
         assert status == 200 and again["id"] == a["id"], "what is given can be put back"
         assert s.call("DELETE", "/v1/swiftlet/masks/%d" % a["id"])[0] == 200
         assert s.call("GET", "/v1/swiftlet/masks/%d" % a["id"])[0] == 404
-        states = {"task": "mine", "attention": [3], "mlp": [], "stored": {"attention": [0, 4], "mlp": [], "head": True}}
+        thirds = [0.5, 0.25, 1]
+        states = {"task": "mine", "attention": [3], "mlp": [],
+                  "levels": {"attention": thirds, "attention_output": thirds, "mlp": thirds, "down": thirds}}
         status, _, b = s.call("PUT", "/v1/swiftlet/masks", states)
-        assert status == 200 and b["format"] == "swiftlet-mask-2" and b["stored"] == states["stored"], b
+        assert status == 200 and b["format"] == "swiftlet-mask-2" and b["levels"] == states["levels"], b
         assert s.call("PUT", "/v1/swiftlet/masks", {**b, "format": "swiftlet-mask-1"})[0] == 400
         status, _, again = s.call("PUT", "/v1/swiftlet/masks", b)
         assert status == 200 and again["id"] == b["id"], again

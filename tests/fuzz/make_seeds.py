@@ -113,8 +113,6 @@ def streams():
             "tokens_served": 4096}
     put("mask_file", "one", json.dumps(mask).encode())
     put("mask_file", "several", json.dumps([mask, {**mask, "task": None, "matchness": None, "mlp": []}]).encode())
-    put("mask_file", "states", json.dumps({**mask, "format": "swiftlet-mask-2",
-                                           "stored": {"attention": [0], "mlp": [1, 19], "head": True}}).encode())
     thirds = [0.5, 0.25, 1]
     put("mask_file", "levels", json.dumps({**mask, "format": "swiftlet-mask-2", "levels": {
         "attention": thirds, "attention_output": thirds, "mlp": thirds, "down": thirds}}).encode())

@@ -184,7 +184,7 @@ static void starts_from_the_best_span(void** state) {
 	search_close(s);
 }
 
-static void prices_what_it_found(void** state) {
+static void costs_what_it_found(void** state) {
 	(void)state;
 	const struct search_options o = options(24, 2);
 	struct search* s = open_search(&o);
@@ -405,7 +405,7 @@ int main(void) {
 	    cmocka_unit_test(bad_options),
 	    cmocka_unit_test(finds_better_masks),
 	    cmocka_unit_test(starts_from_the_best_span),
-	    cmocka_unit_test(prices_what_it_found),
+	    cmocka_unit_test(costs_what_it_found),
 	    cmocka_unit_test(a_given_mask_is_scored_first),
 	    cmocka_unit_test(odd_observations),
 	    cmocka_unit_test(ends_by_its_rules),

@@ -28,7 +28,6 @@ static const struct {
     {"pages", bench_pages_main,
      "draft steps that read few pages of a long text: how often right, and their cost"},
     {"match-rate", bench_match_rate_main, "how often an early exit predicts the model's token"},
-    {"screened", bench_screened_head_main, "the exact screened output head against the whole one"},
     {"kernels", bench_kernels_main, "each matrix kernel against the time that reading its weights takes"},
     {"tokenize", bench_tokenize_main, "a tokenizer on text and on long runs, in MB/s"},
     {"masks", bench_masks_main, "grammars: compiling schemas, and each mask on a real vocabulary"},

@@ -16,7 +16,6 @@ int bench_decode_main(int argc, char** argv);
 int bench_swift_main(int argc, char** argv);
 int bench_replay_main(int argc, char** argv);
 int bench_real_main(int argc, char** argv);
-int bench_screened_head_main(int argc, char** argv);
 int bench_search_main(int argc, char** argv);
 int bench_methods_main(int argc, char** argv);
 int bench_levels_main(int argc, char** argv);

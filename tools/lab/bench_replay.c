@@ -18,7 +18,6 @@
 #include "streams/jsonl.h"
 #include "tools/lab/bench.h"
 #include "tools/lab/cost_table.h"
-#include "tools/lab/replay_oracle.h"
 #include "tools/lab/state_texts.h"
 #include "tools/program/interrupt.h"
 
@@ -46,14 +45,12 @@ struct replay {
 	int32_t* recorded; /* (n_recorded) the recorded answer to the present prompt */
 	int n_recorded, n_prompt;
 	struct speculation_budget budget;
-	struct replay_oracle* oracle;
 	struct drafter_set set;
 	struct acceptance acceptance;
 	struct planner planner;
 	struct retrieval_pool* pool;
 	struct sums sums;
 	int instances, left_out;
-	bool with_oracle;
 	int32_t* text; /* (context + 1) */
 	int n, context;
 	struct round round;
@@ -191,11 +188,6 @@ static bool decode_prompt(struct replay* r, int max_tokens, struct error* error)
 	}
 	drafter_set_begin(&r->set, &(struct drafter_text){.prompt = r->text, .n_prompt = r->n});
 	bool more = !model_is_end(r->part.bench.model, r->text[r->n - 1]) && r->n < end;
-	if (r->oracle) {
-		memcpy(r->text + r->n, r->recorded + 1, (size_t)(end - r->n) * sizeof *r->text);
-		if (!oracle_add(r->oracle, r->text, r->n_prompt, end))
-			return error_set(error, "out of memory");
-	}
 	while (more)
 		if (!decode_round(r, end, &more, error))
 			return false;
@@ -279,8 +271,6 @@ static bool open_drafters(struct replay* r, struct error* error) {
 		return error_set(error, "out of memory");
 	if (r->set.state[SOURCE_retrieval])
 		retrieval_use_pool(r->set.state[SOURCE_retrieval], r->pool);
-	if (r->with_oracle && !(r->oracle = oracle_open(&setup, r->pool)))
-		return error_set(error, "out of memory");
 	budget_open(&r->budget, 0);
 	acceptance_open(&r->acceptance);
 	planner_open(&r->planner, &r->set, &r->acceptance);
@@ -293,7 +283,6 @@ static void close_drafters(struct replay* r) {
 	retrieval_pool_close(r->pool);
 	if (r->cache)
 		r->cache->backend->cache_close(r->cache);
-	oracle_close(r->oracle);
 	free(r->recorded);
 	free(r->line);
 	free(r->text);
@@ -310,13 +299,6 @@ static void report_figures(const struct replay* r, cJSON* out) {
 	bench_json_number(out, "rows_per_pass", bench_ratio((double)s->rows, rounds));
 	bench_json_number(out, "draft_passes_per_pass", bench_ratio((double)s->draft_passes, rounds));
 	bench_json_number(out, "speedup", bench_ratio(tokens, s->cost));
-	if (r->oracle) {
-		const struct oracle_figures f = oracle_find(r->oracle, r->costs.verify);
-		bench_json_number(out, "hindsight", f.hindsight);
-		bench_json_number(out, "best_rule", f.rule);
-		cJSON_AddNumberToObject(out, "best_rule_match", f.rule_match);
-		cJSON_AddNumberToObject(out, "best_rule_tokens", f.rule_depth);
-	}
 	cJSON* sources = cJSON_AddObjectToObject(out, "sources");
 	for (int i = 0; i < DRAFTER_COUNT; i++) {
 		cJSON* source = cJSON_AddObjectToObject(sources, drafter_name[i]);
@@ -362,8 +344,8 @@ static int check_replay_options(struct bench_part* part) {
 	if (!drafter_parse(r->drafter_text, &r->which, &error) ||
 	    !read_cost_table(r->cost_text, &r->costs, &error))
 		return complain(STATUS_USAGE, "%s", error.message);
-	if (r->answer_path ? r->which & 1u << SOURCE_mask : r->with_oracle)
-		return complain(STATUS_USAGE, "bench replay: --oracle wants --answers, with which no mask drafts");
+	if (r->answer_path && r->which & 1u << SOURCE_mask)
+		return complain(STATUS_USAGE, "bench replay: with --answers no mask drafts");
 	return OPTIONS_GO_ON;
 }
 
@@ -389,8 +371,6 @@ int bench_replay_main(int argc, char** argv) {
 	         "mask "
 	         "drafts, and recycle learns nothing",
 	         &r.answer_path),
-	    FLAG("oracle", "with --answers: what the best policies of the same tables would bring",
-	         &r.with_oracle),
 	    TEXT("mask", 0, "FILE", "what `mask` skips (nothing)", &r.mask_path),
 	    COUNT("pool", 0, "N", "tokens of earlier texts that are kept", &r.pool_tokens, 0, 1 << 24),
 	};

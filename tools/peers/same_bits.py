@@ -88,12 +88,12 @@ def ask(probe, args, mask, logprobs, options):
 
 def replay(swiftlet, args, stream):
     command = [swiftlet, "bench", "replay", "-m", args.model, "-i", stream, "--json", "--threads", str(args.threads),
-               "--drafters", "mask,retrieval,recycle", "--draft-bits", "4", "--prices",  # the name of --costs that earlier versions know, too
+               "--drafters", "mask,retrieval,recycle", "--draft-bits", "4", "--costs",
                "v2=1.02,v4=1.14,v8=1.65,v16=2.95,c=0.3"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         return done.stderr
-    figures = {k: v for k, v in json.loads(done.stdout).items() if k not in ("load_seconds", "prices", "costs")}
+    figures = {k: v for k, v in json.loads(done.stdout).items() if k not in ("load_seconds", "costs")}
     return [["", "", json.dumps(figures, sort_keys=True)]]
 
 

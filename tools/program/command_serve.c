@@ -77,11 +77,11 @@ static int run_server(struct serve* s) {
 	return runtime_close(&s->runtime, status);
 }
 
-/* True when a temperature was given, which may equal the default 0. */
-static bool gives_temperature(int argc, char** argv) {
+/* True when the option was given; its value may equal the default. */
+static bool gives(int argc, char** argv, const char* name, const char* letter) {
 	bool given = false;
 	for (int i = 1; i < argc; i++)
-		given |= strncmp(argv[i], "--temp", 6) == 0 || strncmp(argv[i], "-T", 2) == 0;
+		given |= strncmp(argv[i], name, strlen(name)) == 0 || (letter && strncmp(argv[i], letter, 2) == 0);
 	return given;
 }
 
@@ -202,7 +202,8 @@ int command_serve(int argc, char** argv) {
 	    .max_words = 1,
 	};
 	int status = options_parse_model(&line, argc, argv, &s.runtime.wish.model);
-	s.option.has_temperature = gives_temperature(argc, argv);
+	s.option.has_temperature = gives(argc, argv, "--temp", "-T");
+	s.option.has_seed = gives(argc, argv, "--seed", NULL);
 	s.runtime.wish.alias = s.alias.n ? s.alias.text[0] : NULL;
 	if (status == OPTIONS_GO_ON && s.speculation && strcmp(s.speculation, "none") != 0 &&
 	    strcmp(s.speculation, "summary") != 0)

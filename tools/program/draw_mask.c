@@ -19,16 +19,15 @@ static const char* bar_of(float share) {
 	return bar[step < 0 ? 0 : step > 7 ? 7 : step];
 }
 
-/* A mask lists the sub-layers that keep stored weights; drafts list those with quantized weights. */
 static void draw_row(FILE* out, const struct mask* mask, const struct mask* quantized, int blocks, int kind,
                      bool colour) {
 	static const char* const shade[] = {"\033[31m", "\033[34m"}; /* red, blue */
-	int n = 0, rounded = 0, stored = 0;
+	int n = 0, rounded = 0;
 	fprintf(out, "  %-9s ", kind == 0 ? "attention" : "MLP");
 	for (int b = 0; b < blocks; b++) {
 		const int s = 2 * b + kind;
 		const bool skipped = mask_has(mask, s), is_quantized = mask_has(quantized, s);
-		const bool partly = mask->has_levels && !skipped && !mask_stores(mask, s);
+		const bool partly = mask->has_levels && !skipped;
 		const char* const kept = partly         ? bar_of(share_read(&mask->levels, s, blocks))
 		                         : is_quantized ? "▄"
 		                         : colour       ? "■"
@@ -39,13 +38,10 @@ static void draw_row(FILE* out, const struct mask* mask, const struct mask* quan
 			fputs(skipped ? "■" : kept, out);
 		n += skipped;
 		rounded += is_quantized;
-		stored += mask_stores(mask, s);
 	}
 	fprintf(out, "  %d of %d skipped", n, blocks);
 	if (rounded > 0)
 		fprintf(out, ", %d with quantized weights", rounded);
-	else if (stored > 0)
-		fprintf(out, ", %d with stored weights", stored);
 	fputc('\n', out);
 }
 

@@ -81,7 +81,6 @@ const char* nearest_name(const char* mistyped, const char* const* name, int n) {
 const struct option_synonym option_synonyms[] = {
     {"temperature", "temp", false},
     {"certified-head", "screened-head", true},
-    {"prices", "costs", true},
     {"ctx-size", "context", false},
     {"n-predict", "max-tokens", false},
     {"predict", "max-tokens", false},
