@@ -838,6 +838,13 @@ static bool read_cohere2(const struct source* s) {
 	return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
 }
 
+/* Sets a family's defaults. */
+static void set_experts(struct model_shape* m, int n, int used, int ffn) {
+	m->n_experts = n;
+	m->experts_used = used;
+	m->expert_ffn = ffn;
+}
+
 static bool read_expert_counts(const struct source* s, const char* other_name) {
 	struct model_shape* m = &s->config->shape;
 	if (!read_int(s, "num_local_experts", 1, MOST_EXPERTS, &m->n_experts) ||
@@ -851,9 +858,7 @@ static bool read_expert_counts(const struct source* s, const char* other_name) {
 
 static bool read_mixtral(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
-	m->n_experts = 8;
-	m->experts_used = 2;
-	m->expert_ffn = m->ffn;
+	set_experts(m, 8, 2, m->ffn);
 	m->experts_normalised = true;
 	return read_expert_counts(s, "num_experts");
 }
@@ -863,9 +868,7 @@ static bool read_mixtral(const struct source* s) {
 static bool read_some_experts(const struct source* s, int n, int used, int ffn) {
 	struct model_shape* m = &s->config->shape;
 	int step = 1;
-	m->n_experts = n;
-	m->experts_used = used;
-	m->expert_ffn = ffn;
+	set_experts(m, n, used, ffn);
 	if (!read_expert_counts(s, "num_experts") ||
 	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
 	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
@@ -938,9 +941,8 @@ static bool read_qwen3_5(const struct source* s) {
 
 static bool read_qwen3_5_moe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
-	m->n_experts = 256;
-	m->experts_used = 8;
-	m->expert_ffn = m->shared_ffn = 512;
+	set_experts(m, 256, 8, 512);
+	m->shared_ffn = 512;
 	m->experts_normalised = true;
 	return read_expert_counts(s, "num_experts") &&
 	       read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) &&
@@ -1006,9 +1008,7 @@ static bool read_lfm2(const struct source* s) {
 
 static bool read_olmoe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
-	m->n_experts = 64;
-	m->experts_used = 8;
-	m->expert_ffn = m->ffn;
+	set_experts(m, 64, 8, m->ffn);
 	return read_expert_counts(s, "num_experts") && read_bool(s, "norm_topk_prob", &m->experts_normalised);
 }
 
@@ -1016,9 +1016,7 @@ static bool read_minimax_m2(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const char* kind = "per_layer";
 	bool norms = true;
-	m->n_experts = 256;
-	m->experts_used = 8;
-	m->expert_ffn = m->ffn;
+	set_experts(m, 256, 8, m->ffn);
 	m->experts_normalised = m->experts_sigmoid = true;
 	if (!read_bool(s, "use_qk_norm", &norms) || !read_string(s, "qk_norm_type", &kind))
 		return false;
@@ -1028,53 +1026,42 @@ static bool read_minimax_m2(const struct source* s) {
 	return read_expert_counts(s, "num_experts");
 }
 
-static bool read_glm4_moe(const struct source* s) {
+/* Routers that weigh by sigmoids and may choose groups first. `dense` first blocks have no experts. */
+static bool read_grouped_experts(const struct source* s, int dense, int shared) {
 	struct model_shape* m = &s->config->shape;
-	struct config* c = s->config;
-	int dense = has_dense(s) ? 1 : 0;
-	m->n_experts = 128;
-	m->experts_used = 8;
-	m->expert_ffn = 1408;
-	m->experts_normalised = m->experts_sigmoid = true;
-	m->experts_scale = 1;
-	m->expert_groups = m->expert_groups_used = 1;
-	c->further_blocks = dense;
-	if (!read_expert_counts(s, "n_routed_experts") ||
-	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
-	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
-	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
-	    !read_int(s, "n_group", 1, MOST_EXPERTS, &m->expert_groups) ||
-	    !read_int(s, "topk_group", 1, MOST_EXPERTS, &m->expert_groups_used) ||
-	    !read_int(s, "first_k_dense_replace", 0, MAX_BLOCKS, &dense) ||
-	    !read_bool(s, "use_qk_norm", &c->head_norms) ||
-	    !read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &c->further_blocks) ||
-	    !read_shared(s, "n_shared_experts", 1))
-		return false;
-	for (int b = 0; b < dense && b < m->n_blocks; b++)
-		block_set_put(&c->dense, b);
-	return true;
-}
-
-static bool read_dots1(const struct source* s) {
-	struct model_shape* m = &s->config->shape;
-	int dense = 0;
-	m->expert_ffn = 1408;
 	m->experts_sigmoid = true;
 	m->experts_scale = 1;
 	m->expert_groups = m->expert_groups_used = 1;
-	if (!required(s, "n_routed_experts", MOST_EXPERTS, &m->n_experts) ||
-	    !required(s, "num_experts_per_tok", MOST_EXPERTS, &m->experts_used) ||
-	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	if (!read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
 	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
 	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
 	    !read_int(s, "n_group", 1, MOST_EXPERTS, &m->expert_groups) ||
 	    !read_int(s, "topk_group", 1, MOST_EXPERTS, &m->expert_groups_used) ||
 	    !read_int(s, "first_k_dense_replace", 0, MAX_BLOCKS, &dense) ||
-	    !read_shared(s, "n_shared_experts", 0))
+	    !read_shared(s, "n_shared_experts", shared))
 		return false;
 	for (int b = 0; b < dense && b < m->n_blocks; b++)
 		block_set_put(&s->config->dense, b);
 	return true;
+}
+
+static bool read_glm4_moe(const struct source* s) {
+	struct config* c = s->config;
+	const int dense = has_dense(s) ? 1 : 0;
+	set_experts(&c->shape, 128, 8, 1408);
+	c->shape.experts_normalised = true;
+	c->further_blocks = dense;
+	return read_expert_counts(s, "n_routed_experts") && read_grouped_experts(s, dense, 1) &&
+	       read_bool(s, "use_qk_norm", &c->head_norms) &&
+	       read_int(s, "num_nextn_predict_layers", 0, MAX_BLOCKS, &c->further_blocks);
+}
+
+static bool read_dots1(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	m->expert_ffn = 1408;
+	return required(s, "n_routed_experts", MOST_EXPERTS, &m->n_experts) &&
+	       required(s, "num_experts_per_tok", MOST_EXPERTS, &m->experts_used) &&
+	       read_grouped_experts(s, 0, 0);
 }
 
 /* ---- latent attention ---------------------------------------------------------------------- */
@@ -1137,9 +1124,7 @@ static bool read_latent_experts(const struct source* s, const struct latent_defa
 	struct model_shape* m = &s->config->shape;
 	const char* choice = "greedy";
 	int dense = d->dense;
-	m->n_experts = d->experts;
-	m->experts_used = d->used;
-	m->expert_ffn = d->expert_ffn;
+	set_experts(m, d->experts, d->used, d->expert_ffn);
 	m->experts_normalised = d->normalised;
 	m->experts_sigmoid = d->sigmoid;
 	m->experts_scale = d->scale;
@@ -1283,9 +1268,7 @@ static bool read_gemma4(const struct source* s) {
 static bool read_ernie4_5_moe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	int first = 1, last = -1, interval = 1;
-	m->n_experts = 64;
-	m->experts_used = 6;
-	m->expert_ffn = 1536;
+	set_experts(m, 64, 6, 1536);
 	m->experts_normalised = true;
 	if (!read_int(s, "moe_k", 1, MOST_EXPERTS, &m->experts_used) ||
 	    !read_expert_counts(s, "moe_num_experts") ||
@@ -1307,9 +1290,7 @@ static bool read_gpt_oss(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	float limit = 7, alpha = 1.702f;
 	m->activation = ACTIVATION_SWIGLU_CLAMPED;
-	m->n_experts = 128;
-	m->experts_used = 4;
-	m->expert_ffn = m->ffn;
+	set_experts(m, 128, 4, m->ffn);
 	m->experts_normalised = true;
 	if (!read_float(s, "swiglu_limit", 0, 1e6, &limit) || !read_float(s, "swiglu_alpha", 0, 1e6, &alpha))
 		return false;
