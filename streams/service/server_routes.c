@@ -287,6 +287,7 @@ const struct route server_routes[] = {
     {"GET", "/v1/models/", .answer = answer_model},
     {"GET", "/version", .answer = answer_version},
     {"POST", "/tokenize", .answer = answer_tokenize, .worked = true},
+    {"POST", "/apply-template", .answer = answer_apply_template, .worked = true},
     {"POST", "/detokenize", .answer = answer_detokenize, .worked = true},
     GENERATION("/v1/completions", formatter_completion),
     GENERATION("/v1/chat/completions", formatter_chat),

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/utf8.h"
 #include "core/text/tokenizer.h"
 #include "streams/chat_parts.h"
 #include "streams/service/chat_translation.h"
@@ -62,10 +63,39 @@ static void put_pieces(struct text* out, const struct tokenizer* t, const struct
 	text_put(out, "]");
 }
 
-static bool reply_tokens_of(struct http_call* c, const struct token_list* list, bool pieces) {
+static bool is_text(const char* bytes, size_t n) {
+	size_t at = 0;
+	for (size_t length = 1; at < n && length > 0; at += length)
+		length = utf8_character(bytes + at, n - at, NULL);
+	return at == n;
+}
+
+/* llama.cpp's form: ids with their pieces, and bytes in place of a piece that is no whole text. */
+static void put_tokens_with_pieces(struct text* out, const struct tokenizer* t,
+                                   const struct token_list* list) {
+	char piece[512];
+	text_put(out, "[");
+	for (int i = 0; i < list->n; i++) {
+		size_t n = tokenizer_piece(t, list->id[i], true, piece, sizeof piece);
+		n = n < sizeof piece ? n : sizeof piece;
+		text_json(out, i ? ", {'id': %d, 'piece': " : "{'id': %d, 'piece': ", list->id[i]);
+		const bool whole = is_text(piece, n);
+		if (whole)
+			text_quote(out, piece, n);
+		for (size_t k = 0; !whole && k < n; k++)
+			text_print(out, k ? ", %d%s" : "[%d%s", (uint8_t)piece[k], k + 1 == n ? "]" : "");
+		text_put(out, "}");
+	}
+	text_put(out, "]");
+}
+
+static bool reply_tokens_of(struct http_call* c, const struct token_list* list, bool pieces, bool with) {
 	struct text out = {0};
 	text_json(&out, "{'count': %d, 'max_model_len': %d, 'tokens': ", list->n, c->server->context);
-	text_integers(&out, list->id, list->n);
+	if (with)
+		put_tokens_with_pieces(&out, c->server->model->tokenizer, list);
+	else
+		text_integers(&out, list->id, list->n);
 	text_json(&out, ", 'token_strs': ");
 	if (pieces)
 		put_pieces(&out, c->server->model->tokenizer, list);
@@ -81,16 +111,35 @@ bool answer_tokenize(struct http_call* c) {
 	                            "add_generation_prompt enable_thinking reasoning_effort with_pieces";
 	struct token_list list = {0};
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
-	bool pieces = false;
-	bool good =
-	    body && note_fields(c, body, known) && api_flag(body, "return_token_strs", &pieces, &c->error);
+	bool pieces = false, with = false;
+	bool good = body && note_fields(c, body, known) &&
+	            api_flag(body, "return_token_strs", &pieces, &c->error) &&
+	            api_flag(body, "with_pieces", &with, &c->error);
 	if (good)
 		good = cJSON_GetObjectItemCaseSensitive(body, "messages") ? encode_chat(c, &list)
 		                                                          : encode_prompt(c, body, &list);
 	cJSON_Delete(body);
-	good = good && reply_tokens_of(c, &list, pieces);
+	good = good && reply_tokens_of(c, &list, pieces, with);
 	token_list_free(&list);
 	return good;
+}
+
+/* llama.cpp's endpoint: a chat's prompt as text. /completion adds the BOS that is left out. */
+bool answer_apply_template(struct http_call* c) {
+	const struct tokenizer* t = c->server->model->tokenizer;
+	struct token_list list = {0};
+	struct text out = {0};
+	size_t size = 0;
+	bool good = encode_chat(c, &list);
+	const int skip = good && list.n > 0 && tokenizer_adds_bos(t) && list.id[0] == tokenizer_bos(t);
+	char* const text = good ? tokenizer_decode(t, list.id + skip, list.n - skip, true, true, &size) : NULL;
+	if (text)
+		text_json(&out, "{'prompt': %Q}\n", text, size);
+	else if (good)
+		good = api_no_memory(&c->error);
+	free(text);
+	token_list_free(&list);
+	return good && call_reply_json(c, &out);
 }
 
 /* Anthropic's endpoint. */

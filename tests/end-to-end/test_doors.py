@@ -180,6 +180,13 @@ def native(s):
     assert s.call("POST", "/completion", {**ask, "prompt": ids})[2]["content"] == whole["content"]
     bound = s.call("POST", "/completion", {**ask, "grammar": 'root ::= "ab"'})[2]
     assert bound["content"] == "ab" and s.call("POST", "/completion", {**ask, "json_schema": {"const": "42"}})[2]["content"] == '"42"', bound
+    prompt = s.call("POST", "/apply-template", {"messages": ASK})[2]["prompt"]
+    tokens = s.call("POST", "/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})[2]["tokens"]
+    assert [t["id"] for t in tokens] == s.call("POST", "/tokenize", {"messages": ASK})[2]["tokens"] and ASK[0]["content"] in prompt, (prompt, tokens)
+    assert "".join(t["piece"] for t in tokens if t["piece"] not in ("<s>", "</s>")).strip() == prompt.strip(), (prompt, tokens)
+    odd = s.call("POST", "/tokenize", {"content": "\U00013000", "with_pieces": True})[2]["tokens"]  # a character without a piece
+    assert bytes(b for t in odd if isinstance(t["piece"], list) for b in t["piece"]) == "\U00013000".encode(), odd
+    assert s.call("POST", "/apply-template", {"messages": 1})[0] == s.call("POST", "/apply-template", {})[0] == 400
     for wrong in ({"prompt": ["a", "b"]}, {"prompt": None}, {"n_predict": "x"}):
         status, _, answer = s.call("POST", "/completion", {**ask, **wrong})
         assert status == 400 and answer["error"]["param"] == list(wrong)[0], answer
