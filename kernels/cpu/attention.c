@@ -1,5 +1,6 @@
 /* Attention of a slice. A part is a bundle of rows of one sequence and key/value head. If the texts are long
- * and the parts do not divide evenly among the threads, the threads share each part, step by step.
+ * and the parts do not divide evenly among the threads, the threads share each of those that are left over,
+ * step by step. A part that one thread has alone reads whole rows of values and waits for nobody.
  *
  * A row sees the committed tokens under its base and its own ancestors, in order of position. It never
  * touches other rows of the cache or of the pass. */
@@ -18,6 +19,7 @@ static float scale_at(const struct model_shape* s, int position) {
 struct attend_job {
 	struct cpu_backend* b;
 	int block, window, bundles;
+	int first;                    /* the parts before were done */
 	struct attention_share share; /* parts 0: each bundle is one thread's */
 };
 
@@ -52,7 +54,7 @@ static struct attention_row row_of(const struct attend_job* job, int i, int h) {
 static void attend_part(void* user, int number, int thread) {
 	const struct attend_job* job = user;
 	struct attention_share share = job->share;
-	const int part = share.parts ? number / share.parts : number;
+	const int part = job->first + (share.parts ? number / share.parts : number);
 	share.part = share.parts ? number % share.parts : 0;
 	struct cpu_backend* b = job->b;
 	const struct model_shape* s = &b->head.weights->shape;
@@ -135,13 +137,14 @@ void attend(struct cpu_backend* b, int block, int n) {
 	double cost = 0;
 	for (int i = 0; i < n; i++)
 		cost += (double)b->row[i].seen * (double)b->row[i].cache->place[block].slot_bytes * 2 * s->heads;
-	const bool shared = worth_sharing(b, n, parts);
-	if (!shared)
-		spread(b, parts, cost, attend_part, &job);
-	for (int step = 0; shared && step < ATTENTION_STEPS; step++) {
+	const int alone = worth_sharing(b, n, parts) ? parts / b->threads * b->threads : parts;
+	if (alone > 0)
+		spread(b, alone, cost * alone / parts, attend_part, &job);
+	job.first = alone;
+	for (int step = 0; alone < parts && step < ATTENTION_STEPS; step++) {
 		job.share.step = (enum attention_step)step;
 		job.share.parts = step == ATTENTION_MIX ? (block_head_dim(s, block) + 31) / 32 : 4 * b->threads;
-		spread(b, parts * job.share.parts, cost, attend_part, &job);
+		spread(b, (parts - alone) * job.share.parts, cost * (parts - alone) / parts, attend_part, &job);
 	}
 	if (job.window == 0)
 		looked_add(b, block, n);
