@@ -2,7 +2,7 @@
 """Replicas that share a store in PostgreSQL: what one has learned the other drafts with from its first request; what
 both learn is summed; the database may go away for half a minute, and either replica and the database be killed,
 without a request or a stored record lost. Where PostgreSQL is not installed it is skipped."""
-import json, os, re, shutil, signal, subprocess, sys, tempfile, threading, time
+import itertools, json, os, re, shutil, signal, subprocess, sys, tempfile, threading, time
 from service import FULL, MODEL, PROGRAM, SOURCE, Server, skip, wait_for
 
 AWAY = 30 if FULL else 8
@@ -54,7 +54,8 @@ def tokens(database, task):
 
 
 def serve_some(server, task, n, first=0):
-    return sum(server.complete(PROMPT + "Number %d. " % (first + i), max_tokens=48, metadata={"task": task})
+    """Sampled texts, each another one: what repeats is drafted from text, and leaves a search nothing to try."""
+    return sum(server.complete(PROMPT + "Number %d. " % (first + i), max_tokens=48, seed=first + i, metadata={"task": task})
                ["usage"]["completion_tokens"] for i in range(n))
 
 
@@ -67,9 +68,11 @@ def learned_once(database):
     with Server("--skip-ratio", "0.3", store=database.url) as first:
         serve_some(first, "tale", 12)
 
+        numbers = itertools.count(12)
+
         def tried():
             """Another text now and then; seldom, for a busy machine leaves learning little, and a request ends its pass."""
-            serve_some(first, "tale", 1, first=12)
+            serve_some(first, "tale", 1, first=next(numbers))
             return any(metric(first, "idle_optimize_steps_total") > 0 or time.sleep(0.25) for _ in range(20))
 
         wait_for("something to be tried", tried)
