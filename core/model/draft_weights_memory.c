@@ -10,7 +10,8 @@
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
-/* Draft weights only save time. So by default they leave memory to the machine's other work. */
+/* Draft weights and interleaved weights only save time. So by default they leave memory to the machine's
+ * other work. */
 static const double SHARE_OF_AVAILABLE = 0.25;
 
 static bool fits(const struct draft_weights_memory* memory, const struct draft_weights_request* wish,
@@ -99,20 +100,17 @@ int draft_bits_for(const struct model* model, struct draft_weights_format format
 
 bool wants_screened_head(const struct weight_table* w) {
 	/* SmolLM2's head of 29 MiB took 0.12 s to copy, and its bounds exclude next to nothing. */
-	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1, MOST_OF_MEMORY = 0.25;
+	static const double LEAST_BYTES = 64 * 0x1p20, LEAST_SHARE = 0.1;
 	const double head = (double)tensor_bytes(&w->output), step = head + sub_layer_bytes(w);
 	const double available = memory_available();
 	const double memory = (double)w->output.rows * (double)dtype_row_bytes(DTYPE_Q4_0, w->output.cols);
 	return head >= LEAST_BYTES && head >= LEAST_SHARE * step &&
-	       (available <= 0 || memory <= MOST_OF_MEMORY * available);
+	       (available <= 0 || memory <= SHARE_OF_AVAILABLE * available);
 }
 
 bool wants_interleaved(const struct weight_table* w) {
-	/* The file's own pages can be evicted, so the sum is what the model takes already; the other half is for
-	 * the KV cache and the machine's other work. */
-	static const double MOST_OF_MEMORY = 0.5;
 	const double available = memory_available();
-	return available <= 0 || sub_layer_bytes(w) <= MOST_OF_MEMORY * available;
+	return available <= 0 || sub_layer_bytes(w) <= SHARE_OF_AVAILABLE * available;
 }
 
 /* ---- its memory ----------------------------------------------------------------------------- */

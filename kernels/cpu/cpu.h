@@ -86,8 +86,7 @@ struct cpu_backend {
 	int place[MAX_BLOCKS]; /* of a recurrent block among those */
 	struct recurrent_work recurrent;
 
-	struct block_weights*
-	    block; /* (n_blocks) the model's: vectors widened to floats, matrices perhaps interleaved */
+	struct block_weights* block; /* (n_blocks) the model's: vectors as floats, matrices perhaps interleaved */
 	const float *output_norm, *output_norm_bias, *input_projection_norm;
 	const float *join_token_norm, *join_state_norm; /* NULL where the table has no `join` */
 	const float* ones; /* (the largest head's size) the weight of norms that have none */

@@ -89,10 +89,11 @@ static void put_tokens_with_pieces(struct text* out, const struct tokenizer* t,
 	text_put(out, "]");
 }
 
-static bool reply_tokens_of(struct http_call* c, const struct token_list* list, bool pieces, bool with) {
+static bool reply_tokens_of(struct http_call* c, const struct token_list* list, bool pieces,
+                            bool with_pieces) {
 	struct text out = {0};
 	text_json(&out, "{'count': %d, 'max_model_len': %d, 'tokens': ", list->n, c->server->context);
-	if (with)
+	if (with_pieces)
 		put_tokens_with_pieces(&out, c->server->model->tokenizer, list);
 	else
 		text_integers(&out, list->id, list->n);
@@ -111,15 +112,15 @@ bool answer_tokenize(struct http_call* c) {
 	                            "add_generation_prompt enable_thinking reasoning_effort with_pieces";
 	struct token_list list = {0};
 	cJSON* body = api_parse(c->body.data, c->body.size, &c->error);
-	bool pieces = false, with = false;
+	bool pieces = false, with_pieces = false;
 	bool good = body && note_fields(c, body, known) &&
 	            api_flag(body, "return_token_strs", &pieces, &c->error) &&
-	            api_flag(body, "with_pieces", &with, &c->error);
+	            api_flag(body, "with_pieces", &with_pieces, &c->error);
 	if (good)
 		good = cJSON_GetObjectItemCaseSensitive(body, "messages") ? encode_chat(c, &list)
 		                                                          : encode_prompt(c, body, &list);
 	cJSON_Delete(body);
-	good = good && reply_tokens_of(c, &list, pieces, with);
+	good = good && reply_tokens_of(c, &list, pieces, with_pieces);
 	token_list_free(&list);
 	return good;
 }

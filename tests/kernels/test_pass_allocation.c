@@ -97,7 +97,7 @@ static void nothing_allocated(void** state) {
 	draft_weights_place(&quantized, copy);
 	for (int threads = 1; threads <= 3; threads++) {
 		const struct backend_options options = {
-		    .threads = threads, .context = CONTEXT, .screened_head = true};
+		    .threads = threads, .context = CONTEXT, .screened_head = true, .interleaves = true};
 		struct backend* b = cpu_open(&m->weights, &options, &error);
 		assert_non_null(b);
 		struct cache* c = b->cache_open(b, CONTEXT, DTYPE_F16, &error);
