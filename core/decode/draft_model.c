@@ -10,15 +10,16 @@
 double draft_model_cost(const struct engine* engine, const struct cost_model* mine, double rows) {
 	const struct cost_model* whole = &engine->cost;
 	const double plain = cost_plain_seconds(whole);
-	const double step =
-	    mine->plain > 0 && plain > 0 ? mine->plain / plain : cost_all_bytes(mine) / cost_all_bytes(whole);
-	const double here = cost_between(mine, rows), there = cost_between(whole, rows);
+	const double step = cost_plain_seconds(mine) > 0 && plain > 0
+	                        ? cost_plain_seconds(mine) / plain
+	                        : pass_bytes_all(&mine->bytes) / pass_bytes_all(&whole->bytes);
+	const double here = cost_verify(mine, rows), there = cost_verify(whole, rows);
 	return step * (rows > cost_rows_known(mine) && there > here ? there : here);
 }
 
 /* Wide passes are not measured before a single step was. */
 void draft_model_see(struct cost_model* mine, const struct backend* runs, int rows, double seconds) {
-	if (rows == 1 || mine->plain > 0)
+	if (rows == 1 || mine->plain_steps > 0)
 		cost_see_full(mine, rows, seconds, runs->attention_share);
 }
 
@@ -105,7 +106,7 @@ bool draft_model_reads(struct session* s, struct pass* pass) {
 	const struct cost_model* cost = &s->engine->cost;
 	struct cache* cache = s->draft_cache;
 	if (!cache || s->reading == READING_DONE ||
-	    (s->batch.sequences > 0 ? cost->passes : cost->plain_seen) < CALIBRATE_FIRST ||
+	    (s->batch.sequences > 0 ? cost->passes : cost->plain_steps) < CALIBRATE_FIRST ||
 	    cost_plain_seconds(cost) <= 0)
 		return false;
 	if (s->reading == READING_WAITS)
@@ -115,7 +116,8 @@ bool draft_model_reads(struct session* s, struct pass* pass) {
 		s->reading = READING_DONE;
 		return false;
 	}
-	const int apart = MEASURED - s->engine->drafting->cost.plain_seen, most = left > apart ? left - apart : 1;
+	const int apart = MEASURED - s->engine->drafting->cost.plain_steps,
+	          most = left > apart ? left - apart : 1;
 	const int n = apart <= 0 ? left : most, rows = n < PREFILL_CHUNK ? n : PREFILL_CHUNK;
 	const bool chunk = rows == PREFILL_CHUNK && cache->committed % PREFILL_CHUNK == 0;
 	s->segment = (struct segment){.cache = cache, .base = cache->committed, .n = rows};
@@ -168,7 +170,7 @@ void draft_model_set_costs(struct session* s, bool passed) {
 	const double unit = session_cost_unit(s), step = n >= 0 ? cost_of(s, 1) / unit : INFINITY;
 	const double start = n >= 0 ? cost_of(s, n + 1) / unit - step : 0;
 	/* before a step was measured it may cost three times what its bytes suggest */
-	const int worst = s->engine->drafting->cost.plain_seen > 0 ? 1 : 3;
+	const int worst = s->engine->drafting->cost.plain_steps > 0 ? 1 : 3;
 	costs->pass[SOURCE_model] = (float)step;
 	costs->start[SOURCE_model] = (float)(start / ROUNDS);
 	costs->pass_worst[SOURCE_model] = (float)(worst * (step + start));

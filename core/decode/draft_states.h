@@ -3,7 +3,7 @@
 #ifndef SWIFTLET_CORE_DECODE_DRAFT_STATES_H
 #define SWIFTLET_CORE_DECODE_DRAFT_STATES_H
 
-#include "core/decode/cost.h"
+#include "core/decode/pass_bytes.h"
 
 struct session;
 

@@ -102,10 +102,10 @@ __attribute__((format(printf, 2, 3))) static void append_note(struct engine* eng
 /* The share of the draft weights that drafts read at first. */
 static double levels_read(const struct engine* engine) {
 	const struct draft_weights_memory* memory = &engine->draft_weights;
-	struct cost_model cost = engine->cost;
+	struct pass_bytes bytes = engine->cost.bytes;
 	const struct mask all = memory->table.sub_layers;
-	cost_use_draft_weights(&cost, &memory->table);
-	return cost_layers_read(&cost, (struct variant){.quantized = &all, .levels = &engine->levels});
+	pass_bytes_add(&bytes, &memory->table);
+	return pass_bytes_layers_read(&bytes, (struct variant){.quantized = &all, .levels = &engine->levels});
 }
 
 /* A note: the draft weights, and the share of them that is made. */

@@ -381,7 +381,7 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 /* A pass's cost in units. If it took more than twice what was expected, it counts as twice: the machine was
  * busy, and the draft is not to blame. */
 static double measured_cost(const struct session* s, double seconds, double expected) {
-	return fmin(2 * expected, session_cost_of(s, seconds, expected));
+	return fmin(2 * expected, fmax(expected, session_cost_of(s, seconds, expected)));
 }
 
 static void charge_round(struct session* s, double cost) {
@@ -389,18 +389,12 @@ static void charge_round(struct session* s, double cost) {
 	planner_passed(&s->planner, (float)cost);
 }
 
-/* The cost v of a pass that this sequence has alone or shares. */
-static double whole_cost(const struct session* s, const struct pass* pass, int rows) {
-	const struct cost_model* cost = &s->engine->cost;
-	return rows == pass->n ? cost_verify(cost, rows) : cost_between(cost, rows);
-}
-
 static void absorb_draft(struct session* s, const struct pass* pass, int rows, double seconds) {
 	struct cost_model* cost = &s->engine->cost;
 	const struct variant with = session_drafts_with(s);
 	struct cost_model* another = draft_model_costs(s->engine, pass->segment->cache->backend);
 	const bool alone = rows == pass->n;
-	const double share = sequence_share(pass, rows, seconds), whole = whole_cost(s, pass, rows);
+	const double share = sequence_share(pass, rows, seconds), whole = cost_verify(cost, rows);
 	if (another && alone)
 		draft_model_see(another, pass->segment->cache->backend, rows, seconds);
 	const double thought =
@@ -440,7 +434,7 @@ static double full_cost(const struct session* s, const struct pass* pass, int ro
 	const struct cost_model* cost = &s->engine->cost;
 	if (rows == pass->n)
 		return measured_cost(s, seconds, cost_verify(cost, pass->n) / session_cost_unit(s));
-	const double expected = whole_cost(s, pass, rows), unit = session_cost_unit(s);
+	const double expected = cost_verify(cost, rows), unit = session_cost_unit(s);
 	const double off = measured_cost(s, seconds, expected / unit) * unit / expected;
 	return 1 + off * (session_rows_cost(s, rows - pass->n, pass->n) - 1);
 }

@@ -113,7 +113,7 @@ static int behind(const struct session* s) {
 /* Drops the oldest of them if reading all would cost too much. */
 static void limit_behind(struct session* s) {
 	enum { USUAL = 16 };
-	const double most = cost_of(s, 1) + (s->engine->mtp_cost.plain > 0 ? 1 : 0.5);
+	const double most = cost_of(s, 1) + (s->engine->mtp_cost.plain_steps > 0 ? 1 : 0.5);
 	int n = behind(s);
 	while (n > USUAL && cost_of(s, n + 1) > most)
 		n /= 2;

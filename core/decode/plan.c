@@ -1,6 +1,6 @@
 /* The decisions of a round: which drafters take part, what the round may cost, and which rule decides.
  *
- * With --draft auto the planner (core/draft/planner.h) weighs all drafters by measured costs and learned
+ * With --draft auto the planner (core/decode/speculate.h) weighs all drafters by measured costs and learned
  * probabilities, within the budget. A round that nothing improves is a plain step. With --draft always the
  * model with the mask drafts as SWIFT does, until a step is unsure; then its tree is verified. */
 #include "core/decode/session_state.h"
@@ -8,14 +8,50 @@
 #include <math.h>
 #include <string.h>
 
-enum {
-	FIRST_REST = 64,
-	LONGEST_REST = 1024,
-	CALIBRATE_EVERY = 64,
-	LOOK_EVERY = 16,
-	COSTS_EVERY = 8,
-	TRIAL = 3
-};
+#include "kernels/attention_cost.h"
+
+/* A plain step comes after so many other rounds, because costs are ratios to it, and where the text has
+ * become so long that a plain step takes an eighth more. The learner looks at the text as rarely, and
+ * sessions join new draft weights. */
+enum { CALIBRATE_EVERY = 64, LENGTHENS = 8, LOOK_EVERY = 16, JOIN_EVERY = 8 };
+
+/* ---- costs of a session ------------------------------------------------------------------- */
+
+double session_cache_bytes(const struct cache* cache, int read) {
+	return attention_bytes(&cache->backend->weights->shape, cache->type, cache->committed, read);
+}
+
+void session_set_length(const struct session* s) {
+	if (s->batch.sequences > 0)
+		return;
+	cost_at(&s->engine->cost, session_cache_bytes(s->cache, s->cache->committed));
+	if (s->draft_cache)
+		cost_at(&s->engine->drafting->cost, session_cache_bytes(s->draft_cache, s->draft_cache->committed));
+	if (s->mtp.cache)
+		cost_at(&s->engine->mtp_cost, session_cache_bytes(s->mtp.cache, s->mtp.cache->committed));
+}
+
+int session_useful_depth(const struct session* s, int most) {
+	const int room = s->cache->capacity - s->cache->committed - 1;
+	const int left = s->end - s->n_text - 1; /* the bonus token comes on top */
+	const int depth = left < room ? left : room;
+	return depth < 0 ? 0 : depth < most ? depth : most;
+}
+
+double session_cost_unit(const struct session* s) {
+	const int sequences = s->batch.sequences + 1;
+	return cost_verify(&s->engine->cost, sequences) / sequences;
+}
+
+double session_cost_of(const struct session* s, double seconds, double unknown) {
+	const double plain = cost_plain_seconds(&s->engine->cost) * session_cost_unit(s);
+	return plain > 0 ? seconds / plain : unknown;
+}
+
+double session_rows_cost(const struct session* s, double beside, int n) {
+	const struct cost_model* cost = &s->engine->cost;
+	return 1 + (cost_verify(cost, beside + n) - cost_verify(cost, beside + 1)) / session_cost_unit(s);
+}
 
 static bool mask_drafts(const struct session* s) {
 	return s->drafters.state[SOURCE_mask] && (mask_count(&s->mask) > 0 || s->drafts.any || s->pages.now);
@@ -98,36 +134,14 @@ void plan_make_draft_weights(struct session* s) {
 
 /* ---- the planner's rule ------------------------------------------------------------------- */
 
-/* In a batch, rows beyond any measured number may cost twice their estimate. */
-static double worst_cost(const struct session* s, double beside, int n) {
-	const struct cost_model* cost = &s->engine->cost;
-	if (s->batch.sequences == 0)
-		return cost_verify_worst(cost, n);
-	const double likely = session_rows_cost(s, beside, n);
-	return beside + n <= cost_rows_known(cost) ? likely : 1 + 2 * (likely - 1);
-}
-
 static void set_cost_table(struct session* s) {
 	const double beside = s->batch.sequences > 0 ? s->batch.rows : 0;
 	struct cost_table costs = {.cascade[SOURCE_model] = true};
-	for (int n = 1; n <= SLICE_ROWS; n++) {
+	for (int n = 1; n <= SLICE_ROWS; n++)
 		costs.verify[n] = (float)session_rows_cost(s, beside, n);
-		costs.verify_worst[n] = (float)worst_cost(s, beside, n);
-	}
-	s->priced = s->batch;
-	s->priced_at = s->engine->cost.passes;
-	s->priced_length = s->engine->cost.length;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		costs.pass[i] = costs.pass_worst[i] = INFINITY;
 	planner_set_costs(&s->planner, &costs);
-}
-
-/* The batch or the text has another size than the cost table, or a row count was measured for the first time.
- * Without this, three trees of nine rows grew before the cost of one was known. */
-static bool costs_changed(const struct session* s) {
-	return s->engine->cost.news > s->priced_at || s->batch.sequences != s->priced.sequences ||
-	       fabs(s->batch.rows - s->priced.rows) > 1 + s->priced.rows / 8 ||
-	       fabs(s->engine->cost.length - s->priced_length) > s->priced_length / 8;
 }
 
 static void cost_passes(struct session* s) {
@@ -140,20 +154,22 @@ static void cost_passes(struct session* s) {
 	costs->pass[SOURCE_mask] = costs->pass_worst[SOURCE_mask] = INFINITY;
 	if (!mask_drafts(s) || s->plan.looped)
 		return;
-	const double part = cost_between(cost, rows) / rows / session_cost_unit(s);
+	const double part = cost_verify(cost, rows) / rows / session_cost_unit(s);
 	costs->pass[SOURCE_mask] = (float)(part * cost_draft(cost, with));
 	costs->pass_worst[SOURCE_mask] = (float)(part * cost_draft_worst(cost, with));
 }
 
-/* Costs are ratios to a plain step, so a few must have been measured, and one lately: the more the last ones
- * deviated, the sooner. In a batch they are ratios to the batch's own passes, some of which must have been
- * measured. */
+/* A few plain steps must have been measured, and one lately: the more the last ones deviated, the sooner. (At
+ * one in 64 rounds drafts of coins slowed decoding by 3.2 % where memory swings every 500 steps, at one in 32
+ * those that are right once by 5 % where it swings every 100.) A batch has its own passes instead. */
 static bool calibrates(const struct session* s) {
 	const struct cost_model* cost = &s->engine->cost;
 	if (s->batch.sequences > 0)
 		return cost->passes < CALIBRATE_FIRST || !cost_rows_seen(cost, s->batch.sequences + 1);
-	return cost->plain_seen < CALIBRATE_FIRST ||
-	       s->pace.rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
+	if (fabs(cost->length - cost->plain_at) > (1 + cost->plain_at) / LENGTHENS)
+		return true;
+	return cost->plain_steps < CALIBRATE_FIRST ||
+	       s->rounds_since_plain >= fmin(CALIBRATE_EVERY, fmax(CALIBRATE_FIRST / 2, 2 / cost->off));
 }
 
 /* A round may lose at most half of what is left to lose, or one misjudged round would end all drafting; in a
@@ -167,10 +183,6 @@ static struct round_limits limits_of(const struct session* s) {
 	struct round_limits limits = {.rows = least(most, SLICE_ROWS),
 	                              .depth = session_useful_depth(s, MAX_DRAFT),
 	                              .budget = (float)(1 + (budget_round_limit(s->budget) - 1) / share)};
-	/* Until two rows were measured, a draft step counts as a plain step and two rows as two: a smaller budget
-	 * would never try anything. */
-	if (s->batch.sequences == 0 && cost_rows_known(&s->engine->cost) < 2)
-		limits.budget = fmaxf(limits.budget, fminf(TRIAL, (float)budget_round_limit(s->budget)));
 	if (s->log_probs.top > 0)
 		limits.rows = least(limits.rows, LOGPROB_ROWS);
 	if (s->batch.hurried || calibrates(s))
@@ -197,31 +209,11 @@ static void loop_policy(struct session* s) {
 	const double next = fmax(0.05, (double)acceptance_first(&s->acceptance, SOURCE_mask));
 	struct draft_policy* policy = &s->plan.draft;
 	while (policy->max_steps > 1 &&
-	       policy->max_steps * worst + cost_verify_worst(cost, policy->max_steps + 1) > limit)
+	       policy->max_steps * worst + cost_verify(cost, policy->max_steps + 1) > limit)
 		policy->max_steps--;
 	for (int bin = 0; bin < DRAFT_BINS; bin++)
 		policy->accept[bin] = acceptance_of(&s->acceptance, SOURCE_mask, bin, 0);
 	set_min_reach(cost, rate, c, next, policy);
-}
-
-/* The acceptance that is assumed for a drafter without recent trials: enough to be tried. */
-static const float hopeful = 0.9f;
-
-/* A drafter whose passes do not pay rests, each time longer, before its next trial. The trial assumes its
- * best acceptance and cost again. */
-static void rest(struct session* s, int source, bool passed) {
-	struct rest* r = &s->rest[source];
-	r->rested = passed ? 0 : r->rested + 1;
-	r->passed = passed ? r->passed + 1 : 0;
-	if (r->passed > FIRST_REST / 4)
-		r->rest = 0;
-	if (r->rested < (r->rest > 0 ? r->rest : FIRST_REST))
-		return;
-	r->rest = r->rest > 0 ? least(2 * r->rest, LONGEST_REST) : FIRST_REST;
-	r->rested = 0;
-	acceptance_reset_first(&s->acceptance, source, hopeful);
-	if (source == SOURCE_mask)
-		cost_draft_anew(&s->engine->cost, session_drafts_with(s));
 }
 
 /* ---- a round ------------------------------------------------------------------------------ */
@@ -260,13 +252,9 @@ void plan_round(struct session* s) {
 	}
 	draft_model_round(s);
 	mtp_round(s);
-	if (s->pace.rounds % COSTS_EVERY == 0 || !s->engine->backend->upload_draft_weights)
+	if (s->rounds % JOIN_EVERY == 0 || !s->engine->backend->upload_draft_weights)
 		join_draft_weights(s);
-	if (s->pace.rounds % COSTS_EVERY == 0 || costs_changed(s))
-		set_cost_table(s);
-	if (s->batch.sequences > 0 && calibrates(s))
-		s->priced.sequences =
-		    -1; /* the batch's passes change costs: the table is made anew before the next */
+	set_cost_table(s);
 	const struct round_limits limits = limits_of(s);
 	planner_start(&s->planner, s->text[s->n_text - 1], &limits);
 	s->plan.draft = (struct draft_policy){
@@ -302,8 +290,7 @@ bool plan_goes_on(struct session* s) {
 void plan_new_mask(struct session* s) {
 	const double expected = s->learner ? s->learner->calls->expected(s->learner) : s->matchness;
 	s->drafts = session_states(s, &s->mask);
-	acceptance_reset_first(&s->acceptance, SOURCE_mask, isnan(expected) ? hopeful : (float)expected);
-	s->rest[SOURCE_mask] = (struct rest){0};
+	acceptance_reset_first(&s->acceptance, SOURCE_mask, (float)expected);
 }
 
 /* The result of the draft model's own steps. */
@@ -332,28 +319,19 @@ static void learn_sources(struct session* s) {
 }
 
 void plan_settle(struct session* s, double seconds) {
-	const double thought = cost_plain_seconds(&s->engine->cost);
-	if (thought > 0 && seconds > 0) {
-		const double faster = fmin(2, thought / seconds) - 1;
-		const double left = s->budget->balance - budget_floor(s->budget);
-		if (faster > 0 && left > 0)
-			budget_round(s->budget, fmin(left, 0.5 * faster * s->pace.cost_since_plain), 0);
-	}
-	s->pace.cost_since_plain = 0;
+	const double faster = fmin(2, cost_plain_seconds(&s->engine->cost) / seconds) - 1;
+	const double left = s->budget->balance - budget_floor(s->budget);
+	if (faster > 0 && left > 0)
+		budget_round(s->budget, fmin(left, 0.5 * faster * s->cost_since_plain), 0);
+	s->cost_since_plain = 0;
 }
 
 void plan_learn(struct session* s, int emitted, int accepted) {
-	const int64_t rounds = ++s->pace.rounds;
-	const bool passed = made_pass(s, SOURCE_mask), model = made_pass(s, SOURCE_model),
-	           mtp = made_pass(s, SOURCE_mtp);
-	if (plan_is_plain(s)) {
-		budget_plain(s->budget);
-		s->pace.rounds_since_plain = 0;
-	} else {
-		budget_round(s->budget, s->round_cost, emitted);
-		s->pace.rounds_since_plain++;
-		s->pace.cost_since_plain += s->round_cost;
-	}
+	const bool plain = plan_is_plain(s), passed = made_pass(s, SOURCE_mask);
+	s->rounds++;
+	s->rounds_since_plain = plain ? 0 : s->rounds_since_plain + 1;
+	s->cost_since_plain += plain ? 0 : s->round_cost;
+	budget_round(s->budget, plain ? 1 : s->round_cost, emitted);
 	learn_sources(s);
 	if (s->plan.rule == RULE_DRIVEN)
 		s->driver->calls->learn(s->driver, emitted, accepted, s->round_cost);
@@ -361,15 +339,8 @@ void plan_learn(struct session* s, int emitted, int accepted) {
 		learn_steps(s, accepted);
 	if (s->plan.rule == RULE_FIXED && passed)
 		planner_learn(&s->planner, &s->round.verdict, s->round.out);
-	if (s->plan.rule == RULE_GAIN) {
+	if (s->plan.rule == RULE_GAIN)
 		planner_see(&s->planner, &s->round.verdict, s->round.out, emitted, (float)s->round_cost);
-		if (mask_drafts(s))
-			rest(s, SOURCE_mask, passed);
-		if (s->draft_cache)
-			rest(s, SOURCE_model, model);
-		if (s->mtp.cache)
-			rest(s, SOURCE_mtp, mtp);
-	}
-	if (s->learner && rounds % LOOK_EVERY == 0)
+	if (s->learner && s->rounds % LOOK_EVERY == 0)
 		s->learner->calls->look(s->learner);
 }

@@ -343,7 +343,7 @@ void session_figures(const struct session* s, struct swiftlet_figures* f) {
 	}
 	f->quantized_head = s->drafts.head;
 	if (f->draft_steps > 0 && !s->driver)
-		f->read = cost_layers_read(&s->engine->cost, session_drafts_with(s));
+		f->read = pass_bytes_layers_read(&s->engine->cost.bytes, session_drafts_with(s));
 	f->skip_ratio = ratio(f->n_attention + f->n_mlp, 2 * (blocks - 2));
 	if (f->draft_steps > 0 && cost_plain_seconds(&s->engine->cost) > 0) {
 		const double m = f->mean_generated, a = f->alpha;

@@ -11,11 +11,10 @@
 #ifndef SWIFTLET_CORE_DECODE_SESSION_H
 #define SWIFTLET_CORE_DECODE_SESSION_H
 
-#include "core/decode/budget.h"
 #include "core/decode/driver.h"
 #include "core/decode/engine.h"
 #include "core/decode/learner.h"
-#include "core/draft/acceptance.h"
+#include "core/decode/speculate.h"
 #include "core/draft/retrieval.h"
 #include "core/draft/round.h"
 
@@ -42,6 +41,10 @@ void session_set_batch(struct session*, const struct batch*);
 void session_share_budget(struct session*, struct speculation_budget*);
 /* Seconds that this request's grammar has taken; 0 without one. */
 double session_constraint_seconds(const struct session*);
+/* Draft tokens that may still be of use, at most `most`: a draft never goes beyond what may be emitted. */
+int session_useful_depth(const struct session*, int most);
+/* Seconds in plain steps of this sequence in its batch; `unknown` if no plain step was measured. */
+double session_cost_of(const struct session*, double seconds, double unknown);
 /* Tokens of the prompt, or of a text that is computed again, that no pass has computed yet; 0 while it
  * decodes, or when it is over. */
 int session_prefill_left(const struct session*);

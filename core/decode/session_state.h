@@ -4,14 +4,12 @@
 #ifndef SWIFTLET_CORE_DECODE_SESSION_STATE_H
 #define SWIFTLET_CORE_DECODE_SESSION_STATE_H
 
-#include "core/decode/budget.h"
 #include "core/decode/draft_pages.h"
 #include "core/decode/draft_states.h"
 #include "core/decode/driver.h"
 #include "core/decode/session.h"
-#include "core/decode/session_cost.h"
+#include "core/decode/speculate.h"
 #include "core/draft/mask.h"
-#include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
 #include "core/grammar/acceptor.h"
 #include "core/text/tokenizer.h"
@@ -85,12 +83,6 @@ struct signature {
 	int rows;    /* that are in it */
 };
 
-/* How long since, and how long until. */
-struct pace {
-	int64_t rounds, rounds_since_plain;
-	double cost_since_plain; /* of those rounds */
-};
-
 /* The last verified round that had a draft step. */
 struct last_round {
 	int64_t count; /* of such rounds */
@@ -136,10 +128,8 @@ struct session {
 	struct draft_states drafts;                /* of the draft at hand */
 	struct draft_pages pages;                  /* that drafts read */
 	double matchness;
-	struct batch batch, priced; /* now; that the planner's costs were made for */
-	int64_t priced_at;          /* after so many of the engine's full passes */
-	double priced_length;       /* at this length of the text */
-	int prefill_rows;           /* of a prompt in one pass; 0: whole chunks */
+	struct batch batch;
+	int prefill_rows; /* of a prompt in one pass; 0: whole chunks */
 
 	/* the request */
 	enum phase phase;
@@ -172,11 +162,8 @@ struct session {
 	double round_cost; /* of the round at hand, in plain steps */
 
 	/* deciding */
-	struct pace pace;
-	struct rest {
-		int rest, rested, passed; /* rounds that a drafter's passes are left out after failing, have been,
-		                             have been made */
-	} rest[DRAFTER_COUNT];
+	int64_t rounds, rounds_since_plain;
+	double cost_since_plain; /* of those rounds */
 	struct last_round last_round;
 
 	float* tap; /* (PREFILL_CHUNK, dim) states of the prompt's rows, for an embedding or the signature; NULL
@@ -275,12 +262,24 @@ void mtp_round(struct session*);
 void mtp_set_costs(struct session*, bool passed);
 
 /* plan.c */
+/* Bytes of keys and values that a row reads after the cache's committed tokens, if attention without a window
+ * reads `read` of them. */
+double session_cache_bytes(const struct cache*, int read);
+/* Costs are from now on those after this session's text. In a batch they are those after the mean text, which
+ * its owner sets. */
+void session_set_length(const struct session*);
+/* The cost of a plain step of the batch for each of its sequences, in plain steps of one sequence. It is the
+ * unit of costs and accounts, and 1 for a sequence alone. */
+double session_cost_unit(const struct session*);
+/* The cost of n rows of this sequence beside `beside` rows of others, in units. */
+double session_rows_cost(const struct session*, double beside, int n);
 void plan_round(struct session*);
 /* True if another draft pass comes first; otherwise the planner's tree is verified. */
 bool plan_goes_on(struct session*);
-/* A plain step took this long. Rounds since the last one were charged by the estimated speed of the machine.
- * If it has become faster, they are charged half of the difference, because the speed changed somewhere in
- * between. */
+/* A plain step took this long. If the machine is faster than it seemed, rounds since the last plain step cost
+ * more than they were charged: half of the difference, because the speed changed somewhere in between.
+ * (Without this, drafts of coins whose rows are dear slowed decoding by 4.3 % where memory swings every 500
+ * steps; with it by 2 to 3 %.) */
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);

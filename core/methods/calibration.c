@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/decode/session.h"
-#include "core/decode/session_cost.h"
+#include "core/decode/speculate.h"
 #include "core/methods/standalone.h"
 
 /* SWIFT's own ratio where none is given. */

@@ -1,5 +1,5 @@
 /* Builds the tree from a standalone drafter's steps, and learns from its verification. */
-#include "core/decode/session_cost.h"
+#include "core/decode/session.h"
 #include "core/methods/standalone.h"
 
 /* ---- steps -------------------------------------------------------------------------------- */

@@ -19,35 +19,27 @@ void statistics_device(char device[STORE_DEVICE], const struct engine* engine) {
 	         sysconf(_SC_NPROCESSORS_ONLN), processor);
 }
 
-struct cost_figure {
-	double* mean;
-	int* seen;
-};
+/* v at each knot's number of rows, and the costs of other passes over their bytes. */
+enum { COSTS = COST_KNOTS + 3 };
 
-/* "rows-N", with N the knot's index, and after them the costs of other passes. */
-enum { COSTS = COST_KNOTS + 4 };
-
-static struct cost_figure figure_of(struct cost_model* c, int i, char what[STORE_WHAT]) {
-	static const char* const name[] = {"plain", "draft", "low", "score"};
-	const struct cost_figure other[] = {{&c->plain, &c->plain_seen},
-	                                    {&c->draft_ratio, &c->draft_seen},
-	                                    {&c->quantized_ratio, &c->quantized_seen},
-	                                    {&c->score_ratio, &c->score_seen}};
+static struct recent* figure_of(struct cost_model* c, int i, char what[STORE_WHAT]) {
+	static const char* const name[] = {"draft", "low", "score"};
+	struct recent* const other[] = {&c->draft, &c->quantized, &c->score};
 	if (i < COST_KNOTS)
-		snprintf(what, STORE_WHAT, "rows-%d", i);
+		snprintf(what, STORE_WHAT, "v-%d", c->rows[i].rows);
 	else
 		snprintf(what, STORE_WHAT, "%s", name[i - COST_KNOTS]);
-	return i < COST_KNOTS ? (struct cost_figure){&c->rows[i], &c->rows_seen[i]} : other[i - COST_KNOTS];
+	return i < COST_KNOTS ? &c->rows[i] : other[i - COST_KNOTS];
 }
 
 static void take_cost(void* user, const struct store_figure* stored) {
+	const struct cost_model* cost = user;
 	char what[STORE_WHAT];
-	for (int i = 0; i < COSTS; i++) {
-		const struct cost_figure f = figure_of(user, i, what);
-		if (strcmp(what, stored->what) != 0 || *f.seen > 0 || !(stored->total > 0))
-			continue;
-		*f.mean = stored->total / stored->samples;
-		*f.seen = 1;
+	for (int i = 0; i < COSTS && cost->passes == 0; i++) {
+		struct recent* const r = figure_of(user, i, what);
+		const double value = stored->total / stored->samples;
+		if (strcmp(what, stored->what) == 0 && value > 0 && value < INFINITY)
+			recent_restore(r, value);
 	}
 }
 
@@ -63,11 +55,11 @@ bool statistics_save_costs(struct store* s, const struct store_model* model, con
 	struct store_figure list[COSTS];
 	int n = 0;
 	for (int i = 0; i < COSTS && cost->passes != *passes; i++) {
-		const struct cost_figure f = figure_of(&copy, i, list[n].what);
-		const bool old = i < COST_KNOTS && cost->rows_last[i] <= *passes;
-		if (old || *f.seen < 1 || !(*f.mean > 0))
+		const struct recent* r = figure_of(&copy, i, list[n].what);
+		const double value = recent_without_text(&copy, r);
+		if (r->last <= *passes || !(value > 0))
 			continue;
-		list[n].total = *f.mean;
+		list[n].total = value;
 		list[n++].samples = 1;
 	}
 	if (!store_add_figures(s, model, device, list, n, e))

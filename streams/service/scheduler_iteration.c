@@ -280,7 +280,7 @@ static void run_alone(struct scheduler* s, struct slot* slot) {
 		return;
 	}
 	/* the first prompts pay for touching new memory, which is no cost of drafts' rows */
-	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK_ROWS && s->engine->cost.plain > 0)
+	if (work->kind == WORK_PREFILL && work->pass.n >= LEAST_CHUNK_ROWS && s->engine->cost.plain_steps > 0)
 		see_full(s, &work->pass, seconds);
 	take_results(s, slot, work->kind == WORK_DRAFT_LOOP ? 1 : work->pass.n, seconds);
 }
@@ -302,7 +302,7 @@ static void see_cost(struct scheduler* s, const struct session_work* work, int r
 	                          .quantized_head = work->pass.quantized_head,
 	                          .levels = work->pass.levels};
 	if (v.skip || v.quantized || v.quantized_head)
-		cost_see_draft(cost, v, seconds / cost_between(cost, rows));
+		cost_see_draft(cost, v, seconds / cost_verify(cost, rows));
 }
 
 /* A pass failed. Its full passes are run again one by one; its drafts have lost what they built on. */

@@ -21,7 +21,7 @@ void rounds_open(struct rounds* r, const char* names, int context, int vocab, do
 	acceptance_open(&r->acceptance);
 	planner_open(&r->planner, &r->set, &r->acceptance);
 	for (int n = 1; n <= SLICE_ROWS; n++)
-		costs.verify[n] = costs.verify_worst[n] = (float)(1 + slope * (n - 1));
+		costs.verify[n] = (float)(1 + slope * (n - 1));
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		costs.pass[i] = costs.pass_worst[i] = (float)c;
 	planner_set_costs(&r->planner, &costs);

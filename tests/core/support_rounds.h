@@ -3,7 +3,7 @@
 #ifndef SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
 #define SWIFTLET_TESTS_CORE_SUPPORT_ROUNDS_H
 
-#include "core/draft/planner.h"
+#include "core/decode/speculate.h"
 
 struct rounds {
 	struct drafter_set set;

@@ -9,7 +9,7 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/acceptance.h"
+#include "core/decode/speculate.h"
 
 static double uniform(void) { return (double)rand() / ((double)RAND_MAX + 1); }
 

@@ -109,7 +109,6 @@ static void test_exhaustive(void** state) {
 		const struct round_limits limits = {1 + rand() % 16, DEPTH, (float)(rand() % 40) / 10};
 		const double rate = 1 + (double)(rand() % 100) / 50;
 		random_costs(&costs);
-		memcpy(costs.verify_worst, costs.verify, sizeof costs.verify);
 		planner_set_costs(&r.planner, &costs);
 		const int n = shapes(&r, word, 0, 1, shape);
 		double best = -INFINITY, best_ratio = 0;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/draft/mask.h"
-#include "core/draft/planner.h"
+#include "core/decode/speculate.h"
 
 static const int paper_top_k[4] = {10, 5, 3, 1};
 

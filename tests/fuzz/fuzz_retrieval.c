@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/draft/planner.h"
+#include "core/decode/speculate.h"
 #include "core/draft/retrieval.h"
 
 enum { CONTEXT = 96, POOL = 64, VOCAB = 8, DEPTH = 12 };
@@ -78,7 +78,7 @@ static void open_sequence(struct sequence* s) {
 	acceptance_open(&s->acceptance);
 	planner_open(&s->planner, &s->set, &s->acceptance);
 	for (int i = 1; i <= SLICE_ROWS; i++)
-		costs.verify[i] = costs.verify_worst[i] = 1 + (float)(i / 4) * 0.01f;
+		costs.verify[i] = 1 + (float)(i / 4) * 0.01f;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		costs.pass[i] = costs.pass_worst[i] = INFINITY;
 	planner_set_costs(&s->planner, &costs);

@@ -82,11 +82,9 @@ static struct run run_joined(struct fake* fake, const char* const* option, int t
 	double start = 0;
 	do {
 		const int known = cost_rows_known(&fake->engine.cost);
-		const int64_t news = fake->engine.cost.news;
 		assert_true(swiftlet_session_step(session, &step, message, sizeof message));
-		/* no leap into rows that nobody has measured, and what was measured is believed at once */
+		/* no leap into rows that nobody has measured */
 		assert_true(session->planner.tree.n <= 2 * known);
-		assert_true(session->priced_at >= news);
 		for (int i = 0; i < step.n; i++, n++)
 			assert_int_equal(step.token[i].id, fake_truth(3 + n));
 		if (n == 1)
@@ -153,20 +151,23 @@ static void test_good_draft_pays(void** state) {
 	fake_close(&fake);
 }
 
-/* If rows are dear and masks prove wrong, learning ends, and costs nothing for the rest of the text.
- */
+/* If rows are dear and masks prove wrong, learning ends, and costs little for the rest of the text: of what
+ * it may spend, 1 % of plain time, a tenth. Some coins fall so that a mask looks right for long. */
 static void test_learning_ends_where_no_mask_may_pay(void** state) {
 	(void)state;
-	double learned[2];
-	for (int longer = 0; longer < 2; longer++) {
-		struct fake fake;
-		fake_open(&fake, flips_coins, 0.6, 0.2);
-		const char* const options[] = {"skip-ratio", "0.45", "drafters", "mask", NULL};
-		learned[longer] = run(&fake, options, longer ? 6000 : 3000).learned;
-		fake_close(&fake);
-	}
+	enum { COINS = 12, SHORTER = 3000 };
+	double learned[2] = {0, 0};
+	for (int coins = 0; coins < COINS; coins++)
+		for (int longer = 0; longer < 2; longer++) {
+			struct fake fake;
+			fake_open(&fake, flips_coins, 0.6, 0.2);
+			fake.random = (uint64_t)coins;
+			const char* const options[] = {"skip-ratio", "0.45", "drafters", "mask", NULL};
+			learned[longer] += run(&fake, options, (1 + longer) * SHORTER).learned;
+			fake_close(&fake);
+		}
 	printf("learned: %.2f, %.2f steps\n", learned[0], learned[1]);
-	assert_true(learned[0] > 0 && learned[1] == learned[0]);
+	assert_true(learned[0] > 0 && learned[1] - learned[0] < 0.2 * 0.01 * COINS * SHORTER);
 }
 
 /* Draft weights are no way around the budget, whatever they guess, and however slow they prove. */
@@ -247,7 +248,7 @@ static void test_accounts(void** state) {
 	assert_float_equal(budget_round_limit(&budget), 4.5, 1e-12);
 	assert_false(budget_allows_learning(&budget, 1)); /* its share of nothing */
 	for (int i = 0; i < 1000; i++)
-		budget_plain(&budget);
+		budget_round(&budget, 1, 1);
 	assert_float_equal(budget_floor(&budget), -13.5, 1e-12);
 	budget_round(&budget, 10, 1);
 	assert_float_equal(budget.balance, -9, 1e-12);
@@ -287,7 +288,7 @@ static void test_making_a_copy(void** state) {
 	/* not before as many tokens as it takes steps */
 	for (int i = 0; i < 40; i++) {
 		assert_false(budget_allows_making(&budget, 1, 40, 40, 1000));
-		budget_plain(&budget);
+		budget_round(&budget, 1, 1);
 	}
 	/* ahead of time; it may take half as much again as was thought */
 	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
@@ -301,7 +302,7 @@ static void test_making_a_copy(void** state) {
 	assert_true(budget_allows_making(&budget, 1, 40, 40, 1000));
 	assert_false(budget_allows_making(&budget, 1.1, 40, 40, 1000));
 	for (int i = 0; i < 7260; i++)
-		budget_plain(&budget);
+		budget_round(&budget, 1, 1);
 	/* then learning's share, and half of what drafting has earned */
 	assert_true(budget_allows_making(&budget, 2, 25, 25, 1000));
 	assert_false(budget_allows_making(&budget, 2.1, 25, 25, 1000));

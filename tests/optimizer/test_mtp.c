@@ -36,7 +36,8 @@ static void open_bench(struct bench* b, const char* spec, unsigned which) {
 	if (b->engine->mtp) {
 		/* bytes predict what the clock measures, whatever the layer's share of so small a model is */
 		struct cost_bytes* bytes = &b->engine->mtp_cost.stored;
-		const double scale = 0.25 * cost_all_bytes(&b->engine->cost) / cost_all_bytes(&b->engine->mtp_cost);
+		const double scale =
+		    0.25 * pass_bytes_all(&b->engine->cost.bytes) / pass_bytes_all(&b->engine->mtp_cost.bytes);
 		*bytes = (struct cost_bytes){scale * bytes->attention, scale * bytes->mlp, scale * bytes->fixed};
 		time_drafts(b->engine->mtp);
 	}

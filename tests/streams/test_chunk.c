@@ -10,7 +10,9 @@
 /* A row costs `slope` of a plain step more. */
 static struct cost_model costs(double slope) {
 	static const int rows[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 256};
-	struct cost_model cost = {.blocks = 4, .slope = slope};
+	struct block_weights block = {.wq = {0}};
+	struct cost_model cost;
+	cost_open(&cost, &(struct weight_table){.shape.n_blocks = 1, .block = &block}, 0);
 	for (int iteration = 0; iteration < 4; iteration++)
 		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
 			cost_see_full(&cost, rows[i], 0.01 * (1 + slope * (rows[i] - 1)), 0);
@@ -50,7 +52,7 @@ static void no_iteration_costs_more_than_a_chunk_but_where_a_quarter_does(void**
 				const int rows = chunk_rest(&cost, chunk, spent, beside);
 				assert_in_range(rows, (chunk + 3) / 4, chunk);
 				if (rows > (chunk + 3) / 4)
-					assert_true(spent + cost_between(&cost, beside + rows) <= cost_between(&cost, chunk));
+					assert_true(spent + cost_verify(&cost, beside + rows) <= cost_verify(&cost, chunk));
 			}
 	}
 }

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/budget.h"
+#include "core/decode/speculate.h"
 #include "core/draft/mask.h"
-#include "core/draft/planner.h"
 #include "core/draft/retrieval.h"
 #include "core/draft/round.h"
 #include "streams/jsonl.h"
@@ -65,7 +64,7 @@ static bool read_cost_table(const char* text, struct cost_table* costs, struct e
 	if (!cost_list_read(&list, text, error))
 		return false;
 	for (int n = 1; n <= SLICE_ROWS; n++)
-		costs->verify[n] = costs->verify_worst[n] = (float)list.verify[n];
+		costs->verify[n] = (float)list.verify[n];
 	for (int i = 0; i < DRAFTER_COUNT; i++)
 		costs->pass[i] = costs->pass_worst[i] = (float)(isnan(list.draft) ? default_c : list.draft);
 	return true;
@@ -156,10 +155,7 @@ static bool decode_round(struct replay* r, int end, bool* more, struct error* er
 		*more = !model_is_end(model, token) && r->n < end;
 	}
 	planner_see(p, verdict, r->round.out, r->n - before, (float)cost);
-	if (p->tree.n > 1 || cost > 1)
-		budget_round(&r->budget, cost, r->n - before);
-	else
-		budget_plain(&r->budget);
+	budget_round(&r->budget, cost, r->n - before);
 	drafter_set_append(&r->set, r->text + before, r->n - before);
 	for (int row = 1; row < p->tree.n; row++) {
 		r->sums.of[p->tree.source[row]].rows++;
