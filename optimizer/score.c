@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 
 void optimizer_adopt_best(struct optimizer* o) {
 	double matchness = NAN;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 #include "optimizer/search_state.h"
 
 /* Scores are believed against acceptance while drafting as so many rows. */

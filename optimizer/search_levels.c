@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 #include "optimizer/search_state.h"
 
 enum { CAPACITY = 128, KEPT = 96, FIRST_FIT = 8, FIT_EVALUATIONS = 12, STARTS = 96, CLIMB = 120 };

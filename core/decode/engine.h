@@ -2,8 +2,8 @@
 #ifndef SWIFTLET_CORE_DECODE_ENGINE_H
 #define SWIFTLET_CORE_DECODE_ENGINE_H
 
+#include "core/decode/cost.h"
 #include "core/decode/options.h"
-#include "core/decode/speculate.h"
 #include "core/grammar/token_trie.h"
 #include "core/model/auxiliary_weights.h"
 #include "core/model/draft_weights_memory.h"

@@ -11,8 +11,8 @@
 #include "kernels/attention_cost.h"
 
 /* A plain step comes after so many other rounds, because costs are ratios to it, and where the text has
- * become so long that a plain step takes an eighth more. The learner looks at the text as rarely, and
- * sessions join new draft weights. */
+ * become so long that a plain step takes an eighth more. The learner looks at the text, and sessions join new
+ * draft weights, once in so many rounds. */
 enum { CALIBRATE_EVERY = 64, LENGTHENS = 8, LOOK_EVERY = 16, JOIN_EVERY = 8 };
 
 /* ---- costs of a session ------------------------------------------------------------------- */
@@ -319,7 +319,7 @@ static void learn_sources(struct session* s) {
 }
 
 void plan_settle(struct session* s, double seconds) {
-	const double faster = fmin(2, cost_plain_seconds(&s->engine->cost) / seconds) - 1;
+	const double faster = seconds > 0 ? fmin(2, cost_plain_seconds(&s->engine->cost) / seconds) - 1 : 0;
 	const double left = s->budget->balance - budget_floor(s->budget);
 	if (faster > 0 && left > 0)
 		budget_round(s->budget, fmin(left, 0.5 * faster * s->cost_since_plain), 0);

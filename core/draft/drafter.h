@@ -1,8 +1,8 @@
 /* The interface of drafters.
  *
  * A candidate is a token proposed as the child of a node, with evidence: a bin whose meaning only its drafter
- * knows. acceptance.h learns from verification how often a bin is right. planner.h knows the cost of rows and
- * passes. A drafter knows neither.
+ * knows. core/decode/speculate.h learns from verification how often a bin is right, and knows the cost of
+ * rows and passes. A drafter knows neither.
  *
  * Drafters without passes extend a node at once. Others also have passes, whose results then extend nodes at
  * once. A new drafter takes its file and one line of DRAFTERS. */

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "core/decode/session.h"
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 #include "core/methods/standalone.h"
 
 /* SWIFT's own ratio where none is given. */

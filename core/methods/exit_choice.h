@@ -13,7 +13,7 @@
 #ifndef SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
 #define SWIFTLET_CORE_METHODS_EXIT_CHOICE_H
 
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 #include "core/draft/tree.h"
 #include "core/methods/exit_heads.h"
 #include "core/model/auxiliary_weights.h"

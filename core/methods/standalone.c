@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/decode/session.h"
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 #include "core/methods/rejection.h"
 
 /* ---- masks ---------------------------------------------------------------------------------- */

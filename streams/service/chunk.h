@@ -6,7 +6,7 @@
 #ifndef SWIFTLET_STREAMS_SERVICE_CHUNK_H
 #define SWIFTLET_STREAMS_SERVICE_CHUNK_H
 
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 
 enum { LEAST_CHUNK_ROWS = 32 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/decode/speculate.h"
+#include "core/decode/cost.h"
 
 static struct cost_model opened(void) {
 	struct block_weights block = {0};

@@ -47,7 +47,8 @@ static void compare_costs(const struct fake* fake, int tokens, struct run* out) 
 	for (int knot = 1; knot < 4; knot++) {
 		const int n = 1 << knot;
 		const double v = pass_seconds(fake, tokens, n) / plain;
-		if (cost->rows[knot - 1].n > 0 && cost->passes - cost->rows[knot - 1].last <= cost->rows[knot - 1].trust)
+		if (cost->rows[knot - 1].n > 0 &&
+		    cost->passes - cost->rows[knot - 1].last <= cost->rows[knot - 1].trust)
 			out->off = fmax(out->off, fabs(cost_verify(cost, n) / v - 1));
 	}
 }

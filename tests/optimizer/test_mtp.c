@@ -35,10 +35,10 @@ static void open_bench(struct bench* b, const char* spec, unsigned which) {
 	assert_true(!which == !b->engine->mtp);
 	if (b->engine->mtp) {
 		/* bytes predict what the clock measures, whatever the layer's share of so small a model is */
-		struct cost_bytes* bytes = &b->engine->mtp_cost.stored;
+		struct layer_bytes* bytes = &b->engine->mtp_cost.bytes.stored;
 		const double scale =
 		    0.25 * pass_bytes_all(&b->engine->cost.bytes) / pass_bytes_all(&b->engine->mtp_cost.bytes);
-		*bytes = (struct cost_bytes){scale * bytes->attention, scale * bytes->mlp, scale * bytes->fixed};
+		*bytes = (struct layer_bytes){scale * bytes->attention, scale * bytes->mlp, scale * bytes->head};
 		time_drafts(b->engine->mtp);
 	}
 	open_session(b, &options);
