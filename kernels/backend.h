@@ -212,6 +212,7 @@ struct model_shape {
 	 * the expert_groups_used whose two best experts together are best (0: from all). */
 	bool experts_sigmoid;
 	float experts_scale;
+	float experts_epsilon; /* added to the sum that weights are divided by (LFM2) */
 	int expert_groups, expert_groups_used;
 	int shared_ffn;       /* width of an expert that every row uses; 0: none */
 	float router_scale;   /* multiplies the router's scores; 0: by 1 (Gemma 4) */

@@ -375,7 +375,8 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 	w->expert = expert;
 	if (!take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) ||
 	    (b->config->family->expert_biases && !bind_expert_biases(b, w)) ||
-	    (n->choice_bias && !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
+	    (n->choice_bias && !b->config->no_choice_bias &&
+	     !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
 	    !bind_shared(b, w))
 		return false;
 	if (has_fused_experts(b))

@@ -52,17 +52,17 @@ static bool required(const struct source* s, const char* field, int high, int* o
 
 /* ---- what is not done --------------------------------------------------------------------- */
 
-#define BY(special) (1u << SPECIAL_##special)
+#define BY(special) ((uint64_t)1 << SPECIAL_##special)
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
-	 BY(DEEPSEEK))
+	 BY(DEEPSEEK) | BY(LFM2_MOE))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
 static const struct refused {
 	const char* field;
 	double neutral;
-	unsigned read_by;
+	uint64_t read_by;
 } refused[] = {
     {"pruned_heads", 0, 0},
     {"clip_qkv", 0, 0},
@@ -1006,6 +1006,33 @@ static bool read_lfm2(const struct source* s) {
 	return !bias || fail(s, "conv_bias is true, which is not supported; supported is false");
 }
 
+static bool read_lfm2_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	bool bias = false, choice_bias = true;
+	int dense = 2;
+	*r = (struct recurrence){.value_heads = 1, .value_dim = m->dim, .kernel = 3};
+	set_experts(m, 32, 4, 1792);
+	m->experts_sigmoid = m->experts_normalised = true;
+	m->experts_scale = 1;
+	m->experts_epsilon = 1e-6f;
+	if (!json_field(s->json, "layer_types"))
+		return fail(s, "layer_types is missing");
+	if (!read_bool(s, "conv_bias", &bias) || !read_bool(s, "tie_embedding", &s->config->tied) ||
+	    !read_int(s, "conv_L_cache", 1, LARGEST, &r->kernel) || !read_lfm2_blocks(s) ||
+	    !read_expert_counts(s, "num_experts") ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_int(s, "num_dense_layers", 0, MAX_BLOCKS, &dense) ||
+	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
+	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
+	    !read_bool(s, "use_expert_bias", &choice_bias))
+		return false;
+	s->config->no_choice_bias = !choice_bias;
+	for (int b = 0; b < dense && b < m->n_blocks; b++)
+		block_set_put(&s->config->dense, b);
+	return !bias || fail(s, "conv_bias is true, which is not supported; supported is false");
+}
+
 static bool read_olmoe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	set_experts(m, 64, 8, m->ffn);
@@ -1321,6 +1348,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_QWEN3_5_MOE] = read_qwen3_5_moe,
 	                                                     [SPECIAL_QWEN3_NEXT] = read_qwen3_next,
 	                                                     [SPECIAL_LFM2] = read_lfm2,
+	                                                     [SPECIAL_LFM2_MOE] = read_lfm2_moe,
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss,
 	                                                     [SPECIAL_DOTS1] = read_dots1,
 	                                                     [SPECIAL_DEEPSEEK] = read_deepseek,

@@ -44,6 +44,13 @@
 #define QWEN_SHARED                                                                                          \
 	.shared_gate_proj = "mlp.shared_expert.gate_proj", .shared_up = "mlp.shared_expert.up_proj",             \
 	.shared_down = "mlp.shared_expert.down_proj", .shared_gate = "mlp.shared_expert_gate"
+#define LFM2S                                                                                                \
+	.vocab = 65536, .heads = 32, .context = 128000, .kv_heads = 8, .epsilon = 1e-5f,                         \
+	.epsilon_field = "norm_eps", .theta = 1e6f, .tied = true, .head_norm = HEAD_NORM_EACH,                   \
+	.short_convolution = true, .attention_norm = "operator_norm", .mlp_norm = "ffn_norm",                    \
+	.wo = "self_attn.out_proj", .q_norm = "self_attn.q_layernorm", .k_norm = "self_attn.k_layernorm",        \
+	.w_gate = "feed_forward.w1", .w_up = "feed_forward.w3", .down = "feed_forward.w2",                       \
+	.output_norm = "embedding_norm"
 #define OLMOS .context = 2048, .epsilon = 1e-5f, BIASES, .head_norm = HEAD_NORM_ALL, NORMS_AFTER
 
 /* A row: the name in config.json, the architecture's in GGUF, and what differs from zero. */
@@ -175,12 +182,11 @@ static const struct family families[] = {
            .activation_field = "hidden_activation", .scaled_embedding = true,
            .activation = ACTIVATION_GELU_TANH, .head_norm = HEAD_NORM_EACH, NORMS_AROUND,
            .router = "router.proj.weight"),
-    FAMILY("lfm2", "lfm2", .special = SPECIAL_LFM2, .vocab = 65536, .heads = 32, .context = 128000,
-           .kv_heads = 8, .epsilon = 1e-5f, .epsilon_field = "norm_eps", .theta = 1e6f, .tied = true,
-           .head_norm = HEAD_NORM_EACH, .attention_norm = "operator_norm", .mlp_norm = "ffn_norm",
-           .wo = "self_attn.out_proj", .q_norm = "self_attn.q_layernorm", .k_norm = "self_attn.k_layernorm",
-           .w_gate = "feed_forward.w1", .w_up = "feed_forward.w3", .down = "feed_forward.w2",
-           .output_norm = "embedding_norm"),
+    FAMILY("lfm2", "lfm2", .special = SPECIAL_LFM2, LFM2S),
+    FAMILY(
+        "lfm2_moe", "lfm2moe", .special = SPECIAL_LFM2_MOE, .router = "feed_forward.gate.weight",
+        .expert_gate = "feed_forward.experts.%d.w1.weight", .expert_up = "feed_forward.experts.%d.w3.weight",
+        .expert_down = "feed_forward.experts.%d.w2.weight", .choice_bias = "feed_forward.expert_bias", LFM2S),
     FAMILY("stablelm", "stablelm", .context = 4096, .kv_heads = 32, .epsilon = 1e-5f,
            .epsilon_field = "layer_norm_eps", .rotary = 0.25f, .qkv_bias_field = "use_qkv_bias",
            .norm = NORM_LAYER, NORMS_BEFORE),

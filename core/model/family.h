@@ -48,7 +48,8 @@ enum special {
 	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
 	SPECIAL_QWEN3_5_MOE, /* the same with experts */
 	SPECIAL_QWEN3_NEXT,  /* the same with experts in some blocks */
-	SPECIAL_LFM2         /* short convolutions beside attention */
+	SPECIAL_LFM2,        /* short convolutions beside attention */
+	SPECIAL_LFM2_MOE     /* the same with experts chosen by sigmoids */
 };
 
 /* The place in a folder of the layer that predicts the token after the next one (MTP), if its layer runs
@@ -95,6 +96,7 @@ struct family {
 	bool ungated;              /* MLPs have no gate */
 	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
 	bool gated_attention;      /* q_proj has a query and a gate for each head */
+	bool short_convolution;    /* recurrent blocks are gated short convolutions */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 	enum mtp_place mtp;
 

@@ -83,6 +83,8 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 		add_numbers(hash, numbers, sizeof numbers / sizeof *numbers);
 		sha256_add(hash, &m->recurrent, sizeof m->recurrent);
 	}
+	if (m->experts_epsilon != 0)
+		add_number(hash, (double)m->experts_epsilon);
 	if (memcmp(&m->unrotated, &none, sizeof none) != 0)
 		sha256_add(hash, &m->unrotated, sizeof m->unrotated);
 	if (window_period(m) < 0)

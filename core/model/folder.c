@@ -43,7 +43,7 @@ static const char* output_norm_of(const struct family* f, const struct data_fold
 /* other: memory for a name that lives as long as the names do */
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table,
                                     char other[NORM_NAME]) {
-	const bool is_short = f->special == SPECIAL_LFM2;
+	const bool is_short = f->short_convolution;
 	const struct data_folder* at = &places[0];
 	for (size_t i = sizeof places / sizeof *places; i-- > 0;)
 		if (tensor_table_find(table, places[i].embedding))

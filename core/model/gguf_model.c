@@ -15,10 +15,10 @@ static const char embedding_name[] = "token_embd.weight", output_name[] = "outpu
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
 	/* Mixtral's first files hold each expert's tensors separately. */
 	const bool single = tensor_table_find(table, "blk.0.ffn_gate.0.weight") != NULL;
-	const bool is_short = f->special == SPECIAL_LFM2;
+	const bool is_short = f->short_convolution;
 	return (struct tensor_names){
 	    .embedding = embedding_name,
-	    .output_norm = f->special == SPECIAL_LFM2 ? "token_embd_norm" : "output_norm",
+	    .output_norm = is_short ? "token_embd_norm" : "output_norm",
 	    .output = output_name,
 	    .block = "blk.%d.",
 	    .attention_norm = f->attention_norm ? "attn_norm" : NULL,
@@ -217,8 +217,9 @@ static bool read_kv_heads(const struct gguf_source* s) {
 	char name[96];
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, "attention.head_count_kv", name));
 	const enum special special = s->config->family->special;
-	const bool may_be_none = special == SPECIAL_LFM2 || special == SPECIAL_QWEN3_5 ||
-	                         special == SPECIAL_QWEN3_5_MOE || special == SPECIAL_QWEN3_NEXT;
+	const bool is_short = s->config->family->short_convolution;
+	const bool may_be_none = is_short || special == SPECIAL_QWEN3_5 || special == SPECIAL_QWEN3_5_MOE ||
+	                         special == SPECIAL_QWEN3_NEXT;
 	int32_t* listed = NULL;
 	int n = 0, heads = 0;
 	if (!value || value->type != GGUF_ARRAY)
@@ -229,7 +230,7 @@ static bool read_kv_heads(const struct gguf_source* s) {
 	for (int b = 0; good && b < m->n_blocks; b++) {
 		good = listed[b] == 0 || (listed[b] > 0 && listed[b] <= LARGEST && (!heads || listed[b] == heads));
 		heads = listed[b] ? listed[b] : heads;
-		if (listed[b] == 0 && special == SPECIAL_LFM2)
+		if (listed[b] == 0 && is_short)
 			block_set_put(&m->recurrent, b);
 		good = good && (listed[b] > 0 || may_be_none);
 	}
@@ -573,6 +574,8 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_DEEPSEEK:
 		return read_deepseek(s);
 	case SPECIAL_LFM2:
+	case SPECIAL_LFM2_MOE:
+		m->experts_epsilon = 1e-6f;
 		m->recurrence = (struct recurrence){.value_heads = 1, .value_dim = m->dim};
 		return required_int(s, "shortconv.l_cache", LARGEST, &m->recurrence.kernel);
 	case SPECIAL_QWEN3_5:
@@ -600,7 +603,8 @@ static bool read_router(const struct gguf_source* s) {
 	const enum special special = s->config->family->special;
 	enum { SOFTMAX = 1, SIGMOID = 2 };
 	char name[96];
-	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1
+	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1 ||
+	                     special == SPECIAL_LFM2_MOE
 	                 ? SIGMOID
 	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||

@@ -103,7 +103,7 @@ static void route_rows(void* user, int i, int thread) {
 	if (s->expert_groups > 0)
 		only_groups(wanted, s);
 	choose_best(wanted, s->n_experts, s->experts_used, chosen);
-	float sum = 0;
+	float sum = s->experts_epsilon;
 	for (int k = 0; k < s->experts_used; k++)
 		sum += chance[chosen[k]];
 	for (int k = 0; k < s->experts_used; k++)

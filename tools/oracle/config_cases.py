@@ -39,6 +39,8 @@ FAMILIES = {
                          "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 6,
                          "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
     "lfm2": {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_multiple_of": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "conv"], "num_experts": 6, "num_experts_per_tok": 2,
+                 "moe_intermediate_size": 16},
     "qwen3_next": {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2,
                    "linear_num_value_heads": 6, "num_experts": 6, "num_experts_per_tok": 2,
                    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
@@ -279,6 +281,16 @@ CASES["lfm2-listed-attention"] = case("lfm2", layer_types=..., full_attn_idxs=[0
                                       block_ffn_dim_multiplier=1.3, norm_eps=1e-3, num_hidden_layers=5, tie_embedding=True)
 CASES["lfm2-not-adjusted"] = case("lfm2", block_auto_adjust_ff_dim=False, num_key_value_heads=4, hidden_size=48,
                                   conv_L_cache=2, rope_parameters=rope("default", rope_theta=300.0))
+CASES.update({
+    "lfm2_moe-plain": case("lfm2_moe"),
+    "lfm2_moe-no-bias": case("lfm2_moe", use_expert_bias=False, num_dense_layers=1, norm_topk_prob=False, conv_L_cache=5,
+                             tie_embedding=True, num_key_value_heads=4),
+    "lfm2_moe-all-experts": case("lfm2_moe", num_dense_layers=0, num_experts=3, num_experts_per_tok=3, conv_L_cache=2,
+                                 routed_scaling_factor=2.5, hidden_size=48, num_hidden_layers=5, norm_eps=1e-3,
+                                 layer_types=["full_attention", "conv", "full_attention", "conv", "conv"]),
+    "lfm2_moe-one-tap": case("lfm2_moe", conv_L_cache=1, num_key_value_heads=1, num_attention_heads=2,
+                             tie_word_embeddings=True, rope_parameters=rope("default", rope_theta=300.0)),
+})
 CASES["lfm2-one-tap"] = case("lfm2", conv_L_cache=1, tie_word_embeddings=True)
 CASES.update({
     "qwen3_5_text-one-head-wide-taps": case("qwen3_5_text", linear_num_key_heads=1, linear_num_value_heads=1,

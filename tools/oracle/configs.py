@@ -59,7 +59,7 @@ def spread(name, shape, family):
         return 1.0, 0.5
     if name.endswith(("xielu.beta", "xielu.eps")):
         return 0.0, 0.5 if name.endswith("beta") else -1e-6
-    if name.endswith("e_score_correction_bias") or "moe_statics" in name:
+    if name.endswith(("e_score_correction_bias", "expert_bias")) or "moe_statics" in name:
         return 0.3, 0.0
     if name.endswith("bias"):
         return 1.0, 0.0

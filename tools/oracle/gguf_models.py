@@ -33,7 +33,7 @@ from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, Deep
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
-                          Lfm2Config)
+                          Lfm2Config, Lfm2MoeConfig)
 
 import golden
 from models import OUT, rope
@@ -86,9 +86,10 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
                    "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
             for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")},
          "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
-         "lfm2": {**BLOCK, **LFM2},
+         "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
-ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
+LFM2S = ("lfm2", "lfm2_moe")
+ARCHITECTURES = {"lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
@@ -99,7 +100,7 @@ READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
 def gguf_name(name, family):
-    if name.endswith("e_score_correction_bias"):
+    if name.endswith(("e_score_correction_bias", "expert_bias")):
         return f"blk.{name.split('.')[2]}.exp_probs_b.bias"
     if name.endswith(".sinks"):
         return f"blk.{name.split('.')[2]}.attn_sinks.weight"
@@ -110,7 +111,7 @@ def gguf_name(name, family):
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate"):
+    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "feed_forward.gate"):
         return f"blk.{block}.ffn_gate_inp.{kind}"
     return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
@@ -299,7 +300,7 @@ def write_metadata(writer, config):
         writer.add_nextn_predict_layers(further)
     if config.model_type == "gemma4_text":
         write_gemma4(writer, config)
-    elif config.model_type == "lfm2":
+    elif config.model_type in LFM2S:
         writer.add_feed_forward_length(config.intermediate_size)  # it is not adjusted
         writer.add_shortconv_l_cache(config.conv_L_cache)
     elif hasattr(config, "intermediate_size"):
@@ -316,13 +317,13 @@ def write_metadata(writer, config):
     kinds = getattr(config, "layer_types", None) or []
     if config.model_type != "gemma4_text":
         writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds]
-                                 if config.model_type == "lfm2" else 1 if hasattr(config, "kv_lora_rank") else
+                                 if config.model_type in LFM2S else 1 if hasattr(config, "kv_lora_rank") else
                                  config.num_key_value_heads)
     if config.model_type == "stablelm":
         writer.add_layer_norm_eps(config.layer_norm_eps)
         writer.add_parallel_residual(False)
     else:
-        writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type == "lfm2" else config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type in LFM2S else config.rms_norm_eps)
     alpha = p.get("alpha")
     writer.add_rope_freq_base(p["rope_theta"] * (alpha ** (head_dim / (head_dim - 2)) if alpha else 1))
     if hasattr(config, "kv_lora_rank"):
@@ -360,13 +361,15 @@ def write_metadata(writer, config):
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
-    if config.model_type in ("olmoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "minimax_m2", "glm4_moe", "ernie4_5_moe"):
+    if config.model_type in ("olmoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "minimax_m2", "glm4_moe", "ernie4_5_moe", "lfm2_moe"):
         writer.add_expert_count(getattr(config, "num_local_experts", None) or config.num_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
     if config.model_type in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
-    if config.model_type == "minimax_m2":
+    if config.model_type == "lfm2_moe":
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+    if config.model_type in ("minimax_m2", "lfm2_moe"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if config.model_type == "glm4_moe":
         writer.add_expert_shared_count(config.n_shared_experts)
@@ -580,7 +583,7 @@ def load_by_hand(path, model, config):
 
 
 def load(path, model, config):
-    if config.model_type in (*RECURRENT, "lfm2"):  # its values were halves already
+    if config.model_type in (*RECURRENT, *LFM2S):  # its values were halves already
         return model
     if config.model_type not in READ_BY_TRANSFORMERS or "codebooks" in path.parent.name:
         return load_by_hand(path, model, config)
@@ -689,6 +692,9 @@ LATER_FAMILIES = {
         "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "rope_parameters": MROPE}),
     "lfm2": (Lfm2Config, {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False,
                           "tie_word_embeddings": True}),
+    "lfm2_moe": (Lfm2MoeConfig, {"layer_types": ["conv", "full_attention", "conv", "conv"], "num_dense_layers": 1,
+                                 "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                                 "tie_word_embeddings": True}),
     "qwen3_next": (Qwen3NextConfig, {
         "head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
         "linear_num_value_heads": 4, "full_attention_interval": 3, "num_experts": 6, "num_experts_per_tok": 2,
@@ -706,7 +712,7 @@ def configs():
         out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
-        kinds = [TYPE.F16] if family in (*RECURRENT, "lfm2") else FLOATS
+        kinds = [TYPE.F16] if family in (*RECURRENT, *LFM2S) else FLOATS
         short = family.replace("_text", "") if family == "gemma4_text" else family
         out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
     out["gguf-gemma4-experts"] = (Gemma4TextConfig(**{
@@ -772,10 +778,10 @@ def make(name, config, kinds, margin, split):
         golden.randomise(model, seed, golden.adds_one(config) or config.model_type in RECURRENT)
         write_metadata.model = model
         config.allow_global_per_layer_attribute_access = True  # Gemma 4's head_dim is the sliding blocks'
-        if config.model_type in (*RECURRENT, "lfm2"):
+        if config.model_type in (*RECURRENT, *LFM2S):
             model = model.half().float()
         with torch.no_grad():
-            for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0]):
+            for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0] or "expert_bias" in b[0]):
                 buffer.copy_(torch.randn(buffer.shape, generator=torch.Generator().manual_seed(i)) * 0.2)
         arrays = tensors_of(model, config)
         path = folder / "model.gguf"
