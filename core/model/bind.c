@@ -172,10 +172,49 @@ static bool bind_convolution(const struct binding* b, struct tensor* out) {
 	return true;
 }
 
+/* (rows, cols) or a vector of as many elements, taken as a vector. */
+static bool flat_vector(const struct binding* b, const char* name, const char* suffix, int64_t rows,
+                        int64_t cols, struct tensor* out) {
+	char full[NAME_SIZE];
+	const struct named_tensor* t = tensor_table_find(b->table, in_full(b, name, suffix, full));
+	const bool flat = !t || t->n_dims < 2;
+	if (!take_tensor(b, name, suffix, flat ? 1 : rows, flat ? rows * cols : cols, out))
+		return false;
+	if (!flat && dtype_block(out->type) != 1)
+		return error_set(b->error, "tensor %.120s is of type %s; floats are expected", full,
+		                 dtype_name(out->type));
+	out->cols *= out->rows;
+	out->rows = 1;
+	return true;
+}
+
+/* Mamba-2's input map has the rows of the gate, the convolution's channels and the steps. */
+static bool bind_state_space(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct recurrence* r = &m->recurrence;
+	const struct tensor_names* n = b->names;
+	const int64_t values = recurrence_values(r), channels = recurrence_channels(r), heads = r->value_heads;
+	struct tensor whole;
+	if (!matrix(b, n->recurrent_in, values + channels + heads, m->dim, &whole))
+		return false;
+	w->wk = tensor_rows(&whole, 0, values);
+	w->wq = tensor_rows(&whole, values, channels);
+	w->w_decay = tensor_rows(&whole, values + channels, heads);
+	return matrix(b, n->recurrent_out, m->dim, values, &w->wo) && bind_convolution(b, &w->convolution) &&
+	       (!b->config->convolution_bias ||
+	        vector(b, n->convolution, ".bias", channels, &w->convolution_bias)) &&
+	       flat_vector(b, n->state_norm, ".weight", r->key_heads, values / r->key_heads, &w->state_norm) &&
+	       vector(b, n->decay_bias, "", heads, &w->decay_bias) &&
+	       flat_vector(b, n->decay_rate, "", heads, 1, &w->decay_rate) &&
+	       flat_vector(b, n->state_skip, "", heads, 1, &w->state_skip);
+}
+
 static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct recurrence* r = &m->recurrence;
 	const struct tensor_names* n = b->names;
+	if (r->state_space)
+		return bind_state_space(b, w);
 	if (r->key_dim == 0) /* a short convolution */
 		return matrix(b, n->recurrent_in, 3 * (int64_t)m->dim, m->dim, &w->wq) &&
 		       matrix(b, n->recurrent_out, m->dim, m->dim, &w->wo) && bind_convolution(b, &w->convolution);
@@ -263,7 +302,7 @@ static bool bind_mlp(const struct binding* b, struct block_weights* w) {
 	const int ffn = b->config->ffn[b->block] ? b->config->ffn[b->block] : m->ffn;
 	if (b->config->family->ungated)
 		return bind_ungated(b, w);
-	if (b->config->family->fused_gate_up) {
+	if (b->config->family->fused_gate_up && n->fused_gate_up) {
 		struct tensor whole;
 		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)ffn, m->dim, &whole))
 			return false;
@@ -343,13 +382,25 @@ static bool bind_expert_biases(const struct binding* b, struct block_weights* w)
 	       take_expert_bias(b, n->stacked_down, m->dim, &w->expert_down_bias);
 }
 
+static bool bind_shared_gate_up(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	struct tensor both;
+	if (n->shared_gate_proj)
+		return matrix(b, n->shared_gate_proj, m->shared_ffn, m->dim, &w->w_gate) &&
+		       matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_up);
+	if (!matrix(b, n->shared_up, 2 * (int64_t)m->shared_ffn, m->dim, &both))
+		return false;
+	w->w_gate = tensor_rows(&both, 0, m->shared_ffn);
+	w->w_up = tensor_rows(&both, m->shared_ffn, m->shared_ffn);
+	return true;
+}
+
 static bool bind_shared(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	return !m->shared_ffn ||
-	       (matrix(b, n->shared_gate_proj, m->shared_ffn, m->dim, &w->w_gate) &&
-	        matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_up) &&
-	        matrix(b, n->shared_down, m->dim, m->shared_ffn, &w->w_down) &&
+	       (bind_shared_gate_up(b, w) && matrix(b, n->shared_down, m->dim, m->shared_ffn, &w->w_down) &&
 	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
 }
 

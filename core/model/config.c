@@ -56,7 +56,8 @@ static bool required(const struct source* s, const char* field, int high, int* o
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
-	 BY(DEEPSEEK) | BY(LFM2_MOE))
+	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE))
+#define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
 static const struct refused {
@@ -68,10 +69,10 @@ static const struct refused {
     {"clip_qkv", 0, 0},
     {"qk_layernorm", 0, 0},
     {"use_qk_norm", 0, BY(GLM4_MOE) | BY(MINIMAX_M2)},
-    {"embedding_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"residual_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"attention_multiplier", 0, BY(GRANITE) | BY(GRANITE4)},
-    {"logits_scaling", 1, BY(GRANITE) | BY(GRANITE4)},
+    {"embedding_multiplier", 1, BY_GRANITE},
+    {"residual_multiplier", 1, BY_GRANITE},
+    {"attention_multiplier", 0, BY_GRANITE},
+    {"logits_scaling", 1, BY_GRANITE},
     {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK)},
     {"logit_scale", 1, BY(COHERE2)},
     {"num_experts", 0, BY_EXPERTS},
@@ -329,6 +330,24 @@ static bool read_types(const struct source* s, const char* field, const char* ou
 			block_set_put(set, b);
 		else if (strcmp(name, out) != 0)
 			return fail(s, "%s[%d] is neither %s nor %s", field, b, out, in);
+	}
+	return true;
+}
+
+/* The same for blocks with attention or Mamba, whose types have older names too. */
+static bool read_mixers(const struct source* s, const char* field, struct block_set* recurrent) {
+	const int n = s->config->shape.n_blocks;
+	const cJSON *types = json_field(s->json, field), *one;
+	int b = 0;
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != n)
+		return fail(s, "%s is not an array of %d names", field, n);
+	cJSON_ArrayForEach (one, types) {
+		const char* name = cJSON_IsString(one) ? one->valuestring : "";
+		if (strcmp(name, "mamba") == 0 || strcmp(name, "linear_attention") == 0)
+			block_set_put(recurrent, b);
+		else if (strcmp(name, "attention") != 0 && strcmp(name, "full_attention") != 0)
+			return fail(s, "%s[%d] is neither full_attention nor linear_attention", field, b);
+		b++;
 	}
 	return true;
 }
@@ -754,6 +773,13 @@ static bool read_gemma(const struct source* s, float attention_cap, float logit_
 	return true;
 }
 
+/* Sets a family's defaults. */
+static void set_experts(struct model_shape* m, int n, int used, int ffn) {
+	m->n_experts = n;
+	m->experts_used = used;
+	m->expert_ffn = ffn;
+}
+
 static bool read_granite(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	float divisor = 1;
@@ -767,30 +793,93 @@ static bool read_granite(const struct source* s) {
 	return true;
 }
 
-/* Granite 4 without experts and without Mamba is Granite with a fused MLP, which its files call shared. */
-static bool read_granite4(const struct source* s) {
+/* Granite's experts; the MLP that may be beside them counts as a shared one. */
+static bool read_granite_experts(const struct source* s, int shared) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON* types = json_field(s->json, "layer_types");
-	const cJSON* one;
-	const char* positions = NULL;
-	if (!json_field(s->json, "num_local_experts"))
-		return fail(s, "num_local_experts is missing, which means 8; experts beside a shared MLP are not "
-		               "supported, expected 0");
-	if (!types)
-		types = json_field(s->json, "layers_block_type");
-	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
-		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
-	cJSON_ArrayForEach (one, types)
-		if (!cJSON_IsString(one) || !strstr(one->valuestring, "attention") ||
-		    strstr(one->valuestring, "linear"))
-			return fail(s, "layer_types has a block without attention, which is not supported; every block "
-			               "needs attention");
-	if (!read_string(s, "position_embedding_type", &positions) ||
-	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
+	int n = 8;
+	if (!read_int(s, "num_local_experts", 0, MOST_EXPERTS, &n) ||
+	    !read_int(s, "shared_intermediate_size", 0, LARGEST, &shared))
+		return false;
+	if (n == 0) {
+		m->ffn = shared;
+		return shared > 0 || fail(s, "num_local_experts and shared_intermediate_size are both 0");
+	}
+	set_experts(m, n, 2, m->ffn);
+	m->experts_normalised = true;
+	m->shared_ffn = shared;
+	return read_int(s, "num_experts_per_tok", 1, n, &m->experts_used);
+}
+
+static bool read_granite_moe(const struct source* s) {
+	const bool shared = strcmp(s->config->family->name, "granitemoeshared") == 0;
+	if (!read_granite_experts(s, 0) || !read_granite(s))
+		return false;
+	if (s->config->shape.n_experts == 0)
+		return fail(s, "num_local_experts is 0, expected 1 to %d", MOST_EXPERTS);
+	if (!shared)
+		s->config->shape.shared_ffn = 0;
+	return true;
+}
+
+/* Fields of Mamba-2 blocks, which families name differently. */
+struct space_fields {
+	const char *heads, *groups, *state, *head_dim, *kernel, *convolution_bias;
+};
+
+/* Reads them over the class's defaults, which are in the shape. */
+static bool read_state_space(const struct source* s, const struct space_fields* f) {
+	struct recurrence* r = &s->config->shape.recurrence;
+	const cJSON *head_dim = json_field(s->json, f->head_dim), *limit = json_field(s->json, "time_step_limit");
+	bool bias = false;
+	s->config->convolution_bias = true;
+	r->state_space = r->gate_first = r->log_rates = true;
+	const bool derived = cJSON_IsString(head_dim) && strcmp(head_dim->valuestring, "auto") == 0;
+	if (!read_int(s, f->heads, 1, LARGEST, &r->value_heads) ||
+	    !read_int(s, f->groups, 1, LARGEST, &r->key_heads) ||
+	    !read_int(s, f->state, 1, LARGEST, &r->key_dim) ||
+	    (!derived && !read_int(s, f->head_dim, 1, LARGEST, &r->value_dim)) ||
+	    !read_int(s, f->kernel, 1, LARGEST, &r->kernel) ||
+	    !read_bool(s, f->convolution_bias, &s->config->convolution_bias) ||
+	    !read_bool(s, "mamba_proj_bias", &bias))
+		return false;
+	if (bias)
+		return fail(s, "mamba_proj_bias is true, which is not supported; supported is false");
+	if (cJSON_IsArray(limit) && cJSON_IsNumber(limit->child) && limit->child->valuedouble > 0)
+		return fail(s, "time_step_limit begins at %g, which is not supported; supported is 0",
+		            limit->child->valuedouble);
+	if (cJSON_IsArray(limit) && cJSON_GetArraySize(limit) == 2 && cJSON_IsNumber(limit->child->next))
+		return fail(s, "time_step_limit ends at %g, which is not supported; supported is infinity",
+		            limit->child->next->valuedouble);
+	return true;
+}
+
+/* Granite 4: blocks with attention or Mamba-2, each with a shared MLP, perhaps beside experts. */
+static bool read_granite4(const struct source* s) {
+	static const struct space_fields fields = {"mamba_n_heads", "mamba_n_groups", "mamba_d_state",
+	                                           "mamba_d_head",  "mamba_d_conv",   "mamba_conv_bias"};
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	const char *positions = NULL,
+	           *listed = json_field(s->json, "layer_types") ? "layer_types" : "layers_block_type";
+	int expand = 2, heads = 128;
+	if (!json_field(s->json, listed))
+		return fail(s, "layer_types is missing");
+	if (!read_mixers(s, listed, &m->recurrent) || !read_string(s, "position_embedding_type", &positions) ||
+	    !read_granite_experts(s, 1024) || !read_int(s, "mamba_expand", 1, 1 << 10, &expand) ||
+	    !read_int(s, fields.heads, 1, LARGEST, &heads))
 		return false;
 	for (int b = 0; b < m->n_blocks && (!positions || strcmp(positions, "rope") != 0); b++)
 		block_set_put(&m->unrotated, b);
-	return read_granite(s);
+	if (attention_blocks(m) == m->n_blocks)
+		return read_granite(s);
+	const int64_t width = (int64_t)expand * m->dim;
+	*r = (struct recurrence){.key_heads = 1, .key_dim = 256, .kernel = 4, .value_heads = heads};
+	r->value_dim = (int)(width / heads <= LARGEST ? width / heads : LARGEST);
+	if (!read_state_space(s, &fields) || !read_granite(s))
+		return false;
+	return (int64_t)heads * r->value_dim == width ||
+	       fail(s, "mamba_n_heads %d of %d are not mamba_expand %d times hidden_size %d", heads, r->value_dim,
+	            expand, m->dim);
 }
 
 /* no_rope_layers holds 1 for a block with positions. Without the list, every no_rope_layer_interval-th block
@@ -836,13 +925,6 @@ static bool read_cohere2(const struct source* s) {
 		if (!block_set_has(&m->sliding, b))
 			block_set_put(&m->unrotated, b);
 	return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
-}
-
-/* Sets a family's defaults. */
-static void set_experts(struct model_shape* m, int n, int used, int ffn) {
-	m->n_experts = n;
-	m->experts_used = used;
-	m->expert_ffn = ffn;
 }
 
 static bool read_expert_counts(const struct source* s, const char* other_name) {
@@ -1335,6 +1417,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_GEMMA3] = read_gemma3,
 	                                                     [SPECIAL_GRANITE] = read_granite,
 	                                                     [SPECIAL_GRANITE4] = read_granite4,
+	                                                     [SPECIAL_GRANITE_MOE] = read_granite_moe,
 	                                                     [SPECIAL_SMOLLM3] = read_smollm3,
 	                                                     [SPECIAL_EXAONE4] = read_exaone4,
 	                                                     [SPECIAL_MIXTRAL] = read_mixtral,
@@ -1479,9 +1562,34 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	return true;
 }
 
+/* A copy in which Python's Infinity, which JSON does not have, is null outside of strings. NULL: no memory.
+ */
+static char* without_infinities(const char* text, size_t size) {
+	static const char infinity[] = "Infinity";
+	const size_t n = sizeof infinity - 1;
+	char* copy = malloc(size + 1);
+	bool in_string = false;
+	if (!copy)
+		return NULL;
+	memcpy(copy, text, size);
+	copy[size] = '\0';
+	for (size_t i = 0; i < size; i++)
+		if (in_string && copy[i] == '\\')
+			i++;
+		else if (copy[i] == '"')
+			in_string = !in_string;
+		else if (!in_string && size - i >= n && memcmp(copy + i, infinity, n) == 0)
+			memcpy(copy + i, "null    ", n);
+	return copy;
+}
+
 static bool parse(struct config* c, const char* text, size_t size, const char* file,
                   bool (*read)(struct source*), struct error* error) {
-	cJSON* json = json_parse(text, size, file, error);
+	char* copy = without_infinities(text, size);
+	if (!copy)
+		return error_set(error, "%s: out of memory", file);
+	cJSON* json = json_parse(copy, size, file, error);
+	free(copy);
 	struct source s = {json, NULL, file, c, error};
 	const bool good =
 	    json && (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) && read(&s);

@@ -17,6 +17,7 @@ struct config {
 	bool qkv_bias, output_bias, mlp_bias;
 	bool head_norms;                /* queries and keys have norms even if the family does not require them */
 	struct block_set dense;         /* in a model with experts: the blocks that have one MLP */
+	bool convolution_bias;          /* of Mamba-2's blocks */
 	bool no_choice_bias;            /* the router has none, unlike others of its family */
 	int further_blocks;             /* blocks after the others that predict later tokens; they do not run */
 	int ffn[MAX_BLOCKS];            /* width of each block's MLP when they differ; else 0 */

@@ -31,6 +31,11 @@
 	.tied = true, BIASES, .activation_field = "hidden_activation", .norm_plus_one = true,                    \
 	.scaled_embedding = true, .activation = ACTIVATION_GELU_TANH, NORMS_AROUND
 #define GRANITES .context = 2048, .epsilon = 1e-6f, BIASES, .interleaved_by_convert = true, NORMS_BEFORE
+#define GRANITE_EXPERTS                                                                                      \
+	.router = "block_sparse_moe.router.layer.weight",                                                        \
+	.stacked_gate_up = "block_sparse_moe.input_linear.weight",                                               \
+	.stacked_down = "block_sparse_moe.output_linear.weight", .shared_up = "shared_mlp.input_linear",         \
+	.shared_down = "shared_mlp.output_linear"
 #define ERNIES                                                                                               \
 	.context = 131072, .epsilon = 1e-5f, .theta = 5e5f, .tied = true, .qkv_bias_field = "use_bias",          \
 	.output_bias_field = "use_bias", .mlp_bias_field = "use_bias", .interleaved = true, NORMS_BEFORE
@@ -103,8 +108,11 @@ static const struct family families[] = {
            .window_period = 6, .period_field = "sliding_window_pattern", .theta = 1e6f, .sliding_theta = 1e4f,
            .sliding_theta_field = "rope_local_base_freq", .head_norm = HEAD_NORM_EACH, GEMMAS),
     FAMILY("granite", "granite", .special = SPECIAL_GRANITE, .mlp_bias_field = "mlp_bias", GRANITES),
-    FAMILY("granitemoehybrid", "granite", .special = SPECIAL_GRANITE4, .fused_gate_up = true,
-           .gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear", GRANITES),
+    FAMILY("granitemoehybrid", "granitehybrid", .special = SPECIAL_GRANITE4, .fused_gate_up = true,
+           .gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear", .state_space = "mamba",
+           GRANITE_EXPERTS, GRANITES),
+    FAMILY("granitemoe", "granitemoe", .special = SPECIAL_GRANITE_MOE, GRANITE_EXPERTS, GRANITES),
+    FAMILY("granitemoeshared", "granitemoe", .special = SPECIAL_GRANITE_MOE, GRANITE_EXPERTS, GRANITES),
     FAMILY("smollm3", "smollm3", .special = SPECIAL_SMOLLM3, .context = 32768, .kv_heads = 4,
            .window_rule = WINDOW_OPTED, .epsilon = 1e-6f, .theta = 2e6f, .tied = true, BIASES,
            .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),
@@ -181,7 +189,8 @@ static const struct family families[] = {
            .window_period = 6, .epsilon = 1e-6f, .theta = 1e6f, .sliding_theta = 1e4f, .tied = true, BIASES,
            .activation_field = "hidden_activation", .scaled_embedding = true,
            .activation = ACTIVATION_GELU_TANH, .head_norm = HEAD_NORM_EACH, NORMS_AROUND,
-           .router = "router.proj.weight"),
+           .router = "router.proj.weight", .stacked_gate_up = "experts.gate_up_proj",
+           .stacked_down = "experts.down_proj"),
     FAMILY("lfm2", "lfm2", .special = SPECIAL_LFM2, LFM2S),
     FAMILY(
         "lfm2_moe", "lfm2moe", .special = SPECIAL_LFM2_MOE, .router = "feed_forward.gate.weight",

@@ -82,6 +82,8 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 		                          r->kernel,    r->tiled,       r->log_rates, m->attention_gated};
 		add_numbers(hash, numbers, sizeof numbers / sizeof *numbers);
 		sha256_add(hash, &m->recurrent, sizeof m->recurrent);
+		if (r->state_space)
+			add_number(hash, 1 + r->gate_first);
 	}
 	if (m->experts_epsilon != 0)
 		add_number(hash, (double)m->experts_epsilon);

@@ -34,7 +34,9 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "attn_qkv",
 	    .q_norm = "attn_q_norm",
 	    .k_norm = "attn_k_norm",
-	    .recurrent_in = is_short ? "shortconv.in_proj" : "attn_qkv",
+	    .recurrent_in = is_short         ? "shortconv.in_proj"
+	                    : f->state_space ? "ssm_in"
+	                                     : "attn_qkv",
 	    .recurrent_gate = "attn_gate",
 	    .recurrent_beta = "ssm_beta",
 	    .recurrent_decay = "ssm_alpha",
@@ -44,10 +46,11 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .state_norm = "ssm_norm",
 	    .decay_bias = "ssm_dt.bias",
 	    .decay_rate = "ssm_a",
+	    .state_skip = "ssm_d",
 	    .w_gate = "ffn_gate",
 	    .w_up = "ffn_up",
 	    .w_down = "ffn_down",
-	    .fused_gate_up = "ffn_up",
+	    .fused_gate_up = f->special == SPECIAL_GRANITE4 ? NULL : "ffn_up", /* the converter has split it */
 	    .router = "ffn_gate_inp.weight",
 	    .expert_gate = single ? "ffn_gate.%d.weight" : NULL,
 	    .expert_up = single ? "ffn_up.%d.weight" : NULL,
@@ -152,13 +155,18 @@ static bool read_architecture(const struct gguf_source* s) {
 	            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
 }
 
+static bool is_granite(const struct family* f) {
+	return f->special == SPECIAL_GRANITE || f->special == SPECIAL_GRANITE4 ||
+	       f->special == SPECIAL_GRANITE_MOE;
+}
+
 /* Keys that change the arithmetic in ways that the pass does not implement. Zero stands for none. */
 static bool check_refused(const struct gguf_source* s) {
 	static const char* const refused[] = {
 	    "expert_shared_count", "attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
 	    "residual_scale",      "embedding_scale",     "attention.scale"};
 	enum { GRANITES_OWN = 3 }; /* from here on */
-	const int n = s->config->family->special == SPECIAL_GRANITE ? GRANITES_OWN : 7;
+	const int n = is_granite(s->config->family) ? GRANITES_OWN : 7;
 	char name[96];
 	bool causal = true;
 	for (int i = s->config->family->shared_up ? 1 : 0; i < n; i++) {
@@ -218,8 +226,9 @@ static bool read_kv_heads(const struct gguf_source* s) {
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, "attention.head_count_kv", name));
 	const enum special special = s->config->family->special;
 	const bool is_short = s->config->family->short_convolution;
-	const bool may_be_none = is_short || special == SPECIAL_QWEN3_5 || special == SPECIAL_QWEN3_5_MOE ||
-	                         special == SPECIAL_QWEN3_NEXT;
+	const bool none_is_recurrent = is_short || s->config->family->state_space;
+	const bool may_be_none = none_is_recurrent || special == SPECIAL_QWEN3_5 ||
+	                         special == SPECIAL_QWEN3_5_MOE || special == SPECIAL_QWEN3_NEXT;
 	int32_t* listed = NULL;
 	int n = 0, heads = 0;
 	if (!value || value->type != GGUF_ARRAY)
@@ -230,7 +239,7 @@ static bool read_kv_heads(const struct gguf_source* s) {
 	for (int b = 0; good && b < m->n_blocks; b++) {
 		good = listed[b] == 0 || (listed[b] > 0 && listed[b] <= LARGEST && (!heads || listed[b] == heads));
 		heads = listed[b] ? listed[b] : heads;
-		if (listed[b] == 0 && is_short)
+		if (listed[b] == 0 && none_is_recurrent)
 			block_set_put(&m->recurrent, b);
 		good = good && (listed[b] > 0 || may_be_none);
 	}
@@ -540,6 +549,38 @@ static bool read_recurrence(const struct gguf_source* s) {
 	return true;
 }
 
+/* Mamba-2. Blocks without keys and values are recurrent. */
+static bool read_state_space(const struct gguf_source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	int width = 0;
+	if (attention_blocks(m) == m->n_blocks)
+		return true;
+	if (!required_int(s, "ssm.conv_kernel", LARGEST, &r->kernel) ||
+	    !required_int(s, "ssm.state_size", LARGEST, &r->key_dim) ||
+	    !required_int(s, "ssm.group_count", LARGEST, &r->key_heads) ||
+	    !required_int(s, "ssm.time_step_rank", LARGEST, &r->value_heads) ||
+	    !required_int(s, "ssm.inner_size", LARGEST, &width))
+		return false;
+	if (width % r->value_heads)
+		return fail(s, "ssm.inner_size %d is not a multiple of ssm.time_step_rank %d", width, r->value_heads);
+	r->value_dim = width / r->value_heads;
+	r->state_space = r->gate_first = true;
+	s->config->convolution_bias = tensor_table_find_ending(&s->opened->tensors, ".ssm_conv1d.bias");
+	return true;
+}
+
+static bool read_granite4(const struct gguf_source* s) {
+	struct model_shape* m = &s->config->shape;
+	char name[96];
+	bool turned = false;
+	if (!gguf_bool(s->gguf, key_of(s, "rope.scaling.finetuned", name), &turned, s->error))
+		return false;
+	for (int b = 0; b < m->n_blocks && !turned; b++)
+		block_set_put(&m->unrotated, b);
+	return read_granite(s) && read_state_space(s);
+}
+
 /* Defaults that files leave out and every reader knows. */
 static bool read_special(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -549,7 +590,10 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_GEMMA3:
 		return read_gemma(s, 62, 0, 0);
 	case SPECIAL_GRANITE:
+	case SPECIAL_GRANITE_MOE:
 		return read_granite(s);
+	case SPECIAL_GRANITE4:
+		return read_granite4(s);
 	case SPECIAL_SMOLLM3: /* every fourth block has no positions */
 		for (int b = 3; b < m->n_blocks; b += 4)
 			block_set_put(&m->unrotated, b);
@@ -584,8 +628,7 @@ static bool read_special(const struct gguf_source* s) {
 		return read_recurrence(s);
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:
-	case SPECIAL_HUNYUAN:  /* the converter has stretched the base */
-	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
+	case SPECIAL_HUNYUAN: /* the converter has stretched the base */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
 	case SPECIAL_OLMOE:

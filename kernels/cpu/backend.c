@@ -214,11 +214,13 @@ static bool check_recurrent_block(const struct weight_table* w, int i, struct er
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->convolution, "convolution", 1, channels * r->kernel, false},
 	    {&b->wk, "gate map", values, d, is_short},
-	    {&b->w_beta, "beta map", r->value_heads, d, is_short},
+	    {&b->w_beta, "beta map", r->value_heads, d, is_short || r->state_space},
 	    {&b->w_decay, "decay map", r->value_heads, d, is_short},
 	    {&b->decay_bias, "decay bias", 1, r->value_heads, is_short},
 	    {&b->decay_rate, "decay rates", 1, r->value_heads, is_short},
-	    {&b->state_norm, "norm", 1, r->value_dim, is_short},
+	    {&b->state_norm, "norm", 1, r->state_space ? values : r->value_dim, is_short || r->state_space},
+	    {&b->convolution_bias, "convolution's bias", 1, channels, true},
+	    {&b->state_skip, "skip rates", 1, r->value_heads, !r->state_space},
 	};
 	char whose[48];
 	snprintf(whose, sizeof whose, "recurrent block %d's ", i);
@@ -416,7 +418,7 @@ static int prepared_kinds(const struct block_weights* block, const struct model_
 		const enum dtype q = k->wq.type, key = tensor_present(&k->wk) ? k->wk.type : q,
 		                 v = tensor_present(&k->wv) ? k->wv.type : key;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
-		const int types = 1 + (k->w_beta.type != k->w_decay.type);
+		const int types = 1 + (tensor_present(&k->w_beta) && k->w_beta.type != k->w_decay.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
 		most = types > most ? types : most;
 		for (int e = 0; most < 2 && tensor_present(&k->router) && e < s->n_experts; e++)

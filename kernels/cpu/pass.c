@@ -278,7 +278,9 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	const struct product beta_decay[] = {
 	    {.out = work->beta_decay, .stride = both, .w = &w->w_beta},
 	    {.out = work->beta_decay + r->value_heads, .stride = both, .w = &w->w_decay}};
-	if (!shorter)
+	if (r->state_space)
+		multiply(b, x, s->dim, n, &beta_decay[1], 1);
+	else if (!shorter)
 		multiply(b, x, s->dim, n, beta_decay, 2);
 	mark(b, PART_QKV);
 	recurrent_rows(b, block, n, prefill);

@@ -190,12 +190,17 @@ static void make_recurrent(struct random_model* m, struct block_weights* b, cons
 	b->wk = make(m, types[n_types - 1], values, d, 0, scale, r);
 	b->wo = make(m, types[0], d, values, 0, scale, r);
 	b->wv = b->bq = b->bk = b->bv = b->q_norm = b->k_norm = (struct tensor){0};
-	b->w_beta = make(m, types[0], c->value_heads, d, 0, scale, r);
+	if (!c->state_space)
+		b->w_beta = make(m, types[0], c->value_heads, d, 0, scale, r);
 	b->w_decay = make(m, types[n_types - 1], c->value_heads, d, 0, scale, r);
 	b->convolution = make(m, DTYPE_F32, 1, channels * c->kernel, 0, 0.6f, r);
 	b->decay_bias = vector(m, c->value_heads, 0, r);
 	b->decay_rate = vector(m, c->value_heads, c->log_rates ? -1 : -0.5f, r);
-	b->state_norm = vector(m, c->value_dim, 1, r);
+	b->state_norm = vector(m, c->state_space ? values : c->value_dim, 1, r);
+	if (c->state_space) {
+		b->convolution_bias = vector(m, channels, 0, r);
+		b->state_skip = vector(m, c->value_heads, 1, r);
+	}
 }
 
 /* In the single MLP's place. */

@@ -22,6 +22,7 @@ FAMILIES = {
     "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20}, "granite": {},
     "granitemoehybrid": {"num_local_experts": 0, "shared_intermediate_size": 40, "layer_types": ["attention"] * 4,
                          "mamba_n_heads": 4},
+    "granitemoe": {"num_local_experts": 5}, "granitemoeshared": {"num_local_experts": 5, "shared_intermediate_size": 20},
     "smollm3": {}, "olmo2": {}, "olmo3": {"sliding_window": 20}, "exaone4": {"sliding_window": 20},
     "olmoe": {"num_experts": 6, "num_experts_per_tok": 2},
     "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
@@ -70,7 +71,8 @@ DYNAMIC = rope("dynamic", factor=3.0)
 LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 4.0, 8.0])
 
 # Families whose attention all turns by one flat set of parameters.
-FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid")]
+FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid", "granitemoe",
+                                         "granitemoeshared")]
 FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
@@ -330,6 +332,31 @@ CASES.update({
         k: v for k, v in VISION["qwen3_vl"].items() if k != "deepstack_visual_indexes"},
         "text_config": {**{k: v for k, v in TEXT.items() if k != "intermediate_size"}, "model_type":
                         "qwen3_5_moe_text", **FAMILIES["qwen3_5_moe_text"], "linear_key_head_dim": 12}, "tie_word_embeddings": False},
+})
+# Granite 4 with Mamba-2, with experts, with both; names of blocks new and old.
+MAMBA = {"num_local_experts": 0, "shared_intermediate_size": 40, "mamba_n_heads": 4, "mamba_d_state": 12,
+         "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"]}
+GRANITES = {"embedding_multiplier": 3.0, "residual_multiplier": 0.6, "attention_multiplier": 0.3, "logits_scaling": 4.0}
+CASES.update({
+    "granitemoehybrid-mamba": case("granitemoehybrid", **MAMBA),
+    "granitemoehybrid-mamba-groups": case("granitemoehybrid", **{
+        **MAMBA, "mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_conv": 2, "mamba_conv_bias": False,
+        "mamba_d_state": 20, "mamba_expand": 3, "hidden_size": 48, "layer_types": ...,
+        "layers_block_type": ["mamba", "mamba", "attention", "mamba"]}, **GRANITES),
+    "granitemoehybrid-mamba-experts": case("granitemoehybrid", **{
+        **MAMBA, "num_local_experts": 5, "num_experts_per_tok": 3, "mamba_d_head": 16, "mamba_n_groups": 4,
+        "mamba_d_conv": 7}, position_embedding_type="rope", tie_word_embeddings=True, **GRANITES),
+    "granitemoehybrid-mamba-one-head": case("granitemoehybrid", **{
+        **MAMBA, "mamba_n_heads": 1, "mamba_expand": 1, "mamba_d_conv": 1, "mamba_d_state": 130}, num_key_value_heads=1,
+        attention_bias=True, rms_norm_eps=1e-3),
+    "granitemoehybrid-experts": case("granitemoehybrid", num_local_experts=6, num_experts_per_tok=6,
+                                     position_embedding_type="rope", layer_types=["attention"] * 4),
+    "granitemoe-plain": case("granitemoe"),
+    "granitemoe-multipliers": case("granitemoe", num_experts_per_tok=1, attention_bias=True, num_key_value_heads=None,
+                                   tie_word_embeddings=True, num_hidden_layers=3, **GRANITES),
+    "granitemoeshared-plain": case("granitemoeshared"),
+    "granitemoeshared-none-shared": case("granitemoeshared", shared_intermediate_size=0, num_experts_per_tok=5,
+                                         intermediate_size=20, **GRANITES),
 })
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

@@ -63,6 +63,8 @@ def spread(name, shape, family):
         return 0.3, 0.0
     if name.endswith("bias"):
         return 1.0, 0.0
+    if name.endswith((".D", "norm_f.weight")):
+        return 0.7, 1.0
     if name.endswith("sinks"):
         return 3.0, 0.0
     if "embed_tokens" in name:

@@ -33,7 +33,7 @@ from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, Deep
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
-                          Lfm2Config, Lfm2MoeConfig)
+                          Lfm2Config, Lfm2MoeConfig, GraniteMoeConfig, GraniteMoeHybridConfig)
 
 import golden
 from models import OUT, rope
@@ -89,13 +89,14 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
 LFM2S = ("lfm2", "lfm2_moe")
-ARCHITECTURES = {"lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
+ALREADY_HALVES = (*RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid")  # the file's values are the model's own
+ARCHITECTURES = {"granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
                  "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", **{
                      name: "deepseek2" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}}
-PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
+PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "granitemoe", "granitemoehybrid", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
@@ -111,7 +112,7 @@ def gguf_name(name, family):
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "feed_forward.gate"):
+    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router", "feed_forward.gate"):
         return f"blk.{block}.ffn_gate_inp.{kind}"
     return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
@@ -125,6 +126,29 @@ def permute(weights, heads):
 def unpermute(weights, heads):
     return weights.reshape(heads, weights.shape[0] // heads // 2, 2, *weights.shape[1:]).swapaxes(1, 2) \
         .reshape(weights.shape)
+
+
+GRANITES = ("granitemoe", "granitemoehybrid")
+
+
+def granite_parts(name, array, config):
+    """A tensor of Granite's Mamba-2 blocks or of its MLP beside experts, as llama.cpp's converter has it; None: another."""
+    block, part = (name.split(".", 3) + ["", ""])[2:4]
+    if part.startswith("shared_mlp."):
+        suffix, half = "_shexp" if config.num_local_experts else "", array.shape[0] // 2
+        if "input" not in part:
+            return [(f"blk.{block}.ffn_down{suffix}.weight", array)]
+        return [(f"blk.{block}.ffn_gate{suffix}.weight", array[:half]), (f"blk.{block}.ffn_up{suffix}.weight", array[half:])]
+    part = part.removeprefix("mamba.")
+    if part == "conv1d.weight":
+        return [(f"blk.{block}.ssm_conv1d.weight", array.reshape(array.shape[0], -1))]
+    if part == "norm.weight":
+        return [(f"blk.{block}.ssm_norm.weight", array.reshape(config.mamba_n_groups, -1))]
+    if part in ("A_log", "D"):
+        return [(f"blk.{block}.ssm_{part[0].lower()}", (-numpy.exp(array) if part == "A_log" else array).reshape(-1, 1))]
+    names = {"in_proj.weight": "ssm_in.weight", "out_proj.weight": "ssm_out.weight", "conv1d.bias": "ssm_conv1d.bias",
+             "dt_bias": "ssm_dt.bias"}
+    return [(f"blk.{block}.{names[part]}", array)] if part in names else None
 
 
 def heads_of(name, config):
@@ -205,6 +229,9 @@ def tensors_of(model, config):
             continue
         if ".experts." in name and config.model_type != "gemma4_text":
             out.update(split_experts(name, array, config.model_type == "gpt_oss"))
+            continue
+        if config.model_type in GRANITES and granite_parts(name, array, config):
+            out.update(granite_parts(name, array, config))
             continue
         if name.endswith("conv.conv.weight"):
             array = array.reshape(array.shape[0], -1)
@@ -316,8 +343,8 @@ def write_metadata(writer, config):
     writer.add_head_count(config.num_attention_heads)
     kinds = getattr(config, "layer_types", None) or []
     if config.model_type != "gemma4_text":
-        writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds]
-                                 if config.model_type in LFM2S else 1 if hasattr(config, "kv_lora_rank") else
+        writer.add_head_count_kv([0 if kind in ("conv", "linear_attention") else config.num_key_value_heads for kind in kinds]
+                                 if config.model_type in (*LFM2S, "granitemoehybrid") else 1 if hasattr(config, "kv_lora_rank") else
                                  config.num_key_value_heads)
     if config.model_type == "stablelm":
         writer.add_layer_norm_eps(config.layer_norm_eps)
@@ -349,7 +376,19 @@ def write_metadata(writer, config):
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if config.model_type == "granite":
+    if config.model_type == "granitemoehybrid":
+        writer.add_ssm_conv_kernel(config.mamba_d_conv)
+        writer.add_ssm_state_size(config.mamba_d_state)
+        writer.add_ssm_group_count(config.mamba_n_groups)
+        writer.add_ssm_time_step_rank(config.mamba_n_heads)
+        writer.add_ssm_inner_size(config.mamba_expand * config.hidden_size)
+        writer.add_rope_scaling_finetuned(False)
+    if config.model_type in GRANITES and config.num_local_experts:
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        if getattr(config, "shared_intermediate_size", 0):
+            writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if config.model_type in ("granite", *GRANITES):
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
@@ -583,7 +622,7 @@ def load_by_hand(path, model, config):
 
 
 def load(path, model, config):
-    if config.model_type in (*RECURRENT, *LFM2S):  # its values were halves already
+    if config.model_type in ALREADY_HALVES:
         return model
     if config.model_type not in READ_BY_TRANSFORMERS or "codebooks" in path.parent.name:
         return load_by_hand(path, model, config)
@@ -637,6 +676,9 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=12, qk_nope_he
 # Families that came later, each in a file of mixed floats and one of quantized blocks where it has experts.
 LATER = dict(BASE, hidden_size=16, intermediate_size=32, num_hidden_layers=4, tie_word_embeddings=False)
 MROPE = {**rope("default"), "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 0]}
+GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=0.7)
+MAMBA = {**GRANITE, "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+         "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 16}
 LATER_FAMILIES = {
     "granite": (GraniteConfig, dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3,
                                     logits_scaling=4.0)),
@@ -692,6 +734,9 @@ LATER_FAMILIES = {
         "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "rope_parameters": MROPE}),
     "lfm2": (Lfm2Config, {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False,
                           "tie_word_embeddings": True}),
+    "granitemoe": (GraniteMoeConfig, {**GRANITE, "num_local_experts": 5, "intermediate_size": 32}),
+    "granitemoehybrid": (GraniteMoeHybridConfig, {**MAMBA, "shared_intermediate_size": 32, "num_local_experts": 5,
+                                                  "intermediate_size": 32}),
     "lfm2_moe": (Lfm2MoeConfig, {"layer_types": ["conv", "full_attention", "conv", "conv"], "num_dense_layers": 1,
                                  "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
                                  "tie_word_embeddings": True}),
@@ -712,9 +757,12 @@ def configs():
         out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
-        kinds = [TYPE.F16] if family in (*RECURRENT, *LFM2S) else FLOATS
+        kinds = [TYPE.F16] if family in ALREADY_HALVES else FLOATS
         short = family.replace("_text", "") if family == "gemma4_text" else family
         out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
+    out["gguf-granitemoehybrid-dense"] = (GraniteMoeHybridConfig(**{
+        **LATER, **MAMBA, "num_local_experts": 0, "intermediate_size": 32, "shared_intermediate_size": 32,
+        "mamba_n_groups": 1}), [TYPE.F16], 0.004, 0)
     out["gguf-gemma4-experts"] = (Gemma4TextConfig(**{
         **LATER, **LATER_FAMILIES["gemma4_text"][1], "num_kv_shared_layers": 0, "use_double_wide_mlp": False,
         "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
@@ -778,7 +826,7 @@ def make(name, config, kinds, margin, split):
         golden.randomise(model, seed, golden.adds_one(config) or config.model_type in RECURRENT)
         write_metadata.model = model
         config.allow_global_per_layer_attribute_access = True  # Gemma 4's head_dim is the sliding blocks'
-        if config.model_type in (*RECURRENT, *LFM2S):
+        if config.model_type in ALREADY_HALVES:
             model = model.half().float()
         with torch.no_grad():
             for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0] or "expert_bias" in b[0]):
@@ -796,7 +844,8 @@ def make(name, config, kinds, margin, split):
                 tensors = {n: as_type(a, TYPE.F32) if a.ndim == 1 else drawn(a, next(turn), seed + i)
                            for i, (n, a) in enumerate(arrays.items())}
             else:
-                tensors = {n: as_type(a, kinds[i % len(kinds)] if n.endswith("weight") else TYPE.F32) for i, (n, a) in enumerate(arrays.items())}
+                tensors = {n: as_type(a, kinds[i % len(kinds)] if n.endswith("weight") and "ssm_norm" not in n else TYPE.F32)
+                           for i, (n, a) in enumerate(arrays.items())}
             write_file(path, config, tensors)
         judge = load(path, model, config)
         found = settle(judge, path, margin, seed, 10 if isinstance(kinds, dict) else 16)
