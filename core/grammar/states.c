@@ -309,9 +309,9 @@ static int32_t push(struct states* s, int32_t under, int32_t at) {
 /* Narrows [low, high] around a byte to those after which the stack is the same. */
 static void treat_alike(const struct states* s, int32_t stack, int byte, int* low, int* high) {
 	for (int32_t f = stack; s->frame[f].flags & FRAME_KEEPS; f = s->frame[f].under) {
-		const int32_t text = s->frame[f].at - AT_TEXT;
-		if (!is_text(s->frame[f].at) || text == OTHER_TEXT)
+		if (!is_text(s->frame[f].at) || s->frame[f].at == AT_TEXT + OTHER_TEXT)
 			continue;
+		const int32_t text = s->frame[f].at - AT_TEXT;
 		if (!(s->frame[f].flags & FRAME_WALKS))
 			*low = *high = byte;
 		for (int32_t next = s->text[text].child; next; next = s->text[next].sibling) {
