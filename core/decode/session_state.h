@@ -261,7 +261,7 @@ void mtp_keep(struct session*, int at, const int32_t* path, int n);
 void mtp_round(struct session*);
 void mtp_set_costs(struct session*, bool passed);
 
-/* plan.c */
+/* session_cost.c */
 /* Bytes of keys and values that a row reads after the cache's committed tokens, if attention without a window
  * reads `read` of them. */
 double session_cache_bytes(const struct cache*, int read);
@@ -273,6 +273,8 @@ void session_set_length(const struct session*);
 double session_cost_unit(const struct session*);
 /* The cost of n rows of this sequence beside `beside` rows of others, in units. */
 double session_rows_cost(const struct session*, double beside, int n);
+
+/* plan.c */
 void plan_round(struct session*);
 /* True if another draft pass comes first; otherwise the planner's tree is verified. */
 bool plan_goes_on(struct session*);
