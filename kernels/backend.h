@@ -255,7 +255,8 @@ struct model_shape {
 	bool parallel;
 	bool groups_by_best; /* a group's value is its best expert, not its two best together (DeepSeek-V2) */
 	struct recurrence recurrence;
-	struct block_set recurrent; /* blocks with this recurrence; at least one block has attention */
+	struct block_set recurrent;   /* blocks with this recurrence; at least one block has attention */
+	struct block_set without_mlp; /* blocks whose second sub-layer is empty (Nemotron-H) */
 	/* Qwen3-Next: wq is twice as wide: for each head a query and then a gate, whose sigmoid multiplies the
 	 * head's output. */
 	bool attention_gated;
@@ -305,7 +306,7 @@ static inline size_t recurrent_bytes(const struct model_shape* s) {
 }
 
 struct expert {
-	struct tensor w_gate, w_up; /* (expert_ffn, dim) */
+	struct tensor w_gate, w_up; /* (expert_ffn, dim); w_up absent with an activation that has no gate */
 	struct tensor w_down;       /* (dim, expert_ffn) */
 };
 

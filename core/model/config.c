@@ -56,7 +56,7 @@ static bool required(const struct source* s, const char* field, int high, int* o
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
-	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE))
+	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(NEMOTRON_H))
 #define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
@@ -73,7 +73,7 @@ static const struct refused {
     {"residual_multiplier", 1, BY_GRANITE},
     {"attention_multiplier", 0, BY_GRANITE},
     {"logits_scaling", 1, BY_GRANITE},
-    {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK)},
+    {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK) | BY(NEMOTRON_H)},
     {"logit_scale", 1, BY(COHERE2)},
     {"num_experts", 0, BY_EXPERTS},
     {"num_local_experts", 0, BY_EXPERTS},
@@ -286,11 +286,89 @@ static bool has_dense(const struct source* s) {
 	       s->config->family->special != SPECIAL_QWEN3_5_MOE;
 }
 
+bool config_pair_layers(struct config* c, const char* letters, int n, const char* file, struct error* error) {
+	struct model_shape* m = &c->shape;
+	int blocks = 0;
+	m->recurrent = m->without_mlp = c->dense = (struct block_set){{0}};
+	for (int i = 0; i < n; i++) {
+		if (letters[i] == 'M' || letters[i] == '*') {
+			if (blocks == MAX_BLOCKS)
+				return error_set(error, "%s: more than %d layers are no MLPs", file, MAX_BLOCKS);
+			if (letters[i] == 'M')
+				block_set_put(&m->recurrent, blocks);
+			block_set_put(&m->without_mlp, blocks);
+			c->mixer_layer[blocks++] = (int16_t)i;
+			continue;
+		}
+		if (blocks == 0 || !block_set_has(&m->without_mlp, blocks - 1))
+			return error_set(
+			    error,
+			    "%s: layer %d is an MLP that no layer with attention or Mamba precedes, which is "
+			    "not supported",
+			    file, i);
+		m->without_mlp.word[(blocks - 1) >> 6] &= ~((uint64_t)1 << ((blocks - 1) & 63));
+		if (letters[i] == '-')
+			block_set_put(&c->dense, blocks - 1);
+		c->mlp_layer[blocks - 1] = (int16_t)i;
+	}
+	m->n_blocks = blocks;
+	return true;
+}
+
+enum { MOST_LAYERS = 2 * MAX_BLOCKS };
+
+/* The older form: a letter a layer. Returns how many, or 0 with the error set. */
+static int read_pattern(const struct source* s, char letters[MOST_LAYERS]) {
+	const char* pattern = "ME*-"; /* the class's */
+	if (!read_string(s, "hybrid_override_pattern", &pattern))
+		return 0;
+	const size_t n = strlen(pattern);
+	if (n == 0 || n > MOST_LAYERS || strspn(pattern, "M*-E") < n)
+		return fail(s, "hybrid_override_pattern is not 1 to %d letters of M, *, - and E", MOST_LAYERS);
+	memcpy(letters, pattern, n);
+	return (int)n;
+}
+
+/* A letter a layer, as config_pair_layers takes them. */
+static int read_layers(const struct source* s, char letters[MOST_LAYERS]) {
+	static const struct {
+		const char* name;
+		char letter;
+	} kinds[] = {{"linear_attention", 'M'}, {"mamba", 'M'}, {"full_attention", '*'},
+	             {"attention", '*'},        {"mlp", '-'},   {"moe", 'E'}};
+	const cJSON *types = json_field(s->json, "layers_block_type"), *one;
+	int n = 0;
+	if (!types)
+		types = json_field(s->json, "layer_types");
+	if (!types)
+		return read_pattern(s, letters);
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) > MOST_LAYERS || !types->child)
+		return fail(s, "layers_block_type is not an array of 1 to %d names", MOST_LAYERS);
+	cJSON_ArrayForEach (one, types) {
+		letters[n] = '\0';
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+			if (cJSON_IsString(one) && strcmp(one->valuestring, kinds[k].name) == 0)
+				letters[n] = kinds[k].letter;
+		if (!letters[n])
+			return fail(s, "layers_block_type[%d] is none of linear_attention, full_attention, mlp and moe",
+			            n);
+		n++;
+	}
+	return n;
+}
+
+static bool read_block_count(const struct source* s) {
+	char letters[MOST_LAYERS];
+	if (!s->config->family->single_mixers)
+		return required(s, "num_hidden_layers", MAX_BLOCKS, &s->config->shape.n_blocks);
+	const int n = read_layers(s, letters);
+	return n > 0 && config_pair_layers(s->config, letters, n, s->file, s->error);
+}
+
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
-	if (!required(s, "num_hidden_layers", MAX_BLOCKS, &m->n_blocks) ||
-	    !required(s, "hidden_size", LARGEST, &m->dim) ||
+	if (!read_block_count(s) || !required(s, "hidden_size", LARGEST, &m->dim) ||
 	    !read_size(s, "num_attention_heads", f->heads, &m->heads) ||
 	    !required(s, has_dense(s) ? "intermediate_size" : "moe_intermediate_size", LARGEST, &m->ffn) ||
 	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
@@ -1173,6 +1251,46 @@ static bool read_dots1(const struct source* s) {
 	       read_grouped_experts(s, 0, 0);
 }
 
+/* Nemotron-H: nothing is rotated, and experts have no gate. */
+static bool read_nemotron_h(const struct source* s) {
+	const bool older = json_field(s->json, "mamba_n_groups") != NULL; /* and the other older names */
+	const struct space_fields fields = {.heads = "mamba_num_heads",
+	                                    .groups = older ? "mamba_n_groups" : "n_groups",
+	                                    .state = "ssm_state_size",
+	                                    .head_dim = "mamba_head_dim",
+	                                    .kernel = older ? "mamba_d_conv" : "conv_kernel",
+	                                    .convolution_bias = older ? "mamba_conv_bias" : "use_conv_bias"};
+	struct model_shape* m = &s->config->shape;
+	const char* activation = "silu";
+	bool bias = false, experts = false;
+	m->recurrence =
+	    (struct recurrence){.key_heads = 8, .value_heads = 128, .key_dim = 128, .value_dim = 64, .kernel = 4};
+	for (int b = 0; b < m->n_blocks; b++) {
+		block_set_put(&m->unrotated, b);
+		experts |= !block_set_has(&m->without_mlp, b) && !block_set_has(&s->config->dense, b);
+	}
+	if (!read_state_space(s, &fields) || !read_string(s, "mamba_hidden_act", &activation) ||
+	    !read_bool(s, "use_bias", &bias))
+		return false;
+	if (bias)
+		return fail(s, "use_bias is true, which is not supported; supported is false");
+	if (strcmp(activation, "silu") != 0)
+		return fail(s, "mamba_hidden_act is \"%.40s\", which is not supported; supported is silu",
+		            activation);
+	if (!experts)
+		return true;
+	if (s->config->mlp_bias)
+		return fail(s, "mlp_bias is true beside experts, which is not supported; leave it out");
+	if (json_field(s->json, "moe_latent_size"))
+		return fail(s, "moe_latent_size is given, which is not supported; supported is leaving it out");
+	set_experts(m, 8, 2, 7688);
+	m->experts_normalised = true;
+	if (!read_expert_counts(s, "n_routed_experts") || !read_grouped_experts(s, 0, 0))
+		return false;
+	m->shared_ffn = 7688;
+	return read_int(s, "moe_shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn);
+}
+
 /* ---- latent attention ---------------------------------------------------------------------- */
 
 /* Defaults of each configuration class. */
@@ -1430,6 +1548,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_QWEN3_5] = read_qwen3_5,
 	                                                     [SPECIAL_QWEN3_5_MOE] = read_qwen3_5_moe,
 	                                                     [SPECIAL_QWEN3_NEXT] = read_qwen3_next,
+	                                                     [SPECIAL_NEMOTRON_H] = read_nemotron_h,
 	                                                     [SPECIAL_LFM2] = read_lfm2,
 	                                                     [SPECIAL_LFM2_MOE] = read_lfm2_moe,
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss,

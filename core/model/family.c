@@ -56,6 +56,16 @@
 	.wo = "self_attn.out_proj", .q_norm = "self_attn.q_layernorm", .k_norm = "self_attn.k_layernorm",        \
 	.w_gate = "feed_forward.w1", .w_up = "feed_forward.w3", .down = "feed_forward.w2",                       \
 	.output_norm = "embedding_norm"
+#define NEMOTRONS                                                                                            \
+	.special = SPECIAL_NEMOTRON_H, .vocab = 131072, .heads = 32, .kv_heads = 8, .head_dim = 128,             \
+	.context = 4096, .epsilon = 1e-5f, .epsilon_field = "layer_norm_epsilon", .mlp_bias_field = "mlp_bias",  \
+	.activation_field = "mlp_hidden_act", .activation = ACTIVATION_RELU2, .ungated = true,                   \
+	.single_mixers = true, .state_space = "mixer", .attention_norm = "norm", .mlp_norm = "norm",             \
+	.gguf_mlp_norm = "attn_norm", .output_norm = "norm_f", .wo = "mixer.o_proj", .w_up = "mixer.up_proj",    \
+	.down = "mixer.down_proj", .router = "mixer.gate.weight",                                                \
+	.expert_up = "mixer.experts.%d.up_proj.weight", .expert_down = "mixer.experts.%d.down_proj.weight",      \
+	.choice_bias = "mixer.gate.e_score_correction_bias", .shared_up = "mixer.shared_experts.up_proj",        \
+	.shared_down = "mixer.shared_experts.down_proj"
 #define OLMOS .context = 2048, .epsilon = 1e-5f, BIASES, .head_norm = HEAD_NORM_ALL, NORMS_AFTER
 
 /* A row: the name in config.json, the architecture's in GGUF, and what differs from zero. */
@@ -191,6 +201,8 @@ static const struct family families[] = {
            .activation = ACTIVATION_GELU_TANH, .head_norm = HEAD_NORM_EACH, NORMS_AROUND,
            .router = "router.proj.weight", .stacked_gate_up = "experts.gate_up_proj",
            .stacked_down = "experts.down_proj"),
+    FAMILY("nemotron_h", "nemotron_h", NEMOTRONS),
+    FAMILY("nemotron_h_moe", "nemotron_h_moe", NEMOTRONS),
     FAMILY("lfm2", "lfm2", .special = SPECIAL_LFM2, LFM2S),
     FAMILY(
         "lfm2_moe", "lfm2moe", .special = SPECIAL_LFM2_MOE, .router = "feed_forward.gate.weight",

@@ -49,6 +49,7 @@ enum special {
 	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
 	SPECIAL_QWEN3_5_MOE, /* the same with experts */
 	SPECIAL_QWEN3_NEXT,  /* the same with experts in some blocks */
+	SPECIAL_NEMOTRON_H,  /* layers of one sub-layer each: Mamba-2, attention, MLP or experts */
 	SPECIAL_LFM2,        /* short convolutions beside attention */
 	SPECIAL_LFM2_MOE     /* the same with experts chosen by sigmoids */
 };
@@ -106,6 +107,7 @@ struct family {
 	const char* gguf_mlp_norm; /* GGUF's name, if it is not ffn_norm */
 	/* Names in a folder that differ from Llama's, such as self_attn.o_proj. */
 	const char *wo, *q_norm, *k_norm, *w_gate, *w_up, *output_norm;
+	bool single_mixers;         /* a layer of its files is one sub-layer, which they call mixer */
 	const char* state_space;    /* Mamba-2's part of a block: "mamba" or "mixer" */
 	const char *gate_up, *down; /* names that differ from mlp.gate_up_proj and mlp.down_proj */
 	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. Stacks of all

@@ -85,6 +85,8 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 		if (r->state_space)
 			add_number(hash, 1 + r->gate_first);
 	}
+	if (memcmp(&m->without_mlp, &none, sizeof none) != 0)
+		sha256_add(hash, &m->without_mlp, sizeof m->without_mlp);
 	if (m->experts_epsilon != 0)
 		add_number(hash, (double)m->experts_epsilon);
 	if (memcmp(&m->unrotated, &none, sizeof none) != 0)

@@ -27,6 +27,9 @@ static const struct data_folder {
     PLACE("model.language_model.", ""),
     PLACE("model.text_model.", ""),
 #undef PLACE
+    {"backbone.embeddings.weight", "backbone.norm", "lm_head.weight", "backbone.layers.%d.", NULL, NULL,
+     NULL},
+    {"model.embeddings.weight", "model.norm", "lm_head.weight", "model.layers.%d.", NULL, NULL, NULL},
 };
 
 enum { NORM_NAME = 64 };
@@ -78,9 +81,9 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .mlp_norm = f->mlp_norm,
 	    .post_attention_norm = f->post_attention_norm,
 	    .post_mlp_norm = f->post_mlp_norm,
-	    .wq = "self_attn.q_proj",
-	    .wk = "self_attn.k_proj",
-	    .wv = "self_attn.v_proj",
+	    .wq = f->single_mixers ? "mixer.q_proj" : "self_attn.q_proj",
+	    .wk = f->single_mixers ? "mixer.k_proj" : "self_attn.k_proj",
+	    .wv = f->single_mixers ? "mixer.v_proj" : "self_attn.v_proj",
 	    .wo = f->wo ? f->wo : "self_attn.o_proj",
 	    .fused_qkv = "self_attn.qkv_proj",
 	    .q_norm = f->q_norm ? f->q_norm : "self_attn.q_norm",

@@ -207,10 +207,41 @@ static bool read_by_block(const struct gguf_source* s, const char* key, int* out
 	return good;
 }
 
+/* Files whose layers hold one sub-layer each: which, is seen by their tensors. The widths of MLPs are listed
+ * by layer, so they too are read from a tensor. */
+static bool find_layers(const struct gguf_source* s) {
+	static const struct {
+		const char* suffix;
+		char letter;
+	} kinds[] = {{"ssm_in", 'M'}, {"attn_q", '*'}, {"ffn_gate_inp", 'E'}, {"ffn_up", '-'}};
+	struct model_shape* m = &s->config->shape;
+	char letters[MAX_BLOCKS], name[64];
+	if (!s->config->family->single_mixers)
+		return true;
+	for (int i = 0; i < m->n_blocks; i++) {
+		letters[i] = '\0';
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !letters[i]; k++) {
+			snprintf(name, sizeof name, "blk.%d.%s.weight", i, kinds[k].suffix);
+			if (tensor_table_find(&s->opened->tensors, name))
+				letters[i] = kinds[k].letter;
+		}
+		if (!letters[i])
+			return fail(s, "blk.%d has none of the tensors ssm_in, attn_q, ffn_gate_inp and ffn_up", i);
+		snprintf(name, sizeof name, "blk.%d.ffn_up.weight", i);
+		const struct named_tensor* up = tensor_table_find(&s->opened->tensors, name);
+		if (up && up->n_dims == 2 && up->dim[0] <= LARGEST)
+			m->ffn = (int)up->dim[0];
+	}
+	return config_pair_layers(s->config, letters, m->n_blocks, s->gguf->file, s->error);
+}
+
 /* Gemma 4 has MLPs of two widths. The shape holds the first block's. */
 static bool read_feed_forward(const struct gguf_source* s, const char* key) {
 	struct config* c = s->config;
 	bool listed = false;
+	c->shape.ffn = 1;
+	if (c->family->single_mixers)
+		return true;
 	if (c->family->special == SPECIAL_GEMMA4 && !read_by_block(s, "feed_forward_length", c->ffn, &listed))
 		return false;
 	if (!listed)
@@ -270,7 +301,12 @@ static bool read_sizes(const struct gguf_source* s) {
 		return fail(s, "embedding_length %d is not a multiple of attention.head_count %d", m->dim, m->heads);
 	int value_length = 0;
 	m->norm_epsilon = 1e-5f;
-	if (!read_kv_heads(s) || !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
+	/* Nemotron-H's files give the RMS norm's epsilon under both names, or under LayerNorm's alone. */
+	if (s->config->family->single_mixers &&
+	    !read_float(s, "attention.layer_norm_epsilon", 0, 1, &m->norm_epsilon))
+		return false;
+	if (!read_kv_heads(s) || !find_layers(s) ||
+	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
 	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
 	    !read_float(s,
 	                s->config->family->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
@@ -594,6 +630,10 @@ static bool read_special(const struct gguf_source* s) {
 		return read_granite(s);
 	case SPECIAL_GRANITE4:
 		return read_granite4(s);
+	case SPECIAL_NEMOTRON_H:
+		for (int b = 0; b < m->n_blocks; b++)
+			block_set_put(&m->unrotated, b);
+		return read_state_space(s);
 	case SPECIAL_SMOLLM3: /* every fourth block has no positions */
 		for (int b = 3; b < m->n_blocks; b += 4)
 			block_set_put(&m->unrotated, b);
@@ -647,7 +687,7 @@ static bool read_router(const struct gguf_source* s) {
 	enum { SOFTMAX = 1, SIGMOID = 2 };
 	char name[96];
 	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1 ||
-	                     special == SPECIAL_LFM2_MOE
+	                     special == SPECIAL_LFM2_MOE || special == SPECIAL_NEMOTRON_H
 	                 ? SIGMOID
 	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||
@@ -668,7 +708,7 @@ static bool read_router(const struct gguf_source* s) {
 static void find_shared(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	char name[64];
-	for (int b = 0; b < m->n_blocks && m->shared_ffn == 0; b++) {
+	for (int b = 0; b < MAX_BLOCKS && m->shared_ffn == 0; b++) {
 		snprintf(name, sizeof name, "blk.%d.ffn_up_shexp.weight", b);
 		const struct named_tensor* t = tensor_table_find(&s->opened->tensors, name);
 		if (t && t->n_dims == 2 && t->dim[0] <= LARGEST && s->config->family->shared_up)
@@ -690,7 +730,7 @@ static bool read_experts(const struct gguf_source* s) {
 		return true;
 	}
 	find_shared(s);
-	for (int b = 0; b < m->n_blocks; b++) {
+	for (int b = 0; b < m->n_blocks && !s->config->family->single_mixers; b++) {
 		char name[64];
 		snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", b);
 		if (!tensor_table_find(&s->opened->tensors, name))

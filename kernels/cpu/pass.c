@@ -544,7 +544,7 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
 		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
 	} else if (sub_layer % 2 == 0) {
 		attention_sub_layer(b, from, sub_layer / 2, n);
-	} else {
+	} else if (!block_set_has(&b->head.weights->shape.without_mlp, sub_layer / 2)) {
 		mlp_sub_layer(b, from, sub_layer / 2, n);
 		end_block(b, sub_layer / 2, n);
 	}

@@ -151,6 +151,8 @@ static void refuse_config(const char* field, const char* part) {
 	"\"layer_types\": "                                                                                      \
 	"[\"mamba\", \"attention\", \"linear_attention\", \"mamba\"]"
 
+#define NEMOTRON "\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": "
+
 static void config(void** state) {
 	(void)state;
 	static const char* const broken[][2] = {
@@ -272,6 +274,14 @@ static void config(void** state) {
 	    {MAMBA ", \"time_step_limit\": [0.001, Infinity]", "time_step_limit begins at 0.001"},
 	    {MAMBA ", \"mamba_proj_bias\": true", "mamba_proj_bias is true"},
 	    {MAMBA ", \"mamba_d_head\": 20", "mamba_n_heads 4 of 20 are not mamba_expand 2 times hidden_size 64"},
+	    {NEMOTRON "\"M*E-\"", "layer 3 is an MLP that no layer with attention or Mamba precedes"},
+	    {NEMOTRON "\"-M*\"", "layer 0 is an MLP that no layer"},
+	    {NEMOTRON "\"M*x\"", "hybrid_override_pattern is not 1 to 512 letters"},
+	    {NEMOTRON "\"M*E\", \"moe_latent_size\": 8", "moe_latent_size is given"},
+	    {NEMOTRON "\"M*E\", \"use_bias\": true", "use_bias is true"},
+	    {NEMOTRON "\"M-*E\"", NULL},
+	    {"\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", 3]",
+	     "layers_block_type[1] is none of"},
 	    {MAMBA ", \"mamba_n_groups\": 3", "4 value heads are not a multiple of 3 key heads"},
 	};
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)

@@ -106,6 +106,8 @@ static void change_block(struct random_model* m, struct block_weights* b, int bl
 		b->w_up = b->b_up = (struct tensor){0};
 		b->xielu = (struct xielu){0.8f, 0.7f, 0.5f, -1e-6f};
 	}
+	if (block_set_has(&s->without_mlp, block))
+		b->mlp_norm = b->w_gate = b->w_up = b->w_down = (struct tensor){0};
 	if (s->token_input > 0) {
 		b->input_gate = make(m, types[0], s->token_input, s->dim, 0, scale, r);
 		b->input_out = make(m, types[0], s->dim, s->token_input, 0, scale, r);
@@ -234,9 +236,13 @@ static void make_experts(struct random_model* m, struct block_weights* b, struct
 		b->w_up = make(m, types[n_types - 1], s->shared_ffn, s->dim, 0, scale, r);
 		b->w_down = make(m, types[0], s->dim, s->shared_ffn, 0, scale, r);
 	}
+	const bool gated = s->activation != ACTIVATION_RELU2;
+	if (!gated)
+		b->w_up = (struct tensor){0};
 	for (int e = 0; e < s->n_experts; e++) {
 		expert[e].w_gate = make(m, types[0], s->expert_ffn, s->dim, 0, scale, r);
-		expert[e].w_up = make(m, types[n_types - 1], s->expert_ffn, s->dim, 0, scale, r);
+		if (gated)
+			expert[e].w_up = make(m, types[n_types - 1], s->expert_ffn, s->dim, 0, scale, r);
 		expert[e].w_down = make(m, types[e % n_types], s->dim, s->expert_ffn, 0, scale, r);
 	}
 }

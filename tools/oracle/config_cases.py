@@ -23,6 +23,9 @@ FAMILIES = {
     "granitemoehybrid": {"num_local_experts": 0, "shared_intermediate_size": 40, "layer_types": ["attention"] * 4,
                          "mamba_n_heads": 4},
     "granitemoe": {"num_local_experts": 5}, "granitemoeshared": {"num_local_experts": 5, "shared_intermediate_size": 20},
+    "nemotron_h": {"head_dim": 8, "mamba_num_heads": 4, "mamba_head_dim": 12, "ssm_state_size": 10, "n_groups": 2,
+                   "n_routed_experts": 6, "moe_intermediate_size": 20, "moe_shared_expert_intermediate_size": 28,
+                   "time_step_min": 1e-9},
     "smollm3": {}, "olmo2": {}, "olmo3": {"sliding_window": 20}, "exaone4": {"sliding_window": 20},
     "olmoe": {"num_experts": 6, "num_experts_per_tok": 2},
     "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
@@ -72,7 +75,7 @@ LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0
 
 # Families whose attention all turns by one flat set of parameters.
 FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid", "granitemoe",
-                                         "granitemoeshared")]
+                                         "granitemoeshared", "nemotron_h")]
 FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
@@ -357,6 +360,18 @@ CASES.update({
     "granitemoeshared-plain": case("granitemoeshared"),
     "granitemoeshared-none-shared": case("granitemoeshared", shared_intermediate_size=0, num_experts_per_tok=5,
                                          intermediate_size=20, **GRANITES),
+})
+CASES.update({
+    "nemotron_h-plain": case("nemotron_h"),
+    "nemotron_h-pattern": case("nemotron_h", num_hidden_layers=9, hybrid_override_pattern="M-MM*-M-M", n_groups=4,
+                               conv_kernel=3, use_conv_bias=False, mlp_bias=True, num_key_value_heads=1,
+                               layer_norm_epsilon=1e-3),
+    "nemotron_h-experts": case("nemotron_h", num_hidden_layers=..., layers_block_type=[
+        "mamba", "moe", "attention", "moe", "mamba", "mamba", "mlp", "attention"], n_group=3, topk_group=2,
+        num_experts_per_tok=3, routed_scaling_factor=2.5, norm_topk_prob=False, n_groups=1, mamba_head_dim=16),
+    "nemotron_h-older-names": case("nemotron_h", num_hidden_layers=..., n_groups=..., mamba_n_groups=1, mamba_d_conv=2,
+                                   mamba_conv_bias=False, tie_word_embeddings=True, layers_block_type=[
+                                       "full_attention", "mlp", "linear_attention", "moe"]),
 })
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

@@ -33,7 +33,7 @@ from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, Deep
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
-                          Lfm2Config, Lfm2MoeConfig, GraniteMoeConfig, GraniteMoeHybridConfig)
+                          Lfm2Config, Lfm2MoeConfig, NemotronHConfig, GraniteMoeConfig, GraniteMoeHybridConfig)
 
 import golden
 from models import OUT, rope
@@ -89,7 +89,7 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
          "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
 LFM2S = ("lfm2", "lfm2_moe")
-ALREADY_HALVES = (*RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid")  # the file's values are the model's own
+ALREADY_HALVES = (*RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h")  # the file's values are the model's own
 ARCHITECTURES = {"granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
@@ -151,6 +151,51 @@ def granite_parts(name, array, config):
     return [(f"blk.{block}.{names[part]}", array)] if part in names else None
 
 
+def nemotron_parts(name, array, config):
+    """A tensor of Nemotron-H as llama.cpp's converter has it."""
+    if not name.startswith("model.layers."):
+        names = {"model.embeddings": "token_embd", "model.norm_f": "output_norm", "lm_head": "output"}
+        return [(f"{names[name.removesuffix('.weight')]}.weight", array)]
+    _, _, block, part = name.split(".", 3)
+    part = part.removeprefix("mixer.")
+    if part == "norm.weight" and ".mixer." in name:
+        return [(f"blk.{block}.ssm_norm.weight", array.reshape(config.n_groups, -1))]
+    if part in ("A_log", "D"):
+        return [(f"blk.{block}.ssm_{part[0].lower()}", (-numpy.exp(array) if part == "A_log" else array).reshape(-1, 1))]
+    names = {"norm.weight": "attn_norm.weight", "in_proj.weight": "ssm_in.weight", "out_proj.weight": "ssm_out.weight",
+             "conv1d.weight": "ssm_conv1d.weight", "conv1d.bias": "ssm_conv1d.bias", "dt_bias": "ssm_dt.bias",
+             "up_proj.weight": "ffn_up.weight", "down_proj.weight": "ffn_down.weight", "gate.weight": "ffn_gate_inp.weight",
+             "gate.e_score_correction_bias": "exp_probs_b.bias", "experts.up_proj": "ffn_up_exps.weight",
+             "experts.down_proj": "ffn_down_exps.weight", "shared_experts.up_proj.weight": "ffn_up_shexp.weight",
+             "shared_experts.down_proj.weight": "ffn_down_shexp.weight", "q_proj.weight": "attn_q.weight",
+             "k_proj.weight": "attn_k.weight", "v_proj.weight": "attn_v.weight", "o_proj.weight": "attn_output.weight"}
+    return [(f"blk.{block}.{names[part]}", array.reshape(array.shape[0], -1) if part == "conv1d.weight" else array)]
+
+
+def write_nemotron(writer, config):
+    kinds = config.layer_types
+    moe = "moe" in kinds
+    writer.add_feed_forward_length([(config.moe_intermediate_size if kind == "moe" else config.intermediate_size)
+                                    if kind in ("mlp", "moe") else 0 for kind in kinds])
+    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_state_size(config.ssm_state_size)
+    writer.add_ssm_group_count(config.n_groups)
+    writer.add_ssm_time_step_rank(config.mamba_num_heads)
+    writer.add_ssm_inner_size(config.mamba_num_heads * config.mamba_head_dim)
+    if moe:
+        writer.add_expert_count(config.n_routed_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+        writer.add_expert_shared_count(1)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+
+
 def heads_of(name, config):
     """How many heads' rows a tensor has that converters permute, or 0."""
     if config.model_type not in PERMUTED:
@@ -160,6 +205,8 @@ def heads_of(name, config):
 
 
 def architecture(config):
+    if config.model_type == "nemotron_h" and "moe" in config.layer_types:
+        return "nemotron_h_moe"
     return ARCHITECTURES.get(config.model_type, config.model_type)
 
 
@@ -227,8 +274,11 @@ def tensors_of(model, config):
             continue
         if "act_fn" in name or name.endswith("rotary_emb.inv_freq"):  # metadata has them
             continue
-        if ".experts." in name and config.model_type != "gemma4_text":
+        if ".experts." in name and config.model_type not in ("gemma4_text", "nemotron_h"):
             out.update(split_experts(name, array, config.model_type == "gpt_oss"))
+            continue
+        if config.model_type == "nemotron_h":
+            out.update(nemotron_parts(name, array, config))
             continue
         if config.model_type in GRANITES and granite_parts(name, array, config):
             out.update(granite_parts(name, array, config))
@@ -245,6 +295,8 @@ def tensors_of(model, config):
         if (golden.adds_one(config) or config.model_type in RECURRENT) and "norm" in name:
             array = array + 1
         out[gguf_name(name, config.model_type)] = array
+    if config.model_type == "nemotron_h":
+        return out
     parameters = rope_of(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if parameters["rope_type"] == "llama3":
@@ -317,7 +369,7 @@ def write_gemma4(writer, config):
 
 def write_metadata(writer, config):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    p = rope_of(config)
+    p = rope_of(config) if config.model_type != "nemotron_h" else rope("default", rope_theta=10000.0)
     writer.add_vocab_size(config.vocab_size)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -327,6 +379,8 @@ def write_metadata(writer, config):
         writer.add_nextn_predict_layers(further)
     if config.model_type == "gemma4_text":
         write_gemma4(writer, config)
+    elif config.model_type == "nemotron_h":
+        write_nemotron(writer, config)
     elif config.model_type in LFM2S:
         writer.add_feed_forward_length(config.intermediate_size)  # it is not adjusted
         writer.add_shortconv_l_cache(config.conv_L_cache)
@@ -342,7 +396,7 @@ def write_metadata(writer, config):
         writer.add_rope_dimension_sections([1, 1, 0, 0])
     writer.add_head_count(config.num_attention_heads)
     kinds = getattr(config, "layer_types", None) or []
-    if config.model_type != "gemma4_text":
+    if config.model_type not in ("gemma4_text", "nemotron_h"):
         writer.add_head_count_kv([0 if kind in ("conv", "linear_attention") else config.num_key_value_heads for kind in kinds]
                                  if config.model_type in (*LFM2S, "granitemoehybrid") else 1 if hasattr(config, "kv_lora_rank") else
                                  config.num_key_value_heads)
@@ -350,7 +404,8 @@ def write_metadata(writer, config):
         writer.add_layer_norm_eps(config.layer_norm_eps)
         writer.add_parallel_residual(False)
     else:
-        writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type in LFM2S else config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type in LFM2S else config.layer_norm_epsilon
+                                      if config.model_type == "nemotron_h" else config.rms_norm_eps)
     alpha = p.get("alpha")
     writer.add_rope_freq_base(p["rope_theta"] * (alpha ** (head_dim / (head_dim - 2)) if alpha else 1))
     if hasattr(config, "kv_lora_rank"):
@@ -734,6 +789,11 @@ LATER_FAMILIES = {
         "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "rope_parameters": MROPE}),
     "lfm2": (Lfm2Config, {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False,
                           "tie_word_embeddings": True}),
+    "nemotron_h": (NemotronHConfig, {
+        "head_dim": 8, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 16, "n_groups": 2,
+        "n_routed_experts": 6, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 32,
+        "time_step_min": 1e-9, "num_hidden_layers": None, "layers_block_type": [
+            "linear_attention", "moe", "full_attention", "moe", "linear_attention", "linear_attention", "moe"]}),
     "granitemoe": (GraniteMoeConfig, {**GRANITE, "num_local_experts": 5, "intermediate_size": 32}),
     "granitemoehybrid": (GraniteMoeHybridConfig, {**MAMBA, "shared_intermediate_size": 32, "num_local_experts": 5,
                                                   "intermediate_size": 32}),
@@ -763,6 +823,10 @@ def configs():
     out["gguf-granitemoehybrid-dense"] = (GraniteMoeHybridConfig(**{
         **LATER, **MAMBA, "num_local_experts": 0, "intermediate_size": 32, "shared_intermediate_size": 32,
         "mamba_n_groups": 1}), [TYPE.F16], 0.004, 0)
+    out["gguf-nemotron-h-dense"] = (NemotronHConfig(**{
+        **LATER, **LATER_FAMILIES["nemotron_h"][1], "n_groups": 1, "layers_block_type": [
+            "linear_attention", "mlp", "full_attention", "linear_attention", "mlp", "full_attention", "mlp"]}),
+        [TYPE.F16], 0.004, 0)
     out["gguf-gemma4-experts"] = (Gemma4TextConfig(**{
         **LATER, **LATER_FAMILIES["gemma4_text"][1], "num_kv_shared_layers": 0, "use_double_wide_mlp": False,
         "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,

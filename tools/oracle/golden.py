@@ -72,7 +72,7 @@ def randomise(model, seed, plus_one):
                 p.copy_(noise - 1)
             elif name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
                 p.copy_(noise * (3 / p.shape[1] ** 0.5))  # so large that some are clamped
-            elif "embed_tokens" in name:
+            elif "embed_tokens" in name or "embeddings" in name:
                 p.copy_(noise * ((0.6 if model.config.model_type.startswith("gemma") else 2.5) / p.shape[1] ** 0.5))
             elif "lm_head" in name:
                 p.copy_(noise * (3 / p.shape[1] ** 0.5))
