@@ -49,6 +49,9 @@ float column_threshold(const struct column_map* map, const float* x, float share
 	return threshold < INFINITY ? threshold : 0;
 }
 
+/* Halves begin at a multiple of the channels that kernels read side by side. */
+enum { COLUMN_HALF_UNIT = 32 };
+
 static void quantize_group(const struct column_map* map, const uint16_t* channel, float* value, float* step,
                            int n) {
 	float most = 0;
@@ -69,8 +72,14 @@ void column_finish(const struct column_map* map, struct column_list* list, int n
 		list->channel[i] = 0;
 		list->value[i] = 0;
 	}
-	for (int i = 0; i < list->n; i += COLUMN_GROUP) {
-		const int some = list->n - i < COLUMN_GROUP ? list->n - i : COLUMN_GROUP;
-		quantize_group(map, list->channel + i, list->value + i, list->step + i / COLUMN_GROUP, some);
+	list->half = list->n;
+	if (column_halves(map) == 2 && list->n >= 2 * COLUMN_HALF_UNIT)
+		list->half = list->n / 2 / COLUMN_HALF_UNIT * COLUMN_HALF_UNIT;
+	for (int h = 0; h < 2; h++) {
+		const struct column_list half = column_half(list, h);
+		for (int i = 0; i < half.n; i += COLUMN_GROUP) {
+			const int some = half.n - i < COLUMN_GROUP ? half.n - i : COLUMN_GROUP;
+			quantize_group(map, half.channel + i, half.value + i, half.step + i / COLUMN_GROUP, some);
+		}
 	}
 }

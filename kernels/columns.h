@@ -10,7 +10,8 @@
  * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. A product walks through a tile's
  * kept channels COLUMN_BESIDE at a time (kernels/cpu/column_product.h), line by line. The processor's own
  * prefetching follows such runs; single lines with gaps between them come at about half the rate of a plain
- * read.
+ * read. So a map with few lines is not cut by lines alone: its kept channels are multiplied in two halves,
+ * whose products are added at last.
  *
  * Activations are quantized to 8 bits in groups of COLUMN_GROUP kept channels, after multiplication by the
  * channel's scale of those outputs. A group's product is an integer; the floats are added in the order of the
@@ -31,7 +32,8 @@ enum {
 	COLUMN_OUTPUTS = 128,            /* outputs of a line */
 	COLUMN_LINE = 64,                /* its bytes */
 	COLUMN_SCALES = 4,               /* of a channel in a line: one for 32 outputs */
-	COLUMN_TILE_LINES = 8,           /* neighbouring lines of a tile at most */
+	COLUMN_TILE_LINES = 40,          /* neighbouring lines of a tile at most: their sums fit into 20 KiB */
+	COLUMN_HALVED_LINES = 16,        /* a map of at most as many is multiplied in two halves */
 	COLUMN_GROUP = 128,              /* kept channels whose activations share a step */
 	COLUMN_CHANNELS = 1 << 16,       /* channels of a map at most */
 	COLUMN_LEAST_EXPONENT = 127 - 24 /* of a scale, biased as in a float */
@@ -78,23 +80,38 @@ static inline float column_scale(uint8_t code) {
 }
 
 /* The channels that a row of activations keeps, in ascending order, and their activations. The arrays are the
- * caller's, of column_list_room(channels) entries each. */
+ * caller's, of column_list_room(channels) entries each; `step` needs column_steps_room(channels). */
 struct column_list {
 	int n;             /* kept, filled up with activations of 0 to a multiple of 4 */
+	int half;          /* of them in the first half; n where the map is not halved */
 	uint16_t* channel; /* (n) */
 	float* value;      /* (n) x_j over its group's step: value·scale is at most 127 */
-	float* step;       /* (groups of COLUMN_GROUP) */
+	float* step;       /* (groups of COLUMN_GROUP of the first half, and of the second) */
 };
 
 static inline int column_groups(int n) { return (n + COLUMN_GROUP - 1) / COLUMN_GROUP; }
 static inline size_t column_list_room(int channels) { return (size_t)channels + 16; }
+static inline size_t column_steps_room(int channels) { return (size_t)column_groups(channels + 16) + 1; }
+
+static inline int column_halves(const struct column_map* map) {
+	return column_lines(map->outputs) <= COLUMN_HALVED_LINES ? 2 : 1;
+}
+/* The first half of a list, h = 0, or the second, h = 1: a list for a product. */
+static inline struct column_list column_half(const struct column_list* list, int h) {
+	const int from = h ? list->half : 0;
+	return (struct column_list){.n = (h ? list->n : list->half) - from,
+	                            .channel = list->channel + from,
+	                            .value = list->value + from,
+	                            .step = list->step + (h ? column_groups(list->half) : 0)};
+}
 
 /* The least |x_j|·norm[j] with which a row keeps about `share` of its channels, in (0, 1): a quantile from a
  * histogram of every fourth channel, without a sort. 0, which keeps all channels but zeros, where share >= 1.
  */
 float column_threshold(const struct column_map*, const float* x, float share);
 
-/* From n kept channels and their x_j in `value`: fills up the list, finds steps and scales the values. */
+/* From n kept channels and their x_j in `value`: fills up the list, halves it where the map is, finds steps
+ * and scales the values. */
 void column_finish(const struct column_map*, struct column_list*, int n);
 
 /* Rounds `outputs` (at most COLUMN_OUTPUTS) rows of n channels to a line of each channel. codes and scale

@@ -7,6 +7,7 @@
 #include "kernels/cpu/columns.h"
 
 #define COLUMN_NARROW 0
+#define COLUMN_WHOLE 1
 INLINED floats floats_load_anywhere(const float* p) { return _mm512_loadu_ps(p); }
 INLINED ints bytes_low(ints a, ints b) { return _mm512_unpacklo_epi8(a, b); }
 INLINED ints bytes_high(ints a, ints b) { return _mm512_unpackhi_epi8(a, b); }

@@ -11,6 +11,9 @@
 
 static size_t round_up_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/* Outputs of a map that is multiplied in two halves */
+enum { SECOND_OUTPUTS = COLUMN_HALVED_LINES * COLUMN_OUTPUTS };
+
 bool column_lists_open(struct cpu_backend* b, const struct column_weights* weights) {
 	int channels = 0;
 	for (int i = 0; i < weights->n_blocks * COLUMN_KINDS; i++) {
@@ -18,15 +21,17 @@ bool column_lists_open(struct cpu_backend* b, const struct column_weights* weigh
 		channels = here > channels ? here : channels;
 	}
 	const size_t room = column_list_room(channels), values = round_up_line(room * sizeof(float));
-	const size_t groups = round_up_line((size_t)column_groups((int)room) * sizeof(float));
-	const size_t row = round_up_line(room * sizeof(uint16_t)) + values + groups, n = (size_t)b->slice_rows;
+	const size_t steps = round_up_line(column_steps_room(channels) * sizeof(float));
+	const size_t second = SECOND_OUTPUTS * sizeof(float);
+	const size_t row = round_up_line(room * sizeof(uint16_t)) + values + steps, n = (size_t)b->slice_rows;
 	free(b->lists_memory);
-	b->lists_memory = aligned_alloc(64, n * row);
+	b->lists_memory = aligned_alloc(64, n * (second + row));
+	b->second_halves = b->lists_memory;
 	for (size_t i = 0; b->lists_memory && i < n; i++) {
-		unsigned char* at = (unsigned char*)b->lists_memory + i * row;
+		unsigned char* at = (unsigned char*)b->lists_memory + n * second + i * row;
 		b->list[i] = (struct column_list){.value = (float*)(void*)at,
 		                                  .step = (float*)(void*)(at + values),
-		                                  .channel = (uint16_t*)(void*)(at + values + groups)};
+		                                  .channel = (uint16_t*)(void*)(at + values + steps)};
 	}
 	return b->lists_memory != NULL;
 }
@@ -55,19 +60,23 @@ struct column_job {
 	const struct column_map* map;
 	const struct column_list* list;
 	const struct product* product;
+	float* second; /* (n, SECOND_OUTPUTS) the second half's products */
 	int count, n;
-	int parts; /* of each tile */
+	int halves;
+	int parts; /* of each tile and half */
 };
 
-/* Outputs from `begin` on go to the products that they are of. */
+/* Outputs from `begin` on go to the products that they are of; `add`: are added there. */
 static void give_outputs(const struct column_job* job, int64_t begin, int64_t left, int row,
-                         const float* from) {
+                         const float* from, bool add) {
 	for (int p = 0; p < job->count && left > 0; p++) {
 		const struct product* product = &job->product[p];
 		const int64_t rows = product->w->rows;
 		if (begin < rows) {
 			const int64_t some = rows - begin < left ? rows - begin : left;
-			memcpy(product->out + (size_t)row * product->stride + begin, from, (size_t)some * sizeof *from);
+			float* out = product->out + (size_t)row * product->stride + begin;
+			for (int64_t i = 0; i < some; i++)
+				out[i] = add ? out[i] + from[i] : from[i];
 			from += some;
 			left -= some;
 			begin += some;
@@ -78,28 +87,45 @@ static void give_outputs(const struct column_job* job, int64_t begin, int64_t le
 
 enum { ROWS_TOGETHER = 4 };
 
+/* The products of some lines with a half of up to ROWS_TOGETHER rows' channels */
+static void some_rows(const struct column_job* job, int64_t tile, struct column_span span, int h, int r,
+                      int n) {
+	_Alignas(64) float out[ROWS_TOGETHER][COLUMN_TILE_LINES * COLUMN_OUTPUTS];
+	struct column_list half[ROWS_TOGETHER];
+	const int64_t begin = span.line * COLUMN_OUTPUTS, outputs = (int64_t)span.lines * COLUMN_OUTPUTS;
+	for (int k = 0; k < n; k++)
+		half[k] = column_half(&job->list[r + k], h);
+	job->kernels->column_product(out[0], COLUMN_TILE_LINES * COLUMN_OUTPUTS, job->map, tile, span, half, n);
+	for (int k = 0; k < n; k++)
+		if (h == 0)
+			give_outputs(job, begin, outputs, r + k, out[k], false);
+		else
+			memcpy(job->second + (size_t)(r + k) * SECOND_OUTPUTS + begin, out[k],
+			       (size_t)outputs * sizeof **out);
+}
+
 static void column_part(void* user, int part, int thread) {
 	(void)thread;
 	const struct column_job* job = user;
-	const int64_t t = part / job->parts, i = part % job->parts;
+	const int h = part % job->halves, i = part / job->halves % job->parts;
+	const int64_t t = part / job->halves / job->parts;
 	const struct column_span tile = column_tile(job->map->outputs, t);
 	const int64_t first = tile.lines * i / job->parts, end = tile.lines * (i + 1) / job->parts;
 	const struct column_span span = {tile.line + first, (int)(end - first)};
-	_Alignas(64) float out[ROWS_TOGETHER][COLUMN_TILE_LINES * COLUMN_OUTPUTS];
-	for (int r = 0; span.lines > 0 && r < job->n; r += ROWS_TOGETHER) {
-		const int some = job->n - r < ROWS_TOGETHER ? job->n - r : ROWS_TOGETHER;
-		job->kernels->column_product(out[0], COLUMN_TILE_LINES * COLUMN_OUTPUTS, job->map, t, span,
-		                             job->list + r, some);
-		for (int k = 0; k < some; k++)
-			give_outputs(job, span.line * COLUMN_OUTPUTS, (int64_t)span.lines * COLUMN_OUTPUTS, r + k,
-			             out[k]);
-	}
+	for (int r = 0; span.lines > 0 && r < job->n; r += ROWS_TOGETHER)
+		some_rows(job, t, span, h, r, job->n - r < ROWS_TOGETHER ? job->n - r : ROWS_TOGETHER);
 }
 
-/* Parts of a tile: one, unless threads would then have unequal shares. */
-static int count_parts(const struct cpu_backend* b, int64_t tiles) {
+static void add_second_half(void* user, int row, int thread) {
+	(void)thread;
+	const struct column_job* job = user;
+	give_outputs(job, 0, job->map->outputs, row, job->second + (size_t)row * SECOND_OUTPUTS, true);
+}
+
+/* Parts of a tile's half: one, unless threads would then have unequal shares. */
+static int count_parts(const struct cpu_backend* b, int64_t halves, int lines) {
 	int parts = 1;
-	while (parts < COLUMN_TILE_LINES && tiles * parts % b->threads && tiles * parts < 4 * b->threads)
+	while (parts < lines && halves * parts % b->threads && halves * parts < 4 * b->threads)
 		parts++;
 	return parts;
 }
@@ -109,13 +135,19 @@ void multiply_columns(struct cpu_backend* b, const float* x, int n, const struct
 	assert(n >= 1 && n <= b->slice_rows && count == m->n_matrices);
 	struct list_job lists = {.b = b, .map = &m->map, .x = x, .share = share};
 	spread(b, n, (double)n * m->map.channels * 16, list_row, &lists);
+	const int halves = column_halves(&m->map);
 	const int64_t tiles = column_tiles(m->map.outputs);
 	struct column_job job = {.kernels = b->kernels,
 	                         .map = &m->map,
 	                         .list = b->list,
 	                         .product = product,
+	                         .second = b->second_halves,
 	                         .count = count,
 	                         .n = n,
-	                         .parts = count_parts(b, tiles)};
-	spread(b, (int)tiles * job.parts, (double)block_map_bytes(m) * (double)share * n, column_part, &job);
+	                         .halves = halves,
+	                         .parts = count_parts(b, tiles * halves, column_tile(m->map.outputs, 0).lines)};
+	spread(b, (int)tiles * halves * job.parts, (double)block_map_bytes(m) * (double)share * n, column_part,
+	       &job);
+	if (halves == 2)
+		spread(b, n, (double)n * (double)m->map.outputs * 8, add_second_half, &job);
 }

@@ -26,6 +26,7 @@ static int random_below(int n) { return (int)(random_bits() % (uint64_t)n); }
 static float random_float(void) { return (float)((double)(random_bits() >> 11) / 4503599627370496.0 - 1); }
 
 enum { MOST_CHANNELS = 1500, MOST_LINES = 20, MOST_OUTPUTS = MOST_LINES * COLUMN_OUTPUTS };
+enum { TILED_CHANNELS = 400 }; /* of a map with more than one tile, at most */
 
 /* A random matrix, and its map as one function rounds it */
 struct trial {
@@ -110,8 +111,9 @@ static void close_trial(struct trial* t) {
 
 static struct column_list open_list(int channels) {
 	const size_t room = column_list_room(channels);
-	return (struct column_list){
-	    .channel = allocate(room * 2), .value = allocate(room * 4), .step = allocate(room * 4)};
+	return (struct column_list){.channel = allocate(room * 2),
+	                            .value = allocate(room * 4),
+	                            .step = allocate(column_steps_room(channels) * 4)};
 }
 
 static void close_list(struct column_list* list) {
@@ -172,44 +174,74 @@ static void rounding_is_the_same_everywhere(void** state) {
 
 /* ---- products ------------------------------------------------------------------------------- */
 
+enum { ROOM = COLUMN_TILE_LINES * COLUMN_OUTPUTS + 16 };
+
+/* A half of both lists: `plain` by the plain function, and both at once by the fast one */
+static void check_half(const struct cpu_kernels* fast, const struct trial* t, int tile,
+                       struct column_span span, const struct column_list* list,
+                       const struct column_list* plain, int h) {
+	static float expected[ROOM], got[2][ROOM];
+	const struct column_list two[2] = {column_half(list, h), column_half(plain, h)};
+	const size_t outputs = (size_t)span.lines * COLUMN_OUTPUTS;
+	cpu_reference.column_product(expected, ROOM, &t->map, tile, span, &two[1], 1);
+	memset(got, 0xa5, sizeof got);
+	fast->column_product(got[0], ROOM, &t->map, tile, span, two, 2);
+	assert_memory_equal(got[0], expected, outputs * sizeof(float));
+	assert_memory_equal(got[1], expected, outputs * sizeof(float));
+	for (size_t b = 0; b < 64; b++)
+		assert_int_equal(((const unsigned char*)(got[0] + outputs))[b], 0xa5);
+}
+
 static void check_products(struct trial* t, float share) {
 	const struct cpu_kernels* fast[MAX_ISAS];
 	const int n_fast = cpu_kernels_here(fast), channels = t->map.channels;
 	const float threshold = column_threshold(&t->map, t->x, share);
 	struct column_list plain = open_list(channels), list = open_list(channels);
 	fill_list(&plain, &cpu_reference, t, threshold);
-	enum { ROOM = MOST_OUTPUTS + 16 };
-	static float expected[ROOM], got[2][ROOM];
 	for (int tile = 0; tile < column_tiles(t->map.outputs); tile++) {
 		struct column_span span = column_tile(t->map.outputs, tile);
 		const int skipped = random_below(span.lines);
 		span.line += skipped;
 		span.lines = 1 + random_below(span.lines - skipped);
-		const size_t outputs = (size_t)span.lines * COLUMN_OUTPUTS;
-		cpu_reference.column_product(expected, ROOM, &t->map, tile, span, &plain, 1);
 		for (int i = 0; i < n_fast; i++) {
 			fill_list(&list, fast[i], t, threshold);
 			assert_int_equal(list.n, plain.n);
+			assert_int_equal(list.half, plain.half);
 			assert_memory_equal(list.channel, plain.channel, (size_t)list.n * 2);
 			assert_memory_equal(list.value, plain.value, (size_t)list.n * 4);
-			const struct column_list two[2] = {list, plain};
-			memset(got, 0xa5, sizeof got);
-			fast[i]->column_product(got[0], ROOM, &t->map, tile, span, two, 2);
-			assert_memory_equal(got[0], expected, outputs * sizeof(float));
-			assert_memory_equal(got[1], expected, outputs * sizeof(float));
-			for (size_t b = 0; b < 64; b++)
-				assert_int_equal(((const unsigned char*)(got[0] + outputs))[b], 0xa5);
+			for (int h = 0; h < column_halves(&t->map); h++)
+				check_half(fast[i], t, tile, span, &list, &plain, h);
 		}
 	}
 	close_list(&plain);
 	close_list(&list);
 }
 
+static void halves_hold_every_channel(void** state) {
+	(void)state;
+	for (int channels = 1; channels < 700; channels += 7) {
+		struct trial t = open_trial(COLUMN_OUTPUTS, channels);
+		round_map(&t, column_round, channels);
+		struct column_list list = open_list(channels);
+		fill_list(&list, &cpu_reference, &t, 0);
+		const struct column_list first = column_half(&list, 0), second = column_half(&list, 1);
+		assert_int_equal(first.n + second.n, list.n);
+		assert_ptr_equal(second.channel, first.channel + first.n);
+		assert_true(list.n == 0 || first.n > 0);
+		assert_true(list.n < 200 || (first.n <= second.n && second.n <= first.n + 68));
+		close_list(&list);
+		close_trial(&t);
+	}
+}
+
 static void products_are_the_same_everywhere(void** state) {
 	(void)state;
 	const float shares[] = {1, 0.5f, 0.25f, 0.03f};
 	for (int i = 0; i < 24; i++) {
-		struct trial t = open_trial(1 + random_below(MOST_OUTPUTS), 1 + random_below(MOST_CHANNELS));
+		const bool tiled = i % 6 == 5; /* more than one tile */
+		const int least = tiled ? COLUMN_TILE_LINES * COLUMN_OUTPUTS : 0;
+		struct trial t = open_trial(least + 1 + random_below(tiled ? 5 * COLUMN_OUTPUTS : MOST_OUTPUTS),
+		                            1 + random_below(tiled ? TILED_CHANNELS : MOST_CHANNELS));
 		round_map(&t, column_round, t.map.channels);
 		check_products(&t, shares[i % 4]);
 		close_trial(&t);
@@ -240,13 +272,16 @@ static void products_come_near(void** state) {
 	struct column_list list = open_list(channels);
 	fill_list(&list, &cpu_reference, &t, 0);
 	double error = 0, size = 0;
-	float got[2 * COLUMN_OUTPUTS];
-	cpu_reference.column_product(got, 0, &t.map, 0, (struct column_span){0, 2}, &list, 1);
+	float got[2 * COLUMN_OUTPUTS], second[2 * COLUMN_OUTPUTS];
+	const struct column_list half[2] = {column_half(&list, 0), column_half(&list, 1)};
+	cpu_reference.column_product(got, 0, &t.map, 0, (struct column_span){0, 2}, &half[0], 1);
+	cpu_reference.column_product(second, 0, &t.map, 0, (struct column_span){0, 2}, &half[1], 1);
 	for (int o = 0; o < outputs; o++) {
 		double exact = 0;
 		for (int j = 0; j < channels; j++)
 			exact += (double)t.w[o * channels + j] * (double)t.x[j];
-		error += (exact - (double)got[o]) * (exact - (double)got[o]);
+		const double whole = (double)got[o] + (double)second[o];
+		error += (exact - whole) * (exact - whole);
 		size += exact * exact;
 	}
 	/* uniform weights rounded to sixteen values: 1/16 of their range, whose error is 1/sqrt(12) of it */
@@ -280,11 +315,9 @@ static void thresholds_keep_their_share(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(tiles_cover_all_lines),
-	    cmocka_unit_test(rounding_is_the_same_everywhere),
-	    cmocka_unit_test(products_are_the_same_everywhere),
-	    cmocka_unit_test(the_largest_products_fit),
-	    cmocka_unit_test(products_come_near),
+	    cmocka_unit_test(tiles_cover_all_lines),       cmocka_unit_test(rounding_is_the_same_everywhere),
+	    cmocka_unit_test(halves_hold_every_channel),   cmocka_unit_test(products_are_the_same_everywhere),
+	    cmocka_unit_test(the_largest_products_fit),    cmocka_unit_test(products_come_near),
 	    cmocka_unit_test(thresholds_keep_their_share),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
