@@ -33,7 +33,7 @@ enum {
 	COLUMN_LINE = 64,                /* its bytes */
 	COLUMN_SCALES = 4,               /* of a channel in a line: one for 32 outputs */
 	COLUMN_TILE_LINES = 40,          /* neighbouring lines of a tile at most: their sums fit into 20 KiB */
-	COLUMN_HALVED_LINES = 16,        /* a map of at most as many is multiplied in two halves */
+	COLUMN_FEW_LINES = 16,           /* of a map whose halves are multiplied by different threads, at most */
 	COLUMN_GROUP = 128,              /* kept channels whose activations share a step */
 	COLUMN_CHANNELS = 1 << 16,       /* channels of a map at most */
 	COLUMN_LEAST_EXPONENT = 127 - 24 /* of a scale, biased as in a float */
@@ -79,39 +79,35 @@ static inline float column_scale(uint8_t code) {
 	return scale;
 }
 
-/* The channels that a row of activations keeps, in ascending order, and their activations. The arrays are the
- * caller's, of column_list_room(channels) entries each; `step` needs column_steps_room(channels). */
+/* The channels of a half that a row of activations keeps, in ascending order, and their activations. The
+ * arrays are the caller's, of column_list_room(channels) entries each. */
 struct column_list {
 	int n;             /* kept, filled up with activations of 0 to a multiple of 4 */
-	int half;          /* of them in the first half; n where the map is not halved */
 	uint16_t* channel; /* (n) */
 	float* value;      /* (n) x_j over its group's step: value·scale is at most 127 */
-	float* step;       /* (groups of COLUMN_GROUP of the first half, and of the second) */
+	float* step;       /* (groups of COLUMN_GROUP) */
 };
 
 static inline int column_groups(int n) { return (n + COLUMN_GROUP - 1) / COLUMN_GROUP; }
 static inline size_t column_list_room(int channels) { return (size_t)channels + 16; }
-static inline size_t column_steps_room(int channels) { return (size_t)column_groups(channels + 16) + 1; }
 
-static inline int column_halves(const struct column_map* map) {
-	return column_lines(map->outputs) <= COLUMN_HALVED_LINES ? 2 : 1;
-}
-/* The first half of a list, h = 0, or the second, h = 1: a list for a product. */
-static inline struct column_list column_half(const struct column_list* list, int h) {
-	const int from = h ? list->half : 0;
-	return (struct column_list){.n = (h ? list->n : list->half) - from,
-	                            .channel = list->channel + from,
-	                            .value = list->value + from,
-	                            .step = list->step + (h ? column_groups(list->half) : 0)};
+/* A product's sums are those of the first half of all channels and of the second, each in the order of its
+ * groups. So two threads can share a map with few lines. */
+struct column_range {
+	int begin, end; /* begin is a multiple of 64 */
+};
+static inline struct column_range column_half(int channels, int half) {
+	const int middle = ((channels + 1) / 2 + 63) / 64 * 64, least = middle < channels ? middle : channels;
+	return half ? (struct column_range){least, channels} : (struct column_range){0, least};
 }
 
 /* The least |x_j|·norm[j] with which a row keeps about `share` of its channels, in (0, 1): a quantile from a
- * histogram of every fourth channel, without a sort. 0, which keeps all channels but zeros, where share >= 1.
+ * histogram of some 256 to 512 channels, without a sort. 0, which keeps all channels but zeros, where share
+ * >= 1.
  */
 float column_threshold(const struct column_map*, const float* x, float share);
 
-/* From n kept channels and their x_j in `value`: fills up the list, halves it where the map is, finds steps
- * and scales the values. */
+/* From n kept channels and their x_j in `value`: fills up the list, finds steps and scales the values. */
 void column_finish(const struct column_map*, struct column_list*, int n);
 
 /* Rounds `outputs` (at most COLUMN_OUTPUTS) rows of n channels to a line of each channel. codes and scale
