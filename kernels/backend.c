@@ -72,6 +72,8 @@ static const struct part {
     PART(decay_bias, "decay bias"),
     PART(decay_rate, "decay rates"),
     PART(state_norm, "norm of the recurrence"),
+    PART(convolution_bias, "convolution's bias"),
+    PART(state_skip, "skip rates of the recurrence"),
     PART(router_norm, "router norm"),
     PART(expert_norm, "experts' norm"),
     PART(post_dense_norm, "norm after the MLP beside experts"),

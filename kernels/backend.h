@@ -168,6 +168,12 @@ enum norm_kind {
  * its output is Sᵀq / sqrt(key_dim), under an RMS norm times SiLU of a gate. beta is a sigmoid, decay
  * e^(rate·softplus(a + bias)) with a rate below 0.
  *
+ * Or Mamba-2's state space (Dao and Gu 2024, "Transformers are SSMs", section 2.1), which state_space marks:
+ * the convolution gives values, keys (B) and queries (C), which keep their lengths; with t = softplus(dt +
+ * bias), a head's state becomes e^(rate·t)·S + k ⊗ t·v, and its output is Sᵀq + skip·v. That times SiLU of
+ * the gate has an RMS norm over the values of a key head (or, without gate_first, the norm comes before the
+ * gate). A key head serves neighbouring value heads.
+ *
  * Or a gated short convolution (LFM2), which key_dim 0 marks: wq gives b, c and x, each (value_dim), and the
  * output is c times a causal convolution by channel of b·x. There is one value head, as wide as the model. */
 struct recurrence {
@@ -176,13 +182,24 @@ struct recurrence {
 	int kernel;                 /* tokens that the convolution sees, the row's own included */
 	bool tiled;     /* value head h reads key head h mod key_heads (GGUF); else neighbours share one */
 	bool log_rates; /* rates are stored as log(-rate) (Hugging Face) */
+	bool state_space, gate_first;
 };
 
 static inline int recurrence_keys(const struct recurrence* r) { return r->key_heads * r->key_dim; }
 static inline int recurrence_values(const struct recurrence* r) { return r->value_heads * r->value_dim; }
-/* Channels of the convolution: queries, keys, values. */
+/* Channels of the convolution: queries, keys, values; in a state space values, keys, queries. */
 static inline int recurrence_channels(const struct recurrence* r) {
 	return 2 * recurrence_keys(r) + recurrence_values(r);
+}
+/* The first channel of each. */
+static inline int recurrence_query_at(const struct recurrence* r) {
+	return r->state_space ? recurrence_values(r) + recurrence_keys(r) : 0;
+}
+static inline int recurrence_key_at(const struct recurrence* r) {
+	return r->state_space ? recurrence_values(r) : recurrence_keys(r);
+}
+static inline int recurrence_value_at(const struct recurrence* r) {
+	return r->state_space ? 0 : 2 * recurrence_keys(r);
 }
 
 struct model_shape {
@@ -212,6 +229,7 @@ struct model_shape {
 	 * the expert_groups_used whose two best experts together are best (0: from all). */
 	bool experts_sigmoid;
 	float experts_scale;
+	float experts_epsilon; /* added to the sum that weights are divided by (LFM2) */
 	int expert_groups, expert_groups_used;
 	int shared_ffn;       /* width of an expert that every row uses; 0: none */
 	float router_scale;   /* multiplies the router's scores; 0: by 1 (Gemma 4) */
@@ -237,7 +255,8 @@ struct model_shape {
 	bool parallel;
 	bool groups_by_best; /* a group's value is its best expert, not its two best together (DeepSeek-V2) */
 	struct recurrence recurrence;
-	struct block_set recurrent; /* blocks with this recurrence; at least one block has attention */
+	struct block_set recurrent;   /* blocks with this recurrence; at least one block has attention */
+	struct block_set without_mlp; /* blocks whose second sub-layer is empty (Nemotron-H) */
 	/* Qwen3-Next: wq is twice as wide: for each head a query and then a gate, whose sigmoid multiplies the
 	 * head's output. */
 	bool attention_gated;
@@ -287,7 +306,7 @@ static inline size_t recurrent_bytes(const struct model_shape* s) {
 }
 
 struct expert {
-	struct tensor w_gate, w_up; /* (expert_ffn, dim) */
+	struct tensor w_gate, w_up; /* (expert_ffn, dim); w_up absent with an activation that has no gate */
 	struct tensor w_down;       /* (dim, expert_ffn) */
 };
 
@@ -335,16 +354,19 @@ struct block_weights {
 	struct xielu xielu;                  /* where the activation is that */
 	/* In a recurrent block wq makes the convolution's channels (channels, dim), wk the gates (value_heads ·
 	 * value_dim, dim), wo the output; wv and attention's other tensors are absent. A short convolution has wq
-	 * (3 · value_dim, dim), wo and the convolution's weights. */
+	 * (3 · value_dim, dim), wo and the convolution's weights. A state space has no w_beta; w_decay gives dt.
+	 */
 	struct tensor w_beta, w_decay; /* (value_heads, dim) */
 	struct tensor convolution; /* (1, channels·kernel), a channel's weights side by side, the row's last */
 	struct tensor decay_bias, decay_rate; /* (1, value_heads) */
-	struct tensor state_norm;             /* (1, value_dim) */
+	struct tensor state_norm;             /* (1, value_dim); of a state space (1, values) or absent */
+	struct tensor convolution_bias;       /* (1, channels) absent but in a state space, where it may be */
+	struct tensor state_skip;             /* (1, value_heads) of a state space */
 };
 
 /* Every tensor of a block but its experts, with a name for messages: block_tensor(b, part) for part in
  * [0, BLOCK_PARTS). */
-enum { BLOCK_PARTS = 49 };
+enum { BLOCK_PARTS = 51 };
 struct tensor* block_tensor(const struct block_weights* block, int part);
 const char* block_tensor_name(int part);
 

@@ -4,13 +4,7 @@
 
 #include "core/grammar/json_compiler.h"
 
-enum {
-	MAX_DIFFERENT = 256,
-	MAX_PLACES_DIFFERENT = 16,
-	MAX_UNORDERED = 8,
-	MAX_KINDS = 4,
-	MAX_ARRAY_STATES = 1 << 11
-};
+enum { MAX_KINDS = 4, MAX_ARRAY_STATES = 1 << 11 };
 
 struct item_kind { /* what the array contains */
 	const cJSON* schema;
@@ -68,122 +62,44 @@ static int item_rule(struct compiler* c, const cJSON* schema) {
 
 /* ---- items that differ ------------------------------------------------------------------------ */
 
-/* Items of few values that have all to differ. */
-struct different {
-	const cJSON* value[MAX_DIFFERENT]; /* (n) */
-	int n, places;
-	bool allowed[MAX_PLACES_DIFFERENT][MAX_DIFFERENT]; /* at each place; the last is that of all others */
-};
-
-static const char cannot_differ[] =
-    "\"uniqueItems\" is supported for items of an \"enum\" of at most 256 values, "
-    "or at their places of at most 8";
-
-/* Allows a value at a place. */
-static bool allow(struct different* d, int place, const cJSON* value) {
-	int i = 0;
-	while (i < d->n && !json_same(d->value[i], value))
-		i++;
-	if (i == MAX_DIFFERENT)
-		return false;
-	d->value[i] = i == d->n ? value : d->value[i];
-	d->n += i == d->n;
-	return d->allowed[place][i] = true;
-}
-
-/* The values that a schema lists, or has by its types alone. False: it has others. */
-static bool allow_all(struct compiler* c, struct different* d, int place, const cJSON* schema) {
-	static const cJSON yes = {.type = cJSON_True}, no = {.type = cJSON_False}, null = {.type = cJSON_NULL};
-	const cJSON* of = schema_followed(c, schema);
-	const unsigned types = schema_types(c, of), few = 1u << TYPE_BOOLEAN | 1u << TYPE_NULL;
-	bool good = true;
-	if (cJSON_IsFalse(of))
-		return true;
-	if (schema_value_after(of, NULL)) {
-		for (const cJSON* value = NULL; (value = schema_value_after(of, value)) && good;)
-			good = !schema_fits(value, types) || allow(d, place, value);
-		return good && !schema_constrains_beyond(of, "enum const type") &&
-		       !(json_field(of, "enum") && json_field(of, "const"));
-	}
-	if (types == 0 || (types & ~few) || schema_constrains_beyond(of, "type nullable"))
-		return false;
-	if (types >> TYPE_BOOLEAN & 1u)
-		good = allow(d, place, &no) && allow(d, place, &yes);
-	return good && (!(types >> TYPE_NULL & 1u) || allow(d, place, &null));
-}
-
-/* In any order: a state for each set of those that have come. */
-static int32_t emit_sets(struct array* a, const struct different* d, int32_t close, int32_t end) {
-	struct compiler* c = a->c;
-	int32_t after[1 << MAX_UNORDERED];
-	int rule[MAX_UNORDERED];
-	for (int i = 0; i < d->n && !c->failed; i++) {
-		const int made = program_rule(c->grammar);
-		rule[i] = schema_rule(c, made, schema_emit_constant(c, d->value[i], RETURNS));
-	}
-	for (int set = (1 << d->n) - 1; set >= 0 && !c->failed && !c->grammar->failed; set--) {
-		int count = 0;
-		for (int i = 0; i < d->n; i++)
-			count += set >> i & 1;
-		const bool* allowed = d->allowed[count < d->places ? count : d->places];
-		after[set] = count < a->least ? NOWHERE : count > 0 ? end : close;
-		for (int i = 0; i < d->n && !(a->most >= 0 && count >= a->most); i++) {
-			if ((set >> i & 1) || !allowed[i] || after[set | 1 << i] == NOWHERE)
-				continue;
-			const int32_t item = schema_emit_space(c, emit_call(c->grammar, rule[i], after[set | 1 << i]));
-			after[set] =
-			    emit_split(c->grammar, count > 0 ? schema_emit_literal(c, ",", item) : item, after[set]);
-		}
-	}
-	return c->failed || c->grammar->failed ? NOWHERE : after[0];
-}
-
-/* In the order in which they are listed: the states are those of each number of items, up to what a bound
- * needs. */
-static int32_t emit_ordered(struct array* a, const struct different* d, int32_t close, int32_t end) {
-	struct compiler* c = a->c;
-	const int n = d->n;
-	const int cap = a->most >= 0 && a->most < n ? a->most : a->least < n ? a->least : n;
-	int32_t more[MAX_DIFFERENT + 2], first = a->least == 0 ? close : NOWHERE;
-	for (int k = 0; k <= cap; k++)
-		more[k] = k >= a->least ? end : NOWHERE;
-	for (int i = n - 1; i >= 0 && !c->failed; i--) {
-		int32_t at_zero = NOWHERE;
-		for (int k = 0; k <= cap; k++) {
-			const bool full = a->most >= 0 && k >= a->most;
-			const int32_t next = full ? NOWHERE : more[k < cap ? k + 1 : k];
-			const int32_t at =
-			    next == NOWHERE ? NOWHERE : schema_emit_space(c, schema_emit_constant(c, d->value[i], next));
-			if (k == 0)
-				at_zero = at;
-			if (at != NOWHERE)
-				more[k] = emit_split(c->grammar, schema_emit_literal(c, ",", at), more[k]);
-		}
-		first = emit_split(c->grammar, at_zero, first);
-	}
-	return first;
-}
-
-/* If items have places and no rule covers the others, no others come. */
+/* A list whose items differ: the fixed ones, at least `least`, and after that as many as there is room for.
+ * Texts are compared while they are written (states.c). The list never has more items than an item has
+ * values, so that another one can always follow a comma. */
 static int32_t emit_different(struct array* a, int32_t close, int32_t end) {
 	struct compiler* c = a->c;
-	struct different* d = calloc(1, sizeof *d);
-	if (!d)
-		return schema_refuse(c, "out of memory");
-	bool good = a->fixed < MAX_PLACES_DIFFERENT && a->n_kinds == 0;
-	d->places = a->fixed;
-	for (int i = 0; i < a->fixed && good; i++) {
-		const cJSON* item = item_at(a, i);
-		good = item && allow_all(c, d, i, item);
+	struct grammar* g = c->grammar;
+	const int values = cJSON_IsFalse(a->others) ? 0 : schema_count_values(c, a->others, MAX_DIFFERENT);
+	const int fixed = a->most >= 0 && a->most < a->fixed ? a->most : a->fixed;
+	int most = a->most >= 0 && a->most < MAX_DIFFERENT ? a->most : MAX_DIFFERENT;
+	if (a->n_kinds > 0)
+		return schema_refuse_keyword(c, "uniqueItems", "beside \"contains\" is not supported");
+	if (values < MAX_DIFFERENT && most > values)
+		most = values > fixed ? values : fixed;
+	if (a->least > most)
+		return NOWHERE;
+	for (int i = 1; i < fixed && !c->failed; i++)
+		if (schema_count_values(c, item_at(a, i), i + 1) <= i)
+			return schema_refuse_keyword(c, "uniqueItems", "of so few values at a place is not supported");
+	close = emit_finish(g, close);
+	end = emit_finish(g, end);
+	const int before = a->least > fixed ? a->least : fixed, rule = program_rule(g);
+	const bool more = most > fixed && schema_rule(c, rule, schema_emit_distinct(c, a->others, RETURNS)) != 0;
+	const int32_t loop = emit_loop(g, end);
+	const int32_t other = schema_emit_space(c, emit_call(g, rule, loop));
+	if (more && before < most)
+		loop_close(g, loop, emit_room(g, most, schema_emit_comma(c, other)));
+	int32_t at = before > 0 ? loop : more ? emit_split(g, other, close) : close;
+	for (int i = before - 1; i >= 0 && !c->failed; i--) {
+		int32_t item = i < fixed ? schema_emit_distinct(c, item_at(a, i), at)
+		               : more    ? emit_call(g, rule, at)
+		                         : NOWHERE;
+		if (item != NOWHERE)
+			item = schema_emit_space(c, item);
+		if (item != NOWHERE && i > 0)
+			item = schema_emit_comma(c, item);
+		at = emit_split(g, item, a->least > i ? NOWHERE : i > 0 ? end : close);
 	}
-	good = good && (a->others ? allow_all(c, d, a->fixed, a->others) : a->fixed > 0);
-	int32_t at = NOWHERE;
-	if (!good || (a->fixed > 0 && d->n > MAX_UNORDERED))
-		schema_refuse(c, cannot_differ);
-	else
-		at = d->n <= MAX_UNORDERED ? emit_sets(a, d, close, end) : emit_ordered(a, d, close, end);
-	free(d);
-	return at;
+	return c->failed ? NOWHERE : emit_distinct_list(g, at);
 }
 
 /* ---- items of kinds --------------------------------------------------------------------------- */
@@ -256,7 +172,7 @@ static int32_t emit_kinds(struct array* a, int32_t end) {
 					continue;
 				const int32_t then = at[(place < last ? place + 1 : place) * counts + next];
 				const int32_t item = schema_emit_space(c, emit_call(g, of, then));
-				body = emit_split(g, place > 0 ? schema_emit_literal(c, ",", item) : item, body);
+				body = emit_split(g, place > 0 ? schema_emit_comma(c, item) : item, body);
 			}
 			const int32_t here = at[place * counts + k];
 			if (!g->failed) { /* a way that leads nowhere is a loop on itself, which no text ends: it is
@@ -307,7 +223,7 @@ static int32_t emit_plain(struct array* a, int32_t close, int32_t end) {
 		if (item != NOWHERE)
 			item = schema_emit_space(c, item);
 		if (item != NOWHERE && i > 0)
-			item = schema_emit_literal(c, ",", item);
+			item = schema_emit_comma(c, item);
 		at = emit_split(c->grammar, item, a->least > i ? NOWHERE : i > 0 ? end : close);
 	}
 	return at;

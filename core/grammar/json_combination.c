@@ -9,22 +9,23 @@
 
 /* A rule for what is referred to or joined, made once: schemas may contain themselves. */
 static int reference_rule(struct compiler* c, const cJSON* schema, bool joins) {
-	for (int i = 0; i < c->n_references; i++)
-		if (c->reference[i].joins == joins &&
-		    (c->reference[i].schema == schema || (joins && json_same(c->reference[i].schema, schema))))
-			return c->reference[i].rule;
-	if (!grow_by_one(&c->reference, (size_t)c->n_references, sizeof *c->reference))
+	for (int i = 0; i < c->rules.n_references; i++)
+		if (c->rules.reference[i].joins == joins &&
+		    (c->rules.reference[i].schema == schema ||
+		     (joins && json_same(c->rules.reference[i].schema, schema))))
+			return c->rules.reference[i].rule;
+	if (!grow_by_one(&c->rules.reference, (size_t)c->rules.n_references, sizeof *c->rules.reference))
 		return (int)schema_refuse(c, "out of memory");
 	const int rule = program_rule(c->grammar);
-	c->reference[c->n_references++] = (struct reference){schema, rule, joins};
-	const int at = c->n_references - 1;
+	c->rules.reference[c->rules.n_references++] = (struct reference){schema, rule, joins};
+	const int at = c->rules.n_references - 1;
 	const cJSON* of = joins ? schema_joined(c, schema, NULL) : schema;
 	const int32_t start = of ? schema_emit(c, of, RETURNS) : NOWHERE;
 	if (!c->failed && !c->grammar->failed)
 		c->grammar->rule[rule] = start;
 	if (start == NOWHERE) /* nothing is valid; what has called it meanwhile leads to no end */
-		c->reference[at].rule = NOWHERE;
-	return c->reference[at].rule;
+		c->rules.reference[at].rule = NOWHERE;
+	return c->rules.reference[at].rule;
 }
 
 int32_t schema_emit_reference(struct compiler* c, const cJSON* schema, bool joins, int32_t next) {

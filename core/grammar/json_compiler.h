@@ -17,7 +17,9 @@ enum {
 	MAX_SCHEMA_BYTES = 512 << 10,
 	MAX_JOINED = 1 << 19, /* values of schemas that are made */
 	MAX_CHAIN = 64,       /* of $ref and allOf */
-	MAX_NAMES_DEPTH = 16  /* of schemas of names */
+	MAX_NAMES_DEPTH = 16, /* of schemas of names */
+	MAX_ORDER = 4096,     /* names of members in items that differ */
+	MAX_DIFFERENT = 1024  /* items that differ */
 };
 
 /* A keyword of our own: values that are not valid, beside an enum. A "not" becomes one. */
@@ -64,6 +66,16 @@ struct reference {
 	bool joins; /* it is the schema joined */
 };
 
+/* Rules that were made, to be called again. */
+struct made_rules {
+	int shared[SHARED_COUNT];    /* 1 + the rule; 0: not made yet */
+	struct reference* reference; /* (n_references) */
+	int n_references;
+	struct class_rules classes;
+	struct format_rule format[MAX_FORMATS];
+	int n_formats;
+};
+
 struct compiler {
 	struct grammar* grammar;
 	const cJSON* root;
@@ -71,17 +83,17 @@ struct compiler {
 	bool failed;
 	bool literal; /* what the schema leaves open is allowed */
 	int depth, schemas;
-	int shared[SHARED_COUNT];    /* 1 + the rule; 0: not made yet */
-	struct reference* reference; /* (n_references) */
-	int n_references;
+	/* Each value has one text: within a list whose items differ, so that items differ as their texts do.
+	 * Rules of texts with and without this are made apart. */
+	bool once;
+	struct made_rules rules, rules_apart;
+	const char** order; /* (n_order) names of members in the order in which objects have them, if `once` */
+	int n_order;
 	char path[PATH_SIZE]; /* of the schema at hand, for messages */
 	size_t path_size;
 	cJSON** made; /* (n_made) schemas that were joined, kept until the end */
 	int n_made;
-	int joined; /* values of schemas that were made so far */
-	struct class_rules classes;
-	struct format_rule format[MAX_FORMATS];
-	int n_formats;
+	int joined;     /* values of schemas that were made so far */
 	int negated;    /* references that are being followed for what fails them */
 	int looks;      /* at schemas, for whether they have values in common */
 	bool lost;      /* a way not to hold could not be said, and is left out */
@@ -176,6 +188,7 @@ int32_t schema_emit_string(struct compiler*, const cJSON* schema, int32_t next);
 /* json_number.c: the numbers. */
 struct language* schema_number_language(struct compiler*, const cJSON* schema, bool whole);
 struct language* schema_numbers(struct compiler*, bool whole); /* all of them, without exponents */
+char* schema_number_text(const cJSON* value); /* without exponent and needless zeros; NULL: too long */
 int32_t schema_emit_number(struct compiler*, const cJSON* schema, bool whole, int32_t next);
 /* Takes the two over, which may be NULL; as few states as can be. */
 struct language* schema_product(struct compiler*, struct language*, struct language*, enum product);
@@ -191,6 +204,7 @@ cJSON* schema_negated(struct compiler*, const cJSON* schema);
 /* Any texts, with or without leading white space. */
 int32_t schema_emit_literal(struct compiler*, const char* text, int32_t next);
 int32_t schema_emit_space(struct compiler*, int32_t next);
+int32_t schema_emit_comma(struct compiler*, int32_t next); /* what follows has its space */
 int32_t schema_emit_any(struct compiler*, int32_t next);
 int32_t schema_emit_constant(struct compiler*, const cJSON* value, int32_t next);
 int32_t schema_emit_colon(struct compiler*, int32_t next);
@@ -198,6 +212,13 @@ int32_t schema_emit_colon(struct compiler*, int32_t next);
  * number) of the rule (0: none is possible), then `close`, or `end` with white space before it. */
 int32_t schema_emit_list(struct compiler*, int rule, int least, int most, int32_t close, int32_t end);
 int32_t schema_emit_more(struct compiler*, int rule, int least, int most, int32_t end);
+/* Emits an item of a list whose items differ, and how many values it may have; `most`, if there are more.
+ * schema NULL: any value. */
+int32_t schema_emit_distinct(struct compiler*, const cJSON* schema, int32_t next);
+int schema_count_values(struct compiler*, const cJSON* schema, int most);
+/* The place of a name among the members of objects, if `once`. */
+int schema_rank(struct compiler*, const char* name);
+character_emitter* schema_characters(const struct compiler*); /* those of strings */
 /* A rule of the grammar that starts there; 0: it matches nothing. */
 int schema_rule(struct compiler*, int rule, int32_t start);
 /* Whether a value's type is one of a set; 0: any. */

@@ -341,6 +341,25 @@ struct language* schema_number_language(struct compiler* c, const cJSON* schema,
 	return NULL;
 }
 
+/* Those without needless zeros. */
+static struct language* once(struct compiler* c) {
+	static const char text[] = "0|-?[1-9][0-9]*|-?(0|[1-9][0-9]*)\\.[0-9]*[1-9]";
+	struct language* l = language_of_pattern(text, sizeof text - 1, true, c->error);
+	c->failed |= !l;
+	return l;
+}
+
+char* schema_number_text(const cJSON* value) {
+	struct decimal d;
+	char whole[2 * MAX_DIGITS + 2], fraction[2 * MAX_DIGITS + 2];
+	char* text = read_decimal(value, &d) ? malloc(sizeof whole + sizeof fraction + 2) : NULL;
+	if (!text)
+		return NULL;
+	parts_of(&d, whole, fraction);
+	sprintf(text, "%s%s%s%s", d.negative ? "-" : "", whole, *fraction ? "." : "", fraction);
+	return text;
+}
+
 int32_t schema_emit_number(struct compiler* c, const cJSON* schema, bool whole, int32_t next) {
 	bool any = true;
 	const cJSON* field;
@@ -350,7 +369,10 @@ int32_t schema_emit_number(struct compiler* c, const cJSON* schema, bool whole, 
 	if (any)
 		return schema_emit_any_number(c, whole, next);
 	struct language* l = schema_number_language(c, schema, whole);
-	const int32_t at = l ? language_emit(c->grammar, l, emit_characters, &c->classes, -1, next) : NOWHERE;
+	if (l && c->once)
+		l = schema_product(c, l, once(c), BOTH);
+	const int32_t at =
+	    l ? language_emit(c->grammar, l, emit_characters, &c->rules.classes, -1, next) : NOWHERE;
 	language_free(l);
 	return at;
 }

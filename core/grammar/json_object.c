@@ -16,6 +16,7 @@ struct member {
 	/* where members are counted: of its name, without the first quote, and a value that keeps a set of
 	 * `some`; 0: none */
 	int rule[1 << MAX_SOME];
+	int rank; /* where each value has one text: of its name in all objects */
 };
 
 /* Names that the schema does not have, which match the same patterns. */
@@ -131,6 +132,18 @@ static bool is_never(const cJSON* schema) {
 			return true;
 	}
 	return cJSON_IsFalse(schema) || cJSON_IsTrue(not ) || (cJSON_IsObject(not ) && !not ->child);
+}
+
+/* Sorts by insertion: as a rule they are in order. */
+static void sort_members(struct object* o) {
+	for (int i = 0; i < o->n && !o->c->failed; i++) {
+		struct member moved = o->member[i];
+		int to = i;
+		moved.rank = schema_rank(o->c, moved.name);
+		for (; to > 0 && o->member[to - 1].rank > moved.rank; to--)
+			o->member[to] = o->member[to - 1];
+		o->member[to] = moved;
+	}
 }
 
 /* The members that the schema names, then those that it only requires. */
@@ -252,9 +265,9 @@ static int class_rule(struct object* o, const struct name_class* class, int set)
 		const int32_t named =
 		    at == NOWHERE ? NOWHERE : emit_text(c->grammar, "\"", 1, schema_emit_colon(c, at));
 		if (named != NOWHERE)
-			rule =
-			    schema_rule(c, program_rule(c->grammar),
-			                language_emit(c->grammar, names, emit_json_characters, &c->classes, -1, named));
+			rule = schema_rule(
+			    c, program_rule(c->grammar),
+			    language_emit(c->grammar, names, schema_characters(c), &c->rules.classes, -1, named));
 	}
 	language_free(names);
 	return rule;
@@ -263,7 +276,8 @@ static int class_rule(struct object* o, const struct name_class* class, int set)
 static void make_others(struct object* o) {
 	struct compiler* c = o->c;
 	const cJSON* pattern;
-	if (c->failed || !has_others(o) || o->most == 0)
+	/* two members that the schema does not name could come in either order */
+	if (c->failed || !has_others(o) || o->most == 0 || (c->once && o->n > 0))
 		return;
 	o->class[o->n_classes++] = (struct name_class){.names = other_names(o), .values = cJSON_CreateArray()};
 	for (int i = 0; i < o->n_groups; i++)
@@ -312,7 +326,7 @@ static int32_t emit_member(struct compiler* c, const struct member* member, cons
 		return schema_refuse(c, "out of memory");
 	const char* quoted = text + 1;
 	const int32_t at =
-	    emit_choices(c->grammar, &quoted, 1, emit_json_characters, schema_emit_colon(c, value));
+	    emit_choices(c->grammar, &quoted, 1, schema_characters(c), schema_emit_colon(c, value));
 	free(text);
 	return at;
 }
@@ -328,6 +342,8 @@ static int32_t emit_others(struct object* o, int k, int32_t end) {
 	if (o->others[0] == 0 || (o->most >= 0 && k >= o->most) || least > 0)
 		return NOWHERE; /* a name may come twice: no number of others is sure but one */
 	struct grammar* g = c->grammar;
+	if (c->once)
+		return emit_call(g, o->others[0], end);
 	const int rule = program_rule(g);
 	const int quoted =
 	    schema_rule(c, rule, schema_emit_literal(c, "\"", emit_call(g, o->others[0], RETURNS)));
@@ -343,10 +359,10 @@ static int32_t emit_some_others(struct object* o, int k, int missing, int32_t en
 	if (o->others[missing] == 0 || (o->most >= 0 && k >= o->most) || o->least > k + 1)
 		return NOWHERE;
 	const int32_t last = emit_call(g, o->others[missing], end);
-	if (o->others[0] == 0 || o->most >= 0)
+	if (o->others[0] == 0 || o->most >= 0 || c->once)
 		return last;
 	const int32_t loop = emit_loop(g, last);
-	loop_close(g, loop, emit_call(g, o->others[0], schema_emit_literal(c, ",", emit_quote(c, loop))));
+	loop_close(g, loop, emit_call(g, o->others[0], schema_emit_comma(c, emit_quote(c, loop))));
 	return loop;
 }
 
@@ -385,7 +401,7 @@ static int32_t emit_members(struct object* o, bool counted, int32_t close) {
 		                           : emit_some_others(o, counted ? k : o->n, sets - 1 - set, end);
 		begun[i] = enough ? end : NOWHERE;
 		if (named[i] != NOWHERE)
-			begun[i] = emit_split(g, schema_emit_literal(c, ",", emit_quote(c, named[i])), begun[i]);
+			begun[i] = emit_split(g, schema_emit_comma(c, emit_quote(c, named[i])), begun[i]);
 	}
 	for (int m = o->n - 1; m >= 0 && !c->failed && !g->failed; m--) {
 		const struct member* member = &o->member[m];
@@ -399,8 +415,7 @@ static int32_t emit_members(struct object* o, bool counted, int32_t close) {
 			const bool enough =
 			    may_end && set == sets - 1 && (!counted || (k >= o->least && (o->most < 0 || k <= o->most)));
 			const int32_t ends = enough ? end : NOWHERE;
-			begun[i] =
-			    at == NOWHERE ? ends : emit_split(g, schema_emit_literal(c, ",", emit_quote(c, at)), ends);
+			begun[i] = at == NOWHERE ? ends : emit_split(g, schema_emit_comma(c, emit_quote(c, at)), ends);
 		}
 	}
 	if (!g->failed && !c->failed) {
@@ -489,6 +504,8 @@ int32_t schema_emit_object(struct compiler* c, const cJSON* schema, int32_t next
 	read_some(o);
 	if (!c->failed && (o->most < 0 || o->least <= o->most)) {
 		list_members(o);
+		if (c->once)
+			sort_members(o);
 		make_others(o);
 		if (!c->failed)
 			at = emit_object(o, next);

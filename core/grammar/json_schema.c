@@ -8,8 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/files/grow.h"
 #include "core/grammar/json_compiler.h"
 #include "core/grammar/states.h"
+
+enum { MAX_RANKED = 64 }; /* members of a constant in items that differ */
 
 int32_t schema_refuse(struct compiler* c, const char* what) {
 	if (!c->failed)
@@ -36,8 +39,11 @@ static void close_compiler(struct compiler* c) {
 	for (int i = 0; i < c->n_made; i++)
 		cJSON_Delete(c->made[i]);
 	free(c->made);
-	free(c->reference);
-	class_rules_close(&c->classes);
+	free(c->order);
+	free(c->rules.reference);
+	free(c->rules_apart.reference);
+	class_rules_close(&c->rules.classes);
+	class_rules_close(&c->rules_apart.classes);
 }
 
 /* The program of a text that starts there; NOWHERE: the error is set. */
@@ -73,7 +79,15 @@ static int32_t emit_literal(struct compiler* c, const char* text, int32_t next) 
 }
 
 static int32_t emit_shared(struct compiler*, enum shared, int32_t next);
-static int32_t emit_space(struct compiler* c, int32_t next) { return emit_shared(c, SHARED_SPACE, next); }
+static int32_t emit_space(struct compiler* c, int32_t next) {
+	return c->once ? next : emit_shared(c, SHARED_SPACE, next);
+}
+static int32_t emit_comma(struct compiler* c, int32_t next) {
+	return emit_literal(c, c->once ? ", " : ",", next);
+}
+character_emitter* schema_characters(const struct compiler* c) {
+	return c->once ? emit_json_characters_once : emit_json_characters;
+}
 
 /* separated by commas: begun with one where `more`; `item` emits one before what follows it */
 static int32_t emit_list(struct compiler* c, int32_t (*item)(struct compiler*, int32_t), int32_t close) {
@@ -81,13 +95,14 @@ static int32_t emit_list(struct compiler* c, int32_t (*item)(struct compiler*, i
 	const int32_t end = emit_space(c, close);
 	const int32_t loop = emit_loop(g, end);
 	const int32_t one = item(c, loop);
-	loop_close(g, loop, emit_literal(c, ",", emit_space(c, one)));
+	loop_close(g, loop, emit_comma(c, emit_space(c, one)));
 	return emit_split(g, emit_space(c, one), close);
 }
 
 static int32_t any_value(struct compiler* c, int32_t next) { return emit_shared(c, SHARED_VALUE, next); }
 static int32_t colon(struct compiler* c, int32_t next) {
-	return emit_literal(c, ":", emit_split(c->grammar, next, emit_literal(c, " ", next)));
+	const int32_t spaced = emit_literal(c, " ", next);
+	return emit_literal(c, ":", c->once ? spaced : emit_split(c->grammar, next, spaced));
 }
 static int32_t any_member(struct compiler* c, int32_t next) {
 	return emit_shared(c, SHARED_STRING, colon(c, any_value(c, next)));
@@ -112,8 +127,17 @@ static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
 	                      "bfnrt]|u([0-9a-cA-CefEF][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"",
 	    [SHARED_INTEGER] = "-?(0|[1-9][0-9]*)",
 	    [SHARED_NUMBER] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+\\-]?[0-9]{1,2})?"};
-	if (expression[which])
-		return emit_matching(c, expression[which], true, emit_characters, RETURNS);
+	static const char* const once[SHARED_COUNT] = {
+	    [SHARED_STRING] = "\"([^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\bfnrt]|u00(0[0-7bef]|1[0-9a-f])))*\"",
+	    [SHARED_INTEGER] = "0|-?[1-9][0-9]*",
+	    [SHARED_NUMBER] = "0|-?[1-9][0-9]*|-?(0|[1-9][0-9]*)\\.[0-9]*[1-9]"};
+	const char* const text = c->once ? once[which] : expression[which];
+	if (text)
+		return emit_matching(c, text, true, emit_characters, RETURNS);
+	if (which == SHARED_OBJECT && c->once) { /* several could come in another order */
+		const int32_t close = emit_literal(c, "}", RETURNS);
+		return emit_literal(c, "{", emit_split(c->grammar, any_member(c, close), close));
+	}
 	if (which == SHARED_OBJECT)
 		return emit_literal(c, "{", emit_list(c, any_member, emit_literal(c, "}", RETURNS)));
 	if (which == SHARED_ARRAY)
@@ -122,14 +146,14 @@ static int32_t emit_shared_rule(struct compiler* c, enum shared which) {
 }
 
 static int32_t emit_shared(struct compiler* c, enum shared which, int32_t next) {
-	if (c->shared[which] == 0) {
+	if (c->rules.shared[which] == 0) {
 		const int rule = program_rule(c->grammar);
-		c->shared[which] = 1 + rule; /* before its body, which may call it */
+		c->rules.shared[which] = 1 + rule; /* before its body, which may call it */
 		const int32_t start = emit_shared_rule(c, which);
 		if (!c->grammar->failed)
 			c->grammar->rule[rule] = start;
 	}
-	return emit_call(c->grammar, c->shared[which] - 1, next);
+	return emit_call(c->grammar, c->rules.shared[which] - 1, next);
 }
 
 int32_t schema_emit_any_string(struct compiler* c, int32_t next) {
@@ -144,6 +168,7 @@ int32_t schema_emit_literal(struct compiler* c, const char* text, int32_t next) 
 	return emit_literal(c, text, next);
 }
 int32_t schema_emit_space(struct compiler* c, int32_t next) { return emit_space(c, next); }
+int32_t schema_emit_comma(struct compiler* c, int32_t next) { return emit_comma(c, next); }
 int32_t schema_emit_any(struct compiler* c, int32_t next) { return any_value(c, next); }
 int32_t schema_emit_colon(struct compiler* c, int32_t next) { return colon(c, next); }
 
@@ -228,32 +253,53 @@ bool schema_fits(const cJSON* value, unsigned types) {
 
 /* The text of a string as JSON, or a part of it; what is not of ASCII also as it is escaped. */
 static int32_t emit_json_text(struct compiler* c, const char* text, int32_t next) {
-	return emit_choices(c->grammar, &text, 1, emit_json_characters, next);
+	return emit_choices(c->grammar, &text, 1, schema_characters(c), next);
 }
 
 /* A constant is one text, as the schema wrote it: so it needs no pass. */
+static char* constant_text(const struct compiler* c, const cJSON* value) {
+	return c->once && cJSON_IsNumber(value) ? schema_number_text(value) : json_print(value);
+}
+
 static int32_t emit_scalar(struct compiler* c, const cJSON* value, int32_t next) {
-	char* const text = json_print(value);
+	char* const text = constant_text(c, value);
 	const int32_t at = text ? emit_json_text(c, text, next) : schema_refuse(c, "out of memory");
 	cJSON_free(text);
 	return at;
+}
+
+/* The one that comes before `before`, or last, in the order that members have. */
+static const cJSON* part_before(struct compiler* c, const cJSON* value, const cJSON* before) {
+	const cJSON *part, *best = NULL;
+	if (!c->once || cJSON_IsArray(value))
+		return !before                  ? (value->child ? value->child->prev : NULL)
+		       : before == value->child ? NULL
+		                                : before->prev;
+	cJSON_ArrayForEach (part, value) {
+		const int rank = schema_rank(c, part->string);
+		if ((!before || rank < schema_rank(c, before->string)) &&
+		    (!best || rank > schema_rank(c, best->string)))
+			best = part;
+	}
+	return best;
 }
 
 int32_t schema_emit_constant(struct compiler* c, const cJSON* value, int32_t next) {
 	const bool array = cJSON_IsArray(value);
 	if (!array && !cJSON_IsObject(value))
 		return emit_scalar(c, value, next);
+	if (c->once && !array && cJSON_GetArraySize(value) > MAX_RANKED)
+		return schema_refuse_keyword(c, "uniqueItems", "of values with so many members is not supported");
 	/* an object's members as others write them too: with a blank after colons and commas */
 	int32_t at = emit_literal(c, array ? "]" : "}", next);
-	for (const cJSON* one = value->child ? value->child->prev : NULL; one;
-	     one = one == value->child ? NULL : one->prev) {
+	for (const cJSON* one = part_before(c, value, NULL); one; one = part_before(c, value, one)) {
 		at = schema_emit_constant(c, one, at);
 		if (!array) {
 			const cJSON name = {.type = cJSON_String, .valuestring = one->string};
 			at = schema_emit_constant(c, &name, colon(c, at));
 		}
-		if (one != value->child)
-			at = emit_literal(c, ",", array ? at : emit_split(c->grammar, at, emit_literal(c, " ", at)));
+		if (part_before(c, value, one))
+			at = emit_comma(c, array || c->once ? at : emit_split(c->grammar, at, emit_literal(c, " ", at)));
 	}
 	return emit_literal(c, array ? "[" : "{", at);
 }
@@ -268,7 +314,7 @@ int schema_rule(struct compiler* c, int rule, int32_t start) {
 }
 
 static int32_t emit_another(struct compiler* c, int rule, int32_t next) {
-	return emit_literal(c, ",", emit_space(c, emit_call(c->grammar, rule, next)));
+	return emit_comma(c, emit_space(c, emit_call(c->grammar, rule, next)));
 }
 
 /* Each after a comma. */
@@ -350,18 +396,24 @@ static bool needs_joining(const cJSON* schema) {
 }
 
 /* A grammar of its own for what keywords beside a list of values say, so that none is forgotten. */
-static struct grammar* compile_apart(struct compiler* c, const cJSON* rest) {
+static struct grammar* compile_apart(struct compiler* c, const cJSON* rest, bool item) {
 	struct error ignored;
 	struct compiler sub = {.grammar = program_open(c->error),
 	                       .root = c->root,
 	                       .error = c->error,
 	                       .literal = c->literal,
+	                       .once = item,
 	                       .depth = c->depth,
 	                       .joined = c->joined,
 	                       .looks = c->looks,
 	                       .schemas = c->schemas};
-	const int32_t start =
-	    sub.grammar ? schema_emit(&sub, rest, RETURNS) : schema_refuse(&sub, "out of memory");
+	int32_t start = sub.grammar ? RETURNS : schema_refuse(&sub, "out of memory");
+	if (item && start != NOWHERE)
+		start = emit_differ(sub.grammar, emit_finish(sub.grammar, start));
+	if (start != NOWHERE)
+		start = rest ? schema_emit(&sub, rest, start) : any_value(&sub, start);
+	if (item && start != NOWHERE)
+		start = emit_distinct_list(sub.grammar, emit_distinct_item(sub.grammar, start));
 	c->schemas = sub.schemas;
 	c->joined = sub.joined;
 	c->looks = sub.looks;
@@ -375,8 +427,8 @@ static struct grammar* compile_apart(struct compiler* c, const cJSON* rest) {
 }
 
 /* A value that is no array or object, as its text alone; NULL: it is one. */
-static char* scalar_text(const cJSON* value) {
-	return cJSON_IsArray(value) || cJSON_IsObject(value) ? NULL : json_print(value);
+static char* scalar_text(const struct compiler* c, const cJSON* value) {
+	return cJSON_IsArray(value) || cJSON_IsObject(value) ? NULL : constant_text(c, value);
 }
 
 /* The other ways to write a whole number that is written without an exponent: with a fraction of 0 and
@@ -396,11 +448,11 @@ static int other_spellings(const char* number, char spelling[2][64]) {
 
 /* The texts of the scalars among the values, a number's in all its spellings where a fraction of 0 may come.
  * text: room for 3 a value. -> how many */
-static int list_scalars(const cJSON** value, int n, bool fractions, char** text) {
+static int list_scalars(const struct compiler* c, const cJSON** value, int n, bool fractions, char** text) {
 	int texts = 0;
 	for (int i = 0; i < n; i++) {
 		char spelling[2][64];
-		char* written = scalar_text(value[i]);
+		char* written = scalar_text(c, value[i]);
 		if (!written)
 			continue;
 		const int spellings = cJSON_IsNumber(value[i]) && fractions ? other_spellings(written, spelling) : 0;
@@ -422,13 +474,57 @@ static int32_t emit_list_of_values(struct compiler* c, const cJSON** value, int 
 			all = emit_split(c->grammar, schema_emit_constant(c, value[i], next), all);
 	if (!text)
 		return schema_refuse(c, "out of memory");
-	const int texts = list_scalars(value, n, fractions, text);
+	const int texts = list_scalars(c, value, n, fractions && !c->once, text);
 	all = emit_split(c->grammar,
-	                 emit_choices(c->grammar, (const char**)text, texts, emit_json_characters, next), all);
+	                 emit_choices(c->grammar, (const char**)text, texts, schema_characters(c), next), all);
 	for (int i = 0; i < texts; i++)
 		free(text[i]);
 	free(text);
 	return all;
+}
+
+/* ---- items that differ ------------------------------------------------------------------------ */
+
+static void swap_rules(struct compiler* c) {
+	const struct made_rules other = c->rules_apart;
+	c->rules_apart = c->rules;
+	c->rules = other;
+	c->once = !c->once;
+}
+
+int32_t schema_emit_distinct(struct compiler* c, const cJSON* schema, int32_t next) {
+	const bool before = c->once;
+	int32_t at = emit_differ(c->grammar, next);
+	if (!before)
+		swap_rules(c);
+	if (at != NOWHERE)
+		at = schema ? schema_emit(c, schema, at) : any_value(c, at);
+	if (!before)
+		swap_rules(c);
+	return emit_distinct_item(c->grammar, at);
+}
+
+int schema_count_values(struct compiler* c, const cJSON* schema, int most) {
+	struct grammar* const g = compile_apart(c, schema, true);
+	struct states* const states = g ? states_open(g) : NULL;
+	const int n = states ? states_count(states, most) : 0;
+	states_close(states);
+	grammar_free(g);
+	return n;
+}
+
+int schema_rank(struct compiler* c, const char* name) {
+	int i = 0;
+	while (i < c->n_order && strcmp(c->order[i], name) != 0)
+		i++;
+	if (i < c->n_order)
+		return i;
+	if (i == MAX_ORDER || !grow_by_one(&c->order, (size_t)i, sizeof *c->order)) {
+		schema_refuse_keyword(c, "uniqueItems", "of items with so many names is not supported");
+		return 0;
+	}
+	c->order[c->n_order++] = name;
+	return i;
 }
 
 /* "enum", "const", or both. */
@@ -442,7 +538,7 @@ static int32_t emit_values(struct compiler* c, const cJSON* schema, unsigned typ
 		return schema_refuse(c, "\"enum\" is not an array");
 	if (more) {
 		cJSON* rest = schema_without(c, schema, "enum const " SCHEMA_EXCEPT);
-		apart = rest ? compile_apart(c, rest) : NULL;
+		apart = rest ? compile_apart(c, rest, false) : NULL;
 		states = apart ? states_open(apart) : NULL;
 		cJSON_Delete(rest);
 	}

@@ -161,7 +161,7 @@ static int32_t emit_counted(struct compiler* c, struct language* l, int least, i
 		most = -1;
 	}
 	const int32_t at =
-	    l ? language_emit(c->grammar, l, emit_json_characters, &c->classes, most, next) : NOWHERE;
+	    l ? language_emit(c->grammar, l, schema_characters(c), &c->rules.classes, most, next) : NOWHERE;
 	language_free(l);
 	return at;
 }
@@ -171,16 +171,16 @@ static int32_t emit_language(struct compiler* c, const cJSON* schema, int32_t ne
 /* A schema with nothing but a format. */
 static int32_t emit_format(struct compiler* c, const cJSON* schema, int32_t next) {
 	const char* format = json_format_name(json_field(schema, "format")->valuestring);
-	for (int i = 0; i < c->n_formats; i++)
-		if (c->format[i].format == format)
-			return emit_call(c->grammar, c->format[i].rule, next);
-	if (!format || c->n_formats == MAX_FORMATS)
+	for (int i = 0; i < c->rules.n_formats; i++)
+		if (c->rules.format[i].format == format)
+			return emit_call(c->grammar, c->rules.format[i].rule, next);
+	if (!format || c->rules.n_formats == MAX_FORMATS)
 		return emit_language(c, schema, next);
 	const int rule = program_rule(c->grammar);
 	const int32_t start = emit_language(c, schema, RETURNS);
 	if (schema_rule(c, rule, start) == 0)
 		return NOWHERE;
-	c->format[c->n_formats++] = (struct format_rule){format, rule};
+	c->rules.format[c->rules.n_formats++] = (struct format_rule){format, rule};
 	return emit_call(c->grammar, rule, next);
 }
 

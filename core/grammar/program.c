@@ -92,6 +92,24 @@ int32_t emit_finish(struct grammar* g, int32_t next) {
 	return emit(g, (struct instruction){.opcode = OP_FINISH, .next = next});
 }
 
+int32_t emit_distinct_list(struct grammar* g, int32_t next) {
+	return next == NOWHERE ? NOWHERE : emit(g, (struct instruction){.opcode = OP_LIST, .next = next});
+}
+
+int32_t emit_room(struct grammar* g, int most, int32_t next) {
+	if (next == NOWHERE)
+		return NOWHERE;
+	return emit(g, (struct instruction){.opcode = OP_ROOM, .next = next, .other = most});
+}
+
+int32_t emit_distinct_item(struct grammar* g, int32_t body) {
+	return body == NOWHERE ? NOWHERE : emit(g, (struct instruction){.opcode = OP_ITEM, .next = body});
+}
+
+int32_t emit_differ(struct grammar* g, int32_t next) {
+	return next == NOWHERE ? NOWHERE : emit(g, (struct instruction){.opcode = OP_DIFFER, .next = next});
+}
+
 int32_t emit_text(struct grammar* g, const char* text, size_t size, int32_t next) {
 	for (size_t i = size; i-- > 0;)
 		next = emit_range(g, (uint8_t)text[i], (uint8_t)text[i], next);
@@ -282,26 +300,23 @@ int32_t emit_characters(struct grammar* g, const uint32_t* bound, int n, int32_t
 	return all;
 }
 
-int32_t emit_json_characters(struct grammar* g, const uint32_t* bound, int n, int32_t next) {
-	static const struct digit hexadecimal[] = {
-	    {"\\u", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}};
-	static const struct digit pair[] = {{"\\u", 0, true, 13}, {"", 2, true, 8},     {"", 4, true, 0},
-	                                    {"", 4, true, 0},     {"\\u", 0, true, 13}, {"", 2, true, 12},
-	                                    {"", 4, true, 0},     {"", 4, true, 0}};
-	/* characters in this range stand for themselves; these have a number, or a letter */
+static const struct digit hexadecimal[] = {
+    {"\\u", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}, {"", 4, true, 0}};
+
+static bool holds(const uint32_t* bound, int n, uint32_t code) {
+	bool found = false;
+	for (int i = 0; i < n; i += 2)
+		found = found || (bound[i] <= code && code < bound[i + 1]);
+	return found;
+}
+
+/* Those that stand for themselves in a string. */
+static int32_t emit_themselves(struct grammar* g, const uint32_t* bound, int n, int32_t next) {
 	static const uint32_t itself[][2] = {{0x20, '"'}, {'#', '\\'}, {']', 0x110000}};
-	static const uint32_t numbered[][2] = {
-	    {0, 0x20}, {'"', '"' + 1}, {'\\', ']'}, {0x7f, 0xd800}, {0xe000, 0x10000}};
-	static const char letter[] = "btnfr\"\\/", means[] = "\b\t\n\f\r\"\\/";
+	uint32_t* rest = malloc(((size_t)n + 2) * sizeof *rest);
 	int32_t all = NOWHERE;
-	for (int i = 0; i < 5; i++)
-		all = emit_split(
-		    g, emit_written(g, bound, n, numbered[i][0], numbered[i][1], 0, hexadecimal, 4, next), all);
-	all = emit_split(g, emit_written(g, bound, n, 0x10000, 0x110000, 0x10000, pair, 8, next), all);
-	for (size_t i = 0; letter[i]; i++)
-		for (int j = 0; j < n; j += 2)
-			if (bound[j] <= (uint8_t)means[i] && bound[j + 1] > (uint8_t)means[i])
-				all = emit_split(g, emit_text(g, (const char[]){'\\', letter[i]}, 2, next), all);
+	int kept = 0;
+	g->failed = g->failed || !rest;
 	for (int i = 0; i < 3; i++)
 		for (int j = 0; j < n; j += 2) {
 			const uint32_t low = bound[j] > itself[i][0] ? bound[j] : itself[i][0],
@@ -309,9 +324,6 @@ int32_t emit_json_characters(struct grammar* g, const uint32_t* bound, int n, in
 			if (low < past && past <= 0x80)
 				all = emit_split(g, emit_range(g, (uint8_t)low, (uint8_t)(past - 1), next), all);
 		}
-	uint32_t* rest = malloc(((size_t)n + 2) * sizeof *rest);
-	int kept = 0;
-	g->failed = g->failed || !rest;
 	for (int j = 0; j < n && !g->failed; j += 2) {
 		const uint32_t low = bound[j] > ']' ? bound[j] : ']';
 		if (bound[j + 1] > 0x80 && low < bound[j + 1]) {
@@ -323,6 +335,42 @@ int32_t emit_json_characters(struct grammar* g, const uint32_t* bound, int n, in
 		all = emit_split(g, emit_characters(g, rest, kept, next), all);
 	free(rest);
 	return all;
+}
+
+int32_t emit_json_characters_once(struct grammar* g, const uint32_t* bound, int n, int32_t next) {
+	static const char letter[] = "btnfr\"\\", means[] = "\b\t\n\f\r\"\\";
+	int32_t all = emit_themselves(g, bound, n, next);
+	for (uint32_t code = 0; code < 0x80; code++) {
+		const char* const short_way = code ? strchr(means, (int)code) : NULL;
+		char text[8];
+		if ((code >= 0x20 && !short_way) || !holds(bound, n, code))
+			continue;
+		if (short_way)
+			snprintf(text, sizeof text, "\\%c", letter[short_way - means]);
+		else
+			snprintf(text, sizeof text, "\\u%04x", code);
+		all = emit_split(g, emit_text(g, text, strlen(text), next), all);
+	}
+	return all;
+}
+
+int32_t emit_json_characters(struct grammar* g, const uint32_t* bound, int n, int32_t next) {
+	static const struct digit pair[] = {{"\\u", 0, true, 13}, {"", 2, true, 8},     {"", 4, true, 0},
+	                                    {"", 4, true, 0},     {"\\u", 0, true, 13}, {"", 2, true, 12},
+	                                    {"", 4, true, 0},     {"", 4, true, 0}};
+	/* these have a number, or a letter */
+	static const uint32_t numbered[][2] = {
+	    {0, 0x20}, {'"', '"' + 1}, {'\\', ']'}, {0x7f, 0xd800}, {0xe000, 0x10000}};
+	static const char letter[] = "btnfr\"\\/", means[] = "\b\t\n\f\r\"\\/";
+	int32_t all = NOWHERE;
+	for (int i = 0; i < 5; i++)
+		all = emit_split(
+		    g, emit_written(g, bound, n, numbered[i][0], numbered[i][1], 0, hexadecimal, 4, next), all);
+	all = emit_split(g, emit_written(g, bound, n, 0x10000, 0x110000, 0x10000, pair, 8, next), all);
+	for (size_t i = 0; letter[i]; i++)
+		if (holds(bound, n, (uint8_t)means[i]))
+			all = emit_split(g, emit_text(g, (const char[]){'\\', letter[i]}, 2, next), all);
+	return emit_split(g, emit_themselves(g, bound, n, next), all);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */

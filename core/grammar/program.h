@@ -7,6 +7,10 @@
  *     BEGIN most → next       begins to count, on the stack
  *     STEP least → next       one of those that are left is gone; as many have to be left still
  *     FINISH → next           what is left is forgotten
+ *     LIST → next             begins a list, on the stack, whose items all differ
+ *     ROOM most → next        the list has fewer items than that
+ *     ITEM → next             begins an item: its bytes are kept from here on
+ *     DIFFER → next           the item ends; its bytes are none of the items' before. FINISH ends the list
  *
  * It is emitted from back to front: whatever emits is given the instruction that follows and returns the one
  * that begins. */
@@ -19,14 +23,26 @@
 
 enum { GRAMMAR_INSTRUCTIONS = 1 << 18, GRAMMAR_RULES = 1 << 14 };
 
-enum opcode { OP_RANGE, OP_SPLIT, OP_CALL, OP_RETURN, OP_BEGIN, OP_STEP, OP_FINISH };
+enum opcode {
+	OP_RANGE,
+	OP_SPLIT,
+	OP_CALL,
+	OP_RETURN,
+	OP_BEGIN,
+	OP_STEP,
+	OP_FINISH,
+	OP_LIST,
+	OP_ROOM,
+	OP_ITEM,
+	OP_DIFFER
+};
 
 struct instruction {
 	uint8_t opcode;
 	uint8_t low, high; /* RANGE */
 	uint8_t none;      /* 0, where padding would be: programs are compared as bytes */
 	int32_t next,
-	    other; /* other: SPLIT's, the rule that is called, or the number that is counted from or left */
+	    other; /* other: SPLIT's, the rule that is called, or the number that is counted from, left or had */
 };
 
 struct grammar {
@@ -54,6 +70,11 @@ int32_t emit_text(struct grammar*, const char* text, size_t size, int32_t next);
 int32_t emit_begin(struct grammar*, int most, int32_t next);
 int32_t emit_step(struct grammar*, int least, int32_t next);
 int32_t emit_finish(struct grammar*, int32_t next);
+int32_t emit_distinct_list(struct grammar*, int32_t next);
+int32_t emit_room(struct grammar*, int most, int32_t next);
+/* Around an item: body ends with emit_differ. */
+int32_t emit_distinct_item(struct grammar*, int32_t body);
+int32_t emit_differ(struct grammar*, int32_t next);
 /* A split whose first way is set later: loops are made of it. */
 int32_t emit_loop(struct grammar*, int32_t next);
 void loop_close(struct grammar*, int32_t loop, int32_t body);
@@ -64,6 +85,8 @@ typedef int32_t character_emitter(struct grammar*, const uint32_t* bound, int n,
 character_emitter emit_characters;
 /* The same as it stands within a JSON string: escaped where it has to be, and in any way that it may be. */
 character_emitter emit_json_characters;
+/* Within a JSON string, each character in one way only: as itself, or by its shortest escape. */
+character_emitter emit_json_characters_once;
 /* One of the texts, which are sorted by it, as a trie. characters: of those that are not of ASCII; NULL: as
  * they are. */
 int32_t emit_choices(struct grammar*, const char** text, int n, character_emitter* characters, int32_t next);

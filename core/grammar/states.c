@@ -13,6 +13,12 @@ enum {
 	BUCKETS = 1 << 13,
 	STACK_BUCKETS = 1 << 17,
 	NO_STACK = 0,
+	MAX_TEXTS = 1 << 18, /* prefixes of items of lists whose items differ */
+	MAX_SETS = 1 << 14,  /* of items */
+	TEXT_BUCKETS = 1 << 16,
+	SET_BUCKETS = 1 << 12,
+	MAX_LOOK = 256,       /* bytes that are looked ahead for an item's end */
+	COUNT_WORK = 1 << 14, /* states that counting an item's endings may look at */
 	UNKNOWN = -1,
 	PLAIN_WORK = 32 /* steps that one look at all plain characters takes, about */
 };
@@ -23,10 +29,51 @@ struct place {
 };
 
 struct frame {
-	int32_t at; /* where the rule returns to; below 0: ~ of the number that is left to count */
+	int32_t at; /* where the rule returns to; below 0: ~ of the number that is left to count, or one of those
+	               below */
 	int32_t under;
 	int32_t depth;
 	int32_t chain; /* the next in its bucket, or 0 */
+	uint32_t flags;
+};
+
+/* Other values of a frame's `at`: the bottom of a walk's stacks, an item's text so far, and the items that a
+ * list has. Numbers that are counted are far smaller. */
+enum {
+	AT_WALK = INT32_MIN,
+	AT_TEXT = INT32_MIN + 1,
+	AT_SET = AT_TEXT + MAX_TEXTS,
+	AT_COUNT = AT_SET + MAX_SETS
+};
+
+/* Of a frame or one below it. */
+enum {
+	FRAME_WALKS = 1,   /* the bottom is a walk's */
+	FRAME_IN_ITEM = 2, /* a text */
+	FRAME_KEEPS = 4,   /* a text that bytes change */
+	FRAME_UNSURE = 8   /* a text of a list of which an item is not known */
+};
+
+/* Texts are prefixes of items, as a tree. */
+struct text {
+	int32_t parent, chain;
+	int32_t child, sibling; /* the last child; the one before */
+	int32_t in;             /* a set that has an item that begins so; 0: none has */
+	int32_t depth;
+	uint8_t byte;
+};
+
+/* NO_TEXT is the beginning of an item. OTHER_TEXT is, in a walk over many texts from one state, whatever is
+ * no prefix of an item that the list has. A list that has it, too, has an item that the walk does not know.
+ * VAGUE_TEXT are items with which such a text is not compared any more, so that walks have states in common.
+ */
+enum { NO_TEXT, OTHER_TEXT, VAGUE_TEXT, FIRST_TEXT };
+
+enum { NOT_ASKED, NOT_ALIVE, ALIVE };
+
+struct set { /* an item more than another set; 0 is empty */
+	int32_t without, text, count, chain;
+	int32_t jump; /* a much smaller one (Myers 1983) */
 };
 
 struct state {
@@ -38,7 +85,8 @@ struct state {
 struct states {
 	const struct grammar* grammar;
 	int least_left; /* the most that a STEP wants to be left */
-	bool counts;
+	int least_room; /* the fewest items that a ROOM allows */
+	bool counts, lists;
 	struct state state[MAX_STATES];
 	int16_t step[MAX_STATES][256];
 	uint64_t met[MAX_STATES][4];    /* bytes that this walk has found to follow */
@@ -52,7 +100,13 @@ struct states {
 	struct frame frame[MAX_STACKS];
 	int n_frames;
 	int32_t bucket[BUCKETS], frame_bucket[STACK_BUCKETS];
-	struct place set[MAX_SET], waiting[MAX_SET]; /* being made */
+	struct text text[MAX_TEXTS];
+	struct set set_of[MAX_SETS];
+	int n_texts, n_sets, looks, counted;
+	int32_t text_bucket[TEXT_BUCKETS], set_bucket[SET_BUCKETS];
+	int32_t moved_text[MAX_TEXTS], moved_set[MAX_SETS]; /* while starting over */
+	uint8_t lives[MAX_STATES];                          /* of states of one place: NOT_ASKED… */
+	struct place set[MAX_SET], waiting[MAX_SET];        /* being made */
 	int n_set, n_waiting;
 	struct place seen[4 * MAX_SET];
 	uint64_t seen_at[4 * MAX_SET]; /* the making that it was seen in */
@@ -69,17 +123,35 @@ static uint32_t hash(uint32_t a, uint32_t b) {
 	return (uint32_t)(x * 0xbf58476d1ce4e5b9u >> 32);
 }
 
-void states_forget(struct states* s) {
+static void forget_items(struct states* s) {
+	memset(s->text_bucket, 0, sizeof s->text_bucket);
+	memset(s->set_bucket, 0, sizeof s->set_bucket);
+	s->text[NO_TEXT] = s->text[OTHER_TEXT] = s->text[VAGUE_TEXT] = (struct text){0};
+	s->set_of[0] = (struct set){0};
+	s->n_texts = FIRST_TEXT;
+	s->n_sets = 1;
+	s->looks = 0;
+}
+
+/* Everything but the items of lists, and the number of frames. */
+static void forget_states(struct states* s) {
 	memset(s->bucket, 0, sizeof s->bucket);
 	memset(s->frame_bucket, 0, sizeof s->frame_bucket);
 	s->n_states = 1; /* the dead one */
-	s->n_frames = 1; /* no stack */
 	s->n_places = 0;
 	s->full = s->overflowed = false;
 	s->state[STATE_DEAD] = (struct state){0};
 	memset(s->step[STATE_DEAD], 0, sizeof s->step[STATE_DEAD]);
 	s->met_in[STATE_DEAD] = s->plain_in[STATE_DEAD] = 0;
 	s->plain_next[STATE_DEAD] = STATE_DEAD;
+	s->frame[NO_STACK] = (struct frame){0};
+}
+
+void states_forget(struct states* s) {
+	forget_states(s);
+	s->n_frames = 1; /* no stack */
+	if (s->lists)
+		forget_items(s);
 }
 
 /* Clears what has to be clear. A state's own rows are written when it is made: most of the memory is never
@@ -89,12 +161,16 @@ struct states* states_open(const struct grammar* grammar) {
 	if (!s)
 		return NULL;
 	s->grammar = grammar;
-	s->counts = false;
+	s->counts = s->lists = false;
 	s->least_left = 0;
+	s->least_room = INT32_MAX;
 	s->walk = s->making = 0;
 	memset(s->seen_at, 0, sizeof s->seen_at);
 	for (int32_t i = 0; i < grammar->n; i++) {
 		s->counts |= grammar->at[i].opcode == OP_BEGIN;
+		s->lists |= grammar->at[i].opcode == OP_LIST;
+		if (grammar->at[i].opcode == OP_ROOM && grammar->at[i].other < s->least_room)
+			s->least_room = grammar->at[i].other;
 		if (grammar->at[i].opcode == OP_STEP && grammar->at[i].other > s->least_left)
 			s->least_left = grammar->at[i].other;
 	}
@@ -103,6 +179,113 @@ struct states* states_open(const struct grammar* grammar) {
 }
 
 void states_close(struct states* s) { free(s); }
+
+/* ---- lists whose items differ --------------------------------------------------------------- */
+
+static bool is_text(int32_t at) { return at >= AT_TEXT && at < AT_SET; }
+static bool is_set(int32_t at) { return at >= AT_SET && at < AT_COUNT; }
+
+/* The prefix with a byte more; -1: there is none, and none is made, or there is no room. */
+static int32_t text_after(struct states* s, int32_t text, uint8_t byte, bool make) {
+	int32_t* bucket = &s->text_bucket[hash((uint32_t)text, byte) % TEXT_BUCKETS];
+	for (int32_t i = *bucket; i; i = s->text[i].chain)
+		if (s->text[i].parent == text && s->text[i].byte == byte)
+			return i;
+	s->full |= make && s->n_texts == MAX_TEXTS;
+	if (!make || s->n_texts == MAX_TEXTS)
+		return -1;
+	s->text[s->n_texts] = (struct text){.parent = text,
+	                                    .depth = s->text[text].depth + 1,
+	                                    .byte = byte,
+	                                    .chain = *bucket,
+	                                    .sibling = s->text[text].child};
+	return *bucket = s->text[text].child = s->n_texts++;
+}
+
+/* Whether a set is another one with more items, or that itself. */
+static bool set_extends(const struct states* s, int32_t set, int32_t other) {
+	const int32_t count = s->set_of[other].count;
+	while (s->set_of[set].count > count)
+		set = s->set_of[s->set_of[set].jump].count >= count ? s->set_of[set].jump : s->set_of[set].without;
+	return set == other;
+}
+
+static void note_prefixes(struct states* s, int32_t set, int32_t text) {
+	for (; text >= FIRST_TEXT && !(s->text[text].in && set_extends(s, set, s->text[text].in));
+	     text = s->text[text].parent)
+		s->text[text].in = set;
+}
+
+static int32_t set_with(struct states* s, int32_t set, int32_t text) {
+	int32_t* bucket = &s->set_bucket[hash((uint32_t)set, (uint32_t)text) % SET_BUCKETS];
+	for (int32_t i = *bucket; i; i = s->set_of[i].chain)
+		if (s->set_of[i].without == set && s->set_of[i].text == text)
+			return i;
+	if (s->n_sets == MAX_SETS) {
+		s->full = true;
+		return -1;
+	}
+	const int32_t far = s->set_of[set].jump, farther = s->set_of[far].jump;
+	const bool even =
+	    s->set_of[set].count - s->set_of[far].count == s->set_of[far].count - s->set_of[farther].count;
+	s->set_of[s->n_sets] = (struct set){set, text, s->set_of[set].count + 1, *bucket, even ? farther : set};
+	note_prefixes(s, s->n_sets, text);
+	return *bucket = s->n_sets++;
+}
+
+static bool set_has(const struct states* s, int32_t set, int32_t text) {
+	for (; set; set = s->set_of[set].without)
+		if (s->set_of[set].text == text)
+			return true;
+	return false;
+}
+
+/* Only the last item of a set can be one that the walk does not know. */
+static bool set_is_unsure(const struct states* s, int32_t set) { return s->set_of[set].text == OTHER_TEXT; }
+
+/* As many items as the set has, or some more where there is room for them, of which none is known. */
+static int32_t vague_set(struct states* s, int32_t set) {
+	const int32_t count = s->set_of[set].count;
+	int32_t n = count > 0, made = 0;
+	while (n < count)
+		n *= 2;
+	for (int i = 0; i < (n + 1 < s->least_room ? n : count) && made >= 0; i++)
+		made = set_with(s, made, VAGUE_TEXT);
+	s->overflow |= made < 0;
+	return made < 0 ? 0 : made;
+}
+
+/* Whether an item of the set begins so. */
+static bool set_has_prefix(const struct states* s, int32_t set, int32_t text) {
+	const int32_t in = s->text[text].in;
+	if (text == OTHER_TEXT || s->set_of[set].text == VAGUE_TEXT || (text != NO_TEXT && !in))
+		return false;
+	if (in && set_extends(s, set, in))
+		return true;
+	for (; set; set = s->set_of[set].without) {
+		int32_t of = s->set_of[set].text;
+		while (s->text[of].depth > s->text[text].depth)
+			of = s->text[of].parent;
+		if (of == text)
+			return true;
+	}
+	return false;
+}
+
+/* The set of the innermost list. */
+static int32_t set_below(const struct states* s, int32_t stack) {
+	while (stack && !is_set(s->frame[stack].at))
+		stack = s->frame[stack].under;
+	return stack ? s->frame[stack].at - AT_SET : 0;
+}
+
+static uint32_t flags_of(const struct states* s, int32_t under, int32_t at) {
+	uint32_t flags = s->frame[under].flags | (at == AT_WALK ? FRAME_WALKS : 0);
+	if (is_text(at))
+		flags |= FRAME_IN_ITEM | (at == AT_TEXT + OTHER_TEXT ? 0 : FRAME_KEEPS) |
+		         (set_is_unsure(s, set_below(s, under)) ? FRAME_UNSURE : 0);
+	return flags;
+}
 
 /* ---- stacks --------------------------------------------------------------------------------- */
 
@@ -118,7 +301,78 @@ static int32_t push(struct states* s, int32_t under, int32_t at) {
 	}
 	s->frame[s->n_frames] =
 	    (struct frame){.at = at, .under = under, .depth = s->frame[under].depth + 1, .chain = *bucket};
+	if (s->lists)
+		s->frame[s->n_frames].flags = flags_of(s, under, at);
 	return *bucket = s->n_frames++;
+}
+
+/* Narrows [low, high] around a byte to those after which the stack is the same. */
+static void treat_alike(const struct states* s, int32_t stack, int byte, int* low, int* high) {
+	for (int32_t f = stack; s->frame[f].flags & FRAME_KEEPS; f = s->frame[f].under) {
+		if (!is_text(s->frame[f].at) || s->frame[f].at == AT_TEXT + OTHER_TEXT)
+			continue;
+		const int32_t text = s->frame[f].at - AT_TEXT;
+		if (!(s->frame[f].flags & FRAME_WALKS))
+			*low = *high = byte;
+		for (int32_t next = s->text[text].child; next; next = s->text[next].sibling) {
+			const int other = s->text[next].byte;
+			*low = other < byte && other >= *low ? other + 1 : other == byte ? byte : *low;
+			*high = other > byte && other <= *high ? other - 1 : other == byte ? byte : *high;
+		}
+	}
+}
+
+/* The stack with another set of the innermost list. */
+static int32_t stack_with_set(struct states* s, int32_t stack, int32_t set) {
+	const struct frame frame = s->frame[stack];
+	if (is_set(frame.at))
+		return push(s, frame.under, AT_SET + set);
+	return push(s, stack_with_set(s, frame.under, set), frame.at);
+}
+
+/* In a walk, an item that begins as none of the list's does. */
+static int32_t push_other(struct states* s, int32_t under) {
+	return push(s, stack_with_set(s, under, vague_set(s, set_below(s, under))), AT_TEXT + OTHER_TEXT);
+}
+
+/* Whether a walk has to know an item's text so far: another begins so, or the list is in an item that begins
+ * as another does. */
+static bool is_worth_keeping(const struct states* s, int32_t under, int32_t text) {
+	return (s->frame[under].flags & FRAME_KEEPS) || set_has_prefix(s, set_below(s, under), text);
+}
+
+/* The stack after a byte: it becomes part of the items that it stands in. */
+static int32_t stack_after(struct states* s, int32_t stack, uint8_t byte) {
+	const struct frame frame = s->frame[stack];
+	if (!(frame.flags & FRAME_KEEPS))
+		return stack;
+	const int32_t under = stack_after(s, frame.under, byte);
+	if (!is_text(frame.at) || frame.at == AT_TEXT + OTHER_TEXT)
+		return push(s, under, frame.at);
+	const bool walks = frame.flags & FRAME_WALKS;
+	const int32_t text = text_after(s, frame.at - AT_TEXT, byte, !walks);
+	if (walks && (text < 0 || !is_worth_keeping(s, under, text)))
+		return push_other(s, under);
+	s->overflow |= text < 0;
+	return push(s, under, AT_TEXT + (text < 0 ? NO_TEXT : text));
+}
+
+/* The stack below an item that ends there; -1: the list has one like it, or may have. */
+static int32_t end_item(struct states* s, int32_t stack) {
+	const int32_t text = s->frame[stack].at - AT_TEXT, under = s->frame[stack].under,
+	              set = set_below(s, under);
+	if (set_is_unsure(s, set) || set_has(s, set, text))
+		return -1;
+	const int32_t with = set_with(s, set, text);
+	s->overflow |= with < 0;
+	return with < 0 ? -1 : stack_with_set(s, under, with);
+}
+
+static int32_t begin_item(struct states* s, int32_t stack) {
+	const int32_t set = set_below(s, stack);
+	if (!(s->frame[stack].flags & FRAME_WALKS) || is_worth_keeping(s, stack, NO_TEXT))
+		return push(s, stack, AT_TEXT + NO_TEXT);
+	return set_is_unsure(s, set) ? push(s, stack, AT_TEXT + OTHER_TEXT) : push_other(s, stack);
 }
 
 /* ---- sets ----------------------------------------------------------------------------------- */
@@ -172,7 +426,7 @@ static void close_set(struct states* s) {
 			break;
 		}
 		case OP_RETURN:
-			if (place.stack == NO_STACK)
+			if (place.stack == NO_STACK || s->frame[place.stack].at == AT_WALK)
 				add_place(s, place);
 			else
 				wait_for(s, s->frame[place.stack].at, s->frame[place.stack].under);
@@ -189,6 +443,22 @@ static void close_set(struct states* s) {
 		case OP_FINISH:
 			wait_for(s, i->next, s->frame[place.stack].under);
 			break;
+		case OP_LIST:
+			wait_for(s, i->next, push(s, place.stack, AT_SET));
+			break;
+		case OP_ROOM:
+			if (s->set_of[set_below(s, place.stack)].count < i->other)
+				wait_for(s, i->next, place.stack);
+			break;
+		case OP_ITEM:
+			wait_for(s, i->next, begin_item(s, place.stack));
+			break;
+		case OP_DIFFER: {
+			const int32_t under = end_item(s, place.stack);
+			if (under >= 0)
+				wait_for(s, i->next, under);
+			break;
+		}
 		default:
 			add_place(s, place);
 		}
@@ -243,6 +513,7 @@ static int intern(struct states* s) {
 	memset(s->step[s->n_states], 0xff, sizeof s->step[0]);
 	s->met_in[s->n_states] = s->plain_in[s->n_states] = 0;
 	s->plain_next[s->n_states] = UNKNOWN;
+	s->lives[s->n_states] = NOT_ASKED;
 	s->n_places += s->n_set;
 	return *bucket = s->n_states++;
 }
@@ -253,6 +524,8 @@ int states_start(struct states* s) {
 	close_set(s);
 	return intern(s);
 }
+
+static int without_dead_ends(struct states* s, int state);
 
 /* The step is found for all bytes at once that every range of the state treats alike. */
 int states_step(struct states* s, int state, uint8_t byte) {
@@ -273,14 +546,138 @@ int states_step(struct states* s, int state, uint8_t byte) {
 		} else {
 			low = at->low > low ? at->low : low;
 			high = at->high < high ? at->high : high;
-			wait_for(s, at->next, place.stack);
+			treat_alike(s, place.stack, byte, &low, &high);
+			wait_for(s, at->next, stack_after(s, place.stack, byte));
 		}
 	}
 	close_set(s);
-	const int next = intern(s);
+	int next = intern(s);
+	if (s->lists)
+		next = without_dead_ends(s, next);
 	for (int i = low; i <= high && !s->full; i++)
 		known[i] = (int16_t)next;
 	return next;
+}
+
+/* ---- items that could only end as another has ----------------------------------------------- */
+
+static int state_of_place(struct states* s, struct place place) {
+	begin_set(s);
+	add_place(s, place);
+	return intern(s);
+}
+
+/* How many texts lead from the state to the end of the item that it stands in; `most`, if there are more. It
+ * may be too low, where texts are long. */
+static int count_some_endings(struct states* s, int state, int most, int depth) {
+	if (state == STATE_DEAD || depth == 0 || ++s->counted > COUNT_WORK)
+		return 0;
+	int n = 0, within = state;
+	begin_set(s);
+	for (int i = 0; i < s->state[state].n; i++) {
+		const struct place place = s->place[s->state[state].first + i];
+		if (s->frame[place.stack].flags & FRAME_IN_ITEM)
+			add_place(s, place);
+		else
+			n = 1;
+	}
+	if (n > 0)
+		within = intern(s);
+	for (int byte = 0, past; within != STATE_DEAD && byte <= UINT8_MAX && n < most; byte = past) {
+		const int next = states_step(s, within, (uint8_t)byte);
+		for (past = byte + 1; past <= UINT8_MAX && states_step(s, within, (uint8_t)past) == next; past++)
+			;
+		if (next == STATE_DEAD)
+			continue;
+		const int each = count_some_endings(s, next, most, depth - 1);
+		n = each > (most - n) / (past - byte) ? most : n + each * (past - byte);
+	}
+	return n;
+}
+
+static int count_endings(struct states* s, int state, int most) {
+	int n = 0;
+	for (int depth = 4; depth <= MAX_LOOK && n < most; depth *= 4) { /* as a rule there are many near by */
+		s->counted = 0;
+		n = count_some_endings(s, state, most, depth);
+	}
+	return n;
+}
+
+/* The stack with the innermost list alone, which has no other item. */
+static int32_t stack_of_list(struct states* s, int32_t stack) {
+	const struct frame frame = s->frame[stack];
+	if (is_set(frame.at))
+		return push(s, push(s, NO_STACK, AT_WALK), AT_SET);
+	return push(s, stack_of_list(s, frame.under), is_text(frame.at) ? AT_TEXT + OTHER_TEXT : frame.at);
+}
+
+/* Whether more texts end an item than the list has items, of which one is not known. */
+static bool has_other_endings(struct states* s, struct place place) {
+	const int items = s->set_of[set_below(s, place.stack)].count;
+	int texts = 0;
+	for (int32_t f = place.stack; f; f = s->frame[f].under)
+		if (is_text(s->frame[f].at) && texts++ > 0 &&
+		    (s->frame[f].at != AT_TEXT + OTHER_TEXT || (s->frame[f].flags & FRAME_UNSURE)))
+			return false; /* the list is in an item that may have to be another */
+	begin_set(s);
+	const int32_t stack = stack_of_list(s, place.stack);
+	const int state = s->overflow ? STATE_DEAD : state_of_place(s, (struct place){place.at, stack});
+	return count_endings(s, state, items + 1) > items;
+}
+
+/* Whether an item that the place stands in begins as another of its list. */
+static bool is_on_prefix(const struct states* s, int32_t stack) {
+	for (int32_t f = stack; s->frame[f].flags & FRAME_KEEPS; f = s->frame[f].under)
+		if (is_text(s->frame[f].at) &&
+		    set_has_prefix(s, set_below(s, s->frame[f].under), s->frame[f].at - AT_TEXT))
+			return true;
+	return false;
+}
+
+/* Whether the item can end, as none before. While it begins as another does, its next bytes decide. */
+static bool place_lives(struct states* s, struct place place) {
+	const uint32_t flags = s->frame[place.stack].flags;
+	const bool unsure = flags & FRAME_UNSURE;
+	if (!unsure && !is_on_prefix(s, place.stack))
+		return true;
+	const int state = state_of_place(s, place);
+	if (state == STATE_DEAD || s->looks == MAX_LOOK)
+		return true;
+	if (s->lives[state] != NOT_ASKED)
+		return s->lives[state] == ALIVE;
+	bool alive = unsure && has_other_endings(s, place);
+	s->looks++;
+	for (int byte = 0; !unsure && !alive && byte <= UINT8_MAX; byte++)
+		alive = states_step(s, state, (uint8_t)byte) != STATE_DEAD || s->full;
+	s->looks--;
+	s->lives[state] = alive ? ALIVE : NOT_ALIVE;
+	return alive;
+}
+
+/* The state without places from which no item that differs is left. */
+static int without_dead_ends(struct states* s, int state) {
+	uint64_t dead[MAX_SET / 64];
+	bool any = false;
+	const struct state whole = s->state[state];
+	memset(dead, 0, sizeof dead);
+	for (int i = 0; i < whole.n; i++)
+		if (!place_lives(s, s->place[whole.first + i])) {
+			dead[i / 64] |= (uint64_t)1 << i % 64;
+			any = true;
+		}
+	if (!any || s->full)
+		return state;
+	begin_set(s);
+	for (int i = 0; i < whole.n; i++)
+		if (!(dead[i / 64] >> i % 64 & 1))
+			add_place(s, s->place[whole.first + i]);
+	return intern(s);
+}
+
+int states_count(struct states* s, int most) {
+	const int state = states_clipped(s, states_start(s), INT32_MAX / 2);
+	return count_endings(s, state, most);
 }
 
 /* ---- plain characters ----------------------------------------------------------------------- */
@@ -340,18 +737,25 @@ int states_after_plain(struct states* s, int state, int64_t* work) {
 	return next;
 }
 
-/* The stack with no count over `most`. */
+/* The stack with no count over `most`, and for a walk: without texts that no item of their list begins with.
+ */
 static int32_t clipped_stack(struct states* s, int32_t stack, int most) {
-	if (stack == NO_STACK)
-		return NO_STACK;
 	const struct frame frame = s->frame[stack];
+	if (stack == NO_STACK && s->lists)
+		return push(s, NO_STACK, AT_WALK);
+	if (stack == NO_STACK || frame.at == AT_WALK)
+		return stack;
 	const int32_t under = clipped_stack(s, frame.under, most);
-	const int32_t at = frame.at < 0 && ~frame.at > most ? ~most : frame.at;
+	int32_t at = frame.at;
+	if (at < 0 && at >= AT_COUNT && ~at > most)
+		at = ~most;
+	if (is_text(at) && at != AT_TEXT + OTHER_TEXT && !is_worth_keeping(s, under, at - AT_TEXT))
+		return push_other(s, under);
 	return under == frame.under && at == frame.at ? stack : push(s, under, at);
 }
 
 int states_clipped(struct states* s, int state, int bytes) {
-	if (!s->counts || state == STATE_DEAD)
+	if ((!s->counts && !s->lists) || state == STATE_DEAD)
 		return state;
 	begin_set(s);
 	for (int i = 0; i < s->state[state].n; i++) {
@@ -418,7 +822,48 @@ struct grammar* states_checked(struct grammar* g, struct error* error) {
 /* Half of the tables is left for the tokens of one round. */
 bool states_filling(const struct states* s) {
 	return s->full || s->n_states > MAX_STATES / 2 || s->n_places > MAX_PLACES / 2 ||
-	       s->n_frames > MAX_STACKS / 2;
+	       s->n_frames > MAX_STACKS / 2 ||
+	       (s->lists && (s->n_texts > MAX_TEXTS / 2 || s->n_sets > MAX_SETS / 2));
+}
+
+/* Keeps the texts and sets that the used frames name, at the tables' beginning, and forgets the others. What
+ * something is made of has a smaller number. */
+static void keep_items(struct states* s, const uint8_t* used) {
+	memset(s->moved_text, 0, (size_t)s->n_texts * sizeof *s->moved_text);
+	memset(s->moved_set, 0, (size_t)s->n_sets * sizeof *s->moved_set);
+	for (int32_t f = 1; f < s->n_frames; f++) {
+		if (!(used[f >> 3] >> (f & 7) & 1))
+			continue;
+		if (is_text(s->frame[f].at))
+			s->moved_text[s->frame[f].at - AT_TEXT] = 1;
+		if (is_set(s->frame[f].at))
+			s->moved_set[s->frame[f].at - AT_SET] = 1;
+	}
+	for (int32_t i = s->n_sets - 1; i > 0; i--)
+		if (s->moved_set[i])
+			s->moved_set[s->set_of[i].without] = s->moved_text[s->set_of[i].text] = 1;
+	for (int32_t i = s->n_texts - 1; i >= FIRST_TEXT; i--)
+		if (s->moved_text[i])
+			s->moved_text[s->text[i].parent] = 1;
+	const int32_t texts = s->n_texts, sets = s->n_sets;
+	forget_items(s);
+	s->moved_text[NO_TEXT] = NO_TEXT;
+	s->moved_text[OTHER_TEXT] = OTHER_TEXT;
+	s->moved_text[VAGUE_TEXT] = VAGUE_TEXT;
+	for (int32_t i = FIRST_TEXT; i < texts; i++)
+		if (s->moved_text[i])
+			s->moved_text[i] = text_after(s, s->moved_text[s->text[i].parent], s->text[i].byte, true);
+	s->moved_set[0] = 0;
+	for (int32_t i = 1; i < sets; i++)
+		if (s->moved_set[i])
+			s->moved_set[i] =
+			    set_with(s, s->moved_set[s->set_of[i].without], s->moved_text[s->set_of[i].text]);
+}
+
+static int32_t moved(const struct states* s, int32_t at) {
+	return is_text(at)  ? AT_TEXT + s->moved_text[at - AT_TEXT]
+	       : is_set(at) ? AT_SET + s->moved_set[at - AT_SET]
+	                    : at;
 }
 
 int states_renew(struct states* s, int state) {
@@ -433,13 +878,17 @@ int states_renew(struct states* s, int state) {
 		for (int32_t f = s->waiting[i].stack; f && !(used[f >> 3] >> (f & 7) & 1); f = s->frame[f].under)
 			used[f >> 3] |= (uint8_t)(1u << (f & 7));
 	const int frames = s->n_frames;
-	states_forget(s);
+	forget_states(s);
+	if (s->lists)
+		keep_items(s, used);
+	s->n_frames = 1;
 	begin_set(s);
 	int32_t* renumbered = (int32_t*)s->place; /* (MAX_STACKS) */
 	for (int32_t f = 1; f < frames; f++)
 		if (used[f >> 3] >> (f & 7) & 1) {
 			const struct frame old_frame = s->frame[f];
-			renumbered[f] = push(s, old_frame.under ? renumbered[old_frame.under] : NO_STACK, old_frame.at);
+			renumbered[f] =
+			    push(s, old_frame.under ? renumbered[old_frame.under] : NO_STACK, moved(s, old_frame.at));
 		}
 	for (int i = 0; i < n; i++)
 		s->set[s->n_set++] = (struct place){s->waiting[i].at,

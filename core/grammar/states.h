@@ -39,6 +39,9 @@ int states_after_character(struct states*, int state, uint8_t lead);
 int states_clipped(struct states*, int state, int bytes);
 /* Whether the text may end here. */
 bool states_ends(const struct states*, int state);
+/* Of a grammar that begins with a list's item: how many texts the item may be; `most`, if there are more. It
+ * may be too low, where texts are long. */
+int states_count(struct states*, int most);
 /* The only byte that may come, if the text may not end here; -1: there are several, or none. */
 int states_only_byte(struct states*, int state);
 /* True when a step was STATE_DEAD only because the tables were full. */

@@ -66,7 +66,7 @@ static bool bind_adapter(struct adapter* a, struct auxiliary_file* file, const s
 	w->bq = w->bk = w->bv = w->bo = w->q_norm = w->k_norm = w->post_attention_norm = (struct tensor){0};
 	w->attention_norm_bias = w->mlp_norm_bias = (struct tensor){0};
 	w->w_beta = w->w_decay = w->convolution = w->decay_bias = w->decay_rate = w->state_norm =
-	    (struct tensor){0};
+	    w->convolution_bias = w->state_skip = (struct tensor){0};
 	struct tensor_table* t = &file->table;
 	if (!tensor_table_take(t, "kangaroo.norm_in.weight", 1, m->dim, &w->attention_norm, error) ||
 	    !tensor_table_take(t, "kangaroo.attention.q.weight", q, m->dim, &w->wq, error) ||

@@ -16,16 +16,25 @@ struct binding {
 	struct kept* kept;
 	struct error* error;
 	int block, expert; /* NO_BLOCK: the names are no block's */
+	bool in_mlp;       /* names are those of the block's MLP */
 };
 
 enum { NAME_SIZE = 160, NO_BLOCK = -1 };
+
+/* The number in a block's names. */
+static int layer_of(const struct binding* b) {
+	const struct config* c = b->config;
+	if (b->block == NO_BLOCK || !c->family->single_mixers)
+		return b->block;
+	return b->in_mlp ? c->mlp_layer[b->block] : c->mixer_layer[b->block];
+}
 
 /* Writes a full name. The format strings are our own: a block's has one %d, an expert's has another. */
 static const char* in_full(const struct binding* b, const char* name, const char* suffix,
                            char out[NAME_SIZE]) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	const int used = b->block == NO_BLOCK ? 0 : snprintf(out, NAME_SIZE, b->names->block, b->block);
+	const int used = b->block == NO_BLOCK ? 0 : snprintf(out, NAME_SIZE, b->names->block, layer_of(b));
 	const int more = snprintf(out + used, (size_t)(NAME_SIZE - used), name, b->expert);
 #pragma GCC diagnostic pop
 	snprintf(out + used + more, (size_t)(NAME_SIZE - used - more), "%s", suffix);
@@ -172,10 +181,49 @@ static bool bind_convolution(const struct binding* b, struct tensor* out) {
 	return true;
 }
 
+/* (rows, cols) or a vector of as many elements, taken as a vector. */
+static bool flat_vector(const struct binding* b, const char* name, const char* suffix, int64_t rows,
+                        int64_t cols, struct tensor* out) {
+	char full[NAME_SIZE];
+	const struct named_tensor* t = tensor_table_find(b->table, in_full(b, name, suffix, full));
+	const bool flat = !t || t->n_dims < 2;
+	if (!take_tensor(b, name, suffix, flat ? 1 : rows, flat ? rows * cols : cols, out))
+		return false;
+	if (!flat && dtype_block(out->type) != 1)
+		return error_set(b->error, "tensor %.120s is of type %s; floats are expected", full,
+		                 dtype_name(out->type));
+	out->cols *= out->rows;
+	out->rows = 1;
+	return true;
+}
+
+/* Mamba-2's input map has the rows of the gate, the convolution's channels and the steps. */
+static bool bind_state_space(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct recurrence* r = &m->recurrence;
+	const struct tensor_names* n = b->names;
+	const int64_t values = recurrence_values(r), channels = recurrence_channels(r), heads = r->value_heads;
+	struct tensor whole;
+	if (!matrix(b, n->recurrent_in, values + channels + heads, m->dim, &whole))
+		return false;
+	w->wk = tensor_rows(&whole, 0, values);
+	w->wq = tensor_rows(&whole, values, channels);
+	w->w_decay = tensor_rows(&whole, values + channels, heads);
+	return matrix(b, n->recurrent_out, m->dim, values, &w->wo) && bind_convolution(b, &w->convolution) &&
+	       (!b->config->convolution_bias ||
+	        vector(b, n->convolution, ".bias", channels, &w->convolution_bias)) &&
+	       flat_vector(b, n->state_norm, ".weight", r->key_heads, values / r->key_heads, &w->state_norm) &&
+	       vector(b, n->decay_bias, "", heads, &w->decay_bias) &&
+	       flat_vector(b, n->decay_rate, "", heads, 1, &w->decay_rate) &&
+	       flat_vector(b, n->state_skip, "", heads, 1, &w->state_skip);
+}
+
 static bool bind_recurrent(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct recurrence* r = &m->recurrence;
 	const struct tensor_names* n = b->names;
+	if (r->state_space)
+		return bind_state_space(b, w);
 	if (r->key_dim == 0) /* a short convolution */
 		return matrix(b, n->recurrent_in, 3 * (int64_t)m->dim, m->dim, &w->wq) &&
 		       matrix(b, n->recurrent_out, m->dim, m->dim, &w->wo) && bind_convolution(b, &w->convolution);
@@ -263,7 +311,7 @@ static bool bind_mlp(const struct binding* b, struct block_weights* w) {
 	const int ffn = b->config->ffn[b->block] ? b->config->ffn[b->block] : m->ffn;
 	if (b->config->family->ungated)
 		return bind_ungated(b, w);
-	if (b->config->family->fused_gate_up) {
+	if (b->config->family->fused_gate_up && n->fused_gate_up) {
 		struct tensor whole;
 		if (!matrix(b, n->fused_gate_up, 2 * (int64_t)ffn, m->dim, &whole))
 			return false;
@@ -313,15 +361,19 @@ static bool bind_fused_experts(const struct binding* b, struct expert* expert) {
 
 static bool bind_stacked(const struct binding* b, struct expert* expert) {
 	const struct model_shape* m = &b->config->shape;
+	const bool gated = !b->config->family->ungated;
 	struct tensor gate, up, down;
-	if (!take_stack(b, b->names->stacked_gate, m->expert_ffn, m->dim, &gate) ||
+	if ((gated && !take_stack(b, b->names->stacked_gate, m->expert_ffn, m->dim, &gate)) ||
 	    !take_stack(b, b->names->stacked_up, m->expert_ffn, m->dim, &up) ||
 	    !take_stack(b, b->names->stacked_down, m->dim, m->expert_ffn, &down))
 		return false;
-	for (int64_t e = 0; e < m->n_experts; e++)
-		expert[e] = (struct expert){.w_gate = tensor_rows(&gate, e * m->expert_ffn, m->expert_ffn),
-		                            .w_up = tensor_rows(&up, e * m->expert_ffn, m->expert_ffn),
-		                            .w_down = tensor_rows(&down, e * m->dim, m->dim)};
+	for (int64_t e = 0; e < m->n_experts; e++) {
+		expert[e] =
+		    (struct expert){.w_gate = tensor_rows(gated ? &gate : &up, e * m->expert_ffn, m->expert_ffn),
+		                    .w_down = tensor_rows(&down, e * m->dim, m->dim)};
+		if (gated)
+			expert[e].w_up = tensor_rows(&up, e * m->expert_ffn, m->expert_ffn);
+	}
 	return true;
 }
 
@@ -343,13 +395,27 @@ static bool bind_expert_biases(const struct binding* b, struct block_weights* w)
 	       take_expert_bias(b, n->stacked_down, m->dim, &w->expert_down_bias);
 }
 
+static bool bind_shared_gate_up(const struct binding* b, struct block_weights* w) {
+	const struct model_shape* m = &b->config->shape;
+	const struct tensor_names* n = b->names;
+	struct tensor both;
+	if (b->config->family->ungated)
+		return matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_gate);
+	if (n->shared_gate_proj)
+		return matrix(b, n->shared_gate_proj, m->shared_ffn, m->dim, &w->w_gate) &&
+		       matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_up);
+	if (!matrix(b, n->shared_up, 2 * (int64_t)m->shared_ffn, m->dim, &both))
+		return false;
+	w->w_gate = tensor_rows(&both, 0, m->shared_ffn);
+	w->w_up = tensor_rows(&both, m->shared_ffn, m->shared_ffn);
+	return true;
+}
+
 static bool bind_shared(const struct binding* b, struct block_weights* w) {
 	const struct model_shape* m = &b->config->shape;
 	const struct tensor_names* n = b->names;
 	return !m->shared_ffn ||
-	       (matrix(b, n->shared_gate_proj, m->shared_ffn, m->dim, &w->w_gate) &&
-	        matrix(b, n->shared_up, m->shared_ffn, m->dim, &w->w_up) &&
-	        matrix(b, n->shared_down, m->dim, m->shared_ffn, &w->w_down) &&
+	       (bind_shared_gate_up(b, w) && matrix(b, n->shared_down, m->dim, m->shared_ffn, &w->w_down) &&
 	        (!n->shared_gate || vector(b, n->shared_gate, ".weight", m->dim, &w->shared_gate)));
 }
 
@@ -375,17 +441,19 @@ static bool bind_experts(struct binding* b, struct block_weights* w, struct expe
 	w->expert = expert;
 	if (!take_tensor(b, n->router, "", m->n_experts, m->dim, &w->router) ||
 	    (b->config->family->expert_biases && !bind_expert_biases(b, w)) ||
-	    (n->choice_bias && !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
+	    (n->choice_bias && !b->config->no_choice_bias &&
+	     !vector(b, n->choice_bias, "", m->n_experts, &w->choice_bias)) ||
 	    !bind_shared(b, w))
 		return false;
 	if (has_fused_experts(b))
 		return bind_fused_experts(b, expert);
-	if (!n->expert_gate)
+	const bool gated = !b->config->family->ungated;
+	if (!n->expert_up)
 		return bind_stacked(b, expert);
 	for (b->expert = 0; b->expert < m->n_experts; b->expert++) {
 		struct expert* e = &expert[b->expert];
-		if (!take_tensor(b, n->expert_gate, "", m->expert_ffn, m->dim, &e->w_gate) ||
-		    !take_tensor(b, n->expert_up, "", m->expert_ffn, m->dim, &e->w_up) ||
+		if ((gated && !take_tensor(b, n->expert_gate, "", m->expert_ffn, m->dim, &e->w_gate)) ||
+		    !take_tensor(b, n->expert_up, "", m->expert_ffn, m->dim, gated ? &e->w_up : &e->w_gate) ||
 		    !take_tensor(b, n->expert_down, "", m->dim, m->expert_ffn, &e->w_down))
 			return false;
 	}
@@ -402,11 +470,15 @@ static bool bind_norm(const struct binding* b, const char* name, struct tensor* 
 	                  vector(b, name, ".bias", dim, bias)));
 }
 
-static bool bind_norms(const struct binding* b, struct block_weights* w) {
+static bool bind_attention_norms(const struct binding* b, struct block_weights* w) {
 	const struct tensor_names* n = b->names;
 	return bind_norm(b, n->attention_norm, &w->attention_norm, &w->attention_norm_bias) &&
-	       bind_norm(b, n->post_attention_norm, &w->post_attention_norm, NULL) &&
-	       bind_norm(b, n->mlp_norm, &w->mlp_norm, &w->mlp_norm_bias) &&
+	       bind_norm(b, n->post_attention_norm, &w->post_attention_norm, NULL);
+}
+
+static bool bind_mlp_norms(const struct binding* b, struct block_weights* w) {
+	const struct tensor_names* n = b->names;
+	return bind_norm(b, n->mlp_norm, &w->mlp_norm, &w->mlp_norm_bias) &&
 	       bind_norm(b, n->post_mlp_norm, &w->post_mlp_norm, NULL);
 }
 
@@ -483,7 +555,13 @@ static bool bind_blocks(struct binding* b, struct opened* o) {
 	const struct model_shape* m = &b->config->shape;
 	for (b->block = 0; b->block < m->n_blocks; b->block++) {
 		struct block_weights* w = &o->block[b->block];
-		if (!bind_norms(b, w) || !bind_attention(b, w) ||
+		b->in_mlp = false;
+		if (!bind_attention_norms(b, w) || !bind_attention(b, w))
+			return false;
+		b->in_mlp = true;
+		if (block_set_has(&m->without_mlp, b->block))
+			continue;
+		if (!bind_mlp_norms(b, w) ||
 		    !(has_experts(b->config, b->block)
 		          ? bind_experts(b, w, o->expert + (size_t)b->block * (size_t)m->n_experts)
 		          : bind_mlp(b, w)) ||
@@ -521,7 +599,7 @@ static bool bind_mtp_block(const struct binding* whole, const char* prefix, cons
 	b.block = 0;
 	const bool experts =
 	    shape->n_experts > 0 && tensor_table_find(b.table, in_full(&b, names.router, "", full));
-	return bind_norms(&b, w) && bind_attention(&b, w) &&
+	return bind_attention_norms(&b, w) && bind_mlp_norms(&b, w) && bind_attention(&b, w) &&
 	       (experts ? bind_experts(&b, w, expert) : bind_mlp(&b, w));
 }
 
@@ -610,7 +688,7 @@ static void sum_up(struct model* model, const struct tensor_table* table) {
 bool bind_weights(struct model* model, const struct tensor_names* names, bool (*ignored)(const char* name),
                   struct error* error) {
 	struct opened* o = model->owned;
-	struct binding b = {&o->config, names, &o->tensors, &o->kept, error, NO_BLOCK, 0};
+	struct binding b = {&o->config, names, &o->tensors, &o->kept, error, NO_BLOCK, 0, false};
 	const struct model_shape* m = &o->config.shape;
 	model->weights.shape = *m;
 	if (!opened_blocks(o, m->n_blocks, m->n_experts, error))

@@ -20,13 +20,14 @@ struct tensor_names {
 	const char *q_norm, *k_norm;
 	/* A recurrent block's; the last three are full names but for the block */
 	const char *recurrent_in, *recurrent_gate, *recurrent_beta, *recurrent_decay, *recurrent_out;
-	const char *convolution, *state_norm, *decay_bias, *decay_rate;
+	const char *convolution, *state_norm, *decay_bias, *decay_rate, *state_skip;
 	bool flat_convolution; /* (channels, kernel), not (channels, 1, kernel) */
 	const char *w_gate, *w_up, *w_down, *fused_gate_up;
 	const char *router, *expert_gate, *expert_up, *expert_down;
-	const char *sinks, *router_bias, *choice_bias;          /* in full but for the block */
-	const char *shared_gate_proj, *shared_up, *shared_down; /* of the expert that every row uses… */
-	const char* shared_gate;                                /* …and its weight's; NULL: there is none */
+	const char *sinks, *router_bias, *choice_bias; /* in full but for the block */
+	/* Of the expert that every row uses; the first NULL: the second has the gate's rows before its own… */
+	const char *shared_gate_proj, *shared_up, *shared_down;
+	const char* shared_gate; /* …and its weight's; NULL: there is none */
 	const char *stacked_gate, *stacked_up,
 	    *stacked_down; /* (experts, rows, cols) where the others are NULL */
 	/* Gemma 4. Experts beside an MLP: gate and up in one stack, and what they have beside it; in full but for

@@ -52,27 +52,28 @@ static bool required(const struct source* s, const char* field, int high, int* o
 
 /* ---- what is not done --------------------------------------------------------------------- */
 
-#define BY(special) (1u << SPECIAL_##special)
+#define BY(special) ((uint64_t)1 << SPECIAL_##special)
 #define BY_EXPERTS                                                                                           \
 	(BY(MIXTRAL) | BY(QWEN3_MOE) | BY(GPT_OSS) | BY(OLMOE) | BY(QWEN2_MOE) | BY(GLM4_MOE) |                  \
 	 BY(ERNIE4_5_MOE) | BY(MINIMAX_M2) | BY(QWEN3_5_MOE) | BY(QWEN3_NEXT) | BY(DOTS1) | BY(GEMMA4) |         \
-	 BY(DEEPSEEK))
+	 BY(DEEPSEEK) | BY(LFM2_MOE) | BY(GRANITE4) | BY(GRANITE_MOE) | BY(NEMOTRON_H))
+#define BY_GRANITE (BY(GRANITE) | BY(GRANITE4) | BY(GRANITE_MOE))
 /* Fields that change the arithmetic in ways that the pass does not implement. Each has the one value that is
  * accepted: none, or the number given. The families named read the field in their own function. */
 static const struct refused {
 	const char* field;
 	double neutral;
-	unsigned read_by;
+	uint64_t read_by;
 } refused[] = {
     {"pruned_heads", 0, 0},
     {"clip_qkv", 0, 0},
     {"qk_layernorm", 0, 0},
     {"use_qk_norm", 0, BY(GLM4_MOE) | BY(MINIMAX_M2)},
-    {"embedding_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"residual_multiplier", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"attention_multiplier", 0, BY(GRANITE) | BY(GRANITE4)},
-    {"logits_scaling", 1, BY(GRANITE) | BY(GRANITE4)},
-    {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK)},
+    {"embedding_multiplier", 1, BY_GRANITE},
+    {"residual_multiplier", 1, BY_GRANITE},
+    {"attention_multiplier", 0, BY_GRANITE},
+    {"logits_scaling", 1, BY_GRANITE},
+    {"n_shared_experts", 0, BY(GLM4_MOE) | BY(DOTS1) | BY(DEEPSEEK) | BY(NEMOTRON_H)},
     {"logit_scale", 1, BY(COHERE2)},
     {"num_experts", 0, BY_EXPERTS},
     {"num_local_experts", 0, BY_EXPERTS},
@@ -285,11 +286,89 @@ static bool has_dense(const struct source* s) {
 	       s->config->family->special != SPECIAL_QWEN3_5_MOE;
 }
 
+bool config_pair_layers(struct config* c, const char* letters, int n, const char* file, struct error* error) {
+	struct model_shape* m = &c->shape;
+	int blocks = 0;
+	m->recurrent = m->without_mlp = c->dense = (struct block_set){{0}};
+	for (int i = 0; i < n; i++) {
+		if (letters[i] == 'M' || letters[i] == '*') {
+			if (blocks == MAX_BLOCKS)
+				return error_set(error, "%s: more than %d layers are no MLPs", file, MAX_BLOCKS);
+			if (letters[i] == 'M')
+				block_set_put(&m->recurrent, blocks);
+			block_set_put(&m->without_mlp, blocks);
+			c->mixer_layer[blocks++] = (int16_t)i;
+			continue;
+		}
+		if (blocks == 0 || !block_set_has(&m->without_mlp, blocks - 1))
+			return error_set(
+			    error,
+			    "%s: layer %d is an MLP that no layer with attention or Mamba precedes, which is "
+			    "not supported",
+			    file, i);
+		m->without_mlp.word[(blocks - 1) >> 6] &= ~((uint64_t)1 << ((blocks - 1) & 63));
+		if (letters[i] == '-')
+			block_set_put(&c->dense, blocks - 1);
+		c->mlp_layer[blocks - 1] = (int16_t)i;
+	}
+	m->n_blocks = blocks;
+	return true;
+}
+
+enum { MOST_LAYERS = 2 * MAX_BLOCKS };
+
+/* The older form: a letter a layer. Returns how many, or 0 with the error set. */
+static int read_pattern(const struct source* s, char letters[MOST_LAYERS]) {
+	const char* pattern = "ME*-"; /* the class's */
+	if (!read_string(s, "hybrid_override_pattern", &pattern))
+		return 0;
+	const size_t n = strlen(pattern);
+	if (n == 0 || n > MOST_LAYERS || strspn(pattern, "M*-E") < n)
+		return fail(s, "hybrid_override_pattern is not 1 to %d letters of M, *, - and E", MOST_LAYERS);
+	memcpy(letters, pattern, n);
+	return (int)n;
+}
+
+/* A letter a layer, as config_pair_layers takes them. */
+static int read_layers(const struct source* s, char letters[MOST_LAYERS]) {
+	static const struct {
+		const char* name;
+		char letter;
+	} kinds[] = {{"linear_attention", 'M'}, {"mamba", 'M'}, {"full_attention", '*'},
+	             {"attention", '*'},        {"mlp", '-'},   {"moe", 'E'}};
+	const cJSON *types = json_field(s->json, "layers_block_type"), *one;
+	int n = 0;
+	if (!types)
+		types = json_field(s->json, "layer_types");
+	if (!types)
+		return read_pattern(s, letters);
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) > MOST_LAYERS || !types->child)
+		return fail(s, "layers_block_type is not an array of 1 to %d names", MOST_LAYERS);
+	cJSON_ArrayForEach (one, types) {
+		letters[n] = '\0';
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+			if (cJSON_IsString(one) && strcmp(one->valuestring, kinds[k].name) == 0)
+				letters[n] = kinds[k].letter;
+		if (!letters[n])
+			return fail(s, "layers_block_type[%d] is none of linear_attention, full_attention, mlp and moe",
+			            n);
+		n++;
+	}
+	return n;
+}
+
+static bool read_block_count(const struct source* s) {
+	char letters[MOST_LAYERS];
+	if (!s->config->family->single_mixers)
+		return required(s, "num_hidden_layers", MAX_BLOCKS, &s->config->shape.n_blocks);
+	const int n = read_layers(s, letters);
+	return n > 0 && config_pair_layers(s->config, letters, n, s->file, s->error);
+}
+
 static bool read_sizes(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	const struct family* f = s->config->family;
-	if (!required(s, "num_hidden_layers", MAX_BLOCKS, &m->n_blocks) ||
-	    !required(s, "hidden_size", LARGEST, &m->dim) ||
+	if (!read_block_count(s) || !required(s, "hidden_size", LARGEST, &m->dim) ||
 	    !read_size(s, "num_attention_heads", f->heads, &m->heads) ||
 	    !required(s, has_dense(s) ? "intermediate_size" : "moe_intermediate_size", LARGEST, &m->ffn) ||
 	    !read_size(s, "vocab_size", f->vocab, &m->vocab))
@@ -329,6 +408,24 @@ static bool read_types(const struct source* s, const char* field, const char* ou
 			block_set_put(set, b);
 		else if (strcmp(name, out) != 0)
 			return fail(s, "%s[%d] is neither %s nor %s", field, b, out, in);
+	}
+	return true;
+}
+
+/* The same for blocks with attention or Mamba, whose types have older names too. */
+static bool read_mixers(const struct source* s, const char* field, struct block_set* recurrent) {
+	const int n = s->config->shape.n_blocks;
+	const cJSON *types = json_field(s->json, field), *one;
+	int b = 0;
+	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != n)
+		return fail(s, "%s is not an array of %d names", field, n);
+	cJSON_ArrayForEach (one, types) {
+		const char* name = cJSON_IsString(one) ? one->valuestring : "";
+		if (strcmp(name, "mamba") == 0 || strcmp(name, "linear_attention") == 0)
+			block_set_put(recurrent, b);
+		else if (strcmp(name, "attention") != 0 && strcmp(name, "full_attention") != 0)
+			return fail(s, "%s[%d] is neither full_attention nor linear_attention", field, b);
+		b++;
 	}
 	return true;
 }
@@ -754,6 +851,13 @@ static bool read_gemma(const struct source* s, float attention_cap, float logit_
 	return true;
 }
 
+/* Sets a family's defaults. */
+static void set_experts(struct model_shape* m, int n, int used, int ffn) {
+	m->n_experts = n;
+	m->experts_used = used;
+	m->expert_ffn = ffn;
+}
+
 static bool read_granite(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	float divisor = 1;
@@ -767,30 +871,93 @@ static bool read_granite(const struct source* s) {
 	return true;
 }
 
-/* Granite 4 without experts and without Mamba is Granite with a fused MLP, which its files call shared. */
-static bool read_granite4(const struct source* s) {
+/* Granite's experts; the MLP that may be beside them counts as a shared one. */
+static bool read_granite_experts(const struct source* s, int shared) {
 	struct model_shape* m = &s->config->shape;
-	const cJSON* types = json_field(s->json, "layer_types");
-	const cJSON* one;
-	const char* positions = NULL;
-	if (!json_field(s->json, "num_local_experts"))
-		return fail(s, "num_local_experts is missing, which means 8; experts beside a shared MLP are not "
-		               "supported, expected 0");
-	if (!types)
-		types = json_field(s->json, "layers_block_type");
-	if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != m->n_blocks)
-		return fail(s, "layer_types is not an array of %d names", m->n_blocks);
-	cJSON_ArrayForEach (one, types)
-		if (!cJSON_IsString(one) || !strstr(one->valuestring, "attention") ||
-		    strstr(one->valuestring, "linear"))
-			return fail(s, "layer_types has a block without attention, which is not supported; every block "
-			               "needs attention");
-	if (!read_string(s, "position_embedding_type", &positions) ||
-	    !required(s, "shared_intermediate_size", LARGEST, &m->ffn))
+	int n = 8;
+	if (!read_int(s, "num_local_experts", 0, MOST_EXPERTS, &n) ||
+	    !read_int(s, "shared_intermediate_size", 0, LARGEST, &shared))
+		return false;
+	if (n == 0) {
+		m->ffn = shared;
+		return shared > 0 || fail(s, "num_local_experts and shared_intermediate_size are both 0");
+	}
+	set_experts(m, n, 2, m->ffn);
+	m->experts_normalised = true;
+	m->shared_ffn = shared;
+	return read_int(s, "num_experts_per_tok", 1, n, &m->experts_used);
+}
+
+static bool read_granite_moe(const struct source* s) {
+	const bool shared = strcmp(s->config->family->name, "granitemoeshared") == 0;
+	if (!read_granite_experts(s, 0) || !read_granite(s))
+		return false;
+	if (s->config->shape.n_experts == 0)
+		return fail(s, "num_local_experts is 0, expected 1 to %d", MOST_EXPERTS);
+	if (!shared)
+		s->config->shape.shared_ffn = 0;
+	return true;
+}
+
+/* Fields of Mamba-2 blocks, which families name differently. */
+struct space_fields {
+	const char *heads, *groups, *state, *head_dim, *kernel, *convolution_bias;
+};
+
+/* Reads them over the class's defaults, which are in the shape. */
+static bool read_state_space(const struct source* s, const struct space_fields* f) {
+	struct recurrence* r = &s->config->shape.recurrence;
+	const cJSON *head_dim = json_field(s->json, f->head_dim), *limit = json_field(s->json, "time_step_limit");
+	bool bias = false;
+	s->config->convolution_bias = true;
+	r->state_space = r->gate_first = r->log_rates = true;
+	const bool derived = cJSON_IsString(head_dim) && strcmp(head_dim->valuestring, "auto") == 0;
+	if (!read_int(s, f->heads, 1, LARGEST, &r->value_heads) ||
+	    !read_int(s, f->groups, 1, LARGEST, &r->key_heads) ||
+	    !read_int(s, f->state, 1, LARGEST, &r->key_dim) ||
+	    (!derived && !read_int(s, f->head_dim, 1, LARGEST, &r->value_dim)) ||
+	    !read_int(s, f->kernel, 1, LARGEST, &r->kernel) ||
+	    !read_bool(s, f->convolution_bias, &s->config->convolution_bias) ||
+	    !read_bool(s, "mamba_proj_bias", &bias))
+		return false;
+	if (bias)
+		return fail(s, "mamba_proj_bias is true, which is not supported; supported is false");
+	if (cJSON_IsArray(limit) && cJSON_IsNumber(limit->child) && limit->child->valuedouble > 0)
+		return fail(s, "time_step_limit begins at %g, which is not supported; supported is 0",
+		            limit->child->valuedouble);
+	if (cJSON_IsArray(limit) && cJSON_GetArraySize(limit) == 2 && cJSON_IsNumber(limit->child->next))
+		return fail(s, "time_step_limit ends at %g, which is not supported; supported is infinity",
+		            limit->child->next->valuedouble);
+	return true;
+}
+
+/* Granite 4: blocks with attention or Mamba-2, each with a shared MLP, perhaps beside experts. */
+static bool read_granite4(const struct source* s) {
+	static const struct space_fields fields = {"mamba_n_heads", "mamba_n_groups", "mamba_d_state",
+	                                           "mamba_d_head",  "mamba_d_conv",   "mamba_conv_bias"};
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	const char *positions = NULL,
+	           *listed = json_field(s->json, "layer_types") ? "layer_types" : "layers_block_type";
+	int expand = 2, heads = 128;
+	if (!json_field(s->json, listed))
+		return fail(s, "layer_types is missing");
+	if (!read_mixers(s, listed, &m->recurrent) || !read_string(s, "position_embedding_type", &positions) ||
+	    !read_granite_experts(s, 1024) || !read_int(s, "mamba_expand", 1, 1 << 10, &expand) ||
+	    !read_int(s, fields.heads, 1, LARGEST, &heads))
 		return false;
 	for (int b = 0; b < m->n_blocks && (!positions || strcmp(positions, "rope") != 0); b++)
 		block_set_put(&m->unrotated, b);
-	return read_granite(s);
+	if (attention_blocks(m) == m->n_blocks)
+		return read_granite(s);
+	const int64_t width = (int64_t)expand * m->dim;
+	*r = (struct recurrence){.key_heads = 1, .key_dim = 256, .kernel = 4, .value_heads = heads};
+	r->value_dim = (int)(width / heads <= LARGEST ? width / heads : LARGEST);
+	if (!read_state_space(s, &fields) || !read_granite(s))
+		return false;
+	return (int64_t)heads * r->value_dim == width ||
+	       fail(s, "mamba_n_heads %d of %d are not mamba_expand %d times hidden_size %d", heads, r->value_dim,
+	            expand, m->dim);
 }
 
 /* no_rope_layers holds 1 for a block with positions. Without the list, every no_rope_layer_interval-th block
@@ -836,13 +1003,6 @@ static bool read_cohere2(const struct source* s) {
 		if (!block_set_has(&m->sliding, b))
 			block_set_put(&m->unrotated, b);
 	return read_float(s, "logit_scale", -1e6, 1e6, &m->logit_scale);
-}
-
-/* Sets a family's defaults. */
-static void set_experts(struct model_shape* m, int n, int used, int ffn) {
-	m->n_experts = n;
-	m->experts_used = used;
-	m->expert_ffn = ffn;
 }
 
 static bool read_expert_counts(const struct source* s, const char* other_name) {
@@ -1006,6 +1166,33 @@ static bool read_lfm2(const struct source* s) {
 	return !bias || fail(s, "conv_bias is true, which is not supported; supported is false");
 }
 
+static bool read_lfm2_moe(const struct source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	bool bias = false, choice_bias = true;
+	int dense = 2;
+	*r = (struct recurrence){.value_heads = 1, .value_dim = m->dim, .kernel = 3};
+	set_experts(m, 32, 4, 1792);
+	m->experts_sigmoid = m->experts_normalised = true;
+	m->experts_scale = 1;
+	m->experts_epsilon = 1e-6f;
+	if (!json_field(s->json, "layer_types"))
+		return fail(s, "layer_types is missing");
+	if (!read_bool(s, "conv_bias", &bias) || !read_bool(s, "tie_embedding", &s->config->tied) ||
+	    !read_int(s, "conv_L_cache", 1, LARGEST, &r->kernel) || !read_lfm2_blocks(s) ||
+	    !read_expert_counts(s, "num_experts") ||
+	    !read_int(s, "moe_intermediate_size", 1, LARGEST, &m->expert_ffn) ||
+	    !read_int(s, "num_dense_layers", 0, MAX_BLOCKS, &dense) ||
+	    !read_bool(s, "norm_topk_prob", &m->experts_normalised) ||
+	    !read_float(s, "routed_scaling_factor", 1e-6, 1e6, &m->experts_scale) ||
+	    !read_bool(s, "use_expert_bias", &choice_bias))
+		return false;
+	s->config->no_choice_bias = !choice_bias;
+	for (int b = 0; b < dense && b < m->n_blocks; b++)
+		block_set_put(&s->config->dense, b);
+	return !bias || fail(s, "conv_bias is true, which is not supported; supported is false");
+}
+
 static bool read_olmoe(const struct source* s) {
 	struct model_shape* m = &s->config->shape;
 	set_experts(m, 64, 8, m->ffn);
@@ -1062,6 +1249,46 @@ static bool read_dots1(const struct source* s) {
 	return required(s, "n_routed_experts", MOST_EXPERTS, &m->n_experts) &&
 	       required(s, "num_experts_per_tok", MOST_EXPERTS, &m->experts_used) &&
 	       read_grouped_experts(s, 0, 0);
+}
+
+/* Nemotron-H: nothing is rotated, and experts have no gate. */
+static bool read_nemotron_h(const struct source* s) {
+	const bool older = json_field(s->json, "mamba_n_groups") != NULL; /* and the other older names */
+	const struct space_fields fields = {.heads = "mamba_num_heads",
+	                                    .groups = older ? "mamba_n_groups" : "n_groups",
+	                                    .state = "ssm_state_size",
+	                                    .head_dim = "mamba_head_dim",
+	                                    .kernel = older ? "mamba_d_conv" : "conv_kernel",
+	                                    .convolution_bias = older ? "mamba_conv_bias" : "use_conv_bias"};
+	struct model_shape* m = &s->config->shape;
+	const char* activation = "silu";
+	bool bias = false, experts = false;
+	m->recurrence =
+	    (struct recurrence){.key_heads = 8, .value_heads = 128, .key_dim = 128, .value_dim = 64, .kernel = 4};
+	for (int b = 0; b < m->n_blocks; b++) {
+		block_set_put(&m->unrotated, b);
+		experts |= !block_set_has(&m->without_mlp, b) && !block_set_has(&s->config->dense, b);
+	}
+	if (!read_state_space(s, &fields) || !read_string(s, "mamba_hidden_act", &activation) ||
+	    !read_bool(s, "use_bias", &bias))
+		return false;
+	if (bias)
+		return fail(s, "use_bias is true, which is not supported; supported is false");
+	if (strcmp(activation, "silu") != 0)
+		return fail(s, "mamba_hidden_act is \"%.40s\", which is not supported; supported is silu",
+		            activation);
+	if (!experts)
+		return true;
+	if (s->config->mlp_bias)
+		return fail(s, "mlp_bias is true beside experts, which is not supported; leave it out");
+	if (json_field(s->json, "moe_latent_size"))
+		return fail(s, "moe_latent_size is given, which is not supported; supported is leaving it out");
+	set_experts(m, 8, 2, 7688);
+	m->experts_normalised = true;
+	if (!read_expert_counts(s, "n_routed_experts") || !read_grouped_experts(s, 0, 0))
+		return false;
+	m->shared_ffn = 7688;
+	return read_int(s, "moe_shared_expert_intermediate_size", 1, LARGEST, &m->shared_ffn);
 }
 
 /* ---- latent attention ---------------------------------------------------------------------- */
@@ -1308,6 +1535,7 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_GEMMA3] = read_gemma3,
 	                                                     [SPECIAL_GRANITE] = read_granite,
 	                                                     [SPECIAL_GRANITE4] = read_granite4,
+	                                                     [SPECIAL_GRANITE_MOE] = read_granite_moe,
 	                                                     [SPECIAL_SMOLLM3] = read_smollm3,
 	                                                     [SPECIAL_EXAONE4] = read_exaone4,
 	                                                     [SPECIAL_MIXTRAL] = read_mixtral,
@@ -1320,7 +1548,9 @@ static bool read_special(const struct source* s) {
 	                                                     [SPECIAL_QWEN3_5] = read_qwen3_5,
 	                                                     [SPECIAL_QWEN3_5_MOE] = read_qwen3_5_moe,
 	                                                     [SPECIAL_QWEN3_NEXT] = read_qwen3_next,
+	                                                     [SPECIAL_NEMOTRON_H] = read_nemotron_h,
 	                                                     [SPECIAL_LFM2] = read_lfm2,
+	                                                     [SPECIAL_LFM2_MOE] = read_lfm2_moe,
 	                                                     [SPECIAL_GPT_OSS] = read_gpt_oss,
 	                                                     [SPECIAL_DOTS1] = read_dots1,
 	                                                     [SPECIAL_DEEPSEEK] = read_deepseek,
@@ -1451,9 +1681,34 @@ bool config_check(const struct config* c, const char* file, struct error* error)
 	return true;
 }
 
+/* A copy in which Python's Infinity, which JSON does not have, is null outside of strings. NULL: no memory.
+ */
+static char* without_infinities(const char* text, size_t size) {
+	static const char infinity[] = "Infinity";
+	const size_t n = sizeof infinity - 1;
+	char* copy = malloc(size + 1);
+	bool in_string = false;
+	if (!copy)
+		return NULL;
+	memcpy(copy, text, size);
+	copy[size] = '\0';
+	for (size_t i = 0; i < size; i++)
+		if (in_string && copy[i] == '\\')
+			i++;
+		else if (copy[i] == '"')
+			in_string = !in_string;
+		else if (!in_string && size - i >= n && memcmp(copy + i, infinity, n) == 0)
+			memcpy(copy + i, "null    ", n);
+	return copy;
+}
+
 static bool parse(struct config* c, const char* text, size_t size, const char* file,
                   bool (*read)(struct source*), struct error* error) {
-	cJSON* json = json_parse(text, size, file, error);
+	char* copy = without_infinities(text, size);
+	if (!copy)
+		return error_set(error, "%s: out of memory", file);
+	cJSON* json = json_parse(copy, size, file, error);
+	free(copy);
 	struct source s = {json, NULL, file, c, error};
 	const bool good =
 	    json && (cJSON_IsObject(json) || error_set(error, "%s: not a JSON object", file)) && read(&s);

@@ -31,6 +31,11 @@
 	.tied = true, BIASES, .activation_field = "hidden_activation", .norm_plus_one = true,                    \
 	.scaled_embedding = true, .activation = ACTIVATION_GELU_TANH, NORMS_AROUND
 #define GRANITES .context = 2048, .epsilon = 1e-6f, BIASES, .interleaved_by_convert = true, NORMS_BEFORE
+#define GRANITE_EXPERTS                                                                                      \
+	.router = "block_sparse_moe.router.layer.weight",                                                        \
+	.stacked_gate_up = "block_sparse_moe.input_linear.weight",                                               \
+	.stacked_down = "block_sparse_moe.output_linear.weight", .shared_up = "shared_mlp.input_linear",         \
+	.shared_down = "shared_mlp.output_linear"
 #define ERNIES                                                                                               \
 	.context = 131072, .epsilon = 1e-5f, .theta = 5e5f, .tied = true, .qkv_bias_field = "use_bias",          \
 	.output_bias_field = "use_bias", .mlp_bias_field = "use_bias", .interleaved = true, NORMS_BEFORE
@@ -44,6 +49,23 @@
 #define QWEN_SHARED                                                                                          \
 	.shared_gate_proj = "mlp.shared_expert.gate_proj", .shared_up = "mlp.shared_expert.up_proj",             \
 	.shared_down = "mlp.shared_expert.down_proj", .shared_gate = "mlp.shared_expert_gate"
+#define LFM2S                                                                                                \
+	.vocab = 65536, .heads = 32, .context = 128000, .kv_heads = 8, .epsilon = 1e-5f,                         \
+	.epsilon_field = "norm_eps", .theta = 1e6f, .tied = true, .head_norm = HEAD_NORM_EACH,                   \
+	.short_convolution = true, .attention_norm = "operator_norm", .mlp_norm = "ffn_norm",                    \
+	.wo = "self_attn.out_proj", .q_norm = "self_attn.q_layernorm", .k_norm = "self_attn.k_layernorm",        \
+	.w_gate = "feed_forward.w1", .w_up = "feed_forward.w3", .down = "feed_forward.w2",                       \
+	.output_norm = "embedding_norm"
+#define NEMOTRONS                                                                                            \
+	.special = SPECIAL_NEMOTRON_H, .vocab = 131072, .heads = 32, .kv_heads = 8, .head_dim = 128,             \
+	.context = 4096, .epsilon = 1e-5f, .epsilon_field = "layer_norm_epsilon", .mlp_bias_field = "mlp_bias",  \
+	.activation_field = "mlp_hidden_act", .activation = ACTIVATION_RELU2, .ungated = true,                   \
+	.single_mixers = true, .state_space = "mixer", .attention_norm = "norm", .mlp_norm = "norm",             \
+	.gguf_mlp_norm = "attn_norm", .output_norm = "norm_f", .wo = "mixer.o_proj", .w_up = "mixer.up_proj",    \
+	.down = "mixer.down_proj", .router = "mixer.gate.weight",                                                \
+	.expert_up = "mixer.experts.%d.up_proj.weight", .expert_down = "mixer.experts.%d.down_proj.weight",      \
+	.choice_bias = "mixer.gate.e_score_correction_bias", .shared_up = "mixer.shared_experts.up_proj",        \
+	.shared_down = "mixer.shared_experts.down_proj"
 #define OLMOS .context = 2048, .epsilon = 1e-5f, BIASES, .head_norm = HEAD_NORM_ALL, NORMS_AFTER
 
 /* A row: the name in config.json, the architecture's in GGUF, and what differs from zero. */
@@ -96,8 +118,11 @@ static const struct family families[] = {
            .window_period = 6, .period_field = "sliding_window_pattern", .theta = 1e6f, .sliding_theta = 1e4f,
            .sliding_theta_field = "rope_local_base_freq", .head_norm = HEAD_NORM_EACH, GEMMAS),
     FAMILY("granite", "granite", .special = SPECIAL_GRANITE, .mlp_bias_field = "mlp_bias", GRANITES),
-    FAMILY("granitemoehybrid", "granite", .special = SPECIAL_GRANITE4, .fused_gate_up = true,
-           .gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear", GRANITES),
+    FAMILY("granitemoehybrid", "granitehybrid", .special = SPECIAL_GRANITE4, .fused_gate_up = true,
+           .gate_up = "shared_mlp.input_linear", .down = "shared_mlp.output_linear", .state_space = "mamba",
+           GRANITE_EXPERTS, GRANITES),
+    FAMILY("granitemoe", "granitemoe", .special = SPECIAL_GRANITE_MOE, GRANITE_EXPERTS, GRANITES),
+    FAMILY("granitemoeshared", "granitemoe", .special = SPECIAL_GRANITE_MOE, GRANITE_EXPERTS, GRANITES),
     FAMILY("smollm3", "smollm3", .special = SPECIAL_SMOLLM3, .context = 32768, .kv_heads = 4,
            .window_rule = WINDOW_OPTED, .epsilon = 1e-6f, .theta = 2e6f, .tied = true, BIASES,
            .mlp_bias_field = "mlp_bias", .interleaved_by_convert = true, NORMS_BEFORE),
@@ -174,13 +199,15 @@ static const struct family families[] = {
            .window_period = 6, .epsilon = 1e-6f, .theta = 1e6f, .sliding_theta = 1e4f, .tied = true, BIASES,
            .activation_field = "hidden_activation", .scaled_embedding = true,
            .activation = ACTIVATION_GELU_TANH, .head_norm = HEAD_NORM_EACH, NORMS_AROUND,
-           .router = "router.proj.weight"),
-    FAMILY("lfm2", "lfm2", .special = SPECIAL_LFM2, .vocab = 65536, .heads = 32, .context = 128000,
-           .kv_heads = 8, .epsilon = 1e-5f, .epsilon_field = "norm_eps", .theta = 1e6f, .tied = true,
-           .head_norm = HEAD_NORM_EACH, .attention_norm = "operator_norm", .mlp_norm = "ffn_norm",
-           .wo = "self_attn.out_proj", .q_norm = "self_attn.q_layernorm", .k_norm = "self_attn.k_layernorm",
-           .w_gate = "feed_forward.w1", .w_up = "feed_forward.w3", .down = "feed_forward.w2",
-           .output_norm = "embedding_norm"),
+           .router = "router.proj.weight", .stacked_gate_up = "experts.gate_up_proj",
+           .stacked_down = "experts.down_proj"),
+    FAMILY("nemotron_h", "nemotron_h", NEMOTRONS),
+    FAMILY("nemotron_h_moe", "nemotron_h_moe", NEMOTRONS),
+    FAMILY("lfm2", "lfm2", .special = SPECIAL_LFM2, LFM2S),
+    FAMILY(
+        "lfm2_moe", "lfm2moe", .special = SPECIAL_LFM2_MOE, .router = "feed_forward.gate.weight",
+        .expert_gate = "feed_forward.experts.%d.w1.weight", .expert_up = "feed_forward.experts.%d.w3.weight",
+        .expert_down = "feed_forward.experts.%d.w2.weight", .choice_bias = "feed_forward.expert_bias", LFM2S),
     FAMILY("stablelm", "stablelm", .context = 4096, .kv_heads = 32, .epsilon = 1e-5f,
            .epsilon_field = "layer_norm_eps", .rotary = 0.25f, .qkv_bias_field = "use_qkv_bias",
            .norm = NORM_LAYER, NORMS_BEFORE),

@@ -24,19 +24,20 @@ enum head_norm { HEAD_NORM_NONE, HEAD_NORM_EACH, HEAD_NORM_ALL };
 /* Behaviour of a family that no field of a row can express. */
 enum special {
 	SPECIAL_NONE,
-	SPECIAL_GEMMA2,     /* caps, scores divided by a number of its own */
-	SPECIAL_GEMMA3,     /* the same */
-	SPECIAL_GRANITE,    /* multipliers */
-	SPECIAL_GRANITE4,   /* the same; dense blocks and blocks without positions where its file asks for them */
-	SPECIAL_SMOLLM3,    /* listed blocks have no positions */
-	SPECIAL_EXAONE4,    /* blocks with full attention have no positions when other blocks have a window */
-	SPECIAL_MINISTRAL3, /* scores grow with the position */
-	SPECIAL_MIXTRAL,    /* experts */
-	SPECIAL_QWEN3_MOE,  /* experts, in some blocks */
-	SPECIAL_GPT_OSS,    /* experts of a clamped activation */
-	SPECIAL_OLMOE,      /* experts in every block */
-	SPECIAL_QWEN2_MOE,  /* experts, one of them shared */
-	SPECIAL_GLM4_MOE,   /* experts chosen by sigmoids, shared ones */
+	SPECIAL_GEMMA2,       /* caps, scores divided by a number of its own */
+	SPECIAL_GEMMA3,       /* the same */
+	SPECIAL_GRANITE,      /* multipliers */
+	SPECIAL_GRANITE4,     /* the same; Mamba-2 and experts beside a shared MLP where its file asks for them */
+	SPECIAL_GRANITE_MOE,  /* multipliers and experts, perhaps beside a shared MLP */
+	SPECIAL_SMOLLM3,      /* listed blocks have no positions */
+	SPECIAL_EXAONE4,      /* blocks with full attention have no positions when other blocks have a window */
+	SPECIAL_MINISTRAL3,   /* scores grow with the position */
+	SPECIAL_MIXTRAL,      /* experts */
+	SPECIAL_QWEN3_MOE,    /* experts, in some blocks */
+	SPECIAL_GPT_OSS,      /* experts of a clamped activation */
+	SPECIAL_OLMOE,        /* experts in every block */
+	SPECIAL_QWEN2_MOE,    /* experts, one of them shared */
+	SPECIAL_GLM4_MOE,     /* experts chosen by sigmoids, shared ones */
 	SPECIAL_ERNIE4_5_MOE, /* the same by softmax, in some blocks */
 	SPECIAL_MINIMAX_M2,   /* experts chosen by sigmoids */
 	SPECIAL_DOTS1,        /* the same, shared ones, with other defaults than GLM's */
@@ -48,7 +49,9 @@ enum special {
 	SPECIAL_QWEN3_5,     /* recurrent blocks beside gated attention */
 	SPECIAL_QWEN3_5_MOE, /* the same with experts */
 	SPECIAL_QWEN3_NEXT,  /* the same with experts in some blocks */
-	SPECIAL_LFM2         /* short convolutions beside attention */
+	SPECIAL_NEMOTRON_H,  /* layers of one sub-layer each: Mamba-2, attention, MLP or experts */
+	SPECIAL_LFM2,        /* short convolutions beside attention */
+	SPECIAL_LFM2_MOE     /* the same with experts chosen by sigmoids */
 };
 
 /* The place in a folder of the layer that predicts the token after the next one (MTP), if its layer runs
@@ -95,6 +98,7 @@ struct family {
 	bool ungated;              /* MLPs have no gate */
 	bool norm_after_rope;      /* norms of queries and keys come after the rotation */
 	bool gated_attention;      /* q_proj has a query and a gate for each head */
+	bool short_convolution;    /* recurrent blocks are gated short convolutions */
 	bool sinks, expert_biases; /* attention sinks; biases of the router and of the experts */
 	enum mtp_place mtp;
 
@@ -103,9 +107,15 @@ struct family {
 	const char* gguf_mlp_norm; /* GGUF's name, if it is not ffn_norm */
 	/* Names in a folder that differ from Llama's, such as self_attn.o_proj. */
 	const char *wo, *q_norm, *k_norm, *w_gate, *w_up, *output_norm;
+	bool single_mixers;         /* a layer of its files is one sub-layer, which they call mixer */
+	const char* state_space;    /* Mamba-2's part of a block: "mamba" or "mixer" */
 	const char *gate_up, *down; /* names that differ from mlp.gate_up_proj and mlp.down_proj */
-	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. */
+	/* Experts as a folder names them, after "layers.%d."; the experts' with another %d. Stacks of all
+	 * experts, the first with gate and up together, that are not named mlp.experts.gate_up_proj and
+	 * down_proj. */
 	const char *router, *expert_gate, *expert_up, *expert_down;
+	const char *stacked_gate_up, *stacked_down;
+	/* shared_gate_proj NULL: shared_up has the gate's rows before its own. */
 	const char *choice_bias, *shared_gate_proj, *shared_up, *shared_down, *shared_gate;
 };
 

@@ -82,7 +82,13 @@ static void add_later_parts(struct sha256* hash, const struct model_shape* m) {
 		                          r->kernel,    r->tiled,       r->log_rates, m->attention_gated};
 		add_numbers(hash, numbers, sizeof numbers / sizeof *numbers);
 		sha256_add(hash, &m->recurrent, sizeof m->recurrent);
+		if (r->state_space)
+			add_number(hash, 1 + r->gate_first);
 	}
+	if (memcmp(&m->without_mlp, &none, sizeof none) != 0)
+		sha256_add(hash, &m->without_mlp, sizeof m->without_mlp);
+	if (m->experts_epsilon != 0)
+		add_number(hash, (double)m->experts_epsilon);
 	if (memcmp(&m->unrotated, &none, sizeof none) != 0)
 		sha256_add(hash, &m->unrotated, sizeof m->unrotated);
 	if (window_period(m) < 0)

@@ -27,6 +27,9 @@ static const struct data_folder {
     PLACE("model.language_model.", ""),
     PLACE("model.text_model.", ""),
 #undef PLACE
+    {"backbone.embeddings.weight", "backbone.norm", "lm_head.weight", "backbone.layers.%d.", NULL, NULL,
+     NULL},
+    {"model.embeddings.weight", "model.norm", "lm_head.weight", "model.layers.%d.", NULL, NULL, NULL},
 };
 
 enum { NORM_NAME = 64 };
@@ -40,10 +43,31 @@ static const char* output_norm_of(const struct family* f, const struct data_fold
 	return out;
 }
 
+/* Names of a recurrent block's tensors, after "layers.%d."; the map's of the first as repack_heads makes
+ * them. */
+static const struct recurrent_names {
+	const char *part, *in, *out, *convolution, *norm, *bias, *rate, *skip;
+} recurrent_names[] = {
+    {"linear_attn", "linear_attn.in_proj_qkv", "linear_attn.out_proj", "linear_attn.conv1d",
+     "linear_attn.norm", "linear_attn.dt_bias", "linear_attn.A_log", NULL},
+#define STATE_SPACE(part)                                                                                    \
+	{                                                                                                        \
+		part, part ".in_proj", part ".out_proj", part ".conv1d", part ".norm", part ".dt_bias",              \
+		    part ".A_log", part ".D"                                                                         \
+	}
+    STATE_SPACE("mamba"),
+    STATE_SPACE("mixer"),
+#undef STATE_SPACE
+};
+
 /* other: memory for a name that lives as long as the names do */
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table,
                                     char other[NORM_NAME]) {
-	const bool is_short = f->special == SPECIAL_LFM2;
+	const bool is_short = f->short_convolution;
+	const struct recurrent_names* recurrent = &recurrent_names[0];
+	for (size_t i = 0; f->state_space && i < sizeof recurrent_names / sizeof *recurrent_names; i++)
+		if (strcmp(recurrent_names[i].part, f->state_space) == 0)
+			recurrent = &recurrent_names[i];
 	const struct data_folder* at = &places[0];
 	for (size_t i = sizeof places / sizeof *places; i-- > 0;)
 		if (tensor_table_find(table, places[i].embedding))
@@ -57,23 +81,23 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .mlp_norm = f->mlp_norm,
 	    .post_attention_norm = f->post_attention_norm,
 	    .post_mlp_norm = f->post_mlp_norm,
-	    .wq = "self_attn.q_proj",
-	    .wk = "self_attn.k_proj",
-	    .wv = "self_attn.v_proj",
+	    .wq = f->single_mixers ? "mixer.q_proj" : "self_attn.q_proj",
+	    .wk = f->single_mixers ? "mixer.k_proj" : "self_attn.k_proj",
+	    .wv = f->single_mixers ? "mixer.v_proj" : "self_attn.v_proj",
 	    .wo = f->wo ? f->wo : "self_attn.o_proj",
 	    .fused_qkv = "self_attn.qkv_proj",
 	    .q_norm = f->q_norm ? f->q_norm : "self_attn.q_norm",
 	    .k_norm = f->k_norm ? f->k_norm : "self_attn.k_norm",
-	    .recurrent_in =
-	        is_short ? "conv.in_proj" : "linear_attn.in_proj_qkv", /* as repack_heads names them */
+	    .recurrent_in = is_short ? "conv.in_proj" : recurrent->in,
 	    .recurrent_gate = "linear_attn.in_proj_z",
 	    .recurrent_beta = "linear_attn.in_proj_b",
 	    .recurrent_decay = "linear_attn.in_proj_a",
-	    .recurrent_out = is_short ? "conv.out_proj" : "linear_attn.out_proj",
-	    .convolution = is_short ? "conv.conv" : "linear_attn.conv1d",
-	    .state_norm = "linear_attn.norm",
-	    .decay_bias = "linear_attn.dt_bias",
-	    .decay_rate = "linear_attn.A_log",
+	    .recurrent_out = is_short ? "conv.out_proj" : recurrent->out,
+	    .convolution = is_short ? "conv.conv" : recurrent->convolution,
+	    .state_norm = recurrent->norm,
+	    .decay_bias = recurrent->bias,
+	    .decay_rate = recurrent->rate,
+	    .state_skip = recurrent->skip,
 	    .w_gate = f->w_gate ? f->w_gate : "mlp.gate_proj",
 	    .w_up = f->w_up ? f->w_up : "mlp.up_proj",
 	    .w_down = f->down ? f->down : "mlp.down_proj",
@@ -92,8 +116,8 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .shared_up = f->shared_up,
 	    .shared_down = f->shared_down,
 	    .shared_gate = f->shared_gate,
-	    .stacked_gate_up = f->special == SPECIAL_GEMMA4 ? "experts.gate_up_proj" : "mlp.experts.gate_up_proj",
-	    .stacked_down_beside = f->special == SPECIAL_GEMMA4 ? "experts.down_proj" : "mlp.experts.down_proj",
+	    .stacked_gate_up = f->stacked_gate_up ? f->stacked_gate_up : "mlp.experts.gate_up_proj",
+	    .stacked_down_beside = f->stacked_down ? f->stacked_down : "mlp.experts.down_proj",
 	    .router_norm = "router.scale",
 	    .expert_scale = "router.per_expert_scale",
 	    .expert_norm = "pre_feedforward_layernorm_2",

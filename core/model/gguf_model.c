@@ -15,10 +15,10 @@ static const char embedding_name[] = "token_embd.weight", output_name[] = "outpu
 static struct tensor_names names_of(const struct family* f, const struct tensor_table* table) {
 	/* Mixtral's first files hold each expert's tensors separately. */
 	const bool single = tensor_table_find(table, "blk.0.ffn_gate.0.weight") != NULL;
-	const bool is_short = f->special == SPECIAL_LFM2;
+	const bool is_short = f->short_convolution;
 	return (struct tensor_names){
 	    .embedding = embedding_name,
-	    .output_norm = f->special == SPECIAL_LFM2 ? "token_embd_norm" : "output_norm",
+	    .output_norm = is_short ? "token_embd_norm" : "output_norm",
 	    .output = output_name,
 	    .block = "blk.%d.",
 	    .attention_norm = f->attention_norm ? "attn_norm" : NULL,
@@ -34,7 +34,9 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .fused_qkv = "attn_qkv",
 	    .q_norm = "attn_q_norm",
 	    .k_norm = "attn_k_norm",
-	    .recurrent_in = is_short ? "shortconv.in_proj" : "attn_qkv",
+	    .recurrent_in = is_short         ? "shortconv.in_proj"
+	                    : f->state_space ? "ssm_in"
+	                                     : "attn_qkv",
 	    .recurrent_gate = "attn_gate",
 	    .recurrent_beta = "ssm_beta",
 	    .recurrent_decay = "ssm_alpha",
@@ -44,10 +46,11 @@ static struct tensor_names names_of(const struct family* f, const struct tensor_
 	    .state_norm = "ssm_norm",
 	    .decay_bias = "ssm_dt.bias",
 	    .decay_rate = "ssm_a",
+	    .state_skip = "ssm_d",
 	    .w_gate = "ffn_gate",
 	    .w_up = "ffn_up",
 	    .w_down = "ffn_down",
-	    .fused_gate_up = "ffn_up",
+	    .fused_gate_up = f->special == SPECIAL_GRANITE4 ? NULL : "ffn_up", /* the converter has split it */
 	    .router = "ffn_gate_inp.weight",
 	    .expert_gate = single ? "ffn_gate.%d.weight" : NULL,
 	    .expert_up = single ? "ffn_up.%d.weight" : NULL,
@@ -152,13 +155,18 @@ static bool read_architecture(const struct gguf_source* s) {
 	            (int)(size < 60 ? size : 60), text, family_architectures(list, sizeof list));
 }
 
+static bool is_granite(const struct family* f) {
+	return f->special == SPECIAL_GRANITE || f->special == SPECIAL_GRANITE4 ||
+	       f->special == SPECIAL_GRANITE_MOE;
+}
+
 /* Keys that change the arithmetic in ways that the pass does not implement. Zero stands for none. */
 static bool check_refused(const struct gguf_source* s) {
 	static const char* const refused[] = {
 	    "expert_shared_count", "attention.clamp_kqv", "attention.max_alibi_bias", "logit_scale",
 	    "residual_scale",      "embedding_scale",     "attention.scale"};
 	enum { GRANITES_OWN = 3 }; /* from here on */
-	const int n = s->config->family->special == SPECIAL_GRANITE ? GRANITES_OWN : 7;
+	const int n = is_granite(s->config->family) ? GRANITES_OWN : 7;
 	char name[96];
 	bool causal = true;
 	for (int i = s->config->family->shared_up ? 1 : 0; i < n; i++) {
@@ -199,10 +207,41 @@ static bool read_by_block(const struct gguf_source* s, const char* key, int* out
 	return good;
 }
 
+/* Files whose layers hold one sub-layer each: which, is seen by their tensors. The widths of MLPs are listed
+ * by layer, so they too are read from a tensor. */
+static bool find_layers(const struct gguf_source* s) {
+	static const struct {
+		const char* suffix;
+		char letter;
+	} kinds[] = {{"ssm_in", 'M'}, {"attn_q", '*'}, {"ffn_gate_inp", 'E'}, {"ffn_up", '-'}};
+	struct model_shape* m = &s->config->shape;
+	char letters[MAX_BLOCKS], name[64];
+	if (!s->config->family->single_mixers)
+		return true;
+	for (int i = 0; i < m->n_blocks; i++) {
+		letters[i] = '\0';
+		for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !letters[i]; k++) {
+			snprintf(name, sizeof name, "blk.%d.%s.weight", i, kinds[k].suffix);
+			if (tensor_table_find(&s->opened->tensors, name))
+				letters[i] = kinds[k].letter;
+		}
+		if (!letters[i])
+			return fail(s, "blk.%d has none of the tensors ssm_in, attn_q, ffn_gate_inp and ffn_up", i);
+		snprintf(name, sizeof name, "blk.%d.ffn_up.weight", i);
+		const struct named_tensor* up = tensor_table_find(&s->opened->tensors, name);
+		if (up && up->n_dims == 2 && up->dim[0] <= LARGEST)
+			m->ffn = (int)up->dim[0];
+	}
+	return config_pair_layers(s->config, letters, m->n_blocks, s->gguf->file, s->error);
+}
+
 /* Gemma 4 has MLPs of two widths. The shape holds the first block's. */
 static bool read_feed_forward(const struct gguf_source* s, const char* key) {
 	struct config* c = s->config;
 	bool listed = false;
+	c->shape.ffn = 1;
+	if (c->family->single_mixers)
+		return true;
 	if (c->family->special == SPECIAL_GEMMA4 && !read_by_block(s, "feed_forward_length", c->ffn, &listed))
 		return false;
 	if (!listed)
@@ -217,7 +256,9 @@ static bool read_kv_heads(const struct gguf_source* s) {
 	char name[96];
 	const struct gguf_value* value = gguf_find(s->gguf, key_of(s, "attention.head_count_kv", name));
 	const enum special special = s->config->family->special;
-	const bool may_be_none = special == SPECIAL_LFM2 || special == SPECIAL_QWEN3_5 ||
+	const bool is_short = s->config->family->short_convolution;
+	const bool none_is_recurrent = is_short || s->config->family->state_space;
+	const bool may_be_none = none_is_recurrent || special == SPECIAL_QWEN3_5 ||
 	                         special == SPECIAL_QWEN3_5_MOE || special == SPECIAL_QWEN3_NEXT;
 	int32_t* listed = NULL;
 	int n = 0, heads = 0;
@@ -229,7 +270,7 @@ static bool read_kv_heads(const struct gguf_source* s) {
 	for (int b = 0; good && b < m->n_blocks; b++) {
 		good = listed[b] == 0 || (listed[b] > 0 && listed[b] <= LARGEST && (!heads || listed[b] == heads));
 		heads = listed[b] ? listed[b] : heads;
-		if (listed[b] == 0 && special == SPECIAL_LFM2)
+		if (listed[b] == 0 && none_is_recurrent)
 			block_set_put(&m->recurrent, b);
 		good = good && (listed[b] > 0 || may_be_none);
 	}
@@ -260,7 +301,12 @@ static bool read_sizes(const struct gguf_source* s) {
 		return fail(s, "embedding_length %d is not a multiple of attention.head_count %d", m->dim, m->heads);
 	int value_length = 0;
 	m->norm_epsilon = 1e-5f;
-	if (!read_kv_heads(s) || !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
+	/* Nemotron-H's files give the RMS norm's epsilon under both names, or under LayerNorm's alone. */
+	if (s->config->family->single_mixers &&
+	    !read_float(s, "attention.layer_norm_epsilon", 0, 1, &m->norm_epsilon))
+		return false;
+	if (!read_kv_heads(s) || !find_layers(s) ||
+	    !read_int(s, "attention.key_length", 1, LARGEST, &m->head_dim) ||
 	    !read_int(s, "attention.value_length", 1, LARGEST, &value_length) ||
 	    !read_float(s,
 	                s->config->family->norm == NORM_LAYER ? "attention.layer_norm_epsilon"
@@ -539,6 +585,38 @@ static bool read_recurrence(const struct gguf_source* s) {
 	return true;
 }
 
+/* Mamba-2. Blocks without keys and values are recurrent. */
+static bool read_state_space(const struct gguf_source* s) {
+	struct model_shape* m = &s->config->shape;
+	struct recurrence* r = &m->recurrence;
+	int width = 0;
+	if (attention_blocks(m) == m->n_blocks)
+		return true;
+	if (!required_int(s, "ssm.conv_kernel", LARGEST, &r->kernel) ||
+	    !required_int(s, "ssm.state_size", LARGEST, &r->key_dim) ||
+	    !required_int(s, "ssm.group_count", LARGEST, &r->key_heads) ||
+	    !required_int(s, "ssm.time_step_rank", LARGEST, &r->value_heads) ||
+	    !required_int(s, "ssm.inner_size", LARGEST, &width))
+		return false;
+	if (width % r->value_heads)
+		return fail(s, "ssm.inner_size %d is not a multiple of ssm.time_step_rank %d", width, r->value_heads);
+	r->value_dim = width / r->value_heads;
+	r->state_space = r->gate_first = true;
+	s->config->convolution_bias = tensor_table_find_ending(&s->opened->tensors, ".ssm_conv1d.bias");
+	return true;
+}
+
+static bool read_granite4(const struct gguf_source* s) {
+	struct model_shape* m = &s->config->shape;
+	char name[96];
+	bool turned = false;
+	if (!gguf_bool(s->gguf, key_of(s, "rope.scaling.finetuned", name), &turned, s->error))
+		return false;
+	for (int b = 0; b < m->n_blocks && !turned; b++)
+		block_set_put(&m->unrotated, b);
+	return read_granite(s) && read_state_space(s);
+}
+
 /* Defaults that files leave out and every reader knows. */
 static bool read_special(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
@@ -548,7 +626,14 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_GEMMA3:
 		return read_gemma(s, 62, 0, 0);
 	case SPECIAL_GRANITE:
+	case SPECIAL_GRANITE_MOE:
 		return read_granite(s);
+	case SPECIAL_GRANITE4:
+		return read_granite4(s);
+	case SPECIAL_NEMOTRON_H:
+		for (int b = 0; b < m->n_blocks; b++)
+			block_set_put(&m->unrotated, b);
+		return read_state_space(s);
 	case SPECIAL_SMOLLM3: /* every fourth block has no positions */
 		for (int b = 3; b < m->n_blocks; b += 4)
 			block_set_put(&m->unrotated, b);
@@ -573,6 +658,8 @@ static bool read_special(const struct gguf_source* s) {
 	case SPECIAL_DEEPSEEK:
 		return read_deepseek(s);
 	case SPECIAL_LFM2:
+	case SPECIAL_LFM2_MOE:
+		m->experts_epsilon = 1e-6f;
 		m->recurrence = (struct recurrence){.value_heads = 1, .value_dim = m->dim};
 		return required_int(s, "shortconv.l_cache", LARGEST, &m->recurrence.kernel);
 	case SPECIAL_QWEN3_5:
@@ -581,8 +668,7 @@ static bool read_special(const struct gguf_source* s) {
 		return read_recurrence(s);
 	case SPECIAL_NONE:
 	case SPECIAL_DOTS1:
-	case SPECIAL_HUNYUAN:  /* the converter has stretched the base */
-	case SPECIAL_GRANITE4: /* in GGUF it is a Granite */
+	case SPECIAL_HUNYUAN: /* the converter has stretched the base */
 	case SPECIAL_MIXTRAL:
 	case SPECIAL_QWEN3_MOE:
 	case SPECIAL_OLMOE:
@@ -600,7 +686,8 @@ static bool read_router(const struct gguf_source* s) {
 	const enum special special = s->config->family->special;
 	enum { SOFTMAX = 1, SIGMOID = 2 };
 	char name[96];
-	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1
+	int gating = special == SPECIAL_GLM4_MOE || special == SPECIAL_MINIMAX_M2 || special == SPECIAL_DOTS1 ||
+	                     special == SPECIAL_LFM2_MOE || special == SPECIAL_NEMOTRON_H
 	                 ? SIGMOID
 	                 : SOFTMAX;
 	if (!gguf_bool(s->gguf, key_of(s, "expert_weights_norm", name), &m->experts_normalised, s->error) ||
@@ -621,7 +708,7 @@ static bool read_router(const struct gguf_source* s) {
 static void find_shared(const struct gguf_source* s) {
 	struct model_shape* m = &s->config->shape;
 	char name[64];
-	for (int b = 0; b < m->n_blocks && m->shared_ffn == 0; b++) {
+	for (int b = 0; b < MAX_BLOCKS && m->shared_ffn == 0; b++) {
 		snprintf(name, sizeof name, "blk.%d.ffn_up_shexp.weight", b);
 		const struct named_tensor* t = tensor_table_find(&s->opened->tensors, name);
 		if (t && t->n_dims == 2 && t->dim[0] <= LARGEST && s->config->family->shared_up)
@@ -643,7 +730,7 @@ static bool read_experts(const struct gguf_source* s) {
 		return true;
 	}
 	find_shared(s);
-	for (int b = 0; b < m->n_blocks; b++) {
+	for (int b = 0; b < m->n_blocks && !s->config->family->single_mixers; b++) {
 		char name[64];
 		snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", b);
 		if (!tensor_table_find(&s->opened->tensors, name))

@@ -70,7 +70,7 @@ bool repack_heads(struct tensor_table* table, const struct recurrence* r, struct
                   struct error* error) {
 	struct tensor_table made = {0};
 	bool good = true;
-	for (size_t i = 0; good && r->key_heads > 0 && i < table->n; i++)
+	for (size_t i = 0; good && r->key_heads > 0 && !r->state_space && i < table->n; i++)
 		for (size_t k = 0; good && k < sizeof kinds / sizeof *kinds; k++)
 			if (repack_ends(table->item[i].name, kinds[k].suffix))
 				good = repack_one(&made, &table->item[i], &kinds[k], r, kept, error);

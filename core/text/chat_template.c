@@ -12,7 +12,7 @@
  * are trusted as values of "role", although the request brought them. */
 static const char roles[] = "system developer user assistant tool function";
 
-enum { MAX_VARIABLES = 10 };
+enum { MAX_VARIABLES = 10, DATE_SIZE = 16 };
 
 struct variables {
 	struct jinja_variable variable[MAX_VARIABLES];
@@ -54,6 +54,17 @@ static void add_token(struct variables* v, const char* name, const struct tokeni
 		             t->vocabulary.piece[id].text_size);
 }
 
+/* The day that templates of Llama 3.1 and 3.3 (date_string) and of FireFunction (datetime) leave to the
+ * program. Without these variables the first two claim a day in July 2024, and the third fails. No time of
+ * day is in them, so a conversation's prompt stays the same until midnight and its cached prefix can be used.
+ */
+static void add_dates(struct variables* v, const struct tm* today, char dates[2][DATE_SIZE]) {
+	if (strftime(dates[0], DATE_SIZE, "%d %b %Y", today) > 0)
+		add_variable(v, "date_string", JINJA_WORDS, dates[0], strlen(dates[0]));
+	if (strftime(dates[1], DATE_SIZE, "%b %d %Y", today) > 0)
+		add_variable(v, "datetime", JINJA_WORDS, dates[1], strlen(dates[1]));
+}
+
 static time_t present(const struct chat_request* request) {
 	const char* const given = getenv("SOURCE_DATE_EPOCH");
 	if (request->now)
@@ -82,6 +93,9 @@ static bool cut_off(struct jinja_text* text, struct error* error) {
 static bool render(const char* template_text, const struct tokenizer* t, const struct chat_request* request,
                    struct jinja_text* out, struct error* error) {
 	struct variables v = {.n = 0};
+	const time_t now = present(request);
+	struct tm today;
+	char dates[2][DATE_SIZE];
 	if (!no_template(template_text, error))
 		return false;
 	add_token(&v, "bos_token", t, tokenizer_bos(t));
@@ -92,6 +106,8 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	add_json(&v, "documents", request->documents, "null");
 	add_json(&v, "add_generation_prompt", (struct chat_json){0},
 	         request->no_generation_prompt || request->goes_on ? "false" : "true");
+	if (localtime_r(&now, &today))
+		add_dates(&v, &today, dates);
 	if (request->variables.text)
 		add_variable(&v, "chat_template_kwargs", JINJA_MEMBERS, request->variables.text,
 		             request->variables.size);
@@ -99,7 +115,7 @@ static bool render(const char* template_text, const struct tokenizer* t, const s
 	                                .size = strlen(template_text),
 	                                .variable = v.variable,
 	                                .n_variables = v.n,
-	                                .now = present(request),
+	                                .now = now,
 	                                .trusted_member = "role",
 	                                .trusted_words = roles};
 	struct error why = {""};

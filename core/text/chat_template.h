@@ -25,7 +25,7 @@ struct chat_request {
 	/* The prompt ends with the text of the last message, which the answer continues. That text is followed by
 	 * CHAT_GOES_ON, which is cut off. */
 	bool goes_on;
-	time_t now; /* the time for strftime_now; 0: now, or $SOURCE_DATE_EPOCH */
+	time_t now; /* what strftime_now, date_string and datetime show; 0: now, or $SOURCE_DATE_EPOCH */
 };
 
 #define CHAT_GOES_ON "swiftletGoesOnHere9b1f"
@@ -33,8 +33,9 @@ struct chat_request {
 /* True when the template can be read. Otherwise, or for NULL, the error states what the user can do instead.
  */
 bool chat_template_check(const char* template_text, struct error*);
-/* The text, malloc'd and NUL-terminated, as transformers' apply_chat_template gives it. NULL with the error
- * set: the template's own refusal, or what failed in which line of it. */
+/* The text, malloc'd and NUL-terminated, as transformers' apply_chat_template gives it when date_string ("28
+ * Nov 2026") and datetime ("Nov 28 2026") are among its arguments. The request's own variables come before
+ * these two. NULL with the error set: the template's own refusal, or what failed in which line of it. */
 char* chat_template_text(const char* template_text, const struct tokenizer*, const struct chat_request*,
                          size_t* size, struct error*);
 /* The ids. Special tokens in the template's text are recognized, those in the request's text are not. */

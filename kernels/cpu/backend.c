@@ -173,10 +173,14 @@ static bool check_all(const struct expected* e, size_t n, const char* whose, str
 	return true;
 }
 
+static bool has_gate(const struct model_shape* s) {
+	return s->activation != ACTIVATION_RELU2 && s->activation != ACTIVATION_XIELU;
+}
+
 static bool check_expert(const struct expert* e, const struct model_shape* s, int block, int i,
                          struct error* error) {
 	const struct expected expected[] = {{&e->w_gate, "w_gate", s->expert_ffn, s->dim, false},
-	                                    {&e->w_up, "w_up", s->expert_ffn, s->dim, false},
+	                                    {&e->w_up, "w_up", s->expert_ffn, s->dim, !has_gate(s)},
 	                                    {&e->w_down, "w_down", s->dim, s->expert_ffn, false}};
 	char whose[64];
 	snprintf(whose, sizeof whose, "block %d's expert %d's ", block, i);
@@ -188,6 +192,8 @@ static bool check_experts(const struct weight_table* w, int block, struct error*
 	const struct block_weights* b = &w->block[block];
 	if (!tensor_present(&b->router))
 		return true;
+	if (s->activation == ACTIVATION_XIELU)
+		return error_set(error, "block %d has experts with an activation that takes parameters", block);
 	if (s->n_experts < 1 || !b->expert)
 		return error_set(error, "block %d has a router, but the model has no experts", block);
 	for (int i = 0; i < s->n_experts; i++)
@@ -214,11 +220,13 @@ static bool check_recurrent_block(const struct weight_table* w, int i, struct er
 	    {&b->bo, "bo", 1, d, true},
 	    {&b->convolution, "convolution", 1, channels * r->kernel, false},
 	    {&b->wk, "gate map", values, d, is_short},
-	    {&b->w_beta, "beta map", r->value_heads, d, is_short},
+	    {&b->w_beta, "beta map", r->value_heads, d, is_short || r->state_space},
 	    {&b->w_decay, "decay map", r->value_heads, d, is_short},
 	    {&b->decay_bias, "decay bias", 1, r->value_heads, is_short},
 	    {&b->decay_rate, "decay rates", 1, r->value_heads, is_short},
-	    {&b->state_norm, "norm", 1, r->value_dim, is_short},
+	    {&b->state_norm, "norm", 1, r->state_space ? values : r->value_dim, is_short || r->state_space},
+	    {&b->convolution_bias, "convolution's bias", 1, channels, true},
+	    {&b->state_skip, "skip rates", 1, r->value_heads, !r->state_space},
 	};
 	char whose[48];
 	snprintf(whose, sizeof whose, "recurrent block %d's ", i);
@@ -232,10 +240,10 @@ static bool check_block(const struct weight_table* w, int i, struct error* error
 	const int64_t q = (int64_t)s->heads * head_dim, kv = (int64_t)block_kv_heads(s, i) * head_dim, d = s->dim;
 	const bool experts = tensor_present(&b->router), beside = experts && tensor_present(&b->expert_norm);
 	const bool keeps = block_keys_of(s, i) == i;
-	const bool gated = s->activation != ACTIVATION_RELU2 && s->activation != ACTIVATION_XIELU;
+	const bool gated = has_gate(s), none = block_set_has(&s->without_mlp, i);
 	/* The width of an MLP is that of its down matrix (Gemma 4 has two widths). */
 	const int64_t wide = tensor_present(&b->w_down) ? b->w_down.cols : s->ffn;
-	const int64_t ffn = experts && !beside ? s->shared_ffn : wide;
+	const int64_t ffn = none ? 0 : experts && !beside ? s->shared_ffn : wide;
 	const int64_t input = s->token_input;
 	const bool latent = s->latent > 0;
 	const int64_t own = latent ? (int64_t)s->heads * (s->nope_dim + s->rope.dim) : q,
@@ -416,11 +424,11 @@ static int prepared_kinds(const struct block_weights* block, const struct model_
 		const enum dtype q = k->wq.type, key = tensor_present(&k->wk) ? k->wk.type : q,
 		                 v = tensor_present(&k->wv) ? k->wv.type : key;
 		const int qkv = 1 + (key != q) + (v != q && v != key), gate = 1 + (k->w_up.type != k->w_gate.type);
-		const int types = 1 + (k->w_beta.type != k->w_decay.type);
+		const int types = 1 + (tensor_present(&k->w_beta) && k->w_beta.type != k->w_decay.type);
 		most = qkv > most ? qkv : gate > most ? gate : most;
 		most = types > most ? types : most;
 		for (int e = 0; most < 2 && tensor_present(&k->router) && e < s->n_experts; e++)
-			most = 1 + (k->expert[e].w_up.type != k->expert[e].w_gate.type);
+			most = 1 + (has_gate(s) && k->expert[e].w_up.type != k->expert[e].w_gate.type);
 	}
 	return most;
 }

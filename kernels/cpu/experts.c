@@ -103,7 +103,7 @@ static void route_rows(void* user, int i, int thread) {
 	if (s->expert_groups > 0)
 		only_groups(wanted, s);
 	choose_best(wanted, s->n_experts, s->experts_used, chosen);
-	float sum = 0;
+	float sum = s->experts_epsilon;
 	for (int k = 0; k < s->experts_used; k++)
 		sum += chance[chosen[k]];
 	for (int k = 0; k < s->experts_used; k++)
@@ -146,8 +146,12 @@ static void run_expert(struct expert_job* job, const float* x, const struct part
 		memcpy(b->gathered + (size_t)j * dim, x + (size_t)part[j].row * dim, dim * sizeof *x);
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->expert_ffn, .w = &e->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->expert_ffn, .w = &e->w_up}};
-	multiply(b, b->gathered, s->dim, count, in, 2);
-	gate_rows(b, s->expert_ffn, job->gate_bias, job->up_bias, count);
+	const bool gated = tensor_present(&e->w_up);
+	multiply(b, b->gathered, s->dim, count, in, gated ? 2 : 1);
+	if (gated)
+		gate_rows(b, s->expert_ffn, job->gate_bias, job->up_bias, count);
+	else
+		activate(s->activation, NULL, b->gate, s->expert_ffn * count);
 	const struct product out = {.out = b->given, .stride = dim, .w = &e->w_down};
 	multiply(b, b->gate, s->expert_ffn, count, &out, 1);
 	for (int j = 0; j < count; j++) {
@@ -166,8 +170,12 @@ static void run_shared(struct cpu_backend* b, const struct block_weights* w, con
 	const size_t dim = (size_t)s->dim;
 	const struct product in[] = {{.out = b->gate, .stride = (size_t)s->shared_ffn, .w = &w->w_gate},
 	                             {.out = b->up, .stride = (size_t)s->shared_ffn, .w = &w->w_up}};
-	multiply(b, x, s->dim, n, in, 2);
-	gate_rows(b, s->shared_ffn, NULL, NULL, n);
+	const bool gated = tensor_present(&w->w_up);
+	multiply(b, x, s->dim, n, in, gated ? 2 : 1);
+	if (gated)
+		gate_rows(b, s->shared_ffn, NULL, NULL, n);
+	else
+		activate(s->activation, NULL, b->gate, s->shared_ffn * n);
 	const struct product out = {.out = b->given, .stride = dim, .w = &w->w_down};
 	multiply(b, b->gate, s->shared_ffn, n, &out, 1);
 	for (int i = 0; i < n; i++) {

@@ -84,6 +84,9 @@ struct cpu_kernels {
 	 * · from; to = S + k ⊗ beta·(v - Sᵀk); out (values) = toᵀq, unless it is NULL. */
 	void (*delta_step)(float* to, const float* from, float* out, const struct delta_row*, int keys,
 	                   int values);
+	/* Mamba-2's: to = decay · from + k ⊗ beta·v. */
+	void (*scan_step)(float* to, const float* from, float* out, const struct delta_row*, int keys,
+	                  int values);
 
 	/* out = x / sqrt(mean(x²) + epsilon) · (weight + plus), all (n); weight as floats. */
 	void (*rms_norm)(float* out, const float* x, const float* weight, float plus, float epsilon, int n);
@@ -106,8 +109,8 @@ struct cpu_kernels {
 	{                                                                                                        \
 		.name = named, .prepare = prepares, .matmul = multiplies, .interleaves = interleaved,                \
 		.column_keep = keeps, .column_product = columns, .attention = attention, .delta_step = delta_step,   \
-		.rms_norm = rms_norm, .gate = gate, .join = join, .store = store, .sum_exp = sum_exp,                \
-		.softcap = softcap, .read = read_memory,                                                             \
+		.scan_step = scan_step, .rms_norm = rms_norm, .gate = gate, .join = join, .store = store,            \
+		.sum_exp = sum_exp, .softcap = softcap, .read = read_memory,                                         \
 	}
 
 extern const struct cpu_kernels cpu_reference;

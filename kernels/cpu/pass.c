@@ -278,7 +278,9 @@ static void recurrent_sub_layer(struct cpu_backend* b, const struct sub_layer_we
 	const struct product beta_decay[] = {
 	    {.out = work->beta_decay, .stride = both, .w = &w->w_beta},
 	    {.out = work->beta_decay + r->value_heads, .stride = both, .w = &w->w_decay}};
-	if (!shorter)
+	if (r->state_space)
+		multiply(b, x, s->dim, n, &beta_decay[1], 1);
+	else if (!shorter)
 		multiply(b, x, s->dim, n, beta_decay, 2);
 	mark(b, PART_QKV);
 	recurrent_rows(b, block, n, prefill);
@@ -542,7 +544,7 @@ static void run_sub_layer(struct cpu_backend* b, const struct pass* pass,
 		recurrent_sub_layer(b, from, sub_layer / 2, n, pass->kind == PASS_PREFILL);
 	} else if (sub_layer % 2 == 0) {
 		attention_sub_layer(b, from, sub_layer / 2, n);
-	} else {
+	} else if (!block_set_has(&b->head.weights->shape.without_mlp, sub_layer / 2)) {
 		mlp_sub_layer(b, from, sub_layer / 2, n);
 		end_block(b, sub_layer / 2, n);
 	}

@@ -189,15 +189,16 @@ static void find_columns(const struct recurrent_job* job, int i, const float* co
 		column[t] = history_at(c->recurrent.column, r, job->place, m);
 }
 
-/* out (n) = the convolution of channels [from, from + n). */
+/* out (n) = the convolution of channels [from, from + n), and its bias if it has one. */
 static void convolve(const struct recurrent_job* job, const float* const column[MOST_TAPS], float* out,
                      int from, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
 	const size_t channels = (size_t)recurrence_channels(r);
 	const float* weight = b->recurrent.convolution + (size_t)job->place * (size_t)r->kernel * channels + from;
+	const float* bias = floats(&b->block[job->block].convolution_bias);
 	for (int j = 0; j < n; j++)
-		out[j] = 0;
+		out[j] = bias ? bias[from + j] : 0;
 	for (int t = 0; t < r->kernel; t++, weight += channels)
 		for (int j = 0; j < n; j++)
 			out[j] += weight[j] * column[t][from + j];
@@ -226,9 +227,10 @@ static void mix_part(void* user, int number, int thread) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
 	const struct recurrence* r = &b->head.weights->shape.recurrence;
-	const int i = number / r->key_heads, g = number % r->key_heads, keys = recurrence_keys(r);
+	const int i = number / r->key_heads, g = number % r->key_heads;
 	const int share = recurrence_values(r) / r->key_heads;
-	const int from[] = {g * r->key_dim, keys + g * r->key_dim, 2 * keys + g * share};
+	const int from[] = {recurrence_query_at(r) + g * r->key_dim, recurrence_key_at(r) + g * r->key_dim,
+	                    recurrence_value_at(r) + g * share};
 	const int width[] = {r->key_dim, r->key_dim, share};
 	const size_t channels = (size_t)recurrence_channels(r);
 	const float* column[MOST_TAPS];
@@ -238,13 +240,18 @@ static void mix_part(void* user, int number, int thread) {
 		convolve(job, column, mixed + from[k], from[k], width[k]);
 		b->kernels->gate(mixed + from[k], w->ones, ACTIVATION_SILU, width[k]);
 	}
-	make_length(mixed + from[0], 1 / sqrtf((float)r->key_dim), r->key_dim);
-	make_length(mixed + from[1], 1, r->key_dim);
+	if (!r->state_space) {
+		make_length(mixed + from[0], 1 / sqrtf((float)r->key_dim), r->key_dim);
+		make_length(mixed + from[1], 1, r->key_dim);
+	}
 	float* pending = pending_at(b->row[i].cache, job->place, b->row[i].index);
 	for (int k = 0; k < 3 && keeps_column(job, i); k++)
 		memcpy(pending + from[k], slice_column(b, i) + from[k], (size_t)width[k] * sizeof(float));
-	for (int k = 1; k < 3 && !job->prefill; k++)
-		memcpy(pending + channels - keys + from[k], mixed + from[k], (size_t)width[k] * sizeof(float));
+	if (job->prefill)
+		return;
+	float* const kept = pending + channels; /* keys, then values */
+	memcpy(kept + g * r->key_dim, mixed + from[1], (size_t)width[1] * sizeof(float));
+	memcpy(kept + recurrence_keys(r) + g * share, mixed + from[2], (size_t)width[2] * sizeof(float));
 }
 
 /* Rows of a short convolution: b·x, the column, goes to `mixed`; then c times its convolution. */
@@ -277,7 +284,10 @@ static void convolve_row(void* user, int i, int thread) {
 		out[j] *= c[j];
 }
 
-/* Makes beta and decay of the products. softplus is PyTorch's, which is linear above 20. */
+/* PyTorch's, which is linear above 20. */
+static float softplus(float x) { return x > 20 ? x : log1pf(expf(x)); }
+
+/* Makes beta and decay of the products. A state space has one product, of which both are made. */
 static void compute_beta_decay(const struct recurrent_job* job, int n) {
 	const struct cpu_backend* b = job->b;
 	const struct recurrent_work* w = &b->recurrent;
@@ -288,9 +298,9 @@ static void compute_beta_decay(const struct recurrent_job* job, int n) {
 	for (int i = 0; i < n; i++) {
 		float *beta = w->beta_decay + (size_t)i * both, *decay = beta + r->value_heads;
 		for (int h = 0; h < r->value_heads; h++) {
-			const float x = decay[h] + bias[h];
-			beta[h] = 1 / (1 + expf(-beta[h]));
-			decay[h] = expf(rate[h] * (x > 20 ? x : log1pf(expf(x))));
+			const float step = softplus(decay[h] + bias[h]);
+			beta[h] = r->state_space ? step : 1 / (1 + expf(-beta[h]));
+			decay[h] = expf(rate[h] * step);
 		}
 		if (!job->prefill)
 			memcpy(pending_at(b->row[i].cache, job->place, b->row[i].index) + pending_floats(r) - both, beta,
@@ -299,6 +309,16 @@ static void compute_beta_decay(const struct recurrent_job* job, int n) {
 }
 
 /* ---- through the states ---------------------------------------------------------------------- */
+
+/* Applies a token to a head's state: from, which may be `to`. out (value_dim) or NULL. */
+static void step_state(const struct cpu_backend* b, float* to, const float* from, float* out,
+                       const struct delta_row* row) {
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	if (r->state_space)
+		b->kernels->scan_step(to, from, out, row, r->key_dim, r->value_dim);
+	else
+		b->kernels->delta_step(to, from, out, row, r->key_dim, r->value_dim);
+}
 
 static int key_head(const struct recurrence* r, int head) {
 	return r->tiled ? head % r->key_heads : head / (r->value_heads / r->key_heads);
@@ -324,10 +344,10 @@ static struct delta_row slice_step(const struct cpu_backend* b, int i, int head)
 	const struct recurrent_work* w = &b->recurrent;
 	const float* mixed = w->mixed + (size_t)i * (size_t)recurrence_channels(r);
 	const float* beta_decay = w->beta_decay + (size_t)i * 2 * (size_t)r->value_heads;
-	const float* query = mixed + key_head(r, head) * r->key_dim;
-	return (struct delta_row){.q = query,
-	                          .k = query + recurrence_keys(r),
-	                          .v = mixed + 2 * recurrence_keys(r) + head * r->value_dim,
+	const float* of_head = mixed + key_head(r, head) * r->key_dim;
+	return (struct delta_row){.q = of_head + recurrence_query_at(r),
+	                          .k = of_head + recurrence_key_at(r),
+	                          .v = mixed + recurrence_value_at(r) + head * r->value_dim,
 	                          .beta = beta_decay[head],
 	                          .decay = beta_decay[r->value_heads + head]};
 }
@@ -336,7 +356,6 @@ static struct delta_row slice_step(const struct cpu_backend* b, int i, int head)
  * from. */
 static const float* apply_again(const struct recurrent_job* job, const struct cpu_cache* c, int head, int row,
                                 float* to) {
-	const struct recurrence* r = &shape_of(c)->recurrence;
 	const int tip = c->recurrent.tip[job->place];
 	int chain[MAX_ROWS], n = 0;
 	for (; row >= 0 && row != tip; row = c->paged.row[row].parent)
@@ -344,7 +363,7 @@ static const float* apply_again(const struct recurrent_job* job, const struct cp
 	const float* from = state_at(c, job->place, row >= 0, head);
 	while (n > 0) {
 		const struct delta_row step = pending_step(c, job->place, head, chain[--n]);
-		job->b->kernels->delta_step(to, from, NULL, &step, r->key_dim, r->value_dim);
+		step_state(job->b, to, from, NULL, &step);
 		from = to;
 	}
 	return from;
@@ -370,9 +389,47 @@ static void run_head(void* user, int number, int thread) {
 		                               : own;
 		const struct delta_row step = slice_step(b, i, head);
 		float* out = w->out + (size_t)i * (size_t)recurrence_values(r) + head * r->value_dim;
-		b->kernels->delta_step(to, from, out, &step, r->key_dim, r->value_dim);
+		step_state(b, to, from, out, &step);
 		last = to;
 	}
+}
+
+/* Adds skip · v to a state space's output. */
+static void add_skipped(const struct recurrent_job* job, int i, float* out) {
+	const struct cpu_backend* b = job->b;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const float* v = b->recurrent.mixed + (size_t)i * (size_t)recurrence_channels(r) + recurrence_value_at(r);
+	const float* skip = floats(&b->block[job->block].state_skip);
+	for (int h = 0; h < r->value_heads; h++)
+		for (int j = h * r->value_dim; j < (h + 1) * r->value_dim; j++)
+			out[j] += skip[h] * v[j];
+}
+
+/* A state space's norm, over the values of each key head. */
+static void norm_values(const struct recurrent_job* job, float* values) {
+	const struct cpu_backend* b = job->b;
+	const struct model_shape* s = &b->head.weights->shape;
+	const int heads = s->recurrence.key_heads, width = recurrence_values(&s->recurrence) / heads;
+	const float* norm = floats(&b->block[job->block].state_norm);
+	for (int g = 0; norm && g < heads; g++)
+		b->kernels->rms_norm(values + g * width, values + g * width, norm + g * width, 0, s->norm_epsilon,
+		                     width);
+}
+
+static void end_space_row(void* user, int i, int thread) {
+	(void)thread;
+	const struct recurrent_job* job = user;
+	const struct cpu_backend* b = job->b;
+	const struct recurrence* r = &b->head.weights->shape.recurrence;
+	const int width = recurrence_values(r);
+	float *out = b->recurrent.out + (size_t)i * (size_t)width,
+	      *gate = b->recurrent.gate + (size_t)i * (size_t)width;
+	add_skipped(job, i, out);
+	if (!r->gate_first)
+		norm_values(job, out);
+	b->kernels->gate(gate, out, ACTIVATION_SILU, width);
+	if (r->gate_first)
+		norm_values(job, gate);
 }
 
 /* out under its norm, times SiLU of the gate. */
@@ -408,7 +465,7 @@ void recurrent_rows(struct cpu_backend* b, int block, int n, bool prefill) {
 		const struct slice_row* last = &b->row[w->end[w->run[i]] - 1];
 		last->cache->recurrent.tip[job.place] = (int16_t)last->index;
 	}
-	spread(b, n, (double)n * recurrence_values(r) * 16, end_row, &job);
+	spread(b, n, (double)n * recurrence_values(r) * 16, r->state_space ? end_space_row : end_row, &job);
 }
 
 /* ---- committed tokens ------------------------------------------------------------------------- */
@@ -435,12 +492,10 @@ static void commit_head(void* user, int head, int thread) {
 	(void)thread;
 	const struct commit_job* job = user;
 	const struct cpu_cache* c = job->c;
-	const struct recurrence* r = &shape_of(c)->recurrence;
 	float* state = state_at(c, job->place, false, head);
 	for (int j = 0; j < job->n; j++) {
 		const struct delta_row step = pending_step(c, job->place, head, job->path ? job->path[j] : j);
-		cpu_of(c->paged.head.backend)
-		    ->kernels->delta_step(state, state, NULL, &step, r->key_dim, r->value_dim);
+		step_state(cpu_of(c->paged.head.backend), state, state, NULL, &step);
 	}
 }
 

@@ -131,6 +131,20 @@ static void delta_step(float* to, const float* from, float* out, const struct de
 	}
 }
 
+static void scan_step(float* to, const float* from, float* out, const struct delta_row* row, int keys,
+                      int values) {
+	for (int j = 0; j < values; j++) {
+		float given = 0;
+		for (int i = 0; i < keys; i++) {
+			const float s = row->decay * from[i * values + j] + row->k[i] * (row->beta * row->v[j]);
+			to[i * values + j] = s;
+			given += row->q[i] * s;
+		}
+		if (out)
+			out[j] = given;
+	}
+}
+
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 static void rms_norm(float* out, const float* x, const float* weight, float plus, float epsilon, int n) {

@@ -529,17 +529,19 @@ static void attention(float* out, const float* q, size_t row_stride, const struc
 /* ---- recurrence ----------------------------------------------------------------------------- */
 
 /* `count` vectors of values from the j-th on, or `part` lanes of one: a value's sums have an accumulator of
- * their own and go through the keys in order, whatever stands beside it. */
+ * their own and go through the keys in order, whatever stands beside it. corrects: what the state holds for
+ * the key already is subtracted from the value. */
 __attribute__((always_inline)) static inline void delta_tile(float* to, const float* from, float* out,
                                                              const struct delta_row* row, int keys,
-                                                             int values, int j, int count, int part) {
+                                                             int values, int j, int count, int part,
+                                                             bool corrects) {
 	const bool whole = part >= LANES;
 	vec held[DELTA_TILE], given[DELTA_TILE], delta[DELTA_TILE];
 #pragma GCC unroll 4
 	for (int c = 0; c < count; c++)
 		held[c] = given[c] = vec_set(0);
 	const float* at = from + j;
-	for (int i = 0; i < keys; i++, at += values) {
+	for (int i = 0; i < keys && corrects; i++, at += values) {
 		const vec k = vec_set(row->k[i]);
 #pragma GCC unroll 4
 		for (int c = 0; c < count; c++)
@@ -548,9 +550,9 @@ __attribute__((always_inline)) static inline void delta_tile(float* to, const fl
 	const vec decay = vec_set(row->decay), beta = vec_set(row->beta);
 #pragma GCC unroll 4
 	for (int c = 0; c < count; c++) {
-		const float* v = row->v + j + c * LANES;
-		delta[c] =
-		    vec_mul(beta, vec_sub(whole ? vec_load(v) : vec_load_part(v, part, 0), vec_mul(decay, held[c])));
+		const float* at_v = row->v + j + c * LANES;
+		const vec v = whole ? vec_load(at_v) : vec_load_part(at_v, part, 0);
+		delta[c] = vec_mul(beta, corrects ? vec_sub(v, vec_mul(decay, held[c])) : v);
 	}
 	at = from + j;
 	float* put = to + j;
@@ -575,15 +577,26 @@ __attribute__((always_inline)) static inline void delta_tile(float* to, const fl
 			vec_store_part(out + j, given[c], part);
 }
 
-static void delta_step(float* to, const float* from, float* out, const struct delta_row* row, int keys,
-                       int values) {
+__attribute__((always_inline)) static inline void delta_tiles(float* to, const float* from, float* out,
+                                                              const struct delta_row* row, int keys,
+                                                              int values, bool corrects) {
 	int j = 0;
 	for (; j + DELTA_TILE * LANES <= values; j += DELTA_TILE * LANES)
-		delta_tile(to, from, out, row, keys, values, j, DELTA_TILE, LANES);
+		delta_tile(to, from, out, row, keys, values, j, DELTA_TILE, LANES, corrects);
 	for (; j + LANES <= values; j += LANES)
-		delta_tile(to, from, out, row, keys, values, j, 1, LANES);
+		delta_tile(to, from, out, row, keys, values, j, 1, LANES, corrects);
 	if (j < values)
-		delta_tile(to, from, out, row, keys, values, j, 1, values - j);
+		delta_tile(to, from, out, row, keys, values, j, 1, values - j, corrects);
+}
+
+static void delta_step(float* to, const float* from, float* out, const struct delta_row* row, int keys,
+                       int values) {
+	delta_tiles(to, from, out, row, keys, values, true);
+}
+
+static void scan_step(float* to, const float* from, float* out, const struct delta_row* row, int keys,
+                      int values) {
+	delta_tiles(to, from, out, row, keys, values, false);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */

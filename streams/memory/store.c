@@ -75,6 +75,10 @@ struct store* store_new(const char* path, struct error* e) {
 struct store* store_open(const char* path, enum store_mode mode, struct error* e) {
 	struct store* s;
 	bool good;
+	if (!*path) {
+		error_set(e, "the store's name is empty; it is a file or postgresql://… (--no-store keeps nothing)");
+		return NULL;
+	}
 	if (!is_address(path))
 		return sqlite_open(path, mode == STORE_SERVE ? STORE_WRITE : mode, e);
 	if (mode == STORE_SERVE) {

@@ -45,6 +45,7 @@ struct choice { /* one output sequence of a generation */
 	int32_t* token;                    /* (tokens) */
 	int64_t accepted[CHOICE_ACCEPTED]; /* counts of rounds by accepted tokens, without rounds that accepted
 	                                      none */
+	bool new_line;                     /* the text sent so far has a line feed (infill.c) */
 	size_t echoed;                     /* characters of the echoed prompt */
 	size_t unseen;                     /* bytes of its tokens beyond the text that were not passed over yet */
 	size_t shown;                      /* bytes of the tokens so far, without special ones */

@@ -178,20 +178,26 @@ static bool native_read(const char* body, size_t size, int vocab, struct api_req
 /* ---- answers of both -------------------------------------------------------------------------------- */
 
 static void put_content(struct generation* g, bool stop) {
-	const struct answer_reader* r = &g->choice[0].reader;
+	struct choice* const c = &g->choice[0];
+	const struct answer_reader* r = &c->reader;
+	c->new_line |= r->content.size > 0 && memchr(r->content.data, '\n', r->content.size);
 	text_json(&g->out, "{'index': 0, 'content': %Q, 'stop': %b, 'model': %q", r->content.data,
 	          r->content.size, stop, g->server->option.work.model_name);
 }
 
+/* As llama-server has them. truncated: the context ended the answer. has_new_line: the whole answer has one.
+ */
 static void put_end(struct generation* g) {
 	const struct swiftlet_figures* f = &g->choice[0].figures;
 	text_json(&g->out,
 	          ", 'stop_type': '%s', 'tokens_predicted': %d, 'tokens_evaluated': %d, 'tokens_cached': %d, "
-	          "'truncated': false, 'has_new_line': %b",
+	          "'truncated': %b, 'has_new_line': %b",
 	          f->stop == SWIFTLET_LENGTH ? "limit"
 	          : f->stop == SWIFTLET_STOP ? "word"
 	                                     : "eos",
-	          f->tokens, f->prompt_tokens, f->cached_tokens, false);
+	          f->tokens, f->prompt_tokens, f->cached_tokens,
+	          f->stop == SWIFTLET_LENGTH && f->prompt_tokens + f->tokens >= g->server->context,
+	          g->choice[0].new_line);
 	reply_timings(&g->out, &g->choice[0]);
 	text_put(&g->out, "}");
 }

@@ -506,43 +506,50 @@ enum { MOST_KEYS = 130, MOST_VALUES = 140 };
 static float random_state_of[MOST_KEYS * MOST_VALUES], plain_state[MOST_KEYS * MOST_VALUES],
     fast_state[MOST_KEYS * MOST_VALUES + GUARD];
 
-/* Some tokens through a head; the state in place or not, with an output or without. */
-static void delta_steps(void** state) {
+typedef void step(float* to, const float* from, float* out, const struct delta_row*, int keys, int values);
+
+/* Some tokens through a head by both functions; the state in place or not, with an output or without. */
+static void try_steps(step* plain_step, step* fast_step, const char* name) {
+	const int keys = 1 + random_below(MOST_KEYS), values = 1 + random_below(MOST_VALUES);
+	float q[MOST_KEYS], key[MOST_KEYS], v[MOST_VALUES], plain[MOST_VALUES];
+	static struct guarded out;
+	float* const got = (float*)(void*)out.bytes;
+	const size_t n = (size_t)(keys * values);
+	random_row(random_state_of, (int)n, 1);
+	memcpy(plain_state, random_state_of, n * sizeof(float));
+	memset(fast_state, 0xa5, sizeof fast_state);
+	memcpy(fast_state, random_state_of, n * sizeof(float));
+	for (int token = 0; token < 4; token++) {
+		random_row(q, keys, 0.2f);
+		random_row(key, keys, 2 / sqrtf((float)keys));
+		random_row(v, values, 1);
+		const struct delta_row row = {
+		    .q = q, .k = key, .v = v, .decay = fabsf(random_float()), .beta = fabsf(random_float())};
+		poison(&out);
+		plain_step(plain_state, plain_state, plain, &row, keys, values);
+		if (token == 1) { /* from elsewhere, and nothing is wanted: the same state */
+			memcpy(random_state_of, fast_state, n * sizeof(float));
+			fast_step(fast_state, random_state_of, NULL, &row, keys, values);
+			fast_step(random_state_of, random_state_of, got, &row, keys, values);
+			assert_memory_equal(random_state_of, fast_state, n * sizeof(float));
+		} else
+			fast_step(fast_state, fast_state, got, &row, keys, values);
+		unharmed(&out, (size_t)values * 4, name);
+		near(plain, got, values, 2e-5f, name);
+		near(plain_state, fast_state, (int)n, 2e-5f, name);
+	}
+	for (int i = 0; i < GUARD; i++)
+		if (memcmp(&fast_state[n + (size_t)i], "\xa5\xa5\xa5\xa5", 4) != 0 &&
+		    n + (size_t)i < sizeof fast_state / sizeof *fast_state)
+			fail_msg("%s wrote behind its state", name);
+}
+
+static void recurrences(void** state) {
 	(void)state;
 	for (int round = 0; round < 60 * n_fast; round++) {
 		const struct cpu_kernels* k = fast[round % n_fast];
-		const int keys = 1 + random_below(MOST_KEYS), values = 1 + random_below(MOST_VALUES);
-		float q[MOST_KEYS], key[MOST_KEYS], v[MOST_VALUES], plain[MOST_VALUES];
-		static struct guarded out;
-		float* const got = (float*)(void*)out.bytes;
-		const size_t n = (size_t)(keys * values);
-		random_row(random_state_of, (int)n, 1);
-		memcpy(plain_state, random_state_of, n * sizeof(float));
-		memset(fast_state, 0xa5, sizeof fast_state);
-		memcpy(fast_state, random_state_of, n * sizeof(float));
-		for (int token = 0; token < 4; token++) {
-			random_row(q, keys, 0.2f);
-			random_row(key, keys, 2 / sqrtf((float)keys));
-			random_row(v, values, 1);
-			const struct delta_row row = {
-			    .q = q, .k = key, .v = v, .decay = fabsf(random_float()), .beta = fabsf(random_float())};
-			poison(&out);
-			cpu_reference.delta_step(plain_state, plain_state, plain, &row, keys, values);
-			if (token == 1) { /* from elsewhere, and nothing is wanted: the same state */
-				memcpy(random_state_of, fast_state, n * sizeof(float));
-				k->delta_step(fast_state, random_state_of, NULL, &row, keys, values);
-				k->delta_step(random_state_of, random_state_of, got, &row, keys, values);
-				assert_memory_equal(random_state_of, fast_state, n * sizeof(float));
-			} else
-				k->delta_step(fast_state, fast_state, got, &row, keys, values);
-			unharmed(&out, (size_t)values * 4, "delta_step");
-			near(plain, got, values, 2e-5f, "delta_step's output");
-			near(plain_state, fast_state, (int)n, 2e-5f, "delta_step's state");
-		}
-		for (int i = 0; i < GUARD; i++)
-			if (memcmp(&fast_state[n + (size_t)i], "\xa5\xa5\xa5\xa5", 4) != 0 &&
-			    n + (size_t)i < sizeof fast_state / sizeof *fast_state)
-				fail_msg("delta_step wrote behind its state");
+		try_steps(cpu_reference.delta_step, k->delta_step, "delta_step");
+		try_steps(cpu_reference.scan_step, k->scan_step, "scan_step");
 	}
 }
 
@@ -558,6 +565,6 @@ int main(void) {
 	                                   cmocka_unit_test(attention_together),
 	                                   cmocka_unit_test(attention_mass),
 	                                   cmocka_unit_test(attention_keys_are_values),
-	                                   cmocka_unit_test(delta_steps)};
+	                                   cmocka_unit_test(recurrences)};
 	return cmocka_run_group_tests(tests, find_fast, NULL);
 }

@@ -145,6 +145,14 @@ static void refuse_config(const char* field, const char* part) {
 		fail_msg("%s: %s", field, error.message);
 }
 
+/* Of the four blocks that refuse_config gives, three with Mamba-2. */
+#define MAMBA                                                                                                \
+	"\"model_type\": \"granitemoehybrid\", \"num_local_experts\": 0, \"mamba_n_heads\": 4, "                 \
+	"\"layer_types\": "                                                                                      \
+	"[\"mamba\", \"attention\", \"linear_attention\", \"mamba\"]"
+
+#define NEMOTRON "\"model_type\": \"nemotron_h\", \"hybrid_override_pattern\": "
+
 static void config(void** state) {
 	(void)state;
 	static const char* const broken[][2] = {
@@ -189,8 +197,12 @@ static void config(void** state) {
 	    {"\"model_type\": \"gpt_oss\", \"num_local_experts\": 3",
 	     "num_experts_per_tok is 4, expected at most the 3 experts"},
 	    {"\"model_type\": \"granitemoehybrid\", \"num_local_experts\": 0, \"layer_types\": [\"attention\", "
-	     "\"mamba\", \"mamba\", \"attention\"]",
-	     "layer_types has a block without attention, which is not supported; every block needs attention"},
+	     "\"sliding\", \"mamba\", \"attention\"]",
+	     "layer_types[1] is neither full_attention nor linear_attention"},
+	    {"\"model_type\": \"granitemoehybrid\", \"num_local_experts\": 0, \"mamba_n_heads\": 4, "
+	     "\"layer_types\": "
+	     "[\"mamba\", \"mamba\", \"mamba\", \"mamba\"]",
+	     "all 4 blocks are recurrent"},
 	    {"\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
 	     "\"int-quantized\"}",
 	     "quant_method is \"compressed-tensors\", format int-quantized, which is not read"},
@@ -257,6 +269,20 @@ static void config(void** state) {
 	    {"\"model_type\": \"gemma2\", \"layer_types\": [\"a\", \"b\", \"c\", \"d\"]",
 	     "layer_types[0] is neither"},
 	    {"\"model_type\": \"mistral\", \"sliding_window\": -4", "sliding_window is -4"},
+	    {MAMBA ", \"time_step_limit\": [0.0, Infinity]", NULL},
+	    {MAMBA ", \"time_step_limit\": [0.0, 0.1]", "time_step_limit ends at 0.1"},
+	    {MAMBA ", \"time_step_limit\": [0.001, Infinity]", "time_step_limit begins at 0.001"},
+	    {MAMBA ", \"mamba_proj_bias\": true", "mamba_proj_bias is true"},
+	    {MAMBA ", \"mamba_d_head\": 20", "mamba_n_heads 4 of 20 are not mamba_expand 2 times hidden_size 64"},
+	    {NEMOTRON "\"M*E-\"", "layer 3 is an MLP that no layer with attention or Mamba precedes"},
+	    {NEMOTRON "\"-M*\"", "layer 0 is an MLP that no layer"},
+	    {NEMOTRON "\"M*x\"", "hybrid_override_pattern is not 1 to 512 letters"},
+	    {NEMOTRON "\"M*E\", \"moe_latent_size\": 8", "moe_latent_size is given"},
+	    {NEMOTRON "\"M*E\", \"use_bias\": true", "use_bias is true"},
+	    {NEMOTRON "\"M-*E\"", NULL},
+	    {"\"model_type\": \"nemotron_h\", \"layers_block_type\": [\"mamba\", 3]",
+	     "layers_block_type[1] is none of"},
+	    {MAMBA ", \"mamba_n_groups\": 3", "4 value heads are not a multiple of 3 key heads"},
 	};
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
 		refuse_config(broken[i][0], broken[i][1]);

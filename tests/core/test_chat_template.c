@@ -137,6 +137,40 @@ static void equals_transformers(void** state) {
 	cJSON_Delete(golden);
 }
 
+/* A conversation's prompt is the same all day, so that its cached prefix can be used, and another one the
+ * next day. A request may bring its own date. */
+static void dates_change_at_midnight_alone(void** state) {
+	(void)state;
+	static const char text[] = "{{ date_string }}, {{ datetime }}, {{ strftime_now('%Y-%m-%d') }}";
+	static const struct {
+		time_t now;
+		const char *variables, *want;
+	} cases[] = {{1796083200, NULL, "01 Dec 2026, Dec 01 2026, 2026-12-01"},
+	             {1796083200 + 86399, NULL, "01 Dec 2026, Dec 01 2026, 2026-12-01"},
+	             {1796083200 + 86400, NULL, "02 Dec 2026, Dec 02 2026, 2026-12-02"},
+	             {1796083200, "{\"date_string\": \"today\"}", "today, Dec 01 2026, 2026-12-01"}};
+	setenv("TZ", "UTC", 1);
+	tzset();
+	struct tokenizer* t = small_tokenizer("<s>", "</s>");
+	for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+		const size_t k = i / 2;
+		struct chat_request request = {.messages = json_of("[]"), .variables = json_of(cases[k].variables)};
+		char epoch[32];
+		snprintf(epoch, sizeof epoch, "%lld", (long long)cases[k].now);
+		if (i % 2)
+			request.now = cases[k].now;
+		else
+			setenv("SOURCE_DATE_EPOCH", epoch, 1);
+		struct error error = {""};
+		size_t size;
+		char* prompt = chat_template_text(text, t, &request, &size, &error);
+		assert_string_equal(prompt ? prompt : error.message, cases[k].want);
+		free(prompt);
+		unsetenv("SOURCE_DATE_EPOCH");
+	}
+	tokenizer_free(t);
+}
+
 /* ---- ids ---------------------------------------------------------------------------------- */
 
 static int count(const struct token_list* ids, int32_t id) {
@@ -276,9 +310,11 @@ static void a_long_conversation_is_soon_written(void** state) {
 }
 
 int main(void) {
-	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(equals_transformers), cmocka_unit_test(contents_make_no_special_tokens),
-	    cmocka_unit_test(roles_make_special_tokens_but_no_other_word),
-	    cmocka_unit_test(errors_name_the_remedy), cmocka_unit_test(a_long_conversation_is_soon_written)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(equals_transformers),
+	                                   cmocka_unit_test(contents_make_no_special_tokens),
+	                                   cmocka_unit_test(dates_change_at_midnight_alone),
+	                                   cmocka_unit_test(roles_make_special_tokens_but_no_other_word),
+	                                   cmocka_unit_test(errors_name_the_remedy),
+	                                   cmocka_unit_test(a_long_conversation_is_soon_written)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "core/files/json.h"
 #include "core/grammar/acceptor.h"
 #include "core/grammar/states.h"
 
@@ -702,8 +703,8 @@ static void test_small_sets(void** state) {
 	(void)state;
 	static const struct texts texts[] = {
 	    {"{\"prefixItems\":[{\"type\":\"boolean\"},{\"type\":\"boolean\"}],\"uniqueItems\":true}",
-	     {"[]", "[true]", "[false,true]", "[true,false]"},
-	     {"[true,true]", "[true,false,1]", "[1]"}},
+	     {"[]", "[true]", "[false,true]", "[true,false]", "[true,false,1]"},
+	     {"[true,true]", "[true,false,true]", "[true,false,1,1]", "[1]"}},
 	    {"{\"type\":\"array\",\"items\":{\"enum\":[1,2,3]},\"uniqueItems\":true,\"minItems\":2}",
 	     {"[3,1]", "[1,2,3]", "[2,3,1]"},
 	     {"[1]", "[1,1]", "[3,1,3]"}},
@@ -725,6 +726,116 @@ static void test_small_sets(void** state) {
 	     {"\"ezp9Cg==\"", "\"{}\"", "\"MQ=\"", "\"MR==\"", "\"\""}},
 	};
 	check(texts, sizeof texts / sizeof *texts, from_schema);
+}
+
+/* Items that differ, whatever they are: each value can be written in one way, so equal ones are found as
+ * texts. */
+static void test_distinct(void** state) {
+	(void)state;
+	static const struct texts texts[] = {
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\"}}",
+	     {"[]", "[\"a\"]", "[\"a\",\"b\"]", "[\"ab\", \"a\"]", "[ \"a\",\n \"ab\", \"\"]",
+	      "[\"\\n\",\"\\\\n\"]", "[\"\\u0001\",\"\\u001f\"]", "[\"a\",\"\xc3\xa9\"]"},
+	     {"[\"a\",\"a\"]", "[\"a\",\"b\",\"a\"]", "[\"\",\"\"]", "[\"a\",\"\\u0061\"]", "[\"\\/\"]",
+	      "[\"\\u000a\"]", "[\"\\u001F\"]", "[\"\\ud800\"]", "[1]", "[\"\xc3\xa9\",\"\xc3\xa9\"]"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"number\"}}",
+	     {"[1,10]", "[1, 1.5, -1, 0]", "[0.5,-0.5]", "[100,10,1]"},
+	     {"[1,1]", "[1,1.0]", "[1.50]", "[1e0]", "[-0]", "[0.0]", "[10,1,10]", "[-0.5,-0.5]"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[100,1e2,\"a\",null,[1,2],{\"b\":1,"
+	     "\"a\":2}]}}",
+	     {"[{\"b\": 1, \"a\": 2},[1, 2],null,\"a\",100]"},
+	     {"[100,1e2]", "[100,100]", "[[1, 2],[1, 2]]", "[null,null]", "[{\"a\": 2, \"b\": 1}]"}},
+	    /* one order for all: that in which the names come first */
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"anyOf\":[{\"properties\":{\"a\":{\"type\":"
+	     "\"integer\"},"
+	     "\"b\":{\"type\":\"integer\"}}},{\"properties\":{\"c\":{},\"b\":{},\"a\":{}}}]}}",
+	     {"[{\"a\": 1, \"b\": 2},{\"a\": 2, \"b\": 1},{}]", "[{\"a\": 1, \"b\": [], \"c\": 3}]"},
+	     {"[{\"a\": 1, \"b\": 2},{\"a\": 1, \"b\": 2}]", "[{\"b\": 2, \"a\": 1}]", "[{},{}]",
+	      "[{\"a\":1, \"b\": 2}]", "[{\"a\": 1,\"b\": 2}]"}},
+	    {"{\"uniqueItems\":true}",
+	     {"[1,true,\"1\",[1],{\"x\": 1},[],{}]", "[[1, 2],[2, 1]]", "7"},
+	     {"[1,1]", "[{\"x\": 1},{\"x\": 1}]", "[[],[]]", "[[1, 2],[1, 2]]", "[{\"x\": 1, \"y\": 2}]"}},
+	    /* a list in a list, of which both differ */
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"array\",\"uniqueItems\":true,"
+	     "\"items\":{\"type\":\"string\"}}}",
+	     {"[]", "[[\"a\"],[\"a\", \"b\"],[\"b\", \"a\"],[]]"},
+	     {"[[\"a\", \"a\"]]", "[[\"a\"],[\"a\"]]", "[[],[]]", "[[\"a\", \"b\"],[\"a\", \"b\"]]"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2,\"maxItems\":3,\"items\":{\"type\":"
+	     "\"integer\"}}",
+	     {"[1,2]", "[3,2,1]"},
+	     {"[]", "[1]", "[1,1]", "[1,2,3,4]", "[1,2,1]"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"prefixItems\":[{\"type\":\"string\"},{\"type\":"
+	     "\"string\"}],"
+	     "\"items\":{\"type\":\"integer\"},\"minItems\":1}",
+	     {"[\"a\"]", "[\"a\",\"b\",1,2]"},
+	     {"[]", "[\"a\",\"a\"]", "[\"a\",\"b\",1,1]", "[\"a\",1]"}},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]$\"}}",
+	     {"[]", "[\"b\",\"a\"]"},
+	     {"[\"a\",\"a\"]", "[\"a\",\"b\",\"a\"]"}},
+	};
+	check(texts, sizeof texts / sizeof *texts, from_schema);
+}
+
+/* Every list of at most four of a few strings, one the beginning of another, is taken just if they differ. */
+static void test_all_small_lists(void** state) {
+	(void)state;
+	static const char of[] =
+	    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"maxLength\":2,"
+	    "\"pattern\":\"^[ab]*$\"}}";
+	static const char* const word[] = {"", "a", "b", "aa", "ab", "ba", "bb"};
+	enum { WORDS_OF = sizeof word / sizeof *word };
+	struct error error = {""};
+	struct grammar* grammar = from_schema(of, sizeof of - 1, &error);
+	assert_non_null(grammar);
+	int lists = 0;
+	for (int n = 0; n <= 4; n++) {
+		int all = 1;
+		for (int i = 0; i < n; i++)
+			all *= WORDS_OF;
+		for (int code = 0; code < all; code++, lists++) {
+			char text[64] = "[";
+			unsigned had = 0;
+			bool differ = true;
+			for (int i = 0, rest = code; i < n; i++, rest /= WORDS_OF) {
+				snprintf(text + strlen(text), sizeof text - strlen(text), "%s\"%s\"", i > 0 ? "," : "",
+				         word[rest % WORDS_OF]);
+				differ = differ && !(had >> rest % WORDS_OF & 1u);
+				had |= 1u << rest % WORDS_OF;
+			}
+			strcat(text, "]");
+			if (takes(grammar, text) != differ)
+				fail_msg("%s: %d", text, differ);
+		}
+	}
+	assert_int_equal(lists, 1 + 7 + 49 + 343 + 2401);
+	grammar_free(grammar);
+}
+
+/* A long list is written over several fillings of the tables, and its first item stays known. */
+static void test_long_list(void** state) {
+	(void)state;
+	static const char of[] = "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\"}}";
+	enum { ITEMS = 1000, SIZE = 40 * ITEMS };
+	struct error error = {""};
+	struct grammar* grammar = from_schema(of, sizeof of - 1, &error);
+	char* text = malloc(SIZE);
+	assert_non_null(grammar);
+	assert_non_null(text);
+	strcpy(text, "[");
+	size_t n = 1;
+	for (int i = 0; i < ITEMS; i++)
+		n += (size_t)snprintf(text + n, SIZE - n, "%s\"item %d of the list\"", i > 0 ? ", " : "",
+		                      i * 7919 % 1009);
+	snprintf(text + n, SIZE - n, "]");
+	assert_true(takes(grammar, text));
+	snprintf(text + n, SIZE - n, ", \"another\"]");
+	assert_true(takes(grammar, text));
+	snprintf(text + n, SIZE - n, ", \"item 0 of the list\"]");
+	assert_false(takes(grammar, text));
+	snprintf(text + n, SIZE - n, ", \"item %d of the list\"]", 500 * 7919 % 1009);
+	assert_false(takes(grammar, text));
+	free(text);
+	grammar_free(grammar);
 }
 
 /* Many values and many members, each of which may come first. */
@@ -787,7 +898,7 @@ static void test_refused(void** state) {
 	    {"{\"type\":[]}", "no text at all"},
 	    {"{\"type\":\"object\",\"properties\":{\"a\":{\"$dynamicRef\":\"#x\"}}}",
 	     "#/properties/a: \"$dynamicRef\""},
-	    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{}}", "uniqueItems"},
+	    {"{\"type\":\"array\",\"uniqueItems\":true,\"contains\":{\"const\":1}}", "uniqueItems"},
 	    {"{\"oneOf\":[{\"enum\":[1,2]},{\"enum\":[2,1]}]}", "no text at all"},
 	    {"{\"oneOf\":[true,{\"uniqueItems\":true,\"type\":\"array\"}],\"type\":\"array\"}", "oneOf"},
 	    {"{\"type\":\"number\",\"multipleOf\":0.1234567890123456789}", "multipleOf"},
@@ -802,7 +913,9 @@ static void test_refused(void** state) {
 	    {"{\"contentMediaType\":\"application/json\",\"contentSchema\":{}}", "contentSchema"},
 	    {"{\"not\":{\"contentMediaType\":\"application/json\"}}", "contentMediaType"},
 	    {"{\"type\":\"integer\",\"not\":{\"multipleOf\":123456789}}", "multipleOf"},
-	    {"{\"type\":\"array\",\"uniqueItems\":true,\"prefixItems\":[{\"type\":\"string\"}]}", "uniqueItems"},
+	    {"{\"uniqueItems\":true,\"prefixItems\":[{\"type\":\"boolean\"},{\"type\":\"null\"},{\"const\":true}]"
+	     "}",
+	     "so few values at a place"},
 	    {"{\"$ref\":\"http://example.org/s.json\"}", "other documents are not fetched"},
 	    {"{\"type\":\"string\",\"const\":\"a\\u0000b\"}", "character of number 0"},
 	    {"{\"type\":\"string\",\"pattern\":\"(a\"}", "not closed"},
@@ -1024,6 +1137,109 @@ static void test_plain_masks(void** state) {
 		acceptor_close(acceptor);
 		grammar_free(grammar);
 	}
+	token_trie_free(trie);
+}
+
+/* Pieces that end an item, begin another, or both. */
+static const char* const list_word[] = {
+    "[",          "]",      "\"",    ",",      " ",           "a",   "b",     "ab",   "\"a", "b\"",
+    "\",",        "\", \"", "\",\"", "\",\"a", "\"a\",\"b\"", "[\"", "\"]",   "1",    "2",   "12",
+    ",1",         ",2,",    "1,1",   "tr",     "true",        "e,",  "false", "null", "{\"", "{\"k\": ",
+    "{\"k\": 1}", "}",      "\": ",  "k",      ":",           "t",   "r",     "u",    "e",   "f",
+    "l",          "s",      "n",     "\n",     "-",           ".",   "0",     "ba",   "{}"};
+enum { LIST_WORDS = sizeof list_word / sizeof *list_word, LIST_END = LIST_WORDS };
+
+static size_t list_piece(void* user, int32_t token, char* out, size_t capacity) {
+	(void)user;
+	const char* text = token < LIST_WORDS ? list_word[token] : "";
+	snprintf(out, capacity, "%s", text);
+	return strlen(text);
+}
+
+static bool all_differ(const cJSON* list) {
+	for (const cJSON* a = list->child; a; a = a->next)
+		for (const cJSON* b = a->next; b; b = b->next)
+			if (cJSON_Compare(a, b, true))
+				return false;
+	return true;
+}
+
+/* Texts that follow the masks at random end, and the items of each differ. A token that is allowed can be
+ * taken, and one that is not would not be, but where it ends an item and begins another: what the first has
+ * become is not known then. */
+static void test_masks_of_lists(void** state) {
+	(void)state;
+	static const char* const schemas[] = {
+	    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"maxLength\":2,\"pattern\":"
+	    "\"^[ab]*$\"}}",
+	    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"string\",\"maxLength\":3}}",
+	    "{\"type\":\"array\",\"uniqueItems\":true,\"minItems\":2,\"items\":{\"enum\":[\"a\",\"ab\",\"b\",1,"
+	    "12,true,null]}}",
+	    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":[\"integer\",\"boolean\",\"string\"]},"
+	    "\"maxItems\":9}",
+	    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"properties\":{\"k\":{\"enum\":[1,2,\"a\"]}}}}",
+	    "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"array\",\"maxItems\":2,"
+	    "\"uniqueItems\":true,"
+	    "\"items\":{\"enum\":[1,2,\"a\"]}}}"};
+	const int32_t end[] = {LIST_END};
+	struct token_trie* trie = token_trie_open(LIST_WORDS + 1, list_piece, NULL);
+	assert_non_null(trie);
+	unsigned seed = 1;
+	int ended = 0, items = 0;
+	for (int text = 0; text < 900; text++) {
+		const char* of = schemas[text % (int)(sizeof schemas / sizeof *schemas)];
+		struct error error = {""};
+		struct grammar* grammar = from_schema(of, strlen(of), &error);
+		struct acceptor* acceptor = acceptor_open(grammar, trie, end, 1);
+		struct states* states = states_open(grammar);
+		int at = states_start(states);
+		char all[4096] = "";
+		assert_non_null(acceptor);
+		for (int step = 0; step < 60; step++) {
+			const int root = acceptor_root(acceptor);
+			if (root == ACCEPTOR_DEAD)
+				fail_msg("%s: nothing may follow %s", of, all);
+			const uint64_t* allowed = acceptor_allowed(acceptor, root);
+			const bool forced = states_only_byte(states, at) >= 0;
+			int32_t choice[LIST_WORDS + 1];
+			int n = 0;
+			for (int32_t token = 0; token <= LIST_END; token++) {
+				const bool good = token == LIST_END || acceptor_step(acceptor, root, token) != ACCEPTOR_DEAD;
+				const char* word = token < LIST_END ? list_word[token] : "";
+				if (token_is_allowed(allowed, token) && !good)
+					fail_msg("%s: %s is allowed after %s", of, word, all);
+				if (!token_is_allowed(allowed, token) && good && token < LIST_END && !forced &&
+				    !strchr(word, ','))
+					fail_msg("%s: %s is not allowed after %s", of, word, all);
+				if (token_is_allowed(allowed, token))
+					choice[n++] = token;
+			}
+			assert_true(n > 0);
+			seed = seed * 1664525u + 1013904223u;
+			int32_t token = choice[(seed >> 8) % (unsigned)n];
+			if (step > 40) /* ends where it can */
+				for (int i = 0; i < n; i++)
+					token = choice[i] == LIST_END || choice[i] == 1 || choice[i] == 16 ? choice[i] : token;
+			if (token == LIST_END) {
+				cJSON* list = cJSON_Parse(all);
+				if (!cJSON_IsArray(list) || !all_differ(list))
+					fail_msg("%s: %s", of, all);
+				items += cJSON_GetArraySize(list);
+				cJSON_Delete(list);
+				ended++;
+				break;
+			}
+			strcat(all, list_word[token]);
+			for (const char* c = list_word[token]; *c; c++)
+				at = states_step(states, at, (uint8_t)*c);
+			assert_true(acceptor_take(acceptor, token));
+		}
+		states_close(states);
+		acceptor_close(acceptor);
+		grammar_free(grammar);
+	}
+	print_message("%d of 900 texts ended, with %d items\n", ended, items);
+	assert_true(ended > 700 && items > 1500);
 	token_trie_free(trie);
 }
 
@@ -1358,6 +1574,8 @@ int main(void) {
 	    cmocka_unit_test(test_expressions),    cmocka_unit_test(test_strings),
 	    cmocka_unit_test(test_references),     cmocka_unit_test(test_types),
 	    cmocka_unit_test(test_unevaluated),    cmocka_unit_test(test_small_sets),
+	    cmocka_unit_test(test_distinct),       cmocka_unit_test(test_all_small_lists),
+	    cmocka_unit_test(test_long_list),      cmocka_unit_test(test_masks_of_lists),
 	    cmocka_unit_test(test_conditions),     cmocka_unit_test(test_many),
 	    cmocka_unit_test(test_formats),        cmocka_unit_test(test_lengths),
 	    cmocka_unit_test(test_numbers),        cmocka_unit_test(test_schemas),

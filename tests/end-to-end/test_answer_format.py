@@ -5,6 +5,7 @@ import concurrent.futures, json, os, re, sys
 from service import Server, find_python, skip
 
 SCHEMAS = [
+    {"type": "array", "items": {"type": "string", "maxLength": 3}, "uniqueItems": True, "minItems": 3, "maxItems": 9},
     {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
                                       "tags": {"type": "array", "items": {"enum": ["a", "b", "c"]}, "maxItems": 3}},
      "required": ["name", "age"], "additionalProperties": False},

@@ -178,6 +178,16 @@ def native(s):
     assert "".join(p["content"] for p in parts if not p["stop"]) == whole["content"] and parts[-1]["stop"] and parts[-1]["timings"]["predicted_n"] == 8, parts
     ids = s.call("POST", "/tokenize", {"content": "Once", "add_special": True})[2]["tokens"]
     assert s.call("POST", "/completion", {**ask, "prompt": ids})[2]["content"] == whole["content"]
+    for limit, cut in ((8, False), (-1, True)):  # without a limit it is the context that ends the answer, told whole and streamed
+        answer = s.call("POST", "/completion", {**ask, "n_predict": limit, "ignore_eos": True})[2]
+        streamed = s.call("POST", "/completion", {**ask, "n_predict": limit, "ignore_eos": True, "stream": True})[2]
+        last = json.loads(streamed.strip().split("\n")[-1][6:])
+        for told in (answer, last):
+            assert told["truncated"] == cut and told["stop_type"] == "limit" and told["has_new_line"] == ("\n" in answer["content"]), (limit, told)
+    for text, line in (("a\\nb", True), ("ab", False)):
+        bound = {**ask, "grammar": f'root ::= "{text}"'}
+        streamed = json.loads(s.call("POST", "/completion", {**bound, "stream": True})[2].strip().split("\n")[-1][6:])
+        assert s.call("POST", "/completion", bound)[2]["has_new_line"] == streamed["has_new_line"] == line, (text, streamed)
     bound = s.call("POST", "/completion", {**ask, "grammar": 'root ::= "ab"'})[2]
     assert bound["content"] == "ab" and s.call("POST", "/completion", {**ask, "json_schema": {"const": "42"}})[2]["content"] == '"42"', bound
     prompt = s.call("POST", "/apply-template", {"messages": ASK})[2]["prompt"]

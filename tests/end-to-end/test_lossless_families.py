@@ -9,8 +9,8 @@ import random
 from support import SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = os.path.join(SOURCE, "tests", "core", "golden")
-FAMILIES = ("apertus", "arcee", "deepseek", "dots1", "exaone4", "gemma3", "gemma4", "glm4", "gpt-oss", "granite",
-            "hunyuan", "llama-codebooks", "ministral", "mistral3", "mixtral", "olmo", "phi4", "qwen3-moe", "seed-oss",
+FAMILIES = ("apertus", "arcee", "deepseek", "dots1", "exaone4", "gemma3", "gemma4", "glm4", "gpt-oss", "granite", "lfm2-moe",
+            "hunyuan", "llama-codebooks", "ministral", "mistral3", "mixtral", "nemotron", "olmo", "phi4", "qwen3-moe", "seed-oss",
             "smollm3", "stablelm")
 
 

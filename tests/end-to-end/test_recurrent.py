@@ -17,8 +17,10 @@ from service import Server
 from support import FULL, SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = pathlib.Path(SOURCE, "tests", "core", "golden")
-RECURRENT = ("qwen3_5", "qwen3_next", "lfm2")
-FEW = ("qwen3_5_text-plain", "qwen3_5_text-one-head-wide-taps", "qwen3_5_moe_text-fused", "qwen3_next-plain", "lfm2-plain")
+RECURRENT = ("qwen3_5", "qwen3_next", "lfm2", "granitemoehybrid-mamba", "nemotron_h")
+FEW = ("qwen3_5_text-plain", "qwen3_5_text-one-head-wide-taps", "qwen3_5_moe_text-fused", "qwen3_next-plain", "lfm2-plain",
+       "lfm2_moe-plain", "granitemoehybrid-mamba-experts",
+       "nemotron_h-experts")
 MASK = 2**64 - 1
 METHODS = ("swift", "ngram", "jacobi", "lookahead", "uniform", "random", "clasp", "layerskip", "adaspeed")
 

@@ -106,6 +106,8 @@ static void change_block(struct random_model* m, struct block_weights* b, int bl
 		b->w_up = b->b_up = (struct tensor){0};
 		b->xielu = (struct xielu){0.8f, 0.7f, 0.5f, -1e-6f};
 	}
+	if (block_set_has(&s->without_mlp, block))
+		b->mlp_norm = b->w_gate = b->w_up = b->w_down = (struct tensor){0};
 	if (s->token_input > 0) {
 		b->input_gate = make(m, types[0], s->token_input, s->dim, 0, scale, r);
 		b->input_out = make(m, types[0], s->dim, s->token_input, 0, scale, r);
@@ -190,12 +192,17 @@ static void make_recurrent(struct random_model* m, struct block_weights* b, cons
 	b->wk = make(m, types[n_types - 1], values, d, 0, scale, r);
 	b->wo = make(m, types[0], d, values, 0, scale, r);
 	b->wv = b->bq = b->bk = b->bv = b->q_norm = b->k_norm = (struct tensor){0};
-	b->w_beta = make(m, types[0], c->value_heads, d, 0, scale, r);
+	if (!c->state_space)
+		b->w_beta = make(m, types[0], c->value_heads, d, 0, scale, r);
 	b->w_decay = make(m, types[n_types - 1], c->value_heads, d, 0, scale, r);
 	b->convolution = make(m, DTYPE_F32, 1, channels * c->kernel, 0, 0.6f, r);
 	b->decay_bias = vector(m, c->value_heads, 0, r);
 	b->decay_rate = vector(m, c->value_heads, c->log_rates ? -1 : -0.5f, r);
-	b->state_norm = vector(m, c->value_dim, 1, r);
+	b->state_norm = vector(m, c->state_space ? values : c->value_dim, 1, r);
+	if (c->state_space) {
+		b->convolution_bias = vector(m, channels, 0, r);
+		b->state_skip = vector(m, c->value_heads, 1, r);
+	}
 }
 
 /* In the single MLP's place. */
@@ -229,9 +236,13 @@ static void make_experts(struct random_model* m, struct block_weights* b, struct
 		b->w_up = make(m, types[n_types - 1], s->shared_ffn, s->dim, 0, scale, r);
 		b->w_down = make(m, types[0], s->dim, s->shared_ffn, 0, scale, r);
 	}
+	const bool gated = s->activation != ACTIVATION_RELU2;
+	if (!gated)
+		b->w_up = (struct tensor){0};
 	for (int e = 0; e < s->n_experts; e++) {
 		expert[e].w_gate = make(m, types[0], s->expert_ffn, s->dim, 0, scale, r);
-		expert[e].w_up = make(m, types[n_types - 1], s->expert_ffn, s->dim, 0, scale, r);
+		if (gated)
+			expert[e].w_up = make(m, types[n_types - 1], s->expert_ffn, s->dim, 0, scale, r);
 		expert[e].w_down = make(m, types[e % n_types], s->dim, s->expert_ffn, 0, scale, r);
 	}
 }

@@ -264,6 +264,53 @@ static void recurrent(void** state) {
 	try_model(&shape, types, 1, 0, 15, DTYPE_F32, few_sizes, COUNT(few_sizes));
 }
 
+/* Mamba-2's blocks, with the norm behind the gate and before it (Granite 4, Falcon H1). */
+static void state_space(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0, DTYPE_F32};
+	struct model_shape shape = random_shape(4, 64, 4, 2, 16, 96, 77);
+	shape.recurrence = (struct recurrence){.key_heads = 2,
+	                                       .value_heads = 6,
+	                                       .key_dim = 12,
+	                                       .value_dim = 20,
+	                                       .kernel = 4,
+	                                       .log_rates = true,
+	                                       .state_space = true,
+	                                       .gate_first = true};
+	block_set_put(&shape.recurrent, 0);
+	block_set_put(&shape.recurrent, 1);
+	block_set_put(&shape.recurrent, 3);
+	try_sizes(&shape, types, 3, 0, 21, DTYPE_F16);
+	shape.recurrence = (struct recurrence){
+	    .key_heads = 1, .value_heads = 3, .key_dim = 17, .value_dim = 66, .kernel = 2, .state_space = true};
+	try_model(&shape, types, 1, 0, 22, DTYPE_F32, few_sizes, COUNT(few_sizes));
+}
+
+/* Blocks without an MLP, experts without a gate, one of them shared (Nemotron-H). */
+static void nemotron_like(void** state) {
+	(void)state;
+	const enum dtype types[] = {DTYPE_F16, DTYPE_Q8_0};
+	struct model_shape shape = random_shape(5, 64, 4, 2, 16, 96, 77);
+	shape.activation = ACTIVATION_RELU2;
+	shape.recurrence = (struct recurrence){.key_heads = 1,
+	                                       .value_heads = 4,
+	                                       .key_dim = 16,
+	                                       .value_dim = 12,
+	                                       .kernel = 3,
+	                                       .state_space = true,
+	                                       .gate_first = true};
+	block_set_put(&shape.recurrent, 0);
+	block_set_put(&shape.recurrent, 1);
+	block_set_put(&shape.without_mlp, 1);
+	block_set_put(&shape.without_mlp, 3);
+	shape.n_experts = 6;
+	shape.experts_used = 2;
+	shape.expert_ffn = 32;
+	shape.shared_ffn = 64;
+	shape.experts_normalised = shape.experts_sigmoid = true;
+	try_model(&shape, types, 2, WITH_CHOICE, 23, DTYPE_F16, few_sizes, COUNT(few_sizes));
+}
+
 /* Matrices large enough to be cut in parts for the pool. */
 static void large_matrices(void** state) {
 	(void)state;
@@ -288,6 +335,7 @@ int main(void) {
 	    cmocka_unit_test(large_vocabulary), cmocka_unit_test(olmo_like),    cmocka_unit_test(scaled),
 	    cmocka_unit_test(experts),          cmocka_unit_test(gpt_oss_like), cmocka_unit_test(glm_like),
 	    cmocka_unit_test(gemma4_like),      cmocka_unit_test(ungated),      cmocka_unit_test(latent_like),
-	    cmocka_unit_test(cohere_like),      cmocka_unit_test(recurrent)};
+	    cmocka_unit_test(cohere_like),      cmocka_unit_test(recurrent),    cmocka_unit_test(state_space),
+	    cmocka_unit_test(nemotron_like)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,9 @@ static struct store* must_open(const char* name, enum store_mode mode) {
 
 static void what_is_stored_comes_back(void** unused) {
 	(void)unused;
+	for (int mode = STORE_READ; mode <= STORE_SERVE; mode++)
+		assert_null(store_open("", (enum store_mode)mode, &e));
+	assert_non_null(strstr(e.message, "--no-store"));
 	assert_null(store_open(path_of("deep/er/masks.db"), STORE_READ, &e));
 	assert_non_null(strstr(e.message, "no such mask store"));
 	struct store* s = must_open("deep/er/masks.db", STORE_WRITE);

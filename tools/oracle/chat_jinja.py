@@ -12,6 +12,7 @@ import jinja2.nodes
 import jinja2.sandbox
 
 NOW = datetime.datetime.fromtimestamp(1753500000)
+DATES = {"date_string": NOW.strftime("%d %b %Y"), "datetime": NOW.strftime("%b %d %Y")}  # chat templates get them too
 
 
 class Generation(jinja2.ext.Extension):

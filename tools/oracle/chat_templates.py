@@ -580,6 +580,7 @@ Mode: {{ mode }}
 FAMILIES += [
     ("hermes-tools", "<s>", "<|im_end|>", HERMES_TOOLS), ("thinking", "", "<|user|>", THINKING),
     ("documents", "<s>", "<|end_of_text|>", DOCUMENTS), ("channels", "", "<|return|>", CHANNELS),
+    ("dates", "<s>", "</s>", "{{ bos_token }}Today is {{ datetime }}, {{ date_string }}.{{ messages[0].content }}"),
     ("mistral-tools", "<s>", "</s>", MISTRAL_TOOLS), ("modes", "", "<|im_end|>", SMALL_STYLE),
 ]
 
@@ -587,7 +588,7 @@ FAMILIES += [
 def render(template, bos, eos, messages, given):
     special = {name: text for name, text in (("bos_token", bos), ("eos_token", eos)) if text}
     try:
-        return chat_jinja.render(template, messages, **{**special, **given})
+        return chat_jinja.render(template, messages, **{**special, **chat_jinja.DATES, **given})
     except Exception:  # the template refuses
         return None
 

@@ -22,6 +22,10 @@ FAMILIES = {
     "gemma3_text": {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 20}, "granite": {},
     "granitemoehybrid": {"num_local_experts": 0, "shared_intermediate_size": 40, "layer_types": ["attention"] * 4,
                          "mamba_n_heads": 4},
+    "granitemoe": {"num_local_experts": 5}, "granitemoeshared": {"num_local_experts": 5, "shared_intermediate_size": 20},
+    "nemotron_h": {"head_dim": 8, "mamba_num_heads": 4, "mamba_head_dim": 12, "ssm_state_size": 10, "n_groups": 2,
+                   "n_routed_experts": 6, "moe_intermediate_size": 20, "moe_shared_expert_intermediate_size": 28,
+                   "time_step_min": 1e-9},
     "smollm3": {}, "olmo2": {}, "olmo3": {"sliding_window": 20}, "exaone4": {"sliding_window": 20},
     "olmoe": {"num_experts": 6, "num_experts_per_tok": 2},
     "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
@@ -39,6 +43,8 @@ FAMILIES = {
                          "linear_num_key_heads": 2, "linear_num_value_heads": 4, "num_experts": 6,
                          "num_experts_per_tok": 2, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
     "lfm2": {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_multiple_of": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "conv"], "num_experts": 6, "num_experts_per_tok": 2,
+                 "moe_intermediate_size": 16},
     "qwen3_next": {"head_dim": 16, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2,
                    "linear_num_value_heads": 6, "num_experts": 6, "num_experts_per_tok": 2,
                    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24},
@@ -68,7 +74,8 @@ DYNAMIC = rope("dynamic", factor=3.0)
 LONG = rope("longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 4.0, 8.0])
 
 # Families whose attention all turns by one flat set of parameters.
-FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid")]
+FLAT = [f for f in FAMILIES if f not in ("gemma3_text", "olmo3", "phi3", "granitemoehybrid", "granitemoe",
+                                         "granitemoeshared", "nemotron_h")]
 FLAT = [f for f in FLAT if f not in ("gemma4_text", "mistral4")]
 BY_KIND = ("gemma3_text", "olmo3")
 TWICE = 24  # an original context beside the one among the parameters
@@ -279,6 +286,16 @@ CASES["lfm2-listed-attention"] = case("lfm2", layer_types=..., full_attn_idxs=[0
                                       block_ffn_dim_multiplier=1.3, norm_eps=1e-3, num_hidden_layers=5, tie_embedding=True)
 CASES["lfm2-not-adjusted"] = case("lfm2", block_auto_adjust_ff_dim=False, num_key_value_heads=4, hidden_size=48,
                                   conv_L_cache=2, rope_parameters=rope("default", rope_theta=300.0))
+CASES.update({
+    "lfm2_moe-plain": case("lfm2_moe"),
+    "lfm2_moe-no-bias": case("lfm2_moe", use_expert_bias=False, num_dense_layers=1, norm_topk_prob=False, conv_L_cache=5,
+                             tie_embedding=True, num_key_value_heads=4),
+    "lfm2_moe-all-experts": case("lfm2_moe", num_dense_layers=0, num_experts=3, num_experts_per_tok=3, conv_L_cache=2,
+                                 routed_scaling_factor=2.5, hidden_size=48, num_hidden_layers=5, norm_eps=1e-3,
+                                 layer_types=["full_attention", "conv", "full_attention", "conv", "conv"]),
+    "lfm2_moe-one-tap": case("lfm2_moe", conv_L_cache=1, num_key_value_heads=1, num_attention_heads=2,
+                             tie_word_embeddings=True, rope_parameters=rope("default", rope_theta=300.0)),
+})
 CASES["lfm2-one-tap"] = case("lfm2", conv_L_cache=1, tie_word_embeddings=True)
 CASES.update({
     "qwen3_5_text-one-head-wide-taps": case("qwen3_5_text", linear_num_key_heads=1, linear_num_value_heads=1,
@@ -318,6 +335,43 @@ CASES.update({
         k: v for k, v in VISION["qwen3_vl"].items() if k != "deepstack_visual_indexes"},
         "text_config": {**{k: v for k, v in TEXT.items() if k != "intermediate_size"}, "model_type":
                         "qwen3_5_moe_text", **FAMILIES["qwen3_5_moe_text"], "linear_key_head_dim": 12}, "tie_word_embeddings": False},
+})
+# Granite 4 with Mamba-2, with experts, with both; names of blocks new and old.
+MAMBA = {"num_local_experts": 0, "shared_intermediate_size": 40, "mamba_n_heads": 4, "mamba_d_state": 12,
+         "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"]}
+GRANITES = {"embedding_multiplier": 3.0, "residual_multiplier": 0.6, "attention_multiplier": 0.3, "logits_scaling": 4.0}
+CASES.update({
+    "granitemoehybrid-mamba": case("granitemoehybrid", **MAMBA),
+    "granitemoehybrid-mamba-groups": case("granitemoehybrid", **{
+        **MAMBA, "mamba_n_heads": 8, "mamba_n_groups": 2, "mamba_d_conv": 2, "mamba_conv_bias": False,
+        "mamba_d_state": 20, "mamba_expand": 3, "hidden_size": 48, "layer_types": ...,
+        "layers_block_type": ["mamba", "mamba", "attention", "mamba"]}, **GRANITES),
+    "granitemoehybrid-mamba-experts": case("granitemoehybrid", **{
+        **MAMBA, "num_local_experts": 5, "num_experts_per_tok": 3, "mamba_d_head": 16, "mamba_n_groups": 4,
+        "mamba_d_conv": 7}, position_embedding_type="rope", tie_word_embeddings=True, **GRANITES),
+    "granitemoehybrid-mamba-one-head": case("granitemoehybrid", **{
+        **MAMBA, "mamba_n_heads": 1, "mamba_expand": 1, "mamba_d_conv": 1, "mamba_d_state": 130}, num_key_value_heads=1,
+        attention_bias=True, rms_norm_eps=1e-3),
+    "granitemoehybrid-experts": case("granitemoehybrid", num_local_experts=6, num_experts_per_tok=6,
+                                     position_embedding_type="rope", layer_types=["attention"] * 4),
+    "granitemoe-plain": case("granitemoe"),
+    "granitemoe-multipliers": case("granitemoe", num_experts_per_tok=1, attention_bias=True, num_key_value_heads=None,
+                                   tie_word_embeddings=True, num_hidden_layers=3, **GRANITES),
+    "granitemoeshared-plain": case("granitemoeshared"),
+    "granitemoeshared-none-shared": case("granitemoeshared", shared_intermediate_size=0, num_experts_per_tok=5,
+                                         intermediate_size=20, **GRANITES),
+})
+CASES.update({
+    "nemotron_h-plain": case("nemotron_h"),
+    "nemotron_h-pattern": case("nemotron_h", num_hidden_layers=9, hybrid_override_pattern="M-MM*-M-M", n_groups=4,
+                               conv_kernel=3, use_conv_bias=False, mlp_bias=True, num_key_value_heads=1,
+                               layer_norm_epsilon=1e-3),
+    "nemotron_h-experts": case("nemotron_h", num_hidden_layers=..., layers_block_type=[
+        "mamba", "moe", "attention", "moe", "mamba", "mamba", "mlp", "attention"], n_group=3, topk_group=2,
+        num_experts_per_tok=3, routed_scaling_factor=2.5, norm_topk_prob=False, n_groups=1, mamba_head_dim=16),
+    "nemotron_h-older-names": case("nemotron_h", num_hidden_layers=..., n_groups=..., mamba_n_groups=1, mamba_d_conv=2,
+                                   mamba_conv_bias=False, tie_word_embeddings=True, layers_block_type=[
+                                       "full_attention", "mlp", "linear_attention", "moe"]),
 })
 for name in ("llama", "mistral", "seed_oss"):
     CASES[f"{name}-head-dim-null"] = case(name, head_dim=None)

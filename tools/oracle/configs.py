@@ -51,7 +51,7 @@ def spread(name, shape, family):
         family.startswith(("qwen3_5", "qwen3_next")) and "linear_attn" not in name)
     if name.endswith("A_log"):
         return 4.0, -1.5
-    if re.search(r"norm\d?\.weight$|layernorm\.weight$", name):
+    if re.search(r"norm(\d?|_f)\.weight$|layernorm\.weight$", name):
         return 0.7, 0.0 if plus_one else 1.0
     if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
         return 0.7, 1.0
@@ -59,13 +59,15 @@ def spread(name, shape, family):
         return 1.0, 0.5
     if name.endswith(("xielu.beta", "xielu.eps")):
         return 0.0, 0.5 if name.endswith("beta") else -1e-6
-    if name.endswith("e_score_correction_bias") or "moe_statics" in name:
+    if name.endswith(("e_score_correction_bias", "expert_bias")) or "moe_statics" in name:
         return 0.3, 0.0
     if name.endswith("bias"):
         return 1.0, 0.0
+    if name.endswith(".D"):
+        return 0.7, 1.0
     if name.endswith("sinks"):
         return 3.0, 0.0
-    if "embed_tokens" in name:
+    if "embed_tokens" in name or "embeddings" in name:
         deviation = 0.6 if gemma else 2.5
     elif "lm_head" in name:
         deviation = 3.0

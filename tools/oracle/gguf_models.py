@@ -33,7 +33,7 @@ from transformers import (ApertusConfig, ArceeConfig, AutoModelForCausalLM, Deep
                           GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, MixtralConfig, Olmo2Config,
                           Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SeedOssConfig,
                           SmolLM3Config, StableLmConfig, Qwen3_5TextConfig, Qwen3_5MoeTextConfig, Qwen3NextConfig,
-                          Lfm2Config)
+                          Lfm2Config, Lfm2MoeConfig, NemotronHConfig, GraniteMoeConfig, GraniteMoeHybridConfig)
 
 import golden
 from models import OUT, rope
@@ -86,20 +86,22 @@ NORMS = {"gemma2": SANDWICH, "gemma3_text": SANDWICH, "olmo2": SANDWICH, "olmo3"
                    "self_attn.kv_a_layernorm": "attn_kv_a_norm"}
             for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")},
          "gpt_oss": {**BLOCK, "post_attention_layernorm": "post_attention_norm"},
-         "lfm2": {**BLOCK, **LFM2},
+         "lfm2": {**BLOCK, **LFM2}, "lfm2_moe": {**BLOCK, **LFM2},
          **{family: {**BLOCK, "post_attention_layernorm": "post_attention_norm"} for family in RECURRENT}}
-ARCHITECTURES = {"mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
+LFM2S = ("lfm2", "lfm2_moe")
+ALREADY_HALVES = (*RECURRENT, *LFM2S, "granitemoe", "granitemoehybrid", "nemotron_h")  # the file's values are the model's own
+ARCHITECTURES = {"granitemoehybrid": "granitehybrid", "lfm2_moe": "lfm2moe", "mistral": "llama", "mixtral": "llama", "ministral3": "mistral3", "gemma3_text": "gemma3",
                  "olmo3": "olmo2", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe",
                  "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "minimax_m2": "minimax-m2",
                  "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "qwen3_next": "qwen3next",
                  "hunyuan_v1_dense": "hunyuan-dense", "gemma4_text": "gemma4", **{
                      name: "deepseek2" for name in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")}}
-PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "smollm3")
+PERMUTED = ("arcee", "llama", "mistral", "mixtral", "ministral3", "granite", "granitemoe", "granitemoehybrid", "smollm3")
 READ_BY_TRANSFORMERS = ("llama", "mistral", "qwen2", "qwen3", "phi3", "gemma2")
 
 
 def gguf_name(name, family):
-    if name.endswith("e_score_correction_bias"):
+    if name.endswith(("e_score_correction_bias", "expert_bias")):
         return f"blk.{name.split('.')[2]}.exp_probs_b.bias"
     if name.endswith(".sinks"):
         return f"blk.{name.split('.')[2]}.attn_sinks.weight"
@@ -110,7 +112,7 @@ def gguf_name(name, family):
     if stem in NAMES:
         return f"{NAMES[stem]}.{kind}"
     _, _, block, rest = stem.split(".", 3)
-    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate"):
+    if rest in ("mlp.gate", "mlp.router", "block_sparse_moe.gate", "block_sparse_moe.router", "feed_forward.gate"):
         return f"blk.{block}.ffn_gate_inp.{kind}"
     return f"blk.{block}.{NORMS.get(family, BLOCK)[rest]}.{kind}"
 
@@ -126,6 +128,74 @@ def unpermute(weights, heads):
         .reshape(weights.shape)
 
 
+GRANITES = ("granitemoe", "granitemoehybrid")
+
+
+def granite_parts(name, array, config):
+    """A tensor of Granite's Mamba-2 blocks or of its MLP beside experts, as llama.cpp's converter has it; None: another."""
+    block, part = (name.split(".", 3) + ["", ""])[2:4]
+    if part.startswith("shared_mlp."):
+        suffix, half = "_shexp" if config.num_local_experts else "", array.shape[0] // 2
+        if "input" not in part:
+            return [(f"blk.{block}.ffn_down{suffix}.weight", array)]
+        return [(f"blk.{block}.ffn_gate{suffix}.weight", array[:half]), (f"blk.{block}.ffn_up{suffix}.weight", array[half:])]
+    part = part.removeprefix("mamba.")
+    if part == "conv1d.weight":
+        return [(f"blk.{block}.ssm_conv1d.weight", array.reshape(array.shape[0], -1))]
+    if part == "norm.weight":
+        return [(f"blk.{block}.ssm_norm.weight", array.reshape(config.mamba_n_groups, -1))]
+    if part in ("A_log", "D"):
+        return [(f"blk.{block}.ssm_{part[0].lower()}", (-numpy.exp(array) if part == "A_log" else array).reshape(-1, 1))]
+    names = {"in_proj.weight": "ssm_in.weight", "out_proj.weight": "ssm_out.weight", "conv1d.bias": "ssm_conv1d.bias",
+             "dt_bias": "ssm_dt.bias"}
+    return [(f"blk.{block}.{names[part]}", array)] if part in names else None
+
+
+def nemotron_parts(name, array, config):
+    """A tensor of Nemotron-H as llama.cpp's converter has it."""
+    if not name.startswith("model.layers."):
+        names = {"model.embeddings": "token_embd", "model.norm_f": "output_norm", "lm_head": "output"}
+        return [(f"{names[name.removesuffix('.weight')]}.weight", array)]
+    _, _, block, part = name.split(".", 3)
+    part = part.removeprefix("mixer.")
+    if part == "norm.weight" and ".mixer." in name:
+        return [(f"blk.{block}.ssm_norm.weight", array.reshape(config.n_groups, -1))]
+    if part in ("A_log", "D"):
+        return [(f"blk.{block}.ssm_{part[0].lower()}", (-numpy.exp(array) if part == "A_log" else array).reshape(-1, 1))]
+    names = {"norm.weight": "attn_norm.weight", "in_proj.weight": "ssm_in.weight", "out_proj.weight": "ssm_out.weight",
+             "conv1d.weight": "ssm_conv1d.weight", "conv1d.bias": "ssm_conv1d.bias", "dt_bias": "ssm_dt.bias",
+             "up_proj.weight": "ffn_up.weight", "down_proj.weight": "ffn_down.weight", "gate.weight": "ffn_gate_inp.weight",
+             "gate.e_score_correction_bias": "exp_probs_b.bias", "experts.up_proj": "ffn_up_exps.weight",
+             "experts.down_proj": "ffn_down_exps.weight", "shared_experts.up_proj.weight": "ffn_up_shexp.weight",
+             "shared_experts.down_proj.weight": "ffn_down_shexp.weight", "q_proj.weight": "attn_q.weight",
+             "k_proj.weight": "attn_k.weight", "v_proj.weight": "attn_v.weight", "o_proj.weight": "attn_output.weight"}
+    return [(f"blk.{block}.{names[part]}", array.reshape(array.shape[0], -1) if part == "conv1d.weight" else array)]
+
+
+def write_nemotron(writer, config):
+    kinds = config.layer_types
+    moe = "moe" in kinds
+    writer.add_feed_forward_length([(config.moe_intermediate_size if kind == "moe" else config.intermediate_size)
+                                    if kind in ("mlp", "moe") else 0 for kind in kinds])
+    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_state_size(config.ssm_state_size)
+    writer.add_ssm_group_count(config.n_groups)
+    writer.add_ssm_time_step_rank(config.mamba_num_heads)
+    writer.add_ssm_inner_size(config.mamba_num_heads * config.mamba_head_dim)
+    if moe:
+        writer.add_expert_count(config.n_routed_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+        writer.add_expert_shared_count(1)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+
+
 def heads_of(name, config):
     """How many heads' rows a tensor has that converters permute, or 0."""
     if config.model_type not in PERMUTED:
@@ -135,6 +205,8 @@ def heads_of(name, config):
 
 
 def architecture(config):
+    if config.model_type == "nemotron_h" and "moe" in config.layer_types:
+        return "nemotron_h_moe"
     return ARCHITECTURES.get(config.model_type, config.model_type)
 
 
@@ -202,8 +274,14 @@ def tensors_of(model, config):
             continue
         if "act_fn" in name or name.endswith("rotary_emb.inv_freq"):  # metadata has them
             continue
-        if ".experts." in name and config.model_type != "gemma4_text":
+        if ".experts." in name and config.model_type not in ("gemma4_text", "nemotron_h"):
             out.update(split_experts(name, array, config.model_type == "gpt_oss"))
+            continue
+        if config.model_type == "nemotron_h":
+            out.update(nemotron_parts(name, array, config))
+            continue
+        if config.model_type in GRANITES and granite_parts(name, array, config):
+            out.update(granite_parts(name, array, config))
             continue
         if name.endswith("conv.conv.weight"):
             array = array.reshape(array.shape[0], -1)
@@ -217,6 +295,8 @@ def tensors_of(model, config):
         if (golden.adds_one(config) or config.model_type in RECURRENT) and "norm" in name:
             array = array + 1
         out[gguf_name(name, config.model_type)] = array
+    if config.model_type == "nemotron_h":
+        return out
     parameters = rope_of(config)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if parameters["rope_type"] == "llama3":
@@ -289,7 +369,7 @@ def write_gemma4(writer, config):
 
 def write_metadata(writer, config):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    p = rope_of(config)
+    p = rope_of(config) if config.model_type != "nemotron_h" else rope("default", rope_theta=10000.0)
     writer.add_vocab_size(config.vocab_size)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -299,7 +379,9 @@ def write_metadata(writer, config):
         writer.add_nextn_predict_layers(further)
     if config.model_type == "gemma4_text":
         write_gemma4(writer, config)
-    elif config.model_type == "lfm2":
+    elif config.model_type == "nemotron_h":
+        write_nemotron(writer, config)
+    elif config.model_type in LFM2S:
         writer.add_feed_forward_length(config.intermediate_size)  # it is not adjusted
         writer.add_shortconv_l_cache(config.conv_L_cache)
     elif hasattr(config, "intermediate_size"):
@@ -314,15 +396,16 @@ def write_metadata(writer, config):
         writer.add_rope_dimension_sections([1, 1, 0, 0])
     writer.add_head_count(config.num_attention_heads)
     kinds = getattr(config, "layer_types", None) or []
-    if config.model_type != "gemma4_text":
-        writer.add_head_count_kv([0 if kind == "conv" else config.num_key_value_heads for kind in kinds]
-                                 if config.model_type == "lfm2" else 1 if hasattr(config, "kv_lora_rank") else
+    if config.model_type not in ("gemma4_text", "nemotron_h"):
+        writer.add_head_count_kv([0 if kind in ("conv", "linear_attention") else config.num_key_value_heads for kind in kinds]
+                                 if config.model_type in (*LFM2S, "granitemoehybrid") else 1 if hasattr(config, "kv_lora_rank") else
                                  config.num_key_value_heads)
     if config.model_type == "stablelm":
         writer.add_layer_norm_eps(config.layer_norm_eps)
         writer.add_parallel_residual(False)
     else:
-        writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type == "lfm2" else config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(config.norm_eps if config.model_type in LFM2S else config.layer_norm_epsilon
+                                      if config.model_type == "nemotron_h" else config.rms_norm_eps)
     alpha = p.get("alpha")
     writer.add_rope_freq_base(p["rope_theta"] * (alpha ** (head_dim / (head_dim - 2)) if alpha else 1))
     if hasattr(config, "kv_lora_rank"):
@@ -348,7 +431,19 @@ def write_metadata(writer, config):
     if config.model_type == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if config.model_type == "granite":
+    if config.model_type == "granitemoehybrid":
+        writer.add_ssm_conv_kernel(config.mamba_d_conv)
+        writer.add_ssm_state_size(config.mamba_d_state)
+        writer.add_ssm_group_count(config.mamba_n_groups)
+        writer.add_ssm_time_step_rank(config.mamba_n_heads)
+        writer.add_ssm_inner_size(config.mamba_expand * config.hidden_size)
+        writer.add_rope_scaling_finetuned(False)
+    if config.model_type in GRANITES and config.num_local_experts:
+        writer.add_expert_count(config.num_local_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        if getattr(config, "shared_intermediate_size", 0):
+            writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if config.model_type in ("granite", *GRANITES):
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
         writer.add_attention_scale(config.attention_multiplier)
@@ -360,13 +455,15 @@ def write_metadata(writer, config):
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
-    if config.model_type in ("olmoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "minimax_m2", "glm4_moe", "ernie4_5_moe"):
+    if config.model_type in ("olmoe", "qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "minimax_m2", "glm4_moe", "ernie4_5_moe", "lfm2_moe"):
         writer.add_expert_count(getattr(config, "num_local_experts", None) or config.num_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
         writer.add_expert_feed_forward_length(getattr(config, "moe_intermediate_size", None) or config.intermediate_size)
     if config.model_type in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
-    if config.model_type == "minimax_m2":
+    if config.model_type == "lfm2_moe":
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+    if config.model_type in ("minimax_m2", "lfm2_moe"):
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if config.model_type == "glm4_moe":
         writer.add_expert_shared_count(config.n_shared_experts)
@@ -580,7 +677,7 @@ def load_by_hand(path, model, config):
 
 
 def load(path, model, config):
-    if config.model_type in (*RECURRENT, "lfm2"):  # its values were halves already
+    if config.model_type in ALREADY_HALVES:
         return model
     if config.model_type not in READ_BY_TRANSFORMERS or "codebooks" in path.parent.name:
         return load_by_hand(path, model, config)
@@ -634,6 +731,9 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=16, q_lora_rank=12, qk_nope_he
 # Families that came later, each in a file of mixed floats and one of quantized blocks where it has experts.
 LATER = dict(BASE, hidden_size=16, intermediate_size=32, num_hidden_layers=4, tie_word_embeddings=False)
 MROPE = {**rope("default"), "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 0]}
+GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=0.7)
+MAMBA = {**GRANITE, "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+         "mamba_n_heads": 4, "mamba_n_groups": 2, "mamba_d_state": 16}
 LATER_FAMILIES = {
     "granite": (GraniteConfig, dict(embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3,
                                     logits_scaling=4.0)),
@@ -689,6 +789,17 @@ LATER_FAMILIES = {
         "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "rope_parameters": MROPE}),
     "lfm2": (Lfm2Config, {"layer_types": ["conv", "full_attention", "conv", "conv"], "block_auto_adjust_ff_dim": False,
                           "tie_word_embeddings": True}),
+    "nemotron_h": (NemotronHConfig, {
+        "head_dim": 8, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 16, "n_groups": 2,
+        "n_routed_experts": 6, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 32,
+        "time_step_min": 1e-9, "num_hidden_layers": None, "layers_block_type": [
+            "linear_attention", "moe", "full_attention", "moe", "linear_attention", "linear_attention", "moe"]}),
+    "granitemoe": (GraniteMoeConfig, {**GRANITE, "num_local_experts": 5, "intermediate_size": 32}),
+    "granitemoehybrid": (GraniteMoeHybridConfig, {**MAMBA, "shared_intermediate_size": 32, "num_local_experts": 5,
+                                                  "intermediate_size": 32}),
+    "lfm2_moe": (Lfm2MoeConfig, {"layer_types": ["conv", "full_attention", "conv", "conv"], "num_dense_layers": 1,
+                                 "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                                 "tie_word_embeddings": True}),
     "qwen3_next": (Qwen3NextConfig, {
         "head_dim": 16, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2,
         "linear_num_value_heads": 4, "full_attention_interval": 3, "num_experts": 6, "num_experts_per_tok": 2,
@@ -706,9 +817,16 @@ def configs():
         out[f"gguf-{family}-legacy"] = (make(**{**BASE, **small}), LEGACY, 0.03, 0)
         out[f"gguf-{family}-k"] = (make(**{**WIDE, **wide}), KQUANT, 0.02 if family == "gemma2" else 0.03, 0)
     for family, (make, changes) in LATER_FAMILIES.items():
-        kinds = [TYPE.F16] if family in (*RECURRENT, "lfm2") else FLOATS
+        kinds = [TYPE.F16] if family in ALREADY_HALVES else FLOATS
         short = family.replace("_text", "") if family == "gemma4_text" else family
         out[f"gguf-{short.replace('_', '-')}-floats"] = (make(**{**LATER, **changes}), kinds, 0.004, 0)
+    out["gguf-granitemoehybrid-dense"] = (GraniteMoeHybridConfig(**{
+        **LATER, **MAMBA, "num_local_experts": 0, "intermediate_size": 32, "shared_intermediate_size": 32,
+        "mamba_n_groups": 1}), [TYPE.F16], 0.004, 0)
+    out["gguf-nemotron-h-dense"] = (NemotronHConfig(**{
+        **LATER, **LATER_FAMILIES["nemotron_h"][1], "n_groups": 1, "layers_block_type": [
+            "linear_attention", "mlp", "full_attention", "linear_attention", "mlp", "full_attention", "mlp"]}),
+        [TYPE.F16], 0.004, 0)
     out["gguf-gemma4-experts"] = (Gemma4TextConfig(**{
         **LATER, **LATER_FAMILIES["gemma4_text"][1], "num_kv_shared_layers": 0, "use_double_wide_mlp": False,
         "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
@@ -772,10 +890,10 @@ def make(name, config, kinds, margin, split):
         golden.randomise(model, seed, golden.adds_one(config) or config.model_type in RECURRENT)
         write_metadata.model = model
         config.allow_global_per_layer_attribute_access = True  # Gemma 4's head_dim is the sliding blocks'
-        if config.model_type in (*RECURRENT, "lfm2"):
+        if config.model_type in ALREADY_HALVES:
             model = model.half().float()
         with torch.no_grad():
-            for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0]):
+            for i, (_, buffer) in enumerate(b for b in model.named_buffers() if "e_score" in b[0] or "expert_bias" in b[0]):
                 buffer.copy_(torch.randn(buffer.shape, generator=torch.Generator().manual_seed(i)) * 0.2)
         arrays = tensors_of(model, config)
         path = folder / "model.gguf"
@@ -790,7 +908,8 @@ def make(name, config, kinds, margin, split):
                 tensors = {n: as_type(a, TYPE.F32) if a.ndim == 1 else drawn(a, next(turn), seed + i)
                            for i, (n, a) in enumerate(arrays.items())}
             else:
-                tensors = {n: as_type(a, kinds[i % len(kinds)] if n.endswith("weight") else TYPE.F32) for i, (n, a) in enumerate(arrays.items())}
+                tensors = {n: as_type(a, kinds[i % len(kinds)] if n.endswith("weight") and "ssm_norm" not in n else TYPE.F32)
+                           for i, (n, a) in enumerate(arrays.items())}
             write_file(path, config, tensors)
         judge = load(path, model, config)
         found = settle(judge, path, margin, seed, 10 if isinstance(kinds, dict) else 16)

@@ -60,19 +60,19 @@ def randomise(model, seed, plus_one):
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             noise = torch.randn(p.shape, generator=generator)
-            if re.search(r"norm(_\d)?\.weight$", name):
+            if re.search(r"norm(_\d|_f)?\.weight$", name):
                 p.copy_(0.2 * noise + (0 if plus_one and "linear_attn" not in name else 1))
             elif name.endswith(("router.scale", "per_expert_scale")):
                 p.copy_(0.2 * noise + 1)
             elif name.endswith(".bias") or "act_fn.alpha" in name:
                 p.copy_(0.3 * noise)
-            elif name.endswith((".sinks", ".dt_bias")):
+            elif name.endswith((".sinks", ".dt_bias", "mamba.D", "mixer.D")):
                 p.copy_(noise)
             elif name.endswith(".A_log"):
                 p.copy_(noise - 1)
             elif name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
                 p.copy_(noise * (3 / p.shape[1] ** 0.5))  # so large that some are clamped
-            elif "embed_tokens" in name:
+            elif "embed_tokens" in name or "embeddings" in name:
                 p.copy_(noise * ((0.6 if model.config.model_type.startswith("gemma") else 2.5) / p.shape[1] ** 0.5))
             elif "lm_head" in name:
                 p.copy_(noise * (3 / p.shape[1] ** 0.5))

@@ -72,7 +72,10 @@ static void describe_recurrence(const struct model_shape* s, cJSON* out) {
 		return;
 	cJSON* const to = cJSON_AddObjectToObject(out, "recurrent");
 	add_number(to, "blocks", s->n_blocks - attention_blocks(s));
-	cJSON_AddStringToObject(to, "kind", r->key_dim == 0 ? "short convolution" : "gated delta rule");
+	cJSON_AddStringToObject(to, "kind",
+	                        r->state_space    ? "state space (Mamba-2)"
+	                        : r->key_dim == 0 ? "short convolution"
+	                                          : "gated delta rule");
 	add_number(to, "convolution_tokens", r->kernel);
 	if (r->key_dim > 0) {
 		add_number(to, "value_heads", r->value_heads);
