@@ -11,7 +11,7 @@ void column_round(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t sc
 }
 
 /* A histogram's bin: the float's exponent and the first 4 bits of its mantissa, about 4 % wide. */
-enum { BIN_SHIFT = 19, BINS = 1 << 12, SAMPLED = 4 };
+enum { BIN_SHIFT = 19, BINS = 1 << 12, SAMPLES = 256 };
 
 static uint32_t bin_of(float x) {
 	uint32_t bits;
@@ -32,7 +32,8 @@ float column_threshold(const struct column_map* map, const float* x, float share
 		return 0;
 	uint32_t highest = 0;
 	int sampled = 0;
-	for (int j = 0; j < map->channels; j += SAMPLED, sampled++) {
+	const int stride = map->channels > 2 * SAMPLES ? map->channels / SAMPLES : 1;
+	for (int j = 0; j < map->channels; j += stride, sampled++) {
 		const uint32_t bin = bin_of(fabsf(x[j]) * map->norm[j]);
 		count[bin]++;
 		highest = bin > highest ? bin : highest;
@@ -49,13 +50,19 @@ float column_threshold(const struct column_map* map, const float* x, float share
 	return threshold < INFINITY ? threshold : 0;
 }
 
+enum { LANES = 16 };
+
 static void quantize_group(const struct column_map* map, const uint16_t* channel, float* value, float* step,
                            int n) {
-	float most = 0;
-	for (int i = 0; i < n; i++) {
-		const float largest = fabsf(value[i]) * map->peak[channel[i]];
-		most = largest > most ? largest : most;
-	}
+	float size[COLUMN_GROUP], lane[LANES] = {0}, most = 0;
+	memset(size, 0, sizeof size);
+	for (int i = 0; i < n; i++)
+		size[i] = fabsf(value[i]) * map->peak[channel[i]];
+	for (int i = 0; i < COLUMN_GROUP; i += LANES) /* independent ones, since a maximum takes several cycles */
+		for (int l = 0; l < LANES; l++)
+			lane[l] = size[i + l] > lane[l] ? size[i + l] : lane[l];
+	for (int l = 0; l < LANES; l++)
+		most = lane[l] > most ? lane[l] : most;
 	const float inverse = 127.0f / most;
 	const bool usable = inverse < INFINITY && most < INFINITY;
 	*step = usable ? most / 127.0f : 0;

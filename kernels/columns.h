@@ -10,7 +10,8 @@
  * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. A product walks through a tile's
  * kept channels COLUMN_BESIDE at a time (kernels/cpu/column_product.h), line by line. The processor's own
  * prefetching follows such runs; single lines with gaps between them come at about half the rate of a plain
- * read.
+ * read. So a map with few lines is not cut by lines alone: its kept channels are multiplied in two halves,
+ * whose products are added at last.
  *
  * Activations are quantized to 8 bits in groups of COLUMN_GROUP kept channels, after multiplication by the
  * channel's scale of those outputs. A group's product is an integer; the floats are added in the order of the
@@ -31,7 +32,8 @@ enum {
 	COLUMN_OUTPUTS = 128,            /* outputs of a line */
 	COLUMN_LINE = 64,                /* its bytes */
 	COLUMN_SCALES = 4,               /* of a channel in a line: one for 32 outputs */
-	COLUMN_TILE_LINES = 8,           /* neighbouring lines of a tile at most */
+	COLUMN_TILE_LINES = 40,          /* neighbouring lines of a tile at most: their sums fit into 20 KiB */
+	COLUMN_FEW_LINES = 16,           /* of a map whose halves are multiplied by different threads, at most */
 	COLUMN_GROUP = 128,              /* kept channels whose activations share a step */
 	COLUMN_CHANNELS = 1 << 16,       /* channels of a map at most */
 	COLUMN_LEAST_EXPONENT = 127 - 24 /* of a scale, biased as in a float */
@@ -77,8 +79,8 @@ static inline float column_scale(uint8_t code) {
 	return scale;
 }
 
-/* The channels that a row of activations keeps, in ascending order, and their activations. The arrays are the
- * caller's, of column_list_room(channels) entries each. */
+/* The channels of a half that a row of activations keeps, in ascending order, and their activations. The
+ * arrays are the caller's, of column_list_room(channels) entries each. */
 struct column_list {
 	int n;             /* kept, filled up with activations of 0 to a multiple of 4 */
 	uint16_t* channel; /* (n) */
@@ -89,8 +91,19 @@ struct column_list {
 static inline int column_groups(int n) { return (n + COLUMN_GROUP - 1) / COLUMN_GROUP; }
 static inline size_t column_list_room(int channels) { return (size_t)channels + 16; }
 
+/* A product's sums are those of the first half of all channels and of the second, each in the order of its
+ * groups. So two threads can share a map with few lines. */
+struct column_range {
+	int begin, end; /* begin is a multiple of 64 */
+};
+static inline struct column_range column_half(int channels, int half) {
+	const int middle = ((channels + 1) / 2 + 63) / 64 * 64, least = middle < channels ? middle : channels;
+	return half ? (struct column_range){least, channels} : (struct column_range){0, least};
+}
+
 /* The least |x_j|·norm[j] with which a row keeps about `share` of its channels, in (0, 1): a quantile from a
- * histogram of every fourth channel, without a sort. 0, which keeps all channels but zeros, where share >= 1.
+ * histogram of some 256 to 512 channels, without a sort. 0, which keeps all channels but zeros, where share
+ * >= 1.
  */
 float column_threshold(const struct column_map*, const float* x, float share);
 

@@ -39,8 +39,8 @@ void drafter_set_begin(struct drafter_set* set, const struct drafter_text* text)
 uint8_t drafter_set_wants(const struct drafter_set* set) {
 	uint8_t wants = 0;
 	for (int i = 0; i < DRAFTER_COUNT; i++)
-		if (set->state[i])
-			wants |= drafters[i]->wants;
+		if (set->state[i] && drafters[i]->wants)
+			wants |= drafters[i]->wants(set->state[i]);
 	return wants;
 }
 

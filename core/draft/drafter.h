@@ -66,7 +66,6 @@ struct drafter_text {
 /* A drafter's functions; `state` is one sequence's. Only open may allocate. Optional functions are NULL. */
 struct drafter {
 	int bins;             /* at most EVIDENCE_BINS */
-	uint8_t wants;        /* WANT_ bits of verified rows beside WANT_TOKEN */
 	bool pays_on_devices; /* on a CPU it drafts only if it is asked for */
 	/* The chance that a candidate is right if those before it at its node are wrong, before anything was
 	 * learned. */
@@ -77,6 +76,8 @@ struct drafter {
 	void (*begin)(void* state, const struct drafter_text*);
 	/* Emitted tokens join the text, except those beyond the context. Optional. */
 	void (*append)(void* state, const int32_t* token, int n);
+	/* WANT_ bits of verified rows beside WANT_TOKEN. Optional. */
+	uint8_t (*wants)(const void* state);
 	/* A tree was verified: out (tree rows) holds WANT_TOKEN and `wants`. The tokens that it brought are
 	 * appended afterwards. Optional. */
 	void (*see)(void* state, const struct tree*, const struct verdict*, const struct result* out);

@@ -55,6 +55,25 @@ static void take_shortlist(struct mask_drafter* m, double head_share) {
 	m->round.segment.allowed = bits ? m->allowed : NULL;
 }
 
+/* Greedy rows give their likeliest tokens nearly for free. Sampled rows would add noise to many tokens for
+ * it.
+ */
+static uint8_t mask_wants(const void* state) {
+	const struct mask_drafter* m = state;
+	return m->round.head_share > 0 && !m->round.segment.sampler ? WANT_TOP | WANT_ROUGH : 0;
+}
+
+static void mask_see(void* state, const struct tree* tree, const struct verdict* verdict,
+                     const struct result* out) {
+	struct mask_drafter* m = state;
+	(void)tree;
+	for (int i = 0; i <= verdict->accepted; i++) {
+		const struct result* row = &out[verdict->path[i]];
+		if (row->top > 0)
+			shortlist_see(&m->shortlist, row->top_token, row->top);
+	}
+}
+
 void mask_start(void* state, const struct mask_round* round) {
 	struct mask_drafter* m = state;
 	m->round = *round;
@@ -201,6 +220,8 @@ const struct drafter drafter_mask = {.bins = DRAFT_BINS,
                                      .close = mask_close,
                                      .begin = mask_begin,
                                      .append = mask_append,
+                                     .wants = mask_wants,
+                                     .see = mask_see,
                                      .extend = mask_extend,
                                      .head = mask_head,
                                      .fill = mask_fill,
@@ -242,7 +263,7 @@ static void mtp_see(void* state, const struct tree* tree, const struct verdict* 
 	struct mask_drafter* m = state;
 	struct cache* cache = m->round.segment.cache;
 	int32_t path[MAX_ROWS];
-	(void)tree, (void)verdict, (void)out;
+	mask_see(state, tree, verdict, out);
 	for (int i = 0; i <= root_of(m); i++)
 		path[i] = i;
 	if (m->n > 0)
@@ -261,6 +282,7 @@ const struct drafter drafter_mtp = {.bins = DRAFT_BINS,
                                     .close = mask_close,
                                     .begin = mask_begin,
                                     .append = mask_append,
+                                    .wants = mask_wants,
                                     .see = mtp_see,
                                     .extend = mask_extend,
                                     .head = mask_head,

@@ -40,6 +40,11 @@ static void recycle_begin(void* state, const struct drafter_text* text) {
 	r->tenant = text->tenant;
 }
 
+static uint8_t recycle_wants(const void* state) {
+	(void)state;
+	return WANT_TOP | WANT_ROUGH;
+}
+
 static void recycle_see(void* state, const struct tree* tree, const struct verdict* verdict,
                         const struct result* out) {
 	struct recycle* r = state;
@@ -76,7 +81,7 @@ static float recycle_prior(int bin, int rank) {
 }
 
 const struct drafter drafter_recycle = {.bins = BINS,
-                                        .wants = WANT_TOP | WANT_ROUGH,
+                                        .wants = recycle_wants,
                                         .pays_on_devices = true,
                                         .prior = recycle_prior,
                                         .open = recycle_open,

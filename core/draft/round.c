@@ -13,7 +13,7 @@ static void whole_pass(struct round* round, const struct tree* tree, uint8_t ext
 	round->segment.n = tree->n;
 	for (int i = 0; i < tree->n; i++) {
 		round->want[i] = (uint8_t)(WANT_TOKEN | extra_want);
-		round->out[i].top = TREE_RANKS;
+		round->out[i].top = extra_want & WANT_TOP ? TREE_RANKS : 0;
 	}
 	*pass = pass_over(&round->segment, tree->token, tree->parent, 2 * blocks, round->want, round->out);
 	pass->head = true;

@@ -8,6 +8,7 @@
 
 /* Two products of 15 and 127 are at most 3,810: eight such sums fit 16 bits. */
 #define COLUMN_NARROW 8
+#define COLUMN_WHOLE 0
 INLINED ints codes_dot(ints sum, ints codes, ints q) {
 	return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, q));
 }

@@ -7,6 +7,7 @@
 #include "kernels/cpu/columns.h"
 
 #define COLUMN_NARROW 0
+#define COLUMN_WHOLE 1
 INLINED floats floats_load_anywhere(const float* p) { return _mm512_loadu_ps(p); }
 INLINED ints bytes_low(ints a, ints b) { return _mm512_unpacklo_epi8(a, b); }
 INLINED ints bytes_high(ints a, ints b) { return _mm512_unpackhi_epi8(a, b); }
@@ -16,13 +17,13 @@ INLINED ints codes_dot(ints sum, ints codes, ints q) { return _mm512_dpbusd_epi3
 
 #include "kernels/cpu/column_product.h"
 
-int avx512_column_keep(const struct column_map* map, const float* x, float threshold, uint16_t* channel,
-                       float* value) {
+int avx512_column_keep(const struct column_map* map, struct column_range range, const float* x,
+                       float threshold, uint16_t* channel, float* value) {
 	const __m512 least = _mm512_set1_ps(threshold);
 	const __m512i each = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 	int n = 0;
-	for (int j = 0; j < map->channels; j += 16) {
-		const int left = map->channels - j;
+	for (int j = range.begin; j < range.end; j += 16) {
+		const int left = range.end - j;
 		const __mmask16 some = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xffff);
 		const __m512 v = _mm512_maskz_loadu_ps(some, x + j),
 		             norm = _mm512_maskz_loadu_ps(some, map->norm + j);

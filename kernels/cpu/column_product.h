@@ -12,7 +12,7 @@
  *   codes_widen(sum, narrow)     sum + each lane's two sums of 16 bits
  *
  * If COLUMN_NARROW is not 0, codes_dot sums in 16 bits, for at most COLUMN_NARROW calls, and codes_widen
- * is needed.
+ * is needed. If COLUMN_WHOLE is not 0, codes_dot takes codes of 0…255.
  *
  * A line is read in parts of a vector. The bytes of four channels are interleaved, so that each lane holds
  * four channels' codes of two outputs, in the low and high nibbles. */
@@ -32,8 +32,8 @@ enum { COLUMN_BESIDE = 4 * COLUMN_NARROW };
 enum { COLUMN_BESIDE = 16 };
 #endif
 
-/* Lines of the same channels that are fetched ahead, to cover the latency of memory. With fewer lines
- * all are fetched, and so is the next channels' line. */
+/* Lines ahead that are fetched, to cover the latency of memory: of the same channels, and behind their last
+ * line of the next channels. */
 enum { COLUMN_AHEAD = 4 };
 
 /* Some kept channels side by side, for some neighbouring lines. */
@@ -86,41 +86,45 @@ INLINED void interleave_four(ints out[4], const uint8_t* const at[4], int offset
 	out[3] = words_high(ba, dc);
 }
 
-/* sum (8) += the products of the channels with part p of a line */
-INLINED void column_dots(ints sum[8], const struct channels_beside* c, int line, int p) {
-	const ints low = ints_bytes(15);
-	for (int i = 0; i < c->n; i += 4) {
-		ints four[4];
-		interleave_four(four, c->at + i, line * COLUMN_LINE + p * LANES * 4);
-		UNROLLED for (int k = 0; k < 4; k++) {
-			const ints activations = to_all(&c->q[i / 4][line * COLUMN_SCALES + k]);
-			sum[2 * k] = codes_dot(sum[2 * k], ints_and(four[k], low), activations);
-			sum[2 * k + 1] = codes_dot(sum[2 * k + 1], ints_and(ints_right(four[k], 4), low), activations);
-		}
+/* What is multiplied for the outputs of the high nibbles. Whole bytes are 16·high + low, and the products of
+ * the low nibbles are subtracted from the sums. That saves two instructions a vector. */
+INLINED ints high_codes(ints bytes) {
+	return COLUMN_WHOLE ? bytes : ints_and(ints_right(bytes, 4), ints_bytes(15));
+}
+
+/* sum (8) += the products of four channels, from `i` on, with part p of a line */
+INLINED void add_four(ints sum[8], const struct channels_beside* c, int i, int line, int p) {
+	ints four[4];
+	interleave_four(four, c->at + i, line * COLUMN_LINE + p * LANES * 4);
+	UNROLLED for (int k = 0; k < 4; k++) {
+		const ints activations = to_all(&c->q[i / 4][line * COLUMN_SCALES + k]);
+		sum[2 * k] = codes_dot(sum[2 * k], ints_and(four[k], ints_bytes(15)), activations);
+		sum[2 * k + 1] = codes_dot(sum[2 * k + 1], high_codes(four[k]), activations);
 	}
 }
 
-/* Adds the channels' products with part p of a line to the sums; `first`: begins them. */
-INLINED void add_dots(int32_t* to, const struct channels_beside* c, int line, int p, bool first) {
-	ints sum[8];
-	UNROLLED for (int k = 0; k < 8; k++) sum[k] = first ? ints_set(0) : ints_load(to + 16 * k);
-#if COLUMN_NARROW
-	ints narrow[8];
-	UNROLLED for (int k = 0; k < 8; k++) narrow[k] = ints_set(0);
-	column_dots(narrow, c, line, p);
-	UNROLLED for (int k = 0; k < 8; k++) sum[k] = codes_widen(sum[k], narrow[k]);
-#else
-	column_dots(sum, c, line, p);
-#endif
-	UNROLLED for (int k = 0; k < 8; k++) ints_store(to + 16 * k, sum[k]);
-}
+/* What is fetched while a line is multiplied: the same channels' line further on, or the next channels'. */
+struct column_fetch {
+	const uint8_t* const* at;
+	int offset;
+};
 
-/* Inlined, since gcc drops calls of a function that does nothing but prefetch. */
-INLINED void prefetch_line(const struct channels_beside* c, int line, int lines) {
-	const uint8_t* const* at = line < lines ? c->at : c->next;
-	const int offset = (line < lines ? line : line - lines) * COLUMN_LINE;
-	for (int i = 0; i < c->n; i++)
-		__builtin_prefetch(at[i] + offset, 0, 3);
+/* Adds the products of n channels, from `from` on, with part p of a line to the sums; `first`: begins them.
+ */
+INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, int n, int line, int p,
+                      bool first, struct column_fetch fetch) {
+	ints sum[8], dots[8];
+	UNROLLED for (int k = 0; k < 8; k++) sum[k] = first ? ints_set(0) : ints_load(to + 16 * k);
+	UNROLLED for (int k = 0; k < 8; k++) dots[k] = COLUMN_NARROW ? ints_set(0) : sum[k];
+	UNROLLED for (int i = from; i < from + n; i += 4) {
+		if (p == 0)
+			UNROLLED for (int j = i; j < i + 4; j++) __builtin_prefetch(fetch.at[j] + fetch.offset, 0, 3);
+		add_four(dots, c, i, line, p);
+	}
+#if COLUMN_NARROW
+	UNROLLED for (int k = 0; k < 8; k++) dots[k] = codes_widen(sum[k], dots[k]);
+#endif
+	UNROLLED for (int k = 0; k < 8; k++) ints_store(to + 16 * k, dots[k]);
 }
 
 /* The channels' products with all lines join the group's sums. */
@@ -129,10 +133,24 @@ static void add_channels(struct group_sums* sums, struct channels_beside* c, int
 		quantize_four(c, sums, i, lines);
 	const int ahead = lines < COLUMN_AHEAD ? lines : COLUMN_AHEAD;
 	for (int line = 0; line < lines; line++) {
-		prefetch_line(c, line + ahead, lines);
-		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++)
-		    add_dots(sums->dot[line] + LANES * p, c, line, p, first);
+		const int there = line + ahead, beyond = there - lines;
+		const struct column_fetch fetch = {.at = beyond < 0 ? c->at : c->next,
+		                                   .offset = (beyond < 0 ? there : beyond) * COLUMN_LINE};
+		UNROLLED for (int p = 0; p < COLUMN_PARTS; p++) {
+			int32_t* const to = sums->dot[line] + LANES * p;
+			if (c->n == COLUMN_BESIDE)
+				add_dots(to, c, 0, COLUMN_BESIDE, line, p, first, fetch);
+			else
+				for (int i = 0; i < c->n; i += 4)
+					add_dots(to, c, i, 4, line, p, first && i == 0, fetch);
+		}
 	}
+}
+
+/* 16 times the products of the codes, of LANES outputs from i on */
+INLINED ints sixteen_dots(const int32_t* dot, int i) {
+	return COLUMN_WHOLE && i & 16 ? ints_sub(ints_load(dot + i), ints_load(dot + i - 16))
+	                              : ints_left(ints_load(dot + i), 4);
 }
 
 /* out (lines, COLUMN_OUTPUTS) += the group's products: (16·code - 120)·q / 16, so that the 7.5 that codes lie
@@ -144,8 +162,7 @@ static void add_sums(float* out, struct group_sums* sums, int lines, float step)
 		ints_store(sums->all + i, codes_widen(ints_set(0), ints_load(sums->all + i)));
 #endif
 	for (int i = 0; i < lines * COLUMN_OUTPUTS; i += LANES) {
-		const ints dot = ints_load(sums->dot[0] + i);
-		const ints exact = ints_sub(ints_left(dot, 4), ints_set(120 * sums->all[i / 32]));
+		const ints exact = ints_sub(sixteen_dots(sums->dot[0], i), ints_set(120 * sums->all[i / 32]));
 		const floats product = floats_mul(floats_from_ints(exact), float_to_all(&step));
 		floats_store_anywhere(out + i, floats_add(floats_load_anywhere(out + i), product));
 	}

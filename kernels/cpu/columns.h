@@ -7,8 +7,8 @@
 /* As cpu_kernels.column_product and cpu_kernels.column_keep have it */
 typedef void column_product_function(float* out, size_t out_stride, const struct column_map*, int64_t tile,
                                      struct column_span, const struct column_list*, int n);
-typedef int column_keep_function(const struct column_map*, const float* x, float threshold, uint16_t* channel,
-                                 float* value);
+typedef int column_keep_function(const struct column_map*, struct column_range, const float* x,
+                                 float threshold, uint16_t* channel, float* value);
 column_product_function reference_column_product, avx2_column_product, avxvnni_column_product;
 column_product_function avx512_column_product, neon_column_product, dotprod_column_product;
 column_keep_function reference_column_keep, avx512_column_keep;

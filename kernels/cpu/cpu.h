@@ -76,8 +76,9 @@ struct cpu_backend {
 
 	const struct draft_weights* draft_weights; /* the quantized draft weights that passes may use, or NULL */
 
-	void* lists_memory;                /* what the lists point into; NULL until there is a copy by channel */
-	struct column_list list[MAX_ROWS]; /* (slice_rows) */
+	void* lists_memory;   /* what the lists point into; NULL until there is a copy by channel */
+	float* second_halves; /* (slice_rows, …) in lists_memory: multiply_columns.c */
+	struct column_list list[2 * MAX_ROWS]; /* (slice_rows, 2) */
 
 	void* interleaved; /* the copy that `block` points into, or NULL */
 

@@ -66,8 +66,8 @@ struct cpu_kernels {
 
 	/* The channels with |x_j|·norm_j > threshold, ascending, and their x_j; returns how many. Both have room
 	 * for 16 more than the map's channels. */
-	int (*column_keep)(const struct column_map*, const float* x, float threshold, uint16_t* channel,
-	                   float* value);
+	int (*column_keep)(const struct column_map*, struct column_range, const float* x, float threshold,
+	                   uint16_t* channel, float* value);
 	/* out[i·out_stride + o] = output o of the span, which lies in the tile, for each of n rows' kept channels
 	 * (kernels/columns.h), for o in [0, span.lines·COLUMN_OUTPUTS). */
 	void (*column_product)(float* out, size_t out_stride, const struct column_map*, int64_t tile,

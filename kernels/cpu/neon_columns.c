@@ -7,6 +7,7 @@
 #include "kernels/cpu/neon_ints.h"
 
 #define COLUMN_NARROW 0
+#define COLUMN_WHOLE 0
 INLINED ints codes_dot(ints sum, ints codes, ints q) {
 	const int8x16_t a = signed_bytes_of(codes), b = signed_bytes_of(q);
 	const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);

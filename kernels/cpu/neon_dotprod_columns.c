@@ -6,6 +6,7 @@
 #include "kernels/cpu/neon_ints.h"
 
 #define COLUMN_NARROW 0
+#define COLUMN_WHOLE 0
 INLINED ints codes_dot(ints sum, ints codes, ints q) {
 	return vdotq_s32(sum, signed_bytes_of(codes), signed_bytes_of(q));
 }

@@ -4,10 +4,10 @@
 
 #include "kernels/cpu/columns.h"
 
-int reference_column_keep(const struct column_map* map, const float* x, float threshold, uint16_t* channel,
-                          float* value) {
+int reference_column_keep(const struct column_map* map, struct column_range range, const float* x,
+                          float threshold, uint16_t* channel, float* value) {
 	int n = 0;
-	for (int j = 0; j < map->channels; j++) {
+	for (int j = range.begin; j < range.end; j++) {
 		channel[n] = (uint16_t)j; /* written in any case: no branch to guess */
 		value[n] = x[j];
 		n += fabsf(x[j]) * map->norm[j] > threshold;

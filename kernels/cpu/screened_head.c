@@ -14,12 +14,13 @@
 
 enum {
 	LANES = 16,
-	SCANNED = 64,        /* scores that are looked at together */
+	SCANNED = 64,        /* scores of a block, which are looked at together */
 	PARTS = 16,          /* of a row's survivors */
 	FETCHED_BEFORE = 4,  /* survivors */
 	LONGEST_REST = 1024, /* rows without, where it did not pay */
 	TRIED_AGAIN = 256    /* among passes of several rows that were refused for their rows' cost */
 };
+_Static_assert((int)SCANNED == (int)NOISE_BLOCK, "a block's noise is made at once");
 static const float least_slack = 1e-24f;
 /* Above this nothing is screened, because sums might overflow. */
 static const double most_product = 1e30;
@@ -100,6 +101,8 @@ static bool can_serve(const struct cpu_backend* b) {
 	       w->rows >= INTERLEAVED_ROWS && s->logit_scale == 1.0f && s->logit_softcap == 0;
 }
 
+static int64_t blocks_of(const struct screened_head* c) { return (c->coarse.rows + SCANNED - 1) / SCANNED; }
+
 static void* take_memory(struct screened_head* c, size_t count, size_t size) {
 	void* at = c->memory ? (unsigned char*)c->memory + c->bytes : NULL;
 	c->bytes += (count * size + 63) / 64 * 64;
@@ -119,8 +122,23 @@ static void lay_out(const struct cpu_backend* b, struct screened_head* c) {
 	c->coarse.data = take_memory(c, rows, dtype_row_bytes(DTYPE_Q4_0, w->cols));
 	c->slack = take_memory(c, rows, sizeof(float));
 	c->norm = take_memory(c, rows, sizeof(float));
+	c->most_slack = take_memory(c, (size_t)blocks_of(c), sizeof(float));
+	c->most_norm = take_memory(c, (size_t)blocks_of(c), sizeof(float));
 	c->input = take_memory(c, head_rows, reference_prepared_bytes(w->type, (int)w->cols));
 	c->survivor = take_memory(c, head_rows * (size_t)c->most_survivors, sizeof(int32_t));
+}
+
+static float larger(float a, float b) { return a > b ? a : b; }
+
+static void find_largest(struct screened_head* c) {
+	for (int64_t b = 0; b < blocks_of(c); b++) {
+		c->most_slack[b] = c->most_norm[b] = 0;
+		for (int64_t r = b * SCANNED; r < (b + 1) * SCANNED && r < c->coarse.rows; r++) {
+			c->most_slack[b] = larger(c->slack[r], c->most_slack[b]);
+			c->most_norm[b] = larger(c->norm[r], c->most_norm[b]);
+		}
+		c->largest = larger(c->most_norm[b], c->largest);
+	}
 }
 
 void screened_open(struct cpu_backend* b) {
@@ -135,8 +153,7 @@ void screened_open(struct cpu_backend* b) {
 	struct making making = {.b = b, .by = rounding_here()};
 	atomic_init(&making.bad, false);
 	pool_run(b->pool, (int)(c->coarse.rows / INTERLEAVED_ROWS), make_part, &making);
-	for (int64_t r = 0; r < c->coarse.rows; r++)
-		c->largest = c->norm[r] > c->largest ? c->norm[r] : c->largest;
+	find_largest(c);
 	if (atomic_load(&making.bad))
 		screened_close(c);
 	b->head.screened_bytes = c->memory ? c->bytes : 0;
@@ -180,19 +197,31 @@ static void activation_norms(enum dtype type, const unsigned char* exact, const 
 
 /* ---- a row's logits ---------------------------------------------------------------------------- */
 
-static int64_t best_of(const float* score, int64_t n) {
+static float best_score(const float* score, int n) {
 	float lane[LANES], best = -INFINITY;
 	for (int l = 0; l < LANES; l++)
 		lane[l] = -INFINITY;
-	int64_t i = 0;
+	int i = 0;
 	for (; i + LANES <= n; i += LANES)
 		for (int l = 0; l < LANES; l++)
 			lane[l] = score[i + l] > lane[l] ? score[i + l] : lane[l];
 	for (; i < n; i++)
-		lane[0] = score[i] > lane[0] ? score[i] : lane[0];
+		lane[0] = larger(score[i], lane[0]);
 	for (int l = 0; l < LANES; l++)
-		best = lane[l] > best ? lane[l] : best;
-	for (i = 0; i < n && score[i] != best;)
+		best = larger(lane[l], best);
+	return best;
+}
+
+/* The best of n scores, the first one among equals; and each block's best score in `most`. */
+static int64_t best_of(const float* score, int64_t n, float* most) {
+	int64_t best = 0;
+	for (int64_t b = 0; b * SCANNED < n; b++) {
+		const int64_t left = n - b * SCANNED;
+		most[b] = best_score(score + b * SCANNED, left < SCANNED ? (int)left : SCANNED);
+		best = most[b] > most[best] ? b : best;
+	}
+	int64_t i = best * SCANNED;
+	while (i < n - 1 && score[i] != most[best])
 		i++;
 	return i;
 }
@@ -200,7 +229,15 @@ static int64_t best_of(const float* score, int64_t n) {
 /* A row's bounds are score + slack·near + norm·apart. */
 struct reach {
 	float near, apart, threshold;
+	const float* most; /* (blocks) the best score of each */
 };
+
+/* A bound of all rows of a block. Its terms are those of the rows' bounds or larger ones, and rounding keeps
+ * their order. */
+static float block_bound(const struct screened_head* c, int64_t first, struct reach reach) {
+	const int64_t b = first / SCANNED;
+	return reach.most[b] + (c->most_slack[b] * reach.near + c->most_norm[b] * reach.apart);
+}
 
 /* Flags the rows among [first, first + n), n at most SCANNED, that may reach the threshold; true when there
  * are any. */
@@ -226,7 +263,7 @@ static int survivors(const struct screened_head* c, const float* score, struct r
 	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
 		const int64_t left = c->coarse.rows - first;
 		const int n = left < SCANNED ? (int)left : SCANNED;
-		if (!scan_rows(c, score, first, n, reach, may))
+		if (!(block_bound(c, first, reach) >= reach.threshold) || !scan_rows(c, score, first, n, reach, may))
 			continue;
 		if (count + n > most)
 			return -1;
@@ -292,12 +329,15 @@ static bool open_lottery(const struct cpu_backend* b, int i, int64_t best, const
  * `most`. */
 static int players(const struct screened_head* c, const float* score, struct reach reach,
                    const struct lottery* l, int most, int32_t* id) {
-	float bound[NOISE_BLOCK], noise[NOISE_BLOCK];
+	float bound[SCANNED], noise[SCANNED];
 	int count = 0;
-	for (int64_t first = 0; first < c->coarse.rows; first += NOISE_BLOCK) {
+	for (int64_t first = 0; first < c->coarse.rows; first += SCANNED) {
 		const int64_t left = c->coarse.rows - first;
-		const int n = left < NOISE_BLOCK ? (int)left : NOISE_BLOCK;
+		const int n = left < SCANNED ? (int)left : SCANNED;
 		int any = 0;
+		const float highest = block_bound(c, first, reach);
+		if (!(highest >= reach.threshold || highest * l->inverse >= l->least - NOISE_MOST))
+			continue;
 		for (int i = 0; i < n; i++) {
 			bound[i] =
 			    score[first + i] + (c->slack[first + i] * reach.near + c->norm[first + i] * reach.apart);
@@ -336,16 +376,19 @@ static void screen_row(void* user, int i, int thread) {
 	job->found[i] = -1;
 	if (!((norm + apart) * (double)c->largest < most_product) || !(norm < most_product)) /* or no number */
 		return;
-	const int64_t best = best_of(logits, c->coarse.rows);
+	float* scratch = b->scratch + (size_t)thread * 2 * (size_t)w->rows;
+	float* most = scratch + w->rows; /* (blocks) */
+	const int64_t best = best_of(logits, c->coarse.rows, most);
 	exact_logits(b, i, best, best + 1);
 	exact_logits(b, i, c->coarse.rows, w->rows);
 	const struct reach reach = {.near = (float)((norm + apart) * 1.0001),
 	                            .apart = (float)(apart * 1.0001),
-	                            .threshold = logits[best] - least_slack};
+	                            .threshold = logits[best] - least_slack,
+	                            .most = most};
 	struct lottery lottery;
 	if (!of->sampler)
 		job->found[i] = survivors(c, logits, reach, job->most, id);
-	else if (open_lottery(b, i, best, of, b->scratch + (size_t)thread * 2 * (size_t)w->rows, &lottery))
+	else if (open_lottery(b, i, best, of, scratch, &lottery))
 		job->found[i] = players(c, logits, reach, &lottery, job->most, id);
 	if (job->found[i] < 0 && job->guessed)
 		job->found[i] = 0;

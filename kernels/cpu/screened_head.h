@@ -32,6 +32,8 @@ struct screened_head {
 	float* slack;         /* (coarse.rows) */
 	float* norm;          /* (coarse.rows) |w| */
 	float largest;        /* of the norms */
+	float* most_slack;    /* (blocks of neighbouring rows) the largest slack of each block */
+	float* most_norm;     /* (blocks) */
 	unsigned char* input; /* (head_rows) rows prepared for the stored type */
 	int32_t* survivor;    /* (head_rows, most_survivors) ids that may have the largest logit */
 	int most_survivors;   /* with more survivors the whole row is computed */

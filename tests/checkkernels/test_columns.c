@@ -26,6 +26,7 @@ static int random_below(int n) { return (int)(random_bits() % (uint64_t)n); }
 static float random_float(void) { return (float)((double)(random_bits() >> 11) / 4503599627370496.0 - 1); }
 
 enum { MOST_CHANNELS = 1500, MOST_LINES = 20, MOST_OUTPUTS = MOST_LINES * COLUMN_OUTPUTS };
+enum { TILED_CHANNELS = 400 }; /* of a map with more than one tile, at most */
 
 /* A random matrix, and its map as one function rounds it */
 struct trial {
@@ -121,8 +122,13 @@ static void close_list(struct column_list* list) {
 }
 
 static void fill_list(struct column_list* list, const struct cpu_kernels* kernels, const struct trial* t,
-                      float threshold) {
-	column_finish(&t->map, list, kernels->column_keep(&t->map, t->x, threshold, list->channel, list->value));
+                      struct column_range range, float threshold) {
+	column_finish(&t->map, list,
+	              kernels->column_keep(&t->map, range, t->x, threshold, list->channel, list->value));
+}
+
+static struct column_range all_channels(const struct trial* t) {
+	return (struct column_range){0, t->map.channels};
 }
 
 static void tiles_cover_all_lines(void** state) {
@@ -172,46 +178,69 @@ static void rounding_is_the_same_everywhere(void** state) {
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-static void check_products(struct trial* t, float share) {
+enum { ROOM = COLUMN_TILE_LINES * COLUMN_OUTPUTS + 16 };
+
+/* `plain` by the plain function, and both lists at once by the fast one */
+static void check_span(const struct cpu_kernels* fast, const struct trial* t, int tile,
+                       struct column_span span, const struct column_list* list,
+                       const struct column_list* plain) {
+	static float expected[ROOM], got[2][ROOM];
+	const struct column_list two[2] = {*list, *plain};
+	const size_t outputs = (size_t)span.lines * COLUMN_OUTPUTS;
+	cpu_reference.column_product(expected, ROOM, &t->map, tile, span, plain, 1);
+	memset(got, 0xa5, sizeof got);
+	fast->column_product(got[0], ROOM, &t->map, tile, span, two, 2);
+	assert_memory_equal(got[0], expected, outputs * sizeof(float));
+	assert_memory_equal(got[1], expected, outputs * sizeof(float));
+	for (size_t b = 0; b < 64; b++)
+		assert_int_equal(((const unsigned char*)(got[0] + outputs))[b], 0xa5);
+}
+
+/* A range of the channels: a half of them, or all */
+static void check_products(struct trial* t, struct column_range range, float share) {
 	const struct cpu_kernels* fast[MAX_ISAS];
 	const int n_fast = cpu_kernels_here(fast), channels = t->map.channels;
 	const float threshold = column_threshold(&t->map, t->x, share);
 	struct column_list plain = open_list(channels), list = open_list(channels);
-	fill_list(&plain, &cpu_reference, t, threshold);
-	enum { ROOM = MOST_OUTPUTS + 16 };
-	static float expected[ROOM], got[2][ROOM];
+	fill_list(&plain, &cpu_reference, t, range, threshold);
 	for (int tile = 0; tile < column_tiles(t->map.outputs); tile++) {
 		struct column_span span = column_tile(t->map.outputs, tile);
 		const int skipped = random_below(span.lines);
 		span.line += skipped;
 		span.lines = 1 + random_below(span.lines - skipped);
-		const size_t outputs = (size_t)span.lines * COLUMN_OUTPUTS;
-		cpu_reference.column_product(expected, ROOM, &t->map, tile, span, &plain, 1);
 		for (int i = 0; i < n_fast; i++) {
-			fill_list(&list, fast[i], t, threshold);
+			fill_list(&list, fast[i], t, range, threshold);
 			assert_int_equal(list.n, plain.n);
 			assert_memory_equal(list.channel, plain.channel, (size_t)list.n * 2);
 			assert_memory_equal(list.value, plain.value, (size_t)list.n * 4);
-			const struct column_list two[2] = {list, plain};
-			memset(got, 0xa5, sizeof got);
-			fast[i]->column_product(got[0], ROOM, &t->map, tile, span, two, 2);
-			assert_memory_equal(got[0], expected, outputs * sizeof(float));
-			assert_memory_equal(got[1], expected, outputs * sizeof(float));
-			for (size_t b = 0; b < 64; b++)
-				assert_int_equal(((const unsigned char*)(got[0] + outputs))[b], 0xa5);
+			check_span(fast[i], t, tile, span, &list, &plain);
 		}
 	}
 	close_list(&plain);
 	close_list(&list);
 }
 
+static void halves_hold_every_channel(void** state) {
+	(void)state;
+	for (int channels = 1; channels < 2000; channels++) {
+		const struct column_range first = column_half(channels, 0), second = column_half(channels, 1);
+		assert_true(first.begin == 0 && first.end > 0 && first.end == second.begin);
+		assert_true(second.end == channels && (second.begin % 64 == 0 || second.begin == channels));
+		assert_true(abs(first.end - (channels - second.begin)) <= 128);
+	}
+}
+
 static void products_are_the_same_everywhere(void** state) {
 	(void)state;
 	const float shares[] = {1, 0.5f, 0.25f, 0.03f};
 	for (int i = 0; i < 24; i++) {
-		struct trial t = open_trial(1 + random_below(MOST_OUTPUTS), 1 + random_below(MOST_CHANNELS));
+		const bool tiled = i % 6 == 5; /* more than one tile */
+		const int least = tiled ? COLUMN_TILE_LINES * COLUMN_OUTPUTS : 0;
+		struct trial t = open_trial(least + 1 + random_below(tiled ? 5 * COLUMN_OUTPUTS : MOST_OUTPUTS),
+		                            1 + random_below(tiled ? TILED_CHANNELS : MOST_CHANNELS));
 		round_map(&t, column_round, t.map.channels);
-		check_products(&t, shares[i % 4]);
+		const struct column_range half = column_half(t.map.channels, i % 2);
+		check_products(&t, half.begin < half.end ? half : all_channels(&t), shares[i % 4]);
 		close_trial(&t);
 	}
 }
@@ -227,7 +256,7 @@ static void the_largest_products_fit(void** state) {
 				t.w[o * 1024 + j] = 1;
 		}
 		round_map(&t, column_round, 1024);
-		check_products(&t, 1);
+		check_products(&t, all_channels(&t), 1);
 	}
 	close_trial(&t);
 }
@@ -238,19 +267,23 @@ static void products_come_near(void** state) {
 	struct trial t = open_trial(outputs, channels);
 	round_map(&t, column_round, channels);
 	struct column_list list = open_list(channels);
-	fill_list(&list, &cpu_reference, &t, 0);
 	double error = 0, size = 0;
-	float got[2 * COLUMN_OUTPUTS];
-	cpu_reference.column_product(got, 0, &t.map, 0, (struct column_span){0, 2}, &list, 1);
+	float got[2][2 * COLUMN_OUTPUTS];
+	for (int half = 0; half < 2; half++) {
+		fill_list(&list, &cpu_reference, &t, column_half(channels, half), 0);
+		cpu_reference.column_product(got[half], 0, &t.map, 0, (struct column_span){0, 2}, &list, 1);
+	}
 	for (int o = 0; o < outputs; o++) {
 		double exact = 0;
 		for (int j = 0; j < channels; j++)
 			exact += (double)t.w[o * channels + j] * (double)t.x[j];
-		error += (exact - (double)got[o]) * (exact - (double)got[o]);
+		const double whole = (double)got[0][o] + (double)got[1][o];
+		error += (exact - whole) * (exact - whole);
 		size += exact * exact;
 	}
-	/* uniform weights rounded to sixteen values: 1/16 of their range, whose error is 1/sqrt(12) of it */
-	assert_true(sqrt(error / size) < 0.07);
+	/* uniform weights in steps of 2/15: (2/15)/sqrt(12) over their size 1/sqrt(3) is .067; a few large
+	 * activations decide most of it */
+	assert_true(sqrt(error / size) < 0.09);
 	close_list(&list);
 	close_trial(&t);
 }
@@ -262,14 +295,15 @@ static void thresholds_keep_their_share(void** state) {
 	struct column_list list = open_list(MOST_CHANNELS);
 	for (float share = 0.1f; share < 1; share += 0.2f) {
 		const float threshold = column_threshold(&t.map, t.x, share);
-		const int n = cpu_reference.column_keep(&t.map, t.x, threshold, list.channel, list.value);
+		const int n =
+		    cpu_reference.column_keep(&t.map, all_channels(&t), t.x, threshold, list.channel, list.value);
 		assert_true(fabsf((float)n / MOST_CHANNELS - share) < 0.08f);
 	}
 	assert_true(column_threshold(&t.map, t.x, 1) <= 0);
 	for (int j = 0; j < MOST_CHANNELS; j++)
 		t.x[j] = j == 5 ? NAN : j == 8 ? INFINITY : 0;
 	for (int i = 0; i < 2; i++) {
-		fill_list(&list, &cpu_reference, &t, column_threshold(&t.map, t.x, 0.5f));
+		fill_list(&list, &cpu_reference, &t, all_channels(&t), column_threshold(&t.map, t.x, 0.5f));
 		float out[COLUMN_OUTPUTS];
 		cpu_reference.column_product(out, 0, &t.map, 0, (struct column_span){0, 1}, &list,
 		                             1); /* whatever comes: no trap */
@@ -280,11 +314,9 @@ static void thresholds_keep_their_share(void** state) {
 
 int main(void) {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(tiles_cover_all_lines),
-	    cmocka_unit_test(rounding_is_the_same_everywhere),
-	    cmocka_unit_test(products_are_the_same_everywhere),
-	    cmocka_unit_test(the_largest_products_fit),
-	    cmocka_unit_test(products_come_near),
+	    cmocka_unit_test(tiles_cover_all_lines),       cmocka_unit_test(rounding_is_the_same_everywhere),
+	    cmocka_unit_test(halves_hold_every_channel),   cmocka_unit_test(products_are_the_same_everywhere),
+	    cmocka_unit_test(the_largest_products_fit),    cmocka_unit_test(products_come_near),
 	    cmocka_unit_test(thresholds_keep_their_share),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

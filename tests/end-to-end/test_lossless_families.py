@@ -10,8 +10,11 @@ from support import SOURCE, EndToEnd, main, write_lines
 
 GOLDEN = os.path.join(SOURCE, "tests", "core", "golden")
 FAMILIES = ("apertus", "arcee", "deepseek", "dots1", "exaone4", "gemma3", "gemma4", "glm4", "gpt-oss", "granite", "lfm2-moe",
-            "hunyuan", "llama-codebooks", "ministral", "mistral3", "mixtral", "nemotron", "olmo", "phi4", "qwen3-moe", "seed-oss",
-            "smollm3", "stablelm")
+            "hunyuan", "llama-codebooks", "ministral", "mistral3", "mixtral", "nemotron", "olmo", "phi4", "qwen3-moe",
+            "seed-oss", "smollm3", "stablelm")
+
+# Models with experts draft with 4-bit weights too.
+EXPERTS = ("moe", "mixtral", "gpt-oss", "experts", "dots1", "deepseek", "nemotron-h-floats")
 
 
 def models():
@@ -38,6 +41,8 @@ class Families(EndToEnd):
                     ("tree", ["--draft", "always", "--threshold", "0", "--max-tree", "64", "--tree-top-k", "6,6,6,6"])]
             if "legacy" in name or "codebooks" in name:
                 ways = ways[1:]
+            if any(part in name for part in EXPERTS):
+                ways.append(("quantized", ["--draft", "always", "--draft-bits", "4", "--threshold", "0"]))
             for sampling in [], ["--temp", "0.8", "--seed", "3"]:
                 base = ["-m", model, "-i", self.path("in"), *sampling]
                 plain = self.stream(*base, "--method", "vanilla")

@@ -179,7 +179,8 @@ static void sweep_columns(struct sweeps* b) {
 		snprintf(kernel, sizeof kernel, "channels, %d %%", kept[i]);
 		const float threshold = column_threshold(&b->map, b->x, (float)kept[i] / 100);
 		column_finish(&b->map, &b->kept,
-		              b->kernels->column_keep(&b->map, b->x, threshold, b->channel, b->value));
+		              b->kernels->column_keep(&b->map, (struct column_range){0, MATRIX_COLS}, b->x, threshold,
+		                                      b->channel, b->value));
 		const double bytes = (double)COLUMN_MAP_LINES * b->kept.n * COLUMN_LINE;
 		const double seconds = best_sweep(b, COLUMN_TILES, column_part);
 		report_kernel(b, kernel, DTYPE_Q4_0, 1, seconds, bytes / b->bandwidth, NAN);

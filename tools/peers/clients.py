@@ -3,8 +3,9 @@
 
     clients.py http://127.0.0.1:8080 MODEL
 
-Prints one row a client, as docs/service.md has them: its version, and for each way yes, no (the client has none), or what
-went wrong. Install what is to be tried: pip install openai anthropic litellm llm ollama instructor langchain-openai."""
+Prints one row a client, as docs/service.md has them: its version, and for each way yes, no (the client has none), or what went wrong. Install what is to be tried, in several environments where packages want different versions: pip install
+openai anthropic litellm llm ollama instructor langchain-openai langgraph pydantic-ai-slim[openai] openai-agents smolagents[openai]
+llama-index-llms-openai-like dspy haystack-ai aider-chat lm-eval[api]."""
 import importlib.metadata
 import json
 import os
@@ -136,16 +137,219 @@ def llm_prompt():
     return plain, stream, None, structured
 
 
+def first_of(called, run):
+    """What the model called the tool with first. A small model may end such a conversation without an answer."""
+    try:
+        run()
+    except Exception:
+        if not called:
+            raise
+    return called[0]
+
+
+def pydantic_ai_agent():
+    import pydantic
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    class City(pydantic.BaseModel):
+        city: str = pydantic.Field(max_length=40)
+        people: int = pydantic.Field(ge=0, le=10**9)
+    model = OpenAIChatModel(MODEL, provider=OpenAIProvider(base_url=URL + "/v1", api_key="unused"))
+    given = {"model_settings": {"temperature": 0, "max_tokens": 100}}
+    called = []
+
+    def get_weather(city: str) -> str:
+        """The weather of a city"""
+        called.append(city)
+        return "sunny"
+
+    tools = lambda: first_of(called, lambda: Agent(model, tools=[get_weather]).run_sync(TOOL_ASK, **given))
+
+    def stream():
+        result = Agent(model).run_stream_sync(ASK, **given)
+        return "".join(result.stream_text(delta=True))
+    return lambda: Agent(model).run_sync(ASK, **given).output, stream, tools, lambda: Agent(model, output_type=City).run_sync(ASK, **given).output.city
+
+
+def openai_agents_runner():
+    import asyncio
+    import openai
+    import pydantic
+    from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+    set_tracing_disabled(True)
+
+    class City(pydantic.BaseModel):
+        city: str
+        people: int
+    called = []
+
+    @function_tool
+    def get_weather(city: str) -> str:
+        """The weather of a city"""
+        called.append(city)
+        return "sunny"
+
+    def agent(**more):
+        client = openai.AsyncOpenAI(base_url=URL + "/v1", api_key="unused")
+        return Agent(name="a", model=OpenAIChatCompletionsModel(model=MODEL, openai_client=client),
+                     model_settings=ModelSettings(temperature=0, max_tokens=100), **more)
+
+    async def streamed():
+        result = Runner.run_streamed(agent(), ASK)
+        return "".join([e.data.delta async for e in result.stream_events() if getattr(getattr(e, "data", None), "type", "") == "response.output_text.delta"])
+
+    tools = lambda: first_of(called, lambda: Runner.run_sync(agent(tools=[get_weather]), TOOL_ASK))
+    return (lambda: Runner.run_sync(agent(), ASK).final_output, lambda: asyncio.run(streamed()), tools,
+            lambda: Runner.run_sync(agent(output_type=City), ASK).final_output.city)
+
+
+def smolagents_model():
+    from smolagents import OpenAIServerModel, ToolCallingAgent, tool
+    model = OpenAIServerModel(MODEL, api_base=URL + "/v1", api_key="unused", temperature=0, max_tokens=100)
+    called = []
+
+    @tool
+    def get_weather(city: str) -> str:
+        """The weather of a city
+
+        Args:
+            city: the city
+        """
+        called.append(city)
+        return "sunny"
+
+    agent = lambda: ToolCallingAgent(tools=[get_weather], model=model, max_steps=1, verbosity_level=0)
+    tools = lambda: first_of(called, lambda: agent().run(TOOL_ASK))
+    return (lambda: model.generate(MESSAGES).content, lambda: "".join(d.content or "" for d in model.generate_stream(MESSAGES)), tools,
+            lambda: is_city(model.generate(MESSAGES, response_format=FORMAT).content))
+
+
+def langgraph_agent():
+    from langchain_core.tools import tool
+    from langchain_openai import ChatOpenAI
+    from langgraph.prebuilt import create_react_agent
+    model = ChatOpenAI(base_url=URL + "/v1", api_key="unused", model=MODEL, temperature=0, max_tokens=100)
+    called = []
+
+    @tool
+    def get_weather(city: str) -> str:
+        """The weather of a city"""
+        called.append(city)
+        return "sunny"
+
+    tools = lambda: first_of(called, lambda: create_react_agent(model, [get_weather]).invoke({"messages": TOOL_MESSAGES}, {"recursion_limit": 6}))
+    graph = lambda **more: create_react_agent(model, [], **more)
+    return (lambda: graph().invoke({"messages": MESSAGES})["messages"][-1].content,
+            lambda: "".join(m.content for m, _ in graph().stream({"messages": MESSAGES}, stream_mode="messages")), tools,
+            lambda: is_city(graph(response_format={"title": "city", **SCHEMA}).invoke({"messages": MESSAGES})["structured_response"]))
+
+
+def llama_index_chat():
+    import pydantic
+    from llama_index.core.llms import ChatMessage
+    from llama_index.core.tools import FunctionTool
+    from llama_index.llms.openai_like import OpenAILike
+
+    class City(pydantic.BaseModel):
+        city: str
+        people: int
+    c = OpenAILike(model=MODEL, api_base=URL + "/v1", api_key="unused", is_chat_model=True, is_function_calling_model=True, temperature=0, max_tokens=100)
+    weather = FunctionTool.from_defaults(lambda city: "sunny", name="get_weather", description="The weather of a city",
+                                         fn_schema=pydantic.create_model("Weather", city=(str, ...)))
+    messages = [ChatMessage(role="user", content=ASK)]
+    return (lambda: c.chat(messages).message.content, lambda: "".join(p.delta or "" for p in c.stream_chat(messages)),
+            lambda: c.get_tool_calls_from_response(c.chat_with_tools([weather], user_msg=TOOL_ASK, tool_required=True))[0].tool_kwargs["city"],
+            lambda: c.as_structured_llm(City).complete(ASK).raw.city)
+
+
+def dspy_predict():
+    import dspy
+    lm = dspy.LM("openai/" + MODEL, api_base=URL + "/v1", api_key="unused", temperature=0, max_tokens=200, cache=False)
+    called = []
+
+    def get_weather(city: str) -> str:
+        """The weather of a city"""
+        called.append(city)
+        return "sunny"
+
+    def structured():
+        with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
+            return isinstance(dspy.Predict("question -> city: str, people: int")(question=ASK).people, int)
+
+    def tools():
+        with dspy.context(lm=lm, adapter=dspy.JSONAdapter()):
+            dspy.ReAct("question -> answer", tools=[get_weather], max_iters=1)(question=TOOL_ASK)
+        return called[0]
+    return lambda: lm(ASK)[0], None, tools, structured
+
+
+def haystack_generator():
+    from haystack.components.generators.chat import OpenAIChatGenerator
+    from haystack.dataclasses import ChatMessage
+    from haystack.tools import Tool
+    from haystack.utils import Secret
+
+    def generator(**more):
+        return OpenAIChatGenerator(api_key=Secret.from_token("unused"), model=MODEL, api_base_url=URL + "/v1",
+                                   generation_kwargs={"temperature": 0, "max_tokens": 100, **more})
+    messages = [ChatMessage.from_user(ASK)]
+    weather = Tool(name="get_weather", description=TOOL["description"], parameters=TOOL["parameters"], function=lambda city: "sunny")
+
+    def stream():
+        parts = []
+        generator().run(messages, streaming_callback=lambda p: parts.append(p.content or ""))
+        return "".join(parts)
+    return (lambda: generator().run(messages)["replies"][0].text, stream,
+            lambda: generator(tool_choice=FORCED).run([ChatMessage.from_user(TOOL_ASK)], tools=[weather])["replies"][0].tool_calls[0].arguments["city"],
+            lambda: is_city(generator(response_format=FORMAT).run(messages)["replies"][0].text))
+
+
+def aider_edit():
+    """An edit of a file, whole and streamed: the file has to change as asked."""
+    def edit(*more):
+        folder = tempfile.mkdtemp()
+        path = os.path.join(folder, "greet.py")
+        with open(path, "w") as f:
+            f.write('def greet():\n    print("hello")\n')
+        env = {**os.environ, "OPENAI_API_BASE": URL + "/v1", "OPENAI_API_KEY": "unused", "HOME": folder}
+        run = subprocess.run([os.path.join(os.path.dirname(sys.executable), "aider"), "--model", "openai/" + MODEL, "--no-git", "--yes-always", "--edit-format", "whole",
+                              "--no-check-update", "--no-show-model-warnings", "--no-analytics", "--map-tokens", "0", *more,
+                              "--message", "Change the text that greet prints to goodbye.", path], env=env, cwd=folder, capture_output=True, text=True, timeout=240)
+        with open(path) as f:
+            return "goodbye" in f.read() or "unchanged: " + run.stdout[-100:]
+    return lambda: edit("--no-stream"), lambda: edit("--stream"), None, None
+
+
+def lm_eval_loglikelihood():
+    """Log-likelihoods by /v1/completions (echo, logprobs), and an answer to a limit."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+    lm = lambda: LocalCompletionsAPI(model=MODEL, base_url=URL + "/v1/completions", tokenizer_backend="remote", tokenized_requests=True)
+
+    def score():
+        ask = [Instance("loglikelihood", {}, ("The capital of France is", text), 0) for text in (" Paris", " Berlin")]
+        paris, berlin = lm().loglikelihood(ask)
+        return paris[0] > berlin[0]
+    return score, None, None, None
+
+
 CLIENTS = [("openai", "chat completions", openai_chat), ("openai", "responses", openai_responses), ("anthropic", "messages", anthropic_messages),
            ("litellm", "completion", litellm_completion), ("ollama", "chat", ollama_chat), ("langchain-openai", "ChatOpenAI", langchain_chat),
-           ("instructor", "from_openai, tools", instructor_create), ("llm", "prompt", llm_prompt)]
+           ("instructor", "from_openai, tools", instructor_create), ("llm", "prompt", llm_prompt), ("pydantic-ai-slim", "Agent", pydantic_ai_agent),
+           ("openai-agents", "Runner", openai_agents_runner), ("smolagents", "OpenAIServerModel", smolagents_model),
+           ("langgraph", "create_react_agent", langgraph_agent), ("llama-index-llms-openai-like", "OpenAILike", llama_index_chat),
+           ("dspy", "LM, Predict, ReAct", dspy_predict), ("haystack-ai", "OpenAIChatGenerator", haystack_generator),
+           ("aider-chat", "an edit", aider_edit), ("lm-eval", "log-likelihoods", lm_eval_loglikelihood)]
 
 
 def tried(way):
     if not way:
         return ""
     try:
-        return "yes" if way() else "empty"
+        answer = way()
+        return "empty" if not answer else answer if str(answer).startswith("unchanged") else "yes"
     except Exception as problem:
         return "%s: %s" % (type(problem).__name__, str(problem).splitlines()[0][:120] if str(problem) else "")
 
