@@ -93,12 +93,12 @@ static void show_share(void* user, double share) {
 		progress_end();
 }
 
+/* Who did not ask for draft weights is not told how they are made. */
 void report_draft_weights(const struct runtime* r, bool at_end) {
 	const char* note = swiftlet_engine_note(r->engine);
-	const bool asked = r->options.draft_weights.bits > 0, terminal = progress_shows();
-	const bool wrong = r->engine->making && strchr(note, ';');
-	const bool first = asked || terminal || r->engine->note_on_draft_weights > 0;
-	if (*note && (at_end ? r->engine->making && (terminal || wrong) : first))
+	const bool asked = r->options.draft_weights.bits > 0;
+	if (*note && (at_end ? asked && r->engine->making && progress_shows()
+	                     : asked || r->engine->note_on_draft_weights > 0))
 		fprintf(stderr, "%s\n", note);
 }
 
