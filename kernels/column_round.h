@@ -36,12 +36,23 @@ static inline lanes scales_of(indices code) { return (lanes)((code << 20) + (COL
  * upper one. */
 static inline indices code_at(lanes v) { return cut(v, 15); }
 
-/* The code of the scale in which the largest of n weights is 7.5 steps, or nearly */
-static inline indices nearest_scales(const lanes* w, int n) {
-	lanes largest = all(0);
-	for (int o = 0; o < n; o++)
-		largest = larger((lanes)((indices)w[o] & 0x7fffffff), largest);
-	return scale_codes(largest * (1 / 7.5f));
+/* A line's largest |w| and sum of squares, by the outputs that share a scale. The four go side by side, since
+ * each takes several cycles. */
+struct line_sizes {
+	lanes largest[COLUMN_SCALES], squares[COLUMN_SCALES];
+};
+
+static inline struct line_sizes line_sizes(const lanes* w) {
+	struct line_sizes sizes;
+	for (int part = 0; part < COLUMN_SCALES; part++)
+		sizes.largest[part] = sizes.squares[part] = all(0);
+	for (int o = 0; o < SCALED; o++)
+		for (int part = 0; part < COLUMN_SCALES; part++) {
+			const lanes v = w[SCALED * part + o];
+			sizes.largest[part] = larger((lanes)((indices)v & 0x7fffffff), sizes.largest[part]);
+			sizes.squares[part] += v * v;
+		}
+	return sizes;
 }
 
 /* Words of 4 bytes by word and channel become words by channel and word: each stage moves the highest bit of
@@ -83,18 +94,17 @@ static inline void write_codes(uint8_t* codes, size_t stride, int n, const lanes
  */
 static inline void round_lanes(uint8_t* codes, size_t codes_stride, uint8_t* scale, size_t scale_stride,
                                float* peak, float* norm2, const lanes* w, int n) {
+	const struct line_sizes sizes = line_sizes(w);
 	lanes squares = load_some(norm2, n), most = load_some(peak, n), inverse[COLUMN_SCALES];
 	indices four = {0};
 	for (int part = 0; part < COLUMN_SCALES; part++) {
-		const indices code = nearest_scales(w + SCALED * part, SCALED);
+		/* the code of the scale in which the largest weight is 7.5 steps, or nearly */
+		const indices code = scale_codes(sizes.largest[part] * (1 / 7.5f));
 		inverse[part] = 1.0f / scales_of(code);
 		most = larger(scales_of(code), most);
 		four |= code << (8 * part);
+		squares += sizes.squares[part];
 	}
-	lanes added = all(0);
-	for (int o = 0; o < COLUMN_OUTPUTS; o++)
-		added += w[o] * w[o];
-	squares += added;
 	write_codes(codes, codes_stride, n, w, inverse);
 	for (int lane = 0; lane < n; lane++)
 		memcpy(scale + (size_t)lane * scale_stride, (const uint8_t*)&four + lane * COLUMN_SCALES,

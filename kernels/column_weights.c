@@ -127,8 +127,12 @@ static struct block_map* map_of(const struct column_weights* weights, int part) 
  * prefetching. */
 enum { ROWS_AHEAD = 12 };
 
+/* From one output's floats to the next one's. A line more than the channels, or all outputs of a channel
+ * would lie in a few sets of the cache. */
+enum { WIDENED_STRIDE = PART_CHANNELS + COLUMN_LINE / 4 };
+
 /* Widens n channels from `first` on of `outputs` outputs from `row` on, of all the map's matrices in turn, to
- * x (outputs, PART_CHANNELS). */
+ * x (outputs, WIDENED_STRIDE). */
 static void widen_outputs(const struct column_weights* weights, const struct block_map* m, int64_t row,
                           int outputs, int first, int n, float* x) {
 	int i = 0;
@@ -142,7 +146,7 @@ static void widen_outputs(const struct column_weights* weights, const struct blo
 			if (row + ROWS_AHEAD < w->rows)
 				for (size_t at = 0; at < piece; at += COLUMN_LINE)
 					__builtin_prefetch(from + (size_t)(row + ROWS_AHEAD) * stride + at);
-			weights->rounding.widen(w->type, from + (size_t)row * stride, x + (size_t)o * PART_CHANNELS, n);
+			weights->rounding.widen(w->type, from + (size_t)row * stride, x + (size_t)o * WIDENED_STRIDE, n);
 		}
 	}
 }
@@ -152,7 +156,7 @@ void column_weights_make(const struct column_weights* weights, int part) {
 	const struct column_map* map = &m->map;
 	const int first = (part - m->first_part) * PART_CHANNELS, left = map->channels - first;
 	const int n = left < PART_CHANNELS ? left : PART_CHANNELS;
-	float x[COLUMN_OUTPUTS * PART_CHANNELS];
+	float x[COLUMN_OUTPUTS * WIDENED_STRIDE];
 	/* their own memory, which maps point to as read-only */
 	uint8_t *codes = (uint8_t*)(uintptr_t)map->codes, *scale = (uint8_t*)(uintptr_t)map->scale;
 	float *peak = (float*)(uintptr_t)map->peak + first, *norm = (float*)(uintptr_t)map->norm + first;
@@ -168,7 +172,7 @@ void column_weights_make(const struct column_weights* weights, int part) {
 			widen_outputs(weights, m, row, outputs, first, n, x);
 			weights->rounding.round(codes + (before + i) * COLUMN_LINE, lines * COLUMN_LINE,
 			                        scale + (before + i) * COLUMN_SCALES, lines * COLUMN_SCALES, peak, norm,
-			                        x, PART_CHANNELS, outputs, n);
+			                        x, WIDENED_STRIDE, outputs, n);
 		}
 	}
 	for (int j = 0; j < n; j++)
