@@ -10,8 +10,7 @@
  * Up to COLUMN_TILE_LINES neighbouring lines of all channels form a tile. A product walks through a tile's
  * kept channels COLUMN_BESIDE at a time (kernels/cpu/column_product.h), line by line. The processor's own
  * prefetching follows such runs; single lines with gaps between them come at about half the rate of a plain
- * read. So a map with few lines is not cut by lines alone: its kept channels are multiplied in two halves,
- * whose products are added at last.
+ * read. So threads do not share a map with few lines by its lines: each multiplies a half of the channels.
  *
  * Activations are quantized to 8 bits in groups of COLUMN_GROUP kept channels, after multiplication by the
  * channel's scale of those outputs. A group's product is an integer; the floats are added in the order of the

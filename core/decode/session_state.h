@@ -281,7 +281,7 @@ bool plan_goes_on(struct session*);
 /* A plain step took this long. If the machine is faster than it seemed, rounds since the last plain step cost
  * more than they were charged: half of the difference, because the speed changed somewhere in between.
  * (Without this, drafts of coins whose rows are dear slowed decoding by 4.3 % where memory swings every 500
- * steps; with it by 2 to 3 %.) */
+ * steps.) */
 void plan_settle(struct session*, double seconds);
 void plan_learn(struct session*, int emitted, int accepted);
 void plan_new_mask(struct session*);

@@ -55,9 +55,7 @@ static void take_shortlist(struct mask_drafter* m, double head_share) {
 	m->round.segment.allowed = bits ? m->allowed : NULL;
 }
 
-/* Greedy rows give their likeliest tokens nearly for free. Sampled rows would add noise to many tokens for
- * it.
- */
+/* Greedy rows give their likeliest tokens nearly for free. Sampled rows would need noise for many more. */
 static uint8_t mask_wants(const void* state) {
 	const struct mask_drafter* m = state;
 	return m->round.head_share > 0 && !m->round.segment.sampler ? WANT_TOP | WANT_ROUGH : 0;

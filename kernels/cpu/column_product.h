@@ -109,8 +109,7 @@ struct column_fetch {
 	int offset;
 };
 
-/* Adds the products of n channels, from `from` on, with part p of a line to the sums; `first`: begins them.
- */
+/* Adds the products of n channels, from `from` on, with part p of a line to the sums, or begins the sums. */
 INLINED void add_dots(int32_t* to, const struct channels_beside* c, int from, int n, int line, int p,
                       bool first, struct column_fetch fetch) {
 	ints sum[8], dots[8];

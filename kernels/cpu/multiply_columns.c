@@ -128,8 +128,7 @@ static void add_second_half(void* user, int row, int thread) {
 	give_outputs(job, 0, job->map->outputs, row, job->second + (size_t)row * FEW_OUTPUTS, true);
 }
 
-/* Parts of a tile: one, unless threads would then have unequal shares. `pieces`: of the map, with one part.
- */
+/* Parts of a tile: one, unless threads would then have unequal shares of the map's pieces. */
 static int count_parts(const struct cpu_backend* b, int64_t pieces, int lines) {
 	int parts = 1;
 	while (parts < lines && pieces * parts % b->threads && pieces * parts < 4 * b->threads)
