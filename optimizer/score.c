@@ -84,7 +84,9 @@ static void move_window(struct optimizer* o, const struct learner_view* v) {
 	const int generated = v->n_text - v->n_prompt, rows = window_rows(o, v);
 	if (generated < rows + 1)
 		return;
-	if (w->size > 0) {
+	/* a short window of a busy time proves little, and one that all rows of a mask match ends the search */
+	const bool short_one = v->idle && w->size < rows;
+	if (w->size > 0 && !short_one) {
 		const bool used = w->scored >= SEARCH_ON_A_WINDOW;
 		const bool newer = generated - (w->start + w->size) >= rows;
 		if (v->options->learning.published || !(v->idle ? used : newer && (used || is_free(v))))

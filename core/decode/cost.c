@@ -101,8 +101,8 @@ struct cost_model cost_by_bytes(const struct cost_model* cost) {
 }
 
 void cost_at(struct cost_model* cost, double cache_bytes) {
-	const double all = pass_bytes_all(&cost->bytes), length = all > 0 ? cache_bytes / all : 0;
-	cost->length = length;
+	const double all = pass_bytes_all(&cost->bytes);
+	cost->length = all > 0 ? cache_bytes / all : 0;
 }
 
 static double move_seconds(const struct cost_model* cost, double to) {

@@ -379,7 +379,9 @@ static bool absorb_prefill(struct session* s, const struct session_work* work, i
 }
 
 /* A pass's cost in units. If it took more than twice what was expected, it counts as twice: the machine was
- * busy, and the draft is not to blame. */
+ * busy, and the draft is not to blame. If it took less, it counts as expected: the machine became faster, and
+ * plain steps would have, too. (Without this, coins slowed decoding by 2.1 % on an exact clock, and drafts
+ * that are right gained 1.02 in place of 1.23 on one that swings every 100 steps.) */
 static double measured_cost(const struct session* s, double seconds, double expected) {
 	return fmin(2 * expected, fmax(expected, session_cost_of(s, seconds, expected)));
 }

@@ -2,8 +2,8 @@
  * costs for the rule gain. */
 #include <math.h>
 
-#include "core/decode/session.h"
 #include "core/decode/cost.h"
+#include "core/decode/session.h"
 #include "core/methods/standalone.h"
 
 /* SWIFT's own ratio where none is given. */

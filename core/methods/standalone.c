@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/decode/session.h"
 #include "core/decode/cost.h"
+#include "core/decode/session.h"
 #include "core/methods/rejection.h"
 
 /* ---- masks ---------------------------------------------------------------------------------- */

@@ -8,8 +8,8 @@
 /* cmocka wants the ones above */
 #include <cmocka.h>
 
-#include "core/draft/mask.h"
 #include "core/decode/speculate.h"
+#include "core/draft/mask.h"
 
 static const int paper_top_k[4] = {10, 5, 3, 1};
 

@@ -152,7 +152,7 @@ static void test_good_draft_pays(void** state) {
 }
 
 /* If rows are dear and masks prove wrong, learning ends, and costs little for the rest of the text: of what
- * it may spend, 1 % of plain time, a tenth. Some coins fall so that a mask looks right for long. */
+ * it may spend, 1 % of plain time, at most a fifth. Some coins fall so that a mask looks right for long. */
 static void test_learning_ends_where_no_mask_may_pay(void** state) {
 	(void)state;
 	enum { COINS = 12, SHORTER = 3000 };
