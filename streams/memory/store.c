@@ -47,12 +47,13 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 	                 s->path, (long long)version);
 }
 
-void store_log_upgrade(const struct store* s, int64_t version, int figures_since) {
+void store_log_upgrade(const struct store* s, int64_t version) {
 	if (version > 0 && version < STORE_SCHEMA)
-		fprintf(stderr, "swiftlet: %s had schema version %lld: its masks are kept, %s\n", s->path,
-		        (long long)version,
-		        version < figures_since ? "its other measurements are dropped and made again"
-		                                : "measured influence of layers is not used any more and is dropped");
+		fprintf(
+		    stderr,
+		    "swiftlet: %s had schema version %lld: its masks are kept; measurements that are not read any "
+		    "more are dropped and made again\n",
+		    s->path, (long long)version);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */

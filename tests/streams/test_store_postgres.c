@@ -112,7 +112,7 @@ static bool is_away(const struct store_state* s) { return s->away; }
 /* ---- what is kept ------------------------------------------------------------------------- */
 
 static void sum_cost(void* user, const struct store_figure* c) {
-	assert_string_equal(c->what, "rows-8");
+	assert_string_equal(c->what, "v-8");
 	*(double*)user += c->total * 1000 + c->samples;
 }
 static const char costs_here[] = "a cpu", costs_there[] = "another";
@@ -132,7 +132,7 @@ static void keeps_everything(const char* path) {
 	assert_true(store_add(s, &model, &entry, 1, &again, &e));
 	assert_int_equal(id, again);
 	for (int i = 0; i < 2; i++) {
-		const struct store_figure cost = {"rows-8", 0.5, 2};
+		const struct store_figure cost = {"v-8", 0.5, 2};
 		assert_true(store_add_figures(s, &model, costs_here, &cost, 1, &e));
 	}
 	store_close(s);
@@ -470,7 +470,7 @@ static void older_schemas_keep_their_masks(void** unused) {
 		assert_int_equal(look(s).tokens, 77);
 		assert_true(look(s).last.entry.converged);
 		add_many(s, 2);
-		const struct store_figure cost = {"rows-8", 0.5, 2};
+		const struct store_figure cost = {"v-8", 0.5, 2};
 		assert_true(store_add_figures(s, &model, costs_here, &cost, 1, &e));
 		store_close(s);
 		s = must_open(STORE_READ);
