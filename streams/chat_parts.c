@@ -340,10 +340,10 @@ bool chat_parts_list_tools(const struct chat_parts* p, const struct model* model
 }
 
 static bool encode_messages(const struct chat_parts* p, const struct model* model, const char* messages,
-                            struct token_list* out, struct error* error) {
+                            const char* tools, struct token_list* out, struct error* error) {
 	const char* const template_text = model_chat_template(model, p->tools != NULL);
 	struct chat_request request = {.messages = chat_json(messages),
-	                               .tools = chat_json(p->tools),
+	                               .tools = chat_json(tools),
 	                               .documents = chat_json(p->documents),
 	                               .variables = chat_json(p->variables),
 	                               .no_generation_prompt = p->no_generation_prompt,
@@ -359,6 +359,11 @@ static bool encode_messages(const struct chat_parts* p, const struct model* mode
 bool chat_parts_encode(const struct chat_parts* p, const struct model* model, struct token_list* out,
                        struct error* error) {
 	struct error second;
-	return encode_messages(p, model, p->messages, out, error) ||
-	       (p->messages_as_written && encode_messages(p, model, p->messages_as_written, out, &second));
+	if (encode_messages(p, model, p->messages, p->tools, out, error) ||
+	    (p->messages_as_written && encode_messages(p, model, p->messages_as_written, p->tools, out, &second)))
+		return true;
+	char* const filled = p->tools ? chat_tools_filled(p->tools) : NULL;
+	const bool good = filled && encode_messages(p, model, p->messages, filled, out, &second);
+	free(filled);
+	return good;
 }

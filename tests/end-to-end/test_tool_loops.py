@@ -21,6 +21,8 @@ TEMPLATES = {
     "Mistral, later": "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}" + BODY.replace("%s", "[TOOL_CALLS]{{ c.function.name }}[ARGS]" + ARGS),
     "functionary": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<function={{ c.function.name }}>" + ARGS + "</function>"),
     "gpt-oss": "{% if tools %}{{ tools | tojson }}{% endif %}" + BODY.replace("%s", "<|channel|>commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>" + ARGS + "<|call|>"),
+    "reads descriptions": "{% for t in tools or [] %}{{ t.function.name + ': ' + t.function.description }}{% for n, p in t.function.parameters.properties.items() %}"
+                          "{{ n + ': ' + p.description }}{% endfor %}{% endfor %}" + BODY.replace("%s", '<tool_call>\n{"name": "{{ c.function.name }}", "arguments": ' + ARGS + "}\n</tool_call>"),
     "Gemma": "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
              "{% for m in messages %}<start_of_turn>{{ m.role }}\n{{ m.content | trim }}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
 }
@@ -117,6 +119,13 @@ def three_apis(s):
     assert [i["type"] for i in answer["output"]] == ["custom_tool_call"] and isinstance(answer["output"][0]["input"], str), answer
 
 
+def undescribed(s):
+    """Descriptions and parameters are optional, although some templates read them without asking."""
+    for function in ({"name": "now"}, {"name": "now", "parameters": {"type": "object", "properties": {"zone": {"enum": ["UTC"]}}}}):
+        said = chat(s, tools=[{"type": "function", "function": function}], tool_choice="required", seed=2)
+        assert said["message"]["tool_calls"][0]["function"]["name"] == "now", said
+
+
 def thoughts(s):
     """The same prompt in three APIs."""
     ask, thought, said = "Why?", "It may be so.", "Because."
@@ -136,7 +145,7 @@ with tempfile.TemporaryDirectory() as folder:
         with open(path, "w") as out:
             out.write(text)
         with Server("--chat-template", path) as server:
-            checks = [forced, cut, formed, streamed] + ([three_apis, thoughts] if name in ("Qwen3",) else [])
+            checks = [forced, cut, formed, streamed, undescribed] + ([three_apis, thoughts] if name in ("Qwen3",) else [])
             for check in checks:
                 if name == "gpt-oss" and check is formed:
                     continue  # what is said in which channel is the model's to say: the form alone binds
