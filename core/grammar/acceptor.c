@@ -155,10 +155,18 @@ static int32_t longest_forced(struct acceptor* a, int state, struct part_of_trie
 struct trie_walk {
 	struct acceptor* a;
 	uint64_t* bits;
-	int64_t work, most; /* places visited; with more than `most` it is given up */
-	bool plain_set;     /* the plain tokens were allowed beforehand, and have to be forbidden where not */
+	int64_t work, most;  /* places visited; with more than `most` it is given up */
+	bool plain_set;      /* the plain tokens were allowed beforehand, and have to be forbidden where not */
+	states_steps* steps; /* of this walk */
 	int after[TRIE_DEPTH + 1]; /* the state at each depth */
 };
+
+/* Steps to a node from the one above. */
+static int step_to(struct trie_walk* w, const struct trie_node* node) {
+	const int state = w->after[node->depth - 1], known = w->steps[state][node->byte];
+	return w->after[node->depth] =
+	           known != STATES_NOT_MET ? known : states_meet(w->a->states, state, node->byte, &w->work);
+}
 
 enum { ANY_NUMBER = INT32_MAX, UNEVEN = -1 };
 
@@ -168,18 +176,22 @@ enum { ANY_NUMBER = INT32_MAX, UNEVEN = -1 };
 static int plain_reach(struct trie_walk* w, int state) {
 	struct states* s = w->a->states;
 	const int longest = w->a->trie->longest;
+	int known = 0;
 	for (int n = 0; state != STATE_DEAD; n++) {
 		const int next = n < longest ? states_after_plain(s, state, &w->work) : state;
-		if (next == state)
+		if (next == state || (next != STATE_DEAD && next != STATES_DIFFER &&
+		                      states_clipped(s, next, longest - 1) == states_clipped(s, state, longest - 1)))
 			return ANY_NUMBER;
 		if (next == STATES_DIFFER || w->work > w->most)
 			return UNEVEN;
-		if (next != STATE_DEAD &&
-		    states_clipped(s, next, longest - 1) == states_clipped(s, state, longest - 1))
-			return ANY_NUMBER;
 		if (next == STATE_DEAD)
-			return n;
+			return known + n;
 		state = next;
+		if (n == 0) {
+			state = states_counted_down(s, state, &known, &w->work);
+			if (known > longest)
+				return ANY_NUMBER;
+		}
 	}
 	return 0;
 }
@@ -204,8 +216,7 @@ static void walk_nodes(struct trie_walk* w, const struct trie_node* nodes, int32
 	const struct token_trie* trie = w->a->trie;
 	for (int32_t i = first; i < end && w->work <= w->most;) {
 		const struct trie_node* node = &nodes[i];
-		const int next = states_walk(w->a->states, w->after[node->depth - 1], node->byte, &w->work);
-		w->after[node->depth] = next;
+		const int next = step_to(w, node);
 		if (next == STATE_DEAD) {
 			i = node->past;
 			continue;
@@ -237,8 +248,7 @@ static void walk_part(struct trie_walk* w, int32_t first, int32_t end) {
 	const struct token_trie* trie = w->a->trie;
 	for (int32_t i = first; i < end && w->work <= w->most;) {
 		const struct trie_node* node = &trie->node[i];
-		const int next = states_walk(w->a->states, w->after[node->depth - 1], node->byte, &w->work);
-		w->after[node->depth] = next;
+		const int next = step_to(w, node);
 		if (next == STATE_DEAD) {
 			if (w->plain_set)
 				allow_plain(w, i, node->past, 0);
@@ -274,11 +284,60 @@ static bool is_mostly_plain(struct trie_walk* w) {
 	int many = 0;
 	for (int32_t i = 0; i < trie->n; i = trie->node[i].past) {
 		const struct trie_node* node = &trie->node[i];
-		const int next = states_walk(w->a->states, w->after[0], node->byte, &w->work);
+		const int next = step_to(w, node);
 		if (next != STATE_DEAD && reach_of_node(w, node, next) == ANY_NUMBER)
 			many += trie->plain_before[node->past] - trie->plain_before[i];
 	}
 	return 2 * many > trie->plain_before[trie->n];
+}
+
+enum { MOST_BEFORE_LOOP = 3 }; /* letters that lead to a state in which they may be repeated */
+
+/* Which words may stand from a state on, of letters alone, and with another character. */
+struct word_reach {
+	enum { NO_WORD, ANY_WORD, SOME_WORDS } letters, others;
+};
+
+static struct word_reach find_word_reach(struct trie_walk* w, int state) {
+	struct states* s = w->a->states;
+	const int longest = w->a->trie->longest;
+	bool same = true, none = true;
+	for (int n = 0; n < MOST_BEFORE_LOOP && w->work <= w->most; n++) {
+		const struct after_word next = states_after_word(s, state, &w->work);
+		same = same && next.other == next.letter;
+		none = none && next.other == STATE_DEAD;
+		if (next.letter == STATES_DIFFER || (next.letter == STATE_DEAD && n > 0))
+			break;
+		const bool loops = next.letter == state || states_clipped(s, next.letter, longest - 1) ==
+		                                               states_clipped(s, state, longest - 1);
+		if (loops || next.letter == STATE_DEAD)
+			return (struct word_reach){next.letter == STATE_DEAD ? NO_WORD : ANY_WORD, none   ? NO_WORD
+			                                                                           : same ? ANY_WORD
+			                                                                                  : SOME_WORDS};
+		state = next.letter;
+	}
+	return (struct word_reach){SOME_WORDS, SOME_WORDS};
+}
+
+static void allow_words(struct trie_walk* w, enum word_kind kind, int reach) {
+	const uint64_t* bits = w->a->trie->word_bits + (size_t)kind * w->a->words;
+	for (size_t i = 0; reach == ANY_WORD && i < w->a->words; i++)
+		w->bits[i] |= bits[i];
+}
+
+/* Allows all words of a kind at once, or none. False: some may stand and some may not. */
+static bool begin_with_words(struct trie_walk* w) {
+	const int spaced = step_to(w, &(struct trie_node){.byte = ' ', .depth = 1});
+	const struct word_reach at_once = find_word_reach(w, w->after[0]),
+	                        after_space = find_word_reach(w, spaced);
+	if (at_once.letters == SOME_WORDS || at_once.others == SOME_WORDS || after_space.letters == SOME_WORDS ||
+	    after_space.others == SOME_WORDS)
+		return false;
+	allow_words(w, LETTERS, at_once.letters);
+	allow_words(w, WORD, at_once.others);
+	allow_words(w, SPACED_LETTERS, after_space.letters);
+	allow_words(w, SPACED_WORD, after_space.others);
+	return true;
 }
 
 static void walk_all(struct trie_walk* w, int state) {
@@ -293,6 +352,10 @@ static void walk_all(struct trie_walk* w, int state) {
 	w->plain_set = is_mostly_plain(w);
 	if (w->plain_set)
 		begin_with_plain(w, ANY_NUMBER);
+	else if (begin_with_words(w)) {
+		walk_nodes(w, trie->rest, 0, trie->n_rest);
+		return;
+	}
 	walk_part(w, 0, trie->n);
 }
 
@@ -303,8 +366,8 @@ static int64_t walk_trie(struct acceptor* a, int state, int64_t most, uint64_t* 
 	struct part_of_trie part;
 	struct trie_walk w = {.a = a, .bits = bits, .most = most};
 	memset(bits, 0, a->words * sizeof *bits);
-	states_begin_walk(a->states);
 	const int32_t forced = longest_forced(a, state, &part);
+	w.steps = states_begin_walk(a->states, forced >= 0 ? part.state : state);
 	if (forced >= 0) {
 		allow_token(bits, forced);
 		w.after[part.depth] = part.state;

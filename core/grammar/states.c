@@ -20,6 +20,7 @@ enum {
 	MAX_LOOK = 256,       /* bytes that are looked ahead for an item's end */
 	COUNT_WORK = 1 << 14, /* states that counting an item's endings may look at */
 	UNKNOWN = -1,
+	SINGLES = 1 << 14,
 	PLAIN_WORK = 32 /* steps that one look at all plain characters takes, about */
 };
 
@@ -82,6 +83,12 @@ struct state {
 	bool ends;
 };
 
+/* The state that is made of one place. Most steps lead to one. */
+struct single {
+	struct place of;
+	int32_t state, forgotten; /* good while states have been forgotten as often */
+};
+
 struct states {
 	const struct grammar* grammar;
 	int least_left; /* the most that a STEP wants to be left */
@@ -89,10 +96,11 @@ struct states {
 	bool counts, lists;
 	struct state state[MAX_STATES];
 	int16_t step[MAX_STATES][256];
-	uint64_t met[MAX_STATES][4];    /* bytes that this walk has found to follow */
-	uint64_t met_in[MAX_STATES];    /* the walk that is */
-	int32_t plain_next[MAX_STATES]; /* states_after_plain, or UNKNOWN */
-	uint64_t plain_in[MAX_STATES];  /* the walk that has asked for it */
+	int16_t met[MAX_STATES][256];                       /* steps that this walk has taken; STATES_NOT_MET */
+	uint64_t met_in[MAX_STATES];                        /* the walk that is */
+	int32_t plain_next[MAX_STATES];                     /* states_after_plain, or UNKNOWN */
+	struct after_word word_next[MAX_STATES];            /* states_after_word, or UNKNOWN */
+	uint64_t plain_in[MAX_STATES], word_in[MAX_STATES]; /* the walk that has asked for it */
 	uint64_t walk;
 	int n_states;
 	struct place place[MAX_PLACES];
@@ -106,7 +114,9 @@ struct states {
 	int32_t text_bucket[TEXT_BUCKETS], set_bucket[SET_BUCKETS];
 	int32_t moved_text[MAX_TEXTS], moved_set[MAX_SETS]; /* while starting over */
 	uint8_t lives[MAX_STATES];                          /* of states of one place: NOT_ASKED… */
-	struct place set[MAX_SET], waiting[MAX_SET];        /* being made */
+	struct single single[SINGLES];
+	int32_t forgotten;                           /* how often states were */
+	struct place set[MAX_SET], waiting[MAX_SET]; /* being made */
 	int n_set, n_waiting;
 	struct place seen[4 * MAX_SET];
 	uint64_t seen_at[4 * MAX_SET]; /* the making that it was seen in */
@@ -135,6 +145,7 @@ static void forget_items(struct states* s) {
 
 /* Everything but the items of lists, and the number of frames. */
 static void forget_states(struct states* s) {
+	s->forgotten++;
 	memset(s->bucket, 0, sizeof s->bucket);
 	memset(s->frame_bucket, 0, sizeof s->frame_bucket);
 	s->n_states = 1; /* the dead one */
@@ -142,8 +153,9 @@ static void forget_states(struct states* s) {
 	s->full = s->overflowed = false;
 	s->state[STATE_DEAD] = (struct state){0};
 	memset(s->step[STATE_DEAD], 0, sizeof s->step[STATE_DEAD]);
-	s->met_in[STATE_DEAD] = s->plain_in[STATE_DEAD] = 0;
+	s->met_in[STATE_DEAD] = s->plain_in[STATE_DEAD] = s->word_in[STATE_DEAD] = 0;
 	s->plain_next[STATE_DEAD] = STATE_DEAD;
+	s->word_next[STATE_DEAD] = (struct after_word){STATE_DEAD, STATE_DEAD};
 	s->frame[NO_STACK] = (struct frame){0};
 }
 
@@ -165,6 +177,8 @@ struct states* states_open(const struct grammar* grammar) {
 	s->least_left = 0;
 	s->least_room = INT32_MAX;
 	s->walk = s->making = 0;
+	s->forgotten = 0;
+	memset(s->single, 0, sizeof s->single);
 	memset(s->seen_at, 0, sizeof s->seen_at);
 	for (int32_t i = 0; i < grammar->n; i++) {
 		s->counts |= grammar->at[i].opcode == OP_BEGIN;
@@ -511,8 +525,8 @@ static int intern(struct states* s) {
 	    .first = s->n_places, .n = s->n_set, .chain = *bucket, .ends = s->set[0].at == RETURNS};
 	memcpy(s->place + s->n_places, s->set, size);
 	memset(s->step[s->n_states], 0xff, sizeof s->step[0]);
-	s->met_in[s->n_states] = s->plain_in[s->n_states] = 0;
-	s->plain_next[s->n_states] = UNKNOWN;
+	s->met_in[s->n_states] = s->plain_in[s->n_states] = s->word_in[s->n_states] = 0;
+	s->plain_next[s->n_states] = s->word_next[s->n_states].letter = UNKNOWN;
 	s->lives[s->n_states] = NOT_ASKED;
 	s->n_places += s->n_set;
 	return *bucket = s->n_states++;
@@ -526,6 +540,25 @@ int states_start(struct states* s) {
 }
 
 static int without_dead_ends(struct states* s, int state);
+
+/* The state of the places that wait. */
+static int make_state(struct states* s) {
+	struct single* known = NULL;
+	if (s->n_waiting == 1 && !s->overflow && !s->lists) {
+		const struct place of = s->waiting[0];
+		known = &s->single[hash((uint32_t)of.at, (uint32_t)of.stack) % SINGLES];
+		if (known->forgotten == s->forgotten && known->of.at == of.at && known->of.stack == of.stack)
+			return known->state;
+		known->of = of;
+	}
+	close_set(s);
+	const int made = intern(s);
+	if (known) {
+		known->state = made;
+		known->forgotten = s->full || s->overflow ? 0 : s->forgotten;
+	}
+	return s->lists ? without_dead_ends(s, made) : made;
+}
 
 /* The step is found for all bytes at once that every range of the state treats alike. */
 int states_step(struct states* s, int state, uint8_t byte) {
@@ -550,10 +583,7 @@ int states_step(struct states* s, int state, uint8_t byte) {
 			wait_for(s, at->next, stack_after(s, place.stack, byte));
 		}
 	}
-	close_set(s);
-	int next = intern(s);
-	if (s->lists)
-		next = without_dead_ends(s, next);
+	const int next = make_state(s);
 	for (int i = low; i <= high && !s->full; i++)
 		known[i] = (int16_t)next;
 	return next;
@@ -737,6 +767,47 @@ int states_after_plain(struct states* s, int state, int64_t* work) {
 	return next;
 }
 
+/* The rows of utf8_row without the blocks that hold white space or punctuation: U+0080 to U+00BF, U+1680 to
+ * U+16BF, U+2000 to U+2FFF, U+3000 to U+303F, U+FEC0 to U+FEFF. */
+static const struct utf8_row word_row[] = {
+    {0xC3, 0xDF, 0x80, 0xBF, 0}, {0xE0, 0xE0, 0xA0, 0xBF, 1}, {0xE1, 0xE1, 0x80, 0x99, 1},
+    {0xE1, 0xE1, 0x9B, 0xBF, 1}, {0xE3, 0xE3, 0x81, 0xBF, 1}, {0xE4, 0xEC, 0x80, 0xBF, 1},
+    {0xED, 0xED, 0x80, 0x9F, 1}, {0xEE, 0xEE, 0x80, 0xBF, 1}, {0xEF, 0xEF, 0x80, 0xBA, 1},
+    {0xEF, 0xEF, 0xBC, 0xBF, 1}, {0xF0, 0xF0, 0x90, 0xBF, 2}, {0xF1, 0xF3, 0x80, 0xBF, 2},
+    {0xF4, 0xF4, 0x80, 0x8F, 2}};
+
+bool states_is_beyond_ascii(const uint8_t* character) {
+	for (size_t i = 0; i < sizeof word_row / sizeof *word_row; i++) {
+		const struct utf8_row* row = &word_row[i];
+		if (character[0] >= row->low && character[0] <= row->high && character[1] >= row->second_low &&
+		    character[1] <= row->second_high)
+			return true;
+	}
+	return false;
+}
+
+static struct after_word find_after_word(struct states* s, int state) {
+	struct after_word after = {step_all(s, state, 'A', 'Z'), UNKNOWN};
+	if (step_all(s, state, 'a', 'z') != after.letter)
+		after.letter = STATES_DIFFER;
+	for (size_t i = 0; i < sizeof word_row / sizeof *word_row && after.other != STATES_DIFFER; i++) {
+		const int next = step_rest(s, step_all(s, state, word_row[i].low, word_row[i].high), &word_row[i]);
+		after.other = after.other == UNKNOWN || after.other == next ? next : STATES_DIFFER;
+	}
+	return after;
+}
+
+struct after_word states_after_word(struct states* s, int state, int64_t* work) {
+	const bool known = s->word_next[state].letter != UNKNOWN;
+	const struct after_word next = known ? s->word_next[state] : find_after_word(s, state);
+	if (!s->full)
+		s->word_next[state] = next;
+	if (s->word_in[state] != s->walk)
+		*work += PLAIN_WORK * (1 + (int64_t)s->state[state].n);
+	s->word_in[state] = s->walk;
+	return next;
+}
+
 /* The stack with no count over `most`, and for a walk: without texts that no item of their list begins with.
  */
 static int32_t clipped_stack(struct states* s, int32_t stack, int most) {
@@ -767,19 +838,69 @@ int states_clipped(struct states* s, int state, int bytes) {
 	return clipped == STATE_DEAD ? state : clipped; /* no room: as it is */
 }
 
-void states_begin_walk(struct states* s) { s->walk++; }
+static void meet(struct states* s, int state) {
+	if (s->met_in[state] == s->walk)
+		return;
+	s->met_in[state] = s->walk;
+	memset(s->met[state], 0xff, sizeof s->met[state]);
+}
 
-int states_walk(struct states* s, int state, uint8_t byte, int64_t* work) {
-	const int next = states_step(s, state, byte);
-	uint64_t* met = &s->met[state][byte >> 6];
-	const uint64_t bit = (uint64_t)1 << (byte & 63);
-	if (s->met_in[state] != s->walk) {
-		s->met_in[state] = s->walk;
-		memset(s->met[state], 0, sizeof s->met[state]);
+/* The innermost count of a stack, or NO_STACK. */
+static int32_t count_of_stack(const struct states* s, int32_t stack) {
+	while (stack && (s->frame[stack].at >= 0 || s->frame[stack].at < AT_COUNT))
+		stack = s->frame[stack].under;
+	return stack;
+}
+
+/* The stack with another number left of one of its counts; unchanged where it has not that one. */
+static int32_t stack_with_left(struct states* s, int32_t stack, int32_t count, int left) {
+	const struct frame frame = s->frame[stack];
+	if (stack == NO_STACK)
+		return NO_STACK;
+	if (stack == count)
+		return push(s, frame.under, ~left);
+	const int32_t under = stack_with_left(s, frame.under, count, left);
+	return under == frame.under ? stack : push(s, under, frame.at);
+}
+
+static int state_with_left(struct states* s, int state, int32_t count, int left) {
+	begin_set(s);
+	for (int i = 0; i < s->state[state].n; i++) {
+		const struct place place = s->place[s->state[state].first + i];
+		wait_for(s, place.at, stack_with_left(s, place.stack, count, left));
 	}
-	if (!(*met & bit))
-		*work += s->state[state].n + s->state[next].n + 1;
-	*met |= bit;
+	close_set(s);
+	return intern(s);
+}
+
+int states_counted_down(struct states* s, int state, int* by, int64_t* work) {
+	const int even = s->least_left + 1; /* with more left, every step is as with one more */
+	int32_t count = NO_STACK;
+	for (int i = 0; i < s->state[state].n && !count && s->counts && !s->lists; i++)
+		count = count_of_stack(s, s->place[s->state[state].first + i].stack);
+	*by = 0;
+	if (!count || ~s->frame[count].at <= even + 1)
+		return state;
+	const int left = ~s->frame[count].at, more = state_with_left(s, state, count, even + 1),
+	          less = state_with_left(s, state, count, even);
+	if (more == STATE_DEAD || less == STATE_DEAD || more == less || states_after_plain(s, more, work) != less)
+		return state;
+	*by = left - even;
+	return less;
+}
+
+states_steps* states_begin_walk(struct states* s, int state) {
+	s->walk++;
+	meet(s, state);
+	return s->met;
+}
+
+int states_meet(struct states* s, int state, uint8_t byte, int64_t* work) {
+	const int next = states_step(s, state, byte);
+	*work += s->state[state].n + s->state[next].n + 1;
+	meet(s, next);
+	if (!s->full)
+		s->met[state][byte] = (int16_t)next;
 	return next;
 }
 

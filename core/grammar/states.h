@@ -23,15 +23,30 @@ void states_forget(struct states*);
 /* The state after a byte. STATE_DEAD also if the set would be too large, or if the tables are
  * full. */
 int states_step(struct states*, int state, uint8_t byte);
-/* The same, for a walk over many texts from one state: *work grows by the places of both states where the
- * walk meets that step for the first time, whatever was known before. */
-void states_begin_walk(struct states*);
-int states_walk(struct states*, int state, uint8_t byte, int64_t* work);
+/* A walk over many texts from one state. Its steps are remembered apart, by state and byte, so that its work
+ * does not depend on what was known before: a step that is STATES_NOT_MET is taken by states_meet, and *work
+ * grows by the places of both states. Rows are good for the states that the walk has reached. */
+enum { STATES_NOT_MET = -1 };
+typedef int16_t states_steps[256];
+states_steps* states_begin_walk(struct states*, int state);
+int states_meet(struct states*, int state, uint8_t byte, int64_t* work);
 /* Plain characters are those that stand for themselves in a JSON string: all but controls, the quote and the
  * backslash. The state after any one of them; STATES_DIFFER: that depends on the character. *work grows where
  * a walk asks for a state's first time, whatever was known before. */
 enum { STATES_DIFFER = -2 };
 int states_after_plain(struct states*, int state, int64_t* work);
+/* If plain characters only count down from a state: a later one, which has the least left from which every
+ * step is still as it was. *by: how many plain characters lead there; 0: it is the state itself. *work as
+ * above. */
+int states_counted_down(struct states*, int state, int* by, int64_t* work);
+/* The state after any letter of ASCII, and after any character beyond ASCII that a word may hold: all but
+ * those of the blocks with white space and punctuation. STATES_DIFFER and *work as above. */
+struct after_word {
+	int letter, other;
+};
+struct after_word states_after_word(struct states*, int state, int64_t* work);
+/* Whether a whole character of several bytes is one of the latter. */
+bool states_is_beyond_ascii(const uint8_t* character);
 /* The state after what is left of any character of several bytes, whose first byte led to this state. */
 int states_after_character(struct states*, int state, uint8_t lead);
 /* A state from which the same texts of at most so many bytes go on, and which many states have in common:

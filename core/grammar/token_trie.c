@@ -6,6 +6,7 @@
 
 #include "core/files/grow.h"
 #include "core/files/utf8.h"
+#include "core/grammar/states.h"
 
 static bool take_bytes(struct token_trie* trie, size_t (*piece)(void*, int32_t, char*, size_t), void* user) {
 	size_t capacity = 0, n = 0;
@@ -83,31 +84,49 @@ static bool lay_out(struct token_trie* trie, const int32_t* order) {
 struct path {
 	int begin, characters;
 	bool broken; /* by another character, or by bytes that begin none */
+	enum word_kind kind;
 };
+
+static bool is_letter(uint8_t byte) { return (byte | 0x20) >= 'a' && (byte | 0x20) <= 'z'; }
+
+/* The kind of a path that goes on with a whole plain character. */
+static enum word_kind extend_word(const struct path* path, const uint8_t* character) {
+	const enum word_kind kind = path->kind;
+	if (*character == ' ' && path->characters == 0)
+		return SPACE_ALONE;
+	if (kind == NOT_A_WORD || !(is_letter(*character) || states_is_beyond_ascii(character)))
+		return NOT_A_WORD;
+	const bool spaced = kind == SPACE_ALONE || kind == SPACED_LETTERS || kind == SPACED_WORD;
+	const bool letters = is_letter(*character) && kind != WORD && kind != SPACED_WORD;
+	return letters ? spaced ? SPACED_LETTERS : LETTERS : spaced ? SPACED_WORD : WORD;
+}
 
 static struct path extend_path(struct path path, const char* bytes, int n) {
 	const size_t size = (size_t)(n - path.begin);
 	const char* at = bytes + path.begin;
 	if (path.broken)
 		return path;
-	if (utf8_character(at, size, NULL) != size)
-		return path.broken = !utf8_is_beginning(at, size), path;
-	if (size == 1 && ((unsigned char)*at < ' ' || *at == '"' || *at == '\\'))
-		return path.broken = true, path;
-	return (struct path){.begin = n, .characters = path.characters + 1};
+	const bool whole = utf8_character(at, size, NULL) == size;
+	path.broken = whole ? size == 1 && ((unsigned char)*at < ' ' || *at == '"' || *at == '\\')
+	                    : !utf8_is_beginning(at, size);
+	if (path.broken || !whole)
+		return path;
+	return (struct path){
+	    .begin = n, .characters = path.characters + 1, .kind = extend_word(&path, (const uint8_t*)at)};
 }
 
-/* Writes the nodes' characters. */
-static void count_characters(struct token_trie* trie) {
-	struct path path[TRIE_DEPTH + 1] = {0};
+/* Writes the nodes' characters, and (n) kinds of those that are words. */
+static void count_characters(struct token_trie* trie, uint8_t* kind) {
+	struct path path[TRIE_DEPTH + 1] = {{.kind = LETTERS}};
 	char bytes[TRIE_DEPTH];
 	for (int i = 0; i < trie->n; i++) {
 		struct trie_node* node = &trie->node[i];
 		const int depth = node->depth;
 		bytes[depth - 1] = (char)node->byte;
 		path[depth] = extend_path(path[depth - 1], bytes, depth);
-		node->characters =
-		    path[depth].broken || path[depth].begin < depth ? 0 : (uint8_t)path[depth].characters;
+		const bool whole = !path[depth].broken && path[depth].begin == depth;
+		node->characters = whole ? (uint8_t)path[depth].characters : 0;
+		kind[i] = (uint8_t)(whole ? path[depth].kind : NOT_A_WORD);
 		trie->longest = depth > trie->longest ? depth : trie->longest;
 	}
 }
@@ -129,24 +148,40 @@ static void list_plain(struct token_trie* trie) {
 	trie->plain_before[trie->n] = n;
 }
 
-/* The nodes that tokens end at or below which are not plain. */
-static void list_others(struct token_trie* trie) {
-	int32_t* before = trie->other_before; /* first of such tokens' nodes alone */
-	before[0] = 0;
+/* Copies the nodes at or below which a kept token ends. keeps (n): whether those that end at a node are;
+ * before (n + 1): how many are copied before each node. Returns how many. */
+static int copy_nodes(const struct token_trie* trie, const uint8_t* keeps, struct trie_node* out,
+                      int32_t* before) {
+	int n = 0;
+	before[0] = 0; /* first of such tokens' nodes alone */
 	for (int i = 0; i < trie->n; i++)
-		before[i + 1] = before[i] + (trie->node[i].token >= 0 && !trie->node[i].characters);
+		before[i + 1] = before[i] + keeps[i];
 	for (int i = 0; i < trie->n; i++) {
 		const bool has = before[trie->node[i].past] > before[i];
-		before[i] = trie->n_other;
-		if (has)
-			trie->other[trie->n_other++] = trie->node[i];
+		before[i] = n;
+		if (!has)
+			continue;
+		out[n] = trie->node[i];
+		out[n++].token = keeps[i] ? trie->node[i].token : -1;
 	}
-	before[trie->n] = trie->n_other;
-	for (int i = 0; i < trie->n_other; i++) {
-		struct trie_node* node = &trie->other[i];
-		node->past = before[node->past];
-		node->token = node->characters ? -1 : node->token;
+	before[trie->n] = n;
+	for (int i = 0; i < n; i++)
+		out[i].past = before[out[i].past];
+	return n;
+}
+
+/* The nodes that tokens end at or below which are not plain, and which are no words. kind: (n) */
+static void list_others(struct token_trie* trie, const uint8_t* kind, uint8_t* keeps, int32_t* before) {
+	for (int i = 0; i < trie->n; i++)
+		keeps[i] = trie->node[i].token >= 0 && !trie->node[i].characters;
+	trie->n_other = copy_nodes(trie, keeps, trie->other, trie->other_before);
+	for (int i = 0; i < trie->n; i++) {
+		const bool word = kind[i] < WORD_KINDS;
+		keeps[i] = trie->node[i].token >= 0 && !word;
+		for (int32_t t = word ? trie->node[i].token : -1; t >= 0; t = trie->same[t])
+			trie->word_bits[kind[i] * trie->words + (size_t)t / 64] |= (uint64_t)1 << (t & 63);
 	}
+	trie->n_rest = copy_nodes(trie, keeps, trie->rest, before);
 }
 
 static bool sort_out_plain(struct token_trie* trie) {
@@ -158,13 +193,22 @@ static bool sort_out_plain(struct token_trie* trie) {
 	trie->other = malloc(nodes * sizeof *trie->other);
 	trie->other_before = malloc(nodes * sizeof *trie->other_before);
 	trie->plain_bits = calloc(PLAIN_LENGTHS * trie->words + 1, sizeof *trie->plain_bits);
-	if (!trie->plain || !trie->plain_long || !trie->plain_before || !trie->other || !trie->other_before ||
-	    !trie->plain_bits)
-		return false;
-	count_characters(trie);
-	list_plain(trie);
-	list_others(trie);
-	return true;
+	trie->word_bits = calloc(WORD_KINDS * trie->words + 1, sizeof *trie->word_bits);
+	trie->rest = malloc(nodes * sizeof *trie->rest);
+	uint8_t *kind = malloc(nodes), *keeps = malloc(nodes);
+	int32_t* before = malloc(nodes * sizeof *before);
+	const bool good = trie->plain && trie->plain_long && trie->plain_before && trie->other &&
+	                  trie->other_before && trie->plain_bits && trie->word_bits && trie->rest && kind &&
+	                  keeps && before;
+	if (good) {
+		count_characters(trie, kind);
+		list_plain(trie);
+		list_others(trie, kind, keeps, before);
+	}
+	free(kind);
+	free(keeps);
+	free(before);
+	return good;
 }
 
 struct token_trie* token_trie_open(int vocab, size_t (*piece)(void*, int32_t, char*, size_t), void* user) {
@@ -201,6 +245,8 @@ void token_trie_free(struct token_trie* trie) {
 	free(trie->plain_bits);
 	free(trie->other);
 	free(trie->other_before);
+	free(trie->word_bits);
+	free(trie->rest);
 	free(trie->same);
 	free(trie->start);
 	free(trie->bytes);

@@ -2,7 +2,11 @@
  *
  * Most tokens are *plain*: whole characters that stand for themselves in a JSON string (states_after_plain).
  * If a string takes any of them, all plain tokens below a node are allowed at once, and only the others
- * have to be walked. They have a trie of their own. */
+ * have to be walked. They have a trie of their own.
+ *
+ * Most of the plain tokens are *words*: letters, or characters beyond ASCII that are neither white space nor
+ * punctuation, maybe after one space. Many patterns treat these alike that treat plain characters
+ * differently. */
 #ifndef SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H
 #define SWIFTLET_CORE_GRAMMAR_TOKEN_TRIE_H
 
@@ -21,6 +25,17 @@ struct trie_node {
 struct plain_token {
 	int32_t token;
 	int32_t characters;
+};
+
+/* Words of ASCII's letters alone, and those with another character, each also after a space. */
+enum word_kind {
+	LETTERS,
+	WORD,
+	SPACED_LETTERS,
+	SPACED_WORD,
+	WORD_KINDS,
+	SPACE_ALONE = WORD_KINDS,
+	NOT_A_WORD
 };
 
 enum { TRIE_DEPTH = 255 }; /* longer tokens are left out */
@@ -42,6 +57,10 @@ struct token_trie {
 	uint64_t* plain_bits;           /* (PLAIN_LENGTHS, words) */
 	struct plain_token* plain_long; /* (n_plain_long) */
 	int n_plain_long;
+	/* Bits (vocab) of the words of each kind, and the trie of all tokens that are none. */
+	uint64_t* word_bits;    /* (WORD_KINDS, words) */
+	struct trie_node* rest; /* (n_rest) */
+	int n_rest;
 	size_t words;    /* of 64 bits, for the vocabulary */
 	int32_t* same;   /* (vocab) the next token of the same bytes, or -1 */
 	uint32_t* start; /* (vocab + 1) of each token's bytes */

@@ -47,12 +47,13 @@ bool store_check_schema(const struct store* s, int64_t version, int oldest, stru
 	                 s->path, (long long)version);
 }
 
-void store_log_upgrade(const struct store* s, int64_t version, int figures_since) {
+void store_log_upgrade(const struct store* s, int64_t version) {
 	if (version > 0 && version < STORE_SCHEMA)
-		fprintf(stderr, "swiftlet: %s had schema version %lld: its masks are kept, %s\n", s->path,
-		        (long long)version,
-		        version < figures_since ? "its other measurements are dropped and made again"
-		                                : "measured influence of layers is not used any more and is dropped");
+		fprintf(
+		    stderr,
+		    "swiftlet: %s had schema version %lld: its masks are kept; measurements that are not read any "
+		    "more are dropped and made again\n",
+		    s->path, (long long)version);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------ */
@@ -195,8 +196,8 @@ bool store_forget(struct store* s, const struct store_model* model, const struct
 	                    e);
 }
 
-bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_cluster, struct error* e) {
-	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .per_cluster = per_cluster};
+bool store_trim(struct store* s, const char* fingerprint, int capacity, int per_task, struct error* e) {
+	struct store_job job = {.kind = JOB_TRIM, .capacity = capacity, .per_task = per_task};
 	strncpy(job.model.fingerprint, fingerprint, sizeof job.model.fingerprint - 1);
 	return run_or_queue(s, &job, e);
 }

@@ -154,9 +154,7 @@ static bool establish_connection(struct store* s, struct error* e) {
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
-/* All tables are in a schema of their own, "swiftlet", in the database that the address names. Figures have
- * had their table since this version, masks since the first. */
-enum { FIGURES_SINCE = 7 };
+/* All tables are in a schema of their own, "swiftlet", in the database that the address names. */
 
 /* The version; 0 if the database has none of our tables, -1 with the error set. */
 static int64_t read_version(struct store* s, const char* doing, struct error* e) {
@@ -195,7 +193,7 @@ static bool set_up(struct store* s, struct error* e) {
 	                   (s->driver->execute(s, tables, doing, e) && s->driver->execute(s, header, doing, e)));
 	if (!s->driver->end(s, good, doing, e))
 		return false;
-	store_log_upgrade(s, version, FIGURES_SINCE);
+	store_log_upgrade(s, version);
 	return true;
 }
 

@@ -145,8 +145,8 @@ static const struct sql_driver sqlite_driver = {.close = close_file,
 
 /* ---- schema ------------------------------------------------------------------------------- */
 
-/* Masks have had their columns since the first of these versions, figures since the second. */
-enum { MASKS_SINCE = 3, FIGURES_SINCE = 8 };
+/* Masks have had their columns since this version. */
+enum { MASKS_SINCE = 3 };
 
 static int64_t pragma(struct store* s, const char* sql, const char* doing, struct error* e) {
 	return sql_number(s, sql, doing, e, NULL, 0);
@@ -168,7 +168,7 @@ static bool set_up(struct store* s, struct error* e) {
 	    execute_sql(s, header, doing, e);
 	if (!end_transaction(s, good, doing, e))
 		return false;
-	store_log_upgrade(s, version, FIGURES_SINCE);
+	store_log_upgrade(s, version);
 	return true;
 }
 

@@ -1047,6 +1047,13 @@ static size_t random_piece(void* user, int32_t token, char* out, size_t capacity
 	                                   "\xc3\xa9",
 	                                   "\xe4\xb8\xad",
 	                                   "\xf0\x9f\x99\x82",
+	                                   "Z",
+	                                   "\xd0\x96",
+	                                   "\xc2\xa0",
+	                                   "\xe1\x9a\x80",
+	                                   "\xe2\x80\x99",
+	                                   "\xe3\x80\x80",
+	                                   "\xef\xbb\xbf",
 	                                   "\xe4\xb8",
 	                                   "\xad",
 	                                   "\xc3",
@@ -1057,7 +1064,7 @@ static size_t random_piece(void* user, int32_t token, char* out, size_t capacity
 	                                   "}",
 	                                   ",",
 	                                   "\":"};
-	enum { PARTS = sizeof part / sizeof *part, PLAIN = 14 };
+	enum { PARTS = sizeof part / sizeof *part, PLAIN = 21 };
 	(void)user;
 	unsigned seed = 7u * (unsigned)token + 1u;
 	size_t n = 0;
@@ -1077,7 +1084,8 @@ static size_t random_piece(void* user, int32_t token, char* out, size_t capacity
 }
 
 /* The masks of strings, most of whose tokens are allowed at once, are those of the bytes: anywhere in a text
- * of any kind of string, a short limit and a long one, and names that others may not repeat. */
+ * of any kind of string, a short limit and a long one, words and what stands between them, and names that
+ * others may not repeat. */
 static void test_plain_masks(void** state) {
 	(void)state;
 	static const char* const schemas[] = {
@@ -1088,6 +1096,13 @@ static void test_plain_masks(void** state) {
 	    "{\"type\":\"string\",\"pattern\":\"^[a-e]+\"}",
 	    "{\"type\":\"string\",\"pattern\":\"^[^a]{2}.{0,7}$\"}",
 	    "{\"enum\":[\"ab\",\"abc\",\"t-1\"]}",
+	    "{\"type\":\"string\",\"pattern\":\"^(?:\\\\S+\\\\s+){0,4}\\\\S+$\"}",
+	    "{\"type\":\"string\",\"pattern\":\"^(?:\\\\S+\\\\s+){0,9}\\\\S+$\",\"maxLength\":30}",
+	    "{\"type\":\"string\",\"pattern\":\"^[0-9a-zA-Z_-]{1,40}$\"}",
+	    "{\"type\":\"string\",\"pattern\":\"^[a-zA-Z]+ [a-zA-Z]*$\"}",
+	    "{\"type\":\"string\",\"pattern\":\"\\\\d{2}\\\\D{2,60}-\"}",
+	    "{\"type\":\"string\",\"pattern\":\"^\\\\p{L}+$\",\"maxLength\":70}",
+	    "{\"type\":\"string\",\"pattern\":\"^[^Z\\u2019]*( [^a]+)?$\"}",
 	    "{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"string\"},\"c\":{\"type\":\"integer\"}},"
 	    "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":5}}",
 	    "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"string\",\"maxLength\":"
@@ -1107,7 +1122,7 @@ static void test_plain_masks(void** state) {
 		for (int text = 0; text < 12; text++) {
 			acceptor_start(acceptor);
 			int at = states_start(states);
-			for (int step = 0; step < 8; step++) {
+			for (int step = 0; step < 12; step++) {
 				const int root = acceptor_root(acceptor);
 				const uint64_t* allowed = root == ACCEPTOR_DEAD ? NULL : acceptor_allowed(acceptor, root);
 				const bool required = states_only_byte(states, at) >= 0;

@@ -193,3 +193,13 @@ struct session* fake_session(struct fake* fake, struct swiftlet_options* options
 		printf("%s\n", message);
 	return session;
 }
+
+bool fake_always_wrong(struct fake* fake, int position, float* probability) {
+	(void)fake, (void)position;
+	*probability = 0.99f;
+	return false;
+}
+
+bool fake_always_right(struct fake* fake, int position, float* probability) {
+	return !fake_always_wrong(fake, position, probability);
+}

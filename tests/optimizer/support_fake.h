@@ -45,6 +45,9 @@ double fake_attention(const struct fake*, int tokens, int rows);
 void fake_plan_draft_weights(struct fake*);
 void fake_join_draft_weights(struct fake*, double quantized_c);
 struct session* fake_session(struct fake*, struct swiftlet_options*);
+/* Adversaries for fake_open: sure of each token, and wrong at each or right at each. */
+bool fake_always_wrong(struct fake*, int position, float* probability);
+bool fake_always_right(struct fake*, int position, float* probability);
 uint64_t fake_random(struct fake*);
 
 #endif

@@ -14,18 +14,6 @@
 
 enum { MOST = 16 };
 
-static bool always_wrong(struct fake* f, int position, float* p) {
-	(void)f;
-	(void)position;
-	*p = 0.95f;
-	return false;
-}
-static bool always_right(struct fake* f, int position, float* p) {
-	(void)f;
-	(void)position;
-	*p = 0.95f;
-	return true;
-}
 static bool often_right(struct fake* f, int position, float* p) {
 	*p = 0.8f;
 	return (fake_random(f) + (uint64_t)position) % 10 < 8;
@@ -167,7 +155,7 @@ static void adversaries_in_batches(void** state) {
 	static const struct {
 		const char* name;
 		bool (*right)(struct fake*, int, float*);
-	} draft[] = {{"always wrong", always_wrong}, {"turns", turns}, {"often right", often_right}};
+	} draft[] = {{"always wrong", fake_always_wrong}, {"turns", turns}, {"often right", often_right}};
 	static const double slopes[] = {0.05, 0.2};
 	static const int sizes[] = {2, 8, 16};
 	for (size_t d = 0; d < 3; d++)
@@ -185,8 +173,8 @@ static void adversaries_in_batches(void** state) {
 static void one_account_for_all(void** state) {
 	(void)state;
 	double rows;
-	const double right = run_batch(always_right, 8, 0.3, 0.01, 320, &rows);
-	const double wrong = run_batch(always_wrong, 8, 0.3, 0.01, 320, &rows);
+	const double right = run_batch(fake_always_right, 8, 0.3, 0.01, 320, &rows);
+	const double wrong = run_batch(fake_always_wrong, 8, 0.3, 0.01, 320, &rows);
 	printf("320 tokens each: always right %.3f of plain, always wrong %.3f\n", right, wrong);
 	assert_true(right >= 1.1 && wrong >= 0.98);
 }
@@ -196,7 +184,7 @@ static void a_busy_batch_drafts_less(void** state) {
 	double rows[3], gain[3];
 	static const int sizes[] = {2, 8, 16};
 	for (int i = 0; i < 3; i++) {
-		gain[i] = run_batch(always_right, sizes[i], 0.3, 0.1, 1500, &rows[i]);
+		gain[i] = run_batch(fake_always_right, sizes[i], 0.3, 0.1, 1500, &rows[i]);
 		printf("always right, %2d sequences: %.3f of plain, %.2f rows each\n", sizes[i], gain[i], rows[i]);
 	}
 	assert_true(rows[0] > rows[2]);

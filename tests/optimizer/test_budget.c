@@ -12,18 +12,6 @@
 
 #include "tests/optimizer/support_fake.h"
 
-static bool always_wrong(struct fake* fake, int position, float* probability) {
-	(void)fake, (void)position;
-	*probability = 0.99f;
-	return false;
-}
-
-static bool always_right(struct fake* fake, int position, float* probability) {
-	(void)fake, (void)position;
-	*probability = 0.99f;
-	return true;
-}
-
 /* Right at the first step, then sure and wrong: every round is as costly as it can be. */
 static bool lures(struct fake* fake, int position, float* probability) {
 	(void)position;
@@ -115,7 +103,7 @@ static void test_adversaries(void** state) {
 		const char* name;
 		bool (*right)(struct fake*, int, float*);
 	} adversary[] = {
-	    {"always wrong", always_wrong}, {"lures", lures}, {"turns", turns}, {"coins", flips_coins}};
+	    {"always wrong", fake_always_wrong}, {"lures", lures}, {"turns", turns}, {"coins", flips_coins}};
 	static const char* const ratios[] = {"0.3", "0.45", "0.6"};
 	for (size_t i = 0; i < sizeof adversary / sizeof adversary[0]; i++)
 		for (size_t r = 0; r < 3; r++)
@@ -141,7 +129,7 @@ static void test_adversaries(void** state) {
 static void test_good_draft_pays(void** state) {
 	(void)state;
 	struct fake fake;
-	fake_open(&fake, always_right, 0.6, 0.02);
+	fake_open(&fake, fake_always_right, 0.6, 0.02);
 	/* one size: the fake's drafts cost the same whatever is skipped */
 	const char* const options[] = {"skip-ratio", "0.45", "drafters", "mask", NULL};
 	const struct run result = run(&fake, options, 2000);
@@ -173,7 +161,7 @@ static void test_learning_ends_where_no_mask_may_pay(void** state) {
 /* Draft weights are no way around the budget, whatever they guess, and however slow they prove. */
 static void test_adversaries_with_a_copy(void** state) {
 	(void)state;
-	static bool (*const right[])(struct fake*, int, float*) = {always_wrong, lures, turns, flips_coins};
+	static bool (*const right[])(struct fake*, int, float*) = {fake_always_wrong, lures, turns, flips_coins};
 	for (size_t i = 0; i < sizeof right / sizeof right[0]; i++)
 		for (int dear = 0; dear < 2; dear++) {
 			struct fake fake;
@@ -210,9 +198,12 @@ static void test_swinging_clock(void** state) {
 		const char* name;
 		bool (*right)(struct fake*, int, float*);
 		double slope;
-	} draft[] = {{"right", always_right, 0.02}, {"right, rows dear", always_right, 0.1},
-	             {"coins", flips_coins, 0.05},  {"coins, rows dear", flips_coins, 0.2},
-	             {"wrong", always_wrong, 0.05}, {"lures", lures, 0.05},
+	} draft[] = {{"right", fake_always_right, 0.02},
+	             {"right, rows dear", fake_always_right, 0.1},
+	             {"coins", flips_coins, 0.05},
+	             {"coins, rows dear", flips_coins, 0.2},
+	             {"wrong", fake_always_wrong, 0.05},
+	             {"lures", lures, 0.05},
 	             {"turns", turns, 0.05}};
 	static const double period[] = {0, 20, 100, 500};
 	for (size_t i = 0; i < 2 * sizeof draft / sizeof draft[0]; i++) {
@@ -338,7 +329,7 @@ static void test_making_a_copy(void** state) {
 static void test_learning_stops_no_draft(void** state) {
 	(void)state;
 	struct fake fake;
-	fake_open(&fake, always_right, 0.6, 0.2);
+	fake_open(&fake, fake_always_right, 0.6, 0.2);
 	const char* const options[] = {"opt-budget", "0.5", "drafters", "mask", NULL};
 	const struct run result = run(&fake, options, 3000);
 	printf("budget 0.5: rate %.3f, %lld scored\n", result.rate, (long long)fake.scored);
