@@ -9,9 +9,9 @@ from service import FULL, MODEL, Server
 SECONDS = float(os.environ.get("SWIFTLET_SOAK", "1800" if FULL else "10"))
 PROMPTS = ["Question: Tom has 3 apples and buys 4 more. How many apples has he now?\nAnswer:", "Once upon a time",
            "German: Ein Mann steht auf der Straße.\nEnglish:", "def add(a, b):\n", "word " * 300]
-LONG = 600  # seconds: by half time every session has served every kind of text
+LONG = 600  # seconds: by half time every session has served every task
 SESSIONS = 32
-SEARCHES = 8  # that are kept beside the sessions' own (streams/memory/searches.h), each with a thread
+SEARCHES = 8  # that are kept beside the sessions' own (streams/memory/memory_state.h)
 known, lock, counts, problems = {}, threading.Lock(), collections.Counter(), []
 
 

@@ -22,7 +22,7 @@ static const struct {
      "SWIFT as a whole: seconds until the search ends, the speed-up with its mask, the\n"
      "            loss of a cold start, and quantized draft weights"},
     {"replay", bench_replay_main, "what drafting would bring at stated costs of passes"},
-    {"search", bench_search_main, "how good the masks are that the search finds"},
+    {"search", bench_search_main, "what searching for levels brings, beside the levels that it starts from"},
     {"levels", bench_levels_main,
      "draft steps that leave out input channels: how often right, and their cost"},
     {"pages", bench_pages_main,

@@ -396,9 +396,9 @@ int bench_search_main(int argc, char** argv) {
 	    TEXT("input", 'i', "FILE", "prompts, as `swiftlet stream` takes them: every other one judges",
 	         &s.input),
 	    TEXT("reads", 0, "LIST", "per cent of the layers' draft weights read (60,50,43,35,28)", &s.list),
-	    COUNT("tokens", 'n', "N", "tokens of an answer at most (96)", &s.tokens, 16, 1024),
+	    COUNT("tokens", 'n', "N", "tokens of an answer at most", &s.tokens, 16, 1024),
 	    COUNT("evaluations", 0, "N", "the most that a search makes (100)", &s.most, 0, 100),
-	    COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on (4)", &s.windows, 1, 16),
+	    COUNT("windows", 0, "N", "windows of 32 rows that a proposal is scored on", &s.windows, 1, 16),
 	    TEXT("only", 0, "NAME", "random, process or both", &s.only),
 	};
 	struct command_line line = {

@@ -296,7 +296,7 @@ int bench_swift_main(int argc, char** argv) {
 	const struct command_option option[] = {
 	    BENCH_OPTIONS(w.part),
 	    TEXT("parts", 0, "abcd", "which parts; b without a takes a synthetic model's planted mask", &w.parts),
-	    COUNT("slices", 0, "N", "slices of 32 tokens in b and d (16)", &w.slices, 1, MOST_SLICES),
+	    COUNT("slices", 0, "N", "slices of 32 tokens in b and d", &w.slices, 1, MOST_SLICES),
 	};
 	struct command_line line = {
 	    .name = "bench swift",

@@ -93,7 +93,7 @@ static void show_share(void* user, double share) {
 		progress_end();
 }
 
-/* Who did not ask for draft weights is not told how they are made. */
+/* The note on draft weights is printed for users who asked for them. */
 void report_draft_weights(const struct runtime* r, bool at_end) {
 	const char* note = swiftlet_engine_note(r->engine);
 	const bool asked = r->options.draft_weights.bits > 0;
